@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Runs a test binary; names what was skipped and ends with "N passed, N failed, N skipped".
+#define CATCH_CONFIG_RUNNER
+#include "support/catch.hpp"
+
+#include <cstddef>
+#include <iostream>
+#include <string>
+
+namespace {
+
+struct Tally {
+  std::size_t passed = 0, failed = 0, skipped = 0;
+  std::string skip_reason;  // of the running test case; v3 counts its own skips
+};
+
+Tally& tally() {
+  static Tally one;
+  return one;
+}
+
+#if __has_include(<catch2/catch_all.hpp>)
+using ListenerBase = Catch::EventListenerBase;
+std::size_t skips(const Catch::Totals& totals) { return totals.testCases.skipped; }
+#else
+using ListenerBase = Catch::TestEventListenerBase;
+std::size_t skips(const Catch::Totals&) { return tally().skip_reason.empty() ? 0 : 1; }
+#endif
+
+struct TallyListener : ListenerBase {
+  using ListenerBase::ListenerBase;
+
+  void testCaseStarting(const Catch::TestCaseInfo&) override { tally().skip_reason.clear(); }
+
+  void testCaseEnded(const Catch::TestCaseStats& stats) override {
+    const Catch::Totals& totals = stats.totals;
+    if (totals.testCases.failed > 0) {
+      ++tally().failed;
+    } else if (skips(totals) > 0) {
+      ++tally().skipped;
+      if (!tally().skip_reason.empty()) {
+        std::cout << "skipped: " << name(stats) << ": " << tally().skip_reason << '\n';
+      }
+    } else {
+      ++tally().passed;
+    }
+  }
+
+ private:
+  static const std::string& name(const Catch::TestCaseStats& stats) {
+#if __has_include(<catch2/catch_all.hpp>)
+    return stats.testInfo->name;
+#else
+    return stats.testInfo.name;
+#endif
+  }
+};
+
+}  // namespace
+
+CATCH_REGISTER_LISTENER(TallyListener)
+
+#if !__has_include(<catch2/catch_all.hpp>)
+void reel::tests::skip(const std::string& reason) { tally().skip_reason = reason; }
+#endif
+
+int main(int argc, char** argv) {
+  const int failures = Catch::Session().run(argc, argv);
+  std::cout << tally().passed << " passed, " << tally().failed << " failed, " << tally().skipped
+            << " skipped\n";
+  return failures;
+}
