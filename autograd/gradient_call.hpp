@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a gradient rule sees of a record, and where it leaves its results.
+#pragma once
+#include <initializer_list>
+
+#include "lib/dispatch/gate.hpp"
+#include "lib/dispatch/reel.hpp"
+
+namespace reel {
+class GradientCall {
+ public:
+  /// Whether the gradient of this input is asked for.
+  bool wants(int input) const;
+  /// The gradient of an output; zeros where none came.
+  const Tensor& dy(int output = 0);
+  bool has_dy(int output) const;
+  /// Saved values; throw TapeError for what the op's needs do not name.
+  const Tensor& input(int i);
+  const Tensor& output(int i = 0);
+  const Shape& input_shape(int i) const;
+  DType input_dtype(int i) const;
+  int input_count() const { return record_.input_count; }
+  template <class T>
+  const T& option() const {
+    return *static_cast<const T*>(record_.options);
+  }
+
+  /// dx of the input's shape.
+  void give(int input, Tensor dx);
+  /// dx of a shape that the input was broadcast to: summed over the axes that were added.
+  void give_sum(int input, Tensor dx);
+  /// dx as the result of an op, which adds straight into the gradient where it can.
+  void give(int input, Op& op, std::initializer_list<Operand> inputs, OptionsView options = {});
+
+ private:
+  friend class Playback;
+  GradientCall(class Playback& playback, const Record& record)
+      : playback_(playback), record_(record) {}
+  Playback& playback_;
+  const Record& record_;
+  Few<Tensor, 2> zeros_;
+};
+}  // namespace reel

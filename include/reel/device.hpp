@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Where tensors live.
+#pragma once
+#include <cstdint>
+#include <iosfwd>
+
+#include <reel/caller.hpp>
+#include <reel/export.hpp>
+
+namespace reel {
+struct Device {
+  enum class Kind : unsigned char { cpu, cuda } kind = Kind::cpu;
+  int index = 0;
+  friend bool operator==(const Device&, const Device&) = default;
+};
+constexpr Device cpu() { return {}; }
+constexpr Device cuda(int index = 0) { return {Device::Kind::cuda, index}; }
+/// Whether this machine has a CUDA device that reel can use.
+REEL_API bool cuda_available();
+REEL_API std::ostream& operator<<(std::ostream& out, Device x);
+
+/// New tensors are made on `device` while it lives. Throws DeviceError where there is none.
+class REEL_API DeviceScope {
+ public:
+  explicit DeviceScope(Device device, Caller caller = Caller::here());
+  ~DeviceScope();
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  Device before_;
+};
+}  // namespace reel

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Every exception type of reel. The first line of what() is at most 200 characters:
+// "program.cpp:12: op: argument: expected ..., got ...".
+#pragma once
+#include <stdexcept>  // std::invalid_argument
+
+#include <reel/export.hpp>
+
+namespace reel {
+struct REEL_API Error : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
+struct REEL_API ShapeError : Error { using Error::Error; };
+struct REEL_API IndexError : Error { using Error::Error; };
+struct REEL_API DTypeError : Error { using Error::Error; };
+struct REEL_API DeviceError : Error { using Error::Error; };
+struct REEL_API MemoryError : Error { using Error::Error; };  // the system gave no memory
+struct REEL_API TapeError : Error { using Error::Error; };
+struct REEL_API TraceError : Error { using Error::Error; };
+struct REEL_API IoError : Error { using Error::Error; };
+}  // namespace reel

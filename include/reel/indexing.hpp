@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// x(all, range(0, 4), newaxis): choosing elements.
+#pragma once
+#include <cstdint>
+#include <type_traits>
+
+#include <reel/caller.hpp>
+#include <reel/operand.hpp>
+#include <reel/shape.hpp>
+
+namespace reel {
+/// `x(all, 0)`: everything along an axis. `all(x)`: are all elements true?
+struct All {
+  REEL_API Tensor operator()(Operand x, Axes axes = Axes::every(),
+                             Keepdims keep = Keepdims::no) const;
+  REEL_API Tensor operator()(Operand x, Keepdims keep) const;
+};
+inline constexpr All all{};
+/// `x(newaxis)`: a new axis of length 1.
+struct NewAxis {};
+inline constexpr NewAxis newaxis{};
+/// `x(ellipsis, 0)`: as many `all` as are needed to reach the last axes.
+struct Ellipsis {};
+inline constexpr Ellipsis ellipsis{};
+
+/// An end of a range; `{}` leaves it open.
+struct Bound {
+  std::int64_t value = 0;
+  bool open = true;
+  constexpr Bound() = default;
+  template <class I>
+    requires(std::is_integral_v<I> && !std::is_same_v<I, bool>)
+  constexpr Bound(I n) : value(static_cast<std::int64_t>(n)), open(false) {}
+};
+/// Positions start, start + step, ... before stop, clipped to the axis as in Python.
+struct Range {
+  Bound start, stop;
+  std::int64_t step = 1;
+};
+constexpr Range range(Bound start, Bound stop, std::int64_t step = 1) {
+  return {start, stop, step};
+}
+
+/// One index: a position (negative from the end), range, all, newaxis, ellipsis, or an integer
+/// tensor of positions.
+class Index {
+ public:
+  enum class Kind : std::uint8_t { position, range, all, newaxis, ellipsis, tensor };
+  Index(All, Caller caller = Caller::here()) : caller_(caller), kind_(Kind::all) {}
+  Index(NewAxis, Caller caller = Caller::here()) : caller_(caller), kind_(Kind::newaxis) {}
+  Index(Ellipsis, Caller caller = Caller::here()) : caller_(caller), kind_(Kind::ellipsis) {}
+  Index(Range r, Caller caller = Caller::here())
+      : range_(r), caller_(caller), kind_(Kind::range) {}
+  template <class I>
+    requires(std::is_integral_v<I> && !std::is_same_v<I, bool>)
+  Index(I position, Caller caller = Caller::here())
+      : range_{position, {}, 1}, caller_(caller), kind_(Kind::position) {}
+  Index(const Tensor& positions, Caller caller = Caller::here())
+      : tensor_(&positions), caller_(caller), kind_(Kind::tensor) {}
+  Kind kind() const { return kind_; }
+  Range range() const { return range_; }
+  std::int64_t position() const { return range_.start.value; }
+  const Tensor& tensor() const { return *tensor_; }
+  Caller caller() const { return caller_; }
+
+ private:
+  Range range_{};
+  const Tensor* tensor_ = nullptr;
+  Caller caller_;
+  Kind kind_;
+};
+}  // namespace reel

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What reel holds of the machine's memory.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include <reel/export.hpp>
+
+namespace reel {
+struct MemoryStatistics {
+  std::int64_t live_tensors = 0;    // tensors and views alive in the process, all threads
+  std::int64_t live_records = 0;    // records held by tapes, all threads
+  std::int64_t live_bytes = 0;      // bytes of tensors, headers included
+  std::int64_t cached_bytes = 0;    // bytes kept for reuse
+  std::int64_t large_blocks = 0;    // large blocks ever asked of the system
+};
+REEL_API MemoryStatistics memory_statistics();
+/// Gives all cached blocks that no tensor uses back to the system.
+REEL_API void trim_memory();
+/// At most this many bytes of large blocks stay cached (default 1 GiB).
+REEL_API void set_cache_limit(std::size_t bytes);
+}  // namespace reel

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Layers, cells and models. A model is a struct whose fields() names its parts.
+#pragma once
+#include <reel/nn/initialize.hpp>
+#include <reel/nn/layers.hpp>
+#include <reel/nn/model.hpp>
+#include <reel/nn/recurrent.hpp>
+#include <reel/nn/sequential.hpp>
+#include <reel/nn/tree.hpp>

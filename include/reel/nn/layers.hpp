@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Layers that keep no state between calls. Sizes below 1 throw ShapeError.
+#pragma once
+#include <reel/fields.hpp>
+#include <reel/ops/create.hpp>
+#include <reel/ops/softmax.hpp>
+
+namespace reel::nn {
+/// x weight + bias, for x [..., in]: weight [in, out] from Glorot, bias zero.
+struct REEL_API Linear {
+  Variable weight, bias;
+  Linear(Extent in, Extent out, TensorOptions options = {}, Caller caller = Caller::here());
+  Tensor operator()(Operand x) const;
+  void fields(auto&& field) {
+    field("weight", weight);
+    field("bias", bias);
+  }
+};
+
+/// The row of a table [count, width] for each word (an integer from 0 below count): normal at
+/// first.
+struct REEL_API Embedding {
+  Variable table;
+  Embedding(Extent count, Extent width, TensorOptions options = {}, Caller caller = Caller::here());
+  Tensor operator()(Operand words) const;
+  void fields(auto&& field) { field("table", table); }
+};
+
+struct LayerNormOptions {
+  double epsilon = 1e-5;
+  DType dtype = DType::float32;
+};
+/// Rows of mean 0 and variance 1 over the last axis, times scale plus shift.
+struct REEL_API LayerNorm {
+  Variable scale, shift;
+  double epsilon;
+  LayerNorm(Extent width, LayerNormOptions options = {}, Caller caller = Caller::here());
+  Tensor operator()(Operand x) const;
+  void fields(auto&& field) {
+    field("scale", scale);
+    field("shift", shift);
+  }
+};
+
+/// While training(), drops each element with this probability and scales up the others; else x.
+/// Throws Error unless 0 <= probability < 1.
+struct REEL_API Dropout {
+  double probability;
+  explicit Dropout(double probability = 0.5, Caller caller = Caller::here());
+  Tensor operator()(Operand x) const;
+};
+
+using reel::cross_entropy;
+}  // namespace reel::nn

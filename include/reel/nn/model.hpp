@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What can be asked of any model: a struct with fields(), or a vector, tuple, array of such.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <reel/fields.hpp>
+
+namespace reel {
+namespace detail {
+using NamedVariables = std::vector<std::pair<std::string, Variable>>;
+REEL_API std::string summary_table(const NamedVariables& variables);
+/// The clone made for this Variable's cell, made now if it is the first time.
+REEL_API Variable clone_once(const Variable& variable, std::vector<Variable>& seen,
+                             std::vector<Variable>& clones);
+
+template <class Value>
+void clone_leaves(Value& value, std::vector<Variable>& seen, std::vector<Variable>& clones) {
+  if constexpr (std::is_same_v<Value, Variable>) {
+    value = clone_once(value, seen, clones);
+  } else if constexpr (HasFields<Value>) {
+    value.fields([&](std::string_view, auto& member) { clone_leaves(member, seen, clones); });
+  } else if constexpr (ListLike<Value>) {
+    for (auto& element : value) clone_leaves(element, seen, clones);
+  } else if constexpr (TupleLike<Value>) {
+    std::apply([&](auto&... element) { (clone_leaves(element, seen, clones), ...); }, value);
+  } else if constexpr (PointerLike<Value>) {
+    if (!value) return;
+    if constexpr (requires { typename Value::element_type; }) {  // shared: copy what it points to
+      static_assert(!std::is_polymorphic_v<typename Value::element_type>,
+                    "clone() would cut a derived part down to its base");
+      value.reset(new typename Value::element_type(*value));
+    }
+    clone_leaves(*value, seen, clones);
+  }
+}
+}  // namespace detail
+
+/// The parameters with the names that lead to them, "cell.weight"; one that occurs twice, once.
+template <class Model>
+std::vector<std::pair<std::string, Variable>> named_parameters(const Model& model) {
+  std::vector<std::pair<std::string, Variable>> found;
+  visit_leaves("", model, [&](std::string_view name, auto& leaf) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(leaf)>, Variable>) {
+      for (const auto& [other, variable] : found) {
+        if (variable.same_cell(leaf)) return;
+      }
+      found.emplace_back(name, leaf);
+    }
+  });
+  return found;
+}
+
+/// A table of the parameters: name, shape, dtype, count, and the sum of the counts.
+template <class Model>
+std::string summary(const Model& model) {
+  return detail::summary_table(named_parameters(model));
+}
+
+/// A copy with Variables of its own; Variables that were one and the same in the model are so in
+/// the copy.
+template <class Model>
+Model clone(const Model& model) {
+  Model copy = model;
+  std::vector<Variable> seen, clones;
+  detail::clone_leaves(copy, seen, clones);
+  return copy;
+}
+}  // namespace reel

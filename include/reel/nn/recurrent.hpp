@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One step of a recurrent network; the loop over time is the user's. x is [batch, in].
+#pragma once
+#include <reel/fields.hpp>
+#include <reel/ops/create.hpp>
+
+namespace reel::nn {
+/// h' = tanh([x, h] weight + bias) (Elman 1990).
+struct REEL_API RNNCell {
+  Variable weight, bias;  // [in + hidden, hidden], [hidden]
+  RNNCell(Extent in, Extent hidden, TensorOptions options = {}, Caller caller = Caller::here());
+  /// Zeros [batch, hidden].
+  Tensor initial_state(Extent batch, Caller caller = Caller::here()) const;
+  Tensor operator()(Operand x, Operand h) const;
+  void fields(auto&& field) {
+    field("weight", weight);
+    field("bias", bias);
+  }
+};
+
+/// What an LSTM hands to the next step: h [batch, hidden] and the cell c.
+struct LSTMState {
+  Tensor h, c;
+  void fields(auto&& field) {
+    field("h", h);
+    field("c", c);
+  }
+};
+
+struct LSTMOptions {
+  double forget_bias = 1;  // at first, so that a new cell remembers (Jozefowicz et al. 2015)
+  DType dtype = DType::float32;
+};
+/// Long short-term memory: the gates i, f, g, o are [x, h] weight + bias; see lstm_gates().
+struct REEL_API LSTMCell {
+  Variable weight, bias;  // [in + hidden, 4 hidden], [4 hidden]
+  LSTMCell(Extent in, Extent hidden, LSTMOptions options = {}, Caller caller = Caller::here());
+  /// Zeros.
+  LSTMState initial_state(Extent batch, Caller caller = Caller::here()) const;
+  LSTMState operator()(Operand x, const LSTMState& state) const;
+  void fields(auto&& field) {
+    field("weight", weight);
+    field("bias", bias);
+  }
+};
+}  // namespace reel::nn

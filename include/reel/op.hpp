@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Ops of your own: a function, its gradient, a kernel; by name, at run time.
+#pragma once
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <reel/function.hpp>
+#include <reel/variable.hpp>
+
+namespace reel {
+/// One tensor or several.
+class Tensors {
+ public:
+  Tensors() = default;
+  Tensors(Tensor one) { values_.push_back(static_cast<Tensor&&>(one)); }
+  Tensors(std::vector<Tensor> several) : values_(static_cast<std::vector<Tensor>&&>(several)) {}
+  Tensors(std::initializer_list<Tensor> several) : values_(several) {}
+  std::size_t size() const { return values_.size(); }
+  Tensor& operator[](std::size_t i) { return values_[i]; }
+  const Tensor& operator[](std::size_t i) const { return values_[i]; }
+  auto begin() const { return values_.begin(); }
+  auto end() const { return values_.end(); }
+
+ private:
+  std::vector<Tensor> values_;
+};
+
+/// The value of an op's attribute: an integer, a real number, a text or a list of integers.
+class REEL_API Attribute {
+ public:
+  enum class Kind : std::uint8_t { integer, real, text, integers };
+  template <Number T>
+  Attribute(T value) : kind_(std::is_floating_point_v<T> ? Kind::real : Kind::integer) {
+    if constexpr (std::is_floating_point_v<T>) real_ = static_cast<double>(value);
+    else integer_ = static_cast<std::int64_t>(value);
+  }
+  Attribute(std::string_view text) : kind_(Kind::text), text_(text) {}
+  Attribute(const char* text) : Attribute(std::string_view(text)) {}
+  Attribute(std::vector<std::int64_t> values)
+      : kind_(Kind::integers), integers_(std::move(values)) {}
+  Kind kind() const { return kind_; }
+  std::int64_t integer() const { return integer_; }
+  double real() const { return kind_ == Kind::real ? real_ : static_cast<double>(integer_); }
+  const std::string& text() const { return text_; }
+  const std::vector<std::int64_t>& integers() const { return integers_; }
+  friend bool operator==(const Attribute&, const Attribute&) = default;
+
+ private:
+  Kind kind_;
+  std::int64_t integer_ = 0;
+  double real_ = 0;
+  std::string text_;
+  std::vector<std::int64_t> integers_;
+};
+using Attributes = std::vector<std::pair<std::string, Attribute>>;
+
+struct CallView;  // the library's side of a call
+
+/// A call of an op, as its function, gradient and kernel see it. Lives as long as the call.
+class REEL_API OpCall {
+ public:
+  explicit OpCall(const CallView& call) : call_(&call) {}
+  std::string_view name() const;
+  std::size_t input_count() const;
+  /// Throws IndexError for an input that the call has not.
+  const Tensor& input(std::size_t i) const;
+  /// The results, in a gradient.
+  std::size_t output_count() const;
+  const Tensor& output(std::size_t i) const;
+  /// Attributes given to call_op(); throw Error if absent or of another kind, unless there is a default.
+  const Attribute& attribute(std::string_view name) const;
+  std::int64_t integer(std::string_view name) const;
+  std::int64_t integer(std::string_view name, std::int64_t otherwise) const;
+  double real(std::string_view name) const;
+  double real(std::string_view name, double otherwise) const;
+  const std::string& text(std::string_view name) const;
+  const std::vector<std::int64_t>& integers(std::string_view name) const;
+  Caller caller() const;
+
+ private:
+  const Attribute* find(std::string_view name) const;
+  const CallView* call_;
+};
+
+/// Adds an op that is a function of public ops (or of values read on the host). Without a gradient
+/// of its own the gradient is that of the ops inside. Throws Error if the name is taken.
+REEL_API void register_op(std::string_view name, Function<Tensors(const OpCall&)> f,
+                          Caller caller = Caller::here());
+/// The gradient of an op, for its first output: gives one tensor for each input (an undefined one
+/// where there is none) from the call and the gradient of the output. Replaces what was there.
+REEL_API void register_gradient(std::string_view name,
+                                Function<Tensors(const OpCall&, Tensor upstream)> f,
+                                Caller caller = Caller::here());
+/// The same for an op with several outputs: one upstream gradient for each.
+REEL_API void register_gradients(std::string_view name,
+                                 Function<Tensors(const OpCall&, const Tensors& upstream)> f,
+                                 Caller caller = Caller::here());
+/// Another kernel for an op on the CPU: `f` computes the outputs from the inputs. Replaces what was there.
+REEL_API void register_kernel(std::string_view name, Function<Tensors(const OpCall&)> f,
+                              Caller caller = Caller::here());
+
+/// Calls an op by name. Throws Error for a name that is not registered or attributes that it has not.
+REEL_API Tensor call_op(std::string_view name, Operands inputs, Attributes attributes = {});
+/// The same, for ops with several outputs.
+REEL_API Tensors call_op_all(std::string_view name, Operands inputs, Attributes attributes = {});
+/// The names of all ops, sorted.
+REEL_API std::vector<std::string> op_names();
+}  // namespace reel

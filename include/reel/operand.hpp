@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What public ops take: a tensor, a Variable or a number, together with the caller's line.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include <reel/caller.hpp>
+#include <reel/dtype.hpp>
+
+namespace reel {
+class Tensor;
+class Variable;
+
+/// A C++ number with its dtype.
+class Scalar {
+ public:
+  template <Number T>
+  constexpr Scalar(T value) : dtype_(dtype_of<T>()) {
+    if constexpr (std::is_floating_point_v<T>) real_ = static_cast<double>(value);
+    else integer_ = static_cast<std::int64_t>(value);
+  }
+  constexpr DType dtype() const { return dtype_; }
+  constexpr double real() const {
+    return is_floating(dtype_) ? real_ : static_cast<double>(integer_);
+  }
+  constexpr std::int64_t integer() const {
+    return is_floating(dtype_) ? static_cast<std::int64_t>(real_) : integer_;
+  }
+
+ private:
+  union {
+    double real_;
+    std::int64_t integer_;
+  };
+  DType dtype_;
+};
+
+/// A Tensor, a Variable or a number, and the line of the caller. Lives as long as the call: it
+/// points at its argument.
+class Operand {
+ public:
+  enum class Kind : std::uint8_t { tensor, temporary, variable, scalar };
+  Operand(const Tensor& tensor, Caller caller = Caller::here())
+      : tensor_(&tensor), file_(caller.file), line_(caller.line), kind_(Kind::tensor) {}
+  Operand(Tensor&& tensor, Caller caller = Caller::here())
+      : tensor_(&tensor), file_(caller.file), line_(caller.line), kind_(Kind::temporary) {}
+  Operand(const Variable& variable, Caller caller = Caller::here())
+      : variable_(&variable), file_(caller.file), line_(caller.line), kind_(Kind::variable) {}
+  template <Number T>
+  Operand(T value, Caller caller = Caller::here())
+      : scalar_(value), file_(caller.file), line_(caller.line), kind_(Kind::scalar) {}
+  Kind kind() const { return kind_; }
+  Caller caller() const { return {file_, line_}; }
+  const Tensor& tensor() const { return *tensor_; }
+  const Variable& variable() const { return *variable_; }
+  Scalar scalar() const { return scalar_; }
+
+ private:
+  union {
+    const Tensor* tensor_;
+    const Variable* variable_;
+    Scalar scalar_;
+  };
+  const char* file_;
+  unsigned line_;
+  Kind kind_;
+};
+
+/// Several operands: `{a, b}`, a vector of tensors or of Variables.
+class Operands {
+ public:
+  Operands(std::initializer_list<Operand> operands, Caller caller = Caller::here())
+      : first_(operands.begin()), count_(operands.size()), caller_(caller), kind_(Kind::operands) {}
+  Operands(const std::vector<Tensor>& tensors, Caller caller = Caller::here());
+  Operands(const std::vector<Variable>& variables, Caller caller = Caller::here());
+  Operands(std::span<const Tensor> tensors, Caller caller = Caller::here());
+  std::size_t size() const { return count_; }
+  Caller caller() const { return caller_; }
+  Operand operator[](std::size_t i) const;
+
+ private:
+  enum class Kind : std::uint8_t { operands, tensors, variables };
+  const void* first_;
+  std::size_t count_;
+  Caller caller_;
+  Kind kind_;
+};
+}  // namespace reel

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The bends in neural networks, element by element. Integers become float32.
+#pragma once
+#include <reel/tensor.hpp>
+
+namespace reel {
+/// max(x, 0); the gradient at 0 is 0. NaN stays NaN.
+REEL_API Tensor relu(Operand x);
+/// The logistic function 1 / (1 + exp(-x)).
+///
+///     sigmoid(tensor({0.f}))               // [0.5]
+REEL_API Tensor sigmoid(Operand x);
+/// The hyperbolic tangent.
+REEL_API Tensor tanh(Operand x);
+/// x itself, through which no gradient flows.
+REEL_API Tensor stop_gradient(Operand x);
+}  // namespace reel

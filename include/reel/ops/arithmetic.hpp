@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Sums, products and powers, element by element with NumPy's broadcasting and promotion. C++
+// numbers take the tensor's dtype; an integer tensor becomes float32 where the result needs a fraction.
+#pragma once
+#include <reel/tensor.hpp>
+
+namespace reel {
+REEL_API Tensor operator+(Operand x, Operand y);
+REEL_API Tensor operator-(Operand x, Operand y);
+REEL_API Tensor operator*(Operand x, Operand y);
+/// True division: integers become float32.
+///
+///     tensor({1, 3}) / 2           // [0.5, 1.5]
+REEL_API Tensor operator/(Operand x, Operand y);
+/// The remainder with the sign of the divisor, as in Python; of an integer by zero it is 0.
+///
+///     tensor({-3, 5}) % 4          // [1, 1]
+REEL_API Tensor operator%(Operand x, Operand y);
+REEL_API Tensor operator-(Operand x);
+
+REEL_API Tensor& operator+=(Tensor& x, Operand y);
+REEL_API Tensor& operator-=(Tensor& x, Operand y);
+REEL_API Tensor& operator*=(Tensor& x, Operand y);
+REEL_API Tensor& operator/=(Tensor& x, Operand y);
+
+/// The same, by name.
+REEL_API Tensor add(Operand x, Operand y);
+REEL_API Tensor subtract(Operand x, Operand y);
+REEL_API Tensor multiply(Operand x, Operand y);
+REEL_API Tensor divide(Operand x, Operand y);
+REEL_API Tensor remainder(Operand x, Operand y);
+REEL_API Tensor negative(Operand x);
+
+/// The larger of two elements; NaN if one is NaN. Where both are equal, the gradient is shared.
+REEL_API Tensor maximum(Operand x, Operand y);
+/// The smaller of two elements; NaN if one is NaN. Where both are equal, the gradient is shared.
+REEL_API Tensor minimum(Operand x, Operand y);
+/// x to the power y. Floating; integers become float32.
+///
+///     power(tensor({2.f, 3.f}), 2)         // [4, 9]
+REEL_API Tensor power(Operand x, Operand y);
+}  // namespace reel

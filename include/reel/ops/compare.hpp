@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Comparisons and logic: bool tensors, element by element with broadcasting.
+#pragma once
+#include <reel/tensor.hpp>
+
+namespace reel {
+REEL_API Tensor operator==(Operand x, Operand y);
+REEL_API Tensor operator!=(Operand x, Operand y);
+REEL_API Tensor operator<(Operand x, Operand y);
+REEL_API Tensor operator<=(Operand x, Operand y);
+REEL_API Tensor operator>(Operand x, Operand y);
+REEL_API Tensor operator>=(Operand x, Operand y);
+
+/// Of truth values; a number is true unless it is 0. `&&`, `||` and `!` are C++'s own: they ask
+/// for the truth of a tensor of one element.
+REEL_API Tensor logical_and(Operand x, Operand y);
+REEL_API Tensor logical_or(Operand x, Operand y);
+REEL_API Tensor logical_xor(Operand x, Operand y);
+REEL_API Tensor logical_not(Operand x);
+REEL_API Tensor operator&(Operand x, Operand y);
+REEL_API Tensor operator|(Operand x, Operand y);
+REEL_API Tensor operator~(Operand x);
+
+/// x where the condition (bool) holds, else y.
+REEL_API Tensor where(Operand condition, Operand x, Operand y);
+
+struct Tolerance {
+  double rtol = 1e-5, atol = 1e-8;
+};
+/// Whether |x - y| <= atol + rtol |y| everywhere. NaN is close to nothing.
+REEL_API bool allclose(Operand x, Operand y, Tolerance tolerance = {});
+/// Whether shapes and all elements are equal. NaN equals nothing.
+REEL_API bool equal(Operand x, Operand y);
+}  // namespace reel

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Tensors from nothing. float32 unless an option or a C++ value says otherwise.
+#pragma once
+#include <reel/tensor.hpp>
+
+namespace reel {
+struct TensorOptions {
+  DType dtype = DType::float32;
+};
+REEL_API Tensor zeros(Shape shape, TensorOptions options = {}, Caller caller = Caller::here());
+REEL_API Tensor ones(Shape shape, TensorOptions options = {}, Caller caller = Caller::here());
+/// The dtype is that of the C++ value.
+REEL_API Tensor full(Shape shape, Scalar value, Caller caller = Caller::here());
+/// start, start + step, ... before stop: int64 for integers, else float32 (float64 for doubles).
+///
+///     arange(0, 6, 2)                      // [0, 2, 4]
+REEL_API Tensor arange(Scalar start, Scalar stop, Scalar step = 1, Caller caller = Caller::here());
+/// The identity matrix.
+REEL_API Tensor eye(Extent n, TensorOptions options = {}, Caller caller = Caller::here());
+REEL_API Tensor zeros_like(Operand x);
+REEL_API Tensor ones_like(Operand x);
+REEL_API Tensor full_like(Operand x, Scalar value);
+}  // namespace reel

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Matrix products.
+#pragma once
+#include <reel/tensor.hpp>
+
+namespace reel {
+/// The matrix product over the last two axes, as in NumPy: [..., n, k] by [..., k, m] gives
+/// [..., n, m]; leading axes broadcast; a vector is a row on the left, a column on the right, and
+/// its axis leaves the result. Floating dtypes. Transposed views are not copied.
+///
+///     matmul(tensor({{1.f, 2.f}}), tensor({{3.f}, {4.f}}))       // [[11]]
+REEL_API Tensor matmul(Operand x, Operand y);
+/// matmul(x, y) + z in one step; x and y are matrices, z is added with broadcasting.
+REEL_API Tensor matmul_add(Operand x, Operand y, Operand z);
+}  // namespace reel

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Steps of optimizers: each reads a gradient once and writes a Variable, with the state that goes
+// with it, in place and in one pass. Floating dtypes; gradient and state have the Variable's shape
+// and dtype, `rate` and `step` are single numbers. Tapes do not record them. Throw ShapeError or
+// DTypeError where an argument does not fit.
+#pragma once
+#include <reel/variable.hpp>
+
+namespace reel {
+/// x -= rate gradient.
+REEL_API void sgd_update(Variable& x, Operand gradient, Operand rate);
+
+struct MomentumOptions {
+  double momentum = 0.9;
+  bool nesterov = false;
+  void fields(auto&& field) {
+    field("momentum", momentum);
+    field("nesterov", nesterov);
+  }
+  friend bool operator==(const MomentumOptions&, const MomentumOptions&) = default;
+};
+/// velocity = momentum velocity + gradient, then x -= rate velocity (Polyak 1964), or, after
+/// Nesterov, x -= rate (gradient + momentum velocity).
+REEL_API void momentum_update(Variable& x, Variable& velocity, Operand gradient, Operand rate,
+                              MomentumOptions options = {});
+
+struct AdamUpdateOptions {
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double weight_decay = 0;  // apart from the gradient, as in AdamW
+  void fields(auto&& field) {
+    field("beta1", beta1);
+    field("beta2", beta2);
+    field("epsilon", epsilon);
+    field("weight_decay", weight_decay);
+  }
+  friend bool operator==(const AdamUpdateOptions&, const AdamUpdateOptions&) = default;
+};
+/// Adam (Kingma and Ba 2015) for the step that counts from 1, with the weight decay of Loshchilov
+/// and Hutter (2019): x -= rate weight_decay x; m = beta1 m + (1 - beta1) g;
+/// v = beta2 v + (1 - beta2) g^2; x -= rate (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) +
+/// epsilon).
+REEL_API void adam_update(Variable& x, Variable& m, Variable& v, Operand gradient, Operand rate,
+                          Operand step, AdamUpdateOptions options = {});
+}  // namespace reel

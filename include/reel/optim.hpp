@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Optimizers: step(gradients) moves Variables against their gradients.
+#pragma once
+#include <reel/optim/adam.hpp>
+#include <reel/optim/clip.hpp>
+#include <reel/optim/sgd.hpp>

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Adam (Kingma and Ba 2015) and AdamW (Loshchilov and Hutter 2019).
+#pragma once
+#include <string_view>
+#include <vector>
+
+#include <reel/ops/update.hpp>
+
+namespace reel::optim {
+struct AdamOptions {
+  double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+};
+/// See adam_update(). Throws Error for a negative rate or epsilon, or a beta outside [0, 1).
+class REEL_API Adam {
+ public:
+  explicit Adam(std::vector<Variable> variables, AdamOptions options = {},
+                Caller caller = Caller::here());
+  /// One gradient for each Variable, in their order. Throws Error, ShapeError or DTypeError before
+  /// anything has changed.
+  void step(const std::vector<Tensor>& gradients, Caller caller = Caller::here());
+  /// float64; assign another at any time.
+  Variable& learning_rate() { return learning_rate_; }
+  /// How many steps were made: int64.
+  const Variable& steps() const { return steps_; }
+  /// What a checkpoint must hold.
+  void fields(auto&& field) {
+    field("learning_rate", learning_rate_);
+    field("steps", steps_);
+    field("m", m_);
+    field("v", v_);
+  }
+
+ protected:
+  Adam(std::string_view name, std::vector<Variable> variables, double learning_rate,
+       AdamUpdateOptions options, Caller caller);
+
+ private:
+  std::string_view name_;
+  std::vector<Variable> variables_, m_, v_;
+  Variable learning_rate_, steps_;
+  AdamUpdateOptions options_;
+};
+
+struct AdamWOptions {
+  double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 1e-2;
+};
+/// Adam, with weights that shrink by rate weight_decay at each step, whatever the gradient.
+class REEL_API AdamW : public Adam {
+ public:
+  explicit AdamW(std::vector<Variable> variables, AdamWOptions options = {},
+                 Caller caller = Caller::here());
+};
+}  // namespace reel::optim

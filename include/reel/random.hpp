@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Random numbers: Philox4x32-10 (Salmon et al. 2011), the same on every machine and thread count.
+#pragma once
+#include <cstdint>
+
+#include <reel/tensor.hpp>
+
+namespace reel {
+/// Starts this thread's generator anew.
+REEL_API void seed(std::uint64_t seed);
+
+/// A stream of random numbers of its own: a seed and a position. Copies share the stream.
+class REEL_API Generator {
+ public:
+  explicit Generator(std::uint64_t seed);
+  Generator(const Generator& other);
+  Generator& operator=(const Generator& other);
+  ~Generator();
+  std::uint64_t seed() const;
+  /// How many blocks of four 32 bit numbers have been drawn.
+  std::uint64_t position() const;
+  void set_position(std::uint64_t position);
+
+ private:
+  friend class GeneratorScope;
+  struct State;
+  State* state_;
+};
+/// Random ops of this thread draw from `generator` while it lives.
+class REEL_API GeneratorScope {
+ public:
+  explicit GeneratorScope(const Generator& generator);
+  ~GeneratorScope();
+  GeneratorScope(const GeneratorScope&) = delete;
+  GeneratorScope& operator=(const GeneratorScope&) = delete;
+
+ private:
+  Generator generator_;
+  void* before_;
+};
+
+namespace random {
+struct NormalOptions {
+  double mean = 0, stddev = 1;
+  DType dtype = DType::float32;
+};
+struct UniformOptions {
+  double low = 0, high = 1;
+  DType dtype = DType::float32;
+};
+/// Normal numbers (Box and Muller 1958). Throws Error unless stddev >= 0.
+REEL_API Tensor normal(Shape shape, NormalOptions options = {}, Caller caller = Caller::here());
+/// Uniform in [low, high). Throws Error unless low <= high.
+REEL_API Tensor uniform(Shape shape, UniformOptions options = {}, Caller caller = Caller::here());
+/// Uniform int64 in [low, high). Throws Error unless low < high.
+REEL_API Tensor integers(std::int64_t low, std::int64_t high, Shape shape,
+                         Caller caller = Caller::here());
+/// true with this probability. Throws Error outside [0, 1].
+REEL_API Tensor bernoulli(double probability, Shape shape, Caller caller = Caller::here());
+/// 0 .. n - 1 in random order, int64.
+REEL_API Tensor permutation(Extent n, Caller caller = Caller::here());
+}  // namespace random
+
+/// Each element is 0 with the given probability and otherwise x / (1 - probability): for training.
+/// Throws Error unless 0 <= probability < 1.
+REEL_API Tensor dropout(Operand x, double probability);
+}  // namespace reel

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Lengths of a tensor's axes, and choices of axes.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <iosfwd>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include <reel/caller.hpp>
+#include <reel/export.hpp>
+
+namespace reel {
+/// One length in a Shape; made from any integer type (size_t in braces does not narrow).
+struct Extent {
+  std::int64_t value;
+  template <class I>
+    requires(std::is_integral_v<I> && !std::is_same_v<I, bool>)
+  constexpr Extent(I n) : value(static_cast<std::int64_t>(n)) {}
+};
+
+/// The lengths of up to eight axes; `{}` is the shape of a single number.
+///
+/// Throws ShapeError for more than eight axes or a negative length (-1 stands for "what is left"
+/// in reshape), and for an element count that does not fit 2^62.
+class REEL_API Shape {
+ public:
+  static constexpr std::size_t max_rank = 8;
+  Shape() = default;
+  Shape(std::initializer_list<Extent> lengths, Caller caller = Caller::here());
+  Shape(std::span<const std::int64_t> lengths, Caller caller = Caller::here());
+  Shape(const std::vector<std::int64_t>& lengths, Caller caller = Caller::here())
+      : Shape(std::span<const std::int64_t>(lengths), caller) {}
+  std::size_t rank() const { return rank_; }
+  /// How many elements: the product of the lengths, 1 for `{}`.
+  std::int64_t elements() const;
+  /// A length; negative axes count from the end.
+  std::int64_t operator[](int axis) const;
+  const std::int64_t* begin() const { return lengths_; }
+  const std::int64_t* end() const { return lengths_ + rank_; }
+  const std::int64_t* data() const { return lengths_; }
+  std::int64_t* data() { return lengths_; }
+  /// Changes the rank; axes added have length 1.
+  void resize(std::size_t rank);
+  friend bool operator==(const Shape& a, const Shape& b) {
+    if (a.rank_ != b.rank_) return false;
+    for (std::size_t i = 0; i < a.rank_; ++i)
+      if (a.lengths_[i] != b.lengths_[i]) return false;
+    return true;
+  }
+
+ private:
+  std::int64_t lengths_[max_rank] = {};
+  std::size_t rank_ = 0;
+};
+REEL_API std::ostream& operator<<(std::ostream& out, const Shape& x);
+
+/// One axis, or several in braces; negative ones count from the end. `every()` means all of them.
+class REEL_API Axes {
+ public:
+  Axes(int axis) : axes_{axis}, count_(1) {}
+  Axes(std::initializer_list<int> axes, Caller caller = Caller::here());
+  Axes(std::span<const int> axes, Caller caller = Caller::here());
+  static Axes every() { return Axes(); }
+  bool is_every() const { return count_ < 0; }
+  int count() const { return count_; }
+  int operator[](int i) const { return axes_[i]; }
+  friend bool operator==(const Axes&, const Axes&) = default;
+
+ private:
+  Axes() = default;
+  int axes_[Shape::max_rank] = {};
+  int count_ = -1;
+};
+
+/// Whether a reduced axis stays with length 1.
+enum class Keepdims : bool { no, yes };
+inline constexpr Keepdims keepdims = Keepdims::yes;
+}  // namespace reel

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// GradientTape: records ops as they run and plays them backward.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <reel/fields.hpp>
+#include <reel/op.hpp>
+#include <reel/signature.hpp>
+#include <reel/variable.hpp>
+
+namespace reel {
+/// What gradient() gives for a source that the target does not depend on.
+enum class Unconnected { error, zero };
+
+struct TapeOptions {
+  bool persistent = false;       // gradient() may be called more than once
+  bool watch_variables = true;   // Variables are watched when they are read
+};
+struct GradientOptions {
+  Tensor upstream = {};          // gradient of the target; ones unless given
+  Unconnected unconnected = Unconnected::error;
+};
+
+/// What a gradient is taken with respect to.
+class Source {
+ public:
+  Source(const Tensor& x) : tensor_(&x) {}
+  Source(const Variable& x) : variable_(&x) {}
+  const Tensor* tensor() const { return tensor_; }
+  const Variable* variable() const { return variable_; }
+
+ private:
+  const Tensor* tensor_ = nullptr;
+  const Variable* variable_ = nullptr;
+};
+template <class T>
+concept SourceLike = std::is_same_v<T, Tensor> || std::is_same_v<T, Variable>;
+
+/// Several sources: a braced list, or a vector of Tensors or of Variables that outlives the call.
+class REEL_API Sources {
+ public:
+  Sources(std::initializer_list<Source> sources) : count_(sources.size()) {
+    list_ = sources.begin();
+  }
+  Sources(const std::vector<Tensor>& tensors)
+      : tensors_(tensors.data()), count_(tensors.size()) {}
+  Sources(const std::vector<Variable>& variables)
+      : variables_(variables.data()), count_(variables.size()) {}
+  std::size_t size() const { return count_; }
+  Source operator[](std::size_t i) const {
+    if (list_) return list_[i];
+    return tensors_ ? Source(tensors_[i]) : Source(variables_[i]);
+  }
+
+ private:
+  const Source* list_ = nullptr;
+  const Tensor* tensors_ = nullptr;
+  const Variable* variables_ = nullptr;
+  std::size_t count_ = 0;
+};
+
+/// An op that a tape recorded.
+struct RecordedOp {
+  std::string name;
+  std::string file;
+  unsigned line = 0;
+  std::vector<Shape> inputs, outputs;
+  std::string options;
+};
+
+/// Records the ops that depend on what it watches, from its making to its end, on this thread.
+/// Variables are watched by themselves, tensors on request. Tapes may nest, stand side by side,
+/// pause and end in any order; a tape does not record its own gradient().
+class REEL_API GradientTape {
+ public:
+  explicit GradientTape(TapeOptions options = {}, Caller caller = Caller::here());
+  ~GradientTape();
+  GradientTape(const GradientTape&) = delete;
+  GradientTape& operator=(const GradientTape&) = delete;
+
+  /// Ops on x are recorded from here on. Throws DTypeError unless x is floating.
+  void watch(const Tensor& x, Caller caller = Caller::here());
+  void watch(const Variable& x, Caller caller = Caller::here());
+
+  /// Nothing is recorded while it lives.
+  class REEL_API Pause {
+   public:
+    ~Pause();
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    friend class GradientTape;
+    explicit Pause(GradientTape& tape);
+    GradientTape& tape_;
+  };
+  [[nodiscard]] Pause pause();
+
+  /// d target / d source, of the shape and dtype of the source; a target that is no single number
+  /// is summed (or weighted by `upstream`). Throws TapeError where the target does not depend on the
+  /// source, naming where the path was cut, and when a tape that is not persistent is asked twice.
+  Tensor gradient(Operand target, Source source, GradientOptions options = {});
+  Tensor gradient(Operand target, Source source, Unconnected unconnected);
+  std::vector<Tensor> gradient(Operand target, Sources sources, GradientOptions options = {});
+  std::vector<Tensor> gradient(Operand target, Sources sources, Unconnected unconnected);
+  template <SourceLike A, SourceLike B, SourceLike... Rest>
+  std::array<Tensor, 2 + sizeof...(Rest)> gradient(Operand target, const A& a, const B& b,
+                                                   const Rest&... rest) {
+    std::array<Tensor, 2 + sizeof...(Rest)> out;
+    gradients(target, Sources({a, b, rest...}), {}, out.data());
+    return out;
+  }
+  /// d target / d source for every element of the target: shape target.shape() + source.shape().
+  Tensor jacobian(Operand target, Source source, Unconnected unconnected = Unconnected::error);
+
+  /// What was recorded for this tape, in order, with the user's lines.
+  std::vector<RecordedOp> ops() const;
+
+ private:
+  void gradients(Operand target, const Sources& sources, const GradientOptions& options,
+                 Tensor* out);
+  void pause_recording();
+  void resume_recording();
+  struct Playback;
+  std::uint64_t bit_ = 0;
+  std::uint32_t start_ = 0;
+  std::uint32_t paused_ = 0;
+  void* context_ = nullptr;
+  TapeOptions options_;
+  bool spent_ = false;
+};
+
+/// t -> df/dt, with respect to the first argument.
+template <class F>
+auto grad(F f) {
+  return [f]<class... Rest>(Tensor x, Rest... rest) -> Tensor {
+    GradientTape tape;
+    tape.watch(x);
+    return tape.gradient(f(x, rest...), x);
+  };
+}
+/// t -> {f(t), df/dt}.
+template <class F>
+auto value_and_grad(F f) {
+  return [f]<class... Rest>(Tensor x, Rest... rest) -> std::pair<Tensor, Tensor> {
+    GradientTape tape;
+    tape.watch(x);
+    Tensor y = f(x, rest...);
+    Tensor slope = tape.gradient(y, x);
+    return {static_cast<Tensor&&>(y), static_cast<Tensor&&>(slope)};
+  };
+}
+/// The matrix of all derivatives of f at x: shape f(x).shape() + x.shape().
+template <class F>
+Tensor jacobian(F f, Tensor x, Caller caller = Caller::here()) {
+  GradientTape tape({.persistent = true});
+  tape.watch(x, caller);
+  return tape.jacobian(Operand(f(x), caller), x);
+}
+
+namespace detail {
+/// Runs `f` unrecorded, and records one op for it whose gradient is what `f` gave.
+REEL_API Tensor run_custom(
+    Operands inputs, Function<std::pair<Tensor, Function<Tensors(Tensor)>>(const OpCall&)> f);
+
+template <class F>
+struct CustomGradient {
+  F f;
+  Tensor operator()(Operand a) const { return run<0>({{a}, a.caller()}); }
+  Tensor operator()(Operand a, Operand b) const { return run<0, 1>({{a, b}, a.caller()}); }
+  Tensor operator()(Operand a, Operand b, Operand c) const {
+    return run<0, 1, 2>({{a, b, c}, a.caller()});
+  }
+  Tensor operator()(Operand a, Operand b, Operand c, Operand d) const {
+    return run<0, 1, 2, 3>({{a, b, c, d}, a.caller()});
+  }
+
+ private:
+  template <std::size_t... I>
+  Tensor run(Operands inputs) const {
+    return run_custom(inputs,
+                      [this](const OpCall& call) -> std::pair<Tensor, Function<Tensors(Tensor)>> {
+                        auto [value, gradient] = f(call.input(I)...);
+                        return {value, Function<Tensors(Tensor)>(gradient)};
+                      });
+  }
+};
+}  // namespace detail
+
+/// A function with a gradient of your own: f gives {value, upstream -> gradient of each argument}.
+template <class F>
+auto custom_gradient(F f) {
+  return detail::CustomGradient<F>{static_cast<F&&>(f)};
+}
+}  // namespace reel

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Tensor: an immutable array of numbers.
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+#include <iosfwd>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <reel/device.hpp>
+#include <reel/dtype.hpp>
+#include <reel/indexing.hpp>
+#include <reel/operand.hpp>
+#include <reel/shape.hpp>
+
+namespace reel {
+struct Body;
+template <class T>
+class Values;
+
+/// A handle, of the size of a pointer, to an immutable array: dtype, device, shape and elements.
+/// Copies share the elements. A default-constructed Tensor holds nothing; ops reject it.
+class REEL_API Tensor {
+ public:
+  Tensor() = default;
+  Tensor(const Tensor& other) : body_(other.body_) {
+    if (body_) retain(body_);
+  }
+  Tensor(Tensor&& other) noexcept : body_(other.body_) { other.body_ = nullptr; }
+  Tensor& operator=(const Tensor& other) {
+    if (other.body_) retain(other.body_);
+    if (body_) release(body_);
+    body_ = other.body_;
+    return *this;
+  }
+  Tensor& operator=(Tensor&& other) noexcept {
+    Body* body = other.body_;
+    other.body_ = nullptr;
+    Body* before = body_;
+    body_ = body;
+    if (before) release(before);
+    return *this;
+  }
+  ~Tensor() {
+    if (body_) release(body_);
+  }
+
+  /// False for a default-constructed or moved-from Tensor.
+  bool defined() const { return body_ != nullptr; }
+  const Shape& shape() const&;
+  Shape shape() && { return static_cast<const Tensor&>(*this).shape(); }
+  /// The length of an axis; negative axes count from the end.
+  std::int64_t shape(int axis, Caller caller = Caller::here()) const;
+  DType dtype() const;
+  Device device() const;
+  std::size_t rank() const { return shape().rank(); }
+  /// Number of elements.
+  std::int64_t size() const;
+
+  /// Views share memory with this tensor. Throw IndexError for a position outside its axis.
+  ///
+  ///     arange(0, 6).reshape({2, 3})(1, range(0, 2))   // [3, 4]
+  Tensor operator[](Index i) const { return view({i}); }
+  Tensor operator()(Index a) const { return view({a}); }
+  Tensor operator()(Index a, Index b) const { return view({a, b}); }
+  Tensor operator()(Index a, Index b, Index c) const { return view({a, b, c}); }
+  Tensor operator()(Index a, Index b, Index c, Index d) const { return view({a, b, c, d}); }
+  Tensor operator()(Index a, Index b, Index c, Index d, Index e) const {
+    return view({a, b, c, d, e});
+  }
+  Tensor operator()(Index a, Index b, Index c, Index d, Index e, Index f) const {
+    return view({a, b, c, d, e, f});
+  }
+  Tensor reshape(Shape shape, Caller caller = Caller::here()) const;
+  Tensor to(DType dtype, Caller caller = Caller::here()) const;
+  Tensor to(Device device, Caller caller = Caller::here()) const;
+
+  /// The one element, as T. Throws DTypeError for another dtype, ShapeError for another count.
+  template <Element T>
+  T item(Caller caller = Caller::here()) const {
+    T value{};
+    read("item", dtype_of<T>(), 1, &value, caller);
+    return value;
+  }
+  /// The elements in row-major order, in memory that lives as long as the result.
+  template <Element T>
+  Values<T> values(Caller caller = Caller::here()) const;
+  template <Element T>
+  std::vector<T> to_vector(Caller caller = Caller::here()) const;
+  /// The truth of the one element.
+  explicit operator bool() const;
+
+ private:
+  static void retain(Body* body) {
+    // The count is a body's first word; relaxed: whoever copies a handle already holds one.
+    __atomic_fetch_add(reinterpret_cast<std::uint32_t*>(body), 1u, __ATOMIC_RELAXED);
+  }
+  static void release(Body* body) noexcept;
+  explicit Tensor(Body* body) : body_(body) {}
+  Tensor view(std::initializer_list<Index> indices) const;
+  void read(const char* op, DType dtype, std::int64_t count, void* to, Caller caller) const;
+  friend struct Access;
+  friend class VariableSlice;
+  template <class>
+  friend class Values;
+  Body* body_ = nullptr;
+};
+
+/// Elements on the host, in row-major order; keeps them alive.
+template <class T>
+class Values {
+ public:
+  const T* begin() const { return first_; }
+  const T* end() const { return first_ + tensor_.size(); }
+  const T* data() const { return first_; }
+  std::size_t size() const { return static_cast<std::size_t>(tensor_.size()); }
+  const T& operator[](std::size_t i) const { return first_[i]; }
+
+ private:
+  friend class Tensor;
+  Values(Tensor tensor, const void* first)
+      : tensor_(static_cast<Tensor&&>(tensor)), first_(static_cast<const T*>(first)) {}
+  Tensor tensor_;
+  const T* first_;
+};
+
+namespace detail {
+/// x in row-major order on the host (x itself where it is so already), and where its elements start.
+REEL_API Tensor contiguous_host(const Tensor& x, DType dtype, const void** first, Caller caller);
+REEL_API Tensor from_memory(const void* data, DType dtype, const Shape& shape,
+                            std::int64_t available, Caller caller);
+[[noreturn]] REEL_API void ragged_list(std::size_t expected, std::size_t got, Caller caller);
+}  // namespace detail
+
+template <Element T>
+Values<T> Tensor::values(Caller caller) const {
+  const void* first = nullptr;
+  Tensor host = detail::contiguous_host(*this, dtype_of<T>(), &first, caller);
+  return Values<T>(static_cast<Tensor&&>(host), first);
+}
+template <Element T>
+std::vector<T> Tensor::to_vector(Caller caller) const {
+  const Values<T> host = values<T>(caller);
+  return std::vector<T>(host.begin(), host.end());
+}
+
+/// A tensor of these values: a number, or lists one to three deep. The dtype is that of the C++
+/// type: `tensor({1, 2})` is int32, `tensor({1.0f})` float32, `tensor(0.5)` float64.
+template <Element T>
+Tensor tensor(T value, Caller caller = Caller::here()) {
+  return detail::from_memory(&value, dtype_of<T>(), {}, 1, caller);
+}
+template <Element T>
+Tensor tensor(std::initializer_list<T> values, Caller caller = Caller::here()) {
+  return detail::from_memory(values.begin(), dtype_of<T>(), Shape({values.size()}, caller),
+                             static_cast<std::int64_t>(values.size()), caller);
+}
+namespace detail {
+template <class T>
+struct Flat {  // vector<bool> has no data()
+  T* data;
+  std::size_t count = 0;
+  explicit Flat(std::size_t n) : data(new T[n]) {}
+  ~Flat() { delete[] data; }
+  Flat(const Flat&) = delete;
+  void append(std::initializer_list<T> row) {
+    for (const T& value : row) data[count++] = value;
+  }
+};
+}  // namespace detail
+template <Element T>
+Tensor tensor(std::initializer_list<std::initializer_list<T>> rows,
+              Caller caller = Caller::here()) {
+  const std::size_t width = rows.size() ? rows.begin()->size() : 0;
+  detail::Flat<T> flat(rows.size() * width);
+  for (auto& row : rows) {
+    if (row.size() != width) detail::ragged_list(width, row.size(), caller);
+    flat.append(row);
+  }
+  return detail::from_memory(flat.data, dtype_of<T>(), Shape({rows.size(), width}, caller),
+                             static_cast<std::int64_t>(flat.count), caller);
+}
+template <Element T>
+Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> blocks,
+              Caller caller = Caller::here()) {
+  const std::size_t height = blocks.size() ? blocks.begin()->size() : 0;
+  const std::size_t width = height ? blocks.begin()->begin()->size() : 0;
+  detail::Flat<T> flat(blocks.size() * height * width);
+  for (auto& block : blocks) {
+    if (block.size() != height) detail::ragged_list(height, block.size(), caller);
+    for (auto& row : block) {
+      if (row.size() != width) detail::ragged_list(width, row.size(), caller);
+      flat.append(row);
+    }
+  }
+  return detail::from_memory(flat.data, dtype_of<T>(),
+                             Shape({blocks.size(), height, width}, caller),
+                             static_cast<std::int64_t>(flat.count), caller);
+}
+/// A copy of these values in the given shape. Throws ShapeError where the counts differ.
+template <Element T>
+Tensor from_span(std::span<const T> values, Shape shape, Caller caller = Caller::here()) {
+  return detail::from_memory(values.data(), dtype_of<T>(), shape,
+                             static_cast<std::int64_t>(values.size()), caller);
+}
+template <class R>
+  requires requires(const R& r) { std::span(r.data(), r.size()); }
+Tensor from_span(const R& values, Shape shape, Caller caller = Caller::here()) {
+  return from_span(std::span<const typename R::value_type>(values.data(), values.size()), shape,
+                   caller);
+}
+template <Element T>
+  requires(!std::is_same_v<T, bool>)
+Tensor tensor(const std::vector<T>& values, Caller caller = Caller::here()) {
+  return from_span(std::span<const T>(values), Shape({values.size()}, caller), caller);
+}
+
+/// NumPy-like text; `format` is a format for each number, such as ".2f".
+REEL_API std::string to_string(const Tensor& x, std::string_view format = {});
+REEL_API std::ostream& operator<<(std::ostream& out, const Tensor& x);
+}  // namespace reel

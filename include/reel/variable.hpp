@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Variable: the only thing that changes its value.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include <reel/tensor.hpp>
+
+namespace reel {
+class VariableSlice;
+struct Cell;
+
+/// A handle to a named cell that holds a tensor. Copies of the handle share the cell; `clone()`
+/// makes a cell of its own. Reading gives the value of that moment, which later assignments leave
+/// as it is. Tapes watch Variables by themselves. Assigning while another thread uses the same
+/// Variable needs the user's own synchronisation.
+class REEL_API Variable {
+ public:
+  /// Throws Error if `value` holds nothing.
+  Variable(std::string_view name, Tensor value, Caller caller = Caller::here());
+  Variable(const Variable& other);
+  Variable(Variable&& other) noexcept;
+  Variable& operator=(const Variable& other);
+  ~Variable();
+
+  Tensor value() const;
+  operator Tensor() const { return value(); }
+  const std::string& name() const;
+  const Shape& shape() const;
+  DType dtype() const;
+  Device device() const;
+  std::int64_t size() const;
+  /// A new cell with the same name and value.
+  Variable clone() const;
+
+  /// Replace the value; the new one is broadcast to the shape and must have a dtype that promotes
+  /// to this one's. Not recorded by tapes: a gradient flows to the Variable, not through it.
+  void assign(Operand value);
+  void assign_add(Operand value);
+  void assign_sub(Operand value);
+
+  /// A slice, to read or to assign: `w(range(0, 3), all).assign(0)`.
+  VariableSlice operator[](Index i) const;
+  VariableSlice operator()(Index a) const;
+  VariableSlice operator()(Index a, Index b) const;
+  VariableSlice operator()(Index a, Index b, Index c) const;
+  VariableSlice operator()(Index a, Index b, Index c, Index d) const;
+
+  /// Whether both handles name the same cell.
+  bool same_cell(const Variable& other) const { return cell_ == other.cell_; }
+
+ private:
+  friend struct Access;
+  Cell* cell_ = nullptr;
+};
+REEL_API std::string to_string(const Variable& x, std::string_view format = {});
+REEL_API std::ostream& operator<<(std::ostream& out, const Variable& x);
+
+/// Part of a Variable: a Tensor to read, and assignments that write into the Variable.
+class REEL_API VariableSlice : public Tensor {
+ public:
+  void assign(Operand value);
+  void assign_add(Operand value);
+  void assign_sub(Operand value);
+
+ private:
+  friend class Variable;
+  VariableSlice(const Variable& variable, std::initializer_list<Index> indices);
+  Tensor place();
+  Variable variable_;
+  Index indices_[4];
+  std::size_t count_;
+};
+
+inline Operands::Operands(const std::vector<Tensor>& tensors, Caller caller)
+    : first_(tensors.data()), count_(tensors.size()), caller_(caller), kind_(Kind::tensors) {}
+inline Operands::Operands(const std::vector<Variable>& variables, Caller caller)
+    : first_(variables.data()), count_(variables.size()), caller_(caller), kind_(Kind::variables) {}
+inline Operands::Operands(std::span<const Tensor> tensors, Caller caller)
+    : first_(tensors.data()), count_(tensors.size()), caller_(caller), kind_(Kind::tensors) {}
+inline Operand Operands::operator[](std::size_t i) const {
+  if (kind_ == Kind::operands) return static_cast<const Operand*>(first_)[i];
+  if (kind_ == Kind::tensors) return Operand(static_cast<const Tensor*>(first_)[i], caller_);
+  return Operand(static_cast<const Variable*>(first_)[i], caller_);
+}
+}  // namespace reel

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the kernels of one instruction set offer to the op table.
+#pragma once
+#include "lib/dispatch/kernel_call.hpp"
+
+namespace reel::kernels {
+struct NamedKernel {
+  const char* op;
+  Kernel kernel;
+  Kernel gradient = nullptr;
+};
+struct NamedTiles {
+  const char* op;
+  const Tiles* tiles;
+};
+/// Kernels and passes of one family, ended by an entry whose op is null.
+struct Family {
+  const NamedKernel* kernels;
+  const NamedTiles* tiles;
+};
+/// The families of one instruction set, ended by {nullptr, nullptr}.
+using Families = const Family*;
+}  // namespace reel::kernels

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The gate: every op passes through run().
+#pragma once
+#include <initializer_list>
+#include <span>
+#include <string>
+
+#include "lib/dispatch/op.hpp"
+#include "lib/tensor/access.hpp"
+
+namespace reel {
+/// Checks, infers, allocates, calls the kernel; records and tells the stages where someone listens.
+Tensor run(Op& op, std::initializer_list<Operand> inputs, OptionsView options = {});
+/// The same for any number of inputs, and for ops with several outputs.
+void run(Op& op, std::span<const Operand> inputs, OptionsView options, Caller caller,
+         Few<Tensor, 2>& outputs);
+Tensor run(Op& op, const Operands& inputs, OptionsView options = {});
+/// Ops without inputs.
+Tensor run(Op& op, OptionsView options, Caller caller);
+/// Pointwise ops of one and two inputs: a straight path for the common layouts.
+Tensor run_unary(Op& op, const Operand& x);
+Tensor run_binary(Op& op, const Operand& x, const Operand& y);
+
+/// Ops that write Variables in place: output i is variables[i]; inputs are the Variables' values,
+/// then `inputs`. Nothing changes if it throws.
+void run_update(Op& op, std::span<const Variable> variables, std::span<const Operand> inputs,
+                OptionsView options, Caller caller);
+
+/// What an operand is, before it passes.
+const Shape& shape_of(const Op& op, const Operand& x);
+DType dtype_of(const Op& op, const Operand& x);
+
+/// The line errors speak of: the outermost CallerScope's, else `caller`.
+Caller site_of(Caller caller);
+
+/// "program.cpp:12: op: argument: expected ..., got .... advice"; throws E.
+template <class E>
+[[noreturn]] void fail(Caller caller, std::string_view op, std::string_view argument,
+                       std::string_view expected, std::string_view got,
+                       std::string_view advice = {});
+std::string to_text(const Shape& shape);  // "(2, 3)"
+
+/// Axes from 0, sorted, without repeats; every() becomes all of them. Throws ShapeError.
+Axes normal_axes(const Op& op, const Axes& axes, std::size_t rank, Caller caller);
+/// An axis from 0. Throws ShapeError.
+std::int64_t normal_axis(const Op& op, std::int64_t axis, std::size_t rank, Caller caller);
+
+// Shape rules that many ops share (shape_rules.cpp).
+void same_as_input(Inference& call);
+void broadcast(Inference& call);          // of all inputs, dtype of the promoted ones
+void broadcast_to_bool(Inference& call);
+void reduced(Inference& call);            // ReduceOptions
+Shape broadcast_shapes(const Inference& call, int first, int count);
+/// Throws DTypeError unless input i is floating.
+void require_floating(const Inference& call, int i);
+void require_integer(const Inference& call, int i);
+void require_rank(const Inference& call, int i, int at_least);
+/// Name of input i for errors, from Op::argument_names.
+std::string argument_name(const Op& op, int i);
+}  // namespace reel

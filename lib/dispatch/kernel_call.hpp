@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a kernel sees: bodies in, bodies out, options. It allocates nothing that outlives it, knows
+// nothing of tape or trace, and may trust the op's shape rule. Included by the units that are
+// compiled for each instruction set: no std functions with bodies here.
+#pragma once
+#include <cstdint>
+
+#include "lib/tensor/body.hpp"
+
+namespace reel {
+struct KernelCall {
+  const Body* const* inputs;
+  Body* const* outputs;
+  const void* options;
+  int input_count;
+  int output_count;
+  unsigned accumulate = 0;  // bit i: add to output i instead of replacing it (ops that say so)
+
+  const Body& input(int i) const { return *inputs[i]; }
+  Body& output(int i = 0) const { return *outputs[i]; }
+  template <class T>
+  const T& option() const {
+    return *static_cast<const T*>(options);
+  }
+};
+/// What a kernel has to say for itself: it never throws.
+struct KernelResult {
+  const char* failure = nullptr;  // e.g. "index out of range"; null if all went well
+  int input = 0;                  // the input at fault
+  std::int64_t got = 0, limit = 0;
+};
+using Kernel = KernelResult (*)(const KernelCall&);
+
+/// One pass of a pointwise op over n neighbours. Bit i of `scalars` says that input i is one
+/// number for all. The output may be one of the inputs.
+using Tile = void (*)(std::int64_t n, const void* const* inputs, unsigned scalars, void* output);
+/// One pass of a pointwise gradient: values are dy, x, y (null for one input), out, each only if
+/// needed; bit i of `scalars` as above. Adds to the output or replaces it. The output may be dy.
+using GradientTile = void (*)(std::int64_t n, const void* const* values, unsigned scalars,
+                              void* output, bool accumulate);
+
+/// The passes of one pointwise op, by the dtype of its (promoted) inputs; null where there is none.
+struct Tiles {
+  Tile value[dtype_count] = {};
+  GradientTile gradient[2][dtype_count] = {};  // for input 0 and 1
+};
+}  // namespace reel

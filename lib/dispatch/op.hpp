@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One entry for each op: all there is to know about it. Slots at the end are filled once by assemble().
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <reel/op.hpp>
+
+#include "lib/dispatch/kernel_call.hpp"
+#include "lib/dispatch/options.hpp"
+#include "lib/tensor/few.hpp"
+
+namespace reel {
+struct Op;
+class GradientCall;  // autograd/gradient_call.hpp
+
+/// What will be known of an output before it is computed.
+struct Meta {
+  DType dtype = DType::float32;
+  Shape shape;
+  int view_of = -1;          // the input whose memory it shares, if any
+  Strides strides = {};      // of a view
+  std::int64_t offset = 0;   // of a view, in elements from the input's first
+};
+
+/// What a shape rule sees and says.
+struct Inference {
+  const Op& op;
+  const Body* const* inputs;
+  int input_count;
+  const void* options;
+  Caller caller;
+  Few<Meta, 2> outputs;
+
+  const Body& input(int i) const { return *inputs[i]; }
+  template <class T>
+  const T& option() const {
+    return *static_cast<const T*>(options);
+  }
+  Meta& output(DType dtype, const Shape& shape);
+  /// An output that views input 0; shape, strides and offset are the caller's to set.
+  Meta& view(const Shape& shape);
+};
+using ShapeRule = void (*)(Inference&);
+
+enum class Fusion : std::uint8_t { opaque, pointwise, reduction, layout };
+
+/// How inputs come to one dtype: none as they are; numeric by promotion; floating likewise, and
+/// integers become float32.
+enum class Promote : std::uint8_t { none, numeric, floating };
+
+/// For the gradient of each input (the last entry counts for all that follow): which inputs (low
+/// byte) and outputs (high byte) it needs. Only those are kept alive.
+struct Needs {
+  std::uint16_t of[4] = {};
+};
+constexpr std::uint16_t need_input(int i) { return static_cast<std::uint16_t>(1u << i); }
+constexpr std::uint16_t need_output(int i = 0) { return static_cast<std::uint16_t>(256u << i); }
+
+/// One call that tests and benches make: the public function on these inputs.
+struct Sample {
+  std::vector<Tensor> inputs;  // float64 where floating
+  Function<Tensor(const std::vector<Tensor>&)> call;
+  std::string note;
+};
+using Samples = void (*)(std::vector<Sample>&);
+
+using GradientRule = void (*)(GradientCall&);
+using CompositeRule = Tensors (*)(const OpCall&, void* state);
+
+struct Op {
+  std::string_view name;
+  int arity = 1;                          // -1: any number
+  ShapeRule shape = nullptr;
+  Promote promote = Promote::none;
+  std::uint8_t promoted = 0xff;           // bit i: input i takes part
+  const OptionsType* options = nullptr;
+  Needs needs = {};
+  Fusion fusion = Fusion::opaque;
+  bool differentiable = true;
+  bool contiguous_inputs = false;         // the kernel wants row-major inputs
+  bool accumulates = false;               // the kernel can add to its output
+  bool updates = false;                   // outputs are Variables, written in place
+  Samples samples = nullptr;
+  const char* argument_names = "x, y, z";  // for errors
+
+  // Filled by assemble() and register_*().
+  Kernel cpu = nullptr;
+  Kernel cpu_gradient = nullptr;  // fused: inputs dy..., inputs..., outputs...; outputs dx... (null: not wanted)
+  const Tiles* tiles = nullptr;
+  GradientRule gradient = nullptr;
+  CompositeRule composite = nullptr;
+  void* composite_state = nullptr;
+};
+
+/// The table. Names at the edges only; ops inside the library are named by their entry.
+class OpTable {
+ public:
+  static OpTable& the();
+  void add(Op& op);
+  /// Null for an unknown name.
+  Op* find(std::string_view name) const;
+  const std::vector<Op*>& ops() const { return ops_; }
+
+ private:
+  std::vector<Op*> ops_;  // sorted by name
+};
+
+/// Fills every slot, once, and checks the table; throws Error for what is missing.
+void assemble();
+}  // namespace reel

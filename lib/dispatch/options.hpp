@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Options of ops: aggregates with fields(), from which copying, equality, hashing and printing derive.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include <reel/op.hpp>
+#include <reel/shape.hpp>
+
+namespace reel {
+void print_option(std::string& out, std::int64_t value);
+void print_option(std::string& out, double value);
+void print_option(std::string& out, const Shape& value);
+void print_option(std::string& out, const Axes& value);
+void print_option(std::string& out, const Attributes& value);
+void print_option(std::string& out, const std::vector<std::int64_t>& value);
+std::size_t hash_text(std::string_view text);
+
+struct OptionsType {
+  std::size_t size;
+  void (*copy)(void* to, const void* from);
+  void (*destroy)(void* options);  // null where there is nothing to do
+  bool (*equal)(const void* a, const void* b);
+  void (*print)(std::string& out, const void* options);  // ", axis=1, keepdims=0"
+};
+
+namespace detail {
+template <class T>
+void print_options(std::string& out, const void* options) {
+  const_cast<T*>(static_cast<const T*>(options))
+      ->fields([&](std::string_view name, const auto& member) {
+        using M = std::remove_cvref_t<decltype(member)>;
+        out.append(out.empty() ? "" : ", ").append(name).append("=");
+        if constexpr (std::is_enum_v<M> || std::is_integral_v<M>)
+          print_option(out, static_cast<std::int64_t>(member));
+        else print_option(out, member);
+      });
+}
+}  // namespace detail
+
+template <class T>
+inline constexpr OptionsType options_type = {
+    sizeof(T),
+    [](void* to, const void* from) { new (to) T(*static_cast<const T*>(from)); },
+    std::is_trivially_destructible_v<T>
+        ? static_cast<void (*)(void*)>(nullptr)
+        : [](void* options) { static_cast<T*>(options)->~T(); },
+    [](const void* a, const void* b) {
+      return *static_cast<const T*>(a) == *static_cast<const T*>(b);
+    },
+    detail::print_options<T>};
+
+/// Options as they pass through the gate: a type and where they lie.
+struct OptionsView {
+  const OptionsType* type = nullptr;
+  const void* data = nullptr;
+  OptionsView() = default;
+  template <class T>
+    requires requires(T& t) { t.fields([](std::string_view, auto&) {}); }
+  OptionsView(const T& options) : type(&options_type<T>), data(&options) {}
+  OptionsView(const OptionsType* t, const void* d) : type(t), data(d) {}
+};
+std::string to_string(OptionsView options);
+}  // namespace reel

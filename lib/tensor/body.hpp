@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a Tensor points at. One block of memory holds the header and, if small, the elements.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include <reel/device.hpp>
+#include <reel/dtype.hpp>
+#include <reel/shape.hpp>
+
+namespace reel {
+/// Which record made a tensor; none where the reel is 0. See Note [Record ids] in reel.hpp.
+struct RecordId {
+  std::uint64_t reel = 0;
+  std::uint32_t record = 0;
+  std::uint32_t output = 0;
+};
+
+/// Steps between neighbours along each axis, in elements.
+using Strides = std::int64_t[Shape::max_rank];
+
+struct Body {
+  std::uint32_t references;  // first: Tensor counts it inline
+  DType dtype;
+  bool contiguous;           // elements lie in row-major order without gaps
+  bool leaf;                 // some tape may watch it: look into the table of leaves
+  std::uint8_t device_kind;
+  std::byte* data;           // the first element
+  Body* owner;               // the body whose memory this one views; null if it has its own
+  std::int64_t elements;
+  RecordId id;
+  Shape shape;
+  Strides strides;
+  std::uint16_t block_class;  // size of this block, see storage.cpp
+  std::uint16_t large_class;  // size of a separate block of elements; 0 if there is none
+  std::int16_t device_index;
+
+  int rank() const { return static_cast<int>(shape.rank()); }
+  Device device() const { return {static_cast<Device::Kind>(device_kind), device_index}; }
+  std::int64_t bytes() const { return elements * size_of(dtype); }
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data);
+  }
+};
+static_assert(offsetof(Body, references) == 0);
+inline constexpr std::size_t body_bytes = 192;  // elements of small tensors follow
+static_assert(sizeof(Body) <= body_bytes);
+
+inline std::uint32_t references(const Body& body) {
+  return __atomic_load_n(&body.references, __ATOMIC_ACQUIRE);
+}
+inline void retain(Body* body) { __atomic_fetch_add(&body->references, 1u, __ATOMIC_RELAXED); }
+void release(Body* body) noexcept;
+
+/// Whether writing into this body's elements would be seen by nobody else.
+inline bool unshared(const Body& body) {
+  return references(body) == 1 && (!body.owner || references(*body.owner) == 1);
+}
+
+struct Context;
+/// A new body with memory for its elements, row-major. `elements` is shape.elements().
+Body* allocate(Context& context, DType dtype, const Shape& shape, std::int64_t elements);
+/// A new body that views `base`'s memory; shape, strides and data are the caller's to set.
+Body* allocate_view(Context& context, Body* base);
+
+void set_row_major(Body& body);
+bool is_row_major(const Shape& shape, const Strides& strides);
+
+/// The library's door into Tensor and Variable.
+struct Access;
+}  // namespace reel
