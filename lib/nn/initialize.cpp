@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/nn/initialize.hpp>
+#include <reel/ops/reshape.hpp>
+#include <reel/random.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "lib/nn/check.hpp"
+
+namespace reel::nn {
+namespace {
+struct Fans {
+  double in, out;
+};
+Fans fans(std::string_view name, const Shape& shape, DType dtype, Caller caller) {
+  checked(name, dtype, caller);
+  if (shape.rank() < 2) {
+    refuse<ShapeError>(caller, name, "shape", "two axes or more", to_string(shape));
+  }
+  const auto in = shape[-2], out = shape[-1];
+  const std::int64_t others = in * out == 0 ? 0 : shape.elements() / (in * out);
+  return {std::max(1.0, static_cast<double>(in * others)),
+          std::max(1.0, static_cast<double>(out * others))};
+}
+Tensor uniform_within(const Shape& shape, double limit, DType dtype, Caller caller) {
+  return random::uniform(shape, {.low = -limit, .high = limit, .dtype = dtype}, caller);
+}
+Tensor normal_around_zero(const Shape& shape, double deviation, DType dtype, Caller caller) {
+  return random::normal(shape, {.stddev = deviation, .dtype = dtype}, caller);
+}
+
+double dot(std::span<const double> a, std::span<const double> b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+/// Gram and Schmidt, each row cleaned twice: once alone loses digits where rows are nearly
+/// parallel.
+void orthogonalise(std::vector<double>& matrix, std::size_t width, double gain) {
+  const std::size_t height = matrix.size() / width;
+  for (std::size_t i = 0; i < height; ++i) {
+    const std::span<double> row(&matrix[i * width], width);
+    for (int pass = 0; pass < 2; ++pass) {
+      for (std::size_t j = 0; j < i; ++j) {
+        const std::span<const double> before(&matrix[j * width], width);
+        const double share = dot(row, before);
+        for (std::size_t k = 0; k < width; ++k) row[k] -= share * before[k];
+      }
+      const double length = std::sqrt(dot(row, row));
+      for (double& x : row) x /= length;
+    }
+  }
+  for (double& x : matrix) x *= gain;
+}
+}  // namespace
+
+Tensor glorot_uniform(Shape shape, TensorOptions options, Caller caller) {
+  const auto [in, out] = fans("glorot_uniform", shape, options.dtype, caller);
+  return uniform_within(shape, std::sqrt(6 / (in + out)), options.dtype, caller);
+}
+Tensor glorot_normal(Shape shape, TensorOptions options, Caller caller) {
+  const auto [in, out] = fans("glorot_normal", shape, options.dtype, caller);
+  return normal_around_zero(shape, std::sqrt(2 / (in + out)), options.dtype, caller);
+}
+Tensor he_uniform(Shape shape, TensorOptions options, Caller caller) {
+  const double in = fans("he_uniform", shape, options.dtype, caller).in;
+  return uniform_within(shape, std::sqrt(6 / in), options.dtype, caller);
+}
+Tensor he_normal(Shape shape, TensorOptions options, Caller caller) {
+  const double in = fans("he_normal", shape, options.dtype, caller).in;
+  return normal_around_zero(shape, std::sqrt(2 / in), options.dtype, caller);
+}
+
+Tensor orthogonal(Shape shape, double gain, TensorOptions options, Caller caller) {
+  checked("orthogonal", options.dtype, caller);
+  if (shape.rank() != 2) {
+    refuse<ShapeError>(caller, "orthogonal", "shape", "two axes", to_string(shape));
+  }
+  const std::int64_t height = std::min(shape[0], shape[1]), width = std::max(shape[0], shape[1]);
+  if (height == 0) return zeros(shape, options, caller);
+  std::vector<double> matrix =
+      random::normal({height, width}, {.dtype = DType::float64}, caller).to_vector<double>(caller);
+  orthogonalise(matrix, static_cast<std::size_t>(width), gain);
+  const Tensor rows = from_span(matrix, {height, width}, caller).to(options.dtype, caller);
+  return shape[0] == height ? rows : transpose(Operand(rows, caller));
+}
+
+Tensor constant(Shape shape, double value, TensorOptions options, Caller caller) {
+  return full(shape, value, caller).to(options.dtype, caller);
+}
+}  // namespace reel::nn

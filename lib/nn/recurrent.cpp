@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/caller.hpp>
+#include <reel/nn/initialize.hpp>
+#include <reel/nn/recurrent.hpp>
+#include <reel/ops/activation.hpp>
+#include <reel/ops/matmul.hpp>
+#include <reel/ops/recurrent.hpp>
+#include <reel/ops/reshape.hpp>
+#include <reel/random.hpp>
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "lib/nn/check.hpp"
+#include "lib/nn/gates.hpp"
+
+namespace reel::nn {
+Tensor gate_weight(std::int64_t in, std::int64_t hidden, int gates, DType dtype, Caller caller) {
+  const double limit = std::sqrt(6 / static_cast<double>(in + hidden));
+  return random::uniform({in, hidden * gates}, {.low = -limit, .high = limit, .dtype = dtype},
+                         caller);
+}
+
+Tensor gate_bias(Extent hidden, int gates, int first_forget, int end_forget, LSTMOptions options,
+                 Caller caller) {
+  std::vector<Tensor> parts;
+  for (int gate = 0; gate < gates; ++gate) {
+    const bool forget = gate >= first_forget && gate < end_forget;
+    parts.push_back(constant({hidden}, forget ? options.forget_bias : 0, {options.dtype}, caller));
+  }
+  return concat(Operands(parts, caller));
+}
+
+RNNCell::RNNCell(Extent in, Extent hidden, TensorOptions options, Caller caller)
+    : weight("weight",
+             glorot_uniform({checked("RNNCell", "in", in, caller) +
+                                 checked("RNNCell", "hidden", hidden, caller),
+                             hidden},
+                            options, caller),
+             caller),
+      bias("bias", zeros({hidden}, options, caller), caller) {}
+
+Tensor RNNCell::initial_state(Extent batch, Caller caller) const {
+  return zeros({batch, bias.shape()[0]}, {bias.dtype()}, caller);
+}
+
+Tensor RNNCell::operator()(Operand x, Operand h) const {
+  CallerScope here(x.caller());
+  return tanh(matmul_add(concat({x, h}, 1), weight, bias));
+}
+
+LSTMCell::LSTMCell(Extent in, Extent hidden, LSTMOptions options, Caller caller)
+    : weight("weight",
+             gate_weight(checked("LSTMCell", "in", in, caller) +
+                             checked("LSTMCell", "hidden", hidden, caller),
+                         hidden.value, 4, checked("LSTMCell", options.dtype, caller), caller),
+             caller),
+      bias("bias", gate_bias(hidden, 4, 1, 2, options, caller), caller) {}
+
+LSTMState LSTMCell::initial_state(Extent batch, Caller caller) const {
+  const Tensor zero = zeros({batch, bias.shape()[0] / 4}, {bias.dtype()}, caller);
+  return {zero, zero};
+}
+
+LSTMState LSTMCell::operator()(Operand x, const LSTMState& state) const {
+  CallerScope here(x.caller());
+  auto next = lstm_gates(matmul_add(concat({x, state.h}, 1), weight, bias), state.c);
+  return {std::move(next.h), std::move(next.c)};
+}
+}  // namespace reel::nn

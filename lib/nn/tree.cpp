@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/caller.hpp>
+#include <reel/nn/tree.hpp>
+#include <reel/ops/activation.hpp>
+#include <reel/ops/arithmetic.hpp>
+#include <reel/ops/matmul.hpp>
+#include <reel/ops/recurrent.hpp>
+#include <reel/ops/reduce.hpp>
+#include <reel/ops/reshape.hpp>
+
+#include <utility>
+
+#include "lib/nn/check.hpp"
+#include "lib/nn/gates.hpp"
+
+namespace reel::nn {
+namespace {
+/// c as it is, seen through the output gate.
+LSTMState state_of(Tensor c, Operand output) {
+  Tensor h = sigmoid(output) * tanh(c);
+  return {std::move(h), std::move(c)};
+}
+}  // namespace
+
+TreeLSTMCell::TreeLSTMCell(Extent in, Extent hidden, LSTMOptions options, Caller caller)
+    : weight("weight",
+             gate_weight(2 * checked("TreeLSTMCell", "hidden", hidden, caller), hidden.value, 5,
+                         checked("TreeLSTMCell", options.dtype, caller), caller),
+             caller),
+      bias("bias", gate_bias(hidden, 5, 1, 3, options, caller), caller),
+      leaf_weight("leaf_weight",
+                  gate_weight(checked("TreeLSTMCell", "in", in, caller), hidden.value, 3,
+                              options.dtype, caller),
+                  caller),
+      leaf_bias("leaf_bias", zeros({3 * hidden.value}, {options.dtype}, caller), caller) {}
+
+LSTMState TreeLSTMCell::leaf(Operand x) const {
+  CallerScope here(x.caller());
+  const auto gates = split(matmul_add(x, leaf_weight, leaf_bias), 3, 1);
+  return state_of(sigmoid(gates[0]) * tanh(gates[1]), gates[2]);
+}
+
+LSTMState TreeLSTMCell::operator()(const LSTMState& left, const LSTMState& right,
+                                   Caller caller) const {
+  CallerScope here(caller);
+  auto next =
+      tree_lstm_gates(matmul_add(concat({left.h, right.h}, 1), weight, bias), left.c, right.c);
+  return {std::move(next.h), std::move(next.c)};
+}
+
+ChildSumTreeLSTMCell::ChildSumTreeLSTMCell(Extent in, Extent hidden, LSTMOptions options,
+                                           Caller caller)
+    : weight("weight",
+             gate_weight(checked("ChildSumTreeLSTMCell", "in", in, caller),
+                         checked("ChildSumTreeLSTMCell", "hidden", hidden, caller), 4,
+                         checked("ChildSumTreeLSTMCell", options.dtype, caller), caller),
+             caller),
+      bias("bias", gate_bias(hidden, 4, 3, 4, options, caller), caller),
+      children("children", gate_weight(hidden.value, hidden.value, 3, options.dtype, caller),
+               caller),
+      forget("forget", gate_weight(hidden.value, hidden.value, 1, options.dtype, caller), caller) {}
+
+LSTMState ChildSumTreeLSTMCell::operator()(Operand x, const std::vector<LSTMState>& states) const {
+  CallerScope here(x.caller());
+  const auto word = split(matmul_add(x, weight, bias), 4, 1);
+  if (states.empty()) return state_of(sigmoid(word[0]) * tanh(word[1]), word[2]);
+  Tensor sum = states[0].h, kept;
+  for (std::size_t k = 1; k < states.size(); ++k) sum = sum + states[k].h;
+  for (const LSTMState& child : states) {
+    Tensor part = sigmoid(matmul_add(child.h, forget, word[3])) * child.c;
+    kept = kept.defined() ? std::move(kept) + std::move(part) : std::move(part);
+  }
+  const auto gates = split(matmul(std::move(sum), children), 3, 1);
+  return state_of(sigmoid(word[0] + gates[0]) * tanh(word[1] + gates[1]) + kept,
+                  word[2] + gates[2]);
+}
+}  // namespace reel::nn

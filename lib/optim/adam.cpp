@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/optim/adam.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "lib/nn/check.hpp"
+#include "lib/optim/check.hpp"
+
+namespace reel::optim {
+Adam::Adam(std::string_view name, std::vector<Variable> variables, double learning_rate,
+           AdamUpdateOptions options, Caller caller)
+    : name_(name),
+      variables_(std::move(variables)),
+      m_(zeros_for("m", variables_, caller)),
+      v_(zeros_for("v", variables_, caller)),
+      learning_rate_("learning_rate", tensor(learning_rate, caller), caller),
+      steps_("steps", tensor(std::int64_t{0}, caller), caller),
+      options_(options) {
+  check_variables(name, variables_, caller);
+  check_number(learning_rate >= 0, name, "learning_rate", "0 or more", learning_rate, caller);
+  for (double beta : {options.beta1, options.beta2}) {
+    check_number(beta >= 0 && beta < 1, name, "beta", "0 or more and below 1", beta, caller);
+  }
+  check_number(options.epsilon >= 0, name, "epsilon", "0 or more", options.epsilon, caller);
+  check_number(options.weight_decay >= 0, name, "weight_decay", "0 or more", options.weight_decay,
+               caller);
+}
+
+Adam::Adam(std::vector<Variable> variables, AdamOptions options, Caller caller)
+    : Adam("Adam", std::move(variables), options.learning_rate,
+           {options.beta1, options.beta2, options.epsilon}, caller) {}
+
+AdamW::AdamW(std::vector<Variable> variables, AdamWOptions options, Caller caller)
+    : Adam("AdamW", std::move(variables), options.learning_rate,
+           {options.beta1, options.beta2, options.epsilon, options.weight_decay}, caller) {}
+
+void Adam::step(const std::vector<Tensor>& gradients, Caller caller) {
+  CallerScope here(caller);
+  check_gradients(name_, variables_, gradients, caller);
+  steps_.assign_add(1);
+  for (std::size_t i = 0; i < variables_.size(); ++i) {
+    adam_update(variables_[i], m_[i], v_[i], {gradients[i], caller}, learning_rate_, steps_,
+                options_);
+  }
+}
+}  // namespace reel::optim

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lib/optim/check.hpp"
+
+#include <reel/ops/create.hpp>
+
+#include <cstddef>
+#include <string>
+
+#include "lib/nn/check.hpp"
+
+namespace reel::optim {
+void check_variables(std::string_view optimizer, const std::vector<Variable>& variables,
+                     Caller caller) {
+  for (std::size_t i = 0; i < variables.size(); ++i) {
+    if (is_floating(variables[i].dtype())) continue;
+    refuse<DTypeError>(caller, optimizer, fmt::format("variable {} ({})", i, variables[i].name()),
+                       "float32 or float64", name_of(variables[i].dtype()));
+  }
+}
+
+void check_gradients(std::string_view optimizer, const std::vector<Variable>& variables,
+                     const std::vector<Tensor>& gradients, Caller caller) {
+  if (gradients.size() != variables.size()) {
+    refuse<Error>(caller, optimizer, "gradients", fmt::format("{}", variables.size()),
+                  fmt::format("{}", gradients.size()));
+  }
+  for (std::size_t i = 0; i < variables.size(); ++i) {
+    const Variable& variable = variables[i];
+    const Tensor& gradient = gradients[i];
+    if (gradient.defined() && gradient.shape() == variable.shape() &&
+        gradient.dtype() == variable.dtype()) {
+      continue;
+    }
+    const std::string argument = fmt::format("gradient {} ({})", i, variable.name());
+    if (!gradient.defined()) refuse<Error>(caller, optimizer, argument, "a tensor", "nothing");
+    if (gradient.shape() != variable.shape()) {
+      refuse<ShapeError>(caller, optimizer, argument, to_string(variable.shape()),
+                         to_string(gradient.shape()));
+    }
+    refuse<DTypeError>(caller, optimizer, argument, name_of(variable.dtype()),
+                       name_of(gradient.dtype()));
+  }
+}
+
+std::vector<Variable> zeros_for(std::string_view name, const std::vector<Variable>& variables,
+                                Caller caller) {
+  std::vector<Variable> zeros;
+  zeros.reserve(variables.size());
+  for (const Variable& x : variables) zeros.emplace_back(name, zeros_like({x, caller}), caller);
+  return zeros;
+}
+}  // namespace reel::optim

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What every optimizer asks of its arguments.
+#pragma once
+#include <reel/variable.hpp>
+
+#include <string_view>
+#include <vector>
+
+namespace reel::optim {
+/// Throws DTypeError unless all are floating.
+void check_variables(std::string_view optimizer, const std::vector<Variable>& variables,
+                     Caller caller);
+/// Throws Error unless there is one gradient for each Variable, ShapeError or DTypeError unless it
+/// fits.
+void check_gradients(std::string_view optimizer, const std::vector<Variable>& variables,
+                     const std::vector<Tensor>& gradients, Caller caller);
+/// A Variable full of zeros for each.
+std::vector<Variable> zeros_for(std::string_view name, const std::vector<Variable>& variables,
+                                Caller caller);
+}  // namespace reel::optim

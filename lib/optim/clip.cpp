@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/caller.hpp>
+#include <reel/ops/arithmetic.hpp>
+#include <reel/ops/math.hpp>
+#include <reel/ops/reduce.hpp>
+#include <reel/ops/reshape.hpp>
+#include <reel/optim/clip.hpp>
+
+#include <utility>
+
+#include "lib/nn/check.hpp"
+
+namespace reel::optim {
+std::vector<Tensor> clip_by_value(std::vector<Tensor> gradients, double low, double high,
+                                  Caller caller) {
+  CallerScope here(caller);
+  check_number(low <= high, "clip_by_value", "low", fmt::format("{} or less", high), low, caller);
+  for (Tensor& x : gradients) x = minimum(maximum(std::move(x), low), high);
+  return gradients;
+}
+
+Tensor global_norm(const std::vector<Tensor>& gradients, Caller caller) {
+  CallerScope here(caller);
+  Tensor total = tensor(0.0f, caller);
+  for (const Tensor& x : gradients) total = std::move(total) + sum(square(x));
+  return sqrt(std::move(total));
+}
+
+std::vector<Tensor> clip_by_global_norm(std::vector<Tensor> gradients, double norm, Caller caller) {
+  CallerScope here(caller);
+  check_number(norm > 0, "clip_by_global_norm", "norm", "more than 0", norm, caller);
+  const Tensor scale = norm / maximum(global_norm(gradients, caller), norm);
+  for (Tensor& x : gradients) {
+    const DType dtype = x.dtype();
+    x = std::move(x) * cast(scale, dtype);
+  }
+  return gradients;
+}
+}  // namespace reel::optim

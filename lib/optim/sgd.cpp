@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/optim/sgd.hpp>
+
+#include <cstddef>
+#include <utility>
+
+#include "lib/nn/check.hpp"
+#include "lib/optim/check.hpp"
+
+namespace reel::optim {
+SGD::SGD(std::vector<Variable> variables, SGDOptions options, Caller caller)
+    : variables_(std::move(variables)),
+      learning_rate_("learning_rate", tensor(options.learning_rate, caller), caller),
+      options_{options.momentum, options.nesterov} {
+  check_variables("SGD", variables_, caller);
+  check_number(options.learning_rate >= 0, "SGD", "learning_rate", "0 or more",
+               options.learning_rate, caller);
+  check_number(options.momentum >= 0 && options.momentum < 1, "SGD", "momentum",
+               "0 or more and below 1", options.momentum, caller);
+  check_number(!options.nesterov || options.momentum > 0, "SGD", "momentum",
+               "more than 0 with nesterov", options.momentum, caller);
+  if (options.momentum > 0) velocities_ = zeros_for("velocity", variables_, caller);
+}
+
+void SGD::step(const std::vector<Tensor>& gradients, Caller caller) {
+  CallerScope here(caller);
+  check_gradients("SGD::step", variables_, gradients, caller);
+  for (std::size_t i = 0; i < variables_.size(); ++i) {
+    const Operand gradient(gradients[i], caller);
+    if (velocities_.empty()) {
+      sgd_update(variables_[i], gradient, learning_rate_);
+    } else {
+      momentum_update(variables_[i], velocities_[i], gradient, learning_rate_, options_);
+    }
+  }
+}
+}  // namespace reel::optim
