@@ -3,7 +3,9 @@
 // "program.cpp:12: op: argument: expected ..., got ...".
 #pragma once
 #include <stdexcept>  // std::invalid_argument
+#include <string_view>
 
+#include <reel/caller.hpp>
 #include <reel/export.hpp>
 
 namespace reel {
@@ -18,4 +20,11 @@ struct REEL_API MemoryError : Error { using Error::Error; };  // the system gave
 struct REEL_API TapeError : Error { using Error::Error; };
 struct REEL_API TraceError : Error { using Error::Error; };
 struct REEL_API IoError : Error { using Error::Error; };
+
+/// Throws E for an op or layer of your own, in these words; the line is that of the outermost
+/// CallerScope, else the caller's. `advice` follows on a line of its own.
+template <class E>
+[[noreturn]] REEL_API void fail(Caller caller, std::string_view op, std::string_view argument,
+                                std::string_view expected, std::string_view got,
+                                std::string_view advice = {});
 }  // namespace reel

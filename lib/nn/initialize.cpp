@@ -19,7 +19,7 @@ struct Fans {
 Fans fans(std::string_view name, const Shape& shape, DType dtype, Caller caller) {
   checked(name, dtype, caller);
   if (shape.rank() < 2) {
-    refuse<ShapeError>(caller, name, "shape", "two axes or more", to_string(shape));
+    fail<ShapeError>(caller, name, "shape", "two axes or more", to_string(shape));
   }
   const auto in = shape[-2], out = shape[-1];
   const std::int64_t others = in * out == 0 ? 0 : shape.elements() / (in * out);
@@ -78,7 +78,7 @@ Tensor he_normal(Shape shape, TensorOptions options, Caller caller) {
 Tensor orthogonal(Shape shape, double gain, TensorOptions options, Caller caller) {
   checked("orthogonal", options.dtype, caller);
   if (shape.rank() != 2) {
-    refuse<ShapeError>(caller, "orthogonal", "shape", "two axes", to_string(shape));
+    fail<ShapeError>(caller, "orthogonal", "shape", "two axes", to_string(shape));
   }
   const std::int64_t height = std::min(shape[0], shape[1]), width = std::max(shape[0], shape[1]);
   if (height == 0) return zeros(shape, options, caller);

@@ -13,16 +13,16 @@ void check_variables(std::string_view optimizer, const std::vector<Variable>& va
                      Caller caller) {
   for (std::size_t i = 0; i < variables.size(); ++i) {
     if (is_floating(variables[i].dtype())) continue;
-    refuse<DTypeError>(caller, optimizer, fmt::format("variable {} ({})", i, variables[i].name()),
-                       "float32 or float64", name_of(variables[i].dtype()));
+    fail<DTypeError>(caller, optimizer, fmt::format("variable {} ({})", i, variables[i].name()),
+                     "float32 or float64", name_of(variables[i].dtype()));
   }
 }
 
 void check_gradients(std::string_view optimizer, const std::vector<Variable>& variables,
                      const std::vector<Tensor>& gradients, Caller caller) {
   if (gradients.size() != variables.size()) {
-    refuse<Error>(caller, optimizer, "gradients", fmt::format("{}", variables.size()),
-                  fmt::format("{}", gradients.size()));
+    fail<Error>(caller, optimizer, "gradients", fmt::format("{}", variables.size()),
+                fmt::format("{}", gradients.size()));
   }
   for (std::size_t i = 0; i < variables.size(); ++i) {
     const Variable& variable = variables[i];
@@ -32,13 +32,13 @@ void check_gradients(std::string_view optimizer, const std::vector<Variable>& va
       continue;
     }
     const std::string argument = fmt::format("gradient {} ({})", i, variable.name());
-    if (!gradient.defined()) refuse<Error>(caller, optimizer, argument, "a tensor", "nothing");
+    if (!gradient.defined()) fail<Error>(caller, optimizer, argument, "a tensor", "nothing");
     if (gradient.shape() != variable.shape()) {
-      refuse<ShapeError>(caller, optimizer, argument, to_string(variable.shape()),
-                         to_string(gradient.shape()));
+      fail<ShapeError>(caller, optimizer, argument, to_string(variable.shape()),
+                       to_string(gradient.shape()));
     }
-    refuse<DTypeError>(caller, optimizer, argument, name_of(variable.dtype()),
-                       name_of(gradient.dtype()));
+    fail<DTypeError>(caller, optimizer, argument, name_of(variable.dtype()),
+                     name_of(gradient.dtype()));
   }
 }
 

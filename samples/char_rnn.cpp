@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// An LSTM learns to write: it reads a text character by character, in a plain loop, and guesses the
+// next one. The text is the King James Bible of Debian's package bible-kjv, or any file.
+#include <reel/reel.hpp>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <numbers>
+#include <set>
+
+#include "progress.hpp"
+
+using namespace reel;
+
+struct Options {
+  int steps = 500, hidden = 256, batch = 32, length = 64, sample = 400;
+  double rate = 4e-3, temperature = 0.7;
+  std::uint64_t seed = 1;
+  std::string text;
+};
+
+/// The King James Bible without the names of the verses.
+std::string bible() {
+  FILE* pipe = popen("bible -f ge1:1-re22:21 2>/dev/null", "r");
+  std::string text, line;
+  for (int c; pipe && (c = std::fgetc(pipe)) != EOF;) {
+    line += static_cast<char>(c);
+    if (c != '\n') continue;
+    text += line.substr(line.find(' ') + 1);
+    line.clear();
+  }
+  if (pipe) pclose(pipe);
+  if (text.empty()) throw std::runtime_error("no text: install bible-kjv, or give --text FILE");
+  return text;
+}
+
+std::string read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  if (text.empty()) throw std::runtime_error(path + ": cannot be read, or is empty");
+  return text;
+}
+
+/// The text as numbers: the place of each byte in an alphabet of those that occur.
+struct Text {
+  std::string alphabet;
+  Tensor train, test;  // int32; the last twentieth is for the test
+  explicit Text(const std::string& text) {
+    const std::set<char> letters(text.begin(), text.end());
+    alphabet.assign(letters.begin(), letters.end());
+    std::vector<std::int32_t> places;
+    for (char c : text) places.push_back(static_cast<std::int32_t>(alphabet.find(c)));
+    const auto cut = std::ssize(places) - std::ssize(places) / 20;
+    train = tensor(places)(range(0, cut));
+    test = tensor(places)(range(cut, {}));
+  }
+};
+
+struct Writer {
+  nn::Embedding embed;
+  nn::LSTMCell cell;
+  nn::Linear head;
+  Writer(std::size_t letters, int hidden)
+      : embed(letters, hidden), cell(hidden, hidden), head(hidden, letters) {}
+  void fields(auto&& field) {
+    field("embed", embed);
+    field("cell", cell);
+    field("head", head);
+  }
+
+  /// The mean loss of guessing letters[:, 1:], in bits a character; `state` moves on.
+  Tensor bits(const Tensor& letters, nn::LSTMState& state) const {
+    std::vector<Tensor> outputs;
+    const auto length = letters.shape(1) - 1;
+    for (std::int64_t t = 0; t < length; ++t) {
+      state = cell(embed(letters(all, t)), state);
+      outputs.push_back(state.h);
+    }
+    const Tensor next = transpose(letters(all, range(1, {}))).reshape({-1});
+    return nn::cross_entropy(head(concat(outputs)), next) / std::numbers::ln2;
+  }
+
+  /// Letters drawn one after another. Adding Gumbel noise to scores and taking the largest draws
+  /// from their softmax.
+  std::string write(const std::string& alphabet, const Options& options) const {
+    std::string written;
+    nn::LSTMState state = cell.initial_state(1);
+    Tensor letter = tensor({static_cast<std::int32_t>(alphabet.find('\n'))});
+    for (int i = 0; i < options.sample; ++i) {
+      state = cell(embed(letter), state);
+      const Tensor scores = head(state.h) / options.temperature;
+      const Tensor noise = -log(-log(random::uniform(scores.shape(), {.low = 1e-9})));
+      letter = argmax(scores + noise, 1);
+      written += alphabet[static_cast<std::size_t>(letter.item<std::int64_t>())];
+    }
+    return written;
+  }
+};
+
+/// The text in `batch` rows, to be read side by side.
+Tensor rows(const Tensor& letters, std::int64_t batch) {
+  const std::int64_t length = letters.size() / batch;
+  return letters(range(0, batch * length)).reshape({batch, length});
+}
+
+double evaluate(const Writer& model, const Tensor& test, const Options& options) {
+  TrainScope evaluating(false);
+  const Tensor text = rows(test, options.batch);
+  const auto length = std::min<std::int64_t>(text.shape(1), 1000);
+  nn::LSTMState state = model.cell.initial_state(options.batch);
+  return model.bits(text(all, range(0, length)), state).item<float>();
+}
+
+void train(Writer& model, const Text& data, const Options& options) {
+  optim::Adam adam(parameters(model), {.learning_rate = options.rate});
+  const Tensor text = rows(data.train, options.batch);
+  nn::LSTMState state = model.cell.initial_state(options.batch);
+  const std::int64_t characters = std::int64_t{options.batch} * options.length;
+  Progress progress("characters", options.steps * characters);
+  std::int64_t at = 0;
+  for (int step = 1; step <= options.steps; ++step) {
+    if (at + options.length >= text.shape(1)) at = 0;
+    GradientTape tape;
+    const Tensor loss = model.bits(text(all, range(at, at + options.length + 1)), state);
+    const double turn = std::numbers::pi * step / options.steps;
+    adam.learning_rate().assign(options.rate * (0.52 + 0.48 * std::cos(turn)));
+    adam.step(optim::clip_by_global_norm(tape.gradient(loss, parameters(model)), 1));
+    at += options.length;
+    progress.show(step * characters, fmt::format("{:.3f} bits a character", loss.item<float>()));
+  }
+  progress.end_line();
+}
+
+int main(int argc, char** argv) try {
+  Options options;
+  CLI::App app("An LSTM learns to write.");
+  auto add = [&](const char* name, auto& value, const char* text) {
+    return app.add_option(name, value, text)->capture_default_str();
+  };
+  add("--text", options.text, "a text to learn from (default: the King James Bible)");
+  add("--steps", options.steps, "training steps")->check(CLI::PositiveNumber);
+  add("--hidden", options.hidden, "width of the state")->check(CLI::PositiveNumber);
+  add("--batch", options.batch, "places of the text read side by side")->check(CLI::PositiveNumber);
+  add("--length", options.length, "characters a step")->check(CLI::PositiveNumber);
+  add("--rate", options.rate, "Adam's learning rate at the start");
+  add("--sample", options.sample, "characters to write at the end");
+  add("--temperature", options.temperature, "below 1 cautious")->check(CLI::PositiveNumber);
+  add("--seed", options.seed, "of weights and samples");
+  CLI11_PARSE(app, argc, argv);
+  seed(options.seed);
+  const Text data(options.text.empty() ? bible() : read(options.text));
+  Writer model(data.alphabet.size(), options.hidden);
+  fmt::print("{} characters, {} different\n{}", data.train.size(), data.alphabet.size(),
+             summary(model));
+  train(model, data, options);
+  fmt::print("held out: {:.3f} bits a character\n{}\n", evaluate(model, data.test, options),
+             model.write(data.alphabet, options));
+} catch (const std::exception& error) {
+  fmt::print(stderr, "char_rnn: {}\n", error.what());
+  return 1;
+}
