@@ -33,7 +33,7 @@ struct Sequential {
  private:
   template <std::size_t... I>
   void name_parts(auto&& field, std::index_sequence<I...>) {
-    (field(std::string(std::to_string(I)), std::get<I>(parts)), ...);
+    (field(std::to_string(I), std::get<I>(parts)), ...);
   }
 };
 }  // namespace reel::nn
