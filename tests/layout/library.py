@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The built library: no OpenMP, small, exports the API only, kernels leak no weak symbols."""
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+STRIPPED_LIMIT = 10_000_000
+# Weak symbols that an instruction set may define: its own room, and xsimd (typed by its architecture).
+NOT_OURS_TO_EXPORT = re.compile(r"\b(reel::|std::|__gnu_cxx::|fmt::|non-virtual thunk)")
+
+
+def output(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def symbols(*arguments):
+    """(type, demangled name) of each symbol that nm lists."""
+    for line in output("nm", "-C", *arguments).splitlines():
+        match = re.match(r"^(?:[0-9a-f]{16}|\s{16}) (\S) (.*)$", line)
+        if match:
+            yield match.groups()
+
+
+def weak_leaks(archive, name):
+    """Inline functions that the linker may keep from a unit compiled for a newer processor."""
+    room = f"reel::kernels::{name}::"
+    own = re.compile(rf"(^|[ <(&*]){room}|xsimd::")
+    return sorted({s for kind, s in symbols("--defined-only", archive)
+                   if kind in "WVu" and not own.search(s)})
+
+
+def main(build):
+    library, problems = build / "libreel.so", []
+    if "libgomp" in output("ldd", str(library)):
+        problems.append("libreel.so loads libgomp, which hangs in the child of a fork")
+    with tempfile.TemporaryDirectory() as folder:
+        stripped = pathlib.Path(folder) / "libreel.so"
+        subprocess.run(["strip", "-o", stripped, library.resolve()], check=True)
+        size = stripped.stat().st_size
+    if size > STRIPPED_LIMIT:
+        problems.append(f"libreel.so has {size} bytes stripped, at most {STRIPPED_LIMIT}")
+    exported = [s for _, s in symbols("-D", "--defined-only", str(library))]
+    strangers = [s for s in exported if not NOT_OURS_TO_EXPORT.search(s)]
+    internal = [s for s in exported if "reel::kernels::" in s]
+    problems += [f"libreel.so exports {s}" for s in strangers + internal]
+    archives = sorted((build / "lib" / "cpu").glob("libkernels_*.a"))
+    for archive in archives:
+        name = archive.stem.removeprefix("libkernels_")
+        problems += [f"{archive.name} leaks {s}" for s in weak_leaks(str(archive), name)]
+    print("\n".join(problems + [
+        f"{size / 1e6:.1f} MB stripped, {len(exported)} symbols exported, {len(archives)} instruction sets"]))
+    return 1 if problems or not exported or not archives else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(pathlib.Path(sys.argv[1])))
