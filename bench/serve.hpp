@@ -35,7 +35,7 @@ template <class Job, class... Arguments>
 Row row(std::string name, double per, Arguments... arguments) {
   return {std::move(name),
           [arguments...] {
-            auto job = std::make_shared<Job>(arguments...);
+            const std::shared_ptr<Job> job(new Job{arguments...});
             return Work{[job](std::size_t times) {
                           for (std::size_t i = 0; i < times; ++i) (*job)();
                         },

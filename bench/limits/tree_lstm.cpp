@@ -122,51 +122,51 @@ struct TreeLstm {
     return state;
   }
 
-  /// Gates i, o, u.
+  /// Gates i, g, o.
   void leaf_forward(State& s) const {
     std::copy(leaf_bias.begin(), leaf_bias.end(), s.gates);
     add_product(width, leaf_columns, table + s.word * width, leaf_weight, s.gates);
     for (std::size_t j = 0; j < wide; j += lanes) {
       const Batch in = sigmoid(Batch::load_aligned(s.gates + j));
-      const Batch out = sigmoid(Batch::load_aligned(s.gates + wide + j));
-      const Batch fresh = tanh(Batch::load_aligned(s.gates + 2 * wide + j));
+      const Batch fresh = tanh(Batch::load_aligned(s.gates + wide + j));
+      const Batch out = sigmoid(Batch::load_aligned(s.gates + 2 * wide + j));
       const Batch c = in * fresh, curved = tanh(c);
       in.store_aligned(s.gates + j);
-      out.store_aligned(s.gates + wide + j);
-      fresh.store_aligned(s.gates + 2 * wide + j);
+      fresh.store_aligned(s.gates + wide + j);
+      out.store_aligned(s.gates + 2 * wide + j);
       c.store_aligned(s.c + j);
       curved.store_aligned(s.tanh_c + j);
       (out * curved).store_aligned(s.h + j);
     }
   }
 
-  /// Gates i, f left, f right, o, u.
+  /// Gates i, f left, f right, g, o.
   void forward(State& s) const {
     std::copy(s.left->h, s.left->h + width, s.children);
     std::copy(s.right->h, s.right->h + width, s.children + width);
     std::copy(bias.begin(), bias.end(), s.gates);
     add_product(2 * width, columns, s.children, weight, s.gates);
     for (std::size_t j = 0; j < wide; j += lanes) {
-      for (std::size_t gate = 0; gate < 4; ++gate) {
+      for (const std::size_t gate : {0, 1, 2, 4}) {
         float* at = s.gates + gate * wide + j;
         sigmoid(Batch::load_aligned(at)).store_aligned(at);
       }
-      const Batch fresh = tanh(Batch::load_aligned(s.gates + 4 * wide + j));
+      const Batch fresh = tanh(Batch::load_aligned(s.gates + 3 * wide + j));
       const Batch c =
           Batch::load_aligned(s.gates + j) * fresh +
           Batch::load_aligned(s.gates + wide + j) * Batch::load_aligned(s.left->c + j) +
           Batch::load_aligned(s.gates + 2 * wide + j) * Batch::load_aligned(s.right->c + j);
       const Batch curved = tanh(c);
-      fresh.store_aligned(s.gates + 4 * wide + j);
+      fresh.store_aligned(s.gates + 3 * wide + j);
       c.store_aligned(s.c + j);
       curved.store_aligned(s.tanh_c + j);
-      (Batch::load_aligned(s.gates + 3 * wide + j) * curved).store_aligned(s.h + j);
+      (Batch::load_aligned(s.gates + 4 * wide + j) * curved).store_aligned(s.h + j);
     }
   }
 
   void backward(State& s) {
     const std::size_t forgets = s.left == nullptr ? 0 : 2;
-    float *in = s.gates, *out = in + (1 + forgets) * wide, *fresh = out + wide;
+    float *in = s.gates, *fresh = in + (1 + forgets) * wide, *out = fresh + wide;
     for (std::size_t j = 0; j < width; ++j) {
       const float up = s.dh[j], dc = s.dc[j] + up * out[j] * (1 - s.tanh_c[j] * s.tanh_c[j]);
       const float i = in[j], u = fresh[j], o = out[j];
@@ -186,6 +186,8 @@ struct TreeLstm {
         children[child]->dc[j] = dc * f;
       }
       clear_padding(forget);
+    }
+    for (std::size_t child = 0; child < 2; ++child) {
       turned_product(width, columns, weight + child * width * columns, s.gates,
                      children[child]->dh);
     }

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "rows.hpp"
+
+namespace rows {
+namespace {
+
+/// nn::LSTMCell: one product, one op for the gates.
+struct Fused {
+  explicit Fused(std::size_t hidden) : cell(hidden, hidden) {
+    cell.weight.assign(
+        numbers(4, {2 * hidden, 4 * hidden}, 1 / std::sqrt(static_cast<float>(hidden))));
+    cell.bias.assign(numbers(5, {4 * hidden}, 0.1f));
+  }
+  nn::LSTMCell cell;
+  Tensor operator()(const Tensor& x, const nn::LSTMState& state) const { return cell(x, state).h; }
+  std::vector<Variable> variables() const { return {cell.weight, cell.bias}; }
+};
+
+/// The same from ops for numbers.
+struct Primitive {
+  explicit Primitive(std::size_t hidden)
+      : weight("weight",
+               numbers(4, {2 * hidden, 4 * hidden}, 1 / std::sqrt(static_cast<float>(hidden)))),
+        bias("bias", numbers(5, {4 * hidden}, 0.1f)) {}
+  Variable weight, bias;
+  Tensor operator()(const Tensor& x, const nn::LSTMState& state) const {
+    const Tensor sums = matmul_add(concat({x, state.h}, 1), weight, bias);
+    const auto part = split(sums, 4, 1);  // i, f, g, o
+    const Tensor c = sigmoid(part[1]) * state.c + sigmoid(part[0]) * tanh(part[2]);
+    return sigmoid(part[3]) * tanh(c);
+  }
+  std::vector<Variable> variables() const { return {weight, bias}; }
+};
+
+template <class Cell>
+struct Step {
+  explicit Step(bench::CellSize size)
+      : cell(size.hidden),
+        x(numbers(1, {size.batch, size.hidden})),
+        state{numbers(2, {size.batch, size.hidden}), numbers(3, {size.batch, size.hidden})} {}
+  Cell cell;
+  Tensor x;
+  nn::LSTMState state;
+};
+
+template <class Cell>
+struct Forward : Step<Cell> {
+  using Step<Cell>::Step;
+  void operator()() { keep(this->cell(this->x, this->state)); }
+  double value() { return squares(this->cell(this->x, this->state)); }
+};
+
+template <class Cell>
+struct Backward : Step<Cell> {
+  explicit Backward(bench::CellSize size) : Step<Cell>(size) {}
+  std::vector<Variable> variables = this->cell.variables();
+  std::vector<Tensor> gradients() {
+    GradientTape tape;
+    return tape.gradient(sum(this->cell(this->x, this->state)), variables);
+  }
+  void operator()() { keep(gradients()); }
+  double value() { return squares_of(gradients()); }
+};
+
+}  // namespace
+
+void add_lstm(bench::Rows& rows) {
+  using bench::row, bench::small_cell, bench::large_cell;
+  rows.push_back(row<Forward<Fused>>("LSTM cell 10x10 fused, forward", 1, small_cell));
+  rows.push_back(row<Backward<Fused>>("LSTM cell 10x10 fused, with backward", 1, small_cell));
+  rows.push_back(row<Forward<Primitive>>("LSTM cell 10x10 primitive, forward", 1, small_cell));
+  rows.push_back(
+      row<Backward<Primitive>>("LSTM cell 10x10 primitive, with backward", 1, small_cell));
+  rows.push_back(row<Forward<Fused>>("LSTM cell 32x256, forward", 1, large_cell));
+  rows.push_back(row<Backward<Fused>>("LSTM cell 32x256, with backward", 1, large_cell));
+}
+
+}  // namespace rows

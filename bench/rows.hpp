@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The rows as a user of reel would write them: public headers only.
+#pragma once
+#include <reel/reel.hpp>
+
+#include <cmath>
+#include <initializer_list>
+#include <vector>
+
+#include "serve.hpp"
+#include "task.hpp"
+
+namespace rows {
+
+using bench::keep;
+using bench::Numbers;
+using namespace reel;
+
+inline Tensor numbers(std::uint64_t seed, std::initializer_list<std::size_t> lengths,
+                      float scale = 1) {
+  std::size_t count = 1;
+  std::vector<std::int64_t> shape;
+  for (const std::size_t n : lengths) {
+    count *= n;
+    shape.push_back(static_cast<std::int64_t>(n));
+  }
+  return from_span(Numbers(seed).vector(count, scale), Shape(shape));
+}
+
+inline double squares(const Tensor& x) {
+  double sum = 0;
+  for (const float element : x.values<float>()) sum += static_cast<double>(element) * element;
+  return sum;
+}
+template <class Tensors>
+double squares_of(const Tensors& tensors) {
+  double sum = 0;
+  for (const Tensor& x : tensors) sum += squares(x);
+  return sum;
+}
+
+void add_ops(bench::Rows& rows);
+void add_tape(bench::Rows& rows);
+void add_lstm(bench::Rows& rows);
+void add_char_rnn(bench::Rows& rows);
+void add_tree_lstm(bench::Rows& rows);
+void add_mlp(bench::Rows& rows);
+
+}  // namespace rows
