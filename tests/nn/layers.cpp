@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "nn/near.hpp"
+
+namespace reel::tests {
+TEST_CASE("Linear is x weight + bias for vectors, matrices and stacks of them", "[nn]") {
+  nn::Linear layer(2, 3, wide);
+  layer.weight.assign(tensor({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}}));
+  layer.bias.assign(tensor({0.5, -0.5, 0.0}));
+  require_near(layer(tensor({1.0, 10.0})), {41.5, 51.5, 63});
+  require_near(layer(tensor({{1.0, 10.0}, {0.0, 1.0}})), {41.5, 51.5, 63, 4.5, 4.5, 6});
+  const Tensor stack = layer(ones({2, 1, 2}, wide));
+  REQUIRE(stack.shape() == Shape{2, 1, 3});
+  require_near(stack, {5.5, 6.5, 9, 5.5, 6.5, 9});
+  REQUIRE(layer(zeros({0, 2}, wide)).shape() == Shape{0, 3});
+}
+
+TEST_CASE("Gradients of Linear agree with differences", "[nn]") {
+  nn::Linear layer(3, 2, wide);
+  Variable x("x", numbers({4, 3})), row("row", numbers({3})), stack("stack", numbers({2, 2, 3}));
+  for (Variable& input : std::vector<Variable>{x, row, stack}) {
+    check_gradients({input, layer.weight, layer.bias}, [&] { return layer(input); });
+  }
+}
+
+TEST_CASE("Embedding gives rows, and rows used twice gather both gradients", "[nn]") {
+  nn::Embedding layer(4, 2, wide);
+  layer.table.assign(tensor({{0.0, 1.0}, {2.0, 3.0}, {4.0, 5.0}, {6.0, 7.0}}));
+  const Tensor words = tensor({3, 0, 3});
+  require_near(layer(words), {6, 7, 0, 1, 6, 7});
+  REQUIRE(layer(tensor({{1, 2}, {3, 0}})).shape() == Shape{2, 2, 2});
+  GradientTape tape;
+  const Tensor target = sum(layer(words));
+  require_near(tape.gradient(target, layer.table), {1, 1, 0, 0, 0, 0, 2, 2});
+  check_gradients({layer.table}, [&] { return square(layer(words)); });
+}
+
+TEST_CASE("LayerNorm gives rows of mean 0 and variance 1", "[nn]") {
+  nn::LayerNorm layer(5, {.epsilon = 1e-12, .dtype = DType::float64});
+  const Tensor x = 3 + 10 * numbers({4, 5}), y = layer(x);
+  require_near(mean(y, 1), {0, 0, 0, 0}, 1e-9);
+  require_near(mean(square(y), 1), {1, 1, 1, 1}, 1e-9);
+  layer.scale.assign(tensor({1.0, 2.0, 3.0, 4.0, 5.0}));
+  layer.shift.assign(1);
+  require_near(layer(x), (y * tensor({1.0, 2.0, 3.0, 4.0, 5.0}) + 1).to_vector<double>());
+}
+
+TEST_CASE("Gradients of LayerNorm agree with differences", "[nn]") {
+  nn::LayerNorm layer(4, {.dtype = DType::float64});
+  layer.scale.assign(numbers({4}));
+  Variable x("x", numbers({3, 4}));
+  check_gradients({x, layer.scale, layer.shift}, [&] { return layer(x); });
+}
+
+TEST_CASE("Dropout keeps the mean while training and everything else while not", "[nn]") {
+  seed(5);
+  nn::Dropout layer(0.25);
+  const Tensor x = ones({200, 200});
+  const std::vector<float> dropped = layer(x).to_vector<float>();
+  const auto zero = std::count(dropped.begin(), dropped.end(), 0.0f);
+  REQUIRE(zero > 9600);
+  REQUIRE(zero < 10400);
+  for (float y : dropped) REQUIRE((y == 0 || y == Approx(4.0 / 3)));
+  {
+    TrainScope evaluating(false);
+    REQUIRE(equal(layer(x), x));
+    REQUIRE(equal(layer(Variable("x", x)), x));
+  }
+  REQUIRE(!equal(layer(x), x));
+}
+
+TEST_CASE("Sequential calls layers, functions and lambdas one after another", "[nn]") {
+  nn::Sequential model(
+      nn::Linear(2, 3, wide), relu, [](Operand x) { return x * 2; }, nn::Linear(3, 1, wide));
+  const Tensor x = numbers({5, 2});
+  const auto& [first, bend, twice, last] = model.parts;
+  REQUIRE(equal(model(x), last(relu(first(x)) * 2)));
+  REQUIRE(named_parameters(model)[2].first == "3.weight");
+  check_gradients(parameters(model), [&] { return model(x); });
+}
+
+TEST_CASE("Layers refuse sizes, dtypes and numbers, naming the user's line", "[nn]") {
+  const auto here = [](unsigned line) { return "layers.cpp:" + std::to_string(line) + ": "; };
+  require_parts(message<ShapeError>([] { nn::Linear(0, 3); }),
+                {here(__LINE__ - 1), "Linear: in: expected 1 or more", "got 0"});
+  require_parts(message<ShapeError>([] { nn::Embedding(3, -2); }),
+                {here(__LINE__ - 1), "Embedding: width", "got -2"});
+  require_parts(message<DTypeError>([] { nn::LayerNorm(3, {.dtype = DType::int32}); }),
+                {here(__LINE__ - 1), "LayerNorm: dtype", "float", "got int32"});
+  require_parts(message<Error>([] { nn::Dropout(1.0); }),
+                {here(__LINE__ - 1), "Dropout: probability", "got 1"});
+  require_parts(message<Error>([] { nn::Dropout{std::nan("")}; }), {"Dropout", "nan"});
+  nn::Linear layer(3, 2);
+  require_parts(message<ShapeError>([&] {
+                  layer(zeros({4, 5}));
+                }),
+                {here(__LINE__ - 1), "matmul", "(4, 5)"});
+  nn::Embedding embed(3, 2);
+  require_parts(message<IndexError>([&] {
+                  embed(tensor({0, 3}));
+                }),
+                {here(__LINE__ - 1), "take", "3"});
+  require_parts(message<DTypeError>([&] { embed(tensor({0.5f})); }),
+                {here(__LINE__ - 1), "take", "float32"});
+  nn::Sequential model(embed, layer);
+  require_parts(message<ShapeError>([&] {
+                  model(tensor({0, 1}));
+                }),
+                {here(__LINE__ - 1), "matmul"});
+  require_parts(message<Error>([&] { layer(Tensor()); }), {here(__LINE__), "matmul"});
+}
+}  // namespace reel::tests

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "nn/near.hpp"
+
+namespace reel::tests {
+namespace {
+/// Two Variables and five steps of gradients for them, as lists of doubles.
+struct Walk {
+  std::vector<double> x = {0.5, -1.25, 2, 0, 3, -4};
+  std::vector<std::vector<double>> gradients;
+  Variable first{"first", tensor({{0.5, -1.25, 2.0}}).reshape({3, 1})};
+  Variable second{"second", tensor({0.0, 3.0, -4.0})};
+
+  Walk() {
+    for (int step = 0; step < 5; ++step) gradients.push_back(numbers({6}).to_vector<double>());
+  }
+  std::vector<Variable> variables() const { return {first, second}; }
+  std::vector<Tensor> gradient(std::size_t step) const {
+    const Tensor all_six = tensor(gradients[step]);
+    return {all_six(range(0, 3)).reshape({3, 1}), all_six(range(3, 6))};
+  }
+  void require_same() const {
+    require_near(first, {x.begin(), x.begin() + 3});
+    require_near(second, {x.begin() + 3, x.end()});
+  }
+};
+}  // namespace
+
+TEST_CASE("SGD moves against the gradient", "[optim]") {
+  Walk walk;
+  optim::SGD sgd(walk.variables(), {.learning_rate = 0.1});
+  for (std::size_t step = 0; step < 5; ++step) {
+    sgd.step(walk.gradient(step));
+    for (std::size_t i = 0; i < 6; ++i) walk.x[i] -= 0.1 * walk.gradients[step][i];
+    walk.require_same();
+  }
+}
+
+TEST_CASE("SGD with momentum, plain and after Nesterov, follows the formula", "[optim]") {
+  for (bool nesterov : {false, true}) {
+    Walk walk;
+    optim::SGD sgd(walk.variables(), {.learning_rate = 0.1, .momentum = 0.8, .nesterov = nesterov});
+    std::vector<double> velocity(6);
+    for (std::size_t step = 0; step < 5; ++step) {
+      sgd.step(walk.gradient(step));
+      for (std::size_t i = 0; i < 6; ++i) {
+        const double g = walk.gradients[step][i];
+        velocity[i] = 0.8 * velocity[i] + g;
+        walk.x[i] -= 0.1 * (nesterov ? g + 0.8 * velocity[i] : velocity[i]);
+      }
+      walk.require_same();
+    }
+  }
+}
+
+TEST_CASE("Adam and AdamW follow the published algorithms", "[optim]") {
+  for (double decay : {0.0, 0.1}) {
+    Walk walk;
+    optim::Adam adam(walk.variables(),
+                     {.learning_rate = 0.1, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-3});
+    optim::AdamW adamw(walk.variables(), {.learning_rate = 0.1,
+                                          .beta1 = 0.8,
+                                          .beta2 = 0.95,
+                                          .epsilon = 1e-3,
+                                          .weight_decay = decay});
+    std::vector<double> m(6), v(6);
+    for (std::size_t step = 0; step < 5; ++step) {
+      (decay == 0 ? adam : adamw).step(walk.gradient(step));
+      const double t = static_cast<double>(step) + 1;
+      for (std::size_t i = 0; i < 6; ++i) {
+        const double g = walk.gradients[step][i];
+        m[i] = 0.8 * m[i] + 0.2 * g;
+        v[i] = 0.95 * v[i] + 0.05 * g * g;
+        walk.x[i] -= 0.1 * decay * walk.x[i];
+        walk.x[i] -= 0.1 * (m[i] / (1 - std::pow(0.8, t))) /
+                     (std::sqrt(v[i] / (1 - std::pow(0.95, t))) + 1e-3);
+      }
+      walk.require_same();
+    }
+    REQUIRE((decay == 0 ? adam : adamw).steps().value().item<std::int64_t>() == 5);
+  }
+}
+
+TEST_CASE("Optimizers step float32 Variables of any size and gradients of any layout", "[optim]") {
+  seed(2);
+  for (std::int64_t n : {1, 7, 16, 33, 1000}) {
+    Variable x("x", zeros({n, 3})), straight("straight", zeros({n, 3}));
+    optim::Adam adam({x}), other({straight});
+    for (int step = 0; step < 3; ++step) {
+      const Tensor gradient = random::normal({3, n});
+      adam.step({transpose(gradient)});
+      other.step({transpose(gradient) + 0.0f});
+    }
+    REQUIRE(equal(x, straight));
+    REQUIRE(allclose(abs(x.value()), full({n, 3}, 1.5e-3f), {.rtol = 0, .atol = 1.6e-3}));
+  }
+}
+
+TEST_CASE("A learning rate is a Variable and may change between steps", "[optim]") {
+  Variable x("x", tensor({1.0, 2.0}));
+  optim::SGD sgd({x}, {.learning_rate = 1});
+  sgd.step({tensor({1.0, 1.0})});
+  sgd.learning_rate().assign(0.25);
+  sgd.step({tensor({1.0, 1.0})});
+  require_near(x, {-0.25, 0.75});
+}
+
+TEST_CASE("A step leaves values that were read before as they were", "[optim]") {
+  Variable x("x", tensor({1.0, 2.0}));
+  const Tensor before = x;
+  optim::Adam adam({x}, {.learning_rate = 0.5});
+  adam.step({tensor({1.0, -1.0})});
+  require_near(before, {1, 2});
+  require_near(x, {0.5, 2.5}, 1e-7);
+}
+
+TEST_CASE("fields of an optimizer hold all that changes", "[optim]") {
+  Variable x("x", tensor({1.0, 2.0}));
+  REQUIRE(parameters(optim::Adam({x})).size() == 4);
+  REQUIRE(parameters(optim::SGD({x}, {.momentum = 0.9})).size() == 2);
+}
+
+TEST_CASE("clip_by_value cuts, clip_by_global_norm scales all by one factor", "[optim]") {
+  const std::vector<Tensor> gradients = {tensor({3.0, 0.0}), tensor({{0.0}, {-4.0}})};
+  require_near(optim::global_norm(gradients), {5});
+  const auto cut = optim::clip_by_value(gradients, -1, 2);
+  require_near(cut[0], {2, 0});
+  require_near(cut[1], {0, -1});
+  const auto scaled = optim::clip_by_global_norm(gradients, 2);
+  require_near(scaled[0], {1.2, 0});
+  require_near(scaled[1], {0, -1.6});
+  const auto same = optim::clip_by_global_norm(gradients, 6);
+  require_near(same[0], {3, 0});
+  require_near(same[1], {0, -4});
+  require_near(optim::clip_by_global_norm({zeros({2}, wide)}, 1)[0], {0, 0});
+  REQUIRE(optim::clip_by_global_norm({tensor({3.0f}), tensor({4.0})}, 1)[0].dtype() ==
+          DType::float32);
+  REQUIRE(optim::clip_by_global_norm({}, 1).empty());
+}
+
+TEST_CASE("step refuses gradients that do not fit and changes nothing", "[optim]") {
+  Variable w("w", ones({2, 3})), b("b", ones({3}));
+  optim::Adam adam({w, b});
+  const auto here = [](unsigned line) { return "optim.cpp:" + std::to_string(line) + ": Adam"; };
+  require_parts(message<Error>([&] {
+                  adam.step({ones({2, 3})});
+                }),
+                {here(__LINE__ - 1), "gradients: expected 2", "got 1"});
+  require_parts(message<ShapeError>([&] {
+                  adam.step({ones({2, 3}), ones({2})});
+                }),
+                {here(__LINE__ - 1), "gradient 1 (b)", "expected (3,)", "got (2,)"});
+  require_parts(message<DTypeError>([&] {
+                  adam.step({ones({2, 3}), ones({3}, wide)});
+                }),
+                {here(__LINE__ - 1), "gradient 1 (b)", "expected float32", "got float64"});
+  require_parts(message<Error>([&] {
+                  adam.step({ones({2, 3}), {}});
+                }),
+                {here(__LINE__ - 1), "gradient 1 (b)", "got nothing"});
+  REQUIRE(equal(w, ones({2, 3})));
+  REQUIRE(adam.steps().value().item<std::int64_t>() == 0);
+}
+
+TEST_CASE("Optimizers refuse options that make no sense", "[optim]") {
+  const std::vector<Variable> x = {Variable("x", ones({2}))};
+  require_parts(message<Error>([&] { optim::SGD(x, {.learning_rate = -1}); }),
+                {"optim.cpp:" + std::to_string(__LINE__ - 1), "SGD: learning_rate", "got -1"});
+  require_parts(message<Error>([&] { optim::SGD(x, {.momentum = 1}); }), {"SGD: momentum"});
+  require_parts(message<Error>([&] { optim::SGD(x, {.nesterov = true}); }), {"SGD: momentum"});
+  require_parts(message<Error>([&] { optim::Adam(x, {.beta2 = 1}); }), {"Adam: beta"});
+  require_parts(message<Error>([&] { optim::AdamW(x, {.weight_decay = -1}); }),
+                {"AdamW: weight_decay"});
+  require_parts(message<DTypeError>([&] { optim::SGD({Variable("n", tensor({1}))}); }),
+                {"SGD: variable 0 (n)", "got int32"});
+  require_parts(message<Error>([&] { optim::clip_by_value({}, 1, -1); }), {"clip_by_value: low"});
+  require_parts(message<Error>([&] { optim::clip_by_global_norm({}, 0); }),
+                {"clip_by_global_norm: norm"});
+}
+}  // namespace reel::tests
