@@ -54,7 +54,7 @@ TEST_CASE("ChildSumTreeLSTMCell follows the published formula", "[nn]") {
   const Tensor x = numbers({2, 2});
   std::vector<nn::LSTMState> children;
   for (int k = 0; k < 3; ++k) children.push_back({numbers({2, 3}), numbers({2, 3})});
-  for (std::size_t count : {0, 1, 3}) {
+  for (std::size_t count : {0u, 1u, 3u}) {
     const std::vector<nn::LSTMState> some(children.begin(),
                                           children.begin() + std::ptrdiff_t(count));
     const Tensor word = matmul(x, cell.weight) + cell.bias;
