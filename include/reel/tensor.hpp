@@ -99,7 +99,10 @@ class REEL_API Tensor {
   }
   static void release(Body* body) noexcept;
   explicit Tensor(Body* body) : body_(body) {}
-  Tensor view(std::initializer_list<Index> indices) const;
+  Tensor view(std::initializer_list<Index> indices) const {
+    return view(indices.begin(), indices.size());
+  }
+  Tensor view(const Index* indices, std::size_t count) const;
   void read(const char* op, DType dtype, std::int64_t count, void* to, Caller caller) const;
   friend struct Access;
   friend class VariableSlice;

@@ -9,6 +9,7 @@
 namespace reel {
 class VariableSlice;
 struct Cell;
+struct Op;
 
 /// A handle to a named cell that holds a tensor. Copies of the handle share the cell; `clone()`
 /// makes a cell of its own. Reading gives the value of that moment, which later assignments leave
@@ -66,10 +67,11 @@ class REEL_API VariableSlice : public Tensor {
  private:
   friend class Variable;
   VariableSlice(const Variable& variable, std::initializer_list<Index> indices);
-  Tensor place();
+  void write(Op& op, const Operand& value);
   Variable variable_;
-  Index indices_[4];
-  std::size_t count_;
+  Index indices_[4] = {all, all, all, all};
+  std::size_t count_ = 0;
+  bool gathered_ = false;
 };
 
 inline Operands::Operands(const std::vector<Tensor>& tensors, Caller caller)

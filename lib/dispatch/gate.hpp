@@ -5,6 +5,8 @@
 #include <span>
 #include <string>
 
+#include <reel/error.hpp>
+
 #include "lib/dispatch/op.hpp"
 #include "lib/tensor/access.hpp"
 
@@ -15,6 +17,8 @@ Tensor run(Op& op, std::initializer_list<Operand> inputs, OptionsView options = 
 void run(Op& op, std::span<const Operand> inputs, OptionsView options, Caller caller,
          Few<Tensor, 2>& outputs);
 Tensor run(Op& op, const Operands& inputs, OptionsView options = {});
+/// Adds the result to `output` in place; for ops that accumulate, from inputs ready for the kernel.
+void run_into(Op& op, std::initializer_list<Operand> inputs, OptionsView options, Body& output);
 /// Ops without inputs.
 Tensor run(Op& op, OptionsView options, Caller caller);
 /// Pointwise ops of one and two inputs: a straight path for the common layouts.
@@ -33,11 +37,6 @@ DType dtype_of(const Op& op, const Operand& x);
 /// The line errors speak of: the outermost CallerScope's, else `caller`.
 Caller site_of(Caller caller);
 
-/// "program.cpp:12: op: argument: expected ..., got .... advice"; throws E.
-template <class E>
-[[noreturn]] void fail(Caller caller, std::string_view op, std::string_view argument,
-                       std::string_view expected, std::string_view got,
-                       std::string_view advice = {});
 std::string to_text(const Shape& shape);  // "(2, 3)"
 
 /// Axes from 0, sorted, without repeats; every() becomes all of them. Throws ShapeError.

@@ -80,6 +80,7 @@ struct Op {
   Needs needs = {};
   Fusion fusion = Fusion::opaque;
   bool differentiable = true;
+  std::uint8_t passes = 0;                // bit i: the gradient of input i is dy itself
   bool contiguous_inputs = false;         // the kernel wants row-major inputs
   bool accumulates = false;               // the kernel can add to its output
   bool updates = false;                   // outputs are Variables, written in place
@@ -91,6 +92,7 @@ struct Op {
   Kernel cpu_gradient = nullptr;  // fused: inputs dy..., inputs..., outputs...; outputs dx... (null: not wanted)
   const Tiles* tiles = nullptr;
   GradientRule gradient = nullptr;
+  bool fused_gradient = true;     // false once a user has registered another rule
   CompositeRule composite = nullptr;
   void* composite_state = nullptr;
 };

@@ -12,6 +12,7 @@ namespace reel {
 // A tensor carries {reel, record, output} of the record that made it, written once when it is made.
 // A reel's uid is unique in the process and changes whenever the last tape of the thread ends, so
 // an old id never names a new record. Record numbers only grow while a reel lives.
+// The tapes of a record started before it, so closing them all lets go of all it holds.
 // Each record has two sets of tapes, a bit for each: `tapes` play it backward, `watchers` take its
 // output as a leaf and stop there. Records of a tape have numbers from the tape's start on.
 
@@ -36,7 +37,9 @@ struct Record {
   const char* file;
   unsigned line;
   std::uint16_t input_count;
-  std::uint16_t output_count;
+  std::uint8_t output_count;
+  bool saves;  // holds references or options to let go of
+  std::uint32_t first_value;  // the outputs are values first_value, first_value + 1, ... of the reel
   std::uint64_t tapes;
   std::uint64_t watchers;
   InputSlot* inputs;
@@ -51,6 +54,13 @@ struct Record {
 struct Leaf {
   Tensor value;                    // keeps the body, and so the key, alive
   const Cell* cell;      // null for a tensor
+  std::uint32_t record;
+};
+
+/// Where a tracked value went into an op that has no gradient: what errors tell of.
+struct Cut {
+  const Op* op;
+  Caller site;
   std::uint32_t record;
 };
 
@@ -91,6 +101,7 @@ class Reel {
   ~Reel();
 
   std::uint64_t uid() const { return uid_; }
+  std::int64_t live_records() const { return __atomic_load_n(&size_, __ATOMIC_RELAXED); }
   std::uint32_t size() const { return size_; }
   Record& operator[](std::uint32_t i) { return chunks_[i / chunk_records][i % chunk_records]; }
 
@@ -101,28 +112,48 @@ class Reel {
   /// The tape bits in use, of those that record now, and of those that watch Variables.
   std::uint64_t alive = 0, active = 0, watching_variables = 0;
 
-  /// The record number of a leaf for this body, watched by `tapes`; made if there is none.
-  std::uint32_t watch(Body* body, const Cell* cell, std::uint64_t tapes);
-  /// The record of a watched body; no_record if nobody watches it.
-  std::uint32_t find_leaf(const Body* body) const;
+  /// The record of a leaf for this body that all of `tapes` watch; made if there is none.
+  std::uint32_t watch(Body* body, const Cell* cell, std::uint64_t tapes, Caller caller);
+  /// The record that tapes know this body by: its leaf's, else the one that made it.
+  std::uint32_t find(const Body& body) const {
+    if (body.leaf) [[unlikely]] {
+      const std::uint32_t leaf = find_leaf(&body);
+      if (leaf != no_record) return leaf;
+    }
+    return body.id.reel == uid_ && uid_ ? body.id.record : no_record;
+  }
+  /// Which output of that record the body is; a leaf has one.
+  std::uint16_t output_of(const Body& body, std::uint32_t record) const {
+    const bool made = body.id.reel == uid_ && body.id.record == record;
+    return static_cast<std::uint16_t>(made ? body.id.output : 0);
+  }
+  void add_cut(const Op& op, Caller site, std::uint32_t record);
+  const std::vector<Cut>& cuts() const { return cuts_; }
   const std::vector<Leaf>& leaves() const { return leaves_; }
 
-  std::uint64_t open_tape();
-  /// The tape is gone: lets go of what only it needed.
+  /// A bit for a new tape; 0 if all 64 are taken.
+  std::uint64_t open_tape(bool watch_variables);
+  /// The tape is gone: lets go of what only it needed from record `start` on.
   void close_tape(std::uint64_t bit, std::uint32_t start);
-  /// Lets go of what only these tapes need from record `start` on.
+  /// The tape has been played: the same, but its records stay named.
   void release(std::uint64_t bit, std::uint32_t start);
   static void release_saved(Record& record);
 
  private:
   void clear();
-  void release_leaves(std::uint64_t bit);
-  void insert_leaf(const Body* body, std::uint32_t leaf);
+  std::uint32_t find_leaf(const Body* body) const;
+  void insert_leaf(const Body* body, std::uint32_t record);
   std::uint64_t uid_ = 0;
-  std::uint32_t size_ = 0;
+  std::uint32_t size_ = 0, values_ = 0;
+  std::vector<Cut> cuts_;
   std::vector<Record*> chunks_;
   Arena arena_;
   std::vector<Leaf> leaves_;
-  std::vector<std::uint32_t> leaf_table_;  // open addressing: leaf number + 1 by body
+  struct LeafEntry {
+    const Body* body;
+    std::uint32_t record;
+  };
+  std::vector<LeafEntry> leaf_table_;  // open addressing, at most half full
+  std::size_t leaf_count_ = 0;
 };
 }  // namespace reel

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lib/dispatch/context.hpp"
+
+#include <mutex>
+
+#include <reel/train.hpp>
+
+namespace reel {
+constinit thread_local Context* current_context = nullptr;
+
+namespace {
+struct AllContexts {
+  std::mutex mutex;
+  Context* first = nullptr;
+  std::int64_t retired_tensors = 0, retired_bytes = 0;
+};
+AllContexts& all_contexts() {
+  static AllContexts* contexts = new AllContexts;  // outlives every thread and static
+  return *contexts;
+}
+
+struct ContextOwner {
+  Context* context = nullptr;
+  ~ContextOwner() {
+    if (!context) return;
+    // Tensors that outlive this thread's locals make themselves a new context.
+    current_context = nullptr;
+    retire_blocks(*context);
+    AllContexts& contexts = all_contexts();
+    std::lock_guard lock(contexts.mutex);
+    for (Context** link = &contexts.first; *link; link = &(*link)->next)
+      if (*link == context) {
+        *link = context->next;
+        break;
+      }
+    contexts.retired_tensors += context->live_tensors;
+    contexts.retired_bytes += context->live_bytes;
+    delete context;
+  }
+};
+thread_local ContextOwner context_owner;
+thread_local bool context_ended = false;
+}  // namespace
+
+Context& make_context() {
+  auto* context = new Context;
+  if (!context_ended) {
+    context_owner.context = context;
+    context_ended = true;
+  }
+  AllContexts& contexts = all_contexts();
+  std::lock_guard lock(contexts.mutex);
+  context->next = contexts.first;
+  contexts.first = context;
+  current_context = context;
+  return *context;
+}
+
+CallerScope::CallerScope(Caller caller) {
+  Context& context = Context::here();
+  outermost_ = context.site.file == nullptr;
+  if (outermost_) context.site = caller;
+}
+CallerScope::~CallerScope() {
+  if (outermost_) Context::here().site = {};
+}
+
+StageScope::StageScope(Stage& stage) : stage_(stage) {
+  Context& context = Context::here();
+  stage.next = context.stages;
+  context.stages = &stage;
+  context.mode |= staged;
+}
+StageScope::~StageScope() {
+  Context& context = Context::here();
+  for (Stage** link = &context.stages; *link; link = &(*link)->next)
+    if (*link == &stage_) {
+      *link = stage_.next;
+      break;
+    }
+  if (!context.stages) context.mode &= static_cast<std::uint8_t>(~staged);
+}
+
+InferScope::InferScope() : before_(Context::here().mode & infer_only) {
+  Context::here().mode |= infer_only;
+}
+InferScope::~InferScope() {
+  if (!before_) Context::here().mode &= static_cast<std::uint8_t>(~infer_only);
+}
+
+bool training() { return Context::here().training; }
+TrainScope::TrainScope(bool training) : before_(Context::here().training) {
+  Context::here().training = training;
+}
+TrainScope::~TrainScope() { Context::here().training = before_; }
+
+MemoryStatistics memory_statistics() {
+  MemoryStatistics statistics;
+  AllContexts& contexts = all_contexts();
+  std::lock_guard lock(contexts.mutex);
+  statistics.live_tensors = contexts.retired_tensors;
+  statistics.live_bytes = contexts.retired_bytes;
+  for (Context* context = contexts.first; context; context = context->next) {
+    statistics.live_tensors += __atomic_load_n(&context->live_tensors, __ATOMIC_RELAXED);
+    statistics.live_bytes += __atomic_load_n(&context->live_bytes, __ATOMIC_RELAXED);
+    statistics.live_records += context->reel.live_records();
+  }
+  add_cached(statistics);
+  return statistics;
+}
+void trim_memory() { return_blocks_to_system(); }
+}  // namespace reel

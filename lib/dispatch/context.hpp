@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// All per-thread state, behind one pointer that an op reads once.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include <reel/caller.hpp>
+#include <reel/device.hpp>
+#include <reel/memory.hpp>
+
+#include "lib/dispatch/reel.hpp"
+
+namespace reel {
+/// Blocks of one size that wait to be used again, newest first.
+struct FreeBlock {
+  FreeBlock* next;
+};
+struct FreeList {
+  FreeBlock* first = nullptr;
+  std::uint32_t count = 0;
+};
+/// Blocks of n * 64 bytes are of class n; what needs more gets a large block beside its header.
+inline constexpr std::size_t block_unit = 64;
+inline constexpr std::size_t small_classes = 131;  // header and up to 8 KiB of elements
+inline constexpr std::size_t small_bytes = (small_classes - 1) * block_unit - body_bytes;
+
+/// A call on its way through the gate, as stages see it. Inputs have come to one dtype.
+struct GateCall {
+  Op& op;
+  const Body* const* inputs;
+  int input_count;
+  OptionsView options;
+  Caller site;
+  Body* const* outputs;  // allocated before the first stage
+  int output_count;
+  const Variable* updated;  // the Variables that an update writes; as many as outputs
+};
+
+/// A guest at the gate of this thread: NaN watch, profiler, tracer, ...
+class Stage {
+ public:
+  virtual ~Stage() = default;
+  /// Before the kernel. False: the kernel is not called now; the stage calls run_kernel() later.
+  virtual bool before(const GateCall&) { return true; }
+  virtual void after(const GateCall&) {}
+  /// A Variable's value was read, a Variable is about to be written.
+  virtual void variable_read(const Variable&, const Tensor&) {}
+  /// C++ is about to ask a tensor for its elements.
+  virtual void host_read(const Tensor&) {}
+  Stage* next = nullptr;
+};
+
+enum Mode : std::uint8_t { recording = 1, staged = 2, infer_only = 4 };
+
+struct Context {
+  std::uint8_t mode = 0;
+  bool training = true;
+  Device device;
+  Caller site;  // of the outermost CallerScope; file is null outside
+  Stage* stages = nullptr;
+  void* generator = nullptr;
+  FreeList small[small_classes];
+  Reel reel;
+  // Made minus freed on this thread, so only the sum over threads means something.
+  std::int64_t live_tensors = 0, live_bytes = 0;
+  std::uint64_t stack_limit = 0;
+  Context* next = nullptr;
+
+  static inline Context& here();
+  void update_recording() {
+    mode = static_cast<std::uint8_t>(reel.active ? mode | recording : mode & ~recording);
+  }
+  Caller site_of(Caller caller) const { return site.file ? site : caller; }
+};
+
+[[gnu::visibility("hidden")]] extern constinit thread_local Context* current_context;
+Context& make_context();
+inline Context& Context::here() {
+  Context* context = current_context;
+  return context ? *context : make_context();
+}
+
+/// Puts a stage at this thread's gate while it lives.
+class StageScope {
+ public:
+  explicit StageScope(Stage& stage);
+  ~StageScope();
+  StageScope(const StageScope&) = delete;
+  StageScope& operator=(const StageScope&) = delete;
+
+ private:
+  Stage& stage_;
+};
+/// Ops infer shapes and dtypes and compute nothing while it lives.
+class InferScope {
+ public:
+  InferScope();
+  ~InferScope();
+  InferScope(const InferScope&) = delete;
+  InferScope& operator=(const InferScope&) = delete;
+
+ private:
+  bool before_;
+};
+/// What a stage put off: calls the kernel now.
+void run_kernel(const GateCall& call);
+
+/// Called when a thread ends: its blocks go to the others.
+void retire_blocks(Context& context);
+void return_blocks_to_system();
+void add_cached(MemoryStatistics& statistics);
+}  // namespace reel

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+
+#include "lib/dispatch/gate.hpp"
+
+namespace reel {
+namespace {
+bool before(const Op* op, std::string_view name) { return op->name < name; }
+}  // namespace
+
+OpTable& OpTable::the() {
+  static OpTable* table = new OpTable;  // outlives every static that runs an op
+  return *table;
+}
+void OpTable::add(Op& op) {
+  const auto place = std::lower_bound(ops_.begin(), ops_.end(), op.name, before);
+  if (place != ops_.end() && (*place)->name == op.name)
+    fail<Error>({}, "op table", "name", "a name for each op", "\"" + std::string(op.name) + "\" twice");
+  ops_.insert(place, &op);
+}
+Op* OpTable::find(std::string_view name) const {
+  const auto place = std::lower_bound(ops_.begin(), ops_.end(), name, before);
+  return place != ops_.end() && (*place)->name == name ? *place : nullptr;
+}
+
+Meta& Inference::output(DType dtype, const Shape& shape) {
+  Meta& meta = outputs.emplace_back();
+  meta.dtype = dtype;
+  meta.shape = shape;
+  return meta;
+}
+Meta& Inference::view(const Shape& shape) {
+  Meta& meta = output(input(0).dtype, shape);
+  meta.view_of = 0;
+  return meta;
+}
+}  // namespace reel

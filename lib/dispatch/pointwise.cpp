@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lib/dispatch/pointwise.hpp"
+
+#include "lib/dispatch/context.hpp"
+#include "lib/dispatch/op_options.hpp"
+#include "lib/ops/ops.hpp"
+
+namespace reel {
+namespace {
+constexpr int max_inputs = 3;
+
+/// The output's axes as the inputs see them; neighbouring axes that all can walk as one are merged.
+struct Walk {
+  int rank = 0;
+  std::int64_t lengths[Shape::max_rank] = {};
+  std::int64_t steps[Shape::max_rank][max_inputs] = {};  // bytes
+};
+
+void add_axis(Walk& walk, int inputs, std::int64_t length, const std::int64_t* steps) {
+  if (length == 1) return;
+  if (walk.rank > 0) {
+    bool merges = true;
+    for (int i = 0; i < inputs; ++i)
+      merges &= walk.steps[walk.rank - 1][i] == steps[i] * length;
+    if (merges) {
+      walk.lengths[walk.rank - 1] *= length;
+      for (int i = 0; i < inputs; ++i) walk.steps[walk.rank - 1][i] = steps[i];
+      return;
+    }
+  }
+  walk.lengths[walk.rank] = length;
+  for (int i = 0; i < inputs; ++i) walk.steps[walk.rank][i] = steps[i];
+  ++walk.rank;
+}
+
+Walk plan(const Shape& shape, const Body* const* inputs, int count) {
+  Walk walk;
+  const int rank = static_cast<int>(shape.rank());
+  for (int axis = 0; axis < rank; ++axis) {
+    std::int64_t steps[max_inputs] = {};
+    for (int i = 0; i < count; ++i) {
+      const int own = axis - rank + inputs[i]->rank();
+      if (own >= 0 && inputs[i]->shape.data()[own] != 1)
+        steps[i] = inputs[i]->strides[own] * size_of(inputs[i]->dtype);
+    }
+    add_axis(walk, count, shape.data()[axis], steps);
+  }
+  return walk;
+}
+
+void walk_tiles(Tile tile, const Walk& walk, const Body* const* inputs, int count, Body& output) {
+  const int inner = walk.rank - 1;
+  const std::int64_t n = walk.rank ? walk.lengths[inner] : 1;
+  unsigned scalars = 0;
+  const void* at[max_inputs] = {};
+  for (int i = 0; i < count; ++i) {
+    at[i] = inputs[i]->data;
+    if (!walk.rank || walk.steps[inner][i] == 0) scalars |= 1u << i;
+  }
+  std::byte* to = output.data;
+  const std::int64_t step = n * size_of(output.dtype);
+  std::int64_t position[Shape::max_rank] = {};
+  for (std::int64_t left = output.elements / n; left > 0; --left, to += step) {
+    tile(n, at, scalars, to);
+    for (int axis = inner - 1; axis >= 0; --axis) {
+      const bool carries = ++position[axis] == walk.lengths[axis];
+      const std::int64_t steps = carries ? 1 - walk.lengths[axis] : 1;
+      for (int i = 0; i < count; ++i)
+        at[i] = static_cast<const std::byte*>(at[i]) + steps * walk.steps[axis][i];
+      if (!carries) break;
+      position[axis] = 0;
+    }
+  }
+}
+
+bool walks_neighbours(const Body& input, const Shape& shape) {
+  // The last axis of the output longer than 1 must be walked in steps of one element or none.
+  for (int back = 1; back <= static_cast<int>(shape.rank()); ++back) {
+    if (shape[-back] == 1) continue;
+    if (back > input.rank() || input.shape[-back] == 1) return true;
+    const std::int64_t stride = input.strides[input.rank() - back];
+    return stride == 0 || stride == 1;
+  }
+  return true;
+}
+}  // namespace
+
+Tensor contiguous_copy(const Body& body) {
+  Body* copy = allocate(Context::here(), body.dtype, body.shape, body.elements);
+  if (!copy) fail<MemoryError>({}, "copy", "result", "memory", "none from the system");
+  Tensor result = Access::adopt(copy);
+  const Body* input = &body;
+  const DTypeOptions options{body.dtype};
+  cast_op.cpu({&input, &copy, &options, 1, 1});
+  return result;
+}
+
+KernelResult run_tiles(const Op& op, const KernelCall& call) {
+  Body& output = call.output();
+  if (output.elements == 0) return {};
+  const Tile tile = op.tiles->value[static_cast<int>(tile_dtype(op, call.inputs))];
+  const Body* inputs[max_inputs] = {};
+  Few<Tensor, max_inputs> copies;
+  for (int i = 0; i < call.input_count; ++i) {
+    inputs[i] = call.inputs[i];
+    if (walks_neighbours(*inputs[i], output.shape)) continue;
+    copies.push_back(contiguous_copy(*inputs[i]));
+    inputs[i] = Access::body(copies[copies.size() - 1]);
+  }
+  walk_tiles(tile, plan(output.shape, inputs, call.input_count), inputs, call.input_count, output);
+  return {};
+}
+}  // namespace reel

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lib/dispatch/recording.hpp"
+
+namespace reel {
+namespace {
+Body* keep(Body* body) {
+  retain(body);
+  return body;
+}
+}  // namespace
+
+Record& leave_record(Context& context, const Op& op, OptionsView options, Caller site,
+                     Body* const* inputs, const Origin* origins, int input_count,
+                     Body* const* outputs, int output_count, std::uint64_t tapes) {
+  Reel& reel = context.reel;
+  const std::uint32_t number = reel.size();
+  Record& record = reel.append(op, input_count, output_count, options);
+  record.file = site.file;
+  record.line = site.line;
+  record.tapes = tapes;
+  const unsigned needs = needs_of(op, origins, input_count);
+  if (needs) record.saves = true;
+  const Shape* last_shape = nullptr;
+  for (int i = 0; i < output_count; ++i) {
+    Body& body = *outputs[i];
+    last_shape = new (reel.arena().take(sizeof(Shape))) Shape(body.shape);
+    record.outputs[i] = {last_shape, nullptr, body.dtype};
+    if (i < 8 && needs >> (8 + i) & 1) record.outputs[i].saved = keep(&body);
+    body.id = {reel.uid(), number, static_cast<std::uint32_t>(i)};
+  }
+  for (int i = 0; i < input_count; ++i) {
+    Body& body = *inputs[i];
+    InputSlot& slot = record.inputs[i];
+    if (!last_shape || !(*last_shape == body.shape))
+      last_shape = new (reel.arena().take(sizeof(Shape))) Shape(body.shape);
+    slot = {origins[i].record, origins[i].output, body.dtype, (origins[i].tapes & tapes) != 0,
+            last_shape, nullptr};
+    if (i < 8 && needs >> i & 1) slot.saved = keep(&body);
+  }
+  return record;
+}
+}  // namespace reel

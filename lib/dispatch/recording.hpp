@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Leaving a record on the reel.
+#pragma once
+#include "lib/dispatch/context.hpp"
+#include "lib/dispatch/gate.hpp"
+
+namespace reel {
+/// The record an input comes from, and the tapes that follow it.
+struct Origin {
+  std::uint32_t record = no_record;
+  std::uint16_t output = 0;
+  std::uint64_t tapes = 0;
+};
+
+inline Body* body_of(const Operand& x) {
+  if (x.kind() == Operand::Kind::scalar) return nullptr;
+  if (x.kind() == Operand::Kind::variable) return Access::body(Access::cell(x.variable()).value);
+  return Access::body(x.tensor());
+}
+
+inline Origin origin_of(Context& context, const Operand& x, Body* body) {
+  Reel& reel = context.reel;
+  std::uint32_t record;
+  if (x.kind() == Operand::Kind::variable && (reel.watching_variables & reel.active) &&
+      is_floating(body->dtype))
+    record = reel.watch(body, &Access::cell(x.variable()), reel.watching_variables & reel.active,
+                        context.site_of(x.caller()));
+  else record = reel.find(*body);
+  if (record == no_record) return {};
+  const Record& made = reel[record];
+  return {record, reel.output_of(*body, record), (made.tapes | made.watchers) & reel.active};
+}
+
+/// Which inputs (low byte) and outputs (high byte) the gradients of the tracked inputs need.
+inline std::uint16_t needs_of(const Op& op, const Origin* origins, int count) {
+  unsigned needs = 0;
+  for (int i = 0; i < count; ++i)
+    if (origins[i].tapes) needs |= op.needs.of[i < 3 ? i : 3];
+  return static_cast<std::uint16_t>(needs);
+}
+
+/// Appends a record of this call for `tapes` and marks the outputs as its work.
+Record& leave_record(Context& context, const Op& op, OptionsView options, Caller site,
+                     Body* const* inputs, const Origin* origins, int input_count,
+                     Body* const* outputs, int output_count, std::uint64_t tapes);
+/// Tracked inputs end in an op without a gradient.
+inline void note_cut(Context& context, const Op& op, Caller site, const Origin* origins,
+                     int input_count) {
+  for (int i = 0; i < input_count; ++i)
+    if (origins[i].tapes) context.reel.add_cut(op, site, origins[i].record);
+}
+}  // namespace reel

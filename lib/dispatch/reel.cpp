@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lib/dispatch/reel.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "lib/dispatch/gate.hpp"
+
+namespace reel {
+namespace {
+constexpr std::size_t arena_chunk_bytes = 64 << 10;
+constexpr std::size_t kept_chunks = 64;  // 4 MiB stay for the next reel
+constexpr std::size_t most_cuts = 256;
+
+constinit std::uint64_t last_uid = 0;
+
+/// The entry of leaves: a value that tapes watch, and the identity for tapes that made it.
+constinit Op watch_op{.name = "watch", .shape = same_as_input};
+
+std::size_t slot_of(const Body* body, std::size_t table) {
+  return (reinterpret_cast<std::uintptr_t>(body) >> 6) * 0x9e3779b97f4a7c15u & (table - 1);
+}
+}  // namespace
+
+Arena::~Arena() {
+  for (Chunk& chunk : chunks_) std::free(chunk.memory);
+}
+
+void* Arena::take_from_new_chunk(std::size_t bytes) {
+  while (used_ < chunks_.size() && chunks_[used_].bytes < bytes) ++used_;
+  if (used_ == chunks_.size()) {
+    const std::size_t size = bytes > arena_chunk_bytes ? bytes : arena_chunk_bytes;
+    auto* memory = static_cast<std::byte*>(std::malloc(size));
+    if (!memory) throw std::bad_alloc();
+    chunks_.push_back({memory, size});
+  }
+  Chunk& chunk = chunks_[used_++];
+  next_ = chunk.memory + bytes;
+  end_ = chunk.memory + chunk.bytes;
+  return chunk.memory;
+}
+
+void Arena::clear() {
+  while (chunks_.size() > kept_chunks) {
+    std::free(chunks_.back().memory);
+    chunks_.pop_back();
+  }
+  used_ = 0;
+  next_ = end_ = nullptr;
+}
+
+Reel::~Reel() {
+  for (std::uint32_t i = 0; i < size_; ++i) release_saved((*this)[i]);
+  for (Record* chunk : chunks_) std::free(chunk);
+}
+
+Record& Reel::append(const Op& op, int inputs, int outputs, OptionsView options) {
+  if (size_ == no_record) fail<TapeError>({}, op.name, "tape", "at most 2^32 records", "more");
+  if (size_ / chunk_records == chunks_.size()) {
+    auto* chunk = static_cast<Record*>(std::malloc(chunk_records * sizeof(Record)));
+    if (!chunk) throw std::bad_alloc();
+    chunks_.push_back(chunk);
+  }
+  const auto input_bytes = static_cast<std::size_t>(inputs) * sizeof(InputSlot);
+  const auto output_bytes = static_cast<std::size_t>(outputs) * sizeof(OutputSlot);
+  const std::size_t option_bytes = options.type ? options.type->size : 0;
+  auto* slots = static_cast<std::byte*>(arena_.take(input_bytes + output_bytes + option_bytes));
+  Record& record = (*this)[size_];
+  record.op = &op;
+  record.input_count = static_cast<std::uint16_t>(inputs);
+  record.output_count = static_cast<std::uint8_t>(outputs);
+  record.saves = options.type && options.type->destroy;
+  record.watchers = 0;
+  record.first_value = values_;
+  values_ += record.output_count;
+  record.inputs = reinterpret_cast<InputSlot*>(slots);
+  record.outputs = reinterpret_cast<OutputSlot*>(slots + input_bytes);
+  record.options = nullptr;
+  record.options_type = options.type;
+  if (option_bytes) {
+    record.options = slots + input_bytes + output_bytes;
+    options.type->copy(record.options, options.data);
+  }
+  __atomic_store_n(&size_, size_ + 1, __ATOMIC_RELAXED);
+  return record;
+}
+
+void Reel::release_saved(Record& record) {
+  if (!record.saves) return;
+  record.saves = false;
+  for (int i = 0; i < record.input_count; ++i)
+    if (Body* body = std::exchange(record.inputs[i].saved, nullptr)) reel::release(body);
+  for (int i = 0; i < record.output_count; ++i)
+    if (Body* body = std::exchange(record.outputs[i].saved, nullptr)) reel::release(body);
+  if (record.options_type && record.options_type->destroy && record.options) {
+    record.options_type->destroy(record.options);
+    record.options = nullptr;
+  }
+}
+
+void Reel::add_cut(const Op& op, Caller site, std::uint32_t record) {
+  if (cuts_.size() < most_cuts) cuts_.push_back({&op, site, record});
+}
+
+std::uint32_t Reel::find_leaf(const Body* body) const {
+  if (leaf_table_.empty()) return no_record;
+  for (std::size_t i = slot_of(body, leaf_table_.size());; i = (i + 1) & (leaf_table_.size() - 1)) {
+    if (leaf_table_[i].body == body) return leaf_table_[i].record;
+    if (!leaf_table_[i].body) return no_record;
+  }
+}
+
+void Reel::insert_leaf(const Body* body, std::uint32_t record) {
+  if (2 * (leaf_count_ + 1) > leaf_table_.size()) {
+    const std::vector<LeafEntry> before = std::exchange(
+        leaf_table_, std::vector<LeafEntry>(leaf_table_.empty() ? 16 : 2 * leaf_table_.size()));
+    leaf_count_ = 0;
+    for (const LeafEntry& entry : before)
+      if (entry.body) insert_leaf(entry.body, entry.record);
+  }
+  std::size_t i = slot_of(body, leaf_table_.size());
+  while (leaf_table_[i].body && leaf_table_[i].body != body) i = (i + 1) & (leaf_table_.size() - 1);
+  leaf_count_ += leaf_table_[i].body == nullptr;
+  leaf_table_[i] = {body, record};
+}
+
+std::uint32_t Reel::watch(Body* body, const Cell* cell, std::uint64_t tapes, Caller caller) {
+  const std::uint32_t before = find(*body);
+  if (before != no_record && ((*this)[before].watchers & tapes) == tapes) return before;
+  // Note [Record ids]: a leaf that new tapes watch stands on the record that older tapes know.
+  std::uint64_t known = 0;
+  if (before != no_record) known = (*this)[before].tapes | (*this)[before].watchers;
+  leaves_.push_back({Access::share(body), cell, size_});
+  Record& record = append(watch_op, 1, 1, {});
+  record.file = caller.file;
+  record.line = caller.line;
+  record.tapes = known & ~tapes;
+  record.watchers = tapes;
+  auto* shape = new (arena_.take(sizeof(Shape))) Shape(body->shape);
+  record.inputs[0] = {before, output_of(*body, before), body->dtype, before != no_record, shape,
+                      nullptr};
+  record.outputs[0] = {shape, nullptr, body->dtype};
+  __atomic_store_n(&body->leaf, true, __ATOMIC_RELAXED);
+  insert_leaf(body, size_ - 1);
+  return size_ - 1;
+}
+
+std::uint64_t Reel::open_tape(bool watch_variables) {
+  if (alive == ~std::uint64_t{0}) return 0;
+  if (!alive) uid_ = __atomic_add_fetch(&last_uid, 1, __ATOMIC_RELAXED);
+  const std::uint64_t bit = ~alive & (alive + 1);
+  alive |= bit;
+  active |= bit;
+  if (watch_variables) watching_variables |= bit;
+  return bit;
+}
+
+void Reel::release(std::uint64_t bit, std::uint32_t start) {
+  for (std::uint32_t i = start; i < size_; ++i) {
+    Record& record = (*this)[i];
+    record.tapes &= ~bit;
+    record.watchers &= ~bit;
+    if (!record.tapes) release_saved(record);
+  }
+  if (alive == bit) {
+    leaves_.clear();
+    leaf_table_.clear();
+    leaf_count_ = 0;
+    return;
+  }
+  std::erase_if(leaves_, [&](const Leaf& leaf) {
+    const Record& record = (*this)[leaf.record];
+    return !(record.tapes | record.watchers);
+  });
+  leaf_table_.clear();
+  leaf_count_ = 0;
+  for (const Leaf& leaf : leaves_) insert_leaf(Access::body(leaf.value), leaf.record);
+}
+
+void Reel::close_tape(std::uint64_t bit, std::uint32_t start) {
+  release(bit, start);
+  alive &= ~bit;
+  active &= ~bit;
+  watching_variables &= ~bit;
+  if (!alive) clear();
+}
+
+void Reel::clear() {
+  leaves_.clear();
+  leaf_table_.clear();
+  leaf_count_ = 0;
+  cuts_.clear();
+  arena_.clear();
+  values_ = 0;
+  constexpr std::size_t kept = 64;
+  while (chunks_.size() > kept) {
+    std::free(chunks_.back());
+    chunks_.pop_back();
+  }
+  __atomic_store_n(&size_, 0u, __ATOMIC_RELAXED);
+  uid_ = 0;
+}
+}  // namespace reel

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The gate for any op: resolve, infer, allocate, stages and kernel, record.
+#include <reel/ops.hpp>
+
+#include "lib/dispatch/call_view.hpp"
+#include "lib/dispatch/pointwise.hpp"
+#include "lib/dispatch/promotion.hpp"
+#include "lib/dispatch/recording.hpp"
+#include "lib/dispatch/update.hpp"
+#include "lib/ops/ops.hpp"
+
+namespace reel {
+namespace {
+/// The inputs of a call: bodies, where they come from, and what was made on the way.
+struct Resolved {
+  Few<Body*, 4> bodies;
+  Few<Origin, 4> origins;
+  Few<Tensor, 4> made;  // numbers turned into tensors, and converted inputs
+
+  Body* keep(Tensor x) {
+    made.push_back(std::move(x));
+    return Access::body(made[made.size() - 1]);
+  }
+};
+
+Body* allocate_or_fail(Context& context, const Op& op, DType dtype, const Shape& shape,
+                       Caller caller) {
+  Body* body = allocate(context, dtype, shape, shape.elements());
+  if (body) return body;
+  fail<MemoryError>(caller, op.name, "result",
+                    "memory for shape " + to_text(shape) + " of " + std::string(name_of(dtype)),
+                    "none from the system");
+}
+
+void see_variable(Context& context, const Operand& x) {
+  for (Stage* stage = context.stages; stage; stage = stage->next)
+    stage->variable_read(x.variable(), Access::cell(x.variable()).value);
+}
+
+Body* number_body(Context& context, const Op& op, int i, Scalar number, DType dtype, Caller caller,
+                  Resolved& inputs) {
+  if (!fits(number, dtype))
+    fail<DTypeError>(caller, op.name, argument_name(op, i),
+                     "a number that fits " + std::string(name_of(dtype)),
+                     is_floating(number.dtype()) ? std::to_string(number.real())
+                                                 : std::to_string(number.integer()));
+  Body* body = allocate_or_fail(context, op, dtype, {}, caller);
+  store_number(body->data, number, dtype);
+  return inputs.keep(Access::adopt(body));
+}
+
+Tensor as_tensor(const Operand& x) {
+  return x.kind() == Operand::Kind::variable ? x.variable().value() : x.tensor();
+}
+
+void resolve(Context& context, Op& op, std::span<const Operand> operands, Caller caller,
+             Resolved& inputs) {
+  const std::size_t count = operands.size();
+  inputs.bodies.resize(count);
+  inputs.origins.resize(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    inputs.bodies[i] = body_of(operands[i]);
+    if (!inputs.bodies[i] && operands[i].kind() != Operand::Kind::scalar)
+      fail<Error>(caller, op.name, argument_name(op, static_cast<int>(i)), "a tensor",
+                  "an undefined Tensor", "It was default-constructed or moved from.");
+    if (operands[i].kind() == Operand::Kind::variable && context.stages)
+      see_variable(context, operands[i]);
+  }
+  const bool promotes = op.promote != Promote::none;
+  const DType common =
+      promotes ? common_dtype(op, operands, inputs.bodies.data()) : DType::boolean;
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool takes_part = promotes && op.promoted >> (i < 7 ? i : 7) & 1;
+    Body*& body = inputs.bodies[i];
+    if (!body) {
+      const Scalar number = operands[i].scalar();
+      body = number_body(context, op, static_cast<int>(i), number,
+                         takes_part ? common : number.dtype(), caller, inputs);
+    } else if (takes_part && body->dtype != common) {
+      body = inputs.keep(cast(Operand(as_tensor(operands[i]), caller), common));
+      if (context.mode & recording)
+        inputs.origins[i] = origin_of(context, Operand(inputs.made[inputs.made.size() - 1]), body);
+    } else if (context.mode & recording) {
+      inputs.origins[i] = origin_of(context, operands[i], body);
+    }
+  }
+}
+
+void check_devices(const Op& op, const Resolved& inputs, Caller caller) {
+  for (std::size_t i = 1; i < inputs.bodies.size(); ++i)
+    if (!(inputs.bodies[i]->device() == inputs.bodies[0]->device()))
+      fail<DeviceError>(caller, op.name, argument_name(op, static_cast<int>(i)),
+                        "the device of the first input", "another",
+                        "Nothing is copied behind your back: use x.to(device).");
+}
+
+Body* make_output(Context& context, const Op& op, const Meta& meta, Body* const* inputs,
+                  Caller caller) {
+  if (meta.view_of < 0) return allocate_or_fail(context, op, meta.dtype, meta.shape, caller);
+  Body* body = allocate_view(context, inputs[meta.view_of]);
+  if (!body) fail<MemoryError>(caller, op.name, "result", "memory for a view", "none");
+  body->shape = meta.shape;
+  for (std::size_t i = 0; i < meta.shape.rank(); ++i) body->strides[i] = meta.strides[i];
+  body->data += meta.offset * size_of(body->dtype);
+  body->elements = meta.shape.elements();
+  body->contiguous = is_row_major(meta.shape, meta.strides);
+  return body;
+}
+
+std::uint64_t tapes_of(const Resolved& inputs) {
+  std::uint64_t tapes = 0;
+  for (const Origin& origin : inputs.origins) tapes |= origin.tapes;
+  return tapes;
+}
+
+/// An op that is a function of other ops: recorded as one if it has a gradient of its own.
+void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView options, Caller caller,
+                   Few<Tensor, 2>& outputs) {
+  const int input_count = static_cast<int>(inputs.bodies.size());
+  const CallView view{op, inputs.bodies.data(), input_count, nullptr, 0, options, caller};
+  Tensors results;
+  const bool own_gradient = op.gradient != nullptr;
+  {
+    CallerScope scope(caller);
+    if (own_gradient) {
+      RecordingPause pause(context);
+      results = op.composite(OpCall(view), op.composite_state);
+    } else {
+      results = op.composite(OpCall(view), op.composite_state);
+    }
+  }
+  outputs.resize(results.size());
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (!results[i].defined())
+      fail<Error>(caller, op.name, "result", "a tensor", "an undefined Tensor");
+    // A result that is an input, or that others hold, gets a header of its own for its record.
+    Body* body = Access::body(results[i]);
+    outputs[i] = own_gradient && references(*body) > 1
+                     ? Access::adopt(allocate_view(context, body))
+                     : results[i];
+    results[i] = {};
+  }
+  const std::uint64_t tapes = own_gradient ? tapes_of(inputs) : 0;
+  if (!tapes) return;
+  Few<Body*, 2> bodies(outputs.size());
+  for (std::size_t i = 0; i < outputs.size(); ++i) bodies[i] = Access::body(outputs[i]);
+  leave_record(context, op, options, context.site_of(caller), inputs.bodies.data(),
+               inputs.origins.data(), input_count, bodies.data(),
+               static_cast<int>(outputs.size()), tapes);
+}
+
+void run_stages_and_kernel(Context& context, const GateCall& call, bool kernel) {
+  if (context.mode & infer_only) return;
+  for (Stage* stage = context.stages; stage; stage = stage->next)
+    kernel = stage->before(call) && kernel;
+  if (kernel) run_kernel(call);
+  for (Stage* stage = context.stages; stage; stage = stage->next) stage->after(call);
+}
+}  // namespace
+
+void check_kernel(const Op& op, const KernelResult& result, Caller caller) {
+  if (!result.failure) return;
+  const std::string limit = std::to_string(result.limit);
+  fail<IndexError>(caller, op.name, argument_name(op, result.input),
+                   "index in [-" + limit + ", " + limit + ")", std::to_string(result.got),
+                   result.failure);
+}
+
+void run_kernel(const GateCall& call) {
+  Op& op = call.op;
+  Few<Tensor, 2> copies;
+  Few<const Body*, 4> inputs(static_cast<std::size_t>(call.input_count));
+  for (int i = 0; i < call.input_count; ++i) {
+    const Body* body = call.inputs[i];
+    if (op.contiguous_inputs && !body->contiguous) {
+      copies.push_back(contiguous_copy(*body));
+      body = Access::body(copies[copies.size() - 1]);
+    }
+    inputs[static_cast<std::size_t>(i)] = body;
+  }
+  const KernelCall kernel_call{inputs.data(), call.outputs, call.options.data, call.input_count,
+                               call.output_count};
+  check_kernel(op, op.tiles ? run_tiles(op, kernel_call) : op.cpu(kernel_call), call.site);
+}
+
+void run(Op& op, std::span<const Operand> operands, OptionsView options, Caller caller,
+         Few<Tensor, 2>& outputs) {
+  if (!op.cpu && !op.tiles && !op.composite) [[unlikely]] assemble();
+  Context& context = Context::here();
+  Resolved inputs;
+  resolve(context, op, operands, caller, inputs);
+  check_devices(op, inputs, caller);
+  if (op.composite) return run_composite(context, op, inputs, options, caller, outputs);
+
+  const int input_count = static_cast<int>(operands.size());
+  Inference inference{op, inputs.bodies.data(), input_count, options.data, caller, {}};
+  op.shape(inference);
+  const std::size_t output_count = inference.outputs.size();
+  outputs.resize(output_count);
+  Few<Body*, 2> bodies(output_count);
+  bool kernel = false;
+  for (std::size_t i = 0; i < output_count; ++i) {
+    bodies[i] = make_output(context, op, inference.outputs[i], inputs.bodies.data(), caller);
+    outputs[i] = Access::adopt(bodies[i]);
+    kernel |= inference.outputs[i].view_of < 0;
+  }
+  const GateCall call{op,      inputs.bodies.data(), input_count,
+                      options, context.site_of(caller), bodies.data(),
+                      static_cast<int>(output_count), nullptr};
+  run_stages_and_kernel(context, call, kernel);
+  const std::uint64_t tapes = context.mode & recording ? tapes_of(inputs) : 0;
+  if (!tapes || !output_count) return;
+  if (op.differentiable && is_floating(bodies[0]->dtype))
+    leave_record(context, op, options, call.site, inputs.bodies.data(), inputs.origins.data(),
+                 input_count, bodies.data(), static_cast<int>(output_count), tapes);
+  else note_cut(context, op, call.site, inputs.origins.data(), input_count);
+}
+
+void run_into(Op& op, std::initializer_list<Operand> operands, OptionsView options, Body& output) {
+  Context& context = Context::here();
+  Resolved inputs;
+  resolve(context, op, std::span(operands.begin(), operands.size()), operands.begin()->caller(), inputs);
+  Body* place = &output;
+  const KernelCall call{inputs.bodies.data(), &place, options.data,
+                        static_cast<int>(operands.size()), 1, 1};
+  check_kernel(op, op.cpu(call), operands.begin()->caller());
+}
+
+Tensor run(Op& op, std::initializer_list<Operand> inputs, OptionsView options) {
+  Few<Tensor, 2> outputs;
+  run(op, std::span(inputs.begin(), inputs.size()), options, inputs.begin()->caller(), outputs);
+  return std::move(outputs[0]);
+}
+Tensor run(Op& op, const Operands& inputs, OptionsView options) {
+  Few<Operand, 8> operands;
+  for (std::size_t i = 0; i < inputs.size(); ++i) operands.push_back(inputs[i]);
+  Few<Tensor, 2> outputs;
+  run(op, std::span<const Operand>(operands.data(), operands.size()), options, inputs.caller(),
+      outputs);
+  return std::move(outputs[0]);
+}
+Tensor run(Op& op, OptionsView options, Caller caller) {
+  Few<Tensor, 2> outputs;
+  run(op, std::span<const Operand>(), options, caller, outputs);
+  return std::move(outputs[0]);
+}
+
+const Shape& shape_of(const Op& op, const Operand& x) {
+  static const Shape number;
+  if (x.kind() == Operand::Kind::scalar) return number;
+  const Body* body = body_of(x);
+  if (!body) fail<Error>(x.caller(), op.name, argument_name(op, 0), "a tensor", "an undefined Tensor");
+  return body->shape;
+}
+DType dtype_of(const Op& op, const Operand& x) {
+  if (x.kind() == Operand::Kind::scalar) return x.scalar().dtype();
+  shape_of(op, x);
+  return body_of(x)->dtype;
+}
+}  // namespace reel

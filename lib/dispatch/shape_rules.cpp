@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <bit>
+
+#include "lib/dispatch/gate.hpp"
+#include "lib/dispatch/op_options.hpp"
+
+namespace reel {
+Meta& Inference::output(DType dtype, const Shape& shape) {
+  Meta& meta = outputs.emplace_back();
+  meta.dtype = dtype;
+  meta.shape = shape;
+  return meta;
+}
+
+Meta& Inference::view(const Shape& shape) {
+  Meta& meta = output(input(0).dtype, shape);
+  meta.view_of = 0;
+  return meta;
+}
+
+std::string argument_name(const Op& op, int i) {
+  std::string_view rest = op.argument_names;
+  for (int skipped = 0; skipped < i; ++skipped) {
+    const std::size_t comma = rest.find(", ");
+    if (comma == rest.npos) return "input " + std::to_string(i);
+    rest.remove_prefix(comma + 2);
+  }
+  return std::string(rest.substr(0, rest.find(", ")));
+}
+
+void require_floating(const Inference& call, int i) {
+  const DType dtype = call.input(i).dtype;
+  if (is_floating(dtype)) return;
+  fail<DTypeError>(call.caller, call.op.name, argument_name(call.op, i), "float32 or float64",
+                   name_of(dtype), "Cast it first.");
+}
+
+void require_integer(const Inference& call, int i) {
+  const DType dtype = call.input(i).dtype;
+  if (dtype == DType::int32 || dtype == DType::int64) return;
+  fail<DTypeError>(call.caller, call.op.name, argument_name(call.op, i), "int32 or int64",
+                   name_of(dtype), "Cast it first.");
+}
+
+void require_rank(const Inference& call, int i, int at_least) {
+  const Shape& shape = call.input(i).shape;
+  if (static_cast<int>(shape.rank()) >= at_least) return;
+  fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, i),
+                   "at least " + std::to_string(at_least) + (at_least == 1 ? " axis" : " axes"),
+                   to_text(shape));
+}
+
+void same_as_input(Inference& call) { call.output(call.input(0).dtype, call.input(0).shape); }
+
+Shape broadcast_shapes(const Inference& call, int first, int count) {
+  Shape out = call.input(first).shape;
+  for (int i = first + 1; i < first + count; ++i) {
+    const Shape& shape = call.input(i).shape;
+    const std::size_t rank = std::max(out.rank(), shape.rank());
+    Shape joined;
+    joined.resize(rank);
+    for (std::size_t k = 0; k < rank; ++k) {  // from the last axis
+      const std::int64_t a = k < out.rank() ? out.end()[-1 - static_cast<int>(k)] : 1;
+      const std::int64_t b = k < shape.rank() ? shape.end()[-1 - static_cast<int>(k)] : 1;
+      if (a != b && a != 1 && b != 1)
+        fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, i),
+                         "a shape that broadcasts with " + to_text(out), to_text(shape),
+                         "Lengths, from the last, must be equal or 1.");
+      joined.data()[rank - 1 - k] = a == 1 ? b : a;
+    }
+    out = joined;
+  }
+  return out;
+}
+
+void broadcast(Inference& call) {
+  const int first = std::countr_zero(call.op.promoted);
+  call.output(call.input(first).dtype, broadcast_shapes(call, 0, call.input_count));
+}
+
+void broadcast_to_bool(Inference& call) {
+  call.output(DType::boolean, broadcast_shapes(call, 0, call.input_count));
+}
+
+namespace {
+// The public functions sort axes; attributes of call_op() come as the user gave them.
+void require_normal(const Inference& call, const Axes& axes, std::size_t rank) {
+  if (axes.is_every() || normal_axes(call.op, axes, rank, call.caller) == axes) return;
+  fail<ShapeError>(call.caller, call.op.name, "axes", "rising axes from 0", "others");
+}
+}  // namespace
+
+void reduced(Inference& call) {
+  const auto& option = call.option<ReduceOptions>();
+  const Body& x = call.input(0);
+  require_normal(call, option.axes, x.shape.rank());
+  Shape out;
+  out.resize(x.shape.rank());
+  std::size_t rank = 0;
+  int next = 0;
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    const bool gone = option.axes.is_every() ||
+                      (next < option.axes.count() && option.axes[next] == axis && ++next);
+    if (gone && option.keep == Keepdims::no) continue;
+    out.data()[rank++] = gone ? 1 : x.shape.data()[axis];
+  }
+  out.resize(rank);
+  call.output(x.dtype, out);
+}
+}  // namespace reel

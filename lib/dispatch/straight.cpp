@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The straight path of pointwise ops: inputs of one dtype and shape in row-major order, or a C++
+// number beside one. Anything else goes through run().
+#include "lib/dispatch/promotion.hpp"
+#include "lib/dispatch/recording.hpp"
+
+namespace reel {
+namespace {
+/// The body of a temporary that nobody else holds, to be written over; null if there is none.
+inline Body* reusable(const Operand& x, Body* body, DType dtype) {
+  if (x.kind() != Operand::Kind::temporary || body->dtype != dtype || body->owner) return nullptr;
+  return references(*body) == 1 ? body : nullptr;
+}
+
+/// Takes the temporary's body over as the output.
+inline Tensor reuse(const Operand& x, Body* body) {
+  body->id = {};
+  body->leaf = false;
+  return Access::adopt(Access::detach(const_cast<Tensor&>(x.tensor())));
+}
+
+inline DType result_dtype(const Op& op, DType input) {
+  return op.shape == broadcast_to_bool ? DType::boolean : input;
+}
+}  // namespace
+
+Tensor run_unary(Op& op, const Operand& x) {
+  Context& context = Context::here();
+  Body* a = body_of(x);
+  if ((context.mode & ~recording) || !a || !a->contiguous || !op.tiles) return run(op, {x});
+  const Tile tile = op.tiles->value[static_cast<int>(a->dtype)];
+  if (!tile) return run(op, {x});
+  Origin origin;
+  if (context.mode) origin = origin_of(context, x, a);
+  const DType dtype = result_dtype(op, a->dtype);
+  const bool needed = origin.tapes && op.needs.of[0] & 0xff;
+  Body* reused = needed ? nullptr : reusable(x, a, dtype);
+  Tensor result =
+      reused ? reuse(x, a) : Access::adopt(allocate(context, dtype, a->shape, a->elements));
+  Body* out = Access::body(result);
+  if (!out) return run(op, {x});
+  const void* inputs[] = {a->data};
+  tile(a->elements, inputs, 0, out->data);
+  if (origin.tapes && !op.differentiable)
+    note_cut(context, op, context.site_of(x.caller()), &origin, 1);
+  else if (origin.tapes)
+    leave_record(context, op, {}, context.site_of(x.caller()), &a, &origin, 1, &out, 1,
+                 origin.tapes);
+  return result;
+}
+
+Tensor run_binary(Op& op, const Operand& x, const Operand& y) {
+  Context& context = Context::here();
+  Body* a = body_of(x);
+  Body* b = body_of(y);
+  if ((context.mode & ~recording) || !op.tiles) [[unlikely]] return run(op, {x, y});
+  if (!a || !b) {
+    // A number beside a tensor; recorded calls need the number as a tensor.
+    const Operand& number = a ? y : x;
+    Body* tensor = a ? a : b;
+    if (context.mode || !tensor || number.kind() != Operand::Kind::scalar || !tensor->contiguous ||
+        !is_floating(tensor->dtype) || !op.tiles->value[static_cast<int>(tensor->dtype)])
+      return run(op, {x, y});
+    alignas(8) std::byte stored[8];
+    store_number(stored, number.scalar(), tensor->dtype);
+    const Tile tile = op.tiles->value[static_cast<int>(tensor->dtype)];
+    const Operand& other = a ? x : y;
+    const DType dtype = result_dtype(op, tensor->dtype);
+    Tensor result = reusable(other, tensor, dtype)
+                        ? reuse(other, tensor)
+                        : Access::adopt(allocate(context, dtype, tensor->shape, tensor->elements));
+    if (!result.defined()) return run(op, {x, y});
+    const void* inputs[] = {a ? static_cast<const void*>(a->data) : stored,
+                            b ? static_cast<const void*>(b->data) : stored};
+    tile(tensor->elements, inputs, a ? 2 : 1, Access::body(result)->data);
+    return result;
+  }
+  if (a->dtype != b->dtype || !a->contiguous || !b->contiguous || !(a->shape == b->shape))
+    return run(op, {x, y});
+  const Tile tile = op.tiles->value[static_cast<int>(a->dtype)];
+  if (!tile) return run(op, {x, y});
+  Origin origins[2];
+  std::uint64_t tapes = 0;
+  unsigned needs = 0;
+  if (context.mode) {
+    origins[0] = origin_of(context, x, a);
+    origins[1] = origin_of(context, y, b);
+    tapes = origins[0].tapes | origins[1].tapes;
+    if (tapes) needs = needs_of(op, origins, 2);
+  }
+  const DType dtype = result_dtype(op, a->dtype);
+  Tensor result;
+  if (!(needs & 1) && reusable(x, a, dtype)) result = reuse(x, a);
+  else if (!(needs & 2) && reusable(y, b, dtype)) result = reuse(y, b);
+  else result = Access::adopt(allocate(context, dtype, a->shape, a->elements));
+  Body* out = Access::body(result);
+  if (!out) return run(op, {x, y});
+  const void* inputs[] = {a->data, b->data};
+  tile(a->elements, inputs, 0, out->data);
+  if (tapes && !op.differentiable) {
+    note_cut(context, op, context.site_of(x.caller()), origins, 2);
+  } else if (tapes) {
+    Body* bodies[] = {a, b};
+    leave_record(context, op, {}, context.site_of(x.caller()), bodies, origins, 2, &out, 1, tapes);
+  }
+  return result;
+}
+}  // namespace reel

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+#include <span>
+
+#include "lib/dispatch/context.hpp"
+#include "lib/dispatch/gate.hpp"
+
+namespace reel {
+/// No tape records while it lives.
+class RecordingPause {
+ public:
+  explicit RecordingPause(Context& context) : context_(context), active_(context.reel.active) {
+    context_.reel.active = 0;
+    context_.update_recording();
+  }
+  ~RecordingPause() {
+    context_.reel.active = active_;
+    context_.update_recording();
+  }
+  RecordingPause(const RecordingPause&) = delete;
+  RecordingPause& operator=(const RecordingPause&) = delete;
+
+ private:
+  Context& context_;
+  std::uint64_t active_;
+};
+
+/// Writes a slice of a Variable: `op` is assign_op, assign_add_op or assign_sub_op.
+void run_slice_update(Op& op, const Variable& variable, std::span<const Index> indices,
+                      const Operand& value);
+}  // namespace reel

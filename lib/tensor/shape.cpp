@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/shape.hpp>
+
+#include <string>
+
+#include "lib/dispatch/gate.hpp"
+
+namespace reel {
+namespace {
+constexpr std::int64_t most_elements = std::int64_t{1} << 58;  // 8 bytes each still fit 2^61
+
+/// The one place where lengths are multiplied.
+void check_lengths(const Shape& shape, Caller caller) {
+  std::int64_t elements = 1;
+  bool none = false;
+  for (std::int64_t length : shape) {
+    if (length < -1)
+      fail<ShapeError>(caller, "Shape", "length", "a length of at least 0", std::to_string(length));
+    if (length <= 0) none = true;
+    else if (__builtin_mul_overflow(elements, length, &elements) || elements > most_elements)
+      if (!none)
+        fail<ShapeError>(caller, "Shape", "lengths", "at most 2^58 elements", to_text(shape));
+  }
+}
+[[noreturn]] void too_many(std::string_view what, std::size_t count, Caller caller) {
+  fail<ShapeError>(caller, what, "axes", "at most 8 axes", std::to_string(count));
+}
+}  // namespace
+
+Shape::Shape(std::initializer_list<Extent> lengths, Caller caller) {
+  if (lengths.size() > max_rank) too_many("Shape", lengths.size(), caller);
+  for (Extent length : lengths) lengths_[rank_++] = length.value;
+  check_lengths(*this, caller);
+}
+Shape::Shape(std::span<const std::int64_t> lengths, Caller caller) {
+  if (lengths.size() > max_rank) too_many("Shape", lengths.size(), caller);
+  for (std::int64_t length : lengths) lengths_[rank_++] = length;
+  check_lengths(*this, caller);
+}
+std::int64_t Shape::elements() const {
+  std::int64_t elements = 1;
+  for (std::int64_t length : *this) elements *= length;
+  return elements;
+}
+std::int64_t Shape::operator[](int axis) const {
+  const int rank = static_cast<int>(rank_);
+  if (axis < -rank || axis >= rank)
+    fail<ShapeError>({}, "Shape", "axis", "an axis of " + to_text(*this), std::to_string(axis));
+  return lengths_[axis < 0 ? axis + rank : axis];
+}
+void Shape::resize(std::size_t rank) {
+  if (rank > max_rank) too_many("Shape", rank, {});
+  for (std::size_t i = rank_; i < rank; ++i) lengths_[i] = 1;
+  rank_ = rank;
+}
+
+Axes::Axes(std::initializer_list<int> axes, Caller caller)
+    : Axes(std::span<const int>(axes.begin(), axes.size()), caller) {}
+Axes::Axes(std::span<const int> axes, Caller caller) : count_(0) {
+  if (axes.size() > Shape::max_rank) too_many("Axes", axes.size(), caller);
+  for (int axis : axes) axes_[count_++] = axis;
+}
+
+Axes normal_axes(const Op& op, const Axes& axes, std::size_t rank, Caller caller) {
+  const int count = static_cast<int>(rank);
+  bool chosen[Shape::max_rank] = {};
+  for (int i = 0; i < axes.count(); ++i) {
+    const auto axis = static_cast<std::size_t>(normal_axis(op, axes[i], rank, caller));
+    if (chosen[axis])
+      fail<ShapeError>(caller, op.name, "axes", "each axis once", std::to_string(axes[i]) + " again");
+    chosen[axis] = true;
+  }
+  int sorted[Shape::max_rank] = {};
+  std::size_t found = 0;
+  for (int axis = 0; axis < count; ++axis)
+    if (axes.is_every() || chosen[axis]) sorted[found++] = axis;
+  return Axes(std::span<const int>(sorted, found), caller);
+}
+std::int64_t normal_axis(const Op& op, std::int64_t axis, std::size_t rank, Caller caller) {
+  const auto count = static_cast<std::int64_t>(rank);
+  if (axis < -count || axis >= count)
+    fail<ShapeError>(caller, op.name, "axis",
+                     "an axis in [-" + std::to_string(count) + ", " + std::to_string(count) + ")",
+                     std::to_string(axis));
+  return axis < 0 ? axis + count : axis;
+}
+}  // namespace reel

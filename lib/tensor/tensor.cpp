@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/tensor.hpp>
+
+#include <cstring>
+#include <string>
+
+#include <reel/ops.hpp>
+
+#include "lib/dispatch/context.hpp"
+#include "lib/dispatch/gate.hpp"
+#include "lib/dispatch/pointwise.hpp"
+
+namespace reel {
+namespace {
+const Body& defined_body(const Tensor& x, std::string_view what, Caller caller = {}) {
+  const Body* body = Access::body(x);
+  if (!body) fail<Error>(caller, what, "", "a tensor", "an undefined Tensor");
+  return *body;
+}
+
+void tell_host_read(const Tensor& x) {
+  for (Stage* stage = Context::here().stages; stage; stage = stage->next) stage->host_read(x);
+}
+
+void check_dtype(const Body& body, std::string_view op, DType dtype, Caller caller) {
+  if (body.dtype == dtype) return;
+  const std::string name(name_of(body.dtype));
+  fail<DTypeError>(caller, op, "type", "the C++ type of the tensor's " + name,
+                   std::string(name_of(dtype)), "Convert first: x.to(DType::" + std::string(name_of(dtype)) + ").");
+}
+}  // namespace
+
+std::string_view name_of(DType dtype) {
+  constexpr std::string_view names[dtype_count] = {"bool",  "uint8",   "int32",
+                                                   "int64", "float32", "float64"};
+  return names[static_cast<int>(dtype)];
+}
+
+void Tensor::release(Body* body) noexcept { reel::release(body); }
+const Shape& Tensor::shape() const& { return defined_body(*this, "shape").shape; }
+std::int64_t Tensor::shape(int axis, Caller caller) const {
+  const Shape& shape = defined_body(*this, "shape", caller).shape;
+  const int rank = static_cast<int>(shape.rank());
+  if (axis < -rank || axis >= rank)
+    fail<ShapeError>(caller, "shape", "axis", "an axis of " + to_text(shape), std::to_string(axis));
+  return shape[axis];
+}
+DType Tensor::dtype() const { return defined_body(*this, "dtype").dtype; }
+Device Tensor::device() const { return defined_body(*this, "device").device(); }
+std::int64_t Tensor::size() const { return defined_body(*this, "size").elements; }
+
+Tensor Tensor::reshape(Shape shape, Caller caller) const {
+  return reel::reshape(Operand(*this, caller), shape);
+}
+Tensor Tensor::to(DType dtype, Caller caller) const {
+  if (defined_body(*this, "to", caller).dtype == dtype) return *this;
+  return cast(Operand(*this, caller), dtype);
+}
+Tensor Tensor::to(Device device, Caller caller) const {
+  if (defined_body(*this, "to", caller).device() == device) return *this;
+  fail<DeviceError>(caller, "to", "device", "a device of this machine",
+                    device.kind == Device::Kind::cuda ? "cuda:" + std::to_string(device.index) : "cpu",
+                    "This build of reel has no CUDA kernels.");
+}
+
+void Tensor::read(const char* op, DType dtype, std::int64_t count, void* to, Caller caller) const {
+  const Body& body = defined_body(*this, op, caller);
+  check_dtype(body, op, dtype, caller);
+  if (body.elements != count)
+    fail<ShapeError>(caller, op, "tensor", std::to_string(count) + " element", "shape " + to_text(body.shape));
+  tell_host_read(*this);
+  std::memcpy(to, body.data, static_cast<std::size_t>(body.bytes()));
+}
+
+Tensor::operator bool() const {
+  const Body& body = defined_body(*this, "bool");
+  if (body.elements != 1)
+    fail<ShapeError>({}, "bool", "tensor", "1 element", "shape " + to_text(body.shape),
+                     "Ask any(x) or all(x).");
+  tell_host_read(*this);
+  if (body.dtype == DType::float32) return *body.as<float>() != 0;
+  if (body.dtype == DType::float64) return *body.as<double>() != 0;
+  for (int i = 0; i < size_of(body.dtype); ++i)
+    if (body.data[i] != std::byte{0}) return true;
+  return false;
+}
+
+namespace detail {
+Tensor contiguous_host(const Tensor& x, DType dtype, const void** first, Caller caller) {
+  const Body& body = defined_body(x, "values", caller);
+  check_dtype(body, "values", dtype, caller);
+  tell_host_read(x);
+  Tensor host = body.contiguous ? x : contiguous_copy(body);
+  *first = Access::body(host)->data;
+  return host;
+}
+
+Tensor from_memory(const void* data, DType dtype, const Shape& shape, std::int64_t available,
+                   Caller caller) {
+  for (std::int64_t length : shape)
+    if (length < 0)
+      fail<ShapeError>(caller, "from_span", "shape", "lengths of at least 0", to_text(shape));
+  const std::int64_t elements = shape.elements();
+  if (elements != available)
+    fail<ShapeError>(caller, "from_span", "values",
+                     std::to_string(elements) + " for shape " + to_text(shape), std::to_string(available));
+  Body* body = allocate(Context::here(), dtype, shape, elements);
+  if (!body) fail<MemoryError>(caller, "from_span", "shape", "memory for it", "none from the system");
+  if (elements) std::memcpy(body->data, data, static_cast<std::size_t>(body->bytes()));
+  return Access::adopt(body);
+}
+
+void ragged_list(std::size_t expected, std::size_t got, Caller caller) {
+  fail<ShapeError>(caller, "tensor", "lists", "lists of one length, " + std::to_string(expected),
+                   std::to_string(got));
+}
+}  // namespace detail
+}  // namespace reel

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/variable.hpp>
+
+#include <utility>
+
+#include <reel/ops.hpp>
+
+#include "lib/dispatch/pointwise.hpp"
+#include "lib/dispatch/recording.hpp"
+#include "lib/dispatch/update.hpp"
+#include "lib/ops/ops.hpp"
+
+namespace reel {
+namespace {
+void retain(Cell* cell) {
+  if (cell) __atomic_fetch_add(&cell->references, 1u, __ATOMIC_RELAXED);
+}
+void release(Cell* cell) {
+  if (cell && __atomic_fetch_sub(&cell->references, 1u, __ATOMIC_ACQ_REL) == 1) delete cell;
+}
+
+/// A body that belongs to a cell alone: the tensor's own where nobody else holds it, else a copy.
+Tensor owned_value(Tensor value) {
+  Body* body = Access::body(value);
+  if (!body->contiguous || references(*body) > 1 || body->owner) return contiguous_copy(*body);
+  body->id = {};
+  body->leaf = false;
+  return value;
+}
+}  // namespace
+
+Variable::Variable(std::string_view name, Tensor value, Caller caller) {
+  if (!value.defined())
+    fail<Error>(caller, "Variable", "value", "a tensor", "an undefined Tensor");
+  cell_ = new Cell{1, owned_value(std::move(value)), std::string(name)};
+}
+Variable::Variable(const Variable& other) : cell_(other.cell_) { retain(cell_); }
+Variable::Variable(Variable&& other) noexcept : cell_(std::exchange(other.cell_, nullptr)) {}
+Variable& Variable::operator=(const Variable& other) {
+  retain(other.cell_);
+  release(std::exchange(cell_, other.cell_));
+  return *this;
+}
+Variable::~Variable() { release(cell_); }
+
+Tensor Variable::value() const {
+  Context& context = Context::here();
+  if (context.mode) {
+    for (Stage* stage = context.stages; stage; stage = stage->next)
+      stage->variable_read(*this, cell_->value);
+    origin_of(context, Operand(*this), Access::body(cell_->value));
+  }
+  return cell_->value;
+}
+const std::string& Variable::name() const { return cell_->name; }
+const Shape& Variable::shape() const { return Access::body(cell_->value)->shape; }
+DType Variable::dtype() const { return Access::body(cell_->value)->dtype; }
+Device Variable::device() const { return Access::body(cell_->value)->device(); }
+std::int64_t Variable::size() const { return Access::body(cell_->value)->elements; }
+Variable Variable::clone() const { return Variable(cell_->name, cell_->value); }
+
+void Variable::assign(Operand value) { run_update(assign_op, {this, 1}, {&value, 1}, {}, value.caller()); }
+void Variable::assign_add(Operand value) {
+  run_update(assign_add_op, {this, 1}, {&value, 1}, {}, value.caller());
+}
+void Variable::assign_sub(Operand value) {
+  run_update(assign_sub_op, {this, 1}, {&value, 1}, {}, value.caller());
+}
+
+VariableSlice Variable::operator[](Index i) const { return VariableSlice(*this, {i}); }
+VariableSlice Variable::operator()(Index a) const { return VariableSlice(*this, {a}); }
+VariableSlice Variable::operator()(Index a, Index b) const { return VariableSlice(*this, {a, b}); }
+VariableSlice Variable::operator()(Index a, Index b, Index c) const {
+  return VariableSlice(*this, {a, b, c});
+}
+VariableSlice Variable::operator()(Index a, Index b, Index c, Index d) const {
+  return VariableSlice(*this, {a, b, c, d});
+}
+
+VariableSlice::VariableSlice(const Variable& variable, std::initializer_list<Index> indices)
+    : Tensor(variable.value().view(indices)), variable_(variable) {
+  for (const Index& index : indices) {
+    if (index.kind() == Index::Kind::tensor) gathered_ = true;
+    indices_[count_++] = index;
+  }
+}
+void VariableSlice::assign(Operand value) { write(assign_op, value); }
+void VariableSlice::assign_add(Operand value) { write(assign_add_op, value); }
+void VariableSlice::assign_sub(Operand value) { write(assign_sub_op, value); }
+
+void VariableSlice::write(Op& op, const Operand& value) {
+  if (gathered_)
+    fail<IndexError>(value.caller(), op.name, "slice", "positions and ranges", "a tensor of positions",
+                     "Use scatter_add and assign the whole.");
+  static_cast<Tensor&>(*this) = Tensor();  // its share of the buffer would force a copy
+  run_slice_update(op, variable_, std::span<const Index>(indices_, count_), value);
+  static_cast<Tensor&>(*this) = variable_.value().view(indices_, count_);
+}
+}  // namespace reel
