@@ -31,6 +31,8 @@ class GradientCall {
   void give_sum(int input, Tensor dx);
   /// dx as the result of an op, which adds straight into the gradient where it can.
   void give(int input, Op& op, std::initializer_list<Operand> inputs, OptionsView options = {});
+  /// What the rule that a user registered says.
+  void give_from_user();
 
  private:
   friend class Playback;

@@ -126,7 +126,7 @@ class REEL_API GradientTape {
                  Tensor* out);
   void pause_recording();
   void resume_recording();
-  struct Playback;
+  void spend();
   std::uint64_t bit_ = 0;
   std::uint32_t start_ = 0;
   std::uint32_t paused_ = 0;

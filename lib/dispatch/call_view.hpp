@@ -13,4 +13,7 @@ struct CallView {
   OptionsView options;
   Caller caller;
 };
+/// The rule of ops whose gradient a user registered (autograd/custom.cpp), and that gradient.
+void user_rule(GradientCall& call);
+Tensors call_user_gradient(const Op& op, const OpCall& call, const Tensors& upstream);
 }  // namespace reel

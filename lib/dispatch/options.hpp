@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Options of ops: aggregates with fields(), from which copying, equality, hashing and printing derive.
+// Options of ops: aggregates with fields(), from which copying, equality and printing derive.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -7,19 +7,17 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <vector>
 
 #include <reel/op.hpp>
 #include <reel/shape.hpp>
 
 namespace reel {
 void print_option(std::string& out, std::int64_t value);
+void print_option(std::string& out, std::uint64_t value);
 void print_option(std::string& out, double value);
 void print_option(std::string& out, const Shape& value);
 void print_option(std::string& out, const Axes& value);
 void print_option(std::string& out, const Attributes& value);
-void print_option(std::string& out, const std::vector<std::int64_t>& value);
-std::size_t hash_text(std::string_view text);
 
 struct OptionsType {
   std::size_t size;
@@ -36,7 +34,7 @@ void print_options(std::string& out, const void* options) {
       ->fields([&](std::string_view name, const auto& member) {
         using M = std::remove_cvref_t<decltype(member)>;
         out.append(out.empty() ? "" : ", ").append(name).append("=");
-        if constexpr (std::is_enum_v<M> || std::is_integral_v<M>)
+        if constexpr (std::is_enum_v<M>)
           print_option(out, static_cast<std::int64_t>(member));
         else print_option(out, member);
       });

@@ -25,7 +25,7 @@ Record& leave_record(Context& context, const Op& op, OptionsView options, Caller
     Body& body = *outputs[i];
     last_shape = new (reel.arena().take(sizeof(Shape))) Shape(body.shape);
     record.outputs[i] = {last_shape, nullptr, body.dtype};
-    if (i < 8 && needs >> (8 + i) & 1) record.outputs[i].saved = keep(&body);
+    if (needs >> (8 + (i < 7 ? i : 7)) & 1) record.outputs[i].saved = keep(&body);
     body.id = {reel.uid(), number, static_cast<std::uint32_t>(i)};
   }
   for (int i = 0; i < input_count; ++i) {
@@ -35,7 +35,7 @@ Record& leave_record(Context& context, const Op& op, OptionsView options, Caller
       last_shape = new (reel.arena().take(sizeof(Shape))) Shape(body.shape);
     slot = {origins[i].record, origins[i].output, body.dtype, (origins[i].tapes & tapes) != 0,
             last_shape, nullptr};
-    if (i < 8 && needs >> i & 1) slot.saved = keep(&body);
+    if (needs >> (i < 7 ? i : 7) & 1) slot.saved = keep(&body);
   }
   return record;
 }

@@ -16,7 +16,7 @@ constexpr std::size_t most_cuts = 256;
 constinit std::uint64_t last_uid = 0;
 
 /// The entry of leaves: a value that tapes watch, and the identity for tapes that made it.
-constinit Op watch_op{.name = "watch", .shape = same_as_input};
+constinit Op watch_op{.name = "watch", .shape = same_as_input, .passes = 1};
 
 std::size_t slot_of(const Body* body, std::size_t table) {
   return (reinterpret_cast<std::uintptr_t>(body) >> 6) * 0x9e3779b97f4a7c15u & (table - 1);

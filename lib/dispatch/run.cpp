@@ -166,7 +166,8 @@ void check_kernel(const Op& op, const KernelResult& result, Caller caller) {
                    result.failure);
 }
 
-void run_kernel(const GateCall& call) {
+namespace {
+void call_kernel(const GateCall& call, unsigned accumulate) {
   Op& op = call.op;
   Few<Tensor, 2> copies;
   Few<const Body*, 4> inputs(static_cast<std::size_t>(call.input_count));
@@ -178,10 +179,13 @@ void run_kernel(const GateCall& call) {
     }
     inputs[static_cast<std::size_t>(i)] = body;
   }
-  const KernelCall kernel_call{inputs.data(), call.outputs, call.options.data, call.input_count,
-                               call.output_count};
+  const KernelCall kernel_call{inputs.data(),   call.outputs,      call.options.data,
+                               call.input_count, call.output_count, accumulate};
   check_kernel(op, op.tiles ? run_tiles(op, kernel_call) : op.cpu(kernel_call), call.site);
 }
+}  // namespace
+
+void run_kernel(const GateCall& call) { call_kernel(call, 0); }
 
 void run(Op& op, std::span<const Operand> operands, OptionsView options, Caller caller,
          Few<Tensor, 2>& outputs) {
@@ -221,9 +225,9 @@ void run_into(Op& op, std::initializer_list<Operand> operands, OptionsView optio
   Resolved inputs;
   resolve(context, op, std::span(operands.begin(), operands.size()), operands.begin()->caller(), inputs);
   Body* place = &output;
-  const KernelCall call{inputs.bodies.data(), &place, options.data,
-                        static_cast<int>(operands.size()), 1, 1};
-  check_kernel(op, op.cpu(call), operands.begin()->caller());
+  call_kernel({op, inputs.bodies.data(), static_cast<int>(operands.size()), options,
+               context.site_of(operands.begin()->caller()), &place, 1, nullptr},
+              1);
 }
 
 Tensor run(Op& op, std::initializer_list<Operand> inputs, OptionsView options) {

@@ -6,19 +6,6 @@
 #include "lib/dispatch/op_options.hpp"
 
 namespace reel {
-Meta& Inference::output(DType dtype, const Shape& shape) {
-  Meta& meta = outputs.emplace_back();
-  meta.dtype = dtype;
-  meta.shape = shape;
-  return meta;
-}
-
-Meta& Inference::view(const Shape& shape) {
-  Meta& meta = output(input(0).dtype, shape);
-  meta.view_of = 0;
-  return meta;
-}
-
 std::string argument_name(const Op& op, int i) {
   std::string_view rest = op.argument_names;
   for (int skipped = 0; skipped < i; ++skipped) {

@@ -23,6 +23,11 @@ struct Access {
     if (body) retain(body);
     return Tensor(body);
   }
+  /// A body seen as a Tensor, which is no more than a pointer to it.
+  static const Tensor& tensor(Body* const& body) {
+    static_assert(sizeof(Tensor) == sizeof(Body*));
+    return reinterpret_cast<const Tensor&>(body);
+  }
   /// Gives the reference to the caller.
   static Body* detach(Tensor& x) { return std::exchange(x.body_, nullptr); }
   static Cell& cell(const Variable& x) { return *x.cell_; }

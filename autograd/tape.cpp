@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/tape.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include <reel/ops.hpp>
+
+#include "autograd/playback.hpp"
+#include "autograd/unconnected.hpp"
+#include "lib/dispatch/recording.hpp"
+
+namespace reel {
+namespace {
+Context& context_of(void* context) { return *static_cast<Context*>(context); }
+
+/// This tape does not record, and errors speak of `caller`, while it lives.
+class PlaybackScope {
+ public:
+  PlaybackScope(Context& context, std::uint64_t tape)
+      : context_(context), was_active_(context.reel.active & tape), site_(context.site) {
+    context_.reel.active &= ~tape;
+    context_.update_recording();
+  }
+  ~PlaybackScope() {
+    context_.reel.active |= was_active_;
+    context_.update_recording();
+    context_.site = site_;
+  }
+  PlaybackScope(const PlaybackScope&) = delete;
+  PlaybackScope& operator=(const PlaybackScope&) = delete;
+
+ private:
+  Context& context_;
+  std::uint64_t was_active_;
+  Caller site_;
+};
+
+Tensor upstream_for(const Tensor& target, const Tensor& upstream, Caller caller) {
+  if (!upstream.defined()) return ones_like(Operand(target, caller));
+  if (!(upstream.shape() == target.shape()))
+    fail<ShapeError>(caller, "gradient", "upstream", "the target's shape " + to_text(target.shape()),
+                     to_text(upstream.shape()));
+  return upstream.to(target.dtype(), caller);
+}
+
+/// A source's place on the reel, and the gradient found for it.
+struct Wish {
+  std::uint32_t record;
+  int output;
+  std::size_t source;
+};
+}  // namespace
+
+GradientTape::GradientTape(TapeOptions options, Caller caller) : options_(options) {
+  Context& context = Context::here();
+  context_ = &context;
+  bit_ = context.reel.open_tape(options.watch_variables);
+  if (!bit_)
+    fail<TapeError>(caller, "GradientTape", "tapes", "at most 64 alive on a thread", "one more");
+  start_ = context.reel.size();
+  context.update_recording();
+}
+
+GradientTape::~GradientTape() {
+  Context& context = context_of(context_);
+  context.reel.close_tape(bit_, start_);
+  context.update_recording();
+}
+
+void GradientTape::watch(const Tensor& x, Caller caller) {
+  Body* body = Access::body(x);
+  if (!body) fail<Error>(caller, "watch", "x", "a tensor", "an undefined Tensor");
+  if (!is_floating(body->dtype))
+    fail<DTypeError>(caller, "watch", "x", "a floating dtype", std::string(name_of(body->dtype)));
+  Context& context = context_of(context_);
+  context.reel.watch(body, nullptr, bit_, context.site_of(caller));
+}
+void GradientTape::watch(const Variable& x, Caller caller) {
+  const Tensor& value = Access::cell(x).value;
+  if (!is_floating(value.dtype()))
+    fail<DTypeError>(caller, "watch", "x", "a floating dtype", std::string(name_of(value.dtype())));
+  Context& context = context_of(context_);
+  context.reel.watch(Access::body(value), &Access::cell(x), bit_, context.site_of(caller));
+}
+
+GradientTape::Pause GradientTape::pause() { return Pause(*this); }
+GradientTape::Pause::Pause(GradientTape& tape) : tape_(tape) { tape.pause_recording(); }
+GradientTape::Pause::~Pause() { tape_.resume_recording(); }
+void GradientTape::pause_recording() {
+  Context& context = context_of(context_);
+  if (paused_++ == 0) context.reel.active &= ~bit_;
+  context.update_recording();
+}
+void GradientTape::resume_recording() {
+  Context& context = context_of(context_);
+  if (--paused_ == 0 && !spent_) context.reel.active |= bit_;
+  context.update_recording();
+}
+
+Tensor GradientTape::gradient(Operand target, Source source, GradientOptions options) {
+  Tensor result;
+  gradients(target, {source}, options, &result);
+  return result;
+}
+Tensor GradientTape::gradient(Operand target, Source source, Unconnected unconnected) {
+  return gradient(target, source, GradientOptions{.unconnected = unconnected});
+}
+std::vector<Tensor> GradientTape::gradient(Operand target, Sources sources, GradientOptions options) {
+  std::vector<Tensor> results(sources.size());
+  gradients(target, sources, options, results.data());
+  return results;
+}
+std::vector<Tensor> GradientTape::gradient(Operand target, Sources sources, Unconnected unconnected) {
+  return gradient(target, sources, GradientOptions{.unconnected = unconnected});
+}
+
+namespace {
+void check_source(Source source, std::size_t i, Caller caller) {
+  if (source.tensor() && !source.tensor()->defined())
+    fail<Error>(caller, "gradient", "source " + std::to_string(i), "a tensor", "an undefined Tensor");
+}
+
+/// Where the sources stand on the reel, latest first.
+void find_sources(Context& context, const Sources& sources, std::uint64_t tape, std::uint32_t start,
+                  Few<Wish, 16>& wishes) {
+  Reel& reel = context.reel;
+  Few<std::pair<const Cell*, std::size_t>, 16> cells;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    if (sources[i].variable()) {
+      cells.push_back({&Access::cell(*sources[i].variable()), i});
+      continue;
+    }
+    const Body& body = *Access::body(*sources[i].tensor());
+    const std::uint32_t record = reel.find(body);
+    if (record == no_record || record < start) continue;
+    if ((reel[record].tapes | reel[record].watchers) & tape)
+      wishes.push_back({record, reel.output_of(body, record), i});
+  }
+  std::sort(cells.begin(), cells.end());
+  for (const Leaf& leaf : reel.leaves()) {
+    if (!leaf.cell || !(reel[leaf.record].watchers & tape)) continue;
+    auto* cell = std::lower_bound(cells.begin(), cells.end(), std::pair<const Cell*, std::size_t>(leaf.cell, 0));
+    for (; cell != cells.end() && cell->first == leaf.cell; ++cell)
+      wishes.push_back({leaf.record, 0, cell->second});
+  }
+  std::sort(wishes.begin(), wishes.end(), [](const Wish& a, const Wish& b) {
+    return a.record != b.record ? a.record > b.record : a.source < b.source;
+  });
+}
+}  // namespace
+
+void GradientTape::gradients(Operand target, const Sources& sources, const GradientOptions& options,
+                             Tensor* out) {
+  const Caller caller = target.caller();
+  Context& context = context_of(context_);
+  if (&context != &Context::here())
+    fail<TapeError>(caller, "gradient", "tape", "the thread that made the tape", "another thread");
+  if (spent_)
+    fail<TapeError>(caller, "gradient", "tape", "one call of gradient() on a tape that is not persistent",
+                    "another call", "Make it GradientTape tape({.persistent = true}).");
+  if (target.kind() == Operand::Kind::scalar)
+    fail<TapeError>(caller, "gradient", "target", "a tensor", "a number");
+  for (std::size_t i = 0; i < sources.size(); ++i) check_source(sources[i], i, caller);
+  Body* body = body_of(target);
+  if (!body) fail<Error>(caller, "gradient", "target", "a tensor", "an undefined Tensor");
+  if (!is_floating(body->dtype))
+    fail<DTypeError>(caller, "gradient", "target", "a floating dtype", std::string(name_of(body->dtype)));
+
+  // Reading a Variable as the target makes a leaf of it, while the tape still records.
+  const Origin origin = origin_of(context, target, body);
+  std::uint32_t record = origin.record;
+  if (record != no_record && !((context.reel[record].tapes | context.reel[record].watchers) & bit_))
+    record = no_record;
+  Few<Wish, 16> wishes;
+  find_sources(context, sources, bit_, start_, wishes);
+  // From here on saved values go as they are passed, so the tape is spent even if a rule throws.
+  const auto spend_tape = [](GradientTape* tape) { tape->spend(); };
+  const std::unique_ptr<GradientTape, decltype(spend_tape)> spender(options_.persistent ? nullptr : this, spend_tape);
+  {
+    const PlaybackScope scope(context, bit_);
+    if (record != no_record && record >= start_) {
+      Playback playback(context, bit_, start_, options_.persistent);
+      playback.seed(record, origin.output, upstream_for(Access::share(body), options.upstream, caller));
+      const Wish* wish = wishes.begin();
+      playback.play(record, [&](std::uint32_t at) {
+        while (wish != wishes.end() && wish->record > at) ++wish;
+        for (; wish != wishes.end() && wish->record == at; ++wish) {
+          const Tensor& found = playback.slot(context.reel[at], wish->output);
+          if (found.defined()) playback.add(out[wish->source], found);
+        }
+      });
+    }
+  }
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    if (out[i].defined()) continue;
+    if (options.unconnected == Unconnected::error)
+      unconnected_source(context, bit_, start_, record, sources[i], i, caller);
+    out[i] = sources[i].variable() ? zeros_like(Operand(*sources[i].variable(), caller))
+                                   : zeros_like(Operand(*sources[i].tensor(), caller));
+  }
+}
+
+void GradientTape::spend() {
+  Context& context = context_of(context_);
+  spent_ = true;
+  context.reel.active &= ~bit_;
+  context.update_recording();
+  context.reel.release(bit_, start_);
+  start_ = context.reel.size();
+}
+
+Tensor GradientTape::jacobian(Operand target, Source source, Unconnected unconnected) {
+  const Caller caller = target.caller();
+  if (target.kind() == Operand::Kind::scalar || !body_of(target))
+    fail<TapeError>(caller, "jacobian", "target", "a tensor", "something else");
+  check_source(source, 0, caller);
+  const Tensor y = Access::share(body_of(target));
+  const Shape x_shape = source.variable() ? source.variable()->shape() : source.tensor()->shape();
+  const bool persistent = std::exchange(options_.persistent, true);
+  std::vector<Tensor> rows;
+  try {
+    for (std::int64_t i = 0; i < y.size(); ++i) {
+      Tensor upstream = one_hot(Operand(i, caller), y.size(), y.dtype()).reshape(y.shape(), caller);
+      rows.push_back(gradient(Operand(y, caller), source, {std::move(upstream), unconnected}));
+    }
+  } catch (...) {
+    options_.persistent = persistent;
+    throw;
+  }
+  options_.persistent = persistent;
+  std::vector<std::int64_t> lengths(y.shape().begin(), y.shape().end());
+  lengths.insert(lengths.end(), x_shape.begin(), x_shape.end());
+  const Shape shape(lengths, caller);
+  if (rows.empty()) return zeros(shape, {.dtype = y.dtype()}, caller);
+  return reshape(Operand(stack(Operands(rows, caller)), caller), shape);
+}
+
+std::vector<RecordedOp> GradientTape::ops() const {
+  Reel& reel = context_of(context_).reel;
+  std::vector<RecordedOp> list;
+  for (std::uint32_t i = start_; i < reel.size(); ++i) {
+    const Record& record = reel[i];
+    if (!(record.tapes & bit_)) continue;
+    RecordedOp op{std::string(record.op->name), record.file ? record.file : "", record.line, {}, {}, {}};
+    for (int k = 0; k < record.input_count; ++k) op.inputs.push_back(*record.inputs[k].shape);
+    for (int k = 0; k < record.output_count; ++k) op.outputs.push_back(*record.outputs[k].shape);
+    if (record.options) op.options = to_string(OptionsView(record.options_type, record.options));
+    list.push_back(std::move(op));
+  }
+  return list;
+}
+}  // namespace reel
