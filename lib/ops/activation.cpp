@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/ops/activation.hpp>
+
+#include <algorithm>
+
+#include "lib/dispatch/gate.hpp"
+#include "lib/ops/ops.hpp"
+#include "lib/ops/samples.hpp"
+
+namespace reel {
+namespace {
+constexpr Draw off_zero{.grid = 0.25, .offset = 0.125};
+
+void whole_view(Inference& call) {
+  const Body& x = call.input(0);
+  std::copy_n(x.strides, x.rank(), call.view(x.shape).strides);
+}
+}  // namespace
+
+constinit Op relu_op{.name = "relu",
+                     .shape = broadcast,
+                     .promote = Promote::floating,
+                     .needs = {{need_output()}},
+                     .fusion = Fusion::pointwise,
+                     .samples = [](SampleList out) { unary_samples(out, relu, off_zero); }};
+constinit Op sigmoid_op{.name = "sigmoid",
+                        .shape = broadcast,
+                        .promote = Promote::floating,
+                        .needs = {{need_output()}},
+                        .fusion = Fusion::pointwise,
+                        .samples = [](SampleList out) {
+                          unary_samples(out, sigmoid, {-4, 4});
+                        }};
+constinit Op tanh_op{.name = "tanh",
+                     .shape = broadcast,
+                     .promote = Promote::floating,
+                     .needs = {{need_output()}},
+                     .fusion = Fusion::pointwise,
+                     .samples = [](SampleList out) {
+                       unary_samples(out, tanh, {-3, 3});
+                     }};
+constinit Op stop_gradient_op{.name = "stop_gradient",
+                              .shape = whole_view,
+                              .fusion = Fusion::layout,
+                              .differentiable = false,
+                              .samples = [](SampleList out) { unary_samples(out, stop_gradient); }};
+
+Tensor relu(Operand x) { return run_unary(relu_op, x); }
+Tensor sigmoid(Operand x) { return run_unary(sigmoid_op, x); }
+Tensor tanh(Operand x) { return run_unary(tanh_op, x); }
+Tensor stop_gradient(Operand x) { return run(stop_gradient_op, {x}); }
+
+void add_activation(OpTable& ops) {
+  for (Op* op : {&relu_op, &sigmoid_op, &tanh_op, &stop_gradient_op}) ops.add(*op);
+}
+}  // namespace reel

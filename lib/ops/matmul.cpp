@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/ops/matmul.hpp>
+
+#include <algorithm>
+
+#include <reel/ops/reshape.hpp>
+
+#include "lib/dispatch/gate.hpp"
+#include "lib/ops/ops.hpp"
+#include "lib/ops/samples.hpp"
+
+namespace reel {
+namespace {
+[[noreturn]] void fail_inner(Caller caller, const Op& op, const Shape& x, const Shape& y) {
+  fail<ShapeError>(caller, op.name, "y",
+                   "x's last length " + std::to_string(x.end()[-1]) +
+                       (y.rank() == 1 ? "" : " as second to last") + ", x is " + to_text(x),
+                   to_text(y), y.end()[-1] == x.end()[-1] && y.rank() >= 2 ? "Transpose y?" : "");
+}
+
+// [..., n, k] by [..., k, m]; vectors have become matrices on the way here.
+void matmul_shape(Inference& call) {
+  for (int i : {0, 1}) {
+    require_floating(call, i);
+    require_rank(call, i, 2);
+  }
+  const Shape &x = call.input(0).shape, &y = call.input(1).shape;
+  if (x.end()[-1] != y.end()[-2]) fail_inner(call.caller, call.op, x, y);
+  Shape out;
+  const std::size_t rank = std::max(x.rank(), y.rank());
+  out.resize(rank);
+  for (std::size_t k = 3; k <= rank; ++k) {  // from the last axis
+    const std::int64_t a = k <= x.rank() ? x.data()[x.rank() - k] : 1;
+    const std::int64_t b = k <= y.rank() ? y.data()[y.rank() - k] : 1;
+    if (a != b && a != 1 && b != 1)
+      fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 1),
+                       "leading axes that broadcast with those of x " + to_text(x), to_text(y));
+    out.data()[rank - k] = a == 1 ? b : a;
+  }
+  out.data()[rank - 2] = x.end()[-2];
+  out.data()[rank - 1] = y.end()[-1];
+  call.output(call.input(0).dtype, out);
+}
+
+void matmul_add_shape(Inference& call) {
+  for (int i : {0, 1})
+    if (call.input(i).rank() != 2)
+      fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, i), "a matrix",
+                       to_text(call.input(i).shape));
+  matmul_shape(call);
+  const Shape &out = call.outputs[0].shape, &z = call.input(2).shape;
+  bool fits = z.rank() <= 2;
+  for (std::size_t k = 1; fits && k <= z.rank(); ++k)
+    fits = z.data()[z.rank() - k] == 1 || z.data()[z.rank() - k] == out.data()[2 - k];
+  if (!fits)
+    fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 2),
+                     "a shape that broadcasts to " + to_text(out), to_text(z));
+}
+
+// A vector is a row on the left, a column on the right, and its axis leaves the result.
+Tensor vector_product(const Operand& x, const Operand& y, const Shape& x_shape,
+                      const Shape& y_shape) {
+  for (const Operand* operand : {&x, &y})
+    if (shape_of(matmul_op, *operand).rank() == 0)
+      fail<ShapeError>(x.caller(), matmul_op.name, operand == &x ? "x" : "y", "at least 1 axis",
+                       "()", "To scale by a number use *.");
+  const bool row = x_shape.rank() == 1, column = y_shape.rank() == 1;
+  if (x_shape.end()[-1] != y_shape.end()[column ? -1 : -2])
+    fail_inner(x.caller(), matmul_op, x_shape, y_shape);
+  const CallerScope scope(x.caller());
+  const Tensor left = row ? expand_dims(x, 0) : Tensor();
+  const Tensor right = column ? expand_dims(y, 1) : Tensor();
+  const Tensor product = run(matmul_op, {row ? Operand(left) : x, column ? Operand(right) : y});
+  if (row && column) return squeeze(product, {-2, -1});
+  return squeeze(product, row ? -2 : -1);
+}
+
+void matmul_samples(SampleList out) {
+  using enum Layout;
+  const std::pair<ShapeAndLayout, ShapeAndLayout> cases[] = {
+      {{{3}}, {{3}}},
+      {{{3}}, {{3, 2}}},
+      {{{2, 3}}, {{3}}},
+      {{{2, 3, 4}}, {{4}}},
+      {{{3}}, {{2, 3, 2}}},
+      {{{1, 1}}, {{1, 1}}},
+      {{{2, 3}}, {{3, 4}}},
+      {{{2, 0}}, {{0, 3}}},
+      {{{0, 2}}, {{2, 3}}},
+      {{{3, 2}, transposed}, {{2, 4}}},
+      {{{3, 2}}, {{2, 4}, transposed}},
+      {{{3, 4}, transposed}, {{4, 2}, transposed}},
+      {{{3, 4}, reversed}, {{4, 3}, repeated}},
+      {{{3, 4}, stepped}, {{4, 3}, reversed}},
+      {{{2, 3, 4}}, {{2, 4, 2}}},
+      {{{2, 3, 4}}, {{4, 2}}},
+      {{{3, 4}}, {{2, 4, 2}}},
+      {{{2, 1, 3, 2}}, {{3, 2, 2}}},
+      {{{2, 3, 4}, transposed}, {{2, 4, 2}, repeated}},
+      {{{0, 2, 3}}, {{3, 2}}},
+      {{{9, 17}}, {{17, 18}}}};
+  unsigned turn = 0;
+  for (const auto& [x, y] : cases) {
+    sample(out, {drawn(x.shape, x.layout, {}, turn), drawn(y.shape, y.layout, {}, turn + 3)},
+           [](const std::vector<Tensor>& in) { return matmul(in[0], in[1]); });
+    ++turn;
+  }
+}
+
+void matmul_add_samples(SampleList out) {
+  using enum Layout;
+  const ShapeAndLayout cases[][3] = {{{{2, 3}}, {{3, 4}}, {{4}}},
+                                     {{{2, 3}}, {{3, 4}}, {{2, 4}}},
+                                     {{{2, 3}}, {{3, 4}}, {{}}},
+                                     {{{2, 3}}, {{3, 4}}, {{2, 1}}},
+                                     {{{2, 3}}, {{3, 4}}, {{1, 4}}},
+                                     {{{1, 1}}, {{1, 1}}, {{1}}},
+                                     {{{1, 5}}, {{5, 20}}, {{20}}},
+                                     {{{2, 0}}, {{0, 3}}, {{3}}},
+                                     {{{0, 2}}, {{2, 3}}, {{3}}},
+                                     {{{3, 2}, transposed}, {{2, 4}, transposed}, {{4}, reversed}},
+                                     {{{3, 4}, reversed}, {{4, 3}, repeated}, {{3, 3}, transposed}},
+                                     {{{3, 4}, stepped}, {{4, 3}, reversed}, {{3}, stepped}},
+                                     {{{9, 17}}, {{17, 18}}, {{18}, repeated}}};
+  for (const auto& [x, y, z] : cases)
+    sample(out,
+           {drawn(x.shape, x.layout), drawn(y.shape, y.layout, {}, 3),
+            drawn(z.shape, z.layout, {}, 5)},
+           [](const std::vector<Tensor>& in) { return matmul_add(in[0], in[1], in[2]); });
+}
+}  // namespace
+
+constinit Op matmul_op{.name = "matmul",
+                       .arity = 2,
+                       .shape = matmul_shape,
+                       .promote = Promote::numeric,
+                       .needs = {{need_input(1), need_input(0)}},
+                       .accumulates = true,
+                       .samples = matmul_samples};
+constinit Op matmul_add_op{.name = "matmul_add",
+                           .arity = 3,
+                           .shape = matmul_add_shape,
+                           .promote = Promote::numeric,
+                           .needs = {{need_input(1), need_input(0), 0}},
+                           .samples = matmul_add_samples};
+
+Tensor matmul(Operand x, Operand y) {
+  const Shape &x_shape = shape_of(matmul_op, x), &y_shape = shape_of(matmul_op, y);
+  if (x_shape.rank() >= 2 && y_shape.rank() >= 2) return run(matmul_op, {x, y});
+  return vector_product(x, y, x_shape, y_shape);
+}
+
+Tensor matmul_add(Operand x, Operand y, Operand z) { return run(matmul_add_op, {x, y, z}); }
+
+void add_matmul(OpTable& ops) {
+  for (Op* op : {&matmul_op, &matmul_add_op}) ops.add(*op);
+}
+}  // namespace reel

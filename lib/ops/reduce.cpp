@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/ops/reduce.hpp>
+
+#include <algorithm>
+
+#include "lib/dispatch/gate.hpp"
+#include "lib/dispatch/op_options.hpp"
+#include "lib/ops/ops.hpp"
+#include "lib/ops/samples.hpp"
+
+namespace reel {
+namespace {
+void sum_shape(Inference& call) {
+  reduced(call);
+  Meta& out = call.outputs[0];
+  if (!is_floating(out.dtype)) out.dtype = DType::int64;
+}
+
+void truth_shape(Inference& call) {
+  reduced(call);
+  call.outputs[0].dtype = DType::boolean;
+}
+
+// The extreme of no elements does not exist; no extremes at all are fine.
+void extreme_shape(Inference& call) {
+  reduced(call);
+  if (call.input(0).elements == 0 && call.outputs[0].shape.elements() != 0)
+    fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 0),
+                     "at least one element along the reduced axes", to_text(call.input(0).shape));
+}
+
+void argmax_shape(Inference& call) {
+  const Axes& axes = call.option<ReduceOptions>().axes;
+  if (!axes.is_every() && axes.count() != 1)
+    fail<ShapeError>(call.caller, call.op.name, "axes", "one axis, or all of them",
+                     std::to_string(axes.count()) + " axes");
+  extreme_shape(call);
+  call.outputs[0].dtype = DType::int64;
+}
+
+void sum_to_shape(Inference& call) {
+  const Shape& target = call.option<ShapeOptions>().shape;
+  const Shape& shape = call.input(0).shape;
+  const std::size_t added = shape.rank() - std::min(shape.rank(), target.rank());
+  bool fits = target.rank() <= shape.rank();
+  for (std::size_t i = 0; fits && i < target.rank(); ++i)
+    fits = target.data()[i] == 1 || target.data()[i] == shape.data()[added + i];
+  if (!fits)
+    fail<ShapeError>(call.caller, call.op.name, "shape",
+                     "a shape that broadcasts to " + to_text(shape), to_text(target));
+  require_floating(call, 0);
+  call.output(call.input(0).dtype, target);
+}
+
+using Reduction = Tensor (*)(Operand, Axes, Keepdims);
+struct Domain {
+  bool empty = true, several_axes = true;
+  Draw draw = {};
+};
+void reduce_samples(SampleList out, Reduction f, Domain domain = {}) {
+  const auto add = [&](std::size_t least_rank, Axes axes, Keepdims keep) {
+    for (const auto& [shape, layout] : varied(least_rank))
+      if (domain.empty || shape.elements() > 0)
+        sample(out, {drawn(shape, layout, domain.draw)},
+               [=](const std::vector<Tensor>& in) { return f(in[0], axes, keep); });
+  };
+  add(0, Axes::every(), Keepdims::no);
+  add(1, -1, keepdims);
+  add(2, 0, Keepdims::no);
+  if (!domain.several_axes) return;
+  add(3, {0, 2}, Keepdims::no);
+  add(3, {-2, 0}, keepdims);
+}
+void extreme_samples(SampleList out, Reduction f) { reduce_samples(out, f, {.empty = false}); }
+
+void sum_to_samples(SampleList out) {
+  const std::pair<ShapeAndLayout, Shape> cases[] = {{{{}}, {}},
+                                                    {{{3}}, {}},
+                                                    {{{0}}, {1}},
+                                                    {{{5}}, {5}},
+                                                    {{{5}, Layout::reversed}, {1}},
+                                                    {{{2, 3}}, {3}},
+                                                    {{{2, 3}}, {2, 1}},
+                                                    {{{3, 0}}, {3, 1}},
+                                                    {{{3, 4}, Layout::transposed}, {4}},
+                                                    {{{4, 3}, Layout::repeated}, {1, 3}},
+                                                    {{{2, 3, 4}}, {3, 1}},
+                                                    {{{2, 3, 4}, Layout::transposed}, {2, 1, 4}},
+                                                    {{{2, 3, 4}, Layout::stepped}, {}}};
+  for (const auto& [from, to] : cases)
+    sample(out, {drawn(from.shape, from.layout)}, [to = to](const std::vector<Tensor>& in) {
+      return run(sum_to_op, {in[0]}, ShapeOptions{to});
+    });
+}
+
+// On a coarse grid zeros occur, so that some truths are false.
+constexpr Domain truths{.draw = {-0.6, 0.6, 1}};
+Tensor all_of(Operand x, Axes axes, Keepdims keep) { return all(x, axes, keep); }
+
+constexpr std::uint16_t both = need_input(0) | need_output();
+}  // namespace
+
+constinit Op sum_op{.name = "sum",
+                    .shape = sum_shape,
+                    .options = &options_type<ReduceOptions>,
+                    .fusion = Fusion::reduction,
+                    .accumulates = true,
+                    .samples = [](SampleList out) { reduce_samples(out, sum); }};
+constinit Op mean_op{.name = "mean",
+                     .shape = reduced,
+                     .promote = Promote::floating,
+                     .options = &options_type<ReduceOptions>,
+                     .fusion = Fusion::reduction,
+                     .samples = [](SampleList out) { reduce_samples(out, mean); }};
+constinit Op max_op{.name = "max",
+                    .shape = extreme_shape,
+                    .options = &options_type<ReduceOptions>,
+                    .needs = {{both}},
+                    .fusion = Fusion::reduction,
+                    .samples = [](SampleList out) { extreme_samples(out, max); }};
+constinit Op min_op{.name = "min",
+                    .shape = extreme_shape,
+                    .options = &options_type<ReduceOptions>,
+                    .needs = {{both}},
+                    .fusion = Fusion::reduction,
+                    .samples = [](SampleList out) { extreme_samples(out, min); }};
+constinit Op argmax_op{.name = "argmax",
+                       .shape = argmax_shape,
+                       .options = &options_type<ReduceOptions>,
+                       .fusion = Fusion::reduction,
+                       .differentiable = false,
+                       .samples = [](SampleList out) {
+                         reduce_samples(out, argmax, {.empty = false, .several_axes = false});
+                       }};
+constinit Op any_op{.name = "any",
+                    .shape = truth_shape,
+                    .options = &options_type<ReduceOptions>,
+                    .fusion = Fusion::reduction,
+                    .differentiable = false,
+                    .samples = [](SampleList out) { reduce_samples(out, any, truths); }};
+constinit Op all_op{.name = "all",
+                    .shape = truth_shape,
+                    .options = &options_type<ReduceOptions>,
+                    .fusion = Fusion::reduction,
+                    .differentiable = false,
+                    .samples = [](SampleList out) { reduce_samples(out, all_of, truths); }};
+constinit Op sum_to_op{.name = "sum_to",
+                       .shape = sum_to_shape,
+                       .options = &options_type<ShapeOptions>,
+                       .fusion = Fusion::reduction,
+                       .accumulates = true,
+                       .samples = sum_to_samples};
+
+namespace {
+Tensor reduce(Op& op, const Operand& x, const Axes& axes, Keepdims keep) {
+  if (axes.is_every()) return run(op, {x}, ReduceOptions{axes, keep});
+  const std::size_t rank = shape_of(op, x).rank();
+  return run(op, {x}, ReduceOptions{normal_axes(op, axes, rank, x.caller()), keep});
+}
+}  // namespace
+
+Tensor sum(Operand x, Axes axes, Keepdims keep) { return reduce(sum_op, x, axes, keep); }
+Tensor sum(Operand x, Keepdims keep) { return reduce(sum_op, x, Axes::every(), keep); }
+Tensor mean(Operand x, Axes axes, Keepdims keep) { return reduce(mean_op, x, axes, keep); }
+Tensor mean(Operand x, Keepdims keep) { return reduce(mean_op, x, Axes::every(), keep); }
+Tensor max(Operand x, Axes axes, Keepdims keep) { return reduce(max_op, x, axes, keep); }
+Tensor max(Operand x, Keepdims keep) { return reduce(max_op, x, Axes::every(), keep); }
+Tensor min(Operand x, Axes axes, Keepdims keep) { return reduce(min_op, x, axes, keep); }
+Tensor min(Operand x, Keepdims keep) { return reduce(min_op, x, Axes::every(), keep); }
+Tensor argmax(Operand x, Axes axes, Keepdims keep) { return reduce(argmax_op, x, axes, keep); }
+Tensor argmax(Operand x, Keepdims keep) { return reduce(argmax_op, x, Axes::every(), keep); }
+Tensor any(Operand x, Axes axes, Keepdims keep) { return reduce(any_op, x, axes, keep); }
+Tensor any(Operand x, Keepdims keep) { return reduce(any_op, x, Axes::every(), keep); }
+Tensor All::operator()(Operand x, Axes axes, Keepdims keep) const {
+  return reduce(all_op, x, axes, keep);
+}
+Tensor All::operator()(Operand x, Keepdims keep) const {
+  return reduce(all_op, x, Axes::every(), keep);
+}
+
+void add_reduce(OpTable& ops) {
+  for (Op* op : {&sum_op, &sum_to_op, &mean_op, &max_op, &min_op, &argmax_op, &any_op, &all_op})
+    ops.add(*op);
+}
+}  // namespace reel

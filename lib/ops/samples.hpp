@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Builders of samples: the calls that tests and benches make of each op.
+#pragma once
+#include <vector>
+
+#include "lib/dispatch/op.hpp"
+
+namespace reel {
+using SampleList = std::vector<Sample>&;
+
+/// Numbers from low to high, the same in every run and all different. With a grid they are moved
+/// to offset + k grid, away from the kinks between.
+struct Draw {
+  double low = -2, high = 2;
+  double grid = 0, offset = 0;
+};
+/// float64 numbers; another `turn` gives others.
+Tensor drawn(const Shape& shape, Draw draw = {}, unsigned turn = 0);
+
+enum class Layout { plain, transposed, reversed, repeated, stepped };
+/// The same, lying otherwise in memory: axes reversed, the last axis from its end, the first axis
+/// repeated (stride 0), every other element of the last axis.
+Tensor drawn(const Shape& shape, Layout layout, Draw draw = {}, unsigned turn = 0);
+
+struct ShapeAndLayout {
+  Shape shape;
+  Layout layout = Layout::plain;
+};
+/// Shapes from 0-d to 3-d, empty and of size 1, in every layout: those of at least this rank.
+std::vector<ShapeAndLayout> varied(std::size_t least_rank = 0);
+
+/// f on every shape and layout.
+using Unary = Tensor (*)(Operand);
+using Binary = Tensor (*)(Operand, Operand);
+void unary_samples(SampleList out, Unary f, Draw x = {});
+/// f on pairs that are equal, broadcast, empty, of every layout, and with a C++ number.
+void binary_samples(SampleList out, Binary f, Draw x = {}, Draw y = {});
+
+/// Adds a call of f on these inputs.
+void sample(SampleList out, std::vector<Tensor> inputs,
+            Function<Tensor(const std::vector<Tensor>&)> call, std::string note = {});
+/// f on x of every shape and layout of at least this rank.
+void samples_of(SampleList out, std::size_t least_rank,
+                Function<Tensor(const std::vector<Tensor>&)> call, Draw x = {},
+                std::string note = {});
+}  // namespace reel

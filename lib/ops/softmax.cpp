@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/ops/softmax.hpp>
+
+#include <reel/ops/reduce.hpp>
+#include <reel/ops/reshape.hpp>
+
+#include "lib/dispatch/gate.hpp"
+#include "lib/dispatch/op_options.hpp"
+#include "lib/ops/ops.hpp"
+#include "lib/ops/samples.hpp"
+
+namespace reel {
+namespace {
+void softmax_shape(Inference& call) {
+  normal_axis(call.op, call.option<AxisOptions>().axis, call.input(0).shape.rank(), call.caller);
+  same_as_input(call);
+}
+
+void cross_entropy_shape(Inference& call) {
+  const Body &scores = call.input(0), &labels = call.input(1);
+  require_integer(call, 1);
+  if (scores.rank() != 2)
+    fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 0), "rows of classes",
+                     to_text(scores.shape));
+  if (labels.rank() != 1 || labels.elements != scores.shape.data()[0])
+    fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 1),
+                     "a label for each row of scores " + to_text(scores.shape),
+                     to_text(labels.shape));
+  call.output(scores.dtype, labels.shape);
+}
+
+void softmax_samples(SampleList out, Tensor (*f)(Operand, int)) {
+  samples_of(out, 1, [f](const std::vector<Tensor>& in) { return f(in[0], -1); });
+  samples_of(out, 2, [f](const std::vector<Tensor>& in) { return f(in[0], 0); });
+  samples_of(out, 3, [f](const std::vector<Tensor>& in) { return f(in[0], 1); }, {-30, 30});
+}
+
+Tensor some_labels(const Shape& shape, std::int64_t classes) {
+  std::vector<std::int64_t> labels(static_cast<std::size_t>(shape.elements()));
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    labels[i] = static_cast<std::int64_t>(i * 7 + 1) % classes;
+  return from_span(labels, shape);
+}
+
+void cross_entropy_samples(SampleList out) {
+  for (Reduction reduction : {Reduction::mean, Reduction::sum, Reduction::none})
+    for (const auto& [shape, layout] : varied(1)) {
+      const std::int64_t classes = shape.end()[-1];
+      if (classes == 0 || (reduction == Reduction::mean && shape.elements() == 0)) continue;
+      const Shape rows(std::span(shape.data(), shape.rank() - 1));
+      sample(out, {drawn(shape, layout), some_labels(rows, classes)},
+             [reduction](const std::vector<Tensor>& in) {
+               return cross_entropy(in[0], in[1], reduction);
+             });
+    }
+}
+}  // namespace
+
+constinit Op softmax_op{.name = "softmax",
+                        .shape = softmax_shape,
+                        .promote = Promote::floating,
+                        .options = &options_type<AxisOptions>,
+                        .needs = {{need_output()}},
+                        .contiguous_inputs = true,
+                        .samples = [](SampleList out) { softmax_samples(out, softmax); }};
+constinit Op log_softmax_op{.name = "log_softmax",
+                            .shape = softmax_shape,
+                            .promote = Promote::floating,
+                            .options = &options_type<AxisOptions>,
+                            .needs = {{need_output()}},
+                            .contiguous_inputs = true,
+                            .samples = [](SampleList out) { softmax_samples(out, log_softmax); }};
+constinit Op cross_entropy_op{.name = "cross_entropy",
+                              .arity = 2,
+                              .shape = cross_entropy_shape,
+                              .promote = Promote::floating,
+                              .promoted = 1,
+                              .needs = {{need_input(0) | need_input(1)}},
+                              .contiguous_inputs = true,
+                              .samples = cross_entropy_samples,
+                              .argument_names = "scores, labels"};
+
+namespace {
+Tensor along(Op& op, const Operand& x, int axis) {
+  const std::size_t rank = shape_of(op, x).rank();
+  return run(op, {x}, AxisOptions{normal_axis(op, axis, rank, x.caller())});
+}
+
+void check_labels(const Shape& scores, const Shape& labels, Caller caller) {
+  const auto& name = cross_entropy_op.name;
+  if (scores.rank() == 0) fail<ShapeError>(caller, name, "scores", "an axis of classes", "()");
+  const Shape rows(std::span(scores.data(), scores.rank() - 1));
+  if (!(labels == rows))
+    fail<ShapeError>(caller, name, "labels",
+                     "shape " + to_text(rows) + ", one for each row of scores " + to_text(scores),
+                     to_text(labels));
+}
+}  // namespace
+
+Tensor softmax(Operand x, int axis) { return along(softmax_op, x, axis); }
+Tensor log_softmax(Operand x, int axis) { return along(log_softmax_op, x, axis); }
+
+Tensor cross_entropy(Operand scores, Operand labels, Reduction reduction) {
+  const Shape shape = shape_of(cross_entropy_op, scores);
+  const Shape rows = shape_of(cross_entropy_op, labels);
+  check_labels(shape, rows, scores.caller());
+  const CallerScope scope(scores.caller());
+  const bool flat = shape.rank() == 2;
+  const std::int64_t count = rows.elements();
+  const Tensor flat_scores = flat ? Tensor() : reshape(scores, {count, shape.end()[-1]});
+  const Tensor flat_labels = flat ? Tensor() : reshape(labels, {count});
+  Tensor losses = run(cross_entropy_op,
+                      {flat ? scores : Operand(flat_scores), flat ? labels : Operand(flat_labels)});
+  if (reduction == Reduction::none) return flat ? losses : reshape(std::move(losses), rows);
+  return reduction == Reduction::mean ? mean(std::move(losses)) : sum(std::move(losses));
+}
+
+void add_softmax(OpTable& ops) {
+  for (Op* op : {&softmax_op, &log_softmax_op, &cross_entropy_op}) ops.add(*op);
+}
+}  // namespace reel
