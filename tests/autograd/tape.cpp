@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a GradientTape promises, one fact at a time.
+#include <cmath>
+#include <string>
+
+#include <reel/reel.hpp>
+
+#include "support/catch.hpp"
+
+using namespace reel;
+
+namespace {
+float number(const Tensor& x) { return x.item<float>(); }
+std::string message_of(const Function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+}  // namespace
+
+TEST_CASE("a Variable is watched by itself, a Tensor on request") {
+  Variable w("w", tensor(3.0f));
+  Tensor x = tensor(2.0f);
+  GradientTape tape({.persistent = true});
+  Tensor y = w * x * x;
+  CHECK(number(tape.gradient(y, w)) == 4.0f);
+  CHECK_THROWS_AS(tape.gradient(y, x), TapeError);
+  tape.watch(x);
+  Tensor z = w * x * x;
+  CHECK(number(tape.gradient(z, x)) == 12.0f);
+}
+
+TEST_CASE("watch_variables = false leaves Variables alone until they are watched") {
+  Variable w("w", tensor(3.0f));
+  GradientTape tape({.persistent = true, .watch_variables = false});
+  Tensor y = w * w;
+  CHECK_THROWS_AS(tape.gradient(y, w), TapeError);
+  tape.watch(w);
+  CHECK(number(tape.gradient(w * w, w)) == 6.0f);
+}
+
+TEST_CASE("two reads of a Variable around an assign both count") {
+  Variable w("w", tensor(2.0f));
+  GradientTape tape;
+  Tensor first = w * w;
+  w.assign(5.0f);
+  Tensor second = w * w;
+  CHECK(number(tape.gradient(first + second, w)) == 14.0f);
+}
+
+TEST_CASE("what a record has saved is not changed by assign_add") {
+  Variable w("w", tensor({2.0f, 3.0f}));
+  GradientTape tape;
+  Tensor y = sum(w * w);
+  w.assign_add(10.0f);
+  CHECK(equal(tape.gradient(y, w), tensor({4.0f, 6.0f})));
+  CHECK(equal(w.value(), tensor({12.0f, 13.0f})));
+}
+
+TEST_CASE("an assigned value carries no gradient through the Variable") {
+  Variable w("w", tensor(2.0f)), v("v", tensor(1.0f));
+  GradientTape tape({.persistent = true});
+  v.assign(w * 3.0f);
+  Tensor y = v * v;
+  CHECK(number(tape.gradient(y, v)) == 12.0f);
+  CHECK_THROWS_AS(tape.gradient(y, w), TapeError);
+}
+
+TEST_CASE("an intermediate tensor is a source like any other") {
+  Tensor x = tensor(2.0f);
+  GradientTape tape({.persistent = true});
+  tape.watch(x);
+  Tensor y = x * x, z = y * y;
+  CHECK(number(tape.gradient(z, y)) == 8.0f);
+  CHECK(number(tape.gradient(z, x)) == 32.0f);
+  CHECK(number(tape.gradient(z, z)) == 1.0f);
+}
+
+TEST_CASE("an inner tape that watches an outer tape's intermediate stops there") {
+  Tensor x = tensor(3.0f);
+  GradientTape outer;
+  outer.watch(x);
+  Tensor y = x * x, slope;
+  {
+    GradientTape inner;
+    inner.watch(y);
+    Tensor z = y * y;
+    slope = inner.gradient(z, y);  // 2 y
+    CHECK(number(slope) == 18.0f);
+  }
+  CHECK(number(outer.gradient(slope, x)) == 12.0f);  // d 2 x^2 / dx
+}
+
+TEST_CASE("tapes nest to the third order") {
+  Tensor x = tensor(0.7);
+  GradientTape t3;
+  t3.watch(x);
+  Tensor second;
+  {
+    GradientTape t2;
+    t2.watch(x);
+    Tensor first;
+    {
+      GradientTape t1;
+      t1.watch(x);
+      first = t1.gradient(x * x * x * x, x);
+    }
+    second = t2.gradient(first, x);
+  }
+  CHECK(t3.gradient(second, x).item<double>() == Approx(24 * 0.7));
+}
+
+TEST_CASE("tapes side by side answer each for itself, and end in any order") {
+  Tensor x = tensor(2.0f);
+  auto a = std::make_unique<GradientTape>();
+  auto b = std::make_unique<GradientTape>();
+  a->watch(x);
+  Tensor y = x * x;
+  b->watch(x);
+  Tensor z = y * x;
+  CHECK(number(a->gradient(z, x)) == 12.0f);
+  a.reset();
+  CHECK(number(b->gradient(z, x)) == 4.0f);  // y came before b watched x
+}
+
+TEST_CASE("a paused tape sees nothing") {
+  Variable w("w", tensor(2.0f));
+  GradientTape tape;
+  Tensor hidden;
+  {
+    auto pause = tape.pause();
+    hidden = exp(w);
+  }
+  Tensor y = w * w + stop_gradient(hidden);
+  CHECK(number(tape.gradient(y, w)) == 4.0f);
+}
+
+TEST_CASE("a vector target is summed, or weighted by upstream") {
+  Tensor x = tensor({1.0f, 2.0f, 3.0f});
+  GradientTape tape({.persistent = true});
+  tape.watch(x);
+  Tensor y = x * x;
+  CHECK(equal(tape.gradient(y, x), tensor({2.0f, 4.0f, 6.0f})));
+  CHECK(equal(tape.gradient(y, x, {.upstream = tensor({1.0f, 0.0f, -1.0f})}),
+              tensor({2.0f, 0.0f, -6.0f})));
+  CHECK_THROWS_AS(tape.gradient(y, x, {.upstream = tensor({1.0f})}), ShapeError);
+}
+
+TEST_CASE("a tape that is not persistent answers once") {
+  Variable w("w", tensor(2.0f));
+  GradientTape tape;
+  Tensor y = w * w;
+  tape.gradient(y, w);
+  const std::string text = message_of([&] { tape.gradient(y, w); });
+  CHECK(text.find("persistent") != std::string::npos);
+}
+
+TEST_CASE("an unconnected source says where the path was cut") {
+  Variable w("w", tensor({2.0f, 1.0f})), d("d", tensor(1.0f));
+  GradientTape tape({.persistent = true});
+  Tensor y = sum(stop_gradient(w) * 2.0f) + d * 0.0f;
+  const std::string text = message_of([&] { tape.gradient(y, w); });
+  CHECK(text.find("stop_gradient (tape.cpp:") != std::string::npos);
+  CHECK(text.find("\"w\"") != std::string::npos);
+  CHECK(text.find("tape.cpp:" + std::to_string(__LINE__ - 3)) != std::string::npos);
+  CHECK(equal(tape.gradient(y, w, Unconnected::zero), zeros({2})));
+}
+
+TEST_CASE("the lines of what was recorded are the user's, also inside layers") {
+  nn::Linear layer{3, 2};
+  GradientTape tape;
+  Tensor y = layer(ones({1, 3}));
+  const unsigned line = __LINE__ - 1;
+  REQUIRE(!tape.ops().empty());
+  for (const RecordedOp& op : tape.ops()) {
+    CHECK(op.line == line);
+    CHECK(op.file.find("tape.cpp") != std::string::npos);
+  }
+}
+
+TEST_CASE("broadcast inputs get gradients of their own shape") {
+  Tensor x = ones({2, 3}), row = ones({3}), number_ = tensor(2.0f), column = ones({2, 1});
+  GradientTape tape;
+  for (const Tensor* t : {&x, &row, &number_, &column}) tape.watch(*t);
+  Tensor y = (x + row) * number_ * column;
+  auto [dx, drow, dnumber, dcolumn] = tape.gradient(y, x, row, number_, column);
+  CHECK(equal(dx, full({2, 3}, 2.0f)));
+  CHECK(equal(drow, full({3}, 4.0f)));
+  CHECK(number(dnumber) == 12.0f);
+  CHECK(equal(dcolumn, full({2, 1}, 12.0f)));
+}
+
+TEST_CASE("the same tensor used twice gathers both gradients") {
+  Tensor x = tensor({3.0f});
+  GradientTape tape;
+  tape.watch(x);
+  Tensor y = x + x + x * x;
+  CHECK(equal(tape.gradient(y, x), tensor({8.0f})));
+}
+
+TEST_CASE("temporaries that give their buffer away leave gradients right") {
+  Tensor x = tensor({1.0f, 2.0f});
+  GradientTape tape;
+  tape.watch(x);
+  Tensor y = tanh(x * 2.0f + 1.0f) * (x - 3.0f);
+  const Tensor dx = tape.gradient(y, x);
+  for (int i = 0; i < 2; ++i) {
+    const double v = i + 1, t = std::tanh(2 * v + 1);
+    CHECK(dx(i).item<float>() == Approx(2 * (1 - t * t) * (v - 3) + t).margin(1e-6));
+  }
+}
+
+TEST_CASE("a custom gradient reaches second order through what it captured") {
+  auto cube = custom_gradient([](Tensor t) {
+    Tensor squared = t * t;
+    return std::pair{squared * t, [squared](Tensor up) { return up * 3.0 * squared; }};
+  });
+  Tensor x = tensor(2.0);
+  GradientTape outer;
+  outer.watch(x);
+  Tensor slope;
+  {
+    GradientTape inner;
+    inner.watch(x);
+    slope = inner.gradient(cube(x), x);
+  }
+  CHECK(slope.item<double>() == 12.0);
+  CHECK(outer.gradient(slope, x).item<double>() == Approx(12.0));
+}
+
+TEST_CASE("a steady training step takes no new large block") {
+  Variable w("w", random::normal({128, 128}));
+  Tensor x = random::normal({64, 128});
+  const auto step = [&] {
+    GradientTape tape;
+    Tensor loss = mean(square(tanh(matmul(x, w))));
+    w.assign_sub(tape.gradient(loss, w) * 0.01f);
+  };
+  for (int i = 0; i < 3; ++i) step();
+  const auto before = memory_statistics().large_blocks;
+  for (int i = 0; i < 20; ++i) step();
+  CHECK(memory_statistics().large_blocks == before);
+}
+
+TEST_CASE("jacobian has the target's axes, then the source's") {
+  Tensor x = tensor({{1.0f, 2.0f}});
+  Tensor j = jacobian([](Tensor t) { return reshape(t * t, {2}); }, x);
+  CHECK(j.shape() == Shape({2, 1, 2}));
+  CHECK(j(1, 0, 1).item<float>() == 4.0f);
+  CHECK(j(0, 0, 1).item<float>() == 0.0f);
+}
+
+TEST_CASE("everything is let go of when tapes end") {
+  const MemoryStatistics before = memory_statistics();
+  {
+    Tensor x = ones({8});
+    GradientTape outer({.persistent = true});
+    outer.watch(x);
+    for (int i = 0; i < 10; ++i) {
+      GradientTape inner;
+      inner.watch(x);
+      Tensor y = sum(exp(x) * x);
+      inner.gradient(y, x);
+    }
+  }
+  const MemoryStatistics after = memory_statistics();
+  CHECK(after.live_tensors == before.live_tensors);
+  CHECK(after.live_bytes == before.live_bytes);
+  CHECK(after.live_records == before.live_records);
+}
