@@ -70,18 +70,9 @@ void broadcast_to_bool(Inference& call) {
   call.output(DType::boolean, broadcast_shapes(call, 0, call.input_count));
 }
 
-namespace {
-// The public functions sort axes; attributes of call_op() come as the user gave them.
-void require_normal(const Inference& call, const Axes& axes, std::size_t rank) {
-  if (axes.is_every() || normal_axes(call.op, axes, rank, call.caller) == axes) return;
-  fail<ShapeError>(call.caller, call.op.name, "axes", "rising axes from 0", "others");
-}
-}  // namespace
-
 void reduced(Inference& call) {
   const auto& option = call.option<ReduceOptions>();
   const Body& x = call.input(0);
-  require_normal(call, option.axes, x.shape.rank());
   Shape out;
   out.resize(x.shape.rank());
   std::size_t rank = 0;

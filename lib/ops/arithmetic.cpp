@@ -25,12 +25,14 @@ constinit Op add_op{.name = "add",
                     .shape = broadcast,
                     .promote = Promote::numeric,
                     .fusion = Fusion::pointwise,
+                    .passes = 0b11,
                     .samples = [](SampleList out) { binary_samples(out, add); }};
 constinit Op subtract_op{.name = "subtract",
                          .arity = 2,
                          .shape = numbers,
                          .promote = Promote::numeric,
                          .fusion = Fusion::pointwise,
+                         .passes = 0b01,
                          .samples = [](SampleList out) { binary_samples(out, subtract); }};
 constinit Op multiply_op{.name = "multiply",
                          .arity = 2,
@@ -53,6 +55,7 @@ constinit Op remainder_op{.name = "remainder",
                           .promote = Promote::numeric,
                           .needs = {{0, need_input(0) | need_input(1)}},
                           .fusion = Fusion::pointwise,
+                          .passes = 0b01,
                           .samples = [](SampleList out) {
                             binary_samples(out, remainder, odd, {2.5, 3.5});
                           }};

@@ -11,11 +11,6 @@
 
 namespace reel {
 namespace {
-void softmax_shape(Inference& call) {
-  normal_axis(call.op, call.option<AxisOptions>().axis, call.input(0).shape.rank(), call.caller);
-  same_as_input(call);
-}
-
 void cross_entropy_shape(Inference& call) {
   const Body &scores = call.input(0), &labels = call.input(1);
   require_integer(call, 1);
@@ -57,14 +52,14 @@ void cross_entropy_samples(SampleList out) {
 }  // namespace
 
 constinit Op softmax_op{.name = "softmax",
-                        .shape = softmax_shape,
+                        .shape = same_as_input,
                         .promote = Promote::floating,
                         .options = &options_type<AxisOptions>,
                         .needs = {{need_output()}},
                         .contiguous_inputs = true,
                         .samples = [](SampleList out) { softmax_samples(out, softmax); }};
 constinit Op log_softmax_op{.name = "log_softmax",
-                            .shape = softmax_shape,
+                            .shape = same_as_input,
                             .promote = Promote::floating,
                             .options = &options_type<AxisOptions>,
                             .needs = {{need_output()}},

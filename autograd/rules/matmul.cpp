@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/ops.hpp>
+
+#include "autograd/install.hpp"
+#include "lib/ops/ops.hpp"
+
+namespace reel {
+namespace {
+/// The last two axes swapped: a view.
+Tensor transposed(const Tensor& x) {
+  int order[Shape::max_rank];
+  const int rank = static_cast<int>(x.rank());
+  for (int i = 0; i < rank; ++i) order[i] = i;
+  std::swap(order[rank - 2], order[rank - 1]);
+  return transpose(x, Axes(std::span<const int>(order, static_cast<std::size_t>(rank))));
+}
+
+/// x without its leading axes, which join the rows.
+Tensor rows(const Tensor& x) {
+  const std::int64_t width = x.shape().end()[-1];
+  std::int64_t count = 1;
+  for (const std::int64_t* length = x.shape().begin(); length < x.shape().end() - 1; ++length)
+    count *= *length;
+  return reshape(x, {count, width});
+}
+
+bool same_batch(const Shape& a, const Shape& b) {
+  if (a.rank() != b.rank()) return false;
+  for (std::size_t i = 0; i + 2 < a.rank(); ++i)
+    if (a.data()[i] != b.data()[i]) return false;
+  return true;
+}
+
+/// a b, summed over the leading axes along which the input was broadcast.
+void give_product(GradientCall& call, int input, const Tensor& a, const Tensor& b) {
+  const Shape& wanted = call.input_shape(input);
+  const bool direct = same_batch(wanted, call.dy().shape());
+  if (direct)
+    call.give(input, matmul_op, {a, b});
+  else
+    call.give_sum(input, matmul(a, b));
+}
+
+// z = x y        dx = dz yT        dy = xT dz
+void matmul_rule(GradientCall& call) {
+  const Tensor& dz = call.dy();
+  if (call.wants(0)) give_product(call, 0, dz, transposed(call.input(1)));
+  if (!call.wants(1)) return;
+  const Tensor& x = call.input(0);
+  // One matrix for all of x: one product over all rows instead of a sum of products.
+  if (call.input_shape(1).rank() == 2 && x.rank() > 2)
+    call.give(1, matmul_op, {transpose(rows(x)), rows(dz)});
+  else
+    give_product(call, 1, transposed(x), dz);
+}
+
+// r = x y + z        dz = dr
+void matmul_add_rule(GradientCall& call) {
+  matmul_rule(call);
+  call.give_sum(2, call.dy());
+}
+}  // namespace
+
+const NamedRule matmul_rules[] = {
+    {"matmul", matmul_rule}, {"matmul_add", matmul_add_rule}, {nullptr, nullptr}};
+}  // namespace reel

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/ops.hpp>
+
+#include "autograd/install.hpp"
+#include "lib/dispatch/op_options.hpp"
+
+namespace reel {
+namespace {
+/// A reduced value with its axes back, as one number for each group of the input's elements.
+Tensor with_axes(const Tensor& y, GradientCall& call) {
+  const auto& option = call.option<ReduceOptions>();
+  if (option.keep == Keepdims::yes) return y;
+  Shape kept = call.input_shape(0);
+  for (int axis = 0; axis < static_cast<int>(kept.rank()); ++axis)
+    if (option.axes.is_every()) kept.data()[axis] = 1;
+  for (int i = 0; i < option.axes.count(); ++i) kept.data()[option.axes[i]] = 1;
+  return reshape(y, kept);
+}
+
+// y = sum x        dx = dy
+void sum_rule(GradientCall& call) {
+  call.give(0, broadcast_to(with_axes(call.dy(), call), call.input_shape(0)));
+}
+
+// y = sum x / n        dx = dy / n
+void mean_rule(GradientCall& call) {
+  const Tensor dy = with_axes(call.dy(), call);
+  const double count = static_cast<double>(call.input_shape(0).elements()) /
+                       static_cast<double>(dy.shape().elements());
+  call.give(0, broadcast_to(dy / count, call.input_shape(0)));
+}
+
+// y = max x        dx = dy / k where x is one of the k largest, else 0
+void extreme_rule(GradientCall& call) {
+  const auto& option = call.option<ReduceOptions>();
+  const Tensor& dy = call.dy();
+  const Tensor chosen = cast(call.input(0) == with_axes(call.output(), call), call.input_dtype(0));
+  const Tensor count = sum(chosen, option.axes, keepdims);
+  call.give(0, chosen * (with_axes(dy, call) / count));
+}
+
+// y = sum of x over what broadcasting added        dx = dy
+void sum_to_rule(GradientCall& call) { call.give(0, broadcast_to(call.dy(), call.input_shape(0))); }
+}  // namespace
+
+const NamedRule reduce_rules[] = {{"max", extreme_rule},   {"mean", mean_rule},
+                                  {"min", extreme_rule},   {"sum", sum_rule},
+                                  {"sum_to", sum_to_rule}, {nullptr, nullptr}};
+}  // namespace reel
