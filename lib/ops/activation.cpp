@@ -20,7 +20,7 @@ void whole_view(Inference& call) {
 constinit Op relu_op{.name = "relu",
                      .shape = broadcast,
                      .promote = Promote::floating,
-                     .needs = {{need_output()}},
+                     .needs = {{need_input(0)}},
                      .fusion = Fusion::pointwise,
                      .samples = [](SampleList out) { unary_samples(out, relu, off_zero); }};
 constinit Op sigmoid_op{.name = "sigmoid",

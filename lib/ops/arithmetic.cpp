@@ -46,14 +46,14 @@ constinit Op divide_op{
     .arity = 2,
     .shape = broadcast,
     .promote = Promote::floating,
-    .needs = {{need_input(1), need_input(1) | need_output()}},
+    .needs = {{need_input(1), need_input(0) | need_input(1)}},
     .fusion = Fusion::pointwise,
     .samples = [](SampleList out) { binary_samples(out, divide, {}, positive); }};
 constinit Op remainder_op{.name = "remainder",
                           .arity = 2,
                           .shape = numbers,
                           .promote = Promote::numeric,
-                          .needs = {{0, need_input(0) | need_input(1)}},
+                          .needs = {{0, need_input(0) | need_input(1) | need_output()}},
                           .fusion = Fusion::pointwise,
                           .passes = 0b01,
                           .samples = [](SampleList out) {
