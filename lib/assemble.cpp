@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Composition root: the op table is filled from all wings, and what is missing is an error.
+#include <string>
+
+#include <reel/error.hpp>
+
+#include "autograd/install.hpp"
+#include "lib/cpu/install.hpp"
+#include "lib/cpu/kernels.hpp"
+#include "lib/ops/ops.hpp"
+
+namespace reel {
+namespace {
+std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\""; }
+
+void add_ops(OpTable& ops) {
+  for (const auto add :
+       {add_arithmetic, add_math, add_activation, add_compare, add_reduce, add_matmul, add_softmax,
+        add_normalize, add_recurrent, add_reshape, add_gather, add_create, add_random, add_update})
+    add(ops);
+}
+
+/// Problems found, one to a line.
+class Problems {
+ public:
+  void add(const std::string& problem) {
+    text_ += (text_.empty() ? "op table: " : "\n  ") + problem;
+  }
+  Op* known(const OpTable& ops, const char* what, const char* name) {
+    Op* op = ops.find(name);
+    if (!op) add(std::string(what) + " for unknown op " + quoted(name));
+    return op;
+  }
+  void raise() const {
+    if (!text_.empty()) throw Error(text_);
+  }
+
+ private:
+  std::string text_;
+};
+
+void add_kernels(const OpTable& ops, kernels::Families families, Problems& problems) {
+  for (; *families; ++families) {
+    for (auto* entry = (*families)->kernels; entry && entry->op; ++entry)
+      if (Op* op = problems.known(ops, "kernel", entry->op)) {
+        op->cpu = entry->kernel;
+        op->cpu_gradient = entry->gradient;
+      }
+    for (auto* entry = (*families)->tiles; entry && entry->op; ++entry)
+      if (Op* op = problems.known(ops, "tiles", entry->op)) op->tiles = entry->tiles;
+  }
+}
+
+void add_gradients(const OpTable& ops, Problems& problems) {
+  for (const Rules* family = gradient_rules; *family; ++family)
+    for (const NamedRule* entry = *family; entry->op; ++entry)
+      if (Op* op = problems.known(ops, "gradient rule", entry->op)) op->gradient = entry->rule;
+}
+
+void check(Op& op, Problems& problems) {
+  const std::string name = quoted(op.name);
+  if (!op.shape && !op.updates) problems.add(name + " has no shape rule; add one in lib/ops");
+  if (!op.cpu && !op.tiles) problems.add(name + " has no kernel; add one in lib/cpu");
+  if (!op.gradient && op.differentiable && !op.updates)
+    problems.add(
+        name +
+        " has no gradient rule; add one in autograd/rules or say that it is not differentiable");
+  if (op.gradient && !op.differentiable)
+    problems.add(name + " has a gradient rule but is said not to be differentiable");
+  if (!op.samples && !op.updates) problems.add(name + " has no samples; add some in lib/ops");
+}
+
+void fill_table() {
+  std::string error;
+  const kernels::Families families = kernels::active_families(&error);
+  if (!families) throw Error(error);
+  OpTable& ops = OpTable::the();
+  if (ops.ops().empty()) add_ops(ops);
+  Problems problems;
+  add_kernels(ops, families, problems);
+  add_gradients(ops, problems);
+  const Op* copy = ops.find("cast");
+  for (Op* op : ops.ops()) {
+    // A view that the layout does not allow is a copy.
+    if (op->fusion == Fusion::layout && !op->cpu && copy) op->cpu = copy->cpu;
+    check(*op, problems);
+  }
+  problems.raise();
+}
+}  // namespace
+
+void assemble() {
+  static const bool filled = (fill_table(), true);
+  static_cast<void>(filled);
+}
+}  // namespace reel
