@@ -9,6 +9,7 @@
 
 #include "autograd/playback.hpp"
 #include "autograd/unconnected.hpp"
+#include "lib/dispatch/promotion.hpp"
 #include "lib/dispatch/recording.hpp"
 
 namespace reel {
@@ -37,8 +38,15 @@ class PlaybackScope {
   Caller site_;
 };
 
-Tensor upstream_for(const Tensor& target, const Tensor& upstream, Caller caller) {
-  if (!upstream.defined()) return ones_like(Operand(target, caller));
+Tensor upstream_for(Context& context, const Tensor& target, const Tensor& upstream, Caller caller) {
+  if (!upstream.defined()) {
+    const Body& like = *Access::body(target);
+    if (like.elements != 1) return ones_like(Operand(target, caller));
+    Body* one = allocate(context, like.dtype, like.shape, 1);
+    if (!one) fail<MemoryError>(caller, "gradient", "upstream", "memory", "none from the system");
+    store_number(one->data, 1, like.dtype);
+    return Access::adopt(one);
+  }
   if (!(upstream.shape() == target.shape()))
     fail<ShapeError>(caller, "gradient", "upstream", "the target's shape " + to_text(target.shape()),
                      to_text(upstream.shape()));
@@ -182,7 +190,7 @@ void GradientTape::gradients(Operand target, const Sources& sources, const Gradi
     const PlaybackScope scope(context, bit_);
     if (record != no_record && record >= start_) {
       Playback playback(context, bit_, start_, options_.persistent);
-      playback.seed(record, origin.output, upstream_for(Access::share(body), options.upstream, caller));
+      playback.seed(record, origin.output, upstream_for(context, Access::share(body), options.upstream, caller));
       const Wish* wish = wishes.begin();
       playback.play(record, [&](std::uint32_t at) {
         while (wish != wishes.end() && wish->record > at) ++wish;

@@ -93,4 +93,14 @@ void assemble() {
   static const bool filled = (fill_table(), true);
   static_cast<void>(filled);
 }
+
+namespace {
+/// The slots are filled before any thread reads them; what goes wrong is thrown by the first op.
+[[gnu::constructor]] void assemble_at_load() {
+  try {
+    assemble();
+  } catch (const Error&) {
+  }
+}
+}  // namespace
 }  // namespace reel

@@ -18,11 +18,12 @@ class GradientCall;  // autograd/gradient_call.hpp
 
 /// What will be known of an output before it is computed.
 struct Meta {
-  DType dtype = DType::float32;
+  Meta(DType of, const Shape& lengths) : dtype(of), shape(lengths) {}
+  DType dtype;
+  int view_of = -1;         // the input whose memory it shares, if any
   Shape shape;
-  int view_of = -1;          // the input whose memory it shares, if any
-  Strides strides = {};      // of a view
-  std::int64_t offset = 0;   // of a view, in elements from the input's first
+  Strides strides;          // of a view; set by the rule
+  std::int64_t offset = 0;  // of a view, in elements from the input's first
 };
 
 /// What a shape rule sees and says.
@@ -39,9 +40,13 @@ struct Inference {
   const T& option() const {
     return *static_cast<const T*>(options);
   }
-  Meta& output(DType dtype, const Shape& shape);
+  Meta& output(DType dtype, const Shape& shape) { return outputs.emplace_back(dtype, shape); }
   /// An output that views input 0; shape, strides and offset are the caller's to set.
-  Meta& view(const Shape& shape);
+  Meta& view(const Shape& shape) {
+    Meta& meta = output(input(0).dtype, shape);
+    meta.view_of = 0;
+    return meta;
+  }
 };
 using ShapeRule = void (*)(Inference&);
 

@@ -23,15 +23,4 @@ Op* OpTable::find(std::string_view name) const {
   return place != ops_.end() && (*place)->name == name ? *place : nullptr;
 }
 
-Meta& Inference::output(DType dtype, const Shape& shape) {
-  Meta& meta = outputs.emplace_back();
-  meta.dtype = dtype;
-  meta.shape = shape;
-  return meta;
-}
-Meta& Inference::view(const Shape& shape) {
-  Meta& meta = output(input(0).dtype, shape);
-  meta.view_of = 0;
-  return meta;
-}
 }  // namespace reel

@@ -75,11 +75,13 @@ void walk_tiles(Tile tile, const Walk& walk, const Body* const* inputs, int coun
 
 bool walks_neighbours(const Body& input, const Shape& shape) {
   // The last axis of the output longer than 1 must be walked in steps of one element or none.
-  for (int back = 1; back <= static_cast<int>(shape.rank()); ++back) {
-    if (shape[-back] == 1) continue;
-    if (back > input.rank() || input.shape[-back] == 1) return true;
-    const std::int64_t stride = input.strides[input.rank() - back];
-    return stride == 0 || stride == 1;
+  if (input.contiguous) return true;
+  const int rank = static_cast<int>(shape.rank());
+  for (int axis = rank - 1; axis >= 0; --axis) {
+    const int own = axis - rank + input.rank();
+    if (shape.data()[axis] == 1) continue;
+    if (own < 0 || input.shape.data()[own] == 1) return true;
+    return input.strides[own] == 0 || input.strides[own] == 1;
   }
   return true;
 }

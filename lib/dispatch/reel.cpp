@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lib/dispatch/reel.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -125,6 +126,11 @@ void Reel::insert_leaf(const Body* body, std::uint32_t record) {
   leaf_table_[i] = {body, record};
 }
 
+void Reel::forget_leaves() {
+  if (leaf_count_) std::fill(leaf_table_.begin(), leaf_table_.end(), LeafEntry{});
+  leaf_count_ = 0;
+}
+
 std::uint32_t Reel::watch(Body* body, const Cell* cell, std::uint64_t tapes, Caller caller) {
   const std::uint32_t before = find(*body);
   if (before != no_record && ((*this)[before].watchers & tapes) == tapes) return before;
@@ -164,17 +170,15 @@ void Reel::release(std::uint64_t bit, std::uint32_t start) {
     if (!record.tapes) release_saved(record);
   }
   if (alive == bit) {
+    forget_leaves();
     leaves_.clear();
-    leaf_table_.clear();
-    leaf_count_ = 0;
     return;
   }
   std::erase_if(leaves_, [&](const Leaf& leaf) {
     const Record& record = (*this)[leaf.record];
     return !(record.tapes | record.watchers);
   });
-  leaf_table_.clear();
-  leaf_count_ = 0;
+  forget_leaves();
   for (const Leaf& leaf : leaves_) insert_leaf(Access::body(leaf.value), leaf.record);
 }
 
@@ -187,9 +191,8 @@ void Reel::close_tape(std::uint64_t bit, std::uint32_t start) {
 }
 
 void Reel::clear() {
+  forget_leaves();
   leaves_.clear();
-  leaf_table_.clear();
-  leaf_count_ = 0;
   cuts_.clear();
   arena_.clear();
   values_ = 0;

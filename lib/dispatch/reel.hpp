@@ -143,6 +143,7 @@ class Reel {
   void clear();
   std::uint32_t find_leaf(const Body* body) const;
   void insert_leaf(const Body* body, std::uint32_t record);
+  void forget_leaves();
   std::uint64_t uid_ = 0;
   std::uint32_t size_ = 0, values_ = 0;
   std::vector<Cut> cuts_;
@@ -150,8 +151,8 @@ class Reel {
   Arena arena_;
   std::vector<Leaf> leaves_;
   struct LeafEntry {
-    const Body* body;
-    std::uint32_t record;
+    const Body* body = nullptr;
+    std::uint32_t record = 0;
   };
   std::vector<LeafEntry> leaf_table_;  // open addressing, at most half full
   std::size_t leaf_count_ = 0;

@@ -169,11 +169,16 @@ void check_kernel(const Op& op, const KernelResult& result, Caller caller) {
 namespace {
 void call_kernel(const GateCall& call, unsigned accumulate) {
   Op& op = call.op;
+  if (!op.contiguous_inputs) {
+    const KernelCall direct{call.inputs,      call.outputs,      call.options.data,
+                            call.input_count, call.output_count, accumulate};
+    return check_kernel(op, op.tiles ? run_tiles(op, direct) : op.cpu(direct), call.site);
+  }
   Few<Tensor, 2> copies;
   Few<const Body*, 4> inputs(static_cast<std::size_t>(call.input_count));
   for (int i = 0; i < call.input_count; ++i) {
     const Body* body = call.inputs[i];
-    if (op.contiguous_inputs && !body->contiguous) {
+    if (!body->contiguous) {
       copies.push_back(contiguous_copy(*body));
       body = Access::body(copies[copies.size() - 1]);
     }
@@ -187,8 +192,78 @@ void call_kernel(const GateCall& call, unsigned accumulate) {
 
 void run_kernel(const GateCall& call) { call_kernel(call, 0); }
 
+namespace {
+void run_any(Op& op, std::span<const Operand> operands, OptionsView options, Caller caller,
+             Few<Tensor, 2>& outputs);
+
+/// Whether these inputs need no conversion: tensors of one dtype where the op promotes.
+template <int N>
+bool ready(const Op& op, Body* const (&bodies)[N]) {
+  DType common = DType::boolean;
+  bool any = false;
+  for (int i = 0; i < N; ++i) {
+    if (!bodies[i]) return false;
+    if (op.promote == Promote::none || !(op.promoted >> i & 1)) continue;
+    if (any && bodies[i]->dtype != common) return false;
+    common = bodies[i]->dtype;
+    any = true;
+  }
+  return !any || op.promote != Promote::floating || is_floating(common);
+}
+
+/// The common case without detours: few inputs that need no conversion, at most a tape listening.
+template <int N>
+bool run_lean(Op& op, const Operand* operands, OptionsView options, Caller caller,
+              Few<Tensor, 2>& outputs) {
+  Context& context = Context::here();
+  if (context.mode & ~recording || op.composite) return false;
+  Body* inputs[N];
+  for (int i = 0; i < N; ++i) inputs[i] = body_of(operands[i]);
+  if (!ready(op, inputs)) return false;
+  Inference inference{op, inputs, N, options.data, caller, {}};
+  op.shape(inference);
+  const std::size_t output_count = inference.outputs.size();
+  if (output_count > 2) return false;
+  Origin origins[N];
+  std::uint64_t tapes = 0;
+  if (context.mode)
+    for (int i = 0; i < N; ++i) {
+      origins[i] = origin_of(context, operands[i], inputs[i]);
+      tapes |= origins[i].tapes;
+    }
+  outputs.resize(output_count);
+  Body* made[2] = {};
+  bool kernel = false;
+  for (std::size_t i = 0; i < output_count; ++i) {
+    made[i] = make_output(context, op, inference.outputs[i], inputs, caller);
+    outputs[i] = Access::adopt(made[i]);
+    kernel |= inference.outputs[i].view_of < 0;
+  }
+  const int count = static_cast<int>(output_count);
+  if (kernel) run_kernel({op, inputs, N, options, caller, made, count, nullptr});
+  if (!tapes) return true;
+  const Caller site = context.site_of(caller);
+  if (op.differentiable && is_floating(made[0]->dtype))
+    leave_record(context, op, options, site, inputs, origins, N, made, count, tapes);
+  else note_cut(context, op, site, origins, N);
+  return true;
+}
+}  // namespace
+
 void run(Op& op, std::span<const Operand> operands, OptionsView options, Caller caller,
          Few<Tensor, 2>& outputs) {
+  const std::size_t count = operands.size();
+  if (op.cpu || op.tiles) [[likely]] {
+    if (count == 1 && run_lean<1>(op, operands.data(), options, caller, outputs)) return;
+    if (count == 2 && run_lean<2>(op, operands.data(), options, caller, outputs)) return;
+    if (count == 3 && run_lean<3>(op, operands.data(), options, caller, outputs)) return;
+  }
+  run_any(op, operands, options, caller, outputs);
+}
+
+namespace {
+void run_any(Op& op, std::span<const Operand> operands, OptionsView options, Caller caller,
+             Few<Tensor, 2>& outputs) {
   if (!op.cpu && !op.tiles && !op.composite) [[unlikely]] assemble();
   Context& context = Context::here();
   Resolved inputs;
@@ -219,6 +294,7 @@ void run(Op& op, std::span<const Operand> operands, OptionsView options, Caller 
                  input_count, bodies.data(), static_cast<int>(output_count), tapes);
   else note_cut(context, op, call.site, inputs.origins.data(), input_count);
 }
+}  // namespace
 
 void run_into(Op& op, std::initializer_list<Operand> operands, OptionsView options, Body& output) {
   Context& context = Context::here();

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <new>
+#include <type_traits>
 #include <utility>
 
 namespace reel {
@@ -15,7 +16,7 @@ class Few {
   Few(const Few&) = delete;
   Few& operator=(const Few&) = delete;
   ~Few() {
-    std::destroy_n(first_, count_);
+    if constexpr (!std::is_trivially_destructible_v<T>) std::destroy_n(first_, count_);
     if (first_ != inline_first()) ::operator delete(first_, std::align_val_t(alignof(T)));
   }
   void resize(std::size_t count) {
