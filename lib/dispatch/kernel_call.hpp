@@ -35,7 +35,8 @@ using Kernel = KernelResult (*)(const KernelCall&);
 /// number for all. The output may be one of the inputs.
 using Tile = void (*)(std::int64_t n, const void* const* inputs, unsigned scalars, void* output);
 /// One pass of a pointwise gradient: values are dy, x, y (null for one input), out, each only if
-/// needed; bit i of `scalars` as above. Adds to the output or replaces it. The output may be dy.
+/// needed; bit i of `scalars` says that values[i] is one number for all. Adds to the output or
+/// replaces it. The output may be dy.
 using GradientTile = void (*)(std::int64_t n, const void* const* values, unsigned scalars,
                               void* output, bool accumulate);
 

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lib/cpu/kernels.hpp"
+#include "lib/cpu/simd.hpp"
+#include "lib/cpu/transpose.hpp"
+#include "lib/cpu/walk.hpp"
+
+namespace reel::kernels::REEL_ISA {
+namespace {
+template <class T>
+void copy_row(const T* from, std::int64_t from_step, T* to, std::int64_t to_step, std::int64_t n) {
+  if (from_step == 1 && to_step == 1) {
+    __builtin_memcpy(to, from, static_cast<std::size_t>(n) * sizeof(T));
+  } else if (from_step == 0 && to_step == 1) {
+    const T value = *from;
+    for (std::int64_t i = 0; i < n; ++i) to[i] = value;
+  } else {
+    REEL_INDEPENDENT
+    for (std::int64_t i = 0; i < n; ++i) to[i * to_step] = from[i * from_step];
+  }
+}
+
+/// Moves an axis that has neighbours in the source beside the last, which has them in the target.
+bool make_plane(Walk& walk) {
+  const int last = walk.rank - 1;
+  if (last < 1 || walk.to[last] != 1 || walk.from[last] == 1) return false;
+  for (int axis = 0; axis < last; ++axis) {
+    if (walk.from[axis] != 1) continue;
+    const std::int64_t length = walk.lengths[axis], to = walk.to[axis];
+    for (int i = axis; i + 1 < last; ++i) {
+      walk.lengths[i] = walk.lengths[i + 1];
+      walk.from[i] = walk.from[i + 1];
+      walk.to[i] = walk.to[i + 1];
+    }
+    walk.lengths[last - 1] = length;
+    walk.from[last - 1] = 1;
+    walk.to[last - 1] = to;
+    return true;
+  }
+  return false;
+}
+
+template <class T>
+void copy_all(Walk walk, const T* from, T* to) {
+  const int last = walk.rank - 1;
+  if (walk.rank == 0) {
+    *to = *from;
+  } else if (make_plane(walk)) {
+    for_each_row(walk, 2, from, to, [&](const T* source, T* target) {
+      turn(source, walk.from[last], target, walk.to[last - 1], walk.lengths[last - 1],
+           walk.lengths[last]);
+    });
+  } else {
+    for_each_row(walk, 1, from, to, [&](const T* source, T* target) {
+      copy_row(source, walk.from[last], target, walk.to[last], walk.lengths[last]);
+    });
+  }
+}
+
+template <class To, class From>
+To converted(From x) {
+  if constexpr (std::is_same_v<To, bool>) {
+    return x != From(0);
+  } else if constexpr (std::is_floating_point_v<From> && !std::is_floating_point_v<To>) {
+    // 2^(bits) is the first float above the largest integer.
+    constexpr To least = std::is_signed_v<To> ? static_cast<To>(To(1) << (sizeof(To) * 8 - 1)) : To(0);
+    constexpr To most = static_cast<To>(~least);
+    constexpr From above = static_cast<From>(most / 2 + 1) * 2;
+    if (x != x) return To(0);
+    return x >= above ? most : x <= static_cast<From>(least) ? least : static_cast<To>(x);
+  } else {
+    return static_cast<To>(x);
+  }
+}
+
+using Convert = void (*)(const Walk& walk, const void* from, void* to);
+template <class From, class To>
+void convert(const Walk& walk, const void* from, void* to) {
+  const int last = walk.rank - 1;
+  const auto* const source = static_cast<const From*>(from);
+  auto* const target = static_cast<To*>(to);
+  if (walk.rank == 0) {
+    *target = converted<To>(*source);
+    return;
+  }
+  const std::int64_t n = walk.lengths[last], step = walk.from[last];
+  for_each_row(walk, 1, source, target, [=](const From* x, To* y) {
+    if (step == 1) {
+      REEL_INDEPENDENT
+      for (std::int64_t i = 0; i < n; ++i) y[i] = converted<To>(x[i]);
+    } else {
+      REEL_INDEPENDENT
+      for (std::int64_t i = 0; i < n; ++i) y[i] = converted<To>(x[i * step]);
+    }
+  });
+}
+template <class From>
+constexpr Convert convert_from[dtype_count] = {
+    convert<From, bool>,         convert<From, std::uint8_t>, convert<From, std::int32_t>,
+    convert<From, std::int64_t>, convert<From, float>,        convert<From, double>};
+constexpr const Convert* conversions[dtype_count] = {
+    convert_from<std::uint8_t>, convert_from<std::uint8_t>, convert_from<std::int32_t>,
+    convert_from<std::int64_t>, convert_from<float>,        convert_from<double>};
+
+KernelResult cast(const KernelCall& call) {
+  const Body& input = call.input(0);
+  Body& output = call.output();
+  if (input.elements == 0) return {};
+  const Walk walk = walk_over(input.shape, input.strides, output.strides);
+  if (input.dtype == output.dtype) copy_elements(walk, input.data, output.data, size_of(input.dtype));
+  else conversions[static_cast<int>(input.dtype)][static_cast<int>(output.dtype)](walk, input.data, output.data);
+  return {};
+}
+constexpr NamedKernel kernels[] = {{"cast", cast}, {nullptr, nullptr}};
+constexpr NamedTiles tiles[] = {{nullptr, nullptr}};
+}  // namespace
+
+void copy_elements(const Walk& walk, const void* from, void* to, int size) {
+  if (size == 1) copy_all(walk, static_cast<const std::uint8_t*>(from), static_cast<std::uint8_t*>(to));
+  else if (size == 4) copy_all(walk, static_cast<const std::uint32_t*>(from), static_cast<std::uint32_t*>(to));
+  else copy_all(walk, static_cast<const std::uint64_t*>(from), static_cast<std::uint64_t*>(to));
+}
+extern const Family copy_family = {kernels, tiles};
+}  // namespace reel::kernels::REEL_ISA

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// All that one instruction set has to offer.
+#include "lib/cpu/kernels.hpp"
+
+namespace reel::kernels::REEL_ISA {
+extern const Family arithmetic_family, compare_family, where_family, math_family,
+    activation_family;
+extern const Family copy_family, fill_family;
+
+Families families() {
+  static const Family all[] = {
+      arithmetic_family, compare_family, where_family, math_family, activation_family,
+      copy_family,       fill_family,    {nullptr, nullptr},
+  };
+  return all;
+}
+}  // namespace reel::kernels::REEL_ISA

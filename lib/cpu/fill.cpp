@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lib/cpu/kernels.hpp"
+#include "lib/cpu/simd.hpp"
+#include "lib/dispatch/op_options.hpp"
+
+namespace reel::kernels::REEL_ISA {
+namespace {
+template <class T>
+void fill_constant(T* out, std::int64_t n, T value) {
+  for (std::int64_t i = 0; i < n; ++i) out[i] = value;
+}
+
+template <class T>
+void fill_range(const FillOptions& options, T* out, std::int64_t n) {
+  // Each number from its place, so that errors do not add up; integers wrap around.
+  if constexpr (std::is_floating_point_v<T>) {
+    for (std::int64_t i = 0; i < n; ++i)
+      out[i] = static_cast<T>(options.start + static_cast<double>(i) * options.step);
+  } else {
+    const auto first = static_cast<std::uint64_t>(options.first);
+    const auto stride = static_cast<std::uint64_t>(options.stride);
+    for (std::int64_t i = 0; i < n; ++i)
+      out[i] = static_cast<T>(first + static_cast<std::uint64_t>(i) * stride);
+  }
+}
+
+/// Ones on the diagonal of the last two axes.
+template <class T>
+void fill_identity(const Body& output, T* out) {
+  fill_constant(out, output.elements, T(0));
+  if (output.elements == 0 || output.rank() < 2) return;
+  const std::int64_t* const lengths = output.shape.end() - 2;
+  const std::int64_t matrix = lengths[0] * lengths[1];
+  const std::int64_t ones = lengths[0] < lengths[1] ? lengths[0] : lengths[1];
+  for (std::int64_t start = 0; start < output.elements; start += matrix)
+    for (std::int64_t i = 0; i < ones; ++i) out[start + i * (lengths[1] + 1)] = T(1);
+}
+
+template <class T>
+void fill_as(const FillOptions& options, Body& output) {
+  T* const out = output.as<T>();
+  const T value = std::is_floating_point_v<T> ? static_cast<T>(options.start) : static_cast<T>(options.first);
+  switch (options.kind) {
+    case FillOptions::Kind::constant: return fill_constant(out, output.elements, value);
+    case FillOptions::Kind::range: return fill_range(options, out, output.elements);
+    case FillOptions::Kind::identity: return fill_identity(output, out);
+  }
+}
+
+KernelResult fill(const KernelCall& call) {
+  const auto& options = call.option<FillOptions>();
+  Body& output = call.output();
+  switch (output.dtype) {
+    case DType::boolean: fill_as<bool>(options, output); break;
+    case DType::uint8: fill_as<std::uint8_t>(options, output); break;
+    case DType::int32: fill_as<std::int32_t>(options, output); break;
+    case DType::int64: fill_as<std::int64_t>(options, output); break;
+    case DType::float32: fill_as<float>(options, output); break;
+    case DType::float64: fill_as<double>(options, output); break;
+  }
+  return {};
+}
+constexpr NamedKernel kernels[] = {{"fill", fill}, {nullptr, nullptr}};
+constexpr NamedTiles tiles[] = {{nullptr, nullptr}};
+}  // namespace
+extern const Family fill_family = {kernels, tiles};
+}  // namespace reel::kernels::REEL_ISA

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The choice of an instruction set, made once in a process.
+#pragma once
+#include <string>
+
+#include "lib/cpu/kernels.hpp"
+
+namespace reel::kernels {
+/// "sse4", "avx2", ...: the widest that this machine has, or the one that the environment variable
+/// REEL_ISA names; null if there is none such.
+const char* isa_name();
+/// Its kernels; null, and the reason in `error`, if there is none.
+Families active_families(std::string* error);
+}  // namespace reel::kernels

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lib/cpu/pointwise.hpp"
+#include "lib/formulas/arithmetic.hpp"
+
+namespace reel::kernels::REEL_ISA {
+using namespace formulas;
+extern const Family arithmetic_family = {no_kernels, tile_table<Add, Subtract, Multiply, Divide, Remainder, Negative, Maximum, Minimum, Power>};
+}  // namespace reel::kernels::REEL_ISA

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Memory for the length of one kernel call.
+#pragma once
+#include <cstddef>
+
+namespace reel::kernels {
+/// At least this many bytes, aligned to 64; null if the system has none. One buffer for a thread:
+/// the next call may move it, so a kernel that calls another asks for all it needs itself.
+void* scratch(std::size_t bytes);
+}  // namespace reel::kernels

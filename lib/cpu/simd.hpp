@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Vectors of the instruction set that this unit is compiled for. Arithmetic between vectors is
+// xsimd's own; here is how they come from memory and go back.
+#pragma once
+#include <cstdint>
+#include <xsimd/xsimd.hpp>
+
+// Iterations do not depend on each other although input and output may be the same memory.
+#ifdef __clang__
+#define REEL_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define REEL_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+namespace reel::kernels::REEL_ISA {
+using Arch = REEL_ISA_ARCH;
+template <class T>
+using Vector = xsimd::batch<T, Arch>;
+template <class T>
+inline constexpr std::int64_t lanes = static_cast<std::int64_t>(Vector<T>::size);
+
+template <class T>
+Vector<T> load(const T* from) {
+  return Vector<T>::load_unaligned(from);
+}
+template <class T>
+void store(T* to, const Vector<T>& x) {
+  x.store_unaligned(to);
+}
+
+/// Stores past the caches; `to` is aligned to a vector. End with stream_end().
+inline void stream(float* to, const Vector<float>& x) {
+#if defined(__AVX512F__)
+  _mm512_stream_ps(to, x);
+#elif defined(__AVX__)
+  _mm256_stream_ps(to, x);
+#elif defined(__SSE__)
+  _mm_stream_ps(to, x);
+#else
+  x.store_aligned(to);
+#endif
+}
+inline void stream(double* to, const Vector<double>& x) {
+#if defined(__AVX512F__)
+  _mm512_stream_pd(to, x);
+#elif defined(__AVX__)
+  _mm256_stream_pd(to, x);
+#elif defined(__SSE2__)
+  _mm_stream_pd(to, x);
+#else
+  x.store_aligned(to);
+#endif
+}
+inline void stream_end() {
+#ifdef __SSE__
+  _mm_sfence();
+#endif
+}
+
+/// The first n elements (fewer than a vector holds); the rest is 0 and not touched in memory.
+template <class T>
+Vector<T> load_part(const T* from, std::int64_t n) {
+  alignas(64) T padded[lanes<T>] = {};
+  for (std::int64_t i = 0; i < n; ++i) padded[i] = from[i];
+  return Vector<T>::load_aligned(padded);
+}
+template <class T>
+void store_part(T* to, const Vector<T>& x, std::int64_t n) {
+  alignas(64) T padded[lanes<T>];
+  x.store_aligned(padded);
+  for (std::int64_t i = 0; i < n; ++i) to[i] = padded[i];
+}
+#if defined(__AVX512F__)
+inline unsigned low_bits(std::int64_t n) { return (1u << n) - 1; }
+template <>
+inline Vector<float> load_part(const float* from, std::int64_t n) {
+  return _mm512_maskz_loadu_ps(static_cast<__mmask16>(low_bits(n)), from);
+}
+template <>
+inline Vector<double> load_part(const double* from, std::int64_t n) {
+  return _mm512_maskz_loadu_pd(static_cast<__mmask8>(low_bits(n)), from);
+}
+template <>
+inline void store_part(float* to, const Vector<float>& x, std::int64_t n) {
+  _mm512_mask_storeu_ps(to, static_cast<__mmask16>(low_bits(n)), x);
+}
+template <>
+inline void store_part(double* to, const Vector<double>& x, std::int64_t n) {
+  _mm512_mask_storeu_pd(to, static_cast<__mmask8>(low_bits(n)), x);
+}
+#elif defined(__AVX2__)
+inline __m256i low_lanes(int n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+template <>
+inline Vector<float> load_part(const float* from, std::int64_t n) {
+  return _mm256_maskload_ps(from, low_lanes(static_cast<int>(n)));
+}
+template <>
+inline Vector<double> load_part(const double* from, std::int64_t n) {
+  return _mm256_maskload_pd(from, low_lanes(static_cast<int>(2 * n)));
+}
+template <>
+inline void store_part(float* to, const Vector<float>& x, std::int64_t n) {
+  _mm256_maskstore_ps(to, low_lanes(static_cast<int>(n)), x);
+}
+template <>
+inline void store_part(double* to, const Vector<double>& x, std::int64_t n) {
+  _mm256_maskstore_pd(to, low_lanes(static_cast<int>(2 * n)), x);
+}
+#endif
+}  // namespace reel::kernels::REEL_ISA

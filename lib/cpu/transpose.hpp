@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Small squares of a matrix turned over its diagonal in registers.
+#pragma once
+#include <cstdint>
+
+namespace reel::kernels::REEL_ISA {
+/// to[r][c] = from[c][r] for a square of `side` rows; steps between rows in elements.
+template <class T>
+inline constexpr std::int64_t square_side = 4;
+
+template <class T>
+void turn_square(const T* from, std::int64_t from_step, T* to, std::int64_t to_step) {
+  T square[4][4];
+  for (int c = 0; c < 4; ++c)
+    for (int r = 0; r < 4; ++r) square[r][c] = from[c * from_step + r];
+  for (int r = 0; r < 4; ++r)
+    for (int c = 0; c < 4; ++c) to[r * to_step + c] = square[r][c];
+}
+
+#ifdef __AVX__
+template <>
+inline constexpr std::int64_t square_side<std::uint32_t> = 8;
+
+/// Rows c and c + 4, four columns of each: as two halves of one register no lane need be crossed.
+inline __m256 load_halves(const float* low, const float* high) {
+  return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
+}
+/// Four rows of the result from four columns of the source.
+inline void turn_half(const float* from, std::int64_t from_step, float* to, std::int64_t to_step) {
+  const auto row = [&](int c) {
+    return load_halves(from + c * from_step, from + (c + 4) * from_step);
+  };
+  const __m256 a = row(0), b = row(1), c = row(2), d = row(3);
+  const __m256 ab = _mm256_unpacklo_ps(a, b), cd = _mm256_unpacklo_ps(c, d);
+  const __m256 ab_high = _mm256_unpackhi_ps(a, b), cd_high = _mm256_unpackhi_ps(c, d);
+  _mm256_storeu_ps(to, _mm256_shuffle_ps(ab, cd, 0x44));
+  _mm256_storeu_ps(to + to_step, _mm256_shuffle_ps(ab, cd, 0xee));
+  _mm256_storeu_ps(to + 2 * to_step, _mm256_shuffle_ps(ab_high, cd_high, 0x44));
+  _mm256_storeu_ps(to + 3 * to_step, _mm256_shuffle_ps(ab_high, cd_high, 0xee));
+}
+template <>
+inline void turn_square(const std::uint32_t* from, std::int64_t from_step, std::uint32_t* to,
+                        std::int64_t to_step) {
+  const auto* const source = reinterpret_cast<const float*>(from);
+  auto* const target = reinterpret_cast<float*>(to);
+  turn_half(source, from_step, target, to_step);
+  turn_half(source + 4, from_step, target + 4 * to_step, to_step);
+}
+#endif
+
+/// to[r][c] = from[c][r] for r < rows, c < columns.
+template <class T>
+void turn(const T* from, std::int64_t from_step, T* to, std::int64_t to_step, std::int64_t rows,
+          std::int64_t columns) {
+  constexpr std::int64_t side = square_side<T>;
+  constexpr std::int64_t block = 64;  // both sides of a block stay in L1
+  const auto rest = [&](std::int64_t r0, std::int64_t r1, std::int64_t c0, std::int64_t c1) {
+    for (std::int64_t r = r0; r < r1; ++r)
+      for (std::int64_t c = c0; c < c1; ++c) to[r * to_step + c] = from[c * from_step + r];
+  };
+  const std::int64_t whole_rows = rows - rows % side, whole_columns = columns - columns % side;
+  for (std::int64_t r0 = 0; r0 < whole_rows; r0 += block)
+    for (std::int64_t c0 = 0; c0 < whole_columns; c0 += block) {
+      const std::int64_t r1 = r0 + block < whole_rows ? r0 + block : whole_rows;
+      const std::int64_t c1 = c0 + block < whole_columns ? c0 + block : whole_columns;
+      for (std::int64_t r = r0; r < r1; r += side)
+        for (std::int64_t c = c0; c < c1; c += side)
+          turn_square(from + c * from_step + r, from_step, to + r * to_step + c, to_step);
+    }
+  rest(0, whole_rows, whole_columns, columns);
+  rest(whole_rows, rows, 0, columns);
+}
+}  // namespace reel::kernels::REEL_ISA

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A walk over elements of two bodies at once, whatever their strides.
+#pragma once
+#include <cstdint>
+
+#include "lib/tensor/body.hpp"
+
+namespace reel::kernels::REEL_ISA {
+/// Axes of length 1 are left out and neighbours that walk as one are merged; steps in elements.
+struct Walk {
+  int rank = 0;
+  std::int64_t lengths[Shape::max_rank];
+  std::int64_t from[Shape::max_rank], to[Shape::max_rank];
+
+  void add_axis(std::int64_t length, std::int64_t from_step, std::int64_t to_step) {
+    if (length == 1) return;
+    const int last = rank - 1;
+    if (rank && from[last] == from_step * length && to[last] == to_step * length) {
+      lengths[last] *= length;
+      from[last] = from_step;
+      to[last] = to_step;
+      return;
+    }
+    lengths[rank] = length;
+    from[rank] = from_step;
+    to[rank++] = to_step;
+  }
+  std::int64_t elements() const {
+    std::int64_t count = 1;
+    for (int axis = 0; axis < rank; ++axis) count *= lengths[axis];
+    return count;
+  }
+};
+
+/// The walk over all of `shape`, by the strides of both sides.
+inline Walk walk_over(const Shape& shape, const Strides& from, const Strides& to) {
+  Walk walk;
+  for (int axis = 0; axis < static_cast<int>(shape.rank()); ++axis)
+    walk.add_axis(shape.data()[axis], from[axis], to[axis]);
+  return walk;
+}
+
+/// Calls row(from, to) for each position of all axes but the last `inner`.
+template <class From, class To, class Row>
+void for_each_row(const Walk& walk, int inner, const From* from, To* to, const Row& row) {
+  const int outer = walk.rank - inner;
+  std::int64_t position[Shape::max_rank] = {};
+  std::int64_t rows = 1;
+  for (int axis = 0; axis < outer; ++axis) rows *= walk.lengths[axis];
+  for (; rows > 0; --rows) {
+    row(from, to);
+    for (int axis = outer - 1; axis >= 0; --axis) {
+      from += walk.from[axis];
+      to += walk.to[axis];
+      if (++position[axis] < walk.lengths[axis]) break;
+      position[axis] = 0;
+      from -= walk.from[axis] * walk.lengths[axis];
+      to -= walk.to[axis] * walk.lengths[axis];
+    }
+  }
+}
+
+/// Copies elements of `size` bytes.
+void copy_elements(const Walk& walk, const void* from, void* to, int size);
+}  // namespace reel::kernels::REEL_ISA

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+#include "lib/formulas/functions.hpp"
+
+namespace reel::REEL_FORMULAS {
+struct Add {
+  static constexpr const char* name = "add";
+  static constexpr Domain domain = Domain::everything;
+  static constexpr bool wraps = true;
+  auto operator()(auto x, auto y) const { return x + y; }
+  static auto d0(auto g) { return g.dy(); }
+  static auto d1(auto g) { return g.dy(); }
+};
+struct Subtract {
+  static constexpr const char* name = "subtract";
+  static constexpr Domain domain = Domain::numbers;
+  static constexpr bool wraps = true;
+  auto operator()(auto x, auto y) const { return x - y; }
+  static auto d0(auto g) { return g.dy(); }
+  static auto d1(auto g) { return -g.dy(); }
+};
+struct Multiply {
+  static constexpr const char* name = "multiply";
+  static constexpr Domain domain = Domain::everything;
+  static constexpr bool wraps = true;
+  auto operator()(auto x, auto y) const { return x * y; }
+  static auto d0(auto g) { return g.dy() * g.y(); }
+  static auto d1(auto g) { return g.dy() * g.x(); }
+};
+struct Divide {
+  static constexpr const char* name = "divide";
+  static constexpr Domain domain = Domain::floating;
+  auto operator()(auto x, auto y) const { return x / y; }
+  static auto d0(auto g) { return g.dy() / g.y(); }
+  // dy = -dy x / y^2, in an order that overflows only where the result does
+  static auto d1(auto g) {
+    auto y = g.y();
+    return -(g.dy() / y) * (g.x() / y);
+  }
+};
+struct Remainder {
+  static constexpr const char* name = "remainder";
+  static constexpr Domain domain = Domain::numbers;
+  static constexpr bool slow = true;
+  auto operator()(auto x, auto y) const { return math::remainder(x, y); }
+};
+struct Negative {
+  static constexpr const char* name = "negative";
+  static constexpr Domain domain = Domain::numbers;
+  static constexpr bool wraps = true;
+  auto operator()(auto x) const { return -x; }
+  static auto d0(auto g) { return -g.dy(); }
+};
+struct Maximum {
+  static constexpr const char* name = "maximum";
+  static constexpr Domain domain = Domain::everything;
+  auto operator()(auto x, auto y) const { return math::maximum(x, y); }
+  // dx = dy where x > y, half of it where x = y
+  static auto d0(auto g) { return shared(g.dy(), g.x(), g.y()); }
+  static auto d1(auto g) { return shared(g.dy(), g.y(), g.x()); }
+  static auto shared(auto dy, auto x, auto y) {
+    return math::select(x > y, dy, math::select(x == y, dy * 0.5f, 0.f));
+  }
+};
+struct Minimum {
+  static constexpr const char* name = "minimum";
+  static constexpr Domain domain = Domain::everything;
+  auto operator()(auto x, auto y) const { return math::minimum(x, y); }
+  static auto d0(auto g) { return Maximum::shared(g.dy(), g.y(), g.x()); }
+  static auto d1(auto g) { return Maximum::shared(g.dy(), g.x(), g.y()); }
+};
+struct Power {
+  static constexpr const char* name = "power";
+  static constexpr Domain domain = Domain::floating;
+  static constexpr bool slow = true;
+  auto operator()(auto x, auto y) const { return math::power(x, y); }
+  // dx = dy y x^(y - 1), 0 where y = 0
+  static auto d0(auto g) {
+    auto y = g.y();
+    return math::select(y != 0, g.dy() * y * math::power(g.x(), y - 1), 0.f);
+  }
+  // dy = dy x^y log x, 0 where x = 0 and y >= 0
+  static auto d1(auto g) {
+    auto x = g.x();
+    return math::select((x != 0) | (g.y() < 0), g.dy() * g.out() * math::log(x), 0.f);
+  }
+};
+}  // namespace reel::REEL_FORMULAS

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+#include "lib/formulas/functions.hpp"
+
+namespace reel::REEL_FORMULAS {
+struct Equal {
+  static constexpr const char* name = "equal";
+  bool operator()(auto x, auto y) const { return x == y; }
+};
+struct NotEqual {
+  static constexpr const char* name = "not_equal";
+  bool operator()(auto x, auto y) const { return x != y; }
+};
+struct Less {
+  static constexpr const char* name = "less";
+  bool operator()(auto x, auto y) const { return x < y; }
+};
+struct LessEqual {
+  static constexpr const char* name = "less_equal";
+  bool operator()(auto x, auto y) const { return x <= y; }
+};
+struct Greater {
+  static constexpr const char* name = "greater";
+  bool operator()(auto x, auto y) const { return x > y; }
+};
+struct GreaterEqual {
+  static constexpr const char* name = "greater_equal";
+  bool operator()(auto x, auto y) const { return x >= y; }
+};
+// A number is true unless it is 0; no short cuts, so that the loops stay straight.
+struct LogicalAnd {
+  static constexpr const char* name = "logical_and";
+  bool operator()(auto x, auto y) const { return (x != 0) & (y != 0); }
+};
+struct LogicalOr {
+  static constexpr const char* name = "logical_or";
+  bool operator()(auto x, auto y) const { return (x != 0) | (y != 0); }
+};
+struct LogicalXor {
+  static constexpr const char* name = "logical_xor";
+  bool operator()(auto x, auto y) const { return (x != 0) != (y != 0); }
+};
+struct LogicalNot {
+  static constexpr const char* name = "logical_not";
+  bool operator()(auto x) const { return x == 0; }
+};
+}  // namespace reel::REEL_FORMULAS
