@@ -7,11 +7,8 @@ extern const Family arithmetic_family, compare_family, where_family, math_family
     activation_family;
 extern const Family copy_family, fill_family;
 
-Families families() {
-  static const Family all[] = {
-      arithmetic_family, compare_family, where_family, math_family, activation_family,
-      copy_family,       fill_family,    {nullptr, nullptr},
-  };
-  return all;
-}
+extern const Family* const families[] = {
+    &arithmetic_family, &compare_family, &where_family, &math_family, &activation_family,
+    &copy_family,       &fill_family,    nullptr,
+};
 }  // namespace reel::kernels::REEL_ISA

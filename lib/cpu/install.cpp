@@ -6,7 +6,7 @@
 
 namespace reel::kernels {
 #define REEL_DECLARE(isa) \
-  namespace isa { Families families(); }
+  namespace isa { extern const Family* const families[]; }
 #ifdef REEL_HAVE_sse4
 REEL_DECLARE(sse4)
 #endif
@@ -25,7 +25,7 @@ namespace {
 struct InstructionSet {
   const char* name;
   bool (*supported)();
-  Families (*families)();
+  Families families;
 };
 
 /// Those that were compiled, the widest last.
@@ -84,7 +84,7 @@ const Choice& choice() {
 const char* isa_name() { return choice().set ? choice().set->name : nullptr; }
 
 Families active_families(std::string* error) {
-  if (choice().set) return choice().set->families();
+  if (choice().set) return choice().set->families;
   if (error) *error = choice().error;
   return nullptr;
 }

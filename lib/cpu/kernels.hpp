@@ -18,6 +18,6 @@ struct Family {
   const NamedKernel* kernels;
   const NamedTiles* tiles;
 };
-/// The families of one instruction set, ended by {nullptr, nullptr}.
-using Families = const Family*;
+/// The families of one instruction set, ended by null.
+using Families = const Family* const*;
 }  // namespace reel::kernels
