@@ -5,7 +5,7 @@
 #include "autograd/install.hpp"
 #include "lib/formulas/activation.hpp"
 #include "lib/formulas/arithmetic.hpp"
-#include "lib/formulas/elementary.hpp"
+#include "lib/formulas/math.hpp"
 
 namespace reel {
 namespace formulas::math {
@@ -35,14 +35,6 @@ void rule(GradientCall& call) {
   if constexpr (requires { F::d1(g); })
     if (call.wants(1)) call.give_sum(1, F::d1(g));
 }
-// z = x - y floor(x / y)        dx = dz        dy = -dz floor(x / y)
-void remainder_rule(GradientCall& call) {
-  const Tensor& dz = call.dy();
-  call.give_sum(0, dz);
-  if (!call.wants(1)) return;
-  const Tensor whole = (call.input(0) - call.output()) / call.input(1);
-  call.give_sum(1, -dz * whole);
-}
 
 // z = x where c, else y
 void where_rule(GradientCall& call) {
@@ -61,6 +53,6 @@ const NamedRule pointwise_rules[] = {
     named<formulas::Minimum>, named<formulas::Multiply>,     named<formulas::Negative>,
     named<formulas::Power>,   named<formulas::Relu>,         named<formulas::Sigmoid>,
     named<formulas::Sqrt>,    named<formulas::Square>,       named<formulas::Subtract>,
-    named<formulas::Tanh>,    {"remainder", remainder_rule}, {"where", where_rule},
+    named<formulas::Tanh>,    named<formulas::Remainder>, {"where", where_rule},
     {nullptr, nullptr}};
 }  // namespace reel

@@ -43,6 +43,9 @@ struct Remainder {
   static constexpr Domain domain = Domain::numbers;
   static constexpr bool slow = true;
   auto operator()(auto x, auto y) const { return math::remainder(x, y); }
+  // out = x - y floor(x / y)
+  static auto d0(auto g) { return g.dy(); }
+  static auto d1(auto g) { return g.dy() * ((g.out() - g.x()) / g.y()); }
 };
 struct Negative {
   static constexpr const char* name = "negative";
