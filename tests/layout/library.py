@@ -24,11 +24,11 @@ def symbols(*arguments):
             yield match.groups()
 
 
-def weak_leaks(archive, name):
+def weak_leaks(objects, name):
     """Inline functions that the linker may keep from a unit compiled for a newer processor."""
     room = f"reel::kernels::{name}::"
-    own = re.compile(rf"(^|[ <(&*]){room}|xsimd::")
-    return sorted({s for kind, s in symbols("--defined-only", archive)
+    own = re.compile(rf"(^|[ <(&*]){room}|xsimd::|^DW\.ref\.")
+    return sorted({s for kind, s in symbols("--defined-only", *objects)
                    if kind in "WVu" and not own.search(s)})
 
 
@@ -46,13 +46,14 @@ def main(build):
     strangers = [s for s in exported if not NOT_OURS_TO_EXPORT.search(s)]
     internal = [s for s in exported if "reel::kernels::" in s]
     problems += [f"libreel.so exports {s}" for s in strangers + internal]
-    archives = sorted((build / "lib" / "cpu").glob("libkernels_*.a"))
-    for archive in archives:
-        name = archive.stem.removeprefix("libkernels_")
-        problems += [f"{archive.name} leaks {s}" for s in weak_leaks(str(archive), name)]
+    sets = sorted((build / "lib" / "cpu").glob("libkernels_*.a.p"))
+    for folder in sets:
+        name = folder.name.removeprefix("libkernels_").removesuffix(".a.p")
+        objects = sorted(map(str, folder.glob("*.o")))
+        problems += [f"{name} kernels leak {s}" for s in weak_leaks(objects, name)]
     print("\n".join(problems + [
-        f"{size / 1e6:.1f} MB stripped, {len(exported)} symbols exported, {len(archives)} instruction sets"]))
-    return 1 if problems or not exported or not archives else 0
+        f"{size / 1e6:.1f} MB stripped, {len(exported)} symbols exported, {len(sets)} instruction sets"]))
+    return 1 if problems or not exported or not sets else 0
 
 
 if __name__ == "__main__":
