@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The products of another library, where it is faster than ours: large ones.
+#pragma once
+#include <cstdint>
+
+namespace reel::kernels {
+/// c [n, m] = x [n, k] y [k, m] (+ c), row-major; a transposed operand lies as its transpose does.
+/// Steps are those between rows as they lie. One thread.
+struct BlasProduct {
+  std::int64_t n, m, k;
+  const void* x;
+  std::int64_t x_step;
+  bool x_transposed;
+  const void* y;
+  std::int64_t y_step;
+  bool y_transposed;
+  void* c;
+  std::int64_t c_step;
+  bool accumulate;
+};
+/// Whether there is such a library.
+bool has_blas();
+void blas_product_f32(const BlasProduct& product);
+void blas_product_f64(const BlasProduct& product);
+}  // namespace reel::kernels
