@@ -36,7 +36,8 @@ void GradientCall::give_from_user() {
     outputs.push_back(record_.outputs[i].saved);
     all.push_back(dy(i));
   }
-  const CallView view{*record_.op, inputs.data(), record_.input_count, outputs.data(),
+  const CallView view{*record_.op,          inputs.data(),
+                      record_.input_count,  outputs.data(),
                       record_.output_count, OptionsView(record_.options_type, record_.options),
                       record_.site()};
   const Tensors found = call_user_gradient(*record_.op, OpCall(view), Tensors(std::move(all)));
@@ -60,15 +61,19 @@ Tensor run_custom(Operands inputs,
   std::uint64_t tapes = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Operand x = inputs[i];
-    if (x.kind() == Operand::Kind::scalar) values.push_back(full({}, x.scalar(), x.caller()));
-    else values.push_back(x.kind() == Operand::Kind::variable ? x.variable().value() : x.tensor());
+    if (x.kind() == Operand::Kind::scalar)
+      values.push_back(full({}, x.scalar(), x.caller()));
+    else
+      values.push_back(x.kind() == Operand::Kind::variable ? x.variable().value() : x.tensor());
     bodies[i] = Access::body(values[i]);
     if (!bodies[i])
-      fail<Error>(x.caller(), custom_op.name, "argument " + std::to_string(i), "a tensor", "an undefined Tensor");
+      fail<Error>(x.caller(), custom_op.name, "argument " + std::to_string(i), "a tensor",
+                  "an undefined Tensor");
     if (context.mode & recording) origins[i] = origin_of(context, Operand(values[i]), bodies[i]);
     tapes |= origins[i].tapes;
   }
-  const CallView view{custom_op, bodies.data(), static_cast<int>(inputs.size()), nullptr, 0, {}, inputs.caller()};
+  const CallView view{custom_op, bodies.data(),  static_cast<int>(inputs.size()), nullptr, 0,
+                      {},        inputs.caller()};
   // What f runs is recorded too: outer tapes reach through it to the values its gradient holds.
   auto [value, gradient] = f(OpCall(view));
   if (!value.defined())

@@ -14,7 +14,8 @@ namespace reel {
 namespace {
 Tensor new_like(Context& context, const Op& op, DType dtype, const Shape& shape) {
   Body* body = allocate(context, dtype, shape, shape.elements());
-  if (!body) fail<MemoryError>({}, op.name, "gradient", "memory for shape " + to_text(shape), "none");
+  if (!body)
+    fail<MemoryError>({}, op.name, "gradient", "memory for shape " + to_text(shape), "none");
   return Access::adopt(body);
 }
 
@@ -85,8 +86,10 @@ void Playback::play_pointwise(Record& record, const Tiles* tiles) {
   for (int i = 0; i <= last; ++i) {
     if (!wants(record, i)) continue;
     const InputSlot& input = record.inputs[i];
-    const bool same = input.shape == record.outputs[0].shape || *input.shape == *record.outputs[0].shape;
-    const GradientTile tile = tiles && i < 2 ? tiles->gradient[i][static_cast<int>(input.dtype)] : nullptr;
+    const bool same =
+        input.shape == record.outputs[0].shape || *input.shape == *record.outputs[0].shape;
+    const GradientTile tile =
+        tiles && i < 2 ? tiles->gradient[i][static_cast<int>(input.dtype)] : nullptr;
     if (same && op.passes >> i & 1) {
       add(input_slot(record, i), i == last && !left ? std::move(dy_[0]) : dy_[0]);
     } else if (same && tile && dy.contiguous && dy.dtype == input.dtype) {
@@ -109,10 +112,11 @@ void Playback::tile_gradient(const Record& record, int i, GradientTile tile, boo
   for (unsigned k = 0; k < 4; ++k) {
     if (!saved[k]) continue;
     const Body* body = saved[k];
-    if (body->elements == 1 && dy.elements != 1) scalars |= 1u << k;
+    if (body->elements == 1 && dy.elements != 1)
+      scalars |= 1u << k;
     else if (!(body->shape == dy.shape)) {
-      copies.push_back(contiguous_copy(*Access::body(
-          broadcast_to(Operand(Access::share(const_cast<Body*>(body))), dy.shape))));
+      copies.push_back(contiguous_copy(
+          *Access::body(broadcast_to(Operand(Access::share(const_cast<Body*>(body))), dy.shape))));
       body = Access::body(copies[copies.size() - 1]);
     } else if (!body->contiguous) {
       copies.push_back(contiguous_copy(*body));
@@ -125,8 +129,9 @@ void Playback::tile_gradient(const Record& record, int i, GradientTile tile, boo
     tile(dy.elements, values, scalars, Access::body(slot)->data, true);
     return;
   }
-  Tensor dx = last && writable(dy_[0]) ? std::move(dy_[0])
-                                       : new_like(context_, *record.op, dy.dtype, *record.inputs[i].shape);
+  Tensor dx = last && writable(dy_[0])
+                  ? std::move(dy_[0])
+                  : new_like(context_, *record.op, dy.dtype, *record.inputs[i].shape);
   tile(Access::body(dx)->elements, values, scalars, Access::body(dx)->data, false);
   add(slot, std::move(dx));
 }
@@ -161,8 +166,9 @@ void Playback::play_fused(Record& record) {
       results[at] = Access::body(made[at]);
     }
   }
-  const KernelCall call{given.data(), results.data(), record.options, static_cast<int>(given.size()),
-                        inputs, accumulate};
+  const KernelCall call{given.data(),   results.data(),
+                        record.options, static_cast<int>(given.size()),
+                        inputs,         accumulate};
   check_kernel(*record.op, record.op->cpu_gradient(call), record.site());
   for (int i = 0; i < inputs; ++i)
     if (made[static_cast<std::size_t>(i)].defined())
@@ -210,7 +216,8 @@ void GradientCall::give_sum(int input, Tensor dx) {
   if (dx.shape() == input_shape(input)) return give(input, std::move(dx));
   give(input, sum_to_op, {dx}, ShapeOptions{input_shape(input)});
 }
-void GradientCall::give(int input, Op& op, std::initializer_list<Operand> inputs, OptionsView options) {
+void GradientCall::give(int input, Op& op, std::initializer_list<Operand> inputs,
+                        OptionsView options) {
   if (!wants(input)) return;
   Tensor& slot = playback_.input_slot(record_, input);
   if (op.accumulates && !playback_.listened() && writable(slot) && op.cpu)

@@ -39,7 +39,8 @@ class Playback {
   /// Whether this tape follows an input of a record.
   bool wants(const Record& record, int i) const {
     const InputSlot& input = record.inputs[i];
-    if (!input.tracked || input.record < start_ || !(wanted_ >> (i < 63 ? i : 63) & 1)) return false;
+    if (!input.tracked || input.record < start_ || !(wanted_ >> (i < 63 ? i : 63) & 1))
+      return false;
     const Record& made = context_.reel[input.record];
     return (made.tapes | made.watchers) & tape_ && is_floating(input.dtype);
   }
@@ -58,7 +59,8 @@ class Playback {
   std::uint32_t start_;
   bool keeps_saved_;
   std::uint32_t first_value_ = 0;
-  std::uint64_t wanted_ = ~std::uint64_t{0};  // inputs of the record being played that are still to do
+  std::uint64_t wanted_ =
+      ~std::uint64_t{0};  // inputs of the record being played that are still to do
   Few<Tensor, 16> slots_;
   Few<Tensor, 2> dy_;
 };

@@ -48,8 +48,8 @@ Tensor upstream_for(Context& context, const Tensor& target, const Tensor& upstre
     return Access::adopt(one);
   }
   if (!(upstream.shape() == target.shape()))
-    fail<ShapeError>(caller, "gradient", "upstream", "the target's shape " + to_text(target.shape()),
-                     to_text(upstream.shape()));
+    fail<ShapeError>(caller, "gradient", "upstream",
+                     "the target's shape " + to_text(target.shape()), to_text(upstream.shape()));
   return upstream.to(target.dtype(), caller);
 }
 
@@ -115,19 +115,22 @@ Tensor GradientTape::gradient(Operand target, Source source, GradientOptions opt
 Tensor GradientTape::gradient(Operand target, Source source, Unconnected unconnected) {
   return gradient(target, source, GradientOptions{.unconnected = unconnected});
 }
-std::vector<Tensor> GradientTape::gradient(Operand target, Sources sources, GradientOptions options) {
+std::vector<Tensor> GradientTape::gradient(Operand target, Sources sources,
+                                           GradientOptions options) {
   std::vector<Tensor> results(sources.size());
   gradients(target, sources, options, results.data());
   return results;
 }
-std::vector<Tensor> GradientTape::gradient(Operand target, Sources sources, Unconnected unconnected) {
+std::vector<Tensor> GradientTape::gradient(Operand target, Sources sources,
+                                           Unconnected unconnected) {
   return gradient(target, sources, GradientOptions{.unconnected = unconnected});
 }
 
 namespace {
 void check_source(Source source, std::size_t i, Caller caller) {
   if (source.tensor() && !source.tensor()->defined())
-    fail<Error>(caller, "gradient", "source " + std::to_string(i), "a tensor", "an undefined Tensor");
+    fail<Error>(caller, "gradient", "source " + std::to_string(i), "a tensor",
+                "an undefined Tensor");
 }
 
 /// Where the sources stand on the reel, latest first.
@@ -149,7 +152,8 @@ void find_sources(Context& context, const Sources& sources, std::uint64_t tape, 
   std::sort(cells.begin(), cells.end());
   for (const Leaf& leaf : reel.leaves()) {
     if (!leaf.cell || !(reel[leaf.record].watchers & tape)) continue;
-    auto* cell = std::lower_bound(cells.begin(), cells.end(), std::pair<const Cell*, std::size_t>(leaf.cell, 0));
+    auto* cell = std::lower_bound(cells.begin(), cells.end(),
+                                  std::pair<const Cell*, std::size_t>(leaf.cell, 0));
     for (; cell != cells.end() && cell->first == leaf.cell; ++cell)
       wishes.push_back({leaf.record, 0, cell->second});
   }
@@ -166,15 +170,17 @@ void GradientTape::gradients(Operand target, const Sources& sources, const Gradi
   if (&context != &Context::here())
     fail<TapeError>(caller, "gradient", "tape", "the thread that made the tape", "another thread");
   if (spent_)
-    fail<TapeError>(caller, "gradient", "tape", "one call of gradient() on a tape that is not persistent",
-                    "another call", "Make it GradientTape tape({.persistent = true}).");
+    fail<TapeError>(caller, "gradient", "tape",
+                    "one call of gradient() on a tape that is not persistent", "another call",
+                    "Make it GradientTape tape({.persistent = true}).");
   if (target.kind() == Operand::Kind::scalar)
     fail<TapeError>(caller, "gradient", "target", "a tensor", "a number");
   for (std::size_t i = 0; i < sources.size(); ++i) check_source(sources[i], i, caller);
   Body* body = body_of(target);
   if (!body) fail<Error>(caller, "gradient", "target", "a tensor", "an undefined Tensor");
   if (!is_floating(body->dtype))
-    fail<DTypeError>(caller, "gradient", "target", "a floating dtype", std::string(name_of(body->dtype)));
+    fail<DTypeError>(caller, "gradient", "target", "a floating dtype",
+                     std::string(name_of(body->dtype)));
 
   // Reading a Variable as the target makes a leaf of it, while the tape still records.
   const Origin origin = origin_of(context, target, body);
@@ -185,12 +191,14 @@ void GradientTape::gradients(Operand target, const Sources& sources, const Gradi
   find_sources(context, sources, bit_, start_, wishes);
   // From here on saved values go as they are passed, so the tape is spent even if a rule throws.
   const auto spend_tape = [](GradientTape* tape) { tape->spend(); };
-  const std::unique_ptr<GradientTape, decltype(spend_tape)> spender(options_.persistent ? nullptr : this, spend_tape);
+  const std::unique_ptr<GradientTape, decltype(spend_tape)> spender(
+      options_.persistent ? nullptr : this, spend_tape);
   {
     const PlaybackScope scope(context, bit_);
     if (record != no_record && record >= start_) {
       Playback playback(context, bit_, start_, options_.persistent);
-      playback.seed(record, origin.output, upstream_for(context, Access::share(body), options.upstream, caller));
+      playback.seed(record, origin.output,
+                    upstream_for(context, Access::share(body), options.upstream, caller));
       const Wish* wish = wishes.begin();
       playback.play(record, [&](std::uint32_t at) {
         while (wish != wishes.end() && wish->record > at) ++wish;
@@ -251,7 +259,8 @@ std::vector<RecordedOp> GradientTape::ops() const {
   for (std::uint32_t i = start_; i < reel.size(); ++i) {
     const Record& record = reel[i];
     if (!(record.tapes & bit_)) continue;
-    RecordedOp op{std::string(record.op->name), record.file ? record.file : "", record.line, {}, {}, {}};
+    RecordedOp op{
+        std::string(record.op->name), record.file ? record.file : "", record.line, {}, {}, {}};
     for (int k = 0; k < record.input_count; ++k) op.inputs.push_back(*record.inputs[k].shape);
     for (int k = 0; k < record.output_count; ++k) op.outputs.push_back(*record.outputs[k].shape);
     if (record.options) op.options = to_string(OptionsView(record.options_type, record.options));

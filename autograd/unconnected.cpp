@@ -13,8 +13,11 @@ std::string place(std::string_view op, Caller site) {
   if (!site.file) return text;
   const std::string_view file(site.file);
   const std::size_t slash = file.rfind('/');
-  return text.append(" (").append(file.substr(slash == std::string_view::npos ? 0 : slash + 1))
-      .append(":").append(std::to_string(site.line)).append(")");
+  return text.append(" (")
+      .append(file.substr(slash == std::string_view::npos ? 0 : slash + 1))
+      .append(":")
+      .append(std::to_string(site.line))
+      .append(")");
 }
 
 /// The records that depend on the source, marked by number from `start`.
@@ -23,7 +26,8 @@ std::vector<bool> reached_from(Reel& reel, std::uint64_t tape, std::uint32_t sta
   const auto mark = [&](std::uint32_t record) {
     if (record != no_record && record >= start) reached[record - start] = true;
   };
-  if (source.tensor()) mark(reel.find(*Access::body(*source.tensor())));
+  if (source.tensor())
+    mark(reel.find(*Access::body(*source.tensor())));
   else
     for (const Leaf& leaf : reel.leaves())
       if (leaf.cell == &Access::cell(*source.variable()) && reel[leaf.record].watchers & tape)
@@ -31,7 +35,8 @@ std::vector<bool> reached_from(Reel& reel, std::uint64_t tape, std::uint32_t sta
   for (std::uint32_t i = start; i < reel.size(); ++i)
     for (int k = 0; k < reel[i].input_count; ++k) {
       const InputSlot& input = reel[i].inputs[k];
-      if (input.tracked && input.record >= start && reached[input.record - start]) reached[i - start] = true;
+      if (input.tracked && input.record >= start && reached[input.record - start])
+        reached[i - start] = true;
     }
   return reached;
 }

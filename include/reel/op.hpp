@@ -33,8 +33,10 @@ class REEL_API Attribute {
   enum class Kind : std::uint8_t { integer, real, text, integers };
   template <Number T>
   Attribute(T value) : kind_(std::is_floating_point_v<T> ? Kind::real : Kind::integer) {
-    if constexpr (std::is_floating_point_v<T>) real_ = static_cast<double>(value);
-    else integer_ = static_cast<std::int64_t>(value);
+    if constexpr (std::is_floating_point_v<T>)
+      real_ = static_cast<double>(value);
+    else
+      integer_ = static_cast<std::int64_t>(value);
   }
   Attribute(std::string_view text) : kind_(Kind::text), text_(text) {}
   Attribute(const char* text) : Attribute(std::string_view(text)) {}
@@ -69,7 +71,8 @@ class REEL_API OpCall {
   /// The results, in a gradient.
   std::size_t output_count() const;
   const Tensor& output(std::size_t i) const;
-  /// Attributes given to call_op(); throw Error if absent or of another kind, unless there is a default.
+  /// Attributes given to call_op(); throw Error if absent or of another kind, unless there is a
+  /// default.
   const Attribute& attribute(std::string_view name) const;
   std::int64_t integer(std::string_view name) const;
   std::int64_t integer(std::string_view name, std::int64_t otherwise) const;
@@ -97,11 +100,13 @@ REEL_API void register_gradient(std::string_view name,
 REEL_API void register_gradients(std::string_view name,
                                  Function<Tensors(const OpCall&, const Tensors& upstream)> f,
                                  Caller caller = Caller::here());
-/// Another kernel for an op on the CPU: `f` computes the outputs from the inputs. Replaces what was there.
+/// Another kernel for an op on the CPU: `f` computes the outputs from the inputs. Replaces what was
+/// there.
 REEL_API void register_kernel(std::string_view name, Function<Tensors(const OpCall&)> f,
                               Caller caller = Caller::here());
 
-/// Calls an op by name. Throws Error for a name that is not registered or attributes that it has not.
+/// Calls an op by name. Throws Error for a name that is not registered or attributes that it has
+/// not.
 REEL_API Tensor call_op(std::string_view name, Operands inputs, Attributes attributes = {});
 /// The same, for ops with several outputs.
 REEL_API Tensors call_op_all(std::string_view name, Operands inputs, Attributes attributes = {});

@@ -18,11 +18,11 @@ namespace reel {
 enum class Unconnected { error, zero };
 
 struct TapeOptions {
-  bool persistent = false;       // gradient() may be called more than once
-  bool watch_variables = true;   // Variables are watched when they are read
+  bool persistent = false;      // gradient() may be called more than once
+  bool watch_variables = true;  // Variables are watched when they are read
 };
 struct GradientOptions {
-  Tensor upstream = {};          // gradient of the target; ones unless given
+  Tensor upstream = {};  // gradient of the target; ones unless given
   Unconnected unconnected = Unconnected::error;
 };
 
@@ -47,8 +47,7 @@ class REEL_API Sources {
   Sources(std::initializer_list<Source> sources) : count_(sources.size()) {
     list_ = sources.begin();
   }
-  Sources(const std::vector<Tensor>& tensors)
-      : tensors_(tensors.data()), count_(tensors.size()) {}
+  Sources(const std::vector<Tensor>& tensors) : tensors_(tensors.data()), count_(tensors.size()) {}
   Sources(const std::vector<Variable>& variables)
       : variables_(variables.data()), count_(variables.size()) {}
   std::size_t size() const { return count_; }
@@ -102,8 +101,9 @@ class REEL_API GradientTape {
   [[nodiscard]] Pause pause();
 
   /// d target / d source, of the shape and dtype of the source; a target that is no single number
-  /// is summed (or weighted by `upstream`). Throws TapeError where the target does not depend on the
-  /// source, naming where the path was cut, and when a tape that is not persistent is asked twice.
+  /// is summed (or weighted by `upstream`). Throws TapeError where the target does not depend on
+  /// the source, naming where the path was cut, and when a tape that is not persistent is asked
+  /// twice.
   Tensor gradient(Operand target, Source source, GradientOptions options = {});
   Tensor gradient(Operand target, Source source, Unconnected unconnected);
   std::vector<Tensor> gradient(Operand target, Sources sources, GradientOptions options = {});
@@ -165,8 +165,8 @@ Tensor jacobian(F f, Tensor x, Caller caller = Caller::here()) {
 
 namespace detail {
 /// Runs `f` unrecorded, and records one op for it whose gradient is what `f` gave.
-REEL_API Tensor run_custom(
-    Operands inputs, Function<std::pair<Tensor, Function<Tensors(Tensor)>>(const OpCall&)> f);
+REEL_API Tensor run_custom(Operands inputs,
+                           Function<std::pair<Tensor, Function<Tensors(Tensor)>>(const OpCall&)> f);
 
 template <class F>
 struct CustomGradient {

@@ -33,7 +33,8 @@ std::string message(Caller caller, std::string_view op, std::string_view argumen
     text.append("\n  ").append(rest);
   }
   if (!advice.empty()) text.append("\n  ").append(advice);
-  if (site.file) text.append("\n  at ").append(site.file).append(":").append(std::to_string(site.line));
+  if (site.file)
+    text.append("\n  at ").append(site.file).append(":").append(std::to_string(site.line));
   return text;
 }
 }  // namespace

@@ -46,9 +46,9 @@ std::int64_t normal_axis(const Op& op, std::int64_t axis, std::size_t rank, Call
 
 // Shape rules that many ops share (shape_rules.cpp).
 void same_as_input(Inference& call);
-void broadcast(Inference& call);          // of all inputs, dtype of the promoted ones
+void broadcast(Inference& call);  // of all inputs, dtype of the promoted ones
 void broadcast_to_bool(Inference& call);
-void reduced(Inference& call);            // ReduceOptions
+void reduced(Inference& call);  // ReduceOptions
 Shape broadcast_shapes(const Inference& call, int first, int count);
 /// Throws DTypeError unless input i is floating.
 void require_floating(const Inference& call, int i);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One entry for each op: all there is to know about it. Slots at the end are filled once by assemble().
+// One entry for each op: all there is to know about it. Slots at the end are filled once by
+// assemble().
 #pragma once
 #include <cstdint>
 #include <string>
@@ -20,7 +21,7 @@ class GradientCall;  // autograd/gradient_call.hpp
 struct Meta {
   Meta(DType of, const Shape& lengths) : dtype(of), shape(lengths) {}
   DType dtype;
-  int view_of = -1;         // the input whose memory it shares, if any
+  int view_of = -1;  // the input whose memory it shares, if any
   Shape shape;
   Strides strides;          // of a view; set by the rule
   std::int64_t offset = 0;  // of a view, in elements from the input's first
@@ -77,27 +78,28 @@ using CompositeRule = Tensors (*)(const OpCall&, void* state);
 
 struct Op {
   std::string_view name;
-  int arity = 1;                          // -1: any number
+  int arity = 1;  // -1: any number
   ShapeRule shape = nullptr;
   Promote promote = Promote::none;
-  std::uint8_t promoted = 0xff;           // bit i: input i takes part
+  std::uint8_t promoted = 0xff;  // bit i: input i takes part
   const OptionsType* options = nullptr;
   Needs needs = {};
   Fusion fusion = Fusion::opaque;
   bool differentiable = true;
-  std::uint8_t passes = 0;                // bit i: the gradient of input i is dy itself
-  bool contiguous_inputs = false;         // the kernel wants row-major inputs
-  bool accumulates = false;               // the kernel can add to its output
-  bool updates = false;                   // outputs are Variables, written in place
+  std::uint8_t passes = 0;         // bit i: the gradient of input i is dy itself
+  bool contiguous_inputs = false;  // the kernel wants row-major inputs
+  bool accumulates = false;        // the kernel can add to its output
+  bool updates = false;            // outputs are Variables, written in place
   Samples samples = nullptr;
   const char* argument_names = "x, y, z";  // for errors
 
   // Filled by assemble() and register_*().
   Kernel cpu = nullptr;
-  Kernel cpu_gradient = nullptr;  // fused: inputs dy..., inputs..., outputs...; outputs dx... (null: not wanted)
+  Kernel cpu_gradient =
+      nullptr;  // fused: inputs dy..., inputs..., outputs...; outputs dx... (null: not wanted)
   const Tiles* tiles = nullptr;
   GradientRule gradient = nullptr;
-  bool fused_gradient = true;     // false once a user has registered another rule
+  bool fused_gradient = true;  // false once a user has registered another rule
   CompositeRule composite = nullptr;
   void* composite_state = nullptr;
 };

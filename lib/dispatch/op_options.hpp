@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The options of the ops of this library: plain structs, readable in kernels of any instruction set.
+// The options of the ops of this library: plain structs, readable in kernels of any instruction
+// set.
 #pragma once
 #include <cstdint>
 
@@ -10,7 +11,10 @@ namespace reel {
 struct ReduceOptions {
   Axes axes = Axes::every();  // sorted, from 0; every() means all
   Keepdims keep = Keepdims::no;
-  void fields(auto&& field) { field("axes", axes); field("keepdims", keep); }
+  void fields(auto&& field) {
+    field("axes", axes);
+    field("keepdims", keep);
+  }
   friend bool operator==(const ReduceOptions&, const ReduceOptions&) = default;
 };
 struct AxisOptions {
@@ -53,6 +57,16 @@ struct UnsliceOptions {
   }
   friend bool operator==(const UnsliceOptions&, const UnsliceOptions&) = default;
 };
+/// Where a gradient of taken slices belongs: along an axis of a tensor of this shape.
+struct UnTakeOptions {
+  Shape shape;
+  std::int64_t axis = 0;
+  void fields(auto&& field) {
+    field("shape", shape);
+    field("axis", axis);
+  }
+  friend bool operator==(const UnTakeOptions&, const UnTakeOptions&) = default;
+};
 struct EpsilonOptions {
   double epsilon = 1e-5;
   void fields(auto&& field) { field("epsilon", epsilon); }
@@ -61,7 +75,10 @@ struct EpsilonOptions {
 struct OneHotOptions {
   std::int64_t depth = 0;
   DType dtype = DType::float32;
-  void fields(auto&& field) { field("depth", depth); field("dtype", dtype); }
+  void fields(auto&& field) {
+    field("depth", depth);
+    field("dtype", dtype);
+  }
   friend bool operator==(const OneHotOptions&, const OneHotOptions&) = default;
 };
 /// Philox counters from `position` on, under the key `seed`.
@@ -69,10 +86,20 @@ struct RandomOptions {
   enum class Kind : std::int64_t { uniform, normal, integers, bernoulli, permutation };
   Kind kind = Kind::uniform;
   std::uint64_t seed = 0, position = 0;
-  double a = 0, b = 1;               // low and high; mean and stddev; probability
-  std::int64_t low = 0, high = 0;    // of integers
+  double a = 0, b = 1;             // low and high; mean and stddev; probability
+  std::int64_t low = 0, high = 0;  // of integers
   DType dtype = DType::float32;
   Shape shape;
+  /// How many numbers a block of four 32 bit words gives, and how many blocks so many numbers take.
+  std::int64_t numbers_per_block() const {
+    const bool words = kind == Kind::uniform || kind == Kind::normal ? dtype == DType::float32
+                                                                     : kind == Kind::bernoulli;
+    return words ? 4 : 2;
+  }
+  std::uint64_t blocks(std::int64_t numbers) const {
+    const std::int64_t each = numbers_per_block();
+    return static_cast<std::uint64_t>(numbers / each + (numbers % each != 0));
+  }
   void fields(auto&& field) {
     field("kind", kind);
     field("seed", seed);
@@ -89,8 +116,8 @@ struct RandomOptions {
 struct FillOptions {
   enum class Kind : std::int64_t { constant, range, identity };
   Kind kind = Kind::constant;
-  double start = 0, step = 0;                  // floating results
-  std::int64_t first = 0, stride = 0;          // integer results
+  double start = 0, step = 0;          // floating results
+  std::int64_t first = 0, stride = 0;  // integer results
   DType dtype = DType::float32;
   Shape shape;
   void fields(auto&& field) {

@@ -15,7 +15,8 @@ OpTable& OpTable::the() {
 void OpTable::add(Op& op) {
   const auto place = std::lower_bound(ops_.begin(), ops_.end(), op.name, before);
   if (place != ops_.end() && (*place)->name == op.name)
-    fail<Error>({}, "op table", "name", "a name for each op", "\"" + std::string(op.name) + "\" twice");
+    fail<Error>({}, "op table", "name", "a name for each op",
+                "\"" + std::string(op.name) + "\" twice");
   ops_.insert(place, &op);
 }
 Op* OpTable::find(std::string_view name) const {

@@ -25,10 +25,18 @@ void print_option(std::string& out, const Attributes& value) {
     if (out.back() != '{') out += ", ";
     out += name + ": ";
     switch (attribute.kind()) {
-      case Attribute::Kind::integer: out += std::to_string(attribute.integer()); break;
-      case Attribute::Kind::real: out += fmt::format("{}", attribute.real()); break;
-      case Attribute::Kind::text: out += '"' + attribute.text() + '"'; break;
-      case Attribute::Kind::integers: out += to_text(Shape(attribute.integers())); break;
+      case Attribute::Kind::integer:
+        out += std::to_string(attribute.integer());
+        break;
+      case Attribute::Kind::real:
+        out += fmt::format("{}", attribute.real());
+        break;
+      case Attribute::Kind::text:
+        out += '"' + attribute.text() + '"';
+        break;
+      case Attribute::Kind::integers:
+        out += to_text(Shape(attribute.integers()));
+        break;
     }
   }
   out += "}";

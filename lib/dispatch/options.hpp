@@ -36,18 +36,17 @@ void print_options(std::string& out, const void* options) {
         out.append(out.empty() ? "" : ", ").append(name).append("=");
         if constexpr (std::is_enum_v<M>)
           print_option(out, static_cast<std::int64_t>(member));
-        else print_option(out, member);
+        else
+          print_option(out, member);
       });
 }
 }  // namespace detail
 
 template <class T>
 inline constexpr OptionsType options_type = {
-    sizeof(T),
-    [](void* to, const void* from) { new (to) T(*static_cast<const T*>(from)); },
-    std::is_trivially_destructible_v<T>
-        ? static_cast<void (*)(void*)>(nullptr)
-        : [](void* options) { static_cast<T*>(options)->~T(); },
+    sizeof(T), [](void* to, const void* from) { new (to) T(*static_cast<const T*>(from)); },
+    std::is_trivially_destructible_v<T> ? static_cast<void (*)(void*)>(nullptr)
+                                        : [](void* options) { static_cast<T*>(options)->~T(); },
     [](const void* a, const void* b) {
       return *static_cast<const T*>(a) == *static_cast<const T*>(b);
     },
@@ -59,7 +58,9 @@ struct OptionsView {
   const void* data = nullptr;
   OptionsView() = default;
   template <class T>
-    requires requires(T& t) { t.fields([](std::string_view, auto&) {}); }
+  requires requires(T& t) {
+    t.fields([](std::string_view, auto&) {});
+  }
   OptionsView(const T& options) : type(&options_type<T>), data(&options) {}
   OptionsView(const OptionsType* t, const void* d) : type(t), data(d) {}
 };

@@ -20,8 +20,7 @@ void add_axis(Walk& walk, int inputs, std::int64_t length, const std::int64_t* s
   if (length == 1) return;
   if (walk.rank > 0) {
     bool merges = true;
-    for (int i = 0; i < inputs; ++i)
-      merges &= walk.steps[walk.rank - 1][i] == steps[i] * length;
+    for (int i = 0; i < inputs; ++i) merges &= walk.steps[walk.rank - 1][i] == steps[i] * length;
     if (merges) {
       walk.lengths[walk.rank - 1] *= length;
       for (int i = 0; i < inputs; ++i) walk.steps[walk.rank - 1][i] = steps[i];

@@ -24,9 +24,12 @@ DType common_dtype(const Op& op, std::span<const Operand> operands, Body* const*
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (bodies[i] || !takes_part(i)) continue;
     const DType number = operands[i].scalar().dtype();
-    if (!any_tensor) common = any ? promoted(common, number) : number;
-    else if (is_floating(number) && !is_floating(common)) common = DType::float32;
-    else if (common == DType::boolean) common = number;
+    if (!any_tensor)
+      common = any ? promoted(common, number) : number;
+    else if (is_floating(number) && !is_floating(common))
+      common = DType::float32;
+    else if (common == DType::boolean)
+      common = number;
     any = true;
   }
   return op.promote == Promote::floating && !is_floating(common) ? DType::float32 : common;
@@ -44,12 +47,18 @@ bool fits(Scalar number, DType dtype) {
 void store_number(void* to, Scalar number, DType dtype) {
   const auto store = [to](auto value) { std::memcpy(to, &value, sizeof value); };
   switch (dtype) {
-    case DType::boolean: return store(number.real() != 0);
-    case DType::uint8: return store(static_cast<std::uint8_t>(number.integer()));
-    case DType::int32: return store(static_cast<std::int32_t>(number.integer()));
-    case DType::int64: return store(number.integer());
-    case DType::float32: return store(static_cast<float>(number.real()));
-    case DType::float64: return store(number.real());
+    case DType::boolean:
+      return store(number.real() != 0);
+    case DType::uint8:
+      return store(static_cast<std::uint8_t>(number.integer()));
+    case DType::int32:
+      return store(static_cast<std::int32_t>(number.integer()));
+    case DType::int64:
+      return store(number.integer());
+    case DType::float32:
+      return store(static_cast<float>(number.real()));
+    case DType::float64:
+      return store(number.real());
   }
 }
 }  // namespace reel

@@ -33,8 +33,9 @@ Record& leave_record(Context& context, const Op& op, OptionsView options, Caller
     InputSlot& slot = record.inputs[i];
     if (!last_shape || !(*last_shape == body.shape))
       last_shape = new (reel.arena().take(sizeof(Shape))) Shape(body.shape);
-    slot = {origins[i].record, origins[i].output, body.dtype, (origins[i].tapes & tapes) != 0,
-            last_shape, nullptr};
+    slot = {origins[i].record, origins[i].output,
+            body.dtype,        (origins[i].tapes & tapes) != 0,
+            last_shape,        nullptr};
     if (needs >> (i < 7 ? i : 7) & 1) slot.saved = keep(&body);
   }
   return record;

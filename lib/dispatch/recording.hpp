@@ -25,7 +25,8 @@ inline Origin origin_of(Context& context, const Operand& x, Body* body) {
       is_floating(body->dtype))
     record = reel.watch(body, &Access::cell(x.variable()), reel.watching_variables & reel.active,
                         context.site_of(x.caller()));
-  else record = reel.find(*body);
+  else
+    record = reel.find(*body);
   if (record == no_record) return {};
   const Record& made = reel[record];
   return {record, reel.output_of(*body, record), (made.tapes | made.watchers) & reel.active};

@@ -23,8 +23,8 @@ struct InputSlot {
   std::uint16_t output = 0;
   DType dtype = DType::float32;
   bool tracked = false;
-  const Shape* shape = nullptr;      // in the arena, or the output's
-  Body* saved = nullptr;             // a reference, if the gradient needs the value
+  const Shape* shape = nullptr;  // in the arena, or the output's
+  Body* saved = nullptr;         // a reference, if the gradient needs the value
 };
 struct OutputSlot {
   const Shape* shape = nullptr;
@@ -39,7 +39,8 @@ struct Record {
   std::uint16_t input_count;
   std::uint8_t output_count;
   bool saves;  // holds references or options to let go of
-  std::uint32_t first_value;  // the outputs are values first_value, first_value + 1, ... of the reel
+  std::uint32_t
+      first_value;  // the outputs are values first_value, first_value + 1, ... of the reel
   std::uint64_t tapes;
   std::uint64_t watchers;
   InputSlot* inputs;
@@ -52,8 +53,8 @@ struct Record {
 
 /// A value that tapes watch: a Variable's or a tensor's.
 struct Leaf {
-  Tensor value;                    // keeps the body, and so the key, alive
-  const Cell* cell;      // null for a tensor
+  Tensor value;      // keeps the body, and so the key, alive
+  const Cell* cell;  // null for a tensor
   std::uint32_t record;
 };
 

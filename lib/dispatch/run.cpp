@@ -67,8 +67,7 @@ void resolve(Context& context, Op& op, std::span<const Operand> operands, Caller
       see_variable(context, operands[i]);
   }
   const bool promotes = op.promote != Promote::none;
-  const DType common =
-      promotes ? common_dtype(op, operands, inputs.bodies.data()) : DType::boolean;
+  const DType common = promotes ? common_dtype(op, operands, inputs.bodies.data()) : DType::boolean;
   for (std::size_t i = 0; i < count; ++i) {
     const bool takes_part = promotes && op.promoted >> (i < 7 ? i : 7) & 1;
     Body*& body = inputs.bodies[i];
@@ -135,9 +134,8 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
       fail<Error>(caller, op.name, "result", "a tensor", "an undefined Tensor");
     // A result that is an input, or that others hold, gets a header of its own for its record.
     Body* body = Access::body(results[i]);
-    outputs[i] = own_gradient && references(*body) > 1
-                     ? Access::adopt(allocate_view(context, body))
-                     : results[i];
+    outputs[i] = own_gradient && references(*body) > 1 ? Access::adopt(allocate_view(context, body))
+                                                       : results[i];
     results[i] = {};
   }
   const std::uint64_t tapes = own_gradient ? tapes_of(inputs) : 0;
@@ -145,8 +143,8 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
   Few<Body*, 2> bodies(outputs.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) bodies[i] = Access::body(outputs[i]);
   leave_record(context, op, options, context.site_of(caller), inputs.bodies.data(),
-               inputs.origins.data(), input_count, bodies.data(),
-               static_cast<int>(outputs.size()), tapes);
+               inputs.origins.data(), input_count, bodies.data(), static_cast<int>(outputs.size()),
+               tapes);
 }
 
 void run_stages_and_kernel(Context& context, const GateCall& call, bool kernel) {
@@ -184,7 +182,7 @@ void call_kernel(const GateCall& call, unsigned accumulate) {
     }
     inputs[static_cast<std::size_t>(i)] = body;
   }
-  const KernelCall kernel_call{inputs.data(),   call.outputs,      call.options.data,
+  const KernelCall kernel_call{inputs.data(),    call.outputs,      call.options.data,
                                call.input_count, call.output_count, accumulate};
   check_kernel(op, op.tiles ? run_tiles(op, kernel_call) : op.cpu(kernel_call), call.site);
 }
@@ -245,7 +243,8 @@ bool run_lean(Op& op, const Operand* operands, OptionsView options, Caller calle
   const Caller site = context.site_of(caller);
   if (op.differentiable && is_floating(made[0]->dtype))
     leave_record(context, op, options, site, inputs, origins, N, made, count, tapes);
-  else note_cut(context, op, site, origins, N);
+  else
+    note_cut(context, op, site, origins, N);
   return true;
 }
 }  // namespace
@@ -264,7 +263,8 @@ void run(Op& op, std::span<const Operand> operands, OptionsView options, Caller 
 namespace {
 void run_any(Op& op, std::span<const Operand> operands, OptionsView options, Caller caller,
              Few<Tensor, 2>& outputs) {
-  if (!op.cpu && !op.tiles && !op.composite) [[unlikely]] assemble();
+  if (!op.cpu && !op.tiles && !op.composite) [[unlikely]]
+    assemble();
   Context& context = Context::here();
   Resolved inputs;
   resolve(context, op, operands, caller, inputs);
@@ -283,23 +283,30 @@ void run_any(Op& op, std::span<const Operand> operands, OptionsView options, Cal
     outputs[i] = Access::adopt(bodies[i]);
     kernel |= inference.outputs[i].view_of < 0;
   }
-  const GateCall call{op,      inputs.bodies.data(), input_count,
-                      options, context.site_of(caller), bodies.data(),
-                      static_cast<int>(output_count), nullptr};
+  const GateCall call{op,
+                      inputs.bodies.data(),
+                      input_count,
+                      options,
+                      context.site_of(caller),
+                      bodies.data(),
+                      static_cast<int>(output_count),
+                      nullptr};
   run_stages_and_kernel(context, call, kernel);
   const std::uint64_t tapes = context.mode & recording ? tapes_of(inputs) : 0;
   if (!tapes || !output_count) return;
   if (op.differentiable && is_floating(bodies[0]->dtype))
     leave_record(context, op, options, call.site, inputs.bodies.data(), inputs.origins.data(),
                  input_count, bodies.data(), static_cast<int>(output_count), tapes);
-  else note_cut(context, op, call.site, inputs.origins.data(), input_count);
+  else
+    note_cut(context, op, call.site, inputs.origins.data(), input_count);
 }
 }  // namespace
 
 void run_into(Op& op, std::initializer_list<Operand> operands, OptionsView options, Body& output) {
   Context& context = Context::here();
   Resolved inputs;
-  resolve(context, op, std::span(operands.begin(), operands.size()), operands.begin()->caller(), inputs);
+  resolve(context, op, std::span(operands.begin(), operands.size()), operands.begin()->caller(),
+          inputs);
   Body* place = &output;
   call_kernel({op, inputs.bodies.data(), static_cast<int>(operands.size()), options,
                context.site_of(operands.begin()->caller()), &place, 1, nullptr},
@@ -329,7 +336,8 @@ const Shape& shape_of(const Op& op, const Operand& x) {
   static const Shape number;
   if (x.kind() == Operand::Kind::scalar) return number;
   const Body* body = body_of(x);
-  if (!body) fail<Error>(x.caller(), op.name, argument_name(op, 0), "a tensor", "an undefined Tensor");
+  if (!body)
+    fail<Error>(x.caller(), op.name, argument_name(op, 0), "a tensor", "an undefined Tensor");
   return body->shape;
 }
 DType dtype_of(const Op& op, const Operand& x) {

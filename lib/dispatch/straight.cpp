@@ -53,7 +53,8 @@ Tensor run_binary(Op& op, const Operand& x, const Operand& y) {
   Context& context = Context::here();
   Body* a = body_of(x);
   Body* b = body_of(y);
-  if ((context.mode & ~recording) || !op.tiles) [[unlikely]] return run(op, {x, y});
+  if ((context.mode & ~recording) || !op.tiles) [[unlikely]]
+    return run(op, {x, y});
   if (!a || !b) {
     // A number beside a tensor; recorded calls need the number as a tensor.
     const Operand& number = a ? y : x;
@@ -90,9 +91,12 @@ Tensor run_binary(Op& op, const Operand& x, const Operand& y) {
   }
   const DType dtype = result_dtype(op, a->dtype);
   Tensor result;
-  if (!(needs & 1) && reusable(x, a, dtype)) result = reuse(x, a);
-  else if (!(needs & 2) && reusable(y, b, dtype)) result = reuse(y, b);
-  else result = Access::adopt(allocate(context, dtype, a->shape, a->elements));
+  if (!(needs & 1) && reusable(x, a, dtype))
+    result = reuse(x, a);
+  else if (!(needs & 2) && reusable(y, b, dtype))
+    result = reuse(y, b);
+  else
+    result = Access::adopt(allocate(context, dtype, a->shape, a->elements));
   Body* out = Access::body(result);
   if (!out) return run(op, {x, y});
   const void* inputs[] = {a->data, b->data};

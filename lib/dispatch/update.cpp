@@ -17,8 +17,10 @@ namespace {
 Tensor prepared(const Op& op, int i, const Operand& x, DType dtype, bool converts, Caller caller) {
   Tensor value;
   if (x.kind() == Operand::Kind::scalar)
-    value = cast(Operand(full({}, x.scalar(), caller), caller), converts ? dtype : x.scalar().dtype());
-  else value = x.kind() == Operand::Kind::variable ? Access::cell(x.variable()).value : x.tensor();
+    value =
+        cast(Operand(full({}, x.scalar(), caller), caller), converts ? dtype : x.scalar().dtype());
+  else
+    value = x.kind() == Operand::Kind::variable ? Access::cell(x.variable()).value : x.tensor();
   if (!value.defined())
     fail<Error>(caller, op.name, argument_name(op, i), "a tensor", "an undefined Tensor");
   if (!converts || value.dtype() == dtype) return value;
@@ -32,7 +34,8 @@ Tensor prepared(const Op& op, int i, const Operand& x, DType dtype, bool convert
 
 void run_update(Op& op, std::span<const Variable> variables, std::span<const Operand> operands,
                 OptionsView options, Caller caller) {
-  if (!op.cpu) [[unlikely]] assemble();
+  if (!op.cpu) [[unlikely]]
+    assemble();
   Context& context = Context::here();
   const RecordingPause pause(context);
   const std::size_t written = variables.size(), count = written + operands.size();
@@ -42,7 +45,8 @@ void run_update(Op& op, std::span<const Variable> variables, std::span<const Ope
     inputs[i] = Access::body(Access::cell(variables[i]).value);
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const bool converts = op.promoted >> (written + i < 7 ? written + i : 7) & 1;
-    values.push_back(prepared(op, static_cast<int>(written + i), operands[i], inputs[0]->dtype, converts, caller));
+    values.push_back(prepared(op, static_cast<int>(written + i), operands[i], inputs[0]->dtype,
+                              converts, caller));
     inputs[written + i] = Access::body(values[i]);
   }
   Inference inference{op, inputs.data(), static_cast<int>(count), options.data, caller, {}};
@@ -56,13 +60,21 @@ void run_update(Op& op, std::span<const Variable> variables, std::span<const Ope
     if (unshared(*inputs[i])) continue;
     places[i] = allocate(context, inputs[i]->dtype, inputs[i]->shape, inputs[i]->elements);
     if (!places[i])
-      fail<MemoryError>(caller, op.name, "result", "memory for a new value", "none from the system");
+      fail<MemoryError>(caller, op.name, "result", "memory for a new value",
+                        "none from the system");
     made.push_back(Access::adopt(places[i]));
   }
-  const GateCall call{op,      inputs.data(),  static_cast<int>(count),   options,
-                      context.site_of(caller), places.data(), static_cast<int>(written), variables.data()};
+  const GateCall call{op,
+                      inputs.data(),
+                      static_cast<int>(count),
+                      options,
+                      context.site_of(caller),
+                      places.data(),
+                      static_cast<int>(written),
+                      variables.data()};
   bool kernel = true;
-  for (Stage* stage = context.stages; stage; stage = stage->next) kernel = stage->before(call) && kernel;
+  for (Stage* stage = context.stages; stage; stage = stage->next)
+    kernel = stage->before(call) && kernel;
   if (kernel) run_kernel(call);
   for (std::size_t i = 0; i < written; ++i)
     if (places[i] != inputs[i]) Access::cell(variables[i]).value = Access::share(places[i]);

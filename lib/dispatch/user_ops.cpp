@@ -43,11 +43,13 @@ Op& find_op(std::string_view name, Caller caller, std::string_view who) {
   assemble();
   Op* op = OpTable::the().find(name);
   if (!op)
-    fail<Error>(caller, who, "name", "the name of a registered op", "\"" + std::string(name) + "\"");
+    fail<Error>(caller, who, "name", "the name of a registered op",
+                "\"" + std::string(name) + "\"");
   return *op;
 }
 
-void check_count(std::size_t got, int expected, std::string_view op, std::string_view what, Caller caller) {
+void check_count(std::size_t got, int expected, std::string_view op, std::string_view what,
+                 Caller caller) {
   if (static_cast<int>(got) != expected)
     fail<Error>(caller, op, what, std::to_string(expected), std::to_string(got));
 }
@@ -68,9 +70,11 @@ Tensors call_user_gradient(const Op& op, const OpCall& call, const Tensors& upst
 
 void register_op(std::string_view name, Function<Tensors(const OpCall&)> f, Caller caller) {
   assemble();
-  if (name.empty() || !f) fail<Error>(caller, "register_op", "name", "a name and a function", "none");
+  if (name.empty() || !f)
+    fail<Error>(caller, "register_op", "name", "a name and a function", "none");
   if (OpTable::the().find(name))
-    fail<Error>(caller, "register_op", "name", "a name that is free", "\"" + std::string(name) + "\"");
+    fail<Error>(caller, "register_op", "name", "a name that is free",
+                "\"" + std::string(name) + "\"");
   std::lock_guard lock(user_ops().mutex);
   UserOp& user = user_ops().ops.emplace_back();
   user.name = name;
@@ -102,13 +106,15 @@ void register_gradients(std::string_view name, Function<Tensors(const OpCall&, c
 void register_gradient(std::string_view name, Function<Tensors(const OpCall&, Tensor upstream)> f,
                        Caller caller) {
   register_gradients(
-      name, [f](const OpCall& call, const Tensors& upstream) { return f(call, upstream[0]); }, caller);
+      name, [f](const OpCall& call, const Tensors& upstream) { return f(call, upstream[0]); },
+      caller);
 }
 
 void register_kernel(std::string_view name, Function<Tensors(const OpCall&)> f, Caller caller) {
   Op& op = find_op(name, caller, "register_kernel");
   if (op.updates)
-    fail<Error>(caller, "register_kernel", "name", "an op that computes tensors", "\"" + std::string(name) + "\"");
+    fail<Error>(caller, "register_kernel", "name", "an op that computes tensors",
+                "\"" + std::string(name) + "\"");
   std::lock_guard lock(user_ops().mutex);
   UserOp* user = user_ops().find(op);
   if (!user) {
@@ -161,34 +167,40 @@ std::string_view OpCall::name() const { return call_->op.name; }
 std::size_t OpCall::input_count() const { return static_cast<std::size_t>(call_->input_count); }
 const Tensor& OpCall::input(std::size_t i) const {
   if (i >= input_count())
-    fail<IndexError>(call_->caller, name(), "input", "one of " + std::to_string(input_count()), std::to_string(i));
+    fail<IndexError>(call_->caller, name(), "input", "one of " + std::to_string(input_count()),
+                     std::to_string(i));
   return Access::tensor(call_->inputs[i]);
 }
 std::size_t OpCall::output_count() const { return static_cast<std::size_t>(call_->output_count); }
 const Tensor& OpCall::output(std::size_t i) const {
   if (i >= output_count())
-    fail<IndexError>(call_->caller, name(), "output", "one of " + std::to_string(output_count()), std::to_string(i));
+    fail<IndexError>(call_->caller, name(), "output", "one of " + std::to_string(output_count()),
+                     std::to_string(i));
   return Access::tensor(call_->outputs[i]);
 }
 Caller OpCall::caller() const { return call_->caller; }
 
 const Attribute* OpCall::find(std::string_view wanted) const {
   if (call_->options.type != &options_type<AttributeOptions>) return nullptr;
-  for (const auto& [name, value] : static_cast<const AttributeOptions*>(call_->options.data)->attributes)
+  for (const auto& [name, value] :
+       static_cast<const AttributeOptions*>(call_->options.data)->attributes)
     if (name == wanted) return &value;
   return nullptr;
 }
 const Attribute& OpCall::attribute(std::string_view wanted) const {
   const Attribute* found = find(wanted);
-  if (!found) fail<Error>(call_->caller, name(), "attribute", "\"" + std::string(wanted) + "\"", "none");
+  if (!found)
+    fail<Error>(call_->caller, name(), "attribute", "\"" + std::string(wanted) + "\"", "none");
   return *found;
 }
 namespace {
-const Attribute& of_kind(const OpCall& call, std::string_view name, Attribute::Kind kind, const char* what) {
+const Attribute& of_kind(const OpCall& call, std::string_view name, Attribute::Kind kind,
+                         const char* what) {
   const Attribute& found = call.attribute(name);
   const bool widened = kind == Attribute::Kind::real && found.kind() == Attribute::Kind::integer;
   if (found.kind() != kind && !widened)
-    fail<Error>(call.caller(), call.name(), "attribute \"" + std::string(name) + "\"", what, "another kind");
+    fail<Error>(call.caller(), call.name(), "attribute \"" + std::string(name) + "\"", what,
+                "another kind");
   return found;
 }
 }  // namespace

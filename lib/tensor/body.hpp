@@ -22,11 +22,11 @@ using Strides = std::int64_t[Shape::max_rank];
 struct Body {
   std::uint32_t references;  // first: Tensor counts it inline
   DType dtype;
-  bool contiguous;           // elements lie in row-major order without gaps
-  bool leaf;                 // some tape may watch it: look into the table of leaves
+  bool contiguous;  // elements lie in row-major order without gaps
+  bool leaf;        // some tape may watch it: look into the table of leaves
   std::uint8_t device_kind;
-  std::byte* data;           // the first element
-  Body* owner;               // the body whose memory this one views; null if it has its own
+  std::byte* data;  // the first element
+  Body* owner;      // the body whose memory this one views; null if it has its own
   std::int64_t elements;
   RecordId id;
   Shape shape;

@@ -7,7 +7,8 @@
 
 namespace reel {
 namespace {
-std::int64_t clipped(std::int64_t position, std::int64_t length, std::int64_t low, std::int64_t high) {
+std::int64_t clipped(std::int64_t position, std::int64_t length, std::int64_t low,
+                     std::int64_t high) {
   if (position < 0) position += length;
   return position < low ? low : position > high ? high : position;
 }
@@ -19,8 +20,8 @@ void pick_range(const Range& range, std::int64_t length, std::size_t axis, Slice
   if (step == 0) fail<IndexError>(caller, op, "range", "a step other than 0", "0");
   const bool up = step > 0;
   const std::int64_t low = up ? 0 : -1, high = up ? length : length - 1;
-  const std::int64_t start = range.start.open ? (up ? low : high)
-                                              : clipped(range.start.value, length, low, high);
+  const std::int64_t start =
+      range.start.open ? (up ? low : high) : clipped(range.start.value, length, low, high);
   const std::int64_t stop =
       range.stop.open ? (up ? high : low) : clipped(range.stop.value, length, low, high);
   const std::int64_t distance = up ? stop - start : start - stop;
@@ -34,9 +35,10 @@ void pick_range(const Range& range, std::int64_t length, std::size_t axis, Slice
 void pick_position(std::int64_t position, std::int64_t length, std::size_t axis,
                    SliceOptions& slice, std::string_view op, Caller caller) {
   if (position < -length || position >= length)
-    fail<IndexError>(caller, op, "axis " + std::to_string(axis),
-                     "an index in [-" + std::to_string(length) + ", " + std::to_string(length) + ")",
-                     std::to_string(position));
+    fail<IndexError>(
+        caller, op, "axis " + std::to_string(axis),
+        "an index in [-" + std::to_string(length) + ", " + std::to_string(length) + ")",
+        std::to_string(position));
   slice.starts.data()[axis] = position < 0 ? position + length : position;
   slice.lengths.data()[axis] = 1;
 }
@@ -113,8 +115,10 @@ Tensor Tensor::view(const Index* indices, std::size_t count) const {
   const Operand x(*this, caller);
   const Selection selection = select(shape_of(slice_op, x), {indices, count}, "index");
   Tensor result = selection.whole ? *this : slice(x, selection.slice);
-  if (!(result.shape() == selection.shape)) result = reel::reshape(Operand(result, caller), selection.shape);
+  if (!(result.shape() == selection.shape))
+    result = reel::reshape(Operand(result, caller), selection.shape);
   if (!selection.positions) return result;
-  return take(Operand(result, caller), Operand(*selection.positions, caller), selection.positions_axis);
+  return take(Operand(result, caller), Operand(*selection.positions, caller),
+              selection.positions_axis);
 }
 }  // namespace reel

@@ -8,11 +8,11 @@
 namespace reel {
 /// What a list of indices picks from a tensor of some shape.
 struct Selection {
-  SliceOptions slice;                // of every axis
-  Shape shape;                       // of the result: positions leave their axis, newaxis adds one
-  bool whole = true;                 // the slice is everything
-  const Tensor* positions = nullptr; // a tensor among the indices,
-  int positions_axis = 0;            // and its axis in the result
+  SliceOptions slice;                 // of every axis
+  Shape shape;                        // of the result: positions leave their axis, newaxis adds one
+  bool whole = true;                  // the slice is everything
+  const Tensor* positions = nullptr;  // a tensor among the indices,
+  int positions_axis = 0;             // and its axis in the result
 };
 /// Throws IndexError for a position outside its axis and for too many indices.
 Selection select(const Shape& shape, std::span<const Index> indices, std::string_view op);

@@ -16,7 +16,8 @@ void check_lengths(const Shape& shape, Caller caller) {
   for (std::int64_t length : shape) {
     if (length < -1)
       fail<ShapeError>(caller, "Shape", "length", "a length of at least 0", std::to_string(length));
-    if (length <= 0) none = true;
+    if (length <= 0)
+      none = true;
     else if (__builtin_mul_overflow(elements, length, &elements) || elements > most_elements)
       if (!none)
         fail<ShapeError>(caller, "Shape", "lengths", "at most 2^58 elements", to_text(shape));
@@ -67,7 +68,8 @@ Axes normal_axes(const Op& op, const Axes& axes, std::size_t rank, Caller caller
   for (int i = 0; i < axes.count(); ++i) {
     const auto axis = static_cast<std::size_t>(normal_axis(op, axes[i], rank, caller));
     if (chosen[axis])
-      fail<ShapeError>(caller, op.name, "axes", "each axis once", std::to_string(axes[i]) + " again");
+      fail<ShapeError>(caller, op.name, "axes", "each axis once",
+                       std::to_string(axes[i]) + " again");
     chosen[axis] = true;
   }
   int sorted[Shape::max_rank] = {};

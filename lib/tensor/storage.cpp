@@ -112,7 +112,8 @@ constexpr std::uint32_t half_list(std::size_t block_class) {
 
 void* take_small(Context& context, std::size_t block_class) {
   FreeList& list = context.small[block_class];
-  if (list.first) [[likely]] return pop(list);
+  if (list.first) [[likely]]
+    return pop(list);
   return refill(context, block_class);
 }
 void give_small(Context& context, void* block, std::size_t block_class) {
@@ -153,8 +154,8 @@ void give_large(void* block, std::uint16_t large_class) {
 }
 
 std::int64_t footprint(const Body& body) {
-  return static_cast<std::int64_t>(
-      body.block_class * block_unit + (body.large_class ? large_bytes_of(body.large_class) : 0));
+  return static_cast<std::int64_t>(body.block_class * block_unit +
+                                   (body.large_class ? large_bytes_of(body.large_class) : 0));
 }
 
 void destroy(Context& context, Body* body) {
@@ -184,10 +185,10 @@ bool is_row_major(const Shape& shape, const Strides& strides) {
 }
 
 Body* allocate(Context& context, DType dtype, const Shape& shape, std::int64_t elements) {
-  const std::size_t bytes = static_cast<std::size_t>(elements) * static_cast<std::size_t>(size_of(dtype));
+  const std::size_t bytes =
+      static_cast<std::size_t>(elements) * static_cast<std::size_t>(size_of(dtype));
   const bool large = bytes > small_bytes;
-  const std::size_t block_class =
-      (body_bytes + (large ? 0 : bytes) + block_unit - 1) / block_unit;
+  const std::size_t block_class = (body_bytes + (large ? 0 : bytes) + block_unit - 1) / block_unit;
   void* block = take_small(context, block_class);
   if (!block) return nullptr;
   auto* body = static_cast<Body*>(block);
@@ -239,8 +240,7 @@ Body* allocate_view(Context& context, Body* base) {
 
 void release(Body* body) noexcept {
   // A count of one needs no read-modify-write: nobody else can raise it.
-  if (references(*body) != 1 &&
-      __atomic_fetch_sub(&body->references, 1u, __ATOMIC_ACQ_REL) != 1)
+  if (references(*body) != 1 && __atomic_fetch_sub(&body->references, 1u, __ATOMIC_ACQ_REL) != 1)
     return;
   Context& context = Context::here();
   Body* owner = body->owner;

@@ -26,7 +26,8 @@ void check_dtype(const Body& body, std::string_view op, DType dtype, Caller call
   if (body.dtype == dtype) return;
   const std::string name(name_of(body.dtype));
   fail<DTypeError>(caller, op, "type", "the C++ type of the tensor's " + name,
-                   std::string(name_of(dtype)), "Convert first: x.to(DType::" + std::string(name_of(dtype)) + ").");
+                   std::string(name_of(dtype)),
+                   "Convert first: x.to(DType::" + std::string(name_of(dtype)) + ").");
 }
 }  // namespace
 
@@ -58,16 +59,18 @@ Tensor Tensor::to(DType dtype, Caller caller) const {
 }
 Tensor Tensor::to(Device device, Caller caller) const {
   if (defined_body(*this, "to", caller).device() == device) return *this;
-  fail<DeviceError>(caller, "to", "device", "a device of this machine",
-                    device.kind == Device::Kind::cuda ? "cuda:" + std::to_string(device.index) : "cpu",
-                    "This build of reel has no CUDA kernels.");
+  fail<DeviceError>(
+      caller, "to", "device", "a device of this machine",
+      device.kind == Device::Kind::cuda ? "cuda:" + std::to_string(device.index) : "cpu",
+      "This build of reel has no CUDA kernels.");
 }
 
 void Tensor::read(const char* op, DType dtype, std::int64_t count, void* to, Caller caller) const {
   const Body& body = defined_body(*this, op, caller);
   check_dtype(body, op, dtype, caller);
   if (body.elements != count)
-    fail<ShapeError>(caller, op, "tensor", std::to_string(count) + " element", "shape " + to_text(body.shape));
+    fail<ShapeError>(caller, op, "tensor", std::to_string(count) + " element",
+                     "shape " + to_text(body.shape));
   tell_host_read(*this);
   std::memcpy(to, body.data, static_cast<std::size_t>(body.bytes()));
 }
@@ -103,9 +106,11 @@ Tensor from_memory(const void* data, DType dtype, const Shape& shape, std::int64
   const std::int64_t elements = shape.elements();
   if (elements != available)
     fail<ShapeError>(caller, "from_span", "values",
-                     std::to_string(elements) + " for shape " + to_text(shape), std::to_string(available));
+                     std::to_string(elements) + " for shape " + to_text(shape),
+                     std::to_string(available));
   Body* body = allocate(Context::here(), dtype, shape, elements);
-  if (!body) fail<MemoryError>(caller, "from_span", "shape", "memory for it", "none from the system");
+  if (!body)
+    fail<MemoryError>(caller, "from_span", "shape", "memory for it", "none from the system");
   if (elements) std::memcpy(body->data, data, static_cast<std::size_t>(body->bytes()));
   return Access::adopt(body);
 }

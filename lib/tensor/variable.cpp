@@ -30,8 +30,7 @@ Tensor owned_value(Tensor value) {
 }  // namespace
 
 Variable::Variable(std::string_view name, Tensor value, Caller caller) {
-  if (!value.defined())
-    fail<Error>(caller, "Variable", "value", "a tensor", "an undefined Tensor");
+  if (!value.defined()) fail<Error>(caller, "Variable", "value", "a tensor", "an undefined Tensor");
   cell_ = new Cell{1, owned_value(std::move(value)), std::string(name)};
 }
 Variable::Variable(const Variable& other) : cell_(other.cell_) { retain(cell_); }
@@ -59,7 +58,9 @@ Device Variable::device() const { return Access::body(cell_->value)->device(); }
 std::int64_t Variable::size() const { return Access::body(cell_->value)->elements; }
 Variable Variable::clone() const { return Variable(cell_->name, cell_->value); }
 
-void Variable::assign(Operand value) { run_update(assign_op, {this, 1}, {&value, 1}, {}, value.caller()); }
+void Variable::assign(Operand value) {
+  run_update(assign_op, {this, 1}, {&value, 1}, {}, value.caller());
+}
 void Variable::assign_add(Operand value) {
   run_update(assign_add_op, {this, 1}, {&value, 1}, {}, value.caller());
 }
@@ -90,8 +91,8 @@ void VariableSlice::assign_sub(Operand value) { write(assign_sub_op, value); }
 
 void VariableSlice::write(Op& op, const Operand& value) {
   if (gathered_)
-    fail<IndexError>(value.caller(), op.name, "slice", "positions and ranges", "a tensor of positions",
-                     "Use scatter_add and assign the whole.");
+    fail<IndexError>(value.caller(), op.name, "slice", "positions and ranges",
+                     "a tensor of positions", "Use scatter_add and assign the whole.");
   static_cast<Tensor&>(*this) = Tensor();  // its share of the buffer would force a copy
   run_slice_update(op, variable_, std::span<const Index>(indices_, count_), value);
   static_cast<Tensor&>(*this) = variable_.value().view(indices_, count_);

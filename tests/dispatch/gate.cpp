@@ -35,15 +35,18 @@ class Tracer : public Stage {
   void after(const GateCall& call) override {
     Step step;
     step.op = &call.op;
-    for (int i = 0; i < call.input_count; ++i) step.inputs.push_back(slot(Access::share(const_cast<Body*>(call.inputs[i]))));
-    for (int i = 0; i < call.output_count; ++i) step.outputs.push_back(fresh_slot(Access::share(call.outputs[i])));
+    for (int i = 0; i < call.input_count; ++i)
+      step.inputs.push_back(slot(Access::share(const_cast<Body*>(call.inputs[i]))));
+    for (int i = 0; i < call.output_count; ++i)
+      step.outputs.push_back(fresh_slot(Access::share(call.outputs[i])));
     if (call.options.type) {
       step.options_type = call.options.type;
       const auto* bytes = static_cast<const std::byte*>(call.options.data);
       step.options.assign(bytes, bytes + call.options.type->size);
       step.random = call.op.name == "random";
     }
-    for (int i = 0; call.updated && i < call.output_count; ++i) step.updated.push_back(call.updated[i]);
+    for (int i = 0; call.updated && i < call.output_count; ++i)
+      step.updated.push_back(call.updated[i]);
     steps.push_back(std::move(step));
   }
   void variable_read(const Variable& variable, const Tensor& value) override {
@@ -66,7 +69,9 @@ class Tracer : public Stage {
     slots[0] = argument;
     for (const Step& step : steps) {
       if (step.guard) {
-        if (*Access::body(slots[static_cast<std::size_t>(step.inputs[0])])->as<bool>() != step.answer) return false;
+        if (*Access::body(slots[static_cast<std::size_t>(step.inputs[0])])->as<bool>() !=
+            step.answer)
+          return false;
       } else if (!step.op) {
         slots[static_cast<std::size_t>(step.outputs[0])] = step.read[0].value();
       } else {
@@ -103,7 +108,8 @@ class Tracer : public Stage {
     if (skipped) return run_update(*step.op, step.updated, operands, options, {});
     Few<Tensor, 2> outputs;
     run(*step.op, operands, options, {}, outputs);
-    for (std::size_t i = 0; i < step.outputs.size(); ++i) slots[static_cast<std::size_t>(step.outputs[i])] = outputs[i];
+    for (std::size_t i = 0; i < step.outputs.size(); ++i)
+      slots[static_cast<std::size_t>(step.outputs[i])] = outputs[i];
   }
   std::vector<Tensor> values_;  // keeps every body alive, so that addresses name them
   std::unordered_map<const Body*, int> by_body_;
@@ -114,8 +120,10 @@ class Deferral : public Stage {
  public:
   bool before(const GateCall& call) override {
     Waiting& waiting = waiting_.emplace_back();
-    for (int i = 0; i < call.input_count; ++i) waiting.held.push_back(Access::share(const_cast<Body*>(call.inputs[i])));
-    for (int i = 0; i < call.output_count; ++i) waiting.held.push_back(Access::share(call.outputs[i]));
+    for (int i = 0; i < call.input_count; ++i)
+      waiting.held.push_back(Access::share(const_cast<Body*>(call.inputs[i])));
+    for (int i = 0; i < call.output_count; ++i)
+      waiting.held.push_back(Access::share(call.outputs[i]));
     waiting.inputs.assign(call.inputs, call.inputs + call.input_count);
     waiting.outputs.assign(call.outputs, call.outputs + call.output_count);
     waiting.op = &call.op;
@@ -129,9 +137,14 @@ class Deferral : public Stage {
   std::size_t count() const { return waiting_.size(); }
   void flush() {
     for (Waiting& waiting : waiting_)
-      run_kernel({*waiting.op, waiting.inputs.data(), static_cast<int>(waiting.inputs.size()),
-                  OptionsView(waiting.options_type, waiting.options.data()), {}, waiting.outputs.data(),
-                  static_cast<int>(waiting.outputs.size()), nullptr});
+      run_kernel({*waiting.op,
+                  waiting.inputs.data(),
+                  static_cast<int>(waiting.inputs.size()),
+                  OptionsView(waiting.options_type, waiting.options.data()),
+                  {},
+                  waiting.outputs.data(),
+                  static_cast<int>(waiting.outputs.size()),
+                  nullptr});
     waiting_.clear();
   }
 
@@ -158,7 +171,8 @@ Tensor step(const Variable& w, const Tensor& x) {
 }
 }  // namespace
 
-TEST_CASE("a list of what passed the gate replays a step with Variable, guard, random op and gradient") {
+TEST_CASE(
+    "a list of what passed the gate replays a step with Variable, guard, random op and gradient") {
   Variable w("w", tensor({1.0f, 2.0f, 3.0f}));
   Tensor x = tensor({0.1f, 0.2f, 0.3f}), other = tensor({0.5f, -0.1f, 0.4f});
   Tracer tracer;

@@ -25,7 +25,7 @@ struct ThreadState {
 ThreadState state() {
   Context& context = Context::here();
   const MemoryStatistics memory = memory_statistics();
-  return {context.mode, context.reel.alive, context.reel.active, context.training,
+  return {context.mode,      context.reel.alive,  context.reel.active, context.training,
           context.site.file, memory.live_tensors, memory.live_records};
 }
 
