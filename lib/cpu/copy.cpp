@@ -42,16 +42,14 @@ bool make_plane(Walk& walk) {
 template <class T>
 void copy_all(Walk walk, const T* from, T* to) {
   const int last = walk.rank - 1;
-  if (walk.rank == 0) {
-    *to = *from;
-  } else if (make_plane(walk)) {
-    for_each_row(walk, 2, from, to, [&](const T* source, T* target) {
-      turn(source, walk.from[last], target, walk.to[last - 1], walk.lengths[last - 1],
+  if (make_plane(walk)) {
+    for_each_row(walk, 2, [&](std::int64_t source, std::int64_t target) {
+      turn(from + source, walk.from[last], to + target, walk.to[last - 1], walk.lengths[last - 1],
            walk.lengths[last]);
     });
   } else {
-    for_each_row(walk, 1, from, to, [&](const T* source, T* target) {
-      copy_row(source, walk.from[last], target, walk.to[last], walk.lengths[last]);
+    for_each_row(walk, 1, [&](std::int64_t source, std::int64_t target) {
+      copy_row(from + source, walk.from[last], to + target, walk.to[last], walk.lengths[last]);
     });
   }
 }
@@ -76,14 +74,10 @@ using Convert = void (*)(const Walk& walk, const void* from, void* to);
 template <class From, class To>
 void convert(const Walk& walk, const void* from, void* to) {
   const int last = walk.rank - 1;
-  const auto* const source = static_cast<const From*>(from);
-  auto* const target = static_cast<To*>(to);
-  if (walk.rank == 0) {
-    *target = converted<To>(*source);
-    return;
-  }
   const std::int64_t n = walk.lengths[last], step = walk.from[last];
-  for_each_row(walk, 1, source, target, [=](const From* x, To* y) {
+  for_each_row(walk, 1, [=](std::int64_t source, std::int64_t target) {
+    const From* const x = static_cast<const From*>(from) + source;
+    To* const y = static_cast<To*>(to) + target;
     if (step == 1) {
       REEL_INDEPENDENT
       for (std::int64_t i = 0; i < n; ++i) y[i] = converted<To>(x[i]);

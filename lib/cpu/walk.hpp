@@ -6,7 +6,8 @@
 #include "lib/tensor/body.hpp"
 
 namespace reel::kernels::REEL_ISA {
-/// Axes of length 1 are left out and neighbours that walk as one are merged; steps in elements.
+/// Axes of length 1 are left out, neighbours that walk as one are merged, and at least one axis is
+/// left; steps in elements.
 struct Walk {
   int rank = 0;
   std::int64_t lengths[Shape::max_rank];
@@ -25,11 +26,6 @@ struct Walk {
     from[rank] = from_step;
     to[rank++] = to_step;
   }
-  std::int64_t elements() const {
-    std::int64_t count = 1;
-    for (int axis = 0; axis < rank; ++axis) count *= lengths[axis];
-    return count;
-  }
 };
 
 /// The walk over all of `shape`, by the strides of both sides.
@@ -37,15 +33,18 @@ inline Walk walk_over(const Shape& shape, const Strides& from, const Strides& to
   Walk walk;
   for (int axis = 0; axis < static_cast<int>(shape.rank()); ++axis)
     walk.add_axis(shape.data()[axis], from[axis], to[axis]);
+  if (walk.rank) return walk;
+  walk.rank = 1;
+  walk.lengths[0] = walk.from[0] = walk.to[0] = 1;
   return walk;
 }
 
-/// Calls row(from, to) for each position of all axes but the last `inner`.
-template <class From, class To, class Row>
-void for_each_row(const Walk& walk, int inner, const From* from, To* to, const Row& row) {
+/// Calls row(from, to), offsets in elements, for each position of all axes but the last `inner`.
+template <class Row>
+void for_each_row(const Walk& walk, int inner, const Row& row) {
   const int outer = walk.rank - inner;
   std::int64_t position[Shape::max_rank] = {};
-  std::int64_t rows = 1;
+  std::int64_t rows = 1, from = 0, to = 0;
   for (int axis = 0; axis < outer; ++axis) rows *= walk.lengths[axis];
   for (; rows > 0; --rows) {
     row(from, to);

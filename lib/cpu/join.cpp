@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lib/cpu/kernels.hpp"
+#include "lib/cpu/numbers.hpp"
+#include "lib/cpu/simd.hpp"
+#include "lib/cpu/walk.hpp"
+#include "lib/dispatch/op_options.hpp"
+
+namespace reel::kernels::REEL_ISA {
+namespace {
+KernelResult concat(const KernelCall& call) {
+  Body& output = call.output();
+  const std::int64_t axis = call.option<AxisOptions>().axis;
+  const int size = size_of(output.dtype);
+  std::byte* to = output.data;
+  for (int i = 0; i < call.input_count; ++i) {
+    const Body& part = call.input(i);
+    if (part.elements == 0) continue;
+    copy_elements(walk_over(part.shape, part.strides, output.strides), part.data, to, size);
+    to += part.shape.data()[axis] * output.strides[axis] * size;
+  }
+  return {};
+}
+
+template <class T>
+void add_elements(const Walk& walk, const T* from, T* to, bool truth) {
+  const int last = walk.rank - 1;
+  const std::int64_t n = walk.lengths[last], from_step = walk.from[last], to_step = walk.to[last];
+  for_each_row(walk, 1, [=](std::int64_t source, std::int64_t target) {
+    const T* const x = from + source;
+    T* const y = to + target;
+    if (from_step == 1 && to_step == 1) {
+      REEL_INDEPENDENT
+      for (std::int64_t i = 0; i < n; ++i) y[i] = plus(y[i], x[i], truth);
+    } else {
+      REEL_INDEPENDENT
+      for (std::int64_t i = 0; i < n; ++i) y[i * to_step] = plus(y[i * to_step], x[i * from_step], truth);
+    }
+  });
+}
+
+KernelResult unslice(const KernelCall& call) {
+  const auto& options = call.option<UnsliceOptions>();
+  const Body& part = call.input(0);
+  Body& output = call.output();
+  const bool adds = call.accumulate & 1;
+  if (!adds) __builtin_memset(output.data, 0, static_cast<std::size_t>(output.bytes()));
+  if (part.elements == 0) return {};
+  Strides steps = {};
+  std::int64_t start = 0;
+  for (int axis = 0; axis < output.rank(); ++axis) {
+    start += options.slice.starts.data()[axis] * output.strides[axis];
+    steps[axis] = options.slice.steps.data()[axis] * output.strides[axis];
+  }
+  const Walk walk = walk_over(part.shape, part.strides, steps);
+  with_type(output.dtype, [&]<class T>(Type<T>) {
+    T* const to = output.as<T>() + start;
+    if (adds) add_elements(walk, part.as<T>(), to, output.dtype == DType::boolean);
+    else copy_elements(walk, part.data, to, sizeof(T));
+  });
+  return {};
+}
+constexpr NamedKernel kernels[] = {{"concat", concat}, {"unslice", unslice}, {nullptr, nullptr}};
+constexpr NamedTiles tiles[] = {{nullptr, nullptr}};
+}  // namespace
+extern const Family join_family = {kernels, tiles};
+}  // namespace reel::kernels::REEL_ISA

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// From a dtype at run time to the C++ type that a kernel is written for.
+#pragma once
+#include <cstdint>
+
+#include <reel/dtype.hpp>
+
+namespace reel::kernels::REEL_ISA {
+template <class T>
+struct Type {
+  using type = T;
+};
+/// Calls f(Type<T>()) for the type in memory of all numbers of a dtype; bool counts as uint8.
+template <class F>
+auto with_type(DType dtype, const F& f) {
+  switch (dtype) {
+    case DType::int32: return f(Type<std::int32_t>());
+    case DType::int64: return f(Type<std::int64_t>());
+    case DType::float32: return f(Type<float>());
+    case DType::float64: return f(Type<double>());
+    default: return f(Type<std::uint8_t>());
+  }
+}
+/// y + x; integers wrap around, and 1 + 1 = 1 for truth values.
+template <class T>
+T plus(T y, T x, bool truth) {
+  if constexpr (sizeof(T) == 1) return static_cast<T>(truth ? y | x : y + x);
+  else if constexpr (static_cast<T>(0.5) != T(0)) return y + x;
+  else return static_cast<T>(static_cast<std::uint64_t>(y) + static_cast<std::uint64_t>(x));
+}
+}  // namespace reel::kernels::REEL_ISA

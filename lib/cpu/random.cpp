@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Random numbers. Number i depends on the key and on position + i / (numbers in a block) alone.
+#include "lib/cpu/kernels.hpp"
+#include "lib/cpu/simd.hpp"
+#include "lib/dispatch/op_options.hpp"
+#include "lib/formulas/philox.hpp"
+
+namespace reel::kernels::REEL_ISA {
+namespace {
+constexpr int batch = 16;  // blocks drawn at once
+
+/// word[j][k]: word j of block k.
+struct Words {
+  alignas(64) std::uint32_t word[4][batch];
+  std::uint64_t wide(int half, int block) const {
+    return word[2 * half][block] | std::uint64_t{word[2 * half + 1][block]} << 32;
+  }
+};
+
+void draw(const RandomOptions& options, std::uint64_t block, Words& words) {
+  const std::uint64_t first = options.position + block;
+  const auto key0 = static_cast<std::uint32_t>(options.seed);
+  const auto key1 = static_cast<std::uint32_t>(options.seed >> 32);
+  REEL_INDEPENDENT
+  for (int k = 0; k < batch; ++k) {
+    const std::uint64_t counter = first + static_cast<std::uint64_t>(k);
+    std::uint32_t block_words[4] = {static_cast<std::uint32_t>(counter),
+                                    static_cast<std::uint32_t>(counter >> 32), 0, 0};
+    formulas::philox(block_words, key0, key1);
+    for (int j = 0; j < 4; ++j) words.word[j][k] = block_words[j];
+  }
+}
+
+/// make(words, out) writes `each` numbers for each of a batch of blocks.
+template <int each, class T, class Make>
+void generate(const RandomOptions& options, T* out, std::int64_t n, const Make& make) {
+  constexpr std::int64_t step = each * batch;
+  Words words;
+  std::uint64_t block = 0;
+  std::int64_t i = 0;
+  for (; i + step <= n; i += step, block += batch) {
+    draw(options, block, words);
+    make(words, out + i);
+  }
+  if (i == n) return;
+  alignas(64) T rest[step];
+  draw(options, block, words);
+  make(words, rest);
+  for (std::int64_t k = 0; i + k < n; ++k) out[i + k] = rest[k];
+}
+
+/// Uniform in [0, 1): 24 or 53 bits.
+float unit(std::uint32_t word) { return static_cast<float>(static_cast<std::int32_t>(word >> 8)) * 0x1p-24f; }
+double unit(std::uint64_t word) { return static_cast<double>(static_cast<std::int64_t>(word >> 11)) * 0x1p-53; }
+
+/// The place of a uniform number between two ends; rounding never reaches the upper one.
+template <class T>
+struct Interval {
+  T low, high, below;
+  explicit Interval(const RandomOptions& options)
+      : low(static_cast<T>(options.a)), high(static_cast<T>(options.b)) {
+    below = static_cast<T>(sizeof(T) == 4 ? __builtin_nextafterf(static_cast<float>(high), static_cast<float>(low))
+                                          : __builtin_nextafter(high, low));
+  }
+  T at(T share) const {
+    const T x = low * (1 - share) + high * share;
+    return x < low ? low : x < high ? x : below;
+  }
+};
+
+void uniform(const RandomOptions& options, float* out, std::int64_t n) {
+  const Interval<float> interval(options);
+  generate<4>(options, out, n, [&](const Words& words, float* to) {
+    for (int j = 0; j < 4; ++j)
+      for (int k = 0; k < batch; ++k) to[4 * k + j] = interval.at(unit(words.word[j][k]));
+  });
+}
+void uniform(const RandomOptions& options, double* out, std::int64_t n) {
+  const Interval<double> interval(options);
+  generate<2>(options, out, n, [&](const Words& words, double* to) {
+    for (int j = 0; j < 2; ++j)
+      for (int k = 0; k < batch; ++k) to[2 * k + j] = interval.at(unit(words.wide(j, k)));
+  });
+}
+
+/// Box and Muller: two normal numbers from two uniform ones, the first of them above 0.
+template <class T>
+void normal_pair(const RandomOptions& options, const T (&u)[batch], const T (&v)[batch],
+                 T (&z0)[batch], T (&z1)[batch]) {
+  const Vector<T> mean(static_cast<T>(options.a)), deviation(static_cast<T>(options.b));
+  for (int k = 0; k < batch; k += static_cast<int>(lanes<T>)) {
+    const Vector<T> radius = deviation * xsimd::sqrt(Vector<T>(-2) * xsimd::log(load(u + k)));
+    const auto [sine, cosine] = xsimd::sincos(load(v + k) * Vector<T>(static_cast<T>(6.283185307179586476925)));
+    store(z0 + k, mean + radius * cosine);
+    store(z1 + k, mean + radius * sine);
+  }
+}
+void normal(const RandomOptions& options, float* out, std::int64_t n) {
+  generate<4>(options, out, n, [&](const Words& words, float* to) {
+    alignas(64) float u[batch], v[batch], z[4][batch];
+    for (int pair = 0; pair < 4; pair += 2) {
+      for (int k = 0; k < batch; ++k) u[k] = unit(words.word[pair][k]) + 0x1p-25f;
+      for (int k = 0; k < batch; ++k) v[k] = unit(words.word[pair + 1][k]);
+      normal_pair(options, u, v, z[pair], z[pair + 1]);
+    }
+    for (int j = 0; j < 4; ++j)
+      for (int k = 0; k < batch; ++k) to[4 * k + j] = z[j][k];
+  });
+}
+void normal(const RandomOptions& options, double* out, std::int64_t n) {
+  generate<2>(options, out, n, [&](const Words& words, double* to) {
+    alignas(64) double u[batch], v[batch], z[2][batch];
+    for (int k = 0; k < batch; ++k) u[k] = unit(words.wide(0, k)) + 0x1p-54;
+    for (int k = 0; k < batch; ++k) v[k] = unit(words.wide(1, k));
+    normal_pair(options, u, v, z[0], z[1]);
+    for (int j = 0; j < 2; ++j)
+      for (int k = 0; k < batch; ++k) to[2 * k + j] = z[j][k];
+  });
+}
+
+/// The upper half of the 128 bit product: a number below `limit` (Lemire 2019, without rejection:
+/// the bias is below limit / 2^64).
+std::uint64_t below(std::uint64_t random, std::uint64_t limit) {
+  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(random) * limit >> 64);
+}
+template <class T>
+void integers(const RandomOptions& options, T* out, std::int64_t n) {
+  const auto low = static_cast<std::uint64_t>(options.low);
+  const std::uint64_t count = static_cast<std::uint64_t>(options.high) - low;
+  generate<2>(options, out, n, [&](const Words& words, T* to) {
+    for (int k = 0; k < batch; ++k)
+      for (int j = 0; j < 2; ++j) to[2 * k + j] = static_cast<T>(low + below(words.wide(j, k), count));
+  });
+}
+
+template <class T>
+void bernoulli(const RandomOptions& options, T* out, std::int64_t n) {
+  const auto limit = static_cast<std::uint64_t>(options.a * 0x1p32);
+  const T hit = std::is_same_v<T, bool> ? T(1) : static_cast<T>(options.b);
+  generate<4>(options, out, n, [&](const Words& words, T* to) {
+    for (int j = 0; j < 4; ++j)
+      for (int k = 0; k < batch; ++k) to[4 * k + j] = words.word[j][k] < limit ? hit : T(0);
+  });
+}
+
+/// Fisher and Yates, inside out: each number trades places with one at or before its own.
+void permutation(const RandomOptions& options, std::int64_t* out, std::int64_t n) {
+  generate<2>(options, out, n, [&](const Words& words, std::int64_t* to) {
+    for (int k = 0; k < batch; ++k)
+      for (int j = 0; j < 2; ++j) to[2 * k + j] = static_cast<std::int64_t>(words.wide(j, k));
+  });
+  for (std::int64_t i = 0; i < n; ++i)
+    out[i] = static_cast<std::int64_t>(below(static_cast<std::uint64_t>(out[i]), static_cast<std::uint64_t>(i) + 1));
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::int64_t partner = out[i];
+    out[i] = out[partner];
+    out[partner] = i;
+  }
+}
+
+KernelResult random(const KernelCall& call) {
+  const auto& options = call.option<RandomOptions>();
+  using Kind = RandomOptions::Kind;
+  Body& output = call.output();
+  const std::int64_t n = output.elements;
+  const bool single = output.dtype == DType::float32;
+  switch (options.kind) {
+    case Kind::uniform:
+      single ? uniform(options, output.as<float>(), n) : uniform(options, output.as<double>(), n);
+      break;
+    case Kind::normal:
+      single ? normal(options, output.as<float>(), n) : normal(options, output.as<double>(), n);
+      break;
+    case Kind::integers:
+      output.dtype == DType::int32 ? integers(options, output.as<std::int32_t>(), n)
+                                   : integers(options, output.as<std::int64_t>(), n);
+      break;
+    case Kind::bernoulli:
+      output.dtype == DType::boolean ? bernoulli(options, output.as<bool>(), n)
+      : single                       ? bernoulli(options, output.as<float>(), n)
+                                     : bernoulli(options, output.as<double>(), n);
+      break;
+    case Kind::permutation: permutation(options, output.as<std::int64_t>(), n); break;
+  }
+  return {};
+}
+constexpr NamedKernel kernels[] = {{"random", random}, {nullptr, nullptr}};
+constexpr NamedTiles tiles[] = {{nullptr, nullptr}};
+}  // namespace
+extern const Family random_family = {kernels, tiles};
+}  // namespace reel::kernels::REEL_ISA
