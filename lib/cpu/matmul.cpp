@@ -18,38 +18,33 @@ struct Matrix {
   Matrix transposed() const { return {data, columns, rows, column, row}; }
 };
 
-// Above this many multiplications the other library's packing pays (measured on AVX-512).
-constexpr std::int64_t blas_from = 160 * 160 * 160;
-constexpr std::int64_t blas_from_transposed = 24 * 24 * 24;
 constexpr std::int64_t most_dot_rows = 3;
 
-/// Whether BLAS can read a matrix as it lies: neighbours along one axis, whole rows along the
-/// other.
+/// How BLAS reads a matrix: neighbours along one axis, whole rows along the other.
 template <class T>
-bool lies_for_blas(const Matrix<T>& x) {
-  return (x.column == 1 && x.row >= x.columns && x.row > 0) ||
-         (x.row == 1 && x.column >= x.rows && x.column > 0);
-}
+struct BlasMatrix {
+  std::int64_t step = 0;
+  bool turned = false, fits = false;
+
+  explicit BlasMatrix(const Matrix<T>& x) {
+    const bool one_row = x.rows == 1, one_column = x.columns == 1;
+    turned = x.column != 1 && !one_column;
+    step = turned ? (one_column ? x.rows : x.column) : (one_row ? x.columns : x.row);
+    fits = step >= (turned ? x.rows : x.columns) && (!turned || x.row == 1 || one_row);
+  }
+};
 
 template <class T>
-void by_blas(const Matrix<T>& x, const Matrix<T>& y, T* c, bool accumulate) {
-  const bool x_turned = x.column != 1, y_turned = y.column != 1;
-  const BlasProduct product{x.rows,
-                            y.columns,
-                            x.columns,
-                            x.data,
-                            x_turned ? x.column : x.row,
-                            x_turned,
-                            y.data,
-                            y_turned ? y.column : y.row,
-                            y_turned,
-                            c,
-                            y.columns,
-                            accumulate};
+bool by_blas(const Matrix<T>& x, const Matrix<T>& y, T* c, bool accumulate) {
+  const BlasMatrix<T> a(x), b(y);
+  if (!has_blas() || !a.fits || !b.fits || x.columns == 0) return false;
+  const BlasProduct product{x.rows, y.columns, x.columns, x.data, a.step,    a.turned,
+                            y.data, b.step,    b.turned,  c,      y.columns, accumulate};
   if constexpr (sizeof(T) == 4)
     blas_product_f32(product);
   else
     blas_product_f64(product);
+  return true;
 }
 
 /// y's columns lie one after the other and x has few rows: each element is a dot product.
@@ -88,17 +83,14 @@ Matrix<T> row_major(const Matrix<T>& y) {
 template <class T>
 void product(Matrix<T> x, Matrix<T> y, T* c, bool accumulate) {
   if (x.rows == 0 || y.columns == 0) return;
+  if (by_blas(x, y, c, accumulate)) return;
   if (y.columns == 1 && x.rows > 1) {  // a column is a row seen from the other side
     const Matrix<T> turned = x.transposed();
     x = y.transposed();
     y = turned;
   }
-  const std::int64_t work = x.rows * x.columns * y.columns;
-  const bool turned = y.column != 1 && y.columns > 1;
-  if (turned && x.rows <= most_dot_rows && y.row == 1) return by_dots(x, y, c, accumulate);
-  if (work >= (turned ? blas_from_transposed : blas_from) && x.rows > 1 && has_blas() &&
-      lies_for_blas(x) && lies_for_blas(y))
-    return by_blas(x, y, c, accumulate);
+  if (y.row == 1 && y.column != 1 && y.columns > 1 && x.rows <= most_dot_rows)
+    return by_dots(x, y, c, accumulate);
   const Matrix<T> rows = row_major(y);
   multiply(Product<T>{x.rows, y.columns, x.columns, x.data, x.row, x.column, rows.data, rows.row, c,
                       y.columns, accumulate});
