@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Ops that write Variables in place: assignments and the steps of optimizers.
+#include <reel/ops/update.hpp>
+
+#include "lib/dispatch/gate.hpp"
+#include "lib/ops/ops.hpp"
+
+namespace reel {
+namespace {
+/// Input i has the Variable's shape and dtype.
+void require_like_variable(const Inference& call, int i) {
+  const Body &x = call.input(0), &y = call.input(i);
+  if (!(x.shape == y.shape))
+    fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, i),
+                     "the Variable's shape " + to_text(x.shape), to_text(y.shape));
+  if (x.dtype != y.dtype)
+    fail<DTypeError>(call.caller, call.op.name, argument_name(call.op, i),
+                     "the Variable's " + std::string(name_of(x.dtype)),
+                     std::string(name_of(y.dtype)));
+}
+void require_number(const Inference& call, int i) {
+  if (call.input(i).elements != 1)
+    fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, i), "one number",
+                     "shape " + to_text(call.input(i).shape));
+}
+
+// The value broadcasts to the Variable's shape.
+void assign_shape(Inference& call) {
+  const Shape &x = call.input(0).shape, &value = call.input(1).shape;
+  bool fits = value.rank() <= x.rank();
+  for (std::size_t k = 1; fits && k <= value.rank(); ++k)
+    fits = value.end()[-static_cast<std::ptrdiff_t>(k)] == 1 ||
+           value.end()[-static_cast<std::ptrdiff_t>(k)] == x.end()[-static_cast<std::ptrdiff_t>(k)];
+  if (!fits)
+    fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 1),
+                     "a shape that broadcasts to " + to_text(x), to_text(value));
+}
+
+void step_shape(Inference& call, int states) {
+  require_floating(call, 0);
+  for (int i = 1; i <= states + 1; ++i) require_like_variable(call, i);
+  for (int i = states + 2; i < call.input_count; ++i) require_number(call, i);
+}
+void sgd_shape(Inference& call) { step_shape(call, 0); }
+void momentum_shape(Inference& call) { step_shape(call, 1); }
+void adam_shape(Inference& call) {
+  step_shape(call, 2);
+  require_integer(call, 5);
+}
+}  // namespace
+
+constinit Op assign_op{.name = "assign",
+                       .arity = 2,
+                       .shape = assign_shape,
+                       .promoted = 0b10,
+                       .updates = true,
+                       .argument_names = "variable, value"};
+constinit Op assign_add_op{.name = "assign_add",
+                           .arity = 2,
+                           .shape = assign_shape,
+                           .promoted = 0b10,
+                           .updates = true,
+                           .argument_names = "variable, value"};
+constinit Op assign_sub_op{.name = "assign_sub",
+                           .arity = 2,
+                           .shape = assign_shape,
+                           .promoted = 0b10,
+                           .updates = true,
+                           .argument_names = "variable, value"};
+constinit Op sgd_update_op{.name = "sgd_update",
+                           .arity = 3,
+                           .shape = sgd_shape,
+                           .promoted = 0b100,
+                           .updates = true,
+                           .argument_names = "x, gradient, rate"};
+constinit Op momentum_update_op{.name = "momentum_update",
+                                .arity = 4,
+                                .shape = momentum_shape,
+                                .promoted = 0b1000,
+                                .options = &options_type<MomentumOptions>,
+                                .updates = true,
+                                .argument_names = "x, velocity, gradient, rate"};
+constinit Op adam_update_op{.name = "adam_update",
+                            .arity = 6,
+                            .shape = adam_shape,
+                            .promoted = 0b10000,
+                            .options = &options_type<AdamUpdateOptions>,
+                            .updates = true,
+                            .argument_names = "x, m, v, gradient, rate, step"};
+
+void sgd_update(Variable& x, Operand gradient, Operand rate) {
+  const Operand inputs[] = {gradient, rate};
+  run_update(sgd_update_op, {&x, 1}, inputs, {}, gradient.caller());
+}
+void momentum_update(Variable& x, Variable& velocity, Operand gradient, Operand rate,
+                     MomentumOptions options) {
+  const Variable variables[] = {x, velocity};
+  const Operand inputs[] = {gradient, rate};
+  run_update(momentum_update_op, variables, inputs, options, gradient.caller());
+}
+void adam_update(Variable& x, Variable& m, Variable& v, Operand gradient, Operand rate,
+                 Operand step, AdamUpdateOptions options) {
+  const Variable variables[] = {x, m, v};
+  const Operand inputs[] = {gradient, rate, step};
+  run_update(adam_update_op, variables, inputs, options, gradient.caller());
+}
+
+void add_update(OpTable& ops) {
+  for (Op* op : {&assign_op, &assign_add_op, &assign_sub_op, &sgd_update_op, &momentum_update_op,
+                 &adam_update_op})
+    ops.add(*op);
+}
+}  // namespace reel
