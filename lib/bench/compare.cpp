@@ -75,7 +75,7 @@ std::string duration(double nanoseconds) {
 }
 
 /// A JSON string; control characters become spaces.
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (const char letter : text) {
     if (letter == '"' || letter == '\\') out += '\\';
@@ -135,7 +135,7 @@ std::string json(const Comparison& comparison) {
   std::string_view separator;
   for (const Timing& timing : comparison.timings) {
     out += fmt::format(R"({}{{"name": {}, "calls": {}, "nanoseconds": {}, "ratio": {}}})",
-                       separator, quoted(timing.name), timing.calls, json(timing.nanoseconds),
+                       separator, in_quotes(timing.name), timing.calls, json(timing.nanoseconds),
                        json(timing.ratio));
     separator = ", ";
   }
