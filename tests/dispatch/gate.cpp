@@ -160,7 +160,7 @@ class Deferral : public Stage {
   std::vector<Waiting> waiting_;
 };
 
-Tensor step(const Variable& w, const Tensor& x) {
+Tensor step(Variable w, const Tensor& x) {
   GradientTape tape;
   Tensor noise = random::uniform({3});
   Tensor y = tanh(x * w) + noise;
