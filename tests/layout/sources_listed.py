@@ -1,0 +1,28 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Every source stands in its folder's meson.build: one that does not is never compiled, and no one notices."""
+import json
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDERS = ("lib", "autograd", "tests")
+ELSEWHERE = {"tests/consumers/program.cpp"}  # compiled against the installed library
+
+
+def main(build):
+    introspection = subprocess.run(["meson", "introspect", "--targets", build], check=True,
+                                   capture_output=True, text=True).stdout
+    listed = {pathlib.Path(source).relative_to(ROOT).as_posix()
+              for target in json.loads(introspection)
+              for group in target["target_sources"] for source in group.get("sources", [])
+              if pathlib.Path(source).is_relative_to(ROOT)}
+    found = {file.relative_to(ROOT).as_posix() for folder in FOLDERS for file in (ROOT / folder).rglob("*.cpp")}
+    missing = sorted(found - listed - ELSEWHERE)
+    print("\n".join([f"{name} stands in no meson.build" for name in missing] + [f"{len(found)} sources"]))
+    return 1 if missing or not found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
