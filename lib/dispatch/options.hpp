@@ -34,7 +34,7 @@ void print_options(std::string& out, const void* options) {
       ->fields([&](std::string_view name, const auto& member) {
         using M = std::remove_cvref_t<decltype(member)>;
         out.append(out.empty() ? "" : ", ").append(name).append("=");
-        if constexpr (std::is_enum_v<M>)
+        if constexpr (std::is_enum_v<M> || std::is_same_v<M, bool>)
           print_option(out, static_cast<std::int64_t>(member));
         else
           print_option(out, member);

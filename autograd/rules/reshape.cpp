@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/ops.hpp>
+
+#include "autograd/install.hpp"
+#include "lib/dispatch/op_options.hpp"
+#include "lib/ops/ops.hpp"
+
+namespace reel {
+namespace {
+// y holds x's elements        dx = dy, in x's shape
+void shape_rule(GradientCall& call) { call.give(0, reshape(call.dy(), call.input_shape(0))); }
+
+// y = x with its axes in another order        dx = dy with them back
+void transpose_rule(GradientCall& call) {
+  const Axes& axes = call.option<AxesOptions>().axes;
+  int back[Shape::max_rank] = {};
+  for (int i = 0; i < axes.count(); ++i) back[axes[i]] = i;
+  call.give(0, transpose(call.dy(),
+                         Axes(std::span<const int>(back, static_cast<std::size_t>(axes.count())))));
+}
+
+// y = x repeated        dx = sum of dy over the copies
+void broadcast_to_rule(GradientCall& call) {
+  call.give(0, sum_to_op, {call.dy()}, ShapeOptions{call.input_shape(0)});
+}
+
+// y = part of x        dx = dy at that part, else 0
+void slice_rule(GradientCall& call) {
+  call.give(0, unslice_op, {call.dy()},
+            UnsliceOptions{call.option<SliceOptions>(), call.input_shape(0)});
+}
+void unslice_rule(GradientCall& call) {
+  call.give(0, slice(call.dy(), call.option<UnsliceOptions>().slice));
+}
+
+// y = parts side by side        d part = its slice of dy
+void concat_rule(GradientCall& call) {
+  const int axis = static_cast<int>(call.option<AxisOptions>().axis);
+  Few<std::int64_t, 8> lengths;
+  for (int i = 0; i < call.input_count(); ++i) lengths.push_back(call.input_shape(i)[axis]);
+  const std::vector<Tensor> parts =
+      split(call.dy(), std::span<const std::int64_t>(lengths.data(), lengths.size()), axis);
+  for (int i = 0; i < call.input_count(); ++i) call.give(i, parts[static_cast<std::size_t>(i)]);
+}
+
+void cast_rule(GradientCall& call) { call.give(0, cast(call.dy(), call.input_dtype(0))); }
+}  // namespace
+
+const NamedRule reshape_rules[] = {{"reshape", shape_rule},
+                                   {"expand_dims", shape_rule},
+                                   {"squeeze", shape_rule},
+                                   {"transpose", transpose_rule},
+                                   {"slice", slice_rule},
+                                   {"unslice", unslice_rule},
+                                   {"concat", concat_rule},
+                                   {"cast", cast_rule},
+                                   {"broadcast_to", broadcast_to_rule},
+                                   {nullptr, nullptr}};
+}  // namespace reel

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/ops/create.hpp>
+
+#include <cmath>
+
+#include "lib/dispatch/gate.hpp"
+#include "lib/dispatch/op_options.hpp"
+#include "lib/ops/ops.hpp"
+#include "lib/ops/samples.hpp"
+
+namespace reel {
+namespace {
+void fill_shape(Inference& call) {
+  const auto& option = call.option<FillOptions>();
+  for (std::int64_t length : option.shape)
+    if (length < 0)
+      fail<ShapeError>(call.caller, call.op.name, "shape", "lengths of at least 0",
+                       to_text(option.shape));
+  call.output(option.dtype, option.shape);
+}
+
+Tensor constant(const Shape& shape, DType dtype, Scalar value, Caller caller) {
+  FillOptions options{.dtype = dtype, .shape = shape};
+  options.start = value.real();
+  options.first = value.integer();
+  return run(fill_op, options, caller);
+}
+
+void fill_samples(SampleList out) {
+  for (const Shape& shape : {Shape(), Shape({0}), Shape({3}), Shape({2, 3})}) {
+    sample(out, {}, [shape](const std::vector<Tensor>&) { return full(shape, 0.5); });
+    sample(out, {},
+           [shape](const std::vector<Tensor>&) { return zeros(shape, {.dtype = DType::float64}); });
+  }
+  sample(out, {}, [](const std::vector<Tensor>&) { return arange(1.0, 2.0, 0.25); });
+  sample(out, {}, [](const std::vector<Tensor>&) { return arange(5, -1, -2); });
+  sample(out, {}, [](const std::vector<Tensor>&) { return eye(3); });
+}
+}  // namespace
+
+constinit Op fill_op{.name = "fill",
+                     .arity = 0,
+                     .shape = fill_shape,
+                     .options = &options_type<FillOptions>,
+                     .differentiable = false,
+                     .samples = fill_samples};
+
+Tensor zeros(Shape shape, TensorOptions options, Caller caller) {
+  return constant(shape, options.dtype, 0, caller);
+}
+Tensor ones(Shape shape, TensorOptions options, Caller caller) {
+  return constant(shape, options.dtype, 1, caller);
+}
+Tensor full(Shape shape, Scalar value, Caller caller) {
+  return constant(shape, value.dtype(), value, caller);
+}
+Tensor zeros_like(Operand x) {
+  return constant(shape_of(fill_op, x), dtype_of(fill_op, x), 0, x.caller());
+}
+Tensor ones_like(Operand x) {
+  return constant(shape_of(fill_op, x), dtype_of(fill_op, x), 1, x.caller());
+}
+Tensor full_like(Operand x, Scalar value) {
+  return constant(shape_of(fill_op, x), dtype_of(fill_op, x), value, x.caller());
+}
+
+Tensor arange(Scalar start, Scalar stop, Scalar step, Caller caller) {
+  const auto wider = [](DType a, DType b) { return a > b ? a : b; };
+  DType dtype = wider(wider(start.dtype(), stop.dtype()), step.dtype());
+  if (!is_floating(dtype)) dtype = DType::int64;
+  if (step.real() == 0 || std::isnan(step.real()))
+    fail<Error>(caller, "arange", "step", "a step other than 0", std::to_string(step.real()));
+  std::int64_t count;
+  if (is_floating(dtype)) {
+    const double real = std::ceil((stop.real() - start.real()) / step.real());
+    if (!(std::abs(real) < 1e18))
+      fail<ShapeError>(caller, "arange", "stop", "a finite range of at most 2^58 elements",
+                       std::to_string(stop.real()));
+    count = static_cast<std::int64_t>(real);
+  } else {
+    const __int128 distance = static_cast<__int128>(stop.integer()) - start.integer();
+    const __int128 stride = step.integer();
+    count = static_cast<std::int64_t>((distance + stride - (stride > 0 ? 1 : -1)) / stride);
+  }
+  FillOptions options{.kind = FillOptions::Kind::range,
+                      .dtype = dtype,
+                      .shape = Shape({count > 0 ? count : 0}, caller)};
+  options.start = start.real();
+  options.step = step.real();
+  options.first = start.integer();
+  options.stride = step.integer();
+  return run(fill_op, options, caller);
+}
+
+Tensor eye(Extent n, TensorOptions options, Caller caller) {
+  return run(fill_op,
+             FillOptions{.kind = FillOptions::Kind::identity,
+                         .start = 1,
+                         .first = 1,
+                         .dtype = options.dtype,
+                         .shape = Shape({n, n}, caller)},
+             caller);
+}
+
+void add_create(OpTable& ops) { ops.add(fill_op); }
+}  // namespace reel

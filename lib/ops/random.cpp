@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/random.hpp>
+
+#include <cmath>
+
+#include <reel/ops.hpp>
+
+#include "lib/dispatch/context.hpp"
+#include "lib/dispatch/gate.hpp"
+#include "lib/dispatch/op_options.hpp"
+#include "lib/ops/ops.hpp"
+#include "lib/ops/samples.hpp"
+
+namespace reel {
+struct Generator::State {
+  std::uint32_t references = 1;
+  std::uint64_t seed = 0, position = 0;
+};
+
+Generator::Generator(std::uint64_t seed) : state_(new State{1, seed, 0}) {}
+Generator::Generator(const Generator& other) : state_(other.state_) {
+  __atomic_fetch_add(&state_->references, 1u, __ATOMIC_RELAXED);
+}
+Generator& Generator::operator=(const Generator& other) {
+  Generator copy(other);
+  std::swap(state_, copy.state_);
+  return *this;
+}
+Generator::~Generator() {
+  if (__atomic_fetch_sub(&state_->references, 1u, __ATOMIC_ACQ_REL) == 1) delete state_;
+}
+std::uint64_t Generator::seed() const { return state_->seed; }
+std::uint64_t Generator::position() const { return state_->position; }
+void Generator::set_position(std::uint64_t position) { state_->position = position; }
+
+namespace {
+thread_local Generator thread_generator(0);
+
+Generator& current_generator() {
+  void* chosen = Context::here().generator;
+  return chosen ? *static_cast<Generator*>(chosen) : thread_generator;
+}
+
+void random_shape(Inference& call) {
+  const auto& option = call.option<RandomOptions>();
+  for (std::int64_t length : option.shape)
+    if (length < 0)
+      fail<ShapeError>(call.caller, call.op.name, "shape", "lengths of at least 0",
+                       to_text(option.shape));
+  call.output(option.dtype, option.shape);
+}
+
+/// How many numbers come from one block of four words: two where each takes 64 bits.
+std::uint64_t numbers_a_block(const RandomOptions& options) {
+  using Kind = RandomOptions::Kind;
+  const bool wide = options.kind == Kind::integers || options.kind == Kind::permutation ||
+                    (options.kind != Kind::bernoulli && options.dtype == DType::float64);
+  return wide ? 2 : 4;
+}
+
+/// Draws from the generator of the thread and moves it on.
+Tensor draw(RandomOptions options, Caller caller) {
+  Generator& generator = current_generator();
+  options.seed = generator.seed();
+  options.position = generator.position();
+  Tensor result = run(random_op, options, caller);
+  const auto count = static_cast<std::uint64_t>(result.size()), each = numbers_a_block(options);
+  generator.set_position(options.position + (count + each - 1) / each);
+  return result;
+}
+
+void require_fractions(DType dtype, std::string_view op, Caller caller) {
+  if (!is_floating(dtype))
+    fail<DTypeError>(caller, op, "dtype", "float32 or float64", std::string(name_of(dtype)));
+}
+
+void random_samples(SampleList out) {
+  for (const Shape& shape : {Shape(), Shape({0}), Shape({7}), Shape({3, 70})}) {
+    sample(out, {}, [shape](const std::vector<Tensor>&) {
+      const GeneratorScope scope(Generator(3));
+      return random::normal(shape, {.dtype = DType::float64});
+    });
+    sample(out, {}, [shape](const std::vector<Tensor>&) {
+      const GeneratorScope scope(Generator(4));
+      return random::uniform(shape);
+    });
+  }
+}
+}  // namespace
+
+void seed(std::uint64_t seed) { thread_generator = Generator(seed); }
+
+GeneratorScope::GeneratorScope(const Generator& generator)
+    : generator_(generator), before_(Context::here().generator) {
+  Context::here().generator = &generator_;
+}
+GeneratorScope::~GeneratorScope() { Context::here().generator = before_; }
+
+constinit Op random_op{.name = "random",
+                       .arity = 0,
+                       .shape = random_shape,
+                       .options = &options_type<RandomOptions>,
+                       .differentiable = false,
+                       .samples = random_samples};
+
+namespace random {
+Tensor normal(Shape shape, NormalOptions options, Caller caller) {
+  require_fractions(options.dtype, "normal", caller);
+  if (!(options.stddev >= 0) || std::isinf(options.stddev) || !std::isfinite(options.mean))
+    fail<Error>(caller, "normal", "stddev", "a finite number of at least 0",
+                std::to_string(options.stddev));
+  return draw({.kind = RandomOptions::Kind::normal,
+               .a = options.mean,
+               .b = options.stddev,
+               .dtype = options.dtype,
+               .shape = shape},
+              caller);
+}
+Tensor uniform(Shape shape, UniformOptions options, Caller caller) {
+  require_fractions(options.dtype, "uniform", caller);
+  if (!(options.low <= options.high) || !std::isfinite(options.high - options.low))
+    fail<Error>(caller, "uniform", "high",
+                "a finite number of at least low = " + std::to_string(options.low),
+                std::to_string(options.high));
+  return draw({.kind = RandomOptions::Kind::uniform,
+               .a = options.low,
+               .b = options.high,
+               .dtype = options.dtype,
+               .shape = shape},
+              caller);
+}
+Tensor integers(std::int64_t low, std::int64_t high, Shape shape, Caller caller) {
+  if (low >= high)
+    fail<Error>(caller, "integers", "high", "more than low = " + std::to_string(low),
+                std::to_string(high));
+  return draw({.kind = RandomOptions::Kind::integers,
+               .low = low,
+               .high = high,
+               .dtype = DType::int64,
+               .shape = shape},
+              caller);
+}
+Tensor bernoulli(double probability, Shape shape, Caller caller) {
+  if (!(probability >= 0 && probability <= 1))
+    fail<Error>(caller, "bernoulli", "probability", "a number in [0, 1]",
+                std::to_string(probability));
+  return draw({.kind = RandomOptions::Kind::bernoulli,
+               .a = probability,
+               .b = 1,
+               .dtype = DType::boolean,
+               .shape = shape},
+              caller);
+}
+Tensor permutation(Extent n, Caller caller) {
+  return draw({.kind = RandomOptions::Kind::permutation,
+               .dtype = DType::int64,
+               .shape = Shape({n}, caller)},
+              caller);
+}
+}  // namespace random
+
+Tensor dropout(Operand x, double probability) {
+  const Caller caller = x.caller();
+  if (!(probability >= 0 && probability < 1))
+    fail<Error>(caller, "dropout", "probability", "a number in [0, 1)",
+                std::to_string(probability));
+  require_fractions(dtype_of(random_op, x), "dropout", caller);
+  const Tensor mask = draw({.kind = RandomOptions::Kind::bernoulli,
+                            .a = 1 - probability,
+                            .b = 1 / (1 - probability),
+                            .dtype = dtype_of(random_op, x),
+                            .shape = shape_of(random_op, x)},
+                           caller);
+  return multiply(x, Operand(mask, caller));
+}
+
+void add_random(OpTable& ops) { ops.add(random_op); }
+}  // namespace reel
