@@ -4,6 +4,7 @@
 
 #include "lib/cpu/blas.hpp"
 #include "lib/cpu/kernels.hpp"
+#include "lib/cpu/panels.hpp"
 #include "lib/cpu/scratch.hpp"
 #include "lib/cpu/transpose.hpp"
 
@@ -47,6 +48,24 @@ bool by_blas(const Matrix<T>& x, const Matrix<T>& y, T* c, bool accumulate) {
   return true;
 }
 
+/// With these many rows, and y beyond the first cache, panels are faster than BLAS by up to a half
+/// (measured on AVX-512 against OpenBLAS 0.3.21).
+constexpr std::int64_t least_panel_rows = 8, most_panel_rows = 128;
+constexpr std::int64_t first_cache = 24 << 10;
+
+template <class T>
+bool by_panels(const Matrix<T>& x, const Matrix<T>& y, T* c, bool accumulate) {
+  if (x.rows < least_panel_rows || x.rows > most_panel_rows) return false;
+  if (y.rows * y.columns * static_cast<std::int64_t>(sizeof(T)) <= first_cache) return false;
+  if (y.column != 1 && y.row != 1) return false;
+  auto* copy = static_cast<T*>(scratch(panel_bytes));
+  if (!copy) return false;
+  multiply_by_panels(Product<T>{x.rows, y.columns, x.columns, x.data, x.row, x.column, y.data,
+                                y.row, c, y.columns, accumulate},
+                     y.column, copy);
+  return true;
+}
+
 /// y's columns lie one after the other and x has few rows: each element is a dot product.
 template <class T>
 void by_dots(const Matrix<T>& x, const Matrix<T>& y, T* c, bool accumulate) {
@@ -83,7 +102,7 @@ Matrix<T> row_major(const Matrix<T>& y) {
 template <class T>
 void product(Matrix<T> x, Matrix<T> y, T* c, bool accumulate) {
   if (x.rows == 0 || y.columns == 0) return;
-  if (by_blas(x, y, c, accumulate)) return;
+  if (by_panels(x, y, c, accumulate) || by_blas(x, y, c, accumulate)) return;
   if (y.columns == 1 && x.rows > 1) {  // a column is a row seen from the other side
     const Matrix<T> turned = x.transposed();
     x = y.transposed();
