@@ -11,6 +11,7 @@
 #include <reel/optim.hpp>
 #include <reel/train.hpp>
 #include <reel/op.hpp>
+#include <reel/io.hpp>
 #include <reel/memory.hpp>
 #if __has_include(<fmt/core.h>)
 #include <reel/format.hpp>

@@ -65,6 +65,8 @@ template void fail<DeviceError>(Caller, std::string_view, std::string_view, std:
                                 std::string_view, std::string_view);
 template void fail<MemoryError>(Caller, std::string_view, std::string_view, std::string_view,
                                 std::string_view, std::string_view);
+template void fail<IoError>(Caller, std::string_view, std::string_view, std::string_view,
+                            std::string_view, std::string_view);
 template void fail<TapeError>(Caller, std::string_view, std::string_view, std::string_view,
                               std::string_view, std::string_view);
 }  // namespace reel
