@@ -60,7 +60,8 @@ To converted(From x) {
     return x != From(0);
   } else if constexpr (std::is_floating_point_v<From> && !std::is_floating_point_v<To>) {
     // 2^(bits) is the first float above the largest integer.
-    constexpr To least = std::is_signed_v<To> ? static_cast<To>(To(1) << (sizeof(To) * 8 - 1)) : To(0);
+    constexpr To least =
+        std::is_signed_v<To> ? static_cast<To>(To(1) << (sizeof(To) * 8 - 1)) : To(0);
     constexpr To most = static_cast<To>(~least);
     constexpr From above = static_cast<From>(most / 2 + 1) * 2;
     if (x != x) return To(0);
@@ -100,8 +101,11 @@ KernelResult cast(const KernelCall& call) {
   Body& output = call.output();
   if (input.elements == 0) return {};
   const Walk walk = walk_over(input.shape, input.strides, output.strides);
-  if (input.dtype == output.dtype) copy_elements(walk, input.data, output.data, size_of(input.dtype));
-  else conversions[static_cast<int>(input.dtype)][static_cast<int>(output.dtype)](walk, input.data, output.data);
+  if (input.dtype == output.dtype)
+    copy_elements(walk, input.data, output.data, size_of(input.dtype));
+  else
+    conversions[static_cast<int>(input.dtype)][static_cast<int>(output.dtype)](walk, input.data,
+                                                                               output.data);
   return {};
 }
 constexpr NamedKernel kernels[] = {{"cast", cast}, {nullptr, nullptr}};
@@ -109,9 +113,12 @@ constexpr NamedTiles tiles[] = {{nullptr, nullptr}};
 }  // namespace
 
 void copy_elements(const Walk& walk, const void* from, void* to, int size) {
-  if (size == 1) copy_all(walk, static_cast<const std::uint8_t*>(from), static_cast<std::uint8_t*>(to));
-  else if (size == 4) copy_all(walk, static_cast<const std::uint32_t*>(from), static_cast<std::uint32_t*>(to));
-  else copy_all(walk, static_cast<const std::uint64_t*>(from), static_cast<std::uint64_t*>(to));
+  if (size == 1)
+    copy_all(walk, static_cast<const std::uint8_t*>(from), static_cast<std::uint8_t*>(to));
+  else if (size == 4)
+    copy_all(walk, static_cast<const std::uint32_t*>(from), static_cast<std::uint32_t*>(to));
+  else
+    copy_all(walk, static_cast<const std::uint64_t*>(from), static_cast<std::uint64_t*>(to));
 }
 extern const Family copy_family = {kernels, tiles};
 }  // namespace reel::kernels::REEL_ISA

@@ -39,11 +39,15 @@ void fill_identity(const Body& output, T* out) {
 template <class T>
 void fill_as(const FillOptions& options, Body& output) {
   T* const out = output.as<T>();
-  const T value = std::is_floating_point_v<T> ? static_cast<T>(options.start) : static_cast<T>(options.first);
+  const T value =
+      std::is_floating_point_v<T> ? static_cast<T>(options.start) : static_cast<T>(options.first);
   switch (options.kind) {
-    case FillOptions::Kind::constant: return fill_constant(out, output.elements, value);
-    case FillOptions::Kind::range: return fill_range(options, out, output.elements);
-    case FillOptions::Kind::identity: return fill_identity(output, out);
+    case FillOptions::Kind::constant:
+      return fill_constant(out, output.elements, value);
+    case FillOptions::Kind::range:
+      return fill_range(options, out, output.elements);
+    case FillOptions::Kind::identity:
+      return fill_identity(output, out);
   }
 }
 
@@ -51,12 +55,24 @@ KernelResult fill(const KernelCall& call) {
   const auto& options = call.option<FillOptions>();
   Body& output = call.output();
   switch (output.dtype) {
-    case DType::boolean: fill_as<bool>(options, output); break;
-    case DType::uint8: fill_as<std::uint8_t>(options, output); break;
-    case DType::int32: fill_as<std::int32_t>(options, output); break;
-    case DType::int64: fill_as<std::int64_t>(options, output); break;
-    case DType::float32: fill_as<float>(options, output); break;
-    case DType::float64: fill_as<double>(options, output); break;
+    case DType::boolean:
+      fill_as<bool>(options, output);
+      break;
+    case DType::uint8:
+      fill_as<std::uint8_t>(options, output);
+      break;
+    case DType::int32:
+      fill_as<std::int32_t>(options, output);
+      break;
+    case DType::int64:
+      fill_as<std::int64_t>(options, output);
+      break;
+    case DType::float32:
+      fill_as<float>(options, output);
+      break;
+    case DType::float64:
+      fill_as<double>(options, output);
+      break;
   }
   return {};
 }

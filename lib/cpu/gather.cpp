@@ -54,9 +54,11 @@ KernelResult take(const KernelCall& call) {
     const std::byte* from = x.data;
     for (std::int64_t o = 0; o < view.outer; ++o, from += view.length * row) {
       if (row == 4) {
-        for (std::int64_t i = 0; i < count; ++i, to += 4) __builtin_memcpy(to, from + positions[i] * 4, 4);
+        for (std::int64_t i = 0; i < count; ++i, to += 4)
+          __builtin_memcpy(to, from + positions[i] * 4, 4);
       } else if (row == 8) {
-        for (std::int64_t i = 0; i < count; ++i, to += 8) __builtin_memcpy(to, from + positions[i] * 8, 8);
+        for (std::int64_t i = 0; i < count; ++i, to += 8)
+          __builtin_memcpy(to, from + positions[i] * 8, 8);
       } else {
         for (std::int64_t i = 0; i < count; ++i, to += row)
           __builtin_memcpy(to, from + positions[i] * row, static_cast<std::size_t>(row));
@@ -96,7 +98,8 @@ void for_each_place(const Body& indices, const Positions<Index>& positions, cons
   if (indices.elements == 0) return;
   Strides steps = {};
   std::int64_t step = 1, along = 1;
-  for (int i = indices.rank() - 1; i >= 0; step *= shape.data()[i--]) (i == axis ? along : steps[i]) = step;
+  for (int i = indices.rank() - 1; i >= 0; step *= shape.data()[i--])
+    (i == axis ? along : steps[i]) = step;
   const Walk walk = walk_over(indices.shape, indices.strides, steps);
   const int last = walk.rank - 1;
   for_each_row(walk, 1, [&](std::int64_t first, std::int64_t place) {
@@ -128,10 +131,9 @@ KernelResult scatter_elements(const KernelCall& call) {
     with_type(updates.dtype, [&]<class T>(Type<T>) {
       const T* const from = updates.as<T>();
       T* const to = output.as<T>();
-      for_each_place(indices, positions, options.shape, options.axis,
-                     [=](std::int64_t i, std::int64_t place) {
-                       to[place] = plus(to[place], from[i], truth);
-                     });
+      for_each_place(
+          indices, positions, options.shape, options.axis,
+          [=](std::int64_t i, std::int64_t place) { to[place] = plus(to[place], from[i], truth); });
     });
   });
 }
@@ -143,14 +145,15 @@ KernelResult one_hot(const KernelCall& call) {
   return with_positions(indices, depth, 0, [&](const auto& positions) {
     clear(output);
     with_type(output.dtype, [&]<class T>(Type<T>) {
-      for (std::int64_t i = 0; i < indices.elements; ++i) output.as<T>()[i * depth + positions[i]] = T(1);
+      for (std::int64_t i = 0; i < indices.elements; ++i)
+        output.as<T>()[i * depth + positions[i]] = T(1);
     });
   });
 }
 
-constexpr NamedKernel kernels[] = {
-    {"gather", gather},   {"one_hot", one_hot}, {"scatter", scatter}, {"scatter_elements", scatter_elements},
-    {"take", take},       {nullptr, nullptr}};
+constexpr NamedKernel kernels[] = {{"gather", gather},   {"one_hot", one_hot},
+                                   {"scatter", scatter}, {"scatter_elements", scatter_elements},
+                                   {"take", take},       {nullptr, nullptr}};
 constexpr NamedTiles tiles[] = {{nullptr, nullptr}};
 }  // namespace
 extern const Family gather_family = {kernels, tiles};

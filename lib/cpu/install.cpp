@@ -5,8 +5,10 @@
 #include <string_view>
 
 namespace reel::kernels {
-#define REEL_DECLARE(isa) \
-  namespace isa { extern const Family* const families[]; }
+#define REEL_DECLARE(isa)                \
+  namespace isa {                        \
+  extern const Family* const families[]; \
+  }
 #ifdef REEL_HAVE_sse4
 REEL_DECLARE(sse4)
 #endif
@@ -22,14 +24,7 @@ REEL_DECLARE(neon)
 #undef REEL_DECLARE
 
 namespace {
-struct InstructionSet {
-  const char* name;
-  bool (*supported)();
-  Families families;
-};
-
-/// Those that were compiled, the widest last.
-constexpr InstructionSet instruction_sets[] = {
+constexpr InstructionSet compiled[] = {
 #ifdef REEL_HAVE_sse4
     {"sse4", [] { return __builtin_cpu_supports("sse4.2") != 0; }, sse4::families},
 #endif
@@ -63,14 +58,15 @@ Choice choose() {
   const char* const asked = std::getenv("REEL_ISA");
   Choice choice;
   std::string known;
-  for (const InstructionSet& set : instruction_sets) {
+  for (const InstructionSet& set : compiled) {
     if (!set.supported()) continue;
     known.append(known.empty() ? "" : ", ").append(set.name);
     if (!asked || !*asked || std::string_view(asked) == set.name) choice.set = &set;
   }
   if (choice.set) return choice;
   if (asked && *asked && !known.empty())
-    choice.error = "REEL_ISA: expected one of " + known + ", got \"" + std::string(asked).substr(0, 40) + "\"";
+    choice.error =
+        "REEL_ISA: expected one of " + known + ", got \"" + std::string(asked).substr(0, 40) + "\"";
   else
     choice.error = "this machine has none of the instruction sets that reel was compiled for";
   return choice;
@@ -80,6 +76,8 @@ const Choice& choice() {
   return chosen;
 }
 }  // namespace
+
+std::span<const InstructionSet> instruction_sets() { return compiled; }
 
 const char* isa_name() { return choice().set ? choice().set->name : nullptr; }
 

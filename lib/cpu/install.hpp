@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The choice of an instruction set, made once in a process.
 #pragma once
+#include <span>
 #include <string>
 
 #include "lib/cpu/kernels.hpp"
 
 namespace reel::kernels {
+struct InstructionSet {
+  const char* name;
+  bool (*supported)();  // by this machine
+  Families families;
+};
+/// Those that were compiled, the widest last.
+std::span<const InstructionSet> instruction_sets();
+
 /// "sse4", "avx2", ...: the widest that this machine has, or the one that the environment variable
 /// REEL_ISA names; null if there is none such.
 const char* isa_name();

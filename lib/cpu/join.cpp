@@ -33,7 +33,8 @@ void add_elements(const Walk& walk, const T* from, T* to, bool truth) {
       for (std::int64_t i = 0; i < n; ++i) y[i] = plus(y[i], x[i], truth);
     } else {
       REEL_INDEPENDENT
-      for (std::int64_t i = 0; i < n; ++i) y[i * to_step] = plus(y[i * to_step], x[i * from_step], truth);
+      for (std::int64_t i = 0; i < n; ++i)
+        y[i * to_step] = plus(y[i * to_step], x[i * from_step], truth);
     }
   });
 }
@@ -54,8 +55,10 @@ KernelResult unslice(const KernelCall& call) {
   const Walk walk = walk_over(part.shape, part.strides, steps);
   with_type(output.dtype, [&]<class T>(Type<T>) {
     T* const to = output.as<T>() + start;
-    if (adds) add_elements(walk, part.as<T>(), to, output.dtype == DType::boolean);
-    else copy_elements(walk, part.data, to, sizeof(T));
+    if (adds)
+      add_elements(walk, part.as<T>(), to, output.dtype == DType::boolean);
+    else
+      copy_elements(walk, part.data, to, sizeof(T));
   });
   return {};
 }

@@ -14,18 +14,26 @@ struct Type {
 template <class F>
 auto with_type(DType dtype, const F& f) {
   switch (dtype) {
-    case DType::int32: return f(Type<std::int32_t>());
-    case DType::int64: return f(Type<std::int64_t>());
-    case DType::float32: return f(Type<float>());
-    case DType::float64: return f(Type<double>());
-    default: return f(Type<std::uint8_t>());
+    case DType::int32:
+      return f(Type<std::int32_t>());
+    case DType::int64:
+      return f(Type<std::int64_t>());
+    case DType::float32:
+      return f(Type<float>());
+    case DType::float64:
+      return f(Type<double>());
+    default:
+      return f(Type<std::uint8_t>());
   }
 }
 /// y + x; integers wrap around, and 1 + 1 = 1 for truth values.
 template <class T>
 T plus(T y, T x, bool truth) {
-  if constexpr (sizeof(T) == 1) return static_cast<T>(truth ? y | x : y + x);
-  else if constexpr (static_cast<T>(0.5) != T(0)) return y + x;
-  else return static_cast<T>(static_cast<std::uint64_t>(y) + static_cast<std::uint64_t>(x));
+  if constexpr (sizeof(T) == 1)
+    return static_cast<T>(truth ? y | x : y + x);
+  else if constexpr (static_cast<T>(0.5) != T(0))
+    return y + x;
+  else
+    return static_cast<T>(static_cast<std::uint64_t>(y) + static_cast<std::uint64_t>(x));
 }
 }  // namespace reel::kernels::REEL_ISA

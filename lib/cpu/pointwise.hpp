@@ -64,8 +64,10 @@ std::int64_t run_fours(const From& from, std::int64_t i, std::int64_t n, T* out,
     const Vector<T> results[] = {formula(from, i), formula(from, i + step),
                                  formula(from, i + 2 * step), formula(from, i + 3 * step)};
     for (int k = 0; k < 4; ++k) {
-      if constexpr (streams) stream(out + i + k * step, results[k]);
-      else store(out + i + k * step, results[k]);
+      if constexpr (streams)
+        stream(out + i + k * step, results[k]);
+      else
+        store(out + i + k * step, results[k]);
     }
   }
   return i;
@@ -103,9 +105,13 @@ void run_all(Sources<T, K>& from, unsigned scalars, std::int64_t n, T* out,
 }
 
 template <class F>
-inline constexpr bool is_binary = requires(F f, double x) { f(x, x); };
+inline constexpr bool is_binary = requires(F f, double x) {
+  f(x, x);
+};
 template <class F>
-inline constexpr bool is_slow = requires { F::slow; };
+inline constexpr bool is_slow = requires {
+  F::slow;
+};
 
 template <class F, class T>
 void floating_tile(std::int64_t n, const void* const* inputs, unsigned scalars, void* output) {
@@ -113,8 +119,10 @@ void floating_tile(std::int64_t n, const void* const* inputs, unsigned scalars, 
   Sources<T, arity> sources(inputs, scalars);
   run_all<is_slow<F>>(sources, scalars, n, static_cast<T*>(output),
                       [](const auto& from, std::int64_t i) -> Vector<T> {
-                        if constexpr (arity == 2) return F()(from.at(0, i), from.at(1, i));
-                        else return F()(from.at(0, i));
+                        if constexpr (arity == 2)
+                          return F()(from.at(0, i), from.at(1, i));
+                        else
+                          return F()(from.at(0, i));
                       });
 }
 
@@ -130,15 +138,19 @@ struct Saved {
 };
 template <class F, int input, class From>
 auto gradient_at(const From& from, std::int64_t i) {
-  if constexpr (input == 0) return F::d0(Saved<From>{from, i});
-  else return F::d1(Saved<From>{from, i});
+  if constexpr (input == 0)
+    return F::d0(Saved<From>{from, i});
+  else
+    return F::d1(Saved<From>{from, i});
 }
 template <class F, int input>
-inline constexpr bool has_gradient =
-    requires(const Sources<float, 5>& from) { F::d0(Saved<Sources<float, 5>>{from, 0}); };
+inline constexpr bool has_gradient = requires(const Sources<float, 5>& from) {
+  F::d0(Saved<Sources<float, 5>>{from, 0});
+};
 template <class F>
-inline constexpr bool has_gradient<F, 1> =
-    requires(const Sources<float, 5>& from) { F::d1(Saved<Sources<float, 5>>{from, 0}); };
+inline constexpr bool has_gradient<F, 1> = requires(const Sources<float, 5>& from) {
+  F::d1(Saved<Sources<float, 5>>{from, 0});
+};
 
 template <class F, int input, class T>
 void gradient_tile(std::int64_t n, const void* const* values, unsigned scalars, void* output,
@@ -195,8 +207,10 @@ constexpr Tiles comparison_tiles() {
 }
 template <class F, class T>
 constexpr Tile integer_tile() {
-  if constexpr (requires { F::wraps; }) return loop_tile<F, std::make_unsigned_t<T>, T>;
-  else return loop_tile<F, T, T>;
+  if constexpr (requires { F::wraps; })
+    return loop_tile<F, std::make_unsigned_t<T>, T>;
+  else
+    return loop_tile<F, T, T>;
 }
 template <class F>
 constexpr Tiles number_tiles() {

@@ -21,10 +21,14 @@ void where_tile(std::int64_t n, const void* const* inputs, unsigned scalars, voi
     return run_loop(n, out, [=](auto i) { return x[i]; });
   }
   switch (scalars >> 1) {
-    case 0: return run_loop(n, out, [=](auto i) { return condition[i] ? x[i] : y[i]; });
-    case 1: return run_loop(n, out, [=](auto i) { return condition[i] ? first_x : y[i]; });
-    case 2: return run_loop(n, out, [=](auto i) { return condition[i] ? x[i] : first_y; });
-    default: return run_loop(n, out, [=](auto i) { return condition[i] ? first_x : first_y; });
+    case 0:
+      return run_loop(n, out, [=](auto i) { return condition[i] ? x[i] : y[i]; });
+    case 1:
+      return run_loop(n, out, [=](auto i) { return condition[i] ? first_x : y[i]; });
+    case 2:
+      return run_loop(n, out, [=](auto i) { return condition[i] ? x[i] : first_y; });
+    default:
+      return run_loop(n, out, [=](auto i) { return condition[i] ? first_x : first_y; });
   }
 }
 constexpr Tiles where_tiles = {{where_tile<std::uint8_t>, where_tile<std::uint8_t>,

@@ -50,8 +50,12 @@ void generate(const RandomOptions& options, T* out, std::int64_t n, const Make& 
 }
 
 /// Uniform in [0, 1): 24 or 53 bits.
-float unit(std::uint32_t word) { return static_cast<float>(static_cast<std::int32_t>(word >> 8)) * 0x1p-24f; }
-double unit(std::uint64_t word) { return static_cast<double>(static_cast<std::int64_t>(word >> 11)) * 0x1p-53; }
+float unit(std::uint32_t word) {
+  return static_cast<float>(static_cast<std::int32_t>(word >> 8)) * 0x1p-24f;
+}
+double unit(std::uint64_t word) {
+  return static_cast<double>(static_cast<std::int64_t>(word >> 11)) * 0x1p-53;
+}
 
 /// The place of a uniform number between two ends; rounding never reaches the upper one.
 template <class T>
@@ -59,8 +63,9 @@ struct Interval {
   T low, high, below;
   explicit Interval(const RandomOptions& options)
       : low(static_cast<T>(options.a)), high(static_cast<T>(options.b)) {
-    below = static_cast<T>(sizeof(T) == 4 ? __builtin_nextafterf(static_cast<float>(high), static_cast<float>(low))
-                                          : __builtin_nextafter(high, low));
+    below = static_cast<T>(
+        sizeof(T) == 4 ? __builtin_nextafterf(static_cast<float>(high), static_cast<float>(low))
+                       : __builtin_nextafter(high, low));
   }
   T at(T share) const {
     const T x = low * (1 - share) + high * share;
@@ -90,7 +95,8 @@ void normal_pair(const RandomOptions& options, const T (&u)[batch], const T (&v)
   const Vector<T> mean(static_cast<T>(options.a)), deviation(static_cast<T>(options.b));
   for (int k = 0; k < batch; k += static_cast<int>(lanes<T>)) {
     const Vector<T> radius = deviation * xsimd::sqrt(Vector<T>(-2) * xsimd::log(load(u + k)));
-    const auto [sine, cosine] = xsimd::sincos(load(v + k) * Vector<T>(static_cast<T>(6.283185307179586476925)));
+    const auto [sine, cosine] =
+        xsimd::sincos(load(v + k) * Vector<T>(static_cast<T>(6.283185307179586476925)));
     store(z0 + k, mean + radius * cosine);
     store(z1 + k, mean + radius * sine);
   }
@@ -129,7 +135,8 @@ void integers(const RandomOptions& options, T* out, std::int64_t n) {
   const std::uint64_t count = static_cast<std::uint64_t>(options.high) - low;
   generate<2>(options, out, n, [&](const Words& words, T* to) {
     for (int k = 0; k < batch; ++k)
-      for (int j = 0; j < 2; ++j) to[2 * k + j] = static_cast<T>(low + below(words.wide(j, k), count));
+      for (int j = 0; j < 2; ++j)
+        to[2 * k + j] = static_cast<T>(low + below(words.wide(j, k), count));
   });
 }
 
@@ -150,7 +157,8 @@ void permutation(const RandomOptions& options, std::int64_t* out, std::int64_t n
       for (int j = 0; j < 2; ++j) to[2 * k + j] = static_cast<std::int64_t>(words.wide(j, k));
   });
   for (std::int64_t i = 0; i < n; ++i)
-    out[i] = static_cast<std::int64_t>(below(static_cast<std::uint64_t>(out[i]), static_cast<std::uint64_t>(i) + 1));
+    out[i] = static_cast<std::int64_t>(
+        below(static_cast<std::uint64_t>(out[i]), static_cast<std::uint64_t>(i) + 1));
   for (std::int64_t i = 0; i < n; ++i) {
     const std::int64_t partner = out[i];
     out[i] = out[partner];
@@ -180,7 +188,9 @@ KernelResult random(const KernelCall& call) {
       : single                       ? bernoulli(options, output.as<float>(), n)
                                      : bernoulli(options, output.as<double>(), n);
       break;
-    case Kind::permutation: permutation(options, output.as<std::int64_t>(), n); break;
+    case Kind::permutation:
+      permutation(options, output.as<std::int64_t>(), n);
+      break;
   }
   return {};
 }

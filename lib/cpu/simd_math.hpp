@@ -21,9 +21,9 @@ struct Functions<xsimd::batch<T, A>> {
   static X sigmoid(const X& x) { return X(1) / (X(1) + exp(-x)); }
   static X power(const X& x, const X& y) { return by_lane(Functions<T>::power, x, y); }
   static X remainder(const X& x, const X& y) { return by_lane(Functions<T>::remainder, x, y); }
-  // The processor's own maximum takes the second where one is NaN.
-  static X maximum(const X& x, const X& y) { return select((x > y) | (x != x), x, y); }
-  static X minimum(const X& x, const X& y) { return select((x < y) | (x != x), x, y); }
+  // Not xsimd's own, which order NaN by version and machine; nor x != x, false for NaN on AVX.
+  static X maximum(const X& x, const X& y) { return select((x > y) | xsimd::isnan(x), x, y); }
+  static X minimum(const X& x, const X& y) { return select((x < y) | xsimd::isnan(x), x, y); }
 
  private:
   static X by_lane(T (*f)(T, T), const X& x, const X& y) {

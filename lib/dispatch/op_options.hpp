@@ -89,7 +89,7 @@ struct RandomOptions {
   double a = 0, b = 1;             // low and high; mean and stddev; probability
   std::int64_t low = 0, high = 0;  // of integers
   DType dtype = DType::float32;
-  Shape shape;
+  Shape shape = {};
   /// How many numbers a block of four 32 bit words gives, and how many blocks so many numbers take.
   std::int64_t numbers_per_block() const {
     const bool words = kind == Kind::uniform || kind == Kind::normal ? dtype == DType::float32
@@ -119,7 +119,7 @@ struct FillOptions {
   double start = 0, step = 0;          // floating results
   std::int64_t first = 0, stride = 0;  // integer results
   DType dtype = DType::float32;
-  Shape shape;
+  Shape shape = {};
   void fields(auto&& field) {
     field("kind", kind);
     field("start", start);

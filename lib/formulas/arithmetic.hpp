@@ -80,12 +80,12 @@ struct Power {
   // dx = dy y x^(y - 1), 0 where y = 0
   static auto d0(auto g) {
     auto y = g.y();
-    return math::select(y != 0, g.dy() * y * math::power(g.x(), y - 1), 0.f);
+    return math::select(y == 0, 0.f, g.dy() * y * math::power(g.x(), y - 1));
   }
   // dy = dy x^y log x, 0 where x = 0 and y >= 0
   static auto d1(auto g) {
     auto x = g.x();
-    return math::select((x != 0) | (g.y() < 0), g.dy() * g.out() * math::log(x), 0.f);
+    return math::select((x == 0) & (g.y() >= 0), 0.f, g.dy() * g.out() * math::log(x));
   }
 };
 }  // namespace reel::REEL_FORMULAS

@@ -27,12 +27,21 @@ struct Functions {
   static X abs(X x) {
     if constexpr (fraction) return static_cast<X>(__builtin_fabs(static_cast<double>(x)));
     // Through 64 bits without a sign: the least int has no positive twin.
-    else return x < X(0) ? static_cast<X>(0 - static_cast<std::uint64_t>(x)) : x;
+    else
+      return x < X(0) ? static_cast<X>(0 - static_cast<std::uint64_t>(x)) : x;
   }
-  static X sqrt(X x) { return apply([](double v) { return __builtin_sqrt(v); }, x); }
-  static X exp(X x) { return apply([](double v) { return __builtin_exp(v); }, x); }
-  static X log(X x) { return apply([](double v) { return __builtin_log(v); }, x); }
-  static X tanh(X x) { return apply([](double v) { return __builtin_tanh(v); }, x); }
+  static X sqrt(X x) {
+    return apply([](double v) { return __builtin_sqrt(v); }, x);
+  }
+  static X exp(X x) {
+    return apply([](double v) { return __builtin_exp(v); }, x);
+  }
+  static X log(X x) {
+    return apply([](double v) { return __builtin_log(v); }, x);
+  }
+  static X tanh(X x) {
+    return apply([](double v) { return __builtin_tanh(v); }, x);
+  }
   static X sigmoid(X x) {
     return apply([](double v) { return 1 / (1 + __builtin_exp(-v)); }, x);
   }
@@ -42,8 +51,10 @@ struct Functions {
   /// x - y floor(x / y), exactly; of integers by zero it is 0.
   static X remainder(X x, X y) {
     if constexpr (fraction) {
-      const X rest = sizeof(X) == 4 ? static_cast<X>(__builtin_fmodf(static_cast<float>(x), static_cast<float>(y)))
-                                    : static_cast<X>(__builtin_fmod(x, y));
+      const X rest =
+          sizeof(X) == 4
+              ? static_cast<X>(__builtin_fmodf(static_cast<float>(x), static_cast<float>(y)))
+              : static_cast<X>(__builtin_fmod(x, y));
       if (rest == 0) return static_cast<X>(__builtin_copysign(0.0, static_cast<double>(y)));
       return (rest < 0) != (y < 0) ? rest + y : rest;
     } else {
@@ -57,21 +68,52 @@ struct Functions {
   static X minimum(X x, X y) { return x < y || x != x ? x : y; }
 };
 
-/// x where the condition holds, else y; the type is that of x.
+/// x where the condition holds, else y; one of them may be a number. Conditions are written
+/// without !=, which xsimd 8.1 finds false for NaN.
 template <class C, class X, class Y>
 auto select(const C& condition, const X& x, const Y& y) {
-  return Functions<X>::select(condition, x, y);
+  return Functions<decltype(x + y)>::select(condition, x, y);
 }
-template <class X> auto abs(const X& x) { return Functions<X>::abs(x); }
-template <class X> auto sqrt(const X& x) { return Functions<X>::sqrt(x); }
-template <class X> auto exp(const X& x) { return Functions<X>::exp(x); }
-template <class X> auto log(const X& x) { return Functions<X>::log(x); }
-template <class X> auto tanh(const X& x) { return Functions<X>::tanh(x); }
-template <class X> auto sigmoid(const X& x) { return Functions<X>::sigmoid(x); }
-template <class X> auto power(const X& x, const X& y) { return Functions<X>::power(x, y); }
-template <class X> auto remainder(const X& x, const X& y) { return Functions<X>::remainder(x, y); }
-template <class X> auto maximum(const X& x, const X& y) { return Functions<X>::maximum(x, y); }
-template <class X> auto minimum(const X& x, const X& y) { return Functions<X>::minimum(x, y); }
+template <class X>
+auto abs(const X& x) {
+  return Functions<X>::abs(x);
+}
+template <class X>
+auto sqrt(const X& x) {
+  return Functions<X>::sqrt(x);
+}
+template <class X>
+auto exp(const X& x) {
+  return Functions<X>::exp(x);
+}
+template <class X>
+auto log(const X& x) {
+  return Functions<X>::log(x);
+}
+template <class X>
+auto tanh(const X& x) {
+  return Functions<X>::tanh(x);
+}
+template <class X>
+auto sigmoid(const X& x) {
+  return Functions<X>::sigmoid(x);
+}
+template <class X>
+auto power(const X& x, const X& y) {
+  return Functions<X>::power(x, y);
+}
+template <class X>
+auto remainder(const X& x, const X& y) {
+  return Functions<X>::remainder(x, y);
+}
+template <class X>
+auto maximum(const X& x, const X& y) {
+  return Functions<X>::maximum(x, y);
+}
+template <class X>
+auto minimum(const X& x, const X& y) {
+  return Functions<X>::minimum(x, y);
+}
 }  // namespace math
 
 // A formula may say `wraps` (integers are computed without a sign, so that they wrap around) and

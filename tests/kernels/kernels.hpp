@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Kernels called directly, for each instruction set of this machine, on bodies made by hand.
+#pragma once
+#include <cstring>
+#include <initializer_list>
+#include <string_view>
+#include <vector>
+
+#include "lib/cpu/install.hpp"
+#include "lib/tensor/body.hpp"
+
+namespace reel::tests {
+/// Elements with a body over them, row-major until strides are set.
+template <class T>
+struct Array {
+  std::vector<std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>> elements;
+  Body body{};
+
+  explicit Array(Shape shape, T value = T())
+      : elements(static_cast<std::size_t>(shape.elements()), value) {
+    describe(shape);
+  }
+  Array(Shape shape, const std::vector<T>& values) : elements(values.begin(), values.end()) {
+    describe(shape);
+  }
+  Array(const Array&) = delete;
+  auto& operator[](std::int64_t i) { return elements[static_cast<std::size_t>(i)]; }
+
+  /// The same memory seen with other lengths and steps, from element `start` on.
+  Body view(Shape shape, std::initializer_list<std::int64_t> strides, std::int64_t start = 0) {
+    Body seen = body;
+    seen.shape = shape;
+    seen.elements = shape.elements();
+    seen.contiguous = false;
+    seen.data += start * static_cast<std::int64_t>(sizeof(T));
+    int axis = 0;
+    for (const std::int64_t stride : strides) seen.strides[axis++] = stride;
+    return seen;
+  }
+
+ private:
+  void describe(const Shape& shape) {
+    body.dtype = dtype_of<T>();
+    body.contiguous = true;
+    body.data = reinterpret_cast<std::byte*>(elements.data());
+    body.shape = shape;
+    body.elements = shape.elements();
+    std::int64_t step = 1;
+    for (int axis = static_cast<int>(shape.rank()); axis-- > 0; step *= shape[axis])
+      body.strides[axis] = step;
+  }
+};
+
+using kernels::InstructionSet;
+inline const Tiles* find_tiles(const InstructionSet& set, std::string_view op) {
+  for (auto* family = set.families; *family; ++family)
+    for (auto* entry = (*family)->tiles; entry && entry->op; ++entry)
+      if (entry->op == op) return entry->tiles;
+  return nullptr;
+}
+inline Kernel find_kernel(const InstructionSet& set, std::string_view op) {
+  for (auto* family = set.families; *family; ++family)
+    for (auto* entry = (*family)->kernels; entry && entry->op; ++entry)
+      if (entry->op == op) return entry->kernel;
+  return nullptr;
+}
+inline KernelResult call_kernel(const InstructionSet& set, std::string_view op,
+                                std::initializer_list<const Body*> inputs, Body& output,
+                                const void* options = nullptr, unsigned accumulate = 0) {
+  Body* outputs[] = {&output};
+  return find_kernel(
+      set, op)({inputs.begin(), outputs, options, static_cast<int>(inputs.size()), 1, accumulate});
+}
+
+/// Calls test(set) for each instruction set that this machine has.
+template <class Test>
+void for_each_set(const Test& test) {
+  for (const InstructionSet& set : kernels::instruction_sets())
+    if (set.supported()) test(set);
+}
+}  // namespace reel::tests

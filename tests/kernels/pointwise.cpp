@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Passes of pointwise ops against their formulas in float64, for each instruction set.
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "kernels/kernels.hpp"
+#include "lib/formulas/activation.hpp"
+#include "lib/formulas/arithmetic.hpp"
+#include "lib/formulas/compare.hpp"
+#include "lib/formulas/math.hpp"
+#include "support/catch.hpp"
+
+namespace reel::tests {
+namespace {
+using namespace formulas;
+using limits = std::numeric_limits<float>;
+
+template <class F>
+constexpr bool is_binary = requires(F f, double x) {
+  f(x, x);
+};
+
+template <class T>
+std::vector<T> operands(std::size_t n, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<T> values(n);
+  for (T& value : values) {
+    if constexpr (std::is_floating_point_v<T>)
+      value =
+          std::uniform_real_distribution<T>(T(0.125), T(4))(random) * (random() % 2 ? T(1) : T(-1));
+    else
+      value = static_cast<T>(random() % 19) - static_cast<T>(std::is_signed_v<T> ? 9 : 0);
+  }
+  if constexpr (std::is_floating_point_v<T>) {
+    const T special[] = {
+        0, T(-0.0), 1, -1, limits::infinity(), -limits::infinity(), limits::quiet_NaN(), 2, 0.5};
+    for (std::size_t i = seed; i < n; i += 5) values[i] = special[random() % 9];
+  } else if (n > 3) {
+    values[3] = std::numeric_limits<T>::min();
+    values[2] = std::numeric_limits<T>::max();
+  }
+  return values;
+}
+
+/// Distance in units of the last place of the exact value.
+template <class T>
+double ulps(T got, double exact) {
+  const T rounded = static_cast<T>(exact);
+  if (got == rounded || (std::isnan(got) && std::isnan(rounded))) return 0;
+  if (!std::isfinite(got) || !std::isfinite(rounded)) return 1e9;
+  int exponent = 0;
+  std::frexp(exact, &exponent);
+  const int place =
+      std::max(exponent, std::numeric_limits<T>::min_exponent) - std::numeric_limits<T>::digits;
+  return std::abs(static_cast<double>(got) - exact) / std::ldexp(1.0, place);
+}
+
+template <class F>
+double reference(const std::vector<double>& in) {
+  if constexpr (is_binary<F>)
+    return static_cast<double>(F()(in[0], in[1]));
+  else
+    return static_cast<double>(F()(in[0]));
+}
+
+constexpr std::int64_t counts[] = {0, 1, 2, 3, 5, 8, 15, 16, 17, 31, 33, 64, 67, 130, 1029};
+
+/// Runs a pass over n elements for each choice of scalar inputs, and check(inputs at i, result at
+/// i).
+template <class F, class T, class Out, class Check>
+void for_each_result(const InstructionSet& set, const Check& check) {
+  const Tile tile = find_tiles(set, F::name)->value[static_cast<int>(dtype_of<T>())];
+  REQUIRE(tile);
+  for (const std::int64_t n : counts)
+    for (unsigned scalars = 0; scalars < (is_binary<F> ? 4u : 2u); ++scalars) {
+      Array<T> x({n + 1}, operands<T>(static_cast<std::size_t>(n + 1), 1)),
+          y({n + 1}, operands<T>(static_cast<std::size_t>(n + 1), 2));
+      Array<Out> out({n + 1}, Out(1));
+      const void* inputs[] = {x.body.data, y.body.data};
+      tile(n, inputs, scalars, out.body.data);
+      for (std::int64_t i = 0; i < n; ++i)
+        check(x[scalars & 1 ? 0 : i], y[scalars & 2 ? 0 : i], out[i]);
+      CHECK(out[n] == Out(1));  // nothing past the end
+    }
+}
+
+template <class F, class T>
+void check_floating(const InstructionSet& set, double tolerance) {
+  for_each_result<F, T, T>(set, [&](T x, T y, T got) {
+    const double exact = reference<F>({static_cast<double>(x), static_cast<double>(y)});
+    const double error = ulps(got, exact);
+    if (error > tolerance)
+      FAIL("x " << x << ", y " << y << ": got " << got << ", expected " << exact);
+  });
+}
+template <class F, class T>
+void check_integers(const InstructionSet& set) {
+  bool right = true;
+  for_each_result<F, T, T>(set, [&](T x, T y, T got) {
+    using U = std::conditional_t < requires { F::wraps; }
+    , std::make_unsigned_t<T>, T > ;
+    if constexpr (is_binary<F>)
+      right &= got == static_cast<T>(F()(static_cast<U>(x), static_cast<U>(y)));
+    else
+      right &= got == static_cast<T>(F()(static_cast<U>(x)));
+  });
+  CHECK(right);
+}
+template <class F, class T>
+void check_comparison(const InstructionSet& set) {
+  bool right = true;
+  for_each_result<F, T, bool>(set, [&](T x, T y, std::uint8_t got) {
+    if constexpr (is_binary<F>)
+      right &= got == std::uint8_t{F()(x, y)};
+    else
+      right &= got == std::uint8_t{F()(x)};
+  });
+  CHECK(right);
+}
+
+template <class F>
+void check_numbers() {
+  for_each_set([](const InstructionSet& set) {
+    INFO(F::name << " on " << set.name);
+    check_floating<F, float>(set, 2);
+    check_floating<F, double>(set, 4);
+    if constexpr (F::domain != Domain::floating) {
+      check_integers<F, std::uint8_t>(set);
+      check_integers<F, std::int32_t>(set);
+      check_integers<F, std::int64_t>(set);
+    }
+  });
+}
+template <class F>
+void check_comparisons() {
+  for_each_set([](const InstructionSet& set) {
+    INFO(F::name << " on " << set.name);
+    check_comparison<F, float>(set);
+    check_comparison<F, double>(set);
+    check_comparison<F, std::uint8_t>(set);
+    check_comparison<F, std::int32_t>(set);
+    check_comparison<F, std::int64_t>(set);
+  });
+}
+
+/// Each element alone gives the same bits as among its neighbours, and in place of an input.
+template <class F>
+void check_bits() {
+  for_each_set([](const InstructionSet& set) {
+    INFO(F::name << " on " << set.name);
+    const Tile tile = find_tiles(set, F::name)->value[static_cast<int>(DType::float32)];
+    constexpr std::int64_t n = 203;
+    Array<float> x({n}, operands<float>(n, 3)), y({n}, operands<float>(n, 4)), out({n});
+    const void* inputs[] = {x.body.data, y.body.data};
+    tile(n, inputs, 0, out.body.data);
+    bool same = true;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const void* one[] = {&x[i], &y[i]};
+      float alone = 0;
+      tile(1, one, 0, &alone);
+      same &= std::memcmp(&alone, &out[i], sizeof alone) == 0;
+    }
+    CHECK(same);
+    tile(n, inputs, 0, x.body.data);
+    CHECK(std::memcmp(x.body.data, out.body.data, n * sizeof(float)) == 0);
+  });
+}
+
+template <class T>
+struct Values {
+  T values[4];
+  T dy() const { return values[0]; }
+  T x() const { return values[1]; }
+  T y() const { return values[2]; }
+  T out() const { return values[3]; }
+};
+template <class F, int input, class T>
+T gradient_reference(const Values<T>& g) {
+  if constexpr (input == 0)
+    return static_cast<T>(F::d0(g));
+  else
+    return static_cast<T>(F::d1(g));
+}
+
+/// The formula over single numbers of the same type: the same roundings, but for functions.
+template <class F, int input, class T>
+void check_gradient(const InstructionSet& set) {
+  const GradientTile tile =
+      find_tiles(set, F::name)->gradient[input][static_cast<int>(dtype_of<T>())];
+  REQUIRE(tile);
+  const double tolerance = std::is_same_v<F, Power> ? 8 : 0;
+  for (const std::int64_t n : counts)
+    for (unsigned run = 0; run < 32; ++run) {
+      std::vector<T> values[4];
+      const void* from[4];
+      for (unsigned k = 0; k < 4; ++k) {
+        values[k] = operands<T>(static_cast<std::size_t>(n + 1), k + 1);
+        from[k] = values[k].data();
+      }
+      const auto at = [&](unsigned k, std::int64_t i) {
+        return values[k][static_cast<std::size_t>(run >> k & 1 ? 0 : i)];
+      };
+      const bool adds = run >> 4;
+      std::vector<T> out(static_cast<std::size_t>(n + 1), T(3));
+      tile(n, from, run & 15, out.data(), adds);
+      for (std::int64_t i = 0; i < n; ++i) {
+        const Values<T> g{{at(0, i), at(1, i), at(2, i), at(3, i)}};
+        const T dx = gradient_reference<F, input>(g), exact = adds ? T(3) + dx : dx;
+        const T got = out[static_cast<std::size_t>(i)];
+        if (ulps(got, static_cast<double>(exact)) <=
+            tolerance * std::max(T(1), std::abs(dx / exact)))
+          continue;
+        FAIL("dy " << g.dy() << ", x " << g.x() << ", y " << g.y() << ", out " << g.out()
+                   << ": got " << got << ", expected " << exact);
+      }
+      CHECK(out.back() == T(3));
+    }
+}
+template <class F>
+void check_gradients() {
+  for_each_set([](const InstructionSet& set) {
+    INFO("gradient of " << F::name << " on " << set.name);
+    check_gradient<F, 0, float>(set);
+    check_gradient<F, 0, double>(set);
+    if constexpr (is_binary<F>) {
+      check_gradient<F, 1, float>(set);
+      check_gradient<F, 1, double>(set);
+    }
+  });
+}
+template <class... F>
+struct List {};
+template <class... F>
+void check_all_numbers(List<F...>) {
+  (check_numbers<F>(), ...);
+}
+template <class... F>
+void check_all_bits(List<F...>) {
+  (check_bits<F>(), ...);
+}
+template <class... F>
+void check_all_gradients(List<F...>) {
+  (check_gradients<F>(), ...);
+}
+template <class... F>
+void check_all_comparisons(List<F...>) {
+  (check_comparisons<F>(), ...);
+}
+
+using Numbers = List<Add, Subtract, Multiply, Divide, Remainder, Negative, Maximum, Minimum, Power,
+                     Abs, Exp, Log, Square, Sqrt, Relu, Sigmoid, Tanh>;
+using Comparisons = List<Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual, LogicalAnd,
+                         LogicalOr, LogicalXor, LogicalNot>;
+}  // namespace
+
+TEST_CASE("pointwise passes agree with their formulas") { check_all_numbers(Numbers()); }
+TEST_CASE("an element's bits do not depend on its neighbours") { check_all_bits(Numbers()); }
+TEST_CASE("pointwise gradient passes agree with their formulas") { check_all_gradients(Numbers()); }
+TEST_CASE("comparisons agree with their formulas") { check_all_comparisons(Comparisons()); }
+}  // namespace reel::tests
