@@ -79,21 +79,20 @@ void Playback::play_record(Record& record) {
 void Playback::play_pointwise(Record& record, const Tiles* tiles) {
   const Op& op = *record.op;
   const Body& dy = *Access::body(dy_[0]);
-  int last = -1;
-  for (int i = 0; i < record.input_count; ++i)
-    if (wants(record, i)) last = i;
-  std::uint64_t left = 0;
-  for (int i = 0; i <= last; ++i) {
-    if (!wants(record, i)) continue;
+  std::uint64_t wanted = 0, left = 0;
+  for (int i = 0; i < record.input_count; ++i) wanted |= std::uint64_t{wants(record, i)} << i;
+  for (int i = 0; wanted >> i; ++i) {
+    if (!(wanted >> i & 1)) continue;
+    const bool last = wanted >> i == 1 && !left;
     const InputSlot& input = record.inputs[i];
     const bool same =
         input.shape == record.outputs[0].shape || *input.shape == *record.outputs[0].shape;
     const GradientTile tile =
         tiles && i < 2 ? tiles->gradient[i][static_cast<int>(input.dtype)] : nullptr;
     if (same && op.passes >> i & 1) {
-      add(input_slot(record, i), i == last && !left ? std::move(dy_[0]) : dy_[0]);
+      add(input_slot(record, i), last ? std::move(dy_[0]) : dy_[0]);
     } else if (same && tile && dy.contiguous && dy.dtype == input.dtype) {
-      tile_gradient(record, i, tile, i == last && !left);
+      tile_gradient(record, i, tile, last);
     } else {
       left |= std::uint64_t{1} << i;
     }
@@ -112,14 +111,12 @@ void Playback::tile_gradient(const Record& record, int i, GradientTile tile, boo
   for (unsigned k = 0; k < 4; ++k) {
     if (!saved[k]) continue;
     const Body* body = saved[k];
-    if (body->elements == 1 && dy.elements != 1)
+    const bool as_it_lies = body->contiguous && body->elements == dy.elements;
+    if (!as_it_lies && body->elements == 1)
       scalars |= 1u << k;
-    else if (!(body->shape == dy.shape)) {
+    else if (!as_it_lies) {
       copies.push_back(contiguous_copy(
           *Access::body(broadcast_to(Operand(Access::share(const_cast<Body*>(body))), dy.shape))));
-      body = Access::body(copies[copies.size() - 1]);
-    } else if (!body->contiguous) {
-      copies.push_back(contiguous_copy(*body));
       body = Access::body(copies[copies.size() - 1]);
     }
     values[k] = body->data;

@@ -38,19 +38,18 @@ class PlaybackScope {
   Caller site_;
 };
 
-Tensor upstream_for(Context& context, const Tensor& target, const Tensor& upstream, Caller caller) {
+Tensor upstream_for(Context& context, Body& like, const Tensor& upstream, Caller caller) {
   if (!upstream.defined()) {
-    const Body& like = *Access::body(target);
-    if (like.elements != 1) return ones_like(Operand(target, caller));
+    if (like.elements != 1) return ones_like(Operand(Access::share(&like), caller));
     Body* one = allocate(context, like.dtype, like.shape, 1);
     if (!one) fail<MemoryError>(caller, "gradient", "upstream", "memory", "none from the system");
     store_number(one->data, 1, like.dtype);
     return Access::adopt(one);
   }
-  if (!(upstream.shape() == target.shape()))
-    fail<ShapeError>(caller, "gradient", "upstream",
-                     "the target's shape " + to_text(target.shape()), to_text(upstream.shape()));
-  return upstream.to(target.dtype(), caller);
+  if (!(upstream.shape() == like.shape))
+    fail<ShapeError>(caller, "gradient", "upstream", "the target's shape " + to_text(like.shape),
+                     to_text(upstream.shape()));
+  return upstream.to(like.dtype, caller);
 }
 
 /// A source's place on the reel, and the gradient found for it.
@@ -149,7 +148,7 @@ void find_sources(Context& context, const Sources& sources, std::uint64_t tape, 
     if ((reel[record].tapes | reel[record].watchers) & tape)
       wishes.push_back({record, reel.output_of(body, record), i});
   }
-  std::sort(cells.begin(), cells.end());
+  if (cells.size() > 1) std::sort(cells.begin(), cells.end());
   for (const Leaf& leaf : reel.leaves()) {
     if (!leaf.cell || !(reel[leaf.record].watchers & tape)) continue;
     auto* cell = std::lower_bound(cells.begin(), cells.end(),
@@ -157,9 +156,10 @@ void find_sources(Context& context, const Sources& sources, std::uint64_t tape, 
     for (; cell != cells.end() && cell->first == leaf.cell; ++cell)
       wishes.push_back({leaf.record, 0, cell->second});
   }
-  std::sort(wishes.begin(), wishes.end(), [](const Wish& a, const Wish& b) {
-    return a.record != b.record ? a.record > b.record : a.source < b.source;
-  });
+  if (wishes.size() > 1)
+    std::sort(wishes.begin(), wishes.end(), [](const Wish& a, const Wish& b) {
+      return a.record != b.record ? a.record > b.record : a.source < b.source;
+    });
 }
 }  // namespace
 
@@ -197,14 +197,16 @@ void GradientTape::gradients(Operand target, const Sources& sources, const Gradi
     const PlaybackScope scope(context, bit_);
     if (record != no_record && record >= start_) {
       Playback playback(context, bit_, start_, options_.persistent);
-      playback.seed(record, origin.output,
-                    upstream_for(context, Access::share(body), options.upstream, caller));
+      playback.seed(record, origin.output, upstream_for(context, *body, options.upstream, caller));
       const Wish* wish = wishes.begin();
       playback.play(record, [&](std::uint32_t at) {
         while (wish != wishes.end() && wish->record > at) ++wish;
         for (; wish != wishes.end() && wish->record == at; ++wish) {
-          const Tensor& found = playback.slot(context.reel[at], wish->output);
-          if (found.defined()) playback.add(out[wish->source], found);
+          Tensor& found = playback.slot(context.reel[at], wish->output);
+          if (!found.defined()) continue;
+          const bool last = !(context.reel[at].tapes & bit_) &&
+                            (wish + 1 == wishes.end() || wish[1].record != at);
+          playback.add(out[wish->source], last ? std::move(found) : found);
         }
       });
     }

@@ -14,7 +14,9 @@ constexpr std::size_t arena_chunk_bytes = 64 << 10;
 constexpr std::size_t kept_chunks = 64;  // 4 MiB stay for the next reel
 constexpr std::size_t most_cuts = 256;
 
-constinit std::uint64_t last_uid = 0;
+// A reel counts its uids from a number of its own, so that no two threads share one.
+constinit std::uint64_t last_reel = 0;
+constexpr int uid_bits = 40;
 
 /// The entry of leaves: a value that tapes watch, and the identity for tapes that made it.
 constinit Op watch_op{.name = "watch", .shape = same_as_input, .passes = 1};
@@ -49,6 +51,10 @@ void Arena::clear() {
   }
   used_ = 0;
   next_ = end_ = nullptr;
+  if (chunks_.empty()) return;
+  next_ = chunks_[0].memory;
+  end_ = next_ + chunks_[0].bytes;
+  used_ = 1;
 }
 
 Reel::~Reel() {
@@ -154,7 +160,10 @@ std::uint32_t Reel::watch(Body* body, const Cell* cell, std::uint64_t tapes, Cal
 
 std::uint64_t Reel::open_tape(bool watch_variables) {
   if (alive == ~std::uint64_t{0}) return 0;
-  if (!alive) uid_ = __atomic_add_fetch(&last_uid, 1, __ATOMIC_RELAXED);
+  if (!alive) {
+    if (!last_uid_) last_uid_ = __atomic_add_fetch(&last_reel, 1, __ATOMIC_RELAXED) << uid_bits;
+    uid_ = ++last_uid_;
+  }
   const std::uint64_t bit = ~alive & (alive + 1);
   alive |= bit;
   active |= bit;

@@ -145,7 +145,7 @@ class Reel {
   std::uint32_t find_leaf(const Body* body) const;
   void insert_leaf(const Body* body, std::uint32_t record);
   void forget_leaves();
-  std::uint64_t uid_ = 0;
+  std::uint64_t uid_ = 0, last_uid_ = 0;
   std::uint32_t size_ = 0, values_ = 0;
   std::vector<Cut> cuts_;
   std::vector<Record*> chunks_;
