@@ -26,8 +26,21 @@ def blocks(header):
         run = []
 
 
+START = """#include <fmt/format.h>
+#include <reel/reel.hpp>
+using namespace reel;
+void show(auto example) {
+  try {
+    fmt::print("{}\\x1e", example());
+  } catch (const std::exception& error) {
+    fmt::print("{}\\x1e", error.what());
+  }
+}
+int main() {"""
+
+
 def program(headers):
-    lines = ["#include <fmt/format.h>", "#include <reel/reel.hpp>", "using namespace reel;", "int main() {"]
+    lines = [START]
     expected = []
     for header in headers:
         for run in blocks(header):
@@ -38,7 +51,7 @@ def program(headers):
                 if value is None:
                     lines.append(code if code.endswith((";", "{", "}")) else code + ";")
                 else:
-                    lines.append(f'fmt::print("{{}}\\x1e", {code});')
+                    lines.append(f'show([&] {{ return fmt::format("{{}}", {code}); }});')
                     expected.append((place, code, value))
             lines.append("}")
     return "\n".join(lines + ["}"]), expected
