@@ -208,7 +208,7 @@ def parsed():
     parser.add_argument("--without", action="append", default=[], choices=SIDES,
                         help="leave a side out")
     parser.add_argument("--list", action="store_true", help="show the names of the rows")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     if arguments.batches < 21:
         parser.error("--batches: a median takes at least 21")
     return arguments
