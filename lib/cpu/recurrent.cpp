@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The gates of recurrent cells: every element in one pass.
+#include "lib/cpu/chunk.hpp"
+#include "lib/cpu/kernels.hpp"
+
+namespace reel::kernels::REEL_ISA {
+namespace {
+/// Gates of one row, n apart: what goes in, the cells that go on (one of an LSTM, two of a tree),
+/// what is new, and what goes out.
+template <int Cells>
+constexpr int gate_count = Cells + 3;
+
+template <int Cells, class T>
+void forward(std::int64_t rows, std::int64_t n, const T* gates, const T* const* cells, T* h, T* c) {
+  using M = Maths<T>;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const T* a = gates + row * n * gate_count<Cells>;
+    for_chunks<T>(n, [&](std::int64_t k, Chunk<T> chunk) {
+      const std::int64_t at = row * n + k;
+      Vector<T> sum = M::sigmoid(chunk.get(a + k)) * M::tanh(chunk.get(a + (Cells + 1) * n + k));
+      for (int i = 0; i < Cells; ++i)
+        sum += M::sigmoid(chunk.get(a + (i + 1) * n + k)) * chunk.get(cells[i] + at);
+      chunk.put(c + at, sum);
+      chunk.put(h + at, M::sigmoid(chunk.get(a + (Cells + 2) * n + k)) * M::tanh(sum));
+    });
+  }
+}
+
+/// c' = sum f c + i g, h = o tanh c'. With s = sigmoid a: da = ds s (1 - s); with g = tanh a:
+/// da = dg (1 - g^2).
+template <int Cells, class T>
+void backward(std::int64_t rows, std::int64_t n, const KernelCall& call) {
+  using M = Maths<T>;
+  const T* dh = elements<T>(call.inputs[0]);
+  const T* dc_next = elements<T>(call.inputs[1]);
+  const T* gates = elements<T>(call.inputs[2]);
+  const T* c_next = elements<T>(call.inputs[4 + Cells]);
+  T* dgates = elements<T>(call.outputs[0]);
+  const Vector<T> one(T(1)), zero(T(0));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::int64_t first = row * n * gate_count<Cells>;
+    for_chunks<T>(n, [&](std::int64_t k, Chunk<T> chunk) {
+      const std::int64_t at = row * n + k;
+      const auto gate = [&](int j) { return chunk.get(gates + first + j * n + k); };
+      const auto give = [&](int j, const Vector<T>& da) {
+        if (dgates) chunk.give(dgates + first + j * n + k, da, call.accumulate & 1);
+      };
+      const Vector<T> i = M::sigmoid(gate(0)), g = M::tanh(gate(Cells + 1));
+      const Vector<T> o = M::sigmoid(gate(Cells + 2)), t = M::tanh(chunk.get(c_next + at));
+      const Vector<T> up = dh ? chunk.get(dh + at) : zero;
+      const Vector<T> dc = (dc_next ? chunk.get(dc_next + at) : zero) + up * o * (one - t * t);
+      give(0, dc * g * i * (one - i));
+      for (int j = 0; j < Cells; ++j) {
+        const Vector<T> f = M::sigmoid(gate(j + 1));
+        if (dgates)
+          give(j + 1, dc * chunk.get(elements<T>(call.inputs[3 + j]) + at) * f * (one - f));
+        if (T* dcell = elements<T>(call.outputs[1 + j]))
+          chunk.give(dcell + at, dc * f, call.accumulate >> (1 + j) & 1);
+      }
+      give(Cells + 1, dc * i * (one - g * g));
+      give(Cells + 2, up * t * o * (one - o));
+    });
+  }
+}
+
+template <int Cells>
+KernelResult gates(const KernelCall& call) {
+  const Body& c = call.input(1);
+  const std::int64_t n = c.rank() ? c.shape.data()[c.rank() - 1] : 1, rows = n ? c.elements / n : 0;
+  const auto run = [&]<class T>(T) {
+    const T* cells[Cells];
+    for (int i = 0; i < Cells; ++i) cells[i] = call.input(1 + i).as<T>();
+    forward<Cells>(rows, n, call.input(0).as<T>(), cells, call.output(0).as<T>(),
+                   call.output(1).as<T>());
+  };
+  if (c.dtype == DType::float32)
+    run(0.0f);
+  else
+    run(0.0);
+  return {};
+}
+
+template <int Cells>
+KernelResult gates_gradient(const KernelCall& call) {
+  const Body& c = *call.inputs[4 + Cells];
+  const std::int64_t n = c.rank() ? c.shape.data()[c.rank() - 1] : 1, rows = n ? c.elements / n : 0;
+  if (c.dtype == DType::float32)
+    backward<Cells, float>(rows, n, call);
+  else
+    backward<Cells, double>(rows, n, call);
+  return {};
+}
+
+const NamedKernel kernels[] = {{"lstm_gates", gates<1>, gates_gradient<1>},
+                               {"tree_lstm_gates", gates<2>, gates_gradient<2>},
+                               {nullptr, nullptr}};
+}  // namespace
+extern const Family recurrent_family;
+const Family recurrent_family = {kernels, nullptr};
+}  // namespace reel::kernels::REEL_ISA
