@@ -2,7 +2,10 @@
 // Ops that write Variables in place: assignments and the steps of optimizers.
 #include <reel/ops/update.hpp>
 
+#include <reel/ops.hpp>
+
 #include "lib/dispatch/gate.hpp"
+#include "lib/dispatch/update.hpp"
 #include "lib/ops/ops.hpp"
 
 namespace reel {
@@ -47,6 +50,13 @@ void adam_shape(Inference& call) {
   step_shape(call, 2);
   require_integer(call, 5);
 }
+/// A rate in x's dtype: optimizers keep it in float64 whatever the model has.
+Tensor rate_for(const Variable& x, const Operand& rate) {
+  const RecordingPause pause(Context::here());
+  return rate.kind() == Operand::Kind::scalar
+             ? full({}, rate.scalar(), rate.caller()).to(x.dtype(), rate.caller())
+             : cast(rate, x.dtype());
+}
 }  // namespace
 
 constinit Op assign_op{.name = "assign",
@@ -89,19 +99,22 @@ constinit Op adam_update_op{.name = "adam_update",
                             .argument_names = "x, m, v, gradient, rate, step"};
 
 void sgd_update(Variable& x, Operand gradient, Operand rate) {
-  const Operand inputs[] = {gradient, rate};
+  const Tensor factor = rate_for(x, rate);
+  const Operand inputs[] = {gradient, Operand(factor, rate.caller())};
   run_update(sgd_update_op, {&x, 1}, inputs, {}, gradient.caller());
 }
 void momentum_update(Variable& x, Variable& velocity, Operand gradient, Operand rate,
                      MomentumOptions options) {
   const Variable variables[] = {x, velocity};
-  const Operand inputs[] = {gradient, rate};
+  const Tensor factor = rate_for(x, rate);
+  const Operand inputs[] = {gradient, Operand(factor, rate.caller())};
   run_update(momentum_update_op, variables, inputs, options, gradient.caller());
 }
 void adam_update(Variable& x, Variable& m, Variable& v, Operand gradient, Operand rate,
                  Operand step, AdamUpdateOptions options) {
   const Variable variables[] = {x, m, v};
-  const Operand inputs[] = {gradient, rate, step};
+  const Tensor factor = rate_for(x, rate);
+  const Operand inputs[] = {gradient, Operand(factor, rate.caller()), step};
   run_update(adam_update_op, variables, inputs, options, gradient.caller());
 }
 
