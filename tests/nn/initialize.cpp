@@ -57,8 +57,7 @@ TEST_CASE("constant and the same seed give the same weights", "[nn]") {
 }
 
 TEST_CASE("Initialisers refuse shapes and dtypes that have no sides", "[nn]") {
-  require_parts(message<ShapeError>([] { nn::glorot_uniform({3}); }),
-                {"initialize.cpp:" + std::to_string(__LINE__ - 1), "glorot_uniform: shape"});
+  require_parts(message<ShapeError>([] { nn::glorot_uniform({3}); }), {"glorot_uniform: shape"});
   require_parts(message<ShapeError>([] { nn::orthogonal({2, 3, 4}); }), {"orthogonal: shape"});
   require_parts(message<DTypeError>([] {
                   nn::he_normal({2, 2}, {DType::int64});

@@ -60,13 +60,20 @@ void check_gradients(std::vector<Variable> variables, F f) {
   }
 }
 
-/// The text of the E that f throws.
+/// The text of the E that f throws, without the line of the user, which must be that of this call
+/// (a call that is broken over two lines may count as either).
 template <class E, class F>
-std::string message(F f) {
+std::string message(F f, Caller caller = Caller::here()) {
   try {
     f();
   } catch (const E& error) {
-    return error.what();
+    const std::string text = error.what();
+    for (unsigned line : {caller.line, caller.line + 1, caller.line - 1}) {
+      const std::string file = caller.file;
+      const std::string site = file.substr(file.rfind('/') + 1) + ":" + std::to_string(line) + ": ";
+      if (text.starts_with(site)) return text.substr(site.size());
+    }
+    FAIL("not the line of the user: " << text);
   }
   FAIL("no error was thrown");
   return {};

@@ -140,23 +140,22 @@ TEST_CASE("clip_by_value cuts, clip_by_global_norm scales all by one factor", "[
 TEST_CASE("step refuses gradients that do not fit and changes nothing", "[optim]") {
   Variable w("w", ones({2, 3})), b("b", ones({3}));
   optim::Adam adam({w, b});
-  const auto here = [](unsigned line) { return "optim.cpp:" + std::to_string(line) + ": Adam"; };
   require_parts(message<Error>([&] {
                   adam.step({ones({2, 3})});
                 }),
-                {here(__LINE__ - 1), "gradients: expected 2", "got 1"});
+                {"gradients: expected 2", "got 1"});
   require_parts(message<ShapeError>([&] {
                   adam.step({ones({2, 3}), ones({2})});
                 }),
-                {here(__LINE__ - 1), "gradient 1 (b)", "expected (3,)", "got (2,)"});
+                {"gradient 1 (b)", "expected (3,)", "got (2,)"});
   require_parts(message<DTypeError>([&] {
                   adam.step({ones({2, 3}), ones({3}, wide)});
                 }),
-                {here(__LINE__ - 1), "gradient 1 (b)", "expected float32", "got float64"});
+                {"gradient 1 (b)", "expected float32", "got float64"});
   require_parts(message<Error>([&] {
                   adam.step({ones({2, 3}), {}});
                 }),
-                {here(__LINE__ - 1), "gradient 1 (b)", "got nothing"});
+                {"gradient 1 (b)", "got nothing"});
   REQUIRE(equal(w, ones({2, 3})));
   REQUIRE(adam.steps().value().item<std::int64_t>() == 0);
 }
@@ -164,7 +163,7 @@ TEST_CASE("step refuses gradients that do not fit and changes nothing", "[optim]
 TEST_CASE("Optimizers refuse options that make no sense", "[optim]") {
   const std::vector<Variable> x = {Variable("x", ones({2}))};
   require_parts(message<Error>([&] { optim::SGD(x, {.learning_rate = -1}); }),
-                {"optim.cpp:" + std::to_string(__LINE__ - 1), "SGD: learning_rate", "got -1"});
+                {"SGD: learning_rate", "got -1"});
   require_parts(message<Error>([&] { optim::SGD(x, {.momentum = 1}); }), {"SGD: momentum"});
   require_parts(message<Error>([&] { optim::SGD(x, {.nesterov = true}); }), {"SGD: momentum"});
   require_parts(message<Error>([&] { optim::Adam(x, {.beta2 = 1}); }), {"Adam: beta"});
