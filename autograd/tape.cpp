@@ -143,10 +143,16 @@ void find_sources(Context& context, const Sources& sources, std::uint64_t tape, 
       continue;
     }
     const Body& body = *Access::body(*sources[i].tensor());
-    const std::uint32_t record = reel.find(body);
+    std::uint32_t record = reel.find(body);
+    std::uint16_t output = record == no_record ? std::uint16_t{0} : reel.output_of(body, record);
+    // A leaf that only later tapes watch is the identity for this one: the gradient is below it.
+    while (record != no_record && record >= start && reel.is_leaf(record) &&
+           !(reel[record].watchers & tape) && reel[record].tapes & tape) {
+      output = reel[record].inputs[0].output;
+      record = reel[record].inputs[0].record;
+    }
     if (record == no_record || record < start) continue;
-    if ((reel[record].tapes | reel[record].watchers) & tape)
-      wishes.push_back({record, reel.output_of(body, record), i});
+    if ((reel[record].tapes | reel[record].watchers) & tape) wishes.push_back({record, output, i});
   }
   if (cells.size() > 1) std::sort(cells.begin(), cells.end());
   for (const Leaf& leaf : reel.leaves()) {

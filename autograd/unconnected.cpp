@@ -54,7 +54,7 @@ void unconnected_source(Context& context, std::uint64_t tape, std::uint32_t star
       got = "one that was cut at " + place(cut.op->name, cut.site) + ", which has no gradient";
   std::uint32_t last = no_record;
   for (std::size_t k = 0; k < reached.size(); ++k)
-    if (reached[k] && reel[start + static_cast<std::uint32_t>(k)].op->name != "watch")
+    if (reached[k] && !reel.is_leaf(start + static_cast<std::uint32_t>(k)))
       last = start + static_cast<std::uint32_t>(k);
   if (got.empty() && target == no_record) got = "a target that this tape did not record";
   if (got.empty() && last != no_record)

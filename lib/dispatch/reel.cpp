@@ -137,6 +137,8 @@ void Reel::forget_leaves() {
   leaf_count_ = 0;
 }
 
+bool Reel::is_leaf(std::uint32_t record) { return (*this)[record].op == &watch_op; }
+
 std::uint32_t Reel::watch(Body* body, const Cell* cell, std::uint64_t tapes, Caller caller) {
   const std::uint32_t before = find(*body);
   if (before != no_record && ((*this)[before].watchers & tapes) == tapes) return before;

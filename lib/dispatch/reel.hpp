@@ -123,6 +123,7 @@ class Reel {
     }
     return body.id.reel == uid_ && uid_ ? body.id.record : no_record;
   }
+  bool is_leaf(std::uint32_t record);
   /// Which output of that record the body is; a leaf has one.
   std::uint16_t output_of(const Body& body, std::uint32_t record) const {
     const bool made = body.id.reel == uid_ && body.id.record == record;
