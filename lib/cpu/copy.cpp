@@ -100,7 +100,14 @@ KernelResult cast(const KernelCall& call) {
   const Body& input = call.input(0);
   Body& output = call.output();
   if (input.elements == 0) return {};
-  const Walk walk = walk_over(input.shape, input.strides, output.strides);
+  // Reshaping copies too: the output is in row-major order, but of another shape than the input.
+  Strides steps;
+  std::int64_t step = 1;
+  for (int axis = input.rank() - 1; axis >= 0; --axis) {
+    steps[axis] = step;
+    step *= input.shape.data()[axis];
+  }
+  const Walk walk = walk_over(input.shape, input.strides, steps);
   if (input.dtype == output.dtype)
     copy_elements(walk, input.data, output.data, size_of(input.dtype));
   else
