@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Random numbers. Number i depends on the key and on position + i / (numbers in a block) alone.
+#include "lib/cpu/exponential.hpp"
 #include "lib/cpu/kernels.hpp"
-#include "lib/cpu/simd.hpp"
 #include "lib/dispatch/op_options.hpp"
 #include "lib/formulas/philox.hpp"
 
@@ -88,15 +88,39 @@ void uniform(const RandomOptions& options, double* out, std::int64_t n) {
   });
 }
 
+template <class T>
+struct SineCosine {
+  Vector<T> sine, cosine;
+};
+/// Of turns in [0, 1), by the nearest quarter and what is left of it (polynomials of Cephes).
+/// Not xsimd's, whose code for large angles is shared by all instruction sets.
+template <class T>
+SineCosine<T> sine_cosine(const Vector<T>& turns) {
+  const Vector<T> quarter = xsimd::floor(xsimd::fma(turns, constant<T>(4), constant<T>(0.5)));
+  const Vector<T> x = (turns - quarter * constant<T>(0.25)) * constant<T>(6.283185307179586476925);
+  const Vector<T> z = x * x;
+  const Vector<T> p = polynomial(
+      z, {1.58962301576546568060e-10, -2.50507477628578072866e-8, 2.75573136213857245213e-6,
+          -1.98412698295895385996e-4, 8.33333333332211858878e-3, -1.66666666666666307295e-1});
+  const Vector<T> q = polynomial(
+      z, {-1.13585365213876817300e-11, 2.08757008419747316778e-9, -2.75573141792967388112e-7,
+          2.48015872888517045348e-5, -1.38888888888730564116e-3, 4.16666666666665929218e-2});
+  const Vector<T> s = x + x * (z * p), c = constant<T>(1) - constant<T>(0.5) * z + z * z * q;
+  const auto first = quarter == constant<T>(1), second = quarter == constant<T>(2),
+             third = quarter == constant<T>(3), turned = first | third;
+  const Vector<T> sine = xsimd::select(turned, c, s), cosine = xsimd::select(turned, s, c);
+  return {xsimd::select(second | third, -sine, sine),
+          xsimd::select(first | second, -cosine, cosine)};
+}
+
 /// Box and Muller: two normal numbers from two uniform ones, the first of them above 0.
 template <class T>
 void normal_pair(const RandomOptions& options, const T (&u)[batch], const T (&v)[batch],
                  T (&z0)[batch], T (&z1)[batch]) {
   const Vector<T> mean(static_cast<T>(options.a)), deviation(static_cast<T>(options.b));
   for (int k = 0; k < batch; k += static_cast<int>(lanes<T>)) {
-    const Vector<T> radius = deviation * xsimd::sqrt(Vector<T>(-2) * xsimd::log(load(u + k)));
-    const auto [sine, cosine] =
-        xsimd::sincos(load(v + k) * Vector<T>(static_cast<T>(6.283185307179586476925)));
+    const Vector<T> radius = deviation * xsimd::sqrt(Vector<T>(-2) * logarithm<T>(load(u + k)));
+    const auto [sine, cosine] = sine_cosine<T>(load(v + k));
     store(z0 + k, mean + radius * cosine);
     store(z1 + k, mean + radius * sine);
   }

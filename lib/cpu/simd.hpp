@@ -5,6 +5,26 @@
 #include <cstdint>
 #include <xsimd/xsimd.hpp>
 
+#if defined(__AVX512F__) && XSIMD_VERSION_MAJOR == 8
+// xsimd 8 multiplies and adds in two steps on AVX-512, in its own functions too.
+namespace xsimd::kernel {
+#define REEL_FUSED(name, type, intrinsic)                                       \
+  template <>                                                                   \
+  inline batch<type, REEL_ISA_ARCH> name(                                       \
+      batch<type, REEL_ISA_ARCH> const& x, batch<type, REEL_ISA_ARCH> const& y, \
+      batch<type, REEL_ISA_ARCH> const& z, requires_arch<generic>) noexcept {   \
+    return intrinsic(x, y, z);                                                  \
+  }
+REEL_FUSED(fma, float, _mm512_fmadd_ps)
+REEL_FUSED(fma, double, _mm512_fmadd_pd)
+REEL_FUSED(fms, float, _mm512_fmsub_ps)
+REEL_FUSED(fms, double, _mm512_fmsub_pd)
+REEL_FUSED(fnma, float, _mm512_fnmadd_ps)
+REEL_FUSED(fnma, double, _mm512_fnmadd_pd)
+#undef REEL_FUSED
+}  // namespace xsimd::kernel
+#endif
+
 // Iterations do not depend on each other although input and output may be the same memory.
 #ifdef __clang__
 #define REEL_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The functions of formulas for vectors of float and double.
 #pragma once
-#include "lib/cpu/simd.hpp"
+#include "lib/cpu/exponential.hpp"
 #include "lib/formulas/functions.hpp"
 
 namespace reel::kernels::REEL_ISA::formulas::math {
@@ -15,11 +15,21 @@ struct Functions<xsimd::batch<T, A>> {
   }
   static X abs(const X& x) { return xsimd::abs(x); }
   static X sqrt(const X& x) { return xsimd::sqrt(x); }
-  static X exp(const X& x) { return xsimd::exp(x); }
-  static X log(const X& x) { return xsimd::log(x); }
+  static X exp(const X& x) { return exponential(x); }
+  static X log(const X& x) { return logarithm(x); }
   static X tanh(const X& x) { return xsimd::tanh(x); }
-  static X sigmoid(const X& x) { return X(1) / (X(1) + exp(-x)); }
-  static X power(const X& x, const X& y) { return by_lane(Functions<T>::power, x, y); }
+  // e^x / (1 + e^x) below 0, 1 / (1 + e^-x) above; what the sum in the divisor lost is made up for.
+  static X sigmoid(const X& x) {
+    const X e = exponential(-xsimd::abs(x)), sum = X(1) + e, lost = e - (sum - X(1));
+    const X y = select(x < X(0), e, X(1)) / sum;
+    return xsimd::fnma(y, lost, y);
+  }
+  static X power(const X& x, const X& y) {
+    if constexpr (sizeof(T) == 4)
+      return by_halves(power_by_logarithm, x, y);
+    else
+      return by_lane(Functions<T>::power, x, y);
+  }
   static X remainder(const X& x, const X& y) { return by_lane(Functions<T>::remainder, x, y); }
   // Not xsimd's own, which order NaN by version and machine; nor x != x, false for NaN on AVX.
   static X maximum(const X& x, const X& y) { return select((x > y) | xsimd::isnan(x), x, y); }
@@ -32,6 +42,22 @@ struct Functions<xsimd::batch<T, A>> {
     y.store_aligned(ys);
     for (std::size_t i = 0; i < X::size; ++i) xs[i] = f(xs[i], ys[i]);
     return X::load_aligned(xs);
+  }
+  /// Two vectors of double for one of float.
+  template <class F>
+  static X by_halves(const F& f, const X& x, const X& y) {
+    using Half = xsimd::batch<double, A>;
+    alignas(64) T results[X::size];
+    alignas(64) double xs[X::size], ys[X::size];
+    alignas(64) T narrow_x[X::size], narrow_y[X::size];
+    x.store_aligned(narrow_x);
+    y.store_aligned(narrow_y);
+    for (std::size_t i = 0; i < X::size; ++i) xs[i] = narrow_x[i];
+    for (std::size_t i = 0; i < X::size; ++i) ys[i] = narrow_y[i];
+    for (std::size_t i = 0; i < X::size; i += Half::size)
+      f(Half::load_aligned(xs + i), Half::load_aligned(ys + i)).store_aligned(xs + i);
+    for (std::size_t i = 0; i < X::size; ++i) results[i] = static_cast<T>(xs[i]);
+    return X::load_aligned(results);
   }
 };
 }  // namespace reel::kernels::REEL_ISA::formulas::math
