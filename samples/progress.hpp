@@ -17,7 +17,7 @@ class Progress {
   void show(std::int64_t done, std::string_view note) {
     const double now = seconds();
     if (done < total_ && now < next_) return;
-    next_ = now + (terminal_ ? 0.2 : 15.0);
+    next_ = now + pause_;
     const double rate = static_cast<double>(done) / now;
     const auto left = static_cast<int>(static_cast<double>(total_ - done) / rate);
     fmt::print("{}{} / {} {}  {:.0f} {}/s  {}:{:02} left  {}{}", terminal_ ? "\r" : "", done,
@@ -35,7 +35,7 @@ class Progress {
  private:
   std::string_view unit_;
   std::int64_t total_;
-  double next_ = 0;
   bool terminal_ = isatty(fileno(stdout)) != 0;
+  double pause_ = terminal_ ? 0.2 : 15.0, next_ = pause_;  // seconds
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };

@@ -17,9 +17,9 @@ using namespace reel;
 using listops::Expression, listops::Node;
 
 struct Options {
-  std::size_t trees = 90000, batch = 32, longest = 50;
+  std::size_t trees = 90000, batch = 16, longest = 50;
   int epochs = 4, hidden = 128;
-  double rate = 5e-3;
+  double rate = 3e-3;
   std::uint64_t seed = 1;
   std::string test;
 };
