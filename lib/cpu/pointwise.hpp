@@ -13,11 +13,23 @@ using formulas::Domain;
 /// What leaves the caches anyway is stored past them.
 inline constexpr std::int64_t streamed_bytes = 16 << 20;
 
-/// K inputs that all have neighbours.
+/// K inputs that all have neighbours; null where there is none.
 template <class T, int K>
 struct Rows {
   const T* first[K];
   Vector<T> at(int k, std::int64_t i) const { return load(first[k] + i); }
+  bool reads(const T* memory) const {
+    bool any = false;
+    for (int k = 0; k < K; ++k) any |= first[k] == memory;
+    return any;
+  }
+};
+/// The last n elements of such inputs, fewer than a vector.
+template <class T, int K>
+struct Ends {
+  const Rows<T, K>& rows;
+  std::int64_t n;
+  Vector<T> at(int k, std::int64_t i) const { return load_part(rows.first[k] + i, n); }
 };
 
 /// K inputs of a pass; null where there is none. One that is a single number for all is a vector
@@ -40,11 +52,6 @@ struct Sources : Rows<T, K> {
   void keep_rest(std::int64_t i, std::int64_t n) {
     for (int k = 0; k < K; ++k)
       if (first[k] && walk[k]) keep(k, load_part(first[k] + i, n));
-  }
-  bool reads(const T* memory) const {
-    bool any = false;
-    for (int k = 0; k < K; ++k) any |= first[k] == memory;
-    return any;
   }
 
  private:
@@ -74,9 +81,8 @@ std::int64_t run_fours(const From& from, std::int64_t i, std::int64_t n, T* out,
 }
 
 /// The same with stores past the caches, which want alignment.
-template <class T, int K, class Formula>
-std::int64_t run_streamed(const Sources<T, K>& from, std::int64_t n, T* out,
-                          const Formula& formula) {
+template <class T, class From, class Formula>
+std::int64_t run_streamed(const From& from, std::int64_t n, T* out, const Formula& formula) {
   constexpr std::uintptr_t bytes = lanes<T> * sizeof(T);
   store(out, formula(from, 0));
   const std::uintptr_t past = reinterpret_cast<std::uintptr_t>(out) % bytes;
@@ -86,22 +92,39 @@ std::int64_t run_streamed(const Sources<T, K>& from, std::int64_t n, T* out,
   return end;
 }
 
-/// out[i] = formula(from, i) for all i.
-template <bool slow, class T, int K, class Formula>
-void run_all(Sources<T, K>& from, unsigned scalars, std::int64_t n, T* out,
-             const Formula& formula) {
+enum class Pace { ones, fours };
+
+/// All whole vectors of out[i] = formula(from, i); returns where the rest begins.
+template <bool slow, Pace pace, class T, class From, class Formula>
+std::int64_t run_vectors(const From& from, std::int64_t n, T* out, const Formula& formula) {
   constexpr std::int64_t step = lanes<T>;
   std::int64_t i = 0;
   if constexpr (!slow) {
     if (n * static_cast<std::int64_t>(sizeof(T)) >= streamed_bytes && !from.reads(out))
       i = run_streamed(from, n, out, formula);
-    else if (!scalars)
-      i = run_fours<false>(static_cast<const Rows<T, K>&>(from), 0, n, out, formula);
+    else if constexpr (pace == Pace::fours)
+      i = run_fours<false>(from, 0, n, out, formula);
   }
   for (; i + step <= n; i += step) store(out + i, formula(from, i));
+  return i;
+}
+
+/// out[i] = formula(from, i) for all i. Without scalars nothing stands between memory and formula.
+template <bool slow, class T, int K, class Formula>
+void run_all(const void* const (&inputs)[K], unsigned scalars, std::int64_t n, T* out,
+             const Formula& formula) {
+  if (!scalars) [[likely]] {
+    Rows<T, K> rows;
+    for (int k = 0; k < K; ++k) rows.first[k] = static_cast<const T*>(inputs[k]);
+    const std::int64_t i = run_vectors<slow, Pace::fours>(rows, n, out, formula);
+    if (i < n) store_part(out + i, formula(Ends<T, K>{rows, n - i}, i), n - i);
+    return;
+  }
+  Sources<T, K> sources(inputs, scalars);
+  const std::int64_t i = run_vectors<slow, Pace::ones>(sources, n, out, formula);
   if (i == n) return;
-  from.keep_rest(i, n - i);
-  store_part(out + i, formula(from, 0), n - i);
+  sources.keep_rest(i, n - i);
+  store_part(out + i, formula(sources, 0), n - i);
 }
 
 template <class F>
@@ -115,15 +138,17 @@ inline constexpr bool is_slow = requires {
 
 template <class F, class T>
 void floating_tile(std::int64_t n, const void* const* inputs, unsigned scalars, void* output) {
-  constexpr int arity = is_binary<F> ? 2 : 1;
-  Sources<T, arity> sources(inputs, scalars);
-  run_all<is_slow<F>>(sources, scalars, n, static_cast<T*>(output),
-                      [](const auto& from, std::int64_t i) -> Vector<T> {
-                        if constexpr (arity == 2)
-                          return F()(from.at(0, i), from.at(1, i));
-                        else
-                          return F()(from.at(0, i));
-                      });
+  const auto formula = [](const auto& from, std::int64_t i) -> Vector<T> {
+    if constexpr (is_binary<F>)
+      return F()(from.at(0, i), from.at(1, i));
+    else
+      return F()(from.at(0, i));
+  };
+  T* const out = static_cast<T*>(output);
+  if constexpr (is_binary<F>)
+    run_all<is_slow<F>>({inputs[0], inputs[1]}, scalars, n, out, formula);
+  else
+    run_all<is_slow<F>>({inputs[0]}, scalars, n, out, formula);
 }
 
 /// What a gradient formula reads, loaded when it asks.
@@ -156,14 +181,13 @@ template <class F, int input, class T>
 void gradient_tile(std::int64_t n, const void* const* values, unsigned scalars, void* output,
                    bool accumulate) {
   const void* all[] = {values[0], values[1], values[2], values[3], accumulate ? output : nullptr};
-  Sources<T, 5> sources(all, scalars & 15);
   T* const out = static_cast<T*>(output);
   if (accumulate)
-    run_all<is_slow<F>>(sources, scalars & 15, n, out, [](const auto& from, std::int64_t i) {
+    run_all<is_slow<F>>(all, scalars & 15, n, out, [](const auto& from, std::int64_t i) {
       return Vector<T>(from.at(4, i) + gradient_at<F, input>(from, i));
     });
   else
-    run_all<is_slow<F>>(sources, scalars & 15, n, out, [](const auto& from, std::int64_t i) {
+    run_all<is_slow<F>>(all, scalars & 15, n, out, [](const auto& from, std::int64_t i) {
       return Vector<T>(gradient_at<F, input>(from, i));
     });
 }
