@@ -44,6 +44,35 @@ inline std::uint16_t needs_of(const Op& op, const Origin* origins, int count) {
 Record& leave_record(Context& context, const Op& op, OptionsView options, Caller site,
                      Body* const* inputs, const Origin* origins, int input_count,
                      Body* const* outputs, int output_count, std::uint64_t tapes);
+/// The same for a call without options whose inputs and one output are of one shape and dtype.
+template <int N>
+inline void leave_record_alike(Context& context, const Op& op, Caller site, Body* const* inputs,
+                               const Origin* origins, Body* output, std::uint64_t tapes) {
+  Reel& reel = context.reel;
+  const std::uint32_t number = reel.size();
+  Record& record = reel.append(op, N, 1, {});
+  auto* shape = new (reel.arena().take(sizeof(Shape))) Shape(output->shape);
+  record.file = site.file;
+  record.line = site.line;
+  record.tapes = tapes;
+  const unsigned needs = needs_of(op, origins, N);
+  record.saves = needs != 0;
+  for (int i = 0; i < N; ++i) {
+    const bool saves = needs >> i & 1;
+    if (saves) retain(inputs[i]);
+    record.inputs[i] = {origins[i].record,
+                        origins[i].output,
+                        inputs[i]->dtype,
+                        origins[i].tapes != 0,
+                        shape,
+                        saves ? inputs[i] : nullptr};
+  }
+  const bool saves_output = needs >> 8 & 1;
+  if (saves_output) retain(output);
+  record.outputs[0] = {shape, saves_output ? output : nullptr, output->dtype};
+  output->id = {reel.uid(), number, 0};
+}
+
 /// Tracked inputs end in an op without a gradient.
 inline void note_cut(Context& context, const Op& op, Caller site, const Origin* origins,
                      int input_count) {

@@ -62,35 +62,12 @@ Reel::~Reel() {
   for (Record* chunk : chunks_) std::free(chunk);
 }
 
-Record& Reel::append(const Op& op, int inputs, int outputs, OptionsView options) {
-  if (size_ == no_record) fail<TapeError>({}, op.name, "tape", "at most 2^32 records", "more");
-  if (size_ / chunk_records == chunks_.size()) {
-    auto* chunk = static_cast<Record*>(std::malloc(chunk_records * sizeof(Record)));
-    if (!chunk) throw std::bad_alloc();
-    chunks_.push_back(chunk);
-  }
-  const auto input_bytes = static_cast<std::size_t>(inputs) * sizeof(InputSlot);
-  const auto output_bytes = static_cast<std::size_t>(outputs) * sizeof(OutputSlot);
-  const std::size_t option_bytes = options.type ? options.type->size : 0;
-  auto* slots = static_cast<std::byte*>(arena_.take(input_bytes + output_bytes + option_bytes));
-  Record& record = (*this)[size_];
-  record.op = &op;
-  record.input_count = static_cast<std::uint16_t>(inputs);
-  record.output_count = static_cast<std::uint8_t>(outputs);
-  record.saves = options.type && options.type->destroy;
-  record.watchers = 0;
-  record.first_value = values_;
-  values_ += record.output_count;
-  record.inputs = reinterpret_cast<InputSlot*>(slots);
-  record.outputs = reinterpret_cast<OutputSlot*>(slots + input_bytes);
-  record.options = nullptr;
-  record.options_type = options.type;
-  if (option_bytes) {
-    record.options = slots + input_bytes + output_bytes;
-    options.type->copy(record.options, options.data);
-  }
-  __atomic_store_n(&size_, size_ + 1, __ATOMIC_RELAXED);
-  return record;
+void Reel::add_chunk() {
+  if (size_ > no_record - chunk_records)
+    fail<TapeError>({}, "tape", "records", "at most 2^32", "more");
+  auto* chunk = static_cast<Record*>(std::malloc(chunk_records * sizeof(Record)));
+  if (!chunk) throw std::bad_alloc();
+  chunks_.push_back(chunk);
 }
 
 void Reel::release_saved(Record& record) {

@@ -107,7 +107,32 @@ class Reel {
   Record& operator[](std::uint32_t i) { return chunks_[i / chunk_records][i % chunk_records]; }
 
   /// A new record with its slots; the caller fills them.
-  Record& append(const Op& op, int inputs, int outputs, OptionsView options);
+  Record& append(const Op& op, int inputs, int outputs, OptionsView options) {
+    if (size_ / chunk_records == chunks_.size()) [[unlikely]]
+      add_chunk();
+    const auto input_bytes = static_cast<std::size_t>(inputs) * sizeof(InputSlot);
+    const auto output_bytes = static_cast<std::size_t>(outputs) * sizeof(OutputSlot);
+    const std::size_t option_bytes = options.type ? options.type->size : 0;
+    auto* slots = static_cast<std::byte*>(arena_.take(input_bytes + output_bytes + option_bytes));
+    Record& record = (*this)[size_];
+    record.op = &op;
+    record.input_count = static_cast<std::uint16_t>(inputs);
+    record.output_count = static_cast<std::uint8_t>(outputs);
+    record.saves = options.type && options.type->destroy;
+    record.first_value = values_;
+    values_ += record.output_count;
+    record.watchers = 0;
+    record.inputs = reinterpret_cast<InputSlot*>(slots);
+    record.outputs = reinterpret_cast<OutputSlot*>(slots + input_bytes);
+    record.options = nullptr;
+    record.options_type = options.type;
+    if (option_bytes) {
+      record.options = slots + input_bytes + output_bytes;
+      options.type->copy(record.options, options.data);
+    }
+    __atomic_store_n(&size_, size_ + 1, __ATOMIC_RELAXED);
+    return record;
+  }
   Arena& arena() { return arena_; }
 
   /// The tape bits in use, of those that record now, and of those that watch Variables.
@@ -142,6 +167,7 @@ class Reel {
   static void release_saved(Record& record);
 
  private:
+  void add_chunk();
   void clear();
   std::uint32_t find_leaf(const Body* body) const;
   void insert_leaf(const Body* body, std::uint32_t record);

@@ -19,6 +19,24 @@ inline Tensor reuse(const Operand& x, Body* body) {
   return Access::adopt(Access::detach(const_cast<Tensor&>(x.tensor())));
 }
 
+/// Whether y is one row, repeated for every row of x.
+inline bool is_row_of(const Body& y, const Body& x) {
+  const int rank = x.rank();
+  return rank >= 1 && y.rank() >= 1 && y.rank() <= rank && y.elements > 1 &&
+         y.elements == x.shape.data()[rank - 1] && y.shape.data()[y.rank() - 1] == y.elements;
+}
+
+void run_rows(Tile tile, const Body& x, const Body& row, Body& out) {
+  const std::int64_t n = row.elements;
+  const std::int64_t from_step = n * size_of(x.dtype), to_step = n * size_of(out.dtype);
+  const std::byte* from = x.data;
+  std::byte* to = out.data;
+  for (std::int64_t i = x.elements / n; i > 0; --i, from += from_step, to += to_step) {
+    const void* inputs[] = {from, row.data};
+    tile(n, inputs, 0, to);
+  }
+}
+
 inline DType result_dtype(const Op& op, DType input) {
   return op.shape == broadcast_to_bool ? DType::boolean : input;
 }
@@ -35,8 +53,7 @@ Tensor run_unary(Op& op, const Operand& x) {
   const DType dtype = result_dtype(op, a->dtype);
   const bool needed = origin.tapes && op.needs.of[0] & 0xff;
   Body* reused = needed ? nullptr : reusable(x, a, dtype);
-  Tensor result =
-      reused ? reuse(x, a) : Access::adopt(allocate(context, dtype, a->shape, a->elements));
+  Tensor result = reused ? reuse(x, a) : Access::adopt(allocate_like(context, dtype, *a));
   Body* out = Access::body(result);
   if (!out) return run(op, {x});
   const void* inputs[] = {a->data};
@@ -44,12 +61,13 @@ Tensor run_unary(Op& op, const Operand& x) {
   if (origin.tapes && !op.differentiable)
     note_cut(context, op, context.site_of(x.caller()), &origin, 1);
   else if (origin.tapes)
-    leave_record(context, op, {}, context.site_of(x.caller()), &a, &origin, 1, &out, 1,
-                 origin.tapes);
+    leave_record_alike<1>(context, op, context.site_of(x.caller()), &a, &origin, out, origin.tapes);
   return result;
 }
 
-Tensor run_binary(Op& op, const Operand& x, const Operand& y) {
+namespace {
+/// run_binary() where a tape listens, a number stands beside a tensor, or shapes differ.
+[[gnu::noinline]] Tensor run_less_straight(Op& op, const Operand& x, const Operand& y) {
   Context& context = Context::here();
   Body* a = body_of(x);
   Body* b = body_of(y);
@@ -69,15 +87,16 @@ Tensor run_binary(Op& op, const Operand& x, const Operand& y) {
     const DType dtype = result_dtype(op, tensor->dtype);
     Tensor result = reusable(other, tensor, dtype)
                         ? reuse(other, tensor)
-                        : Access::adopt(allocate(context, dtype, tensor->shape, tensor->elements));
+                        : Access::adopt(allocate_like(context, dtype, *tensor));
     if (!result.defined()) return run(op, {x, y});
     const void* inputs[] = {a ? static_cast<const void*>(a->data) : stored,
                             b ? static_cast<const void*>(b->data) : stored};
     tile(tensor->elements, inputs, a ? 2 : 1, Access::body(result)->data);
     return result;
   }
-  if (a->dtype != b->dtype || !a->contiguous || !b->contiguous || !(a->shape == b->shape))
-    return run(op, {x, y});
+  if (a->dtype != b->dtype || !a->contiguous || !b->contiguous) return run(op, {x, y});
+  const bool alike = a->shape == b->shape;
+  if (!alike && !is_row_of(*b, *a)) return run(op, {x, y});
   const Tile tile = op.tiles->value[static_cast<int>(a->dtype)];
   if (!tile) return run(op, {x, y});
   Origin origins[2];
@@ -93,20 +112,47 @@ Tensor run_binary(Op& op, const Operand& x, const Operand& y) {
   Tensor result;
   if (!(needs & 1) && reusable(x, a, dtype))
     result = reuse(x, a);
-  else if (!(needs & 2) && reusable(y, b, dtype))
+  else if (alike && !(needs & 2) && reusable(y, b, dtype))
     result = reuse(y, b);
   else
-    result = Access::adopt(allocate(context, dtype, a->shape, a->elements));
+    result = Access::adopt(allocate_like(context, dtype, *a));
   Body* out = Access::body(result);
   if (!out) return run(op, {x, y});
-  const void* inputs[] = {a->data, b->data};
-  tile(a->elements, inputs, 0, out->data);
+  if (alike) {
+    const void* inputs[] = {a->data, b->data};
+    tile(a->elements, inputs, 0, out->data);
+  } else {
+    run_rows(tile, *a, *b, *out);
+  }
   if (tapes && !op.differentiable) {
     note_cut(context, op, context.site_of(x.caller()), origins, 2);
   } else if (tapes) {
     Body* bodies[] = {a, b};
-    leave_record(context, op, {}, context.site_of(x.caller()), bodies, origins, 2, &out, 1, tapes);
+    if (!alike)
+      leave_record(context, op, {}, context.site_of(x.caller()), bodies, origins, 2, &out, 1,
+                   tapes);
+    else
+      leave_record_alike<2>(context, op, context.site_of(x.caller()), bodies, origins, out, tapes);
   }
   return result;
+}
+}  // namespace
+
+Tensor run_binary(Op& op, const Operand& x, const Operand& y) {
+  Context& context = Context::here();
+  Body* a = body_of(x);
+  Body* b = body_of(y);
+  if (context.mode || !a || !b || !op.tiles || a->dtype != b->dtype || !a->contiguous ||
+      !b->contiguous || !(a->shape == b->shape)) [[unlikely]]
+    return run_less_straight(op, x, y);
+  const Tile tile = op.tiles->value[static_cast<int>(a->dtype)];
+  const DType dtype = result_dtype(op, a->dtype);
+  if (!tile || reusable(x, a, dtype) || reusable(y, b, dtype)) return run_less_straight(op, x, y);
+  Body* out = allocate(context, dtype, a->shape, a->elements);
+  if (!out) [[unlikely]]
+    return run_less_straight(op, x, y);
+  const void* inputs[] = {a->data, b->data};
+  tile(a->elements, inputs, 0, out->data);
+  return Access::adopt(out);
 }
 }  // namespace reel

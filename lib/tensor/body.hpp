@@ -61,7 +61,9 @@ inline bool unshared(const Body& body) {
 struct Context;
 /// A new body with memory for its elements, row-major. `elements` is shape.elements().
 Body* allocate(Context& context, DType dtype, const Shape& shape, std::int64_t elements);
-/// A new body that views `base`'s memory; shape, strides and data are the caller's to set.
+/// The same in the shape of a row-major body.
+Body* allocate_like(Context& context, DType dtype, const Body& like);
+/// A new body that views `base`'s memory; the same view until the caller sets another.
 Body* allocate_view(Context& context, Body* base);
 
 void set_row_major(Body& body);

@@ -184,57 +184,86 @@ bool is_row_major(const Shape& shape, const Strides& strides) {
   return true;
 }
 
-Body* allocate(Context& context, DType dtype, const Shape& shape, std::int64_t elements) {
+namespace {
+/// A block for a header and `bytes` of elements behind it, counted; null if there is no memory.
+inline Body* take_body(Context& context, std::size_t bytes) {
+  const std::size_t block_class = (body_bytes + bytes + block_unit - 1) / block_unit;
+  auto* body = static_cast<Body*>(take_small(context, block_class));
+  if (!body) [[unlikely]]
+    return nullptr;
+  body->references = 1;
+  body->leaf = false;
+  body->id.reel = 0;
+  body->block_class = static_cast<std::uint16_t>(block_class);
+  body->large_class = 0;
+  add(context.live_tensors, 1);
+  add(context.live_bytes, static_cast<std::int64_t>(block_class * block_unit));
+  return body;
+}
+
+[[gnu::noinline]] bool take_large_block(Context& context, Body& body, std::size_t bytes) {
+  body.large_class = large_class_of(bytes);
+  body.data = static_cast<std::byte*>(take_large(body.large_class));
+  if (body.data) {
+    add(context.live_bytes, static_cast<std::int64_t>(large_bytes_of(body.large_class)));
+    return true;
+  }
+  body.large_class = 0;
+  destroy(context, &body);
+  return false;
+}
+
+/// A body with memory of its own for its elements; shape and strides are the caller's to set.
+inline Body* take_owner(Context& context, DType dtype, std::int64_t elements) {
   const std::size_t bytes =
       static_cast<std::size_t>(elements) * static_cast<std::size_t>(size_of(dtype));
   const bool large = bytes > small_bytes;
-  const std::size_t block_class = (body_bytes + (large ? 0 : bytes) + block_unit - 1) / block_unit;
-  void* block = take_small(context, block_class);
-  if (!block) return nullptr;
-  auto* body = static_cast<Body*>(block);
-  body->references = 1;
+  Body* body = take_body(context, large ? 0 : bytes);
+  if (!body) [[unlikely]]
+    return nullptr;
   body->dtype = dtype;
   body->contiguous = true;
-  body->leaf = false;
   body->device_kind = 0;
   body->device_index = 0;
-  body->data = static_cast<std::byte*>(block) + body_bytes;
+  body->data = reinterpret_cast<std::byte*>(body) + body_bytes;
   body->owner = nullptr;
   body->elements = elements;
-  body->id = {};
+  if (large && !take_large_block(context, *body, bytes)) return nullptr;
+  return body;
+}
+}  // namespace
+
+Body* allocate(Context& context, DType dtype, const Shape& shape, std::int64_t elements) {
+  Body* body = take_owner(context, dtype, elements);
+  if (!body) [[unlikely]]
+    return nullptr;
   body->shape = shape;
-  body->block_class = static_cast<std::uint16_t>(block_class);
-  body->large_class = 0;
   set_row_major(*body);
-  if (large) {
-    const std::uint16_t large_class = large_class_of(bytes);
-    void* elements_block = take_large(large_class);
-    if (!elements_block) {
-      give_small(context, block, block_class);
-      return nullptr;
-    }
-    body->data = static_cast<std::byte*>(elements_block);
-    body->large_class = large_class;
-  }
-  add(context.live_tensors, 1);
-  add(context.live_bytes, footprint(*body));
+  return body;
+}
+
+Body* allocate_like(Context& context, DType dtype, const Body& like) {
+  Body* body = take_owner(context, dtype, like.elements);
+  if (!body) [[unlikely]]
+    return nullptr;
+  body->shape = like.shape;
+  std::memcpy(body->strides, like.strides, sizeof(Strides));
   return body;
 }
 
 Body* allocate_view(Context& context, Body* base) {
-  constexpr std::size_t block_class = body_bytes / block_unit;
-  auto* body = static_cast<Body*>(take_small(context, block_class));
+  Body* body = take_body(context, 0);
   if (!body) return nullptr;
-  std::memcpy(static_cast<void*>(body), base, sizeof(Body));
-  body->references = 1;
-  body->leaf = false;
+  body->dtype = base->dtype;
+  body->contiguous = base->contiguous;
+  body->device_kind = base->device_kind;
+  body->device_index = base->device_index;
+  body->data = base->data;
   body->owner = base->owner ? base->owner : base;
-  body->id = {};
-  body->block_class = block_class;
-  body->large_class = 0;
+  body->elements = base->elements;
+  body->shape = base->shape;
+  std::memcpy(body->strides, base->strides, sizeof(Strides));
   retain(body->owner);
-  add(context.live_tensors, 1);
-  add(context.live_bytes, footprint(*body));
   return body;
 }
 
