@@ -148,7 +148,7 @@ Tensor run_binary(Op& op, const Operand& x, const Operand& y) {
   const Tile tile = op.tiles->value[static_cast<int>(a->dtype)];
   const DType dtype = result_dtype(op, a->dtype);
   if (!tile || reusable(x, a, dtype) || reusable(y, b, dtype)) return run_less_straight(op, x, y);
-  Body* out = allocate(context, dtype, a->shape, a->elements);
+  Body* out = allocate_like(context, dtype, *a);
   if (!out) [[unlikely]]
     return run_less_straight(op, x, y);
   const void* inputs[] = {a->data, b->data};
