@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A guest at the gate that compares what every op computes with its reference.
+#pragma once
+#include <set>
+
+#include "lib/dispatch/context.hpp"
+#include "sweep/reference.hpp"
+
+namespace reel::tests {
+class Checker : public Stage {
+ public:
+  explicit Checker(Near near) : near_(near) {}
+  void after(const GateCall& call) override {
+    seen_.insert(call.op.name);
+    const auto reference = references().find(call.op.name);
+    INFO(call.op.name << "(" << to_string(call.options) << ")");
+    if (call.op.name == "random") return;  // drawn numbers: tests/kernels/random.cpp
+    if (reference == references().end()) {
+      CHECK(std::string(call.op.name) == "an op with a reference");
+      return;
+    }
+    Hosts inputs;
+    for (int i = 0; i < call.input_count; ++i) inputs.push_back(host_of(*call.inputs[i]));
+    Hosts expected = reference->second(inputs, call.options.data);
+    REQUIRE(static_cast<int>(expected.size()) == call.output_count);
+    for (int i = 0; i < call.output_count; ++i) {
+      Host& wanted = expected[static_cast<std::size_t>(i)];
+      wanted.dtype = call.outputs[i]->dtype;
+      CHECK(difference(host_of(*call.outputs[i]), wanted, near_) == "");
+    }
+  }
+  bool saw(const Op& op) const { return seen_.count(op.name) > 0; }
+
+ private:
+  Near near_;
+  std::set<std::string_view> seen_;
+};
+}  // namespace reel::tests

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What each op computes, said once more in the plainest way: float64 loops over the host.
+#pragma once
+#include <functional>
+#include <map>
+#include <string_view>
+
+#include "lib/dispatch/op_options.hpp"
+#include "sweep/table.hpp"
+
+namespace reel::tests {
+using Hosts = std::vector<Host>;
+/// Gives every output; its dtypes are those of the call's outputs.
+using Reference = std::function<Hosts(const Hosts& inputs, const void* options)>;
+using References = std::map<std::string_view, Reference>;
+
+/// By op name; each family adds its own.
+const References& references();
+void add_pointwise_references(References& table);
+void add_reduce_references(References& table);
+void add_product_references(References& table);
+void add_layout_references(References& table);
+void add_gather_references(References& table);
+void add_create_references(References& table);
+
+/// x at the position `index` of a shape that x is broadcast to.
+double at(const Host& x, const std::vector<std::int64_t>& index);
+Shape broadcast_shape(const Hosts& inputs);
+template <class T>
+const T& as(const void* options) {
+  return *static_cast<const T*>(options);
+}
+/// A result of this shape, filled by f(index).
+template <class F>
+Host filled(const Shape& shape, F f) {
+  Host host{DType::float64, shape, {}};
+  host.values.resize(static_cast<std::size_t>(shape.elements()));
+  each_position(shape, [&](const std::vector<std::int64_t>& index, std::size_t flat) {
+    host.values[flat] = f(index);
+  });
+  return host;
+}
+}  // namespace reel::tests

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "sweep/reference.hpp"
+
+namespace reel::tests {
+namespace {
+using Values = std::vector<double>;
+
+bool reduces(const ReduceOptions& options, std::size_t axis) {
+  for (int i = 0; i < options.axes.count(); ++i)
+    if (options.axes[i] == static_cast<int>(axis)) return true;
+  return options.axes.is_every();
+}
+
+/// f of each group of elements that fall together, in row-major order.
+Reference of_groups(std::function<double(const Values&)> f) {
+  return [f](const Hosts& in, const void* given) {
+    const auto& options = as<ReduceOptions>(given);
+    Shape kept = in[0].shape, out;
+    std::vector<std::int64_t> lengths;
+    for (std::size_t axis = 0; axis < kept.rank(); ++axis) {
+      const bool gone = reduces(options, axis);
+      if (gone) kept.data()[axis] = 1;
+      if (!gone || options.keep == keepdims) lengths.push_back(kept.data()[axis]);
+    }
+    std::vector<Values> groups(static_cast<std::size_t>(kept.elements()));
+    each_position(in[0].shape, [&](const std::vector<std::int64_t>& index, std::size_t flat) {
+      std::int64_t place = 0;
+      for (std::size_t axis = 0; axis < index.size(); ++axis)
+        place = place * kept.data()[axis] + (reduces(options, axis) ? 0 : index[axis]);
+      groups[static_cast<std::size_t>(place)].push_back(in[0].values[flat]);
+    });
+    Host result{DType::float64, Shape(lengths), {}};
+    for (const Values& group : groups) result.values.push_back(f(group));
+    return Hosts{result};
+  };
+}
+
+double total(const Values& x) {
+  return static_cast<double>(std::accumulate(x.begin(), x.end(), 0.0L));
+}
+double extreme(const Values& x, double sign) {
+  double found = x[0];
+  for (double value : x)
+    if (value != value || sign * value > sign * found)
+      found = value;
+    else if (found != found)
+      break;
+  return found;
+}
+
+Hosts sum_to(const Hosts& in, const void* given) {
+  const Shape& target = as<ShapeOptions>(given).shape;
+  Host result{DType::float64, target, Values(static_cast<std::size_t>(target.elements()))};
+  each_position(in[0].shape, [&](const std::vector<std::int64_t>& index, std::size_t flat) {
+    std::int64_t place = 0;
+    for (std::size_t axis = 0; axis < target.rank(); ++axis) {
+      const std::int64_t length = target.data()[axis];
+      place = place * length + (length == 1 ? 0 : index[index.size() - target.rank() + axis]);
+    }
+    result.values[static_cast<std::size_t>(place)] += in[0].values[flat];
+  });
+  return {result};
+}
+
+/// f turns each row along an axis into another of its length.
+using RowFunction = void (*)(Values& row);
+Hosts along_axis(const Host& x, std::size_t axis, RowFunction f) {
+  Host result = x;
+  const std::int64_t length = x.shape.data()[axis];
+  std::size_t stride = 1;
+  for (std::size_t k = axis + 1; k < x.shape.rank(); ++k)
+    stride *= static_cast<std::size_t>(x.shape.data()[k]);
+  each_position(x.shape, [&](const std::vector<std::int64_t>& index, std::size_t flat) {
+    if (index[axis] != 0) return;
+    Values row;
+    for (std::int64_t k = 0; k < length; ++k)
+      row.push_back(x.values[flat + static_cast<std::size_t>(k) * stride]);
+    f(row);
+    for (std::int64_t k = 0; k < length; ++k)
+      result.values[flat + static_cast<std::size_t>(k) * stride] = row[static_cast<std::size_t>(k)];
+  });
+  return {result};
+}
+
+double log_sum_exp(const Values& row) {
+  const double most = *std::max_element(row.begin(), row.end());
+  long double sum = 0;
+  for (double x : row) sum += std::exp(static_cast<long double>(x) - most);
+  return most + static_cast<double>(std::log(sum));
+}
+void log_softmax_row(Values& row) {
+  const double all = log_sum_exp(row);
+  for (double& x : row) x -= all;
+}
+void softmax_row(Values& row) {
+  log_softmax_row(row);
+  for (double& x : row) x = std::exp(x);
+}
+
+Hosts cross_entropy(const Hosts& in, const void*) {
+  const auto classes = static_cast<std::size_t>(in[0].shape[1]);
+  Host losses{DType::float64, in[1].shape, {}};
+  for (std::size_t i = 0; i < in[1].values.size(); ++i) {
+    const auto first = in[0].values.begin() + static_cast<std::ptrdiff_t>(i * classes);
+    const Values row(first, first + static_cast<std::ptrdiff_t>(classes));
+    losses.values.push_back(log_sum_exp(row) - row[static_cast<std::size_t>(in[1].values[i])]);
+  }
+  return {losses};
+}
+
+Hosts layer_norm(const Hosts& in, const void* given) {
+  const auto n = static_cast<std::size_t>(in[0].shape[-1]);
+  Host y = in[0];
+  for (std::size_t start = 0; n && start < y.values.size(); start += n) {
+    const auto first = in[0].values.begin() + static_cast<std::ptrdiff_t>(start);
+    const Values row(first, first + static_cast<std::ptrdiff_t>(n));
+    const double mean = total(row) / static_cast<double>(n);
+    Values squares;
+    for (double x : row) squares.push_back((x - mean) * (x - mean));
+    const double deviation =
+        std::sqrt(total(squares) / static_cast<double>(n) + as<EpsilonOptions>(given).epsilon);
+    for (std::size_t k = 0; k < n; ++k)
+      y.values[start + k] = (row[k] - mean) / deviation * in[1].values[k] + in[2].values[k];
+  }
+  return {y};
+}
+}  // namespace
+
+void add_reduce_references(References& table) {
+  table["sum"] = of_groups(total);
+  table["mean"] =
+      of_groups([](const Values& x) { return total(x) / static_cast<double>(x.size()); });
+  table["max"] = of_groups([](const Values& x) { return extreme(x, 1); });
+  table["min"] = of_groups([](const Values& x) { return extreme(x, -1); });
+  table["argmax"] = of_groups([](const Values& x) {
+    return static_cast<double>(std::max_element(x.begin(), x.end()) - x.begin());
+  });
+  table["any"] = of_groups([](const Values& x) {
+    return double(std::any_of(x.begin(), x.end(), [](double v) { return v != 0; }));
+  });
+  table["all"] = of_groups([](const Values& x) {
+    return double(std::all_of(x.begin(), x.end(), [](double v) { return v != 0; }));
+  });
+  table["sum_to"] = sum_to;
+  table["softmax"] = [](const Hosts& in, const void* given) {
+    return along_axis(in[0], static_cast<std::size_t>(as<AxisOptions>(given).axis), softmax_row);
+  };
+  table["log_softmax"] = [](const Hosts& in, const void* given) {
+    return along_axis(in[0], static_cast<std::size_t>(as<AxisOptions>(given).axis),
+                      log_softmax_row);
+  };
+  table["cross_entropy"] = cross_entropy;
+  table["layer_norm"] = layer_norm;
+}
+}  // namespace reel::tests

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How inputs lie in memory changes neither values nor gradients.
+#include "lib/ops/samples.hpp"
+#include "sweep/table.hpp"
+
+namespace reel::tests {
+namespace {
+/// The same values: axes in reverse order, last axis from its end, every other element.
+Tensor laid_out(const Tensor& x, Layout layout) {
+  if (x.rank() == 0) return x;
+  if (layout == Layout::transposed) return transpose(fresh(transpose(x)));
+  const Index last = layout == Layout::reversed ? range({}, {}, -1) : range({}, {}, 2);
+  if (layout == Layout::reversed) return fresh(x(ellipsis, last))(ellipsis, last);
+  const Tensor pairs = fresh(stack({x, x}, -1));
+  Shape doubled = x.shape();
+  doubled.data()[x.rank() - 1] *= 2;
+  return pairs.reshape(doubled)(ellipsis, last);
+}
+
+struct Results {
+  Host value;
+  std::vector<Host> gradients;
+};
+Results results_of(const Op& op, const Sample& sample, const std::vector<Tensor>& inputs) {
+  Results results;
+  const std::vector<Tensor> sources = floating(inputs);
+  results.value = host_of(sample.call(inputs));  // nobody listens: the straight path
+  if (!op.differentiable || sources.empty()) return results;
+  GradientTape tape;
+  for (const Tensor& x : sources) tape.watch(x);
+  const Tensor y = sample.call(inputs);
+  if (!is_floating(y.dtype())) return results;
+  for (const Tensor& g : tape.gradient(y, Sources(sources), {weights_like(y), Unconnected::zero}))
+    results.gradients.push_back(host_of(g));
+  return results;
+}
+}  // namespace
+
+TEST_CASE("layouts of inputs change no result") {
+  for (const Op* op : library_ops()) {
+    if (op->updates) continue;
+    // Sums and products may be taken in another order.
+    const bool same_bits = op->fusion == Fusion::pointwise || op->fusion == Fusion::layout;
+    const Near near = same_bits ? Near{} : Near{1e-12, 1e-13};
+    std::size_t number = 0;
+    for (const Sample& sample : samples_of(*op)) {
+      INFO(describe(*op, number++, sample));
+      std::vector<Tensor> plain;
+      for (const Tensor& x : sample.inputs) plain.push_back(fresh(x));
+      const Results expected = results_of(*op, sample, plain);
+      const auto check = [&](const std::vector<Tensor>& inputs) {
+        const Results got = results_of(*op, sample, inputs);
+        CHECK(difference(got.value, expected.value, near) == "");
+        for (std::size_t i = 0; i < got.gradients.size(); ++i)
+          CHECK(difference(got.gradients[i], expected.gradients[i], {1e-11, 1e-12}) == "");
+      };
+      check(sample.inputs);
+      for (Layout layout : {Layout::transposed, Layout::reversed, Layout::stepped}) {
+        INFO("layout " << static_cast<int>(layout));
+        std::vector<Tensor> moved;
+        for (const Tensor& x : plain) moved.push_back(laid_out(x, layout));
+        check(moved);
+      }
+    }
+  }
+}
+}  // namespace reel::tests

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "sweep/table.hpp"
+
+#include <cmath>
+
+#include "lib/dispatch/gate.hpp"
+#include "lib/ops/samples.hpp"
+
+namespace reel::tests {
+namespace {
+double element(const Body& body, std::int64_t offset) {
+  switch (body.dtype) {
+    case DType::boolean:
+      return body.as<bool>()[offset];
+    case DType::uint8:
+      return body.as<std::uint8_t>()[offset];
+    case DType::int32:
+      return body.as<std::int32_t>()[offset];
+    case DType::int64:
+      return static_cast<double>(body.as<std::int64_t>()[offset]);
+    case DType::float32:
+      return static_cast<double>(body.as<float>()[offset]);
+    case DType::float64:
+      return body.as<double>()[offset];
+  }
+  return 0;
+}
+}  // namespace
+
+Host host_of(const Body& body) {
+  Host host{body.dtype, body.shape, {}};
+  host.values.resize(static_cast<std::size_t>(body.shape.elements()));
+  each_position(body.shape, [&](const std::vector<std::int64_t>& index, std::size_t flat) {
+    std::int64_t offset = 0;
+    for (std::size_t axis = 0; axis < index.size(); ++axis)
+      offset += index[axis] * body.strides[axis];
+    host.values[flat] = element(body, offset);
+  });
+  return host;
+}
+Host host_of(const Tensor& x) { return host_of(*Access::body(x)); }
+
+std::vector<Op*> library_ops() {
+  assemble();
+  std::vector<Op*> found;
+  for (Op* op : OpTable::the().ops())
+    if (op->shape || op->updates) found.push_back(op);
+  return found;
+}
+
+std::vector<Sample> samples_of(const Op& op) {
+  std::vector<Sample> samples;
+  if (op.samples) op.samples(samples);
+  return samples;
+}
+
+std::string describe(const Op& op, std::size_t number, const Sample& sample) {
+  std::string text = std::string(op.name) + ", sample " + std::to_string(number) + ":";
+  for (const Tensor& input : sample.inputs) text += " " + to_text(input.shape());
+  return sample.note.empty() ? text : text + " " + sample.note;
+}
+
+std::string difference(const Host& got, const Host& expected, Near near) {
+  if (got.dtype != expected.dtype)
+    return "dtype " + std::string(name_of(got.dtype)) + " instead of " +
+           std::string(name_of(expected.dtype));
+  if (!(got.shape == expected.shape))
+    return "shape " + to_text(got.shape) + " instead of " + to_text(expected.shape);
+  for (std::size_t i = 0; i < got.values.size(); ++i) {
+    const double a = got.values[i], b = expected.values[i];
+    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+    if (std::abs(a - b) <= near.absolute + near.relative * std::abs(b)) continue;
+    char text[120];
+    std::snprintf(text, sizeof text, "element %zu is %.17g instead of %.17g", i, a, b);
+    return text;
+  }
+  return {};
+}
+
+Tensor fresh(const Tensor& x) {
+  switch (x.dtype()) {
+    case DType::boolean:
+      return x.to(DType::uint8) != 0;
+    case DType::uint8:
+      return from_span(x.to_vector<std::uint8_t>(), x.shape());
+    case DType::int32:
+      return from_span(x.to_vector<std::int32_t>(), x.shape());
+    case DType::int64:
+      return from_span(x.to_vector<std::int64_t>(), x.shape());
+    case DType::float32:
+      return from_span(x.to_vector<float>(), x.shape());
+    case DType::float64:
+      return from_span(x.to_vector<double>(), x.shape());
+  }
+  return x;
+}
+
+Tensor weights_like(const Tensor& y, unsigned turn) {
+  return drawn(y.shape(), {0.5, 1.5}, 11 + turn);
+}
+
+std::vector<Tensor> floating(const std::vector<Tensor>& inputs) {
+  std::vector<Tensor> found;
+  for (const Tensor& x : inputs)
+    if (is_floating(x.dtype())) found.push_back(x);
+  return found;
+}
+}  // namespace reel::tests

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Every op computes what its reference says, through the full gate and on the straight path.
+#include "sweep/checker.hpp"
+
+namespace reel::tests {
+TEST_CASE("every op agrees with its reference") {
+  for (const Op* op : library_ops()) {
+    if (op->updates) continue;
+    std::size_t number = 0;
+    for (const Sample& sample : samples_of(*op)) {
+      INFO(describe(*op, number++, sample));
+      Checker checker({1e-12, 1e-13});
+      Tensor watched;
+      {
+        const StageScope scope(checker);
+        watched = sample.call(sample.inputs);
+      }
+      CHECK(checker.saw(*op));
+      CHECK(difference(host_of(sample.call(sample.inputs)), host_of(watched), {}) == "");
+    }
+  }
+}
+
+TEST_CASE("every op has samples") {
+  for (const Op* op : library_ops()) {
+    INFO(op->name);
+    CHECK((op->updates || !samples_of(*op).empty()));
+  }
+}
+}  // namespace reel::tests
