@@ -15,14 +15,14 @@ inline constexpr std::int64_t panel_rows = panel_bytes / (panel_columns<T> *
                                                           static_cast<std::int64_t>(sizeof(T)));
 
 /// Elements are only moved: float as the integers that turn() has registers for.
-inline void turn_panel(const float* y, std::int64_t step, float* to, std::int64_t rows,
-                       std::int64_t columns) {
+inline void turn_elements(const float* y, std::int64_t step, float* to, std::int64_t to_step,
+                          std::int64_t rows, std::int64_t columns) {
   turn(reinterpret_cast<const std::uint32_t*>(y), step, reinterpret_cast<std::uint32_t*>(to),
-       panel_columns<float>, rows, columns);
+       to_step, rows, columns);
 }
-inline void turn_panel(const double* y, std::int64_t step, double* to, std::int64_t rows,
-                       std::int64_t columns) {
-  turn(y, step, to, panel_columns<double>, rows, columns);
+inline void turn_elements(const double* y, std::int64_t step, double* to, std::int64_t to_step,
+                          std::int64_t rows, std::int64_t columns) {
+  turn(y, step, to, to_step, rows, columns);
 }
 
 /// `rows` by `columns` elements of y to `to`; one of y's steps is 1.
@@ -30,7 +30,7 @@ template <class T>
 void copy_panel(const T* y, std::int64_t row, std::int64_t column, std::int64_t rows,
                 std::int64_t columns, T* to) {
   constexpr std::int64_t L = lanes<T>, ahead = 8;
-  if (column != 1) return turn_panel(y, column, to, rows, columns);
+  if (column != 1) return turn_elements(y, column, to, panel_columns<T>, rows, columns);
   for (std::int64_t i = 0; i < rows; ++i, y += row, to += panel_columns<T>) {
     std::int64_t j = 0;
     for (; j + L <= columns; j += L) {
@@ -50,9 +50,16 @@ void multiply_by_panels(const Product<T>& p, std::int64_t y_column, T* copy) {
     for (std::int64_t column = 0; column < p.m; column += panel_columns<T>) {
       const std::int64_t width = least(panel_columns<T>, p.m - column);
       copy_panel(p.y + first * p.y_row + column * y_column, p.y_row, y_column, depth, width, copy);
-      panel(Product<T>{p.n, width, depth, p.x + first * p.x_column, p.x_row, p.x_column, copy,
-                       panel_columns<T>, p.c + column, p.c_row, p.accumulate || first > 0},
-            0, p.n, 0, width);
+      Product<T> part = p;
+      part.m = width;
+      part.k = depth;
+      part.x += first * p.x_column;
+      part.y = copy;
+      part.y_row = panel_columns<T>;
+      part.c += column;
+      part.start = first ? part.c : p.start ? p.start + column : nullptr;
+      part.start_row = first ? p.c_row : p.start_row;
+      panel(part, 0, width);
     }
   }
 }

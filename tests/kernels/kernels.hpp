@@ -58,18 +58,24 @@ inline const Tiles* find_tiles(const InstructionSet& set, std::string_view op) {
       if (entry->op == op) return entry->tiles;
   return nullptr;
 }
-inline Kernel find_kernel(const InstructionSet& set, std::string_view op) {
+inline const kernels::NamedKernel& find_kernel(const InstructionSet& set, std::string_view op) {
+  static const kernels::NamedKernel none{nullptr, nullptr};
   for (auto* family = set.families; *family; ++family)
     for (auto* entry = (*family)->kernels; entry && entry->op; ++entry)
-      if (entry->op == op) return entry->kernel;
-  return nullptr;
+      if (entry->op == op) return *entry;
+  return none;
+}
+using Inputs = std::vector<const Body*>;
+using Outputs = std::vector<Body*>;
+inline KernelResult call_kernel(Kernel kernel, const Inputs& inputs, const Outputs& outputs,
+                                const void* options = nullptr, unsigned accumulate = 0) {
+  return kernel({inputs.data(), outputs.data(), options, static_cast<int>(inputs.size()),
+                 static_cast<int>(outputs.size()), accumulate});
 }
 inline KernelResult call_kernel(const InstructionSet& set, std::string_view op,
-                                std::initializer_list<const Body*> inputs, Body& output,
-                                const void* options = nullptr, unsigned accumulate = 0) {
-  Body* outputs[] = {&output};
-  return find_kernel(
-      set, op)({inputs.begin(), outputs, options, static_cast<int>(inputs.size()), 1, accumulate});
+                                const Inputs& inputs, Body& output, const void* options = nullptr,
+                                unsigned accumulate = 0) {
+  return call_kernel(find_kernel(set, op).kernel, inputs, {&output}, options, accumulate);
 }
 
 /// Calls test(set) for each instruction set that this machine has.

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Products of many shapes and layouts against sums in float64, for each instruction set.
+#include <cmath>
+#include <random>
+
+#include "kernels/kernels.hpp"
+#include "support/catch.hpp"
+
+namespace reel::tests {
+namespace {
+enum class Layout { row_major, transposed, gaps, reversed, every_other, broadcast_rows };
+constexpr Layout layouts[] = {Layout::row_major, Layout::row_major,   Layout::transposed,
+                              Layout::gaps,      Layout::transposed,  Layout::reversed,
+                              Layout::gaps,      Layout::every_other, Layout::broadcast_rows};
+
+/// A stack of matrices in memory of its own, seen through a body of some layout.
+template <class T>
+struct Operand {
+  Array<T> memory;
+  Body body;
+
+  Operand(std::mt19937& random, std::int64_t stack, std::int64_t rows, std::int64_t columns,
+          Layout layout)
+      : memory({stack * (rows + 3) * (columns + 5) * 2 + 8}) {
+    std::uniform_real_distribution<T> values(T(-1), T(1));
+    for (auto& x : memory.elements) x = values(random);
+    const std::int64_t step = (rows + 3) * (columns + 5) * 2;
+    const auto see = [&](std::int64_t row, std::int64_t column, std::int64_t start) {
+      body = memory.view({stack, rows, columns}, {step, row, column}, start);
+    };
+    switch (layout) {
+      case Layout::row_major:
+        see(columns, 1, 0);
+        body.strides[0] = rows * columns;
+        body.contiguous = true;
+        break;
+      case Layout::transposed:
+        see(1, rows, 1);
+        break;
+      case Layout::gaps:
+        see(columns + 5, 1, 2);
+        break;
+      case Layout::reversed:
+        see(-columns, 1, (rows + 1) * columns);
+        break;
+      case Layout::every_other:
+        see(2 * columns, 2, 0);
+        break;
+      case Layout::broadcast_rows:
+        see(0, 1, 0);
+        break;
+    }
+  }
+  double at(std::int64_t stack, std::int64_t row, std::int64_t column) const {
+    return static_cast<double>(
+        body.as<T>()[stack * body.strides[0] + row * body.strides[1] + column * body.strides[2]]);
+  }
+  /// One matrix for all of a stack.
+  Body matrix() const {
+    Body one = body;
+    one.shape = {body.shape[1], body.shape[2]};
+    one.elements = one.shape.elements();
+    one.strides[0] = body.strides[1];
+    one.strides[1] = body.strides[2];
+    return one;
+  }
+};
+
+template <class T>
+struct Trial {
+  std::int64_t stack, n, m, k;
+  Layout left, right;
+  bool accumulate;
+
+  /// How far results lie from the exact ones, in units of what k roundings may give.
+  double error(const InstructionSet& set, unsigned seed) const {
+    std::mt19937 random(seed);
+    const Operand<T> x(random, stack, n, k, left), y(random, 1, k, m, right);
+    const Body matrix = y.matrix();
+    Array<T> out({stack, n, m}, T(0.5));
+    call_kernel(set, "matmul", {&x.body, &matrix}, out.body, nullptr, accumulate);
+    double worst = 0;
+    for (std::int64_t s = 0; s < stack; ++s)
+      for (std::int64_t i = 0; i < n; ++i)
+        for (std::int64_t j = 0; j < m; ++j) {
+          double sum = accumulate ? 0.5 : 0, size = sum;
+          for (std::int64_t l = 0; l < k; ++l) {
+            sum += x.at(s, i, l) * y.at(0, l, j);
+            size += std::abs(x.at(s, i, l) * y.at(0, l, j));
+          }
+          const double off = std::abs(static_cast<double>(out[(s * n + i) * m + j]) - sum);
+          const double unit = static_cast<double>(std::numeric_limits<T>::epsilon());
+          worst = std::max(worst, off / ((static_cast<double>(k) + 2) * unit * size + 1e-300));
+        }
+    return worst;
+  }
+};
+
+template <class T>
+void check(const InstructionSet& set, const Trial<T>& trial, unsigned seed) {
+  INFO(set.name << ": " << trial.stack << " of " << trial.n << " x " << trial.k << " by " << trial.k
+                << " x " << trial.m << ", layouts " << static_cast<int>(trial.left) << " and "
+                << static_cast<int>(trial.right) << ", accumulate " << trial.accumulate);
+  CHECK(trial.error(set, seed) < 1);
+}
+
+template <class T>
+void check_random_shapes(const InstructionSet& set, unsigned trials) {
+  std::mt19937 random(7);
+  const auto length = [&] {
+    const std::int64_t most[] = {2, 5, 9, 20, 40, 150};
+    return static_cast<std::int64_t>(random()) % (most[random() % 6] + 1);
+  };
+  const auto layout = [&] { return layouts[random() % std::size(layouts)]; };
+  for (unsigned i = 0; i < trials; ++i) {
+    const std::int64_t stack = i % 7 == 0 ? length() % 4 : 1;
+    const Trial<T> trial{stack, length(), length(), length(), layout(), layout(), i % 3 == 0};
+    check(set, trial, i);
+  }
+}
+}  // namespace
+
+TEST_CASE("products agree with float64 at 500 shapes and layouts", "[products]") {
+  for_each_set([](const InstructionSet& set) {
+    check_random_shapes<float>(set, 500);
+    check_random_shapes<double>(set, 250);
+  });
+}
+
+TEST_CASE("products agree with float64 where they change their way", "[products]") {
+  // Lengths beside the limits of panels, of dot products and of the other library.
+  const std::int64_t shapes[][3] = {{1, 750, 300}, {2, 300, 150}, {3, 65, 400},   {4, 65, 400},
+                                    {7, 128, 64},  {8, 129, 63},  {33, 130, 140}, {128, 70, 129},
+                                    {129, 96, 80}, {150, 750, 1}, {300, 1, 150},  {40, 3, 700}};
+  for_each_set([&](const InstructionSet& set) {
+    unsigned seed = 0;
+    for (const auto& [n, m, k] : shapes)
+      for (const Layout left : {Layout::row_major, Layout::transposed, Layout::every_other})
+        for (const Layout right : {Layout::row_major, Layout::transposed, Layout::gaps}) {
+          check(set, Trial<float>{1, n, m, k, left, right, seed % 2 == 0}, seed);
+          check(set, Trial<double>{1, n, m, k, left, right, seed % 2 == 1}, seed);
+          ++seed;
+        }
+  });
+}
+
+TEST_CASE("products of leading axes broadcast", "[products]") {
+  for_each_set([](const InstructionSet& set) {
+    std::mt19937 random(3);
+    const Operand<float> x(random, 3, 4, 5, Layout::gaps), y(random, 2, 5, 6, Layout::transposed);
+    Body many = x.body, few = y.body;
+    many.shape = {3, 1, 4, 5};
+    for (int axis = 3; axis > 1; --axis) many.strides[axis] = many.strides[axis - 1];
+    Array<float> out({3, 2, 4, 6});
+    call_kernel(set, "matmul", {&many, &few}, out.body);
+    double worst = 0;
+    for (std::int64_t at = 0; at < out.body.elements; ++at) {
+      const std::int64_t j = at % 6, i = at / 6 % 4, b = at / 24 % 2, a = at / 48;
+      double sum = 0;
+      for (std::int64_t l = 0; l < 5; ++l) sum += x.at(a, i, l) * y.at(b, l, j);
+      worst = std::max(worst, std::abs(sum - static_cast<double>(out[at])));
+    }
+    INFO(set.name);
+    CHECK(worst < 1e-5);
+  });
+}
+
+TEST_CASE("products add a row, a column, a number or a matrix", "[products]") {
+  for_each_set([](const InstructionSet& set) {
+    std::mt19937 random(5);
+    constexpr std::int64_t n = 10, m = 40, k = 11;
+    const Operand<float> x(random, 1, n, k, Layout::row_major), y(random, 1, k, m, Layout::gaps);
+    const Body left = x.matrix(), right = y.matrix();
+    for (const Shape& shape : {Shape{m}, Shape{1, m}, Shape{n, 1}, Shape{}, Shape{n, m}}) {
+      Array<float> z(shape), out({n, m});
+      for (std::int64_t i = 0; i < z.body.elements; ++i) z[i] = static_cast<float>(i + 1);
+      call_kernel(set, "matmul_add", {&left, &right, &z.body}, out.body);
+      const int rank = static_cast<int>(shape.rank());
+      const bool by_row = rank == 2 && shape[0] != 1, by_column = rank > 0 && shape[rank - 1] != 1;
+      double worst = 0;
+      for (std::int64_t i = 0; i < n; ++i)
+        for (std::int64_t j = 0; j < m; ++j) {
+          double sum = z[(by_row ? i * (by_column ? m : 1) : 0) + (by_column ? j : 0)];
+          for (std::int64_t l = 0; l < k; ++l) sum += x.at(0, i, l) * y.at(0, l, j);
+          worst = std::max(worst, std::abs(sum - static_cast<double>(out[i * m + j])));
+        }
+      INFO(set.name << ", added shape of rank " << rank);
+      CHECK(worst < 1e-4);
+    }
+  });
+}
+
+TEST_CASE("a row of a product of few rows has the same bits alone", "[products]") {
+  for_each_set([](const InstructionSet& set) {
+    std::mt19937 random(9);
+    constexpr std::int64_t n = 40, m = 50, k = 30;
+    const Operand<float> x(random, 1, n, k, Layout::row_major),
+        y(random, 1, k, m, Layout::row_major);
+    const Body left = x.matrix(), right = y.matrix();
+    Array<float> whole({n, m}), half({n / 2, m});
+    call_kernel(set, "matmul", {&left, &right}, whole.body);
+    Body lower = left;
+    lower.shape = {n / 2, k};
+    lower.elements = n / 2 * k;
+    lower.data = reinterpret_cast<std::byte*>(left.as<float>() + n / 2 * k);
+    call_kernel(set, "matmul", {&lower, &right}, half.body);
+    INFO(set.name);
+    CHECK(std::memcmp(half.body.data, &whole[n / 2 * m], half.elements.size() * sizeof(float)) ==
+          0);
+  });
+}
+}  // namespace reel::tests
