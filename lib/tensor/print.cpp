@@ -1,60 +1,76 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Text of tensors and the small types: NumPy's layout, with as many digits in every number as the
-// one that needs most, up to four behind the point.
+// Text of tensors and the small types, laid out as NumPy does: all numbers with as many digits as
+// the one that needs most, up to four behind the point, columns aligned, rows of at most 75
+// columns.
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <limits>
 #include <ostream>
 
 #include <reel/format.hpp>
 
 #include "lib/dispatch/gate.hpp"
-#include "lib/dispatch/pointwise.hpp"
 
 namespace reel {
 namespace {
 constexpr std::int64_t summarised_above = 1000;
 constexpr std::int64_t edge = 3;  // what a summary shows of each end of an axis
-constexpr int most_digits = 4;
-constexpr double fixed_below = 1e8, fixed_from = 1e-4;
+constexpr std::size_t line_width = 75;
+constexpr double fixed_below = 1e8, fixed_from = 1e-4, fixed_range = 1000;
 
+/// The shortest decimal that names the element; NaN without a sign.
 double number_at(const Body& x, std::int64_t i) {
-  return x.dtype == DType::float32 ? static_cast<double>(x.as<float>()[i]) : x.as<double>()[i];
+  const double value =
+      x.dtype == DType::float64 ? x.as<double>()[i] : static_cast<double>(x.as<float>()[i]);
+  if (std::isnan(value)) return std::numeric_limits<double>::quiet_NaN();
+  if (x.dtype == DType::float64 || std::isinf(value)) return value;
+  return std::strtod(fmt::format("{}", x.as<float>()[i]).c_str(), nullptr);
 }
 
-int digits_needed(double value) {
-  for (int digits = 0; digits < most_digits; ++digits) {
-    const double scaled = value * std::pow(10.0, digits);
-    if (std::abs(scaled - std::round(scaled)) < 0.5 * std::pow(10.0, digits - most_digits))
-      return digits;
-  }
-  return most_digits;
+/// Digits behind the point without zeros at the end.
+std::size_t digits_behind_point(const std::string& number) {
+  const std::size_t point = number.find('.');
+  std::size_t last = std::min(number.find('e'), number.size());
+  while (number[last - 1] == '0') --last;
+  return last - point - 1;
 }
 
 /// How all floating numbers of a tensor are written.
 std::string number_format(const Body& x, const std::vector<std::int64_t>& shown) {
   double largest = 0, smallest = fixed_below;
-  int digits = 0;
+  bool whole = true;
+  std::size_t fixed_digits = 0, digits = 0;
   for (std::int64_t i : shown) {
     const double value = std::abs(number_at(x, i));
     if (!std::isfinite(value)) continue;
+    whole = whole && value == std::trunc(value);
     largest = std::max(largest, value);
     if (value > 0) smallest = std::min(smallest, value);
-    digits = std::max(digits, digits_needed(value));
+    fixed_digits = std::max(fixed_digits, digits_behind_point(fmt::format("{:.4f}", value)));
+    digits = std::max(digits, digits_behind_point(fmt::format("{:.4e}", value)));
   }
-  if (largest >= fixed_below || smallest < fixed_from) return fmt::format("{{:.{}e}}", most_digits);
-  return fmt::format("{{:.{}f}}", digits);
+  const bool wide = !whole && largest > fixed_range * smallest;
+  if (largest >= fixed_below || smallest < fixed_from || wide)
+    return fmt::format("{{:.{}e}}", digits);
+  return fmt::format("{{:.{}f}}", fixed_digits);
 }
 
 /// A tensor written out: which elements are shown, and how.
 class Writer {
  public:
-  Writer(const Body& x, std::string_view format) : x_(x), summary_(x.elements > summarised_above) {
+  Writer(const Body& x, std::string_view format, std::size_t indent)
+      : x_(x), summary_(x.elements > summarised_above), indent_(indent) {
+    if (x.elements == 0) {
+      out_ = "[]";
+      return;
+    }
     collect(0, 0);
     if (!format.empty())
       format_ = fmt::format("{{:{}}}", format);
-    else if (is_floating(x.dtype))
-      format_ = number_format(x, shown_);
+    else
+      format_ = is_floating(x.dtype) ? number_format(x, shown_) : "{}";
     for (std::int64_t i : shown_) {
       texts_.push_back(text(i));
       width_ = std::max(width_, texts_.back().size());
@@ -65,66 +81,90 @@ class Writer {
 
  private:
   std::string text(std::int64_t i) const {
+    const auto written = [this](auto value) { return fmt::format(fmt::runtime(format_), value); };
     try {
       switch (x_.dtype) {
         case DType::boolean:
-          return *(x_.as<std::uint8_t>() + i) ? "true" : "false";
+          return x_.as<bool>()[i] ? "true" : "false";
         case DType::uint8:
-          return format_.empty() ? fmt::format("{}", x_.as<std::uint8_t>()[i])
-                                 : fmt::format(fmt::runtime(format_), x_.as<std::uint8_t>()[i]);
+          return written(x_.as<std::uint8_t>()[i]);
         case DType::int32:
-          return format_.empty() ? fmt::format("{}", x_.as<std::int32_t>()[i])
-                                 : fmt::format(fmt::runtime(format_), x_.as<std::int32_t>()[i]);
+          return written(x_.as<std::int32_t>()[i]);
         case DType::int64:
-          return format_.empty() ? fmt::format("{}", x_.as<std::int64_t>()[i])
-                                 : fmt::format(fmt::runtime(format_), x_.as<std::int64_t>()[i]);
+          return written(x_.as<std::int64_t>()[i]);
         default:
-          return fmt::format(fmt::runtime(format_), number_at(x_, i));
+          return written(number_at(x_, i));
       }
     } catch (const fmt::format_error& error) {
       fail<Error>({}, "format", "format", "a format for " + std::string(name_of(x_.dtype)), format_,
                   error.what());
     }
   }
-  bool skipped(std::int64_t i, std::int64_t length) const {
-    return summary_ && length > 2 * edge && i >= edge && i < length - edge;
-  }
-  void collect(int axis, std::int64_t first) {
-    if (axis == x_.rank()) {
-      shown_.push_back(first);
-      return;
-    }
-    for (std::int64_t i = 0; i < x_.shape.data()[axis]; ++i)
-      if (!skipped(i, x_.shape.data()[axis])) collect(axis + 1, first + i * x_.strides[axis]);
-  }
-  void write(int axis) {
-    if (axis == x_.rank()) {
-      const std::string& number = texts_[next_++];
-      if (x_.rank()) out_.append(width_ - number.size(), ' ');
-      out_ += number;
-      return;
-    }
+
+  /// f(position) for each shown position along an axis, f(-1) for what a summary leaves out.
+  template <class F>
+  void each_shown(int axis, F f) const {
     const std::int64_t length = x_.shape.data()[axis];
-    const bool last = axis + 1 == x_.rank();
-    const std::string between =
-        last ? ", "
-             : "," + std::string(static_cast<std::size_t>(x_.rank() - axis - 1), '\n') +
-                   std::string(static_cast<std::size_t>(axis) + 1, ' ');
-    out_ += '[';
     for (std::int64_t i = 0; i < length; ++i) {
-      if (skipped(i, length)) {
-        out_.append(between).append("...");
-        i = length - edge - 1;
-        continue;
+      if (summary_ && length > 2 * edge && i == edge) {
+        f(-1);
+        i = length - edge;
       }
-      if (i) out_ += between;
-      write(axis + 1);
+      f(i);
+    }
+  }
+  void collect(int axis, std::int64_t place) {
+    if (axis == x_.rank()) return shown_.push_back(place);
+    each_shown(axis, [&](std::int64_t i) {
+      if (i >= 0) collect(axis + 1, place + i * x_.strides[axis]);
+    });
+  }
+
+  void write(int axis) {
+    if (x_.rank() == 0) {
+      out_ += texts_[0];
+      return;
+    }
+    out_ += '[';
+    if (axis + 1 == x_.rank()) {
+      write_row();
+    } else {
+      const auto lines = static_cast<std::size_t>(x_.rank() - axis - 1);
+      const std::string between = "," + std::string(lines, '\n') +
+                                  std::string(indent_ + static_cast<std::size_t>(axis) + 1, ' ');
+      each_shown(axis, [&](std::int64_t i) {
+        if (i) out_ += between;
+        if (i < 0)
+          out_ += "...";
+        else
+          write(axis + 1);
+      });
     }
     out_ += ']';
+  }
+  void write_row() {
+    const auto rank = static_cast<std::size_t>(x_.rank());
+    const std::size_t start = indent_ + rank;
+    std::size_t column = start;
+    each_shown(x_.rank() - 1, [&](std::int64_t i) {
+      if (i) {
+        out_ += ", ";
+        column += 2;
+      }
+      const std::string word = i < 0 ? "..." : fmt::format("{:>{}}", texts_[next_++], width_);
+      if (column > start && column + word.size() > line_width - rank) {
+        out_.back() = '\n';
+        out_.append(start, ' ');
+        column = start;
+      }
+      out_ += word;
+      column += word.size();
+    });
   }
 
   const Body& x_;
   bool summary_;
+  std::size_t indent_;  // of the lines after the first
   std::string format_, out_;
   std::vector<std::int64_t> shown_;
   std::vector<std::string> texts_;
@@ -133,15 +173,12 @@ class Writer {
 }  // namespace
 
 std::string to_string(const Tensor& x, std::string_view format) {
-  if (!x.defined()) return "undefined";
-  const Body& body = *Access::body(x);
-  if (body.contiguous) return Writer(body, format).result();
-  const Tensor copy = contiguous_copy(body);
-  return Writer(*Access::body(copy), format).result();
+  return x.defined() ? Writer(*Access::body(x), format, 0).result() : "undefined";
 }
 std::string to_string(const Variable& x, std::string_view format) {
-  return fmt::format("Variable(\"{}\", {} {}, {})", x.name(), name_of(x.dtype()),
-                     to_text(x.shape()), to_string(Access::cell(x).value, format));
+  const std::string head =
+      fmt::format("Variable(\"{}\", {} {}, ", x.name(), name_of(x.dtype()), to_text(x.shape()));
+  return head + Writer(*Access::body(Access::cell(x).value), format, head.size()).result() + ")";
 }
 std::string to_string(const Shape& x, std::string_view) { return to_text(x); }
 std::string to_string(DType x, std::string_view) { return std::string(name_of(x)); }
