@@ -39,6 +39,9 @@ Caller site_of(Caller caller);
 
 std::string to_text(const Shape& shape);  // "(2, 3)"
 
+/// The product of the lengths, the one place where it is taken. Throws ShapeError above 2^58.
+std::int64_t count_elements(const Shape& shape, std::string_view op, Caller caller);
+
 /// Axes from 0, sorted, without repeats; every() becomes all of them. Throws ShapeError.
 Axes normal_axes(const Op& op, const Axes& axes, std::size_t rank, Caller caller);
 /// An axis from 0. Throws ShapeError.

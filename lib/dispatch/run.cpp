@@ -25,7 +25,7 @@ struct Resolved {
 
 Body* allocate_or_fail(Context& context, const Op& op, DType dtype, const Shape& shape,
                        Caller caller) {
-  Body* body = allocate(context, dtype, shape, shape.elements());
+  Body* body = allocate(context, dtype, shape, count_elements(shape, op.name, caller));
   if (body) return body;
   fail<MemoryError>(caller, op.name, "result",
                     "memory for shape " + to_text(shape) + " of " + std::string(name_of(dtype)),
@@ -96,12 +96,13 @@ void check_devices(const Op& op, const Resolved& inputs, Caller caller) {
 Body* make_output(Context& context, const Op& op, const Meta& meta, Body* const* inputs,
                   Caller caller) {
   if (meta.view_of < 0) return allocate_or_fail(context, op, meta.dtype, meta.shape, caller);
+  const std::int64_t elements = count_elements(meta.shape, op.name, caller);
   Body* body = allocate_view(context, inputs[meta.view_of]);
   if (!body) fail<MemoryError>(caller, op.name, "result", "memory for a view", "none");
   body->shape = meta.shape;
   for (std::size_t i = 0; i < meta.shape.rank(); ++i) body->strides[i] = meta.strides[i];
   body->data += meta.offset * size_of(body->dtype);
-  body->elements = meta.shape.elements();
+  body->elements = elements;
   body->contiguous = is_row_major(meta.shape, meta.strides);
   return body;
 }

@@ -7,6 +7,7 @@
 #include <reel/ops.hpp>
 
 #include "lib/dispatch/pointwise.hpp"
+#include "lib/dispatch/promotion.hpp"
 #include "lib/dispatch/recording.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/tensor/indexing.hpp"
@@ -16,7 +17,12 @@ namespace {
 /// The value as the op wants it: of the Variable's dtype, tensors as they are.
 Tensor prepared(const Op& op, int i, const Operand& x, DType dtype, bool converts, Caller caller) {
   Tensor value;
-  if (x.kind() == Operand::Kind::scalar)
+  const bool scalar = x.kind() == Operand::Kind::scalar;
+  if (scalar && converts && !fits(x.scalar(), dtype))
+    fail<DTypeError>(caller, op.name, argument_name(op, i),
+                     "a number that fits " + std::string(name_of(dtype)),
+                     std::to_string(x.scalar().real()));
+  if (scalar)
     value =
         cast(Operand(full({}, x.scalar(), caller), caller), converts ? dtype : x.scalar().dtype());
   else

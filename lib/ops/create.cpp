@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <reel/ops/create.hpp>
 
+#include <algorithm>
 #include <cmath>
 
 #include "lib/dispatch/gate.hpp"
 #include "lib/dispatch/op_options.hpp"
+#include "lib/dispatch/promotion.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
 
@@ -21,8 +23,10 @@ void fill_shape(Inference& call) {
 
 Tensor constant(const Shape& shape, DType dtype, Scalar value, Caller caller) {
   FillOptions options{.dtype = dtype, .shape = shape};
-  options.start = value.real();
-  options.first = value.integer();
+  if (is_floating(dtype))
+    options.start = value.real();
+  else
+    options.first = dtype == DType::boolean ? value.real() != 0 : value.integer();
   return run(fill_op, options, caller);
 }
 
@@ -61,34 +65,43 @@ Tensor ones_like(Operand x) {
   return constant(shape_of(fill_op, x), dtype_of(fill_op, x), 1, x.caller());
 }
 Tensor full_like(Operand x, Scalar value) {
-  return constant(shape_of(fill_op, x), dtype_of(fill_op, x), value, x.caller());
+  const DType dtype = dtype_of(fill_op, x);
+  if (!fits(value, dtype))
+    fail<DTypeError>(x.caller(), "full_like", "value",
+                     "a number that fits " + std::string(name_of(dtype)),
+                     std::to_string(value.real()));
+  return constant(shape_of(fill_op, x), dtype, value, x.caller());
 }
 
+namespace {
+/// How many numbers lie from start to before stop; a double holds any count that is allowed.
+double count_range(Scalar start, Scalar stop, Scalar step, bool floating) {
+  if (floating) return std::ceil((stop.real() - start.real()) / step.real());
+  const __int128 distance = static_cast<__int128>(stop.integer()) - start.integer();
+  const __int128 stride = step.integer();
+  return static_cast<double>((distance + stride - (stride > 0 ? 1 : -1)) / stride);
+}
+}  // namespace
+
 Tensor arange(Scalar start, Scalar stop, Scalar step, Caller caller) {
-  const auto wider = [](DType a, DType b) { return a > b ? a : b; };
-  DType dtype = wider(wider(start.dtype(), stop.dtype()), step.dtype());
-  if (!is_floating(dtype)) dtype = DType::int64;
+  const DType dtype = std::max({start.dtype(), stop.dtype(), step.dtype(), DType::int64});
+  const bool floating = is_floating(dtype);
   if (step.real() == 0 || std::isnan(step.real()))
     fail<Error>(caller, "arange", "step", "a step other than 0", std::to_string(step.real()));
-  std::int64_t count;
-  if (is_floating(dtype)) {
-    const double real = std::ceil((stop.real() - start.real()) / step.real());
-    if (!(std::abs(real) < 1e18))
-      fail<ShapeError>(caller, "arange", "stop", "a finite range of at most 2^58 elements",
-                       std::to_string(stop.real()));
-    count = static_cast<std::int64_t>(real);
-  } else {
-    const __int128 distance = static_cast<__int128>(stop.integer()) - start.integer();
-    const __int128 stride = step.integer();
-    count = static_cast<std::int64_t>((distance + stride - (stride > 0 ? 1 : -1)) / stride);
-  }
+  const double count = count_range(start, stop, step, floating);
+  if (!(count < 0x1p58))
+    fail<ShapeError>(caller, "arange", "stop", "a finite range of at most 2^58 elements",
+                     std::to_string(stop.real()));
   FillOptions options{.kind = FillOptions::Kind::range,
                       .dtype = dtype,
-                      .shape = Shape({count > 0 ? count : 0}, caller)};
-  options.start = start.real();
-  options.step = step.real();
-  options.first = start.integer();
-  options.stride = step.integer();
+                      .shape = Shape({count > 0 ? static_cast<std::int64_t>(count) : 0}, caller)};
+  if (floating) {
+    options.start = start.real();
+    options.step = step.real();
+  } else {
+    options.first = start.integer();
+    options.stride = step.integer();
+  }
   return run(fill_op, options, caller);
 }
 

@@ -81,6 +81,9 @@ void one_hot_shape(Inference& call) {
     fail<ShapeError>(call.caller, call.op.name, "depth", "a length of at least 0",
                      std::to_string(option.depth));
   Shape shape = call.input(0).shape;
+  if (shape.rank() == Shape::max_rank)
+    fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 0), "at most 7 axes",
+                     to_text(shape));
   shape.resize(shape.rank() + 1);
   shape.data()[shape.rank() - 1] = option.depth;
   call.output(option.dtype, shape);

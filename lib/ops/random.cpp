@@ -50,22 +50,13 @@ void random_shape(Inference& call) {
   call.output(option.dtype, option.shape);
 }
 
-/// How many numbers come from one block of four words: two where each takes 64 bits.
-std::uint64_t numbers_a_block(const RandomOptions& options) {
-  using Kind = RandomOptions::Kind;
-  const bool wide = options.kind == Kind::integers || options.kind == Kind::permutation ||
-                    (options.kind != Kind::bernoulli && options.dtype == DType::float64);
-  return wide ? 2 : 4;
-}
-
 /// Draws from the generator of the thread and moves it on.
 Tensor draw(RandomOptions options, Caller caller) {
   Generator& generator = current_generator();
   options.seed = generator.seed();
   options.position = generator.position();
   Tensor result = run(random_op, options, caller);
-  const auto count = static_cast<std::uint64_t>(result.size()), each = numbers_a_block(options);
-  generator.set_position(options.position + (count + each - 1) / each);
+  generator.set_position(options.position + options.blocks(result.size()));
   return result;
 }
 

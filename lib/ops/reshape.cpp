@@ -150,6 +150,7 @@ void concat_shape(Inference& call) {
                            std::to_string(axis),
                        to_text(part));
     shape.data()[axis] += part.data()[axis];
+    count_elements(shape, call.op.name, call.caller);
   }
   call.output(call.input(0).dtype, shape);
 }
@@ -230,9 +231,15 @@ void broadcast_to_samples(SampleList out) {
   });
 }
 void slice_samples(SampleList out) {
-  samples_of(out, 1,
-             [](const std::vector<Tensor>& in) { return in[0](ellipsis, range({}, {}, -1)); });
-  samples_of(out, 1, [](const std::vector<Tensor>& in) { return in[0](range(1, {}, 2)); });
+  samples_of(out, 1, [](const std::vector<Tensor>& in) {
+    SliceOptions backwards = part_of(in[0].shape(), 0, 0, in[0].shape()[0]);
+    backwards.starts.data()[0] = std::max<std::int64_t>(0, in[0].shape()[0] - 1);
+    backwards.steps.data()[0] = -1;
+    return slice(in[0], backwards);
+  });
+  samples_of(out, 1, [](const std::vector<Tensor>& in) {
+    return slice(in[0], part_of(in[0].shape(), 0, 0, in[0].shape()[0] / 2));
+  });
 }
 void unslice_samples(SampleList out) {
   samples_of(out, 1, [](const std::vector<Tensor>& in) {
@@ -325,6 +332,9 @@ Tensor expand_dims(Operand x, Axes axes) {
     fail<ShapeError>(x.caller(), expand_dims_op.name, "axes", "places in the result", "every axis");
   const std::size_t rank =
       shape_of(expand_dims_op, x).rank() + static_cast<std::size_t>(axes.count());
+  if (rank > Shape::max_rank)
+    fail<ShapeError>(x.caller(), expand_dims_op.name, "axes", "at most 8 axes in the result",
+                     std::to_string(rank));
   return changed(expand_dims_op, x, normal_axes(expand_dims_op, axes, rank, x.caller()));
 }
 Tensor squeeze(Operand x, Axes axes) {
@@ -373,12 +383,12 @@ std::vector<Tensor> split(Operand x, std::span<const std::int64_t> lengths, int 
   const Shape& shape = shape_of(slice_op, x);
   const auto along =
       static_cast<std::size_t>(normal_axis(slice_op, axis, shape.rank(), x.caller()));
-  std::int64_t total = 0;
-  for (std::int64_t length : lengths) total = length < 0 || total < 0 ? -1 : total + length;
-  if (total != shape.data()[along])
+  std::int64_t rest = shape.data()[along];
+  for (std::int64_t length : lengths) rest = length < 0 || rest < length ? -1 : rest - length;
+  if (rest != 0)
     fail<ShapeError>(x.caller(), "split", "lengths",
                      "lengths that add up to " + std::to_string(shape.data()[along]),
-                     std::to_string(total));
+                     rest < 0 ? "more" : std::to_string(rest) + " less");
   // The parts name x, so x stays even if it is a temporary.
   std::vector<Tensor> parts;
   parts.reserve(lengths.size());

@@ -50,6 +50,15 @@ void adam_shape(Inference& call) {
   step_shape(call, 2);
   require_integer(call, 5);
 }
+void require_apart(const Op& op, std::span<const Variable> variables, Caller caller) {
+  for (std::size_t i = 1; i < variables.size(); ++i)
+    for (std::size_t k = 0; k < i; ++k)
+      if (variables[i].same_cell(variables[k]))
+        fail<Error>(caller, op.name, argument_name(op, static_cast<int>(i)),
+                    "a Variable of its own",
+                    "the same Variable as " + argument_name(op, static_cast<int>(k)));
+}
+
 /// A rate in x's dtype: optimizers keep it in float64 whatever the model has.
 Tensor rate_for(const Variable& x, const Operand& rate) {
   const RecordingPause pause(Context::here());
@@ -106,6 +115,7 @@ void sgd_update(Variable& x, Operand gradient, Operand rate) {
 void momentum_update(Variable& x, Variable& velocity, Operand gradient, Operand rate,
                      MomentumOptions options) {
   const Variable variables[] = {x, velocity};
+  require_apart(momentum_update_op, variables, gradient.caller());
   const Tensor factor = rate_for(x, rate);
   const Operand inputs[] = {gradient, Operand(factor, rate.caller())};
   run_update(momentum_update_op, variables, inputs, options, gradient.caller());
@@ -113,6 +123,7 @@ void momentum_update(Variable& x, Variable& velocity, Operand gradient, Operand 
 void adam_update(Variable& x, Variable& m, Variable& v, Operand gradient, Operand rate,
                  Operand step, AdamUpdateOptions options) {
   const Variable variables[] = {x, m, v};
+  require_apart(adam_update_op, variables, gradient.caller());
   const Tensor factor = rate_for(x, rate);
   const Operand inputs[] = {gradient, Operand(factor, rate.caller()), step};
   run_update(adam_update_op, variables, inputs, options, gradient.caller());

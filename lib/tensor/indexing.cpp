@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lib/tensor/indexing.hpp"
 
+#include <algorithm>
+
 #include <reel/ops.hpp>
 
 #include "lib/ops/ops.hpp"
@@ -25,7 +27,7 @@ void pick_range(const Range& range, std::int64_t length, std::size_t axis, Slice
   const std::int64_t stop =
       range.stop.open ? (up ? high : low) : clipped(range.stop.value, length, low, high);
   const std::int64_t distance = up ? stop - start : start - stop;
-  const std::int64_t stride = up ? step : -step;
+  const std::int64_t stride = up ? step : -std::max(step, -INT64_MAX);
   const std::int64_t count = distance > 0 ? (distance - 1) / stride + 1 : 0;
   slice.starts.data()[axis] = count ? start : 0;
   slice.lengths.data()[axis] = count;
@@ -43,7 +45,9 @@ void pick_position(std::int64_t position, std::int64_t length, std::size_t axis,
   slice.lengths.data()[axis] = 1;
 }
 
-void add_length(Shape& shape, std::int64_t length) {
+void add_length(Shape& shape, std::int64_t length, std::string_view op, Caller caller) {
+  if (shape.rank() == Shape::max_rank)
+    fail<ShapeError>(caller, op, "indices", "at most 8 axes in the result", "more");
   shape.resize(shape.rank() + 1);
   shape.data()[shape.rank() - 1] = length;
 }
@@ -74,7 +78,10 @@ Selection select(const Shape& shape, std::span<const Index> indices, std::string
   slice.steps.resize(shape.rank());
   for (std::size_t i = 0; i < shape.rank(); ++i) slice.starts.data()[i] = 0;
   std::size_t axis = 0;
-  const auto keep_axis = [&] { add_length(selection.shape, slice.lengths.data()[axis++]); };
+  const auto add_axis = [&](std::int64_t length) {
+    add_length(selection.shape, length, op, indices[0].caller());
+  };
+  const auto keep_axis = [&] { add_axis(slice.lengths.data()[axis++]); };
   for (const Index& index : indices) {
     const std::int64_t length = axis < shape.rank() ? shape.data()[axis] : 0;
     switch (index.kind()) {
@@ -89,7 +96,7 @@ Selection select(const Shape& shape, std::span<const Index> indices, std::string
         keep_axis();
         break;
       case Index::Kind::newaxis:
-        add_length(selection.shape, 1);
+        add_axis(1);
         break;
       case Index::Kind::ellipsis:
         for (std::size_t skipped = shape.rank() - axes; skipped > 0; --skipped) keep_axis();

@@ -9,19 +9,11 @@ namespace reel {
 namespace {
 constexpr std::int64_t most_elements = std::int64_t{1} << 58;  // 8 bytes each still fit 2^61
 
-/// The one place where lengths are multiplied.
 void check_lengths(const Shape& shape, Caller caller) {
-  std::int64_t elements = 1;
-  bool none = false;
-  for (std::int64_t length : shape) {
+  for (std::int64_t length : shape)
     if (length < -1)
       fail<ShapeError>(caller, "Shape", "length", "a length of at least 0", std::to_string(length));
-    if (length <= 0)
-      none = true;
-    else if (__builtin_mul_overflow(elements, length, &elements) || elements > most_elements)
-      if (!none)
-        fail<ShapeError>(caller, "Shape", "lengths", "at most 2^58 elements", to_text(shape));
-  }
+  count_elements(shape, "Shape", caller);
 }
 [[noreturn]] void too_many(std::string_view what, std::size_t count, Caller caller) {
   fail<ShapeError>(caller, what, "axes", "at most 8 axes", std::to_string(count));
@@ -38,11 +30,18 @@ Shape::Shape(std::span<const std::int64_t> lengths, Caller caller) {
   for (std::int64_t length : lengths) lengths_[rank_++] = length;
   check_lengths(*this, caller);
 }
-std::int64_t Shape::elements() const {
-  std::int64_t elements = 1;
-  for (std::int64_t length : *this) elements *= length;
-  return elements;
+std::int64_t count_elements(const Shape& shape, std::string_view op, Caller caller) {
+  std::int64_t others = 1;  // strides are products too, of lengths beside a 0
+  bool none = false;
+  for (std::int64_t length : shape) {
+    none |= length == 0;
+    if (length == 0) continue;
+    if (__builtin_mul_overflow(others, length, &others) || others > most_elements)
+      fail<ShapeError>(caller, op, "shape", "at most 2^58 elements", to_text(shape));
+  }
+  return none ? 0 : others;
 }
+std::int64_t Shape::elements() const { return count_elements(*this, "Shape", {}); }
 std::int64_t Shape::operator[](int axis) const {
   const int rank = static_cast<int>(rank_);
   if (axis < -rank || axis >= rank)
