@@ -6,10 +6,35 @@
 
 namespace reel::kernels::REEL_ISA {
 namespace {
+/// Elements moved at once where a row is short: a call of memcpy costs more than that.
+template <class T>
+struct Chunk {
+  T element[32 / sizeof(T)];
+};
+template <class T>
+void copy_short(const T* from, T* to, std::int64_t n) {
+  constexpr auto step = static_cast<std::int64_t>(32 / sizeof(T));
+  const auto move = [&](std::int64_t i) {
+    Chunk<T> chunk;
+    __builtin_memcpy(&chunk, from + i, sizeof chunk);
+    __builtin_memcpy(to + i, &chunk, sizeof chunk);
+  };
+  if (n < step) {
+    for (std::int64_t i = 0; i < n; ++i) to[i] = from[i];
+    return;
+  }
+  for (std::int64_t i = 0; i + step <= n; i += step) move(i);
+  if (n % step) move(n - step);
+}
+
 template <class T>
 void copy_row(const T* from, std::int64_t from_step, T* to, std::int64_t to_step, std::int64_t n) {
   if (from_step == 1 && to_step == 1) {
-    __builtin_memcpy(to, from, static_cast<std::size_t>(n) * sizeof(T));
+    const std::size_t bytes = static_cast<std::size_t>(n) * sizeof(T);
+    if (bytes <= 512)
+      copy_short(from, to, n);
+    else
+      __builtin_memcpy(to, from, bytes);
   } else if (from_step == 0 && to_step == 1) {
     const T value = *from;
     for (std::int64_t i = 0; i < n; ++i) to[i] = value;

@@ -9,25 +9,60 @@ namespace reel::kernels::REEL_ISA {
 namespace {
 constexpr int batch = 16;  // blocks drawn at once
 
-/// word[j][k]: word j of block k.
+/// The words of a batch of blocks in order, and the same as numbers of 64 bits.
 struct Words {
-  alignas(64) std::uint32_t word[4][batch];
-  std::uint64_t wide(int half, int block) const {
-    return word[2 * half][block] | std::uint64_t{word[2 * half + 1][block]} << 32;
-  }
+  alignas(64) std::uint64_t wide[2 * batch];
+  alignas(64) std::uint32_t word[4 * batch];
 };
 
+using Lanes = Vector<std::uint64_t>;
+/// The products of the lower halves.
+Lanes multiply_halves(const Lanes& x, const Lanes& y) {
+#if defined(__AVX512F__)
+  return _mm512_mul_epu32(x, y);
+#elif defined(__AVX2__)
+  return _mm256_mul_epu32(x, y);
+#elif defined(__SSE2__)
+  return _mm_mul_epu32(x, y);
+#else
+  const Lanes low(0xffffffff);
+  return (x & low) * (y & low);
+#endif
+}
+
+/// Philox over lanes of 64 bits, whose upper halves are of no account.
+void draw_lanes(std::uint64_t seed, const std::uint64_t* counters, std::uint64_t* first,
+                std::uint64_t* second) {
+  const Lanes m0(formulas::philox_multipliers[0]), m1(formulas::philox_multipliers[1]),
+      low(0xffffffff);
+  const Lanes counter = load(counters);
+  Lanes a = counter, b = counter >> 32, c(0), d(0);
+  auto key0 = static_cast<std::uint32_t>(seed), key1 = static_cast<std::uint32_t>(seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const Lanes x = multiply_halves(m0, a), y = multiply_halves(m1, c);
+    a = (y >> 32) ^ b ^ Lanes(key0);
+    b = y;
+    c = (x >> 32) ^ d ^ Lanes(key1);
+    d = x;
+    key0 += formulas::philox_weyl[0];
+    key1 += formulas::philox_weyl[1];
+  }
+  store(first, (a & low) | (b << 32));
+  store(second, (c & low) | (d << 32));
+}
+
 void draw(const RandomOptions& options, std::uint64_t block, Words& words) {
-  const std::uint64_t first = options.position + block;
-  const auto key0 = static_cast<std::uint32_t>(options.seed);
-  const auto key1 = static_cast<std::uint32_t>(options.seed >> 32);
-  REEL_INDEPENDENT
+  alignas(64) std::uint64_t counters[batch], first[batch], second[batch];
+  for (unsigned k = 0; k < batch; ++k) counters[k] = options.position + block + k;
+  for (int k = 0; k < batch; k += static_cast<int>(lanes<std::uint64_t>))
+    draw_lanes(options.seed, counters + k, first + k, second + k);
   for (int k = 0; k < batch; ++k) {
-    const std::uint64_t counter = first + static_cast<std::uint64_t>(k);
-    std::uint32_t block_words[4] = {static_cast<std::uint32_t>(counter),
-                                    static_cast<std::uint32_t>(counter >> 32), 0, 0};
-    formulas::philox(block_words, key0, key1);
-    for (int j = 0; j < 4; ++j) words.word[j][k] = block_words[j];
+    words.wide[2 * k] = first[k];
+    words.wide[2 * k + 1] = second[k];
+  }
+  for (int i = 0; i < 2 * batch; ++i) {
+    words.word[2 * i] = static_cast<std::uint32_t>(words.wide[i]);
+    words.word[2 * i + 1] = static_cast<std::uint32_t>(words.wide[i] >> 32);
   }
 }
 
@@ -75,16 +110,14 @@ struct Interval {
 
 void uniform(const RandomOptions& options, float* out, std::int64_t n) {
   const Interval<float> interval(options);
-  generate<4>(options, out, n, [&](const Words& words, float* to) {
-    for (int j = 0; j < 4; ++j)
-      for (int k = 0; k < batch; ++k) to[4 * k + j] = interval.at(unit(words.word[j][k]));
+  generate<4>(options, out, n, [=](const Words& words, float* to) {
+    for (int i = 0; i < 4 * batch; ++i) to[i] = interval.at(unit(words.word[i]));
   });
 }
 void uniform(const RandomOptions& options, double* out, std::int64_t n) {
   const Interval<double> interval(options);
-  generate<2>(options, out, n, [&](const Words& words, double* to) {
-    for (int j = 0; j < 2; ++j)
-      for (int k = 0; k < batch; ++k) to[2 * k + j] = interval.at(unit(words.wide(j, k)));
+  generate<2>(options, out, n, [=](const Words& words, double* to) {
+    for (int i = 0; i < 2 * batch; ++i) to[i] = interval.at(unit(words.wide[i]));
   });
 }
 
@@ -114,37 +147,35 @@ SineCosine<T> sine_cosine(const Vector<T>& turns) {
 }
 
 /// Box and Muller: two normal numbers from two uniform ones, the first of them above 0.
-template <class T>
-void normal_pair(const RandomOptions& options, const T (&u)[batch], const T (&v)[batch],
-                 T (&z0)[batch], T (&z1)[batch]) {
+template <class T, int pairs>
+void normal_pairs(const RandomOptions& options, const T (&u)[pairs], const T (&v)[pairs], T* out) {
   const Vector<T> mean(static_cast<T>(options.a)), deviation(static_cast<T>(options.b));
-  for (int k = 0; k < batch; k += static_cast<int>(lanes<T>)) {
+  alignas(64) T z0[pairs], z1[pairs];
+  for (int k = 0; k < pairs; k += static_cast<int>(lanes<T>)) {
     const Vector<T> radius = deviation * xsimd::sqrt(Vector<T>(-2) * logarithm<T>(load(u + k)));
     const auto [sine, cosine] = sine_cosine<T>(load(v + k));
     store(z0 + k, mean + radius * cosine);
     store(z1 + k, mean + radius * sine);
   }
+  for (int k = 0; k < pairs; ++k) {
+    out[2 * k] = z0[k];
+    out[2 * k + 1] = z1[k];
+  }
 }
 void normal(const RandomOptions& options, float* out, std::int64_t n) {
   generate<4>(options, out, n, [&](const Words& words, float* to) {
-    alignas(64) float u[batch], v[batch], z[4][batch];
-    for (int pair = 0; pair < 4; pair += 2) {
-      for (int k = 0; k < batch; ++k) u[k] = unit(words.word[pair][k]) + 0x1p-25f;
-      for (int k = 0; k < batch; ++k) v[k] = unit(words.word[pair + 1][k]);
-      normal_pair(options, u, v, z[pair], z[pair + 1]);
-    }
-    for (int j = 0; j < 4; ++j)
-      for (int k = 0; k < batch; ++k) to[4 * k + j] = z[j][k];
+    alignas(64) float u[2 * batch], v[2 * batch];
+    for (int k = 0; k < 2 * batch; ++k) u[k] = unit(words.word[2 * k]) + 0x1p-25f;
+    for (int k = 0; k < 2 * batch; ++k) v[k] = unit(words.word[2 * k + 1]);
+    normal_pairs(options, u, v, to);
   });
 }
 void normal(const RandomOptions& options, double* out, std::int64_t n) {
   generate<2>(options, out, n, [&](const Words& words, double* to) {
-    alignas(64) double u[batch], v[batch], z[2][batch];
-    for (int k = 0; k < batch; ++k) u[k] = unit(words.wide(0, k)) + 0x1p-54;
-    for (int k = 0; k < batch; ++k) v[k] = unit(words.wide(1, k));
-    normal_pair(options, u, v, z[0], z[1]);
-    for (int j = 0; j < 2; ++j)
-      for (int k = 0; k < batch; ++k) to[2 * k + j] = z[j][k];
+    alignas(64) double u[batch], v[batch];
+    for (int k = 0; k < batch; ++k) u[k] = unit(words.wide[2 * k]) + 0x1p-54;
+    for (int k = 0; k < batch; ++k) v[k] = unit(words.wide[2 * k + 1]);
+    normal_pairs(options, u, v, to);
   });
 }
 
@@ -158,9 +189,7 @@ void integers(const RandomOptions& options, T* out, std::int64_t n) {
   const auto low = static_cast<std::uint64_t>(options.low);
   const std::uint64_t count = static_cast<std::uint64_t>(options.high) - low;
   generate<2>(options, out, n, [&](const Words& words, T* to) {
-    for (int k = 0; k < batch; ++k)
-      for (int j = 0; j < 2; ++j)
-        to[2 * k + j] = static_cast<T>(low + below(words.wide(j, k), count));
+    for (int i = 0; i < 2 * batch; ++i) to[i] = static_cast<T>(low + below(words.wide[i], count));
   });
 }
 
@@ -169,16 +198,14 @@ void bernoulli(const RandomOptions& options, T* out, std::int64_t n) {
   const auto limit = static_cast<std::uint64_t>(options.a * 0x1p32);
   const T hit = std::is_same_v<T, bool> ? T(1) : static_cast<T>(options.b);
   generate<4>(options, out, n, [&](const Words& words, T* to) {
-    for (int j = 0; j < 4; ++j)
-      for (int k = 0; k < batch; ++k) to[4 * k + j] = words.word[j][k] < limit ? hit : T(0);
+    for (int i = 0; i < 4 * batch; ++i) to[i] = words.word[i] < limit ? hit : T(0);
   });
 }
 
 /// Fisher and Yates, inside out: each number trades places with one at or before its own.
 void permutation(const RandomOptions& options, std::int64_t* out, std::int64_t n) {
   generate<2>(options, out, n, [&](const Words& words, std::int64_t* to) {
-    for (int k = 0; k < batch; ++k)
-      for (int j = 0; j < 2; ++j) to[2 * k + j] = static_cast<std::int64_t>(words.wide(j, k));
+    for (int i = 0; i < 2 * batch; ++i) to[i] = static_cast<std::int64_t>(words.wide[i]);
   });
   for (std::int64_t i = 0; i < n; ++i)
     out[i] = static_cast<std::int64_t>(

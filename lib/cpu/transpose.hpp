@@ -46,6 +46,25 @@ inline void turn_square(const std::uint32_t* from, std::int64_t from_step, std::
   turn_half(source, from_step, target, to_step);
   turn_half(source + 4, from_step, target + 4 * to_step, to_step);
 }
+
+template <>
+inline constexpr std::int64_t square_side<std::uint64_t> = 4;
+template <>
+inline void turn_square(const std::uint64_t* from, std::int64_t from_step, std::uint64_t* to,
+                        std::int64_t to_step) {
+  const auto* const source = reinterpret_cast<const double*>(from);
+  auto* const target = reinterpret_cast<double*>(to);
+  for (int r = 0; r < 4; r += 2) {
+    const auto rows = [&](int c) {
+      const double* const low = source + c * from_step + r;
+      return _mm256_insertf128_pd(_mm256_castpd128_pd256(_mm_loadu_pd(low)),
+                                  _mm_loadu_pd(low + 2 * from_step), 1);
+    };
+    const __m256d a = rows(0), b = rows(1);
+    _mm256_storeu_pd(target + r * to_step, _mm256_unpacklo_pd(a, b));
+    _mm256_storeu_pd(target + (r + 1) * to_step, _mm256_unpackhi_pd(a, b));
+  }
+}
 #endif
 
 /// to[r][c] = from[c][r] for r < rows, c < columns.
@@ -53,21 +72,23 @@ template <class T>
 void turn(const T* from, std::int64_t from_step, T* to, std::int64_t to_step, std::int64_t rows,
           std::int64_t columns) {
   constexpr std::int64_t side = square_side<T>;
-  constexpr std::int64_t block = 64;  // both sides of a block stay in L1
-  const auto rest = [&](std::int64_t r0, std::int64_t r1, std::int64_t c0, std::int64_t c1) {
-    for (std::int64_t r = r0; r < r1; ++r)
-      for (std::int64_t c = c0; c < c1; ++c) to[r * to_step + c] = from[c * from_step + r];
-  };
-  const std::int64_t whole_rows = rows - rows % side, whole_columns = columns - columns % side;
-  for (std::int64_t r0 = 0; r0 < whole_rows; r0 += block)
-    for (std::int64_t c0 = 0; c0 < whole_columns; c0 += block) {
-      const std::int64_t r1 = r0 + block < whole_rows ? r0 + block : whole_rows;
-      const std::int64_t c1 = c0 + block < whole_columns ? c0 + block : whole_columns;
-      for (std::int64_t r = r0; r < r1; r += side)
-        for (std::int64_t c = c0; c < c1; c += side)
-          turn_square(from + c * from_step + r, from_step, to + r * to_step + c, to_step);
-    }
-  rest(0, whole_rows, whole_columns, columns);
-  rest(whole_rows, rows, 0, columns);
+  if (rows < side || columns < side) {
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t c = 0; c < columns; ++c) to[r * to_step + c] = from[c * from_step + r];
+    return;
+  }
+  // Bands of the target are filled from left to right. The last squares lie over their neighbours
+  // where a length is no multiple of the side.
+  for (std::int64_t r = 0; r < rows; r += side) {
+    const std::int64_t row = r + side <= rows ? r : rows - side;
+    const T* const source = from + row;
+    T* const target = to + row * to_step;
+    std::int64_t c = 0;
+    for (; c + side <= columns; c += side)
+      turn_square(source + c * from_step, from_step, target + c, to_step);
+    if (c == columns) continue;
+    c = columns - side;
+    turn_square(source + c * from_step, from_step, target + c, to_step);
+  }
 }
 }  // namespace reel::kernels::REEL_ISA
