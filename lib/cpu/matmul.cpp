@@ -50,7 +50,7 @@ void by_blas(const Matrix<T>& x, const Matrix<T>& y, T* c, bool accumulate) {
 }
 
 // Where ours is faster than OpenBLAS 0.3.21 (measured on AVX-512); beyond, packing x pays as well.
-constexpr std::int64_t most_own_rows = 128, most_own_depth = 64;
+constexpr std::int64_t most_own_rows = 128, most_own_depth = 16;
 constexpr std::int64_t least_panel_rows = 8;  // which pay for the copy
 constexpr std::int64_t most_dot_rows = 3;
 constexpr std::int64_t first_cache = 24 << 10;
