@@ -48,11 +48,11 @@ constexpr NamedRule named{F::name, rule<F>};
 }  // namespace
 
 const NamedRule pointwise_rules[] = {
-    named<formulas::Abs>,     named<formulas::Add>,          named<formulas::Divide>,
-    named<formulas::Exp>,     named<formulas::Log>,          named<formulas::Maximum>,
-    named<formulas::Minimum>, named<formulas::Multiply>,     named<formulas::Negative>,
-    named<formulas::Power>,   named<formulas::Relu>,         named<formulas::Sigmoid>,
-    named<formulas::Sqrt>,    named<formulas::Square>,       named<formulas::Subtract>,
+    named<formulas::Abs>,     named<formulas::Add>,       named<formulas::Divide>,
+    named<formulas::Exp>,     named<formulas::Log>,       named<formulas::Maximum>,
+    named<formulas::Minimum>, named<formulas::Multiply>,  named<formulas::Negative>,
+    named<formulas::Power>,   named<formulas::Relu>,      named<formulas::Sigmoid>,
+    named<formulas::Sqrt>,    named<formulas::Square>,    named<formulas::Subtract>,
     named<formulas::Tanh>,    named<formulas::Remainder>, {"where", where_rule},
     {nullptr, nullptr}};
 }  // namespace reel
