@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Variables: what a write changes, what it leaves, and where it writes.
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include <reel/reel.hpp>
+
+#include "lib/tensor/access.hpp"
+#include "support/refused.hpp"
+
+namespace reel::tests {
+namespace {
+const void* memory_of(const Variable& w) { return Access::body(Access::cell(w).value)->data; }
+std::vector<float> numbers(const Tensor& x) { return x.to_vector<float>(); }
+using Numbers = std::vector<float>;
+}  // namespace
+
+TEST_CASE("assign, assign_add and assign_sub replace the value, broadcasting") {
+  Variable w("w", zeros({2, 3}));
+  w.assign(tensor({1.0f, 2.0f, 3.0f}));
+  CHECK(numbers(w) == Numbers{1, 2, 3, 1, 2, 3});
+  w.assign_add(tensor({{10.0f}, {20.0f}}));
+  CHECK(numbers(w) == Numbers{11, 12, 13, 21, 22, 23});
+  w.assign_sub(1);
+  CHECK(numbers(w) == Numbers{10, 11, 12, 20, 21, 22});
+  w.assign(transpose(tensor({{1.0f, 2.0f}, {3.0f, 4.0f}, {5.0f, 6.0f}})));
+  CHECK(numbers(w) == Numbers{1, 3, 5, 2, 4, 6});
+  w.assign(w + w);
+  CHECK(numbers(w) == Numbers{2, 6, 10, 4, 8, 12});
+  w.assign_sub(w);
+  CHECK(equal(w, zeros({2, 3})));
+}
+
+TEST_CASE("assigning slices changes these elements and no other") {
+  Variable w("w", zeros({3, 4}));
+  w(range(0, 2), 1).assign(tensor({5.0f, 6.0f}));
+  w(-1).assign(tensor({1.0f, 2.0f, 3.0f, 4.0f}));
+  CHECK(numbers(w) == Numbers{0, 5, 0, 0, 0, 6, 0, 0, 1, 2, 3, 4});
+  w(all, range({}, {}, -2)).assign_add(tensor({{10.0f, 20.0f}}));
+  CHECK(numbers(w) == Numbers{0, 25, 0, 10, 0, 26, 0, 10, 1, 22, 3, 14});
+  w[2].assign_sub(1);
+  CHECK(numbers(w) == Numbers{0, 25, 0, 10, 0, 26, 0, 10, 0, 21, 2, 13});
+  w(ellipsis).assign(0);
+  w(newaxis, 0, 3).assign(7);
+  CHECK(numbers(w) == Numbers{0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0});
+  w(range(1, 1)).assign(100);
+  CHECK(sum(w).item<float>() == 7);
+}
+
+TEST_CASE("a slice reads as a tensor, also after it was written") {
+  Variable w("w", arange(0.0f, 6.0f, 1.0f).reshape({2, 3}));
+  auto row = w(1);
+  CHECK(numbers(row) == Numbers{3, 4, 5});
+  row.assign(1);
+  CHECK(numbers(row) == Numbers{1, 1, 1});
+  CHECK(sum(row * row).item<float>() == 3);
+}
+
+TEST_CASE("overlapping slices of one Variable copy as if read first") {
+  Variable w("w", arange(0.0f, 5.0f, 1.0f));
+  w(range(1, 5)).assign(w(range(0, 4)));
+  CHECK(numbers(w) == Numbers{0, 0, 1, 2, 3});
+  w.assign(w(range({}, {}, -1)));
+  CHECK(numbers(w) == Numbers{3, 2, 1, 0, 0});
+  w(range(0, 2)).assign_add(w(range(1, 3)));
+  CHECK(numbers(w) == Numbers{5, 3, 1, 0, 0});
+}
+
+TEST_CASE("what was read before a write stays as it was") {
+  Variable w("w", ones({3}));
+  const Tensor before = w, part = w(range(0, 2)), turned = w.value()(range({}, {}, -1));
+  w.assign_add(1);
+  w(0).assign(9);
+  CHECK(numbers(before) == Numbers{1, 1, 1});
+  CHECK(numbers(part) == Numbers{1, 1});
+  CHECK(numbers(turned) == Numbers{1, 1, 1});
+  CHECK(numbers(w) == Numbers{9, 2, 2});
+}
+
+TEST_CASE("a tensor that became a Variable, or was assigned, stays as it was") {
+  const Tensor x = ones({3}), y = zeros({3});
+  Variable w("w", x);
+  w.assign_add(1);
+  CHECK(numbers(x) == Numbers{1, 1, 1});
+  w.assign(y);
+  w.assign_add(5);
+  CHECK(numbers(y) == Numbers{0, 0, 0});
+  Variable from_view("v", x(range(0, 2)));
+  from_view.assign(3);
+  CHECK(numbers(x) == Numbers{1, 1, 1});
+}
+
+TEST_CASE("writes go in place while nobody else holds the buffer") {
+  Variable w("w", zeros({300, 100}));
+  const void* const memory = memory_of(w);
+  const Tensor step = ones({300, 100});
+  const auto blocks = memory_statistics().large_blocks;
+  for (int i = 0; i < 10; ++i) {
+    w.assign(step);
+    w.assign_add(step);
+    w.assign_sub(0.5f);
+    w(range(0, 10)).assign(2.0f);
+    w(all, 5).assign_add(1.0f);
+  }
+  CHECK(memory_of(w) == memory);
+  CHECK(memory_statistics().large_blocks == blocks);
+
+  Tensor held = w;
+  w.assign_add(1);
+  CHECK(memory_of(w) != memory);
+  const void* const next = memory_of(w);
+  held = Tensor();
+  w.assign_add(1);
+  CHECK(memory_of(w) == next);
+}
+
+TEST_CASE("copies of a handle share the cell, clones do not") {
+  Variable w("w", zeros({2}));
+  Variable same = w, other = w.clone();
+  w.assign(1);
+  CHECK(numbers(same) == Numbers{1, 1});
+  CHECK(numbers(other) == Numbers{0, 0});
+  CHECK(same.same_cell(w));
+  CHECK_FALSE(other.same_cell(w));
+  CHECK(other.name() == "w");
+  same = other;
+  same.assign(5);
+  CHECK(numbers(other) == Numbers{5, 5});
+  CHECK(numbers(w) == Numbers{1, 1});
+  Variable moved = std::move(same);
+  CHECK(moved.same_cell(other));
+}
+
+TEST_CASE("a value of a lower dtype is converted, of a higher one refused") {
+  Variable real("r", zeros({2})), whole("n", zeros({2}, {.dtype = DType::int32})),
+      truth("b", zeros({2}, {.dtype = DType::boolean})),
+      small("u", zeros({2}, {.dtype = DType::uint8}));
+  real.assign(tensor({1, 2}));
+  CHECK(numbers(real) == Numbers{1, 2});
+  real.assign(tensor({true, false}));
+  real.assign_add(0.25);
+  CHECK(numbers(real) == Numbers{1.25f, 0.25f});
+  whole.assign(3);
+  whole.assign_add(tensor({true, false}));
+  CHECK(whole.value().to_vector<std::int32_t>() == std::vector<std::int32_t>{4, 3});
+  check_refused<DTypeError>(
+      [&] {
+        real.assign(tensor({1.0, 2.0}));
+      },
+      "assign: value: expected a dtype that promotes to float32");
+  check_refused<DTypeError>([&] { whole.assign_add(tensor({1.0f, 2.0f})); }, "assign_add: value");
+  check_refused<DTypeError>([&] { whole.assign(0.5); }, "a number that fits int32");
+  check_refused<DTypeError>([&] { small.assign(256); }, "a number that fits uint8");
+  check_refused<DTypeError>([&] { small(0).assign(-1); }, "a number that fits uint8");
+  check_refused<DTypeError>([&] { truth.assign(tensor({1, 0})); }, "promotes to bool");
+}
+
+TEST_CASE("what does not fit is refused and changes nothing") {
+  Variable w("w", zeros({2, 3}));
+  check_refused<ShapeError>(
+      [&] {
+        w.assign(zeros({3, 2}));
+      },
+      "assign: value: expected a shape that broadcasts to (2, 3), got (3, 2)");
+  check_refused<ShapeError>([&] { w.assign_sub(zeros({1, 2, 3})); }, "got (1, 2, 3)");
+  check_refused<ShapeError>([&] { w(0).assign(zeros({2})); }, "got (2,)");
+  check_refused<ShapeError>([&] { w(0).assign_add(zeros({2, 3})); }, "got (2, 3)");
+  check_refused<Error>([&] { w.assign(Tensor()); }, "an undefined Tensor");
+  check_refused<IndexError>([&] { w(2).assign(0); }, "axis 0");
+  check_refused<IndexError>([&] { w(tensor({0})).assign(0); }, "a tensor of positions");
+  check_refused<Error>([&] { Variable("v", Tensor()); }, "an undefined Tensor");
+  CHECK(equal(w, zeros({2, 3})));
+}
+
+TEST_CASE("the same write of an empty Variable, and of a single number") {
+  Variable none("none", zeros({0, 3})), one("one", tensor(1.0f));
+  none.assign_add(tensor({1.0f, 2.0f, 3.0f}));
+  CHECK(none.size() == 0);
+  one.assign_add(2);
+  one(ellipsis).assign_sub(tensor(0.5f));
+  CHECK(one.value().item<float>() == 2.5f);
+}
+}  // namespace reel::tests
