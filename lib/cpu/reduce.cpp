@@ -42,8 +42,8 @@ struct Truth {
 
 constexpr std::int64_t lane_count = 32;  // sums that run side by side
 constexpr std::int64_t leaf = 1024;      // elements below which sums are not halved
-constexpr std::int64_t row_block = 64;   // rows summed before they join the total
-constexpr std::int64_t column_block = 2048;
+constexpr std::int64_t row_block = 64;   // rows that are added one after the other
+constexpr std::int64_t column_block = 512;
 
 /// A row of up to `leaf` elements: lanes side by side, then joined by halves.
 template <class R, class A, class X>
@@ -83,32 +83,37 @@ A fold_row(const X* x, std::int64_t n) {
   return R::step(fold_row<R, A>(x, half), fold_row<R, A>(x + half, n - half));
 }
 
-/// to[j] = fold of x[.][j] over `rows` rows, in blocks of rows and columns.
+/// to[j] = fold of x[.][j] for j < width over rows `step` apart: one after the other up to
+/// row_block rows, by halves above.
+template <class R, class A, class X>
+void fold_block(const X* x, std::int64_t rows, std::int64_t step, std::int64_t width, A* to) {
+  if (rows > row_block) {
+    alignas(64) A part[column_block];
+    const std::int64_t half = (rows / 2 + row_block - 1) / row_block * row_block;
+    fold_block<R>(x, half, step, width, to);
+    fold_block<R>(x + half * step, rows - half, step, width, part);
+    REEL_INDEPENDENT
+    for (std::int64_t j = 0; j < width; ++j) to[j] = R::step(to[j], part[j]);
+    return;
+  }
+  if constexpr (requires { R::none; }) {
+    REEL_INDEPENDENT
+    for (std::int64_t j = 0; j < width; ++j) to[j] = R::step(R::none, x[j]);
+  } else {
+    for (std::int64_t j = 0; j < width; ++j) to[j] = static_cast<A>(x[j]);
+  }
+  for (std::int64_t r = 1; r < rows; ++r) {
+    const X* row = x + r * step;
+    REEL_INDEPENDENT
+    for (std::int64_t j = 0; j < width; ++j) to[j] = R::step(to[j], row[j]);
+  }
+}
+
 template <class R, class A, class X>
 void fold_columns(const X* x, std::int64_t rows, std::int64_t inner, A* to) {
-  alignas(64) A part[column_block];
-  for (std::int64_t first = 0; first < inner; first += column_block) {
-    const std::int64_t width = inner - first < column_block ? inner - first : column_block;
-    for (std::int64_t top = 0; top < rows; top += row_block) {
-      const std::int64_t bottom = top + row_block < rows ? top + row_block : rows;
-      A* sums = top == 0 ? to + first : part;
-      for (std::int64_t r = top; r < bottom; ++r) {
-        const X* row = x + r * inner + first;
-        if (r > top) {
-          REEL_INDEPENDENT
-          for (std::int64_t j = 0; j < width; ++j) sums[j] = R::step(sums[j], row[j]);
-        } else if constexpr (requires { R::none; }) {
-          REEL_INDEPENDENT
-          for (std::int64_t j = 0; j < width; ++j) sums[j] = R::step(R::none, row[j]);
-        } else {
-          for (std::int64_t j = 0; j < width; ++j) sums[j] = static_cast<A>(row[j]);
-        }
-      }
-      if (top == 0) continue;
-      REEL_INDEPENDENT
-      for (std::int64_t j = 0; j < width; ++j) to[first + j] = R::step(to[first + j], part[j]);
-    }
-  }
+  for (std::int64_t first = 0; first < inner; first += column_block)
+    fold_block<R>(x + first, rows, inner,
+                  inner - first < column_block ? inner - first : column_block, to + first);
 }
 
 /// [outer, gone, inner] to [outer, inner].

@@ -54,17 +54,21 @@ void softmax_row(const T* x, T* y, std::int64_t n) {
   for_chunks<T>(
       n, [&](std::int64_t i, Chunk<T> chunk) { chunk.put(y + i, chunk.get(y + i) * scale); });
 }
+/// The largest of a row, and the logarithm of the sum of exp(x - largest): added up they would lose
+/// the places that a small logarithm has.
 template <class T>
-T log_sum(const T* x, std::int64_t n) {
-  const T max = row_max(x, n);
-  return max +
-         static_cast<T>(__builtin_log(static_cast<double>(exponentials<T>(x, nullptr, n, max))));
-}
+struct LogSum {
+  T max, rest;
+  LogSum(const T* x, std::int64_t n) : max(row_max(x, n)) {
+    rest = static_cast<T>(__builtin_log(static_cast<double>(exponentials<T>(x, nullptr, n, max))));
+  }
+};
 template <class T>
 void log_softmax_row(const T* x, T* y, std::int64_t n) {
-  const Vector<T> total(log_sum(x, n));
+  const LogSum<T> sum(x, n);
+  const Vector<T> max(sum.max), rest(sum.rest);
   for_chunks<T>(
-      n, [&](std::int64_t i, Chunk<T> chunk) { chunk.put(y + i, chunk.get(x + i) - total); });
+      n, [&](std::int64_t i, Chunk<T> chunk) { chunk.put(y + i, chunk.get(x + i) - max - rest); });
 }
 
 /// dx = y (dy - sum dy y)
@@ -175,7 +179,8 @@ KernelResult cross_entropy(const KernelCall& call) {
   const auto run = [&]<class T>(T) {
     for (std::int64_t i = 0; i < labels.elements; ++i) {
       const T* row = scores.as<T>() + i * n;
-      call.output().as<T>()[i] = log_sum(row, n) - row[label_at(labels, i)];
+      const LogSum<T> sum(row, n);
+      call.output().as<T>()[i] = sum.rest - (row[label_at(labels, i)] - sum.max);
     }
   };
   if (scores.dtype == DType::float32)

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Reductions over every choice of axes against loops in float64, for each instruction set.
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "kernels/kernels.hpp"
+#include "lib/dispatch/op_options.hpp"
+#include "support/catch.hpp"
+
+namespace reel::tests {
+namespace {
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+/// A reduction as one chain of steps.
+struct Fold {
+  const char* op;
+  double first;
+  long double (*step)(long double, double);
+};
+constexpr Fold sum{"sum", 0, [](long double a, double x) { return a + x; }};
+constexpr Fold mean{"mean", 0, [](long double a, double x) { return a + x; }};
+constexpr Fold max{"max", -infinity,
+                   [](long double a, double x) { return x > a || x != x ? x : a; }};
+constexpr Fold min{"min", infinity,
+                   [](long double a, double x) { return x < a || x != x ? x : a; }};
+constexpr Fold any{"any", 0,
+                   [](long double a, double x) { return a != 0 || x != 0 ? 1.0L : 0.0L; }};
+constexpr Fold all{"all", 1,
+                   [](long double a, double x) { return a != 0 && x != 0 ? 1.0L : 0.0L; }};
+
+struct Position {
+  std::int64_t axis[3];
+};
+/// f(position) over all positions of a shape of rank 3.
+template <class F>
+void for_positions(const Shape& shape, const F& f) {
+  for (std::int64_t i = 0; i < shape[0]; ++i)
+    for (std::int64_t j = 0; j < shape[1]; ++j)
+      for (std::int64_t k = 0; k < shape[2]; ++k) f(Position{{i, j, k}});
+}
+template <class T>
+double element(const Body& x, const Position& at) {
+  std::int64_t offset = 0;
+  for (int axis = 0; axis < 3; ++axis) offset += at.axis[axis] * x.strides[axis];
+  if (x.dtype == DType::boolean) return x.as<std::uint8_t>()[offset];
+  return static_cast<double>(x.as<T>()[offset]);
+}
+
+/// Which axes go, as bits.
+struct Gone {
+  unsigned bits;
+  bool holds(int axis) const { return bits >> axis & 1; }
+  ReduceOptions options() const {
+    std::vector<int> axes;
+    for (int axis = 0; axis < 3; ++axis)
+      if (holds(axis)) axes.push_back(axis);
+    return {.axes = std::span<const int>(axes), .keep = Keepdims::yes};
+  }
+  Shape kept(const Shape& shape) const {
+    return {holds(0) ? 1 : shape[0], holds(1) ? 1 : shape[1], holds(2) ? 1 : shape[2]};
+  }
+  std::int64_t place(const Shape& shape, const Position& at) const {
+    std::int64_t place = 0;
+    for (int axis = 0; axis < 3; ++axis)
+      if (!holds(axis)) place = place * shape[axis] + at.axis[axis];
+    return place;
+  }
+};
+
+template <class T>
+std::vector<T> numbers(std::int64_t n, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<T> values(static_cast<std::size_t>(n));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if constexpr (std::is_same_v<T, bool>)
+      values[i] = random() % 3 != 0;
+    else if constexpr (std::is_floating_point_v<T>)
+      values[i] = std::uniform_real_distribution<T>(T(-1), T(1))(random);
+    else
+      values[i] = static_cast<T>(random() % 19) - static_cast<T>(std::is_signed_v<T> ? 9 : 0);
+  }
+  return values;
+}
+
+template <class T, class Out>
+void check(const InstructionSet& set, const Fold& fold, const Body& x, Gone gone,
+           unsigned accumulate = 0) {
+  const Shape kept = gone.kept(x.shape);
+  Array<Out> out(kept, Out(1));
+  const std::size_t count = static_cast<std::size_t>(kept.elements());
+  std::vector<long double> exact(count, fold.first);
+  std::vector<double> sizes(count, 1);
+  for_positions(x.shape, [&](const Position& at) {
+    const auto place = static_cast<std::size_t>(gone.place(x.shape, at));
+    exact[place] = fold.step(exact[place], element<T>(x, at));
+    sizes[place] += std::abs(element<T>(x, at));
+  });
+  const double each = static_cast<double>(x.elements) / static_cast<double>(kept.elements());
+  if (std::string_view(fold.op) == "mean")
+    for (long double& value : exact) value /= each;
+  const ReduceOptions options = gone.options();
+  call_kernel(set, fold.op, {&x}, out.body, &options, accumulate);
+  for (std::size_t i = 0; i < count; ++i) {
+    const double expected = static_cast<double>(exact[i] + (accumulate ? 1 : 0));
+    const double got = static_cast<double>(out[static_cast<std::int64_t>(i)]);
+    const double tolerance =
+        std::is_floating_point_v<Out>
+            ? 40 * sizes[i] * static_cast<double>(std::numeric_limits<Out>::epsilon())
+            : 0;
+    if (got == expected || std::abs(got - expected) <= tolerance) continue;
+    FAIL(fold.op << " on " << set.name << ", shape " << x.shape[0] << " " << x.shape[1] << " "
+                 << x.shape[2] << ", axes " << gone.bits << ": got " << got << ", expected "
+                 << expected);
+  }
+  SUCCEED();
+}
+
+/// f(body) for arrays of many shapes, row-major and as views.
+template <class T, class F>
+void for_layouts(bool empty, const F& f) {
+  const Shape shapes[] = {{1, 1, 1},   {2, 3, 4},   {5, 1, 7},    {1, 70, 33}, {67, 3, 5},
+                          {3, 130, 1}, {4, 5, 300}, {1, 1, 5000}, {200, 1, 9}, {2, 2050, 3}};
+  unsigned seed = 0;
+  for (const Shape& shape : shapes) {
+    const std::int64_t a = shape[0], b = shape[1], c = shape[2];
+    Array<T> x({3 * a * b * c + 4}, numbers<T>(3 * a * b * c + 4, ++seed));
+    Body rows = x.view(shape, {b * c, c, 1});
+    rows.contiguous = true;
+    f(rows);
+    f(x.view(shape, {1, a, a * b}));
+    f(x.view(shape, {b * c, -c, 2}, b * c));
+    f(x.view(shape, {0, c, 1}));
+  }
+  if (!empty) return;
+  Array<T> none({4});
+  for (const Shape& shape : {Shape{0, 2, 3}, Shape{2, 0, 3}, Shape{2, 3, 0}}) {
+    Body body = none.view(shape, {1, 1, 1});
+    body.contiguous = true;
+    f(body);
+  }
+}
+
+template <class T, class Out>
+void check_fold(const InstructionSet& set, const Fold& fold, bool empty) {
+  for_layouts<T>(empty, [&](const Body& x) {
+    for (unsigned bits = 1; bits < 8; ++bits) check<T, Out>(set, fold, x, Gone{bits});
+  });
+}
+}  // namespace
+
+TEST_CASE("sums and means agree with exact sums over every axis", "[reduce]") {
+  for_each_set([](const InstructionSet& set) {
+    check_fold<float, float>(set, sum, true);
+    check_fold<double, double>(set, sum, true);
+    check_fold<bool, std::int64_t>(set, sum, true);
+    check_fold<std::uint8_t, std::int64_t>(set, sum, true);
+    check_fold<std::int32_t, std::int64_t>(set, sum, true);
+    check_fold<std::int64_t, std::int64_t>(set, sum, true);
+    check_fold<float, float>(set, mean, false);
+    check_fold<double, double>(set, mean, false);
+  });
+}
+
+TEST_CASE("extremes and truths are exact over every axis", "[reduce]") {
+  for_each_set([](const InstructionSet& set) {
+    for (const Fold& fold : {max, min}) {
+      check_fold<float, float>(set, fold, false);
+      check_fold<double, double>(set, fold, false);
+      check_fold<std::uint8_t, std::uint8_t>(set, fold, false);
+      check_fold<std::int32_t, std::int32_t>(set, fold, false);
+      check_fold<std::int64_t, std::int64_t>(set, fold, false);
+    }
+    for (const Fold& fold : {any, all}) {
+      check_fold<bool, bool>(set, fold, true);
+      check_fold<float, bool>(set, fold, true);
+      check_fold<std::int64_t, bool>(set, fold, true);
+    }
+  });
+}
+
+TEST_CASE("sums add to what is there", "[reduce]") {
+  for_each_set([](const InstructionSet& set) {
+    for_layouts<float>(true, [&](const Body& x) {
+      for (unsigned bits = 0; bits < 8; ++bits) {
+        const Gone gone{bits};
+        check<float, float>(set, sum, x, gone, 1);
+        Array<float> out(gone.kept(x.shape), 1.f), again(gone.kept(x.shape), 1.f);
+        const ReduceOptions options = gone.options();
+        const ShapeOptions target{out.body.shape};
+        call_kernel(set, "sum", {&x}, out.body, &options, 1);
+        call_kernel(set, "sum_to", {&x}, again.body, &target, 1);
+        for (std::int64_t i = 0; i < out.body.elements; ++i)
+          if (std::abs(out[i] - again[i]) > 1e-3f) FAIL("sum_to differs from sum");
+      }
+    });
+  });
+}
+
+TEST_CASE("NaN goes through the extremes, wherever it stands", "[reduce]") {
+  for_each_set([](const InstructionSet& set) {
+    const ReduceOptions every;
+    for (const std::int64_t n : {1, 7, 31, 32, 33, 100, 1500})
+      for (std::int64_t at = 0; at < n; at += 1 + n / 40) {
+        Array<float> x({n}, 1.f), out(Shape{});
+        x[at] = std::numeric_limits<float>::quiet_NaN();
+        for (const char* op : {"max", "min"}) {
+          call_kernel(set, op, {&x.body}, out.body, &every);
+          INFO(set.name << ": " << op << " of " << n << ", NaN at " << at);
+          CHECK(std::isnan(out[0]));
+        }
+      }
+  });
+}
+
+TEST_CASE("argmax finds the first of the largest, or the first NaN", "[reduce]") {
+  for_each_set([](const InstructionSet& set) {
+    for_layouts<std::int32_t>(false, [&](const Body& x) {
+      for (int axis = 0; axis < 3; ++axis) {
+        const Gone gone{1u << axis};
+        Array<std::int64_t> out(gone.kept(x.shape), -1);
+        const ReduceOptions options = gone.options();
+        call_kernel(set, "argmax", {&x}, out.body, &options);
+        std::vector<double> best(out.elements.size(), -infinity);
+        std::vector<std::int64_t> places(best.size(), -1);
+        for_positions(x.shape, [&](const Position& at) {
+          const auto place = static_cast<std::size_t>(gone.place(x.shape, at));
+          if (element<std::int32_t>(x, at) <= best[place]) return;
+          best[place] = element<std::int32_t>(x, at);
+          places[place] = at.axis[axis];
+        });
+        CHECK(out.elements == places);
+      }
+    });
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    Array<float> x({5}, std::vector<float>{1, nan, 7, nan, 2});
+    Array<std::int64_t> out(Shape{});
+    const ReduceOptions every;
+    call_kernel(set, "argmax", {&x.body}, out.body, &every);
+    CHECK(out[0] == 1);
+  });
+}
+
+TEST_CASE("a sum of a million equal numbers is exact to the last places", "[reduce]") {
+  for_each_set([](const InstructionSet& set) {
+    constexpr std::int64_t n = 1 << 20;
+    Array<float> x({n}, 0.1f), out(Shape{});
+    const ReduceOptions every;
+    call_kernel(set, "sum", {&x.body}, out.body, &every);
+    INFO(set.name);
+    Array<float> sums({4});
+    const ReduceOptions first{.axes = 0};
+    const Body columns = x.view({n / 4, 4}, {4, 1});
+    call_kernel(set, "sum", {&columns}, sums.body, &first);
+    for (const float column : sums.elements)
+      CHECK(std::abs(4 * static_cast<double>(column) / (n * static_cast<double>(0.1f)) - 1) < 4e-6);
+    CHECK(std::abs(static_cast<double>(out[0]) / (n * static_cast<double>(0.1f)) - 1) < 1e-6);
+  });
+}
+}  // namespace reel::tests
