@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include <reel/reel.hpp>
+
+#include "support/refused.hpp"
+
+namespace reel::tests {
+namespace {
+using Whole = std::vector<std::int64_t>;
+using Reals = std::vector<double>;
+Whole whole(const Tensor& x) { return x.to_vector<std::int64_t>(); }
+}  // namespace
+
+TEST_CASE("arange counts as NumPy's") {
+  CHECK(whole(arange(0, 6, 2)) == Whole{0, 2, 4});
+  CHECK(whole(arange(0, 7, 2)) == Whole{0, 2, 4, 6});
+  CHECK(whole(arange(5, 0, -2)) == Whole{5, 3, 1});
+  CHECK(whole(arange(-3, 2)) == Whole{-3, -2, -1, 0, 1});
+  CHECK(whole(arange(3, 3)).empty());
+  CHECK(whole(arange(3, 0)).empty());
+  CHECK(whole(arange(0, 3, -1)).empty());
+  CHECK(arange(0.0, 1.0, 0.25).to_vector<double>() == Reals{0, 0.25, 0.5, 0.75});
+  CHECK(arange(0.0, 1.0, 0.1).size() == 10);
+  CHECK(arange(1.0, 1.3, 0.1).size() == 4);  // (1.3 - 1) / 0.1 is above 3
+  CHECK(arange(1, 0, -0.5).to_vector<double>() == Reals{1, 0.5});
+  CHECK(arange(0.0f, 3.0f).dtype() == DType::float32);
+  CHECK(arange(0.0f, 3.0).dtype() == DType::float64);
+  CHECK(arange(0, std::uint8_t{3}).dtype() == DType::int64);
+  // Each number from its place: the last of many has no sum of errors.
+  const Tensor many = arange(0.0f, 1000.0f, 0.1f);
+  CHECK(many(-1).item<float>() == Approx(999.9f).epsilon(1e-6));
+  CHECK(whole(arange(INT64_MAX - 2, INT64_MAX)) == Whole{INT64_MAX - 2, INT64_MAX - 1});
+  CHECK(whole(arange(INT64_MIN, INT64_MAX, INT64_MAX)) == Whole{INT64_MIN, -1, INT64_MAX - 1});
+}
+
+TEST_CASE("ranges that do not end are refused") {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  check_refused<Error>([] { arange(0, 5, 0); }, "arange: step: expected a step other than 0");
+  check_refused<Error>([] { arange(0, 5, NAN); }, "arange: step");
+  check_refused<ShapeError>([&] { arange(0, infinity); }, "arange: stop: expected a finite range");
+  check_refused<ShapeError>([&] { arange(NAN, 1); }, "arange: stop");
+  check_refused<ShapeError>([] { arange(INT64_MIN, INT64_MAX); }, "arange: stop");
+  check_refused<ShapeError>([] { arange(0.0, 1e300); }, "arange: stop");
+  CHECK(arange(0, infinity, -1).size() == 0);
+}
+
+TEST_CASE("constants have the shape and dtype asked for") {
+  for (DType dtype :
+       {DType::boolean, DType::uint8, DType::int32, DType::int64, DType::float32, DType::float64}) {
+    INFO(dtype);
+    const Tensor x = ones({2, 3}, {.dtype = dtype});
+    CHECK(x.dtype() == dtype);
+    CHECK(sum(x.to(DType::int64)).item<std::int64_t>() == 6);
+    CHECK(any(zeros({4}, {.dtype = dtype})).item<bool>() == false);
+    CHECK(equal(ones_like(x), x));
+    CHECK(zeros_like(transpose(x)).shape() == Shape({3, 2}));
+    CHECK(equal(full_like(x, 1), x));
+    CHECK(sum(eye(3, {.dtype = dtype}).to(DType::int64)).item<std::int64_t>() == 3);
+  }
+  CHECK(full({2}, 7).dtype() == DType::int32);
+  CHECK(full({2}, true).dtype() == DType::boolean);
+  CHECK(full({2}, 1e300).to_vector<double>()[1] == 1e300);
+  CHECK(full({}, INT64_MIN).item<std::int64_t>() == INT64_MIN);
+  CHECK(full_like(tensor({true, true}), 0.5).to_vector<bool>() == std::vector<bool>{true, true});
+  CHECK(zeros({0, 3}).size() == 0);
+  CHECK(eye(0).shape() == Shape({0, 0}));
+  CHECK(equal(eye(2), tensor({{1.0f, 0.0f}, {0.0f, 1.0f}})));
+  const Variable w("w", tensor({1.0f, 2.0f}));
+  CHECK(equal(zeros_like(w), zeros({2})));
+  CHECK(ones_like(3.5).item<double>() == 1);
+}
+
+TEST_CASE("shapes that cannot be are refused") {
+  const std::int64_t huge = std::int64_t{1} << 40;
+  check_refused<ShapeError>([] { zeros({-1}); }, "lengths of at least 0");
+  check_refused<ShapeError>([] { ones({2, -3}); }, "a length of at least 0, got -3");
+  check_refused<ShapeError>([&] { zeros({huge, huge}); }, "at most 2^58 elements");
+  check_refused<ShapeError>([&] { zeros({0, huge, huge}); }, "at most 2^58 elements");
+  check_refused<ShapeError>([&] { eye(huge); }, "at most 2^58 elements");
+  check_refused<ShapeError>([] { eye(-1); }, "lengths of at least 0");
+  check_refused<ShapeError>([] { zeros({1, 1, 1, 1, 1, 1, 1, 1, 1}); }, "at most 8 axes, got 9");
+  check_refused<MemoryError>([&] { zeros({huge << 18}); }, "fill: result: expected memory");
+}
+
+TEST_CASE("what is created is a constant for tapes") {
+  GradientTape tape;
+  const Tensor x = full({2}, 3.0f);
+  tape.watch(x);
+  const Tensor y = x * ones_like(x) + eye(2);
+  CHECK(equal(tape.gradient(y, x), full({2}, 2.0f)));
+}
+}  // namespace reel::tests

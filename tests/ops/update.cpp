@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What optimizer steps refuse and where they write; tests/nn/optim.cpp tests their numbers.
+#include <vector>
+
+#include <reel/reel.hpp>
+
+#include "lib/tensor/access.hpp"
+#include "support/refused.hpp"
+
+namespace reel::tests {
+namespace {
+const void* memory_of(const Variable& w) { return Access::body(Access::cell(w).value)->data; }
+}  // namespace
+
+TEST_CASE("steps write in place, and leave who holds the old value alone") {
+  const Tensor start = random::normal({200, 50}), gradient = random::normal({200, 50});
+  Variable x("x", start), m("m", zeros_like(start)), v("v", zeros_like(start));
+  Variable rate("rate", tensor(0.1f)), step("step", tensor(std::int64_t{1}));
+  const void* const memory[] = {memory_of(x), memory_of(m), memory_of(v)};
+  const auto blocks = memory_statistics().large_blocks;
+  for (int i = 0; i < 5; ++i) {
+    sgd_update(x, gradient, rate);
+    momentum_update(x, m, gradient, 0.1, {.momentum = 0.5, .nesterov = true});
+    adam_update(x, m, v, gradient, rate, step, {.weight_decay = 0.1});
+    step.assign_add(1);
+  }
+  CHECK(memory_of(x) == memory[0]);
+  CHECK(memory_of(m) == memory[1]);
+  CHECK(memory_of(v) == memory[2]);
+  CHECK(memory_statistics().large_blocks == blocks);
+
+  const Tensor held = x, copy = held * 1.0f, m_held = m;
+  adam_update(x, m, v, gradient, rate, step);
+  CHECK(equal(held, copy));
+  CHECK_FALSE(equal(x, copy));
+  CHECK(equal(x, x.value() + 0.0f));
+  CHECK(memory_of(v) == memory[2]);
+  CHECK_FALSE(equal(m, m_held));
+}
+
+TEST_CASE("the result is the same in place and beside a held value") {
+  const Tensor start = random::normal({37}), g = random::normal({37});
+  const auto run = [&](bool hold) {
+    Variable x("x", start), m("m", start * 0.5f), v("v", start * start);
+    const std::vector<Tensor> held = hold ? std::vector<Tensor>{x, m, v} : std::vector<Tensor>();
+    sgd_update(x, g, 0.1);
+    momentum_update(x, m, g, 0.1);
+    adam_update(x, m, v, g, 0.1, 3);
+    return stack({x, m, v});
+  };
+  CHECK(equal(run(true), run(false)));
+}
+
+TEST_CASE("a gradient that is a view, or the Variable itself, is read before it is written") {
+  Variable x("x", tensor({{1.0f, 2.0f}, {3.0f, 4.0f}}));
+  sgd_update(x, transpose(x.value()), 1);
+  CHECK(equal(x, tensor({{0.0f, -1.0f}, {1.0f, 0.0f}})));
+  sgd_update(x, x, 0.5);
+  CHECK(equal(x, tensor({{0.0f, -0.5f}, {0.5f, 0.0f}})));
+  sgd_update(x, broadcast_to(tensor({1.0f}), {2, 2}), 1);
+  CHECK(equal(x, tensor({{-1.0f, -1.5f}, {-0.5f, -1.0f}})));
+}
+
+TEST_CASE("steps are no ops for tapes") {
+  Variable x("x", ones({2}));
+  GradientTape tape;
+  const Tensor y = x * x;
+  sgd_update(x, y, 0.5);
+  CHECK(tape.ops().size() == 1);
+  CHECK(equal(tape.gradient(y, x), full({2}, 2.0f)));
+}
+
+TEST_CASE("steps refuse what does not fit and change nothing") {
+  Variable x("x", ones({2, 3})), m("m", ones({2, 3})), v("v", ones({2, 3}));
+  Variable wide("wide", ones({2, 3}, {.dtype = DType::float64})), whole("n", tensor({1, 2}));
+  const Tensor g = ones({2, 3});
+  check_refused<ShapeError>([&] { sgd_update(x, ones({3}), 0.1); },
+                            "sgd_update: gradient: expected the Variable's shape (2, 3), got (3,)");
+  check_refused<ShapeError>([&] { sgd_update(x, g, ones({2})); }, "sgd_update: rate: expected one");
+  check_refused<DTypeError>([&] { sgd_update(x, ones_like(wide), 0.1); },
+                            "gradient: expected the Variable's float32, got float64");
+  check_refused<DTypeError>([&] { sgd_update(whole, tensor({1, 2}), 1); }, "sgd_update: x");
+  check_refused<DTypeError>([&] { momentum_update(x, wide, g, 0.1); }, "momentum_update: velocity");
+  check_refused<ShapeError>(
+      [&] {
+        adam_update(x, m, v, g, 0.1, tensor({1, 2}));
+      },
+      "step: expected one");
+  check_refused<DTypeError>([&] { adam_update(x, m, v, g, 0.1, 1.0); }, "adam_update: step");
+  check_refused<Error>([&] { momentum_update(x, x, g, 0.1); },
+                       "velocity: expected a Variable of its own, got the same Variable as x");
+  check_refused<Error>([&] { adam_update(x, m, m, g, 0.1, 1); },
+                       "v: expected a Variable of its own");
+  check_refused<Error>([&] { sgd_update(x, Tensor(), 0.1); }, "an undefined Tensor");
+  for (const Variable& untouched : {x, m, v}) CHECK(equal(untouched, g));
+}
+}  // namespace reel::tests
