@@ -33,7 +33,7 @@ struct Product {
 
 constexpr int most_tile_vectors = 8;
 template <class T>
-alignas(64) inline constexpr T zeros[most_tile_vectors * lanes<T>] = {};
+alignas(64) static constexpr T zeros[most_tile_vectors * lanes<T>] = {};
 
 /// A vector's elements in memory: all, or the first `part` at the end of a row.
 template <bool Partial, class T>
