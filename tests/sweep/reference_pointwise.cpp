@@ -59,7 +59,8 @@ constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 double remainder_of(double x, double y) {
   if (y == 0) return nan;  // of integers the sweep takes 0 instead
-  return x - y * std::floor(x / y);
+  const double rest = std::fmod(x, y);
+  return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
 }
 }  // namespace
 

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What dtypes come to, in values and gradients.
+#include <cmath>
+
+#include "sweep/checker.hpp"
+
+namespace reel::tests {
+namespace {
+constexpr DType every_dtype[] = {DType::boolean, DType::uint8,   DType::int32,
+                                 DType::int64,   DType::float32, DType::float64};
+using enum DType;
+/// NumPy's table, in the order of every_dtype.
+constexpr DType numpy[6][6] = {{boolean, uint8, int32, int64, float32, float64},
+                               {uint8, uint8, int32, int64, float32, float64},
+                               {int32, int32, int32, int64, float64, float64},
+                               {int64, int64, int64, int64, float64, float64},
+                               {float32, float32, float64, float64, float32, float64},
+                               {float64, float64, float64, float64, float64, float64}};
+DType promoted_by_numpy(DType a, DType b) {
+  return numpy[static_cast<int>(a)][static_cast<int>(b)];
+}
+
+Tensor some(DType dtype) {
+  switch (dtype) {
+    case boolean:
+      return tensor({true, false, true, true, false});
+    case uint8:
+      return cast(tensor({0, 3, 128, 200, 255}), uint8);
+    case int32:
+      return tensor({0, -7, 3, 100000, -70001});
+    case int64:
+      return cast(tensor({5, 0, -3, 65536, -1}), int64);
+    case float32:
+      return tensor({0.0f, -1.5f, 2.25f, NAN, 3.0f});
+    case float64:
+      return tensor({2.5, 0.0, -HUGE_VAL, 1.0, -0.75});
+  }
+  return {};
+}
+
+bool has_no_bool(std::string_view op) {
+  return op == "subtract" || op == "negative" || op == "remainder";
+}
+DType result_of(const Op& op, DType common) {
+  if (op.shape == broadcast_to_bool) return boolean;
+  return op.promote == Promote::floating && !is_floating(common) ? float32 : common;
+}
+
+void check_pointwise(const Op& op, const std::vector<Tensor>& inputs, DType common) {
+  Checker checker({2e-6, 1e-37});
+  const StageScope scope(checker);
+  if (common == boolean && has_no_bool(op.name)) {
+    CHECK_THROWS_AS(call_op(op.name, inputs), DTypeError);
+    return;
+  }
+  CHECK(call_op(op.name, inputs).dtype() == result_of(op, common));
+}
+}  // namespace
+
+TEST_CASE("pointwise ops promote as NumPy does, with the right values") {
+  for (const Op* op : library_ops()) {
+    if (op->fusion != Fusion::pointwise || op->arity > 2) continue;
+    for (DType a : every_dtype) {
+      INFO(op->name << " of " << name_of(a));
+      if (op->arity == 1) check_pointwise(*op, {some(a)}, a);
+      for (DType b : every_dtype) {
+        if (op->arity == 1) break;
+        INFO("and " << name_of(b));
+        check_pointwise(*op, {some(a), some(b)}, promoted_by_numpy(a, b));
+      }
+    }
+  }
+}
+
+TEST_CASE("reductions of every dtype have the promised dtype and values") {
+  for (DType dtype : every_dtype) {
+    INFO(name_of(dtype));
+    Checker checker({1e-6, 0});
+    const StageScope scope(checker);
+    const Tensor x = some(dtype);
+    CHECK(sum(x).dtype() == (is_floating(dtype) ? dtype : int64));
+    CHECK(mean(x).dtype() == (is_floating(dtype) ? dtype : float32));
+    CHECK(max(x).dtype() == dtype);
+    CHECK(min(x).dtype() == dtype);
+    CHECK(any(x).dtype() == boolean);
+    CHECK(all(x).dtype() == boolean);
+    CHECK(argmax(x(range(0, 3))).dtype() == int64);
+  }
+}
+
+TEST_CASE("C++ numbers take the tensor's dtype") {
+  CHECK((tensor({1.0f}) + 1.5).dtype() == float32);
+  CHECK((tensor({1.0}) + 1.5f).dtype() == float64);
+  CHECK((2 * tensor({1.0f})).dtype() == float32);
+  CHECK((tensor({1, 2}) + 1).dtype() == int32);
+  CHECK((tensor({1, 2}) + 1L).dtype() == int32);
+  CHECK((tensor({1, 2}) + 1.5).dtype() == float32);
+  CHECK((tensor({1, 2}) / 2).dtype() == float32);
+  CHECK((some(uint8) + 1).dtype() == uint8);
+  CHECK((some(boolean) + 1).dtype() == int32);
+  CHECK((tensor({1, 2}) > 1.5).to_vector<bool>() == std::vector<bool>{false, true});
+  CHECK_THROWS_AS(some(uint8) + 300, DTypeError);
+  CHECK_THROWS_AS(some(uint8) - -1, DTypeError);
+}
+
+namespace {
+std::vector<Tensor> narrowed(const std::vector<Tensor>& inputs) {
+  std::vector<Tensor> narrow;
+  for (const Tensor& x : inputs) narrow.push_back(is_floating(x.dtype()) ? cast(x, float32) : x);
+  return narrow;
+}
+std::vector<Tensor> gradients(const Sample& sample, const std::vector<Tensor>& inputs) {
+  const std::vector<Tensor> sources = floating(inputs);
+  GradientTape tape;
+  for (const Tensor& x : sources) tape.watch(x);
+  const Tensor y = sample.call(inputs);
+  const Tensor upstream = cast(weights_like(y), y.dtype());
+  return tape.gradient(y, Sources(sources), {upstream, Unconnected::zero});
+}
+Host widened(const Tensor& x) {
+  Host host = host_of(x);
+  host.dtype = float64;
+  return host;
+}
+constexpr Near single{2e-5, 2e-5};
+}  // namespace
+
+TEST_CASE("every op computes in float32 what it computes in float64, gradients too") {
+  for (const Op* op : library_ops()) {
+    if (op->updates) continue;
+    std::size_t number = 0;
+    for (const Sample& sample : samples_of(*op)) {
+      if (floating(sample.inputs).empty()) continue;
+      INFO(describe(*op, number++, sample));
+      // Rounding an integer's neighbour to float32 would move it across: such ops are exact anyway.
+      const Tensor wide = sample.call(sample.inputs), narrow = sample.call(narrowed(sample.inputs));
+      const bool given = op->name == "cast";
+      CHECK(narrow.dtype() == (wide.dtype() == float64 && !given ? float32 : wide.dtype()));
+      CHECK(difference(widened(narrow), widened(wide), single) == "");
+      if (!op->differentiable || !is_floating(narrow.dtype())) continue;
+      const auto expected = gradients(sample, sample.inputs);
+      const auto got = gradients(sample, narrowed(sample.inputs));
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        INFO("source " << i);
+        CHECK(got[i].dtype() == float32);
+        const Host wanted = widened(expected[i]);
+        double scale = 1;
+        for (double value : wanted.values) scale = std::max(scale, std::abs(value));
+        CHECK(difference(widened(got[i]), wanted, {1e-4, 1e-4 * scale}) == "");
+      }
+    }
+  }
+}
+}  // namespace reel::tests

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Tensors of no elements.
+#include <cmath>
+
+#include "sweep/table.hpp"
+
+namespace reel::tests {
+namespace {
+const Tensor& none() {
+  static const Tensor x = zeros({0});
+  return x;
+}
+float number(const Tensor& x) { return x.item<float>(); }
+}  // namespace
+
+TEST_CASE("every op of tensors has a sample without elements, or an error for it") {
+  for (const Op* op : library_ops()) {
+    if (op->updates || op->arity == 0) continue;
+    bool empty = false;
+    for (const Sample& sample : samples_of(*op))
+      for (const Tensor& x : sample.inputs) empty |= x.size() == 0;
+    INFO(op->name);
+    // Extremes of nothing do not exist; tests/sweep/arguments.cpp has their errors.
+    const bool throws = op->name == "max" || op->name == "min" || op->name == "argmax";
+    CHECK(empty != throws);
+  }
+}
+
+TEST_CASE("a sample without elements has finite gradients of the inputs' shapes") {
+  for (const Op* op : library_ops()) {
+    if (op->updates || !op->differentiable) continue;
+    std::size_t count = 0;
+    for (const Sample& sample : samples_of(*op)) {
+      bool empty = false;
+      for (const Tensor& x : sample.inputs) empty |= x.size() == 0;
+      const std::vector<Tensor> sources = floating(sample.inputs);
+      INFO(describe(*op, count++, sample));
+      if (!empty || sources.empty()) continue;
+      GradientTape tape;
+      for (const Tensor& x : sources) tape.watch(x);
+      const auto slopes =
+          tape.gradient(sum(sample.call(sample.inputs)), Sources(sources), Unconnected::zero);
+      for (std::size_t i = 0; i < sources.size(); ++i) {
+        CHECK(slopes[i].shape() == sources[i].shape());
+        for (double slope : host_of(slopes[i]).values) CHECK(std::isfinite(slope));
+      }
+    }
+  }
+}
+
+TEST_CASE("reductions of no elements give the neutral element") {
+  CHECK(number(sum(none())) == 0);
+  CHECK(std::isnan(number(mean(none()))));
+  CHECK_FALSE(any(none()).item<bool>());
+  CHECK(all(none()).item<bool>());
+  CHECK(equal(sum(zeros({0, 3}), 0), zeros({3})));
+  CHECK(sum(zeros({0, 3}), 1).shape() == Shape({0}));
+  CHECK(max(zeros({0, 3}), 1).shape() == Shape({0}));
+}
+
+TEST_CASE("a product over no elements is 0") {
+  CHECK(equal(matmul(zeros({2, 0}), zeros({0, 3})), zeros({2, 3})));
+  CHECK(number(matmul(none(), none())) == 0);
+  CHECK(equal(matmul_add(zeros({2, 0}), zeros({0, 2}), tensor({1.0f, 2.0f})),
+              tensor({{1.0f, 2.0f}, {1.0f, 2.0f}})));
+}
+
+TEST_CASE("of no rows the mean loss is NaN and the sum 0") {
+  const Tensor labels = cast(none(), DType::int64);
+  CHECK(std::isnan(number(cross_entropy(zeros({0, 3}), labels))));
+  CHECK(number(cross_entropy(zeros({0, 3}), labels, Reduction::sum)) == 0);
+}
+
+TEST_CASE("nothing equals nothing") {
+  CHECK(equal(none(), none()));
+  CHECK_FALSE(equal(none(), zeros({0, 1})));
+  CHECK(allclose(none(), zeros({1})));
+}
+}  // namespace reel::tests

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// R3: the gradient sweep finds wrong gradients, planted at run time in the table.
+#include <algorithm>
+#include <map>
+
+#include "sweep/gradient_case.hpp"
+
+namespace reel::tests {
+namespace {
+enum class Fault { negated, scaled, shifted, absent, replaced, swapped };
+constexpr Fault kernel_faults[] = {Fault::negated, Fault::scaled, Fault::shifted, Fault::absent,
+                                   Fault::replaced};
+
+// Kernels are plain functions: what is planted stands here.
+struct Planted {
+  Fault fault = Fault::negated;
+  int output = 0;
+  GradientTile tile = nullptr;
+  Kernel kernel = nullptr;
+  GradientRule rule = nullptr;
+} planted;
+
+/// The right gradient made wrong, then added to what was there unless that is the fault.
+void spoil(std::vector<double>& right, double* output, bool accumulate) {
+  if (planted.fault == Fault::shifted && !right.empty())
+    std::rotate(right.begin(), right.begin() + 1, right.end());
+  for (std::size_t i = 0; i < right.size(); ++i) {
+    double x = right[i];
+    if (planted.fault == Fault::negated) x = -x;
+    if (planted.fault == Fault::scaled) x *= 1.00001;
+    if (planted.fault == Fault::absent) x = 0;
+    output[i] = accumulate && planted.fault != Fault::replaced ? output[i] + x : x;
+  }
+}
+
+void wrong_tile(std::int64_t n, const void* const* values, unsigned scalars, void* output,
+                bool accumulate) {
+  std::vector<double> right(static_cast<std::size_t>(n));
+  const void* given[] = {values[0], values[1], values[2], values[3]};
+  if (planted.fault == Fault::swapped) {
+    std::swap(given[1], given[2]);
+    scalars = (scalars & ~6u) | (scalars & 2) << 1 | (scalars & 4) >> 1;
+  }
+  planted.tile(n, given, scalars, right.data(), false);
+  spoil(right, static_cast<double*>(output), accumulate);
+}
+
+KernelResult wrong_kernel(const KernelCall& call) {
+  Body* wanted = call.outputs[planted.output];
+  if (!wanted) return planted.kernel(call);
+  Tensor right = zeros(wanted->shape, {.dtype = DType::float64});
+  Few<Body*, 4> outputs;
+  for (int i = 0; i < call.output_count; ++i) outputs.push_back(call.outputs[i]);
+  outputs[static_cast<std::size_t>(planted.output)] = Access::body(right);
+  KernelCall changed = call;
+  changed.outputs = outputs.data();
+  changed.accumulate = call.accumulate & ~(1u << planted.output);
+  const KernelResult result = planted.kernel(changed);
+  std::vector<double> values = right.to_vector<double>();
+  spoil(values, wanted->as<double>(), call.accumulate >> planted.output & 1);
+  return result;
+}
+
+void no_rule(GradientCall&) {}
+void double_rule(GradientCall& call) {
+  planted.rule(call);
+  planted.rule(call);
+}
+
+using Cases = std::map<std::string_view, std::vector<GradientCase>>;
+Cases all_cases() {
+  Cases cases;
+  for (const Op* op : library_ops())
+    if (op->differentiable && !op->updates)
+      for (Sample& sample : samples_of(*op)) cases[op->name].emplace_back(std::move(sample));
+  return cases;
+}
+
+struct Tally {
+  int planted = 0;
+  std::vector<std::string> unseen;
+};
+void expect_found(const Cases& cases, const Op& op, const std::string& what, Tally& tally) {
+  ++tally.planted;
+  for (const GradientCase& one : cases.at(op.name)) {
+    try {
+      if (!one.problem().empty()) return;
+    } catch (const Error&) {
+      return;  // a rule that reads what was not kept
+    }
+  }
+  tally.unseen.push_back(std::string(op.name) + ": " + what);
+}
+
+void plant_tiles(const Cases& cases, Op& op, Tally& tally) {
+  const Tiles* right = op.tiles;
+  const int type = static_cast<int>(DType::float64);
+  for (int i = 0; i < std::min(op.arity, 2); ++i) {
+    // What passes dy on as it is calls no tile.
+    if (!right->gradient[i][type] || op.passes >> i & 1) continue;
+    planted.tile = right->gradient[i][type];
+    Tiles wrong = *right;
+    wrong.gradient[i][type] = wrong_tile;
+    op.tiles = &wrong;
+    const bool both = (op.needs.of[i] & 3) == 3 && op.arity == 2;
+    for (Fault fault : kernel_faults) {
+      planted.fault = fault;
+      expect_found(
+          cases, op,
+          "tile " + std::to_string(i) + ", fault " + std::to_string(static_cast<int>(fault)),
+          tally);
+    }
+    planted.fault = Fault::swapped;
+    if (both) expect_found(cases, op, "tile " + std::to_string(i) + ", operands swapped", tally);
+    op.tiles = right;
+  }
+}
+
+void plant_kernel(const Cases& cases, Op& op, Tally& tally) {
+  planted.kernel = op.cpu_gradient;
+  op.cpu_gradient = wrong_kernel;
+  for (planted.output = 0; planted.output < op.arity; ++planted.output) {
+    if (op.name == "cross_entropy" && planted.output == 1) continue;  // labels
+    for (Fault fault : kernel_faults) {
+      planted.fault = fault;
+      expect_found(cases, op,
+                   "kernel output " + std::to_string(planted.output) + ", fault " +
+                       std::to_string(static_cast<int>(fault)),
+                   tally);
+    }
+  }
+  op.cpu_gradient = planted.kernel;
+}
+
+void plant_rules(const Cases& cases, Op& op, Tally& tally) {
+  planted.rule = op.gradient;
+  op.gradient = no_rule;
+  expect_found(cases, op, "no rule", tally);
+  op.gradient = double_rule;
+  expect_found(cases, op, "rule played twice", tally);
+  for (const Op* other : library_ops()) {
+    if (other->name.ends_with("_gates")) continue;  // speaks of a second output
+    const bool fits = other->gradient && other->arity == op.arity && other->options == op.options;
+    if (!fits || other->gradient == planted.rule) continue;
+    op.gradient = other->gradient;
+    expect_found(cases, op, "rule of " + std::string(other->name), tally);
+  }
+  op.gradient = planted.rule;
+}
+}  // namespace
+
+TEST_CASE("planted wrong gradients are found") {
+  const Cases cases = all_cases();
+  Tally tally;
+  for (Op* op : library_ops()) {
+    if (!op->differentiable || op->updates) continue;
+    if (op->tiles) plant_tiles(cases, *op, tally);
+    if (op->cpu_gradient) plant_kernel(cases, *op, tally);
+    plant_rules(cases, *op, tally);
+  }
+  CHECK(tally.planted >= 300);
+  CHECK(tally.unseen == std::vector<std::string>{});
+}
+}  // namespace reel::tests
