@@ -125,6 +125,10 @@ KernelResult cast(const KernelCall& call) {
   const Body& input = call.input(0);
   Body& output = call.output();
   if (input.elements == 0) return {};
+  if (input.contiguous && input.dtype == output.dtype) {
+    __builtin_memcpy(output.data, input.data, static_cast<std::size_t>(input.bytes()));
+    return {};
+  }
   // Reshaping copies too: the output is in row-major order, but of another shape than the input.
   Strides steps;
   std::int64_t step = 1;

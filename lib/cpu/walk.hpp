@@ -42,13 +42,16 @@ inline Walk walk_over(const Shape& shape, const Strides& from, const Strides& to
 /// Calls row(from, to), offsets in elements, for each position of all axes but the last `inner`.
 template <class Row>
 void for_each_row(const Walk& walk, int inner, const Row& row) {
-  const int outer = walk.rank - inner;
+  const int near = walk.rank - inner - 1;  // the axis whose steps are taken in the inner loop
+  if (near < 0) return row(std::int64_t{0}, std::int64_t{0});
+  const std::int64_t near_length = walk.lengths[near];
   std::int64_t position[Shape::max_rank] = {};
-  std::int64_t rows = 1, from = 0, to = 0;
-  for (int axis = 0; axis < outer; ++axis) rows *= walk.lengths[axis];
-  for (; rows > 0; --rows) {
-    row(from, to);
-    for (int axis = outer - 1; axis >= 0; --axis) {
+  std::int64_t rounds = 1, from = 0, to = 0;
+  for (int axis = 0; axis < near; ++axis) rounds *= walk.lengths[axis];
+  for (; rounds > 0; --rounds) {
+    for (std::int64_t i = 0; i < near_length; ++i)
+      row(from + i * walk.from[near], to + i * walk.to[near]);
+    for (int axis = near - 1; axis >= 0; --axis) {
       from += walk.from[axis];
       to += walk.to[axis];
       if (++position[axis] < walk.lengths[axis]) break;
