@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// R20: tensors made in one thread and freed in another go back to where they are made.
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include <reel/reel.hpp>
+
+#include "support/catch.hpp"
+
+namespace reel::tests {
+namespace {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool watched = true;  // a sanitizer keeps memory for itself
+#else
+constexpr bool watched = false;
+#endif
+
+/// Hands batches from one thread to another; at most a few wait.
+class Channel {
+ public:
+  void give(std::vector<Tensor> batch) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return waiting_.size() < 4; });
+    waiting_.push_back(std::move(batch));
+    changed_.notify_all();
+  }
+  std::vector<Tensor> take() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !waiting_.empty(); });
+    std::vector<Tensor> batch = std::move(waiting_.front());
+    waiting_.erase(waiting_.begin());
+    changed_.notify_all();
+    return batch;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::vector<Tensor>> waiting_;
+};
+
+std::int64_t resident_bytes() {
+  long pages = 0, ignored = 0;
+  std::FILE* file = std::fopen("/proc/self/statm", "r");
+  if (!file) return 0;
+  if (std::fscanf(file, "%ld %ld", &ignored, &pages) != 2) pages = 0;
+  std::fclose(file);
+  return pages * sysconf(_SC_PAGESIZE);
+}
+
+/// Makes tensors of `length` here and lets another thread free them; an empty batch ends it.
+void pass_on(int batches, std::int64_t length) {
+  Channel channel;
+  std::thread reader([&channel] {
+    while (!channel.take().empty()) {
+    }
+  });
+  for (int i = 0; i < batches; ++i) {
+    std::vector<Tensor> batch;
+    for (int k = 0; k < 100; ++k) batch.push_back(zeros({length}));
+    channel.give(std::move(batch));
+  }
+  channel.give({});
+  reader.join();
+}
+}  // namespace
+
+TEST_CASE("memory freed in another thread is used again", "[threads]") {
+  const bool full = std::getenv("REEL_TEST_LONG") != nullptr;
+  const int batches = watched ? 20 : full ? 100'000 : 10'000;
+  for (const std::int64_t length : {2, 300}) {
+    pass_on(watched ? 5 : 2'000, length);
+    const std::int64_t tensors = memory_statistics().live_tensors, bytes = resident_bytes();
+    pass_on(batches, length);
+    CHECK(memory_statistics().live_tensors == tensors);
+    if (!watched) CHECK(resident_bytes() - bytes < (1 << 20));
+  }
+}
+
+TEST_CASE("large blocks freed in another thread are used again", "[threads]") {
+  const auto pass = [] {
+    for (int i = 0; i < 50; ++i) {
+      Tensor x = ones({100'000});
+      std::thread([x = std::move(x)]() mutable { x = Tensor(); }).join();
+    }
+  };
+  pass();
+  const auto blocks = memory_statistics().large_blocks;
+  pass();
+  if (!watched) CHECK(memory_statistics().large_blocks == blocks);
+}
+
+TEST_CASE("a tensor may outlive the thread that made it, and be read by many", "[threads]") {
+  Tensor x;
+  std::thread([&x] { x = arange(0.0f, 100.0f) * 2; }).join();
+  std::vector<float> sums(4);
+  std::vector<std::thread> threads;
+  for (float& total : sums)
+    threads.emplace_back([&total, x] {
+      for (int i = 0; i < 200; ++i) {
+        const Tensor view = x(range({}, {}, -1)), copy = view;
+        total = sum(copy + x).item<float>();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const float total : sums) CHECK(total == 2 * 9900);
+}
+}  // namespace reel::tests
