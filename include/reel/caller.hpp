@@ -4,7 +4,8 @@
 #include <reel/export.hpp>
 
 namespace reel {
-/// A file and line. As a default argument, `Caller caller = Caller::here()` is the line of the call.
+/// A file and line. As a default argument, `Caller caller = Caller::here()` is the line of the
+/// call.
 struct Caller {
   const char* file = nullptr;
   unsigned line = 0;

@@ -17,22 +17,28 @@ inline constexpr int dtype_count = 6;
 template <class T>
 concept Number = std::is_arithmetic_v<T>;
 
-/// A C++ type that a tensor can hold: bool, std::uint8_t, 32 and 64 bit signed integers, float, double.
+/// A C++ type that a tensor can hold: bool, std::uint8_t, 32 and 64 bit signed integers, float,
+/// double.
 template <class T>
 concept Element = std::is_same_v<T, bool> || std::is_same_v<T, std::uint8_t> ||
-                  std::is_same_v<T, float> || std::is_same_v<T, double> ||
-                  (std::is_integral_v<T> && std::is_signed_v<T> && sizeof(T) >= 4 &&
-                   !std::is_same_v<T, wchar_t>);
+    std::is_same_v<T, float> || std::is_same_v<T, double> ||
+    (std::is_integral_v<T>&& std::is_signed_v<T> && sizeof(T) >= 4 && !std::is_same_v<T, wchar_t>);
 
 /// The dtype of a C++ type; a type that is no Element goes to the next larger one.
 template <Number T>
 constexpr DType dtype_of() {
-  if constexpr (std::is_same_v<T, bool>) return DType::boolean;
-  else if constexpr (std::is_same_v<T, float>) return DType::float32;
-  else if constexpr (std::is_floating_point_v<T>) return DType::float64;
-  else if constexpr (std::is_unsigned_v<T> && sizeof(T) == 1) return DType::uint8;
-  else if constexpr (sizeof(T) + std::is_unsigned_v<T> <= 4) return DType::int32;
-  else return DType::int64;
+  if constexpr (std::is_same_v<T, bool>)
+    return DType::boolean;
+  else if constexpr (std::is_same_v<T, float>)
+    return DType::float32;
+  else if constexpr (std::is_floating_point_v<T>)
+    return DType::float64;
+  else if constexpr (std::is_unsigned_v<T> && sizeof(T) == 1)
+    return DType::uint8;
+  else if constexpr (sizeof(T) + std::is_unsigned_v<T> <= 4)
+    return DType::int32;
+  else
+    return DType::int64;
 }
 
 /// Bytes of one element.

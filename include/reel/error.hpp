@@ -12,14 +12,30 @@ namespace reel {
 struct REEL_API Error : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
-struct REEL_API ShapeError : Error { using Error::Error; };
-struct REEL_API IndexError : Error { using Error::Error; };
-struct REEL_API DTypeError : Error { using Error::Error; };
-struct REEL_API DeviceError : Error { using Error::Error; };
-struct REEL_API MemoryError : Error { using Error::Error; };  // the system gave no memory
-struct REEL_API TapeError : Error { using Error::Error; };
-struct REEL_API TraceError : Error { using Error::Error; };
-struct REEL_API IoError : Error { using Error::Error; };
+struct REEL_API ShapeError : Error {
+  using Error::Error;
+};
+struct REEL_API IndexError : Error {
+  using Error::Error;
+};
+struct REEL_API DTypeError : Error {
+  using Error::Error;
+};
+struct REEL_API DeviceError : Error {
+  using Error::Error;
+};
+struct REEL_API MemoryError : Error {
+  using Error::Error;
+};  // the system gave no memory
+struct REEL_API TapeError : Error {
+  using Error::Error;
+};
+struct REEL_API TraceError : Error {
+  using Error::Error;
+};
+struct REEL_API IoError : Error {
+  using Error::Error;
+};
 
 /// Throws E for an op or layer of your own, in these words; the line is that of the outermost
 /// CallerScope, else the caller's. `advice` follows on a line of its own.

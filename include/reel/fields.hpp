@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Values made of tensors: structs with fields(), pairs, tuples, vectors, arrays, optionals, pointers.
+// Values made of tensors: structs with fields(), pairs, tuples, vectors, arrays, optionals,
+// pointers.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -19,15 +20,20 @@ struct FieldProbe {
 };
 
 template <class T>
-concept HasFields = requires(T& value, const FieldProbe& probe) { value.fields(probe); };
+concept HasFields = requires(T& value, const FieldProbe& probe) {
+  value.fields(probe);
+};
 template <class T>
-concept TupleLike = requires { std::tuple_size<T>::value; };
+concept TupleLike = requires {
+  std::tuple_size<T>::value;
+};
 template <class T>
 concept ListLike = requires(T& list) {
   list.begin();
   list.end();
   typename T::value_type;
-} && !std::is_convertible_v<T, std::string_view>;
+}
+&&!std::is_convertible_v<T, std::string_view>;
 template <class T>
 concept PointerLike = requires(T& pointer) {
   *pointer;

@@ -13,9 +13,8 @@ class Function<R(Args...)> {
  public:
   Function() = default;
   template <class F>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, Function> &&
-             std::is_invocable_r_v<R, F&, Args...>)
-  Function(F f)
+  requires(!std::is_same_v<std::remove_cvref_t<F>, Function> &&
+           std::is_invocable_r_v<R, F&, Args...>) Function(F f)
       : target_(new F(std::move(f))),
         call_([](void* target, Args&&... args) -> R {
           return static_cast<R>((*static_cast<F*>(target))(std::forward<Args>(args)...));

@@ -29,8 +29,8 @@ struct Bound {
   bool open = true;
   constexpr Bound() = default;
   template <class I>
-    requires(std::is_integral_v<I> && !std::is_same_v<I, bool>)
-  constexpr Bound(I n) : value(static_cast<std::int64_t>(n)), open(false) {}
+  requires(std::is_integral_v<I> && !std::is_same_v<I, bool>) constexpr Bound(I n)
+      : value(static_cast<std::int64_t>(n)), open(false) {}
 };
 /// Positions start, start + step, ... before stop, clipped to the axis as in Python.
 struct Range {
@@ -49,11 +49,10 @@ class Index {
   Index(All, Caller caller = Caller::here()) : caller_(caller), kind_(Kind::all) {}
   Index(NewAxis, Caller caller = Caller::here()) : caller_(caller), kind_(Kind::newaxis) {}
   Index(Ellipsis, Caller caller = Caller::here()) : caller_(caller), kind_(Kind::ellipsis) {}
-  Index(Range r, Caller caller = Caller::here())
-      : range_(r), caller_(caller), kind_(Kind::range) {}
+  Index(Range r, Caller caller = Caller::here()) : range_(r), caller_(caller), kind_(Kind::range) {}
   template <class I>
-    requires(std::is_integral_v<I> && !std::is_same_v<I, bool>)
-  Index(I position, Caller caller = Caller::here())
+  requires(std::is_integral_v<I> && !std::is_same_v<I, bool>)
+      Index(I position, Caller caller = Caller::here())
       : range_{position, {}, 1}, caller_(caller), kind_(Kind::position) {}
   Index(const Tensor& positions, Caller caller = Caller::here())
       : tensor_(&positions), caller_(caller), kind_(Kind::tensor) {}

@@ -8,11 +8,11 @@
 
 namespace reel {
 struct MemoryStatistics {
-  std::int64_t live_tensors = 0;    // tensors and views alive in the process, all threads
-  std::int64_t live_records = 0;    // records held by tapes, all threads
-  std::int64_t live_bytes = 0;      // bytes of tensors, headers included
-  std::int64_t cached_bytes = 0;    // bytes kept for reuse
-  std::int64_t large_blocks = 0;    // large blocks ever asked of the system
+  std::int64_t live_tensors = 0;  // tensors and views alive in the process, all threads
+  std::int64_t live_records = 0;  // records held by tapes, all threads
+  std::int64_t live_bytes = 0;    // bytes of tensors, headers included
+  std::int64_t cached_bytes = 0;  // bytes kept for reuse
+  std::int64_t large_blocks = 0;  // large blocks ever asked of the system
 };
 REEL_API MemoryStatistics memory_statistics();
 /// Gives all cached blocks that no tensor uses back to the system.

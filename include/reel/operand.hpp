@@ -20,8 +20,10 @@ class Scalar {
  public:
   template <Number T>
   constexpr Scalar(T value) : dtype_(dtype_of<T>()) {
-    if constexpr (std::is_floating_point_v<T>) real_ = static_cast<double>(value);
-    else integer_ = static_cast<std::int64_t>(value);
+    if constexpr (std::is_floating_point_v<T>)
+      real_ = static_cast<double>(value);
+    else
+      integer_ = static_cast<std::int64_t>(value);
   }
   constexpr DType dtype() const { return dtype_; }
   constexpr double real() const {

@@ -2,17 +2,17 @@
 // Everything, in the order in which one would learn it.
 #pragma once
 #include <reel/error.hpp>
-#include <reel/tensor.hpp>
-#include <reel/ops.hpp>
-#include <reel/random.hpp>
-#include <reel/variable.hpp>
-#include <reel/tape.hpp>
-#include <reel/nn.hpp>
-#include <reel/optim.hpp>
-#include <reel/train.hpp>
-#include <reel/op.hpp>
 #include <reel/io.hpp>
 #include <reel/memory.hpp>
+#include <reel/nn.hpp>
+#include <reel/op.hpp>
+#include <reel/ops.hpp>
+#include <reel/optim.hpp>
+#include <reel/random.hpp>
+#include <reel/tape.hpp>
+#include <reel/tensor.hpp>
+#include <reel/train.hpp>
+#include <reel/variable.hpp>
 #if __has_include(<fmt/core.h>)
 #include <reel/format.hpp>
 #endif

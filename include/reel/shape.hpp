@@ -17,8 +17,8 @@ namespace reel {
 struct Extent {
   std::int64_t value;
   template <class I>
-    requires(std::is_integral_v<I> && !std::is_same_v<I, bool>)
-  constexpr Extent(I n) : value(static_cast<std::int64_t>(n)) {}
+  requires(std::is_integral_v<I> && !std::is_same_v<I, bool>) constexpr Extent(I n)
+      : value(static_cast<std::int64_t>(n)) {}
 };
 
 /// The lengths of up to eight axes; `{}` is the shape of a single number.

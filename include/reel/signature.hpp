@@ -5,15 +5,25 @@ namespace reel::detail {
 template <class F>
 struct Signature;
 template <class C, class R, class... A>
-struct Signature<R (C::*)(A...) const> { using type = R(A...); };
+struct Signature<R (C::*)(A...) const> {
+  using type = R(A...);
+};
 template <class C, class R, class... A>
-struct Signature<R (C::*)(A...)> { using type = R(A...); };
+struct Signature<R (C::*)(A...)> {
+  using type = R(A...);
+};
 template <class C, class R, class... A>
-struct Signature<R (C::*)(A...) const noexcept> { using type = R(A...); };
+struct Signature<R (C::*)(A...) const noexcept> {
+  using type = R(A...);
+};
 template <class R, class... A>
-struct Signature<R (*)(A...)> { using type = R(A...); };
+struct Signature<R (*)(A...)> {
+  using type = R(A...);
+};
 template <class F>
 struct SignatureOf : Signature<decltype(&F::operator())> {};
 template <class R, class... A>
-struct SignatureOf<R (*)(A...)> { using type = R(A...); };
+struct SignatureOf<R (*)(A...)> {
+  using type = R(A...);
+};
 }  // namespace reel::detail

@@ -130,7 +130,8 @@ class Values {
 };
 
 namespace detail {
-/// x in row-major order on the host (x itself where it is so already), and where its elements start.
+/// x in row-major order on the host (x itself where it is so already), and where its elements
+/// start.
 REEL_API Tensor contiguous_host(const Tensor& x, DType dtype, const void** first, Caller caller);
 REEL_API Tensor from_memory(const void* data, DType dtype, const Shape& shape,
                             std::int64_t available, Caller caller);
@@ -209,14 +210,14 @@ Tensor from_span(std::span<const T> values, Shape shape, Caller caller = Caller:
                              static_cast<std::int64_t>(values.size()), caller);
 }
 template <class R>
-  requires requires(const R& r) { std::span(r.data(), r.size()); }
+requires requires(const R& r) { std::span(r.data(), r.size()); }
 Tensor from_span(const R& values, Shape shape, Caller caller = Caller::here()) {
   return from_span(std::span<const typename R::value_type>(values.data(), values.size()), shape,
                    caller);
 }
 template <Element T>
-  requires(!std::is_same_v<T, bool>)
-Tensor tensor(const std::vector<T>& values, Caller caller = Caller::here()) {
+requires(!std::is_same_v<T, bool>) Tensor
+    tensor(const std::vector<T>& values, Caller caller = Caller::here()) {
   return from_span(std::span<const T>(values), Shape({values.size()}, caller), caller);
 }
 

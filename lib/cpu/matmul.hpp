@@ -137,8 +137,7 @@ void panel(const Product<T>& p, std::int64_t from, std::int64_t to) {
   std::int64_t height = most_tile_rows;
   if (p.n > height && to - from > tile_vectors(most_tile_rows) * lanes<T>) height = wide_tile_rows;
   std::int64_t row = 0;
-  for (; p.n - row >= 2 * height; row += height)
-    strip_of<most_tile_rows>(height, p, row, from, to);
+  for (; p.n - row >= 2 * height; row += height) strip_of<most_tile_rows>(height, p, row, from, to);
   if (p.n - row > height) {
     const std::int64_t half = (p.n - row + 1) / 2;
     strip_of<most_tile_rows>(half, p, row, from, to);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Sums, products and powers, element by element with NumPy's broadcasting and promotion. C++
-// numbers take the tensor's dtype; an integer tensor becomes float32 where the result needs a fraction.
+// numbers take the tensor's dtype; an integer tensor becomes float32 where the result needs a
+// fraction.
 #pragma once
 #include <reel/tensor.hpp>
 
