@@ -50,7 +50,6 @@ void by_blas(const Matrix<T>& x, const Matrix<T>& y, T* c, bool accumulate) {
 }
 
 // Where ours is faster than OpenBLAS 0.3.21 (measured on AVX-512); beyond, packing x pays as well.
-constexpr std::int64_t most_own_rows = 128, most_own_depth = 16;
 constexpr std::int64_t least_panel_rows = 8;  // which pay for the copy
 constexpr std::int64_t most_dot_rows = 3;
 constexpr std::int64_t first_cache = 24 << 10;
@@ -109,7 +108,7 @@ void product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c) {
   if (x.rows == 0 || y.columns == 0) return;
   if (y.columns == 1 && x.rows > 1)  // a column is a row seen from the other side
     return product(y.transposed(), x.transposed(), z.transposed(), c);
-  const bool large = x.rows > most_own_rows && x.columns > most_own_depth && fits_blas(x, y);
+  const bool large = x.columns > 0 && fits_blas(x, y);
   const bool few = y.column != 1 && y.row == 1 && y.columns > 1 && x.rows <= most_dot_rows;
   if (z.data && z.data != c && (large || few || z.column != 1)) {
     copy_rows(z, c);

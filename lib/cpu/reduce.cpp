@@ -24,11 +24,11 @@ struct Sum {
 /// The first of two that compare equal; NaN wins.
 template <class A>
 struct Largest {
-  static A step(A best, A x) { return (x > best) | (x != x) ? x : best; }
+  static A step(A best, A x) { return ((x > best) | (x != x)) ? x : best; }
 };
 template <class A>
 struct Smallest {
-  static A step(A best, A x) { return (x < best) | (x != x) ? x : best; }
+  static A step(A best, A x) { return ((x < best) | (x != x)) ? x : best; }
 };
 template <bool Every>
 struct Truth {
