@@ -26,8 +26,11 @@ void broadcast_to_rule(GradientCall& call) {
 
 // y = part of x        dx = dy at that part, else 0
 void slice_rule(GradientCall& call) {
-  call.give(0, unslice_op, {call.dy()},
-            UnsliceOptions{call.option<SliceOptions>(), call.input_shape(0)});
+  UnsliceOptions place{call.option<SliceOptions>(), call.input_shape(0)};
+  Tensor dy = call.dy();
+  if (!place.slice.keeps_axes()) dy = reshape(std::move(dy), place.slice.lengths);
+  place.slice.dropped = place.slice.added = 0;
+  call.give(0, unslice_op, {dy}, place);
 }
 void unslice_rule(GradientCall& call) {
   call.give(0, slice(call.dy(), call.option<UnsliceOptions>().slice));

@@ -56,8 +56,12 @@ class Index {
       : range_{position, {}, 1}, caller_(caller), kind_(Kind::position) {}
   Index(const Tensor& positions, Caller caller = Caller::here())
       : tensor_(&positions), caller_(caller), kind_(Kind::tensor) {}
+  // Not trivial, for the reason that Operand has.
+  Index(const Index& other) noexcept
+      : range_(other.range_), tensor_(other.tensor_), caller_(other.caller_), kind_(other.kind_) {}
+  Index& operator=(const Index&) = default;
   Kind kind() const { return kind_; }
-  Range range() const { return range_; }
+  const Range& range() const { return range_; }
   std::int64_t position() const { return range_.start.value; }
   const Tensor& tensor() const { return *tensor_; }
   Caller caller() const { return caller_; }

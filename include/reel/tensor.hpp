@@ -62,8 +62,8 @@ class REEL_API Tensor {
   /// Views share memory with this tensor. Throw IndexError for a position outside its axis.
   ///
   ///     arange(0, 6).reshape({2, 3})(1, range(0, 2))   // [3, 4]
-  Tensor operator[](Index i) const { return view({i}); }
-  Tensor operator()(Index a) const { return view({a}); }
+  Tensor operator[](Index i) const { return view(&i, 1); }
+  Tensor operator()(Index a) const { return view(&a, 1); }
   Tensor operator()(Index a, Index b) const { return view({a, b}); }
   Tensor operator()(Index a, Index b, Index c) const { return view({a, b, c}); }
   Tensor operator()(Index a, Index b, Index c, Index d) const { return view({a, b, c, d}); }

@@ -39,18 +39,14 @@ void add_elements(const Walk& walk, const T* from, T* to, bool truth) {
   });
 }
 
-KernelResult unslice(const KernelCall& call) {
-  const auto& options = call.option<UnsliceOptions>();
-  const Body& part = call.input(0);
-  Body& output = call.output();
-  const bool adds = call.accumulate & 1;
-  if (!adds) __builtin_memset(output.data, 0, static_cast<std::size_t>(output.bytes()));
-  if (part.elements == 0) return {};
+/// Copies a part to its place in the output, or adds it there.
+void put(const Body& part, const SliceOptions& slice, Body& output, bool adds) {
+  if (part.elements == 0) return;
   Strides steps = {};
   std::int64_t start = 0;
   for (int axis = 0; axis < output.rank(); ++axis) {
-    start += options.slice.starts.data()[axis] * output.strides[axis];
-    steps[axis] = options.slice.steps.data()[axis] * output.strides[axis];
+    start += slice.starts.data()[axis] * output.strides[axis];
+    steps[axis] = slice.steps.data()[axis] * output.strides[axis];
   }
   const Walk walk = walk_over(part.shape, part.strides, steps);
   with_type(output.dtype, [&]<class T>(Type<T>) {
@@ -60,9 +56,24 @@ KernelResult unslice(const KernelCall& call) {
     else
       copy_elements(walk, part.data, to, sizeof(T));
   });
+}
+KernelResult unslice(const KernelCall& call) {
+  Body& output = call.output();
+  const bool adds = call.accumulate & 1;
+  if (!adds) __builtin_memset(output.data, 0, static_cast<std::size_t>(output.bytes()));
+  put(call.input(0), call.option<UnsliceOptions>().slice, output, adds);
   return {};
 }
-constexpr NamedKernel kernels[] = {{"concat", concat}, {"unslice", unslice}, {nullptr, nullptr}};
+KernelResult assign_slice(const KernelCall& call) {
+  const Body& before = call.input(0);
+  Body& output = call.output();
+  if (output.data != before.data)
+    __builtin_memcpy(output.data, before.data, static_cast<std::size_t>(output.bytes()));
+  put(call.input(1), call.option<SliceOptions>(), output, false);
+  return {};
+}
+constexpr NamedKernel kernels[] = {
+    {"concat", concat}, {"unslice", unslice}, {"assign_slice", assign_slice}, {nullptr, nullptr}};
 constexpr NamedTiles tiles[] = {{nullptr, nullptr}};
 }  // namespace
 extern const Family join_family = {kernels, tiles};

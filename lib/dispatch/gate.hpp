@@ -13,6 +13,7 @@
 namespace reel {
 /// Checks, infers, allocates, calls the kernel; records and tells the stages where someone listens.
 Tensor run(Op& op, std::initializer_list<Operand> inputs, OptionsView options = {});
+Tensor run(Op& op, const Operand& x, OptionsView options = {});
 /// The same for any number of inputs, and for ops with several outputs.
 void run(Op& op, std::span<const Operand> inputs, OptionsView options, Caller caller,
          Few<Tensor, 2>& outputs);
@@ -52,6 +53,7 @@ void same_as_input(Inference& call);
 void broadcast(Inference& call);  // of all inputs, dtype of the promoted ones
 void broadcast_to_bool(Inference& call);
 void reduced(Inference& call);  // ReduceOptions
+void reduced_to(Inference& call, DType dtype);
 Shape broadcast_shapes(const Inference& call, int first, int count);
 /// Throws DTypeError unless input i is floating.
 void require_floating(const Inference& call, int i);

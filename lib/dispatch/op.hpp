@@ -15,39 +15,30 @@
 
 namespace reel {
 struct Op;
+struct Context;
 class GradientCall;  // autograd/gradient_call.hpp
 
-/// What will be known of an output before it is computed.
-struct Meta {
-  Meta(DType of, const Shape& lengths) : dtype(of), shape(lengths) {}
-  DType dtype;
-  int view_of = -1;  // the input whose memory it shares, if any
-  Shape shape;
-  Strides strides;          // of a view; set by the rule
-  std::int64_t offset = 0;  // of a view, in elements from the input's first
-};
-
-/// What a shape rule sees and says.
+/// What a shape rule sees; it makes the outputs, whose elements the kernel computes afterwards.
 struct Inference {
+  Context& context;
   const Op& op;
-  const Body* const* inputs;
+  Body* const* inputs;
   int input_count;
   const void* options;
   Caller caller;
-  Few<Meta, 2> outputs;
+  Few<Tensor, 2>& outputs;
+  bool computes = false;  // some output has memory of its own
 
   const Body& input(int i) const { return *inputs[i]; }
+  const Body& made(int i) const;
   template <class T>
   const T& option() const {
     return *static_cast<const T*>(options);
   }
-  Meta& output(DType dtype, const Shape& shape) { return outputs.emplace_back(dtype, shape); }
-  /// An output that views input 0; shape, strides and offset are the caller's to set.
-  Meta& view(const Shape& shape) {
-    Meta& meta = output(input(0).dtype, shape);
-    meta.view_of = 0;
-    return meta;
-  }
+  Body& output(DType dtype, const Shape& shape);
+  /// An output that views input 0, as it is: shape, strides, elements and data are the rule's to
+  /// change.
+  Body& view();
 };
 using ShapeRule = void (*)(Inference&);
 

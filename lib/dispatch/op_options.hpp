@@ -40,14 +40,19 @@ struct DTypeOptions {
 /// A view by start, length and step along each axis of the input.
 struct SliceOptions {
   Shape starts, lengths, steps;  // steps may be negative
+  std::uint64_t dropped = 0;     // bit i: axis i, of length 1, is not in the result
+  std::uint64_t added = 0;       // bit i: axis i of the result is a new one
+  bool keeps_axes() const { return !(dropped | added); }
   void fields(auto&& field) {
     field("starts", starts);
     field("lengths", lengths);
     field("steps", steps);
+    field("dropped", dropped);
+    field("added", added);
   }
   friend bool operator==(const SliceOptions&, const SliceOptions&) = default;
 };
-/// The slice's place in a tensor of this shape.
+/// The slice's place in a tensor of this shape; the slice keeps its axes.
 struct UnsliceOptions {
   SliceOptions slice;
   Shape shape;

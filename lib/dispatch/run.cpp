@@ -93,18 +93,12 @@ void check_devices(const Op& op, const Resolved& inputs, Caller caller) {
                         "Nothing is copied behind your back: use x.to(device).");
 }
 
-Body* make_output(Context& context, const Op& op, const Meta& meta, Body* const* inputs,
-                  Caller caller) {
-  if (meta.view_of < 0) return allocate_or_fail(context, op, meta.dtype, meta.shape, caller);
-  const std::int64_t elements = count_elements(meta.shape, op.name, caller);
-  Body* body = allocate_view(context, inputs[meta.view_of]);
-  if (!body) fail<MemoryError>(caller, op.name, "result", "memory for a view", "none");
-  body->shape = meta.shape;
-  for (std::size_t i = 0; i < meta.shape.rank(); ++i) body->strides[i] = meta.strides[i];
-  body->data += meta.offset * size_of(body->dtype);
-  body->elements = elements;
-  body->contiguous = is_row_major(meta.shape, meta.strides);
-  return body;
+/// What a rule has seen otherwise lies as its strides say.
+void finish_views(const Inference& call) {
+  for (const Tensor& output : call.outputs) {
+    Body& body = *Access::body(output);
+    if (body.owner) body.contiguous = is_row_major(body.shape, body.strides);
+  }
 }
 
 std::uint64_t tapes_of(const Resolved& inputs) {
@@ -141,11 +135,9 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
   }
   const std::uint64_t tapes = own_gradient ? tapes_of(inputs) : 0;
   if (!tapes) return;
-  Few<Body*, 2> bodies(outputs.size());
-  for (std::size_t i = 0; i < outputs.size(); ++i) bodies[i] = Access::body(outputs[i]);
   leave_record(context, op, options, context.site_of(caller), inputs.bodies.data(),
-               inputs.origins.data(), input_count, bodies.data(), static_cast<int>(outputs.size()),
-               tapes);
+               inputs.origins.data(), input_count, Access::bodies(outputs.data()),
+               static_cast<int>(outputs.size()), tapes);
 }
 
 void run_stages_and_kernel(Context& context, const GateCall& call, bool kernel) {
@@ -156,6 +148,22 @@ void run_stages_and_kernel(Context& context, const GateCall& call, bool kernel) 
   for (Stage* stage = context.stages; stage; stage = stage->next) stage->after(call);
 }
 }  // namespace
+
+const Body& Inference::made(int i) const {
+  return *Access::body(outputs[static_cast<std::size_t>(i)]);
+}
+Body& Inference::output(DType dtype, const Shape& shape) {
+  computes = true;
+  Body* body = allocate_or_fail(context, op, dtype, shape, caller);
+  outputs.push_back(Access::adopt(body));
+  return *body;
+}
+Body& Inference::view() {
+  Body* body = allocate_view(context, inputs[0]);
+  if (!body) fail<MemoryError>(caller, op.name, "result", "memory for a view", "none");
+  outputs.push_back(Access::adopt(body));
+  return *body;
+}
 
 void check_kernel(const Op& op, const KernelResult& result, Caller caller) {
   if (!result.failure) return;
@@ -215,31 +223,25 @@ template <int N>
 bool run_lean(Op& op, const Operand* operands, OptionsView options, Caller caller,
               Few<Tensor, 2>& outputs) {
   Context& context = Context::here();
-  if (context.mode & ~recording || op.composite) return false;
+  if (context.mode & ~recording || op.composite || !(op.cpu || op.tiles)) return false;
   Body* inputs[N];
   for (int i = 0; i < N; ++i) inputs[i] = body_of(operands[i]);
   if (!ready(op, inputs)) return false;
-  Inference inference{op, inputs, N, options.data, caller, {}};
+  Inference inference{context, op, inputs, N, options.data, caller, outputs};
   op.shape(inference);
-  const std::size_t output_count = inference.outputs.size();
-  if (output_count > 2) return false;
+  Body* const* made = Access::bodies(outputs.data());
+  const int count = static_cast<int>(outputs.size());
+  if (inference.computes)
+    run_kernel({op, inputs, N, options, caller, made, count, nullptr});
+  else
+    finish_views(inference);
+  if (!context.mode) return true;
   Origin origins[N];
   std::uint64_t tapes = 0;
-  if (context.mode)
-    for (int i = 0; i < N; ++i) {
-      origins[i] = origin_of(context, operands[i], inputs[i]);
-      tapes |= origins[i].tapes;
-    }
-  outputs.resize(output_count);
-  Body* made[2] = {};
-  bool kernel = false;
-  for (std::size_t i = 0; i < output_count; ++i) {
-    made[i] = make_output(context, op, inference.outputs[i], inputs, caller);
-    outputs[i] = Access::adopt(made[i]);
-    kernel |= inference.outputs[i].view_of < 0;
+  for (int i = 0; i < N; ++i) {
+    origins[i] = origin_of(context, operands[i], inputs[i]);
+    tapes |= origins[i].tapes;
   }
-  const int count = static_cast<int>(output_count);
-  if (kernel) run_kernel({op, inputs, N, options, caller, made, count, nullptr});
   if (!tapes) return true;
   const Caller site = context.site_of(caller);
   if (op.differentiable && is_floating(made[0]->dtype))
@@ -253,11 +255,9 @@ bool run_lean(Op& op, const Operand* operands, OptionsView options, Caller calle
 void run(Op& op, std::span<const Operand> operands, OptionsView options, Caller caller,
          Few<Tensor, 2>& outputs) {
   const std::size_t count = operands.size();
-  if (op.cpu || op.tiles) [[likely]] {
-    if (count == 1 && run_lean<1>(op, operands.data(), options, caller, outputs)) return;
-    if (count == 2 && run_lean<2>(op, operands.data(), options, caller, outputs)) return;
-    if (count == 3 && run_lean<3>(op, operands.data(), options, caller, outputs)) return;
-  }
+  if (count == 1 && run_lean<1>(op, operands.data(), options, caller, outputs)) return;
+  if (count == 2 && run_lean<2>(op, operands.data(), options, caller, outputs)) return;
+  if (count == 3 && run_lean<3>(op, operands.data(), options, caller, outputs)) return;
   run_any(op, operands, options, caller, outputs);
 }
 
@@ -273,31 +273,20 @@ void run_any(Op& op, std::span<const Operand> operands, OptionsView options, Cal
   if (op.composite) return run_composite(context, op, inputs, options, caller, outputs);
 
   const int input_count = static_cast<int>(operands.size());
-  Inference inference{op, inputs.bodies.data(), input_count, options.data, caller, {}};
+  Inference inference{context, op,     inputs.bodies.data(), input_count, options.data,
+                      caller,  outputs};
   op.shape(inference);
-  const std::size_t output_count = inference.outputs.size();
-  outputs.resize(output_count);
-  Few<Body*, 2> bodies(output_count);
-  bool kernel = false;
-  for (std::size_t i = 0; i < output_count; ++i) {
-    bodies[i] = make_output(context, op, inference.outputs[i], inputs.bodies.data(), caller);
-    outputs[i] = Access::adopt(bodies[i]);
-    kernel |= inference.outputs[i].view_of < 0;
-  }
-  const GateCall call{op,
-                      inputs.bodies.data(),
-                      input_count,
-                      options,
-                      context.site_of(caller),
-                      bodies.data(),
-                      static_cast<int>(output_count),
-                      nullptr};
-  run_stages_and_kernel(context, call, kernel);
+  finish_views(inference);
+  Body* const* bodies = Access::bodies(outputs.data());
+  const int output_count = static_cast<int>(outputs.size());
+  const GateCall call{op,     inputs.bodies.data(), input_count, options, context.site_of(caller),
+                      bodies, output_count,         nullptr};
+  run_stages_and_kernel(context, call, inference.computes);
   const std::uint64_t tapes = context.mode & recording ? tapes_of(inputs) : 0;
   if (!tapes || !output_count) return;
   if (op.differentiable && is_floating(bodies[0]->dtype))
     leave_record(context, op, options, call.site, inputs.bodies.data(), inputs.origins.data(),
-                 input_count, bodies.data(), static_cast<int>(output_count), tapes);
+                 input_count, bodies, output_count, tapes);
   else
     note_cut(context, op, call.site, inputs.origins.data(), input_count);
 }
@@ -317,6 +306,12 @@ void run_into(Op& op, std::initializer_list<Operand> operands, OptionsView optio
 Tensor run(Op& op, std::initializer_list<Operand> inputs, OptionsView options) {
   Few<Tensor, 2> outputs;
   run(op, std::span(inputs.begin(), inputs.size()), options, inputs.begin()->caller(), outputs);
+  return std::move(outputs[0]);
+}
+Tensor run(Op& op, const Operand& x, OptionsView options) {
+  Few<Tensor, 2> outputs;
+  if (!run_lean<1>(op, &x, options, x.caller(), outputs))
+    run_any(op, {&x, 1}, options, x.caller(), outputs);
   return std::move(outputs[0]);
 }
 Tensor run(Op& op, const Operands& inputs, OptionsView options) {

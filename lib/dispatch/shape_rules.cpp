@@ -70,7 +70,8 @@ void broadcast_to_bool(Inference& call) {
   call.output(DType::boolean, broadcast_shapes(call, 0, call.input_count));
 }
 
-void reduced(Inference& call) {
+void reduced(Inference& call) { reduced_to(call, call.input(0).dtype); }
+void reduced_to(Inference& call, DType dtype) {
   const auto& option = call.option<ReduceOptions>();
   const Body& x = call.input(0);
   Shape out;
@@ -84,6 +85,6 @@ void reduced(Inference& call) {
     out.data()[rank++] = gone ? 1 : x.shape.data()[axis];
   }
   out.resize(rank);
-  call.output(x.dtype, out);
+  call.output(dtype, out);
 }
 }  // namespace reel

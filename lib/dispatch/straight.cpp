@@ -45,9 +45,9 @@ inline DType result_dtype(const Op& op, DType input) {
 Tensor run_unary(Op& op, const Operand& x) {
   Context& context = Context::here();
   Body* a = body_of(x);
-  if ((context.mode & ~recording) || !a || !a->contiguous || !op.tiles) return run(op, {x});
+  if ((context.mode & ~recording) || !a || !a->contiguous || !op.tiles) return run(op, x);
   const Tile tile = op.tiles->value[static_cast<int>(a->dtype)];
-  if (!tile) return run(op, {x});
+  if (!tile) return run(op, x);
   Origin origin;
   if (context.mode) origin = origin_of(context, x, a);
   const DType dtype = result_dtype(op, a->dtype);
@@ -55,7 +55,7 @@ Tensor run_unary(Op& op, const Operand& x) {
   Body* reused = needed ? nullptr : reusable(x, a, dtype);
   Tensor result = reused ? reuse(x, a) : Access::adopt(allocate_like(context, dtype, *a));
   Body* out = Access::body(result);
-  if (!out) return run(op, {x});
+  if (!out) return run(op, x);
   const void* inputs[] = {a->data};
   tile(a->elements, inputs, 0, out->data);
   if (origin.tapes && !op.differentiable)

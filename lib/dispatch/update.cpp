@@ -2,8 +2,6 @@
 // The gate for ops that write Variables in place, and the assignment of slices.
 #include "lib/dispatch/update.hpp"
 
-#include <cstring>
-
 #include <reel/ops.hpp>
 
 #include "lib/dispatch/pointwise.hpp"
@@ -55,7 +53,9 @@ void run_update(Op& op, std::span<const Variable> variables, std::span<const Ope
                               converts, caller));
     inputs[written + i] = Access::body(values[i]);
   }
-  Inference inference{op, inputs.data(), static_cast<int>(count), options.data, caller, {}};
+  Few<Tensor, 2> none;  // an update makes no outputs
+  Inference inference{context,      op,     inputs.data(), static_cast<int>(count),
+                      options.data, caller, none};
   op.shape(inference);
   if (context.mode & infer_only) return;
 
@@ -88,51 +88,34 @@ void run_update(Op& op, std::span<const Variable> variables, std::span<const Ope
 }
 
 namespace {
-/// Copies row-major elements into a strided view.
-void copy_into(const Body& from, Body& view) {
-  const auto size = static_cast<std::size_t>(size_of(view.dtype));
-  const int rank = view.rank();
-  std::int64_t position[Shape::max_rank] = {};
-  std::byte* to = view.data;
-  for (std::int64_t i = 0; i < view.elements; ++i) {
-    std::memcpy(to, from.data + static_cast<std::size_t>(i) * size, size);
-    for (int axis = rank - 1; axis >= 0; --axis) {
-      const auto step = view.strides[axis] * static_cast<std::int64_t>(size);
-      to += step;
-      if (++position[axis] < view.shape.data()[axis]) break;
-      to -= step * view.shape.data()[axis];
-      position[axis] = 0;
-    }
-  }
-}
-
-/// The part of the value that the indices name, before the write.
-Tensor new_part(Op& op, const Variable& variable, const Selection& selection,
-                const Operand& value) {
+/// The value of a slice after the write.
+Tensor new_part(Op& op, const Variable& variable, const SliceOptions& place, const Operand& value) {
   const Caller caller = value.caller();
   const Tensor part = prepared(op, 1, value, variable.dtype(), true, caller);
-  const Operand whole(Access::cell(variable).value, caller);
-  Tensor current = reshape(Operand(slice(whole, selection.slice), caller), selection.shape);
-  if (&op == &assign_add_op) return add(Operand(current, caller), Operand(part, caller));
-  if (&op == &assign_sub_op) return subtract(Operand(current, caller), Operand(part, caller));
-  return broadcast_to(Operand(part, caller), selection.shape);
+  const Tensor current = slice(Operand(Access::cell(variable).value, caller), place);
+  Tensor written;
+  if (&op == &assign_add_op)
+    written = add(Operand(current, caller), Operand(part, caller));
+  else if (&op == &assign_sub_op)
+    written = subtract(Operand(current, caller), Operand(part, caller));
+  else
+    written = broadcast_to(Operand(part, caller), current.shape());
+  if (!(written.shape() == current.shape()))
+    fail<ShapeError>(caller, op.name, argument_name(op, 1), "shape " + to_text(current.shape()),
+                     to_text(written.shape()));
+  return written;
 }
 }  // namespace
 
 void run_slice_update(Op& op, const Variable& variable, std::span<const Index> indices,
                       const Operand& value) {
-  Context& context = Context::here();
-  const RecordingPause pause(context);
+  const RecordingPause pause(Context::here());
   const Caller caller = value.caller();
-  const Selection selection = select(variable.shape(), indices, op.name);
-  Tensor part = new_part(op, variable, selection, value);
-  if (!(part.shape() == selection.shape))
-    fail<ShapeError>(caller, op.name, argument_name(op, 1), "shape " + to_text(selection.shape),
-                     to_text(part.shape()));
-  part = contiguous_copy(*Access::body(part));
-  Tensor& cell = Access::cell(variable).value;
-  if (!unshared(*Access::body(cell))) cell = contiguous_copy(*Access::body(cell));
-  const Tensor place = slice(Operand(cell, caller), selection.slice);
-  copy_into(*Access::body(part), *Access::body(place));
+  SliceOptions place = select(variable.shape(), indices, op.name).slice;
+  Tensor part = new_part(op, variable, place, value);
+  if (!place.keeps_axes()) part = reshape(Operand(part, caller), place.lengths);
+  place.dropped = place.added = 0;
+  const Operand operand(part, caller);
+  run_update(assign_slice_op, {&variable, 1}, {&operand, 1}, place, caller);
 }
 }  // namespace reel

@@ -11,10 +11,7 @@ namespace reel {
 namespace {
 constexpr Draw off_zero{.grid = 0.25, .offset = 0.125};
 
-void whole_view(Inference& call) {
-  const Body& x = call.input(0);
-  std::copy_n(x.strides, x.rank(), call.view(x.shape).strides);
-}
+void whole_view(Inference& call) { call.view(); }
 }  // namespace
 
 constinit Op relu_op{.name = "relu",
@@ -48,7 +45,7 @@ constinit Op stop_gradient_op{.name = "stop_gradient",
 Tensor relu(Operand x) { return run_unary(relu_op, x); }
 Tensor sigmoid(Operand x) { return run_unary(sigmoid_op, x); }
 Tensor tanh(Operand x) { return run_unary(tanh_op, x); }
-Tensor stop_gradient(Operand x) { return run(stop_gradient_op, {x}); }
+Tensor stop_gradient(Operand x) { return run(stop_gradient_op, x); }
 
 void add_activation(OpTable& ops) {
   for (Op* op : {&relu_op, &sigmoid_op, &tanh_op, &stop_gradient_op}) ops.add(*op);

@@ -10,7 +10,7 @@ namespace {
 // Truth values add and multiply (or, and); they have no difference, remainder or sign.
 void numbers(Inference& call) {
   broadcast(call);
-  if (call.outputs[0].dtype == DType::boolean)
+  if (call.made(0).dtype == DType::boolean)
     fail<DTypeError>(call.caller, call.op.name, argument_name(call.op, 0), "numbers", "bool",
                      "Cast it first, or use logical_xor, logical_not.");
 }

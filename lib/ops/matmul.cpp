@@ -48,7 +48,7 @@ void matmul_add_shape(Inference& call) {
       fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, i), "a matrix",
                        to_text(call.input(i).shape));
   matmul_shape(call);
-  const Shape &out = call.outputs[0].shape, &z = call.input(2).shape;
+  const Shape &out = call.made(0).shape, &z = call.input(2).shape;
   bool fits = z.rank() <= 2;
   for (std::size_t k = 1; fits && k <= z.rank(); ++k)
     fits = z.data()[z.rank() - k] == 1 || z.data()[z.rank() - k] == out.data()[2 - k];

@@ -19,8 +19,8 @@ extern Op reshape_op, transpose_op, expand_dims_op, squeeze_op, broadcast_to_op,
     slice_op, unslice_op, cast_op;
 extern Op take_op, gather_op, scatter_op, scatter_elements_op, one_hot_op;
 extern Op fill_op, random_op;
-extern Op assign_op, assign_add_op, assign_sub_op, sgd_update_op, momentum_update_op,
-    adam_update_op;
+extern Op assign_op, assign_add_op, assign_sub_op, assign_slice_op, sgd_update_op,
+    momentum_update_op, adam_update_op;
 
 /// A view by start, length and step along each axis.
 Tensor slice(const Operand& x, const struct SliceOptions& options);

@@ -11,22 +11,21 @@
 namespace reel {
 namespace {
 void sum_shape(Inference& call) {
-  reduced(call);
-  Meta& out = call.outputs[0];
-  if (!is_floating(out.dtype)) out.dtype = DType::int64;
+  const DType dtype = call.input(0).dtype;
+  reduced_to(call, is_floating(dtype) ? dtype : DType::int64);
 }
 
-void truth_shape(Inference& call) {
-  reduced(call);
-  call.outputs[0].dtype = DType::boolean;
-}
+void truth_shape(Inference& call) { reduced_to(call, DType::boolean); }
 
 // The extreme of no elements does not exist; no extremes at all are fine.
-void extreme_shape(Inference& call) {
-  reduced(call);
-  if (call.input(0).elements == 0 && call.outputs[0].shape.elements() != 0)
+void require_elements(const Inference& call) {
+  if (call.input(0).elements == 0 && call.made(0).elements != 0)
     fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 0),
                      "at least one element along the reduced axes", to_text(call.input(0).shape));
+}
+void extreme_shape(Inference& call) {
+  reduced(call);
+  require_elements(call);
 }
 
 void argmax_shape(Inference& call) {
@@ -34,8 +33,8 @@ void argmax_shape(Inference& call) {
   if (!axes.is_every() && axes.count() != 1)
     fail<ShapeError>(call.caller, call.op.name, "axes", "one axis, or all of them",
                      std::to_string(axes.count()) + " axes");
-  extreme_shape(call);
-  call.outputs[0].dtype = DType::int64;
+  reduced_to(call, DType::int64);
+  require_elements(call);
 }
 
 void sum_to_shape(Inference& call) {
@@ -158,9 +157,9 @@ constinit Op sum_to_op{.name = "sum_to",
 
 namespace {
 Tensor reduce(Op& op, const Operand& x, const Axes& axes, Keepdims keep) {
-  if (axes.is_every()) return run(op, {x}, ReduceOptions{axes, keep});
+  if (axes.is_every()) return run(op, x, ReduceOptions{axes, keep});
   const std::size_t rank = shape_of(op, x).rank();
-  return run(op, {x}, ReduceOptions{normal_axes(op, axes, rank, x.caller()), keep});
+  return run(op, x, ReduceOptions{normal_axes(op, axes, rank, x.caller()), keep});
 }
 }  // namespace
 

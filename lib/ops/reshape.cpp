@@ -7,6 +7,7 @@
 
 #include "lib/dispatch/gate.hpp"
 #include "lib/dispatch/op_options.hpp"
+#include "lib/dispatch/recording.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
 
@@ -52,15 +53,22 @@ bool strides_in_shape(const Body& x, const Shape& shape, std::int64_t* strides) 
 
 // A view where the layout allows it, else a copy.
 void reshape_shape(Inference& call) {
+  const Body& x = call.input(0);
   const Shape& shape = call.option<ShapeOptions>().shape;
-  Meta& out = call.view(shape);
-  if (!strides_in_shape(call.input(0), shape, out.strides)) out.view_of = -1;
+  Strides strides;
+  if (!strides_in_shape(x, shape, strides)) {
+    call.output(x.dtype, shape);
+    return;
+  }
+  Body& out = call.view();
+  out.shape = shape;
+  std::copy_n(strides, shape.rank(), out.strides);
 }
 
 void transpose_shape(Inference& call) {
   const Body& x = call.input(0);
   const Axes& axes = call.option<AxesOptions>().axes;
-  Meta& out = call.view(x.shape);
+  Body& out = call.view();
   for (int i = 0; i < x.rank(); ++i) {
     out.shape.data()[i] = x.shape.data()[axes[i]];
     out.strides[i] = x.strides[axes[i]];
@@ -76,10 +84,9 @@ bool has(const Axes& axes, int axis) {
 void expand_dims_shape(Inference& call) {
   const Body& x = call.input(0);
   const Axes& axes = call.option<AxesOptions>().axes;
-  Shape shape;
-  shape.resize(x.shape.rank() + static_cast<std::size_t>(axes.count()));
-  Meta& out = call.view(shape);
-  for (int axis = 0, own = 0; axis < static_cast<int>(shape.rank()); ++axis) {
+  Body& out = call.view();
+  out.shape.resize(x.shape.rank() + static_cast<std::size_t>(axes.count()));
+  for (int axis = 0, own = 0; axis < out.rank(); ++axis) {
     const bool added = has(axes, axis);
     out.shape.data()[axis] = added ? 1 : x.shape.data()[own];
     out.strides[axis] = added ? 1 : x.strides[own];
@@ -90,13 +97,14 @@ void expand_dims_shape(Inference& call) {
 void squeeze_shape(Inference& call) {
   const Body& x = call.input(0);
   const Axes& axes = call.option<AxesOptions>().axes;
-  Meta& out = call.view({});
+  Body& out = call.view();
+  std::size_t rank = 0;
   for (int axis = 0; axis < x.rank(); ++axis) {
     if (has(axes, axis)) continue;
-    out.shape.resize(out.shape.rank() + 1);
-    out.shape.data()[out.shape.rank() - 1] = x.shape.data()[axis];
-    out.strides[out.shape.rank() - 1] = x.strides[axis];
+    out.shape.data()[rank] = x.shape.data()[axis];
+    out.strides[rank++] = x.strides[axis];
   }
+  out.shape.resize(rank);
 }
 
 void broadcast_to_shape(Inference& call) {
@@ -110,7 +118,9 @@ void broadcast_to_shape(Inference& call) {
   if (!fits)
     fail<ShapeError>(call.caller, call.op.name, "x", "a shape that broadcasts to " + to_text(shape),
                      to_text(x.shape));
-  Meta& out = call.view(shape);
+  Body& out = call.view();
+  out.shape = shape;
+  out.elements = count_elements(shape, call.op.name, call.caller);
   for (int axis = 0; axis < static_cast<int>(shape.rank()); ++axis) {
     const int own = axis - added;
     out.strides[axis] = own < 0 || x.shape.data()[own] == 1 ? 0 : x.strides[own];
@@ -120,11 +130,24 @@ void broadcast_to_shape(Inference& call) {
 void slice_shape(Inference& call) {
   const Body& x = call.input(0);
   const SliceOptions& slice = call.option<SliceOptions>();
-  Meta& out = call.view(slice.lengths);
+  Body& out = call.view();
+  std::int64_t offset = 0;
+  int rank = 0;
+  out.elements = 1;
+  const auto add_axis = [&](std::int64_t length, std::int64_t stride) {
+    out.shape.data()[rank] = length;
+    out.strides[rank++] = stride;
+  };
   for (int axis = 0; axis < x.rank(); ++axis) {
-    out.strides[axis] = x.strides[axis] * slice.steps.data()[axis];
-    out.offset += x.strides[axis] * slice.starts.data()[axis];
+    while (slice.added >> rank & 1) add_axis(1, 1);
+    offset += x.strides[axis] * slice.starts.data()[axis];
+    out.elements *= slice.lengths.data()[axis];
+    if (slice.dropped >> axis & 1) continue;
+    add_axis(slice.lengths.data()[axis], x.strides[axis] * slice.steps.data()[axis]);
   }
+  while (slice.added >> rank & 1) add_axis(1, 1);
+  out.shape.resize(static_cast<std::size_t>(rank));
+  out.data += offset * size_of(x.dtype);
 }
 
 void unslice_shape(Inference& call) {
@@ -182,13 +205,11 @@ Shape completed(const Op& op, const Shape& from, Shape shape, Caller caller) {
   return shape;
 }
 
-Tensor changed(Op& op, const Operand& x, const Axes& axes) {
-  return run(op, {x}, AxesOptions{axes});
-}
+Tensor changed(Op& op, const Operand& x, const Axes& axes) { return run(op, x, AxesOptions{axes}); }
 
-SliceOptions part_of(const Shape& shape, std::size_t axis, std::int64_t start,
-                     std::int64_t length) {
-  SliceOptions slice{shape, shape, shape};
+SliceOptions place_of_part(const Shape& shape, std::size_t axis, std::int64_t start,
+                           std::int64_t length) {
+  SliceOptions slice{.starts = shape, .lengths = shape, .steps = shape};
   for (std::size_t i = 0; i < shape.rank(); ++i) {
     slice.starts.data()[i] = 0;
     slice.steps.data()[i] = 1;
@@ -196,6 +217,23 @@ SliceOptions part_of(const Shape& shape, std::size_t axis, std::int64_t start,
   slice.starts.data()[axis] = start;
   slice.lengths.data()[axis] = length;
   return slice;
+}
+
+/// A slice along one axis; without options to record where nobody listens.
+Tensor part_of(const Operand& x, std::size_t axis, std::int64_t start, std::int64_t length) {
+  Context& context = Context::here();
+  Body* whole = body_of(x);
+  if (context.mode || !whole)
+    return slice(x, place_of_part(shape_of(slice_op, x), axis, start, length));
+  Body* part = allocate_view(context, whole);
+  if (!part) fail<MemoryError>(x.caller(), slice_op.name, "result", "memory for a view", "none");
+  Tensor result = Access::adopt(part);
+  part->shape.data()[axis] = length;
+  part->data += start * whole->strides[axis] * size_of(whole->dtype);
+  part->elements = 1;
+  for (std::int64_t each : part->shape) part->elements *= each;
+  part->contiguous = is_row_major(part->shape, part->strides);
+  return result;
 }
 
 void reshape_samples(SampleList out) {
@@ -232,18 +270,18 @@ void broadcast_to_samples(SampleList out) {
 }
 void slice_samples(SampleList out) {
   samples_of(out, 1, [](const std::vector<Tensor>& in) {
-    SliceOptions backwards = part_of(in[0].shape(), 0, 0, in[0].shape()[0]);
+    SliceOptions backwards = place_of_part(in[0].shape(), 0, 0, in[0].shape()[0]);
     backwards.starts.data()[0] = std::max<std::int64_t>(0, in[0].shape()[0] - 1);
     backwards.steps.data()[0] = -1;
     return slice(in[0], backwards);
   });
   samples_of(out, 1, [](const std::vector<Tensor>& in) {
-    return slice(in[0], part_of(in[0].shape(), 0, 0, in[0].shape()[0] / 2));
+    return slice(in[0], place_of_part(in[0].shape(), 0, 0, in[0].shape()[0] / 2));
   });
 }
 void unslice_samples(SampleList out) {
   samples_of(out, 1, [](const std::vector<Tensor>& in) {
-    UnsliceOptions options{part_of(in[0].shape(), 0, 1, in[0].shape()[0]), in[0].shape()};
+    UnsliceOptions options{place_of_part(in[0].shape(), 0, 1, in[0].shape()[0]), in[0].shape()};
     options.shape.data()[0] += 2;
     return run(unslice_op, {in[0]}, options);
   });
@@ -306,7 +344,7 @@ constinit Op cast_op{.name = "cast",
                      .samples = cast_samples};
 
 Tensor reshape(Operand x, Shape shape) {
-  return run(reshape_op, {x},
+  return run(reshape_op, x,
              ShapeOptions{completed(reshape_op, shape_of(reshape_op, x), shape, x.caller())});
 }
 Tensor transpose(Operand x) {
@@ -351,11 +389,9 @@ Tensor squeeze(Operand x, Axes axes) {
   }
   return changed(squeeze_op, x, Axes(std::span<const int>(ones, count)));
 }
-Tensor broadcast_to(Operand x, Shape shape) {
-  return run(broadcast_to_op, {x}, ShapeOptions{shape});
-}
-Tensor slice(const Operand& x, const SliceOptions& options) { return run(slice_op, {x}, options); }
-Tensor cast(Operand x, DType dtype) { return run(cast_op, {x}, DTypeOptions{dtype}); }
+Tensor broadcast_to(Operand x, Shape shape) { return run(broadcast_to_op, x, ShapeOptions{shape}); }
+Tensor slice(const Operand& x, const SliceOptions& options) { return run(slice_op, x, options); }
+Tensor cast(Operand x, DType dtype) { return run(cast_op, x, DTypeOptions{dtype}); }
 
 Tensor concat(Operands parts, int axis) {
   if (parts.size() == 0)
@@ -394,7 +430,7 @@ std::vector<Tensor> split(Operand x, std::span<const std::int64_t> lengths, int 
   parts.reserve(lengths.size());
   std::int64_t start = 0;
   for (std::int64_t length : lengths) {
-    parts.push_back(slice(x, part_of(shape, along, start, length)));
+    parts.push_back(part_of(x, along, start, length));
     start += length;
   }
   return parts;

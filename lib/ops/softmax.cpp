@@ -78,7 +78,7 @@ constinit Op cross_entropy_op{.name = "cross_entropy",
 namespace {
 Tensor along(Op& op, const Operand& x, int axis) {
   const std::size_t rank = shape_of(op, x).rank();
-  return run(op, {x}, AxisOptions{normal_axis(op, axis, rank, x.caller())});
+  return run(op, x, AxisOptions{normal_axis(op, axis, rank, x.caller())});
 }
 
 void check_labels(const Shape& scores, const Shape& labels, Caller caller) {

@@ -5,6 +5,7 @@
 #include <reel/ops.hpp>
 
 #include "lib/dispatch/gate.hpp"
+#include "lib/dispatch/op_options.hpp"
 #include "lib/dispatch/update.hpp"
 #include "lib/ops/ops.hpp"
 
@@ -37,6 +38,14 @@ void assign_shape(Inference& call) {
   if (!fits)
     fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 1),
                      "a shape that broadcasts to " + to_text(x), to_text(value));
+}
+
+/// The part has the slice's shape and the Variable's dtype.
+void assign_slice_shape(Inference& call) {
+  const SliceOptions& place = call.option<SliceOptions>();
+  if (!(call.input(1).shape == place.lengths))
+    fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 1),
+                     "the slice's shape " + to_text(place.lengths), to_text(call.input(1).shape));
 }
 
 void step_shape(Inference& call, int states) {
@@ -86,6 +95,13 @@ constinit Op assign_sub_op{.name = "assign_sub",
                            .promoted = 0b10,
                            .updates = true,
                            .argument_names = "variable, value"};
+constinit Op assign_slice_op{.name = "assign_slice",
+                             .arity = 2,
+                             .shape = assign_slice_shape,
+                             .promoted = 0b10,
+                             .options = &options_type<SliceOptions>,
+                             .updates = true,
+                             .argument_names = "variable, value"};
 constinit Op sgd_update_op{.name = "sgd_update",
                            .arity = 3,
                            .shape = sgd_shape,
@@ -130,8 +146,8 @@ void adam_update(Variable& x, Variable& m, Variable& v, Operand gradient, Operan
 }
 
 void add_update(OpTable& ops) {
-  for (Op* op : {&assign_op, &assign_add_op, &assign_sub_op, &sgd_update_op, &momentum_update_op,
-                 &adam_update_op})
+  for (Op* op : {&assign_op, &assign_add_op, &assign_sub_op, &assign_slice_op, &sgd_update_op,
+                 &momentum_update_op, &adam_update_op})
     ops.add(*op);
 }
 }  // namespace reel

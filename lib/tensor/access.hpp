@@ -28,6 +28,8 @@ struct Access {
     static_assert(sizeof(Tensor) == sizeof(Body*));
     return reinterpret_cast<const Tensor&>(body);
   }
+  /// Tensors in a row seen as their bodies.
+  static Body* const* bodies(const Tensor* first) { return reinterpret_cast<Body* const*>(first); }
   /// Gives the reference to the caller.
   static Body* detach(Tensor& x) { return std::exchange(x.body_, nullptr); }
   static Cell& cell(const Variable& x) { return *x.cell_; }

@@ -5,6 +5,7 @@
 
 #include <reel/ops.hpp>
 
+#include "lib/dispatch/context.hpp"
 #include "lib/ops/ops.hpp"
 
 namespace reel {
@@ -15,9 +16,11 @@ std::int64_t clipped(std::int64_t position, std::int64_t length, std::int64_t lo
   return position < low ? low : position > high ? high : position;
 }
 
+struct Picked {
+  std::int64_t start, length, step;
+};
 /// Python's rules: ends are clipped to the axis, open ends depend on the direction.
-void pick_range(const Range& range, std::int64_t length, std::size_t axis, SliceOptions& slice,
-                std::string_view op, Caller caller) {
+Picked pick(const Range& range, std::int64_t length, std::string_view op, Caller caller) {
   const std::int64_t step = range.step;
   if (step == 0) fail<IndexError>(caller, op, "range", "a step other than 0", "0");
   const bool up = step > 0;
@@ -27,29 +30,20 @@ void pick_range(const Range& range, std::int64_t length, std::size_t axis, Slice
   const std::int64_t stop =
       range.stop.open ? (up ? high : low) : clipped(range.stop.value, length, low, high);
   const std::int64_t distance = up ? stop - start : start - stop;
+  if (distance <= 0) return {0, 0, 1};
+  if (step == 1 || distance == 1) return {start, distance, 1};
   const std::int64_t stride = up ? step : -std::max(step, -INT64_MAX);
-  const std::int64_t count = distance > 0 ? (distance - 1) / stride + 1 : 0;
-  slice.starts.data()[axis] = count ? start : 0;
-  slice.lengths.data()[axis] = count;
-  slice.steps.data()[axis] = count > 1 ? step : 1;
+  const std::int64_t count = (distance - 1) / stride + 1;
+  return {start, count, count > 1 ? step : 1};
 }
-
-void pick_position(std::int64_t position, std::int64_t length, std::size_t axis,
-                   SliceOptions& slice, std::string_view op, Caller caller) {
+std::int64_t pick(std::int64_t position, std::int64_t length, std::size_t axis, std::string_view op,
+                  Caller caller) {
   if (position < -length || position >= length)
     fail<IndexError>(
         caller, op, "axis " + std::to_string(axis),
         "an index in [-" + std::to_string(length) + ", " + std::to_string(length) + ")",
         std::to_string(position));
-  slice.starts.data()[axis] = position < 0 ? position + length : position;
-  slice.lengths.data()[axis] = 1;
-}
-
-void add_length(Shape& shape, std::int64_t length, std::string_view op, Caller caller) {
-  if (shape.rank() == Shape::max_rank)
-    fail<ShapeError>(caller, op, "indices", "at most 8 axes in the result", "more");
-  shape.resize(shape.rank() + 1);
-  shape.data()[shape.rank() - 1] = length;
+  return position < 0 ? position + length : position;
 }
 
 std::size_t axes_of(std::span<const Index> indices, std::size_t rank, std::string_view op,
@@ -66,6 +60,52 @@ std::size_t axes_of(std::span<const Index> indices, std::size_t rank, std::strin
                      std::to_string(axes));
   return axes;
 }
+void require_room(std::size_t rank, Caller caller, std::string_view op) {
+  if (rank > Shape::max_rank)
+    fail<ShapeError>(caller, op, "indices", "at most 8 axes in the result", "more");
+}
+
+/// The same view as by select() and slice(), without options to record: nobody listens.
+Tensor view_unheard(Context& context, Body& x, std::span<const Index> indices,
+                    std::string_view op) {
+  bool has_ellipsis = false;
+  const std::size_t axes = axes_of(indices, x.shape.rank(), op, has_ellipsis);
+  Body* view = allocate_view(context, &x);
+  if (!view) fail<MemoryError>(indices[0].caller(), op, "result", "memory for a view", "none");
+  Tensor result = Access::adopt(view);
+  std::size_t axis = 0, rank = 0;
+  std::int64_t offset = 0;
+  const auto keep = [&](const Picked& picked, std::int64_t stride) {
+    require_room(rank + 1, indices[0].caller(), op);
+    offset += picked.start * stride;
+    view->shape.data()[rank] = picked.length;
+    view->strides[rank++] = picked.step * stride;
+  };
+  const auto keep_whole = [&](std::size_t count) {
+    for (; count > 0; --count, ++axis) keep({0, x.shape.data()[axis], 1}, x.strides[axis]);
+  };
+  for (const Index& index : indices) {
+    const std::int64_t length = axis < x.shape.rank() ? x.shape.data()[axis] : 0;
+    if (index.kind() == Index::Kind::position) {
+      offset += pick(index.position(), length, axis, op, index.caller()) * x.strides[axis];
+      ++axis;
+    } else if (index.kind() == Index::Kind::range) {
+      keep(pick(index.range(), length, op, index.caller()), x.strides[axis]);
+      ++axis;
+    } else if (index.kind() == Index::Kind::newaxis) {
+      keep({0, 1, 1}, 1);
+    } else {
+      keep_whole(index.kind() == Index::Kind::all ? 1 : x.shape.rank() - axes);
+    }
+  }
+  keep_whole(x.shape.rank() - axis);
+  view->shape.resize(rank);
+  view->elements = 1;
+  for (std::size_t i = 0; i < rank; ++i) view->elements *= view->shape.data()[i];
+  view->data += offset * size_of(x.dtype);
+  view->contiguous = is_row_major(view->shape, view->strides);
+  return result;
+}
 }  // namespace
 
 Selection select(const Shape& shape, std::span<const Index> indices, std::string_view op) {
@@ -73,57 +113,63 @@ Selection select(const Shape& shape, std::span<const Index> indices, std::string
   bool has_ellipsis = false;
   const std::size_t axes = axes_of(indices, shape.rank(), op, has_ellipsis);
   SliceOptions& slice = selection.slice;
-  slice.lengths = shape;
-  slice.starts.resize(shape.rank());
-  slice.steps.resize(shape.rank());
-  for (std::size_t i = 0; i < shape.rank(); ++i) slice.starts.data()[i] = 0;
-  std::size_t axis = 0;
-  const auto add_axis = [&](std::int64_t length) {
-    add_length(selection.shape, length, op, indices[0].caller());
-  };
-  const auto keep_axis = [&] { add_axis(slice.lengths.data()[axis++]); };
+  slice.lengths = slice.starts = slice.steps = shape;
+  for (std::size_t i = 0; i < shape.rank(); ++i) {
+    slice.starts.data()[i] = 0;
+    slice.steps.data()[i] = 1;
+  }
+  std::size_t axis = 0, rank = 0;
   for (const Index& index : indices) {
     const std::int64_t length = axis < shape.rank() ? shape.data()[axis] : 0;
     switch (index.kind()) {
       case Index::Kind::position:
-        pick_position(index.position(), length, axis++, slice, op, index.caller());
+        slice.starts.data()[axis] = pick(index.position(), length, axis, op, index.caller());
+        slice.lengths.data()[axis] = 1;
+        slice.dropped |= std::uint64_t{1} << axis++;
+        continue;
+      case Index::Kind::range: {
+        const Picked picked = pick(index.range(), length, op, index.caller());
+        slice.starts.data()[axis] = picked.start;
+        slice.lengths.data()[axis] = picked.length;
+        slice.steps.data()[axis] = picked.step;
         break;
-      case Index::Kind::range:
-        pick_range(index.range(), length, axis, slice, op, index.caller());
-        keep_axis();
-        break;
+      }
       case Index::Kind::all:
-        keep_axis();
         break;
       case Index::Kind::newaxis:
-        add_axis(1);
-        break;
+        slice.added |= std::uint64_t{1} << rank++;
+        continue;
       case Index::Kind::ellipsis:
-        for (std::size_t skipped = shape.rank() - axes; skipped > 0; --skipped) keep_axis();
-        break;
+        axis += shape.rank() - axes;
+        rank += shape.rank() - axes;
+        continue;
       case Index::Kind::tensor:
         if (selection.positions)
           fail<IndexError>(index.caller(), op, "indices", "at most one tensor", "two",
                            "Use take or gather one after the other.");
         selection.positions = &index.tensor();
-        selection.positions_axis = static_cast<int>(selection.shape.rank());
-        keep_axis();
+        selection.positions_axis = static_cast<int>(rank);
         break;
     }
+    ++axis;
+    ++rank;
   }
-  while (axis < shape.rank()) keep_axis();
-  selection.whole = slice.lengths == shape;
+  require_room(rank + shape.rank() - axis, indices[0].caller(), op);
+  selection.whole = slice.keeps_axes() && slice.lengths == shape;
   for (std::size_t i = 0; i < shape.rank(); ++i) selection.whole &= slice.steps.data()[i] == 1;
   return selection;
 }
 
 Tensor Tensor::view(const Index* indices, std::size_t count) const {
   const Caller caller = indices->caller();
+  Context& context = Context::here();
+  bool positions = false;
+  for (std::size_t i = 0; i < count; ++i) positions |= indices[i].kind() == Index::Kind::tensor;
+  if (!context.mode && !positions && body_)
+    return view_unheard(context, *body_, {indices, count}, "index");
   const Operand x(*this, caller);
   const Selection selection = select(shape_of(slice_op, x), {indices, count}, "index");
   Tensor result = selection.whole ? *this : slice(x, selection.slice);
-  if (!(result.shape() == selection.shape))
-    result = reel::reshape(Operand(result, caller), selection.shape);
   if (!selection.positions) return result;
   return take(Operand(result, caller), Operand(*selection.positions, caller),
               selection.positions_axis);

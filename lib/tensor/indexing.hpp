@@ -8,9 +8,8 @@
 namespace reel {
 /// What a list of indices picks from a tensor of some shape.
 struct Selection {
-  SliceOptions slice;                 // of every axis
-  Shape shape;                        // of the result: positions leave their axis, newaxis adds one
-  bool whole = true;                  // the slice is everything
+  SliceOptions slice;                 // positions leave their axis, newaxis adds one
+  bool whole = true;                  // the slice is everything as it is
   const Tensor* positions = nullptr;  // a tensor among the indices,
   int positions_axis = 0;             // and its axis in the result
 };
