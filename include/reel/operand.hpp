@@ -63,7 +63,7 @@ class Operand {
   Caller caller() const { return {file_, line_}; }
   const Tensor& tensor() const { return *tensor_; }
   const Variable& variable() const { return *variable_; }
-  Scalar scalar() const { return scalar_; }
+  const Scalar& scalar() const { return scalar_; }
 
  private:
   union {

@@ -66,34 +66,43 @@ Tensor run_unary(Op& op, const Operand& x) {
 }
 
 namespace {
-/// run_binary() where a tape listens, a number stands beside a tensor, or shapes differ.
+/// A number beside a tensor, with nobody listening: a record would need the number as a tensor.
+[[gnu::noinline]] Tensor run_with_number(Context& context, Op& op, const Operand& x,
+                                         const Operand& y, Body* a, Body* b) {
+  const Operand &number = a ? y : x, &other = a ? x : y;
+  Body* tensor = a ? a : b;
+  if (number.kind() != Operand::Kind::scalar || !op.tiles || !tensor->contiguous ||
+      !is_floating(tensor->dtype))
+    return run(op, {x, y});
+  const Tile tile = op.tiles->value[static_cast<int>(tensor->dtype)];
+  if (!tile) return run(op, {x, y});
+  const DType dtype = result_dtype(op, tensor->dtype);
+  Tensor result = reusable(other, tensor, dtype)
+                      ? reuse(other, tensor)
+                      : Access::adopt(allocate_like(context, dtype, *tensor));
+  if (!result.defined()) return run(op, {x, y});
+  double wide;
+  float narrow;
+  const void* stored = &wide;
+  if (tensor->dtype == DType::float64) {
+    wide = number.scalar().real();
+  } else {
+    narrow = static_cast<float>(number.scalar().real());
+    stored = &narrow;
+  }
+  const void* inputs[] = {a ? a->data : stored, b ? b->data : stored};
+  tile(tensor->elements, inputs, a ? 2 : 1, Access::body(result)->data);
+  return result;
+}
+
+/// run_binary() where a tape listens or shapes differ.
 [[gnu::noinline]] Tensor run_less_straight(Op& op, const Operand& x, const Operand& y) {
   Context& context = Context::here();
   Body* a = body_of(x);
   Body* b = body_of(y);
   if ((context.mode & ~recording) || !op.tiles) [[unlikely]]
     return run(op, {x, y});
-  if (!a || !b) {
-    // A number beside a tensor; recorded calls need the number as a tensor.
-    const Operand& number = a ? y : x;
-    Body* tensor = a ? a : b;
-    if (context.mode || !tensor || number.kind() != Operand::Kind::scalar || !tensor->contiguous ||
-        !is_floating(tensor->dtype) || !op.tiles->value[static_cast<int>(tensor->dtype)])
-      return run(op, {x, y});
-    alignas(8) std::byte stored[8];
-    store_number(stored, number.scalar(), tensor->dtype);
-    const Tile tile = op.tiles->value[static_cast<int>(tensor->dtype)];
-    const Operand& other = a ? x : y;
-    const DType dtype = result_dtype(op, tensor->dtype);
-    Tensor result = reusable(other, tensor, dtype)
-                        ? reuse(other, tensor)
-                        : Access::adopt(allocate_like(context, dtype, *tensor));
-    if (!result.defined()) return run(op, {x, y});
-    const void* inputs[] = {a ? static_cast<const void*>(a->data) : stored,
-                            b ? static_cast<const void*>(b->data) : stored};
-    tile(tensor->elements, inputs, a ? 2 : 1, Access::body(result)->data);
-    return result;
-  }
+  if (!a || !b) return run(op, {x, y});
   if (a->dtype != b->dtype || !a->contiguous || !b->contiguous) return run(op, {x, y});
   const bool alike = a->shape == b->shape;
   if (!alike && !is_row_of(*b, *a)) return run(op, {x, y});
@@ -142,8 +151,12 @@ Tensor run_binary(Op& op, const Operand& x, const Operand& y) {
   Context& context = Context::here();
   Body* a = body_of(x);
   Body* b = body_of(y);
-  if (context.mode || !a || !b || !op.tiles || a->dtype != b->dtype || !a->contiguous ||
-      !b->contiguous || !(a->shape == b->shape)) [[unlikely]]
+  if (context.mode || !a || !b) [[unlikely]] {
+    if (!context.mode && (a || b)) return run_with_number(context, op, x, y, a, b);
+    return run_less_straight(op, x, y);
+  }
+  if (!op.tiles || a->dtype != b->dtype || !a->contiguous || !b->contiguous ||
+      !(a->shape == b->shape)) [[unlikely]]
     return run_less_straight(op, x, y);
   const Tile tile = op.tiles->value[static_cast<int>(a->dtype)];
   const DType dtype = result_dtype(op, a->dtype);
