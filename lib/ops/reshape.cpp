@@ -135,6 +135,7 @@ void slice_shape(Inference& call) {
   int rank = 0;
   out.elements = 1;
   const auto add_axis = [&](std::int64_t length, std::int64_t stride) {
+    if (rank == out.rank()) out.shape.resize(out.shape.rank() + 1);
     out.shape.data()[rank] = length;
     out.strides[rank++] = stride;
   };

@@ -78,6 +78,7 @@ Tensor view_unheard(Context& context, Body& x, std::span<const Index> indices,
   const auto keep = [&](const Picked& picked, std::int64_t stride) {
     require_room(rank + 1, indices[0].caller(), op);
     offset += picked.start * stride;
+    if (rank == view->shape.rank()) view->shape.resize(rank + 1);
     view->shape.data()[rank] = picked.length;
     view->strides[rank++] = picked.step * stride;
   };

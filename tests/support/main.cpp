@@ -7,11 +7,14 @@
 #include <iostream>
 #include <string>
 
+#include <reel/memory.hpp>
+
 namespace {
 
 struct Tally {
   std::size_t passed = 0, failed = 0, skipped = 0;
   std::string skip_reason;  // of the running test case; v3 counts its own skips
+  reel::MemoryStatistics before;
 };
 
 Tally& tally() {
@@ -30,11 +33,19 @@ std::size_t skips(const Catch::Totals&) { return tally().skip_reason.empty() ? 0
 struct TallyListener : ListenerBase {
   using ListenerBase::ListenerBase;
 
-  void testCaseStarting(const Catch::TestCaseInfo&) override { tally().skip_reason.clear(); }
+  void testCaseStarting(const Catch::TestCaseInfo&) override {
+    tally().skip_reason.clear();
+    tally().before = reel::memory_statistics();
+  }
 
   void testCaseEnded(const Catch::TestCaseStats& stats) override {
     const Catch::Totals& totals = stats.totals;
-    if (totals.testCases.failed > 0) {
+    const reel::MemoryStatistics now = reel::memory_statistics(), &before = tally().before;
+    const bool leaks = now.live_tensors != before.live_tensors || now.live_records != 0;
+    if (leaks)
+      std::cout << "FAILED: " << name(stats) << ": " << now.live_tensors - before.live_tensors
+                << " tensors and " << now.live_records << " records are left\n";
+    if (totals.testCases.failed > 0 || leaks) {
       ++tally().failed;
     } else if (skips(totals) > 0) {
       ++tally().skipped;
@@ -68,5 +79,5 @@ int main(int argc, char** argv) {
   const int failures = Catch::Session().run(argc, argv);
   std::cout << tally().passed << " passed, " << tally().failed << " failed, " << tally().skipped
             << " skipped\n";
-  return failures;
+  return failures ? failures : tally().failed > 0;
 }

@@ -6,10 +6,7 @@
 
 namespace reel::tests {
 namespace {
-const Tensor& none() {
-  static const Tensor x = zeros({0});
-  return x;
-}
+Tensor none() { return zeros({0}); }
 float number(const Tensor& x) { return x.item<float>(); }
 }  // namespace
 

@@ -9,40 +9,38 @@ namespace {
 using TensorList = std::vector<Tensor>;
 
 /// Tensors that few ops want: of every dtype and rank, empty, strided, with NaN, undefined.
-const TensorList& pool() {
-  static const TensorList tensors = [] {
-    const double inf = std::numeric_limits<double>::infinity();
-    const Tensor matrix = tensor({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}});
-    TensorList list = {Tensor(),
-                       tensor(0.5),
-                       tensor({true, false, true}),
-                       tensor({1, 0, -7}),
-                       tensor({1.0f, -2.0f, 3.0f}),
-                       tensor({std::nan(""), inf, -inf}),
-                       tensor({std::int64_t{1} << 62, std::int64_t{-1}, std::int64_t{0}}),
-                       matrix,
-                       transpose(matrix),
-                       matrix(all, range({}, {}, -1)),
-                       broadcast_to(tensor({1.0f, 2.0f, 3.0f}), {4, 3}),
-                       zeros({0}),
-                       zeros({2, 0, 3}, {DType::float64}),
-                       ones({1, 1, 1, 1, 1, 1, 1, 1}),
-                       cast(tensor({0, 200, 255}), DType::uint8)};
-    return list;
-  }();
-  return tensors;
+TensorList make_pool() {
+  const double inf = std::numeric_limits<double>::infinity();
+  const Tensor matrix = tensor({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}});
+  TensorList list = {Tensor(),
+                     tensor(0.5),
+                     tensor({true, false, true}),
+                     tensor({1, 0, -7}),
+                     tensor({1.0f, -2.0f, 3.0f}),
+                     tensor({std::nan(""), inf, -inf}),
+                     tensor({std::int64_t{1} << 62, std::int64_t{-1}, std::int64_t{0}}),
+                     matrix,
+                     transpose(matrix),
+                     matrix(all, range({}, {}, -1)),
+                     broadcast_to(tensor({1.0f, 2.0f, 3.0f}), {4, 3}),
+                     zeros({0}),
+                     zeros({2, 0, 3}, {DType::float64}),
+                     ones({1, 1, 1, 1, 1, 1, 1, 1}),
+                     cast(tensor({0, 200, 255}), DType::uint8)};
+  return list;
 }
 
 /// Calls with every choice of inputs, `count` of them; what succeeds is played backward too.
 template <class F>
 void each_choice(int count, F f) {
+  const TensorList pool = make_pool();
   std::vector<std::size_t> choice(static_cast<std::size_t>(count));
   for (;;) {
     TensorList inputs;
-    for (std::size_t i : choice) inputs.push_back(pool()[i]);
+    for (std::size_t i : choice) inputs.push_back(pool[i]);
     f(inputs);
     std::size_t k = 0;
-    while (k < choice.size() && ++choice[k] == pool().size()) choice[k++] = 0;
+    while (k < choice.size() && ++choice[k] == pool.size()) choice[k++] = 0;
     if (k == choice.size()) return;
   }
 }
@@ -64,19 +62,17 @@ const Caller here{__FILE__, 4242};  // the user's line of calls that samples mak
 }  // namespace
 
 TEST_CASE("ops by name survive any number of inputs") {
-  pool();
   for (const std::string& name : op_names()) {
     if (!OpTable::the().find(name)->shape) continue;
     for (std::size_t count = 0; count < 6; ++count) {
       INFO(name << " of " << count);
-      const TensorList inputs(count, pool()[1]);
+      const TensorList inputs(count, tensor(0.5));
       survives(name, __LINE__, [&] { call_op_all(name, inputs); });
     }
   }
 }
 
 TEST_CASE("ops by name survive any inputs, forward and backward") {
-  pool();
   std::size_t calls = 0, answers = 0;
   for (const Op* op : library_ops()) {
     if (op->options || op->updates || op->arity < 1) continue;
@@ -93,13 +89,13 @@ TEST_CASE("ops by name survive any inputs, forward and backward") {
 }
 
 TEST_CASE("public functions survive any inputs, forward and backward") {
-  pool();
+  const TensorList pool = make_pool();
   for (const Op* op : library_ops()) {
     std::size_t number = 0;
     for (const Sample& sample : samples_of(*op)) {
       INFO(describe(*op, number++, sample));
       for (std::size_t i = 0; i < sample.inputs.size(); ++i)
-        for (const Tensor& x : pool()) {
+        for (const Tensor& x : pool) {
           TensorList inputs = sample.inputs;
           inputs[i] = x;
           survives("", here.line, [&] {

@@ -6,45 +6,11 @@
 
 #include <reel/reel.hpp>
 
-#include "lib/dispatch/context.hpp"
 #include "support/catch.hpp"
+#include "support/thread_state.hpp"
 
 namespace reel::tests {
 namespace {
-/// Throws before or after the k-th kernel.
-class Bomb : public Stage {
- public:
-  Bomb(int k, bool after) : left_(k), after_(after) {}
-  bool before(const GateCall&) override {
-    if (!after_ && left_-- == 0) throw std::runtime_error("bomb");
-    return true;
-  }
-  void after(const GateCall&) override {
-    if (after_ && left_-- == 0) throw std::runtime_error("bomb");
-  }
-
- private:
-  int left_;
-  bool after_;
-};
-
-struct ThreadState {
-  std::uint8_t mode;
-  bool training;
-  const char* site;
-  const void *stages, *generator;
-  std::uint64_t alive, active;
-  std::int64_t tensors, records, bytes;
-  friend bool operator==(const ThreadState&, const ThreadState&) = default;
-};
-ThreadState state() {
-  const Context& context = Context::here();
-  const MemoryStatistics memory = memory_statistics();
-  return {context.mode,        context.training,   context.site.file,   context.stages,
-          context.generator,   context.reel.alive, context.reel.active, memory.live_tensors,
-          memory.live_records, memory.live_bytes};
-}
-
 struct World {
   Variable w{"w", tensor({{1.0f, 2.0f, 3.0f}, {4.0f, 5.0f, 6.0f}})};
   Variable m{"m", zeros({2, 3})}, v{"v", zeros({2, 3})};

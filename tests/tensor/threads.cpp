@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // R20: tensors made in one thread and freed in another go back to where they are made.
-#include <unistd.h>
-
 #include <condition_variable>
-#include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <thread>
@@ -12,15 +9,10 @@
 #include <reel/reel.hpp>
 
 #include "support/catch.hpp"
+#include "support/resident.hpp"
 
 namespace reel::tests {
 namespace {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool watched = true;  // a sanitizer keeps memory for itself
-#else
-constexpr bool watched = false;
-#endif
-
 /// Hands batches from one thread to another; at most a few wait.
 class Channel {
  public:
@@ -45,15 +37,6 @@ class Channel {
   std::vector<std::vector<Tensor>> waiting_;
 };
 
-std::int64_t resident_bytes() {
-  long pages = 0, ignored = 0;
-  std::FILE* file = std::fopen("/proc/self/statm", "r");
-  if (!file) return 0;
-  if (std::fscanf(file, "%ld %ld", &ignored, &pages) != 2) pages = 0;
-  std::fclose(file);
-  return pages * sysconf(_SC_PAGESIZE);
-}
-
 /// Makes tensors of `length` here and lets another thread free them; an empty batch ends it.
 void pass_on(int batches, std::int64_t length) {
   Channel channel;
@@ -73,13 +56,13 @@ void pass_on(int batches, std::int64_t length) {
 
 TEST_CASE("memory freed in another thread is used again", "[threads]") {
   const bool full = std::getenv("REEL_TEST_LONG") != nullptr;
-  const int batches = watched ? 20 : full ? 100'000 : 10'000;
+  const int batches = sanitized ? 20 : full ? 100'000 : 10'000;  // of 100 tensors each
   for (const std::int64_t length : {2, 300}) {
-    pass_on(watched ? 5 : 2'000, length);
+    pass_on(sanitized ? 5 : 2'000, length);
     const std::int64_t tensors = memory_statistics().live_tensors, bytes = resident_bytes();
     pass_on(batches, length);
     CHECK(memory_statistics().live_tensors == tensors);
-    if (!watched) CHECK(resident_bytes() - bytes < (1 << 20));
+    if (!sanitized) CHECK(resident_bytes() - bytes < (1 << 20));
   }
 }
 
@@ -93,7 +76,7 @@ TEST_CASE("large blocks freed in another thread are used again", "[threads]") {
   pass();
   const auto blocks = memory_statistics().large_blocks;
   pass();
-  if (!watched) CHECK(memory_statistics().large_blocks == blocks);
+  if (!sanitized) CHECK(memory_statistics().large_blocks == blocks);
 }
 
 TEST_CASE("a tensor may outlive the thread that made it, and be read by many", "[threads]") {

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How much memory this process holds.
+#pragma once
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+
+namespace reel::tests {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool sanitized = true;  // a sanitizer keeps memory for itself
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+inline constexpr bool sanitized = true;
+#else
+inline constexpr bool sanitized = false;
+#endif
+#else
+inline constexpr bool sanitized = false;
+#endif
+
+inline std::int64_t resident_bytes() {
+  long pages = 0, ignored = 0;
+  std::FILE* file = std::fopen("/proc/self/statm", "r");
+  if (!file) return 0;
+  if (std::fscanf(file, "%ld %ld", &ignored, &pages) != 2) pages = 0;
+  std::fclose(file);
+  return pages * sysconf(_SC_PAGESIZE);
+}
+}  // namespace reel::tests

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What an exception must leave as it was, and a guest at the gate that throws one.
+#pragma once
+#include <cstdint>
+#include <stdexcept>
+
+#include "lib/dispatch/context.hpp"
+
+namespace reel::tests {
+/// Throws before or after the k-th kernel.
+class Bomb : public Stage {
+ public:
+  Bomb(int k, bool after) : left_(k), after_(after) {}
+  bool before(const GateCall&) override {
+    if (!after_ && left_-- == 0) throw std::runtime_error("bomb");
+    return true;
+  }
+  void after(const GateCall&) override {
+    if (after_ && left_-- == 0) throw std::runtime_error("bomb");
+  }
+
+ private:
+  int left_;
+  bool after_;
+};
+
+struct ThreadState {
+  std::uint8_t mode;
+  bool training;
+  const char* site;
+  const void *stages, *generator;
+  std::uint64_t alive, active;
+  std::int64_t tensors, records, bytes;
+  friend bool operator==(const ThreadState&, const ThreadState&) = default;
+};
+inline ThreadState state() {
+  const Context& context = Context::here();
+  const MemoryStatistics memory = memory_statistics();
+  return {context.mode,        context.training,   context.site.file,   context.stages,
+          context.generator,   context.reel.alive, context.reel.active, memory.live_tensors,
+          memory.live_records, memory.live_bytes};
+}
+}  // namespace reel::tests
