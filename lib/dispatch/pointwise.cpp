@@ -86,13 +86,20 @@ bool walks_neighbours(const Body& input, const Shape& shape) {
 }
 }  // namespace
 
+namespace {
+void copy(const Body& from, Body& to) {
+  const Body* input = &from;
+  Body* output = &to;
+  const DTypeOptions options{to.dtype};
+  cast_op.cpu({&input, &output, &options, 1, 1});
+}
+}  // namespace
+
 Tensor contiguous_copy(const Body& body) {
-  Body* copy = allocate(Context::here(), body.dtype, body.shape, body.elements);
-  if (!copy) fail<MemoryError>({}, "copy", "result", "memory", "none from the system");
-  Tensor result = Access::adopt(copy);
-  const Body* input = &body;
-  const DTypeOptions options{body.dtype};
-  cast_op.cpu({&input, &copy, &options, 1, 1});
+  Body* made = allocate(Context::here(), body.dtype, body.shape, body.elements);
+  if (!made) fail<MemoryError>({}, "copy", "result", "memory", "none from the system");
+  Tensor result = Access::adopt(made);
+  copy(body, *made);
   return result;
 }
 
@@ -102,9 +109,16 @@ KernelResult run_tiles(const Op& op, const KernelCall& call) {
   const Tile tile = op.tiles->value[static_cast<int>(tile_dtype(op, call.inputs))];
   const Body* inputs[max_inputs] = {};
   Few<Tensor, max_inputs> copies;
+  bool in_place = false;
   for (int i = 0; i < call.input_count; ++i) {
     inputs[i] = call.inputs[i];
     if (walks_neighbours(*inputs[i], output.shape)) continue;
+    if (!in_place && inputs[i]->dtype == output.dtype && inputs[i]->shape == output.shape) {
+      copy(*inputs[i], output);  // nobody has the output yet: it is the input, in order
+      inputs[i] = &output;
+      in_place = true;
+      continue;
+    }
     copies.push_back(contiguous_copy(*inputs[i]));
     inputs[i] = Access::body(copies[copies.size() - 1]);
   }
