@@ -47,7 +47,7 @@ void add_kernels(const OpTable& ops, kernels::Families families, Problems& probl
         op->cpu_gradient = entry->gradient;
       }
     for (auto* entry = (*families)->tiles; entry && entry->op; ++entry)
-      if (Op* op = problems.known(ops, "tiles", entry->op)) op->tiles = entry->tiles;
+      if (Op* op = problems.known(ops, "tiles", entry->op)) op->tiles = op->straight = entry->tiles;
   }
 }
 

@@ -87,6 +87,9 @@ class REEL_API OpCall {
   const CallView* call_;
 };
 
+// Ops may be registered while other threads run others; a gradient or kernel that replaces that of
+// an op which they run needs the user's own synchronisation.
+
 /// Adds an op that is a function of public ops (or of values read on the host). Without a gradient
 /// of its own the gradient is that of the ops inside. Throws Error if the name is taken.
 REEL_API void register_op(std::string_view name, Function<Tensors(const OpCall&)> f,

@@ -3,6 +3,7 @@
 // assemble().
 #pragma once
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -89,6 +90,7 @@ struct Op {
   Kernel cpu_gradient =
       nullptr;  // fused: inputs dy..., inputs..., outputs...; outputs dx... (null: not wanted)
   const Tiles* tiles = nullptr;
+  const Tiles* straight = nullptr;  // the same, until a user registers another kernel
   GradientRule gradient = nullptr;
   bool fused_gradient = true;  // false once a user has registered another rule
   CompositeRule composite = nullptr;
@@ -102,10 +104,11 @@ class OpTable {
   void add(Op& op);
   /// Null for an unknown name.
   Op* find(std::string_view name) const;
-  const std::vector<Op*>& ops() const { return ops_; }
+  std::vector<Op*> ops() const;
 
  private:
-  std::vector<Op*> ops_;  // sorted by name
+  mutable std::mutex mutex_;  // threads may register ops while others look for theirs
+  std::vector<Op*> ops_;      // sorted by name
 };
 
 /// Fills every slot, once, and checks the table; throws Error for what is missing.

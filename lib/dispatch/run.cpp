@@ -107,6 +107,28 @@ std::uint64_t tapes_of(const Resolved& inputs) {
   return tapes;
 }
 
+/// A kernel that a user registered gives what the op's rule promises.
+void check_results(Context& context, const Op& op, Resolved& inputs, OptionsView options,
+                   Caller caller, const Tensors& results) {
+  Few<Tensor, 2> promised;
+  Inference inference{
+      context, op,      inputs.bodies.data(), static_cast<int>(inputs.bodies.size()), options.data,
+      caller,  promised};
+  op.shape(inference);
+  if (results.size() != promised.size())
+    fail<Error>(caller, op.name, "results of its kernel", std::to_string(promised.size()),
+                std::to_string(results.size()));
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const Body &result = *Access::body(results[i]), &expected = *Access::body(promised[i]);
+    if (!(result.shape == expected.shape))
+      fail<ShapeError>(caller, op.name, "result of its kernel", to_text(expected.shape),
+                       to_text(result.shape));
+    if (result.dtype != expected.dtype)
+      fail<DTypeError>(caller, op.name, "result of its kernel", name_of(expected.dtype),
+                       name_of(result.dtype));
+  }
+}
+
 /// An op that is a function of other ops: recorded as one if it has a gradient of its own.
 void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView options, Caller caller,
                    Few<Tensor, 2>& outputs) {
@@ -123,10 +145,12 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
       results = op.composite(OpCall(view), op.composite_state);
     }
   }
-  outputs.resize(results.size());
-  for (std::size_t i = 0; i < results.size(); ++i) {
+  for (std::size_t i = 0; i < results.size(); ++i)
     if (!results[i].defined())
       fail<Error>(caller, op.name, "result", "a tensor", "an undefined Tensor");
+  if (op.shape) check_results(context, op, inputs, options, caller, results);
+  outputs.resize(results.size());
+  for (std::size_t i = 0; i < results.size(); ++i) {
     // A result that is an input, or that others hold, gets a header of its own for its record.
     Body* body = Access::body(results[i]);
     outputs[i] = own_gradient && references(*body) > 1 ? Access::adopt(allocate_view(context, body))

@@ -45,8 +45,8 @@ inline DType result_dtype(const Op& op, DType input) {
 Tensor run_unary(Op& op, const Operand& x) {
   Context& context = Context::here();
   Body* a = body_of(x);
-  if ((context.mode & ~recording) || !a || !a->contiguous || !op.tiles) return run(op, x);
-  const Tile tile = op.tiles->value[static_cast<int>(a->dtype)];
+  if ((context.mode & ~recording) || !a || !a->contiguous || !op.straight) return run(op, x);
+  const Tile tile = op.straight->value[static_cast<int>(a->dtype)];
   if (!tile) return run(op, x);
   Origin origin;
   if (context.mode) origin = origin_of(context, x, a);
@@ -71,10 +71,10 @@ namespace {
                                          const Operand& y, Body* a, Body* b) {
   const Operand &number = a ? y : x, &other = a ? x : y;
   Body* tensor = a ? a : b;
-  if (number.kind() != Operand::Kind::scalar || !op.tiles || !tensor->contiguous ||
+  if (number.kind() != Operand::Kind::scalar || !op.straight || !tensor->contiguous ||
       !is_floating(tensor->dtype))
     return run(op, {x, y});
-  const Tile tile = op.tiles->value[static_cast<int>(tensor->dtype)];
+  const Tile tile = op.straight->value[static_cast<int>(tensor->dtype)];
   if (!tile) return run(op, {x, y});
   const DType dtype = result_dtype(op, tensor->dtype);
   Tensor result = reusable(other, tensor, dtype)
@@ -100,13 +100,13 @@ namespace {
   Context& context = Context::here();
   Body* a = body_of(x);
   Body* b = body_of(y);
-  if ((context.mode & ~recording) || !op.tiles) [[unlikely]]
+  if ((context.mode & ~recording) || !op.straight) [[unlikely]]
     return run(op, {x, y});
   if (!a || !b) return run(op, {x, y});
   if (a->dtype != b->dtype || !a->contiguous || !b->contiguous) return run(op, {x, y});
   const bool alike = a->shape == b->shape;
   if (!alike && !is_row_of(*b, *a)) return run(op, {x, y});
-  const Tile tile = op.tiles->value[static_cast<int>(a->dtype)];
+  const Tile tile = op.straight->value[static_cast<int>(a->dtype)];
   if (!tile) return run(op, {x, y});
   Origin origins[2];
   std::uint64_t tapes = 0;
@@ -155,10 +155,10 @@ Tensor run_binary(Op& op, const Operand& x, const Operand& y) {
     if (!context.mode && (a || b)) return run_with_number(context, op, x, y, a, b);
     return run_less_straight(op, x, y);
   }
-  if (!op.tiles || a->dtype != b->dtype || !a->contiguous || !b->contiguous ||
+  if (!op.straight || a->dtype != b->dtype || !a->contiguous || !b->contiguous ||
       !(a->shape == b->shape)) [[unlikely]]
     return run_less_straight(op, x, y);
-  const Tile tile = op.tiles->value[static_cast<int>(a->dtype)];
+  const Tile tile = op.straight->value[static_cast<int>(a->dtype)];
   const DType dtype = result_dtype(op, a->dtype);
   if (!tile || reusable(x, a, dtype) || reusable(y, b, dtype)) return run_less_straight(op, x, y);
   Body* out = allocate_like(context, dtype, *a);

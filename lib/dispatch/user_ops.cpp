@@ -72,10 +72,10 @@ void register_op(std::string_view name, Function<Tensors(const OpCall&)> f, Call
   assemble();
   if (name.empty() || !f)
     fail<Error>(caller, "register_op", "name", "a name and a function", "none");
+  std::lock_guard lock(user_ops().mutex);
   if (OpTable::the().find(name))
     fail<Error>(caller, "register_op", "name", "a name that is free",
                 "\"" + std::string(name) + "\"");
-  std::lock_guard lock(user_ops().mutex);
   UserOp& user = user_ops().ops.emplace_back();
   user.name = name;
   user.function = std::move(f);
@@ -122,6 +122,7 @@ void register_kernel(std::string_view name, Function<Tensors(const OpCall&)> f, 
     user->name = name;
   }
   user->function = std::move(f);
+  op.straight = nullptr;
   op.composite = user_function;
   op.composite_state = user;
 }

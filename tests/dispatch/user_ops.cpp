@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Ops, gradients and kernels that users register.
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <reel/reel.hpp>
+
+#include "support/refused.hpp"
+
+namespace reel::tests {
+namespace {
+Tensor numbers() { return tensor({1.0f, -2.0f, 3.0f}); }
+Tensor slope(const std::string& op, const Tensor& x) {
+  GradientTape tape;
+  tape.watch(x);
+  return tape.gradient(call_op(op, {x}), x);
+}
+}  // namespace
+
+TEST_CASE("an op without a gradient of its own has that of the ops inside, to any order") {
+  register_op("cube", [](const OpCall& call) {
+    const Tensor& x = call.input(0);
+    return x * x * x;
+  });
+  const Tensor x = numbers();
+  CHECK(equal(call_op("cube", {x}), tensor({1.0f, -8.0f, 27.0f})));
+  GradientTape outer;
+  outer.watch(x);
+  const Tensor first = slope("cube", x);
+  CHECK(equal(first, tensor({3.0f, 12.0f, 27.0f})));
+  CHECK(equal(outer.gradient(first, x), 6.0f * x));
+}
+
+TEST_CASE("a registered gradient stands for the ops inside, which are not recorded") {
+  register_op("odd_square", [](const OpCall& call) { return call.input(0) * call.input(0); });
+  register_gradient("odd_square", [](const OpCall& call, Tensor upstream) {
+    CHECK(equal(call.output(0), square(call.input(0))));
+    return upstream * 100.0f;
+  });
+  const Tensor x = numbers();
+  GradientTape tape;
+  tape.watch(x);
+  const Tensor y = call_op("odd_square", {x});
+  REQUIRE(tape.ops().size() == 1);
+  CHECK(tape.ops()[0].name == "odd_square");
+  CHECK(equal(tape.gradient(y, x), full({3}, 100.0f)));
+}
+
+TEST_CASE("an op gives and takes several tensors, and attributes") {
+  register_op("scaled", [](const OpCall& call) {
+    const auto by = static_cast<float>(call.real("by"));
+    const std::int64_t times = call.integer("times", 1);
+    return Tensors{call.input(0) * by, call.input(1) * static_cast<float>(times)};
+  });
+  register_gradients("scaled", [](const OpCall& call, const Tensors& upstream) {
+    return Tensors{upstream[0] * static_cast<float>(call.real("by")), Tensor()};
+  });
+  const Tensor x = numbers(), y = numbers();
+  GradientTape tape({.persistent = true});
+  tape.watch(x);
+  tape.watch(y);
+  const Tensors both = call_op_all("scaled", {x, y}, {{"by", 2.0}, {"times", 3}});
+  CHECK(equal(both[0], 2.0f * x));
+  CHECK(equal(both[1], 3.0f * y));
+  CHECK(equal(tape.gradient(both[0], x), full({3}, 2.0f)));
+  check_refused<TapeError>([&] { tape.gradient(both[1], y); }, "gradient");
+  check_refused<Error>([&] { call_op("scaled", {x, y}); }, "by");
+  check_refused<Error>([&] { call_op("scaled", {x, y}, {{"by", "two"}}); }, "by");
+  check_refused<IndexError>([&] { call_op("scaled", {x}, {{"by", 2}}); }, "input");
+}
+
+TEST_CASE("a registered kernel computes what the op's rule promises") {
+  int calls = 0;
+  register_kernel("square", [&](const OpCall& call) {
+    ++calls;
+    return call.input(0) * call.input(0);
+  });
+  const Tensor x = numbers();
+  CHECK(equal(square(x), tensor({1.0f, 4.0f, 9.0f})));
+  CHECK(calls == 1);
+  CHECK(equal(slope("square", x), 2.0f * x));
+  CHECK(calls == 2);
+  register_kernel("square", [](const OpCall&) { return tensor({1.0f}); });
+  check_refused<ShapeError>([&] { square(x); }, "square");
+  register_kernel("square", [](const OpCall& call) { return call.input(0) > 0; });
+  check_refused<DTypeError>([&] { square(x); }, "square");
+  register_kernel("square", [](const OpCall& call) { return call.input(0) * call.input(0); });
+}
+
+TEST_CASE("what cannot be registered or called is refused") {
+  register_op("bad_gradient", [](const OpCall& call) { return call.input(0) + 1; });
+  register_gradient("bad_gradient", [](const OpCall&, Tensor) { return tensor({1.0f}); });
+  const Tensor x = numbers();
+  check_refused<ShapeError>([&] { slope("bad_gradient", x); }, "bad_gradient", {__FILE__, 16});
+  register_gradients("bad_gradient", [](const OpCall&, const Tensors&) { return Tensors(); });
+  check_refused<TapeError>([&] { slope("bad_gradient", x); }, "bad_gradient", {__FILE__, 16});
+  register_op("nothing", [](const OpCall&) { return Tensor(); });
+  check_refused<Error>([&] { call_op("nothing", {x}); }, "nothing");
+  const auto same = [](const OpCall& call) { return call.input(0); };
+  check_refused<Error>([&] { register_op("nothing", same); }, "nothing");
+  check_refused<Error>([&] { register_op("", same); }, "register_op");
+  check_refused<Error>([&] { register_kernel("missing", same); }, "missing");
+  check_refused<Error>([&] { register_kernel("assign", same); }, "assign");
+  check_refused<Error>([&] { call_op("missing", {x}); }, "missing");
+  check_refused<Error>([&] { call_op("add", {x}); }, "add");
+  check_refused<Error>([&] { call_op("add", {x, x}, {{"by", 2}}); }, "by");
+}
+
+TEST_CASE("an op whose result is its input leaves that input as it was") {
+  register_op("same", [](const OpCall& call) { return call.input(0); });
+  register_gradient("same", [](const OpCall&, Tensor upstream) { return upstream * 5.0f; });
+  const Tensor x = numbers();
+  CHECK(equal(slope("same", x), full({3}, 5.0f)));
+}
+
+TEST_CASE("threads register ops while others call theirs", "[threads]") {
+  std::vector<std::thread> threads;
+  std::vector<float> sums(4);
+  for (std::size_t t = 0; t < sums.size(); ++t)
+    threads.emplace_back([&sums, t] {
+      for (int i = 0; i < 25; ++i) {
+        const std::string name = "own " + std::to_string(t) + " " + std::to_string(i);
+        register_op(name, [](const OpCall& call) { return sum(call.input(0)); });
+        sums[t] += call_op(name, {ones({4})}).item<float>();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const float total : sums) CHECK(total == 100);
+}
+}  // namespace reel::tests
