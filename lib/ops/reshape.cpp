@@ -187,17 +187,17 @@ void cast_shape(Inference& call) {
 Shape completed(const Op& op, const Shape& from, Shape shape, Caller caller) {
   std::int64_t known = 1, elements = from.elements();
   int open = -1;
-  bool several = false;
+  bool several = false, overflow = false;
   for (int i = 0; i < static_cast<int>(shape.rank()); ++i) {
     if (shape.data()[i] >= 0) {
-      known *= shape.data()[i];
+      overflow |= __builtin_mul_overflow(known, shape.data()[i], &known);
     } else {
       several |= open >= 0;
       open = i;
     }
   }
   const bool fits = open < 0 ? known == elements : !several && known > 0 && elements % known == 0;
-  if (!fits)
+  if (overflow || !fits)
     fail<ShapeError>(
         caller, op.name, "shape",
         "a shape of " + std::to_string(elements) + " elements, as x " + to_text(from) + " has",
