@@ -166,7 +166,7 @@ void Playback::play_fused(Record& record) {
   const KernelCall call{given.data(),   results.data(),
                         record.options, static_cast<int>(given.size()),
                         inputs,         accumulate};
-  check_kernel(*record.op, record.op->cpu_gradient(call), record.site());
+  call_checked(*record.op, record.op->cpu_gradient, call, record.site());
   for (int i = 0; i < inputs; ++i)
     if (made[static_cast<std::size_t>(i)].defined())
       add(input_slot(record, i), std::move(made[static_cast<std::size_t>(i)]));

@@ -2,6 +2,9 @@
 #include "lib/cpu/scratch.hpp"
 
 #include <new>
+#include <utility>
+
+#include "lib/dispatch/kernel_call.hpp"
 
 namespace reel::kernels {
 namespace {
@@ -10,17 +13,23 @@ constexpr std::align_val_t alignment{64};
 struct Buffer {
   void* memory = nullptr;
   std::size_t bytes = 0;
-  ~Buffer() { ::operator delete(memory, alignment); }
+  // Left empty: a destructor of the thread that runs later may still call kernels.
+  void clear() {
+    bytes = 0;
+    ::operator delete(std::exchange(memory, nullptr), alignment);
+  }
+  ~Buffer() { clear(); }
 };
 thread_local Buffer buffer;
 }  // namespace
 
 void* scratch(std::size_t bytes) {
   if (bytes <= buffer.bytes && buffer.memory) return buffer.memory;
-  ::operator delete(buffer.memory, alignment);
+  buffer.clear();
   const std::size_t grown = bytes + bytes / 2 + 4096;
   buffer.memory = ::operator new(grown, alignment, std::nothrow);
-  buffer.bytes = buffer.memory ? grown : 0;
+  if (!buffer.memory) throw NoScratch{grown};
+  buffer.bytes = grown;
   return buffer.memory;
 }
 }  // namespace reel::kernels

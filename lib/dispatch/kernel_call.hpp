@@ -3,6 +3,7 @@
 // nothing of tape or trace, and may trust the op's shape rule. Included by the units that are
 // compiled for each instruction set: no std functions with bodies here.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 
 #include "lib/tensor/body.hpp"
@@ -23,7 +24,11 @@ struct KernelCall {
     return *static_cast<const T*>(options);
   }
 };
-/// What a kernel has to say for itself: it never throws.
+/// All that a kernel throws, out of scratch(): the system has no memory. call_checked() names the op.
+struct NoScratch {
+  std::size_t bytes;
+};
+/// What a kernel has to say for itself.
 struct KernelResult {
   const char* failure = nullptr;  // e.g. "index out of range"; null if all went well
   int input = 0;                  // the input at fault

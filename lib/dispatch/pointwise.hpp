@@ -14,4 +14,6 @@ inline DType tile_dtype(const Op& op, const Body* const* inputs) {
 Tensor contiguous_copy(const Body& body);
 /// A kernel said that something is wrong with the values: throws IndexError.
 void check_kernel(const Op& op, const KernelResult& result, Caller caller);
+/// Calls a kernel and checks it; throws MemoryError if it finds no scratch memory.
+void call_checked(const Op& op, Kernel kernel, const KernelCall& call, Caller caller);
 }  // namespace reel

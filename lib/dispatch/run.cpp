@@ -197,13 +197,21 @@ void check_kernel(const Op& op, const KernelResult& result, Caller caller) {
                    result.failure);
 }
 
+void call_checked(const Op& op, Kernel kernel, const KernelCall& call, Caller caller) try {
+  check_kernel(op, kernel(call), caller);
+} catch (const NoScratch& none) {
+  fail<MemoryError>(caller, op.name, "scratch", std::to_string(none.bytes) + " bytes of memory",
+                    "none from the system");
+}
+
 namespace {
 void call_kernel(const GateCall& call, unsigned accumulate) {
   Op& op = call.op;
   if (!op.contiguous_inputs) {
     const KernelCall direct{call.inputs,      call.outputs,      call.options.data,
                             call.input_count, call.output_count, accumulate};
-    return check_kernel(op, op.tiles ? run_tiles(op, direct) : op.cpu(direct), call.site);
+    if (!op.tiles) return call_checked(op, op.cpu, direct, call.site);
+    return check_kernel(op, run_tiles(op, direct), call.site);
   }
   Few<Tensor, 2> copies;
   Few<const Body*, 4> inputs(static_cast<std::size_t>(call.input_count));
@@ -217,7 +225,8 @@ void call_kernel(const GateCall& call, unsigned accumulate) {
   }
   const KernelCall kernel_call{inputs.data(),    call.outputs,      call.options.data,
                                call.input_count, call.output_count, accumulate};
-  check_kernel(op, op.tiles ? run_tiles(op, kernel_call) : op.cpu(kernel_call), call.site);
+  if (!op.tiles) return call_checked(op, op.cpu, kernel_call, call.site);
+  check_kernel(op, run_tiles(op, kernel_call), call.site);
 }
 }  // namespace
 
