@@ -142,7 +142,8 @@ class Reel {
   std::uint32_t watch(Body* body, const Cell* cell, std::uint64_t tapes, Caller caller);
   /// The record that tapes know this body by: its leaf's, else the one that made it.
   std::uint32_t find(const Body& body) const {
-    if (body.leaf) [[unlikely]] {
+    // Another thread may begin to watch the same weight.
+    if (__atomic_load_n(&body.leaf, __ATOMIC_RELAXED)) [[unlikely]] {
       const std::uint32_t leaf = find_leaf(&body);
       if (leaf != no_record) return leaf;
     }
