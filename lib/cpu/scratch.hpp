@@ -4,7 +4,8 @@
 #include <cstddef>
 
 namespace reel::kernels {
-/// At least this many bytes, aligned to 64; throws NoScratch if the system has none. One buffer for a
-/// thread: the next call may move it, so a kernel that calls another asks for all it needs itself.
+/// At least this many bytes, aligned to 64; throws NoScratch if the system has none. One buffer for
+/// a thread: the next call may move it, so a kernel that calls another asks for all it needs
+/// itself.
 void* scratch(std::size_t bytes);
 }  // namespace reel::kernels

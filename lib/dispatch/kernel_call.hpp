@@ -24,7 +24,8 @@ struct KernelCall {
     return *static_cast<const T*>(options);
   }
 };
-/// All that a kernel throws, out of scratch(): the system has no memory. call_checked() names the op.
+/// All that a kernel throws, out of scratch(): the system has no memory. call_checked() names the
+/// op.
 struct NoScratch {
   std::size_t bytes;
 };
