@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "autograd/playback.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -12,8 +13,7 @@
 
 namespace reel {
 namespace {
-Tensor new_like(Context& context, const Op& op, DType dtype, const Shape& shape) {
-  Body* body = allocate(context, dtype, shape, shape.elements());
+Tensor adopt_gradient(Body* body, const Op& op, const Shape& shape) {
   if (!body)
     fail<MemoryError>({}, op.name, "gradient", "memory for shape " + to_text(shape), "none");
   return Access::adopt(body);
@@ -25,40 +25,57 @@ bool writable(const Tensor& x) {
 }
 }  // namespace
 
-Playback::Playback(Context& context, std::uint64_t tape, std::uint32_t start, bool keeps_saved)
-    : context_(context), tape_(tape), start_(start), keeps_saved_(keeps_saved) {}
+Playback::Playback(Context& context, std::uint64_t tape, std::uint32_t start, std::uint32_t target,
+                   bool keeps_saved)
+    : context_(context),
+      tape_(tape),
+      start_(start),
+      target_(target),
+      first_value_(context.reel[start].first_value),
+      keeps_saved_(keeps_saved) {
+  const Record& last = context.reel[target];
+  slots_.resize(last.first_value + last.output_count - first_value_);
+}
 
-void Playback::seed(std::uint32_t record, int output, Tensor dy) {
-  const Record& target = context_.reel[record];
-  first_value_ = context_.reel[start_].first_value;
-  slots_.resize(target.first_value + target.output_count - first_value_);
-  slot(target, output) = std::move(dy);
+void Playback::grant(std::uint32_t value, Tensor& to) {
+  Slot* found = slot_of(value);
+  if (!found) return;
+  const bool last = --found->wishes == 0;
+  if (found->gradient.defined()) add(to, last ? std::move(found->gradient) : found->gradient);
+}
+
+void Playback::play(std::uint32_t value, Tensor dy) {
+  slot_of(value)->gradient = std::move(dy);
+  for (std::uint32_t i = target_ + 1; i-- > start_;) {
+    Record& record = context_.reel[i];
+    if (record.tapes & tape_) play_record(record);
+  }
+}
+
+bool Playback::add_in_place(Tensor& slot, const Tensor& dx) {
+  if (listened() || !writable(slot) || !Access::body(dx)->contiguous) return false;
+  Body& sum = *Access::body(slot);
+  const void* inputs[] = {sum.data, Access::body(dx)->data};
+  add_op.tiles->value[static_cast<int>(sum.dtype)](sum.elements, inputs, 0, sum.data);
+  return true;
 }
 
 void Playback::add(Tensor& slot, Tensor dx) {
-  if (!slot.defined()) {
+  if (!slot.defined())
     slot = std::move(dx);
-    return;
-  }
-  if (!listened() && writable(slot) && Access::body(dx)->contiguous) {
-    Body& sum = *Access::body(slot);
-    const void* inputs[] = {sum.data, Access::body(dx)->data};
-    add_op.tiles->value[static_cast<int>(sum.dtype)](sum.elements, inputs, 0, sum.data);
-    return;
-  }
-  slot = run_binary(add_op, std::move(slot), std::move(dx));
+  else if (!add_in_place(slot, dx))
+    slot = run_binary(add_op, std::move(slot), std::move(dx));
 }
 
 void Playback::play_record(Record& record) {
+  dy_ = slot_of(record.first_value);
   bool any = false;
-  dy_.resize(record.output_count);
-  for (int i = 0; i < record.output_count; ++i) {
-    dy_[static_cast<std::size_t>(i)] = std::move(slot(record, i));
-    any |= dy_[static_cast<std::size_t>(i)].defined();
-  }
+  for (int i = 0; i < record.output_count; ++i) any |= dy(i).defined();
   if (any) {
     context_.site = record.site();
-    wanted_ = ~std::uint64_t{0};
+    wanted_ = 0;
+    for (int i = 0; i < record.input_count; ++i)
+      wanted_ |= std::uint64_t{follows(record.inputs[i])} << std::min(i, 63);
     const Op& op = *record.op;
     const bool fused = !listened() && op.fused_gradient;
     if ((fused && op.tiles) || op.passes) play_pointwise(record, fused ? op.tiles : nullptr);
@@ -68,84 +85,94 @@ void Playback::play_record(Record& record) {
       GradientCall call(*this, record);
       op.gradient(call);
     }
+    for (int i = 0; i < record.output_count; ++i)
+      if (!dy_[i].wishes) dy_[i].gradient = Tensor();
+    copies_.resize(0);
   }
-  for (Tensor& dy : dy_) dy = Tensor();
   if (keeps_saved_) return;
   record.tapes &= ~tape_;
   if (!record.tapes) Reel::release_saved(record);
 }
 
-/// Each wanted input whose gradient is dy itself, or one tile over neighbours; others stay wanted.
-void Playback::play_pointwise(Record& record, const Tiles* tiles) {
-  const Op& op = *record.op;
-  const Body& dy = *Access::body(dy_[0]);
-  std::uint64_t wanted = 0, left = 0;
-  for (int i = 0; i < record.input_count; ++i) wanted |= std::uint64_t{wants(record, i)} << i;
-  for (int i = 0; wanted >> i; ++i) {
-    if (!(wanted >> i & 1)) continue;
-    const bool last = wanted >> i == 1 && !left;
-    const InputSlot& input = record.inputs[i];
-    const bool same =
-        input.shape == record.outputs[0].shape || *input.shape == *record.outputs[0].shape;
-    const GradientTile tile =
-        tiles && i < 2 ? tiles->gradient[i][static_cast<int>(input.dtype)] : nullptr;
-    if (same && op.passes >> i & 1) {
-      add(input_slot(record, i), last ? std::move(dy_[0]) : dy_[0]);
-    } else if (same && tile && dy.contiguous && dy.dtype == input.dtype) {
-      tile_gradient(record, i, tile, last);
-    } else {
-      left |= std::uint64_t{1} << i;
-    }
+/// Each wanted input whose gradient is dy itself, or one pass over neighbours; others stay wanted.
+void Playback::play_pointwise(const Record& record, const Tiles* tiles) {
+  // The last input without a gradient so far goes last: it may take dy over.
+  std::uint64_t taker = 0;
+  for (std::uint64_t left = wanted_; left; left &= left - 1)
+    if (!input_slot(record, std::countr_zero(left)).defined()) taker = left & -left;
+  TileValues values;
+  for (std::uint64_t left = wanted_; left;) {
+    const std::uint64_t others = left & ~taker;
+    const std::uint64_t bit = others ? others & -others : taker;
+    const bool last = wanted_ == bit && !dy_->wishes;
+    if (play_neighbours(record, std::countr_zero(bit), tiles, values, last)) wanted_ ^= bit;
+    left ^= bit;
   }
-  wanted_ = left;
 }
 
-void Playback::tile_gradient(const Record& record, int i, GradientTile tile, bool last) {
-  const Body& dy = *Access::body(dy_[0]);
+inline bool Playback::play_neighbours(const Record& record, int i, const Tiles* tiles,
+                                      TileValues& values, bool last) {
+  const InputSlot& input = record.inputs[i];
+  const OutputSlot& output = record.outputs[0];
+  if (input.shape != output.shape && !(*input.shape == *output.shape)) return false;
+  Tensor& slot = input_slot(record, i);
+  Tensor& dy = dy_->gradient;
+  if (record.op->passes >> i & 1) {
+    if (!add_in_place(slot, dy)) add(slot, last ? std::move(dy) : dy);
+    return true;
+  }
+  if (!tiles || i >= 2) return false;
+  const GradientTile tile = tiles->gradient[i][static_cast<int>(input.dtype)];
+  Body& given = *Access::body(dy);
+  if (!tile || !given.contiguous || given.dtype != input.dtype) return false;
+  if (!values.of[0]) read_values(record, given, values);
+  if (writable(slot)) {
+    tile(given.elements, values.of, values.scalars, Access::body(slot)->data, true);
+    return true;
+  }
+  Tensor dx = last && writable(dy) ? std::move(dy)
+                                   : adopt_gradient(allocate_like(context_, given.dtype, given),
+                                                    *record.op, given.shape);
+  tile(given.elements, values.of, values.scalars, Access::body(dx)->data, false);
+  add(slot, std::move(dx));
+  return true;
+}
+
+inline void Playback::read_values(const Record& record, const Body& dy, TileValues& values) {
   const Body* saved[] = {&dy, record.inputs[0].saved,
                          record.input_count > 1 ? record.inputs[1].saved : nullptr,
                          record.outputs[0].saved};
-  const void* values[4] = {};
-  unsigned scalars = 0;
-  Few<Tensor, 4> copies;
   for (unsigned k = 0; k < 4; ++k) {
-    if (!saved[k]) continue;
     const Body* body = saved[k];
-    const bool as_it_lies = body->contiguous && body->elements == dy.elements;
-    if (!as_it_lies && body->elements == 1)
-      scalars |= 1u << k;
-    else if (!as_it_lies) {
-      copies.push_back(contiguous_copy(
-          *Access::body(broadcast_to(Operand(Access::share(const_cast<Body*>(body))), dy.shape))));
-      body = Access::body(copies[copies.size() - 1]);
-    }
-    values[k] = body->data;
+    if (!body) continue;
+    const bool beside = body->contiguous && body->elements == dy.elements;
+    if (!beside && body->elements == 1)
+      values.scalars |= 1u << k;
+    else if (!beside)
+      body = spread(*body, dy.shape);
+    values.of[k] = body->data;
   }
-  Tensor& slot = input_slot(record, i);
-  if (writable(slot)) {
-    tile(dy.elements, values, scalars, Access::body(slot)->data, true);
-    return;
-  }
-  Tensor dx = last && writable(dy_[0])
-                  ? std::move(dy_[0])
-                  : new_like(context_, *record.op, dy.dtype, *record.inputs[i].shape);
-  tile(Access::body(dx)->elements, values, scalars, Access::body(dx)->data, false);
-  add(slot, std::move(dx));
+}
+
+/// A copy in the shape of dy, for the record being played.
+const Body* Playback::spread(const Body& body, const Shape& shape) {
+  copies_.push_back(contiguous_copy(
+      *Access::body(broadcast_to(Operand(Access::share(const_cast<Body*>(&body))), shape))));
+  return Access::body(copies_[copies_.size() - 1]);
 }
 
 /// The op's fused gradient kernel: dy, inputs and outputs in, every wanted gradient out.
 void Playback::play_fused(Record& record) {
   const int inputs = record.input_count, outputs = record.output_count;
   Few<const Body*, 8> given;
-  Few<Tensor, 4> copies;
   const auto give = [&](const Body* body) {
     if (body && !body->contiguous) {
-      copies.push_back(contiguous_copy(*body));
-      body = Access::body(copies[copies.size() - 1]);
+      copies_.push_back(contiguous_copy(*body));
+      body = Access::body(copies_[copies_.size() - 1]);
     }
     given.push_back(body);
   };
-  for (int i = 0; i < outputs; ++i) give(Access::body(dy_[static_cast<std::size_t>(i)]));
+  for (int i = 0; i < outputs; ++i) give(Access::body(dy(i)));
   for (int i = 0; i < inputs; ++i) give(record.inputs[i].saved);
   for (int i = 0; i < outputs; ++i) give(record.outputs[i].saved);
   Few<Tensor, 4> made(static_cast<std::size_t>(inputs));
@@ -159,7 +186,9 @@ void Playback::play_fused(Record& record) {
       results[at] = Access::body(slot);
       accumulate |= 1u << i;
     } else {
-      made[at] = new_like(context_, *record.op, record.inputs[i].dtype, *record.inputs[i].shape);
+      const Shape& shape = *record.inputs[i].shape;
+      made[at] = adopt_gradient(allocate(context_, record.inputs[i].dtype, shape, shape.elements()),
+                                *record.op, shape);
       results[at] = Access::body(made[at]);
     }
   }

@@ -11,57 +11,70 @@
 
 namespace reel {
 // Glossary. A *value* is one output of a record, numbered through the reel. Its *slot* gathers the
-// gradient of the target with respect to it. *Wanted* inputs of a record are those the tape tracks.
+// gradient of the target with respect to it. A *wish* is a source that asks for that gradient.
+// *Wanted* inputs of a record are those the tape tracks.
 class Playback {
  public:
-  Playback(Context& context, std::uint64_t tape, std::uint32_t start, bool keeps_saved);
+  /// From record `target` down to `start`.
+  Playback(Context& context, std::uint64_t tape, std::uint32_t start, std::uint32_t target,
+           bool keeps_saved);
 
-  /// The gradient that the target starts with.
-  void seed(std::uint32_t record, int output, Tensor dy);
-  /// From `record` down to the tape's start. `visit(record)` sees the slots of a record when all
-  /// of its gradient has come, before they are used up.
-  template <class Visit>
-  void play(std::uint32_t record, const Visit& visit) {
-    for (std::uint32_t i = record + 1; i-- > start_;) {
-      Record& current = context_.reel[i];
-      if (!((current.tapes | current.watchers) & tape_)) continue;
-      visit(i);
-      if (current.tapes & tape_) play_record(current);
-    }
+  /// Before playing: the gradient of this value is to stay in its slot.
+  void wish(std::uint32_t value) {
+    if (Slot* slot = slot_of(value)) ++slot->wishes;
   }
-  Tensor& slot(const Record& record, int output) {
-    return slots_[record.first_value - first_value_ + static_cast<std::uint32_t>(output)];
-  }
+  /// `dy` is the gradient that the target's `value` starts with.
+  void play(std::uint32_t value, Tensor dy);
+  /// After playing: adds what was wished for, if anything came.
+  void grant(std::uint32_t value, Tensor& to);
+
   Tensor& input_slot(const Record& record, int i) {
-    const InputSlot& input = record.inputs[i];
-    return slot(context_.reel[input.record], input.output);
+    return slots_[record.inputs[i].value - first_value_].gradient;
   }
-  /// Whether this tape follows an input of a record.
   bool wants(const Record& record, int i) const {
-    const InputSlot& input = record.inputs[i];
-    if (!input.tracked || input.record < start_ || !(wanted_ >> (i < 63 ? i : 63) & 1))
-      return false;
-    const Record& made = context_.reel[input.record];
-    return (made.tapes | made.watchers) & tape_ && is_floating(input.dtype);
+    return wanted_ >> (i < 63 ? i : 63) & 1 && (i < 63 || follows(record.inputs[i]));
   }
   void add(Tensor& slot, Tensor dx);
-  const Tensor& dy(int output) const { return dy_[static_cast<std::size_t>(output)]; }
+  const Tensor& dy(int output) const { return dy_[output].gradient; }
   bool listened() const { return context_.mode != 0; }
 
  private:
+  /// What the passes of a record's gradient read: dy, inputs and output, as far as they were saved.
+  struct TileValues {
+    const void* of[4] = {};
+    unsigned scalars = 0;
+  };
+  struct Slot {
+    Tensor gradient;
+    std::uint32_t wishes = 0;
+  };
+  /// Null for a value that came after the target.
+  Slot* slot_of(std::uint32_t value) {
+    return value - first_value_ < slots_.size() ? &slots_[value - first_value_] : nullptr;
+  }
+  bool follows(const InputSlot& input) const {
+    if (!input.tracked || input.record < start_ || !is_floating(input.dtype)) return false;
+    if (input.followed) return true;
+    const Record& made = context_.reel[input.record];
+    return (made.tapes | made.watchers) & tape_;
+  }
+  bool add_in_place(Tensor& slot, const Tensor& dx);
   void play_record(Record& record);
-  void play_pointwise(Record& record, const Tiles* tiles);
+  void play_pointwise(const Record& record, const Tiles* tiles);
+  bool play_neighbours(const Record& record, int i, const Tiles* tiles, TileValues& values,
+                       bool last);
+  void read_values(const Record& record, const Body& dy, TileValues& values);
+  const Body* spread(const Body& body, const Shape& shape);
   void play_fused(Record& record);
-  void tile_gradient(const Record& record, int i, GradientTile tile, bool last);
 
   Context& context_;
   std::uint64_t tape_;
-  std::uint32_t start_;
+  std::uint32_t start_, target_, first_value_;
   bool keeps_saved_;
-  std::uint32_t first_value_ = 0;
   std::uint64_t wanted_ =
-      ~std::uint64_t{0};  // inputs of the record being played that are still to do
-  Few<Tensor, 16> slots_;
-  Few<Tensor, 2> dy_;
+      0;                // bit i: input i of the record being played is to do; 63: those from 63 on
+  Slot* dy_ = nullptr;  // slots of that record's outputs
+  Few<Tensor, 4> copies_;  // made for that record
+  Few<Slot, 16> slots_;
 };
 }  // namespace reel

@@ -2,7 +2,7 @@
 #include <reel/tape.hpp>
 
 #include <algorithm>
-#include <memory>
+#include <cstring>
 #include <utility>
 
 #include <reel/ops.hpp>
@@ -38,24 +38,28 @@ class PlaybackScope {
   Caller site_;
 };
 
-Tensor upstream_for(Context& context, Body& like, const Tensor& upstream, Caller caller) {
-  if (!upstream.defined()) {
-    if (like.elements != 1) return ones_like(Operand(Access::share(&like), caller));
-    Body* one = allocate(context, like.dtype, like.shape, 1);
-    if (!one) fail<MemoryError>(caller, "gradient", "upstream", "memory", "none from the system");
-    store_number(one->data, 1, like.dtype);
-    return Access::adopt(one);
-  }
+Tensor ones_alike(Context& context, const Body& like, Caller caller) {
+  Body* ones = allocate(context, like.dtype, like.shape, like.elements);
+  if (!ones) fail<MemoryError>(caller, "gradient", "upstream", "memory", "none from the system");
+  const std::int64_t bytes = ones->bytes();
+  if (bytes) store_number(ones->data, 1, like.dtype);
+  for (std::int64_t done = size_of(like.dtype); done < bytes; done *= 2)
+    std::memcpy(ones->data + done, ones->data,
+                static_cast<std::size_t>(std::min(done, bytes - done)));
+  return Access::adopt(ones);
+}
+
+Tensor upstream_for(Context& context, const Body& like, const Tensor& upstream, Caller caller) {
+  if (!upstream.defined()) return ones_alike(context, like, caller);
   if (!(upstream.shape() == like.shape))
     fail<ShapeError>(caller, "gradient", "upstream", "the target's shape " + to_text(like.shape),
                      to_text(upstream.shape()));
   return upstream.to(like.dtype, caller);
 }
 
-/// A source's place on the reel, and the gradient found for it.
-struct Wish {
-  std::uint32_t record;
-  int output;
+/// A source's place on the reel; a Variable that was assigned between its reads has several.
+struct Place {
+  std::uint32_t value;
   std::size_t source;
 };
 }  // namespace
@@ -132,10 +136,9 @@ void check_source(Source source, std::size_t i, Caller caller) {
                 "an undefined Tensor");
 }
 
-/// Where the sources stand on the reel, latest first.
-void find_sources(Context& context, const Sources& sources, std::uint64_t tape, std::uint32_t start,
-                  Few<Wish, 16>& wishes) {
-  Reel& reel = context.reel;
+/// Where the sources stand on the reel.
+void find_sources(Reel& reel, const Sources& sources, std::uint64_t tape, std::uint32_t start,
+                  Few<Place, 16>& places) {
   Few<std::pair<const Cell*, std::size_t>, 16> cells;
   for (std::size_t i = 0; i < sources.size(); ++i) {
     if (sources[i].variable()) {
@@ -144,15 +147,15 @@ void find_sources(Context& context, const Sources& sources, std::uint64_t tape, 
     }
     const Body& body = *Access::body(*sources[i].tensor());
     std::uint32_t record = reel.find(body);
-    std::uint16_t output = record == no_record ? std::uint16_t{0} : reel.output_of(body, record);
+    std::uint32_t value = record == no_record ? 0 : Reel::value_of(body, reel[record]);
     // A leaf that only later tapes watch is the identity for this one: the gradient is below it.
     while (record != no_record && record >= start && reel.is_leaf(record) &&
            !(reel[record].watchers & tape) && reel[record].tapes & tape) {
-      output = reel[record].inputs[0].output;
+      value = reel[record].inputs[0].value;
       record = reel[record].inputs[0].record;
     }
     if (record == no_record || record < start) continue;
-    if ((reel[record].tapes | reel[record].watchers) & tape) wishes.push_back({record, output, i});
+    if ((reel[record].tapes | reel[record].watchers) & tape) places.push_back({value, i});
   }
   if (cells.size() > 1) std::sort(cells.begin(), cells.end());
   for (const Leaf& leaf : reel.leaves()) {
@@ -160,12 +163,8 @@ void find_sources(Context& context, const Sources& sources, std::uint64_t tape, 
     auto* cell = std::lower_bound(cells.begin(), cells.end(),
                                   std::pair<const Cell*, std::size_t>(leaf.cell, 0));
     for (; cell != cells.end() && cell->first == leaf.cell; ++cell)
-      wishes.push_back({leaf.record, 0, cell->second});
+      places.push_back({reel[leaf.record].first_value, cell->second});
   }
-  if (wishes.size() > 1)
-    std::sort(wishes.begin(), wishes.end(), [](const Wish& a, const Wish& b) {
-      return a.record != b.record ? a.record > b.record : a.source < b.source;
-    });
 }
 }  // namespace
 
@@ -193,29 +192,21 @@ void GradientTape::gradients(Operand target, const Sources& sources, const Gradi
   std::uint32_t record = origin.record;
   if (record != no_record && !((context.reel[record].tapes | context.reel[record].watchers) & bit_))
     record = no_record;
-  Few<Wish, 16> wishes;
-  find_sources(context, sources, bit_, start_, wishes);
   // From here on saved values go as they are passed, so the tape is spent even if a rule throws.
-  const auto spend_tape = [](GradientTape* tape) { tape->spend(); };
-  const std::unique_ptr<GradientTape, decltype(spend_tape)> spender(
-      options_.persistent ? nullptr : this, spend_tape);
-  {
-    const PlaybackScope scope(context, bit_);
-    if (record != no_record && record >= start_) {
-      Playback playback(context, bit_, start_, options_.persistent);
-      playback.seed(record, origin.output, upstream_for(context, *body, options.upstream, caller));
-      const Wish* wish = wishes.begin();
-      playback.play(record, [&](std::uint32_t at) {
-        while (wish != wishes.end() && wish->record > at) ++wish;
-        for (; wish != wishes.end() && wish->record == at; ++wish) {
-          Tensor& found = playback.slot(context.reel[at], wish->output);
-          if (!found.defined()) continue;
-          const bool last = !(context.reel[at].tapes & bit_) &&
-                            (wish + 1 == wishes.end() || wish[1].record != at);
-          playback.add(out[wish->source], last ? std::move(found) : found);
-        }
-      });
+  struct Spender {
+    GradientTape* tape;
+    ~Spender() {
+      if (!tape->options_.persistent) tape->spend();
     }
+  } const spender{this};
+  if (record != no_record && record >= start_) {
+    const PlaybackScope scope(context, bit_);
+    Playback playback(context, bit_, start_, record, options_.persistent);
+    Few<Place, 16> places;
+    find_sources(context.reel, sources, bit_, start_, places);
+    for (const Place& place : places) playback.wish(place.value);
+    playback.play(origin.value, upstream_for(context, *body, options.upstream, caller));
+    for (const Place& place : places) playback.grant(place.value, out[place.source]);
   }
   for (std::size_t i = 0; i < sources.size(); ++i) {
     if (out[i].defined()) continue;

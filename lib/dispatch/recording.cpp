@@ -30,13 +30,10 @@ Record& leave_record(Context& context, const Op& op, OptionsView options, Caller
   }
   for (int i = 0; i < input_count; ++i) {
     Body& body = *inputs[i];
-    InputSlot& slot = record.inputs[i];
     if (!last_shape || !(*last_shape == body.shape))
       last_shape = new (reel.arena().take(sizeof(Shape))) Shape(body.shape);
-    slot = {origins[i].record, origins[i].output,
-            body.dtype,        (origins[i].tapes & tapes) != 0,
-            last_shape,        nullptr};
-    if (needs >> (i < 7 ? i : 7) & 1) slot.saved = keep(&body);
+    set_input(reel, record.inputs[i], origins[i], &body, last_shape, tapes,
+              needs >> (i < 7 ? i : 7) & 1);
   }
   return record;
 }

@@ -8,7 +8,7 @@ namespace reel {
 /// The record an input comes from, and the tapes that follow it.
 struct Origin {
   std::uint32_t record = no_record;
-  std::uint16_t output = 0;
+  std::uint32_t value = 0;
   std::uint64_t tapes = 0;
 };
 
@@ -29,7 +29,7 @@ inline Origin origin_of(Context& context, const Operand& x, Body* body) {
     record = reel.find(*body);
   if (record == no_record) return {};
   const Record& made = reel[record];
-  return {record, reel.output_of(*body, record), (made.tapes | made.watchers) & reel.active};
+  return {record, Reel::value_of(*body, made), (made.tapes | made.watchers) & reel.active};
 }
 
 /// Which inputs (low byte) and outputs (high byte) the gradients of the tracked inputs need.
@@ -38,6 +38,23 @@ inline std::uint16_t needs_of(const Op& op, const Origin* origins, int count) {
   for (int i = 0; i < count; ++i)
     if (origins[i].tapes) needs |= op.needs.of[i < 3 ? i : 3];
   return static_cast<std::uint16_t>(needs);
+}
+
+/// An input of a record for `tapes`; `saves` keeps its value for the gradient.
+inline void set_input(Reel& reel, InputSlot& slot, const Origin& origin, Body* body,
+                      const Shape* shape, std::uint64_t tapes, bool saves) {
+  slot.record = origin.record;
+  slot.value = origin.value;
+  slot.shape = shape;
+  slot.saved = nullptr;
+  slot.dtype = body->dtype;
+  slot.tracked = origin.tapes != 0;
+  slot.followed = origin.tapes == tapes;
+  slot.borrows = false;
+  if (!saves) return;
+  slot.saved = body;
+  slot.borrows = origin.record != no_record && !(tapes & ~reel[origin.record].watchers);
+  if (!slot.borrows) retain(body);
 }
 
 /// Appends a record of this call for `tapes` and marks the outputs as its work.
@@ -57,16 +74,8 @@ inline void leave_record_alike(Context& context, const Op& op, Caller site, Body
   record.tapes = tapes;
   const unsigned needs = needs_of(op, origins, N);
   record.saves = needs != 0;
-  for (int i = 0; i < N; ++i) {
-    const bool saves = needs >> i & 1;
-    if (saves) retain(inputs[i]);
-    record.inputs[i] = {origins[i].record,
-                        origins[i].output,
-                        inputs[i]->dtype,
-                        origins[i].tapes != 0,
-                        shape,
-                        saves ? inputs[i] : nullptr};
-  }
+  for (int i = 0; i < N; ++i)
+    set_input(reel, record.inputs[i], origins[i], inputs[i], shape, tapes, needs >> i & 1);
   const bool saves_output = needs >> 8 & 1;
   if (saves_output) retain(output);
   record.outputs[0] = {shape, saves_output ? output : nullptr, output->dtype};

@@ -20,10 +20,6 @@ constexpr int uid_bits = 40;
 
 /// The entry of leaves: a value that tapes watch, and the identity for tapes that made it.
 constinit Op watch_op{.name = "watch", .shape = same_as_input, .passes = 1};
-
-std::size_t slot_of(const Body* body, std::size_t table) {
-  return (reinterpret_cast<std::uintptr_t>(body) >> 6) * 0x9e3779b97f4a7c15u & (table - 1);
-}
 }  // namespace
 
 Arena::~Arena() {
@@ -74,7 +70,8 @@ void Reel::release_saved(Record& record) {
   if (!record.saves) return;
   record.saves = false;
   for (int i = 0; i < record.input_count; ++i)
-    if (Body* body = std::exchange(record.inputs[i].saved, nullptr)) reel::release(body);
+    if (Body* body = std::exchange(record.inputs[i].saved, nullptr))
+      if (!record.inputs[i].borrows) reel::release(body);
   for (int i = 0; i < record.output_count; ++i)
     if (Body* body = std::exchange(record.outputs[i].saved, nullptr)) reel::release(body);
   if (record.options_type && record.options_type->destroy && record.options) {
@@ -87,31 +84,38 @@ void Reel::add_cut(const Op& op, Caller site, std::uint32_t record) {
   if (cuts_.size() < most_cuts) cuts_.push_back({&op, site, record});
 }
 
+/// Where the entry of this body is, or would be.
+std::size_t Reel::leaf_place(const Body* body) const {
+  const std::size_t last = leaf_table_.size() - 1;
+  std::size_t i = (reinterpret_cast<std::uintptr_t>(body) >> 6) * 0x9e3779b97f4a7c15u & last;
+  while (leaf_table_[i].generation == leaf_generation_ && leaf_table_[i].body != body)
+    i = (i + 1) & last;
+  return i;
+}
+
 std::uint32_t Reel::find_leaf(const Body* body) const {
   if (leaf_table_.empty()) return no_record;
-  for (std::size_t i = slot_of(body, leaf_table_.size());; i = (i + 1) & (leaf_table_.size() - 1)) {
-    if (leaf_table_[i].body == body) return leaf_table_[i].record;
-    if (!leaf_table_[i].body) return no_record;
-  }
+  const LeafEntry& entry = leaf_table_[leaf_place(body)];
+  return entry.generation == leaf_generation_ ? entry.record : no_record;
 }
 
 void Reel::insert_leaf(const Body* body, std::uint32_t record) {
   if (2 * (leaf_count_ + 1) > leaf_table_.size()) {
     const std::vector<LeafEntry> before = std::exchange(
         leaf_table_, std::vector<LeafEntry>(leaf_table_.empty() ? 16 : 2 * leaf_table_.size()));
-    leaf_count_ = 0;
     for (const LeafEntry& entry : before)
-      if (entry.body) insert_leaf(entry.body, entry.record);
+      if (entry.generation == leaf_generation_) leaf_table_[leaf_place(entry.body)] = entry;
   }
-  std::size_t i = slot_of(body, leaf_table_.size());
-  while (leaf_table_[i].body && leaf_table_[i].body != body) i = (i + 1) & (leaf_table_.size() - 1);
-  leaf_count_ += leaf_table_[i].body == nullptr;
-  leaf_table_[i] = {body, record};
+  LeafEntry& entry = leaf_table_[leaf_place(body)];
+  leaf_count_ += entry.generation != leaf_generation_;
+  entry = {body, record, leaf_generation_};
 }
 
 void Reel::forget_leaves() {
-  if (leaf_count_) std::fill(leaf_table_.begin(), leaf_table_.end(), LeafEntry{});
   leaf_count_ = 0;
+  if (++leaf_generation_ != 0) return;
+  std::fill(leaf_table_.begin(), leaf_table_.end(), LeafEntry{});
+  leaf_generation_ = 1;
 }
 
 bool Reel::is_leaf(std::uint32_t record) { return (*this)[record].op == &watch_op; }
@@ -129,8 +133,12 @@ std::uint32_t Reel::watch(Body* body, const Cell* cell, std::uint64_t tapes, Cal
   record.tapes = known & ~tapes;
   record.watchers = tapes;
   auto* shape = new (arena_.take(sizeof(Shape))) Shape(body->shape);
-  record.inputs[0] = {before, output_of(*body, before), body->dtype, before != no_record, shape,
-                      nullptr};
+  record.inputs[0] = {.shape = shape, .dtype = body->dtype};
+  if (before != no_record) {
+    record.inputs[0].record = before;
+    record.inputs[0].value = value_of(*body, (*this)[before]);
+    record.inputs[0].tracked = true;
+  }
   record.outputs[0] = {shape, nullptr, body->dtype};
   __atomic_store_n(&body->leaf, true, __ATOMIC_RELAXED);
   insert_leaf(body, size_ - 1);
@@ -171,7 +179,7 @@ void Reel::release(std::uint64_t bit, std::uint32_t start) {
 }
 
 void Reel::close_tape(std::uint64_t bit, std::uint32_t start) {
-  release(bit, start);
+  if (start < size_) release(bit, start);
   alive &= ~bit;
   active &= ~bit;
   watching_variables &= ~bit;

@@ -20,11 +20,13 @@ inline constexpr std::uint32_t no_record = 0xffffffffu;
 
 struct InputSlot {
   std::uint32_t record = no_record;  // the record that made it, if tracked
-  std::uint16_t output = 0;
+  std::uint32_t value = 0;           // its number on the reel
+  const Shape* shape = nullptr;      // in the arena, or the output's
+  Body* saved = nullptr;             // if the gradient needs it: a reference unless borrowed
   DType dtype = DType::float32;
   bool tracked = false;
-  const Shape* shape = nullptr;  // in the arena, or the output's
-  Body* saved = nullptr;         // a reference, if the gradient needs the value
+  bool followed = false;  // by all of the record's tapes
+  bool borrows = false;   // the saved value is a leaf's, which outlives the record's tapes
 };
 struct OutputSlot {
   const Shape* shape = nullptr;
@@ -150,10 +152,9 @@ class Reel {
     return body.id.reel == uid_ && uid_ ? body.id.record : no_record;
   }
   bool is_leaf(std::uint32_t record);
-  /// Which output of that record the body is; a leaf has one.
-  std::uint16_t output_of(const Body& body, std::uint32_t record) const {
-    const bool made = body.id.reel == uid_ && body.id.record == record;
-    return static_cast<std::uint16_t>(made ? body.id.output : 0);
+  /// The number of the body as an output of that record.
+  static std::uint32_t value_of(const Body& body, const Record& record) {
+    return record.first_value + (record.output_count == 1 ? 0 : body.id.output);
   }
   void add_cut(const Op& op, Caller site, std::uint32_t record);
   const std::vector<Cut>& cuts() const { return cuts_; }
@@ -170,6 +171,7 @@ class Reel {
  private:
   void add_chunk();
   void clear();
+  std::size_t leaf_place(const Body* body) const;
   std::uint32_t find_leaf(const Body* body) const;
   void insert_leaf(const Body* body, std::uint32_t record);
   void forget_leaves();
@@ -182,8 +184,10 @@ class Reel {
   struct LeafEntry {
     const Body* body = nullptr;
     std::uint32_t record = 0;
+    std::uint32_t generation = 0;  // empty unless it is that of the table
   };
   std::vector<LeafEntry> leaf_table_;  // open addressing, at most half full
   std::size_t leaf_count_ = 0;
+  std::uint32_t leaf_generation_ = 1;
 };
 }  // namespace reel

@@ -79,6 +79,32 @@ TEST_CASE("an intermediate tensor is a source like any other") {
   CHECK(number(tape.gradient(z, z)) == 1.0f);
 }
 
+TEST_CASE("sources may repeat, and stand between the target and others") {
+  Variable w("w", tensor({2.0f, 3.0f}));
+  GradientTape tape;
+  const Tensor y = w * 2.0f, z = exp(y) * y + y;
+  const auto slopes = tape.gradient(z, {y, w, y, w, z});
+  const Tensor dy = exp(y) * (y + 1.0f) + 1.0f;
+  CHECK(allclose(slopes[0], dy));
+  CHECK(allclose(slopes[1], dy * 2.0f));
+  CHECK(equal(slopes[2], slopes[0]));
+  CHECK(equal(slopes[3], slopes[1]));
+  CHECK(equal(slopes[4], ones({2})));
+}
+
+TEST_CASE("a saved value outlives the tape that watched it, for another that needs it") {
+  Tensor x = tensor({1.0f, 2.0f}), y;
+  GradientTape outer({.watch_variables = false});
+  outer.watch(x);
+  {
+    GradientTape inner;
+    const Variable w("w", tensor({5.0f, 7.0f}));
+    y = x * w + w * x;
+  }
+  const Tensor disturbing = tensor({0.0f, 0.0f});
+  CHECK(equal(outer.gradient(y, x), tensor({10.0f, 14.0f})));
+}
+
 TEST_CASE("an inner tape that watches an outer tape's intermediate stops there") {
   Tensor x = tensor(3.0f);
   GradientTape outer;
