@@ -31,6 +31,9 @@ class GradientCall {
   void give_sum(int input, Tensor dx);
   /// dx as the result of an op, which adds straight into the gradient where it can.
   void give(int input, Op& op, std::initializer_list<Operand> inputs, OptionsView options = {});
+  /// For z = x y (+ bias): puts the gradients of y and bias off, to be made with those of other
+  /// products by y. False if they are to be given now.
+  bool defer_product();
   /// What the rule that a user registered says.
   void give_from_user();
 

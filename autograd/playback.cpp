@@ -50,6 +50,7 @@ void Playback::play(std::uint32_t value, Tensor dy) {
     Record& record = context_.reel[i];
     if (record.tapes & tape_) play_record(record);
   }
+  for (DeferredProduct& product : deferred_) run_deferred(product);
 }
 
 bool Playback::add_in_place(Tensor& slot, const Tensor& dx) {
@@ -67,10 +68,63 @@ void Playback::add(Tensor& slot, Tensor dx) {
     slot = run_binary(add_op, std::move(slot), std::move(dx));
 }
 
+bool Playback::add_in_place(Tensor& slot, Op& op, std::initializer_list<Operand> inputs,
+                            OptionsView options) {
+  if (!op.accumulates || listened() || !writable(slot) || !op.cpu) return false;
+  run_into(op, inputs, options, *Access::body(slot));
+  return true;
+}
+
+bool Playback::defer_product(const Record& record, const Tensor& x) {
+  const InputSlot& matrix = record.inputs[1];
+  Slot& slot = slots_[matrix.value - first_value_];
+  const Body &x_rows = *Access::body(x), &dz_rows = *Access::body(dy(0));
+  // The first use does not wait: most matrices have one.
+  if (listened() || !slot.gradient.defined() || matrix.shape->rank() != 2 ||
+      !DeferredProduct::fits(x_rows, dz_rows))
+    return false;
+  if (!slot.deferred) {
+    deferred_.emplace_back().matrix = matrix.value;
+    slot.deferred = static_cast<std::uint32_t>(deferred_.size());
+  }
+  DeferredProduct& product = deferred_[slot.deferred - 1];
+  const std::uint32_t bias = deferred_bias(record, slot.deferred);
+  if (product.bias != bias || !product.has_room(x_rows)) run_deferred(product);
+  product.bias = bias;
+  product.append(context_, x_rows, dz_rows);
+  wanted_ &= bias == DeferredProduct::no_value ? ~std::uint64_t{2} : ~std::uint64_t{6};
+  return true;
+}
+
+/// The bias that has the sum over the rows of dz as gradient, if there is one to wait.
+std::uint32_t Playback::deferred_bias(const Record& record, std::uint32_t product) {
+  if (record.input_count < 3 || !wants(record, 2)) return DeferredProduct::no_value;
+  const InputSlot& bias = record.inputs[2];
+  if (bias.shape->rank() != 1 || (*bias.shape)[0] != (*record.inputs[1].shape)[1])
+    return DeferredProduct::no_value;
+  Slot& slot = slots_[bias.value - first_value_];
+  if (slot.deferred && slot.deferred != product) return DeferredProduct::no_value;
+  slot.deferred = product;
+  return bias.value;
+}
+
+void Playback::run_deferred(DeferredProduct& product) {
+  if (product.empty()) return;
+  const auto [x, dz] = product.take();
+  Tensor& matrix = slots_[product.matrix - first_value_].gradient;
+  const Tensor turned = transpose(x);
+  if (!add_in_place(matrix, matmul_op, {turned, dz}, {})) add(matrix, matmul(turned, dz));
+  if (product.bias != DeferredProduct::no_value)
+    add(slots_[product.bias - first_value_].gradient, sum(dz, 0));
+}
+
 void Playback::play_record(Record& record) {
   dy_ = slot_of(record.first_value);
   bool any = false;
-  for (int i = 0; i < record.output_count; ++i) any |= dy(i).defined();
+  for (int i = 0; i < record.output_count; ++i) {
+    if (dy_[i].deferred) run_deferred(deferred_[dy_[i].deferred - 1]);
+    any |= dy(i).defined();
+  }
   if (any) {
     context_.site = record.site();
     wanted_ = 0;
@@ -237,6 +291,7 @@ void GradientCall::give(int input, Tensor dx) {
                      "shape " + to_text(input_shape(input)), to_text(dx.shape()));
   playback_.add(playback_.input_slot(record_, input), std::move(dx));
 }
+bool GradientCall::defer_product() { return playback_.defer_product(record_, input(0)); }
 void GradientCall::give_sum(int input, Tensor dx) {
   if (!wants(input)) return;
   if (dx.shape() == input_shape(input)) return give(input, std::move(dx));
@@ -245,9 +300,7 @@ void GradientCall::give_sum(int input, Tensor dx) {
 void GradientCall::give(int input, Op& op, std::initializer_list<Operand> inputs,
                         OptionsView options) {
   if (!wants(input)) return;
-  Tensor& slot = playback_.input_slot(record_, input);
-  if (op.accumulates && !playback_.listened() && writable(slot) && op.cpu)
-    return run_into(op, inputs, options, *Access::body(slot));
+  if (playback_.add_in_place(playback_.input_slot(record_, input), op, inputs, options)) return;
   Few<Tensor, 2> outputs;
   run(op, std::span(inputs.begin(), inputs.size()), options, record_.site(), outputs);
   give(input, std::move(outputs[0]));

@@ -6,6 +6,7 @@
 
 #include <reel/tape.hpp>
 
+#include "autograd/deferred.hpp"
 #include "autograd/gradient_call.hpp"
 #include "lib/dispatch/context.hpp"
 
@@ -35,6 +36,11 @@ class Playback {
     return wanted_ >> (i < 63 ? i : 63) & 1 && (i < 63 || follows(record.inputs[i]));
   }
   void add(Tensor& slot, Tensor dx);
+  /// Adds the result of an op straight to the slot; false where that cannot be.
+  bool add_in_place(Tensor& slot, Op& op, std::initializer_list<Operand> inputs,
+                    OptionsView options);
+  /// For z = x y (+ bias): puts the gradients of y and bias off; false if they do not wait.
+  bool defer_product(const Record& record, const Tensor& x);
   const Tensor& dy(int output) const { return dy_[output].gradient; }
   bool listened() const { return context_.mode != 0; }
 
@@ -47,6 +53,7 @@ class Playback {
   struct Slot {
     Tensor gradient;
     std::uint32_t wishes = 0;
+    std::uint32_t deferred = 0;  // 1 + the number of the product that is still to be added
   };
   /// Null for a value that came after the target.
   Slot* slot_of(std::uint32_t value) {
@@ -59,6 +66,8 @@ class Playback {
     return (made.tapes | made.watchers) & tape_;
   }
   bool add_in_place(Tensor& slot, const Tensor& dx);
+  std::uint32_t deferred_bias(const Record& record, std::uint32_t product);
+  void run_deferred(DeferredProduct& product);
   void play_record(Record& record);
   void play_pointwise(const Record& record, const Tiles* tiles);
   bool play_neighbours(const Record& record, int i, const Tiles* tiles, TileValues& values,
@@ -76,5 +85,6 @@ class Playback {
   Slot* dy_ = nullptr;  // slots of that record's outputs
   Few<Tensor, 4> copies_;  // made for that record
   Few<Slot, 16> slots_;
+  std::vector<DeferredProduct> deferred_;
 };
 }  // namespace reel

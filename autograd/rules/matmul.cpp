@@ -45,7 +45,7 @@ void give_product(GradientCall& call, int input, const Tensor& a, const Tensor& 
 void matmul_rule(GradientCall& call) {
   const Tensor& dz = call.dy();
   if (call.wants(0)) give_product(call, 0, dz, transposed(call.input(1)));
-  if (!call.wants(1)) return;
+  if (!call.wants(1) || call.defer_product()) return;
   const Tensor& x = call.input(0);
   // One matrix for all of x: one product over all rows instead of a sum of products.
   if (call.input_shape(1).rank() == 2 && x.rank() > 2)

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A matrix that many products use: its gradient is that of one product after the other.
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <reel/reel.hpp>
+
+#include "support/catch.hpp"
+
+using namespace reel;
+
+namespace {
+constexpr int inputs = 5, outputs = 7;
+
+struct Layer {
+  Variable w, b;
+  explicit Layer(DType dtype = DType::float64)
+      : w("w", random::normal({inputs, outputs}).to(dtype)),
+        b("b", random::normal({outputs}).to(dtype)) {}
+  Tensor x(int rows) const { return random::normal({rows, inputs}).to(w.dtype()); }
+};
+
+using Loss = Function<Tensor(const std::vector<Tensor>& x)>;
+
+/// Gradients as they are, and with a tape listening, under which no product waits.
+void check_alike(const Loss& loss, const std::vector<Tensor>& x, const std::vector<Variable>& of) {
+  GradientTape tape;
+  const auto found = tape.gradient(loss(x), of);
+  GradientTape outer;
+  GradientTape inner;
+  const auto expected = inner.gradient(loss(x), of);
+  for (std::size_t i = 0; i < of.size(); ++i) {
+    const double scale = of[i].dtype() == DType::float64 ? 1e-12 : 1e-4;
+    CHECK(allclose(found[i], expected[i], {.rtol = scale, .atol = scale}));
+  }
+}
+}  // namespace
+
+TEST_CASE("a matrix used once, twice and often has the sum of all products as gradient") {
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    const Layer layer(dtype);
+    for (const int uses : {1, 2, 3, 40, 300}) {
+      for (const int rows : {1, 4, 64, 65}) {
+        if (uses * rows > 3000) continue;
+        std::vector<Tensor> x;
+        for (int i = 0; i < uses; ++i) x.push_back(layer.x(rows));
+        const Loss loss = [&](const std::vector<Tensor>& given) {
+          Tensor sums = zeros({}, {.dtype = dtype});
+          for (const Tensor& each : given) {
+            sums = sums + mean(tanh(matmul_add(each, layer.w, layer.b)));
+            sums = sums + mean(square(matmul(each, layer.w)));
+          }
+          return sums;
+        };
+        check_alike(loss, x, {layer.w, layer.b});
+      }
+    }
+  }
+}
+
+TEST_CASE("rows that grow, shrink and lie apart join in one product") {
+  const Layer layer;
+  std::vector<Tensor> x;
+  for (const int rows : {3, 60, 64, 1, 70, 2, 0, 128, 5})
+    x.push_back(random::normal({rows, 2 * inputs}).to(DType::float64));
+  const Loss loss = [&](const std::vector<Tensor>& given) {
+    Tensor sums = zeros({}, {.dtype = DType::float64});
+    for (const Tensor& each : given) {
+      const Tensor left = each(all, range(0, inputs)), right = each(all, range(inputs, {}));
+      const Tensor y = matmul_add(left, layer.w, layer.b);
+      sums = sums + sum(matmul(right, layer.w) * y) + sum(y);
+    }
+    return sums;
+  };
+  check_alike(loss, x, {layer.w, layer.b});
+}
+
+TEST_CASE("other uses of a matrix and of a bias add to its products") {
+  const Layer layer;
+  const Variable wide("wide", ones({1, outputs}, {.dtype = DType::float64}));
+  const Variable other("other", random::normal({outputs}).to(DType::float64));
+  const Variable out("out", random::normal({outputs, inputs}).to(DType::float64));
+  const Loss loss = [&](const std::vector<Tensor>& x) {
+    Tensor state = x[0];
+    for (int i = 0; i < 6; ++i) {
+      Tensor y = matmul_add(state, layer.w, i % 2 ? layer.b : other);
+      y = y + matmul_add(x[1], layer.w, wide) + layer.b;
+      y = y + matmul_add(state, transpose(out), layer.b);
+      state = tanh(matmul(y, transpose(layer.w)) + matmul(y, out));
+    }
+    return sum(state) + 0.1 * sum(square(layer.w)) + sum(layer.b * other);
+  };
+  check_alike(loss, {layer.x(2), layer.x(2)}, {layer.w, layer.b, wide, other, out});
+}
+
+TEST_CASE("a matrix that was computed waits for its products, and is a source itself") {
+  const Layer layer;
+  const Tensor x = layer.x(3);
+  const auto run = [&] {
+    GradientTape tape;
+    const Tensor w = layer.w * 2.0, b = layer.b + 1.0, v = layer.w * 0.5;
+    Tensor y = zeros({}, {.dtype = DType::float64});
+    for (int i = 0; i < 5; ++i)
+      y = y + sum(tanh(matmul_add(x, w, b))) + sum(tanh(matmul_add(x, v, b)));
+    return tape.gradient(y, {w, layer.w, b, layer.b, v});
+  };
+  const auto found = run();
+  GradientTape outer;
+  const auto expected = run();
+  for (std::size_t i = 0; i < 5; ++i)
+    CHECK(allclose(found[i], expected[i], {.rtol = 1e-12, .atol = 1e-12}));
+  CHECK(allclose(found[1], found[0] * 2.0 + found[4] * 0.5));
+  CHECK(equal(found[2], found[3]));
+}
+
+TEST_CASE("persistent tapes and tapes side by side defer each for itself") {
+  const Layer layer;
+  const Tensor x = layer.x(2);
+  const auto loss = [&] {
+    Tensor y = x;
+    for (int i = 0; i < 4; ++i)
+      y = matmul(tanh(matmul_add(y, layer.w, layer.b)), transpose(layer.w));
+    return sum(y);
+  };
+  GradientTape first({.persistent = true}), second({.persistent = true});
+  const Tensor y = loss();
+  const auto a = first.gradient(y, layer.w, layer.b), b = second.gradient(y, layer.w, layer.b);
+  const auto again = first.gradient(y, layer.w, layer.b);
+  for (std::size_t i = 0; i < 2; ++i) {
+    CHECK(allclose(a[i], b[i], {.rtol = 1e-12}));
+    CHECK(allclose(a[i], again[i], {.rtol = 1e-12}));
+  }
+}
+
+TEST_CASE("a gradient that throws amid deferred products leaves nothing behind") {
+  const Layer layer;
+  const Tensor x = layer.x(2);
+  const auto failing = custom_gradient([](Tensor t) {
+    return std::pair(t, [](Tensor) -> Tensors { throw std::runtime_error("no"); });
+  });
+  const MemoryStatistics before = memory_statistics();
+  {
+    GradientTape tape;
+    Tensor y = failing(matmul_add(x, layer.w, layer.b));
+    for (int i = 0; i < 4; ++i) y = y + matmul_add(x, layer.w, layer.b);
+    CHECK_THROWS_AS(tape.gradient(y, layer.w), std::runtime_error);
+  }
+  CHECK(memory_statistics().live_tensors == before.live_tensors);
+  CHECK(memory_statistics().live_bytes == before.live_bytes);
+}
