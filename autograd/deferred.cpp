@@ -3,7 +3,11 @@
 
 #include <cstring>
 
-#include "lib/dispatch/gate.hpp"
+#include <reel/ops.hpp>
+
+#include "autograd/playback.hpp"
+#include "lib/dispatch/op_options.hpp"
+#include "lib/ops/ops.hpp"
 
 namespace reel {
 namespace {
@@ -58,4 +62,50 @@ DeferredProduct::Rows DeferredProduct::take() {
   rows_ = 0;
   return {x_, dz_};
 }
+
+bool Playback::defer_product(const Record& record, const Tensor& x) {
+  const InputSlot& matrix = record.inputs[1];
+  Slot& slot = slots_[matrix.value - first_value_];
+  const Body &x_rows = *Access::body(x), &dz_rows = *Access::body(dy(0));
+  // The first use does not wait: most matrices have one.
+  if (listened() || !slot.gradient.defined() || matrix.shape->rank() != 2 ||
+      !DeferredProduct::fits(x_rows, dz_rows))
+    return false;
+  if (!slot.deferred) {
+    deferred_.emplace_back().matrix = matrix.value;
+    slot.deferred = static_cast<std::uint32_t>(deferred_.size());
+  }
+  DeferredProduct& product = deferred_[slot.deferred - 1];
+  const std::uint32_t bias = deferred_bias(record, slot.deferred);
+  if (product.bias != bias || !product.has_room(x_rows)) run_deferred(product);
+  product.bias = bias;
+  product.append(context_, x_rows, dz_rows);
+  wanted_ &= bias == DeferredProduct::no_value ? ~std::uint64_t{2} : ~std::uint64_t{6};
+  return true;
+}
+
+/// The bias that has the sum over the rows of dz as gradient, if there is one to wait.
+std::uint32_t Playback::deferred_bias(const Record& record, std::uint32_t product) {
+  if (record.input_count < 3 || !wants(record, 2)) return DeferredProduct::no_value;
+  const InputSlot& bias = record.inputs[2];
+  if (bias.shape->rank() != 1 || (*bias.shape)[0] != (*record.inputs[1].shape)[1])
+    return DeferredProduct::no_value;
+  Slot& slot = slots_[bias.value - first_value_];
+  if (slot.deferred && slot.deferred != product) return DeferredProduct::no_value;
+  slot.deferred = product;
+  return bias.value;
+}
+
+void Playback::run_deferred(DeferredProduct& product) {
+  if (product.empty()) return;
+  const auto [x, dz] = product.take();
+  Tensor& matrix = slots_[product.matrix - first_value_].gradient;
+  if (!add_product(matrix, *Access::body(x), Turn::yes, *Access::body(dz), Turn::no))
+    add(matrix, matmul(transpose(x), dz));
+  if (product.bias == DeferredProduct::no_value) return;
+  Tensor& bias = slots_[product.bias - first_value_].gradient;
+  if (!add_in_place(bias, sum_to_op, {dz}, ShapeOptions{Shape({dz.shape()[1]})}))
+    add(bias, sum(dz, 0));
+}
+
 }  // namespace reel

@@ -7,6 +7,8 @@
 #include "lib/dispatch/reel.hpp"
 
 namespace reel {
+enum class Turn : bool { no, yes };
+
 class GradientCall {
  public:
   /// Whether the gradient of this input is asked for.
@@ -31,6 +33,9 @@ class GradientCall {
   void give_sum(int input, Tensor dx);
   /// dx as the result of an op, which adds straight into the gradient where it can.
   void give(int input, Op& op, std::initializer_list<Operand> inputs, OptionsView options = {});
+  /// dx = a b, or with the last axes swapped, straight from the matrices as they lie. False where
+  /// they are more than matrices, or ops have to be seen.
+  bool give_product(int input, const Tensor& a, Turn turn_a, const Tensor& b, Turn turn_b);
   /// For z = x y (+ bias): puts the gradients of y and bias off, to be made with those of other
   /// products by y. False if they are to be given now.
   bool defer_product();

@@ -13,10 +13,27 @@
 
 namespace reel {
 namespace {
-Tensor adopt_gradient(Body* body, const Op& op, const Shape& shape) {
+Tensor new_gradient(Context& context, const Op& op, DType dtype, const Shape& shape) {
+  Body* body = allocate(context, dtype, shape, shape.elements());
   if (!body)
     fail<MemoryError>({}, op.name, "gradient", "memory for shape " + to_text(shape), "none");
   return Access::adopt(body);
+}
+
+/// Whether all elements are one in memory.
+bool is_one_number(const Body& x) {
+  for (int i = 0; i < x.rank(); ++i)
+    if (x.shape.data()[i] != 1 && x.strides[i] != 0) return false;
+  return x.elements > 0;
+}
+
+/// A matrix as it lies, or seen with its axes swapped.
+Body turned(const Body& x, Turn turn) {
+  Body view = x;
+  if (turn == Turn::no) return view;
+  std::swap(view.shape.data()[0], view.shape.data()[1]);
+  std::swap(view.strides[0], view.strides[1]);
+  return view;
 }
 
 bool writable(const Tensor& x) {
@@ -70,52 +87,22 @@ void Playback::add(Tensor& slot, Tensor dx) {
 
 bool Playback::add_in_place(Tensor& slot, Op& op, std::initializer_list<Operand> inputs,
                             OptionsView options) {
-  if (!op.accumulates || listened() || !writable(slot) || !op.cpu) return false;
+  if (!op.accumulates || op.composite || listened() || !writable(slot)) return false;
   run_into(op, inputs, options, *Access::body(slot));
   return true;
 }
 
-bool Playback::defer_product(const Record& record, const Tensor& x) {
-  const InputSlot& matrix = record.inputs[1];
-  Slot& slot = slots_[matrix.value - first_value_];
-  const Body &x_rows = *Access::body(x), &dz_rows = *Access::body(dy(0));
-  // The first use does not wait: most matrices have one.
-  if (listened() || !slot.gradient.defined() || matrix.shape->rank() != 2 ||
-      !DeferredProduct::fits(x_rows, dz_rows))
-    return false;
-  if (!slot.deferred) {
-    deferred_.emplace_back().matrix = matrix.value;
-    slot.deferred = static_cast<std::uint32_t>(deferred_.size());
-  }
-  DeferredProduct& product = deferred_[slot.deferred - 1];
-  const std::uint32_t bias = deferred_bias(record, slot.deferred);
-  if (product.bias != bias || !product.has_room(x_rows)) run_deferred(product);
-  product.bias = bias;
-  product.append(context_, x_rows, dz_rows);
-  wanted_ &= bias == DeferredProduct::no_value ? ~std::uint64_t{2} : ~std::uint64_t{6};
+bool Playback::add_product(Tensor& slot, const Body& a, Turn turn_a, const Body& b, Turn turn_b) {
+  if (listened() || matmul_op.composite || a.rank() != 2 || b.rank() != 2) return false;
+  const Body x = turned(a, turn_a), y = turned(b, turn_b);
+  const bool adds = writable(slot);
+  Tensor made;
+  if (!adds) made = new_gradient(context_, matmul_op, a.dtype, Shape({x.shape[0], y.shape[1]}));
+  const Body* inputs[] = {&x, &y};
+  Body* output = Access::body(adds ? slot : made);
+  check_kernel(matmul_op, matmul_op.cpu({inputs, &output, nullptr, 2, 1, adds}), context_.site);
+  if (!adds) add(slot, std::move(made));
   return true;
-}
-
-/// The bias that has the sum over the rows of dz as gradient, if there is one to wait.
-std::uint32_t Playback::deferred_bias(const Record& record, std::uint32_t product) {
-  if (record.input_count < 3 || !wants(record, 2)) return DeferredProduct::no_value;
-  const InputSlot& bias = record.inputs[2];
-  if (bias.shape->rank() != 1 || (*bias.shape)[0] != (*record.inputs[1].shape)[1])
-    return DeferredProduct::no_value;
-  Slot& slot = slots_[bias.value - first_value_];
-  if (slot.deferred && slot.deferred != product) return DeferredProduct::no_value;
-  slot.deferred = product;
-  return bias.value;
-}
-
-void Playback::run_deferred(DeferredProduct& product) {
-  if (product.empty()) return;
-  const auto [x, dz] = product.take();
-  Tensor& matrix = slots_[product.matrix - first_value_].gradient;
-  const Tensor turned = transpose(x);
-  if (!add_in_place(matrix, matmul_op, {turned, dz}, {})) add(matrix, matmul(turned, dz));
-  if (product.bias != DeferredProduct::no_value)
-    add(slots_[product.bias - first_value_].gradient, sum(dz, 0));
 }
 
 void Playback::play_record(Record& record) {
@@ -178,15 +165,14 @@ inline bool Playback::play_neighbours(const Record& record, int i, const Tiles* 
   if (!tiles || i >= 2) return false;
   const GradientTile tile = tiles->gradient[i][static_cast<int>(input.dtype)];
   Body& given = *Access::body(dy);
-  if (!tile || !given.contiguous || given.dtype != input.dtype) return false;
+  if (!tile || given.dtype != input.dtype) return false;
   if (!values.of[0]) read_values(record, given, values);
   if (writable(slot)) {
     tile(given.elements, values.of, values.scalars, Access::body(slot)->data, true);
     return true;
   }
   Tensor dx = last && writable(dy) ? std::move(dy)
-                                   : adopt_gradient(allocate_like(context_, given.dtype, given),
-                                                    *record.op, given.shape);
+                                   : new_gradient(context_, *record.op, given.dtype, given.shape);
   tile(given.elements, values.of, values.scalars, Access::body(dx)->data, false);
   add(slot, std::move(dx));
   return true;
@@ -200,7 +186,7 @@ inline void Playback::read_values(const Record& record, const Body& dy, TileValu
     const Body* body = saved[k];
     if (!body) continue;
     const bool beside = body->contiguous && body->elements == dy.elements;
-    if (!beside && body->elements == 1)
+    if (!beside && is_one_number(*body))
       values.scalars |= 1u << k;
     else if (!beside)
       body = spread(*body, dy.shape);
@@ -240,9 +226,8 @@ void Playback::play_fused(Record& record) {
       results[at] = Access::body(slot);
       accumulate |= 1u << i;
     } else {
-      const Shape& shape = *record.inputs[i].shape;
-      made[at] = adopt_gradient(allocate(context_, record.inputs[i].dtype, shape, shape.elements()),
-                                *record.op, shape);
+      made[at] =
+          new_gradient(context_, *record.op, record.inputs[i].dtype, *record.inputs[i].shape);
       results[at] = Access::body(made[at]);
     }
   }
@@ -253,56 +238,5 @@ void Playback::play_fused(Record& record) {
   for (int i = 0; i < inputs; ++i)
     if (made[static_cast<std::size_t>(i)].defined())
       add(input_slot(record, i), std::move(made[static_cast<std::size_t>(i)]));
-}
-
-bool GradientCall::wants(int input) const { return playback_.wants(record_, input); }
-bool GradientCall::has_dy(int output) const { return playback_.dy(output).defined(); }
-const Tensor& GradientCall::dy(int output) {
-  if (has_dy(output)) return playback_.dy(output);
-  zeros_.resize(record_.output_count);
-  Tensor& none = zeros_[static_cast<std::size_t>(output)];
-  const OutputSlot& slot = record_.outputs[output];
-  if (!none.defined()) none = zeros(*slot.shape, {.dtype = slot.dtype});
-  return none;
-}
-
-namespace {
-const Tensor& saved_value(Body* const& body, const Record& record, const char* what, int i) {
-  if (!body)
-    fail<TapeError>(record.site(), record.op->name, what + std::string(" ") + std::to_string(i),
-                    "a value that the op's needs name", "one that is not kept");
-  return Access::tensor(body);
-}
-}  // namespace
-const Tensor& GradientCall::input(int i) {
-  return saved_value(record_.inputs[i].saved, record_, "input", i);
-}
-const Tensor& GradientCall::output(int i) {
-  return saved_value(record_.outputs[i].saved, record_, "output", i);
-}
-const Shape& GradientCall::input_shape(int i) const { return *record_.inputs[i].shape; }
-DType GradientCall::input_dtype(int i) const { return record_.inputs[i].dtype; }
-
-void GradientCall::give(int input, Tensor dx) {
-  if (!wants(input) || !dx.defined()) return;
-  if (dx.dtype() != input_dtype(input)) dx = dx.to(input_dtype(input));
-  if (!(dx.shape() == input_shape(input)))
-    fail<ShapeError>(record_.site(), record_.op->name, "gradient of input " + std::to_string(input),
-                     "shape " + to_text(input_shape(input)), to_text(dx.shape()));
-  playback_.add(playback_.input_slot(record_, input), std::move(dx));
-}
-bool GradientCall::defer_product() { return playback_.defer_product(record_, input(0)); }
-void GradientCall::give_sum(int input, Tensor dx) {
-  if (!wants(input)) return;
-  if (dx.shape() == input_shape(input)) return give(input, std::move(dx));
-  give(input, sum_to_op, {dx}, ShapeOptions{input_shape(input)});
-}
-void GradientCall::give(int input, Op& op, std::initializer_list<Operand> inputs,
-                        OptionsView options) {
-  if (!wants(input)) return;
-  if (playback_.add_in_place(playback_.input_slot(record_, input), op, inputs, options)) return;
-  Few<Tensor, 2> outputs;
-  run(op, std::span(inputs.begin(), inputs.size()), options, record_.site(), outputs);
-  give(input, std::move(outputs[0]));
 }
 }  // namespace reel

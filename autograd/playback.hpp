@@ -39,6 +39,8 @@ class Playback {
   /// Adds the result of an op straight to the slot; false where that cannot be.
   bool add_in_place(Tensor& slot, Op& op, std::initializer_list<Operand> inputs,
                     OptionsView options);
+  /// Adds a b, of matrices that may be turned; false where ops have to be seen.
+  bool add_product(Tensor& slot, const Body& a, Turn turn_a, const Body& b, Turn turn_b);
   /// For z = x y (+ bias): puts the gradients of y and bias off; false if they do not wait.
   bool defer_product(const Record& record, const Tensor& x);
   const Tensor& dy(int output) const { return dy_[output].gradient; }

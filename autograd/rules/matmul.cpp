@@ -32,26 +32,30 @@ bool same_batch(const Shape& a, const Shape& b) {
 }
 
 /// a b, summed over the leading axes along which the input was broadcast.
-void give_product(GradientCall& call, int input, const Tensor& a, const Tensor& b) {
+void give_product(GradientCall& call, int input, const Tensor& a, Turn turn_a, const Tensor& b,
+                  Turn turn_b) {
+  if (call.give_product(input, a, turn_a, b, turn_b)) return;
   const Shape& wanted = call.input_shape(input);
   const bool direct = same_batch(wanted, call.dy().shape());
+  const Tensor x = turn_a == Turn::yes ? transposed(a) : a;
+  const Tensor y = turn_b == Turn::yes ? transposed(b) : b;
   if (direct)
-    call.give(input, matmul_op, {a, b});
+    call.give(input, matmul_op, {x, y});
   else
-    call.give_sum(input, matmul(a, b));
+    call.give_sum(input, matmul(x, y));
 }
 
 // z = x y        dx = dz yT        dy = xT dz
 void matmul_rule(GradientCall& call) {
   const Tensor& dz = call.dy();
-  if (call.wants(0)) give_product(call, 0, dz, transposed(call.input(1)));
+  if (call.wants(0)) give_product(call, 0, dz, Turn::no, call.input(1), Turn::yes);
   if (!call.wants(1) || call.defer_product()) return;
   const Tensor& x = call.input(0);
   // One matrix for all of x: one product over all rows instead of a sum of products.
   if (call.input_shape(1).rank() == 2 && x.rank() > 2)
-    call.give(1, matmul_op, {transpose(rows(x)), rows(dz)});
+    give_product(call, 1, rows(x), Turn::yes, rows(dz), Turn::no);
   else
-    give_product(call, 1, transposed(x), dz);
+    give_product(call, 1, x, Turn::yes, dz, Turn::no);
 }
 
 // r = x y + z        dz = dr

@@ -9,7 +9,7 @@ namespace {
 /// A reduced value with its axes back, as one number for each group of the input's elements.
 Tensor with_axes(const Tensor& y, GradientCall& call) {
   const auto& option = call.option<ReduceOptions>();
-  if (option.keep == Keepdims::yes) return y;
+  if (option.keep == Keepdims::yes || y.size() == 1) return y;
   Shape kept = call.input_shape(0);
   for (int axis = 0; axis < static_cast<int>(kept.rank()); ++axis)
     if (option.axes.is_every()) kept.data()[axis] = 1;

@@ -39,41 +39,61 @@ void add_elements(const Walk& walk, const T* from, T* to, bool truth) {
   });
 }
 
-/// Copies a part to its place in the output, or adds it there.
-void put(const Body& part, const SliceOptions& slice, Body& output, bool adds) {
-  if (part.elements == 0) return;
-  Strides steps = {};
+/// Copies a part of the slice's lengths to its place in the output, or adds it there.
+void put(const std::byte* part, const Strides& strides, const SliceOptions& slice, Body& output,
+         bool adds) {
+  Strides steps;
   std::int64_t start = 0;
   for (int axis = 0; axis < output.rank(); ++axis) {
     start += slice.starts.data()[axis] * output.strides[axis];
     steps[axis] = slice.steps.data()[axis] * output.strides[axis];
   }
-  const Walk walk = walk_over(part.shape, part.strides, steps);
+  const Walk walk = walk_over(slice.lengths, strides, steps);
   with_type(output.dtype, [&]<class T>(Type<T>) {
     T* const to = output.as<T>() + start;
     if (adds)
-      add_elements(walk, part.as<T>(), to, output.dtype == DType::boolean);
+      add_elements(walk, reinterpret_cast<const T*>(part), to, output.dtype == DType::boolean);
     else
-      copy_elements(walk, part.data, to, sizeof(T));
+      copy_elements(walk, part, to, sizeof(T));
   });
 }
-KernelResult unslice(const KernelCall& call) {
+/// The same; before the first part an output that is not added to is cleared.
+KernelResult put_in_zeros(const KernelCall& call, const Strides& strides,
+                          const SliceOptions& slice) {
   Body& output = call.output();
   const bool adds = call.accumulate & 1;
   if (!adds) __builtin_memset(output.data, 0, static_cast<std::size_t>(output.bytes()));
-  put(call.input(0), call.option<UnsliceOptions>().slice, output, adds);
+  if (call.input(0).elements) put(call.input(0).data, strides, slice, output, adds);
   return {};
+}
+KernelResult unslice(const KernelCall& call) {
+  return put_in_zeros(call, call.input(0).strides, call.option<UnsliceOptions>().slice);
+}
+/// dy lies in row-major order, with or without the axes that the slice dropped.
+KernelResult slice_gradient(const KernelCall& call) {
+  const SliceOptions& slice = call.option<SliceOptions>();
+  Strides strides;
+  std::int64_t step = 1;
+  for (int axis = call.output().rank() - 1; axis >= 0; --axis) {
+    strides[axis] = step;
+    step *= slice.lengths.data()[axis];
+  }
+  return put_in_zeros(call, strides, slice);
 }
 KernelResult assign_slice(const KernelCall& call) {
   const Body& before = call.input(0);
   Body& output = call.output();
   if (output.data != before.data)
     __builtin_memcpy(output.data, before.data, static_cast<std::size_t>(output.bytes()));
-  put(call.input(1), call.option<SliceOptions>(), output, false);
+  const Body& part = call.input(1);
+  if (part.elements) put(part.data, part.strides, call.option<SliceOptions>(), output, false);
   return {};
 }
-constexpr NamedKernel kernels[] = {
-    {"concat", concat}, {"unslice", unslice}, {"assign_slice", assign_slice}, {nullptr, nullptr}};
+constexpr NamedKernel kernels[] = {{"concat", concat},
+                                   {"slice", nullptr, slice_gradient},
+                                   {"unslice", unslice},
+                                   {"assign_slice", assign_slice},
+                                   {nullptr, nullptr}};
 constexpr NamedTiles tiles[] = {{nullptr, nullptr}};
 }  // namespace
 extern const Family join_family = {kernels, tiles};
