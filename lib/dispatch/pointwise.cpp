@@ -72,6 +72,9 @@ void walk_tiles(Tile tile, const Walk& walk, const Body* const* inputs, int coun
   }
 }
 
+/// A pass over fewer elements costs more than to copy them in order.
+constexpr std::int64_t short_row = 64;
+
 bool walks_neighbours(const Body& input, const Shape& shape) {
   // The last axis of the output longer than 1 must be walked in steps of one element or none.
   if (input.contiguous) return true;
@@ -79,8 +82,8 @@ bool walks_neighbours(const Body& input, const Shape& shape) {
   for (int axis = rank - 1; axis >= 0; --axis) {
     const int own = axis - rank + input.rank();
     if (shape.data()[axis] == 1) continue;
-    if (own < 0 || input.shape.data()[own] == 1) return true;
-    return input.strides[own] == 0 || input.strides[own] == 1;
+    if (own < 0 || input.shape.data()[own] == 1 || input.strides[own] == 0) return true;
+    return input.strides[own] == 1 && shape.data()[axis] >= short_row;
   }
   return true;
 }
