@@ -13,8 +13,9 @@
 
 namespace reel {
 namespace {
-Tensor new_gradient(Context& context, const Op& op, DType dtype, const Shape& shape) {
-  Body* body = allocate(context, dtype, shape, shape.elements());
+Tensor new_gradient(Context& context, const Op& op, DType dtype, const Shape& shape,
+                    std::int64_t elements) {
+  Body* body = allocate(context, dtype, shape, elements);
   if (!body)
     fail<MemoryError>({}, op.name, "gradient", "memory for shape " + to_text(shape), "none");
   return Access::adopt(body);
@@ -36,7 +37,7 @@ Body turned(const Body& x, Turn turn) {
   return view;
 }
 
-bool writable(const Tensor& x) {
+inline bool writable(const Tensor& x) {
   const Body* body = Access::body(x);
   return body && unshared(*body) && body->contiguous;
 }
@@ -52,6 +53,15 @@ Playback::Playback(Context& context, std::uint64_t tape, std::uint32_t start, st
       keeps_saved_(keeps_saved) {
   const Record& last = context.reel[target];
   slots_.resize(last.first_value + last.output_count - first_value_);
+}
+
+void Playback::ignore_other_leaves() {
+  for (const Leaf& leaf : context_.reel.leaves()) {
+    const Record& record = context_.reel[leaf.record];
+    if (!(record.watchers & tape_)) continue;
+    Slot* slot = slot_of(record.first_value);
+    if (slot && !slot->wishes) slot->wishes = Slot::ignored;
+  }
 }
 
 void Playback::grant(std::uint32_t value, Tensor& to) {
@@ -97,12 +107,28 @@ bool Playback::add_product(Tensor& slot, const Body& a, Turn turn_a, const Body&
   const Body x = turned(a, turn_a), y = turned(b, turn_b);
   const bool adds = writable(slot);
   Tensor made;
-  if (!adds) made = new_gradient(context_, matmul_op, a.dtype, Shape({x.shape[0], y.shape[1]}));
+  if (!adds)
+    made = new_gradient(context_, matmul_op, a.dtype, Shape({x.shape[0], y.shape[1]}),
+                        x.shape[0] * y.shape[1]);
   const Body* inputs[] = {&x, &y};
   Body* output = Access::body(adds ? slot : made);
   check_kernel(matmul_op, matmul_op.cpu({inputs, &output, nullptr, 2, 1, adds}), context_.site);
   if (!adds) add(slot, std::move(made));
   return true;
+}
+
+inline void Playback::find_wanted(const Record& record) {
+  std::uint64_t wanted = 0, fresh = 0;
+  for (int i = 0; i < record.input_count; ++i) {
+    if (!follows(record.inputs[i])) continue;
+    const Slot& slot = slots_[record.inputs[i].value - first_value_];
+    if (slot.wishes == Slot::ignored) continue;
+    const std::uint64_t bit = std::uint64_t{1} << std::min(i, 63);
+    wanted |= bit;
+    if (!slot.gradient.defined()) fresh |= bit;
+  }
+  wanted_ = wanted;
+  fresh_ = fresh;
 }
 
 void Playback::play_record(Record& record) {
@@ -114,9 +140,7 @@ void Playback::play_record(Record& record) {
   }
   if (any) {
     context_.site = record.site();
-    wanted_ = 0;
-    for (int i = 0; i < record.input_count; ++i)
-      wanted_ |= std::uint64_t{follows(record.inputs[i])} << std::min(i, 63);
+    find_wanted(record);
     const Op& op = *record.op;
     const bool fused = !listened() && op.fused_gradient;
     if ((fused && op.tiles) || op.passes) play_pointwise(record, fused ? op.tiles : nullptr);
@@ -138,15 +162,13 @@ void Playback::play_record(Record& record) {
 /// Each wanted input whose gradient is dy itself, or one pass over neighbours; others stay wanted.
 void Playback::play_pointwise(const Record& record, const Tiles* tiles) {
   // The last input without a gradient so far goes last: it may take dy over.
-  std::uint64_t taker = 0;
-  for (std::uint64_t left = wanted_; left; left &= left - 1)
-    if (!input_slot(record, std::countr_zero(left)).defined()) taker = left & -left;
+  const std::uint64_t taker = std::bit_floor(fresh_);
   TileValues values;
   for (std::uint64_t left = wanted_; left;) {
     const std::uint64_t others = left & ~taker;
-    const std::uint64_t bit = others ? others & -others : taker;
-    const bool last = wanted_ == bit && !dy_->wishes;
-    if (play_neighbours(record, std::countr_zero(bit), tiles, values, last)) wanted_ ^= bit;
+    const int i = std::countr_zero(others ? others : taker);
+    const std::uint64_t bit = std::uint64_t{1} << i;
+    if (play_neighbours(record, i, tiles, values, wanted_ == bit && !dy_->wishes)) wanted_ ^= bit;
     left ^= bit;
   }
 }
@@ -171,10 +193,14 @@ inline bool Playback::play_neighbours(const Record& record, int i, const Tiles* 
     tile(given.elements, values.of, values.scalars, Access::body(slot)->data, true);
     return true;
   }
-  Tensor dx = last && writable(dy) ? std::move(dy)
-                                   : new_gradient(context_, *record.op, given.dtype, given.shape);
+  Tensor dx = last && writable(dy)
+                  ? std::move(dy)
+                  : new_gradient(context_, *record.op, given.dtype, given.shape, given.elements);
   tile(given.elements, values.of, values.scalars, Access::body(dx)->data, false);
-  add(slot, std::move(dx));
+  if (!slot.defined())
+    slot = std::move(dx);
+  else
+    add(slot, std::move(dx));
   return true;
 }
 
@@ -226,8 +252,8 @@ void Playback::play_fused(Record& record) {
       results[at] = Access::body(slot);
       accumulate |= 1u << i;
     } else {
-      made[at] =
-          new_gradient(context_, *record.op, record.inputs[i].dtype, *record.inputs[i].shape);
+      made[at] = new_gradient(context_, *record.op, record.inputs[i].dtype, *record.inputs[i].shape,
+                              record.inputs[i].shape->elements());
       results[at] = Access::body(made[at]);
     }
   }

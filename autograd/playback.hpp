@@ -24,6 +24,8 @@ class Playback {
   void wish(std::uint32_t value) {
     if (Slot* slot = slot_of(value)) ++slot->wishes;
   }
+  /// Leaves that nobody wished for get no gradient.
+  void ignore_other_leaves();
   /// `dy` is the gradient that the target's `value` starts with.
   void play(std::uint32_t value, Tensor dy);
   /// After playing: adds what was wished for, if anything came.
@@ -54,6 +56,7 @@ class Playback {
   };
   struct Slot {
     Tensor gradient;
+    static constexpr std::uint32_t ignored = ~std::uint32_t{0};
     std::uint32_t wishes = 0;
     std::uint32_t deferred = 0;  // 1 + the number of the product that is still to be added
   };
@@ -70,6 +73,7 @@ class Playback {
   bool add_in_place(Tensor& slot, const Tensor& dx);
   std::uint32_t deferred_bias(const Record& record, std::uint32_t product);
   void run_deferred(DeferredProduct& product);
+  void find_wanted(const Record& record);
   void play_record(Record& record);
   void play_pointwise(const Record& record, const Tiles* tiles);
   bool play_neighbours(const Record& record, int i, const Tiles* tiles, TileValues& values,
@@ -83,9 +87,10 @@ class Playback {
   std::uint32_t start_, target_, first_value_;
   bool keeps_saved_;
   std::uint64_t wanted_ =
-      0;                // bit i: input i of the record being played is to do; 63: those from 63 on
-  Slot* dy_ = nullptr;  // slots of that record's outputs
-  Few<Tensor, 4> copies_;  // made for that record
+      0;  // bit i: input i of the record being played is to do; 63: those from 63 on
+  std::uint64_t fresh_ = 0;  // those of them whose slots are empty
+  Slot* dy_ = nullptr;       // slots of that record's outputs
+  Few<Tensor, 4> copies_;    // made for that record
   Few<Slot, 16> slots_;
   std::vector<DeferredProduct> deferred_;
 };

@@ -2,14 +2,12 @@
 #include <reel/tape.hpp>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include <reel/ops.hpp>
 
 #include "autograd/playback.hpp"
 #include "autograd/unconnected.hpp"
-#include "lib/dispatch/promotion.hpp"
 #include "lib/dispatch/recording.hpp"
 
 namespace reel {
@@ -41,11 +39,10 @@ class PlaybackScope {
 Tensor ones_alike(Context& context, const Body& like, Caller caller) {
   Body* ones = allocate(context, like.dtype, like.shape, like.elements);
   if (!ones) fail<MemoryError>(caller, "gradient", "upstream", "memory", "none from the system");
-  const std::int64_t bytes = ones->bytes();
-  if (bytes) store_number(ones->data, 1, like.dtype);
-  for (std::int64_t done = size_of(like.dtype); done < bytes; done *= 2)
-    std::memcpy(ones->data + done, ones->data,
-                static_cast<std::size_t>(std::min(done, bytes - done)));
+  if (like.dtype == DType::float32)
+    std::fill_n(ones->as<float>(), like.elements, 1.0f);
+  else
+    std::fill_n(ones->as<double>(), like.elements, 1.0);
   return Access::adopt(ones);
 }
 
@@ -205,6 +202,7 @@ void GradientTape::gradients(Operand target, const Sources& sources, const Gradi
     Few<Place, 16> places;
     find_sources(context.reel, sources, bit_, start_, places);
     for (const Place& place : places) playback.wish(place.value);
+    playback.ignore_other_leaves();
     playback.play(origin.value, upstream_for(context, *body, options.upstream, caller));
     for (const Place& place : places) playback.grant(place.value, out[place.source]);
   }

@@ -22,7 +22,7 @@ void repeat(long times, Call call) {
 
 int main(int count, char** arguments) {
   if (count != 3) {
-    std::fputs("usage: instructions add|add_recorded N\n", stderr);
+    std::fputs("usage: instructions add|add_recorded|square N\n", stderr);
     return 2;
   }
   const std::string_view what = arguments[1];
@@ -34,6 +34,12 @@ int main(int count, char** arguments) {
     GradientTape tape;
     tape.watch(x);
     repeat(times, [&] { return x + y; });
+  } else if (what == "square") {
+    const Variable w("w", x);
+    repeat(times, [&] {
+      GradientTape tape;
+      return tape.gradient(w * w, w);
+    });
   } else {
     std::fprintf(stderr, "instructions: no such work: %s\n", arguments[1]);
     return 2;

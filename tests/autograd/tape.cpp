@@ -92,6 +92,27 @@ TEST_CASE("sources may repeat, and stand between the target and others") {
   CHECK(equal(slopes[4], ones({2})));
 }
 
+TEST_CASE("no gradient is made for a Variable that is no source") {
+  Variable w("w", tensor({2.0f, 3.0f})), frozen("frozen", tensor({5.0f, 7.0f}));
+  int made = 0;
+  const auto counted = custom_gradient([&](Tensor t) {
+    return std::pair(t * 1.0f, [&](Tensor dy) -> Tensors {
+      ++made;
+      return {dy};
+    });
+  });
+  {
+    GradientTape tape;
+    CHECK(equal(tape.gradient(w * counted(frozen), w), frozen.value()));
+    CHECK(made == 0);
+  }
+  GradientTape tape({.persistent = true});
+  const Tensor y = w * counted(frozen);
+  CHECK(equal(tape.gradient(y, w), frozen.value()));
+  CHECK(equal(tape.gradient(y, frozen), w.value()));
+  CHECK(made == 1);
+}
+
 TEST_CASE("a saved value outlives the tape that watched it, for another that needs it") {
   Tensor x = tensor({1.0f, 2.0f}), y;
   GradientTape outer({.watch_variables = false});
