@@ -13,6 +13,12 @@
 namespace reel {
 namespace {
 Context& context_of(void* context) { return *static_cast<Context*>(context); }
+/// The same, for calls that only the thread that made the tape may make.
+Context& own_context(void* context, std::string_view what, Caller caller) {
+  if (context != &Context::here())
+    fail<TapeError>(caller, what, "tape", "the thread that made the tape", "another thread");
+  return context_of(context);
+}
 
 /// This tape does not record, and errors speak of `caller`, while it lives.
 class PlaybackScope {
@@ -82,14 +88,14 @@ void GradientTape::watch(const Tensor& x, Caller caller) {
   if (!body) fail<Error>(caller, "watch", "x", "a tensor", "an undefined Tensor");
   if (!is_floating(body->dtype))
     fail<DTypeError>(caller, "watch", "x", "a floating dtype", std::string(name_of(body->dtype)));
-  Context& context = context_of(context_);
+  Context& context = own_context(context_, "watch", caller);
   context.reel.watch(body, nullptr, bit_, context.site_of(caller));
 }
 void GradientTape::watch(const Variable& x, Caller caller) {
   const Tensor& value = Access::cell(x).value;
   if (!is_floating(value.dtype()))
     fail<DTypeError>(caller, "watch", "x", "a floating dtype", std::string(name_of(value.dtype())));
-  Context& context = context_of(context_);
+  Context& context = own_context(context_, "watch", caller);
   context.reel.watch(Access::body(value), &Access::cell(x), bit_, context.site_of(caller));
 }
 
@@ -97,7 +103,7 @@ GradientTape::Pause GradientTape::pause() { return Pause(*this); }
 GradientTape::Pause::Pause(GradientTape& tape) : tape_(tape) { tape.pause_recording(); }
 GradientTape::Pause::~Pause() { tape_.resume_recording(); }
 void GradientTape::pause_recording() {
-  Context& context = context_of(context_);
+  Context& context = own_context(context_, "pause", {});
   if (paused_++ == 0) context.reel.active &= ~bit_;
   context.update_recording();
 }
@@ -168,9 +174,7 @@ void find_sources(Reel& reel, const Sources& sources, std::uint64_t tape, std::u
 void GradientTape::gradients(Operand target, const Sources& sources, const GradientOptions& options,
                              Tensor* out) {
   const Caller caller = target.caller();
-  Context& context = context_of(context_);
-  if (&context != &Context::here())
-    fail<TapeError>(caller, "gradient", "tape", "the thread that made the tape", "another thread");
+  Context& context = own_context(context_, "gradient", caller);
   if (spent_)
     fail<TapeError>(caller, "gradient", "tape",
                     "one call of gradient() on a tape that is not persistent", "another call",
@@ -251,7 +255,7 @@ Tensor GradientTape::jacobian(Operand target, Source source, Unconnected unconne
 }
 
 std::vector<RecordedOp> GradientTape::ops() const {
-  Reel& reel = context_of(context_).reel;
+  Reel& reel = own_context(context_, "ops", {}).reel;
   std::vector<RecordedOp> list;
   for (std::uint32_t i = start_; i < reel.size(); ++i) {
     const Record& record = reel[i];

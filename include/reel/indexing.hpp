@@ -23,6 +23,17 @@ inline constexpr NewAxis newaxis{};
 struct Ellipsis {};
 inline constexpr Ellipsis ellipsis{};
 
+namespace detail {
+/// A position too large for int64 stays one that no axis has.
+template <class I>
+constexpr std::int64_t position_of(I n) {
+  if constexpr (std::is_unsigned_v<I> && sizeof(I) == 8)
+    return n > static_cast<I>(INT64_MAX) ? INT64_MAX : static_cast<std::int64_t>(n);
+  else
+    return static_cast<std::int64_t>(n);
+}
+}  // namespace detail
+
 /// An end of a range; `{}` leaves it open.
 struct Bound {
   std::int64_t value = 0;
@@ -30,7 +41,7 @@ struct Bound {
   constexpr Bound() = default;
   template <class I>
   requires(std::is_integral_v<I> && !std::is_same_v<I, bool>) constexpr Bound(I n)
-      : value(static_cast<std::int64_t>(n)), open(false) {}
+      : value(detail::position_of(n)), open(false) {}
 };
 /// Positions start, start + step, ... before stop, clipped to the axis as in Python.
 struct Range {
@@ -53,7 +64,7 @@ class Index {
   template <class I>
   requires(std::is_integral_v<I> && !std::is_same_v<I, bool>)
       Index(I position, Caller caller = Caller::here())
-      : range_{position, {}, 1}, caller_(caller), kind_(Kind::position) {}
+      : range_{detail::position_of(position), {}, 1}, caller_(caller), kind_(Kind::position) {}
   Index(const Tensor& positions, Caller caller = Caller::here())
       : tensor_(&positions), caller_(caller), kind_(Kind::tensor) {}
   // Not trivial, for the reason that Operand has.

@@ -103,8 +103,10 @@ REEL_API void register_gradient(std::string_view name,
 REEL_API void register_gradients(std::string_view name,
                                  Function<Tensors(const OpCall&, const Tensors& upstream)> f,
                                  Caller caller = Caller::here());
-/// Another kernel for an op on the CPU: `f` computes the outputs from the inputs. Replaces what was
-/// there.
+/// Another kernel for an op on the CPU: `f` computes the outputs from the inputs as they were
+/// given: of one dtype, but not broadcast (a number is a tensor of rank 0). Results must have the
+/// shape and dtype that the op promises. Stays for the rest of the program, and counts for ops of
+/// the library that call this one.
 REEL_API void register_kernel(std::string_view name, Function<Tensors(const OpCall&)> f,
                               Caller caller = Caller::here());
 

@@ -6,7 +6,8 @@
 #include <reel/tensor.hpp>
 
 namespace reel {
-/// Starts this thread's generator anew.
+/// Starts this thread's generator anew. Each thread has one of its own: unseeded, the first thread
+/// that draws has seed 0 and later ones other seeds; seed each for a run that can be repeated.
 REEL_API void seed(std::uint64_t seed);
 
 /// A stream of random numbers of its own: a seed and a position. Copies share the stream.

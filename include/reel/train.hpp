@@ -4,7 +4,7 @@
 #include <reel/export.hpp>
 
 namespace reel {
-/// Whether this thread trains (the default).
+/// Whether this thread trains (the default, for new threads too).
 REEL_API bool training();
 /// Sets it while it lives: `TrainScope evaluate(false);`.
 class REEL_API TrainScope {

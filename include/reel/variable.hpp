@@ -19,8 +19,7 @@ class REEL_API Variable {
  public:
   /// Throws Error if `value` holds nothing.
   Variable(std::string_view name, Tensor value, Caller caller = Caller::here());
-  Variable(const Variable& other);
-  Variable(Variable&& other) noexcept;
+  Variable(const Variable& other) noexcept;  // moving is copying: a handle always has its cell
   Variable& operator=(const Variable& other);
   ~Variable();
 

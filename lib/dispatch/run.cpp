@@ -177,6 +177,9 @@ const Body& Inference::made(int i) const {
   return *Access::body(outputs[static_cast<std::size_t>(i)]);
 }
 Body& Inference::output(DType dtype, const Shape& shape) {
+  if (static_cast<unsigned>(dtype) >= dtype_count) [[unlikely]]
+    fail<DTypeError>(caller, op.name, "dtype", "a DType",
+                     std::to_string(static_cast<unsigned>(dtype)));
   computes = true;
   Body* body = allocate_or_fail(context, op, dtype, shape, caller);
   outputs.push_back(Access::adopt(body));

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -138,6 +139,22 @@ Header read_header(const File& file, const Path& path, std::size_t& bytes, Calle
               std::string(value_of(text, "shape")));
   return header;
 }
+/// The file that is to be replaced: what links lead to, with its permissions.
+struct Target {
+  Path path;
+  bool exists = false;
+  mode_t mode = 0;
+};
+Target target_of(const Path& path, Caller caller) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) return {path};
+  if (!S_ISREG(status.st_mode))
+    fail_file(caller, "save_npy", path, "a regular file or a new one", "something else");
+  char* whole = realpath(path.c_str(), nullptr);
+  Target target{whole ? whole : path, true, status.st_mode & 07777u};
+  std::free(whole);
+  return target;
+}
 }  // namespace
 
 Tensor load_npy(const Path& path, Caller caller) {
@@ -181,11 +198,13 @@ void save_npy(const Path& path, const Tensor& x, Caller caller) {
   const void* first = nullptr;
   const Tensor host = detail::contiguous_host(x, x.dtype(), &first, caller);
 
-  const Path beside = path + ".new";
+  const Target target = target_of(path, caller);
+  const Path beside = target.path + ".new";
   {
     const File file(open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     const bool written =
-        file.descriptor >= 0 && file.write_all(start.data(), start.size()) &&
+        file.descriptor >= 0 && (!target.exists || fchmod(file.descriptor, target.mode) == 0) &&
+        file.write_all(start.data(), start.size()) &&
         file.write_all(header.data(), header.size()) &&
         file.write_all(first, static_cast<std::size_t>(Access::body(host)->bytes())) &&
         fsync(file.descriptor) == 0;
@@ -195,7 +214,7 @@ void save_npy(const Path& path, const Tensor& x, Caller caller) {
       fail_file(caller, "save_npy", path, "a file that can be written", std::strerror(error));
     }
   }
-  if (rename(beside.c_str(), path.c_str()) != 0)
+  if (rename(beside.c_str(), target.path.c_str()) != 0)
     fail_file(caller, "save_npy", path, "a file that can be replaced", std::strerror(errno));
 }
 }  // namespace reel::io

@@ -80,6 +80,8 @@ Tensor orthogonal(Shape shape, double gain, TensorOptions options, Caller caller
   if (shape.rank() != 2) {
     fail<ShapeError>(caller, "orthogonal", "shape", "two axes", to_string(shape));
   }
+  if (!std::isfinite(gain))
+    fail<Error>(caller, "orthogonal", "gain", "a finite number", fmt::format("{}", gain));
   const std::int64_t height = std::min(shape[0], shape[1]), width = std::max(shape[0], shape[1]);
   if (height == 0) return zeros(shape, options, caller);
   std::vector<double> matrix =

@@ -24,6 +24,9 @@ Tensor gate_weight(std::int64_t in, std::int64_t hidden, int gates, DType dtype,
 
 Tensor gate_bias(Extent hidden, int gates, int first_forget, int end_forget, LSTMOptions options,
                  Caller caller) {
+  if (!std::isfinite(options.forget_bias))
+    fail<Error>(caller, "gates", "forget_bias", "a finite number",
+                fmt::format("{}", options.forget_bias));
   std::vector<Tensor> parts;
   for (int gate = 0; gate < gates; ++gate) {
     const bool forget = gate >= first_forget && gate < end_forget;

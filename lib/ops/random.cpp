@@ -34,7 +34,12 @@ std::uint64_t Generator::position() const { return state_->position; }
 void Generator::set_position(std::uint64_t position) { state_->position = position; }
 
 namespace {
-thread_local Generator thread_generator(0);
+/// The first thread that draws has seed 0, each later one a seed of its own.
+std::uint64_t seed_of_thread() {
+  static constinit std::uint64_t threads = 0;
+  return __atomic_fetch_add(&threads, 1u, __ATOMIC_RELAXED) * 0x9e3779b97f4a7c15u;
+}
+thread_local Generator thread_generator(seed_of_thread());
 
 Generator& current_generator() {
   void* chosen = Context::here().generator;

@@ -12,6 +12,10 @@ namespace reel::optim {
 void check_variables(std::string_view optimizer, const std::vector<Variable>& variables,
                      Caller caller) {
   for (std::size_t i = 0; i < variables.size(); ++i) {
+    for (std::size_t k = 0; k < i; ++k)
+      if (variables[i].same_cell(variables[k]))
+        fail<Error>(caller, optimizer, fmt::format("variable {} ({})", i, variables[i].name()),
+                    "a Variable of its own", fmt::format("variable {} again", k));
     if (is_floating(variables[i].dtype())) continue;
     fail<DTypeError>(caller, optimizer, fmt::format("variable {} ({})", i, variables[i].name()),
                      "float32 or float64", name_of(variables[i].dtype()));

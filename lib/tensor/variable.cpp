@@ -13,10 +13,10 @@
 namespace reel {
 namespace {
 void retain(Cell* cell) {
-  if (cell) __atomic_fetch_add(&cell->references, 1u, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&cell->references, 1u, __ATOMIC_RELAXED);
 }
 void release(Cell* cell) {
-  if (cell && __atomic_fetch_sub(&cell->references, 1u, __ATOMIC_ACQ_REL) == 1) delete cell;
+  if (__atomic_fetch_sub(&cell->references, 1u, __ATOMIC_ACQ_REL) == 1) delete cell;
 }
 
 /// A body that belongs to a cell alone: the tensor's own where nobody else holds it, else a copy.
@@ -33,8 +33,7 @@ Variable::Variable(std::string_view name, Tensor value, Caller caller) {
   if (!value.defined()) fail<Error>(caller, "Variable", "value", "a tensor", "an undefined Tensor");
   cell_ = new Cell{1, owned_value(std::move(value)), std::string(name)};
 }
-Variable::Variable(const Variable& other) : cell_(other.cell_) { retain(cell_); }
-Variable::Variable(Variable&& other) noexcept : cell_(std::exchange(other.cell_, nullptr)) {}
+Variable::Variable(const Variable& other) noexcept : cell_(other.cell_) { retain(cell_); }
 Variable& Variable::operator=(const Variable& other) {
   retain(other.cell_);
   release(std::exchange(cell_, other.cell_));
