@@ -19,7 +19,7 @@ bool reduces(const ReduceOptions& options, std::size_t axis) {
 Reference of_groups(std::function<double(const Values&)> f) {
   return [f](const Hosts& in, const void* given) {
     const auto& options = as<ReduceOptions>(given);
-    Shape kept = in[0].shape, out;
+    Shape kept = in[0].shape;
     std::vector<std::int64_t> lengths;
     for (std::size_t axis = 0; axis < kept.rank(); ++axis) {
       const bool gone = reduces(options, axis);
