@@ -7,7 +7,7 @@
 
 namespace reel::kernels::REEL_ISA {
 namespace {
-constexpr int batch = 16;  // blocks drawn at once
+constexpr std::int64_t batch = 16;  // blocks drawn at once
 
 /// The words of a batch of blocks in order, and the same as numbers of 64 bits.
 struct Words {
@@ -54,13 +54,13 @@ void draw_lanes(std::uint64_t seed, const std::uint64_t* counters, std::uint64_t
 void draw(const RandomOptions& options, std::uint64_t block, Words& words) {
   alignas(64) std::uint64_t counters[batch], first[batch], second[batch];
   for (unsigned k = 0; k < batch; ++k) counters[k] = options.position + block + k;
-  for (int k = 0; k < batch; k += static_cast<int>(lanes<std::uint64_t>))
+  for (std::int64_t k = 0; k < batch; k += lanes<std::uint64_t>)
     draw_lanes(options.seed, counters + k, first + k, second + k);
-  for (int k = 0; k < batch; ++k) {
+  for (std::int64_t k = 0; k < batch; ++k) {
     words.wide[2 * k] = first[k];
     words.wide[2 * k + 1] = second[k];
   }
-  for (int i = 0; i < 2 * batch; ++i) {
+  for (std::int64_t i = 0; i < 2 * batch; ++i) {
     words.word[2 * i] = static_cast<std::uint32_t>(words.wide[i]);
     words.word[2 * i + 1] = static_cast<std::uint32_t>(words.wide[i] >> 32);
   }
@@ -151,13 +151,13 @@ template <class T, int pairs>
 void normal_pairs(const RandomOptions& options, const T (&u)[pairs], const T (&v)[pairs], T* out) {
   const Vector<T> mean(static_cast<T>(options.a)), deviation(static_cast<T>(options.b));
   alignas(64) T z0[pairs], z1[pairs];
-  for (int k = 0; k < pairs; k += static_cast<int>(lanes<T>)) {
+  for (std::int64_t k = 0; k < pairs; k += lanes<T>) {
     const Vector<T> radius = deviation * xsimd::sqrt(Vector<T>(-2) * logarithm<T>(load(u + k)));
     const auto [sine, cosine] = sine_cosine<T>(load(v + k));
     store(z0 + k, mean + radius * cosine);
     store(z1 + k, mean + radius * sine);
   }
-  for (int k = 0; k < pairs; ++k) {
+  for (std::int64_t k = 0; k < pairs; ++k) {
     out[2 * k] = z0[k];
     out[2 * k + 1] = z1[k];
   }
@@ -165,16 +165,16 @@ void normal_pairs(const RandomOptions& options, const T (&u)[pairs], const T (&v
 void normal(const RandomOptions& options, float* out, std::int64_t n) {
   generate<4>(options, out, n, [&](const Words& words, float* to) {
     alignas(64) float u[2 * batch], v[2 * batch];
-    for (int k = 0; k < 2 * batch; ++k) u[k] = unit(words.word[2 * k]) + 0x1p-25f;
-    for (int k = 0; k < 2 * batch; ++k) v[k] = unit(words.word[2 * k + 1]);
+    for (std::int64_t k = 0; k < 2 * batch; ++k) u[k] = unit(words.word[2 * k]) + 0x1p-25f;
+    for (std::int64_t k = 0; k < 2 * batch; ++k) v[k] = unit(words.word[2 * k + 1]);
     normal_pairs(options, u, v, to);
   });
 }
 void normal(const RandomOptions& options, double* out, std::int64_t n) {
   generate<2>(options, out, n, [&](const Words& words, double* to) {
     alignas(64) double u[batch], v[batch];
-    for (int k = 0; k < batch; ++k) u[k] = unit(words.wide[2 * k]) + 0x1p-54;
-    for (int k = 0; k < batch; ++k) v[k] = unit(words.wide[2 * k + 1]);
+    for (std::int64_t k = 0; k < batch; ++k) u[k] = unit(words.wide[2 * k]) + 0x1p-54;
+    for (std::int64_t k = 0; k < batch; ++k) v[k] = unit(words.wide[2 * k + 1]);
     normal_pairs(options, u, v, to);
   });
 }
