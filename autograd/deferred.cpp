@@ -44,8 +44,9 @@ void set_rows(const Tensor& block, std::int64_t rows) {
 }  // namespace
 
 bool DeferredProduct::fits(const Body& x, const Body& dz) {
-  return x.elements > 0 && dz.elements > 0 && 2 * rows_of(x) <= most_rows && x.dtype == dz.dtype &&
-         in_rows(x) && in_rows(dz);
+  if (x.elements == 0 || dz.elements == 0 || 2 * rows_of(x) > most_rows) return false;
+  const std::int64_t bytes = (width_of(x) + width_of(dz)) * most_rows * size_of(x.dtype);
+  return bytes <= most_bytes && x.dtype == dz.dtype && in_rows(x) && in_rows(dz);
 }
 
 bool DeferredProduct::has_room(const Body& x) const { return rows_ + rows_of(x) <= most_rows; }
@@ -107,5 +108,4 @@ void Playback::run_deferred(DeferredProduct& product) {
   if (!add_in_place(bias, sum_to_op, {dz}, ShapeOptions{Shape({dz.shape()[1]})}))
     add(bias, sum(dz, 0));
 }
-
 }  // namespace reel

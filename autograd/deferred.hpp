@@ -10,6 +10,7 @@ class DeferredProduct {
  public:
   static constexpr std::uint32_t no_value = 0xffffffffu;
   static constexpr std::int64_t most_rows = 128;  // more make the product no faster
+  static constexpr std::int64_t most_bytes = 16 << 20;
 
   /// Whether x and dz have few rows, which lie in order.
   static bool fits(const Body& x, const Body& dz);

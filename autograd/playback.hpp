@@ -13,7 +13,7 @@
 namespace reel {
 // Glossary. A *value* is one output of a record, numbered through the reel. Its *slot* gathers the
 // gradient of the target with respect to it. A *wish* is a source that asks for that gradient.
-// *Wanted* inputs of a record are those the tape tracks.
+// *Wanted* inputs of a record are those that the tape follows, leaves only if wished for.
 class Playback {
  public:
   /// From record `target` down to `start`.
@@ -86,11 +86,11 @@ class Playback {
   std::uint64_t tape_;
   std::uint32_t start_, target_, first_value_;
   bool keeps_saved_;
-  std::uint64_t wanted_ =
-      0;  // bit i: input i of the record being played is to do; 63: those from 63 on
-  std::uint64_t fresh_ = 0;  // those of them whose slots are empty
-  Slot* dy_ = nullptr;       // slots of that record's outputs
-  Few<Tensor, 4> copies_;    // made for that record
+  // Inputs of the record being played that are still to do, a bit for each (63: all from there on),
+  // and those of them whose slots were empty.
+  std::uint64_t wanted_ = 0, fresh_ = 0;
+  Slot* dy_ = nullptr;     // slots of that record's outputs
+  Few<Tensor, 4> copies_;  // made for that record
   Few<Slot, 16> slots_;
   std::vector<DeferredProduct> deferred_;
 };
