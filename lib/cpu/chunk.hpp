@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 
+#include "lib/cpu/lanes.hpp"
 #include "lib/cpu/simd_math.hpp"
 #include "lib/tensor/body.hpp"
 
@@ -31,16 +32,6 @@ void for_chunks(std::int64_t n, const F& f) {
   std::int64_t i = 0;
   for (; i + lanes<T> <= n; i += lanes<T>) f(i, Chunk<T>{lanes<T>});
   if (i < n) f(i, Chunk<T>{n - i});
-}
-
-/// The sum of a vector's lanes, by halves.
-template <class T>
-T lane_sum(const Vector<T>& x) {
-  alignas(64) T sums[lanes<T>];
-  x.store_aligned(sums);
-  for (std::int64_t half = lanes<T> / 2; half > 0; half /= 2)
-    for (std::int64_t l = 0; l < half; ++l) sums[l] += sums[l + half];
-  return sums[0];
 }
 
 template <class T>

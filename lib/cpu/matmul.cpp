@@ -11,15 +11,6 @@
 
 namespace reel::kernels::REEL_ISA {
 namespace {
-/// A matrix as it lies.
-template <class T>
-struct Matrix {
-  const T* data;
-  std::int64_t rows, columns, row, column;  // lengths, then steps
-
-  Matrix transposed() const { return {data, columns, rows, column, row}; }
-};
-
 /// How BLAS reads a matrix: neighbours along one axis, whole rows along the other.
 template <class T>
 struct BlasMatrix {
@@ -35,10 +26,6 @@ struct BlasMatrix {
 };
 
 template <class T>
-bool fits_blas(const Matrix<T>& x, const Matrix<T>& y) {
-  return has_blas() && BlasMatrix<T>(x).fits && BlasMatrix<T>(y).fits;
-}
-template <class T>
 void by_blas(const Matrix<T>& x, const Matrix<T>& y, T* c, bool accumulate) {
   const BlasMatrix<T> a(x), b(y);
   const BlasProduct product{x.rows, y.columns, x.columns, x.data, a.step,    a.turned,
@@ -49,47 +36,29 @@ void by_blas(const Matrix<T>& x, const Matrix<T>& y, T* c, bool accumulate) {
     blas_product_f64(product);
 }
 
-// Where ours is faster than OpenBLAS 0.3.21 (measured on AVX-512); beyond, packing x pays as well.
-constexpr std::int64_t least_panel_rows = 8;  // which pay for the copy
-constexpr std::int64_t most_dot_rows = 3;
-constexpr std::int64_t first_cache = 24 << 10;
+// Measured on AVX-512, and with OpenBLAS 0.3.21 on its narrower kernels.
+constexpr bool loses_to_blas = lanes<float> < 16;
+constexpr std::int64_t least_of_blas = 256;
+constexpr std::int64_t few_rows = 14;  // too few to pay for a copy of y
+constexpr std::int64_t most_dot_rows = most_tile_rows > 6 ? 12 : 3, most_short_dot_rows = 3;
+constexpr std::int64_t first_cache = 24 << 10, short_cache = 160 << 10;
+constexpr std::int64_t short_sum = 32, band_rows = 16, least_banded_columns = 64;
+constexpr std::int64_t most_turned = 1 << 18;  // elements of c
 
 template <class T>
-bool scattered(const Matrix<T>& x) {
-  return x.column != 1 && x.row != 1;
+T* memory(std::int64_t elements) {
+  return static_cast<T*>(scratch(static_cast<std::size_t>(elements) * sizeof(T)));
 }
 
 /// y's columns lie one after the other, and x has few rows.
 template <class T>
-void by_dots(const Matrix<T>& x, const Matrix<T>& y, T* c, bool accumulate) {
-  T* row = nullptr;
-  if (x.column != 1)
-    row = static_cast<T*>(scratch(static_cast<std::size_t>(x.columns) * sizeof(T)));
-  for (std::int64_t i = 0; i < x.rows; ++i, c += y.columns) {
-    const T* from = x.data + i * x.row;
-    for (std::int64_t j = 0; row && j < x.columns; ++j) row[j] = from[j * x.column];
-    dot_row(row ? row : from, y.data, y.column, x.columns, y.columns, c, accumulate);
+void by_dots(Matrix<T> x, const Matrix<T>& y, T* c, bool accumulate) {
+  if (x.column != 1) {
+    T* const copy = memory<T>(x.rows * x.columns);
+    copy_matrix(x, copy, x.columns);
+    x = {copy, x.rows, x.columns, x.columns, 1};
   }
-}
-
-/// y's elements with neighbouring columns, in scratch memory.
-template <class T>
-const T* row_major(const Matrix<T>& y) {
-  auto* copy = static_cast<T*>(scratch(static_cast<std::size_t>(y.rows * y.columns) * sizeof(T)));
-  if (y.row == 1) {
-    turn_elements(y.data, y.column, copy, y.columns, y.rows, y.columns);
-  } else {
-    for (std::int64_t i = 0; i < y.rows; ++i)
-      for (std::int64_t j = 0; j < y.columns; ++j)
-        copy[i * y.columns + j] = y.data[i * y.row + j * y.column];
-  }
-  return copy;
-}
-
-/// Row by row: where k is this short, a product is the way to and from memory.
-template <class T>
-void by_rows(const Product<T>& p) {
-  for (std::int64_t row = 0; row < p.n; ++row) strip<1>(p, row, 0, p.m);
+  multiply_dots(x, y, c, accumulate);
 }
 
 /// c starts from z, whose steps may be 0.
@@ -102,31 +71,108 @@ void copy_rows(const Matrix<T>& z, T* c) {
   }
 }
 
+/// Cycles that moving a matrix takes, if it lies with neighbours along its rows or not, and those
+/// of a product with vectors of y, all roughly.
+template <class T>
+double moving_cost(const Matrix<T>& x) {
+  const double each = x.column == 1 ? 0.1 : x.row == 1 ? 0.25 : 1;
+  return each * static_cast<double>(x.rows * x.columns);
+}
+template <class T>
+double cost(const Matrix<T>& x, const Matrix<T>& y) {
+  const std::int64_t vectors = (y.columns + lanes<T> - 1) / lanes<T>;
+  return moving_cost(x) + moving_cost(y) + 0.5 * static_cast<double>(x.rows * x.columns * vectors);
+}
+
+/// Whether c's transpose from y's and x's is less work than c.
+template <class T>
+bool pays_turned(const Matrix<T>& x, const Matrix<T>& y, bool adds) {
+  if (y.column == 1 && (x.row != 1 || x.column == 1)) return false;
+  const std::int64_t size = x.rows * y.columns;
+  if (x.columns == 0 || size > most_turned) return false;
+  const double turning = (adds ? 0.5 : 0.25) * static_cast<double>(size);
+  return cost(y.transposed(), x.transposed()) + turning < cost(x, y);
+}
+
+/// Rows begin with cache lines.
+template <class T>
+bool is_lined_up(const Matrix<T>& x) {
+  const auto row = static_cast<std::uintptr_t>(x.row) * sizeof(T);
+  return (reinterpret_cast<std::uintptr_t>(x.data) | row) % 64 == 0;
+}
+/// Reading y as it lies is best where it stays in the first cache, or is met by few rows of x or
+/// for so few steps that the way of c to and from memory counts.
+template <class T>
+bool reads_y_as_it_lies(const Matrix<T>& x, const Matrix<T>& y) {
+  if (x.columns == 0) return true;
+  if (y.column != 1) return false;
+  const std::int64_t bytes = y.rows * y.columns * size_in_bytes<T>;
+  if (bytes <= first_cache || x.rows < few_rows) return true;
+  return x.columns <= short_sum && bytes <= short_cache && is_lined_up(y);
+}
+
+template <class T>
+void by_tiles(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c) {
+  Product<T> p{x.rows, y.columns, x.columns, x.data,    x.row,  x.column,
+               y.data, y.row,     c,         y.columns, z.data, z.row};
+  if (!reads_y_as_it_lies(x, y)) {
+    const Blocks<T> blocks(p, y.column);
+    return blocks.multiply(memory<T>(blocks.room()));
+  }
+  const bool wide = p.n > 2 * most_tile_rows && p.m > panel_width<most_tile_rows, T>;
+  const std::int64_t height = wide ? wide_tile_rows : most_tile_rows;
+  // Few rows of x take y in bands of rows, in the order of memory.
+  const bool banded = p.n < few_rows && p.m > least_banded_columns;
+  const std::int64_t depth = banded ? band_rows : p.k;
+  while (p.k > depth) {
+    Product<T> part = p;
+    part.k = depth;
+    multiply<Way::plain>(part, height);
+    p.k -= depth;
+    p.x += depth * p.x_column;
+    p.y += depth * p.y_row;
+    p.start = p.c;
+    p.start_row = p.c_row;
+  }
+  multiply<Way::plain>(p, height);
+}
+
+/// By transposes: c's is y's times x's.
+template <class T>
+void by_turned_tiles(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c) {
+  Product<T> p{y.columns, x.rows,   x.columns, y.data, y.column, y.row,
+               x.data,    x.column, nullptr,   x.rows, nullptr,  x.rows};
+  const Blocks<T> blocks(p, x.row);
+  const std::int64_t size = rounded_up(x.rows * y.columns, Blocks<T>::line);
+  p.c = memory<T>(size + blocks.room());
+  if (z.data) {
+    copy_matrix(z.transposed(), p.c, x.rows);
+    p.start = p.c;
+  }
+  blocks.multiply(p.c + size);
+  turn_elements(p.c, x.rows, c, y.columns, x.rows, y.columns);
+}
+
 /// c [x.rows, y.columns], row-major, = z + x y; z may be c, and its data null for zeros.
 template <class T>
 void product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c) {
   if (x.rows == 0 || y.columns == 0) return;
   if (y.columns == 1 && x.rows > 1)  // a column is a row seen from the other side
     return product(y.transposed(), x.transposed(), z.transposed(), c);
-  const bool large = x.columns > 0 && fits_blas(x, y);
-  const bool few = y.column != 1 && y.row == 1 && y.columns > 1 && x.rows <= most_dot_rows;
-  if (z.data && z.data != c && (large || few || z.column != 1)) {
+  const std::int64_t dot_rows =
+      x.column == 1 && x.columns >= 8 * lanes<T> ? most_dot_rows : most_short_dot_rows;
+  const bool dots = y.row == 1 && y.column != 1 && y.columns > 1 && x.rows <= dot_rows;
+  const bool blas = loses_to_blas && has_blas() &&
+                    least(least(x.rows, y.columns), x.columns) >= least_of_blas &&
+                    BlasMatrix<T>(x).fits && BlasMatrix<T>(y).fits;
+  if (z.data && z.data != c && (dots || blas || z.column != 1)) {
     copy_rows(z, c);
     return product(x, y, {c, x.rows, y.columns, y.columns, 1}, c);
   }
-  if (large) return by_blas(x, y, c, z.data);
-  if (few) return by_dots(x, y, c, z.data);
-  Product<T> own{x.rows, y.columns, x.columns, x.data,    x.row,  x.column,
-                 y.data, y.row,     c,         y.columns, z.data, z.row};
-  const std::int64_t bytes = y.rows * y.columns * static_cast<std::int64_t>(sizeof(T));
-  if (bytes > first_cache && x.rows >= least_panel_rows && !scattered(y))
-    return multiply_by_panels(own, y.column, static_cast<T*>(scratch(panel_bytes)));
-  if (y.column != 1 && y.columns > 1) {
-    own.y = row_major(y);
-    own.y_row = y.columns;
-  }
-  if (x.columns <= 2) return by_rows(own);
-  panel(own, 0, own.m);
+  if (blas) return by_blas(x, y, c, z.data);
+  if (dots) return by_dots(x, y, c, z.data);
+  if (pays_turned(x, y, z.data)) return by_turned_tiles(x, y, z, c);
+  by_tiles(x, y, z, c);
 }
 
 template <class T>

@@ -11,7 +11,13 @@
 #ifdef __clang__
 #define REEL_UNROLL _Pragma("clang loop unroll(full)")
 #else
-#define REEL_UNROLL _Pragma("GCC unroll 8")
+#define REEL_UNROLL _Pragma("GCC unroll 16")
+#endif
+// With narrow vectors the loop's own work would show.
+#if defined(__AVX512F__) || defined(__clang__)
+#define REEL_UNROLL_STEPS
+#else
+#define REEL_UNROLL_STEPS _Pragma("GCC unroll 2")
 #endif
 
 namespace reel::kernels::REEL_ISA {
@@ -29,7 +35,28 @@ struct Product {
   std::int64_t c_row;
   const T* start;
   std::int64_t start_row;
+  std::int64_t x_group = 0;  // from one tile's rows of x to the next one's, if not by x_row
+
+  // What tiles of Way::fetching ask for besides: the first line of each row of a matrix of so many
+  // lines, the next tile the second line of each, and so on.
+  const T* soon = nullptr;
+  std::int64_t soon_row = 0, soon_lines = 0;
+
+  void skip_rows(std::int64_t rows) {
+    n -= rows;
+    x += x_group ? x_group : rows * x_row;
+    c += rows * c_row;
+    if (start) start += rows * start_row;
+  }
+  void skip_line() {
+    soon += 64 / sizeof(T);
+    if (--soon_lines <= 0) soon_row = 0;
+  }
 };
+
+/// What a tile does beside its products: nothing; fetch the memory of the tile below; or that, and
+/// leave the rows of y that it has read in memory of their own, one after the other.
+enum class Way { plain, fetching, copying };
 
 constexpr int most_tile_vectors = 8;
 template <class T>
@@ -44,51 +71,96 @@ Vector<T> load_some(const T* from, std::int64_t part) {
     return load(from);
 }
 
-/// Rows by Vectors vectors of c from `row` and `column` on; the last vector holds `part` elements
-/// if Partial. Rows are reached from two pointers: the processor adds one step, or twice one.
+/// A tile of c in registers; the last vector of each row holds `part` elements if Partial.
 template <int Rows, int Vectors, bool Partial, class T>
-void tile(const Product<T>& p, std::int64_t row, std::int64_t column, std::int64_t part) {
-  constexpr std::int64_t L = lanes<T>;
-  constexpr int last = Vectors - 1, upper = (Rows + 1) / 2;
-  const std::int64_t k = p.k, x_row = p.x_row, x_column = p.x_column, y_row = p.y_row;
-  Vector<T> sums[Rows][Vectors];
-  // Zeros are read from memory: g++ 12 keeps sums there that it has cleared.
-  const T* const start = p.start ? p.start + row * p.start_row + column : zeros<T>;
-  const std::int64_t start_row = p.start ? p.start_row : 0;
-  REEL_UNROLL
-  for (int r = 0; r < Rows; ++r) {
+struct Sums {
+  static constexpr std::int64_t L = lanes<T>;
+  static constexpr int last = Vectors - 1;
+  Vector<T> at[Rows][Vectors];
+
+  [[gnu::always_inline]] void take(const T* from, std::int64_t step, std::int64_t part) {
     REEL_UNROLL
-    for (int v = 0; v < last; ++v) sums[r][v] = load(start + r * start_row + v * L);
-    sums[r][last] = load_some<Partial>(start + r * start_row + last * L, part);
+    for (int r = 0; r < Rows; ++r, from += step) {
+      REEL_UNROLL
+      for (int v = 0; v < last; ++v) at[r][v] = load(from + v * L);
+      at[r][last] = load_some<Partial>(from + last * L, part);
+    }
   }
-  const T* x = p.x + row * x_row;
-  const T* x_lower = x + upper * x_row;
-  const T* y = p.y + column;
-  for (std::int64_t i = 0; i < k; ++i) {
+  [[gnu::always_inline]] void give(T* to, std::int64_t step, std::int64_t part) const {
+    REEL_UNROLL
+    for (int r = 0; r < Rows; ++r, to += step) {
+      REEL_UNROLL
+      for (int v = 0; v < last; ++v) store(to + v * L, at[r][v]);
+      if constexpr (Partial)
+        store_part(to + last * L, at[r][last], part);
+      else
+        store(to + last * L, at[r][last]);
+    }
+  }
+};
+
+/// Asks for the memory of a tile line by line on the way of another: all at once would hold up what
+/// that one reads itself.
+template <int Rows, int Vectors, class T>
+struct Fetching {
+  T* row;
+  std::int64_t step, pause, wait = 1;
+
+  Fetching(T* first, std::int64_t step, std::int64_t k) : row(first), step(step), pause(k / Rows) {}
+  [[gnu::always_inline]] void go() {
+    if (--wait) return;
+    for (int v = 0; v < Vectors; ++v) __builtin_prefetch(row + v * lanes<T>, 1);
+    row += step;
+    wait = pause > 0 ? pause : 1;
+  }
+};
+
+/// The first Rows rows by Vectors vectors of c from `column` on. Rows of x are reached from two
+/// pointers: the processor adds one step, or twice one.
+template <int Rows, int Vectors, bool Partial, Way way, class T>
+void tile(const Product<T>& p, std::int64_t column, std::int64_t part, T* copy = nullptr) {
+  constexpr std::int64_t L = lanes<T>, ahead = 8;
+  constexpr int last = Vectors - 1, upper = (Rows + 1) / 2;
+  const std::int64_t x_row = p.x_row, x_column = p.x_column, y_row = p.y_row;
+  T* const c = p.c + column;
+  Sums<Rows, Vectors, Partial, T> sums;
+  // Zeros are read from memory: g++ 12 keeps sums there that it has cleared.
+  sums.take(p.start ? p.start + column : zeros<T>, p.start ? p.start_row : 0, part);
+  const T *x = p.x, *x_lower = x + upper * x_row, *y = p.y + column;
+  [[maybe_unused]] const T* soon = p.soon;
+  [[maybe_unused]] const std::int64_t soon_row = p.soon_row;
+  [[maybe_unused]] Fetching<Rows, Vectors, T> below(c + Rows * p.c_row, p.c_row, p.k);
+  REEL_UNROLL_STEPS
+  for (std::int64_t i = p.k; i > 0; --i) {
+    if constexpr (way != Way::plain) below.go();
     Vector<T> columns[Vectors];
     REEL_UNROLL
     for (int v = 0; v < last; ++v) columns[v] = load(y + v * L);
     columns[last] = load_some<Partial>(y + last * L, part);
+    if constexpr (way == Way::copying) {
+      REEL_UNROLL
+      for (int v = 0; v < Vectors; ++v) {
+        __builtin_prefetch(y + ahead * y_row + v * L);
+        columns[v].store_aligned(copy + v * L);
+      }
+      copy += Vectors * L;
+    }
+    if constexpr (way == Way::fetching && Vectors > 2) {  // to the second cache
+      __builtin_prefetch(soon, 0, 2);
+      soon += soon_row;
+    }
     REEL_UNROLL
     for (int r = 0; r < Rows; ++r) {
       const Vector<T> factor(r < upper ? x[r * x_row] : x_lower[(r - upper) * x_row]);
       REEL_UNROLL
-      for (int v = 0; v < Vectors; ++v) sums[r][v] = xsimd::fma(factor, columns[v], sums[r][v]);
+      for (int v = 0; v < Vectors; ++v)
+        sums.at[r][v] = xsimd::fma(factor, columns[v], sums.at[r][v]);
     }
     x += x_column;
     x_lower += x_column;
     y += y_row;
   }
-  REEL_UNROLL
-  for (int r = 0; r < Rows; ++r) {
-    T* const to = p.c + (row + r) * p.c_row + column;
-    REEL_UNROLL
-    for (int v = 0; v < last; ++v) store(to + v * L, sums[r][v]);
-    if constexpr (Partial)
-      store_part(to + last * L, sums[r][last], part);
-    else
-      store(to + last * L, sums[r][last]);
-  }
+  sums.give(c, p.c_row, part);
 }
 
 /// How many vectors of sums a tile of these many rows may have: 32 registers, or 16.
@@ -101,48 +173,49 @@ constexpr int tile_vectors(int rows) { return rows == 1 ? most_tile_vectors : ro
 #endif
 
 /// The columns that whole tiles leave over: fewer than those of a tile.
-template <int Rows, int Vectors, class T>
-void last_tile(const Product<T>& p, std::int64_t row, std::int64_t column, std::int64_t to) {
+template <int Rows, int Vectors, Way way, class T>
+void last_tile(const Product<T>& p, std::int64_t column) {
   constexpr std::int64_t before = (Vectors - 1) * lanes<T>;
-  const std::int64_t left = to - column - before;
+  const std::int64_t left = p.m - column - before;
   if constexpr (Vectors > 1)
-    if (left <= 0) return last_tile<Rows, Vectors - 1>(p, row, column, to);
+    if (left <= 0) return last_tile<Rows, Vectors - 1, way>(p, column);
   if (left == lanes<T>)
-    tile<Rows, Vectors, false>(p, row, column, 0);
+    tile<Rows, Vectors, false, way>(p, column, 0);
   else if (left > 0)
-    tile<Rows, Vectors, true>(p, row, column, left);
+    tile<Rows, Vectors, true, way>(p, column, left);
 }
 
-/// Columns [from, to) of Rows rows.
-template <int Rows, class T>
-void strip(const Product<T>& p, std::int64_t row, std::int64_t from, std::int64_t to) {
+/// All columns of the first Rows rows.
+template <int Rows, Way way, class T>
+void strip(const Product<T>& p) {
   constexpr int vectors = tile_vectors(Rows);
-  for (; from + vectors * lanes<T> <= to; from += vectors * lanes<T>)
-    tile<Rows, vectors, false>(p, row, from, 0);
-  last_tile<Rows, vectors>(p, row, from, to);
+  std::int64_t column = 0;
+  for (; column + vectors * lanes<T> <= p.m; column += vectors * lanes<T>)
+    tile<Rows, vectors, false, way>(p, column, 0);
+  last_tile<Rows, vectors, way>(p, column);
 }
 
-template <int Rows, class T>
-void strip_of(std::int64_t rows, const Product<T>& p, std::int64_t row, std::int64_t from,
-              std::int64_t to) {
+template <int Rows, Way way, class T>
+void strip_of(std::int64_t rows, const Product<T>& p) {
   if constexpr (Rows > 1)
-    if (rows < Rows) return strip_of<Rows - 1>(rows, p, row, from, to);
-  strip<Rows>(p, row, from, to);
+    if (rows < Rows) return strip_of<Rows - 1, way>(rows, p);
+  strip<Rows, way>(p);
 }
 
-/// Columns [from, to) of all rows. The last two tiles share what is left, and nothing is divided:
-/// that would take as long as a small product.
-template <class T>
-void panel(const Product<T>& p, std::int64_t from, std::int64_t to) {
-  std::int64_t height = most_tile_rows;
-  if (p.n > height && to - from > tile_vectors(most_tile_rows) * lanes<T>) height = wide_tile_rows;
-  std::int64_t row = 0;
-  for (; p.n - row >= 2 * height; row += height) strip_of<most_tile_rows>(height, p, row, from, to);
-  if (p.n - row > height) {
-    const std::int64_t half = (p.n - row + 1) / 2;
-    strip_of<most_tile_rows>(half, p, row, from, to);
-    row += half;
+/// The height of the next tile: the last two share what is left, and nothing is divided, which
+/// would take as long as a small product.
+inline std::int64_t next_height(std::int64_t rows, std::int64_t height) {
+  return rows >= 2 * height ? height : rows > height ? (rows + 1) / 2 : rows;
+}
+
+/// Tiles of up to `height` rows.
+template <Way way, class T>
+void multiply(Product<T> p, std::int64_t height) {
+  while (p.n > 0) {
+    const std::int64_t rows = next_height(p.n, height);
+    strip_of<most_tile_rows, way>(rows, p);
+    p.skip_rows(rows);
+    if constexpr (way == Way::fetching) p.skip_line();
   }
-  if (row < p.n) strip_of<most_tile_rows>(p.n - row, p, row, from, to);
 }
 }  // namespace reel::kernels::REEL_ISA

@@ -1,47 +1,77 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Products whose y has its columns one after the other, and x few rows: each element of c is a sum
-// along two rows of memory, in a fixed order.
+// along two rows of memory, in an order that depends on their length alone.
 #pragma once
 #include "lib/cpu/chunk.hpp"
+#include "lib/cpu/panels.hpp"
 
 namespace reel::kernels::REEL_ISA {
-inline constexpr int dot_columns = 4;
+template <class T>
+inline constexpr int dot_tile_rows = lanes<T> >= 8 ? 4 : 2;
+/// Sums enough to hide an addition's time, pointers few enough for the registers.
+template <int Rows, class T>
+inline constexpr int dot_tile_columns = Rows == 1 ? 8 : 4;
 
-/// c[j] (+)= x . y[j] for Columns rows y[j], `step` apart. The sum's order depends on n alone.
-template <int Columns, class T>
-void dots(const T* x, const T* y, std::int64_t step, std::int64_t n, T* c, bool accumulate) {
+/// c (+)= x y for Rows rows of x and a few columns of y; those past the last repeat it.
+template <int Rows, class T>
+void dot_tile(const Matrix<T>& x, const Matrix<T>& y, T* c, std::int64_t c_row, bool accumulate) {
   constexpr std::int64_t L = lanes<T>;
-  Vector<T> even[Columns], odd[Columns];
-  for (int j = 0; j < Columns; ++j) even[j] = odd[j] = Vector<T>(T(0));
-  std::int64_t i = 0;
-  for (; i + 2 * L <= n; i += 2 * L) {
-    const Vector<T> a = load(x + i), b = load(x + i + L);
+  constexpr int Columns = dot_tile_columns<Rows, T>;
+  const T* rows[Rows];
+  const T* columns[Columns];
+  for (int r = 0; r < Rows; ++r) rows[r] = x.data + least(r, x.rows - 1) * x.row;
+  for (int j = 0; j < Columns; ++j) columns[j] = y.data + least(j, y.columns - 1) * y.column;
+  Vector<T> sums[Rows * Columns];
+  REEL_UNROLL
+  for (int s = 0; s < Rows * Columns; ++s) sums[s] = Vector<T>(T(0));
+  const auto add = [&](auto get) {
+    Vector<T> factors[Rows];
+    REEL_UNROLL
+    for (int r = 0; r < Rows; ++r) factors[r] = get(rows[r]);
+    REEL_UNROLL
     for (int j = 0; j < Columns; ++j) {
-      even[j] = xsimd::fma(a, load(y + j * step + i), even[j]);
-      odd[j] = xsimd::fma(b, load(y + j * step + i + L), odd[j]);
+      const Vector<T> column = get(columns[j]);
+      REEL_UNROLL
+      for (int r = 0; r < Rows; ++r)
+        sums[r * Columns + j] = xsimd::fma(factors[r], column, sums[r * Columns + j]);
     }
-  }
-  if (i + L <= n) {
-    for (int j = 0; j < Columns; ++j)
-      even[j] = xsimd::fma(load(x + i), load(y + j * step + i), even[j]);
-    i += L;
-  }
-  if (i < n)
-    for (int j = 0; j < Columns; ++j)
-      odd[j] = xsimd::fma(load_part(x + i, n - i), load_part(y + j * step + i, n - i), odd[j]);
-  for (int j = 0; j < Columns; ++j) {
-    const T sum = lane_sum(even[j] + odd[j]);
-    c[j] = accumulate ? c[j] + sum : sum;
+  };
+  std::int64_t i = 0;
+  for (; i + L <= x.columns; i += L) add([&](const T* from) { return load(from + i); });
+  if (i < x.columns) add([&](const T* from) { return load_part(from + i, x.columns - i); });
+  REEL_UNROLL
+  for (int r = 0; r < Rows; ++r) {
+    REEL_UNROLL
+    for (int j = 0; j < Columns; ++j) {
+      if (r >= x.rows || j >= y.columns) continue;
+      T& to = c[r * c_row + j];
+      const T sum = lane_sum(sums[r * Columns + j]);
+      to = accumulate ? to + sum : sum;
+    }
   }
 }
 
-/// A row of c from a row of x with neighbouring elements.
+/// All of x's rows, whose elements are neighbours, and a few columns of y.
+template <int Rows, class T>
+void dot_rows(const Matrix<T>& x, const Matrix<T>& y, T* c, std::int64_t c_row, bool accumulate) {
+  Matrix<T> left = x;
+  for (; left.rows > 0; left.rows -= Rows, left.data += Rows * x.row, c += Rows * c_row)
+    dot_tile<Rows>(left, y, c, c_row, accumulate);
+}
+
+template <int Rows, class T>
+void dot_columns(const Matrix<T>& x, const Matrix<T>& y, T* c, bool accumulate) {
+  constexpr int Columns = dot_tile_columns<Rows, T>;
+  Matrix<T> left = y;
+  for (; left.columns > 0; left.columns -= Columns, left.data += Columns * y.column, c += Columns)
+    dot_rows<Rows>(x, left, c, y.columns, accumulate);
+}
+
+/// c (+)= x y, where x's rows and y's columns have neighbouring elements.
 template <class T>
-void dot_row(const T* x, const T* y, std::int64_t step, std::int64_t n, std::int64_t m, T* c,
-             bool accumulate) {
-  std::int64_t j = 0;
-  for (; j + dot_columns <= m; j += dot_columns)
-    dots<dot_columns>(x, y + j * step, step, n, c + j, accumulate);
-  for (; j < m; ++j) dots<1>(x, y + j * step, step, n, c + j, accumulate);
+void multiply_dots(const Matrix<T>& x, const Matrix<T>& y, T* c, bool accumulate) {
+  if (x.rows == 1) return dot_columns<1>(x, y, c, accumulate);
+  if (x.rows == 2) return dot_columns<2>(x, y, c, accumulate);
+  dot_columns<dot_tile_rows<T>>(x, y, c, accumulate);
 }
 }  // namespace reel::kernels::REEL_ISA

@@ -4,11 +4,13 @@
 #include <cstdint>
 
 namespace reel::kernels::REEL_ISA {
-/// to[r][c] = from[c][r] for a square of `side` rows; steps between rows in elements.
+/// to[r][c] = from[c][r] for a square; steps between rows in elements.
 template <class T>
 inline constexpr std::int64_t square_side = 4;
-
 template <class T>
+inline constexpr std::int64_t large_side = square_side<T>;
+
+template <std::int64_t side, class T>
 void turn_square(const T* from, std::int64_t from_step, T* to, std::int64_t to_step) {
   T square[4][4];
   for (int c = 0; c < 4; ++c)
@@ -39,8 +41,8 @@ inline void turn_half(const float* from, std::int64_t from_step, float* to, std:
   _mm256_storeu_ps(to + 3 * to_step, _mm256_shuffle_ps(ab_high, cd_high, 0xee));
 }
 template <>
-inline void turn_square(const std::uint32_t* from, std::int64_t from_step, std::uint32_t* to,
-                        std::int64_t to_step) {
+inline void turn_square<8>(const std::uint32_t* from, std::int64_t from_step, std::uint32_t* to,
+                           std::int64_t to_step) {
   const auto* const source = reinterpret_cast<const float*>(from);
   auto* const target = reinterpret_cast<float*>(to);
   turn_half(source, from_step, target, to_step);
@@ -50,8 +52,8 @@ inline void turn_square(const std::uint32_t* from, std::int64_t from_step, std::
 template <>
 inline constexpr std::int64_t square_side<std::uint64_t> = 4;
 template <>
-inline void turn_square(const std::uint64_t* from, std::int64_t from_step, std::uint64_t* to,
-                        std::int64_t to_step) {
+inline void turn_square<4>(const std::uint64_t* from, std::int64_t from_step, std::uint64_t* to,
+                           std::int64_t to_step) {
   const auto* const source = reinterpret_cast<const double*>(from);
   auto* const target = reinterpret_cast<double*>(to);
   for (int r = 0; r < 4; r += 2) {
@@ -67,28 +69,62 @@ inline void turn_square(const std::uint64_t* from, std::int64_t from_step, std::
 }
 #endif
 
-/// to[r][c] = from[c][r] for r < rows, c < columns.
-template <class T>
-void turn(const T* from, std::int64_t from_step, T* to, std::int64_t to_step, std::int64_t rows,
-          std::int64_t columns) {
-  constexpr std::int64_t side = square_side<T>;
-  if (rows < side || columns < side) {
-    for (std::int64_t r = 0; r < rows; ++r)
-      for (std::int64_t c = 0; c < columns; ++c) to[r * to_step + c] = from[c * from_step + r];
-    return;
+#ifdef __AVX512F__
+template <>
+inline constexpr std::int64_t large_side<std::uint32_t> = 16;
+
+template <>
+inline void turn_square<16>(const std::uint32_t* from, std::int64_t from_step, std::uint32_t* to,
+                            std::int64_t to_step) {
+  for (int quarter = 0; quarter < 4; ++quarter, from += 4, to += 4 * to_step) {
+    // Rows c, c + 4, c + 8 and c + 12 as the quarters of one register.
+    const auto rows = [&](int c) {
+      const auto four = [&](int row) {
+        return _mm_loadu_ps(reinterpret_cast<const float*>(from + row * from_step));
+      };
+      const __m512 low = _mm512_insertf32x4(_mm512_castps128_ps512(four(c)), four(c + 4), 1);
+      return _mm512_insertf32x4(_mm512_insertf32x4(low, four(c + 8), 2), four(c + 12), 3);
+    };
+    const __m512 a = rows(0), b = rows(1), c = rows(2), d = rows(3);
+    const __m512 ab = _mm512_unpacklo_ps(a, b), cd = _mm512_unpacklo_ps(c, d);
+    const __m512 ab_high = _mm512_unpackhi_ps(a, b), cd_high = _mm512_unpackhi_ps(c, d);
+    _mm512_storeu_ps(to, _mm512_shuffle_ps(ab, cd, 0x44));
+    _mm512_storeu_ps(to + to_step, _mm512_shuffle_ps(ab, cd, 0xee));
+    _mm512_storeu_ps(to + 2 * to_step, _mm512_shuffle_ps(ab_high, cd_high, 0x44));
+    _mm512_storeu_ps(to + 3 * to_step, _mm512_shuffle_ps(ab_high, cd_high, 0xee));
   }
-  // Bands of the target are filled from left to right. The last squares lie over their neighbours
-  // where a length is no multiple of the side.
+}
+#endif
+
+/// to[r][c] = from[c][r] for r < rows, c < columns; neither is less than `side`. Bands of the
+/// target are filled from left to right, and the last squares lie over their neighbours where a
+/// length is no multiple of the side.
+template <std::int64_t side, class T>
+void turn_by_squares(const T* from, std::int64_t from_step, T* to, std::int64_t to_step,
+                     std::int64_t rows, std::int64_t columns) {
   for (std::int64_t r = 0; r < rows; r += side) {
     const std::int64_t row = r + side <= rows ? r : rows - side;
     const T* const source = from + row;
     T* const target = to + row * to_step;
     std::int64_t c = 0;
     for (; c + side <= columns; c += side)
-      turn_square(source + c * from_step, from_step, target + c, to_step);
+      turn_square<side>(source + c * from_step, from_step, target + c, to_step);
     if (c == columns) continue;
     c = columns - side;
-    turn_square(source + c * from_step, from_step, target + c, to_step);
+    turn_square<side>(source + c * from_step, from_step, target + c, to_step);
   }
+}
+
+/// to[r][c] = from[c][r] for r < rows, c < columns.
+template <class T>
+void turn(const T* from, std::int64_t from_step, T* to, std::int64_t to_step, std::int64_t rows,
+          std::int64_t columns) {
+  const std::int64_t least = rows < columns ? rows : columns;
+  if (least >= large_side<T>)
+    return turn_by_squares<large_side<T>>(from, from_step, to, to_step, rows, columns);
+  if (least >= square_side<T>)
+    return turn_by_squares<square_side<T>>(from, from_step, to, to_step, rows, columns);
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < columns; ++c) to[r * to_step + c] = from[c * from_step + r];
 }
 }  // namespace reel::kernels::REEL_ISA

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Folds of a vector's own lanes, by halves, in registers.
+#pragma once
+#include "lib/cpu/simd.hpp"
+
+namespace reel::kernels::REEL_ISA {
+/// Lane l of the result is lane l + Half, for l < Half; the rest is of no matter.
+template <int Half, class T>
+Vector<T> upper_half(const Vector<T>& x) {
+  constexpr int bytes = Half * static_cast<int>(sizeof(T));
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == 4) {
+    if constexpr (bytes == 32) return _mm512_shuffle_f32x4(x, x, 0x4e);
+    if constexpr (bytes == 16) return _mm512_shuffle_f32x4(x, x, 0xb1);
+    if constexpr (bytes == 8) return _mm512_permute_ps(x, 0x4e);
+    if constexpr (bytes == 4) return _mm512_permute_ps(x, 0xb1);
+  } else {
+    if constexpr (bytes == 32) return _mm512_shuffle_f64x2(x, x, 0x4e);
+    if constexpr (bytes == 16) return _mm512_shuffle_f64x2(x, x, 0xb1);
+    if constexpr (bytes == 8) return _mm512_permute_pd(x, 0x55);
+  }
+#elif defined(__AVX2__)
+  if constexpr (sizeof(T) == 4) {
+    if constexpr (bytes == 16) return _mm256_permute2f128_ps(x, x, 1);
+    if constexpr (bytes == 8) return _mm256_permute_ps(x, 0x4e);
+    if constexpr (bytes == 4) return _mm256_permute_ps(x, 0xb1);
+  } else {
+    if constexpr (bytes == 16) return _mm256_permute2f128_pd(x, x, 1);
+    if constexpr (bytes == 8) return _mm256_permute_pd(x, 5);
+  }
+#elif defined(__SSE2__)
+  if constexpr (sizeof(T) == 4) {
+    if constexpr (bytes == 8) return _mm_shuffle_ps(x, x, 0x4e);
+    if constexpr (bytes == 4) return _mm_shuffle_ps(x, x, 0xb1);
+  } else {
+    return _mm_shuffle_pd(x, x, 1);
+  }
+#else
+  alignas(64) T lanes_of[2 * lanes<T>] = {};
+  x.store_aligned(lanes_of);
+  return load(lanes_of + Half);
+#endif
+}
+
+/// All lanes of x joined by f(a, b): a tree of halves.
+template <class T, int Half = static_cast<int>(lanes<T>) / 2, class F>
+T fold_lanes(const Vector<T>& x, const F& f) {
+  const Vector<T> joined = f(x, upper_half<Half>(x));
+  if constexpr (Half == 1) {
+    return joined.get(0);
+  } else {
+    return fold_lanes<T, Half / 2>(joined, f);
+  }
+}
+
+template <class T>
+T lane_sum(const Vector<T>& x) {
+  return fold_lanes<T>(x, [](const Vector<T>& a, const Vector<T>& b) { return a + b; });
+}
+/// The largest lane, NaN left out.
+template <class T>
+T lane_max(const Vector<T>& x) {
+  return fold_lanes<T>(
+      x, [](const Vector<T>& a, const Vector<T>& b) { return xsimd::select(b > a, b, a); });
+}
+}  // namespace reel::kernels::REEL_ISA
