@@ -99,11 +99,13 @@ void GradientTape::watch(const Variable& x, Caller caller) {
   context.reel.watch(Access::body(value), &Access::cell(x), bit_, context.site_of(caller));
 }
 
-GradientTape::Pause GradientTape::pause() { return Pause(*this); }
-GradientTape::Pause::Pause(GradientTape& tape) : tape_(tape) { tape.pause_recording(); }
+GradientTape::Pause GradientTape::pause(Caller caller) { return Pause(*this, caller); }
+GradientTape::Pause::Pause(GradientTape& tape, Caller caller) : tape_(tape) {
+  tape.pause_recording(caller);
+}
 GradientTape::Pause::~Pause() { tape_.resume_recording(); }
-void GradientTape::pause_recording() {
-  Context& context = own_context(context_, "pause", {});
+void GradientTape::pause_recording(Caller caller) {
+  Context& context = own_context(context_, "pause", caller);
   if (paused_++ == 0) context.reel.active &= ~bit_;
   context.update_recording();
 }
@@ -254,8 +256,8 @@ Tensor GradientTape::jacobian(Operand target, Source source, Unconnected unconne
   return reshape(Operand(stack(Operands(rows, caller)), caller), shape);
 }
 
-std::vector<RecordedOp> GradientTape::ops() const {
-  Reel& reel = own_context(context_, "ops", {}).reel;
+std::vector<RecordedOp> GradientTape::ops(Caller caller) const {
+  Reel& reel = own_context(context_, "ops", caller).reel;
   std::vector<RecordedOp> list;
   for (std::uint32_t i = start_; i < reel.size(); ++i) {
     const Record& record = reel[i];

@@ -74,7 +74,8 @@ struct RecordedOp {
 
 /// Records the ops that depend on what it watches, from its making to its end, on this thread.
 /// Variables are watched by themselves, tensors on request. Tapes may nest, stand side by side,
-/// pause and end in any order; a tape does not record its own gradient().
+/// pause and end in any order; a tape does not record its own gradient(). Other threads may not use
+/// a tape: they get a TapeError.
 class REEL_API GradientTape {
  public:
   explicit GradientTape(TapeOptions options = {}, Caller caller = Caller::here());
@@ -95,10 +96,10 @@ class REEL_API GradientTape {
 
    private:
     friend class GradientTape;
-    explicit Pause(GradientTape& tape);
+    Pause(GradientTape& tape, Caller caller);
     GradientTape& tape_;
   };
-  [[nodiscard]] Pause pause();
+  [[nodiscard]] Pause pause(Caller caller = Caller::here());
 
   /// d target / d source, of the shape and dtype of the source; a target that is no single number
   /// is summed (or weighted by `upstream`). Throws TapeError where the target does not depend on
@@ -119,12 +120,12 @@ class REEL_API GradientTape {
   Tensor jacobian(Operand target, Source source, Unconnected unconnected = Unconnected::error);
 
   /// What was recorded for this tape, in order, with the user's lines.
-  std::vector<RecordedOp> ops() const;
+  std::vector<RecordedOp> ops(Caller caller = Caller::here()) const;
 
  private:
   void gradients(Operand target, const Sources& sources, const GradientOptions& options,
                  Tensor* out);
-  void pause_recording();
+  void pause_recording(Caller caller);
   void resume_recording();
   void spend();
   std::uint64_t bit_ = 0;

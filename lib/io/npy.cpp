@@ -188,7 +188,7 @@ void save_npy(const Path& path, const Tensor& x, Caller caller) {
   if (!x.defined()) fail<Error>(caller, "save_npy", "x", "a tensor", "an undefined Tensor");
   std::string lengths;
   for (std::int64_t length : x.shape()) lengths += std::to_string(length) + ", ";
-  if (x.rank() > 1) lengths.resize(lengths.size() - 2);
+  if (x.rank() > 0) lengths.resize(lengths.size() - (x.rank() > 1 ? 2 : 1));  // (2, 3) and (2,)
   std::string header = "{'descr': '" + std::string(descriptions[static_cast<int>(x.dtype())].name) +
                        "', 'fortran_order': False, 'shape': (" + lengths + "), }";
   header.append(63 - (10 + header.size()) % 64, ' ').push_back('\n');

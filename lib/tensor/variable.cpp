@@ -12,9 +12,7 @@
 
 namespace reel {
 namespace {
-void retain(Cell* cell) {
-  __atomic_fetch_add(&cell->references, 1u, __ATOMIC_RELAXED);
-}
+void retain(Cell* cell) { __atomic_fetch_add(&cell->references, 1u, __ATOMIC_RELAXED); }
 void release(Cell* cell) {
   if (__atomic_fetch_sub(&cell->references, 1u, __ATOMIC_ACQ_REL) == 1) delete cell;
 }

@@ -2,6 +2,7 @@
 // What a GradientTape promises, one fact at a time.
 #include <cmath>
 #include <string>
+#include <thread>
 
 #include <reel/reel.hpp>
 
@@ -320,4 +321,17 @@ TEST_CASE("everything is let go of when tapes end") {
   CHECK(after.live_tensors == before.live_tensors);
   CHECK(after.live_bytes == before.live_bytes);
   CHECK(after.live_records == before.live_records);
+}
+
+TEST_CASE("a tape belongs to the thread that made it", "[threads]") {
+  const Tensor x = tensor({1.0f, 2.0f});
+  GradientTape tape;
+  std::thread([&] {
+    CHECK_THROWS_AS(tape.watch(x), TapeError);
+    CHECK_THROWS_AS(tape.pause(), TapeError);
+    CHECK_THROWS_AS(tape.ops(), TapeError);
+    CHECK_THROWS_AS(tape.gradient(x, x), TapeError);
+  }).join();
+  tape.watch(x);
+  CHECK(equal(tape.gradient(x * x, x), 2.0f * x));
 }

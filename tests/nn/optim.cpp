@@ -169,6 +169,8 @@ TEST_CASE("Optimizers refuse options that make no sense", "[optim]") {
   require_parts(message<Error>([&] { optim::Adam(x, {.beta2 = 1}); }), {"Adam: beta"});
   require_parts(message<Error>([&] { optim::AdamW(x, {.weight_decay = -1}); }),
                 {"AdamW: weight_decay"});
+  const Variable twice("w", tensor(1.0f));
+  require_parts(message<Error>([&] { optim::SGD({twice, twice}); }), {"SGD: variable 1 (w)"});
   require_parts(message<DTypeError>([&] { optim::SGD({Variable("n", tensor({1}))}); }),
                 {"SGD: variable 0 (n)", "got int32"});
   require_parts(message<Error>([&] { optim::clip_by_value({}, 1, -1); }), {"clip_by_value: low"});

@@ -169,6 +169,16 @@ TEST_CASE("dropout keeps the mean; its gradient has the same zeros") {
   CHECK(dropout(x.to(DType::float64), 0.5).dtype() == DType::float64);
 }
 
+TEST_CASE("threads draw numbers of their own", "[threads]") {
+  Tensor first, second;
+  std::thread([&] { first = random::normal({8}); }).join();
+  std::thread([&] { second = random::normal({8}); }).join();
+  CHECK_FALSE(equal(first, second));
+  std::thread([&] { seed(3), first = random::normal({8}); }).join();
+  std::thread([&] { seed(3), second = random::normal({8}); }).join();
+  CHECK(equal(first, second));
+}
+
 TEST_CASE("distributions that do not exist are refused, and draw nothing") {
   Generator generator(1);
   const GeneratorScope scope(generator);

@@ -130,6 +130,7 @@ TEST_CASE("copies of a handle share the cell, clones do not") {
   CHECK(numbers(w) == Numbers{1, 1});
   Variable moved = std::move(same);
   CHECK(moved.same_cell(other));
+  CHECK(same.same_cell(other));  // NOLINT(bugprone-use-after-move): a handle always has its cell
 }
 
 TEST_CASE("a value of a lower dtype is converted, of a higher one refused") {
