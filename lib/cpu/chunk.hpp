@@ -13,6 +13,7 @@ template <class T>
 struct Chunk {
   std::int64_t n;
   bool whole() const { return n == lanes<T>; }
+  /// Zeros past the end of the row.
   Vector<T> get(const T* from) const { return whole() ? load(from) : load_part(from, n); }
   void put(T* to, const Vector<T>& x) const {
     if (whole())
@@ -24,6 +25,21 @@ struct Chunk {
   void give(T* to, const Vector<T>& x, bool add) const {
     if (to) put(to, add ? get(to) + x : x);
   }
+  /// Elements of a row from the ith on; where the row ends, some of it come twice.
+  Vector<T> any(const T* row, std::int64_t i) const {
+    if (whole()) return load(row + i);
+    if (i + n >= lanes<T>) return load(row + i + n - lanes<T>);
+    alignas(64) T part[lanes<T>];
+    for (std::int64_t l = 0; l < lanes<T>; ++l) part[l] = row[l < n ? l : 0];
+    return load(part);
+  }
+  /// x with zeros past the end of the row.
+  Vector<T> only(const Vector<T>& x) const {
+    if (whole()) return x;
+    alignas(64) T part[lanes<T>];
+    x.store_aligned(part);
+    return load_part(part, n);
+  }
 };
 
 /// f(i, chunk) over a row of n elements.
@@ -32,6 +48,42 @@ void for_chunks(std::int64_t n, const F& f) {
   std::int64_t i = 0;
   for (; i + lanes<T> <= n; i += lanes<T>) f(i, Chunk<T>{lanes<T>});
   if (i < n) f(i, Chunk<T>{n - i});
+}
+
+/// Two sums at once.
+template <class T>
+struct Two {
+  Vector<T> first, second;
+  Two operator+(const Two& x) const { return {first + x.first, second + x.second}; }
+};
+
+/// f(i, chunk) over a row, joined into one vector (or Two): four chains side by side, in an order
+/// that depends on n alone. Lanes past the end count too.
+template <class T, class F, class Join>
+auto row_fold(std::int64_t n, const F& f, const Join& join) {
+  constexpr std::int64_t L = lanes<T>;
+  const Chunk<T> whole{L};
+  if (n < L) return f(0, Chunk<T>{n});
+  auto total = f(0, whole);
+  std::int64_t i = L;
+  if (n >= 4 * L) {
+    auto b = f(L, whole), c = f(2 * L, whole), d = f(3 * L, whole);
+    for (i = 4 * L; i + 4 * L <= n; i += 4 * L) {
+      total = join(total, f(i, whole));
+      b = join(b, f(i + L, whole));
+      c = join(c, f(i + 2 * L, whole));
+      d = join(d, f(i + 3 * L, whole));
+    }
+    total = join(join(total, b), join(c, d));
+  }
+  for (; i + L <= n; i += L) total = join(total, f(i, whole));
+  if (i < n) total = join(total, f(i, Chunk<T>{n - i}));
+  return total;
+}
+template <class T, class F>
+auto row_sum(std::int64_t n, const F& f) {
+  return row_fold<T>(n, f,
+                     [](const auto& a, const auto& b) { return std::decay_t<decltype(a)>(a + b); });
 }
 
 template <class T>

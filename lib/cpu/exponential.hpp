@@ -20,6 +20,12 @@ Vector<T> polynomial(const Vector<T>& x, const double (&coefficients)[n]) {
   return sum;
 }
 
+/// x between the bounds. NaN stays: of two of which one is NaN, the second comes back.
+template <class T>
+Vector<T> clamped(const Vector<T>& x, double least, double most) {
+  return xsimd::min(constant<T>(most), xsimd::max(constant<T>(least), x));
+}
+
 /// 2^n for a whole n whose result is normal: n moves into the exponent through the low bits of a
 /// number that is too large to have a fraction.
 template <class T>
@@ -31,35 +37,95 @@ Vector<T> power_of_two(const Vector<T>& n) {
       xsimd::bitwise_cast<Vector<Bits>>(n + constant<T>(large + bias)) << fraction);
 }
 
-/// e^x = 2^n e^r with |r| <= ln 2 / 2 (constants of Cephes); 2^n in two steps, so that the result
-/// may be subnormal or reach infinity.
+/// y 2^n for a whole n; the result may be subnormal or infinite.
 template <class T>
-Vector<T> exponential(const Vector<T>& argument) {
-  using V = Vector<T>;
-  const V least = constant<T>(is_single<T> ? -105 : -746),
-          most = constant<T>(is_single<T> ? 90 : 711);
-  const V x =
-      xsimd::select(argument < least, least, xsimd::select(argument > most, most, argument));
-  const V n = xsimd::nearbyint(x * constant<T>(1.44269504088896340736));
-  V y;
-  if constexpr (is_single<T>) {
-    const V r =
-        xsimd::fnma(n, constant<T>(-2.12194440e-4), xsimd::fnma(n, constant<T>(0.693359375), x));
-    const V p = polynomial(r, {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2,
-                               1.6666665459e-1, 5.0000001201e-1});
-    y = constant<T>(1) + xsimd::fma(r * r, p, r);
-  } else {
-    const V r = xsimd::fnma(n, constant<T>(1.42860682030941723212e-6),
-                            xsimd::fnma(n, constant<T>(6.93145751953125e-1), x));
-    const V z = r * r;
-    const V p = r * polynomial(z, {1.26177193074810590878e-4, 3.02994407707441961300e-2,
-                                   9.99999999999999999910e-1});
-    const V q = polynomial(z, {3.00198505138664455042e-6, 2.52448340349684104192e-3,
-                               2.27265548208155028766e-1, 2.00000000000000000005});
-    y = constant<T>(1) + constant<T>(2) * (p / (q - p));
-  }
-  const V half = xsimd::floor(n * constant<T>(0.5));
+Vector<T> scaled(const Vector<T>& y, const Vector<T>& n) {
+#if defined(__AVX512F__)
+  if constexpr (is_single<T>)
+    return _mm512_scalef_ps(y, n);
+  else
+    return _mm512_scalef_pd(y, n);
+#else
+  const Vector<T> half = xsimd::floor(n * constant<T>(0.5));
   return y * power_of_two(half) * power_of_two(n - half);
+#endif
+}
+
+/// x = n ln 2 + r with |r| <= ln 2 / 2, and e^r - 1 (constants of Cephes).
+template <class T>
+struct Reduced {
+  Vector<T> n, less_one;
+  explicit Reduced(const Vector<T>& x) {
+    using V = Vector<T>;
+    n = xsimd::nearbyint(x * constant<T>(1.44269504088896340736));
+    if constexpr (is_single<T>) {
+      const V r =
+          xsimd::fnma(n, constant<T>(-2.12194440e-4), xsimd::fnma(n, constant<T>(0.693359375), x));
+      const V p = polynomial(r, {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2,
+                                 1.6666665459e-1, 5.0000001201e-1});
+      less_one = xsimd::fma(r * r, p, r);
+    } else {
+      const V r = xsimd::fnma(n, constant<T>(1.42860682030941723212e-6),
+                              xsimd::fnma(n, constant<T>(6.93145751953125e-1), x));
+      const V z = r * r;
+      const V p = r * polynomial(z, {1.26177193074810590878e-4, 3.02994407707441961300e-2,
+                                     9.99999999999999999910e-1});
+      const V q = polynomial(z, {3.00198505138664455042e-6, 2.52448340349684104192e-3,
+                                 2.27265548208155028766e-1, 2.00000000000000000005});
+      less_one = constant<T>(2) * (p / (q - p));
+    }
+  }
+};
+
+template <class T>
+Vector<T> exponential(const Vector<T>& x) {
+  const Reduced<T> e(clamped(x, is_single<T> ? -105 : -746, is_single<T> ? 90 : 711));
+  return scaled(constant<T>(1) + e.less_one, e.n);
+}
+
+/// e^x - 1 = 2^n (e^r - 1) + (2^n - 1), exact to the last places near 0 too, for x of which 2^n is
+/// a normal number.
+template <class T>
+Vector<T> exponential_less_one(const Vector<T>& x) {
+  const Reduced<T> e(x);
+  const Vector<T> power = power_of_two(e.n);
+  return xsimd::fma(power, e.less_one, power - constant<T>(1));
+}
+
+/// tanh x = top / denominator, from |x|, so that nothing overflows; it is 1 where |x| is cut.
+template <class T>
+struct TanhFraction {
+  Vector<T> top, less_two, denominator;
+  explicit TanhFraction(const Vector<T>& x) {
+    const Vector<T> size = xsimd::min(constant<T>(is_single<T> ? 10 : 20), xsimd::abs(x));
+    less_two = exponential_less_one(constant<T>(-2) * size);
+    top = xsimd::abs(less_two) | xsimd::bitofsign(x);
+    denominator = constant<T>(2) + less_two;
+  }
+};
+
+/// top / (whole + part), where the divisor lies between 1 and 2: what rounding the sum and a rough
+/// inverse lose is made up for in one step, so that the result is rounded once.
+template <class T>
+Vector<T> quotient(const Vector<T>& top, double whole, const Vector<T>& part) {
+  const Vector<T> sum = constant<T>(whole) + part, lost = part - (sum - constant<T>(whole));
+#if defined(__SSE2__) && !defined(__FMA__)
+  const Vector<T> y = top / sum;  // without fused products what is left cannot be seen
+  return y - y * (lost * (constant<T>(1.5) - constant<T>(0.5) * sum));
+#else
+#if defined(__AVX512F__)
+  Vector<T> inverse;
+  if constexpr (is_single<T>)
+    inverse = _mm512_rcp14_ps(sum);
+  else
+    inverse = constant<T>(1) / sum;
+#else
+  const Vector<T> inverse = constant<T>(1) / sum;
+#endif
+  const Vector<T> y = top * inverse;
+  const Vector<T> rest = xsimd::fnma(y, lost, xsimd::fnma(y, sum, top));
+  return xsimd::fma(rest, inverse, y);
+#endif
 }
 
 template <class T>

@@ -7,7 +7,7 @@ namespace reel::kernels::REEL_ISA {
 /// Lane l of the result is lane l + Half, for l < Half; the rest is of no matter.
 template <int Half, class T>
 Vector<T> upper_half(const Vector<T>& x) {
-  constexpr int bytes = Half * static_cast<int>(sizeof(T));
+  [[maybe_unused]] constexpr int bytes = Half * static_cast<int>(sizeof(T));
 #if defined(__AVX512F__)
   if constexpr (sizeof(T) == 4) {
     if constexpr (bytes == 32) return _mm512_shuffle_f32x4(x, x, 0x4e);

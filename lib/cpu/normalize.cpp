@@ -6,35 +6,18 @@
 
 namespace reel::kernels::REEL_ISA {
 namespace {
-/// The sum of f(i, chunk) over a row.
-template <class T, class F>
-T row_sum(std::int64_t n, const F& f) {
-  Vector<T> sums(T(0));
-  T rest = 0;
-  for_chunks<T>(n, [&](std::int64_t i, Chunk<T> chunk) {
-    const Vector<T> values = f(i, chunk);
-    if (chunk.whole()) {
-      sums += values;
-      return;
-    }
-    alignas(64) T last[lanes<T>];
-    values.store_aligned(last);
-    for (std::int64_t l = 0; l < chunk.n; ++l) rest += last[l];
-  });
-  return lane_sum(sums) + rest;
-}
-
 template <class T>
 struct Moments {
   T mean, scale;  // scale = 1 / sqrt(variance + epsilon)
   Moments(const T* x, std::int64_t n, T epsilon) {
-    mean = row_sum<T>(n, [&](std::int64_t i, Chunk<T> chunk) { return chunk.get(x + i); }) /
-           static_cast<T>(n);
+    mean =
+        lane_sum(row_sum<T>(n, [&](std::int64_t i, Chunk<T> chunk) { return chunk.get(x + i); })) /
+        static_cast<T>(n);
     const Vector<T> middle(mean);
-    const T squares = row_sum<T>(n, [&](std::int64_t i, Chunk<T> chunk) {
-      const Vector<T> d = chunk.get(x + i) - middle;
-      return d * d;
-    });
+    const T squares = lane_sum(row_sum<T>(n, [&](std::int64_t i, Chunk<T> chunk) {
+      const Vector<T> d = chunk.only(chunk.get(x + i) - middle);
+      return Vector<T>(d * d);
+    }));
     const T variance = squares / static_cast<T>(n);
     scale = T(1) / static_cast<T>(__builtin_sqrt(static_cast<double>(variance + epsilon)));
   }
@@ -59,52 +42,60 @@ void layer_norm_rows(const KernelCall& call) {
   }
 }
 
-/// With xhat = (x - mean) scale and g = dy gain: dx = scale (g - mean g - xhat mean(g xhat)).
+/// What a row's gradient needs and gives; pointers may be null.
+template <class T>
+struct GradientRow {
+  const T *dy, *x, *gain;
+  T *dx, *dgain, *dshift;
+  std::int64_t n;
+
+  /// With xhat = (x - mean) scale and g = dy gain: dx = scale (g - mean g - xhat mean(g xhat)),
+  /// d gain += dy xhat, d shift += dy.
+  void add(const Moments<T>& moments, bool add_dx) const {
+    const Vector<T> mean(moments.mean), scale(moments.scale);
+    const auto xhat = [&](std::int64_t i, Chunk<T> chunk) {
+      return Vector<T>((chunk.get(x + i) - mean) * scale);
+    };
+    const Two<T> sums = row_sum<T>(n, [&](std::int64_t i, Chunk<T> chunk) {
+      const Vector<T> up = chunk.get(dy + i), place = xhat(i, chunk);
+      if (dshift) chunk.put(dshift + i, chunk.get(dshift + i) + up);
+      if (dgain) chunk.put(dgain + i, chunk.get(dgain + i) + up * place);
+      const Vector<T> g = dx ? up * chunk.get(gain + i) : up;
+      return Two<T>{g, g * place};
+    });
+    if (!dx) return;
+    const Vector<T> g_mean(lane_sum(sums.first) / static_cast<T>(n));
+    const Vector<T> product(lane_sum(sums.second) / static_cast<T>(n));
+    for_chunks<T>(n, [&](std::int64_t i, Chunk<T> chunk) {
+      const Vector<T> g = chunk.get(dy + i) * chunk.get(gain + i);
+      chunk.give(dx + i, scale * (g - g_mean - xhat(i, chunk) * product), add_dx);
+    });
+  }
+};
+
 template <class T>
 void layer_norm_gradient_rows(const KernelCall& call) {
   const Body& up = *call.inputs[0];
   const std::int64_t n = up.shape.data()[up.rank() - 1];
   const T* x = elements<T>(call.inputs[1]);
-  const T* gain = elements<T>(call.inputs[2]);
-  T *dx = elements<T>(call.outputs[0]), *dgain = elements<T>(call.outputs[1]),
-    *dshift = elements<T>(call.outputs[2]);
+  GradientRow<T> row{up.as<T>(),
+                     x,
+                     elements<T>(call.inputs[2]),
+                     elements<T>(call.outputs[0]),
+                     elements<T>(call.outputs[1]),
+                     elements<T>(call.outputs[2]),
+                     n};
   const auto clear = [&](T* to, int bit) {
     for (std::int64_t i = 0; to && !(call.accumulate >> bit & 1) && i < n; ++i) to[i] = 0;
   };
-  clear(dgain, 1);
-  clear(dshift, 2);
+  clear(row.dgain, 1);
+  clear(row.dshift, 2);
   const T epsilon = static_cast<T>(call.option<EpsilonOptions>().epsilon);
   for (std::int64_t first = 0; n && first < up.elements; first += n) {
-    const T* dy = up.as<T>() + first;
-    if (dshift)
-      for_chunks<T>(n, [&](std::int64_t i, Chunk<T> chunk) {
-        chunk.give(dshift + i, chunk.get(dy + i), true);
-      });
-    if (!dx && !dgain) continue;
-    const T* row = x + first;
-    const Moments<T> moments(row, n, epsilon);
-    const Vector<T> mean(moments.mean), scale(moments.scale);
-    const auto xhat = [&](std::int64_t i, Chunk<T> chunk) {
-      return (chunk.get(row + i) - mean) * scale;
-    };
-    if (dgain)
-      for_chunks<T>(n, [&](std::int64_t i, Chunk<T> chunk) {
-        chunk.give(dgain + i, chunk.get(dy + i) * xhat(i, chunk), true);
-      });
-    if (!dx) continue;
-    const auto g = [&](std::int64_t i, Chunk<T> chunk) {
-      return chunk.get(dy + i) * chunk.get(gain + i);
-    };
-    const T count = static_cast<T>(n);
-    const Vector<T> g_mean(row_sum<T>(n, g) / count);
-    const Vector<T> product(
-        row_sum<T>(n,
-                   [&](std::int64_t i, Chunk<T> chunk) { return g(i, chunk) * xhat(i, chunk); }) /
-        count);
-    for_chunks<T>(n, [&](std::int64_t i, Chunk<T> chunk) {
-      chunk.give(dx + first + i, scale * (g(i, chunk) - g_mean - xhat(i, chunk) * product),
-                 call.accumulate & 1);
-    });
+    row.x = x ? x + first : row.dy;  // for d shift alone x does not matter
+    row.add(Moments<T>(row.x, n, epsilon), call.accumulate & 1);
+    row.dy += n;
+    if (row.dx) row.dx += n;
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The gates of recurrent cells: every element in one pass.
-#include "lib/cpu/chunk.hpp"
+#include "lib/cpu/gates.hpp"
 #include "lib/cpu/kernels.hpp"
 
 namespace reel::kernels::REEL_ISA {
@@ -12,25 +12,39 @@ constexpr int gate_count = Cells + 3;
 
 template <int Cells, class T>
 void forward(std::int64_t rows, std::int64_t n, const T* gates, const T* const* cells, T* h, T* c) {
-  using M = Maths<T>;
   for (std::int64_t row = 0; row < rows; ++row) {
     const T* a = gates + row * n * gate_count<Cells>;
     for_chunks<T>(n, [&](std::int64_t k, Chunk<T> chunk) {
       const std::int64_t at = row * n + k;
-      Vector<T> sum = M::sigmoid(chunk.get(a + k)) * M::tanh(chunk.get(a + (Cells + 1) * n + k));
-      for (int i = 0; i < Cells; ++i)
-        sum += M::sigmoid(chunk.get(a + (i + 1) * n + k)) * chunk.get(cells[i] + at);
+      const auto gate = [&](int j) { return chunk.get(a + j * n + k); };
+      const TanhFraction<T> g(gate(Cells + 1));
+      Vector<T> sum = g.top / (g.denominator * sigmoid_denominator<T>(gate(0)));
+      for (int j = 0; j < Cells; ++j)
+        sum += chunk.get(cells[j] + at) / sigmoid_denominator<T>(gate(j + 1));
+      const TanhFraction<T> t(sum);
       chunk.put(c + at, sum);
-      chunk.put(h + at, M::sigmoid(chunk.get(a + (Cells + 2) * n + k)) * M::tanh(sum));
+      chunk.put(h + at, t.top / (t.denominator * sigmoid_denominator<T>(gate(Cells + 2))));
     });
   }
 }
+
+/// A sigmoid gate s and a tanh t, which share a division.
+template <class T>
+struct GatePair {
+  Vector<T> s, t;
+  GatePair(const Vector<T>& sigmoid_of, const Vector<T>& tanh_of) {
+    const TanhFraction<T> fraction(tanh_of);
+    const Vector<T> denominator = sigmoid_denominator<T>(sigmoid_of);
+    const Vector<T> inverse = constant<T>(1) / (denominator * fraction.denominator);
+    s = inverse * fraction.denominator;
+    t = fraction.top * (inverse * denominator);
+  }
+};
 
 /// c' = sum f c + i g, h = o tanh c'. With s = sigmoid a: da = ds s (1 - s); with g = tanh a:
 /// da = dg (1 - g^2).
 template <int Cells, class T>
 void backward(std::int64_t rows, std::int64_t n, const KernelCall& call) {
-  using M = Maths<T>;
   const T* dh = elements<T>(call.inputs[0]);
   const T* dc_next = elements<T>(call.inputs[1]);
   const T* gates = elements<T>(call.inputs[2]);
@@ -45,20 +59,20 @@ void backward(std::int64_t rows, std::int64_t n, const KernelCall& call) {
       const auto give = [&](int j, const Vector<T>& da) {
         if (dgates) chunk.give(dgates + first + j * n + k, da, call.accumulate & 1);
       };
-      const Vector<T> i = M::sigmoid(gate(0)), g = M::tanh(gate(Cells + 1));
-      const Vector<T> o = M::sigmoid(gate(Cells + 2)), t = M::tanh(chunk.get(c_next + at));
+      const GatePair<T> in(gate(0), gate(Cells + 1)), out(gate(Cells + 2), chunk.get(c_next + at));
       const Vector<T> up = dh ? chunk.get(dh + at) : zero;
-      const Vector<T> dc = (dc_next ? chunk.get(dc_next + at) : zero) + up * o * (one - t * t);
-      give(0, dc * g * i * (one - i));
+      const Vector<T> dc =
+          (dc_next ? chunk.get(dc_next + at) : zero) + up * out.s * (one - out.t * out.t);
+      give(0, dc * in.t * in.s * (one - in.s));
       for (int j = 0; j < Cells; ++j) {
-        const Vector<T> f = M::sigmoid(gate(j + 1));
+        const Vector<T> f = one / sigmoid_denominator<T>(gate(j + 1));
         if (dgates)
           give(j + 1, dc * chunk.get(elements<T>(call.inputs[3 + j]) + at) * f * (one - f));
         if (T* dcell = elements<T>(call.outputs[1 + j]))
           chunk.give(dcell + at, dc * f, call.accumulate >> (1 + j) & 1);
       }
-      give(Cells + 1, dc * i * (one - g * g));
-      give(Cells + 2, up * t * o * (one - o));
+      give(Cells + 1, dc * in.s * (one - in.t * in.t));
+      give(Cells + 2, up * out.t * out.s * (one - out.s));
     });
   }
 }

@@ -3,135 +3,13 @@
 // time, from the last: [outer, gone, inner] to [outer, inner]. The order of every sum depends on
 // the shape alone.
 #include "lib/cpu/kernels.hpp"
+#include "lib/cpu/reduce_fold.hpp"
 #include "lib/cpu/scratch.hpp"
-#include "lib/cpu/simd.hpp"
 #include "lib/cpu/walk.hpp"
 #include "lib/dispatch/op_options.hpp"
 
 namespace reel::kernels::REEL_ISA {
 namespace {
-template <class A>
-struct Sum {
-  static constexpr A none = 0;
-  template <class X>
-  static A step(A sum, X x) {
-    if constexpr (static_cast<A>(0.5) != 0)
-      return sum + static_cast<A>(x);
-    else
-      return static_cast<A>(static_cast<std::uint64_t>(sum) + static_cast<std::uint64_t>(x));
-  }
-};
-/// The first of two that compare equal; NaN wins.
-template <class A>
-struct Largest {
-  static A step(A best, A x) { return ((x > best) | (x != x)) ? x : best; }
-};
-template <class A>
-struct Smallest {
-  static A step(A best, A x) { return ((x < best) | (x != x)) ? x : best; }
-};
-template <bool Every>
-struct Truth {
-  static constexpr bool none = Every;
-  template <class X>
-  static bool step(bool sofar, X x) {
-    const bool yes = x != X(0);
-    return Every ? sofar & yes : sofar | yes;
-  }
-};
-
-constexpr std::int64_t lane_count = 32;  // sums that run side by side
-constexpr std::int64_t leaf = 1024;      // elements below which sums are not halved
-constexpr std::int64_t row_block = 64;   // rows that are added one after the other
-constexpr std::int64_t column_block = 512;
-
-/// A row of up to `leaf` elements: lanes side by side, then joined by halves.
-template <class R, class A, class X>
-A fold_leaf(const X* x, std::int64_t n) {
-  alignas(64) A sums[lane_count];
-  std::int64_t i = 0, filled = 0;
-  if (n >= lane_count) {
-    for (std::int64_t l = 0; l < lane_count; ++l) sums[l] = static_cast<A>(x[l]);
-    if constexpr (requires { R::none; })
-      for (std::int64_t l = 0; l < lane_count; ++l) sums[l] = R::step(R::none, x[l]);
-    filled = lane_count;
-    for (i = lane_count; i + lane_count <= n; i += lane_count)
-      for (std::int64_t l = 0; l < lane_count; ++l) sums[l] = R::step(sums[l], x[i + l]);
-  }
-  for (; i < n; ++i) {
-    const std::int64_t l = i % lane_count;
-    if (l < filled) {
-      sums[l] = R::step(sums[l], x[i]);
-    } else {
-      if constexpr (requires { R::none; })
-        sums[l] = R::step(R::none, x[i]);
-      else
-        sums[l] = static_cast<A>(x[i]);
-      filled = l + 1;
-    }
-  }
-  for (std::int64_t width = lane_count / 2; width > 0; width /= 2)
-    for (std::int64_t l = 0; l < width && l + width < filled; ++l)
-      sums[l] = R::step(sums[l], sums[l + width]);
-  return sums[0];
-}
-
-template <class R, class A, class X>
-A fold_row(const X* x, std::int64_t n) {
-  if (n <= leaf) return fold_leaf<R, A>(x, n);
-  const std::int64_t half = (n / 2 + leaf - 1) / leaf * leaf;
-  return R::step(fold_row<R, A>(x, half), fold_row<R, A>(x + half, n - half));
-}
-
-/// to[j] = fold of x[.][j] for j < width over rows `step` apart: one after the other up to
-/// row_block rows, by halves above.
-template <class R, class A, class X>
-void fold_block(const X* x, std::int64_t rows, std::int64_t step, std::int64_t width, A* to) {
-  if (rows > row_block) {
-    alignas(64) A part[column_block];
-    const std::int64_t half = (rows / 2 + row_block - 1) / row_block * row_block;
-    fold_block<R>(x, half, step, width, to);
-    fold_block<R>(x + half * step, rows - half, step, width, part);
-    REEL_INDEPENDENT
-    for (std::int64_t j = 0; j < width; ++j) to[j] = R::step(to[j], part[j]);
-    return;
-  }
-  if constexpr (requires { R::none; }) {
-    REEL_INDEPENDENT
-    for (std::int64_t j = 0; j < width; ++j) to[j] = R::step(R::none, x[j]);
-  } else {
-    for (std::int64_t j = 0; j < width; ++j) to[j] = static_cast<A>(x[j]);
-  }
-  for (std::int64_t r = 1; r < rows; ++r) {
-    const X* row = x + r * step;
-    REEL_INDEPENDENT
-    for (std::int64_t j = 0; j < width; ++j) to[j] = R::step(to[j], row[j]);
-  }
-}
-
-template <class R, class A, class X>
-void fold_columns(const X* x, std::int64_t rows, std::int64_t inner, A* to) {
-  for (std::int64_t first = 0; first < inner; first += column_block)
-    fold_block<R>(x + first, rows, inner,
-                  inner - first < column_block ? inner - first : column_block, to + first);
-}
-
-/// [outer, gone, inner] to [outer, inner].
-template <class R, class A, class X>
-void fold(const X* x, std::int64_t outer, std::int64_t gone, std::int64_t inner, A* to) {
-  if (gone == 0) {
-    if constexpr (requires { R::none; })
-      for (std::int64_t i = 0; i < outer * inner; ++i) to[i] = R::none;
-    return;
-  }
-  for (std::int64_t o = 0; o < outer; ++o, x += gone * inner, to += inner) {
-    if (inner == 1)
-      *to = fold_row<R, A>(x, gone);
-    else
-      fold_columns<R>(x, gone, inner, to);
-  }
-}
-
 /// Neighbouring axes of one fate; group i goes if (i % 2 == 1).
 struct Groups {
   int count = 1;
@@ -190,7 +68,14 @@ void reduce(const Body& x, Groups groups, A* to, bool accumulate) {
   const std::int64_t most =
       groups.count > 1 && gone ? x.elements / groups.lengths[groups.last_gone()] : 0;
   const std::int64_t stage = rounded(most * static_cast<std::int64_t>(sizeof(A)));
-  auto* memory = static_cast<std::byte*>(scratch(static_cast<std::size_t>(copied + 2 * stage)));
+  std::int64_t depth = 0;
+  for (int i = 1; i < groups.count; i += 2) {
+    const std::int64_t here = fold_depth(groups.lengths[i]);
+    depth = here > depth ? here : depth;
+  }
+  const std::int64_t tree = depth * fold_width<A> * static_cast<std::int64_t>(sizeof(A));
+  auto* memory =
+      static_cast<std::byte*>(scratch(static_cast<std::size_t>(copied + 2 * stage + tree)));
   const X* from = x.as<X>();
   if (copied) from = packed<X>(x, memory);
   if (gone == 0 || groups.count == 1) {
@@ -207,6 +92,7 @@ void reduce(const Body& x, Groups groups, A* to, bool accumulate) {
   }
   A* stages[2] = {reinterpret_cast<A*>(memory + copied),
                   reinterpret_cast<A*>(memory + copied + stage)};
+  A* const waiting = reinterpret_cast<A*>(memory + copied + 2 * stage);
   const A* folded = nullptr;
   for (int turn = 0; groups.count > 1; ++turn) {
     const int last = groups.last_gone();
@@ -216,9 +102,9 @@ void reduce(const Body& x, Groups groups, A* to, bool accumulate) {
     const bool done = last == 1;
     A* target = done && !accumulate ? to : stages[turn % 2];
     if (folded)
-      fold<R>(folded, outer, groups.lengths[last], inner, target);
+      fold<R>(folded, outer, groups.lengths[last], inner, target, waiting);
     else
-      fold<R>(from, outer, groups.lengths[last], inner, target);
+      fold<R>(from, outer, groups.lengths[last], inner, target, waiting);
     folded = target;
     groups.lengths[last - 1] *= inner;
     groups.count = last;
@@ -334,6 +220,38 @@ KernelResult truth(const KernelCall& call) {
   return {};
 }
 
+/// The first place of `best`, or of NaN, in a row where there is one.
+template <class T>
+std::int64_t first_place(const T* x, std::int64_t n, T best) {
+  std::int64_t i = 0;
+  if constexpr (is_floating<T>) {
+    const auto here = [&](const Vector<T>& v) {
+      return xsimd::any((v == Vector<T>(best)) | xsimd::isnan(v));
+    };
+    while (i + lanes<T> <= n && !here(load(x + i))) i += lanes<T>;
+  }
+  while (!((x[i] == best) | (x[i] != x[i]))) ++i;
+  return i;
+}
+/// For each column the place of its first largest, or of its first NaN; `best` has room for a row.
+template <class T>
+void largest_of_columns(const T* x, std::int64_t rows, std::int64_t inner, T* best,
+                        std::int64_t* to) {
+  for (std::int64_t i = 0; i < inner; ++i) {
+    best[i] = x[i];
+    to[i] = 0;
+  }
+  for (std::int64_t r = 1; r < rows; ++r) {
+    const T* row = x + r * inner;
+    REEL_INDEPENDENT
+    for (std::int64_t i = 0; i < inner; ++i) {
+      const bool better = (row[i] > best[i]) | ((row[i] != row[i]) & (best[i] == best[i]));
+      best[i] = better ? row[i] : best[i];
+      to[i] = better ? r : to[i];
+    }
+  }
+}
+
 /// The place of the first largest along one axis, or of all.
 template <class T>
 void argmax_of(const KernelCall& call) {
@@ -341,19 +259,18 @@ void argmax_of(const KernelCall& call) {
   const Groups groups = groups_of(call, x.shape);
   const std::int64_t outer = groups.lengths[0], gone = groups.count > 1 ? groups.lengths[1] : 1;
   const std::int64_t inner = groups.count > 2 ? groups.lengths[2] : 1;
-  const T* from = x.as<T>();
-  if (!x.contiguous) from = packed<T>(x, scratch(static_cast<std::size_t>(x.bytes())));
+  const std::int64_t copied = x.contiguous ? 0 : rounded(x.bytes());
+  auto* memory = static_cast<std::byte*>(
+      scratch(static_cast<std::size_t>(copied + inner * static_cast<std::int64_t>(sizeof(T)))));
+  const T* from = copied ? packed<T>(x, memory) : x.as<T>();
+  T* best = reinterpret_cast<T*>(memory + copied);
   std::int64_t* to = call.output().as<std::int64_t>();
-  for (std::int64_t o = 0; o < outer; ++o)
-    for (std::int64_t i = 0; i < inner; ++i) {
-      const T* column = from + o * gone * inner + i;
-      std::int64_t best = 0;
-      for (std::int64_t g = 1; g < gone && column[best * inner] == column[best * inner]; ++g) {
-        const T value = column[g * inner];
-        if (value > column[best * inner] || value != value) best = g;
-      }
-      *to++ = best;
-    }
+  for (std::int64_t o = 0; o < outer; ++o, from += gone * inner, to += inner) {
+    if (inner == 1)
+      *to = first_place(from, gone, fold_row<Largest<T>, T>(from, gone));
+    else
+      largest_of_columns(from, gone, inner, best, to);
+  }
 }
 KernelResult argmax(const KernelCall& call) {
   switch (call.input(0).dtype) {

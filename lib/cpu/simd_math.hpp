@@ -17,14 +17,19 @@ struct Functions<xsimd::batch<T, A>> {
   static X sqrt(const X& x) { return xsimd::sqrt(x); }
   static X exp(const X& x) { return exponential(x); }
   static X log(const X& x) { return logarithm(x); }
-  static X tanh(const X& x) { return xsimd::tanh(x); }
-  // e^x / (1 + e^x) below 0, 1 / (1 + e^-x) above; what the sum in the divisor lost is made up for.
+  static X tanh(const X& x) {
+    const TanhFraction<T> fraction(x);
+    // The sum inside would make -0 a 0.
+    return quotient<T>(fraction.top, 2, fraction.less_two) | xsimd::bitofsign(x);
+  }
+  // e^x / (1 + e^x) below 0, 1 / (1 + e^-x) above.
   static X sigmoid(const X& x) {
-    const X e = exponential(-xsimd::abs(x)), sum = X(1) + e, lost = e - (sum - X(1));
-    const X y = select(x < X(0), e, X(1)) / sum;
-    return xsimd::fnma(y, lost, y);
+    const X e = exponential(-xsimd::abs(x));
+    return quotient<T>(select(x < X(0), e, X(1)), 1, e);
   }
   static X power(const X& x, const X& y) {
+    if (xsimd::all(y == X(2))) return x * x;
+    if (xsimd::all(y == X(1))) return x;
     if constexpr (sizeof(T) == 4)
       return by_halves(power_by_logarithm, x, y);
     else

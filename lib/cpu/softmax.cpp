@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// softmax, log softmax and cross entropy, by rows; an axis that is not the last is walked in steps.
+// softmax, log softmax and cross entropy. Along the last axis a vector holds neighbours of one row,
+// along another one element each of neighbouring columns.
 #include "lib/cpu/chunk.hpp"
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/scratch.hpp"
@@ -8,161 +9,222 @@
 namespace reel::kernels::REEL_ISA {
 namespace {
 template <class T>
-T lane_max(const Vector<T>& x) {
-  alignas(64) T values[lanes<T>];
-  x.store_aligned(values);
-  T best = values[0];
-  for (std::int64_t l = 1; l < lanes<T>; ++l) best = values[l] > best ? values[l] : best;
-  return best;
+Vector<T> larger(const Vector<T>& best, const Vector<T>& x) {
+  return xsimd::select(x > best, x, best);
 }
+template <class T>
+Vector<T> least() {
+  return Vector<T>(-static_cast<T>(__builtin_inf()));
+}
+
 /// The largest of a row, NaN left out: it comes back through the sum.
 template <class T>
 T row_max(const T* x, std::int64_t n) {
-  const T least = -static_cast<T>(__builtin_inf());
-  Vector<T> best(least);
-  std::int64_t i = 0;
-  for (; i + lanes<T> <= n; i += lanes<T>)
-    best = xsimd::select(load(x + i) > best, load(x + i), best);
-  T result = lane_max(best);
-  for (; i < n; ++i) result = x[i] > result ? x[i] : result;
-  return result;
+  return lane_max(row_fold<T>(
+      n, [&](std::int64_t i, Chunk<T> chunk) { return larger(least<T>(), chunk.any(x, i)); },
+      larger<T>));
 }
 
 /// y = exp(x - max) and their sum; y may be null.
 template <class T>
 T exponentials(const T* x, T* y, std::int64_t n, T max) {
-  Vector<T> sums(T(0));
-  T rest = 0;
-  const Vector<T> least(max);
-  for_chunks<T>(n, [&](std::int64_t i, Chunk<T> chunk) {
-    const Vector<T> e = Maths<T>::exp(chunk.get(x + i) - least);
+  const Vector<T> most(max);
+  return lane_sum(row_sum<T>(n, [&](std::int64_t i, Chunk<T> chunk) {
+    const Vector<T> e = Maths<T>::exp(chunk.get(x + i) - most);
     if (y) chunk.put(y + i, e);
-    if (chunk.whole()) {
-      sums += e;
-    } else {
-      alignas(64) T last[lanes<T>];
-      e.store_aligned(last);
-      for (std::int64_t l = 0; l < chunk.n; ++l) rest += last[l];
-    }
-  });
-  return lane_sum(sums) + rest;
+    return chunk.only(e);
+  }));
 }
 
-template <class T>
-void softmax_row(const T* x, T* y, std::int64_t n) {
-  const Vector<T> scale(T(1) / exponentials(x, y, n, row_max(x, n)));
-  for_chunks<T>(
-      n, [&](std::int64_t i, Chunk<T> chunk) { chunk.put(y + i, chunk.get(y + i) * scale); });
+/// Rows that take turns: while one waits for the fold of its lanes, the others go on.
+constexpr std::int64_t row_block = 16;
+
+/// f(first, count) over blocks of rows.
+template <class F>
+void for_row_blocks(std::int64_t rows, const F& f) {
+  for (std::int64_t first = 0; first < rows; first += row_block)
+    f(first, rows - first < row_block ? rows - first : row_block);
 }
-/// The largest of a row, and the logarithm of the sum of exp(x - largest): added up they would lose
-/// the places that a small logarithm has.
+
+/// Of each row of a block the largest and the sum of exp(x - largest), which y gets if there is
+/// one.
 template <class T>
-struct LogSum {
-  T max, rest;
-  LogSum(const T* x, std::int64_t n) : max(row_max(x, n)) {
-    rest = static_cast<T>(__builtin_log(static_cast<double>(exponentials<T>(x, nullptr, n, max))));
+struct RowSums {
+  T max[row_block];
+  alignas(64) T sum[row_block] = {};
+
+  RowSums(const T* x, T* y, std::int64_t rows, std::int64_t n) {
+    for (std::int64_t r = 0; r < rows; ++r) max[r] = row_max(x + r * n, n);
+    for (std::int64_t r = 0; r < rows; ++r)
+      sum[r] = exponentials(x + r * n, y ? y + r * n : nullptr, n, max[r]);
+  }
+  /// Not added to the largest: there they would lose the places that a small logarithm has.
+  void take_logarithms() {
+    for (std::int64_t r = 0; r < row_block; r += lanes<T>)
+      store(sum + r, Maths<T>::log(load(sum + r)));
   }
 };
-template <class T>
-void log_softmax_row(const T* x, T* y, std::int64_t n) {
-  const LogSum<T> sum(x, n);
-  const Vector<T> max(sum.max), rest(sum.rest);
-  for_chunks<T>(
-      n, [&](std::int64_t i, Chunk<T> chunk) { chunk.put(y + i, chunk.get(x + i) - max - rest); });
+
+/// The sum of f(j) for j < n down a column, in blocks.
+template <class T, class F>
+Vector<T> column_sum(std::int64_t n, const F& f) {
+  Vector<T> total(T(0));
+  for (std::int64_t j = 0; j < n;) {
+    Vector<T> part(T(0));
+    for (const std::int64_t end = n - j < 64 ? n : j + 64; j < end; ++j) part += f(j);
+    total += part;
+  }
+  return total;
 }
 
-/// dx = y (dy - sum dy y)
+/// Of neighbouring columns, steps apart, as RowSums.
 template <class T>
-void softmax_gradient_row(const T* dy, const T* y, T* dx, std::int64_t n, bool add) {
-  Vector<T> sums(T(0));
-  for_chunks<T>(
-      n, [&](std::int64_t i, Chunk<T> chunk) { sums += chunk.get(dy + i) * chunk.get(y + i); });
-  const Vector<T> total(lane_sum(sums));
-  for_chunks<T>(n, [&](std::int64_t i, Chunk<T> chunk) {
-    chunk.give(dx + i, chunk.get(y + i) * (chunk.get(dy + i) - total), add);
-  });
-}
-/// dx = dy - exp(y) sum dy
-template <class T>
-void log_softmax_gradient_row(const T* dy, const T* y, T* dx, std::int64_t n, bool add) {
-  Vector<T> sums(T(0));
-  for_chunks<T>(n, [&](std::int64_t i, Chunk<T> chunk) { sums += chunk.get(dy + i); });
-  const Vector<T> total(lane_sum(sums));
-  for_chunks<T>(n, [&](std::int64_t i, Chunk<T> chunk) {
-    chunk.give(dx + i, chunk.get(dy + i) - Maths<T>::exp(chunk.get(y + i)) * total, add);
-  });
+struct ColumnSums {
+  Vector<T> max = least<T>(), sum;
+  ColumnSums(const T* x, T* y, std::int64_t n, std::int64_t step, Chunk<T> chunk) {
+    for (std::int64_t j = 0; j < n; ++j) max = larger(max, chunk.get(x + j * step));
+    sum = column_sum<T>(n, [&](std::int64_t j) {
+      const Vector<T> e = Maths<T>::exp(chunk.get(x + j * step) - max);
+      if (y) chunk.put(y + j * step, e);
+      return e;
+    });
+  }
+};
+
+struct Softmax {
+  template <class T>
+  static void rows(const T* x, T* y, std::int64_t count, std::int64_t n) {
+    const RowSums<T> sums(x, y, count, n);
+    for (std::int64_t r = 0; r < count; ++r, y += n) {
+      const Vector<T> scale(T(1) / sums.sum[r]);
+      for_chunks<T>(
+          n, [&](std::int64_t i, Chunk<T> chunk) { chunk.put(y + i, chunk.get(y + i) * scale); });
+    }
+  }
+  template <class T>
+  static void columns(const T* x, T* y, std::int64_t n, std::int64_t step, Chunk<T> chunk) {
+    const Vector<T> scale = Vector<T>(T(1)) / ColumnSums<T>(x, y, n, step, chunk).sum;
+    for (std::int64_t j = 0; j < n; ++j) chunk.put(y + j * step, chunk.get(y + j * step) * scale);
+  }
+  /// dx = y (dy - sum dy y)
+  template <class V>
+  static V term(const V& dy, const V& y) {
+    return dy * y;
+  }
+  template <class V>
+  static V gradient(const V& dy, const V& y, const V& sum) {
+    return y * (dy - sum);
+  }
+};
+
+struct LogSoftmax {
+  template <class T>
+  static void rows(const T* x, T* y, std::int64_t count, std::int64_t n) {
+    RowSums<T> sums(x, nullptr, count, n);
+    sums.take_logarithms();
+    for (std::int64_t r = 0; r < count; ++r, x += n, y += n) {
+      const Vector<T> max(sums.max[r]), rest(sums.sum[r]);
+      for_chunks<T>(n, [&](std::int64_t i, Chunk<T> chunk) {
+        chunk.put(y + i, chunk.get(x + i) - max - rest);
+      });
+    }
+  }
+  template <class T>
+  static void columns(const T* x, T* y, std::int64_t n, std::int64_t step, Chunk<T> chunk) {
+    const ColumnSums<T> sums(x, nullptr, n, step, chunk);
+    const Vector<T> rest = Maths<T>::log(sums.sum);
+    for (std::int64_t j = 0; j < n; ++j)
+      chunk.put(y + j * step, chunk.get(x + j * step) - sums.max - rest);
+  }
+  /// dx = dy - exp(y) sum dy
+  template <class V>
+  static V term(const V& dy, const V&) {
+    return dy;
+  }
+  template <class V>
+  static V gradient(const V& dy, const V& y, const V& sum) {
+    return dy - formulas::math::Functions<V>::exp(y) * sum;
+  }
+};
+
+/// Elements as [outer, n, inner] about an axis.
+struct AxisView {
+  std::int64_t outer = 1, n = 1, inner = 1;
+  AxisView(const Shape& shape, std::int64_t axis) {
+    if (shape.rank()) n = shape.data()[axis];
+    for (std::int64_t i = 0; i < axis; ++i) outer *= shape.data()[i];
+    for (auto i = static_cast<std::size_t>(axis) + 1; i < shape.rank(); ++i)
+      inner *= shape.data()[i];
+    if (n == 0) outer = 0;
+  }
+  /// f(first, chunk) over neighbouring columns.
+  template <class T, class F>
+  void for_columns(const F& f) const {
+    for (std::int64_t o = 0; o < outer; ++o)
+      for_chunks<T>(inner, [&](std::int64_t i, Chunk<T> chunk) { f(o * n * inner + i, chunk); });
+  }
+};
+
+template <class F, class T>
+void softmax_of(const AxisView& view, const T* x, T* y) {
+  if (view.inner == 1)
+    for_row_blocks(view.outer, [&](std::int64_t first, std::int64_t count) {
+      F::rows(x + first * view.n, y + first * view.n, count, view.n);
+    });
+  else
+    view.for_columns<T>([&](std::int64_t first, Chunk<T> chunk) {
+      F::columns(x + first, y + first, view.n, view.inner, chunk);
+    });
 }
 
-/// Rows along an axis: neighbours if it is the last, else copied out and back.
-template <class T, int Inputs, class Row>
-void for_rows(const Shape& shape, std::int64_t axis, const T* const (&inputs)[Inputs], T* output,
-              bool add, const Row& row) {
-  std::int64_t outer = 1, inner = 1;
-  const std::int64_t n = shape.rank() ? shape.data()[axis] : 1;
-  for (std::int64_t i = 0; i < axis; ++i) outer *= shape.data()[i];
-  for (auto i = static_cast<std::size_t>(axis) + 1; i < shape.rank(); ++i) inner *= shape.data()[i];
-  if (n == 0) return;
-  const T* rows[Inputs];
-  if (inner == 1) {
-    for (std::int64_t o = 0; o < outer; ++o) {
-      for (int k = 0; k < Inputs; ++k) rows[k] = inputs[k] + o * n;
-      row(rows, output + o * n, n, add);
+template <class F, class T>
+void gradient_of(const AxisView& view, const T* dy, const T* y, T* dx, bool add) {
+  if (view.inner == 1) {
+    for (std::int64_t r = 0; r < view.outer; ++r, dy += view.n, y += view.n, dx += view.n) {
+      const Vector<T> sum(lane_sum(row_sum<T>(view.n, [&](std::int64_t i, Chunk<T> chunk) {
+        return F::term(chunk.get(dy + i), chunk.get(y + i));
+      })));
+      for_chunks<T>(view.n, [&](std::int64_t i, Chunk<T> chunk) {
+        chunk.give(dx + i, F::gradient(chunk.get(dy + i), chunk.get(y + i), sum), add);
+      });
     }
     return;
   }
-  T* copies = static_cast<T*>(scratch(static_cast<std::size_t>((Inputs + 1) * n) * sizeof(T)));
-  for (std::int64_t o = 0; o < outer; ++o)
-    for (std::int64_t i = 0; i < inner; ++i) {
-      const std::int64_t first = o * n * inner + i;
-      for (int k = 0; k < Inputs; ++k) {
-        for (std::int64_t j = 0; j < n; ++j) copies[k * n + j] = inputs[k][first + j * inner];
-        rows[k] = copies + k * n;
-      }
-      T* result = copies + Inputs * n;
-      row(rows, result, n, false);
-      for (std::int64_t j = 0; j < n; ++j) {
-        T& to = output[first + j * inner];
-        to = add ? to + result[j] : result[j];
-      }
-    }
+  view.for_columns<T>([&](std::int64_t first, Chunk<T> chunk) {
+    const auto at = [&](const T* from, std::int64_t j) {
+      return chunk.get(from + first + j * view.inner);
+    };
+    const Vector<T> sum =
+        column_sum<T>(view.n, [&](std::int64_t j) { return F::term(at(dy, j), at(y, j)); });
+    for (std::int64_t j = 0; j < view.n; ++j)
+      chunk.give(dx + first + j * view.inner, F::gradient(at(dy, j), at(y, j), sum), add);
+  });
 }
 
-template <bool Log>
-KernelResult softmax(const KernelCall& call) {
-  const auto run = [&]<class T>(T) {
-    const T* const inputs[] = {call.input(0).as<T>()};
-    for_rows<T, 1>(call.input(0).shape, call.option<AxisOptions>().axis, inputs,
-                   call.output().as<T>(), false, [](const T* const* x, T* y, std::int64_t n, bool) {
-                     if constexpr (Log)
-                       log_softmax_row(x[0], y, n);
-                     else
-                       softmax_row(x[0], y, n);
-                   });
-  };
-  if (call.output().dtype == DType::float32)
-    run(0.0f);
+/// f of a number of the dtype, which is floating.
+template <class F>
+KernelResult with_floating(DType dtype, const F& f) {
+  if (dtype == DType::float32)
+    f(0.0f);
   else
-    run(0.0);
+    f(0.0);
   return {};
 }
-template <bool Log>
+
+template <class F>
+KernelResult softmax(const KernelCall& call) {
+  const AxisView view(call.output().shape, call.option<AxisOptions>().axis);
+  return with_floating(call.output().dtype, [&]<class T>(T) {
+    softmax_of<F>(view, call.input(0).as<T>(), call.output().as<T>());
+  });
+}
+template <class F>
 KernelResult softmax_gradient(const KernelCall& call) {
-  const auto run = [&]<class T>(T) {
-    const T* const inputs[] = {call.inputs[0]->as<T>(), call.inputs[2]->as<T>()};
-    for_rows<T, 2>(call.output().shape, call.option<AxisOptions>().axis, inputs,
-                   call.output().as<T>(), call.accumulate & 1,
-                   [](const T* const* rows, T* dx, std::int64_t n, bool add) {
-                     if constexpr (Log)
-                       log_softmax_gradient_row(rows[0], rows[1], dx, n, add);
-                     else
-                       softmax_gradient_row(rows[0], rows[1], dx, n, add);
-                   });
-  };
-  if (call.output().dtype == DType::float32)
-    run(0.0f);
-  else
-    run(0.0);
-  return {};
+  const AxisView view(call.output().shape, call.option<AxisOptions>().axis);
+  return with_floating(call.output().dtype, [&]<class T>(T) {
+    gradient_of<F>(view, call.inputs[0]->as<T>(), call.inputs[2]->as<T>(), call.output().as<T>(),
+                   call.accumulate & 1);
+  });
 }
 
 std::int64_t label_at(const Body& labels, std::int64_t i) {
@@ -176,18 +238,16 @@ KernelResult cross_entropy(const KernelCall& call) {
     const std::int64_t label = label_at(labels, i);
     if (label < 0 || label >= n) return {"label out of range", 1, label, n};
   }
-  const auto run = [&]<class T>(T) {
-    for (std::int64_t i = 0; i < labels.elements; ++i) {
-      const T* row = scores.as<T>() + i * n;
-      const LogSum<T> sum(row, n);
-      call.output().as<T>()[i] = sum.rest - (row[label_at(labels, i)] - sum.max);
-    }
-  };
-  if (scores.dtype == DType::float32)
-    run(0.0f);
-  else
-    run(0.0);
-  return {};
+  return with_floating(scores.dtype, [&]<class T>(T) {
+    for_row_blocks(labels.elements, [&](std::int64_t first, std::int64_t count) {
+      const T* x = scores.as<T>() + first * n;
+      RowSums<T> sums(x, nullptr, count, n);
+      sums.take_logarithms();
+      for (std::int64_t r = 0; r < count; ++r)
+        call.output().as<T>()[first + r] =
+            sums.sum[r] - (x[r * n + label_at(labels, first + r)] - sums.max[r]);
+    });
+  });
 }
 /// d scores = (softmax(scores) - 1 at the label) dy
 KernelResult cross_entropy_gradient(const KernelCall& call) {
@@ -195,27 +255,25 @@ KernelResult cross_entropy_gradient(const KernelCall& call) {
   const std::int64_t n = scores.shape.data()[1];
   if (!call.outputs[0] || n == 0) return {};
   const bool add = call.accumulate & 1;
-  const auto run = [&]<class T>(T) {
-    T* row = static_cast<T*>(scratch(static_cast<std::size_t>(n) * sizeof(T)));
-    for (std::int64_t i = 0; i < labels.elements; ++i) {
-      softmax_row(scores.as<T>() + i * n, row, n);
-      row[label_at(labels, i)] -= T(1);
-      const Vector<T> up(dy.as<T>()[i]);
-      T* dx = call.output().as<T>() + i * n;
-      for_chunks<T>(n, [&](std::int64_t k, Chunk<T> chunk) {
-        chunk.give(dx + k, chunk.get(row + k) * up, add);
-      });
-    }
-  };
-  if (scores.dtype == DType::float32)
-    run(0.0f);
-  else
-    run(0.0);
-  return {};
+  return with_floating(scores.dtype, [&]<class T>(T) {
+    T* block = static_cast<T*>(scratch(static_cast<std::size_t>(row_block * n) * sizeof(T)));
+    for_row_blocks(labels.elements, [&](std::int64_t first, std::int64_t count) {
+      Softmax::rows(scores.as<T>() + first * n, block, count, n);
+      for (std::int64_t r = 0; r < count; ++r) {
+        T* row = block + r * n;
+        row[label_at(labels, first + r)] -= T(1);
+        const Vector<T> up(dy.as<T>()[first + r]);
+        T* dx = call.output().as<T>() + (first + r) * n;
+        for_chunks<T>(n, [&](std::int64_t k, Chunk<T> chunk) {
+          chunk.give(dx + k, chunk.get(row + k) * up, add);
+        });
+      }
+    });
+  });
 }
 
-const NamedKernel kernels[] = {{"softmax", softmax<false>, softmax_gradient<false>},
-                               {"log_softmax", softmax<true>, softmax_gradient<true>},
+const NamedKernel kernels[] = {{"softmax", softmax<Softmax>, softmax_gradient<Softmax>},
+                               {"log_softmax", softmax<LogSoftmax>, softmax_gradient<LogSoftmax>},
                                {"cross_entropy", cross_entropy, cross_entropy_gradient},
                                {nullptr, nullptr}};
 }  // namespace

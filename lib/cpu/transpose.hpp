@@ -96,22 +96,23 @@ inline void turn_square<16>(const std::uint32_t* from, std::int64_t from_step, s
 }
 #endif
 
-/// to[r][c] = from[c][r] for r < rows, c < columns; neither is less than `side`. Bands of the
-/// target are filled from left to right, and the last squares lie over their neighbours where a
-/// length is no multiple of the side.
+/// to[r][c] = from[c][r] for r < rows, c < columns; neither is less than `side`. Bands of several
+/// squares are filled from left to right, so that the source is read several lines at a time, and
+/// the last squares lie over their neighbours where a length is no multiple of the side.
 template <std::int64_t side, class T>
 void turn_by_squares(const T* from, std::int64_t from_step, T* to, std::int64_t to_step,
                      std::int64_t rows, std::int64_t columns) {
-  for (std::int64_t r = 0; r < rows; r += side) {
-    const std::int64_t row = r + side <= rows ? r : rows - side;
-    const T* const source = from + row;
-    T* const target = to + row * to_step;
-    std::int64_t c = 0;
-    for (; c + side <= columns; c += side)
-      turn_square<side>(source + c * from_step, from_step, target + c, to_step);
-    if (c == columns) continue;
-    c = columns - side;
-    turn_square<side>(source + c * from_step, from_step, target + c, to_step);
+  constexpr std::int64_t band = 32 * side;
+  for (std::int64_t first = 0; first < rows; first += band) {
+    const std::int64_t end = rows - first < band ? rows : first + band;
+    for (std::int64_t c = 0; c < columns; c += side) {
+      const std::int64_t column = c + side <= columns ? c : columns - side;
+      for (std::int64_t r = first; r < end; r += side) {
+        const std::int64_t row = r + side <= rows ? r : rows - side;
+        turn_square<side>(from + column * from_step + row, from_step, to + row * to_step + column,
+                          to_step);
+      }
+    }
   }
 }
 
