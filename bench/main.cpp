@@ -4,6 +4,7 @@
 int main() {
   bench::Rows all;
   rows::add_ops(all);
+  rows::add_kernels(all);
   rows::add_tape(all);
   rows::add_lstm(all);
   rows::add_char_rnn(all);

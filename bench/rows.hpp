@@ -40,6 +40,7 @@ double squares_of(const Tensors& tensors) {
 }
 
 void add_ops(bench::Rows& rows);
+void add_kernels(bench::Rows& rows);
 void add_tape(bench::Rows& rows);
 void add_lstm(bench::Rows& rows);
 void add_char_rnn(bench::Rows& rows);

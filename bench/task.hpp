@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The work of each row: sizes, starting values and trees, the same for reel, limits and peers.
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace bench {
@@ -22,6 +24,24 @@ struct Mlp {
 struct TreeTask {
   static constexpr std::size_t hidden = 150, vocabulary = 100, trees = 11;
 };
+inline constexpr std::array<std::size_t, 2> softmax_shape{2048, 96}, norm_shape{64, 512},
+    sum_shape{4096, 4096};
+/// [m, k] times [k, n].
+struct ProductSize {
+  std::size_t m, k, n;
+};
+inline constexpr std::pair<const char*, ProductSize> products[] = {
+    {"product 8", {8, 8, 8}},
+    {"product 16", {16, 16, 16}},
+    {"product 32", {32, 32, 32}},
+    {"product 64", {64, 64, 64}},
+    {"product 128", {128, 128, 128}},
+    {"product 256", {256, 256, 256}},
+    {"product 512", {512, 512, 512}},
+    {"product 1000", {1000, 1000, 1000}},
+    {"product 32x256 256x1024", {32, 256, 1024}},
+    {"product 256x32 32x1024", {256, 32, 1024}},
+    {"product 1x256 256x1024", {1, 256, 1024}}};
 inline constexpr double adam_rate = 1e-3, sgd_rate = 1e-2;
 inline constexpr std::size_t chain_length = 100;
 

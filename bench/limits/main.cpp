@@ -7,6 +7,7 @@ int main() {
   openblas_set_num_threads(1);
   bench::Rows rows;
   limits::add_ops(rows);
+  limits::add_kernels(rows);
   limits::add_tape(rows);
   limits::add_lstm(rows);
   limits::add_char_rnn(rows);

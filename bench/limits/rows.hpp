@@ -5,6 +5,7 @@
 
 namespace limits {
 void add_ops(bench::Rows& rows);
+void add_kernels(bench::Rows& rows);
 void add_tape(bench::Rows& rows);
 void add_lstm(bench::Rows& rows);
 void add_char_rnn(bench::Rows& rows);

@@ -93,6 +93,49 @@ void add_ops(bench::Rows& rows) {
                   }});
 }
 
+template <class F>
+bench::Row of_numbers(const char* name, std::initializer_list<std::size_t> shape, float scale,
+                      F f) {
+  const std::vector<std::size_t> lengths(shape);
+  return inferred(name, [=] {
+    std::size_t count = 1;
+    std::vector<std::int64_t> sizes;
+    for (const std::size_t n : lengths) {
+      count *= n;
+      sizes.push_back(extent(n));
+    }
+    return [f, x = torch::tensor(Numbers(1).vector(count, scale)).reshape(sizes).clone()] {
+      return f(x);
+    };
+  });
+}
+
+void add_kernels(bench::Rows& rows) {
+  const auto [softmax_rows, softmax_width] = bench::softmax_shape;
+  const auto [sum_rows, sum_width] = bench::sum_shape;
+  rows.push_back(of_numbers("exp 64k", {1 << 16}, 2, [](const Tensor& x) { return x.exp(); }));
+  rows.push_back(
+      of_numbers("sigmoid 64k", {1 << 16}, 2, [](const Tensor& x) { return x.sigmoid(); }));
+  rows.push_back(of_numbers("softmax 2048x96", {softmax_rows, softmax_width}, 2,
+                            [](const Tensor& x) { return x.softmax(1); }));
+  rows.push_back(inferred("layer norm 64x512", [] {
+    const auto [height, width] = bench::norm_shape;
+    return
+        [x = numbers(1, {height, width}), scale = numbers(2, {width}), shift = numbers(3, {width}),
+         width = extent(width)] { return at::layer_norm(x, {width}, scale, shift); };
+  }));
+  rows.push_back(of_numbers("column sum 4096x4096", {sum_rows, sum_width}, 1,
+                            [](const Tensor& x) { return x.sum(0); }));
+  rows.push_back(of_numbers("row sum 4096x4096", {sum_rows, sum_width}, 1,
+                            [](const Tensor& x) { return x.sum(1); }));
+  for (const auto& [name, size] : bench::products) {
+    rows.push_back(inferred(name, [size = size] {
+      return
+          [x = numbers(1, {size.m, size.k}), y = numbers(2, {size.k, size.n})] { return x.mm(y); };
+    }));
+  }
+}
+
 struct AddRecorded {
   Tensor x = leaf(numbers(1, {16}, 0.1f)), y = leaf(numbers(2, {16}, 0.1f));
   void operator()() {
@@ -340,6 +383,7 @@ int main() {
   at::set_num_threads(1);
   bench::Rows rows;
   add_ops(rows);
+  add_kernels(rows);
   using bench::row;
   rows.push_back(row<AddRecorded>("add 16 recorded", 1));
   rows.push_back(row<Chain>("chain of 100, per op", bench::chain_length));

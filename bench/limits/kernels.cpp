@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Functions and folds in one pass where that is possible; products by OpenBLAS.
+#include "../task.hpp"
+#include "curves.hpp"
+#include "dense.hpp"
+#include "memory.hpp"
+#include "rows.hpp"
+
+namespace limits {
+namespace {
+
+using bench::keep;
+using bench::Numbers;
+
+/// f of every element.
+template <auto f>
+struct Map {
+  Buffer x{Numbers(1).vector(std::size_t{1} << 16, 2)}, y{std::size_t{1} << 16};
+  void operator()() {
+    for (std::size_t i = 0; i < x.size(); i += lanes)
+      f(Batch::load_aligned(x + i)).store_aligned(y + i);
+    keep(*y.begin());
+  }
+  double value() { return sum_of_squares(y); }
+};
+constexpr auto exponential = [](Batch x) { return xsimd::exp(x); };
+constexpr auto logistic = [](Batch x) { return sigmoid(x); };
+
+/// Rows in whole vectors that stay in registers between the sum and the scale.
+struct Softmax {
+  static constexpr std::size_t rows = bench::softmax_shape[0], width = bench::softmax_shape[1];
+  Buffer x{Numbers(1).vector(rows * width, 2)}, y{rows * width};
+  void operator()() {
+    for (std::size_t r = 0; r < rows; ++r) {
+      const float* from = x + r * width;
+      Batch top = Batch::load_aligned(from);
+      for (std::size_t i = lanes; i < width; i += lanes)
+        top = xsimd::max(top, Batch::load_aligned(from + i));
+      alignas(64) float tops[lanes];
+      top.store_aligned(tops);
+      const Batch most(*std::max_element(tops, tops + lanes));
+      Batch e[width / lanes], sum(0.0f);
+      for (std::size_t i = 0; i < width / lanes; ++i)
+        sum += e[i] = xsimd::exp(Batch::load_aligned(from + i * lanes) - most);
+      const Batch scale(1 / total(sum));
+      for (std::size_t i = 0; i < width / lanes; ++i)
+        (e[i] * scale).store_aligned(y + r * width + i * lanes);
+    }
+    keep(*y.begin());
+  }
+  double value() { return sum_of_squares(y); }
+};
+
+struct LayerNorm {
+  static constexpr std::size_t rows = bench::norm_shape[0], width = bench::norm_shape[1];
+  Buffer x{Numbers(1).vector(rows * width)}, scale{Numbers(2).vector(width)},
+      shift{Numbers(3).vector(width)}, y{rows * width};
+  void operator()() {
+    for (std::size_t r = 0; r < rows; ++r) {
+      const float* from = x + r * width;
+      Batch sum(0.0f), squares(0.0f);
+      for (std::size_t i = 0; i < width; i += lanes) sum += Batch::load_aligned(from + i);
+      const Batch mean(total(sum) / width);
+      for (std::size_t i = 0; i < width; i += lanes) {
+        const Batch d = Batch::load_aligned(from + i) - mean;
+        squares = xsimd::fma(d, d, squares);
+      }
+      const Batch inverse(1 / std::sqrt(total(squares) / width + 1e-5f));
+      for (std::size_t i = 0; i < width; i += lanes) {
+        const Batch normal = (Batch::load_aligned(from + i) - mean) * inverse;
+        xsimd::fma(normal, Batch::load_aligned(scale + i), Batch::load_aligned(shift + i))
+            .store_aligned(y + r * width + i);
+      }
+    }
+    keep(*y.begin());
+  }
+  double value() { return sum_of_squares(y); }
+};
+
+constexpr std::size_t side = bench::sum_shape[0];
+static_assert(bench::sum_shape[1] == side);
+
+struct ColumnSum {
+  Buffer x{Numbers(1).vector(side * side)}, y{side};
+  void operator()() {
+    std::fill(y.begin(), y.end(), 0.0f);
+    for (std::size_t r = 0; r < side; r += 4) {
+      const float* from = x + r * side;
+      float* to = y;
+      for (std::size_t i = 0; i < side; ++i)
+        to[i] += (from[i] + from[side + i]) + (from[2 * side + i] + from[3 * side + i]);
+    }
+    keep(*y.begin());
+  }
+  double value() { return sum_of_squares(y); }
+};
+struct RowSum {
+  Buffer x{Numbers(1).vector(side * side)}, y{side};
+  void operator()() {
+    for (std::size_t r = 0; r < side; ++r) {
+      Batch sums[4] = {Batch(0.0f), Batch(0.0f), Batch(0.0f), Batch(0.0f)};
+      for (std::size_t i = 0; i < side; i += 4 * lanes)
+        for (std::size_t k = 0; k < 4; ++k)
+          sums[k] += Batch::load_aligned(x + r * side + i + k * lanes);
+      y[r] = total((sums[0] + sums[1]) + (sums[2] + sums[3]));
+    }
+    keep(*y.begin());
+  }
+  double value() { return sum_of_squares(y); }
+};
+
+struct Product {
+  explicit Product(bench::ProductSize of)
+      : size(of),
+        x(Numbers(1).vector(of.m * of.k)),
+        y(Numbers(2).vector(of.k * of.n)),
+        z(of.m * of.n) {}
+  bench::ProductSize size;
+  Buffer x, y, z;
+  void operator()() {
+    dense(size.m, size.n, size.k, x, Turn::no, y, Turn::no, 0, z);
+    keep(*z.begin());
+  }
+  double value() { return sum_of_squares(z); }
+};
+
+}  // namespace
+
+void add_kernels(bench::Rows& rows) {
+  using bench::row;
+  rows.push_back(row<Map<exponential>>("exp 64k", 1));
+  rows.push_back(row<Map<logistic>>("sigmoid 64k", 1));
+  rows.push_back(row<Softmax>("softmax 2048x96", 1));
+  rows.push_back(row<LayerNorm>("layer norm 64x512", 1));
+  rows.push_back(row<ColumnSum>("column sum 4096x4096", 1));
+  rows.push_back(row<RowSum>("row sum 4096x4096", 1));
+  for (const auto& [name, size] : bench::products) rows.push_back(row<Product>(name, 1, size));
+}
+
+}  // namespace limits
