@@ -11,6 +11,7 @@
 #include <reel/random.hpp>
 #include <reel/tape.hpp>
 #include <reel/tensor.hpp>
+#include <reel/threads.hpp>
 #include <reel/train.hpp>
 #include <reel/variable.hpp>
 #if __has_include(<fmt/core.h>)

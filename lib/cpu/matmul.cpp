@@ -2,10 +2,13 @@
 // matmul and matmul_add: which way a product goes.
 #include "lib/cpu/matmul.hpp"
 
+#include <reel/threads.hpp>
+
 #include "lib/cpu/blas.hpp"
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/matmul_dots.hpp"
 #include "lib/cpu/panels.hpp"
+#include "lib/cpu/pool.hpp"
 #include "lib/cpu/scratch.hpp"
 #include "lib/cpu/transpose.hpp"
 
@@ -25,11 +28,42 @@ struct BlasMatrix {
   }
 };
 
+/// c = z + x y, or a piece of it, which lies in rows c_row apart; z may be c, and its data null for
+/// zeros.
 template <class T>
-void by_blas(const Matrix<T>& x, const Matrix<T>& y, T* c, bool accumulate) {
-  const BlasMatrix<T> a(x), b(y);
-  const BlasProduct product{x.rows, y.columns, x.columns, x.data, a.step,    a.turned,
-                            y.data, b.step,    b.turned,  c,      y.columns, accumulate};
+struct Task {
+  Matrix<T> x, y, z;
+  T* c;
+  std::int64_t c_row;
+
+  double work() const {
+    return static_cast<double>(x.rows * x.columns) * static_cast<double>(y.columns);
+  }
+  /// Rows or columns from `first` on, at most `count`.
+  Task rows(std::int64_t first, std::int64_t count) const {
+    Task part = *this;
+    part.x.data += first * x.row;
+    if (z.data) part.z.data += first * z.row;
+    part.c += first * c_row;
+    part.x.rows = part.z.rows = least(count, x.rows - first);
+    return part;
+  }
+  Task columns(std::int64_t first, std::int64_t count) const {
+    Task part = *this;
+    part.y.data += first * y.column;
+    if (z.data) part.z.data += first * z.column;
+    part.c += first;
+    part.y.columns = part.z.columns = least(count, y.columns - first);
+    return part;
+  }
+};
+
+template <class T>
+void by_blas(const Task<T>& t) {
+  const BlasMatrix<T> a(t.x), b(t.y);
+  const BlasProduct product{t.x.rows, t.y.columns, t.x.columns, t.x.data,
+                            a.step,   a.turned,    t.y.data,    b.step,
+                            b.turned, t.c,         t.c_row,     t.z.data != nullptr};
   if constexpr (sizeof(T) == 4)
     blas_product_f32(product);
   else
@@ -52,13 +86,14 @@ T* memory(std::int64_t elements) {
 
 /// y's columns lie one after the other, and x has few rows.
 template <class T>
-void by_dots(Matrix<T> x, const Matrix<T>& y, T* c, bool accumulate) {
+void by_dots(const Task<T>& t) {
+  Matrix<T> x = t.x;
   if (x.column != 1) {
     T* const copy = memory<T>(x.rows * x.columns);
     copy_matrix(x, copy, x.columns);
     x = {copy, x.rows, x.columns, x.columns, 1};
   }
-  multiply_dots(x, y, c, accumulate);
+  multiply_dots(x, t.y, t.c, t.c_row, t.z.data != nullptr);
 }
 
 /// c starts from z, whose steps may be 0.
@@ -112,9 +147,10 @@ bool reads_y_as_it_lies(const Matrix<T>& x, const Matrix<T>& y) {
 }
 
 template <class T>
-void by_tiles(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c) {
-  Product<T> p{x.rows, y.columns, x.columns, x.data,    x.row,  x.column,
-               y.data, y.row,     c,         y.columns, z.data, z.row};
+void by_tiles(const Task<T>& t) {
+  const Matrix<T>&x = t.x, &y = t.y;
+  Product<T> p{x.rows, y.columns, x.columns, x.data,  x.row,    x.column,
+               y.data, y.row,     t.c,       t.c_row, t.z.data, t.z.row};
   if (!reads_y_as_it_lies(x, y)) {
     const Blocks<T> blocks(p, y.column);
     return blocks.multiply(memory<T>(blocks.room()));
@@ -139,18 +175,69 @@ void by_tiles(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c) 
 
 /// By transposes: c's is y's times x's.
 template <class T>
-void by_turned_tiles(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c) {
+void by_turned_tiles(const Task<T>& t) {
+  const Matrix<T>&x = t.x, &y = t.y;
   Product<T> p{y.columns, x.rows,   x.columns, y.data, y.column, y.row,
                x.data,    x.column, nullptr,   x.rows, nullptr,  x.rows};
   const Blocks<T> blocks(p, x.row);
   const std::int64_t size = rounded_up(x.rows * y.columns, Blocks<T>::line);
   p.c = memory<T>(size + blocks.room());
-  if (z.data) {
-    copy_matrix(z.transposed(), p.c, x.rows);
+  if (t.z.data) {
+    copy_matrix(t.z.transposed(), p.c, x.rows);
     p.start = p.c;
   }
   blocks.multiply(p.c + size);
-  turn_elements(p.c, x.rows, c, y.columns, x.rows, y.columns);
+  turn_elements(p.c, x.rows, t.c, t.c_row, x.rows, y.columns);
+}
+
+// Multiply-adds that are worth a helper's way, and those above which pieces may be many.
+constexpr double piece_work = 4 << 20, large_piece_work = 64 << 20, few_pieces = 8;
+constexpr std::int64_t least_piece_rows = 48;
+template <class T>
+constexpr std::int64_t least_piece_columns = 4 * lanes<T>;
+
+/// c's rows and columns in equal parts.
+struct Grid {
+  std::int64_t rows = 1, columns = 1;
+};
+/// By the shape alone: always in two where it costs less, columns that read x again or rows that
+/// copy y again.
+template <class T>
+Grid grid_of(const Task<T>& t, bool turned) {
+  const double x_again = turned ? (t.x.row == 1 ? 0.5 : 1) : t.x.column == 1 ? 0.2 : 0.6;
+  const double y_again = turned ? (t.y.row == 1 ? 0.2 : 0.6) : t.y.column == 1 ? 0.5 : 1;
+  const double work = t.work();
+  const double most =
+      __builtin_fmin(work / piece_work, __builtin_fmax(few_pieces, work / large_piece_work));
+  Grid grid;
+  while (static_cast<double>(2 * grid.rows * grid.columns) <= most) {
+    const bool rows = t.x.rows >= 2 * least_piece_rows * grid.rows;
+    const bool columns = t.y.columns >= 2 * least_piece_columns<T> * grid.columns;
+    if (!rows && !columns) break;
+    const bool cheaper = x_again * static_cast<double>(t.x.rows * grid.columns) <=
+                         y_again * static_cast<double>(t.y.columns * grid.rows);
+    (columns && (cheaper || !rows) ? grid.columns : grid.rows) *= 2;
+  }
+  return grid;
+}
+
+template <class T>
+void in_pieces(const Task<T>& t, const Grid& grid, void (*way)(const Task<T>&)) {
+  const std::int64_t rows =
+      part_length(t.x.rows, (t.x.rows + grid.rows - 1) / grid.rows, wide_tile_rows);
+  const std::int64_t columns =
+      part_length(t.y.columns, (t.y.columns + grid.columns - 1) / grid.columns, lanes<T>);
+  parallel_for(grid.rows * grid.columns, [&](std::int64_t i) {
+    const std::int64_t row = i / grid.columns * rows, column = i % grid.columns * columns;
+    if (row < t.x.rows && column < t.y.columns) way(t.rows(row, rows).columns(column, columns));
+  });
+}
+/// All at once, or in pieces: our tiles and dots give the same bits either way.
+template <class T>
+void run(const Task<T>& t, void (*way)(const Task<T>&)) {
+  if (t.work() < 2 * piece_work || (way != by_blas<T> && num_threads() == 1)) [[likely]]
+    return way(t);
+  in_pieces(t, grid_of(t, way == by_turned_tiles<T>), way);
 }
 
 /// c [x.rows, y.columns], row-major, = z + x y; z may be c, and its data null for zeros.
@@ -169,10 +256,11 @@ void product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c) {
     copy_rows(z, c);
     return product(x, y, {c, x.rows, y.columns, y.columns, 1}, c);
   }
-  if (blas) return by_blas(x, y, c, z.data);
-  if (dots) return by_dots(x, y, c, z.data);
-  if (pays_turned(x, y, z.data)) return by_turned_tiles(x, y, z, c);
-  by_tiles(x, y, z, c);
+  const Task<T> task{x, y, z, c, y.columns};
+  if (blas) return run(task, by_blas<T>);
+  if (dots) return run(task, by_dots<T>);
+  if (pays_turned(x, y, z.data)) return run(task, by_turned_tiles<T>);
+  run(task, by_tiles<T>);
 }
 
 template <class T>
@@ -216,12 +304,19 @@ void products(const KernelCall& call, const Body* z) {
   const std::int64_t size = a.rows * b.columns;
   Matrix<T> start = added<T>(z, a.rows, b.columns);
   if (call.output().rank() == 2) return product(a, b, start, c);
-  for (std::int64_t i = 0; size && i < call.output().elements / size; ++i, c += size) {
-    a.data = x.as<T>() + batch_offset(x, call.output(), i);
-    b.data = y.as<T>() + batch_offset(y, call.output(), i);
-    if (z) start.data = c;
-    product(a, b, start, c);
-  }
+  if (size == 0) return;
+  const double work = Task<T>{a, b, start, c, b.columns}.work();
+  const double grain = work < 2 * piece_work ? 1 + piece_work / (work + 1) : 1e18;
+  parallel_ranges(call.output().elements / size, static_cast<std::int64_t>(grain),
+                  [&](std::int64_t first, std::int64_t end) {
+                    for (std::int64_t i = first; i < end; ++i) {
+                      Matrix<T> x_i = a, y_i = b, z_i = start;
+                      x_i.data = x.as<T>() + batch_offset(x, call.output(), i);
+                      y_i.data = y.as<T>() + batch_offset(y, call.output(), i);
+                      if (z) z_i.data = c + i * size;
+                      product(x_i, y_i, z_i, c + i * size);
+                    }
+                  });
 }
 KernelResult by_dtype(const KernelCall& call, const Body* z) {
   if (call.output().dtype == DType::float32)

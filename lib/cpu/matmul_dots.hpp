@@ -60,18 +60,20 @@ void dot_rows(const Matrix<T>& x, const Matrix<T>& y, T* c, std::int64_t c_row, 
 }
 
 template <int Rows, class T>
-void dot_columns(const Matrix<T>& x, const Matrix<T>& y, T* c, bool accumulate) {
+void dot_columns(const Matrix<T>& x, const Matrix<T>& y, T* c, std::int64_t c_row,
+                 bool accumulate) {
   constexpr int Columns = dot_tile_columns<Rows, T>;
   Matrix<T> left = y;
   for (; left.columns > 0; left.columns -= Columns, left.data += Columns * y.column, c += Columns)
-    dot_rows<Rows>(x, left, c, y.columns, accumulate);
+    dot_rows<Rows>(x, left, c, c_row, accumulate);
 }
 
 /// c (+)= x y, where x's rows and y's columns have neighbouring elements.
 template <class T>
-void multiply_dots(const Matrix<T>& x, const Matrix<T>& y, T* c, bool accumulate) {
-  if (x.rows == 1) return dot_columns<1>(x, y, c, accumulate);
-  if (x.rows == 2) return dot_columns<2>(x, y, c, accumulate);
-  dot_columns<dot_tile_rows<T>>(x, y, c, accumulate);
+void multiply_dots(const Matrix<T>& x, const Matrix<T>& y, T* c, std::int64_t c_row,
+                   bool accumulate) {
+  if (x.rows == 1) return dot_columns<1>(x, y, c, c_row, accumulate);
+  if (x.rows == 2) return dot_columns<2>(x, y, c, c_row, accumulate);
+  dot_columns<dot_tile_rows<T>>(x, y, c, c_row, accumulate);
 }
 }  // namespace reel::kernels::REEL_ISA

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "lib/cpu/kernels.hpp"
+#include "lib/cpu/pool.hpp"
 #include "lib/cpu/simd_math.hpp"
 
 namespace reel::kernels::REEL_ISA {
@@ -12,17 +13,19 @@ using formulas::Domain;
 
 /// What leaves the caches anyway is stored past them.
 inline constexpr std::int64_t streamed_bytes = 16 << 20;
+/// Passes over as many bytes, or so many elements of a slow formula, are shared among threads.
+inline constexpr std::int64_t shared_bytes = 1 << 20, shared_slow = 1 << 16;
+inline constexpr std::int64_t loop_block = 1 << 16;
+template <bool slow, class T>
+inline constexpr std::int64_t pass_block = slow ? shared_slow / 4
+                                                : shared_bytes / 4 /
+                                                      static_cast<std::int64_t>(sizeof(T));
 
 /// K inputs that all have neighbours; null where there is none.
 template <class T, int K>
 struct Rows {
   const T* first[K];
   Vector<T> at(int k, std::int64_t i) const { return load(first[k] + i); }
-  bool reads(const T* memory) const {
-    bool any = false;
-    for (int k = 0; k < K; ++k) any |= first[k] == memory;
-    return any;
-  }
 };
 /// The last n elements of such inputs, fewer than a vector.
 template <class T, int K>
@@ -92,39 +95,64 @@ std::int64_t run_streamed(const From& from, std::int64_t n, T* out, const Formul
   return end;
 }
 
-enum class Pace { ones, fours };
+enum class Pace { ones, fours, streams };
 
 /// All whole vectors of out[i] = formula(from, i); returns where the rest begins.
-template <bool slow, Pace pace, class T, class From, class Formula>
+template <Pace pace, class T, class From, class Formula>
 std::int64_t run_vectors(const From& from, std::int64_t n, T* out, const Formula& formula) {
   constexpr std::int64_t step = lanes<T>;
   std::int64_t i = 0;
-  if constexpr (!slow) {
-    if (n * static_cast<std::int64_t>(sizeof(T)) >= streamed_bytes && !from.reads(out))
-      i = run_streamed(from, n, out, formula);
-    else if constexpr (pace == Pace::fours)
-      i = run_fours<false>(from, 0, n, out, formula);
-  }
+  if constexpr (pace == Pace::streams)
+    i = run_streamed(from, n, out, formula);
+  else if constexpr (pace == Pace::fours)
+    i = run_fours<false>(from, 0, n, out, formula);
   for (; i + step <= n; i += step) store(out + i, formula(from, i));
   return i;
 }
 
 /// out[i] = formula(from, i) for all i. Without scalars nothing stands between memory and formula.
-template <bool slow, class T, int K, class Formula>
-void run_all(const void* const (&inputs)[K], unsigned scalars, std::int64_t n, T* out,
-             const Formula& formula) {
+template <Pace pace, class T, int K, class Formula>
+void run_part(const void* const (&inputs)[K], unsigned scalars, std::int64_t n, T* out,
+              const Formula& formula) {
   if (!scalars) [[likely]] {
     Rows<T, K> rows;
     for (int k = 0; k < K; ++k) rows.first[k] = static_cast<const T*>(inputs[k]);
-    const std::int64_t i = run_vectors<slow, Pace::fours>(rows, n, out, formula);
+    const std::int64_t i = run_vectors<pace>(rows, n, out, formula);
     if (i < n) store_part(out + i, formula(Ends<T, K>{rows, n - i}, i), n - i);
     return;
   }
   Sources<T, K> sources(inputs, scalars);
-  const std::int64_t i = run_vectors<slow, Pace::ones>(sources, n, out, formula);
+  constexpr Pace scalar_pace = pace == Pace::streams ? pace : Pace::ones;
+  const std::int64_t i = run_vectors<scalar_pace>(sources, n, out, formula);
   if (i == n) return;
   sources.keep_rest(i, n - i);
   store_part(out + i, formula(sources, 0), n - i);
+}
+
+/// The same in blocks, for large n.
+template <bool slow, class T, int K, class Formula>
+[[gnu::noinline]] void run_shared(const void* const (&inputs)[K], unsigned scalars, std::int64_t n,
+                                  T* out, const Formula& formula) {
+  bool streams = !slow && n * static_cast<std::int64_t>(sizeof(T)) >= streamed_bytes;
+  for (const void* input : inputs) streams &= input != out;
+  parallel_ranges(n, pass_block<slow, T>, [&](std::int64_t first, std::int64_t end) {
+    const void* from[K];
+    for (int k = 0; k < K; ++k) {
+      const bool walks = inputs[k] && !(scalars >> k & 1);
+      from[k] = walks ? static_cast<const T*>(inputs[k]) + first : inputs[k];
+    }
+    if constexpr (!slow)
+      if (streams) return run_part<Pace::streams>(from, scalars, end - first, out + first, formula);
+    run_part<slow ? Pace::ones : Pace::fours>(from, scalars, end - first, out + first, formula);
+  });
+}
+
+template <bool slow, class T, int K, class Formula>
+void run_all(const void* const (&inputs)[K], unsigned scalars, std::int64_t n, T* out,
+             const Formula& formula) {
+  if (n >= 4 * pass_block<slow, T>) [[unlikely]]
+    return run_shared<slow>(inputs, scalars, n, out, formula);
+  run_part<slow ? Pace::ones : Pace::fours>(inputs, scalars, n, out, formula);
 }
 
 template <class F>
@@ -198,8 +226,11 @@ using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
 
 template <class Out, class Value>
 void run_loop(std::int64_t n, Out* out, const Value& value) {
-  REEL_INDEPENDENT
-  for (std::int64_t i = 0; i < n; ++i) out[i] = value(i);
+  const auto run = [=](std::int64_t first, std::int64_t end) {
+    REEL_INDEPENDENT
+    for (std::int64_t i = first; i < end; ++i) out[i] = value(i);
+  };
+  parallel_ranges(n, loop_block, run);
 }
 
 /// T is what the formula computes with, Out the dtype of the result.

@@ -3,6 +3,7 @@
 
 #include "lib/dispatch/context.hpp"
 #include "lib/dispatch/op_options.hpp"
+#include "lib/dispatch/parallel_rows.hpp"
 #include "lib/ops/ops.hpp"
 
 namespace reel {
@@ -47,29 +48,52 @@ Walk plan(const Shape& shape, const Body* const* inputs, int count) {
   return walk;
 }
 
-void walk_tiles(Tile tile, const Walk& walk, const Body* const* inputs, int count, Body& output) {
-  const int inner = walk.rank - 1;
-  const std::int64_t n = walk.rank ? walk.lengths[inner] : 1;
-  unsigned scalars = 0;
+/// Where a pass of an op stands: at a row of the output.
+struct Place {
   const void* at[max_inputs] = {};
-  for (int i = 0; i < count; ++i) {
-    at[i] = inputs[i]->data;
-    if (!walk.rank || walk.steps[inner][i] == 0) scalars |= 1u << i;
-  }
-  std::byte* to = output.data;
-  const std::int64_t step = n * size_of(output.dtype);
   std::int64_t position[Shape::max_rank] = {};
-  for (std::int64_t left = output.elements / n; left > 0; --left, to += step) {
-    tile(n, at, scalars, to);
-    for (int axis = inner - 1; axis >= 0; --axis) {
+
+  void step(const Walk& walk, int count) {
+    for (int axis = walk.rank - 2; axis >= 0; --axis) {
       const bool carries = ++position[axis] == walk.lengths[axis];
-      const std::int64_t steps = carries ? 1 - walk.lengths[axis] : 1;
-      for (int i = 0; i < count; ++i)
-        at[i] = static_cast<const std::byte*>(at[i]) + steps * walk.steps[axis][i];
+      move(walk, count, axis, carries ? 1 - walk.lengths[axis] : 1);
       if (!carries) break;
       position[axis] = 0;
     }
   }
+  void skip(const Walk& walk, int count, std::int64_t rows) {
+    for (int axis = walk.rank - 2; axis >= 0; rows /= walk.lengths[axis--]) {
+      position[axis] = rows % walk.lengths[axis];
+      move(walk, count, axis, position[axis]);
+    }
+  }
+
+ private:
+  void move(const Walk& walk, int count, int axis, std::int64_t steps) {
+    for (int i = 0; i < count; ++i)
+      at[i] = static_cast<const std::byte*>(at[i]) + steps * walk.steps[axis][i];
+  }
+};
+
+void walk_tiles(Tile tile, const Walk& walk, const Body* const* inputs, int count, Body& output) {
+  const int inner = walk.rank - 1;
+  const std::int64_t n = walk.rank ? walk.lengths[inner] : 1;
+  const std::int64_t step = n * size_of(output.dtype);
+  unsigned scalars = 0;
+  Place start;
+  for (int i = 0; i < count; ++i) {
+    start.at[i] = inputs[i]->data;
+    if (!walk.rank || walk.steps[inner][i] == 0) scalars |= 1u << i;
+  }
+  parallel_rows(output.elements, n, [&](std::int64_t first, std::int64_t end) {
+    Place place = start;
+    if (first) place.skip(walk, count, first);
+    std::byte* to = output.data + first * step;
+    for (std::int64_t left = end - first; left > 0; --left, to += step) {
+      tile(n, place.at, scalars, to);
+      place.step(walk, count);
+    }
+  });
 }
 
 /// A pass over fewer elements costs more than to copy them in order.

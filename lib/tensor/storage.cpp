@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory of bodies: a free list for each thread and block size, and a cache of large blocks.
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -45,8 +46,15 @@ struct SharedBlocks {
   std::size_t large_limit = std::size_t{1} << 30;
   std::int64_t large_asked = 0;
 };
+SharedBlocks& shared_blocks();
+/// A fork waits for the lock: what another thread holds nobody in the child would give back.
+SharedBlocks* make_shared_blocks() {
+  pthread_atfork([] { shared_blocks().mutex.lock(); }, [] { shared_blocks().mutex.unlock(); },
+                 [] { shared_blocks().mutex.unlock(); });
+  return new SharedBlocks;
+}
 SharedBlocks& shared_blocks() {
-  static SharedBlocks* blocks = new SharedBlocks;  // outlives every static tensor
+  static SharedBlocks* blocks = make_shared_blocks();  // outlives every static tensor
   return *blocks;
 }
 

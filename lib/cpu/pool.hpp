@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Work in blocks, shared among threads. Blocks are cut by the work's shape and never by the number
+// of threads, so that results have the same bits whatever that is. A block sees memory only: it
+// makes no tensors, and the threads that help have no Context.
+#pragma once
+#include <cstdint>
+
+namespace reel::kernels {
+using Block = void (*)(const void* work, std::int64_t i);
+
+/// Calls block(work, i) once for each i < count, in any order, and returns when all have ended.
+/// What one throws comes out here, and the others need not be called then. All run on this thread
+/// where the helpers are at other work: that of another thread, or a block that calls this.
+void run_blocks(std::int64_t count, Block block, const void* work);
+
+/// run_blocks() with f(i).
+template <class F>
+void parallel_for(std::int64_t count, const F& f) {
+  run_blocks(
+      count, [](const void* work, std::int64_t i) { (*static_cast<const F*>(work))(i); }, &f);
+}
+
+/// f(first, end) over [0, n), in blocks of `grain` where there are two of them or more.
+template <class F>
+void parallel_ranges(std::int64_t n, std::int64_t grain, const F& f) {
+  if (n < 2 * grain) return f(std::int64_t{0}, n);
+  parallel_for((n + grain - 1) / grain, [&](std::int64_t i) {
+    const std::int64_t first = i * grain;
+    f(first, n - first < grain ? n : first + grain);
+  });
+}
+}  // namespace reel::kernels
