@@ -79,6 +79,13 @@ void copy_all(Walk walk, const T* from, T* to) {
   }
 }
 
+template <class T>
+void copy_shared(const Walk& walk, std::int64_t elements, const void* from, void* to) {
+  for_parts(walk, elements, [=](const Walk& part, std::int64_t source, std::int64_t target) {
+    copy_all(part, static_cast<const T*>(from) + source, static_cast<T*>(to) + target);
+  });
+}
+
 template <class To, class From>
 To converted(From x) {
   if constexpr (std::is_same_v<To, bool>) {
@@ -96,14 +103,13 @@ To converted(From x) {
   }
 }
 
-using Convert = void (*)(const Walk& walk, const void* from, void* to);
 template <class From, class To>
-void convert(const Walk& walk, const void* from, void* to) {
+void convert_all(const Walk& walk, const From* from, To* to) {
   const int last = walk.rank - 1;
   const std::int64_t n = walk.lengths[last], step = walk.from[last];
   for_each_row(walk, 1, [=](std::int64_t source, std::int64_t target) {
-    const From* const x = static_cast<const From*>(from) + source;
-    To* const y = static_cast<To*>(to) + target;
+    const From* const x = from + source;
+    To* const y = to + target;
     if (step == 1) {
       REEL_INDEPENDENT
       for (std::int64_t i = 0; i < n; ++i) y[i] = converted<To>(x[i]);
@@ -111,6 +117,13 @@ void convert(const Walk& walk, const void* from, void* to) {
       REEL_INDEPENDENT
       for (std::int64_t i = 0; i < n; ++i) y[i] = converted<To>(x[i * step]);
     }
+  });
+}
+using Convert = void (*)(const Walk& walk, std::int64_t elements, const void* from, void* to);
+template <class From, class To>
+void convert(const Walk& walk, std::int64_t elements, const void* from, void* to) {
+  for_parts(walk, elements, [=](const Walk& part, std::int64_t source, std::int64_t target) {
+    convert_all(part, static_cast<const From*>(from) + source, static_cast<To*>(to) + target);
   });
 }
 template <class From>
@@ -121,12 +134,17 @@ constexpr const Convert* conversions[dtype_count] = {
     convert_from<std::uint8_t>, convert_from<std::uint8_t>, convert_from<std::int32_t>,
     convert_from<std::int64_t>, convert_from<float>,        convert_from<double>};
 
+constexpr std::int64_t bytes_in_block = 1 << 20;
+
 KernelResult cast(const KernelCall& call) {
   const Body& input = call.input(0);
   Body& output = call.output();
   if (input.elements == 0) return {};
   if (input.contiguous && input.dtype == output.dtype) {
-    __builtin_memcpy(output.data, input.data, static_cast<std::size_t>(input.bytes()));
+    parallel_ranges(input.bytes(), bytes_in_block, [&](std::int64_t first, std::int64_t end) {
+      __builtin_memcpy(output.data + first, input.data + first,
+                       static_cast<std::size_t>(end - first));
+    });
     return {};
   }
   // Reshaping copies too: the output is in row-major order, but of another shape than the input.
@@ -138,23 +156,23 @@ KernelResult cast(const KernelCall& call) {
   }
   const Walk walk = walk_over(input.shape, input.strides, steps);
   if (input.dtype == output.dtype)
-    copy_elements(walk, input.data, output.data, size_of(input.dtype));
+    copy_elements(walk, input.elements, input.data, output.data, size_of(input.dtype));
   else
-    conversions[static_cast<int>(input.dtype)][static_cast<int>(output.dtype)](walk, input.data,
-                                                                               output.data);
+    conversions[static_cast<int>(input.dtype)][static_cast<int>(output.dtype)](
+        walk, input.elements, input.data, output.data);
   return {};
 }
 constexpr NamedKernel kernels[] = {{"cast", cast}, {nullptr, nullptr}};
 constexpr NamedTiles tiles[] = {{nullptr, nullptr}};
 }  // namespace
 
-void copy_elements(const Walk& walk, const void* from, void* to, int size) {
+void copy_elements(const Walk& walk, std::int64_t elements, const void* from, void* to, int size) {
   if (size == 1)
-    copy_all(walk, static_cast<const std::uint8_t*>(from), static_cast<std::uint8_t*>(to));
+    copy_shared<std::uint8_t>(walk, elements, from, to);
   else if (size == 4)
-    copy_all(walk, static_cast<const std::uint32_t*>(from), static_cast<std::uint32_t*>(to));
+    copy_shared<std::uint32_t>(walk, elements, from, to);
   else
-    copy_all(walk, static_cast<const std::uint64_t*>(from), static_cast<std::uint64_t*>(to));
+    copy_shared<std::uint64_t>(walk, elements, from, to);
 }
 extern const Family copy_family = {kernels, tiles};
 }  // namespace reel::kernels::REEL_ISA

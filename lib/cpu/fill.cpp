@@ -1,26 +1,37 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lib/cpu/kernels.hpp"
+#include "lib/cpu/pool.hpp"
 #include "lib/cpu/simd.hpp"
 #include "lib/dispatch/op_options.hpp"
 
 namespace reel::kernels::REEL_ISA {
 namespace {
+constexpr std::int64_t elements_in_block = 1 << 17;
+
+template <class T, class F>
+void fill_each(T* out, std::int64_t n, const F& f) {
+  parallel_ranges(n, elements_in_block, [=](std::int64_t first, std::int64_t end) {
+    for (std::int64_t i = first; i < end; ++i) out[i] = f(i);
+  });
+}
 template <class T>
 void fill_constant(T* out, std::int64_t n, T value) {
-  for (std::int64_t i = 0; i < n; ++i) out[i] = value;
+  fill_each(out, n, [=](std::int64_t) { return value; });
 }
 
 template <class T>
 void fill_range(const FillOptions& options, T* out, std::int64_t n) {
   // Each number from its place, so that errors do not add up; integers wrap around.
   if constexpr (std::is_floating_point_v<T>) {
-    for (std::int64_t i = 0; i < n; ++i)
-      out[i] = static_cast<T>(options.start + static_cast<double>(i) * options.step);
+    fill_each(out, n, [&](std::int64_t i) {
+      return static_cast<T>(options.start + static_cast<double>(i) * options.step);
+    });
   } else {
     const auto first = static_cast<std::uint64_t>(options.first);
     const auto stride = static_cast<std::uint64_t>(options.stride);
-    for (std::int64_t i = 0; i < n; ++i)
-      out[i] = static_cast<T>(first + static_cast<std::uint64_t>(i) * stride);
+    fill_each(out, n, [=](std::int64_t i) {
+      return static_cast<T>(first + static_cast<std::uint64_t>(i) * stride);
+    });
   }
 }
 

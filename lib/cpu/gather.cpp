@@ -43,27 +43,46 @@ struct AxisView {
       inner *= shape.data()[i];
   }
 };
-void clear(Body& body) { __builtin_memset(body.data, 0, static_cast<std::size_t>(body.bytes())); }
+
+constexpr std::int64_t bytes_in_block = 256 << 10, elements_in_block = 1 << 16;
+
+void clear(Body& body) {
+  parallel_ranges(body.bytes(), 4 * bytes_in_block, [&](std::int64_t first, std::int64_t end) {
+    __builtin_memset(body.data + first, 0, static_cast<std::size_t>(end - first));
+  });
+}
+
+/// The rows that positions [first, end) name.
+template <class P>
+void take_rows(const P& positions, std::int64_t first, std::int64_t end, std::int64_t row,
+               const std::byte* from, std::byte* to) {
+  if (row == 4) {
+    for (std::int64_t i = first; i < end; ++i, to += 4)
+      __builtin_memcpy(to, from + positions[i] * 4, 4);
+  } else if (row == 8) {
+    for (std::int64_t i = first; i < end; ++i, to += 8)
+      __builtin_memcpy(to, from + positions[i] * 8, 8);
+  } else {
+    for (std::int64_t i = first; i < end; ++i, to += row)
+      __builtin_memcpy(to, from + positions[i] * row, static_cast<std::size_t>(row));
+  }
+}
 
 KernelResult take(const KernelCall& call) {
   const Body &x = call.input(0), &indices = call.input(1);
   const AxisView view(x.shape, call.option<AxisOptions>().axis);
   const std::int64_t size = size_of(x.dtype), count = indices.elements, row = view.inner * size;
   return with_positions(indices, view.length, 1, [&](const auto& positions) {
-    std::byte* to = call.output().data;
-    const std::byte* from = x.data;
-    for (std::int64_t o = 0; o < view.outer; ++o, from += view.length * row) {
-      if (row == 4) {
-        for (std::int64_t i = 0; i < count; ++i, to += 4)
-          __builtin_memcpy(to, from + positions[i] * 4, 4);
-      } else if (row == 8) {
-        for (std::int64_t i = 0; i < count; ++i, to += 8)
-          __builtin_memcpy(to, from + positions[i] * 8, 8);
-      } else {
-        for (std::int64_t i = 0; i < count; ++i, to += row)
-          __builtin_memcpy(to, from + positions[i] * row, static_cast<std::size_t>(row));
-      }
-    }
+    std::byte* const to = call.output().data;
+    parallel_rows(view.outer * count, row, bytes_in_block,
+                  [&](std::int64_t first, std::int64_t end) {
+                    for (std::int64_t next; first < end; first = next) {
+                      const std::int64_t outer = first / count, start = outer * count;
+                      next = end < start + count ? end : start + count;
+                      take_rows(positions, first - start, next - start, row,
+                                x.data + outer * view.length * row, to + first * row);
+                    }
+                  });
   });
 }
 
@@ -82,11 +101,20 @@ KernelResult scatter(const KernelCall& call) {
   return with_positions(indices, view.length, 1, [&](const auto& positions) {
     if (!(call.accumulate & 1)) clear(output);
     with_type(updates.dtype, [&]<class T>(Type<T>) {
-      const T* from = updates.as<T>();
-      T* to = output.as<T>();
-      for (std::int64_t o = 0; o < view.outer; ++o, to += view.length * view.inner)
-        for (std::int64_t i = 0; i < indices.elements; ++i, from += view.inner)
-          add_row(from, to + positions[i] * view.inner, view.inner, truth);
+      const T* const from = updates.as<T>();
+      T* const to = output.as<T>();
+      // Columns are shared out: updates of one place come in their order.
+      const auto add = [&](std::int64_t first, std::int64_t end) {
+        const T* row = from + first;
+        T* place = to + first;
+        for (std::int64_t o = 0; o < view.outer; ++o, place += view.length * view.inner)
+          for (std::int64_t i = 0; i < indices.elements; ++i, row += view.inner)
+            add_row(row, place + positions[i] * view.inner, end - first, truth);
+      };
+      if (updates.elements < 4 * elements_in_block)
+        add(0, view.inner);
+      else
+        parallel_ranges(view.inner, 64, add);
     });
   });
 }

@@ -15,7 +15,8 @@ KernelResult concat(const KernelCall& call) {
   for (int i = 0; i < call.input_count; ++i) {
     const Body& part = call.input(i);
     if (part.elements == 0) continue;
-    copy_elements(walk_over(part.shape, part.strides, output.strides), part.data, to, size);
+    copy_elements(walk_over(part.shape, part.strides, output.strides), part.elements, part.data, to,
+                  size);
     to += part.shape.data()[axis] * output.strides[axis] * size;
   }
   return {};
@@ -40,8 +41,8 @@ void add_elements(const Walk& walk, const T* from, T* to, bool truth) {
 }
 
 /// Copies a part of the slice's lengths to its place in the output, or adds it there.
-void put(const std::byte* part, const Strides& strides, const SliceOptions& slice, Body& output,
-         bool adds) {
+void put(const std::byte* part, std::int64_t elements, const Strides& strides,
+         const SliceOptions& slice, Body& output, bool adds) {
   Strides steps;
   std::int64_t start = 0;
   for (int axis = 0; axis < output.rank(); ++axis) {
@@ -51,10 +52,11 @@ void put(const std::byte* part, const Strides& strides, const SliceOptions& slic
   const Walk walk = walk_over(slice.lengths, strides, steps);
   with_type(output.dtype, [&]<class T>(Type<T>) {
     T* const to = output.as<T>() + start;
-    if (adds)
-      add_elements(walk, reinterpret_cast<const T*>(part), to, output.dtype == DType::boolean);
-    else
-      copy_elements(walk, part, to, sizeof(T));
+    if (!adds) return copy_elements(walk, elements, part, to, sizeof(T));
+    for_parts(walk, elements, [&](const Walk& some, std::int64_t source, std::int64_t target) {
+      add_elements(some, reinterpret_cast<const T*>(part) + source, to + target,
+                   output.dtype == DType::boolean);
+    });
   });
 }
 /// The same; before the first part an output that is not added to is cleared.
@@ -63,7 +65,8 @@ KernelResult put_in_zeros(const KernelCall& call, const Strides& strides,
   Body& output = call.output();
   const bool adds = call.accumulate & 1;
   if (!adds) __builtin_memset(output.data, 0, static_cast<std::size_t>(output.bytes()));
-  if (call.input(0).elements) put(call.input(0).data, strides, slice, output, adds);
+  if (const std::int64_t elements = call.input(0).elements)
+    put(call.input(0).data, elements, strides, slice, output, adds);
   return {};
 }
 KernelResult unslice(const KernelCall& call) {
@@ -86,7 +89,8 @@ KernelResult assign_slice(const KernelCall& call) {
   if (output.data != before.data)
     __builtin_memcpy(output.data, before.data, static_cast<std::size_t>(output.bytes()));
   const Body& part = call.input(1);
-  if (part.elements) put(part.data, part.strides, call.option<SliceOptions>(), output, false);
+  if (part.elements)
+    put(part.data, part.elements, part.strides, call.option<SliceOptions>(), output, false);
   return {};
 }
 constexpr NamedKernel kernels[] = {{"concat", concat},

@@ -2,6 +2,7 @@
 // Layer norm: two passes over a row forward, two backward.
 #include "lib/cpu/chunk.hpp"
 #include "lib/cpu/kernels.hpp"
+#include "lib/cpu/pool.hpp"
 #include "lib/dispatch/op_options.hpp"
 
 namespace reel::kernels::REEL_ISA {
@@ -30,16 +31,18 @@ void layer_norm_rows(const KernelCall& call) {
   const T* gain = call.input(1).as<T>();
   const T* shift = call.input(2).as<T>();
   const T epsilon = static_cast<T>(call.option<EpsilonOptions>().epsilon);
-  for (std::int64_t first = 0; n && first < x.elements; first += n) {
-    const T* row = x.as<T>() + first;
-    T* y = call.output().as<T>() + first;
-    const Moments<T> moments(row, n, epsilon);
-    const Vector<T> mean(moments.mean), scale(moments.scale);
-    for_chunks<T>(n, [&](std::int64_t i, Chunk<T> chunk) {
-      chunk.put(y + i,
-                (chunk.get(row + i) - mean) * scale * chunk.get(gain + i) + chunk.get(shift + i));
-    });
-  }
+  parallel_rows(n ? x.elements / n : 0, n, 1 << 15, [&](std::int64_t i_row, std::int64_t end) {
+    for (; i_row < end; ++i_row) {
+      const T* row = x.as<T>() + i_row * n;
+      T* y = call.output().as<T>() + i_row * n;
+      const Moments<T> moments(row, n, epsilon);
+      const Vector<T> mean(moments.mean), scale(moments.scale);
+      for_chunks<T>(n, [&](std::int64_t i, Chunk<T> chunk) {
+        chunk.put(y + i,
+                  (chunk.get(row + i) - mean) * scale * chunk.get(gain + i) + chunk.get(shift + i));
+      });
+    }
+  });
 }
 
 /// What a row's gradient needs and gives; pointers may be null.

@@ -29,4 +29,11 @@ void parallel_ranges(std::int64_t n, std::int64_t grain, const F& f) {
     f(first, n - first < grain ? n : first + grain);
   });
 }
+
+/// f(first, end) over rows that hold `width` elements each, in blocks of about `block` elements.
+template <class F>
+void parallel_rows(std::int64_t rows, std::int64_t width, std::int64_t block, const F& f) {
+  if (rows * width < 2 * block) return f(std::int64_t{0}, rows);
+  parallel_ranges(rows, width < block ? block / width : 1, f);
+}
 }  // namespace reel::kernels

@@ -2,6 +2,7 @@
 // Random numbers. Number i depends on the key and on position + i / (numbers in a block) alone.
 #include "lib/cpu/exponential.hpp"
 #include "lib/cpu/kernels.hpp"
+#include "lib/cpu/pool.hpp"
 #include "lib/dispatch/op_options.hpp"
 #include "lib/formulas/philox.hpp"
 
@@ -66,12 +67,12 @@ void draw(const RandomOptions& options, std::uint64_t block, Words& words) {
   }
 }
 
-/// make(words, out) writes `each` numbers for each of a batch of blocks.
+/// make(words, out) writes `each` numbers for each of a batch of blocks, from `block` on.
 template <int each, class T, class Make>
-void generate(const RandomOptions& options, T* out, std::int64_t n, const Make& make) {
+void generate_from(const RandomOptions& options, std::uint64_t block, T* out, std::int64_t n,
+                   const Make& make) {
   constexpr std::int64_t step = each * batch;
   Words words;
-  std::uint64_t block = 0;
   std::int64_t i = 0;
   for (; i + step <= n; i += step, block += batch) {
     draw(options, block, words);
@@ -82,6 +83,15 @@ void generate(const RandomOptions& options, T* out, std::int64_t n, const Make& 
   draw(options, block, words);
   make(words, rest);
   for (std::int64_t k = 0; i + k < n; ++k) out[i + k] = rest[k];
+}
+
+template <int each, class T, class Make>
+void generate(const RandomOptions& options, T* out, std::int64_t n, const Make& make) {
+  constexpr std::int64_t shared = 1 << 14;
+  parallel_ranges(n, shared, [&](std::int64_t first, std::int64_t end) {
+    generate_from<each>(options, static_cast<std::uint64_t>(first / each), out + first, end - first,
+                        make);
+  });
 }
 
 /// Uniform in [0, 1): 24 or 53 bits.

@@ -2,6 +2,7 @@
 // The gates of recurrent cells: every element in one pass.
 #include "lib/cpu/gates.hpp"
 #include "lib/cpu/kernels.hpp"
+#include "lib/cpu/pool.hpp"
 
 namespace reel::kernels::REEL_ISA {
 namespace {
@@ -11,8 +12,9 @@ template <int Cells>
 constexpr int gate_count = Cells + 3;
 
 template <int Cells, class T>
-void forward(std::int64_t rows, std::int64_t n, const T* gates, const T* const* cells, T* h, T* c) {
-  for (std::int64_t row = 0; row < rows; ++row) {
+void forward(std::int64_t first_row, std::int64_t end, std::int64_t n, const T* gates,
+             const T* const* cells, T* h, T* c) {
+  for (std::int64_t row = first_row; row < end; ++row) {
     const T* a = gates + row * n * gate_count<Cells>;
     for_chunks<T>(n, [&](std::int64_t k, Chunk<T> chunk) {
       const std::int64_t at = row * n + k;
@@ -44,14 +46,14 @@ struct GatePair {
 /// c' = sum f c + i g, h = o tanh c'. With s = sigmoid a: da = ds s (1 - s); with g = tanh a:
 /// da = dg (1 - g^2).
 template <int Cells, class T>
-void backward(std::int64_t rows, std::int64_t n, const KernelCall& call) {
+void backward(std::int64_t first_row, std::int64_t end, std::int64_t n, const KernelCall& call) {
   const T* dh = elements<T>(call.inputs[0]);
   const T* dc_next = elements<T>(call.inputs[1]);
   const T* gates = elements<T>(call.inputs[2]);
   const T* c_next = elements<T>(call.inputs[4 + Cells]);
   T* dgates = elements<T>(call.outputs[0]);
   const Vector<T> one(T(1)), zero(T(0));
-  for (std::int64_t row = 0; row < rows; ++row) {
+  for (std::int64_t row = first_row; row < end; ++row) {
     const std::int64_t first = row * n * gate_count<Cells>;
     for_chunks<T>(n, [&](std::int64_t k, Chunk<T> chunk) {
       const std::int64_t at = row * n + k;
@@ -77,6 +79,8 @@ void backward(std::int64_t rows, std::int64_t n, const KernelCall& call) {
   }
 }
 
+constexpr std::int64_t elements_in_block = 1 << 13;  // of rows that threads share
+
 template <int Cells>
 KernelResult gates(const KernelCall& call) {
   const Body& c = call.input(1);
@@ -84,8 +88,10 @@ KernelResult gates(const KernelCall& call) {
   const auto run = [&]<class T>(T) {
     const T* cells[Cells];
     for (int i = 0; i < Cells; ++i) cells[i] = call.input(1 + i).as<T>();
-    forward<Cells>(rows, n, call.input(0).as<T>(), cells, call.output(0).as<T>(),
-                   call.output(1).as<T>());
+    parallel_rows(rows, n, elements_in_block, [&](std::int64_t first, std::int64_t end) {
+      forward<Cells>(first, end, n, call.input(0).as<T>(), cells, call.output(0).as<T>(),
+                     call.output(1).as<T>());
+    });
   };
   if (c.dtype == DType::float32)
     run(0.0f);
@@ -98,10 +104,12 @@ template <int Cells>
 KernelResult gates_gradient(const KernelCall& call) {
   const Body& c = *call.inputs[4 + Cells];
   const std::int64_t n = c.rank() ? c.shape.data()[c.rank() - 1] : 1, rows = n ? c.elements / n : 0;
-  if (c.dtype == DType::float32)
-    backward<Cells, float>(rows, n, call);
-  else
-    backward<Cells, double>(rows, n, call);
+  parallel_rows(rows, n, elements_in_block, [&](std::int64_t first, std::int64_t end) {
+    if (c.dtype == DType::float32)
+      backward<Cells, float>(first, end, n, call);
+    else
+      backward<Cells, double>(first, end, n, call);
+  });
   return {};
 }
 

@@ -51,7 +51,8 @@ const T* packed(const Body& x, void* memory) {
     steps[axis] = step;
     step *= x.shape.data()[axis];
   }
-  copy_elements(walk_over(x.shape, x.strides, steps), x.data, memory, static_cast<int>(sizeof(T)));
+  copy_elements(walk_over(x.shape, x.strides, steps), x.elements, x.data, memory,
+                static_cast<int>(sizeof(T)));
   return static_cast<const T*>(memory);
 }
 
@@ -265,12 +266,15 @@ void argmax_of(const KernelCall& call) {
   const T* from = copied ? packed<T>(x, memory) : x.as<T>();
   T* best = reinterpret_cast<T*>(memory + copied);
   std::int64_t* to = call.output().as<std::int64_t>();
-  for (std::int64_t o = 0; o < outer; ++o, from += gone * inner, to += inner) {
-    if (inner == 1)
-      *to = first_place(from, gone, fold_row<Largest<T>, T>(from, gone));
-    else
-      largest_of_columns(from, gone, inner, best, to);
-  }
+  if (inner == 1)
+    return parallel_rows(outer, gone, shared_elements, [&](std::int64_t o, std::int64_t end) {
+      for (; o < end; ++o) {
+        const T* row = from + o * gone;
+        to[o] = first_place(row, gone, fold_long_row<Largest<T>, T>(row, gone));
+      }
+    });
+  for (std::int64_t o = 0; o < outer; ++o)
+    largest_of_columns(from + o * gone * inner, gone, inner, best, to + o * inner);
 }
 KernelResult argmax(const KernelCall& call) {
   switch (call.input(0).dtype) {

@@ -3,6 +3,7 @@
 // alone.
 #pragma once
 #include "lib/cpu/chunk.hpp"
+#include "lib/cpu/pool.hpp"
 
 namespace reel::kernels::REEL_ISA {
 template <class A>
@@ -45,9 +46,10 @@ struct Truth {
 template <class A>
 inline constexpr bool is_floating = static_cast<A>(0.5) != 0 && !std::is_same_v<A, bool>;
 
-constexpr std::int64_t lane_count = 32;  // sums that run side by side
-constexpr std::int64_t leaf = 1024;      // elements below which sums are not halved
-constexpr std::int64_t fold_rows = 64;   // rows that are added one after the other
+constexpr std::int64_t lane_count = 32;            // sums that run side by side
+constexpr std::int64_t leaf = 1024;                // elements below which sums are not halved
+constexpr std::int64_t fold_rows = 64;             // rows that are added one after the other
+constexpr std::int64_t shared_elements = 1 << 16;  // that are worth another thread's way
 template <class A>
 inline constexpr std::int64_t fold_width = 16384 / sizeof(A);  // columns whose sums stay in a cache
 
@@ -102,6 +104,27 @@ A fold_row(const X* x, std::int64_t n) {
   return R::step(fold_row<R, A>(x, half), fold_row<R, A>(x + half, n - half));
 }
 
+/// The same, the tree's branches shared among threads.
+template <class R, class A, class X>
+A fold_long_row(const X* x, std::int64_t n) {
+  if (n < 2 * shared_elements) return fold_row<R, A>(x, n);
+  constexpr int branches = 16;
+  const X* starts[branches + 1] = {x, x + n};
+  for (int count = 1; count < branches; count *= 2)
+    for (int i = count; i > 0; --i) {
+      const std::int64_t length = starts[i] - starts[i - 1];
+      starts[2 * i] = starts[i];
+      starts[2 * i - 1] = starts[i - 1] + (length / 2 + leaf - 1) / leaf * leaf;
+    }
+  A sums[branches];
+  parallel_for(branches, [&](std::int64_t i) {
+    sums[i] = fold_row<R, A>(starts[i], starts[i + 1] - starts[i]);
+  });
+  for (int count = branches / 2; count > 0; count /= 2)
+    for (int i = 0; i < count; ++i) sums[i] = R::step(sums[2 * i], sums[2 * i + 1]);
+  return sums[0];
+}
+
 /// to[j] joined with x[.][j] for j < width, over `rows` rows, `step` apart.
 template <class R, int rows, class A, class X>
 void join_rows(const X* x, std::int64_t step, std::int64_t width, A* to) {
@@ -135,34 +158,41 @@ inline std::int64_t fold_depth(std::int64_t rows) {
   return 65 - __builtin_clzll(static_cast<unsigned long long>((rows - 1) / fold_rows));
 }
 
-/// The fold of each column: blocks of rows, which are joined in pairs, pairs of pairs and so on.
-/// `tree` has room for fold_depth(rows) times fold_width elements.
+/// The fold of each of up to fold_width columns: blocks of rows, which are joined in pairs, pairs
+/// of pairs and so on. `tree` has fold_depth(rows) rows, fold_width apart.
+template <class R, class A, class X>
+void fold_few_columns(const X* x, std::int64_t rows, std::int64_t inner, std::int64_t width, A* to,
+                      A* tree) {
+  if (rows <= fold_rows) return fold_block<R>(x, rows, inner, width, to);
+  constexpr std::int64_t step = fold_width<A>;
+  std::int64_t depth = 0;
+  const auto join_last = [&] {
+    --depth;
+    join_rows<R, 1>(tree + depth * step, 0, width, tree + (depth - 1) * step);
+  };
+  for (std::int64_t block = 0; block * fold_rows < rows; ++block) {
+    const std::int64_t row = block * fold_rows;
+    fold_block<R>(x + row * inner, rows - row < fold_rows ? rows - row : fold_rows, inner, width,
+                  tree + depth++ * step);
+    for (std::int64_t pairs = block; pairs & 1; pairs >>= 1) join_last();
+  }
+  while (depth > 1) join_last();
+  __builtin_memcpy(to, tree, static_cast<std::size_t>(width) * sizeof(A));
+}
+
 template <class R, class A, class X>
 void fold_columns(const X* x, std::int64_t rows, std::int64_t inner, A* to, A* tree) {
   constexpr std::int64_t most = fold_width<A>;
-  for (std::int64_t first = 0; first < inner; first += most, x += most, to += most) {
-    const std::int64_t width = inner - first < most ? inner - first : most;
-    if (rows <= fold_rows) {
-      fold_block<R>(x, rows, inner, width, to);
-      continue;
-    }
-    std::int64_t depth = 0;
-    const auto join_last = [&] {
-      --depth;
-      join_rows<R, 1>(tree + depth * most, 0, width, tree + (depth - 1) * most);
-    };
-    for (std::int64_t block = 0; block * fold_rows < rows; ++block) {
-      const std::int64_t row = block * fold_rows;
-      fold_block<R>(x + row * inner, rows - row < fold_rows ? rows - row : fold_rows, inner, width,
-                    tree + depth++ * most);
-      for (std::int64_t pairs = block; pairs & 1; pairs >>= 1) join_last();
-    }
-    while (depth > 1) join_last();
-    __builtin_memcpy(to, tree, static_cast<std::size_t>(width) * sizeof(A));
-  }
+  const std::int64_t grain = rows < shared_elements / 64 ? shared_elements / rows / 64 * 64 : 64;
+  for (std::int64_t first = 0; first < inner; first += most)
+    parallel_ranges(inner - first < most ? inner - first : most, grain,
+                    [&](std::int64_t part, std::int64_t end) {
+                      fold_few_columns<R>(x + first + part, rows, inner, end - part,
+                                          to + first + part, tree + part);
+                    });
 }
 
-/// [outer, gone, inner] to [outer, inner].
+/// [outer, gone, inner] to [outer, inner]. Columns of one after the other where they use `tree`.
 template <class R, class A, class X>
 void fold(const X* x, std::int64_t outer, std::int64_t gone, std::int64_t inner, A* to, A* tree) {
   if (gone == 0) {
@@ -170,11 +200,17 @@ void fold(const X* x, std::int64_t outer, std::int64_t gone, std::int64_t inner,
       for (std::int64_t i = 0; i < outer * inner; ++i) to[i] = R::none;
     return;
   }
-  for (std::int64_t o = 0; o < outer; ++o, x += gone * inner, to += inner) {
-    if (inner == 1)
-      *to = fold_row<R, A>(x, gone);
-    else
-      fold_columns<R>(x, gone, inner, to, tree);
-  }
+  const auto fold_some = [&](std::int64_t o, std::int64_t end) {
+    for (; o < end; ++o) {
+      if (inner == 1)
+        to[o] = fold_long_row<R, A>(x + o * gone, gone);
+      else
+        fold_columns<R>(x + o * gone * inner, gone, inner, to + o * inner, tree);
+    }
+  };
+  if (inner == 1 || fold_depth(gone) == 0)
+    parallel_rows(outer, gone * inner, shared_elements, fold_some);
+  else
+    fold_some(0, outer);
 }
 }  // namespace reel::kernels::REEL_ISA

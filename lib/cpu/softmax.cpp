@@ -3,6 +3,7 @@
 // along another one element each of neighbouring columns.
 #include "lib/cpu/chunk.hpp"
 #include "lib/cpu/kernels.hpp"
+#include "lib/cpu/pool.hpp"
 #include "lib/cpu/scratch.hpp"
 #include "lib/dispatch/op_options.hpp"
 
@@ -36,14 +37,17 @@ T exponentials(const T* x, T* y, std::int64_t n, T max) {
   }));
 }
 
+constexpr std::int64_t shared_elements = 1 << 14;  // of rows, that are worth another thread's way
 /// Rows that take turns: while one waits for the fold of its lanes, the others go on.
 constexpr std::int64_t row_block = 16;
 
-/// f(first, count) over blocks of rows.
+/// f(first, count) over blocks of rows of n elements.
 template <class F>
-void for_row_blocks(std::int64_t rows, const F& f) {
-  for (std::int64_t first = 0; first < rows; first += row_block)
-    f(first, rows - first < row_block ? rows - first : row_block);
+void for_row_blocks(std::int64_t rows, std::int64_t n, const F& f) {
+  parallel_rows(rows, n, shared_elements, [&](std::int64_t first, std::int64_t end) {
+    for (; first < end; first += row_block)
+      f(first, end - first < row_block ? end - first : row_block);
+  });
 }
 
 /// Of each row of a block the largest and the sum of exp(x - largest), which y gets if there is
@@ -160,15 +164,21 @@ struct AxisView {
   /// f(first, chunk) over neighbouring columns.
   template <class T, class F>
   void for_columns(const F& f) const {
-    for (std::int64_t o = 0; o < outer; ++o)
-      for_chunks<T>(inner, [&](std::int64_t i, Chunk<T> chunk) { f(o * n * inner + i, chunk); });
+    const std::int64_t chunks = (inner + lanes<T> - 1) / lanes<T>;
+    parallel_rows(
+        outer * chunks, n * lanes<T>, shared_elements, [&](std::int64_t i, std::int64_t end) {
+          for (; i < end; ++i) {
+            const std::int64_t column = i % chunks * lanes<T>, left = inner - column;
+            f(i / chunks * n * inner + column, Chunk<T>{left < lanes<T> ? left : lanes<T>});
+          }
+        });
   }
 };
 
 template <class F, class T>
 void softmax_of(const AxisView& view, const T* x, T* y) {
   if (view.inner == 1)
-    for_row_blocks(view.outer, [&](std::int64_t first, std::int64_t count) {
+    for_row_blocks(view.outer, view.n, [&](std::int64_t first, std::int64_t count) {
       F::rows(x + first * view.n, y + first * view.n, count, view.n);
     });
   else
@@ -180,15 +190,17 @@ void softmax_of(const AxisView& view, const T* x, T* y) {
 template <class F, class T>
 void gradient_of(const AxisView& view, const T* dy, const T* y, T* dx, bool add) {
   if (view.inner == 1) {
-    for (std::int64_t r = 0; r < view.outer; ++r, dy += view.n, y += view.n, dx += view.n) {
-      const Vector<T> sum(lane_sum(row_sum<T>(view.n, [&](std::int64_t i, Chunk<T> chunk) {
-        return F::term(chunk.get(dy + i), chunk.get(y + i));
-      })));
-      for_chunks<T>(view.n, [&](std::int64_t i, Chunk<T> chunk) {
-        chunk.give(dx + i, F::gradient(chunk.get(dy + i), chunk.get(y + i), sum), add);
-      });
-    }
-    return;
+    return for_row_blocks(view.outer, view.n, [&](std::int64_t first, std::int64_t count) {
+      for (std::int64_t r = first * view.n; r < (first + count) * view.n; r += view.n) {
+        const Vector<T> sum(lane_sum(row_sum<T>(view.n, [&](std::int64_t i, Chunk<T> chunk) {
+          return F::term(chunk.get(dy + r + i), chunk.get(y + r + i));
+        })));
+        for_chunks<T>(view.n, [&](std::int64_t i, Chunk<T> chunk) {
+          chunk.give(dx + r + i, F::gradient(chunk.get(dy + r + i), chunk.get(y + r + i), sum),
+                     add);
+        });
+      }
+    });
   }
   view.for_columns<T>([&](std::int64_t first, Chunk<T> chunk) {
     const auto at = [&](const T* from, std::int64_t j) {
@@ -239,7 +251,7 @@ KernelResult cross_entropy(const KernelCall& call) {
     if (label < 0 || label >= n) return {"label out of range", 1, label, n};
   }
   return with_floating(scores.dtype, [&]<class T>(T) {
-    for_row_blocks(labels.elements, [&](std::int64_t first, std::int64_t count) {
+    for_row_blocks(labels.elements, n, [&](std::int64_t first, std::int64_t count) {
       const T* x = scores.as<T>() + first * n;
       RowSums<T> sums(x, nullptr, count, n);
       sums.take_logarithms();
@@ -256,8 +268,8 @@ KernelResult cross_entropy_gradient(const KernelCall& call) {
   if (!call.outputs[0] || n == 0) return {};
   const bool add = call.accumulate & 1;
   return with_floating(scores.dtype, [&]<class T>(T) {
-    T* block = static_cast<T*>(scratch(static_cast<std::size_t>(row_block * n) * sizeof(T)));
-    for_row_blocks(labels.elements, [&](std::int64_t first, std::int64_t count) {
+    for_row_blocks(labels.elements, n, [&](std::int64_t first, std::int64_t count) {
+      T* block = static_cast<T*>(scratch(static_cast<std::size_t>(row_block * n) * sizeof(T)));
       Softmax::rows(scores.as<T>() + first * n, block, count, n);
       for (std::int64_t r = 0; r < count; ++r) {
         T* row = block + r * n;

@@ -34,6 +34,22 @@ void broadcast_strides(const Body& value, const Shape& shape, Strides& strides) 
   }
 }
 
+template <Change change, class T>
+void assign_all(const Walk& walk, const T* from, const T* old, T* to) {
+  const int last = walk.rank - 1;
+  const std::int64_t n = walk.lengths[last], step = walk.from[last];
+  for_each_row(walk, 1, [=](std::int64_t source, std::int64_t place) {
+    const T *x = from + source, *y = old + place;
+    T* const z = to + place;
+    if (step == 1) {
+      REEL_INDEPENDENT
+      for (std::int64_t i = 0; i < n; ++i) z[i] = changed<change>(y[i], x[i]);
+    } else {
+      for (std::int64_t i = 0; i < n; ++i) z[i] = changed<change>(y[i], x[i * step]);
+    }
+  });
+}
+
 template <Change change>
 KernelResult assign(const KernelCall& call) {
   const Body &before = call.input(0), &value = call.input(1);
@@ -45,21 +61,16 @@ KernelResult assign(const KernelCall& call) {
   with_type(output.dtype, [&]<class T>(Type<T>) {
     const T *from = value.as<T>(), *old = before.as<T>();
     T* to = output.as<T>();
-    const int last = walk.rank - 1;
-    const std::int64_t n = walk.lengths[last], step = walk.from[last];
-    for_each_row(walk, 1, [&](std::int64_t source, std::int64_t place) {
-      if (step == 1) {
-        REEL_INDEPENDENT
-        for (std::int64_t i = 0; i < n; ++i)
-          to[place + i] = changed<change>(old[place + i], from[source + i]);
-      } else {
-        for (std::int64_t i = 0; i < n; ++i)
-          to[place + i] = changed<change>(old[place + i], from[source + i * step]);
-      }
-    });
+    for_parts(walk, output.elements,
+              [=](const Walk& part, std::int64_t source, std::int64_t place) {
+                assign_all<change>(part, from + source, old + place, to + place);
+              });
   });
   return {};
 }
+
+// Elements that are worth a helper's way.
+constexpr std::int64_t light_grain = 1 << 17, adam_grain = 1 << 15;
 
 /// Gradients may lie anyhow; the rest is row-major.
 template <class T>
@@ -68,13 +79,15 @@ struct Gradient {
   Strides strides;
   const Body& body;
   explicit Gradient(const Body& x) : data(x.as<T>()), body(x) {}
+  /// f(i, chunk, gradient), shared among threads in blocks of `grain` elements.
   template <class F>
-  void for_each(const F& f) const {
-    if (body.contiguous) {
-      for_chunks<T>(body.elements,
-                    [&](std::int64_t i, Chunk<T> chunk) { f(i, chunk, chunk.get(data + i)); });
-      return;
-    }
+  void for_each(std::int64_t grain, const F& f) const {
+    if (body.contiguous)
+      return parallel_ranges(body.elements, grain, [&](std::int64_t first, std::int64_t end) {
+        for_chunks<T>(end - first, [&](std::int64_t i, Chunk<T> chunk) {
+          f(first + i, chunk, chunk.get(data + first + i));
+        });
+      });
     Strides packed;
     std::int64_t step = 1;
     for (int axis = body.rank() - 1; axis >= 0; --axis) {
@@ -94,9 +107,10 @@ void sgd(const KernelCall& call) {
   const T* x = call.input(0).as<T>();
   T* to = call.output().as<T>();
   const Vector<T> rate(*call.input(2).as<T>());
-  Gradient<T>(call.input(1)).for_each([&](std::int64_t i, Chunk<T> chunk, const Vector<T>& g) {
-    chunk.put(to + i, chunk.get(x + i) - rate * g);
-  });
+  Gradient<T>(call.input(1))
+      .for_each(light_grain, [&](std::int64_t i, Chunk<T> chunk, const Vector<T>& g) {
+        chunk.put(to + i, chunk.get(x + i) - rate * g);
+      });
 }
 
 /// v = momentum v + g; x -= rate v, or rate (g + momentum v)
@@ -106,12 +120,13 @@ void momentum(const KernelCall& call) {
   const T *x = call.input(0).as<T>(), *v = call.input(1).as<T>();
   T *x_to = call.output(0).as<T>(), *v_to = call.output(1).as<T>();
   const Vector<T> rate(*call.input(3).as<T>()), factor(static_cast<T>(option.momentum));
-  Gradient<T>(call.input(2)).for_each([&](std::int64_t i, Chunk<T> chunk, const Vector<T>& g) {
-    const Vector<T> velocity = factor * chunk.get(v + i) + g;
-    chunk.put(v_to + i, velocity);
-    chunk.put(x_to + i,
-              chunk.get(x + i) - rate * (option.nesterov ? g + factor * velocity : velocity));
-  });
+  Gradient<T>(call.input(2))
+      .for_each(light_grain, [&](std::int64_t i, Chunk<T> chunk, const Vector<T>& g) {
+        const Vector<T> velocity = factor * chunk.get(v + i) + g;
+        chunk.put(v_to + i, velocity);
+        chunk.put(x_to + i,
+                  chunk.get(x + i) - rate * (option.nesterov ? g + factor * velocity : velocity));
+      });
 }
 
 /// beta to the power t, by squaring, in double.
@@ -137,14 +152,15 @@ void adam(const KernelCall& call) {
       keep(static_cast<T>(1 - rate * option.weight_decay));
   const T *x = call.input(0).as<T>(), *m = call.input(1).as<T>(), *v = call.input(2).as<T>();
   T *x_to = call.output(0).as<T>(), *m_to = call.output(1).as<T>(), *v_to = call.output(2).as<T>();
-  Gradient<T>(call.input(3)).for_each([&](std::int64_t i, Chunk<T> chunk, const Vector<T>& g) {
-    const Vector<T> first = beta1 * chunk.get(m + i) + rest1 * g;
-    const Vector<T> second = beta2 * chunk.get(v + i) + rest2 * g * g;
-    chunk.put(m_to + i, first);
-    chunk.put(v_to + i, second);
-    chunk.put(x_to + i,
-              chunk.get(x + i) * keep - scale1 * first / (xsimd::sqrt(second * scale2) + epsilon));
-  });
+  Gradient<T>(call.input(3))
+      .for_each(adam_grain, [&](std::int64_t i, Chunk<T> chunk, const Vector<T>& g) {
+        const Vector<T> first = beta1 * chunk.get(m + i) + rest1 * g;
+        const Vector<T> second = beta2 * chunk.get(v + i) + rest2 * g * g;
+        chunk.put(m_to + i, first);
+        chunk.put(v_to + i, second);
+        chunk.put(x_to + i, chunk.get(x + i) * keep -
+                                scale1 * first / (xsimd::sqrt(second * scale2) + epsilon));
+      });
 }
 
 template <void (*f32)(const KernelCall&), void (*f64)(const KernelCall&)>

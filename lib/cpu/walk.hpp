@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 
+#include "lib/cpu/pool.hpp"
 #include "lib/tensor/body.hpp"
 
 namespace reel::kernels::REEL_ISA {
@@ -62,6 +63,23 @@ void for_each_row(const Walk& walk, int inner, const Row& row) {
   }
 }
 
-/// Copies elements of `size` bytes.
-void copy_elements(const Walk& walk, const void* from, void* to, int size);
+/// Calls f(part, from, to) for a walk over so many elements: whole, or in parts along its longest
+/// axis, shared among threads, with offsets in elements.
+template <class F>
+void for_parts(const Walk& walk, std::int64_t elements, const F& f) {
+  constexpr std::int64_t shared = 1 << 18, block = 1 << 16;
+  if (elements < shared) return f(walk, std::int64_t{0}, std::int64_t{0});
+  int axis = 0;
+  for (int i = 1; i < walk.rank; ++i)
+    if (walk.lengths[i] > walk.lengths[axis]) axis = i;
+  const std::int64_t length = walk.lengths[axis], parts = (elements + block - 1) / block;
+  parallel_ranges(length, (length + parts - 1) / parts, [&](std::int64_t first, std::int64_t end) {
+    Walk part = walk;
+    part.lengths[axis] = end - first;
+    f(part, first * walk.from[axis], first * walk.to[axis]);
+  });
+}
+
+/// Copies elements of `size` bytes, so many in all.
+void copy_elements(const Walk& walk, std::int64_t elements, const void* from, void* to, int size);
 }  // namespace reel::kernels::REEL_ISA

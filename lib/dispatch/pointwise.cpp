@@ -3,7 +3,6 @@
 
 #include "lib/dispatch/context.hpp"
 #include "lib/dispatch/op_options.hpp"
-#include "lib/dispatch/parallel_rows.hpp"
 #include "lib/ops/ops.hpp"
 
 namespace reel {
@@ -85,7 +84,7 @@ void walk_tiles(Tile tile, const Walk& walk, const Body* const* inputs, int coun
     start.at[i] = inputs[i]->data;
     if (!walk.rank || walk.steps[inner][i] == 0) scalars |= 1u << i;
   }
-  parallel_rows(output.elements, n, [&](std::int64_t first, std::int64_t end) {
+  parallel_passes(output.elements, n, [&](std::int64_t first, std::int64_t end) {
     Place place = start;
     if (first) place.skip(walk, count, first);
     std::byte* to = output.data + first * step;

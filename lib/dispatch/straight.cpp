@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The straight path of pointwise ops: inputs of one dtype and shape in row-major order, or a C++
 // number beside one. Anything else goes through run().
-#include "lib/dispatch/parallel_rows.hpp"
+#include "lib/dispatch/pointwise.hpp"
 #include "lib/dispatch/promotion.hpp"
 #include "lib/dispatch/recording.hpp"
 
@@ -30,7 +30,7 @@ inline bool is_row_of(const Body& y, const Body& x) {
 void run_rows(Tile tile, const Body& x, const Body& row, Body& out) {
   const std::int64_t n = row.elements;
   const std::int64_t from_step = n * size_of(x.dtype), to_step = n * size_of(out.dtype);
-  parallel_rows(x.elements, n, [&](std::int64_t first, std::int64_t end) {
+  parallel_passes(x.elements, n, [&](std::int64_t first, std::int64_t end) {
     for (std::int64_t i = first; i < end; ++i) {
       const void* inputs[] = {x.data + i * from_step, row.data};
       tile(n, inputs, 0, out.data + i * to_step);
