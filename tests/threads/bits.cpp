@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// R7: results have the same bits with one thread, two or three, and while their number changes.
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "sweep/table.hpp"
+#include "threads/threads.hpp"
+
+namespace reel::tests {
+namespace {
+constexpr std::int64_t large = 600'000;
+
+bool same_bits(const Tensor& x, const Tensor& y) {
+  const Body &a = *Access::body(x), &b = *Access::body(y);
+  return a.shape == b.shape && a.dtype == b.dtype && a.contiguous && b.contiguous &&
+         std::memcmp(a.data, b.data, static_cast<std::size_t>(a.bytes())) == 0;
+}
+
+using Results = std::vector<Tensor>;
+using Work = std::function<Results()>;
+
+/// The first result that differs, or -1.
+int difference(const Results& got, const Results& expected) {
+  if (got.size() != expected.size()) return 0;
+  for (std::size_t i = 0; i < got.size(); ++i)
+    if (!same_bits(got[i], expected[i])) return static_cast<int>(i);
+  return -1;
+}
+
+void check_bits(const Work& work) {
+  const KeepThreads keep;
+  set_num_threads(1);
+  const Results expected = work();
+  for (const int threads : {2, 3}) {
+    set_num_threads(threads);
+    CHECK(difference(work(), expected) == -1);
+  }
+  std::atomic<bool> done = false;
+  std::thread changer([&] {
+    for (int i = 0; !done; ++i) set_num_threads(1 + i % 3);
+  });
+  const int differing = difference(work(), expected);
+  done = true;
+  changer.join();
+  CHECK(differing == -1);
+}
+
+Tensor in_order(const Tensor& x) { return Access::body(x)->contiguous ? x : fresh(x); }
+
+/// The value and all gradients of a sample's call on these inputs.
+Results results_of(const Op& op, const Sample& sample, const std::vector<Tensor>& inputs) {
+  Results results;
+  const std::vector<Tensor> sources = floating(inputs);
+  if (!op.differentiable || sources.empty()) return {in_order(sample.call(inputs))};
+  GradientTape tape;
+  for (const Tensor& x : sources) tape.watch(x);
+  const Tensor y = sample.call(inputs);
+  results.push_back(in_order(y));
+  if (!is_floating(y.dtype())) return results;
+  for (const Tensor& g : tape.gradient(y, Sources(sources), {{}, Unconnected::zero}))
+    results.push_back(in_order(g));
+  return results;
+}
+
+/// The inputs with one axis repeated until they are large; empty if that is not possible.
+std::vector<Tensor> grown(const std::vector<Tensor>& inputs, bool first_axis, DType dtype) {
+  std::int64_t elements = 0;
+  for (const Tensor& x : inputs) elements = std::max(elements, x.shape().elements());
+  if (elements == 0) return {};
+  std::vector<Tensor> result;
+  for (const Tensor& x : inputs) {
+    if (x.rank() == 0 && elements > 1) {
+      result.push_back(x);
+      continue;
+    }
+    const Tensor flat = x.rank() ? x : x.reshape({1});
+    const std::size_t axis = first_axis ? 0 : flat.rank() - 1;
+    Shape shape = flat.shape();
+    shape.data()[axis] *= large / elements + 1;
+    const std::int64_t length = flat.shape().data()[axis];
+    const Tensor places = arange(std::int64_t{0}, shape.data()[axis]) % length;
+    const Tensor many = take(flat, places, static_cast<int>(axis));
+    result.push_back(is_floating(x.dtype()) ? cast(many, dtype) : many);
+  }
+  return result;
+}
+
+Tensor numbers(Shape shape, DType dtype) { return random::normal(shape, {.dtype = dtype}); }
+
+/// f's value and its gradients for all inputs.
+Results with_gradients(const std::vector<Tensor>& inputs,
+                       const std::function<Tensor(const std::vector<Tensor>&)>& f) {
+  GradientTape tape;
+  for (const Tensor& x : inputs) tape.watch(x);
+  const Tensor y = f(inputs);
+  Results results = {y};
+  for (const Tensor& g : tape.gradient(y, Sources(inputs))) results.push_back(in_order(g));
+  return results;
+}
+}  // namespace
+
+TEST_CASE("samples of every op give the same bits when they are large", "[threads]") {
+  std::set<std::string_view> reached;
+  for (const Op* op : library_ops()) {
+    if (op->updates) continue;
+    int left = 3;  // samples of this op that could be made large
+    for (const Sample& sample : samples_of(*op))
+      for (const bool first_axis : {true, false}) {
+        if (left == 0) break;
+        const std::vector<Tensor> inputs =
+            grown(sample.inputs, first_axis, left % 2 ? DType::float32 : DType::float64);
+        if (inputs.empty()) continue;
+        try {
+          sample.call(inputs);
+        } catch (const Error&) {
+          continue;  // its options are of the sample's own shape
+        }
+        INFO(op->name << ", first axis " << first_axis);
+        check_bits([&] { return results_of(*op, sample, inputs); });
+        reached.insert(op->name);
+        --left;
+      }
+  }
+  for (const Op* op : library_ops())
+    if (op->fusion == Fusion::pointwise) {
+      INFO(op->name);
+      CHECK(reached.count(op->name) == 1);
+    }
+  CHECK(reached.size() >= 50);
+}
+
+TEST_CASE("products give the same bits", "[threads]") {
+  const std::vector<std::vector<std::int64_t>> shapes = {
+      {300, 300, 300}, {64, 784, 512},  {513, 257, 129}, {1, 3000, 4000},
+      {8, 2000, 1100}, {4000, 2200, 1}, {700, 30, 700}};
+  for (const DType dtype : {DType::float32, DType::float64})
+    for (const auto& shape : shapes)
+      for (const bool x_turned : {false, true})
+        for (const bool y_turned : {false, true}) {
+          const std::int64_t n = shape[0], k = shape[1], m = shape[2];
+          INFO(n << " x " << k << " x " << m << ", turned " << x_turned << y_turned);
+          const Tensor x = x_turned ? transpose(numbers({k, n}, dtype)) : numbers({n, k}, dtype);
+          const Tensor y = y_turned ? transpose(numbers({m, k}, dtype)) : numbers({k, m}, dtype);
+          const Tensor z = numbers({m}, dtype);
+          check_bits([&] { return Results{matmul(x, y), matmul(x, y) + z}; });
+        }
+  const Tensor many = numbers({50, 70, 64}, DType::float32),
+               one = numbers({64, 80}, DType::float32);
+  check_bits([&] {
+    return with_gradients({many, one}, [](const auto& in) { return matmul(in[0], in[1]); });
+  });
+}
+
+TEST_CASE("sums, rows and places give the same bits", "[threads]") {
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    const Tensor x = numbers({900, 700}, dtype), cube = numbers({30, 700, 40}, dtype);
+    for (const int axis : {0, 1})
+      check_bits([&] {
+        return Results{sum(x, axis), max(x, axis), mean(transpose(x), axis), argmax(x, axis)};
+      });
+    check_bits([&] { return Results{sum(x), min(x), sum(cube, 1), sum(cube, {0, 2})}; });
+    for (const int axis : {0, 1})
+      check_bits([&] {
+        return with_gradients(
+            {x}, [&](const auto& in) { return softmax(in[0], axis) + log_softmax(in[0], axis); });
+      });
+    const Tensor gain = numbers({700}, dtype), shift = numbers({700}, dtype);
+    check_bits([&] {
+      return with_gradients({x, gain, shift},
+                            [](const auto& in) { return layer_norm(in[0], in[1], in[2]); });
+    });
+    const Tensor places = random::integers(0, 900, {1500}),
+                 labels = random::integers(0, 700, {900});
+    check_bits(
+        [&] { return with_gradients({x}, [&](const auto& in) { return take(in[0], places); }); });
+    check_bits([&] {
+      return with_gradients({x}, [&](const auto& in) { return nn::cross_entropy(in[0], labels); });
+    });
+    check_bits([&] {
+      return Results{fresh(transpose(x)), concat({x, x}, 1), cast(x, DType::int32)};
+    });
+  }
+}
+
+TEST_CASE("random numbers and optimizers give the same bits", "[threads]") {
+  check_bits([] {
+    const GeneratorScope scope(Generator(7));
+    return Results{random::normal({large}),
+                   random::uniform({large}, {.dtype = DType::float64}),
+                   random::integers(-5, 1000, {large}),
+                   random::bernoulli(0.3, {large}),
+                   dropout(ones({large}), 0.5),
+                   random::permutation(large)};
+  });
+  const Tensor start = numbers({large}, DType::float32), step = numbers({large}, DType::float32);
+  check_bits([&] {
+    const std::vector<Variable> adam = {Variable("a", start)}, sgd = {Variable("b", start)},
+                                heavy = {Variable("c", start)};
+    optim::Adam one(adam);
+    optim::SGD two(sgd), three(heavy, {.momentum = 0.9});
+    for (int i = 0; i < 3; ++i) {
+      one.step({step});
+      two.step({step});
+      three.step({step});
+    }
+    return Results{adam[0].value(), sgd[0].value(), heavy[0].value()};
+  });
+}
+
+TEST_CASE("recurrent cells give the same bits", "[threads]") {
+  const Tensor x = numbers({200, 300}, DType::float32);
+  nn::LSTMCell cell(300, 256);
+  check_bits([&] {
+    const std::vector<Variable> variables = parameters(cell);
+    GradientTape tape;
+    auto state = cell.initial_state(200);
+    for (int i = 0; i < 3; ++i) state = cell(x, state);
+    Results results = {state.h, state.c};
+    for (const Tensor& g : tape.gradient(sum(state.h * state.c), variables))
+      results.push_back(in_order(g));
+    return results;
+  });
+}
+}  // namespace reel::tests
