@@ -35,6 +35,7 @@ void add_softmax(OpTable& ops);
 void add_normalize(OpTable& ops);
 void add_recurrent(OpTable& ops);
 void add_reshape(OpTable& ops);
+void add_join(OpTable& ops);
 void add_gather(OpTable& ops);
 void add_create(OpTable& ops);
 void add_random(OpTable& ops);

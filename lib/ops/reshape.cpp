@@ -3,11 +3,8 @@
 
 #include <algorithm>
 
-#include <reel/ops/arithmetic.hpp>
-
 #include "lib/dispatch/gate.hpp"
 #include "lib/dispatch/op_options.hpp"
-#include "lib/dispatch/recording.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
 
@@ -127,58 +124,6 @@ void broadcast_to_shape(Inference& call) {
   }
 }
 
-void slice_shape(Inference& call) {
-  const Body& x = call.input(0);
-  const SliceOptions& slice = call.option<SliceOptions>();
-  Body& out = call.view();
-  std::int64_t offset = 0;
-  int rank = 0;
-  out.elements = 1;
-  const auto add_axis = [&](std::int64_t length, std::int64_t stride) {
-    if (rank == out.rank()) out.shape.resize(out.shape.rank() + 1);
-    out.shape.data()[rank] = length;
-    out.strides[rank++] = stride;
-  };
-  for (int axis = 0; axis < x.rank(); ++axis) {
-    while (slice.added >> rank & 1) add_axis(1, 1);
-    offset += x.strides[axis] * slice.starts.data()[axis];
-    out.elements *= slice.lengths.data()[axis];
-    if (slice.dropped >> axis & 1) continue;
-    add_axis(slice.lengths.data()[axis], x.strides[axis] * slice.steps.data()[axis]);
-  }
-  while (slice.added >> rank & 1) add_axis(1, 1);
-  out.shape.resize(static_cast<std::size_t>(rank));
-  out.data += offset * size_of(x.dtype);
-}
-
-void unslice_shape(Inference& call) {
-  const auto& option = call.option<UnsliceOptions>();
-  if (!(call.input(0).shape == option.slice.lengths))
-    fail<ShapeError>(call.caller, call.op.name, "x",
-                     "the slice's shape " + to_text(option.slice.lengths),
-                     to_text(call.input(0).shape));
-  call.output(call.input(0).dtype, option.shape);
-}
-
-void concat_shape(Inference& call) {
-  const auto axis = static_cast<std::size_t>(call.option<AxisOptions>().axis);
-  Shape shape = call.input(0).shape;
-  for (int i = 1; i < call.input_count; ++i) {
-    const Shape& part = call.input(i).shape;
-    bool fits = part.rank() == shape.rank();
-    for (std::size_t k = 0; fits && k < part.rank(); ++k)
-      fits = k == axis || part.data()[k] == shape.data()[k];
-    if (!fits)
-      fail<ShapeError>(call.caller, call.op.name, "part " + std::to_string(i),
-                       "the shape of part 0 " + to_text(call.input(0).shape) + " but for axis " +
-                           std::to_string(axis),
-                       to_text(part));
-    shape.data()[axis] += part.data()[axis];
-    count_elements(shape, call.op.name, call.caller);
-  }
-  call.output(call.input(0).dtype, shape);
-}
-
 void cast_shape(Inference& call) {
   call.output(call.option<DTypeOptions>().dtype, call.input(0).shape);
 }
@@ -207,35 +152,6 @@ Shape completed(const Op& op, const Shape& from, Shape shape, Caller caller) {
 }
 
 Tensor changed(Op& op, const Operand& x, const Axes& axes) { return run(op, x, AxesOptions{axes}); }
-
-SliceOptions place_of_part(const Shape& shape, std::size_t axis, std::int64_t start,
-                           std::int64_t length) {
-  SliceOptions slice{.starts = shape, .lengths = shape, .steps = shape};
-  for (std::size_t i = 0; i < shape.rank(); ++i) {
-    slice.starts.data()[i] = 0;
-    slice.steps.data()[i] = 1;
-  }
-  slice.starts.data()[axis] = start;
-  slice.lengths.data()[axis] = length;
-  return slice;
-}
-
-/// A slice along one axis; without options to record where nobody listens.
-Tensor part_of(const Operand& x, std::size_t axis, std::int64_t start, std::int64_t length) {
-  Context& context = Context::here();
-  Body* whole = body_of(x);
-  if (context.mode || !whole)
-    return slice(x, place_of_part(shape_of(slice_op, x), axis, start, length));
-  Body* part = allocate_view(context, whole);
-  if (!part) fail<MemoryError>(x.caller(), slice_op.name, "result", "memory for a view", "none");
-  Tensor result = Access::adopt(part);
-  part->shape.data()[axis] = length;
-  part->data += start * whole->strides[axis] * size_of(whole->dtype);
-  part->elements = 1;
-  for (std::int64_t each : part->shape) part->elements *= each;
-  part->contiguous = is_row_major(part->shape, part->strides);
-  return result;
-}
 
 void reshape_samples(SampleList out) {
   samples_of(out, 0, [](const std::vector<Tensor>& in) { return reshape(in[0], {in[0].size()}); });
@@ -269,30 +185,6 @@ void broadcast_to_samples(SampleList out) {
     return broadcast_to(x, shape);
   });
 }
-void slice_samples(SampleList out) {
-  samples_of(out, 1, [](const std::vector<Tensor>& in) {
-    SliceOptions backwards = place_of_part(in[0].shape(), 0, 0, in[0].shape()[0]);
-    backwards.starts.data()[0] = std::max<std::int64_t>(0, in[0].shape()[0] - 1);
-    backwards.steps.data()[0] = -1;
-    return slice(in[0], backwards);
-  });
-  samples_of(out, 1, [](const std::vector<Tensor>& in) {
-    return slice(in[0], place_of_part(in[0].shape(), 0, 0, in[0].shape()[0] / 2));
-  });
-}
-void unslice_samples(SampleList out) {
-  samples_of(out, 1, [](const std::vector<Tensor>& in) {
-    UnsliceOptions options{place_of_part(in[0].shape(), 0, 1, in[0].shape()[0]), in[0].shape()};
-    options.shape.data()[0] += 2;
-    return run(unslice_op, {in[0]}, options);
-  });
-}
-void concat_samples(SampleList out) {
-  samples_of(out, 1, [](const std::vector<Tensor>& in) {
-    return concat({in[0], in[0] * 2, in[0]}, 0);
-  });
-  samples_of(out, 1, [](const std::vector<Tensor>& in) { return concat({in[0], in[0]}, -1); });
-}
 void cast_samples(SampleList out) {
   samples_of(out, 0, [](const std::vector<Tensor>& in) { return cast(in[0], DType::float64); });
 }
@@ -323,22 +215,6 @@ constinit Op broadcast_to_op{.name = "broadcast_to",
                              .options = &options_type<ShapeOptions>,
                              .fusion = Fusion::layout,
                              .samples = broadcast_to_samples};
-constinit Op slice_op{.name = "slice",
-                      .shape = slice_shape,
-                      .options = &options_type<SliceOptions>,
-                      .fusion = Fusion::layout,
-                      .samples = slice_samples};
-constinit Op unslice_op{.name = "unslice",
-                        .shape = unslice_shape,
-                        .options = &options_type<UnsliceOptions>,
-                        .accumulates = true,
-                        .samples = unslice_samples};
-constinit Op concat_op{.name = "concat",
-                       .arity = -1,
-                       .shape = concat_shape,
-                       .promote = Promote::numeric,
-                       .options = &options_type<AxisOptions>,
-                       .samples = concat_samples};
 constinit Op cast_op{.name = "cast",
                      .shape = cast_shape,
                      .options = &options_type<DTypeOptions>,
@@ -391,67 +267,11 @@ Tensor squeeze(Operand x, Axes axes) {
   return changed(squeeze_op, x, Axes(std::span<const int>(ones, count)));
 }
 Tensor broadcast_to(Operand x, Shape shape) { return run(broadcast_to_op, x, ShapeOptions{shape}); }
-Tensor slice(const Operand& x, const SliceOptions& options) { return run(slice_op, x, options); }
 Tensor cast(Operand x, DType dtype) { return run(cast_op, x, DTypeOptions{dtype}); }
 
-Tensor concat(Operands parts, int axis) {
-  if (parts.size() == 0)
-    fail<ShapeError>(parts.caller(), concat_op.name, "parts", "at least one tensor", "none");
-  const std::size_t rank = shape_of(concat_op, parts[0]).rank();
-  return run(concat_op, parts, AxisOptions{normal_axis(concat_op, axis, rank, parts.caller())});
-}
-Tensor stack(Operands parts, int axis) {
-  std::vector<Tensor> wide;
-  wide.reserve(parts.size());
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const Operand part = parts[i];
-    if (!(shape_of(concat_op, part) == shape_of(concat_op, parts[0])))
-      fail<ShapeError>(parts.caller(), "stack", "part " + std::to_string(i),
-                       "the shape of part 0 " + to_text(shape_of(concat_op, parts[0])),
-                       to_text(shape_of(concat_op, part)));
-    wide.push_back(expand_dims(part, axis));
-  }
-  if (wide.empty())
-    fail<ShapeError>(parts.caller(), "stack", "parts", "at least one tensor", "none");
-  return concat(Operands(wide, parts.caller()), axis);
-}
-
-std::vector<Tensor> split(Operand x, std::span<const std::int64_t> lengths, int axis) {
-  const Shape& shape = shape_of(slice_op, x);
-  const auto along =
-      static_cast<std::size_t>(normal_axis(slice_op, axis, shape.rank(), x.caller()));
-  std::int64_t rest = shape.data()[along];
-  for (std::int64_t length : lengths) rest = length < 0 || rest < length ? -1 : rest - length;
-  if (rest != 0)
-    fail<ShapeError>(x.caller(), "split", "lengths",
-                     "lengths that add up to " + std::to_string(shape.data()[along]),
-                     rest < 0 ? "more" : std::to_string(rest) + " less");
-  // The parts name x, so x stays even if it is a temporary.
-  std::vector<Tensor> parts;
-  parts.reserve(lengths.size());
-  std::int64_t start = 0;
-  for (std::int64_t length : lengths) {
-    parts.push_back(part_of(x, along, start, length));
-    start += length;
-  }
-  return parts;
-}
-std::vector<Tensor> split(Operand x, int parts, int axis) {
-  const Shape& shape = shape_of(slice_op, x);
-  const auto along =
-      static_cast<std::size_t>(normal_axis(slice_op, axis, shape.rank(), x.caller()));
-  if (parts <= 0 || shape.data()[along] % parts != 0)
-    fail<ShapeError>(x.caller(), "split", "parts",
-                     "a number that divides the length " + std::to_string(shape.data()[along]),
-                     std::to_string(parts));
-  const std::vector<std::int64_t> lengths(static_cast<std::size_t>(parts),
-                                          shape.data()[along] / parts);
-  return split(x, lengths, axis);
-}
-
 void add_reshape(OpTable& ops) {
-  for (Op* op : {&reshape_op, &transpose_op, &expand_dims_op, &squeeze_op, &broadcast_to_op,
-                 &slice_op, &unslice_op, &concat_op, &cast_op})
+  for (Op* op :
+       {&reshape_op, &transpose_op, &expand_dims_op, &squeeze_op, &broadcast_to_op, &cast_op})
     ops.add(*op);
 }
 }  // namespace reel
