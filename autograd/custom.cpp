@@ -54,7 +54,7 @@ namespace detail {
 Tensor run_custom(Operands inputs,
                   Function<std::pair<Tensor, Function<Tensors(Tensor)>>(const OpCall&)> f) {
   Context& context = Context::here();
-  const CallerScope scope(inputs.caller());
+  const CallerScope scope(inputs.caller(), custom_op.name);
   Few<Tensor, 4> values;
   Few<Body*, 4> bodies(inputs.size());
   Few<Origin, 4> origins(inputs.size());

@@ -24,7 +24,10 @@ Context& own_context(void* context, std::string_view what, Caller caller) {
 class PlaybackScope {
  public:
   PlaybackScope(Context& context, std::uint64_t tape)
-      : context_(context), was_active_(context.reel.active & tape), site_(context.site) {
+      : context_(context),
+        was_active_(context.reel.active & tape),
+        name_(context.site, "gradient"),
+        site_(context.site) {
     context_.reel.active &= ~tape;
     context_.update_recording();
   }
@@ -39,6 +42,7 @@ class PlaybackScope {
  private:
   Context& context_;
   std::uint64_t was_active_;
+  CallerScope name_;
   Caller site_;
 };
 
@@ -232,6 +236,7 @@ void GradientTape::spend() {
 
 Tensor GradientTape::jacobian(Operand target, Source source, Unconnected unconnected) {
   const Caller caller = target.caller();
+  const FunctionScope scope(caller, "jacobian");
   if (target.kind() == Operand::Kind::scalar || !body_of(target))
     fail<TapeError>(caller, "jacobian", "target", "a tensor", "something else");
   check_source(source, 0, caller);

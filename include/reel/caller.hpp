@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Where the user's program asked for something: what errors and records name.
 #pragma once
+#include <string_view>
+
 #include <reel/export.hpp>
 
 namespace reel {
 /// A file and line. As a default argument, `Caller caller = Caller::here()` is the line of the
-/// call.
+/// call. Where the standard library makes the call for you (make_unique, emplace_back), errors name
+/// no line.
 struct Caller {
   const char* file = nullptr;
   unsigned line = 0;
@@ -15,16 +18,20 @@ struct Caller {
   }
 };
 
-/// While it lives, every op on this thread speaks for `caller`. Layers open one with the line of
-/// their user; of nested scopes the outermost counts.
+/// While it lives, the errors of every op on this thread name the line of `caller`, and `name` (if
+/// any) before the op. Layers open one with the line of their user and their own name, which must
+/// live as long; of nested scopes the outermost counts.
+///
+///     Tensor Linear::operator()(Operand x) const {
+///       CallerScope here(x.caller(), "Linear");
 class REEL_API CallerScope {
  public:
-  explicit CallerScope(Caller caller);
+  explicit CallerScope(Caller caller, std::string_view name = {});
   ~CallerScope();
   CallerScope(const CallerScope&) = delete;
   CallerScope& operator=(const CallerScope&) = delete;
 
  private:
-  bool outermost_;
+  bool outermost_, names_;
 };
 }  // namespace reel

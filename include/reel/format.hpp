@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// fmt::print("{}", tensor); the format after the colon is that of each number: "{:.2f}".
+// fmt::print("{}", tensor); the format after the colon is that of each number: "{:.2f}". A wrong
+// one throws Error, without a line, which fmt does not hand on; to_string() names it.
 #pragma once
 #include <fmt/core.h>
 
@@ -9,9 +10,12 @@
 #include <reel/variable.hpp>
 
 namespace reel {
-REEL_API std::string to_string(const Shape& x, std::string_view format = {});
-REEL_API std::string to_string(DType x, std::string_view format = {});
-REEL_API std::string to_string(Device x, std::string_view format = {});
+REEL_API std::string to_string(const Shape& x, std::string_view format = {},
+                               Caller caller = Caller::here());
+REEL_API std::string to_string(DType x, std::string_view format = {},
+                               Caller caller = Caller::here());
+REEL_API std::string to_string(Device x, std::string_view format = {},
+                               Caller caller = Caller::here());
 template <class T>
 struct Formatter {
   std::string_view spec;
@@ -24,7 +28,7 @@ struct Formatter {
   template <class Context>
   auto format(const T& value, Context& context) const {
     auto out = context.out();
-    for (char c : to_string(value, spec)) *out++ = c;
+    for (char c : to_string(value, spec, Caller{})) *out++ = c;
     return out;
   }
 };

@@ -76,6 +76,11 @@ class Operand {
   Kind kind_;
 };
 
+namespace detail {
+/// The tensor that an operand stands for.
+REEL_API Tensor tensor_of(Operand x);
+}  // namespace detail
+
 /// Several operands: `{a, b}`, a vector of tensors or of Variables.
 class Operands {
  public:

@@ -49,9 +49,11 @@ struct UniformOptions {
   double low = 0, high = 1;
   DType dtype = DType::float32;
 };
-/// Normal numbers (Box and Muller 1958). Throws Error unless stddev >= 0.
+/// Normal numbers (Box and Muller 1958). Throws Error unless stddev >= 0, and unless both are
+/// finite in the dtype.
 REEL_API Tensor normal(Shape shape, NormalOptions options = {}, Caller caller = Caller::here());
-/// Uniform in [low, high). Throws Error unless low <= high.
+/// Uniform in [low, high); low where they are equal. Throws Error unless low <= high, and unless
+/// both are finite in the dtype.
 REEL_API Tensor uniform(Shape shape, UniformOptions options = {}, Caller caller = Caller::here());
 /// Uniform int64 in [low, high). Throws Error unless low < high.
 REEL_API Tensor integers(std::int64_t low, std::int64_t high, Shape shape,

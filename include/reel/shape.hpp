@@ -21,6 +21,16 @@ struct Extent {
       : value(static_cast<std::int64_t>(n)) {}
 };
 
+/// One axis of a Shape, and the line that asks for it.
+struct AxisAt {
+  std::int64_t axis;
+  Caller caller;
+  template <class I>
+  requires(std::is_integral_v<I> &&
+           !std::is_same_v<I, bool>) constexpr AxisAt(I axis, Caller caller = Caller::here())
+      : axis(static_cast<std::int64_t>(axis)), caller(caller) {}
+};
+
 /// The lengths of up to eight axes; `{}` is the shape of a single number.
 ///
 /// Throws ShapeError for more than eight axes or a negative length (-1 stands for "what is left"
@@ -35,15 +45,15 @@ class REEL_API Shape {
       : Shape(std::span<const std::int64_t>(lengths), caller) {}
   std::size_t rank() const { return rank_; }
   /// How many elements: the product of the lengths, 1 for `{}`.
-  std::int64_t elements() const;
+  std::int64_t elements(Caller caller = Caller::here()) const;
   /// A length; negative axes count from the end.
-  std::int64_t operator[](int axis) const;
+  std::int64_t operator[](AxisAt at) const;
   const std::int64_t* begin() const { return lengths_; }
   const std::int64_t* end() const { return lengths_ + rank_; }
   const std::int64_t* data() const { return lengths_; }
   std::int64_t* data() { return lengths_; }
   /// Changes the rank; axes added have length 1.
-  void resize(std::size_t rank);
+  void resize(std::size_t rank, Caller caller = Caller::here());
   friend bool operator==(const Shape& a, const Shape& b) {
     if (a.rank_ != b.rank_) return false;
     for (std::size_t i = 0; i < a.rank_; ++i)

@@ -139,27 +139,29 @@ class REEL_API GradientTape {
 /// t -> df/dt, with respect to the first argument.
 template <class F>
 auto grad(F f) {
-  return [f]<class... Rest>(Tensor x, Rest... rest) -> Tensor {
-    GradientTape tape;
-    tape.watch(x);
-    return tape.gradient(f(x, rest...), x);
+  return [f]<class... Rest>(Operand at, Rest... rest) -> Tensor {
+    Tensor x = detail::tensor_of(at);
+    GradientTape tape({}, at.caller());
+    tape.watch(x, at.caller());
+    return tape.gradient({f(x, rest...), at.caller()}, x);
   };
 }
 /// t -> {f(t), df/dt}.
 template <class F>
 auto value_and_grad(F f) {
-  return [f]<class... Rest>(Tensor x, Rest... rest) -> std::pair<Tensor, Tensor> {
-    GradientTape tape;
-    tape.watch(x);
+  return [f]<class... Rest>(Operand at, Rest... rest) -> std::pair<Tensor, Tensor> {
+    Tensor x = detail::tensor_of(at);
+    GradientTape tape({}, at.caller());
+    tape.watch(x, at.caller());
     Tensor y = f(x, rest...);
-    Tensor slope = tape.gradient(y, x);
+    Tensor slope = tape.gradient({y, at.caller()}, x);
     return {static_cast<Tensor&&>(y), static_cast<Tensor&&>(slope)};
   };
 }
 /// The matrix of all derivatives of f at x: shape f(x).shape() + x.shape().
 template <class F>
 Tensor jacobian(F f, Tensor x, Caller caller = Caller::here()) {
-  GradientTape tape({.persistent = true});
+  GradientTape tape({.persistent = true}, caller);
   tape.watch(x, caller);
   return tape.jacobian(Operand(f(x), caller), x);
 }

@@ -49,15 +49,17 @@ class REEL_API Tensor {
 
   /// False for a default-constructed or moved-from Tensor.
   bool defined() const { return body_ != nullptr; }
-  const Shape& shape() const&;
-  Shape shape() && { return static_cast<const Tensor&>(*this).shape(); }
+  const Shape& shape(Caller caller = Caller::here()) const&;
+  Shape shape(Caller caller = Caller::here()) && {
+    return static_cast<const Tensor&>(*this).shape(caller);
+  }
   /// The length of an axis; negative axes count from the end.
   std::int64_t shape(int axis, Caller caller = Caller::here()) const;
-  DType dtype() const;
-  Device device() const;
-  std::size_t rank() const { return shape().rank(); }
+  DType dtype(Caller caller = Caller::here()) const;
+  Device device(Caller caller = Caller::here()) const;
+  std::size_t rank(Caller caller = Caller::here()) const { return shape(caller).rank(); }
   /// Number of elements.
-  std::int64_t size() const;
+  std::int64_t size(Caller caller = Caller::here()) const;
 
   /// Views share memory with this tensor. Throw IndexError for a position outside its axis.
   ///
@@ -89,7 +91,8 @@ class REEL_API Tensor {
   Values<T> values(Caller caller = Caller::here()) const;
   template <Element T>
   std::vector<T> to_vector(Caller caller = Caller::here()) const;
-  /// The truth of the one element.
+  /// The truth of the one element. Throws ShapeError for another count, without a line: C++ hands
+  /// none to conversions.
   explicit operator bool() const;
 
  private:
@@ -203,6 +206,20 @@ Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<
                              Shape({blocks.size(), height, width}, caller),
                              static_cast<std::int64_t>(flat.count), caller);
 }
+namespace detail {
+/// A float or a double among others: `NAN` and `INFINITY` are floats.
+struct Real {
+  double value;
+  constexpr Real(float x) : value(static_cast<double>(x)) {}
+  constexpr Real(double x) : value(x) {}
+};
+}  // namespace detail
+/// Floats and doubles, `tensor({1.0, NAN})`, are float64.
+inline Tensor tensor(std::initializer_list<detail::Real> values, Caller caller = Caller::here()) {
+  static_assert(sizeof(detail::Real) == sizeof(double));
+  return detail::from_memory(values.begin(), DType::float64, Shape({values.size()}, caller),
+                             static_cast<std::int64_t>(values.size()), caller);
+}
 /// A copy of these values in the given shape. Throws ShapeError where the counts differ.
 template <Element T>
 Tensor from_span(std::span<const T> values, Shape shape, Caller caller = Caller::here()) {
@@ -222,6 +239,7 @@ requires(!std::is_same_v<T, bool>) Tensor
 }
 
 /// NumPy-like text; `format` is a format for each number, such as ".2f".
-REEL_API std::string to_string(const Tensor& x, std::string_view format = {});
+REEL_API std::string to_string(const Tensor& x, std::string_view format = {},
+                               Caller caller = Caller::here());
 REEL_API std::ostream& operator<<(std::ostream& out, const Tensor& x);
 }  // namespace reel

@@ -39,7 +39,8 @@ class REEL_API Variable {
   void assign_add(Operand value);
   void assign_sub(Operand value);
 
-  /// A slice, to read or to assign: `w(range(0, 3), all).assign(0)`.
+  /// A slice, to read or to assign: `w(range(0, 3), all).assign(0)`. Read, it is a tensor of the
+  /// values at that moment, which later assignments leave as they are.
   VariableSlice operator[](Index i) const;
   VariableSlice operator()(Index a) const;
   VariableSlice operator()(Index a, Index b) const;
@@ -53,7 +54,8 @@ class REEL_API Variable {
   friend struct Access;
   Cell* cell_ = nullptr;
 };
-REEL_API std::string to_string(const Variable& x, std::string_view format = {});
+REEL_API std::string to_string(const Variable& x, std::string_view format = {},
+                               Caller caller = Caller::here());
 REEL_API std::ostream& operator<<(std::ostream& out, const Variable& x);
 
 /// Part of a Variable: a Tensor to read, and assignments that write into the Variable.

@@ -46,25 +46,22 @@ Quartiles quartiles(std::vector<double> numbers) {
   return {quantile(numbers, 0.25), quantile(numbers, 0.5), quantile(numbers, 0.75)};
 }
 
-void check(const std::vector<Candidate>& candidates, const CompareOptions& options, Caller caller) {
-  const auto fail = [&](std::string_view what) {
-    throw Error(fmt::format("{}:{}: bench::compare: {}", caller.file, caller.line, what));
+void check_arguments(const std::vector<Candidate>& candidates, const CompareOptions& options,
+                     Caller caller) {
+  const auto check = [&](bool good, std::string_view argument, std::string_view expected,
+                         std::string_view got) {
+    if (!good) fail<Error>(caller, "compare", argument, expected, got);
   };
-  if (candidates.empty()) fail("candidates: expected at least one function, got none");
-  for (const Candidate& candidate : candidates) {
-    if (candidate.repeat) continue;
-    fail(fmt::format("candidates: expected functions, got an empty one named \"{}\"",
-                     candidate.name.substr(0, 40)));
-  }
-  if (options.batches < least_batches) {
-    fail(fmt::format("batches: expected at least {}, got {}", least_batches, options.batches));
-  }
-  if (!(options.batch_seconds > 0) || !std::isfinite(options.batch_seconds)) {
-    fail(fmt::format("batch_seconds: expected a positive number, got {}", options.batch_seconds));
-  }
-  if (!(options.warm_up_seconds >= 0) || !std::isfinite(options.warm_up_seconds)) {
-    fail(fmt::format("warm_up_seconds: expected a number from 0, got {}", options.warm_up_seconds));
-  }
+  check(!candidates.empty(), "candidates", "at least one function", "none");
+  for (const Candidate& candidate : candidates)
+    check(static_cast<bool>(candidate.repeat), "candidates", "functions",
+          fmt::format("an empty one named \"{}\"", candidate.name));
+  check(options.batches >= least_batches, "batches", fmt::format("at least {}", least_batches),
+        fmt::format("{}", options.batches));
+  check(options.batch_seconds > 0 && std::isfinite(options.batch_seconds), "batch_seconds",
+        "a positive number", fmt::format("{}", options.batch_seconds));
+  check(options.warm_up_seconds >= 0 && std::isfinite(options.warm_up_seconds), "warm_up_seconds",
+        "a number from 0", fmt::format("{}", options.warm_up_seconds));
 }
 
 std::string duration(double nanoseconds) {
@@ -93,7 +90,7 @@ std::string json(const Quartiles& q) {
 
 Comparison compare(const std::vector<Candidate>& candidates, CompareOptions options,
                    Caller caller) {
-  check(candidates, options, caller);
+  check_arguments(candidates, options, caller);
   const auto count = candidates.size(), rounds = static_cast<std::size_t>(options.batches);
   Comparison result{options.batches, std::vector<Timing>(count)};
   for (std::size_t i = 0; i < count; ++i) {

@@ -248,7 +248,7 @@ KernelResult cross_entropy(const KernelCall& call) {
   const std::int64_t n = scores.shape.data()[1];
   for (std::int64_t i = 0; i < labels.elements; ++i) {
     const std::int64_t label = label_at(labels, i);
-    if (label < 0 || label >= n) return {"label out of range", 1, label, n};
+    if (label < 0 || label >= n) return {"label out of range", 1, label, n, false};
   }
   return with_floating(scores.dtype, [&]<class T>(T) {
     for_row_blocks(labels.elements, n, [&](std::int64_t first, std::int64_t count) {

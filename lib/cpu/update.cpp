@@ -137,12 +137,15 @@ double integer_power(double base, std::int64_t exponent) {
   return result;
 }
 
+std::int64_t step_of(const KernelCall& call) {
+  const Body& counter = call.input(5);
+  return counter.dtype == DType::int32 ? *counter.as<std::int32_t>() : *counter.as<std::int64_t>();
+}
+
 template <class T>
 void adam(const KernelCall& call) {
   const auto& option = call.option<AdamUpdateOptions>();
-  const Body& counter = call.input(5);
-  const std::int64_t t =
-      counter.dtype == DType::int32 ? *counter.as<std::int32_t>() : *counter.as<std::int64_t>();
+  const std::int64_t t = step_of(call);
   const double rate = static_cast<double>(*call.input(4).as<T>());
   const Vector<T> beta1(static_cast<T>(option.beta1)), beta2(static_cast<T>(option.beta2));
   const Vector<T> rest1(static_cast<T>(1 - option.beta1)), rest2(static_cast<T>(1 - option.beta2));
@@ -163,21 +166,37 @@ void adam(const KernelCall& call) {
       });
 }
 
-template <void (*f32)(const KernelCall&), void (*f64)(const KernelCall&)>
+constexpr const char* refused = "Nothing was written.";
+
+/// By the dtype of the Variable; `rate` is the input that says how far to go.
+template <int rate, void (*f32)(const KernelCall&), void (*f64)(const KernelCall&)>
 KernelResult by_dtype(const KernelCall& call) {
-  if (call.output().dtype == DType::float32)
+  const bool single = call.output().dtype == DType::float32;
+  const double value =
+      single ? static_cast<double>(*call.input(rate).as<float>()) : *call.input(rate).as<double>();
+  if (!__builtin_isfinite(value))
+    return {.failure = refused, .input = rate, .expected = "a finite number", .number = value};
+  if (single)
     f32(call);
   else
     f64(call);
   return {};
 }
 
+KernelResult adam_update(const KernelCall& call) {
+  const std::int64_t t = step_of(call);
+  if (t < 1)
+    return {
+        .failure = refused, .input = 5, .expected = "at least 1", .number = static_cast<double>(t)};
+  return by_dtype<4, adam<float>, adam<double>>(call);
+}
+
 const NamedKernel kernels[] = {{"assign", assign<Change::replace>},
                                {"assign_add", assign<Change::add>},
                                {"assign_sub", assign<Change::subtract>},
-                               {"sgd_update", by_dtype<sgd<float>, sgd<double>>},
-                               {"momentum_update", by_dtype<momentum<float>, momentum<double>>},
-                               {"adam_update", by_dtype<adam<float>, adam<double>>},
+                               {"sgd_update", by_dtype<2, sgd<float>, sgd<double>>},
+                               {"momentum_update", by_dtype<3, momentum<float>, momentum<double>>},
+                               {"adam_update", adam_update},
                                {nullptr, nullptr}};
 }  // namespace
 extern const Family update_family;

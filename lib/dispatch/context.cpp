@@ -56,13 +56,18 @@ Context& make_context() {
   return *context;
 }
 
-CallerScope::CallerScope(Caller caller) {
+CallerScope::CallerScope(Caller caller, std::string_view name) {
   Context& context = Context::here();
   outermost_ = context.site.file == nullptr;
+  names_ = context.site_name.empty() && !name.empty();
   if (outermost_) context.site = caller;
+  if (names_) context.site_name = name;
 }
 CallerScope::~CallerScope() {
-  if (outermost_) Context::here().site = {};
+  if (!outermost_ && !names_) return;
+  Context& context = Context::here();
+  if (outermost_) context.site = {};
+  if (names_) context.site_name = {};
 }
 
 StageScope::StageScope(Stage& stage) : stage_(stage) {

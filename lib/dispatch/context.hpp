@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include <reel/caller.hpp>
 #include <reel/device.hpp>
@@ -56,7 +57,9 @@ struct Context {
   std::uint8_t mode = 0;
   bool training = true;
   Device device;
-  Caller site;  // of the outermost CallerScope; file is null outside
+  Caller site;                 // of the outermost CallerScope; file is null outside
+  std::string_view site_name;  // of the outermost one with a name
+  std::string_view function;   // of the outermost FunctionScope
   Stage* stages = nullptr;
   void* generator = nullptr;
   FreeList small[small_classes];
@@ -79,6 +82,24 @@ inline Context& Context::here() {
   Context* context = current_context;
   return context ? *context : make_context();
 }
+
+/// For a public function that is made of ops: errors call their arguments its own.
+class FunctionScope {
+ public:
+  FunctionScope(Caller caller, std::string_view name)
+      : scope_(caller), outermost_(Context::here().function.empty()) {
+    if (outermost_) Context::here().function = name;
+  }
+  ~FunctionScope() {
+    if (outermost_) Context::here().function = {};
+  }
+  FunctionScope(const FunctionScope&) = delete;
+  FunctionScope& operator=(const FunctionScope&) = delete;
+
+ private:
+  CallerScope scope_;
+  bool outermost_;
+};
 
 /// Puts a stage at this thread's gate while it lives.
 class StageScope {

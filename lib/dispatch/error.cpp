@@ -2,7 +2,10 @@
 // The text of errors: first line at most 200 characters, the rest below it.
 #include <reel/error.hpp>
 
+#include <algorithm>
+#include <charconv>
 #include <string>
+#include <utility>
 
 #include "lib/dispatch/context.hpp"
 #include "lib/dispatch/gate.hpp"
@@ -16,22 +19,50 @@ std::string_view last_part(std::string_view path) {
   return slash == std::string_view::npos ? path : path.substr(slash + 1);
 }
 
+/// A standard header is nobody's line: make_unique and emplace_back call in place of the user.
+Caller users_line(Caller caller) {
+  const Caller site = site_of(caller);
+  const bool standard =
+      site.file && std::string_view(site.file).find("/include/c++/") != std::string_view::npos;
+  return standard ? Caller{} : site;
+}
+
+/// The name the user called, and the argument as that one's.
+std::pair<std::string, std::string> named(std::string_view op, std::string_view argument) {
+  const Context& context = Context::here();
+  const std::string inner(context.function.empty() ? op : context.function);
+  if (context.site_name.empty() || context.site_name == inner)
+    return {inner, std::string(argument)};
+  return {std::string(context.site_name),
+          argument.empty() ? "in " + inner : std::string(argument) + " of " + inner};
+}
+
+/// At most `limit` bytes of one line.
+std::string shortened(std::string text, std::size_t limit) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  if (text.size() <= limit) return text;
+  std::size_t end = limit - 3;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // UTF-8
+  return text.substr(0, end) + "...";
+}
+
 std::string message(Caller caller, std::string_view op, std::string_view argument,
                     std::string_view expected, std::string_view got, std::string_view advice) {
-  const Caller site = site_of(caller);
-  std::string text;
-  if (site.file)
-    text.append(last_part(site.file)).append(":").append(std::to_string(site.line)).append(": ");
-  text.append(op).append(": ");
-  if (!argument.empty()) text.append(argument).append(": ");
-  text.append("expected ").append(expected).append(", got ").append(got);
-  std::string rest;
-  if (text.size() > first_line_limit) {
-    rest = text;
-    text.resize(first_line_limit - 3);
-    text += "...";
-    text.append("\n  ").append(rest);
-  }
+  const Caller site = users_line(caller);
+  const auto [name, of] = named(op, argument);
+  const auto line = [&, &name = name, &of = of](std::size_t part, std::size_t limit) {
+    std::string text, end = ", got " + shortened(std::string(got), 2 * part);
+    if (site.file)
+      text = shortened(std::string(last_part(site.file)), 2 * part) + ":" +
+             std::to_string(site.line) + ": ";
+    text += shortened(name, part) + ": ";
+    if (!of.empty()) text += shortened(of, part) + ": ";
+    const std::size_t taken = text.size() + end.size();
+    return text + shortened("expected " + std::string(expected), limit - taken) + end;
+  };
+  constexpr std::size_t any = 1 << 30;
+  std::string text = line(any, 2 * any);
+  if (text.size() > first_line_limit) text = line(25, first_line_limit) + "\n  " + text;
   if (!advice.empty()) text.append("\n  ").append(advice);
   if (site.file)
     text.append("\n  at ").append(site.file).append(":").append(std::to_string(site.line));
@@ -46,6 +77,19 @@ std::string to_text(const Shape& shape) {
   for (std::size_t i = 0; i < shape.rank(); ++i)
     text.append(i ? ", " : "").append(std::to_string(shape.data()[i]));
   return text + (shape.rank() == 1 ? ",)" : ")");
+}
+
+std::string to_text(Scalar number) {
+  char text[32];
+  const auto end = is_floating(number.dtype())
+                       ? std::to_chars(text, text + sizeof text, number.real())
+                       : std::to_chars(text, text + sizeof text, number.integer());
+  return std::string(text, end.ptr);
+}
+std::string one_of(std::string_view what, std::int64_t first, std::int64_t end) {
+  if (first == end) return "no " + std::string(what) + ", as there is none";
+  return "an " + std::string(what) + " in [" + std::to_string(first) + ", " + std::to_string(end) +
+         ")";
 }
 
 template <class E>

@@ -31,14 +31,17 @@ Tensor run_binary(Op& op, const Operand& x, const Operand& y);
 void run_update(Op& op, std::span<const Variable> variables, std::span<const Operand> inputs,
                 OptionsView options, Caller caller);
 
-/// What an operand is, before it passes.
-const Shape& shape_of(const Op& op, const Operand& x);
-DType dtype_of(const Op& op, const Operand& x);
+/// What an operand, input i, is before it passes.
+const Shape& shape_of(const Op& op, const Operand& x, int i = 0);
+DType dtype_of(const Op& op, const Operand& x, int i = 0);
 
 /// The line errors speak of: the outermost CallerScope's, else `caller`.
 Caller site_of(Caller caller);
 
 std::string to_text(const Shape& shape);  // "(2, 3)"
+std::string to_text(Scalar number);       // as few digits as name it
+/// "an index in [-3, 3)"
+std::string one_of(std::string_view what, std::int64_t first, std::int64_t end);
 
 /// The product of the lengths, the one place where it is taken. Throws ShapeError above 2^58.
 std::int64_t count_elements(const Shape& shape, std::string_view op, Caller caller);
@@ -54,6 +57,7 @@ void broadcast(Inference& call);  // of all inputs, dtype of the promoted ones
 void broadcast_to_bool(Inference& call);
 void reduced(Inference& call);  // ReduceOptions
 void reduced_to(Inference& call, DType dtype);
+bool broadcasts_to(const Shape& from, const Shape& to);
 Shape broadcast_shapes(const Inference& call, int first, int count);
 /// Throws DTypeError unless input i is floating.
 void require_floating(const Inference& call, int i);

@@ -34,6 +34,9 @@ struct KernelResult {
   const char* failure = nullptr;  // e.g. "index out of range"; null if all went well
   int input = 0;                  // the input at fault
   std::int64_t got = 0, limit = 0;
+  bool from_end = true;            // whether -limit to -1 would have been right too
+  const char* expected = nullptr;  // where it is not a position at all but `number`
+  double number = 0;
 };
 using Kernel = KernelResult (*)(const KernelCall&);
 

@@ -41,16 +41,10 @@ Body* number_body(Context& context, const Op& op, int i, Scalar number, DType dt
                   Resolved& inputs) {
   if (!fits(number, dtype))
     fail<DTypeError>(caller, op.name, argument_name(op, i),
-                     "a number that fits " + std::string(name_of(dtype)),
-                     is_floating(number.dtype()) ? std::to_string(number.real())
-                                                 : std::to_string(number.integer()));
+                     "a number that fits " + std::string(name_of(dtype)), to_text(number));
   Body* body = allocate_or_fail(context, op, dtype, {}, caller);
   store_number(body->data, number, dtype);
   return inputs.keep(Access::adopt(body));
-}
-
-Tensor as_tensor(const Operand& x) {
-  return x.kind() == Operand::Kind::variable ? x.variable().value() : x.tensor();
 }
 
 void resolve(Context& context, Op& op, std::span<const Operand> operands, Caller caller,
@@ -76,7 +70,7 @@ void resolve(Context& context, Op& op, std::span<const Operand> operands, Caller
       body = number_body(context, op, static_cast<int>(i), number,
                          takes_part ? common : number.dtype(), caller, inputs);
     } else if (takes_part && body->dtype != common) {
-      body = inputs.keep(cast(Operand(as_tensor(operands[i]), caller), common));
+      body = inputs.keep(cast(Operand(detail::tensor_of(operands[i]), caller), common));
       if (context.mode & recording)
         inputs.origins[i] = origin_of(context, Operand(inputs.made[inputs.made.size() - 1]), body);
     } else if (context.mode & recording) {
@@ -137,7 +131,7 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
   Tensors results;
   const bool own_gradient = op.gradient != nullptr;
   {
-    CallerScope scope(caller);
+    const CallerScope scope(caller, op.name);
     if (own_gradient) {
       RecordingPause pause(context);
       results = op.composite(OpCall(view), op.composite_state);
@@ -194,10 +188,12 @@ Body& Inference::view() {
 
 void check_kernel(const Op& op, const KernelResult& result, Caller caller) {
   if (!result.failure) return;
-  const std::string limit = std::to_string(result.limit);
-  fail<IndexError>(caller, op.name, argument_name(op, result.input),
-                   "index in [-" + limit + ", " + limit + ")", std::to_string(result.got),
-                   result.failure);
+  const std::string argument = argument_name(op, result.input);
+  if (result.expected)
+    fail<Error>(caller, op.name, argument, result.expected, to_text(result.number), result.failure);
+  fail<IndexError>(caller, op.name, argument,
+                   one_of("index", result.from_end ? -result.limit : 0, result.limit),
+                   std::to_string(result.got), result.failure);
 }
 
 void call_checked(const Op& op, Kernel kernel, const KernelCall& call, Caller caller) try {
@@ -364,17 +360,17 @@ Tensor run(Op& op, OptionsView options, Caller caller) {
   return std::move(outputs[0]);
 }
 
-const Shape& shape_of(const Op& op, const Operand& x) {
+const Shape& shape_of(const Op& op, const Operand& x, int i) {
   static const Shape number;
   if (x.kind() == Operand::Kind::scalar) return number;
   const Body* body = body_of(x);
   if (!body)
-    fail<Error>(x.caller(), op.name, argument_name(op, 0), "a tensor", "an undefined Tensor");
+    fail<Error>(x.caller(), op.name, argument_name(op, i), "a tensor", "an undefined Tensor");
   return body->shape;
 }
-DType dtype_of(const Op& op, const Operand& x) {
+DType dtype_of(const Op& op, const Operand& x, int i) {
   if (x.kind() == Operand::Kind::scalar) return x.scalar().dtype();
-  shape_of(op, x);
+  shape_of(op, x, i);
   return body_of(x)->dtype;
 }
 }  // namespace reel

@@ -8,6 +8,8 @@
 namespace reel {
 std::string argument_name(const Op& op, int i) {
   std::string_view rest = op.argument_names;
+  if (op.arity < 0 && rest.find(',') == rest.npos)
+    return std::string(rest) + " " + std::to_string(i);
   for (int skipped = 0; skipped < i; ++skipped) {
     const std::size_t comma = rest.find(", ");
     if (comma == rest.npos) return "input " + std::to_string(i);
@@ -39,6 +41,14 @@ void require_rank(const Inference& call, int i, int at_least) {
 }
 
 void same_as_input(Inference& call) { call.output(call.input(0).dtype, call.input(0).shape); }
+
+bool broadcasts_to(const Shape& from, const Shape& to) {
+  if (from.rank() > to.rank()) return false;
+  const std::int64_t* last = to.end() - from.rank();
+  for (std::size_t i = 0; i < from.rank(); ++i)
+    if (from.data()[i] != 1 && from.data()[i] != last[i]) return false;
+  return true;
+}
 
 Shape broadcast_shapes(const Inference& call, int first, int count) {
   Shape out = call.input(first).shape;

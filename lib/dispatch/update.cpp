@@ -18,8 +18,7 @@ Tensor prepared(const Op& op, int i, const Operand& x, DType dtype, bool convert
   const bool scalar = x.kind() == Operand::Kind::scalar;
   if (scalar && converts && !fits(x.scalar(), dtype))
     fail<DTypeError>(caller, op.name, argument_name(op, i),
-                     "a number that fits " + std::string(name_of(dtype)),
-                     std::to_string(x.scalar().real()));
+                     "a number that fits " + std::string(name_of(dtype)), to_text(x.scalar()));
   if (scalar)
     value =
         cast(Operand(full({}, x.scalar(), caller), caller), converts ? dtype : x.scalar().dtype());
@@ -93,17 +92,13 @@ Tensor new_part(Op& op, const Variable& variable, const SliceOptions& place, con
   const Caller caller = value.caller();
   const Tensor part = prepared(op, 1, value, variable.dtype(), true, caller);
   const Tensor current = slice(Operand(Access::cell(variable).value, caller), place);
-  Tensor written;
-  if (&op == &assign_add_op)
-    written = add(Operand(current, caller), Operand(part, caller));
-  else if (&op == &assign_sub_op)
-    written = subtract(Operand(current, caller), Operand(part, caller));
-  else
-    written = broadcast_to(Operand(part, caller), current.shape());
-  if (!(written.shape() == current.shape()))
-    fail<ShapeError>(caller, op.name, argument_name(op, 1), "shape " + to_text(current.shape()),
-                     to_text(written.shape()));
-  return written;
+  if (!broadcasts_to(part.shape(), current.shape()))
+    fail<ShapeError>(caller, op.name, argument_name(op, 1),
+                     "a shape that broadcasts to " + to_text(current.shape()),
+                     to_text(part.shape()));
+  if (&op == &assign_add_op) return add(Operand(current, caller), Operand(part, caller));
+  if (&op == &assign_sub_op) return subtract(Operand(current, caller), Operand(part, caller));
+  return broadcast_to(Operand(part, caller), current.shape());
 }
 }  // namespace
 
@@ -111,6 +106,7 @@ void run_slice_update(Op& op, const Variable& variable, std::span<const Index> i
                       const Operand& value) {
   const RecordingPause pause(Context::here());
   const Caller caller = value.caller();
+  const FunctionScope scope(caller, op.name);
   SliceOptions place = select(variable.shape(), indices, op.name).slice;
   Tensor part = new_part(op, variable, place, value);
   if (!place.keeps_axes()) part = reshape(Operand(part, caller), place.lengths);

@@ -4,6 +4,7 @@
 #include <reel/error.hpp>
 #include <reel/format.hpp>
 #include <reel/shape.hpp>
+#include <reel/variable.hpp>
 
 #include <cstdint>
 #include <string>
@@ -23,6 +24,13 @@ inline std::int64_t checked(std::string_view layer, std::string_view argument, E
 inline DType checked(std::string_view layer, DType dtype, Caller caller) {
   if (is_floating(dtype)) return dtype;
   fail<DTypeError>(caller, layer, "dtype", "float32 or float64", name_of(dtype));
+}
+
+/// A Variable of what `make` gives, whose errors name the layer.
+template <class Make>
+Variable parameter(std::string_view layer, std::string_view name, Caller caller, Make make) {
+  const CallerScope here(caller, layer);
+  return Variable(name, make(), caller);
 }
 
 /// NaN is refused too.

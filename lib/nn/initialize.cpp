@@ -59,23 +59,28 @@ void orthogonalise(std::vector<double>& matrix, std::size_t width, double gain) 
 }  // namespace
 
 Tensor glorot_uniform(Shape shape, TensorOptions options, Caller caller) {
+  const CallerScope here(caller, "glorot_uniform");
   const auto [in, out] = fans("glorot_uniform", shape, options.dtype, caller);
   return uniform_within(shape, std::sqrt(6 / (in + out)), options.dtype, caller);
 }
 Tensor glorot_normal(Shape shape, TensorOptions options, Caller caller) {
+  const CallerScope here(caller, "glorot_normal");
   const auto [in, out] = fans("glorot_normal", shape, options.dtype, caller);
   return normal_around_zero(shape, std::sqrt(2 / (in + out)), options.dtype, caller);
 }
 Tensor he_uniform(Shape shape, TensorOptions options, Caller caller) {
+  const CallerScope here(caller, "he_uniform");
   const double in = fans("he_uniform", shape, options.dtype, caller).in;
   return uniform_within(shape, std::sqrt(6 / in), options.dtype, caller);
 }
 Tensor he_normal(Shape shape, TensorOptions options, Caller caller) {
+  const CallerScope here(caller, "he_normal");
   const double in = fans("he_normal", shape, options.dtype, caller).in;
   return normal_around_zero(shape, std::sqrt(2 / in), options.dtype, caller);
 }
 
 Tensor orthogonal(Shape shape, double gain, TensorOptions options, Caller caller) {
+  const CallerScope here(caller, "orthogonal");
   checked("orthogonal", options.dtype, caller);
   if (shape.rank() != 2) {
     fail<ShapeError>(caller, "orthogonal", "shape", "two axes", to_string(shape));
@@ -92,6 +97,7 @@ Tensor orthogonal(Shape shape, double gain, TensorOptions options, Caller caller
 }
 
 Tensor constant(Shape shape, double value, TensorOptions options, Caller caller) {
+  const CallerScope here(caller, "constant");
   return full(shape, value, caller).to(options.dtype, caller);
 }
 }  // namespace reel::nn

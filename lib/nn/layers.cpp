@@ -10,61 +10,55 @@
 #include <reel/random.hpp>
 #include <reel/train.hpp>
 
+#include <cmath>
 #include <utility>
 
 #include "lib/nn/check.hpp"
 
 namespace reel::nn {
-Tensor detail::tensor_of(Operand x) {
-  switch (x.kind()) {
-    case Operand::Kind::variable:
-      return x.variable().value();
-    case Operand::Kind::scalar:
-      return full({}, x.scalar(), x.caller());
-    default:
-      return x.tensor();
-  }
-}
-
 Linear::Linear(Extent in, Extent out, TensorOptions options, Caller caller)
-    : weight("weight",
-             glorot_uniform(
-                 {checked("Linear", "in", in, caller), checked("Linear", "out", out, caller)},
-                 options, caller),
-             caller),
-      bias("bias", zeros({out}, options, caller), caller) {}
+    : weight(parameter("Linear", "weight", caller,
+                       [&] {
+                         return glorot_uniform({checked("Linear", "in", in, caller),
+                                                checked("Linear", "out", out, caller)},
+                                               options, caller);
+                       })),
+      bias(parameter("Linear", "bias", caller, [&] { return zeros({out}, options, caller); })) {}
 
 Tensor Linear::operator()(Operand x) const {
-  CallerScope here(x.caller());
+  const CallerScope here(x.caller(), "Linear");
   const bool matrix = (x.kind() == Operand::Kind::tensor || x.kind() == Operand::Kind::temporary) &&
                       x.tensor().defined() && x.tensor().rank() == 2;
   return matrix ? matmul_add(x, weight, bias) : matmul(x, weight) + bias;
 }
 
 Embedding::Embedding(Extent count, Extent width, TensorOptions options, Caller caller)
-    : table("table",
-            random::normal({checked("Embedding", "count", count, caller),
-                            checked("Embedding", "width", width, caller)},
-                           {.dtype = checked("Embedding", options.dtype, caller)}, caller),
-            caller) {}
+    : table(parameter("Embedding", "table", caller, [&] {
+        return random::normal({checked("Embedding", "count", count, caller),
+                               checked("Embedding", "width", width, caller)},
+                              {.dtype = options.dtype}, caller);
+      })) {}
 
 Tensor Embedding::operator()(Operand words) const {
-  CallerScope here(words.caller());
+  const CallerScope here(words.caller(), "Embedding");
   return take(table, words);
 }
 
 LayerNorm::LayerNorm(Extent width, LayerNormOptions options, Caller caller)
-    : scale("scale",
-            ones({checked("LayerNorm", "width", width, caller)},
-                 {checked("LayerNorm", options.dtype, caller)}, caller),
-            caller),
-      shift("shift", zeros({width}, {options.dtype}, caller), caller),
+    : scale(parameter("LayerNorm", "scale", caller,
+                      [&] {
+                        return ones({checked("LayerNorm", "width", width, caller)},
+                                    {checked("LayerNorm", options.dtype, caller)}, caller);
+                      })),
+      shift(parameter("LayerNorm", "shift", caller,
+                      [&] { return zeros({width}, {options.dtype}, caller); })),
       epsilon(options.epsilon) {
-  check_number(epsilon >= 0, "LayerNorm", "epsilon", "0 or more", epsilon, caller);
+  check_number(std::isfinite(epsilon) && epsilon >= 0, "LayerNorm", "epsilon",
+               "finite and 0 or more", epsilon, caller);
 }
 
 Tensor LayerNorm::operator()(Operand x) const {
-  CallerScope here(x.caller());
+  const CallerScope here(x.caller(), "LayerNorm");
   return layer_norm(x, scale, shift, epsilon);
 }
 
@@ -74,7 +68,10 @@ Dropout::Dropout(double probability, Caller caller) : probability(probability) {
 }
 
 Tensor Dropout::operator()(Operand x) const {
-  CallerScope here(x.caller());
-  return training() ? dropout(x, probability) : detail::tensor_of(x);
+  const CallerScope here(x.caller(), "Dropout");
+  if (training()) return dropout(x, probability);
+  Tensor same = reel::detail::tensor_of(x);
+  if (!same.defined()) fail<Error>(x.caller(), "Dropout", "x", "a tensor", "an undefined Tensor");
+  return same;
 }
 }  // namespace reel::nn

@@ -36,38 +36,44 @@ Tensor gate_bias(Extent hidden, int gates, int first_forget, int end_forget, LST
 }
 
 RNNCell::RNNCell(Extent in, Extent hidden, TensorOptions options, Caller caller)
-    : weight("weight",
-             glorot_uniform({checked("RNNCell", "in", in, caller) +
-                                 checked("RNNCell", "hidden", hidden, caller),
-                             hidden},
-                            options, caller),
-             caller),
-      bias("bias", zeros({hidden}, options, caller), caller) {}
+    : weight(parameter("RNNCell", "weight", caller,
+                       [&] {
+                         return glorot_uniform({checked("RNNCell", "in", in, caller) +
+                                                    checked("RNNCell", "hidden", hidden, caller),
+                                                hidden},
+                                               options, caller);
+                       })),
+      bias(parameter("RNNCell", "bias", caller, [&] { return zeros({hidden}, options, caller); })) {
+}
 
 Tensor RNNCell::initial_state(Extent batch, Caller caller) const {
+  const CallerScope here(caller, "RNNCell");
   return zeros({batch, bias.shape()[0]}, {bias.dtype()}, caller);
 }
 
 Tensor RNNCell::operator()(Operand x, Operand h) const {
-  CallerScope here(x.caller());
+  const CallerScope here(x.caller(), "RNNCell");
   return tanh(matmul_add(concat({x, h}, 1), weight, bias));
 }
 
 LSTMCell::LSTMCell(Extent in, Extent hidden, LSTMOptions options, Caller caller)
-    : weight("weight",
-             gate_weight(checked("LSTMCell", "in", in, caller) +
-                             checked("LSTMCell", "hidden", hidden, caller),
-                         hidden.value, 4, checked("LSTMCell", options.dtype, caller), caller),
-             caller),
-      bias("bias", gate_bias(hidden, 4, 1, 2, options, caller), caller) {}
+    : weight(parameter("LSTMCell", "weight", caller,
+                       [&] {
+                         return gate_weight(checked("LSTMCell", "in", in, caller) +
+                                                checked("LSTMCell", "hidden", hidden, caller),
+                                            hidden.value, 4, options.dtype, caller);
+                       })),
+      bias(parameter("LSTMCell", "bias", caller,
+                     [&] { return gate_bias(hidden, 4, 1, 2, options, caller); })) {}
 
 LSTMState LSTMCell::initial_state(Extent batch, Caller caller) const {
+  const CallerScope here(caller, "LSTMCell");
   const Tensor zero = zeros({batch, bias.shape()[0] / 4}, {bias.dtype()}, caller);
   return {zero, zero};
 }
 
 LSTMState LSTMCell::operator()(Operand x, const LSTMState& state) const {
-  CallerScope here(x.caller());
+  const CallerScope here(x.caller(), "LSTMCell");
   auto next = lstm_gates(matmul_add(concat({x, state.h}, 1), weight, bias), state.c);
   return {std::move(next.h), std::move(next.c)};
 }

@@ -23,26 +23,30 @@ LSTMState state_of(Tensor c, Operand output) {
 }  // namespace
 
 TreeLSTMCell::TreeLSTMCell(Extent in, Extent hidden, LSTMOptions options, Caller caller)
-    : weight("weight",
-             gate_weight(2 * checked("TreeLSTMCell", "hidden", hidden, caller), hidden.value, 5,
-                         checked("TreeLSTMCell", options.dtype, caller), caller),
-             caller),
-      bias("bias", gate_bias(hidden, 5, 1, 3, options, caller), caller),
-      leaf_weight("leaf_weight",
-                  gate_weight(checked("TreeLSTMCell", "in", in, caller), hidden.value, 3,
-                              options.dtype, caller),
-                  caller),
-      leaf_bias("leaf_bias", zeros({3 * hidden.value}, {options.dtype}, caller), caller) {}
+    : weight(parameter("TreeLSTMCell", "weight", caller,
+                       [&] {
+                         return gate_weight(2 * checked("TreeLSTMCell", "hidden", hidden, caller),
+                                            hidden.value, 5, options.dtype, caller);
+                       })),
+      bias(parameter("TreeLSTMCell", "bias", caller,
+                     [&] { return gate_bias(hidden, 5, 1, 3, options, caller); })),
+      leaf_weight(parameter("TreeLSTMCell", "leaf_weight", caller,
+                            [&] {
+                              return gate_weight(checked("TreeLSTMCell", "in", in, caller),
+                                                 hidden.value, 3, options.dtype, caller);
+                            })),
+      leaf_bias(parameter("TreeLSTMCell", "leaf_bias", caller,
+                          [&] { return zeros({3 * hidden.value}, {options.dtype}, caller); })) {}
 
 LSTMState TreeLSTMCell::leaf(Operand x) const {
-  CallerScope here(x.caller());
+  const CallerScope here(x.caller(), "TreeLSTMCell");
   const auto gates = split(matmul_add(x, leaf_weight, leaf_bias), 3, 1);
   return state_of(sigmoid(gates[0]) * tanh(gates[1]), gates[2]);
 }
 
 LSTMState TreeLSTMCell::operator()(const LSTMState& left, const LSTMState& right,
                                    Caller caller) const {
-  CallerScope here(caller);
+  const CallerScope here(caller, "TreeLSTMCell");
   auto next =
       tree_lstm_gates(matmul_add(concat({left.h, right.h}, 1), weight, bias), left.c, right.c);
   return {std::move(next.h), std::move(next.c)};
@@ -50,18 +54,24 @@ LSTMState TreeLSTMCell::operator()(const LSTMState& left, const LSTMState& right
 
 ChildSumTreeLSTMCell::ChildSumTreeLSTMCell(Extent in, Extent hidden, LSTMOptions options,
                                            Caller caller)
-    : weight("weight",
-             gate_weight(checked("ChildSumTreeLSTMCell", "in", in, caller),
-                         checked("ChildSumTreeLSTMCell", "hidden", hidden, caller), 4,
-                         checked("ChildSumTreeLSTMCell", options.dtype, caller), caller),
-             caller),
-      bias("bias", gate_bias(hidden, 4, 3, 4, options, caller), caller),
-      children("children", gate_weight(hidden.value, hidden.value, 3, options.dtype, caller),
-               caller),
-      forget("forget", gate_weight(hidden.value, hidden.value, 1, options.dtype, caller), caller) {}
+    : weight(parameter("ChildSumTreeLSTMCell", "weight", caller,
+                       [&] {
+                         return gate_weight(
+                             checked("ChildSumTreeLSTMCell", "in", in, caller),
+                             checked("ChildSumTreeLSTMCell", "hidden", hidden, caller), 4,
+                             options.dtype, caller);
+                       })),
+      bias(parameter("ChildSumTreeLSTMCell", "bias", caller,
+                     [&] { return gate_bias(hidden, 4, 3, 4, options, caller); })),
+      children(parameter(
+          "ChildSumTreeLSTMCell", "children", caller,
+          [&] { return gate_weight(hidden.value, hidden.value, 3, options.dtype, caller); })),
+      forget(parameter("ChildSumTreeLSTMCell", "forget", caller, [&] {
+        return gate_weight(hidden.value, hidden.value, 1, options.dtype, caller);
+      })) {}
 
 LSTMState ChildSumTreeLSTMCell::operator()(Operand x, const std::vector<LSTMState>& states) const {
-  CallerScope here(x.caller());
+  const CallerScope here(x.caller(), "ChildSumTreeLSTMCell");
   const auto word = split(matmul_add(x, weight, bias), 4, 1);
   if (states.empty()) return state_of(sigmoid(word[0]) * tanh(word[1]), word[2]);
   Tensor sum = states[0].h, kept;

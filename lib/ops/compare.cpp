@@ -8,6 +8,7 @@
 #include <reel/ops/math.hpp>
 #include <reel/ops/reshape.hpp>
 
+#include "lib/dispatch/context.hpp"
 #include "lib/dispatch/gate.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
@@ -95,18 +96,29 @@ Tensor operator~(Operand x) { return run_unary(logical_not_op, x); }
 Tensor where(Operand condition, Operand x, Operand y) { return run(where_op, {condition, x, y}); }
 
 bool allclose(Operand x, Operand y, Tolerance tolerance) {
-  const CallerScope scope(x.caller());
+  const FunctionScope scope(x.caller(), "allclose");
+  for (const auto& [name, value] : {std::pair("rtol", tolerance.rtol), {"atol", tolerance.atol}})
+    if (!(value >= 0)) fail<Error>(x.caller(), "allclose", name, "at least 0", to_text(value));
+  const DType dtypes[] = {dtype_of(subtract_op, x), dtype_of(subtract_op, y, 1)};
+  const bool integers = !is_floating(dtypes[0]) && !is_floating(dtypes[1]);
   // In float64: differences of unsigned or large integers would wrap. Equal infinities are close.
   const Tensor a = cast(stop_gradient(x), DType::float64);
   const Tensor b = cast(stop_gradient(y), DType::float64);
-  const Tensor near = abs(a - b) <= tolerance.atol + tolerance.rtol * abs(b);
+  Tensor distance = abs(a - b);
+  if (integers) {
+    const Tensor i = cast(x, DType::int64), k = cast(y, DType::int64);
+    const Tensor exact = maximum(i, k) - minimum(i, k);  // negative where it wraps
+    distance = where(exact < 0, distance, cast(exact, DType::float64));
+  }
+  const Tensor near = distance <= tolerance.atol + tolerance.rtol * abs(b);
+  if (integers) return static_cast<bool>(all(near));
   const Tensor finite = abs(b) < std::numeric_limits<double>::infinity();
   return static_cast<bool>(all((near & finite) | (a == b)));
 }
 
 bool equal(Operand x, Operand y) {
-  const CallerScope scope(x.caller());
-  if (!(shape_of(equal_op, x) == shape_of(equal_op, y))) return false;
+  const FunctionScope scope(x.caller(), "equal");
+  if (!(shape_of(equal_op, x) == shape_of(equal_op, y, 1))) return false;
   return static_cast<bool>(all(x == y));
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lib/dispatch/context.hpp"
 #include "lib/dispatch/gate.hpp"
 #include "lib/dispatch/op_options.hpp"
 #include "lib/dispatch/promotion.hpp"
@@ -50,26 +51,31 @@ constinit Op fill_op{.name = "fill",
                      .samples = fill_samples};
 
 Tensor zeros(Shape shape, TensorOptions options, Caller caller) {
+  const FunctionScope scope(caller, "zeros");
   return constant(shape, options.dtype, 0, caller);
 }
 Tensor ones(Shape shape, TensorOptions options, Caller caller) {
+  const FunctionScope scope(caller, "ones");
   return constant(shape, options.dtype, 1, caller);
 }
 Tensor full(Shape shape, Scalar value, Caller caller) {
+  const FunctionScope scope(caller, "full");
   return constant(shape, value.dtype(), value, caller);
 }
 Tensor zeros_like(Operand x) {
+  const FunctionScope scope(x.caller(), "zeros_like");
   return constant(shape_of(fill_op, x), dtype_of(fill_op, x), 0, x.caller());
 }
 Tensor ones_like(Operand x) {
+  const FunctionScope scope(x.caller(), "ones_like");
   return constant(shape_of(fill_op, x), dtype_of(fill_op, x), 1, x.caller());
 }
 Tensor full_like(Operand x, Scalar value) {
+  const FunctionScope scope(x.caller(), "full_like");
   const DType dtype = dtype_of(fill_op, x);
   if (!fits(value, dtype))
     fail<DTypeError>(x.caller(), "full_like", "value",
-                     "a number that fits " + std::string(name_of(dtype)),
-                     std::to_string(value.real()));
+                     "a number that fits " + std::string(name_of(dtype)), to_text(value));
   return constant(shape_of(fill_op, x), dtype, value, x.caller());
 }
 
@@ -84,14 +90,17 @@ double count_range(Scalar start, Scalar stop, Scalar step, bool floating) {
 }  // namespace
 
 Tensor arange(Scalar start, Scalar stop, Scalar step, Caller caller) {
+  const FunctionScope scope(caller, "arange");
   const DType dtype = std::max({start.dtype(), stop.dtype(), step.dtype(), DType::int64});
   const bool floating = is_floating(dtype);
-  if (step.real() == 0 || std::isnan(step.real()))
-    fail<Error>(caller, "arange", "step", "a step other than 0", std::to_string(step.real()));
+  for (const auto& [name, number] : {std::pair("start", start), {"stop", stop}})
+    if (std::isnan(number.real())) fail<Error>(caller, "arange", name, "a number", "nan");
+  if (step.real() == 0 || !std::isfinite(step.real()))
+    fail<Error>(caller, "arange", "step", "a finite step other than 0", to_text(step));
   const double count = count_range(start, stop, step, floating);
   if (!(count < 0x1p58))
     fail<ShapeError>(caller, "arange", "stop", "a finite range of at most 2^58 elements",
-                     std::to_string(stop.real()));
+                     to_text(stop));
   FillOptions options{.kind = FillOptions::Kind::range,
                       .dtype = dtype,
                       .shape = Shape({count > 0 ? static_cast<std::int64_t>(count) : 0}, caller)};
@@ -106,6 +115,7 @@ Tensor arange(Scalar start, Scalar stop, Scalar step, Caller caller) {
 }
 
 Tensor eye(Extent n, TensorOptions options, Caller caller) {
+  const FunctionScope scope(caller, "eye");
   return run(fill_op,
              FillOptions{.kind = FillOptions::Kind::identity,
                          .start = 1,

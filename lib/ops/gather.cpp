@@ -3,6 +3,7 @@
 
 #include <reel/ops.hpp>
 
+#include "lib/dispatch/context.hpp"
 #include "lib/dispatch/gate.hpp"
 #include "lib/dispatch/op_options.hpp"
 #include "lib/ops/ops.hpp"
@@ -191,7 +192,8 @@ Tensor gather(Operand x, Operand indices, int axis) {
   return run(gather_op, {x, indices}, AxisOptions{normal_axis(gather_op, axis, rank, x.caller())});
 }
 Tensor scatter_add(Operand x, Operand indices, Operand updates, int axis) {
-  const Shape shape = shape_of(scatter_op, x);
+  const FunctionScope scope(x.caller(), "scatter_add");
+  const Shape shape = shape_of(take_op, x);
   return add(
       x, Operand(run(scatter_op, {updates, indices},
                      UnTakeOptions{shape, normal_axis(scatter_op, axis, shape.rank(), x.caller())}),

@@ -136,7 +136,8 @@ constinit Op concat_op{.name = "concat",
                        .shape = concat_shape,
                        .promote = Promote::numeric,
                        .options = &options_type<AxisOptions>,
-                       .samples = concat_samples};
+                       .samples = concat_samples,
+                       .argument_names = "part"};
 
 Tensor slice(const Operand& x, const SliceOptions& options) { return run(slice_op, x, options); }
 Tensor concat(Operands parts, int axis) {
@@ -146,11 +147,12 @@ Tensor concat(Operands parts, int axis) {
   return run(concat_op, parts, AxisOptions{normal_axis(concat_op, axis, rank, parts.caller())});
 }
 Tensor stack(Operands parts, int axis) {
+  const FunctionScope scope(parts.caller(), "stack");
   std::vector<Tensor> wide;
   wide.reserve(parts.size());
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Operand part = parts[i];
-    if (!(shape_of(concat_op, part) == shape_of(concat_op, parts[0])))
+    if (!(shape_of(concat_op, part, static_cast<int>(i)) == shape_of(concat_op, parts[0])))
       fail<ShapeError>(parts.caller(), "stack", "part " + std::to_string(i),
                        "the shape of part 0 " + to_text(shape_of(concat_op, parts[0])),
                        to_text(shape_of(concat_op, part)));
@@ -162,6 +164,7 @@ Tensor stack(Operands parts, int axis) {
 }
 
 std::vector<Tensor> split(Operand x, std::span<const std::int64_t> lengths, int axis) {
+  const FunctionScope scope(x.caller(), "split");
   const Shape& shape = shape_of(slice_op, x);
   const auto along =
       static_cast<std::size_t>(normal_axis(slice_op, axis, shape.rank(), x.caller()));
@@ -182,6 +185,7 @@ std::vector<Tensor> split(Operand x, std::span<const std::int64_t> lengths, int 
   return parts;
 }
 std::vector<Tensor> split(Operand x, int parts, int axis) {
+  const FunctionScope scope(x.caller(), "split");
   const Shape& shape = shape_of(slice_op, x);
   const auto along =
       static_cast<std::size_t>(normal_axis(slice_op, axis, shape.rank(), x.caller()));

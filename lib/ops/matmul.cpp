@@ -5,6 +5,7 @@
 
 #include <reel/ops/reshape.hpp>
 
+#include "lib/dispatch/context.hpp"
 #include "lib/dispatch/gate.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
@@ -49,10 +50,7 @@ void matmul_add_shape(Inference& call) {
                        to_text(call.input(i).shape));
   matmul_shape(call);
   const Shape &out = call.made(0).shape, &z = call.input(2).shape;
-  bool fits = z.rank() <= 2;
-  for (std::size_t k = 1; fits && k <= z.rank(); ++k)
-    fits = z.data()[z.rank() - k] == 1 || z.data()[z.rank() - k] == out.data()[2 - k];
-  if (!fits)
+  if (!broadcasts_to(z, out))
     fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 2),
                      "a shape that broadcasts to " + to_text(out), to_text(z));
 }
@@ -67,7 +65,7 @@ Tensor vector_product(const Operand& x, const Operand& y, const Shape& x_shape,
   const bool row = x_shape.rank() == 1, column = y_shape.rank() == 1;
   if (x_shape.end()[-1] != y_shape.end()[column ? -1 : -2])
     fail_inner(x.caller(), matmul_op, x_shape, y_shape);
-  const CallerScope scope(x.caller());
+  const FunctionScope scope(x.caller(), "matmul");
   const Tensor left = row ? expand_dims(x, 0) : Tensor();
   const Tensor right = column ? expand_dims(y, 1) : Tensor();
   const Tensor product = run(matmul_op, {row ? Operand(left) : x, column ? Operand(right) : y});
@@ -145,7 +143,7 @@ constinit Op matmul_add_op{.name = "matmul_add",
                            .samples = matmul_add_samples};
 
 Tensor matmul(Operand x, Operand y) {
-  const Shape &x_shape = shape_of(matmul_op, x), &y_shape = shape_of(matmul_op, y);
+  const Shape &x_shape = shape_of(matmul_op, x), &y_shape = shape_of(matmul_op, y, 1);
   if (x_shape.rank() >= 2 && y_shape.rank() >= 2) return run(matmul_op, {x, y});
   return vector_product(x, y, x_shape, y_shape);
 }

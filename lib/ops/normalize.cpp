@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <reel/ops/normalize.hpp>
 
+#include <cmath>
+
 #include "lib/dispatch/gate.hpp"
 #include "lib/dispatch/op_options.hpp"
 #include "lib/ops/ops.hpp"
@@ -19,8 +21,9 @@ void layer_norm_shape(Inference& call) {
                        to_text(row) + ", the last axis of x " + to_text(x),
                        to_text(call.input(i).shape));
   const double epsilon = call.option<EpsilonOptions>().epsilon;
-  if (!(epsilon >= 0))
-    fail<Error>(call.caller, call.op.name, "epsilon", "at least 0", std::to_string(epsilon));
+  if (!(epsilon >= 0) || std::isinf(epsilon))
+    fail<Error>(call.caller, call.op.name, "epsilon", "a finite number of at least 0",
+                to_text(epsilon));
   same_as_input(call);
 }
 

@@ -2,6 +2,7 @@
 #include <reel/random.hpp>
 
 #include <cmath>
+#include <limits>
 
 #include <reel/ops.hpp>
 
@@ -65,9 +66,18 @@ Tensor draw(RandomOptions options, Caller caller) {
   return result;
 }
 
-void require_fractions(DType dtype, std::string_view op, Caller caller) {
+void require_fractions(DType dtype, std::string_view op, std::string_view argument, Caller caller) {
   if (!is_floating(dtype))
-    fail<DTypeError>(caller, op, "dtype", "float32 or float64", std::string(name_of(dtype)));
+    fail<DTypeError>(caller, op, argument, "float32 or float64", std::string(name_of(dtype)));
+}
+
+/// Every number of the range must be one of the dtype.
+void require_finite(std::string_view op, std::string_view argument, double number, DType dtype,
+                    Caller caller) {
+  const double most = dtype == DType::float32 ? std::numeric_limits<float>::max()
+                                              : std::numeric_limits<double>::max();
+  if (!(std::abs(number) <= most))
+    fail<Error>(caller, op, argument, "a finite " + std::string(name_of(dtype)), to_text(number));
 }
 
 void random_samples(SampleList out) {
@@ -101,10 +111,12 @@ constinit Op random_op{.name = "random",
 
 namespace random {
 Tensor normal(Shape shape, NormalOptions options, Caller caller) {
-  require_fractions(options.dtype, "normal", caller);
-  if (!(options.stddev >= 0) || std::isinf(options.stddev) || !std::isfinite(options.mean))
-    fail<Error>(caller, "normal", "stddev", "a finite number of at least 0",
-                std::to_string(options.stddev));
+  const FunctionScope scope(caller, "normal");
+  require_fractions(options.dtype, "normal", "dtype", caller);
+  require_finite("normal", "mean", options.mean, options.dtype, caller);
+  require_finite("normal", "stddev", options.stddev, options.dtype, caller);
+  if (options.stddev < 0)
+    fail<Error>(caller, "normal", "stddev", "at least 0", to_text(options.stddev));
   return draw({.kind = RandomOptions::Kind::normal,
                .a = options.mean,
                .b = options.stddev,
@@ -113,11 +125,13 @@ Tensor normal(Shape shape, NormalOptions options, Caller caller) {
               caller);
 }
 Tensor uniform(Shape shape, UniformOptions options, Caller caller) {
-  require_fractions(options.dtype, "uniform", caller);
-  if (!(options.low <= options.high) || !std::isfinite(options.high - options.low))
-    fail<Error>(caller, "uniform", "high",
-                "a finite number of at least low = " + std::to_string(options.low),
-                std::to_string(options.high));
+  const FunctionScope scope(caller, "uniform");
+  require_fractions(options.dtype, "uniform", "dtype", caller);
+  require_finite("uniform", "low", options.low, options.dtype, caller);
+  require_finite("uniform", "high", options.high, options.dtype, caller);
+  if (options.low > options.high)
+    fail<Error>(caller, "uniform", "high", "at least low = " + to_text(options.low),
+                to_text(options.high));
   return draw({.kind = RandomOptions::Kind::uniform,
                .a = options.low,
                .b = options.high,
@@ -126,6 +140,7 @@ Tensor uniform(Shape shape, UniformOptions options, Caller caller) {
               caller);
 }
 Tensor integers(std::int64_t low, std::int64_t high, Shape shape, Caller caller) {
+  const FunctionScope scope(caller, "integers");
   if (low >= high)
     fail<Error>(caller, "integers", "high", "more than low = " + std::to_string(low),
                 std::to_string(high));
@@ -137,9 +152,9 @@ Tensor integers(std::int64_t low, std::int64_t high, Shape shape, Caller caller)
               caller);
 }
 Tensor bernoulli(double probability, Shape shape, Caller caller) {
+  const FunctionScope scope(caller, "bernoulli");
   if (!(probability >= 0 && probability <= 1))
-    fail<Error>(caller, "bernoulli", "probability", "a number in [0, 1]",
-                std::to_string(probability));
+    fail<Error>(caller, "bernoulli", "probability", "a number in [0, 1]", to_text(probability));
   return draw({.kind = RandomOptions::Kind::bernoulli,
                .a = probability,
                .b = 1,
@@ -148,6 +163,7 @@ Tensor bernoulli(double probability, Shape shape, Caller caller) {
               caller);
 }
 Tensor permutation(Extent n, Caller caller) {
+  const FunctionScope scope(caller, "permutation");
   return draw({.kind = RandomOptions::Kind::permutation,
                .dtype = DType::int64,
                .shape = Shape({n}, caller)},
@@ -157,10 +173,10 @@ Tensor permutation(Extent n, Caller caller) {
 
 Tensor dropout(Operand x, double probability) {
   const Caller caller = x.caller();
+  const FunctionScope scope(caller, "dropout");
   if (!(probability >= 0 && probability < 1))
-    fail<Error>(caller, "dropout", "probability", "a number in [0, 1)",
-                std::to_string(probability));
-  require_fractions(dtype_of(random_op, x), "dropout", caller);
+    fail<Error>(caller, "dropout", "probability", "a number in [0, 1)", to_text(probability));
+  require_fractions(dtype_of(random_op, x), "dropout", "x", caller);
   const Tensor mask = draw({.kind = RandomOptions::Kind::bernoulli,
                             .a = 1 - probability,
                             .b = 1 / (1 - probability),

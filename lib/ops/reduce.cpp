@@ -40,11 +40,7 @@ void argmax_shape(Inference& call) {
 void sum_to_shape(Inference& call) {
   const Shape& target = call.option<ShapeOptions>().shape;
   const Shape& shape = call.input(0).shape;
-  const std::size_t added = shape.rank() - std::min(shape.rank(), target.rank());
-  bool fits = target.rank() <= shape.rank();
-  for (std::size_t i = 0; fits && i < target.rank(); ++i)
-    fits = target.data()[i] == 1 || target.data()[i] == shape.data()[added + i];
-  if (!fits)
+  if (!broadcasts_to(target, shape))
     fail<ShapeError>(call.caller, call.op.name, "shape",
                      "a shape that broadcasts to " + to_text(shape), to_text(target));
   require_floating(call, 0);

@@ -108,9 +108,7 @@ void broadcast_to_shape(Inference& call) {
   const Body& x = call.input(0);
   const Shape& shape = call.option<ShapeOptions>().shape;
   const int added = static_cast<int>(shape.rank()) - x.rank();
-  bool fits = added >= 0;
-  for (int axis = 0; fits && axis < x.rank(); ++axis)
-    fits = x.shape.data()[axis] == 1 || x.shape.data()[axis] == shape.data()[axis + added];
+  bool fits = broadcasts_to(x.shape, shape);
   for (std::int64_t length : shape) fits &= length >= 0;
   if (!fits)
     fail<ShapeError>(call.caller, call.op.name, "x", "a shape that broadcasts to " + to_text(shape),

@@ -4,6 +4,7 @@
 #include <reel/ops/reduce.hpp>
 #include <reel/ops/reshape.hpp>
 
+#include "lib/dispatch/context.hpp"
 #include "lib/dispatch/gate.hpp"
 #include "lib/dispatch/op_options.hpp"
 #include "lib/ops/ops.hpp"
@@ -97,9 +98,9 @@ Tensor log_softmax(Operand x, int axis) { return along(log_softmax_op, x, axis);
 
 Tensor cross_entropy(Operand scores, Operand labels, Reduction reduction) {
   const Shape shape = shape_of(cross_entropy_op, scores);
-  const Shape rows = shape_of(cross_entropy_op, labels);
+  const Shape rows = shape_of(cross_entropy_op, labels, 1);
   check_labels(shape, rows, scores.caller());
-  const CallerScope scope(scores.caller());
+  const FunctionScope scope(scores.caller(), "cross_entropy");
   const bool flat = shape.rank() == 2;
   const std::int64_t count = rows.elements();
   const Tensor flat_scores = flat ? Tensor() : reshape(scores, {count, shape.end()[-1]});

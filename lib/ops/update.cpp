@@ -2,8 +2,11 @@
 // Ops that write Variables in place: assignments and the steps of optimizers.
 #include <reel/ops/update.hpp>
 
+#include <cmath>
+
 #include <reel/ops.hpp>
 
+#include "lib/dispatch/context.hpp"
 #include "lib/dispatch/gate.hpp"
 #include "lib/dispatch/op_options.hpp"
 #include "lib/dispatch/update.hpp"
@@ -31,11 +34,7 @@ void require_number(const Inference& call, int i) {
 // The value broadcasts to the Variable's shape.
 void assign_shape(Inference& call) {
   const Shape &x = call.input(0).shape, &value = call.input(1).shape;
-  bool fits = value.rank() <= x.rank();
-  for (std::size_t k = 1; fits && k <= value.rank(); ++k)
-    fits = value.end()[-static_cast<std::ptrdiff_t>(k)] == 1 ||
-           value.end()[-static_cast<std::ptrdiff_t>(k)] == x.end()[-static_cast<std::ptrdiff_t>(k)];
-  if (!fits)
+  if (!broadcasts_to(value, x))
     fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 1),
                      "a shape that broadcasts to " + to_text(x), to_text(value));
 }
@@ -54,8 +53,17 @@ void step_shape(Inference& call, int states) {
   for (int i = states + 2; i < call.input_count; ++i) require_number(call, i);
 }
 void sgd_shape(Inference& call) { step_shape(call, 0); }
-void momentum_shape(Inference& call) { step_shape(call, 1); }
+void require_finite(const Inference& call, std::string_view option, double number) {
+  if (!std::isfinite(number))
+    fail<Error>(call.caller, call.op.name, option, "a finite number", to_text(number));
+}
+void momentum_shape(Inference& call) {
+  require_finite(call, "momentum", call.option<MomentumOptions>().momentum);
+  step_shape(call, 1);
+}
 void adam_shape(Inference& call) {
+  AdamUpdateOptions options = call.option<AdamUpdateOptions>();
+  options.fields([&](std::string_view name, double number) { require_finite(call, name, number); });
   step_shape(call, 2);
   require_integer(call, 5);
 }
@@ -124,12 +132,14 @@ constinit Op adam_update_op{.name = "adam_update",
                             .argument_names = "x, m, v, gradient, rate, step"};
 
 void sgd_update(Variable& x, Operand gradient, Operand rate) {
+  const FunctionScope scope(gradient.caller(), sgd_update_op.name);
   const Tensor factor = rate_for(x, rate);
   const Operand inputs[] = {gradient, Operand(factor, rate.caller())};
   run_update(sgd_update_op, {&x, 1}, inputs, {}, gradient.caller());
 }
 void momentum_update(Variable& x, Variable& velocity, Operand gradient, Operand rate,
                      MomentumOptions options) {
+  const FunctionScope scope(gradient.caller(), momentum_update_op.name);
   const Variable variables[] = {x, velocity};
   require_apart(momentum_update_op, variables, gradient.caller());
   const Tensor factor = rate_for(x, rate);
@@ -138,6 +148,7 @@ void momentum_update(Variable& x, Variable& velocity, Operand gradient, Operand 
 }
 void adam_update(Variable& x, Variable& m, Variable& v, Operand gradient, Operand rate,
                  Operand step, AdamUpdateOptions options) {
+  const FunctionScope scope(gradient.caller(), adam_update_op.name);
   const Variable variables[] = {x, m, v};
   require_apart(adam_update_op, variables, gradient.caller());
   const Tensor factor = rate_for(x, rate);

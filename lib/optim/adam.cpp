@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <reel/ops/arithmetic.hpp>
 #include <reel/optim/adam.hpp>
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -19,13 +21,15 @@ Adam::Adam(std::string_view name, std::vector<Variable> variables, double learni
       steps_("steps", tensor(std::int64_t{0}, caller), caller),
       options_(options) {
   check_variables(name, variables_, caller);
-  check_number(learning_rate >= 0, name, "learning_rate", "0 or more", learning_rate, caller);
+  check_number(std::isfinite(learning_rate) && learning_rate >= 0, name, "learning_rate",
+               "0 or more", learning_rate, caller);
   for (double beta : {options.beta1, options.beta2}) {
     check_number(beta >= 0 && beta < 1, name, "beta", "0 or more and below 1", beta, caller);
   }
-  check_number(options.epsilon >= 0, name, "epsilon", "0 or more", options.epsilon, caller);
-  check_number(options.weight_decay >= 0, name, "weight_decay", "0 or more", options.weight_decay,
-               caller);
+  check_number(std::isfinite(options.epsilon) && options.epsilon >= 0, name, "epsilon", "0 or more",
+               options.epsilon, caller);
+  check_number(std::isfinite(options.weight_decay) && options.weight_decay >= 0, name,
+               "weight_decay", "0 or more", options.weight_decay, caller);
 }
 
 Adam::Adam(std::vector<Variable> variables, AdamOptions options, Caller caller)
@@ -37,12 +41,13 @@ AdamW::AdamW(std::vector<Variable> variables, AdamWOptions options, Caller calle
            {options.beta1, options.beta2, options.epsilon, options.weight_decay}, caller) {}
 
 void Adam::step(const std::vector<Tensor>& gradients, Caller caller) {
-  CallerScope here(caller);
+  const CallerScope here(caller, name_);
   check_gradients(name_, variables_, gradients, caller);
-  steps_.assign_add(1);
+  const Tensor steps = steps_.value() + 1;
   for (std::size_t i = 0; i < variables_.size(); ++i) {
-    adam_update(variables_[i], m_[i], v_[i], {gradients[i], caller}, learning_rate_, steps_,
+    adam_update(variables_[i], m_[i], v_[i], {gradients[i], caller}, learning_rate_, steps,
                 options_);
   }
+  steps_.assign(steps);
 }
 }  // namespace reel::optim

@@ -11,6 +11,9 @@
 namespace reel::optim {
 void check_variables(std::string_view optimizer, const std::vector<Variable>& variables,
                      Caller caller) {
+  if (variables.empty())
+    fail<Error>(caller, optimizer, "variables", "at least one Variable", "none",
+                "A model names its own in fields().");
   for (std::size_t i = 0; i < variables.size(); ++i) {
     for (std::size_t k = 0; k < i; ++k)
       if (variables[i].same_cell(variables[k]))

@@ -7,7 +7,7 @@
 #include <vector>
 
 namespace reel::optim {
-/// Throws DTypeError unless all are floating.
+/// Throws Error if there are none or one twice, DTypeError unless all are floating.
 void check_variables(std::string_view optimizer, const std::vector<Variable>& variables,
                      Caller caller);
 /// Throws Error unless there is one gradient for each Variable, ShapeError or DTypeError unless it

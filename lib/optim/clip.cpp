@@ -6,6 +6,7 @@
 #include <reel/ops/reshape.hpp>
 #include <reel/optim/clip.hpp>
 
+#include <cmath>
 #include <utility>
 
 #include "lib/nn/check.hpp"
@@ -13,25 +14,26 @@
 namespace reel::optim {
 std::vector<Tensor> clip_by_value(std::vector<Tensor> gradients, double low, double high,
                                   Caller caller) {
-  CallerScope here(caller);
+  const CallerScope here(caller, "clip_by_value");
+  check_number(!std::isnan(high), "clip_by_value", "high", "a number", high, caller);
   check_number(low <= high, "clip_by_value", "low", fmt::format("{} or less", high), low, caller);
   for (Tensor& x : gradients) x = minimum(maximum(std::move(x), low), high);
   return gradients;
 }
 
 Tensor global_norm(const std::vector<Tensor>& gradients, Caller caller) {
-  CallerScope here(caller);
+  const CallerScope here(caller, "global_norm");
   Tensor total = tensor(0.0f, caller);
   for (const Tensor& x : gradients) total = std::move(total) + sum(square(x));
   return sqrt(std::move(total));
 }
 
 std::vector<Tensor> clip_by_global_norm(std::vector<Tensor> gradients, double norm, Caller caller) {
-  CallerScope here(caller);
+  const CallerScope here(caller, "clip_by_global_norm");
   check_number(norm > 0, "clip_by_global_norm", "norm", "more than 0", norm, caller);
   const Tensor scale = norm / maximum(global_norm(gradients, caller), norm);
   for (Tensor& x : gradients) {
-    const DType dtype = x.dtype();
+    const DType dtype = checked("clip_by_global_norm", x.dtype(), caller);
     x = std::move(x) * cast(scale, dtype);
   }
   return gradients;

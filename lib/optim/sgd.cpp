@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <reel/optim/sgd.hpp>
 
+#include <cmath>
 #include <cstddef>
 #include <utility>
 
@@ -13,8 +14,8 @@ SGD::SGD(std::vector<Variable> variables, SGDOptions options, Caller caller)
       learning_rate_("learning_rate", tensor(options.learning_rate, caller), caller),
       options_{options.momentum, options.nesterov} {
   check_variables("SGD", variables_, caller);
-  check_number(options.learning_rate >= 0, "SGD", "learning_rate", "0 or more",
-               options.learning_rate, caller);
+  check_number(std::isfinite(options.learning_rate) && options.learning_rate >= 0, "SGD",
+               "learning_rate", "0 or more", options.learning_rate, caller);
   check_number(options.momentum >= 0 && options.momentum < 1, "SGD", "momentum",
                "0 or more and below 1", options.momentum, caller);
   check_number(!options.nesterov || options.momentum > 0, "SGD", "momentum",
@@ -23,8 +24,8 @@ SGD::SGD(std::vector<Variable> variables, SGDOptions options, Caller caller)
 }
 
 void SGD::step(const std::vector<Tensor>& gradients, Caller caller) {
-  CallerScope here(caller);
-  check_gradients("SGD::step", variables_, gradients, caller);
+  const CallerScope here(caller, "SGD");
+  check_gradients("SGD", variables_, gradients, caller);
   for (std::size_t i = 0; i < variables_.size(); ++i) {
     const Operand gradient(gradients[i], caller);
     if (velocities_.empty()) {

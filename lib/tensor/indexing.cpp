@@ -39,10 +39,8 @@ Picked pick(const Range& range, std::int64_t length, std::string_view op, Caller
 std::int64_t pick(std::int64_t position, std::int64_t length, std::size_t axis, std::string_view op,
                   Caller caller) {
   if (position < -length || position >= length)
-    fail<IndexError>(
-        caller, op, "axis " + std::to_string(axis),
-        "an index in [-" + std::to_string(length) + ", " + std::to_string(length) + ")",
-        std::to_string(position));
+    fail<IndexError>(caller, op, "axis " + std::to_string(axis), one_of("index", -length, length),
+                     std::to_string(position));
   return position < 0 ? position + length : position;
 }
 
@@ -168,6 +166,7 @@ Tensor Tensor::view(const Index* indices, std::size_t count) const {
   for (std::size_t i = 0; i < count; ++i) positions |= indices[i].kind() == Index::Kind::tensor;
   if (!context.mode && !positions && body_)
     return view_unheard(context, *body_, {indices, count}, "index");
+  const FunctionScope scope(caller, "index");
   const Operand x(*this, caller);
   const Selection selection = select(shape_of(slice_op, x), {indices, count}, "index");
   Tensor result = selection.whole ? *this : slice(x, selection.slice);

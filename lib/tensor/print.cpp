@@ -52,25 +52,37 @@ std::string number_format(const Body& x, const std::vector<std::int64_t>& shown)
     digits = std::max(digits, digits_behind_point(fmt::format("{:.4e}", value)));
   }
   const bool wide = !whole && largest > fixed_range * smallest;
-  if (largest >= fixed_below || smallest < fixed_from || wide)
-    return fmt::format("{{:.{}e}}", digits);
-  return fmt::format("{{:.{}f}}", fixed_digits);
+  if (largest >= fixed_below || smallest < fixed_from || wide) return fmt::format(".{}e", digits);
+  return fmt::format(".{}f", fixed_digits);
+}
+
+/// `format` is what stands behind the colon of fmt.
+template <class T>
+std::string formatted(std::string_view format, const T& value, std::string_view what,
+                      Caller caller) {
+  try {
+    return fmt::format(fmt::runtime(fmt::format("{{:{}}}", format)), value);
+  } catch (const fmt::format_error& error) {
+    fail<Error>(caller, "to_string", "format", fmt::format("a format for {}", what),
+                fmt::format("\"{}\"", format), error.what());
+  }
 }
 
 /// A tensor written out: which elements are shown, and how.
 class Writer {
  public:
-  Writer(const Body& x, std::string_view format, std::size_t indent)
-      : x_(x), summary_(x.elements > summarised_above), indent_(indent) {
+  Writer(const Body& x, std::string_view format, std::size_t indent, Caller caller)
+      : x_(x),
+        caller_(caller),
+        summary_(x.elements > summarised_above),
+        indent_(indent),
+        format_(format) {
     if (x.elements == 0) {
       out_ = "[]";
       return;
     }
     collect(0, 0);
-    if (!format.empty())
-      format_ = fmt::format("{{:{}}}", format);
-    else
-      format_ = is_floating(x.dtype) ? number_format(x, shown_) : "{}";
+    if (format.empty() && is_floating(x.dtype)) format_ = number_format(x, shown_);
     for (std::int64_t i : shown_) {
       texts_.push_back(text(i));
       width_ = std::max(width_, texts_.back().size());
@@ -81,23 +93,20 @@ class Writer {
 
  private:
   std::string text(std::int64_t i) const {
-    const auto written = [this](auto value) { return fmt::format(fmt::runtime(format_), value); };
-    try {
-      switch (x_.dtype) {
-        case DType::boolean:
-          return x_.as<bool>()[i] ? "true" : "false";
-        case DType::uint8:
-          return written(x_.as<std::uint8_t>()[i]);
-        case DType::int32:
-          return written(x_.as<std::int32_t>()[i]);
-        case DType::int64:
-          return written(x_.as<std::int64_t>()[i]);
-        default:
-          return written(number_at(x_, i));
-      }
-    } catch (const fmt::format_error& error) {
-      fail<Error>({}, "format", "format", "a format for " + std::string(name_of(x_.dtype)), format_,
-                  error.what());
+    const auto written = [this](auto value) {
+      return formatted(format_, value, name_of(x_.dtype), caller_);
+    };
+    switch (x_.dtype) {
+      case DType::boolean:
+        return written(x_.as<bool>()[i]);
+      case DType::uint8:
+        return written(x_.as<std::uint8_t>()[i]);
+      case DType::int32:
+        return written(x_.as<std::int32_t>()[i]);
+      case DType::int64:
+        return written(x_.as<std::int64_t>()[i]);
+      default:
+        return written(number_at(x_, i));
     }
   }
 
@@ -163,6 +172,7 @@ class Writer {
   }
 
   const Body& x_;
+  Caller caller_;
   bool summary_;
   std::size_t indent_;  // of the lines after the first
   std::string format_, out_;
@@ -172,18 +182,24 @@ class Writer {
 };
 }  // namespace
 
-std::string to_string(const Tensor& x, std::string_view format) {
-  return x.defined() ? Writer(*Access::body(x), format, 0).result() : "undefined";
+std::string to_string(const Tensor& x, std::string_view format, Caller caller) {
+  return x.defined() ? Writer(*Access::body(x), format, 0, caller).result() : "undefined";
 }
-std::string to_string(const Variable& x, std::string_view format) {
+std::string to_string(const Variable& x, std::string_view format, Caller caller) {
   const std::string head =
       fmt::format("Variable(\"{}\", {} {}, ", x.name(), name_of(x.dtype()), to_text(x.shape()));
-  return head + Writer(*Access::body(Access::cell(x).value), format, head.size()).result() + ")";
+  return head + Writer(*Access::body(Access::cell(x).value), format, head.size(), caller).result() +
+         ")";
 }
-std::string to_string(const Shape& x, std::string_view) { return to_text(x); }
-std::string to_string(DType x, std::string_view) { return std::string(name_of(x)); }
-std::string to_string(Device x, std::string_view) {
-  return x.kind == Device::Kind::cpu ? "cpu" : fmt::format("cuda:{}", x.index);
+std::string to_string(const Shape& x, std::string_view format, Caller caller) {
+  return formatted(format, to_text(x), "a text", caller);
+}
+std::string to_string(DType x, std::string_view format, Caller caller) {
+  return formatted(format, name_of(x), "a text", caller);
+}
+std::string to_string(Device x, std::string_view format, Caller caller) {
+  const std::string name = x.kind == Device::Kind::cpu ? "cpu" : fmt::format("cuda:{}", x.index);
+  return formatted(format, name, "a text", caller);
 }
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x) { return out << to_string(x); }

@@ -41,15 +41,16 @@ std::int64_t count_elements(const Shape& shape, std::string_view op, Caller call
   }
   return none ? 0 : others;
 }
-std::int64_t Shape::elements() const { return count_elements(*this, "Shape", {}); }
-std::int64_t Shape::operator[](int axis) const {
-  const int rank = static_cast<int>(rank_);
-  if (axis < -rank || axis >= rank)
-    fail<ShapeError>({}, "Shape", "axis", "an axis of " + to_text(*this), std::to_string(axis));
-  return lengths_[axis < 0 ? axis + rank : axis];
+std::int64_t Shape::elements(Caller caller) const { return count_elements(*this, "Shape", caller); }
+std::int64_t Shape::operator[](AxisAt at) const {
+  const auto rank = static_cast<std::int64_t>(rank_);
+  if (at.axis < -rank || at.axis >= rank)
+    fail<ShapeError>(at.caller, "Shape", "axis", "an axis of " + to_text(*this),
+                     std::to_string(at.axis));
+  return lengths_[at.axis < 0 ? at.axis + rank : at.axis];
 }
-void Shape::resize(std::size_t rank) {
-  if (rank > max_rank) too_many("Shape", rank, {});
+void Shape::resize(std::size_t rank, Caller caller) {
+  if (rank > max_rank) too_many("Shape", rank, caller);
   for (std::size_t i = rank_; i < rank; ++i) lengths_[i] = 1;
   rank_ = rank;
 }
@@ -80,9 +81,7 @@ Axes normal_axes(const Op& op, const Axes& axes, std::size_t rank, Caller caller
 std::int64_t normal_axis(const Op& op, std::int64_t axis, std::size_t rank, Caller caller) {
   const auto count = static_cast<std::int64_t>(rank);
   if (axis < -count || axis >= count)
-    fail<ShapeError>(caller, op.name, "axis",
-                     "an axis in [-" + std::to_string(count) + ", " + std::to_string(count) + ")",
-                     std::to_string(axis));
+    fail<ShapeError>(caller, op.name, "axis", one_of("axis", -count, count), std::to_string(axis));
   return axis < 0 ? axis + count : axis;
 }
 }  // namespace reel

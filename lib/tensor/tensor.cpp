@@ -12,9 +12,9 @@
 
 namespace reel {
 namespace {
-const Body& defined_body(const Tensor& x, std::string_view what, Caller caller = {}) {
+const Body& defined_body(const Tensor& x, std::string_view what, Caller caller) {
   const Body* body = Access::body(x);
-  if (!body) fail<Error>(caller, what, "", "a tensor", "an undefined Tensor");
+  if (!body) fail<Error>(caller, what, "x", "a tensor", "an undefined Tensor");
   return *body;
 }
 
@@ -34,11 +34,14 @@ void check_dtype(const Body& body, std::string_view op, DType dtype, Caller call
 std::string_view name_of(DType dtype) {
   constexpr std::string_view names[dtype_count] = {"bool",  "uint8",   "int32",
                                                    "int64", "float32", "float64"};
-  return names[static_cast<int>(dtype)];
+  const auto i = static_cast<unsigned>(dtype);
+  return i < dtype_count ? names[i] : "no dtype";
 }
 
 void Tensor::release(Body* body) noexcept { reel::release(body); }
-const Shape& Tensor::shape() const& { return defined_body(*this, "shape").shape; }
+const Shape& Tensor::shape(Caller caller) const& {
+  return defined_body(*this, "shape", caller).shape;
+}
 std::int64_t Tensor::shape(int axis, Caller caller) const {
   const Shape& shape = defined_body(*this, "shape", caller).shape;
   const int rank = static_cast<int>(shape.rank());
@@ -46,15 +49,20 @@ std::int64_t Tensor::shape(int axis, Caller caller) const {
     fail<ShapeError>(caller, "shape", "axis", "an axis of " + to_text(shape), std::to_string(axis));
   return shape[axis];
 }
-DType Tensor::dtype() const { return defined_body(*this, "dtype").dtype; }
-Device Tensor::device() const { return defined_body(*this, "device").device(); }
-std::int64_t Tensor::size() const { return defined_body(*this, "size").elements; }
+DType Tensor::dtype(Caller caller) const { return defined_body(*this, "dtype", caller).dtype; }
+Device Tensor::device(Caller caller) const {
+  return defined_body(*this, "device", caller).device();
+}
+std::int64_t Tensor::size(Caller caller) const {
+  return defined_body(*this, "size", caller).elements;
+}
 
 Tensor Tensor::reshape(Shape shape, Caller caller) const {
   return reel::reshape(Operand(*this, caller), shape);
 }
 Tensor Tensor::to(DType dtype, Caller caller) const {
   if (defined_body(*this, "to", caller).dtype == dtype) return *this;
+  const FunctionScope scope(caller, "to");
   return cast(Operand(*this, caller), dtype);
 }
 Tensor Tensor::to(Device device, Caller caller) const {
@@ -76,7 +84,7 @@ void Tensor::read(const char* op, DType dtype, std::int64_t count, void* to, Cal
 }
 
 Tensor::operator bool() const {
-  const Body& body = defined_body(*this, "bool");
+  const Body& body = defined_body(*this, "bool", {});
   if (body.elements != 1)
     fail<ShapeError>({}, "bool", "tensor", "1 element", "shape " + to_text(body.shape),
                      "Ask any(x) or all(x).");

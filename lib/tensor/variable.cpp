@@ -65,6 +65,17 @@ void Variable::assign_sub(Operand value) {
   run_update(assign_sub_op, {this, 1}, {&value, 1}, {}, value.caller());
 }
 
+Tensor detail::tensor_of(Operand x) {
+  switch (x.kind()) {
+    case Operand::Kind::variable:
+      return x.variable().value();
+    case Operand::Kind::scalar:
+      return full({}, x.scalar(), x.caller());
+    default:
+      return x.tensor();
+  }
+}
+
 VariableSlice Variable::operator[](Index i) const { return VariableSlice(*this, {i}); }
 VariableSlice Variable::operator()(Index a) const { return VariableSlice(*this, {a}); }
 VariableSlice Variable::operator()(Index a, Index b) const { return VariableSlice(*this, {a, b}); }

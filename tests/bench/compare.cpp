@@ -73,7 +73,7 @@ TEST_CASE("compare rejects what it cannot measure, naming the line", "[bench]") 
   };
   const std::string none = message({}, {});
   REQUIRE(none.find("compare.cpp:") != std::string::npos);
-  REQUIRE(none.find("bench::compare: candidates") != std::string::npos);
+  REQUIRE(none.find(" compare: candidates") != std::string::npos);
   REQUIRE(message({{"f", f}}, {.batches = 20}).find("at least 21, got 20") != std::string::npos);
   REQUIRE(message({{"f", f}}, {.batch_seconds = 0}).find("batch_seconds") != std::string::npos);
   REQUIRE(message({{"f", f}}, {.batch_seconds = std::numeric_limits<double>::quiet_NaN()})

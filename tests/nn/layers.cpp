@@ -95,4 +95,12 @@ TEST_CASE("Layers refuse sizes, dtypes and numbers, naming the user's line", "[n
   require_parts(message<ShapeError>([&] { model(tensor({0, 1})); }), {"matmul"});
   require_parts(message<Error>([&] { layer(Tensor()); }), {"matmul"});
 }
+
+TEST_CASE("Layers promote as ops do; gradients have the dtype of the weights", "[nn]") {
+  nn::Linear layer(3, 2);
+  GradientTape tape;
+  const Tensor y = layer(ones({4, 3}, {.dtype = DType::float64}));
+  REQUIRE(y.dtype() == DType::float64);
+  REQUIRE(tape.gradient(y, layer.weight).dtype() == DType::float32);
+}
 }  // namespace reel::tests

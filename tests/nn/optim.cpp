@@ -177,4 +177,23 @@ TEST_CASE("Optimizers refuse options that make no sense", "[optim]") {
   require_parts(message<Error>([&] { optim::clip_by_global_norm({}, 0); }),
                 {"clip_by_global_norm: norm"});
 }
+
+TEST_CASE("A rate that is no number is refused and changes nothing", "[optim]") {
+  const Tensor start = ones({2, 3}) * 1;
+  Variable w("w", start);
+  optim::SGD sgd({w}), heavy({w}, {.momentum = 0.9});
+  optim::Adam adam({w});
+  const auto refuses = [&](auto& optimizer, double rate) {
+    optimizer.learning_rate().assign(rate);
+    require_parts(message<Error>([&] { optimizer.step({ones({2, 3})}); }), {"rate of", "finite"});
+  };
+  for (double rate : {std::nan(""), std::numeric_limits<double>::infinity(), 1e300}) {
+    refuses(sgd, rate);  // 1e300 is infinite in the Variable's float32
+    refuses(heavy, rate);
+    refuses(adam, rate);
+  }
+  REQUIRE(equal(w, start));
+  REQUIRE(adam.steps().value().item<std::int64_t>() == 0);
+  REQUIRE(optim::global_norm({}).item<float>() == 0);
+}
 }  // namespace reel::tests

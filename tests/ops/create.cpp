@@ -39,10 +39,11 @@ TEST_CASE("arange counts as NumPy's") {
 
 TEST_CASE("ranges that do not end are refused") {
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  check_refused<Error>([] { arange(0, 5, 0); }, "arange: step: expected a step other than 0");
+  check_refused<Error>([] { arange(0, 5, 0); },
+                       "arange: step: expected a finite step other than 0");
   check_refused<Error>([] { arange(0, 5, NAN); }, "arange: step");
   check_refused<ShapeError>([&] { arange(0, infinity); }, "arange: stop: expected a finite range");
-  check_refused<ShapeError>([&] { arange(NAN, 1); }, "arange: stop");
+  check_refused<Error>([] { arange(NAN, 1); }, "arange: start: expected a number");
   check_refused<ShapeError>([] { arange(INT64_MIN, INT64_MAX); }, "arange: stop");
   check_refused<ShapeError>([] { arange(0.0, 1e300); }, "arange: stop");
   CHECK(arange(0, infinity, -1).size() == 0);
@@ -83,7 +84,7 @@ TEST_CASE("shapes that cannot be are refused") {
   check_refused<ShapeError>([&] { eye(huge); }, "at most 2^58 elements");
   check_refused<ShapeError>([] { eye(-1); }, "lengths of at least 0");
   check_refused<ShapeError>([] { zeros({1, 1, 1, 1, 1, 1, 1, 1, 1}); }, "at most 8 axes, got 9");
-  check_refused<MemoryError>([&] { zeros({huge << 18}); }, "fill: result: expected memory");
+  check_refused<MemoryError>([&] { zeros({huge << 18}); }, "zeros: result: expected memory");
 }
 
 TEST_CASE("what is created is a constant for tapes") {
@@ -92,5 +93,13 @@ TEST_CASE("what is created is a constant for tapes") {
   tape.watch(x);
   const Tensor y = x * ones_like(x) + eye(2);
   CHECK(equal(tape.gradient(y, x), full({2}, 2.0f)));
+}
+
+TEST_CASE("floats among doubles, such as NAN, make a float64 tensor") {
+  const Tensor x = tensor({1.0, NAN, 2.0, INFINITY});
+  CHECK(x.dtype() == DType::float64);
+  CHECK(to_string(x) == "[  1, nan,   2, inf]");
+  CHECK(tensor({1.0f, NAN}).dtype() == DType::float32);
+  CHECK(tensor({{1.0}, {2.0}}).shape() == Shape({2, 1}));
 }
 }  // namespace reel::tests

@@ -72,10 +72,14 @@ TEST_CASE("positions outside their axis are refused, and the tape goes on") {
       [&] {
         take(x, tensor({0, 3}));
       },
-      "take: indices: expected index in [-3, 3), got 3");
+      "take: indices: expected an index in [-3, 3), got 3");
   check_refused<IndexError>([&] { take(x, tensor({-4})); }, "got -4");
   check_refused<IndexError>([&] { take(x, tensor({end, -end - 1}), 1); }, "in [-4, 4)");
-  check_refused<IndexError>([&] { take(zeros({0, 4}), tensor({0})); }, "in [-0, 0), got 0");
+  check_refused<IndexError>(
+      [&] {
+        take(zeros({0, 4}), tensor({0}));
+      },
+      "expected no index, as there is none, got 0");
   check_refused<IndexError>([&] { gather(x, tensor({{4}}), 1); }, "gather: indices");
   check_refused<IndexError>([&] { scatter_add(x, tensor({3}), ones({1, 4})); }, "got 3");
   check_refused<IndexError>([&] { one_hot(tensor({5}), 5); }, "one_hot: indices");
@@ -105,5 +109,9 @@ TEST_CASE("arguments that do not fit are refused") {
   check_refused<ShapeError>([&] { take(x, deep); }, "take: indices: expected at most 8 axes");
   check_refused<Error>([&] { take(Tensor(), i); }, "take: x: expected a tensor");
   check_refused<Error>([&] { take(x, Tensor()); }, "take: indices: expected a tensor");
+}
+
+TEST_CASE("one_hot counts negative positions from the end, as every op does") {
+  CHECK(equal(one_hot(tensor({-1, 0}), 3), tensor({{0.0f, 0.0f, 1.0f}, {1.0f, 0.0f, 0.0f}})));
 }
 }  // namespace reel::tests

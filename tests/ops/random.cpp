@@ -183,7 +183,9 @@ TEST_CASE("distributions that do not exist are refused, and draw nothing") {
   Generator generator(1);
   const GeneratorScope scope(generator);
   check_refused<Error>([] { random::normal({2}, {.stddev = -1}); }, "normal: stddev: expected");
-  check_refused<Error>([] { random::normal({2}, {.mean = NAN}); }, "normal");
+  check_refused<Error>([] { random::normal({2}, {.mean = NAN}); }, "normal: mean");
+  check_refused<Error>([] { random::uniform({2}, {.low = NAN}); }, "uniform: low");
+  check_refused<Error>([] { random::uniform({2}, {.high = 1e39}); }, "uniform: high");
   check_refused<Error>([] { random::uniform({2}, {.low = 1, .high = 0}); }, "uniform: high");
   check_refused<Error>([] { random::uniform({2}, {.high = INFINITY}); }, "uniform: high");
   check_refused<Error>([] { random::integers(3, 3, {2}); }, "integers: high: expected more than");
@@ -195,5 +197,12 @@ TEST_CASE("distributions that do not exist are refused, and draw nothing") {
   check_refused<ShapeError>([] { random::uniform({-1}); }, "lengths of at least 0");
   check_refused<ShapeError>([] { random::permutation(-1); }, "lengths of at least 0");
   CHECK(generator.position() == 0);
+}
+
+TEST_CASE("uniform numbers of an interval of one point, and of all that is finite") {
+  CHECK(equal(random::uniform({100}, {.low = 0.1, .high = 0.1}), full({100}, 0.1f)));
+  const double most = std::numeric_limits<double>::max();
+  const Tensor x = random::uniform({100}, {.low = -most, .high = most, .dtype = DType::float64});
+  CHECK(all(abs(x) < most));
 }
 }  // namespace reel::tests

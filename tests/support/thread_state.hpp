@@ -28,6 +28,7 @@ struct ThreadState {
   std::uint8_t mode;
   bool training;
   const char* site;
+  std::string_view name, function;
   const void *stages, *generator;
   std::uint64_t alive, active;
   std::int64_t tensors, records, bytes;
@@ -36,8 +37,8 @@ struct ThreadState {
 inline ThreadState state() {
   const Context& context = Context::here();
   const MemoryStatistics memory = memory_statistics();
-  return {context.mode,        context.training,   context.site.file,   context.stages,
-          context.generator,   context.reel.alive, context.reel.active, memory.live_tensors,
-          memory.live_records, memory.live_bytes};
+  return {context.mode,        context.training,    context.site.file,   context.site_name,
+          context.function,    context.stages,      context.generator,   context.reel.alive,
+          context.reel.active, memory.live_tensors, memory.live_records, memory.live_bytes};
 }
 }  // namespace reel::tests

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Wrong arguments of public functions: each throws the type it promises and names the user's line.
+// Bad arguments of public functions: each throws the type it promises and names the user's line.
 #include <limits>
+
+#include <reel/bench.hpp>
 
 #include "sweep/hostile.hpp"
 
 namespace reel::tests {
 namespace {
-enum class Kind { any, shape, dtype, index, memory };
-struct Wrong {
-  const char* op;
+enum class Kind { any, shape, dtype, index, memory, tape };
+struct Bad {
+  const char* head;  // op: argument
   Kind kind;
-  int line;
   void (*call)();
+  unsigned line;
+  Bad(const char* head, Kind kind, void (*call)(), unsigned line = __builtin_LINE())
+      : head(head), kind(kind), call(call), line(line) {}
 };
 
 Tensor x() { return tensor({{1.0f, 2.0f, 3.0f}, {4.0f, 5.0f, 6.0f}}); }
@@ -19,88 +23,269 @@ Tensor v() { return tensor({1.0f, 2.0f, 3.0f}); }
 Tensor truth() { return tensor({true, false, true}); }
 Tensor huge(Shape shape) { return broadcast_to(ones({}), shape); }
 constexpr std::int64_t large = std::int64_t{1} << 40;
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+Variable w() { return Variable("w", v()); }
+void momentum(double rate, MomentumOptions options, Caller caller = Caller::here()) {
+  Variable w("w", v()), velocity("velocity", v());
+  momentum_update(w, velocity, {v(), caller}, rate, options);
+}
+void adam(double rate, int step, AdamUpdateOptions options, Caller caller = Caller::here()) {
+  Variable w("w", v()), m("m", v()), s("s", v());
+  adam_update(w, m, s, {v(), caller}, rate, step, options);
+}
+void slope(GradientOptions options, Caller caller = Caller::here()) {
+  GradientTape tape;
+  const Variable x = w();
+  tape.gradient({x * 2, caller}, x, options);
+}
+auto nothing(Tensor) {
+  return std::pair(Tensor(), [](Tensor dy) { return Tensors{dy}; });
+}
+void child_sum(Operand x, const std::vector<nn::LSTMState>& states) {
+  nn::ChildSumTreeLSTMCell(3, 2)(x, states);
+}
+using optim::clip_by_global_norm;
 
 // clang-format off
-const Wrong table[] = {  // one to a line, which the error names
-    {"add", Kind::shape, __LINE__, [] { x() + tensor({1.0f, 2.0f}); }},
-    {"add", Kind::any, __LINE__, [] { x() + Tensor(); }},
-    {"add", Kind::dtype, __LINE__, [] { tensor({1, 2}) + (std::int64_t{1} << 40); }},
-    {"add", Kind::shape, __LINE__, [] { huge({large, 1}) + huge({1, large}); }},
-    {"add", Kind::memory, __LINE__, [] { huge({large, 1}) + huge({1, 1 << 17}); }},
-    {"subtract", Kind::dtype, __LINE__, [] { truth() - truth(); }},
-    {"negative", Kind::dtype, __LINE__, [] { -truth(); }},
-    {"remainder", Kind::dtype, __LINE__, [] { truth() % truth(); }},
-    {"exp", Kind::memory, __LINE__, [] { exp(huge({large, 1 << 17})); }},
-    {"tanh", Kind::any, __LINE__, [] { tanh(Tensor()); }},
-    {"where", Kind::dtype, __LINE__, [] { where(v(), 1, 2); }},
-    {"where", Kind::shape, __LINE__, [] { where(truth(), x(), tensor({1.0f, 2.0f})); }},
-    {"equal", Kind::shape, __LINE__, [] { (void)(x() == tensor({1.0f, 2.0f})); }},
-    {"equal", Kind::any, __LINE__, [] { equal(Tensor(), x()); }},
-    {"subtract", Kind::shape, __LINE__, [] { allclose(x(), tensor({1.0f, 2.0f})); }},
-    {"sum", Kind::shape, __LINE__, [] { sum(x(), 2); }},
-    {"sum", Kind::shape, __LINE__, [] { sum(x(), -3); }},
-    {"sum", Kind::shape, __LINE__, [] { sum(x(), {0, -2}); }},
-    {"mean", Kind::shape, __LINE__, [] { mean(x(), std::numeric_limits<int>::max()); }},
-    {"mean", Kind::shape, __LINE__, [] { mean(x(), std::numeric_limits<int>::min()); }},
-    {"max", Kind::shape, __LINE__, [] { max(zeros({0})); }},
-    {"min", Kind::shape, __LINE__, [] { min(zeros({2, 0}), 1); }},
-    {"argmax", Kind::shape, __LINE__, [] { argmax(zeros({0})); }},
-    {"argmax", Kind::shape, __LINE__, [] { argmax(x(), {0, 1}); }},
-    {"any", Kind::shape, __LINE__, [] { any(truth(), 1); }},
-    {"all", Kind::shape, __LINE__, [] { all(truth(), 1); }},
-    {"matmul", Kind::shape, __LINE__, [] { matmul(x(), x()); }},
-    {"matmul", Kind::shape, __LINE__, [] { matmul(x(), tensor({1.0f, 2.0f})); }},
-    {"matmul", Kind::shape, __LINE__, [] { matmul(tensor(1.0f), v()); }},
-    {"matmul", Kind::shape, __LINE__, [] { matmul(v(), 2.0f); }},
-    {"matmul", Kind::shape, __LINE__, [] { matmul(ones({2, 2, 3}), ones({3, 3, 2})); }},
-    {"matmul", Kind::dtype, __LINE__, [] { matmul(tensor({1, 2}), tensor({1, 2})); }},
-    {"matmul", Kind::memory, __LINE__, [] { matmul(huge({1 << 30, 1}), huge({1, 1 << 27})); }},
-    {"matmul", Kind::any, __LINE__, [] { matmul(x(), Tensor()); }},
-    {"matmul_add", Kind::shape, __LINE__, [] { matmul_add(v(), x(), 1); }},
-    {"matmul_add", Kind::shape, __LINE__, [] { matmul_add(x(), transpose(x()), v()); }},
-    {"matmul_add", Kind::shape, __LINE__, [] { matmul_add(x(), transpose(x()), ones({1, 1, 1})); }},
-    {"softmax", Kind::shape, __LINE__, [] { softmax(1.0f, 0); }},
-    {"softmax", Kind::shape, __LINE__, [] { softmax(x(), 2); }},
-    {"log_softmax", Kind::shape, __LINE__, [] { log_softmax(x(), -3); }},
-    {"cross_entropy", Kind::shape, __LINE__, [] { cross_entropy(x(), tensor({0, 1, 2})); }},
-    {"cross_entropy", Kind::shape, __LINE__, [] { cross_entropy(1.0f, 0); }},
-    {"cross_entropy", Kind::dtype, __LINE__, [] { cross_entropy(x(), tensor({0.0f, 1.0f})); }},
-    {"cross_entropy", Kind::index, __LINE__, [] { cross_entropy(x(), tensor({0, 3})); }},
-    {"cross_entropy", Kind::index, __LINE__, [] { cross_entropy(x(), tensor({-1, 0})); }},
-    {"layer_norm", Kind::shape, __LINE__, [] { layer_norm(x(), ones({2}), ones({3})); }},
-    {"layer_norm", Kind::shape, __LINE__, [] { layer_norm(1.0f, ones({1}), ones({1})); }},
-    {"layer_norm", Kind::any, __LINE__, [] { layer_norm(x(), v(), v(), -1); }},
-    {"layer_norm", Kind::dtype, __LINE__, [] { layer_norm(tensor({1}), 1, 1); }},
-    {"lstm_gates", Kind::shape, __LINE__, [] { lstm_gates(ones({2, 9}), ones({2, 2})); }},
-    {"lstm_gates", Kind::shape, __LINE__, [] { lstm_gates(ones({3, 8}), ones({2, 2})); }},
-    {"lstm_gates", Kind::shape, __LINE__, [] { lstm_gates(1.0f, 1.0f); }},
-    {"tree_lstm_gates", Kind::shape, __LINE__, [] { tree_lstm_gates(ones({10}), ones({2}), v()); }},
-    {"reshape", Kind::shape, __LINE__, [] { reshape(x(), {4}); }},
-    {"reshape", Kind::shape, __LINE__, [] { reshape(x(), {-1, -1}); }},
-    {"reshape", Kind::shape, __LINE__, [] { reshape(x(), {-1, 0}); }},
-    {"transpose", Kind::shape, __LINE__, [] { transpose(x(), {0, 0}); }},
-    {"transpose", Kind::shape, __LINE__, [] { transpose(x(), {0}); }},
-    {"expand_dims", Kind::shape, __LINE__, [] { expand_dims(x(), 4); }},
-    {"expand_dims", Kind::shape, __LINE__, [] { expand_dims(ones({1, 1, 1, 1, 1, 1, 1, 1}), 0); }},
-    {"squeeze", Kind::shape, __LINE__, [] { squeeze(x(), 0); }},
-    {"broadcast_to", Kind::shape, __LINE__, [] { broadcast_to(x(), {3, 2}); }},
-    {"broadcast_to", Kind::shape, __LINE__, [] { broadcast_to(x(), {-1, 2, 3}); }},
-    {"concat", Kind::shape, __LINE__, [] { concat({x(), v()}); }},
-    {"concat", Kind::shape, __LINE__, [] { concat({x(), x()}, 2); }},
-    {"concat", Kind::any, __LINE__, [] { concat({}); }},
-    {"stack", Kind::shape, __LINE__, [] { stack({x(), v()}); }},
-    {"split", Kind::shape, __LINE__, [] { split(x(), 4, 1); }},
-    {"take", Kind::index, __LINE__, [] { take(v(), tensor({3})); }},
-    {"take", Kind::index, __LINE__, [] { take(v(), tensor({std::int64_t{1} << 62})); }},
-    {"take", Kind::dtype, __LINE__, [] { take(v(), v()); }},
-    {"take", Kind::shape, __LINE__, [] { take(v(), tensor({0}), 1); }},
-    {"gather", Kind::shape, __LINE__, [] { gather(x(), tensor({0}), 1); }},
-    {"gather", Kind::index, __LINE__, [] { gather(x(), tensor({{3}, {0}}), 1); }},
-    {"scatter", Kind::any, __LINE__, [] { scatter_add(v(), tensor({0, 1}), tensor({1.0f})); }},
-    {"scatter", Kind::index, __LINE__, [] { scatter_add(v(), tensor({7}), tensor({1.0f})); }},
-    {"one_hot", Kind::index, __LINE__, [] { one_hot(tensor({3}), 3); }},
-    {"one_hot", Kind::shape, __LINE__, [] { one_hot(tensor({0}), -1); }},
-    {"one_hot", Kind::dtype, __LINE__, [] { one_hot(v(), 3); }},
+const Bad table[] = {  // one to a line, which the error names
+    Bad("add: y", Kind::shape, [] { x() + tensor({1.0f, 2.0f}); }),
+    Bad("add: y", Kind::any, [] { x() + Tensor(); }),
+    Bad("add: y", Kind::dtype, [] { tensor({1, 2}) + (std::int64_t{1} << 40); }),
+    Bad("add: shape", Kind::shape, [] { huge({large, 1}) + huge({1, large}); }),
+    Bad("add: result", Kind::memory, [] { huge({large, 1}) + huge({1, 1 << 17}); }),
+    Bad("subtract: x", Kind::dtype, [] { truth() - truth(); }),
+    Bad("negative: x", Kind::dtype, [] { -truth(); }),
+    Bad("remainder: x", Kind::dtype, [] { truth() % truth(); }),
+    Bad("exp: result", Kind::memory, [] { exp(huge({large, 1 << 17})); }),
+    Bad("tanh: x", Kind::any, [] { tanh(Tensor()); }),
+    Bad("where: condition", Kind::dtype, [] { where(v(), 1, 2); }),
+    Bad("where: y", Kind::shape, [] { where(truth(), x(), tensor({1.0f, 2.0f})); }),
+    Bad("equal: y", Kind::shape, [] { (void)(x() == tensor({1.0f, 2.0f})); }),
+    Bad("equal: x", Kind::any, [] { equal(Tensor(), x()); }),
+    Bad("allclose: y", Kind::shape, [] { allclose(x(), tensor({1.0f, 2.0f})); }),
+    Bad("sum: axis", Kind::shape, [] { sum(x(), 2); }),
+    Bad("sum: axis", Kind::shape, [] { sum(x(), -3); }),
+    Bad("sum: axes", Kind::shape, [] { sum(x(), {0, -2}); }),
+    Bad("mean: axis", Kind::shape, [] { mean(x(), std::numeric_limits<int>::max()); }),
+    Bad("mean: axis", Kind::shape, [] { mean(x(), std::numeric_limits<int>::min()); }),
+    Bad("max: x", Kind::shape, [] { max(zeros({0})); }),
+    Bad("min: x", Kind::shape, [] { min(zeros({2, 0}), 1); }),
+    Bad("argmax: x", Kind::shape, [] { argmax(zeros({0})); }),
+    Bad("argmax: axes", Kind::shape, [] { argmax(x(), {0, 1}); }),
+    Bad("any: axis", Kind::shape, [] { any(truth(), 1); }),
+    Bad("all: axis", Kind::shape, [] { all(truth(), 1); }),
+    Bad("matmul: y", Kind::shape, [] { matmul(x(), x()); }),
+    Bad("matmul: y", Kind::shape, [] { matmul(x(), tensor({1.0f, 2.0f})); }),
+    Bad("matmul: x", Kind::shape, [] { matmul(tensor(1.0f), v()); }),
+    Bad("matmul: y", Kind::shape, [] { matmul(v(), 2.0f); }),
+    Bad("matmul: y", Kind::shape, [] { matmul(ones({2, 2, 3}), ones({3, 3, 2})); }),
+    Bad("matmul: x", Kind::dtype, [] { matmul(tensor({1, 2}), tensor({1, 2})); }),
+    Bad("matmul: result", Kind::memory, [] { matmul(huge({1 << 30, 1}), huge({1, 1 << 27})); }),
+    Bad("matmul: y", Kind::any, [] { matmul(x(), Tensor()); }),
+    Bad("matmul_add: x", Kind::shape, [] { matmul_add(v(), x(), 1); }),
+    Bad("matmul_add: z", Kind::shape, [] { matmul_add(x(), transpose(x()), v()); }),
+    Bad("matmul_add: z", Kind::shape, [] { matmul_add(x(), transpose(x()), ones({1, 1, 1})); }),
+    Bad("softmax: axis", Kind::shape, [] { softmax(1.0f, 0); }),
+    Bad("softmax: axis", Kind::shape, [] { softmax(x(), 2); }),
+    Bad("log_softmax: axis", Kind::shape, [] { log_softmax(x(), -3); }),
+    Bad("cross_entropy: labels", Kind::shape, [] { cross_entropy(x(), tensor({0, 1, 2})); }),
+    Bad("cross_entropy: scores", Kind::shape, [] { cross_entropy(1.0f, 0); }),
+    Bad("cross_entropy: labels", Kind::dtype, [] { cross_entropy(x(), tensor({0.0f, 1.0f})); }),
+    Bad("cross_entropy: labels", Kind::index, [] { cross_entropy(x(), tensor({0, 3})); }),
+    Bad("cross_entropy: labels", Kind::index, [] { cross_entropy(x(), tensor({-1, 0})); }),
+    Bad("layer_norm: scale", Kind::shape, [] { layer_norm(x(), ones({2}), ones({3})); }),
+    Bad("layer_norm: x", Kind::shape, [] { layer_norm(1.0f, ones({1}), ones({1})); }),
+    Bad("layer_norm: epsilon", Kind::any, [] { layer_norm(x(), v(), v(), -1); }),
+    Bad("layer_norm: x", Kind::dtype, [] { layer_norm(tensor({1}), 1, 1); }),
+    Bad("lstm_gates: gates", Kind::shape, [] { lstm_gates(ones({2, 9}), ones({2, 2})); }),
+    Bad("lstm_gates: gates", Kind::shape, [] { lstm_gates(ones({3, 8}), ones({2, 2})); }),
+    Bad("lstm_gates: c", Kind::shape, [] { lstm_gates(1.0f, 1.0f); }),
+    Bad("tree_lstm_gates: gates", Kind::shape, [] { tree_lstm_gates(v(), v(), v()); }),
+    Bad("reshape: shape", Kind::shape, [] { reshape(x(), {4}); }),
+    Bad("reshape: shape", Kind::shape, [] { reshape(x(), {-1, -1}); }),
+    Bad("reshape: shape", Kind::shape, [] { reshape(x(), {-1, 0}); }),
+    Bad("transpose: axes", Kind::shape, [] { transpose(x(), {0, 0}); }),
+    Bad("transpose: axes", Kind::shape, [] { transpose(x(), {0}); }),
+    Bad("expand_dims: axis", Kind::shape, [] { expand_dims(x(), 4); }),
+    Bad("expand_dims: axes", Kind::shape, [] { expand_dims(ones({1, 1, 1, 1, 1, 1, 1, 1}), 0); }),
+    Bad("squeeze: axes", Kind::shape, [] { squeeze(x(), 0); }),
+    Bad("broadcast_to: x", Kind::shape, [] { broadcast_to(x(), {3, 2}); }),
+    Bad("broadcast_to: x", Kind::shape, [] { broadcast_to(x(), {-1, 2, 3}); }),
+    Bad("concat: part 1", Kind::shape, [] { concat({x(), v()}); }),
+    Bad("concat: axis", Kind::shape, [] { concat({x(), x()}, 2); }),
+    Bad("concat: parts", Kind::any, [] { concat({}); }),
+    Bad("stack: part 1", Kind::shape, [] { stack({x(), v()}); }),
+    Bad("split: parts", Kind::shape, [] { split(x(), 4, 1); }),
+    Bad("take: indices", Kind::index, [] { take(v(), tensor({3})); }),
+    Bad("take: indices", Kind::index, [] { take(v(), tensor({std::int64_t{1} << 62})); }),
+    Bad("take: indices", Kind::dtype, [] { take(v(), v()); }),
+    Bad("take: axis", Kind::shape, [] { take(v(), tensor({0}), 1); }),
+    Bad("gather: indices", Kind::shape, [] { gather(x(), tensor({0}), 1); }),
+    Bad("gather: indices", Kind::index, [] { gather(x(), tensor({{3}, {0}}), 1); }),
+    Bad("scatter_add: updates", Kind::any, [] { scatter_add(v(), tensor({0, 1}), ones({1})); }),
+    Bad("scatter_add: indices", Kind::index, [] { scatter_add(v(), tensor({7}), tensor({1.0f})); }),
+    Bad("one_hot: indices", Kind::index, [] { one_hot(tensor({3}), 3); }),
+    Bad("one_hot: depth", Kind::shape, [] { one_hot(tensor({0}), -1); }),
+    Bad("one_hot: indices", Kind::dtype, [] { one_hot(v(), 3); }),
+    Bad("zeros: shape", Kind::shape, [] { zeros({-1}); }),
+    Bad("zeros: result", Kind::memory, [] { zeros({large, 1 << 17}); }),
+    Bad("ones: shape", Kind::shape, [] { ones({2, -1}); }),
+    Bad("full: shape", Kind::shape, [] { full({-1}, 1); }),
+    Bad("eye: shape", Kind::shape, [] { eye(-1); }),
+    Bad("zeros_like: x", Kind::any, [] { zeros_like(Tensor()); }),
+    Bad("ones_like: x", Kind::any, [] { ones_like(Tensor()); }),
+    Bad("full_like: value", Kind::dtype, [] { full_like(tensor({1}), nan); }),
+    Bad("full_like: x", Kind::any, [] { full_like(Tensor(), 1); }),
+    Bad("arange: step", Kind::any, [] { arange(0, 1, 0); }),
+    Bad("arange: stop", Kind::shape, [] { arange(0.0, 1e300); }),
+    Bad("Shape: length", Kind::shape, [] { Shape({-2}); }),
+    Bad("Shape: axis", Kind::shape, [] { (void)x().shape()[5]; }),
+    Bad("Shape: axis", Kind::shape, [] { (void)x().shape()[large]; }),
+    Bad("Shape: axes", Kind::shape, [] { Shape({1}).resize(9); }),
+    Bad("Axes: axes", Kind::shape, [] { sum(x(), {0, 1, 2, 3, 4, 5, 6, 7, 8}); }),
+    Bad("shape: x", Kind::any, [] { Tensor().shape(); }),
+    Bad("shape: x", Kind::any, [] { const Tensor u; (void)u.shape(); }),
+    Bad("shape: axis", Kind::shape, [] { x().shape(2); }),
+    Bad("shape: x", Kind::any, [] { Tensor().rank(); }),
+    Bad("dtype: x", Kind::any, [] { Tensor().dtype(); }),
+    Bad("device: x", Kind::any, [] { Tensor().device(); }),
+    Bad("size: x", Kind::any, [] { Tensor().size(); }),
+    Bad("to: x", Kind::any, [] { Tensor().to(DType::int32); }),
+    Bad("to: result", Kind::memory, [] { huge({large, 1 << 17}).to(DType::float64); }),
+    Bad("reshape: x", Kind::any, [] { Tensor().reshape({1}); }),
+    Bad("item: x", Kind::any, [] { Tensor().item<float>(); }),
+    Bad("item: tensor", Kind::shape, [] { x().item<float>(); }),
+    Bad("item: type", Kind::dtype, [] { tensor(1).item<float>(); }),
+    Bad("values: type", Kind::dtype, [] { x().values<int>(); }),
+    Bad("values: x", Kind::any, [] { Tensor().to_vector<int>(); }),
+    Bad("index: axis 0", Kind::index, [] { x()(2); }),
+    Bad("index: axis 0", Kind::index, [] { zeros({0})[0]; }),
+    Bad("index: indices", Kind::index, [] { x()(0, 0, 0); }),
+    Bad("index: range", Kind::index, [] { x()(range(0, 1, 0)); }),
+    Bad("index: x", Kind::any, [] { Tensor()(0); }),
+    Bad("index: indices", Kind::index, [] { x()(tensor({2})); }),
+    Bad("index: indices", Kind::dtype, [] { x()(tensor({true, false})); }),
+    Bad("index: indices", Kind::dtype, [] { x()(cast(tensor({1}), DType::uint8)); }),
+    Bad("to_string: format", Kind::any, [] { to_string(x(), "q"); }),
+    Bad("to_string: format", Kind::any, [] { to_string(Variable("w", x()), "{}"); }),
+    Bad("to_string: format", Kind::any, [] { to_string(x().shape(), ".q"); }),
+    Bad("from_span: values", Kind::shape, [] { from_span(std::vector<float>{1, 2}, {3}); }),
+    Bad("tensor: lists", Kind::shape, [] { tensor({{1, 2}, {3}}); }),
+    Bad("normal: mean", Kind::any, [] { random::normal({2}, {.mean = nan}); }),
+    Bad("normal: stddev", Kind::any, [] { random::normal({2}, {.stddev = -1}); }),
+    Bad("normal: mean", Kind::any, [] { random::normal({2}, {.mean = 1e300}); }),
+    Bad("normal: dtype", Kind::dtype, [] { random::normal({2}, {.dtype = DType::int32}); }),
+    Bad("normal: shape", Kind::shape, [] { random::normal({-1}); }),
+    Bad("uniform: low", Kind::any, [] { random::uniform({2}, {.low = nan}); }),
+    Bad("uniform: high", Kind::any, [] { random::uniform({2}, {.high = nan}); }),
+    Bad("uniform: high", Kind::any, [] { random::uniform({2}, {.low = 2, .high = 1}); }),
+    Bad("uniform: low", Kind::any, [] { random::uniform({2}, {.low = -1e300}); }),
+    Bad("integers: high", Kind::any, [] { random::integers(1, 1, {2}); }),
+    Bad("integers: shape", Kind::shape, [] { random::integers(0, 1, {-1}); }),
+    Bad("bernoulli: probability", Kind::any, [] { random::bernoulli(nan, {2}); }),
+    Bad("permutation: shape", Kind::shape, [] { random::permutation(-1); }),
+    Bad("dropout: probability", Kind::any, [] { dropout(x(), 1); }),
+    Bad("dropout: x", Kind::any, [] { dropout(Tensor(), 0.5); }),
+    Bad("dropout: x", Kind::dtype, [] { dropout(tensor({1}), 0.5); }),
+    Bad("allclose: rtol", Kind::any, [] { allclose(x(), x(), {.rtol = nan}); }),
+    Bad("allclose: atol", Kind::any, [] { allclose(x(), x(), {.atol = -1}); }),
+    Bad("allclose: y", Kind::any, [] { allclose(x(), Tensor()); }),
+    Bad("equal: y", Kind::any, [] { equal(x(), Tensor()); }),
+    Bad("stack: axis", Kind::shape, [] { stack({x(), x()}, 3); }),
+    Bad("stack: part 1", Kind::any, [] { stack({x(), Tensor()}); }),
+    Bad("concat: part 1", Kind::any, [] { concat({x(), Tensor()}); }),
+    Bad("split: axis", Kind::shape, [] { split(x(), 2, 2); }),
+    Bad("split: x", Kind::any, [] { split(Tensor(), 2); }),
+    Bad("split: lengths", Kind::shape, [] { split(x(), std::vector<std::int64_t>{1, 3}, 1); }),
+    Bad("softmax: axis", Kind::shape, [] { softmax(tensor(1.0f)); }),
+    Bad("cross_entropy: labels", Kind::any, [] { cross_entropy(x(), Tensor()); }),
+    Bad("scatter_add: x", Kind::any, [] { scatter_add(Tensor(), tensor({0}), v()); }),
+    Bad("cast: x", Kind::any, [] { cast(Tensor(), DType::int32); }),
+    Bad("call_op: name", Kind::any, [] { call_op("none such", {x()}); }),
+    Bad("exp: inputs", Kind::any, [] { call_op("exp", {x(), x()}); }),
+    Bad("Variable: value", Kind::any, [] { Variable("w", Tensor()); }),
+    Bad("assign: value", Kind::shape, [] { w().assign(x()); }),
+    Bad("assign: value", Kind::dtype, [] { w().assign(tensor(1.0)); }),
+    Bad("assign_add: value", Kind::any, [] { w().assign_add(Tensor()); }),
+    Bad("assign: value", Kind::shape, [] { Variable("w", x())(0).assign(x()); }),
+    Bad("assign_sub: value", Kind::shape, [] { Variable("w", x())(0).assign_sub(x()); }),
+    Bad("assign: slice", Kind::index, [] { Variable("w", x())(tensor({0})).assign(0); }),
+    Bad("index: axis 0", Kind::index, [] { Variable("w", x())(3).assign(0); }),
+    Bad("sgd_update: gradient", Kind::shape, [] { Variable w("w", v()); sgd_update(w, x(), 1); }),
+    Bad("sgd_update: rate", Kind::any, [] { Variable w("w", v()); sgd_update(w, v(), nan); }),
+    Bad("sgd_update: x", Kind::any, [] { Variable w("w", v()); sgd_update(w, v(), Tensor()); }),
+    Bad("momentum_update: momentum", Kind::any, [] { momentum(1, {.momentum = nan}); }),
+    Bad("momentum_update: rate", Kind::any, [] { momentum(nan, {}); }),
+    Bad("adam_update: rate", Kind::any, [] { adam(nan, 1, {}); }),
+    Bad("adam_update: beta1", Kind::any, [] { adam(1, 1, {.beta1 = nan}); }),
+    Bad("adam_update: step", Kind::any, [] { adam(1, 0, {}); }),
+    Bad("watch: x", Kind::any, [] { GradientTape().watch(Tensor()); }),
+    Bad("watch: x", Kind::dtype, [] { GradientTape().watch(tensor({1})); }),
+    Bad("gradient: source 0", Kind::tape, [] { GradientTape().gradient(v(), v()); }),
+    Bad("gradient: target", Kind::any, [] { GradientTape().gradient(Tensor(), v()); }),
+    Bad("gradient: source 0", Kind::any, [] { GradientTape().gradient(v(), Tensor()); }),
+    Bad("gradient: target", Kind::dtype, [] { GradientTape().gradient(tensor({1}), v()); }),
+    Bad("gradient: upstream", Kind::shape, [] { slope({.upstream = x()}); }),
+    Bad("jacobian: target", Kind::tape, [] { GradientTape().jacobian(Tensor(), v()); }),
+    Bad("watch: x", Kind::dtype, [] { grad([](Tensor t) { return t; })(tensor({1})); }),
+    Bad("watch: x", Kind::any, [] { value_and_grad([](Tensor t) { return t; })(Tensor()); }),
+    Bad("gradient: target", Kind::dtype, [] { grad([](Tensor t) { return t > 0; })(v()); }),
+    Bad("gradient: source 0", Kind::tape, [] { value_and_grad([](Tensor) { return v(); })(v()); }),
+    Bad("jacobian: source 0", Kind::tape, [] { jacobian([](Tensor) { return v(); }, v()); }),
+    Bad("custom_gradient: value", Kind::any, [] { custom_gradient(nothing)(v()); }),
+    Bad("save_npy: \"x.npy\"", Kind::any, [] { io::save_npy("/nonexistent/x.npy", x()); }),
+    Bad("save_npy: x", Kind::any, [] { io::save_npy("/tmp/x.npy", Tensor()); }),
+    Bad("load_npy: \"x.npy\"", Kind::any, [] { io::load_npy("/nonexistent/x.npy"); }),
+    Bad("compare: candidates", Kind::any, [] { bench::compare({}); }),
+    Bad("Linear: in", Kind::shape, [] { nn::Linear(0, 1); }),
+    Bad("Linear: dtype of glorot_uniform", Kind::dtype, [] { nn::Linear(1, 1, {DType::int32}); }),
+    Bad("Linear: shape of Shape", Kind::shape, [] { nn::Linear(large - 1, large - 1); }),
+    Bad("Linear: result of uniform", Kind::memory, [] { nn::Linear(large - 1, 1 << 17); }),
+    Bad("Linear: y of matmul_add", Kind::shape, [] { nn::Linear(2, 2)(x()); }),
+    Bad("Linear: y of matmul", Kind::shape, [] { nn::Linear(2, 2)(ones({2, 2, 3})); }),
+    Bad("Linear: x of matmul", Kind::any, [] { nn::Linear(2, 2)(Tensor()); }),
+    Bad("Linear: y of matmul_add", Kind::shape, [] { nn::Sequential(nn::Linear(2, 1))(x()); }),
+    Bad("Embedding: width", Kind::shape, [] { nn::Embedding(1, 0); }),
+    Bad("Embedding: indices of take", Kind::index, [] { nn::Embedding(2, 2)(tensor({2})); }),
+    Bad("Embedding: indices of take", Kind::dtype, [] { nn::Embedding(2, 2)(x()); }),
+    Bad("LayerNorm: epsilon", Kind::any, [] { nn::LayerNorm(2, {.epsilon = nan}); }),
+    Bad("LayerNorm: scale of layer_norm", Kind::shape, [] { nn::LayerNorm(2)(x()); }),
+    Bad("Dropout: probability", Kind::any, [] { nn::Dropout(1); }),
+    Bad("Dropout: x of dropout", Kind::dtype, [] { nn::Dropout()(tensor({1})); }),
+    Bad("RNNCell: in", Kind::shape, [] { nn::RNNCell(0, 1); }),
+    Bad("RNNCell: dtype of glorot_uniform", Kind::dtype, [] { nn::RNNCell(1, 1, {DType::int32}); }),
+    Bad("RNNCell: shape of zeros", Kind::shape, [] { nn::RNNCell(2, 2).initial_state(-1); }),
+    Bad("RNNCell: y of matmul_add", Kind::shape, [] { nn::RNNCell(2, 2)(x(), x()); }),
+    Bad("LSTMCell: hidden", Kind::shape, [] { nn::LSTMCell(1, 0); }),
+    Bad("LSTMCell: forget_bias of gates", Kind::any, [] { nn::LSTMCell(1, 1, {nan}); }),
+    Bad("LSTMCell: shape of zeros", Kind::shape, [] { nn::LSTMCell(2, 2).initial_state(-1); }),
+    Bad("LSTMCell: part 1 of concat", Kind::any, [] { nn::LSTMCell(2, 2)(x(), {}); }),
+    Bad("TreeLSTMCell: in", Kind::shape, [] { nn::TreeLSTMCell(0, 1); }),
+    Bad("TreeLSTMCell: part 0 of concat", Kind::any, [] { nn::TreeLSTMCell(2, 2)({}, {}); }),
+    Bad("TreeLSTMCell: y of matmul_add", Kind::shape, [] { nn::TreeLSTMCell(2, 2).leaf(x()); }),
+    Bad("ChildSumTreeLSTMCell: hidden", Kind::shape, [] { nn::ChildSumTreeLSTMCell(1, 0); }),
+    Bad("ChildSumTreeLSTMCell: x of matmul_add", Kind::any, [] { child_sum(x(), {{}}); }),
+    Bad("glorot_uniform: shape", Kind::shape, [] { nn::glorot_uniform({3}); }),
+    Bad("glorot_normal: dtype", Kind::dtype, [] { nn::glorot_normal({3, 3}, {DType::int32}); }),
+    Bad("he_uniform: shape of uniform", Kind::shape, [] { nn::he_uniform({-1, 3}); }),
+    Bad("he_normal: result of normal", Kind::memory, [] { nn::he_normal({large, 1 << 17}); }),
+    Bad("orthogonal: shape", Kind::shape, [] { nn::orthogonal({3}); }),
+    Bad("orthogonal: gain", Kind::any, [] { nn::orthogonal({3, 3}, nan); }),
+    Bad("orthogonal: shape of normal", Kind::shape, [] { nn::orthogonal({-1, 3}); }),
+    Bad("constant: shape of full", Kind::shape, [] { nn::constant({-1}, 1); }),
+    Bad("SGD: variables", Kind::any, [] { optim::SGD({}); }),
+    Bad("SGD: learning_rate", Kind::any, [] { optim::SGD({w()}, {.learning_rate = nan}); }),
+    Bad("SGD: gradients", Kind::any, [] { optim::SGD({w()}).step({}); }),
+    Bad("SGD: gradient 0 (w)", Kind::shape, [] { optim::SGD({w()}).step({x()}); }),
+    Bad("Adam: variables", Kind::any, [] { optim::Adam({}); }),
+    Bad("Adam: beta", Kind::any, [] { optim::Adam({w()}, {.beta1 = 1}); }),
+    Bad("AdamW: variable 0 (w)", Kind::dtype, [] { optim::AdamW({Variable("w", tensor({1}))}); }),
+    Bad("AdamW: gradient 0 (w)", Kind::any, [] { optim::AdamW({w()}).step({Tensor()}); }),
+    Bad("clip_by_value: low", Kind::any, [] { optim::clip_by_value({v()}, 2, 1); }),
+    Bad("clip_by_value: x of maximum", Kind::any, [] { optim::clip_by_value({Tensor()}, 0, 1); }),
+    Bad("global_norm: x of square", Kind::any, [] { optim::global_norm({Tensor()}); }),
+    Bad("clip_by_global_norm: norm", Kind::any, [] { optim::clip_by_global_norm({v()}, nan); }),
+    Bad("clip_by_global_norm: x of square", Kind::any, [] { clip_by_global_norm({Tensor()}, 1); }),
 };
 // clang-format on
 
@@ -114,6 +299,8 @@ bool is_of(Kind kind, const Error& error) {
       return dynamic_cast<const DTypeError*>(&error) != nullptr;
     case Kind::index:
       return dynamic_cast<const IndexError*>(&error) != nullptr;
+    case Kind::tape:
+      return dynamic_cast<const TapeError*>(&error) != nullptr;
     case Kind::memory:
       return dynamic_cast<const MemoryError*>(&error) != nullptr;
   }
@@ -122,19 +309,20 @@ bool is_of(Kind kind, const Error& error) {
 }  // namespace
 
 TEST_CASE("wrong arguments give the promised error, in the user's line") {
-  for (const Wrong& wrong : table) {
-    INFO("line " << wrong.line << ", " << wrong.op);
+  for (const Bad& bad : table) {
+    INFO("line " << bad.line << ", " << bad.head);
     const ThreadState before;
     try {
-      wrong.call();
+      bad.call();
       FAIL_CHECK("no error was thrown");
     } catch (const Error& error) {
       const std::string message = error.what(), first = message.substr(0, message.find('\n'));
       INFO(message);
-      CHECK(is_of(wrong.kind, error));
+      CHECK(is_of(bad.kind, error));
       CHECK(first.size() <= 200);
-      CHECK(first.find("arguments.cpp:" + std::to_string(wrong.line) + ": ") == 0);
-      CHECK(first.find(wrong.op) != std::string::npos);
+      const std::string line = std::to_string(bad.line);
+      CHECK(first.find("arguments.cpp:" + line + ": " + bad.head + ": expected ") == 0);
+      CHECK(first.find(", got ") != std::string::npos);
     } catch (const std::exception& error) {
       FAIL_CHECK("foreign exception: " << error.what());
     }

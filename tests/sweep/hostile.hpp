@@ -12,6 +12,7 @@ namespace reel::tests {
 struct ThreadState {
   std::uint8_t mode = Context::here().mode;
   const char* site = Context::here().site.file;
+  std::string_view site_name = Context::here().site_name, function = Context::here().function;
   Stage* stages = Context::here().stages;
   void* generator = Context::here().generator;
   bool training = Context::here().training;

@@ -91,4 +91,15 @@ TEST_CASE("ops with fractions make float32 of integers") {
   CHECK(mean(tensor({1, 2})).item<float>() == 1.5f);
   CHECK((tensor({7}) / tensor({0})).to_vector<float>()[0] == HUGE_VALF);
 }
+
+TEST_CASE("allclose compares integers exactly, beyond what a double holds too") {
+  const std::int64_t large = std::int64_t{1} << 53, most = INT64_MAX;
+  const Tolerance exact{.rtol = 0, .atol = 0}, by_one{.rtol = 0, .atol = 1};
+  CHECK_FALSE(allclose(tensor(large), tensor(large + 1), exact));
+  CHECK(allclose(tensor(large), tensor(large + 1), by_one));
+  CHECK_FALSE(allclose(tensor(most), tensor(-most), by_one));
+  CHECK(allclose(tensor(most), tensor(-most), {.rtol = 3}));
+  CHECK(allclose(tensor({true}), tensor({1}), exact));
+  CHECK(allclose(cast(tensor({0}), DType::uint8), tensor({1}), by_one));
+}
 }  // namespace reel::tests

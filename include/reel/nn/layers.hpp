@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Layers that keep no state between calls. Sizes below 1 throw ShapeError.
+// Layers that keep no state between calls. Sizes below 1 throw ShapeError. Inputs promote with the
+// weights as in any op: a float64 input to float32 weights gives float64.
 #pragma once
 #include <reel/fields.hpp>
 #include <reel/ops/create.hpp>

@@ -8,11 +8,6 @@
 #include <reel/fields.hpp>
 
 namespace reel::nn {
-namespace detail {
-/// The tensor that an operand stands for.
-REEL_API Tensor tensor_of(Operand x);
-}  // namespace detail
-
 /// Calls each part with the result of the part before: layers, functions such as relu, lambdas.
 ///
 ///     nn::Sequential model(nn::Linear(2, 8), relu, nn::Linear(8, 1));
@@ -23,7 +18,7 @@ struct Sequential {
   explicit Sequential(Parts... parts) : parts(std::move(parts)...) {}
   Tensor operator()(Operand x) const {
     CallerScope here(x.caller());
-    Tensor value = detail::tensor_of(x);
+    Tensor value = reel::detail::tensor_of(x);
     std::apply([&](auto&... part) { ((value = part(std::move(value))), ...); }, parts);
     return value;
   }

@@ -27,7 +27,8 @@ REEL_API Tensor where(Operand condition, Operand x, Operand y);
 struct Tolerance {
   double rtol = 1e-5, atol = 1e-8;
 };
-/// Whether |x - y| <= atol + rtol |y| everywhere. NaN is close to nothing.
+/// Whether |x - y| <= atol + rtol |y| everywhere. NaN is close to nothing; integers are compared
+/// exactly. Throws Error for a tolerance that is negative or NaN.
 REEL_API bool allclose(Operand x, Operand y, Tolerance tolerance = {});
 /// Whether shapes and all elements are equal. NaN equals nothing.
 REEL_API bool equal(Operand x, Operand y);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Elements picked by tensors of positions (int32 or int64, negative from the end). Positions
-// outside their axis throw IndexError.
+// outside their axis throw IndexError; bool and uint8, which elsewhere may mean a mask, DTypeError.
 #pragma once
 #include <reel/tensor.hpp>
 
@@ -14,7 +14,8 @@ REEL_API Tensor take(Operand x, Operand indices, int axis = 0);
 REEL_API Tensor gather(Operand x, Operand indices, int axis);
 /// x with each slice updates[i] added at indices[i] along an axis; equal positions add up.
 REEL_API Tensor scatter_add(Operand x, Operand indices, Operand updates, int axis = 0);
-/// 1 at each position of a new last axis of length `depth`, 0 elsewhere; float32 unless said.
+/// 1 at each position of a new last axis of length `depth`, 0 elsewhere; float32 unless said. -1 is
+/// the last position, as in every tensor of positions.
 ///
 ///     one_hot(tensor({1}), 3)              // [[0, 1, 0]]
 REEL_API Tensor one_hot(Operand indices, Extent depth, DType dtype = DType::float32);

@@ -9,7 +9,7 @@ namespace reel::optim {
 /// Each element cut to [low, high]. Throws Error unless low <= high.
 REEL_API std::vector<Tensor> clip_by_value(std::vector<Tensor> gradients, double low, double high,
                                            Caller caller = Caller::here());
-/// The length of all gradients taken as one vector.
+/// The length of all gradients taken as one vector; 0 for none, as the norm of no numbers.
 REEL_API Tensor global_norm(const std::vector<Tensor>& gradients, Caller caller = Caller::here());
 /// All scaled by one factor, so that their global norm is at most `norm` (Pascanu, Mikolov and
 /// Bengio 2013). Throws Error unless norm > 0.
