@@ -23,17 +23,6 @@ inline constexpr NewAxis newaxis{};
 struct Ellipsis {};
 inline constexpr Ellipsis ellipsis{};
 
-namespace detail {
-/// A position too large for int64 stays one that no axis has.
-template <class I>
-constexpr std::int64_t position_of(I n) {
-  if constexpr (std::is_unsigned_v<I> && sizeof(I) == 8)
-    return n > static_cast<I>(INT64_MAX) ? INT64_MAX : static_cast<std::int64_t>(n);
-  else
-    return static_cast<std::int64_t>(n);
-}
-}  // namespace detail
-
 /// An end of a range; `{}` leaves it open.
 struct Bound {
   std::int64_t value = 0;

@@ -13,12 +13,23 @@
 #include <reel/export.hpp>
 
 namespace reel {
+namespace detail {
+/// A number too large for int64 stays one that no axis and no length can be.
+template <class I>
+constexpr std::int64_t position_of(I n) {
+  if constexpr (std::is_unsigned_v<I> && sizeof(I) == 8)
+    return n > static_cast<I>(INT64_MAX) ? INT64_MAX : static_cast<std::int64_t>(n);
+  else
+    return static_cast<std::int64_t>(n);
+}
+}  // namespace detail
+
 /// One length in a Shape; made from any integer type (size_t in braces does not narrow).
 struct Extent {
   std::int64_t value;
   template <class I>
   requires(std::is_integral_v<I> && !std::is_same_v<I, bool>) constexpr Extent(I n)
-      : value(static_cast<std::int64_t>(n)) {}
+      : value(detail::position_of(n)) {}
 };
 
 /// One axis of a Shape, and the line that asks for it.
@@ -28,7 +39,7 @@ struct AxisAt {
   template <class I>
   requires(std::is_integral_v<I> &&
            !std::is_same_v<I, bool>) constexpr AxisAt(I axis, Caller caller = Caller::here())
-      : axis(static_cast<std::int64_t>(axis)), caller(caller) {}
+      : axis(detail::position_of(axis)), caller(caller) {}
 };
 
 /// The lengths of up to eight axes; `{}` is the shape of a single number.

@@ -136,34 +136,57 @@ class REEL_API GradientTape {
   bool spent_ = false;
 };
 
+namespace detail {
+/// Functions made here: their first argument brings the line of the call.
+struct TakesLine {};
+template <class F, class... Rest>
+Tensor call_at(Caller caller, const F& f, Tensor& x, const Rest&... rest) {
+  if constexpr (std::is_base_of_v<TakesLine, F> || std::is_same_v<F, Tensor (*)(Operand)>)
+    return f(Operand(x, caller), rest...);
+  else
+    return f(x, rest...);
+}
+
+template <class F>
+struct ValueAndGradient : TakesLine {
+  F f;
+  explicit ValueAndGradient(F f) : f(static_cast<F&&>(f)) {}
+  template <class... Rest>
+  std::pair<Tensor, Tensor> operator()(Operand at, const Rest&... rest) const {
+    Tensor x = tensor_of(at);
+    GradientTape tape({}, at.caller());
+    tape.watch(x, at.caller());
+    Tensor y = call_at(at.caller(), f, x, rest...);
+    Tensor slope = tape.gradient({y, at.caller()}, x);
+    return {static_cast<Tensor&&>(y), static_cast<Tensor&&>(slope)};
+  }
+};
+template <class F>
+struct Gradient : ValueAndGradient<F> {
+  using ValueAndGradient<F>::ValueAndGradient;
+  template <class... Rest>
+  Tensor operator()(Operand at, const Rest&... rest) const {
+    return ValueAndGradient<F>::operator()(at, rest...).second;
+  }
+};
+}  // namespace detail
+
 /// t -> df/dt, with respect to the first argument.
 template <class F>
 auto grad(F f) {
-  return [f]<class... Rest>(Operand at, Rest... rest) -> Tensor {
-    Tensor x = detail::tensor_of(at);
-    GradientTape tape({}, at.caller());
-    tape.watch(x, at.caller());
-    return tape.gradient({f(x, rest...), at.caller()}, x);
-  };
+  return detail::Gradient<F>(static_cast<F&&>(f));
 }
 /// t -> {f(t), df/dt}.
 template <class F>
 auto value_and_grad(F f) {
-  return [f]<class... Rest>(Operand at, Rest... rest) -> std::pair<Tensor, Tensor> {
-    Tensor x = detail::tensor_of(at);
-    GradientTape tape({}, at.caller());
-    tape.watch(x, at.caller());
-    Tensor y = f(x, rest...);
-    Tensor slope = tape.gradient({y, at.caller()}, x);
-    return {static_cast<Tensor&&>(y), static_cast<Tensor&&>(slope)};
-  };
+  return detail::ValueAndGradient<F>(static_cast<F&&>(f));
 }
 /// The matrix of all derivatives of f at x: shape f(x).shape() + x.shape().
 template <class F>
 Tensor jacobian(F f, Tensor x, Caller caller = Caller::here()) {
   GradientTape tape({.persistent = true}, caller);
   tape.watch(x, caller);
-  return tape.jacobian(Operand(f(x), caller), x);
+  return tape.jacobian({detail::call_at(caller, f, x), caller}, x);
 }
 
 namespace detail {
@@ -172,8 +195,9 @@ REEL_API Tensor run_custom(Operands inputs,
                            Function<std::pair<Tensor, Function<Tensors(Tensor)>>(const OpCall&)> f);
 
 template <class F>
-struct CustomGradient {
+struct CustomGradient : TakesLine {
   F f;
+  explicit CustomGradient(F f) : f(static_cast<F&&>(f)) {}
   Tensor operator()(Operand a) const { return run<0>({{a}, a.caller()}); }
   Tensor operator()(Operand a, Operand b) const { return run<0, 1>({{a, b}, a.caller()}); }
   Tensor operator()(Operand a, Operand b, Operand c) const {
@@ -198,6 +222,6 @@ struct CustomGradient {
 /// A function with a gradient of your own: f gives {value, upstream -> gradient of each argument}.
 template <class F>
 auto custom_gradient(F f) {
-  return detail::CustomGradient<F>{static_cast<F&&>(f)};
+  return detail::CustomGradient<F>(static_cast<F&&>(f));
 }
 }  // namespace reel

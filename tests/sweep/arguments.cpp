@@ -38,6 +38,7 @@ void slope(GradientOptions options, Caller caller = Caller::here()) {
   const Variable x = w();
   tape.gradient({x * 2, caller}, x, options);
 }
+Tensor product(Operand x) { return matmul(x, ones({2})); }
 auto nothing(Tensor) {
   return std::pair(Tensor(), [](Tensor dy) { return Tensors{dy}; });
 }
@@ -231,6 +232,9 @@ const Bad table[] = {  // one to a line, which the error names
     Bad("watch: x", Kind::any, [] { value_and_grad([](Tensor t) { return t; })(Tensor()); }),
     Bad("gradient: target", Kind::dtype, [] { grad([](Tensor t) { return t > 0; })(v()); }),
     Bad("gradient: source 0", Kind::tape, [] { value_and_grad([](Tensor) { return v(); })(v()); }),
+    Bad("gradient: source 0", Kind::tape, [] { grad(grad([](Tensor) { return v(); }))(v()); }),
+    Bad("matmul: y", Kind::shape, [] { grad(product)(v()); }),
+    Bad("matmul: y", Kind::shape, [] { jacobian(product, v()); }),
     Bad("jacobian: source 0", Kind::tape, [] { jacobian([](Tensor) { return v(); }, v()); }),
     Bad("custom_gradient: value", Kind::any, [] { custom_gradient(nothing)(v()); }),
     Bad("save_npy: \"x.npy\"", Kind::any, [] { io::save_npy("/nonexistent/x.npy", x()); }),
