@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One thread against two for the same work, batch by batch in turn: threads [PART OF A NAME]
+// What two threads can give at most is measured beside it: virtual processors may share a core.
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <thread>
 
 #include "rows.hpp"
 
@@ -81,6 +84,29 @@ void add_by_rows(bench::Rows& rows) {
   }
 }
 
+/// Multiplications that fill the units of a core.
+void keep_busy() {
+  float x[10] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  for (int i = 0; i < 400'000; ++i)
+    for (float& product : x) {
+      product *= 1.0000001f;
+      asm volatile("" : "+x"(product));  // one by one
+    }
+  bench::keep(x);
+}
+/// How much more two threads of the machine do than one, just now.
+double capacity() {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  keep_busy();
+  const auto middle = Clock::now();
+  std::thread other(keep_busy);
+  keep_busy();
+  other.join();
+  return 2 * std::chrono::duration<double>(middle - start) /
+         std::chrono::duration<double>(Clock::now() - middle);
+}
+
 double microseconds(const bench::Work& work, int threads, std::size_t times) {
   set_num_threads(threads);
   const auto start = std::chrono::steady_clock::now();
@@ -101,14 +127,15 @@ void show(const bench::Row& row) {
   const bench::Work work = row.prepare();
   microseconds(work, 2, 1);
   const auto times = static_cast<std::size_t>(1 + batch / microseconds(work, 1, 2));
-  std::vector<double> one, two, ratios;
+  std::vector<double> one, two, ratios, machine;
   for (int i = 0; i < rounds; ++i) {
     one.push_back(microseconds(work, 1, times));
     two.push_back(microseconds(work, 2, times));
     ratios.push_back(one.back() / two.back());
+    machine.push_back(capacity());
   }
-  std::printf("%-26s %10.1f us %10.1f us %6.2f\n", row.name.c_str(), median(one), median(two),
-              median(ratios));
+  std::printf("%-26s %10.1f us %10.1f us %6.2f %9.2f\n", row.name.c_str(), median(one), median(two),
+              median(ratios), median(machine));
   std::fflush(stdout);
 }
 }  // namespace
@@ -122,7 +149,7 @@ int main(int argc, char** argv) {
   add_by_rows(rows);
   rows::add_char_rnn(rows);
   rows::add_mlp(rows);
-  std::printf("%-26s %13s %13s %6s\n", "", "one thread", "two", "faster");
+  std::printf("%-26s %13s %13s %6s %9s\n", "", "one thread", "two", "faster", "machine");
   for (const bench::Row& row : rows)
     if (row.name.find(wanted) != row.name.npos) show(row);
 }

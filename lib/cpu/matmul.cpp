@@ -192,9 +192,9 @@ void by_turned_tiles(const Task<T>& t) {
 
 // Multiply-adds that are worth a helper's way, and those above which pieces may be many.
 constexpr double piece_work = 4 << 20, large_piece_work = 64 << 20, few_pieces = 8;
-constexpr std::int64_t least_piece_rows = 48;
+constexpr std::int64_t least_piece_rows = loses_to_blas ? 128 : 48;
 template <class T>
-constexpr std::int64_t least_piece_columns = 4 * lanes<T>;
+constexpr std::int64_t least_piece_columns = loses_to_blas ? 128 : 4 * lanes<T>;
 
 /// c's rows and columns in equal parts.
 struct Grid {
