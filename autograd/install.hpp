@@ -11,7 +11,7 @@ struct NamedRule {
 /// The rules of one family, ended by {nullptr, nullptr}.
 using Rules = const NamedRule*;
 extern const NamedRule pointwise_rules[], reduce_rules[], matmul_rules[], softmax_rules[],
-    normalize_rules[], recurrent_rules[], reshape_rules[], gather_rules[];
+    normalize_rules[], recurrent_rules[], reshape_rules[], gather_rules[], sequence_rules[];
 /// All families, ended by null.
 extern const Rules gradient_rules[];
 }  // namespace reel

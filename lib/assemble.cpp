@@ -15,8 +15,8 @@ std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\
 
 void add_ops(OpTable& ops) {
   for (const auto add : {add_arithmetic, add_math, add_activation, add_compare, add_reduce,
-                         add_matmul, add_softmax, add_normalize, add_recurrent, add_reshape,
-                         add_join, add_gather, add_create, add_random, add_update})
+                         add_matmul, add_softmax, add_normalize, add_recurrent, add_sequence,
+                         add_reshape, add_join, add_gather, add_create, add_random, add_update})
     add(ops);
 }
 

@@ -7,8 +7,8 @@
 #include "lib/cpu/blas.hpp"
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/matmul_dots.hpp"
-#include "lib/cpu/panels.hpp"
 #include "lib/cpu/pool.hpp"
+#include "lib/cpu/product.hpp"
 #include "lib/cpu/scratch.hpp"
 #include "lib/cpu/transpose.hpp"
 
@@ -240,7 +240,8 @@ void run(const Task<T>& t, void (*way)(const Task<T>&)) {
   in_pieces(t, grid_of(t, way == by_turned_tiles<T>), way);
 }
 
-/// c [x.rows, y.columns], row-major, = z + x y; z may be c, and its data null for zeros.
+}  // namespace
+
 template <class T>
 void product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c) {
   if (x.rows == 0 || y.columns == 0) return;
@@ -262,7 +263,10 @@ void product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c) {
   if (pays_turned(x, y, z.data)) return run(task, by_turned_tiles<T>);
   run(task, by_tiles<T>);
 }
+template void product(const Matrix<float>&, const Matrix<float>&, const Matrix<float>&, float*);
+template void product(const Matrix<double>&, const Matrix<double>&, const Matrix<double>&, double*);
 
+namespace {
 template <class T>
 Matrix<T> last_axes(const Body& x) {
   const int rank = x.rank();

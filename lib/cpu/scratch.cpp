@@ -20,10 +20,9 @@ struct Buffer {
   }
   ~Buffer() { clear(); }
 };
-thread_local Buffer buffer;
-}  // namespace
+thread_local Buffer passing, lasting;
 
-void* scratch(std::size_t bytes) {
+void* memory_of(Buffer& buffer, std::size_t bytes) {
   if (bytes <= buffer.bytes && buffer.memory) return buffer.memory;
   buffer.clear();
   const std::size_t grown = bytes + bytes / 2 + 4096;
@@ -32,4 +31,8 @@ void* scratch(std::size_t bytes) {
   buffer.bytes = grown;
   return buffer.memory;
 }
+}  // namespace
+
+void* scratch(std::size_t bytes) { return memory_of(passing, bytes); }
+void* lasting_scratch(std::size_t bytes) { return memory_of(lasting, bytes); }
 }  // namespace reel::kernels

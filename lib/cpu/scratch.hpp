@@ -8,4 +8,6 @@ namespace reel::kernels {
 /// a thread: the next call may move it, so a kernel that calls another asks for all it needs
 /// itself.
 void* scratch(std::size_t bytes);
+/// Another buffer, for kernels that are made of products, which use the first.
+void* lasting_scratch(std::size_t bytes);
 }  // namespace reel::kernels

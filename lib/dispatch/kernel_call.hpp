@@ -37,6 +37,7 @@ struct KernelResult {
   bool from_end = true;            // whether -limit to -1 would have been right too
   const char* expected = nullptr;  // where it is not a position at all but `number`
   double number = 0;
+  bool counts = false;  // what came is no index but a number of things, of which `limit` are there
 };
 using Kernel = KernelResult (*)(const KernelCall&);
 

@@ -77,6 +77,11 @@ struct EpsilonOptions {
   void fields(auto&& field) { field("epsilon", epsilon); }
   friend bool operator==(const EpsilonOptions&, const EpsilonOptions&) = default;
 };
+struct DirectionOptions {
+  bool reverse = false;
+  void fields(auto&& field) { field("reverse", reverse); }
+  friend bool operator==(const DirectionOptions&, const DirectionOptions&) = default;
+};
 struct OneHotOptions {
   std::int64_t depth = 0;
   DType dtype = DType::float32;

@@ -192,7 +192,9 @@ void check_kernel(const Op& op, const KernelResult& result, Caller caller) {
   if (result.expected)
     fail<Error>(caller, op.name, argument, result.expected, to_text(result.number), result.failure);
   fail<IndexError>(caller, op.name, argument,
-                   one_of("index", result.from_end ? -result.limit : 0, result.limit),
+                   result.counts
+                       ? "0 to " + std::to_string(result.limit)
+                       : one_of("index", result.from_end ? -result.limit : 0, result.limit),
                    std::to_string(result.got), result.failure);
 }
 

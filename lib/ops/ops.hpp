@@ -15,6 +15,7 @@ extern Op matmul_op, matmul_add_op;
 extern Op softmax_op, log_softmax_op, cross_entropy_op;
 extern Op layer_norm_op;
 extern Op lstm_gates_op, tree_lstm_gates_op;
+extern Op lstm_op;
 extern Op reshape_op, transpose_op, expand_dims_op, squeeze_op, broadcast_to_op, concat_op,
     slice_op, unslice_op, cast_op;
 extern Op take_op, gather_op, scatter_op, scatter_elements_op, one_hot_op;
@@ -34,6 +35,7 @@ void add_matmul(OpTable& ops);
 void add_softmax(OpTable& ops);
 void add_normalize(OpTable& ops);
 void add_recurrent(OpTable& ops);
+void add_sequence(OpTable& ops);
 void add_reshape(OpTable& ops);
 void add_join(OpTable& ops);
 void add_gather(OpTable& ops);

@@ -19,6 +19,7 @@ const References& references();
 void add_pointwise_references(References& table);
 void add_reduce_references(References& table);
 void add_product_references(References& table);
+void add_sequence_references(References& table);
 void add_layout_references(References& table);
 void add_gather_references(References& table);
 void add_create_references(References& table);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The element-wise part of recurrent cells, in one step. Floating dtypes.
+// Recurrent networks: the element-wise part of one step, and whole sequences. Floating dtypes.
 #pragma once
 #include <reel/tensor.hpp>
 
@@ -15,4 +15,23 @@ REEL_API HiddenAndCell lstm_gates(Operand gates, Operand c);
 /// the left child, f of the right child, g, o. c' = sigmoid(i) tanh(g) + sigmoid(fl) cl +
 /// sigmoid(fr) cr, h' = sigmoid(o) tanh(c').
 REEL_API HiddenAndCell tree_lstm_gates(Operand gates, Operand c_left, Operand c_right);
+
+struct SequenceOptions {
+  Tensor lengths = {};   // [batch], integers from 0 to time; all steps unless given
+  bool reverse = false;  // from the last step to the first
+};
+struct LSTMSequence {
+  Tensor outputs, h, c;
+};
+/// An LSTM over x [time, batch, in], time first as in PyTorch and cuDNN, from the state h and c
+/// [batch, hidden]. weight [in + hidden, 4 hidden] and bias [4 hidden] are those of nn::LSTMCell:
+/// [x, h] weight + bias are lstm_gates()'s gates. outputs [time, batch, hidden] holds h of every
+/// step, h and c what the last one left.
+///
+///     lstm(zeros({5, 1, 2}), zeros({1, 3}), zeros({1, 3}), zeros({5, 12}), zeros({12})).outputs
+///
+/// Steps at and behind a sequence's length leave its state as it is; its outputs are 0 there. So
+/// reversed sequences begin at their own last steps. Throws IndexError for other lengths.
+REEL_API LSTMSequence lstm(Operand x, Operand h, Operand c, Operand weight, Operand bias,
+                           const SequenceOptions& options = {});
 }  // namespace reel

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/ops.hpp>
+#include <reel/tape.hpp>
+
+#include "autograd/install.hpp"
+#include "lib/dispatch/op_options.hpp"
+
+namespace reel {
+namespace {
+/// The steps of a sequence as public ops, played back by a tape of their own: what an outer tape
+/// sees of it has gradients of every order.
+class Steps {
+ public:
+  /// The inputs are x, `states` states, weight, bias and lengths.
+  Steps(GradientCall& call, int states) : call_(call), states_(states) {
+    for (int i = 0; i < states + 3; ++i) {
+      inputs_.push_back(call.input(i) + 0);
+      tape_.watch(inputs_.back());
+    }
+    const Tensor& lengths = call.input(states + 3);
+    if (lengths.size()) lengths_ = expand_dims(lengths, 1);
+  }
+  const Tensor& input(int i) const { return inputs_[static_cast<std::size_t>(i)]; }
+
+  /// step(x, states) gives the next states, the first of which is the output.
+  template <class Step>
+  void give_gradients(const Step& step) {
+    const std::int64_t time = call_.input_shape(0)[0];
+    std::vector<Tensor> now(inputs_.begin() + 1, inputs_.begin() + 1 + states_);
+    Tensor target = zeros({}, {call_.input_dtype(0)});
+    for (std::int64_t s = 0; s < time; ++s) {
+      const std::int64_t t = call_.option<DirectionOptions>().reverse ? time - 1 - s : s;
+      const std::vector<Tensor> next = step(input(0)(t), now);
+      const Tensor runs = lengths_.defined() ? lengths_ > t : Tensor();
+      for (std::size_t i = 0; i < now.size(); ++i)
+        now[i] = runs.defined() ? where(runs, next[i], now[i]) : next[i];
+      if (!call_.has_dy(0)) continue;
+      const Tensor dy = call_.dy(0)(t);
+      target = target + sum(runs.defined() ? where(runs, next[0], 0) * dy : next[0] * dy);
+    }
+    for (int i = 0; i < states_; ++i)
+      if (call_.has_dy(i + 1))
+        target = target + sum(now[static_cast<std::size_t>(i)] * call_.dy(i + 1));
+    const auto found = tape_.gradient(target, Sources(inputs_), Unconnected::zero);
+    for (std::size_t i = 0; i < found.size(); ++i) call_.give(static_cast<int>(i), found[i]);
+  }
+
+ private:
+  GradientCall& call_;
+  const int states_;
+  std::vector<Tensor> inputs_;
+  Tensor lengths_;
+  GradientTape tape_{{.watch_variables = false}};
+};
+
+void lstm_rule(GradientCall& call) {
+  Steps steps(call, 2);
+  steps.give_gradients([&](const Tensor& x, const std::vector<Tensor>& state) {
+    const Tensor gates = matmul_add(concat({x, state[0]}, 1), steps.input(3), steps.input(4));
+    auto [h, c] = lstm_gates(gates, state[1]);
+    return std::vector<Tensor>{h, c};
+  });
+}
+}  // namespace
+
+const NamedRule sequence_rules[] = {{"lstm", lstm_rule}, {nullptr, nullptr}};
+}  // namespace reel

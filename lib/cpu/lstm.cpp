@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// lstm: x, h, c, weight, bias, lengths give outputs, h, c and, for the gradient, the bent gates and
+// the cells of all steps (zeros behind a sequence's end).
+#include "lib/cpu/sequence.hpp"
+
+namespace reel::kernels::REEL_ISA {
+namespace {
+/// c' = f c + i g, h' = o tanh c', from sums in the order i, f, g, o.
+template <class T>
+struct Lstm {
+  Sequence q;
+  T *outputs, *h, *c, *gates, *cells;
+
+  void run(const KernelCall& call) const {
+    const T* const weight = call.input(3).as<T>();
+    const std::int64_t m = q.columns;
+    copy(call.input(1).as<T>(), q.batch * q.hidden, h);
+    copy(call.input(2).as<T>(), q.batch * q.hidden, c);
+    product<T>({call.input(0).as<T>(), q.rows(), q.in, q.in, 1}, {weight, q.in, m, m, 1},
+               {call.input(4).as<T>(), q.rows(), m, 0, 1}, gates);
+    RepeatedProduct<T> recurrent({weight + q.in * m, q.hidden, m, m, 1}, q.batch, q.time);
+    recurrent.pack(Pieces<T>(recurrent.room()).take(recurrent.room()));
+    for (std::int64_t s = 0; s < q.time; ++s) {
+      const std::int64_t t = q.place(s);
+      T* const sums = gates + t * q.batch * m;
+      recurrent(h, sums, m, sums);
+      for (std::int64_t row = 0; row < q.batch; ++row) step(t, row);
+    }
+  }
+
+ private:
+  void step(std::int64_t t, std::int64_t row) const {
+    using M = Maths<T>;
+    const std::int64_t n = q.hidden, place = t * q.batch + row;
+    T *const a = gates + place * 4 * n, *const y = outputs + place * n;
+    T *const cell = cells + place * n, *const h_row = h + row * n, *const c_row = c + row * n;
+    if (t >= q.length(row)) {
+      clear(a, 4 * n);
+      clear(y, n);
+      return clear(cell, n);
+    }
+    for_chunks<T>(n, [&](std::int64_t k, Chunk<T> chunk) {
+      const Vector<T> i = M::sigmoid(chunk.get(a + k)), f = M::sigmoid(chunk.get(a + n + k));
+      const Vector<T> g = M::tanh(chunk.get(a + 2 * n + k));
+      const Vector<T> o = M::sigmoid(chunk.get(a + 3 * n + k));
+      const Vector<T> next = i * g + f * chunk.get(c_row + k), shown = o * M::tanh(next);
+      chunk.put(a + k, i);
+      chunk.put(a + n + k, f);
+      chunk.put(a + 2 * n + k, g);
+      chunk.put(a + 3 * n + k, o);
+      chunk.put(c_row + k, next);
+      chunk.put(cell + k, next);
+      chunk.put(h_row + k, shown);
+      chunk.put(y + k, shown);
+    });
+  }
+};
+
+template <class T>
+struct LstmBack {
+  static constexpr bool separate_sums = false;
+  static constexpr int states = 2;
+  const Sequence& q;
+  const T *dy, *c, *gates, *cells;
+  T* dbias;
+  StateGradient<T> state[states];  // of h and c
+
+  /// With s = sigmoid a: da = ds s (1 - s); with g = tanh a: da = dg (1 - g^2).
+  void step_back(std::int64_t t, std::int64_t row, T* da, T*) const {
+    using M = Maths<T>;
+    const std::int64_t n = q.hidden, place = t * q.batch + row;
+    const T *const a = gates + place * 4 * n, *const cell = cells + place * n;
+    const T* const before =
+        q.begins(t, row) ? c + row * n : cells + (q.before(t) * q.batch + row) * n;
+    T *const dh = state[0].now + row * n, *const dc = state[1].now + row * n;
+    const Vector<T> one(T(1)), zero(T(0));
+    for_chunks<T>(n, [&](std::int64_t k, Chunk<T> chunk) {
+      const auto give = [&](int gate, const Vector<T>& d) {
+        chunk.put(da + gate * n + k, d);
+        if (dbias) chunk.give(dbias + gate * n + k, d, true);
+      };
+      const Vector<T> i = chunk.get(a + k), f = chunk.get(a + n + k);
+      const Vector<T> g = chunk.get(a + 2 * n + k), o = chunk.get(a + 3 * n + k);
+      const Vector<T> shown = M::tanh(chunk.get(cell + k));
+      const Vector<T> seen = dy ? chunk.get(dy + place * n + k) : zero;
+      const Vector<T> up = chunk.get(dh + k) + seen;
+      const Vector<T> d = chunk.get(dc + k) + up * o * (one - shown * shown);
+      give(0, d * g * i * (one - i));
+      give(1, d * chunk.get(before + k) * f * (one - f));
+      give(2, d * i * (one - g * g));
+      give(3, up * shown * o * (one - o));
+      chunk.put(dc + k, d * f);
+      chunk.put(dh + k, zero);
+    });
+  }
+};
+
+template <class T>
+KernelResult lstm_of(const KernelCall& call) {
+  const Lstm<T> lstm{{call.input(0), call.input(3), call.input(1), call.input(5), call.options},
+                     call.output(0).as<T>(),
+                     call.output(1).as<T>(),
+                     call.output(2).as<T>(),
+                     call.output(3).as<T>(),
+                     call.output(4).as<T>()};
+  const KernelResult checked = lstm.q.check(5);
+  if (!checked.failure) lstm.run(call);
+  return checked;
+}
+KernelResult lstm(const KernelCall& call) {
+  return call.output().dtype == DType::float32 ? lstm_of<float>(call) : lstm_of<double>(call);
+}
+
+/// Inputs: dy of the five outputs, the six inputs, the five outputs.
+template <class T>
+void lstm_gradient_of(const KernelCall& call) {
+  const auto given = [&](int i) { return elements<T>(call.inputs[i]); };
+  const auto made = [&](int i) { return elements<T>(call.outputs[i]); };
+  const auto adds = [&](int i) { return (call.accumulate >> i & 1) != 0; };
+  const Sequence q(call.input(5), call.input(8), call.input(6), call.input(10), call.options);
+  T* const dbias = made(4);
+  if (dbias && !adds(4)) clear(dbias, q.columns);
+  LstmBack<T> cell{q,
+                   given(0),
+                   given(7),
+                   given(14),
+                   given(15),
+                   dbias,
+                   {{given(1), made(1), adds(1)}, {given(2), made(2), adds(2)}}};
+  PlayBack<T, LstmBack<T>>(
+      q, cell, {q, given(5), given(6), given(8), given(11), made(0), made(3), adds(0), adds(3)})
+      .run();
+}
+KernelResult lstm_gradient(const KernelCall& call) {
+  if (call.input(5).dtype == DType::float32)
+    lstm_gradient_of<float>(call);
+  else
+    lstm_gradient_of<double>(call);
+  return {};
+}
+
+const NamedKernel kernels[] = {{"lstm", lstm, lstm_gradient}, {nullptr, nullptr}};
+}  // namespace
+extern const Family lstm_family;
+const Family lstm_family = {kernels, nullptr};
+}  // namespace reel::kernels::REEL_ISA

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What recurrent ops over whole sequences share: the order of the steps, and the products that are
+// made for all steps at once.
+#pragma once
+#include "lib/cpu/chunk.hpp"
+#include "lib/cpu/kernels.hpp"
+#include "lib/cpu/product.hpp"
+#include "lib/cpu/scratch.hpp"
+#include "lib/dispatch/op_options.hpp"
+
+namespace reel::kernels::REEL_ISA {
+/// Sizes of x [time, batch, in], of the state [batch, hidden] and of the weight's columns.
+struct Sequence {
+  std::int64_t time, batch, in, hidden, columns;
+  bool reverse;
+  const Body* lengths;  // of no elements where every sequence has all steps
+
+  Sequence(const Body& x, const Body& weight, const Body& h, const Body& row_lengths,
+           const void* options)
+      : time(x.shape.data()[0]),
+        batch(x.shape.data()[1]),
+        in(x.shape.data()[2]),
+        hidden(h.shape.data()[1]),
+        columns(weight.shape.data()[1]),
+        reverse(static_cast<const DirectionOptions*>(options)->reverse),
+        lengths(&row_lengths) {}
+
+  bool is_ragged() const { return lengths->elements > 0; }
+  std::int64_t length(std::int64_t row) const {
+    if (!is_ragged()) return time;
+    return lengths->dtype == DType::int32 ? lengths->as<std::int32_t>()[row]
+                                          : lengths->as<std::int64_t>()[row];
+  }
+  /// Input number `input` holds the lengths.
+  KernelResult check(int input) const {
+    for (std::int64_t row = 0; row < lengths->elements; ++row)
+      if (const std::int64_t got = length(row); got < 0 || got > time)
+        return {"There are no more steps than x has.", input, got, time, true};
+    return {};
+  }
+  std::int64_t rows() const { return time * batch; }
+  std::int64_t place(std::int64_t step) const { return reverse ? time - 1 - step : step; }
+  std::int64_t before(std::int64_t t) const { return reverse ? t + 1 : t - 1; }
+  bool begins(std::int64_t t, std::int64_t row) const {
+    return t == (reverse ? length(row) - 1 : 0);
+  }
+};
+
+template <class T>
+void copy(const T* from, std::int64_t n, T* to) {
+  __builtin_memcpy(to, from, static_cast<std::size_t>(n) * sizeof(T));
+}
+template <class T>
+void clear(T* to, std::int64_t n) {
+  __builtin_memset(to, 0, static_cast<std::size_t>(n) * sizeof(T));
+}
+
+/// Pieces of one buffer, each from a cache line on.
+template <class T>
+class Pieces {
+ public:
+  static std::int64_t size(std::int64_t elements) { return rounded_up(elements, line); }
+  explicit Pieces(std::int64_t elements)
+      : next_(static_cast<T*>(lasting_scratch(static_cast<std::size_t>(elements) * sizeof(T)))) {}
+  T* take(std::int64_t elements) {
+    T* const piece = next_;
+    next_ += size(elements);
+    return piece;
+  }
+
+ private:
+  static constexpr std::int64_t line = 64 / size_in_bytes<T>;
+  T* next_;
+};
+
+/// The gradients that are one product over many steps, from those of the sums that the gates see:
+/// `da` of what x gives, `ds` of what h gives (the same, if the two are only added).
+template <class T>
+class SequenceProducts {
+ public:
+  const Sequence& q;
+  const T *x, *h, *weight, *outputs;
+  T *dx, *dweight;
+  bool adds_dx, adds_dweight;
+
+  /// Elements of memory that the products of so many steps need besides.
+  std::int64_t room(std::int64_t steps) const {
+    return dweight && q.is_ragged() ? steps * q.batch * q.in : 0;
+  }
+  /// Steps at t = first to end - 1, whose gradients lie in da and ds.
+  void add(std::int64_t first, std::int64_t end, const T* da, const T* ds, T* memory) {
+    const std::int64_t rows = (end - first) * q.batch, m = q.columns;
+    const Matrix<T> up{da, rows, m, m, 1};
+    if (dx) {
+      T* const to = dx + first * q.batch * q.in;
+      product<T>(up, Matrix<T>{weight, q.in, m, m, 1}.transposed(), start(to, rows, q.in, adds_dx),
+                 to);
+    }
+    if (!dweight) return;
+    const T* const from = inputs(first, end, memory);
+    product<T>(Matrix<T>{from, rows, q.in, q.in, 1}.transposed(), up,
+               start(dweight, q.in, m, adds_dweight), dweight);
+    // The state before a step is what the step before gave; finish() sees to those without one.
+    const std::int64_t from_t = q.reverse ? first : first > 1 ? first : 1;
+    const std::int64_t end_t = q.reverse ? least(end, q.time - 1) : end;
+    const std::int64_t pairs = end_t > from_t ? (end_t - from_t) * q.batch : 0;
+    const T* const before = outputs + (pairs ? q.before(from_t) * q.batch * q.hidden : 0);
+    add_recurrent(before, ds + (pairs ? (from_t - first) * q.batch * m : 0), pairs);
+    adds_dweight = true;
+  }
+  /// ds [batch, columns] of each sequence's first step.
+  void finish(const T* ds) {
+    if (dweight) add_recurrent(h, ds, q.batch);
+  }
+
+ private:
+  static Matrix<T> start(const T* c, std::int64_t rows, std::int64_t columns, bool adds) {
+    return {adds ? c : nullptr, rows, columns, columns, 1};
+  }
+  void add_recurrent(const T* before, const T* ds, std::int64_t rows) {
+    T* const to = dweight + q.in * q.columns;
+    product<T>(Matrix<T>{before, rows, q.hidden, q.hidden, 1}.transposed(),
+               {ds, rows, q.columns, q.columns, 1}, start(to, q.hidden, q.columns, adds_dweight),
+               to);
+  }
+  /// x, with zeros for what is behind a sequence's end: it may hold anything, NaN too.
+  const T* inputs(std::int64_t first, std::int64_t end, T* memory) const {
+    if (!q.is_ragged()) return x + first * q.batch * q.in;
+    for (std::int64_t t = first; t < end; ++t)
+      for (std::int64_t row = 0; row < q.batch; ++row) {
+        T* const to = memory + ((t - first) * q.batch + row) * q.in;
+        if (t < q.length(row))
+          copy(x + (t * q.batch + row) * q.in, q.in, to);
+        else
+          clear(to, q.in);
+      }
+    return memory;
+  }
+};
+
+/// Steps whose gradients wait for a product: bounded, so that they stay in the caches and little
+/// memory is taken.
+template <class T>
+std::int64_t steps_at_once(const Sequence& q) {
+  constexpr std::int64_t most_bytes = 8 << 20;
+  const std::int64_t one = q.batch * q.columns * size_in_bytes<T>;
+  return one ? least(q.time, most_bytes / one > 1 ? most_bytes / one : 1) : q.time;
+}
+
+/// The gradient of a state as the steps are played backward.
+template <class T>
+struct StateGradient {
+  const T* last;  // of the state that the op gave; null for zeros
+  T* first;       // of the state that it got; null where nobody asks
+  bool adds;
+  T* now = nullptr;
+
+  void begin(T* memory, std::int64_t n) {
+    now = memory;
+    if (last)
+      copy(last, n, now);
+    else
+      clear(now, n);
+  }
+  void finish(std::int64_t n) const {
+    for_chunks<T>(n, [&](std::int64_t i, Chunk<T> chunk) {
+      chunk.give(first ? first + i : nullptr, chunk.get(now + i), adds);
+    });
+  }
+};
+
+/// Plays the steps backward. cell.step_back(t, row, da, ds) makes the gradients of one row's sums,
+/// and leaves in cell.state[0], that of h, what goes past the product with the weight.
+template <class T, class Cell>
+class PlayBack {
+ public:
+  PlayBack(const Sequence& sequence, Cell& its_cell, const SequenceProducts<T>& its_products)
+      : q(sequence), cell(its_cell), products(its_products) {}
+
+  void run() {
+    const std::int64_t m = q.columns, waiting = some * q.batch * m, n = q.batch * q.hidden;
+    using P = Pieces<T>;
+    P memory(P::size(waiting) * (1 + apart) + P::size(q.batch * m) + P::size(back.room()) +
+             P::size(n) * Cell::states + P::size(products.room(some)));
+    da = memory.take(waiting);
+    ds = apart ? memory.take(waiting) : da;
+    begun = memory.take(q.batch * m);
+    clear(begun, q.batch * m);
+    back.pack(memory.take(back.room()));
+    for (StateGradient<T>& state : cell.state) state.begin(memory.take(n), n);
+    T* const copies = memory.take(products.room(some));
+    std::int64_t end = q.time;
+    do {
+      const std::int64_t begin = end > some ? end - some : 0;
+      const std::int64_t first = q.reverse ? q.time - end : begin;
+      for (std::int64_t s = end; s-- > begin;) step(q.place(s), first);
+      products.add(first, first + end - begin, da, ds, copies);
+      end = begin;
+    } while (end > 0);
+    products.finish(begun);
+    for (const StateGradient<T>& state : cell.state) state.finish(n);
+  }
+
+ private:
+  static constexpr bool apart = Cell::separate_sums;
+  const Sequence& q;
+  Cell& cell;
+  SequenceProducts<T> products;
+  const std::int64_t some = steps_at_once<T>(q);
+  RepeatedProduct<T> back{
+      Matrix<T>{products.weight + q.in * q.columns, q.hidden, q.columns, q.columns, 1}.transposed(),
+      q.batch, q.time};
+  T *da = nullptr, *ds = nullptr, *begun = nullptr;
+
+  /// Gradients of step t, in the memory of those from step `first` on.
+  void step(std::int64_t t, std::int64_t first) {
+    const std::int64_t m = q.columns, at = (t - first) * q.batch * m;
+    for (std::int64_t row = 0; row < q.batch; ++row) {
+      const std::int64_t here = at + row * m;
+      if (t >= q.length(row)) {
+        clear(da + here, m);
+        if (apart) clear(ds + here, m);
+        continue;
+      }
+      cell.step_back(t, row, da + here, ds + here);
+      if (q.begins(t, row)) copy(ds + here, m, begun + row * m);
+    }
+    T* const dh = cell.state[0].now;
+    back(ds + at, dh, q.hidden, dh);
+  }
+};
+}  // namespace reel::kernels::REEL_ISA

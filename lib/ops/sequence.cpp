@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/ops/arithmetic.hpp>
+#include <reel/ops/create.hpp>
+#include <reel/ops/recurrent.hpp>
+#include <reel/ops/reduce.hpp>
+
+#include "lib/dispatch/gate.hpp"
+#include "lib/dispatch/op_options.hpp"
+#include "lib/ops/ops.hpp"
+#include "lib/ops/samples.hpp"
+
+namespace reel {
+namespace {
+void require_shape(const Inference& call, int i, const Shape& expected, const char* meaning) {
+  if (call.input(i).shape == expected) return;
+  fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, i),
+                   to_text(expected) + ", " + meaning, to_text(call.input(i).shape));
+}
+
+struct Sizes {
+  std::int64_t time, batch, hidden;
+};
+/// x [time, batch, in], so many states [batch, hidden], weight [in + hidden, gates hidden], bias
+/// [biases hidden], lengths [batch] or [0].
+Sizes sequence_sizes(Inference& call, int states, std::int64_t gates, std::int64_t biases) {
+  const int weight = states + 1, lengths = states + 3;
+  for (int i = 0; i < lengths; ++i) require_floating(call, i);
+  require_integer(call, lengths);
+  const Shape &x = call.input(0).shape, &w = call.input(weight).shape;
+  if (x.rank() != 3)
+    fail<ShapeError>(call.caller, call.op.name, "x", "[time, batch, in]", to_text(x));
+  const std::int64_t hidden = w.rank() == 2 ? w.data()[0] - x.data()[2] : 0;
+  if (hidden < 1 || w.data()[1] != gates * hidden)
+    fail<ShapeError>(call.caller, call.op.name, "weight",
+                     "[" + std::to_string(x.data()[2]) + " + hidden, " + std::to_string(gates) +
+                         " hidden], x's last axis being " + std::to_string(x.data()[2]),
+                     to_text(w));
+  const Shape state({x.data()[1], hidden});
+  for (int i = 1; i <= states; ++i) require_shape(call, i, state, "[batch, hidden]");
+  require_shape(call, weight + 1, Shape({biases * hidden}), "a number for each gate");
+  const Shape& rows = call.input(lengths).shape;
+  if (rows.elements() || rows.rank() != 1)
+    require_shape(call, lengths, Shape({x.data()[1]}), "one for each sequence");
+  return {x.data()[0], x.data()[1], hidden};
+}
+
+void lstm_shape(Inference& call) {
+  const auto [time, batch, hidden] = sequence_sizes(call, 2, 4, 4);
+  const DType dtype = call.input(0).dtype;
+  const Shape steps({time, batch, hidden}), state({batch, hidden});
+  call.output(dtype, steps);
+  call.output(dtype, state);
+  call.output(dtype, state);
+  call.output(dtype, {time, batch, 4 * hidden});  // the bent gates and
+  call.output(dtype, steps);                      // the cells, for the gradient
+}
+
+/// Lengths as the ops take them: none if every sequence has all steps.
+Tensor lengths_of(const Op& op, const Operand& x, const SequenceOptions& options) {
+  if (!options.lengths.defined()) return zeros({0}, {DType::int32}, x.caller());
+  const Shape &shape = options.lengths.shape(), of_x = shape_of(op, x);
+  if (of_x.rank() == 3 && !(shape == Shape({of_x.data()[1]})))
+    fail<ShapeError>(x.caller(), op.name, "lengths",
+                     "(" + std::to_string(of_x.data()[1]) + ",), one for each sequence",
+                     to_text(shape));
+  return options.lengths;
+}
+
+struct SampleShape {
+  std::int64_t time, batch, in, hidden;
+  Layout layout = Layout::plain;
+};
+using SequenceCall = Tensor (*)(const std::vector<Tensor>&, const SequenceOptions&, int);
+
+/// Of each result alone and of all, forward and reversed, of all steps and of some.
+void sequence_samples(SampleList out, SequenceCall f, int states, std::int64_t gates,
+                      std::int64_t biases) {
+  using enum Layout;
+  const SampleShape shapes[] = {
+      {1, 1, 1, 1},           {2, 2, 2, 1},          {3, 2, 1, 2, transposed},
+      {3, 2, 1, 1, reversed}, {2, 2, 3, 1, stepped}, {0, 2, 1, 2},
+      {2, 0, 1, 2},           {2, 1, 0, 2},          {3, 2, 1, 1, repeated}};
+  unsigned turn = 0;
+  for (const auto& [time, batch, in, hidden, layout] : shapes)
+    for (const bool reverse : {false, true}) {
+      const bool ragged = ++turn / 2 % 2 == 0;
+      std::vector<Tensor> inputs = {drawn({time, batch, in}, layout, {}, turn)};
+      for (int i = 0; i < states; ++i)
+        inputs.push_back(drawn({batch, hidden}, layout, {}, turn + 3));
+      inputs.push_back(drawn({in + hidden, gates * hidden}, layout, {-1, 1}, turn + 6));
+      inputs.push_back(drawn({biases * hidden}, {-1, 1}, turn + 9));
+      if (ragged) inputs.push_back((arange(0, batch) * 2 + turn) % (time + 1));
+      // Each result alone once, then the others have no gradient; all of them everywhere.
+      for (int result = time == 2 && in == 2 ? 0 : states + 1; result < states + 2; ++result)
+        sample(
+            out, inputs,
+            [=](const std::vector<Tensor>& given) {
+              return f(given, {ragged ? given.back() : Tensor(), reverse}, result);
+            },
+            reverse ? "reversed" : "");
+    }
+}
+
+Tensor lstm_result(const std::vector<Tensor>& in, const SequenceOptions& options, int result) {
+  const LSTMSequence all = lstm(in[0], in[1], in[2], in[3], in[4], options);
+  if (result == 0) return all.outputs;
+  if (result == 1) return all.h;
+  if (result == 2) return all.c;
+  return sum(all.outputs, 0) + 2 * all.h - all.c;
+}
+
+constexpr std::uint16_t lstm_needs = 0x3f | need_output(0) | need_output(3) | need_output(4);
+}  // namespace
+
+constinit Op lstm_op{.name = "lstm",
+                     .arity = 6,
+                     .shape = lstm_shape,
+                     .promote = Promote::numeric,
+                     .promoted = 0x1f,
+                     .options = &options_type<DirectionOptions>,
+                     .needs = {{lstm_needs, lstm_needs, lstm_needs, lstm_needs}},
+                     .contiguous_inputs = true,
+                     .samples = [](SampleList out) { sequence_samples(out, lstm_result, 2, 4, 4); },
+                     .argument_names = "x, h, c, weight, bias, lengths"};
+
+LSTMSequence lstm(Operand x, Operand h, Operand c, Operand weight, Operand bias,
+                  const SequenceOptions& options) {
+  const Tensor lengths = lengths_of(lstm_op, x, options);
+  const Operand inputs[] = {x, h, c, weight, bias, lengths};
+  const DirectionOptions direction{options.reverse};
+  Few<Tensor, 2> made;
+  run(lstm_op, inputs, direction, x.caller(), made);
+  return {std::move(made[0]), std::move(made[1]), std::move(made[2])};
+}
+
+void add_sequence(OpTable& ops) { ops.add(lstm_op); }
+}  // namespace reel

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <cmath>
+
+#include "sweep/reference.hpp"
+
+namespace reel::tests {
+namespace {
+double bend(double x) { return 1 / (1 + std::exp(-x)); }
+
+/// x [time, batch, in] walked step by step, for sequences of any length.
+struct Walk {
+  const Host &x, &weight, &lengths;
+  bool reverse;
+  std::size_t time, batch, in, hidden;
+
+  Walk(const Hosts& inputs, std::size_t states, const void* options)
+      : x(inputs[0]),
+        weight(inputs[states + 1]),
+        lengths(inputs[states + 3]),
+        reverse(as<DirectionOptions>(options).reverse),
+        time(static_cast<std::size_t>(x.shape[0])),
+        batch(static_cast<std::size_t>(x.shape[1])),
+        in(static_cast<std::size_t>(x.shape[2])),
+        hidden(static_cast<std::size_t>(weight.shape[0]) - in) {}
+
+  /// x[t, row] times column `column` of the weight's first rows, and h[row] times that of the rest.
+  double input_sum(std::size_t t, std::size_t row, std::size_t column) const {
+    double sum = 0;
+    for (std::size_t i = 0; i < in; ++i)
+      sum += x.values[(t * batch + row) * in + i] * weight.values[i * columns() + column];
+    return sum;
+  }
+  double state_sum(const Host& h, std::size_t row, std::size_t column) const {
+    double sum = 0;
+    for (std::size_t i = 0; i < hidden; ++i)
+      sum += h.values[row * hidden + i] * weight.values[(in + i) * columns() + column];
+    return sum;
+  }
+  std::size_t columns() const { return static_cast<std::size_t>(weight.shape[1]); }
+  Host steps(std::size_t width) const {
+    const Shape shape({x.shape[0], x.shape[1], static_cast<std::int64_t>(width)});
+    return filled(shape, [](const auto&) { return 0.0; });
+  }
+  /// f(t, row) for every step that a sequence has, in order.
+  template <class F>
+  void each(const F& f) const {
+    for (std::size_t s = 0; s < time; ++s)
+      for (std::size_t row = 0; row < batch; ++row) {
+        const std::size_t t = reverse ? time - 1 - s : s;
+        if (lengths.values.empty() || static_cast<double>(t) < lengths.values[row]) f(t, row);
+      }
+  }
+};
+
+Hosts lstm(const Hosts& in, const void* options) {
+  const Walk walk(in, 2, options);
+  const std::size_t n = walk.hidden;
+  Host h = in[1], c = in[2];
+  Host outputs = walk.steps(n), gates = walk.steps(4 * n), cells = walk.steps(n);
+  walk.each([&](std::size_t t, std::size_t row) {
+    const std::size_t place = t * walk.batch + row;
+    double* const gate = &gates.values[place * 4 * n];
+    for (std::size_t k = 0; k < 4 * n; ++k) {
+      const double sum = walk.input_sum(t, row, k) + walk.state_sum(h, row, k) + in[4].values[k];
+      gate[k] = k / n == 2 ? std::tanh(sum) : bend(sum);
+    }
+    for (std::size_t k = 0; k < n; ++k) {
+      double& cell = c.values[row * n + k];
+      cell = gate[n + k] * cell + gate[k] * gate[2 * n + k];
+      cells.values[place * n + k] = cell;
+      outputs.values[place * n + k] = h.values[row * n + k] = gate[3 * n + k] * std::tanh(cell);
+    }
+  });
+  return {outputs, h, c, gates, cells};
+}
+}  // namespace
+
+void add_sequence_references(References& table) { table["lstm"] = lstm; }
+}  // namespace reel::tests
