@@ -61,7 +61,23 @@ void lstm_rule(GradientCall& call) {
     return std::vector<Tensor>{h, c};
   });
 }
+
+void gru_rule(GradientCall& call) {
+  Steps steps(call, 1);
+  const std::int64_t in = call.input_shape(0)[2], n = call.input_shape(1)[1];
+  const Tensor &weight = steps.input(2), &bias = steps.input(3);
+  const Tensor of_x = weight(range(0, in)), of_h = weight(range(in, {}));
+  const auto part = [n](const Tensor& sums, std::int64_t k) {
+    return sums(ellipsis, range(k * n, (k + 1) * n));
+  };
+  steps.give_gradients([&](const Tensor& x, const std::vector<Tensor>& state) {
+    const Tensor a = matmul_add(x, of_x, bias(range(0, 3 * n))), s = matmul(state[0], of_h);
+    const Tensor r = sigmoid(part(a, 0) + part(s, 0)), z = sigmoid(part(a, 1) + part(s, 1));
+    const Tensor fresh = tanh(part(a, 2) + r * (part(s, 2) + part(bias, 3)));
+    return std::vector<Tensor>{fresh + z * (state[0] - fresh)};
+  });
+}
 }  // namespace
 
-const NamedRule sequence_rules[] = {{"lstm", lstm_rule}, {nullptr, nullptr}};
+const NamedRule sequence_rules[] = {{"gru", gru_rule}, {"lstm", lstm_rule}, {nullptr, nullptr}};
 }  // namespace reel

@@ -55,6 +55,16 @@ void lstm_shape(Inference& call) {
   call.output(dtype, steps);                      // the cells, for the gradient
 }
 
+void gru_shape(Inference& call) {
+  const auto [time, batch, hidden] = sequence_sizes(call, 1, 3, 4);
+  const DType dtype = call.input(0).dtype;
+  const Shape steps({time, batch, hidden});
+  call.output(dtype, steps);
+  call.output(dtype, {batch, hidden});
+  call.output(dtype, {time, batch, 3 * hidden});  // the bent gates, and
+  call.output(dtype, steps);                      // the state's share of n, for the gradient
+}
+
 /// Lengths as the ops take them: none if every sequence has all steps.
 Tensor lengths_of(const Op& op, const Operand& x, const SequenceOptions& options) {
   if (!options.lengths.defined()) return zeros({0}, {DType::int32}, x.caller());
@@ -109,9 +119,26 @@ Tensor lstm_result(const std::vector<Tensor>& in, const SequenceOptions& options
   return sum(all.outputs, 0) + 2 * all.h - all.c;
 }
 
+Tensor gru_result(const std::vector<Tensor>& in, const SequenceOptions& options, int result) {
+  const GRUSequence all = gru(in[0], in[1], in[2], in[3], options);
+  if (result == 0) return all.outputs;
+  return result == 1 ? all.h : sum(all.outputs, 0) + 2 * all.h;
+}
+
+constexpr std::uint16_t gru_needs = 0x1f | need_output(0) | need_output(2) | need_output(3);
 constexpr std::uint16_t lstm_needs = 0x3f | need_output(0) | need_output(3) | need_output(4);
 }  // namespace
 
+constinit Op gru_op{.name = "gru",
+                    .arity = 5,
+                    .shape = gru_shape,
+                    .promote = Promote::numeric,
+                    .promoted = 0xf,
+                    .options = &options_type<DirectionOptions>,
+                    .needs = {{gru_needs, gru_needs, gru_needs, gru_needs}},
+                    .contiguous_inputs = true,
+                    .samples = [](SampleList out) { sequence_samples(out, gru_result, 1, 3, 4); },
+                    .argument_names = "x, h, weight, bias, lengths"};
 constinit Op lstm_op{.name = "lstm",
                      .arity = 6,
                      .shape = lstm_shape,
@@ -123,6 +150,16 @@ constinit Op lstm_op{.name = "lstm",
                      .samples = [](SampleList out) { sequence_samples(out, lstm_result, 2, 4, 4); },
                      .argument_names = "x, h, c, weight, bias, lengths"};
 
+GRUSequence gru(Operand x, Operand h, Operand weight, Operand bias,
+                const SequenceOptions& options) {
+  const Tensor lengths = lengths_of(gru_op, x, options);
+  const Operand inputs[] = {x, h, weight, bias, lengths};
+  const DirectionOptions direction{options.reverse};
+  Few<Tensor, 2> made;
+  run(gru_op, inputs, direction, x.caller(), made);
+  return {std::move(made[0]), std::move(made[1])};
+}
+
 LSTMSequence lstm(Operand x, Operand h, Operand c, Operand weight, Operand bias,
                   const SequenceOptions& options) {
   const Tensor lengths = lengths_of(lstm_op, x, options);
@@ -133,5 +170,7 @@ LSTMSequence lstm(Operand x, Operand h, Operand c, Operand weight, Operand bias,
   return {std::move(made[0]), std::move(made[1]), std::move(made[2])};
 }
 
-void add_sequence(OpTable& ops) { ops.add(lstm_op); }
+void add_sequence(OpTable& ops) {
+  for (Op* op : {&gru_op, &lstm_op}) ops.add(*op);
+}
 }  // namespace reel

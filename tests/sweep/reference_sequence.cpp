@@ -73,7 +73,38 @@ Hosts lstm(const Hosts& in, const void* options) {
   });
   return {outputs, h, c, gates, cells};
 }
+
+Hosts gru(const Hosts& in, const void* options) {
+  const Walk walk(in, 1, options);
+  const std::size_t n = walk.hidden;
+  const std::vector<double>& bias = in[3].values;
+  Host h = in[1], outputs = walk.steps(n), gates = walk.steps(3 * n), recalled = walk.steps(n);
+  walk.each([&](std::size_t t, std::size_t row) {
+    const std::size_t place = t * walk.batch + row;
+    double* const gate = &gates.values[place * 3 * n];
+    for (std::size_t k = 0; k < 3 * n; ++k) {
+      const double from_x = walk.input_sum(t, row, k) + bias[k];
+      double from_h = walk.state_sum(h, row, k);
+      if (k < 2 * n) {
+        gate[k] = bend(from_x + from_h);
+        continue;
+      }
+      from_h += bias[n + k];
+      recalled.values[place * n + k - 2 * n] = from_h;
+      gate[k] = std::tanh(from_x + gate[k - 2 * n] * from_h);
+    }
+    for (std::size_t k = 0; k < n; ++k) {
+      double& state = h.values[row * n + k];
+      state = (1 - gate[n + k]) * gate[2 * n + k] + gate[n + k] * state;
+      outputs.values[place * n + k] = state;
+    }
+  });
+  return {outputs, h, gates, recalled};
+}
 }  // namespace
 
-void add_sequence_references(References& table) { table["lstm"] = lstm; }
+void add_sequence_references(References& table) {
+  table["gru"] = gru;
+  table["lstm"] = lstm;
+}
 }  // namespace reel::tests

@@ -20,6 +20,19 @@ struct SequenceOptions {
   Tensor lengths = {};   // [batch], integers from 0 to time; all steps unless given
   bool reverse = false;  // from the last step to the first
 };
+struct GRUSequence {
+  Tensor outputs, h;
+};
+/// Gated recurrent units (Cho et al. 2014) over x [time, batch, in], time first as in PyTorch and
+/// cuDNN, from the state h [batch, hidden]. With a = x wx + b and s = h wh, in the order r, z, n:
+/// r = sigmoid(ar + sr), z = sigmoid(az + sz), n = tanh(an + r (sn + bs)), h' = (1 - z) n + z h.
+/// r is applied behind the product with h, as in cuDNN and PyTorch, so that one product does for
+/// all of h. weight [in + hidden, 3 hidden] is wx above wh, bias [4 hidden] is b, then bs.
+/// outputs [time, batch, hidden] holds h of every step, h what the last one left; lengths as for
+/// lstm().
+REEL_API GRUSequence gru(Operand x, Operand h, Operand weight, Operand bias,
+                         const SequenceOptions& options = {});
+
 struct LSTMSequence {
   Tensor outputs, h, c;
 };
