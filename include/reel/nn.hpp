@@ -5,5 +5,6 @@
 #include <reel/nn/layers.hpp>
 #include <reel/nn/model.hpp>
 #include <reel/nn/recurrent.hpp>
+#include <reel/nn/sequence.hpp>
 #include <reel/nn/sequential.hpp>
 #include <reel/nn/tree.hpp>

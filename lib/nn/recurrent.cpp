@@ -56,6 +56,23 @@ Tensor RNNCell::operator()(Operand x, Operand h) const {
   return tanh(matmul_add(concat({x, h}, 1), weight, bias));
 }
 
+GRUCell::GRUCell(Extent in, Extent hidden, TensorOptions options, Caller caller)
+    : weight("weight",
+             gate_weight(checked("GRUCell", "in", in, caller) +
+                             checked("GRUCell", "hidden", hidden, caller),
+                         hidden.value, 3, checked("GRUCell", options.dtype, caller), caller),
+             caller),
+      bias("bias", zeros({hidden.value * 4}, options, caller), caller) {}
+
+Tensor GRUCell::initial_state(Extent batch, Caller caller) const {
+  return zeros({batch, bias.shape()[0] / 4}, {bias.dtype()}, caller);
+}
+
+Tensor GRUCell::operator()(Operand x, Operand h) const {
+  CallerScope here(x.caller());
+  return gru(expand_dims(x, 0), h, weight, bias).h;
+}
+
 LSTMCell::LSTMCell(Extent in, Extent hidden, LSTMOptions options, Caller caller)
     : weight(parameter("LSTMCell", "weight", caller,
                        [&] {

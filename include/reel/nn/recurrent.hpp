@@ -18,6 +18,19 @@ struct REEL_API RNNCell {
   }
 };
 
+/// Gated recurrent unit; see gru() for the formula and the order of the weights.
+struct REEL_API GRUCell {
+  Variable weight, bias;  // [in + hidden, 3 hidden], [4 hidden]
+  GRUCell(Extent in, Extent hidden, TensorOptions options = {}, Caller caller = Caller::here());
+  /// Zeros [batch, hidden].
+  Tensor initial_state(Extent batch, Caller caller = Caller::here()) const;
+  Tensor operator()(Operand x, Operand h) const;
+  void fields(auto&& field) {
+    field("weight", weight);
+    field("bias", bias);
+  }
+};
+
 /// What an LSTM hands to the next step: h [batch, hidden] and the cell c.
 struct LSTMState {
   Tensor h, c;

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Recurrent networks over whole sequences, of one layer or several. x is [time, batch, in], time
+// first as in PyTorch and cuDNN. Each layer has a cell, or two if it is bidirectional: a loop of
+// that cell gives the same.
+#pragma once
+#include <reel/nn/recurrent.hpp>
+
+#include <vector>
+
+namespace reel::nn {
+struct LSTMLayersOptions {
+  std::int64_t layers = 1;
+  bool bidirectional = false;  // another cell runs from the last step to the first
+  double dropout = 0;          // between layers, while training()
+  double forget_bias = 1;      // at first
+  DType dtype = DType::float32;
+};
+/// What an LSTM gives: outputs [time, batch, hidden] of the last layer (the two directions side by
+/// side, if there are two), and what each cell hands to steps that follow.
+struct LSTMOutput {
+  Tensor outputs;
+  std::vector<LSTMState> states;
+  void fields(auto&& field) {
+    field("outputs", outputs);
+    field("states", states);
+  }
+};
+/// Layers of LSTMs; see lstm() for lengths [batch].
+struct REEL_API LSTM {
+  std::vector<LSTMCell> cells;  // of the first layer: forward, and backward if bidirectional; ...
+  bool bidirectional;
+  double dropout;
+  LSTM(Extent in, Extent hidden, LSTMLayersOptions options = {}, Caller caller = Caller::here());
+  /// Zeros for each cell.
+  std::vector<LSTMState> initial_states(Extent batch, Caller caller = Caller::here()) const;
+  /// From a state for each cell, or from zeros.
+  LSTMOutput operator()(Operand x, const std::vector<LSTMState>& states = {},
+                        const Tensor& lengths = {}) const;
+  void fields(auto&& field) { field("cells", cells); }
+};
+
+struct GRULayersOptions {
+  std::int64_t layers = 1;
+  bool bidirectional = false;
+  double dropout = 0;
+  DType dtype = DType::float32;
+};
+struct GRUOutput {
+  Tensor outputs;
+  std::vector<Tensor> states;
+  void fields(auto&& field) {
+    field("outputs", outputs);
+    field("states", states);
+  }
+};
+/// Layers of GRUs; the same in all else.
+struct REEL_API GRU {
+  std::vector<GRUCell> cells;
+  bool bidirectional;
+  double dropout;
+  GRU(Extent in, Extent hidden, GRULayersOptions options = {}, Caller caller = Caller::here());
+  std::vector<Tensor> initial_states(Extent batch, Caller caller = Caller::here()) const;
+  GRUOutput operator()(Operand x, const std::vector<Tensor>& states = {},
+                       const Tensor& lengths = {}) const;
+  void fields(auto&& field) { field("cells", cells); }
+};
+}  // namespace reel::nn

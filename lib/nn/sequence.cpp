@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/caller.hpp>
+#include <reel/nn/sequence.hpp>
+#include <reel/nn/sequential.hpp>
+#include <reel/ops/recurrent.hpp>
+#include <reel/ops/reshape.hpp>
+#include <reel/random.hpp>
+#include <reel/train.hpp>
+
+#include <utility>
+
+#include "lib/nn/check.hpp"
+
+namespace reel::nn {
+namespace {
+/// A cell for each layer and direction; cell(in) makes one.
+template <class Options, class Make>
+auto cells_of(std::string_view name, std::int64_t in, std::int64_t hidden, const Options& options,
+              Caller caller, const Make& cell) {
+  const std::int64_t layers = checked(name, "layers", options.layers, caller);
+  check_number(options.dropout >= 0 && options.dropout < 1, name, "dropout",
+               "0 or more and below 1", options.dropout, caller);
+  const std::int64_t directions = options.bidirectional ? 2 : 1;
+  std::vector<decltype(cell(in))> cells;
+  for (std::int64_t i = 0; i < layers * directions; ++i)
+    cells.push_back(cell(i < directions ? in : directions * hidden));
+  return cells;
+}
+
+template <class Layers>
+auto zero_states(const Layers& layers, Extent batch, Caller caller) {
+  std::vector<decltype(layers.cells[0].initial_state(batch))> states;
+  for (const auto& cell : layers.cells) states.push_back(cell.initial_state(batch, caller));
+  return states;
+}
+
+/// The outputs of the last layer. step(i, x, options) runs cell i and gives its outputs; it finds
+/// its state in `states`, which are made here if there are none.
+template <class Layers, class State, class Step>
+Tensor run_layers(std::string_view name, const Layers& layers, const Operand& input,
+                  std::vector<State>& states, const Tensor& lengths, const Step& step) {
+  Tensor x = detail::tensor_of(input);
+  const std::size_t count = layers.cells.size(), directions = layers.bidirectional ? 2 : 1;
+  // What is no sequence is refused by the op.
+  if (states.empty())
+    states = layers.initial_states(x.defined() && x.rank() == 3 ? x.shape()[1] : 0);
+  if (states.size() != count)
+    fail<ShapeError>(input.caller(), name, "states", fmt::format("{}, one for each cell", count),
+                     fmt::format("{}", states.size()));
+  for (std::size_t i = 0; i < count; i += directions) {
+    if (i > 0 && layers.dropout > 0 && training()) x = reel::dropout(x, layers.dropout);
+    Tensor outputs = step(i, x, SequenceOptions{lengths, false});
+    if (directions == 2)
+      outputs = concat({outputs, step(i + 1, x, SequenceOptions{lengths, true})}, 2);
+    x = std::move(outputs);
+  }
+  return x;
+}
+}  // namespace
+
+LSTM::LSTM(Extent in, Extent hidden, LSTMLayersOptions options, Caller caller)
+    : cells(cells_of("LSTM", in.value, hidden.value, options, caller,
+                     [&](std::int64_t width) {
+                       return LSTMCell(width, hidden, {options.forget_bias, options.dtype}, caller);
+                     })),
+      bidirectional(options.bidirectional),
+      dropout(options.dropout) {}
+
+std::vector<LSTMState> LSTM::initial_states(Extent batch, Caller caller) const {
+  return zero_states(*this, batch, caller);
+}
+
+LSTMOutput LSTM::operator()(Operand x, const std::vector<LSTMState>& states,
+                            const Tensor& lengths) const {
+  CallerScope here(x.caller());
+  LSTMOutput out{{}, states};
+  out.outputs = run_layers("LSTM", *this, x, out.states, lengths,
+                           [&](std::size_t i, const Tensor& input, const SequenceOptions& options) {
+                             LSTMState& state = out.states[i];
+                             auto all = lstm(input, state.h, state.c, cells[i].weight,
+                                             cells[i].bias, options);
+                             state = {std::move(all.h), std::move(all.c)};
+                             return std::move(all.outputs);
+                           });
+  return out;
+}
+
+GRU::GRU(Extent in, Extent hidden, GRULayersOptions options, Caller caller)
+    : cells(cells_of(
+          "GRU", in.value, hidden.value, options, caller,
+          [&](std::int64_t width) { return GRUCell(width, hidden, {options.dtype}, caller); })),
+      bidirectional(options.bidirectional),
+      dropout(options.dropout) {}
+
+std::vector<Tensor> GRU::initial_states(Extent batch, Caller caller) const {
+  return zero_states(*this, batch, caller);
+}
+
+GRUOutput GRU::operator()(Operand x, const std::vector<Tensor>& states,
+                          const Tensor& lengths) const {
+  CallerScope here(x.caller());
+  GRUOutput out{{}, states};
+  out.outputs = run_layers("GRU", *this, x, out.states, lengths,
+                           [&](std::size_t i, const Tensor& input, const SequenceOptions& options) {
+                             auto all =
+                                 gru(input, out.states[i], cells[i].weight, cells[i].bias, options);
+                             out.states[i] = std::move(all.h);
+                             return std::move(all.outputs);
+                           });
+  return out;
+}
+}  // namespace reel::nn
