@@ -13,52 +13,73 @@ Tensor text() {
   return from_span(words, {Task::steps + 1, Task::batch});
 }
 
+/// One cell; `cell` of an nn::LSTM of one layer.
+template <class Recurrent>
 struct Model {
   nn::Embedding embed{Task::vocabulary, Task::hidden};
-  nn::LSTMCell cell{Task::hidden, Task::hidden};
+  Recurrent recurrent{Task::hidden, Task::hidden};
   nn::Linear head{Task::hidden, Task::vocabulary};
-  Model() {
+  explicit Model(nn::LSTMCell& (*cell)(Recurrent&)) {
     constexpr std::size_t hidden = Task::hidden;
     embed.table.assign(numbers(1, {Task::vocabulary, hidden}));
-    cell.weight.assign(numbers(4, {2 * hidden, 4 * hidden}, 1.0f / 16));
-    cell.bias.assign(numbers(5, {4 * hidden}, 0.1f));
+    cell(recurrent).weight.assign(numbers(4, {2 * hidden, 4 * hidden}, 1.0f / 16));
+    cell(recurrent).bias.assign(numbers(5, {4 * hidden}, 0.1f));
     head.weight.assign(numbers(6, {hidden, Task::vocabulary}, 1.0f / 16));
     head.bias.assign(zeros({Task::vocabulary}));
   }
   void fields(auto&& field) {
     field("embed", embed);
-    field("cell", cell);
+    field("recurrent", recurrent);
     field("head", head);
   }
 };
 
+/// The loop over time written out.
+struct Loop : Model<nn::LSTMCell> {
+  Loop() : Model([](nn::LSTMCell& cell) -> nn::LSTMCell& { return cell; }) {}
+  Tensor outputs(const Tensor& words) const {
+    auto state = recurrent.initial_state(Task::batch);
+    std::vector<Tensor> states;
+    for (std::size_t t = 0; t < Task::steps; ++t) {
+      state = recurrent(embed(words(t)), state);
+      states.push_back(state.h);
+    }
+    return concat(states);
+  }
+};
+/// All steps at once.
+struct Sequence : Model<nn::LSTM> {
+  Sequence() : Model([](nn::LSTM& lstm) -> nn::LSTMCell& { return lstm.cells[0]; }) {}
+  Tensor outputs(const Tensor& words) const {
+    return recurrent(embed(words(range(0, -1)))).outputs.reshape({-1, Task::hidden});
+  }
+};
+
+template <class Network>
 struct CharRnn {
-  Model model;
+  Network model;
   std::vector<Variable> variables = parameters(model);
   optim::Adam adam{variables, {.learning_rate = bench::adam_rate}};
   Tensor words = text(), loss;
 
   void operator()() {
     GradientTape tape;
-    auto state = model.cell.initial_state(Task::batch);
-    std::vector<Tensor> states;
-    for (std::size_t t = 0; t < Task::steps; ++t) {
-      state = model.cell(model.embed(words(t)), state);
-      states.push_back(state.h);
-    }
     const Tensor labels = words(range(1, {})).reshape({Task::steps * Task::batch});
-    loss = nn::cross_entropy(model.head(concat(states)), labels);
+    loss = nn::cross_entropy(model.head(model.outputs(words)), labels);
     adam.step(tape.gradient(loss, variables));
   }
   double value() {
     CharRnn fresh;
     for (int i = 0; i < 3; ++i) fresh();
-    return fresh.loss.item<float>();
+    return fresh.loss.template item<float>();
   }
 };
 
 }  // namespace
 
-void add_char_rnn(bench::Rows& rows) { rows.push_back(bench::row<CharRnn>("char-RNN step", 1)); }
+void add_char_rnn(bench::Rows& rows) {
+  rows.push_back(bench::row<CharRnn<Loop>>("char-RNN step", 1));
+  rows.push_back(bench::row<CharRnn<Sequence>>("char-RNN step, nn::LSTM", 1));
+}
 
 }  // namespace rows

@@ -125,6 +125,9 @@ struct CharRnn {
 
 }  // namespace
 
-void add_char_rnn(bench::Rows& rows) { rows.push_back(bench::row<CharRnn>("char-RNN step", 1)); }
+void add_char_rnn(bench::Rows& rows) {
+  for (const char* name : {"char-RNN step", "char-RNN step, nn::LSTM"})
+    rows.push_back(bench::row<CharRnn>(name, 1));
+}
 
 }  // namespace limits
