@@ -2,6 +2,8 @@
 // How reductions join elements: along rows and down columns, in an order that depends on lengths
 // alone.
 #pragma once
+#include <reel/threads.hpp>
+
 #include "lib/cpu/chunk.hpp"
 #include "lib/cpu/pool.hpp"
 
@@ -180,16 +182,20 @@ void fold_few_columns(const X* x, std::int64_t rows, std::int64_t inner, std::in
   __builtin_memcpy(to, tree, static_cast<std::size_t>(width) * sizeof(A));
 }
 
+/// Each column is folded alike however they are shared: a single thread takes them all at once.
 template <class R, class A, class X>
 void fold_columns(const X* x, std::int64_t rows, std::int64_t inner, A* to, A* tree) {
-  constexpr std::int64_t most = fold_width<A>;
-  const std::int64_t grain = rows < shared_elements / 64 ? shared_elements / rows / 64 * 64 : 64;
-  for (std::int64_t first = 0; first < inner; first += most)
-    parallel_ranges(inner - first < most ? inner - first : most, grain,
-                    [&](std::int64_t part, std::int64_t end) {
-                      fold_few_columns<R>(x + first + part, rows, inner, end - part,
-                                          to + first + part, tree + part);
-                    });
+  constexpr std::int64_t most = fold_width<A>, least_grain = 256;
+  const bool shared = rows * inner >= 2 * shared_elements && num_threads() > 1;
+  for (std::int64_t first = 0; first < inner; first += most) {
+    const std::int64_t width = inner - first < most ? inner - first : most;
+    const std::int64_t quarter = (width + 255) / 256 * 64;
+    const std::int64_t grain = quarter < least_grain ? least_grain : quarter;
+    parallel_ranges(width, shared ? grain : width, [&](std::int64_t part, std::int64_t end) {
+      fold_few_columns<R>(x + first + part, rows, inner, end - part, to + first + part,
+                          tree + part);
+    });
+  }
 }
 
 /// [outer, gone, inner] to [outer, inner]. Columns of one after the other where they use `tree`.

@@ -47,6 +47,14 @@ void child_sum(Operand x, const std::vector<nn::LSTMState>& states) {
 }
 using optim::clip_by_global_norm;
 
+/// Two sequences of four steps, three wide; the state is two wide.
+Tensor of_steps(Shape weight, Tensor lengths = {}, Caller caller = Caller::here()) {
+  const CallerScope scope(caller);
+  const Tensor state = zeros({2, 2});
+  return lstm(zeros({4, 2, 3}), state, state, zeros(weight), zeros({8}), {lengths}).outputs;
+}
+Tensor gru_steps() { return ones({4, 2, 3}); }
+
 // clang-format off
 const Bad table[] = {  // one to a line, which the error names
     Bad("add: y", Kind::shape, [] { x() + tensor({1.0f, 2.0f}); }),
@@ -102,6 +110,17 @@ const Bad table[] = {  // one to a line, which the error names
     Bad("lstm_gates: gates", Kind::shape, [] { lstm_gates(ones({3, 8}), ones({2, 2})); }),
     Bad("lstm_gates: c", Kind::shape, [] { lstm_gates(1.0f, 1.0f); }),
     Bad("tree_lstm_gates: gates", Kind::shape, [] { tree_lstm_gates(v(), v(), v()); }),
+    Bad("gru: weight", Kind::shape, [] { gru(gru_steps(), zeros({2, 2}), zeros({5, 8}), v()); }),
+    Bad("gru: bias", Kind::shape, [] { gru(gru_steps(), zeros({2, 2}), zeros({5, 6}), v()); }),
+    Bad("lstm: x", Kind::shape, [] { lstm(x(), x(), x(), x(), v()); }),
+    Bad("lstm: weight", Kind::shape, [] { of_steps({3, 8}); }),
+    Bad("lstm: weight", Kind::shape, [] { of_steps({5, 10}); }),
+    Bad("lstm: weight", Kind::shape, [] { of_steps({6, 12}); }),
+    Bad("lstm: lengths", Kind::shape, [] { of_steps({5, 8}, tensor({2, 1, 1})); }),
+    Bad("lstm: lengths", Kind::shape, [] { of_steps({5, 8}, cast(zeros({0}), DType::int64)); }),
+    Bad("lstm: lengths", Kind::index, [] { of_steps({5, 8}, tensor({2, 5})); }),
+    Bad("lstm: lengths", Kind::index, [] { of_steps({5, 8}, tensor({-1, 1})); }),
+    Bad("lstm: lengths", Kind::dtype, [] { of_steps({5, 8}, ones({2})); }),
     Bad("reshape: shape", Kind::shape, [] { reshape(x(), {4}); }),
     Bad("reshape: shape", Kind::shape, [] { reshape(x(), {-1, -1}); }),
     Bad("reshape: shape", Kind::shape, [] { reshape(x(), {-1, 0}); }),

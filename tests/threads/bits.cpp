@@ -136,9 +136,10 @@ TEST_CASE("samples of every op give the same bits when they are large", "[thread
 }
 
 TEST_CASE("products give the same bits", "[threads]") {
-  const std::vector<std::vector<std::int64_t>> shapes = {
+  std::vector<std::vector<std::int64_t>> shapes = {
       {300, 300, 300}, {64, 784, 512},  {513, 257, 129}, {1, 3000, 4000},
       {8, 2000, 1100}, {4000, 2200, 1}, {700, 30, 700}};
+  if (sanitized) shapes.resize(1);
   for (const DType dtype : {DType::float32, DType::float64})
     for (const auto& shape : shapes)
       for (const bool x_turned : {false, true})
@@ -164,7 +165,9 @@ TEST_CASE("sums, rows and places give the same bits", "[threads]") {
       check_bits([&] {
         return Results{sum(x, axis), max(x, axis), mean(transpose(x), axis), argmax(x, axis)};
       });
-    check_bits([&] { return Results{sum(x), min(x), sum(cube, 1), sum(cube, {0, 2})}; });
+    check_bits([&] {
+      return Results{sum(x), min(x), sum(cube, 1), sum(cube, {0, 2}), sum(x.reshape({-1, 5}), 0)};
+    });
     for (const int axis : {0, 1})
       check_bits([&] {
         return with_gradients(
