@@ -62,6 +62,46 @@ struct Backward : Step<Cell> {
   double value() { return squares_of(gradients()); }
 };
 
+/// A whole sequence: one op, or a loop of the same cell.
+template <bool loop>
+struct Whole {
+  static constexpr std::size_t steps = 64;
+  explicit Whole(bench::CellSize size)
+      : lstm(size.hidden, size.hidden), x(numbers(1, {steps, size.batch, size.hidden})) {
+    lstm.cells[0].weight.assign(numbers(4, {2 * size.hidden, 4 * size.hidden}, 1.0f / 16));
+    lstm.cells[0].bias.assign(numbers(5, {4 * size.hidden}, 0.1f));
+  }
+  nn::LSTM lstm;
+  Tensor x;
+  std::vector<Variable> variables = parameters(lstm);
+  Tensor outputs() const {
+    if (!loop) return lstm(x).outputs;
+    auto state = lstm.cells[0].initial_state(x.shape()[1]);
+    std::vector<Tensor> outputs;
+    for (std::int64_t t = 0; t < x.shape()[0]; ++t) {
+      state = lstm.cells[0](x(t), state);
+      outputs.push_back(state.h);
+    }
+    return stack(outputs);
+  }
+};
+template <bool loop>
+struct WholeForward : Whole<loop> {
+  using Whole<loop>::Whole;
+  void operator()() { keep(this->outputs()); }
+  double value() { return squares(this->outputs()); }
+};
+template <bool loop>
+struct WholeBackward : Whole<loop> {
+  using Whole<loop>::Whole;
+  std::vector<Tensor> gradients() {
+    GradientTape tape;
+    return tape.gradient(sum(this->outputs()), this->variables);
+  }
+  void operator()() { keep(gradients()); }
+  double value() { return squares_of(gradients()); }
+};
+
 }  // namespace
 
 void add_lstm(bench::Rows& rows) {
@@ -73,6 +113,10 @@ void add_lstm(bench::Rows& rows) {
       row<Backward<Primitive>>("LSTM cell 10x10 primitive, with backward", 1, small_cell));
   rows.push_back(row<Forward<Fused>>("LSTM cell 32x256, forward", 1, large_cell));
   rows.push_back(row<Backward<Fused>>("LSTM cell 32x256, with backward", 1, large_cell));
+  rows.push_back(row<WholeForward<false>>("LSTM 64x32x256, forward", 1, large_cell));
+  rows.push_back(row<WholeForward<true>>("LSTM 64x32x256 by loop, forward", 1, large_cell));
+  rows.push_back(row<WholeBackward<false>>("LSTM 64x32x256, with backward", 1, large_cell));
+  rows.push_back(row<WholeBackward<true>>("LSTM 64x32x256 by loop, with backward", 1, large_cell));
 }
 
 }  // namespace rows
