@@ -18,15 +18,14 @@ struct Gru {
     copy(call.input(1).as<T>(), q.batch * q.hidden, h);
     product<T>({call.input(0).as<T>(), q.rows(), q.in, q.in, 1}, {weight, q.in, m, m, 1},
                {bias, q.rows(), m, 0, 1}, gates);
-    RepeatedProduct<T> recurrent({weight + q.in * m, q.hidden, m, m, 1}, q.batch, q.time);
+    const Matrix<T> recurrent{weight + q.in * m, q.hidden, m, m, 1};
     using P = Pieces<T>;
-    P memory(P::size(recurrent.room()) + P::size(m) + P::size(q.batch * m));
-    recurrent.pack(memory.take(recurrent.room()));
+    P memory(P::size(m) + P::size(q.batch * m));
     T *const start = memory.take(m), *const sums = memory.take(q.batch * m);
     clear(start, 2 * q.hidden);
     copy(bias + m, q.hidden, start + 2 * q.hidden);
     for (std::int64_t s = 0; s < q.time; ++s) {
-      recurrent(h, start, 0, sums);
+      product<T>({h, q.batch, q.hidden, q.hidden, 1}, recurrent, {start, q.batch, m, 0, 1}, sums);
       for (std::int64_t row = 0; row < q.batch; ++row) step(q.place(s), row, sums + row * m);
     }
   }

@@ -18,12 +18,11 @@ struct Lstm {
     copy(call.input(2).as<T>(), q.batch * q.hidden, c);
     product<T>({call.input(0).as<T>(), q.rows(), q.in, q.in, 1}, {weight, q.in, m, m, 1},
                {call.input(4).as<T>(), q.rows(), m, 0, 1}, gates);
-    RepeatedProduct<T> recurrent({weight + q.in * m, q.hidden, m, m, 1}, q.batch, q.time);
-    recurrent.pack(Pieces<T>(recurrent.room()).take(recurrent.room()));
+    const Matrix<T> recurrent{weight + q.in * m, q.hidden, m, m, 1};
     for (std::int64_t s = 0; s < q.time; ++s) {
       const std::int64_t t = q.place(s);
       T* const sums = gates + t * q.batch * m;
-      recurrent(h, sums, m, sums);
+      product<T>({h, q.batch, q.hidden, q.hidden, 1}, recurrent, {sums, q.batch, m, m, 1}, sums);
       for (std::int64_t row = 0; row < q.batch; ++row) step(t, row);
     }
   }

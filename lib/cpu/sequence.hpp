@@ -180,13 +180,12 @@ class PlayBack {
   void run() {
     const std::int64_t m = q.columns, waiting = some * q.batch * m, n = q.batch * q.hidden;
     using P = Pieces<T>;
-    P memory(P::size(waiting) * (1 + apart) + P::size(q.batch * m) + P::size(back.room()) +
-             P::size(n) * Cell::states + P::size(products.room(some)));
+    P memory(P::size(waiting) * (1 + apart) + P::size(q.batch * m) + P::size(n) * Cell::states +
+             P::size(products.room(some)));
     da = memory.take(waiting);
     ds = apart ? memory.take(waiting) : da;
     begun = memory.take(q.batch * m);
     clear(begun, q.batch * m);
-    back.pack(memory.take(back.room()));
     for (StateGradient<T>& state : cell.state) state.begin(memory.take(n), n);
     T* const copies = memory.take(products.room(some));
     std::int64_t end = q.time;
@@ -207,9 +206,7 @@ class PlayBack {
   Cell& cell;
   SequenceProducts<T> products;
   const std::int64_t some = steps_at_once<T>(q);
-  RepeatedProduct<T> back{
-      Matrix<T>{products.weight + q.in * q.columns, q.hidden, q.columns, q.columns, 1}.transposed(),
-      q.batch, q.time};
+  const Matrix<T> recurrent{products.weight + q.in * q.columns, q.hidden, q.columns, q.columns, 1};
   T *da = nullptr, *ds = nullptr, *begun = nullptr;
 
   /// Gradients of step t, in the memory of those from step `first` on.
@@ -226,7 +223,8 @@ class PlayBack {
       if (q.begins(t, row)) copy(ds + here, m, begun + row * m);
     }
     T* const dh = cell.state[0].now;
-    back(ds + at, dh, q.hidden, dh);
+    product<T>({ds + at, q.batch, m, m, 1}, recurrent.transposed(),
+               {dh, q.batch, q.hidden, q.hidden, 1}, dh);
   }
 };
 }  // namespace reel::kernels::REEL_ISA
