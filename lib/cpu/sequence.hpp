@@ -35,7 +35,11 @@ struct Sequence {
   KernelResult check(int input) const {
     for (std::int64_t row = 0; row < lengths->elements; ++row)
       if (const std::int64_t got = length(row); got < 0 || got > time)
-        return {"There are no more steps than x has.", input, got, time, true};
+        return {.failure = "There are no more steps than x has.",
+                .input = input,
+                .got = got,
+                .limit = time,
+                .counts = true};
     return {};
   }
   std::int64_t rows() const { return time * batch; }

@@ -115,7 +115,7 @@ const Bad table[] = {  // one to a line, which the error names
     Bad("lstm: x", Kind::shape, [] { lstm(x(), x(), x(), x(), v()); }),
     Bad("lstm: weight", Kind::shape, [] { of_steps({3, 8}); }),
     Bad("lstm: weight", Kind::shape, [] { of_steps({5, 10}); }),
-    Bad("lstm: weight", Kind::shape, [] { of_steps({6, 12}); }),
+    Bad("lstm: h", Kind::shape, [] { of_steps({6, 12}); }),
     Bad("lstm: lengths", Kind::shape, [] { of_steps({5, 8}, tensor({2, 1, 1})); }),
     Bad("lstm: lengths", Kind::shape, [] { of_steps({5, 8}, cast(zeros({0}), DType::int64)); }),
     Bad("lstm: lengths", Kind::index, [] { of_steps({5, 8}, tensor({2, 5})); }),
