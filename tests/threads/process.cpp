@@ -33,11 +33,11 @@ bool true_in_child(const F& f) {
   return status == 0;
 }
 
-Tensor work() {
+[[maybe_unused]] Tensor work() {
   const Tensor x = arange(0.0f, 600'000.0f) * 1e-6f;
   return exp(x) + x;
 }
-bool same(const Tensor& x, const Tensor& y) { return all(x == y).item<bool>(); }
+[[maybe_unused]] bool same(const Tensor& x, const Tensor& y) { return all(x == y).item<bool>(); }
 
 /// What a shell command prints on both its streams.
 std::string output_of(const std::string& command) {
