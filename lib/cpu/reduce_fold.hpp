@@ -168,17 +168,16 @@ void fold_few_columns(const X* x, std::int64_t rows, std::int64_t inner, std::in
   if (rows <= fold_rows) return fold_block<R>(x, rows, inner, width, to);
   constexpr std::int64_t step = fold_width<A>;
   std::int64_t depth = 0;
-  const auto join_last = [&] {
-    --depth;
-    join_rows<R, 1>(tree + depth * step, 0, width, tree + (depth - 1) * step);
+  const auto join_pair = [&](std::int64_t last) {
+    join_rows<R, 1>(tree + last * step, 0, width, tree + (last - 1) * step);
   };
   for (std::int64_t block = 0; block * fold_rows < rows; ++block) {
     const std::int64_t row = block * fold_rows;
     fold_block<R>(x + row * inner, rows - row < fold_rows ? rows - row : fold_rows, inner, width,
                   tree + depth++ * step);
-    for (std::int64_t pairs = block; pairs & 1; pairs >>= 1) join_last();
+    for (std::int64_t pairs = block; pairs & 1; pairs >>= 1) join_pair(--depth);
   }
-  while (depth > 1) join_last();
+  while (depth > 1) join_pair(--depth);
   __builtin_memcpy(to, tree, static_cast<std::size_t>(width) * sizeof(A));
 }
 
