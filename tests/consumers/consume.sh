@@ -20,8 +20,9 @@ case $way in
     ${CXX:-g++} -std=c++20 $(pkg-config --cflags reel) "$here/program.cpp" $libraries -o "program_$kind"
     ;;
   cmake)
-    cmake -G Ninja -S "$here" -B . -DCMAKE_PREFIX_PATH="$prefix" >cmake.log || { cat cmake.log; exit 1; }
-    cmake --build . --target "program_$kind" >cmake.log || { cat cmake.log; exit 1; }
+    cmake -G Ninja -S "$here" -B build -DCMAKE_PREFIX_PATH="$prefix" >cmake.log || { cat cmake.log; exit 1; }
+    cmake --build build --target "program_$kind" >cmake.log || { cat cmake.log; exit 1; }
+    cd build
     ;;
   subproject)
     mkdir -p source/subprojects
