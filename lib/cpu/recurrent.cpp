@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The gates of recurrent cells: every element in one pass.
-#include "lib/cpu/gates.hpp"
+#include "lib/cpu/chunk.hpp"
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/pool.hpp"
 
@@ -10,6 +10,14 @@ namespace {
 /// what is new, and what goes out.
 template <int Cells>
 constexpr int gate_count = Cells + 3;
+
+/// sigmoid x = 1 / denominator. Cut where the product of two denominators is still a normal number,
+/// so that a cell divides once for a sigmoid and a tanh.
+template <class T>
+Vector<T> sigmoid_denominator(const Vector<T>& x) {
+  return constant<T>(2) + exponential_less_one<T>(
+                              clamped<T>(-x, is_single<T> ? -86 : -300, is_single<T> ? 86 : 300));
+}
 
 template <int Cells, class T>
 void forward(std::int64_t first_row, std::int64_t end, std::int64_t n, const T* gates,
