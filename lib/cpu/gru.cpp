@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // gru: x, h, weight, bias, lengths give outputs, h and, for the gradient, the bent gates and what
 // the state gives to n (zeros behind a sequence's end).
+#include "lib/cpu/numbers.hpp"
 #include "lib/cpu/sequence.hpp"
 
 namespace reel::kernels::REEL_ISA {
@@ -126,11 +127,7 @@ void gru_gradient_of(const KernelCall& call) {
       .run();
 }
 KernelResult gru_gradient(const KernelCall& call) {
-  if (call.input(4).dtype == DType::float32)
-    gru_gradient_of<float>(call);
-  else
-    gru_gradient_of<double>(call);
-  return {};
+  return with_floating(call.input(4).dtype, [&]<class T>(Type<T>) { gru_gradient_of<T>(call); });
 }
 
 const NamedKernel kernels[] = {{"gru", gru, gru_gradient}, {nullptr, nullptr}};

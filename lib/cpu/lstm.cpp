@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // lstm: x, h, c, weight, bias, lengths give outputs, h, c and, for the gradient, the bent gates and
 // the cells of all steps (zeros behind a sequence's end).
+#include "lib/cpu/numbers.hpp"
 #include "lib/cpu/sequence.hpp"
 
 namespace reel::kernels::REEL_ISA {
@@ -131,11 +132,7 @@ void lstm_gradient_of(const KernelCall& call) {
       .run();
 }
 KernelResult lstm_gradient(const KernelCall& call) {
-  if (call.input(5).dtype == DType::float32)
-    lstm_gradient_of<float>(call);
-  else
-    lstm_gradient_of<double>(call);
-  return {};
+  return with_floating(call.input(5).dtype, [&]<class T>(Type<T>) { lstm_gradient_of<T>(call); });
 }
 
 const NamedKernel kernels[] = {{"lstm", lstm, lstm_gradient}, {nullptr, nullptr}};

@@ -2,6 +2,7 @@
 // Layer norm: two passes over a row forward, two backward.
 #include "lib/cpu/chunk.hpp"
 #include "lib/cpu/kernels.hpp"
+#include "lib/cpu/numbers.hpp"
 #include "lib/cpu/pool.hpp"
 #include "lib/dispatch/op_options.hpp"
 
@@ -103,18 +104,11 @@ void layer_norm_gradient_rows(const KernelCall& call) {
 }
 
 KernelResult layer_norm(const KernelCall& call) {
-  if (call.output().dtype == DType::float32)
-    layer_norm_rows<float>(call);
-  else
-    layer_norm_rows<double>(call);
-  return {};
+  return with_floating(call.output().dtype, [&]<class T>(Type<T>) { layer_norm_rows<T>(call); });
 }
 KernelResult layer_norm_gradient(const KernelCall& call) {
-  if (call.inputs[0]->dtype == DType::float32)
-    layer_norm_gradient_rows<float>(call);
-  else
-    layer_norm_gradient_rows<double>(call);
-  return {};
+  return with_floating(call.input(0).dtype,
+                       [&]<class T>(Type<T>) { layer_norm_gradient_rows<T>(call); });
 }
 
 const NamedKernel kernels[] = {{"layer_norm", layer_norm, layer_norm_gradient}, {nullptr, nullptr}};

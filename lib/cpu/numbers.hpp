@@ -5,6 +5,8 @@
 
 #include <reel/dtype.hpp>
 
+#include "lib/dispatch/kernel_call.hpp"
+
 namespace reel::kernels::REEL_ISA {
 template <class T>
 struct Type {
@@ -25,6 +27,15 @@ auto with_type(DType dtype, const F& f) {
     default:
       return f(Type<std::uint8_t>());
   }
+}
+/// Calls f(Type<T>()) for a floating dtype; the result of a kernel that cannot fail.
+template <class F>
+KernelResult with_floating(DType dtype, const F& f) {
+  if (dtype == DType::float32)
+    f(Type<float>());
+  else
+    f(Type<double>());
+  return {};
 }
 /// y + x; integers wrap around, and 1 + 1 = 1 for truth values.
 template <class T>

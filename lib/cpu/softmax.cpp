@@ -3,6 +3,7 @@
 // along another one element each of neighbouring columns.
 #include "lib/cpu/chunk.hpp"
 #include "lib/cpu/kernels.hpp"
+#include "lib/cpu/numbers.hpp"
 #include "lib/cpu/pool.hpp"
 #include "lib/cpu/scratch.hpp"
 #include "lib/dispatch/op_options.hpp"
@@ -213,27 +214,17 @@ void gradient_of(const AxisView& view, const T* dy, const T* y, T* dx, bool add)
   });
 }
 
-/// f of a number of the dtype, which is floating.
-template <class F>
-KernelResult with_floating(DType dtype, const F& f) {
-  if (dtype == DType::float32)
-    f(0.0f);
-  else
-    f(0.0);
-  return {};
-}
-
 template <class F>
 KernelResult softmax(const KernelCall& call) {
   const AxisView view(call.output().shape, call.option<AxisOptions>().axis);
-  return with_floating(call.output().dtype, [&]<class T>(T) {
+  return with_floating(call.output().dtype, [&]<class T>(Type<T>) {
     softmax_of<F>(view, call.input(0).as<T>(), call.output().as<T>());
   });
 }
 template <class F>
 KernelResult softmax_gradient(const KernelCall& call) {
   const AxisView view(call.output().shape, call.option<AxisOptions>().axis);
-  return with_floating(call.output().dtype, [&]<class T>(T) {
+  return with_floating(call.output().dtype, [&]<class T>(Type<T>) {
     gradient_of<F>(view, call.inputs[0]->as<T>(), call.inputs[2]->as<T>(), call.output().as<T>(),
                    call.accumulate & 1);
   });
@@ -250,7 +241,7 @@ KernelResult cross_entropy(const KernelCall& call) {
     const std::int64_t label = label_at(labels, i);
     if (label < 0 || label >= n) return {"label out of range", 1, label, n, false};
   }
-  return with_floating(scores.dtype, [&]<class T>(T) {
+  return with_floating(scores.dtype, [&]<class T>(Type<T>) {
     for_row_blocks(labels.elements, n, [&](std::int64_t first, std::int64_t count) {
       const T* x = scores.as<T>() + first * n;
       RowSums<T> sums(x, nullptr, count, n);
@@ -267,7 +258,7 @@ KernelResult cross_entropy_gradient(const KernelCall& call) {
   const std::int64_t n = scores.shape.data()[1];
   if (!call.outputs[0] || n == 0) return {};
   const bool add = call.accumulate & 1;
-  return with_floating(scores.dtype, [&]<class T>(T) {
+  return with_floating(scores.dtype, [&]<class T>(Type<T>) {
     for_row_blocks(labels.elements, n, [&](std::int64_t first, std::int64_t count) {
       T* block = static_cast<T*>(scratch(static_cast<std::size_t>(row_block * n) * sizeof(T)));
       Softmax::rows(scores.as<T>() + first * n, block, count, n);
