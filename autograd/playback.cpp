@@ -84,7 +84,8 @@ bool Playback::add_in_place(Tensor& slot, const Tensor& dx) {
   if (listened() || !writable(slot) || !Access::body(dx)->contiguous) return false;
   Body& sum = *Access::body(slot);
   const void* inputs[] = {sum.data, Access::body(dx)->data};
-  add_op.tiles->value[static_cast<int>(sum.dtype)](sum.elements, inputs, 0, sum.data);
+  run_pass(*add_op.tiles, add_op.tiles->value[static_cast<int>(sum.dtype)], sum.elements, inputs, 2,
+           sum.dtype, 0, sum.data, sum.dtype);
   return true;
 }
 
@@ -185,18 +186,20 @@ inline bool Playback::play_neighbours(const Record& record, int i, const Tiles* 
     return true;
   }
   if (!tiles || i >= 2) return false;
-  const GradientTile tile = tiles->gradient[i][static_cast<int>(input.dtype)];
+  const Tile tile = tiles->gradient[i][static_cast<int>(input.dtype)];
   Body& given = *Access::body(dy);
   if (!tile || given.dtype != input.dtype) return false;
   if (!values.of[0]) read_values(record, given, values);
   if (writable(slot)) {
-    tile(given.elements, values.of, values.scalars, Access::body(slot)->data, true);
+    run_pass(*tiles, tile, given.elements, values.of, 4, given.dtype, values.scalars | pass_adds,
+             Access::body(slot)->data, given.dtype);
     return true;
   }
   Tensor dx = last && writable(dy)
                   ? std::move(dy)
                   : new_gradient(context_, *record.op, given.dtype, given.shape, given.elements);
-  tile(given.elements, values.of, values.scalars, Access::body(dx)->data, false);
+  run_pass(*tiles, tile, given.elements, values.of, 4, given.dtype, values.scalars,
+           Access::body(dx)->data, given.dtype);
   if (!slot.defined())
     slot = std::move(dx);
   else

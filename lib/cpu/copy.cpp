@@ -103,27 +103,27 @@ To converted(From x) {
   }
 }
 
+/// A row of n elements; those of the source are `step` apart.
+using Convert = void (*)(const void* from, std::int64_t step, void* to, std::int64_t n);
 template <class From, class To>
-void convert_all(const Walk& walk, const From* from, To* to) {
-  const int last = walk.rank - 1;
-  const std::int64_t n = walk.lengths[last], step = walk.from[last];
-  for_each_row(walk, 1, [=](std::int64_t source, std::int64_t target) {
-    const From* const x = from + source;
-    To* const y = to + target;
-    if (step == 1) {
-      REEL_INDEPENDENT
-      for (std::int64_t i = 0; i < n; ++i) y[i] = converted<To>(x[i]);
-    } else {
-      REEL_INDEPENDENT
-      for (std::int64_t i = 0; i < n; ++i) y[i] = converted<To>(x[i * step]);
-    }
-  });
+void convert(const void* from, std::int64_t step, void* to, std::int64_t n) {
+  const From* const x = static_cast<const From*>(from);
+  To* const y = static_cast<To*>(to);
+  if (step == 1) {
+    REEL_INDEPENDENT
+    for (std::int64_t i = 0; i < n; ++i) y[i] = converted<To>(x[i]);
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) y[i] = converted<To>(x[i * step]);
+  }
 }
-using Convert = void (*)(const Walk& walk, std::int64_t elements, const void* from, void* to);
-template <class From, class To>
-void convert(const Walk& walk, std::int64_t elements, const void* from, void* to) {
-  for_parts(walk, elements, [=](const Walk& part, std::int64_t source, std::int64_t target) {
-    convert_all(part, static_cast<const From*>(from) + source, static_cast<To*>(to) + target);
+void convert_all(Convert row, const Walk& walk, const Body& from, Body& to) {
+  const std::int64_t from_size = size_of(from.dtype), to_size = size_of(to.dtype);
+  for_parts(walk, from.elements, [&](const Walk& part, std::int64_t first, std::int64_t target) {
+    const int last = part.rank - 1;
+    for_each_row(part, 1, [&](std::int64_t source, std::int64_t place) {
+      row(from.data + (first + source) * from_size, part.from[last],
+          to.data + (target + place) * to_size, part.lengths[last]);
+    });
   });
 }
 template <class From>
@@ -158,8 +158,8 @@ KernelResult cast(const KernelCall& call) {
   if (input.dtype == output.dtype)
     copy_elements(walk, input.elements, input.data, output.data, size_of(input.dtype));
   else
-    conversions[static_cast<int>(input.dtype)][static_cast<int>(output.dtype)](
-        walk, input.elements, input.data, output.data);
+    convert_all(conversions[static_cast<int>(input.dtype)][static_cast<int>(output.dtype)], walk,
+                input, output);
   return {};
 }
 constexpr NamedKernel kernels[] = {{"cast", cast}, {nullptr, nullptr}};

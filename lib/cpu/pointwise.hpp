@@ -5,21 +5,10 @@
 #include <type_traits>
 
 #include "lib/cpu/kernels.hpp"
-#include "lib/cpu/pool.hpp"
 #include "lib/cpu/simd_math.hpp"
 
 namespace reel::kernels::REEL_ISA {
 using formulas::Domain;
-
-/// What leaves the caches anyway is stored past them.
-inline constexpr std::int64_t streamed_bytes = 16 << 20;
-/// Passes over as many bytes, or so many elements of a slow formula, are shared among threads.
-inline constexpr std::int64_t shared_bytes = 1 << 20, shared_slow = 1 << 16;
-inline constexpr std::int64_t loop_block = 1 << 16;
-template <bool slow, class T>
-inline constexpr std::int64_t pass_block = slow ? shared_slow / 4
-                                                : shared_bytes / 4 /
-                                                      static_cast<std::int64_t>(sizeof(T));
 
 /// K inputs that all have neighbours; null where there is none.
 template <class T, int K>
@@ -65,20 +54,16 @@ struct Sources : Rows<T, K> {
   }
 };
 
-/// Four vectors at a time, from i on while they fit; returns where it stopped.
-template <bool streams, class T, class From, class Formula>
-std::int64_t run_fours(const From& from, std::int64_t i, std::int64_t n, T* out,
-                       const Formula& formula) {
+/// out[i] = formula(from, i) for whole vectors from i on; returns where the rest begins.
+template <bool slow, class T, class From, class Formula>
+std::int64_t run_vectors(const From& from, std::int64_t i, std::int64_t n, T* out,
+                         const Formula& formula) {
   constexpr std::int64_t step = lanes<T>;
-  for (; i + 4 * step <= n; i += 4 * step) {
-    const Vector<T> results[] = {formula(from, i), formula(from, i + step),
-                                 formula(from, i + 2 * step), formula(from, i + 3 * step)};
-    for (int k = 0; k < 4; ++k) {
-      if constexpr (streams)
-        stream(out + i + k * step, results[k]);
-      else
-        store(out + i + k * step, results[k]);
-    }
+  if constexpr (slow) {
+    for (; i + step <= n; i += step) store(out + i, formula(from, i));
+  } else {
+    REEL_UNROLL_FOUR
+    for (; i + step <= n; i += step) store(out + i, formula(from, i));
   }
   return i;
 }
@@ -86,73 +71,41 @@ std::int64_t run_fours(const From& from, std::int64_t i, std::int64_t n, T* out,
 /// The same with stores past the caches, which want alignment.
 template <class T, class From, class Formula>
 std::int64_t run_streamed(const From& from, std::int64_t n, T* out, const Formula& formula) {
-  constexpr std::uintptr_t bytes = lanes<T> * sizeof(T);
+  constexpr std::int64_t step = lanes<T>;
+  constexpr std::uintptr_t bytes = step * sizeof(T);
   store(out, formula(from, 0));
   const std::uintptr_t past = reinterpret_cast<std::uintptr_t>(out) % bytes;
-  const auto start = static_cast<std::int64_t>((bytes - past) % bytes / sizeof(T));
-  const std::int64_t end = run_fours<true>(from, start, n, out, formula);
+  auto i = static_cast<std::int64_t>((bytes - past) % bytes / sizeof(T));
+  for (; i + step <= n; i += step) stream(out + i, formula(from, i));
   stream_end();
-  return end;
-}
-
-enum class Pace { ones, fours, streams };
-
-/// All whole vectors of out[i] = formula(from, i); returns where the rest begins.
-template <Pace pace, class T, class From, class Formula>
-std::int64_t run_vectors(const From& from, std::int64_t n, T* out, const Formula& formula) {
-  constexpr std::int64_t step = lanes<T>;
-  std::int64_t i = 0;
-  if constexpr (pace == Pace::streams)
-    i = run_streamed(from, n, out, formula);
-  else if constexpr (pace == Pace::fours)
-    i = run_fours<false>(from, 0, n, out, formula);
-  for (; i + step <= n; i += step) store(out + i, formula(from, i));
   return i;
 }
 
-/// out[i] = formula(from, i) for all i. Without scalars nothing stands between memory and formula.
-template <Pace pace, class T, int K, class Formula>
-void run_part(const void* const (&inputs)[K], unsigned scalars, std::int64_t n, T* out,
-              const Formula& formula) {
-  if (!scalars) [[likely]] {
-    Rows<T, K> rows;
-    for (int k = 0; k < K; ++k) rows.first[k] = static_cast<const T*>(inputs[k]);
-    const std::int64_t i = run_vectors<pace>(rows, n, out, formula);
-    if (i < n) store_part(out + i, formula(Ends<T, K>{rows, n - i}, i), n - i);
-    return;
-  }
-  Sources<T, K> sources(inputs, scalars);
-  constexpr Pace scalar_pace = pace == Pace::streams ? pace : Pace::ones;
-  const std::int64_t i = run_vectors<scalar_pace>(sources, n, out, formula);
+/// The same where some inputs are numbers, or the caches are passed by.
+template <bool streams, class T, int K, class Formula>
+[[gnu::noinline]] void run_mixed(const void* const (&inputs)[K], unsigned how, std::int64_t n,
+                                 T* out, const Formula& formula) {
+  Sources<T, K> sources(inputs, how & pass_scalars);
+  std::int64_t i = 0;
+  if constexpr (streams)
+    if (how & pass_streams && n >= lanes<T>) i = run_streamed(sources, n, out, formula);
+  i = run_vectors<true>(sources, i, n, out, formula);
   if (i == n) return;
   sources.keep_rest(i, n - i);
   store_part(out + i, formula(sources, 0), n - i);
 }
 
-/// The same in blocks, for large n.
-template <bool slow, class T, int K, class Formula>
-[[gnu::noinline]] void run_shared(const void* const (&inputs)[K], unsigned scalars, std::int64_t n,
-                                  T* out, const Formula& formula) {
-  bool streams = !slow && n * static_cast<std::int64_t>(sizeof(T)) >= streamed_bytes;
-  for (const void* input : inputs) streams &= input != out;
-  parallel_ranges(n, pass_block<slow, T>, [&](std::int64_t first, std::int64_t end) {
-    const void* from[K];
-    for (int k = 0; k < K; ++k) {
-      const bool walks = inputs[k] && !(scalars >> k & 1);
-      from[k] = walks ? static_cast<const T*>(inputs[k]) + first : inputs[k];
-    }
-    if constexpr (!slow)
-      if (streams) return run_part<Pace::streams>(from, scalars, end - first, out + first, formula);
-    run_part<slow ? Pace::ones : Pace::fours>(from, scalars, end - first, out + first, formula);
-  });
-}
-
-template <bool slow, class T, int K, class Formula>
-void run_all(const void* const (&inputs)[K], unsigned scalars, std::int64_t n, T* out,
+/// out[i] = formula(from, i) for all i. Without numbers among the inputs nothing stands between
+/// memory and formula.
+template <bool slow, bool streams, class T, int K, class Formula>
+void run_all(const void* const (&inputs)[K], unsigned how, std::int64_t n, T* out,
              const Formula& formula) {
-  if (n >= 4 * pass_block<slow, T>) [[unlikely]]
-    return run_shared<slow>(inputs, scalars, n, out, formula);
-  run_part<slow ? Pace::ones : Pace::fours>(inputs, scalars, n, out, formula);
+  if (how & (pass_scalars | pass_streams)) [[unlikely]]
+    return run_mixed < streams && !slow > (inputs, how, n, out, formula);
+  Rows<T, K> rows;
+  for (int k = 0; k < K; ++k) rows.first[k] = static_cast<const T*>(inputs[k]);
+  const std::int64_t i = run_vectors<slow>(rows, 0, n, out, formula);
+  if (i < n) store_part(out + i, formula(Ends<T, K>{rows, n - i}, i), n - i);
 }
 
 template <class F>
@@ -165,7 +118,7 @@ inline constexpr bool is_slow = requires {
 };
 
 template <class F, class T>
-void floating_tile(std::int64_t n, const void* const* inputs, unsigned scalars, void* output) {
+void floating_tile(std::int64_t n, const void* const* inputs, unsigned how, void* output) {
   const auto formula = [](const auto& from, std::int64_t i) -> Vector<T> {
     if constexpr (is_binary<F>)
       return F()(from.at(0, i), from.at(1, i));
@@ -174,9 +127,9 @@ void floating_tile(std::int64_t n, const void* const* inputs, unsigned scalars, 
   };
   T* const out = static_cast<T*>(output);
   if constexpr (is_binary<F>)
-    run_all<is_slow<F>>({inputs[0], inputs[1]}, scalars, n, out, formula);
+    run_all<is_slow<F>, true>({inputs[0], inputs[1]}, how, n, out, formula);
   else
-    run_all<is_slow<F>>({inputs[0]}, scalars, n, out, formula);
+    run_all<is_slow<F>, true>({inputs[0]}, how, n, out, formula);
 }
 
 /// What a gradient formula reads, loaded when it asks.
@@ -206,16 +159,16 @@ inline constexpr bool has_gradient<F, 1> = requires(const Sources<float, 5>& fro
 };
 
 template <class F, int input, class T>
-void gradient_tile(std::int64_t n, const void* const* values, unsigned scalars, void* output,
-                   bool accumulate) {
-  const void* all[] = {values[0], values[1], values[2], values[3], accumulate ? output : nullptr};
+void gradient_tile(std::int64_t n, const void* const* values, unsigned how, void* output) {
+  const bool adds = how & pass_adds;
+  const void* all[] = {values[0], values[1], values[2], values[3], adds ? output : nullptr};
   T* const out = static_cast<T*>(output);
-  if (accumulate)
-    run_all<is_slow<F>>(all, scalars & 15, n, out, [](const auto& from, std::int64_t i) {
+  if (adds)
+    run_all<is_slow<F>, false>(all, how, n, out, [](const auto& from, std::int64_t i) {
       return Vector<T>(from.at(4, i) + gradient_at<F, input>(from, i));
     });
   else
-    run_all<is_slow<F>>(all, scalars & 15, n, out, [](const auto& from, std::int64_t i) {
+    run_all<is_slow<F>, true>(all, how, n, out, [](const auto& from, std::int64_t i) {
       return Vector<T>(gradient_at<F, input>(from, i));
     });
 }
@@ -224,33 +177,50 @@ void gradient_tile(std::int64_t n, const void* const* values, unsigned scalars, 
 template <class T>
 using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
 
-template <class Out, class Value>
-void run_loop(std::int64_t n, Out* out, const Value& value) {
-  const auto run = [=](std::int64_t first, std::int64_t end) {
-    REEL_INDEPENDENT
-    for (std::int64_t i = first; i < end; ++i) out[i] = value(i);
-  };
-  parallel_ranges(n, loop_block, run);
+/// A pass where some inputs are one number for all: along short rows in which it is repeated.
+template <int K>
+void repeat_numbers(Tile tile, std::int64_t n, const void* const* inputs, const int (&sizes)[K],
+                    unsigned scalars, void* output, int size) {
+  constexpr std::int64_t row = 64;
+  alignas(64) std::byte room[K][row * sizeof(std::int64_t)];
+  const void* from[K];
+  for (int k = 0; k < K; ++k) {
+    from[k] = inputs[k];
+    if (!(scalars >> k & 1)) continue;
+    for (std::int64_t i = 0; i < row && i < n; ++i)
+      __builtin_memcpy(room[k] + i * sizes[k], inputs[k], static_cast<std::size_t>(sizes[k]));
+    from[k] = room[k];
+  }
+  for (std::int64_t i = 0; i < n; i += row) {
+    tile(n - i < row ? n - i : row, from, 0, static_cast<std::byte*>(output) + i * size);
+    for (int k = 0; k < K; ++k)
+      if (!(scalars >> k & 1)) from[k] = static_cast<const std::byte*>(from[k]) + row * sizes[k];
+  }
 }
 
 /// T is what the formula computes with, Out the dtype of the result.
 template <class F, class T, class Out>
-void loop_tile(std::int64_t n, const void* const* inputs, unsigned scalars, void* output) {
+void loop_tile(std::int64_t n, const void* const* inputs, unsigned how, void* output) {
+  const unsigned scalars = how & pass_scalars;
+  if (scalars) {
+    constexpr int size = sizeof(T), sizes[] = {size, size};
+    if constexpr (is_binary<F>)
+      return repeat_numbers<2>(loop_tile<F, T, Out>, n, inputs, sizes, scalars, output,
+                               sizeof(Out));
+    else
+      return repeat_numbers<1>(loop_tile<F, T, Out>, n, inputs, {size}, scalars, output,
+                               sizeof(Out));
+  }
   const T* const x = static_cast<const T*>(inputs[0]);
   auto* const out = static_cast<Stored<Out>*>(output);
   const auto result = [](auto value) { return static_cast<Stored<Out>>(static_cast<Out>(value)); };
   if constexpr (is_binary<F>) {
     const T* const y = static_cast<const T*>(inputs[1]);
-    if (!scalars) return run_loop(n, out, [=](std::int64_t i) { return result(F()(x[i], y[i])); });
-    const T first_x = n ? x[0] : T(), first_y = n ? y[0] : T();
-    if (scalars == 1) return run_loop(n, out, [=](auto i) { return result(F()(first_x, y[i])); });
-    if (scalars == 2) return run_loop(n, out, [=](auto i) { return result(F()(x[i], first_y)); });
-    run_loop(n, out, [=](std::int64_t) { return result(F()(first_x, first_y)); });
-  } else if (scalars) {
-    const T first_x = n ? x[0] : T();
-    run_loop(n, out, [=](std::int64_t) { return result(F()(first_x)); });
+    REEL_INDEPENDENT
+    for (std::int64_t i = 0; i < n; ++i) out[i] = result(F()(x[i], y[i]));
   } else {
-    run_loop(n, out, [=](std::int64_t i) { return result(F()(x[i])); });
+    REEL_INDEPENDENT
+    for (std::int64_t i = 0; i < n; ++i) out[i] = result(F()(x[i]));
   }
 }
 
@@ -270,6 +240,7 @@ constexpr Tile integer_tile() {
 template <class F>
 constexpr Tiles number_tiles() {
   Tiles tiles;
+  tiles.slow = is_slow<F>;
   tiles.value[static_cast<int>(DType::float32)] = floating_tile<F, float>;
   tiles.value[static_cast<int>(DType::float64)] = floating_tile<F, double>;
   if constexpr (F::domain != Domain::floating) {

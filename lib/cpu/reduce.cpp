@@ -3,6 +3,7 @@
 // time, from the last: [outer, gone, inner] to [outer, inner]. The order of every sum depends on
 // the shape alone.
 #include "lib/cpu/kernels.hpp"
+#include "lib/cpu/numbers.hpp"
 #include "lib/cpu/reduce_fold.hpp"
 #include "lib/cpu/scratch.hpp"
 #include "lib/cpu/walk.hpp"
@@ -43,110 +44,99 @@ Groups groups_to(const Shape& target, const Shape& shape) {
 }
 
 /// x's elements in row-major order, copied to `memory`.
-template <class T>
-const T* packed(const Body& x, void* memory) {
+const std::byte* packed(const Body& x, std::byte* memory) {
   Strides steps;
   std::int64_t step = 1;
   for (int axis = x.rank() - 1; axis >= 0; --axis) {
     steps[axis] = step;
     step *= x.shape.data()[axis];
   }
-  copy_elements(walk_over(x.shape, x.strides, steps), x.elements, x.data, memory,
-                static_cast<int>(sizeof(T)));
-  return static_cast<const T*>(memory);
+  copy_elements(walk_over(x.shape, x.strides, steps), x.elements, x.data, memory, size_of(x.dtype));
+  return memory;
 }
 
 std::int64_t rounded(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-/// Folds all groups; elements pass through scratch memory between the groups.
+/// A reduction of elements as they come, and of what the first fold leaves.
+struct Folds {
+  Fold first, then;
+};
 template <class R, class A, class X>
-void reduce(const Body& x, Groups groups, A* to, bool accumulate) {
+inline constexpr Folds folds_of = {fold_of<R, A, X>, fold_of<R, A, A>};
+
+/// Folds all groups; elements pass through scratch memory between the groups.
+KernelResult reduce(const Folds& folds, const Body& x, Groups groups, Body& output,
+                    bool accumulate) {
   std::int64_t kept = 1, gone = 1;
   for (int i = 0; i < groups.count; ++i) (i % 2 ? gone : kept) *= groups.lengths[i];
-  if (kept == 0) return;
+  if (kept == 0) return {};
+  const int size = folds.then.from_size;
   const std::int64_t copied = x.contiguous ? 0 : rounded(x.bytes());
+  const bool folds_any = groups.count > 1 && gone;
   // What the first fold leaves, the most of all.
-  const std::int64_t most =
-      groups.count > 1 && gone ? x.elements / groups.lengths[groups.last_gone()] : 0;
-  const std::int64_t stage = rounded(most * static_cast<std::int64_t>(sizeof(A)));
+  const std::int64_t most = folds_any ? x.elements / groups.lengths[groups.last_gone()] : kept;
+  const std::int64_t stage = rounded(most * size);
   std::int64_t depth = 0;
   for (int i = 1; i < groups.count; i += 2) {
     const std::int64_t here = fold_depth(groups.lengths[i]);
     depth = here > depth ? here : depth;
   }
-  const std::int64_t tree = depth * fold_width<A> * static_cast<std::int64_t>(sizeof(A));
-  auto* memory =
-      static_cast<std::byte*>(scratch(static_cast<std::size_t>(copied + 2 * stage + tree)));
-  const X* from = x.as<X>();
-  if (copied) from = packed<X>(x, memory);
-  if (gone == 0 || groups.count == 1) {
-    // Nothing goes, or there is nothing of it.
-    for (std::int64_t i = 0; i < kept; ++i) {
-      A value{};
-      if constexpr (requires { R::none; })
-        value = gone ? R::step(R::none, from[i]) : static_cast<A>(R::none);
-      else
-        value = static_cast<A>(from[i]);
-      to[i] = accumulate ? static_cast<A>(R::step(to[i], value)) : value;
-    }
-    return;
+  auto* memory = static_cast<std::byte*>(
+      scratch(static_cast<std::size_t>(copied + 2 * stage + depth * fold_bytes)));
+  std::byte* const stages[2] = {memory + copied, memory + copied + stage};
+  std::byte* const waiting = memory + copied + 2 * stage;
+  const std::byte* folded = copied ? packed(x, memory) : x.data;
+  std::byte* const to = output.data;
+  if (!folds_any) {
+    std::byte* const target = accumulate ? stages[0] : to;
+    folds.first.start(gone ? folded : nullptr, kept, target);
+    folded = target;
+    groups.count = 1;
   }
-  A* stages[2] = {reinterpret_cast<A*>(memory + copied),
-                  reinterpret_cast<A*>(memory + copied + stage)};
-  A* const waiting = reinterpret_cast<A*>(memory + copied + 2 * stage);
-  const A* folded = nullptr;
   for (int turn = 0; groups.count > 1; ++turn) {
     const int last = groups.last_gone();
     std::int64_t outer = 1;
     for (int i = 0; i < last; ++i) outer *= groups.lengths[i];
     const std::int64_t inner = groups.count % 2 ? groups.lengths[groups.count - 1] : 1;
-    const bool done = last == 1;
-    A* target = done && !accumulate ? to : stages[turn % 2];
-    if (folded)
-      fold<R>(folded, outer, groups.lengths[last], inner, target, waiting);
-    else
-      fold<R>(from, outer, groups.lengths[last], inner, target, waiting);
+    std::byte* const target = last == 1 && !accumulate ? to : stages[turn % 2];
+    fold_all(turn ? folds.then : folds.first, folded, outer, groups.lengths[last], inner, target,
+             waiting);
     folded = target;
     groups.lengths[last - 1] *= inner;
     groups.count = last;
   }
-  if (!accumulate) return;
-  REEL_INDEPENDENT
-  for (std::int64_t i = 0; i < kept; ++i) to[i] = static_cast<A>(R::step(to[i], folded[i]));
-}
-
-KernelResult sum_groups(const KernelCall& call, const Groups& groups) {
-  const Body& x = call.input(0);
-  const bool add = call.accumulate & 1;
-  switch (x.dtype) {
-    case DType::boolean:
-    case DType::uint8:
-      reduce<Sum<std::int64_t>, std::int64_t, std::uint8_t>(x, groups,
-                                                            call.output().as<std::int64_t>(), add);
-      break;
-    case DType::int32:
-      reduce<Sum<std::int64_t>, std::int64_t, std::int32_t>(x, groups,
-                                                            call.output().as<std::int64_t>(), add);
-      break;
-    case DType::int64:
-      reduce<Sum<std::int64_t>, std::int64_t, std::int64_t>(x, groups,
-                                                            call.output().as<std::int64_t>(), add);
-      break;
-    case DType::float32:
-      reduce<Sum<float>, float, float>(x, groups, call.output().as<float>(), add);
-      break;
-    case DType::float64:
-      reduce<Sum<double>, double, double>(x, groups, call.output().as<double>(), add);
-      break;
-  }
+  if (accumulate) folds.then.join(folded, kept, to);
   return {};
 }
 
-KernelResult sum(const KernelCall& call) {
-  return sum_groups(call, groups_of(call, call.input(0).shape));
+using Int = std::int64_t;
+constexpr Folds sums[dtype_count] = {
+    folds_of<Sum<Int>, Int, std::uint8_t>, folds_of<Sum<Int>, Int, std::uint8_t>,
+    folds_of<Sum<Int>, Int, std::int32_t>, folds_of<Sum<Int>, Int, Int>,
+    folds_of<Sum<float>, float, float>,    folds_of<Sum<double>, double, double>};
+template <template <class> class R>
+constexpr Folds extremes[dtype_count] = {folds_of<R<std::uint8_t>, std::uint8_t, std::uint8_t>,
+                                         folds_of<R<std::uint8_t>, std::uint8_t, std::uint8_t>,
+                                         folds_of<R<std::int32_t>, std::int32_t, std::int32_t>,
+                                         folds_of<R<Int>, Int, Int>,
+                                         folds_of<R<float>, float, float>,
+                                         folds_of<R<double>, double, double>};
+template <bool Every>
+constexpr Folds truths[dtype_count] = {
+    folds_of<Truth<Every>, bool, std::uint8_t>, folds_of<Truth<Every>, bool, std::uint8_t>,
+    folds_of<Truth<Every>, bool, std::int32_t>, folds_of<Truth<Every>, bool, Int>,
+    folds_of<Truth<Every>, bool, float>,        folds_of<Truth<Every>, bool, double>};
+
+KernelResult reduce_by(const Folds* folds, const KernelCall& call, const Groups& groups) {
+  const Body& x = call.input(0);
+  return reduce(folds[static_cast<int>(x.dtype)], x, groups, call.output(), call.accumulate & 1);
+}
+template <const Folds* folds>
+KernelResult reduction(const KernelCall& call) {
+  return reduce_by(folds, call, groups_of(call, call.input(0).shape));
 }
 KernelResult sum_to(const KernelCall& call) {
-  return sum_groups(call, groups_to(call.output().shape, call.input(0).shape));
+  return reduce_by(sums, call, groups_to(call.output().shape, call.input(0).shape));
 }
 
 template <class T>
@@ -155,69 +145,13 @@ void scale(Body& out, std::int64_t count) {
 }
 KernelResult mean(const KernelCall& call) {
   const Groups groups = groups_of(call, call.input(0).shape);
-  sum_groups(call, groups);
+  reduce_by(sums, call, groups);
   std::int64_t gone = 1;
   for (int i = 1; i < groups.count; i += 2) gone *= groups.lengths[i];
   if (call.output().dtype == DType::float32)
     scale<float>(call.output(), gone);
   else
     scale<double>(call.output(), gone);
-  return {};
-}
-
-template <template <class> class R, class T>
-void extreme_of(const KernelCall& call) {
-  reduce<R<T>, T, T>(call.input(0), groups_of(call, call.input(0).shape), call.output().as<T>(),
-                     false);
-}
-template <template <class> class R>
-KernelResult extreme(const KernelCall& call) {
-  switch (call.input(0).dtype) {
-    case DType::boolean:
-    case DType::uint8:
-      extreme_of<R, std::uint8_t>(call);
-      break;
-    case DType::int32:
-      extreme_of<R, std::int32_t>(call);
-      break;
-    case DType::int64:
-      extreme_of<R, std::int64_t>(call);
-      break;
-    case DType::float32:
-      extreme_of<R, float>(call);
-      break;
-    case DType::float64:
-      extreme_of<R, double>(call);
-      break;
-  }
-  return {};
-}
-
-template <bool Every, class T>
-void truth_of(const KernelCall& call) {
-  reduce<Truth<Every>, bool, T>(call.input(0), groups_of(call, call.input(0).shape),
-                                call.output().as<bool>(), false);
-}
-template <bool Every>
-KernelResult truth(const KernelCall& call) {
-  switch (call.input(0).dtype) {
-    case DType::boolean:
-    case DType::uint8:
-      truth_of<Every, std::uint8_t>(call);
-      break;
-    case DType::int32:
-      truth_of<Every, std::int32_t>(call);
-      break;
-    case DType::int64:
-      truth_of<Every, std::int64_t>(call);
-      break;
-    case DType::float32:
-      truth_of<Every, float>(call);
-      break;
-    case DType::float64:
-      truth_of<Every, double>(call);
-      break;
-  }
   return {};
 }
 
@@ -263,49 +197,35 @@ void argmax_of(const KernelCall& call) {
   const std::int64_t copied = x.contiguous ? 0 : rounded(x.bytes());
   auto* memory = static_cast<std::byte*>(
       scratch(static_cast<std::size_t>(copied + inner * static_cast<std::int64_t>(sizeof(T)))));
-  const T* from = copied ? packed<T>(x, memory) : x.as<T>();
+  const auto* from = reinterpret_cast<const T*>(copied ? packed(x, memory) : x.data);
   T* best = reinterpret_cast<T*>(memory + copied);
   std::int64_t* to = call.output().as<std::int64_t>();
   if (inner == 1)
     return parallel_rows(outer, gone, shared_elements, [&](std::int64_t o, std::int64_t end) {
       for (; o < end; ++o) {
         const T* row = from + o * gone;
-        to[o] = first_place(row, gone, fold_long_row<Largest<T>, T>(row, gone));
+        T largest;
+        fold_long_row(fold_of<Largest<T>, T, T>, reinterpret_cast<const std::byte*>(row), gone,
+                      reinterpret_cast<std::byte*>(&largest));
+        to[o] = first_place(row, gone, largest);
       }
     });
   for (std::int64_t o = 0; o < outer; ++o)
     largest_of_columns(from + o * gone * inner, gone, inner, best, to + o * inner);
 }
 KernelResult argmax(const KernelCall& call) {
-  switch (call.input(0).dtype) {
-    case DType::boolean:
-    case DType::uint8:
-      argmax_of<std::uint8_t>(call);
-      break;
-    case DType::int32:
-      argmax_of<std::int32_t>(call);
-      break;
-    case DType::int64:
-      argmax_of<std::int64_t>(call);
-      break;
-    case DType::float32:
-      argmax_of<float>(call);
-      break;
-    case DType::float64:
-      argmax_of<double>(call);
-      break;
-  }
+  with_type(call.input(0).dtype, [&]<class T>(Type<T>) { argmax_of<T>(call); });
   return {};
 }
 
-const NamedKernel kernels[] = {{"sum", sum},
+const NamedKernel kernels[] = {{"sum", reduction<sums>},
                                {"sum_to", sum_to},
                                {"mean", mean},
-                               {"max", extreme<Largest>},
-                               {"min", extreme<Smallest>},
+                               {"max", reduction<extremes<Largest>>},
+                               {"min", reduction<extremes<Smallest>>},
                                {"argmax", argmax},
-                               {"any", truth<false>},
-                               {"all", truth<true>},
+                               {"any", reduction<truths<false>>},
+                               {"all", reduction<truths<true>>},
                                {nullptr, nullptr}};
 }  // namespace
 extern const Family reduce_family;

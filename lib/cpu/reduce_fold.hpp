@@ -52,8 +52,9 @@ constexpr std::int64_t lane_count = 32;            // sums that run side by side
 constexpr std::int64_t leaf = 1024;                // elements below which sums are not halved
 constexpr std::int64_t fold_rows = 64;             // rows that are added one after the other
 constexpr std::int64_t shared_elements = 1 << 16;  // that are worth another thread's way
+constexpr std::int64_t fold_bytes = 16384;         // of columns' sums, which stay in a cache
 template <class A>
-inline constexpr std::int64_t fold_width = 16384 / sizeof(A);  // columns whose sums stay in a cache
+inline constexpr std::int64_t fold_width = fold_bytes / sizeof(A);
 
 /// What a column's first element starts from.
 template <class R, class A, class X>
@@ -66,7 +67,7 @@ A first_step(X x) {
 
 /// A row of up to `leaf` elements: lanes side by side, then joined by halves.
 template <class R, class A, class X>
-A fold_leaf(const X* x, std::int64_t n) {
+[[gnu::noinline]] A fold_leaf(const X* x, std::int64_t n) {
   if constexpr (is_floating<A>) {
     const auto vector = [&](std::int64_t i, Chunk<A> chunk) {
       if constexpr (requires { R::none; })
@@ -106,30 +107,9 @@ A fold_row(const X* x, std::int64_t n) {
   return R::step(fold_row<R, A>(x, half), fold_row<R, A>(x + half, n - half));
 }
 
-/// The same, the tree's branches shared among threads.
-template <class R, class A, class X>
-A fold_long_row(const X* x, std::int64_t n) {
-  if (n < 2 * shared_elements) return fold_row<R, A>(x, n);
-  constexpr int branches = 16;
-  const X* starts[branches + 1] = {x, x + n};
-  for (int count = 1; count < branches; count *= 2)
-    for (int i = count; i > 0; --i) {
-      const std::int64_t length = starts[i] - starts[i - 1];
-      starts[2 * i] = starts[i];
-      starts[2 * i - 1] = starts[i - 1] + (length / 2 + leaf - 1) / leaf * leaf;
-    }
-  A sums[branches];
-  parallel_for(branches, [&](std::int64_t i) {
-    sums[i] = fold_row<R, A>(starts[i], starts[i + 1] - starts[i]);
-  });
-  for (int count = branches / 2; count > 0; count /= 2)
-    for (int i = 0; i < count; ++i) sums[i] = R::step(sums[2 * i], sums[2 * i + 1]);
-  return sums[0];
-}
-
 /// to[j] joined with x[.][j] for j < width, over `rows` rows, `step` apart.
 template <class R, int rows, class A, class X>
-void join_rows(const X* x, std::int64_t step, std::int64_t width, A* to) {
+[[gnu::noinline]] void join_rows(const X* x, std::int64_t step, std::int64_t width, A* to) {
   if constexpr (is_floating<A>) {
     for_chunks<A>(width, [&](std::int64_t j, Chunk<A> chunk) {
       Vector<A> sofar = chunk.get(to + j);
@@ -146,7 +126,8 @@ void join_rows(const X* x, std::int64_t step, std::int64_t width, A* to) {
 
 /// to[j] = fold of x[.][j], one row after the other.
 template <class R, class A, class X>
-void fold_block(const X* x, std::int64_t rows, std::int64_t step, std::int64_t width, A* to) {
+[[gnu::noinline]] void fold_block(const X* x, std::int64_t rows, std::int64_t step,
+                                  std::int64_t width, A* to) {
   REEL_INDEPENDENT
   for (std::int64_t j = 0; j < width; ++j) to[j] = first_step<R, A>(x[j]);
   std::int64_t r = 1;
@@ -181,36 +162,96 @@ void fold_few_columns(const X* x, std::int64_t rows, std::int64_t inner, std::in
   __builtin_memcpy(to, tree, static_cast<std::size_t>(width) * sizeof(A));
 }
 
-/// Each column is folded alike however they are shared: a single thread takes them all at once.
+/// What a reduction does to elements, whatever their types; `tree` as above.
+struct Fold {
+  int from_size, to_size;
+  void (*row)(const void* x, std::int64_t n, void* to);
+  void (*columns)(const void* x, std::int64_t rows, std::int64_t inner, std::int64_t width,
+                  void* to, void* tree);
+  /// to[i] starts from x[i]; where x is null, as it is where nothing comes.
+  void (*start)(const void* x, std::int64_t n, void* to);
+  void (*join)(const void* x, std::int64_t n, void* to);
+};
 template <class R, class A, class X>
-void fold_columns(const X* x, std::int64_t rows, std::int64_t inner, A* to, A* tree) {
-  constexpr std::int64_t most = fold_width<A>, least_grain = 256;
+struct FoldOf {
+  static void row(const void* x, std::int64_t n, void* to) {
+    *static_cast<A*>(to) = fold_row<R, A>(static_cast<const X*>(x), n);
+  }
+  static void columns(const void* x, std::int64_t rows, std::int64_t inner, std::int64_t width,
+                      void* to, void* tree) {
+    fold_few_columns<R>(static_cast<const X*>(x), rows, inner, width, static_cast<A*>(to),
+                        static_cast<A*>(tree));
+  }
+  static void start(const void* x, std::int64_t n, void* to) {
+    const X* const from = static_cast<const X*>(x);
+    A* const out = static_cast<A*>(to);
+    if constexpr (requires { R::none; })
+      if (!from) {
+        for (std::int64_t i = 0; i < n; ++i) out[i] = R::none;
+        return;
+      }
+    for (std::int64_t i = 0; i < n; ++i) out[i] = first_step<R, A>(from[i]);
+  }
+  static void join(const void* x, std::int64_t n, void* to) {
+    join_rows<R, 1>(static_cast<const A*>(x), 0, n, static_cast<A*>(to));
+  }
+};
+template <class R, class A, class X>
+inline constexpr Fold fold_of = {sizeof(X),
+                                 sizeof(A),
+                                 FoldOf<R, A, X>::row,
+                                 FoldOf<R, A, X>::columns,
+                                 FoldOf<R, A, X>::start,
+                                 FoldOf<R, A, X>::join};
+
+/// A row, the branches of its tree shared among threads.
+inline void fold_long_row(const Fold& fold, const std::byte* x, std::int64_t n, std::byte* to) {
+  if (n < 2 * shared_elements) return fold.row(x, n, to);
+  constexpr int branches = 16;
+  std::int64_t starts[branches + 1] = {0, n};
+  for (int count = 1; count < branches; count *= 2)
+    for (int i = count; i > 0; --i) {
+      const std::int64_t length = starts[i] - starts[i - 1];
+      starts[2 * i] = starts[i];
+      starts[2 * i - 1] = starts[i - 1] + (length / 2 + leaf - 1) / leaf * leaf;
+    }
+  alignas(64) std::byte sums[branches * sizeof(std::int64_t)];
+  parallel_for(branches, [&](std::int64_t i) {
+    fold.row(x + starts[i] * fold.from_size, starts[i + 1] - starts[i], sums + i * fold.to_size);
+  });
+  for (int step = 1; step < branches; step *= 2)
+    for (int i = 0; i < branches; i += 2 * step)
+      fold.join(sums + (i + step) * fold.to_size, 1, sums + i * fold.to_size);
+  __builtin_memcpy(to, sums, static_cast<std::size_t>(fold.to_size));
+}
+
+/// Each column is folded alike however they are shared: a single thread takes them all at once.
+inline void fold_columns(const Fold& fold, const std::byte* x, std::int64_t rows,
+                         std::int64_t inner, std::byte* to, std::byte* tree) {
+  const std::int64_t most = fold_bytes / fold.to_size, least_grain = 256;
   const bool shared = rows * inner >= 2 * shared_elements && num_threads() > 1;
   for (std::int64_t first = 0; first < inner; first += most) {
     const std::int64_t width = inner - first < most ? inner - first : most;
     const std::int64_t quarter = (width + 255) / 256 * 64;
     const std::int64_t grain = quarter < least_grain ? least_grain : quarter;
     parallel_ranges(width, shared ? grain : width, [&](std::int64_t part, std::int64_t end) {
-      fold_few_columns<R>(x + first + part, rows, inner, end - part, to + first + part,
-                          tree + part);
+      fold.columns(x + (first + part) * fold.from_size, rows, inner, end - part,
+                   to + (first + part) * fold.to_size, tree + part * fold.to_size);
     });
   }
 }
 
 /// [outer, gone, inner] to [outer, inner]. Columns of one after the other where they use `tree`.
-template <class R, class A, class X>
-void fold(const X* x, std::int64_t outer, std::int64_t gone, std::int64_t inner, A* to, A* tree) {
-  if (gone == 0) {
-    if constexpr (requires { R::none; })
-      for (std::int64_t i = 0; i < outer * inner; ++i) to[i] = R::none;
-    return;
-  }
+inline void fold_all(const Fold& fold, const std::byte* x, std::int64_t outer, std::int64_t gone,
+                     std::int64_t inner, std::byte* to, std::byte* tree) {
+  if (gone == 0) return fold.start(nullptr, outer * inner, to);
+  const std::int64_t from_step = gone * inner * fold.from_size, to_step = inner * fold.to_size;
   const auto fold_some = [&](std::int64_t o, std::int64_t end) {
     for (; o < end; ++o) {
       if (inner == 1)
-        to[o] = fold_long_row<R, A>(x + o * gone, gone);
+        fold_long_row(fold, x + o * from_step, gone, to + o * to_step);
       else
-        fold_columns<R>(x + o * gone * inner, gone, inner, to + o * inner, tree);
+        fold_columns(fold, x + o * from_step, gone, inner, to + o * to_step, tree);
     }
   };
   if (inner == 1 || fold_depth(gone) == 0)

@@ -32,6 +32,13 @@ REEL_FUSED(fnma, double, _mm512_fnmadd_pd)
 #define REEL_INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
+// Four iterations at a time.
+#ifdef __clang__
+#define REEL_UNROLL_FOUR _Pragma("clang loop unroll_count(4)")
+#else
+#define REEL_UNROLL_FOUR _Pragma("GCC unroll 4")
+#endif
+
 namespace reel::kernels::REEL_ISA {
 using Arch = REEL_ISA_ARCH;
 template <class T>

@@ -27,7 +27,7 @@ struct Functions<xsimd::batch<T, A>> {
     const X e = exponential(-xsimd::abs(x));
     return quotient<T>(select(x < X(0), e, X(1)), 1, e);
   }
-  static X power(const X& x, const X& y) {
+  [[gnu::noinline]] static X power(const X& x, const X& y) {
     if (xsimd::all(y == X(2))) return x * x;
     if (xsimd::all(y == X(1))) return x;
     if constexpr (sizeof(T) == 4)
@@ -35,7 +35,9 @@ struct Functions<xsimd::batch<T, A>> {
     else
       return by_lane(Functions<T>::power, x, y);
   }
-  static X remainder(const X& x, const X& y) { return by_lane(Functions<T>::remainder, x, y); }
+  [[gnu::noinline]] static X remainder(const X& x, const X& y) {
+    return by_lane(Functions<T>::remainder, x, y);
+  }
   // Not xsimd's own, which order NaN by version and machine; nor x != x, false for NaN on AVX.
   static X maximum(const X& x, const X& y) { return select((x > y) | xsimd::isnan(x), x, y); }
   static X minimum(const X& x, const X& y) { return select((x < y) | xsimd::isnan(x), x, y); }

@@ -41,18 +41,18 @@ struct KernelResult {
 };
 using Kernel = KernelResult (*)(const KernelCall&);
 
-/// One pass of a pointwise op over n neighbours. Bit i of `scalars` says that input i is one
-/// number for all. The output may be one of the inputs.
-using Tile = void (*)(std::int64_t n, const void* const* inputs, unsigned scalars, void* output);
-/// One pass of a pointwise gradient: values are dy, x, y (null for one input), out, each only if
-/// needed; bit i of `scalars` says that values[i] is one number for all. Adds to the output or
-/// replaces it. The output may be dy.
-using GradientTile = void (*)(std::int64_t n, const void* const* values, unsigned scalars,
-                              void* output, bool accumulate);
+/// One pass of a pointwise op over n neighbours, or of its gradient, whose inputs are dy, x, y
+/// (null for one input) and out, each only if needed. `how` is a sum of what follows. The output
+/// may be one of the inputs.
+using Tile = void (*)(std::int64_t n, const void* const* inputs, unsigned how, void* output);
+inline constexpr unsigned pass_scalars = 15;       // bit i: input i is one number for all
+inline constexpr unsigned pass_adds = 1u << 8;     // to the output: gradients only
+inline constexpr unsigned pass_streams = 1u << 9;  // the output is too large for the caches
 
 /// The passes of one pointwise op, by the dtype of its (promoted) inputs; null where there is none.
 struct Tiles {
   Tile value[dtype_count] = {};
-  GradientTile gradient[2][dtype_count] = {};  // for input 0 and 1
+  Tile gradient[2][dtype_count] = {};  // for input 0 and 1
+  bool slow = false;                   // worth sharing among threads before memory is
 };
 }  // namespace reel

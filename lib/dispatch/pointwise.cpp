@@ -74,14 +74,17 @@ struct Place {
   }
 };
 
-void walk_tiles(Tile tile, const Walk& walk, const Body* const* inputs, int count, Body& output) {
+void walk_tiles(const Tiles& tiles, Tile tile, const Walk& walk, const Body* const* inputs,
+                int count, Body& output) {
   const int inner = walk.rank - 1;
   const std::int64_t n = walk.rank ? walk.lengths[inner] : 1;
   const std::int64_t step = n * size_of(output.dtype);
   unsigned scalars = 0;
+  int sizes[max_inputs];
   Place start;
   for (int i = 0; i < count; ++i) {
     start.at[i] = inputs[i]->data;
+    sizes[i] = size_of(inputs[i]->dtype);
     if (!walk.rank || walk.steps[inner][i] == 0) scalars |= 1u << i;
   }
   parallel_passes(output.elements, n, [&](std::int64_t first, std::int64_t end) {
@@ -89,11 +92,17 @@ void walk_tiles(Tile tile, const Walk& walk, const Body* const* inputs, int coun
     if (first) place.skip(walk, count, first);
     std::byte* to = output.data + first * step;
     for (std::int64_t left = end - first; left > 0; --left, to += step) {
-      tile(n, place.at, scalars, to);
+      if (n < least_shared_pass)
+        tile(n, place.at, scalars, to);
+      else
+        share_pass(tiles, tile, n, place.at, sizes, count, scalars, to, size_of(output.dtype));
       place.step(walk, count);
     }
   });
 }
+
+/// What leaves the caches anyway is stored past them.
+constexpr std::int64_t streamed_bytes = 16 << 20;
 
 /// A pass over fewer elements costs more than to copy them in order.
 constexpr std::int64_t short_row = 64;
@@ -120,6 +129,23 @@ void copy(const Body& from, Body& to) {
   cast_op.cpu({&input, &output, &options, 1, 1});
 }
 }  // namespace
+
+void share_pass(const Tiles& tiles, Tile tile, std::int64_t n, const void* const* inputs,
+                const int* sizes, int count, unsigned how, void* output, int size) {
+  const std::int64_t block = tiles.slow ? 1 << 14 : 1 << 16;
+  if (n < 4 * block) return tile(n, inputs, how, output);
+  bool streams = n * size >= streamed_bytes && !(how & pass_adds);
+  for (int k = 0; k < count; ++k) streams &= inputs[k] != output;
+  if (streams) how |= pass_streams;
+  kernels::parallel_ranges(n, block, [&](std::int64_t first, std::int64_t end) {
+    const void* from[4];
+    for (int k = 0; k < count; ++k) {
+      const bool walks = inputs[k] && !(how >> k & 1);
+      from[k] = walks ? static_cast<const std::byte*>(inputs[k]) + first * sizes[k] : inputs[k];
+    }
+    tile(end - first, from, how, static_cast<std::byte*>(output) + first * size);
+  });
+}
 
 Tensor contiguous_copy(const Body& body) {
   Body* made = allocate(Context::here(), body.dtype, body.shape, body.elements);
@@ -148,7 +174,8 @@ KernelResult run_tiles(const Op& op, const KernelCall& call) {
     copies.push_back(contiguous_copy(*inputs[i]));
     inputs[i] = Access::body(copies[copies.size() - 1]);
   }
-  walk_tiles(tile, plan(output.shape, inputs, call.input_count), inputs, call.input_count, output);
+  walk_tiles(*op.tiles, tile, plan(output.shape, inputs, call.input_count), inputs,
+             call.input_count, output);
   return {};
 }
 }  // namespace reel

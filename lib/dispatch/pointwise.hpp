@@ -7,6 +7,19 @@
 namespace reel {
 /// Runs an op's tile over all elements of the (row-major) output.
 KernelResult run_tiles(const Op& op, const KernelCall& call);
+/// Elements below which no pass is shared among threads.
+inline constexpr std::int64_t least_shared_pass = 1 << 16;
+/// A pass over n neighbours in blocks; `sizes` are the bytes of an element of each input.
+void share_pass(const Tiles& tiles, Tile tile, std::int64_t n, const void* const* inputs,
+                const int* sizes, int count, unsigned how, void* output, int size);
+/// A pass whose inputs are all of dtype `from`, shared where it is large enough.
+inline void run_pass(const Tiles& tiles, Tile tile, std::int64_t n, const void* const* inputs,
+                     int count, DType from, unsigned how, void* output, DType to) {
+  if (n < least_shared_pass) [[likely]]
+    return tile(n, inputs, how, output);
+  const int size = size_of(from), sizes[] = {size, size, size, size};
+  share_pass(tiles, tile, n, inputs, sizes, count, how, output, size_of(to));
+}
 /// f(first, end) over the passes of n elements each; one that is large enough is its own to share.
 template <class F>
 void parallel_passes(std::int64_t elements, std::int64_t n, const F& f) {

@@ -27,13 +27,13 @@ inline bool is_row_of(const Body& y, const Body& x) {
          y.elements == x.shape.data()[rank - 1] && y.shape.data()[y.rank() - 1] == y.elements;
 }
 
-void run_rows(Tile tile, const Body& x, const Body& row, Body& out) {
+void run_rows(const Tiles& tiles, Tile tile, const Body& x, const Body& row, Body& out) {
   const std::int64_t n = row.elements;
   const std::int64_t from_step = n * size_of(x.dtype), to_step = n * size_of(out.dtype);
   parallel_passes(x.elements, n, [&](std::int64_t first, std::int64_t end) {
     for (std::int64_t i = first; i < end; ++i) {
       const void* inputs[] = {x.data + i * from_step, row.data};
-      tile(n, inputs, 0, out.data + i * to_step);
+      run_pass(tiles, tile, n, inputs, 2, x.dtype, 0, out.data + i * to_step, out.dtype);
     }
   });
 }
@@ -58,7 +58,7 @@ Tensor run_unary(Op& op, const Operand& x) {
   Body* out = Access::body(result);
   if (!out) return run(op, x);
   const void* inputs[] = {a->data};
-  tile(a->elements, inputs, 0, out->data);
+  run_pass(*op.straight, tile, a->elements, inputs, 1, a->dtype, 0, out->data, dtype);
   if (origin.tapes && !op.differentiable)
     note_cut(context, op, context.site_of(x.caller()), &origin, 1);
   else if (origin.tapes)
@@ -92,7 +92,8 @@ namespace {
     stored = &narrow;
   }
   const void* inputs[] = {a ? a->data : stored, b ? b->data : stored};
-  tile(tensor->elements, inputs, a ? 2 : 1, Access::body(result)->data);
+  run_pass(*op.straight, tile, tensor->elements, inputs, 2, tensor->dtype, a ? 2 : 1,
+           Access::body(result)->data, dtype);
   return result;
 }
 
@@ -130,9 +131,9 @@ namespace {
   if (!out) return run(op, {x, y});
   if (alike) {
     const void* inputs[] = {a->data, b->data};
-    tile(a->elements, inputs, 0, out->data);
+    run_pass(*op.straight, tile, a->elements, inputs, 2, a->dtype, 0, out->data, dtype);
   } else {
-    run_rows(tile, *a, *b, *out);
+    run_rows(*op.straight, tile, *a, *b, *out);
   }
   if (tapes && !op.differentiable) {
     note_cut(context, op, context.site_of(x.caller()), origins, 2);
@@ -166,7 +167,7 @@ Tensor run_binary(Op& op, const Operand& x, const Operand& y) {
   if (!out) [[unlikely]]
     return run_less_straight(op, x, y);
   const void* inputs[] = {a->data, b->data};
-  tile(a->elements, inputs, 0, out->data);
+  run_pass(*op.straight, tile, a->elements, inputs, 2, a->dtype, 0, out->data, dtype);
   return Access::adopt(out);
 }
 }  // namespace reel

@@ -186,8 +186,7 @@ T gradient_reference(const Values<T>& g) {
 /// The formula over single numbers of the same type: the same roundings, but for functions.
 template <class F, int input, class T>
 void check_gradient(const InstructionSet& set) {
-  const GradientTile tile =
-      find_tiles(set, F::name)->gradient[input][static_cast<int>(dtype_of<T>())];
+  const Tile tile = find_tiles(set, F::name)->gradient[input][static_cast<int>(dtype_of<T>())];
   REQUIRE(tile);
   const double tolerance = std::is_same_v<F, Power> ? 8 : 0;
   for (const std::int64_t n : counts)
@@ -203,7 +202,7 @@ void check_gradient(const InstructionSet& set) {
       };
       const bool adds = run >> 4;
       std::vector<T> out(static_cast<std::size_t>(n + 1), T(3));
-      tile(n, from, run & 15, out.data(), adds);
+      tile(n, from, (run & 15) | (adds ? pass_adds : 0), out.data());
       for (std::int64_t i = 0; i < n; ++i) {
         const Values<T> g{{at(0, i), at(1, i), at(2, i), at(3, i)}};
         const T dx = gradient_reference<F, input>(g), exact = adds ? T(3) + dx : dx;

@@ -15,7 +15,7 @@ constexpr Fault kernel_faults[] = {Fault::negated, Fault::scaled, Fault::shifted
 struct Planted {
   Fault fault = Fault::negated;
   int output = 0;
-  GradientTile tile = nullptr;
+  Tile tile = nullptr;
   Kernel kernel = nullptr;
   GradientRule rule = nullptr;
 } planted;
@@ -33,16 +33,15 @@ void spoil(std::vector<double>& right, double* output, bool accumulate) {
   }
 }
 
-void wrong_tile(std::int64_t n, const void* const* values, unsigned scalars, void* output,
-                bool accumulate) {
+void wrong_tile(std::int64_t n, const void* const* values, unsigned how, void* output) {
   std::vector<double> right(static_cast<std::size_t>(n));
   const void* given[] = {values[0], values[1], values[2], values[3]};
   if (planted.fault == Fault::swapped) {
     std::swap(given[1], given[2]);
-    scalars = (scalars & ~6u) | (scalars & 2) << 1 | (scalars & 4) >> 1;
+    how = (how & ~6u) | (how & 2) << 1 | (how & 4) >> 1;
   }
-  planted.tile(n, given, scalars, right.data(), false);
-  spoil(right, static_cast<double*>(output), accumulate);
+  planted.tile(n, given, how & ~pass_adds, right.data());
+  spoil(right, static_cast<double*>(output), how & pass_adds);
 }
 
 KernelResult wrong_kernel(const KernelCall& call) {
