@@ -75,7 +75,7 @@ void Playback::play(std::uint32_t value, Tensor dy) {
   slot_of(value)->gradient = std::move(dy);
   for (std::uint32_t i = target_ + 1; i-- > start_;) {
     Record& record = context_.reel[i];
-    if (record.tapes & tape_) play_record(record);
+    if (record.tapes & tape_ && !(record.alike && play_alike(record))) play_record(record);
   }
   for (DeferredProduct& product : deferred_) run_deferred(product);
 }
@@ -121,12 +121,10 @@ bool Playback::add_product(Tensor& slot, const Body& a, Turn turn_a, const Body&
 inline void Playback::find_wanted(const Record& record) {
   std::uint64_t wanted = 0, fresh = 0;
   for (int i = 0; i < record.input_count; ++i) {
-    if (!follows(record.inputs[i])) continue;
-    const Slot& slot = slots_[record.inputs[i].value - first_value_];
-    if (slot.wishes == Slot::ignored) continue;
+    if (!is_wanted(record.inputs[i])) continue;
     const std::uint64_t bit = std::uint64_t{1} << std::min(i, 63);
     wanted |= bit;
-    if (!slot.gradient.defined()) fresh |= bit;
+    if (!input_slot(record, i).defined()) fresh |= bit;
   }
   wanted_ = wanted;
   fresh_ = fresh;
@@ -158,6 +156,35 @@ void Playback::play_record(Record& record) {
   if (keeps_saved_) return;
   record.tapes &= ~tape_;
   if (!record.tapes) Reel::release_saved(record);
+}
+
+/// The straight path of play_record(), for pointwise ops over tensors of one shape; false, with
+/// nothing done, where there is more to it.
+bool Playback::play_alike(Record& record) {
+  const Op& op = *record.op;
+  Slot& slot = slots_[record.first_value - first_value_];
+  if (listened() || !op.fused_gradient || slot.deferred || !slot.gradient.defined()) return false;
+  if (slot.gradient.dtype() != record.outputs[0].dtype) return false;
+  const int dtype = static_cast<int>(record.outputs[0].dtype);
+  int order[2], count = 0;
+  for (int i = 0; i < record.input_count; ++i) {
+    if (!is_wanted(record.inputs[i])) continue;
+    if (!(op.passes >> i & 1) && !op.tiles->gradient[i][dtype]) return false;
+    order[count++] = i;
+  }
+  // An input without a gradient so far goes last: it may take dy over.
+  if (count == 2 && input_slot(record, order[1]).defined()) std::swap(order[0], order[1]);
+  dy_ = &slot;
+  context_.site = record.site();
+  TileValues values;
+  for (int k = 0; k < count; ++k)
+    play_neighbours(record, order[k], op.tiles, values, k == count - 1 && !slot.wishes);
+  if (!slot.wishes) slot.gradient = Tensor();
+  copies_.resize(0);
+  if (keeps_saved_) return true;
+  record.tapes &= ~tape_;
+  if (!record.tapes) Reel::release_saved(record);
+  return true;
 }
 
 /// Each wanted input whose gradient is dy itself, or one pass over neighbours; others stay wanted.

@@ -73,8 +73,12 @@ class Playback {
   bool add_in_place(Tensor& slot, const Tensor& dx);
   std::uint32_t deferred_bias(const Record& record, std::uint32_t product);
   void run_deferred(DeferredProduct& product);
+  bool is_wanted(const InputSlot& input) const {
+    return follows(input) && slots_[input.value - first_value_].wishes != Slot::ignored;
+  }
   void find_wanted(const Record& record);
   void play_record(Record& record);
+  bool play_alike(Record& record);
   void play_pointwise(const Record& record, const Tiles* tiles);
   bool play_neighbours(const Record& record, int i, const Tiles* tiles, TileValues& values,
                        bool last);

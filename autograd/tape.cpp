@@ -271,7 +271,8 @@ std::vector<RecordedOp> GradientTape::ops(Caller caller) const {
         std::string(record.op->name), record.file ? record.file : "", record.line, {}, {}, {}};
     for (int k = 0; k < record.input_count; ++k) op.inputs.push_back(*record.inputs[k].shape);
     for (int k = 0; k < record.output_count; ++k) op.outputs.push_back(*record.outputs[k].shape);
-    if (record.options) op.options = to_string(OptionsView(record.options_type, record.options));
+    if (record.options_type)
+      op.options = to_string(OptionsView(record.options_type, record.options));
     list.push_back(std::move(op));
   }
   return list;

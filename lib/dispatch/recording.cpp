@@ -21,19 +21,21 @@ Record& leave_record(Context& context, const Op& op, OptionsView options, Caller
   const unsigned needs = needs_of(op, origins, input_count);
   if (needs) record.saves = true;
   const Shape* last_shape = nullptr;
-  for (int i = 0; i < output_count; ++i) {
-    Body& body = *outputs[i];
-    last_shape = new (reel.arena().take(sizeof(Shape))) Shape(body.shape);
-    record.outputs[i] = {last_shape, nullptr, body.dtype};
-    if (needs >> (8 + (i < 7 ? i : 7)) & 1) record.outputs[i].saved = keep(&body);
-    body.id = {reel.uid(), number, static_cast<std::uint32_t>(i)};
-  }
-  for (int i = 0; i < input_count; ++i) {
-    Body& body = *inputs[i];
+  const auto shape_of = [&](const Body& body) {
     if (!last_shape || !(*last_shape == body.shape))
       last_shape = new (reel.arena().take(sizeof(Shape))) Shape(body.shape);
-    set_input(reel, record.inputs[i], origins[i], &body, last_shape, tapes,
+    return last_shape;
+  };
+  for (int i = 0; i < input_count; ++i) {
+    if (origins[i].shape) last_shape = origins[i].shape;
+    set_input(reel, record.inputs[i], origins[i], inputs[i], shape_of(*inputs[i]), tapes,
               needs >> (i < 7 ? i : 7) & 1);
+  }
+  for (int i = 0; i < output_count; ++i) {
+    Body& body = *outputs[i];
+    record.outputs[i] = {shape_of(body), nullptr, body.dtype};
+    if (needs >> (8 + (i < 7 ? i : 7)) & 1) record.outputs[i].saved = keep(&body);
+    body.id = {reel.uid(), number, static_cast<std::uint32_t>(i)};
   }
   return record;
 }

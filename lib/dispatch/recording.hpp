@@ -10,6 +10,8 @@ struct Origin {
   std::uint32_t record = no_record;
   std::uint32_t value = 0;
   std::uint64_t tapes = 0;
+  const Shape* shape = nullptr;  // the input's, on the reel
+  Tensor* temporary = nullptr;   // that nobody will read again
 };
 
 inline Body* body_of(const Operand& x) {
@@ -18,31 +20,37 @@ inline Body* body_of(const Operand& x) {
   return Access::body(x.tensor());
 }
 
-inline Origin origin_of(Context& context, const Operand& x, Body* body) {
+[[gnu::always_inline]] inline Origin origin_of(Context& context, const Operand& x, Body* body) {
   Reel& reel = context.reel;
-  std::uint32_t record;
-  if (x.kind() == Operand::Kind::variable && (reel.watching_variables & reel.active) &&
-      is_floating(body->dtype))
-    record = reel.watch(body, &Access::cell(x.variable()), reel.watching_variables & reel.active,
-                        context.site_of(x.caller()));
-  else
-    record = reel.find(*body);
-  if (record == no_record) return {};
+  std::uint32_t record = reel.find(*body);
+  if (x.kind() == Operand::Kind::variable) {
+    const std::uint64_t tapes = reel.watching_variables & reel.active;
+    if (tapes && is_floating(body->dtype) && !reel.watches(record, tapes))
+      record = reel.watch(body, &Access::cell(x.variable()), tapes, context.site_of(x.caller()));
+  }
+  Tensor* const temporary =
+      x.kind() == Operand::Kind::temporary ? &const_cast<Tensor&>(x.tensor()) : nullptr;
+  if (record == no_record) return {.temporary = temporary};
   const Record& made = reel[record];
-  return {record, Reel::value_of(*body, made), (made.tapes | made.watchers) & reel.active};
+  const std::uint32_t value = Reel::value_of(*body, made);
+  return {record, value, (made.tapes | made.watchers) & reel.active,
+          made.outputs[value - made.first_value].shape, temporary};
 }
 
 /// Which inputs (low byte) and outputs (high byte) the gradients of the tracked inputs need.
-inline std::uint16_t needs_of(const Op& op, const Origin* origins, int count) {
+[[gnu::always_inline]] inline std::uint16_t needs_of(const Op& op, const Origin* origins,
+                                                     int count) {
   unsigned needs = 0;
+#pragma GCC unroll 2
   for (int i = 0; i < count; ++i)
     if (origins[i].tapes) needs |= op.needs.of[i < 3 ? i : 3];
   return static_cast<std::uint16_t>(needs);
 }
 
 /// An input of a record for `tapes`; `saves` keeps its value for the gradient.
-inline void set_input(Reel& reel, InputSlot& slot, const Origin& origin, Body* body,
-                      const Shape* shape, std::uint64_t tapes, bool saves) {
+[[gnu::always_inline]] inline void set_input(Reel& reel, InputSlot& slot, const Origin& origin,
+                                             Body* body, const Shape* shape, std::uint64_t tapes,
+                                             bool saves) {
   slot.record = origin.record;
   slot.value = origin.value;
   slot.shape = shape;
@@ -54,7 +62,11 @@ inline void set_input(Reel& reel, InputSlot& slot, const Origin& origin, Body* b
   if (!saves) return;
   slot.saved = body;
   slot.borrows = origin.record != no_record && !(tapes & ~reel[origin.record].watchers);
-  if (!slot.borrows) retain(body);
+  if (slot.borrows) return;
+  if (origin.temporary && origin.temporary->defined())
+    Access::detach(*origin.temporary);  // the record has its reference now
+  else
+    retain(body);
 }
 
 /// Appends a record of this call for `tapes` and marks the outputs as its work.
@@ -63,17 +75,21 @@ Record& leave_record(Context& context, const Op& op, OptionsView options, Caller
                      Body* const* outputs, int output_count, std::uint64_t tapes);
 /// The same for a call without options whose inputs and one output are of one shape and dtype.
 template <int N>
-inline void leave_record_alike(Context& context, const Op& op, Caller site, Body* const* inputs,
-                               const Origin* origins, Body* output, std::uint64_t tapes) {
+[[gnu::always_inline]] inline void leave_record_alike(Context& context, const Op& op, Caller site,
+                                                      Body* const* inputs, const Origin* origins,
+                                                      unsigned needs, Body* output,
+                                                      std::uint64_t tapes) {
   Reel& reel = context.reel;
   const std::uint32_t number = reel.size();
   Record& record = reel.append(op, N, 1, {});
-  auto* shape = new (reel.arena().take(sizeof(Shape))) Shape(output->shape);
+  const Shape* shape = origins[0].shape;
+  if (N > 1 && !shape) shape = origins[N - 1].shape;
   record.file = site.file;
   record.line = site.line;
   record.tapes = tapes;
-  const unsigned needs = needs_of(op, origins, N);
   record.saves = needs != 0;
+  record.alike = true;
+#pragma GCC unroll 2
   for (int i = 0; i < N; ++i)
     set_input(reel, record.inputs[i], origins[i], inputs[i], shape, tapes, needs >> i & 1);
   const bool saves_output = needs >> 8 & 1;

@@ -99,7 +99,7 @@ std::uint32_t Reel::find_leaf(const Body* body) const {
   return entry.generation == leaf_generation_ ? entry.record : no_record;
 }
 
-void Reel::insert_leaf(const Body* body, std::uint32_t record) {
+void Reel::insert_leaf(Body* body, std::uint32_t record) {
   if (2 * (leaf_count_ + 1) > leaf_table_.size()) {
     const std::vector<LeafEntry> before = std::exchange(
         leaf_table_, std::vector<LeafEntry>(leaf_table_.empty() ? 16 : 2 * leaf_table_.size()));
@@ -107,11 +107,18 @@ void Reel::insert_leaf(const Body* body, std::uint32_t record) {
       if (entry.generation == leaf_generation_) leaf_table_[leaf_place(entry.body)] = entry;
   }
   LeafEntry& entry = leaf_table_[leaf_place(body)];
-  leaf_count_ += entry.generation != leaf_generation_;
+  if (entry.generation == leaf_generation_)
+    at(entry.record).options = nullptr;
+  else
+    ++leaf_count_;
   entry = {body, record, leaf_generation_};
+  at(record).options = body;
+  __atomic_store_n(&body->leaf, record, __ATOMIC_RELAXED);
 }
 
 void Reel::forget_leaves() {
+  for (const Leaf& leaf : leaves_)
+    if (leaf.record < size_) at(leaf.record).options = nullptr;
   leaf_count_ = 0;
   if (++leaf_generation_ != 0) return;
   std::fill(leaf_table_.begin(), leaf_table_.end(), LeafEntry{});
@@ -122,7 +129,7 @@ bool Reel::is_leaf(std::uint32_t record) { return (*this)[record].op == &watch_o
 
 std::uint32_t Reel::watch(Body* body, const Cell* cell, std::uint64_t tapes, Caller caller) {
   const std::uint32_t before = find(*body);
-  if (before != no_record && ((*this)[before].watchers & tapes) == tapes) return before;
+  if (watches(before, tapes)) return before;
   // Note [Record ids]: a leaf that new tapes watch stands on the record that older tapes know.
   std::uint64_t known = 0;
   if (before != no_record) known = (*this)[before].tapes | (*this)[before].watchers;
@@ -140,7 +147,6 @@ std::uint32_t Reel::watch(Body* body, const Cell* cell, std::uint64_t tapes, Cal
     record.inputs[0].tracked = true;
   }
   record.outputs[0] = {shape, nullptr, body->dtype};
-  __atomic_store_n(&body->leaf, true, __ATOMIC_RELAXED);
   insert_leaf(body, size_ - 1);
   return size_ - 1;
 }
@@ -165,16 +171,12 @@ void Reel::release(std::uint64_t bit, std::uint32_t start) {
     record.watchers &= ~bit;
     if (!record.tapes) release_saved(record);
   }
-  if (alive == bit) {
-    forget_leaves();
-    leaves_.clear();
-    return;
-  }
+  forget_leaves();
+  if (alive == bit) return leaves_.clear();
   std::erase_if(leaves_, [&](const Leaf& leaf) {
     const Record& record = (*this)[leaf.record];
     return !(record.tapes | record.watchers);
   });
-  forget_leaves();
   for (const Leaf& leaf : leaves_) insert_leaf(Access::body(leaf.value), leaf.record);
 }
 

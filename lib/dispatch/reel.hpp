@@ -16,8 +16,6 @@ namespace reel {
 // Each record has two sets of tapes, a bit for each: `tapes` play it backward, `watchers` take its
 // output as a leaf and stop there. Records of a tape have numbers from the tape's start on.
 
-inline constexpr std::uint32_t no_record = 0xffffffffu;
-
 struct InputSlot {
   std::uint32_t record = no_record;  // the record that made it, if tracked
   std::uint32_t value = 0;           // its number on the reel
@@ -43,11 +41,12 @@ struct Record {
   bool saves;  // holds references or options to let go of
   std::uint32_t
       first_value;  // the outputs are values first_value, first_value + 1, ... of the reel
+  bool alike;       // up to two inputs and one output, all of one shape and dtype
   std::uint64_t tapes;
   std::uint64_t watchers;
   InputSlot* inputs;
   OutputSlot* outputs;
-  void* options;
+  void* options;  // of a leaf: its body
   const OptionsType* options_type;
 
   Caller site() const { return {file, line}; }
@@ -106,7 +105,7 @@ class Reel {
   std::uint64_t uid() const { return uid_; }
   std::int64_t live_records() const { return __atomic_load_n(&size_, __ATOMIC_RELAXED); }
   std::uint32_t size() const { return size_; }
-  Record& operator[](std::uint32_t i) { return chunks_[i / chunk_records][i % chunk_records]; }
+  Record& operator[](std::uint32_t i) { return at(i); }
 
   /// A new record with its slots; the caller fills them.
   Record& append(const Op& op, int inputs, int outputs, OptionsView options) {
@@ -123,6 +122,7 @@ class Reel {
     record.saves = options.type && options.type->destroy;
     record.first_value = values_;
     values_ += record.output_count;
+    record.alike = false;
     record.watchers = 0;
     record.inputs = reinterpret_cast<InputSlot*>(slots);
     record.outputs = reinterpret_cast<OutputSlot*>(slots + input_bytes);
@@ -142,14 +142,21 @@ class Reel {
 
   /// The record of a leaf for this body that all of `tapes` watch; made if there is none.
   std::uint32_t watch(Body* body, const Cell* cell, std::uint64_t tapes, Caller caller);
+  /// The record of this body as a leaf, if it is one.
+  std::uint32_t leaf_of(const Body& body) const {
+    // Threads that watch the same weight all leave their numbers there.
+    const std::uint32_t leaf = __atomic_load_n(&body.leaf, __ATOMIC_RELAXED);
+    if (leaf == no_record || (leaf < size_ && at(leaf).options == &body)) return leaf;
+    return find_leaf(&body);
+  }
   /// The record that tapes know this body by: its leaf's, else the one that made it.
   std::uint32_t find(const Body& body) const {
-    // Another thread may begin to watch the same weight.
-    if (__atomic_load_n(&body.leaf, __ATOMIC_RELAXED)) [[unlikely]] {
-      const std::uint32_t leaf = find_leaf(&body);
-      if (leaf != no_record) return leaf;
-    }
+    const std::uint32_t leaf = leaf_of(body);
+    if (leaf != no_record) return leaf;
     return body.id.reel == uid_ && uid_ ? body.id.record : no_record;
+  }
+  [[gnu::always_inline]] bool watches(std::uint32_t record, std::uint64_t tapes) const {
+    return record != no_record && !(tapes & ~at(record).watchers);
   }
   bool is_leaf(std::uint32_t record);
   /// The number of the body as an output of that record.
@@ -169,11 +176,12 @@ class Reel {
   static void release_saved(Record& record);
 
  private:
+  Record& at(std::uint32_t i) const { return chunks_[i / chunk_records][i % chunk_records]; }
   void add_chunk();
   void clear();
   std::size_t leaf_place(const Body* body) const;
   std::uint32_t find_leaf(const Body* body) const;
-  void insert_leaf(const Body* body, std::uint32_t record);
+  void insert_leaf(Body* body, std::uint32_t record);
   void forget_leaves();
   std::uint64_t uid_ = 0, last_uid_ = 0;
   std::uint32_t size_ = 0, values_ = 0;

@@ -14,10 +14,11 @@ inline Body* reusable(const Operand& x, Body* body, DType dtype) {
 }
 
 /// Takes the temporary's body over as the output.
-inline Tensor reuse(const Operand& x, Body* body) {
+inline Body* taken_over(const Operand& x) {
+  Body* body = Access::detach(const_cast<Tensor&>(x.tensor()));
   body->id = {};
-  body->leaf = false;
-  return Access::adopt(Access::detach(const_cast<Tensor&>(x.tensor())));
+  body->leaf = no_record;
+  return body;
 }
 
 /// Whether y is one row, repeated for every row of x.
@@ -52,17 +53,18 @@ Tensor run_unary(Op& op, const Operand& x) {
   Origin origin;
   if (context.mode) origin = origin_of(context, x, a);
   const DType dtype = result_dtype(op, a->dtype);
-  const bool needed = origin.tapes && op.needs.of[0] & 0xff;
-  Body* reused = needed ? nullptr : reusable(x, a, dtype);
-  Tensor result = reused ? reuse(x, a) : Access::adopt(allocate_like(context, dtype, *a));
-  Body* out = Access::body(result);
+  const unsigned needs = origin.tapes ? op.needs.of[0] : 0;
+  Body* reused = needs & 1 ? nullptr : reusable(x, a, dtype);
+  Body* out = reused ? taken_over(x) : allocate_like(context, dtype, *a);
   if (!out) return run(op, x);
+  Tensor result = Access::adopt(out);
   const void* inputs[] = {a->data};
   run_pass(*op.straight, tile, a->elements, inputs, 1, a->dtype, 0, out->data, dtype);
   if (origin.tapes && !op.differentiable)
     note_cut(context, op, context.site_of(x.caller()), &origin, 1);
   else if (origin.tapes)
-    leave_record_alike<1>(context, op, context.site_of(x.caller()), &a, &origin, out, origin.tapes);
+    leave_record_alike<1>(context, op, context.site_of(x.caller()), &a, &origin, needs, out,
+                          origin.tapes);
   return result;
 }
 
@@ -78,10 +80,10 @@ namespace {
   const Tile tile = op.straight->value[static_cast<int>(tensor->dtype)];
   if (!tile) return run(op, {x, y});
   const DType dtype = result_dtype(op, tensor->dtype);
-  Tensor result = reusable(other, tensor, dtype)
-                      ? reuse(other, tensor)
-                      : Access::adopt(allocate_like(context, dtype, *tensor));
-  if (!result.defined()) return run(op, {x, y});
+  Body* out =
+      reusable(other, tensor, dtype) ? taken_over(other) : allocate_like(context, dtype, *tensor);
+  if (!out) return run(op, {x, y});
+  Tensor result = Access::adopt(out);
   double wide;
   float narrow;
   const void* stored = &wide;
@@ -92,80 +94,101 @@ namespace {
     stored = &narrow;
   }
   const void* inputs[] = {a ? a->data : stored, b ? b->data : stored};
-  run_pass(*op.straight, tile, tensor->elements, inputs, 2, tensor->dtype, a ? 2 : 1,
-           Access::body(result)->data, dtype);
+  run_pass(*op.straight, tile, tensor->elements, inputs, 2, tensor->dtype, a ? 2 : 1, out->data,
+           dtype);
   return result;
 }
 
-/// run_binary() where a tape listens or shapes differ.
-[[gnu::noinline]] Tensor run_less_straight(Op& op, const Operand& x, const Operand& y) {
-  Context& context = Context::here();
+/// run_binary() where y is a row that is repeated for every row of x, or an input can be reused.
+[[gnu::noinline]] Tensor run_less_straight(Context& context, Op& op, const Operand& x,
+                                           const Operand& y) {
   Body* a = body_of(x);
   Body* b = body_of(y);
-  if ((context.mode & ~recording) || !op.straight) [[unlikely]]
+  if (context.mode & ~recording || !op.straight || a->dtype != b->dtype || !a->contiguous ||
+      !b->contiguous)
     return run(op, {x, y});
-  if (!a || !b) return run(op, {x, y});
-  if (a->dtype != b->dtype || !a->contiguous || !b->contiguous) return run(op, {x, y});
   const bool alike = a->shape == b->shape;
-  if (!alike && !is_row_of(*b, *a)) return run(op, {x, y});
   const Tile tile = op.straight->value[static_cast<int>(a->dtype)];
-  if (!tile) return run(op, {x, y});
+  if (!tile || (!alike && !is_row_of(*b, *a))) return run(op, {x, y});
   Origin origins[2];
-  std::uint64_t tapes = 0;
-  unsigned needs = 0;
   if (context.mode) {
     origins[0] = origin_of(context, x, a);
     origins[1] = origin_of(context, y, b);
-    tapes = origins[0].tapes | origins[1].tapes;
-    if (tapes) needs = needs_of(op, origins, 2);
   }
+  const std::uint64_t tapes = origins[0].tapes | origins[1].tapes;
+  const unsigned needs = tapes ? needs_of(op, origins, 2) : 0;
   const DType dtype = result_dtype(op, a->dtype);
-  Tensor result;
+  Body* out;
   if (!(needs & 1) && reusable(x, a, dtype))
-    result = reuse(x, a);
+    out = taken_over(x);
   else if (alike && !(needs & 2) && reusable(y, b, dtype))
-    result = reuse(y, b);
-  else
-    result = Access::adopt(allocate_like(context, dtype, *a));
-  Body* out = Access::body(result);
-  if (!out) return run(op, {x, y});
+    out = taken_over(y);
+  else if (!(out = allocate_like(context, dtype, *a)))
+    return run(op, {x, y});
+  Tensor result = Access::adopt(out);
   if (alike) {
     const void* inputs[] = {a->data, b->data};
     run_pass(*op.straight, tile, a->elements, inputs, 2, a->dtype, 0, out->data, dtype);
   } else {
     run_rows(*op.straight, tile, *a, *b, *out);
   }
-  if (tapes && !op.differentiable) {
+  if (!tapes) return result;
+  Body* bodies[] = {a, b};
+  if (op.differentiable)
+    leave_record(context, op, {}, context.site_of(x.caller()), bodies, origins, 2, &out, 1, tapes);
+  else
     note_cut(context, op, context.site_of(x.caller()), origins, 2);
-  } else if (tapes) {
-    Body* bodies[] = {a, b};
-    if (!alike)
-      leave_record(context, op, {}, context.site_of(x.caller()), bodies, origins, 2, &out, 1,
-                   tapes);
-    else
-      leave_record_alike<2>(context, op, context.site_of(x.caller()), bodies, origins, out, tapes);
-  }
+  return result;
+}
+
+/// run_binary() where a tape listens.
+[[gnu::noinline]] Tensor run_recorded(Context& context, Op& op, const Operand& x,
+                                      const Operand& y) {
+  Body* const bodies[] = {body_of(x), body_of(y)};
+  const Body *a = bodies[0], *b = bodies[1];
+  if (!a || !b) return run(op, {x, y});
+  if (context.mode != recording || !op.straight || !op.differentiable || a->dtype != b->dtype ||
+      !a->contiguous || !b->contiguous || !(a->shape == b->shape))
+    return run_less_straight(context, op, x, y);
+  const Tile tile = op.straight->value[static_cast<int>(a->dtype)];
+  if (!tile) return run(op, {x, y});
+  const Origin origins[] = {origin_of(context, x, bodies[0]), origin_of(context, y, bodies[1])};
+  const std::uint64_t tapes = origins[0].tapes | origins[1].tapes;
+  const unsigned needs = needs_of(op, origins, 2);
+  Body* out;
+  if (!(needs & 1) && reusable(x, bodies[0], a->dtype))
+    out = taken_over(x);
+  else if (!(needs & 2) && reusable(y, bodies[1], a->dtype))
+    out = taken_over(y);
+  else if (!(out = allocate_like(context, a->dtype, *a)))
+    return run(op, {x, y});
+  Tensor result = Access::adopt(out);
+  const void* inputs[] = {a->data, b->data};
+  run_pass(*op.straight, tile, out->elements, inputs, 2, a->dtype, 0, out->data, a->dtype);
+  if (tapes)
+    leave_record_alike<2>(context, op, context.site_of(x.caller()), bodies, origins, needs, out,
+                          tapes);
   return result;
 }
 }  // namespace
 
 Tensor run_binary(Op& op, const Operand& x, const Operand& y) {
   Context& context = Context::here();
+  if (context.mode) return run_recorded(context, op, x, y);
   Body* a = body_of(x);
   Body* b = body_of(y);
-  if (context.mode || !a || !b) [[unlikely]] {
-    if (!context.mode && (a || b)) return run_with_number(context, op, x, y, a, b);
-    return run_less_straight(op, x, y);
-  }
+  if (!a || !b) [[unlikely]]
+    return a || b ? run_with_number(context, op, x, y, a, b) : run(op, {x, y});
   if (!op.straight || a->dtype != b->dtype || !a->contiguous || !b->contiguous ||
       !(a->shape == b->shape)) [[unlikely]]
-    return run_less_straight(op, x, y);
+    return run_less_straight(context, op, x, y);
   const Tile tile = op.straight->value[static_cast<int>(a->dtype)];
   const DType dtype = result_dtype(op, a->dtype);
-  if (!tile || reusable(x, a, dtype) || reusable(y, b, dtype)) return run_less_straight(op, x, y);
+  if (!tile || reusable(x, a, dtype) || reusable(y, b, dtype))
+    return run_less_straight(context, op, x, y);
   Body* out = allocate_like(context, dtype, *a);
   if (!out) [[unlikely]]
-    return run_less_straight(op, x, y);
+    return run_less_straight(context, op, x, y);
   const void* inputs[] = {a->data, b->data};
   run_pass(*op.straight, tile, a->elements, inputs, 2, a->dtype, 0, out->data, dtype);
   return Access::adopt(out);

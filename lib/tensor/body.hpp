@@ -16,6 +16,8 @@ struct RecordId {
   std::uint32_t output = 0;
 };
 
+inline constexpr std::uint32_t no_record = 0xffffffffu;
+
 /// Steps between neighbours along each axis, in elements.
 using Strides = std::int64_t[Shape::max_rank];
 
@@ -23,8 +25,8 @@ struct Body {
   std::uint32_t references;  // first: Tensor counts it inline
   DType dtype;
   bool contiguous;  // elements lie in row-major order without gaps
-  bool leaf;        // some tape may watch it: look into the table of leaves
   std::uint8_t device_kind;
+  std::int8_t device_index;
   std::byte* data;  // the first element
   Body* owner;      // the body whose memory this one views; null if it has its own
   std::int64_t elements;
@@ -33,7 +35,7 @@ struct Body {
   Strides strides;
   std::uint16_t block_class;  // size of this block, see storage.cpp
   std::uint16_t large_class;  // size of a separate block of elements; 0 if there is none
-  std::int16_t device_index;
+  std::uint32_t leaf;         // probably its record as a leaf of some thread's tapes
 
   int rank() const { return static_cast<int>(shape.rank()); }
   Device device() const { return {static_cast<Device::Kind>(device_kind), device_index}; }

@@ -200,7 +200,7 @@ inline Body* take_body(Context& context, std::size_t bytes) {
   if (!body) [[unlikely]]
     return nullptr;
   body->references = 1;
-  body->leaf = false;
+  body->leaf = no_record;
   body->id.reel = 0;
   body->block_class = static_cast<std::uint16_t>(block_class);
   body->large_class = 0;

@@ -22,7 +22,7 @@ Tensor owned_value(Tensor value) {
   Body* body = Access::body(value);
   if (!body->contiguous || references(*body) > 1 || body->owner) return contiguous_copy(*body);
   body->id = {};
-  body->leaf = false;
+  body->leaf = no_record;
   return value;
 }
 }  // namespace

@@ -335,3 +335,43 @@ TEST_CASE("a tape belongs to the thread that made it", "[threads]") {
   tape.watch(x);
   CHECK(equal(tape.gradient(x * x, x), 2.0f * x));
 }
+
+TEST_CASE("records take moved operands over") {
+  const Tensor x = tensor({2.0f, 3.0f});
+  GradientTape tape({.persistent = true});
+  tape.watch(x);
+  Tensor square = x * x, again = square;
+  Tensor twice = std::move(square) * std::move(square);  // the same object on both sides
+  CHECK(equal(twice, tensor({16.0f, 81.0f})));
+  CHECK(equal(tape.gradient(twice, x), 4.0f * x * x * x));
+  CHECK(equal(again, tensor({4.0f, 9.0f})));
+  Tensor cube = x * (x * x);
+  CHECK(equal(tape.gradient(cube, x), 3.0f * x * x));
+}
+
+TEST_CASE("threads whose tapes watch one weight know it by records of their own", "[threads]") {
+  const Variable w("w", tensor({2.0f}));
+  const auto learn = [&](int others) {
+    for (int round = 0; round < 200; ++round) {
+      GradientTape outer;
+      const Tensor x = tensor({1.0f});
+      outer.watch(x);
+      Tensor y = x;
+      for (int i = 0; i < others; ++i) y = y + 0.0f;  // w comes later on this thread's reel
+      Tensor z = y * w * w;
+      {
+        GradientTape inner;
+        const Tensor dw = inner.gradient(w * w * w, w);
+        if (dw.item<float>() != 12) return false;
+        z = z + dw * w;
+      }
+      if (outer.gradient(z, w).item<float>() != 4 + 36) return false;  // of w^2 + 3 w^3
+    }
+    return true;
+  };
+  bool right[2] = {};
+  std::thread other([&] { right[0] = learn(3); });
+  right[1] = learn(7);
+  other.join();
+  CHECK((right[0] && right[1]));
+}
