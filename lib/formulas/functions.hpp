@@ -58,7 +58,8 @@ struct Functions {
       if (rest == 0) return static_cast<X>(__builtin_copysign(0.0, static_cast<double>(y)));
       return (rest < 0) != (y < 0) ? rest + y : rest;
     } else {
-      if (y == X(0) || static_cast<X>(y + X(1)) == X(0)) return X(0);  // -1 divides everything
+      constexpr X minus_one = static_cast<X>(-1);
+      if (y == X(0) || (minus_one < X(0) && y == minus_one)) return X(0);  // -1 divides everything
       const X rest = static_cast<X>(x % y);
       return rest != X(0) && (rest < X(0)) != (y < X(0)) ? static_cast<X>(rest + y) : rest;
     }

@@ -167,6 +167,24 @@ void check_bits() {
   });
 }
 
+/// x - y floor(x / y) in 64 bits; 0 where y is.
+template <class T>
+void check_remainder(const InstructionSet& set) {
+  constexpr T least = std::numeric_limits<T>::min(), most = std::numeric_limits<T>::max();
+  std::vector<T> values = {least, static_cast<T>(least + 1), 0, 1, 2, 7, 100, 254, most};
+  if (std::is_signed_v<T>) values.insert(values.end(), {static_cast<T>(-1), static_cast<T>(-7)});
+  const Tile tile = find_tiles(set, "remainder")->value[static_cast<int>(dtype_of<T>())];
+  for (const T x : values)
+    for (const T y : values) {
+      T got = 5;
+      const void* inputs[] = {&x, &y};
+      tile(1, inputs, 0, &got);
+      const std::int64_t a = x, b = y, rest = b == 0 || b == -1 ? 0 : a % b;
+      INFO(a << " % " << b);
+      CHECK(got == static_cast<T>(rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest));
+    }
+}
+
 template <class T>
 struct Values {
   T values[4];
@@ -254,6 +272,14 @@ using Comparisons = List<Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual
 }  // namespace
 
 TEST_CASE("pointwise passes agree with their formulas") { check_all_numbers(Numbers()); }
+TEST_CASE("integer remainders have the divisor's sign") {
+  for_each_set([](const InstructionSet& set) {
+    INFO(set.name);
+    check_remainder<std::uint8_t>(set);
+    check_remainder<std::int32_t>(set);
+    check_remainder<std::int64_t>(set);
+  });
+}
 TEST_CASE("an element's bits do not depend on its neighbours") { check_all_bits(Numbers()); }
 TEST_CASE("pointwise gradient passes agree with their formulas") { check_all_gradients(Numbers()); }
 TEST_CASE("comparisons agree with their formulas") { check_all_comparisons(Comparisons()); }
