@@ -13,6 +13,8 @@ struct Functions<xsimd::batch<T, A>> {
   static X select(const Bool& condition, const X& x, const X& y) {
     return xsimd::select(condition, x, y);
   }
+  /// xsimd's own minus makes 0 of 0.
+  static X negative(const X& x) { return x ^ X(T(-0.0)); }
   static X abs(const X& x) { return xsimd::abs(x); }
   static X sqrt(const X& x) { return xsimd::sqrt(x); }
   static X exp(const X& x) { return exponential(x); }

@@ -51,7 +51,7 @@ struct Negative {
   static constexpr const char* name = "negative";
   static constexpr Domain domain = Domain::numbers;
   static constexpr bool wraps = true;
-  auto operator()(auto x) const { return -x; }
+  auto operator()(auto x) const { return math::negative(x); }
   static auto d0(auto g) { return -g.dy(); }
 };
 struct Maximum {

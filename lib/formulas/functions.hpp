@@ -24,6 +24,7 @@ struct Functions {
   static X apply(double (*f)(double), X x) { return static_cast<X>(f(static_cast<double>(x))); }
 
   static X select(bool condition, X x, X y) { return condition ? x : y; }
+  static X negative(X x) { return static_cast<X>(-x); }
   static X abs(X x) {
     if constexpr (fraction) return static_cast<X>(__builtin_fabs(static_cast<double>(x)));
     // Through 64 bits without a sign: the least int has no positive twin.
@@ -74,6 +75,10 @@ struct Functions {
 template <class C, class X, class Y>
 auto select(const C& condition, const X& x, const Y& y) {
   return Functions<decltype(x + y)>::select(condition, x, y);
+}
+template <class X>
+auto negative(const X& x) {
+  return Functions<X>::negative(x);
 }
 template <class X>
 auto abs(const X& x) {

@@ -16,6 +16,8 @@ namespace {
 using namespace formulas;
 using limits = std::numeric_limits<float>;
 
+template <class... F>
+struct List {};
 template <class F>
 constexpr bool is_binary = requires(F f, double x) {
   f(x, x);
@@ -185,6 +187,56 @@ void check_remainder(const InstructionSet& set) {
     }
 }
 
+/// R5: each pair of special values at each place of a pass, among plain neighbours.
+template <class F, class T>
+void check_special(const InstructionSet& set) {
+  constexpr std::int64_t n = 37;
+  constexpr T inf = std::numeric_limits<T>::infinity();
+  const T special[] = {T(0),
+                       T(-0.0),
+                       T(1),
+                       T(-1),
+                       T(2),
+                       T(-2),
+                       T(3),
+                       T(0.5),
+                       T(-0.5),
+                       std::numeric_limits<T>::quiet_NaN(),
+                       inf,
+                       -inf,
+                       std::numeric_limits<T>::max(),
+                       std::numeric_limits<T>::lowest()};
+  const Tile tile = find_tiles(set, F::name)->value[static_cast<int>(dtype_of<T>())];
+  std::vector<T> x(n, T(1.5)), y(n, T(1.5)), out(n);
+  const void* inputs[] = {x.data(), y.data()};
+  tile(n, inputs, 0, out.data());
+  const T plain = out[0];
+  for (std::size_t at = 0; at < n; ++at)
+    for (const T a : special)
+      for (const T b : special) {
+        x[at] = a;
+        y[at] = b;
+        tile(n, inputs, 0, out.data());
+        const double exact = reference<F>({static_cast<double>(a), static_cast<double>(b)});
+        const bool right = ulps(out[at], exact) <= 2.5 &&
+                           (std::isnan(exact) || std::signbit(out[at]) == std::signbit(exact));
+        out[at] = plain;
+        const bool alone = std::count(out.begin(), out.end(), plain) == n;
+        x[at] = y[at] = T(1.5);
+        if (!right || !alone)
+          FAIL(F::name << "(" << a << ", " << b << ") at " << at << ", exact " << exact);
+        if (!is_binary<F>) break;
+      }
+}
+template <class... F>
+void check_all_special(List<F...>) {
+  for_each_set([](const InstructionSet& set) {
+    INFO(set.name);
+    (check_special<F, float>(set), ...);
+    (check_special<F, double>(set), ...);
+  });
+}
+
 template <class T>
 struct Values {
   T values[4];
@@ -247,8 +299,6 @@ void check_gradients() {
   });
 }
 template <class... F>
-struct List {};
-template <class... F>
 void check_all_numbers(List<F...>) {
   (check_numbers<F>(), ...);
 }
@@ -272,6 +322,7 @@ using Comparisons = List<Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual
 }  // namespace
 
 TEST_CASE("pointwise passes agree with their formulas") { check_all_numbers(Numbers()); }
+TEST_CASE("special values give what IEEE 754 says at every lane") { check_all_special(Numbers()); }
 TEST_CASE("integer remainders have the divisor's sign") {
   for_each_set([](const InstructionSet& set) {
     INFO(set.name);

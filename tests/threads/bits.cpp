@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// R7: results have the same bits with one thread, two or three, and while their number changes.
+// R7: results have the same bits with one, two, three, four and eight threads, and while their
+// number changes.
 #include <atomic>
 #include <cstring>
 #include <functional>
@@ -33,14 +34,21 @@ int difference(const Results& got, const Results& expected) {
   return -1;
 }
 
+/// The first number of threads above one that makes a difference, or 0.
+int differing_threads(const Work& work, const Results& expected) {
+  const std::vector<int> counts = sanitized ? std::vector{2, 3} : std::vector{2, 3, 4, 8};
+  for (const int threads : counts) {
+    set_num_threads(threads);
+    if (difference(work(), expected) != -1) return threads;
+  }
+  return 0;
+}
+
 void check_bits(const Work& work) {
   const KeepThreads keep;
   set_num_threads(1);
   const Results expected = work();
-  for (const int threads : {2, 3}) {
-    set_num_threads(threads);
-    CHECK(difference(work(), expected) == -1);
-  }
+  CHECK(differing_threads(work, expected) == 0);
   std::atomic<bool> done = false;
   std::thread changer([&] {
     for (int i = 0; !done; ++i) set_num_threads(1 + i % 3);
@@ -104,6 +112,19 @@ Results with_gradients(const std::vector<Tensor>& inputs,
   return results;
 }
 }  // namespace
+
+TEST_CASE("a sum in as many parts as there are threads is found out", "[threads]") {
+  const KeepThreads keep;
+  const Tensor x = random::normal({100'000});
+  const Work work = [&] {
+    float sum = 0;
+    for (const Tensor& part : split(x(range(0, 99'960)), num_threads()))
+      sum += reel::sum(part).item<float>();
+    return Results{tensor({sum})};
+  };
+  set_num_threads(1);
+  CHECK(differing_threads(work, work()) != 0);
+}
 
 TEST_CASE("samples of every op give the same bits when they are large", "[threads]") {
   std::set<std::string_view> reached;

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The pool across forks, at the end of a program, and as the environment says.
 #include <sched.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
 #include <atomic>
-#include <cstdio>
 #include <iostream>
 #include <string>
 #include <thread>
@@ -16,52 +12,25 @@
 #include "lib/cpu/thread_count.hpp"
 #include "support/catch.hpp"
 #include "support/resident.hpp"
+#include "threads/process.hpp"
 #include "threads/threads.hpp"
 
-static bool in_child = false;
+bool reel::tests::in_child = false;
 #ifdef __SANITIZE_ADDRESS__
 // What the threads of its parent held, a child cannot reach: to the leak checker it is lost.
-extern "C" [[gnu::visibility("default")]] int __lsan_is_turned_off() { return in_child; }
+extern "C" [[gnu::visibility("default")]] int __lsan_is_turned_off() {
+  return reel::tests::in_child;
+}
 #endif
 
 namespace reel::tests {
 namespace {
-/// Whether f is true in a child of this process, which has a minute for it.
-template <class F>
-bool true_in_child(const F& f) {
-  const pid_t child = fork();
-  if (child == 0) {
-    in_child = true;
-    alarm(60);
-    _exit(f() ? 0 : 1);
-  }
-  int status = -1;
-  waitpid(child, &status, 0);
-  return status == 0;
-}
-
 [[maybe_unused]] Tensor work() {
   const Tensor x = arange(0.0f, 600'000.0f) * 1e-6f;
   return exp(x) + x;
 }
 [[maybe_unused]] bool same(const Tensor& x, const Tensor& y) { return all(x == y).item<bool>(); }
 
-/// What a shell command prints on both its streams.
-std::string output_of(const std::string& command) {
-  std::FILE* const pipe = popen(command.c_str(), "r");
-  std::string text;
-  std::array<char, 256> part;
-  while (std::fgets(part.data(), static_cast<int>(part.size()), pipe)) text += part.data();
-  pclose(pipe);
-  return text;
-}
-/// This program's "tells its number of threads" under other variables.
-std::string told_under(const std::string& variables) {
-  std::array<char, 4096> path = {};
-  if (readlink("/proc/self/exe", path.data(), path.size() - 1) < 0) return "no path";
-  return output_of("unset REEL_NUM_THREADS OMP_NUM_THREADS; " + variables + " '" + path.data() +
-                   "' '[.tells]' 2>&1");
-}
 bool tells(const std::string& text, int threads) {
   return text.find("threads: " + std::to_string(threads) + "\n") != text.npos;
 }
@@ -73,14 +42,15 @@ TEST_CASE("tells its number of threads", "[.tells]") {
 
 TEST_CASE("the environment says how many threads there are") {
   const int processors = kernels::usable_processors();
-  CHECK(tells(told_under(""), processors));
-  CHECK(tells(told_under("REEL_NUM_THREADS="), processors));
-  CHECK(tells(told_under("REEL_NUM_THREADS=3"), 3));
-  CHECK(tells(told_under("OMP_NUM_THREADS=5"), 5));
-  CHECK(tells(told_under("OMP_NUM_THREADS=4,2"), 4));
-  CHECK(tells(told_under("REEL_NUM_THREADS=3 OMP_NUM_THREADS=5"), 3));
+  CHECK(tells(printed_under("[.tells]", ""), processors));
+  CHECK(tells(printed_under("[.tells]", "REEL_NUM_THREADS="), processors));
+  CHECK(tells(printed_under("[.tells]", "REEL_NUM_THREADS=3"), 3));
+  CHECK(tells(printed_under("[.tells]", "OMP_NUM_THREADS=5"), 5));
+  CHECK(tells(printed_under("[.tells]", "OMP_NUM_THREADS=4,2"), 4));
+  CHECK(tells(printed_under("[.tells]", "REEL_NUM_THREADS=3 OMP_NUM_THREADS=5"), 3));
   for (const std::string bad : {"0", "-1", "257", "two", "2x", "99999999999999999999"}) {
-    const std::string text = told_under("REEL_NUM_THREADS=" + bad + " OMP_NUM_THREADS=6");
+    const std::string text =
+        printed_under("[.tells]", "REEL_NUM_THREADS=" + bad + " OMP_NUM_THREADS=6");
     CHECK(tells(text, 6));
     CHECK(text.find("reel: REEL_NUM_THREADS: expected a whole number in [1, 256], got \"" + bad +
                     "\"") != text.npos);
