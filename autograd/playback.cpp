@@ -28,9 +28,16 @@ bool is_one_number(const Body& x) {
   return x.elements > 0;
 }
 
-/// A matrix as it lies, or seen with its axes swapped.
+/// A matrix as it lies, or seen with its axes swapped. Its counts are not copied: other threads
+/// write them while they use the same weight.
 Body turned(const Body& x, Turn turn) {
-  Body view = x;
+  Body view;
+  view.dtype = x.dtype;
+  view.contiguous = x.contiguous;
+  view.data = x.data;
+  view.elements = x.elements;
+  view.shape = x.shape;
+  std::copy_n(x.strides, Shape::max_rank, view.strides);
   if (turn == Turn::no) return view;
   std::swap(view.shape.data()[0], view.shape.data()[1]);
   std::swap(view.strides[0], view.strides[1]);

@@ -1,35 +1,54 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lib/cpu/blas.hpp"
 
-#if REEL_BLAS
-#include <cblas.h>
+#ifdef REEL_BLAS_FILE
+#include <dlfcn.h>
+
+#include <initializer_list>
 #endif
 
 namespace reel::kernels {
-#if REEL_BLAS
+#ifdef REEL_BLAS_FILE
 namespace {
-/// Threads of its own beside ours would only wait for each other.
-const bool one_thread = [] {
-#ifdef OPENBLAS_VERSION
-  openblas_set_num_threads(1);
-#endif
-  return true;
-}();
+// CBLAS as its C interface has it, with 32-bit integers.
+constexpr int row_major = 101, as_it_lies = 111, transposed = 112;
+template <class T>
+using Gemm = void (*)(int order, int x_as, int y_as, int n, int m, int k, T alpha, const T* x,
+                      int x_step, const T* y, int y_step, T beta, T* c, int c_step);
+struct Blas {
+  Gemm<float> f32 = nullptr;
+  Gemm<double> f64 = nullptr;
 
-template <class T, class Gemm>
-void call(const BlasProduct& p, Gemm gemm) {
-  const auto transposed = [](bool yes) { return yes ? CblasTrans : CblasNoTrans; };
-  const auto length = [](std::int64_t n) { return static_cast<blasint>(n); };
-  gemm(CblasRowMajor, transposed(p.x_transposed), transposed(p.y_transposed), length(p.n),
-       length(p.m), length(p.k), T(1), static_cast<const T*>(p.x), length(p.x_step),
-       static_cast<const T*>(p.y), length(p.y_step), T(p.accumulate), static_cast<T*>(p.c),
-       length(p.c_step));
+  Blas() {
+    void* const library = dlopen(REEL_BLAS_FILE, RTLD_LAZY | RTLD_LOCAL);
+    if (!library) return;
+    // Threads of its own beside ours would only wait for each other.
+    for (const char* name :
+         {"openblas_set_num_threads", "bli_thread_set_num_threads", "MKL_Set_Threading_Layer"})
+      if (auto set = reinterpret_cast<void (*)(std::int64_t)>(dlsym(library, name))) set(1);
+    f32 = reinterpret_cast<Gemm<float>>(dlsym(library, "cblas_sgemm"));
+    f64 = reinterpret_cast<Gemm<double>>(dlsym(library, "cblas_dgemm"));
+  }
+};
+/// Opened when the first product may want it: to link it took most of a small program's start.
+const Blas& blas() {
+  static const Blas opened;
+  return opened;
+}
+
+template <class T>
+void call(const BlasProduct& p, Gemm<T> gemm) {
+  const auto as = [](bool turned) { return turned ? transposed : as_it_lies; };
+  const auto length = [](std::int64_t n) { return static_cast<int>(n); };
+  gemm(row_major, as(p.x_transposed), as(p.y_transposed), length(p.n), length(p.m), length(p.k),
+       T(1), static_cast<const T*>(p.x), length(p.x_step), static_cast<const T*>(p.y),
+       length(p.y_step), T(p.accumulate), static_cast<T*>(p.c), length(p.c_step));
 }
 }  // namespace
 
-bool has_blas() { return one_thread; }
-void blas_product_f32(const BlasProduct& product) { call<float>(product, cblas_sgemm); }
-void blas_product_f64(const BlasProduct& product) { call<double>(product, cblas_dgemm); }
+bool has_blas() { return blas().f32 && blas().f64; }
+void blas_product_f32(const BlasProduct& product) { call<float>(product, blas().f32); }
+void blas_product_f64(const BlasProduct& product) { call<double>(product, blas().f64); }
 #else
 bool has_blas() { return false; }
 void blas_product_f32(const BlasProduct&) {}

@@ -18,7 +18,7 @@ struct BlasProduct {
   std::int64_t c_step;
   bool accumulate;
 };
-/// Whether there is such a library.
+/// Whether there is such a library; opens it.
 bool has_blas();
 void blas_product_f32(const BlasProduct& product);
 void blas_product_f64(const BlasProduct& product);

@@ -30,11 +30,18 @@ Vector<T> clamped(const Vector<T>& x, double least, double most) {
 /// number that is too large to have a fraction.
 template <class T>
 Vector<T> power_of_two(const Vector<T>& n) {
-  using Bits = std::conditional_t<is_single<T>, std::int32_t, std::int64_t>;
+  using Bits [[maybe_unused]] = std::conditional_t<is_single<T>, std::int32_t, std::int64_t>;
   constexpr int fraction = is_single<T> ? 23 : 52;
   constexpr double bias = is_single<T> ? 127 : 1023, large = is_single<T> ? 0x1.8p23 : 0x1.8p52;
-  return xsimd::bitwise_cast<Vector<T>>(
-      xsimd::bitwise_cast<Vector<Bits>>(n + constant<T>(large + bias)) << fraction);
+  const Vector<T> sum = n + constant<T>(large + bias);
+#ifdef __aarch64__  // where xsimd's cast takes g++ 20 seconds to see
+  if constexpr (is_single<T>)
+    return vreinterpretq_f32_s32(vshlq_n_s32(vreinterpretq_s32_f32(sum), fraction));
+  else
+    return vreinterpretq_f64_s64(vshlq_n_s64(vreinterpretq_s64_f64(sum), fraction));
+#else
+  return xsimd::bitwise_cast<Vector<T>>(xsimd::bitwise_cast<Vector<Bits>>(sum) << fraction);
+#endif
 }
 
 /// y 2^n for a whole n; the result may be subnormal or infinite.

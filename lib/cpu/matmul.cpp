@@ -250,9 +250,8 @@ void product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c) {
   const std::int64_t dot_rows =
       x.column == 1 && x.columns >= 8 * lanes<T> ? most_dot_rows : most_short_dot_rows;
   const bool dots = y.row == 1 && y.column != 1 && y.columns > 1 && x.rows <= dot_rows;
-  const bool blas = loses_to_blas && has_blas() &&
-                    least(least(x.rows, y.columns), x.columns) >= least_of_blas &&
-                    BlasMatrix<T>(x).fits && BlasMatrix<T>(y).fits;
+  const bool blas = loses_to_blas && least(least(x.rows, y.columns), x.columns) >= least_of_blas &&
+                    BlasMatrix<T>(x).fits && BlasMatrix<T>(y).fits && has_blas();
   if (z.data && z.data != c && (dots || blas || z.column != 1)) {
     copy_rows(z, c);
     return product(x, y, {c, x.rows, y.columns, y.columns, 1}, c);

@@ -66,41 +66,52 @@ void require_room(std::size_t rank, Caller caller, std::string_view op) {
 /// The same view as by select() and slice(), without options to record: nobody listens.
 Tensor view_unheard(Context& context, Body& x, std::span<const Index> indices,
                     std::string_view op) {
-  bool has_ellipsis = false;
-  const std::size_t axes = axes_of(indices, x.shape.rank(), op, has_ellipsis);
+  const int x_rank = x.rank();
   Body* view = allocate_view(context, &x);
   if (!view) fail<MemoryError>(indices[0].caller(), op, "result", "memory for a view", "none");
   Tensor result = Access::adopt(view);
-  std::size_t axis = 0, rank = 0;
-  std::int64_t offset = 0;
+  std::int64_t lengths[Shape::max_rank];
+  int axis = 0;
+  std::size_t rank = 0;
+  std::int64_t offset = 0, elements = 1;
   const auto keep = [&](const Picked& picked, std::int64_t stride) {
     require_room(rank + 1, indices[0].caller(), op);
     offset += picked.start * stride;
-    if (rank == view->shape.rank()) view->shape.resize(rank + 1);
-    view->shape.data()[rank] = picked.length;
+    elements *= picked.length;
+    lengths[rank] = picked.length;
     view->strides[rank++] = picked.step * stride;
   };
-  const auto keep_whole = [&](std::size_t count) {
-    for (; count > 0; --count, ++axis) keep({0, x.shape.data()[axis], 1}, x.strides[axis]);
+  const auto keep_whole = [&](int end) {
+    for (; axis < end; ++axis) keep({0, x.shape.data()[axis], 1}, x.strides[axis]);
   };
   for (const Index& index : indices) {
-    const std::int64_t length = axis < x.shape.rank() ? x.shape.data()[axis] : 0;
-    if (index.kind() == Index::Kind::position) {
-      offset += pick(index.position(), length, axis, op, index.caller()) * x.strides[axis];
-      ++axis;
-    } else if (index.kind() == Index::Kind::range) {
-      keep(pick(index.range(), length, op, index.caller()), x.strides[axis]);
-      ++axis;
-    } else if (index.kind() == Index::Kind::newaxis) {
+    const Index::Kind kind = index.kind();
+    if (kind == Index::Kind::newaxis) {
       keep({0, 1, 1}, 1);
-    } else {
-      keep_whole(index.kind() == Index::Kind::all ? 1 : x.shape.rank() - axes);
+      continue;
     }
+    if (axis == x_rank || kind == Index::Kind::ellipsis) {
+      bool has_ellipsis = false;
+      const std::size_t axes = axes_of(indices, x.shape.rank(), op, has_ellipsis);
+      if (kind == Index::Kind::ellipsis) {
+        keep_whole(axis + x_rank - static_cast<int>(axes));
+        continue;
+      }
+    }
+    const std::int64_t length = x.shape.data()[axis], stride = x.strides[axis];
+    if (kind == Index::Kind::position)
+      offset += pick(index.position(), length, static_cast<std::size_t>(axis), op, index.caller()) *
+                stride;
+    else if (kind == Index::Kind::range)
+      keep(pick(index.range(), length, op, index.caller()), stride);
+    else
+      keep({0, length, 1}, stride);
+    ++axis;
   }
-  keep_whole(x.shape.rank() - axis);
+  keep_whole(x_rank);
   view->shape.resize(rank);
-  view->elements = 1;
-  for (std::size_t i = 0; i < rank; ++i) view->elements *= view->shape.data()[i];
+  std::copy_n(lengths, rank, view->shape.data());
+  view->elements = elements;
   view->data += offset * size_of(x.dtype);
   view->contiguous = is_row_major(view->shape, view->strides);
   return result;
