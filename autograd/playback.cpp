@@ -160,6 +160,11 @@ void Playback::play_record(Record& record) {
       if (!dy_[i].wishes) dy_[i].gradient = Tensor();
     copies_.resize(0);
   }
+  let_go(record);
+}
+
+/// The record has been played; what it saved goes, if no other tape needs it.
+inline void Playback::let_go(Record& record) {
   if (keeps_saved_) return;
   record.tapes &= ~tape_;
   if (!record.tapes) Reel::release_saved(record);
@@ -188,9 +193,7 @@ bool Playback::play_alike(Record& record) {
     play_neighbours(record, order[k], op.tiles, values, k == count - 1 && !slot.wishes);
   if (!slot.wishes) slot.gradient = Tensor();
   copies_.resize(0);
-  if (keeps_saved_) return true;
-  record.tapes &= ~tape_;
-  if (!record.tapes) Reel::release_saved(record);
+  let_go(record);
   return true;
 }
 

@@ -79,6 +79,7 @@ class Playback {
   void find_wanted(const Record& record);
   void play_record(Record& record);
   bool play_alike(Record& record);
+  void let_go(Record& record);
   void play_pointwise(const Record& record, const Tiles* tiles);
   bool play_neighbours(const Record& record, int i, const Tiles* tiles, TileValues& values,
                        bool last);

@@ -57,8 +57,12 @@ class Operand {
       : scalar_(value), file_(caller.file), line_(caller.line), kind_(Kind::scalar) {}
   // Not trivial, so that calls pass a pointer to the one made at the call: as a trivial class of 32
   // bytes it would be copied to the stack by wide loads that wait for the narrow stores (8 ns).
+  // A copy's tensor may be read once more, by whoever holds the other: it is a temporary no longer.
   Operand(const Operand& other) noexcept
-      : scalar_(other.scalar_), file_(other.file_), line_(other.line_), kind_(other.kind_) {}
+      : scalar_(other.scalar_),
+        file_(other.file_),
+        line_(other.line_),
+        kind_(other.kind_ == Kind::temporary ? Kind::tensor : other.kind_) {}
   Kind kind() const { return kind_; }
   Caller caller() const { return {file_, line_}; }
   const Tensor& tensor() const { return *tensor_; }

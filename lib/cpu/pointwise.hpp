@@ -100,8 +100,9 @@ template <bool streams, class T, int K, class Formula>
 template <bool slow, bool streams, class T, int K, class Formula>
 void run_all(const void* const (&inputs)[K], unsigned how, std::int64_t n, T* out,
              const Formula& formula) {
+  constexpr bool may_stream = streams && !slow;
   if (how & (pass_scalars | pass_streams)) [[unlikely]]
-    return run_mixed < streams && !slow > (inputs, how, n, out, formula);
+    return run_mixed<may_stream>(inputs, how, n, out, formula);
   Rows<T, K> rows;
   for (int k = 0; k < K; ++k) rows.first[k] = static_cast<const T*>(inputs[k]);
   const std::int64_t i = run_vectors<slow>(rows, 0, n, out, formula);

@@ -99,7 +99,8 @@ namespace {
   return result;
 }
 
-/// run_binary() where y is a row that is repeated for every row of x, or an input can be reused.
+/// run_binary() where y is a row that is repeated for every row of x, or with nobody listening an
+/// input can be reused.
 [[gnu::noinline]] Tensor run_less_straight(Context& context, Op& op, const Operand& x,
                                            const Operand& y) {
   Body* a = body_of(x);

@@ -349,6 +349,18 @@ TEST_CASE("records take moved operands over") {
   CHECK(equal(tape.gradient(cube, x), 3.0f * x * x));
 }
 
+TEST_CASE("a function of yours may use its operand more than once") {
+  const auto swish = [](Operand x) { return x * sigmoid(x); };
+  const auto squared = [](Operand x) { return matmul(x, x) + matmul(x, x); };
+  const Tensor x = tensor({{1.0f, 2.0f}, {3.0f, 4.0f}});
+  const Tensor swished = swish(x + 1.0f), products = squared(x + 1.0f);
+  CHECK(products(0, 0).item<float>() == 32);
+  GradientTape tape;
+  tape.watch(x);
+  CHECK(equal(swish(x + 1.0f), swished));
+  CHECK(equal(squared(x + 1.0f), products));
+}
+
 TEST_CASE("threads whose tapes watch one weight know it by records of their own", "[threads]") {
   const Variable w("w", tensor({2.0f}));
   const auto learn = [&](int others) {
