@@ -58,9 +58,10 @@ struct Two {
 };
 
 /// f(i, chunk) over a row, joined into one vector (or Two): four chains side by side, in an order
-/// that depends on n alone. Lanes past the end count too.
+/// that depends on n alone. Lanes past the end count too. Part of its caller, whose loop over rows
+/// then keeps the numbers of f in registers.
 template <class T, class F, class Join>
-auto row_fold(std::int64_t n, const F& f, const Join& join) {
+[[gnu::always_inline]] inline auto row_fold(std::int64_t n, const F& f, const Join& join) {
   constexpr std::int64_t L = lanes<T>;
   const Chunk<T> whole{L};
   if (n < L) return f(0, Chunk<T>{n});
@@ -81,7 +82,7 @@ auto row_fold(std::int64_t n, const F& f, const Join& join) {
   return total;
 }
 template <class T, class F>
-auto row_sum(std::int64_t n, const F& f) {
+[[gnu::always_inline]] inline auto row_sum(std::int64_t n, const F& f) {
   return row_fold<T>(n, f,
                      [](const auto& a, const auto& b) { return std::decay_t<decltype(a)>(a + b); });
 }

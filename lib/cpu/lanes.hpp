@@ -2,6 +2,7 @@
 // Folds of a vector's own lanes, by halves, in registers.
 #pragma once
 #include "lib/cpu/simd.hpp"
+#include "lib/cpu/transpose.hpp"
 
 namespace reel::kernels::REEL_ISA {
 /// Lane l of the result is lane l + Half, for l < Half; the rest is of no matter.
@@ -57,10 +58,28 @@ template <class T>
 T lane_sum(const Vector<T>& x) {
   return fold_lanes<T>(x, [](const Vector<T>& a, const Vector<T>& b) { return a + b; });
 }
-/// The largest lane, NaN left out.
-template <class T>
-T lane_max(const Vector<T>& x) {
-  return fold_lanes<T>(
-      x, [](const Vector<T>& a, const Vector<T>& b) { return xsimd::select(b > a, b, a); });
-}
+/// The lanes of several rows' vectors.
+template <class T, std::int64_t Rows>
+struct Lanes {
+  alignas(64) T row[Rows][lanes<T>] = {};
+
+  /// Those of the first rows folded: many rows at once, turned, in the order of fold_lanes().
+  template <class Join>
+  void fold(std::int64_t rows, const Join& join, T* to) const {
+    constexpr std::int64_t L = lanes<T>;
+    static_assert(Rows % L == 0);
+    for (std::int64_t r = 0; r < rows; r += L) {
+      if (rows - r < L / 2) {
+        for (std::int64_t i = r; i < rows; ++i) to[i] = fold_lanes<T>(load(row[i]), join);
+        return;
+      }
+      alignas(64) T turned[L * L];
+      turn_elements(row[r], L, turned, L, L, L);
+      for (std::int64_t half = L / 2; half > 0; half /= 2)
+        for (std::int64_t i = 0; i < half * L; i += L)
+          store(turned + i, join(load(turned + i), load(turned + i + half * L)));
+      store(to + r, load(turned));
+    }
+  }
+};
 }  // namespace reel::kernels::REEL_ISA

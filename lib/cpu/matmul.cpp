@@ -240,10 +240,21 @@ void run(const Task<T>& t, void (*way)(const Task<T>&)) {
   in_pieces(t, grid_of(t, way == by_turned_tiles<T>), way);
 }
 
+/// Rows of neighbours, few of them, and y in the first cache: there is nothing to choose.
+template <class T>
+bool is_small(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z) {
+  return x.column == 1 && y.column == 1 && z.column == 1 && y.columns > 1 &&
+         y.columns <= panel_width<most_tile_rows, T> &&
+         y.rows * y.columns <= first_cache / size_in_bytes<T>;
+}
 }  // namespace
 
 template <class T>
 void product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c) {
+  if (is_small(x, y, z))
+    return multiply<Way::plain>(Product<T>{x.rows, y.columns, x.columns, x.data, x.row, 1, y.data,
+                                           y.row, c, y.columns, z.data, z.row},
+                                most_tile_rows);
   if (x.rows == 0 || y.columns == 0) return;
   if (y.columns == 1 && x.rows > 1)  // a column is a row seen from the other side
     return product(y.transposed(), x.transposed(), z.transposed(), c);

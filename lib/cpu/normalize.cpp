@@ -4,6 +4,7 @@
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/numbers.hpp"
 #include "lib/cpu/pool.hpp"
+#include "lib/cpu/scratch.hpp"
 #include "lib/dispatch/op_options.hpp"
 
 namespace reel::kernels::REEL_ISA {
@@ -25,6 +26,14 @@ struct Moments {
   }
 };
 
+constexpr std::int64_t elements_in_block = 1 << 15, most_blocks = 64;
+/// By the shape alone, so that sums over rows have the same bits whatever the number of threads.
+std::int64_t rows_in_block(std::int64_t rows, std::int64_t n) {
+  const std::int64_t enough = n < elements_in_block ? elements_in_block / (n ? n : 1) : 1;
+  const std::int64_t few = (rows + most_blocks - 1) / most_blocks;
+  return enough > few ? enough : few;
+}
+
 template <class T>
 void layer_norm_rows(const KernelCall& call) {
   const Body& x = call.input(0);
@@ -32,18 +41,19 @@ void layer_norm_rows(const KernelCall& call) {
   const T* gain = call.input(1).as<T>();
   const T* shift = call.input(2).as<T>();
   const T epsilon = static_cast<T>(call.option<EpsilonOptions>().epsilon);
-  parallel_rows(n ? x.elements / n : 0, n, 1 << 15, [&](std::int64_t i_row, std::int64_t end) {
-    for (; i_row < end; ++i_row) {
-      const T* row = x.as<T>() + i_row * n;
-      T* y = call.output().as<T>() + i_row * n;
-      const Moments<T> moments(row, n, epsilon);
-      const Vector<T> mean(moments.mean), scale(moments.scale);
-      for_chunks<T>(n, [&](std::int64_t i, Chunk<T> chunk) {
-        chunk.put(y + i,
-                  (chunk.get(row + i) - mean) * scale * chunk.get(gain + i) + chunk.get(shift + i));
-      });
-    }
-  });
+  parallel_rows(n ? x.elements / n : 0, n, elements_in_block,
+                [&](std::int64_t i_row, std::int64_t end) {
+                  for (; i_row < end; ++i_row) {
+                    const T* row = x.as<T>() + i_row * n;
+                    T* y = call.output().as<T>() + i_row * n;
+                    const Moments<T> moments(row, n, epsilon);
+                    const Vector<T> mean(moments.mean), scale(moments.scale);
+                    for_chunks<T>(n, [&](std::int64_t i, Chunk<T> chunk) {
+                      chunk.put(y + i, (chunk.get(row + i) - mean) * scale * chunk.get(gain + i) +
+                                           chunk.get(shift + i));
+                    });
+                  }
+                });
 }
 
 /// What a row's gradient needs and gives; pointers may be null.
@@ -78,28 +88,46 @@ struct GradientRow {
 };
 
 template <class T>
+void clear(T* to, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] = T(0);
+}
+
+/// Rows in blocks, each with sums of its own for d gain and d shift, which are added in order.
+template <class T>
 void layer_norm_gradient_rows(const KernelCall& call) {
   const Body& up = *call.inputs[0];
-  const std::int64_t n = up.shape.data()[up.rank() - 1];
-  const T* x = elements<T>(call.inputs[1]);
-  GradientRow<T> row{up.as<T>(),
-                     x,
-                     elements<T>(call.inputs[2]),
-                     elements<T>(call.outputs[0]),
-                     elements<T>(call.outputs[1]),
-                     elements<T>(call.outputs[2]),
-                     n};
-  const auto clear = [&](T* to, int bit) {
-    for (std::int64_t i = 0; to && !(call.accumulate >> bit & 1) && i < n; ++i) to[i] = 0;
-  };
-  clear(row.dgain, 1);
-  clear(row.dshift, 2);
+  const std::int64_t n = up.shape.data()[up.rank() - 1], rows = n ? up.elements / n : 0;
+  const T *dy = up.as<T>(), *x = elements<T>(call.inputs[1]), *gain = elements<T>(call.inputs[2]);
+  T* const dx = elements<T>(call.outputs[0]);
+  T* const totals[] = {elements<T>(call.outputs[1]), elements<T>(call.outputs[2])};
   const T epsilon = static_cast<T>(call.option<EpsilonOptions>().epsilon);
-  for (std::int64_t first = 0; n && first < up.elements; first += n) {
-    row.x = x ? x + first : row.dy;  // for d shift alone x does not matter
-    row.add(Moments<T>(row.x, n, epsilon), call.accumulate & 1);
-    row.dy += n;
-    if (row.dx) row.dx += n;
+  const std::int64_t block = rows_in_block(rows, n), blocks = (rows + block - 1) / block;
+  T* const sums = static_cast<T*>(scratch(static_cast<std::size_t>(2 * blocks * n) * sizeof(T)));
+  parallel_for(blocks, [&](std::int64_t i) {
+    T* const own = sums + 2 * i * n;
+    clear(own, 2 * n);
+    const std::int64_t end = (i + 1) * block < rows ? (i + 1) * block : rows;
+    for (std::int64_t r = i * block; r < end; ++r) {
+      const T* place = (x ? x : dy) + r * n;  // for d shift alone x does not matter
+      GradientRow<T>{dy + r * n,
+                     place,
+                     gain,
+                     dx ? dx + r * n : nullptr,
+                     totals[0] ? own : nullptr,
+                     totals[1] ? own + n : nullptr,
+                     n}
+          .add(Moments<T>(place, n, epsilon), call.accumulate & 1);
+    }
+  });
+  for (int k = 0; k < 2; ++k) {
+    T* const total = totals[k];
+    if (!total) continue;
+    if (!(call.accumulate >> (k + 1) & 1)) clear(total, n);
+    for (std::int64_t i = 0; i < blocks; ++i) {
+      const T* const own = sums + (2 * i + k) * n;
+      REEL_INDEPENDENT
+      for (std::int64_t j = 0; j < n; ++j) total[j] += own[j];
+    }
   }
 }
 

@@ -32,17 +32,6 @@ inline std::int64_t part_length(std::int64_t n, std::int64_t most, std::int64_t 
   return rounded_up((n + parts - 1) / parts, multiple);
 }
 
-/// Elements are only moved: float as the integers that turn() has registers for.
-inline void turn_elements(const float* y, std::int64_t step, float* to, std::int64_t to_step,
-                          std::int64_t rows, std::int64_t columns) {
-  turn(reinterpret_cast<const std::uint32_t*>(y), step, reinterpret_cast<std::uint32_t*>(to),
-       to_step, rows, columns);
-}
-inline void turn_elements(const double* y, std::int64_t step, double* to, std::int64_t to_step,
-                          std::int64_t rows, std::int64_t columns) {
-  turn(y, step, to, to_step, rows, columns);
-}
-
 /// A matrix as it lies.
 template <class T>
 struct Matrix {

@@ -59,7 +59,12 @@ template <bool slow, class T, class From, class Formula>
 std::int64_t run_vectors(const From& from, std::int64_t i, std::int64_t n, T* out,
                          const Formula& formula) {
   constexpr std::int64_t step = lanes<T>;
-  if constexpr (slow) {
+  if constexpr (slow) {  // two long chains side by side
+    for (; i + 2 * step <= n; i += 2 * step) {
+      const Vector<T> a = formula(from, i), b = formula(from, i + step);
+      store(out + i, a);
+      store(out + i + step, b);
+    }
     for (; i + step <= n; i += step) store(out + i, formula(from, i));
   } else {
     REEL_UNROLL_FOUR

@@ -15,7 +15,7 @@ constexpr int gate_count = Cells + 3;
 /// so that a cell divides once for a sigmoid and a tanh.
 template <class T>
 Vector<T> sigmoid_denominator(const Vector<T>& x) {
-  return constant<T>(2) + exponential_less_one<T>(
+  return constant<T>(2) - one_less_exponential<T>(
                               clamped<T>(-x, is_single<T> ? -86 : -300, is_single<T> ? 86 : 300));
 }
 

@@ -20,14 +20,16 @@ struct Functions<xsimd::batch<T, A>> {
   static X exp(const X& x) { return exponential(x); }
   static X log(const X& x) { return logarithm(x); }
   static X tanh(const X& x) {
-    const TanhFraction<T> fraction(x);
-    // The sum inside would make -0 a 0.
-    return quotient<T>(fraction.top, 2, fraction.less_two) | xsimd::bitofsign(x);
+#if defined(__AVX512F__)
+    if constexpr (is_single<T>) return tanh_by_table(x) | xsimd::bitofsign(x);
+#endif
+    const X two(2), top = tanh_top<T>(x), sum = two - top;
+    return quotient<T>(top, sum, (two - sum) - top) | xsimd::bitofsign(x);
   }
   // e^x / (1 + e^x) below 0, 1 / (1 + e^-x) above.
   static X sigmoid(const X& x) {
-    const X e = exponential(-xsimd::abs(x));
-    return quotient<T>(select(x < X(0), e, X(1)), 1, e);
+    const X one(1), e = exponential(-xsimd::abs(x)), sum = one + e;
+    return quotient<T>(select(x < X(0), e, one), sum, e - (sum - one));
   }
   [[gnu::noinline]] static X power(const X& x, const X& y) {
     if (xsimd::all(y == X(2))) return x * x;

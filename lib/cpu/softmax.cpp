@@ -10,32 +10,33 @@
 
 namespace reel::kernels::REEL_ISA {
 namespace {
+/// Of NaN and a number either.
 template <class T>
 Vector<T> larger(const Vector<T>& best, const Vector<T>& x) {
-  return xsimd::select(x > best, x, best);
+  return xsimd::max(x, best);
 }
 template <class T>
 Vector<T> least() {
   return Vector<T>(-static_cast<T>(__builtin_inf()));
 }
 
-/// The largest of a row, NaN left out: it comes back through the sum.
+/// The largest of a row, lane by lane; a NaN left out comes back through the sum.
 template <class T>
-T row_max(const T* x, std::int64_t n) {
-  return lane_max(row_fold<T>(
+[[gnu::always_inline]] inline Vector<T> row_max(const T* x, std::int64_t n) {
+  return row_fold<T>(
       n, [&](std::int64_t i, Chunk<T> chunk) { return larger(least<T>(), chunk.any(x, i)); },
-      larger<T>));
+      larger<T>);
 }
 
-/// y = exp(x - max) and their sum; y may be null.
+/// y = exp(x - max) and their sum, lane by lane; y may be null.
 template <class T>
-T exponentials(const T* x, T* y, std::int64_t n, T max) {
+[[gnu::always_inline]] inline Vector<T> exponentials(const T* x, T* y, std::int64_t n, T max) {
   const Vector<T> most(max);
-  return lane_sum(row_sum<T>(n, [&](std::int64_t i, Chunk<T> chunk) {
+  return row_sum<T>(n, [&](std::int64_t i, Chunk<T> chunk) {
     const Vector<T> e = Maths<T>::exp(chunk.get(x + i) - most);
     if (y) chunk.put(y + i, e);
     return chunk.only(e);
-  }));
+  });
 }
 
 constexpr std::int64_t shared_elements = 1 << 14;  // of rows, that are worth another thread's way
@@ -55,13 +56,16 @@ void for_row_blocks(std::int64_t rows, std::int64_t n, const F& f) {
 /// one.
 template <class T>
 struct RowSums {
-  T max[row_block];
-  alignas(64) T sum[row_block] = {};
+  alignas(64) T max[row_block] = {}, sum[row_block] = {};
 
   RowSums(const T* x, T* y, std::int64_t rows, std::int64_t n) {
-    for (std::int64_t r = 0; r < rows; ++r) max[r] = row_max(x + r * n, n);
+    Lanes<T, row_block> of;
+    for (std::int64_t r = 0; r < rows; ++r) store(of.row[r], row_max(x + r * n, n));
+    of.fold(rows, larger<T>, max);
     for (std::int64_t r = 0; r < rows; ++r)
-      sum[r] = exponentials(x + r * n, y ? y + r * n : nullptr, n, max[r]);
+      store(of.row[r], exponentials(x + r * n, y ? y + r * n : nullptr, n, max[r]));
+    of.fold(
+        rows, [](const Vector<T>& a, const Vector<T>& b) { return a + b; }, sum);
   }
   /// Not added to the largest: there they would lose the places that a small logarithm has.
   void take_logarithms() {

@@ -128,4 +128,14 @@ void turn(const T* from, std::int64_t from_step, T* to, std::int64_t to_step, st
   for (std::int64_t r = 0; r < rows; ++r)
     for (std::int64_t c = 0; c < columns; ++c) to[r * to_step + c] = from[c * from_step + r];
 }
+/// Elements are only moved: float as the integers that turn() has registers for.
+inline void turn_elements(const float* y, std::int64_t step, float* to, std::int64_t to_step,
+                          std::int64_t rows, std::int64_t columns) {
+  turn(reinterpret_cast<const std::uint32_t*>(y), step, reinterpret_cast<std::uint32_t*>(to),
+       to_step, rows, columns);
+}
+inline void turn_elements(const double* y, std::int64_t step, double* to, std::int64_t to_step,
+                          std::int64_t rows, std::int64_t columns) {
+  turn(y, step, to, to_step, rows, columns);
+}
 }  // namespace reel::kernels::REEL_ISA

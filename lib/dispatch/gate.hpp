@@ -14,6 +14,7 @@ namespace reel {
 /// Checks, infers, allocates, calls the kernel; records and tells the stages where someone listens.
 Tensor run(Op& op, std::initializer_list<Operand> inputs, OptionsView options = {});
 Tensor run(Op& op, const Operand& x, OptionsView options = {});
+Tensor run(Op& op, const Operand& x, const Operand& y);
 /// The same for any number of inputs, and for ops with several outputs.
 void run(Op& op, std::span<const Operand> inputs, OptionsView options, Caller caller,
          Few<Tensor, 2>& outputs);
@@ -30,6 +31,13 @@ Tensor run_binary(Op& op, const Operand& x, const Operand& y);
 /// then `inputs`. Nothing changes if it throws.
 void run_update(Op& op, std::span<const Variable> variables, std::span<const Operand> inputs,
                 OptionsView options, Caller caller);
+
+/// The body of an operand; null for a number and an undefined tensor.
+inline Body* body_of(const Operand& x) {
+  if (x.kind() == Operand::Kind::scalar) return nullptr;
+  if (x.kind() == Operand::Kind::variable) return Access::body(Access::cell(x.variable()).value);
+  return Access::body(x.tensor());
+}
 
 /// What an operand, input i, is before it passes.
 const Shape& shape_of(const Op& op, const Operand& x, int i = 0);
@@ -51,6 +59,9 @@ Axes normal_axes(const Op& op, const Axes& axes, std::size_t rank, Caller caller
 /// An axis from 0. Throws ShapeError.
 std::int64_t normal_axis(const Op& op, std::int64_t axis, std::size_t rank, Caller caller);
 
+[[noreturn]] void fail_floating(const Inference& call, int i);
+[[noreturn]] void fail_rank(const Inference& call, int i, int at_least);
+
 // Shape rules that many ops share (shape_rules.cpp).
 void same_as_input(Inference& call);
 void broadcast(Inference& call);  // of all inputs, dtype of the promoted ones
@@ -60,9 +71,15 @@ void reduced_to(Inference& call, DType dtype);
 bool broadcasts_to(const Shape& from, const Shape& to);
 Shape broadcast_shapes(const Inference& call, int first, int count);
 /// Throws DTypeError unless input i is floating.
-void require_floating(const Inference& call, int i);
+inline void require_floating(const Inference& call, int i) {
+  if (!is_floating(call.input(i).dtype)) [[unlikely]]
+    fail_floating(call, i);
+}
 void require_integer(const Inference& call, int i);
-void require_rank(const Inference& call, int i, int at_least);
+inline void require_rank(const Inference& call, int i, int at_least) {
+  if (call.input(i).rank() < at_least) [[unlikely]]
+    fail_rank(call, i, at_least);
+}
 /// Name of input i for errors, from Op::argument_names.
 std::string argument_name(const Op& op, int i);
 }  // namespace reel

@@ -34,7 +34,11 @@ inline DType tile_dtype(const Op& op, const Body* const* inputs) {
 /// A row-major copy that no tape sees.
 Tensor contiguous_copy(const Body& body);
 /// A kernel said that something is wrong with the values: throws IndexError.
-void check_kernel(const Op& op, const KernelResult& result, Caller caller);
+[[noreturn]] void fail_kernel(const Op& op, const KernelResult& result, Caller caller);
+inline void check_kernel(const Op& op, const KernelResult& result, Caller caller) {
+  if (result.failure) [[unlikely]]
+    fail_kernel(op, result, caller);
+}
 /// Calls a kernel and checks it; throws MemoryError if it finds no scratch memory.
 void call_checked(const Op& op, Kernel kernel, const KernelCall& call, Caller caller);
 }  // namespace reel

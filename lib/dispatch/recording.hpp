@@ -14,12 +14,6 @@ struct Origin {
   Tensor* temporary = nullptr;   // that nobody will read again
 };
 
-inline Body* body_of(const Operand& x) {
-  if (x.kind() == Operand::Kind::scalar) return nullptr;
-  if (x.kind() == Operand::Kind::variable) return Access::body(Access::cell(x.variable()).value);
-  return Access::body(x.tensor());
-}
-
 [[gnu::always_inline]] inline Origin origin_of(Context& context, const Operand& x, Body* body) {
   Reel& reel = context.reel;
   std::uint32_t record = reel.find(*body);

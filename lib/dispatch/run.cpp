@@ -23,13 +23,26 @@ struct Resolved {
   }
 };
 
-Body* allocate_or_fail(Context& context, const Op& op, DType dtype, const Shape& shape,
-                       Caller caller) {
-  Body* body = allocate(context, dtype, shape, count_elements(shape, op.name, caller));
-  if (body) return body;
+[[noreturn, gnu::noinline]] void fail_memory(const Op& op, DType dtype, const Shape& shape,
+                                             Caller caller) {
   fail<MemoryError>(caller, op.name, "result",
                     "memory for shape " + to_text(shape) + " of " + std::string(name_of(dtype)),
                     "none from the system");
+}
+
+Body* allocate_or_fail(Context& context, const Op& op, DType dtype, const Shape& shape,
+                       Caller caller) {
+  Body* body = allocate(context, dtype, shape, count_elements(shape, op.name, caller));
+  if (!body) [[unlikely]]
+    fail_memory(op, dtype, shape, caller);
+  return body;
+}
+[[noreturn, gnu::noinline]] void fail_dtype(const Op& op, DType dtype, Caller caller) {
+  fail<DTypeError>(caller, op.name, "dtype", "a DType",
+                   std::to_string(static_cast<unsigned>(dtype)));
+}
+[[noreturn, gnu::noinline]] void fail_view(const Op& op, Caller caller) {
+  fail<MemoryError>(caller, op.name, "result", "memory for a view", "none");
 }
 
 void see_variable(Context& context, const Operand& x) {
@@ -172,8 +185,7 @@ const Body& Inference::made(int i) const {
 }
 Body& Inference::output(DType dtype, const Shape& shape) {
   if (static_cast<unsigned>(dtype) >= dtype_count) [[unlikely]]
-    fail<DTypeError>(caller, op.name, "dtype", "a DType",
-                     std::to_string(static_cast<unsigned>(dtype)));
+    fail_dtype(op, dtype, caller);
   computes = true;
   Body* body = allocate_or_fail(context, op, dtype, shape, caller);
   outputs.push_back(Access::adopt(body));
@@ -181,13 +193,13 @@ Body& Inference::output(DType dtype, const Shape& shape) {
 }
 Body& Inference::view() {
   Body* body = allocate_view(context, inputs[0]);
-  if (!body) fail<MemoryError>(caller, op.name, "result", "memory for a view", "none");
+  if (!body) [[unlikely]]
+    fail_view(op, caller);
   outputs.push_back(Access::adopt(body));
   return *body;
 }
 
-void check_kernel(const Op& op, const KernelResult& result, Caller caller) {
-  if (!result.failure) return;
+void fail_kernel(const Op& op, const KernelResult& result, Caller caller) {
   const std::string argument = argument_name(op, result.input);
   if (result.expected)
     fail<Error>(caller, op.name, argument, result.expected, to_text(result.number), result.failure);
@@ -239,7 +251,7 @@ void run_any(Op& op, std::span<const Operand> operands, OptionsView options, Cal
 
 /// Whether these inputs need no conversion: tensors of one dtype where the op promotes.
 template <int N>
-bool ready(const Op& op, Body* const (&bodies)[N]) {
+[[gnu::always_inline]] inline bool ready(const Op& op, Body* const (&bodies)[N]) {
   DType common = DType::boolean;
   bool any = false;
   for (int i = 0; i < N; ++i) {
@@ -252,36 +264,44 @@ bool ready(const Op& op, Body* const (&bodies)[N]) {
   return !any || op.promote != Promote::floating || is_floating(common);
 }
 
+/// What a lean call leaves for the tapes that follow its inputs.
+[[gnu::noinline]] void record_lean(Context& context, Op& op, const Operand* const* operands,
+                                   Body* const* inputs, int input_count, OptionsView options,
+                                   Caller caller, const Few<Tensor, 2>& outputs) {
+  Origin origins[3];
+  std::uint64_t tapes = 0;
+  for (int i = 0; i < input_count; ++i) {
+    origins[i] = origin_of(context, *operands[i], inputs[i]);
+    tapes |= origins[i].tapes;
+  }
+  if (!tapes) return;
+  Body* const* made = Access::bodies(outputs.data());
+  const Caller site = context.site_of(caller);
+  if (op.differentiable && is_floating(made[0]->dtype))
+    leave_record(context, op, options, site, inputs, origins, input_count, made,
+                 static_cast<int>(outputs.size()), tapes);
+  else
+    note_cut(context, op, site, origins, input_count);
+}
+
 /// The common case without detours: few inputs that need no conversion, at most a tape listening.
 template <int N>
-bool run_lean(Op& op, const Operand* operands, OptionsView options, Caller caller,
-              Few<Tensor, 2>& outputs) {
+[[gnu::always_inline]] inline bool run_lean(Op& op, const Operand* const (&operands)[N],
+                                            OptionsView options, Caller caller,
+                                            Few<Tensor, 2>& outputs) {
   Context& context = Context::here();
   if (context.mode & ~recording || op.composite || !(op.cpu || op.tiles)) return false;
   Body* inputs[N];
-  for (int i = 0; i < N; ++i) inputs[i] = body_of(operands[i]);
+  for (int i = 0; i < N; ++i) inputs[i] = body_of(*operands[i]);
   if (!ready(op, inputs)) return false;
   Inference inference{context, op, inputs, N, options.data, caller, outputs};
   op.shape(inference);
-  Body* const* made = Access::bodies(outputs.data());
-  const int count = static_cast<int>(outputs.size());
   if (inference.computes)
-    run_kernel({op, inputs, N, options, caller, made, count, nullptr});
+    run_kernel({op, inputs, N, options, caller, Access::bodies(outputs.data()),
+                static_cast<int>(outputs.size()), nullptr});
   else
     finish_views(inference);
-  if (!context.mode) return true;
-  Origin origins[N];
-  std::uint64_t tapes = 0;
-  for (int i = 0; i < N; ++i) {
-    origins[i] = origin_of(context, operands[i], inputs[i]);
-    tapes |= origins[i].tapes;
-  }
-  if (!tapes) return true;
-  const Caller site = context.site_of(caller);
-  if (op.differentiable && is_floating(made[0]->dtype))
-    leave_record(context, op, options, site, inputs, origins, N, made, count, tapes);
-  else
-    note_cut(context, op, site, origins, N);
+  if (context.mode) record_lean(context, op, operands, inputs, N, options, caller, outputs);
   return true;
 }
 }  // namespace
@@ -289,9 +309,10 @@ bool run_lean(Op& op, const Operand* operands, OptionsView options, Caller calle
 void run(Op& op, std::span<const Operand> operands, OptionsView options, Caller caller,
          Few<Tensor, 2>& outputs) {
   const std::size_t count = operands.size();
-  if (count == 1 && run_lean<1>(op, operands.data(), options, caller, outputs)) return;
-  if (count == 2 && run_lean<2>(op, operands.data(), options, caller, outputs)) return;
-  if (count == 3 && run_lean<3>(op, operands.data(), options, caller, outputs)) return;
+  const Operand* const x = operands.data();
+  if (count == 1 && run_lean<1>(op, {x}, options, caller, outputs)) return;
+  if (count == 2 && run_lean<2>(op, {x, x + 1}, options, caller, outputs)) return;
+  if (count == 3 && run_lean<3>(op, {x, x + 1, x + 2}, options, caller, outputs)) return;
   run_any(op, operands, options, caller, outputs);
 }
 
@@ -344,8 +365,16 @@ Tensor run(Op& op, std::initializer_list<Operand> inputs, OptionsView options) {
 }
 Tensor run(Op& op, const Operand& x, OptionsView options) {
   Few<Tensor, 2> outputs;
-  if (!run_lean<1>(op, &x, options, x.caller(), outputs))
+  if (!run_lean<1>(op, {&x}, options, x.caller(), outputs))
     run_any(op, {&x, 1}, options, x.caller(), outputs);
+  return std::move(outputs[0]);
+}
+Tensor run(Op& op, const Operand& x, const Operand& y) {
+  Few<Tensor, 2> outputs;
+  if (!run_lean<2>(op, {&x, &y}, {}, x.caller(), outputs)) {
+    const Operand operands[] = {x, y};
+    run_any(op, operands, {}, x.caller(), outputs);
+  }
   return std::move(outputs[0]);
 }
 Tensor run(Op& op, const Operands& inputs, OptionsView options) {

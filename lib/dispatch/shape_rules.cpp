@@ -18,11 +18,9 @@ std::string argument_name(const Op& op, int i) {
   return std::string(rest.substr(0, rest.find(", ")));
 }
 
-void require_floating(const Inference& call, int i) {
-  const DType dtype = call.input(i).dtype;
-  if (is_floating(dtype)) return;
+void fail_floating(const Inference& call, int i) {
   fail<DTypeError>(call.caller, call.op.name, argument_name(call.op, i), "float32 or float64",
-                   name_of(dtype), "Cast it first.");
+                   name_of(call.input(i).dtype), "Cast it first.");
 }
 
 void require_integer(const Inference& call, int i) {
@@ -32,12 +30,10 @@ void require_integer(const Inference& call, int i) {
                    name_of(dtype), "Cast it first.");
 }
 
-void require_rank(const Inference& call, int i, int at_least) {
-  const Shape& shape = call.input(i).shape;
-  if (static_cast<int>(shape.rank()) >= at_least) return;
+void fail_rank(const Inference& call, int i, int at_least) {
   fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, i),
                    "at least " + std::to_string(at_least) + (at_least == 1 ? " axis" : " axes"),
-                   to_text(shape));
+                   to_text(call.input(i).shape));
 }
 
 void same_as_input(Inference& call) { call.output(call.input(0).dtype, call.input(0).shape); }

@@ -76,13 +76,13 @@ namespace {
   Body* tensor = a ? a : b;
   if (number.kind() != Operand::Kind::scalar || !op.straight || !tensor->contiguous ||
       !is_floating(tensor->dtype))
-    return run(op, {x, y});
+    return run(op, x, y);
   const Tile tile = op.straight->value[static_cast<int>(tensor->dtype)];
-  if (!tile) return run(op, {x, y});
+  if (!tile) return run(op, x, y);
   const DType dtype = result_dtype(op, tensor->dtype);
   Body* out =
       reusable(other, tensor, dtype) ? taken_over(other) : allocate_like(context, dtype, *tensor);
-  if (!out) return run(op, {x, y});
+  if (!out) return run(op, x, y);
   Tensor result = Access::adopt(out);
   double wide;
   float narrow;
@@ -107,10 +107,10 @@ namespace {
   Body* b = body_of(y);
   if (context.mode & ~recording || !op.straight || a->dtype != b->dtype || !a->contiguous ||
       !b->contiguous)
-    return run(op, {x, y});
+    return run(op, x, y);
   const bool alike = a->shape == b->shape;
   const Tile tile = op.straight->value[static_cast<int>(a->dtype)];
-  if (!tile || (!alike && !is_row_of(*b, *a))) return run(op, {x, y});
+  if (!tile || (!alike && !is_row_of(*b, *a))) return run(op, x, y);
   Origin origins[2];
   if (context.mode) {
     origins[0] = origin_of(context, x, a);
@@ -125,7 +125,7 @@ namespace {
   else if (alike && !(needs & 2) && reusable(y, b, dtype))
     out = taken_over(y);
   else if (!(out = allocate_like(context, dtype, *a)))
-    return run(op, {x, y});
+    return run(op, x, y);
   Tensor result = Access::adopt(out);
   if (alike) {
     const void* inputs[] = {a->data, b->data};
@@ -147,12 +147,12 @@ namespace {
                                       const Operand& y) {
   Body* const bodies[] = {body_of(x), body_of(y)};
   const Body *a = bodies[0], *b = bodies[1];
-  if (!a || !b) return run(op, {x, y});
+  if (!a || !b) return run(op, x, y);
   if (context.mode != recording || !op.straight || !op.differentiable || a->dtype != b->dtype ||
       !a->contiguous || !b->contiguous || !(a->shape == b->shape))
     return run_less_straight(context, op, x, y);
   const Tile tile = op.straight->value[static_cast<int>(a->dtype)];
-  if (!tile) return run(op, {x, y});
+  if (!tile) return run(op, x, y);
   const Origin origins[] = {origin_of(context, x, bodies[0]), origin_of(context, y, bodies[1])};
   const std::uint64_t tapes = origins[0].tapes | origins[1].tapes;
   const unsigned needs = needs_of(op, origins, 2);
@@ -162,7 +162,7 @@ namespace {
   else if (!(needs & 2) && reusable(y, bodies[1], a->dtype))
     out = taken_over(y);
   else if (!(out = allocate_like(context, a->dtype, *a)))
-    return run(op, {x, y});
+    return run(op, x, y);
   Tensor result = Access::adopt(out);
   const void* inputs[] = {a->data, b->data};
   run_pass(*op.straight, tile, out->elements, inputs, 2, a->dtype, 0, out->data, a->dtype);
@@ -179,7 +179,7 @@ Tensor run_binary(Op& op, const Operand& x, const Operand& y) {
   Body* a = body_of(x);
   Body* b = body_of(y);
   if (!a || !b) [[unlikely]]
-    return a || b ? run_with_number(context, op, x, y, a, b) : run(op, {x, y});
+    return a || b ? run_with_number(context, op, x, y, a, b) : run(op, x, y);
   if (!op.straight || a->dtype != b->dtype || !a->contiguous || !b->contiguous ||
       !(a->shape == b->shape)) [[unlikely]]
     return run_less_straight(context, op, x, y);

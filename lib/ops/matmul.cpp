@@ -143,9 +143,9 @@ constinit Op matmul_add_op{.name = "matmul_add",
                            .samples = matmul_add_samples};
 
 Tensor matmul(Operand x, Operand y) {
-  const Shape &x_shape = shape_of(matmul_op, x), &y_shape = shape_of(matmul_op, y, 1);
-  if (x_shape.rank() >= 2 && y_shape.rank() >= 2) return run(matmul_op, {x, y});
-  return vector_product(x, y, x_shape, y_shape);
+  const Body *a = body_of(x), *b = body_of(y);
+  if (a && b && a->rank() >= 2 && b->rank() >= 2) return run(matmul_op, x, y);
+  return vector_product(x, y, shape_of(matmul_op, x), shape_of(matmul_op, y, 1));
 }
 
 Tensor matmul_add(Operand x, Operand y, Operand z) { return run(matmul_add_op, {x, y, z}); }

@@ -65,10 +65,12 @@ void reshape_shape(Inference& call) {
 void transpose_shape(Inference& call) {
   const Body& x = call.input(0);
   const Axes& axes = call.option<AxesOptions>().axes;
+  const bool reversed = axes.is_every();
   Body& out = call.view();
   for (int i = 0; i < x.rank(); ++i) {
-    out.shape.data()[i] = x.shape.data()[axes[i]];
-    out.strides[i] = x.strides[axes[i]];
+    const int from = reversed ? x.rank() - 1 - i : axes[i];
+    out.shape.data()[i] = x.shape.data()[from];
+    out.strides[i] = x.strides[from];
   }
 }
 
@@ -222,12 +224,7 @@ Tensor reshape(Operand x, Shape shape) {
   return run(reshape_op, x,
              ShapeOptions{completed(reshape_op, shape_of(reshape_op, x), shape, x.caller())});
 }
-Tensor transpose(Operand x) {
-  const int rank = static_cast<int>(shape_of(transpose_op, x).rank());
-  int axes[Shape::max_rank];
-  for (int i = 0; i < rank; ++i) axes[i] = rank - 1 - i;
-  return changed(transpose_op, x, Axes(std::span<const int>(axes, static_cast<std::size_t>(rank))));
-}
+Tensor transpose(Operand x) { return changed(transpose_op, x, Axes::every()); }
 Tensor transpose(Operand x, Axes axes) {
   const std::size_t rank = shape_of(transpose_op, x).rank();
   if (axes.is_every()) return transpose(x);

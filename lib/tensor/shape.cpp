@@ -18,6 +18,10 @@ void check_lengths(const Shape& shape, Caller caller) {
 [[noreturn]] void too_many(std::string_view what, std::size_t count, Caller caller) {
   fail<ShapeError>(caller, what, "axes", "at most 8 axes", std::to_string(count));
 }
+[[noreturn, gnu::noinline]] void too_many_elements(const Shape& shape, std::string_view op,
+                                                   Caller caller) {
+  fail<ShapeError>(caller, op, "shape", "at most 2^58 elements", to_text(shape));
+}
 }  // namespace
 
 Shape::Shape(std::initializer_list<Extent> lengths, Caller caller) {
@@ -36,8 +40,8 @@ std::int64_t count_elements(const Shape& shape, std::string_view op, Caller call
   for (std::int64_t length : shape) {
     none |= length == 0;
     if (length == 0) continue;
-    if (__builtin_mul_overflow(others, length, &others) || others > most_elements)
-      fail<ShapeError>(caller, op, "shape", "at most 2^58 elements", to_text(shape));
+    if (__builtin_mul_overflow(others, length, &others) || others > most_elements) [[unlikely]]
+      too_many_elements(shape, op, caller);
   }
   return none ? 0 : others;
 }

@@ -38,11 +38,13 @@ Hosts squeeze(const Hosts& in, const void* given) {
 Hosts transpose(const Hosts& in, const void* given) {
   const Axes& axes = as<AxesOptions>(given).axes;
   Shape shape = in[0].shape;
-  for (int i = 0; i < axes.count(); ++i) shape.data()[i] = in[0].shape[axes[i]];
+  const int rank = static_cast<int>(shape.rank());
+  const auto source = [&](int i) { return axes.is_every() ? rank - 1 - i : axes[i]; };
+  for (int i = 0; i < rank; ++i) shape.data()[i] = in[0].shape[source(i)];
   return {filled(shape, [&](const Position& index) {
     Position from(index.size());
-    for (int i = 0; i < axes.count(); ++i)
-      from[static_cast<std::size_t>(axes[i])] = index[static_cast<std::size_t>(i)];
+    for (int i = 0; i < rank; ++i)
+      from[static_cast<std::size_t>(source(i))] = index[static_cast<std::size_t>(i)];
     return at(in[0], from);
   })};
 }
