@@ -200,15 +200,12 @@ constexpr std::int64_t least_piece_columns = loses_to_blas ? 128 : 4 * lanes<T>;
 struct Grid {
   std::int64_t rows = 1, columns = 1;
 };
-/// By the shape alone: always in two where it costs less, columns that read x again or rows that
-/// copy y again.
+/// At most so many pieces, always in two where it costs less: columns that read x again, or rows
+/// that copy y again.
 template <class T>
-Grid grid_of(const Task<T>& t, bool turned) {
+Grid grid_of(const Task<T>& t, bool turned, double most) {
   const double x_again = turned ? (t.x.row == 1 ? 0.5 : 1) : t.x.column == 1 ? 0.2 : 0.6;
   const double y_again = turned ? (t.y.row == 1 ? 0.2 : 0.6) : t.y.column == 1 ? 0.5 : 1;
-  const double work = t.work();
-  const double most =
-      __builtin_fmin(work / piece_work, __builtin_fmax(few_pieces, work / large_piece_work));
   Grid grid;
   while (static_cast<double>(2 * grid.rows * grid.columns) <= most) {
     const bool rows = t.x.rows >= 2 * least_piece_rows * grid.rows;
@@ -232,12 +229,21 @@ void in_pieces(const Task<T>& t, const Grid& grid, void (*way)(const Task<T>&)) 
     if (row < t.x.rows && column < t.y.columns) way(t.rows(row, rows).columns(column, columns));
   });
 }
-/// All at once, or in pieces: our tiles and dots give the same bits either way.
+/// All at once, or in pieces. Our tiles and dots give the same bits either way: one piece for each
+/// thread, or several where two, four, eight do not come out even. Those of BLAS are cut by the
+/// shape alone.
 template <class T>
 void run(const Task<T>& t, void (*way)(const Task<T>&)) {
-  if (t.work() < 2 * piece_work || (way != by_blas<T> && num_threads() == 1)) [[likely]]
+  const bool own = way != by_blas<T>;
+  const double work = t.work();
+  if (work < 2 * piece_work) [[likely]]
     return way(t);
-  in_pieces(t, grid_of(t, way == by_turned_tiles<T>), way);
+  const int threads = num_threads();
+  if (own && threads == 1) return way(t);
+  const double wanted = own ? (threads & (threads - 1) ? 4 * threads : threads)
+                            : __builtin_fmax(few_pieces, work / large_piece_work);
+  const double most = __builtin_fmin(work / piece_work, wanted);
+  in_pieces(t, grid_of(t, way == by_turned_tiles<T>, most), way);
 }
 
 /// Rows of neighbours, few of them, and y in the first cache: there is nothing to choose.

@@ -87,7 +87,7 @@ void backward(std::int64_t first_row, std::int64_t end, std::int64_t n, const Ke
   }
 }
 
-constexpr std::int64_t elements_in_block = 1 << 13;  // of rows that threads share
+constexpr std::int64_t elements_in_block = 1 << 12;  // of rows that threads share
 
 template <int Cells>
 KernelResult gates(const KernelCall& call) {
