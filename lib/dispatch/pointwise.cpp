@@ -155,16 +155,43 @@ Tensor contiguous_copy(const Body& body) {
   return result;
 }
 
+namespace {
+/// Whether a pass sees x as the output: one element for each, in the same order, or one for all.
+bool is_flat(const Body& x, const Body& output) {
+  return x.elements == 1 || (x.contiguous && x.shape == output.shape);
+}
+
+/// One pass over all elements.
+void run_flat(const Tiles& tiles, Tile tile, const Body* const* inputs, int count,
+              const Body& output) {
+  const void* from[max_inputs];
+  int sizes[max_inputs];
+  unsigned scalars = 0;
+  for (int i = 0; i < count; ++i) {
+    from[i] = inputs[i]->data;
+    sizes[i] = size_of(inputs[i]->dtype);
+    if (inputs[i]->elements == 1) scalars |= 1u << i;
+  }
+  if (output.elements < least_shared_pass) return tile(output.elements, from, scalars, output.data);
+  share_pass(tiles, tile, output.elements, from, sizes, count, scalars, output.data,
+             size_of(output.dtype));
+}
+}  // namespace
+
 KernelResult run_tiles(const Op& op, const KernelCall& call) {
   Body& output = call.output();
   if (output.elements == 0) return {};
   const Tile tile = op.tiles->value[static_cast<int>(tile_dtype(op, call.inputs))];
   const Body* inputs[max_inputs] = {};
   Few<Tensor, max_inputs> copies;
-  bool in_place = false;
+  bool in_place = false, flat = true;
   for (int i = 0; i < call.input_count; ++i) {
     inputs[i] = call.inputs[i];
-    if (walks_neighbours(*inputs[i], output.shape)) continue;
+    if (is_flat(*inputs[i], output)) continue;
+    if (walks_neighbours(*inputs[i], output.shape)) {
+      flat = false;
+      continue;
+    }
     if (!in_place && inputs[i]->dtype == output.dtype && inputs[i]->shape == output.shape) {
       copy(*inputs[i], output);  // nobody has the output yet: it is the input, in order
       inputs[i] = &output;
@@ -173,9 +200,13 @@ KernelResult run_tiles(const Op& op, const KernelCall& call) {
     }
     copies.push_back(contiguous_copy(*inputs[i]));
     inputs[i] = Access::body(copies[copies.size() - 1]);
+    flat &= is_flat(*inputs[i], output);
   }
-  walk_tiles(*op.tiles, tile, plan(output.shape, inputs, call.input_count), inputs,
-             call.input_count, output);
+  if (flat)
+    run_flat(*op.tiles, tile, inputs, call.input_count, output);
+  else
+    walk_tiles(*op.tiles, tile, plan(output.shape, inputs, call.input_count), inputs,
+               call.input_count, output);
   return {};
 }
 }  // namespace reel

@@ -50,6 +50,7 @@ Shape broadcast_shapes(const Inference& call, int first, int count) {
   Shape out = call.input(first).shape;
   for (int i = first + 1; i < first + count; ++i) {
     const Shape& shape = call.input(i).shape;
+    if (shape == out) continue;
     const std::size_t rank = std::max(out.rank(), shape.rank());
     Shape joined;
     joined.resize(rank);
