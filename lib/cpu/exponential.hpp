@@ -116,7 +116,7 @@ Vector<T> tanh_top(const Vector<T>& x) {
 /// tanh |x| by a polynomial about the nearest place of a table, which two registers hold a row of.
 /// The place is named by the exponent and two bits of the fraction.
 inline Vector<float> tanh_by_table(const Vector<float>& x) {
-  const __m512 size = xsimd::min(constant<float>(9.02), xsimd::abs(x));
+  const Vector<float> size = xsimd::min(constant<float>(9.02), xsimd::abs(x));
   const __m512i place = _mm512_max_epi32(_mm512_srli_epi32(_mm512_castps_si512(size), 21),
                                          _mm512_set1_epi32(123 << 2));
   const auto pick = [&](int row) {

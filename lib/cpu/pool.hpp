@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Work in blocks, shared among threads. Blocks are cut by the work's shape and never by the number
-// of threads, so that results have the same bits whatever that is. A block sees memory only: it
-// makes no tensors, and the threads that help have no Context.
+// Work in blocks, shared among threads. Blocks that sums are made of are cut by the work's shape
+// and never by the number of threads, so that results have the same bits whatever that is. A block
+// sees memory only: it makes no tensors, and the threads that help have no Context.
 #pragma once
 #include <cstdint>
 
