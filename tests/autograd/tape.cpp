@@ -354,6 +354,8 @@ TEST_CASE("a function of yours may use its operand more than once") {
   const auto squared = [](Operand x) { return matmul(x, x) + matmul(x, x); };
   const Tensor x = tensor({{1.0f, 2.0f}, {3.0f, 4.0f}});
   const Tensor swished = swish(x + 1.0f), products = squared(x + 1.0f);
+  const Tensor more = x + 1.0f;
+  CHECK(equal(swished, more * sigmoid(more)));
   CHECK(products(0, 0).item<float>() == 32);
   GradientTape tape;
   tape.watch(x);
