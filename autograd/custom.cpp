@@ -80,10 +80,10 @@ Tensor run_custom(Operands inputs,
     fail<Error>(inputs.caller(), custom_op.name, "value", "a tensor", "an undefined Tensor");
   if (!tapes) return value;
   // The result needs a header of its own, that carries this record and not the last op's inside.
-  Body* result = allocate_view(context, Access::body(value));
+  Tensor named = name_again(context, Access::body(value));
+  Body* result = Access::body(named);
   if (!result) fail<MemoryError>(inputs.caller(), custom_op.name, "value", "memory", "none");
   const CustomOptions options{std::move(gradient)};
-  Tensor named = Access::adopt(result);
   leave_record(context, custom_op, options, context.site_of(inputs.caller()), bodies.data(),
                origins.data(), static_cast<int>(inputs.size()), &result, 1, tapes);
   return named;

@@ -2,6 +2,7 @@
 #include "autograd/deferred.hpp"
 
 #include <cstring>
+#include <utility>
 
 #include <reel/ops.hpp>
 
@@ -51,16 +52,24 @@ bool DeferredProduct::fits(const Body& x, const Body& dz) {
 
 bool DeferredProduct::has_room(const Body& x) const { return rows_ + rows_of(x) <= most_rows; }
 
-void DeferredProduct::append(Context& context, const Body& x, const Body& dz) {
-  append_to(context, x_, rows_, x);
-  append_to(context, dz_, rows_, dz);
-  rows_ += rows_of(x);
+void DeferredProduct::append(Context& context, const Tensor& x, const Tensor& dz) {
+  const Body &x_rows = *Access::body(x), &dz_rows = *Access::body(dz);
+  if (context.mode) {
+    all_x_.push_back(reshape(x, {rows_of(x_rows), width_of(x_rows)}));
+    all_dz_.push_back(reshape(dz, {rows_of(dz_rows), width_of(dz_rows)}));
+  } else {
+    append_to(context, x_, rows_, x_rows);
+    append_to(context, dz_, rows_, dz_rows);
+  }
+  rows_ += rows_of(x_rows);
 }
 
 DeferredProduct::Rows DeferredProduct::take() {
-  set_rows(x_, rows_);
-  set_rows(dz_, rows_);
-  rows_ = 0;
+  const std::int64_t rows = std::exchange(rows_, 0);
+  if (!all_x_.empty())
+    return {concat(std::exchange(all_x_, {}), 0), concat(std::exchange(all_dz_, {}), 0)};
+  set_rows(x_, rows);
+  set_rows(dz_, rows);
   return {x_, dz_};
 }
 
@@ -80,7 +89,7 @@ bool Playback::defer_product(const Record& record, const Tensor& x) {
   const std::uint32_t bias = deferred_bias(record, slot.deferred);
   if (product.bias != bias || !product.has_room(x_rows)) run_deferred(product);
   product.bias = bias;
-  product.append(context_, x_rows, dz_rows);
+  product.append(context_, x, dy(0));
   wanted_ &= bias == DeferredProduct::no_value ? ~std::uint64_t{2} : ~std::uint64_t{6};
   return true;
 }

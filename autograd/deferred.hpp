@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A matrix that several products use has one product for its gradient, over the rows of all.
 #pragma once
+#include <vector>
+
 #include "lib/dispatch/context.hpp"
 
 namespace reel {
@@ -15,11 +17,12 @@ class DeferredProduct {
   /// Whether x and dz have few rows, which lie in order.
   static bool fits(const Body& x, const Body& dz);
   bool has_room(const Body& x) const;
-  void append(Context& context, const Body& x, const Body& dz);
+  /// Copies the rows; where stages have to see that, it is done by an op, once they are taken.
+  void append(Context& context, const Tensor& x, const Tensor& dz);
   bool empty() const { return rows_ == 0; }
   /// The rows so far; those that are appended next start anew.
   struct Rows {
-    const Tensor &x, &dz;
+    Tensor x, dz;
   };
   Rows take();
 
@@ -27,6 +30,7 @@ class DeferredProduct {
 
  private:
   Tensor x_, dz_;
+  std::vector<Tensor> all_x_, all_dz_;  // not copied yet
   std::int64_t rows_ = 0;
 };
 }  // namespace reel

@@ -44,9 +44,12 @@ Body turned(const Body& x, Turn turn) {
   return view;
 }
 
-inline bool writable(const Tensor& x) {
-  const Body* body = Access::body(x);
-  return body && unshared(*body) && body->contiguous;
+/// Whether a stage at the gate wants gradients made of ops, or another tape does.
+bool wants_ops(const Context& context) {
+  if (context.mode & ~staged) return true;
+  for (const Stage* stage = context.stages; stage; stage = stage->next)
+    if (!stage->takes_gradients()) return true;
+  return false;
 }
 }  // namespace
 
@@ -57,7 +60,8 @@ Playback::Playback(Context& context, std::uint64_t tape, std::uint32_t start, st
       start_(start),
       target_(target),
       first_value_(context.reel[start].first_value),
-      keeps_saved_(keeps_saved) {
+      keeps_saved_(keeps_saved),
+      listened_(wants_ops(context)) {
   const Record& last = context.reel[target];
   slots_.resize(last.first_value + last.output_count - first_value_);
 }
@@ -88,7 +92,7 @@ void Playback::play(std::uint32_t value, Tensor dy) {
 }
 
 bool Playback::add_in_place(Tensor& slot, const Tensor& dx) {
-  if (listened() || !writable(slot) || !Access::body(dx)->contiguous) return false;
+  if (!writable(slot) || !Access::body(dx)->contiguous) return false;
   Body& sum = *Access::body(slot);
   const void* inputs[] = {sum.data, Access::body(dx)->data};
   run_pass(*add_op.tiles, add_op.tiles->value[static_cast<int>(sum.dtype)], sum.elements, inputs, 2,
@@ -105,13 +109,13 @@ void Playback::add(Tensor& slot, Tensor dx) {
 
 bool Playback::add_in_place(Tensor& slot, Op& op, std::initializer_list<Operand> inputs,
                             OptionsView options) {
-  if (!op.accumulates || op.composite || listened() || !writable(slot)) return false;
+  if (!op.accumulates || op.composite || !writable(slot)) return false;
   run_into(op, inputs, options, *Access::body(slot));
   return true;
 }
 
 bool Playback::add_product(Tensor& slot, const Body& a, Turn turn_a, const Body& b, Turn turn_b) {
-  if (listened() || matmul_op.composite || a.rank() != 2 || b.rank() != 2) return false;
+  if (context_.mode || matmul_op.composite || a.rank() != 2 || b.rank() != 2) return false;
   const Body x = turned(a, turn_a), y = turned(b, turn_b);
   const bool adds = writable(slot);
   Tensor made;
@@ -237,10 +241,10 @@ inline bool Playback::play_neighbours(const Record& record, int i, const Tiles* 
                   : new_gradient(context_, *record.op, given.dtype, given.shape, given.elements);
   run_pass(*tiles, tile, given.elements, values.of, 4, given.dtype, values.scalars,
            Access::body(dx)->data, given.dtype);
-  if (!slot.defined())
-    slot = std::move(dx);
-  else
-    add(slot, std::move(dx));
+  if (context_.mode)
+    tell_stages(record, i == 0 ? Part::gradient_0 : Part::gradient_1, values.bodies, 4,
+                Access::bodies(&dx), 1);
+  add(slot, std::move(dx));
   return true;
 }
 
@@ -257,14 +261,35 @@ inline void Playback::read_values(const Record& record, const Body& dy, TileValu
     else if (!beside)
       body = spread(*body, dy.shape);
     values.of[k] = body->data;
+    values.bodies[k] = body;
   }
 }
 
 /// A copy in the shape of dy, for the record being played.
 const Body* Playback::spread(const Body& body, const Shape& shape) {
-  copies_.push_back(contiguous_copy(
-      *Access::body(broadcast_to(Operand(Access::share(const_cast<Body*>(&body))), shape))));
+  const Tensor wide = broadcast_to(Operand(Access::tensor(const_cast<Body*>(&body))), shape);
+  return in_order(*Access::body(wide));
+}
+
+/// A row-major copy, for the record being played.
+const Body* Playback::in_order(const Body& body) {
+  copies_.push_back(
+      run(cast_op, Operand(Access::share(const_cast<Body*>(&body))), DTypeOptions{body.dtype}));
   return Access::body(copies_[copies_.size() - 1]);
+}
+
+void Playback::tell_stages(const Record& record, Part part, const Body* const* inputs,
+                           int input_count, Body* const* outputs, int output_count) {
+  const GateCall call{*const_cast<Op*>(record.op),
+                      inputs,
+                      input_count,
+                      OptionsView(record.options_type, record.options),
+                      record.site(),
+                      outputs,
+                      output_count,
+                      nullptr,
+                      part};
+  for (Stage* stage = context_.stages; stage; stage = stage->next) stage->after(call);
 }
 
 /// The op's fused gradient kernel: dy, inputs and outputs in, every wanted gradient out.
@@ -272,11 +297,7 @@ void Playback::play_fused(Record& record) {
   const int inputs = record.input_count, outputs = record.output_count;
   Few<const Body*, 8> given;
   const auto give = [&](const Body* body) {
-    if (body && !body->contiguous) {
-      copies_.push_back(contiguous_copy(*body));
-      body = Access::body(copies_[copies_.size() - 1]);
-    }
-    given.push_back(body);
+    given.push_back(body && !body->contiguous ? in_order(*body) : body);
   };
   for (int i = 0; i < outputs; ++i) give(Access::body(dy(i)));
   for (int i = 0; i < inputs; ++i) give(record.inputs[i].saved);
@@ -301,6 +322,8 @@ void Playback::play_fused(Record& record) {
                         record.options, static_cast<int>(given.size()),
                         inputs,         accumulate};
   call_checked(*record.op, record.op->cpu_gradient, call, record.site());
+  if (context_.mode)
+    tell_stages(record, Part::gradients, given.data(), call.input_count, results.data(), inputs);
   for (int i = 0; i < inputs; ++i)
     if (made[static_cast<std::size_t>(i)].defined())
       add(input_slot(record, i), std::move(made[static_cast<std::size_t>(i)]));

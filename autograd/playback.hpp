@@ -46,12 +46,19 @@ class Playback {
   /// For z = x y (+ bias): puts the gradients of y and bias off; false if they do not wait.
   bool defer_product(const Record& record, const Tensor& x);
   const Tensor& dy(int output) const { return dy_[output].gradient; }
-  bool listened() const { return context_.mode != 0; }
+  /// Whether someone has to see ops: another tape, or a stage that does not take gradients.
+  bool listened() const { return listened_; }
+  /// Whether x's elements may be overwritten: nobody else has them, and no stage has seen them.
+  bool writable(const Tensor& x) const {
+    const Body* body = Access::body(x);
+    return body && unshared(*body) && body->contiguous && !context_.mode;
+  }
 
  private:
   /// What the passes of a record's gradient read: dy, inputs and output, as far as they were saved.
   struct TileValues {
     const void* of[4] = {};
+    const Body* bodies[4] = {};
     unsigned scalars = 0;
   };
   struct Slot {
@@ -85,12 +92,15 @@ class Playback {
                        bool last);
   void read_values(const Record& record, const Body& dy, TileValues& values);
   const Body* spread(const Body& body, const Shape& shape);
+  const Body* in_order(const Body& body);
+  void tell_stages(const Record& record, Part part, const Body* const* inputs, int input_count,
+                   Body* const* outputs, int output_count);
   void play_fused(Record& record);
 
   Context& context_;
   std::uint64_t tape_;
   std::uint32_t start_, target_, first_value_;
-  bool keeps_saved_;
+  bool keeps_saved_, listened_;
   // Inputs of the record being played that are still to do, a bit for each (63: all from there on),
   // and those of them whose slots were empty.
   std::uint64_t wanted_ = 0, fresh_ = 0;

@@ -12,6 +12,7 @@
 #include <reel/tape.hpp>
 #include <reel/tensor.hpp>
 #include <reel/threads.hpp>
+#include <reel/trace.hpp>
 #include <reel/train.hpp>
 #include <reel/variable.hpp>
 #if __has_include(<fmt/core.h>)

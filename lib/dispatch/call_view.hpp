@@ -13,6 +13,8 @@ struct CallView {
   OptionsView options;
   Caller caller;
 };
+/// How often an op, a gradient or a kernel has been registered.
+std::uint64_t registrations();
 /// The rule of ops whose gradient a user registered (autograd/custom.cpp), and that gradient.
 void user_rule(GradientCall& call);
 Tensors call_user_gradient(const Op& op, const OpCall& call, const Tensors& upstream);

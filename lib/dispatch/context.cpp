@@ -5,6 +5,8 @@
 
 #include <reel/train.hpp>
 
+#include "lib/tensor/access.hpp"
+
 namespace reel {
 constinit thread_local Context* current_context = nullptr;
 
@@ -84,6 +86,30 @@ StageScope::~StageScope() {
       break;
     }
   if (!context.stages) context.mode &= static_cast<std::uint8_t>(~staged);
+}
+
+StagePause::StagePause() : stages_(Context::here().stages) {
+  Context& context = Context::here();
+  context.stages = nullptr;
+  context.mode &= static_cast<std::uint8_t>(~staged);
+}
+StagePause::~StagePause() {
+  Context& context = Context::here();
+  context.stages = stages_;
+  if (stages_) context.mode |= staged;
+}
+
+const Tensor& read_variable(Context& context, const Variable& variable) {
+  const Tensor& value = Access::cell(variable).value;
+  for (Stage* stage = context.stages; stage; stage = stage->next)
+    stage->variable_read(variable, value);
+  return value;
+}
+Tensor name_again(Context& context, Body* body) {
+  Tensor made = Access::adopt(allocate_view(context, body));
+  for (Stage* stage = context.stages; made.defined() && stage; stage = stage->next)
+    stage->named_again(*body, *Access::body(made));
+  return made;
 }
 
 InferScope::InferScope() : before_(Context::here().mode & infer_only) {

@@ -25,6 +25,14 @@ inline constexpr std::size_t block_unit = 64;
 inline constexpr std::size_t small_classes = 131;  // header and up to 8 KiB of elements
 inline constexpr std::size_t small_bytes = (small_classes - 1) * block_unit - body_bytes;
 
+/// What of an op a call runs: the op, or a kernel of its gradient.
+enum class Part : std::uint8_t {
+  value,
+  gradient_0,  // the pass for the gradient of input 0: inputs dy, x, y, output (null: not needed)
+  gradient_1,  // the same for input 1
+  gradients,   // Op::cpu_gradient: inputs dy..., inputs..., outputs...; a null output is not wanted
+};
+
 /// A call on its way through the gate, as stages see it. Inputs have come to one dtype.
 struct GateCall {
   Op& op;
@@ -35,7 +43,11 @@ struct GateCall {
   Body* const* outputs;  // allocated before the first stage
   int output_count;
   const Variable* updated;  // the Variables that an update writes; as many as outputs
+  Part part = Part::value;  // another only for stages that take gradients
 };
+
+/// What C++ asks of a tensor's elements.
+enum class HostRead : std::uint8_t { truth, values };
 
 /// A guest at the gate of this thread: NaN watch, profiler, tracer, ...
 class Stage {
@@ -44,12 +56,21 @@ class Stage {
   /// Before the kernel. False: the kernel is not called now; the stage calls run_kernel() later.
   virtual bool before(const GateCall&) { return true; }
   virtual void after(const GateCall&) {}
-  /// A Variable's value was read, a Variable is about to be written.
+  /// A Variable was made, or its value was read.
+  virtual void variable_made(const Variable&) {}
   virtual void variable_read(const Variable&, const Tensor&) {}
+  /// `made` is another name for the elements of `x`.
+  virtual void named_again(const Body& /*x*/, Body& /*made*/) {}
   /// C++ is about to ask a tensor for its elements.
-  virtual void host_read(const Tensor&) {}
+  virtual void host_read(const Tensor&, HostRead) {}
+  /// Whether gradients may run their own kernels; where not, they are made of ops.
+  virtual bool takes_gradients() const { return false; }
   Stage* next = nullptr;
 };
+
+class Generator;
+/// What random ops of this thread draw from.
+Generator& current_generator();
 
 enum Mode : std::uint8_t { recording = 1, staged = 2, infer_only = 4 };
 
@@ -123,6 +144,21 @@ class InferScope {
  private:
   bool before_;
 };
+/// No stage stands at this thread's gate while it lives.
+class StagePause {
+ public:
+  StagePause();
+  ~StagePause();
+  StagePause(const StagePause&) = delete;
+  StagePause& operator=(const StagePause&) = delete;
+
+ private:
+  Stage* stages_;
+};
+/// Tells the stages that a Variable was read; gives its value.
+const Tensor& read_variable(Context& context, const Variable& variable);
+/// Another header for a body, which may carry a record of its own; undefined if there is no memory.
+Tensor name_again(Context& context, Body* body);
 /// What a stage put off: calls the kernel now.
 void run_kernel(const GateCall& call);
 

@@ -45,11 +45,6 @@ Body* allocate_or_fail(Context& context, const Op& op, DType dtype, const Shape&
   fail<MemoryError>(caller, op.name, "result", "memory for a view", "none");
 }
 
-void see_variable(Context& context, const Operand& x) {
-  for (Stage* stage = context.stages; stage; stage = stage->next)
-    stage->variable_read(x.variable(), Access::cell(x.variable()).value);
-}
-
 Body* number_body(Context& context, const Op& op, int i, Scalar number, DType dtype, Caller caller,
                   Resolved& inputs) {
   if (!fits(number, dtype))
@@ -71,7 +66,7 @@ void resolve(Context& context, Op& op, std::span<const Operand> operands, Caller
       fail<Error>(caller, op.name, argument_name(op, static_cast<int>(i)), "a tensor",
                   "an undefined Tensor", "It was default-constructed or moved from.");
     if (operands[i].kind() == Operand::Kind::variable && context.stages)
-      see_variable(context, operands[i]);
+      read_variable(context, operands[i].variable());
   }
   const bool promotes = op.promote != Promote::none;
   const DType common = promotes ? common_dtype(op, operands, inputs.bodies.data()) : DType::boolean;
@@ -136,6 +131,20 @@ void check_results(Context& context, const Op& op, Resolved& inputs, OptionsView
   }
 }
 
+/// What stages hear of a call whose kernel has run.
+void tell_stages(Context& context, Op& op, const Resolved& inputs, OptionsView options,
+                 Caller caller, const Few<Tensor, 2>& outputs) {
+  const GateCall call{op,
+                      inputs.bodies.data(),
+                      static_cast<int>(inputs.bodies.size()),
+                      options,
+                      context.site_of(caller),
+                      Access::bodies(outputs.data()),
+                      static_cast<int>(outputs.size()),
+                      nullptr};
+  for (Stage* stage = context.stages; stage; stage = stage->next) stage->after(call);
+}
+
 /// An op that is a function of other ops: recorded as one if it has a gradient of its own.
 void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView options, Caller caller,
                    Few<Tensor, 2>& outputs) {
@@ -143,27 +152,37 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
   const CallView view{op, inputs.bodies.data(), input_count, nullptr, 0, options, caller};
   Tensors results;
   const bool own_gradient = op.gradient != nullptr;
-  {
+  const bool kernel = op.shape != nullptr;  // a user's, for an op of the library
+  const auto call = [&] {
     const CallerScope scope(caller, op.name);
-    if (own_gradient) {
-      RecordingPause pause(context);
-      results = op.composite(OpCall(view), op.composite_state);
-    } else {
-      results = op.composite(OpCall(view), op.composite_state);
-    }
+    results = op.composite(OpCall(view), op.composite_state);
+  };
+  const auto call_recorded = [&] {
+    if (!own_gradient) return call();
+    const RecordingPause pause(context);
+    call();
+  };
+  if (kernel) {
+    const StagePause pause;
+    call_recorded();
+  } else {
+    call_recorded();
   }
   for (std::size_t i = 0; i < results.size(); ++i)
     if (!results[i].defined())
       fail<Error>(caller, op.name, "result", "a tensor", "an undefined Tensor");
-  if (op.shape) check_results(context, op, inputs, options, caller, results);
+  if (kernel) check_results(context, op, inputs, options, caller, results);
   outputs.resize(results.size());
   for (std::size_t i = 0; i < results.size(); ++i) {
     // A result that is an input, or that others hold, gets a header of its own for its record.
     Body* body = Access::body(results[i]);
-    outputs[i] = own_gradient && references(*body) > 1 ? Access::adopt(allocate_view(context, body))
-                                                       : results[i];
+    const bool named = own_gradient && references(*body) > 1;
+    outputs[i] = !named   ? results[i]
+                 : kernel ? Access::adopt(allocate_view(context, body))
+                          : name_again(context, body);
     results[i] = {};
   }
+  if (kernel) tell_stages(context, op, inputs, options, caller, outputs);
   const std::uint64_t tapes = own_gradient ? tapes_of(inputs) : 0;
   if (!tapes) return;
   leave_record(context, op, options, context.site_of(caller), inputs.bodies.data(),

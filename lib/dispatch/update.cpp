@@ -23,7 +23,8 @@ Tensor prepared(const Op& op, int i, const Operand& x, DType dtype, bool convert
     value =
         cast(Operand(full({}, x.scalar(), caller), caller), converts ? dtype : x.scalar().dtype());
   else
-    value = x.kind() == Operand::Kind::variable ? Access::cell(x.variable()).value : x.tensor();
+    value = x.kind() == Operand::Kind::variable ? read_variable(Context::here(), x.variable())
+                                                : x.tensor();
   if (!value.defined())
     fail<Error>(caller, op.name, argument_name(op, i), "a tensor", "an undefined Tensor");
   if (!converts || value.dtype() == dtype) return value;
@@ -91,7 +92,7 @@ namespace {
 Tensor new_part(Op& op, const Variable& variable, const SliceOptions& place, const Operand& value) {
   const Caller caller = value.caller();
   const Tensor part = prepared(op, 1, value, variable.dtype(), true, caller);
-  const Tensor current = slice(Operand(Access::cell(variable).value, caller), place);
+  const Tensor current = slice(Operand(read_variable(Context::here(), variable), caller), place);
   if (!broadcasts_to(part.shape(), current.shape()))
     fail<ShapeError>(caller, op.name, argument_name(op, 1),
                      "a shape that broadcasts to " + to_text(current.shape()),

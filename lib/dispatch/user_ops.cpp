@@ -54,10 +54,15 @@ void check_count(std::size_t got, int expected, std::string_view op, std::string
     fail<Error>(caller, op, what, std::to_string(expected), std::to_string(got));
 }
 
+constinit std::uint64_t registered = 0;
+void count_registration() { __atomic_fetch_add(&registered, 1u, __ATOMIC_RELEASE); }
+
 Tensors user_function(const OpCall& call, void* state) {
   return static_cast<UserOp*>(state)->function(call);
 }
 }  // namespace
+
+std::uint64_t registrations() { return __atomic_load_n(&registered, __ATOMIC_ACQUIRE); }
 
 Tensors call_user_gradient(const Op& op, const OpCall& call, const Tensors& upstream) {
   UserOp* user;
@@ -85,6 +90,7 @@ void register_op(std::string_view name, Function<Tensors(const OpCall&)> f, Call
   user.op.composite = user_function;
   user.op.composite_state = &user;
   OpTable::the().add(user.op);
+  count_registration();
 }
 
 void register_gradients(std::string_view name, Function<Tensors(const OpCall&, const Tensors&)> f,
@@ -102,6 +108,7 @@ void register_gradients(std::string_view name, Function<Tensors(const OpCall&, c
   op.passes = 0;
   op.differentiable = true;
   for (std::uint16_t& needs : op.needs.of) needs = 0xffff;
+  count_registration();
 }
 void register_gradient(std::string_view name, Function<Tensors(const OpCall&, Tensor upstream)> f,
                        Caller caller) {
@@ -125,6 +132,7 @@ void register_kernel(std::string_view name, Function<Tensors(const OpCall&)> f, 
   op.straight = nullptr;
   op.composite = user_function;
   op.composite_state = user;
+  count_registration();
 }
 
 Tensors call_op_all(std::string_view name, Operands inputs, Attributes attributes) {

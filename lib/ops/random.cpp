@@ -42,11 +42,14 @@ std::uint64_t seed_of_thread() {
 }
 thread_local Generator thread_generator(seed_of_thread());
 
+}  // namespace
+
 Generator& current_generator() {
   void* chosen = Context::here().generator;
   return chosen ? *static_cast<Generator*>(chosen) : thread_generator;
 }
 
+namespace {
 void random_shape(Inference& call) {
   const auto& option = call.option<RandomOptions>();
   for (std::int64_t length : option.shape)

@@ -18,8 +18,8 @@ const Body& defined_body(const Tensor& x, std::string_view what, Caller caller) 
   return *body;
 }
 
-void tell_host_read(const Tensor& x) {
-  for (Stage* stage = Context::here().stages; stage; stage = stage->next) stage->host_read(x);
+void tell_host_read(const Tensor& x, HostRead read) {
+  for (Stage* stage = Context::here().stages; stage; stage = stage->next) stage->host_read(x, read);
 }
 
 void check_dtype(const Body& body, std::string_view op, DType dtype, Caller caller) {
@@ -79,7 +79,7 @@ void Tensor::read(const char* op, DType dtype, std::int64_t count, void* to, Cal
   if (body.elements != count)
     fail<ShapeError>(caller, op, "tensor", std::to_string(count) + " element",
                      "shape " + to_text(body.shape));
-  tell_host_read(*this);
+  tell_host_read(*this, HostRead::values);
   std::memcpy(to, body.data, static_cast<std::size_t>(body.bytes()));
 }
 
@@ -88,7 +88,7 @@ Tensor::operator bool() const {
   if (body.elements != 1)
     fail<ShapeError>({}, "bool", "tensor", "1 element", "shape " + to_text(body.shape),
                      "Ask any(x) or all(x).");
-  tell_host_read(*this);
+  tell_host_read(*this, HostRead::truth);
   if (body.dtype == DType::float32) return *body.as<float>() != 0;
   if (body.dtype == DType::float64) return *body.as<double>() != 0;
   for (int i = 0; i < size_of(body.dtype); ++i)
@@ -100,7 +100,7 @@ namespace detail {
 Tensor contiguous_host(const Tensor& x, DType dtype, const void** first, Caller caller) {
   const Body& body = defined_body(x, "values", caller);
   check_dtype(body, "values", dtype, caller);
-  tell_host_read(x);
+  tell_host_read(x, HostRead::values);
   Tensor host = body.contiguous ? x : contiguous_copy(body);
   *first = Access::body(host)->data;
   return host;

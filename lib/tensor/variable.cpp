@@ -30,6 +30,8 @@ Tensor owned_value(Tensor value) {
 Variable::Variable(std::string_view name, Tensor value, Caller caller) {
   if (!value.defined()) fail<Error>(caller, "Variable", "value", "a tensor", "an undefined Tensor");
   cell_ = new Cell{1, owned_value(std::move(value)), std::string(name)};
+  for (Stage* stage = Context::here().stages; stage; stage = stage->next)
+    stage->variable_made(*this);
 }
 Variable::Variable(const Variable& other) noexcept : cell_(other.cell_) { retain(cell_); }
 Variable& Variable::operator=(const Variable& other) {
@@ -42,8 +44,7 @@ Variable::~Variable() { release(cell_); }
 Tensor Variable::value() const {
   Context& context = Context::here();
   if (context.mode) {
-    for (Stage* stage = context.stages; stage; stage = stage->next)
-      stage->variable_read(*this, cell_->value);
+    read_variable(context, *this);
     origin_of(context, Operand(*this), Access::body(cell_->value));
   }
   return cell_->value;

@@ -55,7 +55,7 @@ class Tracer : public Stage {
     step.outputs.push_back(fresh_slot(value));
     steps.push_back(std::move(step));
   }
-  void host_read(const Tensor& x) override {
+  void host_read(const Tensor& x, HostRead) override {
     Step step;
     step.guard = true;
     step.inputs.push_back(slot(x));

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// trace: a function whose ops are captured when it first runs, and replayed afterwards.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include <reel/fields.hpp>
+#include <reel/function.hpp>
+#include <reel/signature.hpp>
+
+namespace reel {
+namespace detail {
+struct TraceBook;      // what was captured (lib/trace)
+struct TraceProgress;  // one call
+
+/// What frees an object whose type is not known.
+template <class T>
+void free_object(void* object) {
+  delete static_cast<T*>(object);
+}
+
+/// A function and its traces; copies share both.
+class REEL_API Traces {
+ public:
+  /// Takes the function over.
+  Traces(void* function, void (*free)(void*));
+  Traces(const Traces& other) noexcept;
+  Traces& operator=(Traces other) noexcept;
+  ~Traces();
+  std::size_t count() const;
+  std::string explain() const;
+  void* function() const;
+  TraceBook& book() const { return *book_; }
+
+ private:
+  TraceBook* book_;
+};
+
+template <class T>
+concept PlainArgument = std::is_arithmetic_v<T> || std::is_enum_v<T> ||
+    std::is_convertible_v<const T&, std::string_view>;
+
+/// One call of a traced function: it is replayed, or run and perhaps captured.
+class REEL_API TraceCall {
+ public:
+  TraceCall(const Traces& traces, Caller caller);
+  ~TraceCall();
+  TraceCall(const TraceCall&) = delete;
+  TraceCall& operator=(const TraceCall&) = delete;
+
+  template <class T>
+  void argument(T& value) {
+    if constexpr (!std::is_same_v<T, Tensor>) begin_argument();
+    visit_leaves("", value, [this](std::string_view path, auto& leaf) {
+      using Leaf = std::remove_cvref_t<decltype(leaf)>;
+      if constexpr (std::is_same_v<Leaf, Tensor>) {
+        add_tensor(path, leaf);
+      } else if constexpr (std::is_same_v<Leaf, Variable>) {
+        add_variable(path, leaf);
+      } else {
+        static_assert(PlainArgument<Leaf>,
+                      "arguments of a traced function are Tensors, Variables, numbers, texts, and "
+                      "lists and structs (with fields) of them");
+        if constexpr (std::is_convertible_v<const Leaf&, std::string_view>)
+          add_plain(path, std::string_view(leaf));
+        else
+          add_plain(path, {reinterpret_cast<const char*>(&leaf), sizeof leaf});
+      }
+    });
+  }
+  /// What an earlier run gave, for fill(), if this call was replayed; null if the function is to be
+  /// run.
+  const void* replay();
+  template <class R>
+  void fill(R& result) {
+    std::size_t i = 0;
+    visit_leaves("", result, [&](std::string_view, auto& leaf) {
+      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(leaf)>, Tensor>)
+        leaf = take_result(i++);
+    });
+  }
+  /// After the function has run.
+  void finish();
+  template <class R>
+  void finish(R& result) {
+    visit_leaves("", result, [this](std::string_view, auto& leaf) {
+      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(leaf)>, Tensor>) add_result(leaf);
+    });
+    if (captures()) keep(result);
+    if (const void* known = checked_against()) compare(result, *static_cast<const R*>(known));
+    finish();
+  }
+
+ private:
+  void begin_argument();
+  void add_tensor(std::string_view path, Tensor& x);
+  void add_variable(std::string_view path, const Variable& x);
+  void add_plain(std::string_view path, std::string_view bytes);
+  void add_result(const Tensor& x);
+  Tensor take_result(std::size_t i);
+  bool captures() const;
+  /// What an earlier run gave, if this one checks a replay.
+  const void* checked_against() const;
+  void differs();
+  /// The plain values of a result are the same each time.
+  template <class R>
+  void compare(R& result, const R& known) {
+    std::vector<const void*> leaves;
+    visit_leaves("", known, [&](std::string_view, auto& leaf) { leaves.push_back(&leaf); });
+    std::size_t i = 0;
+    visit_leaves("", result, [&](std::string_view, auto& leaf) {
+      using Leaf = std::remove_cvref_t<decltype(leaf)>;
+      const void* other = i < leaves.size() ? leaves[i++] : nullptr;
+      if constexpr (PlainArgument<Leaf>) {
+        if (!other || !(*static_cast<const Leaf*>(other) == leaf)) differs();
+      }
+    });
+    if (i != leaves.size()) differs();
+  }
+  /// A result for replays to start from: a copy whose tensors are empty.
+  template <class R>
+  void keep(R& result) {
+    auto* copy = new R(result);
+    keep_result(copy, free_object<R>);
+    std::vector<const void*> places;
+    visit_leaves("", result, [&](std::string_view, auto& leaf) { places.push_back(&leaf); });
+    std::size_t i = 0;
+    visit_leaves("", *copy, [&](std::string_view, auto& leaf) {
+      if (places[i++] == &leaf)
+        keep_nothing();
+      else if constexpr (std::is_same_v<std::remove_cvref_t<decltype(leaf)>, Tensor>)
+        leaf = Tensor();
+    });
+  }
+  /// Takes the copy over.
+  void keep_result(void* copy, void (*free)(void*));
+  /// Copies of the result share what it points at.
+  void keep_nothing();
+  TraceProgress* progress_;
+};
+}  // namespace detail
+
+/// A traced function, made by trace(). A handle: copies share what was captured. Threads may call
+/// it at the same time as far as they may call the function itself.
+template <class>
+class Traced;
+template <class R, class... Args>
+class Traced<R(Args...)> {
+  static_assert(!std::is_reference_v<R>, "a traced function gives a value");
+  static_assert(((!std::is_reference_v<Args> ||
+                  std::is_const_v<std::remove_reference_t<Args>>)&&...),
+                "a traced function takes values, or references to const");
+
+ public:
+  explicit Traced(Function<R(Args...)> f)
+      : traces_(new Function<R(Args...)>(std::move(f)), detail::free_object<Function<R(Args...)>>) {
+  }
+  R operator()(std::decay_t<Args>... args, Caller caller = Caller::here()) const {
+    detail::TraceCall call(traces_, caller);
+    (call.argument(args), ...);
+    const void* known = call.replay();
+    const auto& f = *static_cast<const Function<R(Args...)>*>(traces_.function());
+    if constexpr (std::is_void_v<R>) {
+      if (known) return;
+      f(std::forward<Args>(args)...);
+      call.finish();
+    } else {
+      if (known) {
+        R result = *static_cast<const R*>(known);
+        call.fill(result);
+        return result;
+      }
+      R result = f(std::forward<Args>(args)...);
+      call.finish(result);
+      return result;
+    }
+  }
+  /// How many ways through the function have been captured, over all signatures.
+  std::size_t trace_count() const { return traces_.count(); }
+  /// What was captured: for each signature its steps, the answers it was captured for, the
+  /// constants it holds; and why calls run eagerly where they do.
+  std::string explain() const { return traces_.explain(); }
+
+ private:
+  detail::Traces traces_;
+};
+
+/// f, captured when it first runs with arguments of some signature (dtypes, shapes, values of plain
+/// arguments, train or eval), and replayed without running it afterwards. Live are tensor
+/// arguments, Variables, random numbers, and every value that f reads on the host: where it takes
+/// another way for another value, that way is captured too. All else that f uses is constant, and
+/// what it does besides ops (printing, counting) happens only when it runs. The first replay of
+/// every way is checked against a run; where they differ, calls of that signature go on running f,
+/// as they do while a tape outside f records. Throws what f throws.
+///
+/// For a generic lambda or an overloaded function object, say the signature:
+/// `trace<Tensor(Tensor)>(f)`.
+template <class Signature, class F>
+requires std::is_function_v<Signature> Traced<Signature> trace(F f) {
+  return Traced<Signature>(Function<Signature>(std::move(f)));
+}
+template <class F>
+requires(!std::is_function_v<F>) auto trace(F f) {
+  return Traced<typename detail::SignatureOf<F>::type>(std::move(f));
+}
+}  // namespace reel

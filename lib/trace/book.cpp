@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lib/trace/book.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace reel::detail {
+namespace {
+constexpr int most_failures = 3;
+constexpr std::size_t most_ways = 64;
+
+std::string line_of(Caller site) {
+  return site.file ? std::string(site.file) + ":" + std::to_string(site.line) : "an unknown line";
+}
+
+std::string describe(const tracing::Layout& layout) {
+  return std::string(name_of(layout.dtype)) + to_text(layout.shape);
+}
+
+void explain_tree(const tracing::Tree& tree, std::string& out) {
+  std::size_t steps = 0, constants = 0, bytes = 0;
+  std::string list;
+  for (const tracing::Segment& segment : tree.segments) steps += segment.steps.size();
+  for (const tracing::Value& value : tree.values) {
+    if (value.kind != tracing::Value::Kind::constant || !value.layout.elements) continue;
+    ++constants;
+    bytes += static_cast<std::size_t>(value.layout.bytes());
+    if (constants <= 8) list += (list.empty() ? "" : ", ") + describe(value.layout);
+  }
+  out += "  " + std::to_string(tree.ways) + (tree.ways == 1 ? " way, " : " ways, ") +
+         std::to_string(steps) + " steps\n";
+  for (std::size_t i = 0; i < tree.variables.size(); ++i)
+    out += (i ? ", " : "  Variables: ") + tree.variables[i].name();
+  if (!tree.variables.empty()) out += "\n";
+  if (constants)
+    out += "  constants: " + list + (constants > 8 ? ", ..." : "") + " (" +
+           std::to_string(constants) + ", " + std::to_string(bytes) + " bytes)\n";
+  for (const tracing::Segment& segment : tree.segments)
+    if (!segment.branches.empty())
+      out += "  parts by a value of " + line_of(segment.question.site) + ": " +
+             std::to_string(segment.branches.size()) +
+             (segment.branches.size() == 1 ? " answer\n" : " answers\n");
+}
+}  // namespace
+
+bool TraceEntry::publish(const tracing::Capture& way) {
+  const std::lock_guard lock(mutex);
+  if (tree.ways >= most_ways) {
+    Caller site;
+    for (const tracing::Segment& segment : tree.segments)
+      if (segment.branches.size() > 1) site = segment.question.site;
+    trouble = "more than 64 ways through it, which part by a value of " + line_of(site);
+    eager = true;
+    return false;
+  }
+  if (!tree.add(way)) {
+    trouble = "it took another way although no value that it read was another";
+    eager = true;
+    return false;
+  }
+  plans.push_back(std::make_unique<tracing::Plan>(tree));
+  plan.store(plans.back().get(), std::memory_order_release);
+  failures = 0;
+  return true;
+}
+
+bool TraceEntry::give_up(std::string why, bool now) {
+  const std::lock_guard lock(mutex);
+  trouble = std::move(why);
+  if (now || ++failures >= most_failures) eager = true;
+  return eager;
+}
+
+TraceBook::~TraceBook() {
+  free(function);
+  for (auto& bucket : buckets)
+    for (TraceEntry* entry = bucket.load(); entry;) delete std::exchange(entry, entry->next);
+}
+
+TraceEntry* TraceBook::find(const Key& key, std::uint64_t hash) const {
+  for (TraceEntry* entry = buckets[hash % 64].load(std::memory_order_acquire); entry;
+       entry = entry->next)
+    if (entry->hash == hash && entry->key == key) return entry;
+  return nullptr;
+}
+
+TraceEntry& TraceBook::find_or_add(const Key& key, std::uint64_t hash,
+                                   const std::vector<const Variable*>& variables,
+                                   std::string signature) {
+  const std::lock_guard lock(mutex);
+  if (TraceEntry* found = find(key, hash)) return *found;
+  auto made = std::make_unique<TraceEntry>();
+  made->key = key;
+  made->hash = hash;
+  for (const Variable* variable : variables) made->variables.push_back(*variable);
+  made->signature = std::move(signature);
+  auto& bucket = buckets[hash % 64];
+  made->next = bucket.load(std::memory_order_relaxed);
+  bucket.store(made.get(), std::memory_order_release);
+  return *made.release();
+}
+
+std::string TraceBook::explain() const {
+  std::string out;
+  for (const auto& bucket : buckets)
+    for (const TraceEntry* entry = bucket.load(std::memory_order_acquire); entry;
+         entry = entry->next) {
+      const std::lock_guard lock(entry->mutex);
+      out += entry->signature + "\n";
+      if (entry->tree.ways) explain_tree(entry->tree, out);
+      if (entry->eager)
+        out += "  runs eagerly: " + entry->trouble + "\n";
+      else if (!entry->trouble.empty())
+        out += "  a run was not captured: " + entry->trouble + "\n";
+    }
+  return out.empty() ? "not called yet, or only while a tape recorded\n" : out;
+}
+
+Traces::Traces(void* function, void (*free)(void*)) {
+  std::unique_ptr<void, void (*)(void*)> owned(function, free);
+  book_ = new TraceBook;
+  book_->function = owned.release();
+  book_->free = free;
+}
+Traces::Traces(const Traces& other) noexcept : book_(other.book_) {
+  __atomic_fetch_add(&book_->references, 1u, __ATOMIC_RELAXED);
+}
+Traces& Traces::operator=(Traces other) noexcept {
+  std::swap(book_, other.book_);
+  return *this;
+}
+Traces::~Traces() {
+  if (__atomic_fetch_sub(&book_->references, 1u, __ATOMIC_ACQ_REL) == 1) delete book_;
+}
+void* Traces::function() const { return book_->function; }
+std::size_t Traces::count() const {
+  std::size_t ways = 0;
+  for (const auto& bucket : book_->buckets)
+    for (const TraceEntry* entry = bucket.load(std::memory_order_acquire); entry;
+         entry = entry->next) {
+      const std::lock_guard lock(entry->mutex);
+      ways += entry->tree.ways;
+    }
+  return ways;
+}
+std::string Traces::explain() const { return book_->explain(); }
+}  // namespace reel::detail

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lib/trace/capture.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "lib/dispatch/op_options.hpp"
+#include "lib/ops/ops.hpp"
+
+namespace reel::tracing {
+namespace {
+constexpr std::int64_t most_bytes_asked = 64;
+}
+
+Layout::Layout(const Body& body)
+    : dtype(body.dtype), contiguous(body.contiguous), elements(body.elements), shape(body.shape) {
+  std::copy_n(body.strides, shape.rank(), strides);
+}
+void Layout::set(Body& body) const {
+  body.dtype = dtype;
+  body.contiguous = contiguous;
+  body.elements = elements;
+  body.shape = shape;
+  std::copy_n(strides, Shape::max_rank, body.strides);
+}
+bool operator==(const Layout& a, const Layout& b) {
+  return a.dtype == b.dtype && a.contiguous == b.contiguous && a.shape == b.shape &&
+         std::equal(a.strides, a.strides + a.shape.rank(), b.strides);
+}
+
+KeptOptions::KeptOptions(OptionsView options) : type_(options.type) {
+  if (!type_) return;
+  data_ = ::operator new(type_->size);
+  type_->copy(data_, options.data);
+}
+KeptOptions::KeptOptions(KeptOptions&& other) noexcept
+    : type_(std::exchange(other.type_, nullptr)), data_(std::exchange(other.data_, nullptr)) {}
+KeptOptions& KeptOptions::operator=(KeptOptions other) noexcept {
+  std::swap(type_, other.type_);
+  std::swap(data_, other.data_);
+  return *this;
+}
+KeptOptions::~KeptOptions() {
+  if (data_ && type_->destroy) type_->destroy(data_);
+  ::operator delete(data_);
+}
+bool operator==(const KeptOptions& a, const KeptOptions& b) {
+  return a.type_ == b.type_ && (!a.type_ || a.type_->equal(a.data_, b.data_));
+}
+
+bool truth_of(const Body& x) {
+  if (x.dtype == DType::float32) return *x.as<float>() != 0;
+  if (x.dtype == DType::float64) return *x.as<double>() != 0;
+  return std::any_of(x.data, x.data + size_of(x.dtype),
+                     [](std::byte b) { return b != std::byte{}; });
+}
+
+Tracer::Tracer() : generator_(&current_generator()) {
+  seed_ = generator_->seed();
+  position_ = generator_->position();
+}
+
+int Tracer::add(Body* body, Value value) {
+  value.layout = Layout(*body);
+  const int number = static_cast<int>(capture_.values.size());
+  held_.push_back(Access::share(body));
+  if (value.kind == Value::Kind::constant) value.constant = held_.back();
+  capture_.values.push_back(std::move(value));
+  by_body_[body] = number;
+  return number;
+}
+
+void Tracer::argument(const Tensor& x) {
+  add(Access::body(x),
+      {.kind = Value::Kind::argument, .number = static_cast<int>(capture_.values.size())});
+}
+
+/// What nothing that passed the gate has made is a constant.
+int Tracer::value_of(const Body* body) {
+  if (!body) return -1;
+  const auto found = by_body_.find(body);
+  if (found != by_body_.end()) return found->second;
+  return add(const_cast<Body*>(body), {.kind = Value::Kind::constant});
+}
+
+int Tracer::number_of(const Variable& variable) {
+  auto& all = capture_.variables;
+  const auto found = std::find_if(all.begin(), all.end(),
+                                  [&](const Variable& other) { return other.same_cell(variable); });
+  const auto number = static_cast<int>(found - all.begin());
+  if (found == all.end()) {
+    all.push_back(variable);
+    latest_.push_back(-1);
+    first_.push_back(-1);
+  }
+  return number;
+}
+
+int Tracer::value_of(const Variable& variable, Body* body) {
+  const int number = number_of(variable);
+  const auto at = static_cast<std::size_t>(number);
+  if (latest_[at] < 0)
+    first_[at] = latest_[at] = add(body, {.kind = Value::Kind::variable, .number = number});
+  return latest_[at];
+}
+
+int Tracer::add_view(int base, const Body& of, Body* made) {
+  const Value& viewed = capture_.values[static_cast<std::size_t>(base)];
+  if (viewed.kind == Value::Kind::constant) return add(made, {.kind = Value::Kind::constant});
+  const bool of_view = viewed.kind == Value::Kind::view;
+  return add(made, {.kind = Value::Kind::view,
+                    .number = of_view ? viewed.number : base,
+                    .offset = (of_view ? viewed.offset : 0) + (made->data - of.data)});
+}
+
+void Tracer::variable_made(const Variable&) { trouble_ = "it makes a Variable"; }
+void Tracer::variable_read(const Variable& variable, const Tensor& value) {
+  value_of(variable, Access::body(value));
+}
+void Tracer::named_again(const Body& x, Body& made) { add_view(value_of(&x), x, &made); }
+
+void Tracer::host_read(const Tensor& x, HostRead read) {
+  const Body* body = Access::body(x);
+  const int value = value_of(body);
+  if (capture_.values[static_cast<std::size_t>(value)].kind == Value::Kind::constant) return;
+  if (body->bytes() > most_bytes_asked || (!body->contiguous && body->elements > 1)) {
+    trouble_ = "it reads more than 64 bytes of a tensor on the host";
+    return;
+  }
+  Step step;
+  step.read = read;
+  step.inputs = {value};
+  step.answer = read == HostRead::truth ? std::string(1, truth_of(*body))
+                                        : std::string(reinterpret_cast<const char*>(body->data),
+                                                      static_cast<std::size_t>(body->bytes()));
+  for (auto made = capture_.steps.rbegin(); made != capture_.steps.rend(); ++made) {
+    if (made->op && std::count(made->outputs.begin(), made->outputs.end(), value)) {
+      step.site = made->site;
+      break;
+    }
+  }
+  capture_.steps.push_back(std::move(step));
+}
+
+void Tracer::add_random(Step& step, const GateCall& call) {
+  auto& options = *static_cast<RandomOptions*>(step.options.data());
+  if (&current_generator() != generator_ || options.seed != seed_ || options.position != position_)
+    trouble_ = "it draws random numbers from a generator that it seeds itself";
+  position_ += options.blocks(call.outputs[0]->elements);
+  options.seed = options.position = 0;
+}
+
+void Tracer::after(const GateCall& call) {
+  Step step;
+  step.op = &call.op;
+  step.part = call.part;
+  step.site = call.site;
+  const int written = call.updated ? call.output_count : 0;
+  bool constant = !call.op.composite && !written && &call.op != &random_op;
+  for (int i = 0; i < call.input_count; ++i) {
+    auto* body = const_cast<Body*>(call.inputs[i]);
+    const int value = i < written ? value_of(call.updated[i], body) : value_of(body);
+    step.inputs.push_back(value);
+    constant &=
+        value < 0 || capture_.values[static_cast<std::size_t>(value)].kind == Value::Kind::constant;
+  }
+  if (constant) {  // it comes out the same every time
+    for (int i = 0; i < call.output_count; ++i) value_of(call.outputs[i]);
+    return;
+  }
+  step.options = KeptOptions(call.options);
+  if (&call.op == &random_op) add_random(step, call);
+  for (int i = 0; i < call.output_count; ++i) {
+    Body* body = call.outputs[i];
+    if (!body) {
+      step.outputs.push_back(-1);
+    } else if (written) {
+      const int number = number_of(call.updated[i]);
+      step.updated.push_back(number);
+      step.outputs.push_back(add(body, {}));
+      latest_[static_cast<std::size_t>(number)] = step.outputs.back();
+    } else if (body->owner && !call.op.composite) {
+      step.outputs.push_back(add_view(step.inputs[0], *call.inputs[0], body));
+    } else {
+      if (!body->contiguous) trouble_ = "a user's kernel gives a result that is not row-major";
+      step.outputs.push_back(add(body, {}));
+    }
+  }
+  capture_.steps.push_back(std::move(step));
+}
+
+Capture Tracer::finish(std::span<const Tensor> results) {
+  for (const Tensor& result : results) capture_.results.push_back(value_of(Access::body(result)));
+  for (std::size_t i = 0; i < latest_.size(); ++i)
+    if (latest_[i] != first_[i]) capture_.assigned.emplace_back(static_cast<int>(i), latest_[i]);
+  if (generator_->seed() != seed_ || generator_->position() != position_)
+    trouble_ = "it moves the generator of random numbers itself";
+  return std::move(capture_);
+}
+}  // namespace reel::tracing

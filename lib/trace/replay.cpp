@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lib/trace/replay.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "lib/dispatch/call_view.hpp"
+#include "lib/dispatch/op_options.hpp"
+#include "lib/dispatch/pointwise.hpp"
+
+namespace reel::tracing {
+namespace {
+Tensor made_for(Context& context, const Layout& layout) {
+  Body* body = allocate(context, layout.dtype, layout.shape, layout.elements);
+  if (!body)
+    fail<MemoryError>({}, "trace", "value", "memory for shape " + to_text(layout.shape), "none");
+  return Access::adopt(body);
+}
+}  // namespace
+
+Frame::Frame(const Plan& plan)
+    : headers(plan.tree.values.size()),
+      slots(headers.size()),
+      operands(plan.most_operands),
+      shadows(plan.tree.variables.size()) {
+  const auto bytes = static_cast<std::int64_t>(plan.scratch_bytes);
+  Layout memory;
+  memory.dtype = DType::uint8;
+  memory.elements = bytes;
+  memory.shape = Shape({bytes});
+  scratch = made_for(Context::here(), memory);
+  const auto data_of = [&](std::size_t i) {
+    const Value& value = plan.tree.values[i];
+    if (value.kind == Value::Kind::constant) return Access::body(value.constant)->data;
+    return Access::body(scratch)->data + plan.places[i].offset;
+  };
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    const Value& value = plan.tree.values[i];
+    Body& header = headers[i] = Body();
+    value.layout.set(header);
+    const bool view = value.kind == Value::Kind::view;
+    header.data = data_of(view ? static_cast<std::size_t>(value.number) : i) + value.offset;
+    slots[i] = value.kind == Value::Kind::constant ? Access::body(value.constant) : &header;
+  }
+}
+
+Frame* Plan::take_frame() {
+  for (auto& spare : frames_)
+    if (spare.load(std::memory_order_relaxed))
+      if (Frame* frame = spare.exchange(nullptr, std::memory_order_acquire)) return frame;
+  return new Frame(*this);
+}
+void Plan::give_back(Frame* frame) {
+  for (auto& spare : frames_)
+    if (!spare.load(std::memory_order_relaxed)) {
+      frame = spare.exchange(frame, std::memory_order_acq_rel);
+      if (!frame) return;
+    }
+  delete frame;
+}
+Plan::~Plan() {
+  for (auto& spare : frames_) delete spare.load();
+}
+
+Replay::Replay(Context& context, Plan& plan)
+    : context_(context),
+      plan_(plan),
+      frame_(*plan.take_frame()),
+      generator_(current_generator()),
+      position_(generator_.position()) {
+  for (std::size_t i = 0; i < plan.variable_values.size(); ++i)
+    if (plan.variable_values[i] >= 0)
+      slot_of(plan.variable_values[i]) = Access::body(Access::cell(plan.tree.variables[i]).value);
+}
+Replay::~Replay() {
+  frame_.kept.clear();
+  for (Tensor& shadow : frame_.shadows) shadow = Tensor();
+  plan_.give_back(&frame_);
+}
+
+void Replay::argument(int i, const Tensor& x) {
+  const auto at = static_cast<std::size_t>(i);
+  if (at >= plan_.argument_values.size() || plan_.argument_values[at] < 0) return;
+  Body* body = Access::body(x);
+  if (!body->contiguous) {
+    frame_.kept.push_back(contiguous_copy(*body));
+    body = Access::body(frame_.kept.back());
+  }
+  slot_of(plan_.argument_values[at]) = body;
+}
+
+const Ending* Replay::run() try {
+  for (int at = 0; at >= 0;) {
+    const Plan::PlannedSegment& segment = plan_.segments[static_cast<std::size_t>(at)];
+    const bool may_write =
+        segment.ending && segment.ending->verified.load(std::memory_order_relaxed);
+    const Instruction* const all = plan_.instructions.data();
+    for (unsigned i = segment.first; i < segment.end; ++i) execute(all[i], may_write);
+    if (segment.ending) return segment.ending.get();
+    at = next(segment);
+  }
+  return nullptr;
+} catch (...) {
+  if (wrote_) throw;
+  return nullptr;
+}
+
+int Replay::next(const Plan::PlannedSegment& segment) const {
+  const Body& asked = *slot(segment.asked);
+  const char truth = segment.read == HostRead::truth && truth_of(asked);
+  const std::string_view answer = segment.read == HostRead::truth
+                                      ? std::string_view(&truth, 1)
+                                      : std::string_view(reinterpret_cast<const char*>(asked.data),
+                                                         static_cast<std::size_t>(asked.bytes()));
+  for (const Branch& branch : segment.branches)
+    if (branch.answer == answer) return branch.segment;
+  return -1;
+}
+
+void Replay::execute(const Instruction& instruction, bool may_write) {
+  const int* const values = plan_.operands.data() + instruction.first;
+  const unsigned inputs = instruction.input_count, outputs = instruction.output_count;
+  switch (instruction.kind) {
+    case Instruction::Kind::allocate: {
+      const Value& value = plan_.tree.values[static_cast<std::size_t>(values[0])];
+      frame_.kept.push_back(made_for(context_, value.layout));
+      slot_of(values[0]) = Access::body(frame_.kept.back());
+      return;
+    }
+    case Instruction::Kind::view: {
+      const Value& value = plan_.tree.values[static_cast<std::size_t>(values[0])];
+      slot_of(values[0])->data = slot(value.number)->data + value.offset;
+      return;
+    }
+    case Instruction::Kind::pass: {
+      const void* from[4];
+      for (unsigned i = 0; i < inputs; ++i)
+        from[i] = values[i] < 0 ? nullptr : slot(values[i])->data;
+      void* const to = slot(values[inputs])->data;
+      if (instruction.elements < least_shared_pass) [[likely]]
+        return instruction.tile(instruction.elements, from, instruction.how, to);
+      int sizes[4] = {};
+      for (unsigned i = 0; i < inputs; ++i)
+        if (values[i] >= 0) sizes[i] = size_of(slot(values[i])->dtype);
+      return share_pass(*instruction.op->tiles, instruction.tile, instruction.elements, from, sizes,
+                        static_cast<int>(inputs), instruction.how, to,
+                        size_of(slot(values[inputs])->dtype));
+    }
+    case Instruction::Kind::update:
+      return update(instruction, may_write);
+    case Instruction::Kind::user:
+      return user(instruction);
+    default:
+      break;
+  }
+  const Body** const operands = frame_.operands.data();
+  for (unsigned i = 0; i < inputs + outputs; ++i) operands[i] = slot(values[i]);
+  auto** const made = const_cast<Body**>(operands + inputs);
+  if (instruction.kind == Instruction::Kind::call)
+    return run_kernel({*instruction.op, operands, static_cast<int>(inputs), instruction.options,
+                       instruction.site, made, static_cast<int>(outputs), nullptr});
+  if (instruction.kind == Instruction::Kind::kernel)
+    return call_checked(*instruction.op, instruction.kernel,
+                        {operands, made, instruction.options.data, static_cast<int>(inputs),
+                         static_cast<int>(outputs)},
+                        instruction.site);
+  RandomOptions options = *static_cast<const RandomOptions*>(instruction.options.data);
+  options.seed = generator_.seed();
+  options.position = position_;
+  position_ += options.blocks(made[0]->elements);
+  run_kernel({*instruction.op, operands, 0, options, instruction.site, made, 1, nullptr});
+}
+
+void Replay::update(const Instruction& instruction, bool may_write) {
+  const int* const values = plan_.operands.data() + instruction.first;
+  const unsigned inputs = instruction.input_count, outputs = instruction.output_count;
+  const Body** const operands = frame_.operands.data();
+  for (unsigned i = 0; i < inputs; ++i) operands[i] = slot(values[i]);
+  auto** const places = const_cast<Body**>(operands + inputs);
+  Few<Tensor, 4> made(outputs);
+  for (unsigned i = 0; i < outputs; ++i) {
+    const Tensor& shadow = frame_.shadows[static_cast<std::size_t>(values[inputs + outputs + i])];
+    places[i] = slot(values[i]);
+    const bool own = shadow.defined(), late = may_write && instruction.settled;
+    if ((instruction.how >> i & 1) && (own || late) && unshared(*places[i])) {
+      wrote_ |= !own;
+      continue;
+    }
+    const Value& value = plan_.tree.values[static_cast<std::size_t>(values[inputs + i])];
+    made[i] = made_for(context_, value.layout);
+    places[i] = Access::body(made[i]);
+  }
+  run_kernel({*instruction.op, operands, static_cast<int>(inputs), instruction.options,
+              instruction.site, places, static_cast<int>(outputs), nullptr});
+  for (unsigned i = 0; i < outputs; ++i) {
+    slot_of(values[inputs + i]) = places[i];
+    if (!made[i].defined()) continue;
+    Tensor& shadow = frame_.shadows[static_cast<std::size_t>(values[inputs + outputs + i])];
+    std::swap(shadow, made[i]);
+    if (made[i].defined()) frame_.kept.push_back(std::move(made[i]));
+  }
+}
+
+void Replay::user(const Instruction& instruction) {
+  const int* const values = plan_.operands.data() + instruction.first;
+  const unsigned inputs = instruction.input_count, outputs = instruction.output_count;
+  Few<Body*, 8> given(inputs);
+  for (unsigned i = 0; i < inputs; ++i) {
+    given[i] = slot(values[i]);
+    if (given[i] != &frame_.headers[static_cast<std::size_t>(values[i])]) continue;
+    frame_.kept.push_back(contiguous_copy(*given[i]));  // which the user may keep
+    given[i] = Access::body(frame_.kept.back());
+  }
+  const CallView view{*instruction.op,     given.data(),    static_cast<int>(inputs), nullptr, 0,
+                      instruction.options, instruction.site};
+  Tensors results = instruction.op->composite(OpCall(view), instruction.op->composite_state);
+  for (unsigned i = 0; i < outputs; ++i) {
+    const Value& value = plan_.tree.values[static_cast<std::size_t>(values[inputs + i])];
+    if (i >= results.size() || !results[i].defined() ||
+        !(Layout(*Access::body(results[i])) == value.layout))
+      fail<Error>(instruction.site, instruction.op->name, "result of its kernel", "what it was",
+                  "another shape or dtype");
+    slot_of(values[inputs + i]) = Access::body(results[i]);
+    frame_.kept.push_back(std::move(results[i]));
+  }
+}
+
+void Replay::commit() {
+  for (std::size_t i = 0; i < frame_.shadows.size(); ++i)
+    if (frame_.shadows[i].defined())
+      // What was there may be among the results, and goes with the frame.
+      std::swap(Access::cell(plan_.tree.variables[i]).value, frame_.shadows[i]);
+  if (position_ != generator_.position()) generator_.set_position(position_);
+}
+
+Tensor Replay::result(int number) const {
+  if (number < 0) return Tensor();
+  const Value& value = plan_.tree.values[static_cast<std::size_t>(number)];
+  if (value.kind != Value::Kind::view) return Access::share(slot(number));
+  Tensor view = Access::adopt(allocate_view(context_, slot(value.number)));
+  Body& body = *Access::body(view);
+  value.layout.set(body);
+  body.data = slot(value.number)->data + value.offset;
+  return view;
+}
+
+Tensor Replay::assigned(int variable) const {
+  return frame_.shadows[static_cast<std::size_t>(variable)];
+}
+}  // namespace reel::tracing

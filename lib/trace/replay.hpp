@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Runs a plan: nothing of it is seen outside before commit(), but writes that nothing can undo.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "lib/trace/plan.hpp"
+
+namespace reel::tracing {
+/// What one call at a time uses: memory for what it computes, and a header for each value.
+struct Frame {
+  explicit Frame(const Plan& plan);
+  Tensor scratch;
+  std::vector<Body> headers;
+  std::vector<Body*> slots;           // of the values
+  std::vector<const Body*> operands;  // of the instruction that runs
+  std::vector<Tensor> kept;           // made for this call
+  std::vector<Tensor> shadows;        // of Variables: what they will hold
+};
+
+class Replay {
+ public:
+  Replay(Context& context, Plan& plan);
+  ~Replay();
+  Replay(const Replay&) = delete;
+  Replay& operator=(const Replay&) = delete;
+
+  void argument(int i, const Tensor& x);
+  /// Null where a question was answered in a way that no one has captured, or a kernel failed: the
+  /// function is to be run, as nothing has happened yet. Throws what a kernel throws after a write.
+  const Ending* run();
+  void commit();
+  Tensor result(int value) const;
+  /// What a Variable will hold.
+  Tensor assigned(int variable) const;
+  std::uint64_t position() const { return position_; }
+
+ private:
+  void execute(const Instruction& instruction, bool may_write);
+  void update(const Instruction& instruction, bool may_write);
+  void user(const Instruction& instruction);
+  int next(const Plan::PlannedSegment& segment) const;
+  Body* slot(int value) const {
+    return value < 0 ? nullptr : frame_.slots[static_cast<std::size_t>(value)];
+  }
+  Body*& slot_of(int value) { return frame_.slots[static_cast<std::size_t>(value)]; }
+  Body* keep(DType dtype, const Layout& layout);
+
+  Context& context_;
+  Plan& plan_;
+  Frame& frame_;
+  Generator& generator_;
+  std::uint64_t position_;
+  bool wrote_ = false;
+};
+}  // namespace reel::tracing

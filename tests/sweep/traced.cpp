@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Every op and its gradient: captured, replayed beside a run, and replayed, as the eager call.
+#include "sweep/table.hpp"
+
+namespace reel::tests {
+namespace {
+using Inputs = std::vector<Tensor>;
+
+/// Values of the same kind that differ from x where they may; positions and masks stay.
+Tensor other(const Tensor& x, int turn) {
+  return is_floating(x.dtype()) ? x * (1 - 0.01 * turn) : fresh(x);
+}
+
+void check(const std::string& what, const Function<Inputs(Inputs)>& f, const Inputs& inputs,
+           Near near) {
+  const auto traced = trace([&](Inputs x) { return f(std::move(x)); });
+  for (int turn = 0; turn < 4; ++turn) {
+    INFO(what << ", call " << turn);
+    Inputs at;
+    for (const Tensor& x : inputs) at.push_back(other(x, turn));
+    const Inputs got = traced(at), expected = f(at);
+    REQUIRE(got.size() == expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i)
+      CHECK(difference(host_of(got[i]), host_of(expected[i]), near) == "");
+  }
+  INFO(what << ": " << traced.explain());
+  CHECK(traced.trace_count() == 1);
+  CHECK(traced.explain().find("eagerly") == std::string::npos);
+}
+
+Inputs gradients(const Sample& sample, const Inputs& inputs, bool second) {
+  const Inputs sources = floating(inputs);
+  GradientTape outer;
+  if (second)
+    for (const Tensor& x : sources) outer.watch(x);
+  GradientTape tape;
+  for (const Tensor& x : sources) tape.watch(x);
+  const Tensor y = sample.call(inputs);
+  Inputs first = tape.gradient(y, Sources(sources), {weights_like(y), Unconnected::zero});
+  if (!second) return first;
+  Tensor mixed = zeros({}, {DType::float64});
+  for (const Tensor& g : first) mixed = mixed + sum(g * g);
+  return outer.gradient(mixed, Sources(sources), Unconnected::zero);
+}
+}  // namespace
+
+TEST_CASE("every op, its gradient and its second gradient can be traced") {
+  for (const Op* op : library_ops()) {
+    // What reads its seed from the options of the sample has its own generator: tests/trace.
+    if (op->updates || op->name == "random") continue;
+    std::size_t number = 0;
+    for (const Sample& sample : samples_of(*op)) {
+      const std::string what = describe(*op, number++, sample);
+      const Near near{1e-11, 1e-12};
+      check(
+          what, [&](Inputs x) { return Inputs{sample.call(x)}; }, sample.inputs, near);
+      if (!op->differentiable || floating(sample.inputs).empty() ||
+          !is_floating(sample.call(sample.inputs).dtype()))
+        continue;
+      check(
+          what + ", gradient", [&](Inputs x) { return gradients(sample, x, false); }, sample.inputs,
+          near);
+      check(what + ", second", [&](Inputs x) { return gradients(sample, x, true); }, sample.inputs,
+            {1e-9, 1e-9});
+    }
+  }
+}
+}  // namespace reel::tests

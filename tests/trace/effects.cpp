@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// trace: Variables, random numbers, tapes and ops of a user's inside a traced function.
+#include <cmath>
+#include <vector>
+
+#include <reel/reel.hpp>
+
+#include "support/catch.hpp"
+
+namespace reel::tests {
+TEST_CASE("Variables are read and written in the order of the program") {
+  Variable w("w", full({2}, 1.0f));
+  auto traced = trace([&](Tensor x) {
+    const Tensor before = w;
+    w.assign_add(x);
+    const Tensor between = w * 10;
+    w.assign(w * 2);
+    w(0).assign(100);
+    return std::vector<Tensor>{before, between, w.value()};
+  });
+  float value = 1, first = 1;
+  for (int i = 0; i < 6; ++i) {
+    const std::vector<Tensor> got = traced(full({2}, 3.0f));
+    CHECK(got[0][1].item<float>() == value);
+    CHECK(got[0][0].item<float>() == first);
+    CHECK(got[1][1].item<float>() == (value + 3) * 10);
+    value = (value + 3) * 2;
+    first = 100;
+    CHECK(got[2][1].item<float>() == value);
+    CHECK(w.value()[1].item<float>() == value);
+    CHECK(w.value()[0].item<float>() == 100);
+  }
+  CHECK(traced.trace_count() == 1);
+}
+
+TEST_CASE("a value that someone holds stays as it is") {
+  Variable w("w", zeros({3}));
+  auto step = trace([&](Tensor x) {
+    w.assign_add(x);
+    return w.value();
+  });
+  std::vector<Tensor> held;
+  for (int i = 0; i < 5; ++i) held.push_back(step(ones({3})));
+  for (int i = 0; i < 5; ++i)
+    CHECK(held[static_cast<std::size_t>(i)][0].item<float>() == static_cast<float>(i + 1));
+  const Tensor outside = w.value();
+  step(ones({3}));
+  CHECK(outside[0].item<float>() == 5);
+  // The argument is the Variable's own value.
+  step(w), step(w);
+  CHECK(w.value()[0].item<float>() == 24);
+}
+
+TEST_CASE("a question after a write: what was written is dropped where the answer is new") {
+  Variable count("count", zeros({}, {DType::int64})), total("total", zeros({}));
+  auto traced = trace([&](Tensor x) {
+    count.assign_add(1);
+    total.assign_add(x);
+    if (total.value() > 10.0f) total.assign(0.0f);
+    return total.value();
+  });
+  float expected = 0;
+  for (int i = 0; i < 30; ++i) {
+    const float x = static_cast<float>(i % 7);
+    expected = expected + x > 10 ? 0 : expected + x;
+    CHECK(traced(tensor(x)).item<float>() == expected);
+    CHECK(count.value().item<std::int64_t>() == i + 1);
+    CHECK(total.value().item<float>() == expected);
+  }
+  CHECK(traced.trace_count() == 2);
+}
+
+TEST_CASE("an op that fails after a write leaves what a run leaves") {
+  Variable seen("seen", zeros({}, {DType::int64}));
+  const Tensor table = arange(0, 5);
+  auto traced = trace([&](Tensor at) {
+    seen.assign_add(1);
+    Tensor found = take(table, at);
+    seen.assign_add(10);
+    return found;
+  });
+  for (int i = 0; i < 3; ++i) traced(tensor({std::int64_t{2}}));
+  CHECK(seen.value().item<std::int64_t>() == 33);
+  CHECK_THROWS_AS(traced(tensor({std::int64_t{9}})), IndexError);
+  CHECK(seen.value().item<std::int64_t>() == 34);
+}
+
+TEST_CASE("random ops draw what a run would draw") {
+  const auto noise = [](Tensor x) {
+    return dropout(x, 0.3) + random::normal({5}) * random::uniform({1});
+  };
+  auto traced = trace(noise);
+  const Tensor x = ones({5});
+  for (std::uint64_t s = 0; s < 5; ++s) {
+    seed(s);
+    const Tensor a = traced(x), b = traced(x), after = random::normal({2});
+    seed(s);
+    CHECK(equal(a, noise(x)));
+    CHECK(equal(b, noise(x)));
+    CHECK(equal(after, random::normal({2})));
+    const GeneratorScope scope(Generator(s + 100));
+    const Tensor c = traced(x);
+    const GeneratorScope again(Generator(s + 100));
+    CHECK(equal(c, noise(x)));
+  }
+  CHECK(traced.trace_count() == 1);
+
+  auto own = trace([] {
+    const GeneratorScope scope(Generator(3));
+    return random::uniform({2});
+  });
+  const Tensor first = own();
+  for (int i = 0; i < 5; ++i) CHECK(equal(own(), first));
+}
+
+TEST_CASE("a training step: forward, backward and update in one trace") {
+  const auto learn = [](auto make, int steps) {
+    seed(2);
+    nn::Linear hidden{3, 16}, out{16, 1};
+    std::vector<Variable> weights = parameters(hidden);
+    for (const Variable& w : parameters(out)) weights.push_back(w);
+    optim::Adam adam(weights, {.learning_rate = 0.05});
+    auto step = make([&](Tensor x, Tensor y) {
+      GradientTape tape;
+      const Tensor loss = mean(square(out(tanh(hidden(x))) - y));
+      adam.step(optim::clip_by_global_norm(tape.gradient(loss, weights), 1.0));
+      return loss;
+    });
+    float loss = 0;
+    for (int i = 0; i < steps; ++i) {
+      const Tensor x = random::normal({32, 3});
+      loss = step(x, sum(x * x, 1, keepdims)).template item<float>();
+    }
+    return loss;
+  };
+  const float eager = learn([](auto f) { return f; }, 60);
+  const float traced = learn([](auto f) { return trace(f); }, 60);
+  CHECK(traced == Approx(eager).epsilon(1e-3));
+  CHECK(traced < 0.5f * learn([](auto f) { return f; }, 1));
+}
+
+TEST_CASE("second derivatives, custom gradients and sequences inside a trace") {
+  auto second =
+      trace([](Tensor x) { return grad(grad([](Tensor v) { return sum(v * v * v); }))(x); });
+  auto custom = custom_gradient(
+      [](Tensor x) { return std::pair(x * 2, [x](Tensor dy) { return Tensors{dy * x}; }); });
+  auto through = trace([&](Tensor x) {
+    GradientTape tape;
+    tape.watch(x);
+    return tape.gradient(sum(custom(x) * x), x);
+  });
+  nn::LSTM lstm{3, 4};
+  auto sequence = trace([&](Tensor x) {
+    GradientTape tape;
+    const Tensor y = sum(square(lstm(x).outputs));
+    std::vector<Tensor> all = tape.gradient(y, parameters(lstm));
+    all.push_back(y);
+    return all;
+  });
+  for (int i = 0; i < 4; ++i) {
+    const Tensor x = random::normal({5}), words = random::normal({6, 2, 3});
+    CHECK(allclose(second(x), 6 * x * ones({5}), {.rtol = 1e-4, .atol = 1e-4}));
+    CHECK(allclose(through(x), 2 * x + x * x, {.rtol = 1e-5, .atol = 1e-5}));
+    const std::vector<Tensor> got = sequence(words);
+    GradientTape tape;
+    const Tensor y = sum(square(lstm(words).outputs));
+    CHECK(allclose(got.back(), y, {.rtol = 1e-5, .atol = 1e-5}));
+    const std::vector<Tensor> expected = tape.gradient(y, parameters(lstm));
+    for (std::size_t k = 0; k < expected.size(); ++k)
+      CHECK(allclose(got[k], expected[k], {.rtol = 1e-4, .atol = 1e-5}));
+  }
+  CHECK(second.trace_count() + through.trace_count() + sequence.trace_count() == 3);
+}
+
+TEST_CASE("a function that makes Variables runs eagerly; one that does so once is captured later") {
+  auto always = trace([](Tensor x) {
+    Variable sum("sum", zeros({2}));
+    sum.assign_add(x);
+    return sum.value() * 2;
+  });
+  for (int i = 0; i < 5; ++i)
+    CHECK(always(full({2}, 1.0f * static_cast<float>(i)))[0].item<float>() ==
+          2.0f * static_cast<float>(i));
+  CHECK(always.trace_count() == 0);
+  CHECK(always.explain().find("it makes a Variable") != std::string::npos);
+
+  std::vector<Variable> slots;
+  auto once = trace([&](Tensor x) {
+    if (slots.empty()) slots.emplace_back("slot", zeros({2}));
+    slots[0].assign_add(x);
+    return slots[0].value();
+  });
+  for (int i = 1; i < 6; ++i) CHECK(once(ones({2}))[0].item<float>() == static_cast<float>(i));
+  CHECK(once.trace_count() == 1);
+}
+
+TEST_CASE("ops of a user's: functions, gradients, and kernels that come later") {
+  register_op("test_cube", [](const OpCall& call) {
+    const Tensor x = call.input(0);
+    return x * x * x;
+  });
+  register_gradient("test_cube", [](const OpCall& call, Tensor upstream) {
+    return 3 * upstream * square(call.input(0));
+  });
+  register_op("test_itself", [](const OpCall& call) { return call.input(0); });
+  register_gradient("test_itself", [](const OpCall&, Tensor upstream) { return upstream * 5; });
+  auto traced = trace([](Tensor x) {
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = call_op("test_itself", {call_op("test_cube", {x})});
+    return std::vector<Tensor>{y, tape.gradient(sum(y), x)};
+  });
+  for (int i = 0; i < 4; ++i) {
+    const Tensor x = random::normal({4});
+    const std::vector<Tensor> got = traced(x);
+    CHECK(allclose(got[0], x * x * x));
+    CHECK(allclose(got[1], 15 * x * x));
+  }
+  CHECK(traced.trace_count() == 1);
+
+  auto grown = trace([](Tensor x) { return exp(x) + 1; });
+  for (int i = 0; i < 3; ++i) CHECK(grown(zeros({2}))[0].item<float>() == 2);
+  // A kernel that reads its input on the host is one step.
+  static int calls = 0;
+  register_kernel("exp", [](const OpCall& call) {
+    ++calls;
+    std::vector<float> values = call.input(0).to_vector<float>();
+    for (float& v : values) v = std::exp(v);
+    return from_span(values, call.input(0).shape());
+  });
+  for (int i = 0; i < 5; ++i) {
+    const Tensor x = random::normal({2});
+    CHECK(allclose(grown(x), power(2.718281828f, x) + 1));
+  }
+  CHECK(calls == 6);  // 5 and the check of the first replay's
+  CHECK(grown.trace_count() == 2);
+}
+
+TEST_CASE("an optimizer's weights are written in place") {
+  Variable w("w", zeros({100000}));
+  auto step = trace([&](Tensor g) { sgd_update(w, g, tensor(0.5f)); });
+  const Tensor g = ones({100000});
+  for (int i = 0; i < 3; ++i) step(g);
+  const std::int64_t blocks = memory_statistics().large_blocks;
+  const std::int64_t bytes = memory_statistics().live_bytes;
+  for (int i = 0; i < 5; ++i) step(g);
+  CHECK(memory_statistics().large_blocks == blocks);
+  CHECK(memory_statistics().live_bytes == bytes);
+  CHECK(w.value()[0].item<float>() == -4);
+}
+}  // namespace reel::tests

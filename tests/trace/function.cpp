@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// trace: what a call sees, when it is captured anew, and what it gives.
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <reel/reel.hpp>
+
+#include "support/catch.hpp"
+#include "support/thread_state.hpp"
+
+namespace reel::tests {
+namespace {
+enum class Kind { plain, doubled };
+
+struct Parts {
+  Tensor sum, product;
+  std::string name;
+  int count = 0;
+  void fields(auto&& field) {
+    field("sum", sum);
+    field("product", product);
+    field("name", name);
+    field("count", count);
+  }
+};
+}  // namespace
+
+TEST_CASE("a traced function gives what the function gives, for new arguments too") {
+  int runs = 0;
+  auto traced = trace([&](Tensor a, Tensor b) {
+    ++runs;
+    return tanh(a * 2.0f + b) - mean(b, 0, keepdims);
+  });
+  for (int i = 0; i < 6; ++i) {
+    const Tensor a = random::normal({4, 3}), b = random::normal({3});
+    CHECK(equal(traced(a, b), tanh(a * 2.0f + b) - mean(b, 0, keepdims)));
+  }
+  CHECK(runs == 2);  // captured, and run once more beside the first replay
+  CHECK(traced.trace_count() == 1);
+}
+
+TEST_CASE("each signature has a trace of its own") {
+  auto traced = trace([](Tensor x) { return sum(x) * 2; });
+  for (int i = 0; i < 4; ++i) {
+    CHECK(traced(ones({2})).item<float>() == 4);
+    CHECK(traced(ones({3})).item<float>() == 6);
+    CHECK(traced(ones({3}, {.dtype = DType::float64})).item<double>() == 6);
+    CHECK(traced(ones({1, 3})).item<float>() == 6);
+  }
+  CHECK(traced.trace_count() == 4);
+}
+
+TEST_CASE("plain arguments are part of the signature, train and eval too") {
+  auto traced = trace([](Tensor x, int times, bool twice, std::string_view how, Kind kind) {
+    Tensor y = how == "add" ? x + times : x * times;
+    if (kind == Kind::doubled) y = y * 2;
+    if (training()) y = y + 100;
+    return twice ? y * 2 : y;
+  });
+  const Tensor x = full({2}, 3.0f);
+  for (int i = 0; i < 4; ++i) {
+    const TrainScope evaluating(false);
+    CHECK(traced(x, 4, false, "add", Kind::plain)[0].item<float>() == 7);
+    CHECK(traced(x, 4, true, "add", Kind::plain)[0].item<float>() == 14);
+    CHECK(traced(x, 4, true, "multiply", Kind::plain)[0].item<float>() == 24);
+    CHECK(traced(x, 5, true, "multiply", Kind::doubled)[0].item<float>() == 60);
+    const TrainScope training(true);
+    CHECK(traced(x, 4, false, "add", Kind::plain)[0].item<float>() == 107);
+  }
+  CHECK(traced.trace_count() == 5);
+}
+
+TEST_CASE("arguments and results are structs, lists, pairs and optionals of tensors") {
+  auto traced = trace(
+      [](std::vector<Tensor> list, std::pair<Tensor, float> pair, std::optional<Tensor> maybe) {
+        Tensor sum = pair.first * pair.second, product = pair.first;
+        for (const Tensor& x : list) {
+          sum = sum + x;
+          product = product * x;
+        }
+        if (maybe) sum = sum + *maybe;
+        return Parts{sum, product, "parts", static_cast<int>(list.size())};
+      });
+  const Tensor two = full({2}, 2.0f), three = full({2}, 3.0f);
+  for (int i = 0; i < 4; ++i) {
+    const Parts parts = traced({two, three}, {three, 0.5f}, std::nullopt);
+    CHECK(parts.sum[0].item<float>() == 6.5f);
+    CHECK(parts.product[0].item<float>() == 18);
+    CHECK(parts.name == "parts");
+    CHECK(parts.count == 2);
+    CHECK(traced({two}, {three, 0.5f}, two).sum[0].item<float>() == 5.5f);
+  }
+  CHECK(traced.trace_count() == 2);
+
+  auto lists = trace([](std::vector<Tensor> a, std::vector<Tensor> b) {
+    Tensor y = zeros({2});
+    for (const Tensor& x : a) y = y + x;
+    for (const Tensor& x : b) y = y - x;
+    return y;
+  });
+  for (int i = 0; i < 3; ++i) {
+    CHECK(lists({two}, {})[0].item<float>() == 2);
+    CHECK(lists({}, {two})[0].item<float>() == -2);
+  }
+}
+
+TEST_CASE("results may be arguments, constants, views and nothing") {
+  const Tensor constant = full({3}, 7.0f);
+  auto traced = trace([&](Tensor x) {
+    return std::vector<Tensor>{x, constant, x(0, all), transpose(x * 2), Tensor()};
+  });
+  std::vector<Tensor> kept;
+  for (int i = 0; i < 5; ++i) {
+    const Tensor x = random::normal({2, 3});
+    const std::vector<Tensor> all_of = traced(x);
+    CHECK(equal(all_of[0], x));
+    CHECK(equal(all_of[1], constant));
+    CHECK(equal(all_of[2], x(0, all)));
+    CHECK(equal(all_of[3], transpose(x * 2)));
+    CHECK_FALSE(all_of[4].defined());
+    if (i == 3) kept = {all_of[3], transpose(x * 2)};
+  }
+  CHECK(equal(kept[0], kept[1]));  // later calls write elsewhere
+
+  int runs = 0;
+  auto nothing = trace([&](Tensor) { ++runs; });
+  for (int i = 0; i < 4; ++i) nothing(constant);
+  CHECK(runs == 2);
+}
+
+TEST_CASE("an argument is live even where it is a captured tensor or comes twice") {
+  const Tensor x = full({2}, 3.0f), other = full({2}, 5.0f);
+  auto plus = trace([&](Tensor v) { return v + x; });
+  plus(x), plus(x);
+  CHECK(plus(other)[0].item<float>() == 8);
+  auto minus = trace([](Tensor a, Tensor b) { return a - b; });
+  minus(x, x), minus(x, x);
+  CHECK(minus(other, x)[0].item<float>() == 2);
+  Variable w("w", x);
+  auto times = trace([&](Tensor v) { return v * w; });
+  times(w), times(w);
+  CHECK(times(other)[0].item<float>() == 15);
+}
+
+TEST_CASE("arguments may lie in any order in memory") {
+  auto traced = trace([](Tensor x) { return sum(x * arange(0, 3), 1); });
+  for (int i = 0; i < 4; ++i) {
+    const Tensor x = random::normal({3, 4}), wide = random::normal({4, 6});
+    CHECK(allclose(traced(transpose(x)), sum(transpose(x) * arange(0, 3), 1)));
+    CHECK(allclose(traced(wide(all, range(0, {}, 2))),
+                   sum(wide(all, range(0, {}, 2)) * arange(0, 3), 1)));
+  }
+  CHECK(traced.trace_count() == 1);
+}
+
+TEST_CASE("ordinary control flow: each way is captured when it is first taken") {
+  int runs = 0;
+  const auto decay = [&](Tensor v) {
+    ++runs;
+    while (sum(v) > 1.0f) v = v * 0.5f;
+    if (max(v) > 0.2f) return v + 1.0f;
+    return v;
+  };
+  auto traced = trace(decay);
+  seed(5);
+  for (int i = 0; i < 300; ++i) {
+    const Tensor x = random::uniform({4}) * static_cast<float>(1 << i % 6);
+    CHECK(equal(traced(x), decay(x)));
+  }
+  const auto ways = traced.trace_count();
+  CHECK(ways <= 20);
+  runs = 0;
+  for (int i = 0; i < 100; ++i) traced(random::uniform({4}));
+  CHECK(runs <= 4);
+  CHECK(traced.explain().find("parts by a value of") != std::string::npos);
+}
+
+TEST_CASE("numbers read on the host are questions too") {
+  int runs = 0;
+  auto traced = trace([&](Tensor n, Tensor x) {
+    ++runs;
+    const auto count = n.item<std::int64_t>();
+    for (std::int64_t i = 0; i < count; ++i) x = x * 2;
+    const std::vector<std::int64_t> shape = {count, 2};
+    return broadcast_to(x, Shape(shape)) + 1;
+  });
+  for (int i = 0; i < 12; ++i) {
+    const Tensor y = traced(tensor(std::int64_t{1 + i % 3}), ones({2}));
+    CHECK(y.shape() == Shape({1 + i % 3, 2}));
+    CHECK(y(0, 0).item<float>() == static_cast<float>((1 << (1 + i % 3)) + 1));
+  }
+  CHECK(traced.trace_count() == 3);
+  CHECK(runs == 6);
+}
+
+TEST_CASE("more than 64 ways, or many elements read, and calls run eagerly") {
+  auto by_value = trace([](Tensor x) { return x * x.item<float>(); });
+  for (int i = 0; i < 100; ++i)
+    CHECK(by_value(tensor(static_cast<float>(i))).item<float>() == static_cast<float>(i * i));
+  CHECK(by_value.trace_count() == 64);
+  CHECK(by_value.explain().find("more than 64 ways") != std::string::npos);
+
+  auto by_elements = trace([](Tensor x) {
+    float total = 0;
+    for (const float v : x.values<float>()) total += v;
+    return x * total;
+  });
+  for (int i = 0; i < 5; ++i) {
+    const Tensor x = random::uniform({100});
+    CHECK(allclose(by_elements(x), x * sum(x)));
+  }
+  CHECK(by_elements.trace_count() == 0);
+}
+
+TEST_CASE("what has changed behind a trace's back is found by the first replay") {
+  Tensor hidden = full({2}, 1.0f);
+  auto traced = trace([&](Tensor x) { return x + hidden; });
+  for (int i = 0; i < 5; ++i) {
+    hidden = full({2}, static_cast<float>(i));
+    CHECK(traced(zeros({2}))[0].item<float>() == static_cast<float>(i));
+  }
+  CHECK(traced.explain().find("runs eagerly") != std::string::npos);
+
+  int count = 0;
+  auto counted = trace([&](Tensor x) { return std::pair(x, ++count); });
+  for (int i = 1; i < 5; ++i) CHECK(counted(hidden).second == i);
+
+  bool odd = false;
+  auto other_way = trace([&](Tensor x) { return (odd = !odd) ? x * 2 : x + 2; });
+  for (int i = 0; i < 5; ++i)
+    CHECK(other_way(full({}, 3.0f)).item<float>() == (i % 2 ? 5.0f : 6.0f));
+}
+
+TEST_CASE("an exception leaves everything as it was, and the next call is captured") {
+  bool fails = true;
+  auto traced = trace([&](Tensor x) {
+    const Tensor y = x * 2;
+    if (fails) throw std::runtime_error("not yet");
+    return y;
+  });
+  const Tensor x = ones({2});
+  const ThreadState before = state();
+  for (int i = 0; i < 3; ++i) CHECK_THROWS_AS(traced(x), std::runtime_error);
+  CHECK(state() == before);
+  CHECK(traced.trace_count() == 0);
+  fails = false;
+  for (int i = 0; i < 3; ++i) CHECK(traced(x)[0].item<float>() == 2);
+  CHECK(traced.trace_count() == 1);
+}
+
+TEST_CASE("an op that fails in a replay fails as it does in a run, with its line") {
+  auto traced = trace([](Tensor table, Tensor at) { return take(table, at) * 2; });
+  const Tensor table = random::normal({5, 2});
+  for (int i = 0; i < 3; ++i) traced(table, tensor({std::int64_t{1}, std::int64_t{4}}));
+  std::string message;
+  try {
+    traced(table, tensor({std::int64_t{1}, std::int64_t{5}}));
+  } catch (const IndexError& error) {
+    message = error.what();
+  }
+  CHECK(message.find("take") != std::string::npos);
+  CHECK(message.find("function.cpp") != std::string::npos);
+  CHECK(traced(table, tensor({std::int64_t{0}, std::int64_t{0}})).shape() == Shape({2, 2}));
+  CHECK_THROWS_AS(traced(table, Tensor()), Error);
+}
+
+TEST_CASE("traced functions call each other, and themselves") {
+  auto inner = trace([](Tensor x) { return x * 2; });
+  auto outer = trace([&](Tensor x) { return inner(x) + inner(x + 1); });
+  for (int i = 0; i < 4; ++i)
+    CHECK(outer(full({}, 1.0f * static_cast<float>(i))).item<float>() ==
+          4.0f * static_cast<float>(i) + 2);
+
+  Function<Tensor(Tensor, int)> halve;
+  auto recursive = trace<Tensor(Tensor, int)>(
+      [&](Tensor x, int depth) { return depth ? halve(x / 2.0f, depth - 1) + 1.0f : x; });
+  halve = recursive;
+  for (int i = 0; i < 4; ++i) CHECK(recursive(full({}, 8.0f), 3).item<float>() == 4);
+  halve = {};
+}
+
+TEST_CASE("gradients flow through traced calls") {
+  Variable w("w", full({3}, 2.0f));
+  auto traced = trace([&](Tensor x) { return sum(x * x * w); });
+  const Tensor x = tensor({1.0f, 2.0f, 3.0f});
+  for (int i = 0; i < 4; ++i) {
+    traced(x);
+    GradientTape tape;
+    tape.watch(x);
+    const auto [dx, dw] = tape.gradient(traced(x), x, w);
+    CHECK(equal(dx, 4 * x));
+    CHECK(equal(dw, x * x));
+  }
+}
+
+TEST_CASE("functions, generic lambdas by their signature, and references to const") {
+  auto generic = trace<Tensor(Tensor)>([](auto x) { return x + 1; });
+  auto references =
+      trace([](const Tensor& x, const std::vector<Tensor>& more) { return x + more[0]; });
+  auto pointer = trace(+[](Tensor x) { return x * 3; });
+  const Tensor one = ones({});
+  for (int i = 0; i < 3; ++i) {
+    CHECK(generic(one).item<float>() == 2);
+    CHECK(references(one, {one}).item<float>() == 2);
+    CHECK(pointer(one).item<float>() == 3);
+  }
+  CHECK(generic.trace_count() + references.trace_count() + pointer.trace_count() == 3);
+}
+
+TEST_CASE("explain lists signatures, Variables and constants") {
+  Variable w("scale", ones({3}));
+  const Tensor bias = zeros({3});
+  auto traced = trace([&](Tensor x) { return x * w + bias; });
+  CHECK(traced.explain().find("not called yet") != std::string::npos);
+  traced(ones({2, 3}));
+  const std::string text = traced.explain();
+  for (const char* part : {"(float32(2, 3))", "1 way, 2 steps", "scale", "constants: float32(3,)"})
+    CHECK(text.find(part) != std::string::npos);
+}
+}  // namespace reel::tests
