@@ -51,6 +51,36 @@ TEST_CASE("a value that someone holds stays as it is") {
   CHECK(w.value()[0].item<float>() == 24);
 }
 
+TEST_CASE("a Variable is assigned what views it, and from other Variables") {
+  Variable w("w", arange(0, 9).reshape({3, 3})), rate("rate", tensor(1.0f)), v("v", zeros({3}));
+  auto turn = trace([&] {
+    w.assign(transpose(w.value()));
+    w.assign_add(w.value()(all, range({}, {}, -1)));
+    v.assign_add(rate);
+  });
+  Tensor expected = w;
+  float sum = 0;
+  for (int i = 0; i < 6; ++i) {
+    rate.assign(static_cast<float>(i));
+    sum += static_cast<float>(i);
+    turn();
+    expected = transpose(expected);
+    expected = expected + expected(all, range({}, {}, -1));
+    CHECK(equal(w, expected));
+    CHECK(v.value()[2].item<float>() == sum);
+  }
+  optim::SGD sgd({v}, {.learning_rate = 0.0});
+  auto step = trace([&](Tensor g) { sgd.step({g}); });
+  const Tensor before = v;
+  for (int i = 0; i < 4; ++i) step(ones({3}));
+  CHECK(equal(v, before));
+  sgd.learning_rate().assign(2.0f);
+  step(ones({3}));
+  CHECK(equal(v, before - 2.0f));
+  CHECK(turn.trace_count() + step.trace_count() == 2);
+  CHECK((turn.explain() + step.explain()).find("eagerly") == std::string::npos);
+}
+
 TEST_CASE("a question after a write: what was written is dropped where the answer is new") {
   Variable count("count", zeros({}, {DType::int64})), total("total", zeros({}));
   auto traced = trace([&](Tensor x) {
