@@ -2,7 +2,6 @@
 // What a GradientTape promises, one fact at a time.
 #include <cmath>
 #include <string>
-#include <thread>
 
 #include <reel/reel.hpp>
 
@@ -323,19 +322,6 @@ TEST_CASE("everything is let go of when tapes end") {
   CHECK(after.live_records == before.live_records);
 }
 
-TEST_CASE("a tape belongs to the thread that made it", "[threads]") {
-  const Tensor x = tensor({1.0f, 2.0f});
-  GradientTape tape;
-  std::thread([&] {
-    CHECK_THROWS_AS(tape.watch(x), TapeError);
-    CHECK_THROWS_AS(tape.pause(), TapeError);
-    CHECK_THROWS_AS(tape.ops(), TapeError);
-    CHECK_THROWS_AS(tape.gradient(x, x), TapeError);
-  }).join();
-  tape.watch(x);
-  CHECK(equal(tape.gradient(x * x, x), 2.0f * x));
-}
-
 TEST_CASE("records take moved operands over") {
   const Tensor x = tensor({2.0f, 3.0f});
   GradientTape tape({.persistent = true});
@@ -361,31 +347,4 @@ TEST_CASE("a function of yours may use its operand more than once") {
   tape.watch(x);
   CHECK(equal(swish(x + 1.0f), swished));
   CHECK(equal(squared(x + 1.0f), products));
-}
-
-TEST_CASE("threads whose tapes watch one weight know it by records of their own", "[threads]") {
-  const Variable w("w", tensor({2.0f}));
-  const auto learn = [&](int others) {
-    for (int round = 0; round < 200; ++round) {
-      GradientTape outer;
-      const Tensor x = tensor({1.0f});
-      outer.watch(x);
-      Tensor y = x;
-      for (int i = 0; i < others; ++i) y = y + 0.0f;  // w comes later on this thread's reel
-      Tensor z = y * w * w;
-      {
-        GradientTape inner;
-        const Tensor dw = inner.gradient(w * w * w, w);
-        if (dw.item<float>() != 12) return false;
-        z = z + dw * w;
-      }
-      if (outer.gradient(z, w).item<float>() != 4 + 36) return false;  // of w^2 + 3 w^3
-    }
-    return true;
-  };
-  bool right[2] = {};
-  std::thread other([&] { right[0] = learn(3); });
-  right[1] = learn(7);
-  other.join();
-  CHECK((right[0] && right[1]));
 }

@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include <cstdlib>
-#include <thread>
 #include <vector>
 
 #include <reel/reel.hpp>
@@ -64,21 +63,5 @@ TEST_CASE("training holds as much memory after many steps as after a few") {
   CHECK(memory_statistics().live_tensors == tensors);
   CHECK(memory_statistics().live_records == 0);
   if (!sanitized) CHECK(resident_bytes() - bytes < (1 << 20));
-}
-
-TEST_CASE("each thread has tapes of its own; weights are shared", "[threads]") {
-  Variable w("w", tensor({1.0f, 2.0f}));
-  std::vector<float> slopes(4);
-  std::vector<std::thread> threads;
-  for (std::size_t t = 0; t < slopes.size(); ++t)
-    threads.emplace_back([&, t] {
-      for (int i = 0; i < 200; ++i) {
-        GradientTape tape;
-        Tensor y = sum(w * w * static_cast<float>(t));
-        slopes[t] = tape.gradient(y, w)(1).item<float>();
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  for (std::size_t t = 0; t < slopes.size(); ++t) CHECK(slopes[t] == 4.0f * static_cast<float>(t));
 }
 }  // namespace reel::tests

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Ops, gradients and kernels that users register.
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <reel/reel.hpp>
@@ -112,20 +111,5 @@ TEST_CASE("an op whose result is its input leaves that input as it was") {
   register_gradient("same", [](const OpCall&, Tensor upstream) { return upstream * 5.0f; });
   const Tensor x = numbers();
   CHECK(equal(slope("same", x), full({3}, 5.0f)));
-}
-
-TEST_CASE("threads register ops while others call theirs", "[threads]") {
-  std::vector<std::thread> threads;
-  std::vector<float> sums(4);
-  for (std::size_t t = 0; t < sums.size(); ++t)
-    threads.emplace_back([&sums, t] {
-      for (int i = 0; i < 25; ++i) {
-        const std::string name = "own " + std::to_string(t) + " " + std::to_string(i);
-        register_op(name, [](const OpCall& call) { return sum(call.input(0)); });
-        sums[t] += call_op(name, {ones({4})}).item<float>();
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  for (const float total : sums) CHECK(total == 100);
 }
 }  // namespace reel::tests

@@ -2,7 +2,6 @@
 // Streams of random numbers as programs see them; tests/kernels/random.cpp tests the numbers.
 #include <algorithm>
 #include <cmath>
-#include <thread>
 #include <vector>
 
 #include <reel/reel.hpp>
@@ -109,22 +108,6 @@ TEST_CASE("scopes nest, and the thread's own stream goes on behind them") {
   CHECK(equal(random::uniform({3}), second));
 }
 
-TEST_CASE("each thread has a stream of its own", "[threads]") {
-  seed(9);
-  const Tensor expected = random::normal({50});
-  seed(9);
-  std::vector<Tensor> drawn(4);
-  std::vector<std::thread> threads;
-  for (Tensor& x : drawn)
-    threads.emplace_back([&x] {
-      seed(9);
-      x = random::normal({50});
-    });
-  for (std::thread& thread : threads) thread.join();
-  for (const Tensor& x : drawn) CHECK(equal(x, expected));
-  CHECK(equal(random::normal({50}), expected));
-}
-
 TEST_CASE("distributions have the ends, moments and dtypes that were asked for") {
   const GeneratorScope scope(Generator(3));
   const Tensor uniform = random::uniform({40'000}, {.low = 2, .high = 6});
@@ -167,16 +150,6 @@ TEST_CASE("dropout keeps the mean; its gradient has the same zeros") {
   CHECK(allclose(slope, kept.to(DType::float32) / 0.75, {.rtol = 1e-6}));
   CHECK(equal(dropout(x, 0), x));
   CHECK(dropout(x.to(DType::float64), 0.5).dtype() == DType::float64);
-}
-
-TEST_CASE("threads draw numbers of their own", "[threads]") {
-  Tensor first, second;
-  std::thread([&] { first = random::normal({8}); }).join();
-  std::thread([&] { second = random::normal({8}); }).join();
-  CHECK_FALSE(equal(first, second));
-  std::thread([&] { seed(3), first = random::normal({8}); }).join();
-  std::thread([&] { seed(3), second = random::normal({8}); }).join();
-  CHECK(equal(first, second));
 }
 
 TEST_CASE("distributions that do not exist are refused, and draw nothing") {
