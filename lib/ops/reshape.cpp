@@ -218,6 +218,7 @@ constinit Op broadcast_to_op{.name = "broadcast_to",
 constinit Op cast_op{.name = "cast",
                      .shape = cast_shape,
                      .options = &options_type<DTypeOptions>,
+                     .fusion = Fusion::pointwise,
                      .samples = cast_samples};
 
 Tensor reshape(Operand x, Shape shape) {

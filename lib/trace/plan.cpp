@@ -2,6 +2,7 @@
 #include "lib/trace/plan.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "lib/dispatch/pointwise.hpp"
@@ -10,6 +11,7 @@
 namespace reel::tracing {
 namespace {
 constexpr std::size_t alignment = 64;
+constexpr std::size_t most_passes = 256;
 
 /// Ranges of a frame's memory that are free, and where it ends so far.
 class FreeRanges {
@@ -180,7 +182,10 @@ class Planner {
     planned.first = static_cast<unsigned>(plan_.instructions.size());
     for (std::size_t i = 0; i < segment.steps.size(); ++i) {
       const Step& step = segment.steps[i];
-      if (!is_view(step)) {
+      if (const std::size_t end = end_of_blocks(segment, i)) {
+        plan_blocks(number, static_cast<int>(i), static_cast<int>(end), state);
+        i = end - 1;
+      } else if (!is_view(step)) {
         for (const int output : step.outputs)
           if (output >= 0) put(output, step, number, static_cast<int>(i), state);
         add_instruction(step, number, static_cast<int>(i));
@@ -203,12 +208,98 @@ class Planner {
     planned.read = segment.question.read;
   }
 
-  /// Passes, views and updates do not look at values.
+  /// Where the passes over values of one size end that begin at step i, with views among them;
+  /// 0 where they are too few, or too short to be worth it.
+  std::size_t end_of_blocks(const Segment& segment, std::size_t i) const {
+    std::vector<int> made;
+    std::int64_t elements = 0;
+    std::size_t end = i;
+    for (; i < segment.steps.size() && made.size() < most_passes; ++i) {
+      const Step& step = segment.steps[i];
+      if (is_view(step)) {
+        if (std::count(made.begin(), made.end(), root(step.outputs[0]))) break;
+        continue;
+      }
+      if (!tile_of(step)) break;
+      const std::int64_t own = value(step.outputs[0]).layout.elements;
+      if (own < 2 * block_elements || (!made.empty() && own != elements)) break;
+      elements = own;
+      made.push_back(step.outputs[0]);
+      end = i + 1;
+    }
+    return made.size() > 1 ? end : 0;
+  }
+
+  /// Passes that run together, block by block: what only they read lies in a buffer of blocks.
+  /// Nothing that lives outside it is given up between them, as each block starts anew.
+  void plan_blocks(int number, int first, int end, State& state) {
+    const Segment& segment = tree_.segments[static_cast<std::size_t>(number)];
+    const auto step_at = [&](int i) -> const Step& {
+      return segment.steps[static_cast<std::size_t>(i)];
+    };
+    FreeRanges buffer;
+    std::vector<int> live;
+    unsigned passes = 0;
+    for (int i = first; i < end; ++i) {
+      const Step& step = step_at(i);
+      const int output = step.outputs[0];
+      if (is_view(step)) {
+        add_view(output);
+        continue;
+      }
+      ++passes;
+      if (place(output).kind == Place::Kind::scratch && !used_after(output, number, end - 1))
+        place(output).kind = Place::Kind::block;
+      if (place(output).kind != Place::Kind::block) {
+        put(output, step, number, i, state);
+        continue;
+      }
+      if (const auto taken = take_over(output, step, number, i, live)) {
+        place(output).offset = *taken;
+      } else {
+        place(output).offset = buffer.take(block_bytes(output));
+        live.push_back(output);
+      }
+      std::erase_if(live, [&](int v) {
+        if (used_after(v, number, i)) return false;
+        buffer.give(place(v).offset, block_bytes(v));
+        return true;
+      });
+    }
+    Instruction blocks{.kind = Instruction::Kind::blocks};
+    blocks.input_count = passes;
+    blocks.output_count = static_cast<unsigned>(buffer.end());
+    blocks.elements = value(step_at(end - 1).outputs[0]).layout.elements;
+    plan_.instructions.push_back(blocks);
+    for (int i = first; i < end; ++i)
+      if (!is_view(step_at(i))) add_instruction(step_at(i), number, i);
+  }
+  std::size_t block_bytes(int v) const {
+    return static_cast<std::size_t>(block_elements * size_of(value(v).layout.dtype));
+  }
+
+  /// The offset of an input of a pass that dies with it, which the output may have.
+  std::optional<std::size_t> take_over(int output, const Step& step, int segment, int at,
+                                       std::vector<int>& live) {
+    if (!tile_of(step)) return std::nullopt;
+    for (const int input : step.inputs) {
+      const auto found = std::find(live.begin(), live.end(), input);
+      if (found == live.end() || used_after(input, segment, at) ||
+          value(input).layout.bytes() != value(output).layout.bytes() ||
+          value(input).layout.elements != value(output).layout.elements)
+        continue;
+      *found = output;
+      return place(input).offset;
+    }
+    return std::nullopt;
+  }
+
+  /// Opaque kernels may look at values. So may updates, at rates; their errors need no run.
   static bool can_fail(const Instruction& instruction) {
     return instruction.kind == Instruction::Kind::user ||
            ((instruction.kind == Instruction::Kind::kernel ||
              instruction.kind == Instruction::Kind::call) &&
-            !instruction.op->tiles);
+            instruction.op->fusion == Fusion::opaque);
   }
 
   bool is_view(const Step& step) const {
@@ -235,20 +326,10 @@ class Planner {
       plan_.instructions.push_back(make);
     }
     if (here.kind != Place::Kind::scratch) return;
-    if (tile_of(step))
-      for (const int input : step.inputs) {
-        if (input < 0 || place(input).kind != Place::Kind::scratch || root(input) != input)
-          continue;
-        if (value(input).layout.bytes() != value(output).layout.bytes() ||
-            value(input).layout.elements != value(output).layout.elements ||
-            used_after(input, segment, at))
-          continue;
-        const auto found = std::find(state.live.begin(), state.live.end(), input);
-        if (found == state.live.end()) continue;
-        here.offset = place(input).offset;
-        *found = output;
-        return;
-      }
+    if (const auto taken = take_over(output, step, segment, at, state.live)) {
+      here.offset = *taken;
+      return;
+    }
     here.offset = state.free.take(bytes_of(value(output)));
     plan_.scratch_bytes = std::max(plan_.scratch_bytes, state.free.end());
     state.live.push_back(output);

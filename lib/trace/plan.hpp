@@ -14,6 +14,7 @@ struct Place {
     given,    // of an argument, a Variable or a constant: somewhere else
     scratch,  // at an offset of the frame's memory
     fresh,    // in a tensor of its own, as a result that outlives the call
+    block,    // at an offset of the buffer that passes share which run block by block
     variable  // in the Variable's buffer, or a new one for it
   };
   Kind kind = Kind::given;
@@ -23,6 +24,7 @@ struct Place {
 struct Instruction {
   enum class Kind : std::uint8_t {
     allocate,  // a fresh value
+    blocks,    // the passes that follow, over a block of neighbours at a time
     view,      // of something that is not in the frame's memory
     pass,      // a pass of a pointwise op over neighbours
     kernel,    // a kernel as it is
@@ -32,8 +34,8 @@ struct Instruction {
     user  // a user's kernel
   };
   Kind kind;
-  bool settled = false;  // nothing that follows can fail or ask
-  unsigned input_count = 0, output_count = 0;
+  bool settled = false;                        // nothing that follows can fail or ask
+  unsigned input_count = 0, output_count = 0;  // of blocks: passes; bytes of buffer
   unsigned first = 0;  // of its values: inputs, then outputs; then the Variables of an update
   unsigned how = 0;    // scalars of a pass; the updated Variables that may be written in place
   Op* op = nullptr;
@@ -45,6 +47,10 @@ struct Instruction {
 };
 
 struct Frame;
+
+/// How many elements of a value the passes of Kind::blocks take at a time: several fit the first
+/// cache.
+inline constexpr std::int64_t block_elements = 2048;
 
 struct Plan {
   struct PlannedSegment {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "lib/cpu/scratch.hpp"
 #include "lib/dispatch/call_view.hpp"
 #include "lib/dispatch/op_options.hpp"
 #include "lib/dispatch/pointwise.hpp"
@@ -97,14 +98,18 @@ const Ending* Replay::run() try {
     const bool may_write =
         segment.ending && segment.ending->verified.load(std::memory_order_relaxed);
     const Instruction* const all = plan_.instructions.data();
-    for (unsigned i = segment.first; i < segment.end; ++i) execute(all[i], may_write);
+    for (unsigned i = segment.first; i < segment.end; ++i) {
+      execute(all[i], may_write);
+      if (all[i].kind == Instruction::Kind::blocks) i += all[i].input_count;
+    }
     if (segment.ending) return segment.ending.get();
     at = next(segment);
   }
   return nullptr;
 } catch (...) {
-  if (wrote_) throw;
-  return nullptr;
+  if (!wrote_) return nullptr;
+  commit();  // what preceded it has happened
+  throw;
 }
 
 int Replay::next(const Plan::PlannedSegment& segment) const {
@@ -148,6 +153,8 @@ void Replay::execute(const Instruction& instruction, bool may_write) {
                         static_cast<int>(inputs), instruction.how, to,
                         size_of(slot(values[inputs])->dtype));
     }
+    case Instruction::Kind::blocks:
+      return blocks(instruction);
     case Instruction::Kind::update:
       return update(instruction, may_write);
     case Instruction::Kind::user:
@@ -171,6 +178,34 @@ void Replay::execute(const Instruction& instruction, bool may_write) {
   options.position = position_;
   position_ += options.blocks(made[0]->elements);
   run_kernel({*instruction.op, operands, 0, options, instruction.site, made, 1, nullptr});
+}
+
+/// The passes behind `instruction`, all of them over one block of neighbours after the other.
+void Replay::blocks(const Instruction& instruction) {
+  const Instruction* const passes = &instruction + 1;
+  const auto run = [&](std::int64_t first, std::int64_t end) {
+    auto* const buffer = static_cast<std::byte*>(kernels::scratch(instruction.output_count));
+    for (std::int64_t at = first; at < end; at += block_elements) {
+      const std::int64_t n = std::min(block_elements, end - at);
+      for (const Instruction* pass = passes; pass < passes + instruction.input_count; ++pass) {
+        const int* const values = plan_.operands.data() + pass->first;
+        const auto place_of = [&](int value) -> std::byte* {
+          const Place& place = plan_.places[static_cast<std::size_t>(value)];
+          if (place.kind == Place::Kind::block) return buffer + place.offset;
+          const Body& body = *slot(value);
+          return body.data + at * size_of(body.dtype);
+        };
+        const void* from[4];
+        for (unsigned i = 0; i < pass->input_count; ++i)
+          from[i] = values[i] < 0        ? nullptr
+                    : pass->how >> i & 1 ? slot(values[i])->data
+                                         : place_of(values[i]);
+        pass->tile(n, from, pass->how, place_of(values[pass->input_count]));
+      }
+    }
+  };
+  if (instruction.elements < least_shared_pass) return run(0, instruction.elements);
+  kernels::parallel_ranges(instruction.elements, std::int64_t{1} << 15, run);
 }
 
 void Replay::update(const Instruction& instruction, bool may_write) {

@@ -37,6 +37,7 @@ class Replay {
 
  private:
   void execute(const Instruction& instruction, bool may_write);
+  void blocks(const Instruction& instruction);
   void update(const Instruction& instruction, bool may_write);
   void user(const Instruction& instruction);
   int next(const Plan::PlannedSegment& segment) const;

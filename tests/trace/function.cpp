@@ -156,6 +156,34 @@ TEST_CASE("arguments may lie in any order in memory") {
   CHECK(traced.trace_count() == 1);
 }
 
+TEST_CASE("passes over values of one size, with views and numbers among them") {
+  const auto f = [](Tensor x, Tensor y, Tensor number) {
+    const Tensor flat = x.reshape({-1}), twice = x * 2;
+    const Tensor line = twice.reshape({-1}) + number;            // a view of what a pass made
+    const Tensor more = exp(line * flat) - tanh(line) * number;  // and values used again
+    const Tensor other = where(more > line, more, -line).reshape({30, 500});
+    return std::vector<Tensor>{other + y, line, other * other - twice};
+  };
+  auto traced = trace(f);
+  for (int threads : {1, 2}) {
+    const int before = num_threads();
+    set_num_threads(threads);
+    for (int i = 0; i < 4; ++i) {
+      const Tensor x = random::uniform({30, 500}), y = random::normal({30, 500});
+      const std::vector<Tensor> got = traced(x, y, tensor(0.5f)), expected = f(x, y, tensor(0.5f));
+      for (std::size_t k = 0; k < 3; ++k) CHECK(equal(got[k], expected[k]));
+    }
+    auto large = trace([](Tensor x) { return (x * 2 + 1) * x - 3; });
+    for (int i = 0; i < 4; ++i) {
+      const Tensor x = random::normal({300'001});
+      CHECK(equal(large(x), (x * 2 + 1) * x - 3));
+    }
+    set_num_threads(before);
+  }
+  CHECK(traced.trace_count() == 1);
+  CHECK(traced.explain().find("eagerly") == std::string::npos);
+}
+
 TEST_CASE("ordinary control flow: each way is captured when it is first taken") {
   int runs = 0;
   const auto decay = [&](Tensor v) {
