@@ -62,12 +62,15 @@ struct CharRnn {
   optim::Adam adam{variables, {.learning_rate = bench::adam_rate}};
   Tensor words = text(), loss;
 
-  void operator()() {
+  Tensor step(const Tensor& text) {
     GradientTape tape;
-    const Tensor labels = words(range(1, {})).reshape({Task::steps * Task::batch});
-    loss = nn::cross_entropy(model.head(model.outputs(words)), labels);
-    adam.step(tape.gradient(loss, variables));
+    const Tensor labels = text(range(1, {})).reshape({Task::steps * Task::batch});
+    const Tensor found = nn::cross_entropy(model.head(model.outputs(text)), labels);
+    adam.step(tape.gradient(found, variables));
+    return found;
   }
+  Traced<Tensor(Tensor)> trace_of_step = trace([this](Tensor text) { return step(text); });
+  void operator()() { loss = traced ? trace_of_step(words) : step(words); }
   double value() {
     CharRnn fresh;
     for (int i = 0; i < 3; ++i) fresh();
@@ -78,8 +81,8 @@ struct CharRnn {
 }  // namespace
 
 void add_char_rnn(bench::Rows& rows) {
-  rows.push_back(bench::row<CharRnn<Loop>>("char-RNN step", 1));
-  rows.push_back(bench::row<CharRnn<Sequence>>("char-RNN step, nn::LSTM", 1));
+  rows.push_back(bench::traced_row<CharRnn<Loop>>("char-RNN step", 1));
+  rows.push_back(bench::traced_row<CharRnn<Sequence>>("char-RNN step, nn::LSTM", 1));
 }
 
 }  // namespace rows

@@ -22,6 +22,19 @@ constexpr auto exponential = [](const Tensor& x) { return exp(x); };
 constexpr auto logistic = [](const Tensor& x) { return sigmoid(x); };
 constexpr auto softmax_of_rows = [](const Tensor& x) { return softmax(x); };
 
+/// Passes that nothing but the next one reads.
+struct Passes {
+  Tensor x = numbers(1, {std::size_t{1} << 20});
+  static Tensor all_of(Tensor y) {
+    for (int i = 0; i < bench::passes; ++i) y = i % 2 == 0 ? y * 1.01f : y + 0.01f;
+    return y;
+  }
+  Traced<Tensor(Tensor)> trace_of_all = trace(all_of);
+  Tensor y() { return traced ? trace_of_all(x) : all_of(x); }
+  void operator()() { keep(y()); }
+  double value() { return squares(y()); }
+};
+
 struct LayerNorm {
   Tensor x = numbers(1, {bench::norm_shape[0], bench::norm_shape[1]}),
          scale = numbers(2, {bench::norm_shape[1]}), shift = numbers(3, {bench::norm_shape[1]});
@@ -43,6 +56,7 @@ void add_kernels(bench::Rows& rows) {
   using bench::row;
   rows.push_back(row<Of<exponential>>("exp 64k", 1, std::size_t{1} << 16));
   rows.push_back(row<Of<logistic>>("sigmoid 64k", 1, std::size_t{1} << 16));
+  rows.push_back(bench::traced_row<Passes>("10 ops on 1M floats", 1));
   rows.push_back(row<Of<softmax_of_rows>>("softmax 2048x96", 1, bench::softmax_shape, 2.0f));
   rows.push_back(row<LayerNorm>("layer norm 64x512", 1));
   rows.push_back(row<Of<sum_of_columns>>("column sum 4096x4096", 1, bench::sum_shape, 1.0f));

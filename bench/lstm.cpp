@@ -46,17 +46,27 @@ struct Step {
 template <class Cell>
 struct Forward : Step<Cell> {
   using Step<Cell>::Step;
-  void operator()() { keep(this->cell(this->x, this->state)); }
-  double value() { return squares(this->cell(this->x, this->state)); }
+  Traced<Tensor(Tensor, nn::LSTMState)> trace_of_cell =
+      trace([this](Tensor in, nn::LSTMState before) { return this->cell(in, before); });
+  Tensor output() {
+    return traced ? trace_of_cell(this->x, this->state) : this->cell(this->x, this->state);
+  }
+  void operator()() { keep(output()); }
+  double value() { return squares(output()); }
 };
 
 template <class Cell>
 struct Backward : Step<Cell> {
   explicit Backward(bench::CellSize size) : Step<Cell>(size) {}
   std::vector<Variable> variables = this->cell.variables();
-  std::vector<Tensor> gradients() {
+  std::vector<Tensor> slopes(const Tensor& in, const nn::LSTMState& before) {
     GradientTape tape;
-    return tape.gradient(sum(this->cell(this->x, this->state)), variables);
+    return tape.gradient(sum(this->cell(in, before)), variables);
+  }
+  Traced<std::vector<Tensor>(Tensor, nn::LSTMState)> trace_of_slopes =
+      trace([this](Tensor in, nn::LSTMState before) { return slopes(in, before); });
+  std::vector<Tensor> gradients() {
+    return traced ? trace_of_slopes(this->x, this->state) : slopes(this->x, this->state);
   }
   void operator()() { keep(gradients()); }
   double value() { return squares_of(gradients()); }
@@ -105,14 +115,16 @@ struct WholeBackward : Whole<loop> {
 }  // namespace
 
 void add_lstm(bench::Rows& rows) {
-  using bench::row, bench::small_cell, bench::large_cell;
-  rows.push_back(row<Forward<Fused>>("LSTM cell 10x10 fused, forward", 1, small_cell));
-  rows.push_back(row<Backward<Fused>>("LSTM cell 10x10 fused, with backward", 1, small_cell));
-  rows.push_back(row<Forward<Primitive>>("LSTM cell 10x10 primitive, forward", 1, small_cell));
+  using bench::row, bench::traced_row, bench::small_cell, bench::large_cell;
+  rows.push_back(traced_row<Forward<Fused>>("LSTM cell 10x10 fused, forward", 1, small_cell));
   rows.push_back(
-      row<Backward<Primitive>>("LSTM cell 10x10 primitive, with backward", 1, small_cell));
-  rows.push_back(row<Forward<Fused>>("LSTM cell 32x256, forward", 1, large_cell));
-  rows.push_back(row<Backward<Fused>>("LSTM cell 32x256, with backward", 1, large_cell));
+      traced_row<Backward<Fused>>("LSTM cell 10x10 fused, with backward", 1, small_cell));
+  rows.push_back(
+      traced_row<Forward<Primitive>>("LSTM cell 10x10 primitive, forward", 1, small_cell));
+  rows.push_back(
+      traced_row<Backward<Primitive>>("LSTM cell 10x10 primitive, with backward", 1, small_cell));
+  rows.push_back(traced_row<Forward<Fused>>("LSTM cell 32x256, forward", 1, large_cell));
+  rows.push_back(traced_row<Backward<Fused>>("LSTM cell 32x256, with backward", 1, large_cell));
   rows.push_back(row<WholeForward<false>>("LSTM 64x32x256, forward", 1, large_cell));
   rows.push_back(row<WholeForward<true>>("LSTM 64x32x256 by loop, forward", 1, large_cell));
   rows.push_back(row<WholeBackward<false>>("LSTM 64x32x256, with backward", 1, large_cell));

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// reel's rows; with the argument "traced" those that can be traced, as traces.
+#include <string_view>
+
 #include "rows.hpp"
 
-int main() {
+int main(int count, char** arguments) {
+  rows::traced = count > 1 && std::string_view(arguments[1]) == "traced";
   bench::Rows all;
   rows::add_ops(all);
   rows::add_kernels(all);
@@ -10,5 +14,6 @@ int main() {
   rows::add_char_rnn(all);
   rows::add_tree_lstm(all);
   rows::add_mlp(all);
+  if (rows::traced) std::erase_if(all, [](const bench::Row& row) { return !row.traced; });
   return bench::serve(all, {{"reel", REEL_VERSION}});
 }

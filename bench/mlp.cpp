@@ -38,11 +38,15 @@ struct Mlp {
   Optimizer optimizer{variables};  // the rates of task.hpp are reel's own
   Tensor x = numbers(20, {Task::batch, Task::in}), labels = digits(), loss;
 
-  void operator()() {
+  Tensor step(const Tensor& in, const Tensor& classes) {
     GradientTape tape;
-    loss = nn::cross_entropy(model(x), labels);
-    optimizer.step(tape.gradient(loss, variables));
+    const Tensor found = nn::cross_entropy(model(in), classes);
+    optimizer.step(tape.gradient(found, variables));
+    return found;
   }
+  Traced<Tensor(Tensor, Tensor)> trace_of_step =
+      trace([this](Tensor in, Tensor classes) { return step(in, classes); });
+  void operator()() { loss = traced ? trace_of_step(x, labels) : step(x, labels); }
   double value() {
     Mlp fresh;
     for (int i = 0; i < 3; ++i) fresh();
@@ -53,8 +57,8 @@ struct Mlp {
 }  // namespace
 
 void add_mlp(bench::Rows& rows) {
-  rows.push_back(bench::row<Mlp<optim::SGD>>("MLP SGD step", 1));
-  rows.push_back(bench::row<Mlp<optim::Adam>>("MLP Adam step", 1));
+  rows.push_back(bench::traced_row<Mlp<optim::SGD>>("MLP SGD step", 1));
+  rows.push_back(bench::traced_row<Mlp<optim::Adam>>("MLP Adam step", 1));
 }
 
 }  // namespace rows

@@ -16,6 +16,9 @@ using bench::keep;
 using bench::Numbers;
 using namespace reel;
 
+/// Whether the work of this program is replayed instead of run.
+inline bool traced = false;
+
 inline Tensor numbers(std::uint64_t seed, std::initializer_list<std::size_t> lengths,
                       float scale = 1) {
   std::size_t count = 1;

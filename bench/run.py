@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 
-SIDES = {"libtorch": "LibTorch", "limit": "limit", "reel": "reel"}
+SIDES = {"libtorch": "LibTorch", "limit": "limit", "reel": "reel", "traced": "reel traced"}
 
 # Row: what reel's eager mode aims at, in nanoseconds (the figures of the design, measured on a
 # Xeon with AVX-512, AMX and 2 MB of L2 at about 2.3 GHz).
@@ -36,6 +36,7 @@ TARGETS = {
     "split in 4": 100,
     "exp 64k": None,
     "sigmoid 64k": None,
+    "10 ops on 1M floats": None,
     "softmax 2048x96": 150e3,
     "layer norm 64x512": 10e3,
     "column sum 4096x4096": 5.9e6,
@@ -66,11 +67,11 @@ TARGETS = {
 class Side:
     """A running bench program."""
 
-    def __init__(self, name, path):
+    def __init__(self, name, path, *arguments):
         self.name = name
         environment = {**os.environ, "REEL_NUM_THREADS": "1", "OMP_NUM_THREADS": "1",
                        "OPENBLAS_NUM_THREADS": "1"}
-        self.process = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        self.process = subprocess.Popen([path, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         text=True, env=environment)
         self.rows, self.about = [], {}
         for line in self.process.stdout:
@@ -180,8 +181,8 @@ def describe(sides, arguments, batches, milliseconds):
     return about
 
 
-HEADER = ("row", "LibTorch", "limit", "reel", "times faster than LibTorch", "times the limit",
-          "target")
+HEADER = ("row", "LibTorch", "limit", "reel", "traced", "times faster than LibTorch",
+          "times the limit", "traced: times faster", "target")
 
 
 def line_of(row, results):
@@ -190,9 +191,10 @@ def line_of(row, results):
         return "failed" if "error" in result else duration(result.get("median"), row)
 
     gain, cost = ratio(results, "libtorch", "reel"), ratio(results, "reel", "limit")
-    return (row, time_of("libtorch"), time_of("limit"), time_of("reel"),
+    replay = ratio(results, "reel", "traced")
+    return (row, time_of("libtorch"), time_of("limit"), time_of("reel"), time_of("traced"),
             "-" if gain is None else f"{gain:.1f}", "-" if cost is None else f"{cost:.2f}",
-            duration(TARGETS.get(row), row))
+            "-" if replay is None else f"{replay:.2f}", duration(TARGETS.get(row), row))
 
 
 def show(cells, widths):
@@ -203,9 +205,10 @@ def show(cells, widths):
 def find_sides(arguments):
     sides = []
     for name in SIDES:
-        path = arguments.programs / f"{name}_rows"
+        traced = ["traced"] if name == "traced" else []
+        path = arguments.programs / f"{'reel' if traced else name}_rows"
         if path.exists() and name not in arguments.without:
-            sides.append(Side(name, path))
+            sides.append(Side(name, path, *traced))
         elif name not in arguments.without:
             print(f"no {path}: {SIDES[name]} is left out")
     return sides
@@ -239,7 +242,7 @@ def main():
     about = describe(sides, arguments, arguments.batches, milliseconds)
     for key, text in about.items():
         print(f"{key}: {text}")
-    widths = [max(len(row) for row in chosen), 9, 9, 9, 26, 15, 9]
+    widths = [max(len(row) for row in chosen), 9, 9, 9, 9, 26, 15, 20, 9]
     show(HEADER, widths)
     show(["-" * width for width in widths], widths)
     report, complaints = {}, []
@@ -254,7 +257,8 @@ def main():
     path = arguments.json or arguments.programs / "bench.json"
     rows = {row: {"sides": results, "target": TARGETS[row],
                   "libtorch_by_reel": ratio(results, "libtorch", "reel"),
-                  "reel_by_limit": ratio(results, "reel", "limit")}
+                  "reel_by_limit": ratio(results, "reel", "limit"),
+                  "reel_by_traced": ratio(results, "reel", "traced")}
             for row, results in report.items()}
     path.write_text(json.dumps({"about": about, "nanoseconds": rows}, indent=1))
     print(f"written to {path}")

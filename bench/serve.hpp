@@ -20,7 +20,8 @@ struct Work {
 struct Row {
   std::string name;
   std::function<Work()> prepare;
-  double per = 1;  // the time is divided by this: ops in a chain
+  double per = 1;       // the time is divided by this: ops in a chain
+  bool traced = false;  // reel can run it as a trace
 };
 using Rows = std::vector<Row>;
 
@@ -42,6 +43,12 @@ Row row(std::string name, double per, Arguments... arguments) {
                         [job] { return job->value(); }};
           },
           per};
+}
+template <class Job, class... Arguments>
+Row traced_row(std::string name, double per, Arguments... arguments) {
+  Row made = row<Job>(std::move(name), per, arguments...);
+  made.traced = true;
+  return made;
 }
 
 /// Answers `list`, `start ROW MILLISECONDS`, `batch`, `value`, `stop` line by line until end of

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <array>
 #include <memory>
 
 #include "rows.hpp"
@@ -29,24 +30,28 @@ struct AddRecorded {
 struct Chain {
   Tensor x = numbers(1, {16}, 0.1f);
   Variable w = leaf("w", 2, 1), b = leaf("b", 3, 0);
-  auto gradients() {
+  std::array<Tensor, 2> slopes(Tensor y) {
     GradientTape tape;
-    Tensor y = x;
     for (std::size_t i = 0; i < bench::chain_length; ++i) {
       y = i % 2 == 0 ? std::move(y) * w : std::move(y) + b;
     }
     return tape.gradient(y, w, b);
   }
+  Traced<std::array<Tensor, 2>(Tensor)> trace_of_slopes =
+      trace([this](Tensor y) { return slopes(y); });
+  std::array<Tensor, 2> gradients() { return traced ? trace_of_slopes(x) : slopes(x); }
   void operator()() { keep(gradients()); }
   double value() { return squares_of(gradients()); }
 };
 
 struct Square {
   Variable w = leaf("w", 1, 1);
-  Tensor gradient() {
+  Tensor slope() {
     GradientTape tape;
     return tape.gradient(w * w, w);
   }
+  Traced<Tensor()> trace_of_slope = trace([this] { return slope(); });
+  Tensor gradient() { return traced ? trace_of_slope() : slope(); }
   void operator()() { keep(gradient()); }
   double value() { return squares(gradient()); }
 };
@@ -54,10 +59,10 @@ struct Square {
 }  // namespace
 
 void add_tape(bench::Rows& rows) {
-  using bench::row;
+  using bench::row, bench::traced_row;
   rows.push_back(row<AddRecorded>("add 16 recorded", 1));
-  rows.push_back(row<Chain>("chain of 100, per op", bench::chain_length));
-  rows.push_back(row<Square>("y = w*w and gradient", 1));
+  rows.push_back(traced_row<Chain>("chain of 100, per op", bench::chain_length));
+  rows.push_back(traced_row<Square>("y = w*w and gradient", 1));
 }
 
 }  // namespace rows

@@ -44,6 +44,7 @@ inline constexpr std::pair<const char*, ProductSize> products[] = {
     {"product 1x256 256x1024", {1, 256, 1024}}};
 inline constexpr double adam_rate = 1e-3, sgd_rate = 1e-2;
 inline constexpr std::size_t chain_length = 100;
+inline constexpr int passes = 10;
 
 /// Numbers in [-1, 1), the same everywhere: a linear congruential generator.
 class Numbers {

@@ -23,6 +23,20 @@ struct Map {
   }
   double value() { return sum_of_squares(y); }
 };
+/// All passes in one.
+struct Passes {
+  static constexpr std::size_t count = std::size_t{1} << 20;
+  Buffer x{Numbers(1).vector(count)}, y{count};
+  void operator()() {
+    for (std::size_t i = 0; i < count; i += lanes) {
+      Batch v = Batch::load_aligned(x + i);
+      for (int k = 0; k < bench::passes; ++k) v = k % 2 == 0 ? v * 1.01f : v + 0.01f;
+      v.store_aligned(y + i);
+    }
+    keep(*y.begin());
+  }
+  double value() { return sum_of_squares(y); }
+};
 constexpr auto exponential = [](Batch x) { return xsimd::exp(x); };
 constexpr auto logistic = [](Batch x) { return sigmoid(x); };
 
@@ -130,6 +144,7 @@ void add_kernels(bench::Rows& rows) {
   using bench::row;
   rows.push_back(row<Map<exponential>>("exp 64k", 1));
   rows.push_back(row<Map<logistic>>("sigmoid 64k", 1));
+  rows.push_back(row<Passes>("10 ops on 1M floats", 1));
   rows.push_back(row<Softmax>("softmax 2048x96", 1));
   rows.push_back(row<LayerNorm>("layer norm 64x512", 1));
   rows.push_back(row<ColumnSum>("column sum 4096x4096", 1));
