@@ -38,13 +38,13 @@ struct TraceProgress {
   std::uint64_t position = 0;
 
   void clear() {
-    scope.reset();
-    tracer.reset();
     replay.reset();
-    doing = Doing::eager;
     key.clear();
     arguments.clear();
     variables.clear();
+    if (std::exchange(doing, Doing::eager) == Doing::replaying) return;
+    scope.reset();
+    tracer.reset();
     results.clear();
     entry = nullptr;
     result.reset();

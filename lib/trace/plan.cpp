@@ -2,66 +2,65 @@
 #include "lib/trace/plan.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "lib/dispatch/pointwise.hpp"
 #include "lib/ops/ops.hpp"
+#include "lib/trace/lifetimes.hpp"
+#include "lib/trace/ranges.hpp"
 
 namespace reel::tracing {
 namespace {
 constexpr std::size_t alignment = 64;
 constexpr std::size_t most_passes = 256;
 
-/// Ranges of a frame's memory that are free, and where it ends so far.
-class FreeRanges {
- public:
-  std::size_t take(std::size_t bytes) {
-    auto best = ranges_.end();
-    for (auto range = ranges_.begin(); range != ranges_.end(); ++range)
-      if (range->second >= bytes && (best == ranges_.end() || range->second < best->second))
-        best = range;
-    if (best == ranges_.end()) {
-      const std::size_t offset = end_;
-      end_ += bytes;
-      return offset;
-    }
-    const std::size_t offset = best->first;
-    best->first += bytes;
-    best->second -= bytes;
-    if (!best->second) ranges_.erase(best);
-    return offset;
-  }
-  void give(std::size_t offset, std::size_t bytes) {
-    auto after = std::lower_bound(ranges_.begin(), ranges_.end(), std::pair(offset, bytes));
-    after = ranges_.insert(after, {offset, bytes});
-    if (after + 1 != ranges_.end() && offset + bytes == after[1].first) {
-      after->second += after[1].second;
-      ranges_.erase(after + 1);
-    }
-    if (after != ranges_.begin() && after[-1].first + after[-1].second == offset) {
-      after[-1].second += after->second;
-      ranges_.erase(after);
-    }
-  }
-  std::size_t end() const { return end_; }
-
- private:
-  std::vector<std::pair<std::size_t, std::size_t>> ranges_;  // offset and bytes, in order
-  std::size_t end_ = 0;
-};
-
 class Planner {
  public:
   explicit Planner(Plan& plan)
-      : plan_(plan), tree_(plan.tree), uses_(tree_.values.size()), rank_(tree_.segments.size()) {}
+      : plan_(plan),
+        tree_(plan.tree),
+        lifetimes_(tree_),
+        into_(tree_.values.size(), -1),
+        made_(tree_.values.size()) {}
 
   void run() {
     plan_.places.resize(tree_.values.size());
     plan_.segments.resize(tree_.segments.size());
-    order_segments();
     find_places();
-    find_uses();
+    find_starts();
+    std::vector<State> states(tree_.segments.size());
+    states[0].live.resize(tree_.values.size());
+    for (const int number : lifetimes_.order()) {
+      State& state = states[static_cast<std::size_t>(number)];
+      plan_segment(number, state);
+      const auto& branches = segment_of(number).branches;
+      for (const Branch& branch : branches) {
+        State& next = states[static_cast<std::size_t>(branch.segment)];
+        if (&branch == &branches.back())
+          next = std::move(state);
+        else
+          next = state;
+        if (branches.size() > 1) release_dead(next, branch.segment);
+      }
+      state = {};
+    }
+  }
+
+ private:
+  struct State {
+    FreeRanges free;
+    std::vector<bool> live;  // whether a value has a place in scratch memory
+  };
+
+  const Segment& segment_of(int i) const { return tree_.segments[static_cast<std::size_t>(i)]; }
+  const Value& value(int i) const { return tree_.values[static_cast<std::size_t>(i)]; }
+  Place& place(int i) { return plan_.places[static_cast<std::size_t>(i)]; }
+  const Place& place(int i) const { return plan_.places[static_cast<std::size_t>(i)]; }
+  int root(int i) const { return lifetimes_.root(i); }
+  int& into(int i) { return into_[static_cast<std::size_t>(i)]; }
+  int into(int i) const { return into_[static_cast<std::size_t>(i)]; }
+
+  void find_starts() {
     plan_.variable_values.assign(tree_.variables.size(), -1);
     for (std::size_t i = 0; i < tree_.values.size(); ++i) {
       const Value& value = tree_.values[i];
@@ -70,53 +69,6 @@ class Planner {
       if (value.kind != Value::Kind::argument) continue;
       if (plan_.argument_values.size() <= number) plan_.argument_values.resize(number + 1, -1);
       plan_.argument_values[number] = static_cast<int>(i);
-    }
-    std::vector<State> states(tree_.segments.size());
-    for (const int segment : order_) {
-      State& state = states[static_cast<std::size_t>(segment)];
-      plan_segment(segment, state);
-      for (const Branch& branch : tree_.segments[static_cast<std::size_t>(segment)].branches)
-        states[static_cast<std::size_t>(branch.segment)] = state;
-      state = {};
-    }
-  }
-
- private:
-  struct State {
-    FreeRanges free;
-    std::vector<int> live;  // values in scratch memory
-  };
-  struct Use {
-    int segment;  // its rank
-    int step;
-    friend auto operator<=>(const Use&, const Use&) = default;
-  };
-  static constexpr int at_end = 1 << 30;
-
-  /// The value whose elements this one views, or itself.
-  int root(int value) const {
-    const Value& v = tree_.values[static_cast<std::size_t>(value)];
-    return v.kind == Value::Kind::view ? v.number : value;
-  }
-  const Value& value(int i) const { return tree_.values[static_cast<std::size_t>(i)]; }
-  Place& place(int i) { return plan_.places[static_cast<std::size_t>(i)]; }
-
-  /// Segments so that what follows one stands behind it in one piece: ranks first to last.
-  void order_segments() {
-    std::vector<int> waiting{0};
-    while (!waiting.empty()) {
-      const int segment = waiting.back();
-      waiting.pop_back();
-      rank_[static_cast<std::size_t>(segment)] = {static_cast<int>(order_.size()), 0};
-      order_.push_back(segment);
-      for (const Branch& branch : tree_.segments[static_cast<std::size_t>(segment)].branches)
-        waiting.push_back(branch.segment);
-    }
-    for (auto i = order_.rbegin(); i != order_.rend(); ++i) {
-      auto& [first, last] = rank_[static_cast<std::size_t>(*i)];
-      last = first;
-      for (const Branch& branch : tree_.segments[static_cast<std::size_t>(*i)].branches)
-        last = std::max(last, rank_[static_cast<std::size_t>(branch.segment)].second);
     }
   }
 
@@ -136,64 +88,51 @@ class Planner {
     }
   }
 
-  void find_uses() {
-    for (const int i : order_) {
-      const Segment& segment = tree_.segments[static_cast<std::size_t>(i)];
-      const int rank = rank_[static_cast<std::size_t>(i)].first;
-      const auto use = [&](int value, int step) {
-        if (value >= 0) uses_[static_cast<std::size_t>(root(value))].push_back({rank, step});
-      };
-      int step = 0;
-      for (const Step& s : segment.steps) {
-        for (const int input : s.inputs) use(input, step);
-        ++step;
-      }
-      if (!segment.branches.empty()) use(segment.question.inputs[0], at_end);
-      if (!segment.ending) continue;
-      for (const int result : segment.ending->results) use(result, at_end);
-    }
-  }
-
-  /// Whether a value is read after this step of this segment, or in what follows it.
-  bool used_after(int value, int segment, int step) const {
-    const auto& uses = uses_[static_cast<std::size_t>(value)];
-    const auto [first, last] = rank_[static_cast<std::size_t>(segment)];
-    const auto next = std::upper_bound(uses.begin(), uses.end(), Use{first, step});
-    return next != uses.end() && next->segment <= last;
-  }
-
   static std::size_t bytes_of(const Value& value) {
     const auto bytes = static_cast<std::size_t>(value.layout.bytes());
     return std::max((bytes + alignment - 1) / alignment * alignment, alignment);
   }
 
-  void release_dead(State& state, int segment, int step) {
-    std::erase_if(state.live, [&](int v) {
-      if (used_after(v, segment, step)) return false;
-      state.free.give(place(v).offset, bytes_of(value(v)));
-      return true;
-    });
+  /// Gives up the places of what is not read behind `step`, out of all values.
+  void release_dead(State& state, int segment) {
+    for (std::size_t v = 0; v < state.live.size(); ++v)
+      release_if_dead(state, static_cast<int>(v), segment, -1);
+  }
+  void release_if_dead(State& state, int v, int segment, int step) {
+    if (!state.live[static_cast<std::size_t>(v)] || lifetimes_.used_after(v, segment, step)) return;
+    state.live[static_cast<std::size_t>(v)] = false;
+    state.free.give(place(v).offset, bytes_of(value(v)));
+  }
+  /// The same, out of those that the steps before `end` read and make.
+  void release_dead(State& state, int segment, int first, int end) {
+    for (int i = first; i < end; ++i) {
+      const Step& step = segment_of(segment).steps[static_cast<std::size_t>(i)];
+      for (const auto& values : {step.inputs, step.outputs})
+        for (const int v : values)
+          if (v >= 0) release_if_dead(state, root(v), segment, end - 1);
+    }
   }
 
   void plan_segment(int number, State& state) {
     const Segment& segment = tree_.segments[static_cast<std::size_t>(number)];
     Plan::PlannedSegment& planned = plan_.segments[static_cast<std::size_t>(number)];
-    release_dead(state, number, -1);
+    find_sums(number);
     planned.first = static_cast<unsigned>(plan_.instructions.size());
-    for (std::size_t i = 0; i < segment.steps.size(); ++i) {
-      const Step& step = segment.steps[i];
-      if (const std::size_t end = end_of_blocks(segment, i)) {
-        plan_blocks(number, static_cast<int>(i), static_cast<int>(end), state);
-        i = end - 1;
-      } else if (!is_view(step)) {
-        for (const int output : step.outputs)
-          if (output >= 0) put(output, step, number, static_cast<int>(i), state);
-        add_instruction(step, number, static_cast<int>(i));
+    const int count = static_cast<int>(segment.steps.size());
+    for (int i = 0; i < count;) {
+      const Step& step = segment.steps[static_cast<std::size_t>(i)];
+      int end = end_of_blocks(segment, i);
+      if (end) {
+        plan_blocks(number, i, end, state);
       } else {
-        add_view(step.outputs[0]);
+        end = i + 1;
+        plan_step(step, number, i, state);
       }
-      release_dead(state, number, static_cast<int>(i));
+      release_dead(state, number, i, end);
+      i = end;
     }
+    if (segment.branches.size() == 1)  // of several, each may need another part of what is there
+      release_if_dead(state, root(segment.question.inputs[0]), segment.branches[0].segment, -1);
     planned.end = static_cast<unsigned>(plan_.instructions.size());
     bool settled = segment.ending != nullptr;
     for (unsigned i = planned.end; i-- > planned.first;) {
@@ -208,18 +147,65 @@ class Planner {
     planned.read = segment.question.read;
   }
 
+  void plan_step(const Step& step, int segment, int i, State& state) {
+    if (is_view(step)) return add_view(step.outputs[0]);
+    for (const int output : step.outputs)
+      if (output >= 0) put(output, step, segment, i, state);
+    if (!is_summed(step)) add_instruction(step, segment, i);
+  }
+
+  /// Additions of what a kernel has just made: it adds to the other summand's memory itself.
+  void find_sums(int number) {
+    const auto& steps = segment_of(number).steps;
+    for (int i = 0; i < static_cast<int>(steps.size()); ++i) {
+      const Step& step = steps[static_cast<std::size_t>(i)];
+      for (const int output : step.outputs)
+        if (output >= 0) made_[static_cast<std::size_t>(output)] = {number, i};
+      if (step.op != &add_op || step.part != Part::value || step.op->composite) continue;
+      const int total = step.inputs[0], part = step.inputs[1], sum = step.outputs[0];
+      if (!alike_in_scratch(total, sum) || !alike_in_scratch(part, sum)) continue;
+      const Made maker = made_[static_cast<std::size_t>(part)],
+                 before = made_[static_cast<std::size_t>(total)];
+      if (maker.segment != number || (before.segment == number && before.step >= maker.step) ||
+          !adds(steps[static_cast<std::size_t>(maker.step)]) ||
+          !lifetimes_.only_used_at(part, number, maker.step, i) ||
+          !lifetimes_.only_used_at(total, number, maker.step - 1, i))
+        continue;
+      into(part) = total;
+      into(sum) = part;
+    }
+  }
+  bool is_summed(const Step& step) const {
+    return step.op == &add_op && step.part == Part::value && into(step.outputs[0]) >= 0 &&
+           into(step.outputs[0]) == step.inputs[1];
+  }
+  bool alike_in_scratch(int a, int b) const {
+    return root(a) == a && place(a).kind == Place::Kind::scratch &&
+           place(b).kind == Place::Kind::scratch && value(a).layout == value(b).layout;
+  }
+  /// Whether the kernel of a step can add to its outputs; short passes, as long ones run in blocks.
+  bool adds(const Step& step) const {
+    const Op& op = *step.op;
+    if (op.composite || &op == &random_op || !step.updated.empty() || is_view(step)) return false;
+    if (step.part == Part::gradients) return true;
+    if (step.part != Part::value)
+      return value(step.outputs[0]).layout.elements < 2 * block_elements;
+    return op.accumulates && !op.tiles && !(op.contiguous_inputs && any_strided(step));
+  }
+
   /// Where the passes over values of one size end that begin at step i, with views among them;
   /// 0 where they are too few, or too short to be worth it.
-  std::size_t end_of_blocks(const Segment& segment, std::size_t i) const {
+  int end_of_blocks(const Segment& segment, int i) const {
     std::vector<int> made;
     std::int64_t elements = 0;
-    std::size_t end = i;
-    for (; i < segment.steps.size() && made.size() < most_passes; ++i) {
-      const Step& step = segment.steps[i];
+    int end = i;
+    for (; i < static_cast<int>(segment.steps.size()) && made.size() < most_passes; ++i) {
+      const Step& step = segment.steps[static_cast<std::size_t>(i)];
       if (is_view(step)) {
         if (std::count(made.begin(), made.end(), root(step.outputs[0]))) break;
         continue;
       }
+      if (is_summed(step)) continue;
       if (!tile_of(step)) break;
       const std::int64_t own = value(step.outputs[0]).layout.elements;
       if (own < 2 * block_elements || (!made.empty() && own != elements)) break;
@@ -233,65 +219,70 @@ class Planner {
   /// Passes that run together, block by block: what only they read lies in a buffer of blocks.
   /// Nothing that lives outside it is given up between them, as each block starts anew.
   void plan_blocks(int number, int first, int end, State& state) {
-    const Segment& segment = tree_.segments[static_cast<std::size_t>(number)];
     const auto step_at = [&](int i) -> const Step& {
-      return segment.steps[static_cast<std::size_t>(i)];
+      return segment_of(number).steps[static_cast<std::size_t>(i)];
     };
-    FreeRanges buffer;
-    std::vector<int> live;
+    const auto is_pass = [&](int i) { return !is_view(step_at(i)) && !is_summed(step_at(i)); };
+    State buffer{{}, std::vector<bool>(tree_.values.size())};
     unsigned passes = 0;
     for (int i = first; i < end; ++i) {
       const Step& step = step_at(i);
       const int output = step.outputs[0];
-      if (is_view(step)) {
-        add_view(output);
-        continue;
+      Place& here = place(output);
+      if (is_pass(i) && here.kind == Place::Kind::scratch &&
+          !lifetimes_.used_after(output, number, end - 1))
+        here.kind = Place::Kind::block;
+      if (here.kind != Place::Kind::block) {
+        if (is_pass(i)) {
+          put(output, step, number, i, state);
+        } else {
+          plan_step(step, number, i, state);
+        }
+      } else if (!take_over(output, step, number, i, buffer)) {
+        here.offset = buffer.free.take(block_bytes(output));
+        buffer.live[static_cast<std::size_t>(output)] = true;
       }
-      ++passes;
-      if (place(output).kind == Place::Kind::scratch && !used_after(output, number, end - 1))
-        place(output).kind = Place::Kind::block;
-      if (place(output).kind != Place::Kind::block) {
-        put(output, step, number, i, state);
-        continue;
-      }
-      if (const auto taken = take_over(output, step, number, i, live)) {
-        place(output).offset = *taken;
-      } else {
-        place(output).offset = buffer.take(block_bytes(output));
-        live.push_back(output);
-      }
-      std::erase_if(live, [&](int v) {
-        if (used_after(v, number, i)) return false;
-        buffer.give(place(v).offset, block_bytes(v));
-        return true;
-      });
+      passes += is_pass(i);
+      for (const auto& values : {step.inputs, step.outputs})
+        for (const int v : values) {
+          if (v < 0 || !buffer.live[static_cast<std::size_t>(v)] ||
+              lifetimes_.used_after(v, number, i))
+            continue;
+          buffer.live[static_cast<std::size_t>(v)] = false;
+          buffer.free.give(place(v).offset, block_bytes(v));
+        }
     }
     Instruction blocks{.kind = Instruction::Kind::blocks};
     blocks.input_count = passes;
-    blocks.output_count = static_cast<unsigned>(buffer.end());
-    blocks.elements = value(step_at(end - 1).outputs[0]).layout.elements;
+    blocks.output_count = static_cast<unsigned>(buffer.free.end());
     plan_.instructions.push_back(blocks);
+    const std::size_t at = plan_.instructions.size() - 1;
     for (int i = first; i < end; ++i)
-      if (!is_view(step_at(i))) add_instruction(step_at(i), number, i);
+      if (is_pass(i)) add_instruction(step_at(i), number, i);
+    plan_.instructions[at].elements = plan_.instructions.back().elements;
   }
   std::size_t block_bytes(int v) const {
     return static_cast<std::size_t>(block_elements * size_of(value(v).layout.dtype));
   }
 
-  /// The offset of an input of a pass that dies with it, which the output may have.
-  std::optional<std::size_t> take_over(int output, const Step& step, int segment, int at,
-                                       std::vector<int>& live) {
-    if (!tile_of(step)) return std::nullopt;
+  /// Gives the output of a pass the memory of an input that dies with it.
+  bool take_over(int output, const Step& step, int segment, int at, State& state) {
+    if (!tile_of(step)) return false;
     for (const int input : step.inputs) {
-      const auto found = std::find(live.begin(), live.end(), input);
-      if (found == live.end() || used_after(input, segment, at) ||
+      if (input < 0 || !state.live[static_cast<std::size_t>(input)] ||
+          lifetimes_.used_after(input, segment, at) ||
           value(input).layout.bytes() != value(output).layout.bytes() ||
           value(input).layout.elements != value(output).layout.elements)
         continue;
-      *found = output;
-      return place(input).offset;
+      hand_over(input, output, state);
+      return true;
     }
-    return std::nullopt;
+    return false;
+  }
+  void hand_over(int from, int to, State& state) {
+    place(to).offset = place(from).offset;
+    state.live[static_cast<std::size_t>(from)] = false;
+    state.live[static_cast<std::size_t>(to)] = true;
   }
 
   /// Opaque kernels may look at values. So may updates, at rates; their errors need no run.
@@ -326,13 +317,11 @@ class Planner {
       plan_.instructions.push_back(make);
     }
     if (here.kind != Place::Kind::scratch) return;
-    if (const auto taken = take_over(output, step, segment, at, state.live)) {
-      here.offset = *taken;
-      return;
-    }
+    if (into(output) >= 0) return hand_over(into(output), output, state);
+    if (take_over(output, step, segment, at, state)) return;
     here.offset = state.free.take(bytes_of(value(output)));
     plan_.scratch_bytes = std::max(plan_.scratch_bytes, state.free.end());
-    state.live.push_back(output);
+    state.live[static_cast<std::size_t>(output)] = true;
   }
 
   /// The pass that does all of the step, if one does.
@@ -380,10 +369,14 @@ class Planner {
       for (std::size_t i = 0; i < step.inputs.size(); ++i)
         if (step.inputs[i] >= 0 && is_scalar(value(step.inputs[i]).layout, step))
           made.how |= 1u << i;
+      if (into(step.outputs[0]) >= 0) made.how |= pass_adds;
     } else if (!step.op->tiles && !(step.op->contiguous_inputs && any_strided(step))) {
       made.kind = Instruction::Kind::kernel;
       made.kernel = step.op->cpu;
     }
+    if (made.kind == Instruction::Kind::kernel)
+      for (std::size_t i = 0; i < step.outputs.size(); ++i)
+        if (step.outputs[i] >= 0 && into(step.outputs[i]) >= 0) made.how |= 1u << i;
     plan_.instructions.push_back(made);
   }
 
@@ -400,17 +393,20 @@ class Planner {
   /// Whether nothing needs the value that a Variable had before an update of it.
   bool replaces(const Step& step, std::size_t i, int segment, int at) const {
     const int before = step.inputs[i];
-    if (used_after(before, segment, at)) return false;
+    if (lifetimes_.used_after(before, segment, at)) return false;
     for (std::size_t k = 0; k < step.inputs.size(); ++k)
       if (k != i && step.inputs[k] >= 0 && root(step.inputs[k]) == before) return false;
     return true;
   }
 
+  struct Made {
+    int segment = -1, step = -1;
+  };
   Plan& plan_;
   const Tree& tree_;
-  std::vector<std::vector<Use>> uses_;     // of roots, in order
-  std::vector<std::pair<int, int>> rank_;  // of each segment, and the last of what follows it
-  std::vector<int> order_;
+  const Lifetimes lifetimes_;
+  std::vector<int> into_;   // the value whose memory a value is added to; -1 if it has its own
+  std::vector<Made> made_;  // where a value is computed
 };
 }  // namespace
 

@@ -171,7 +171,7 @@ void Replay::execute(const Instruction& instruction, bool may_write) {
   if (instruction.kind == Instruction::Kind::kernel)
     return call_checked(*instruction.op, instruction.kernel,
                         {operands, made, instruction.options.data, static_cast<int>(inputs),
-                         static_cast<int>(outputs)},
+                         static_cast<int>(outputs), instruction.how},
                         instruction.site);
   RandomOptions options = *static_cast<const RandomOptions*>(instruction.options.data);
   options.seed = generator_.seed();
