@@ -61,10 +61,12 @@ class REEL_API TraceCall {
         add_tensor(path, leaf);
       } else if constexpr (std::is_same_v<Leaf, Variable>) {
         add_variable(path, leaf);
+      } else if constexpr (std::is_same_v<Leaf, Shape>) {
+        add_plain(path, {reinterpret_cast<const char*>(leaf.data()), 8 * leaf.rank()});
       } else {
         static_assert(PlainArgument<Leaf>,
-                      "arguments of a traced function are Tensors, Variables, numbers, texts, and "
-                      "lists and structs (with fields) of them");
+                      "arguments of a traced function are Tensors, Variables, numbers, texts, "
+                      "Shapes, and lists and structs (with fields) of them");
         if constexpr (std::is_convertible_v<const Leaf&, std::string_view>)
           add_plain(path, std::string_view(leaf));
         else

@@ -6,6 +6,7 @@
 #include <reel/reel.hpp>
 
 #include "support/catch.hpp"
+#include "support/thread_state.hpp"
 
 namespace reel::tests {
 TEST_CASE("Variables are read and written in the order of the program") {
@@ -202,6 +203,53 @@ TEST_CASE("a training step: forward, backward and update in one trace") {
   const float traced = learn([](auto f) { return trace(f); }, 60);
   CHECK(traced == Approx(eager).epsilon(1e-3));
   CHECK(traced < 0.5f * learn([](auto f) { return f; }, 1));
+}
+
+TEST_CASE("an exception behind any op of a call leaves the thread's state as it was") {
+  Variable w("w", full({3}, 0.5f));
+  int left = -1;
+  const auto alive = [&] {
+    if (left-- == 0) throw std::runtime_error("planted");
+  };
+  const auto make = [&] {
+    return trace([&](Tensor x) {
+      GradientTape tape;
+      Tensor y = tanh(x * w);
+      alive();
+      if (sum(y) > 100.0f) y = y * 2;
+      alive();
+      y = dropout(y, 0.1) + y;
+      alive();
+      const Tensor slope = tape.gradient(sum(y), w);
+      alive();
+      w.assign_sub(slope * 0.1f);
+      alive();
+      return y;
+    });
+  };
+  const Tensor x = full({3}, 2.0f);
+  for (const int before : {0, 1, 2, 5}) {  // calls that are well: capture, check, replay
+    for (int k = 0; k < 6; ++k) {
+      const auto traced = make();
+      for (int i = 0; i < before; ++i) traced(x);
+      const ThreadState at_start = state();
+      left = k;
+      bool threw = false;
+      try {
+        traced(x);
+      } catch (const std::runtime_error&) {
+        threw = true;
+      }
+      CHECK(threw == (before < 2 && k < 5));
+      left = -1;
+      ThreadState at_end = state();
+      if (before == 1) at_end.tensors = at_start.tensors, at_end.bytes = at_start.bytes;  // a frame
+      if (threw) CHECK(at_end == at_start);
+      const Tensor value = w;
+      traced(x);
+      CHECK_FALSE(equal(w, value));
+    }
+  }
 }
 
 TEST_CASE("second derivatives, custom gradients and sequences inside a trace") {

@@ -95,6 +95,16 @@ TEST_CASE("arguments and results are structs, lists, pairs and optionals of tens
   }
   CHECK(traced.trace_count() == 2);
 
+  auto shaped = trace([](Tensor x, Shape shape, std::vector<int> axes) {
+    return sum(broadcast_to(x, shape), axes[0]);
+  });
+  for (int i = 0; i < 3; ++i) {
+    CHECK(shaped(two, {3, 2}, {0})[0].item<float>() == 6);
+    CHECK(shaped(two, {4, 2}, {1})[0].item<float>() == 4);
+    CHECK(shaped(two, {4, 2}, {0})[0].item<float>() == 8);
+  }
+  CHECK(shaped.trace_count() == 3);
+
   auto lists = trace([](std::vector<Tensor> a, std::vector<Tensor> b) {
     Tensor y = zeros({2});
     for (const Tensor& x : a) y = y + x;
