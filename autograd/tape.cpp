@@ -96,11 +96,11 @@ void GradientTape::watch(const Tensor& x, Caller caller) {
   context.reel.watch(body, nullptr, bit_, context.site_of(caller));
 }
 void GradientTape::watch(const Variable& x, Caller caller) {
-  const Tensor& value = Access::cell(x).value;
-  if (!is_floating(value.dtype()))
-    fail<DTypeError>(caller, "watch", "x", "a floating dtype", std::string(name_of(value.dtype())));
+  if (!is_floating(x.dtype()))
+    fail<DTypeError>(caller, "watch", "x", "a floating dtype", std::string(name_of(x.dtype())));
   Context& context = own_context(context_, "watch", caller);
-  context.reel.watch(Access::body(value), &Access::cell(x), bit_, context.site_of(caller));
+  context.reel.watch(Access::body(read_variable(context, x)), &Access::cell(x), bit_,
+                     context.site_of(caller));
 }
 
 GradientTape::Pause GradientTape::pause(Caller caller) { return Pause(*this, caller); }

@@ -50,12 +50,16 @@ inline std::string path_to(std::string_view outer, std::string_view inner) {
 }  // namespace detail
 
 /// Calls visit(path, leaf) for each Tensor, Variable and plain value inside `value`, in order;
-/// "cells.0.weight" is the path to a member of a list of structs.
+/// "cells.0.weight" is the path to a member of a list of structs. A visitor that has
+/// holds(path, count) hears how much a list, an optional or a pointer holds, behind what that is.
 template <class T, class Visit>
 void visit_leaves(std::string_view path, T& value, const Visit& visit) {
   [[maybe_unused]] std::size_t i = 0;
   [[maybe_unused]] auto visit_next = [&](auto& element) {
     visit_leaves(detail::path_to(path, std::to_string(i++)), element, visit);
+  };
+  [[maybe_unused]] auto holds = [&](std::size_t count) {
+    if constexpr (requires { visit.holds(path, count); }) visit.holds(path, count);
   };
   if constexpr (std::is_const_v<T>) {  // fields() is not const
     visit_leaves(path, const_cast<std::remove_const_t<T>&>(value), visit);
@@ -67,10 +71,12 @@ void visit_leaves(std::string_view path, T& value, const Visit& visit) {
     });
   } else if constexpr (ListLike<T>) {
     for (auto& element : value) visit_next(element);
+    holds(i);
   } else if constexpr (TupleLike<T>) {
     std::apply([&](auto&... element) { (visit_next(element), ...); }, value);
   } else if constexpr (PointerLike<T>) {
     if (value) visit_leaves(path, *value, visit);
+    holds(static_cast<bool>(value));
   } else {
     visit(path, value);
   }

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <reel/fields.hpp>
@@ -40,14 +41,18 @@ class REEL_API Traces {
   TraceBook* book_;
 };
 
+/// Values that are equal where their bytes or their texts are.
 template <class T>
-concept PlainArgument = std::is_arithmetic_v<T> || std::is_enum_v<T> ||
-    std::is_convertible_v<const T&, std::string_view>;
+concept PlainLeaf =
+    (std::is_arithmetic_v<T> && !std::is_same_v<T, long double>) || std::is_enum_v<T> ||
+    std::is_same_v<T, Shape> || std::is_convertible_v<const T&, std::string_view>;
+template <class T>
+concept TraceLeaf = std::is_same_v<T, Tensor> || std::is_same_v<T, Variable> || PlainLeaf<T>;
 
 /// One call of a traced function: it is replayed, or run and perhaps captured.
 class REEL_API TraceCall {
  public:
-  TraceCall(const Traces& traces, Caller caller);
+  TraceCall(Traces traces, Caller caller);
   ~TraceCall();
   TraceCall(const TraceCall&) = delete;
   TraceCall& operator=(const TraceCall&) = delete;
@@ -55,24 +60,7 @@ class REEL_API TraceCall {
   template <class T>
   void argument(T& value) {
     if constexpr (!std::is_same_v<T, Tensor>) begin_argument();
-    visit_leaves("", value, [this](std::string_view path, auto& leaf) {
-      using Leaf = std::remove_cvref_t<decltype(leaf)>;
-      if constexpr (std::is_same_v<Leaf, Tensor>) {
-        add_tensor(path, leaf);
-      } else if constexpr (std::is_same_v<Leaf, Variable>) {
-        add_variable(path, leaf);
-      } else if constexpr (std::is_same_v<Leaf, Shape>) {
-        add_plain(path, {reinterpret_cast<const char*>(leaf.data()), 8 * leaf.rank()});
-      } else {
-        static_assert(PlainArgument<Leaf>,
-                      "arguments of a traced function are Tensors, Variables, numbers, texts, "
-                      "Shapes, and lists and structs (with fields) of them");
-        if constexpr (std::is_convertible_v<const Leaf&, std::string_view>)
-          add_plain(path, std::string_view(leaf));
-        else
-          add_plain(path, {reinterpret_cast<const char*>(&leaf), sizeof leaf});
-      }
-    });
+    visit_leaves("", value, KeyVisitor{*this});
   }
   /// What an earlier run gave, for fill(), if this call was replayed; null if the function is to be
   /// run.
@@ -85,12 +73,17 @@ class REEL_API TraceCall {
         leaf = take_result(i++);
     });
   }
+  void* function() const { return traces_.function(); }
   /// After the function has run.
   void finish();
   template <class R>
   void finish(R& result) {
     visit_leaves("", result, [this](std::string_view, auto& leaf) {
-      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(leaf)>, Tensor>) add_result(leaf);
+      using Leaf = std::remove_cvref_t<decltype(leaf)>;
+      static_assert(TraceLeaf<Leaf>,
+                    "results of a traced function are Tensors, Variables, numbers, texts, Shapes, "
+                    "and lists and structs (with fields) of them");
+      if constexpr (std::is_same_v<Leaf, Tensor>) add_result(leaf);
     });
     if (captures()) keep(result);
     if (const void* known = checked_against()) compare(result, *static_cast<const R*>(known));
@@ -98,6 +91,28 @@ class REEL_API TraceCall {
   }
 
  private:
+  struct KeyVisitor {
+    TraceCall& call;
+    template <class Leaf>
+    void operator()(std::string_view path, Leaf& leaf) const {
+      static_assert(TraceLeaf<Leaf>,
+                    "arguments of a traced function are Tensors, Variables, numbers, texts, "
+                    "Shapes, and lists and structs (with fields) of them");
+      if constexpr (std::is_same_v<Leaf, Tensor>)
+        call.add_tensor(path, leaf);
+      else if constexpr (std::is_same_v<Leaf, Variable>)
+        call.add_variable(path, leaf);
+      else if constexpr (std::is_same_v<Leaf, Shape>)
+        call.add_plain(path, {reinterpret_cast<const char*>(leaf.data()), 8 * leaf.rank()});
+      else if constexpr (std::is_convertible_v<const Leaf&, std::string_view>)
+        call.add_plain(path, std::string_view(leaf));
+      else
+        call.add_plain(path, {reinterpret_cast<const char*>(&leaf), sizeof leaf});
+    }
+    void holds(std::string_view path, std::size_t count) const {
+      call.add_plain(path, {reinterpret_cast<const char*>(&count), sizeof count});
+    }
+  };
   void begin_argument();
   void add_tensor(std::string_view path, Tensor& x);
   void add_variable(std::string_view path, const Variable& x);
@@ -111,17 +126,19 @@ class REEL_API TraceCall {
   /// The plain values of a result are the same each time.
   template <class R>
   void compare(R& result, const R& known) {
-    std::vector<const void*> leaves;
-    visit_leaves("", known, [&](std::string_view, auto& leaf) { leaves.push_back(&leaf); });
+    std::vector<std::pair<std::string, const void*>> leaves;
+    visit_leaves("", known,
+                 [&](std::string_view path, auto& leaf) { leaves.emplace_back(path, &leaf); });
     std::size_t i = 0;
-    visit_leaves("", result, [&](std::string_view, auto& leaf) {
+    bool same = true;
+    visit_leaves("", result, [&](std::string_view path, auto& leaf) {
       using Leaf = std::remove_cvref_t<decltype(leaf)>;
-      const void* other = i < leaves.size() ? leaves[i++] : nullptr;
-      if constexpr (PlainArgument<Leaf>) {
-        if (!other || !(*static_cast<const Leaf*>(other) == leaf)) differs();
-      }
+      same = same && i < leaves.size() && leaves[i].first == path;
+      if constexpr (PlainLeaf<Leaf>)
+        same = same && *static_cast<const Leaf*>(leaves[i].second) == leaf;
+      ++i;
     });
-    if (i != leaves.size()) differs();
+    if (!same || i != leaves.size()) differs();
   }
   /// A result for replays to start from: a copy whose tensors are empty.
   template <class R>
@@ -142,6 +159,7 @@ class REEL_API TraceCall {
   void keep_result(void* copy, void (*free)(void*));
   /// Copies of the result share what it points at.
   void keep_nothing();
+  Traces traces_;  // the function may replace the handle it was called by
   TraceProgress* progress_;
 };
 }  // namespace detail
@@ -165,7 +183,7 @@ class Traced<R(Args...)> {
     detail::TraceCall call(traces_, caller);
     (call.argument(args), ...);
     const void* known = call.replay();
-    const auto& f = *static_cast<const Function<R(Args...)>*>(traces_.function());
+    const auto& f = *static_cast<const Function<R(Args...)>*>(call.function());
     if constexpr (std::is_void_v<R>) {
       if (known) return;
       f(std::forward<Args>(args)...);
@@ -196,8 +214,9 @@ class Traced<R(Args...)> {
 /// arguments, Variables, random numbers, and every value that f reads on the host: where it takes
 /// another way for another value, that way is captured too. All else that f uses is constant, and
 /// what it does besides ops (printing, counting) happens only when it runs. The first replay of
-/// every way is checked against a run; where they differ, calls of that signature go on running f,
-/// as they do while a tape outside f records. Throws what f throws.
+/// every way is checked against a run; where they differ it is captured anew, and after the third
+/// time calls of that signature go on running f, as they do while a tape outside f records. Throws
+/// what f throws.
 ///
 /// For a generic lambda or an overloaded function object, say the signature:
 /// `trace<Tensor(Tensor)>(f)`.

@@ -155,7 +155,8 @@ class StagePause {
  private:
   Stage* stages_;
 };
-/// Tells the stages that a Variable was read; gives its value.
+/// Tells the stages that a Variable was read; gives its value, which a stage may have moved to
+/// another body.
 const Tensor& read_variable(Context& context, const Variable& variable);
 /// Another header for a body, which may carry a record of its own; undefined if there is no memory.
 Tensor name_again(Context& context, Body* body);

@@ -66,7 +66,7 @@ void resolve(Context& context, Op& op, std::span<const Operand> operands, Caller
       fail<Error>(caller, op.name, argument_name(op, static_cast<int>(i)), "a tensor",
                   "an undefined Tensor", "It was default-constructed or moved from.");
     if (operands[i].kind() == Operand::Kind::variable && context.stages)
-      read_variable(context, operands[i].variable());
+      inputs.bodies[i] = Access::body(read_variable(context, operands[i].variable()));
   }
   const bool promotes = op.promote != Promote::none;
   const DType common = promotes ? common_dtype(op, operands, inputs.bodies.data()) : DType::boolean;

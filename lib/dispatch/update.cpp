@@ -46,7 +46,7 @@ void run_update(Op& op, std::span<const Variable> variables, std::span<const Ope
   Few<Tensor, 4> values;
   Few<Body*, 8> inputs(count);
   for (std::size_t i = 0; i < written; ++i)
-    inputs[i] = Access::body(Access::cell(variables[i]).value);
+    inputs[i] = Access::body(read_variable(context, variables[i]));
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const bool converts = op.promoted >> (written + i < 7 ? written + i : 7) & 1;
     values.push_back(prepared(op, static_cast<int>(written + i), operands[i], inputs[0]->dtype,

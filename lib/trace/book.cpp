@@ -6,8 +6,8 @@
 
 namespace reel::detail {
 namespace {
-constexpr int most_failures = 3;
-constexpr std::size_t most_ways = 64;
+constexpr int most_failures = 3, most_skips = 64;
+constexpr std::size_t most_ways = 64, most_signatures = 1024;
 
 std::string line_of(Caller site) {
   return site.file ? std::string(site.file) + ":" + std::to_string(site.line) : "an unknown line";
@@ -45,30 +45,53 @@ void explain_tree(const tracing::Tree& tree, std::string& out) {
 
 bool TraceEntry::publish(const tracing::Capture& way) {
   const std::lock_guard lock(mutex);
-  if (tree.ways >= most_ways) {
+  const std::size_t before = tree.ways;
+  if (before >= most_ways) {
     Caller site;
     for (const tracing::Segment& segment : tree.segments)
       if (segment.branches.size() > 1) site = segment.question.site;
-    trouble = "more than 64 ways through it, which part by a value of " + line_of(site);
-    eager = true;
-    return false;
+    return run_eagerly("more than 64 ways through it, which part by a value of " + line_of(site));
   }
-  if (!tree.add(way)) {
-    trouble = "it took another way although no value that it read was another";
-    eager = true;
-    return false;
-  }
+  if (!tree.add(way))
+    return restart_locked("it took another way although no value that it read was another");
+  if (tree.ways == before) return true;  // another thread was here first
   plans.push_back(std::make_unique<tracing::Plan>(tree));
-  plan.store(plans.back().get(), std::memory_order_release);
-  failures = 0;
+  tracing::Plan* const older = plan.exchange(plans.back().get(), std::memory_order_acq_rel);
+  if (older) older->retire();
+  trouble.clear();
   return true;
 }
 
-bool TraceEntry::give_up(std::string why, bool now) {
+bool TraceEntry::knows(const tracing::Capture& way) const {
   const std::lock_guard lock(mutex);
+  tracing::Tree known = tree;
+  return known.add(way) && known.ways == tree.ways;
+}
+
+bool TraceEntry::run_eagerly(std::string why) {
   trouble = std::move(why);
-  if (now || ++failures >= most_failures) eager = true;
-  return eager;
+  eager = true;
+  return false;
+}
+
+bool TraceEntry::skip(std::string why) {
+  const std::lock_guard lock(mutex);
+  if (++failures >= (tree.ways ? most_skips : most_failures)) return run_eagerly(std::move(why));
+  trouble = std::move(why);
+  return true;
+}
+
+bool TraceEntry::restart(std::string why) {
+  const std::lock_guard lock(mutex);
+  return restart_locked(std::move(why));
+}
+bool TraceEntry::restart_locked(std::string why) {
+  if (++failures >= most_failures) return run_eagerly(std::move(why));
+  trouble = std::move(why);
+  tree = {};
+  if (tracing::Plan* const older = plan.exchange(nullptr, std::memory_order_acq_rel))
+    older->retire();
+  return true;
 }
 
 TraceBook::~TraceBook() {
@@ -84,11 +107,12 @@ TraceEntry* TraceBook::find(const Key& key, std::uint64_t hash) const {
   return nullptr;
 }
 
-TraceEntry& TraceBook::find_or_add(const Key& key, std::uint64_t hash,
+TraceEntry* TraceBook::find_or_add(const Key& key, std::uint64_t hash,
                                    const std::vector<const Variable*>& variables,
                                    std::string signature) {
   const std::lock_guard lock(mutex);
-  if (TraceEntry* found = find(key, hash)) return *found;
+  if (TraceEntry* found = find(key, hash)) return found;
+  if (full()) return nullptr;
   auto made = std::make_unique<TraceEntry>();
   made->key = key;
   made->hash = hash;
@@ -97,7 +121,12 @@ TraceEntry& TraceBook::find_or_add(const Key& key, std::uint64_t hash,
   auto& bucket = buckets[hash % 64];
   made->next = bucket.load(std::memory_order_relaxed);
   bucket.store(made.get(), std::memory_order_release);
-  return *made.release();
+  __atomic_fetch_add(&entries, 1u, __ATOMIC_RELAXED);
+  return made.release();
+}
+
+bool TraceBook::full() const {
+  return __atomic_load_n(&entries, __ATOMIC_RELAXED) >= most_signatures;
 }
 
 std::string TraceBook::explain() const {
@@ -113,6 +142,7 @@ std::string TraceBook::explain() const {
       else if (!entry->trouble.empty())
         out += "  a run was not captured: " + entry->trouble + "\n";
     }
+  if (full()) out += "calls of further signatures run eagerly: more than 1024\n";
   return out.empty() ? "not called yet, or only while a tape recorded\n" : out;
 }
 

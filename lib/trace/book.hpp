@@ -30,10 +30,18 @@ struct TraceEntry {
   std::string signature, trouble;
   int failures = 0;
 
-  /// Takes a way in. False if the tree cannot hold it.
+  /// Takes a way in. False if calls run eagerly from now on.
   bool publish(const tracing::Capture& way);
-  /// Calls run eagerly from now on, `now` or when it has happened often enough.
-  bool give_up(std::string why, bool now);
+  /// Whether a run that was checked against a replay went a way that is known.
+  bool knows(const tracing::Capture& way) const;
+  /// A run could not be captured. False if calls run eagerly from now on, after several such.
+  bool skip(std::string why);
+  /// What was captured does not hold: it is begun anew, or false.
+  bool restart(std::string why);
+  bool run_eagerly(std::string why);
+
+ private:
+  bool restart_locked(std::string why);
 };
 
 struct TraceBook {
@@ -43,11 +51,14 @@ struct TraceBook {
   std::array<std::atomic<TraceEntry*>, 64> buckets = {};
   std::mutex mutex;  // of adding entries
   std::atomic<bool> warned = false;
+  std::size_t entries = 0;
 
   ~TraceBook();
   TraceEntry* find(const Key& key, std::uint64_t hash) const;
-  TraceEntry& find_or_add(const Key& key, std::uint64_t hash,
+  /// Null if there are too many.
+  TraceEntry* find_or_add(const Key& key, std::uint64_t hash,
                           const std::vector<const Variable*>& variables, std::string signature);
+  bool full() const;
   std::string explain() const;
 };
 }  // namespace reel::detail

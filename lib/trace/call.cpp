@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One call of a traced function: replayed, run and captured, run beside a replay, or just run.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -21,7 +22,8 @@ struct TraceProgress {
   Caller caller;
   Doing doing = Doing::eager;
   Key key;
-  std::vector<Tensor*> arguments;
+  std::vector<Tensor*> arguments;                  // each tensor once
+  std::vector<std::pair<Tensor*, Tensor*>> again;  // and where it comes again
   std::vector<const Variable*> variables;
   std::vector<Tensor> results;
   TraceEntry* entry = nullptr;
@@ -41,6 +43,7 @@ struct TraceProgress {
     replay.reset();
     key.clear();
     arguments.clear();
+    again.clear();
     variables.clear();
     if (std::exchange(doing, Doing::eager) == Doing::replaying) return;
     scope.reset();
@@ -126,12 +129,14 @@ bool as_expected(const TraceProgress& call) {
   return current_generator().position() == call.position;
 }
 
-void warn(TraceProgress& call) {
+void warn(TraceProgress& call, const std::string& why) {
   if (call.book->warned.exchange(true)) return;
-  const std::lock_guard lock(call.entry->mutex);
   std::fprintf(stderr, "reel: %s:%u: a traced function runs eagerly: %s\n",
-               call.caller.file ? call.caller.file : "?", call.caller.line,
-               call.entry->trouble.c_str());
+               call.caller.file ? call.caller.file : "?", call.caller.line, why.c_str());
+}
+void warn(TraceProgress& call) {
+  const std::lock_guard lock(call.entry->mutex);
+  warn(call, call.entry->trouble);
 }
 
 void finish_capture(TraceProgress& call) {
@@ -140,24 +145,31 @@ void finish_capture(TraceProgress& call) {
   way.result = std::move(call.result);
   const char* trouble =
       call.result_shared ? "copies of its result share what it points at" : call.tracer->trouble();
-  if (trouble ? call.entry->give_up(trouble, false) : !call.entry->publish(way)) warn(call);
+  if (trouble ? !call.entry->skip(trouble) : !call.entry->publish(way)) warn(call);
 }
 
+/// The run must have gone the way of the replay, and come to the same.
 void finish_verification(TraceProgress& call) {
-  if (as_expected(call)) {
+  call.scope.reset();
+  const tracing::Capture way = call.tracer->finish(call.results);
+  bool holds = true;
+  if (call.tracer->trouble())
+    holds = call.entry->restart(call.tracer->trouble());
+  else if (!call.entry->knows(way))
+    holds = call.entry->restart("it took another way although no value that it read was another");
+  else if (!as_expected(call))
+    holds = call.entry->restart(
+        "its first replay gave another result than a run: it uses something besides its arguments, "
+        "Variables and random numbers that has changed");
+  else
     call.ending->verified = true;
-    return;
-  }
-  call.entry->give_up(
-      "its first replay gave another result than a run: it uses something besides its arguments, "
-      "Variables and random numbers that has changed",
-      true);
-  warn(call);
+  if (!holds) warn(call);
 }
 }  // namespace
 
-TraceCall::TraceCall(const Traces& traces, Caller caller) : progress_(take_progress()) {
-  progress_->book = &traces.book();
+TraceCall::TraceCall(Traces traces, Caller caller)
+    : traces_(std::move(traces)), progress_(take_progress()) {
+  progress_->book = &traces_.book();
   progress_->caller = caller;
   progress_->key.push_back(registrations() << 1 | Context::here().training);
 }
@@ -176,7 +188,14 @@ void TraceCall::add_tensor(std::string_view path, Tensor& x) {
                 std::uint64_t{body->device_kind} << 16 |
                 std::uint64_t{static_cast<std::uint8_t>(body->device_index)} << 24);
   for (const std::int64_t length : body->shape) key.push_back(static_cast<std::uint64_t>(length));
-  progress_->arguments.push_back(&x);
+  // One tensor in two places is one value, as it is for a tape. Looked for among a few only.
+  auto& before = progress_->arguments;
+  for (std::size_t i = 0; i < std::min<std::size_t>(before.size(), 16); ++i)
+    if (Access::body(*before[i]) == body) {
+      progress_->again.emplace_back(&x, before[i]);
+      return key.push_back(~std::uint64_t{2} - i);
+    }
+  before.push_back(&x);
 }
 void TraceCall::add_variable(std::string_view path, const Variable& x) {
   progress_->key.push_back(hash_of(path));
@@ -194,6 +213,43 @@ void TraceCall::add_plain(std::string_view path, std::string_view bytes) {
   }
 }
 
+namespace {
+/// The ending of a replay that can be committed. Else null, and the function is to be run: as a
+/// check if there was a replay, else to be captured.
+const tracing::Ending* replay_plan(TraceProgress& call, Context& context, tracing::Plan& plan) {
+  try {
+    call.replay.emplace(context, plan);
+  } catch (const MemoryError&) {  // a run needs less at a time
+    return nullptr;
+  }
+  for (std::size_t i = 0; i < call.arguments.size(); ++i)
+    call.replay->argument(static_cast<int>(i), *call.arguments[i]);
+  const tracing::Ending* const ending = call.replay->run();
+  if (!ending || ending->verified.load(std::memory_order_relaxed)) return ending;
+  for (const int result : ending->results) call.expected.push_back(call.replay->result(result));
+  for (const auto& [variable, value] : ending->assigned)
+    call.assigned.emplace_back(plan.tree.variables[static_cast<std::size_t>(variable)],
+                               call.replay->assigned(variable));
+  call.position = call.replay->position();
+  call.ending = std::const_pointer_cast<tracing::Ending>(ending->shared_from_this());
+  call.doing = Doing::verifying;
+  return nullptr;
+}
+
+/// From here on ops are written down. Each argument gets a header of its own: whoever else has the
+/// tensor has a constant.
+void listen(TraceProgress& call, Context& context) {
+  call.tracer.emplace();
+  for (Tensor* x : call.arguments) {
+    Body* body = Access::body(*x);
+    *x = body->contiguous ? Access::adopt(allocate_view(context, body)) : contiguous_copy(*body);
+    call.tracer->argument(*x);
+  }
+  for (const auto& [again, first] : call.again) *again = *first;
+  call.scope.emplace(*call.tracer);
+}
+}  // namespace
+
 const void* TraceCall::replay() {
   TraceProgress& call = *progress_;
   Context& context = Context::here();
@@ -201,38 +257,24 @@ const void* TraceCall::replay() {
   const std::uint64_t hash = hash_of(call.key);
   call.entry = call.book->find(call.key, hash);
   if (!call.entry)
-    call.entry = &call.book->find_or_add(call.key, hash, call.variables, signature_of(call));
+    call.entry = call.book->find_or_add(call.key, hash, call.variables, signature_of(call));
+  if (!call.entry) {
+    warn(call, "it has been called with more than 1024 signatures");
+    return nullptr;
+  }
   if (call.entry->eager.load(std::memory_order_relaxed)) return nullptr;
   if (tracing::Plan* plan = call.entry->plan.load(std::memory_order_acquire)) {
-    call.replay.emplace(context, *plan);
-    for (std::size_t i = 0; i < call.arguments.size(); ++i)
-      call.replay->argument(static_cast<int>(i), *call.arguments[i]);
-    if (const tracing::Ending* ending = call.replay->run()) {
-      if (ending->verified.load(std::memory_order_relaxed)) {
-        call.replay->commit();
-        call.doing = Doing::replaying;
-        call.replayed = ending;
-        return ending->result ? ending->result->object : ending;
-      }
-      for (const int result : ending->results) call.expected.push_back(call.replay->result(result));
-      for (const auto& [variable, value] : ending->assigned)
-        call.assigned.emplace_back(plan->tree.variables[static_cast<std::size_t>(variable)],
-                                   call.replay->assigned(variable));
-      call.position = call.replay->position();
-      call.ending = std::const_pointer_cast<tracing::Ending>(ending->shared_from_this());
-      call.doing = Doing::verifying;
+    if (const tracing::Ending* ending = replay_plan(call, context, *plan)) {
+      call.replay->commit();
+      call.doing = Doing::replaying;
+      call.replayed = ending;
+      return ending->result ? ending->result->object : ending;
     }
+    if (!call.replay) return nullptr;
     call.replay.reset();
-    if (call.doing == Doing::verifying) return nullptr;
   }
-  call.tracer.emplace();
-  for (Tensor* x : call.arguments) {
-    Body* body = Access::body(*x);
-    *x = body->contiguous ? Access::adopt(allocate_view(context, body)) : contiguous_copy(*body);
-    call.tracer->argument(*x);
-  }
-  call.scope.emplace(*call.tracer);
-  call.doing = Doing::capturing;
+  if (call.doing != Doing::verifying) call.doing = Doing::capturing;
+  listen(call, context);
   return nullptr;
 }
 

@@ -6,12 +6,15 @@
 #include <utility>
 
 #include "lib/dispatch/op_options.hpp"
+#include "lib/dispatch/pointwise.hpp"
 #include "lib/ops/ops.hpp"
 
 namespace reel::tracing {
 namespace {
 constexpr std::int64_t most_bytes_asked = 64;
-}
+/// Another name for the elements of a value.
+constinit Op view_op{.name = "view"};
+}  // namespace
 
 Layout::Layout(const Body& body)
     : dtype(body.dtype), contiguous(body.contiguous), elements(body.elements), shape(body.shape) {
@@ -25,8 +28,9 @@ void Layout::set(Body& body) const {
   std::copy_n(strides, Shape::max_rank, body.strides);
 }
 bool operator==(const Layout& a, const Layout& b) {
-  return a.dtype == b.dtype && a.contiguous == b.contiguous && a.shape == b.shape &&
-         std::equal(a.strides, a.strides + a.shape.rank(), b.strides);
+  if (a.dtype != b.dtype || a.contiguous != b.contiguous || !(a.shape == b.shape)) return false;
+  // Of contiguous values only strides of axes of length 1 may differ, which nothing walks.
+  return a.contiguous || std::equal(a.strides, a.strides + a.shape.rank(), b.strides);
 }
 
 KeptOptions::KeptOptions(OptionsView options) : type_(options.type) {
@@ -116,9 +120,21 @@ int Tracer::add_view(int base, const Body& of, Body* made) {
 
 void Tracer::variable_made(const Variable&) { trouble_ = "it makes a Variable"; }
 void Tracer::variable_read(const Variable& variable, const Tensor& value) {
+  const std::size_t known = capture_.variables.size();
+  const auto number = static_cast<std::size_t>(number_of(variable));
+  // A tensor that shares the Variable's first value stays as it is: it needs another body.
+  if (number == known && references(*Access::body(value)) > 1)
+    Access::cell(variable).value = contiguous_copy(*Access::body(value));
   value_of(variable, Access::body(value));
 }
-void Tracer::named_again(const Body& x, Body& made) { add_view(value_of(&x), x, &made); }
+void Tracer::named_again(const Body& x, Body& made) {
+  Step step;
+  step.op = &view_op;
+  step.inputs = {value_of(&x)};
+  step.outputs = {add_view(step.inputs[0], x, &made)};
+  if (capture_.values[static_cast<std::size_t>(step.outputs[0])].kind == Value::Kind::view)
+    capture_.steps.push_back(std::move(step));
+}
 
 void Tracer::host_read(const Tensor& x, HostRead read) {
   const Body* body = Access::body(x);

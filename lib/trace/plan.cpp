@@ -49,7 +49,8 @@ class Planner {
  private:
   struct State {
     FreeRanges free;
-    std::vector<bool> live;  // whether a value has a place in scratch memory
+    std::vector<bool> live;   // whether a value has a place in scratch memory
+    std::vector<int> viewed;  // values that the passes of a group read parts of
   };
 
   const Segment& segment_of(int i) const { return tree_.segments[static_cast<std::size_t>(i)]; }
@@ -223,12 +224,15 @@ class Planner {
       return segment_of(number).steps[static_cast<std::size_t>(i)];
     };
     const auto is_pass = [&](int i) { return !is_view(step_at(i)) && !is_summed(step_at(i)); };
-    State buffer{{}, std::vector<bool>(tree_.values.size())};
+    State buffer{{}, std::vector<bool>(tree_.values.size()), {}};
     unsigned passes = 0;
+    state.viewed.clear();
     for (int i = first; i < end; ++i) {
       const Step& step = step_at(i);
       const int output = step.outputs[0];
       Place& here = place(output);
+      for (const int input : step.inputs)
+        if (input >= 0 && root(input) != input) state.viewed.push_back(root(input));
       if (is_pass(i) && here.kind == Place::Kind::scratch &&
           !lifetimes_.used_after(output, number, end - 1))
         here.kind = Place::Kind::block;
@@ -260,6 +264,7 @@ class Planner {
     for (int i = first; i < end; ++i)
       if (is_pass(i)) add_instruction(step_at(i), number, i);
     plan_.instructions[at].elements = plan_.instructions.back().elements;
+    state.viewed.clear();
   }
   std::size_t block_bytes(int v) const {
     return static_cast<std::size_t>(block_elements * size_of(value(v).layout.dtype));
@@ -270,7 +275,8 @@ class Planner {
     if (!tile_of(step)) return false;
     for (const int input : step.inputs) {
       if (input < 0 || !state.live[static_cast<std::size_t>(input)] ||
-          lifetimes_.used_after(input, segment, at) ||
+          lifetimes_.used_after(input, segment, at) || reads_part(step, input) ||
+          std::count(state.viewed.begin(), state.viewed.end(), input) ||
           value(input).layout.bytes() != value(output).layout.bytes() ||
           value(input).layout.elements != value(output).layout.elements)
         continue;
@@ -278,6 +284,12 @@ class Planner {
       return true;
     }
     return false;
+  }
+  /// Whether a step reads a view of this value: another part may be overwritten before that is
+  /// read.
+  bool reads_part(const Step& step, int whole) const {
+    return std::any_of(step.inputs.begin(), step.inputs.end(),
+                       [&](int i) { return i >= 0 && i != whole && root(i) == whole; });
   }
   void hand_over(int from, int to, State& state) {
     place(to).offset = place(from).offset;

@@ -69,6 +69,8 @@ struct Plan {
   /// A frame that nobody else uses.
   Frame* take_frame();
   void give_back(Frame* frame);
+  /// There is a newer plan: frames that nobody uses go, and others when they are given back.
+  void retire();
 
   Tree tree;
   std::vector<Place> places;         // of the tree's values
@@ -82,5 +84,6 @@ struct Plan {
 
  private:
   std::array<std::atomic<Frame*>, 4> frames_ = {};
+  std::atomic<bool> retired_ = false;
 };
 }  // namespace reel::tracing

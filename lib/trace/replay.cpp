@@ -13,6 +13,9 @@
 
 namespace reel::tracing {
 namespace {
+/// Of scratch memory: a frame with more gives it back to the cache of blocks after each call.
+constexpr std::int64_t most_kept_bytes = 256 << 10;
+
 Tensor made_for(Context& context, const Layout& layout) {
   Body* body = allocate(context, layout.dtype, layout.shape, layout.elements);
   if (!body)
@@ -26,25 +29,40 @@ Frame::Frame(const Plan& plan)
       slots(headers.size()),
       operands(plan.most_operands),
       shadows(plan.tree.variables.size()) {
-  const auto bytes = static_cast<std::int64_t>(plan.scratch_bytes);
-  Layout memory;
-  memory.dtype = DType::uint8;
-  memory.elements = bytes;
-  memory.shape = Shape({bytes});
-  scratch = made_for(Context::here(), memory);
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    const Value& value = plan.tree.values[i];
+    value.layout.set(headers[i] = Body());
+    slots[i] = value.kind == Value::Kind::constant ? Access::body(value.constant) : &headers[i];
+  }
+}
+
+void Frame::enter(const Plan& plan) {
+  if (!scratch.defined()) {
+    Layout memory;
+    memory.dtype = DType::uint8;
+    memory.elements = static_cast<std::int64_t>(plan.scratch_bytes);
+    memory.shape = Shape({memory.elements});
+    scratch = made_for(Context::here(), memory);
+  }
+  std::byte* const first = Access::body(scratch)->data;
+  if (first == laid_out) return;
+  laid_out = first;
   const auto data_of = [&](std::size_t i) {
     const Value& value = plan.tree.values[i];
     if (value.kind == Value::Kind::constant) return Access::body(value.constant)->data;
-    return Access::body(scratch)->data + plan.places[i].offset;
+    return first + plan.places[i].offset;
   };
   for (std::size_t i = 0; i < slots.size(); ++i) {
     const Value& value = plan.tree.values[i];
-    Body& header = headers[i] = Body();
-    value.layout.set(header);
     const bool view = value.kind == Value::Kind::view;
-    header.data = data_of(view ? static_cast<std::size_t>(value.number) : i) + value.offset;
-    slots[i] = value.kind == Value::Kind::constant ? Access::body(value.constant) : &header;
+    headers[i].data = data_of(view ? static_cast<std::size_t>(value.number) : i) + value.offset;
   }
+}
+
+void Frame::leave() {
+  kept.clear();
+  for (Tensor& shadow : shadows) shadow = Tensor();
+  if (Access::body(scratch)->bytes() > most_kept_bytes) scratch = Tensor();
 }
 
 Frame* Plan::take_frame() {
@@ -54,6 +72,10 @@ Frame* Plan::take_frame() {
   return new Frame(*this);
 }
 void Plan::give_back(Frame* frame) {
+  if (retired_.load(std::memory_order_relaxed)) {
+    delete frame;
+    return;
+  }
   for (auto& spare : frames_)
     if (!spare.load(std::memory_order_relaxed)) {
       frame = spare.exchange(frame, std::memory_order_acq_rel);
@@ -61,24 +83,31 @@ void Plan::give_back(Frame* frame) {
     }
   delete frame;
 }
-Plan::~Plan() {
-  for (auto& spare : frames_) delete spare.load();
+void Plan::retire() {
+  retired_.store(true, std::memory_order_relaxed);
+  for (auto& spare : frames_) delete spare.exchange(nullptr);
 }
+Plan::~Plan() { retire(); }
 
 Replay::Replay(Context& context, Plan& plan)
     : context_(context),
       plan_(plan),
-      frame_(*plan.take_frame()),
+      frame_(plan.take_frame()),
       generator_(current_generator()),
       position_(generator_.position()) {
+  try {
+    frame_->enter(plan);
+  } catch (...) {
+    delete frame_;
+    throw;
+  }
   for (std::size_t i = 0; i < plan.variable_values.size(); ++i)
     if (plan.variable_values[i] >= 0)
       slot_of(plan.variable_values[i]) = Access::body(Access::cell(plan.tree.variables[i]).value);
 }
 Replay::~Replay() {
-  frame_.kept.clear();
-  for (Tensor& shadow : frame_.shadows) shadow = Tensor();
-  plan_.give_back(&frame_);
+  frame_->leave();
+  plan_.give_back(frame_);
 }
 
 void Replay::argument(int i, const Tensor& x) {
@@ -86,8 +115,8 @@ void Replay::argument(int i, const Tensor& x) {
   if (at >= plan_.argument_values.size() || plan_.argument_values[at] < 0) return;
   Body* body = Access::body(x);
   if (!body->contiguous) {
-    frame_.kept.push_back(contiguous_copy(*body));
-    body = Access::body(frame_.kept.back());
+    frame_->kept.push_back(contiguous_copy(*body));
+    body = Access::body(frame_->kept.back());
   }
   slot_of(plan_.argument_values[at]) = body;
 }
@@ -130,8 +159,8 @@ void Replay::execute(const Instruction& instruction, bool may_write) {
   switch (instruction.kind) {
     case Instruction::Kind::allocate: {
       const Value& value = plan_.tree.values[static_cast<std::size_t>(values[0])];
-      frame_.kept.push_back(made_for(context_, value.layout));
-      slot_of(values[0]) = Access::body(frame_.kept.back());
+      frame_->kept.push_back(made_for(context_, value.layout));
+      slot_of(values[0]) = Access::body(frame_->kept.back());
       return;
     }
     case Instruction::Kind::view: {
@@ -162,7 +191,7 @@ void Replay::execute(const Instruction& instruction, bool may_write) {
     default:
       break;
   }
-  const Body** const operands = frame_.operands.data();
+  const Body** const operands = frame_->operands.data();
   for (unsigned i = 0; i < inputs + outputs; ++i) operands[i] = slot(values[i]);
   auto** const made = const_cast<Body**>(operands + inputs);
   if (instruction.kind == Instruction::Kind::call)
@@ -211,12 +240,12 @@ void Replay::blocks(const Instruction& instruction) {
 void Replay::update(const Instruction& instruction, bool may_write) {
   const int* const values = plan_.operands.data() + instruction.first;
   const unsigned inputs = instruction.input_count, outputs = instruction.output_count;
-  const Body** const operands = frame_.operands.data();
+  const Body** const operands = frame_->operands.data();
   for (unsigned i = 0; i < inputs; ++i) operands[i] = slot(values[i]);
   auto** const places = const_cast<Body**>(operands + inputs);
   Few<Tensor, 4> made(outputs);
   for (unsigned i = 0; i < outputs; ++i) {
-    const Tensor& shadow = frame_.shadows[static_cast<std::size_t>(values[inputs + outputs + i])];
+    const Tensor& shadow = frame_->shadows[static_cast<std::size_t>(values[inputs + outputs + i])];
     places[i] = slot(values[i]);
     const bool own = shadow.defined(), late = may_write && instruction.settled;
     if ((instruction.how >> i & 1) && (own || late) && unshared(*places[i])) {
@@ -232,9 +261,9 @@ void Replay::update(const Instruction& instruction, bool may_write) {
   for (unsigned i = 0; i < outputs; ++i) {
     slot_of(values[inputs + i]) = places[i];
     if (!made[i].defined()) continue;
-    Tensor& shadow = frame_.shadows[static_cast<std::size_t>(values[inputs + outputs + i])];
+    Tensor& shadow = frame_->shadows[static_cast<std::size_t>(values[inputs + outputs + i])];
     std::swap(shadow, made[i]);
-    if (made[i].defined()) frame_.kept.push_back(std::move(made[i]));
+    if (made[i].defined()) frame_->kept.push_back(std::move(made[i]));
   }
 }
 
@@ -244,9 +273,9 @@ void Replay::user(const Instruction& instruction) {
   Few<Body*, 8> given(inputs);
   for (unsigned i = 0; i < inputs; ++i) {
     given[i] = slot(values[i]);
-    if (given[i] != &frame_.headers[static_cast<std::size_t>(values[i])]) continue;
-    frame_.kept.push_back(contiguous_copy(*given[i]));  // which the user may keep
-    given[i] = Access::body(frame_.kept.back());
+    if (given[i] != &frame_->headers[static_cast<std::size_t>(values[i])]) continue;
+    frame_->kept.push_back(contiguous_copy(*given[i]));  // which the user may keep
+    given[i] = Access::body(frame_->kept.back());
   }
   const CallView view{*instruction.op,     given.data(),    static_cast<int>(inputs), nullptr, 0,
                       instruction.options, instruction.site};
@@ -258,15 +287,15 @@ void Replay::user(const Instruction& instruction) {
       fail<Error>(instruction.site, instruction.op->name, "result of its kernel", "what it was",
                   "another shape or dtype");
     slot_of(values[inputs + i]) = Access::body(results[i]);
-    frame_.kept.push_back(std::move(results[i]));
+    frame_->kept.push_back(std::move(results[i]));
   }
 }
 
 void Replay::commit() {
-  for (std::size_t i = 0; i < frame_.shadows.size(); ++i)
-    if (frame_.shadows[i].defined())
+  for (std::size_t i = 0; i < frame_->shadows.size(); ++i)
+    if (frame_->shadows[i].defined())
       // What was there may be among the results, and goes with the frame.
-      std::swap(Access::cell(plan_.tree.variables[i]).value, frame_.shadows[i]);
+      std::swap(Access::cell(plan_.tree.variables[i]).value, frame_->shadows[i]);
   if (position_ != generator_.position()) generator_.set_position(position_);
 }
 
@@ -282,6 +311,6 @@ Tensor Replay::result(int number) const {
 }
 
 Tensor Replay::assigned(int variable) const {
-  return frame_.shadows[static_cast<std::size_t>(variable)];
+  return frame_->shadows[static_cast<std::size_t>(variable)];
 }
 }  // namespace reel::tracing

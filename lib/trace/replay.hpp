@@ -10,7 +10,11 @@ namespace reel::tracing {
 /// What one call at a time uses: memory for what it computes, and a header for each value.
 struct Frame {
   explicit Frame(const Plan& plan);
+  /// Lays the values out in scratch memory; where there is much, others have it between calls.
+  void enter(const Plan& plan);
+  void leave();
   Tensor scratch;
+  const std::byte* laid_out = nullptr;  // where that memory was
   std::vector<Body> headers;
   std::vector<Body*> slots;           // of the values
   std::vector<const Body*> operands;  // of the instruction that runs
@@ -42,14 +46,14 @@ class Replay {
   void user(const Instruction& instruction);
   int next(const Plan::PlannedSegment& segment) const;
   Body* slot(int value) const {
-    return value < 0 ? nullptr : frame_.slots[static_cast<std::size_t>(value)];
+    return value < 0 ? nullptr : frame_->slots[static_cast<std::size_t>(value)];
   }
-  Body*& slot_of(int value) { return frame_.slots[static_cast<std::size_t>(value)]; }
+  Body*& slot_of(int value) { return frame_->slots[static_cast<std::size_t>(value)]; }
   Body* keep(DType dtype, const Layout& layout);
 
   Context& context_;
   Plan& plan_;
-  Frame& frame_;
+  Frame* frame_;
   Generator& generator_;
   std::uint64_t position_;
   bool wrote_ = false;

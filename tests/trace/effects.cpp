@@ -330,6 +330,29 @@ TEST_CASE("ops of a user's: functions, gradients, and kernels that come later") 
     CHECK(allclose(got[1], 15 * x * x));
   }
   CHECK(traced.trace_count() == 1);
+  // Second names of what a call starts with, and of what passes make.
+  auto names = trace([](Tensor x) {
+    const Tensor same = call_op("test_itself", {x}), cube = call_op("test_cube", {x});
+    return std::vector<Tensor>{sum(same), cube, sum(cube * 2 + 1)};
+  });
+  auto reversed = custom_gradient(
+      [](Tensor x) { return std::pair(x, [](Tensor dy) { return Tensors{-dy}; }); });
+  auto back = trace([&](Tensor x) {
+    GradientTape tape;
+    tape.watch(x);
+    return tape.gradient(sum(reversed(x) * x), x);
+  });
+  for (int i = 0; i < 12; ++i) {
+    const std::int64_t n = i % 2 ? 5000 : 5;
+    const Tensor x = i < 4 ? zeros({n}) : random::uniform({n});
+    const std::vector<Tensor> got = names(x);
+    CHECK(equal(got[0], sum(x)));
+    CHECK(equal(got[1], x * x * x));
+    CHECK(equal(got[2], sum(x * x * x * 2 + 1)));
+    CHECK(allclose(back(x), zeros({n}), {.atol = 1e-6}));
+  }
+  CHECK(names.trace_count() + back.trace_count() == 4);
+  CHECK((names.explain() + back.explain()).find("agerly") == std::string::npos);
 
   auto grown = trace([](Tensor x) { return exp(x) + 1; });
   for (int i = 0; i < 3; ++i) CHECK(grown(zeros({2}))[0].item<float>() == 2);
