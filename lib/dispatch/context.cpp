@@ -100,10 +100,10 @@ StagePause::~StagePause() {
 }
 
 const Tensor& read_variable(Context& context, const Variable& variable) {
-  const Tensor& value = Access::cell(variable).value;
+  const Tensor* value = &Access::cell(variable).value;
   for (Stage* stage = context.stages; stage; stage = stage->next)
-    stage->variable_read(variable, value);
-  return value;
+    if (const Tensor* other = stage->variable_read(variable, *value)) value = other;
+  return *value;
 }
 Tensor name_again(Context& context, Body* body) {
   Tensor made = Access::adopt(allocate_view(context, body));

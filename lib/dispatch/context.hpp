@@ -56,9 +56,10 @@ class Stage {
   /// Before the kernel. False: the kernel is not called now; the stage calls run_kernel() later.
   virtual bool before(const GateCall&) { return true; }
   virtual void after(const GateCall&) {}
-  /// A Variable was made, or its value was read.
+  /// A Variable was made.
   virtual void variable_made(const Variable&) {}
-  virtual void variable_read(const Variable&, const Tensor&) {}
+  /// A Variable's value was read; may give a tensor of the same elements that stands in for it.
+  virtual const Tensor* variable_read(const Variable&, const Tensor&) { return nullptr; }
   /// `made` is another name for the elements of `x`.
   virtual void named_again(const Body& /*x*/, Body& /*made*/) {}
   /// C++ is about to ask a tensor for its elements.
@@ -155,8 +156,7 @@ class StagePause {
  private:
   Stage* stages_;
 };
-/// Tells the stages that a Variable was read; gives its value, which a stage may have moved to
-/// another body.
+/// Tells the stages that a Variable was read; gives its value, or what stands in for it.
 const Tensor& read_variable(Context& context, const Variable& variable);
 /// Another header for a body, which may carry a record of its own; undefined if there is no memory.
 Tensor name_again(Context& context, Body* body);

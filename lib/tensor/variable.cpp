@@ -43,11 +43,10 @@ Variable::~Variable() { release(cell_); }
 
 Tensor Variable::value() const {
   Context& context = Context::here();
-  if (context.mode) {
-    read_variable(context, *this);
-    origin_of(context, Operand(*this), Access::body(cell_->value));
-  }
-  return cell_->value;
+  if (!context.mode) return cell_->value;
+  const Tensor& value = read_variable(context, *this);
+  origin_of(context, Operand(*this), Access::body(value));
+  return value;
 }
 const std::string& Variable::name() const { return cell_->name; }
 const Shape& Variable::shape() const { return Access::body(cell_->value)->shape; }

@@ -88,6 +88,14 @@ int Tracer::value_of(const Body* body) {
   return add(const_cast<Body*>(body), {.kind = Value::Kind::constant});
 }
 
+/// A header of its own for the same elements.
+Tensor Tracer::name_of_its_own(const Tensor& x) {
+  Tensor made = Access::adopt(allocate_view(Context::here(), Access::body(x)));
+  if (!made.defined())
+    fail<MemoryError>({}, "trace", "Variable", "memory for a view", "none from the system");
+  return made;
+}
+
 int Tracer::number_of(const Variable& variable) {
   auto& all = capture_.variables;
   const auto found = std::find_if(all.begin(), all.end(),
@@ -119,13 +127,17 @@ int Tracer::add_view(int base, const Body& of, Body* made) {
 }
 
 void Tracer::variable_made(const Variable&) { trouble_ = "it makes a Variable"; }
-void Tracer::variable_read(const Variable& variable, const Tensor& value) {
+const Tensor* Tracer::variable_read(const Variable& variable, const Tensor& value) {
   const std::size_t known = capture_.variables.size();
   const auto number = static_cast<std::size_t>(number_of(variable));
-  // A tensor that shares the Variable's first value stays as it is: it needs another body.
-  if (number == known && references(*Access::body(value)) > 1)
-    Access::cell(variable).value = contiguous_copy(*Access::body(value));
-  value_of(variable, Access::body(value));
+  // A tensor that shares the value which the Variable starts with stays a constant: another header
+  // stands in for the Variable's own.
+  if (number == known) {
+    starts_.push_back({value, name_of_its_own(value)});
+    value_of(variable, Access::body(starts_[number].stand_in));
+  }
+  const Start& start = starts_[number];
+  return Access::body(start.value) == Access::body(value) ? &start.stand_in : nullptr;
 }
 void Tracer::named_again(const Body& x, Body& made) {
   Step step;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What passed the gate while a function ran, as a list of steps over numbered values.
 #pragma once
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -100,7 +101,7 @@ class Tracer : public Stage {
 
   void after(const GateCall& call) override;
   void variable_made(const Variable&) override;
-  void variable_read(const Variable& variable, const Tensor& value) override;
+  const Tensor* variable_read(const Variable& variable, const Tensor& value) override;
   void named_again(const Body& x, Body& made) override;
   void host_read(const Tensor& x, HostRead read) override;
   bool takes_gradients() const override { return true; }
@@ -109,6 +110,7 @@ class Tracer : public Stage {
   int value_of(const Body* body);
   int value_of(const Variable& variable, Body* body);
   int number_of(const Variable& variable);
+  static Tensor name_of_its_own(const Tensor& x);
   int add(Body* body, Value value);
   int add_view(int base, const Body& of, Body* made);
   void add_random(Step& step, const GateCall& call);
@@ -116,7 +118,11 @@ class Tracer : public Stage {
   Capture capture_;
   std::vector<Tensor> held_;  // every body that was seen: addresses name them
   std::unordered_map<const Body*, int> by_body_;
-  std::vector<int> latest_;  // values of the Variables
+  struct Start {
+    Tensor value, stand_in;
+  };
+  std::deque<Start> starts_;  // what the Variables held when they were first met
+  std::vector<int> latest_;   // values of the Variables
   std::vector<int> first_;
   const char* trouble_ = nullptr;
   const Generator* generator_;

@@ -49,11 +49,12 @@ class Tracer : public Stage {
       step.updated.push_back(call.updated[i]);
     steps.push_back(std::move(step));
   }
-  void variable_read(const Variable& variable, const Tensor& value) override {
+  const Tensor* variable_read(const Variable& variable, const Tensor& value) override {
     Step step;
     step.read.push_back(variable);
     step.outputs.push_back(fresh_slot(value));
     steps.push_back(std::move(step));
+    return nullptr;
   }
   void host_read(const Tensor& x, HostRead) override {
     Step step;
