@@ -167,8 +167,7 @@ void finish_verification(TraceProgress& call) {
 }
 }  // namespace
 
-TraceCall::TraceCall(Traces traces, Caller caller)
-    : traces_(std::move(traces)), progress_(take_progress()) {
+TraceCall::TraceCall(Traces traces, Caller caller) : traces_(traces), progress_(take_progress()) {
   progress_->book = &traces_.book();
   progress_->caller = caller;
   progress_->key.push_back(registrations() << 1 | Context::here().training);

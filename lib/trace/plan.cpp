@@ -37,7 +37,7 @@ class Planner {
       for (const Branch& branch : branches) {
         State& next = states[static_cast<std::size_t>(branch.segment)];
         if (&branch == &branches.back())
-          next = std::move(state);
+          std::swap(next, state);
         else
           next = state;
         if (branches.size() > 1) release_dead(next, branch.segment);
