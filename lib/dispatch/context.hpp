@@ -48,6 +48,8 @@ struct GateCall {
 
 /// What C++ asks of a tensor's elements.
 enum class HostRead : std::uint8_t { truth, values };
+/// The truth of one element (tensor.cpp).
+bool truth_of(const Body& x);
 
 /// A guest at the gate of this thread: NaN watch, profiler, tracer, ...
 class Stage {

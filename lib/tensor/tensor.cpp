@@ -89,10 +89,14 @@ Tensor::operator bool() const {
     fail<ShapeError>({}, "bool", "tensor", "1 element", "shape " + to_text(body.shape),
                      "Ask any(x) or all(x).");
   tell_host_read(*this, HostRead::truth);
-  if (body.dtype == DType::float32) return *body.as<float>() != 0;
-  if (body.dtype == DType::float64) return *body.as<double>() != 0;
-  for (int i = 0; i < size_of(body.dtype); ++i)
-    if (body.data[i] != std::byte{0}) return true;
+  return truth_of(body);
+}
+
+bool truth_of(const Body& x) {
+  if (x.dtype == DType::float32) return *x.as<float>() != 0;
+  if (x.dtype == DType::float64) return *x.as<double>() != 0;
+  for (int i = 0; i < size_of(x.dtype); ++i)
+    if (x.data[i] != std::byte{0}) return true;
   return false;
 }
 

@@ -237,11 +237,11 @@ const tracing::Ending* replay_plan(TraceProgress& call, Context& context, tracin
 
 /// From here on ops are written down. Each argument gets a header of its own: whoever else has the
 /// tensor has a constant.
-void listen(TraceProgress& call, Context& context) {
+void listen(TraceProgress& call) {
   call.tracer.emplace();
   for (Tensor* x : call.arguments) {
     Body* body = Access::body(*x);
-    *x = body->contiguous ? Access::adopt(allocate_view(context, body)) : contiguous_copy(*body);
+    *x = body->contiguous ? tracing::named_apart(*x) : contiguous_copy(*body);
     call.tracer->argument(*x);
   }
   for (const auto& [again, first] : call.again) *again = *first;
@@ -273,7 +273,7 @@ const void* TraceCall::replay() {
     call.replay.reset();
   }
   if (call.doing != Doing::verifying) call.doing = Doing::capturing;
-  listen(call, context);
+  listen(call);
   return nullptr;
 }
 

@@ -53,11 +53,11 @@ bool operator==(const KeptOptions& a, const KeptOptions& b) {
   return a.type_ == b.type_ && (!a.type_ || a.type_->equal(a.data_, b.data_));
 }
 
-bool truth_of(const Body& x) {
-  if (x.dtype == DType::float32) return *x.as<float>() != 0;
-  if (x.dtype == DType::float64) return *x.as<double>() != 0;
-  return std::any_of(x.data, x.data + size_of(x.dtype),
-                     [](std::byte b) { return b != std::byte{}; });
+Tensor named_apart(const Tensor& x) {
+  Tensor made = Access::adopt(allocate_view(Context::here(), Access::body(x)));
+  if (!made.defined())
+    fail<MemoryError>({}, "trace", "view", "memory for a header", "none from the system");
+  return made;
 }
 
 Tracer::Tracer() : generator_(&current_generator()) {
@@ -86,14 +86,6 @@ int Tracer::value_of(const Body* body) {
   const auto found = by_body_.find(body);
   if (found != by_body_.end()) return found->second;
   return add(const_cast<Body*>(body), {.kind = Value::Kind::constant});
-}
-
-/// A header of its own for the same elements.
-Tensor Tracer::name_of_its_own(const Tensor& x) {
-  Tensor made = Access::adopt(allocate_view(Context::here(), Access::body(x)));
-  if (!made.defined())
-    fail<MemoryError>({}, "trace", "Variable", "memory for a view", "none from the system");
-  return made;
 }
 
 int Tracer::number_of(const Variable& variable) {
@@ -133,7 +125,7 @@ const Tensor* Tracer::variable_read(const Variable& variable, const Tensor& valu
   // A tensor that shares the value which the Variable starts with stays a constant: another header
   // stands in for the Variable's own.
   if (number == known) {
-    starts_.push_back({value, name_of_its_own(value)});
+    starts_.push_back({value, named_apart(value)});
     value_of(variable, Access::body(starts_[number].stand_in));
   }
   const Start& start = starts_[number];

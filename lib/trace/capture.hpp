@@ -110,7 +110,6 @@ class Tracer : public Stage {
   int value_of(const Body* body);
   int value_of(const Variable& variable, Body* body);
   int number_of(const Variable& variable);
-  static Tensor name_of_its_own(const Tensor& x);
   int add(Body* body, Value value);
   int add_view(int base, const Body& of, Body* made);
   void add_random(Step& step, const GateCall& call);
@@ -129,6 +128,6 @@ class Tracer : public Stage {
   std::uint64_t seed_, position_;
 };
 
-/// The truth of one element.
-bool truth_of(const Body& x);
+/// The same elements under a header that nothing else holds.
+Tensor named_apart(const Tensor& x);
 }  // namespace reel::tracing
