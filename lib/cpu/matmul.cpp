@@ -7,6 +7,7 @@
 #include "lib/cpu/blas.hpp"
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/matmul_dots.hpp"
+#include "lib/cpu/matmul_rows.hpp"
 #include "lib/cpu/pool.hpp"
 #include "lib/cpu/product.hpp"
 #include "lib/cpu/scratch.hpp"
@@ -75,8 +76,9 @@ constexpr bool loses_to_blas = lanes<float> < 16;
 constexpr std::int64_t least_of_blas = 256;
 constexpr std::int64_t few_rows = 14;  // too few to pay for a copy of y
 constexpr std::int64_t most_dot_rows = most_tile_rows > 6 ? 12 : 3, most_short_dot_rows = 3;
-constexpr std::int64_t first_cache = 24 << 10, short_cache = 160 << 10;
+constexpr std::int64_t first_cache = 24 << 10, short_cache = 160 << 10, second_cache = 640 << 10;
 constexpr std::int64_t short_sum = 32, band_rows = 16, least_banded_columns = 64;
+constexpr std::int64_t least_row_columns = 384;
 constexpr std::int64_t most_turned = 1 << 18;  // elements of c
 
 template <class T>
@@ -135,13 +137,17 @@ bool is_lined_up(const Matrix<T>& x) {
   const auto row = static_cast<std::uintptr_t>(x.row) * sizeof(T);
   return (reinterpret_cast<std::uintptr_t>(x.data) | row) % 64 == 0;
 }
+template <class T>
+std::int64_t bytes_of(const Matrix<T>& x) {
+  return x.rows * x.columns * size_in_bytes<T>;
+}
 /// Reading y as it lies is best where it stays in the first cache, or is met by few rows of x or
 /// for so few steps that the way of c to and from memory counts.
 template <class T>
 bool reads_y_as_it_lies(const Matrix<T>& x, const Matrix<T>& y) {
   if (x.columns == 0) return true;
   if (y.column != 1) return false;
-  const std::int64_t bytes = y.rows * y.columns * size_in_bytes<T>;
+  const std::int64_t bytes = bytes_of(y);
   if (bytes <= first_cache || x.rows < few_rows) return true;
   return x.columns <= short_sum && bytes <= short_cache && is_lined_up(y);
 }
@@ -155,10 +161,12 @@ void by_tiles(const Task<T>& t) {
     const Blocks<T> blocks(p, y.column);
     return blocks.multiply(memory<T>(blocks.room()));
   }
+  if constexpr (reads_by_lines)
+    if (p.n == 1 && p.m >= least_row_columns && p.k > 0 && !is_lined_up(y)) return multiply_row(p);
   const bool wide = p.n > 2 * most_tile_rows && p.m > panel_width<most_tile_rows, T>;
   const std::int64_t height = wide ? wide_tile_rows : most_tile_rows;
-  // Few rows of x take y in bands of rows, in the order of memory.
-  const bool banded = p.n < few_rows && p.m > least_banded_columns;
+  // Few rows of x take a y from beyond the second cache in bands of rows, in the order of memory.
+  const bool banded = p.n < few_rows && p.m > least_banded_columns && bytes_of(y) > second_cache;
   const std::int64_t depth = banded ? band_rows : p.k;
   while (p.k > depth) {
     Product<T> part = p;
@@ -250,8 +258,7 @@ void run(const Task<T>& t, void (*way)(const Task<T>&)) {
 template <class T>
 bool is_small(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z) {
   return x.column == 1 && y.column == 1 && z.column == 1 && y.columns > 1 &&
-         y.columns <= panel_width<most_tile_rows, T> &&
-         y.rows * y.columns <= first_cache / size_in_bytes<T>;
+         y.columns <= panel_width<most_tile_rows, T> && bytes_of(y) <= first_cache;
 }
 }  // namespace
 

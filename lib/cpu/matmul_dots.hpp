@@ -3,6 +3,7 @@
 // along two rows of memory, in an order that depends on their length alone.
 #pragma once
 #include "lib/cpu/chunk.hpp"
+#include "lib/cpu/lines.hpp"
 #include "lib/cpu/panels.hpp"
 
 namespace reel::kernels::REEL_ISA {
@@ -12,33 +13,43 @@ inline constexpr int dot_tile_rows = lanes<T> >= 8 ? 4 : 2;
 template <int Rows, class T>
 inline constexpr int dot_tile_columns = Rows == 1 ? 8 : 4;
 
+/// How a column of y is read: with one row of x, reading is all that takes time.
+template <int Rows, class T>
+using DotColumn = std::conditional_t<Rows == 1, Lines<T>, Row<T>>;
+
 /// c (+)= x y for Rows rows of x and a few columns of y; those past the last repeat it.
 template <int Rows, class T>
 void dot_tile(const Matrix<T>& x, const Matrix<T>& y, T* c, std::int64_t c_row, bool accumulate) {
   constexpr std::int64_t L = lanes<T>;
   constexpr int Columns = dot_tile_columns<Rows, T>;
   const T* rows[Rows];
-  const T* columns[Columns];
+  DotColumn<Rows, T> columns[Columns];
   for (int r = 0; r < Rows; ++r) rows[r] = x.data + least(r, x.rows - 1) * x.row;
-  for (int j = 0; j < Columns; ++j) columns[j] = y.data + least(j, y.columns - 1) * y.column;
+  for (int j = 0; j < Columns; ++j)
+    columns[j] = DotColumn<Rows, T>{y.data + least(j, y.columns - 1) * y.column};
   Vector<T> sums[Rows * Columns];
   REEL_UNROLL
   for (int s = 0; s < Rows * Columns; ++s) sums[s] = Vector<T>(T(0));
-  const auto add = [&](auto get) {
+  const auto add = [&](auto row, auto column) {
     Vector<T> factors[Rows];
     REEL_UNROLL
-    for (int r = 0; r < Rows; ++r) factors[r] = get(rows[r]);
+    for (int r = 0; r < Rows; ++r) factors[r] = row(r);
     REEL_UNROLL
     for (int j = 0; j < Columns; ++j) {
-      const Vector<T> column = get(columns[j]);
+      const Vector<T> factor = column(j);
       REEL_UNROLL
       for (int r = 0; r < Rows; ++r)
-        sums[r * Columns + j] = xsimd::fma(factors[r], column, sums[r * Columns + j]);
+        sums[r * Columns + j] = xsimd::fma(factors[r], factor, sums[r * Columns + j]);
     }
   };
   std::int64_t i = 0;
-  for (; i + L <= x.columns; i += L) add([&](const T* from) { return load(from + i); });
-  if (i < x.columns) add([&](const T* from) { return load_part(from + i, x.columns - i); });
+  for (; i + 2 * L <= x.columns; i += L)
+    add([&](int r) { return load(rows[r] + i); }, [&](int j) { return columns[j].take(i); });
+  for (; i < x.columns; i += L) {
+    const Chunk<T> rest{least(L, x.columns - i)};
+    add([&](int r) { return rest.get(rows[r] + i); },
+        [&](int j) { return rest.get(y.data + least(j, y.columns - 1) * y.column + i); });
+  }
   REEL_UNROLL
   for (int r = 0; r < Rows; ++r) {
     REEL_UNROLL
@@ -59,20 +70,29 @@ void dot_rows(const Matrix<T>& x, const Matrix<T>& y, T* c, std::int64_t c_row, 
     dot_tile<Rows>(left, y, c, c_row, accumulate);
 }
 
+/// Tiles of columns, the last one first if `backward`.
 template <int Rows, class T>
-void dot_columns(const Matrix<T>& x, const Matrix<T>& y, T* c, std::int64_t c_row,
-                 bool accumulate) {
+void dot_columns(const Matrix<T>& x, const Matrix<T>& y, T* c, std::int64_t c_row, bool accumulate,
+                 bool backward = false) {
   constexpr int Columns = dot_tile_columns<Rows, T>;
-  Matrix<T> left = y;
-  for (; left.columns > 0; left.columns -= Columns, left.data += Columns * y.column, c += Columns)
-    dot_rows<Rows>(x, left, c, c_row, accumulate);
+  const std::int64_t tiles = (y.columns + Columns - 1) / Columns;
+  for (std::int64_t i = 0; i < tiles; ++i) {
+    const std::int64_t first = (backward ? tiles - 1 - i : i) * Columns;
+    Matrix<T> left = y;
+    left.columns -= first;
+    left.data += first * y.column;
+    dot_rows<Rows>(x, left, c + first, c_row, accumulate);
+  }
 }
 
-/// c (+)= x y, where x's rows and y's columns have neighbouring elements.
+/// c (+)= x y, where x's rows and y's columns have neighbouring elements. One row of x takes y from
+/// its one end and from the other in turn: a y that is met again and again, and that the second
+/// cache does not hold, is found there in part, where reading it from one end alone finds nothing.
 template <class T>
 void multiply_dots(const Matrix<T>& x, const Matrix<T>& y, T* c, std::int64_t c_row,
                    bool accumulate) {
-  if (x.rows == 1) return dot_columns<1>(x, y, c, c_row, accumulate);
+  static thread_local bool backward = false;
+  if (x.rows == 1) return dot_columns<1>(x, y, c, c_row, accumulate, backward = !backward);
   if (x.rows == 2) return dot_columns<2>(x, y, c, c_row, accumulate);
   dot_columns<dot_tile_rows<T>>(x, y, c, c_row, accumulate);
 }

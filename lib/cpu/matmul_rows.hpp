@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Products of one row x with a y whose rows have neighbouring elements: y is read once, several
+// rows at a time and in the order of memory, and each element of c is one chain of additions in the
+// order of k, as in tiles.
+#pragma once
+#include "lib/cpu/chunk.hpp"
+#include "lib/cpu/lines.hpp"
+#include "lib/cpu/panels.hpp"
+
+namespace reel::kernels::REEL_ISA {
+/// How many rows of y at a time: registers for a factor, and where lines are put together for two
+/// vectors more.
+inline constexpr int rows_at_once = lanes<float> >= 16 ? 8 : 4;
+
+/// c = start + x y for the first Rows rows of y; all zeros where there is no start.
+template <int Rows, class T>
+void add_rows(const Product<T>& p, const T* start) {
+  constexpr std::int64_t L = lanes<T>;
+  Vector<T> factors[Rows];
+  Lines<T> rows[Rows];
+  REEL_UNROLL
+  for (int r = 0; r < Rows; ++r) {
+    factors[r] = Vector<T>(p.x[r * p.x_column]);
+    rows[r] = Lines<T>{p.y + r * p.y_row};
+  }
+  std::int64_t j = 0;
+  for (; j + 2 * L <= p.m; j += L) {
+    Vector<T> sum = start ? load(start + j) : Vector<T>(T(0));
+    REEL_UNROLL
+    for (int r = 0; r < Rows; ++r) sum = xsimd::fma(factors[r], rows[r].take(j), sum);
+    store(p.c + j, sum);
+  }
+  for (; j < p.m; j += L) {
+    const Chunk<T> chunk{least(L, p.m - j)};
+    Vector<T> sum = start ? chunk.get(start + j) : Vector<T>(T(0));
+    REEL_UNROLL
+    for (int r = 0; r < Rows; ++r)
+      sum = xsimd::fma(factors[r], chunk.get(p.y + r * p.y_row + j), sum);
+    chunk.put(p.c + j, sum);
+  }
+}
+
+/// c = start + x y for one row x and any number of rows of y.
+template <class T>
+void multiply_row(Product<T> p) {
+  const T* start = p.start;
+  const auto add = [&](auto rows) {
+    for (; p.k >= rows(); p.k -= rows()) {
+      add_rows<rows()>(p, start);
+      p.x += rows() * p.x_column;
+      p.y += rows() * p.y_row;
+      start = p.c;
+    }
+  };
+  add(std::integral_constant<int, rows_at_once>());
+  add(std::integral_constant<int, 1>());
+}
+}  // namespace reel::kernels::REEL_ISA
