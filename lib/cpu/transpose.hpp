@@ -76,22 +76,33 @@ inline constexpr std::int64_t large_side<std::uint32_t> = 16;
 template <>
 inline void turn_square<16>(const std::uint32_t* from, std::int64_t from_step, std::uint32_t* to,
                             std::int64_t to_step) {
-  for (int quarter = 0; quarter < 4; ++quarter, from += 4, to += 4 * to_step) {
+  // Rows are reached from every fourth one, in one step, twice one, or thrice.
+  const std::int64_t one = from_step * 4, three = 3 * one, target = to_step * 4;
+  const auto *low = reinterpret_cast<const char*>(from), *middle = low + 4 * one,
+             *upper = middle + 4 * one, *high = upper + 4 * one;
+  auto* row = reinterpret_cast<char*>(to);
+  const auto store_row = [&](__m512 x) {
+    _mm512_storeu_ps(row, x);
+    row += target;
+  };
+#pragma GCC unroll 1
+  for (int quarter = 0; quarter < 4; ++quarter) {
     // Rows c, c + 4, c + 8 and c + 12 as the quarters of one register.
-    const auto rows = [&](int c) {
-      const auto four = [&](int row) {
-        return _mm_loadu_ps(reinterpret_cast<const float*>(from + row * from_step));
+    const auto rows = [&](std::int64_t step) {
+      const auto four = [&](const char* first) {
+        return _mm_loadu_ps(reinterpret_cast<const float*>(first + step));
       };
-      const __m512 low = _mm512_insertf32x4(_mm512_castps128_ps512(four(c)), four(c + 4), 1);
-      return _mm512_insertf32x4(_mm512_insertf32x4(low, four(c + 8), 2), four(c + 12), 3);
+      const __m512 half = _mm512_insertf32x4(_mm512_castps128_ps512(four(low)), four(middle), 1);
+      return _mm512_insertf32x4(_mm512_insertf32x4(half, four(upper), 2), four(high), 3);
     };
-    const __m512 a = rows(0), b = rows(1), c = rows(2), d = rows(3);
+    const __m512 a = rows(0), b = rows(one), c = rows(2 * one), d = rows(three);
     const __m512 ab = _mm512_unpacklo_ps(a, b), cd = _mm512_unpacklo_ps(c, d);
     const __m512 ab_high = _mm512_unpackhi_ps(a, b), cd_high = _mm512_unpackhi_ps(c, d);
-    _mm512_storeu_ps(to, _mm512_shuffle_ps(ab, cd, 0x44));
-    _mm512_storeu_ps(to + to_step, _mm512_shuffle_ps(ab, cd, 0xee));
-    _mm512_storeu_ps(to + 2 * to_step, _mm512_shuffle_ps(ab_high, cd_high, 0x44));
-    _mm512_storeu_ps(to + 3 * to_step, _mm512_shuffle_ps(ab_high, cd_high, 0xee));
+    store_row(_mm512_shuffle_ps(ab, cd, 0x44));
+    store_row(_mm512_shuffle_ps(ab, cd, 0xee));
+    store_row(_mm512_shuffle_ps(ab_high, cd_high, 0x44));
+    store_row(_mm512_shuffle_ps(ab_high, cd_high, 0xee));
+    low += 16, middle += 16, upper += 16, high += 16;
   }
 }
 #endif

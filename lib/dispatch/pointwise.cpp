@@ -107,6 +107,8 @@ constexpr std::int64_t streamed_bytes = 16 << 20;
 /// A pass over fewer elements costs more than to copy them in order.
 constexpr std::int64_t short_row = 64;
 
+}  // namespace
+
 bool walks_neighbours(const Body& input, const Shape& shape) {
   // The last axis of the output longer than 1 must be walked in steps of one element or none.
   if (input.contiguous) return true;
@@ -119,16 +121,13 @@ bool walks_neighbours(const Body& input, const Shape& shape) {
   }
   return true;
 }
-}  // namespace
 
-namespace {
-void copy(const Body& from, Body& to) {
+void copy_in_order(const Body& from, Body& to) {
   const Body* input = &from;
   Body* output = &to;
   const DTypeOptions options{to.dtype};
   cast_op.cpu({&input, &output, &options, 1, 1});
 }
-}  // namespace
 
 void share_pass(const Tiles& tiles, Tile tile, std::int64_t n, const void* const* inputs,
                 const int* sizes, int count, unsigned how, void* output, int size) {
@@ -151,7 +150,7 @@ Tensor contiguous_copy(const Body& body) {
   Body* made = allocate(Context::here(), body.dtype, body.shape, body.elements);
   if (!made) fail<MemoryError>({}, "copy", "result", "memory", "none from the system");
   Tensor result = Access::adopt(made);
-  copy(body, *made);
+  copy_in_order(body, *made);
   return result;
 }
 
@@ -193,7 +192,7 @@ KernelResult run_tiles(const Op& op, const KernelCall& call) {
       continue;
     }
     if (!in_place && inputs[i]->dtype == output.dtype && inputs[i]->shape == output.shape) {
-      copy(*inputs[i], output);  // nobody has the output yet: it is the input, in order
+      copy_in_order(*inputs[i], output);  // nobody has the output yet: it is the input, in order
       inputs[i] = &output;
       in_place = true;
       continue;

@@ -31,6 +31,11 @@ void parallel_passes(std::int64_t elements, std::int64_t n, const F& f) {
 inline DType tile_dtype(const Op& op, const Body* const* inputs) {
   return inputs[op.promoted & 1 ? 0 : 1]->dtype;
 }
+/// Whether a pass over an output of this shape meets x's elements as neighbours, or one for all, in
+/// rows that are long enough; where not, a copy in order costs less.
+bool walks_neighbours(const Body& x, const Shape& shape);
+/// `to` is row-major and of from's shape; each element is converted.
+void copy_in_order(const Body& from, Body& to);
 /// A row-major copy that no tape sees.
 Tensor contiguous_copy(const Body& body);
 /// A kernel said that something is wrong with the values: throws IndexError.

@@ -99,16 +99,24 @@ namespace {
   return result;
 }
 
-/// run_binary() where y is a row that is repeated for every row of x, or with nobody listening an
-/// input can be reused.
+/// Which of two inputs alike lies across the other, as a transposed matrix does; null if none.
+inline Body* lying_across(Body* a, Body* b) {
+  if (a->contiguous == b->contiguous) return nullptr;
+  Body* const other = a->contiguous ? b : a;
+  return walks_neighbours(*other, other->shape) ? nullptr : other;
+}
+
+/// run_binary() where y is a row that is repeated for every row of x, where one input lies across
+/// the other, or with nobody listening an input can be reused.
 [[gnu::noinline]] Tensor run_less_straight(Context& context, Op& op, const Operand& x,
                                            const Operand& y) {
   Body* a = body_of(x);
   Body* b = body_of(y);
-  if (context.mode & ~recording || !op.straight || a->dtype != b->dtype || !a->contiguous ||
-      !b->contiguous)
-    return run(op, x, y);
+  if (context.mode & ~recording || !op.straight || a->dtype != b->dtype) return run(op, x, y);
   const bool alike = a->shape == b->shape;
+  const DType dtype = result_dtype(op, a->dtype);
+  Body* const across = alike && dtype == a->dtype ? lying_across(a, b) : nullptr;
+  if (!across && !(a->contiguous && b->contiguous)) return run(op, x, y);
   const Tile tile = op.straight->value[static_cast<int>(a->dtype)];
   if (!tile || (!alike && !is_row_of(*b, *a))) return run(op, x, y);
   Origin origins[2];
@@ -118,17 +126,17 @@ namespace {
   }
   const std::uint64_t tapes = origins[0].tapes | origins[1].tapes;
   const unsigned needs = tapes ? needs_of(op, origins, 2) : 0;
-  const DType dtype = result_dtype(op, a->dtype);
   Body* out;
-  if (!(needs & 1) && reusable(x, a, dtype))
+  if (!across && !(needs & 1) && reusable(x, a, dtype))
     out = taken_over(x);
-  else if (alike && !(needs & 2) && reusable(y, b, dtype))
+  else if (!across && alike && !(needs & 2) && reusable(y, b, dtype))
     out = taken_over(y);
-  else if (!(out = allocate_like(context, dtype, *a)))
+  else if (!(out = allocate_like(context, dtype, across == a ? *b : *a)))
     return run(op, x, y);
   Tensor result = Access::adopt(out);
   if (alike) {
-    const void* inputs[] = {a->data, b->data};
+    if (across) copy_in_order(*across, *out);  // nobody has the output yet: it stands for the input
+    const void* inputs[] = {across == a ? out->data : a->data, across == b ? out->data : b->data};
     run_pass(*op.straight, tile, a->elements, inputs, 2, a->dtype, 0, out->data, dtype);
   } else {
     run_rows(*op.straight, tile, *a, *b, *out);
