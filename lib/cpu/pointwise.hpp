@@ -4,6 +4,7 @@
 #pragma once
 #include <type_traits>
 
+#include "lib/cpu/crossing.hpp"
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/simd_math.hpp"
 
@@ -247,6 +248,7 @@ template <class F>
 constexpr Tiles number_tiles() {
   Tiles tiles;
   tiles.slow = is_slow<F>;
+  if constexpr (has_crossing && is_binary<F> && !is_slow<F>) tiles.crossing = crossing_pass<F>;
   tiles.value[static_cast<int>(DType::float32)] = floating_tile<F, float>;
   tiles.value[static_cast<int>(DType::float64)] = floating_tile<F, double>;
   if constexpr (F::domain != Domain::floating) {

@@ -27,26 +27,31 @@ inline constexpr std::int64_t square_side<std::uint32_t> = 8;
 inline __m256 load_halves(const float* low, const float* high) {
   return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
 }
-/// Four rows of the result from four columns of the source.
-inline void turn_half(const float* from, std::int64_t from_step, float* to, std::int64_t to_step) {
-  const auto row = [&](int c) {
-    return load_halves(from + c * from_step, from + (c + 4) * from_step);
-  };
-  const __m256 a = row(0), b = row(1), c = row(2), d = row(3);
-  const __m256 ab = _mm256_unpacklo_ps(a, b), cd = _mm256_unpacklo_ps(c, d);
-  const __m256 ab_high = _mm256_unpackhi_ps(a, b), cd_high = _mm256_unpackhi_ps(c, d);
-  _mm256_storeu_ps(to, _mm256_shuffle_ps(ab, cd, 0x44));
-  _mm256_storeu_ps(to + to_step, _mm256_shuffle_ps(ab, cd, 0xee));
-  _mm256_storeu_ps(to + 2 * to_step, _mm256_shuffle_ps(ab_high, cd_high, 0x44));
-  _mm256_storeu_ps(to + 3 * to_step, _mm256_shuffle_ps(ab_high, cd_high, 0xee));
+/// Gives put() the rows of a square turned over, one after the other; steps in elements.
+template <class Put>
+[[gnu::always_inline]] inline void turn_rows_of_8(const float* from, std::int64_t from_step,
+                                                  const Put& put) {
+  for (int half = 0; half < 2; ++half, from += 4) {
+    const auto rows = [&](int c) {
+      return load_halves(from + c * from_step, from + (c + 4) * from_step);
+    };
+    const __m256 a = rows(0), b = rows(1), c = rows(2), d = rows(3);
+    const __m256 ab = _mm256_unpacklo_ps(a, b), cd = _mm256_unpacklo_ps(c, d);
+    const __m256 ab_high = _mm256_unpackhi_ps(a, b), cd_high = _mm256_unpackhi_ps(c, d);
+    put(_mm256_shuffle_ps(ab, cd, 0x44));
+    put(_mm256_shuffle_ps(ab, cd, 0xee));
+    put(_mm256_shuffle_ps(ab_high, cd_high, 0x44));
+    put(_mm256_shuffle_ps(ab_high, cd_high, 0xee));
+  }
 }
 template <>
 inline void turn_square<8>(const std::uint32_t* from, std::int64_t from_step, std::uint32_t* to,
                            std::int64_t to_step) {
-  const auto* const source = reinterpret_cast<const float*>(from);
-  auto* const target = reinterpret_cast<float*>(to);
-  turn_half(source, from_step, target, to_step);
-  turn_half(source + 4, from_step, target + 4 * to_step, to_step);
+  auto* row = reinterpret_cast<float*>(to);
+  turn_rows_of_8(reinterpret_cast<const float*>(from), from_step, [&](__m256 x) {
+    _mm256_storeu_ps(row, x);
+    row += to_step;
+  });
 }
 
 template <>
@@ -73,18 +78,13 @@ inline void turn_square<4>(const std::uint64_t* from, std::int64_t from_step, st
 template <>
 inline constexpr std::int64_t large_side<std::uint32_t> = 16;
 
-template <>
-inline void turn_square<16>(const std::uint32_t* from, std::int64_t from_step, std::uint32_t* to,
-                            std::int64_t to_step) {
+template <class Put>
+[[gnu::always_inline]] inline void turn_rows_of_16(const float* from, std::int64_t from_step,
+                                                   const Put& put) {
   // Rows are reached from every fourth one, in one step, twice one, or thrice.
-  const std::int64_t one = from_step * 4, three = 3 * one, target = to_step * 4;
+  const std::int64_t one = from_step * 4, three = 3 * one;
   const auto *low = reinterpret_cast<const char*>(from), *middle = low + 4 * one,
              *upper = middle + 4 * one, *high = upper + 4 * one;
-  auto* row = reinterpret_cast<char*>(to);
-  const auto store_row = [&](__m512 x) {
-    _mm512_storeu_ps(row, x);
-    row += target;
-  };
 #pragma GCC unroll 1
   for (int quarter = 0; quarter < 4; ++quarter) {
     // Rows c, c + 4, c + 8 and c + 12 as the quarters of one register.
@@ -98,12 +98,21 @@ inline void turn_square<16>(const std::uint32_t* from, std::int64_t from_step, s
     const __m512 a = rows(0), b = rows(one), c = rows(2 * one), d = rows(three);
     const __m512 ab = _mm512_unpacklo_ps(a, b), cd = _mm512_unpacklo_ps(c, d);
     const __m512 ab_high = _mm512_unpackhi_ps(a, b), cd_high = _mm512_unpackhi_ps(c, d);
-    store_row(_mm512_shuffle_ps(ab, cd, 0x44));
-    store_row(_mm512_shuffle_ps(ab, cd, 0xee));
-    store_row(_mm512_shuffle_ps(ab_high, cd_high, 0x44));
-    store_row(_mm512_shuffle_ps(ab_high, cd_high, 0xee));
+    put(_mm512_shuffle_ps(ab, cd, 0x44));
+    put(_mm512_shuffle_ps(ab, cd, 0xee));
+    put(_mm512_shuffle_ps(ab_high, cd_high, 0x44));
+    put(_mm512_shuffle_ps(ab_high, cd_high, 0xee));
     low += 16, middle += 16, upper += 16, high += 16;
   }
+}
+template <>
+inline void turn_square<16>(const std::uint32_t* from, std::int64_t from_step, std::uint32_t* to,
+                            std::int64_t to_step) {
+  auto* row = reinterpret_cast<float*>(to);
+  turn_rows_of_16(reinterpret_cast<const float*>(from), from_step, [&](__m512 x) {
+    _mm512_storeu_ps(row, x);
+    row += to_step;
+  });
 }
 #endif
 

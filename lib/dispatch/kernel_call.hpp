@@ -49,10 +49,24 @@ inline constexpr unsigned pass_scalars = 15;       // bit i: input i is one numb
 inline constexpr unsigned pass_adds = 1u << 8;     // to the output: gradients only
 inline constexpr unsigned pass_streams = 1u << 9;  // the output is too large for the caches
 
+/// Two matrices of one shape of which one lies with its columns one after the other. The output, in
+/// rows, is neither.
+struct Crossing {
+  std::int64_t rows, columns;
+  const void* across;
+  std::int64_t across_step;  // from one column of it to the next, in elements
+  const void* in_rows;
+  bool across_first;
+  void* output;
+};
+/// One pass of a pointwise op over such a pair.
+using CrossingPass = void (*)(const Crossing&);
+
 /// The passes of one pointwise op, by the dtype of its (promoted) inputs; null where there is none.
 struct Tiles {
   Tile value[dtype_count] = {};
   Tile gradient[2][dtype_count] = {};  // for input 0 and 1
+  CrossingPass crossing = nullptr;     // of float32, where vectors are large enough to pay
   bool slow = false;                   // worth sharing among threads before memory is
 };
 }  // namespace reel

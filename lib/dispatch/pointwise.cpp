@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lib/dispatch/pointwise.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include "lib/dispatch/context.hpp"
 #include "lib/dispatch/op_options.hpp"
 #include "lib/ops/ops.hpp"
@@ -122,12 +125,14 @@ bool walks_neighbours(const Body& input, const Shape& shape) {
   return true;
 }
 
+namespace {
 void copy_in_order(const Body& from, Body& to) {
   const Body* input = &from;
   Body* output = &to;
   const DTypeOptions options{to.dtype};
   cast_op.cpu({&input, &output, &options, 1, 1});
 }
+}  // namespace
 
 void share_pass(const Tiles& tiles, Tile tile, std::int64_t n, const void* const* inputs,
                 const int* sizes, int count, unsigned how, void* output, int size) {
@@ -152,6 +157,39 @@ Tensor contiguous_copy(const Body& body) {
   Tensor result = Access::adopt(made);
   copy_in_order(body, *made);
   return result;
+}
+
+namespace {
+/// A crossing pass, shared among threads by rows where it is large.
+void share_crossing(CrossingPass pass, const Crossing& whole) {
+  constexpr std::int64_t shared = 1 << 18, least_rows = 128, most_parts = 64;
+  const std::int64_t parts = std::min(whole.rows / least_rows, most_parts);
+  if (whole.rows * whole.columns < shared || parts < 2) return pass(whole);
+  const auto rows = (whole.rows + parts - 1) / parts;
+  kernels::parallel_ranges(whole.rows, rows, [&](std::int64_t first, std::int64_t end) {
+    const auto skip = first * whole.columns;
+    Crossing part = whole;
+    part.rows = end - first;
+    part.across = static_cast<const float*>(whole.across) + first;
+    part.in_rows = static_cast<const float*>(whole.in_rows) + skip;
+    part.output = static_cast<float*>(whole.output) + skip;
+    pass(part);
+  });
+}
+}  // namespace
+
+void run_across(const Tiles& tiles, Tile tile, const Body& across, const Body& in_order,
+                bool across_first, Body& output) {
+  constexpr std::int64_t least = 16;  // elements of a vector, at most
+  const std::int64_t* const lengths = output.shape.data();
+  if (tiles.crossing && output.dtype == DType::float32 && output.rank() == 2 &&
+      across.strides[0] == 1 && lengths[0] >= least && lengths[1] >= least)
+    return share_crossing(tiles.crossing, {lengths[0], lengths[1], across.data, across.strides[1],
+                                           in_order.data, across_first, output.data});
+  copy_in_order(across, output);  // nobody has the output yet: it stands for the input
+  const void* inputs[] = {output.data, in_order.data};
+  if (!across_first) std::swap(inputs[0], inputs[1]);
+  run_pass(tiles, tile, output.elements, inputs, 2, output.dtype, 0, output.data, output.dtype);
 }
 
 namespace {

@@ -34,8 +34,10 @@ inline DType tile_dtype(const Op& op, const Body* const* inputs) {
 /// Whether a pass over an output of this shape meets x's elements as neighbours, or one for all, in
 /// rows that are long enough; where not, a copy in order costs less.
 bool walks_neighbours(const Body& x, const Shape& shape);
-/// `to` is row-major and of from's shape; each element is converted.
-void copy_in_order(const Body& from, Body& to);
+/// A pass over two inputs of one shape and of the output's dtype, of which one lies across the
+/// other, which is in order. The output is neither.
+void run_across(const Tiles& tiles, Tile tile, const Body& across, const Body& in_order,
+                bool across_first, Body& output);
 /// A row-major copy that no tape sees.
 Tensor contiguous_copy(const Body& body);
 /// A kernel said that something is wrong with the values: throws IndexError.

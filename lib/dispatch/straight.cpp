@@ -134,9 +134,10 @@ inline Body* lying_across(Body* a, Body* b) {
   else if (!(out = allocate_like(context, dtype, across == a ? *b : *a)))
     return run(op, x, y);
   Tensor result = Access::adopt(out);
-  if (alike) {
-    if (across) copy_in_order(*across, *out);  // nobody has the output yet: it stands for the input
-    const void* inputs[] = {across == a ? out->data : a->data, across == b ? out->data : b->data};
+  if (across) {
+    run_across(*op.straight, tile, *across, across == a ? *b : *a, across == a, *out);
+  } else if (alike) {
+    const void* inputs[] = {a->data, b->data};
     run_pass(*op.straight, tile, a->elements, inputs, 2, a->dtype, 0, out->data, dtype);
   } else {
     run_rows(*op.straight, tile, *a, *b, *out);

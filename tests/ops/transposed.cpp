@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Pointwise ops of a matrix and a transposed one, against the same taken element by element.
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include <reel/reel.hpp>
+
+#include "support/catch.hpp"
+
+namespace reel::tests {
+namespace {
+struct Case {
+  const char* name;
+  std::function<Tensor(const Tensor&, const Tensor&)> op;
+  std::function<double(double, double)> one;
+};
+const Case cases[] = {
+    {"add", [](auto& x, auto& y) { return x + y; }, [](double x, double y) { return x + y; }},
+    {"subtract", [](auto& x, auto& y) { return x - y; }, [](double x, double y) { return x - y; }},
+    {"multiply", [](auto& x, auto& y) { return x * y; }, [](double x, double y) { return x * y; }},
+    {"maximum", [](auto& x, auto& y) { return maximum(x, y); },
+     [](double x, double y) { return std::fmax(x, y); }},
+    {"power", [](auto& x, auto& y) { return power(x * x, y); },
+     [](double x, double y) { return std::pow(x * x, y); }},
+    {"less", [](auto& x, auto& y) { return x < y; }, [](double x, double y) { return x < y; }}};
+
+/// Whether op(x, y) has the values of one(), where x or y lies with its columns one after the
+/// other.
+void check(const Case& c, const Tensor& x, const Tensor& y) {
+  const auto rows = x.shape()[0], columns = x.shape()[1];
+  INFO(c.name << " of " << rows << " x " << columns << ", " << name_of(x.dtype()));
+  const auto a = cast(x, DType::float64).to_vector<double>(),
+             b = cast(y, DType::float64).to_vector<double>();
+  const Tensor z = c.op(x, y);
+  const auto got = cast(z, DType::float64).to_vector<double>();
+  const double most = x.dtype() == DType::float32 ? 1e-5 : 1e-13;
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double wanted = c.one(a[i], b[i]);
+    wrong += !(std::abs(got[i] - wanted) <= most * std::abs(wanted));
+  }
+  CHECK(wrong == 0);
+}
+}  // namespace
+
+TEST_CASE("a transposed operand on either side", "[transposed]") {
+  const GeneratorScope here(Generator(3));
+  // Below a square of registers, one, some that lie over their neighbours, and shared among
+  // threads.
+  for (const auto& [rows, columns] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+           {3, 5}, {16, 16}, {17, 33}, {16, 40}, {40, 15}, {130, 300}, {300, 129}, {600, 700}})
+    for (const DType dtype : {DType::float32, DType::float64}) {
+      const Tensor x = random::normal({rows, columns}, {.dtype = dtype});
+      const Tensor y = random::normal({columns, rows}, {.dtype = dtype});
+      for (const Case& c : cases) {
+        check(c, x, transpose(y));
+        check(c, transpose(y), x);
+      }
+    }
+}
+
+TEST_CASE("a transposed operand's gradient", "[transposed]") {
+  const Tensor x = random::normal({20, 18}), y = random::normal({18, 20});
+  const auto product = [](const Tensor& a, const Tensor& b) { return sum(a * transpose(b)); };
+  GradientTape tape;
+  tape.watch(x);
+  tape.watch(y);
+  const auto gradients = tape.gradient(product(x, y), {x, y});
+  CHECK(allclose(gradients[0], transpose(y)));
+  CHECK(allclose(gradients[1], transpose(x)));
+}
+
+TEST_CASE("neither operand is written to", "[transposed]") {
+  const Tensor x = full({32, 32}, 1.0f), y = full({32, 32}, 2.0f);
+  const Tensor z = (x + 0) - transpose(y + 0);  // temporaries whose memory could be taken over
+  CHECK(allclose(z, full({32, 32}, -1.0f)));
+  CHECK(allclose(x + transpose(y), full({32, 32}, 3.0f)));
+  CHECK(allclose(y, full({32, 32}, 2.0f)));
+}
+}  // namespace reel::tests
