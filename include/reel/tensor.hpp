@@ -75,6 +75,12 @@ class REEL_API Tensor {
   Tensor operator()(Index a, Index b, Index c, Index d, Index e, Index f) const {
     return view({a, b, c, d, e, f});
   }
+  Tensor operator()(Index a, Index b, Index c, Index d, Index e, Index f, Index g) const {
+    return view({a, b, c, d, e, f, g});
+  }
+  Tensor operator()(Index a, Index b, Index c, Index d, Index e, Index f, Index g, Index h) const {
+    return view({a, b, c, d, e, f, g, h});
+  }
   Tensor reshape(Shape shape, Caller caller = Caller::here()) const;
   Tensor to(DType dtype, Caller caller = Caller::here()) const;
   Tensor to(Device device, Caller caller = Caller::here()) const;

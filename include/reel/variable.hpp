@@ -46,6 +46,11 @@ class REEL_API Variable {
   VariableSlice operator()(Index a, Index b) const;
   VariableSlice operator()(Index a, Index b, Index c) const;
   VariableSlice operator()(Index a, Index b, Index c, Index d) const;
+  VariableSlice operator()(Index a, Index b, Index c, Index d, Index e) const;
+  VariableSlice operator()(Index a, Index b, Index c, Index d, Index e, Index f) const;
+  VariableSlice operator()(Index a, Index b, Index c, Index d, Index e, Index f, Index g) const;
+  VariableSlice operator()(Index a, Index b, Index c, Index d, Index e, Index f, Index g,
+                           Index h) const;
 
   /// Whether both handles name the same cell.
   bool same_cell(const Variable& other) const { return cell_ == other.cell_; }
@@ -70,7 +75,7 @@ class REEL_API VariableSlice : public Tensor {
   VariableSlice(const Variable& variable, std::initializer_list<Index> indices);
   void write(Op& op, const Operand& value);
   Variable variable_;
-  Index indices_[4] = {all, all, all, all};
+  Index indices_[Shape::max_rank] = {all, all, all, all, all, all, all, all};
   std::size_t count_ = 0;
   bool gathered_ = false;
 };

@@ -20,13 +20,11 @@ using DotColumn = std::conditional_t<Rows == 1, Lines<T>, Row<T>>;
 /// c (+)= x y for Rows rows of x and a few columns of y; those past the last repeat it.
 template <int Rows, class T>
 void dot_tile(const Matrix<T>& x, const Matrix<T>& y, T* c, std::int64_t c_row, bool accumulate) {
-  constexpr std::int64_t L = lanes<T>;
+  constexpr std::int64_t L = lanes<T>, ahead = Rows == 1 ? 2 * L : L;
   constexpr int Columns = dot_tile_columns<Rows, T>;
-  const T* rows[Rows];
-  DotColumn<Rows, T> columns[Columns];
+  const T *rows[Rows], *columns[Columns];
   for (int r = 0; r < Rows; ++r) rows[r] = x.data + least(r, x.rows - 1) * x.row;
-  for (int j = 0; j < Columns; ++j)
-    columns[j] = DotColumn<Rows, T>{y.data + least(j, y.columns - 1) * y.column};
+  for (int j = 0; j < Columns; ++j) columns[j] = y.data + least(j, y.columns - 1) * y.column;
   Vector<T> sums[Rows * Columns];
   REEL_UNROLL
   for (int s = 0; s < Rows * Columns; ++s) sums[s] = Vector<T>(T(0));
@@ -43,12 +41,17 @@ void dot_tile(const Matrix<T>& x, const Matrix<T>& y, T* c, std::int64_t c_row, 
     }
   };
   std::int64_t i = 0;
-  for (; i + 2 * L <= x.columns; i += L)
-    add([&](int r) { return load(rows[r] + i); }, [&](int j) { return columns[j].take(i); });
+  if (x.columns >= ahead) {
+    DotColumn<Rows, T> readers[Columns];
+    REEL_UNROLL
+    for (int j = 0; j < Columns; ++j) readers[j] = DotColumn<Rows, T>{columns[j]};
+    for (; i + ahead <= x.columns; i += L)
+      add([&](int r) { return load(rows[r] + i); }, [&](int j) { return readers[j].take(i); });
+  }
   for (; i < x.columns; i += L) {
     const Chunk<T> rest{least(L, x.columns - i)};
     add([&](int r) { return rest.get(rows[r] + i); },
-        [&](int j) { return rest.get(y.data + least(j, y.columns - 1) * y.column + i); });
+        [&](int j) { return rest.get(columns[j] + i); });
   }
   REEL_UNROLL
   for (int r = 0; r < Rows; ++r) {
@@ -85,14 +88,22 @@ void dot_columns(const Matrix<T>& x, const Matrix<T>& y, T* c, std::int64_t c_ro
   }
 }
 
+/// Whether the y at this place is to be read from its end: not if it was the last time.
+template <class T>
+bool turns_back(const T* y) {
+  static thread_local bool backward[16];
+  const auto at = reinterpret_cast<std::uintptr_t>(y);
+  bool& was = backward[(at >> 6 ^ at >> 12 ^ at >> 18) % 16];
+  return was = !was;
+}
+
 /// c (+)= x y, where x's rows and y's columns have neighbouring elements. One row of x takes y from
 /// its one end and from the other in turn: a y that is met again and again, and that the second
 /// cache does not hold, is found there in part, where reading it from one end alone finds nothing.
 template <class T>
 void multiply_dots(const Matrix<T>& x, const Matrix<T>& y, T* c, std::int64_t c_row,
                    bool accumulate) {
-  static thread_local bool backward = false;
-  if (x.rows == 1) return dot_columns<1>(x, y, c, c_row, accumulate, backward = !backward);
+  if (x.rows == 1) return dot_columns<1>(x, y, c, c_row, accumulate, turns_back(y.data));
   if (x.rows == 2) return dot_columns<2>(x, y, c, c_row, accumulate);
   dot_columns<dot_tile_rows<T>>(x, y, c, c_row, accumulate);
 }

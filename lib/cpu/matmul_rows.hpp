@@ -8,9 +8,8 @@
 #include "lib/cpu/panels.hpp"
 
 namespace reel::kernels::REEL_ISA {
-/// How many rows of y at a time: registers for a factor, and where lines are put together for two
-/// vectors more.
-inline constexpr int rows_at_once = lanes<float> >= 16 ? 8 : 4;
+/// Rows of y at a time: each takes registers for a factor, a line and its places.
+inline constexpr int rows_at_once = 8;
 
 /// c = start + x y for the first Rows rows of y; all zeros where there is no start.
 template <int Rows, class T>
@@ -40,19 +39,21 @@ void add_rows(const Product<T>& p, const T* start) {
   }
 }
 
-/// c = start + x y for one row x and any number of rows of y.
+/// The same for all of p's rows that are left, Rows at a time and then fewer.
+template <int Rows, class T>
+void add_all_rows(Product<T>& p, const T* start) {
+  for (; p.k >= Rows; p.k -= Rows) {
+    add_rows<Rows>(p, start);
+    p.x += Rows * p.x_column;
+    p.y += Rows * p.y_row;
+    start = p.c;
+  }
+  if constexpr (Rows > 1) add_all_rows<Rows / 2>(p, start);
+}
+
+/// c = start + x y for one row x and at least one row of y.
 template <class T>
 void multiply_row(Product<T> p) {
-  const T* start = p.start;
-  const auto add = [&](auto rows) {
-    for (; p.k >= rows(); p.k -= rows()) {
-      add_rows<rows()>(p, start);
-      p.x += rows() * p.x_column;
-      p.y += rows() * p.y_row;
-      start = p.c;
-    }
-  };
-  add(std::integral_constant<int, rows_at_once>());
-  add(std::integral_constant<int, 1>());
+  add_all_rows<rows_at_once>(p, p.start);
 }
 }  // namespace reel::kernels::REEL_ISA

@@ -113,4 +113,6 @@ template void fail<IoError>(Caller, std::string_view, std::string_view, std::str
                             std::string_view, std::string_view);
 template void fail<TapeError>(Caller, std::string_view, std::string_view, std::string_view,
                               std::string_view, std::string_view);
+template void fail<TraceError>(Caller, std::string_view, std::string_view, std::string_view,
+                               std::string_view, std::string_view);
 }  // namespace reel

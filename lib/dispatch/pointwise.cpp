@@ -162,17 +162,17 @@ Tensor contiguous_copy(const Body& body) {
 namespace {
 /// A crossing pass, shared among threads by rows where it is large.
 void share_crossing(CrossingPass pass, const Crossing& whole) {
-  constexpr std::int64_t shared = 1 << 18, least_rows = 128, most_parts = 64;
-  const std::int64_t parts = std::min(whole.rows / least_rows, most_parts);
-  if (whole.rows * whole.columns < shared || parts < 2) return pass(whole);
-  const auto rows = (whole.rows + parts - 1) / parts;
-  kernels::parallel_ranges(whole.rows, rows, [&](std::int64_t first, std::int64_t end) {
-    const auto skip = first * whole.columns;
+  constexpr std::int64_t shared = 1 << 18, block = 1 << 16, least_rows = 32;
+  const std::int64_t elements = whole.rows * whole.columns;
+  if (elements < shared) return pass(whole);
+  const std::int64_t parts = std::clamp(whole.rows / least_rows, std::int64_t{1}, elements / block);
+  kernels::parallel_for(parts, [&](std::int64_t i) {
+    const std::int64_t first = whole.rows * i / parts, end = whole.rows * (i + 1) / parts;
     Crossing part = whole;
     part.rows = end - first;
     part.across = static_cast<const float*>(whole.across) + first;
-    part.in_rows = static_cast<const float*>(whole.in_rows) + skip;
-    part.output = static_cast<float*>(whole.output) + skip;
+    part.in_rows = static_cast<const float*>(whole.in_rows) + first * whole.columns;
+    part.output = static_cast<float*>(whole.output) + first * whole.columns;
     pass(part);
   });
 }

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <new>
+#include <string>
 
 #include "lib/dispatch/gate.hpp"
 
@@ -20,6 +20,11 @@ constexpr int uid_bits = 40;
 
 /// The entry of leaves: a value that tapes watch, and the identity for tapes that made it.
 constinit Op watch_op{.name = "watch", .shape = same_as_input, .passes = 1};
+
+[[noreturn]] void fail_memory(std::size_t bytes) {
+  fail<MemoryError>({}, "tape", "records", std::to_string(bytes) + " bytes of memory",
+                    "none from the system");
+}
 }  // namespace
 
 Arena::~Arena() {
@@ -31,7 +36,7 @@ void* Arena::take_from_new_chunk(std::size_t bytes) {
   if (used_ == chunks_.size()) {
     const std::size_t size = bytes > arena_chunk_bytes ? bytes : arena_chunk_bytes;
     auto* memory = static_cast<std::byte*>(std::malloc(size));
-    if (!memory) throw std::bad_alloc();
+    if (!memory) fail_memory(size);
     chunks_.push_back({memory, size});
   }
   Chunk& chunk = chunks_[used_++];
@@ -62,7 +67,7 @@ void Reel::add_chunk() {
   if (size_ > no_record - chunk_records)
     fail<TapeError>({}, "tape", "records", "at most 2^32", "more");
   auto* chunk = static_cast<Record*>(std::malloc(chunk_records * sizeof(Record)));
-  if (!chunk) throw std::bad_alloc();
+  if (!chunk) fail_memory(chunk_records * sizeof(Record));
   chunks_.push_back(chunk);
 }
 

@@ -116,6 +116,7 @@ inline Body* lying_across(Body* a, Body* b) {
   const bool alike = a->shape == b->shape;
   const DType dtype = result_dtype(op, a->dtype);
   Body* const across = alike && dtype == a->dtype ? lying_across(a, b) : nullptr;
+  Body* const in_order = across == a ? b : a;
   if (!across && !(a->contiguous && b->contiguous)) return run(op, x, y);
   const Tile tile = op.straight->value[static_cast<int>(a->dtype)];
   if (!tile || (!alike && !is_row_of(*b, *a))) return run(op, x, y);
@@ -131,11 +132,11 @@ inline Body* lying_across(Body* a, Body* b) {
     out = taken_over(x);
   else if (!across && alike && !(needs & 2) && reusable(y, b, dtype))
     out = taken_over(y);
-  else if (!(out = allocate_like(context, dtype, across == a ? *b : *a)))
+  else if (!(out = allocate_like(context, dtype, *in_order)))
     return run(op, x, y);
   Tensor result = Access::adopt(out);
   if (across) {
-    run_across(*op.straight, tile, *across, across == a ? *b : *a, across == a, *out);
+    run_across(*op.straight, tile, *across, *in_order, across == a, *out);
   } else if (alike) {
     const void* inputs[] = {a->data, b->data};
     run_pass(*op.straight, tile, a->elements, inputs, 2, a->dtype, 0, out->data, dtype);

@@ -85,6 +85,20 @@ VariableSlice Variable::operator()(Index a, Index b, Index c) const {
 VariableSlice Variable::operator()(Index a, Index b, Index c, Index d) const {
   return VariableSlice(*this, {a, b, c, d});
 }
+VariableSlice Variable::operator()(Index a, Index b, Index c, Index d, Index e) const {
+  return VariableSlice(*this, {a, b, c, d, e});
+}
+VariableSlice Variable::operator()(Index a, Index b, Index c, Index d, Index e, Index f) const {
+  return VariableSlice(*this, {a, b, c, d, e, f});
+}
+VariableSlice Variable::operator()(Index a, Index b, Index c, Index d, Index e, Index f,
+                                   Index g) const {
+  return VariableSlice(*this, {a, b, c, d, e, f, g});
+}
+VariableSlice Variable::operator()(Index a, Index b, Index c, Index d, Index e, Index f, Index g,
+                                   Index h) const {
+  return VariableSlice(*this, {a, b, c, d, e, f, g, h});
+}
 
 VariableSlice::VariableSlice(const Variable& variable, std::initializer_list<Index> indices)
     : Tensor(variable.value().view(indices)), variable_(variable) {

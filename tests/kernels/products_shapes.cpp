@@ -80,7 +80,7 @@ struct Trial {
     const Body matrix = y.matrix();
     Array<T> out({stack, n, m}, T(0.5));
     call_kernel(set, "matmul", {&x.body, &matrix}, out.body, nullptr, accumulate);
-    const std::int64_t step = n * m * k > 1 << 21 ? 7 : 1;
+    const std::int64_t step = n > 56 && n * m * k > 1 << 21 ? 7 : 1;
     double worst = 0;
     for (std::int64_t s = 0; s < stack; ++s)
       for (std::int64_t i = 0; i < n; i += step)

@@ -48,11 +48,18 @@ TEST_CASE("a transposed operand on either side", "[transposed]") {
   const GeneratorScope here(Generator(3));
   // Below a square of registers, one, some that lie over their neighbours, and shared among
   // threads.
-  for (const auto& [rows, columns] : std::vector<std::pair<std::int64_t, std::int64_t>>{
-           {3, 5}, {16, 16}, {17, 33}, {16, 40}, {40, 15}, {130, 300}, {300, 129}, {600, 700}})
+  for (const auto& [rows, columns] : std::vector<std::pair<std::int64_t, std::int64_t>>{{3, 5},
+                                                                                        {16, 16},
+                                                                                        {17, 33},
+                                                                                        {16, 40},
+                                                                                        {40, 15},
+                                                                                        {130, 300},
+                                                                                        {300, 129},
+                                                                                        {257, 1100},
+                                                                                        {600, 700}})
     for (const DType dtype : {DType::float32, DType::float64}) {
-      const Tensor x = random::normal({rows, columns}, {.dtype = dtype});
-      const Tensor y = random::normal({columns, rows}, {.dtype = dtype});
+      const Tensor x = random::uniform({rows, columns}, {0.5, 1.5, dtype});
+      const Tensor y = random::uniform({columns, rows}, {0.5, 1.5, dtype});
       for (const Case& c : cases) {
         check(c, x, transpose(y));
         check(c, transpose(y), x);
@@ -62,13 +69,15 @@ TEST_CASE("a transposed operand on either side", "[transposed]") {
 
 TEST_CASE("a transposed operand's gradient", "[transposed]") {
   const Tensor x = random::normal({20, 18}), y = random::normal({18, 20});
-  const auto product = [](const Tensor& a, const Tensor& b) { return sum(a * transpose(b)); };
-  GradientTape tape;
-  tape.watch(x);
-  tape.watch(y);
-  const auto gradients = tape.gradient(product(x, y), {x, y});
-  CHECK(allclose(gradients[0], transpose(y)));
-  CHECK(allclose(gradients[1], transpose(x)));
+  for (const bool first : {false, true}) {
+    GradientTape tape;
+    tape.watch(x);
+    tape.watch(y);
+    const Tensor z = first ? transpose(y) * x : x * transpose(y);
+    const auto gradients = tape.gradient(sum(z), {x, y});
+    CHECK(allclose(gradients[0], transpose(y)));
+    CHECK(allclose(gradients[1], transpose(x)));
+  }
 }
 
 TEST_CASE("neither operand is written to", "[transposed]") {

@@ -41,10 +41,12 @@ struct TallyListener : ListenerBase {
   void testCaseEnded(const Catch::TestCaseStats& stats) override {
     const Catch::Totals& totals = stats.totals;
     const reel::MemoryStatistics now = reel::memory_statistics(), &before = tally().before;
-    const bool leaks = now.live_tensors != before.live_tensors || now.live_records != 0;
+    const bool leaks = now.live_tensors != before.live_tensors || now.live_records != 0 ||
+                       now.live_bytes != before.live_bytes;
     if (leaks)
       std::cout << "FAILED: " << name(stats) << ": " << now.live_tensors - before.live_tensors
-                << " tensors and " << now.live_records << " records are left\n";
+                << " tensors of " << now.live_bytes - before.live_bytes << " bytes and "
+                << now.live_records << " records are left\n";
     if (totals.testCases.failed > 0 || leaks) {
       ++tally().failed;
     } else if (skips(totals) > 0) {

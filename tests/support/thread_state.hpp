@@ -27,6 +27,7 @@ class Bomb : public Stage {
 struct ThreadState {
   std::uint8_t mode;
   bool training;
+  Device device;
   const char* site;
   std::string_view name, function;
   const void *stages, *generator;
@@ -37,8 +38,9 @@ struct ThreadState {
 inline ThreadState state() {
   const Context& context = Context::here();
   const MemoryStatistics memory = memory_statistics();
-  return {context.mode,        context.training,    context.site.file,   context.site_name,
-          context.function,    context.stages,      context.generator,   context.reel.alive,
-          context.reel.active, memory.live_tensors, memory.live_records, memory.live_bytes};
+  return {context.mode,       context.training,    context.device,      context.site.file,
+          context.site_name,  context.function,    context.stages,      context.generator,
+          context.reel.alive, context.reel.active, memory.live_tensors, memory.live_records,
+          memory.live_bytes};
 }
 }  // namespace reel::tests

@@ -16,6 +16,7 @@ struct ThreadState {
   Stage* stages = Context::here().stages;
   void* generator = Context::here().generator;
   bool training = Context::here().training;
+  Device device = Context::here().device;
   std::uint64_t tapes = Context::here().reel.alive, active = Context::here().reel.active;
   std::int64_t live_tensors = memory_statistics().live_tensors;
   std::int64_t live_records = memory_statistics().live_records;

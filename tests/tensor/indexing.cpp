@@ -203,6 +203,23 @@ TEST_CASE("what lies outside its axis, or is one index too many, is refused") {
   check_refused<Error>([&] { Tensor()(0); }, "an undefined Tensor");
 }
 
+TEST_CASE("each of 8 axes can be indexed, to read and to assign") {
+  const Tensor x = arange(0, 256).reshape({2, 2, 2, 2, 2, 2, 2, 2});
+  CHECK(x(0, 1, 0, 1, 0, 1, 1).to_vector<std::int64_t>() == std::vector<std::int64_t>{86, 87});
+  CHECK(x(0, 1, 0, 1, 0, 1, 1, -1).item<std::int64_t>() == 87);
+  Variable w("w", x);
+  w(1, 1, 1, 1, 1, 1, 1, 1).assign(0);
+  w(0, 0, 0, 0, 0, 0, 0).assign_add(1);
+  w(1, 0, 0, 0, 0, 0).assign(7);
+  w(0, 1, 0, 0, 0).assign_sub(1);
+  std::vector<std::int64_t> expected = x.to_vector<std::int64_t>();
+  expected[255] = 0;
+  for (std::size_t i = 0; i < 2; ++i) ++expected[i];
+  for (std::size_t i = 128; i < 132; ++i) expected[i] = 7;
+  for (std::size_t i = 64; i < 72; ++i) --expected[i];
+  CHECK(w.value().to_vector<std::int64_t>() == expected);
+}
+
 TEST_CASE("ranges of any ends and steps are safe") {
   const Tensor x = arange(0, 5);
   const std::int64_t ends[] = {INT64_MIN, INT64_MIN + 1, -6, -5, -1, 0, 1, 4, 5, 6, INT64_MAX};
