@@ -334,7 +334,7 @@ bool is_of(Kind kind, const Error& error) {
 TEST_CASE("wrong arguments give the promised error, in the user's line") {
   for (const Bad& bad : table) {
     INFO("line " << bad.line << ", " << bad.head);
-    const ThreadState before;
+    const ThreadState before = state();
     try {
       bad.call();
       FAIL_CHECK("no error was thrown");
@@ -349,7 +349,7 @@ TEST_CASE("wrong arguments give the promised error, in the user's line") {
     } catch (const std::exception& error) {
       FAIL_CHECK("foreign exception: " << error.what());
     }
-    CHECK((ThreadState() == before));
+    CHECK((state() == before));
   }
 }
 

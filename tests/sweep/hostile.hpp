@@ -4,25 +4,10 @@
 #include <exception>
 #include <string>
 
-#include "lib/dispatch/context.hpp"
+#include "support/thread_state.hpp"
 #include "sweep/table.hpp"
 
 namespace reel::tests {
-/// What a thread holds between calls.
-struct ThreadState {
-  std::uint8_t mode = Context::here().mode;
-  const char* site = Context::here().site.file;
-  std::string_view site_name = Context::here().site_name, function = Context::here().function;
-  Stage* stages = Context::here().stages;
-  void* generator = Context::here().generator;
-  bool training = Context::here().training;
-  Device device = Context::here().device;
-  std::uint64_t tapes = Context::here().reel.alive, active = Context::here().reel.active;
-  std::int64_t live_tensors = memory_statistics().live_tensors;
-  std::int64_t live_records = memory_statistics().live_records;
-  friend bool operator==(const ThreadState&, const ThreadState&) = default;
-};
-
 /// What an error says; empty if there was none.
 template <class F>
 std::string message_of(F f) {
@@ -60,9 +45,9 @@ inline void check_message(const std::string& message, std::string_view op, unsig
 /// f may throw an error of ours; the thread is as before.
 template <class F>
 bool survives(std::string_view op, unsigned line, F f) {
-  const ThreadState before;
+  const ThreadState before = state();
   const std::string message = message_of(f);
-  CHECK((ThreadState() == before));
+  CHECK((state() == before));
   if (message.empty()) return true;
   check_message(message, op, line);
   return false;
