@@ -2,6 +2,7 @@
 // Products of many shapes and layouts against sums in float64, for each instruction set.
 #include <cmath>
 #include <random>
+#include <vector>
 
 #include "kernels/kernels.hpp"
 #include "support/catch.hpp"
@@ -81,19 +82,28 @@ struct Trial {
     Array<T> out({stack, n, m}, T(0.5));
     call_kernel(set, "matmul", {&x.body, &matrix}, out.body, nullptr, accumulate);
     const std::int64_t step = n > 56 && n * m * k > 1 << 21 ? 7 : 1;
+    std::vector<double> columns(static_cast<std::size_t>(m * k)), row(static_cast<std::size_t>(k));
+    for (std::int64_t j = 0; j < m; ++j)
+      for (std::int64_t l = 0; l < k; ++l)
+        columns[static_cast<std::size_t>(j * k + l)] = y.at(0, l, j);
     double worst = 0;
     for (std::int64_t s = 0; s < stack; ++s)
-      for (std::int64_t i = 0; i < n; i += step)
-        for (std::int64_t j = 0; j < m; ++j) {
+      for (std::int64_t i = 0; i < n; i += step) {
+        for (std::int64_t l = 0; l < k; ++l) row[static_cast<std::size_t>(l)] = x.at(s, i, l);
+        const double* column = columns.data();
+        for (std::int64_t j = 0; j < m; ++j, column += k) {
           double sum = accumulate ? 0.5 : 0, size = sum;
+          const double* const left = row.data();
           for (std::int64_t l = 0; l < k; ++l) {
-            sum += x.at(s, i, l) * y.at(0, l, j);
-            size += std::abs(x.at(s, i, l) * y.at(0, l, j));
+            const double product = left[l] * column[l];
+            sum += product;
+            size += product < 0 ? -product : product;
           }
           const double off = std::abs(static_cast<double>(out[(s * n + i) * m + j]) - sum);
           const double unit = static_cast<double>(std::numeric_limits<T>::epsilon());
           worst = std::max(worst, off / ((static_cast<double>(k) + 2) * unit * size + 1e-300));
         }
+      }
     return worst;
   }
 };
