@@ -211,20 +211,25 @@ TEST_CASE("products add a row, a column, a number or a matrix", "[products]") {
 TEST_CASE("a row of a product of few rows has the same bits alone", "[products]") {
   for_each_set([](const InstructionSet& set) {
     std::mt19937 random(9);
-    constexpr std::int64_t n = 40, m = 50, k = 30;
-    const Operand<float> x(random, 1, n, k, Layout::row_major),
-        y(random, 1, k, m, Layout::row_major);
-    const Body left = x.matrix(), right = y.matrix();
-    Array<float> whole({n, m}), half({n / 2, m});
-    call_kernel(set, "matmul", {&left, &right}, whole.body);
-    Body lower = left;
-    lower.shape = {n / 2, k};
-    lower.elements = n / 2 * k;
-    lower.data = reinterpret_cast<std::byte*>(left.as<float>() + n / 2 * k);
-    call_kernel(set, "matmul", {&lower, &right}, half.body);
-    INFO(set.name);
-    CHECK(std::memcmp(half.body.data, &whole[n / 2 * m], half.elements.size() * sizeof(float)) ==
-          0);
+    constexpr std::int64_t n = 40, k = 30;
+    for (const std::int64_t m : {50, 415}) {  // one row of 415 is read by whole lines
+      const Operand<float> x(random, 1, n, k, Layout::row_major),
+          y(random, 1, k, m, Layout::row_major);
+      const Body left = x.matrix(), right = y.matrix();
+      Array<float> whole({n, m});
+      call_kernel(set, "matmul", {&left, &right}, whole.body);
+      for (const std::int64_t rows : {n / 2, std::int64_t{1}}) {
+        Array<float> part({rows, m});
+        Body lower = left;
+        lower.shape = {rows, k};
+        lower.elements = rows * k;
+        lower.data = reinterpret_cast<std::byte*>(left.as<float>() + (n - rows) * k);
+        call_kernel(set, "matmul", {&lower, &right}, part.body);
+        INFO(set.name << ", " << rows << " rows of " << m);
+        CHECK(std::memcmp(part.body.data, &whole[(n - rows) * m],
+                          part.elements.size() * sizeof(float)) == 0);
+      }
+    }
   });
 }
 }  // namespace reel::tests
