@@ -5,9 +5,9 @@
 
 namespace reel {
 namespace {
-/// Gate number k of [..., gates n], where c is [..., n].
+/// Gate number k of [..., gates n], where c' is [..., n].
 Tensor gate(GradientCall& call, int k) {
-  const std::int64_t n = call.input_shape(1).end()[-1];
+  const std::int64_t n = call.output(1).shape(-1);
   return call.input(0)(ellipsis, range(k * n, (k + 1) * n));
 }
 
@@ -46,8 +46,17 @@ void tree_lstm_rule(GradientCall& call) {
   if (call.wants(1)) call.give(1, dc * left);
   if (call.wants(2)) call.give(2, dc * right);
 }
+
+// c' = i g
+void tree_lstm_leaf_rule(GradientCall& call) {
+  const Tensor i = sigmoid(gate(call, 0)), g = tanh(gate(call, 1)), o = sigmoid(gate(call, 2));
+  const auto [dgate_o, dc] = cell_gradient(call, o);
+  call.give(0, concat({dc * g * i * (1 - i), dc * i * (1 - g * g), dgate_o}, -1));
+}
 }  // namespace
 
-const NamedRule recurrent_rules[] = {
-    {"lstm_gates", lstm_rule}, {"tree_lstm_gates", tree_lstm_rule}, {nullptr, nullptr}};
+const NamedRule recurrent_rules[] = {{"lstm_gates", lstm_rule},
+                                     {"tree_lstm_gates", tree_lstm_rule},
+                                     {"tree_lstm_leaf_gates", tree_lstm_leaf_rule},
+                                     {nullptr, nullptr}};
 }  // namespace reel

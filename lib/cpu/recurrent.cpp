@@ -6,8 +6,8 @@
 
 namespace reel::kernels::REEL_ISA {
 namespace {
-/// Gates of one row, n apart: what goes in, the cells that go on (one of an LSTM, two of a tree),
-/// what is new, and what goes out.
+/// Gates of one row, n apart: what goes in, the cells that go on (one of an LSTM, two of a tree's
+/// node, none of its leaf), what is new, and what goes out.
 template <int Cells>
 constexpr int gate_count = Cells + 3;
 
@@ -91,10 +91,10 @@ constexpr std::int64_t elements_in_block = 1 << 12;  // of rows that threads sha
 
 template <int Cells>
 KernelResult gates(const KernelCall& call) {
-  const Body& c = call.input(1);
+  const Body& c = call.output(1);
   const std::int64_t n = c.rank() ? c.shape.data()[c.rank() - 1] : 1, rows = n ? c.elements / n : 0;
   const auto run = [&]<class T>(T) {
-    const T* cells[Cells];
+    const T* cells[Cells + 1];
     for (int i = 0; i < Cells; ++i) cells[i] = call.input(1 + i).as<T>();
     parallel_rows(rows, n, elements_in_block, [&](std::int64_t first, std::int64_t end) {
       forward<Cells>(first, end, n, call.input(0).as<T>(), cells, call.output(0).as<T>(),
@@ -123,6 +123,7 @@ KernelResult gates_gradient(const KernelCall& call) {
 
 const NamedKernel kernels[] = {{"lstm_gates", gates<1>, gates_gradient<1>},
                                {"tree_lstm_gates", gates<2>, gates_gradient<2>},
+                               {"tree_lstm_leaf_gates", gates<0>, gates_gradient<0>},
                                {nullptr, nullptr}};
 }  // namespace
 extern const Family recurrent_family;

@@ -40,8 +40,8 @@ TreeLSTMCell::TreeLSTMCell(Extent in, Extent hidden, LSTMOptions options, Caller
 
 LSTMState TreeLSTMCell::leaf(Operand x) const {
   const CallerScope here(x.caller(), "TreeLSTMCell");
-  const auto gates = split(matmul_add(x, leaf_weight, leaf_bias), 3, 1);
-  return state_of(sigmoid(gates[0]) * tanh(gates[1]), gates[2]);
+  auto state = tree_lstm_leaf_gates(matmul_add(x, leaf_weight, leaf_bias));
+  return {std::move(state.h), std::move(state.c)};
 }
 
 LSTMState TreeLSTMCell::operator()(const LSTMState& left, const LSTMState& right,

@@ -14,7 +14,7 @@ extern Op sum_op, sum_to_op, mean_op, max_op, min_op, argmax_op, any_op, all_op;
 extern Op matmul_op, matmul_add_op;
 extern Op softmax_op, log_softmax_op, cross_entropy_op;
 extern Op layer_norm_op;
-extern Op lstm_gates_op, tree_lstm_gates_op;
+extern Op lstm_gates_op, tree_lstm_gates_op, tree_lstm_leaf_gates_op;
 extern Op gru_op, lstm_op;
 extern Op reshape_op, transpose_op, expand_dims_op, squeeze_op, broadcast_to_op, concat_op,
     slice_op, unslice_op, cast_op;

@@ -10,19 +10,21 @@
 
 namespace reel {
 namespace {
-/// gates [..., count n] and cells [..., n] give h and c [..., n].
-void gates_shape(Inference& call, std::int64_t count) {
+/// gates [..., (cells + 3) n] and as many cells [..., n] give h and c [..., n].
+void gates_shape(Inference& call) {
   for (int i = 0; i < call.input_count; ++i) require_floating(call, i);
-  require_rank(call, 1, 1);
-  const Shape& cell = call.input(1).shape;
+  require_rank(call, 0, 1);
+  const std::int64_t count = call.input_count + 2;
   const Shape& gates = call.input(0).shape;
-  Shape one = gates;
-  const bool whole = gates.rank() > 0 && gates.end()[-1] % count == 0;
-  if (whole) one.data()[gates.rank() - 1] /= count;
-  if (!whole || !(one == cell))
+  Shape cell = gates;
+  cell.data()[cell.rank() - 1] /= count;
+  const bool whole = gates.end()[-1] % count == 0;
+  if (!whole || (call.input_count > 1 && !(call.input(1).shape == cell)))
     fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 0),
-                     "last axis " + std::to_string(count) + " times that of " +
-                         argument_name(call.op, 1) + " " + to_text(cell),
+                     call.input_count == 1
+                         ? "a last axis that " + std::to_string(count) + " divides"
+                         : "last axis " + std::to_string(count) + " times that of " +
+                               argument_name(call.op, 1) + " " + to_text(call.input(1).shape),
                      to_text(gates));
   for (int i = 2; i < call.input_count; ++i)
     if (!(call.input(i).shape == cell))
@@ -31,13 +33,11 @@ void gates_shape(Inference& call, std::int64_t count) {
                        to_text(call.input(i).shape));
   for (int i = 0; i < 2; ++i) call.output(call.input(0).dtype, cell);
 }
-void lstm_shape(Inference& call) { gates_shape(call, 4); }
-void tree_lstm_shape(Inference& call) { gates_shape(call, 5); }
 
 using Cell = HiddenAndCell (*)(const std::vector<Tensor>&);
 
 /// Of both results at once, and of each alone: then the other has no gradient.
-void cell_samples(SampleList out, Cell f, std::int64_t gates) {
+void cell_samples(SampleList out, Cell f, unsigned cell_count) {
   using enum Layout;
   const ShapeAndLayout cells[] = {{{1}},
                                   {{3}},
@@ -51,9 +51,9 @@ void cell_samples(SampleList out, Cell f, std::int64_t gates) {
                                   {{2, 2, 3}}};
   for (const auto& [shape, layout] : cells) {
     Shape wide = shape;
-    wide.data()[shape.rank() - 1] *= gates;
-    std::vector<Tensor> inputs = {drawn(wide, layout), drawn(shape, layout, {}, 5)};
-    if (gates == 5) inputs.push_back(drawn(shape, layout, {}, 9));
+    wide.data()[shape.rank() - 1] *= cell_count + 3;
+    std::vector<Tensor> inputs = {drawn(wide, layout)};
+    for (unsigned i = 0; i < cell_count; ++i) inputs.push_back(drawn(shape, layout, {}, 5 + 4 * i));
     sample(
         out, inputs, [f](const std::vector<Tensor>& in) { return f(in).h; }, "h");
     sample(
@@ -72,7 +72,7 @@ void cell_samples(SampleList out, Cell f, std::int64_t gates) {
 constinit Op lstm_gates_op{
     .name = "lstm_gates",
     .arity = 2,
-    .shape = lstm_shape,
+    .shape = gates_shape,
     .promote = Promote::numeric,
     .needs = {{need_input(0) | need_input(1) | need_output(1),
                need_input(0) | need_input(1) | need_output(1)}},
@@ -80,14 +80,14 @@ constinit Op lstm_gates_op{
     .samples =
         [](SampleList out) {
           cell_samples(
-              out, [](const std::vector<Tensor>& in) { return lstm_gates(in[0], in[1]); }, 4);
+              out, [](const std::vector<Tensor>& in) { return lstm_gates(in[0], in[1]); }, 1);
         },
     .argument_names = "gates, c"};
 constexpr std::uint16_t tree_needs = need_input(0) | need_input(1) | need_input(2) | need_output(1);
 constinit Op tree_lstm_gates_op{
     .name = "tree_lstm_gates",
     .arity = 3,
-    .shape = tree_lstm_shape,
+    .shape = gates_shape,
     .promote = Promote::numeric,
     .needs = {{tree_needs, tree_needs, tree_needs}},
     .contiguous_inputs = true,
@@ -96,25 +96,39 @@ constinit Op tree_lstm_gates_op{
           cell_samples(
               out,
               [](const std::vector<Tensor>& in) { return tree_lstm_gates(in[0], in[1], in[2]); },
-              5);
+              2);
         },
     .argument_names = "gates, c_left, c_right"};
+constinit Op tree_lstm_leaf_gates_op{
+    .name = "tree_lstm_leaf_gates",
+    .shape = gates_shape,
+    .promote = Promote::numeric,
+    .needs = {{need_input(0) | need_output(1)}},
+    .contiguous_inputs = true,
+    .samples =
+        [](SampleList out) {
+          cell_samples(
+              out, [](const std::vector<Tensor>& in) { return tree_lstm_leaf_gates(in[0]); }, 0);
+        },
+    .argument_names = "gates"};
 
-HiddenAndCell lstm_gates(Operand gates, Operand c) {
-  const Operand inputs[] = {gates, c};
+namespace {
+HiddenAndCell run_cell(Op& op, std::initializer_list<Operand> inputs) {
   Few<Tensor, 2> outputs;
-  run(lstm_gates_op, inputs, {}, gates.caller(), outputs);
+  run(op, std::span(inputs.begin(), inputs.size()), {}, inputs.begin()->caller(), outputs);
   return {std::move(outputs[0]), std::move(outputs[1])};
 }
+}  // namespace
 
+HiddenAndCell lstm_gates(Operand gates, Operand c) { return run_cell(lstm_gates_op, {gates, c}); }
 HiddenAndCell tree_lstm_gates(Operand gates, Operand c_left, Operand c_right) {
-  const Operand inputs[] = {gates, c_left, c_right};
-  Few<Tensor, 2> outputs;
-  run(tree_lstm_gates_op, inputs, {}, gates.caller(), outputs);
-  return {std::move(outputs[0]), std::move(outputs[1])};
+  return run_cell(tree_lstm_gates_op, {gates, c_left, c_right});
+}
+HiddenAndCell tree_lstm_leaf_gates(Operand gates) {
+  return run_cell(tree_lstm_leaf_gates_op, {gates});
 }
 
 void add_recurrent(OpTable& ops) {
-  for (Op* op : {&lstm_gates_op, &tree_lstm_gates_op}) ops.add(*op);
+  for (Op* op : {&lstm_gates_op, &tree_lstm_gates_op, &tree_lstm_leaf_gates_op}) ops.add(*op);
 }
 }  // namespace reel

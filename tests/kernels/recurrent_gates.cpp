@@ -17,8 +17,8 @@ void fill(Array<T>& x, unsigned seed) {
 }
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-/// One element of a cell with one state to carry on (LSTM) or two (tree): a holds its gates in the
-/// order i, f (one for each state), g, o.
+/// One element of a cell with one state to carry on (LSTM), two (tree) or none (leaf): a holds its
+/// gates in the order i, f (one for each state), g, o.
 struct Element {
   double i, g, o, c = 0, h;
   std::vector<double> f;
@@ -64,9 +64,12 @@ struct Trial {
     for (Array<T>* x : {&gates, &left, &right, &dh, &dc}) fill(*x, ++seed);
     for (Array<T>* x : {&dgates, &dleft, &dright})
       for (T& value : x->elements) value = T(2);
-    Inputs inputs{&gates.body, &left.body},
-        values{has_dh ? &dh.body : nullptr, has_dc ? &dc.body : nullptr};
-    Outputs gradients{&dgates.body, &dleft.body};
+    Inputs inputs{&gates.body}, values{has_dh ? &dh.body : nullptr, has_dc ? &dc.body : nullptr};
+    Outputs gradients{&dgates.body};
+    if (Cells >= 1) {
+      inputs.push_back(&left.body);
+      gradients.push_back(&dleft.body);
+    }
     if (Cells == 2) {
       inputs.push_back(&right.body);
       gradients.push_back(&dright.body);
@@ -79,7 +82,8 @@ struct Trial {
   }
   void check_element(std::int64_t row, std::int64_t k) {
     const std::int64_t at = row * n + k, first = row * gate_count * n + k;
-    std::vector<double> a, cells{static_cast<double>(left[at])};
+    std::vector<double> a, cells;
+    if (Cells >= 1) cells.push_back(static_cast<double>(left[at]));
     if (Cells == 2) cells.push_back(static_cast<double>(right[at]));
     for (int j = 0; j < gate_count; ++j) a.push_back(static_cast<double>(gates[first + j * n]));
     const Element exact(a, cells);
@@ -89,7 +93,7 @@ struct Trial {
                                                  has_dc ? static_cast<double>(dc[at]) : 0);
     for (int j = 0; j < gate_count; ++j)
       near("gate", dgates[first + j * n], added(0) + d[static_cast<std::size_t>(j)]);
-    near("state", dleft[at], added(1) + d[gate_count]);
+    if (Cells >= 1) near("state", dleft[at], added(1) + d[gate_count]);
     if (Cells == 2) near("state", dright[at], added(2) + d[gate_count + 1]);
   }
   double added(int output) const { return accumulate >> output & 1 ? 2 : 0; }
@@ -125,6 +129,8 @@ TEST_CASE("LSTM gates agree with float64", "[recurrent]") {
 TEST_CASE("tree LSTM gates agree with float64", "[recurrent]") {
   check_cell<2, float>("tree_lstm_gates");
   check_cell<2, double>("tree_lstm_gates");
+  check_cell<0, float>("tree_lstm_leaf_gates");
+  check_cell<0, double>("tree_lstm_leaf_gates");
 }
 
 TEST_CASE("gates saturate far from zero", "[recurrent]") {

@@ -62,6 +62,20 @@ Hosts tree_lstm(const Hosts& in, const void*) {
   }
   return {h, c};
 }
+
+Hosts tree_lstm_leaf(const Hosts& in, const void*) {
+  Host h = in[0];
+  h.shape.data()[h.shape.rank() - 1] /= 3;
+  h.values.resize(h.values.size() / 3);
+  Host c = h;
+  if (c.values.empty()) return {h, c};
+  const Gates gate{in[0], 3, static_cast<std::size_t>(h.shape[-1])};
+  for (std::size_t e = 0; e < c.values.size(); ++e) {
+    c.values[e] = sigmoid(gate(e, 0)) * std::tanh(gate(e, 1));
+    h.values[e] = sigmoid(gate(e, 2)) * std::tanh(c.values[e]);
+  }
+  return {h, c};
+}
 }  // namespace
 
 void add_product_references(References& table) {
@@ -75,5 +89,6 @@ void add_product_references(References& table) {
   };
   table["lstm_gates"] = lstm;
   table["tree_lstm_gates"] = tree_lstm;
+  table["tree_lstm_leaf_gates"] = tree_lstm_leaf;
 }
 }  // namespace reel::tests

@@ -15,6 +15,9 @@ REEL_API HiddenAndCell lstm_gates(Operand gates, Operand c);
 /// the left child, f of the right child, g, o. c' = sigmoid(i) tanh(g) + sigmoid(fl) cl +
 /// sigmoid(fr) cr, h' = sigmoid(o) tanh(c').
 REEL_API HiddenAndCell tree_lstm_gates(Operand gates, Operand c_left, Operand c_right);
+/// The same for a leaf, which has no children to forget: gates [..., 3 n] hold i, g, o.
+/// c = sigmoid(i) tanh(g), h = sigmoid(o) tanh(c).
+REEL_API HiddenAndCell tree_lstm_leaf_gates(Operand gates);
 
 struct SequenceOptions {
   Tensor lengths = {};   // [batch], integers from 0 to time; all steps unless given
