@@ -7,6 +7,7 @@
 
 #include <reel/ops.hpp>
 
+#include "lib/dispatch/call_kernel.hpp"
 #include "lib/dispatch/op_options.hpp"
 #include "lib/dispatch/pointwise.hpp"
 #include "lib/ops/ops.hpp"
@@ -124,7 +125,7 @@ bool Playback::add_product(Tensor& slot, const Body& a, Turn turn_a, const Body&
                         x.shape[0] * y.shape[1]);
   const Body* inputs[] = {&x, &y};
   Body* output = Access::body(adds ? slot : made);
-  check_kernel(matmul_op, matmul_op.cpu({inputs, &output, nullptr, 2, 1, adds}), context_.site);
+  call_kernel(matmul_op, {inputs, &output, nullptr, 2, 1, adds}, context_.site);
   if (!adds) add(slot, std::move(made));
   return true;
 }

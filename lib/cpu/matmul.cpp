@@ -260,14 +260,9 @@ bool is_small(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z) {
   return x.column == 1 && y.column == 1 && z.column == 1 && y.columns > 1 &&
          y.columns <= panel_width<most_tile_rows, T> && bytes_of(y) <= first_cache;
 }
-}  // namespace
 
 template <class T>
-void product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c) {
-  if (is_small(x, y, z))
-    return multiply<Way::plain>(Product<T>{x.rows, y.columns, x.columns, x.data, x.row, 1, y.data,
-                                           y.row, c, y.columns, z.data, z.row},
-                                most_tile_rows);
+void large_product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c) {
   if (x.rows == 0 || y.columns == 0) return;
   if (y.columns == 1 && x.rows > 1)  // a column is a row seen from the other side
     return product(y.transposed(), x.transposed(), z.transposed(), c);
@@ -285,6 +280,21 @@ void product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c) {
   if (dots) return run(task, by_dots<T>);
   if (pays_turned(x, y, z.data)) return run(task, by_turned_tiles<T>);
   run(task, by_tiles<T>);
+}
+
+template <class T>
+[[gnu::always_inline]] inline void any_product(const Matrix<T>& x, const Matrix<T>& y,
+                                               const Matrix<T>& z, T* c) {
+  if (!is_small(x, y, z)) return large_product(x, y, z, c);
+  multiply<Way::plain>(Product<T>{x.rows, y.columns, x.columns, x.data, x.row, 1, y.data, y.row, c,
+                                  y.columns, z.data, z.row},
+                       most_tile_rows);
+}
+}  // namespace
+
+template <class T>
+void product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c) {
+  any_product(x, y, z, c);
 }
 template void product(const Matrix<float>&, const Matrix<float>&, const Matrix<float>&, float*);
 template void product(const Matrix<double>&, const Matrix<double>&, const Matrix<double>&, double*);
@@ -330,7 +340,7 @@ void products(const KernelCall& call, const Body* z) {
   Matrix<T> a = last_axes<T>(x), b = last_axes<T>(y);
   const std::int64_t size = a.rows * b.columns;
   Matrix<T> start = added<T>(z, a.rows, b.columns);
-  if (call.output().rank() == 2) return product(a, b, start, c);
+  if (call.output().rank() == 2) return any_product(a, b, start, c);
   if (size == 0) return;
   const double work = Task<T>{a, b, start, c, b.columns}.work();
   const double grain = work < 2 * piece_work ? 1 + piece_work / (work + 1) : 1e18;

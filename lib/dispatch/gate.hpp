@@ -51,8 +51,21 @@ std::string to_text(Scalar number);       // as few digits as name it
 /// "an index in [-3, 3)"
 std::string one_of(std::string_view what, std::int64_t first, std::int64_t end);
 
+/// count_elements() of shapes that are not small matrices.
+std::int64_t count_all_elements(const Shape& shape, std::string_view op, Caller caller);
 /// The product of the lengths, the one place where it is taken. Throws ShapeError above 2^58.
-std::int64_t count_elements(const Shape& shape, std::string_view op, Caller caller);
+inline std::int64_t count_elements(const Shape& shape, std::string_view op, Caller caller) {
+  if (shape.rank() <= 2) {  // and none too long: 2^29 by 2^29 fits
+    const std::int64_t rows = shape.rank() < 2 ? 1 : shape.data()[0];
+    const std::int64_t columns = shape.rank() < 1 ? 1 : shape.end()[-1];
+    if (!((rows | columns) >> 29)) return rows * columns;
+  }
+  return count_all_elements(shape, op, caller);
+}
+
+/// A new body for a result. Throws MemoryError, and ShapeError for too many elements.
+Body* allocate_or_fail(Context& context, const Op& op, DType dtype, const Shape& shape,
+                       Caller caller);
 
 /// Axes from 0, sorted, without repeats; every() becomes all of them. Throws ShapeError.
 Axes normal_axes(const Op& op, const Axes& axes, std::size_t rank, Caller caller);

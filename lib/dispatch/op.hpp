@@ -25,7 +25,7 @@ struct Inference {
   const Op& op;
   Body* const* inputs;
   int input_count;
-  const void* options;
+  OptionsView options;
   Caller caller;
   Few<Tensor, 2>& outputs;
   bool computes = false;  // some output has memory of its own
@@ -34,7 +34,7 @@ struct Inference {
   const Body& made(int i) const;
   template <class T>
   const T& option() const {
-    return *static_cast<const T*>(options);
+    return *static_cast<const T*>(options.data);
   }
   Body& output(DType dtype, const Shape& shape);
   /// An output that views input 0, as it is: shape, strides, elements and data are the rule's to

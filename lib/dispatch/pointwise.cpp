@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lib/dispatch/call_kernel.hpp"
 #include "lib/dispatch/context.hpp"
 #include "lib/dispatch/op_options.hpp"
 #include "lib/ops/ops.hpp"

@@ -38,14 +38,4 @@ bool walks_neighbours(const Body& x, const Shape& shape);
 /// other, which is in order. The output is neither.
 void run_across(const Tiles& tiles, Tile tile, const Body& across, const Body& in_order,
                 bool across_first, Body& output);
-/// A row-major copy that no tape sees.
-Tensor contiguous_copy(const Body& body);
-/// A kernel said that something is wrong with the values: throws IndexError.
-[[noreturn]] void fail_kernel(const Op& op, const KernelResult& result, Caller caller);
-inline void check_kernel(const Op& op, const KernelResult& result, Caller caller) {
-  if (result.failure) [[unlikely]]
-    fail_kernel(op, result, caller);
-}
-/// Calls a kernel and checks it; throws MemoryError if it finds no scratch memory.
-void call_checked(const Op& op, Kernel kernel, const KernelCall& call, Caller caller);
 }  // namespace reel

@@ -64,6 +64,41 @@ struct Origin {
 }
 
 /// Appends a record of this call for `tapes` and marks the outputs as its work.
+[[gnu::always_inline]] inline Record& write_record(Context& context, const Op& op,
+                                                   OptionsView options, Caller site,
+                                                   Body* const* inputs, const Origin* origins,
+                                                   int input_count, Body* const* outputs,
+                                                   int output_count, std::uint64_t tapes) {
+  Reel& reel = context.reel;
+  const std::uint32_t number = reel.size();
+  Record& record = reel.append(op, input_count, output_count, options);
+  record.file = site.file;
+  record.line = site.line;
+  record.tapes = tapes;
+  const unsigned needs = needs_of(op, origins, input_count);
+  if (needs) record.saves = true;
+  const Shape* shape = nullptr;  // on the reel already, so far the last of them
+  const auto shape_of = [&](const Body& body) {
+    if (!shape || !(*shape == body.shape))
+      shape = new (reel.arena().take(sizeof(Shape))) Shape(body.shape);
+    return shape;
+  };
+#pragma GCC unroll 3
+  for (int i = 0; i < input_count; ++i) {
+    if (origins[i].shape) shape = origins[i].shape;
+    set_input(reel, record.inputs[i], origins[i], inputs[i],
+              origins[i].shape ? shape : shape_of(*inputs[i]), tapes, needs >> (i < 7 ? i : 7) & 1);
+  }
+  for (int i = 0; i < output_count; ++i) {
+    Body& body = *outputs[i];
+    const bool saves = needs >> (8 + (i < 7 ? i : 7)) & 1;
+    if (saves) retain(&body);
+    record.outputs[i] = {shape_of(body), saves ? &body : nullptr, body.dtype};
+    body.id = {reel.uid(), number, static_cast<std::uint32_t>(i)};
+  }
+  return record;
+}
+/// The same for any counts, out of line.
 Record& leave_record(Context& context, const Op& op, OptionsView options, Caller site,
                      Body* const* inputs, const Origin* origins, int input_count,
                      Body* const* outputs, int output_count, std::uint64_t tapes);

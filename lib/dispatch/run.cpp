@@ -1,41 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The gate for any op: resolve, infer, allocate, stages and kernel, record.
-#include <reel/ops.hpp>
-
-#include "lib/dispatch/call_view.hpp"
-#include "lib/dispatch/pointwise.hpp"
-#include "lib/dispatch/promotion.hpp"
+#include "lib/dispatch/call_kernel.hpp"
 #include "lib/dispatch/recording.hpp"
-#include "lib/dispatch/update.hpp"
-#include "lib/ops/ops.hpp"
+#include "lib/dispatch/resolved.hpp"
 
 namespace reel {
 namespace {
-/// The inputs of a call: bodies, where they come from, and what was made on the way.
-struct Resolved {
-  Few<Body*, 4> bodies;
-  Few<Origin, 4> origins;
-  Few<Tensor, 4> made;  // numbers turned into tensors, and converted inputs
-
-  Body* keep(Tensor x) {
-    made.push_back(std::move(x));
-    return Access::body(made[made.size() - 1]);
-  }
-};
-
 [[noreturn, gnu::noinline]] void fail_memory(const Op& op, DType dtype, const Shape& shape,
                                              Caller caller) {
   fail<MemoryError>(caller, op.name, "result",
                     "memory for shape " + to_text(shape) + " of " + std::string(name_of(dtype)),
                     "none from the system");
-}
-
-Body* allocate_or_fail(Context& context, const Op& op, DType dtype, const Shape& shape,
-                       Caller caller) {
-  Body* body = allocate(context, dtype, shape, count_elements(shape, op.name, caller));
-  if (!body) [[unlikely]]
-    fail_memory(op, dtype, shape, caller);
-  return body;
 }
 [[noreturn, gnu::noinline]] void fail_dtype(const Op& op, DType dtype, Caller caller) {
   fail<DTypeError>(caller, op.name, "dtype", "a DType",
@@ -45,149 +20,12 @@ Body* allocate_or_fail(Context& context, const Op& op, DType dtype, const Shape&
   fail<MemoryError>(caller, op.name, "result", "memory for a view", "none");
 }
 
-Body* number_body(Context& context, const Op& op, int i, Scalar number, DType dtype, Caller caller,
-                  Resolved& inputs) {
-  if (!fits(number, dtype))
-    fail<DTypeError>(caller, op.name, argument_name(op, i),
-                     "a number that fits " + std::string(name_of(dtype)), to_text(number));
-  Body* body = allocate_or_fail(context, op, dtype, {}, caller);
-  store_number(body->data, number, dtype);
-  return inputs.keep(Access::adopt(body));
-}
-
-void resolve(Context& context, Op& op, std::span<const Operand> operands, Caller caller,
-             Resolved& inputs) {
-  const std::size_t count = operands.size();
-  inputs.bodies.resize(count);
-  inputs.origins.resize(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    inputs.bodies[i] = body_of(operands[i]);
-    if (!inputs.bodies[i] && operands[i].kind() != Operand::Kind::scalar)
-      fail<Error>(caller, op.name, argument_name(op, static_cast<int>(i)), "a tensor",
-                  "an undefined Tensor", "It was default-constructed or moved from.");
-    if (operands[i].kind() == Operand::Kind::variable && context.stages)
-      inputs.bodies[i] = Access::body(read_variable(context, operands[i].variable()));
-  }
-  const bool promotes = op.promote != Promote::none;
-  const DType common = promotes ? common_dtype(op, operands, inputs.bodies.data()) : DType::boolean;
-  for (std::size_t i = 0; i < count; ++i) {
-    const bool takes_part = promotes && op.promoted >> (i < 7 ? i : 7) & 1;
-    Body*& body = inputs.bodies[i];
-    if (!body) {
-      const Scalar number = operands[i].scalar();
-      body = number_body(context, op, static_cast<int>(i), number,
-                         takes_part ? common : number.dtype(), caller, inputs);
-    } else if (takes_part && body->dtype != common) {
-      body = inputs.keep(cast(Operand(detail::tensor_of(operands[i]), caller), common));
-      if (context.mode & recording)
-        inputs.origins[i] = origin_of(context, Operand(inputs.made[inputs.made.size() - 1]), body);
-    } else if (context.mode & recording) {
-      inputs.origins[i] = origin_of(context, operands[i], body);
-    }
-  }
-}
-
-void check_devices(const Op& op, const Resolved& inputs, Caller caller) {
-  for (std::size_t i = 1; i < inputs.bodies.size(); ++i)
-    if (!(inputs.bodies[i]->device() == inputs.bodies[0]->device()))
-      fail<DeviceError>(caller, op.name, argument_name(op, static_cast<int>(i)),
-                        "the device of the first input", "another",
-                        "Nothing is copied behind your back: use x.to(device).");
-}
-
 /// What a rule has seen otherwise lies as its strides say.
 void finish_views(const Inference& call) {
   for (const Tensor& output : call.outputs) {
     Body& body = *Access::body(output);
     if (body.owner) body.contiguous = is_row_major(body.shape, body.strides);
   }
-}
-
-std::uint64_t tapes_of(const Resolved& inputs) {
-  std::uint64_t tapes = 0;
-  for (const Origin& origin : inputs.origins) tapes |= origin.tapes;
-  return tapes;
-}
-
-/// A kernel that a user registered gives what the op's rule promises.
-void check_results(Context& context, const Op& op, Resolved& inputs, OptionsView options,
-                   Caller caller, const Tensors& results) {
-  Few<Tensor, 2> promised;
-  Inference inference{
-      context, op,      inputs.bodies.data(), static_cast<int>(inputs.bodies.size()), options.data,
-      caller,  promised};
-  op.shape(inference);
-  if (results.size() != promised.size())
-    fail<Error>(caller, op.name, "results of its kernel", std::to_string(promised.size()),
-                std::to_string(results.size()));
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    const Body &result = *Access::body(results[i]), &expected = *Access::body(promised[i]);
-    if (!(result.shape == expected.shape))
-      fail<ShapeError>(caller, op.name, "result of its kernel", to_text(expected.shape),
-                       to_text(result.shape));
-    if (result.dtype != expected.dtype)
-      fail<DTypeError>(caller, op.name, "result of its kernel", name_of(expected.dtype),
-                       name_of(result.dtype));
-  }
-}
-
-/// What stages hear of a call whose kernel has run.
-void tell_stages(Context& context, Op& op, const Resolved& inputs, OptionsView options,
-                 Caller caller, const Few<Tensor, 2>& outputs) {
-  const GateCall call{op,
-                      inputs.bodies.data(),
-                      static_cast<int>(inputs.bodies.size()),
-                      options,
-                      context.site_of(caller),
-                      Access::bodies(outputs.data()),
-                      static_cast<int>(outputs.size()),
-                      nullptr};
-  for (Stage* stage = context.stages; stage; stage = stage->next) stage->after(call);
-}
-
-/// An op that is a function of other ops: recorded as one if it has a gradient of its own.
-void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView options, Caller caller,
-                   Few<Tensor, 2>& outputs) {
-  const int input_count = static_cast<int>(inputs.bodies.size());
-  const CallView view{op, inputs.bodies.data(), input_count, nullptr, 0, options, caller};
-  Tensors results;
-  const bool own_gradient = op.gradient != nullptr;
-  const bool kernel = op.shape != nullptr;  // a user's, for an op of the library
-  const auto call = [&] {
-    const CallerScope scope(caller, op.name);
-    results = op.composite(OpCall(view), op.composite_state);
-  };
-  const auto call_recorded = [&] {
-    if (!own_gradient) return call();
-    const RecordingPause pause(context);
-    call();
-  };
-  if (kernel) {
-    const StagePause pause;
-    call_recorded();
-  } else {
-    call_recorded();
-  }
-  for (std::size_t i = 0; i < results.size(); ++i)
-    if (!results[i].defined())
-      fail<Error>(caller, op.name, "result", "a tensor", "an undefined Tensor");
-  if (kernel) check_results(context, op, inputs, options, caller, results);
-  outputs.resize(results.size());
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    // A result that is an input, or that others hold, gets a header of its own for its record.
-    Body* body = Access::body(results[i]);
-    const bool named = own_gradient && references(*body) > 1;
-    outputs[i] = !named   ? results[i]
-                 : kernel ? Access::adopt(allocate_view(context, body))
-                          : name_again(context, body);
-    results[i] = {};
-  }
-  if (kernel) tell_stages(context, op, inputs, options, caller, outputs);
-  const std::uint64_t tapes = own_gradient ? tapes_of(inputs) : 0;
-  if (!tapes) return;
-  leave_record(context, op, options, context.site_of(caller), inputs.bodies.data(),
-               inputs.origins.data(), input_count, Access::bodies(outputs.data()),
-               static_cast<int>(outputs.size()), tapes);
 }
 
 void run_stages_and_kernel(Context& context, const GateCall& call, bool kernel) {
@@ -199,6 +37,14 @@ void run_stages_and_kernel(Context& context, const GateCall& call, bool kernel) 
 }
 }  // namespace
 
+Body* allocate_or_fail(Context& context, const Op& op, DType dtype, const Shape& shape,
+                       Caller caller) {
+  Body* body = allocate(context, dtype, shape, count_elements(shape, op.name, caller));
+  if (!body) [[unlikely]]
+    fail_memory(op, dtype, shape, caller);
+  return body;
+}
+
 const Body& Inference::made(int i) const {
   return *Access::body(outputs[static_cast<std::size_t>(i)]);
 }
@@ -207,62 +53,16 @@ Body& Inference::output(DType dtype, const Shape& shape) {
     fail_dtype(op, dtype, caller);
   computes = true;
   Body* body = allocate_or_fail(context, op, dtype, shape, caller);
-  outputs.push_back(Access::adopt(body));
+  outputs.emplace_back(Access::adopt(body));
   return *body;
 }
 Body& Inference::view() {
   Body* body = allocate_view(context, inputs[0]);
   if (!body) [[unlikely]]
     fail_view(op, caller);
-  outputs.push_back(Access::adopt(body));
+  outputs.emplace_back(Access::adopt(body));
   return *body;
 }
-
-void fail_kernel(const Op& op, const KernelResult& result, Caller caller) {
-  const std::string argument = argument_name(op, result.input);
-  if (result.expected)
-    fail<Error>(caller, op.name, argument, result.expected, to_text(result.number), result.failure);
-  fail<IndexError>(caller, op.name, argument,
-                   result.counts
-                       ? "0 to " + std::to_string(result.limit)
-                       : one_of("index", result.from_end ? -result.limit : 0, result.limit),
-                   std::to_string(result.got), result.failure);
-}
-
-void call_checked(const Op& op, Kernel kernel, const KernelCall& call, Caller caller) try {
-  check_kernel(op, kernel(call), caller);
-} catch (const NoScratch& none) {
-  fail<MemoryError>(caller, op.name, "scratch", std::to_string(none.bytes) + " bytes of memory",
-                    "none from the system");
-}
-
-namespace {
-void call_kernel(const GateCall& call, unsigned accumulate) {
-  Op& op = call.op;
-  if (!op.contiguous_inputs) {
-    const KernelCall direct{call.inputs,      call.outputs,      call.options.data,
-                            call.input_count, call.output_count, accumulate};
-    if (!op.tiles) return call_checked(op, op.cpu, direct, call.site);
-    return check_kernel(op, run_tiles(op, direct), call.site);
-  }
-  Few<Tensor, 2> copies;
-  Few<const Body*, 4> inputs(static_cast<std::size_t>(call.input_count));
-  for (int i = 0; i < call.input_count; ++i) {
-    const Body* body = call.inputs[i];
-    if (!body->contiguous) {
-      copies.push_back(contiguous_copy(*body));
-      body = Access::body(copies[copies.size() - 1]);
-    }
-    inputs[static_cast<std::size_t>(i)] = body;
-  }
-  const KernelCall kernel_call{inputs.data(),    call.outputs,      call.options.data,
-                               call.input_count, call.output_count, accumulate};
-  if (!op.tiles) return call_checked(op, op.cpu, kernel_call, call.site);
-  check_kernel(op, run_tiles(op, kernel_call), call.site);
-}
-}  // namespace
-
-void run_kernel(const GateCall& call) { call_kernel(call, 0); }
 
 namespace {
 void run_any(Op& op, std::span<const Operand> operands, OptionsView options, Caller caller,
@@ -284,23 +84,23 @@ template <int N>
 }
 
 /// What a lean call leaves for the tapes that follow its inputs.
-[[gnu::noinline]] void record_lean(Context& context, Op& op, const Operand* const* operands,
-                                   Body* const* inputs, int input_count, OptionsView options,
-                                   Caller caller, const Few<Tensor, 2>& outputs) {
-  Origin origins[3];
+template <int N>
+[[gnu::noinline]] void record_lean(const Inference& call, const Operand* const* operands) {
+  Origin origins[N];
   std::uint64_t tapes = 0;
-  for (int i = 0; i < input_count; ++i) {
-    origins[i] = origin_of(context, *operands[i], inputs[i]);
+#pragma GCC unroll 3
+  for (int i = 0; i < N; ++i) {
+    origins[i] = origin_of(call.context, *operands[i], call.inputs[i]);
     tapes |= origins[i].tapes;
   }
   if (!tapes) return;
-  Body* const* made = Access::bodies(outputs.data());
-  const Caller site = context.site_of(caller);
-  if (op.differentiable && is_floating(made[0]->dtype))
-    leave_record(context, op, options, site, inputs, origins, input_count, made,
-                 static_cast<int>(outputs.size()), tapes);
+  Body* const* made = Access::bodies(call.outputs.data());
+  const Caller site = call.context.site_of(call.caller);
+  if (call.op.differentiable && is_floating(made[0]->dtype))
+    write_record(call.context, call.op, call.options, site, call.inputs, origins, N, made,
+                 static_cast<int>(call.outputs.size()), tapes);
   else
-    note_cut(context, op, site, origins, input_count);
+    note_cut(call.context, call.op, site, origins, N);
 }
 
 /// The common case without detours: few inputs that need no conversion, at most a tape listening.
@@ -313,14 +113,16 @@ template <int N>
   Body* inputs[N];
   for (int i = 0; i < N; ++i) inputs[i] = body_of(*operands[i]);
   if (!ready(op, inputs)) return false;
-  Inference inference{context, op, inputs, N, options.data, caller, outputs};
-  op.shape(inference);
-  if (inference.computes)
-    run_kernel({op, inputs, N, options, caller, Access::bodies(outputs.data()),
-                static_cast<int>(outputs.size()), nullptr});
+  Inference call{context, op, inputs, N, options, caller, outputs};
+  op.shape(call);
+  if (call.computes)
+    call_kernel(
+        op,
+        {inputs, Access::bodies(outputs.data()), options.data, N, static_cast<int>(outputs.size())},
+        caller);
   else
-    finish_views(inference);
-  if (context.mode) record_lean(context, op, operands, inputs, N, options, caller, outputs);
+    finish_views(call);
+  if (context.mode) record_lean<N>(call, operands);
   return true;
 }
 }  // namespace
@@ -343,12 +145,10 @@ void run_any(Op& op, std::span<const Operand> operands, OptionsView options, Cal
   Context& context = Context::here();
   Resolved inputs;
   resolve(context, op, operands, caller, inputs);
-  check_devices(op, inputs, caller);
   if (op.composite) return run_composite(context, op, inputs, options, caller, outputs);
 
   const int input_count = static_cast<int>(operands.size());
-  Inference inference{context, op,     inputs.bodies.data(), input_count, options.data,
-                      caller,  outputs};
+  Inference inference{context, op, inputs.bodies.data(), input_count, options, caller, outputs};
   op.shape(inference);
   finish_views(inference);
   Body* const* bodies = Access::bodies(outputs.data());
@@ -372,9 +172,9 @@ void run_into(Op& op, std::initializer_list<Operand> operands, OptionsView optio
   resolve(context, op, std::span(operands.begin(), operands.size()), operands.begin()->caller(),
           inputs);
   Body* place = &output;
-  call_kernel({op, inputs.bodies.data(), static_cast<int>(operands.size()), options,
-               context.site_of(operands.begin()->caller()), &place, 1, nullptr},
-              1);
+  call_kernel(op,
+              {inputs.bodies.data(), &place, options.data, static_cast<int>(operands.size()), 1, 1},
+              context.site_of(operands.begin()->caller()));
 }
 
 Tensor run(Op& op, std::initializer_list<Operand> inputs, OptionsView options) {

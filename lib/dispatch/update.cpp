@@ -4,7 +4,6 @@
 
 #include <reel/ops.hpp>
 
-#include "lib/dispatch/pointwise.hpp"
 #include "lib/dispatch/promotion.hpp"
 #include "lib/dispatch/recording.hpp"
 #include "lib/ops/ops.hpp"
@@ -54,8 +53,7 @@ void run_update(Op& op, std::span<const Variable> variables, std::span<const Ope
     inputs[written + i] = Access::body(values[i]);
   }
   Few<Tensor, 2> none;  // an update makes no outputs
-  Inference inference{context,      op,     inputs.data(), static_cast<int>(count),
-                      options.data, caller, none};
+  Inference inference{context, op, inputs.data(), static_cast<int>(count), options, caller, none};
   op.shape(inference);
   if (context.mode & infer_only) return;
 

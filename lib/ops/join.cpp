@@ -94,6 +94,19 @@ Tensor part_of(const Operand& x, std::size_t axis, std::int64_t start, std::int6
   part->contiguous = is_row_major(part->shape, part->strides);
   return result;
 }
+/// One after the other. They name x, so x stays even if it is a temporary.
+template <class LengthOf>
+std::vector<Tensor> parts_of(const Operand& x, std::size_t axis, std::size_t count,
+                             LengthOf length_of) {
+  std::vector<Tensor> parts;
+  parts.reserve(count);
+  std::int64_t start = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    parts.push_back(part_of(x, axis, start, length_of(i)));
+    start += length_of(i);
+  }
+  return parts;
+}
 
 void slice_samples(SampleList out) {
   samples_of(out, 1, [](const std::vector<Tensor>& in) {
@@ -174,15 +187,7 @@ std::vector<Tensor> split(Operand x, std::span<const std::int64_t> lengths, int 
     fail<ShapeError>(x.caller(), "split", "lengths",
                      "lengths that add up to " + std::to_string(shape.data()[along]),
                      rest < 0 ? "more" : std::to_string(rest) + " less");
-  // The parts name x, so x stays even if it is a temporary.
-  std::vector<Tensor> parts;
-  parts.reserve(lengths.size());
-  std::int64_t start = 0;
-  for (std::int64_t length : lengths) {
-    parts.push_back(part_of(x, along, start, length));
-    start += length;
-  }
-  return parts;
+  return parts_of(x, along, lengths.size(), [&](std::size_t i) { return lengths[i]; });
 }
 std::vector<Tensor> split(Operand x, int parts, int axis) {
   const FunctionScope scope(x.caller(), "split");
@@ -193,9 +198,8 @@ std::vector<Tensor> split(Operand x, int parts, int axis) {
     fail<ShapeError>(x.caller(), "split", "parts",
                      "a number that divides the length " + std::to_string(shape.data()[along]),
                      std::to_string(parts));
-  const std::vector<std::int64_t> lengths(static_cast<std::size_t>(parts),
-                                          shape.data()[along] / parts);
-  return split(x, lengths, axis);
+  const std::int64_t length = shape.data()[along] / parts;
+  return parts_of(x, along, static_cast<std::size_t>(parts), [&](std::size_t) { return length; });
 }
 
 void add_join(OpTable& ops) {

@@ -5,6 +5,7 @@
 
 #include <reel/ops/reshape.hpp>
 
+#include "lib/dispatch/call_kernel.hpp"
 #include "lib/dispatch/context.hpp"
 #include "lib/dispatch/gate.hpp"
 #include "lib/ops/ops.hpp"
@@ -27,9 +28,8 @@ void matmul_shape(Inference& call) {
   }
   const Shape &x = call.input(0).shape, &y = call.input(1).shape;
   if (x.end()[-1] != y.end()[-2]) fail_inner(call.caller, call.op, x, y);
-  Shape out;
-  const std::size_t rank = std::max(x.rank(), y.rank());
-  out.resize(rank);
+  Shape out = x.rank() < y.rank() ? y : x;
+  const std::size_t rank = out.rank();
   for (std::size_t k = 3; k <= rank; ++k) {  // from the last axis
     const std::int64_t a = k <= x.rank() ? x.data()[x.rank() - k] : 1;
     const std::int64_t b = k <= y.rank() ? y.data()[y.rank() - k] : 1;
@@ -142,8 +142,33 @@ constinit Op matmul_add_op{.name = "matmul_add",
                            .needs = {{need_input(1), need_input(0), 0}},
                            .samples = matmul_add_samples};
 
+namespace {
+/// The straight path: two matrices that need no conversion while nobody listens. Undefined where
+/// there is more to it.
+Tensor straight_product(const Body& a, const Body& b, Caller caller) {
+  Context& context = Context::here();
+  if (context.mode || !matmul_op.cpu || matmul_op.composite || a.dtype != b.dtype ||
+      !is_floating(a.dtype))
+    return {};
+  const std::int64_t rows = a.shape.data()[0], columns = b.shape.data()[1];
+  if (a.shape.data()[1] != b.shape.data()[0] || (rows | columns) >> 29) return {};
+  Tensor product = Access::adopt(allocate(context, a.dtype, a.shape, rows * columns));
+  Body* out = Access::body(product);
+  if (!out) return {};
+  out->shape.data()[1] = out->strides[0] = columns;
+  const Body* inputs[] = {&a, &b};
+  call_kernel(matmul_op, {inputs, &out, nullptr, 2, 1}, caller);
+  return product;
+}
+}  // namespace
+
 Tensor matmul(Operand x, Operand y) {
   const Body *a = body_of(x), *b = body_of(y);
+  if (a && b && a->rank() == 2 && b->rank() == 2) {
+    Tensor product = straight_product(*a, *b, x.caller());
+    if (product.defined()) [[likely]]
+      return product;
+  }
   if (a && b && a->rank() >= 2 && b->rank() >= 2) return run(matmul_op, x, y);
   return vector_product(x, y, shape_of(matmul_op, x), shape_of(matmul_op, y, 1));
 }

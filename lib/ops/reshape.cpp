@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "lib/dispatch/context.hpp"
 #include "lib/dispatch/gate.hpp"
 #include "lib/dispatch/op_options.hpp"
 #include "lib/ops/ops.hpp"
@@ -62,15 +63,20 @@ void reshape_shape(Inference& call) {
   std::copy_n(strides, shape.rank(), out.strides);
 }
 
+void reverse_axes(const Body& x, Body& out) {
+  for (int i = 0, from = x.rank() - 1; from >= 0; ++i, --from) {
+    out.shape.data()[i] = x.shape.data()[from];
+    out.strides[i] = x.strides[from];
+  }
+}
 void transpose_shape(Inference& call) {
   const Body& x = call.input(0);
   const Axes& axes = call.option<AxesOptions>().axes;
-  const bool reversed = axes.is_every();
   Body& out = call.view();
+  if (axes.is_every()) return reverse_axes(x, out);
   for (int i = 0; i < x.rank(); ++i) {
-    const int from = reversed ? x.rank() - 1 - i : axes[i];
-    out.shape.data()[i] = x.shape.data()[from];
-    out.strides[i] = x.strides[from];
+    out.shape.data()[i] = x.shape.data()[axes[i]];
+    out.strides[i] = x.strides[axes[i]];
   }
 }
 
@@ -225,7 +231,16 @@ Tensor reshape(Operand x, Shape shape) {
   return run(reshape_op, x,
              ShapeOptions{completed(reshape_op, shape_of(reshape_op, x), shape, x.caller())});
 }
-Tensor transpose(Operand x) { return changed(transpose_op, x, Axes::every()); }
+Tensor transpose(Operand x) {
+  Context& context = Context::here();
+  Body* const whole = body_of(x);
+  Body* const view =
+      context.mode || !whole || transpose_op.composite ? nullptr : allocate_view(context, whole);
+  if (!view) return changed(transpose_op, x, Axes::every());
+  reverse_axes(*whole, *view);  // nobody listens
+  view->contiguous = is_row_major(view->shape, view->strides);
+  return Access::adopt(view);
+}
 Tensor transpose(Operand x, Axes axes) {
   const std::size_t rank = shape_of(transpose_op, x).rank();
   if (axes.is_every()) return transpose(x);

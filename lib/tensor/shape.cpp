@@ -34,12 +34,7 @@ Shape::Shape(std::span<const std::int64_t> lengths, Caller caller) {
   for (std::int64_t length : lengths) lengths_[rank_++] = length;
   check_lengths(*this, caller);
 }
-std::int64_t count_elements(const Shape& shape, std::string_view op, Caller caller) {
-  if (shape.rank() <= 2) {  // and none too long: 2^29 by 2^29 fits
-    const std::int64_t rows = shape.rank() < 2 ? 1 : shape.data()[0];
-    const std::int64_t columns = shape.rank() < 1 ? 1 : shape.end()[-1];
-    if (!((rows | columns) >> 29)) return rows * columns;
-  }
+std::int64_t count_all_elements(const Shape& shape, std::string_view op, Caller caller) {
   std::int64_t others = 1;  // strides are products too, of lengths beside a 0
   bool none = false;
   for (std::int64_t length : shape) {

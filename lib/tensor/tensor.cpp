@@ -6,9 +6,9 @@
 
 #include <reel/ops.hpp>
 
+#include "lib/dispatch/call_kernel.hpp"
 #include "lib/dispatch/context.hpp"
 #include "lib/dispatch/gate.hpp"
-#include "lib/dispatch/pointwise.hpp"
 
 namespace reel {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <reel/ops.hpp>
 
-#include "lib/dispatch/pointwise.hpp"
+#include "lib/dispatch/call_kernel.hpp"
 #include "lib/dispatch/recording.hpp"
 #include "lib/dispatch/update.hpp"
 #include "lib/ops/ops.hpp"

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "lib/dispatch/call_kernel.hpp"
 #include "lib/dispatch/call_view.hpp"
-#include "lib/dispatch/pointwise.hpp"
 #include "lib/trace/book.hpp"
 #include "lib/trace/replay.hpp"
 

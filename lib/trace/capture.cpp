@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "lib/dispatch/op_options.hpp"
-#include "lib/dispatch/pointwise.hpp"
 #include "lib/ops/ops.hpp"
 
 namespace reel::tracing {

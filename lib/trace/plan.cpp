@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "lib/dispatch/pointwise.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/trace/lifetimes.hpp"
 #include "lib/trace/ranges.hpp"

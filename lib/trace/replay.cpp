@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lib/cpu/scratch.hpp"
+#include "lib/dispatch/call_kernel.hpp"
 #include "lib/dispatch/call_view.hpp"
 #include "lib/dispatch/op_options.hpp"
 #include "lib/dispatch/pointwise.hpp"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "lib/dispatch/pointwise.hpp"
+#include "lib/dispatch/call_kernel.hpp"
 
 namespace reel::tracing {
 namespace {

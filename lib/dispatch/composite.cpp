@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The gate for ops that are functions of other ops, and for kernels of users.
+#include <reel/op.hpp>
+
+#include "lib/dispatch/call_view.hpp"
+#include "lib/dispatch/resolved.hpp"
+#include "lib/dispatch/update.hpp"
+
+namespace reel {
+namespace {
+/// A kernel that a user registered gives what the op's rule promises.
+void check_results(Context& context, const Op& op, Resolved& inputs, OptionsView options,
+                   Caller caller, const Tensors& results) {
+  Few<Tensor, 2> promised;
+  Inference inference{
+      context, op,      inputs.bodies.data(), static_cast<int>(inputs.bodies.size()), options,
+      caller,  promised};
+  op.shape(inference);
+  if (results.size() != promised.size())
+    fail<Error>(caller, op.name, "results of its kernel", std::to_string(promised.size()),
+                std::to_string(results.size()));
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const Body &result = *Access::body(results[i]), &expected = *Access::body(promised[i]);
+    if (!(result.shape == expected.shape))
+      fail<ShapeError>(caller, op.name, "result of its kernel", to_text(expected.shape),
+                       to_text(result.shape));
+    if (result.dtype != expected.dtype)
+      fail<DTypeError>(caller, op.name, "result of its kernel", name_of(expected.dtype),
+                       name_of(result.dtype));
+  }
+}
+
+/// What stages hear of a call whose kernel has run.
+void tell_stages(Context& context, Op& op, const Resolved& inputs, OptionsView options,
+                 Caller caller, const Few<Tensor, 2>& outputs) {
+  const GateCall call{op,
+                      inputs.bodies.data(),
+                      static_cast<int>(inputs.bodies.size()),
+                      options,
+                      context.site_of(caller),
+                      Access::bodies(outputs.data()),
+                      static_cast<int>(outputs.size()),
+                      nullptr};
+  for (Stage* stage = context.stages; stage; stage = stage->next) stage->after(call);
+}
+
+}  // namespace
+
+void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView options, Caller caller,
+                   Few<Tensor, 2>& outputs) {
+  const int input_count = static_cast<int>(inputs.bodies.size());
+  const CallView view{op, inputs.bodies.data(), input_count, nullptr, 0, options, caller};
+  Tensors results;
+  const bool own_gradient = op.gradient != nullptr;
+  const bool kernel = op.shape != nullptr;  // a user's, for an op of the library
+  const auto call = [&] {
+    const CallerScope scope(caller, op.name);
+    results = op.composite(OpCall(view), op.composite_state);
+  };
+  const auto call_recorded = [&] {
+    if (!own_gradient) return call();
+    const RecordingPause pause(context);
+    call();
+  };
+  if (kernel) {
+    const StagePause pause;
+    call_recorded();
+  } else {
+    call_recorded();
+  }
+  for (std::size_t i = 0; i < results.size(); ++i)
+    if (!results[i].defined())
+      fail<Error>(caller, op.name, "result", "a tensor", "an undefined Tensor");
+  if (kernel) check_results(context, op, inputs, options, caller, results);
+  outputs.resize(results.size());
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    // A result that is an input, or that others hold, gets a header of its own for its record.
+    Body* body = Access::body(results[i]);
+    const bool named = own_gradient && references(*body) > 1;
+    outputs[i] = !named   ? results[i]
+                 : kernel ? Access::adopt(allocate_view(context, body))
+                          : name_again(context, body);
+    results[i] = {};
+  }
+  if (kernel) tell_stages(context, op, inputs, options, caller, outputs);
+  const std::uint64_t tapes = own_gradient ? tapes_of(inputs) : 0;
+  if (!tapes) return;
+  leave_record(context, op, options, context.site_of(caller), inputs.bodies.data(),
+               inputs.origins.data(), input_count, Access::bodies(outputs.data()),
+               static_cast<int>(outputs.size()), tapes);
+}
+}  // namespace reel

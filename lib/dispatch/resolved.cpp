@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lib/dispatch/resolved.hpp"
+
+#include <reel/ops.hpp>
+
+#include "lib/dispatch/promotion.hpp"
+
+namespace reel {
+namespace {
+Body* number_body(Context& context, const Op& op, int i, Scalar number, DType dtype, Caller caller,
+                  Resolved& inputs) {
+  if (!fits(number, dtype))
+    fail<DTypeError>(caller, op.name, argument_name(op, i),
+                     "a number that fits " + std::string(name_of(dtype)), to_text(number));
+  Body* body = allocate_or_fail(context, op, dtype, {}, caller);
+  store_number(body->data, number, dtype);
+  return inputs.keep(Access::adopt(body));
+}
+
+void check_devices(const Op& op, const Resolved& inputs, Caller caller) {
+  for (std::size_t i = 1; i < inputs.bodies.size(); ++i)
+    if (!(inputs.bodies[i]->device() == inputs.bodies[0]->device()))
+      fail<DeviceError>(caller, op.name, argument_name(op, static_cast<int>(i)),
+                        "the device of the first input", "another",
+                        "Nothing is copied behind your back: use x.to(device).");
+}
+}  // namespace
+
+void resolve(Context& context, Op& op, std::span<const Operand> operands, Caller caller,
+             Resolved& inputs) {
+  const std::size_t count = operands.size();
+  inputs.bodies.resize(count);
+  inputs.origins.resize(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    inputs.bodies[i] = body_of(operands[i]);
+    if (!inputs.bodies[i] && operands[i].kind() != Operand::Kind::scalar)
+      fail<Error>(caller, op.name, argument_name(op, static_cast<int>(i)), "a tensor",
+                  "an undefined Tensor", "It was default-constructed or moved from.");
+    if (operands[i].kind() == Operand::Kind::variable && context.stages)
+      inputs.bodies[i] = Access::body(read_variable(context, operands[i].variable()));
+  }
+  const bool promotes = op.promote != Promote::none;
+  const DType common = promotes ? common_dtype(op, operands, inputs.bodies.data()) : DType::boolean;
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool takes_part = promotes && op.promoted >> (i < 7 ? i : 7) & 1;
+    Body*& body = inputs.bodies[i];
+    if (!body) {
+      const Scalar number = operands[i].scalar();
+      body = number_body(context, op, static_cast<int>(i), number,
+                         takes_part ? common : number.dtype(), caller, inputs);
+    } else if (takes_part && body->dtype != common) {
+      body = inputs.keep(cast(Operand(detail::tensor_of(operands[i]), caller), common));
+      if (context.mode & recording)
+        inputs.origins[i] = origin_of(context, Operand(inputs.made[inputs.made.size() - 1]), body);
+    } else if (context.mode & recording) {
+      inputs.origins[i] = origin_of(context, operands[i], body);
+    }
+  }
+  check_devices(op, inputs, caller);
+}
+}  // namespace reel
