@@ -73,6 +73,10 @@ void add_by_rows(bench::Rows& rows) {
   }
   const Tensor table = numbers(1, {10000, 256}), places = random::integers(0, 10000, {4096});
   add(rows, "embedding 4096 of 256", [=] { return take(table, places); });
+  const Tensor wide = numbers(5, {2048, 1024});
+  const Tensor columns = random::integers(0, 1024, {2048, 1024});
+  add(rows, "gather 2048x1024", [=] { return gather(wide, columns, 1); });
+  add(rows, "concat 2 of 2048x1024", [=] { return concat({wide, wide}, 1); });
   for (const std::size_t n : {1 << 15, 1 << 17, 1 << 20}) {
     const std::vector<Variable> variables = {Variable("x", numbers(1, {n}))};
     optim::Adam adam{variables, {.learning_rate = bench::adam_rate}};

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "lib/cpu/bytes.hpp"
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/simd.hpp"
 #include "lib/cpu/transpose.hpp"
@@ -134,17 +135,12 @@ constexpr const Convert* conversions[dtype_count] = {
     convert_from<std::uint8_t>, convert_from<std::uint8_t>, convert_from<std::int32_t>,
     convert_from<std::int64_t>, convert_from<float>,        convert_from<double>};
 
-constexpr std::int64_t bytes_in_block = 1 << 20;
-
 KernelResult cast(const KernelCall& call) {
   const Body& input = call.input(0);
   Body& output = call.output();
   if (input.elements == 0) return {};
   if (input.contiguous && input.dtype == output.dtype) {
-    parallel_ranges(input.bytes(), bytes_in_block, [&](std::int64_t first, std::int64_t end) {
-      __builtin_memcpy(output.data + first, input.data + first,
-                       static_cast<std::size_t>(end - first));
-    });
+    copy_bytes(input.data, output.data, input.bytes());
     return {};
   }
   // Reshaping copies too: the output is in row-major order, but of another shape than the input.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "lib/cpu/bytes.hpp"
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/numbers.hpp"
 #include "lib/cpu/scratch.hpp"
@@ -8,16 +9,32 @@
 
 namespace reel::kernels::REEL_ISA {
 namespace {
+/// Makes x the lesser of the two, whatever other threads do.
+void lower(std::int64_t& x, std::int64_t value) {
+  std::int64_t seen = __atomic_load_n(&x, __ATOMIC_RELAXED);
+  while (value < seen &&
+         !__atomic_compare_exchange_n(&x, &seen, value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+}
+
+constexpr std::int64_t bytes_in_block = 256 << 10, elements_in_block = 1 << 16;
+
 /// All positions along an axis of so many places, those from its end as what they mean.
 template <class Index>
 KernelResult resolve(const Body& indices, std::int64_t limit, int input, std::int64_t* places) {
   const Index* const index = indices.as<Index>();
-  for (std::int64_t i = 0; i < indices.elements; ++i) {
-    const std::int64_t at = index[i], place = at < 0 ? at + limit : at;
-    if (place < 0 || place >= limit) return {"index out of range", input, at, limit};
-    places[i] = place;
-  }
-  return {};
+  std::int64_t wrong = indices.elements;  // the first of those out of range
+  parallel_ranges(indices.elements, elements_in_block, [&](std::int64_t first, std::int64_t end) {
+    for (std::int64_t i = first; i < end; ++i) {
+      const std::int64_t at = index[i], place = at < 0 ? at + limit : at;
+      if (place < 0 || place >= limit) [[unlikely]]
+        return lower(wrong, i);
+      places[i] = place;
+    }
+  });
+  if (wrong == indices.elements) [[likely]]
+    return {};
+  return {"index out of range", input, index[wrong], limit};
 }
 
 /// Checks all positions, then calls f(places).
@@ -42,13 +59,7 @@ struct AxisView {
   }
 };
 
-constexpr std::int64_t bytes_in_block = 256 << 10, elements_in_block = 1 << 16;
-
-void clear(Body& body) {
-  parallel_ranges(body.bytes(), 4 * bytes_in_block, [&](std::int64_t first, std::int64_t end) {
-    __builtin_memset(body.data + first, 0, static_cast<std::size_t>(end - first));
-  });
-}
+void clear(Body& body) { clear_bytes(body.data, body.bytes()); }
 
 /// The rows at places [first, end).
 void take_rows(const std::int64_t* places, std::int64_t first, std::int64_t end, std::int64_t row,
@@ -116,32 +127,47 @@ KernelResult scatter(const KernelCall& call) {
   });
 }
 
-/// Calls f(i, place) for each index i and the place that it names in a row-major tensor of `shape`.
+/// A walk over all indices, and over where the elements that they name would lie at index 0 in a
+/// row-major tensor of `shape`.
+struct Naming {
+  Walk walk;
+  std::int64_t along = 1;  // the step of the axis that is indexed
+
+  Naming(const Body& indices, const Shape& shape, std::int64_t axis) {
+    Strides steps = {};
+    std::int64_t step = 1;
+    for (int i = indices.rank() - 1; i >= 0; step *= shape.data()[i--])
+      (i == axis ? along : steps[i]) = step;
+    walk = walk_over(indices.shape, indices.strides, steps);
+  }
+};
+/// Calls f(i, place) for each index i of a part of the walk, which begins at these two.
 template <class F>
-void for_each_place(const Body& indices, const std::int64_t* places, const Shape& shape,
-                    std::int64_t axis, const F& f) {
-  if (indices.elements == 0) return;
-  Strides steps = {};
-  std::int64_t step = 1, along = 1;
-  for (int i = indices.rank() - 1; i >= 0; step *= shape.data()[i--])
-    (i == axis ? along : steps[i]) = step;
-  const Walk walk = walk_over(indices.shape, indices.strides, steps);
-  const int last = walk.rank - 1;
-  for_each_row(walk, 1, [&](std::int64_t first, std::int64_t place) {
-    for (std::int64_t i = 0; i < walk.lengths[last]; ++i)
-      f(first + i, place + i * walk.to[last] + places[first + i] * along);
+void for_each_place(const Walk& part, std::int64_t along, const std::int64_t* places,
+                    std::int64_t first_index, std::int64_t first_place, const F& f) {
+  const int last = part.rank - 1;
+  for_each_row(part, 1, [&](std::int64_t index, std::int64_t place) {
+    index += first_index;
+    place += first_place;
+    for (std::int64_t i = 0; i < part.lengths[last]; ++i)
+      f(index + i, place + i * part.to[last] + places[index + i] * along);
   });
 }
 
 KernelResult gather(const KernelCall& call) {
   const Body &x = call.input(0), &indices = call.input(1);
+  if (indices.elements == 0) return {};
   const std::int64_t axis = call.option<AxisOptions>().axis;
+  const Naming naming(indices, x.shape, axis);
   return with_places(indices, x.shape.data()[axis], 1, [&](const std::int64_t* places) {
     with_type(x.dtype, [&]<class T>(Type<T>) {
       const T* const from = x.as<T>();
       T* const to = call.output().as<T>();
-      for_each_place(indices, places, x.shape, axis,
-                     [=](std::int64_t i, std::int64_t place) { to[i] = from[place]; });
+      for_parts(naming.walk, indices.elements,
+                [&](const Walk& part, std::int64_t index, std::int64_t place) {
+                  for_each_place(part, naming.along, places, index, place,
+                                 [=](std::int64_t i, std::int64_t at) { to[i] = from[at]; });
+                });
     });
   });
 }
@@ -151,13 +177,15 @@ KernelResult scatter_elements(const KernelCall& call) {
   const auto& options = call.option<UnTakeOptions>();
   Body& output = call.output();
   const bool truth = updates.dtype == DType::boolean;
+  const Naming naming(indices, options.shape, options.axis);
   return with_places(indices, options.shape.data()[options.axis], 1,
                      [&](const std::int64_t* places) {
                        if (!(call.accumulate & 1)) clear(output);
+                       if (indices.elements == 0) return;
                        with_type(updates.dtype, [&]<class T>(Type<T>) {
                          const T* const from = updates.as<T>();
                          T* const to = output.as<T>();
-                         for_each_place(indices, places, options.shape, options.axis,
+                         for_each_place(naming.walk, naming.along, places, 0, 0,
                                         [=](std::int64_t i, std::int64_t place) {
                                           to[place] = plus(to[place], from[i], truth);
                                         });

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "lib/cpu/bytes.hpp"
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/numbers.hpp"
 #include "lib/cpu/simd.hpp"
@@ -64,7 +65,7 @@ KernelResult put_in_zeros(const KernelCall& call, const Strides& strides,
                           const SliceOptions& slice) {
   Body& output = call.output();
   const bool adds = call.accumulate & 1;
-  if (!adds) __builtin_memset(output.data, 0, static_cast<std::size_t>(output.bytes()));
+  if (!adds) clear_bytes(output.data, output.bytes());
   if (const std::int64_t elements = call.input(0).elements)
     put(call.input(0).data, elements, strides, slice, output, adds);
   return {};
@@ -86,8 +87,7 @@ KernelResult slice_gradient(const KernelCall& call) {
 KernelResult assign_slice(const KernelCall& call) {
   const Body& before = call.input(0);
   Body& output = call.output();
-  if (output.data != before.data)
-    __builtin_memcpy(output.data, before.data, static_cast<std::size_t>(output.bytes()));
+  if (output.data != before.data) copy_bytes(before.data, output.data, output.bytes());
   const Body& part = call.input(1);
   if (part.elements)
     put(part.data, part.elements, part.strides, call.option<SliceOptions>(), output, false);

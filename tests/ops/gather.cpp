@@ -35,6 +35,25 @@ TEST_CASE("gather picks one element for each position") {
   CHECK(gather(x, zeros({0, 4}, {.dtype = DType::int64}), 0).shape() == Shape({0, 4}));
 }
 
+TEST_CASE("gather finds its way among many elements, along either axis") {
+  constexpr std::int64_t rows = 700, columns = 600;  // enough to be shared among threads
+  const Tensor x = arange(0.0f, static_cast<float>(rows * columns)).reshape({rows, columns});
+  for (const int axis : {0, 1}) {
+    const std::int64_t length = axis == 0 ? rows : columns;
+    const Tensor places = arange(std::int64_t{0}, rows * columns) * 7 % length;
+    const Tensor y = gather(x, places.reshape({rows, columns}), axis);
+    const auto got = y.values<float>();
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < rows * columns; ++i) {
+      const std::int64_t place = i * 7 % length;
+      const std::int64_t row = axis == 0 ? place : i / columns;
+      const std::int64_t column = axis == 0 ? i % columns : place;
+      wrong += got[static_cast<std::size_t>(i)] != static_cast<float>(row * columns + column);
+    }
+    CHECK(wrong == 0);
+  }
+}
+
 TEST_CASE("scatter_add adds up equal positions") {
   const Tensor x = table(), rows = ones({3, 4});
   const Tensor y = scatter_add(x, tensor({1, 1, -3}), rows);

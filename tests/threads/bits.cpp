@@ -108,7 +108,7 @@ Results with_gradients(const std::vector<Tensor>& inputs,
   GradientTape tape;
   for (const Tensor& x : inputs) tape.watch(x);
   const Tensor y = f(inputs);
-  Results results = {y};
+  Results results = {in_order(y)};
   for (const Tensor& g : tape.gradient(y, Sources(inputs))) results.push_back(in_order(g));
   return results;
 }
@@ -207,9 +207,38 @@ TEST_CASE("sums, rows and places give the same bits", "[threads]") {
     check_bits([&] {
       return with_gradients({x}, [&](const auto& in) { return nn::cross_entropy(in[0], labels); });
     });
+    const Tensor columns = random::integers(0, 700, {900, 700});
+    check_bits([&] {
+      return with_gradients({x}, [&](const auto& in) {
+        return gather(in[0], columns, 1)(range(100, 800), range(0, 600));
+      });
+    });
     check_bits([&] {
       return Results{fresh(transpose(x)), concat({x, x}, 1), cast(x, DType::int32)};
     });
+  }
+}
+
+TEST_CASE("of several wrong positions the first is named", "[threads]") {
+  const KeepThreads keep;
+  // Two blocks that threads share; the second finds its own long after the first, or long before.
+  for (const auto& [first, second] : {std::pair{10, 131'000}, {65'000, 65'600}}) {
+    std::vector<std::int64_t> places(140'000, 1);
+    places[static_cast<std::size_t>(first)] = 9;
+    places[static_cast<std::size_t>(second)] = 8;
+    const Tensor positions = from_span(places, {140'000});
+    for (const int threads : {1, 2, 4}) {
+      set_num_threads(threads);
+      for (int i = 0; i < 20; ++i) {
+        std::string said;
+        try {
+          take(ones({3}), positions);
+        } catch (const IndexError& error) {
+          said = error.what();
+        }
+        CHECK(said.find("got 9") != std::string::npos);
+      }
+    }
   }
 }
 
