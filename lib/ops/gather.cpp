@@ -102,6 +102,8 @@ void take_samples(SampleList out) {
            {Layout::plain, Layout::transposed, Layout::stepped, Layout::repeated})
         sample(out, {drawn({4, 4}, layout), positions(shape, 4, axis + 1)},
                [axis](const std::vector<Tensor>& in) { return take(in[0], in[1], axis); });
+  sample(out, {drawn({1, 3}), positions({2}, 1, 0)},
+         [](const std::vector<Tensor>& in) { return take(in[0], in[1]); });
 }
 void gather_samples(SampleList out) {
   for (const Shape& shape : {Shape({4, 4}), Shape({2, 3}), Shape({0, 4}), Shape({1, 1})})
@@ -109,9 +111,11 @@ void gather_samples(SampleList out) {
       for (const auto layout : {Layout::plain, Layout::transposed, Layout::reversed})
         sample(out, {drawn({4, 4}, layout), positions(shape, 4, axis)},
                [axis](const std::vector<Tensor>& in) { return gather(in[0], in[1], axis); });
+  sample(out, {drawn({1, 3}), positions({2, 3}, 1, 0)},
+         [](const std::vector<Tensor>& in) { return gather(in[0], in[1], 0); });
 }
 void scatter_samples(SampleList out) {
-  for (const Shape& shape : {Shape({3}), Shape({2, 2}), Shape({0}), Shape()})
+  for (const Shape& shape : {Shape({3}), Shape({1}), Shape({2, 2}), Shape({0}), Shape()})
     for (const auto layout : {Layout::plain, Layout::transposed, Layout::reversed}) {
       Shape updates = shape;
       updates.resize(shape.rank() + 1);

@@ -48,6 +48,7 @@ void cell_samples(SampleList out, Cell f, unsigned cell_count) {
                                   {{3, 2}, transposed},
                                   {{4, 3}, repeated},
                                   {{2, 1}, stepped},
+                                  {{1, 2}},
                                   {{2, 2, 3}}};
   for (const auto& [shape, layout] : cells) {
     Shape wide = shape;

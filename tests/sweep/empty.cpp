@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Tensors of no elements.
+#include <algorithm>
 #include <cmath>
 
 #include "sweep/table.hpp"
@@ -20,6 +21,18 @@ TEST_CASE("every op of tensors has a sample without elements, or an error for it
     // Extremes of nothing do not exist; tests/sweep/arguments.cpp has their errors.
     const bool throws = op->name == "max" || op->name == "min" || op->name == "argmax";
     CHECK(empty != throws);
+  }
+}
+
+TEST_CASE("every op of tensors has a sample with one element along an axis") {
+  for (const Op* op : library_ops()) {
+    if (op->updates || op->arity == 0) continue;
+    bool one = false;
+    for (const Sample& sample : samples_of(*op))
+      for (const Tensor& x : floating(sample.inputs))
+        one |= std::count(x.shape().begin(), x.shape().end(), 1) > 0;
+    INFO(op->name);
+    CHECK((one || op->name == "one_hot"));  // of integers
   }
 }
 
