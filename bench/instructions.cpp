@@ -22,18 +22,27 @@ void repeat(long times, Call call) {
 
 int main(int count, char** arguments) {
   if (count != 3) {
-    std::fputs("usage: instructions add|add_recorded|square N\n", stderr);
+    std::fputs("usage: instructions add|add_recorded|product|product_recorded|transpose|square N\n",
+               stderr);
     return 2;
   }
   const std::string_view what = arguments[1];
   const long times = std::atol(arguments[2]);
-  const Tensor x = ones({16}), y = ones({16});
+  const Tensor x = ones({16}), y = ones({16}), matrix = ones({8, 8});
   if (what == "add") {
     repeat(times, [&] { return x + y; });
   } else if (what == "add_recorded") {
     GradientTape tape;
     tape.watch(x);
     repeat(times, [&] { return x + y; });
+  } else if (what == "product") {
+    repeat(times, [&] { return matmul(matrix, matrix); });
+  } else if (what == "product_recorded") {
+    GradientTape tape;
+    tape.watch(matrix);
+    repeat(times, [&] { return matmul(matrix, matrix); });
+  } else if (what == "transpose") {
+    repeat(times, [&] { return transpose(matrix); });
   } else if (what == "square") {
     const Variable w("w", x);
     repeat(times, [&] {
