@@ -20,12 +20,11 @@ Vector<T> least() {
   return Vector<T>(-static_cast<T>(__builtin_inf()));
 }
 
-/// The largest of a row, lane by lane; a NaN left out comes back through the sum.
+/// The largest of a row, lane by lane; a NaN that is left out comes back through the sum.
 template <class T>
 [[gnu::always_inline]] inline Vector<T> row_max(const T* x, std::int64_t n) {
   return row_fold<T>(
-      n, [&](std::int64_t i, Chunk<T> chunk) { return larger(least<T>(), chunk.any(x, i)); },
-      larger<T>);
+      n, [&](std::int64_t i, Chunk<T> chunk) { return chunk.any(x, i); }, larger<T>);
 }
 
 /// y = exp(x - max) and their sum, lane by lane; y may be null.
