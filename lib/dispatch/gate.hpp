@@ -53,7 +53,7 @@ std::string one_of(std::string_view what, std::int64_t first, std::int64_t end);
 
 /// count_elements() of shapes that are not small matrices.
 std::int64_t count_all_elements(const Shape& shape, std::string_view op, Caller caller);
-/// The product of the lengths, the one place where it is taken. Throws ShapeError above 2^58.
+/// The product of the lengths. Throws ShapeError above 2^58.
 inline std::int64_t count_elements(const Shape& shape, std::string_view op, Caller caller) {
   if (shape.rank() <= 2) {  // and none too long: 2^29 by 2^29 fits
     const std::int64_t rows = shape.rank() < 2 ? 1 : shape.data()[0];

@@ -24,7 +24,7 @@ struct KernelCall {
     return *static_cast<const T*>(options);
   }
 };
-/// All that a kernel throws, out of scratch(): the system has no memory. call_checked() names the
+/// All that a kernel throws, out of scratch(): the system has no memory. call_kernel() names the
 /// op.
 struct NoScratch {
   std::size_t bytes;

@@ -74,7 +74,9 @@ struct Origin {
   Record& record = reel.append(op, input_count, output_count, options);
   record.file = site.file;
   record.line = site.line;
-  record.tapes = tapes;
+  record.tapes = 0;  // nobody's until it is whole: its shapes may find no memory
+  for (int i = 0; i < input_count; ++i) record.inputs[i].saved = nullptr;
+  for (int i = 0; i < output_count; ++i) record.outputs[i].saved = nullptr;
   const unsigned needs = needs_of(op, origins, input_count);
   if (needs) record.saves = true;
   const Shape* shape = nullptr;  // on the reel already, so far the last of them
@@ -92,10 +94,11 @@ struct Origin {
   for (int i = 0; i < output_count; ++i) {
     Body& body = *outputs[i];
     const bool saves = needs >> (8 + (i < 7 ? i : 7)) & 1;
-    if (saves) retain(&body);
-    record.outputs[i] = {shape_of(body), saves ? &body : nullptr, body.dtype};
+    record.outputs[i] = {shape_of(body), nullptr, body.dtype};
+    if (saves) retain(record.outputs[i].saved = &body);
     body.id = {reel.uid(), number, static_cast<std::uint32_t>(i)};
   }
+  record.tapes = tapes;
   return record;
 }
 /// The same for any counts, out of line.

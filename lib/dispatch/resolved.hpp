@@ -19,7 +19,8 @@ struct Resolved {
   }
 };
 
-/// Numbers become tensors, and what takes part in a promotion comes to one dtype and device.
+/// Numbers become tensors, and what takes part in a promotion comes to one dtype. Throws
+/// DeviceError unless all are on one device.
 void resolve(Context& context, Op& op, std::span<const Operand> operands, Caller caller,
              Resolved& inputs);
 /// The tapes that follow any of them.

@@ -82,7 +82,7 @@ SliceOptions place_of_part(const Shape& shape, std::size_t axis, std::int64_t st
 Tensor part_of(const Operand& x, std::size_t axis, std::int64_t start, std::int64_t length) {
   Context& context = Context::here();
   Body* whole = body_of(x);
-  if (context.mode || !whole)
+  if (context.mode || !whole || slice_op.composite)
     return slice(x, place_of_part(shape_of(slice_op, x), axis, start, length));
   Body* part = allocate_view(context, whole);
   if (!part) fail<MemoryError>(x.caller(), slice_op.name, "result", "memory for a view", "none");
@@ -94,10 +94,11 @@ Tensor part_of(const Operand& x, std::size_t axis, std::int64_t start, std::int6
   part->contiguous = is_row_major(part->shape, part->strides);
   return result;
 }
-/// One after the other. They name x, so x stays even if it is a temporary.
+/// One after the other.
 template <class LengthOf>
-std::vector<Tensor> parts_of(const Operand& x, std::size_t axis, std::size_t count,
+std::vector<Tensor> parts_of(const Operand& whole, std::size_t axis, std::size_t count,
                              LengthOf length_of) {
+  const Operand x(whole);  // a copy is no temporary: no part's record may take it over
   std::vector<Tensor> parts;
   parts.reserve(count);
   std::int64_t start = 0;

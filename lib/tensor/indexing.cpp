@@ -175,7 +175,7 @@ Tensor Tensor::view(const Index* indices, std::size_t count) const {
   Context& context = Context::here();
   bool positions = false;
   for (std::size_t i = 0; i < count; ++i) positions |= indices[i].kind() == Index::Kind::tensor;
-  if (!context.mode && !positions && body_)
+  if (!context.mode && !positions && body_ && !slice_op.composite)
     return view_unheard(context, *body_, {indices, count}, "index");
   const FunctionScope scope(caller, "index");
   const Operand x(*this, caller);

@@ -87,6 +87,19 @@ TEST_CASE("a registered kernel computes what the op's rule promises") {
   register_kernel("square", [](const OpCall& call) { return call.input(0) * call.input(0); });
 }
 
+TEST_CASE("an op that keeps its input leaves it to the other parts of a split") {
+  register_gradient("slice", [](const OpCall& call, Tensor) { return ones_like(call.input(0)); });
+  const Tensor x = arange(0.0f, 4.0f);
+  for (const bool by_lengths : {false, true}) {
+    GradientTape tape;
+    tape.watch(x);
+    const std::vector<Tensor> parts =
+        by_lengths ? split(x * 2.0f, std::vector<std::int64_t>{1, 3}, 0) : split(x * 2.0f, 2, 0);
+    CHECK(equal(concat(parts, 0), x * 2.0f));
+    CHECK(equal(tape.gradient(sum(parts[0]) + sum(parts[1]), x), full({4}, 4.0f)));
+  }
+}
+
 TEST_CASE("what cannot be registered or called is refused") {
   register_op("bad_gradient", [](const OpCall& call) { return call.input(0) + 1; });
   register_gradient("bad_gradient", [](const OpCall&, Tensor) { return tensor({1.0f}); });
