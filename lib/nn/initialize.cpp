@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <reel/nn/initialize.hpp>
+#include <reel/ops/arithmetic.hpp>
+#include <reel/ops/math.hpp>
+#include <reel/ops/matmul.hpp>
+#include <reel/ops/reduce.hpp>
 #include <reel/ops/reshape.hpp>
 #include <reel/random.hpp>
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <span>
-#include <vector>
 
 #include "lib/nn/check.hpp"
 
@@ -33,28 +34,19 @@ Tensor normal_around_zero(const Shape& shape, double deviation, DType dtype, Cal
   return random::normal(shape, {.stddev = deviation, .dtype = dtype}, caller);
 }
 
-double dot(std::span<const double> a, std::span<const double> b) {
-  double sum = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
-  return sum;
-}
 /// Gram and Schmidt, each row cleaned twice: once alone loses digits where rows are nearly
 /// parallel.
-void orthogonalise(std::vector<double>& matrix, std::size_t width, double gain) {
-  const std::size_t height = matrix.size() / width;
-  for (std::size_t i = 0; i < height; ++i) {
-    const std::span<double> row(&matrix[i * width], width);
+Tensor orthogonalised(const Tensor& x) {
+  Tensor rows = x(range(0, 0));
+  for (std::int64_t i = 0; i < x.shape(0); ++i) {
+    Tensor row = x(range(i, i + 1));
     for (int pass = 0; pass < 2; ++pass) {
-      for (std::size_t j = 0; j < i; ++j) {
-        const std::span<const double> before(&matrix[j * width], width);
-        const double share = dot(row, before);
-        for (std::size_t k = 0; k < width; ++k) row[k] -= share * before[k];
-      }
-      const double length = std::sqrt(dot(row, row));
-      for (double& x : row) x /= length;
+      row = row - matmul(matmul(row, transpose(rows)), rows);
+      row = row / sqrt(sum(square(row)));
     }
+    rows = concat({rows, row}, 0);
   }
-  for (double& x : matrix) x *= gain;
+  return rows;
 }
 }  // namespace
 
@@ -89,10 +81,8 @@ Tensor orthogonal(Shape shape, double gain, TensorOptions options, Caller caller
     fail<Error>(caller, "orthogonal", "gain", "a finite number", fmt::format("{}", gain));
   const std::int64_t height = std::min(shape[0], shape[1]), width = std::max(shape[0], shape[1]);
   if (height == 0) return zeros(shape, options, caller);
-  std::vector<double> matrix =
-      random::normal({height, width}, {.dtype = DType::float64}, caller).to_vector<double>(caller);
-  orthogonalise(matrix, static_cast<std::size_t>(width), gain);
-  const Tensor rows = from_span(matrix, {height, width}, caller).to(options.dtype, caller);
+  const Tensor drawn = random::normal({height, width}, {.dtype = DType::float64}, caller);
+  const Tensor rows = (orthogonalised(drawn) * gain).to(options.dtype, caller);
   return shape[0] == height ? rows : transpose(Operand(rows, caller));
 }
 
