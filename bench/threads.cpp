@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One thread against two for the same work, batch by batch in turn: threads [PART OF A NAME]
-// What two threads can give at most is measured beside it: virtual processors may share a core.
+// What two threads of the machine can give at most is measured beside it: virtual processors may
+// share a core, and cores share the way to memory.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <string>
 #include <thread>
 
 #include "rows.hpp"
@@ -34,8 +36,11 @@ void add_products(bench::Rows& rows) {
   add(rows, "product 256x32x1024", [=] { return matmul(transpose(x), g); });
   add(rows, "product 32x1024x256", [=] { return matmul(g, transpose(y)); });
   const Tensor row = numbers(6, {1, 2048}), wide = numbers(7, {2048, 2048});
+  const Tensor rows_of_x = numbers(8, {5, 2048}), narrow = numbers(9, {2048, 1000});
   add(rows, "product 1x2048x2048", [=] { return matmul(row, wide); });
-  const Tensor many = numbers(8, {64, 64, 64});
+  add(rows, "product 1x2048x2048, turned", [=] { return matmul(row, transpose(wide)); });
+  add(rows, "product 5x2048x1000", [=] { return matmul(rows_of_x, narrow); });
+  const Tensor many = numbers(10, {64, 64, 64});
   add(rows, "products 64 of 64", [=] { return matmul(many, many); });
 }
 
@@ -89,7 +94,7 @@ void add_by_rows(bench::Rows& rows) {
 }
 
 /// Multiplications that fill the units of a core.
-void keep_busy() {
+void keep_busy(int) {
   float x[10] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
   for (int i = 0; i < 400'000; ++i)
     for (float& product : x) {
@@ -98,14 +103,20 @@ void keep_busy() {
     }
   bench::keep(x);
 }
-/// How much more two threads of the machine do than one, just now.
-double capacity() {
+/// Reads memory beyond the caches, each thread its own.
+void read_memory(int i) {
+  static const std::string bytes[] = {std::string(1 << 26, 'x'), std::string(1 << 26, 'x')};
+  bench::keep(bytes[i].find('y'));
+}
+/// How much more of f() two threads of the machine do than one, just now.
+template <class F>
+double capacity(const F& f) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
-  keep_busy();
+  f(0);
   const auto middle = Clock::now();
-  std::thread other(keep_busy);
-  keep_busy();
+  std::thread other(f, 1);
+  f(0);
   other.join();
   return 2 * std::chrono::duration<double>(middle - start) /
          std::chrono::duration<double>(Clock::now() - middle);
@@ -131,15 +142,16 @@ void show(const bench::Row& row) {
   const bench::Work work = row.prepare();
   microseconds(work, 2, 1);
   const auto times = static_cast<std::size_t>(1 + batch / microseconds(work, 1, 2));
-  std::vector<double> one, two, ratios, machine;
+  std::vector<double> one, two, ratios, arithmetic, memory;
   for (int i = 0; i < rounds; ++i) {
     one.push_back(microseconds(work, 1, times));
     two.push_back(microseconds(work, 2, times));
     ratios.push_back(one.back() / two.back());
-    machine.push_back(capacity());
+    arithmetic.push_back(capacity(keep_busy));
+    memory.push_back(capacity(read_memory));
   }
-  std::printf("%-26s %10.1f us %10.1f us %6.2f %9.2f\n", row.name.c_str(), median(one), median(two),
-              median(ratios), median(machine));
+  std::printf("%-27s %10.1f us %10.1f us %6.2f %11.2f %7.2f\n", row.name.c_str(), median(one),
+              median(two), median(ratios), median(arithmetic), median(memory));
   std::fflush(stdout);
 }
 }  // namespace
@@ -153,7 +165,8 @@ int main(int argc, char** argv) {
   add_by_rows(rows);
   rows::add_char_rnn(rows);
   rows::add_mlp(rows);
-  std::printf("%-26s %13s %13s %6s %9s\n", "", "one thread", "two", "faster", "machine");
+  std::printf("%-27s %13s %13s %6s %11s %7s\n", "", "one thread", "two", "faster", "arithmetic",
+              "memory");
   for (const bench::Row& row : rows)
     if (row.name.find(wanted) != row.name.npos) show(row);
 }

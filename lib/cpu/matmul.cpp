@@ -37,8 +37,11 @@ struct Task {
   T* c;
   std::int64_t c_row;
 
+  /// Multiply-adds, or what takes their time: few rows or columns wait for the other matrix.
   double work() const {
-    return static_cast<double>(x.rows * x.columns) * static_cast<double>(y.columns);
+    constexpr std::int64_t few = 8;
+    const auto at_least_few = [](std::int64_t n) { return static_cast<double>(n < few ? few : n); };
+    return at_least_few(x.rows) * static_cast<double>(x.columns) * at_least_few(y.columns);
   }
   /// Rows or columns from `first` on, at most `count`.
   Task rows(std::int64_t first, std::int64_t count) const {
@@ -152,6 +155,8 @@ bool reads_y_as_it_lies(const Matrix<T>& x, const Matrix<T>& y) {
   return x.columns <= short_sum && bytes <= short_cache && is_lined_up(y);
 }
 
+/// Sums that are read and written many times stand in memory of this thread's: neighbours in c may
+/// be another one's, and the caches would hand their lines to and fro.
 template <class T>
 void by_tiles(const Task<T>& t) {
   const Matrix<T>&x = t.x, &y = t.y;
@@ -162,21 +167,26 @@ void by_tiles(const Task<T>& t) {
     return blocks.multiply(memory<T>(blocks.room()));
   }
   if constexpr (reads_by_lines)
-    if (p.n == 1 && p.m >= least_row_columns && p.k > 0 && !is_lined_up(y)) return multiply_row(p);
+    if (p.n == 1 && p.m >= least_row_columns && p.k > 0 && !is_lined_up(y))
+      return multiply_row(p, memory<T>(p.m));
   const bool wide = p.n > 2 * most_tile_rows && p.m > panel_width<most_tile_rows, T>;
   const std::int64_t height = wide ? wide_tile_rows : most_tile_rows;
   // Few rows of x take a y from beyond the second cache in bands of rows, in the order of memory.
   const bool banded = p.n < few_rows && p.m > least_banded_columns && bytes_of(y) > second_cache;
-  const std::int64_t depth = banded ? band_rows : p.k;
-  while (p.k > depth) {
-    Product<T> part = p;
-    part.k = depth;
-    multiply<Way::plain>(part, height);
-    p.k -= depth;
-    p.x += depth * p.x_column;
-    p.y += depth * p.y_row;
-    p.start = p.c;
-    p.start_row = p.c_row;
+  if (banded) {
+    T* const sums = memory<T>(p.n * p.m);
+    while (p.k > band_rows) {
+      Product<T> band = p;
+      band.k = band_rows;
+      band.c = sums;
+      band.c_row = p.m;
+      multiply<Way::plain>(band, height);
+      p.k -= band_rows;
+      p.x += band_rows * p.x_column;
+      p.y += band_rows * p.y_row;
+      p.start = sums;
+      p.start_row = p.m;
+    }
   }
   multiply<Way::plain>(p, height);
 }

@@ -11,9 +11,9 @@ namespace reel::kernels::REEL_ISA {
 /// Rows of y at a time: each takes registers for a factor, a line and its places.
 inline constexpr int rows_at_once = 8;
 
-/// c = start + x y for the first Rows rows of y; all zeros where there is no start.
+/// to = start + x y for the first Rows rows of y; all zeros where there is no start.
 template <int Rows, class T>
-void add_rows(const Product<T>& p, const T* start) {
+void add_rows(const Product<T>& p, const T* start, T* to) {
   constexpr std::int64_t L = lanes<T>;
   Vector<T> factors[Rows];
   Lines<T> rows[Rows];
@@ -27,7 +27,7 @@ void add_rows(const Product<T>& p, const T* start) {
     Vector<T> sum = start ? load(start + j) : Vector<T>(T(0));
     REEL_UNROLL
     for (int r = 0; r < Rows; ++r) sum = xsimd::fma(factors[r], rows[r].take(j), sum);
-    store(p.c + j, sum);
+    store(to + j, sum);
   }
   for (; j < p.m; j += L) {
     const Chunk<T> chunk{least(L, p.m - j)};
@@ -35,25 +35,26 @@ void add_rows(const Product<T>& p, const T* start) {
     REEL_UNROLL
     for (int r = 0; r < Rows; ++r)
       sum = xsimd::fma(factors[r], chunk.get(p.y + r * p.y_row + j), sum);
-    chunk.put(p.c + j, sum);
+    chunk.put(to + j, sum);
   }
 }
 
 /// The same for all of p's rows that are left, Rows at a time and then fewer.
 template <int Rows, class T>
-void add_all_rows(Product<T>& p, const T* start) {
+void add_all_rows(Product<T>& p, const T* start, T* sums) {
   for (; p.k >= Rows; p.k -= Rows) {
-    add_rows<Rows>(p, start);
+    T* const to = p.k == Rows ? p.c : sums;
+    add_rows<Rows>(p, start, to);
     p.x += Rows * p.x_column;
     p.y += Rows * p.y_row;
-    start = p.c;
+    start = to;
   }
-  if constexpr (Rows > 1) add_all_rows<Rows / 2>(p, start);
+  if constexpr (Rows > 1) add_all_rows<Rows / 2>(p, start, sums);
 }
 
-/// c = start + x y for one row x and at least one row of y.
+/// c = start + x y for one row x and at least one row of y; `sums` has room for c.
 template <class T>
-void multiply_row(Product<T> p) {
-  add_all_rows<rows_at_once>(p, p.start);
+void multiply_row(Product<T> p, T* sums) {
+  add_all_rows<rows_at_once>(p, p.start, sums);
 }
 }  // namespace reel::kernels::REEL_ISA

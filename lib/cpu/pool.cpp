@@ -27,23 +27,34 @@ void pause_briefly() {
 #endif
 }
 
+/// The blocks that a thread begins with, on a cache line of their own.
+struct alignas(64) Share {
+  std::atomic<std::int64_t> next{0};
+  std::int64_t end = 0;
+};
+
 /// What one call of run_blocks() asks for; it lies on the caller's stack.
 struct Job {
   Block block;
   const void* work;
-  std::int64_t count;
-  std::atomic<std::int64_t> next{0};
   std::atomic<bool> failed{false};
   std::exception_ptr error{};
   std::fenv_t arithmetic{};  // how the caller rounds, and whether it keeps subnormal numbers
 
-  void run() {
-    for (std::int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) try {
-        block(work, i);
-      } catch (...) {
-        next.store(count, std::memory_order_relaxed);
-        if (!failed.exchange(true)) error = std::current_exception();
-      }
+  /// Thread `own` takes its own share, then what others have not taken of theirs. So a thread meets
+  /// the same part of a matrix in each job, which its core may still hold.
+  void run(Share* shares, int threads, int own) {
+    for (int k = 0; k < threads; ++k) {
+      Share& share = shares[(own + k) % threads];
+      std::int64_t i;
+      while (!failed.load(std::memory_order_relaxed) &&
+             (i = share.next.fetch_add(1, std::memory_order_relaxed)) < share.end)
+        try {
+          block(work, i);
+        } catch (...) {
+          if (!failed.exchange(true)) error = std::current_exception();
+        }
+    }
   }
 };
 
@@ -63,6 +74,8 @@ constinit struct Pool {
   std::atomic<bool> spins{false};  // whether each thread has a processor
   int started = 0;
   Job* job = nullptr;
+  int job_threads = 0;
+  Share shares[most_threads];
   Helper helpers[most_threads - 1];
 } pool;
 
@@ -91,7 +104,7 @@ void* help_until_stopped(void* memory) {
     if (order == stop) return nullptr;
     if (order == nothing) continue;  // the caller has taken it back
     std::fesetenv(&pool.job->arithmetic);
-    pool.job->run();
+    pool.job->run(pool.shares, pool.job_threads, static_cast<int>(&helper - pool.helpers) + 1);
     if (pool.working.fetch_sub(1) == 1) pool.working.notify_one();
   }
 }
@@ -136,13 +149,18 @@ void tell(Helper& helper, Order order) {
 
 /// With the pool to itself. A helper that has not begun when all blocks are taken is not waited
 /// for.
-void run_with_helpers(Job& job, int threads) {
-  const int helpers =
-      start_helpers(static_cast<int>(std::min<std::int64_t>(threads, job.count)) - 1);
+void run_with_helpers(Job& job, std::int64_t count, int threads) {
+  const int helpers = start_helpers(static_cast<int>(std::min<std::int64_t>(threads, count)) - 1);
   pool.job = &job;
+  pool.job_threads = helpers + 1;
+  std::int64_t first = 0;
+  for (int i = 0; i <= helpers; ++i) {
+    pool.shares[i].next.store(first, std::memory_order_relaxed);
+    pool.shares[i].end = first += count / (helpers + 1) + (i < count % (helpers + 1));
+  }
   pool.working = helpers;
   for (int i = 0; i < helpers; ++i) tell(pool.helpers[i], help);
-  job.run();
+  job.run(pool.shares, pool.job_threads, 0);
   for (int i = 0; i < helpers; ++i)
     if (pool.helpers[i].order.exchange(nothing) == help) pool.working.fetch_sub(1);
   while (const int working = pool.working.load(std::memory_order_acquire))
@@ -167,9 +185,9 @@ void run_blocks(std::int64_t count, Block block, const void* work) {
     for (std::int64_t i = 0; i < count; ++i) block(work, i);
     return;
   }
-  Job job{block, work, count};
+  Job job{block, work};
   std::fegetenv(&job.arithmetic);
-  run_with_helpers(job, threads);
+  run_with_helpers(job, count, threads);
   pool.busy.store(false, std::memory_order_release);
   if (job.error) std::rethrow_exception(job.error);
 }
