@@ -73,10 +73,10 @@ DeferredProduct::Rows DeferredProduct::take() {
   return {x_, dz_};
 }
 
-bool Playback::defer_product(const Record& record, const Tensor& x) {
+bool Playback::defer_product(const Record& record, const Tensor& x, const Tensor& dz) {
   const InputSlot& matrix = record.inputs[1];
   Slot& slot = slots_[matrix.value - first_value_];
-  const Body &x_rows = *Access::body(x), &dz_rows = *Access::body(dy(0));
+  const Body &x_rows = *Access::body(x), &dz_rows = *Access::body(dz);
   // The first use does not wait: most matrices have one.
   if (listened() || !slot.gradient.defined() || matrix.shape->rank() != 2 ||
       !DeferredProduct::fits(x_rows, dz_rows))
@@ -89,7 +89,7 @@ bool Playback::defer_product(const Record& record, const Tensor& x) {
   const std::uint32_t bias = deferred_bias(record, slot.deferred);
   if (product.bias != bias || !product.has_room(x_rows)) run_deferred(product);
   product.bias = bias;
-  product.append(context_, x, dy(0));
+  product.append(context_, x, dz);
   wanted_ &= bias == DeferredProduct::no_value ? ~std::uint64_t{2} : ~std::uint64_t{6};
   return true;
 }

@@ -13,6 +13,7 @@ namespace reel {
 bool GradientCall::wants(int input) const { return playback_.wants(record_, input); }
 bool GradientCall::has_dy(int output) const { return playback_.dy(output).defined(); }
 const Tensor& GradientCall::dy(int output) {
+  if (own_dy_.defined() && output == 0) return own_dy_;
   if (has_dy(output)) return playback_.dy(output);
   zeros_.resize(record_.output_count);
   Tensor& none = zeros_[static_cast<std::size_t>(output)];
@@ -51,7 +52,11 @@ bool GradientCall::give_product(int input, const Tensor& a, Turn turn_a, const T
   return playback_.add_product(playback_.input_slot(record_, input), *Access::body(a), turn_a,
                                *Access::body(b), turn_b);
 }
-bool GradientCall::defer_product() { return playback_.defer_product(record_, input(0)); }
+bool GradientCall::defer_product() { return playback_.defer_product(record_, input(0), dy()); }
+bool GradientCall::step_before(const Op& op) {
+  own_dy_ = playback_.step_before(record_, op);
+  return own_dy_.defined();
+}
 void GradientCall::give_sum(int input, Tensor dx) {
   if (!wants(input)) return;
   if (dx.shape() == input_shape(input)) return give(input, std::move(dx));

@@ -2,6 +2,7 @@
 // What a gradient rule sees of a record, and where it leaves its results.
 #pragma once
 #include <initializer_list>
+#include <utility>
 
 #include "lib/dispatch/gate.hpp"
 #include "lib/dispatch/reel.hpp"
@@ -39,6 +40,11 @@ class GradientCall {
   /// For z = x y (+ bias): puts the gradients of y and bias off, to be made with those of other
   /// products by y. False if they are to be given now.
   bool defer_product();
+  /// From now on dy is the gradient in front of a pointwise op whose result output 0 is: by its
+  /// pass. False where ops have to be seen.
+  bool step_before(const Op& op);
+  /// The same as somebody else has found it.
+  void set_dy(Tensor dy) { own_dy_ = std::move(dy); }
   /// What the rule that a user registered says.
   void give_from_user();
 
@@ -49,5 +55,6 @@ class GradientCall {
   Playback& playback_;
   const Record& record_;
   Few<Tensor, 2> zeros_;
+  Tensor own_dy_;
 };
 }  // namespace reel

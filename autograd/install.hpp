@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The table of derivatives: what assemble() puts into the op table.
 #pragma once
+#include <reel/activation.hpp>
+
 #include "autograd/gradient_call.hpp"
 
 namespace reel {
@@ -12,6 +14,12 @@ struct NamedRule {
 using Rules = const NamedRule*;
 extern const NamedRule pointwise_rules[], reduce_rules[], matmul_rules[], softmax_rules[],
     normalize_rules[], recurrent_rules[], reshape_rules[], gather_rules[], sequence_rules[];
+/// An activation: its op, if there is one, and dx from dy and its result.
+struct Bend {
+  const Op* op = nullptr;
+  Tensor (*gradient)(const Tensor& dy, const Tensor& out) = nullptr;
+};
+Bend bend_of(Activation activation);  // rules/pointwise.cpp
 /// All families, ended by null.
 extern const Rules gradient_rules[];
 }  // namespace reel

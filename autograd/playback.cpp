@@ -243,10 +243,30 @@ inline bool Playback::play_neighbours(const Record& record, int i, const Tiles* 
   run_pass(*tiles, tile, given.elements, values.of, 4, given.dtype, values.scalars,
            Access::body(dx)->data, given.dtype);
   if (context_.mode)
-    tell_stages(record, i == 0 ? Part::gradient_0 : Part::gradient_1, values.bodies, 4,
-                Access::bodies(&dx), 1);
+    tell_stages(*record.op, {}, record, i == 0 ? Part::gradient_0 : Part::gradient_1, values.bodies,
+                4, Access::bodies(&dx), 1);
   add(slot, std::move(dx));
   return true;
+}
+
+Tensor Playback::step_before(const Record& record, const Op& op) {
+  Tensor& dy = dy_->gradient;
+  if (listened() || !op.fused_gradient || !op.tiles) return {};
+  const Tile tile = op.tiles->gradient[0][static_cast<int>(dy.dtype())];
+  const Body* const out = record.outputs[0].saved;
+  if (!tile || dy.dtype() != out->dtype) return {};
+  const Body* given = Access::body(dy);
+  if (!given->contiguous) given = in_order(*given);
+  const Body* const bodies[] = {given, nullptr, nullptr, out};
+  const void* const values[] = {given->data, nullptr, nullptr, out->data};
+  Tensor dz = given == Access::body(dy) && !dy_->wishes && writable(dy)
+                  ? std::move(dy)
+                  : new_gradient(context_, *record.op, out->dtype, out->shape, out->elements);
+  run_pass(*op.tiles, tile, out->elements, values, 4, out->dtype, 0, Access::body(dz)->data,
+           out->dtype);
+  if (context_.mode)
+    tell_stages(op, {}, record, Part::gradient_0, bodies, 4, Access::bodies(&dz), 1);
+  return dz;
 }
 
 inline void Playback::read_values(const Record& record, const Body& dy, TileValues& values) {
@@ -279,17 +299,11 @@ const Body* Playback::in_order(const Body& body) {
   return Access::body(copies_[copies_.size() - 1]);
 }
 
-void Playback::tell_stages(const Record& record, Part part, const Body* const* inputs,
-                           int input_count, Body* const* outputs, int output_count) {
-  const GateCall call{*const_cast<Op*>(record.op),
-                      inputs,
-                      input_count,
-                      OptionsView(record.options_type, record.options),
-                      record.site(),
-                      outputs,
-                      output_count,
-                      nullptr,
-                      part};
+void Playback::tell_stages(const Op& op, OptionsView options, const Record& record, Part part,
+                           const Body* const* inputs, int input_count, Body* const* outputs,
+                           int output_count) {
+  const GateCall call{const_cast<Op&>(op), inputs,  input_count, options, record.site(), outputs,
+                      output_count,        nullptr, part};
   for (Stage* stage = context_.stages; stage; stage = stage->next) stage->after(call);
 }
 
@@ -324,7 +338,8 @@ void Playback::play_fused(Record& record) {
                         inputs,         accumulate};
   call_checked(*record.op, record.op->cpu_gradient, call, record.site());
   if (context_.mode)
-    tell_stages(record, Part::gradients, given.data(), call.input_count, results.data(), inputs);
+    tell_stages(*record.op, {record.options_type, record.options}, record, Part::gradients,
+                given.data(), call.input_count, results.data(), inputs);
   for (int i = 0; i < inputs; ++i)
     if (made[static_cast<std::size_t>(i)].defined())
       add(input_slot(record, i), std::move(made[static_cast<std::size_t>(i)]));

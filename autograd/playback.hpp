@@ -44,7 +44,10 @@ class Playback {
   /// Adds a b, of matrices that may be turned; false where ops have to be seen.
   bool add_product(Tensor& slot, const Body& a, Turn turn_a, const Body& b, Turn turn_b);
   /// For z = x y (+ bias): puts the gradients of y and bias off; false if they do not wait.
-  bool defer_product(const Record& record, const Tensor& x);
+  bool defer_product(const Record& record, const Tensor& x, const Tensor& dz);
+  /// The gradient in front of a pointwise op of one input that made the record's output from
+  /// something that was not kept; undefined where ops have to be seen.
+  Tensor step_before(const Record& record, const Op& op);
   const Tensor& dy(int output) const { return dy_[output].gradient; }
   /// Whether someone has to see ops: another tape, or a stage that does not take gradients.
   bool listened() const { return listened_; }
@@ -93,8 +96,9 @@ class Playback {
   void read_values(const Record& record, const Body& dy, TileValues& values);
   const Body* spread(const Body& body, const Shape& shape);
   const Body* in_order(const Body& body);
-  void tell_stages(const Record& record, Part part, const Body* const* inputs, int input_count,
-                   Body* const* outputs, int output_count);
+  void tell_stages(const Op& op, OptionsView options, const Record& record, Part part,
+                   const Body* const* inputs, int input_count, Body* const* outputs,
+                   int output_count);
   void play_fused(Record& record);
 
   Context& context_;

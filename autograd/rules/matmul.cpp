@@ -2,6 +2,7 @@
 #include <reel/ops.hpp>
 
 #include "autograd/install.hpp"
+#include "lib/dispatch/op_options.hpp"
 #include "lib/ops/ops.hpp"
 
 namespace reel {
@@ -63,8 +64,17 @@ void matmul_add_rule(GradientCall& call) {
   matmul_rule(call);
   call.give_sum(2, call.dy());
 }
+
+// r = f(x y + z), and f' can be told from r
+void dense_rule(GradientCall& call) {
+  const Bend bend = bend_of(call.option<ActivationOptions>().activation);
+  if (bend.op && !call.step_before(*bend.op)) call.set_dy(bend.gradient(call.dy(), call.output()));
+  matmul_add_rule(call);
+}
 }  // namespace
 
-const NamedRule matmul_rules[] = {
-    {"matmul", matmul_rule}, {"matmul_add", matmul_add_rule}, {nullptr, nullptr}};
+const NamedRule matmul_rules[] = {{"matmul", matmul_rule},
+                                  {"matmul_add", matmul_add_rule},
+                                  {"dense", dense_rule},
+                                  {nullptr, nullptr}};
 }  // namespace reel

@@ -6,6 +6,7 @@
 #include "lib/formulas/activation.hpp"
 #include "lib/formulas/arithmetic.hpp"
 #include "lib/formulas/math.hpp"
+#include "lib/ops/ops.hpp"
 
 namespace reel {
 namespace formulas::math {
@@ -45,7 +46,31 @@ void where_rule(GradientCall& call) {
 
 template <class F>
 constexpr NamedRule named{F::name, rule<F>};
+
+template <class F>
+Tensor gradient_before(const Tensor& dy, const Tensor& out) {
+  struct Values {
+    const Tensor &given, &result;
+    Tensor dy() const { return given; }
+    Tensor out() const { return result; }
+  };
+  return F::d0(Values{dy, out});
+}
 }  // namespace
+
+Bend bend_of(Activation activation) {
+  switch (activation) {
+    case Activation::none:
+      break;
+    case Activation::relu:
+      return {&relu_op, gradient_before<formulas::Relu>};
+    case Activation::sigmoid:
+      return {&sigmoid_op, gradient_before<formulas::Sigmoid>};
+    case Activation::tanh:
+      return {&tanh_op, gradient_before<formulas::Tanh>};
+  }
+  return {};
+}
 
 const NamedRule pointwise_rules[] = {
     named<formulas::Abs>,     named<formulas::Add>,       named<formulas::Divide>,

@@ -12,8 +12,11 @@
 #include "lib/cpu/product.hpp"
 #include "lib/cpu/scratch.hpp"
 #include "lib/cpu/transpose.hpp"
+#include "lib/dispatch/op_options.hpp"
 
 namespace reel::kernels::REEL_ISA {
+Tile activation_pass(Activation activation, DType dtype);  // pointwise_activation.cpp
+
 namespace {
 /// How BLAS reads a matrix: neighbours along one axis, whole rows along the other.
 template <class T>
@@ -29,19 +32,23 @@ struct BlasMatrix {
   }
 };
 
-/// c = z + x y, or a piece of it, which lies in rows c_row apart; z may be c, and its data null for
-/// zeros.
+/// c = z + x y, bent if there is a pass for it, or a piece of that, which lies in rows c_row apart;
+/// z may be c, and its data null for zeros.
 template <class T>
 struct Task {
   Matrix<T> x, y, z;
   T* c;
   std::int64_t c_row;
+  Tile bend;
 
   /// Multiply-adds, or what takes their time: few rows or columns wait for the other matrix.
   double work() const {
     constexpr std::int64_t few = 8;
     const auto at_least_few = [](std::int64_t n) { return static_cast<double>(n < few ? few : n); };
     return at_least_few(x.rows) * static_cast<double>(x.columns) * at_least_few(y.columns);
+  }
+  void bend_all() const {
+    if (bend) bend_rows(bend, c, c_row, x.rows, y.columns);
   }
   /// Rows or columns from `first` on, at most `count`.
   Task rows(std::int64_t first, std::int64_t count) const {
@@ -72,6 +79,7 @@ void by_blas(const Task<T>& t) {
     blas_product_f32(product);
   else
     blas_product_f64(product);
+  t.bend_all();
 }
 
 // Measured on AVX-512, and with OpenBLAS 0.3.21 on its narrower kernels.
@@ -99,6 +107,7 @@ void by_dots(const Task<T>& t) {
     x = {copy, x.rows, x.columns, x.columns, 1};
   }
   multiply_dots(x, t.y, t.c, t.c_row, t.z.data != nullptr);
+  t.bend_all();
 }
 
 /// c starts from z, whose steps may be 0.
@@ -162,13 +171,16 @@ void by_tiles(const Task<T>& t) {
   const Matrix<T>&x = t.x, &y = t.y;
   Product<T> p{x.rows, y.columns, x.columns, x.data,  x.row,    x.column,
                y.data, y.row,     t.c,       t.c_row, t.z.data, t.z.row};
+  p.bend = t.bend;
   if (!reads_y_as_it_lies(x, y)) {
     const Blocks<T> blocks(p, y.column);
     return blocks.multiply(memory<T>(blocks.room()));
   }
   if constexpr (reads_by_lines)
-    if (p.n == 1 && p.m >= least_row_columns && p.k > 0 && !is_lined_up(y))
-      return multiply_row(p, memory<T>(p.m));
+    if (p.n == 1 && p.m >= least_row_columns && p.k > 0 && !is_lined_up(y)) {
+      multiply_row(p, memory<T>(p.m));
+      return t.bend_all();
+    }
   const bool wide = p.n > 2 * most_tile_rows && p.m > panel_width<most_tile_rows, T>;
   const std::int64_t height = wide ? wide_tile_rows : most_tile_rows;
   // Few rows of x take a y from beyond the second cache in bands of rows, in the order of memory.
@@ -180,6 +192,7 @@ void by_tiles(const Task<T>& t) {
       band.k = band_rows;
       band.c = sums;
       band.c_row = p.m;
+      band.bend = nullptr;
       multiply<Way::plain>(band, height);
       p.k -= band_rows;
       p.x += band_rows * p.x_column;
@@ -197,6 +210,7 @@ void by_turned_tiles(const Task<T>& t) {
   const Matrix<T>&x = t.x, &y = t.y;
   Product<T> p{y.columns, x.rows,   x.columns, y.data, y.column, y.row,
                x.data,    x.column, nullptr,   x.rows, nullptr,  x.rows};
+  p.bend = t.bend;
   const Blocks<T> blocks(p, x.row);
   const std::int64_t size = rounded_up(x.rows * y.columns, Blocks<T>::line);
   p.c = memory<T>(size + blocks.room());
@@ -272,10 +286,10 @@ bool is_small(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z) {
 }
 
 template <class T>
-void large_product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c) {
+void large_product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c, Tile bend) {
   if (x.rows == 0 || y.columns == 0) return;
   if (y.columns == 1 && x.rows > 1)  // a column is a row seen from the other side
-    return product(y.transposed(), x.transposed(), z.transposed(), c);
+    return product(y.transposed(), x.transposed(), z.transposed(), c, bend);
   const std::int64_t dot_rows =
       x.column == 1 && x.columns >= 8 * lanes<T> ? most_dot_rows : most_short_dot_rows;
   const bool dots = y.row == 1 && y.column != 1 && y.columns > 1 && x.rows <= dot_rows;
@@ -283,9 +297,9 @@ void large_product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T
                     BlasMatrix<T>(x).fits && BlasMatrix<T>(y).fits && has_blas();
   if (z.data && z.data != c && (dots || blas || z.column != 1)) {
     copy_rows(z, c);
-    return product(x, y, {c, x.rows, y.columns, y.columns, 1}, c);
+    return product(x, y, {c, x.rows, y.columns, y.columns, 1}, c, bend);
   }
-  const Task<T> task{x, y, z, c, y.columns};
+  const Task<T> task{x, y, z, c, y.columns, bend};
   if (blas) return run(task, by_blas<T>);
   if (dots) return run(task, by_dots<T>);
   if (pays_turned(x, y, z.data)) return run(task, by_turned_tiles<T>);
@@ -294,20 +308,23 @@ void large_product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T
 
 template <class T>
 [[gnu::always_inline]] inline void any_product(const Matrix<T>& x, const Matrix<T>& y,
-                                               const Matrix<T>& z, T* c) {
-  if (!is_small(x, y, z)) return large_product(x, y, z, c);
+                                               const Matrix<T>& z, T* c, Tile bend) {
+  if (!is_small(x, y, z)) return large_product(x, y, z, c, bend);
   multiply<Way::plain>(Product<T>{x.rows, y.columns, x.columns, x.data, x.row, 1, y.data, y.row, c,
                                   y.columns, z.data, z.row},
                        most_tile_rows);
+  if (bend) bend_rows(bend, c, y.columns, x.rows, y.columns);
 }
 }  // namespace
 
 template <class T>
-void product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c) {
-  any_product(x, y, z, c);
+void product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c, Tile bend) {
+  any_product(x, y, z, c, bend);
 }
-template void product(const Matrix<float>&, const Matrix<float>&, const Matrix<float>&, float*);
-template void product(const Matrix<double>&, const Matrix<double>&, const Matrix<double>&, double*);
+template void product(const Matrix<float>&, const Matrix<float>&, const Matrix<float>&, float*,
+                      Tile);
+template void product(const Matrix<double>&, const Matrix<double>&, const Matrix<double>&, double*,
+                      Tile);
 
 namespace {
 template <class T>
@@ -342,17 +359,17 @@ std::int64_t batch_offset(const Body& x, const Body& out, std::int64_t i) {
 }
 
 /// z: what the products are added to; null if nothing. It has the result's rank, or broadcasts over
-/// the rows of one matrix.
+/// the rows of one matrix. One matrix may be bent.
 template <class T>
-void products(const KernelCall& call, const Body* z) {
+void products(const KernelCall& call, const Body* z, Tile bend) {
   const Body &x = call.input(0), &y = call.input(1);
   T* c = call.output().as<T>();
   Matrix<T> a = last_axes<T>(x), b = last_axes<T>(y);
   const std::int64_t size = a.rows * b.columns;
   Matrix<T> start = added<T>(z, a.rows, b.columns);
-  if (call.output().rank() == 2) return any_product(a, b, start, c);
+  if (call.output().rank() == 2) return any_product(a, b, start, c, bend);
   if (size == 0) return;
-  const double work = Task<T>{a, b, start, c, b.columns}.work();
+  const double work = Task<T>{a, b, start, c, b.columns, nullptr}.work();
   const double grain = work < 2 * piece_work ? 1 + piece_work / (work + 1) : 1e18;
   parallel_ranges(call.output().elements / size, static_cast<std::int64_t>(grain),
                   [&](std::int64_t first, std::int64_t end) {
@@ -365,11 +382,11 @@ void products(const KernelCall& call, const Body* z) {
                     }
                   });
 }
-KernelResult by_dtype(const KernelCall& call, const Body* z) {
+KernelResult by_dtype(const KernelCall& call, const Body* z, Tile bend = nullptr) {
   if (call.output().dtype == DType::float32)
-    products<float>(call, z);
+    products<float>(call, z, bend);
   else
-    products<double>(call, z);
+    products<double>(call, z, bend);
   return {};
 }
 
@@ -377,8 +394,13 @@ KernelResult matmul(const KernelCall& call) {
   return by_dtype(call, call.accumulate & 1 ? &call.output() : nullptr);
 }
 KernelResult matmul_add(const KernelCall& call) { return by_dtype(call, &call.input(2)); }
+KernelResult dense(const KernelCall& call) {
+  const Activation activation = call.option<ActivationOptions>().activation;
+  return by_dtype(call, &call.input(2), activation_pass(activation, call.output().dtype));
+}
 
-const NamedKernel kernels[] = {{"matmul", matmul}, {"matmul_add", matmul_add}, {nullptr, nullptr}};
+const NamedKernel kernels[] = {
+    {"matmul", matmul}, {"matmul_add", matmul_add}, {"dense", dense}, {nullptr, nullptr}};
 }  // namespace
 extern const Family matmul_family;
 const Family matmul_family = {kernels, nullptr};

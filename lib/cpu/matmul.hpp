@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "lib/cpu/simd.hpp"
+#include "lib/dispatch/kernel_call.hpp"
 
 // Loops over registers: unrolled before g++ decides what lives in memory.
 #ifdef __clang__
@@ -21,6 +22,16 @@
 #endif
 
 namespace reel::kernels::REEL_ISA {
+/// A pass over rows of c, which are in the first cache.
+template <class T>
+void bend_rows(Tile bend, T* c, std::int64_t c_row, std::int64_t rows, std::int64_t columns) {
+  if (columns == c_row) columns *= rows, rows = 1;
+  for (; rows > 0; --rows, c += c_row) {
+    const void* const input = c;
+    bend(columns, &input, 0, c);
+  }
+}
+
 /// c [n, m] = start + x [n, k] y [k, m]. Columns of y, c and start are neighbours; x may lie
 /// anyhow. start may be c, or null for zeros; its step is 0 where each row starts from the same
 /// one.
@@ -42,11 +53,16 @@ struct Product {
   const T* soon = nullptr;
   std::int64_t soon_row = 0, soon_lines = 0;
 
+  Tile bend = nullptr;  // what elements become when their sums are whole
+
   void skip_rows(std::int64_t rows) {
     n -= rows;
     x += x_group ? x_group : rows * x_row;
     c += rows * c_row;
     if (start) start += rows * start_row;
+  }
+  void bend_rows(std::int64_t rows) const {
+    if (bend) kernels::REEL_ISA::bend_rows(bend, c, c_row, rows, m);
   }
   void skip_line() {
     soon += 64 / sizeof(T);
@@ -214,6 +230,7 @@ void multiply(Product<T> p, std::int64_t height) {
   while (p.n > 0) {
     const std::int64_t rows = next_height(p.n, height);
     strip_of<most_tile_rows, way>(rows, p);
+    p.bend_rows(rows);
     p.skip_rows(rows);
     if constexpr (way == Way::fetching) p.skip_line();
   }

@@ -112,6 +112,7 @@ struct Blocks {
         rest.start = p.c;
         rest.start_row = p.c_row;
       }
+      if (first + depth < p.k) rest.bend = nullptr;
       for (; rest.n > 0; rest.skip_rows(rows)) {
         Product<T> block = rest;
         block.n = least(rows, rest.n);
@@ -180,6 +181,7 @@ struct Blocks {
     const Matrix<T> y{part.y, part.k, part.m, part.y_row, y_column};
     if (part.m == width && y_column == 1 && part.n >= 2 * height) {
       tile<height, tile_vectors(height), false, Way::copying>(part, 0, 0, copy);
+      part.bend_rows(height);
       part.skip_rows(height);
     } else {
       copy_matrix(y, copy, width);

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 
+#include <reel/activation.hpp>
 #include <reel/dtype.hpp>
 #include <reel/shape.hpp>
 
@@ -71,6 +72,11 @@ struct UnTakeOptions {
     field("axis", axis);
   }
   friend bool operator==(const UnTakeOptions&, const UnTakeOptions&) = default;
+};
+struct ActivationOptions {
+  Activation activation = Activation::none;
+  void fields(auto&& field) { field("activation", activation); }
+  friend bool operator==(const ActivationOptions&, const ActivationOptions&) = default;
 };
 struct EpsilonOptions {
   double epsilon = 1e-5;

@@ -7,7 +7,7 @@ struct Relu {
   static constexpr const char* name = "relu";
   static constexpr Domain domain = Domain::floating;
   auto operator()(auto x) const { return math::maximum(x, decltype(x)(0)); }
-  static auto d0(auto g) { return math::select(g.x() > 0, g.dy(), 0.f); }
+  static auto d0(auto g) { return math::select(g.out() > 0, g.dy(), 0.f); }
 };
 struct Sigmoid {
   static constexpr const char* name = "sigmoid";

@@ -3,6 +3,7 @@
 #include <reel/nn/initialize.hpp>
 #include <reel/nn/layers.hpp>
 #include <reel/nn/sequential.hpp>
+#include <reel/ops/activation.hpp>
 #include <reel/ops/arithmetic.hpp>
 #include <reel/ops/gather.hpp>
 #include <reel/ops/matmul.hpp>
@@ -17,19 +18,29 @@
 
 namespace reel::nn {
 Linear::Linear(Extent in, Extent out, TensorOptions options, Caller caller)
+    : Linear(in, out, Activation::none, options, caller) {}
+
+Linear::Linear(Extent in, Extent out, Activation activation, TensorOptions options, Caller caller)
     : weight(parameter("Linear", "weight", caller,
                        [&] {
                          return glorot_uniform({checked("Linear", "in", in, caller),
                                                 checked("Linear", "out", out, caller)},
                                                options, caller);
                        })),
-      bias(parameter("Linear", "bias", caller, [&] { return zeros({out}, options, caller); })) {}
+      bias(parameter("Linear", "bias", caller, [&] { return zeros({out}, options, caller); })),
+      activation(checked("Linear", activation, caller)) {}
 
 Tensor Linear::operator()(Operand x) const {
   const CallerScope here(x.caller(), "Linear");
   const bool matrix = (x.kind() == Operand::Kind::tensor || x.kind() == Operand::Kind::temporary) &&
                       x.tensor().defined() && x.tensor().rank() == 2;
-  return matrix ? matmul_add(x, weight, bias) : matmul(x, weight) + bias;
+  if (activation == Activation::none)
+    return matrix ? matmul_add(x, weight, bias) : matmul(x, weight) + bias;
+  if (matrix) return dense(x, weight, bias, activation);
+  Tensor y = matmul(x, weight) + bias;
+  return activation == Activation::relu      ? relu(std::move(y))
+         : activation == Activation::sigmoid ? sigmoid(std::move(y))
+                                             : tanh(std::move(y));
 }
 
 Embedding::Embedding(Extent count, Extent width, TensorOptions options, Caller caller)

@@ -36,6 +36,10 @@ Tensor gate_bias(Extent hidden, int gates, int first_forget, int end_forget, LST
 }
 
 RNNCell::RNNCell(Extent in, Extent hidden, TensorOptions options, Caller caller)
+    : RNNCell(in, hidden, Activation::tanh, options, caller) {}
+
+RNNCell::RNNCell(Extent in, Extent hidden, Activation activation, TensorOptions options,
+                 Caller caller)
     : weight(parameter("RNNCell", "weight", caller,
                        [&] {
                          return glorot_uniform({checked("RNNCell", "in", in, caller) +
@@ -43,8 +47,8 @@ RNNCell::RNNCell(Extent in, Extent hidden, TensorOptions options, Caller caller)
                                                 hidden},
                                                options, caller);
                        })),
-      bias(parameter("RNNCell", "bias", caller, [&] { return zeros({hidden}, options, caller); })) {
-}
+      bias(parameter("RNNCell", "bias", caller, [&] { return zeros({hidden}, options, caller); })),
+      activation(checked("RNNCell", activation, caller)) {}
 
 Tensor RNNCell::initial_state(Extent batch, Caller caller) const {
   const CallerScope here(caller, "RNNCell");
@@ -53,7 +57,7 @@ Tensor RNNCell::initial_state(Extent batch, Caller caller) const {
 
 Tensor RNNCell::operator()(Operand x, Operand h) const {
   const CallerScope here(x.caller(), "RNNCell");
-  return tanh(matmul_add(concat({x, h}, 1), weight, bias));
+  return dense(concat({x, h}, 1), weight, bias, activation);
 }
 
 GRUCell::GRUCell(Extent in, Extent hidden, TensorOptions options, Caller caller)

@@ -17,7 +17,7 @@ void whole_view(Inference& call) { call.view(); }
 constinit Op relu_op{.name = "relu",
                      .shape = broadcast,
                      .promote = Promote::floating,
-                     .needs = {{need_input(0)}},
+                     .needs = {{need_output()}},
                      .fusion = Fusion::pointwise,
                      .samples = [](SampleList out) { unary_samples(out, relu, off_zero); }};
 constinit Op sigmoid_op{.name = "sigmoid",

@@ -8,16 +8,19 @@
 #include "lib/dispatch/call_kernel.hpp"
 #include "lib/dispatch/context.hpp"
 #include "lib/dispatch/gate.hpp"
+#include "lib/dispatch/op_options.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
 
 namespace reel {
 namespace {
 [[noreturn]] void fail_inner(Caller caller, const Op& op, const Shape& x, const Shape& y) {
-  fail<ShapeError>(caller, op.name, "y",
+  const std::string name = argument_name(op, 1);
+  fail<ShapeError>(caller, op.name, name,
                    "x's last length " + std::to_string(x.end()[-1]) +
                        (y.rank() == 1 ? "" : " as second to last") + ", x is " + to_text(x),
-                   to_text(y), y.end()[-1] == x.end()[-1] && y.rank() >= 2 ? "Transpose y?" : "");
+                   to_text(y),
+                   y.end()[-1] == x.end()[-1] && y.rank() >= 2 ? "Transpose " + name + "?" : "");
 }
 
 // [..., n, k] by [..., k, m]; vectors have become matrices on the way here.
@@ -105,7 +108,9 @@ void matmul_samples(SampleList out) {
   }
 }
 
-void matmul_add_samples(SampleList out) {
+/// f on x, y and z of all layouts, z of all shapes.
+template <class F>
+void add_samples(SampleList out, const F& f) {
   using enum Layout;
   const ShapeAndLayout cases[][3] = {{{{2, 3}}, {{3, 4}}, {{4}}},
                                      {{{2, 3}}, {{3, 4}}, {{2, 4}}},
@@ -124,7 +129,15 @@ void matmul_add_samples(SampleList out) {
     sample(out,
            {drawn(x.shape, x.layout), drawn(y.shape, y.layout, {}, 3),
             drawn(z.shape, z.layout, {}, 5)},
-           [](const std::vector<Tensor>& in) { return matmul_add(in[0], in[1], in[2]); });
+           [f](const std::vector<Tensor>& in) { return f(in[0], in[1], in[2]); });
+}
+void matmul_add_samples(SampleList out) { add_samples(out, matmul_add); }
+void dense_samples(SampleList out) {
+  for (const Activation activation :
+       {Activation::relu, Activation::sigmoid, Activation::tanh, Activation::none})
+    add_samples(out, [activation](const Tensor& x, const Tensor& weight, const Tensor& bias) {
+      return dense(x, weight, bias, activation);
+    });
 }
 }  // namespace
 
@@ -141,6 +154,15 @@ constinit Op matmul_add_op{.name = "matmul_add",
                            .promote = Promote::numeric,
                            .needs = {{need_input(1), need_input(0), 0}},
                            .samples = matmul_add_samples};
+constinit Op dense_op{
+    .name = "dense",
+    .arity = 3,
+    .shape = matmul_add_shape,
+    .promote = Promote::numeric,
+    .options = &options_type<ActivationOptions>,
+    .needs = {{need_input(1) | need_output(), need_input(0) | need_output(), need_output()}},
+    .samples = dense_samples,
+    .argument_names = "x, weight, bias"};
 
 namespace {
 /// The straight path: two matrices that need no conversion while nobody listens. Undefined where
@@ -175,7 +197,14 @@ Tensor matmul(Operand x, Operand y) {
 
 Tensor matmul_add(Operand x, Operand y, Operand z) { return run(matmul_add_op, {x, y, z}); }
 
+Tensor dense(Operand x, Operand weight, Operand bias, Activation activation) {
+  if (activation > Activation::tanh)
+    fail<Error>(x.caller(), dense_op.name, "activation", "none, relu, sigmoid or tanh",
+                std::to_string(static_cast<int>(activation)));
+  return run(dense_op, {x, weight, bias}, ActivationOptions{activation});
+}
+
 void add_matmul(OpTable& ops) {
-  for (Op* op : {&matmul_op, &matmul_add_op}) ops.add(*op);
+  for (Op* op : {&matmul_op, &matmul_add_op, &dense_op}) ops.add(*op);
 }
 }  // namespace reel

@@ -11,7 +11,7 @@ extern Op relu_op, sigmoid_op, tanh_op, stop_gradient_op;
 extern Op equal_op, not_equal_op, less_op, less_equal_op, greater_op, greater_equal_op,
     logical_and_op, logical_or_op, logical_xor_op, logical_not_op, where_op;
 extern Op sum_op, sum_to_op, mean_op, max_op, min_op, argmax_op, any_op, all_op;
-extern Op matmul_op, matmul_add_op;
+extern Op matmul_op, matmul_add_op, dense_op;
 extern Op softmax_op, log_softmax_op, cross_entropy_op;
 extern Op layer_norm_op;
 extern Op lstm_gates_op, tree_lstm_gates_op, tree_lstm_leaf_gates_op;

@@ -50,6 +50,7 @@ TEST_CASE("a matrix used once, twice and often has the sum of all products as gr
           for (const Tensor& each : given) {
             sums = sums + mean(tanh(matmul_add(each, layer.w, layer.b)));
             sums = sums + mean(square(matmul(each, layer.w)));
+            sums = sums + mean(dense(each, layer.w, layer.b, Activation::sigmoid));
           }
           return sums;
         };

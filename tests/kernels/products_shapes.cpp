@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/kernels.hpp"
+#include "lib/dispatch/op_options.hpp"
 #include "support/catch.hpp"
 
 namespace reel::tests {
@@ -116,6 +117,14 @@ void check(const InstructionSet& set, const Trial<T>& trial, unsigned seed) {
   CHECK(trial.error(set, seed) < 1);
 }
 
+// Lengths beside the limits of blocks, panels, bands, dot products and of the other library.
+constexpr std::int64_t turning_points[][3] = {
+    {1, 750, 300},  {1, 384, 9},    {1, 415, 7},   {2, 300, 150},  {2, 700, 250}, {3, 65, 2600},
+    {7, 128, 64},   {8, 129, 63},   {12, 33, 140}, {13, 90, 2000}, {13, 70, 300}, {14, 70, 300},
+    {20, 130, 700}, {33, 130, 140}, {64, 512, 40}, {96, 17, 350},  {97, 160, 30}, {101, 48, 350},
+    {128, 70, 129}, {129, 96, 80},  {150, 750, 1}, {300, 1, 150},  {40, 3, 700},  {32, 16, 1024},
+    {300, 140, 30}, {260, 257, 256}};
+
 template <class T>
 void check_random_shapes(const InstructionSet& set, unsigned trials) {
   std::mt19937 random(7);
@@ -143,16 +152,9 @@ TEST_CASE("products agree with float64 at 500 shapes and layouts", "[products]")
 }
 
 TEST_CASE("products agree with float64 where they change their way", "[products]") {
-  // Lengths beside the limits of blocks, panels, bands, dot products and of the other library.
-  const std::int64_t shapes[][3] = {
-      {1, 750, 300},  {1, 384, 9},    {1, 415, 7},   {2, 300, 150},  {2, 700, 250}, {3, 65, 2600},
-      {7, 128, 64},   {8, 129, 63},   {12, 33, 140}, {13, 90, 2000}, {13, 70, 300}, {14, 70, 300},
-      {20, 130, 700}, {33, 130, 140}, {64, 512, 40}, {96, 17, 350},  {97, 160, 30}, {101, 48, 350},
-      {128, 70, 129}, {129, 96, 80},  {150, 750, 1}, {300, 1, 150},  {40, 3, 700},  {32, 16, 1024},
-      {300, 140, 30}, {260, 257, 256}};
   for_each_set([&](const InstructionSet& set) {
     unsigned seed = 0;
-    for (const auto& [n, m, k] : shapes)
+    for (const auto& [n, m, k] : turning_points)
       for (const Layout left : {Layout::row_major, Layout::transposed, Layout::every_other})
         for (const Layout right : {Layout::row_major, Layout::transposed, Layout::gaps}) {
           check(set, Trial<float>{1, n, m, k, left, right, seed % 2 == 0}, seed);
@@ -205,6 +207,28 @@ TEST_CASE("products add a row, a column, a number or a matrix", "[products]") {
       INFO(set.name << ", added shape of rank " << rank);
       CHECK(worst < 1e-4);
     }
+  });
+}
+
+TEST_CASE("each element of a product is bent once, when its sum is whole", "[products]") {
+  for_each_set([](const InstructionSet& set) {
+    const Tile tanh = find_tiles(set, "tanh")->value[static_cast<int>(DType::float32)];
+    const ActivationOptions options{Activation::tanh};
+    std::mt19937 random(11);
+    for (const auto& [n, m, k] : turning_points)
+      for (const Layout left : {Layout::row_major, Layout::transposed})
+        for (const Layout right : {Layout::row_major, Layout::transposed}) {
+          const Operand<float> x(random, 1, n, k, left), y(random, 1, k, m, right);
+          const Body a = x.matrix(), b = y.matrix();
+          Array<float> z({m}, -0.25f), sums({n, m}), bent({n, m});
+          call_kernel(set, "matmul_add", {&a, &b, &z.body}, sums.body);
+          const void* const input = sums.body.data;
+          tanh(n * m, &input, 0, sums.body.data);
+          call_kernel(set, "dense", {&a, &b, &z.body}, bent.body, &options);
+          INFO(set.name << ": " << n << " x " << k << " x " << m << ", layouts "
+                        << static_cast<int>(left) << " and " << static_cast<int>(right));
+          CHECK(sums.elements == bent.elements);
+        }
   });
 }
 

@@ -22,6 +22,29 @@ TEST_CASE("Gradients of Linear agree with differences", "[nn]") {
   }
 }
 
+TEST_CASE("Linear and RNNCell bend by the activation they were given", "[nn]") {
+  using Function = Tensor (*)(Operand);
+  const std::pair<Activation, Function> bends[] = {
+      {Activation::relu, relu}, {Activation::sigmoid, sigmoid}, {Activation::tanh, reel::tanh}};
+  const nn::Linear plain(3, 2, wide);
+  const nn::RNNCell cell(3, 2, Activation::none, wide);
+  REQUIRE(nn::RNNCell(3, 2).activation == Activation::tanh);
+  for (const auto& [activation, bend] : bends) {
+    nn::Linear layer = plain;
+    layer.activation = activation;
+    for (const Tensor& x : {numbers({3}), numbers({4, 3}), numbers({2, 2, 3})}) {
+      const Tensor expected = bend(plain(x));
+      REQUIRE(layer(x).shape() == expected.shape());
+      require_near(layer(x), expected.to_vector<double>());
+      check_gradients({layer.weight, layer.bias}, [&] { return layer(x); });
+    }
+    nn::RNNCell bent = cell;
+    bent.activation = activation;
+    const Tensor x = numbers({4, 3}), h = numbers({4, 2});
+    require_near(bent(x, h), bend(cell(x, h)).to_vector<double>());
+  }
+}
+
 TEST_CASE("Embedding gives rows, and rows used twice gather both gradients", "[nn]") {
   nn::Embedding layer(4, 2, wide);
   layer.table.assign(tensor({{0.0, 1.0}, {2.0, 3.0}, {4.0, 5.0}, {6.0, 7.0}}));

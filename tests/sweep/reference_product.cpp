@@ -87,6 +87,27 @@ void add_product_references(References& table) {
     });
     return Hosts{out};
   };
+  table["dense"] = [](const Hosts& in, const void* options) {
+    Host out = product(in[0], in[1]);
+    each_position(out.shape, [&](const auto& index, std::size_t flat) {
+      double& y = out.values[flat];
+      y += at(in[2], index);
+      switch (as<ActivationOptions>(options).activation) {
+        case Activation::none:
+          break;
+        case Activation::relu:
+          y = std::fmax(y, 0);
+          break;
+        case Activation::sigmoid:
+          y = sigmoid(y);
+          break;
+        case Activation::tanh:
+          y = std::tanh(y);
+          break;
+      }
+    });
+    return Hosts{out};
+  };
   table["lstm_gates"] = lstm;
   table["tree_lstm_gates"] = tree_lstm;
   table["tree_lstm_leaf_gates"] = tree_lstm_leaf;

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One step of a recurrent network; the loop over time is the user's. x is [batch, in].
 #pragma once
+#include <reel/activation.hpp>
 #include <reel/fields.hpp>
 #include <reel/ops/create.hpp>
 
 namespace reel::nn {
-/// h' = tanh([x, h] weight + bias) (Elman 1990).
+/// h' = activation([x, h] weight + bias) (Elman 1990).
 struct REEL_API RNNCell {
   Variable weight, bias;  // [in + hidden, hidden], [hidden]
+  Activation activation = Activation::tanh;
   RNNCell(Extent in, Extent hidden, TensorOptions options = {}, Caller caller = Caller::here());
+  RNNCell(Extent in, Extent hidden, Activation activation, TensorOptions options = {},
+          Caller caller = Caller::here());
   /// Zeros [batch, hidden].
   Tensor initial_state(Extent batch, Caller caller = Caller::here()) const;
   Tensor operator()(Operand x, Operand h) const;
