@@ -99,14 +99,23 @@ T* memory(std::int64_t elements) {
 
 /// y's columns lie one after the other, and x has few rows.
 template <class T>
-void by_dots(const Task<T>& t) {
-  Matrix<T> x = t.x;
+void dots(Matrix<T> x, const Matrix<T>& y, const Dots<T>& to) {
   if (x.column != 1) {
     T* const copy = memory<T>(x.rows * x.columns);
     copy_matrix(x, copy, x.columns);
     x = {copy, x.rows, x.columns, x.columns, 1};
   }
-  multiply_dots(x, t.y, t.c, t.c_row, t.z.data != nullptr);
+  multiply_dots(x, y, to);
+}
+template <class T>
+void by_dots(const Task<T>& t) {
+  dots(t.x, t.y, {t.c, t.c_row, 1, t.z.data != nullptr});
+  t.bend_all();
+}
+/// The other way round: x's rows lie one after the other, and y has few columns.
+template <class T>
+void by_turned_dots(const Task<T>& t) {
+  dots(t.y.transposed(), t.x.transposed(), {t.c, 1, t.c_row, t.z.data != nullptr});
   t.bend_all();
 }
 
@@ -143,6 +152,16 @@ bool pays_turned(const Matrix<T>& x, const Matrix<T>& y, bool adds) {
   return cost(y.transposed(), x.transposed()) + turning < cost(x, y);
 }
 
+/// Whether rows of x times few columns of y are less work as dots: tiles fill a vector with these
+/// few, dots take four at a time and add up the lanes of their sums. Measured on AVX-512.
+template <class T>
+bool pays_turned_dots(const Matrix<T>& x, const Matrix<T>& y) {
+  constexpr std::int64_t many_rows = 24, vectors = 16 / lanes<T>, adding_up = 128;
+  if (x.column != 1 || x.row == 1 || x.rows < many_rows || y.columns >= lanes<T>) return false;
+  const std::int64_t fours = (y.columns + 3) / 4;
+  return 2 * fours * (vectors * x.columns + adding_up) < 7 * x.columns;
+}
+
 /// Rows begin with cache lines.
 template <class T>
 bool is_lined_up(const Matrix<T>& x) {
@@ -164,29 +183,29 @@ bool reads_y_as_it_lies(const Matrix<T>& x, const Matrix<T>& y) {
   return x.columns <= short_sum && bytes <= short_cache && is_lined_up(y);
 }
 
-/// Sums that are read and written many times stand in memory of this thread's: neighbours in c may
-/// be another one's, and the caches would hand their lines to and fro.
 template <class T>
-void by_tiles(const Task<T>& t) {
-  const Matrix<T>&x = t.x, &y = t.y;
-  Product<T> p{x.rows, y.columns, x.columns, x.data,  x.row,    x.column,
-               y.data, y.row,     t.c,       t.c_row, t.z.data, t.z.row};
+Product<T> product_of(const Task<T>& t) {
+  Product<T> p{t.x.rows, t.y.columns, t.x.columns, t.x.data, t.x.row,  t.x.column,
+               t.y.data, t.y.row,     t.c,         t.c_row,  t.z.data, t.z.row};
   p.bend = t.bend;
-  if (!reads_y_as_it_lies(x, y)) {
-    const Blocks<T> blocks(p, y.column);
-    return blocks.multiply(memory<T>(blocks.room()));
-  }
+  return p;
+}
+
+/// From y as it lies. Sums that are read and written many times stand in `sums`, memory of this
+/// thread's with room for c: neighbours in c may be another thread's, and the caches would hand
+/// their lines to and fro.
+template <class T>
+void by_plain_tiles(const Task<T>& t, T* sums) {
+  Product<T> p = product_of(t);
   if constexpr (reads_by_lines)
-    if (p.n == 1 && p.m >= least_row_columns && p.k > 0 && !is_lined_up(y)) {
-      multiply_row(p, memory<T>(p.m));
+    if (p.n == 1 && p.m >= least_row_columns && p.k > 0 && !is_lined_up(t.y)) {
+      multiply_row(p, sums);
       return t.bend_all();
     }
   const bool wide = p.n > 2 * most_tile_rows && p.m > panel_width<most_tile_rows, T>;
   const std::int64_t height = wide ? wide_tile_rows : most_tile_rows;
   // Few rows of x take a y from beyond the second cache in bands of rows, in the order of memory.
-  const bool banded = p.n < few_rows && p.m > least_banded_columns && bytes_of(y) > second_cache;
-  if (banded) {
-    T* const sums = memory<T>(p.n * p.m);
+  if (p.n < few_rows && p.m > least_banded_columns && bytes_of(t.y) > second_cache)
     while (p.k > band_rows) {
       Product<T> band = p;
       band.k = band_rows;
@@ -200,26 +219,46 @@ void by_tiles(const Task<T>& t) {
       p.start = sums;
       p.start_row = p.m;
     }
-  }
   multiply<Way::plain>(p, height);
+}
+template <class T>
+std::int64_t sums_room(const Task<T>& t) {
+  return t.x.rows < few_rows ? t.x.rows * t.y.columns : 0;
+}
+
+template <class T>
+void by_tiles(const Task<T>& t) {
+  if (reads_y_as_it_lies(t.x, t.y)) return by_plain_tiles(t, memory<T>(sums_room(t)));
+  const Product<T> p = product_of(t);
+  const Blocks<T> blocks(p, t.y.column);
+  blocks.multiply(memory<T>(blocks.room()));
 }
 
 /// By transposes: c's is y's times x's.
 template <class T>
 void by_turned_tiles(const Task<T>& t) {
-  const Matrix<T>&x = t.x, &y = t.y;
-  Product<T> p{y.columns, x.rows,   x.columns, y.data, y.column, y.row,
-               x.data,    x.column, nullptr,   x.rows, nullptr,  x.rows};
-  p.bend = t.bend;
-  const Blocks<T> blocks(p, x.row);
-  const std::int64_t size = rounded_up(x.rows * y.columns, Blocks<T>::line);
-  p.c = memory<T>(size + blocks.room());
-  if (t.z.data) {
-    copy_matrix(t.z.transposed(), p.c, x.rows);
-    p.start = p.c;
+  const std::int64_t rows = t.y.columns, columns = t.x.rows;
+  const std::int64_t size = rounded_up(rows * columns, Blocks<T>::line);
+  Task<T> turned{t.y.transposed(), t.x.transposed(), t.z.transposed(), nullptr, columns, t.bend};
+  const auto begin = [&](std::int64_t room) {
+    turned.c = memory<T>(size + room);
+    if (!t.z.data) return;
+    copy_matrix(turned.z, turned.c, columns);
+    turned.z = {turned.c, rows, columns, columns, 1};
+  };
+  if (reads_y_as_it_lies(turned.x, turned.y)) {
+    begin(sums_room(turned));
+    by_plain_tiles(turned, turned.c + size);
+  } else {
+    Product<T> p = product_of(turned);
+    const Blocks<T> blocks(p, turned.y.column);
+    begin(blocks.room());
+    p.c = turned.c;
+    p.start = turned.z.data;
+    p.start_row = columns;
+    blocks.multiply(turned.c + size);
   }
-  blocks.multiply(p.c + size);
-  turn_elements(p.c, x.rows, t.c, t.c_row, x.rows, y.columns);
+  turn_elements(turned.c, columns, t.c, t.c_row, columns, rows);
 }
 
 // Multiply-adds that are worth a helper's way, and those above which pieces may be many.
@@ -282,7 +321,8 @@ void run(const Task<T>& t, void (*way)(const Task<T>&)) {
 template <class T>
 bool is_small(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z) {
   return x.column == 1 && y.column == 1 && z.column == 1 && y.columns > 1 &&
-         y.columns <= panel_width<most_tile_rows, T> && bytes_of(y) <= first_cache;
+         y.columns <= panel_width<most_tile_rows, T> && bytes_of(y) <= first_cache &&
+         !(y.columns < lanes<T> && pays_turned_dots(x, y));
 }
 
 template <class T>
@@ -293,15 +333,17 @@ void large_product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T
   const std::int64_t dot_rows =
       x.column == 1 && x.columns >= 8 * lanes<T> ? most_dot_rows : most_short_dot_rows;
   const bool dots = y.row == 1 && y.column != 1 && y.columns > 1 && x.rows <= dot_rows;
+  const bool turned_dots = !dots && pays_turned_dots(x, y);
   const bool blas = loses_to_blas && least(least(x.rows, y.columns), x.columns) >= least_of_blas &&
                     BlasMatrix<T>(x).fits && BlasMatrix<T>(y).fits && has_blas();
-  if (z.data && z.data != c && (dots || blas || z.column != 1)) {
+  if (z.data && z.data != c && (dots || turned_dots || blas || z.column != 1)) {
     copy_rows(z, c);
     return product(x, y, {c, x.rows, y.columns, y.columns, 1}, c, bend);
   }
   const Task<T> task{x, y, z, c, y.columns, bend};
   if (blas) return run(task, by_blas<T>);
   if (dots) return run(task, by_dots<T>);
+  if (turned_dots) return run(task, by_turned_dots<T>);
   if (pays_turned(x, y, z.data)) return run(task, by_turned_tiles<T>);
   run(task, by_tiles<T>);
 }

@@ -3,6 +3,7 @@
 // along two rows of memory, in an order that depends on their length alone.
 #pragma once
 #include "lib/cpu/chunk.hpp"
+#include "lib/cpu/lanes.hpp"
 #include "lib/cpu/lines.hpp"
 #include "lib/cpu/panels.hpp"
 
@@ -17,9 +18,48 @@ inline constexpr int dot_tile_columns = Rows == 1 ? 8 : 4;
 template <int Rows, class T>
 using DotColumn = std::conditional_t<Rows == 1, Lines<T>, Row<T>>;
 
+#ifdef __AVX512F__
+/// The lanes of x in half as many, two by two.
+inline xsimd::batch<float, xsimd::avx2> folded(const Vector<float>& x) {
+  return _mm512_castps512_ps256(x + upper_half<8>(x));
+}
+inline xsimd::batch<double, xsimd::avx2> folded(const Vector<double>& x) {
+  return _mm512_castpd512_pd256(x + upper_half<4>(x));
+}
+#else
+template <class T>
+const Vector<T>& folded(const Vector<T>& x) {
+  return x;
+}
+#endif
+/// The sums of N vectors' lanes, many at once. (Of 16 lanes, xsimd 8.1 puts them in another order.)
+template <int N, class T>
+[[gnu::always_inline]] inline void lane_sums(const Vector<T> (&x)[N], T* to) {
+  using Part = std::decay_t<decltype(folded(x[0]))>;
+  constexpr int step = static_cast<int>(Part::size);
+  static_assert(N % step == 0);
+  Part parts[N];
+  REEL_UNROLL
+  for (int i = 0; i < N; ++i) parts[i] = folded(x[i]);
+  REEL_UNROLL
+  for (int i = 0; i < N; i += step) xsimd::haddp(parts + i).store_aligned(to + i);
+}
+
+/// Where the sums go: added to what is there, or instead of it.
+template <class T>
+struct Dots {
+  T* c;
+  std::int64_t row, column;  // steps
+  bool adds;
+
+  Dots from(std::int64_t i, std::int64_t j) const {
+    return {c + i * row + j * column, row, column, adds};
+  }
+};
+
 /// c (+)= x y for Rows rows of x and a few columns of y; those past the last repeat it.
 template <int Rows, class T>
-void dot_tile(const Matrix<T>& x, const Matrix<T>& y, T* c, std::int64_t c_row, bool accumulate) {
+void dot_tile(const Matrix<T>& x, const Matrix<T>& y, const Dots<T>& to) {
   constexpr std::int64_t L = lanes<T>, ahead = Rows == 1 ? 2 * L : L;
   constexpr int Columns = dot_tile_columns<Rows, T>;
   const T *rows[Rows], *columns[Columns];
@@ -53,30 +93,26 @@ void dot_tile(const Matrix<T>& x, const Matrix<T>& y, T* c, std::int64_t c_row, 
     add([&](int r) { return rest.get(rows[r] + i); },
         [&](int j) { return rest.get(columns[j] + i); });
   }
-  REEL_UNROLL
-  for (int r = 0; r < Rows; ++r) {
-    REEL_UNROLL
-    for (int j = 0; j < Columns; ++j) {
-      if (r >= x.rows || j >= y.columns) continue;
-      T& to = c[r * c_row + j];
-      const T sum = lane_sum(sums[r * Columns + j]);
-      to = accumulate ? to + sum : sum;
+  alignas(64) T all[Rows * Columns];
+  lane_sums(sums, all);
+  for (int r = 0; r < Rows && r < x.rows; ++r)
+    for (int j = 0; j < Columns && j < y.columns; ++j) {
+      T& c = *to.from(r, j).c;
+      c = to.adds ? c + all[r * Columns + j] : all[r * Columns + j];
     }
-  }
 }
 
 /// All of x's rows, whose elements are neighbours, and a few columns of y.
 template <int Rows, class T>
-void dot_rows(const Matrix<T>& x, const Matrix<T>& y, T* c, std::int64_t c_row, bool accumulate) {
+void dot_rows(const Matrix<T>& x, const Matrix<T>& y, const Dots<T>& to) {
   Matrix<T> left = x;
-  for (; left.rows > 0; left.rows -= Rows, left.data += Rows * x.row, c += Rows * c_row)
-    dot_tile<Rows>(left, y, c, c_row, accumulate);
+  for (; left.rows > 0; left.rows -= Rows, left.data += Rows * x.row)
+    dot_tile<Rows>(left, y, to.from(x.rows - left.rows, 0));
 }
 
 /// Tiles of columns, the last one first if `backward`.
 template <int Rows, class T>
-void dot_columns(const Matrix<T>& x, const Matrix<T>& y, T* c, std::int64_t c_row, bool accumulate,
-                 bool backward = false) {
+void dot_columns(const Matrix<T>& x, const Matrix<T>& y, const Dots<T>& to, bool backward = false) {
   constexpr int Columns = dot_tile_columns<Rows, T>;
   const std::int64_t tiles = (y.columns + Columns - 1) / Columns;
   for (std::int64_t i = 0; i < tiles; ++i) {
@@ -84,7 +120,7 @@ void dot_columns(const Matrix<T>& x, const Matrix<T>& y, T* c, std::int64_t c_ro
     Matrix<T> left = y;
     left.columns -= first;
     left.data += first * y.column;
-    dot_rows<Rows>(x, left, c + first, c_row, accumulate);
+    dot_rows<Rows>(x, left, to.from(0, first));
   }
 }
 
@@ -101,10 +137,9 @@ bool turns_back(const T* y) {
 /// its one end and from the other in turn: a y that is met again and again, and that the second
 /// cache does not hold, is found there in part, where reading it from one end alone finds nothing.
 template <class T>
-void multiply_dots(const Matrix<T>& x, const Matrix<T>& y, T* c, std::int64_t c_row,
-                   bool accumulate) {
-  if (x.rows == 1) return dot_columns<1>(x, y, c, c_row, accumulate, turns_back(y.data));
-  if (x.rows == 2) return dot_columns<2>(x, y, c, c_row, accumulate);
-  dot_columns<dot_tile_rows<T>>(x, y, c, c_row, accumulate);
+void multiply_dots(const Matrix<T>& x, const Matrix<T>& y, const Dots<T>& to) {
+  if (x.rows == 1) return dot_columns<1>(x, y, to, turns_back(y.data));
+  if (x.rows == 2) return dot_columns<2>(x, y, to);
+  dot_columns<dot_tile_rows<T>>(x, y, to);
 }
 }  // namespace reel::kernels::REEL_ISA
