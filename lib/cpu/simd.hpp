@@ -135,5 +135,27 @@ template <>
 inline void store_part(double* to, const Vector<double>& x, std::int64_t n) {
   _mm256_maskstore_pd(to, low_lanes(static_cast<int>(2 * n)), x);
 }
+#elif defined(__SSE2__)
+template <>
+inline Vector<float> load_part(const float* from, std::int64_t n) {
+  if (n == 0) return _mm_setzero_ps();
+  if (n == 1) return _mm_load_ss(from);
+  const __m128 two = _mm_castpd_ps(_mm_load_sd(reinterpret_cast<const double*>(from)));
+  return n == 2 ? two : _mm_movelh_ps(two, _mm_load_ss(from + 2));
+}
+template <>
+inline Vector<double> load_part(const double* from, std::int64_t n) {
+  return n ? _mm_load_sd(from) : _mm_setzero_pd();
+}
+template <>
+inline void store_part(float* to, const Vector<float>& x, std::int64_t n) {
+  if (n == 1) _mm_store_ss(to, x);
+  if (n > 1) _mm_storel_pd(reinterpret_cast<double*>(to), _mm_castps_pd(x));
+  if (n > 2) _mm_store_ss(to + 2, _mm_movehl_ps(x, x));
+}
+template <>
+inline void store_part(double* to, const Vector<double>& x, std::int64_t n) {
+  if (n) _mm_storel_pd(to, x);
+}
 #endif
 }  // namespace reel::kernels::REEL_ISA
