@@ -24,8 +24,9 @@ struct ScalarOperand {
   double value() { return squares(x * 1.5f); }
 };
 
+template <std::size_t side>
 struct AddTransposed {
-  Tensor x = numbers(1, {64, 64}), y = numbers(2, {64, 64});
+  Tensor x = numbers(1, {side, side}), y = numbers(2, {side, side});
   void operator()() { keep(x + transpose(y)); }
   double value() { return squares(x + transpose(y)); }
 };
@@ -59,7 +60,8 @@ void add_ops(bench::Rows& rows) {
   rows.push_back(row<Tanh>("tanh 16", 1, std::size_t{16}));
   rows.push_back(row<Tanh>("tanh 64k", 1, std::size_t{1} << 16));
   rows.push_back(row<ScalarOperand>("scalar operand 16", 1));
-  rows.push_back(row<AddTransposed>("64x64 + transposed 64x64", 1));
+  rows.push_back(row<AddTransposed<64>>("64x64 + transposed 64x64", 1));
+  rows.push_back(row<AddTransposed<256>>("256x256 + transposed 256x256", 1));
   rows.push_back(row<Transpose>("transpose view", 1));
   rows.push_back(row<Slice>("slice view", 1));
   rows.push_back(row<Split>("split in 4", 1));

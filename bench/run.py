@@ -31,6 +31,7 @@ TARGETS = {
     "tanh 64k": 30e3,
     "scalar operand 16": 40,
     "64x64 + transposed 64x64": 900,
+    "256x256 + transposed 256x256": None,
     "transpose view": 25,
     "slice view": 25,
     "split in 4": 100,

@@ -87,8 +87,9 @@ void swap_blocks(Block16& rows, std::integer_sequence<int, lane...>) {
 }
 
 /// 16 by 16 blocks are transposed in registers.
+template <std::size_t side>
 struct AddTransposed {
-  static constexpr std::size_t side = 64, block = 16;
+  static constexpr std::size_t block = 16;
   Buffer x{Numbers(1).vector(side * side)}, y{Numbers(2).vector(side * side)}, z{side * side};
   void operator()() {
     for (std::size_t i = 0; i < side; i += block) {
@@ -174,7 +175,8 @@ void add_ops(bench::Rows& rows) {
   rows.push_back(row<Tanh>("tanh 16", 1, std::size_t{16}));
   rows.push_back(row<Tanh>("tanh 64k", 1, std::size_t{1} << 16));
   rows.push_back(row<ScalarOperand>("scalar operand 16", 1));
-  rows.push_back(row<AddTransposed>("64x64 + transposed 64x64", 1));
+  rows.push_back(row<AddTransposed<64>>("64x64 + transposed 64x64", 1));
+  rows.push_back(row<AddTransposed<256>>("256x256 + transposed 256x256", 1));
   rows.push_back(row<View>("transpose view", 1, 1, 0, 4, 1, 4));
   rows.push_back(row<View>("slice view", 1, 1, 4, 2, 4, 1));
   rows.push_back(row<View>("split in 4", 1, 4, 0, 1, 4, 1));

@@ -74,9 +74,13 @@ void add_ops(bench::Rows& rows) {
   }
   rows.push_back(
       inferred("scalar operand 16", [] { return [x = numbers(1, {16})] { return x * 1.5f; }; }));
-  rows.push_back(inferred("64x64 + transposed 64x64", [] {
-    return [x = numbers(1, {64, 64}), y = numbers(2, {64, 64})] { return x + y.t(); };
-  }));
+  for (const auto& [name, side] :
+       {std::pair<const char*, std::size_t>{"64x64 + transposed 64x64", 64},
+        {"256x256 + transposed 256x256", 256}}) {
+    rows.push_back(inferred(name, [side = side] {
+      return [x = numbers(1, {side, side}), y = numbers(2, {side, side})] { return x + y.t(); };
+    }));
+  }
   rows.push_back(inferred("transpose view", [] {
     return [x = numbers(1, {4, 4})] { return x.t(); };
   }));
