@@ -29,7 +29,15 @@ struct Functions<xsimd::batch<T, A>> {
   // e^x / (1 + e^x) below 0, 1 / (1 + e^-x) above.
   static X sigmoid(const X& x) {
     const X one(1), e = exponential(-xsimd::abs(x)), sum = one + e;
-    return quotient<T>(select(x < X(0), e, one), sum, e - (sum - one));
+    const X top = select(x < X(0), e, one);
+#if defined(__AVX512F__)
+    if constexpr (is_single<T>) {  // top - y (1 + e) needs no sum, so nothing is lost by rounding
+                                   // it
+      const X inverse = _mm512_rcp14_ps(sum), y = top * inverse;
+      return xsimd::fma(xsimd::fnma(y, e, top - y), inverse, y);
+    }
+#endif
+    return quotient<T>(top, sum, e - (sum - one));
   }
   [[gnu::noinline]] static X power(const X& x, const X& y) {
     if (xsimd::all(y == X(2))) return x * x;
