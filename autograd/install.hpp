@@ -14,12 +14,9 @@ struct NamedRule {
 using Rules = const NamedRule*;
 extern const NamedRule pointwise_rules[], reduce_rules[], matmul_rules[], softmax_rules[],
     normalize_rules[], recurrent_rules[], reshape_rules[], gather_rules[], sequence_rules[];
-/// An activation: its op, if there is one, and dx from dy and its result.
-struct Bend {
-  const Op* op = nullptr;
-  Tensor (*gradient)(const Tensor& dy, const Tensor& out) = nullptr;
-};
-Bend bend_of(Activation activation);  // rules/pointwise.cpp
+/// dx of an activation by ops, from dy and its result; null for none.
+using PointwiseGradient = Tensor (*)(const Tensor& dy, const Tensor& out);
+PointwiseGradient gradient_of(Activation activation);  // rules/pointwise.cpp
 /// All families, ended by null.
 extern const Rules gradient_rules[];
 }  // namespace reel

@@ -251,12 +251,13 @@ inline bool Playback::play_neighbours(const Record& record, int i, const Tiles* 
 
 Tensor Playback::step_before(const Record& record, const Op& op) {
   Tensor& dy = dy_->gradient;
-  if (listened() || !op.fused_gradient || !op.tiles) return {};
+  if (listened() || !op.tiles) return {};
   const Tile tile = op.tiles->gradient[0][static_cast<int>(dy.dtype())];
-  const Body* const out = record.outputs[0].saved;
+  const Body* out = record.outputs[0].saved;
   if (!tile || dy.dtype() != out->dtype) return {};
   const Body* given = Access::body(dy);
   if (!given->contiguous) given = in_order(*given);
+  if (!out->contiguous) out = in_order(*out);
   const Body* const bodies[] = {given, nullptr, nullptr, out};
   const void* const values[] = {given->data, nullptr, nullptr, out->data};
   Tensor dz = given == Access::body(dy) && !dy_->wishes && writable(dy)

@@ -46,7 +46,7 @@ class Playback {
   /// For z = x y (+ bias): puts the gradients of y and bias off; false if they do not wait.
   bool defer_product(const Record& record, const Tensor& x, const Tensor& dz);
   /// The gradient in front of a pointwise op of one input that made the record's output from
-  /// something that was not kept; undefined where ops have to be seen.
+  /// something that was not kept; undefined where ops have to be seen, or its pass does not fit.
   Tensor step_before(const Record& record, const Op& op);
   const Tensor& dy(int output) const { return dy_[output].gradient; }
   /// Whether someone has to see ops: another tape, or a stage that does not take gradients.

@@ -67,8 +67,10 @@ void matmul_add_rule(GradientCall& call) {
 
 // r = f(x y + z), and f' can be told from r
 void dense_rule(GradientCall& call) {
-  const Bend bend = bend_of(call.option<ActivationOptions>().activation);
-  if (bend.op && !call.step_before(*bend.op)) call.set_dy(bend.gradient(call.dy(), call.output()));
+  const Activation activation = call.option<ActivationOptions>().activation;
+  const Op* const bend = activation_op(activation);
+  if (bend && !call.step_before(*bend))
+    call.set_dy(gradient_of(activation)(call.dy(), call.output()));
   matmul_add_rule(call);
 }
 }  // namespace

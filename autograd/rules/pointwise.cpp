@@ -6,7 +6,6 @@
 #include "lib/formulas/activation.hpp"
 #include "lib/formulas/arithmetic.hpp"
 #include "lib/formulas/math.hpp"
-#include "lib/ops/ops.hpp"
 
 namespace reel {
 namespace formulas::math {
@@ -58,18 +57,18 @@ Tensor gradient_before(const Tensor& dy, const Tensor& out) {
 }
 }  // namespace
 
-Bend bend_of(Activation activation) {
+PointwiseGradient gradient_of(Activation activation) {
   switch (activation) {
     case Activation::none:
       break;
     case Activation::relu:
-      return {&relu_op, gradient_before<formulas::Relu>};
+      return gradient_before<formulas::Relu>;
     case Activation::sigmoid:
-      return {&sigmoid_op, gradient_before<formulas::Sigmoid>};
+      return gradient_before<formulas::Sigmoid>;
     case Activation::tanh:
-      return {&tanh_op, gradient_before<formulas::Tanh>};
+      return gradient_before<formulas::Tanh>;
   }
-  return {};
+  return nullptr;
 }
 
 const NamedRule pointwise_rules[] = {

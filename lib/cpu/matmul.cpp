@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// matmul and matmul_add: which way a product goes.
+// matmul, matmul_add and dense: which way a product goes.
 #include "lib/cpu/matmul.hpp"
 
 #include <reel/threads.hpp>
@@ -88,6 +88,7 @@ constexpr std::int64_t least_of_blas = 256;
 constexpr std::int64_t few_rows = 14;  // too few to pay for a copy of y
 constexpr std::int64_t most_dot_rows = most_tile_rows > 6 ? 12 : 3, most_short_dot_rows = 3;
 constexpr std::int64_t first_cache = 24 << 10, short_cache = 160 << 10, second_cache = 640 << 10;
+constexpr std::int64_t most_sums = 256 << 10;  // bytes
 constexpr std::int64_t short_sum = 32, band_rows = 16, least_banded_columns = 64;
 constexpr std::int64_t least_row_columns = 384;
 constexpr std::int64_t most_turned = 1 << 18;  // elements of c
@@ -157,7 +158,7 @@ bool pays_turned(const Matrix<T>& x, const Matrix<T>& y, bool adds) {
 template <class T>
 bool pays_turned_dots(const Matrix<T>& x, const Matrix<T>& y) {
   constexpr std::int64_t many_rows = 24, vectors = 16 / lanes<T>, adding_up = 128;
-  if (x.column != 1 || x.row == 1 || x.rows < many_rows || y.columns >= lanes<T>) return false;
+  if (y.columns >= lanes<T> || x.rows < many_rows || x.column != 1 || x.row == 1) return false;
   const std::int64_t fours = (y.columns + 3) / 4;
   return 2 * fours * (vectors * x.columns + adding_up) < 7 * x.columns;
 }
@@ -191,44 +192,59 @@ Product<T> product_of(const Task<T>& t) {
   return p;
 }
 
-/// From y as it lies. Sums that are read and written many times stand in `sums`, memory of this
-/// thread's with room for c: neighbours in c may be another thread's, and the caches would hand
-/// their lines to and fro.
+template <class T>
+bool goes_by_row(const Task<T>& t) {
+  return reads_by_lines && t.x.rows == 1 && t.y.columns >= least_row_columns && t.x.columns > 0 &&
+         !is_lined_up(t.y);
+}
+/// Few rows of x take a y from beyond the second cache in bands of rows, in the order of memory.
+template <class T>
+bool goes_in_bands(const Task<T>& t) {
+  return t.x.rows < few_rows && t.x.columns > band_rows && t.y.columns > least_banded_columns &&
+         bytes_of(t.y) > second_cache;
+}
+/// Elements of memory of this thread's for sums that are read and written many times: neighbours in
+/// c may be another thread's, and the caches would hand their lines to and fro. A large c has few
+/// such neighbours.
+template <class T>
+std::int64_t sums_room(const Task<T>& t) {
+  const std::int64_t size = t.x.rows * t.y.columns;
+  return size * size_in_bytes<T> <= most_sums && (goes_by_row(t) || goes_in_bands(t)) ? size : 0;
+}
+
+/// From y as it lies, with `sums` of sums_room(), or c where that is 0.
 template <class T>
 void by_plain_tiles(const Task<T>& t, T* sums) {
   Product<T> p = product_of(t);
   if constexpr (reads_by_lines)
-    if (p.n == 1 && p.m >= least_row_columns && p.k > 0 && !is_lined_up(t.y)) {
+    if (goes_by_row(t)) {
       multiply_row(p, sums);
       return t.bend_all();
     }
   const bool wide = p.n > 2 * most_tile_rows && p.m > panel_width<most_tile_rows, T>;
   const std::int64_t height = wide ? wide_tile_rows : most_tile_rows;
-  // Few rows of x take a y from beyond the second cache in bands of rows, in the order of memory.
-  if (p.n < few_rows && p.m > least_banded_columns && bytes_of(t.y) > second_cache)
-    while (p.k > band_rows) {
-      Product<T> band = p;
-      band.k = band_rows;
-      band.c = sums;
-      band.c_row = p.m;
-      band.bend = nullptr;
-      multiply<Way::plain>(band, height);
-      p.k -= band_rows;
-      p.x += band_rows * p.x_column;
-      p.y += band_rows * p.y_row;
-      p.start = sums;
-      p.start_row = p.m;
-    }
+  for (const bool banded = goes_in_bands(t); banded && p.k > band_rows;) {
+    Product<T> band = p;
+    band.k = band_rows;
+    band.c = sums;
+    band.c_row = sums == t.c ? t.c_row : p.m;
+    band.bend = nullptr;
+    multiply<Way::plain>(band, height);
+    p.k -= band_rows;
+    p.x += band_rows * p.x_column;
+    p.y += band_rows * p.y_row;
+    p.start = band.c;
+    p.start_row = band.c_row;
+  }
   multiply<Way::plain>(p, height);
-}
-template <class T>
-std::int64_t sums_room(const Task<T>& t) {
-  return t.x.rows < few_rows ? t.x.rows * t.y.columns : 0;
 }
 
 template <class T>
 void by_tiles(const Task<T>& t) {
-  if (reads_y_as_it_lies(t.x, t.y)) return by_plain_tiles(t, memory<T>(sums_room(t)));
+  if (reads_y_as_it_lies(t.x, t.y)) {
+    const std::int64_t room = sums_room(t);
+    return by_plain_tiles(t, room ? memory<T>(room) : t.c);
+  }
   const Product<T> p = product_of(t);
   const Blocks<T> blocks(p, t.y.column);
   blocks.multiply(memory<T>(blocks.room()));
@@ -247,8 +263,9 @@ void by_turned_tiles(const Task<T>& t) {
     turned.z = {turned.c, rows, columns, columns, 1};
   };
   if (reads_y_as_it_lies(turned.x, turned.y)) {
-    begin(sums_room(turned));
-    by_plain_tiles(turned, turned.c + size);
+    const std::int64_t room = sums_room(turned);
+    begin(room);
+    by_plain_tiles(turned, turned.c + (room ? size : 0));
   } else {
     Product<T> p = product_of(turned);
     const Blocks<T> blocks(p, turned.y.column);
@@ -322,7 +339,7 @@ template <class T>
 bool is_small(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z) {
   return x.column == 1 && y.column == 1 && z.column == 1 && y.columns > 1 &&
          y.columns <= panel_width<most_tile_rows, T> && bytes_of(y) <= first_cache &&
-         !(y.columns < lanes<T> && pays_turned_dots(x, y));
+         !pays_turned_dots(x, y);
 }
 
 template <class T>

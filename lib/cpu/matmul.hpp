@@ -22,7 +22,7 @@
 #endif
 
 namespace reel::kernels::REEL_ISA {
-/// A pass over rows of c, which are in the first cache.
+/// A pass over rows of c.
 template <class T>
 void bend_rows(Tile bend, T* c, std::int64_t c_row, std::int64_t rows, std::int64_t columns) {
   if (columns == c_row) columns *= rows, rows = 1;

@@ -10,8 +10,17 @@ extern const Family activation_family = {no_kernels, tile_table<Relu, Sigmoid, T
 
 /// Null for none.
 Tile activation_pass(Activation activation, DType dtype) {
-  static constexpr const Tiles* passes[] = {nullptr, &tiles<Relu>, &tiles<Sigmoid>, &tiles<Tanh>};
-  const Tiles* const found = passes[static_cast<int>(activation)];
-  return found ? found->value[static_cast<int>(dtype)] : nullptr;
+  const auto pass = [dtype](const Tiles& tiles) { return tiles.value[static_cast<int>(dtype)]; };
+  switch (activation) {
+    case Activation::none:
+      return nullptr;
+    case Activation::relu:
+      return pass(tiles<Relu>);
+    case Activation::sigmoid:
+      return pass(tiles<Sigmoid>);
+    case Activation::tanh:
+      return pass(tiles<Tanh>);
+  }
+  return nullptr;
 }
 }  // namespace reel::kernels::REEL_ISA

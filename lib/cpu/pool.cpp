@@ -32,20 +32,32 @@ struct alignas(64) Share {
   std::atomic<std::int64_t> next{0};
   std::int64_t end = 0;
 };
+constexpr int most_shares = 16;  // more threads have some of them in common
 
 /// What one call of run_blocks() asks for; it lies on the caller's stack.
 struct Job {
   Block block;
   const void* work;
+  int share_count = 1;
+  Share shares[most_shares]{};
   std::atomic<bool> failed{false};
   std::exception_ptr error{};
   std::fenv_t arithmetic{};  // how the caller rounds, and whether it keeps subnormal numbers
 
+  /// Before it is run: the same number of blocks for each of so many threads.
+  void share_out(std::int64_t count, int threads) {
+    share_count = std::min(threads, most_shares);
+    std::int64_t first = 0;
+    for (int i = 0; i < share_count; ++i) {
+      shares[i].next = first;
+      shares[i].end = first += count / share_count + (i < count % share_count);
+    }
+  }
   /// Thread `own` takes its own share, then what others have not taken of theirs. So a thread meets
   /// the same part of a matrix in each job, which its core may still hold.
-  void run(Share* shares, int threads, int own) {
-    for (int k = 0; k < threads; ++k) {
-      Share& share = shares[(own + k) % threads];
+  void run(int own) {
+    for (int k = 0; k < share_count; ++k) {
+      Share& share = shares[(own + k) % share_count];
       std::int64_t i;
       while (!failed.load(std::memory_order_relaxed) &&
              (i = share.next.fetch_add(1, std::memory_order_relaxed)) < share.end)
@@ -74,8 +86,6 @@ constinit struct Pool {
   std::atomic<bool> spins{false};  // whether each thread has a processor
   int started = 0;
   Job* job = nullptr;
-  int job_threads = 0;
-  Share shares[most_threads];
   Helper helpers[most_threads - 1];
 } pool;
 
@@ -104,7 +114,7 @@ void* help_until_stopped(void* memory) {
     if (order == stop) return nullptr;
     if (order == nothing) continue;  // the caller has taken it back
     std::fesetenv(&pool.job->arithmetic);
-    pool.job->run(pool.shares, pool.job_threads, static_cast<int>(&helper - pool.helpers) + 1);
+    pool.job->run(static_cast<int>(&helper - pool.helpers) + 1);
     if (pool.working.fetch_sub(1) == 1) pool.working.notify_one();
   }
 }
@@ -151,16 +161,11 @@ void tell(Helper& helper, Order order) {
 /// for.
 void run_with_helpers(Job& job, std::int64_t count, int threads) {
   const int helpers = start_helpers(static_cast<int>(std::min<std::int64_t>(threads, count)) - 1);
+  job.share_out(count, helpers + 1);
   pool.job = &job;
-  pool.job_threads = helpers + 1;
-  std::int64_t first = 0;
-  for (int i = 0; i <= helpers; ++i) {
-    pool.shares[i].next.store(first, std::memory_order_relaxed);
-    pool.shares[i].end = first += count / (helpers + 1) + (i < count % (helpers + 1));
-  }
   pool.working = helpers;
   for (int i = 0; i < helpers; ++i) tell(pool.helpers[i], help);
-  job.run(pool.shares, pool.job_threads, 0);
+  job.run(0);
   for (int i = 0; i < helpers; ++i)
     if (pool.helpers[i].order.exchange(nothing) == help) pool.working.fetch_sub(1);
   while (const int working = pool.working.load(std::memory_order_acquire))

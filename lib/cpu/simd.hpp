@@ -140,7 +140,7 @@ template <>
 inline Vector<float> load_part(const float* from, std::int64_t n) {
   if (n == 0) return _mm_setzero_ps();
   if (n == 1) return _mm_load_ss(from);
-  const __m128 two = _mm_castpd_ps(_mm_load_sd(reinterpret_cast<const double*>(from)));
+  const __m128 two = _mm_castsi128_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
   return n == 2 ? two : _mm_movelh_ps(two, _mm_load_ss(from + 2));
 }
 template <>
@@ -150,7 +150,7 @@ inline Vector<double> load_part(const double* from, std::int64_t n) {
 template <>
 inline void store_part(float* to, const Vector<float>& x, std::int64_t n) {
   if (n == 1) _mm_store_ss(to, x);
-  if (n > 1) _mm_storel_pd(reinterpret_cast<double*>(to), _mm_castps_pd(x));
+  if (n > 1) _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_castps_si128(x));
   if (n > 2) _mm_store_ss(to + 2, _mm_movehl_ps(x, x));
 }
 template <>

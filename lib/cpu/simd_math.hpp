@@ -31,8 +31,7 @@ struct Functions<xsimd::batch<T, A>> {
     const X one(1), e = exponential(-xsimd::abs(x)), sum = one + e;
     const X top = select(x < X(0), e, one);
 #if defined(__AVX512F__)
-    if constexpr (is_single<T>) {  // top - y (1 + e) needs no sum, so nothing is lost by rounding
-                                   // it
+    if constexpr (is_single<T>) {  // the rest is top - y (1 + e), without the rounded sum
       const X inverse = _mm512_rcp14_ps(sum), y = top * inverse;
       return xsimd::fma(xsimd::fnma(y, e, top - y), inverse, y);
     }

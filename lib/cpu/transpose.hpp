@@ -140,13 +140,14 @@ void turn_by_squares(const T* from, std::int64_t from_step, T* to, std::int64_t 
 template <class T>
 void turn(const T* from, std::int64_t from_step, T* to, std::int64_t to_step, std::int64_t rows,
           std::int64_t columns) {
+  constexpr std::int64_t small_side = 4;
   const std::int64_t least = rows < columns ? rows : columns;
   if (least >= large_side<T>)
     return turn_by_squares<large_side<T>>(from, from_step, to, to_step, rows, columns);
   if (least >= square_side<T>)
     return turn_by_squares<square_side<T>>(from, from_step, to, to_step, rows, columns);
-  if (square_side < T >> 4 && least >= 4)
-    return turn_by_squares<4>(from, from_step, to, to_step, rows, columns);
+  if (least >= small_side)
+    return turn_by_squares<small_side>(from, from_step, to, to_step, rows, columns);
   for (std::int64_t r = 0; r < rows; ++r)
     for (std::int64_t c = 0; c < columns; ++c) to[r * to_step + c] = from[c * from_step + r];
 }

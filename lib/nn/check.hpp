@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How layers and optimizers refuse an argument.
 #pragma once
-#include <reel/activation.hpp>
 #include <reel/error.hpp>
 #include <reel/format.hpp>
 #include <reel/shape.hpp>
@@ -25,13 +24,6 @@ inline std::int64_t checked(std::string_view layer, std::string_view argument, E
 inline DType checked(std::string_view layer, DType dtype, Caller caller) {
   if (is_floating(dtype)) return dtype;
   fail<DTypeError>(caller, layer, "dtype", "float32 or float64", name_of(dtype));
-}
-
-/// `activation`, if it is one.
-inline Activation checked(std::string_view layer, Activation activation, Caller caller) {
-  if (activation <= Activation::tanh) return activation;
-  fail<Error>(caller, layer, "activation", "none, relu, sigmoid or tanh",
-              fmt::format("{}", static_cast<int>(activation)));
 }
 
 /// A Variable of what `make` gives, whose errors name the layer.

@@ -3,7 +3,6 @@
 #include <reel/nn/initialize.hpp>
 #include <reel/nn/layers.hpp>
 #include <reel/nn/sequential.hpp>
-#include <reel/ops/activation.hpp>
 #include <reel/ops/arithmetic.hpp>
 #include <reel/ops/gather.hpp>
 #include <reel/ops/matmul.hpp>
@@ -18,9 +17,9 @@
 
 namespace reel::nn {
 Linear::Linear(Extent in, Extent out, TensorOptions options, Caller caller)
-    : Linear(in, out, Activation::none, options, caller) {}
+    : Linear(in, out, options, Activation::none, caller) {}
 
-Linear::Linear(Extent in, Extent out, Activation activation, TensorOptions options, Caller caller)
+Linear::Linear(Extent in, Extent out, TensorOptions options, Activation activation, Caller caller)
     : weight(parameter("Linear", "weight", caller,
                        [&] {
                          return glorot_uniform({checked("Linear", "in", in, caller),
@@ -28,19 +27,14 @@ Linear::Linear(Extent in, Extent out, Activation activation, TensorOptions optio
                                                options, caller);
                        })),
       bias(parameter("Linear", "bias", caller, [&] { return zeros({out}, options, caller); })),
-      activation(checked("Linear", activation, caller)) {}
+      activation(activation) {}
 
 Tensor Linear::operator()(Operand x) const {
   const CallerScope here(x.caller(), "Linear");
   const bool matrix = (x.kind() == Operand::Kind::tensor || x.kind() == Operand::Kind::temporary) &&
                       x.tensor().defined() && x.tensor().rank() == 2;
-  if (activation == Activation::none)
-    return matrix ? matmul_add(x, weight, bias) : matmul(x, weight) + bias;
-  if (matrix) return dense(x, weight, bias, activation);
-  Tensor y = matmul(x, weight) + bias;
-  return activation == Activation::relu      ? relu(std::move(y))
-         : activation == Activation::sigmoid ? sigmoid(std::move(y))
-                                             : tanh(std::move(y));
+  if (activation != Activation::none) return dense(x, weight, bias, activation);
+  return matrix ? matmul_add(x, weight, bias) : matmul(x, weight) + bias;
 }
 
 Embedding::Embedding(Extent count, Extent width, TensorOptions options, Caller caller)

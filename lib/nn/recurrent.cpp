@@ -36,9 +36,9 @@ Tensor gate_bias(Extent hidden, int gates, int first_forget, int end_forget, LST
 }
 
 RNNCell::RNNCell(Extent in, Extent hidden, TensorOptions options, Caller caller)
-    : RNNCell(in, hidden, Activation::tanh, options, caller) {}
+    : RNNCell(in, hidden, options, Activation::tanh, caller) {}
 
-RNNCell::RNNCell(Extent in, Extent hidden, Activation activation, TensorOptions options,
+RNNCell::RNNCell(Extent in, Extent hidden, TensorOptions options, Activation activation,
                  Caller caller)
     : weight(parameter("RNNCell", "weight", caller,
                        [&] {
@@ -48,7 +48,7 @@ RNNCell::RNNCell(Extent in, Extent hidden, Activation activation, TensorOptions 
                                                options, caller);
                        })),
       bias(parameter("RNNCell", "bias", caller, [&] { return zeros({hidden}, options, caller); })),
-      activation(checked("RNNCell", activation, caller)) {}
+      activation(activation) {}
 
 Tensor RNNCell::initial_state(Extent batch, Caller caller) const {
   const CallerScope here(caller, "RNNCell");

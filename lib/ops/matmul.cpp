@@ -198,10 +198,22 @@ Tensor matmul(Operand x, Operand y) {
 Tensor matmul_add(Operand x, Operand y, Operand z) { return run(matmul_add_op, {x, y, z}); }
 
 Tensor dense(Operand x, Operand weight, Operand bias, Activation activation) {
-  if (activation > Activation::tanh)
+  Op* const bend = activation_op(activation);
+  if (!bend && activation != Activation::none)
     fail<Error>(x.caller(), dense_op.name, "activation", "none, relu, sigmoid or tanh",
                 std::to_string(static_cast<int>(activation)));
-  return run(dense_op, {x, weight, bias}, ActivationOptions{activation});
+  const Shape &from = shape_of(dense_op, x), &by = shape_of(dense_op, weight, 1);
+  if (by.rank() != 2)
+    fail<ShapeError>(x.caller(), dense_op.name, "weight", "a matrix", to_text(by));
+  if (from.rank() > 0 && from.end()[-1] != by.data()[0]) fail_inner(x.caller(), dense_op, from, by);
+  const bool matrix = from.rank() == 2;
+  // What a user has registered for one of the two ops counts here too.
+  const auto is_own = [](const Op& op) { return !op.composite && op.fused_gradient; };
+  if (matrix && bend && is_own(*bend) && is_own(matmul_add_op))
+    return run(dense_op, {x, weight, bias}, ActivationOptions{activation});
+  const FunctionScope scope(x.caller(), "dense");
+  Tensor y = matrix ? matmul_add(x, weight, bias) : run_binary(add_op, matmul(x, weight), bias);
+  return bend ? run_unary(*bend, std::move(y)) : y;
 }
 
 void add_matmul(OpTable& ops) {

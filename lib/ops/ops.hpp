@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The entries that gradient rules and other families name, and the families of the table.
 #pragma once
+#include <reel/activation.hpp>
+
 #include "lib/dispatch/op.hpp"
 
 namespace reel {
@@ -42,4 +44,6 @@ void add_gather(OpTable& ops);
 void add_create(OpTable& ops);
 void add_random(OpTable& ops);
 void add_update(OpTable& ops);
+/// The op of an activation; null for none.
+Op* activation_op(Activation activation);
 }  // namespace reel

@@ -29,6 +29,7 @@ TEST_CASE("Linear and RNNCell bend by the activation they were given", "[nn]") {
   const nn::Linear plain(3, 2, wide);
   const nn::RNNCell cell(3, 2, Activation::none, wide);
   REQUIRE(nn::RNNCell(3, 2).activation == Activation::tanh);
+  REQUIRE(nn::RNNCell(3, 2, {}).activation == Activation::tanh);
   for (const auto& [activation, bend] : bends) {
     nn::Linear layer = plain;
     layer.activation = activation;

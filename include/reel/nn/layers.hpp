@@ -2,22 +2,26 @@
 // Layers that keep no state between calls. Sizes below 1 throw ShapeError. Inputs promote with the
 // weights as in any op: a float64 input to float32 weights gives float64.
 #pragma once
+#include <concepts>
+
 #include <reel/activation.hpp>
 #include <reel/fields.hpp>
 #include <reel/ops/create.hpp>
 #include <reel/ops/softmax.hpp>
 
 namespace reel::nn {
-/// activation(x weight + bias), for x [..., in]: weight [in, out] from Glorot, bias zero. An
-/// activation costs less here than behind the layer; see dense().
+/// activation(x weight + bias), for x [..., in]: weight [in, out] from Glorot, bias zero; see
+/// dense().
 ///
 ///     nn::Linear hidden(784, 512, Activation::relu), head(512, 10);
 struct REEL_API Linear {
   Variable weight, bias;
   Activation activation = Activation::none;
   Linear(Extent in, Extent out, TensorOptions options = {}, Caller caller = Caller::here());
-  Linear(Extent in, Extent out, Activation activation, TensorOptions options = {},
-         Caller caller = Caller::here());
+  Linear(Extent in, Extent out, std::same_as<Activation> auto activation,
+         TensorOptions options = {}, Caller caller = Caller::here())
+      : Linear(in, out, options, activation, caller) {}
+  Linear(Extent in, Extent out, TensorOptions options, Activation activation, Caller caller);
   Tensor operator()(Operand x) const;
   void fields(auto&& field) {
     field("weight", weight);

@@ -13,8 +13,8 @@ namespace reel {
 REEL_API Tensor matmul(Operand x, Operand y);
 /// matmul(x, y) + z in one step; x and y are matrices, z is added with broadcasting.
 REEL_API Tensor matmul_add(Operand x, Operand y, Operand z);
-/// activation(matmul_add(x, weight, bias)) in one step: elements are bent as soon as their sums are
-/// whole, while the cache has them. For other functions call them on matmul_add().
+/// activation(matmul(x, weight) + bias), for a matrix x in one step: rows of the result are bent
+/// while a cache has them. Other functions are called on matmul_add().
 ///
 ///     dense(x, weight, bias, Activation::relu)
 REEL_API Tensor dense(Operand x, Operand weight, Operand bias, Activation activation);
