@@ -2,7 +2,7 @@
 // Layers that keep no state between calls. Sizes below 1 throw ShapeError. Inputs promote with the
 // weights as in any op: a float64 input to float32 weights gives float64.
 #pragma once
-#include <concepts>
+#include <type_traits>
 
 #include <reel/activation.hpp>
 #include <reel/fields.hpp>
@@ -18,8 +18,10 @@ struct REEL_API Linear {
   Variable weight, bias;
   Activation activation = Activation::none;
   Linear(Extent in, Extent out, TensorOptions options = {}, Caller caller = Caller::here());
-  Linear(Extent in, Extent out, std::same_as<Activation> auto activation,
-         TensorOptions options = {}, Caller caller = Caller::here())
+  template <class A>
+  requires std::is_same_v<A, Activation>  // and not {}
+  Linear(Extent in, Extent out, A activation, TensorOptions options = {},
+         Caller caller = Caller::here())
       : Linear(in, out, options, activation, caller) {}
   Linear(Extent in, Extent out, TensorOptions options, Activation activation, Caller caller);
   Tensor operator()(Operand x) const;

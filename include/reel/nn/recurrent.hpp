@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One step of a recurrent network; the loop over time is the user's. x is [batch, in].
 #pragma once
-#include <concepts>
+#include <type_traits>
 
 #include <reel/activation.hpp>
 #include <reel/fields.hpp>
@@ -13,8 +13,10 @@ struct REEL_API RNNCell {
   Variable weight, bias;  // [in + hidden, hidden], [hidden]
   Activation activation = Activation::tanh;
   RNNCell(Extent in, Extent hidden, TensorOptions options = {}, Caller caller = Caller::here());
-  RNNCell(Extent in, Extent hidden, std::same_as<Activation> auto activation,
-          TensorOptions options = {}, Caller caller = Caller::here())
+  template <class A>
+  requires std::is_same_v<A, Activation>  // and not {}
+  RNNCell(Extent in, Extent hidden, A activation, TensorOptions options = {},
+          Caller caller = Caller::here())
       : RNNCell(in, hidden, options, activation, caller) {}
   RNNCell(Extent in, Extent hidden, TensorOptions options, Activation activation, Caller caller);
   /// Zeros [batch, hidden].
