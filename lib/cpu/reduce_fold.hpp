@@ -229,7 +229,7 @@ inline void fold_long_row(const Fold& fold, const std::byte* x, std::int64_t n, 
 inline void fold_columns(const Fold& fold, const std::byte* x, std::int64_t rows,
                          std::int64_t inner, std::byte* to, std::byte* tree) {
   const std::int64_t most = fold_bytes / fold.to_size, least_grain = 256;
-  const bool shared = rows * inner >= 2 * shared_elements && num_threads() > 1;
+  const bool shared = rows * inner >= 8 * shared_elements && num_threads() > 1;  // short rows each
   for (std::int64_t first = 0; first < inner; first += most) {
     const std::int64_t width = inner - first < most ? inner - first : most;
     const std::int64_t quarter = (width + 255) / 256 * 64;
