@@ -13,6 +13,7 @@
 #include <reel/dtype.hpp>
 #include <reel/indexing.hpp>
 #include <reel/operand.hpp>
+#include <reel/references.hpp>
 #include <reel/shape.hpp>
 
 namespace reel {
@@ -103,8 +104,7 @@ class REEL_API Tensor {
 
  private:
   static void retain(Body* body) {
-    // The count is a body's first word; relaxed: whoever copies a handle already holds one.
-    __atomic_fetch_add(reinterpret_cast<std::uint32_t*>(body), 1u, __ATOMIC_RELAXED);
+    detail::add_reference(*reinterpret_cast<std::uint32_t*>(body));  // a body's first word
   }
   static void release(Body* body) noexcept;
   explicit Tensor(Body* body) : body_(body) {}

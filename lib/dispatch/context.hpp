@@ -24,6 +24,8 @@ struct FreeList {
 inline constexpr std::size_t block_unit = 64;
 inline constexpr std::size_t small_classes = 131;  // header and up to 8 KiB of elements
 inline constexpr std::size_t small_bytes = (small_classes - 1) * block_unit - body_bytes;
+/// Classes of which each thread keeps blocks: small ones, and large ones of up to 128 KiB.
+inline constexpr std::size_t kept_classes = small_classes + 40;
 
 /// What of an op a call runs: the op, or a kernel of its gradient.
 enum class Part : std::uint8_t {
@@ -86,7 +88,7 @@ struct Context {
   std::string_view function;   // of the outermost FunctionScope
   Stage* stages = nullptr;
   void* generator = nullptr;
-  FreeList small[small_classes];
+  FreeList blocks[kept_classes];
   Reel reel;
   // Made minus freed on this thread, so only the sum over threads means something.
   std::int64_t live_tensors = 0, live_bytes = 0;

@@ -20,7 +20,7 @@ struct Generator::State {
 
 Generator::Generator(std::uint64_t seed) : state_(new State{1, seed, 0}) {}
 Generator::Generator(const Generator& other) : state_(other.state_) {
-  __atomic_fetch_add(&state_->references, 1u, __ATOMIC_RELAXED);
+  detail::add_reference(state_->references);
 }
 Generator& Generator::operator=(const Generator& other) {
   Generator copy(other);
@@ -28,7 +28,7 @@ Generator& Generator::operator=(const Generator& other) {
   return *this;
 }
 Generator::~Generator() {
-  if (__atomic_fetch_sub(&state_->references, 1u, __ATOMIC_ACQ_REL) == 1) delete state_;
+  if (detail::drop_reference(state_->references)) delete state_;
 }
 std::uint64_t Generator::seed() const { return state_->seed; }
 std::uint64_t Generator::position() const { return state_->position; }

@@ -6,6 +6,7 @@
 
 #include <reel/device.hpp>
 #include <reel/dtype.hpp>
+#include <reel/references.hpp>
 #include <reel/shape.hpp>
 
 namespace reel {
@@ -33,8 +34,8 @@ struct Body {
   RecordId id;
   Shape shape;
   Strides strides;
-  std::uint16_t block_class;  // size of this block, see storage.cpp
-  std::uint16_t large_class;  // size of a separate block of elements; 0 if there is none
+  std::uint16_t block_class;  // size class of this block, see storage.cpp
+  std::uint16_t large_class;  // size class of a separate block of elements; 0 if there is none
   std::uint32_t leaf;         // probably its record as a leaf of some thread's tapes
 
   int rank() const { return static_cast<int>(shape.rank()); }
@@ -52,7 +53,7 @@ static_assert(sizeof(Body) <= body_bytes);
 inline std::uint32_t references(const Body& body) {
   return __atomic_load_n(&body.references, __ATOMIC_ACQUIRE);
 }
-inline void retain(Body* body) { __atomic_fetch_add(&body->references, 1u, __ATOMIC_RELAXED); }
+inline void retain(Body* body) { detail::add_reference(body->references); }
 void release(Body* body) noexcept;
 
 /// Whether writing into this body's elements would be seen by nobody else.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory of bodies: a free list for each thread and block size, and a cache of large blocks.
+// Memory of bodies: free lists by size, of each thread and, for what it has too many of, of all.
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -18,7 +18,6 @@ constexpr bool reuse_blocks = false;  // the sanitizer watches blocks only when 
 constexpr bool reuse_blocks = true;
 #endif
 constexpr std::size_t thread_list_bytes = 256 << 10;  // at most, for each block size
-constexpr std::size_t shared_list_bytes = 64 << 20;
 constexpr std::size_t huge_page = 2 << 20;
 
 void add(std::int64_t& counter, std::int64_t amount) {
@@ -27,24 +26,33 @@ void add(std::int64_t& counter, std::int64_t amount) {
                    __ATOMIC_RELAXED);
 }
 
-/// Large sizes are rounded up to 9 ... 16 units of a power of two: at most an eighth is wasted.
+/// Sizes of small blocks go up by 64 bytes. Large ones are rounded up to 9 ... 16 units of a power
+/// of two: at most an eighth is wasted.
+constexpr int least_shift = 9;
+constexpr std::size_t all_classes = small_classes + (60 - least_shift) * 8;
 std::uint16_t large_class_of(std::size_t bytes) {
   const int shift = static_cast<int>(std::bit_width(bytes - 1)) - 4;
   const std::size_t units = (bytes + (std::size_t{1} << shift) - 1) >> shift;
-  return static_cast<std::uint16_t>(shift * 32 + static_cast<int>(units));
+  return static_cast<std::uint16_t>(small_classes + (shift - least_shift) * 8 + units - 9);
 }
-std::size_t large_bytes_of(std::uint16_t large_class) {
-  return std::size_t{large_class % 32u} << (large_class / 32u);
+constexpr bool is_large(std::size_t size_class) { return size_class >= small_classes; }
+constexpr std::size_t bytes_of(std::size_t size_class) {
+  if (!is_large(size_class)) return size_class * block_unit;
+  const std::size_t large = size_class - small_classes;
+  return (large % 8 + 9) << (large / 8 + least_shift);
 }
+static_assert(bytes_of(kept_classes - 1) == 128 << 10);
 
 /// What all threads share.
 struct SharedBlocks {
   std::mutex mutex;
-  FreeList small[small_classes];
-  FreeList large[60 * 32];
-  std::size_t small_cached = 0, large_cached = 0;
-  std::size_t large_limit = std::size_t{1} << 30;
+  FreeList lists[all_classes];
+  struct Cache {
+    std::size_t bytes, limit;
+  };
+  Cache small = {0, std::size_t{64} << 20}, large = {0, std::size_t{1} << 30};
   std::int64_t large_asked = 0;
+  Cache& cache(std::size_t size_class) { return is_large(size_class) ? large : small; }
 };
 SharedBlocks& shared_blocks();
 /// A fork waits for the lock: what another thread holds nobody in the child would give back.
@@ -79,98 +87,82 @@ void* ask_system(std::size_t bytes) {
   return block;
 }
 
-constexpr std::uint32_t half_list(std::size_t block_class) {
-  return static_cast<std::uint32_t>(thread_list_bytes / (block_class * block_unit) / 2) + 1;
+/// Half of what a thread keeps of a size; one where it keeps none.
+constexpr std::uint32_t half_list(std::size_t size_class) {
+  return static_cast<std::uint32_t>(thread_list_bytes / bytes_of(size_class) / 2) + 1;
 }
 
-/// The thread's list is empty: takes blocks that other threads gave back, else new ones.
-[[gnu::noinline]] void* refill(Context& context, std::size_t block_class) {
+/// The thread's list is empty: takes blocks that other threads gave back, else a new one.
+[[gnu::noinline]] void* refill(FreeList& list, std::size_t size_class) {
   SharedBlocks& shared = shared_blocks();
-  FreeList& list = context.small[block_class];
+  const std::size_t bytes = bytes_of(size_class);
   {
     std::lock_guard lock(shared.mutex);
-    FreeList& others = shared.small[block_class];
-    for (std::uint32_t i = half_list(block_class); i > 0 && others.first; --i) {
+    FreeList& others = shared.lists[size_class];
+    for (std::uint32_t i = half_list(size_class); i > 0 && others.first; --i) {
       push(list, pop(others));
-      shared.small_cached -= block_class * block_unit;
+      shared.cache(size_class).bytes -= bytes;
     }
+    if (list.first) return pop(list);
+    shared.large_asked += is_large(size_class);
   }
-  if (list.first) return pop(list);
-  void* block = ask_system(block_class * block_unit);
+  void* block = ask_system(bytes);
   if (block) return block;
   return_blocks_to_system();
-  return ask_system(block_class * block_unit);
+  return ask_system(bytes);
 }
 
 /// The thread's list is full: half of it goes to the others, or back to the system.
-[[gnu::noinline]] void spill(FreeList& list, std::size_t block_class) {
+[[gnu::noinline]] void spill(FreeList& list, std::size_t size_class) {
   SharedBlocks& shared = shared_blocks();
-  const std::size_t bytes = block_class * block_unit;
+  const std::size_t bytes = bytes_of(size_class);
   FreeList surplus;
   {
     std::lock_guard lock(shared.mutex);
-    for (std::uint32_t i = half_list(block_class); i > 0 && list.first; --i) {
-      const bool keep = shared.small_cached + bytes <= shared_list_bytes && reuse_blocks;
-      if (keep) shared.small_cached += bytes;
-      push(keep ? shared.small[block_class] : surplus, pop(list));
+    SharedBlocks::Cache& cache = shared.cache(size_class);
+    for (std::uint32_t i = half_list(size_class); i > 0 && list.first; --i) {
+      const bool keep = cache.bytes + bytes <= cache.limit && reuse_blocks;
+      if (keep) cache.bytes += bytes;
+      push(keep ? shared.lists[size_class] : surplus, pop(list));
     }
   }
   while (surplus.first) free(pop(surplus));
 }
 
-void* take_small(Context& context, std::size_t block_class) {
-  FreeList& list = context.small[block_class];
+inline void* take_kept(Context& context, std::size_t size_class) {
+  FreeList& list = context.blocks[size_class];
   if (list.first) [[likely]]
     return pop(list);
-  return refill(context, block_class);
+  return refill(list, size_class);
 }
-void give_small(Context& context, void* block, std::size_t block_class) {
-  FreeList& list = context.small[block_class];
+inline void give_kept(Context& context, void* block, std::size_t size_class, std::size_t bytes) {
+  FreeList& list = context.blocks[size_class];
   push(list, block);
-  if (list.count * block_class * block_unit > thread_list_bytes || !reuse_blocks) [[unlikely]]
-    spill(list, block_class);
+  if (list.count * bytes > thread_list_bytes || !reuse_blocks) [[unlikely]]
+    spill(list, size_class);
 }
-
-void* take_large(std::uint16_t large_class) {
-  SharedBlocks& shared = shared_blocks();
-  {
-    std::lock_guard lock(shared.mutex);
-    FreeList& list = shared.large[large_class];
-    if (list.first) {
-      shared.large_cached -= large_bytes_of(large_class);
-      return pop(list);
-    }
-    ++shared.large_asked;
-  }
-  void* block = ask_system(large_bytes_of(large_class));
-  if (block) return block;
-  return_blocks_to_system();
-  return ask_system(large_bytes_of(large_class));
+void* take_large(Context& context, std::size_t size_class) {
+  if (size_class < kept_classes) return take_kept(context, size_class);
+  FreeList one;
+  return refill(one, size_class);
 }
-void give_large(void* block, std::uint16_t large_class) {
-  SharedBlocks& shared = shared_blocks();
-  const std::size_t bytes = large_bytes_of(large_class);
-  {
-    std::lock_guard lock(shared.mutex);
-    if (reuse_blocks && shared.large_cached + bytes <= shared.large_limit) {
-      shared.large_cached += bytes;
-      push(shared.large[large_class], block);
-      return;
-    }
-  }
-  free(block);
+void give_large(Context& context, void* block, std::size_t size_class) {
+  if (size_class < kept_classes) return give_kept(context, block, size_class, bytes_of(size_class));
+  FreeList one;
+  push(one, block);
+  spill(one, size_class);
 }
 
 std::int64_t footprint(const Body& body) {
   return static_cast<std::int64_t>(body.block_class * block_unit +
-                                   (body.large_class ? large_bytes_of(body.large_class) : 0));
+                                   (body.large_class ? bytes_of(body.large_class) : 0));
 }
 
 void destroy(Context& context, Body* body) {
   add(context.live_tensors, -1);
   add(context.live_bytes, -footprint(*body));
-  if (body->large_class) give_large(body->data, body->large_class);
-  give_small(context, body, body->block_class);
+  if (body->large_class) give_large(context, body->data, body->large_class);
+  give_kept(context, body, body->block_class, body->block_class * block_unit);
 }
 }  // namespace
 
@@ -196,7 +188,7 @@ namespace {
 /// A block for a header and `bytes` of elements behind it, counted; null if there is no memory.
 inline Body* take_body(Context& context, std::size_t bytes) {
   const std::size_t block_class = (body_bytes + bytes + block_unit - 1) / block_unit;
-  auto* body = static_cast<Body*>(take_small(context, block_class));
+  auto* body = static_cast<Body*>(take_kept(context, block_class));
   if (!body) [[unlikely]]
     return nullptr;
   body->references = 1;
@@ -211,9 +203,9 @@ inline Body* take_body(Context& context, std::size_t bytes) {
 
 [[gnu::noinline]] bool take_large_block(Context& context, Body& body, std::size_t bytes) {
   body.large_class = large_class_of(bytes);
-  body.data = static_cast<std::byte*>(take_large(body.large_class));
+  body.data = static_cast<std::byte*>(take_large(context, body.large_class));
   if (body.data) {
-    add(context.live_bytes, static_cast<std::int64_t>(large_bytes_of(body.large_class)));
+    add(context.live_bytes, static_cast<std::int64_t>(bytes_of(body.large_class)));
     return true;
   }
   body.large_class = 0;
@@ -277,8 +269,7 @@ Body* allocate_view(Context& context, Body* base) {
 
 void release(Body* body) noexcept {
   // A count of one needs no read-modify-write: nobody else can raise it.
-  if (references(*body) != 1 && __atomic_fetch_sub(&body->references, 1u, __ATOMIC_ACQ_REL) != 1)
-    return;
+  if (references(*body) != 1 && !detail::drop_reference(body->references)) return;
   Context& context = Context::here();
   Body* owner = body->owner;
   destroy(context, body);
@@ -286,23 +277,21 @@ void release(Body* body) noexcept {
 }
 
 void retire_blocks(Context& context) {
-  for (std::size_t block_class = 1; block_class < small_classes; ++block_class)
-    while (context.small[block_class].first) spill(context.small[block_class], block_class);
+  for (std::size_t size_class = 1; size_class < kept_classes; ++size_class)
+    while (context.blocks[size_class].first) spill(context.blocks[size_class], size_class);
 }
 
 void return_blocks_to_system() {
   SharedBlocks& shared = shared_blocks();
   FreeList blocks;
   Context& context = Context::here();
-  for (FreeList& list : context.small)
+  for (FreeList& list : context.blocks)
     while (list.first) push(blocks, pop(list));
   {
     std::lock_guard lock(shared.mutex);
-    for (FreeList& list : shared.small)
+    for (FreeList& list : shared.lists)
       while (list.first) push(blocks, pop(list));
-    for (FreeList& list : shared.large)
-      while (list.first) push(blocks, pop(list));
-    shared.small_cached = shared.large_cached = 0;
+    shared.small.bytes = shared.large.bytes = 0;
   }
   while (blocks.first) free(pop(blocks));
 }
@@ -311,8 +300,8 @@ void set_cache_limit(std::size_t bytes) {
   SharedBlocks& shared = shared_blocks();
   {
     std::lock_guard lock(shared.mutex);
-    shared.large_limit = bytes;
-    if (shared.large_cached <= bytes) return;
+    shared.large.limit = bytes;
+    if (shared.large.bytes <= bytes) return;
   }
   return_blocks_to_system();
 }
@@ -320,7 +309,7 @@ void set_cache_limit(std::size_t bytes) {
 void add_cached(MemoryStatistics& statistics) {
   SharedBlocks& shared = shared_blocks();
   std::lock_guard lock(shared.mutex);
-  statistics.cached_bytes = static_cast<std::int64_t>(shared.small_cached + shared.large_cached);
+  statistics.cached_bytes = static_cast<std::int64_t>(shared.small.bytes + shared.large.bytes);
   statistics.large_blocks = shared.large_asked;
 }
 }  // namespace reel

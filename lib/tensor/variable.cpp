@@ -12,9 +12,9 @@
 
 namespace reel {
 namespace {
-void retain(Cell* cell) { __atomic_fetch_add(&cell->references, 1u, __ATOMIC_RELAXED); }
+void retain(Cell* cell) { detail::add_reference(cell->references); }
 void release(Cell* cell) {
-  if (__atomic_fetch_sub(&cell->references, 1u, __ATOMIC_ACQ_REL) == 1) delete cell;
+  if (detail::drop_reference(cell->references)) delete cell;
 }
 
 /// A body that belongs to a cell alone: the tensor's own where nobody else holds it, else a copy.

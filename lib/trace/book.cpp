@@ -153,14 +153,14 @@ Traces::Traces(void* function, void (*free)(void*)) {
   book_->free = free;
 }
 Traces::Traces(const Traces& other) noexcept : book_(other.book_) {
-  __atomic_fetch_add(&book_->references, 1u, __ATOMIC_RELAXED);
+  add_reference(book_->references);
 }
 Traces& Traces::operator=(Traces other) noexcept {
   std::swap(book_, other.book_);
   return *this;
 }
 Traces::~Traces() {
-  if (__atomic_fetch_sub(&book_->references, 1u, __ATOMIC_ACQ_REL) == 1) delete book_;
+  if (drop_reference(book_->references)) delete book_;
 }
 void* Traces::function() const { return book_->function; }
 std::size_t Traces::count() const {

@@ -32,6 +32,7 @@ EXTRA = {
     "include/reel/trace.hpp": {"functional"},
     "include/reel/tape.hpp": {"functional"},
     "include/reel/format.hpp": {"fmt/core.h"},
+    "include/reel/references.hpp": {"sys/single_threaded.h"},
 }
 OPT_IN = {"include/reel/xtensor.hpp", "include/reel/cuda.hpp", "include/reel/eigen.hpp"}
 HEAVY = re.compile(r"^(xtensor|xsimd|cblas|cuda|cublas|cudnn)")
