@@ -2,6 +2,7 @@
 // Passes over two matrices of which one is transposed: its squares are turned in registers on their
 // way to the formula.
 #pragma once
+#include "lib/cpu/direction.hpp"
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/simd.hpp"
 #include "lib/cpu/transpose.hpp"
@@ -10,41 +11,47 @@ namespace reel::kernels::REEL_ISA {
 #ifdef __AVX__
 inline constexpr bool has_crossing = true;
 
-template <class Put>
-[[gnu::always_inline]] inline void turn_rows(const float* from, std::int64_t from_step,
-                                             const Put& put) {
+/// A band of squares, out of line: in more loops the compiler would carry an address for each row.
+template <class Formula>
+[[gnu::noinline]] void cross_band(const float* across, std::int64_t across_step,
+                                  const float* in_rows, float* output, std::int64_t step,
+                                  std::int64_t width, Formula formula) {
+  constexpr std::int64_t side = lanes<float>;
+  for (std::int64_t i = 0; i < width; i += side) {
+    const std::int64_t column = i + side <= width ? i : width - side;
+    const float* other = in_rows + column;
+    float* to = output + column;
+    using Values = const Vector<float>&;
+    const auto put = [&](Values a, Values b, Values c, Values d) {
+      store(to, formula(a, load(other)));
+      store(to + step, formula(b, load(other + step)));
+      store(to + 2 * step, formula(c, load(other + 2 * step)));
+      store(to + 3 * step, formula(d, load(other + 3 * step)));
+      to += 4 * step;
+      other += 4 * step;
+    };
 #ifdef __AVX512F__
-  turn_rows_of_16(from, from_step, put);
+    turn_rows_of_16(across + column * across_step, across_step, put);
 #else
-  turn_rows_of_8(from, from_step, put);
+    turn_rows_of_8(across + column * across_step, across_step, put);
 #endif
+  }
 }
 
-/// Squares that lie over their neighbours where a length is no multiple of theirs are done twice.
-/// Blocks of squares keep to few pages of memory.
 template <class Formula>
-void run_crossing(const Crossing& p, const Formula& formula) {
-  constexpr std::int64_t side = lanes<float>, block = 8 * side;
+void run_crossing(const Crossing& p, Formula formula) {
+  constexpr std::int64_t side = lanes<float>;
   const auto* const across = static_cast<const float*>(p.across);
   const auto* const in_rows = static_cast<const float*>(p.in_rows);
   auto* const output = static_cast<float*>(p.output);
-  const std::int64_t columns = p.columns, across_step = p.across_step;
-  const auto square = [=](std::int64_t row, std::int64_t column) {
-    const float* other = in_rows + row * columns + column;
-    float* to = output + row * columns + column;
-    turn_rows(across + column * across_step + row, across_step, [&](const Vector<float>& x) {
-      store(to, formula(x, load(other)));
-      to += columns;
-      other += columns;
-    });
-  };
-  const auto last = [](std::int64_t i, std::int64_t n) { return i + side <= n ? i : n - side; };
-  const auto end_of = [](std::int64_t i, std::int64_t n) { return i + block < n ? i + block : n; };
-  for (std::int64_t top = 0; top < p.rows; top += block)
-    for (std::int64_t left = 0; left < columns; left += block)
-      for (std::int64_t row = top; row < end_of(top, p.rows); row += side)
-        for (std::int64_t column = left; column < end_of(left, columns); column += side)
-          square(last(row, p.rows), last(column, columns));
+  const bool backward = from_its_end(across);
+  walk_bands<side>(p.rows, p.columns,
+                   [&](std::int64_t row, std::int64_t first, std::int64_t width) {
+                     if (backward) row = p.rows - side - row;
+                     const std::int64_t place = row * p.columns + first;
+                     cross_band(across + first * p.across_step + row, p.across_step,
+                                in_rows + place, output + place, p.columns, width, formula);
+                   });
 }
 
 /// Matrices of at least one square.

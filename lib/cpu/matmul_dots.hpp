@@ -3,6 +3,7 @@
 // along two rows of memory, in an order that depends on their length alone.
 #pragma once
 #include "lib/cpu/chunk.hpp"
+#include "lib/cpu/direction.hpp"
 #include "lib/cpu/lanes.hpp"
 #include "lib/cpu/lines.hpp"
 #include "lib/cpu/panels.hpp"
@@ -124,21 +125,11 @@ void dot_columns(const Matrix<T>& x, const Matrix<T>& y, const Dots<T>& to, bool
   }
 }
 
-/// Whether the y at this place is to be read from its end: not if it was the last time.
-template <class T>
-bool turns_back(const T* y) {
-  static thread_local bool backward[16];
-  const auto at = reinterpret_cast<std::uintptr_t>(y);
-  bool& was = backward[(at >> 6 ^ at >> 12 ^ at >> 18) % 16];
-  return was = !was;
-}
-
-/// c (+)= x y, where x's rows and y's columns have neighbouring elements. One row of x takes y from
-/// its one end and from the other in turn: a y that is met again and again, and that the second
-/// cache does not hold, is found there in part, where reading it from one end alone finds nothing.
+/// c (+)= x y, where x's rows and y's columns have neighbouring elements. One row of x takes y
+/// from its one end and from the other in turn.
 template <class T>
 void multiply_dots(const Matrix<T>& x, const Matrix<T>& y, const Dots<T>& to) {
-  if (x.rows == 1) return dot_columns<1>(x, y, to, turns_back(y.data));
+  if (x.rows == 1) return dot_columns<1>(x, y, to, from_its_end(y.data));
   if (x.rows == 2) return dot_columns<2>(x, y, to);
   dot_columns<dot_tile_rows<T>>(x, y, to);
 }

@@ -27,7 +27,7 @@ inline constexpr std::int64_t square_side<std::uint32_t> = 8;
 inline __m256 load_halves(const float* low, const float* high) {
   return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
 }
-/// Gives put() the rows of a square turned over, one after the other; steps in elements.
+/// Gives put() the rows of a square turned over, four at a time; steps in elements.
 template <class Put>
 [[gnu::always_inline]] inline void turn_rows_of_8(const float* from, std::int64_t from_step,
                                                   const Put& put) {
@@ -38,20 +38,22 @@ template <class Put>
     const __m256 a = rows(0), b = rows(1), c = rows(2), d = rows(3);
     const __m256 ab = _mm256_unpacklo_ps(a, b), cd = _mm256_unpacklo_ps(c, d);
     const __m256 ab_high = _mm256_unpackhi_ps(a, b), cd_high = _mm256_unpackhi_ps(c, d);
-    put(_mm256_shuffle_ps(ab, cd, 0x44));
-    put(_mm256_shuffle_ps(ab, cd, 0xee));
-    put(_mm256_shuffle_ps(ab_high, cd_high, 0x44));
-    put(_mm256_shuffle_ps(ab_high, cd_high, 0xee));
+    put(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee),
+        _mm256_shuffle_ps(ab_high, cd_high, 0x44), _mm256_shuffle_ps(ab_high, cd_high, 0xee));
   }
 }
 template <>
 inline void turn_square<8>(const std::uint32_t* from, std::int64_t from_step, std::uint32_t* to,
                            std::int64_t to_step) {
   auto* row = reinterpret_cast<float*>(to);
-  turn_rows_of_8(reinterpret_cast<const float*>(from), from_step, [&](__m256 x) {
-    _mm256_storeu_ps(row, x);
-    row += to_step;
-  });
+  turn_rows_of_8(reinterpret_cast<const float*>(from), from_step,
+                 [&](__m256 a, __m256 b, __m256 c, __m256 d) {
+                   _mm256_storeu_ps(row, a);
+                   _mm256_storeu_ps(row + to_step, b);
+                   _mm256_storeu_ps(row + 2 * to_step, c);
+                   _mm256_storeu_ps(row + 3 * to_step, d);
+                   row += 4 * to_step;
+                 });
 }
 
 template <>
@@ -81,59 +83,79 @@ inline constexpr std::int64_t large_side<std::uint32_t> = 16;
 template <class Put>
 [[gnu::always_inline]] inline void turn_rows_of_16(const float* from, std::int64_t from_step,
                                                    const Put& put) {
-  // Rows are reached from every fourth one, in one step, twice one, or thrice.
-  const std::int64_t one = from_step * 4, three = 3 * one;
-  const auto *low = reinterpret_cast<const char*>(from), *middle = low + 4 * one,
-             *upper = middle + 4 * one, *high = upper + 4 * one;
-#pragma GCC unroll 1
-  for (int quarter = 0; quarter < 4; ++quarter) {
-    // Rows c, c + 4, c + 8 and c + 12 as the quarters of one register.
-    const auto rows = [&](std::int64_t step) {
-      const auto four = [&](const char* first) {
-        return _mm_loadu_ps(reinterpret_cast<const float*>(first + step));
-      };
-      const __m512 half = _mm512_insertf32x4(_mm512_castps128_ps512(four(low)), four(middle), 1);
-      return _mm512_insertf32x4(_mm512_insertf32x4(half, four(upper), 2), four(high), 3);
-    };
-    const __m512 a = rows(0), b = rows(one), c = rows(2 * one), d = rows(three);
+  // Four rows each, turned within the quarters of registers.
+  __m512 turned[4][4];
+  for (int i = 0; i < 4; ++i, from += 4 * from_step) {
+    const auto row = [&](int r) { return _mm512_loadu_ps(from + r * from_step); };
+    const __m512 a = row(0), b = row(1), c = row(2), d = row(3);
     const __m512 ab = _mm512_unpacklo_ps(a, b), cd = _mm512_unpacklo_ps(c, d);
     const __m512 ab_high = _mm512_unpackhi_ps(a, b), cd_high = _mm512_unpackhi_ps(c, d);
-    put(_mm512_shuffle_ps(ab, cd, 0x44));
-    put(_mm512_shuffle_ps(ab, cd, 0xee));
-    put(_mm512_shuffle_ps(ab_high, cd_high, 0x44));
-    put(_mm512_shuffle_ps(ab_high, cd_high, 0xee));
-    low += 16, middle += 16, upper += 16, high += 16;
+    turned[i][0] = _mm512_shuffle_ps(ab, cd, 0x44);
+    turned[i][1] = _mm512_shuffle_ps(ab, cd, 0xee);
+    turned[i][2] = _mm512_shuffle_ps(ab_high, cd_high, 0x44);
+    turned[i][3] = _mm512_shuffle_ps(ab_high, cd_high, 0xee);
   }
+  // Then the quarters change places among registers.
+  __m512 left[4], right[4];
+  const auto put_both = [&] {
+    const auto first = [&](int i) { return _mm512_shuffle_f32x4(left[i], right[i], 0x88); };
+    const auto second = [&](int i) { return _mm512_shuffle_f32x4(left[i], right[i], 0xdd); };
+    put(first(0), first(1), first(2), first(3));
+    put(second(0), second(1), second(2), second(3));
+  };
+  for (int i = 0; i < 4; ++i) {
+    left[i] = _mm512_shuffle_f32x4(turned[0][i], turned[1][i], 0x44);
+    right[i] = _mm512_shuffle_f32x4(turned[2][i], turned[3][i], 0x44);
+  }
+  put_both();
+  for (int i = 0; i < 4; ++i) {
+    left[i] = _mm512_shuffle_f32x4(turned[0][i], turned[1][i], 0xee);
+    right[i] = _mm512_shuffle_f32x4(turned[2][i], turned[3][i], 0xee);
+  }
+  put_both();
 }
 template <>
 inline void turn_square<16>(const std::uint32_t* from, std::int64_t from_step, std::uint32_t* to,
                             std::int64_t to_step) {
   auto* row = reinterpret_cast<float*>(to);
-  turn_rows_of_16(reinterpret_cast<const float*>(from), from_step, [&](__m512 x) {
-    _mm512_storeu_ps(row, x);
-    row += to_step;
-  });
+  turn_rows_of_16(reinterpret_cast<const float*>(from), from_step,
+                  [&](__m512 a, __m512 b, __m512 c, __m512 d) {
+                    _mm512_storeu_ps(row, a);
+                    _mm512_storeu_ps(row + to_step, b);
+                    _mm512_storeu_ps(row + 2 * to_step, c);
+                    _mm512_storeu_ps(row + 3 * to_step, d);
+                    row += 4 * to_step;
+                  });
 }
 #endif
 
-/// to[r][c] = from[c][r] for r < rows, c < columns; neither is less than `side`. Bands of several
-/// squares are filled from left to right, so that the source is read several lines at a time, and
-/// the last squares lie over their neighbours where a length is no multiple of the side.
+/// Calls band(row, column, width) for bands of squares that lie beside each other in a matrix of at
+/// least one. Blocks of bands keep to few pages of memory. The last squares lie over their
+/// neighbours where a length is no multiple of the side.
+template <std::int64_t side, class Band>
+void walk_bands(std::int64_t rows, std::int64_t columns, const Band& band) {
+  constexpr std::int64_t block = 8 * side;
+  for (std::int64_t top = 0; top < rows; top += block)
+    for (std::int64_t left = 0; left < columns; left += block) {
+      const std::int64_t column = left + side <= columns ? left : columns - side;
+      const std::int64_t width = columns - column < block ? columns - column : block;
+      for (std::int64_t r = top; r < rows && r < top + block; r += side)
+        band(r + side <= rows ? r : rows - side, column, width);
+    }
+}
+
+/// to[r][c] = from[c][r] for r < rows, c < columns; neither is less than `side`.
 template <std::int64_t side, class T>
 void turn_by_squares(const T* from, std::int64_t from_step, T* to, std::int64_t to_step,
                      std::int64_t rows, std::int64_t columns) {
-  constexpr std::int64_t band = 32 * side;
-  for (std::int64_t first = 0; first < rows; first += band) {
-    const std::int64_t end = rows - first < band ? rows : first + band;
-    for (std::int64_t c = 0; c < columns; c += side) {
-      const std::int64_t column = c + side <= columns ? c : columns - side;
-      for (std::int64_t r = first; r < end; r += side) {
-        const std::int64_t row = r + side <= rows ? r : rows - side;
-        turn_square<side>(from + column * from_step + row, from_step, to + row * to_step + column,
-                          to_step);
-      }
+  walk_bands<side>(rows, columns, [&](std::int64_t row, std::int64_t first, std::int64_t width) {
+    const T* const source = from + first * from_step + row;
+    T* const target = to + row * to_step + first;
+    for (std::int64_t i = 0; i < width; i += side) {
+      const std::int64_t c = i + side <= width ? i : width - side;
+      turn_square<side>(source + c * from_step, from_step, target + c, to_step);
     }
-  }
+  });
 }
 
 /// to[r][c] = from[c][r] for r < rows, c < columns.

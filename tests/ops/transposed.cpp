@@ -32,31 +32,50 @@ void check(const Case& c, const Tensor& x, const Tensor& y) {
   INFO(c.name << " of " << rows << " x " << columns << ", " << name_of(x.dtype()));
   const auto a = cast(x, DType::float64).to_vector<double>(),
              b = cast(y, DType::float64).to_vector<double>();
-  const Tensor z = c.op(x, y);
-  const auto got = cast(z, DType::float64).to_vector<double>();
   const double most = x.dtype() == DType::float32 ? 1e-5 : 1e-13;
-  std::size_t wrong = 0;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    const double wanted = c.one(a[i], b[i]);
-    wrong += !(std::abs(got[i] - wanted) <= most * std::abs(wanted));
+  for (int time = 0; time < 2; ++time) {  // rows are taken from either end in turn
+    const auto got = cast(c.op(x, y), DType::float64).to_vector<double>();
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const double wanted = c.one(a[i], b[i]);
+      wrong += !(std::abs(got[i] - wanted) <= most * std::abs(wanted));
+    }
+    CHECK(wrong == 0);
   }
+}
+/// Below a square of registers, one, some that lie over their neighbours, of several blocks, and
+/// shared among threads.
+const std::vector<std::pair<std::int64_t, std::int64_t>> lengths = {
+    {3, 5},     {16, 16},   {17, 33},    {16, 40},   {40, 15},
+    {130, 300}, {300, 129}, {257, 1100}, {600, 700}, {256, 256}};
+
+/// Whether a transposed matrix is copied in order.
+template <class T>
+void check_copy(std::int64_t rows, std::int64_t columns, DType dtype) {
+  INFO(rows << " x " << columns << ", " << name_of(dtype));
+  const Tensor x = cast(arange(0, rows * columns).reshape({rows, columns}), dtype);
+  const auto in_order = x.to_vector<T>(), turned = transpose(x).to_vector<T>();
+  std::size_t wrong = 0;
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < columns; ++c)
+      wrong += turned[static_cast<std::size_t>(c * rows + r)] !=
+               in_order[static_cast<std::size_t>(r * columns + c)];
   CHECK(wrong == 0);
 }
 }  // namespace
 
+TEST_CASE("a transposed matrix is copied in order", "[transposed]") {
+  for (const auto& [rows, columns] : lengths) {
+    check_copy<std::uint8_t>(rows, columns, DType::uint8);
+    check_copy<float>(rows, columns, DType::float32);
+    check_copy<double>(rows, columns, DType::float64);
+    check_copy<std::int64_t>(rows, columns, DType::int64);
+  }
+}
+
 TEST_CASE("a transposed operand on either side", "[transposed]") {
   const GeneratorScope here(Generator(3));
-  // Below a square of registers, one, some that lie over their neighbours, and shared among
-  // threads.
-  for (const auto& [rows, columns] : std::vector<std::pair<std::int64_t, std::int64_t>>{{3, 5},
-                                                                                        {16, 16},
-                                                                                        {17, 33},
-                                                                                        {16, 40},
-                                                                                        {40, 15},
-                                                                                        {130, 300},
-                                                                                        {300, 129},
-                                                                                        {257, 1100},
-                                                                                        {600, 700}})
+  for (const auto& [rows, columns] : lengths)
     for (const DType dtype : {DType::float32, DType::float64}) {
       const Tensor x = random::uniform({rows, columns}, {0.5, 1.5, dtype});
       const Tensor y = random::uniform({columns, rows}, {0.5, 1.5, dtype});
