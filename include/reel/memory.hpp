@@ -11,13 +11,15 @@ struct MemoryStatistics {
   std::int64_t live_tensors = 0;  // tensors and views alive in the process, all threads
   std::int64_t live_records = 0;  // records held by tapes, all threads
   std::int64_t live_bytes = 0;    // bytes of tensors, headers included
-  std::int64_t cached_bytes = 0;  // bytes kept for reuse by any thread
+  std::int64_t cached_bytes = 0;  // bytes that no tensor uses, in the cache of all threads
   std::int64_t large_blocks = 0;  // large blocks ever asked of the system
 };
 REEL_API MemoryStatistics memory_statistics();
-/// Gives the cached blocks that no tensor uses back to the system, but for those that other threads
-/// keep for themselves: up to 256 KiB of each size, of blocks of up to 128 KiB.
+/// Gives the blocks that no tensor uses back to the system: those in the cache of all threads and
+/// those that this thread keeps for itself. Every thread keeps up to 256 KiB of each size of up to
+/// 128 KiB besides the cache.
 REEL_API void trim_memory();
-/// At most this many bytes of blocks above 8 KiB stay cached for any thread (default 1 GiB).
+/// At most this many bytes of blocks from 8 KiB on stay in the cache of all threads (default 1
+/// GiB).
 REEL_API void set_cache_limit(std::size_t bytes);
 }  // namespace reel

@@ -46,7 +46,9 @@ thread_local bool context_ended = false;
 
 Context& make_context() {
   auto* context = new Context;
-  if (!context_ended) {
+  if (context_ended) {
+    context->list_bytes = 0;  // the thread ends: nobody would take what it keeps
+  } else {
     context_owner.context = context;
     context_ended = true;
   }

@@ -22,10 +22,10 @@ struct FreeList {
 };
 /// Blocks of n * 64 bytes are of class n; what needs more gets a large block beside its header.
 inline constexpr std::size_t block_unit = 64;
-inline constexpr std::size_t small_classes = 131;  // header and up to 8 KiB of elements
+inline constexpr std::size_t small_classes = 131;  // header and nearly 8 KiB of elements
 inline constexpr std::size_t small_bytes = (small_classes - 1) * block_unit - body_bytes;
-/// Classes of which each thread keeps blocks: small ones, and large ones of up to 128 KiB.
-inline constexpr std::size_t kept_classes = small_classes + 40;
+/// Classes of which each thread keeps blocks: small ones, and large ones of 8 to 128 KiB.
+inline constexpr std::size_t kept_classes = small_classes + 33;
 
 /// What of an op a call runs: the op, or a kernel of its gradient.
 enum class Part : std::uint8_t {
@@ -89,6 +89,7 @@ struct Context {
   Stage* stages = nullptr;
   void* generator = nullptr;
   FreeList blocks[kept_classes];
+  std::size_t list_bytes = 256 << 10;  // of blocks of one size: at most
   Reel reel;
   // Made minus freed on this thread, so only the sum over threads means something.
   std::int64_t live_tensors = 0, live_bytes = 0;

@@ -17,7 +17,6 @@ constexpr bool reuse_blocks = false;  // the sanitizer watches blocks only when 
 #else
 constexpr bool reuse_blocks = true;
 #endif
-constexpr std::size_t thread_list_bytes = 256 << 10;  // at most, for each block size
 constexpr std::size_t huge_page = 2 << 20;
 
 void add(std::int64_t& counter, std::int64_t amount) {
@@ -27,21 +26,22 @@ void add(std::int64_t& counter, std::int64_t amount) {
 }
 
 /// Sizes of small blocks go up by 64 bytes. Large ones are rounded up to 9 ... 16 units of a power
-/// of two: at most an eighth is wasted.
+/// of two: at most an eighth is wasted. The first has 16 of 512 bytes.
 constexpr int least_shift = 9;
-constexpr std::size_t all_classes = small_classes + (60 - least_shift) * 8;
+constexpr std::size_t least_large = small_classes - 7;
+constexpr std::size_t all_classes = least_large + (60 - least_shift) * 8;
 std::uint16_t large_class_of(std::size_t bytes) {
   const int shift = static_cast<int>(std::bit_width(bytes - 1)) - 4;
   const std::size_t units = (bytes + (std::size_t{1} << shift) - 1) >> shift;
-  return static_cast<std::uint16_t>(small_classes + (shift - least_shift) * 8 + units - 9);
+  return static_cast<std::uint16_t>(least_large + (shift - least_shift) * 8 + units - 9);
 }
 constexpr bool is_large(std::size_t size_class) { return size_class >= small_classes; }
 constexpr std::size_t bytes_of(std::size_t size_class) {
   if (!is_large(size_class)) return size_class * block_unit;
-  const std::size_t large = size_class - small_classes;
+  const std::size_t large = size_class - least_large;
   return (large % 8 + 9) << (large / 8 + least_shift);
 }
-static_assert(bytes_of(kept_classes - 1) == 128 << 10);
+static_assert(bytes_of(small_classes) == 8 << 10 && bytes_of(kept_classes - 1) == 128 << 10);
 
 /// What all threads share.
 struct SharedBlocks {
@@ -87,19 +87,19 @@ void* ask_system(std::size_t bytes) {
   return block;
 }
 
-/// Half of what a thread keeps of a size; one where it keeps none.
-constexpr std::uint32_t half_list(std::size_t size_class) {
-  return static_cast<std::uint32_t>(thread_list_bytes / bytes_of(size_class) / 2) + 1;
+/// Half of what a list of so many bytes holds; one where it holds none.
+constexpr std::uint32_t half_list(std::size_t list_bytes, std::size_t size_class) {
+  return static_cast<std::uint32_t>(list_bytes / bytes_of(size_class) / 2) + 1;
 }
 
-/// The thread's list is empty: takes blocks that other threads gave back, else a new one.
-[[gnu::noinline]] void* refill(FreeList& list, std::size_t size_class) {
+/// The list is empty: takes blocks that other threads gave back, else a new one.
+[[gnu::noinline]] void* refill(FreeList& list, std::size_t list_bytes, std::size_t size_class) {
   SharedBlocks& shared = shared_blocks();
   const std::size_t bytes = bytes_of(size_class);
   {
     std::lock_guard lock(shared.mutex);
     FreeList& others = shared.lists[size_class];
-    for (std::uint32_t i = half_list(size_class); i > 0 && others.first; --i) {
+    for (std::uint32_t i = half_list(list_bytes, size_class); i > 0 && others.first; --i) {
       push(list, pop(others));
       shared.cache(size_class).bytes -= bytes;
     }
@@ -112,15 +112,15 @@ constexpr std::uint32_t half_list(std::size_t size_class) {
   return ask_system(bytes);
 }
 
-/// The thread's list is full: half of it goes to the others, or back to the system.
-[[gnu::noinline]] void spill(FreeList& list, std::size_t size_class) {
+/// The list is full: half of it goes to the others, or back to the system.
+[[gnu::noinline]] void spill(FreeList& list, std::size_t list_bytes, std::size_t size_class) {
   SharedBlocks& shared = shared_blocks();
   const std::size_t bytes = bytes_of(size_class);
   FreeList surplus;
   {
     std::lock_guard lock(shared.mutex);
     SharedBlocks::Cache& cache = shared.cache(size_class);
-    for (std::uint32_t i = half_list(size_class); i > 0 && list.first; --i) {
+    for (std::uint32_t i = half_list(list_bytes, size_class); i > 0 && list.first; --i) {
       const bool keep = cache.bytes + bytes <= cache.limit && reuse_blocks;
       if (keep) cache.bytes += bytes;
       push(keep ? shared.lists[size_class] : surplus, pop(list));
@@ -133,24 +133,25 @@ inline void* take_kept(Context& context, std::size_t size_class) {
   FreeList& list = context.blocks[size_class];
   if (list.first) [[likely]]
     return pop(list);
-  return refill(list, size_class);
+  return refill(list, context.list_bytes, size_class);
 }
+/// `bytes` is bytes_of(size_class), which the caller knows without asking whether it is large.
 inline void give_kept(Context& context, void* block, std::size_t size_class, std::size_t bytes) {
   FreeList& list = context.blocks[size_class];
   push(list, block);
-  if (list.count * bytes > thread_list_bytes || !reuse_blocks) [[unlikely]]
-    spill(list, size_class);
+  if (list.count * bytes > context.list_bytes || !reuse_blocks) [[unlikely]]
+    spill(list, context.list_bytes, size_class);
 }
 void* take_large(Context& context, std::size_t size_class) {
   if (size_class < kept_classes) return take_kept(context, size_class);
   FreeList one;
-  return refill(one, size_class);
+  return refill(one, 0, size_class);
 }
 void give_large(Context& context, void* block, std::size_t size_class) {
   if (size_class < kept_classes) return give_kept(context, block, size_class, bytes_of(size_class));
   FreeList one;
   push(one, block);
-  spill(one, size_class);
+  spill(one, 0, size_class);
 }
 
 std::int64_t footprint(const Body& body) {
@@ -278,7 +279,8 @@ void release(Body* body) noexcept {
 
 void retire_blocks(Context& context) {
   for (std::size_t size_class = 1; size_class < kept_classes; ++size_class)
-    while (context.blocks[size_class].first) spill(context.blocks[size_class], size_class);
+    while (context.blocks[size_class].first)
+      spill(context.blocks[size_class], context.list_bytes, size_class);
 }
 
 void return_blocks_to_system() {

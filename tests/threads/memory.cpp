@@ -37,8 +37,9 @@ class Channel {
   std::vector<std::vector<Tensor>> waiting_;
 };
 
-/// Makes tensors of `length` here and lets another thread free them; an empty batch ends it.
-void pass_on(int batches, std::int64_t length) {
+/// Makes tensors of `length` here, `size` at a time, and lets another thread free them; an empty
+/// batch ends it.
+void pass_on(int batches, int size, std::int64_t length) {
   Channel channel;
   std::thread reader([&channel] {
     while (!channel.take().empty()) {
@@ -46,7 +47,7 @@ void pass_on(int batches, std::int64_t length) {
   });
   for (int i = 0; i < batches; ++i) {
     std::vector<Tensor> batch;
-    for (int k = 0; k < 100; ++k) batch.push_back(zeros({length}));
+    for (int k = 0; k < size; ++k) batch.push_back(zeros({length}));
     channel.give(std::move(batch));
   }
   channel.give({});
@@ -58,11 +59,26 @@ TEST_CASE("memory freed in another thread is used again", "[threads]") {
   const bool full = std::getenv("REEL_TEST_LONG") != nullptr;
   const int batches = sanitized ? 20 : full ? 100'000 : 10'000;  // of 100 tensors each
   for (const std::int64_t length : {2, 300, 5'000}) {
-    const int fewer = length > 1'000 ? 20 : 1;  // each takes longer to fill
-    pass_on(sanitized ? 5 : 2'000 / fewer, length);
+    const int size = length > 1'000 ? 5 : 100;  // so that few bytes are on the way
+    pass_on(sanitized ? 5 : 2'000, size, length);
     const std::int64_t tensors = memory_statistics().live_tensors, bytes = resident_bytes();
-    pass_on(batches / fewer, length);
+    pass_on(batches, size, length);
     CHECK(memory_statistics().live_tensors == tensors);
+    if (!sanitized) CHECK(resident_bytes() - bytes < (1 << 20));
+  }
+}
+
+namespace {
+thread_local Tensor kept;  // freed after all else of its thread
+}
+TEST_CASE("what a thread frees at its end is used again", "[threads]") {
+  for (const std::int64_t length : {2, 25'000, 100'000}) {
+    const auto end_threads = [&] {
+      for (int i = 0; i < 100; ++i) std::thread([&] { kept = ones({length}); }).join();
+    };
+    end_threads();
+    const std::int64_t bytes = resident_bytes();
+    end_threads();
     if (!sanitized) CHECK(resident_bytes() - bytes < (1 << 20));
   }
 }
