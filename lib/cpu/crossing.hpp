@@ -45,13 +45,13 @@ void run_crossing(const Crossing& p, Formula formula) {
   const auto* const in_rows = static_cast<const float*>(p.in_rows);
   auto* const output = static_cast<float*>(p.output);
   const bool backward = from_its_end(across);
-  walk_bands<side>(p.rows, p.columns,
-                   [&](std::int64_t row, std::int64_t first, std::int64_t width) {
-                     if (backward) row = p.rows - side - row;
-                     const std::int64_t place = row * p.columns + first;
-                     cross_band(across + first * p.across_step + row, p.across_step,
-                                in_rows + place, output + place, p.columns, width, formula);
-                   });
+  walk_bands<side, 8 * side>(
+      p.rows, p.columns, [&](std::int64_t row, std::int64_t first, std::int64_t width) {
+        if (backward) row = p.rows - side - row;
+        const std::int64_t place = row * p.columns + first;
+        cross_band(across + first * p.across_step + row, p.across_step, in_rows + place,
+                   output + place, p.columns, width, formula);
+      });
 }
 
 /// Matrices of at least one square.

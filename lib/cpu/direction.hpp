@@ -4,8 +4,9 @@
 #include <cstdint>
 
 namespace reel::kernels::REEL_ISA {
-/// Whether what lies at this place is to be read from its end: not if it was the last time. Of what
-/// a cache just does not hold it finds a part then, where reading from one end alone finds nothing.
+/// Whether what lies at this place is to be read from its end: mostly not if it was the last time
+/// (a few places have one memory in common). Of what a cache just does not hold it finds a part
+/// then, where reading from one end alone finds nothing.
 inline bool from_its_end(const void* place) {
   static thread_local bool backward[16];
   const auto at = reinterpret_cast<std::uintptr_t>(place);

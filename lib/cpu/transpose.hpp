@@ -80,39 +80,48 @@ inline void turn_square<4>(const std::uint64_t* from, std::int64_t from_step, st
 template <>
 inline constexpr std::int64_t large_side<std::uint32_t> = 16;
 
-template <class Put>
-[[gnu::always_inline]] inline void turn_rows_of_16(const float* from, std::int64_t from_step,
-                                                   const Put& put) {
-  // Four rows each, turned within the quarters of registers.
-  __m512 turned[4][4];
-  for (int i = 0; i < 4; ++i, from += 4 * from_step) {
-    const auto row = [&](int r) { return _mm512_loadu_ps(from + r * from_step); };
-    const __m512 a = row(0), b = row(1), c = row(2), d = row(3);
-    const __m512 ab = _mm512_unpacklo_ps(a, b), cd = _mm512_unpacklo_ps(c, d);
-    const __m512 ab_high = _mm512_unpackhi_ps(a, b), cd_high = _mm512_unpackhi_ps(c, d);
-    turned[i][0] = _mm512_shuffle_ps(ab, cd, 0x44);
-    turned[i][1] = _mm512_shuffle_ps(ab, cd, 0xee);
-    turned[i][2] = _mm512_shuffle_ps(ab_high, cd_high, 0x44);
-    turned[i][3] = _mm512_shuffle_ps(ab_high, cd_high, 0xee);
-  }
-  // Then the quarters change places among registers.
-  __m512 left[4], right[4];
+template <>
+inline constexpr std::int64_t large_side<std::uint64_t> = 8;
+
+/// Quarter q of turned[k][i] becomes quarter k of row `each` * q + i; put() takes `each` rows.
+template <std::size_t each, class Put>
+[[gnu::always_inline]] inline void put_quarters(const __m512 (&turned)[4][each], const Put& put) {
+  __m512 left[each], right[each], rows[each];
   const auto put_both = [&] {
-    const auto first = [&](int i) { return _mm512_shuffle_f32x4(left[i], right[i], 0x88); };
-    const auto second = [&](int i) { return _mm512_shuffle_f32x4(left[i], right[i], 0xdd); };
-    put(first(0), first(1), first(2), first(3));
-    put(second(0), second(1), second(2), second(3));
+    for (std::size_t i = 0; i < each; ++i) rows[i] = _mm512_shuffle_f32x4(left[i], right[i], 0x88);
+    put(rows);
+    for (std::size_t i = 0; i < each; ++i) rows[i] = _mm512_shuffle_f32x4(left[i], right[i], 0xdd);
+    put(rows);
   };
-  for (int i = 0; i < 4; ++i) {
+  for (std::size_t i = 0; i < each; ++i) {
     left[i] = _mm512_shuffle_f32x4(turned[0][i], turned[1][i], 0x44);
     right[i] = _mm512_shuffle_f32x4(turned[2][i], turned[3][i], 0x44);
   }
   put_both();
-  for (int i = 0; i < 4; ++i) {
+  for (std::size_t i = 0; i < each; ++i) {
     left[i] = _mm512_shuffle_f32x4(turned[0][i], turned[1][i], 0xee);
     right[i] = _mm512_shuffle_f32x4(turned[2][i], turned[3][i], 0xee);
   }
   put_both();
+}
+
+/// Gives put() four rows at a time of a square of floats turned over; steps in elements.
+template <class Put>
+[[gnu::always_inline]] inline void turn_rows_of_16(const float* from, std::int64_t from_step,
+                                                   const Put& put) {
+  __m512 turned[4][4];
+  for (auto& part : turned) {
+    const auto row = [&](int r) { return _mm512_loadu_ps(from + r * from_step); };
+    const __m512 a = row(0), b = row(1), c = row(2), d = row(3);
+    const __m512 ab = _mm512_unpacklo_ps(a, b), cd = _mm512_unpacklo_ps(c, d);
+    const __m512 ab_high = _mm512_unpackhi_ps(a, b), cd_high = _mm512_unpackhi_ps(c, d);
+    part[0] = _mm512_shuffle_ps(ab, cd, 0x44);
+    part[1] = _mm512_shuffle_ps(ab, cd, 0xee);
+    part[2] = _mm512_shuffle_ps(ab_high, cd_high, 0x44);
+    part[3] = _mm512_shuffle_ps(ab_high, cd_high, 0xee);
+    from += 4 * from_step;
+  }
+  put_quarters(turned, [&](const __m512(&x)[4]) { put(x[0], x[1], x[2], x[3]); });
 }
 template <>
 inline void turn_square<16>(const std::uint32_t* from, std::int64_t from_step, std::uint32_t* to,
@@ -127,14 +136,31 @@ inline void turn_square<16>(const std::uint32_t* from, std::int64_t from_step, s
                     row += 4 * to_step;
                   });
 }
+template <>
+inline void turn_square<8>(const std::uint64_t* from, std::int64_t from_step, std::uint64_t* to,
+                           std::int64_t to_step) {
+  const auto* row = reinterpret_cast<const double*>(from);
+  auto* target = reinterpret_cast<double*>(to);
+  __m512 turned[4][2];
+  for (auto& part : turned) {
+    const __m512d a = _mm512_loadu_pd(row), b = _mm512_loadu_pd(row + from_step);
+    part[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+    part[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+    row += 2 * from_step;
+  }
+  put_quarters(turned, [&](const __m512(&x)[2]) {
+    _mm512_storeu_pd(target, _mm512_castps_pd(x[0]));
+    _mm512_storeu_pd(target + to_step, _mm512_castps_pd(x[1]));
+    target += 2 * to_step;
+  });
+}
 #endif
 
 /// Calls band(row, column, width) for bands of squares that lie beside each other in a matrix of at
-/// least one. Blocks of bands keep to few pages of memory. The last squares lie over their
-/// neighbours where a length is no multiple of the side.
-template <std::int64_t side, class Band>
+/// least one, in blocks of so many rows and columns, which keep to few lines and pages of memory.
+/// The last squares lie over their neighbours where a length is no multiple of the side.
+template <std::int64_t side, std::int64_t block, class Band>
 void walk_bands(std::int64_t rows, std::int64_t columns, const Band& band) {
-  constexpr std::int64_t block = 8 * side;
   for (std::int64_t top = 0; top < rows; top += block)
     for (std::int64_t left = 0; left < columns; left += block) {
       const std::int64_t column = left + side <= columns ? left : columns - side;
@@ -148,14 +174,16 @@ void walk_bands(std::int64_t rows, std::int64_t columns, const Band& band) {
 template <std::int64_t side, class T>
 void turn_by_squares(const T* from, std::int64_t from_step, T* to, std::int64_t to_step,
                      std::int64_t rows, std::int64_t columns) {
-  walk_bands<side>(rows, columns, [&](std::int64_t row, std::int64_t first, std::int64_t width) {
-    const T* const source = from + first * from_step + row;
-    T* const target = to + row * to_step + first;
-    for (std::int64_t i = 0; i < width; i += side) {
-      const std::int64_t c = i + side <= width ? i : width - side;
-      turn_square<side>(source + c * from_step, from_step, target + c, to_step);
-    }
-  });
+  constexpr std::int64_t block = 128 / sizeof(T);
+  walk_bands<side, block>(
+      rows, columns, [&](std::int64_t row, std::int64_t first, std::int64_t width) {
+        const T* const source = from + first * from_step + row;
+        T* const target = to + row * to_step + first;
+        for (std::int64_t i = 0; i < width; i += side) {
+          const std::int64_t c = i + side <= width ? i : width - side;
+          turn_square<side>(source + c * from_step, from_step, target + c, to_step);
+        }
+      });
 }
 
 /// to[r][c] = from[c][r] for r < rows, c < columns.
@@ -173,7 +201,7 @@ void turn(const T* from, std::int64_t from_step, T* to, std::int64_t to_step, st
   for (std::int64_t r = 0; r < rows; ++r)
     for (std::int64_t c = 0; c < columns; ++c) to[r * to_step + c] = from[c * from_step + r];
 }
-/// Elements are only moved: float as the integers that turn() has registers for.
+/// Elements are only moved: as the integers that turn() has registers for.
 inline void turn_elements(const float* y, std::int64_t step, float* to, std::int64_t to_step,
                           std::int64_t rows, std::int64_t columns) {
   turn(reinterpret_cast<const std::uint32_t*>(y), step, reinterpret_cast<std::uint32_t*>(to),
@@ -181,6 +209,7 @@ inline void turn_elements(const float* y, std::int64_t step, float* to, std::int
 }
 inline void turn_elements(const double* y, std::int64_t step, double* to, std::int64_t to_step,
                           std::int64_t rows, std::int64_t columns) {
-  turn(y, step, to, to_step, rows, columns);
+  turn(reinterpret_cast<const std::uint64_t*>(y), step, reinterpret_cast<std::uint64_t*>(to),
+       to_step, rows, columns);
 }
 }  // namespace reel::kernels::REEL_ISA
