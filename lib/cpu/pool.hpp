@@ -20,13 +20,24 @@ void parallel_for(std::int64_t count, const F& f) {
       count, [](const void* work, std::int64_t i) { (*static_cast<const F*>(work))(i); }, &f);
 }
 
-/// f(first, end) over [0, n), in blocks of `grain` where there are two of them or more.
+/// In how many blocks of at most `grain` threads share [0, n): in one below 2 * grain, else in as
+/// many as two, four and eight threads share evenly.
+inline std::int64_t block_count(std::int64_t n, std::int64_t grain) {
+  if (n < 2 * grain) return 1;
+  const std::int64_t least = (n + grain - 1) / grain, even = least > 4 ? 8 : least > 2 ? 4 : 2;
+  return (least + even - 1) / even * even;
+}
+
+/// f(first, end) over [0, n) in blocks of one length. They begin at multiples of 64 if `grain` is
+/// one.
 template <class F>
 void parallel_ranges(std::int64_t n, std::int64_t grain, const F& f) {
-  if (n < 2 * grain) return f(std::int64_t{0}, n);
-  parallel_for((n + grain - 1) / grain, [&](std::int64_t i) {
-    const std::int64_t first = i * grain;
-    f(first, n - first < grain ? n : first + grain);
+  const std::int64_t count = block_count(n, grain), unit = grain % 64 ? 1 : 64;
+  if (count == 1) return f(std::int64_t{0}, n);
+  const std::int64_t length = ((n + count - 1) / count + unit - 1) / unit * unit;
+  parallel_for((n + length - 1) / length, [&](std::int64_t i) {
+    const std::int64_t first = i * length;
+    f(first, n - first < length ? n : first + length);
   });
 }
 
