@@ -69,64 +69,123 @@ KernelResult assign(const KernelCall& call) {
   return {};
 }
 
-// Elements that are worth a helper's way.
-constexpr std::int64_t light_grain = 1 << 17, adam_grain = 1 << 15;
-
-/// Gradients may lie anyhow; the rest is row-major.
-template <class T>
-struct Gradient {
-  const T* data;
-  Strides strides;
-  const Body& body;
-  explicit Gradient(const Body& x) : data(x.as<T>()), body(x) {}
-  /// f(i, chunk, gradient), shared among threads in blocks of `grain` elements.
-  template <class F>
-  void for_each(std::int64_t grain, const F& f) const {
-    if (body.contiguous)
-      return parallel_ranges(body.elements, grain, [&](std::int64_t first, std::int64_t end) {
-        for_chunks<T>(end - first, [&](std::int64_t i, Chunk<T> chunk) {
-          f(first + i, chunk, chunk.get(data + first + i));
-        });
-      });
-    Strides packed;
-    std::int64_t step = 1;
-    for (int axis = body.rank() - 1; axis >= 0; --axis) {
-      packed[axis] = step;
-      step *= body.shape.data()[axis];
-    }
-    for_each_row(walk_over(body.shape, body.strides, packed), 0,
-                 [&](std::int64_t source, std::int64_t place) {
-                   f(place, Chunk<T>{1}, Vector<T>(data[source]));
-                 });
+/// The inputs of an optimizer's op: of each parameter the Variables that are written, then the
+/// gradients of all, then numbers.
+struct Parameters {
+  const KernelCall& call;
+  int written, count;
+  Parameters(const KernelCall& call, int written, int numbers)
+      : call(call), written(written), count((call.input_count - numbers) / (written + 1)) {}
+  const Body& gradient(int p) const { return call.input(written * count + p); }
+  const Body& number(int i) const { return call.input((written + 1) * count + i); }
+  double rate() const { return *number(0).as<double>(); }
+  bool have(DType dtype) const {
+    bool found = false;
+    for (int p = 0; p < count; ++p) found |= gradient(p).dtype == dtype;
+    return found;
+  }
+  /// Variable i of parameter p as it is, and where its new value goes.
+  template <class T>
+  const T* before(int p, int i) const {
+    return call.input(written * p + i).as<T>();
+  }
+  template <class T>
+  T* after(int p, int i) const {
+    return call.output(written * p + i).as<T>();
   }
 };
 
+/// f(i, chunk, gradient) over a gradient that does not lie in order.
+template <class T, class F>
+void for_each_strided(const Body& gradient, const F& f) {
+  Strides packed;
+  std::int64_t step = 1;
+  for (int axis = gradient.rank() - 1; axis >= 0; --axis) {
+    packed[axis] = step;
+    step *= gradient.shape.data()[axis];
+  }
+  for_each_row(walk_over(gradient.shape, gradient.strides, packed), 0,
+               [&](std::int64_t source, std::int64_t place) {
+                 f(place, Chunk<T>{1}, Vector<T>(gradient.as<T>()[source]));
+               });
+}
+
+/// Calls make(p)(i, chunk, gradient) for all elements of the parameters p of this dtype, in blocks
+/// of about `grain` that threads share. A block has its part of each large parameter, so that a
+/// thread meets the rows whose gradient it has computed, and some of the small ones.
+template <class T, class Make>
+void for_each(const Parameters& all, std::int64_t grain, const Make& make) {
+  constexpr DType dtype = sizeof(T) == sizeof(float) ? DType::float32 : DType::float64;
+  constexpr std::int64_t least_part = 1 << 12;
+  const auto is_flat = [&](int p) {
+    return all.gradient(p).dtype == dtype && all.gradient(p).contiguous;
+  };
+  std::int64_t total = 0, total_small = 0;
+  for (int p = 0; p < all.count; ++p)
+    if (is_flat(p))
+      total += all.gradient(p).elements;
+    else if (all.gradient(p).dtype == dtype)
+      for_each_strided<T>(all.gradient(p), make(p));
+  const std::int64_t count = block_count(total, grain);
+  const auto is_small = [&](std::int64_t elements) { return elements < count * least_part; };
+  for (int p = 0; p < all.count; ++p) {
+    const std::int64_t elements = all.gradient(p).elements;
+    if (is_flat(p) && is_small(elements)) total_small += elements;
+  }
+  parallel_for(count, [&](std::int64_t block) {
+    std::int64_t small = 0;
+    for (int p = 0; p < all.count; ++p) {
+      if (!is_flat(p)) continue;
+      const Body& gradient = all.gradient(p);
+      const std::int64_t elements = gradient.elements;
+      std::int64_t first = 0, end = elements;
+      if (is_small(elements)) {
+        if (block != small * count / (total_small + 1)) end = 0;
+        small += elements;
+      } else {
+        const std::int64_t length = ((elements + count - 1) / count + 63) / 64 * 64;
+        first = block * length;
+        if (elements - first > length) end = first + length;
+      }
+      if (first >= end) continue;
+      const T* const from = gradient.as<T>() + first;
+      const auto step = make(p);
+      for_chunks<T>(end - first, [&](std::int64_t i, Chunk<T> chunk) {
+        step(first + i, chunk, chunk.get(from + i));
+      });
+    }
+  });
+}
+
+// Elements that are worth a helper's way.
+constexpr std::int64_t light_grain = 1 << 17, adam_grain = 1 << 15;
+
 /// x -= rate g
 template <class T>
-void sgd(const KernelCall& call) {
-  const T* x = call.input(0).as<T>();
-  T* to = call.output().as<T>();
-  const Vector<T> rate(*call.input(2).as<T>());
-  Gradient<T>(call.input(1))
-      .for_each(light_grain, [&](std::int64_t i, Chunk<T> chunk, const Vector<T>& g) {
-        chunk.put(to + i, chunk.get(x + i) - rate * g);
-      });
+void sgd(const Parameters& all) {
+  const Vector<T> rate(static_cast<T>(all.rate()));
+  for_each<T>(all, light_grain, [&](int p) {
+    return [=, x = all.before<T>(p, 0), to = all.after<T>(p, 0)](std::int64_t i, Chunk<T> chunk,
+                                                                 const Vector<T>& g) {
+      chunk.put(to + i, chunk.get(x + i) - rate * g);
+    };
+  });
 }
 
 /// v = momentum v + g; x -= rate v, or rate (g + momentum v)
 template <class T>
-void momentum(const KernelCall& call) {
-  const auto& option = call.option<MomentumOptions>();
-  const T *x = call.input(0).as<T>(), *v = call.input(1).as<T>();
-  T *x_to = call.output(0).as<T>(), *v_to = call.output(1).as<T>();
-  const Vector<T> rate(*call.input(3).as<T>()), factor(static_cast<T>(option.momentum));
-  Gradient<T>(call.input(2))
-      .for_each(light_grain, [&](std::int64_t i, Chunk<T> chunk, const Vector<T>& g) {
-        const Vector<T> velocity = factor * chunk.get(v + i) + g;
-        chunk.put(v_to + i, velocity);
-        chunk.put(x_to + i,
-                  chunk.get(x + i) - rate * (option.nesterov ? g + factor * velocity : velocity));
-      });
+void momentum(const Parameters& all) {
+  const auto& option = all.call.option<MomentumOptions>();
+  const Vector<T> rate(static_cast<T>(all.rate())), factor(static_cast<T>(option.momentum));
+  for_each<T>(all, light_grain, [&](int p) {
+    return [=, nesterov = option.nesterov, x = all.before<T>(p, 0), v = all.before<T>(p, 1),
+            x_to = all.after<T>(p, 0),
+            v_to = all.after<T>(p, 1)](std::int64_t i, Chunk<T> chunk, const Vector<T>& g) {
+      const Vector<T> velocity = factor * chunk.get(v + i) + g;
+      chunk.put(v_to + i, velocity);
+      chunk.put(x_to + i, chunk.get(x + i) - rate * (nesterov ? g + factor * velocity : velocity));
+    };
+  });
 }
 
 /// beta to the power t, by squaring, in double.
@@ -137,65 +196,65 @@ double integer_power(double base, std::int64_t exponent) {
   return result;
 }
 
-std::int64_t step_of(const KernelCall& call) {
-  const Body& counter = call.input(5);
-  return counter.dtype == DType::int32 ? *counter.as<std::int32_t>() : *counter.as<std::int64_t>();
+std::int64_t step_of(const Parameters& all) {
+  const Body& step = all.number(1);
+  return step.dtype == DType::int32 ? *step.as<std::int32_t>() : *step.as<std::int64_t>();
 }
 
 template <class T>
-void adam(const KernelCall& call) {
-  const auto& option = call.option<AdamUpdateOptions>();
-  const std::int64_t t = step_of(call);
-  const double rate = static_cast<double>(*call.input(4).as<T>());
+void adam(const Parameters& all) {
+  const auto& option = all.call.option<AdamUpdateOptions>();
+  const double rate = all.rate();
+  const std::int64_t t = step_of(all);
   const Vector<T> beta1(static_cast<T>(option.beta1)), beta2(static_cast<T>(option.beta2));
   const Vector<T> rest1(static_cast<T>(1 - option.beta1)), rest2(static_cast<T>(1 - option.beta2));
   const Vector<T> scale1(static_cast<T>(rate / (1 - integer_power(option.beta1, t))));
   const Vector<T> scale2(static_cast<T>(1 / (1 - integer_power(option.beta2, t))));
   const Vector<T> epsilon(static_cast<T>(option.epsilon)),
       keep(static_cast<T>(1 - rate * option.weight_decay));
-  const T *x = call.input(0).as<T>(), *m = call.input(1).as<T>(), *v = call.input(2).as<T>();
-  T *x_to = call.output(0).as<T>(), *m_to = call.output(1).as<T>(), *v_to = call.output(2).as<T>();
-  Gradient<T>(call.input(3))
-      .for_each(adam_grain, [&](std::int64_t i, Chunk<T> chunk, const Vector<T>& g) {
-        const Vector<T> first = beta1 * chunk.get(m + i) + rest1 * g;
-        const Vector<T> second = beta2 * chunk.get(v + i) + rest2 * g * g;
-        chunk.put(m_to + i, first);
-        chunk.put(v_to + i, second);
-        chunk.put(x_to + i, chunk.get(x + i) * keep -
-                                scale1 * first / (xsimd::sqrt(second * scale2) + epsilon));
-      });
+  for_each<T>(all, adam_grain, [&](int p) {
+    return [=, x = all.before<T>(p, 0), m = all.before<T>(p, 1), v = all.before<T>(p, 2),
+            x_to = all.after<T>(p, 0), m_to = all.after<T>(p, 1),
+            v_to = all.after<T>(p, 2)](std::int64_t i, Chunk<T> chunk, const Vector<T>& g) {
+      const Vector<T> first = beta1 * chunk.get(m + i) + rest1 * g;
+      const Vector<T> second = beta2 * chunk.get(v + i) + rest2 * g * g;
+      chunk.put(m_to + i, first);
+      chunk.put(v_to + i, second);
+      chunk.put(x_to + i, chunk.get(x + i) * keep -
+                              scale1 * first / (xsimd::sqrt(second * scale2) + epsilon));
+    };
+  });
 }
 
 constexpr const char* refused = "Nothing was written.";
 
-/// By the dtype of the Variable; `rate` is the input that says how far to go.
-template <int rate, void (*f32)(const KernelCall&), void (*f64)(const KernelCall&)>
-KernelResult by_dtype(const KernelCall& call) {
-  const bool single = call.output().dtype == DType::float32;
-  const double value =
-      single ? static_cast<double>(*call.input(rate).as<float>()) : *call.input(rate).as<double>();
-  if (!__builtin_isfinite(value))
-    return {.failure = refused, .input = rate, .expected = "a finite number", .number = value};
-  if (single)
-    f32(call);
-  else
-    f64(call);
+/// By the dtypes of the parameters. Inputs at fault are named by their place in the op's names.
+template <int written, int numbers, void (*f32)(const Parameters&), void (*f64)(const Parameters&)>
+KernelResult update(const KernelCall& call) {
+  const Parameters all(call, written, numbers);
+  const bool single = all.have(DType::float32);
+  const double rate = single ? static_cast<double>(static_cast<float>(all.rate())) : all.rate();
+  if (!__builtin_isfinite(rate))
+    return {
+        .failure = refused, .input = written + 1, .expected = "a finite number", .number = rate};
+  if (single) f32(all);
+  if (all.have(DType::float64)) f64(all);
   return {};
 }
 
 KernelResult adam_update(const KernelCall& call) {
-  const std::int64_t t = step_of(call);
+  const std::int64_t t = step_of(Parameters(call, 3, 2));
   if (t < 1)
     return {
         .failure = refused, .input = 5, .expected = "at least 1", .number = static_cast<double>(t)};
-  return by_dtype<4, adam<float>, adam<double>>(call);
+  return update<3, 2, adam<float>, adam<double>>(call);
 }
 
 const NamedKernel kernels[] = {{"assign", assign<Change::replace>},
                                {"assign_add", assign<Change::add>},
                                {"assign_sub", assign<Change::subtract>},
-                               {"sgd_update", by_dtype<2, sgd<float>, sgd<double>>},
-                               {"momentum_update", by_dtype<3, momentum<float>, momentum<double>>},
+                               {"sgd_update", update<1, 1, sgd<float>, sgd<double>>},
+                               {"momentum_update", update<2, 1, momentum<float>, momentum<double>>},
                                {"adam_update", adam_update},
                                {nullptr, nullptr}};
 }  // namespace

@@ -2,7 +2,10 @@
 // Ops that write Variables in place: assignments and the steps of optimizers.
 #include <reel/ops/update.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include <reel/ops.hpp>
 
@@ -14,23 +17,6 @@
 
 namespace reel {
 namespace {
-/// Input i has the Variable's shape and dtype.
-void require_like_variable(const Inference& call, int i) {
-  const Body &x = call.input(0), &y = call.input(i);
-  if (!(x.shape == y.shape))
-    fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, i),
-                     "the Variable's shape " + to_text(x.shape), to_text(y.shape));
-  if (x.dtype != y.dtype)
-    fail<DTypeError>(call.caller, call.op.name, argument_name(call.op, i),
-                     "the Variable's " + std::string(name_of(x.dtype)),
-                     std::string(name_of(y.dtype)));
-}
-void require_number(const Inference& call, int i) {
-  if (call.input(i).elements != 1)
-    fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, i), "one number",
-                     "shape " + to_text(call.input(i).shape));
-}
-
 // The value broadcasts to the Variable's shape.
 void assign_shape(Inference& call) {
   const Shape &x = call.input(0).shape, &value = call.input(1).shape;
@@ -47,41 +33,123 @@ void assign_slice_shape(Inference& call) {
                      "the slice's shape " + to_text(place.lengths), to_text(call.input(1).shape));
 }
 
-void step_shape(Inference& call, int states) {
-  require_floating(call, 0);
-  for (int i = 1; i <= states + 1; ++i) require_like_variable(call, i);
-  for (int i = states + 2; i < call.input_count; ++i) require_number(call, i);
+/// An argument's name, with a number where there are several parameters.
+std::string name_of_one(const Op& op, int argument, std::size_t p, std::size_t count) {
+  const std::string name = argument_name(op, argument);
+  return count > 1 ? name + " " + std::to_string(p) : name;
 }
-void sgd_shape(Inference& call) { step_shape(call, 0); }
+/// The inputs of a step: of each parameter the `written` Variables, the gradients of all,
+/// `numbers`.
+void step_shape(Inference& call, int written, int numbers) {
+  const int count = (call.input_count - numbers) / (written + 1);
+  for (int p = 0; p < count; ++p) {
+    const auto name = [&](int argument) {
+      return name_of_one(call.op, argument, static_cast<std::size_t>(p),
+                         static_cast<std::size_t>(count));
+    };
+    const Body& x = call.input(written * p);
+    if (!is_floating(x.dtype))
+      fail<DTypeError>(call.caller, call.op.name, name(0), "float32 or float64", name_of(x.dtype));
+    for (int i = 1; i <= written; ++i) {
+      const Body& y = call.input(i < written ? written * p + i : written * count + p);
+      if (!(x.shape == y.shape))
+        fail<ShapeError>(call.caller, call.op.name, name(i),
+                         "the Variable's shape " + to_text(x.shape), to_text(y.shape));
+      if (x.dtype != y.dtype)
+        fail<DTypeError>(call.caller, call.op.name, name(i),
+                         "the Variable's " + std::string(name_of(x.dtype)),
+                         std::string(name_of(y.dtype)));
+    }
+  }
+  for (int i = 0; i < numbers; ++i) {
+    const Body& number = call.input((written + 1) * count + i);
+    if (number.elements != 1)
+      fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, written + 1 + i),
+                       "one number", "shape " + to_text(number.shape));
+  }
+}
+void sgd_shape(Inference& call) { step_shape(call, 1, 1); }
 void require_finite(const Inference& call, std::string_view option, double number) {
   if (!std::isfinite(number))
     fail<Error>(call.caller, call.op.name, option, "a finite number", to_text(number));
 }
 void momentum_shape(Inference& call) {
   require_finite(call, "momentum", call.option<MomentumOptions>().momentum);
-  step_shape(call, 1);
+  step_shape(call, 2, 1);
 }
 void adam_shape(Inference& call) {
   AdamUpdateOptions options = call.option<AdamUpdateOptions>();
   options.fields([&](std::string_view name, double number) { require_finite(call, name, number); });
-  step_shape(call, 2);
-  require_integer(call, 5);
+  step_shape(call, 3, 2);
+  require_integer(call, call.input_count - 1);
 }
-void require_apart(const Op& op, std::span<const Variable> variables, Caller caller) {
-  for (std::size_t i = 1; i < variables.size(); ++i)
-    for (std::size_t k = 0; k < i; ++k)
-      if (variables[i].same_cell(variables[k]))
-        fail<Error>(caller, op.name, argument_name(op, static_cast<int>(i)),
-                    "a Variable of its own",
-                    "the same Variable as " + argument_name(op, static_cast<int>(k)));
+/// All are Variables of their own; `each` of them belong to a parameter.
+void require_apart(const Op& op, std::span<const Variable> variables, std::size_t each,
+                   Caller caller) {
+  std::vector<const Cell*> cells;
+  for (const Variable& variable : variables) cells.push_back(&Access::cell(variable));
+  std::sort(cells.begin(), cells.end());
+  const auto twice = std::adjacent_find(cells.begin(), cells.end());
+  if (twice == cells.end()) return;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < variables.size(); ++i)
+    if (&Access::cell(variables[i]) == *twice)
+      names.push_back(
+          name_of_one(op, static_cast<int>(i % each), i / each, variables.size() / each));
+  fail<Error>(caller, op.name, names[1], "a Variable of its own",
+              "the same Variable as " + names[0]);
 }
 
-/// A rate in x's dtype: optimizers keep it in float64 whatever the model has.
-Tensor rate_for(const Variable& x, const Operand& rate) {
+/// A rate as kernels take it, whatever the parameters are.
+Tensor wide(const Operand& rate) {
   const RecordingPause pause(Context::here());
   return rate.kind() == Operand::Kind::scalar
-             ? full({}, rate.scalar(), rate.caller()).to(x.dtype(), rate.caller())
-             : cast(rate, x.dtype());
+             ? full({}, rate.scalar(), rate.caller()).to(DType::float64, rate.caller())
+             : cast(rate, DType::float64);
+}
+
+/// One step of all parameters: `written` holds the Variables of one after the other.
+void run_step(Op& op, std::span<const Variable> written, std::span<const Operand> gradients,
+              std::span<const Operand> numbers, OptionsView options) {
+  const Operand& rate = numbers[0];
+  const Caller caller = gradients[0].caller();
+  const FunctionScope scope(caller, op.name);
+  if (written.size() > 1) require_apart(op, written, written.size() / gradients.size(), caller);
+  const Tensor factor = wide(rate);
+  Few<Operand, 8> operands;
+  operands.reserve(gradients.size() + numbers.size());
+  for (const Operand& gradient : gradients) operands.push_back(gradient);
+  operands.emplace_back(factor, rate.caller());
+  for (const Operand& number : numbers.subspan(1)) operands.push_back(number);
+  run_update(op, written, {operands.data(), operands.size()}, options, caller);
+}
+/// The same from lists: of x, then of the state that goes with it.
+void run_steps(Op& op, std::initializer_list<std::span<const Variable>> lists,
+               std::span<const Tensor> gradients, std::span<const Operand> numbers,
+               OptionsView options) {
+  const Caller caller = numbers[0].caller();
+  const std::size_t count = gradients.size();
+  const FunctionScope scope(caller, op.name);
+  int argument = 0;
+  for (const auto& list : lists) {
+    if (list.size() != count)
+      fail<Error>(caller, op.name, argument_name(op, argument),
+                  "as many as gradients, " + std::to_string(count), std::to_string(list.size()));
+    ++argument;
+  }
+  if (count == 0) return;
+  std::vector<Variable> written;
+  std::vector<Operand> operands;
+  written.reserve(count * lists.size());
+  operands.reserve(count);
+  for (std::size_t p = 0; p < count; ++p) {
+    for (const auto& list : lists) written.push_back(list[p]);
+    if (!gradients[p].defined())
+      fail<Error>(caller, op.name, name_of_one(op, argument, p, count), "a tensor",
+                  "an undefined Tensor");
+    operands.emplace_back(gradients[p], caller);
+  }
+  run_step(op, written, operands, numbers, options);
 }
 }  // namespace
 
@@ -111,49 +179,52 @@ constinit Op assign_slice_op{.name = "assign_slice",
                              .updates = true,
                              .argument_names = "variable, value"};
 constinit Op sgd_update_op{.name = "sgd_update",
-                           .arity = 3,
+                           .arity = -1,
                            .shape = sgd_shape,
-                           .promoted = 0b100,
+                           .promoted = 0,
                            .updates = true,
                            .argument_names = "x, gradient, rate"};
 constinit Op momentum_update_op{.name = "momentum_update",
-                                .arity = 4,
+                                .arity = -1,
                                 .shape = momentum_shape,
-                                .promoted = 0b1000,
+                                .promoted = 0,
                                 .options = &options_type<MomentumOptions>,
                                 .updates = true,
                                 .argument_names = "x, velocity, gradient, rate"};
 constinit Op adam_update_op{.name = "adam_update",
-                            .arity = 6,
+                            .arity = -1,
                             .shape = adam_shape,
-                            .promoted = 0b10000,
+                            .promoted = 0,
                             .options = &options_type<AdamUpdateOptions>,
                             .updates = true,
                             .argument_names = "x, m, v, gradient, rate, step"};
 
 void sgd_update(Variable& x, Operand gradient, Operand rate) {
-  const FunctionScope scope(gradient.caller(), sgd_update_op.name);
-  const Tensor factor = rate_for(x, rate);
-  const Operand inputs[] = {gradient, Operand(factor, rate.caller())};
-  run_update(sgd_update_op, {&x, 1}, inputs, {}, gradient.caller());
+  run_step(sgd_update_op, {&x, 1}, {&gradient, 1}, {&rate, 1}, {});
+}
+void sgd_update(std::span<const Variable> x, std::span<const Tensor> gradients, Operand rate) {
+  run_steps(sgd_update_op, {x}, gradients, {&rate, 1}, {});
 }
 void momentum_update(Variable& x, Variable& velocity, Operand gradient, Operand rate,
                      MomentumOptions options) {
-  const FunctionScope scope(gradient.caller(), momentum_update_op.name);
-  const Variable variables[] = {x, velocity};
-  require_apart(momentum_update_op, variables, gradient.caller());
-  const Tensor factor = rate_for(x, rate);
-  const Operand inputs[] = {gradient, Operand(factor, rate.caller())};
-  run_update(momentum_update_op, variables, inputs, options, gradient.caller());
+  const Variable written[] = {x, velocity};
+  run_step(momentum_update_op, written, {&gradient, 1}, {&rate, 1}, options);
+}
+void momentum_update(std::span<const Variable> x, std::span<const Variable> velocity,
+                     std::span<const Tensor> gradients, Operand rate, MomentumOptions options) {
+  run_steps(momentum_update_op, {x, velocity}, gradients, {&rate, 1}, options);
 }
 void adam_update(Variable& x, Variable& m, Variable& v, Operand gradient, Operand rate,
                  Operand step, AdamUpdateOptions options) {
-  const FunctionScope scope(gradient.caller(), adam_update_op.name);
-  const Variable variables[] = {x, m, v};
-  require_apart(adam_update_op, variables, gradient.caller());
-  const Tensor factor = rate_for(x, rate);
-  const Operand inputs[] = {gradient, Operand(factor, rate.caller()), step};
-  run_update(adam_update_op, variables, inputs, options, gradient.caller());
+  const Variable written[] = {x, m, v};
+  const Operand numbers[] = {rate, step};
+  run_step(adam_update_op, written, {&gradient, 1}, numbers, options);
+}
+void adam_update(std::span<const Variable> x, std::span<const Variable> m,
+                 std::span<const Variable> v, std::span<const Tensor> gradients, Operand rate,
+                 Operand step, AdamUpdateOptions options) {
+  const Operand numbers[] = {rate, step};
+  run_steps(adam_update_op, {x, m, v}, gradients, numbers, options);
 }
 
 void add_update(OpTable& ops) {

@@ -44,10 +44,7 @@ void Adam::step(const std::vector<Tensor>& gradients, Caller caller) {
   const CallerScope here(caller, name_);
   check_gradients(name_, variables_, gradients, caller);
   const Tensor steps = steps_.value() + 1;
-  for (std::size_t i = 0; i < variables_.size(); ++i) {
-    adam_update(variables_[i], m_[i], v_[i], {gradients[i], caller}, learning_rate_, steps,
-                options_);
-  }
+  adam_update(variables_, m_, v_, gradients, {learning_rate_, caller}, {steps, caller}, options_);
   steps_.assign(steps);
 }
 }  // namespace reel::optim

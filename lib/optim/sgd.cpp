@@ -26,13 +26,10 @@ SGD::SGD(std::vector<Variable> variables, SGDOptions options, Caller caller)
 void SGD::step(const std::vector<Tensor>& gradients, Caller caller) {
   const CallerScope here(caller, "SGD");
   check_gradients("SGD", variables_, gradients, caller);
-  for (std::size_t i = 0; i < variables_.size(); ++i) {
-    const Operand gradient(gradients[i], caller);
-    if (velocities_.empty()) {
-      sgd_update(variables_[i], gradient, learning_rate_);
-    } else {
-      momentum_update(variables_[i], velocities_[i], gradient, learning_rate_, options_);
-    }
-  }
+  const Operand rate(learning_rate_, caller);
+  if (velocities_.empty())
+    sgd_update(variables_, gradients, rate);
+  else
+    momentum_update(variables_, velocities_, gradients, rate, options_);
 }
 }  // namespace reel::optim

@@ -361,13 +361,12 @@ class Planner {
     made.first = static_cast<unsigned>(plan_.operands.size());
     plan_.operands.insert(plan_.operands.end(), step.inputs.begin(), step.inputs.end());
     plan_.operands.insert(plan_.operands.end(), step.outputs.begin(), step.outputs.end());
-    plan_.operands.insert(plan_.operands.end(), step.updated.begin(), step.updated.end());
+    for (std::size_t i = 0; i < step.updated.size(); ++i)
+      plan_.operands.push_back(replaces(step, i, segment, at) ? step.updated[i] : ~step.updated[i]);
     if (step.op == &random_op) {
       made.kind = Instruction::Kind::random;
     } else if (!step.updated.empty()) {
       made.kind = Instruction::Kind::update;
-      for (std::size_t i = 0; i < step.updated.size(); ++i)
-        if (replaces(step, i, segment, at)) made.how |= 1u << i;
     } else if (step.op->composite) {
       made.kind = Instruction::Kind::user;
     } else if (step.part == Part::gradients) {

@@ -244,12 +244,15 @@ void Replay::update(const Instruction& instruction, bool may_write) {
   const Body** const operands = frame_->operands.data();
   for (unsigned i = 0; i < inputs; ++i) operands[i] = slot(values[i]);
   auto** const places = const_cast<Body**>(operands + inputs);
+  const auto shadow_of = [&](int variable) -> Tensor& {
+    return frame_->shadows[static_cast<std::size_t>(variable < 0 ? ~variable : variable)];
+  };
   Few<Tensor, 4> made(outputs);
   for (unsigned i = 0; i < outputs; ++i) {
-    const Tensor& shadow = frame_->shadows[static_cast<std::size_t>(values[inputs + outputs + i])];
+    const int variable = values[inputs + outputs + i];
     places[i] = slot(values[i]);
-    const bool own = shadow.defined(), late = may_write && instruction.settled;
-    if ((instruction.how >> i & 1) && (own || late) && unshared(*places[i])) {
+    const bool own = shadow_of(variable).defined(), late = may_write && instruction.settled;
+    if (variable >= 0 && (own || late) && unshared(*places[i])) {
       wrote_ |= !own;
       continue;
     }
@@ -262,8 +265,7 @@ void Replay::update(const Instruction& instruction, bool may_write) {
   for (unsigned i = 0; i < outputs; ++i) {
     slot_of(values[inputs + i]) = places[i];
     if (!made[i].defined()) continue;
-    Tensor& shadow = frame_->shadows[static_cast<std::size_t>(values[inputs + outputs + i])];
-    std::swap(shadow, made[i]);
+    std::swap(shadow_of(values[inputs + outputs + i]), made[i]);
     if (made[i].defined()) frame_->kept.push_back(std::move(made[i]));
   }
 }

@@ -6,6 +6,7 @@
 
 #include "lib/tensor/access.hpp"
 #include "support/refused.hpp"
+#include "threads/threads.hpp"
 
 namespace reel::tests {
 namespace {
@@ -49,6 +50,83 @@ TEST_CASE("the result is the same in place and beside a held value") {
     return stack({x, m, v});
   };
   CHECK(equal(run(true), run(false)));
+}
+
+TEST_CASE("a step of many Variables is that of each") {
+  // Small and large ones, shared among threads, of both dtypes, with gradients that lie anyhow.
+  const auto run = [](bool at_once) {
+    const GeneratorScope here(Generator(7));
+    std::vector<Variable> x, m, v;
+    std::vector<Tensor> g;
+    for (const std::int64_t n : {1, 300, 20, 0, 5'000, 41, 200, 64}) {
+      const DType dtype = n == 41 || n == 200 ? DType::float64 : DType::float32;
+      for (auto* list : {&x, &m, &v})
+        list->emplace_back("x", random::uniform({n, 63}, {.dtype = dtype}));
+      g.push_back(n % 3 ? random::normal({n, 63}, {.dtype = dtype})
+                        : transpose(random::normal({63, n}, {.dtype = dtype})));
+    }
+    const Tensor rate = tensor(0.1f), step = tensor(std::int32_t{3});
+    if (at_once) {
+      sgd_update(x, g, rate);
+      momentum_update(x, m, g, rate, {.nesterov = true});
+      adam_update(x, m, v, g, rate, step, {.weight_decay = 0.1});
+    } else {
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        sgd_update(x[i], g[i], rate);
+        momentum_update(x[i], m[i], g[i], rate, {.nesterov = true});
+        adam_update(x[i], m[i], v[i], g[i], rate, step, {.weight_decay = 0.1});
+      }
+    }
+    std::vector<Tensor> all;
+    for (const auto* list : {&x, &m, &v})
+      for (const Variable& variable : *list) all.push_back(variable.value());
+    return all;
+  };
+  const std::vector<Tensor> one_by_one = run(false);
+  for (const int threads : {1, 2, 3}) {
+    const KeepThreads before;
+    set_num_threads(threads);
+    const std::vector<Tensor> at_once = run(true);
+    for (std::size_t i = 0; i < at_once.size(); ++i) CHECK(equal(at_once[i], one_by_one[i]));
+  }
+  sgd_update(std::vector<Variable>(), std::vector<Tensor>(), 0.1);
+}
+
+TEST_CASE("a step of many Variables names the one at fault and changes none") {
+  std::vector<Variable> x, m, v;
+  for (auto* list : {&x, &m, &v})
+    for (int i = 0; i < 3; ++i) list->emplace_back("x", ones({2}));
+  const Tensor g = ones({2});
+  check_refused<Error>([&] { sgd_update(x, std::vector{g}, 0.1); },
+                       "sgd_update: x: expected as many as gradients, 1, got 3");
+  check_refused<Error>(
+      [&] {
+        momentum_update(x, std::span(m).first(2), std::vector{g, g, g}, 0.1);
+      },
+      "momentum_update: velocity: expected as many as gradients, 3, got 2");
+  check_refused<Error>(
+      [&] {
+        sgd_update(x, std::vector{g, Tensor(), g}, 0.1);
+      },
+      "gradient 1: expected a tensor, got an undefined Tensor");
+  check_refused<ShapeError>(
+      [&] {
+        adam_update(x, m, v, std::vector{g, g, ones({3})}, 0.1, 1);
+      },
+      "gradient 2: expected the Variable's shape (2,), got (3,)");
+  check_refused<Error>(
+      [&] {
+        adam_update(x, m, std::vector{v[0], x[2], v[2]}, std::vector{g, g, g}, 0.1, 1);
+      },
+      "x 2: expected a Variable of its own, got the same Variable as v 1");
+  check_refused<Error>([&] { adam_update(x, m, v, std::vector{g, g, g}, 0.1, 0); }, "step");
+  check_refused<Error>(
+      [&] {
+        sgd_update(x, std::vector{g, g, g}, 1e300);
+      },
+      "sgd_update: rate: expected a finite number");
+  for (const auto* list : {&x, &m, &v})
+    for (const Variable& untouched : *list) CHECK(equal(untouched, g));
 }
 
 TEST_CASE("a gradient that is a view, or the Variable itself, is read before it is written") {

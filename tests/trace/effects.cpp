@@ -205,6 +205,31 @@ TEST_CASE("a training step: forward, backward and update in one trace") {
   CHECK(traced < 0.5f * learn([](auto f) { return f; }, 1));
 }
 
+TEST_CASE("a step of more Variables than a word has bits") {
+  const auto learn = [](auto make) {
+    const GeneratorScope here(Generator(4));
+    std::vector<Variable> weights;
+    for (int i = 0; i < 30; ++i) weights.emplace_back("w", random::normal({i % 4 + 1}));
+    optim::Adam adam(weights, {.learning_rate = 0.05});
+    auto step = make([&](Tensor x) {
+      GradientTape tape;
+      Tensor loss = x;
+      for (const Variable& w : weights) loss = loss + sum(square(w * x));
+      const std::vector<Tensor> gradients = tape.gradient(loss, weights);
+      const Tensor held = weights[17];  // which the step must not write into
+      adam.step(gradients);
+      return loss + sum(held - weights[17]);
+    });
+    std::vector<Tensor> seen;
+    for (int i = 0; i < 5; ++i) seen.push_back(step(tensor(1.0f + 0.1f * static_cast<float>(i))));
+    seen.insert(seen.end(), weights.begin(), weights.end());
+    return seen;
+  };
+  const auto eager = learn([](auto f) { return f; });
+  const auto traced = learn([](auto f) { return trace(f); });
+  for (std::size_t i = 0; i < eager.size(); ++i) CHECK(allclose(traced[i], eager[i]));
+}
+
 TEST_CASE("an exception behind any op of a call leaves the thread's state as it was") {
   Variable w("w", full({3}, 0.5f));
   int left = -1;

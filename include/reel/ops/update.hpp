@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Steps of optimizers: each reads a gradient once and writes a Variable, with the state that goes
-// with it, in place and in one pass. Floating dtypes; gradient and state have the Variable's shape
-// and dtype, `rate` and `step` are single numbers. Tapes do not record them. Throw ShapeError or
-// DTypeError where an argument does not fit.
+// with it, in place and in one pass; those of many Variables are one op, whose work threads share
+// whatever the size of each. Floating dtypes; gradient and state have the Variable's shape and
+// dtype, `rate` and `step` are single numbers. Tapes do not record them. Throw Error, ShapeError or
+// DTypeError where an argument does not fit, before anything is written.
 #pragma once
+#include <span>
+
 #include <reel/variable.hpp>
 
 namespace reel {
 /// x -= rate gradient.
 REEL_API void sgd_update(Variable& x, Operand gradient, Operand rate);
+REEL_API void sgd_update(std::span<const Variable> x, std::span<const Tensor> gradients,
+                         Operand rate);
 
 struct MomentumOptions {
   double momentum = 0.9;
@@ -22,6 +27,9 @@ struct MomentumOptions {
 /// velocity = momentum velocity + gradient, then x -= rate velocity (Polyak 1964), or, after
 /// Nesterov, x -= rate (gradient + momentum velocity).
 REEL_API void momentum_update(Variable& x, Variable& velocity, Operand gradient, Operand rate,
+                              MomentumOptions options = {});
+REEL_API void momentum_update(std::span<const Variable> x, std::span<const Variable> velocity,
+                              std::span<const Tensor> gradients, Operand rate,
                               MomentumOptions options = {});
 
 struct AdamUpdateOptions {
@@ -41,4 +49,7 @@ struct AdamUpdateOptions {
 /// epsilon).
 REEL_API void adam_update(Variable& x, Variable& m, Variable& v, Operand gradient, Operand rate,
                           Operand step, AdamUpdateOptions options = {});
+REEL_API void adam_update(std::span<const Variable> x, std::span<const Variable> m,
+                          std::span<const Variable> v, std::span<const Tensor> gradients,
+                          Operand rate, Operand step, AdamUpdateOptions options = {});
 }  // namespace reel
