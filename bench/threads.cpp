@@ -82,11 +82,16 @@ void add_by_rows(bench::Rows& rows) {
   const Tensor columns = random::integers(0, 1024, {2048, 1024});
   add(rows, "gather 2048x1024", [=] { return gather(wide, columns, 1); });
   add(rows, "concat 2 of 2048x1024", [=] { return concat({wide, wide}, 1); });
-  for (const std::size_t n : {1 << 15, 1 << 17, 1 << 20}) {
-    const std::vector<Variable> variables = {Variable("x", numbers(1, {n}))};
+  using Sizes = std::pair<int, std::size_t>;
+  for (const auto& [count, n] : {Sizes{1, 1 << 15}, {1, 1 << 17}, {1, 1 << 20}, {24, 30'000}}) {
+    std::vector<Variable> variables;
+    std::vector<Tensor> gradients;
+    for (int i = 0; i < count; ++i) {
+      variables.emplace_back("x", numbers(1, {n}));
+      gradients.push_back(numbers(2, {n}));
+    }
     optim::Adam adam{variables, {.learning_rate = bench::adam_rate}};
-    const std::vector<Tensor> gradients = {numbers(2, {n})};
-    add(rows, "Adam " + std::to_string(n >> 10) + "k", [=]() mutable {
+    add(rows, "Adam " + std::to_string(count) + " of " + std::to_string(n), [=]() mutable {
       adam.step(gradients);
       return 0;
     });
