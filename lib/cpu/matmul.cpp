@@ -430,7 +430,7 @@ void products(const KernelCall& call, const Body* z, Tile bend) {
   if (size == 0) return;
   const double work = Task<T>{a, b, start, c, b.columns, nullptr}.work();
   const double grain = work < 2 * piece_work ? 1 + piece_work / (work + 1) : 1e18;
-  parallel_ranges(call.output().elements / size, static_cast<std::int64_t>(grain),
+  parallel_blocks(call.output().elements / size, static_cast<std::int64_t>(grain), 1,
                   [&](std::int64_t first, std::int64_t end) {
                     for (std::int64_t i = first; i < end; ++i) {
                       Matrix<T> x_i = a, y_i = b, z_i = start;

@@ -20,19 +20,18 @@ void parallel_for(std::int64_t count, const F& f) {
       count, [](const void* work, std::int64_t i) { (*static_cast<const F*>(work))(i); }, &f);
 }
 
-/// In how many blocks of at most `grain` threads share [0, n): in one below 2 * grain, else in as
-/// many as two, four and eight threads share evenly.
+/// In how many blocks threads share [0, n): in one below 2 * grain, else in blocks of at most
+/// `grain`, as many as two, four and eight threads share evenly.
 inline std::int64_t block_count(std::int64_t n, std::int64_t grain) {
   if (n < 2 * grain) return 1;
   const std::int64_t least = (n + grain - 1) / grain, even = least > 4 ? 8 : least > 2 ? 4 : 2;
   return (least + even - 1) / even * even;
 }
 
-/// f(first, end) over [0, n) in blocks of one length. They begin at multiples of 64 if `grain` is
-/// one.
+/// f(first, end) over [0, n) in blocks of one length, a multiple of `unit`.
 template <class F>
-void parallel_ranges(std::int64_t n, std::int64_t grain, const F& f) {
-  const std::int64_t count = block_count(n, grain), unit = grain % 64 ? 1 : 64;
+void parallel_blocks(std::int64_t n, std::int64_t grain, std::int64_t unit, const F& f) {
+  const std::int64_t count = block_count(n, grain);
   if (count == 1) return f(std::int64_t{0}, n);
   const std::int64_t length = ((n + count - 1) / count + unit - 1) / unit * unit;
   parallel_for((n + length - 1) / length, [&](std::int64_t i) {
@@ -40,11 +39,15 @@ void parallel_ranges(std::int64_t n, std::int64_t grain, const F& f) {
     f(first, n - first < length ? n : first + length);
   });
 }
-
-/// f(first, end) over rows that hold `width` elements each, in blocks of about `block` elements.
+/// The same over elements or bytes: blocks begin at multiples of 64.
+template <class F>
+void parallel_ranges(std::int64_t n, std::int64_t grain, const F& f) {
+  parallel_blocks(n, grain, 64, f);
+}
+/// The same over rows that hold `width` elements each, in blocks of about `block` elements.
 template <class F>
 void parallel_rows(std::int64_t rows, std::int64_t width, std::int64_t block, const F& f) {
   if (rows * width < 2 * block) return f(std::int64_t{0}, rows);
-  parallel_ranges(rows, width < block ? block / width : 1, f);
+  parallel_blocks(rows, width < block ? block / width : 1, 1, f);
 }
 }  // namespace reel::kernels

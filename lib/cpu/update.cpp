@@ -111,12 +111,12 @@ void for_each_strided(const Body& gradient, const F& f) {
 }
 
 /// Calls make(p)(i, chunk, gradient) for all elements of the parameters p of this dtype, in blocks
-/// of about `grain` that threads share. A block has its part of each large parameter, so that a
-/// thread meets the rows whose gradient it has computed, and some of the small ones.
+/// that threads share. A block has its part of each large parameter, so that a thread meets the
+/// rows whose gradient it has computed, and some of the small ones.
 template <class T, class Make>
 void for_each(const Parameters& all, std::int64_t grain, const Make& make) {
   constexpr DType dtype = sizeof(T) == sizeof(float) ? DType::float32 : DType::float64;
-  constexpr std::int64_t least_part = 1 << 12;
+  constexpr std::int64_t least_part = 1 << 10, most_blocks = 64;
   const auto is_flat = [&](int p) {
     return all.gradient(p).dtype == dtype && all.gradient(p).contiguous;
   };
@@ -126,7 +126,8 @@ void for_each(const Parameters& all, std::int64_t grain, const Make& make) {
       total += all.gradient(p).elements;
     else if (all.gradient(p).dtype == dtype)
       for_each_strided<T>(all.gradient(p), make(p));
-  const std::int64_t count = block_count(total, grain);
+  const std::int64_t wanted = block_count(total, grain);
+  const std::int64_t count = wanted < most_blocks ? wanted : most_blocks;
   const auto is_small = [&](std::int64_t elements) { return elements < count * least_part; };
   for (int p = 0; p < all.count; ++p) {
     const std::int64_t elements = all.gradient(p).elements;

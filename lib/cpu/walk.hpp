@@ -73,11 +73,12 @@ void for_parts(const Walk& walk, std::int64_t elements, const F& f) {
   for (int i = 1; i < walk.rank; ++i)
     if (walk.lengths[i] > walk.lengths[axis]) axis = i;
   const std::int64_t length = walk.lengths[axis], parts = (elements + block - 1) / block;
-  parallel_ranges(length, (length + parts - 1) / parts, [&](std::int64_t first, std::int64_t end) {
-    Walk part = walk;
-    part.lengths[axis] = end - first;
-    f(part, first * walk.from[axis], first * walk.to[axis]);
-  });
+  parallel_blocks(length, (length + parts - 1) / parts, 1,
+                  [&](std::int64_t first, std::int64_t end) {
+                    Walk part = walk;
+                    part.lengths[axis] = end - first;
+                    f(part, first * walk.from[axis], first * walk.to[axis]);
+                  });
 }
 
 /// Copies elements of `size` bytes, so many in all.

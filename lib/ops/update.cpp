@@ -81,7 +81,10 @@ void adam_shape(Inference& call) {
   AdamUpdateOptions options = call.option<AdamUpdateOptions>();
   options.fields([&](std::string_view name, double number) { require_finite(call, name, number); });
   step_shape(call, 3, 2);
-  require_integer(call, call.input_count - 1);
+  const DType dtype = call.input(call.input_count - 1).dtype;
+  if (dtype != DType::int32 && dtype != DType::int64)
+    fail<DTypeError>(call.caller, call.op.name, argument_name(call.op, 5), "int32 or int64",
+                     name_of(dtype), "Cast it first.");
 }
 /// All are Variables of their own; `each` of them belong to a parameter.
 void require_apart(const Op& op, std::span<const Variable> variables, std::size_t each,
@@ -89,15 +92,15 @@ void require_apart(const Op& op, std::span<const Variable> variables, std::size_
   std::vector<const Cell*> cells;
   for (const Variable& variable : variables) cells.push_back(&Access::cell(variable));
   std::sort(cells.begin(), cells.end());
-  const auto twice = std::adjacent_find(cells.begin(), cells.end());
-  if (twice == cells.end()) return;
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < variables.size(); ++i)
-    if (&Access::cell(variables[i]) == *twice)
-      names.push_back(
-          name_of_one(op, static_cast<int>(i % each), i / each, variables.size() / each));
-  fail<Error>(caller, op.name, names[1], "a Variable of its own",
-              "the same Variable as " + names[0]);
+  if (std::adjacent_find(cells.begin(), cells.end()) == cells.end()) return;
+  const auto name = [&](std::size_t i) {
+    return name_of_one(op, static_cast<int>(i % each), i / each, variables.size() / each);
+  };
+  for (std::size_t i = 1; i < variables.size(); ++i)
+    for (std::size_t k = 0; k < i; ++k)
+      if (variables[i].same_cell(variables[k]))
+        fail<Error>(caller, op.name, name(i), "a Variable of its own",
+                    "the same Variable as " + name(k));
 }
 
 /// A rate as kernels take it, whatever the parameters are.
@@ -108,13 +111,22 @@ Tensor wide(const Operand& rate) {
              : cast(rate, DType::float64);
 }
 
+bool is_undefined(const Operand& x) {
+  return x.kind() <= Operand::Kind::temporary && !x.tensor().defined();
+}
+
 /// One step of all parameters: `written` holds the Variables of one after the other.
 void run_step(Op& op, std::span<const Variable> written, std::span<const Operand> gradients,
               std::span<const Operand> numbers, OptionsView options) {
   const Operand& rate = numbers[0];
   const Caller caller = gradients[0].caller();
   const FunctionScope scope(caller, op.name);
-  if (written.size() > 1) require_apart(op, written, written.size() / gradients.size(), caller);
+  const std::size_t each = written.size() / gradients.size();
+  if (written.size() > 1) require_apart(op, written, each, caller);
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    if (is_undefined(numbers[i]))
+      fail<Error>(caller, op.name, argument_name(op, static_cast<int>(each + 1 + i)), "a number",
+                  "an undefined Tensor");
   const Tensor factor = wide(rate);
   Few<Operand, 8> operands;
   operands.reserve(gradients.size() + numbers.size());

@@ -120,6 +120,16 @@ TEST_CASE("a step of many Variables names the one at fault and changes none") {
       },
       "x 2: expected a Variable of its own, got the same Variable as v 1");
   check_refused<Error>([&] { adam_update(x, m, v, std::vector{g, g, g}, 0.1, 0); }, "step");
+  check_refused<DTypeError>(
+      [&] {
+        adam_update(x, m, v, std::vector{g, g, g}, 0.1, 1.5);
+      },
+      "adam_update: step: expected int32 or int64, got float64");
+  check_refused<Error>(
+      [&] {
+        adam_update(x, m, v, std::vector{g, g, g}, 0.1, Tensor());
+      },
+      "adam_update: step: expected a number, got an undefined Tensor");
   check_refused<Error>(
       [&] {
         sgd_update(x, std::vector{g, g, g}, 1e300);

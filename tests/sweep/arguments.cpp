@@ -243,7 +243,7 @@ const Bad table[] = {  // one to a line, which the error names
     Bad("index: axis 0", Kind::index, [] { Variable("w", x())(3).assign(0); }),
     Bad("sgd_update: gradient", Kind::shape, [] { Variable w("w", v()); sgd_update(w, x(), 1); }),
     Bad("sgd_update: rate", Kind::any, [] { Variable w("w", v()); sgd_update(w, v(), nan); }),
-    Bad("sgd_update: x", Kind::any, [] { Variable w("w", v()); sgd_update(w, v(), Tensor()); }),
+    Bad("sgd_update: rate", Kind::any, [] { Variable w("w", v()); sgd_update(w, v(), Tensor()); }),
     Bad("momentum_update: momentum", Kind::any, [] { momentum(1, {.momentum = nan}); }),
     Bad("momentum_update: rate", Kind::any, [] { momentum(nan, {}); }),
     Bad("adam_update: rate", Kind::any, [] { adam(nan, 1, {}); }),
