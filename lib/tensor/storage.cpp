@@ -27,11 +27,11 @@ void add(std::int64_t& counter, std::int64_t amount) {
 
 /// Sizes of small blocks go up by 64 bytes. Large ones are rounded up to 9 ... 16 units of a power
 /// of two: at most an eighth is wasted. The first has 16 of 512 bytes.
-constexpr int least_shift = 9;
+constexpr std::size_t least_shift = 9;
 constexpr std::size_t least_large = small_classes - 7;
 constexpr std::size_t all_classes = least_large + (60 - least_shift) * 8;
 std::uint16_t large_class_of(std::size_t bytes) {
-  const int shift = static_cast<int>(std::bit_width(bytes - 1)) - 4;
+  const std::size_t shift = static_cast<std::size_t>(std::bit_width(bytes - 1)) - 4;
   const std::size_t units = (bytes + (std::size_t{1} << shift) - 1) >> shift;
   return static_cast<std::uint16_t>(least_large + (shift - least_shift) * 8 + units - 9);
 }

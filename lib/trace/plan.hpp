@@ -38,7 +38,7 @@ struct Instruction {
   unsigned input_count = 0, output_count = 0;  // of blocks: passes; bytes of buffer
   unsigned first = 0;  // of its values: inputs, then outputs; then the Variables of an update: v,
                        // or ~v if it may not be written in place
-  unsigned how = 0;  // of a pass, as it takes it; the outputs that a kernel adds to
+  unsigned how = 0;    // of a pass, as it takes it; the outputs that a kernel adds to
   Op* op = nullptr;
   Kernel kernel = nullptr;
   Tile tile = nullptr;
