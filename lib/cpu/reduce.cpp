@@ -76,10 +76,11 @@ KernelResult reduce(const Folds& folds, const Body& x, Groups groups, Body& outp
   // What the first fold leaves, the most of all.
   const std::int64_t most = folds_any ? x.elements / groups.lengths[groups.last_gone()] : kept;
   const std::int64_t stage = rounded(most * size);
-  std::int64_t depth = 0;
-  for (int i = 1; i < groups.count; i += 2) {
-    const std::int64_t here = fold_depth(groups.lengths[i]);
+  std::int64_t depth = 0, inner_kept = 1;
+  for (int i = groups.count - 1; i >= 0; --i) {
+    const std::int64_t here = i % 2 ? fold_memory(groups.lengths[i], inner_kept) : 0;
     depth = here > depth ? here : depth;
+    if (i % 2 == 0) inner_kept *= groups.lengths[i];
   }
   auto* memory = static_cast<std::byte*>(
       scratch(static_cast<std::size_t>(copied + 2 * stage + depth * fold_bytes)));

@@ -225,6 +225,49 @@ inline void fold_long_row(const Fold& fold, const std::byte* x, std::int64_t n, 
   __builtin_memcpy(to, sums, static_cast<std::size_t>(fold.to_size));
 }
 
+/// Whether branches of the columns' tree, of many rows each, are worth being shared among threads.
+inline bool folds_branches(std::int64_t rows, std::int64_t inner) {
+  return inner > 1 && rows >= 8 * fold_rows && rows * inner >= 8 * shared_elements;
+}
+/// The rows of a branch, a whole tree of blocks but for the last: there are at most 16.
+constexpr std::int64_t most_branches = 16;
+inline std::int64_t branch_rows(std::int64_t rows) {
+  std::int64_t branch = fold_rows;
+  while (branch * most_branches < rows) branch *= 2;
+  return branch;
+}
+/// Memory that folding columns takes, in rows of fold_bytes: sums that wait, of each branch.
+inline std::int64_t fold_memory(std::int64_t rows, std::int64_t inner) {
+  if (!folds_branches(rows, inner)) return fold_depth(rows);
+  return most_branches * (1 + fold_depth(branch_rows(rows)));
+}
+
+/// Up to fold_bytes of columns, the branches of their tree shared among threads.
+inline void fold_tall_columns(const Fold& fold, const std::byte* x, std::int64_t rows,
+                              std::int64_t inner, std::int64_t width, std::byte* to,
+                              std::byte* tree) {
+  const std::int64_t branch = branch_rows(rows), count = (rows + branch - 1) / branch;
+  const std::int64_t room = (1 + fold_depth(branch)) * fold_bytes;
+  parallel_for(count, [&](std::int64_t i) {
+    const std::int64_t left = rows - i * branch;
+    std::byte* const sums = tree + i * room;
+    fold.columns(x + i * branch * inner * fold.from_size, left < branch ? left : branch, inner,
+                 width, sums, sums + fold_bytes);
+  });
+  std::byte* waiting[most_branches];
+  std::int64_t depth = 0;
+  const auto join_pair = [&] {
+    --depth;
+    fold.join(waiting[depth], width, waiting[depth - 1]);
+  };
+  for (std::int64_t i = 0; i < count; ++i) {
+    waiting[depth++] = tree + i * room;
+    for (std::int64_t pairs = i; pairs & 1; pairs >>= 1) join_pair();
+  }
+  while (depth > 1) join_pair();
+  __builtin_memcpy(to, waiting[0], static_cast<std::size_t>(width * fold.to_size));
+}
+
 /// Each column is folded alike however they are shared: a single thread takes them all at once.
 inline void fold_columns(const Fold& fold, const std::byte* x, std::int64_t rows,
                          std::int64_t inner, std::byte* to, std::byte* tree) {
@@ -232,11 +275,17 @@ inline void fold_columns(const Fold& fold, const std::byte* x, std::int64_t rows
   const bool shared = rows * inner >= 8 * shared_elements && num_threads() > 1;  // short rows each
   for (std::int64_t first = 0; first < inner; first += most) {
     const std::int64_t width = inner - first < most ? inner - first : most;
+    const std::byte* const from = x + first * fold.from_size;
+    std::byte* const target = to + first * fold.to_size;
+    if (shared && folds_branches(rows, inner)) {
+      fold_tall_columns(fold, from, rows, inner, width, target, tree);
+      continue;
+    }
     const std::int64_t quarter = (width + 255) / 256 * 64;
     const std::int64_t grain = quarter < least_grain ? least_grain : quarter;
     parallel_ranges(width, shared ? grain : width, [&](std::int64_t part, std::int64_t end) {
-      fold.columns(x + (first + part) * fold.from_size, rows, inner, end - part,
-                   to + (first + part) * fold.to_size, tree + part * fold.to_size);
+      fold.columns(from + part * fold.from_size, rows, inner, end - part,
+                   target + part * fold.to_size, tree + part * fold.to_size);
     });
   }
 }

@@ -190,6 +190,16 @@ TEST_CASE("sums, rows and places give the same bits", "[threads]") {
     check_bits([&] {
       return Results{sum(x), min(x), sum(cube, 1), sum(cube, {0, 2}), sum(x.reshape({-1, 5}), 0)};
     });
+    // Columns whose branches are shared: of a last one of one row, and folded after another axis.
+    const Tensor tall = numbers({4097, 130}, dtype), four = numbers({512, 33, 2, 32}, dtype);
+    check_bits([&] {
+      return Results{sum(tall, 0),
+                     min(tall, 0),
+                     sum(four, {0, 2}),
+                     sum(four, {0, 3}),
+                     sum(cast(tall * 10, DType::int64), 0),
+                     all(tall > -5, 0)};
+    });
     for (const int axis : {0, 1})
       check_bits([&] {
         return with_gradients(
