@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What optimizer steps refuse and where they write; tests/nn/optim.cpp tests their numbers.
+#include <cmath>
 #include <vector>
 
 #include <reel/reel.hpp>
@@ -54,7 +55,8 @@ TEST_CASE("the result is the same in place and beside a held value") {
 
 TEST_CASE("a step of many Variables is that of each") {
   // Small and large ones, shared among threads, of both dtypes, with gradients that lie anyhow.
-  const auto run = [](bool at_once) {
+  enum class Way { at_once, one_by_one, ops };
+  const auto run = [](Way way) {
     const GeneratorScope here(Generator(7));
     std::vector<Variable> x, m, v;
     std::vector<Tensor> g;
@@ -66,10 +68,21 @@ TEST_CASE("a step of many Variables is that of each") {
                         : transpose(random::normal({63, n}, {.dtype = dtype})));
     }
     const Tensor rate = tensor(0.1f), step = tensor(std::int32_t{3});
-    if (at_once) {
+    if (way == Way::at_once) {
       sgd_update(x, g, rate);
       momentum_update(x, m, g, rate, {.nesterov = true});
       adam_update(x, m, v, g, rate, step, {.weight_decay = 0.1});
+    } else if (way == Way::ops) {
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const Tensor by = rate.to(x[i].dtype());
+        x[i].assign_sub(by * g[i]);
+        m[i].assign(0.9 * m[i] + g[i]);
+        x[i].assign_sub(by * (g[i] + 0.9 * m[i]));
+        m[i].assign(0.9 * m[i] + 0.1 * g[i]);
+        v[i].assign(0.999 * v[i] + 0.001 * square(g[i]));
+        const Tensor second = sqrt(v[i] / (1 - std::pow(0.999, 3)));
+        x[i].assign((1 - 0.1 * by) * x[i] - by * (m[i] / (1 - std::pow(0.9, 3))) / (second + 1e-8));
+      }
     } else {
       for (std::size_t i = 0; i < x.size(); ++i) {
         sgd_update(x[i], g[i], rate);
@@ -82,11 +95,13 @@ TEST_CASE("a step of many Variables is that of each") {
       for (const Variable& variable : *list) all.push_back(variable.value());
     return all;
   };
-  const std::vector<Tensor> one_by_one = run(false);
+  const std::vector<Tensor> one_by_one = run(Way::one_by_one), by_ops = run(Way::ops);
+  for (std::size_t i = 0; i < by_ops.size(); ++i)
+    CHECK(allclose(one_by_one[i], by_ops[i], {.rtol = 1e-4, .atol = 1e-4}));
   for (const int threads : {1, 2, 3}) {
     const KeepThreads before;
     set_num_threads(threads);
-    const std::vector<Tensor> at_once = run(true);
+    const std::vector<Tensor> at_once = run(Way::at_once);
     for (std::size_t i = 0; i < at_once.size(); ++i) CHECK(equal(at_once[i], one_by_one[i]));
   }
   sgd_update(std::vector<Variable>(), std::vector<Tensor>(), 0.1);
