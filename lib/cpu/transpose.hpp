@@ -27,10 +27,27 @@ inline constexpr std::int64_t square_side<std::uint32_t> = 8;
 inline __m256 load_halves(const float* low, const float* high) {
   return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
 }
+inline void store_row(float* to, __m256 x) { _mm256_storeu_ps(to, x); }
+#ifdef __AVX512F__
+inline void store_row(float* to, __m512 x) { _mm512_storeu_ps(to, x); }
+#endif
+/// Stores rows, four at a time.
+struct RowsTo {
+  float* row;
+  std::int64_t step;
+  template <class V>
+  void operator()(V a, V b, V c, V d) {
+    store_row(row, a);
+    store_row(row + step, b);
+    store_row(row + 2 * step, c);
+    store_row(row + 3 * step, d);
+    row += 4 * step;
+  }
+};
 /// Gives put() the rows of a square turned over, four at a time; steps in elements.
 template <class Put>
 [[gnu::always_inline]] inline void turn_rows_of_8(const float* from, std::int64_t from_step,
-                                                  const Put& put) {
+                                                  Put put) {
   for (int half = 0; half < 2; ++half, from += 4) {
     const auto rows = [&](int c) {
       return load_halves(from + c * from_step, from + (c + 4) * from_step);
@@ -45,15 +62,8 @@ template <class Put>
 template <>
 inline void turn_square<8>(const std::uint32_t* from, std::int64_t from_step, std::uint32_t* to,
                            std::int64_t to_step) {
-  auto* row = reinterpret_cast<float*>(to);
   turn_rows_of_8(reinterpret_cast<const float*>(from), from_step,
-                 [&](__m256 a, __m256 b, __m256 c, __m256 d) {
-                   _mm256_storeu_ps(row, a);
-                   _mm256_storeu_ps(row + to_step, b);
-                   _mm256_storeu_ps(row + 2 * to_step, c);
-                   _mm256_storeu_ps(row + 3 * to_step, d);
-                   row += 4 * to_step;
-                 });
+                 RowsTo{reinterpret_cast<float*>(to), to_step});
 }
 
 template <>
@@ -79,7 +89,6 @@ inline void turn_square<4>(const std::uint64_t* from, std::int64_t from_step, st
 #ifdef __AVX512F__
 template <>
 inline constexpr std::int64_t large_side<std::uint32_t> = 16;
-
 template <>
 inline constexpr std::int64_t large_side<std::uint64_t> = 8;
 
@@ -108,7 +117,7 @@ template <std::size_t each, class Put>
 /// Gives put() four rows at a time of a square of floats turned over; steps in elements.
 template <class Put>
 [[gnu::always_inline]] inline void turn_rows_of_16(const float* from, std::int64_t from_step,
-                                                   const Put& put) {
+                                                   Put put) {
   __m512 turned[4][4];
   for (auto& part : turned) {
     const auto row = [&](int r) { return _mm512_loadu_ps(from + r * from_step); };
@@ -126,15 +135,8 @@ template <class Put>
 template <>
 inline void turn_square<16>(const std::uint32_t* from, std::int64_t from_step, std::uint32_t* to,
                             std::int64_t to_step) {
-  auto* row = reinterpret_cast<float*>(to);
   turn_rows_of_16(reinterpret_cast<const float*>(from), from_step,
-                  [&](__m512 a, __m512 b, __m512 c, __m512 d) {
-                    _mm512_storeu_ps(row, a);
-                    _mm512_storeu_ps(row + to_step, b);
-                    _mm512_storeu_ps(row + 2 * to_step, c);
-                    _mm512_storeu_ps(row + 3 * to_step, d);
-                    row += 4 * to_step;
-                  });
+                  RowsTo{reinterpret_cast<float*>(to), to_step});
 }
 template <>
 inline void turn_square<8>(const std::uint64_t* from, std::int64_t from_step, std::uint64_t* to,
