@@ -1,40 +1,31 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Files of NumPy: what is written is read again, what is damaged is refused.
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
+#include <vector>
 
 #include <reel/reel.hpp>
 
+#include "io/folder.hpp"
+#include "io/npy_bytes.hpp"
 #include "support/refused.hpp"
 
 namespace reel::tests {
 namespace {
-namespace fs = std::filesystem;
-
-/// A folder that goes with its scope.
-struct Folder {
-  fs::path path;
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "reel-XXXXXX").string();
-    if (!mkdtemp(name.data())) throw std::runtime_error("no temporary folder");
-    path = name;
+/// A folder with one file, which is written and read again.
+struct Written {
+  Folder folder;
+  std::string path = folder.file("x.npy");
+  Tensor read(const std::string& bytes) const {
+    write_file(path, bytes);
+    return io::load_npy(path);
   }
-  ~Folder() { fs::remove_all(path); }
-  std::string file(const char* name) const { return path / name; }
+  void refuse(const std::string& bytes, const std::string& part,
+              Caller caller = Caller::here()) const {
+    write_file(path, bytes);
+    check_refused<IoError>([&] { io::load_npy(path, caller); }, part, caller);
+  }
 };
-std::string contents(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-void write(const std::string& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary) << text;
-}
+const std::string one_float(4, '\0');
 }  // namespace
 
 TEST_CASE("a .npy file gives back every dtype, shape and layout") {
@@ -65,37 +56,138 @@ TEST_CASE("a .npy file has the bytes that NumPy writes") {
 }
 
 TEST_CASE("every .npy file that is cut short, or too long, is refused") {
-  const Folder folder;
-  const std::string path = folder.file("x.npy");
-  io::save_npy(path, arange(0, 5));
-  const std::string whole = contents(path);
-  for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
-    write(path, whole.substr(0, bytes));
-    CHECK_THROWS_AS(io::load_npy(path), IoError);
-  }
-  write(path, whole + "x");
-  check_refused<IoError>([&] { io::load_npy(path); }, "bytes");
-  check_refused<IoError>([&] { io::load_npy(folder.file("missing.npy")); }, "missing.npy");
+  const Written file;
+  for (const int version : {1, 2, 3})
+    for (const char* const order : {"True", "False"}) {
+      const std::string whole =
+          npy_bytes(version, dictionary("'<i4'", order, "(2, 3)"), std::string(24, '\1'));
+      CHECK(file.read(whole).size() == 6);
+      for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
+        write_file(file.path, whole.substr(0, bytes));
+        CHECK_THROWS_AS(io::load_npy(file.path), IoError);
+      }
+      file.refuse(whole + "x", "bytes, by its header");
+    }
+  check_refused<IoError>([&] { io::load_npy(file.folder.file("missing.npy")); }, "missing.npy");
+  check_refused<IoError>([&] { io::load_npy(file.folder.path); }, "regular file");
+  check_refused<IoError>([&] { io::load_npy(file.path + std::string(1, '\0')); }, "byte 0");
 }
 
-TEST_CASE("saving follows links, keeps permissions, and replaces nothing but files") {
-  const Folder folder;
-  const std::string target = folder.file("target.npy"), link = folder.file("link.npy"),
-                    pipe = folder.file("pipe");
-  io::save_npy(target, tensor(1));
-  REQUIRE(chmod(target.c_str(), 0600) == 0);
-  fs::create_symlink(target, link);
-  io::save_npy(link, tensor(2));
-  CHECK(fs::is_symlink(link));
-  CHECK(io::load_npy(target).item<std::int32_t>() == 2);
-  struct stat status {};
-  REQUIRE(stat(target.c_str(), &status) == 0);
-  CHECK((status.st_mode & 0777) == 0600);
-  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
-  check_refused<IoError>([&] { io::save_npy(pipe, tensor(1)); }, "regular file");
-  CHECK(fs::is_fifo(pipe));
-  check_refused<IoError>([&] { io::save_npy(folder.file("no/x.npy"), tensor(1)); }, "save_npy");
-  check_refused<Error>([&] { io::save_npy(target, Tensor()); }, "undefined");
-  CHECK(std::distance(fs::directory_iterator(folder.path), fs::directory_iterator()) == 3);
+TEST_CASE(
+    "headers of versions 1 to 3 are read, whatever their spaces and the order of their keys") {
+  const Written file;
+  const std::string elements = "\1\2\3\4\5\6";
+  const Tensor wanted = tensor({{1, 2, 3}, {4, 5, 6}}).to(DType::uint8);
+  for (const int version : {1, 2, 3})
+    for (const char* const header :
+         {"{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3), }\n",
+          "{'shape': (2, 3), 'fortran_order': False, 'descr': '|u1'}",
+          "  {\"descr\":\"|u1\",\"fortran_order\":False,\"shape\":(2,3,)}   \n",
+          "{ 'descr' : '|u1' , 'fortran_order' : False , 'shape' : ( 2L , 3L ) , }"})
+      CHECK(equal(file.read(npy_bytes(version, header, elements)), wanted));
+  CHECK(file.read(npy_bytes(1, dictionary("'<f4'", "False", "()"), one_float)).rank() == 0);
+  CHECK(file.read(npy_bytes(1, dictionary("'<f4'", "False", "(1,)"), one_float)).rank() == 1);
+  CHECK(file.read(npy_bytes(1, dictionary("'<f4'", "False", "(1,1,1,1,1,1,1,1)"), one_float))
+            .rank() == 8);
+  CHECK(file.read(npy_bytes(1, dictionary("'<f4'", "True", "(0, 3)"), "")).shape() ==
+        Shape({0, 3}));
+}
+
+TEST_CASE("Fortran order is column by column") {
+  const Written file;
+  const std::string elements = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  const Tensor x = file.read(npy_bytes(1, dictionary("'|u1'", "True", "(2, 3, 2)"), elements));
+  CHECK(equal(x, tensor({{{1, 7}, {3, 9}, {5, 11}}, {{2, 8}, {4, 10}, {6, 12}}})));
+  const Tensor y =
+      file.read(npy_bytes(2, dictionary("'|b1'", "True", "(3,)"), "\1" + one_float.substr(2)));
+  CHECK(equal(y, tensor({true, false, false})));
+}
+
+TEST_CASE("any byte but 0 of a bool is true") {
+  const Written file;
+  std::string elements;
+  for (int byte = 0; byte < 256; ++byte) elements += static_cast<char>(byte);
+  const Tensor x = file.read(npy_bytes(1, dictionary("'|b1'", "False", "(256,)"), elements));
+  CHECK(x.dtype() == DType::boolean);
+  CHECK(sum(x).item<std::int64_t>() == 255);
+  io::save_npy(file.path, x);
+  const std::string saved = contents(file.path);
+  CHECK(saved.substr(saved.size() - 256) == std::string(1, '\0') + std::string(255, '\1'));
+}
+
+TEST_CASE("a header that says something else is refused, with what it says") {
+  const Written file;
+  const auto refuse = [&](const char* type, const char* order, const char* shape,
+                          const std::string& part, Caller caller = Caller::here()) {
+    file.refuse(npy_bytes(1, dictionary(type, order, shape), one_float), part, caller);
+  };
+  refuse("'>f4'", "False", "(1,)", "'>f4'");
+  refuse("'<f2'", "False", "(1,)", "'<f2'");
+  refuse("'|O'", "False", "(1,)", "'|O'");
+  refuse("[('a', '<f4')]", "False", "(1,)", "a dtype of bool");
+  refuse("'<f4'", "0", "(1,)", "'fortran_order'");
+  refuse("'<f4'", "Falsehood", "(1,)", "'fortran_order'");
+  refuse("'<f4'", "False", "(-1,)", "lengths of at least 0");
+  refuse("'<f4'", "False", "(-1, -1)", "lengths of at least 0");
+  refuse("'<f4'", "False", "(1)", "lengths of at least 0");
+  refuse("'<f4'", "False", "(1 1)", "lengths of at least 0");
+  refuse("'<f4'", "False", "(,)", "lengths of at least 0");
+  refuse("'<f4'", "False", "1", "lengths of at least 0");
+  refuse("'<f4'", "False", "(1.0,)", "lengths of at least 0");
+  refuse("'<f4'", "False", "(99999999999999999999,)", "lengths of at least 0");
+  refuse("'<f4'", "False", "(1,1,1,1,1,1,1,1,1)", "at most 8 axes");
+  refuse("'<f4'", "False", "(1,), 'shape': (1,)", "'shape'");
+  refuse("'<f4'", "False", "(1,), 'more': 1", "'descr'");
+  file.refuse(npy_bytes(1, "{'descr': '<f4', 'fortran_order': False}", one_float), "'shape'");
+  file.refuse(npy_bytes(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), ", one_float),
+              "'shape'");
+  file.refuse(npy_bytes(1, dictionary("'<f4'", "False", "(1,)") + " more", one_float), "more");
+  file.refuse(npy_bytes(1, "", one_float), "'shape'");
+  file.refuse(npy_bytes(4, dictionary("'<f4'", "False", "(1,)"), one_float), "version 1.0");
+  file.refuse(npy_bytes(0, dictionary("'<f4'", "False", "(1,)"), one_float), "version 1.0");
+  file.refuse("\x93NUMPZ" + std::string(200, ' '), "the format .npy");
+}
+
+TEST_CASE("a shape that the file cannot hold is refused before memory is asked for") {
+  const Written file;
+  const std::int64_t asked = memory_statistics().large_blocks;
+  for (const char* const shape :
+       {"(2,)", "(0,)", "(1000000000000,)", "(9223372036854775807,)",
+        "(4611686018427387904, 4611686018427387904)", "(4294967296, 4294967296)",
+        "(9223372036854775807, 9223372036854775807, 9223372036854775807)",
+        "(0, 9223372036854775807, 9223372036854775807)", "(2305843009213693952, 8)",
+        "(1, 4611686018427387905)"})
+    for (const char* const type : {"'|u1'", "'<f4'", "'<f8'"})
+      for (const char* const order : {"True", "False"}) {
+        INFO(shape << type << order);
+        write_file(file.path, npy_bytes(1, dictionary(type, order, shape), one_float));
+        CHECK_THROWS_AS(io::load_npy(file.path), IoError);
+      }
+  std::string long_header = npy_bytes(2, dictionary("'<f4'", "False", "(1,)"), one_float);
+  for (const char* const length : {"\xff\xff\xff\xff", "\xff\xff\0\0", "\0\0\1\0"}) {
+    write_file(file.path, long_header.replace(8, 4, length, 4));
+    CHECK_THROWS_AS(io::load_npy(file.path), IoError);
+  }
+  CHECK(memory_statistics().large_blocks == asked);
+}
+
+TEST_CASE("bytes of a header cannot steer the terminal that prints the error") {
+  const Written file;
+  const std::string bad = "\x1b[31m\a\r\b\x7f\x9b\xc2\x9b";
+  for (const std::string& header :
+       {dictionary("'" + bad + "'", "False", "(1,)"), dictionary("'<f4'", bad, "(1,)"),
+        dictionary("'<f4'", "False", bad), dictionary(bad, "False", "(1,)"), bad,
+        dictionary("'" + std::string(1, '\0') + "'", "False", "(1,)")}) {
+    write_file(file.path, npy_bytes(1, header, one_float));
+    std::string text;
+    try {
+      io::load_npy(file.path);
+    } catch (const IoError& error) {
+      text = error.what();
+    }
+    INFO(text);
+    CHECK(text.find("\\x") != text.npos);
+    for (const char c : text) CHECK((c == '\n' || (c >= 0x20 && c < 0x7f)));
+  }
 }
 }  // namespace reel::tests

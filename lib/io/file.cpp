@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lib/io/file.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "lib/dispatch/gate.hpp"
+
+namespace reel::io {
+namespace {
+/// Calls `f` until no signal interrupts it.
+template <class F>
+auto uninterrupted(F f) {
+  while (true) {
+    const auto result = f();
+    if (result >= 0 || errno != EINTR) return result;
+  }
+}
+}  // namespace
+
+void fail_file(Caller caller, std::string_view op, const Path& path, std::string_view expected,
+               std::string_view got) {
+  fail<IoError>(caller, op, "\"" + path.substr(path.rfind('/') + 1) + "\"", expected, got,
+                "The file is " + path + ".");
+}
+
+std::string escaped(std::string_view bytes) {
+  constexpr char digits[] = "0123456789abcdef";
+  std::string text;
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte < 0x7f)
+      text += c;
+    else
+      text.append("\\x").append({digits[byte >> 4], digits[byte & 15]});
+  }
+  return text;
+}
+
+File::File(const Path& path, int flags)
+    : descriptor_(
+          uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC | O_NOCTTY, 0666); })) {
+}
+
+bool File::read_all(void* to, std::size_t bytes) const {
+  auto* at = static_cast<char*>(to);
+  while (bytes > 0) {
+    const ssize_t got = uninterrupted([&] { return ::read(descriptor_, at, bytes); });
+    if (got <= 0) return false;
+    at += got;
+    bytes -= static_cast<std::size_t>(got);
+  }
+  return true;
+}
+bool File::write_all(const void* from, std::size_t bytes) const {
+  const auto* at = static_cast<const char*>(from);
+  while (bytes > 0) {
+    errno = EIO;  // the reason if the system takes no byte and gives none
+    const ssize_t done = uninterrupted([&] { return ::write(descriptor_, at, bytes); });
+    if (done <= 0) return false;
+    at += done;
+    bytes -= static_cast<std::size_t>(done);
+  }
+  return true;
+}
+bool File::sync() const {
+  return uninterrupted([&] { return ::fsync(descriptor_); }) == 0;
+}
+bool File::close() {
+  if (descriptor_ < 0) return true;
+  // Linux frees the descriptor even when a signal interrupts the call, so it is not repeated.
+  return ::close(std::exchange(descriptor_, -1)) == 0 || errno == EINTR;
+}
+}  // namespace reel::io

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Files of a test, in a folder that goes with its scope.
+#pragma once
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+
+namespace reel::tests {
+struct Folder {
+  std::filesystem::path path;
+  Folder() {
+    // In memory where there is such a folder: these tests sync thousands of files.
+    std::filesystem::path parent = "/dev/shm";
+    if (access(parent.c_str(), W_OK) != 0) parent = std::filesystem::temp_directory_path();
+    std::string name = (parent / "reel-XXXXXX").string();
+    if (!mkdtemp(name.data())) throw std::runtime_error("no temporary folder");
+    path = name;
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  std::string file(const char* name) const { return path / name; }
+  std::ptrdiff_t count() const {
+    return std::distance(std::filesystem::directory_iterator(path),
+                         std::filesystem::directory_iterator());
+  }
+};
+inline std::string contents(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+inline void write_file(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+}  // namespace reel::tests

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// R22: a damaged file is read as what it says, or refused with an IoError; nothing else happens.
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <reel/reel.hpp>
+
+#include "io/folder.hpp"
+#include "io/npy_bytes.hpp"
+#include "support/catch.hpp"
+
+namespace reel::tests {
+namespace {
+using Random = std::mt19937;
+
+std::size_t below(Random& random, std::size_t n) { return n ? random() % n : 0; }
+
+std::vector<std::string> whole_files() {
+  struct Type {
+    const char* name;
+    std::size_t bytes;
+  };
+  std::vector<std::string> files;
+  for (const Type type : {Type{"'|b1'", 1}, Type{"'|u1'", 1}, Type{"'<i4'", 4}, Type{"'<i8'", 8},
+                          Type{"'<f4'", 4}, Type{"'<f8'", 8}})
+    for (const int version : {1, 2, 3})
+      for (const char* const order : {"True", "False"}) {
+        const std::string elements(6 * type.bytes, '\1');
+        files.push_back(npy_bytes(version, dictionary(type.name, order, "(2, 3)"), elements));
+        files.push_back(npy_bytes(version, dictionary(type.name, order, "(6,)"), elements));
+        files.push_back(npy_bytes(version, dictionary(type.name, order, "(2, 0, 3)"), ""));
+      }
+  return files;
+}
+
+/// Puts other bytes in place of some, among them pieces that mean something to the reader.
+void damage(std::string& file, Random& random) {
+  static const std::string pieces[] = {"(",
+                                       ")",
+                                       "{",
+                                       "}",
+                                       "'",
+                                       ",",
+                                       ":",
+                                       "-1",
+                                       "0",
+                                       "descr",
+                                       "'shape'",
+                                       "True",
+                                       "False",
+                                       "'<f8'",
+                                       "'|b1'",
+                                       "9223372036854775807",
+                                       "4294967296",
+                                       "(1,1,1,1,1,1,1,1,1)",
+                                       "\n",
+                                       "\x1b[2J",
+                                       std::string(1, '\0'),
+                                       "L",
+                                       "\xff\xff",
+                                       "'fortran_order': True, "};
+  const std::size_t at = below(random, file.size());
+  switch (random() % 6) {
+    case 0:
+      if (!file.empty()) file[at] = static_cast<char>(random());
+      break;
+    case 1:
+      if (!file.empty()) file[at] = static_cast<char>(file[at] ^ 1 << random() % 8);
+      break;
+    case 2:
+      file.erase(at, 1 + below(random, 20));
+      break;
+    case 3:
+      file.insert(at, pieces[below(random, std::size(pieces))]);
+      break;
+    case 4: {
+      const std::string& piece = pieces[below(random, std::size(pieces))];
+      file.replace(at, piece.size(), piece);
+      break;
+    }
+    default:
+      file.insert(at, file.substr(below(random, file.size()), below(random, 30)));
+  }
+}
+}  // namespace
+
+TEST_CASE("a damaged .npy file is read as what it says, or refused") {
+  const Folder folder;
+  const std::string path = folder.file("x.npy");
+  const std::vector<std::string> files = whole_files();
+  Random random(20);
+  const int count = std::getenv("REEL_TEST_LONG") ? 1'000'000 : 20'000;
+  int refused = 0, read = 0;
+  for (int i = 0; i < count; ++i) {
+    std::string file = files[below(random, files.size())];
+    for (std::size_t n = 1 + below(random, 4); n > 0; --n) damage(file, random);
+    write_file(path, file);
+    try {
+      const Tensor x = io::load_npy(path);
+      ++read;
+      // What was read lies in the file: no element is made up.
+      const auto bytes = static_cast<std::size_t>(x.size() * size_of(x.dtype()));
+      REQUIRE(bytes + 10 <= file.size());
+      REQUIRE(x.rank() <= 8);
+      if (bytes && x.dtype() != DType::boolean) {
+        io::save_npy(path, transpose(x));
+        const std::string saved = contents(path);
+        const bool same = saved.substr(saved.size() - bytes) == file.substr(file.size() - bytes);
+        io::save_npy(path, x);
+        const std::string again = contents(path);
+        REQUIRE((same || again.substr(again.size() - bytes) == file.substr(file.size() - bytes)));
+      }
+    } catch (const IoError& error) {
+      ++refused;
+      const std::string text = error.what();
+      REQUIRE(text.substr(0, text.find('\n')).size() <= 200);
+      REQUIRE(text.find('\x1b') == text.npos);
+    }
+  }
+  CHECK(refused > count / 2);
+  CHECK(read > count / 50);
+}
+}  // namespace reel::tests
