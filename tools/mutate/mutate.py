@@ -1,0 +1,193 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Makes faults in the library by rule and shows which of them no test case notices."""
+import argparse
+import fnmatch
+import json
+import os
+import pathlib
+import sys
+import threading
+import time
+
+import build
+import report
+import smoke
+import source
+import trial
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "build/mutate"
+REQUIRED = 0.95  # share of faults that must be caught
+
+
+def read_arguments(words=None):
+    parser = argparse.ArgumentParser(prog="./dev mutate", description=__doc__)
+    parser.add_argument("--file", action="append", default=[], metavar="GLOB", help="faults of these files alone")
+    parser.add_argument("--id", action="append", default=[], type=int, metavar="N", help="this fault alone")
+    parser.add_argument("--every", action="store_true", help="every fault that the rules make, not a choice")
+    parser.add_argument("--sample", type=int, metavar="N", help="so many of the chosen faults")
+    parser.add_argument("--seed", type=int, default=1, metavar="S", help="which sample")
+    parser.add_argument("--tests", default="*", metavar="GLOB", help="test programs to run, like test_trace")
+    parser.add_argument("--fresh", action="store_true", help="forget what earlier runs have found")
+    parser.add_argument("--list", action="store_true", help="show the faults and run nothing")
+    parser.add_argument("--smoke", action="store_true", help="try this tool on a small library of its own")
+    return parser.parse_args(words)
+
+
+class Results:
+    """Endings of earlier runs, by fault; one counts while the text of its function stays."""
+
+    def __init__(self, folder, fresh):
+        self.file = folder / "results.json"
+        self.found = {} if fresh or not self.file.exists() else json.loads(self.file.read_text())
+        self.lock = threading.Lock()
+
+    def get(self, site):
+        context, ending = self.found.get(str(site.number), (None, None))
+        return ending if context == site.context else None
+
+    def put(self, site, ending):
+        with self.lock:
+            self.found[str(site.number)] = site.context, ending
+
+    def refuse(self, sites):
+        for site in sites:
+            self.put(site, "does not compile")
+        self.save()
+
+    def save(self):
+        with self.lock:
+            beside = self.file.with_suffix(".new")
+            beside.write_text(json.dumps(self.found))
+            beside.replace(self.file)
+
+
+def pick(options, sites, entries):
+    """The faults to try."""
+    if options.id:
+        return [site for site in sites if site.number in options.id]
+    listed = {entry.key() for entry in entries}
+    chosen = sites if options.every else source.choose(sites)
+    chosen = [site for site in source.distinct(chosen) if report.key_of(site) not in listed]
+    if options.sample:
+        chosen = sorted(chosen, key=lambda site: source.digest(options.seed, site.number))[:options.sample]
+    return sorted(chosen, key=lambda site: (site.file, site.start))
+
+
+def record(runner, copy, numbers, pattern):
+    """{fault: [cases]} for faults that are reached and for those that change a value; failing cases."""
+    reached, changed, failing = {}, {}, []
+    begun, count = time.time(), 0
+    for program in copy.programs():
+        if not fnmatch.fnmatch(program.name, pattern):
+            continue
+        for case, ending, all_reached, all_changed in runner.record("tests/" + program.name, numbers):
+            count += 1
+            if ending != "passed":
+                failing.append((case, ending))
+                continue
+            for number in all_reached:
+                reached.setdefault(number, []).append(case)
+            for number in all_changed:
+                changed.setdefault(number, []).append(case)
+    print(f"{count} test cases recorded in {time.time() - begun:.0f} s", flush=True)
+    return reached, changed, failing
+
+
+def ending_of(runner, site, reached, changed):
+    if site.number not in reached:
+        return "not reached"
+    if site.number not in changed:
+        return f"changes no value in the {len(reached[site.number])} test cases that reach it"
+    caught = runner.attack(site.number, changed[site.number])
+    if caught:
+        return f"caught by {caught[0].program.removeprefix('tests/')}: {caught[0].name}: {caught[1]}"
+    return f"{len(changed[site.number])} test cases see a change"
+
+
+def attack(runner, sites, reached, changed, results, retry):
+    """[(fault, ending)]"""
+    begun, done = time.time(), 0
+
+    def one(site):
+        nonlocal done
+        ending = results.get(site) or ""
+        if retry or not ending.startswith("caught"):
+            ending = ending_of(runner, site, reached, changed)
+            results.put(site, ending)
+        done += 1
+        if done % 100 == 0:
+            results.save()
+            print(f"{done} of {len(sites)} faults tried in {time.time() - begun:.0f} s", flush=True)
+        return ending
+
+    return list(zip(sites, runner.each(one, sites)))
+
+
+def read_sites(copy, wanted, folder):
+    if not copy.commands.exists():
+        copy.write([])
+        copy.configure()
+    return source.scan_all(source.Sources(copy.root), copy.tree, copy.commands, wanted, folder / "sites.json")
+
+
+def run(options, copy, folder, sites, entries):
+    """[(fault, ending)] of the faults to try, and test cases that fail without a fault."""
+    results = Results(folder, options.fresh)
+    begun = time.time()
+    picked = pick(options, sites, entries)
+    picked = [site for site in picked if results.get(site) != "does not compile"]
+    picked = copy.make(picked, results.refuse)
+    compiled = copy.compiled()
+    picked = [site for site in picked if site.number in compiled]
+    print(f"{len(picked)} faults built in {time.time() - begun:.0f} s", flush=True)
+    runner = trial.Trial(copy.folder, os.cpu_count())
+    try:
+        reached, changed, failing = record(runner, copy, [site.number for site in picked], options.tests)
+        for case, ending in failing:
+            print(f"FAILED without a fault: {case.program}: {case.name}: {ending}")
+        endings = attack(runner, picked, reached, changed, results, bool(options.id))
+    finally:
+        runner.close()
+        results.save()
+    return endings, failing
+
+
+def conclude(options, endings, failing, stale):
+    report.write_survivors(FOLDER / "survivors", endings)
+    for site, ending in endings:
+        if not ending.startswith("caught") or options.id:
+            print(report.show(site, ending))
+    report.table(endings)
+    for entry in stale:
+        print(f"FAILED: equivalent.txt names a fault that the source does not have: {', '.join(entry.key())}")
+    caught = sum(ending.startswith("caught") for _, ending in endings)
+    share = caught / len(endings) if endings else 0
+    print(f"{share:.1%} of {len(endings)} faults caught, {REQUIRED:.0%} are required")
+    failed = len(failing) + len(stale) + (share < REQUIRED)
+    print(f"{caught} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+def main():
+    options = read_arguments()
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    if options.smoke:
+        held, problems = smoke.check(FOLDER / "smoke", sys.modules[__name__])
+        print(*problems, f"{held} passed, {len(problems)} failed", sep="\n")
+        return 1 if problems else 0
+    wanted = lambda name: not options.file or any(fnmatch.fnmatch(name, glob) for glob in options.file)
+    copy = build.Build(ROOT, FOLDER / "tree")
+    sites = read_sites(copy, wanted, FOLDER)
+    entries = report.read_equivalent(ROOT / "tools/mutate/equivalent.txt")
+    if options.list:
+        for site in pick(options, sites, entries):
+            print(report.show(site))
+        return 0
+    endings, failing = run(options, copy, FOLDER, sites, entries)
+    return conclude(options, endings, failing, report.stale(entries, sites, wanted))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
