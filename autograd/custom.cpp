@@ -36,9 +36,12 @@ void GradientCall::give_from_user() {
     outputs.push_back(record_.outputs[i].saved);
     all.push_back(dy(i));
   }
-  const CallView view{*record_.op,          inputs.data(),
-                      record_.input_count,  outputs.data(),
-                      record_.output_count, OptionsView(record_.options_type, record_.options),
+  const CallView view{*record_.op,
+                      inputs.data(),
+                      record_.input_count,
+                      outputs.data(),
+                      static_cast<int>(outputs.size()),
+                      OptionsView(record_.options_type, record_.options),
                       record_.site()};
   const Tensors found = call_user_gradient(*record_.op, OpCall(view), Tensors(std::move(all)));
   if (static_cast<int>(found.size()) != record_.input_count)
@@ -78,6 +81,7 @@ Tensor run_custom(Operands inputs,
   auto [value, gradient] = f(OpCall(view));
   if (!value.defined())
     fail<Error>(inputs.caller(), custom_op.name, "value", "a tensor", "an undefined Tensor");
+  tapes &= context.reel.active;  // one may have ended, or been spent, inside f
   if (!tapes) return value;
   // The result needs a header of its own, that carries this record and not the last op's inside.
   Tensor named = name_again(context, Access::body(value));

@@ -20,19 +20,19 @@ Context& own_context(void* context, std::string_view what, Caller caller) {
   return context_of(context);
 }
 
-/// This tape does not record, and errors speak of `caller`, while it lives.
+/// This tape does not record, and errors speak of the records being played, while it lives.
 class PlaybackScope {
  public:
   PlaybackScope(Context& context, std::uint64_t tape)
       : context_(context),
-        was_active_(context.reel.active & tape),
+        muted_(tape & ~context.reel.muted),
         name_(context.site, "gradient"),
         site_(context.site) {
-    context_.reel.active &= ~tape;
+    context_.reel.muted |= tape;
     context_.update_recording();
   }
   ~PlaybackScope() {
-    context_.reel.active |= was_active_;
+    context_.reel.muted &= ~muted_;
     context_.update_recording();
     context_.site = site_;
   }
@@ -41,7 +41,7 @@ class PlaybackScope {
 
  private:
   Context& context_;
-  std::uint64_t was_active_;
+  std::uint64_t muted_;
   CallerScope name_;
   Caller site_;
 };
@@ -83,7 +83,10 @@ GradientTape::GradientTape(TapeOptions options, Caller caller) : options_(option
 
 GradientTape::~GradientTape() {
   Context& context = context_of(context_);
-  context.reel.close_tape(bit_, start_);
+  if (context.reel.playing & bit_)
+    context.reel.ended |= bit_;  // its records are being played: gradient() closes it
+  else
+    context.reel.close_tape(bit_, start_);
   context.update_recording();
 }
 
@@ -110,12 +113,12 @@ GradientTape::Pause::Pause(GradientTape& tape, Caller caller) : tape_(tape) {
 GradientTape::Pause::~Pause() { tape_.resume_recording(); }
 void GradientTape::pause_recording(Caller caller) {
   Context& context = own_context(context_, "pause", caller);
-  if (paused_++ == 0) context.reel.active &= ~bit_;
+  if (paused_++ == 0) context.reel.open &= ~bit_;
   context.update_recording();
 }
 void GradientTape::resume_recording() {
   Context& context = context_of(context_);
-  if (--paused_ == 0 && !spent_) context.reel.active |= bit_;
+  if (--paused_ == 0 && !spent_) context.reel.open |= bit_;
   context.update_recording();
 }
 
@@ -177,14 +180,19 @@ void find_sources(Reel& reel, const Sources& sources, std::uint64_t tape, std::u
 }
 }  // namespace
 
+void GradientTape::require_unspent(std::string_view what, Caller caller) const {
+  const bool inside = context_of(context_).reel.playing & bit_;
+  if (spent_ || (inside && !options_.persistent))
+    fail<TapeError>(caller, what, "tape", "one call of gradient() on a tape that is not persistent",
+                    inside ? "another call inside its own gradient()" : "another call",
+                    "Make it GradientTape tape({.persistent = true}).");
+}
+
 void GradientTape::gradients(Operand target, const Sources& sources, const GradientOptions& options,
                              Tensor* out) {
   const Caller caller = target.caller();
   Context& context = own_context(context_, "gradient", caller);
-  if (spent_)
-    fail<TapeError>(caller, "gradient", "tape",
-                    "one call of gradient() on a tape that is not persistent", "another call",
-                    "Make it GradientTape tape({.persistent = true}).");
+  require_unspent("gradient", caller);
   if (target.kind() == Operand::Kind::scalar)
     fail<TapeError>(caller, "gradient", "target", "a tensor", "a number");
   for (std::size_t i = 0; i < sources.size(); ++i) check_source(sources[i], i, caller);
@@ -200,12 +208,27 @@ void GradientTape::gradients(Operand target, const Sources& sources, const Gradi
   if (record != no_record && !((context.reel[record].tapes | context.reel[record].watchers) & bit_))
     record = no_record;
   // From here on saved values go as they are passed, so the tape is spent even if a rule throws.
-  struct Spender {
+  // A gradient function may destroy the tape: what comes after play() must not read it before it
+  // knows.
+  struct End {
     GradientTape* tape;
-    ~Spender() {
-      if (!tape->options_.persistent) tape->spend();
+    Context& context;
+    std::uint64_t bit;
+    std::uint32_t start;
+    bool outermost;
+    ~End() {
+      Reel& reel = context.reel;
+      if (outermost) reel.playing &= ~bit;
+      if (!(reel.ended & bit)) {
+        if (!tape->options_.persistent) tape->spend();
+      } else if (outermost) {
+        reel.ended &= ~bit;
+        reel.close_tape(bit, start);
+        context.update_recording();
+      }
     }
-  } const spender{this};
+  } const end{this, context, bit_, start_, !(context.reel.playing & bit_)};
+  context.reel.playing |= bit_;
   if (record != no_record && record >= start_) {
     const PlaybackScope scope(context, bit_);
     Playback playback(context, bit_, start_, record, options_.persistent);
@@ -214,8 +237,12 @@ void GradientTape::gradients(Operand target, const Sources& sources, const Gradi
     for (const Place& place : places) playback.wish(place.value);
     playback.ignore_other_leaves();
     playback.play(origin.value, upstream_for(context, *body, options.upstream, caller));
-    for (const Place& place : places) playback.grant(place.value, out[place.source]);
+    if (!(context.reel.ended & end.bit))
+      for (const Place& place : places) playback.grant(place.value, out[place.source]);
   }
+  if (context.reel.ended & end.bit)
+    fail<TapeError>(caller, "gradient", "tape", "a tape that lives until gradient() has ended",
+                    "one that was destroyed inside one of its gradient functions");
   for (std::size_t i = 0; i < sources.size(); ++i) {
     if (out[i].defined()) continue;
     if (options.unconnected == Unconnected::error)
@@ -228,7 +255,7 @@ void GradientTape::gradients(Operand target, const Sources& sources, const Gradi
 void GradientTape::spend() {
   Context& context = context_of(context_);
   spent_ = true;
-  context.reel.active &= ~bit_;
+  context.reel.open &= ~bit_;
   context.update_recording();
   context.reel.release(bit_, start_);
   start_ = context.reel.size();
@@ -240,20 +267,29 @@ Tensor GradientTape::jacobian(Operand target, Source source, Unconnected unconne
   if (target.kind() == Operand::Kind::scalar || !body_of(target))
     fail<TapeError>(caller, "jacobian", "target", "a tensor", "something else");
   check_source(source, 0, caller);
+  Context& context = own_context(context_, "jacobian", caller);
+  require_unspent("jacobian", caller);
   const Tensor y = Access::share(body_of(target));
   const Shape x_shape = source.variable() ? source.variable()->shape() : source.tensor()->shape();
-  const bool persistent = std::exchange(options_.persistent, true);
+  // Each row is a gradient(); the tape may be destroyed inside one, which ends that with an error.
+  struct Persistence {
+    GradientTape* tape;
+    const Reel& reel;
+    std::uint64_t bit;
+    bool before;
+    ~Persistence() {
+      if (reel.alive & ~reel.ended & bit) tape->options_.persistent = before;
+    }
+  };
   std::vector<Tensor> rows;
-  try {
+  {
+    const Persistence persistence{this, context.reel, bit_,
+                                  std::exchange(options_.persistent, true)};
     for (std::int64_t i = 0; i < y.size(); ++i) {
       Tensor upstream = one_hot(Operand(i, caller), y.size(), y.dtype()).reshape(y.shape(), caller);
       rows.push_back(gradient(Operand(y, caller), source, {std::move(upstream), unconnected}));
     }
-  } catch (...) {
-    options_.persistent = persistent;
-    throw;
   }
-  options_.persistent = persistent;
   std::vector<std::int64_t> lengths(y.shape().begin(), y.shape().end());
   lengths.insert(lengths.end(), x_shape.begin(), x_shape.end());
   const Shape shape(lengths, caller);

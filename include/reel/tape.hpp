@@ -104,7 +104,8 @@ class REEL_API GradientTape {
   /// d target / d source, of the shape and dtype of the source; a target that is no single number
   /// is summed (or weighted by `upstream`). Throws TapeError where the target does not depend on
   /// the source, naming where the path was cut, and when a tape that is not persistent is asked
-  /// twice.
+  /// twice. A gradient function may ask a persistent tape that plays it; where it destroys the
+  /// tape, gradient() throws a TapeError.
   Tensor gradient(Operand target, Source source, GradientOptions options = {});
   Tensor gradient(Operand target, Source source, Unconnected unconnected);
   std::vector<Tensor> gradient(Operand target, Sources sources, GradientOptions options = {});
@@ -125,6 +126,7 @@ class REEL_API GradientTape {
  private:
   void gradients(Operand target, const Sources& sources, const GradientOptions& options,
                  Tensor* out);
+  void require_unspent(std::string_view what, Caller caller) const;
   void pause_recording(Caller caller);
   void resume_recording();
   void spend();

@@ -83,7 +83,8 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
     results[i] = {};
   }
   if (kernel) tell_stages(context, op, inputs, options, caller, outputs);
-  const std::uint64_t tapes = own_gradient ? tapes_of(inputs) : 0;
+  // A tape may have ended, or been spent, inside the user's function.
+  const std::uint64_t tapes = own_gradient ? tapes_of(inputs) & context.reel.active : 0;
   if (!tapes) return;
   leave_record(context, op, options, context.site_of(caller), inputs.bodies.data(),
                inputs.origins.data(), input_count, Access::bodies(outputs.data()),

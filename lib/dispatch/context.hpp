@@ -98,6 +98,7 @@ struct Context {
 
   static inline Context& here();
   void update_recording() {
+    reel.active = reel.open & ~reel.muted;
     mode = static_cast<std::uint8_t>(reel.active ? mode | recording : mode & ~recording);
   }
   Caller site_of(Caller caller) const { return site.file ? site : caller; }

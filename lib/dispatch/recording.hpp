@@ -71,14 +71,14 @@ struct Origin {
                                                    int output_count, std::uint64_t tapes) {
   Reel& reel = context.reel;
   const std::uint32_t number = reel.size();
-  Record& record = reel.append(op, input_count, output_count, options);
+  if (output_count > 1) reel.require_values(output_count, op, site);
+  const unsigned needs = needs_of(op, origins, input_count);
+  Record& record = reel.append(op, input_count, output_count, options, needs != 0);
   record.file = site.file;
   record.line = site.line;
   record.tapes = 0;  // nobody's until it is whole: its shapes may find no memory
   for (int i = 0; i < input_count; ++i) record.inputs[i].saved = nullptr;
   for (int i = 0; i < output_count; ++i) record.outputs[i].saved = nullptr;
-  const unsigned needs = needs_of(op, origins, input_count);
-  if (needs) record.saves = true;
   const Shape* shape = nullptr;  // on the reel already, so far the last of them
   const auto shape_of = [&](const Body& body) {
     if (!shape || !(*shape == body.shape))
@@ -113,14 +113,12 @@ template <int N>
                                                       std::uint64_t tapes) {
   Reel& reel = context.reel;
   const std::uint32_t number = reel.size();
-  Record& record = reel.append(op, N, 1, {});
+  Record& record = reel.append(op, N, 1, {}, needs != 0, true);
   const Shape* shape = origins[0].shape;
   if (N > 1 && !shape) shape = origins[N - 1].shape;
   record.file = site.file;
   record.line = site.line;
   record.tapes = tapes;
-  record.saves = needs != 0;
-  record.alike = true;
 #pragma GCC unroll 2
   for (int i = 0; i < N; ++i)
     set_input(reel, record.inputs[i], origins[i], inputs[i], shape, tapes, needs >> i & 1);

@@ -71,6 +71,13 @@ void Reel::add_chunk() {
   chunks_.push_back(chunk);
 }
 
+void Reel::require_values(int outputs, const Op& op, Caller caller) const {
+  const auto more = static_cast<std::uint32_t>(outputs);
+  if (more >= most_outputs || values_ > ~more)
+    fail<TapeError>(caller, op.name, "outputs", "at most 2^30, and 2^32 on a tape",
+                    std::to_string(outputs) + " more");
+}
+
 void Reel::release_saved(Record& record) {
   if (!record.saves) return;
   record.saves = false;
@@ -139,7 +146,7 @@ std::uint32_t Reel::watch(Body* body, const Cell* cell, std::uint64_t tapes, Cal
   std::uint64_t known = 0;
   if (before != no_record) known = (*this)[before].tapes | (*this)[before].watchers;
   leaves_.push_back({Access::share(body), cell, size_});
-  Record& record = append(watch_op, 1, 1, {});
+  Record& record = append(watch_op, 1, 1, {}, false);
   record.file = caller.file;
   record.line = caller.line;
   record.tapes = known & ~tapes;
@@ -164,7 +171,8 @@ std::uint64_t Reel::open_tape(bool watch_variables) {
   }
   const std::uint64_t bit = ~alive & (alive + 1);
   alive |= bit;
-  active |= bit;
+  open |= bit;
+  muted &= ~bit;
   if (watch_variables) watching_variables |= bit;
   return bit;
 }
@@ -188,7 +196,7 @@ void Reel::release(std::uint64_t bit, std::uint32_t start) {
 void Reel::close_tape(std::uint64_t bit, std::uint32_t start) {
   if (start < size_) release(bit, start);
   alive &= ~bit;
-  active &= ~bit;
+  open &= ~bit;
   watching_variables &= ~bit;
   if (!alive) clear();
 }

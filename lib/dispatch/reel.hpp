@@ -32,16 +32,18 @@ struct OutputSlot {
   DType dtype = DType::float32;
 };
 
+constexpr std::uint32_t most_outputs = 1u << 30;
+
 struct Record {
   const Op* op;
   const char* file;
   unsigned line;
-  std::uint16_t input_count;
-  std::uint8_t output_count;
-  bool saves;  // holds references or options to let go of
-  std::uint32_t
-      first_value;  // the outputs are values first_value, first_value + 1, ... of the reel
-  bool alike;       // up to two inputs and one output, all of one shape and dtype
+  // The outputs are values first_value, first_value + 1, ... of the reel.
+  std::uint32_t first_value;
+  int input_count;
+  unsigned output_count : 30;  // fewer than most_outputs
+  bool saves : 1;              // holds references or options to let go of
+  bool alike : 1;              // up to two inputs and one output, all of one shape and dtype
   std::uint64_t tapes;
   std::uint64_t watchers;
   InputSlot* inputs;
@@ -51,6 +53,7 @@ struct Record {
 
   Caller site() const { return {file, line}; }
 };
+static_assert(sizeof(Record) == 80);
 
 /// A value that tapes watch: a Variable's or a tensor's.
 struct Leaf {
@@ -108,7 +111,8 @@ class Reel {
   Record& operator[](std::uint32_t i) { return at(i); }
 
   /// A new record with its slots; the caller fills them.
-  Record& append(const Op& op, int inputs, int outputs, OptionsView options) {
+  Record& append(const Op& op, int inputs, int outputs, OptionsView options, bool saves,
+                 bool alike = false) {
     if (size_ / chunk_records == chunks_.size()) [[unlikely]]
       add_chunk();
     const auto input_bytes = static_cast<std::size_t>(inputs) * sizeof(InputSlot);
@@ -117,12 +121,12 @@ class Reel {
     auto* slots = static_cast<std::byte*>(arena_.take(input_bytes + output_bytes + option_bytes));
     Record& record = (*this)[size_];
     record.op = &op;
-    record.input_count = static_cast<std::uint16_t>(inputs);
-    record.output_count = static_cast<std::uint8_t>(outputs);
-    record.saves = options.type && options.type->destroy;
+    record.input_count = inputs;
+    record.output_count = static_cast<unsigned>(outputs) & (most_outputs - 1);
+    record.saves = saves || (options.type && options.type->destroy);
+    record.alike = alike;
     record.first_value = values_;
-    values_ += record.output_count;
-    record.alike = false;
+    values_ += static_cast<std::uint32_t>(outputs);
     record.watchers = 0;
     record.inputs = reinterpret_cast<InputSlot*>(slots);
     record.outputs = reinterpret_cast<OutputSlot*>(slots + input_bytes);
@@ -135,10 +139,17 @@ class Reel {
     __atomic_store_n(&size_, size_ + 1, __ATOMIC_RELAXED);
     return record;
   }
+  /// Throws TapeError where so many outputs of one more record could not be numbered.
+  void require_values(int outputs, const Op& op, Caller caller) const;
   Arena& arena() { return arena_; }
 
-  /// The tape bits in use, of those that record now, and of those that watch Variables.
-  std::uint64_t alive = 0, active = 0, watching_variables = 0;
+  /// Sets of tapes, a bit for each: those in use, and those that watch Variables.
+  std::uint64_t alive = 0, watching_variables = 0;
+  /// Those that are neither paused nor spent; those that may not record because of the call that
+  /// runs; and those that record now: open ones that are not muted.
+  std::uint64_t open = 0, muted = 0, active = 0;
+  /// Those inside gradient(), and those of them whose tapes were destroyed there.
+  std::uint64_t playing = 0, ended = 0;
 
   /// The record of a leaf for this body that all of `tapes` watch; made if there is none.
   std::uint32_t watch(Body* body, const Cell* cell, std::uint64_t tapes, Caller caller);

@@ -6,15 +6,15 @@
 #include "lib/dispatch/gate.hpp"
 
 namespace reel {
-/// No tape records while it lives.
+/// The tapes that record now do not while it lives.
 class RecordingPause {
  public:
-  explicit RecordingPause(Context& context) : context_(context), active_(context.reel.active) {
-    context_.reel.active = 0;
+  explicit RecordingPause(Context& context) : context_(context), tapes_(context.reel.active) {
+    context_.reel.muted |= tapes_;
     context_.update_recording();
   }
   ~RecordingPause() {
-    context_.reel.active = active_;
+    context_.reel.muted &= ~tapes_;
     context_.update_recording();
   }
   RecordingPause(const RecordingPause&) = delete;
@@ -22,7 +22,7 @@ class RecordingPause {
 
  private:
   Context& context_;
-  std::uint64_t active_;
+  std::uint64_t tapes_;
 };
 
 /// Writes a slice of a Variable: `op` is assign_op, assign_add_op or assign_sub_op.
