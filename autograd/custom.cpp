@@ -61,7 +61,6 @@ Tensor run_custom(Operands inputs,
   Few<Tensor, 4> values;
   Few<Body*, 4> bodies(inputs.size());
   Few<Origin, 4> origins(inputs.size());
-  std::uint64_t tapes = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Operand x = inputs[i];
     if (x.kind() == Operand::Kind::scalar)
@@ -72,8 +71,6 @@ Tensor run_custom(Operands inputs,
     if (!bodies[i])
       fail<Error>(x.caller(), custom_op.name, "argument " + std::to_string(i), "a tensor",
                   "an undefined Tensor");
-    if (context.mode & recording) origins[i] = origin_of(context, Operand(values[i]), bodies[i]);
-    tapes |= origins[i].tapes;
   }
   const CallView view{custom_op, bodies.data(),  static_cast<int>(inputs.size()), nullptr, 0,
                       {},        inputs.caller()};
@@ -81,7 +78,12 @@ Tensor run_custom(Operands inputs,
   auto [value, gradient] = f(OpCall(view));
   if (!value.defined())
     fail<Error>(inputs.caller(), custom_op.name, "value", "a tensor", "an undefined Tensor");
-  tapes &= context.reel.active;  // one may have ended, or been spent, inside f
+  // Inside f tapes may have ended, and numbers of records been taken back.
+  std::uint64_t tapes = 0;
+  for (std::size_t i = 0; i < inputs.size() && context.mode & recording; ++i) {
+    origins[i] = origin_of(context, Operand(values[i]), bodies[i]);
+    tapes |= origins[i].tapes;
+  }
   if (!tapes) return value;
   // The result needs a header of its own, that carries this record and not the last op's inside.
   Tensor named = name_again(context, Access::body(value));

@@ -8,6 +8,7 @@
 
 #include "autograd/playback.hpp"
 #include "autograd/unconnected.hpp"
+#include "lib/dispatch/process.hpp"
 #include "lib/dispatch/recording.hpp"
 
 namespace reel {
@@ -74,6 +75,7 @@ struct Place {
 GradientTape::GradientTape(TapeOptions options, Caller caller) : options_(options) {
   Context& context = Context::here();
   context_ = &context;
+  close_tapes_ended_elsewhere(context);
   bit_ = context.reel.open_tape(options.watch_variables);
   if (!bit_)
     fail<TapeError>(caller, "GradientTape", "tapes", "at most 64 alive on a thread", "one more");
@@ -82,12 +84,11 @@ GradientTape::GradientTape(TapeOptions options, Caller caller) : options_(option
 }
 
 GradientTape::~GradientTape() {
-  Context& context = context_of(context_);
-  if (context.reel.playing & bit_)
-    context.reel.ended |= bit_;  // its records are being played: gradient() closes it
-  else
-    context.reel.close_tape(bit_, start_);
-  context.update_recording();
+  if (pauses_) {
+    const Locked held(Lock::contexts);
+    for (Pause* pause = pauses_; pause; pause = pause->next_) pause->tape_ = nullptr;
+  }
+  if (!spent_) close_tape(context_of(context_), bit_);
 }
 
 void GradientTape::watch(const Tensor& x, Caller caller) {
@@ -96,30 +97,40 @@ void GradientTape::watch(const Tensor& x, Caller caller) {
   if (!is_floating(body->dtype))
     fail<DTypeError>(caller, "watch", "x", "a floating dtype", std::string(name_of(body->dtype)));
   Context& context = own_context(context_, "watch", caller);
-  context.reel.watch(body, nullptr, bit_, context.site_of(caller));
+  if (!spent_) context.reel.watch(body, nullptr, bit_, context.site_of(caller));
 }
 void GradientTape::watch(const Variable& x, Caller caller) {
   if (!is_floating(x.dtype()))
     fail<DTypeError>(caller, "watch", "x", "a floating dtype", std::string(name_of(x.dtype())));
   Context& context = own_context(context_, "watch", caller);
+  if (spent_) return;
   context.reel.watch(Access::body(read_variable(context, x)), &Access::cell(x), bit_,
                      context.site_of(caller));
 }
 
 GradientTape::Pause GradientTape::pause(Caller caller) { return Pause(*this, caller); }
-GradientTape::Pause::Pause(GradientTape& tape, Caller caller) : tape_(tape) {
-  tape.pause_recording(caller);
-}
-GradientTape::Pause::~Pause() { tape_.resume_recording(); }
-void GradientTape::pause_recording(Caller caller) {
-  Context& context = own_context(context_, "pause", caller);
-  if (paused_++ == 0) context.reel.open &= ~bit_;
+GradientTape::Pause::Pause(GradientTape& tape, Caller caller) : tape_(&tape) {
+  Context& context = own_context(tape.context_, "pause", caller);
+  const Locked held(Lock::contexts);
+  next_ = std::exchange(tape.pauses_, this);
+  context.reel.open &= ~tape.bit_;
   context.update_recording();
 }
-void GradientTape::resume_recording() {
-  Context& context = context_of(context_);
-  if (--paused_ == 0 && !spent_) context.reel.open |= bit_;
-  context.update_recording();
+GradientTape::Pause::~Pause() {
+  const Locked held(Lock::contexts);
+  if (tape_) tape_->end_pause(*this);
+}
+void GradientTape::end_pause(Pause& pause) {
+  Pause** link = &pauses_;
+  while (*link != &pause) link = &(*link)->next_;
+  *link = pause.next_;
+  if (pauses_ || spent_) return;
+  if (context_ != current_context) {
+    __atomic_store_n(&pause_ended_elsewhere_, true, __ATOMIC_RELAXED);
+    return;
+  }
+  current_context->reel.open |= bit_;
+  current_context->update_recording();
 }
 
 Tensor GradientTape::gradient(Operand target, Source source, GradientOptions options) {
@@ -193,6 +204,9 @@ void GradientTape::gradients(Operand target, const Sources& sources, const Gradi
   const Caller caller = target.caller();
   Context& context = own_context(context_, "gradient", caller);
   require_unspent("gradient", caller);
+  if (__atomic_load_n(&pause_ended_elsewhere_, __ATOMIC_RELAXED))
+    fail<TapeError>(caller, "gradient", "tape", "pauses that end on the thread that made the tape",
+                    "one that ended on another thread");
   if (target.kind() == Operand::Kind::scalar)
     fail<TapeError>(caller, "gradient", "target", "a tensor", "a number");
   for (std::size_t i = 0; i < sources.size(); ++i) check_source(sources[i], i, caller);
@@ -214,7 +228,6 @@ void GradientTape::gradients(Operand target, const Sources& sources, const Gradi
     GradientTape* tape;
     Context& context;
     std::uint64_t bit;
-    std::uint32_t start;
     bool outermost;
     ~End() {
       Reel& reel = context.reel;
@@ -223,11 +236,10 @@ void GradientTape::gradients(Operand target, const Sources& sources, const Gradi
         if (!tape->options_.persistent) tape->spend();
       } else if (outermost) {
         reel.ended &= ~bit;
-        reel.close_tape(bit, start);
-        context.update_recording();
+        close_tape(context, bit);
       }
     }
-  } const end{this, context, bit_, start_, !(context.reel.playing & bit_)};
+  } const end{this, context, bit_, !(context.reel.playing & bit_)};
   context.reel.playing |= bit_;
   if (record != no_record && record >= start_) {
     const PlaybackScope scope(context, bit_);
@@ -253,12 +265,8 @@ void GradientTape::gradients(Operand target, const Sources& sources, const Gradi
 }
 
 void GradientTape::spend() {
-  Context& context = context_of(context_);
   spent_ = true;
-  context.reel.open &= ~bit_;
-  context.update_recording();
-  context.reel.release(bit_, start_);
-  start_ = context.reel.size();
+  close_tape(context_of(context_), std::exchange(bit_, 0));
 }
 
 Tensor GradientTape::jacobian(Operand target, Source source, Unconnected unconnected) {

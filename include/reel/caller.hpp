@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Where the user's program asked for something: what errors and records name.
 #pragma once
+#include <cstdint>
 #include <string_view>
 
 #include <reel/export.hpp>
@@ -20,7 +21,8 @@ struct Caller {
 
 /// While it lives, the errors of every op on this thread name the line of `caller`, and `name` (if
 /// any) before the op. Layers open one with the line of their user and their own name, which must
-/// live as long; of nested scopes the outermost counts.
+/// live as long; of nested scopes the outermost counts. Scopes may end in any order; one that ends
+/// on another thread ends for the thread that made it, which must not use reel at that moment.
 ///
 ///     Tensor Linear::operator()(Operand x) const {
 ///       CallerScope here(x.caller(), "Linear");
@@ -33,5 +35,14 @@ class REEL_API CallerScope {
 
  private:
   bool outermost_, names_;
+  std::uint64_t thread_ = 0;
 };
+
+namespace detail {
+/// A scope that is open on a thread; the innermost of its kind counts.
+struct OpenScope {
+  std::uint64_t thread = 0;
+  OpenScope* outer = nullptr;
+};
+}  // namespace detail
 }  // namespace reel

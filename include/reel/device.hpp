@@ -19,8 +19,9 @@ constexpr Device cuda(int index = 0) { return {Device::Kind::cuda, index}; }
 REEL_API bool cuda_available();
 REEL_API std::ostream& operator<<(std::ostream& out, Device x);
 
-/// New tensors are made on `device` while it lives. Throws DeviceError where there is none.
-class REEL_API DeviceScope {
+/// New tensors are made on `device` while it lives. Throws DeviceError where there is none. Ends in
+/// any order and on any thread, as TrainScope does.
+class REEL_API DeviceScope : detail::OpenScope {
  public:
   explicit DeviceScope(Device device, Caller caller = Caller::here());
   ~DeviceScope();
@@ -28,6 +29,6 @@ class REEL_API DeviceScope {
   DeviceScope& operator=(const DeviceScope&) = delete;
 
  private:
-  Device before_;
+  Device device_;
 };
 }  // namespace reel

@@ -15,9 +15,9 @@ struct MemoryStatistics {
   std::int64_t large_blocks = 0;  // large blocks ever asked of the system
 };
 REEL_API MemoryStatistics memory_statistics();
-/// Gives the blocks that no tensor uses back to the system: those in the cache of all threads and
-/// those that this thread keeps for itself. Every thread keeps up to 256 KiB of each size of up to
-/// 128 KiB besides the cache.
+/// Gives memory that nothing uses back to the system: the cache of all threads, what this thread
+/// keeps for tensors and for records of tapes, and free pages of the C library. Every thread keeps
+/// up to 256 KiB of each size of up to 128 KiB besides the cache.
 REEL_API void trim_memory();
 /// At most this many bytes of blocks from 8 KiB on stay in the cache of all threads (default 1
 /// GiB).

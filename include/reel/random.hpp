@@ -27,8 +27,10 @@ class REEL_API Generator {
   struct State;
   State* state_;
 };
-/// Random ops of this thread draw from `generator` while it lives.
-class REEL_API GeneratorScope {
+/// Random ops of this thread draw from `generator` while it lives. The innermost that lives counts:
+/// scopes may end in any order. One that ends on another thread ends for the thread that made it,
+/// which must not use reel at that moment.
+class REEL_API GeneratorScope : detail::OpenScope {
  public:
   explicit GeneratorScope(const Generator& generator);
   ~GeneratorScope();
@@ -37,7 +39,6 @@ class REEL_API GeneratorScope {
 
  private:
   Generator generator_;
-  void* before_;
 };
 
 namespace random {

@@ -75,7 +75,7 @@ struct RecordedOp {
 /// Records the ops that depend on what it watches, from its making to its end, on this thread.
 /// Variables are watched by themselves, tensors on request. Tapes may nest, stand side by side,
 /// pause and end in any order; a tape does not record its own gradient(). Other threads may not use
-/// a tape: they get a TapeError.
+/// a tape: they get a TapeError. They may end it, also after the thread that made it.
 class REEL_API GradientTape {
  public:
   explicit GradientTape(TapeOptions options = {}, Caller caller = Caller::here());
@@ -87,7 +87,8 @@ class REEL_API GradientTape {
   void watch(const Tensor& x, Caller caller = Caller::here());
   void watch(const Variable& x, Caller caller = Caller::here());
 
-  /// Nothing is recorded while it lives.
+  /// Nothing is recorded while it lives. Pauses may overlap, and outlive their tape. Where the last
+  /// one ends on another thread, gradient() throws a TapeError: what the tape missed is unknown.
   class REEL_API Pause {
    public:
     ~Pause();
@@ -97,7 +98,8 @@ class REEL_API GradientTape {
    private:
     friend class GradientTape;
     Pause(GradientTape& tape, Caller caller);
-    GradientTape& tape_;
+    GradientTape* tape_;
+    Pause* next_;
   };
   [[nodiscard]] Pause pause(Caller caller = Caller::here());
 
@@ -127,12 +129,12 @@ class REEL_API GradientTape {
   void gradients(Operand target, const Sources& sources, const GradientOptions& options,
                  Tensor* out);
   void require_unspent(std::string_view what, Caller caller) const;
-  void pause_recording(Caller caller);
-  void resume_recording();
+  void end_pause(Pause& pause);
   void spend();
   std::uint64_t bit_ = 0;
   std::uint32_t start_ = 0;
-  std::uint32_t paused_ = 0;
+  bool pause_ended_elsewhere_ = false;
+  Pause* pauses_ = nullptr;
   void* context_ = nullptr;
   TapeOptions options_;
   bool spent_ = false;

@@ -4,7 +4,10 @@
 #ifdef REEL_BLAS_FILE
 #include <dlfcn.h>
 
+#include <atomic>
 #include <initializer_list>
+
+#include "lib/dispatch/process.hpp"
 #endif
 
 namespace reel::kernels {
@@ -19,7 +22,7 @@ struct Blas {
   Gemm<float> f32 = nullptr;
   Gemm<double> f64 = nullptr;
 
-  Blas() {
+  void open() {
     void* const library = dlopen(REEL_BLAS_FILE, RTLD_LAZY | RTLD_LOCAL);
     if (!library) return;
     // Threads of its own beside ours would only wait for each other.
@@ -32,8 +35,13 @@ struct Blas {
 };
 /// Opened when the first product may want it: to link it took most of a small program's start.
 const Blas& blas() {
-  static const Blas opened;
-  return opened;
+  static constinit Blas blas;
+  static constinit std::atomic<bool> opened = false;
+  if (opened.load(std::memory_order_acquire)) return blas;
+  const Locked held(Lock::blas);
+  if (!opened) blas.open();
+  opened.store(true, std::memory_order_release);
+  return blas;
 }
 
 template <class T>

@@ -82,7 +82,7 @@ constinit struct Pool {
   std::atomic<bool> busy{false};
   std::atomic<int> threads{0};  // 0: the environment has not been asked
   std::atomic<int> working{0};  // helpers that have not ended the job
-  bool forks_known = false, ended = false;
+  bool ended = false;
   std::atomic<bool> spins{false};  // whether each thread has a processor
   int started = 0;
   Job* job = nullptr;
@@ -119,14 +119,6 @@ void* help_until_stopped(void* memory) {
   }
 }
 
-/// In the child of a fork: nobody helps, and whoever was at work is gone.
-void forget_helpers() {
-  for (int i = 0; i < pool.started; ++i) pool.helpers[i].order = nothing;
-  pool.working = 0;
-  pool.started = 0;
-  pool.busy = pool.ended;
-}
-
 /// All signals but those of a fault and of profilers: they are for the program's own threads.
 sigset_t signals_of_others() {
   sigset_t set;
@@ -138,8 +130,6 @@ sigset_t signals_of_others() {
 /// As many helpers as the system gives, at most `count`.
 int start_helpers(int count) {
   if (count <= pool.started) return count;
-  if (!pool.forks_known) pool.forks_known = !pthread_atfork(nullptr, nullptr, forget_helpers);
-  if (!pool.forks_known) return 0;
   pool.spins = count < usable_processors();
   const sigset_t blocked = signals_of_others();
   sigset_t before;
@@ -183,6 +173,13 @@ struct End {
   }
 } end;
 }  // namespace
+
+void forget_helpers() {
+  for (int i = 0; i < pool.started; ++i) pool.helpers[i].order = nothing;
+  pool.working = 0;
+  pool.started = 0;
+  pool.busy = pool.ended;
+}
 
 void run_blocks(std::int64_t count, Block block, const void* work) {
   const int threads = num_threads();

@@ -50,4 +50,7 @@ void parallel_rows(std::int64_t rows, std::int64_t width, std::int64_t block, co
   if (rows * width < 2 * block) return f(std::int64_t{0}, rows);
   parallel_blocks(rows, width < block ? block / width : 1, 1, f);
 }
+
+/// In the child of a fork: nobody helps there, and whoever was at work is gone.
+void forget_helpers();
 }  // namespace reel::kernels

@@ -5,22 +5,22 @@
 #include <utility>
 
 #include "lib/dispatch/kernel_call.hpp"
+#include "lib/dispatch/process.hpp"
 
 namespace reel::kernels {
 namespace {
 constexpr std::align_val_t alignment{64};
 
-struct Buffer {
+struct Buffer : ThreadEnd {
   void* memory = nullptr;
   std::size_t bytes = 0;
-  // Left empty: a destructor of the thread that runs later may still call kernels.
+  constexpr Buffer() : ThreadEnd{[](ThreadEnd& end) { static_cast<Buffer&>(end).clear(); }} {}
   void clear() {
     bytes = 0;
     ::operator delete(std::exchange(memory, nullptr), alignment);
   }
-  ~Buffer() { clear(); }
 };
-thread_local Buffer passing, lasting;
+constinit thread_local Buffer passing, lasting;
 
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool spare = false;  // the sanitizer sees what lies beyond
@@ -35,6 +35,7 @@ void* memory_of(Buffer& buffer, std::size_t bytes) {
   buffer.memory = ::operator new(grown, alignment, std::nothrow);
   if (!buffer.memory) throw NoScratch{grown};
   buffer.bytes = grown;
+  at_thread_end(buffer);
   return buffer.memory;
 }
 }  // namespace

@@ -83,8 +83,15 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
     results[i] = {};
   }
   if (kernel) tell_stages(context, op, inputs, options, caller, outputs);
-  // A tape may have ended, or been spent, inside the user's function.
-  const std::uint64_t tapes = own_gradient ? tapes_of(inputs) & context.reel.active : 0;
+  if (!own_gradient || !(context.mode & recording)) return;
+  // Inside the user's function tapes may have ended, and numbers of records been taken back.
+  for (std::size_t i = 0; i < inputs.bodies.size(); ++i) {
+    Tensor* const temporary = inputs.origins[i].temporary;
+    inputs.origins[i] =
+        origin_of(context, Operand(Access::tensor(inputs.bodies[i])), inputs.bodies[i]);
+    inputs.origins[i].temporary = temporary;
+  }
+  const std::uint64_t tapes = tapes_of(inputs);
   if (!tapes) return;
   leave_record(context, op, options, context.site_of(caller), inputs.bodies.data(),
                inputs.origins.data(), input_count, Access::bodies(outputs.data()),

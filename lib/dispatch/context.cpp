@@ -1,77 +1,149 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lib/dispatch/context.hpp"
 
-#include <mutex>
-
 #include <reel/train.hpp>
 
+#include "lib/dispatch/process.hpp"
 #include "lib/tensor/access.hpp"
 
 namespace reel {
 constinit thread_local Context* current_context = nullptr;
 
 namespace {
-struct AllContexts {
-  std::mutex mutex;
+/// Behind Lock::contexts.
+constinit struct AllContexts {
   Context* first = nullptr;
   std::int64_t retired_tensors = 0, retired_bytes = 0;
-};
-AllContexts& all_contexts() {
-  static AllContexts* contexts = new AllContexts;  // outlives every thread and static
-  return *contexts;
+
+  void remove(Context& context) {
+    Context** link = &first;
+    while (*link != &context) link = &(*link)->next;
+    *link = context.next;
+    retired_tensors += context.live_tensors;
+    retired_bytes += context.live_bytes;
+  }
+  Context* find(std::uint64_t thread) const {
+    Context* context = first;
+    while (context && context->thread != thread) context = context->next;
+    return context;
+  }
+} all_contexts;
+
+/// The thread has ended, and this one has the reel to itself: closes what tapes others have ended
+/// by now. With the last tape the context goes.
+void close_left_tapes(Context& context) {
+  for (bool ended = false; !ended;) {
+    close_tapes_ended_elsewhere(context);
+    const Locked held(Lock::contexts);
+    ended = !context.reel.ended_elsewhere;
+    if (!ended) continue;
+    context.tapes_closing = false;
+    if (context.reel.alive) return;
+    all_contexts.remove(context);
+  }
+  delete &context;
 }
 
-struct ContextOwner {
-  Context* context = nullptr;
-  ~ContextOwner() {
-    if (!context) return;
-    // Tensors that outlive this thread's locals make themselves a new context.
-    current_context = nullptr;
-    retire_blocks(*context);
-    AllContexts& contexts = all_contexts();
-    std::lock_guard lock(contexts.mutex);
-    for (Context** link = &contexts.first; *link; link = &(*link)->next)
-      if (*link == context) {
-        *link = context->next;
-        break;
-      }
-    contexts.retired_tensors += context->live_tensors;
-    contexts.retired_bytes += context->live_bytes;
-    delete context;
+/// The context lives on while a tape of it does.
+void end_context(ThreadEnd&) {
+  Context& context = *current_context;
+  close_tapes_ended_elsewhere(context);
+  retire_blocks(context);
+  current_context = nullptr;  // what is freed from here on is another context's
+  {
+    const Locked held(Lock::contexts);
+    context.thread_ended = context.tapes_closing = true;
   }
-};
-thread_local ContextOwner context_owner;
-thread_local bool context_ended = false;
+  close_left_tapes(context);
+}
+constinit thread_local ThreadEnd context_end{end_context};
+constinit std::uint64_t contexts_made = 0;
+
+/// f(the context of that thread), if it has not ended. Another thread's is held while f runs.
+template <class F>
+void at_context_of(std::uint64_t thread, const F& f) {
+  if (current_context && current_context->thread == thread) return f(*current_context);
+  const Locked held(Lock::contexts);
+  if (Context* const context = all_contexts.find(thread)) f(*context);
+}
 }  // namespace
 
 Context& make_context() {
-  auto* context = new Context;
-  if (context_ended) {
-    context->list_bytes = 0;  // the thread ends: nobody would take what it keeps
-  } else {
-    context_owner.context = context;
-    context_ended = true;
+  auto* context = new Context(__atomic_add_fetch(&contexts_made, 1u, __ATOMIC_RELAXED));
+  {
+    const Locked held(Lock::contexts);
+    context->next = all_contexts.first;
+    all_contexts.first = context;
   }
-  AllContexts& contexts = all_contexts();
-  std::lock_guard lock(contexts.mutex);
-  context->next = contexts.first;
-  contexts.first = context;
   current_context = context;
+  at_thread_end(context_end);
   return *context;
+}
+
+namespace {
+/// In the middle of its own gradient() a tape is closed when that has ended.
+void close_own_tape(Reel& reel, std::uint64_t bit) {
+  if (reel.playing & bit)
+    reel.ended |= bit;
+  else
+    reel.close_tape(bit);
+}
+}  // namespace
+
+void close_tapes_ended_elsewhere(Context& context) {
+  Reel& reel = context.reel;
+  if (!__atomic_load_n(&reel.ended_elsewhere, __ATOMIC_RELAXED)) return;
+  std::uint64_t bits = __atomic_exchange_n(&reel.ended_elsewhere, 0u, __ATOMIC_ACQUIRE);
+  for (; bits; bits &= bits - 1) close_own_tape(reel, bits & -bits);
+  context.update_recording();
+}
+
+void close_tape(Context& context, std::uint64_t bit) {
+  if (&context == current_context) {
+    close_tapes_ended_elsewhere(context);
+    close_own_tape(context.reel, bit);
+    return context.update_recording();
+  }
+  Context::here();  // gets what the tape held
+  {
+    const Locked held(Lock::contexts);
+    __atomic_fetch_or(&context.reel.ended_elsewhere, bit, __ATOMIC_RELEASE);
+    if (!context.thread_ended || context.tapes_closing) return;
+    context.tapes_closing = true;
+  }
+  close_left_tapes(context);
 }
 
 CallerScope::CallerScope(Caller caller, std::string_view name) {
   Context& context = Context::here();
   outermost_ = context.site.file == nullptr;
   names_ = context.site_name.empty() && !name.empty();
+  if (!outermost_ && !names_) return;
+  thread_ = context.thread;
   if (outermost_) context.site = caller;
   if (names_) context.site_name = name;
 }
 CallerScope::~CallerScope() {
   if (!outermost_ && !names_) return;
+  at_context_of(thread_, [this](Context& context) {
+    if (outermost_) context.site = {};
+    if (names_) context.site_name = {};
+  });
+}
+
+Context& open_scope(OpenScope& scope, OpenScope* Context::*kind) {
   Context& context = Context::here();
-  if (outermost_) context.site = {};
-  if (names_) context.site_name = {};
+  scope = {context.thread, context.*kind};
+  context.*kind = &scope;
+  return context;
+}
+void close_scope(OpenScope& scope, OpenScope* Context::*kind, void (*set)(Context&, OpenScope*)) {
+  at_context_of(scope.thread, [&](Context& context) {
+    OpenScope** link = &(context.*kind);
+    while (*link != &scope) link = &(*link)->outer;
+    *link = scope.outer;
+    set(context, context.*kind);
+  });
 }
 
 StageScope::StageScope(Stage& stage) : stage_(stage) {
@@ -122,18 +194,22 @@ InferScope::~InferScope() {
 }
 
 bool training() { return Context::here().training; }
-TrainScope::TrainScope(bool training) : before_(Context::here().training) {
-  Context::here().training = training;
+TrainScope::TrainScope(bool training) : training_(training) {
+  open_scope(*this, &Context::train_scopes).training = training;
 }
-TrainScope::~TrainScope() { Context::here().training = before_; }
+TrainScope::~TrainScope() {
+  close_scope(*this, &Context::train_scopes, [](Context& context, OpenScope* innermost) {
+    context.training = !innermost || static_cast<TrainScope*>(innermost)->training_;
+  });
+}
 
 MemoryStatistics memory_statistics() {
   MemoryStatistics statistics;
-  AllContexts& contexts = all_contexts();
-  std::lock_guard lock(contexts.mutex);
-  statistics.live_tensors = contexts.retired_tensors;
-  statistics.live_bytes = contexts.retired_bytes;
-  for (Context* context = contexts.first; context; context = context->next) {
+  close_tapes_ended_elsewhere(Context::here());
+  const Locked held(Lock::contexts);
+  statistics.live_tensors = all_contexts.retired_tensors;
+  statistics.live_bytes = all_contexts.retired_bytes;
+  for (Context* context = all_contexts.first; context; context = context->next) {
     statistics.live_tensors += __atomic_load_n(&context->live_tensors, __ATOMIC_RELAXED);
     statistics.live_bytes += __atomic_load_n(&context->live_bytes, __ATOMIC_RELAXED);
     statistics.live_records += context->reel.live_records();
@@ -141,5 +217,10 @@ MemoryStatistics memory_statistics() {
   add_cached(statistics);
   return statistics;
 }
-void trim_memory() { return_blocks_to_system(); }
+void trim_memory() {
+  Context& context = Context::here();
+  close_tapes_ended_elsewhere(context);
+  context.reel.trim();
+  return_blocks_to_system();
+}
 }  // namespace reel

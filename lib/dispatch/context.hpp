@@ -77,6 +77,7 @@ class Generator;
 /// What random ops of this thread draw from.
 Generator& current_generator();
 
+using detail::OpenScope;
 enum Mode : std::uint8_t { recording = 1, staged = 2, infer_only = 4 };
 
 struct Context {
@@ -87,14 +88,21 @@ struct Context {
   std::string_view site_name;  // of the outermost one with a name
   std::string_view function;   // of the outermost FunctionScope
   Stage* stages = nullptr;
-  void* generator = nullptr;
+  Generator* generator = nullptr;  // null: the thread's own
+  OpenScope *train_scopes = nullptr, *device_scopes = nullptr, *generator_scopes = nullptr;
   FreeList blocks[kept_classes];
   std::size_t list_bytes = 256 << 10;  // of blocks of one size: at most
   Reel reel;
   // Made minus freed on this thread, so only the sum over threads means something.
   std::int64_t live_tensors = 0, live_bytes = 0;
   std::uint64_t stack_limit = 0;
+  const std::uint64_t thread;  // unique in the process
+  // Behind Lock::contexts.
   Context* next = nullptr;
+  bool thread_ended = false;   // tapes are left
+  bool tapes_closing = false;  // by a thread that has the reel to itself
+
+  explicit Context(std::uint64_t number) : thread(number) {}
 
   static inline Context& here();
   void update_recording() {
@@ -110,6 +118,18 @@ inline Context& Context::here() {
   Context* context = current_context;
   return context ? *context : make_context();
 }
+
+/// Makes the scope the innermost of its kind on this thread, whose context it gives.
+Context& open_scope(OpenScope& scope, OpenScope* Context::*kind);
+/// Takes the scope from its thread, if that has not ended, and tells `set` which is the innermost
+/// now; null if there is none.
+void close_scope(OpenScope& scope, OpenScope* Context::*kind, void (*set)(Context&, OpenScope*));
+
+/// Closes a tape of this context. Where another thread made it and has not ended, that closes it
+/// when it next makes or ends a tape.
+void close_tape(Context& context, std::uint64_t bit);
+/// Closes the tapes of this thread that others have ended.
+void close_tapes_ended_elsewhere(Context& context);
 
 /// For a public function that is made of ops: errors call their arguments its own.
 class FunctionScope {

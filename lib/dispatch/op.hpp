@@ -3,7 +3,6 @@
 // assemble().
 #pragma once
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -107,8 +106,7 @@ class OpTable {
   std::vector<Op*> ops() const;
 
  private:
-  mutable std::mutex mutex_;  // threads may register ops while others look for theirs
-  std::vector<Op*> ops_;      // sorted by name
+  std::vector<Op*> ops_;  // sorted by name, behind Lock::table
 };
 
 /// Fills every slot, once, and checks the table; throws Error for what is missing.

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "lib/dispatch/gate.hpp"
+#include "lib/dispatch/process.hpp"
 
 namespace reel {
 namespace {
@@ -13,7 +14,7 @@ OpTable& OpTable::the() {
   return *table;
 }
 void OpTable::add(Op& op) {
-  const std::lock_guard lock(mutex_);
+  const Locked held(Lock::table);
   const auto place = std::lower_bound(ops_.begin(), ops_.end(), op.name, before);
   if (place != ops_.end() && (*place)->name == op.name)
     fail<Error>({}, "op table", "name", "a name for each op",
@@ -21,12 +22,12 @@ void OpTable::add(Op& op) {
   ops_.insert(place, &op);
 }
 Op* OpTable::find(std::string_view name) const {
-  const std::lock_guard lock(mutex_);
+  const Locked held(Lock::table);
   const auto place = std::lower_bound(ops_.begin(), ops_.end(), name, before);
   return place != ops_.end() && (*place)->name == name ? *place : nullptr;
 }
 std::vector<Op*> OpTable::ops() const {
-  const std::lock_guard lock(mutex_);
+  const Locked held(Lock::table);
   return ops_;
 }
 }  // namespace reel

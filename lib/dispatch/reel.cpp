@@ -2,8 +2,10 @@
 #include "lib/dispatch/reel.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <string>
 
 #include "lib/dispatch/gate.hpp"
@@ -11,7 +13,7 @@
 namespace reel {
 namespace {
 constexpr std::size_t arena_chunk_bytes = 64 << 10;
-constexpr std::size_t kept_chunks = 64;  // 4 MiB stay for the next reel
+constexpr std::size_t kept_chunks = 64;  // stay for the next records
 constexpr std::size_t most_cuts = 256;
 
 // A reel counts its uids from a number of its own, so that no two threads share one.
@@ -46,16 +48,22 @@ void* Arena::take_from_new_chunk(std::size_t bytes) {
 }
 
 void Arena::clear() {
-  while (chunks_.size() > kept_chunks) {
-    std::free(chunks_.back().memory);
-    chunks_.pop_back();
-  }
-  used_ = 0;
-  next_ = end_ = nullptr;
-  if (chunks_.empty()) return;
-  next_ = chunks_[0].memory;
-  end_ = next_ + chunks_[0].bytes;
-  used_ = 1;
+  if (!chunks_.empty()) rewind(chunks_[0].memory);
+}
+
+void Arena::rewind(const void* place) {
+  auto* const next = static_cast<std::byte*>(const_cast<void*>(place));
+  const auto holds = [next](const Chunk& chunk) {
+    return next >= chunk.memory && next < chunk.memory + chunk.bytes;
+  };
+  while (!holds(chunks_[used_ - 1])) --used_;
+  next_ = next;
+  end_ = chunks_[used_ - 1].memory + chunks_[used_ - 1].bytes;
+  free_spare_chunks(kept_chunks);
+}
+
+void Arena::free_spare_chunks(std::size_t kept) {
+  for (; chunks_.size() > used_ + kept; chunks_.pop_back()) std::free(chunks_.back().memory);
 }
 
 Reel::~Reel() {
@@ -63,12 +71,17 @@ Reel::~Reel() {
   for (Record* chunk : chunks_) std::free(chunk);
 }
 
-void Reel::add_chunk() {
-  if (size_ > no_record - chunk_records)
-    fail<TapeError>({}, "tape", "records", "at most 2^32", "more");
-  auto* chunk = static_cast<Record*>(std::malloc(chunk_records * sizeof(Record)));
-  if (!chunk) fail_memory(chunk_records * sizeof(Record));
-  chunks_.push_back(chunk);
+void Reel::next_chunk() {
+  open &= ~__atomic_load_n(&ended_elsewhere, __ATOMIC_RELAXED);  // nobody reads their records
+  active &= open;
+  if (size_ / chunk_records == chunks_.size()) {
+    if (size_ > no_record - chunk_records)
+      fail<TapeError>({}, "tape", "records", "at most 2^32", "more");
+    auto* chunk = static_cast<Record*>(std::malloc(chunk_records * sizeof(Record)));
+    if (!chunk) fail_memory(chunk_records * sizeof(Record));
+    chunks_.push_back(chunk);
+  }
+  chunk_end_ += chunk_records;
 }
 
 void Reel::require_values(int outputs, const Op& op, Caller caller) const {
@@ -170,6 +183,7 @@ std::uint64_t Reel::open_tape(bool watch_variables) {
     uid_ = ++last_uid_;
   }
   const std::uint64_t bit = ~alive & (alive + 1);
+  starts_[std::countr_zero(bit)] = size_;
   alive |= bit;
   open |= bit;
   muted &= ~bit;
@@ -177,42 +191,86 @@ std::uint64_t Reel::open_tape(bool watch_variables) {
   return bit;
 }
 
-void Reel::release(std::uint64_t bit, std::uint32_t start) {
-  for (std::uint32_t i = start; i < size_; ++i) {
-    Record& record = (*this)[i];
+/// Lets go of what only this tape needed.
+void Reel::release(std::uint64_t bit) {
+  for (std::uint32_t i = starts_[std::countr_zero(bit)]; i < size_; ++i) {
+    Record& record = at(i);
     record.tapes &= ~bit;
     record.watchers &= ~bit;
     if (!record.tapes) release_saved(record);
   }
+}
+
+void Reel::close_tape(std::uint64_t bit) {
+  release(bit);
+  alive &= ~bit;
+  open &= ~bit;
+  watching_variables &= ~bit;
   forget_leaves();
-  if (alive == bit) return leaves_.clear();
+  if (!alive) return clear();
+  if (!playing) truncate();
   std::erase_if(leaves_, [&](const Leaf& leaf) {
-    const Record& record = (*this)[leaf.record];
-    return !(record.tapes | record.watchers);
+    return leaf.record >= size_ || !(at(leaf.record).tapes | at(leaf.record).watchers);
   });
   for (const Leaf& leaf : leaves_) insert_leaf(Access::body(leaf.value), leaf.record);
 }
 
-void Reel::close_tape(std::uint64_t bit, std::uint32_t start) {
-  if (start < size_) release(bit, start);
-  alive &= ~bit;
-  open &= ~bit;
-  watching_variables &= ~bit;
-  if (!alive) clear();
+/// Takes back the numbers behind the last record that a tape needs. A leaf that nobody watches is
+/// the identity, so without records behind it nobody needs it.
+void Reel::truncate() {
+  std::uint32_t least = 0, size = size_;
+  for (std::uint64_t bits = alive; bits; bits &= bits - 1)
+    least = std::max(least, starts_[std::countr_zero(bits)]);
+  const auto needed = [this](const Record& record) {
+    return record.watchers || (record.tapes && record.op != &watch_op);
+  };
+  while (size > least && !needed(at(size - 1))) --size;
+  if (size == size_) return;
+  try {
+    older_.push_back({uid_, size_});
+  } catch (const std::bad_alloc&) {
+    return;  // the numbers stay
+  }
+  const auto first = [&] { return older_.size() > 1 ? older_.end()[-2].end : 0; };
+  while (!older_.empty() && first() >= size) older_.pop_back();
+  if (!older_.empty()) older_.back().end = size;
+  uid_ = ++last_uid_;
+  std::erase_if(cuts_, [size](const Cut& cut) { return cut.record >= size; });
+  values_ = at(size).first_value;
+  arena_.rewind(at(size).inputs);
+  set_size(size);
+}
+
+void Reel::set_size(std::uint32_t size) {
+  __atomic_store_n(&size_, size, __ATOMIC_RELAXED);
+  chunk_end_ = (size + chunk_records - 1) / chunk_records * chunk_records;
+  free_spare_chunks(kept_chunks);
+}
+
+std::uint32_t Reel::find_older(RecordId id) const {
+  const auto place = std::lower_bound(older_.begin(), older_.end(), id.reel,
+                                      [](const Older& older, auto uid) { return older.uid < uid; });
+  return place != older_.end() && place->uid == id.reel && id.record < place->end ? id.record
+                                                                                  : no_record;
 }
 
 void Reel::clear() {
-  forget_leaves();
   leaves_.clear();
   cuts_.clear();
+  older_.clear();
   arena_.clear();
   values_ = 0;
-  constexpr std::size_t kept = 64;
-  while (chunks_.size() > kept) {
-    std::free(chunks_.back());
-    chunks_.pop_back();
-  }
-  __atomic_store_n(&size_, 0u, __ATOMIC_RELAXED);
+  set_size(0);
   uid_ = 0;
+}
+
+void Reel::free_spare_chunks(std::size_t kept) {
+  const std::size_t used = (size_ + chunk_records - 1) / chunk_records;
+  for (; chunks_.size() > used + kept; chunks_.pop_back()) std::free(chunks_.back());
+}
+
+void Reel::trim() {
+  free_spare_chunks(0);
+  arena_.free_spare_chunks(0);
 }
 }  // namespace reel

@@ -10,8 +10,9 @@
 namespace reel {
 // Note [Record ids]
 // A tensor carries {reel, record, output} of the record that made it, written once when it is made.
-// A reel's uid is unique in the process and changes whenever the last tape of the thread ends, so
-// an old id never names a new record. Record numbers only grow while a reel lives.
+// A reel's uid is unique in the process. It changes whenever the last tape of the thread ends, and
+// whenever numbers are taken back because no tape needs the records from there on, so an old id
+// never names a new record. Records before those numbers keep the uid that they were made with.
 // The tapes of a record started before it, so closing them all lets go of all it holds.
 // Each record has two sets of tapes, a bit for each: `tapes` play it backward, `watchers` take its
 // output as a leaf and stop there. Records of a tape have numbers from the tape's start on.
@@ -84,6 +85,9 @@ class Arena {
     return taken;
   }
   void clear();
+  /// Takes back `place` and what was taken after it.
+  void rewind(const void* place);
+  void free_spare_chunks(std::size_t kept);
 
  private:
   void* take_from_new_chunk(std::size_t bytes);
@@ -113,8 +117,8 @@ class Reel {
   /// A new record with its slots; the caller fills them.
   Record& append(const Op& op, int inputs, int outputs, OptionsView options, bool saves,
                  bool alike = false) {
-    if (size_ / chunk_records == chunks_.size()) [[unlikely]]
-      add_chunk();
+    if (size_ == chunk_end_) [[unlikely]]
+      next_chunk();
     const auto input_bytes = static_cast<std::size_t>(inputs) * sizeof(InputSlot);
     const auto output_bytes = static_cast<std::size_t>(outputs) * sizeof(OutputSlot);
     const std::size_t option_bytes = options.type ? options.type->size : 0;
@@ -150,6 +154,8 @@ class Reel {
   std::uint64_t open = 0, muted = 0, active = 0;
   /// Those inside gradient(), and those of them whose tapes were destroyed there.
   std::uint64_t playing = 0, ended = 0;
+  /// Those of tapes that other threads have ended: atomic, and this thread's to close.
+  std::uint64_t ended_elsewhere = 0;
 
   /// The record of a leaf for this body that all of `tapes` watch; made if there is none.
   std::uint32_t watch(Body* body, const Cell* cell, std::uint64_t tapes, Caller caller);
@@ -164,7 +170,8 @@ class Reel {
   std::uint32_t find(const Body& body) const {
     const std::uint32_t leaf = leaf_of(body);
     if (leaf != no_record) return leaf;
-    return body.id.reel == uid_ && uid_ ? body.id.record : no_record;
+    if (body.id.reel == uid_ && uid_) return body.id.record;
+    return older_.empty() ? no_record : find_older(body.id);
   }
   [[gnu::always_inline]] bool watches(std::uint32_t record, std::uint64_t tapes) const {
     return record != no_record && !(tapes & ~at(record).watchers);
@@ -180,22 +187,34 @@ class Reel {
 
   /// A bit for a new tape; 0 if all 64 are taken.
   std::uint64_t open_tape(bool watch_variables);
-  /// The tape is gone: lets go of what only it needed from record `start` on.
-  void close_tape(std::uint64_t bit, std::uint32_t start);
-  /// The tape has been played: the same, but its records stay named.
-  void release(std::uint64_t bit, std::uint32_t start);
+  /// The tape is gone: lets go of what only it needed.
+  void close_tape(std::uint64_t bit);
+  /// Gives memory that no record needs back to the system.
+  void trim();
   static void release_saved(Record& record);
 
  private:
   Record& at(std::uint32_t i) const { return chunks_[i / chunk_records][i % chunk_records]; }
-  void add_chunk();
+  void next_chunk();
   void clear();
+  void release(std::uint64_t bit);
+  void truncate();
+  void set_size(std::uint32_t size);
+  void free_spare_chunks(std::size_t kept);
+  std::uint32_t find_older(RecordId id) const;
   std::size_t leaf_place(const Body* body) const;
   std::uint32_t find_leaf(const Body* body) const;
   void insert_leaf(Body* body, std::uint32_t record);
   void forget_leaves();
   std::uint64_t uid_ = 0, last_uid_ = 0;
-  std::uint32_t size_ = 0, values_ = 0;
+  /// The uids of records before those that have `uid_`: of the records before `end`.
+  struct Older {
+    std::uint64_t uid;
+    std::uint32_t end;
+  };
+  std::vector<Older> older_;
+  std::uint32_t starts_[64];  // of the tapes alive, by the number of their bit
+  std::uint32_t size_ = 0, chunk_end_ = 0, values_ = 0;
   std::vector<Cut> cuts_;
   std::vector<Record*> chunks_;
   Arena arena_;

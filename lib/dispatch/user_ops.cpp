@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Ops by name: what users register, and calls at the edges.
-#include <deque>
 #include <memory>
-#include <mutex>
 
 #include <reel/op.hpp>
 #include <reel/ops.hpp>
 
 #include "lib/dispatch/call_view.hpp"
 #include "lib/dispatch/context.hpp"
+#include "lib/dispatch/process.hpp"
 
 namespace reel {
 namespace {
@@ -20,23 +19,23 @@ struct AttributeOptions {
 
 /// What a user has registered for an op; lives as long as the process.
 struct UserOp {
+  UserOp* next;
   std::string name;
   Op op;
   Function<Tensors(const OpCall&)> function;
   Function<Tensors(const OpCall&, const Tensors&)> gradient;
 };
-struct UserOps {
-  std::mutex mutex;
-  std::deque<UserOp> ops;  // addresses stay
-  UserOp* find(const Op& op) {
-    for (UserOp& user : ops)
-      if (user.name == op.name) return &user;
-    return nullptr;
-  }
-};
-UserOps& user_ops() {
-  static UserOps* ops = new UserOps;
-  return *ops;
+/// The newest first, behind Lock::registration.
+constinit UserOp* user_ops = nullptr;
+UserOp* find_user_op(std::string_view name) {
+  UserOp* user = user_ops;
+  while (user && user->name != name) user = user->next;
+  return user;
+}
+UserOp& find_or_add_user_op(std::string_view name) {
+  UserOp* user = find_user_op(name);
+  if (!user) user_ops = user = new UserOp{user_ops, std::string(name), {}, {}, {}};
+  return *user;
 }
 
 Op& find_op(std::string_view name, Caller caller, std::string_view who) {
@@ -67,8 +66,8 @@ std::uint64_t registrations() { return __atomic_load_n(&registered, __ATOMIC_ACQ
 Tensors call_user_gradient(const Op& op, const OpCall& call, const Tensors& upstream) {
   UserOp* user;
   {
-    std::lock_guard lock(user_ops().mutex);
-    user = user_ops().find(op);
+    const Locked held(Lock::registration);
+    user = find_user_op(op.name);
   }
   return user->gradient(call, upstream);
 }
@@ -77,12 +76,11 @@ void register_op(std::string_view name, Function<Tensors(const OpCall&)> f, Call
   assemble();
   if (name.empty() || !f)
     fail<Error>(caller, "register_op", "name", "a name and a function", "none");
-  std::lock_guard lock(user_ops().mutex);
+  const Locked held(Lock::registration);
   if (OpTable::the().find(name))
     fail<Error>(caller, "register_op", "name", "a name that is free",
                 "\"" + std::string(name) + "\"");
-  UserOp& user = user_ops().ops.emplace_back();
-  user.name = name;
+  UserOp& user = find_or_add_user_op(name);
   user.function = std::move(f);
   user.op.name = user.name;
   user.op.arity = -1;
@@ -96,13 +94,8 @@ void register_op(std::string_view name, Function<Tensors(const OpCall&)> f, Call
 void register_gradients(std::string_view name, Function<Tensors(const OpCall&, const Tensors&)> f,
                         Caller caller) {
   Op& op = find_op(name, caller, "register_gradient");
-  std::lock_guard lock(user_ops().mutex);
-  UserOp* user = user_ops().find(op);
-  if (!user) {
-    user = &user_ops().ops.emplace_back();
-    user->name = name;
-  }
-  user->gradient = std::move(f);
+  const Locked held(Lock::registration);
+  std::swap(find_or_add_user_op(name).gradient, f);  // the older goes with f, behind the lock
   op.gradient = user_rule;
   op.fused_gradient = false;
   op.passes = 0;
@@ -122,16 +115,12 @@ void register_kernel(std::string_view name, Function<Tensors(const OpCall&)> f, 
   if (op.updates)
     fail<Error>(caller, "register_kernel", "name", "an op that computes tensors",
                 "\"" + std::string(name) + "\"");
-  std::lock_guard lock(user_ops().mutex);
-  UserOp* user = user_ops().find(op);
-  if (!user) {
-    user = &user_ops().ops.emplace_back();
-    user->name = name;
-  }
-  user->function = std::move(f);
+  const Locked held(Lock::registration);
+  UserOp& user = find_or_add_user_op(name);
+  std::swap(user.function, f);
   op.straight = nullptr;
   op.composite = user_function;
-  op.composite_state = user;
+  op.composite_state = &user;
   count_registration();
 }
 

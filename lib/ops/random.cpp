@@ -9,6 +9,7 @@
 #include "lib/dispatch/context.hpp"
 #include "lib/dispatch/gate.hpp"
 #include "lib/dispatch/op_options.hpp"
+#include "lib/dispatch/process.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
 
@@ -38,15 +39,19 @@ namespace {
 /// The first thread that draws has seed 0, each later one a seed of its own.
 std::uint64_t seed_of_thread() {
   static constinit std::uint64_t threads = 0;
-  return __atomic_fetch_add(&threads, 1u, __ATOMIC_RELAXED) * 0x9e3779b97f4a7c15u;
+  static constinit thread_local std::uint64_t number = 0;
+  if (!number) number = __atomic_add_fetch(&threads, 1u, __ATOMIC_RELAXED);
+  return (number - 1) * 0x9e3779b97f4a7c15u;
 }
-thread_local Generator thread_generator(seed_of_thread());
-
+struct ThreadGenerator : Generator {
+  ThreadGenerator() : Generator(seed_of_thread()) {}
+};
+constinit thread_local OfThread<ThreadGenerator> thread_generator;
 }  // namespace
 
 Generator& current_generator() {
-  void* chosen = Context::here().generator;
-  return chosen ? *static_cast<Generator*>(chosen) : thread_generator;
+  Generator* chosen = Context::here().generator;
+  return chosen ? *chosen : thread_generator.get();
 }
 
 namespace {
@@ -97,13 +102,16 @@ void random_samples(SampleList out) {
 }
 }  // namespace
 
-void seed(std::uint64_t seed) { thread_generator = Generator(seed); }
+void seed(std::uint64_t seed) { thread_generator.get().Generator::operator=(Generator(seed)); }
 
-GeneratorScope::GeneratorScope(const Generator& generator)
-    : generator_(generator), before_(Context::here().generator) {
-  Context::here().generator = &generator_;
+GeneratorScope::GeneratorScope(const Generator& generator) : generator_(generator) {
+  open_scope(*this, &Context::generator_scopes).generator = &generator_;
 }
-GeneratorScope::~GeneratorScope() { Context::here().generator = before_; }
+GeneratorScope::~GeneratorScope() {
+  close_scope(*this, &Context::generator_scopes, [](Context& context, OpenScope* innermost) {
+    context.generator = innermost ? &static_cast<GeneratorScope*>(innermost)->generator_ : nullptr;
+  });
+}
 
 constinit Op random_op{.name = "random",
                        .arity = 0,

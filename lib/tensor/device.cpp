@@ -7,12 +7,17 @@
 namespace reel {
 bool cuda_available() { return false; }
 
-DeviceScope::DeviceScope(Device device, Caller caller) : before_(Context::here().device) {
+DeviceScope::DeviceScope(Device device, Caller caller) : device_(device) {
   if (device.kind == Device::Kind::cuda && !cuda_available())
     fail<DeviceError>(caller, "DeviceScope", "device", "a device of this machine",
                       "cuda:" + std::to_string(device.index),
                       "This build of reel has no CUDA kernels.");
-  Context::here().device = device;
+  Context& context = open_scope(*this, &Context::device_scopes);
+  context.device = device;
 }
-DeviceScope::~DeviceScope() { Context::here().device = before_; }
+DeviceScope::~DeviceScope() {
+  close_scope(*this, &Context::device_scopes, [](Context& context, OpenScope* innermost) {
+    context.device = innermost ? static_cast<DeviceScope*>(innermost)->device_ : Device{};
+  });
+}
 }  // namespace reel

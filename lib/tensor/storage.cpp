@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory of bodies: free lists by size, of each thread and, for what it has too many of, of all.
-#include <pthread.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include <bit>
 #include <cstring>
-#include <mutex>
 
 #include "lib/dispatch/context.hpp"
+#include "lib/dispatch/process.hpp"
 
 namespace reel {
 namespace {
@@ -43,9 +43,8 @@ constexpr std::size_t bytes_of(std::size_t size_class) {
 }
 static_assert(bytes_of(small_classes) == 8 << 10 && bytes_of(kept_classes - 1) == 128 << 10);
 
-/// What all threads share.
+/// What all threads share, behind Lock::blocks.
 struct SharedBlocks {
-  std::mutex mutex;
   FreeList lists[all_classes];
   struct Cache {
     std::size_t bytes, limit;
@@ -54,17 +53,7 @@ struct SharedBlocks {
   std::int64_t large_asked = 0;
   Cache& cache(std::size_t size_class) { return is_large(size_class) ? large : small; }
 };
-SharedBlocks& shared_blocks();
-/// A fork waits for the lock: what another thread holds nobody in the child would give back.
-SharedBlocks* make_shared_blocks() {
-  pthread_atfork([] { shared_blocks().mutex.lock(); }, [] { shared_blocks().mutex.unlock(); },
-                 [] { shared_blocks().mutex.unlock(); });
-  return new SharedBlocks;
-}
-SharedBlocks& shared_blocks() {
-  static SharedBlocks* blocks = make_shared_blocks();  // outlives every static tensor
-  return *blocks;
-}
+constinit SharedBlocks shared;
 
 void push(FreeList& list, void* block) {
   auto* free_block = static_cast<FreeBlock*>(block);
@@ -94,10 +83,9 @@ constexpr std::uint32_t half_list(std::size_t list_bytes, std::size_t size_class
 
 /// The list is empty: takes blocks that other threads gave back, else a new one.
 [[gnu::noinline]] void* refill(FreeList& list, std::size_t list_bytes, std::size_t size_class) {
-  SharedBlocks& shared = shared_blocks();
   const std::size_t bytes = bytes_of(size_class);
   {
-    std::lock_guard lock(shared.mutex);
+    const Locked held(Lock::blocks);
     FreeList& others = shared.lists[size_class];
     for (std::uint32_t i = half_list(list_bytes, size_class); i > 0 && others.first; --i) {
       push(list, pop(others));
@@ -114,11 +102,10 @@ constexpr std::uint32_t half_list(std::size_t list_bytes, std::size_t size_class
 
 /// The list is full: half of it goes to the others, or back to the system.
 [[gnu::noinline]] void spill(FreeList& list, std::size_t list_bytes, std::size_t size_class) {
-  SharedBlocks& shared = shared_blocks();
   const std::size_t bytes = bytes_of(size_class);
   FreeList surplus;
   {
-    std::lock_guard lock(shared.mutex);
+    const Locked held(Lock::blocks);
     SharedBlocks::Cache& cache = shared.cache(size_class);
     for (std::uint32_t i = half_list(list_bytes, size_class); i > 0 && list.first; --i) {
       const bool keep = cache.bytes + bytes <= cache.limit && reuse_blocks;
@@ -284,24 +271,25 @@ void retire_blocks(Context& context) {
 }
 
 void return_blocks_to_system() {
-  SharedBlocks& shared = shared_blocks();
   FreeList blocks;
   Context& context = Context::here();
   for (FreeList& list : context.blocks)
     while (list.first) push(blocks, pop(list));
   {
-    std::lock_guard lock(shared.mutex);
+    const Locked held(Lock::blocks);
     for (FreeList& list : shared.lists)
       while (list.first) push(blocks, pop(list));
     shared.small.bytes = shared.large.bytes = 0;
   }
   while (blocks.first) free(pop(blocks));
+#ifdef __GLIBC__
+  malloc_trim(0);  // free() gives back only what lies at the end of the heap
+#endif
 }
 
 void set_cache_limit(std::size_t bytes) {
-  SharedBlocks& shared = shared_blocks();
   {
-    std::lock_guard lock(shared.mutex);
+    const Locked held(Lock::blocks);
     shared.large.limit = bytes;
     if (shared.large.bytes <= bytes) return;
   }
@@ -309,8 +297,7 @@ void set_cache_limit(std::size_t bytes) {
 }
 
 void add_cached(MemoryStatistics& statistics) {
-  SharedBlocks& shared = shared_blocks();
-  std::lock_guard lock(shared.mutex);
+  const Locked held(Lock::blocks);
   statistics.cached_bytes = static_cast<std::int64_t>(shared.small.bytes + shared.large.bytes);
   statistics.large_blocks = shared.large_asked;
 }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "lib/dispatch/process.hpp"
+
 namespace reel::detail {
 namespace {
 constexpr int most_failures = 3, most_skips = 64;
@@ -43,8 +45,10 @@ void explain_tree(const tracing::Tree& tree, std::string& out) {
 }
 }  // namespace
 
+// Results that trees keep are of a user's types: their destructors run when nothing is locked.
 bool TraceEntry::publish(const tracing::Capture& way) {
-  const std::lock_guard lock(mutex);
+  tracing::Tree dropped;
+  const Locked held(Lock::traces);
   const std::size_t before = tree.ways;
   if (before >= most_ways) {
     Caller site;
@@ -53,7 +57,8 @@ bool TraceEntry::publish(const tracing::Capture& way) {
     return run_eagerly("more than 64 ways through it, which part by a value of " + line_of(site));
   }
   if (!tree.add(way))
-    return restart_locked("it took another way although no value that it read was another");
+    return restart_locked("it took another way although no value that it read was another",
+                          dropped);
   if (tree.ways == before) return true;  // another thread was here first
   plans.push_back(std::make_unique<tracing::Plan>(tree));
   tracing::Plan* const older = plan.exchange(plans.back().get(), std::memory_order_acq_rel);
@@ -63,8 +68,9 @@ bool TraceEntry::publish(const tracing::Capture& way) {
 }
 
 bool TraceEntry::knows(const tracing::Capture& way) const {
-  const std::lock_guard lock(mutex);
-  tracing::Tree known = tree;
+  tracing::Tree known;
+  const Locked held(Lock::traces);
+  known = tree;
   return known.add(way) && known.ways == tree.ways;
 }
 
@@ -75,20 +81,21 @@ bool TraceEntry::run_eagerly(std::string why) {
 }
 
 bool TraceEntry::skip(std::string why) {
-  const std::lock_guard lock(mutex);
+  const Locked held(Lock::traces);
   if (++failures >= (tree.ways ? most_skips : most_failures)) return run_eagerly(std::move(why));
   trouble = std::move(why);
   return true;
 }
 
 bool TraceEntry::restart(std::string why) {
-  const std::lock_guard lock(mutex);
-  return restart_locked(std::move(why));
+  tracing::Tree dropped;
+  const Locked held(Lock::traces);
+  return restart_locked(std::move(why), dropped);
 }
-bool TraceEntry::restart_locked(std::string why) {
+bool TraceEntry::restart_locked(std::string why, tracing::Tree& dropped) {
   if (++failures >= most_failures) return run_eagerly(std::move(why));
   trouble = std::move(why);
-  tree = {};
+  std::swap(tree, dropped);
   if (tracing::Plan* const older = plan.exchange(nullptr, std::memory_order_acq_rel))
     older->retire();
   return true;
@@ -110,7 +117,7 @@ TraceEntry* TraceBook::find(const Key& key, std::uint64_t hash) const {
 TraceEntry* TraceBook::find_or_add(const Key& key, std::uint64_t hash,
                                    const std::vector<const Variable*>& variables,
                                    std::string signature) {
-  const std::lock_guard lock(mutex);
+  const Locked held(Lock::traces);
   if (TraceEntry* found = find(key, hash)) return found;
   if (full()) return nullptr;
   auto made = std::make_unique<TraceEntry>();
@@ -134,7 +141,7 @@ std::string TraceBook::explain() const {
   for (const auto& bucket : buckets)
     for (const TraceEntry* entry = bucket.load(std::memory_order_acquire); entry;
          entry = entry->next) {
-      const std::lock_guard lock(entry->mutex);
+      const Locked held(Lock::traces);
       out += entry->signature + "\n";
       if (entry->tree.ways) explain_tree(entry->tree, out);
       if (entry->eager)
@@ -168,7 +175,7 @@ std::size_t Traces::count() const {
   for (const auto& bucket : book_->buckets)
     for (const TraceEntry* entry = bucket.load(std::memory_order_acquire); entry;
          entry = entry->next) {
-      const std::lock_guard lock(entry->mutex);
+      const Locked held(Lock::traces);
       ways += entry->tree.ways;
     }
   return ways;

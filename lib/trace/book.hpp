@@ -5,7 +5,6 @@
 #include <array>
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -24,7 +23,7 @@ struct TraceEntry {
   std::atomic<tracing::Plan*> plan = nullptr;  // the newest
   std::atomic<bool> eager = false;
 
-  mutable std::mutex mutex;  // of what follows
+  // What follows is behind Lock::traces.
   tracing::Tree tree;
   std::vector<std::unique_ptr<tracing::Plan>> plans;  // others may still run an older one
   std::string signature, trouble;
@@ -41,7 +40,7 @@ struct TraceEntry {
   bool run_eagerly(std::string why);
 
  private:
-  bool restart_locked(std::string why);
+  bool restart_locked(std::string why, tracing::Tree& dropped);
 };
 
 struct TraceBook {
@@ -49,9 +48,8 @@ struct TraceBook {
   void* function = nullptr;
   void (*free)(void*) = nullptr;
   std::array<std::atomic<TraceEntry*>, 64> buckets = {};
-  std::mutex mutex;  // of adding entries
   std::atomic<bool> warned = false;
-  std::size_t entries = 0;
+  std::size_t entries = 0;  // added behind Lock::traces
 
   ~TraceBook();
   TraceEntry* find(const Key& key, std::uint64_t hash) const;

@@ -11,6 +11,7 @@
 
 #include "lib/dispatch/call_kernel.hpp"
 #include "lib/dispatch/call_view.hpp"
+#include "lib/dispatch/process.hpp"
 #include "lib/trace/book.hpp"
 #include "lib/trace/replay.hpp"
 
@@ -38,6 +39,7 @@ struct TraceProgress {
   std::vector<Tensor> expected;
   std::vector<std::pair<Variable, Tensor>> assigned;
   std::uint64_t position = 0;
+  TraceProgress* next = nullptr;
 
   void clear() {
     replay.reset();
@@ -61,15 +63,16 @@ struct TraceProgress {
 namespace {
 /// Kept for the next call: a call inside a call takes another.
 struct SpareProgress {
-  std::vector<std::unique_ptr<TraceProgress>> all;
+  TraceProgress* first = nullptr;
+  ~SpareProgress() {
+    while (first) delete std::exchange(first, first->next);
+  }
 };
-thread_local SpareProgress spare;
+constinit thread_local OfThread<SpareProgress> spare;
 
 TraceProgress* take_progress() {
-  if (spare.all.empty()) return new TraceProgress;
-  TraceProgress* taken = spare.all.back().release();
-  spare.all.pop_back();
-  return taken;
+  TraceProgress*& first = spare.get().first;
+  return first ? std::exchange(first, first->next) : new TraceProgress;
 }
 
 std::uint64_t mix(std::uint64_t hash, std::uint64_t word) {
@@ -135,7 +138,7 @@ void warn(TraceProgress& call, const std::string& why) {
                call.caller.file ? call.caller.file : "?", call.caller.line, why.c_str());
 }
 void warn(TraceProgress& call) {
-  const std::lock_guard lock(call.entry->mutex);
+  const Locked held(Lock::traces);
   warn(call, call.entry->trouble);
 }
 
@@ -174,7 +177,7 @@ TraceCall::TraceCall(Traces traces, Caller caller) : traces_(traces), progress_(
 }
 TraceCall::~TraceCall() {
   progress_->clear();
-  spare.all.emplace_back(progress_);
+  progress_->next = std::exchange(spare.get().first, progress_);
 }
 
 void TraceCall::begin_argument() { progress_->key.push_back(~std::uint64_t{0}); }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The built library: no OpenMP, small, exports the API only, kernels leak no weak symbols."""
+"""The built library: no OpenMP, small, exports the API only, kernels leak no weak symbols, a fork finds nothing locked."""
 import pathlib
 import re
 import subprocess
@@ -10,6 +10,26 @@ import tempfile
 STRIPPED_LIMIT = 10_000_000
 # Weak symbols that an instruction set may define: its own room, and xsimd (typed by its architecture).
 NOT_OURS_TO_EXPORT = re.compile(r"\b(reel::|std::|__gnu_cxx::|fmt::|non-virtual thunk)")
+
+
+# A fork locks the mutexes that stand there. Statics that are made when the library is loaded are never half made.
+LISTS_MUTEXES = "lib/dispatch/process."
+WAITS = re.compile(r"\bstd::\w*mutex\b|\bstd::condition_variable|\bcall_once\b|\bpthread_(mutex|cond|rwlock|once|atfork)")
+MADE_AT_LOAD = {"OpTable::the()::table", "assemble()::filled", "kernels::(anonymous namespace)::choice()::chosen"}
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def fork_hazards(library):
+    """What a child could wait for without end: a mutex of its own, a static local that another thread was making."""
+    for folder in ("include", "lib", "autograd", "cuda"):
+        for file in sorted((ROOT / folder).rglob("*.[ch]pp")):
+            path = file.relative_to(ROOT).as_posix()
+            if not path.startswith(LISTS_MUTEXES):
+                yield from (f"{path}: {m.group()} outside of {LISTS_MUTEXES}*" for m in WAITS.finditer(file.read_text()))
+    for _, symbol in symbols(str(library)):
+        made = re.match(r"guard variable for reel::(.*)", symbol)
+        if made and made.group(1) not in MADE_AT_LOAD:
+            yield f"{made.group(1)} is made at its first use"
 
 
 def output(*command):
@@ -47,6 +67,7 @@ def main(build):
     strangers = [s for s in exported if not NOT_OURS_TO_EXPORT.search(s)]
     internal = [s for s in exported if "reel::kernels::" in s]
     problems += [f"libreel.so exports {s}" for s in strangers + internal]
+    problems += fork_hazards(build / "libreel.a")
     sets = sorted((build / "lib" / "cpu").glob("libkernels_*.a.p"))
     for folder in sets:
         name = folder.name.removeprefix("libkernels_").removesuffix(".a.p")

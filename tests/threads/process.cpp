@@ -4,8 +4,11 @@
 
 #include <atomic>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <reel/reel.hpp>
 
@@ -97,6 +100,115 @@ TEST_CASE("a child may be forked while another thread computes") {
   done = true;
   other.join();
   CHECK_FALSE(wrong);
+}
+
+namespace {
+/// Calls that take a mutex of the library.
+void make_traces() {
+  const auto f = trace([](Tensor x) { return x * x + x; });
+  const Tensor x = ones({3});
+  for (int i = 0; i < 3; ++i) f(x);
+  if (f.explain().empty() || f.trace_count() != 1) throw Error("nothing was captured");
+}
+void register_ops() {
+  static std::atomic<int> made = 0;
+  const std::string name = "fork_op_" + std::to_string(made++);
+  register_op(name, [](const OpCall& call) { return Tensors{call.input(0) * 2.0f}; });
+  register_gradient(name, [](const OpCall&, Tensor dy) { return Tensors{dy * 2.0f}; });
+  call_op(name, {ones({2})});
+}
+void look_ops_up() {
+  if (op_names().empty()) throw Error("no ops");
+  call_op("add", {ones({2}), ones({2})});
+}
+void use_memory() {
+  memory_statistics();
+  set_cache_limit(std::size_t{1} << 30);
+  const Tensor large = ones({300'000});
+  trim_memory();
+}
+void end_threads() {
+  std::thread([] {
+    const Tensor x = ones({2});
+    GradientTape tape;
+  }).join();
+}
+void end_elsewhere() {
+  auto tape = std::make_unique<GradientTape>();
+  auto scope = std::make_unique<TrainScope>(false);
+  const auto pause = tape->pause();
+  std::thread([&] { tape.reset(), scope.reset(); }).join();
+}
+}  // namespace
+
+TEST_CASE("a child may be forked while another thread holds any mutex of the library") {
+  const KeepThreads keep;
+  set_num_threads(2);
+  using Activity = void (*)();
+  const std::pair<const char*, Activity> activities[] = {
+      {"make_traces", make_traces}, {"register_ops", register_ops},
+      {"look_ops_up", look_ops_up}, {"use_memory", use_memory},
+      {"end_threads", end_threads}, {"end_elsewhere", end_elsewhere}};
+  for (const auto& [name, activity] : activities) {
+    INFO(name);
+    std::atomic<bool> done = false;
+    std::vector<std::thread> others;
+    for (int i = 0; i < 2; ++i)
+      others.emplace_back([&done, run = activity] {
+        while (!done) run();
+      });
+    int ended = 0;
+    for (int i = 0; i < (sanitized ? 10 : 60); ++i)
+      ended += true_in_child([&] {
+        for (const auto& [each, run] : activities) run();
+        return true;
+      });
+    CHECK(ended == (sanitized ? 10 : 60));
+    done = true;
+    for (std::thread& other : others) other.join();
+  }
+}
+
+TEST_CASE("a child may be forked while another thread opens the BLAS library") {
+  for (int i = 0; i < 10; ++i)
+    CHECK(true_in_child([] {  // where nothing has opened it yet
+      const Tensor x = ones({600, 600});
+      std::atomic<bool> begun = false;
+      std::thread other([&] {
+        begun = true;
+        matmul(x, x);
+      });
+      while (!begun) std::this_thread::yield();
+      const bool well = true_in_child([&] { return matmul(x, x)(0, 0).item<float>() == 600; });
+      other.join();
+      return well;
+    }));
+}
+
+TEST_CASE("a child that is forked within a tape or a gradient goes on with it") {
+  const KeepThreads keep;
+  set_num_threads(3);
+  const Tensor x = arange(0.0f, 200'000.0f) * 1e-6f;
+  const auto goes_on = [&](const Tensor& y, GradientTape& tape) {
+    return same(tape.gradient(sum(y * y), x), 4.0f * x * x * x);
+  };
+  GradientTape tape({.persistent = true});
+  tape.watch(x);
+  const Tensor y = x * x;
+  CHECK(true_in_child([&] { return goes_on(y, tape); }));
+  bool child = false;
+  const auto forks = custom_gradient([&](Tensor a) {
+    return std::pair{a * 1.0f, [&](Tensor dy) {
+                       child = true_in_child([&] {
+                         GradientTape inner;
+                         inner.watch(x);
+                         return goes_on(x * x, inner);
+                       });
+                       return dy * 1.0f;
+                     }};
+  });
+  CHECK(same(tape.gradient(sum(forks(y) * y), x), 4.0f * x * x * x));
+  CHECK(child);
 }
 
 TEST_CASE("a program ends while helpers sleep and while they work") {

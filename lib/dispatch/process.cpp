@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lib/dispatch/process.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+
+#include "lib/cpu/pool.hpp"
+
+namespace reel {
+namespace {
+constinit std::mutex mutexes[static_cast<std::size_t>(Lock::count)];
+
+void before_fork() {
+  for (std::mutex& mutex : mutexes) mutex.lock();
+}
+void after_fork() {
+  for (std::size_t i = std::size(mutexes); i > 0; --i) mutexes[i - 1].unlock();
+}
+void in_child() {
+  after_fork();
+  kernels::forget_helpers();
+}
+
+constinit thread_local ThreadEnd* ends = nullptr;
+void run_ends(void*) {
+  while (ThreadEnd* const end = ends) {
+    ends = end->next;
+    end->listed = false;
+    end->run(*end);
+  }
+}
+
+constinit pthread_key_t key = 0;
+constinit bool has_key = false;
+/// Before any static object can use the library.
+[[gnu::constructor(101)]] void at_load() {
+  has_key = !pthread_key_create(&key, run_ends);
+  pthread_atfork(before_fork, after_fork, in_child);
+}
+
+/// While a thread has one, dlclose() leaves the code that `run_ends` consists of where it is.
+struct Pin {
+  bool used = false;
+  ~Pin() {}
+};
+thread_local Pin pin;
+}  // namespace
+
+Locked::Locked(Lock which) : mutex_(mutexes[static_cast<std::size_t>(which)]) { mutex_.lock(); }
+Locked::~Locked() { mutex_.unlock(); }
+
+void at_thread_end(ThreadEnd& end) noexcept {
+  if (end.listed) return;
+  end.listed = true;
+  end.next = ends;
+  ends = &end;
+  pin.used = true;
+  if (has_key) pthread_setspecific(key, &ends);
+}
+}  // namespace reel

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the library has to do when the process forks and when a thread ends.
+#pragma once
+#include <cstdint>
+#include <mutex>
+
+namespace reel {
+/// Every mutex of the library. A thread that holds one locks only later ones. A fork locks all of
+/// them, so its child finds each of them free and what it guards whole. No code of a user runs
+/// under one: it may fork.
+enum class Lock : std::uint8_t {
+  traces,        // what traced functions have captured
+  registration,  // what users register
+  table,         // the list of ops
+  blas,          // opening the BLAS library
+  contexts,      // the list of contexts, and what other threads change of one
+  blocks,        // free memory that all threads share
+  count
+};
+class Locked {
+ public:
+  explicit Locked(Lock which);
+  ~Locked();
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+
+ private:
+  std::mutex& mutex_;
+};
+
+/// What ends with a thread, after the destructors of its thread_local objects, which may still use
+/// it. Where a thread has no such end (the main thread), it stays for destructors of statics.
+struct ThreadEnd {
+  void (*run)(ThreadEnd&);
+  ThreadEnd* next = nullptr;
+  bool listed = false;
+};
+/// `end` is a thread_local without a destructor. It may be called again, from `run` too.
+void at_thread_end(ThreadEnd& end) noexcept;
+
+/// An object of each thread, made at its first use: `constinit thread_local OfThread<T> own;`.
+template <class T>
+class OfThread : ThreadEnd {
+ public:
+  constexpr OfThread() : ThreadEnd{[](ThreadEnd& end) { static_cast<OfThread&>(end).clear(); }} {}
+  T& get() {
+    if (!object_) [[unlikely]] {
+      object_ = new T;
+      at_thread_end(*this);
+    }
+    return *object_;
+  }
+
+ private:
+  void clear() {
+    T* const object = object_;
+    object_ = nullptr;
+    delete object;
+  }
+  T* object_ = nullptr;
+};
+}  // namespace reel

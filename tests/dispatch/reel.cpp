@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The reel while tapes live on: what nobody needs goes, and no number comes to mean another record.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include <reel/reel.hpp>
+
+#include "lib/dispatch/context.hpp"
+#include "support/catch.hpp"
+#include "support/resident.hpp"
+
+namespace reel::tests {
+namespace {
+void step(Variable w) {
+  GradientTape tape;
+  const Tensor slope = tape.gradient(sum(tanh(w * 2.0f) * w), w);
+  w.assign_sub(slope * 0.01f);
+}
+}  // namespace
+
+TEST_CASE("tapes that live on keep no records of others") {
+  const Variable w("w", ones({4}));
+  const Tensor x = ones({4});
+  std::vector<std::unique_ptr<GradientTape>> kept;
+  const auto check = [&](std::uint32_t most) {
+    step(w);
+    const std::uint32_t records = Context::here().reel.size();
+    CHECK(records <= most);
+    const std::int64_t bytes = resident_bytes();
+    for (int i = 0; i < (sanitized ? 200 : 5'000); ++i) step(w);
+    CHECK(Context::here().reel.size() == records);
+    if (!sanitized) CHECK(resident_bytes() - bytes < (1 << 20));
+  };
+  SECTION("spent") {
+    kept.push_back(std::make_unique<GradientTape>());
+    kept.back()->gradient(w * w, w);
+    check(0);
+  }
+  SECTION("persistent, of tensors") {
+    kept.push_back(
+        std::make_unique<GradientTape>(TapeOptions{.persistent = true, .watch_variables = false}));
+    kept.back()->watch(x);
+    const Tensor y = x * x * x;
+    check(3);
+    CHECK(equal(kept.back()->gradient(y * x, x), 4.0f * ones({4})));
+    check(4);
+  }
+  SECTION("paused") {
+    kept.push_back(std::make_unique<GradientTape>());
+    const Tensor y = w * w;
+    const auto pause = kept.back()->pause();
+    check(2);
+  }
+  SECTION("paused, beside tapes of a Variable that keeps its value") {
+    kept.push_back(std::make_unique<GradientTape>(TapeOptions{.persistent = true}));
+    const Tensor y = w * w;
+    const auto pause = kept.back()->pause();
+    for (int i = 0; i < 1'000; ++i) GradientTape().gradient(w * 2.0f, w);
+    CHECK(Context::here().reel.size() == 2);
+    CHECK(equal(kept.back()->gradient(y, w), 2.0f * ones({4})));
+  }
+  SECTION("idle, made after others that have ended") {
+    GradientTape first;
+    const Tensor y = w * w;
+    kept.push_back(std::make_unique<GradientTape>(TapeOptions{.watch_variables = false}));
+    first.gradient(y, w);
+    check(2);
+  }
+  SECTION("of a thread that has ended") {
+    std::thread([&] { kept.push_back(std::make_unique<GradientTape>()); }).join();
+    check(0);
+  }
+}
+
+TEST_CASE("a number that is taken back names no other record") {
+  const Tensor x = tensor({3.0}), a = tensor({5.0});
+  GradientTape outer({.persistent = true});
+  outer.watch(x);
+  const Tensor before = x * x;
+  Tensor stale, stale_leaf = a * 1.0;
+  {
+    GradientTape inner;
+    inner.watch(a);
+    inner.watch(stale_leaf);
+    stale = a * stale_leaf;
+  }
+  const Tensor first = x * 2.0, second = first * 7.0;  // with the numbers of what went
+  CHECK(equal(outer.gradient(first * stale, x), tensor({50.0})));
+  CHECK(equal(outer.gradient(second * stale_leaf * before, x), tensor({5.0 * 14 * 27})));
+  CHECK_THROWS_AS(outer.gradient(first * stale, stale), TapeError);
+  CHECK_THROWS_AS(outer.gradient(first * stale, a), TapeError);
+}
+
+namespace {
+/// A number with its derivatives by what each tape watches, computed forward.
+struct Dual {
+  Tensor value;
+  double number;
+  std::vector<double> slopes;  // by serial of the tape
+};
+struct OpenTape {
+  std::size_t serial;
+  std::unique_ptr<GradientTape> tape;
+  Tensor source;
+};
+}  // namespace
+
+TEST_CASE("tapes that come and go in any order give forward derivatives") {
+  std::size_t gradients = 0;
+  for (unsigned seed = 0; seed < (sanitized ? 60 : 600); ++seed) {
+    std::mt19937 random(seed);
+    const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+    std::vector<Dual> values;
+    for (const double number : {0.7, -0.4}) values.push_back({tensor({number}), number, {}});
+    std::vector<OpenTape> tapes;
+    std::size_t serials = 0;
+    const auto slope = [](const Dual& of, std::size_t serial) {
+      return serial < of.slopes.size() ? of.slopes[serial] : 0.0;
+    };
+    for (int action = 0; action < 80; ++action) {
+      const std::size_t what = below(10);
+      if (what < 2 && tapes.size() < 6) {
+        const std::size_t serial = serials++;
+        Dual& source = values[below(values.size())];
+        tapes.push_back({serial,
+                         std::make_unique<GradientTape>(TapeOptions{.persistent = below(2) == 0}),
+                         source.value});
+        tapes.back().tape->watch(source.value);
+        // For this tape the source is a leaf wherever that tensor is.
+        for (Dual& dual : values)
+          if (Access::body(dual.value) == Access::body(source.value)) {
+            dual.slopes.resize(serial + 1);
+            dual.slopes[serial] = 1;
+          }
+      } else if (what < 4 && !tapes.empty()) {
+        const std::size_t i = below(tapes.size());
+        const Dual& target = values[below(values.size())];
+        const Tensor got =
+            tapes[i].tape->gradient(target.value, tapes[i].source, Unconnected::zero);
+        INFO("seed " << seed << ", action " << action);
+        CHECK(got.item<double>() ==
+              Approx(slope(target, tapes[i].serial)).epsilon(1e-9).margin(1e-12));
+        ++gradients;
+        tapes.erase(tapes.begin() + static_cast<std::ptrdiff_t>(i));
+      } else {
+        const Dual &a = values[below(values.size())], &b = values[below(values.size())];
+        Dual made{tanh(a.value * b.value + a.value), 0, {}};
+        made.number = std::tanh(a.number * b.number + a.number);
+        for (const OpenTape& tape : tapes) {
+          made.slopes.resize(std::max(made.slopes.size(), tape.serial + 1));
+          made.slopes[tape.serial] =
+              (1 - made.number * made.number) *
+              (slope(a, tape.serial) * (b.number + 1) + a.number * slope(b, tape.serial));
+        }
+        if (values.size() < 12)
+          values.push_back(std::move(made));
+        else
+          values[below(values.size())] = std::move(made);
+      }
+    }
+  }
+  CHECK(gradients > 500);
+}
+
+TEST_CASE("a user's function may end tapes that its inputs come from") {
+  const Tensor x = tensor({3.0}), a = tensor({5.0});
+  std::unique_ptr<GradientTape> inner, later;
+  const auto end_inner = [&] {
+    inner.reset();
+    later = std::make_unique<GradientTape>();  // with the bit and the numbers of inner
+    later->watch(a);
+    const Tensor first = a * 2.0, second = first * first;
+  };
+  const auto custom = custom_gradient([&](Tensor u, Tensor v) {
+    end_inner();
+    return std::pair{u * v, [u, v](Tensor dy) { return Tensors{dy * v, dy * u}; }};
+  });
+  static Function<void()> end_now;
+  end_now = end_inner;
+  static const bool registered = [] {
+    register_op("ends_a_tape", [](const OpCall& call) {
+      end_now();
+      return Tensors{call.input(0) * call.input(1)};
+    });
+    register_gradient("ends_a_tape", [](const OpCall& call, Tensor dy) {
+      return Tensors{dy * call.input(1), dy * call.input(0)};
+    });
+    return true;
+  }();
+  CHECK(registered);
+  for (const bool own_op : {false, true})
+    for (const bool swapped : {false, true}) {
+      GradientTape outer;
+      outer.watch(x);
+      const Tensor tracked = x * 2.0;
+      inner = std::make_unique<GradientTape>();
+      inner->watch(a);
+      const Tensor gone = a * a, &u = swapped ? tracked : gone, &v = swapped ? gone : tracked;
+      const Tensor y = own_op ? call_op("ends_a_tape", {u, v}) : custom(u, v);
+      CHECK(equal(outer.gradient(y * y, x), tensor({2 * 6.0 * 25 * 2 * 25})));
+      CHECK_THROWS_AS(later->gradient(y, a), TapeError);
+      later.reset();
+    }
+  end_now = {};
+}
+
+TEST_CASE("trim_memory gives back what a long step took") {
+  if (sanitized) SKIP("a sanitizer keeps memory for itself");
+  trim_memory();
+  const std::int64_t bytes = resident_bytes();
+  {
+    const Tensor x = ones({8});
+    GradientTape tape;
+    tape.watch(x);
+    Tensor y = x;
+    for (int i = 0; i < 1'000'000; ++i) y = y * 1.000001f + x;
+    tape.gradient(y, x);
+  }
+  trim_memory();
+  CHECK(resident_bytes() - bytes < (8 << 20));
+}
+}  // namespace reel::tests

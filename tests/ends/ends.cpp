@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Programs and threads that end while objects of the library live: each ends, with status 0.
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ends/places.hpp"
+#include "support/catch.hpp"
+
+extern char** environ;
+
+namespace reel::tests {
+namespace {
+std::string folder() {
+  std::array<char, 4096> path = {};
+  if (readlink("/proc/self/exe", path.data(), path.size() - 1) < 0) return "";
+  const std::string self = path.data();
+  return self.substr(0, self.rfind('/') + 1);
+}
+
+/// Runs programs, as many at a time as there are processors, and says which did not end well.
+class Runs {
+ public:
+  void start(std::vector<std::string> words) {
+    if (running_.size() >= std::max(1u, std::thread::hardware_concurrency())) wait_for_one();
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    pid_t child = -1;
+    // Each in a process group of its own: a program that hangs may hang in the child of its fork.
+    REQUIRE(posix_spawn(&child, arguments[0], nullptr, &own_group_.value, arguments.data(),
+                        environ) == 0);
+    deadlines_[child] = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    std::string& name = running_[child];
+    for (std::size_t i = 1; i < words.size(); ++i) name += (i > 1 ? ", " : "") + words[i];
+    ++count_;
+  }
+  std::size_t finish() {
+    while (!running_.empty()) wait_for_one();
+    return count_;
+  }
+
+ private:
+  void wait_for_one() {
+    int status = -1;
+    bool hung = false;
+    pid_t child = 0;
+    while ((child = waitpid(-1, &status, WNOHANG)) == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      for (const auto& [late, deadline] : deadlines_)
+        if (!hung && std::chrono::steady_clock::now() > deadline) hung = kill(-late, SIGKILL) == 0;
+    }
+    const auto found = running_.find(child);
+    REQUIRE(found != running_.end());
+    INFO(found->second << ": "
+                       << (hung                ? "it hung"
+                           : WIFEXITED(status) ? "status " + std::to_string(WEXITSTATUS(status))
+                                               : std::string(strsignal(WTERMSIG(status)))));
+    CHECK(status == 0);
+    deadlines_.erase(child);
+    running_.erase(found);
+  }
+  struct OwnGroup {
+    posix_spawnattr_t value;
+    OwnGroup() {
+      posix_spawnattr_init(&value);
+      posix_spawnattr_setflags(&value, POSIX_SPAWN_SETPGROUP);
+    }
+    ~OwnGroup() { posix_spawnattr_destroy(&value); }
+  } own_group_;
+  std::map<pid_t, std::chrono::steady_clock::time_point> deadlines_;
+  std::map<pid_t, std::string> running_;
+  std::size_t count_ = 0;
+};
+
+std::size_t run_all(const std::vector<std::string>& ends, const std::vector<std::string>& more) {
+  Runs runs;
+  for (const auto& [subject, make_subject] : subjects())
+    for (const std::string_view place : places)
+      for (const std::string& end : ends) {
+        std::vector<std::string> words = {folder() + "ends", std::string(subject),
+                                          std::string(place), end};
+        words.insert(words.end(), more.begin(), more.end());
+        runs.start(words);
+      }
+  return runs.finish();
+}
+}  // namespace
+
+TEST_CASE("programs end while objects live") {
+  CHECK(run_all({"return", "exit", "quick_exit", "exit on a thread", "exit of main alone"}, {}) ==
+        subjects().size() * std::size(places) * 5);
+}
+TEST_CASE("threads end while objects live") {
+  CHECK(run_all({"thread end", "thread beside exit"}, {}) > 0);
+}
+TEST_CASE("children of forks end while objects live") {
+  CHECK(run_all({"fork", "fork on a thread", "fork beside a thread"}, {}) > 0);
+}
+TEST_CASE("plugins are unloaded while objects live") {
+  for (const char* module : {"libends_shared.so", "libends_static.so"})
+    CHECK(run_all({"dlclose", "dlclose on a thread"}, {folder() + module}) > 0);
+}
+}  // namespace reel::tests
