@@ -30,13 +30,14 @@ class REEL_API Tensor {
     if (body_) retain(body_);
   }
   Tensor(Tensor&& other) noexcept : body_(other.body_) { other.body_ = nullptr; }
-  Tensor& operator=(const Tensor& other) {
+  // Of lvalues only: `x(0) = y` would change a temporary and nothing else.
+  Tensor& operator=(const Tensor& other) & {
     if (other.body_) retain(other.body_);
     if (body_) release(body_);
     body_ = other.body_;
     return *this;
   }
-  Tensor& operator=(Tensor&& other) noexcept {
+  Tensor& operator=(Tensor&& other) & noexcept {
     Body* body = other.body_;
     other.body_ = nullptr;
     Body* before = body_;

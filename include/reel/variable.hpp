@@ -20,7 +20,7 @@ class REEL_API Variable {
   /// Throws Error if `value` holds nothing.
   Variable(std::string_view name, Tensor value, Caller caller = Caller::here());
   Variable(const Variable& other) noexcept;  // moving is copying: a handle always has its cell
-  Variable& operator=(const Variable& other);
+  Variable& operator=(const Variable& other) &;
   ~Variable();
 
   Tensor value() const;
@@ -33,8 +33,9 @@ class REEL_API Variable {
   /// A new cell with the same name and value.
   Variable clone() const;
 
-  /// Replace the value; the new one is broadcast to the shape and must have a dtype that promotes
-  /// to this one's. Not recorded by tapes: a gradient flows to the Variable, not through it.
+  /// Replace the value. The new one has this shape, or is a C++ number, which fills it; its dtype
+  /// promotes to this one's. Throw ShapeError and DTypeError otherwise. Not recorded by tapes: a
+  /// gradient flows to the Variable, not through it.
   void assign(Operand value);
   void assign_add(Operand value);
   void assign_sub(Operand value);
@@ -66,6 +67,10 @@ REEL_API std::ostream& operator<<(std::ostream& out, const Variable& x);
 /// Part of a Variable: a Tensor to read, and assignments that write into the Variable.
 class REEL_API VariableSlice : public Tensor {
  public:
+  VariableSlice(const VariableSlice&) = default;
+  VariableSlice(VariableSlice&&) noexcept = default;
+  VariableSlice& operator=(const VariableSlice&) & = default;
+  VariableSlice& operator=(VariableSlice&&) & noexcept = default;
   void assign(Operand value);
   void assign_add(Operand value);
   void assign_sub(Operand value);

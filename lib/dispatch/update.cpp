@@ -32,6 +32,14 @@ Tensor prepared(const Op& op, int i, const Operand& x, DType dtype, bool convert
                      "a dtype that promotes to " + std::string(name_of(dtype)),
                      std::string(name_of(value.dtype())), "Convert it first: x.to(...).");
   return cast(Operand(value, caller), dtype);
+
+/// What is assigned has the shape of what it replaces; a number fills it.
+void require_shape(const Op& op, const Operand& value, const Shape& shape) {
+  const Body* body = body_of(value);
+  if (!body || body->shape == shape) return;  // an undefined tensor is refused later
+  fail<ShapeError>(value.caller(), op.name, argument_name(op, 1),
+                   "shape " + to_text(shape) + " or a number", to_text(body->shape));
+}
 }
 }  // namespace
 
@@ -84,6 +92,11 @@ void run_update(Op& op, std::span<const Variable> variables, std::span<const Ope
     if (places[i] != inputs[i]) Access::cell(variables[i]).value = Access::share(places[i]);
   for (Stage* stage = context.stages; stage; stage = stage->next) stage->after(call);
 }
+void run_assignment(Op& op, const Variable& variable, const Operand& value) {
+  require_shape(op, value, variable.shape());
+  run_update(op, {&variable, 1}, {&value, 1}, {}, value.caller());
+}
+
 
 namespace {
 /// The value of a slice after the write.
@@ -91,10 +104,7 @@ Tensor new_part(Op& op, const Variable& variable, const SliceOptions& place, con
   const Caller caller = value.caller();
   const Tensor part = prepared(op, 1, value, variable.dtype(), true, caller);
   const Tensor current = slice(Operand(read_variable(Context::here(), variable), caller), place);
-  if (!broadcasts_to(part.shape(), current.shape()))
-    fail<ShapeError>(caller, op.name, argument_name(op, 1),
-                     "a shape that broadcasts to " + to_text(current.shape()),
-                     to_text(part.shape()));
+  require_shape(op, value, current.shape());
   if (&op == &assign_add_op) return add(Operand(current, caller), Operand(part, caller));
   if (&op == &assign_sub_op) return subtract(Operand(current, caller), Operand(part, caller));
   return broadcast_to(Operand(part, caller), current.shape());

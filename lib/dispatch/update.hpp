@@ -25,7 +25,10 @@ class RecordingPause {
   std::uint64_t tapes_;
 };
 
-/// Writes a slice of a Variable: `op` is assign_op, assign_add_op or assign_sub_op.
+/// Writes a Variable: `op` is assign_op, assign_add_op or assign_sub_op. The value has its shape or
+/// is a C++ number.
+void run_assignment(Op& op, const Variable& variable, const Operand& value);
+/// The same for a slice of it.
 void run_slice_update(Op& op, const Variable& variable, std::span<const Index> indices,
                       const Operand& value);
 }  // namespace reel

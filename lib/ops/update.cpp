@@ -17,13 +17,8 @@
 
 namespace reel {
 namespace {
-// The value broadcasts to the Variable's shape.
-void assign_shape(Inference& call) {
-  const Shape &x = call.input(0).shape, &value = call.input(1).shape;
-  if (!broadcasts_to(value, x))
-    fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 1),
-                     "a shape that broadcasts to " + to_text(x), to_text(value));
-}
+// run_assignment() has checked the value: a number, or of the Variable's shape.
+void assign_shape(Inference&) {}
 
 /// The part has the slice's shape and the Variable's dtype.
 void assign_slice_shape(Inference& call) {

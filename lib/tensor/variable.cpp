@@ -34,7 +34,7 @@ Variable::Variable(std::string_view name, Tensor value, Caller caller) {
     stage->variable_made(*this);
 }
 Variable::Variable(const Variable& other) noexcept : cell_(other.cell_) { retain(cell_); }
-Variable& Variable::operator=(const Variable& other) {
+Variable& Variable::operator=(const Variable& other) & {
   retain(other.cell_);
   release(std::exchange(cell_, other.cell_));
   return *this;
@@ -55,15 +55,9 @@ Device Variable::device() const { return Access::body(cell_->value)->device(); }
 std::int64_t Variable::size() const { return Access::body(cell_->value)->elements; }
 Variable Variable::clone() const { return Variable(cell_->name, cell_->value); }
 
-void Variable::assign(Operand value) {
-  run_update(assign_op, {this, 1}, {&value, 1}, {}, value.caller());
-}
-void Variable::assign_add(Operand value) {
-  run_update(assign_add_op, {this, 1}, {&value, 1}, {}, value.caller());
-}
-void Variable::assign_sub(Operand value) {
-  run_update(assign_sub_op, {this, 1}, {&value, 1}, {}, value.caller());
-}
+void Variable::assign(Operand value) { run_assignment(assign_op, *this, value); }
+void Variable::assign_add(Operand value) { run_assignment(assign_add_op, *this, value); }
+void Variable::assign_sub(Operand value) { run_assignment(assign_sub_op, *this, value); }
 
 Tensor detail::tensor_of(Operand x) {
   switch (x.kind()) {

@@ -16,11 +16,13 @@ std::vector<float> numbers(const Tensor& x) { return x.to_vector<float>(); }
 using Numbers = std::vector<float>;
 }  // namespace
 
-TEST_CASE("assign, assign_add and assign_sub replace the value, broadcasting") {
+TEST_CASE("assign, assign_add and assign_sub replace the value; a number fills it") {
   Variable w("w", zeros({2, 3}));
-  w.assign(tensor({1.0f, 2.0f, 3.0f}));
+  w.assign(2);
+  CHECK(numbers(w) == Numbers{2, 2, 2, 2, 2, 2});
+  w.assign(tensor({{1.0f, 2.0f, 3.0f}, {1.0f, 2.0f, 3.0f}}));
   CHECK(numbers(w) == Numbers{1, 2, 3, 1, 2, 3});
-  w.assign_add(tensor({{10.0f}, {20.0f}}));
+  w.assign_add(broadcast_to(tensor({{10.0f}, {20.0f}}), {2, 3}));
   CHECK(numbers(w) == Numbers{11, 12, 13, 21, 22, 23});
   w.assign_sub(1);
   CHECK(numbers(w) == Numbers{10, 11, 12, 20, 21, 22});
@@ -37,7 +39,7 @@ TEST_CASE("assigning slices changes these elements and no other") {
   w(range(0, 2), 1).assign(tensor({5.0f, 6.0f}));
   w(-1).assign(tensor({1.0f, 2.0f, 3.0f, 4.0f}));
   CHECK(numbers(w) == Numbers{0, 5, 0, 0, 0, 6, 0, 0, 1, 2, 3, 4});
-  w(all, range({}, {}, -2)).assign_add(tensor({{10.0f, 20.0f}}));
+  w(all, range({}, {}, -2)).assign_add(tensor({{10.0f, 20.0f}, {10.0f, 20.0f}, {10.0f, 20.0f}}));
   CHECK(numbers(w) == Numbers{0, 25, 0, 10, 0, 26, 0, 10, 1, 22, 3, 14});
   w[2].assign_sub(1);
   CHECK(numbers(w) == Numbers{0, 25, 0, 10, 0, 26, 0, 10, 0, 21, 2, 13});
@@ -157,13 +159,58 @@ TEST_CASE("a value of a lower dtype is converted, of a higher one refused") {
   check_refused<DTypeError>([&] { truth.assign(tensor({1, 0})); }, "promotes to bool");
 }
 
+TEST_CASE("a value of another shape is refused, also where it would broadcast") {
+  const Shape shapes[] = {{},     {1},       {3}, {1, 3}, {3, 1},   {2, 1},
+                          {1, 1}, {1, 2, 3}, {6}, {0, 3}, {2, 3, 1}};
+  for (const DType dtype :
+       {DType::boolean, DType::uint8, DType::int32, DType::int64, DType::float32, DType::float64}) {
+    Variable w("w", ones({2, 3}, {.dtype = dtype})),
+        rows("rows", ones({4, 2, 3}, {.dtype = dtype}));
+    const Tensor before = w, rows_before = rows;
+    for (const Shape& shape : shapes) {
+      INFO(dtype << " " << shape);
+      const std::string expected =
+          "value: expected shape (2, 3) or a number, got " + to_string(shape);
+      const Tensor value = zeros(shape, {.dtype = dtype});
+      const Variable other("other", value);
+      check_refused<ShapeError>([&] { w.assign(value); }, "assign: " + expected);
+      check_refused<ShapeError>([&] { w.assign(other); }, "assign: " + expected);
+      check_refused<ShapeError>([&] { w.assign_add(value); }, "assign_add: " + expected);
+      check_refused<ShapeError>([&] { w.assign_sub(value); }, "assign_sub: " + expected);
+      check_refused<ShapeError>([&] { w.assign(cast(value, DType::boolean)); }, expected);
+      check_refused<ShapeError>([&] { rows(1).assign(value); }, "assign: " + expected);
+      check_refused<ShapeError>([&] { rows[2].assign_add(value); }, "assign_add: " + expected);
+      check_refused<ShapeError>([&] { rows(-1, all).assign_sub(value); },
+                                "assign_sub: " + expected);
+    }
+    CHECK(equal(w, before));
+    CHECK(equal(rows, rows_before));
+    w.assign(transpose(ones({3, 2}, {.dtype = dtype})));
+    rows(1).assign(w);
+    w.assign(true);
+    rows(1, 0).assign(0);
+    CHECK(equal(w, ones({2, 3})));
+    CHECK(sum(cast(rows, DType::float64)).item<double>() == 21);
+  }
+}
+
+TEST_CASE("a traced assignment refuses another shape too") {
+  Variable w("w", zeros({2, 3}));
+  auto write = trace([&](Tensor x) { w.assign(x); });
+  auto fill = trace([&](float x) { w.assign(x); });
+  for (int i = 0; i < 4; ++i) {
+    write(full({2, 3}, static_cast<float>(i)));
+    CHECK(numbers(w) == Numbers(6, static_cast<float>(i)));
+    CHECK_THROWS_AS(write(ones({3})), ShapeError);
+    CHECK_THROWS_AS(write(ones({})), ShapeError);
+    CHECK(numbers(w) == Numbers(6, static_cast<float>(i)));
+    fill(7);
+    CHECK(numbers(w) == Numbers(6, 7));
+  }
+}
+
 TEST_CASE("what does not fit is refused and changes nothing") {
   Variable w("w", zeros({2, 3}));
-  check_refused<ShapeError>(
-      [&] {
-        w.assign(zeros({3, 2}));
-      },
-      "assign: value: expected a shape that broadcasts to (2, 3), got (3, 2)");
   check_refused<ShapeError>([&] { w.assign_sub(zeros({1, 2, 3})); }, "got (1, 2, 3)");
   check_refused<ShapeError>([&] { w(0).assign(zeros({2})); }, "got (2,)");
   check_refused<ShapeError>([&] { w(0).assign_add(zeros({2, 3})); }, "got (2, 3)");
@@ -176,7 +223,8 @@ TEST_CASE("what does not fit is refused and changes nothing") {
 
 TEST_CASE("the same write of an empty Variable, and of a single number") {
   Variable none("none", zeros({0, 3})), one("one", tensor(1.0f));
-  none.assign_add(tensor({1.0f, 2.0f, 3.0f}));
+  none.assign_add(ones({0, 3}));
+  none.assign(1);
   CHECK(none.size() == 0);
   one.assign_add(2);
   one(ellipsis).assign_sub(tensor(0.5f));

@@ -57,7 +57,7 @@ TEST_CASE("a Variable is assigned what views it, and from other Variables") {
   auto turn = trace([&] {
     w.assign(transpose(w.value()));
     w.assign_add(w.value()(all, range({}, {}, -1)));
-    v.assign_add(rate);
+    v.assign_add(broadcast_to(rate, {3}));
   });
   Tensor expected = w;
   float sum = 0;

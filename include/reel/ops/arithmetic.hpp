@@ -23,6 +23,12 @@ REEL_API Tensor& operator+=(Tensor& x, Operand y);
 REEL_API Tensor& operator-=(Tensor& x, Operand y);
 REEL_API Tensor& operator*=(Tensor& x, Operand y);
 REEL_API Tensor& operator/=(Tensor& x, Operand y);
+// Of a Variable's slice they would change a copy: use assign_add() and its like.
+class VariableSlice;
+void operator+=(VariableSlice& x, Operand y) = delete;
+void operator-=(VariableSlice& x, Operand y) = delete;
+void operator*=(VariableSlice& x, Operand y) = delete;
+void operator/=(VariableSlice& x, Operand y) = delete;
 
 /// The same, by name.
 REEL_API Tensor add(Operand x, Operand y);

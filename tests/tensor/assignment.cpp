@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What may stand on the left of `=`: handles, never what an index or an op has just made.
+#include <utility>
+#include <vector>
+
+#include <reel/reel.hpp>
+
+#include "support/catch.hpp"
+
+namespace reel::tests {
+namespace {
+template <class X, class Y>
+concept Assigns = requires(X&& x, Y&& y) {
+  std::forward<X>(x) = std::forward<Y>(y);
+};
+template <class X>
+concept AssignsAny = Assigns<X, Tensor&> || Assigns<X, const Tensor&> || Assigns<X, Tensor> ||
+    Assigns<X, Variable&> || Assigns<X, VariableSlice&> || Assigns<X, VariableSlice> ||
+    Assigns<X, float> || Assigns<X, int> || requires(X&& x) {
+  std::forward<X>(x) = {};
+};
+template <class X>
+concept ChangesBy = requires(X&& x, Tensor& y) {
+  std::forward<X>(x) += y;
+}
+|| requires(X&& x, Tensor& y) { std::forward<X>(x) -= y; }
+|| requires(X&& x) { std::forward<X>(x) *= 2; }
+|| requires(X&& x) { std::forward<X>(x) /= 2.0f; };
+
+template <class T>
+T&& made();  // an rvalue, or an lvalue of T&
+#define REEL_RVALUE(expression)                       \
+  static_assert(!AssignsAny<decltype((expression))>); \
+  static_assert(!ChangesBy<decltype((expression))>)
+
+using X = Tensor&;
+using W = Variable&;
+REEL_RVALUE(made<X>()(0));
+REEL_RVALUE(made<X>()[0]);
+REEL_RVALUE(made<X>()[all]);
+REEL_RVALUE(made<X>()(made<X>()));
+REEL_RVALUE(made<X>()[made<X>()]);
+REEL_RVALUE(made<X>()(newaxis, range(0, 2)));
+REEL_RVALUE(made<X>()(0, 0, 0, 0, 0, 0, 0, 0));
+REEL_RVALUE(made<X>()(0)(0));
+REEL_RVALUE(made<X>().reshape({2}));
+REEL_RVALUE(made<X>().to(DType::float64));
+REEL_RVALUE(made<X>() + made<X>());
+REEL_RVALUE(transpose(made<X>()));
+REEL_RVALUE(split(made<X>(), 2)[0](0));
+REEL_RVALUE(std::move(made<X>()));
+REEL_RVALUE(Tensor());
+REEL_RVALUE(std::as_const(made<X>()));
+REEL_RVALUE(lstm_gates(made<X>(), made<X>()).h);
+REEL_RVALUE(made<W>().value());
+REEL_RVALUE(made<W>().value()(0));
+REEL_RVALUE(made<W>()(0));
+REEL_RVALUE(made<W>()[0]);
+REEL_RVALUE(made<W>()(range(0, 2), all));
+REEL_RVALUE(made<W>()(0)(0));
+REEL_RVALUE(made<W>().clone());
+REEL_RVALUE(made<X>().values<float>()[0]);
+#undef REEL_RVALUE
+
+static_assert(Assigns<Tensor&, Tensor&> && Assigns<Tensor&, Tensor> && Assigns<Tensor&, Variable&>);
+static_assert(Assigns<Tensor&, VariableSlice> && ChangesBy<Tensor&>);
+static_assert(Assigns<Variable&, Variable&> && Assigns<Variable&, Variable>);
+static_assert(!Assigns<Variable&, Tensor&> && !Assigns<Variable&, float> && !ChangesBy<Variable&>);
+// A slice that has a name: another slice may take its place, a tensor may not.
+static_assert(Assigns<VariableSlice&, VariableSlice&> && Assigns<VariableSlice&, VariableSlice>);
+static_assert(!Assigns<VariableSlice&, Tensor&> && !Assigns<VariableSlice&, Variable&>);
+static_assert(!ChangesBy<VariableSlice&>);
+}  // namespace
+
+TEST_CASE("handles that have a name are assigned, and slices of Variables are written") {
+  Tensor x = tensor({1.0f, 2.0f, 3.0f});
+  const Tensor y = x;
+  x = x(range(0, 2));
+  x += 1;
+  CHECK(x.to_vector<float>() == std::vector<float>{2, 3});
+  CHECK(y.to_vector<float>() == std::vector<float>{1, 2, 3});
+  std::vector<Tensor> list(2);
+  list[0] = y;
+  std::tie(list[1], x) = std::pair(x, list[0]);
+  CHECK(list[1].size() == 2);
+  CHECK(equal(x, y));
+
+  Variable w("w", zeros({2, 3}));
+  w(0).assign(y);
+  w[1].assign_add(1);
+  w(all, 2).assign_sub(tensor({1.0f, 2.0f}));
+  CHECK(w.value().to_vector<float>() == std::vector<float>{1, 2, 2, 1, 1, -1});
+  VariableSlice slice = w(0);
+  slice = w(1);
+  slice.assign(5);
+  CHECK(slice.to_vector<float>() == std::vector<float>{5, 5, 5});
+  CHECK(w.value().to_vector<float>() == std::vector<float>{1, 2, 2, 5, 5, 5});
+  Variable other = w.clone();
+  other = w;
+  CHECK(other.same_cell(w));
+}
+}  // namespace reel::tests
