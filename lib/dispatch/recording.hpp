@@ -55,7 +55,8 @@ struct Origin {
   slot.borrows = false;
   if (!saves) return;
   slot.saved = body;
-  slot.borrows = origin.record != no_record && !(tapes & ~reel[origin.record].watchers);
+  slot.borrows = origin.record != no_record && !(tapes & ~reel[origin.record].watchers) &&
+                 reel[origin.record].options == body;
   if (slot.borrows) return;
   if (origin.temporary && origin.temporary->defined())
     Access::detach(*origin.temporary);  // the record has its reference now

@@ -43,7 +43,7 @@ AdamW::AdamW(std::vector<Variable> variables, AdamWOptions options, Caller calle
 void Adam::step(const std::vector<Tensor>& gradients, Caller caller) {
   const CallerScope here(caller, name_);
   check_gradients(name_, variables_, gradients, caller);
-  const Tensor steps = steps_.value() + 1;
+  const Tensor steps = Operand(steps_, caller) + 1;
   adam_update(variables_, m_, v_, gradients, {learning_rate_, caller}, {steps, caller}, options_);
   steps_.assign(steps);
 }

@@ -170,19 +170,22 @@ Selection select(const Shape& shape, std::span<const Index> indices, std::string
   return selection;
 }
 
-Tensor Tensor::view(const Index* indices, std::size_t count) const {
-  const Caller caller = indices->caller();
+Tensor view(const Operand& x, std::span<const Index> indices) {
+  const Caller caller = indices[0].caller();
   Context& context = Context::here();
   bool positions = false;
-  for (std::size_t i = 0; i < count; ++i) positions |= indices[i].kind() == Index::Kind::tensor;
-  if (!context.mode && !positions && body_ && !slice_op.composite)
-    return view_unheard(context, *body_, {indices, count}, "index");
+  for (const Index& index : indices) positions |= index.kind() == Index::Kind::tensor;
+  Body* const body = body_of(x);
+  if (!context.mode && !positions && body && !slice_op.composite)
+    return view_unheard(context, *body, indices, "index");
   const FunctionScope scope(caller, "index");
-  const Operand x(*this, caller);
-  const Selection selection = select(shape_of(slice_op, x), {indices, count}, "index");
-  Tensor result = selection.whole ? *this : slice(x, selection.slice);
-  if (!selection.positions) return result;
-  return take(Operand(result, caller), Operand(*selection.positions, caller),
-              selection.positions_axis);
+  const Selection selection = select(shape_of(slice_op, x), indices, "index");
+  if (!selection.positions) return slice(x, selection.slice);
+  const Operand chosen(*selection.positions, caller);
+  if (selection.whole) return take(x, chosen, selection.positions_axis);
+  return take(Operand(slice(x, selection.slice), caller), chosen, selection.positions_axis);
+}
+Tensor Tensor::view(const Index* indices, std::size_t count) const {
+  return reel::view(Operand(*this, indices->caller()), {indices, count});
 }
 }  // namespace reel

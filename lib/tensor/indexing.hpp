@@ -15,4 +15,6 @@ struct Selection {
 };
 /// Throws IndexError for a position outside its axis and for too many indices.
 Selection select(const Shape& shape, std::span<const Index> indices, std::string_view op);
+/// What the indices pick from x, a tensor or a Variable: always a new tensor.
+Tensor view(const Operand& x, std::span<const Index> indices);
 }  // namespace reel

@@ -9,6 +9,7 @@
 #include "lib/dispatch/recording.hpp"
 #include "lib/dispatch/update.hpp"
 #include "lib/ops/ops.hpp"
+#include "lib/tensor/indexing.hpp"
 
 namespace reel {
 namespace {
@@ -41,11 +42,20 @@ Variable& Variable::operator=(const Variable& other) & {
 }
 Variable::~Variable() { release(cell_); }
 
+/// What is read has a header of its own: tapes know the cell's as the Variable, whenever they
+/// began, and this one by what listened when it was read.
 Tensor Variable::value() const {
   Context& context = Context::here();
-  if (!context.mode) return cell_->value;
-  const Tensor& value = read_variable(context, *this);
-  origin_of(context, Operand(*this), Access::body(value));
+  Body* const body = Access::body(read_variable(context, *this));
+  const Origin origin =
+      context.mode & recording ? origin_of(context, Operand(*this), body) : Origin();
+  // Of several tapes, one may need the value longer than the leaf that another watches.
+  if (origin.tapes && context.reel[origin.record].tapes)
+    return reshape(Operand(*this), body->shape);
+  Tensor value = name_again(context, body);
+  if (!value.defined())
+    fail<MemoryError>({}, "Variable", "value", "memory for a header", "none from the system");
+  if (origin.tapes) Access::body(value)->id = {context.reel.uid(), origin.record, 0};
   return value;
 }
 const std::string& Variable::name() const { return cell_->name; }
@@ -95,7 +105,9 @@ VariableSlice Variable::operator()(Index a, Index b, Index c, Index d, Index e, 
 }
 
 VariableSlice::VariableSlice(const Variable& variable, std::initializer_list<Index> indices)
-    : Tensor(variable.value().view(indices)), variable_(variable) {
+    : Tensor(reel::view(Operand(variable, indices.begin()->caller()),
+                        {indices.begin(), indices.size()})),
+      variable_(variable) {
   for (const Index& index : indices) {
     if (index.kind() == Index::Kind::tensor) gathered_ = true;
     indices_[count_++] = index;
@@ -111,6 +123,6 @@ void VariableSlice::write(Op& op, const Operand& value) {
                      "a tensor of positions", "Use scatter_add and assign the whole.");
   static_cast<Tensor&>(*this) = Tensor();  // its share of the buffer would force a copy
   run_slice_update(op, variable_, std::span<const Index>(indices_, count_), value);
-  static_cast<Tensor&>(*this) = variable_.value().view(indices_, count_);
+  static_cast<Tensor&>(*this) = reel::view(Operand(variable_, value.caller()), {indices_, count_});
 }
 }  // namespace reel
