@@ -17,11 +17,15 @@ void sum_shape(Inference& call) {
 
 void truth_shape(Inference& call) { reduced_to(call, DType::boolean); }
 
-// The extreme of no elements does not exist; no extremes at all are fine.
+// No elements have no extreme; this also holds where the result would have no elements itself.
 void require_elements(const Inference& call) {
-  if (call.input(0).elements == 0 && call.made(0).elements != 0)
+  const Axes& axes = call.option<ReduceOptions>().axes;
+  const Shape& shape = call.input(0).shape;
+  bool none = axes.is_every() && call.input(0).elements == 0;
+  for (int i = 0; i < axes.count(); ++i) none |= shape.data()[axes[i]] == 0;
+  if (none)
     fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 0),
-                     "at least one element along the reduced axes", to_text(call.input(0).shape));
+                     "at least one element along the reduced axes", to_text(shape));
 }
 void extreme_shape(Inference& call) {
   reduced(call);

@@ -9,6 +9,7 @@ namespace reel::tests {
 namespace {
 Tensor none() { return zeros({0}); }
 float number(const Tensor& x) { return x.item<float>(); }
+using Extreme = Tensor (*)(Operand, Axes, Keepdims);
 }  // namespace
 
 TEST_CASE("every op of tensors has a sample without elements, or an error for it") {
@@ -66,6 +67,55 @@ TEST_CASE("reductions of no elements give the neutral element") {
   CHECK(equal(sum(zeros({0, 3}), 0), zeros({3})));
   CHECK(sum(zeros({0, 3}), 1).shape() == Shape({0}));
   CHECK(max(zeros({0, 3}), 1).shape() == Shape({0}));
+}
+
+TEST_CASE("extremes along an axis of length 0 are refused, also where the result is empty") {
+  struct Case {
+    Shape shape;
+    Axes axes;
+    bool refused;
+  };
+  const Case cases[] = {{{0, 0}, 0, true},
+                        {{0, 0}, -1, true},
+                        {{0, 0}, {0, 1}, true},
+                        {{0, 3}, 0, true},
+                        {{0, 3}, 1, false},
+                        {{3, 0}, 0, false},
+                        {{3, 0}, 1, true},
+                        {{2, 0, 0}, 1, true},
+                        {{2, 0, 0}, 0, false},
+                        {{2, 0, 3}, {0, 2}, false},
+                        {{2, 0, 3}, {0, 1}, true},
+                        {{0}, 0, true},
+                        {{0, 0}, Axes::every(), true},
+                        {{1, 0, 1}, {0, 2}, false}};
+  for (const DType dtype :
+       {DType::boolean, DType::uint8, DType::int32, DType::int64, DType::float32, DType::float64})
+    for (const auto& [shape, axes, refused] : cases)
+      for (const Keepdims keep : {Keepdims::no, keepdims}) {
+        const Tensor x = zeros(shape, {.dtype = dtype});
+        INFO(dtype << " " << shape << " of " << axes.count() << " axes");
+        const bool one_axis = axes.is_every() || axes.count() == 1;
+        for (const Extreme f : {Extreme(max), Extreme(min), Extreme(argmax)}) {
+          if (f == Extreme(argmax) && !one_axis) continue;
+          const auto traced =
+              trace<Tensor(Tensor)>([&](const Tensor& t) { return f(t, axes, keep); });
+          const auto recorded = [&] {
+            GradientTape tape;
+            if (is_floating(dtype)) tape.watch(x);
+            return f(x, axes, keep);
+          };
+          if (refused) {
+            CHECK_THROWS_AS(f(x, axes, keep), ShapeError);
+            CHECK_THROWS_AS(recorded(), ShapeError);
+            for (int i = 0; i < 3; ++i) CHECK_THROWS_AS(traced(x), ShapeError);
+          } else {
+            CHECK(f(x, axes, keep).shape() == sum(x, axes, keep).shape());
+            CHECK(recorded().size() == 0);
+            for (int i = 0; i < 3; ++i) CHECK(traced(x).size() == 0);
+          }
+        }
+      }
 }
 
 TEST_CASE("a product over no elements is 0") {
