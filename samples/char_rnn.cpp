@@ -64,11 +64,7 @@ struct Writer {
   nn::Linear head;
   Writer(std::size_t letters, int hidden)
       : embed(letters, hidden), cell(hidden, hidden), head(hidden, letters) {}
-  void fields(auto&& field) {
-    field("embed", embed);
-    field("cell", cell);
-    field("head", head);
-  }
+  REEL_FIELDS(embed, cell, head)
 
   /// The mean loss of guessing letters[:, 1:], in bits a character; `state` moves on.
   Tensor bits(const Tensor& letters, nn::LSTMState& state) const {

@@ -30,11 +30,7 @@ struct Calculator {
   nn::Linear head;
   explicit Calculator(int hidden)
       : embed(listops::names.size(), hidden), cell(hidden, hidden), head(hidden, 10) {}
-  void fields(auto&& field) {
-    field("embed", embed);
-    field("cell", cell);
-    field("head", head);
-  }
+  REEL_FIELDS(embed, cell, head)
 
   /// The states of all words, where the leaves find theirs.
   std::vector<nn::LSTMState> words() const {

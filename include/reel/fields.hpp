@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Values made of tensors: structs with fields(), pairs, tuples, vectors, arrays, optionals,
-// pointers.
+// Values made of tensors: structs that list their members, pairs, tuples, vectors, arrays,
+// optionals, pointers.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -19,8 +19,41 @@ struct FieldProbe {
   void operator()(std::string_view name, auto& member) const;
 };
 
+/// The members of a struct and their names, "weight, bias": what REEL_FIELDS gives.
+template <class... Members>
+struct FieldList {
+  std::string_view names;
+  std::tuple<Members&...> members;
+  FieldList(std::string_view names, Members&... members) : names(names), members(members...) {}
+  void visit(const auto& field) const {
+    [[maybe_unused]] std::string_view rest = names;
+    [[maybe_unused]] const auto next = [&rest] {
+      const std::size_t comma = rest.find(',');
+      std::string_view name = rest.substr(0, comma);
+      rest.remove_prefix(comma == rest.npos ? rest.size() : comma + 1);
+      while (name.starts_with(' ')) name.remove_prefix(1);
+      while (name.ends_with(' ')) name.remove_suffix(1);
+      return name;
+    };
+    std::apply([&](auto&... member) { (field(next(), member), ...); }, members);
+  }
+};
+
+/// Lists the members of a struct, once, in its public part; works in local structs too:
+///
+///     struct Model {
+///       nn::Linear hidden{784, 512}, head{512, 10};
+///       REEL_FIELDS(hidden, head)
+///     };
+#define REEL_FIELDS(...) \
+  auto reel_fields() { return ::reel::FieldList(#__VA_ARGS__ __VA_OPT__(, ) __VA_ARGS__); }
+
 template <class T>
-concept HasFields = requires(T& value, const FieldProbe& probe) {
+concept HasFieldList = requires(T& value) {
+  value.reel_fields();
+};
+template <class T>
+concept HasFields = HasFieldList<T> || requires(T& value, const FieldProbe& probe) {
   value.fields(probe);
 };
 template <class T>
@@ -41,7 +74,30 @@ concept PointerLike = requires(T& pointer) {
   pointer.operator->();
 };
 
+/// A value that holds no Variable: a number, a text, a Shape, a function or a struct without
+/// members.
+template <class T>
+concept PlainField = std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, Shape> ||
+    std::is_convertible_v<const T&, std::string_view> || std::is_empty_v<T> ||
+    (std::is_pointer_v<T>&& std::is_function_v<std::remove_pointer_t<T>>);
+
 namespace detail {
+/// Calls field("name", member) for each member that a struct lists.
+template <class T, class Field>
+void visit_fields(T& value, const Field& field) {
+  if constexpr (HasFieldList<T>)
+    value.reel_fields().visit(field);
+  else
+    value.fields(field);
+}
+/// A model is made of Tensors, Variables, plain values, and structs that list their members.
+template <class T>
+constexpr void require_fields() {
+  static_assert(std::is_same_v<T, Tensor> || std::is_same_v<T, Variable> || PlainField<T>,
+                "a struct in this model does not list its members, so its Variables would be "
+                "forgotten: add REEL_FIELDS(weight, bias) or fields(field) to it");
+}
+
 inline std::string path_to(std::string_view outer, std::string_view inner) {
   std::string path(outer);
   if (!path.empty()) path += '.';
@@ -66,7 +122,7 @@ void visit_leaves(std::string_view path, T& value, const Visit& visit) {
   } else if constexpr (std::is_same_v<T, Tensor> || std::is_same_v<T, Variable>) {
     visit(path, value);
   } else if constexpr (HasFields<T>) {
-    value.fields([&](std::string_view name, auto& member) {
+    detail::visit_fields(value, [&](std::string_view name, auto& member) {
       visit_leaves(detail::path_to(path, name), member, visit);
     });
   } else if constexpr (ListLike<T>) {
@@ -82,18 +138,28 @@ void visit_leaves(std::string_view path, T& value, const Visit& visit) {
   }
 }
 
-/// The Variables in a model, in the order of its fields; one that occurs twice, once.
+/// The parameters with the names that lead to them, "cell.weight"; one that occurs twice, once.
+template <class Model>
+std::vector<std::pair<std::string, Variable>> named_parameters(const Model& model) {
+  std::vector<std::pair<std::string, Variable>> found;
+  visit_leaves("", model, [&](std::string_view name, auto& leaf) {
+    using Leaf = std::remove_cvref_t<decltype(leaf)>;
+    detail::require_fields<Leaf>();
+    if constexpr (std::is_same_v<Leaf, Variable>) {
+      for (const auto& [other, variable] : found) {
+        if (variable.same_cell(leaf)) return;
+      }
+      found.emplace_back(name, leaf);
+    }
+  });
+  return found;
+}
+/// The Variables in a model, in the order of its fields; one that occurs twice, once. A struct in
+/// it that lists no members does not compile; nn::check() finds Variables that a list forgets.
 template <class Model>
 std::vector<Variable> parameters(const Model& model) {
   std::vector<Variable> found;
-  visit_leaves("", model, [&](std::string_view, auto& leaf) {
-    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(leaf)>, Variable>) {
-      for (const Variable& other : found) {
-        if (other.same_cell(leaf)) return;
-      }
-      found.push_back(leaf);
-    }
-  });
+  for (auto& [name, variable] : named_parameters(model)) found.push_back(variable);
   return found;
 }
 /// How many numbers they hold.

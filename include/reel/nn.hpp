@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Layers, cells and models. A model is a struct whose fields() names its parts.
+// Layers, cells and models. A model is a struct that lists its parts: REEL_FIELDS or fields().
 #pragma once
+#include <reel/nn/check.hpp>
 #include <reel/nn/initialize.hpp>
 #include <reel/nn/layers.hpp>
 #include <reel/nn/model.hpp>

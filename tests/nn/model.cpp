@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <memory>
+#include <optional>
 
 #include "nn/near.hpp"
+#include "support/refused.hpp"
 
 namespace reel::tests {
 namespace {
@@ -22,6 +24,13 @@ struct Tied {
     field("encode", encode);
     field("decode", decode);
   }
+};
+struct Forgetful {
+  nn::Linear encode{2, 2};
+  Variable scale{"scale", ones({2})};
+  Variable unused{"unused", ones({3})};
+  Tensor operator()(Operand x) const { return encode(x) * scale; }
+  REEL_FIELDS(encode)
 };
 }  // namespace
 
@@ -62,6 +71,131 @@ TEST_CASE("clone has the same values and Variables of its own, also behind point
   copy.layers[1].bias.assign(7);
   REQUIRE(equal(model.norm->scale, ones({2})));
   REQUIRE(equal(model.layers[1].bias, zeros({1})));
+}
+
+TEST_CASE("REEL_FIELDS lists members once, in local structs too", "[nn]") {
+  struct Block {
+    nn::Linear dense{2, 3};
+    double rate = 0.5;
+    Variable bias{"bias", zeros({3})};
+    REEL_FIELDS(dense, rate, bias)
+  };
+  struct Model {
+    std::vector<Block> blocks = std::vector<Block>(2);
+    std::unique_ptr<nn::LayerNorm> norm;
+    std::pair<nn::Linear, std::optional<Block>> rest{nn::Linear(3, 1), Block()};
+    std::shared_ptr<nn::LayerNorm> shared = std::make_shared<nn::LayerNorm>(2);
+    REEL_FIELDS(blocks, norm, rest, shared)
+  };
+  struct Nothing {
+    REEL_FIELDS()
+  };
+  const Model model;
+  std::vector<std::string> names;
+  for (const auto& [name, variable] : named_parameters(model)) names.push_back(name);
+  CHECK(names == std::vector<std::string>{"blocks.0.dense.weight", "blocks.0.dense.bias",
+                                          "blocks.0.bias", "blocks.1.dense.weight",
+                                          "blocks.1.dense.bias", "blocks.1.bias", "rest.0.weight",
+                                          "rest.0.bias", "rest.1.dense.weight", "rest.1.dense.bias",
+                                          "rest.1.bias", "shared.scale", "shared.shift"});
+  CHECK(parameters(Nothing()).empty());
+  CHECK(parameters(model)[2].same_cell(model.blocks[0].bias));
+
+  const Block block;
+  Block copy = clone(block);
+  copy.dense.weight.assign(7);
+  CHECK_FALSE(copy.bias.same_cell(block.bias));
+  CHECK_FALSE(equal(block.dense.weight, copy.dense.weight));
+  CHECK(summary(block).find("dense.weight  (2, 3)") != std::string::npos);
+
+  struct State {
+    Tensor h;
+    std::vector<Tensor> rest;
+    int steps;
+    REEL_FIELDS(h, rest, steps)
+  };
+  const auto next = trace([](State s) { return State{s.h + 1, {s.h * 2}, s.steps}; });
+  State state{zeros({2}), {ones({2})}, 3};
+  for (int i = 0; i < 4; ++i) state = next(state);
+  CHECK(equal(state.h, full({2}, 4)));
+  CHECK(equal(state.rest[0], full({2}, 6)));
+}
+
+TEST_CASE("nn::check finds Variables that f reads and the model does not list", "[nn]") {
+  const Forgetful model;
+  const Tensor x = ones({1, 2});
+  const auto f = [&](Operand at) { return model(at); };
+  const std::string expected =
+      "check: model: expected every Variable that f reads in its list of "
+      "members, got none of \"scale\" (2,)";
+  check_refused<Error>([&] { nn::check(model, f, x); }, expected);
+  check_refused<Error>([&] { nn::check(model, f, {x}); }, expected);
+  check_refused<Error>([&] { nn::check(model, model, x); }, expected);
+  check_refused<Error>([&] { nn::check(model, [&] { f(x); }); }, expected);
+  // However they are read.
+  const Variable v("v", ones({2}));
+  const nn::Linear layer(2, 2);
+  const auto finds = [&](const auto& reads) {
+    nn::check(
+        layer, [&](Tensor t) { return layer(t); }, x);
+    check_refused<Error>([&] { nn::check(layer, reads, x); }, "got none of \"v\" (2,)");
+  };
+  finds([&](Tensor t) { return t + v; });
+  finds([&](Tensor t) { return t + v.value(); });
+  finds([&](Tensor t) { return matmul(t, v(newaxis, all).reshape({2, 1})); });
+  finds([&](Tensor t) { return concat({t, v(newaxis)}, 0); });
+  finds([&](Tensor t) { return layer_norm(t, v, v); });
+  finds([&](Tensor t) {
+    GradientTape tape;
+    return tape.gradient(sum(t * v), v);
+  });
+  finds([&](Tensor t) {
+    Variable(v).assign_add(t(0));
+    return t;
+  });
+  const auto traced = trace([&](Tensor t) { return t * v; });
+  for (int i = 0; i < 3; ++i) traced(x);
+  finds(traced);
+  finds([&](Tensor t) {
+    const auto infer = nn::Sequential(layer, [&v](Tensor y) { return y * v; });
+    return infer(t);
+  });
+  check_refused<Error>(
+      [&] {
+        nn::check(
+            layer,
+            [&](Tensor a, Tensor c) {
+              const Tensor y = layer(a) + v;
+              return y + model(c);
+            },
+            x, x);
+      },
+      "\"v\" (2,), \"weight\" (2, 2), \"bias\" (2,), \"scale\" (2,)");
+  // What is listed, unused, or made and dropped inside, is nothing to find.
+  struct Whole {
+    Forgetful part;
+    REEL_FIELDS(part, part.scale)
+  };
+  const Whole whole{model};
+  nn::check(whole, f, x);
+  nn::check(std::pair(model, model.scale), f, x);
+  nn::check(
+      layer, [](Tensor t) { return Variable("made", t) * 2; }, x);
+  std::vector<Variable> kept;
+  check_refused<Error>(
+      [&] {
+        nn::check(
+            layer, [&](Tensor t) { return kept.emplace_back("kept", t) * 2; }, x);
+      },
+      "\"kept\"");
+  check_refused<Error>(
+      [&] {
+        nn::check(layer, layer, {x, x});
+      },
+      "as many tensors as f takes, got 2");
+  // f may throw, and what it throws comes through; afterwards nobody listens.
+  CHECK_THROWS_AS(nn::check(layer, layer, ones({1, 3})), ShapeError);
+  CHECK((v + 1).size() == 2);
 }
 
 TEST_CASE("A tied weight is one parameter, and stays tied in a clone", "[nn]") {

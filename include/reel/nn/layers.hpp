@@ -62,6 +62,7 @@ struct REEL_API Dropout {
   double probability;
   explicit Dropout(double probability = 0.5, Caller caller = Caller::here());
   Tensor operator()(Operand x) const;
+  void fields(auto&& field) { field("probability", probability); }
 };
 
 using reel::cross_entropy;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What can be asked of any model: a struct with fields(), or a vector, tuple, array of such.
+// What can be asked of any model: a struct that lists its members, or a vector, tuple, array of
+// such.
 #pragma once
 #include <string>
 #include <utility>
@@ -20,7 +21,8 @@ void clone_leaves(Value& value, std::vector<Variable>& seen, std::vector<Variabl
   if constexpr (std::is_same_v<Value, Variable>) {
     value = clone_once(value, seen, clones);
   } else if constexpr (HasFields<Value>) {
-    value.fields([&](std::string_view, auto& member) { clone_leaves(member, seen, clones); });
+    visit_fields(value,
+                 [&](std::string_view, auto& member) { clone_leaves(member, seen, clones); });
   } else if constexpr (ListLike<Value>) {
     for (auto& element : value) clone_leaves(element, seen, clones);
   } else if constexpr (TupleLike<Value>) {
@@ -33,24 +35,11 @@ void clone_leaves(Value& value, std::vector<Variable>& seen, std::vector<Variabl
       value.reset(new typename Value::element_type(*value));
     }
     clone_leaves(*value, seen, clones);
+  } else {
+    require_fields<Value>();
   }
 }
 }  // namespace detail
-
-/// The parameters with the names that lead to them, "cell.weight"; one that occurs twice, once.
-template <class Model>
-std::vector<std::pair<std::string, Variable>> named_parameters(const Model& model) {
-  std::vector<std::pair<std::string, Variable>> found;
-  visit_leaves("", model, [&](std::string_view name, auto& leaf) {
-    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(leaf)>, Variable>) {
-      for (const auto& [other, variable] : found) {
-        if (variable.same_cell(leaf)) return;
-      }
-      found.emplace_back(name, leaf);
-    }
-  });
-  return found;
-}
 
 /// A table of the parameters: name, shape, dtype, count, and the sum of the counts.
 template <class Model>

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Whether a model lists all Variables that it uses.
+#pragma once
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <reel/fields.hpp>
+
+namespace reel {
+namespace detail {
+/// The Variables that this thread reads while it lives.
+class REEL_API VariableReads {
+ public:
+  VariableReads();
+  ~VariableReads();
+  VariableReads(const VariableReads&) = delete;
+  VariableReads& operator=(const VariableReads&) = delete;
+  /// Throws Error for one that is not among these.
+  void require_listed(const std::vector<Variable>& listed, Caller caller) const;
+
+ private:
+  struct Listener;
+  Listener* listener_;
+};
+[[noreturn]] REEL_API void fail_input_count(std::size_t count, Caller caller);
+
+template <class Model, class Call>
+void check_reads(const Model& model, Caller caller, const Call& call) {
+  const std::vector<Variable> listed = parameters(model);
+  const VariableReads reads;
+  call();
+  reads.require_listed(listed, caller);
+}
+}  // namespace detail
+
+namespace nn {
+/// Runs f(inputs...) once. Throws Error, with their names, if it reads Variables that the model
+/// does not list among its members: they would be neither trained nor saved, and clone() would
+/// share them.
+///
+///     nn::check(model, [&](const Tensor& x) { return model(x); }, ones({1, 784}));
+template <class Model, class F>
+requires std::is_invocable_v<F&>
+void check(const Model& model, F&& f, Caller caller = Caller::here()) {
+  detail::check_reads(model, caller, [&] { static_cast<void>(f()); });
+}
+template <class Model, class F, class A>
+requires std::is_invocable_v<F&, const A&>
+void check(const Model& model, F&& f, const A& a, Caller caller = Caller::here()) {
+  detail::check_reads(model, caller, [&] { static_cast<void>(f(a)); });
+}
+template <class Model, class F, class A, class B>
+requires std::is_invocable_v<F&, const A&, const B&>
+void check(const Model& model, F&& f, const A& a, const B& b, Caller caller = Caller::here()) {
+  detail::check_reads(model, caller, [&] { static_cast<void>(f(a, b)); });
+}
+template <class Model, class F, class A, class B, class C>
+requires std::is_invocable_v<F&, const A&, const B&, const C&>
+void check(const Model& model, F&& f, const A& a, const B& b, const C& c,
+           Caller caller = Caller::here()) {
+  detail::check_reads(model, caller, [&] { static_cast<void>(f(a, b, c)); });
+}
+/// The same from a list of as many tensors as f takes, up to four.
+template <class Model, class F>
+requires(!std::is_invocable_v<F&, const std::vector<Tensor>&>) void check(
+    const Model& model, F&& f, const std::vector<Tensor>& inputs, Caller caller = Caller::here()) {
+  using T = const Tensor&;
+  const std::vector<Tensor>& x = inputs;
+  detail::check_reads(model, caller, [&] {
+    if constexpr (std::is_invocable_v<F&, T>)
+      if (x.size() == 1) return static_cast<void>(f(x[0]));
+    if constexpr (std::is_invocable_v<F&, T, T>)
+      if (x.size() == 2) return static_cast<void>(f(x[0], x[1]));
+    if constexpr (std::is_invocable_v<F&, T, T, T>)
+      if (x.size() == 3) return static_cast<void>(f(x[0], x[1], x[2]));
+    if constexpr (std::is_invocable_v<F&, T, T, T, T>)
+      if (x.size() == 4) return static_cast<void>(f(x[0], x[1], x[2], x[3]));
+    detail::fail_input_count(x.size(), caller);
+  });
+}
+}  // namespace nn
+}  // namespace reel

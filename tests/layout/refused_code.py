@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Code that would do nothing, or forget Variables, does not compile, and the compiler says why in our words."""
+import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+START = """#include <memory>
+#include <optional>
+#include <variant>
+#include <vector>
+#include <reel/reel.hpp>
+using namespace reel;
+struct Bare { Variable w{"w", ones({2})}; };
+struct Named { Variable w{"w", ones({2})}; REEL_FIELDS(w) };
+template <class T> struct Holder { T held; REEL_FIELDS(held) };
+template <class T> struct Older { T held; void fields(auto&& field) { field("held", held); } };
+Tensor x = ones({2}), y = ones({});
+Variable w{"w", ones({2})};
+VariableSlice slice = w(0);
+double k = 2;
+auto scaled = [](Tensor t) { return t * k; };
+auto scales = [factor = k](Tensor t) { return t * factor; };
+"""
+FORGETS = "a struct in this model does not list its members"
+# Code and a near relation of it that compiles; what the compiler says of the first.
+CASES = [
+    ("x(0) = y", "x = y", ""),
+    ("x[0] = y", "x = x[0]", ""),
+    ("x(0) = w", "x = w", ""),
+    ("x(0) = {}", "x = {}", ""),
+    ("x(0) += 1", "x += 1", ""),
+    ("(x + x) = y", "(x) = y", ""),
+    ("w(0) = y", "w(0).assign(y)", ""),
+    ("w(0) = w(1)", "slice = w(1)", ""),
+    ("slice += 1", "slice.assign_add(1)", "deleted"),
+    ("w += 1", "w.assign_add(1)", ""),
+    ("tensor(sizeof(int))", "tensor<std::int64_t>(sizeof(int))", ""),
+    ("tensor<int>(0.5)", "tensor<float>(0.5)", ""),
+    ("parameters(Bare())", "parameters(Named())", FORGETS),
+    ("count_parameters(Bare())", "count_parameters(Named())", FORGETS),
+    ("named_parameters(Holder<Bare>())", "named_parameters(Holder<Named>())", FORGETS),
+    ("summary(Older<Bare>())", "summary(Older<Named>())", FORGETS),
+    ("clone(Bare())", "clone(Named())", FORGETS),
+    ("clone(std::vector<Bare>())", "clone(std::vector<Named>())", FORGETS),
+    ("parameters(std::optional<Bare>())", "parameters(std::optional<Named>())", FORGETS),
+    ("parameters(std::make_unique<Bare>())", "parameters(std::make_unique<Named>())", FORGETS),
+    ("parameters(std::pair(1, Bare()))", "parameters(std::pair(1, Named()))", FORGETS),
+    ("parameters(std::variant<Named>())", "parameters(std::tuple<Named>())", FORGETS),
+    ("parameters(nn::Sequential(relu, scales))", "parameters(nn::Sequential(relu, scaled))", FORGETS),
+    ("parameters(&w)", "parameters(w)", FORGETS),
+    ("nn::check(Bare(), [] {})", "nn::check(Named(), [] {})", FORGETS),
+]
+
+
+def compiled(*lines):
+    command = ["g++", "-std=c++20", "-fsyntax-only", f"-I{ROOT / 'include'}", "-x", "c++", "-"]
+    tests = "".join(f"void test_{i}() {{ {line}; }}\n" for i, line in enumerate(lines))
+    return subprocess.run(command, input=START + tests, capture_output=True, text=True)
+
+
+def problem(case):
+    bad, _, words = case
+    refused = compiled(bad)
+    if not refused.returncode:
+        return f"{bad}: compiles"
+    if words not in refused.stderr:
+        return f"{bad}: the compiler does not say '{words}'\n{refused.stderr}"
+    return None
+
+
+def main():
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        taken = pool.submit(compiled, *(good for _, good, _ in CASES))
+        problems = [said for said in pool.map(problem, CASES) if said]
+    if taken.result().returncode:
+        problems.append(taken.result().stderr)
+    print("\n".join(problems + [f"{len(CASES)} cases, {len(problems)} wrong"]))
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
