@@ -42,8 +42,7 @@ constexpr Range range(Bound start, Bound stop, std::int64_t step = 1) {
 }
 
 /// One index: a position (negative from the end), range, all, newaxis, ellipsis, or a tensor of
-/// positions, int32 or int64. Not bool or uint8: NumPy takes uint8 as positions and PyTorch as a
-/// mask, so x(t.to(DType::int64)) says which; for a mask use where().
+/// positions: uint8, int32 or int64. For a mask of bools use where().
 class Index {
  public:
   enum class Kind : std::uint8_t { position, range, all, newaxis, ellipsis, tensor };

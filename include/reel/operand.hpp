@@ -15,11 +15,12 @@ namespace reel {
 class Tensor;
 class Variable;
 
-/// A C++ number with its dtype.
+/// A C++ number with its dtype: float32 for every floating type, as literals are doubles. real()
+/// is not rounded.
 class Scalar {
  public:
   template <Number T>
-  constexpr Scalar(T value) : dtype_(dtype_of<T>()) {
+  constexpr Scalar(T value) : dtype_(std::is_floating_point_v<T> ? DType::float32 : dtype_of<T>()) {
     if constexpr (std::is_floating_point_v<T>)
       real_ = static_cast<double>(value);
     else

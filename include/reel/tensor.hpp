@@ -160,72 +160,119 @@ std::vector<T> Tensor::to_vector(Caller caller) const {
   return std::vector<T>(host.begin(), host.end());
 }
 
-/// A tensor of these values: a number, or lists one to three deep. The dtype is that of the C++
-/// type: `tensor({1, 2})` is int32, `tensor({1.0f})` float32, `tensor(0.5)` float64.
-template <Element T>
-Tensor tensor(T value, Caller caller = Caller::here()) {
-  return detail::from_memory(&value, dtype_of<T>(), {}, 1, caller);
-}
-template <Element T>
-Tensor tensor(std::initializer_list<T> values, Caller caller = Caller::here()) {
-  return detail::from_memory(values.begin(), dtype_of<T>(), Shape({values.size()}, caller),
-                             static_cast<std::int64_t>(values.size()), caller);
-}
 namespace detail {
+/// The element type of tensor<Chosen>(T): T, but float for double, unless one is chosen.
+template <class Chosen, class T>
+struct ElementFor {
+  using type = Chosen;
+};
 template <class T>
+struct ElementFor<void, T> {
+  using type = T;
+};
+template <>
+struct ElementFor<void, double> {
+  using type = float;
+};
+template <class Chosen, class T>
+using element_for = typename ElementFor<Chosen, T>::type;
+/// No number loses its fraction.
+template <class Chosen, class T>
+concept Converts = Number<T> && Element<element_for<Chosen, T>> &&
+    (!std::is_floating_point_v<T> || std::is_floating_point_v<element_for<Chosen, T>>);
+
+[[noreturn]] REEL_API void number_does_not_fit(Scalar value, DType dtype, Caller caller);
+template <class E, class T>
+E to_element(T value, Caller caller) {
+  const E element = static_cast<E>(value);
+  if constexpr (std::is_integral_v<E> && sizeof(E) <= sizeof(T) && !std::is_same_v<E, T> &&
+                !std::is_same_v<E, bool>)
+    if (static_cast<T>(element) != value || (element < E(0)) != (value < T(0)))
+      number_does_not_fit(value, dtype_of<E>(), caller);
+  return element;
+}
+
+template <class E>
 struct Flat {  // vector<bool> has no data()
-  T* data;
+  E* data;
   std::size_t count = 0;
-  explicit Flat(std::size_t n) : data(new T[n]) {}
+  explicit Flat(std::size_t n) : data(new E[n]) {}
   ~Flat() { delete[] data; }
   Flat(const Flat&) = delete;
-  void append(std::initializer_list<T> row) {
-    for (const T& value : row) data[count++] = value;
+  template <class T>
+  void append(std::initializer_list<T> row, Caller caller) {
+    for (const T& value : row) data[count++] = to_element<E>(value, caller);
+  }
+  Tensor tensor(const Shape& shape, Caller caller) const {
+    return from_memory(data, dtype_of<E>(), shape, static_cast<std::int64_t>(count), caller);
   }
 };
+/// One of several C++ types in a list: `NAN` and `INFINITY` are floats.
+struct Real {
+  double value;
+  template <class T>
+  requires(std::is_same_v<T, float> || std::is_same_v<T, double> ||
+           std::is_same_v<T, int>) constexpr Real(T x)
+      : value(static_cast<double>(x)) {}
+};
 }  // namespace detail
-template <Element T>
-Tensor tensor(std::initializer_list<std::initializer_list<T>> rows,
-              Caller caller = Caller::here()) {
+
+/// A tensor of these values: a number, or lists one to three deep. The dtype is that of the C++
+/// type, but float32 for doubles, as literals are doubles: `tensor({1, 2})` is int32, `tensor(0.5)`
+/// float32. A type that is named counts: `tensor<double>(0.5)` is float64.
+template <class Chosen = void, class T>
+requires detail::Converts<Chosen, T> Tensor tensor(T value, Caller caller = Caller::here()) {
+  const auto element = detail::to_element<detail::element_for<Chosen, T>>(value, caller);
+  return detail::from_memory(&element, dtype_of<std::remove_const_t<decltype(element)>>(), {}, 1,
+                             caller);
+}
+template <class Chosen = void, class T>
+requires detail::Converts<Chosen, T> Tensor tensor(std::initializer_list<T> values,
+                                                   Caller caller = Caller::here()) {
+  using E = detail::element_for<Chosen, T>;
+  const Shape shape({values.size()}, caller);
+  if constexpr (std::is_same_v<E, T>) {
+    return detail::from_memory(values.begin(), dtype_of<E>(), shape, shape[0], caller);
+  } else {
+    detail::Flat<E> flat(values.size());
+    flat.append(values, caller);
+    return flat.tensor(shape, caller);
+  }
+}
+template <class Chosen = void, class T>
+requires detail::Converts<Chosen, T> Tensor
+tensor(std::initializer_list<std::initializer_list<T>> rows, Caller caller = Caller::here()) {
   const std::size_t width = rows.size() ? rows.begin()->size() : 0;
-  detail::Flat<T> flat(rows.size() * width);
+  detail::Flat<detail::element_for<Chosen, T>> flat(rows.size() * width);
   for (auto& row : rows) {
     if (row.size() != width) detail::ragged_list(width, row.size(), caller);
-    flat.append(row);
+    flat.append(row, caller);
   }
-  return detail::from_memory(flat.data, dtype_of<T>(), Shape({rows.size(), width}, caller),
-                             static_cast<std::int64_t>(flat.count), caller);
+  return flat.tensor(Shape({rows.size(), width}, caller), caller);
 }
-template <Element T>
-Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> blocks,
-              Caller caller = Caller::here()) {
+template <class Chosen = void, class T>
+requires detail::Converts<Chosen, T> Tensor
+tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> blocks,
+       Caller caller = Caller::here()) {
   const std::size_t height = blocks.size() ? blocks.begin()->size() : 0;
   const std::size_t width = height ? blocks.begin()->begin()->size() : 0;
-  detail::Flat<T> flat(blocks.size() * height * width);
+  detail::Flat<detail::element_for<Chosen, T>> flat(blocks.size() * height * width);
   for (auto& block : blocks) {
     if (block.size() != height) detail::ragged_list(height, block.size(), caller);
     for (auto& row : block) {
       if (row.size() != width) detail::ragged_list(width, row.size(), caller);
-      flat.append(row);
+      flat.append(row, caller);
     }
   }
-  return detail::from_memory(flat.data, dtype_of<T>(),
-                             Shape({blocks.size(), height, width}, caller),
-                             static_cast<std::int64_t>(flat.count), caller);
+  return flat.tensor(Shape({blocks.size(), height, width}, caller), caller);
 }
-namespace detail {
-/// A float or a double among others: `NAN` and `INFINITY` are floats.
-struct Real {
-  double value;
-  constexpr Real(float x) : value(static_cast<double>(x)) {}
-  constexpr Real(double x) : value(x) {}
-};
-}  // namespace detail
-/// Floats and doubles, `tensor({1.0, NAN})`, are float64.
-inline Tensor tensor(std::initializer_list<detail::Real> values, Caller caller = Caller::here()) {
-  static_assert(sizeof(detail::Real) == sizeof(double));
-  return detail::from_memory(values.begin(), DType::float64, Shape({values.size()}, caller),
-                             static_cast<std::int64_t>(values.size()), caller);
+/// Of several C++ types, `tensor({1.0, NAN, 2})`: float32, unless float64 is named.
+template <class Chosen = float>
+requires std::is_floating_point_v<Chosen> && Element<Chosen> Tensor
+tensor(std::initializer_list<detail::Real> values, Caller caller = Caller::here()) {
+  detail::Flat<Chosen> flat(values.size());
+  for (const detail::Real& real : values) flat.append({real.value}, caller);
+  return flat.tensor(Shape({values.size()}, caller), caller);
 }
 /// A copy of these values in the given shape. Throws ShapeError where the counts differ.
 template <Element T>
@@ -239,6 +286,7 @@ Tensor from_span(const R& values, Shape shape, Caller caller = Caller::here()) {
   return from_span(std::span<const typename R::value_type>(values.data(), values.size()), shape,
                    caller);
 }
+/// The dtype is that of the vector.
 template <Element T>
 requires(!std::is_same_v<T, bool>) Tensor
     tensor(const std::vector<T>& values, Caller caller = Caller::here()) {

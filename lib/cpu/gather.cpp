@@ -19,14 +19,16 @@ void lower(std::int64_t& x, std::int64_t value) {
 
 constexpr std::int64_t bytes_in_block = 256 << 10, elements_in_block = 1 << 16;
 
-/// All positions along an axis of so many places, those from its end as what they mean.
+/// All positions along an axis of so many places; those from its end, where they are allowed, as
+/// what they mean.
 template <class Index>
-KernelResult resolve(const Body& indices, std::int64_t limit, int input, std::int64_t* places) {
+KernelResult resolve(const Body& indices, std::int64_t limit, int input, bool from_end,
+                     std::int64_t* places) {
   const Index* const index = indices.as<Index>();
   std::int64_t wrong = indices.elements;  // the first of those out of range
   parallel_ranges(indices.elements, elements_in_block, [&](std::int64_t first, std::int64_t end) {
     for (std::int64_t i = first; i < end; ++i) {
-      const std::int64_t at = index[i], place = at < 0 ? at + limit : at;
+      const std::int64_t at = index[i], place = at < 0 && from_end ? at + limit : at;
       if (place < 0 || place >= limit) [[unlikely]]
         return lower(wrong, i);
       places[i] = place;
@@ -34,17 +36,18 @@ KernelResult resolve(const Body& indices, std::int64_t limit, int input, std::in
   });
   if (wrong == indices.elements) [[likely]]
     return {};
-  return {"index out of range", input, index[wrong], limit};
+  return {"index out of range", input, index[wrong], limit, from_end};
 }
 
 /// Checks all positions, then calls f(places).
 template <class F>
-KernelResult with_places(const Body& indices, std::int64_t limit, int input, const F& f) {
+KernelResult with_places(const Body& indices, std::int64_t limit, int input, const F& f,
+                         bool from_end = true) {
   auto* const places = static_cast<std::int64_t*>(
       scratch(static_cast<std::size_t>(indices.elements) * sizeof(std::int64_t)));
-  const KernelResult result = indices.dtype == DType::int32
-                                  ? resolve<std::int32_t>(indices, limit, input, places)
-                                  : resolve<std::int64_t>(indices, limit, input, places);
+  const KernelResult result = with_integers(indices.dtype, [&]<class T>(Type<T>) {
+    return resolve<T>(indices, limit, input, from_end, places);
+  });
   if (!result.failure) f(static_cast<const std::int64_t*>(places));
   return result;
 }
@@ -197,13 +200,14 @@ KernelResult one_hot(const KernelCall& call) {
   const Body& indices = call.input(0);
   Body& output = call.output();
   const std::int64_t depth = call.option<OneHotOptions>().depth;
-  return with_places(indices, depth, 0, [&](const std::int64_t* places) {
+  const auto mark = [&](const std::int64_t* places) {
     clear(output);
     with_type(output.dtype, [&]<class T>(Type<T>) {
       for (std::int64_t i = 0; i < indices.elements; ++i)
         output.as<T>()[i * depth + places[i]] = T(1);
     });
-  });
+  };
+  return with_places(indices, depth, 0, mark, false);  // a class, not a position from the end
 }
 
 constexpr NamedKernel kernels[] = {{"gather", gather},   {"one_hot", one_hot},

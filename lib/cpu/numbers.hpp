@@ -37,6 +37,16 @@ KernelResult with_floating(DType dtype, const F& f) {
     f(Type<double>());
   return {};
 }
+/// Calls f(Type<T>()) for the dtype of positions, labels or lengths.
+template <class F>
+auto with_integers(DType dtype, const F& f) {
+  if (dtype == DType::int64) return f(Type<std::int64_t>());
+  return dtype == DType::int32 ? f(Type<std::int32_t>()) : f(Type<std::uint8_t>());
+}
+/// Element i of a tensor of positions, labels or lengths: uint8, int32 or int64.
+inline std::int64_t integer_at(const Body& x, std::int64_t i) {
+  return with_integers(x.dtype, [&]<class T>(Type<T>) -> std::int64_t { return x.as<T>()[i]; });
+}
 /// y + x; integers wrap around, and 1 + 1 = 1 for truth values.
 template <class T>
 T plus(T y, T x, bool truth) {

@@ -116,7 +116,7 @@ void run_all(const void* const (&inputs)[K], unsigned how, std::int64_t n, T* ou
 }
 
 template <class F>
-inline constexpr bool is_binary = requires(F f, double x) {
+inline constexpr bool is_binary = requires(F f, int x) {
   f(x, x);
 };
 template <class F>
@@ -245,6 +245,15 @@ constexpr Tile integer_tile() {
     return loop_tile<F, T, T>;
 }
 template <class F>
+constexpr Tiles bits_tiles() {
+  Tiles tiles;
+  tiles.value[static_cast<int>(DType::boolean)] = loop_tile<F, bool, bool>;
+  tiles.value[static_cast<int>(DType::uint8)] = loop_tile<F, std::uint8_t, std::uint8_t>;
+  tiles.value[static_cast<int>(DType::int32)] = loop_tile<F, std::int32_t, std::int32_t>;
+  tiles.value[static_cast<int>(DType::int64)] = loop_tile<F, std::int64_t, std::int64_t>;
+  return tiles;
+}
+template <class F>
 constexpr Tiles number_tiles() {
   Tiles tiles;
   tiles.slow = is_slow<F>;
@@ -269,13 +278,15 @@ constexpr void add_gradient(Tiles& tiles) {
 }
 template <class F>
 constexpr Tiles tiles_of() {
-  if constexpr (requires { F::domain; }) {
+  if constexpr (!requires { F::domain; }) {
+    return comparison_tiles<F>();
+  } else if constexpr (F::domain == Domain::bits) {
+    return bits_tiles<F>();
+  } else {
     Tiles tiles = number_tiles<F>();
     add_gradient<F, 0>(tiles);
     add_gradient<F, 1>(tiles);
     return tiles;
-  } else {
-    return comparison_tiles<F>();
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lib/cpu/pointwise.hpp"
+#include "lib/formulas/bitwise.hpp"
 #include "lib/formulas/compare.hpp"
 
 namespace reel::kernels::REEL_ISA {
@@ -21,10 +22,26 @@ void where_tile(std::int64_t n, const void* const* inputs, unsigned how, void* o
 constexpr Tiles where_tiles = {{where_tile<std::uint8_t>, where_tile<std::uint8_t>,
                                 where_tile<std::uint32_t>, where_tile<std::uint64_t>,
                                 where_tile<std::uint32_t>, where_tile<std::uint64_t>}};
-constexpr NamedTiles where_table[] = {{"where", &where_tiles}, {nullptr, nullptr}};
+
+template <class X, class Y>
+void order_tile(std::int64_t n, const void* const* inputs, unsigned how, void* output) {
+  if (const unsigned scalars = how & pass_scalars)
+    return repeat_numbers<2>(order_tile<X, Y>, n, inputs, {sizeof(X), sizeof(Y)}, scalars, output,
+                             sizeof(float));
+  const X* const x = static_cast<const X*>(inputs[0]);
+  const Y* const y = static_cast<const Y*>(inputs[1]);
+  float* const out = static_cast<float*>(output);
+  for (std::int64_t i = 0; i < n; ++i) out[i] = Order()(x[i], y[i]);
+}
+/// By the dtype of the first input.
+constexpr Tiles order_tiles = {{nullptr, nullptr, nullptr, order_tile<std::int64_t, double>,
+                                nullptr, order_tile<double, std::int64_t>}};
+constexpr NamedTiles where_table[] = {
+    {"where", &where_tiles}, {"order", &order_tiles}, {nullptr, nullptr}};
 }  // namespace
 extern const Family compare_family = {
-    no_kernels, tile_table<Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual, LogicalAnd,
-                           LogicalOr, LogicalXor, LogicalNot>};
+    no_kernels,
+    tile_table<Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual, LogicalAnd, LogicalOr,
+               LogicalXor, LogicalNot, BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot>};
 extern const Family where_family = {no_kernels, where_table};
 }  // namespace reel::kernels::REEL_ISA

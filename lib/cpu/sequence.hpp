@@ -4,6 +4,7 @@
 #pragma once
 #include "lib/cpu/chunk.hpp"
 #include "lib/cpu/kernels.hpp"
+#include "lib/cpu/numbers.hpp"
 #include "lib/cpu/product.hpp"
 #include "lib/cpu/scratch.hpp"
 #include "lib/dispatch/op_options.hpp"
@@ -27,9 +28,7 @@ struct Sequence {
 
   bool is_ragged() const { return lengths->elements > 0; }
   std::int64_t length(std::int64_t row) const {
-    if (!is_ragged()) return time;
-    return lengths->dtype == DType::int32 ? lengths->as<std::int32_t>()[row]
-                                          : lengths->as<std::int64_t>()[row];
+    return is_ragged() ? integer_at(*lengths, row) : time;
   }
   /// Input number `input` holds the lengths.
   KernelResult check(int input) const {

@@ -233,15 +233,11 @@ KernelResult softmax_gradient(const KernelCall& call) {
   });
 }
 
-std::int64_t label_at(const Body& labels, std::int64_t i) {
-  return labels.dtype == DType::int32 ? labels.as<std::int32_t>()[i] : labels.as<std::int64_t>()[i];
-}
-
 KernelResult cross_entropy(const KernelCall& call) {
   const Body &scores = call.input(0), &labels = call.input(1);
   const std::int64_t n = scores.shape.data()[1];
   for (std::int64_t i = 0; i < labels.elements; ++i) {
-    const std::int64_t label = label_at(labels, i);
+    const std::int64_t label = integer_at(labels, i);
     if (label < 0 || label >= n) return {"label out of range", 1, label, n, false};
   }
   return with_floating(scores.dtype, [&]<class T>(Type<T>) {
@@ -251,7 +247,7 @@ KernelResult cross_entropy(const KernelCall& call) {
       sums.take_logarithms();
       for (std::int64_t r = 0; r < count; ++r)
         call.output().as<T>()[first + r] =
-            sums.sum[r] - (x[r * n + label_at(labels, first + r)] - sums.max[r]);
+            sums.sum[r] - (x[r * n + integer_at(labels, first + r)] - sums.max[r]);
     });
   });
 }
@@ -267,7 +263,7 @@ KernelResult cross_entropy_gradient(const KernelCall& call) {
       Softmax::rows(scores.as<T>() + first * n, block, count, n);
       for (std::int64_t r = 0; r < count; ++r) {
         T* row = block + r * n;
-        row[label_at(labels, first + r)] -= T(1);
+        row[integer_at(labels, first + r)] -= T(1);
         const Vector<T> up(dy.as<T>()[first + r]);
         T* dx = call.output().as<T>() + (first + r) * n;
         for_chunks<T>(n, [&](std::int64_t k, Chunk<T> chunk) {

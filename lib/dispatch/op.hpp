@@ -45,8 +45,8 @@ using ShapeRule = void (*)(Inference&);
 enum class Fusion : std::uint8_t { opaque, pointwise, reduction, layout };
 
 /// How inputs come to one dtype: none as they are; numeric by promotion; floating likewise, and
-/// integers become float32.
-enum class Promote : std::uint8_t { none, numeric, floating };
+/// integers become float32; exact without rounding any integer, for comparisons.
+enum class Promote : std::uint8_t { none, numeric, floating, exact };
 
 /// For the gradient of each input (the last entry counts for all that follow): which inputs (low
 /// byte) and outputs (high byte) it needs. Only those are kept alive.

@@ -1,38 +1,70 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the inputs of an op come to one dtype: tensors as in NumPy, C++ numbers as they are told.
+// How the inputs of an op come to one dtype: floating tensors before integers, C++ numbers as the
+// tensors are.
 #include "lib/dispatch/promotion.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace reel {
-DType promoted(DType a, DType b) {
-  const DType low = a < b ? a : b, high = a < b ? b : a;
-  const bool loses_digits = high == DType::float32 && (low == DType::int32 || low == DType::int64);
-  return loses_digits ? DType::float64 : high;
+namespace {
+/// The largest dtypes among the promoted inputs of a call.
+struct Largest {
+  DType tensor = DType::boolean, number = DType::boolean;
+  bool any_tensor = false, any_number = false;
+
+  Largest(const Op& op, std::span<const Operand> operands, Body* const* bodies) {
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      if (!(op.promoted >> (i < 7 ? i : 7) & 1)) continue;
+      if (bodies[i])
+        tensor = promoted(tensor, bodies[i]->dtype);
+      else
+        number = promoted(number, operands[i].scalar().dtype());
+      (bodies[i] ? any_tensor : any_number) = true;
+    }
+  }
+};
+
+/// Whether a dtype holds all numbers of another one.
+bool holds(DType dtype, DType other) {
+  if (!is_floating(dtype) || is_floating(other)) return dtype >= other;
+  return other < (dtype == DType::float32 ? DType::int32 : DType::int64);
 }
+}  // namespace
 
 DType common_dtype(const Op& op, std::span<const Operand> operands, Body* const* bodies) {
-  DType common = DType::boolean;
-  bool any = false;
-  const auto takes_part = [&](std::size_t i) { return op.promoted >> (i < 7 ? i : 7) & 1; };
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (!bodies[i] || !takes_part(i)) continue;
-    common = any ? promoted(common, bodies[i]->dtype) : bodies[i]->dtype;
-    any = true;
-  }
-  const bool any_tensor = any;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (bodies[i] || !takes_part(i)) continue;
-    const DType number = operands[i].scalar().dtype();
-    if (!any_tensor)
-      common = any ? promoted(common, number) : number;
-    else if (is_floating(number) && !is_floating(common))
-      common = DType::float32;
-    else if (common == DType::boolean)
-      common = number;
-    any = true;
-  }
+  const Largest largest(op, operands, bodies);
+  DType common = largest.tensor;
+  if (!largest.any_tensor || common == DType::boolean)
+    common = largest.number;
+  else if (is_floating(largest.number) && !is_floating(common))
+    common = DType::float32;
   return op.promote == Promote::floating && !is_floating(common) ? DType::float32 : common;
+}
+
+std::optional<DType> exact_dtype(const Op& op, std::span<const Operand> operands,
+                                 Body* const* bodies) {
+  DType common = common_dtype(op, operands, bodies);
+  // Only floating tensors round a number with a fraction to their own precision.
+  if (is_floating(common) && !is_floating(Largest(op, operands, bodies).tensor))
+    common = DType::float64;
+  const auto keeps = [&](std::size_t i) {
+    return bodies[i] ? holds(common, bodies[i]->dtype) : holds(common, operands[i].scalar());
+  };
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (keeps(i)) continue;
+    common = is_floating(common) ? DType::float64 : DType::int64;
+    if (!keeps(i)) return {};
+  }
+  return common;
+}
+
+bool holds(DType dtype, Scalar number) {
+  if (is_floating(number.dtype())) return is_floating(dtype);
+  if (!is_floating(dtype)) return dtype == DType::boolean || fits(number, dtype);
+  const double value =
+      dtype == DType::float32 ? static_cast<float>(number.integer()) : number.real();
+  return value < 0x1p63 && static_cast<std::int64_t>(value) == number.integer();
 }
 
 bool fits(Scalar number, DType dtype) {

@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+#include <algorithm>
+#include <optional>
 #include <span>
 
 #include "lib/dispatch/op.hpp"
 
 namespace reel {
-/// What two dtypes become, as in NumPy: int32 or int64 with float32 is float64.
-DType promoted(DType a, DType b);
+/// What two dtypes become: the larger one, so that a floating dtype wins over any integer.
+inline DType promoted(DType a, DType b) { return std::max(a, b); }
 /// The dtype that the promoted inputs of an op come to; bodies are null for C++ numbers, which
 /// take the tensors' dtype, or float32 where that has no fractions.
 DType common_dtype(const Op& op, std::span<const Operand> operands, Body* const* bodies);
+/// The same for comparisons, where no integer may be rounded. None where no dtype holds all
+/// values: int64 beside floating numbers.
+std::optional<DType> exact_dtype(const Op& op, std::span<const Operand> operands,
+                                 Body* const* bodies);
 bool fits(Scalar number, DType dtype);
+/// Whether a number keeps its value in this dtype; one with a fraction is rounded, as tensors are.
+bool holds(DType dtype, Scalar number);
 void store_number(void* to, Scalar number, DType dtype);
 }  // namespace reel

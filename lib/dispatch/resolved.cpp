@@ -4,6 +4,7 @@
 #include <reel/ops.hpp>
 
 #include "lib/dispatch/promotion.hpp"
+#include "lib/ops/ops.hpp"
 
 namespace reel {
 namespace {
@@ -24,6 +25,24 @@ void check_devices(const Op& op, const Resolved& inputs, Caller caller) {
                         "the device of the first input", "another",
                         "Nothing is copied behind your back: use x.to(device).");
 }
+
+/// int64 beside floating numbers, for a comparison: their order and 0, as no dtype holds both.
+void resolve_order(Context& context, const Op& op, std::span<const Operand> operands, Caller caller,
+                   Resolved& inputs) {
+  const FunctionScope scope(caller, op.name);
+  Tensor sides[2];
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Operand& x = operands[i];
+    const Body* const body = inputs.bodies[i];
+    const bool floating = is_floating(body ? body->dtype : x.scalar().dtype());
+    const DType dtype = floating ? DType::float64 : DType::int64;
+    sides[i] = body && body->dtype == dtype ? detail::tensor_of(x) : cast(x, dtype);
+    if (body && context.mode & recording)
+      inputs.origins[i] = origin_of(context, x, inputs.bodies[i]);
+  }
+  inputs.bodies[0] = inputs.keep(run(order_op, sides[0], sides[1]));
+  inputs.bodies[1] = number_body(context, op, 1, 0, DType::float32, caller, inputs);
+}
 }  // namespace
 
 void resolve(Context& context, Op& op, std::span<const Operand> operands, Caller caller,
@@ -40,7 +59,14 @@ void resolve(Context& context, Op& op, std::span<const Operand> operands, Caller
       inputs.bodies[i] = Access::body(read_variable(context, operands[i].variable()));
   }
   const bool promotes = op.promote != Promote::none;
-  const DType common = promotes ? common_dtype(op, operands, inputs.bodies.data()) : DType::boolean;
+  DType common = DType::boolean;
+  if (op.promote == Promote::exact) {
+    const auto exact = exact_dtype(op, operands, inputs.bodies.data());
+    if (!exact) return resolve_order(context, op, operands, caller, inputs);
+    common = *exact;
+  } else if (promotes) {
+    common = common_dtype(op, operands, inputs.bodies.data());
+  }
   for (std::size_t i = 0; i < count; ++i) {
     const bool takes_part = promotes && op.promoted >> (i < 7 ? i : 7) & 1;
     Body*& body = inputs.bodies[i];

@@ -25,8 +25,8 @@ void fail_floating(const Inference& call, int i) {
 
 void require_integer(const Inference& call, int i) {
   const DType dtype = call.input(i).dtype;
-  if (dtype == DType::int32 || dtype == DType::int64) return;
-  fail<DTypeError>(call.caller, call.op.name, argument_name(call.op, i), "int32 or int64",
+  if (dtype != DType::boolean && !is_floating(dtype)) return;
+  fail<DTypeError>(call.caller, call.op.name, argument_name(call.op, i), "uint8, int32 or int64",
                    name_of(dtype), "Cast it first.");
 }
 

@@ -78,7 +78,8 @@ namespace {
       !is_floating(tensor->dtype))
     return run(op, x, y);
   const Tile tile = op.straight->value[static_cast<int>(tensor->dtype)];
-  if (!tile) return run(op, x, y);
+  if (!tile || (op.promote == Promote::exact && !holds(tensor->dtype, number.scalar())))
+    return run(op, x, y);
   const DType dtype = result_dtype(op, tensor->dtype);
   Body* out =
       reusable(other, tensor, dtype) ? taken_over(other) : allocate_like(context, dtype, *tensor);

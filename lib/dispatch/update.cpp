@@ -19,8 +19,7 @@ Tensor prepared(const Op& op, int i, const Operand& x, DType dtype, bool convert
     fail<DTypeError>(caller, op.name, argument_name(op, i),
                      "a number that fits " + std::string(name_of(dtype)), to_text(x.scalar()));
   if (scalar)
-    value =
-        cast(Operand(full({}, x.scalar(), caller), caller), converts ? dtype : x.scalar().dtype());
+    value = full({}, x.scalar(), {converts ? dtype : x.scalar().dtype()}, caller);
   else
     value = x.kind() == Operand::Kind::variable ? read_variable(Context::here(), x.variable())
                                                 : x.tensor();
@@ -32,6 +31,7 @@ Tensor prepared(const Op& op, int i, const Operand& x, DType dtype, bool convert
                      "a dtype that promotes to " + std::string(name_of(dtype)),
                      std::string(name_of(value.dtype())), "Convert it first: x.to(...).");
   return cast(Operand(value, caller), dtype);
+}
 
 /// What is assigned has the shape of what it replaces; a number fills it.
 void require_shape(const Op& op, const Operand& value, const Shape& shape) {
@@ -39,7 +39,6 @@ void require_shape(const Op& op, const Operand& value, const Shape& shape) {
   if (!body || body->shape == shape) return;  // an undefined tensor is refused later
   fail<ShapeError>(value.caller(), op.name, argument_name(op, 1),
                    "shape " + to_text(shape) + " or a number", to_text(body->shape));
-}
 }
 }  // namespace
 
@@ -92,11 +91,11 @@ void run_update(Op& op, std::span<const Variable> variables, std::span<const Ope
     if (places[i] != inputs[i]) Access::cell(variables[i]).value = Access::share(places[i]);
   for (Stage* stage = context.stages; stage; stage = stage->next) stage->after(call);
 }
+
 void run_assignment(Op& op, const Variable& variable, const Operand& value) {
   require_shape(op, value, variable.shape());
   run_update(op, {&variable, 1}, {&value, 1}, {}, value.caller());
 }
-
 
 namespace {
 /// The value of a slice after the write.

@@ -12,8 +12,8 @@
 #endif
 
 namespace reel::REEL_FORMULAS {
-/// The dtypes that an op is for: float32 and float64; all but bool; all.
-enum class Domain { floating, numbers, everything };
+/// The dtypes that an op is for: float32 and float64; all but bool; all; bool and integers.
+enum class Domain { floating, numbers, everything, bits };
 
 namespace math {
 /// The functions of a type. Of numbers here, of vectors in lib/cpu/simd_math.hpp, of Tensors in

@@ -88,6 +88,6 @@ Tensor orthogonal(Shape shape, double gain, TensorOptions options, Caller caller
 
 Tensor constant(Shape shape, double value, TensorOptions options, Caller caller) {
   const CallerScope here(caller, "constant");
-  return full(shape, value, caller).to(options.dtype, caller);
+  return full(shape, value, {DType::float64}, caller).to(options.dtype, caller);
 }
 }  // namespace reel::nn

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <reel/ops/compare.hpp>
 
+#include <algorithm>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include <reel/ops/activation.hpp>
 #include <reel/ops/arithmetic.hpp>
@@ -36,14 +39,72 @@ void where_samples(SampleList out) {
            });
 }
 
-constexpr Op comparison(std::string_view name, int arity, Samples samples) {
+void bits_shape(Inference& call) {
+  broadcast(call);
+  if (is_floating(call.made(0).dtype))
+    fail<DTypeError>(call.caller, call.op.name, "operands", "bool or integers",
+                     name_of(call.made(0).dtype), "logical_and() and its like take any number.");
+}
+
+/// int64 and float64, on either side.
+void order_shape(Inference& call) {
+  const DType x = call.input(0).dtype, y = call.input(1).dtype;
+  if (std::min(x, y) != DType::int64 || std::max(x, y) != DType::float64)
+    fail<DTypeError>(call.caller, call.op.name, "operands", "int64 and float64",
+                     std::string(name_of(x)) + " and " + std::string(name_of(y)));
+  call.output(DType::float32, broadcast_shapes(call, 0, 2));
+}
+
+/// f on the pairs of binary_samples(), of these dtypes.
+void pair_samples(SampleList out, Binary f, DType x, DType y) {
+  std::vector<Sample> pairs;
+  binary_samples(pairs, f, {-8, 8, 1}, {-8, 8, 1});
+  for (const Sample& pair : pairs)
+    if (pair.inputs.size() == 2)
+      sample(out, {cast(pair.inputs[0], x), cast(pair.inputs[1], y)}, pair.call);
+}
+void bits_samples(SampleList out, Binary f) {
+  pair_samples(out, f, DType::int64, DType::int32);
+  pair_samples(out, f, DType::boolean, DType::boolean);
+}
+void bitwise_not_samples(SampleList out) {
+  for (const DType dtype : {DType::boolean, DType::uint8, DType::int32})
+    for (const auto& [shape, layout] : varied())
+      sample(out, {cast(drawn(shape, layout, {0, 8, 1}), dtype)},
+             [](const std::vector<Tensor>& in) { return ~in[0]; });
+}
+Tensor order(Operand x, Operand y) {
+  const auto wide = [](Operand a) {
+    return is_floating(dtype_of(order_op, a)) ? cast(a, DType::float64) : detail::tensor_of(a);
+  };
+  return run(order_op, wide(x), wide(y));
+}
+void order_samples(SampleList out) {
+  pair_samples(out, order, DType::int64, DType::float64);
+  pair_samples(out, order, DType::float64, DType::int64);
+}
+
+constexpr Op bitwise(std::string_view name, int arity, Samples samples) {
   return Op{.name = name,
             .arity = arity,
-            .shape = broadcast_to_bool,
+            .shape = bits_shape,
             .promote = Promote::numeric,
             .fusion = Fusion::pointwise,
             .differentiable = false,
             .samples = samples};
+}
+constexpr Op comparison(std::string_view name, int arity, Samples samples,
+                        Promote promote = Promote::exact) {
+  return Op{.name = name,
+            .arity = arity,
+            .shape = broadcast_to_bool,
+            .promote = promote,
+            .fusion = Fusion::pointwise,
+            .differentiable = false,
+            .samples = samples};
+}
+constexpr Op logical(std::string_view name, int arity, Samples samples) {
+  return comparison(name, arity, samples, Promote::numeric);  // rounding leaves truths as they are
 }
 void compare_samples(SampleList out, Binary f) { binary_samples(out, f, coarse, coarse); }
 }  // namespace
@@ -61,13 +122,26 @@ constinit Op greater_op =
 constinit Op greater_equal_op =
     comparison("greater_equal", 2, [](SampleList out) { compare_samples(out, operator>=); });
 constinit Op logical_and_op =
-    comparison("logical_and", 2, [](SampleList out) { compare_samples(out, logical_and); });
+    logical("logical_and", 2, [](SampleList out) { compare_samples(out, logical_and); });
 constinit Op logical_or_op =
-    comparison("logical_or", 2, [](SampleList out) { compare_samples(out, logical_or); });
+    logical("logical_or", 2, [](SampleList out) { compare_samples(out, logical_or); });
 constinit Op logical_xor_op =
-    comparison("logical_xor", 2, [](SampleList out) { compare_samples(out, logical_xor); });
+    logical("logical_xor", 2, [](SampleList out) { compare_samples(out, logical_xor); });
 constinit Op logical_not_op =
-    comparison("logical_not", 1, [](SampleList out) { unary_samples(out, logical_not, coarse); });
+    logical("logical_not", 1, [](SampleList out) { unary_samples(out, logical_not, coarse); });
+constinit Op bitwise_and_op =
+    bitwise("bitwise_and", 2, [](SampleList out) { bits_samples(out, operator&); });
+constinit Op bitwise_or_op =
+    bitwise("bitwise_or", 2, [](SampleList out) { bits_samples(out, operator|); });
+constinit Op bitwise_xor_op =
+    bitwise("bitwise_xor", 2, [](SampleList out) { bits_samples(out, operator^); });
+constinit Op bitwise_not_op = bitwise("bitwise_not", 1, bitwise_not_samples);
+constinit Op order_op{.name = "order",
+                      .arity = 2,
+                      .shape = order_shape,
+                      .fusion = Fusion::pointwise,
+                      .differentiable = false,
+                      .samples = order_samples};
 constinit Op where_op{.name = "where",
                       .arity = 3,
                       .shape = where_shape,
@@ -89,30 +163,50 @@ Tensor logical_and(Operand x, Operand y) { return run_binary(logical_and_op, x, 
 Tensor logical_or(Operand x, Operand y) { return run_binary(logical_or_op, x, y); }
 Tensor logical_xor(Operand x, Operand y) { return run_binary(logical_xor_op, x, y); }
 Tensor logical_not(Operand x) { return run_unary(logical_not_op, x); }
-Tensor operator&(Operand x, Operand y) { return run_binary(logical_and_op, x, y); }
-Tensor operator|(Operand x, Operand y) { return run_binary(logical_or_op, x, y); }
-Tensor operator~(Operand x) { return run_unary(logical_not_op, x); }
+Tensor operator&(Operand x, Operand y) { return run_binary(bitwise_and_op, x, y); }
+Tensor operator|(Operand x, Operand y) { return run_binary(bitwise_or_op, x, y); }
+Tensor operator^(Operand x, Operand y) { return run_binary(bitwise_xor_op, x, y); }
+Tensor operator~(Operand x) { return run_unary(bitwise_not_op, x); }
 
 Tensor where(Operand condition, Operand x, Operand y) { return run(where_op, {condition, x, y}); }
+
+namespace {
+/// |a - b| in float64, without rounding integers of 64 bits on the way.
+Tensor distance_of(const Tensor& a, const Tensor& b) {
+  const bool a_floats = is_floating(a.dtype()), b_floats = is_floating(b.dtype());
+  const Tensor distance = abs(cast(a, DType::float64) - cast(b, DType::float64));
+  if (a_floats == b_floats) {
+    if (a_floats) return distance;
+    const Tensor i = cast(a, DType::int64), k = cast(b, DType::int64);
+    const Tensor exact = maximum(i, k) - minimum(i, k);  // negative where it wraps
+    return where(exact < 0, distance, cast(exact, DType::float64));
+  }
+  if (a_floats) return distance_of(b, a);
+  if (a.dtype() != DType::int64) return distance;
+  // What a double cannot hold of an integer, its last 11 bits, is added after the difference.
+  constexpr std::int64_t most = std::int64_t{1} << 53;
+  const Tensor rest = where((a > most) | (a < -most), a & 2047, 0);
+  return abs(cast(a - rest, DType::float64) - cast(b, DType::float64) + cast(rest, DType::float64));
+}
+
+/// Argument i: a tensor, or a number with all its digits.
+Tensor value_of(const Operand& x, int i) {
+  const bool floating = is_floating(dtype_of(subtract_op, x, i));
+  if (floating && x.kind() == Operand::Kind::scalar) return cast(x, DType::float64);
+  return stop_gradient(x);
+}
+}  // namespace
 
 bool allclose(Operand x, Operand y, Tolerance tolerance) {
   const FunctionScope scope(x.caller(), "allclose");
   for (const auto& [name, value] : {std::pair("rtol", tolerance.rtol), {"atol", tolerance.atol}})
     if (!(value >= 0)) fail<Error>(x.caller(), "allclose", name, "at least 0", to_text(value));
-  const DType dtypes[] = {dtype_of(subtract_op, x), dtype_of(subtract_op, y, 1)};
-  const bool integers = !is_floating(dtypes[0]) && !is_floating(dtypes[1]);
+  const Tensor a = value_of(x, 0), b = value_of(y, 1);
   // In float64: differences of unsigned or large integers would wrap. Equal infinities are close.
-  const Tensor a = cast(stop_gradient(x), DType::float64);
-  const Tensor b = cast(stop_gradient(y), DType::float64);
-  Tensor distance = abs(a - b);
-  if (integers) {
-    const Tensor i = cast(x, DType::int64), k = cast(y, DType::int64);
-    const Tensor exact = maximum(i, k) - minimum(i, k);  // negative where it wraps
-    distance = where(exact < 0, distance, cast(exact, DType::float64));
-  }
-  const Tensor near = distance <= tolerance.atol + tolerance.rtol * abs(b);
-  if (integers) return static_cast<bool>(all(near));
-  const Tensor finite = abs(b) < std::numeric_limits<double>::infinity();
+  const Tensor size = abs(cast(b, DType::float64));
+  const Tensor near = distance_of(a, b) <= tolerance.atol + tolerance.rtol * size;
+  if (!is_floating(b.dtype())) return static_cast<bool>(all(near));
+  const Tensor finite = size < std::numeric_limits<double>::infinity();
   return static_cast<bool>(all((near & finite) | (a == b)));
 }
 
@@ -124,7 +218,8 @@ bool equal(Operand x, Operand y) {
 
 void add_compare(OpTable& ops) {
   for (Op* op : {&equal_op, &not_equal_op, &less_op, &less_equal_op, &greater_op, &greater_equal_op,
-                 &logical_and_op, &logical_or_op, &logical_xor_op, &logical_not_op, &where_op})
+                 &logical_and_op, &logical_or_op, &logical_xor_op, &logical_not_op, &bitwise_and_op,
+                 &bitwise_or_op, &bitwise_xor_op, &bitwise_not_op, &order_op, &where_op})
     ops.add(*op);
 }
 }  // namespace reel

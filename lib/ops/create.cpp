@@ -31,9 +31,18 @@ Tensor constant(const Shape& shape, DType dtype, Scalar value, Caller caller) {
   return run(fill_op, options, caller);
 }
 
+void require_fit(std::string_view function, Scalar value, DType dtype, Caller caller) {
+  if (!fits(value, dtype))
+    fail<DTypeError>(caller, function, "value", "a number that fits " + std::string(name_of(dtype)),
+                     to_text(value));
+}
+
 void fill_samples(SampleList out) {
   for (const Shape& shape : {Shape(), Shape({0}), Shape({3}), Shape({2, 3})}) {
     sample(out, {}, [shape](const std::vector<Tensor>&) { return full(shape, 0.5); });
+    sample(out, {}, [shape](const std::vector<Tensor>&) {
+      return full(shape, 0.1, {.dtype = DType::float64});
+    });
     sample(out, {},
            [shape](const std::vector<Tensor>&) { return zeros(shape, {.dtype = DType::float64}); });
   }
@@ -59,8 +68,12 @@ Tensor ones(Shape shape, TensorOptions options, Caller caller) {
   return constant(shape, options.dtype, 1, caller);
 }
 Tensor full(Shape shape, Scalar value, Caller caller) {
+  return full(shape, value, {value.dtype()}, caller);
+}
+Tensor full(Shape shape, Scalar value, TensorOptions options, Caller caller) {
   const FunctionScope scope(caller, "full");
-  return constant(shape, value.dtype(), value, caller);
+  require_fit("full", value, options.dtype, caller);
+  return constant(shape, options.dtype, value, caller);
 }
 Tensor zeros_like(Operand x) {
   const FunctionScope scope(x.caller(), "zeros_like");
@@ -73,9 +86,7 @@ Tensor ones_like(Operand x) {
 Tensor full_like(Operand x, Scalar value) {
   const FunctionScope scope(x.caller(), "full_like");
   const DType dtype = dtype_of(fill_op, x);
-  if (!fits(value, dtype))
-    fail<DTypeError>(x.caller(), "full_like", "value",
-                     "a number that fits " + std::string(name_of(dtype)), to_text(value));
+  require_fit("full_like", value, dtype, x.caller());
   return constant(shape_of(fill_op, x), dtype, value, x.caller());
 }
 
@@ -89,10 +100,9 @@ double count_range(Scalar start, Scalar stop, Scalar step, bool floating) {
 }
 }  // namespace
 
-Tensor arange(Scalar start, Scalar stop, Scalar step, Caller caller) {
-  const FunctionScope scope(caller, "arange");
-  const DType dtype = std::max({start.dtype(), stop.dtype(), step.dtype(), DType::int64});
-  const bool floating = is_floating(dtype);
+namespace {
+Tensor arange_of(Scalar start, Scalar stop, Scalar step, bool floating, DType dtype,
+                 Caller caller) {
   for (const auto& [name, number] : {std::pair("start", start), {"stop", stop}})
     if (std::isnan(number.real())) fail<Error>(caller, "arange", name, "a number", "nan");
   if (step.real() == 0 || !std::isfinite(step.real()))
@@ -104,7 +114,7 @@ Tensor arange(Scalar start, Scalar stop, Scalar step, Caller caller) {
   FillOptions options{.kind = FillOptions::Kind::range,
                       .dtype = dtype,
                       .shape = Shape({count > 0 ? static_cast<std::int64_t>(count) : 0}, caller)};
-  if (floating) {
+  if (is_floating(dtype)) {
     options.start = start.real();
     options.step = step.real();
   } else {
@@ -112,6 +122,24 @@ Tensor arange(Scalar start, Scalar stop, Scalar step, Caller caller) {
     options.stride = step.integer();
   }
   return run(fill_op, options, caller);
+}
+DType dtype_of_range(Scalar start, Scalar stop, Scalar step) {
+  return std::max({start.dtype(), stop.dtype(), step.dtype(), DType::int64});
+}
+}  // namespace
+
+Tensor arange(Scalar start, Scalar stop, Scalar step, Caller caller) {
+  const FunctionScope scope(caller, "arange");
+  const DType dtype = dtype_of_range(start, stop, step);
+  return arange_of(start, stop, step, is_floating(dtype), dtype, caller);
+}
+Tensor arange(Scalar start, Scalar stop, Scalar step, TensorOptions options, Caller caller) {
+  const FunctionScope scope(caller, "arange");
+  if (!is_floating(options.dtype))
+    fail<DTypeError>(caller, "arange", "dtype", "float32 or float64", name_of(options.dtype),
+                     "Integers give int64 without options.");
+  const bool floating = is_floating(dtype_of_range(start, stop, step));
+  return arange_of(start, stop, step, floating, options.dtype, caller);
 }
 
 Tensor eye(Extent n, TensorOptions options, Caller caller) {

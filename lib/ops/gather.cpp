@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <reel/ops/gather.hpp>
 
+#include <string>
+
 #include <reel/ops.hpp>
 
 #include "lib/dispatch/context.hpp"
 #include "lib/dispatch/gate.hpp"
 #include "lib/dispatch/op_options.hpp"
+#include "lib/dispatch/promotion.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
 
@@ -140,7 +143,7 @@ void scatter_elements_samples(SampleList out) {
 }
 void one_hot_samples(SampleList out) {
   for (const Shape& shape : {Shape(), Shape({0}), Shape({3}), Shape({2, 2})})
-    sample(out, {positions(shape, 5, 0)},
+    sample(out, {positions(shape, 5, 0) % 5},
            [](const std::vector<Tensor>& in) { return one_hot(in[0], 5, DType::float64); });
 }
 }  // namespace
@@ -196,12 +199,21 @@ Tensor gather(Operand x, Operand indices, int axis) {
   return run(gather_op, {x, indices}, AxisOptions{normal_axis(gather_op, axis, rank, x.caller())});
 }
 Tensor scatter_add(Operand x, Operand indices, Operand updates, int axis) {
-  const FunctionScope scope(x.caller(), "scatter_add");
+  const Caller caller = x.caller();
+  const FunctionScope scope(caller, "scatter_add");
   const Shape shape = shape_of(take_op, x);
-  return add(
-      x, Operand(run(scatter_op, {updates, indices},
-                     UnTakeOptions{shape, normal_axis(scatter_op, axis, shape.rank(), x.caller())}),
-                 x.caller()));
+  const DType own = dtype_of(take_op, x), given = dtype_of(scatter_op, updates);
+  if (is_floating(given) && !is_floating(own))
+    fail<DTypeError>(caller, "scatter_add", "updates",
+                     "no fractions, as x is " + std::string(name_of(own)), name_of(given),
+                     "Convert x first: x.to(...).");
+  // Summed in the dtype of the result: small integers would wrap around.
+  const DType common = promoted(own, given);
+  const Tensor wide = given == common ? Tensor() : cast(updates, common);
+  const UnTakeOptions place{shape, normal_axis(scatter_op, axis, shape.rank(), caller)};
+  const Tensor sums =
+      run(scatter_op, {given == common ? updates : Operand(wide, caller), indices}, place);
+  return add(x, Operand(sums, caller));
 }
 Tensor one_hot(Operand indices, Extent depth, DType dtype) {
   return run(one_hot_op, {indices}, OneHotOptions{depth.value, dtype});

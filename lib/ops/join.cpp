@@ -5,9 +5,11 @@
 #include <algorithm>
 
 #include <reel/ops/arithmetic.hpp>
+#include <reel/ops/create.hpp>
 
 #include "lib/dispatch/gate.hpp"
 #include "lib/dispatch/op_options.hpp"
+#include "lib/dispatch/promotion.hpp"
 #include "lib/dispatch/recording.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
@@ -162,18 +164,28 @@ Tensor concat(Operands parts, int axis) {
 }
 Tensor stack(Operands parts, int axis) {
   const FunctionScope scope(parts.caller(), "stack");
-  std::vector<Tensor> wide;
-  wide.reserve(parts.size());
+  if (parts.size() == 0)
+    fail<ShapeError>(parts.caller(), "stack", "parts", "at least one tensor", "none");
+  Few<Operand, 8> operands;
+  Few<Body*, 8> bodies;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Operand part = parts[i];
     if (!(shape_of(concat_op, part, static_cast<int>(i)) == shape_of(concat_op, parts[0])))
       fail<ShapeError>(parts.caller(), "stack", "part " + std::to_string(i),
                        "the shape of part 0 " + to_text(shape_of(concat_op, parts[0])),
                        to_text(shape_of(concat_op, part)));
-    wide.push_back(expand_dims(part, axis));
+    operands.push_back(part);
+    bodies.push_back(body_of(part));
   }
-  if (wide.empty())
-    fail<ShapeError>(parts.caller(), "stack", "parts", "at least one tensor", "none");
+  // Numbers have the dtype of the tensors before they become tensors themselves.
+  const DType common = common_dtype(concat_op, {operands.data(), operands.size()}, bodies.data());
+  std::vector<Tensor> wide;
+  wide.reserve(parts.size());
+  for (const Operand& part : operands) {
+    const bool number = part.kind() == Operand::Kind::scalar;
+    wide.push_back(expand_dims(
+        number ? Operand(full({}, part.scalar(), {common}, parts.caller())) : part, axis));
+  }
   return concat(Operands(wide, parts.caller()), axis);
 }
 

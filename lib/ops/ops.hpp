@@ -11,7 +11,8 @@ extern Op add_op, subtract_op, multiply_op, divide_op, remainder_op, negative_op
 extern Op abs_op, exp_op, log_op, square_op, sqrt_op;
 extern Op relu_op, sigmoid_op, tanh_op, stop_gradient_op;
 extern Op equal_op, not_equal_op, less_op, less_equal_op, greater_op, greater_equal_op,
-    logical_and_op, logical_or_op, logical_xor_op, logical_not_op, where_op;
+    logical_and_op, logical_or_op, logical_xor_op, logical_not_op, bitwise_and_op, bitwise_or_op,
+    bitwise_xor_op, bitwise_not_op, order_op, where_op;
 extern Op sum_op, sum_to_op, mean_op, max_op, min_op, argmax_op, any_op, all_op;
 extern Op matmul_op, matmul_add_op, dense_op;
 extern Op softmax_op, log_softmax_op, cross_entropy_op;

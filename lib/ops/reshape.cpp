@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <reel/ops/create.hpp>
+
 #include "lib/dispatch/context.hpp"
 #include "lib/dispatch/gate.hpp"
 #include "lib/dispatch/op_options.hpp"
@@ -278,7 +280,12 @@ Tensor squeeze(Operand x, Axes axes) {
   return changed(squeeze_op, x, Axes(std::span<const int>(ones, count)));
 }
 Tensor broadcast_to(Operand x, Shape shape) { return run(broadcast_to_op, x, ShapeOptions{shape}); }
-Tensor cast(Operand x, DType dtype) { return run(cast_op, x, DTypeOptions{dtype}); }
+Tensor cast(Operand x, DType dtype) {
+  // A number with a fraction has digits that a tensor of it would not have.
+  if (x.kind() == Operand::Kind::scalar && is_floating(dtype) && is_floating(x.scalar().dtype()))
+    return full({}, x.scalar(), {dtype}, x.caller());
+  return run(cast_op, x, DTypeOptions{dtype});
+}
 
 void add_reshape(OpTable& ops) {
   for (Op* op :

@@ -102,7 +102,7 @@ void require_apart(const Op& op, std::span<const Variable> variables, std::size_
 Tensor wide(const Operand& rate) {
   const RecordingPause pause(Context::here());
   return rate.kind() == Operand::Kind::scalar
-             ? full({}, rate.scalar(), rate.caller()).to(DType::float64, rate.caller())
+             ? full({}, rate.scalar(), {DType::float64}, rate.caller())
              : cast(rate, DType::float64);
 }
 

@@ -17,7 +17,7 @@ Adam::Adam(std::string_view name, std::vector<Variable> variables, double learni
       variables_(std::move(variables)),
       m_(zeros_for("m", variables_, caller)),
       v_(zeros_for("v", variables_, caller)),
-      learning_rate_("learning_rate", tensor(learning_rate, caller), caller),
+      learning_rate_("learning_rate", tensor<double>(learning_rate, caller), caller),
       steps_("steps", tensor(std::int64_t{0}, caller), caller),
       options_(options) {
   check_variables(name, variables_, caller);

@@ -127,6 +127,10 @@ Tensor from_memory(const void* data, DType dtype, const Shape& shape, std::int64
   return Access::adopt(body);
 }
 
+void number_does_not_fit(Scalar value, DType dtype, Caller caller) {
+  fail<DTypeError>(caller, "tensor", "value", "a number that fits " + std::string(name_of(dtype)),
+                   to_text(value));
+}
 void ragged_list(std::size_t expected, std::size_t got, Caller caller) {
   fail<ShapeError>(caller, "tensor", "lists", "lists of one length, " + std::to_string(expected),
                    std::to_string(got));

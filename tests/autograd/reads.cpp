@@ -204,4 +204,21 @@ TEST_CASE("traced functions make the same of reads and of indices that pick all"
     }
   CHECK(slope.trace_count() == 2);
 }
+
+TEST_CASE("what a traced function has read stays as it was when the Variable is written") {
+  for (const DType dtype : {DType::int32, DType::float32, DType::float64}) {
+    Variable w("w", ones({3}, {.dtype = dtype})), same = w.clone();
+    const auto turn = [](Variable v) {
+      const Tensor before = v;
+      v.assign_add(1);
+      const Tensor middle = v.value(), part = v(range(1, 3));
+      v.assign(v * 3);
+      v(0).assign(7);
+      return concat({before, middle, part, v});
+    };
+    const auto traced = trace([&] { return turn(w); });
+    for (int i = 0; i < 5; ++i) CHECK(equal(traced(), turn(same)));
+    CHECK(equal(w, same));
+  }
+}
 }  // namespace reel::tests

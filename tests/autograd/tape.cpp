@@ -142,7 +142,7 @@ TEST_CASE("an inner tape that watches an outer tape's intermediate stops there")
 }
 
 TEST_CASE("tapes nest to the third order") {
-  Tensor x = tensor(0.7);
+  Tensor x = tensor<double>(0.7);
   GradientTape t3;
   t3.watch(x);
   Tensor second;
@@ -265,7 +265,7 @@ TEST_CASE("a custom gradient reaches second order through what it captured") {
     Tensor squared = t * t;
     return std::pair{squared * t, [squared](Tensor up) { return up * 3.0 * squared; }};
   });
-  Tensor x = tensor(2.0);
+  Tensor x = tensor<double>(2.0);
   GradientTape outer;
   outer.watch(x);
   Tensor slope;

@@ -115,7 +115,8 @@ TEST_CASE("tapes that come and go in any order give forward derivatives") {
     std::mt19937 random(seed);
     const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
     std::vector<Dual> values;
-    for (const double number : {0.7, -0.4}) values.push_back({tensor({number}), number, {}});
+    for (const double number : {0.7, -0.4})
+      values.push_back({tensor<double>({number}), number, {}});
     std::vector<OpenTape> tapes;
     std::size_t serials = 0;
     const auto slope = [](const Dual& of, std::size_t serial) {

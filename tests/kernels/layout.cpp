@@ -199,6 +199,7 @@ TEST_CASE("take, scatter and one_hot") {
 
     const OneHotOptions depth{3};
     Array<float> hot({2, 3}, 5.0f);
+    at[0] = 2;
     call_kernel(set, "one_hot", {&at.body}, hot.body, &depth);
     CHECK(hot.elements == std::vector<float>{0, 0, 1, 1, 0, 0});
 

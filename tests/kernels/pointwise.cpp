@@ -7,6 +7,7 @@
 #include "kernels/kernels.hpp"
 #include "lib/formulas/activation.hpp"
 #include "lib/formulas/arithmetic.hpp"
+#include "lib/formulas/bitwise.hpp"
 #include "lib/formulas/compare.hpp"
 #include "lib/formulas/math.hpp"
 #include "support/catch.hpp"
@@ -19,7 +20,7 @@ using limits = std::numeric_limits<float>;
 template <class... F>
 struct List {};
 template <class F>
-constexpr bool is_binary = requires(F f, double x) {
+constexpr bool is_binary = requires(F f, int x) {
   f(x, x);
 };
 
@@ -317,12 +318,54 @@ void check_all_comparisons(List<F...>) {
 
 using Numbers = List<Add, Subtract, Multiply, Divide, Remainder, Negative, Maximum, Minimum, Power,
                      Abs, Exp, Log, Square, Sqrt, Relu, Sigmoid, Tanh>;
+template <class... F>
+void check_all_bitwise(List<F...>) {
+  for_each_set([](const InstructionSet& set) {
+    INFO(set.name);
+    (check_integers<F, std::uint8_t>(set), ...);
+    (check_integers<F, std::int32_t>(set), ...);
+    (check_integers<F, std::int64_t>(set), ...);
+  });
+}
+
+/// The order of X and Y, of which one is an integer, against long double, which holds both.
+template <class X, class Y>
+void check_order(const InstructionSet& set) {
+  const Tile tile = find_tiles(set, "order")->value[static_cast<int>(dtype_of<X>())];
+  REQUIRE(tile);
+  for (const std::int64_t n : counts)
+    for (unsigned scalars = 0; scalars < 4; ++scalars) {
+      std::vector<X> x = operands<X>(static_cast<std::size_t>(n + 1), 1);
+      std::vector<Y> y = operands<Y>(static_cast<std::size_t>(n + 1), 2);
+      std::vector<float> out(static_cast<std::size_t>(n + 1), 5);
+      const void* inputs[] = {x.data(), y.data()};
+      tile(n, inputs, scalars, out.data());
+      bool right = out.back() == 5;
+      for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
+        const auto a = static_cast<long double>(x[scalars & 1 ? 0 : i]),
+                   b = static_cast<long double>(y[scalars & 2 ? 0 : i]);
+        right &= a != a || b != b ? std::isnan(out[i]) : out[i] == float((a > b) - (a < b));
+      }
+      INFO(n << " elements, numbers " << scalars);
+      CHECK(right);
+    }
+}
+
+using Bitwise = List<BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot>;
 using Comparisons = List<Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual, LogicalAnd,
                          LogicalOr, LogicalXor, LogicalNot>;
 }  // namespace
 
 TEST_CASE("pointwise passes agree with their formulas") { check_all_numbers(Numbers()); }
 TEST_CASE("special values give what IEEE 754 says at every lane") { check_all_special(Numbers()); }
+TEST_CASE("bitwise passes agree with their formulas") { check_all_bitwise(Bitwise()); }
+TEST_CASE("integers of 64 bits are ordered among doubles") {
+  for_each_set([](const InstructionSet& set) {
+    INFO(set.name);
+    check_order<std::int64_t, double>(set);
+    check_order<double, std::int64_t>(set);
+  });
+}
 TEST_CASE("integer remainders have the divisor's sign") {
   for_each_set([](const InstructionSet& set) {
     INFO(set.name);

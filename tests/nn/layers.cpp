@@ -4,10 +4,10 @@
 namespace reel::tests {
 TEST_CASE("Linear is x weight + bias for vectors, matrices and stacks of them", "[nn]") {
   nn::Linear layer(2, 3, wide);
-  layer.weight.assign(tensor({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}}));
-  layer.bias.assign(tensor({0.5, -0.5, 0.0}));
-  require_near(layer(tensor({1.0, 10.0})), {41.5, 51.5, 63});
-  require_near(layer(tensor({{1.0, 10.0}, {0.0, 1.0}})), {41.5, 51.5, 63, 4.5, 4.5, 6});
+  layer.weight.assign(tensor<double>({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}}));
+  layer.bias.assign(tensor<double>({0.5, -0.5, 0.0}));
+  require_near(layer(tensor<double>({1.0, 10.0})), {41.5, 51.5, 63});
+  require_near(layer(tensor<double>({{1.0, 10.0}, {0.0, 1.0}})), {41.5, 51.5, 63, 4.5, 4.5, 6});
   const Tensor stack = layer(ones({2, 1, 2}, wide));
   REQUIRE(stack.shape() == Shape{2, 1, 3});
   require_near(stack, {5.5, 6.5, 9, 5.5, 6.5, 9});
@@ -48,7 +48,7 @@ TEST_CASE("Linear and RNNCell bend by the activation they were given", "[nn]") {
 
 TEST_CASE("Embedding gives rows, and rows used twice gather both gradients", "[nn]") {
   nn::Embedding layer(4, 2, wide);
-  layer.table.assign(tensor({{0.0, 1.0}, {2.0, 3.0}, {4.0, 5.0}, {6.0, 7.0}}));
+  layer.table.assign(tensor<double>({{0.0, 1.0}, {2.0, 3.0}, {4.0, 5.0}, {6.0, 7.0}}));
   const Tensor words = tensor({3, 0, 3});
   require_near(layer(words), {6, 7, 0, 1, 6, 7});
   REQUIRE(layer(tensor({{1, 2}, {3, 0}})).shape() == Shape{2, 2, 2});
@@ -63,9 +63,9 @@ TEST_CASE("LayerNorm gives rows of mean 0 and variance 1", "[nn]") {
   const Tensor x = 3 + 10 * numbers({4, 5}), y = layer(x);
   require_near(mean(y, 1), {0, 0, 0, 0}, 1e-9);
   require_near(mean(square(y), 1), {1, 1, 1, 1}, 1e-9);
-  layer.scale.assign(tensor({1.0, 2.0, 3.0, 4.0, 5.0}));
+  layer.scale.assign(tensor<double>({1.0, 2.0, 3.0, 4.0, 5.0}));
   layer.shift.assign(1);
-  require_near(layer(x), (y * tensor({1.0, 2.0, 3.0, 4.0, 5.0}) + 1).to_vector<double>());
+  require_near(layer(x), (y * tensor<double>({1.0, 2.0, 3.0, 4.0, 5.0}) + 1).to_vector<double>());
 }
 
 TEST_CASE("Gradients of LayerNorm agree with differences", "[nn]") {

@@ -37,7 +37,7 @@ TEST_CASE("Two Linear layers learn exclusive or", "[nn][learning]") {
 TEST_CASE("SGD with Nesterov momentum finds a least-squares solution", "[nn][learning]") {
   seed(1);
   nn::Linear model(3, 1, wide);
-  const Tensor x = numbers({50, 3}), y = matmul(x, tensor({{1.0}, {-2.0}, {0.5}})) + 3;
+  const Tensor x = numbers({50, 3}), y = matmul(x, tensor<double>({{1.0}, {-2.0}, {0.5}})) + 3;
   optim::SGD sgd(parameters(model), {.learning_rate = 0.05, .momentum = 0.9, .nesterov = true});
   for (int step = 0; step < 300; ++step) {
     GradientTape tape;

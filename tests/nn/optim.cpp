@@ -7,8 +7,8 @@ namespace {
 struct Walk {
   std::vector<double> x = {0.5, -1.25, 2, 0, 3, -4};
   std::vector<std::vector<double>> gradients;
-  Variable first{"first", tensor({{0.5, -1.25, 2.0}}).reshape({3, 1})};
-  Variable second{"second", tensor({0.0, 3.0, -4.0})};
+  Variable first{"first", tensor<double>({{0.5, -1.25, 2.0}}).reshape({3, 1})};
+  Variable second{"second", tensor<double>({0.0, 3.0, -4.0})};
 
   Walk() {
     for (int step = 0; step < 5; ++step) gradients.push_back(numbers({6}).to_vector<double>());
@@ -96,31 +96,32 @@ TEST_CASE("Optimizers step float32 Variables of any size and gradients of any la
 }
 
 TEST_CASE("A learning rate is a Variable and may change between steps", "[optim]") {
-  Variable x("x", tensor({1.0, 2.0}));
+  Variable x("x", tensor<double>({1.0, 2.0}));
   optim::SGD sgd({x}, {.learning_rate = 1});
-  sgd.step({tensor({1.0, 1.0})});
+  sgd.step({tensor<double>({1.0, 1.0})});
   sgd.learning_rate().assign(0.25);
-  sgd.step({tensor({1.0, 1.0})});
+  sgd.step({tensor<double>({1.0, 1.0})});
   require_near(x, {-0.25, 0.75});
 }
 
 TEST_CASE("A step leaves values that were read before as they were", "[optim]") {
-  Variable x("x", tensor({1.0, 2.0}));
+  Variable x("x", tensor<double>({1.0, 2.0}));
   const Tensor before = x;
   optim::Adam adam({x}, {.learning_rate = 0.5});
-  adam.step({tensor({1.0, -1.0})});
+  adam.step({tensor<double>({1.0, -1.0})});
   require_near(before, {1, 2});
   require_near(x, {0.5, 2.5}, 1e-7);
 }
 
 TEST_CASE("fields of an optimizer hold all that changes", "[optim]") {
-  Variable x("x", tensor({1.0, 2.0}));
+  Variable x("x", tensor<double>({1.0, 2.0}));
   REQUIRE(parameters(optim::Adam({x})).size() == 4);
   REQUIRE(parameters(optim::SGD({x}, {.momentum = 0.9})).size() == 2);
 }
 
 TEST_CASE("clip_by_value cuts, clip_by_global_norm scales all by one factor", "[optim]") {
-  const std::vector<Tensor> gradients = {tensor({3.0, 0.0}), tensor({{0.0}, {-4.0}})};
+  const std::vector<Tensor> gradients = {tensor<double>({3.0, 0.0}),
+                                         tensor<double>({{0.0}, {-4.0}})};
   require_near(optim::global_norm(gradients), {5});
   const auto cut = optim::clip_by_value(gradients, -1, 2);
   require_near(cut[0], {2, 0});

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -12,6 +13,7 @@ namespace reel::tests {
 namespace {
 using Whole = std::vector<std::int64_t>;
 using Reals = std::vector<double>;
+using Floats = std::vector<float>;
 Whole whole(const Tensor& x) { return x.to_vector<std::int64_t>(); }
 }  // namespace
 
@@ -23,12 +25,18 @@ TEST_CASE("arange counts as NumPy's") {
   CHECK(whole(arange(3, 3)).empty());
   CHECK(whole(arange(3, 0)).empty());
   CHECK(whole(arange(0, 3, -1)).empty());
-  CHECK(arange(0.0, 1.0, 0.25).to_vector<double>() == Reals{0, 0.25, 0.5, 0.75});
+  CHECK(arange(0.0, 1.0, 0.25).to_vector<float>() == Floats{0, 0.25f, 0.5f, 0.75f});
+  CHECK(arange(0, 1, 0.25, {.dtype = DType::float64}).to_vector<double>() ==
+        Reals{0, 0.25, 0.5, 0.75});
+  CHECK(arange(0, 3, 1, {.dtype = DType::float32}).to_vector<float>() == Floats{0, 1, 2});
   CHECK(arange(0.0, 1.0, 0.1).size() == 10);
   CHECK(arange(1.0, 1.3, 0.1).size() == 4);  // (1.3 - 1) / 0.1 is above 3
-  CHECK(arange(1, 0, -0.5).to_vector<double>() == Reals{1, 0.5});
+  CHECK(arange(1, 0, -0.5).to_vector<float>() == Floats{1, 0.5f});
   CHECK(arange(0.0f, 3.0f).dtype() == DType::float32);
-  CHECK(arange(0.0f, 3.0).dtype() == DType::float64);
+  CHECK(arange(0.0f, 3.0).dtype() == DType::float32);
+  // 0.1 is not rounded to float32 before it is multiplied.
+  CHECK(arange(0, 10, 0.1, {.dtype = DType::float64})(3).item<double>() == 3 * 0.1);
+  CHECK(arange(0, 10, 0.1)(3).item<float>() == static_cast<float>(3 * 0.1));
   CHECK(arange(0, std::uint8_t{3}).dtype() == DType::int64);
   // Each number from its place: the last of many has no sum of errors.
   const Tensor many = arange(0.0f, 1000.0f, 0.1f);
@@ -64,7 +72,10 @@ TEST_CASE("constants have the shape and dtype asked for") {
   }
   CHECK(full({2}, 7).dtype() == DType::int32);
   CHECK(full({2}, true).dtype() == DType::boolean);
-  CHECK(full({2}, 1e300).to_vector<double>()[1] == 1e300);
+  CHECK(full({2}, 1e300).to_vector<float>()[1] == HUGE_VALF);
+  CHECK(full({2}, 1e300, {.dtype = DType::float64}).to_vector<double>()[1] == 1e300);
+  CHECK(full({2}, 0.1, {.dtype = DType::float64}).to_vector<double>()[1] == 0.1);
+  CHECK(full({2}, 200, {.dtype = DType::uint8}).to_vector<std::uint8_t>()[1] == 200);
   CHECK(full({}, INT64_MIN).item<std::int64_t>() == INT64_MIN);
   CHECK(full_like(tensor({true, true}), 0.5).to_vector<bool>() == std::vector<bool>{true, true});
   CHECK(zeros({0, 3}).size() == 0);
@@ -72,7 +83,7 @@ TEST_CASE("constants have the shape and dtype asked for") {
   CHECK(equal(eye(2), tensor({{1.0f, 0.0f}, {0.0f, 1.0f}})));
   const Variable w("w", tensor({1.0f, 2.0f}));
   CHECK(equal(zeros_like(w), zeros({2})));
-  CHECK(ones_like(3.5).item<double>() == 1);
+  CHECK(ones_like(3.5).item<float>() == 1);
 }
 
 TEST_CASE("shapes that cannot be are refused") {
@@ -95,11 +106,70 @@ TEST_CASE("what is created is a constant for tapes") {
   CHECK(equal(tape.gradient(y, x), full({2}, 2.0f)));
 }
 
-TEST_CASE("floats among doubles, such as NAN, make a float64 tensor") {
-  const Tensor x = tensor({1.0, NAN, 2.0, INFINITY});
-  CHECK(x.dtype() == DType::float64);
-  CHECK(to_string(x) == "[  1, nan,   2, inf]");
-  CHECK(tensor({1.0f, NAN}).dtype() == DType::float32);
+TEST_CASE("doubles, and lists of them, make a float32 tensor unless their type is named") {
+  constexpr DType f32 = DType::float32, f64 = DType::float64;
+  const double value = 0.1;
+  const Tensor narrow[] = {tensor(0.1),
+                           tensor(value),
+                           tensor({0.1, value}),
+                           tensor({{0.1}, {0.2}}),
+                           tensor({{{0.1, 0.2}}}),
+                           tensor<float>(0.1),
+                           tensor<float>({0.1, 0.2}),
+                           tensor({0.1, NAN}),
+                           tensor({1.0f, NAN}),
+                           tensor({0.1, 2})};
+  for (const Tensor& x : narrow) {
+    CHECK(x.dtype() == f32);
+    const float first = x.to_vector<float>()[0];
+    CHECK((first == 0.1f || first == 1.0f));
+  }
+  const Tensor wide[] = {tensor<double>(0.1),
+                         tensor<double>(value),
+                         tensor<double>({0.1, value}),
+                         tensor<double>({{0.1}, {0.2}}),
+                         tensor<double>({{{0.1, 0.2}}}),
+                         tensor<double>({0.1, NAN}),
+                         tensor<double>({0.1, 2}),
+                         tensor(std::vector<double>{0.1}),
+                         tensor<double>(std::vector<double>{0.1}),
+                         from_span(std::vector<double>{0.1}, {1}),
+                         from_span(std::array<double, 1>{0.1}, {1})};
+  for (const Tensor& x : wide) {
+    CHECK(x.dtype() == f64);
+    CHECK(x.to_vector<double>()[0] == 0.1);
+  }
+  CHECK(to_string(tensor({1.0, NAN, 2.0, INFINITY})) == "[  1, nan,   2, inf]");
   CHECK(tensor({{1.0}, {2.0}}).shape() == Shape({2, 1}));
+  CHECK(tensor({{{1.0, 2.0}}, {{3.0, 4.0}}}).shape() == Shape({2, 1, 2}));
+  CHECK(tensor({}).shape() == Shape({0}));
+  CHECK(full({}, 0.1).dtype() == f32);
+  CHECK(full({}, 0.1).item<float>() == 0.1f);
+  CHECK(full_like(tensor<double>(1.0), 0.1).item<double>() == 0.1);
+  CHECK(zeros_like(0.5).dtype() == f32);
+}
+
+TEST_CASE("integers and bools have the dtype of their C++ type, or of the type that is named") {
+  CHECK(tensor(1).dtype() == DType::int32);
+  CHECK(tensor({1L, 2L}).dtype() == DType::int64);
+  CHECK(tensor({{true}}).dtype() == DType::boolean);
+  CHECK(tensor(std::uint8_t{1}).dtype() == DType::uint8);
+  CHECK(whole(tensor<std::int64_t>({1, -2})) == Whole{1, -2});
+  CHECK(whole(tensor<std::int64_t>(std::size_t{7})) == Whole{7});
+  CHECK(tensor<std::uint8_t>({0, 255}).to_vector<std::uint8_t>()[1] == 255);
+  CHECK(tensor<double>({1, 2}).to_vector<double>() == Reals{1, 2});
+  CHECK(tensor<double>({{1, 2}}).dtype() == DType::float64);
+  check_refused<DTypeError>(
+      [] {
+        tensor<std::uint8_t>({1, 256});
+      },
+      "tensor: value: expected a number that fits uint8, got 256");
+  check_refused<DTypeError>([] { tensor<std::uint8_t>(-1); }, "fits uint8, got -1");
+  check_refused<DTypeError>([] { tensor<std::int32_t>({{1LL << 40}}); }, "fits int32");
+  check_refused<DTypeError>([] { full({2}, 0.5, {.dtype = DType::int32}); },
+                            "full: value: expected a number that fits int32, got 0.5");
+  check_refused<DTypeError>([] { full({2}, 256, {.dtype = DType::uint8}); }, "fits uint8");
+  check_refused<DTypeError>([] { arange(0, 3, 1, {.dtype = DType::int32}); },
+                            "arange: dtype: expected float32 or float64, got int32");
 }
 }  // namespace reel::tests

@@ -68,8 +68,8 @@ TEST_CASE("scatter_add adds up equal positions") {
         DType::float64);
 }
 
-TEST_CASE("one_hot has a 1 at each position, from the end for negative ones") {
-  CHECK(equal(one_hot(tensor({1, -1}), 3), tensor({{0.0f, 1.0f, 0.0f}, {0.0f, 0.0f, 1.0f}})));
+TEST_CASE("one_hot has a 1 at each class") {
+  CHECK(equal(one_hot(tensor({1, 2}), 3), tensor({{0.0f, 1.0f, 0.0f}, {0.0f, 0.0f, 1.0f}})));
   CHECK(one_hot(2, 4).shape() == Shape({4}));
   CHECK(one_hot(tensor({{0, 1}}), 2, DType::boolean).dtype() == DType::boolean);
   CHECK(one_hot(zeros({0}, {.dtype = DType::int64}), 0).shape() == Shape({0, 0}));
@@ -108,9 +108,11 @@ TEST_CASE("positions outside their axis are refused, and the tape goes on") {
 
 TEST_CASE("arguments that do not fit are refused") {
   const Tensor x = table(), i = tensor({0});
-  check_refused<DTypeError>([&] { take(x, tensor({0.0f})); }, "take: indices: expected int32 or");
+  check_refused<DTypeError>([&] { take(x, tensor({0.0f})); },
+                            "take: indices: expected uint8, int32 or");
   check_refused<DTypeError>([&] { take(x, tensor({true})); }, "take: indices");
-  check_refused<DTypeError>([&] { one_hot(x, 3); }, "one_hot: indices: expected int32 or int64");
+  check_refused<DTypeError>([&] { one_hot(x, 3); },
+                            "one_hot: indices: expected uint8, int32 or int64");
   check_refused<ShapeError>([&] { take(x, i, 2); },
                             "take: axis: expected an axis in [-2, 2), got 2");
   check_refused<ShapeError>([&] { take(tensor(1.0f), i); }, "take: axis");
@@ -130,7 +132,106 @@ TEST_CASE("arguments that do not fit are refused") {
   check_refused<Error>([&] { take(x, Tensor()); }, "take: indices: expected a tensor");
 }
 
-TEST_CASE("one_hot counts negative positions from the end, as every op does") {
-  CHECK(equal(one_hot(tensor({-1, 0}), 3), tensor({{0.0f, 0.0f, 1.0f}, {1.0f, 0.0f, 0.0f}})));
+TEST_CASE("one_hot refuses negative classes, of any dtype, eager, recorded and traced") {
+  for (const DType dtype : {DType::int32, DType::int64})
+    for (const std::int64_t depth : {1, 3, 300}) {
+      const Tensor classes = tensor({0, -1}).to(dtype);
+      const std::string expected =
+          "one_hot: indices: expected an index in [0, " + std::to_string(depth) + "), got -1";
+      check_refused<IndexError>([&] { one_hot(classes, depth); }, expected);
+      check_refused<IndexError>([&] { one_hot(-1, depth); }, expected);
+      GradientTape tape;
+      check_refused<IndexError>([&] { one_hot(classes, depth); }, expected);
+    }
+  const auto traced = trace([](Tensor x) { return one_hot(x, 3); });
+  for (int i = 0; i < 3; ++i) {
+    CHECK(equal(traced(tensor({0, 2})), tensor({{1.0f, 0.0f, 0.0f}, {0.0f, 0.0f, 1.0f}})));
+    CHECK_THROWS_AS(traced(tensor({0, -1})), IndexError);
+  }
+}
+
+TEST_CASE("uint8 positions, labels and lengths are taken as those of int32 and int64") {
+  const Tensor x = arange(0, 900 * 2).reshape({900, 2}).to(DType::float32);
+  const std::vector<int> places = {0, 255, 128, 127, 3, 3};
+  const Tensor as_int = tensor(places);
+  for (const DType dtype : {DType::uint8, DType::int64}) {
+    const Tensor i = as_int.to(dtype);
+    const Tensor column = i.reshape({6, 1});
+    CHECK(equal(take(x, i), take(x, as_int)));
+    CHECK(equal(x(i), x(as_int)));
+    CHECK(equal(x(i, 1), x(as_int, 1)));
+    CHECK(equal(gather(x, column, 0), gather(x, as_int.reshape({6, 1}), 0)));
+    CHECK(equal(scatter_add(x, i, ones({6, 2})), scatter_add(x, as_int, ones({6, 2}))));
+    CHECK(equal(one_hot(i, 256), one_hot(as_int, 256)));
+    const Tensor scores = random::normal({6, 256});
+    CHECK(equal(cross_entropy(scores, i), cross_entropy(scores, as_int)));
+    CHECK(nn::Embedding(256, 2)(i).shape() == Shape({6, 2}));
+    const auto slope = [&](const Tensor& at, const auto& f) {
+      GradientTape tape;
+      tape.watch(x), tape.watch(scores);
+      const std::vector<Tensor> sources = {x, scores};
+      return tape.gradient(sum(f(at)), Sources(sources), Unconnected::zero);
+    };
+    const auto check = [&](const auto& f) {
+      const auto got = slope(i, f), expected = slope(as_int, f);
+      CHECK(equal(got[0], expected[0]));
+      CHECK(equal(got[1], expected[1]));
+    };
+    check([&](const Tensor& at) { return square(take(x, at)); });
+    check([&](const Tensor& at) { return square(x(at, 0)); });
+    check([&](const Tensor& at) { return square(gather(x, at.reshape({6, 1}), 0)); });
+    check([&](const Tensor& at) { return cross_entropy(scores, at); });
+    check([&](const Tensor& at) { return square(scatter_add(x, at, scores(all, range(0, 2)))); });
+    const auto traced = trace([&](Tensor at) { return take(x, at); });
+    for (int k = 0; k < 3; ++k) CHECK(equal(traced(i), take(x, as_int)));
+  }
+  const Tensor steps = random::normal({4, 3, 2});
+  const nn::LSTM lstm(2, 3);
+  const nn::GRU gru(2, 3);
+  const Tensor lengths = tensor({4, 0, 2});
+  for (const DType dtype : {DType::uint8, DType::int64}) {
+    const auto slopes = [&](const auto& layer, const Tensor& of) {
+      GradientTape tape;
+      return tape.gradient(sum(square(layer(steps, {}, of).outputs)), parameters(layer));
+    };
+    CHECK(equal(lstm(steps, {}, lengths.to(dtype)).outputs, lstm(steps, {}, lengths).outputs));
+    CHECK(equal(gru(steps, {}, lengths.to(dtype)).outputs, gru(steps, {}, lengths).outputs));
+    CHECK(equal(slopes(lstm, lengths.to(dtype))[0], slopes(lstm, lengths)[0]));
+    CHECK(equal(slopes(gru, lengths.to(dtype))[0], slopes(gru, lengths)[0]));
+  }
+  const Tensor byte = tensor({200}).to(DType::uint8);
+  check_refused<IndexError>([&] { take(ones({200}), byte); }, "got 200");
+  check_refused<IndexError>([&] { one_hot(byte, 200); }, "in [0, 200), got 200");
+  check_refused<IndexError>([&] { cross_entropy(ones({1, 200}), byte); }, "got 200");
+}
+
+TEST_CASE("scatter_add sums in the dtype of the result and never cuts fractions off") {
+  const DType integers[] = {DType::boolean, DType::uint8, DType::int32, DType::int64};
+  for (const DType dtype : integers)
+    for (const DType floating : {DType::float32, DType::float64}) {
+      const std::string expected =
+          "scatter_add: updates: expected no fractions, as x is " + std::string(name_of(dtype));
+      const Tensor x = zeros({3}, {.dtype = dtype}), updates = ones({1}, {.dtype = floating});
+      check_refused<DTypeError>([&] { scatter_add(x, tensor({1}), updates); }, expected);
+      const Tensor sums =
+          scatter_add(zeros({3}, {.dtype = floating}), tensor({1, 1}), ones({2}, {.dtype = dtype}));
+      CHECK(sums.dtype() == floating);
+      CHECK(sums(1).to(DType::float64).item<double>() == 2);
+    }
+  // 4 times 100 is no uint8.
+  const Tensor small = full({4}, 100, {.dtype = DType::uint8}), at = zeros({4}, {DType::int32});
+  for (const DType dtype : {DType::int32, DType::int64, DType::float32, DType::float64}) {
+    const Tensor sums = scatter_add(zeros({2}, {.dtype = dtype}), at, small);
+    CHECK(sums.dtype() == dtype);
+    CHECK(sums(0).to(DType::int64).item<std::int64_t>() == 400);
+  }
+  const Tensor x = zeros({2}, {DType::float32}), updates = ones({2}, {DType::float64});
+  GradientTape tape;
+  tape.watch(x), tape.watch(updates);
+  const Tensor y = sum(square(scatter_add(x, tensor({1, 1}), updates)));
+  const auto [dx, du] = tape.gradient(y, x, updates);
+  CHECK(dx.dtype() == DType::float32);
+  CHECK(du.dtype() == DType::float64);
+  CHECK(equal(du, tensor({4, 4})));
 }
 }  // namespace reel::tests

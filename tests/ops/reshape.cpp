@@ -178,13 +178,13 @@ TEST_CASE("parts of a temporary keep its memory") {
 }
 
 TEST_CASE("casts cut towards zero, stay at the ends and know only 0 as false") {
-  const Tensor x = tensor({1.9, -1.9, 300.0, -1e300, std::nan(""), 0.5});
+  const Tensor x = tensor<double>({1.9, -1.9, 300.0, -1e300, std::nan(""), 0.5});
   CHECK(x.to(DType::int32).to_vector<std::int32_t>() ==
         std::vector<std::int32_t>{1, -1, 300, INT32_MIN, 0, 0});
   CHECK(x.to(DType::uint8).to_vector<std::uint8_t>() ==
         std::vector<std::uint8_t>{1, 0, 255, 0, 0, 0});
   CHECK(equal(x.to(DType::boolean), tensor({true, true, true, true, true, true})));
-  CHECK(equal(tensor({0.0, -0.0}).to(DType::boolean), tensor({false, false})));
+  CHECK(equal(tensor<double>({0.0, -0.0}).to(DType::boolean), tensor({false, false})));
   CHECK(numbers(tensor({true, false}).to(DType::int64)) == Whole{1, 0});
   CHECK(tensor({16777217}).to(DType::float32).to_vector<float>()[0] == 16777216.0f);
   const Tensor same = x.to(DType::float64);

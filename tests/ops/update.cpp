@@ -139,7 +139,7 @@ TEST_CASE("a step of many Variables names the one at fault and changes none") {
       [&] {
         adam_update(x, m, v, std::vector{g, g, g}, 0.1, 1.5);
       },
-      "adam_update: step: expected int32 or int64, got float64");
+      "adam_update: step: expected int32 or int64, got float32");
   check_refused<Error>(
       [&] {
         adam_update(x, m, v, std::vector{g, g, g}, 0.1, Tensor());

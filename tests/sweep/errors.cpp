@@ -11,9 +11,9 @@ using TensorList = std::vector<Tensor>;
 /// Tensors that few ops want: of every dtype and rank, empty, strided, with NaN, undefined.
 TensorList make_pool() {
   const double inf = std::numeric_limits<double>::infinity();
-  const Tensor matrix = tensor({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}});
+  const Tensor matrix = tensor<double>({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}});
   TensorList list = {Tensor(),
-                     tensor(0.5),
+                     tensor<double>(0.5),
                      tensor({true, false, true}),
                      tensor({1, 0, -7}),
                      tensor({1.0f, -2.0f, 3.0f}),
@@ -66,7 +66,7 @@ TEST_CASE("ops by name survive any number of inputs") {
     if (!OpTable::the().find(name)->shape) continue;
     for (std::size_t count = 0; count < 6; ++count) {
       INFO(name << " of " << count);
-      const TensorList inputs(count, tensor(0.5));
+      const TensorList inputs(count, tensor<double>(0.5));
       survives(name, __LINE__, [&] { call_op_all(name, inputs); });
     }
   }

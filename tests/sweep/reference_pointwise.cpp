@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <functional>
 #include <limits>
 
 #include "sweep/reference.hpp"
@@ -58,6 +60,13 @@ Reference of_two(double (*f)(double, double)) {
 }
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
+template <class F>
+Reference of_bits() {
+  return of_two([](double x, double y) {
+    return static_cast<double>(F()(static_cast<std::int64_t>(x), static_cast<std::int64_t>(y)));
+  });
+}
+double order_of(double x, double y) { return x != x || y != y ? nan : (x > y) - (x < y); }
 double remainder_of(double x, double y) {
   if (y == 0) return nan;  // of integers the sweep takes 0 instead
   const double rest = std::fmod(x, y);
@@ -97,6 +106,17 @@ void add_pointwise_references(References& table) {
   table["logical_and"] = of_two([](D x, D y) { return D(x != 0 && y != 0); });
   table["logical_or"] = of_two([](D x, D y) { return D(x != 0 || y != 0); });
   table["logical_xor"] = of_two([](D x, D y) { return D((x != 0) != (y != 0)); });
+  table["order"] = of_two(order_of);
+  table["bitwise_and"] = of_bits<std::bit_and<>>();
+  table["bitwise_or"] = of_bits<std::bit_or<>>();
+  table["bitwise_xor"] = of_bits<std::bit_xor<>>();
+  table["bitwise_not"] = [](const Hosts& in, const void*) {
+    const bool truths = in[0].dtype == DType::boolean;
+    return Hosts{filled(in[0].shape, [&](const auto& index) {
+      const double x = at(in[0], index);
+      return truths ? D(x == 0) : -1 - x;
+    })};
+  };
   table["where"] = [](const Hosts& in, const void*) {
     return Hosts{filled(broadcast_shape(in), [&](const auto& index) {
       return at(in[0], index) != 0 ? at(in[1], index) : at(in[2], index);

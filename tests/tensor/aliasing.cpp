@@ -98,7 +98,7 @@ const Writer writers[] = {
     {"momentum", [](Cells& c, const Tensor& y) { momentum_update(c.w, c.velocity, y, 0.5); }},
     {"adam", [](Cells& c, const Tensor& y) { adam_update(c.w, c.velocity, c.second, y, 0.5, 1); }}};
 
-Tensor start() { return tensor({{0.5, -1.25, 2.0}, {-0.75, 1.5, 0.3}}); }
+Tensor start() { return tensor<double>({{0.5, -1.25, 2.0}, {-0.75, 1.5, 0.3}}); }
 
 bool close(const Tensor& x, const Tensor& y) {
   return allclose(x, y, {.rtol = 1e-14, .atol = 1e-14});

@@ -27,7 +27,7 @@ const Golden goldens[] = {
      },
      R"([0.10, 0.25, 3.00])"},
     {[] {
-       return tensor({{1.5, -2.25}, {0.125, 10.0}});
+       return tensor<double>({{1.5, -2.25}, {0.125, 10.0}});
      },
      R"([[ 1.500, -2.250],
  [ 0.125, 10.000]])"},
@@ -36,11 +36,11 @@ const Golden goldens[] = {
      },
      R"([0.3333, 0.6667])"},
     {[] {
-       return tensor({0.50004, 0.5});
+       return tensor<double>({0.50004, 0.5});
      },
      R"([0.5, 0.5])"},
     {[] {
-       return tensor({1e-5, 1.0});
+       return tensor<double>({1e-5, 1.0});
      },
      R"([1e-05, 1e+00])"},
     {[] {
@@ -48,19 +48,19 @@ const Golden goldens[] = {
      },
      R"([1.0e+10, 1.5e+00])"},
     {[] {
-       return tensor({1e-300, 2.5e300});
+       return tensor<double>({1e-300, 2.5e300});
      },
      R"([1.0e-300, 2.5e+300])"},
     {[] {
-       return tensor({0.5, 1000.0});
+       return tensor<double>({0.5, 1000.0});
      },
      R"([5e-01, 1e+03])"},
     {[] {
-       return tensor({0.5, 400.0});
+       return tensor<double>({0.5, 400.0});
      },
      R"([  0.5, 400.0])"},
     {[] {
-       return tensor({1234.5678, 2.0});
+       return tensor<double>({1234.5678, 2.0});
      },
      R"([1234.5678,    2.0000])"},
     {[] {
@@ -68,7 +68,7 @@ const Golden goldens[] = {
      },
      R"([123456.79,  99999.50])"},
     {[] {
-       return tensor({std::nan(""), 1.5, -HUGE_VAL, HUGE_VAL});
+       return tensor<double>({std::nan(""), 1.5, -HUGE_VAL, HUGE_VAL});
      },
      R"([ nan,  1.5, -inf,  inf])"},
     {[] {
@@ -181,7 +181,7 @@ TEST_CASE("tensors print as NumPy's arrays") {
 
 TEST_CASE("whole numbers below 1e8 print without exponents") {
   CHECK(to_string(tensor({1.0f, 20000.0f, 0.0f})) == "[    1, 20000,     0]");
-  CHECK(to_string(tensor({1.0, 1e8})) == "[1e+00, 1e+08]");
+  CHECK(to_string(tensor<double>({1.0, 1e8})) == "[1e+00, 1e+08]");
 }
 
 TEST_CASE("0 / 0 prints as nan") {
@@ -194,7 +194,7 @@ TEST_CASE("the format behind the colon is that of each number") {
   CHECK(fmt::format("{:.2f}", tensor({1.0f, 22.0f})) == "[ 1.00, 22.00]");
   CHECK(fmt::format("{:x}", tensor({255, 1})) == "[ff,  1]");
   CHECK(fmt::format("{:+d}", tensor({1, -1})) == "[+1, -1]");
-  CHECK(fmt::format("{:.3e}", tensor(1500.0)) == "1.500e+03");
+  CHECK(fmt::format("{:.3e}", tensor<double>(1500.0)) == "1.500e+03");
   CHECK_THROWS_AS(to_string(tensor({1.0f}), "d"), Error);
   CHECK_THROWS_AS(to_string(tensor({1}), ".2f}{"), Error);
 }
@@ -204,7 +204,8 @@ TEST_CASE("Variables print with name, dtype and shape, rows one below the other"
   CHECK(to_string(w) ==
         "Variable(\"w\", float32 (2, 3), [[1.0, 2.0, 3.0],\n"
         "                               [4.0, 5.0, 6.5]])");
-  CHECK(fmt::format("{:.0f}", Variable("b", tensor(3.0))) == "Variable(\"b\", float64 (), 3)");
+  CHECK(fmt::format("{:.0f}", Variable("b", tensor<double>(3.0))) ==
+        "Variable(\"b\", float64 (), 3)");
 }
 
 TEST_CASE("streams and fmt write shapes, dtypes, devices and tensors") {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tensors promote as NumPy's arrays do; C++ numbers take the tensor's dtype where they can.
+// A floating tensor wins over any integer tensor; C++ numbers take the tensor's dtype where they
+// can. Gradients come back in the dtype of each input.
 #include <cmath>
 #include <cstdint>
 
@@ -12,37 +13,62 @@ namespace {
 constexpr DType b = DType::boolean, u8 = DType::uint8, i32 = DType::int32, i64 = DType::int64,
                 f32 = DType::float32, f64 = DType::float64;
 constexpr DType every[] = {b, u8, i32, i64, f32, f64};
-// numpy.result_type(row, column), NumPy 2.4.
-constexpr DType numpy[6][6] = {{b, u8, i32, i64, f32, f64},    {u8, u8, i32, i64, f32, f64},
-                               {i32, i32, i32, i64, f64, f64}, {i64, i64, i64, i64, f64, f64},
-                               {f32, f32, f64, f64, f32, f64}, {f64, f64, f64, f64, f64, f64}};
+// torch.promote_types(row, column), PyTorch 2.15.
+constexpr DType torch[6][6] = {{b, u8, i32, i64, f32, f64},    {u8, u8, i32, i64, f32, f64},
+                               {i32, i32, i32, i64, f32, f64}, {i64, i64, i64, i64, f32, f64},
+                               {f32, f32, f32, f32, f32, f64}, {f64, f64, f64, f64, f64, f64}};
 
 Tensor one(DType dtype) { return ones({2}, {.dtype = dtype}); }
 }  // namespace
 
-TEST_CASE("two tensors come to NumPy's dtype, in every op that promotes") {
+TEST_CASE("two tensors come to PyTorch's dtype, in every op that promotes") {
   for (int i = 0; i < 6; ++i)
     for (int k = 0; k < 6; ++k) {
       const Tensor x = one(every[i]), y = one(every[k]);
+      const DType common = torch[i][k], floating = is_floating(common) ? common : f32;
       INFO(x.dtype() << " and " << y.dtype());
-      CHECK((x + y).dtype() == numpy[i][k]);
-      CHECK((x * y).dtype() == numpy[i][k]);
-      CHECK(maximum(x, y).dtype() == numpy[i][k]);
-      CHECK(where(tensor({true, false}), x, y).dtype() == numpy[i][k]);
-      CHECK(concat({x, y}).dtype() == numpy[i][k]);
-      CHECK(stack({x, y, x}).dtype() == numpy[i][k]);
+      CHECK((x + y).dtype() == common);
+      CHECK((x * y).dtype() == common);
+      CHECK(maximum(x, y).dtype() == common);
+      CHECK(where(tensor({true, false}), x, y).dtype() == common);
+      CHECK(concat({x, y}).dtype() == common);
+      CHECK(stack({x, y, x}).dtype() == common);
       CHECK((x == y).dtype() == b);
-      CHECK((x & y).dtype() == b);
+      CHECK(logical_and(x, y).dtype() == b);
       CHECK(equal(x, y));
+      CHECK(allclose(x, y));
       // Without fractions there is no quotient.
-      const DType floating = is_floating(numpy[i][k]) ? numpy[i][k] : f32;
       CHECK((x / y).dtype() == floating);
       CHECK(power(x, y).dtype() == floating);
+      Tensor sum = x;
+      sum += y;
+      CHECK(sum.dtype() == common);
+      const auto traced = trace([](Tensor p, Tensor q) { return p * q; });
+      for (int turn = 0; turn < 3; ++turn) CHECK(traced(x, y).dtype() == common);
+      if (!is_floating(common)) continue;
+      CHECK(matmul(x, y).dtype() == common);
+      const Tensor matrix = ones({2, 2}, {.dtype = every[i]});
+      CHECK(matmul_add(matrix, ones({2, 2}, {.dtype = every[k]}), y).dtype() == common);
+      CHECK(layer_norm(matrix, y, y).dtype() == common);
     }
 }
 
-TEST_CASE("values survive promotion") {
-  CHECK((tensor({16777217}) + tensor({0.0f})).to_vector<double>()[0] == 16777217);
+TEST_CASE("a loss divided by a count of tokens stays float32, and so does a model") {
+  const Tensor lengths = tensor({3, 5, 2});
+  const nn::Linear layer(2, 1);
+  GradientTape tape;
+  const Tensor loss = sum(square(layer(ones({3, 2})))) / sum(lengths);
+  CHECK(sum(lengths).dtype() == i64);
+  CHECK(loss.dtype() == f32);
+  for (const Tensor& slope : tape.gradient(loss, parameters(layer))) CHECK(slope.dtype() == f32);
+  CHECK(layer(tensor({{1, 2}})).dtype() == f32);
+  CHECK(layer(tensor({{1L, 2L}})).dtype() == f32);
+  CHECK(layer(tensor<double>({{1, 2}})).dtype() == f64);
+}
+
+TEST_CASE("values survive promotion as far as the dtype goes") {
+  CHECK((tensor({16777217}) + tensor({0.0f})).to_vector<float>()[0] == 16777216);
+  CHECK((tensor({16777217}) + tensor<double>({0.0})).to_vector<double>()[0] == 16777217);
   CHECK((tensor({true, false}) + tensor({2.5f, 1.5f})).to_vector<float>()[0] == 3.5f);
   CHECK((full({1}, std::uint8_t{200}) + tensor({100})).to_vector<std::int32_t>()[0] == 300);
   CHECK(
@@ -63,16 +89,39 @@ TEST_CASE("a C++ number takes the tensor's dtype") {
   }
   CHECK((one(i32) * 2.5).to_vector<float>()[0] == 2.5f);
   CHECK((one(f32) * 0.1).to_vector<float>()[0] == 0.1f);
+  CHECK((one(f64) * 0.1).to_vector<double>()[0] == 0.1);
   CHECK((tensor({1, 2, 3}) > 1.5).to_vector<bool>()[1]);
   CHECK(where(tensor({true, false}), one(i64), 7).dtype() == i64);
-  CHECK(where(tensor({true, false}), 0.5, 1).dtype() == f64);
 }
 
-TEST_CASE("a number that its tensor's dtype cannot hold is refused") {
+TEST_CASE("numbers in a stack take the dtype of its tensors, with all their digits") {
+  CHECK(stack({tensor<double>(1.0), 0.1}).to_vector<double>()[1] == 0.1);
+  CHECK(stack({0.1, tensor<double>(1.0), 2}).to_vector<double>() == std::vector<double>{0.1, 1, 2});
+  CHECK(stack({tensor(1.0f), 0.1}).to_vector<float>()[1] == 0.1f);
+  CHECK(stack({tensor(1), 0.5}).to_vector<float>()[1] == 0.5f);
+  CHECK(stack({tensor(1), 2L}).dtype() == i32);
+  CHECK(stack({0.5, 1}).dtype() == f32);
+  check_refused<DTypeError>([] { stack({tensor(1).to(u8), 300}); }, "a number that fits uint8");
+}
+
+TEST_CASE("numbers alone come to float32 where one has a fraction") {
+  CHECK(where(tensor({true, false}), 0.5, 1).dtype() == f32);
+  CHECK(where(tensor({true, false}), 0.5, 0.25).dtype() == f32);
+  CHECK(where(tensor({true, false}), 0.5f, 0.25).dtype() == f32);
+  CHECK(where(tensor({true, false}), 1, 2).dtype() == i32);
+  CHECK(where(tensor({true, false}), 1, 2L).dtype() == i64);
+  CHECK(exp(0.5).dtype() == f32);
+  CHECK(add(0.5, 0.25).dtype() == f32);
+  CHECK(concat({tensor({0.5}), tensor({1})}).dtype() == f32);
+  CHECK(cast(0.1, f64).item<double>() == 0.1);
+}
+
+TEST_CASE("a number that its tensor's dtype cannot hold is refused, but for comparisons") {
   check_refused<DTypeError>([] { one(u8) + 300; }, "a number that fits uint8, got 300");
   check_refused<DTypeError>([] { one(u8) - (-1); }, "a number that fits uint8, got -1");
   check_refused<DTypeError>([] { one(i32) + (1LL << 40); }, "a number that fits int32");
   check_refused<DTypeError>([] { full_like(one(i32), 0.5); }, "a number that fits int32");
+  check_refused<DTypeError>([] { one(u8) & 300; }, "a number that fits uint8");
 }
 
 TEST_CASE("ops with fractions make float32 of integers") {
@@ -92,14 +141,128 @@ TEST_CASE("ops with fractions make float32 of integers") {
   CHECK((tensor({7}) / tensor({0})).to_vector<float>()[0] == HUGE_VALF);
 }
 
-TEST_CASE("allclose compares integers exactly, beyond what a double holds too") {
-  const std::int64_t large = std::int64_t{1} << 53, most = INT64_MAX;
-  const Tolerance exact{.rtol = 0, .atol = 0}, by_one{.rtol = 0, .atol = 1};
-  CHECK_FALSE(allclose(tensor(large), tensor(large + 1), exact));
-  CHECK(allclose(tensor(large), tensor(large + 1), by_one));
-  CHECK_FALSE(allclose(tensor(most), tensor(-most), by_one));
-  CHECK(allclose(tensor(most), tensor(-most), {.rtol = 3}));
-  CHECK(allclose(tensor({true}), tensor({1}), exact));
-  CHECK(allclose(cast(tensor({0}), DType::uint8), tensor({1}), by_one));
+TEST_CASE("optimizer rates stay float64") {
+  const Variable w("w", tensor<double>({1.0}));
+  optim::SGD sgd({w}, {.learning_rate = 0.1});
+  optim::Adam adam({w}, {.learning_rate = 0.1});
+  CHECK(sgd.learning_rate().dtype() == f64);
+  CHECK(adam.learning_rate().value().item<double>() == 0.1);
+  sgd.step({tensor<double>({1.0})});
+  CHECK(w.value().to_vector<double>()[0] == 1 - 0.1);
+  sgd.learning_rate().assign(0.3);
+  CHECK(sgd.learning_rate().value().item<double>() == 0.3);
+  Variable v("v", tensor<double>({1.0}));
+  sgd_update(v, tensor<double>({1.0}), 0.1);
+  CHECK(v.value().to_vector<double>()[0] == 1 - 0.1);
+  v.assign(0.1);
+  CHECK(v.value().to_vector<double>()[0] == 0.1);
+  v.assign_add(0.2);
+  CHECK(v.value().to_vector<double>()[0] == 0.1 + 0.2);
+  auto step = trace([&](Tensor g, double rate) { sgd_update(v, g, rate); });
+  v.assign(1.0);
+  for (int i = 0; i < 4; ++i) step(tensor<double>({1.0}), 0.1);
+  CHECK(v.value().to_vector<double>()[0] == 1 - 0.1 - 0.1 - 0.1 - 0.1);
+}
+
+namespace {
+/// Sum of f(x, y) for x and y of these dtypes, and that the gradients have the same dtypes and are
+/// those in float64 but for rounding. Variables' gradients likewise, eager and traced.
+void check_gradients(Tensor (*f)(Operand, Operand), DType x_dtype, DType y_dtype) {
+  INFO(x_dtype << " and " << y_dtype);
+  const Tensor wide_x = tensor<double>({{0.5, -1.0}, {2.0, 0.25}}),
+               wide_y = tensor<double>({{1.5, 3.0}, {-0.5, 1.0}});
+  const auto slopes = [f](const Tensor& x, const Tensor& y) {
+    GradientTape tape;
+    if (is_floating(x.dtype())) tape.watch(x);
+    if (is_floating(y.dtype())) tape.watch(y);
+    const Tensor z = sum(square(f(x, y)));
+    const std::vector<Tensor> sources = {x, y};
+    return tape.gradient(z, Sources(sources), Unconnected::zero);
+  };
+  const Tensor x = wide_x.to(x_dtype), y = wide_y.to(y_dtype);
+  const auto expected = slopes(x.to(f64), y.to(f64)), got = slopes(x, y);
+  const auto traced = trace([&](Tensor p, Tensor q) { return slopes(p, q); });
+  const Variable v("v", x), w("w", y);
+  for (int turn = 0; turn < 3; ++turn) {
+    const auto replayed = traced(x, y);
+    for (std::size_t i = 0; i < 2; ++i) {
+      const DType dtype = i == 0 ? x_dtype : y_dtype;
+      CHECK(got[i].dtype() == dtype);
+      CHECK(replayed[i].dtype() == dtype);
+      if (!is_floating(dtype)) continue;
+      CHECK(allclose(got[i], expected[i], {.rtol = 1e-5, .atol = 1e-5}));
+      CHECK(equal(got[i], replayed[i]));
+    }
+  }
+  if (!is_floating(x_dtype)) return;
+  const auto step = [&] {
+    GradientTape tape;
+    const Tensor slope = tape.gradient(sum(square(f(v, y))), v);
+    Variable(v).assign_sub(0.125 * slope);
+    return slope;
+  };
+  const auto traced_step = trace([&] { return step(); });
+  for (int turn = 0; turn < 4; ++turn)
+    CHECK((turn == 1 ? step() : traced_step()).dtype() == x_dtype);
+  CHECK(v.dtype() == x_dtype);
+}
+}  // namespace
+
+TEST_CASE("gradients come back in the dtype of each input, in every mixed op") {
+  Tensor (*const ops[])(Operand, Operand) = {
+      [](Operand x, Operand y) { return x + y; },
+      [](Operand x, Operand y) { return x * y; },
+      [](Operand x, Operand y) { return x / (y + 4); },
+      [](Operand x, Operand y) { return maximum(x, y); },
+      [](Operand x, Operand y) { return matmul(x, y); },
+      [](Operand x, Operand y) { return matmul_add(x, y, y); },
+      [](Operand x, Operand y) { return dense(x, y, sum(y, 0), Activation::tanh); },
+      [](Operand x, Operand y) { return where(stop_gradient(x) > 0.3, x, y); },
+      [](Operand x, Operand y) {
+        return concat({x, y, x}, 1);
+      },
+      [](Operand x, Operand y) {
+        return stack({y, x});
+      },
+      [](Operand x, Operand y) {
+        return scatter_add(x * 1.0, tensor({1, 1}), y);
+      },
+      [](Operand x, Operand y) { return layer_norm(x, sum(y, 0), 1 + sum(y, 1)); },
+      [](Operand x, Operand y) {
+        return cross_entropy(matmul(x, y), tensor({1, 0}));
+      },
+      [](Operand x, Operand y) {
+        return lstm_gates(concat({x, x, y, x}, 1), y).h;
+      },
+      [](Operand x, Operand y) {
+        return sum(x, 0) * y / sum(tensor({3, 4}));
+      }};
+  for (const auto f : ops)
+    for (const DType x_dtype : {f32, f64})
+      for (const DType y_dtype : every) {
+        check_gradients(f, x_dtype, y_dtype);
+        if (x_dtype != y_dtype && is_floating(y_dtype)) check_gradients(f, y_dtype, x_dtype);
+      }
+}
+
+TEST_CASE("layers give the gradients of their weights in the weights' dtype") {
+  for (const DType weight : {f32, f64})
+    for (const DType input : every) {
+      const nn::Linear linear(2, 3, {.dtype = weight});
+      const nn::LSTMCell cell(2, 3, {.dtype = weight});
+      const nn::GRU gru(2, 3, {.dtype = weight});
+      const Tensor x = ones({2, 2}, {.dtype = input});
+      const DType common = torch[static_cast<int>(weight)][static_cast<int>(input)];
+      GradientTape tape({.persistent = true});
+      const Tensor y = linear(x), h = cell(x, cell.initial_state(2)).h;
+      const Tensor outputs = gru(x.reshape({1, 2, 2})).outputs;
+      CHECK(y.dtype() == common);
+      CHECK(h.dtype() == common);
+      CHECK(outputs.dtype() == common);
+      for (const auto& slopes :
+           {tape.gradient(sum(y), parameters(linear)), tape.gradient(sum(h), parameters(cell)),
+            tape.gradient(sum(outputs), parameters(gru))})
+        for (const Tensor& slope : slopes) CHECK(slope.dtype() == weight);
+    }
 }
 }  // namespace reel::tests

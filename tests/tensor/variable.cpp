@@ -149,7 +149,7 @@ TEST_CASE("a value of a lower dtype is converted, of a higher one refused") {
   CHECK(whole.value().to_vector<std::int32_t>() == std::vector<std::int32_t>{4, 3});
   check_refused<DTypeError>(
       [&] {
-        real.assign(tensor({1.0, 2.0}));
+        real.assign(tensor<double>({1.0, 2.0}));
       },
       "assign: value: expected a dtype that promotes to float32");
   check_refused<DTypeError>([&] { whole.assign_add(tensor({1.0f, 2.0f})); }, "assign_add: value");

@@ -135,7 +135,7 @@ TEST_CASE("an op that fails after a write leaves what a run leaves") {
 }
 
 TEST_CASE("an update that fails after another leaves what a run leaves") {
-  Variable v("v", zeros({2})), w("w", zeros({2})), rate("rate", tensor(1.0));
+  Variable v("v", zeros({2})), w("w", zeros({2})), rate("rate", tensor<double>(1.0));
   auto step = trace([&](Tensor g) {
     sgd_update(v, g, tensor(1.0f));
     sgd_update(w, g, rate);

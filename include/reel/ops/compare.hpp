@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Comparisons and logic: bool tensors, element by element with broadcasting.
+// Comparisons, logic and bits, element by element with broadcasting.
 #pragma once
 #include <reel/tensor.hpp>
 
 namespace reel {
+/// Comparisons give bool tensors and round no integer: int64 beside float32, and integers beside
+/// numbers that their dtype does not hold, compare by their values.
+///
+///     tensor({16777217}) == tensor({16777216.0f})     // [false]
 REEL_API Tensor operator==(Operand x, Operand y);
 REEL_API Tensor operator!=(Operand x, Operand y);
 REEL_API Tensor operator<(Operand x, Operand y);
@@ -17,8 +21,13 @@ REEL_API Tensor logical_and(Operand x, Operand y);
 REEL_API Tensor logical_or(Operand x, Operand y);
 REEL_API Tensor logical_xor(Operand x, Operand y);
 REEL_API Tensor logical_not(Operand x);
+/// Of bits: logical on bool, bitwise on integers. Throw DTypeError for floating tensors. `^` is
+/// exclusive or, not a power.
+///
+///     tensor({6}) & 3                      // [2]
 REEL_API Tensor operator&(Operand x, Operand y);
 REEL_API Tensor operator|(Operand x, Operand y);
+REEL_API Tensor operator^(Operand x, Operand y);
 REEL_API Tensor operator~(Operand x);
 
 /// x where the condition (bool) holds, else y.
@@ -28,7 +37,7 @@ struct Tolerance {
   double rtol = 1e-5, atol = 1e-8;
 };
 /// Whether |x - y| <= atol + rtol |y| everywhere. NaN is close to nothing; integers are compared
-/// exactly. Throws Error for a tolerance that is negative or NaN.
+/// exactly, with floating numbers too. Throws Error for a tolerance that is negative or NaN.
 REEL_API bool allclose(Operand x, Operand y, Tolerance tolerance = {});
 /// Whether shapes and all elements are equal. NaN equals nothing.
 REEL_API bool equal(Operand x, Operand y);
