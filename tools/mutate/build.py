@@ -50,8 +50,6 @@ class Build:
                 shutil.copymode(self.root / name, file)
 
     def configure(self):
-        if self.commands.exists():
-            return
         made = subprocess.run(["meson", "setup", str(self.folder), str(self.tree), *self.options],
                               capture_output=True, text=True)
         if made.returncode:

@@ -29,6 +29,8 @@ def read_arguments(words=None):
     parser.add_argument("--sample", type=int, metavar="N", help="so many of the chosen faults")
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="which sample")
     parser.add_argument("--tests", default="*", metavar="GLOB", help="test programs to run, like test_trace")
+    parser.add_argument("--budget", type=float, default=20, metavar="S",
+                        help="seconds of test cases for a fault that none has caught")
     parser.add_argument("--fresh", action="store_true", help="forget what earlier runs have found")
     parser.add_argument("--list", action="store_true", help="show the faults and run nothing")
     parser.add_argument("--smoke", action="store_true", help="try this tool on a small library of its own")
@@ -95,28 +97,31 @@ def record(runner, copy, numbers, pattern):
     return reached, changed, failing
 
 
-def ending_of(runner, site, reached, changed):
+def ending_of(runner, site, reached, changed, budget):
     if site.number not in reached:
         return "not reached"
     if site.number not in changed:
         return f"changes no value in the {len(reached[site.number])} test cases that reach it"
-    caught = runner.attack(site.number, changed[site.number])
-    if caught:
-        return f"caught by {caught[0].program.removeprefix('tests/')}: {caught[0].name}: {caught[1]}"
-    return f"{len(changed[site.number])} test cases see a change"
+    cases = changed[site.number]
+    count, case, ending = runner.attack(site.number, cases, budget)
+    if ending == "passed":
+        return f"passes {count} of {len(cases)} test cases that see a change"
+    return f"caught by {case.program.removeprefix('tests/')}: {case.name}: {ending}"
 
 
-def attack(runner, sites, reached, changed, results, retry):
+def attack(runner, sites, reached, changed, results, options):
     """[(fault, ending)]"""
     begun, done = time.time(), 0
 
     def one(site):
         nonlocal done
         ending = results.get(site) or ""
-        if retry or not ending.startswith("caught"):
-            ending = ending_of(runner, site, reached, changed)
+        if options.id or not ending.startswith("caught"):
+            ending = ending_of(runner, site, reached, changed, options.budget)
             results.put(site, ending)
         done += 1
+        if not ending.startswith("caught"):
+            print(report.show(site, ending), flush=True)
         if done % 100 == 0:
             results.save()
             print(f"{done} of {len(sites)} faults tried in {time.time() - begun:.0f} s", flush=True)
@@ -147,7 +152,7 @@ def run(options, copy, folder, sites, entries):
         reached, changed, failing = record(runner, copy, [site.number for site in picked], options.tests)
         for case, ending in failing:
             print(f"FAILED without a fault: {case.program}: {case.name}: {ending}")
-        endings = attack(runner, picked, reached, changed, results, bool(options.id))
+        endings = attack(runner, picked, reached, changed, results, options)
     finally:
         runner.close()
         results.save()
@@ -157,7 +162,7 @@ def run(options, copy, folder, sites, entries):
 def conclude(options, endings, failing, stale):
     report.write_survivors(FOLDER / "survivors", endings)
     for site, ending in endings:
-        if not ending.startswith("caught") or options.id:
+        if ending.startswith("caught") and options.id:
             print(report.show(site, ending))
     report.table(endings)
     for entry in stale:

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import source
 
 RECORD, COMPARE, REACHED, CHANGED = 2, 4, 8, 16  # as in fault.hpp
-MEMORY, FILE_SIZE = 12 << 30, 1 << 30
+MEMORY, FILE_SIZE = 12 << 30, 1 << 30  # bytes that a test case may take
+LONGEST = 3600  # seconds of a test case; its processor time is what usually ends it
 
 
 @dataclass
@@ -57,7 +58,7 @@ class Watch:
             return
         ticks, awake = activity(pid)
         state[2], state[3] = ticks, still + 1 if ticks == before and not awake else 0
-        if state[3] >= limit or time.monotonic() - begun > 600:
+        if state[3] >= limit or time.monotonic() - begun > LONGEST:
             os.killpg(pid, signal.SIGKILL)
 
 
@@ -149,13 +150,18 @@ class Trial:
         return list(self.each(one, self.cases(program)))
 
     # --- one fault ---
-    def attack(self, number, cases):
-        """The first case that fails with this fault, and how; None."""
+    def attack(self, number, cases, budget):
+        """How many cases were run, the fastest first, and the last one with its ending."""
+        count, ending = 0, "passed"
         for case in sorted(cases, key=lambda case: case.seconds):
-            ending, _, _ = self.run(case, 2 + 4 * case.seconds, REEL_FAULT=str(number))
+            if count and budget < case.seconds:
+                break
+            budget -= case.seconds
+            count += 1
+            ending, _, _ = self.run(case, 1 + 4 * case.seconds, REEL_FAULT=str(number))
             if ending != "passed":
-                return case, ending
-        return None
+                break
+        return count, case, ending
 
 
 def tail(log):
