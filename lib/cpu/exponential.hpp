@@ -61,15 +61,36 @@ Vector<T> scaled(const Vector<T>& y, const Vector<T>& n) {
 #endif
 }
 
+/// x = n ln 2 + r and e^r = 1 + r + rest for float64, where |r| <= ln 2 / 2 or hardly more. The
+/// error of `rest` is below 2^-56: Taylor's series is cut after r^13.
+struct Reduced64 {
+  using V = Vector<double>;
+  V sum, n, r, rest;  // sum = n + to_whole
+  explicit Reduced64(const V& x) {
+    sum = xsimd::fma(x, V(1.44269504088896340736), V(to_whole<double>));
+    n = sum - V(to_whole<double>);
+    // ln 2 in two parts. The first has so few bits that this difference is exact.
+    const V high = xsimd::fnma(n, V(6.93147180369123816490e-1), x);
+    const V low = n * V(1.90821492927058770002e-10);
+    r = high - low;
+    const V lost = (high - r) - low, z = r * r;
+    const V even =
+        polynomial(z, {1.0 / 479001600, 1.0 / 3628800, 1.0 / 40320, 1.0 / 720, 1.0 / 24, 1.0 / 2});
+    const V odd = polynomial(
+        z, {1.0 / 6227020800, 1.0 / 39916800, 1.0 / 362880, 1.0 / 5040, 1.0 / 120, 1.0 / 6});
+    rest = xsimd::fma(lost, V(1) + r, z * xsimd::fma(odd, r, even));
+  }
+};
+
 /// x = n ln 2 + r with |r| <= ln 2 / 2 or hardly more, and e^r - 1 (constants of Cephes).
 template <class T>
 struct Reduced {
   Vector<T> sum, n, less_one;  // sum = n + to_whole
   explicit Reduced(const Vector<T>& x) {
     using V = Vector<T>;
-    sum = xsimd::fma(x, constant<T>(1.44269504088896340736), constant<T>(to_whole<T>));
-    n = sum - constant<T>(to_whole<T>);
     if constexpr (is_single<T>) {
+      sum = xsimd::fma(x, constant<T>(1.44269504088896340736), constant<T>(to_whole<T>));
+      n = sum - constant<T>(to_whole<T>);
       const V r =
           xsimd::fnma(n, constant<T>(-2.12194440e-4), xsimd::fnma(n, constant<T>(0.693359375), x));
       const V z = r * r;  // in pairs, which do not wait for each other
@@ -78,22 +99,25 @@ struct Reduced {
       const V high = polynomial(r, {1.9875691500e-4, 1.3981999507e-3});
       less_one = xsimd::fma(xsimd::fma(xsimd::fma(high, z, middle), z, low), z, r);
     } else {
-      const V r = xsimd::fnma(n, constant<T>(1.42860682030941723212e-6),
-                              xsimd::fnma(n, constant<T>(6.93145751953125e-1), x));
-      const V z = r * r;
-      const V p = r * polynomial(z, {1.26177193074810590878e-4, 3.02994407707441961300e-2,
-                                     9.99999999999999999910e-1});
-      const V q = polynomial(z, {3.00198505138664455042e-6, 2.52448340349684104192e-3,
-                                 2.27265548208155028766e-1, 2.00000000000000000005});
-      less_one = constant<T>(2) * (p / (q - p));
+      const Reduced64 e(x);
+      sum = e.sum;
+      n = e.n;
+      less_one = e.r + e.rest;
     }
   }
 };
 
 template <class T>
 Vector<T> exponential(const Vector<T>& x) {
-  const Reduced<T> e(clamped(x, is_single<T> ? -105 : -746, is_single<T> ? 90 : 711));
-  return scaled(constant<T>(1) + e.less_one, e.n);
+  const Vector<T> one(T(1)), cut = clamped(x, is_single<T> ? -105 : -746, is_single<T> ? 90 : 711);
+  if constexpr (is_single<T>) {
+    const Reduced<T> e(cut);
+    return scaled(one + e.less_one, e.n);
+  } else {
+    const Reduced64 e(cut);
+    const Vector<T> most = one + e.r;
+    return scaled(most + (((one - most) + e.r) + e.rest), e.n);
+  }
 }
 
 /// 1 - e^x = (1 - 2^n) - 2^n (e^r - 1), exact to the last places near 0 too, for x of which 2^n is
@@ -150,26 +174,123 @@ struct TanhFraction {
   }
 };
 
-/// top / (sum + lost), where sum lies between 1 and 2 and lost is what its rounding left: the rest
-/// and a rough inverse's are made up for in one step, so that the result is rounded once.
-template <class T>
-Vector<T> quotient(const Vector<T>& top, const Vector<T>& sum, const Vector<T>& lost) {
+/// top / (sum + lost) of float32, where sum lies between 1 and 2 and lost is what its rounding
+/// left: the rest and a rough inverse's are made up for in one step, so that the result is rounded
+/// once.
+inline Vector<float> quotient(const Vector<float>& top, const Vector<float>& sum,
+                              const Vector<float>& lost) {
+  using V = Vector<float>;
 #if defined(__SSE2__) && !defined(__FMA__)
-  const Vector<T> y = top / sum;  // without fused products what is left cannot be seen
-  return y - y * (lost * (constant<T>(1.5) - constant<T>(0.5) * sum));
+  const V y = top / sum;  // without fused products what is left cannot be seen
+  return y - y * (lost * (V(1.5f) - V(0.5f) * sum));
 #else
 #if defined(__AVX512F__)
-  Vector<T> inverse;
-  if constexpr (is_single<T>)
-    inverse = _mm512_rcp14_ps(sum);
-  else
-    inverse = constant<T>(1) / sum;
+  const V inverse = _mm512_rcp14_ps(sum);
 #else
-  const Vector<T> inverse = constant<T>(1) / sum;
+  const V inverse = V(1.0f) / sum;
 #endif
-  const Vector<T> y = top * inverse;
-  const Vector<T> rest = xsimd::fnma(y, lost, xsimd::fnma(y, sum, top));
+  const V y = top * inverse;
+  const V rest = xsimd::fnma(y, lost, xsimd::fnma(y, sum, top));
   return xsimd::fma(rest, inverse, y);
+#endif
+}
+
+/// The sum of two numbers of float64, of which the second is less than the first's rounding.
+struct Pair {
+  using V = Vector<double>;
+  V high, low;
+  /// For |x| >= |y|.
+  static Pair sum(const V& x, const V& y) {
+    const V high = x + y;
+    return {high, (x - high) + y};
+  }
+};
+
+/// x - y z for a y z that is nearly x.
+inline Vector<double> rest_of(const Vector<double>& x, const Vector<double>& y,
+                              const Vector<double>& z) {
+#if defined(__SSE2__) && !defined(__FMA__)
+  using V = Vector<double>;
+  const auto upper = [](const V& v) {  // 26 bits (Veltkamp and Dekker)
+    const V wide = v * V(0x1p27 + 1);
+    return wide - (wide - v);
+  };
+  const V product = y * z, y_upper = upper(y), z_upper = upper(z);
+  const V y_lower = y - y_upper, z_lower = z - z_upper;
+  const V lost =
+      (((y_upper * z_upper - product) + y_upper * z_lower) + y_lower * z_upper) + y_lower * z_lower;
+  return (x - product) - lost;
+#else
+  return xsimd::fnma(y, z, x);
+#endif
+}
+
+/// x / y, rounded nearly once.
+inline Vector<double> quotient(const Pair& x, const Pair& y) {
+  const Vector<double> inverse = Vector<double>(1.0) / y.high, rough = x.high * inverse;
+  const Vector<double> rest = rest_of(x.high, rough, y.high) + xsimd::fnma(rough, y.low, x.low);
+  return xsimd::fma(rest, inverse, rough);
+}
+
+/// e^x = power 2^n, and 1 + e^x, for x <= 0.
+struct Exponential64 {
+  using V = Vector<double>;
+  V n;
+  Pair power, scaled, one_more;
+  explicit Exponential64(const V& x) {
+    const Reduced64 e(x);
+    const V one(1.0);
+    const Pair most = Pair::sum(one, e.r);
+    n = e.n;
+    power = Pair::sum(most.high, most.low + e.rest);
+    // Less than 2^-1000 is nothing beside 1.
+    const V scale = power_of_two<double>(xsimd::max(e.sum, V(to_whole<double> - 1000)));
+    scaled = {power.high * scale, power.low * scale};
+    one_more = Pair::sum(one, scaled.high);
+    one_more.low += scaled.low;
+  }
+};
+
+/// tanh x, at most 1 unit of the last place off. Near 0 by Taylor's series, which is at most x;
+/// from there on (1 - e) / (1 + e) with e = e^-2|x|, with more places than the result has, so that
+/// rounding alone keeps it rising.
+inline Vector<double> tanh64(const Vector<double>& x) {
+  using V = Vector<double>;
+  const V one(1.0), size = xsimd::min(V(20.0), xsimd::abs(x)), z = size * size;
+  const V series = polynomial(
+      z, {443861162.0 / 1856156927625, -6404582.0 / 10854718875, 929569.0 / 638512875,
+          -21844.0 / 6081075, 1382.0 / 155925, -62.0 / 2835, 17.0 / 315, -2.0 / 15, 1.0 / 3});
+  const V near = xsimd::fnma(size * z, series, size);
+  const Exponential64 e(V(-2.0) * size);
+  Pair one_less = Pair::sum(one, -e.scaled.high);
+  one_less.low -= e.scaled.low;
+  return xsimd::select(size < V(0.1875), near, quotient(one_less, e.one_more)) |
+         xsimd::bitofsign(x);
+}
+
+/// 1 / (1 + e^-x), as e^x / (1 + e^x) below 0, at most 1 unit of the last place off.
+inline Vector<double> sigmoid64(const Vector<double>& x) {
+  using V = Vector<double>;
+  const V zero(0.0);
+  const Exponential64 e(xsimd::max(V(-746.0), -xsimd::abs(x)));
+  const auto below = x < zero;
+  const Pair top{xsimd::select(below, e.power.high, V(1.0)),
+                 xsimd::select(below, e.power.low, zero)};
+  return scaled(quotient(top, e.one_more), xsimd::select(below, e.n, zero));
+}
+
+/// tanh |x| of float32 without a table.
+inline Vector<float> tanh_of_size(const Vector<float>& x) {
+  using V = Vector<float>;
+  const V two(2.0f), top = tanh_top<float>(x), sum = two - top, lost = (two - sum) - top;
+#if defined(__SSE2__) && !defined(__FMA__)
+  // What rounding took from `top` = (1 - 2^n) - 2^n (e^r - 1) counts too.
+  const Reduced<float> e(V(-2.0f) * xsimd::min(V(10.0f), xsimd::abs(x)));
+  const V power = power_of_two<float>(e.sum), whole = V(1.0f) - power;
+  const V top_lost = (whole - top) - power * e.less_one, y = top / sum;
+  return y + (top_lost - y * lost) * (V(1.5f) - V(0.5f) * sum);
+#else
+  return quotient(top, sum, lost);
 #endif
 }
 
@@ -191,7 +312,11 @@ inline Vector<double> power_by_logarithm(const Vector<double>& x, const Vector<d
   const auto whole = xsimd::floor(y) == y, odd = whole & ~(xsimd::floor(half) == half);
   const V infinity(__builtin_inf()), undefined(__builtin_nan(""));
   const V sign = xsimd::select(odd, xsimd::bitofsign(x), zero);
-  V result = xsimd::select(size == one, one, exponential(y * logarithm(size))) | sign;
+  const auto none = size == zero;  // whose logarithm is infinite, and 0 inf traps
+  const V power = exponential(y * logarithm(xsimd::select(none, one, size)));
+  const V of_zero = xsimd::select(y < zero, infinity, xsimd::select(y > zero, zero, y));
+  V result = xsimd::select(none, of_zero, power);
+  result = xsimd::select(size == one, one, result) | sign;
   result = xsimd::select((x < zero) & (size < infinity) & ~whole, undefined, result);
   return xsimd::select((x == one) | (y == zero), one, result);
 }

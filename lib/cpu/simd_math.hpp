@@ -20,23 +20,29 @@ struct Functions<xsimd::batch<T, A>> {
   static X exp(const X& x) { return exponential(x); }
   static X log(const X& x) { return logarithm(x); }
   static X tanh(const X& x) {
+    if constexpr (!is_single<T>)
+      return tanh64(x);
+    else
 #if defined(__AVX512F__)
-    if constexpr (is_single<T>) return tanh_by_table(x) | xsimd::bitofsign(x);
+      return tanh_by_table(x) | xsimd::bitofsign(x);
+#else
+      return tanh_of_size(x) | xsimd::bitofsign(x);
 #endif
-    const X two(2), top = tanh_top<T>(x), sum = two - top;
-    return quotient<T>(top, sum, (two - sum) - top) | xsimd::bitofsign(x);
   }
   // e^x / (1 + e^x) below 0, 1 / (1 + e^-x) above.
   static X sigmoid(const X& x) {
-    const X one(1), e = exponential(-xsimd::abs(x)), sum = one + e;
-    const X top = select(x < X(0), e, one);
-#if defined(__AVX512F__)
-    if constexpr (is_single<T>) {  // the rest is top - y (1 + e), without the rounded sum
+    if constexpr (!is_single<T>) {
+      return sigmoid64(x);
+    } else {
+      const X one(1), e = exponential(-xsimd::abs(x)), sum = one + e;
+      const X top = select(x < X(0), e, one);
+#if defined(__AVX512F__)  // the rest is top - y (1 + e), without the rounded sum
       const X inverse = _mm512_rcp14_ps(sum), y = top * inverse;
       return xsimd::fma(xsimd::fnma(y, e, top - y), inverse, y);
-    }
+#else
+      return quotient(top, sum, e - (sum - one));
 #endif
-    return quotient<T>(top, sum, e - (sum - one));
+    }
   }
   [[gnu::noinline]] static X power(const X& x, const X& y) {
     if (xsimd::all(y == X(2))) return x * x;
