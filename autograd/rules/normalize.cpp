@@ -13,7 +13,8 @@ void layer_norm_rule(GradientCall& call) {
   call.give_sum(2, dy);
   if (!call.wants(0) && !call.wants(1)) return;
   const Tensor& x = call.input(0);
-  const Tensor centred = x - mean(x, -1, keepdims);
+  // Twice, as the mean is rounded: so equal elements are 0.
+  const Tensor nearly = x - mean(x, -1, keepdims), centred = nearly - mean(nearly, -1, keepdims);
   const Tensor variance = mean(square(centred), -1, keepdims);
   const Tensor r = 1 / sqrt(variance + call.option<EpsilonOptions>().epsilon);
   const Tensor u = centred * r;

@@ -25,9 +25,9 @@ void sum_rule(GradientCall& call) {
 // y = sum x / n        dx = dy / n
 void mean_rule(GradientCall& call) {
   const Tensor dy = with_axes(call.dy(), call);
-  const double count = static_cast<double>(call.input_shape(0).elements()) /
-                       static_cast<double>(dy.shape().elements());
-  call.give(0, broadcast_to(dy / count, call.input_shape(0)));
+  const std::int64_t kept = dy.shape().elements();
+  const std::int64_t count = kept ? call.input_shape(0).elements() / kept : 1;
+  call.give(0, broadcast_to(dy / static_cast<double>(count), call.input_shape(0)));
 }
 
 // y = max x        dx = dy / k where x is one of the k largest, else 0

@@ -13,8 +13,10 @@ template <class T>
 struct Chunk {
   std::int64_t n;
   bool whole() const { return n == lanes<T>; }
-  /// Zeros past the end of the row.
-  Vector<T> get(const T* from) const { return whole() ? load(from) : load_part(from, n); }
+  /// Past the end of the row its elements come again.
+  Vector<T> get(const T* from) const { return whole() ? load(from) : load_repeated(from, n); }
+  /// Past the end of the row there are zeros: for sums.
+  Vector<T> zero_padded(const T* from) const { return whole() ? load(from) : load_part(from, n); }
   void put(T* to, const Vector<T>& x) const {
     if (whole())
       store(to, x);
@@ -24,14 +26,6 @@ struct Chunk {
   /// To `to`, added where `add` says so; nothing if to is null.
   void give(T* to, const Vector<T>& x, bool add) const {
     if (to) put(to, add ? get(to) + x : x);
-  }
-  /// Elements of a row from the ith on; where the row ends, some of it come twice.
-  Vector<T> any(const T* row, std::int64_t i) const {
-    if (whole()) return load(row + i);
-    if (i + n >= lanes<T>) return load(row + i + n - lanes<T>);
-    alignas(64) T part[lanes<T>];
-    for (std::int64_t l = 0; l < lanes<T>; ++l) part[l] = row[l < n ? l : 0];
-    return load(part);
   }
   /// x with zeros past the end of the row.
   Vector<T> only(const Vector<T>& x) const {
@@ -81,10 +75,26 @@ template <class T, class F, class Join>
   if (i < n) total = join(total, f(i, Chunk<T>{n - i}));
   return total;
 }
+constexpr std::int64_t leaf = 1024;  // elements below which sums are not halved
+
 template <class T, class F>
-[[gnu::always_inline]] inline auto row_sum(std::int64_t n, const F& f) {
+[[gnu::always_inline]] inline auto leaf_sum(std::int64_t n, const F& f) {
   return row_fold<T>(n, f,
                      [](const auto& a, const auto& b) { return std::decay_t<decltype(a)>(a + b); });
+}
+/// The sum from element `first` on, by halves: errors grow with the logarithm of n.
+template <class T, class F>
+[[gnu::noinline]] auto sum_of_halves(std::int64_t first, std::int64_t n, const F& f)
+    -> std::decay_t<decltype(f(n, Chunk<T>{n}))> {
+  if (n <= leaf)
+    return leaf_sum<T>(n, [&](std::int64_t i, Chunk<T> chunk) { return f(first + i, chunk); });
+  const std::int64_t half = (n / 2 + leaf - 1) / leaf * leaf;
+  const auto sum = sum_of_halves<T>(first, half, f);
+  return sum + sum_of_halves<T>(first + half, n - half, f);
+}
+template <class T, class F>
+[[gnu::always_inline]] inline auto row_sum(std::int64_t n, const F& f) {
+  return n <= leaf ? leaf_sum<T>(n, f) : sum_of_halves<T>(0, n, f);
 }
 
 template <class T>

@@ -11,6 +11,8 @@
 namespace reel::kernels::REEL_ISA {
 template <class T>
 inline constexpr int dot_tile_rows = lanes<T> >= 8 ? 4 : 2;
+/// Vectors of k that are added one after the other.
+inline constexpr std::int64_t dot_block = 256;
 /// Sums enough to hide an addition's time, pointers few enough for the registers.
 template <int Rows, class T>
 inline constexpr int dot_tile_columns = Rows == 1 ? 8 : 4;
@@ -82,18 +84,31 @@ void dot_tile(const Matrix<T>& x, const Matrix<T>& y, const Dots<T>& to) {
     }
   };
   std::int64_t i = 0;
+  alignas(64) T before[Rows * Columns][L];  // the sums of all blocks of k but the last
+  bool paused = false;
   if (x.columns >= ahead) {
     DotColumn<Rows, T> readers[Columns];
     REEL_UNROLL
     for (int j = 0; j < Columns; ++j) readers[j] = DotColumn<Rows, T>{columns[j]};
-    for (; i + ahead <= x.columns; i += L)
-      add([&](int r) { return load(rows[r] + i); }, [&](int j) { return readers[j].take(i); });
+    const std::int64_t all = x.columns - ahead;
+    for (std::int64_t end = least(all, dot_block * L - L);; end = least(all, end + dot_block * L)) {
+      for (; i <= end; i += L)
+        add([&](int r) { return load(rows[r] + i); }, [&](int j) { return readers[j].take(i); });
+      if (end == all) break;
+      for (int s = 0; s < Rows * Columns; ++s) {
+        store(before[s], paused ? load(before[s]) + sums[s] : sums[s]);
+        sums[s] = Vector<T>(T(0));
+      }
+      paused = true;
+    }
   }
   for (; i < x.columns; i += L) {
     const Chunk<T> rest{least(L, x.columns - i)};
-    add([&](int r) { return rest.get(rows[r] + i); },
-        [&](int j) { return rest.get(columns[j] + i); });
+    add([&](int r) { return rest.zero_padded(rows[r] + i); },
+        [&](int j) { return rest.zero_padded(columns[j] + i); });
   }
+  if (paused)
+    for (int s = 0; s < Rows * Columns; ++s) sums[s] = load(before[s]) + sums[s];
   alignas(64) T all[Rows * Columns];
   lane_sums(sums, all);
   for (int r = 0; r < Rows && r < x.rows; ++r)

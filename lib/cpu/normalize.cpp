@@ -13,25 +13,41 @@ template <class T>
 struct Moments {
   T mean, scale;  // scale = 1 / sqrt(variance + epsilon)
   Moments(const T* x, std::int64_t n, T epsilon) {
-    mean =
-        lane_sum(row_sum<T>(n, [&](std::int64_t i, Chunk<T> chunk) { return chunk.get(x + i); })) /
-        static_cast<T>(n);
-    const Vector<T> middle(mean);
-    const T squares = lane_sum(row_sum<T>(n, [&](std::int64_t i, Chunk<T> chunk) {
+    constexpr T rounding = sizeof(T) == 4 ? T(0x1p-17) : T(0x1p-46);  // of the mean, at most
+    mean = average(n, [&](std::int64_t i, Chunk<T> chunk) { return chunk.zero_padded(x + i); });
+    T variance = variance_of(x, n);
+    // Where all elements are near the mean, rounding would be taken for their differences: the mean
+    // is found from the first element then. So that of equal elements is exact.
+    if (!(variance > rounding * mean * (rounding * mean))) [[unlikely]] {
+      const T near = x[0];
+      mean = near + average(n, [&, by = Vector<T>(near)](std::int64_t i, Chunk<T> chunk) {
+               return chunk.only(chunk.get(x + i) - by);
+             });
+      variance = variance_of(x, n);
+    }
+    scale = T(1) / static_cast<T>(__builtin_sqrt(static_cast<double>(variance + epsilon)));
+  }
+
+ private:
+  template <class F>
+  [[gnu::always_inline]] static T average(std::int64_t n, const F& f) {
+    return lane_sum<T>(row_sum<T>(n, f)) / static_cast<T>(n);
+  }
+  T variance_of(const T* x, std::int64_t n) const {
+    return average(n, [&, middle = Vector<T>(mean)](std::int64_t i, Chunk<T> chunk) {
       const Vector<T> d = chunk.only(chunk.get(x + i) - middle);
       return Vector<T>(d * d);
-    }));
-    const T variance = squares / static_cast<T>(n);
-    scale = T(1) / static_cast<T>(__builtin_sqrt(static_cast<double>(variance + epsilon)));
+    });
   }
 };
 
-constexpr std::int64_t elements_in_block = 1 << 15, most_blocks = 64;
+constexpr std::int64_t elements_in_block = 1 << 15, most_blocks = 64, most_rows = 256;
 /// By the shape alone, so that sums over rows have the same bits whatever the number of threads.
 std::int64_t rows_in_block(std::int64_t rows, std::int64_t n) {
   const std::int64_t enough = n < elements_in_block ? elements_in_block / (n ? n : 1) : 1;
   const std::int64_t few = (rows + most_blocks - 1) / most_blocks;
-  return enough > few ? enough : few;
+  const std::int64_t block = enough > few ? enough : few;
+  return block < most_rows ? block : most_rows;  // added one after the other
 }
 
 template <class T>
@@ -71,7 +87,7 @@ struct GradientRow {
       return Vector<T>((chunk.get(x + i) - mean) * scale);
     };
     const Two<T> sums = row_sum<T>(n, [&](std::int64_t i, Chunk<T> chunk) {
-      const Vector<T> up = chunk.get(dy + i), place = xhat(i, chunk);
+      const Vector<T> up = chunk.zero_padded(dy + i), place = xhat(i, chunk);
       if (dshift) chunk.put(dshift + i, chunk.get(dshift + i) + up);
       if (dgain) chunk.put(dgain + i, chunk.get(dgain + i) + up * place);
       const Vector<T> g = dx ? up * chunk.get(gain + i) : up;
@@ -92,7 +108,7 @@ void clear(T* to, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = T(0);
 }
 
-/// Rows in blocks, each with sums of its own for d gain and d shift, which are added in order.
+/// Rows in blocks, each with sums of its own for d gain and d shift, which are added in pairs.
 template <class T>
 void layer_norm_gradient_rows(const KernelCall& call) {
   const Body& up = *call.inputs[0];
@@ -119,15 +135,18 @@ void layer_norm_gradient_rows(const KernelCall& call) {
           .add(Moments<T>(place, n, epsilon), call.accumulate & 1);
     }
   });
+  const auto add = [n](const T* from, T* to) {
+    REEL_INDEPENDENT
+    for (std::int64_t j = 0; j < n; ++j) to[j] += from[j];
+  };
+  for (std::int64_t step = 1; step < blocks; step *= 2)
+    for (std::int64_t i = 0; i + step < blocks; i += 2 * step)
+      for (int k = 0; k < 2; ++k) add(sums + (2 * (i + step) + k) * n, sums + (2 * i + k) * n);
   for (int k = 0; k < 2; ++k) {
     T* const total = totals[k];
     if (!total) continue;
     if (!(call.accumulate >> (k + 1) & 1)) clear(total, n);
-    for (std::int64_t i = 0; i < blocks; ++i) {
-      const T* const own = sums + (2 * i + k) * n;
-      REEL_INDEPENDENT
-      for (std::int64_t j = 0; j < n; ++j) total[j] += own[j];
-    }
+    if (blocks) add(sums + k * n, total);
   }
 }
 

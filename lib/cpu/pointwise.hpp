@@ -17,12 +17,13 @@ struct Rows {
   const T* first[K];
   Vector<T> at(int k, std::int64_t i) const { return load(first[k] + i); }
 };
-/// The last n elements of such inputs, fewer than a vector.
+/// The last n elements of such inputs, fewer than a vector, and in the lanes beyond some of them
+/// again.
 template <class T, int K>
 struct Ends {
   const Rows<T, K>& rows;
   std::int64_t n;
-  Vector<T> at(int k, std::int64_t i) const { return load_part(rows.first[k] + i, n); }
+  Vector<T> at(int k, std::int64_t i) const { return load_repeated(rows.first[k] + i, n); }
 };
 
 /// K inputs of a pass; null where there is none. One that is a single number for all is a vector
@@ -44,7 +45,7 @@ struct Sources : Rows<T, K> {
   /// Leaves n elements from i on, fewer than a vector, as all there is.
   void keep_rest(std::int64_t i, std::int64_t n) {
     for (int k = 0; k < K; ++k)
-      if (first[k] && walk[k]) keep(k, load_part(first[k] + i, n));
+      if (first[k] && walk[k]) keep(k, load_repeated(first[k] + i, n));
   }
 
  private:

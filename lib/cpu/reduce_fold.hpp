@@ -49,7 +49,6 @@ template <class A>
 inline constexpr bool is_floating = static_cast<A>(0.5) != 0 && !std::is_same_v<A, bool>;
 
 constexpr std::int64_t lane_count = 32;            // sums that run side by side
-constexpr std::int64_t leaf = 1024;                // elements below which sums are not halved
 constexpr std::int64_t fold_rows = 64;             // rows that are added one after the other
 constexpr std::int64_t shared_elements = 1 << 16;  // that are worth another thread's way
 constexpr std::int64_t fold_bytes = 16384;         // of columns' sums, which stay in a cache
@@ -71,9 +70,9 @@ template <class R, class A, class X>
   if constexpr (is_floating<A>) {
     const auto vector = [&](std::int64_t i, Chunk<A> chunk) {
       if constexpr (requires { R::none; })
-        return chunk.get(x + i);
+        return chunk.zero_padded(x + i);
       else
-        return chunk.any(x, i);
+        return chunk.get(x + i);
     };
     return fold_lanes<A>(row_fold<A>(n, vector, R::join), R::join);
   }

@@ -91,6 +91,14 @@ Vector<T> load_part(const T* from, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) padded[i] = from[i];
   return Vector<T>::load_aligned(padded);
 }
+/// The first n elements, at least one; the rest is the first one again, so that nothing traps there
+/// that does not trap on an element.
+template <class T>
+Vector<T> load_repeated(const T* from, std::int64_t n) {
+  alignas(64) T padded[lanes<T>];
+  for (std::int64_t i = 0; i < lanes<T>; ++i) padded[i] = from[i < n ? i : 0];
+  return Vector<T>::load_aligned(padded);
+}
 template <class T>
 void store_part(T* to, const Vector<T>& x, std::int64_t n) {
   alignas(64) T padded[lanes<T>];
@@ -106,6 +114,14 @@ inline Vector<float> load_part(const float* from, std::int64_t n) {
 template <>
 inline Vector<double> load_part(const double* from, std::int64_t n) {
   return _mm512_maskz_loadu_pd(static_cast<__mmask8>(low_bits(n)), from);
+}
+template <>
+inline Vector<float> load_repeated(const float* from, std::int64_t n) {
+  return _mm512_mask_loadu_ps(_mm512_set1_ps(*from), static_cast<__mmask16>(low_bits(n)), from);
+}
+template <>
+inline Vector<double> load_repeated(const double* from, std::int64_t n) {
+  return _mm512_mask_loadu_pd(_mm512_set1_pd(*from), static_cast<__mmask8>(low_bits(n)), from);
 }
 template <>
 inline void store_part(float* to, const Vector<float>& x, std::int64_t n) {
@@ -128,6 +144,18 @@ inline Vector<double> load_part(const double* from, std::int64_t n) {
   return _mm256_maskload_pd(from, low_lanes(static_cast<int>(2 * n)));
 }
 template <>
+inline Vector<float> load_repeated(const float* from, std::int64_t n) {
+  const __m256i mask = low_lanes(static_cast<int>(n));
+  return _mm256_blendv_ps(_mm256_set1_ps(*from), _mm256_maskload_ps(from, mask),
+                          _mm256_castsi256_ps(mask));
+}
+template <>
+inline Vector<double> load_repeated(const double* from, std::int64_t n) {
+  const __m256i mask = low_lanes(static_cast<int>(2 * n));
+  return _mm256_blendv_pd(_mm256_set1_pd(*from), _mm256_maskload_pd(from, mask),
+                          _mm256_castsi256_pd(mask));
+}
+template <>
 inline void store_part(float* to, const Vector<float>& x, std::int64_t n) {
   _mm256_maskstore_ps(to, low_lanes(static_cast<int>(n)), x);
 }
@@ -146,6 +174,16 @@ inline Vector<float> load_part(const float* from, std::int64_t n) {
 template <>
 inline Vector<double> load_part(const double* from, std::int64_t n) {
   return n ? _mm_load_sd(from) : _mm_setzero_pd();
+}
+template <>
+inline Vector<float> load_repeated(const float* from, std::int64_t n) {
+  if (n == 1) return _mm_set1_ps(*from);
+  const __m128 two = load_part(from, 2);
+  return n == 2 ? _mm_movelh_ps(two, two) : _mm_movelh_ps(two, _mm_set1_ps(from[2]));
+}
+template <>
+inline Vector<double> load_repeated(const double* from, std::int64_t) {
+  return _mm_set1_pd(*from);
 }
 template <>
 inline void store_part(float* to, const Vector<float>& x, std::int64_t n) {

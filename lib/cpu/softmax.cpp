@@ -24,7 +24,7 @@ Vector<T> least() {
 template <class T>
 [[gnu::always_inline]] inline Vector<T> row_max(const T* x, std::int64_t n) {
   return row_fold<T>(
-      n, [&](std::int64_t i, Chunk<T> chunk) { return chunk.any(x, i); }, larger<T>);
+      n, [&](std::int64_t i, Chunk<T> chunk) { return chunk.get(x + i); }, larger<T>);
 }
 
 /// y = exp(x - max) and their sum, lane by lane; y may be null.
@@ -56,8 +56,9 @@ void for_row_blocks(std::int64_t rows, std::int64_t n, const F& f) {
 template <class T>
 struct RowSums {
   alignas(64) T max[row_block] = {}, sum[row_block] = {};
+  std::int64_t rows;
 
-  RowSums(const T* x, T* y, std::int64_t rows, std::int64_t n) {
+  RowSums(const T* x, T* y, std::int64_t row_count, std::int64_t n) : rows(row_count) {
     Lanes<T, row_block> of;
     for (std::int64_t r = 0; r < rows; ++r) store(of.row[r], row_max(x + r * n, n));
     of.fold(rows, larger<T>, max);
@@ -68,21 +69,24 @@ struct RowSums {
   }
   /// Not added to the largest: there they would lose the places that a small logarithm has.
   void take_logarithms() {
-    for (std::int64_t r = 0; r < row_block; r += lanes<T>)
-      store(sum + r, Maths<T>::log(load(sum + r)));
+    for_chunks<T>(rows, [&](std::int64_t r, Chunk<T> chunk) {
+      chunk.put(sum + r, Maths<T>::log(chunk.get(sum + r)));
+    });
   }
 };
 
-/// The sum of f(j) for j < n down a column, in blocks.
+/// The sum of f(j) for first <= j < end down a column, by halves.
 template <class T, class F>
-Vector<T> column_sum(std::int64_t n, const F& f) {
-  Vector<T> total(T(0));
-  for (std::int64_t j = 0; j < n;) {
-    Vector<T> part(T(0));
-    for (const std::int64_t end = n - j < 64 ? n : j + 64; j < end; ++j) part += f(j);
-    total += part;
+Vector<T> column_sum(std::int64_t first, std::int64_t end, const F& f) {
+  constexpr std::int64_t most = 64;
+  if (end - first > most) {
+    const std::int64_t middle = first + ((end - first) / 2 + most - 1) / most * most;
+    const Vector<T> sum = column_sum<T>(first, middle, f);
+    return sum + column_sum<T>(middle, end, f);
   }
-  return total;
+  Vector<T> sum(T(0));
+  for (; first < end; ++first) sum += f(first);
+  return sum;
 }
 
 /// Of neighbouring columns, steps apart, as RowSums.
@@ -91,7 +95,7 @@ struct ColumnSums {
   Vector<T> max = least<T>(), sum;
   ColumnSums(const T* x, T* y, std::int64_t n, std::int64_t step, Chunk<T> chunk) {
     for (std::int64_t j = 0; j < n; ++j) max = larger(max, chunk.get(x + j * step));
-    sum = column_sum<T>(n, [&](std::int64_t j) {
+    sum = column_sum<T>(0, n, [&](std::int64_t j) {
       const Vector<T> e = Maths<T>::exp(chunk.get(x + j * step) - max);
       if (y) chunk.put(y + j * step, e);
       return e;
@@ -197,7 +201,7 @@ void gradient_of(const AxisView& view, const T* dy, const T* y, T* dx, bool add)
     return for_row_blocks(view.outer, view.n, [&](std::int64_t first, std::int64_t count) {
       for (std::int64_t r = first * view.n; r < (first + count) * view.n; r += view.n) {
         const Vector<T> sum(lane_sum(row_sum<T>(view.n, [&](std::int64_t i, Chunk<T> chunk) {
-          return F::term(chunk.get(dy + r + i), chunk.get(y + r + i));
+          return F::term(chunk.zero_padded(dy + r + i), chunk.get(y + r + i));
         })));
         for_chunks<T>(view.n, [&](std::int64_t i, Chunk<T> chunk) {
           chunk.give(dx + r + i, F::gradient(chunk.get(dy + r + i), chunk.get(y + r + i), sum),
@@ -211,7 +215,7 @@ void gradient_of(const AxisView& view, const T* dy, const T* y, T* dx, bool add)
       return chunk.get(from + first + j * view.inner);
     };
     const Vector<T> sum =
-        column_sum<T>(view.n, [&](std::int64_t j) { return F::term(at(dy, j), at(y, j)); });
+        column_sum<T>(0, view.n, [&](std::int64_t j) { return F::term(at(dy, j), at(y, j)); });
     for (std::int64_t j = 0; j < view.n; ++j)
       chunk.give(dx + first + j * view.inner, F::gradient(at(dy, j), at(y, j), sum), add);
   });

@@ -77,15 +77,18 @@ struct Power {
   static constexpr Domain domain = Domain::floating;
   static constexpr bool slow = true;
   auto operator()(auto x, auto y) const { return math::power(x, y); }
-  // dx = dy y x^(y - 1), 0 where y = 0
+  // dx = dy y x^(y - 1), 0 where y = 0. What is not taken is computed too: it must not be 0 inf.
   static auto d0(auto g) {
     auto y = g.y();
-    return math::select(y == 0, 0.f, g.dy() * y * math::power(g.x(), y - 1));
+    auto none = y == 0;
+    return math::select(none, 0.f,
+                        g.dy() * y * math::power(g.x(), math::select(none, 1.f, y - 1)));
   }
   // dy = dy x^y log x, 0 where x = 0 and y >= 0
   static auto d1(auto g) {
     auto x = g.x();
-    return math::select((x == 0) & (g.y() >= 0), 0.f, g.dy() * g.out() * math::log(x));
+    auto none = (x == 0) & (g.y() >= 0);
+    return math::select(none, 0.f, g.dy() * g.out() * math::log(math::select(none, 1.f, x)));
   }
 };
 }  // namespace reel::REEL_FORMULAS

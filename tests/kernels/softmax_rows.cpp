@@ -232,6 +232,53 @@ TEST_CASE("cross entropy names a label that is out of range", "[softmax]") {
   });
 }
 
+template <class T>
+void check_equal_rows(const InstructionSet& set, std::int64_t n, T constant,
+                      double epsilon_option) {
+  INFO(set.name << ": rows of " << n << " times " << constant << ", epsilon " << epsilon_option);
+  const EpsilonOptions options{epsilon_option};
+  const auto& kernel = find_kernel(set, "layer_norm");
+  Array<T> x({3, n}, constant), y({3, n}, T(7)), gain({n}, numbers<T>(n, 6)), shift({n});
+  Array<T> dy({3, n}, numbers<T>(3 * n, 8)), dx({3, n}), dgain({n}, T(7)), dshift({n});
+  call_kernel(kernel.kernel, {&x.body, &gain.body, &shift.body}, {&y.body}, &options);
+  call_kernel(kernel.gradient, {&dy.body, &x.body, &gain.body, &shift.body, &y.body},
+              {&dx.body, &dgain.body, &dshift.body}, &options);
+  bool zero = true, near = true;
+  for (const T value : y.elements) zero &= value == 0;
+  for (const T value : dgain.elements) zero &= value == 0;
+  CHECK(zero);
+  // dx = (g - mean g) / sqrt epsilon
+  for (std::int64_t row = 0; row < 3; ++row) {
+    long double mean = 0;
+    for (std::int64_t i = 0; i < n; ++i)
+      mean += static_cast<long double>(dy[row * n + i]) * gain[i] / static_cast<long double>(n);
+    const long double scale = 1 / std::sqrt(static_cast<long double>(T(epsilon_option)));
+    for (std::int64_t i = 0; i < n; ++i) {
+      const long double exact =
+          scale * (static_cast<long double>(dy[row * n + i]) * gain[i] - mean);
+      near &= std::abs(dx[row * n + i] - exact) <= 20 * scale * epsilon<T>;
+    }
+  }
+  CHECK(near);
+}
+template <class T>
+void check_equal_rows(const InstructionSet& set) {
+  for (const double constant : {0.1, 1.0, -3.7, 1e-30, 12345.678, -1e5 / 3, 1e9 / 7, 3e37})
+    for (const double epsilon_option : {1e-5, 1e-12}) {
+      for (std::int64_t n = 1; n <= 67; ++n)
+        check_equal_rows<T>(set, n, static_cast<T>(constant), epsilon_option);
+      for (const std::int64_t n : {96, 768, 1000, 4099, 100'003})
+        check_equal_rows<T>(set, n, static_cast<T>(constant), epsilon_option);
+    }
+}
+
+TEST_CASE("layer norm of equal numbers is exactly 0", "[softmax]") {
+  for_each_set([](const InstructionSet& set) {
+    check_equal_rows<float>(set);
+    check_equal_rows<double>(set);
+  });
+}
+
 TEST_CASE("layer norm agrees with float64", "[softmax]") {
   for_each_set([](const InstructionSet& set) {
     for (const unsigned add : {0u, 7u})

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A program that traps division by zero, invalid and overflow is not disturbed by an op whose
+// inputs and results are finite: neither the op nor its gradient raises one of them, at any length.
+#include <cfenv>
+#include <cmath>
+
+#include "sweep/table.hpp"
+
+namespace reel::tests {
+namespace {
+constexpr int trapped = FE_DIVBYZERO | FE_INVALID | FE_OVERFLOW;
+
+bool is_finite(const Tensor& x) {
+  for (const double value : host_of(x).values)
+    if (!std::isfinite(value)) return false;
+  return true;
+}
+bool are_finite(const std::vector<Tensor>& all) {
+  for (const Tensor& x : all)
+    if (!is_finite(x)) return false;
+  return true;
+}
+
+std::vector<Tensor> as_dtype(const std::vector<Tensor>& inputs, DType dtype) {
+  std::vector<Tensor> converted;
+  for (const Tensor& x : inputs)
+    converted.push_back(is_floating(x.dtype()) && x.dtype() != dtype ? x.to(dtype) : x);
+  return converted;
+}
+
+/// The elements of x again and again where its axes of the sample's longest length have length n.
+Tensor stretched(const Tensor& x, std::int64_t longest, std::int64_t n) {
+  Tensor y = x;
+  for (std::size_t axis = 0; axis < x.rank(); ++axis)
+    if (x.shape().data()[axis] == longest)
+      y = take(y, arange(0, n) % longest, static_cast<int>(axis));
+  return y;
+}
+std::vector<Tensor> stretched(const std::vector<Tensor>& inputs, std::int64_t n) {
+  std::int64_t longest = 1;
+  for (const Tensor& x : inputs)
+    for (const std::int64_t length : x.shape()) longest = std::max(longest, length);
+  std::vector<Tensor> all;
+  for (const Tensor& x : inputs) all.push_back(stretched(x, longest, n));
+  return all;
+}
+
+/// Exceptions of a call and of its gradient; 0 also where the call is refused or the results are
+/// not finite. `counted` says how often it was neither.
+int raised(const Op& op, const Sample& sample, const std::vector<Tensor>& inputs, int& counted) {
+  if (!are_finite(inputs)) return 0;
+  int found = 0;
+  try {
+    std::feclearexcept(FE_ALL_EXCEPT);
+    const Tensor y = sample.call(inputs);
+    found = std::fetestexcept(trapped);
+    if (!is_finite(y)) return 0;
+    const std::vector<Tensor> sources = floating(inputs);
+    if (op.differentiable && !sources.empty() && is_floating(y.dtype())) {
+      const Tensor upstream = weights_like(y).to(y.dtype());
+      std::feclearexcept(FE_ALL_EXCEPT);
+      GradientTape tape;
+      for (const Tensor& x : sources) tape.watch(x);
+      const std::vector<Tensor> gradients =
+          tape.gradient(sample.call(inputs), Sources(sources), {upstream, Unconnected::zero});
+      if (are_finite(gradients)) found |= std::fetestexcept(trapped);
+    }
+  } catch (const Error&) {
+    return 0;
+  }
+  ++counted;
+  return found;
+}
+}  // namespace
+
+TEST_CASE("no op raises a floating-point exception over clean numbers") {
+  for (const Op* op : library_ops()) {
+    if (op->updates) continue;
+    std::size_t number = 0;
+    int counted = 0, lengths = 0;
+    for (const Sample& sample : samples_of(*op)) {
+      INFO(describe(*op, number++, sample));
+      for (const DType dtype : {DType::float64, DType::float32}) {
+        const std::vector<Tensor> inputs = as_dtype(sample.inputs, dtype);
+        CHECK(raised(*op, sample, inputs, counted) == 0);
+        for (std::int64_t n = 1; n <= 67; ++n) {
+          const int found = raised(*op, sample, stretched(inputs, n), lengths);
+          if (found) FAIL_CHECK("exceptions " << found << " at length " << n);
+          if (found) break;
+        }
+      }
+    }
+    INFO(op->name);
+    CHECK((counted > 0 && lengths > 0));
+  }
+}
+}  // namespace reel::tests
