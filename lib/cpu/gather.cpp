@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <type_traits>
+
 #include "lib/cpu/bytes.hpp"
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/numbers.hpp"
@@ -103,6 +105,101 @@ void add_row(const T* from, T* to, std::int64_t n, bool truth) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = plus(to[i], from[i], truth);
 }
 
+/// The same; `lost` is what rounding took from the sums (Kahan's, with Knuth's exact error).
+template <class T>
+void add_row(const T* from, T* to, T* lost, std::int64_t n) {
+  REEL_INDEPENDENT
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T before = to[i], x = from[i] + lost[i], sum = before + x, added = sum - before;
+    const T rest = (before - (sum - added)) + (x - added);
+    lost[i] = rest == rest ? rest : T(0);  // nothing of an infinite sum
+    to[i] = sum;
+  }
+}
+
+/// Places that so many updates go to that their rounding would add up. Each has a row of what its
+/// sums have lost. Few places can be such, so this takes little memory.
+template <class T>
+class CrowdedPlaces {
+ public:
+  static constexpr std::int64_t many = 64;  // more updates than that
+
+  CrowdedPlaces(std::int64_t places, std::int64_t updates, std::int64_t row_width)
+      : width_(row_width) {
+    if (updates <= many) return;
+    const std::int64_t counts = (places * 4 + 63) / 64 * 64, item = sizeof(T);
+    const std::int64_t bytes = counts + updates / many * width_ * item;
+    auto* const memory = static_cast<std::byte*>(lasting_scratch(static_cast<std::size_t>(bytes)));
+    counts_ = reinterpret_cast<std::int32_t*>(memory);
+    lost_ = reinterpret_cast<T*>(memory + counts);
+    clear_bytes(memory, counts);
+  }
+  bool possible() const { return counts_; }
+  void count(std::int64_t place) {
+    std::int32_t& here = counts_[place];
+    if (here < 0 || ++here <= many) return;
+    here = static_cast<std::int32_t>(-++number_);
+  }
+  bool any() const { return number_ > 0; }
+
+  /// Nothing is lost yet in these columns.
+  void begin(std::int64_t first, std::int64_t end) const {
+    for (std::int64_t k = 0; k < number_; ++k)
+      for (std::int64_t i = first; i < end; ++i) lost_[k * width_ + i] = T(0);
+  }
+  /// Adds the columns of one update to its place, which is in `to`.
+  void add(const T* from, T* to, std::int64_t place, std::int64_t first, std::int64_t end) const {
+    const std::int32_t number = counts_[place];
+    if (number < 0)
+      add_row(from, to, lost_ - (number + 1) * width_ + first, end - first);
+    else
+      add_row(from, to, end - first, false);
+  }
+
+ private:
+  std::int64_t width_, number_ = 0;
+  std::int32_t* counts_ = nullptr;  // or minus the number of a crowded place, from 1 on
+  T* lost_ = nullptr;
+};
+
+/// to[places[i]] += row i of `from`, for i < count. Columns are shared out: updates of one place
+/// come in their order.
+template <class T>
+void scatter_rows(const AxisView& view, const std::int64_t* places, std::int64_t count,
+                  const T* from, T* to, bool truth) {
+  const auto share = [&](const auto& add) {
+    if (view.outer * count * view.inner < 4 * elements_in_block)
+      add(std::int64_t{0}, view.inner);
+    else
+      parallel_ranges(view.inner, 64, add);
+  };
+  const auto for_rows = [&](std::int64_t o, std::int64_t first, const auto& add) {
+    const T* row = from + o * count * view.inner + first;
+    T* const place = to + o * view.length * view.inner + first;
+    for (std::int64_t i = 0; i < count; ++i, row += view.inner)
+      add(row, place + places[i] * view.inner, places[i]);
+  };
+  if constexpr (std::is_floating_point_v<T>) {
+    CrowdedPlaces<T> crowded(view.length, count, view.inner);
+    for (std::int64_t i = 0; i < count && crowded.possible(); ++i) crowded.count(places[i]);
+    if (crowded.any())
+      return share([&](std::int64_t first, std::int64_t end) {
+        for (std::int64_t o = 0; o < view.outer; ++o) {
+          crowded.begin(first, end);
+          for_rows(o, first, [&](const T* row, T* place, std::int64_t at) {
+            crowded.add(row, place, at, first, end);
+          });
+        }
+      });
+  }
+  share([&](std::int64_t first, std::int64_t end) {
+    for (std::int64_t o = 0; o < view.outer; ++o)
+      for_rows(o, first, [&](const T* row, T* place, std::int64_t) {
+        add_row(row, place, end - first, truth);
+      });
+  });
+}
+
 KernelResult scatter(const KernelCall& call) {
   const Body &updates = call.input(0), &indices = call.input(1);
   const auto& options = call.option<UnTakeOptions>();
@@ -112,20 +209,7 @@ KernelResult scatter(const KernelCall& call) {
   return with_places(indices, view.length, 1, [&](const std::int64_t* places) {
     if (!(call.accumulate & 1)) clear(output);
     with_type(updates.dtype, [&]<class T>(Type<T>) {
-      const T* const from = updates.as<T>();
-      T* const to = output.as<T>();
-      // Columns are shared out: updates of one place come in their order.
-      const auto add = [&](std::int64_t first, std::int64_t end) {
-        const T* row = from + first;
-        T* place = to + first;
-        for (std::int64_t o = 0; o < view.outer; ++o, place += view.length * view.inner)
-          for (std::int64_t i = 0; i < indices.elements; ++i, row += view.inner)
-            add_row(row, place + places[i] * view.inner, end - first, truth);
-      };
-      if (updates.elements < 4 * elements_in_block)
-        add(0, view.inner);
-      else
-        parallel_ranges(view.inner, 64, add);
+      scatter_rows(view, places, indices.elements, updates.as<T>(), output.as<T>(), truth);
     });
   });
 }
@@ -175,23 +259,38 @@ KernelResult gather(const KernelCall& call) {
   });
 }
 
+/// to[place of i] += from[i] for each of `count` indices.
+template <class T>
+void scatter_each(const Naming& naming, const std::int64_t* places, std::int64_t count,
+                  const T* from, Body& output, bool truth) {
+  T* const to = output.as<T>();
+  const auto for_all = [&](const auto& f) {
+    for_each_place(naming.walk, naming.along, places, 0, 0, f);
+  };
+  if constexpr (std::is_floating_point_v<T>) {
+    CrowdedPlaces<T> crowded(output.elements, count, 1);
+    if (crowded.possible()) for_all([&](std::int64_t, std::int64_t at) { crowded.count(at); });
+    if (crowded.any()) {
+      crowded.begin(0, 1);
+      return for_all(
+          [&](std::int64_t i, std::int64_t at) { crowded.add(from + i, to + at, at, 0, 1); });
+    }
+  }
+  for_all([=](std::int64_t i, std::int64_t at) { to[at] = plus(to[at], from[i], truth); });
+}
+
 KernelResult scatter_elements(const KernelCall& call) {
   const Body &updates = call.input(0), &indices = call.input(1);
   const auto& options = call.option<UnTakeOptions>();
   Body& output = call.output();
-  const bool truth = updates.dtype == DType::boolean;
   const Naming naming(indices, options.shape, options.axis);
   return with_places(indices, options.shape.data()[options.axis], 1,
                      [&](const std::int64_t* places) {
                        if (!(call.accumulate & 1)) clear(output);
                        if (indices.elements == 0) return;
                        with_type(updates.dtype, [&]<class T>(Type<T>) {
-                         const T* const from = updates.as<T>();
-                         T* const to = output.as<T>();
-                         for_each_place(naming.walk, naming.along, places, 0, 0,
-                                        [=](std::int64_t i, std::int64_t place) {
-                                          to[place] = plus(to[place], from[i], truth);
-                                        });
+                         scatter_each(naming, places, indices.elements, updates.as<T>(), output,
+                                      updates.dtype == DType::boolean);
                        });
                      });
 }

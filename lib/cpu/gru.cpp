@@ -64,7 +64,7 @@ struct GruBack {
   static constexpr int states = 1;
   const Sequence& q;
   const T *dy, *h, *outputs, *gates, *recalled;
-  T* dbias;
+  BiasGradient<T> bias;
   StateGradient<T> state[states];
 
   void step_back(std::int64_t t, std::int64_t row, T* da, T* ds) const {
@@ -78,7 +78,7 @@ struct GruBack {
       const auto give = [&](int gate, const Vector<T>& of_x, const Vector<T>& of_h) {
         chunk.put(da + gate * n + k, of_x);
         chunk.put(ds + gate * n + k, of_h);
-        if (dbias) chunk.give(dbias + gate * n + k, of_x, true);
+        if (bias.recent) chunk.give(bias.recent + gate * n + k, of_x, true);
       };
       const Vector<T> r = chunk.get(a + k), z = chunk.get(a + n + k);
       const Vector<T> fresh = chunk.get(a + 2 * n + k);
@@ -90,7 +90,7 @@ struct GruBack {
       give(0, dr, dr);
       give(1, dz, dz);
       give(2, dn, du);
-      if (dbias) chunk.give(dbias + 3 * n + k, du, true);
+      if (bias.recent) chunk.give(bias.recent + 3 * n + k, du, true);
       chunk.put(dh + k, d * z);
     });
   }
@@ -120,8 +120,14 @@ void gru_gradient_of(const KernelCall& call) {
   const Sequence q(call.input(4), call.input(6), call.input(5), call.input(8), call.options);
   T* const dbias = made(3);
   if (dbias && !adds(3)) clear(dbias, 4 * q.hidden);
-  GruBack<T> cell{q,         given(0),  given(5), given(9),
-                  given(11), given(12), dbias,    {{given(1), made(1), adds(1)}}};
+  GruBack<T> cell{q,
+                  given(0),
+                  given(5),
+                  given(9),
+                  given(11),
+                  given(12),
+                  {dbias, 4 * q.hidden},
+                  {{given(1), made(1), adds(1)}}};
   PlayBack<T, GruBack<T>>(
       q, cell, {q, given(4), given(5), given(6), given(9), made(0), made(2), adds(0), adds(2)})
       .run();

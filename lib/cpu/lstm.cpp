@@ -62,7 +62,7 @@ struct LstmBack {
   static constexpr int states = 2;
   const Sequence& q;
   const T *dy, *c, *gates, *cells;
-  T* dbias;
+  BiasGradient<T> bias;
   StateGradient<T> state[states];  // of h and c
 
   /// With s = sigmoid a: da = ds s (1 - s); with g = tanh a: da = dg (1 - g^2).
@@ -77,7 +77,7 @@ struct LstmBack {
     for_chunks<T>(n, [&](std::int64_t k, Chunk<T> chunk) {
       const auto give = [&](int gate, const Vector<T>& d) {
         chunk.put(da + gate * n + k, d);
-        if (dbias) chunk.give(dbias + gate * n + k, d, true);
+        if (bias.recent) chunk.give(bias.recent + gate * n + k, d, true);
       };
       const Vector<T> i = chunk.get(a + k), f = chunk.get(a + n + k);
       const Vector<T> g = chunk.get(a + 2 * n + k), o = chunk.get(a + 3 * n + k);
@@ -125,7 +125,7 @@ void lstm_gradient_of(const KernelCall& call) {
                    given(7),
                    given(14),
                    given(15),
-                   dbias,
+                   {dbias, q.columns},
                    {{given(1), made(1), adds(1)}, {given(2), made(2), adds(2)}}};
   PlayBack<T, LstmBack<T>>(
       q, cell, {q, given(5), given(6), given(8), given(11), made(0), made(3), adds(0), adds(3)})

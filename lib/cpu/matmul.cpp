@@ -40,6 +40,9 @@ struct Task {
   T* c;
   std::int64_t c_row;
   Tile bend;
+  std::int64_t depth;  // of k's blocks
+  /// Whether z, which is c then, is added when sums are whole, or they start from it.
+  bool adds = false;
 
   /// Multiply-adds, or what takes their time: few rows or columns wait for the other matrix.
   double work() const {
@@ -189,6 +192,8 @@ Product<T> product_of(const Task<T>& t) {
   Product<T> p{t.x.rows, t.y.columns, t.x.columns, t.x.data, t.x.row,  t.x.column,
                t.y.data, t.y.row,     t.c,         t.c_row,  t.z.data, t.z.row};
   p.bend = t.bend;
+  if (t.adds) p.start = nullptr;
+  p.adds = t.adds;
   return p;
 }
 
@@ -209,17 +214,19 @@ bool goes_in_bands(const Task<T>& t) {
 template <class T>
 std::int64_t sums_room(const Task<T>& t) {
   const std::int64_t size = t.x.rows * t.y.columns;
-  return size * size_in_bytes<T> <= most_sums && (goes_by_row(t) || goes_in_bands(t)) ? size : 0;
+  const bool apart = t.adds || t.x.columns > t.depth;
+  return (apart || size * size_in_bytes<T> <= most_sums) && (goes_by_row(t) || goes_in_bands(t))
+             ? size
+             : 0;
 }
 
-/// From y as it lies, with `sums` of sums_room(), or c where that is 0.
+/// A block of k, with `sums` of sums_room(), or c where that is 0.
 template <class T>
-void by_plain_tiles(const Task<T>& t, T* sums) {
-  Product<T> p = product_of(t);
+void plain_block(const Task<T>& t, Product<T> p, T* sums) {
   if constexpr (reads_by_lines)
     if (goes_by_row(t)) {
       multiply_row(p, sums);
-      return t.bend_all();
+      return p.bend_rows(p.n);
     }
   const bool wide = p.n > 2 * most_tile_rows && p.m > panel_width<most_tile_rows, T>;
   const std::int64_t height = wide ? wide_tile_rows : most_tile_rows;
@@ -229,6 +236,7 @@ void by_plain_tiles(const Task<T>& t, T* sums) {
     band.c = sums;
     band.c_row = sums == t.c ? t.c_row : p.m;
     band.bend = nullptr;
+    band.adds = false;
     multiply<Way::plain>(band, height);
     p.k -= band_rows;
     p.x += band_rows * p.x_column;
@@ -238,6 +246,11 @@ void by_plain_tiles(const Task<T>& t, T* sums) {
   }
   multiply<Way::plain>(p, height);
 }
+/// From y as it lies.
+template <class T>
+void by_plain_tiles(const Task<T>& t, T* sums) {
+  for_blocks(product_of(t), t.depth, [&](const Product<T>& block) { plain_block(t, block, sums); });
+}
 
 template <class T>
 void by_tiles(const Task<T>& t) {
@@ -246,7 +259,7 @@ void by_tiles(const Task<T>& t) {
     return by_plain_tiles(t, room ? memory<T>(room) : t.c);
   }
   const Product<T> p = product_of(t);
-  const Blocks<T> blocks(p, t.y.column);
+  const Blocks<T> blocks(p, t.y.column, t.depth);
   blocks.multiply(memory<T>(blocks.room()));
 }
 
@@ -255,7 +268,8 @@ template <class T>
 void by_turned_tiles(const Task<T>& t) {
   const std::int64_t rows = t.y.columns, columns = t.x.rows;
   const std::int64_t size = rounded_up(rows * columns, Blocks<T>::line);
-  Task<T> turned{t.y.transposed(), t.x.transposed(), t.z.transposed(), nullptr, columns, t.bend};
+  Task<T> turned{t.y.transposed(), t.x.transposed(), t.z.transposed(), nullptr,
+                 columns,          t.bend,           t.depth,          t.adds};
   const auto begin = [&](std::int64_t room) {
     turned.c = memory<T>(size + room);
     if (!t.z.data) return;
@@ -268,10 +282,10 @@ void by_turned_tiles(const Task<T>& t) {
     by_plain_tiles(turned, turned.c + (room ? size : 0));
   } else {
     Product<T> p = product_of(turned);
-    const Blocks<T> blocks(p, turned.y.column);
+    const Blocks<T> blocks(p, turned.y.column, t.depth);
     begin(blocks.room());
     p.c = turned.c;
-    p.start = turned.z.data;
+    p.start = t.adds ? nullptr : turned.z.data;
     p.start_row = columns;
     blocks.multiply(turned.c + size);
   }
@@ -339,7 +353,12 @@ template <class T>
 bool is_small(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z) {
   return x.column == 1 && y.column == 1 && z.column == 1 && y.columns > 1 &&
          y.columns <= panel_width<most_tile_rows, T> && bytes_of(y) <= first_cache &&
-         !pays_turned_dots(x, y);
+         y.rows <= most_depth<T> && !pays_turned_dots(x, y);
+}
+
+template <class T>
+bool apart(const Matrix<T>& x) {
+  return x.columns >= least_apart;
 }
 
 template <class T>
@@ -357,11 +376,14 @@ void large_product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T
     copy_rows(z, c);
     return product(x, y, {c, x.rows, y.columns, y.columns, 1}, c, bend);
   }
-  const Task<T> task{x, y, z, c, y.columns, bend};
+  Task<T> task{x, y, z, c, y.columns, bend, depth_of(x, y), z.data == c && apart(x)};
   if (blas) return run(task, by_blas<T>);
   if (dots) return run(task, by_dots<T>);
   if (turned_dots) return run(task, by_turned_dots<T>);
-  if (pays_turned(x, y, z.data)) return run(task, by_turned_tiles<T>);
+  if (pays_turned(x, y, z.data)) {
+    task.depth = depth_of(y.transposed(), x.transposed());
+    return run(task, by_turned_tiles<T>);
+  }
   run(task, by_tiles<T>);
 }
 
@@ -369,9 +391,13 @@ template <class T>
 [[gnu::always_inline]] inline void any_product(const Matrix<T>& x, const Matrix<T>& y,
                                                const Matrix<T>& z, T* c, Tile bend) {
   if (!is_small(x, y, z)) return large_product(x, y, z, c, bend);
-  multiply<Way::plain>(Product<T>{x.rows, y.columns, x.columns, x.data, x.row, 1, y.data, y.row, c,
-                                  y.columns, z.data, z.row},
-                       most_tile_rows);
+  Product<T> p{x.rows, y.columns, x.columns, x.data,    x.row,  1,
+               y.data, y.row,     c,         y.columns, z.data, z.row};
+  if (z.data == c && apart(x)) {
+    p.start = nullptr;
+    p.adds = true;
+  }
+  multiply<Way::plain>(p, most_tile_rows);
   if (bend) bend_rows(bend, c, y.columns, x.rows, y.columns);
 }
 }  // namespace
@@ -428,7 +454,7 @@ void products(const KernelCall& call, const Body* z, Tile bend) {
   Matrix<T> start = added<T>(z, a.rows, b.columns);
   if (call.output().rank() == 2) return any_product(a, b, start, c, bend);
   if (size == 0) return;
-  const double work = Task<T>{a, b, start, c, b.columns, nullptr}.work();
+  const double work = Task<T>{a, b, start, c, b.columns, nullptr, 0}.work();
   const double grain = work < 2 * piece_work ? 1 + piece_work / (work + 1) : 1e18;
   parallel_blocks(call.output().elements / size, static_cast<std::int64_t>(grain), 1,
                   [&](std::int64_t first, std::int64_t end) {

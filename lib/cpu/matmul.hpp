@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Products in registers: a tile of c stays in vectors while k runs. Every element is one chain of
 // additions in the order of k, whatever the tile: rows and columns may be split anyhow without a
-// change of bits.
+// change of bits. A long k comes in blocks, each a chain that is added to c when it is whole.
 #pragma once
 #include <cstdint>
 
@@ -54,6 +54,7 @@ struct Product {
   std::int64_t soon_row = 0, soon_lines = 0;
 
   Tile bend = nullptr;  // what elements become when their sums are whole
+  bool adds = false;    // to what c holds, when the sums are whole
 
   void skip_rows(std::int64_t rows) {
     n -= rows;
@@ -100,6 +101,15 @@ struct Sums {
       REEL_UNROLL
       for (int v = 0; v < last; ++v) at[r][v] = load(from + v * L);
       at[r][last] = load_some<Partial>(from + last * L, part);
+    }
+  }
+  /// Adds what is there.
+  [[gnu::always_inline]] void add(const T* from, std::int64_t step, std::int64_t part) {
+    REEL_UNROLL
+    for (int r = 0; r < Rows; ++r, from += step) {
+      REEL_UNROLL
+      for (int v = 0; v < last; ++v) at[r][v] = load(from + v * L) + at[r][v];
+      at[r][last] = load_some<Partial>(from + last * L, part) + at[r][last];
     }
   }
   [[gnu::always_inline]] void give(T* to, std::int64_t step, std::int64_t part) const {
@@ -176,6 +186,8 @@ void tile(const Product<T>& p, std::int64_t column, std::int64_t part, T* copy =
     x_lower += x_column;
     y += y_row;
   }
+  if (p.adds) [[unlikely]]
+    sums.add(c, p.c_row, part);
   sums.give(c, p.c_row, part);
 }
 

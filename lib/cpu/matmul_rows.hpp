@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Products of one row x with a y whose rows have neighbouring elements: y is read once, several
 // rows at a time and in the order of memory, and each element of c is one chain of additions in the
-// order of k, as in tiles.
+// order of k, as in tiles, of which the last part is added to c where the product adds.
 #pragma once
 #include "lib/cpu/chunk.hpp"
 #include "lib/cpu/lines.hpp"
@@ -11,9 +11,9 @@ namespace reel::kernels::REEL_ISA {
 /// Rows of y at a time: each takes registers for a factor, a line and its places.
 inline constexpr int rows_at_once = 8;
 
-/// to = start + x y for the first Rows rows of y; all zeros where there is no start.
+/// to = start + x y for the first Rows rows of y, or to += that; all zeros where there is no start.
 template <int Rows, class T>
-void add_rows(const Product<T>& p, const T* start, T* to) {
+void add_rows(const Product<T>& p, const T* start, T* to, bool adds) {
   constexpr std::int64_t L = lanes<T>;
   Vector<T> factors[Rows];
   Lines<T> rows[Rows];
@@ -27,7 +27,7 @@ void add_rows(const Product<T>& p, const T* start, T* to) {
     Vector<T> sum = start ? load(start + j) : Vector<T>(T(0));
     REEL_UNROLL
     for (int r = 0; r < Rows; ++r) sum = xsimd::fma(factors[r], rows[r].take(j), sum);
-    store(to + j, sum);
+    store(to + j, adds ? load(to + j) + sum : sum);
   }
   for (; j < p.m; j += L) {
     const Chunk<T> chunk{least(L, p.m - j)};
@@ -35,7 +35,7 @@ void add_rows(const Product<T>& p, const T* start, T* to) {
     REEL_UNROLL
     for (int r = 0; r < Rows; ++r)
       sum = xsimd::fma(factors[r], chunk.get(p.y + r * p.y_row + j), sum);
-    chunk.put(to + j, sum);
+    chunk.give(to + j, sum, adds);
   }
 }
 
@@ -43,8 +43,9 @@ void add_rows(const Product<T>& p, const T* start, T* to) {
 template <int Rows, class T>
 void add_all_rows(Product<T>& p, const T* start, T* sums) {
   for (; p.k >= Rows; p.k -= Rows) {
-    T* const to = p.k == Rows ? p.c : sums;
-    add_rows<Rows>(p, start, to);
+    const bool last = p.k == Rows;
+    T* const to = last ? p.c : sums;
+    add_rows<Rows>(p, start, to, last && p.adds);
     p.x += Rows * p.x_column;
     p.y += Rows * p.y_row;
     start = to;
@@ -52,7 +53,8 @@ void add_all_rows(Product<T>& p, const T* start, T* sums) {
   if constexpr (Rows > 1) add_all_rows<Rows / 2>(p, start, sums);
 }
 
-/// c = start + x y for one row x and at least one row of y; `sums` has room for c.
+/// c (+)= start + x y for one row x and at least one row of y; `sums` has room for c, and is not c
+/// if the product adds.
 template <class T>
 void multiply_row(Product<T> p, T* sums) {
   add_all_rows<rows_at_once>(p, p.start, sums);

@@ -20,6 +20,8 @@ template <class T>
 inline constexpr std::int64_t most_depth =
     (lanes<T> * size_in_bytes<T> == 64 ? 1360 : 1024) / size_in_bytes<T>;
 inline constexpr std::int64_t block_bytes = 384 << 10;
+/// From so many steps on, a sum is made apart from what it is added to.
+inline constexpr std::int64_t least_apart = 16;
 inline constexpr std::int64_t group_width = 8;
 
 inline std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
@@ -79,6 +81,40 @@ void copy_groups(const Matrix<T>& x, T* to, std::int64_t height) {
   }
 }
 
+/// Rows so far apart meet in few places of the caches.
+template <class T>
+bool crowds(std::int64_t row, std::int64_t column) {
+  return column == 1 && row * size_in_bytes<T> % 2048 == 0;
+}
+template <class T>
+bool is_tall(std::int64_t rows, std::int64_t columns) {
+  return rows <= most_tall_rows || columns <= panel_width<most_tile_rows, T>;
+}
+/// The length of k's blocks. Sums depend on it, so it is that of the whole product in all its
+/// pieces.
+template <class T>
+std::int64_t depth_of(const Matrix<T>& x, const Matrix<T>& y) {
+  const bool half = crowds<T>(y.row, y.column) && is_tall<T>(x.rows, y.columns);
+  return x.columns ? part_length(x.columns, half ? most_depth<T> / 2 : most_depth<T>, 4) : 0;
+}
+/// Calls f(block) for each block of k.
+template <class T, class F>
+void for_blocks(const Product<T>& p, std::int64_t depth, const F& f) {
+  if (p.k <= depth) return f(p);
+  for (std::int64_t first = 0; first < p.k; first += depth) {
+    Product<T> block = p;
+    block.x += first * p.x_column;
+    block.y += first * p.y_row;
+    block.k = least(depth, p.k - first);
+    if (first) {
+      block.start = nullptr;
+      block.adds = true;
+    }
+    if (first + depth < p.k) block.bend = nullptr;
+    f(block);
+  }
+}
+
 /// A product in blocks; y may lie anyhow, and is reached through its transpose's step.
 template <class T>
 struct Blocks {
@@ -89,30 +125,20 @@ struct Blocks {
 
   static constexpr std::int64_t line = 64 / size_in_bytes<T>;
 
-  Blocks(const Product<T>& product, std::int64_t y_column)
+  Blocks(const Product<T>& product, std::int64_t y_column, std::int64_t block_depth)
       : p(product),
         y_column(y_column),
         grouped(p.x_row == 1 && p.x_column != 1),
-        tall(p.n <= most_tall_rows || p.m <= panel_width<most_tile_rows, T>),
+        tall(is_tall<T>(p.n, p.m)),
         packs(pays_for_x()),
-        depth(part_length(
-            p.k, crowds(p.y_row, y_column) && tall ? most_depth<T> / 2 : most_depth<T>, 4)),
+        depth(block_depth),
         rows(part_length(p.n, block_bytes / (depth * size_in_bytes<T>), wide_tile_rows)) {}
 
   /// Elements of scratch memory.
   std::int64_t room() const { return panel_room() + (packs ? block_room() : 0); }
 
   void multiply(T* memory) const {
-    for (std::int64_t first = 0; first < p.k; first += depth) {
-      Product<T> rest = p;
-      rest.x += first * p.x_column;
-      rest.y += first * p.y_row;
-      rest.k = least(depth, p.k - first);
-      if (first) {
-        rest.start = p.c;
-        rest.start_row = p.c_row;
-      }
-      if (first + depth < p.k) rest.bend = nullptr;
+    for_blocks(p, depth, [&](Product<T> rest) {
       for (; rest.n > 0; rest.skip_rows(rows)) {
         Product<T> block = rest;
         block.n = least(rows, rest.n);
@@ -122,17 +148,13 @@ struct Blocks {
         else
           panels<wide_tile_rows>(block, memory);
       }
-    }
+    });
   }
 
  private:
-  /// Rows so far apart meet in few places of the caches.
-  static bool crowds(std::int64_t row, std::int64_t column) {
-    return column == 1 && row * size_in_bytes<T> % 2048 == 0;
-  }
   bool pays_for_x() const {
     if (p.n < 64 || p.m < 2 * panel_width<wide_tile_rows, T>) return false;
-    return p.x_column != 1 || (crowds(p.x_row, 1) && p.m >= 8 * panel_width<wide_tile_rows, T>);
+    return p.x_column != 1 || (crowds<T>(p.x_row, 1) && p.m >= 8 * panel_width<wide_tile_rows, T>);
   }
   std::int64_t panel_room() const {
     const std::int64_t width =

@@ -172,6 +172,31 @@ struct StateGradient {
   }
 };
 
+/// The gradient of a bias: the sum over all rows of all steps, some rows at a time.
+template <class T>
+struct BiasGradient {
+  T* total;  // null where nobody asks
+  std::int64_t width;
+  T* recent = nullptr;  // the sum of the last rows
+  std::int64_t rows = 0;
+
+  void begin(T* memory) {
+    if (!total) return;
+    recent = memory;
+    clear(recent, width);
+  }
+  void end_row() {
+    constexpr std::int64_t some = 256;
+    if (++rows == some) finish();
+  }
+  void finish() {
+    rows = 0;
+    if (!total) return;
+    for (std::int64_t i = 0; i < width; ++i) total[i] += recent[i];
+    clear(recent, width);
+  }
+};
+
 /// Plays the steps backward. cell.step_back(t, row, da, ds) makes the gradients of one row's sums,
 /// and leaves in cell.state[0], that of h, what goes past the product with the weight.
 template <class T, class Cell>
@@ -184,12 +209,13 @@ class PlayBack {
     const std::int64_t m = q.columns, waiting = some * q.batch * m, n = q.batch * q.hidden;
     using P = Pieces<T>;
     P memory(P::size(waiting) * (1 + apart) + P::size(q.batch * m) + P::size(n) * Cell::states +
-             P::size(products.room(some)));
+             P::size(cell.bias.width) + P::size(products.room(some)));
     da = memory.take(waiting);
     ds = apart ? memory.take(waiting) : da;
     begun = memory.take(q.batch * m);
     clear(begun, q.batch * m);
     for (StateGradient<T>& state : cell.state) state.begin(memory.take(n), n);
+    cell.bias.begin(memory.take(cell.bias.width));
     T* const copies = memory.take(products.room(some));
     std::int64_t end = q.time;
     do {
@@ -199,6 +225,7 @@ class PlayBack {
       products.add(first, first + end - begin, da, ds, copies);
       end = begin;
     } while (end > 0);
+    cell.bias.finish();
     products.finish(begun);
     for (const StateGradient<T>& state : cell.state) state.finish(n);
   }
@@ -223,6 +250,7 @@ class PlayBack {
         continue;
       }
       cell.step_back(t, row, da + here, ds + here);
+      cell.bias.end_row();
       if (q.begins(t, row)) copy(ds + here, m, begun + row * m);
     }
     T* const dh = cell.state[0].now;
