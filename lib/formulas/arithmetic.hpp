@@ -81,8 +81,7 @@ struct Power {
   static auto d0(auto g) {
     auto y = g.y();
     auto none = y == 0;
-    return math::select(none, 0.f,
-                        g.dy() * y * math::power(g.x(), math::select(none, 1.f, y - 1)));
+    return math::select(none, 0.f, g.dy() * y * math::power(g.x(), math::select(none, 1.f, y - 1)));
   }
   // dy = dy x^y log x, 0 where x = 0 and y >= 0
   static auto d1(auto g) {

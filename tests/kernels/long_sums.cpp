@@ -13,6 +13,7 @@
 #include "kernels/kernels.hpp"
 #include "lib/dispatch/op_options.hpp"
 #include "support/catch.hpp"
+#include "support/resident.hpp"
 
 namespace reel::tests {
 namespace {
@@ -47,51 +48,60 @@ struct Shapes {
   bool x_turned, y_turned;
 };
 // Each way that products go: small and wide tiles, one row, bands of rows, dots from either side,
-// transposes, columns, and (of 256 by 256) a library of products.
+// transposes and columns. Of 256 by 256 a library of products may take over.
 const Shapes shapes[] = {{4, 3, false, false},    {3, 40, false, false},  {1, 700, false, false},
                          {1, 387, false, false},  {5, 400, false, false}, {64, 128, false, false},
                          {110, 80, false, false}, {70, 90, true, false},  {1, 30, false, true},
                          {2, 9, false, true},     {40, 3, false, false},  {64, 12, true, false},
                          {50, 1, false, false},   {1, 1, false, false},   {64, 64, false, true},
                          {30, 128, true, true}};
-const Shapes large = {256, 256, false, false};
+
+/// Elements of two matrices, for all shapes.
+template <class T>
+struct Operands {
+  Array<T> x, y;
+  explicit Operands(bool positive)
+      : x({most}, drawn<T>(most, 1, positive)), y({most}, drawn<T>(most, 2, positive)) {}
+  static constexpr std::int64_t most = 128 << 16;
+};
 
 template <class T>
-void check_product(const InstructionSet& set, const Shapes& s, std::int64_t k, double limit,
-                   bool accumulate) {
-  for (const bool positive : {true, false}) {
-    Array<T> x({s.n, k}, drawn<T>(s.n * k, 1, positive)),
-        y({k, s.m}, drawn<T>(k * s.m, 2, positive));
-    Array<T> out({s.n, s.m}, T(0.5));
-    const Body left = x.view({s.n, k}, {s.x_turned ? 1 : k, s.x_turned ? s.n : 1});
-    const Body right = y.view({k, s.m}, {s.y_turned ? 1 : s.m, s.y_turned ? k : 1});
-    call_kernel(set, "matmul", {&left, &right}, out.body, nullptr, accumulate);
-    double worst = 0;
-    for (const std::int64_t i : {std::int64_t{0}, s.n / 2, s.n - 1})
-      for (const std::int64_t j : {std::int64_t{0}, s.m / 3, s.m - 1}) {
-        Exact exact;
-        if (accumulate) exact.add(0.5L);
-        for (std::int64_t l = 0; l < k; ++l)
-          exact.add(
-              static_cast<long double>(left.as<T>()[i * left.strides[0] + l * left.strides[1]]) *
-              right.as<T>()[l * right.strides[0] + j * right.strides[1]]);
-        worst = std::max(worst, exact.error(out[i * s.m + j]));
-      }
-    INFO(set.name << (sizeof(T) == 4 ? ", float32: " : ", float64: ") << s.n << " x " << k << " x "
-                  << s.m << ", turned " << s.x_turned << s.y_turned << ", positive " << positive
-                  << ", accumulate " << accumulate << ": " << worst);
-    CHECK(worst <= limit);
-  }
+void check_product(const InstructionSet& set, Operands<T>& all, const Shapes& s, std::int64_t k,
+                   double limit, bool accumulate) {
+  Array<T> out({s.n, s.m}, T(0.5));
+  const Body left = all.x.view({s.n, k}, {s.x_turned ? 1 : k, s.x_turned ? s.n : 1});
+  const Body right = all.y.view({k, s.m}, {s.y_turned ? 1 : s.m, s.y_turned ? k : 1});
+  call_kernel(set, "matmul", {&left, &right}, out.body, nullptr, accumulate);
+  double worst = 0;
+  for (const std::int64_t i : {std::int64_t{0}, s.n - 1})
+    for (const std::int64_t j : {std::int64_t{0}, s.m / 3, s.m - 1}) {
+      Exact exact;
+      if (accumulate) exact.add(0.5L);
+      for (std::int64_t l = 0; l < k; ++l)
+        exact.add(
+            static_cast<long double>(left.as<T>()[i * left.strides[0] + l * left.strides[1]]) *
+            right.as<T>()[l * right.strides[0] + j * right.strides[1]]);
+      worst = std::max(worst, exact.error(out[i * s.m + j]));
+    }
+  INFO(set.name << (sizeof(T) == 4 ? ", float32: " : ", float64: ") << s.n << " x " << k << " x "
+                << s.m << ", turned " << s.x_turned << s.y_turned << ", accumulate " << accumulate);
+  CHECK(worst <= limit);
 }
 template <class T>
-void check_products(const InstructionSet& set) {
-  for (const Shapes& s : shapes)
-    for (const bool accumulate : {false, true}) check_product<T>(set, s, 65'536, 16, accumulate);
-  check_product<T>(set, large, 16'384, 16, false);
-  if (!in_full) return;
-  check_product<T>(set, large, 65'536, 16, true);
-  for (const Shapes& s : {shapes[0], shapes[2], shapes[4], shapes[8], shapes[10]})
-    check_product<T>(set, s, 1'000'000, 32, false);
+void check_products(bool positive) {
+  INFO("positive " << positive);
+  Operands<T> all(positive);
+  const std::int64_t k = sanitized ? 8192 : 65'536;
+  for_each_set([&](const InstructionSet& set) {
+    for (const Shapes& s : shapes)
+      for (const bool accumulate : {false, true})
+        check_product(set, all, s, std::min(k, Operands<T>::most / std::max(s.n, s.m)), 16,
+                      accumulate);
+    check_product(set, all, {256, 256, false, false}, k / 4, 16, false);
+    if (!in_full) return;
+    for (const Shapes& s : {shapes[0], shapes[4], shapes[8], shapes[9]})
+      check_product(set, all, s, Operands<T>::most / std::max(s.n, s.m), 32, false);
+  });
 }
 
 /// The sum of many updates to few places.
@@ -129,10 +139,10 @@ void check_scatter(const InstructionSet& set, const char* op, std::int64_t updat
 }  // namespace
 
 TEST_CASE("products of a long k are as exact as blocks make them", "[products]") {
-  for_each_set([](const InstructionSet& set) {
-    check_products<float>(set);
-    check_products<double>(set);
-  });
+  for (const bool positive : {true, false}) {
+    check_products<float>(positive);
+    check_products<double>(positive);
+  }
 }
 
 TEST_CASE("many updates of one place are rounded once") {
@@ -148,5 +158,85 @@ TEST_CASE("many updates of one place are rounded once") {
   const std::int64_t n = in_full ? 10'000'000 : 1'000'000;
   const Tensor sum = scatter_add(zeros({2}), zeros({n}, {.dtype = DType::int64}), full({n}, 0.1f));
   CHECK(sum[0].item<float>() == static_cast<float>(n / 10));
+}
+
+TEST_CASE("gradients that sum over many rows are as exact") {
+  const std::int64_t rows = 65'536, n = 24;
+  const std::vector<float> values = drawn<float>(rows * n, 3, true);
+  const Tensor x = from_span(values, {rows, n});
+  std::vector<Exact> exact(n);
+  for (std::int64_t i = 0; i < rows * n; ++i)
+    exact[static_cast<std::size_t>(i % n)].add(values[static_cast<std::size_t>(i)]);
+  const auto check = [&](const Tensor& sums, double limit = 16) {
+    const std::vector<float> got = sums.to_vector<float>();
+    double worst = 0;
+    for (std::size_t i = 0; i < got.size(); ++i)
+      worst = std::max(worst, exact[i % n].error(got[i]));
+    CHECK(worst <= limit);
+  };
+  const Tensor shift = zeros({n}), weight = zeros({n, 1}), table = zeros({2, n});
+  {
+    INFO("the shift of layer norm, whose gradient is the sum of dy");
+    GradientTape tape;
+    tape.watch(shift);
+    check(tape.gradient(layer_norm(x, ones({n}), shift), shift, {.upstream = x}));
+  }
+  {
+    INFO("a bias");
+    GradientTape tape;
+    tape.watch(shift);
+    check(tape.gradient(x + shift, shift, {.upstream = x}));
+  }
+  {
+    INFO("a row of a table that many positions name");
+    GradientTape tape;
+    tape.watch(table);
+    const Tensor y = take(table, zeros({rows}, {.dtype = DType::int64}));
+    check(tape.gradient(y, table, {.upstream = x})[0]);
+  }
+  {
+    INFO("a weight that one product uses");
+    GradientTape tape;
+    tape.watch(weight);
+    check(tape.gradient(sum(matmul(x, weight)), weight));
+  }
+  for (const std::int64_t batch : {1, 32}) {
+    INFO("a weight and a bias that many products use, " << batch << " rows each");
+    const std::int64_t steps = batch == 1 ? 4096 : rows / batch;
+    const Tensor bias = zeros({1});
+    GradientTape tape;
+    tape.watch(weight);
+    tape.watch(bias);
+    Tensor loss = zeros({});
+    for (std::int64_t t = 0; t < steps; ++t)
+      loss = loss + sum(matmul_add(x[range(t * batch, (t + 1) * batch)], weight, bias));
+    const std::vector<Tensor> gradients = tape.gradient(loss, {weight, bias});
+    if (batch > 1) check(gradients[0], 40);  // one addition for each 128 rows
+    CHECK(gradients[1][0].item<float>() == static_cast<float>(steps * batch));
+  }
+}
+
+TEST_CASE("biases of recurrent ops have gradients of many rows as exact as float64") {
+  const std::int64_t rows = 65'536, in = 2, hidden = 3;
+  const Tensor x = from_span(drawn<float>(rows * in, 6, true), {1, rows, in});
+  const auto of_bias = [&](DType dtype, bool gru_cell) {
+    const std::int64_t gates = gru_cell ? 3 : 4;
+    const Tensor h = zeros({rows, hidden}, {.dtype = dtype});
+    const Tensor weight = from_span(drawn<float>((in + hidden) * gates * hidden, 7, true),
+                                    {in + hidden, gates * hidden})
+                              .to(dtype);
+    const Tensor bias = zeros({4 * hidden}, {.dtype = dtype});
+    GradientTape tape;
+    tape.watch(bias);
+    const Tensor y = gru_cell ? gru(x.to(dtype), h, weight, bias).outputs
+                              : lstm(x.to(dtype), h, h, weight, bias).outputs;
+    return tape.gradient(sum(y), bias).to(DType::float64).to_vector<double>();
+  };
+  for (const bool gru_cell : {false, true}) {
+    const std::vector<double> got = of_bias(DType::float32, gru_cell),
+                              exact = of_bias(DType::float64, gru_cell);
+    for (std::size_t i = 0; i < got.size(); ++i)
+      CHECK(std::abs(got[i] - exact[i]) <= 2e-6 * std::abs(exact[i]));
+  }
 }
 }  // namespace reel::tests
