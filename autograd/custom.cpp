@@ -5,6 +5,7 @@
 
 #include "autograd/gradient_call.hpp"
 #include "lib/dispatch/call_view.hpp"
+#include "lib/dispatch/crossing.hpp"
 #include "lib/dispatch/recording.hpp"
 
 namespace reel {
@@ -78,20 +79,31 @@ Tensor run_custom(Operands inputs,
   auto [value, gradient] = f(OpCall(view));
   if (!value.defined())
     fail<Error>(inputs.caller(), custom_op.name, "value", "a tensor", "an undefined Tensor");
+  Crossings crossings;
+  const Caller site = context.site_of(inputs.caller());
+  if (context.is_watchful()) {
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      crossings.use(context, custom_op, static_cast<int>(i), bodies[i], site);
+    crossings.use(context, custom_op, 0, Access::body(value), site);
+  }
   // Inside f tapes may have ended, and numbers of records been taken back.
   std::uint64_t tapes = 0;
   for (std::size_t i = 0; i < inputs.size() && context.mode & recording; ++i) {
     origins[i] = origin_of(context, Operand(values[i]), bodies[i]);
     tapes |= origins[i].tapes;
   }
-  if (!tapes) return value;
+  if (!tapes) {
+    crossings.mark(context, value, site);
+    return value;
+  }
   // The result needs a header of its own, that carries this record and not the last op's inside.
   Tensor named = name_again(context, Access::body(value));
   Body* result = Access::body(named);
   if (!result) fail<MemoryError>(inputs.caller(), custom_op.name, "value", "memory", "none");
   const CustomOptions options{std::move(gradient)};
-  leave_record(context, custom_op, options, context.site_of(inputs.caller()), bodies.data(),
-               origins.data(), static_cast<int>(inputs.size()), &result, 1, tapes);
+  leave_record(context, custom_op, options, site, bodies.data(), origins.data(),
+               static_cast<int>(inputs.size()), &result, 1, tapes);
+  crossings.mark(context, named, site);
   return named;
 }
 }  // namespace detail

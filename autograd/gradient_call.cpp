@@ -41,6 +41,7 @@ DType GradientCall::input_dtype(int i) const { return record_.inputs[i].dtype; }
 
 void GradientCall::give(int input, Tensor dx) {
   if (!wants(input) || !dx.defined()) return;
+  playback_.use(record_, input, dx);
   if (dx.dtype() != input_dtype(input)) dx = dx.to(input_dtype(input));
   if (!(dx.shape() == input_shape(input)))
     fail<ShapeError>(record_.site(), record_.op->name, "gradient of input " + std::to_string(input),

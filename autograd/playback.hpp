@@ -8,7 +8,7 @@
 
 #include "autograd/deferred.hpp"
 #include "autograd/gradient_call.hpp"
-#include "lib/dispatch/context.hpp"
+#include "lib/dispatch/crossing.hpp"
 
 namespace reel {
 // Glossary. A *value* is one output of a record, numbered through the reel. Its *slot* gathers the
@@ -31,6 +31,9 @@ class Playback {
   /// After playing: adds what was wished for, if anything came.
   void grant(std::uint32_t value, Tensor& to);
 
+  /// The marks of what gradient functions gave.
+  Crossings crossings;
+
   Tensor& input_slot(const Record& record, int i) {
     return slots_[record.inputs[i].value - first_value_].gradient;
   }
@@ -51,6 +54,11 @@ class Playback {
   const Tensor& dy(int output) const { return dy_[output].gradient; }
   /// Whether someone has to see ops: another tape, or a stage that does not take gradients.
   bool listened() const { return listened_; }
+  /// A gradient function has given x.
+  void use(const Record& record, int input, const Tensor& x) {
+    if (context_.is_watchful())
+      crossings.use(context_, *record.op, input, Access::body(x), record.site());
+  }
   /// Whether x's elements may be overwritten: nobody else has them, and no stage has seen them.
   bool writable(const Tensor& x) const {
     const Body* body = Access::body(x);

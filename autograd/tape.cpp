@@ -81,6 +81,7 @@ GradientTape::GradientTape(TapeOptions options, Caller caller) : options_(option
     fail<TapeError>(caller, "GradientTape", "tapes", "at most 64 alive on a thread", "one more");
   start_ = context.reel.size();
   context.update_recording();
+  if (context.reel.alive == bit_) announce_tape(context);
 }
 
 GradientTape::~GradientTape() {
@@ -221,6 +222,15 @@ void GradientTape::gradients(Operand target, const Sources& sources, const Gradi
   std::uint32_t record = origin.record;
   if (record != no_record && !((context.reel[record].tapes | context.reel[record].watchers) & bit_))
     record = no_record;
+  Crossings crossings;
+  if (context.is_watchful()) {
+    crossings.read(context, *body, "gradient", caller);
+    crossings.check(context, context.reel.active | bit_, "gradient", "target", caller);
+    if (options.upstream.defined()) {
+      crossings.read(context, *Access::body(options.upstream), "gradient", caller);
+      crossings.check(context, context.reel.active & ~bit_, "gradient", "upstream", caller);
+    }
+  }
   // From here on saved values go as they are passed, so the tape is spent even if a rule throws.
   // A gradient function may destroy the tape: what comes after play() must not read it before it
   // knows.
@@ -251,6 +261,7 @@ void GradientTape::gradients(Operand target, const Sources& sources, const Gradi
     playback.play(origin.value, upstream_for(context, *body, options.upstream, caller));
     if (!(context.reel.ended & end.bit))
       for (const Place& place : places) playback.grant(place.value, out[place.source]);
+    crossings.add(playback.crossings);
   }
   if (context.reel.ended & end.bit)
     fail<TapeError>(caller, "gradient", "tape", "a tape that lives until gradient() has ended",
@@ -262,6 +273,7 @@ void GradientTape::gradients(Operand target, const Sources& sources, const Gradi
     out[i] = sources[i].variable() ? zeros_like(Operand(*sources[i].variable(), caller))
                                    : zeros_like(Operand(*sources[i].tensor(), caller));
   }
+  for (std::size_t i = 0; i < sources.size(); ++i) crossings.mark(context, out[i], caller);
 }
 
 void GradientTape::spend() {

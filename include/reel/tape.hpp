@@ -76,6 +76,12 @@ struct RecordedOp {
 /// Variables are watched by themselves, tensors on request. Tapes may nest, stand side by side,
 /// pause and end in any order; a tape does not record its own gradient(). Other threads may not use
 /// a tape: they get a TapeError. They may end it, also after the thread that made it.
+///
+/// A tape sees the ops of its own thread only. A value that another thread computed from a tensor
+/// of the tape is no constant, so its use under the tape is a TapeError; stop_gradient() makes a
+/// constant of it. Another thread that reads a Variable without a tape gets constants. Where tapes
+/// of several threads watch one tensor, it is a variable of each of them alone, and what one thread
+/// computes from it is a constant for the others.
 class REEL_API GradientTape {
  public:
   explicit GradientTape(TapeOptions options = {}, Caller caller = Caller::here());

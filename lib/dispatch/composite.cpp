@@ -3,6 +3,7 @@
 #include <reel/op.hpp>
 
 #include "lib/dispatch/call_view.hpp"
+#include "lib/dispatch/crossing.hpp"
 #include "lib/dispatch/resolved.hpp"
 #include "lib/dispatch/update.hpp"
 
@@ -52,6 +53,13 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
   const CallView view{op, inputs.bodies.data(), input_count, nullptr, 0, options, caller};
   Tensors results;
   const bool own_gradient = op.gradient != nullptr;
+  Crossings crossings;
+  const auto use = [&](Body* const* bodies, int count) {
+    if (context.is_watchful() && own_gradient)
+      for (int i = 0; i < count; ++i)
+        crossings.use(context, op, i, bodies[i], context.site_of(caller));
+  };
+  use(inputs.bodies.data(), input_count);
   const bool kernel = op.shape != nullptr;  // a user's, for an op of the library
   const auto call = [&] {
     const CallerScope scope(caller, op.name);
@@ -72,6 +80,7 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
     if (!results[i].defined())
       fail<Error>(caller, op.name, "result", "a tensor", "an undefined Tensor");
   if (kernel) check_results(context, op, inputs, options, caller, results);
+  if (results.size()) use(Access::bodies(&results[0]), static_cast<int>(results.size()));
   outputs.resize(results.size());
   for (std::size_t i = 0; i < results.size(); ++i) {
     // A result that is an input, or that others hold, gets a header of its own for its record.
@@ -83,18 +92,20 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
     results[i] = {};
   }
   if (kernel) tell_stages(context, op, inputs, options, caller, outputs);
-  if (!own_gradient || !(context.mode & recording)) return;
-  // Inside the user's function tapes may have ended, and numbers of records been taken back.
-  for (std::size_t i = 0; i < inputs.bodies.size(); ++i) {
-    Tensor* const temporary = inputs.origins[i].temporary;
-    inputs.origins[i] =
-        origin_of(context, Operand(Access::tensor(inputs.bodies[i])), inputs.bodies[i]);
-    inputs.origins[i].temporary = temporary;
+  const Caller site = context.site_of(caller);
+  if (own_gradient && context.mode & recording) {
+    // Inside the user's function tapes may have ended, and numbers of records been taken back.
+    for (std::size_t i = 0; i < inputs.bodies.size(); ++i) {
+      Tensor* const temporary = inputs.origins[i].temporary;
+      inputs.origins[i] =
+          origin_of(context, Operand(Access::tensor(inputs.bodies[i])), inputs.bodies[i]);
+      inputs.origins[i].temporary = temporary;
+    }
+    if (const std::uint64_t tapes = tapes_of(inputs))
+      leave_record(context, op, options, site, inputs.bodies.data(), inputs.origins.data(),
+                   input_count, Access::bodies(outputs.data()), static_cast<int>(outputs.size()),
+                   tapes);
   }
-  const std::uint64_t tapes = tapes_of(inputs);
-  if (!tapes) return;
-  leave_record(context, op, options, context.site_of(caller), inputs.bodies.data(),
-               inputs.origins.data(), input_count, Access::bodies(outputs.data()),
-               static_cast<int>(outputs.size()), tapes);
+  for (Tensor& output : outputs) crossings.mark(context, output, site);
 }
 }  // namespace reel

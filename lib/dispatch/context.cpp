@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lib/dispatch/context.hpp"
 
+#include <sys/single_threaded.h>
+
 #include <reel/train.hpp>
 
+#include "lib/dispatch/crossing.hpp"
 #include "lib/dispatch/process.hpp"
 #include "lib/tensor/access.hpp"
 
@@ -68,10 +71,22 @@ void at_context_of(std::uint64_t thread, const F& f) {
 }
 }  // namespace
 
+Context* first_context() { return all_contexts.first; }
+
+void announce_tape(Context& context) {
+  if (__libc_single_threaded) return;
+  const Locked held(Lock::contexts);
+  for (Context* other = all_contexts.first; other; other = other->next)
+    if (other != &context) other->set_watchful();
+}
+
 Context& make_context() {
   auto* context = new Context(__atomic_add_fetch(&contexts_made, 1u, __ATOMIC_RELAXED));
   {
     const Locked held(Lock::contexts);
+    // A new thread may be given what tapes of others follow, and what has a mark.
+    for (const Context* other = all_contexts.first; other; other = other->next)
+      if (other->reel.live_number() || other->is_watchful()) context->set_watchful();
     context->next = all_contexts.first;
     all_contexts.first = context;
   }
@@ -181,6 +196,7 @@ const Tensor& read_variable(Context& context, const Variable& variable) {
 }
 Tensor name_again(Context& context, Body* body) {
   Tensor made = Access::adopt(allocate_view(context, body));
+  if (made.defined() && is_mark(*body)) Access::body(made)->id = body->id;
   for (Stage* stage = context.stages; made.defined() && stage; stage = stage->next)
     stage->named_again(*body, *Access::body(made));
   return made;

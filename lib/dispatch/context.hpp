@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // All per-thread state, behind one pointer that an op reads once.
 #pragma once
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -80,8 +81,9 @@ Generator& current_generator();
 using detail::OpenScope;
 enum Mode : std::uint8_t { recording = 1, staged = 2, infer_only = 4 };
 
-struct Context {
+struct alignas(8) Context {
   std::uint8_t mode = 0;
+  std::uint8_t watchful = 0;  // see Note [Crossings] in crossing.hpp; other threads set it
   bool training = true;
   Device device;
   Caller site;                 // of the outermost CallerScope; file is null outside
@@ -96,7 +98,8 @@ struct Context {
   // Made minus freed on this thread, so only the sum over threads means something.
   std::int64_t live_tensors = 0, live_bytes = 0;
   std::uint64_t stack_limit = 0;
-  const std::uint64_t thread;  // unique in the process
+  std::uint64_t crossings = 0;  // how often an op has read a value with a mark
+  const std::uint64_t thread;   // unique in the process
   // Behind Lock::contexts.
   Context* next = nullptr;
   bool thread_ended = false;   // tapes are left
@@ -105,6 +108,16 @@ struct Context {
   explicit Context(std::uint64_t number) : thread(number) {}
 
   static inline Context& here();
+  /// Both `mode`, in the low byte, and `watchful`: zero where an op has nothing to heed.
+  std::uint16_t attention() const {
+    using Both [[gnu::may_alias]] = std::uint16_t;
+    static_assert(std::endian::native == std::endian::little);
+    return __atomic_load_n(reinterpret_cast<const Both*>(&mode), __ATOMIC_RELAXED);
+  }
+  bool is_watchful() const { return __atomic_load_n(&watchful, __ATOMIC_RELAXED); }
+  void set_watchful() {
+    if (!is_watchful()) __atomic_store_n(&watchful, std::uint8_t{1}, __ATOMIC_RELAXED);
+  }
   void update_recording() {
     reel.active = reel.open & ~reel.muted;
     mode = static_cast<std::uint8_t>(reel.active ? mode | recording : mode & ~recording);
@@ -130,6 +143,10 @@ void close_scope(OpenScope& scope, OpenScope* Context::*kind, void (*set)(Contex
 void close_tape(Context& context, std::uint64_t bit);
 /// Closes the tapes of this thread that others have ended.
 void close_tapes_ended_elsewhere(Context& context);
+/// The first of all contexts, while Lock::contexts is held.
+Context* first_context();
+/// This thread has a tape now: the others look at the tensors that they read.
+void announce_tape(Context& context);
 
 /// For a public function that is made of ops: errors call their arguments its own.
 class FunctionScope {

@@ -8,7 +8,9 @@
 #include <new>
 #include <string>
 
+#include "lib/dispatch/context.hpp"
 #include "lib/dispatch/gate.hpp"
+#include "lib/dispatch/process.hpp"
 
 namespace reel {
 namespace {
@@ -18,7 +20,7 @@ constexpr std::size_t most_cuts = 256;
 
 // A reel counts its uids from a number of its own, so that no two threads share one.
 constinit std::uint64_t last_reel = 0;
-constexpr int uid_bits = 40;
+constinit std::uint32_t last_opening = 0;
 
 /// The entry of leaves: a value that tapes watch, and the identity for tapes that made it.
 constinit Op watch_op{.name = "watch", .shape = same_as_input, .passes = 1};
@@ -173,7 +175,49 @@ std::uint32_t Reel::watch(Body* body, const Cell* cell, std::uint64_t tapes, Cal
   }
   record.outputs[0] = {shape, nullptr, body->dtype};
   insert_leaf(body, size_ - 1);
+  if (!cell) tell_watched(*body, size_ - 1);
   return size_ - 1;
+}
+
+void Reel::tell_watched(Body& body, std::uint32_t record) {
+  {
+    const Locked held(Lock::contexts);
+    watched_.push_back({&body, uid_, record});
+  }
+  if (!__atomic_load_n(&body.id.reel, __ATOMIC_RELAXED))
+    __atomic_store_n(&body.id.reel, watched_only, __ATOMIC_RELAXED);
+}
+
+/// Other threads no longer see the tensors that no tape watches.
+void Reel::forget_watched() {
+  if (watched_.empty()) return;
+  const auto before = [](const Leaf& leaf, std::uint32_t record) { return leaf.record < record; };
+  const Locked held(Lock::contexts);
+  std::erase_if(watched_, [&](const Watched& watched) {
+    const auto leaf = std::lower_bound(leaves_.begin(), leaves_.end(), watched.record, before);
+    return leaf == leaves_.end() || leaf->record != watched.record;
+  });
+}
+
+std::uint32_t Reel::openings() { return __atomic_load_n(&last_opening, __ATOMIC_RELAXED); }
+
+bool Reel::is_followed(RecordId id, bool or_before, std::uint64_t tapes) const {
+  if (!id.reel) return tapes && was_live(id.record);
+  const std::uint32_t record = find(id);
+  const auto followed = [&](std::uint32_t i) { return (at(i).tapes | at(i).watchers) & tapes; };
+  if (!or_before) return record != no_record && followed(record);
+  if (!uid_ || number_of(id.reel) != number_of(uid_)) return false;
+  std::uint32_t end = record != no_record ? record + 1 : end_of(id.reel);
+  while (end > 0 && !followed(end - 1)) --end;
+  return end > 0;
+}
+
+/// How many records have that uid or an older one.
+std::uint32_t Reel::end_of(std::uint64_t uid) const {
+  if (uid >= uid_) return size_;
+  const auto next = std::upper_bound(older_.begin(), older_.end(), uid,
+                                     [](auto u, const Older& older) { return u < older.uid; });
+  return next == older_.begin() ? 0 : next[-1].end;
 }
 
 std::uint64_t Reel::open_tape(bool watch_variables) {
@@ -181,6 +225,9 @@ std::uint64_t Reel::open_tape(bool watch_variables) {
   if (!alive) {
     if (!last_uid_) last_uid_ = __atomic_add_fetch(&last_reel, 1, __ATOMIC_RELAXED) << uid_bits;
     uid_ = ++last_uid_;
+    __atomic_store_n(&opening_, __atomic_add_fetch(&last_opening, 1, __ATOMIC_RELAXED),
+                     __ATOMIC_RELAXED);
+    __atomic_store_n(&live_number_, number_of(uid_), __ATOMIC_RELAXED);
   }
   const std::uint64_t bit = ~alive & (alive + 1);
   starts_[std::countr_zero(bit)] = size_;
@@ -213,6 +260,7 @@ void Reel::close_tape(std::uint64_t bit) {
     return leaf.record >= size_ || !(at(leaf.record).tapes | at(leaf.record).watchers);
   });
   for (const Leaf& leaf : leaves_) insert_leaf(Access::body(leaf.value), leaf.record);
+  forget_watched();
 }
 
 /// Takes back the numbers behind the last record that a tape needs. A leaf that nobody watches is
@@ -256,12 +304,14 @@ std::uint32_t Reel::find_older(RecordId id) const {
 
 void Reel::clear() {
   leaves_.clear();
+  forget_watched();
   cuts_.clear();
   older_.clear();
   arena_.clear();
   values_ = 0;
   set_size(0);
   uid_ = 0;
+  __atomic_store_n(&live_number_, 0u, __ATOMIC_RELAXED);
 }
 
 void Reel::free_spare_chunks(std::size_t kept) {

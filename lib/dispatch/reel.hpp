@@ -17,6 +17,15 @@ namespace reel {
 // Each record has two sets of tapes, a bit for each: `tapes` play it backward, `watchers` take its
 // output as a leaf and stop there. Records of a tape have numbers from the tape's start on.
 
+// A body's id may be a mark instead, see Note [Crossings] in crossing.hpp.
+/// In the place of a reel's uid: no record made the tensor, but tapes of some thread watch it.
+inline constexpr std::uint64_t watched_only = 1;
+
+/// Another thread may watch the tensor at the same time, and write there.
+inline RecordId id_of(const Body& x) {
+  return {__atomic_load_n(&x.id.reel, __ATOMIC_RELAXED), x.id.record, x.id.output};
+}
+
 struct InputSlot {
   std::uint32_t record = no_record;  // the record that made it, if tracked
   std::uint32_t value = 0;           // its number on the reel
@@ -110,6 +119,26 @@ class Reel {
   ~Reel();
 
   std::uint64_t uid() const { return uid_; }
+  /// What all uids of a reel have in common, and no others.
+  static std::uint64_t number_of(std::uint64_t uid) { return uid >> uid_bits; }
+  /// Other threads may ask: the number while a tape is alive, else 0.
+  std::uint64_t live_number() const { return __atomic_load_n(&live_number_, __ATOMIC_RELAXED); }
+  /// How often a reel has begun; whether this one has a tape and began no later than that.
+  static std::uint32_t openings();
+  bool was_live(std::uint32_t openings) const {
+    return live_number() &&
+           static_cast<std::int32_t>(__atomic_load_n(&opening_, __ATOMIC_RELAXED) - openings) <= 0;
+  }
+  bool made(RecordId id) const { return find(id) != no_record; }
+  /// Whether any of `tapes` follows that record, or also one before it.
+  bool is_followed(RecordId id, bool or_before, std::uint64_t tapes) const;
+  struct Watched {
+    const Body* body;
+    std::uint64_t reel;
+    std::uint32_t record;
+  };
+  /// The leaves that are no Variables; behind the lock of the contexts.
+  const std::vector<Watched>& watched_tensors() const { return watched_; }
   std::int64_t live_records() const { return __atomic_load_n(&size_, __ATOMIC_RELAXED); }
   std::uint32_t size() const { return size_; }
   Record& operator[](std::uint32_t i) { return at(i); }
@@ -166,12 +195,15 @@ class Reel {
     if (leaf == no_record || (leaf < size_ && at(leaf).options == &body)) return leaf;
     return find_leaf(&body);
   }
+  std::uint32_t find(RecordId id) const {
+    if (id.reel == uid_ && uid_) return id.record;
+    return older_.empty() ? no_record : find_older(id);
+  }
   /// The record that tapes know this body by: its leaf's, else the one that made it.
   std::uint32_t find(const Body& body) const {
     const std::uint32_t leaf = leaf_of(body);
     if (leaf != no_record) return leaf;
-    if (body.id.reel == uid_ && uid_) return body.id.record;
-    return older_.empty() ? no_record : find_older(body.id);
+    return find(id_of(body));
   }
   [[gnu::always_inline]] bool watches(std::uint32_t record, std::uint64_t tapes) const {
     return record != no_record && !(tapes & ~at(record).watchers);
@@ -202,11 +234,17 @@ class Reel {
   void set_size(std::uint32_t size);
   void free_spare_chunks(std::size_t kept);
   std::uint32_t find_older(RecordId id) const;
+  std::uint32_t end_of(std::uint64_t uid) const;
   std::size_t leaf_place(const Body* body) const;
   std::uint32_t find_leaf(const Body* body) const;
   void insert_leaf(Body* body, std::uint32_t record);
   void forget_leaves();
-  std::uint64_t uid_ = 0, last_uid_ = 0;
+  void tell_watched(Body& body, std::uint32_t record);
+  void forget_watched();
+  static constexpr int uid_bits = 40;
+  std::uint64_t uid_ = 0, last_uid_ = 0, live_number_ = 0;
+  std::uint32_t opening_ = 0;
+  std::vector<Watched> watched_;
   /// The uids of records before those that have `uid_`: of the records before `end`.
   struct Older {
     std::uint64_t uid;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The gate for any op: resolve, infer, allocate, stages and kernel, record.
 #include "lib/dispatch/call_kernel.hpp"
+#include "lib/dispatch/crossing.hpp"
 #include "lib/dispatch/recording.hpp"
 #include "lib/dispatch/resolved.hpp"
 
@@ -85,14 +86,11 @@ template <int N>
 
 /// What a lean call leaves for the tapes that follow its inputs.
 template <int N>
-[[gnu::noinline]] void record_lean(const Inference& call, const Operand* const* operands) {
+[[gnu::noinline]] void record_lean(const Inference& call, const Operand* const (&operands)[N]) {
   Origin origins[N];
+  origins_of(call.context, operands, call.inputs, origins);
   std::uint64_t tapes = 0;
-#pragma GCC unroll 3
-  for (int i = 0; i < N; ++i) {
-    origins[i] = origin_of(call.context, *operands[i], call.inputs[i]);
-    tapes |= origins[i].tapes;
-  }
+  for (const Origin& origin : origins) tapes |= origin.tapes;
   if (!tapes) return;
   Body* const* made = Access::bodies(call.outputs.data());
   const Caller site = call.context.site_of(call.caller);
@@ -109,10 +107,11 @@ template <int N>
                                             OptionsView options, Caller caller,
                                             Few<Tensor, 2>& outputs) {
   Context& context = Context::here();
-  if (context.mode & ~recording || op.composite || !(op.cpu || op.tiles)) return false;
+  if (op.composite || !(op.cpu || op.tiles)) return false;
   Body* inputs[N];
   for (int i = 0; i < N; ++i) inputs[i] = body_of(*operands[i]);
   if (!ready(op, inputs)) return false;
+  if ((context.attention() & ~recording) && detours(context, inputs, N)) return false;
   Inference call{context, op, inputs, N, options, caller, outputs};
   op.shape(call);
   if (call.computes)
@@ -155,14 +154,22 @@ void run_any(Op& op, std::span<const Operand> operands, OptionsView options, Cal
   const int output_count = static_cast<int>(outputs.size());
   const GateCall call{op,     inputs.bodies.data(), input_count, options, context.site_of(caller),
                       bodies, output_count,         nullptr};
+  const bool differentiable =
+      op.differentiable && output_count > 0 && is_floating(bodies[0]->dtype);
+  Crossings crossings;
+  if (context.is_watchful() && differentiable)
+    for (int i = 0; i < input_count; ++i)
+      crossings.use(context, op, i, inputs.bodies[static_cast<std::size_t>(i)], call.site);
   run_stages_and_kernel(context, call, inference.computes);
   const std::uint64_t tapes = context.mode & recording ? tapes_of(inputs) : 0;
-  if (!tapes || !output_count) return;
-  if (op.differentiable && is_floating(bodies[0]->dtype))
+  if (tapes && differentiable)
     leave_record(context, op, options, call.site, inputs.bodies.data(), inputs.origins.data(),
                  input_count, bodies, output_count, tapes);
-  else
+  else if (tapes)
     note_cut(context, op, call.site, inputs.origins.data(), input_count);
+  if (!context.is_watchful()) return;
+  for (Tensor& output : outputs)
+    differentiable ? crossings.mark(context, output, call.site) : unmark(output);
 }
 }  // namespace
 

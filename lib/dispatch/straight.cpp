@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The straight path of pointwise ops: inputs of one dtype and shape in row-major order, or a C++
 // number beside one. Anything else goes through run().
+#include "lib/dispatch/crossing.hpp"
 #include "lib/dispatch/pointwise.hpp"
 #include "lib/dispatch/promotion.hpp"
 #include "lib/dispatch/recording.hpp"
@@ -47,7 +48,8 @@ inline DType result_dtype(const Op& op, DType input) {
 Tensor run_unary(Op& op, const Operand& x) {
   Context& context = Context::here();
   Body* a = body_of(x);
-  if ((context.mode & ~recording) || !a || !a->contiguous || !op.straight) return run(op, x);
+  if (!a || !a->contiguous || !op.straight) return run(op, x);
+  if ((context.attention() & ~recording) && detours(context, &a, 1)) return run(op, x);
   const Tile tile = op.straight->value[static_cast<int>(a->dtype)];
   if (!tile) return run(op, x);
   Origin origin;
@@ -113,7 +115,9 @@ inline Body* lying_across(Body* a, Body* b) {
                                            const Operand& y) {
   Body* a = body_of(x);
   Body* b = body_of(y);
-  if (context.mode & ~recording || !op.straight || a->dtype != b->dtype) return run(op, x, y);
+  if (!op.straight || a->dtype != b->dtype) return run(op, x, y);
+  Body* bodies[] = {a, b};
+  if ((context.attention() & ~recording) && detours(context, bodies, 2)) return run(op, x, y);
   const bool alike = a->shape == b->shape;
   const DType dtype = result_dtype(op, a->dtype);
   Body* const across = alike && dtype == a->dtype ? lying_across(a, b) : nullptr;
@@ -122,10 +126,7 @@ inline Body* lying_across(Body* a, Body* b) {
   const Tile tile = op.straight->value[static_cast<int>(a->dtype)];
   if (!tile || (!alike && !is_row_of(*b, *a))) return run(op, x, y);
   Origin origins[2];
-  if (context.mode) {
-    origins[0] = origin_of(context, x, a);
-    origins[1] = origin_of(context, y, b);
-  }
+  if (context.mode) origins_of(context, {&x, &y}, bodies, origins);
   const std::uint64_t tapes = origins[0].tapes | origins[1].tapes;
   const unsigned needs = tapes ? needs_of(op, origins, 2) : 0;
   Body* out;
@@ -145,7 +146,6 @@ inline Body* lying_across(Body* a, Body* b) {
     run_rows(*op.straight, tile, *a, *b, *out);
   }
   if (!tapes) return result;
-  Body* bodies[] = {a, b};
   if (op.differentiable)
     leave_record(context, op, {}, context.site_of(x.caller()), bodies, origins, 2, &out, 1, tapes);
   else
@@ -153,18 +153,21 @@ inline Body* lying_across(Body* a, Body* b) {
   return result;
 }
 
-/// run_binary() where a tape listens.
+/// run_binary() where a tape listens, or others have tapes.
 [[gnu::noinline]] Tensor run_recorded(Context& context, Op& op, const Operand& x,
                                       const Operand& y) {
   Body* const bodies[] = {body_of(x), body_of(y)};
   const Body *a = bodies[0], *b = bodies[1];
   if (!a || !b) return run(op, x, y);
-  if (context.mode != recording || !op.straight || !op.differentiable || a->dtype != b->dtype ||
-      !a->contiguous || !b->contiguous || !(a->shape == b->shape))
+  const bool more = context.attention() != recording &&
+                    (context.mode != recording || detours(context, bodies, 2));
+  if (more || !op.straight || !op.differentiable || a->dtype != b->dtype || !a->contiguous ||
+      !b->contiguous || !(a->shape == b->shape))
     return run_less_straight(context, op, x, y);
   const Tile tile = op.straight->value[static_cast<int>(a->dtype)];
   if (!tile) return run(op, x, y);
-  const Origin origins[] = {origin_of(context, x, bodies[0]), origin_of(context, y, bodies[1])};
+  Origin origins[2];
+  origins_of(context, {&x, &y}, bodies, origins);
   const std::uint64_t tapes = origins[0].tapes | origins[1].tapes;
   const unsigned needs = needs_of(op, origins, 2);
   Body* out;
@@ -186,7 +189,7 @@ inline Body* lying_across(Body* a, Body* b) {
 
 Tensor run_binary(Op& op, const Operand& x, const Operand& y) {
   Context& context = Context::here();
-  if (context.mode) return run_recorded(context, op, x, y);
+  if (context.attention()) return run_recorded(context, op, x, y);
   Body* a = body_of(x);
   Body* b = body_of(y);
   if (!a || !b) [[unlikely]]

@@ -4,6 +4,7 @@
 
 #include <reel/ops.hpp>
 
+#include "lib/dispatch/crossing.hpp"
 #include "lib/dispatch/promotion.hpp"
 #include "lib/dispatch/recording.hpp"
 #include "lib/ops/ops.hpp"
@@ -64,6 +65,12 @@ void run_update(Op& op, std::span<const Variable> variables, std::span<const Ope
   op.shape(inference);
   if (context.mode & infer_only) return;
 
+  Crossings crossings;
+  const Caller site = context.site_of(caller);
+  if (context.is_watchful())
+    for (std::size_t i = &op == &assign_op ? written : 0; i < count; ++i)
+      crossings.read(context, *inputs[i], op.name, site);
+
   Few<Tensor, 4> made;  // new buffers, where the old one is shared
   Few<Body*, 4> places(written);
   for (std::size_t i = 0; i < written; ++i) {
@@ -75,18 +82,14 @@ void run_update(Op& op, std::span<const Variable> variables, std::span<const Ope
                         "none from the system");
     made.push_back(Access::adopt(places[i]));
   }
-  const GateCall call{op,
-                      inputs.data(),
-                      static_cast<int>(count),
-                      options,
-                      context.site_of(caller),
-                      places.data(),
-                      static_cast<int>(written),
-                      variables.data()};
+  const GateCall call{op,   inputs.data(), static_cast<int>(count),   options,
+                      site, places.data(), static_cast<int>(written), variables.data()};
   bool kernel = true;
   for (Stage* stage = context.stages; stage; stage = stage->next)
     kernel = stage->before(call) && kernel;
   if (kernel) run_kernel(call);
+  if (context.is_watchful())
+    for (std::size_t i = 0; i < written; ++i) crossings.mark_value(*places[i]);
   for (std::size_t i = 0; i < written; ++i)
     if (places[i] != inputs[i]) Access::cell(variables[i]).value = Access::share(places[i]);
   for (Stage* stage = context.stages; stage; stage = stage->next) stage->after(call);

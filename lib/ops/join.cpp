@@ -7,6 +7,7 @@
 #include <reel/ops/arithmetic.hpp>
 #include <reel/ops/create.hpp>
 
+#include "lib/dispatch/crossing.hpp"
 #include "lib/dispatch/gate.hpp"
 #include "lib/dispatch/op_options.hpp"
 #include "lib/dispatch/promotion.hpp"
@@ -84,7 +85,7 @@ SliceOptions place_of_part(const Shape& shape, std::size_t axis, std::int64_t st
 Tensor part_of(const Operand& x, std::size_t axis, std::int64_t start, std::int64_t length) {
   Context& context = Context::here();
   Body* whole = body_of(x);
-  if (context.mode || !whole || slice_op.composite)
+  if (!whole || slice_op.composite || !unheard(context, *whole))
     return slice(x, place_of_part(shape_of(slice_op, x), axis, start, length));
   Body* part = allocate_view(context, whole);
   if (!part) fail<MemoryError>(x.caller(), slice_op.name, "result", "memory for a view", "none");

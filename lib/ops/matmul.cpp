@@ -7,6 +7,7 @@
 
 #include "lib/dispatch/call_kernel.hpp"
 #include "lib/dispatch/context.hpp"
+#include "lib/dispatch/crossing.hpp"
 #include "lib/dispatch/gate.hpp"
 #include "lib/dispatch/op_options.hpp"
 #include "lib/ops/ops.hpp"
@@ -169,8 +170,8 @@ namespace {
 /// there is more to it.
 Tensor straight_product(const Body& a, const Body& b, Caller caller) {
   Context& context = Context::here();
-  if (context.mode || !matmul_op.cpu || matmul_op.composite || a.dtype != b.dtype ||
-      !is_floating(a.dtype))
+  if (!matmul_op.cpu || matmul_op.composite || a.dtype != b.dtype || !is_floating(a.dtype) ||
+      !unheard(context, a) || !unheard(context, b))
     return {};
   const std::int64_t rows = a.shape.data()[0], columns = b.shape.data()[1];
   if (a.shape.data()[1] != b.shape.data()[0] || (rows | columns) >> 29) return {};

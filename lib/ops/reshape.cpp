@@ -6,6 +6,7 @@
 #include <reel/ops/create.hpp>
 
 #include "lib/dispatch/context.hpp"
+#include "lib/dispatch/crossing.hpp"
 #include "lib/dispatch/gate.hpp"
 #include "lib/dispatch/op_options.hpp"
 #include "lib/ops/ops.hpp"
@@ -236,8 +237,9 @@ Tensor reshape(Operand x, Shape shape) {
 Tensor transpose(Operand x) {
   Context& context = Context::here();
   Body* const whole = body_of(x);
-  Body* const view =
-      context.mode || !whole || transpose_op.composite ? nullptr : allocate_view(context, whole);
+  Body* const view = !whole || transpose_op.composite || !unheard(context, *whole)
+                         ? nullptr
+                         : allocate_view(context, whole);
   if (!view) return changed(transpose_op, x, Axes::every());
   reverse_axes(*whole, *view);  // nobody listens
   view->contiguous = is_row_major(view->shape, view->strides);

@@ -6,6 +6,7 @@
 #include <reel/ops.hpp>
 
 #include "lib/dispatch/context.hpp"
+#include "lib/dispatch/crossing.hpp"
 #include "lib/ops/ops.hpp"
 
 namespace reel {
@@ -176,7 +177,7 @@ Tensor view(const Operand& x, std::span<const Index> indices) {
   bool positions = false;
   for (const Index& index : indices) positions |= index.kind() == Index::Kind::tensor;
   Body* const body = body_of(x);
-  if (!context.mode && !positions && body && !slice_op.composite)
+  if (!positions && body && !slice_op.composite && unheard(context, *body))
     return view_unheard(context, *body, indices, "index");
   const FunctionScope scope(caller, "index");
   const Selection selection = select(shape_of(slice_op, x), indices, "index");

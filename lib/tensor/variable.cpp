@@ -6,6 +6,7 @@
 #include <reel/ops.hpp>
 
 #include "lib/dispatch/call_kernel.hpp"
+#include "lib/dispatch/crossing.hpp"
 #include "lib/dispatch/recording.hpp"
 #include "lib/dispatch/update.hpp"
 #include "lib/ops/ops.hpp"
@@ -30,9 +31,12 @@ Tensor owned_value(Tensor value) {
 
 Variable::Variable(std::string_view name, Tensor value, Caller caller) {
   if (!value.defined()) fail<Error>(caller, "Variable", "value", "a tensor", "an undefined Tensor");
+  Context& context = Context::here();
+  Crossings crossings;
+  if (context.is_watchful()) crossings.read(context, *Access::body(value), "Variable", caller);
   cell_ = new Cell{1, owned_value(std::move(value)), std::string(name)};
-  for (Stage* stage = Context::here().stages; stage; stage = stage->next)
-    stage->variable_made(*this);
+  if (crossings) crossings.mark_value(*Access::body(cell_->value));
+  for (Stage* stage = context.stages; stage; stage = stage->next) stage->variable_made(*this);
 }
 Variable::Variable(const Variable& other) noexcept : cell_(other.cell_) { retain(cell_); }
 Variable& Variable::operator=(const Variable& other) & {

@@ -11,6 +11,7 @@
 
 #include "lib/dispatch/call_kernel.hpp"
 #include "lib/dispatch/call_view.hpp"
+#include "lib/dispatch/crossing.hpp"
 #include "lib/dispatch/process.hpp"
 #include "lib/trace/book.hpp"
 #include "lib/trace/replay.hpp"
@@ -39,6 +40,7 @@ struct TraceProgress {
   std::vector<Tensor> expected;
   std::vector<std::pair<Variable, Tensor>> assigned;
   std::uint64_t position = 0;
+  std::uint64_t crossings = 0;  // of the thread, before a capture
   TraceProgress* next = nullptr;
 
   void clear() {
@@ -146,6 +148,7 @@ void finish_capture(TraceProgress& call) {
   call.scope.reset();
   tracing::Capture way = call.tracer->finish(call.results);
   way.result = std::move(call.result);
+  if (call.crossings != Context::here().crossings) return;  // a replay would pass no marks on
   const char* trouble =
       call.result_shared ? "copies of its result share what it points at" : call.tracer->trouble();
   if (trouble ? !call.entry->skip(trouble) : !call.entry->publish(way)) warn(call);
@@ -238,6 +241,18 @@ const tracing::Ending* replay_plan(TraceProgress& call, Context& context, tracin
   return nullptr;
 }
 
+bool may_cross_any(const Context& context, const TraceProgress& call) {
+  for (const Tensor* x : call.arguments)
+    if (may_cross(context, *Access::body(*x))) return true;
+  const tracing::Plan* plan = call.entry->plan.load(std::memory_order_acquire);
+  if (!plan) return false;
+  for (const Variable& variable : plan->tree.variables)
+    if (may_cross(context, *Access::body(Access::cell(variable).value))) return true;
+  for (const tracing::Value& value : plan->tree.values)
+    if (value.constant.defined() && may_cross(context, *Access::body(value.constant))) return true;
+  return false;
+}
+
 /// From here on ops are written down. Each argument gets a header of its own: whoever else has the
 /// tensor has a constant.
 void listen(TraceProgress& call) {
@@ -265,6 +280,8 @@ const void* TraceCall::replay() {
     return nullptr;
   }
   if (call.entry->eager.load(std::memory_order_relaxed)) return nullptr;
+  if (context.is_watchful() && may_cross_any(context, call)) return nullptr;
+  call.crossings = context.crossings;
   if (tracing::Plan* plan = call.entry->plan.load(std::memory_order_acquire)) {
     if (const tracing::Ending* ending = replay_plan(call, context, *plan)) {
       call.replay->commit();
