@@ -56,7 +56,7 @@ void user_rule(GradientCall& call) { call.give_from_user(); }
 
 namespace detail {
 Tensor run_custom(Operands inputs,
-                  Function<std::pair<Tensor, Function<Tensors(Tensor)>>(const OpCall&)> f) {
+                  Function<std::pair<Tensor, Function<Tensors(Tensor)>>(const OpCall&)> f) try {
   Context& context = Context::here();
   const CallerScope scope(inputs.caller(), custom_op.name);
   Few<Tensor, 4> values;
@@ -105,6 +105,8 @@ Tensor run_custom(Operands inputs,
                static_cast<int>(inputs.size()), &result, 1, tapes);
   crossings.mark(context, named, site);
   return named;
+} catch (const std::bad_alloc&) {
+  fail_memory(inputs.caller(), custom_op.name);
 }
 }  // namespace detail
 }  // namespace reel

@@ -72,7 +72,7 @@ struct Place {
 };
 }  // namespace
 
-GradientTape::GradientTape(TapeOptions options, Caller caller) : options_(options) {
+GradientTape::GradientTape(TapeOptions options, Caller caller) try : options_(options) {
   Context& context = Context::here();
   context_ = &context;
   close_tapes_ended_elsewhere(context);
@@ -82,6 +82,8 @@ GradientTape::GradientTape(TapeOptions options, Caller caller) : options_(option
   start_ = context.reel.size();
   context.update_recording();
   if (context.reel.alive == bit_) announce_tape(context);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "GradientTape");
 }
 
 GradientTape::~GradientTape() {
@@ -92,21 +94,25 @@ GradientTape::~GradientTape() {
   if (!spent_) close_tape(context_of(context_), bit_);
 }
 
-void GradientTape::watch(const Tensor& x, Caller caller) {
+void GradientTape::watch(const Tensor& x, Caller caller) try {
   Body* body = Access::body(x);
   if (!body) fail<Error>(caller, "watch", "x", "a tensor", "an undefined Tensor");
   if (!is_floating(body->dtype))
     fail<DTypeError>(caller, "watch", "x", "a floating dtype", std::string(name_of(body->dtype)));
   Context& context = own_context(context_, "watch", caller);
   if (!spent_) context.reel.watch(body, nullptr, bit_, context.site_of(caller));
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "watch");
 }
-void GradientTape::watch(const Variable& x, Caller caller) {
+void GradientTape::watch(const Variable& x, Caller caller) try {
   if (!is_floating(x.dtype()))
     fail<DTypeError>(caller, "watch", "x", "a floating dtype", std::string(name_of(x.dtype())));
   Context& context = own_context(context_, "watch", caller);
   if (spent_) return;
   context.reel.watch(Access::body(read_variable(context, x)), &Access::cell(x), bit_,
                      context.site_of(caller));
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "watch");
 }
 
 GradientTape::Pause GradientTape::pause(Caller caller) { return Pause(*this, caller); }
@@ -143,10 +149,12 @@ Tensor GradientTape::gradient(Operand target, Source source, Unconnected unconne
   return gradient(target, source, GradientOptions{.unconnected = unconnected});
 }
 std::vector<Tensor> GradientTape::gradient(Operand target, Sources sources,
-                                           GradientOptions options) {
+                                           GradientOptions options) try {
   std::vector<Tensor> results(sources.size());
   gradients(target, sources, options, results.data());
   return results;
+} catch (const std::bad_alloc&) {
+  fail_memory(target.caller(), "gradient");
 }
 std::vector<Tensor> GradientTape::gradient(Operand target, Sources sources,
                                            Unconnected unconnected) {
@@ -201,7 +209,7 @@ void GradientTape::require_unspent(std::string_view what, Caller caller) const {
 }
 
 void GradientTape::gradients(Operand target, const Sources& sources, const GradientOptions& options,
-                             Tensor* out) {
+                             Tensor* out) try {
   const Caller caller = target.caller();
   Context& context = own_context(context_, "gradient", caller);
   require_unspent("gradient", caller);
@@ -274,6 +282,8 @@ void GradientTape::gradients(Operand target, const Sources& sources, const Gradi
                                    : zeros_like(Operand(*sources[i].tensor(), caller));
   }
   for (std::size_t i = 0; i < sources.size(); ++i) crossings.mark(context, out[i], caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(target.caller(), "gradient");
 }
 
 void GradientTape::spend() {
@@ -281,7 +291,7 @@ void GradientTape::spend() {
   close_tape(context_of(context_), std::exchange(bit_, 0));
 }
 
-Tensor GradientTape::jacobian(Operand target, Source source, Unconnected unconnected) {
+Tensor GradientTape::jacobian(Operand target, Source source, Unconnected unconnected) try {
   const Caller caller = target.caller();
   const FunctionScope scope(caller, "jacobian");
   if (target.kind() == Operand::Kind::scalar || !body_of(target))
@@ -315,9 +325,11 @@ Tensor GradientTape::jacobian(Operand target, Source source, Unconnected unconne
   const Shape shape(lengths, caller);
   if (rows.empty()) return zeros(shape, {.dtype = y.dtype()}, caller);
   return reshape(Operand(stack(Operands(rows, caller)), caller), shape);
+} catch (const std::bad_alloc&) {
+  fail_memory(target.caller(), "jacobian");
 }
 
-std::vector<RecordedOp> GradientTape::ops(Caller caller) const {
+std::vector<RecordedOp> GradientTape::ops(Caller caller) const try {
   Reel& reel = own_context(context_, "ops", caller).reel;
   std::vector<RecordedOp> list;
   for (std::uint32_t i = start_; i < reel.size(); ++i) {
@@ -332,5 +344,7 @@ std::vector<RecordedOp> GradientTape::ops(Caller caller) const {
     list.push_back(std::move(op));
   }
   return list;
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "ops");
 }
 }  // namespace reel

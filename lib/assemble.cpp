@@ -75,7 +75,7 @@ void fill_table() {
   const kernels::Families families = kernels::active_families(&error);
   if (!families) throw Error(error);
   OpTable& ops = OpTable::the();
-  if (ops.ops().empty()) add_ops(ops);
+  add_ops(ops);  // those that are not there yet: memory may have ended halfway the last time
   Problems problems;
   add_kernels(ops, families, problems);
   add_gradients(ops, problems);
@@ -99,7 +99,7 @@ namespace {
 [[gnu::constructor]] void assemble_at_load() {
   try {
     assemble();
-  } catch (const Error&) {
+  } catch (const std::exception&) {
   }
 }
 }  // namespace

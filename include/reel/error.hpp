@@ -7,6 +7,7 @@
 
 #include <reel/caller.hpp>
 #include <reel/export.hpp>
+#include <reel/memory.hpp>  // fail_memory
 
 namespace reel {
 struct REEL_API Error : std::invalid_argument {
@@ -24,9 +25,15 @@ struct REEL_API DTypeError : Error {
 struct REEL_API DeviceError : Error {
   using Error::Error;
 };
+/// The system gave no memory. The call has changed nothing, and may be made again.
 struct REEL_API MemoryError : Error {
   using Error::Error;
-};  // the system gave no memory
+  const char* what() const noexcept override;
+
+ private:
+  friend void fail_memory(Caller caller, std::string_view op);
+  char text_[200] = {};  // where there is no memory for a text, not even of an error
+};
 struct REEL_API TapeError : Error {
   using Error::Error;
 };

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <reel/memory.hpp>
 #include <reel/variable.hpp>
 
 namespace reel {
@@ -140,7 +141,7 @@ void visit_leaves(std::string_view path, T& value, const Visit& visit) {
 
 /// The parameters with the names that lead to them, "cell.weight"; one that occurs twice, once.
 template <class Model>
-std::vector<std::pair<std::string, Variable>> named_parameters(const Model& model) {
+std::vector<std::pair<std::string, Variable>> named_parameters(const Model& model) try {
   std::vector<std::pair<std::string, Variable>> found;
   visit_leaves("", model, [&](std::string_view name, auto& leaf) {
     using Leaf = std::remove_cvref_t<decltype(leaf)>;
@@ -153,14 +154,18 @@ std::vector<std::pair<std::string, Variable>> named_parameters(const Model& mode
     }
   });
   return found;
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "named_parameters");
 }
 /// The Variables in a model, in the order of its fields; one that occurs twice, once. A struct in
 /// it that lists no members does not compile; nn::check() finds Variables that a list forgets.
 template <class Model>
-std::vector<Variable> parameters(const Model& model) {
+std::vector<Variable> parameters(const Model& model) try {
   std::vector<Variable> found;
   for (auto& [name, variable] : named_parameters(model)) found.push_back(variable);
   return found;
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "parameters");
 }
 /// How many numbers they hold.
 template <class Model>

@@ -4,6 +4,8 @@
 #include <type_traits>
 #include <utility>
 
+#include <reel/memory.hpp>
+
 namespace reel {
 template <class>
 class Function;
@@ -15,11 +17,11 @@ class Function<R(Args...)> {
   template <class F>
   requires(!std::is_same_v<std::remove_cvref_t<F>, Function> &&
            std::is_invocable_r_v<R, F&, Args...>) Function(F f)
-      : target_(new F(std::move(f))),
+      : target_(made<F>(std::move(f))),
         call_([](void* target, Args&&... args) -> R {
           return static_cast<R>((*static_cast<F*>(target))(std::forward<Args>(args)...));
         }),
-        copy_([](void* target) -> void* { return new F(*static_cast<F*>(target)); }),
+        copy_([](void* target) -> void* { return made<F>(*static_cast<const F*>(target)); }),
         free_([](void* target) { delete static_cast<F*>(target); }) {}
   Function(const Function& other)
       : target_(other.target_ ? other.copy_(other.target_) : nullptr),
@@ -45,6 +47,12 @@ class Function<R(Args...)> {
   explicit operator bool() const { return target_ != nullptr; }
 
  private:
+  template <class F, class From>
+  static F* made(From&& f) try {
+    return new F(std::forward<From>(f));
+  } catch (const std::bad_alloc&) {
+    fail_memory({}, "Function");
+  }
   void* target_ = nullptr;
   R (*call_)(void*, Args&&...) = nullptr;
   void* (*copy_)(void*) = nullptr;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What reel holds of the machine's memory.
+// What reel holds of the machine's memory, and what happens when there is no more.
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
+#include <reel/caller.hpp>
 #include <reel/export.hpp>
 
 namespace reel {
@@ -22,4 +24,14 @@ REEL_API void trim_memory();
 /// At most this many bytes of blocks from 8 KiB on stay in the cache of all threads (default 1
 /// GiB).
 REEL_API void set_cache_limit(std::size_t bytes);
+
+/// What becomes of std::bad_alloc where it would leave the library, or an op or layer of your own:
+/// throws MemoryError without asking for memory.
+///
+///     Tensor f(Operand x) try {
+///       ...
+///     } catch (const std::bad_alloc&) {
+///       fail_memory(x.caller(), "f");
+///     }
+[[noreturn]] REEL_API void fail_memory(Caller caller, std::string_view op);
 }  // namespace reel

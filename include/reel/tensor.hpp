@@ -12,6 +12,7 @@
 #include <reel/device.hpp>
 #include <reel/dtype.hpp>
 #include <reel/indexing.hpp>
+#include <reel/memory.hpp>
 #include <reel/operand.hpp>
 #include <reel/references.hpp>
 #include <reel/shape.hpp>
@@ -155,9 +156,11 @@ Values<T> Tensor::values(Caller caller) const {
   return Values<T>(static_cast<Tensor&&>(host), first);
 }
 template <Element T>
-std::vector<T> Tensor::to_vector(Caller caller) const {
+std::vector<T> Tensor::to_vector(Caller caller) const try {
   const Values<T> host = values<T>(caller);
   return std::vector<T>(host.begin(), host.end());
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "to_vector");
 }
 
 namespace detail {
@@ -196,7 +199,9 @@ template <class E>
 struct Flat {  // vector<bool> has no data()
   E* data;
   std::size_t count = 0;
-  explicit Flat(std::size_t n) : data(new E[n]) {}
+  Flat(std::size_t n, Caller caller) : data(new (std::nothrow) E[n]) {
+    if (!data) fail_memory(caller, "tensor");
+  }
   ~Flat() { delete[] data; }
   Flat(const Flat&) = delete;
   template <class T>
@@ -234,7 +239,7 @@ requires detail::Converts<Chosen, T> Tensor tensor(std::initializer_list<T> valu
   if constexpr (std::is_same_v<E, T>) {
     return detail::from_memory(values.begin(), dtype_of<E>(), shape, shape[0], caller);
   } else {
-    detail::Flat<E> flat(values.size());
+    detail::Flat<E> flat(values.size(), caller);
     flat.append(values, caller);
     return flat.tensor(shape, caller);
   }
@@ -243,7 +248,7 @@ template <class Chosen = void, class T>
 requires detail::Converts<Chosen, T> Tensor
 tensor(std::initializer_list<std::initializer_list<T>> rows, Caller caller = Caller::here()) {
   const std::size_t width = rows.size() ? rows.begin()->size() : 0;
-  detail::Flat<detail::element_for<Chosen, T>> flat(rows.size() * width);
+  detail::Flat<detail::element_for<Chosen, T>> flat(rows.size() * width, caller);
   for (auto& row : rows) {
     if (row.size() != width) detail::ragged_list(width, row.size(), caller);
     flat.append(row, caller);
@@ -256,7 +261,7 @@ tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> bl
        Caller caller = Caller::here()) {
   const std::size_t height = blocks.size() ? blocks.begin()->size() : 0;
   const std::size_t width = height ? blocks.begin()->begin()->size() : 0;
-  detail::Flat<detail::element_for<Chosen, T>> flat(blocks.size() * height * width);
+  detail::Flat<detail::element_for<Chosen, T>> flat(blocks.size() * height * width, caller);
   for (auto& block : blocks) {
     if (block.size() != height) detail::ragged_list(height, block.size(), caller);
     for (auto& row : block) {
@@ -270,7 +275,7 @@ tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> bl
 template <class Chosen = float>
 requires std::is_floating_point_v<Chosen> && Element<Chosen> Tensor
 tensor(std::initializer_list<detail::Real> values, Caller caller = Caller::here()) {
-  detail::Flat<Chosen> flat(values.size());
+  detail::Flat<Chosen> flat(values.size(), caller);
   for (const detail::Real& real : values) flat.append({real.value}, caller);
   return flat.tensor(Shape({values.size()}, caller), caller);
 }

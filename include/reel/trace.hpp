@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <reel/error.hpp>
 #include <reel/fields.hpp>
 #include <reel/function.hpp>
 #include <reel/signature.hpp>
@@ -58,26 +59,33 @@ class REEL_API TraceCall {
   TraceCall& operator=(const TraceCall&) = delete;
 
   template <class T>
-  void argument(T& value) {
+  void argument(T& value) try {
     if constexpr (!std::is_same_v<T, Tensor>) begin_argument();
     visit_leaves("", value, KeyVisitor{*this});
+  } catch (const std::bad_alloc&) {
+    fail_memory({}, "trace");
   }
-  /// What an earlier run gave, for fill(), if this call was replayed; null if the function is to be
-  /// run.
+  /// What an earlier run gave, for filled(), if this call was replayed; null if the function is to
+  /// be run.
   const void* replay();
   template <class R>
-  void fill(R& result) {
+  R filled(const R& known) try {
+    R result = known;
     std::size_t i = 0;
     visit_leaves("", result, [&](std::string_view, auto& leaf) {
       if constexpr (std::is_same_v<std::remove_cvref_t<decltype(leaf)>, Tensor>)
         leaf = take_result(i++);
     });
+    return result;
+  } catch (const std::bad_alloc&) {
+    fail_memory({}, "trace");
   }
   void* function() const { return traces_.function(); }
-  /// After the function has run.
+  /// After the function has run. Its result stands even if there is no memory to keep what was
+  /// captured.
   void finish();
   template <class R>
-  void finish(R& result) {
+  void finish(R& result) try {
     visit_leaves("", result, [this](std::string_view, auto& leaf) {
       using Leaf = std::remove_cvref_t<decltype(leaf)>;
       static_assert(TraceLeaf<Leaf>,
@@ -88,6 +96,8 @@ class REEL_API TraceCall {
     if (captures()) keep(result);
     if (const void* known = checked_against()) compare(result, *static_cast<const R*>(known));
     finish();
+  } catch (const std::bad_alloc&) {
+  } catch (const MemoryError&) {
   }
 
  private:
@@ -176,8 +186,10 @@ class Traced<R(Args...)> {
                 "a traced function takes values, or references to const");
 
  public:
-  explicit Traced(Function<R(Args...)> f)
+  explicit Traced(Function<R(Args...)> f) try
       : traces_(new Function<R(Args...)>(std::move(f)), detail::free_object<Function<R(Args...)>>) {
+  } catch (const std::bad_alloc&) {
+    fail_memory({}, "trace");
   }
   R operator()(std::decay_t<Args>... args, Caller caller = Caller::here()) const {
     detail::TraceCall call(traces_, caller);
@@ -189,11 +201,7 @@ class Traced<R(Args...)> {
       f(std::forward<Args>(args)...);
       call.finish();
     } else {
-      if (known) {
-        R result = *static_cast<const R*>(known);
-        call.fill(result);
-        return result;
-      }
+      if (known) return call.filled(*static_cast<const R*>(known));
       R result = f(std::forward<Args>(args)...);
       call.finish(result);
       return result;

@@ -89,7 +89,7 @@ std::string json(const Quartiles& q) {
 }  // namespace
 
 Comparison compare(const std::vector<Candidate>& candidates, CompareOptions options,
-                   Caller caller) {
+                   Caller caller) try {
   check_arguments(candidates, options, caller);
   const auto count = candidates.size(), rounds = static_cast<std::size_t>(options.batches);
   Comparison result{options.batches, std::vector<Timing>(count)};
@@ -111,9 +111,11 @@ Comparison compare(const std::vector<Candidate>& candidates, CompareOptions opti
     result.timings[i].ratio = quartiles(ratios[i]);
   }
   return result;
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "compare");
 }
 
-std::string to_string(const Comparison& comparison) {
+std::string to_string(const Comparison& comparison) try {
   std::size_t width = 4;
   for (const Timing& timing : comparison.timings) width = std::max(width, timing.name.size());
   std::string out = fmt::format("{:<{}}  {:>10}  {:>23}  {:>6}  {:>13}\n", "name", width, "median",
@@ -125,9 +127,11 @@ std::string to_string(const Comparison& comparison) {
                        ratio.median, ratio.lower, ratio.upper);
   }
   return out;
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "to_string");
 }
 
-std::string json(const Comparison& comparison) {
+std::string json(const Comparison& comparison) try {
   std::string out = fmt::format(R"({{"batches": {}, "timings": [)", comparison.batches);
   std::string_view separator;
   for (const Timing& timing : comparison.timings) {
@@ -137,6 +141,8 @@ std::string json(const Comparison& comparison) {
     separator = ", ";
   }
   return out + "]}";
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "json");
 }
 
 }  // namespace reel::bench

@@ -204,11 +204,13 @@ int num_threads() {
   return threads;  // set_num_threads() may have come first
 }
 
-void set_num_threads(int threads, Caller caller) {
+void set_num_threads(int threads, Caller caller) try {
   if (threads < 1 || threads > kernels::most_threads)
     fail<Error>(caller, "set_num_threads", "threads",
                 "a whole number in [1, " + std::to_string(kernels::most_threads) + "]",
                 std::to_string(threads));
   kernels::pool.threads = threads;
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "set_num_threads");
 }
 }  // namespace reel

@@ -3,6 +3,7 @@
 
 #include <sys/single_threaded.h>
 
+#include <reel/error.hpp>
 #include <reel/train.hpp>
 
 #include "lib/dispatch/crossing.hpp"
@@ -80,7 +81,7 @@ void announce_tape(Context& context) {
     if (other != &context) other->set_watchful();
 }
 
-Context& make_context() {
+Context& make_context() try {
   auto* context = new Context(__atomic_add_fetch(&contexts_made, 1u, __ATOMIC_RELAXED));
   {
     const Locked held(Lock::contexts);
@@ -93,6 +94,14 @@ Context& make_context() {
   current_context = context;
   at_thread_end(context_end);
   return *context;
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "reel");
+}
+
+void count_freed(std::int64_t tensors, std::int64_t bytes) {
+  const Locked held(Lock::contexts);
+  all_contexts.retired_tensors -= tensors;
+  all_contexts.retired_bytes -= bytes;
 }
 
 namespace {

@@ -127,6 +127,8 @@ struct alignas(8) Context {
 
 [[gnu::visibility("hidden")]] extern constinit thread_local Context* current_context;
 Context& make_context();
+/// What a thread without a context has freed, where there is no memory for one.
+void count_freed(std::int64_t tensors, std::int64_t bytes);
 inline Context& Context::here() {
   Context* context = current_context;
   return context ? *context : make_context();

@@ -21,7 +21,7 @@ std::vector<Reader>& readers() {
   static auto* const all = new std::vector<Reader>;
   return *all;
 }
-std::uint32_t number_of(std::string_view op, Caller site) {
+std::uint32_t number_of(std::string_view op, Caller site) try {
   std::vector<Reader>& all = readers();
   const auto found = std::find_if(all.rbegin(), all.rend(), [&](const Reader& reader) {
     return reader.site.file == site.file && reader.site.line == site.line && reader.op == op;
@@ -29,6 +29,8 @@ std::uint32_t number_of(std::string_view op, Caller site) {
   if (found != all.rend()) return static_cast<std::uint32_t>(all.rend() - found - 1);
   all.push_back({std::string(op), site});
   return static_cast<std::uint32_t>(all.size() - 1);
+} catch (const std::bad_alloc&) {
+  fail_memory(site, op);
 }
 
 std::string text_of(std::uint32_t number) {
@@ -118,7 +120,7 @@ void Crossings::read(Context& context, const Body& x, std::string_view op, Calle
 }
 
 void Crossings::check(const Context& context, std::uint64_t tapes, std::string_view op,
-                      const std::string& argument, Caller site) const {
+                      const std::string& argument, Caller site) const try {
   if (!tapes) return;
   for (int i = 0; i < count_; ++i) {
     const bool before = marks_[i].reel & and_before;
@@ -128,6 +130,8 @@ void Crossings::check(const Context& context, std::uint64_t tapes, std::string_v
                         text_of(marks_[i].output),
                     "stop_gradient(x) makes a constant of it.");
   }
+} catch (const std::bad_alloc&) {
+  fail_memory(site, op);
 }
 
 void Crossings::use(Context& context, const Op& op, int argument, const Body* x, Caller site) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <string>
 #include <utility>
 
@@ -20,11 +21,12 @@ std::string_view last_part(std::string_view path) {
 }
 
 /// A standard header is nobody's line: make_unique and emplace_back call in place of the user.
+bool is_standard(Caller site) {
+  return site.file && std::string_view(site.file).find("/include/c++/") != std::string_view::npos;
+}
 Caller users_line(Caller caller) {
   const Caller site = site_of(caller);
-  const bool standard =
-      site.file && std::string_view(site.file).find("/include/c++/") != std::string_view::npos;
-  return standard ? Caller{} : site;
+  return is_standard(site) ? Caller{} : site;
 }
 
 /// The name the user called, and the argument as that one's.
@@ -92,10 +94,35 @@ std::string one_of(std::string_view what, std::int64_t first, std::int64_t end) 
          ")";
 }
 
+const char* MemoryError::what() const noexcept { return *text_ ? text_ : Error::what(); }
+
+void fail_memory(Caller caller, std::string_view op) {
+  const Context* const context = current_context;  // making one would ask for memory
+  if (context && context->site.file) caller = context->site;
+  if (context && !context->site_name.empty())
+    op = context->site_name;
+  else if (context && !context->function.empty())
+    op = context->function;
+  const Caller line = is_standard(caller) ? Caller{} : caller;
+  const std::string_view file = line.file ? last_part(line.file) : std::string_view();
+  char place[80] = "";
+  if (line.file)
+    std::snprintf(place, sizeof place,
+                  "%.*s:%u: ", static_cast<int>(std::min<std::size_t>(file.size(), 60)),
+                  file.data(), line.line);
+  MemoryError error("");  // an empty text takes no memory
+  std::snprintf(error.text_, sizeof error.text_,
+                "%s%.*s: memory: expected some for the call, got none from the system", place,
+                static_cast<int>(std::min<std::size_t>(op.size(), 50)), op.data());
+  throw error;
+}
+
 template <class E>
 void fail(Caller caller, std::string_view op, std::string_view argument, std::string_view expected,
-          std::string_view got, std::string_view advice) {
+          std::string_view got, std::string_view advice) try {
   throw E(message(caller, op, argument, expected, got, advice));
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, op);
 }
 template void fail<Error>(Caller, std::string_view, std::string_view, std::string_view,
                           std::string_view, std::string_view);

@@ -16,6 +16,7 @@ OpTable& OpTable::the() {
 void OpTable::add(Op& op) {
   const Locked held(Lock::table);
   const auto place = std::lower_bound(ops_.begin(), ops_.end(), op.name, before);
+  if (place != ops_.end() && *place == &op) return;
   if (place != ops_.end() && (*place)->name == op.name)
     fail<Error>({}, "op table", "name", "a name for each op",
                 "\"" + std::string(op.name) + "\" twice");

@@ -28,10 +28,13 @@ struct VariableReads::Listener : Stage {
     return is_among(made, variable) && Access::cell(variable).references == 2;
   }
 };
-VariableReads::VariableReads() : listener_(new Listener) {}
+VariableReads::VariableReads() try : listener_(new Listener) {
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "check");
+}
 VariableReads::~VariableReads() { delete listener_; }
 
-void VariableReads::require_listed(const std::vector<Variable>& listed, Caller caller) const {
+void VariableReads::require_listed(const std::vector<Variable>& listed, Caller caller) const try {
   std::string forgotten;
   for (const Variable& variable : listener_->read)
     if (!is_among(listed, variable) && !listener_->is_gone(variable))
@@ -40,6 +43,8 @@ void VariableReads::require_listed(const std::vector<Variable>& listed, Caller c
   if (!forgotten.empty())
     fail<Error>(caller, "check", "model", "every Variable that f reads in its list of members",
                 "none of " + forgotten, "Add them to REEL_FIELDS or fields().");
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "check");
 }
 void fail_input_count(std::size_t count, Caller caller) {
   fail<Error>(caller, "check", "inputs", "as many tensors as f takes", std::to_string(count));

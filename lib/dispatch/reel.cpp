@@ -25,9 +25,16 @@ constinit std::uint32_t last_opening = 0;
 /// The entry of leaves: a value that tapes watch, and the identity for tapes that made it.
 constinit Op watch_op{.name = "watch", .shape = same_as_input, .passes = 1};
 
-[[noreturn]] void fail_memory(std::size_t bytes) {
-  fail<MemoryError>({}, "tape", "records", std::to_string(bytes) + " bytes of memory",
-                    "none from the system");
+[[noreturn]] void fail_records() {
+  fail<MemoryError>({}, "tape", "records", "memory for more of them", "none from the system");
+}
+
+/// Makes the next push_back() certain, so that it can follow what must not be undone.
+template <class T>
+void reserve_one(std::vector<T>& list) try {
+  if (list.size() == list.capacity()) list.reserve(2 * list.size() + 8);
+} catch (const std::bad_alloc&) {
+  fail_records();
 }
 }  // namespace
 
@@ -39,8 +46,9 @@ void* Arena::take_from_new_chunk(std::size_t bytes) {
   while (used_ < chunks_.size() && chunks_[used_].bytes < bytes) ++used_;
   if (used_ == chunks_.size()) {
     const std::size_t size = bytes > arena_chunk_bytes ? bytes : arena_chunk_bytes;
+    reserve_one(chunks_);
     auto* memory = static_cast<std::byte*>(std::malloc(size));
-    if (!memory) fail_memory(size);
+    if (!memory) fail_records();
     chunks_.push_back({memory, size});
   }
   Chunk& chunk = chunks_[used_++];
@@ -79,8 +87,9 @@ void Reel::next_chunk() {
   if (size_ / chunk_records == chunks_.size()) {
     if (size_ > no_record - chunk_records)
       fail<TapeError>({}, "tape", "records", "at most 2^32", "more");
+    reserve_one(chunks_);
     auto* chunk = static_cast<Record*>(std::malloc(chunk_records * sizeof(Record)));
-    if (!chunk) fail_memory(chunk_records * sizeof(Record));
+    if (!chunk) fail_records();
     chunks_.push_back(chunk);
   }
   chunk_end_ += chunk_records;
@@ -108,7 +117,9 @@ void Reel::release_saved(Record& record) {
 }
 
 void Reel::add_cut(const Op& op, Caller site, std::uint32_t record) {
-  if (cuts_.size() < most_cuts) cuts_.push_back({&op, site, record});
+  if (cuts_.size() == most_cuts) return;
+  reserve_one(cuts_);
+  cuts_.push_back({&op, site, record});
 }
 
 /// Where the entry of this body is, or would be.
@@ -126,13 +137,20 @@ std::uint32_t Reel::find_leaf(const Body* body) const {
   return entry.generation == leaf_generation_ ? entry.record : no_record;
 }
 
+/// Memory for one more leaf.
+void Reel::reserve_leaf() try {
+  reserve_one(leaves_);
+  if (2 * (leaf_count_ + 1) <= leaf_table_.size()) return;
+  const std::vector<LeafEntry> before = std::exchange(
+      leaf_table_, std::vector<LeafEntry>(leaf_table_.empty() ? 16 : 2 * leaf_table_.size()));
+  for (const LeafEntry& entry : before)
+    if (entry.generation == leaf_generation_) leaf_table_[leaf_place(entry.body)] = entry;
+} catch (const std::bad_alloc&) {
+  fail_records();
+}
+
+/// There is memory for it: from reserve_leaf(), or as it was there before.
 void Reel::insert_leaf(Body* body, std::uint32_t record) {
-  if (2 * (leaf_count_ + 1) > leaf_table_.size()) {
-    const std::vector<LeafEntry> before = std::exchange(
-        leaf_table_, std::vector<LeafEntry>(leaf_table_.empty() ? 16 : 2 * leaf_table_.size()));
-    for (const LeafEntry& entry : before)
-      if (entry.generation == leaf_generation_) leaf_table_[leaf_place(entry.body)] = entry;
-  }
   LeafEntry& entry = leaf_table_[leaf_place(body)];
   if (entry.generation == leaf_generation_)
     at(entry.record).options = nullptr;
@@ -160,13 +178,15 @@ std::uint32_t Reel::watch(Body* body, const Cell* cell, std::uint64_t tapes, Cal
   // Note [Record ids]: a leaf that new tapes watch stands on the record that older tapes know.
   std::uint64_t known = 0;
   if (before != no_record) known = (*this)[before].tapes | (*this)[before].watchers;
-  leaves_.push_back({Access::share(body), cell, size_});
+  // Nothing changes before all memory is there.
+  reserve_leaf();
+  auto* shape = new (arena_.take(sizeof(Shape))) Shape(body->shape);
   Record& record = append(watch_op, 1, 1, {}, false);
+  leaves_.push_back({Access::share(body), cell, size_ - 1});
   record.file = caller.file;
   record.line = caller.line;
   record.tapes = known & ~tapes;
   record.watchers = tapes;
-  auto* shape = new (arena_.take(sizeof(Shape))) Shape(body->shape);
   record.inputs[0] = {.shape = shape, .dtype = body->dtype};
   if (before != no_record) {
     record.inputs[0].record = before;

@@ -93,6 +93,10 @@ class Arena {
     next_ += bytes;
     return taken;
   }
+  /// take() of so many bytes does not fail then.
+  void reserve(std::size_t bytes) {
+    if (next_ + bytes > end_) next_ = static_cast<std::byte*>(take_from_new_chunk(bytes));
+  }
   void clear();
   /// Takes back `place` and what was taken after it.
   void rewind(const void* place);
@@ -174,6 +178,11 @@ class Reel {
   }
   /// Throws TapeError where so many outputs of one more record could not be numbered.
   void require_values(int outputs, const Op& op, Caller caller) const;
+  /// append() of two inputs and an output, with their shapes, does not fail then.
+  void reserve_record() {
+    if (size_ == chunk_end_) next_chunk();
+    arena_.reserve(2 * sizeof(InputSlot) + sizeof(OutputSlot) + 3 * sizeof(Shape));
+  }
   Arena& arena() { return arena_; }
 
   /// Sets of tapes, a bit for each: those in use, and those that watch Variables.
@@ -237,6 +246,7 @@ class Reel {
   std::uint32_t end_of(std::uint64_t uid) const;
   std::size_t leaf_place(const Body* body) const;
   std::uint32_t find_leaf(const Body* body) const;
+  void reserve_leaf();
   void insert_leaf(Body* body, std::uint32_t record);
   void forget_leaves();
   void tell_watched(Body& body, std::uint32_t record);

@@ -127,13 +127,15 @@ template <int N>
 }  // namespace
 
 void run(Op& op, std::span<const Operand> operands, OptionsView options, Caller caller,
-         Few<Tensor, 2>& outputs) {
+         Few<Tensor, 2>& outputs) try {
   const std::size_t count = operands.size();
   const Operand* const x = operands.data();
   if (count == 1 && run_lean<1>(op, {x}, options, caller, outputs)) return;
   if (count == 2 && run_lean<2>(op, {x, x + 1}, options, caller, outputs)) return;
   if (count == 3 && run_lean<3>(op, {x, x + 1, x + 2}, options, caller, outputs)) return;
   run_any(op, operands, options, caller, outputs);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, op.name);
 }
 
 namespace {
@@ -184,46 +186,58 @@ void run_into(Op& op, std::initializer_list<Operand> operands, OptionsView optio
               context.site_of(operands.begin()->caller()));
 }
 
-Tensor run(Op& op, std::initializer_list<Operand> inputs, OptionsView options) {
+Tensor run(Op& op, std::initializer_list<Operand> inputs, OptionsView options) try {
   Few<Tensor, 2> outputs;
   run(op, std::span(inputs.begin(), inputs.size()), options, inputs.begin()->caller(), outputs);
   return std::move(outputs[0]);
+} catch (const std::bad_alloc&) {
+  fail_memory(inputs.begin()->caller(), op.name);
 }
-Tensor run(Op& op, const Operand& x, OptionsView options) {
+Tensor run(Op& op, const Operand& x, OptionsView options) try {
   Few<Tensor, 2> outputs;
   if (!run_lean<1>(op, {&x}, options, x.caller(), outputs))
     run_any(op, {&x, 1}, options, x.caller(), outputs);
   return std::move(outputs[0]);
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), op.name);
 }
-Tensor run(Op& op, const Operand& x, const Operand& y) {
+Tensor run(Op& op, const Operand& x, const Operand& y) try {
   Few<Tensor, 2> outputs;
   if (!run_lean<2>(op, {&x, &y}, {}, x.caller(), outputs)) {
     const Operand operands[] = {x, y};
     run_any(op, operands, {}, x.caller(), outputs);
   }
   return std::move(outputs[0]);
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), op.name);
 }
-Tensor run(Op& op, const Operands& inputs, OptionsView options) {
+Tensor run(Op& op, const Operands& inputs, OptionsView options) try {
   Few<Operand, 8> operands;
   for (std::size_t i = 0; i < inputs.size(); ++i) operands.push_back(inputs[i]);
   Few<Tensor, 2> outputs;
   run(op, std::span<const Operand>(operands.data(), operands.size()), options, inputs.caller(),
       outputs);
   return std::move(outputs[0]);
+} catch (const std::bad_alloc&) {
+  fail_memory(inputs.caller(), op.name);
 }
-Tensor run(Op& op, OptionsView options, Caller caller) {
+Tensor run(Op& op, OptionsView options, Caller caller) try {
   Few<Tensor, 2> outputs;
   run(op, std::span<const Operand>(), options, caller, outputs);
   return std::move(outputs[0]);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, op.name);
 }
 
-const Shape& shape_of(const Op& op, const Operand& x, int i) {
+const Shape& shape_of(const Op& op, const Operand& x, int i) try {
   static const Shape number;
   if (x.kind() == Operand::Kind::scalar) return number;
   const Body* body = body_of(x);
   if (!body)
     fail<Error>(x.caller(), op.name, argument_name(op, i), "a tensor", "an undefined Tensor");
   return body->shape;
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), op.name);
 }
 DType dtype_of(const Op& op, const Operand& x, int i) {
   if (x.kind() == Operand::Kind::scalar) return x.scalar().dtype();

@@ -14,8 +14,10 @@ inline Body* reusable(const Operand& x, Body* body, DType dtype) {
   return references(*body) == 1 ? body : nullptr;
 }
 
-/// Takes the temporary's body over as the output.
-inline Body* taken_over(const Operand& x) {
+/// Takes the temporary's body over as the output. Its elements are lost then, so that the record of
+/// this call must find memory.
+inline Body* taken_over(Context& context, const Operand& x) {
+  if (context.mode) context.reel.reserve_record();
   Body* body = Access::detach(const_cast<Tensor&>(x.tensor()));
   body->id = {};
   body->leaf = no_record;
@@ -57,7 +59,7 @@ Tensor run_unary(Op& op, const Operand& x) {
   const DType dtype = result_dtype(op, a->dtype);
   const unsigned needs = origin.tapes ? op.needs.of[0] : 0;
   Body* reused = needs & 1 ? nullptr : reusable(x, a, dtype);
-  Body* out = reused ? taken_over(x) : allocate_like(context, dtype, *a);
+  Body* out = reused ? taken_over(context, x) : allocate_like(context, dtype, *a);
   if (!out) return run(op, x);
   Tensor result = Access::adopt(out);
   const void* inputs[] = {a->data};
@@ -83,8 +85,8 @@ namespace {
   if (!tile || (op.promote == Promote::exact && !holds(tensor->dtype, number.scalar())))
     return run(op, x, y);
   const DType dtype = result_dtype(op, tensor->dtype);
-  Body* out =
-      reusable(other, tensor, dtype) ? taken_over(other) : allocate_like(context, dtype, *tensor);
+  Body* out = reusable(other, tensor, dtype) ? taken_over(context, other)
+                                             : allocate_like(context, dtype, *tensor);
   if (!out) return run(op, x, y);
   Tensor result = Access::adopt(out);
   double wide;
@@ -131,9 +133,9 @@ inline Body* lying_across(Body* a, Body* b) {
   const unsigned needs = tapes ? needs_of(op, origins, 2) : 0;
   Body* out;
   if (!across && !(needs & 1) && reusable(x, a, dtype))
-    out = taken_over(x);
+    out = taken_over(context, x);
   else if (!across && alike && !(needs & 2) && reusable(y, b, dtype))
-    out = taken_over(y);
+    out = taken_over(context, y);
   else if (!(out = allocate_like(context, dtype, *in_order)))
     return run(op, x, y);
   Tensor result = Access::adopt(out);
@@ -172,9 +174,9 @@ inline Body* lying_across(Body* a, Body* b) {
   const unsigned needs = needs_of(op, origins, 2);
   Body* out;
   if (!(needs & 1) && reusable(x, bodies[0], a->dtype))
-    out = taken_over(x);
+    out = taken_over(context, x);
   else if (!(needs & 2) && reusable(y, bodies[1], a->dtype))
-    out = taken_over(y);
+    out = taken_over(context, y);
   else if (!(out = allocate_like(context, a->dtype, *a)))
     return run(op, x, y);
   Tensor result = Access::adopt(out);

@@ -44,7 +44,7 @@ void require_shape(const Op& op, const Operand& value, const Shape& shape) {
 }  // namespace
 
 void run_update(Op& op, std::span<const Variable> variables, std::span<const Operand> operands,
-                OptionsView options, Caller caller) {
+                OptionsView options, Caller caller) try {
   if (!op.cpu) [[unlikely]]
     assemble();
   Context& context = Context::here();
@@ -93,11 +93,15 @@ void run_update(Op& op, std::span<const Variable> variables, std::span<const Ope
   for (std::size_t i = 0; i < written; ++i)
     if (places[i] != inputs[i]) Access::cell(variables[i]).value = Access::share(places[i]);
   for (Stage* stage = context.stages; stage; stage = stage->next) stage->after(call);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, op.name);
 }
 
-void run_assignment(Op& op, const Variable& variable, const Operand& value) {
+void run_assignment(Op& op, const Variable& variable, const Operand& value) try {
   require_shape(op, value, variable.shape());
   run_update(op, {&variable, 1}, {&value, 1}, {}, value.caller());
+} catch (const std::bad_alloc&) {
+  fail_memory(value.caller(), op.name);
 }
 
 namespace {
@@ -114,7 +118,7 @@ Tensor new_part(Op& op, const Variable& variable, const SliceOptions& place, con
 }  // namespace
 
 void run_slice_update(Op& op, const Variable& variable, std::span<const Index> indices,
-                      const Operand& value) {
+                      const Operand& value) try {
   const RecordingPause pause(Context::here());
   const Caller caller = value.caller();
   const FunctionScope scope(caller, op.name);
@@ -124,5 +128,7 @@ void run_slice_update(Op& op, const Variable& variable, std::span<const Index> i
   place.dropped = place.added = 0;
   const Operand operand(part, caller);
   run_update(assign_slice_op, {&variable, 1}, {&operand, 1}, place, caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(value.caller(), op.name);
 }
 }  // namespace reel

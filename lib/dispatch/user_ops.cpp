@@ -72,7 +72,7 @@ Tensors call_user_gradient(const Op& op, const OpCall& call, const Tensors& upst
   return user->gradient(call, upstream);
 }
 
-void register_op(std::string_view name, Function<Tensors(const OpCall&)> f, Caller caller) {
+void register_op(std::string_view name, Function<Tensors(const OpCall&)> f, Caller caller) try {
   assemble();
   if (name.empty() || !f)
     fail<Error>(caller, "register_op", "name", "a name and a function", "none");
@@ -89,10 +89,12 @@ void register_op(std::string_view name, Function<Tensors(const OpCall&)> f, Call
   user.op.composite_state = &user;
   OpTable::the().add(user.op);
   count_registration();
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "register_op");
 }
 
 void register_gradients(std::string_view name, Function<Tensors(const OpCall&, const Tensors&)> f,
-                        Caller caller) {
+                        Caller caller) try {
   Op& op = find_op(name, caller, "register_gradient");
   const Locked held(Lock::registration);
   std::swap(find_or_add_user_op(name).gradient, f);  // the older goes with f, behind the lock
@@ -102,15 +104,19 @@ void register_gradients(std::string_view name, Function<Tensors(const OpCall&, c
   op.differentiable = true;
   for (std::uint16_t& needs : op.needs.of) needs = 0xffff;
   count_registration();
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "register_gradient");
 }
 void register_gradient(std::string_view name, Function<Tensors(const OpCall&, Tensor upstream)> f,
-                       Caller caller) {
+                       Caller caller) try {
   register_gradients(
       name, [f](const OpCall& call, const Tensors& upstream) { return f(call, upstream[0]); },
       caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "register_gradient");
 }
 
-void register_kernel(std::string_view name, Function<Tensors(const OpCall&)> f, Caller caller) {
+void register_kernel(std::string_view name, Function<Tensors(const OpCall&)> f, Caller caller) try {
   Op& op = find_op(name, caller, "register_kernel");
   if (op.updates)
     fail<Error>(caller, "register_kernel", "name", "an op that computes tensors",
@@ -122,9 +128,11 @@ void register_kernel(std::string_view name, Function<Tensors(const OpCall&)> f, 
   op.composite = user_function;
   op.composite_state = &user;
   count_registration();
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "register_kernel");
 }
 
-Tensors call_op_all(std::string_view name, Operands inputs, Attributes attributes) {
+Tensors call_op_all(std::string_view name, Operands inputs, Attributes attributes) try {
   const Caller caller = inputs.caller();
   Op& op = find_op(name, caller, "call_op");
   if (op.arity >= 0) check_count(inputs.size(), op.arity, op.name, "inputs", caller);
@@ -144,37 +152,47 @@ Tensors call_op_all(std::string_view name, Operands inputs, Attributes attribute
   std::vector<Tensor> results;
   for (Tensor& output : outputs) results.push_back(std::move(output));
   return results;
+} catch (const std::bad_alloc&) {
+  fail_memory(inputs.caller(), "call_op");
 }
-Tensor call_op(std::string_view name, Operands inputs, Attributes attributes) {
+Tensor call_op(std::string_view name, Operands inputs, Attributes attributes) try {
   const Caller caller = inputs.caller();
   Tensors results = call_op_all(name, inputs, std::move(attributes));
   if (results.size() != 1)
     fail<Error>(caller, name, "call", "an op with one output", std::to_string(results.size()),
                 "Use call_op_all.");
   return std::move(results[0]);
+} catch (const std::bad_alloc&) {
+  fail_memory(inputs.caller(), "call_op");
 }
 
-std::vector<std::string> op_names() {
+std::vector<std::string> op_names() try {
   assemble();
   std::vector<std::string> names;
   for (const Op* op : OpTable::the().ops()) names.emplace_back(op->name);
   return names;
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "op_names");
 }
 
 std::string_view OpCall::name() const { return call_->op.name; }
 std::size_t OpCall::input_count() const { return static_cast<std::size_t>(call_->input_count); }
-const Tensor& OpCall::input(std::size_t i) const {
+const Tensor& OpCall::input(std::size_t i) const try {
   if (i >= input_count())
     fail<IndexError>(call_->caller, name(), "input", "one of " + std::to_string(input_count()),
                      std::to_string(i));
   return Access::tensor(call_->inputs[i]);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller(), name());
 }
 std::size_t OpCall::output_count() const { return static_cast<std::size_t>(call_->output_count); }
-const Tensor& OpCall::output(std::size_t i) const {
+const Tensor& OpCall::output(std::size_t i) const try {
   if (i >= output_count())
     fail<IndexError>(call_->caller, name(), "output", "one of " + std::to_string(output_count()),
                      std::to_string(i));
   return Access::tensor(call_->outputs[i]);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller(), name());
 }
 Caller OpCall::caller() const { return call_->caller; }
 
@@ -185,21 +203,25 @@ const Attribute* OpCall::find(std::string_view wanted) const {
     if (name == wanted) return &value;
   return nullptr;
 }
-const Attribute& OpCall::attribute(std::string_view wanted) const {
+const Attribute& OpCall::attribute(std::string_view wanted) const try {
   const Attribute* found = find(wanted);
   if (!found)
     fail<Error>(call_->caller, name(), "attribute", "\"" + std::string(wanted) + "\"", "none");
   return *found;
+} catch (const std::bad_alloc&) {
+  fail_memory(caller(), name());
 }
 namespace {
 const Attribute& of_kind(const OpCall& call, std::string_view name, Attribute::Kind kind,
-                         const char* what) {
+                         const char* what) try {
   const Attribute& found = call.attribute(name);
   const bool widened = kind == Attribute::Kind::real && found.kind() == Attribute::Kind::integer;
   if (found.kind() != kind && !widened)
     fail<Error>(call.caller(), call.name(), "attribute \"" + std::string(name) + "\"", what,
                 "another kind");
   return found;
+} catch (const std::bad_alloc&) {
+  fail_memory(call.caller(), call.name());
 }
 }  // namespace
 std::int64_t OpCall::integer(std::string_view name) const {

@@ -218,9 +218,13 @@ class Reader {
 };
 }  // namespace
 
-Tensor load_npy(const Path& path, Caller caller) { return Reader(path, caller).read(); }
+Tensor load_npy(const Path& path, Caller caller) try {
+  return Reader(path, caller).read();
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "load_npy");
+}
 
-void save_npy(const Path& path, const Tensor& x, Caller caller) {
+void save_npy(const Path& path, const Tensor& x, Caller caller) try {
   if (!x.defined()) fail<Error>(caller, "save_npy", "x", "a tensor", "an undefined Tensor");
   std::string lengths;
   for (std::int64_t length : x.shape()) lengths += std::to_string(length) + ", ";
@@ -239,5 +243,7 @@ void save_npy(const Path& path, const Tensor& x, Caller caller) {
   file.write(header.data(), header.size());
   file.write(first, static_cast<std::size_t>(Access::body(host)->bytes()));
   file.commit();
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "save_npy");
 }
 }  // namespace reel::io

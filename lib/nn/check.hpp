@@ -13,11 +13,13 @@
 namespace reel {
 /// `size`, if it is the size of a layer. The end keeps sums and products of sizes within int64.
 inline std::int64_t checked(std::string_view layer, std::string_view argument, Extent size,
-                            Caller caller) {
+                            Caller caller) try {
   constexpr std::int64_t end = std::int64_t{1} << 40;
   if (size.value >= 1 && size.value < end) return size.value;
   fail<ShapeError>(caller, layer, argument, "1 or more (and below 2^40)",
                    fmt::format("{}", size.value));
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, layer);
 }
 
 /// `dtype`, if it is floating.
@@ -35,7 +37,9 @@ Variable parameter(std::string_view layer, std::string_view name, Caller caller,
 
 /// NaN is refused too.
 inline void check_number(bool good, std::string_view name, std::string_view argument,
-                         std::string_view expected, double got, Caller caller) {
+                         std::string_view expected, double got, Caller caller) try {
   if (!good) fail<Error>(caller, name, argument, expected, fmt::format("{}", got));
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, name);
 }
 }  // namespace reel

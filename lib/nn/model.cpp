@@ -11,7 +11,7 @@
 #include "lib/nn/check.hpp"
 
 namespace reel::detail {
-std::string summary_table(const NamedVariables& variables) {
+std::string summary_table(const NamedVariables& variables) try {
   using Row = std::array<std::string, 4>;
   std::vector<Row> rows{{"name", "shape", "dtype", "count"}};
   std::int64_t total = 0;
@@ -31,15 +31,19 @@ std::string summary_table(const NamedVariables& variables) {
                    row[1], widths[1], row[2], widths[2], row[3], widths[3]);
   }
   return table;
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "summary");
 }
 
 Variable clone_once(const Variable& variable, std::vector<Variable>& seen,
-                    std::vector<Variable>& clones) {
+                    std::vector<Variable>& clones) try {
   for (std::size_t i = 0; i < seen.size(); ++i) {
     if (seen[i].same_cell(variable)) return clones[i];
   }
   seen.push_back(variable);
   clones.push_back(variable.clone());
   return clones.back();
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "clone");
 }
 }  // namespace reel::detail

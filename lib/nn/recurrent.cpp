@@ -23,7 +23,7 @@ Tensor gate_weight(std::int64_t in, std::int64_t hidden, int gates, DType dtype,
 }
 
 Tensor gate_bias(Extent hidden, int gates, int first_forget, int end_forget, LSTMOptions options,
-                 Caller caller) {
+                 Caller caller) try {
   if (!std::isfinite(options.forget_bias))
     fail<Error>(caller, "gates", "forget_bias", "a finite number",
                 fmt::format("{}", options.forget_bias));
@@ -33,6 +33,8 @@ Tensor gate_bias(Extent hidden, int gates, int first_forget, int end_forget, LST
     parts.push_back(constant({hidden}, forget ? options.forget_bias : 0, {options.dtype}, caller));
   }
   return concat(Operands(parts, caller));
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "gates");
 }
 
 RNNCell::RNNCell(Extent in, Extent hidden, TensorOptions options, Caller caller)

@@ -16,7 +16,7 @@ namespace {
 /// A cell for each layer and direction; cell(in) makes one.
 template <class Options, class Make>
 auto cells_of(std::string_view name, std::int64_t in, std::int64_t hidden, const Options& options,
-              Caller caller, const Make& cell) {
+              Caller caller, const Make& cell) try {
   const std::int64_t layers = checked(name, "layers", options.layers, caller);
   check_number(options.dropout >= 0 && options.dropout < 1, name, "dropout",
                "0 or more and below 1", options.dropout, caller);
@@ -25,13 +25,17 @@ auto cells_of(std::string_view name, std::int64_t in, std::int64_t hidden, const
   for (std::int64_t i = 0; i < layers * directions; ++i)
     cells.push_back(cell(i < directions ? in : directions * hidden));
   return cells;
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, name);
 }
 
 template <class Layers>
-auto zero_states(const Layers& layers, Extent batch, Caller caller) {
+auto zero_states(const Layers& layers, Extent batch, Caller caller) try {
   std::vector<decltype(layers.cells[0].initial_state(batch))> states;
   for (const auto& cell : layers.cells) states.push_back(cell.initial_state(batch, caller));
   return states;
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "initial_states");
 }
 
 /// The outputs of the last layer. step(i, x, options) runs cell i and gives its outputs; it finds
@@ -71,7 +75,7 @@ std::vector<LSTMState> LSTM::initial_states(Extent batch, Caller caller) const {
 }
 
 LSTMOutput LSTM::operator()(Operand x, const std::vector<LSTMState>& states,
-                            const Tensor& lengths) const {
+                            const Tensor& lengths) const try {
   CallerScope here(x.caller());
   LSTMOutput out{{}, states};
   out.outputs = run_layers("LSTM", *this, x, out.states, lengths,
@@ -83,6 +87,8 @@ LSTMOutput LSTM::operator()(Operand x, const std::vector<LSTMState>& states,
                              return std::move(all.outputs);
                            });
   return out;
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "LSTM");
 }
 
 GRU::GRU(Extent in, Extent hidden, GRULayersOptions options, Caller caller)
@@ -96,8 +102,8 @@ std::vector<Tensor> GRU::initial_states(Extent batch, Caller caller) const {
   return zero_states(*this, batch, caller);
 }
 
-GRUOutput GRU::operator()(Operand x, const std::vector<Tensor>& states,
-                          const Tensor& lengths) const {
+GRUOutput GRU::operator()(Operand x, const std::vector<Tensor>& states, const Tensor& lengths) const
+    try {
   CallerScope here(x.caller());
   GRUOutput out{{}, states};
   out.outputs = run_layers("GRU", *this, x, out.states, lengths,
@@ -108,5 +114,7 @@ GRUOutput GRU::operator()(Operand x, const std::vector<Tensor>& states,
                              return std::move(all.outputs);
                            });
   return out;
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "GRU");
 }
 }  // namespace reel::nn

@@ -108,8 +108,10 @@ Tensor operator-(Operand x) { return run_unary(negative_op, x); }
 
 namespace {
 // x gives its buffer away, so that an unshared one is used again.
-Tensor& combine(Op& op, Tensor& x, const Operand& y) {
+Tensor& combine(Op& op, Tensor& x, const Operand& y) try {
   return x = run_binary(op, Operand(std::move(x), y.caller()), y);
+} catch (const std::bad_alloc&) {
+  fail_memory(y.caller(), op.name);
 }
 }  // namespace
 Tensor& operator+=(Tensor& x, Operand y) { return combine(add_op, x, y); }

@@ -197,7 +197,7 @@ Tensor value_of(const Operand& x, int i) {
 }
 }  // namespace
 
-bool allclose(Operand x, Operand y, Tolerance tolerance) {
+bool allclose(Operand x, Operand y, Tolerance tolerance) try {
   const FunctionScope scope(x.caller(), "allclose");
   for (const auto& [name, value] : {std::pair("rtol", tolerance.rtol), {"atol", tolerance.atol}})
     if (!(value >= 0)) fail<Error>(x.caller(), "allclose", name, "at least 0", to_text(value));
@@ -208,12 +208,16 @@ bool allclose(Operand x, Operand y, Tolerance tolerance) {
   if (!is_floating(b.dtype())) return static_cast<bool>(all(near));
   const Tensor finite = size < std::numeric_limits<double>::infinity();
   return static_cast<bool>(all((near & finite) | (a == b)));
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "allclose");
 }
 
-bool equal(Operand x, Operand y) {
+bool equal(Operand x, Operand y) try {
   const FunctionScope scope(x.caller(), "equal");
   if (!(shape_of(equal_op, x) == shape_of(equal_op, y, 1))) return false;
   return static_cast<bool>(all(x == y));
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "equal");
 }
 
 void add_compare(OpTable& ops) {

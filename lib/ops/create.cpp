@@ -59,35 +59,47 @@ constinit Op fill_op{.name = "fill",
                      .differentiable = false,
                      .samples = fill_samples};
 
-Tensor zeros(Shape shape, TensorOptions options, Caller caller) {
+Tensor zeros(Shape shape, TensorOptions options, Caller caller) try {
   const FunctionScope scope(caller, "zeros");
   return constant(shape, options.dtype, 0, caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "zeros");
 }
-Tensor ones(Shape shape, TensorOptions options, Caller caller) {
+Tensor ones(Shape shape, TensorOptions options, Caller caller) try {
   const FunctionScope scope(caller, "ones");
   return constant(shape, options.dtype, 1, caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "ones");
 }
 Tensor full(Shape shape, Scalar value, Caller caller) {
   return full(shape, value, {value.dtype()}, caller);
 }
-Tensor full(Shape shape, Scalar value, TensorOptions options, Caller caller) {
+Tensor full(Shape shape, Scalar value, TensorOptions options, Caller caller) try {
   const FunctionScope scope(caller, "full");
   require_fit("full", value, options.dtype, caller);
   return constant(shape, options.dtype, value, caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "full");
 }
-Tensor zeros_like(Operand x) {
+Tensor zeros_like(Operand x) try {
   const FunctionScope scope(x.caller(), "zeros_like");
   return constant(shape_of(fill_op, x), dtype_of(fill_op, x), 0, x.caller());
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "zeros_like");
 }
-Tensor ones_like(Operand x) {
+Tensor ones_like(Operand x) try {
   const FunctionScope scope(x.caller(), "ones_like");
   return constant(shape_of(fill_op, x), dtype_of(fill_op, x), 1, x.caller());
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "ones_like");
 }
-Tensor full_like(Operand x, Scalar value) {
+Tensor full_like(Operand x, Scalar value) try {
   const FunctionScope scope(x.caller(), "full_like");
   const DType dtype = dtype_of(fill_op, x);
   require_fit("full_like", value, dtype, x.caller());
   return constant(shape_of(fill_op, x), dtype, value, x.caller());
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "full_like");
 }
 
 namespace {
@@ -102,7 +114,7 @@ double count_range(Scalar start, Scalar stop, Scalar step, bool floating) {
 
 namespace {
 Tensor arange_of(Scalar start, Scalar stop, Scalar step, bool floating, DType dtype,
-                 Caller caller) {
+                 Caller caller) try {
   for (const auto& [name, number] : {std::pair("start", start), {"stop", stop}})
     if (std::isnan(number.real())) fail<Error>(caller, "arange", name, "a number", "nan");
   if (step.real() == 0 || !std::isfinite(step.real()))
@@ -122,6 +134,8 @@ Tensor arange_of(Scalar start, Scalar stop, Scalar step, bool floating, DType dt
     options.stride = step.integer();
   }
   return run(fill_op, options, caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "arange");
 }
 DType dtype_of_range(Scalar start, Scalar stop, Scalar step) {
   return std::max({start.dtype(), stop.dtype(), step.dtype(), DType::int64});
@@ -142,7 +156,7 @@ Tensor arange(Scalar start, Scalar stop, Scalar step, TensorOptions options, Cal
   return arange_of(start, stop, step, floating, options.dtype, caller);
 }
 
-Tensor eye(Extent n, TensorOptions options, Caller caller) {
+Tensor eye(Extent n, TensorOptions options, Caller caller) try {
   const FunctionScope scope(caller, "eye");
   return run(fill_op,
              FillOptions{.kind = FillOptions::Kind::identity,
@@ -151,6 +165,8 @@ Tensor eye(Extent n, TensorOptions options, Caller caller) {
                          .dtype = options.dtype,
                          .shape = Shape({n, n}, caller)},
              caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "eye");
 }
 
 void add_create(OpTable& ops) { ops.add(fill_op); }

@@ -198,7 +198,7 @@ Tensor gather(Operand x, Operand indices, int axis) {
   const std::size_t rank = shape_of(gather_op, x).rank();
   return run(gather_op, {x, indices}, AxisOptions{normal_axis(gather_op, axis, rank, x.caller())});
 }
-Tensor scatter_add(Operand x, Operand indices, Operand updates, int axis) {
+Tensor scatter_add(Operand x, Operand indices, Operand updates, int axis) try {
   const Caller caller = x.caller();
   const FunctionScope scope(caller, "scatter_add");
   const Shape shape = shape_of(take_op, x);
@@ -214,9 +214,13 @@ Tensor scatter_add(Operand x, Operand indices, Operand updates, int axis) {
   const Tensor sums =
       run(scatter_op, {given == common ? updates : Operand(wide, caller), indices}, place);
   return add(x, Operand(sums, caller));
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "scatter_add");
 }
-Tensor one_hot(Operand indices, Extent depth, DType dtype) {
+Tensor one_hot(Operand indices, Extent depth, DType dtype) try {
   return run(one_hot_op, {indices}, OneHotOptions{depth.value, dtype});
+} catch (const std::bad_alloc&) {
+  fail_memory(indices.caller(), "one_hot");
 }
 
 void add_gather(OpTable& ops) {

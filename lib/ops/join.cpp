@@ -157,13 +157,15 @@ constinit Op concat_op{.name = "concat",
                        .argument_names = "part"};
 
 Tensor slice(const Operand& x, const SliceOptions& options) { return run(slice_op, x, options); }
-Tensor concat(Operands parts, int axis) {
+Tensor concat(Operands parts, int axis) try {
   if (parts.size() == 0)
     fail<ShapeError>(parts.caller(), concat_op.name, "parts", "at least one tensor", "none");
   const std::size_t rank = shape_of(concat_op, parts[0]).rank();
   return run(concat_op, parts, AxisOptions{normal_axis(concat_op, axis, rank, parts.caller())});
+} catch (const std::bad_alloc&) {
+  fail_memory(parts.caller(), "concat");
 }
-Tensor stack(Operands parts, int axis) {
+Tensor stack(Operands parts, int axis) try {
   const FunctionScope scope(parts.caller(), "stack");
   if (parts.size() == 0)
     fail<ShapeError>(parts.caller(), "stack", "parts", "at least one tensor", "none");
@@ -188,9 +190,11 @@ Tensor stack(Operands parts, int axis) {
         number ? Operand(full({}, part.scalar(), {common}, parts.caller())) : part, axis));
   }
   return concat(Operands(wide, parts.caller()), axis);
+} catch (const std::bad_alloc&) {
+  fail_memory(parts.caller(), "stack");
 }
 
-std::vector<Tensor> split(Operand x, std::span<const std::int64_t> lengths, int axis) {
+std::vector<Tensor> split(Operand x, std::span<const std::int64_t> lengths, int axis) try {
   const FunctionScope scope(x.caller(), "split");
   const Shape& shape = shape_of(slice_op, x);
   const auto along =
@@ -202,8 +206,10 @@ std::vector<Tensor> split(Operand x, std::span<const std::int64_t> lengths, int 
                      "lengths that add up to " + std::to_string(shape.data()[along]),
                      rest < 0 ? "more" : std::to_string(rest) + " less");
   return parts_of(x, along, lengths.size(), [&](std::size_t i) { return lengths[i]; });
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "split");
 }
-std::vector<Tensor> split(Operand x, int parts, int axis) {
+std::vector<Tensor> split(Operand x, int parts, int axis) try {
   const FunctionScope scope(x.caller(), "split");
   const Shape& shape = shape_of(slice_op, x);
   const auto along =
@@ -214,6 +220,8 @@ std::vector<Tensor> split(Operand x, int parts, int axis) {
                      std::to_string(parts));
   const std::int64_t length = shape.data()[along] / parts;
   return parts_of(x, along, static_cast<std::size_t>(parts), [&](std::size_t) { return length; });
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "split");
 }
 
 void add_join(OpTable& ops) {

@@ -185,7 +185,7 @@ Tensor straight_product(const Body& a, const Body& b, Caller caller) {
 }
 }  // namespace
 
-Tensor matmul(Operand x, Operand y) {
+Tensor matmul(Operand x, Operand y) try {
   const Body *a = body_of(x), *b = body_of(y);
   if (a && b && a->rank() == 2 && b->rank() == 2) {
     Tensor product = straight_product(*a, *b, x.caller());
@@ -194,11 +194,13 @@ Tensor matmul(Operand x, Operand y) {
   }
   if (a && b && a->rank() >= 2 && b->rank() >= 2) return run(matmul_op, x, y);
   return vector_product(x, y, shape_of(matmul_op, x), shape_of(matmul_op, y, 1));
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "matmul");
 }
 
 Tensor matmul_add(Operand x, Operand y, Operand z) { return run(matmul_add_op, {x, y, z}); }
 
-Tensor dense(Operand x, Operand weight, Operand bias, Activation activation) {
+Tensor dense(Operand x, Operand weight, Operand bias, Activation activation) try {
   Op* const bend = activation_op(activation);
   if (!bend && activation != Activation::none)
     fail<Error>(x.caller(), dense_op.name, "activation", "none, relu, sigmoid or tanh",
@@ -215,6 +217,8 @@ Tensor dense(Operand x, Operand weight, Operand bias, Activation activation) {
   const FunctionScope scope(x.caller(), "dense");
   Tensor y = matrix ? matmul_add(x, weight, bias) : run_binary(add_op, matmul(x, weight), bias);
   return bend ? run_unary(*bend, std::move(y)) : y;
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "dense");
 }
 
 void add_matmul(OpTable& ops) {

@@ -55,8 +55,10 @@ constinit Op layer_norm_op{.name = "layer_norm",
                            .samples = layer_norm_samples,
                            .argument_names = "x, scale, shift"};
 
-Tensor layer_norm(Operand x, Operand scale, Operand shift, double epsilon) {
+Tensor layer_norm(Operand x, Operand scale, Operand shift, double epsilon) try {
   return run(layer_norm_op, {x, scale, shift}, EpsilonOptions{epsilon});
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "layer_norm");
 }
 
 void add_normalize(OpTable& ops) { ops.add(layer_norm_op); }

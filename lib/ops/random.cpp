@@ -19,7 +19,10 @@ struct Generator::State {
   std::uint64_t seed = 0, position = 0;
 };
 
-Generator::Generator(std::uint64_t seed) : state_(new State{1, seed, 0}) {}
+Generator::Generator(std::uint64_t seed) try : state_(new State{1, seed, 0}) {
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "Generator");
+}
 Generator::Generator(const Generator& other) : state_(other.state_) {
   detail::add_reference(state_->references);
 }
@@ -102,7 +105,11 @@ void random_samples(SampleList out) {
 }
 }  // namespace
 
-void seed(std::uint64_t seed) { thread_generator.get().Generator::operator=(Generator(seed)); }
+void seed(std::uint64_t seed) try {
+  thread_generator.get().Generator::operator=(Generator(seed));
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "seed");
+}
 
 GeneratorScope::GeneratorScope(const Generator& generator) : generator_(generator) {
   open_scope(*this, &Context::generator_scopes).generator = &generator_;
@@ -121,7 +128,7 @@ constinit Op random_op{.name = "random",
                        .samples = random_samples};
 
 namespace random {
-Tensor normal(Shape shape, NormalOptions options, Caller caller) {
+Tensor normal(Shape shape, NormalOptions options, Caller caller) try {
   const FunctionScope scope(caller, "normal");
   require_fractions(options.dtype, "normal", "dtype", caller);
   require_finite("normal", "mean", options.mean, options.dtype, caller);
@@ -134,8 +141,10 @@ Tensor normal(Shape shape, NormalOptions options, Caller caller) {
                .dtype = options.dtype,
                .shape = shape},
               caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "normal");
 }
-Tensor uniform(Shape shape, UniformOptions options, Caller caller) {
+Tensor uniform(Shape shape, UniformOptions options, Caller caller) try {
   const FunctionScope scope(caller, "uniform");
   require_fractions(options.dtype, "uniform", "dtype", caller);
   require_finite("uniform", "low", options.low, options.dtype, caller);
@@ -149,8 +158,10 @@ Tensor uniform(Shape shape, UniformOptions options, Caller caller) {
                .dtype = options.dtype,
                .shape = shape},
               caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "uniform");
 }
-Tensor integers(std::int64_t low, std::int64_t high, Shape shape, Caller caller) {
+Tensor integers(std::int64_t low, std::int64_t high, Shape shape, Caller caller) try {
   const FunctionScope scope(caller, "integers");
   if (low >= high)
     fail<Error>(caller, "integers", "high", "more than low = " + std::to_string(low),
@@ -161,8 +172,10 @@ Tensor integers(std::int64_t low, std::int64_t high, Shape shape, Caller caller)
                .dtype = DType::int64,
                .shape = shape},
               caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "integers");
 }
-Tensor bernoulli(double probability, Shape shape, Caller caller) {
+Tensor bernoulli(double probability, Shape shape, Caller caller) try {
   const FunctionScope scope(caller, "bernoulli");
   if (!(probability >= 0 && probability <= 1))
     fail<Error>(caller, "bernoulli", "probability", "a number in [0, 1]", to_text(probability));
@@ -172,17 +185,21 @@ Tensor bernoulli(double probability, Shape shape, Caller caller) {
                .dtype = DType::boolean,
                .shape = shape},
               caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "bernoulli");
 }
-Tensor permutation(Extent n, Caller caller) {
+Tensor permutation(Extent n, Caller caller) try {
   const FunctionScope scope(caller, "permutation");
   return draw({.kind = RandomOptions::Kind::permutation,
                .dtype = DType::int64,
                .shape = Shape({n}, caller)},
               caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "permutation");
 }
 }  // namespace random
 
-Tensor dropout(Operand x, double probability) {
+Tensor dropout(Operand x, double probability) try {
   const Caller caller = x.caller();
   const FunctionScope scope(caller, "dropout");
   if (!(probability >= 0 && probability < 1))
@@ -195,6 +212,8 @@ Tensor dropout(Operand x, double probability) {
                             .shape = shape_of(random_op, x)},
                            caller);
   return multiply(x, Operand(mask, caller));
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "dropout");
 }
 
 void add_random(OpTable& ops) { ops.add(random_op); }

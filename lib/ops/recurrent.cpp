@@ -114,10 +114,12 @@ constinit Op tree_lstm_leaf_gates_op{
     .argument_names = "gates"};
 
 namespace {
-HiddenAndCell run_cell(Op& op, std::initializer_list<Operand> inputs) {
+HiddenAndCell run_cell(Op& op, std::initializer_list<Operand> inputs) try {
   Few<Tensor, 2> outputs;
   run(op, std::span(inputs.begin(), inputs.size()), {}, inputs.begin()->caller(), outputs);
   return {std::move(outputs[0]), std::move(outputs[1])};
+} catch (const std::bad_alloc&) {
+  fail_memory(inputs.begin()->caller(), op.name);
 }
 }  // namespace
 

@@ -157,10 +157,12 @@ constinit Op sum_to_op{.name = "sum_to",
                        .samples = sum_to_samples};
 
 namespace {
-Tensor reduce(Op& op, const Operand& x, const Axes& axes, Keepdims keep) {
+Tensor reduce(Op& op, const Operand& x, const Axes& axes, Keepdims keep) try {
   if (axes.is_every()) return run(op, x, ReduceOptions{axes, keep});
   const std::size_t rank = shape_of(op, x).rank();
   return run(op, x, ReduceOptions{normal_axes(op, axes, rank, x.caller()), keep});
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), op.name);
 }
 }  // namespace
 

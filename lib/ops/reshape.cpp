@@ -230,9 +230,11 @@ constinit Op cast_op{.name = "cast",
                      .fusion = Fusion::pointwise,
                      .samples = cast_samples};
 
-Tensor reshape(Operand x, Shape shape) {
+Tensor reshape(Operand x, Shape shape) try {
   return run(reshape_op, x,
              ShapeOptions{completed(reshape_op, shape_of(reshape_op, x), shape, x.caller())});
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "reshape");
 }
 Tensor transpose(Operand x) {
   Context& context = Context::here();

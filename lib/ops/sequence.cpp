@@ -151,23 +151,27 @@ constinit Op lstm_op{.name = "lstm",
                      .argument_names = "x, h, c, weight, bias, lengths"};
 
 GRUSequence gru(Operand x, Operand h, Operand weight, Operand bias,
-                const SequenceOptions& options) {
+                const SequenceOptions& options) try {
   const Tensor lengths = lengths_of(gru_op, x, options);
   const Operand inputs[] = {x, h, weight, bias, lengths};
   const DirectionOptions direction{options.reverse};
   Few<Tensor, 2> made;
   run(gru_op, inputs, direction, x.caller(), made);
   return {std::move(made[0]), std::move(made[1])};
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "gru");
 }
 
 LSTMSequence lstm(Operand x, Operand h, Operand c, Operand weight, Operand bias,
-                  const SequenceOptions& options) {
+                  const SequenceOptions& options) try {
   const Tensor lengths = lengths_of(lstm_op, x, options);
   const Operand inputs[] = {x, h, c, weight, bias, lengths};
   const DirectionOptions direction{options.reverse};
   Few<Tensor, 2> made;
   run(lstm_op, inputs, direction, x.caller(), made);
   return {std::move(made[0]), std::move(made[1]), std::move(made[2])};
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "lstm");
 }
 
 void add_sequence(OpTable& ops) {

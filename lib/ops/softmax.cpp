@@ -77,9 +77,11 @@ constinit Op cross_entropy_op{.name = "cross_entropy",
                               .argument_names = "scores, labels"};
 
 namespace {
-Tensor along(Op& op, const Operand& x, int axis) {
+Tensor along(Op& op, const Operand& x, int axis) try {
   const std::size_t rank = shape_of(op, x).rank();
   return run(op, x, AxisOptions{normal_axis(op, axis, rank, x.caller())});
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), op.name);
 }
 
 void check_labels(const Shape& scores, const Shape& labels, Caller caller) {
@@ -96,7 +98,7 @@ void check_labels(const Shape& scores, const Shape& labels, Caller caller) {
 Tensor softmax(Operand x, int axis) { return along(softmax_op, x, axis); }
 Tensor log_softmax(Operand x, int axis) { return along(log_softmax_op, x, axis); }
 
-Tensor cross_entropy(Operand scores, Operand labels, Reduction reduction) {
+Tensor cross_entropy(Operand scores, Operand labels, Reduction reduction) try {
   const Shape shape = shape_of(cross_entropy_op, scores);
   const Shape rows = shape_of(cross_entropy_op, labels, 1);
   check_labels(shape, rows, scores.caller());
@@ -109,6 +111,8 @@ Tensor cross_entropy(Operand scores, Operand labels, Reduction reduction) {
                       {flat ? scores : Operand(flat_scores), flat ? labels : Operand(flat_labels)});
   if (reduction == Reduction::none) return flat ? losses : reshape(std::move(losses), rows);
   return reduction == Reduction::mean ? mean(std::move(losses)) : sum(std::move(losses));
+} catch (const std::bad_alloc&) {
+  fail_memory(scores.caller(), "cross_entropy");
 }
 
 void add_softmax(OpTable& ops) {

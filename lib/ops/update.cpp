@@ -112,7 +112,7 @@ bool is_undefined(const Operand& x) {
 
 /// One step of all parameters: `written` holds the Variables of one after the other.
 void run_step(Op& op, std::span<const Variable> written, std::span<const Operand> gradients,
-              std::span<const Operand> numbers, OptionsView options) {
+              std::span<const Operand> numbers, OptionsView options) try {
   const Operand& rate = numbers[0];
   const Caller caller = gradients[0].caller();
   const FunctionScope scope(caller, op.name);
@@ -129,11 +129,13 @@ void run_step(Op& op, std::span<const Variable> written, std::span<const Operand
   operands.emplace_back(factor, rate.caller());
   for (const Operand& number : numbers.subspan(1)) operands.push_back(number);
   run_update(op, written, {operands.data(), operands.size()}, options, caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(gradients[0].caller(), op.name);
 }
 /// The same from lists: of x, then of the state that goes with it.
 void run_steps(Op& op, std::initializer_list<std::span<const Variable>> lists,
                std::span<const Tensor> gradients, std::span<const Operand> numbers,
-               OptionsView options) {
+               OptionsView options) try {
   const Caller caller = numbers[0].caller();
   const std::size_t count = gradients.size();
   const FunctionScope scope(caller, op.name);
@@ -157,6 +159,8 @@ void run_steps(Op& op, std::initializer_list<std::span<const Variable>> lists,
     operands.emplace_back(gradients[p], caller);
   }
   run_step(op, written, operands, numbers, options);
+} catch (const std::bad_alloc&) {
+  fail_memory(numbers[0].caller(), op.name);
 }
 }  // namespace
 

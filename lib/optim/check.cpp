@@ -10,7 +10,7 @@
 
 namespace reel::optim {
 void check_variables(std::string_view optimizer, const std::vector<Variable>& variables,
-                     Caller caller) {
+                     Caller caller) try {
   if (variables.empty())
     fail<Error>(caller, optimizer, "variables", "at least one Variable", "none",
                 "A model names its own in fields().");
@@ -23,10 +23,12 @@ void check_variables(std::string_view optimizer, const std::vector<Variable>& va
     fail<DTypeError>(caller, optimizer, fmt::format("variable {} ({})", i, variables[i].name()),
                      "float32 or float64", name_of(variables[i].dtype()));
   }
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, optimizer);
 }
 
 void check_gradients(std::string_view optimizer, const std::vector<Variable>& variables,
-                     const std::vector<Tensor>& gradients, Caller caller) {
+                     const std::vector<Tensor>& gradients, Caller caller) try {
   if (gradients.size() != variables.size()) {
     fail<Error>(caller, optimizer, "gradients", fmt::format("{}", variables.size()),
                 fmt::format("{}", gradients.size()));
@@ -47,13 +49,17 @@ void check_gradients(std::string_view optimizer, const std::vector<Variable>& va
     fail<DTypeError>(caller, optimizer, argument, name_of(variable.dtype()),
                      name_of(gradient.dtype()));
   }
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, optimizer);
 }
 
 std::vector<Variable> zeros_for(std::string_view name, const std::vector<Variable>& variables,
-                                Caller caller) {
+                                Caller caller) try {
   std::vector<Variable> zeros;
   zeros.reserve(variables.size());
   for (const Variable& x : variables) zeros.emplace_back(name, zeros_like({x, caller}), caller);
   return zeros;
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, name);
 }
 }  // namespace reel::optim

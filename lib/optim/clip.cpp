@@ -13,12 +13,14 @@
 
 namespace reel::optim {
 std::vector<Tensor> clip_by_value(std::vector<Tensor> gradients, double low, double high,
-                                  Caller caller) {
+                                  Caller caller) try {
   const CallerScope here(caller, "clip_by_value");
   check_number(!std::isnan(high), "clip_by_value", "high", "a number", high, caller);
   check_number(low <= high, "clip_by_value", "low", fmt::format("{} or less", high), low, caller);
   for (Tensor& x : gradients) x = minimum(maximum(std::move(x), low), high);
   return gradients;
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "clip_by_value");
 }
 
 Tensor global_norm(const std::vector<Tensor>& gradients, Caller caller) {
@@ -28,7 +30,8 @@ Tensor global_norm(const std::vector<Tensor>& gradients, Caller caller) {
   return sqrt(std::move(total));
 }
 
-std::vector<Tensor> clip_by_global_norm(std::vector<Tensor> gradients, double norm, Caller caller) {
+std::vector<Tensor> clip_by_global_norm(std::vector<Tensor> gradients, double norm,
+                                        Caller caller) try {
   const CallerScope here(caller, "clip_by_global_norm");
   check_number(norm > 0, "clip_by_global_norm", "norm", "more than 0", norm, caller);
   const Tensor scale = norm / maximum(global_norm(gradients, caller), norm);
@@ -37,5 +40,7 @@ std::vector<Tensor> clip_by_global_norm(std::vector<Tensor> gradients, double no
     x = std::move(x) * cast(scale, dtype);
   }
   return gradients;
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "clip_by_global_norm");
 }
 }  // namespace reel::optim

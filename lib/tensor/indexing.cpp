@@ -66,7 +66,7 @@ void require_room(std::size_t rank, Caller caller, std::string_view op) {
 
 /// The same view as by select() and slice(), without options to record: nobody listens.
 Tensor view_unheard(Context& context, Body& x, std::span<const Index> indices,
-                    std::string_view op) {
+                    std::string_view op) try {
   const int x_rank = x.rank();
   Body* view = allocate_view(context, &x);
   if (!view) fail<MemoryError>(indices[0].caller(), op, "result", "memory for a view", "none");
@@ -116,10 +116,12 @@ Tensor view_unheard(Context& context, Body& x, std::span<const Index> indices,
   view->data += offset * size_of(x.dtype);
   view->contiguous = is_row_major(view->shape, view->strides);
   return result;
+} catch (const std::bad_alloc&) {
+  fail_memory(indices[0].caller(), op);
 }
 }  // namespace
 
-Selection select(const Shape& shape, std::span<const Index> indices, std::string_view op) {
+Selection select(const Shape& shape, std::span<const Index> indices, std::string_view op) try {
   Selection selection;
   bool has_ellipsis = false;
   const std::size_t axes = axes_of(indices, shape.rank(), op, has_ellipsis);
@@ -169,9 +171,11 @@ Selection select(const Shape& shape, std::span<const Index> indices, std::string
   selection.whole = slice.keeps_axes() && slice.lengths == shape;
   for (std::size_t i = 0; i < shape.rank(); ++i) selection.whole &= slice.steps.data()[i] == 1;
   return selection;
+} catch (const std::bad_alloc&) {
+  fail_memory(indices[0].caller(), op);
 }
 
-Tensor view(const Operand& x, std::span<const Index> indices) {
+Tensor view(const Operand& x, std::span<const Index> indices) try {
   const Caller caller = indices[0].caller();
   Context& context = Context::here();
   bool positions = false;
@@ -185,6 +189,8 @@ Tensor view(const Operand& x, std::span<const Index> indices) {
   const Operand chosen(*selection.positions, caller);
   if (selection.whole) return take(x, chosen, selection.positions_axis);
   return take(Operand(slice(x, selection.slice), caller), chosen, selection.positions_axis);
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "index");
 }
 Tensor Tensor::view(const Index* indices, std::size_t count) const {
   return reel::view(Operand(*this, indices->caller()), {indices, count});

@@ -182,24 +182,34 @@ class Writer {
 };
 }  // namespace
 
-std::string to_string(const Tensor& x, std::string_view format, Caller caller) {
+std::string to_string(const Tensor& x, std::string_view format, Caller caller) try {
   return x.defined() ? Writer(*Access::body(x), format, 0, caller).result() : "undefined";
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "to_string");
 }
-std::string to_string(const Variable& x, std::string_view format, Caller caller) {
+std::string to_string(const Variable& x, std::string_view format, Caller caller) try {
   const std::string head =
       fmt::format("Variable(\"{}\", {} {}, ", x.name(), name_of(x.dtype()), to_text(x.shape()));
   return head + Writer(*Access::body(Access::cell(x).value), format, head.size(), caller).result() +
          ")";
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "to_string");
 }
-std::string to_string(const Shape& x, std::string_view format, Caller caller) {
+std::string to_string(const Shape& x, std::string_view format, Caller caller) try {
   return formatted(format, to_text(x), "a text", caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "to_string");
 }
-std::string to_string(DType x, std::string_view format, Caller caller) {
+std::string to_string(DType x, std::string_view format, Caller caller) try {
   return formatted(format, name_of(x), "a text", caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "to_string");
 }
-std::string to_string(Device x, std::string_view format, Caller caller) {
+std::string to_string(Device x, std::string_view format, Caller caller) try {
   const std::string name = x.kind == Device::Kind::cpu ? "cpu" : fmt::format("cuda:{}", x.index);
   return formatted(format, name, "a text", caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "to_string");
 }
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x) { return out << to_string(x); }

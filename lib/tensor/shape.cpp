@@ -9,18 +9,24 @@ namespace reel {
 namespace {
 constexpr std::int64_t most_elements = std::int64_t{1} << 58;  // 8 bytes each still fit 2^61
 
-void check_lengths(const Shape& shape, Caller caller) {
+void check_lengths(const Shape& shape, Caller caller) try {
   for (std::int64_t length : shape)
     if (length < -1)
       fail<ShapeError>(caller, "Shape", "length", "a length of at least 0", std::to_string(length));
   count_elements(shape, "Shape", caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "Shape");
 }
-[[noreturn]] void too_many(std::string_view what, std::size_t count, Caller caller) {
+[[noreturn]] void too_many(std::string_view what, std::size_t count, Caller caller) try {
   fail<ShapeError>(caller, what, "axes", "at most 8 axes", std::to_string(count));
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, what);
 }
 [[noreturn, gnu::noinline]] void too_many_elements(const Shape& shape, std::string_view op,
-                                                   Caller caller) {
+                                                   Caller caller) try {
   fail<ShapeError>(caller, op, "shape", "at most 2^58 elements", to_text(shape));
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, op);
 }
 }  // namespace
 
@@ -46,12 +52,14 @@ std::int64_t count_all_elements(const Shape& shape, std::string_view op, Caller 
   return none ? 0 : others;
 }
 std::int64_t Shape::elements(Caller caller) const { return count_elements(*this, "Shape", caller); }
-std::int64_t Shape::operator[](AxisAt at) const {
+std::int64_t Shape::operator[](AxisAt at) const try {
   const auto rank = static_cast<std::int64_t>(rank_);
   if (at.axis < -rank || at.axis >= rank)
     fail<ShapeError>(at.caller, "Shape", "axis", "an axis of " + to_text(*this),
                      std::to_string(at.axis));
   return lengths_[at.axis < 0 ? at.axis + rank : at.axis];
+} catch (const std::bad_alloc&) {
+  fail_memory(at.caller, "Shape");
 }
 void Shape::resize(std::size_t rank, Caller caller) {
   if (rank > max_rank) too_many("Shape", rank, caller);
@@ -66,7 +74,7 @@ Axes::Axes(std::span<const int> axes, Caller caller) : count_(0) {
   for (int axis : axes) axes_[count_++] = axis;
 }
 
-Axes normal_axes(const Op& op, const Axes& axes, std::size_t rank, Caller caller) {
+Axes normal_axes(const Op& op, const Axes& axes, std::size_t rank, Caller caller) try {
   const int count = static_cast<int>(rank);
   bool chosen[Shape::max_rank] = {};
   for (int i = 0; i < axes.count(); ++i) {
@@ -81,11 +89,15 @@ Axes normal_axes(const Op& op, const Axes& axes, std::size_t rank, Caller caller
   for (int axis = 0; axis < count; ++axis)
     if (axes.is_every() || chosen[axis]) sorted[found++] = axis;
   return Axes(std::span<const int>(sorted, found), caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, op.name);
 }
-std::int64_t normal_axis(const Op& op, std::int64_t axis, std::size_t rank, Caller caller) {
+std::int64_t normal_axis(const Op& op, std::int64_t axis, std::size_t rank, Caller caller) try {
   const auto count = static_cast<std::int64_t>(rank);
   if (axis < -count || axis >= count)
     fail<ShapeError>(caller, op.name, "axis", one_of("axis", -count, count), std::to_string(axis));
   return axis < 0 ? axis + count : axis;
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, op.name);
 }
 }  // namespace reel

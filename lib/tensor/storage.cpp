@@ -7,6 +7,8 @@
 #include <bit>
 #include <cstring>
 
+#include <reel/error.hpp>
+
 #include "lib/dispatch/context.hpp"
 #include "lib/dispatch/process.hpp"
 
@@ -134,11 +136,15 @@ void* take_large(Context& context, std::size_t size_class) {
   FreeList one;
   return refill(one, 0, size_class);
 }
-void give_large(Context& context, void* block, std::size_t size_class) {
-  if (size_class < kept_classes) return give_kept(context, block, size_class, bytes_of(size_class));
+/// To the blocks of all threads.
+void give_shared(void* block, std::size_t size_class) {
   FreeList one;
   push(one, block);
   spill(one, 0, size_class);
+}
+void give_large(Context& context, void* block, std::size_t size_class) {
+  if (size_class < kept_classes) return give_kept(context, block, size_class, bytes_of(size_class));
+  give_shared(block, size_class);
 }
 
 std::int64_t footprint(const Body& body) {
@@ -151,6 +157,17 @@ void destroy(Context& context, Body* body) {
   add(context.live_bytes, -footprint(*body));
   if (body->large_class) give_large(context, body->data, body->large_class);
   give_kept(context, body, body->block_class, body->block_class * block_unit);
+}
+/// A thread that only frees needs no context where there is no memory for one.
+[[gnu::noinline]] void destroy_on_new_thread(Body* body) {
+  try {
+    make_context();
+  } catch (const MemoryError&) {
+    count_freed(1, footprint(*body));
+    if (body->large_class) give_shared(body->data, body->large_class);
+    return give_shared(body, body->block_class);
+  }
+  destroy(*current_context, body);
 }
 }  // namespace
 
@@ -258,9 +275,11 @@ Body* allocate_view(Context& context, Body* base) {
 void release(Body* body) noexcept {
   // A count of one needs no read-modify-write: nobody else can raise it.
   if (references(*body) != 1 && !detail::drop_reference(body->references)) return;
-  Context& context = Context::here();
   Body* owner = body->owner;
-  destroy(context, body);
+  if (Context* context = current_context; context) [[likely]]
+    destroy(*context, body);
+  else
+    destroy_on_new_thread(body);
   if (owner) release(owner);  // an owner owns its memory: one step, no chain
 }
 

@@ -42,12 +42,14 @@ void Tensor::release(Body* body) noexcept { reel::release(body); }
 const Shape& Tensor::shape(Caller caller) const& {
   return defined_body(*this, "shape", caller).shape;
 }
-std::int64_t Tensor::shape(int axis, Caller caller) const {
+std::int64_t Tensor::shape(int axis, Caller caller) const try {
   const Shape& shape = defined_body(*this, "shape", caller).shape;
   const int rank = static_cast<int>(shape.rank());
   if (axis < -rank || axis >= rank)
     fail<ShapeError>(caller, "shape", "axis", "an axis of " + to_text(shape), std::to_string(axis));
   return shape[axis];
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "shape");
 }
 DType Tensor::dtype(Caller caller) const { return defined_body(*this, "dtype", caller).dtype; }
 Device Tensor::device(Caller caller) const {
@@ -57,23 +59,28 @@ std::int64_t Tensor::size(Caller caller) const {
   return defined_body(*this, "size", caller).elements;
 }
 
-Tensor Tensor::reshape(Shape shape, Caller caller) const {
+Tensor Tensor::reshape(Shape shape, Caller caller) const try {
   return reel::reshape(Operand(*this, caller), shape);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "reshape");
 }
 Tensor Tensor::to(DType dtype, Caller caller) const {
   if (defined_body(*this, "to", caller).dtype == dtype) return *this;
   const FunctionScope scope(caller, "to");
   return cast(Operand(*this, caller), dtype);
 }
-Tensor Tensor::to(Device device, Caller caller) const {
+Tensor Tensor::to(Device device, Caller caller) const try {
   if (defined_body(*this, "to", caller).device() == device) return *this;
   fail<DeviceError>(
       caller, "to", "device", "a device of this machine",
       device.kind == Device::Kind::cuda ? "cuda:" + std::to_string(device.index) : "cpu",
       "This build of reel has no CUDA kernels.");
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "to");
 }
 
-void Tensor::read(const char* op, DType dtype, std::int64_t count, void* to, Caller caller) const {
+void Tensor::read(const char* op, DType dtype, std::int64_t count, void* to, Caller caller) const
+    try {
   const Body& body = defined_body(*this, op, caller);
   check_dtype(body, op, dtype, caller);
   if (body.elements != count)
@@ -81,15 +88,19 @@ void Tensor::read(const char* op, DType dtype, std::int64_t count, void* to, Cal
                      "shape " + to_text(body.shape));
   tell_host_read(*this, HostRead::values);
   std::memcpy(to, body.data, static_cast<std::size_t>(body.bytes()));
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, op);
 }
 
-Tensor::operator bool() const {
+Tensor::operator bool() const try {
   const Body& body = defined_body(*this, "bool", {});
   if (body.elements != 1)
     fail<ShapeError>({}, "bool", "tensor", "1 element", "shape " + to_text(body.shape),
                      "Ask any(x) or all(x).");
   tell_host_read(*this, HostRead::truth);
   return truth_of(body);
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "bool");
 }
 
 bool truth_of(const Body& x) {
@@ -101,17 +112,19 @@ bool truth_of(const Body& x) {
 }
 
 namespace detail {
-Tensor contiguous_host(const Tensor& x, DType dtype, const void** first, Caller caller) {
+Tensor contiguous_host(const Tensor& x, DType dtype, const void** first, Caller caller) try {
   const Body& body = defined_body(x, "values", caller);
   check_dtype(body, "values", dtype, caller);
   tell_host_read(x, HostRead::values);
   Tensor host = body.contiguous ? x : contiguous_copy(body);
   *first = Access::body(host)->data;
   return host;
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "values");
 }
 
 Tensor from_memory(const void* data, DType dtype, const Shape& shape, std::int64_t available,
-                   Caller caller) {
+                   Caller caller) try {
   for (std::int64_t length : shape)
     if (length < 0)
       fail<ShapeError>(caller, "from_span", "shape", "lengths of at least 0", to_text(shape));
@@ -125,15 +138,21 @@ Tensor from_memory(const void* data, DType dtype, const Shape& shape, std::int64
     fail<MemoryError>(caller, "from_span", "shape", "memory for it", "none from the system");
   if (elements) std::memcpy(body->data, data, static_cast<std::size_t>(body->bytes()));
   return Access::adopt(body);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "from_span");
 }
 
-void number_does_not_fit(Scalar value, DType dtype, Caller caller) {
+void number_does_not_fit(Scalar value, DType dtype, Caller caller) try {
   fail<DTypeError>(caller, "tensor", "value", "a number that fits " + std::string(name_of(dtype)),
                    to_text(value));
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "tensor");
 }
-void ragged_list(std::size_t expected, std::size_t got, Caller caller) {
+void ragged_list(std::size_t expected, std::size_t got, Caller caller) try {
   fail<ShapeError>(caller, "tensor", "lists", "lists of one length, " + std::to_string(expected),
                    std::to_string(got));
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "tensor");
 }
 }  // namespace detail
 }  // namespace reel

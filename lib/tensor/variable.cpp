@@ -29,14 +29,21 @@ Tensor owned_value(Tensor value) {
 }
 }  // namespace
 
-Variable::Variable(std::string_view name, Tensor value, Caller caller) {
+Variable::Variable(std::string_view name, Tensor value, Caller caller) try {
   if (!value.defined()) fail<Error>(caller, "Variable", "value", "a tensor", "an undefined Tensor");
   Context& context = Context::here();
   Crossings crossings;
   if (context.is_watchful()) crossings.read(context, *Access::body(value), "Variable", caller);
   cell_ = new Cell{1, owned_value(std::move(value)), std::string(name)};
-  if (crossings) crossings.mark_value(*Access::body(cell_->value));
-  for (Stage* stage = context.stages; stage; stage = stage->next) stage->variable_made(*this);
+  try {
+    if (crossings) crossings.mark_value(*Access::body(cell_->value));
+    for (Stage* stage = context.stages; stage; stage = stage->next) stage->variable_made(*this);
+  } catch (...) {
+    release(cell_);
+    throw;
+  }
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "Variable");
 }
 Variable::Variable(const Variable& other) noexcept : cell_(other.cell_) { retain(cell_); }
 Variable& Variable::operator=(const Variable& other) & {
@@ -48,7 +55,7 @@ Variable::~Variable() { release(cell_); }
 
 /// What is read has a header of its own: tapes know the cell's as the Variable, whenever they
 /// began, and this one by what listened when it was read.
-Tensor Variable::value() const {
+Tensor Variable::value() const try {
   Context& context = Context::here();
   Body* const body = Access::body(read_variable(context, *this));
   const Origin origin =
@@ -61,6 +68,8 @@ Tensor Variable::value() const {
     fail<MemoryError>({}, "Variable", "value", "memory for a header", "none from the system");
   if (origin.tapes) Access::body(value)->id = {context.reel.uid(), origin.record, 0};
   return value;
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "Variable");
 }
 const std::string& Variable::name() const { return cell_->name; }
 const Shape& Variable::shape() const { return Access::body(cell_->value)->shape; }
@@ -108,7 +117,7 @@ VariableSlice Variable::operator()(Index a, Index b, Index c, Index d, Index e, 
   return VariableSlice(*this, {a, b, c, d, e, f, g, h});
 }
 
-VariableSlice::VariableSlice(const Variable& variable, std::initializer_list<Index> indices)
+VariableSlice::VariableSlice(const Variable& variable, std::initializer_list<Index> indices) try
     : Tensor(reel::view(Operand(variable, indices.begin()->caller()),
                         {indices.begin(), indices.size()})),
       variable_(variable) {
@@ -116,17 +125,21 @@ VariableSlice::VariableSlice(const Variable& variable, std::initializer_list<Ind
     if (index.kind() == Index::Kind::tensor) gathered_ = true;
     indices_[count_++] = index;
   }
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "index");
 }
 void VariableSlice::assign(Operand value) { write(assign_op, value); }
 void VariableSlice::assign_add(Operand value) { write(assign_add_op, value); }
 void VariableSlice::assign_sub(Operand value) { write(assign_sub_op, value); }
 
-void VariableSlice::write(Op& op, const Operand& value) {
+void VariableSlice::write(Op& op, const Operand& value) try {
   if (gathered_)
     fail<IndexError>(value.caller(), op.name, "slice", "positions and ranges",
                      "a tensor of positions", "Use scatter_add and assign the whole.");
   static_cast<Tensor&>(*this) = Tensor();  // its share of the buffer would force a copy
   run_slice_update(op, variable_, std::span<const Index>(indices_, count_), value);
   static_cast<Tensor&>(*this) = reel::view(Operand(variable_, value.caller()), {indices_, count_});
+} catch (const std::bad_alloc&) {
+  fail_memory(value.caller(), op.name);
 }
 }  // namespace reel

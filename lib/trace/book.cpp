@@ -56,11 +56,13 @@ bool TraceEntry::publish(const tracing::Capture& way) {
       if (segment.branches.size() > 1) site = segment.question.site;
     return run_eagerly("more than 64 ways through it, which part by a value of " + line_of(site));
   }
-  if (!tree.add(way))
+  tracing::Tree grown = tree;  // nothing changes before all memory is there
+  if (!grown.add(way))
     return restart_locked("it took another way although no value that it read was another",
                           dropped);
-  if (tree.ways == before) return true;  // another thread was here first
-  plans.push_back(std::make_unique<tracing::Plan>(tree));
+  if (grown.ways == before) return true;  // another thread was here first
+  plans.push_back(std::make_unique<tracing::Plan>(grown));
+  tree = std::move(grown);
   tracing::Plan* const older = plan.exchange(plans.back().get(), std::memory_order_acq_rel);
   if (older) older->retire();
   trouble.clear();
@@ -153,11 +155,13 @@ std::string TraceBook::explain() const {
   return out.empty() ? "not called yet, or only while a tape recorded\n" : out;
 }
 
-Traces::Traces(void* function, void (*free)(void*)) {
+Traces::Traces(void* function, void (*free)(void*)) try {
   std::unique_ptr<void, void (*)(void*)> owned(function, free);
   book_ = new TraceBook;
   book_->function = owned.release();
   book_->free = free;
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "trace");
 }
 Traces::Traces(const Traces& other) noexcept : book_(other.book_) {
   add_reference(book_->references);
@@ -180,5 +184,7 @@ std::size_t Traces::count() const {
     }
   return ways;
 }
-std::string Traces::explain() const { return book_->explain(); }
+std::string Traces::explain() const try { return book_->explain(); } catch (const std::bad_alloc&) {
+  fail_memory({}, "explain");
+}
 }  // namespace reel::detail

@@ -74,7 +74,10 @@ constinit thread_local OfThread<SpareProgress> spare;
 
 TraceProgress* take_progress() {
   TraceProgress*& first = spare.get().first;
-  return first ? std::exchange(first, first->next) : new TraceProgress;
+  if (first) return std::exchange(first, first->next);
+  auto made = std::make_unique<TraceProgress>();
+  made->key.reserve(8);  // its begin needs no memory then
+  return made.release();
 }
 
 std::uint64_t mix(std::uint64_t hash, std::uint64_t word) {
@@ -173,10 +176,13 @@ void finish_verification(TraceProgress& call) {
 }
 }  // namespace
 
-TraceCall::TraceCall(Traces traces, Caller caller) : traces_(traces), progress_(take_progress()) {
+TraceCall::TraceCall(Traces traces, Caller caller) try
+    : traces_(traces), progress_(take_progress()) {
   progress_->book = &traces_.book();
   progress_->caller = caller;
   progress_->key.push_back(registrations() << 1 | Context::here().training);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "trace");
 }
 TraceCall::~TraceCall() {
   progress_->clear();
@@ -226,6 +232,8 @@ const tracing::Ending* replay_plan(TraceProgress& call, Context& context, tracin
     call.replay.emplace(context, plan);
   } catch (const MemoryError&) {  // a run needs less at a time
     return nullptr;
+  } catch (const std::bad_alloc&) {
+    return nullptr;
   }
   for (std::size_t i = 0; i < call.arguments.size(); ++i)
     call.replay->argument(static_cast<int>(i), *call.arguments[i]);
@@ -267,7 +275,7 @@ void listen(TraceProgress& call) {
 }
 }  // namespace
 
-const void* TraceCall::replay() {
+const void* TraceCall::replay() try {
   TraceProgress& call = *progress_;
   Context& context = Context::here();
   if (context.mode) return nullptr;  // a tape or a stage is to see every op
@@ -295,6 +303,8 @@ const void* TraceCall::replay() {
   if (call.doing != Doing::verifying) call.doing = Doing::capturing;
   listen(call);
   return nullptr;
+} catch (const std::bad_alloc&) {
+  fail_memory(progress_->caller, "trace");
 }
 
 Tensor TraceCall::take_result(std::size_t i) {
@@ -309,12 +319,16 @@ const void* TraceCall::checked_against() const {
 }
 void TraceCall::differs() { progress_->differs = true; }
 void TraceCall::keep_result(void* copy, void (*free)(void*)) {
+  std::unique_ptr<void, void (*)(void*)> owned(copy, free);
   progress_->result = std::make_shared<tracing::KeptResult>(copy, free);
+  owned.release();
 }
 void TraceCall::keep_nothing() { progress_->result_shared = true; }
 
-void TraceCall::finish() {
+void TraceCall::finish() try {
   if (progress_->doing == Doing::capturing) finish_capture(*progress_);
   if (progress_->doing == Doing::verifying) finish_verification(*progress_);
+} catch (const std::bad_alloc&) {  // the next call captures, or checks, again
+} catch (const MemoryError&) {
 }
 }  // namespace reel::detail

@@ -307,6 +307,8 @@ Tensor Replay::result(int number) const {
   const Value& value = plan_.tree.values[static_cast<std::size_t>(number)];
   if (value.kind != Value::Kind::view) return Access::share(slot(number));
   Tensor view = Access::adopt(allocate_view(context_, slot(value.number)));
+  if (!view.defined())
+    fail<MemoryError>({}, "trace", "result", "memory for a header", "none from the system");
   Body& body = *Access::body(view);
   value.layout.set(body);
   body.data = slot(value.number)->data + value.offset;

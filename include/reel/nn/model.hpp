@@ -50,10 +50,12 @@ std::string summary(const Model& model) {
 /// A copy with Variables of its own; Variables that were one and the same in the model are so in
 /// the copy.
 template <class Model>
-Model clone(const Model& model) {
+Model clone(const Model& model) try {
   Model copy = model;
   std::vector<Variable> seen, clones;
   detail::clone_leaves(copy, seen, clones);
   return copy;
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "clone");
 }
 }  // namespace reel

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// R16: whichever allocation fails, the user gets a MemoryError, nothing is lost, and the thread,
+// the tapes and the traces go on as if the call had not been made.
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <typeinfo>
+
+#include "exhaustion/allocations.hpp"
+#include "exhaustion/programs.hpp"
+#include "support/catch.hpp"
+#include "support/thread_state.hpp"
+#include "threads/process.hpp"
+
+namespace reel::tests {
+namespace {
+Results results_of(Program& program) {
+  Results results;
+  program.reset();
+  program.run(results);
+  return results;
+}
+
+enum class Outcome { whole, memory_error, wrong_type };
+
+/// Runs the program while allocations fail; the error's text is kept in `text`.
+Outcome run_short_of_memory(Program& program, std::int64_t k, Failing failing, Results& results,
+                            std::array<char, 400>& text) {
+  const FailingAllocations scope(k, failing);
+  try {
+    program.run(results);
+    return Outcome::whole;
+  } catch (const MemoryError& error) {
+    std::strncpy(text.data(), error.what(), text.size() - 1);
+    return Outcome::memory_error;
+  } catch (const std::exception& error) {
+    std::strncpy(text.data(), typeid(error).name(), text.size() - 1);
+    return Outcome::wrong_type;
+  }
+}
+
+struct Point {
+  Outcome outcome;
+  bool failed, right, as_before;
+  std::int64_t left;  // blocks that are not freed
+  std::array<char, 400> text;
+};
+
+/// Fails allocation k, then runs the program as it should be.
+Point fail_at(Program& program, const Results& wanted, std::int64_t k, Failing failing) {
+  Point point = {};
+  program.reset();
+  trim_memory();
+  const ThreadState before = state();
+  const std::int64_t blocks = live_allocations();
+  Results results;
+  point.outcome = run_short_of_memory(program, k, failing, results, point.text);
+  point.failed = FailingAllocations::failed();
+  point.as_before = state() == before;
+  point.right =
+      (point.outcome != Outcome::whole || results == wanted) && results_of(program) == wanted;
+  program.reset();
+  trim_memory();
+  point.left = live_allocations() - blocks;
+  return point;
+}
+
+/// Fails every allocation of one program; gives how many.
+int exhaust(const ProgramKind& kind, unsigned variant, Failing failing, std::int64_t step) {
+  const std::unique_ptr<Program> program = kind.make(variant);
+  const Results wanted = results_of(*program);
+  int points = 0, errors = 0;
+  for (std::int64_t k = 0;; k += step) {
+    Point point = fail_at(*program, wanted, k, failing);
+    // A list that the library keeps may have grown, but not each time.
+    for (int again = 0; point.left > 0 && again < 3; ++again)
+      point = fail_at(*program, wanted, k, failing);
+    if (!point.failed) {
+      CHECK(point.right);
+      break;
+    }
+    ++points;
+    errors += point.outcome == Outcome::memory_error;
+    INFO(kind.name << " " << variant << ", allocation " << k
+                   << (failing == Failing::one ? " alone" : " and all after it") << ": "
+                   << point.text.data());
+    CHECK(point.outcome != Outcome::wrong_type);
+    if (point.outcome == Outcome::memory_error) {
+      CHECK(std::strlen(point.text.data()) > 20);
+      CHECK(std::strcspn(point.text.data(), "\n") <= 200);
+    }
+    CHECK(point.as_before);
+    CHECK(point.right);
+    CHECK(point.left <= 0);
+  }
+  // One failure may be made up for: the library gives its spare blocks back and asks again.
+  if (failing == Failing::all_from) CHECK(errors > 0);
+  return points;
+}
+}  // namespace
+
+TEST_CASE("a program that runs out of memory at any allocation gets a MemoryError and can go on") {
+  const bool full = std::getenv("REEL_TEST_LONG") != nullptr;
+  int points = 0;
+  const int before = num_threads();
+  for (const ProgramKind& kind : program_kinds())
+    for (unsigned variant = 0; variant < (full ? 5 : 1); ++variant)
+      for (const Failing failing : {Failing::one, Failing::all_from}) {
+        set_num_threads(1);
+        const int found = exhaust(kind, variant, failing, full ? 1 : 3);
+        if (full) WARN(kind.name << ": " << found);
+        points += found;
+      }
+  set_num_threads(before);
+  CHECK(points > (full ? 20'000 : 1'500));
+}
+
+TEST_CASE("what a statement keeps is as it was when memory ends in it") {
+  const auto check = [](const auto& statement) {
+    for (const Failing failing : {Failing::one, Failing::all_from})
+      for (std::int64_t k = 0;; ++k) {
+        Tensor x = arange(0.0f, 500.0f);
+        Variable w("w", arange(0.0f, 500.0f));
+        trim_memory();
+        bool threw = false;
+        {
+          GradientTape tape;
+          tape.watch(w);
+          const Tensor row = w.value();
+          const FailingAllocations scope(k, failing);
+          try {
+            statement(x, w, row);
+          } catch (const MemoryError&) {
+            threw = true;
+          }
+        }
+        INFO("allocation " << k);
+        if (threw) {
+          REQUIRE(x.defined());
+          REQUIRE(equal(x, arange(0.0f, 500.0f)));
+          REQUIRE(equal(w, arange(0.0f, 500.0f)));
+        }
+        if (!FailingAllocations::failed()) return;
+      }
+  };
+  check([](Tensor& x, Variable&, const Tensor& row) { x += row; });
+  check([](Tensor& x, Variable&, const Tensor&) { x *= 2; });
+  check([](Tensor& x, Variable&, const Tensor& row) { x = x * row + 1; });
+  check([](Tensor&, Variable& w, const Tensor& row) { w.assign(row * 2); });
+  check([](Tensor&, Variable& w, const Tensor&) { w.assign_sub(1); });
+  check([](Tensor&, Variable& w, const Tensor&) { w(range(0, 3)).assign(7); });
+}
+
+TEST_CASE("memory that ends while a process first uses the library leaves it whole") {
+  const bool full = std::getenv("REEL_TEST_LONG") != nullptr;
+  for (const char* const failing : {"1", "2"})
+    for (int k = 0;; k += full ? 1 : 9) {
+      const std::string printed =
+          printed_under("[.cold]", std::string("REEL_FAILING=") + failing +
+                                       " REEL_ALLOCATION=" + std::to_string(k));
+      INFO("allocation " << k << ":\n" << printed);
+      REQUIRE(printed.find("1 passed, 0 failed") != printed.npos);
+      if (printed.find("nothing failed") != printed.npos) break;
+    }
+}
+TEST_CASE("one process of the test above", "[.cold]") {
+  if (!std::getenv("REEL_FAILING")) return;
+  const auto failing = static_cast<Failing>(std::atoi(std::getenv("REEL_FAILING")));
+  const std::unique_ptr<Program> program = program_kinds()[0].make(0);
+  Results results;
+  std::array<char, 400> text = {};
+  const Outcome outcome = run_short_of_memory(*program, std::atoi(std::getenv("REEL_ALLOCATION")),
+                                              failing, results, text);
+  const bool failed = FailingAllocations::failed();
+  INFO(text.data());
+  CHECK(outcome != Outcome::wrong_type);
+  const Results again = results_of(*program);
+  CHECK(again == results_of(*program));
+  if (outcome == Outcome::whole) CHECK(results == again);
+  if (!failed) std::puts("nothing failed");
+}
+}  // namespace reel::tests
