@@ -54,9 +54,10 @@ bool wants_ops(const Context& context) {
 }
 }  // namespace
 
-Playback::Playback(Context& context, std::uint64_t tape, std::uint32_t start, std::uint32_t target,
-                   bool keeps_saved)
+Playback::Playback(Context& context, Crossings& crossings, std::uint64_t tape, std::uint32_t start,
+                   std::uint32_t target, bool keeps_saved)
     : context_(context),
+      crossings_(crossings),
       tape_(tape),
       start_(start),
       target_(target),

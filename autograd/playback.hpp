@@ -16,9 +16,10 @@ namespace reel {
 // *Wanted* inputs of a record are those that the tape follows, leaves only if wished for.
 class Playback {
  public:
-  /// From record `target` down to `start`.
-  Playback(Context& context, std::uint64_t tape, std::uint32_t start, std::uint32_t target,
-           bool keeps_saved);
+  /// From record `target` down to `start`; `crossings` gets the marks of what gradient functions
+  /// give.
+  Playback(Context& context, Crossings& crossings, std::uint64_t tape, std::uint32_t start,
+           std::uint32_t target, bool keeps_saved);
 
   /// Before playing: the gradient of this value is to stay in its slot.
   void wish(std::uint32_t value) {
@@ -30,9 +31,6 @@ class Playback {
   void play(std::uint32_t value, Tensor dy);
   /// After playing: adds what was wished for, if anything came.
   void grant(std::uint32_t value, Tensor& to);
-
-  /// The marks of what gradient functions gave.
-  Crossings crossings;
 
   Tensor& input_slot(const Record& record, int i) {
     return slots_[record.inputs[i].value - first_value_].gradient;
@@ -57,7 +55,7 @@ class Playback {
   /// A gradient function has given x.
   void use(const Record& record, int input, const Tensor& x) {
     if (context_.is_watchful())
-      crossings.use(context_, *record.op, input, Access::body(x), record.site());
+      crossings_.use(context_, *record.op, input, Access::body(x), record.site());
   }
   /// Whether x's elements may be overwritten: nobody else has them, and no stage has seen them.
   bool writable(const Tensor& x) const {
@@ -110,6 +108,7 @@ class Playback {
   void play_fused(Record& record);
 
   Context& context_;
+  Crossings& crossings_;
   std::uint64_t tape_;
   std::uint32_t start_, target_, first_value_;
   bool keeps_saved_, listened_;

@@ -65,6 +65,17 @@ Tensor upstream_for(Context& context, const Body& like, const Tensor& upstream, 
   return upstream.to(like.dtype, caller);
 }
 
+/// The marks of what gradient() of a tape starts with.
+[[gnu::noinline]] void read_marks(Context& context, const Body& target, const Body* upstream,
+                                  std::uint64_t tape, Caller caller, Crossings& crossings) {
+  const std::uint64_t active = context.reel.active;
+  crossings.read(context, target, "gradient", caller);
+  crossings.check(context, active | tape, "gradient", "target", caller);
+  if (!upstream) return;
+  crossings.read(context, *upstream, "gradient", caller);
+  crossings.check(context, active & ~tape, "gradient", "upstream", caller);
+}
+
 /// A source's place on the reel; a Variable that was assigned between its reads has several.
 struct Place {
   std::uint32_t value;
@@ -231,14 +242,8 @@ void GradientTape::gradients(Operand target, const Sources& sources, const Gradi
   if (record != no_record && !((context.reel[record].tapes | context.reel[record].watchers) & bit_))
     record = no_record;
   Crossings crossings;
-  if (context.is_watchful()) {
-    crossings.read(context, *body, "gradient", caller);
-    crossings.check(context, context.reel.active | bit_, "gradient", "target", caller);
-    if (options.upstream.defined()) {
-      crossings.read(context, *Access::body(options.upstream), "gradient", caller);
-      crossings.check(context, context.reel.active & ~bit_, "gradient", "upstream", caller);
-    }
-  }
+  if (context.is_watchful())
+    read_marks(context, *body, Access::body(options.upstream), bit_, caller, crossings);
   // From here on saved values go as they are passed, so the tape is spent even if a rule throws.
   // A gradient function may destroy the tape: what comes after play() must not read it before it
   // knows.
@@ -261,7 +266,7 @@ void GradientTape::gradients(Operand target, const Sources& sources, const Gradi
   context.reel.playing |= bit_;
   if (record != no_record && record >= start_) {
     const PlaybackScope scope(context, bit_);
-    Playback playback(context, bit_, start_, record, options_.persistent);
+    Playback playback(context, crossings, bit_, start_, record, options_.persistent);
     Few<Place, 16> places;
     find_sources(context.reel, sources, bit_, start_, places);
     for (const Place& place : places) playback.wish(place.value);
@@ -269,7 +274,6 @@ void GradientTape::gradients(Operand target, const Sources& sources, const Gradi
     playback.play(origin.value, upstream_for(context, *body, options.upstream, caller));
     if (!(context.reel.ended & end.bit))
       for (const Place& place : places) playback.grant(place.value, out[place.source]);
-    crossings.add(playback.crossings);
   }
   if (context.reel.ended & end.bit)
     fail<TapeError>(caller, "gradient", "tape", "a tape that lives until gradient() has ended",
@@ -281,7 +285,8 @@ void GradientTape::gradients(Operand target, const Sources& sources, const Gradi
     out[i] = sources[i].variable() ? zeros_like(Operand(*sources[i].variable(), caller))
                                    : zeros_like(Operand(*sources[i].tensor(), caller));
   }
-  for (std::size_t i = 0; i < sources.size(); ++i) crossings.mark(context, out[i], caller);
+  if (crossings)
+    for (std::size_t i = 0; i < sources.size(); ++i) crossings.mark(context, out[i], caller);
 } catch (const std::bad_alloc&) {
   fail_memory(target.caller(), "gradient");
 }

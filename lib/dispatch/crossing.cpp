@@ -91,10 +91,6 @@ void Crossings::add(RecordId mark) {
   count_ = 1;
 }
 
-void Crossings::add(const Crossings& others) {
-  for (int i = 0; i < others.count_; ++i) add(others.marks_[i]);
-}
-
 void Crossings::read(Context& context, const Body& x, std::string_view op, Caller site) {
   if (!is_floating(x.dtype) || !may_cross(context, x)) return;
   const Locked held(Lock::contexts);

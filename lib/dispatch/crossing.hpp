@@ -38,7 +38,8 @@ inline bool may_cross(const Context& context, const Body& x) {
 bool detours(const Context& context, const Body* const* inputs, int count);
 /// Whether nobody listens, and x is not to be looked at either.
 inline bool unheard(const Context& context, const Body& x) {
-  return !context.attention() || (!context.mode && !may_cross(context, x));
+  const Body* const inputs[] = {&x};
+  return !context.attention() || (!context.mode && !detours(context, inputs, 1));
 }
 
 /// The marks that a result gets from what it was computed from.
@@ -52,7 +53,6 @@ class Crossings {
              const std::string& argument, Caller site) const;
   /// read() and check() of the tapes that record now.
   void use(Context& context, const Op& op, int argument, const Body* x, Caller site);
-  void add(const Crossings& others);
   /// Marks a result, which may get another header.
   void mark(Context& context, Tensor& result, Caller site) const;
   /// Marks the value of a Variable, which nobody else holds, or takes its mark away.

@@ -31,19 +31,6 @@ struct Origin {
           made.outputs[value - made.first_value].shape, temporary};
 }
 
-/// The origins of all inputs. A read of a Variable makes a leaf of its value, which may also be an
-/// input before it.
-template <int N>
-[[gnu::always_inline]] inline void origins_of(Context& context, const Operand* const (&operands)[N],
-                                              Body* const* bodies, Origin (&origins)[N]) {
-#pragma GCC unroll 3
-  for (int i = 0; i < N; ++i) origins[i] = origin_of(context, *operands[i], bodies[i]);
-#pragma GCC unroll 3
-  for (int i = 1; i < N; ++i)
-    if (bodies[i] == bodies[i - 1] || (i == 2 && bodies[2] == bodies[0])) [[unlikely]]
-      for (int k = 0; k < i; ++k) origins[k] = origin_of(context, *operands[k], bodies[k]);
-}
-
 /// Which inputs (low byte) and outputs (high byte) the gradients of the tracked inputs need.
 [[gnu::always_inline]] inline std::uint16_t needs_of(const Op& op, const Origin* origins,
                                                      int count) {

@@ -58,11 +58,6 @@ void resolve(Context& context, Op& op, std::span<const Operand> operands, Caller
     if (operands[i].kind() == Operand::Kind::variable && context.stages)
       inputs.bodies[i] = Access::body(read_variable(context, operands[i].variable()));
   }
-  // A read of a Variable makes a leaf of its value, which may also be an input before it.
-  if (context.mode & recording)
-    for (std::size_t i = 0; i < count; ++i)
-      if (operands[i].kind() == Operand::Kind::variable)
-        origin_of(context, operands[i], inputs.bodies[i]);
   const bool promotes = op.promote != Promote::none;
   DType common = DType::boolean;
   if (op.promote == Promote::exact) {

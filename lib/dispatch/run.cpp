@@ -86,11 +86,14 @@ template <int N>
 
 /// What a lean call leaves for the tapes that follow its inputs.
 template <int N>
-[[gnu::noinline]] void record_lean(const Inference& call, const Operand* const (&operands)[N]) {
+[[gnu::noinline]] void record_lean(const Inference& call, const Operand* const* operands) {
   Origin origins[N];
-  origins_of(call.context, operands, call.inputs, origins);
   std::uint64_t tapes = 0;
-  for (const Origin& origin : origins) tapes |= origin.tapes;
+#pragma GCC unroll 3
+  for (int i = 0; i < N; ++i) {
+    origins[i] = origin_of(call.context, *operands[i], call.inputs[i]);
+    tapes |= origins[i].tapes;
+  }
   if (!tapes) return;
   Body* const* made = Access::bodies(call.outputs.data());
   const Caller site = call.context.site_of(call.caller);

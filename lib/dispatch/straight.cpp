@@ -117,9 +117,8 @@ inline Body* lying_across(Body* a, Body* b) {
                                            const Operand& y) {
   Body* a = body_of(x);
   Body* b = body_of(y);
-  if (!op.straight || a->dtype != b->dtype) return run(op, x, y);
+  if (context.mode & ~recording || !op.straight || a->dtype != b->dtype) return run(op, x, y);
   Body* bodies[] = {a, b};
-  if ((context.attention() & ~recording) && detours(context, bodies, 2)) return run(op, x, y);
   const bool alike = a->shape == b->shape;
   const DType dtype = result_dtype(op, a->dtype);
   Body* const across = alike && dtype == a->dtype ? lying_across(a, b) : nullptr;
@@ -128,7 +127,10 @@ inline Body* lying_across(Body* a, Body* b) {
   const Tile tile = op.straight->value[static_cast<int>(a->dtype)];
   if (!tile || (!alike && !is_row_of(*b, *a))) return run(op, x, y);
   Origin origins[2];
-  if (context.mode) origins_of(context, {&x, &y}, bodies, origins);
+  if (context.mode) {
+    origins[0] = origin_of(context, x, a);
+    origins[1] = origin_of(context, y, b);
+  }
   const std::uint64_t tapes = origins[0].tapes | origins[1].tapes;
   const unsigned needs = tapes ? needs_of(op, origins, 2) : 0;
   Body* out;
@@ -155,21 +157,18 @@ inline Body* lying_across(Body* a, Body* b) {
   return result;
 }
 
-/// run_binary() where a tape listens, or others have tapes.
+/// run_binary() where a tape listens.
 [[gnu::noinline]] Tensor run_recorded(Context& context, Op& op, const Operand& x,
                                       const Operand& y) {
   Body* const bodies[] = {body_of(x), body_of(y)};
   const Body *a = bodies[0], *b = bodies[1];
   if (!a || !b) return run(op, x, y);
-  const bool more = context.attention() != recording &&
-                    (context.mode != recording || detours(context, bodies, 2));
-  if (more || !op.straight || !op.differentiable || a->dtype != b->dtype || !a->contiguous ||
-      !b->contiguous || !(a->shape == b->shape))
+  if (context.mode != recording || !op.straight || !op.differentiable || a->dtype != b->dtype ||
+      !a->contiguous || !b->contiguous || !(a->shape == b->shape))
     return run_less_straight(context, op, x, y);
   const Tile tile = op.straight->value[static_cast<int>(a->dtype)];
   if (!tile) return run(op, x, y);
-  Origin origins[2];
-  origins_of(context, {&x, &y}, bodies, origins);
+  Origin origins[] = {origin_of(context, x, bodies[0]), origin_of(context, y, bodies[1])};
   const std::uint64_t tapes = origins[0].tapes | origins[1].tapes;
   const unsigned needs = needs_of(op, origins, 2);
   Body* out;
@@ -187,11 +186,22 @@ inline Body* lying_across(Body* a, Body* b) {
                           tapes);
   return result;
 }
+
+/// run_binary() where other threads have tapes.
+[[gnu::noinline]] Tensor run_watchful(Context& context, Op& op, const Operand& x,
+                                      const Operand& y) {
+  Body *a = body_of(x), *b = body_of(y);
+  if ((a && may_cross(context, *a)) || (b && may_cross(context, *b))) return run(op, x, y);
+  if (context.mode) return run_recorded(context, op, x, y);
+  if (a && b) return run_less_straight(context, op, x, y);
+  return a || b ? run_with_number(context, op, x, y, a, b) : run(op, x, y);
+}
 }  // namespace
 
 Tensor run_binary(Op& op, const Operand& x, const Operand& y) {
   Context& context = Context::here();
-  if (context.attention()) return run_recorded(context, op, x, y);
+  if (const std::uint16_t attention = context.attention())
+    return (attention >> 8 ? run_watchful : run_recorded)(context, op, x, y);
   Body* a = body_of(x);
   Body* b = body_of(y);
   if (!a || !b) [[unlikely]]

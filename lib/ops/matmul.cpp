@@ -170,8 +170,9 @@ namespace {
 /// there is more to it.
 Tensor straight_product(const Body& a, const Body& b, Caller caller) {
   Context& context = Context::here();
-  if (!matmul_op.cpu || matmul_op.composite || a.dtype != b.dtype || !is_floating(a.dtype) ||
-      !unheard(context, a) || !unheard(context, b))
+  const Body* inputs[] = {&a, &b};
+  if (context.attention() && (context.mode || detours(context, inputs, 2))) return {};
+  if (!matmul_op.cpu || matmul_op.composite || a.dtype != b.dtype || !is_floating(a.dtype))
     return {};
   const std::int64_t rows = a.shape.data()[0], columns = b.shape.data()[1];
   if (a.shape.data()[1] != b.shape.data()[0] || (rows | columns) >> 29) return {};
@@ -179,7 +180,6 @@ Tensor straight_product(const Body& a, const Body& b, Caller caller) {
   Body* out = Access::body(product);
   if (!out) return {};
   out->shape.data()[1] = out->strides[0] = columns;
-  const Body* inputs[] = {&a, &b};
   call_kernel(matmul_op, {inputs, &out, nullptr, 2, 1}, caller);
   return product;
 }
