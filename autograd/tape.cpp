@@ -90,7 +90,6 @@ GradientTape::GradientTape(TapeOptions options, Caller caller) try : options_(op
   bit_ = context.reel.open_tape(options.watch_variables);
   if (!bit_)
     fail<TapeError>(caller, "GradientTape", "tapes", "at most 64 alive on a thread", "one more");
-  start_ = context.reel.size();
   context.update_recording();
   if (context.reel.alive == bit_) announce_tape(context);
 } catch (const std::bad_alloc&) {
@@ -264,11 +263,12 @@ void GradientTape::gradients(Operand target, const Sources& sources, const Gradi
     }
   } const end{this, context, bit_, !(context.reel.playing & bit_)};
   context.reel.playing |= bit_;
-  if (record != no_record && record >= start_) {
+  const std::uint32_t start = context.reel.start_of(bit_);
+  if (record != no_record && record >= start) {
     const PlaybackScope scope(context, bit_);
-    Playback playback(context, crossings, bit_, start_, record, options_.persistent);
+    Playback playback(context, crossings, bit_, start, record, options_.persistent);
     Few<Place, 16> places;
-    find_sources(context.reel, sources, bit_, start_, places);
+    find_sources(context.reel, sources, bit_, start, places);
     for (const Place& place : places) playback.wish(place.value);
     playback.ignore_other_leaves();
     playback.play(origin.value, upstream_for(context, *body, options.upstream, caller));
@@ -281,7 +281,7 @@ void GradientTape::gradients(Operand target, const Sources& sources, const Gradi
   for (std::size_t i = 0; i < sources.size(); ++i) {
     if (out[i].defined()) continue;
     if (options.unconnected == Unconnected::error)
-      unconnected_source(context, bit_, start_, record, sources[i], i, caller);
+      unconnected_source(context, bit_, start, record, sources[i], i, caller);
     out[i] = sources[i].variable() ? zeros_like(Operand(*sources[i].variable(), caller))
                                    : zeros_like(Operand(*sources[i].tensor(), caller));
   }
@@ -337,7 +337,8 @@ Tensor GradientTape::jacobian(Operand target, Source source, Unconnected unconne
 std::vector<RecordedOp> GradientTape::ops(Caller caller) const try {
   Reel& reel = own_context(context_, "ops", caller).reel;
   std::vector<RecordedOp> list;
-  for (std::uint32_t i = start_; i < reel.size(); ++i) {
+  if (spent_) return list;
+  for (std::uint32_t i = reel.start_of(bit_); i < reel.size(); ++i) {
     const Record& record = reel[i];
     if (!(record.tapes & bit_)) continue;
     RecordedOp op{

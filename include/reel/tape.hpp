@@ -138,7 +138,6 @@ class REEL_API GradientTape {
   void end_pause(Pause& pause);
   void spend();
   std::uint64_t bit_ = 0;
-  std::uint32_t start_ = 0;
   bool pause_ended_elsewhere_ = false;
   Pause* pauses_ = nullptr;
   void* context_ = nullptr;

@@ -20,6 +20,27 @@ constexpr std::size_t most_cuts = 256;
 
 // A reel counts its uids from a number of its own, so that no two threads share one.
 constinit std::uint64_t last_reel = 0;
+/// Where the uids of reels that have ended go on: threads may come and go without end, and there
+/// are 2^22 numbers. Behind Lock::contexts.
+constinit std::vector<std::uint64_t>* left_uids = nullptr;
+
+void leave_uids(std::uint64_t last) {
+  const Locked held(Lock::contexts);
+  try {
+    if (!left_uids) left_uids = new std::vector<std::uint64_t>;
+    left_uids->push_back(last);
+  } catch (const std::bad_alloc&) {
+    return;  // nobody uses that number again
+  }
+}
+/// The last uid before those of a new reel.
+std::uint64_t take_uids(int bits) {
+  const Locked held(Lock::contexts);
+  if (!left_uids || left_uids->empty()) return ++last_reel << bits;
+  const std::uint64_t last = left_uids->back();
+  left_uids->pop_back();
+  return last;
+}
 constinit std::uint32_t last_opening = 0;
 
 /// The entry of leaves: a value that tapes watch, and the identity for tapes that made it.
@@ -79,6 +100,7 @@ void Arena::free_spare_chunks(std::size_t kept) {
 Reel::~Reel() {
   for (std::uint32_t i = 0; i < size_; ++i) release_saved((*this)[i]);
   for (Record* chunk : chunks_) std::free(chunk);
+  if (last_uid_) leave_uids(last_uid_);
 }
 
 void Reel::next_chunk() {
@@ -243,7 +265,7 @@ std::uint32_t Reel::end_of(std::uint64_t uid) const {
 std::uint64_t Reel::open_tape(bool watch_variables) {
   if (alive == ~std::uint64_t{0}) return 0;
   if (!alive) {
-    if (!last_uid_) last_uid_ = __atomic_add_fetch(&last_reel, 1, __ATOMIC_RELAXED) << uid_bits;
+    if (!last_uid_) last_uid_ = take_uids(uid_bits);
     uid_ = ++last_uid_;
     __atomic_store_n(&opening_, __atomic_add_fetch(&last_opening, 1, __ATOMIC_RELAXED),
                      __ATOMIC_RELAXED);
@@ -260,7 +282,7 @@ std::uint64_t Reel::open_tape(bool watch_variables) {
 
 /// Lets go of what only this tape needed.
 void Reel::release(std::uint64_t bit) {
-  for (std::uint32_t i = starts_[std::countr_zero(bit)]; i < size_; ++i) {
+  for (std::uint32_t i = start_of(bit); i < size_; ++i) {
     Record& record = at(i);
     record.tapes &= ~bit;
     record.watchers &= ~bit;
@@ -283,16 +305,15 @@ void Reel::close_tape(std::uint64_t bit) {
   forget_watched();
 }
 
-/// Takes back the numbers behind the last record that a tape needs. A leaf that nobody watches is
-/// the identity, so without records behind it nobody needs it.
+/// Takes back the numbers behind the last record that a tape needs; tapes that began behind it
+/// begin there now. A leaf that nobody watches is the identity, so without records behind it nobody
+/// needs it.
 void Reel::truncate() {
-  std::uint32_t least = 0, size = size_;
-  for (std::uint64_t bits = alive; bits; bits &= bits - 1)
-    least = std::max(least, starts_[std::countr_zero(bits)]);
-  const auto needed = [this](const Record& record) {
+  std::uint32_t size = size_;
+  const auto needed = [](const Record& record) {
     return record.watchers || (record.tapes && record.op != &watch_op);
   };
-  while (size > least && !needed(at(size - 1))) --size;
+  while (size > 0 && !needed(at(size - 1))) --size;
   if (size == size_) return;
   try {
     older_.push_back({uid_, size_});
@@ -303,6 +324,10 @@ void Reel::truncate() {
   while (!older_.empty() && first() >= size) older_.pop_back();
   if (!older_.empty()) older_.back().end = size;
   uid_ = ++last_uid_;
+  for (std::uint64_t bits = alive; bits; bits &= bits - 1) {
+    std::uint32_t& start = starts_[std::countr_zero(bits)];
+    start = std::min(start, size);
+  }
   std::erase_if(cuts_, [size](const Cut& cut) { return cut.record >= size; });
   values_ = at(size).first_value;
   arena_.rewind(at(size).inputs);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The reel: what ops leave behind on a thread. The tape plays it backward.
 #pragma once
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -228,6 +229,8 @@ class Reel {
 
   /// A bit for a new tape; 0 if all 64 are taken.
   std::uint64_t open_tape(bool watch_variables);
+  /// Where the records of a tape begin.
+  std::uint32_t start_of(std::uint64_t bit) const { return starts_[std::countr_zero(bit)]; }
   /// The tape is gone: lets go of what only it needed.
   void close_tape(std::uint64_t bit);
   /// Gives memory that no record needs back to the system.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <memory>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -69,6 +70,22 @@ TEST_CASE("tapes that live on keep no records of others") {
     kept.push_back(std::make_unique<GradientTape>(TapeOptions{.watch_variables = false}));
     first.gradient(y, w);
     check(2);
+  }
+  SECTION("each made before the last one ends") {
+    const bool watch_variables = GENERATE(false, true);
+    std::uint32_t most = 0;
+    for (int i = 0; i < 1'000; ++i) {
+      kept.resize(1);
+      kept[0] = std::make_unique<GradientTape>(
+          TapeOptions{.persistent = true, .watch_variables = watch_variables});
+      kept[0]->watch(x);
+      const Tensor y = x * x * x;
+      CHECK(equal(kept[0]->gradient(y * w, x), 3.0f * ones({4})));
+      CHECK(kept[0]->ops().size() == 3);
+      most = std::max(most, Context::here().reel.size());
+    }
+    CHECK(most <= 5);
+    if (!watch_variables) check(4);
   }
   SECTION("of a thread that has ended") {
     std::thread([&] { kept.push_back(std::make_unique<GradientTape>()); }).join();
@@ -207,6 +224,29 @@ TEST_CASE("a user's function may end tapes that its inputs come from") {
       later.reset();
     }
   end_now = {};
+}
+
+TEST_CASE("after millions of threads that had tapes, values of another thread are still known") {
+  for (int i = 0; i < 1 << 22; ++i) {
+    Reel reel;  // a thread has one
+    reel.close_tape(reel.open_tape(true));
+  }
+  const Tensor x = tensor({3.0});
+  std::string refusal;
+  std::thread([&] {
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor h = x * x;
+    Tensor r;
+    std::thread([&] { r = h * x; }).join();
+    try {
+      h + r;
+    } catch (const TapeError& error) {
+      refusal = error.what();
+    }
+    CHECK(tape.gradient(h * h, x).item<float>() == 108);
+  }).join();
+  CHECK(refusal.find("another thread") != refusal.npos);
 }
 
 TEST_CASE("trim_memory gives back what a long step took") {
