@@ -15,13 +15,13 @@ namespace reel {
 class Tensor;
 class Variable;
 
-/// A C++ number with its dtype: float32 for every floating type, as literals are doubles. real()
-/// is not rounded.
+/// A C++ number with its dtype: float32 for every floating type, as literals are doubles, and for
+/// numbers too large for int64, which would be negative there. real() is not rounded to float32.
 class Scalar {
  public:
   template <Number T>
-  constexpr Scalar(T value) : dtype_(std::is_floating_point_v<T> ? DType::float32 : dtype_of<T>()) {
-    if constexpr (std::is_floating_point_v<T>)
+  constexpr Scalar(T value) : dtype_(is_real(value) ? DType::float32 : dtype_of<T>()) {
+    if (is_real(value))
       real_ = static_cast<double>(value);
     else
       integer_ = static_cast<std::int64_t>(value);
@@ -35,6 +35,13 @@ class Scalar {
   }
 
  private:
+  template <class T>
+  static constexpr bool is_real(T value) {
+    if constexpr (std::is_unsigned_v<T> && sizeof(T) >= sizeof(std::int64_t))
+      return value > static_cast<T>(INT64_MAX);
+    else
+      return std::is_floating_point_v<T>;
+  }
   union {
     double real_;
     std::int64_t integer_;

@@ -181,7 +181,15 @@ TEST_CASE("integer tensors compare with numbers that their dtype does not hold, 
     call([](T x) { return x == 255.00001; }, byte, false);
     call([](T x) { return x < 2; }, tensor({true, false}), true);
     call([](T x) { return x == -1; }, tensor({true, false}), false);
+    // Beyond int64; wrapped around they would be -1 and INT64_MIN.
+    for (const Tensor& x : {byte, word, tensor({-1, -1}), tensor({-1L, INT64_MAX})}) {
+      call([](T t) { return t == UINT64_MAX; }, x, false);
+      call([](T t) { return t < std::uint64_t{1} << 63; }, x, true);
+      call([](T t) { return UINT64_MAX > t; }, x, true);
+    }
   }
+  CHECK_FALSE(equal(tensor(-1L), UINT64_MAX));
+  CHECK_FALSE(allclose(tensor(-1L), UINT64_MAX));
   CHECK_FALSE(equal(tensor(255).to(u8), -1));
   CHECK_FALSE(allclose(tensor(255).to(u8), -1));
 }

@@ -124,6 +124,26 @@ TEST_CASE("a number that its tensor's dtype cannot hold is refused, but for comp
   check_refused<DTypeError>([] { one(u8) & 300; }, "a number that fits uint8");
 }
 
+TEST_CASE("a number too large for int64 keeps its value, as a floating one") {
+  constexpr std::uint64_t most = UINT64_MAX, half = std::uint64_t{1} << 63;
+  CHECK((one(f32) * most).to_vector<float>()[0] == 0x1p64f);
+  CHECK((most - one(f64)).to_vector<double>()[0] == 0x1p64);
+  CHECK((one(i64) * half).to_vector<float>()[0] == 0x1p63f);
+  CHECK(full({1}, most).to_vector<float>()[0] == 0x1p64f);
+  CHECK(full({1}, half, {.dtype = f64}).to_vector<double>()[0] == 0x1p63);
+  CHECK(full({1}, half - 1).to_vector<std::int64_t>()[0] == INT64_MAX);
+  CHECK(arange(0, most, half).to_vector<float>()[1] == 0x1p63f);
+  Variable w("w", ones({2}));
+  w.assign(most);
+  CHECK(w.value().to_vector<float>()[1] == 0x1p64f);
+  const auto traced = trace([](Tensor x, std::uint64_t n) { return x * n; });
+  for (int i = 0; i < 3; ++i) CHECK(traced(one(f32), most).to_vector<float>()[0] == 0x1p64f);
+  check_refused<DTypeError>([] { full({1}, half, {.dtype = i64}); }, "a number that fits int64");
+  check_refused<DTypeError>([] { one(i64) & most; }, "bool or integers");
+  check_refused<DTypeError>([] { Variable("n", one(i64)).assign(most); },
+                            "a number that fits int64");
+}
+
 TEST_CASE("ops with fractions make float32 of integers") {
   for (DType dtype : every) {
     INFO(dtype);

@@ -9,9 +9,9 @@ struct TensorOptions {
 };
 REEL_API Tensor zeros(Shape shape, TensorOptions options = {}, Caller caller = Caller::here());
 REEL_API Tensor ones(Shape shape, TensorOptions options = {}, Caller caller = Caller::here());
-/// Numbers with a fraction are float32, double or not; integers and bools have the dtype of their
-/// C++ type, see dtype_of(). The other form is of the dtype that its options say; it throws
-/// DTypeError where the value does not fit.
+/// Numbers with a fraction are float32, double or not, and so are those too large for int64; other
+/// integers and bools have the dtype of their C++ type, see dtype_of(). The other form is of the
+/// dtype that its options say; it throws DTypeError where the value does not fit.
 REEL_API Tensor full(Shape shape, Scalar value, Caller caller = Caller::here());
 REEL_API Tensor full(Shape shape, Scalar value, TensorOptions options,
                      Caller caller = Caller::here());
