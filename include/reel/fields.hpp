@@ -108,7 +108,8 @@ inline std::string path_to(std::string_view outer, std::string_view inner) {
 
 /// Calls visit(path, leaf) for each Tensor, Variable and plain value inside `value`, in order;
 /// "cells.0.weight" is the path to a member of a list of structs. A visitor that has
-/// holds(path, count) hears how much a list, an optional or a pointer holds, behind what that is.
+/// holds(path, count) hears how much a list, an optional or a pointer holds, behind what that is;
+/// one that has behind(object) hears of the object that a smart pointer leads to.
 template <class T, class Visit>
 void visit_leaves(std::string_view path, T& value, const Visit& visit) {
   [[maybe_unused]] std::size_t i = 0;
@@ -132,7 +133,14 @@ void visit_leaves(std::string_view path, T& value, const Visit& visit) {
   } else if constexpr (TupleLike<T>) {
     std::apply([&](auto&... element) { (visit_next(element), ...); }, value);
   } else if constexpr (PointerLike<T>) {
-    if (value) visit_leaves(path, *value, visit);
+    if (value) {
+      if constexpr (requires {
+                      value.get();
+                      visit.behind(*value);
+                    })
+        visit.behind(*value);
+      visit_leaves(path, *value, visit);
+    }
     holds(static_cast<bool>(value));
   } else {
     visit(path, value);

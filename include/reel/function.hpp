@@ -1,17 +1,41 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A copyable function value; std::function without <functional>, which costs 20,000 lines.
 #pragma once
+#include <cstddef>
 #include <type_traits>
 #include <utility>
 
 #include <reel/memory.hpp>
 
 namespace reel {
+namespace detail {
+/// A function object in memory that was zero: between its members there is nothing that looks like
+/// a pointer to something else, which a trace would follow.
+template <class F, bool over_aligned = (alignof(F) > __STDCPP_DEFAULT_NEW_ALIGNMENT__)>
+struct Target {
+  F f;
+  static void* operator new(std::size_t bytes) {
+    void* const memory = ::operator new(bytes);
+    __builtin_memset(memory, 0, bytes);
+    asm volatile("" : : "r"(memory) : "memory");  // the compiler takes the zeros for dead
+    return memory;
+  }
+  static void operator delete(void* memory) { ::operator delete(memory); }
+};
+template <class F>
+struct Target<F, true> {
+  F f;
+};
+}  // namespace detail
+
 template <class>
 class Function;
 
 template <class R, class... Args>
 class Function<R(Args...)> {
+  template <class F>
+  using Target = detail::Target<F>;
+
  public:
   Function() = default;
   template <class F>
@@ -19,10 +43,12 @@ class Function<R(Args...)> {
            std::is_invocable_r_v<R, F&, Args...>) Function(F f)
       : target_(made<F>(std::move(f))),
         call_([](void* target, Args&&... args) -> R {
-          return static_cast<R>((*static_cast<F*>(target))(std::forward<Args>(args)...));
+          return static_cast<R>(static_cast<Target<F>*>(target)->f(std::forward<Args>(args)...));
         }),
-        copy_([](void* target) -> void* { return made<F>(*static_cast<const F*>(target)); }),
-        free_([](void* target) { delete static_cast<F*>(target); }) {}
+        copy_([](void* target) -> void* {
+          return made<F>(std::as_const(static_cast<Target<F>*>(target)->f));
+        }),
+        free_([](void* target) { delete static_cast<Target<F>*>(target); }) {}
   Function(const Function& other)
       : target_(other.target_ ? other.copy_(other.target_) : nullptr),
         call_(other.call_),
@@ -45,11 +71,13 @@ class Function<R(Args...)> {
   }
   R operator()(Args... args) const { return call_(target_, std::forward<Args>(args)...); }
   explicit operator bool() const { return target_ != nullptr; }
+  /// The callable object inside; null if there is none.
+  const void* target() const { return target_; }
 
  private:
   template <class F, class From>
-  static F* made(From&& f) try {
-    return new F(std::forward<From>(f));
+  static Target<F>* made(From&& f) try {
+    return new Target<F>{std::forward<From>(f)};
   } catch (const std::bad_alloc&) {
     fail_memory({}, "Function");
   }

@@ -14,6 +14,8 @@
 namespace reel {
 class Tensor;
 class Variable;
+template <Element T>
+class Live;
 
 /// A C++ number with its dtype: float32 for every floating type, as literals are doubles, and for
 /// numbers too large for int64, which would be negative there. real() is not rounded to float32.
@@ -60,6 +62,9 @@ class Operand {
       : tensor_(&tensor), file_(caller.file), line_(caller.line), kind_(Kind::temporary) {}
   Operand(const Variable& variable, Caller caller = Caller::here())
       : variable_(&variable), file_(caller.file), line_(caller.line), kind_(Kind::variable) {}
+  template <Element T>
+  Operand(const Live<T>& number, Caller caller = Caller::here())
+      : Operand(number.variable(), caller) {}
   template <Number T>
   Operand(T value, Caller caller = Caller::here())
       : scalar_(value), file_(caller.file), line_(caller.line), kind_(Kind::scalar) {}

@@ -24,6 +24,8 @@ class REEL_API Generator {
 
  private:
   friend class GeneratorScope;
+  friend std::uint64_t seed_of(const Generator& generator);
+  friend std::uint64_t position_of(const Generator& generator);
   struct State;
   State* state_;
 };

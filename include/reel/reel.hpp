@@ -3,6 +3,7 @@
 #pragma once
 #include <reel/error.hpp>
 #include <reel/io.hpp>
+#include <reel/live.hpp>
 #include <reel/memory.hpp>
 #include <reel/nn.hpp>
 #include <reel/op.hpp>

@@ -15,9 +15,62 @@
 #include <reel/signature.hpp>
 
 namespace reel {
+struct TraceOptions {
+  /// The share of the time that checks may take: some replays run beside the function, to find
+  /// what has changed outside the trace. 0 checks nothing, 1 checks every replay.
+  double verify = 0.01;
+  /// A check that finds a difference throws TraceError. Otherwise one line on stderr says so. Calls
+  /// of the same signature run eagerly afterwards in both cases.
+  bool throw_on_difference = false;
+};
+
 namespace detail {
 struct TraceBook;      // what was captured (lib/trace)
 struct TraceProgress;  // one call
+
+/// The memory that holds the state of a function: a run that changes it cannot be replayed.
+class REEL_API StateList {
+ public:
+  virtual void add(const void* first, std::size_t bytes) = 0;
+
+ protected:
+  ~StateList() = default;
+};
+struct StateVisitor {
+  StateList& list;
+  template <class Leaf>
+  void operator()(std::string_view, const Leaf& leaf) const {
+    list.add(&leaf, sizeof leaf);
+    if constexpr (std::is_convertible_v<const Leaf&, std::string_view>) {
+      const std::string_view text(leaf);
+      list.add(text.data(), text.size());
+    }
+  }
+};
+template <class F>
+void list_state(const void* object, StateList& list) {
+  list.add(object, sizeof(F));
+  if constexpr (HasFields<F>) visit_leaves("", *static_cast<const F*>(object), StateVisitor{list});
+}
+/// Lists what the pointers of an argument lead to: the caller sees what a run changes there.
+struct PointeeVisitor {
+  StateList& list;
+  template <class Leaf>
+  void operator()(std::string_view, const Leaf&) const {}
+  template <class T>
+  void behind(const T& object) const {
+    list.add(&object, sizeof object);
+    visit_leaves("", object, StateVisitor{list});
+  }
+};
+
+/// A function that is to be traced.
+struct TracedFunction {
+  void* call;  // a Function<R(Args...)>, and what frees it
+  void (*free)(void*);
+  const void* object;  // inside it, the object that the user gave
+  void (*list)(const void* object, StateList& list);
+};
 
 /// What frees an object whose type is not known.
 template <class T>
@@ -28,8 +81,8 @@ void free_object(void* object) {
 /// A function and its traces; copies share both.
 class REEL_API Traces {
  public:
-  /// Takes the function over.
-  Traces(void* function, void (*free)(void*));
+  /// Takes the function over. Throws Error unless 0 <= verify <= 1.
+  Traces(TracedFunction function, TraceOptions options, Caller caller);
   Traces(const Traces& other) noexcept;
   Traces& operator=(Traces other) noexcept;
   ~Traces();
@@ -81,11 +134,38 @@ class REEL_API TraceCall {
     fail_memory({}, "trace");
   }
   void* function() const { return traces_.function(); }
+  /// Texts of the arguments, for a signature that is new.
+  template <class... Arguments>
+  void describe(const Arguments&... arguments) try {
+    if (!is_new()) return;
+    int i = 0;
+    (visit_leaves("argument " + std::to_string(i++), arguments, TextVisitor{*this}), ...);
+    described();
+  } catch (const std::bad_alloc&) {
+    fail_memory({}, "trace");
+  }
+  /// Before the function runs: notes its state, where what it does is written down.
+  template <class... Arguments>
+  void watch_state(const Arguments&... arguments) try {
+    if (StateList* list = begin_state()) {
+      (owns(&arguments, sizeof arguments), ...);
+      (
+          [&] {
+            if constexpr (std::is_copy_constructible_v<Arguments>)
+              visit_leaves("", arguments, PointeeVisitor{*list});
+          }(),
+          ...);
+      note_state();
+    }
+  } catch (const std::bad_alloc&) {
+    fail_memory({}, "trace");
+  }
   /// After the function has run. Its result stands even if there is no memory to keep what was
   /// captured.
   void finish();
   template <class R>
   void finish(R& result) try {
+    owns(&result, sizeof result);
     visit_leaves("", result, [this](std::string_view, auto& leaf) {
       using Leaf = std::remove_cvref_t<decltype(leaf)>;
       static_assert(TraceLeaf<Leaf>,
@@ -123,6 +203,27 @@ class REEL_API TraceCall {
       call.add_plain(path, {reinterpret_cast<const char*>(&count), sizeof count});
     }
   };
+  struct TextVisitor {
+    TraceCall& call;
+    template <class Leaf>
+    void operator()(std::string_view path, const Leaf& leaf) const {
+      if constexpr (std::is_arithmetic_v<Leaf>)
+        call.describe_number(path, Scalar(leaf));
+      else if constexpr (std::is_enum_v<Leaf>)
+        call.describe_number(path, Scalar(static_cast<std::underlying_type_t<Leaf>>(leaf)));
+      else if constexpr (std::is_convertible_v<const Leaf&, std::string_view>)
+        call.describe_text(leaf);
+      else
+        call.describe_value(leaf);
+    }
+  };
+  bool is_new() const;
+  void describe_number(std::string_view path, Scalar number);
+  void describe_text(std::string_view text);
+  void describe_value(const Tensor& x);
+  void describe_value(const Variable& x);
+  void describe_value(const Shape& x);
+  void described();
   void begin_argument();
   void add_tensor(std::string_view path, Tensor& x);
   void add_variable(std::string_view path, const Variable& x);
@@ -130,6 +231,11 @@ class REEL_API TraceCall {
   void add_result(const Tensor& x);
   Tensor take_result(std::size_t i);
   bool captures() const;
+  /// Null where nothing is written down.
+  StateList* begin_state();
+  /// Memory of the call, which is no state.
+  void owns(const void* first, std::size_t bytes);
+  void note_state();
   /// What an earlier run gave, if this one checks a replay.
   const void* checked_against() const;
   void differs();
@@ -186,16 +292,22 @@ class Traced<R(Args...)> {
                 "a traced function takes values, or references to const");
 
  public:
-  explicit Traced(Function<R(Args...)> f) try
-      : traces_(new Function<R(Args...)>(std::move(f)), detail::free_object<Function<R(Args...)>>) {
+  template <class F>
+  requires(!std::is_same_v<F, Traced>) explicit Traced(F f, TraceOptions options = {},
+                                                       Caller caller = Caller::here()) try
+      : traces_(function_of(std::move(f)), options, caller) {
   } catch (const std::bad_alloc&) {
-    fail_memory({}, "trace");
+    fail_memory(caller, "trace");
   }
   R operator()(std::decay_t<Args>... args, Caller caller = Caller::here()) const {
     detail::TraceCall call(traces_, caller);
     (call.argument(args), ...);
     const void* known = call.replay();
     const auto& f = *static_cast<const Function<R(Args...)>*>(call.function());
+    if (!known) {
+      call.describe(args...);
+      call.watch_state(args...);
+    }
     if constexpr (std::is_void_v<R>) {
       if (known) return;
       f(std::forward<Args>(args)...);
@@ -214,26 +326,36 @@ class Traced<R(Args...)> {
   std::string explain() const { return traces_.explain(); }
 
  private:
+  template <class F>
+  static detail::TracedFunction function_of(F f) {
+    using Call = Function<R(Args...)>;
+    auto* call = new Call(std::move(f));
+    const void* object = std::is_same_v<F, Call> ? call : call->target();
+    return {call, detail::free_object<Call>, object, detail::list_state<F>};
+  }
   detail::Traces traces_;
 };
 
 /// f, captured when it first runs with arguments of some signature (dtypes, shapes, values of plain
-/// arguments, train or eval), and replayed without running it afterwards. Live are tensor
-/// arguments, Variables, random numbers, and every value that f reads on the host: where it takes
-/// another way for another value, that way is captured too. All else that f uses is constant, and
-/// what it does besides ops (printing, counting) happens only when it runs. The first replay of
-/// every way is checked against a run; where they differ it is captured anew, and after the third
-/// time calls of that signature go on running f, as they do while a tape outside f records. Throws
-/// what f throws.
+/// arguments, train or eval), and replayed without running it afterwards. A replay reads anew:
+/// tensor arguments, Variables, random numbers, and every value that f reads on the host; where f
+/// takes another way for another value, that way is captured too. All else that f uses is constant,
+/// and what f does besides ops (printing, counting) happens only when it runs.
+///
+/// A function that keeps state of its own, such as a counter or a running best, runs eagerly. Some
+/// replays run beside f, so that a constant that has changed is found; calls of that signature then
+/// run eagerly. They also do while a tape outside f records. Throws what f throws.
 ///
 /// For a generic lambda or an overloaded function object, say the signature:
 /// `trace<Tensor(Tensor)>(f)`.
 template <class Signature, class F>
-requires std::is_function_v<Signature> Traced<Signature> trace(F f) {
-  return Traced<Signature>(Function<Signature>(std::move(f)));
+requires std::is_function_v<Signature> Traced<Signature> trace(F f, TraceOptions options = {},
+                                                               Caller caller = Caller::here()) {
+  return Traced<Signature>(std::move(f), options, caller);
 }
 template <class F>
-requires(!std::is_function_v<F>) auto trace(F f) {
-  return Traced<typename detail::SignatureOf<F>::type>(std::move(f));
+requires(!std::is_function_v<F>) auto trace(F f, TraceOptions options = {},
+                                            Caller caller = Caller::here()) {
+  return Traced<typename detail::SignatureOf<F>::type>(std::move(f), options, caller);
 }
 }  // namespace reel

@@ -2,8 +2,6 @@
 // matmul, matmul_add and dense: which way a product goes.
 #include "lib/cpu/matmul.hpp"
 
-#include <reel/threads.hpp>
-
 #include "lib/cpu/blas.hpp"
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/matmul_dots.hpp"
@@ -11,6 +9,7 @@
 #include "lib/cpu/pool.hpp"
 #include "lib/cpu/product.hpp"
 #include "lib/cpu/scratch.hpp"
+#include "lib/cpu/thread_count.hpp"
 #include "lib/cpu/transpose.hpp"
 #include "lib/dispatch/op_options.hpp"
 
@@ -340,7 +339,7 @@ void run(const Task<T>& t, void (*way)(const Task<T>&)) {
   const double work = t.work();
   if (work < 2 * piece_work) [[likely]]
     return way(t);
-  const int threads = num_threads();
+  const int threads = thread_count();
   if (own && threads == 1) return way(t);
   const double wanted = own ? (threads & (threads - 1) ? 4 * threads : threads)
                             : __builtin_fmax(few_pieces, work / large_piece_work);

@@ -182,7 +182,7 @@ void forget_helpers() {
 }
 
 void run_blocks(std::int64_t count, Block block, const void* work) {
-  const int threads = num_threads();
+  const int threads = thread_count();
   if (threads == 1 || count < 2 || pool.busy.exchange(true, std::memory_order_acquire)) {
     for (std::int64_t i = 0; i < count; ++i) block(work, i);
     return;
@@ -193,17 +193,17 @@ void run_blocks(std::int64_t count, Block block, const void* work) {
   pool.busy.store(false, std::memory_order_release);
   if (job.error) std::rethrow_exception(job.error);
 }
+
+int thread_count() {
+  std::atomic<int>& threads = pool.threads;
+  if (const int known = threads.load(std::memory_order_relaxed)) return known;
+  int none = 0;
+  threads.compare_exchange_strong(none, threads_of_environment());
+  return threads;  // set_num_threads() may have come first
+}
 }  // namespace reel::kernels
 
 namespace reel {
-int num_threads() {
-  std::atomic<int>& threads = kernels::pool.threads;
-  if (const int known = threads.load(std::memory_order_relaxed)) return known;
-  int none = 0;
-  threads.compare_exchange_strong(none, kernels::threads_of_environment());
-  return threads;  // set_num_threads() may have come first
-}
-
 void set_num_threads(int threads, Caller caller) try {
   if (threads < 1 || threads > kernels::most_threads)
     fail<Error>(caller, "set_num_threads", "threads",

@@ -2,10 +2,10 @@
 // How reductions join elements: along rows and down columns, in an order that depends on lengths
 // alone.
 #pragma once
-#include <reel/threads.hpp>
 
 #include "lib/cpu/chunk.hpp"
 #include "lib/cpu/pool.hpp"
+#include "lib/cpu/thread_count.hpp"
 
 namespace reel::kernels::REEL_ISA {
 template <class A>
@@ -271,7 +271,7 @@ inline void fold_tall_columns(const Fold& fold, const std::byte* x, std::int64_t
 inline void fold_columns(const Fold& fold, const std::byte* x, std::int64_t rows,
                          std::int64_t inner, std::byte* to, std::byte* tree) {
   const std::int64_t most = fold_bytes / fold.to_size, least_grain = 256;
-  const bool shared = rows * inner >= 8 * shared_elements && num_threads() > 1;  // short rows each
+  const bool shared = rows * inner >= 8 * shared_elements && thread_count() > 1;  // short rows each
   for (std::int64_t first = 0; first < inner; first += most) {
     const std::int64_t width = inner - first < most ? inner - first : most;
     const std::byte* const from = x + first * fold.from_size;

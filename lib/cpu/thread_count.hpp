@@ -10,4 +10,6 @@ int usable_processors();
 /// By REEL_NUM_THREADS, else OMP_NUM_THREADS, else the processors. A value that is no number of
 /// threads is named on stderr, and the next source asked.
 int threads_of_environment();
+/// What num_threads() gives (pool.cpp).
+int thread_count();
 }  // namespace reel::kernels

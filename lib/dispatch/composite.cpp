@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The gate for ops that are functions of other ops, and for kernels of users.
+#include <utility>
+
 #include <reel/op.hpp>
 
 #include "lib/dispatch/call_view.hpp"
@@ -31,20 +33,27 @@ void check_results(Context& context, const Op& op, Resolved& inputs, OptionsView
   }
 }
 
-/// What stages hear of a call whose kernel has run.
-void tell_stages(Context& context, Op& op, const Resolved& inputs, OptionsView options,
-                 Caller caller, const Few<Tensor, 2>& outputs) {
-  const GateCall call{op,
-                      inputs.bodies.data(),
-                      static_cast<int>(inputs.bodies.size()),
-                      options,
-                      context.site_of(caller),
-                      Access::bodies(outputs.data()),
-                      static_cast<int>(outputs.size()),
-                      nullptr};
-  for (Stage* stage = context.stages; stage; stage = stage->next) stage->after(call);
-}
+/// Tells the stages that a user's code begins, and that it has ended, however it does.
+class UserCodeScope {
+ public:
+  UserCodeScope(Context& context, const CallView& call, Tensors& results) : context_(context) {
+    for (Stage* stage = context.stages; stage; stage = stage->next)
+      given_ = stage->user_code_begins(call, results) || given_;
+  }
+  ~UserCodeScope() { end(nullptr); }
+  UserCodeScope(const UserCodeScope&) = delete;
+  UserCodeScope& operator=(const UserCodeScope&) = delete;
+  /// Whether a stage has given the results.
+  bool given() const { return given_; }
+  void end(const GateCall* call) {
+    if (std::exchange(ended_, true)) return;
+    for (Stage* stage = context_.stages; stage; stage = stage->next) stage->user_code_ends(call);
+  }
 
+ private:
+  Context& context_;
+  bool given_ = false, ended_ = false;
+};
 }  // namespace
 
 void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView options, Caller caller,
@@ -52,6 +61,7 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
   const int input_count = static_cast<int>(inputs.bodies.size());
   const CallView view{op, inputs.bodies.data(), input_count, nullptr, 0, options, caller};
   Tensors results;
+  UserCodeScope code(context, view, results);
   const bool own_gradient = op.gradient != nullptr;
   Crossings crossings;
   const auto use = [&](Body* const* bodies, int count) {
@@ -70,10 +80,10 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
     const RecordingPause pause(context);
     call();
   };
-  if (kernel) {
+  if (kernel && !code.given()) {
     const StagePause pause;
     call_recorded();
-  } else {
+  } else if (!code.given()) {
     call_recorded();
   }
   for (std::size_t i = 0; i < results.size(); ++i)
@@ -91,8 +101,18 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
                           : name_again(context, body);
     results[i] = {};
   }
-  if (kernel) tell_stages(context, op, inputs, options, caller, outputs);
   const Caller site = context.site_of(caller);
+  const GateCall told{op,
+                      inputs.bodies.data(),
+                      input_count,
+                      options,
+                      site,
+                      Access::bodies(outputs.data()),
+                      static_cast<int>(outputs.size()),
+                      nullptr};
+  code.end(&told);
+  for (Stage* stage = kernel ? context.stages : nullptr; stage; stage = stage->next)
+    stage->after(told);
   if (own_gradient && context.mode & recording) {
     // Inside the user's function tapes may have ended, and numbers of records been taken back.
     for (std::size_t i = 0; i < inputs.bodies.size(); ++i) {

@@ -4,8 +4,10 @@
 #include <sys/single_threaded.h>
 
 #include <reel/error.hpp>
+#include <reel/threads.hpp>
 #include <reel/train.hpp>
 
+#include "lib/cpu/thread_count.hpp"
 #include "lib/dispatch/crossing.hpp"
 #include "lib/dispatch/process.hpp"
 #include "lib/tensor/access.hpp"
@@ -80,6 +82,8 @@ void announce_tape(Context& context) {
   for (Context* other = all_contexts.first; other; other = other->next)
     if (other != &context) other->set_watchful();
 }
+
+std::uint64_t threads_begun() { return __atomic_load_n(&contexts_made, __ATOMIC_RELAXED); }
 
 Context& make_context() try {
   auto* context = new Context(__atomic_add_fetch(&contexts_made, 1u, __ATOMIC_RELAXED));
@@ -195,6 +199,18 @@ StagePause::~StagePause() {
   Context& context = Context::here();
   context.stages = stages_;
   if (stages_) context.mode |= staged;
+}
+
+int num_threads() {
+  tell_stages("it reads num_threads()");
+  return kernels::thread_count();
+}
+void tell_host_read(const Tensor& x, HostRead read) {
+  for (Stage* stage = Context::here().stages; stage; stage = stage->next) stage->host_read(x, read);
+}
+void tell_stages(const char* what) {
+  for (Stage* stage = Context::here().stages; stage; stage = stage->next)
+    stage->cannot_follow(what);
 }
 
 const Tensor& read_variable(Context& context, const Variable& variable) {

@@ -49,6 +49,9 @@ struct GateCall {
   Part part = Part::value;  // another only for stages that take gradients
 };
 
+struct CallView;
+class Tensors;
+
 /// What C++ asks of a tensor's elements.
 enum class HostRead : std::uint8_t { truth, values };
 /// The truth of one element (tensor.cpp).
@@ -69,6 +72,12 @@ class Stage {
   virtual void named_again(const Body& /*x*/, Body& /*made*/) {}
   /// C++ is about to ask a tensor for its elements.
   virtual void host_read(const Tensor&, HostRead) {}
+  /// C++ is told something that is no tensor's: a trace cannot tell when it changes.
+  virtual void cannot_follow(const char* /*what*/) {}
+  /// A user's function or kernel is about to run. True if the stage gives its results instead.
+  virtual bool user_code_begins(const CallView&, Tensors& /*results*/) { return false; }
+  /// It has run; null if it threw. What stages hear of a kernel comes behind this.
+  virtual void user_code_ends(const GateCall*) {}
   /// Whether gradients may run their own kernels; where not, they are made of ops.
   virtual bool takes_gradients() const { return false; }
   Stage* next = nullptr;
@@ -77,6 +86,9 @@ class Stage {
 class Generator;
 /// What random ops of this thread draw from.
 Generator& current_generator();
+/// Its public functions tell the stages that they are asked; these do not.
+std::uint64_t seed_of(const Generator& generator);
+std::uint64_t position_of(const Generator& generator);
 
 using detail::OpenScope;
 enum Mode : std::uint8_t { recording = 1, staged = 2, infer_only = 4 };
@@ -201,6 +213,12 @@ class StagePause {
  private:
   Stage* stages_;
 };
+/// Tells the stages of this thread that C++ is about to ask a tensor for its elements.
+void tell_host_read(const Tensor& x, HostRead read);
+/// Tells the stages of this thread: see Stage::cannot_follow.
+void tell_stages(const char* what);
+/// How many threads have begun to use the library.
+std::uint64_t threads_begun();
 /// Tells the stages that a Variable was read; gives its value, or what stands in for it.
 const Tensor& read_variable(Context& context, const Variable& variable);
 /// Another header for a body, which may carry a record of its own; undefined if there is no memory.

@@ -120,6 +120,7 @@ void fail_memory(Caller caller, std::string_view op) {
 template <class E>
 void fail(Caller caller, std::string_view op, std::string_view argument, std::string_view expected,
           std::string_view got, std::string_view advice) try {
+  tell_stages("it catches an error of the library");
   throw E(message(caller, op, argument, expected, got, advice));
 } catch (const std::bad_alloc&) {
   fail_memory(caller, op);

@@ -2,6 +2,7 @@
 // How the inputs of an op come to one dtype: floating tensors before integers, C++ numbers as the
 // tensors are.
 #include "lib/dispatch/promotion.hpp"
+#include "lib/tensor/live.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -16,11 +17,11 @@ struct Largest {
   Largest(const Op& op, std::span<const Operand> operands, Body* const* bodies) {
     for (std::size_t i = 0; i < operands.size(); ++i) {
       if (!(op.promoted >> (i < 7 ? i : 7) & 1)) continue;
-      if (bodies[i])
-        tensor = promoted(tensor, bodies[i]->dtype);
-      else
-        number = promoted(number, operands[i].scalar().dtype());
-      (bodies[i] ? any_tensor : any_number) = true;
+      const bool is_tensor = bodies[i] && !is_live(*bodies[i]);
+      const DType dtype = bodies[i] ? bodies[i]->dtype : operands[i].scalar().dtype();
+      DType& largest = is_tensor ? tensor : number;
+      largest = promoted(largest, dtype);
+      (is_tensor ? any_tensor : any_number) = true;
     }
   }
 };

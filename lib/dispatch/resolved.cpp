@@ -5,6 +5,7 @@
 
 #include "lib/dispatch/promotion.hpp"
 #include "lib/ops/ops.hpp"
+#include "lib/tensor/live.hpp"
 
 namespace reel {
 namespace {
@@ -18,9 +19,20 @@ Body* number_body(Context& context, const Op& op, int i, Scalar number, DType dt
   return inputs.keep(Access::adopt(body));
 }
 
+/// Whether live numbers, and C++ numbers beside them, are all that takes part in the promotion.
+bool only_live(const Op& op, std::span<const Operand> operands, Body* const* bodies) {
+  bool any = false;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (!bodies[i] || !(op.promoted >> (i < 7 ? i : 7) & 1)) continue;
+    if (!is_live(*bodies[i])) return false;
+    any = true;
+  }
+  return any;
+}
+
 void check_devices(const Op& op, const Resolved& inputs, Caller caller) {
   for (std::size_t i = 1; i < inputs.bodies.size(); ++i)
-    if (!(inputs.bodies[i]->device() == inputs.bodies[0]->device()))
+    if (!(device_of(*inputs.bodies[i]) == device_of(*inputs.bodies[0])))
       fail<DeviceError>(caller, op.name, argument_name(op, static_cast<int>(i)),
                         "the device of the first input", "another",
                         "Nothing is copied behind your back: use x.to(device).");
@@ -59,6 +71,7 @@ void resolve(Context& context, Op& op, std::span<const Operand> operands, Caller
       inputs.bodies[i] = Access::body(read_variable(context, operands[i].variable()));
   }
   const bool promotes = op.promote != Promote::none;
+  inputs.only_numbers = promotes && only_live(op, operands, inputs.bodies.data());
   DType common = DType::boolean;
   if (op.promote == Promote::exact) {
     const auto exact = exact_dtype(op, operands, inputs.bodies.data());

@@ -11,7 +11,8 @@ namespace reel {
 struct Resolved {
   Few<Body*, 4> bodies;
   Few<Origin, 4> origins;
-  Few<Tensor, 4> made;  // numbers turned into tensors, and converted inputs
+  bool only_numbers = false;  // live ones: so is the result
+  Few<Tensor, 4> made;        // numbers turned into tensors, and converted inputs
 
   Body* keep(Tensor x) {
     made.push_back(std::move(x));

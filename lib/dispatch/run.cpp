@@ -4,6 +4,7 @@
 #include "lib/dispatch/crossing.hpp"
 #include "lib/dispatch/recording.hpp"
 #include "lib/dispatch/resolved.hpp"
+#include "lib/tensor/live.hpp"
 
 namespace reel {
 namespace {
@@ -75,7 +76,7 @@ template <int N>
   DType common = DType::boolean;
   bool any = false;
   for (int i = 0; i < N; ++i) {
-    if (!bodies[i]) return false;
+    if (!bodies[i] || is_live(*bodies[i])) return false;
     if (op.promote == Promote::none || !(op.promoted >> i & 1)) continue;
     if (any && bodies[i]->dtype != common) return false;
     common = bodies[i]->dtype;
@@ -155,6 +156,8 @@ void run_any(Op& op, std::span<const Operand> operands, OptionsView options, Cal
   Inference inference{context, op, inputs.bodies.data(), input_count, options, caller, outputs};
   op.shape(inference);
   finish_views(inference);
+  if (inputs.only_numbers)
+    for (const Tensor& output : outputs) Access::body(output)->device_kind |= live_number;
   Body* const* bodies = Access::bodies(outputs.data());
   const int output_count = static_cast<int>(outputs.size());
   const GateCall call{op,     inputs.bodies.data(), input_count, options, context.site_of(caller),

@@ -5,6 +5,7 @@
 #include "lib/dispatch/pointwise.hpp"
 #include "lib/dispatch/promotion.hpp"
 #include "lib/dispatch/recording.hpp"
+#include "lib/tensor/live.hpp"
 
 namespace reel {
 namespace {
@@ -50,7 +51,7 @@ inline DType result_dtype(const Op& op, DType input) {
 Tensor run_unary(Op& op, const Operand& x) {
   Context& context = Context::here();
   Body* a = body_of(x);
-  if (!a || !a->contiguous || !op.straight) return run(op, x);
+  if (!a || !is_plain(*a) || !op.straight) return run(op, x);
   if ((context.attention() & ~recording) && detours(context, &a, 1)) return run(op, x);
   const Tile tile = op.straight->value[static_cast<int>(a->dtype)];
   if (!tile) return run(op, x);
@@ -78,7 +79,7 @@ namespace {
                                          const Operand& y, Body* a, Body* b) {
   const Operand &number = a ? y : x, &other = a ? x : y;
   Body* tensor = a ? a : b;
-  if (number.kind() != Operand::Kind::scalar || !op.straight || !tensor->contiguous ||
+  if (number.kind() != Operand::Kind::scalar || !op.straight || !is_plain(*tensor) ||
       !is_floating(tensor->dtype))
     return run(op, x, y);
   const Tile tile = op.straight->value[static_cast<int>(tensor->dtype)];
@@ -106,8 +107,8 @@ namespace {
 
 /// Which of two inputs alike lies across the other, as a transposed matrix does; null if none.
 inline Body* lying_across(Body* a, Body* b) {
-  if (a->contiguous == b->contiguous) return nullptr;
-  Body* const other = a->contiguous ? b : a;
+  if (is_plain(*a) == is_plain(*b)) return nullptr;
+  Body* const other = is_plain(*a) ? b : a;
   return walks_neighbours(*other, other->shape) ? nullptr : other;
 }
 
@@ -123,7 +124,7 @@ inline Body* lying_across(Body* a, Body* b) {
   const DType dtype = result_dtype(op, a->dtype);
   Body* const across = alike && dtype == a->dtype ? lying_across(a, b) : nullptr;
   Body* const in_order = across == a ? b : a;
-  if (!across && !(a->contiguous && b->contiguous)) return run(op, x, y);
+  if (!across && !(is_plain(*a) && is_plain(*b))) return run(op, x, y);
   const Tile tile = op.straight->value[static_cast<int>(a->dtype)];
   if (!tile || (!alike && !is_row_of(*b, *a))) return run(op, x, y);
   Origin origins[2];
@@ -164,7 +165,7 @@ inline Body* lying_across(Body* a, Body* b) {
   const Body *a = bodies[0], *b = bodies[1];
   if (!a || !b) return run(op, x, y);
   if (context.mode != recording || !op.straight || !op.differentiable || a->dtype != b->dtype ||
-      !a->contiguous || !b->contiguous || !(a->shape == b->shape))
+      !is_plain(*a) || !is_plain(*b) || !(a->shape == b->shape))
     return run_less_straight(context, op, x, y);
   const Tile tile = op.straight->value[static_cast<int>(a->dtype)];
   if (!tile) return run(op, x, y);
@@ -206,7 +207,7 @@ Tensor run_binary(Op& op, const Operand& x, const Operand& y) {
   Body* b = body_of(y);
   if (!a || !b) [[unlikely]]
     return a || b ? run_with_number(context, op, x, y, a, b) : run(op, x, y);
-  if (!op.straight || a->dtype != b->dtype || !a->contiguous || !b->contiguous ||
+  if (!op.straight || a->dtype != b->dtype || !is_plain(*a) || !is_plain(*b) ||
       !(a->shape == b->shape)) [[unlikely]]
     return run_less_straight(context, op, x, y);
   const Tile tile = op.straight->value[static_cast<int>(a->dtype)];

@@ -9,6 +9,7 @@
 #include "lib/dispatch/recording.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/tensor/indexing.hpp"
+#include "lib/tensor/live.hpp"
 
 namespace reel {
 namespace {
@@ -27,7 +28,9 @@ Tensor prepared(const Op& op, int i, const Operand& x, DType dtype, bool convert
   if (!value.defined())
     fail<Error>(caller, op.name, argument_name(op, i), "a tensor", "an undefined Tensor");
   if (!converts || value.dtype() == dtype) return value;
-  if (value.dtype() > dtype)
+  const bool as_number =
+      is_live(*Access::body(value)) && (is_floating(dtype) || !is_floating(value.dtype()));
+  if (value.dtype() > dtype && !as_number)
     fail<DTypeError>(caller, op.name, argument_name(op, i),
                      "a dtype that promotes to " + std::string(name_of(dtype)),
                      std::string(name_of(value.dtype())), "Convert it first: x.to(...).");
@@ -37,7 +40,8 @@ Tensor prepared(const Op& op, int i, const Operand& x, DType dtype, bool convert
 /// What is assigned has the shape of what it replaces; a number fills it.
 void require_shape(const Op& op, const Operand& value, const Shape& shape) {
   const Body* body = body_of(value);
-  if (!body || body->shape == shape) return;  // an undefined tensor is refused later
+  if (!body || body->shape == shape || is_live(*body))
+    return;  // an undefined tensor is refused later
   fail<ShapeError>(value.caller(), op.name, argument_name(op, 1),
                    "shape " + to_text(shape) + " or a number", to_text(body->shape));
 }
@@ -81,6 +85,7 @@ void run_update(Op& op, std::span<const Variable> variables, std::span<const Ope
       fail<MemoryError>(caller, op.name, "result", "memory for a new value",
                         "none from the system");
     made.push_back(Access::adopt(places[i]));
+    places[i]->device_kind = inputs[i]->device_kind;
   }
   const GateCall call{op,   inputs.data(), static_cast<int>(count),   options,
                       site, places.data(), static_cast<int>(written), variables.data()};

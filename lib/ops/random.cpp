@@ -34,8 +34,16 @@ Generator& Generator::operator=(const Generator& other) {
 Generator::~Generator() {
   if (detail::drop_reference(state_->references)) delete state_;
 }
-std::uint64_t Generator::seed() const { return state_->seed; }
-std::uint64_t Generator::position() const { return state_->position; }
+std::uint64_t seed_of(const Generator& generator) { return generator.state_->seed; }
+std::uint64_t position_of(const Generator& generator) { return generator.state_->position; }
+std::uint64_t Generator::seed() const {
+  tell_stages("it reads the seed of a generator of random numbers");
+  return state_->seed;
+}
+std::uint64_t Generator::position() const {
+  tell_stages("it reads the position of a generator of random numbers");
+  return state_->position;
+}
 void Generator::set_position(std::uint64_t position) { state_->position = position; }
 
 namespace {
@@ -70,8 +78,8 @@ void random_shape(Inference& call) {
 /// Draws from the generator of the thread and moves it on.
 Tensor draw(RandomOptions options, Caller caller) {
   Generator& generator = current_generator();
-  options.seed = generator.seed();
-  options.position = generator.position();
+  options.seed = seed_of(generator);
+  options.position = position_of(generator);
   Tensor result = run(random_op, options, caller);
   generator.set_position(options.position + options.blocks(result.size()));
   return result;

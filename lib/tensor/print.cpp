@@ -11,6 +11,7 @@
 
 #include <reel/format.hpp>
 
+#include "lib/dispatch/context.hpp"
 #include "lib/dispatch/gate.hpp"
 
 namespace reel {
@@ -183,15 +184,18 @@ class Writer {
 }  // namespace
 
 std::string to_string(const Tensor& x, std::string_view format, Caller caller) try {
-  return x.defined() ? Writer(*Access::body(x), format, 0, caller).result() : "undefined";
+  if (!x.defined()) return "undefined";
+  tell_host_read(x, HostRead::values);
+  return Writer(*Access::body(x), format, 0, caller).result();
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "to_string");
 }
 std::string to_string(const Variable& x, std::string_view format, Caller caller) try {
   const std::string head =
       fmt::format("Variable(\"{}\", {} {}, ", x.name(), name_of(x.dtype()), to_text(x.shape()));
-  return head + Writer(*Access::body(Access::cell(x).value), format, head.size(), caller).result() +
-         ")";
+  const Tensor& value = read_variable(Context::here(), x);
+  tell_host_read(value, HostRead::values);
+  return head + Writer(*Access::body(value), format, head.size(), caller).result() + ")";
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "to_string");
 }

@@ -9,6 +9,7 @@
 #include "lib/dispatch/call_kernel.hpp"
 #include "lib/dispatch/context.hpp"
 #include "lib/dispatch/gate.hpp"
+#include "lib/tensor/live.hpp"
 
 namespace reel {
 namespace {
@@ -16,10 +17,6 @@ const Body& defined_body(const Tensor& x, std::string_view what, Caller caller) 
   const Body* body = Access::body(x);
   if (!body) fail<Error>(caller, what, "x", "a tensor", "an undefined Tensor");
   return *body;
-}
-
-void tell_host_read(const Tensor& x, HostRead read) {
-  for (Stage* stage = Context::here().stages; stage; stage = stage->next) stage->host_read(x, read);
 }
 
 void check_dtype(const Body& body, std::string_view op, DType dtype, Caller caller) {
@@ -53,7 +50,7 @@ std::int64_t Tensor::shape(int axis, Caller caller) const try {
 }
 DType Tensor::dtype(Caller caller) const { return defined_body(*this, "dtype", caller).dtype; }
 Device Tensor::device(Caller caller) const {
-  return defined_body(*this, "device", caller).device();
+  return device_of(defined_body(*this, "device", caller));
 }
 std::int64_t Tensor::size(Caller caller) const {
   return defined_body(*this, "size", caller).elements;
@@ -70,7 +67,7 @@ Tensor Tensor::to(DType dtype, Caller caller) const {
   return cast(Operand(*this, caller), dtype);
 }
 Tensor Tensor::to(Device device, Caller caller) const try {
-  if (defined_body(*this, "to", caller).device() == device) return *this;
+  if (device_of(defined_body(*this, "to", caller)) == device) return *this;
   fail<DeviceError>(
       caller, "to", "device", "a device of this machine",
       device.kind == Device::Kind::cuda ? "cuda:" + std::to_string(device.index) : "cpu",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <reel/variable.hpp>
+#include <reel/live.hpp>
 
 #include <utility>
 
@@ -11,6 +11,7 @@
 #include "lib/dispatch/update.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/tensor/indexing.hpp"
+#include "lib/tensor/live.hpp"
 
 namespace reel {
 namespace {
@@ -74,13 +75,19 @@ Tensor Variable::value() const try {
 const std::string& Variable::name() const { return cell_->name; }
 const Shape& Variable::shape() const { return Access::body(cell_->value)->shape; }
 DType Variable::dtype() const { return Access::body(cell_->value)->dtype; }
-Device Variable::device() const { return Access::body(cell_->value)->device(); }
+Device Variable::device() const { return device_of(*Access::body(cell_->value)); }
 std::int64_t Variable::size() const { return Access::body(cell_->value)->elements; }
 Variable Variable::clone() const { return Variable(cell_->name, cell_->value); }
 
 void Variable::assign(Operand value) { run_assignment(assign_op, *this, value); }
 void Variable::assign_add(Operand value) { run_assignment(assign_add_op, *this, value); }
 void Variable::assign_sub(Operand value) { run_assignment(assign_sub_op, *this, value); }
+
+Variable detail::make_live(Scalar value, DType dtype, Caller caller) {
+  Variable made("live", full({}, value, {.dtype = dtype}, caller), caller);
+  Access::body(Access::cell(made).value)->device_kind |= live_number;
+  return made;
+}
 
 Tensor detail::tensor_of(Operand x) {
   switch (x.kind()) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lib/dispatch/process.hpp"
+#include "lib/trace/check.hpp"
 
 namespace reel::detail {
 namespace {
@@ -46,65 +47,66 @@ void explain_tree(const tracing::Tree& tree, std::string& out) {
 }  // namespace
 
 // Results that trees keep are of a user's types: their destructors run when nothing is locked.
-bool TraceEntry::publish(const tracing::Capture& way) {
-  tracing::Tree dropped;
+tracing::Difference TraceEntry::publish(const tracing::Capture& way, std::uint64_t call,
+                                        bool checked) {
   const Locked held(Lock::traces);
   const std::size_t before = tree.ways;
   if (before >= most_ways) {
     Caller site;
     for (const tracing::Segment& segment : tree.segments)
       if (segment.branches.size() > 1) site = segment.question.site;
-    return run_eagerly("more than 64 ways through it, which part by a value of " + line_of(site));
+    trouble = "more than 64 ways through it, which part by a value of " + line_of(site);
+    eager = true;
+    return {};
   }
   tracing::Tree grown = tree;  // nothing changes before all memory is there
-  if (!grown.add(way))
-    return restart_locked("it took another way although no value that it read was another",
-                          dropped);
-  if (grown.ways == before) return true;  // another thread was here first
+  if (tracing::Difference difference = grown.add(way)) return difference;
+  if (grown.ways == before) return {};  // another thread was here first
+  grown.ending()->last_good = call;
+  if (!checked) grown.ending()->until_check = 0;
   plans.push_back(std::make_unique<tracing::Plan>(grown));
   tree = std::move(grown);
   tracing::Plan* const older = plan.exchange(plans.back().get(), std::memory_order_acq_rel);
   if (older) older->retire();
   trouble.clear();
-  return true;
+  return {};
 }
 
-bool TraceEntry::knows(const tracing::Capture& way) const {
+tracing::Difference TraceEntry::difference(const tracing::Capture& way) const {
   tracing::Tree known;
   const Locked held(Lock::traces);
   known = tree;
-  return known.add(way) && known.ways == tree.ways;
+  if (tracing::Difference difference = known.add(way)) return difference;
+  if (known.ways == tree.ways) return {};
+  return {"value read on the host", "one that is known", "another"};
 }
 
-bool TraceEntry::run_eagerly(std::string why) {
+void TraceEntry::run_eagerly(std::string why) {
+  const Locked held(Lock::traces);
   trouble = std::move(why);
   eager = true;
-  return false;
 }
 
-bool TraceEntry::skip(std::string why) {
+bool TraceEntry::skip(std::string why, bool by_chance) {
   const Locked held(Lock::traces);
-  if (++failures >= (tree.ways ? most_skips : most_failures)) return run_eagerly(std::move(why));
   trouble = std::move(why);
+  const int most = tree.ways ? most_skips : by_chance ? most_skips / 2 : most_failures;
+  if (++failures < most) return false;
+  eager = true;
   return true;
 }
 
-bool TraceEntry::restart(std::string why) {
+void TraceEntry::forget(std::string why) {
   tracing::Tree dropped;
   const Locked held(Lock::traces);
-  return restart_locked(std::move(why), dropped);
-}
-bool TraceEntry::restart_locked(std::string why, tracing::Tree& dropped) {
-  if (++failures >= most_failures) return run_eagerly(std::move(why));
   trouble = std::move(why);
   std::swap(tree, dropped);
   if (tracing::Plan* const older = plan.exchange(nullptr, std::memory_order_acq_rel))
     older->retire();
-  return true;
 }
 
 TraceBook::~TraceBook() {
-  free(function);
+  function.free(function.call);
   for (auto& bucket : buckets)
     for (TraceEntry* entry = bucket.load(); entry;) delete std::exchange(entry, entry->next);
 }
@@ -117,8 +119,7 @@ TraceEntry* TraceBook::find(const Key& key, std::uint64_t hash) const {
 }
 
 TraceEntry* TraceBook::find_or_add(const Key& key, std::uint64_t hash,
-                                   const std::vector<const Variable*>& variables,
-                                   std::string signature) {
+                                   const std::vector<const Variable*>& variables) {
   const Locked held(Lock::traces);
   if (TraceEntry* found = find(key, hash)) return found;
   if (full()) return nullptr;
@@ -126,12 +127,72 @@ TraceEntry* TraceBook::find_or_add(const Key& key, std::uint64_t hash,
   made->key = key;
   made->hash = hash;
   for (const Variable* variable : variables) made->variables.push_back(*variable);
-  made->signature = std::move(signature);
+  if (!state.empty()) made->run_eagerly(state);
   auto& bucket = buckets[hash % 64];
   made->next = bucket.load(std::memory_order_relaxed);
   bucket.store(made.get(), std::memory_order_release);
   __atomic_fetch_add(&entries, 1u, __ATOMIC_RELAXED);
   return made.release();
+}
+
+std::string TraceBook::describe(TraceEntry& entry, const std::vector<ArgumentText>& arguments,
+                                bool training) {
+  const auto words = [&](std::size_t left_out) {
+    std::string text = "(";
+    for (std::size_t i = 0; i < arguments.size(); ++i)
+      text += (i ? ", " : "") + (i == left_out ? arguments[i].path : arguments[i].text);
+    return text + (training ? "), training" : "), evaluating");
+  };
+  const Locked held(Lock::traces);
+  if (entry.described) return {};
+  entry.signature = words(arguments.size());
+  entry.described.store(true, std::memory_order_release);
+  std::string found;
+  for (std::size_t i = 0; i < arguments.size(); ++i)
+    if (!arguments[i].path.empty() && ++alike[words(i)] == alike_signatures && found.empty())
+      found = arguments[i].path;
+  return found;
+}
+
+template <class Visit>
+void TraceBook::for_each(const Visit& visit) const {
+  for (const auto& bucket : buckets)
+    for (TraceEntry* entry = bucket.load(std::memory_order_acquire); entry; entry = entry->next)
+      visit(*entry);
+}
+
+bool TraceBook::state_changed(TraceEntry& changed, const std::string& why,
+                              const tracing::StateWatch::Doubtful& memory) {
+  bool known;
+  {
+    const Locked held(Lock::traces);
+    known = ++changed.failures < most_failures;
+    doubtful = memory;
+    doubted = &changed;
+  }
+  for_each([&](TraceEntry& entry) {
+    const bool captured = entry.plan.load(std::memory_order_relaxed);
+    if (captured || &entry == &changed) entry.forget(why);
+    if (!known) entry.run_eagerly(why);
+  });
+  if (known) return false;
+  const Locked held(Lock::traces);
+  state = why;
+  return true;
+}
+
+void TraceBook::settle_doubt(tracing::StateWatch& state) {
+  const Locked held(Lock::traces);
+  if (doubtful.bytes) {
+    std::uint64_t now = 0;
+    if (!tracing::read_memory(doubtful.at, &now, doubtful.word_bytes) || now != doubtful.value) {
+      not_state.push_back(doubtful);
+      --doubted->failures;
+    }
+    doubtful = {};
+  }
+  for (const auto& memory : not_state)
+    state.exclude(reinterpret_cast<const void*>(memory.first), memory.bytes);
 }
 
 bool TraceBook::full() const {
@@ -140,28 +201,30 @@ bool TraceBook::full() const {
 
 std::string TraceBook::explain() const {
   std::string out;
-  for (const auto& bucket : buckets)
-    for (const TraceEntry* entry = bucket.load(std::memory_order_acquire); entry;
-         entry = entry->next) {
-      const Locked held(Lock::traces);
-      out += entry->signature + "\n";
-      if (entry->tree.ways) explain_tree(entry->tree, out);
-      if (entry->eager)
-        out += "  runs eagerly: " + entry->trouble + "\n";
-      else if (!entry->trouble.empty())
-        out += "  a run was not captured: " + entry->trouble + "\n";
-    }
+  for_each([&](const TraceEntry& entry) {
+    const Locked held(Lock::traces);
+    out += entry.signature + "\n";
+    if (entry.tree.ways) explain_tree(entry.tree, out);
+    if (entry.eager)
+      out += "  runs eagerly: " + entry.trouble + "\n";
+    else if (!entry.trouble.empty())
+      out += "  a run was not captured: " + entry.trouble + "\n";
+  });
   if (full()) out += "calls of further signatures run eagerly: more than 1024\n";
   return out.empty() ? "not called yet, or only while a tape recorded\n" : out;
 }
 
-Traces::Traces(void* function, void (*free)(void*)) try {
-  std::unique_ptr<void, void (*)(void*)> owned(function, free);
+Traces::Traces(TracedFunction function, TraceOptions options, Caller caller) try {
+  std::unique_ptr<void, void (*)(void*)> owned(function.call, function.free);
+  if (!(options.verify >= 0 && options.verify <= 1))
+    fail<Error>(caller, "trace", "verify", "a number in [0, 1]", to_text(options.verify));
+  options.verify = tracing::share_of_checks(options.verify);
   book_ = new TraceBook;
-  book_->function = owned.release();
-  book_->free = free;
+  book_->function = function;
+  book_->options = options;
+  owned.release();
 } catch (const std::bad_alloc&) {
-  fail_memory({}, "trace");
+  fail_memory(caller, "trace");
 }
 Traces::Traces(const Traces& other) noexcept : book_(other.book_) {
   add_reference(book_->references);
@@ -173,15 +236,13 @@ Traces& Traces::operator=(Traces other) noexcept {
 Traces::~Traces() {
   if (drop_reference(book_->references)) delete book_;
 }
-void* Traces::function() const { return book_->function; }
+void* Traces::function() const { return book_->function.call; }
 std::size_t Traces::count() const {
   std::size_t ways = 0;
-  for (const auto& bucket : book_->buckets)
-    for (const TraceEntry* entry = bucket.load(std::memory_order_acquire); entry;
-         entry = entry->next) {
-      const Locked held(Lock::traces);
-      ways += entry->tree.ways;
-    }
+  book_->for_each([&](const TraceEntry& entry) {
+    const Locked held(Lock::traces);
+    ways += entry.tree.ways;
+  });
   return ways;
 }
 std::string Traces::explain() const try { return book_->explain(); } catch (const std::bad_alloc&) {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include <reel/trace.hpp>
@@ -15,13 +16,18 @@
 namespace reel::detail {
 using Key = std::vector<std::uint64_t>;
 
+/// An argument of a signature in words; a number has a path.
+struct ArgumentText {
+  std::string text, path;
+};
+
 struct TraceEntry {
   Key key;
   std::uint64_t hash = 0;
   std::vector<Variable> variables;  // that the key names
   TraceEntry* next = nullptr;
   std::atomic<tracing::Plan*> plan = nullptr;  // the newest
-  std::atomic<bool> eager = false;
+  std::atomic<bool> eager = false, described = false;
 
   // What follows is behind Lock::traces.
   tracing::Tree tree;
@@ -29,34 +35,53 @@ struct TraceEntry {
   std::string signature, trouble;
   int failures = 0;
 
-  /// Takes a way in. False if calls run eagerly from now on.
-  bool publish(const tracing::Capture& way);
-  /// Whether a run that was checked against a replay went a way that is known.
-  bool knows(const tracing::Capture& way) const;
-  /// A run could not be captured. False if calls run eagerly from now on, after several such.
-  bool skip(std::string why);
-  /// What was captured does not hold: it is begun anew, or false.
-  bool restart(std::string why);
-  bool run_eagerly(std::string why);
-
- private:
-  bool restart_locked(std::string why, tracing::Tree& dropped);
+  /// Takes the way of call number `call` in. Where it leaves a known one although no value that
+  /// was read differs, nothing is taken in, and where it does is the result.
+  tracing::Difference publish(const tracing::Capture& way, std::uint64_t call, bool checked);
+  /// Where the way of a run that was checked against a replay differs from the known ways.
+  tracing::Difference difference(const tracing::Capture& way) const;
+  /// A run could not be captured. True if calls run eagerly from now on, after several such; after
+  /// many, where it may have been by chance.
+  bool skip(std::string why, bool by_chance);
+  /// What was captured no longer holds.
+  void forget(std::string why);
+  void run_eagerly(std::string why);
 };
 
 struct TraceBook {
   std::uint32_t references = 1;
-  void* function = nullptr;
-  void (*free)(void*) = nullptr;
+  TracedFunction function = {};
+  TraceOptions options;
+  std::atomic<std::uint64_t> calls = 0;  // but those while a tape or a stage listens
   std::array<std::atomic<TraceEntry*>, 64> buckets = {};
   std::atomic<bool> warned = false;
-  std::size_t entries = 0;  // added behind Lock::traces
+  std::size_t entries = 0;                     // added behind Lock::traces
+  std::unordered_map<std::string, int> alike;  // signatures, one number left out
+  tracing::StateWatch::Doubtful doubtful;      // what the last run changed
+  TraceEntry* doubted = nullptr;               // by its run
+  std::vector<tracing::StateWatch::Doubtful> not_state;
+  std::string state;  // that the function keeps: all signatures run eagerly
 
   ~TraceBook();
   TraceEntry* find(const Key& key, std::uint64_t hash) const;
   /// Null if there are too many.
   TraceEntry* find_or_add(const Key& key, std::uint64_t hash,
-                          const std::vector<const Variable*>& variables, std::string signature);
+                          const std::vector<const Variable*>& variables);
+  /// Signatures that differ in one number only: so many are worth a warning.
+  static constexpr int alike_signatures = 8;
+  /// Gives the entry its words; the path of a number if there are just so many signatures now.
+  std::string describe(TraceEntry& entry, const std::vector<ArgumentText>& arguments,
+                       bool training);
   bool full() const;
+  /// A call of `entry` has changed state of the function: nothing that was captured holds. True if
+  /// calls of all signatures run eagerly from now on, after several such calls.
+  bool state_changed(TraceEntry& entry, const std::string& why,
+                     const tracing::StateWatch::Doubtful& memory);
+  /// Before the next run: state that the last one has changed is as it left it. Memory that is not
+  /// is no state, and its changes do not count.
+  void settle_doubt(tracing::StateWatch& state);
   std::string explain() const;
+  template <class Visit>
+  void for_each(const Visit& visit) const;
 };
 }  // namespace reel::detail

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One call of a traced function: replayed, run and captured, run beside a replay, or just run.
 #include <algorithm>
-#include <cmath>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -14,7 +15,9 @@
 #include "lib/dispatch/crossing.hpp"
 #include "lib/dispatch/process.hpp"
 #include "lib/trace/book.hpp"
+#include "lib/trace/check.hpp"
 #include "lib/trace/replay.hpp"
+#include "lib/trace/state.hpp"
 
 namespace reel::detail {
 enum class Doing : std::uint8_t { eager, replaying, capturing, verifying };
@@ -24,27 +27,48 @@ struct TraceProgress {
   Caller caller;
   Doing doing = Doing::eager;
   Key key;
-  std::vector<Tensor*> arguments;                  // each tensor once
-  std::vector<std::pair<Tensor*, Tensor*>> again;  // and where it comes again
+  std::vector<Tensor*> arguments;                       // each tensor once
+  std::vector<std::pair<Tensor*, Tensor*>> again;       // and where it comes again
+  std::unordered_map<const Body*, std::size_t> places;  // of many arguments
   std::vector<const Variable*> variables;
+  std::vector<ArgumentText> texts;
   std::vector<Tensor> results;
   TraceEntry* entry = nullptr;
   std::optional<tracing::Replay> replay;
   const tracing::Ending* replayed = nullptr;
+  std::vector<tracing::UserCall> user_calls;  // of a replay that was dropped
   std::optional<tracing::Tracer> tracer;
   std::optional<StageScope> scope;
+  tracing::StateWatch state;
+  std::vector<const Tensor*> slots;  // that held the arguments when the run began
   std::shared_ptr<tracing::KeptResult> result;
   bool result_shared = false, differs = false;
+  std::uint64_t number = 0;  // of this call
   // What a replay gave, of which nothing was committed.
   std::shared_ptr<tracing::Ending> ending;
   std::vector<Tensor> expected;
   std::vector<std::pair<Variable, Tensor>> assigned;
   std::uint64_t position = 0;
   std::uint64_t crossings = 0;  // of the thread, before a capture
+  std::chrono::steady_clock::time_point began;
+  double replay_seconds = 0;
   TraceProgress* next = nullptr;
+
+  /// Where the tensor is among the arguments so far; their number if it is not.
+  std::size_t place_of(const Body* body) {
+    constexpr std::size_t few = 16;
+    const std::size_t count = arguments.size();
+    std::size_t i = 0;
+    while (i < std::min(count, few) && Access::body(*arguments[i]) != body) ++i;
+    if (count < few || i < few) return i;
+    for (i = places.size(); i < count; ++i) places.emplace(Access::body(*arguments[i]), i);
+    const auto found = places.find(body);
+    return found == places.end() ? count : found->second;
+  }
 
   void clear() {
     replay.reset();
+    places.clear();
     key.clear();
     arguments.clear();
     again.clear();
@@ -52,6 +76,9 @@ struct TraceProgress {
     if (std::exchange(doing, Doing::eager) == Doing::replaying) return;
     scope.reset();
     tracer.reset();
+    state.clear();
+    user_calls.clear();
+    slots.clear();
     results.clear();
     entry = nullptr;
     result.reset();
@@ -95,84 +122,107 @@ std::uint64_t hash_of(std::string_view text) {
   return hash;
 }
 
-std::string signature_of(const TraceProgress& call) {
-  std::string text = "(";
-  for (const Tensor* x : call.arguments)
-    text += (text.size() > 1 ? ", " : "") + std::string(name_of(x->dtype())) + to_text(x->shape());
-  return text + (Context::here().training ? "), training" : "), evaluating");
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// A replay need not round as a run does: it adds up gradients in another order.
-constexpr double tolerance = 1e-4;
-
-template <class T>
-bool close(const T* a, const T* b, std::int64_t n) {
-  double most = 0;
-  for (std::int64_t i = 0; i < n; ++i)
-    if (std::isfinite(b[i])) most = std::max(most, std::abs(static_cast<double>(b[i])));
-  for (std::int64_t i = 0; i < n; ++i) {
-    if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
-    if (!(std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])) <= tolerance * most))
-      return false;
-  }
-  return true;
-}
-
-bool alike(const Tensor& a, const Tensor& b) {
-  if (!a.defined() || !b.defined()) return a.defined() == b.defined();
-  const Tensor x = contiguous_copy(*Access::body(a)), y = contiguous_copy(*Access::body(b));
-  const Body &p = *Access::body(x), &q = *Access::body(y);
-  if (p.dtype != q.dtype || !(p.shape == q.shape)) return false;
-  if (p.dtype == DType::float32) return close(p.as<float>(), q.as<float>(), p.elements);
-  if (p.dtype == DType::float64) return close(p.as<double>(), q.as<double>(), p.elements);
-  return !std::memcmp(p.data, q.data, static_cast<std::size_t>(p.bytes()));
-}
-
-bool as_expected(const TraceProgress& call) {
-  if (call.differs || call.results.size() != call.expected.size()) return false;
-  for (std::size_t i = 0; i < call.results.size(); ++i)
-    if (!alike(call.expected[i], call.results[i])) return false;
-  for (const auto& [variable, value] : call.assigned)
-    if (!alike(value, Access::cell(variable).value)) return false;
-  return current_generator().position() == call.position;
-}
-
-void warn(TraceProgress& call, const std::string& why) {
-  if (call.book->warned.exchange(true)) return;
+void warn(const TraceProgress& call, const std::string& why) {
   std::fprintf(stderr, "reel: %s:%u: a traced function runs eagerly: %s\n",
                call.caller.file ? call.caller.file : "?", call.caller.line, why.c_str());
 }
-void warn(TraceProgress& call) {
-  const Locked held(Lock::traces);
-  warn(call, call.entry->trouble);
+
+/// Something outside the trace is not what it was when the trace was captured.
+void report(TraceProgress& call, const tracing::Difference& difference) {
+  const auto& [what, before, now] = difference;
+  const std::uint64_t good = call.ending ? call.ending->last_good.load() : call.number;
+  std::string since = "calls since number " + std::to_string(good + 1) + " may have been wrong";
+  if (good + 1 >= call.number)
+    since = "this call, number " + std::to_string(call.number) + ", is right";
+  const std::string why = what + ": was " + before + ", is " + now + "; " + since;
+  call.entry->run_eagerly(why);
+  if (!call.book->options.throw_on_difference) return warn(call, why);
+  fail<TraceError>(call.caller, "trace", what, before + ", as captured", now,
+                   since + ". Calls of this signature run eagerly from now on.");
+}
+
+/// Why the state of the function is another after the run than before; empty if it is not.
+std::string state_change(TraceProgress& call) {
+  std::vector<const Body*> arguments;
+  for (const Tensor* slot : call.slots) {
+    const Body* body = nullptr;  // the run may have freed what the slot was part of
+    if (tracing::read_memory(reinterpret_cast<std::uintptr_t>(slot), &body, sizeof body) && body)
+      arguments.push_back(body);
+  }
+  if (std::string kept = call.tracer->escaped(call.results, arguments); !kept.empty())
+    return "it keeps " + kept;
+  call.tracer->exclude_from(call.state);
+  for (const Tensor& result : call.results)
+    if (result.defined()) call.state.exclude(*Access::body(result));
+  call.state.exclude(call.book, sizeof *call.book);
+  call.state.exclude(&call, sizeof call);
+  call.state.exclude(&Context::here(), sizeof(Context));
+  const std::string change = call.state.change();
+  return change.empty() ? change : "it changes its own state, " + change;
+}
+
+/// Whether the run can be captured; if not, its entry knows why.
+bool can_capture(TraceProgress& call, const std::string& change) {
+  if (!change.empty()) {
+    if (call.book->state_changed(*call.entry, change, call.state.doubtful())) warn(call, change);
+    return false;
+  }
+  const std::string& trouble = call.tracer->trouble();
+  if (!call.result_shared && trouble.empty()) return true;
+  const std::string why =
+      call.result_shared ? "copies of its result share what it points at" : trouble;
+  if (call.entry->skip(why, call.tracer->by_chance())) warn(call, why);
+  return false;
 }
 
 void finish_capture(TraceProgress& call) {
   call.scope.reset();
+  const std::string change = state_change(call);
   tracing::Capture way = call.tracer->finish(call.results);
+  if (!can_capture(call, change)) return;
   way.result = std::move(call.result);
   if (call.crossings != Context::here().crossings) return;  // a replay would pass no marks on
-  const char* trouble =
-      call.result_shared ? "copies of its result share what it points at" : call.tracer->trouble();
-  if (trouble ? !call.entry->skip(trouble) : !call.entry->publish(way)) warn(call);
+  const auto difference = call.entry->publish(way, call.number, call.book->options.verify > 0);
+  if (difference) return report(call, difference);
+  if (call.entry->eager) {
+    const Locked held(Lock::traces);
+    warn(call, call.entry->trouble);
+  }
+}
+
+tracing::Difference compare(const TraceProgress& call, const tracing::Capture& way) {
+  if (tracing::Difference difference = call.entry->difference(way)) return difference;
+  if (call.differs) return {"plain value in its result", "what it was when captured", "another"};
+  if (call.results.size() != call.expected.size())
+    return {"number of tensors in its result", std::to_string(call.expected.size()),
+            std::to_string(call.results.size())};
+  std::vector<tracing::Compared> pairs;
+  for (std::size_t i = 0; i < call.results.size(); ++i)
+    pairs.push_back({"result " + std::to_string(i), call.expected[i], call.results[i]});
+  for (const auto& [variable, value] : call.assigned)
+    pairs.push_back({"Variable \"" + variable.name() + "\"", value, Access::cell(variable).value});
+  if (tracing::Difference difference = tracing::compare(pairs)) return difference;
+  const std::uint64_t position = position_of(current_generator());
+  if (position == call.position) return {};
+  return {"position of the generator of random numbers", std::to_string(call.position),
+          std::to_string(position)};
 }
 
 /// The run must have gone the way of the replay, and come to the same.
 void finish_verification(TraceProgress& call) {
   call.scope.reset();
+  const std::string change = state_change(call);
   const tracing::Capture way = call.tracer->finish(call.results);
-  bool holds = true;
-  if (call.tracer->trouble())
-    holds = call.entry->restart(call.tracer->trouble());
-  else if (!call.entry->knows(way))
-    holds = call.entry->restart("it took another way although no value that it read was another");
-  else if (!as_expected(call))
-    holds = call.entry->restart(
-        "its first replay gave another result than a run: it uses something besides its arguments, "
-        "Variables and random numbers that has changed");
-  else
-    call.ending->verified = true;
-  if (!holds) warn(call);
+  if (!can_capture(call, change)) return;
+  if (const tracing::Difference difference = compare(call, way)) return report(call, difference);
+  call.ending->last_good = call.number;
+  const double check_seconds = seconds_since(call.began);
+  tracing::plan_next_check(*call.ending, call.book->options.verify, check_seconds,
+                           call.replay_seconds > 0 ? call.replay_seconds : check_seconds);
 }
 }  // namespace
 
@@ -199,14 +249,12 @@ void TraceCall::add_tensor(std::string_view path, Tensor& x) {
                 std::uint64_t{body->device_kind} << 16 |
                 std::uint64_t{static_cast<std::uint8_t>(body->device_index)} << 24);
   for (const std::int64_t length : body->shape) key.push_back(static_cast<std::uint64_t>(length));
-  // One tensor in two places is one value, as it is for a tape. Looked for among a few only.
+  // One tensor in two places is one value, as it is for a tape.
   auto& before = progress_->arguments;
-  for (std::size_t i = 0; i < std::min<std::size_t>(before.size(), 16); ++i)
-    if (Access::body(*before[i]) == body) {
-      progress_->again.emplace_back(&x, before[i]);
-      return key.push_back(~std::uint64_t{2} - i);
-    }
-  before.push_back(&x);
+  const std::size_t i = progress_->place_of(body);
+  if (i == before.size()) return before.push_back(&x);
+  progress_->again.emplace_back(&x, before[i]);
+  key.push_back(~std::uint64_t{2} - i);
 }
 void TraceCall::add_variable(std::string_view path, const Variable& x) {
   progress_->key.push_back(hash_of(path));
@@ -225,6 +273,17 @@ void TraceCall::add_plain(std::string_view path, std::string_view bytes) {
 }
 
 namespace {
+/// With a user's code in it a replay is not repeated, and takes what the check takes.
+double seconds_of_replay(TraceProgress& call, Context& context, tracing::Plan& plan) {
+  if (!call.replay->user_calls().empty()) return 0;
+  tracing::Replay replay(context, plan);
+  for (std::size_t i = 0; i < call.arguments.size(); ++i)
+    replay.argument(static_cast<int>(i), *call.arguments[i]);
+  const auto start = std::chrono::steady_clock::now();
+  replay.run();
+  return seconds_since(start);
+}
+
 /// The ending of a replay that can be committed. Else null, and the function is to be run: as a
 /// check if there was a replay, else to be captured.
 const tracing::Ending* replay_plan(TraceProgress& call, Context& context, tracing::Plan& plan) {
@@ -238,7 +297,8 @@ const tracing::Ending* replay_plan(TraceProgress& call, Context& context, tracin
   for (std::size_t i = 0; i < call.arguments.size(); ++i)
     call.replay->argument(static_cast<int>(i), *call.arguments[i]);
   const tracing::Ending* const ending = call.replay->run();
-  if (!ending || ending->verified.load(std::memory_order_relaxed)) return ending;
+  if (!ending || !call.replay->due()) return ending;
+  call.began = std::chrono::steady_clock::now();
   for (const int result : ending->results) call.expected.push_back(call.replay->result(result));
   for (const auto& [variable, value] : ending->assigned)
     call.assigned.emplace_back(plan.tree.variables[static_cast<std::size_t>(variable)],
@@ -246,6 +306,9 @@ const tracing::Ending* replay_plan(TraceProgress& call, Context& context, tracin
   call.position = call.replay->position();
   call.ending = std::const_pointer_cast<tracing::Ending>(ending->shared_from_this());
   call.doing = Doing::verifying;
+  call.replay_seconds = tracing::needs_times(*ending, call.book->options.verify)
+                            ? seconds_of_replay(call, context, plan)
+                            : 0;
   return nullptr;
 }
 
@@ -265,12 +328,17 @@ bool may_cross_any(const Context& context, const TraceProgress& call) {
 /// tensor has a constant.
 void listen(TraceProgress& call) {
   call.tracer.emplace();
+  call.tracer->called(std::move(call.user_calls));
   for (Tensor* x : call.arguments) {
     Body* body = Access::body(*x);
     *x = body->contiguous ? tracing::named_apart(*x) : contiguous_copy(*body);
     call.tracer->argument(*x);
+    call.slots.push_back(x);
   }
-  for (const auto& [again, first] : call.again) *again = *first;
+  for (const auto& [again, first] : call.again) {
+    *again = *first;
+    call.slots.push_back(again);
+  }
   call.scope.emplace(*call.tracer);
 }
 }  // namespace
@@ -279,12 +347,14 @@ const void* TraceCall::replay() try {
   TraceProgress& call = *progress_;
   Context& context = Context::here();
   if (context.mode) return nullptr;  // a tape or a stage is to see every op
+  call.number = 1 + call.book->calls.load(std::memory_order_relaxed);
+  call.book->calls.store(call.number, std::memory_order_relaxed);
   const std::uint64_t hash = hash_of(call.key);
   call.entry = call.book->find(call.key, hash);
-  if (!call.entry)
-    call.entry = call.book->find_or_add(call.key, hash, call.variables, signature_of(call));
+  if (!call.entry) call.entry = call.book->find_or_add(call.key, hash, call.variables);
   if (!call.entry) {
-    warn(call, "it has been called with more than 1024 signatures");
+    if (!call.book->warned.exchange(true))
+      warn(call, "it has been called with more than 1024 signatures");
     return nullptr;
   }
   if (call.entry->eager.load(std::memory_order_relaxed)) return nullptr;
@@ -298,10 +368,10 @@ const void* TraceCall::replay() try {
       return ending->result ? ending->result->object : ending;
     }
     if (!call.replay) return nullptr;
+    call.user_calls = std::move(call.replay->user_calls());
     call.replay.reset();
   }
   if (call.doing != Doing::verifying) call.doing = Doing::capturing;
-  listen(call);
   return nullptr;
 } catch (const std::bad_alloc&) {
   fail_memory(progress_->caller, "trace");
@@ -324,6 +394,54 @@ void TraceCall::keep_result(void* copy, void (*free)(void*)) {
   owned.release();
 }
 void TraceCall::keep_nothing() { progress_->result_shared = true; }
+
+bool TraceCall::is_new() const {
+  TraceEntry* entry = progress_->entry;
+  if (!entry || entry->described.load(std::memory_order_acquire)) return false;
+  progress_->texts.clear();
+  return true;
+}
+void TraceCall::describe_number(std::string_view path, Scalar number) {
+  progress_->texts.push_back({to_text(number), std::string(path)});
+}
+void TraceCall::describe_text(std::string_view text) {
+  constexpr std::size_t most = 40;
+  const std::string shown(text.substr(0, most));
+  progress_->texts.push_back({'"' + shown + (text.size() > most ? "...\"" : "\""), {}});
+}
+void TraceCall::describe_value(const Tensor& x) {
+  progress_->texts.push_back(
+      {x.defined() ? std::string(name_of(x.dtype())) + to_text(x.shape()) : "undefined", {}});
+}
+void TraceCall::describe_value(const Variable& x) { progress_->texts.push_back({x.name(), {}}); }
+void TraceCall::describe_value(const Shape& x) { progress_->texts.push_back({to_text(x), {}}); }
+void TraceCall::described() {
+  const std::string number =
+      progress_->book->describe(*progress_->entry, progress_->texts, Context::here().training);
+  if (number.empty()) return;
+  std::fprintf(stderr,
+               "reel: %s:%u: %d signatures of a traced function differ in %s only: pass "
+               "live(number) and take it as a Tensor, and one trace serves them all\n",
+               progress_->caller.file ? progress_->caller.file : "?", progress_->caller.line,
+               TraceBook::alike_signatures, number.c_str());
+}
+
+StateList* TraceCall::begin_state() {
+  if (progress_->doing != Doing::capturing && progress_->doing != Doing::verifying) return nullptr;
+  const TracedFunction& function = progress_->book->function;
+  function.list(function.object, progress_->state);
+  return &progress_->state;
+}
+void TraceCall::owns(const void* first, std::size_t bytes) {
+  if (progress_->doing >= Doing::capturing) progress_->state.exclude(first, bytes);
+}
+void TraceCall::note_state() {
+  for (const Tensor* x : progress_->arguments) owns(x, sizeof *x);
+  for (const auto& again : progress_->again) owns(again.first, sizeof(Tensor));
+  progress_->book->settle_doubt(progress_->state);
+  progress_->state.begin();  // before the tracer has memory that stale pointers may lead to
+  listen(*progress_);
+}
 
 void TraceCall::finish() try {
   if (progress_->doing == Doing::capturing) finish_capture(*progress_);

@@ -5,8 +5,12 @@
 #include <cstring>
 #include <utility>
 
+#include "lib/dispatch/call_view.hpp"
 #include "lib/dispatch/op_options.hpp"
 #include "lib/ops/ops.hpp"
+#include "lib/tensor/live.hpp"
+#include "lib/trace/check.hpp"
+#include "lib/trace/tree.hpp"
 
 namespace reel::tracing {
 namespace {
@@ -16,20 +20,29 @@ constinit Op view_op{.name = "view"};
 }  // namespace
 
 Layout::Layout(const Body& body)
-    : dtype(body.dtype), contiguous(body.contiguous), elements(body.elements), shape(body.shape) {
+    : dtype(body.dtype),
+      contiguous(body.contiguous),
+      live(is_live(body)),
+      elements(body.elements),
+      shape(body.shape) {
   std::copy_n(body.strides, shape.rank(), strides);
 }
 void Layout::set(Body& body) const {
   body.dtype = dtype;
   body.contiguous = contiguous;
+  body.device_kind = live ? live_number : 0;
   body.elements = elements;
   body.shape = shape;
   std::copy_n(strides, Shape::max_rank, body.strides);
 }
 bool operator==(const Layout& a, const Layout& b) {
-  if (a.dtype != b.dtype || a.contiguous != b.contiguous || !(a.shape == b.shape)) return false;
-  // Of contiguous values only strides of axes of length 1 may differ, which nothing walks.
-  return a.contiguous || std::equal(a.strides, a.strides + a.shape.rank(), b.strides);
+  if (a.dtype != b.dtype || a.contiguous != b.contiguous || a.live != b.live ||
+      !(a.shape == b.shape))
+    return false;
+  // No element is found by the stride of an axis of length 1.
+  for (std::size_t i = 0; i < a.shape.rank() && !a.contiguous; ++i)
+    if (a.shape.data()[i] != 1 && a.strides[i] != b.strides[i]) return false;
+  return true;
 }
 
 KeptOptions::KeptOptions(OptionsView options) : type_(options.type) {
@@ -59,9 +72,12 @@ Tensor named_apart(const Tensor& x) {
   return made;
 }
 
-Tracer::Tracer() : generator_(&current_generator()) {
-  seed_ = generator_->seed();
-  position_ = generator_->position();
+Tracer::Tracer()
+    : generator_(&current_generator()),
+      threads_(threads_begun()),
+      tapes_(Context::here().reel.alive) {
+  seed_ = seed_of(*generator_);
+  position_ = position_of(*generator_);
 }
 
 int Tracer::add(Body* body, Value value) {
@@ -71,6 +87,7 @@ int Tracer::add(Body* body, Value value) {
   if (value.kind == Value::Kind::constant) value.constant = held_.back();
   capture_.values.push_back(std::move(value));
   by_body_[body] = number;
+  inner_.erase(body);
   return number;
 }
 
@@ -82,6 +99,8 @@ void Tracer::argument(const Tensor& x) {
 /// What nothing that passed the gate has made is a constant.
 int Tracer::value_of(const Body* body) {
   if (!body) return -1;
+  if (inner_.count(body))
+    give_up("it uses a tensor from inside of a user's function that reads on the host");
   const auto found = by_body_.find(body);
   if (found != by_body_.end()) return found->second;
   return add(const_cast<Body*>(body), {.kind = Value::Kind::constant});
@@ -117,7 +136,7 @@ int Tracer::add_view(int base, const Body& of, Body* made) {
                     .offset = (of_view ? viewed.offset : 0) + (made->data - of.data)});
 }
 
-void Tracer::variable_made(const Variable&) { trouble_ = "it makes a Variable"; }
+void Tracer::variable_made(const Variable&) { give_up("it makes a Variable"); }
 const Tensor* Tracer::variable_read(const Variable& variable, const Tensor& value) {
   const std::size_t known = capture_.variables.size();
   const auto number = static_cast<std::size_t>(number_of(variable));
@@ -143,8 +162,12 @@ void Tracer::host_read(const Tensor& x, HostRead read) {
   const Body* body = Access::body(x);
   const int value = value_of(body);
   if (capture_.values[static_cast<std::size_t>(value)].kind == Value::Kind::constant) return;
+  if (!user_code_.empty()) {
+    user_code_.back().reads = true;
+    return;
+  }
   if (body->bytes() > most_bytes_asked || (!body->contiguous && body->elements > 1)) {
-    trouble_ = "it reads more than 64 bytes of a tensor on the host";
+    give_up("it reads more than 64 bytes of a tensor on the host");
     return;
   }
   Step step;
@@ -165,7 +188,7 @@ void Tracer::host_read(const Tensor& x, HostRead read) {
 void Tracer::add_random(Step& step, const GateCall& call) {
   auto& options = *static_cast<RandomOptions*>(step.options.data());
   if (&current_generator() != generator_ || options.seed != seed_ || options.position != position_)
-    trouble_ = "it draws random numbers from a generator that it seeds itself";
+    give_up("it draws random numbers from a generator that it seeds itself");
   position_ += options.blocks(call.outputs[0]->elements);
   options.seed = options.position = 0;
 }
@@ -176,7 +199,8 @@ void Tracer::after(const GateCall& call) {
   step.part = call.part;
   step.site = call.site;
   const int written = call.updated ? call.output_count : 0;
-  bool constant = !call.op.composite && !written && &call.op != &random_op;
+  const bool user_code = runs_user_code(step);
+  bool constant = !user_code && !written && &call.op != &random_op;
   for (int i = 0; i < call.input_count; ++i) {
     auto* body = const_cast<Body*>(call.inputs[i]);
     const int value = i < written ? value_of(call.updated[i], body) : value_of(body);
@@ -199,22 +223,132 @@ void Tracer::after(const GateCall& call) {
       step.updated.push_back(number);
       step.outputs.push_back(add(body, {}));
       latest_[static_cast<std::size_t>(number)] = step.outputs.back();
-    } else if (body->owner && !call.op.composite) {
+    } else if (body->owner && !user_code) {
       step.outputs.push_back(add_view(step.inputs[0], *call.inputs[0], body));
     } else {
-      if (!body->contiguous) trouble_ = "a user's kernel gives a result that is not row-major";
+      if (!body->contiguous) give_up("a user's kernel gives a result that is not row-major");
       step.outputs.push_back(add(body, {}));
     }
   }
   capture_.steps.push_back(std::move(step));
 }
 
+void Tracer::cannot_follow(const char* what) {
+  if (user_code_.empty())
+    give_up(what);
+  else
+    user_code_.back().reads = true;
+}
+
+bool Tracer::user_code_begins(const CallView& call, Tensors& results) {
+  UserCode code{call.op.shape != nullptr, false, capture_.steps.size(),
+                capture_.values.size(),   {},    position_of(*generator_)};
+  for (const Variable& variable : capture_.variables)
+    code.variables.push_back(Access::body(Access::cell(variable).value));
+  user_code_.push_back(std::move(code));
+  if (next_known_call_ == known_calls_.size()) return false;
+  const UserCall& known = known_calls_[next_known_call_];
+  if (known.op != &call.op || known.inputs.size() != static_cast<std::size_t>(call.input_count))
+    return false;
+  std::vector<Compared> pairs;
+  for (int i = 0; i < call.input_count; ++i)
+    pairs.push_back(
+        {"input", known.inputs[static_cast<std::size_t>(i)], Access::share(call.inputs[i])});
+  if (compare(pairs)) return false;
+  results = Tensors(known.results);
+  ++next_known_call_;
+  user_code_.back().reads = true;
+  return true;
+}
+
+void Tracer::user_code_ends(const GateCall* call) {
+  const UserCode code = std::move(user_code_.back());
+  user_code_.pop_back();
+  if (!call) return;
+  if (code.kernel) {
+    for (std::size_t i = 0; i < code.variables.size(); ++i)
+      if (code.variables[i] != Access::body(Access::cell(capture_.variables[i]).value))
+        give_up("a user's kernel writes a Variable that it uses elsewhere");
+    if (code.position != position_of(*generator_)) give_up("a user's kernel draws random numbers");
+    return;
+  }
+  if (!code.reads) return;
+  for (std::size_t i = code.steps; i < capture_.steps.size(); ++i)
+    if (!capture_.steps[i].updated.empty() || capture_.steps[i].op == &random_op)
+      give_up(
+          "a user's function that reads on the host also writes a Variable or draws random "
+          "numbers");
+  capture_.steps.resize(code.steps);
+  for (std::size_t i = code.values; i < capture_.values.size(); ++i) {
+    Value& value = capture_.values[i];
+    if (value.kind != Value::Kind::computed && value.kind != Value::Kind::view) continue;
+    value.kind = Value::Kind::constant;
+    inner_.insert(Access::body(held_[i]));
+  }
+  after(*call);
+}
+
+std::string Tracer::escaped(std::span<const Tensor> results,
+                            std::span<const Body* const> arguments) const {
+  std::unordered_map<const Body*, std::uint32_t> known;  // references that are no one's state
+  for (const Tensor& x : held_) {
+    const Body* body = Access::body(x);
+    ++known[body];
+    if (body->owner) ++known[body->owner];
+  }
+  for (const Value& value : capture_.values)
+    if (value.constant.defined()) ++known[Access::body(value.constant)];
+  for (const Tensor& x : results)
+    if (x.defined()) known[Access::body(x)] += 2;  // in the result and in this list
+  for (const Variable& variable : capture_.variables)
+    ++known[Access::body(Access::cell(variable).value)];
+  for (const UserCall& call : known_calls_)
+    for (const Tensor& result : call.results)
+      if (result.defined()) {
+        ++known[Access::body(result)];
+        if (const Body* owner = Access::body(result)->owner) ++known[owner];
+      }
+  for (const Start& start : starts_) {
+    ++known[Access::body(start.value)];
+    ++known[Access::body(start.stand_in)];
+  }
+  for (const Body* held : arguments) {  // a slot may hold what the run has put there
+    const auto found = by_body_.find(held);
+    if (found != by_body_.end() &&
+        capture_.values[static_cast<std::size_t>(found->second)].kind == Value::Kind::argument)
+      ++known[held];
+  }
+  for (std::size_t i = 0; i < held_.size(); ++i) {
+    const Body* body = Access::body(held_[i]);
+    if (capture_.values[i].kind == Value::Kind::constant || references(*body) <= known[body])
+      continue;
+    for (const Step& step : capture_.steps)
+      if (std::count(step.outputs.begin(), step.outputs.end(), static_cast<int>(i)))
+        return "a tensor that " + place_of(step) + " made";
+    return capture_.values[i].kind == Value::Kind::argument ? "an argument"
+                                                            : "the value of a Variable";
+  }
+  return {};
+}
+
+void Tracer::exclude_from(StateWatch& state) const {
+  for (const Tensor& x : held_) state.exclude(*Access::body(x));
+  for (const Start& start : starts_) state.exclude(*Access::body(start.value));
+  for (const Variable& variable : capture_.variables) {
+    state.exclude(variable);
+    state.exclude(*Access::body(Access::cell(variable).value));
+  }
+}
+
 Capture Tracer::finish(std::span<const Tensor> results) {
   for (const Tensor& result : results) capture_.results.push_back(value_of(Access::body(result)));
   for (std::size_t i = 0; i < latest_.size(); ++i)
     if (latest_[i] != first_[i]) capture_.assigned.emplace_back(static_cast<int>(i), latest_[i]);
-  if (generator_->seed() != seed_ || generator_->position() != position_)
-    trouble_ = "it moves the generator of random numbers itself";
+  by_chance_ = trouble_.empty() && threads_begun() != threads_;
+  if (by_chance_) give_up("another thread began to use tensors while it ran");
+  if (Context::here().reel.alive & ~tapes_) give_up("a tape that it makes outlives the call");
+  if (seed_of(*generator_) != seed_ || position_of(*generator_) != position_)
+    give_up("it moves the generator of random numbers itself");
   return std::move(capture_);
 }
 }  // namespace reel::tracing

@@ -6,18 +6,21 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include <reel/random.hpp>
 
 #include "lib/dispatch/context.hpp"
 #include "lib/dispatch/gate.hpp"
+#include "lib/trace/state.hpp"
 
 namespace reel::tracing {
 /// How the elements of a value lie.
 struct Layout {
   DType dtype = DType::float32;
   bool contiguous = true;
+  bool live = false;  // takes part in promotion as a C++ number does
   std::int64_t elements = 0;
   Shape shape;
   Strides strides = {};
@@ -70,6 +73,11 @@ struct Step {
   std::string answer;  // to a question
 };
 
+/// Whether a step runs a user's function or kernel; the gradient of such an op is another step.
+inline bool runs_user_code(const Step& step) {
+  return step.op->composite && step.part == Part::value;
+}
+
 /// What replays copy and fill with tensors: the result of a run without them.
 struct KeptResult {
   void* object;
@@ -89,24 +97,48 @@ struct Capture {
   std::shared_ptr<KeptResult> result;         // null where there is none
 };
 
+/// A call of a user's code, whose results a second call of it need not give again.
+struct UserCall {
+  const Op* op;
+  std::vector<Tensor> inputs, results;
+};
+
 /// Listens while a function runs.
 class Tracer : public Stage {
  public:
   Tracer();
+  /// What a replay that was dropped has called already: a user's code is called once.
+  void called(std::vector<UserCall> calls) { known_calls_ = std::move(calls); }
   /// A tensor that nothing else holds, as the next argument.
   void argument(const Tensor& x);
+  /// Why what it saw cannot be replayed; empty if it can. Behind finish(), where nobody else holds
+  /// more than one reference to each result.
+  const std::string& trouble() const { return trouble_; }
   Capture finish(std::span<const Tensor> results);
-  /// Why what it saw cannot be replayed; null if it can.
-  const char* trouble() const { return trouble_; }
+  /// Whether what it saw may be another thread's and none of the function's.
+  bool by_chance() const { return by_chance_; }
+  /// The line of a tensor that the run made, and that somebody holds besides the results, the
+  /// Variables and the trace; empty if there is none. `arguments` holds what still holds an
+  /// argument. Before finish().
+  std::string escaped(std::span<const Tensor> results,
+                      std::span<const Body* const> arguments) const;
+  /// What a run may change: the tensors and Variables that passed.
+  void exclude_from(StateWatch& state) const;
 
   void after(const GateCall& call) override;
   void variable_made(const Variable&) override;
   const Tensor* variable_read(const Variable& variable, const Tensor& value) override;
   void named_again(const Body& x, Body& made) override;
   void host_read(const Tensor& x, HostRead read) override;
+  void cannot_follow(const char* what) override;
+  bool user_code_begins(const CallView& call, Tensors& results) override;
+  void user_code_ends(const GateCall* call) override;
   bool takes_gradients() const override { return true; }
 
  private:
+  void give_up(std::string why) {
+    if (trouble_.empty()) trouble_ = std::move(why);
+  }
   int value_of(const Body* body);
   int value_of(const Variable& variable, Body* body);
   int number_of(const Variable& variable);
@@ -123,9 +155,23 @@ class Tracer : public Stage {
   std::deque<Start> starts_;  // what the Variables held when they were first met
   std::vector<int> latest_;   // values of the Variables
   std::vector<int> first_;
-  const char* trouble_ = nullptr;
+  /// A user's code that runs now, and what there was when it began. A function is traced through
+  /// unless it reads on the host: then it becomes one step.
+  struct UserCode {
+    bool kernel;
+    bool reads = false;
+    std::size_t steps, values;
+    std::vector<const Body*> variables;
+    std::uint64_t position;
+  };
+  std::vector<UserCode> user_code_;
+  std::vector<UserCall> known_calls_;
+  std::size_t next_known_call_ = 0;
+  std::unordered_set<const Body*> inner_;  // made inside of such a step
+  std::string trouble_;
+  bool by_chance_ = false;
   const Generator* generator_;
-  std::uint64_t seed_, position_;
+  std::uint64_t seed_, position_, threads_, tapes_;
 };
 
 /// The same elements under a header that nothing else holds.

@@ -78,7 +78,7 @@ class Planner {
         place(static_cast<int>(i)).kind = Place::Kind::scratch;
     for (const Segment& segment : tree_.segments) {
       for (const Step& step : segment.steps)
-        if (!step.updated.empty() || step.op->composite)
+        if (!step.updated.empty() || runs_user_code(step))
           for (const int output : step.outputs)
             place(output).kind = step.updated.empty() ? Place::Kind::given : Place::Kind::variable;
       if (!segment.ending) continue;
@@ -133,18 +133,58 @@ class Planner {
     }
     if (segment.branches.size() == 1)  // of several, each may need another part of what is there
       release_if_dead(state, root(segment.question.inputs[0]), segment.branches[0].segment, -1);
+    if (segment.ending) settle(planned.first);
     planned.end = static_cast<unsigned>(plan_.instructions.size());
-    bool settled = segment.ending != nullptr;
-    for (unsigned i = planned.end; i-- > planned.first;) {
-      Instruction& instruction = plan_.instructions[i];
-      instruction.settled = settled;
-      settled &= !can_fail(instruction);
-    }
     planned.ending = segment.ending;
     planned.branches = segment.branches;
     if (segment.branches.empty()) return;
     planned.asked = segment.question.inputs[0];
     planned.read = segment.question.read;
+  }
+
+  /// Finds the updates of the last segment that may write in place, as nothing behind them can
+  /// fail. A step of an optimizer fails where a number that it takes is not finite: all of them are
+  /// looked at before the first update.
+  void settle(unsigned first) {
+    auto& all = plan_.instructions;
+    const auto size = static_cast<unsigned>(all.size());
+    const auto next_update = [&](unsigned i) {
+      while (i < size && all[i].kind != Instruction::Kind::update) ++i;
+      return i;
+    };
+    unsigned start = size;
+    while (start > first && !can_fail(all[start - 1])) --start;
+    for (unsigned i = size; i-- > start;)
+      for (const int number : numbers_of(all[i]))
+        if (maker_of(number, start, i) > next_update(start)) {
+          start = i;  // too late to look at: nothing before it is written in place
+          break;
+        }
+    for (unsigned i = start; i < size; ++i) all[i].settled = true;
+    const unsigned update = next_update(start);
+    Instruction look{.kind = Instruction::Kind::numbers, .settled = true};
+    look.first = static_cast<unsigned>(plan_.operands.size());
+    for (unsigned i = update + 1; i < size; ++i)
+      for (const int number : numbers_of(all[i])) plan_.operands.push_back(number);
+    look.input_count = static_cast<unsigned>(plan_.operands.size()) - look.first;
+    if (look.input_count) all.insert(all.begin() + update, look);
+  }
+  /// The numbers behind the gradients among the inputs of an optimizer's step.
+  std::vector<int> numbers_of(const Instruction& update) const {
+    if (update.kind != Instruction::Kind::update || update.op->arity >= 0) return {};
+    const auto end = plan_.operands.begin() + update.first + update.input_count;
+    return {end - (update.op == &adam_update_op ? 2 : 1), end};
+  }
+  /// The instruction in [first, end) that makes a value; 0 if none does.
+  unsigned maker_of(int value, unsigned first, unsigned end) const {
+    for (unsigned i = first; i < end; ++i) {
+      const Instruction& made = plan_.instructions[i];
+      const int* const outputs = plan_.operands.data() + made.first + made.input_count;
+      if (made.kind != Instruction::Kind::blocks &&
+          std::count(outputs, outputs + made.output_count, root(value)))
+        return i;
+    }
+    return 0;
   }
 
   void plan_step(const Step& step, int segment, int i, State& state) {
@@ -161,7 +201,7 @@ class Planner {
       const Step& step = steps[static_cast<std::size_t>(i)];
       for (const int output : step.outputs)
         if (output >= 0) made_[static_cast<std::size_t>(output)] = {number, i};
-      if (step.op != &add_op || step.part != Part::value || step.op->composite) continue;
+      if (step.op != &add_op || step.part != Part::value || runs_user_code(step)) continue;
       const int total = step.inputs[0], part = step.inputs[1], sum = step.outputs[0];
       if (!alike_in_scratch(total, sum) || !alike_in_scratch(part, sum)) continue;
       const Made maker = made_[static_cast<std::size_t>(part)],
@@ -186,7 +226,8 @@ class Planner {
   /// Whether the kernel of a step can add to its outputs; short passes, as long ones run in blocks.
   bool adds(const Step& step) const {
     const Op& op = *step.op;
-    if (op.composite || &op == &random_op || !step.updated.empty() || is_view(step)) return false;
+    if (runs_user_code(step) || &op == &random_op || !step.updated.empty() || is_view(step))
+      return false;
     if (step.part == Part::gradients) return true;
     if (step.part != Part::value)
       return value(step.outputs[0]).layout.elements < 2 * block_elements;
@@ -338,7 +379,7 @@ class Planner {
   /// The pass that does all of the step, if one does.
   Tile tile_of(const Step& step) const {
     const Op& op = *step.op;
-    if (!op.tiles || op.composite || step.part == Part::gradients) return nullptr;
+    if (!op.tiles || runs_user_code(step) || step.part == Part::gradients) return nullptr;
     const Layout& output = value(step.outputs[0]).layout;
     if (step.part != Part::value)
       return op.tiles->gradient[step.part == Part::gradient_1][static_cast<int>(output.dtype)];
@@ -367,7 +408,7 @@ class Planner {
       made.kind = Instruction::Kind::random;
     } else if (!step.updated.empty()) {
       made.kind = Instruction::Kind::update;
-    } else if (step.op->composite) {
+    } else if (runs_user_code(step)) {
       made.kind = Instruction::Kind::user;
     } else if (step.part == Part::gradients) {
       made.kind = Instruction::Kind::kernel;

@@ -31,7 +31,8 @@ struct Instruction {
     call,      // a kernel by way of the gate, which brings inputs into order
     random,
     update,
-    user  // a user's kernel
+    numbers,  // before the first update in place: a number that updates take may fail them
+    user      // a user's function or kernel
   };
   Kind kind;
   bool settled = false;                        // nothing that follows can fail or ask

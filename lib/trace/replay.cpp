@@ -2,6 +2,7 @@
 #include "lib/trace/replay.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "lib/dispatch/call_view.hpp"
 #include "lib/dispatch/op_options.hpp"
 #include "lib/dispatch/pointwise.hpp"
+#include "lib/tensor/live.hpp"
 
 namespace reel::tracing {
 namespace {
@@ -21,6 +23,7 @@ Tensor made_for(Context& context, const Layout& layout) {
   Body* body = allocate(context, layout.dtype, layout.shape, layout.elements);
   if (!body)
     fail<MemoryError>({}, "trace", "value", "memory for shape " + to_text(layout.shape), "none");
+  if (layout.live) body->device_kind |= live_number;
   return Access::adopt(body);
 }
 }  // namespace
@@ -95,7 +98,7 @@ Replay::Replay(Context& context, Plan& plan)
       plan_(plan),
       frame_(plan.take_frame()),
       generator_(current_generator()),
-      position_(generator_.position()) {
+      position_(position_of(generator_)) {
   try {
     frame_->enter(plan);
   } catch (...) {
@@ -122,11 +125,20 @@ void Replay::argument(int i, const Tensor& x) {
   slot_of(plan_.argument_values[at]) = body;
 }
 
+namespace {
+/// True at 1, which stays: threads that come before the check is done make one too.
+bool count_down(std::atomic<std::uint32_t>& left) {
+  const std::uint32_t now = left.load(std::memory_order_relaxed);
+  if (now > 1) left.store(now - 1, std::memory_order_relaxed);
+  return now == 1;
+}
+}  // namespace
+
 const Ending* Replay::run() try {
   for (int at = 0; at >= 0;) {
     const Plan::PlannedSegment& segment = plan_.segments[static_cast<std::size_t>(at)];
-    const bool may_write =
-        segment.ending && segment.ending->verified.load(std::memory_order_relaxed);
+    if (segment.ending) due_ = count_down(segment.ending->until_check);
+    const bool may_write = segment.ending && !due_;
     const Instruction* const all = plan_.instructions.data();
     for (unsigned i = segment.first; i < segment.end; ++i) {
       execute(all[i], may_write);
@@ -153,6 +165,15 @@ int Replay::next(const Plan::PlannedSegment& segment) const {
     if (branch.answer == answer) return branch.segment;
   return -1;
 }
+
+namespace {
+/// Whether a number is fit for a step of an optimizer, as a rate or as the count of steps.
+bool may_be_step(const Body& x) {
+  if (x.dtype == DType::int64) return *x.as<std::int64_t>() >= 1;
+  const double value = x.dtype == DType::float64 ? *x.as<double>() : 0;
+  return std::isfinite(static_cast<float>(value));
+}
+}  // namespace
 
 void Replay::execute(const Instruction& instruction, bool may_write) {
   const int* const values = plan_.operands.data() + instruction.first;
@@ -185,6 +206,10 @@ void Replay::execute(const Instruction& instruction, bool may_write) {
     }
     case Instruction::Kind::blocks:
       return blocks(instruction);
+    case Instruction::Kind::numbers:
+      for (unsigned i = 0; i < inputs; ++i)
+        if (!may_be_step(*slot(values[i]))) throw Error("an update of the function may fail");
+      return;
     case Instruction::Kind::update:
       return update(instruction, may_write);
     case Instruction::Kind::user:
@@ -204,7 +229,7 @@ void Replay::execute(const Instruction& instruction, bool may_write) {
                          static_cast<int>(outputs), instruction.how},
                         instruction.site);
   RandomOptions options = *static_cast<const RandomOptions*>(instruction.options.data);
-  options.seed = generator_.seed();
+  options.seed = seed_of(generator_);
   options.position = position_;
   position_ += options.blocks(made[0]->elements);
   run_kernel({*instruction.op, operands, 0, options, instruction.site, made, 1, nullptr});
@@ -248,12 +273,13 @@ void Replay::update(const Instruction& instruction, bool may_write) {
     return frame_->shadows[static_cast<std::size_t>(variable < 0 ? ~variable : variable)];
   };
   Few<Tensor, 4> made(outputs);
+  bool writes = false;
   for (unsigned i = 0; i < outputs; ++i) {
     const int variable = values[inputs + outputs + i];
     places[i] = slot(values[i]);
     const bool own = shadow_of(variable).defined(), late = may_write && instruction.settled;
     if (variable >= 0 && (own || late) && unshared(*places[i])) {
-      wrote_ |= !own;
+      writes |= !own;
       continue;
     }
     const Value& value = plan_.tree.values[static_cast<std::size_t>(values[inputs + i])];
@@ -262,6 +288,7 @@ void Replay::update(const Instruction& instruction, bool may_write) {
   }
   run_kernel({*instruction.op, operands, static_cast<int>(inputs), instruction.options,
               instruction.site, places, static_cast<int>(outputs), nullptr});
+  wrote_ |= writes;  // an update that fails has written nothing
   for (unsigned i = 0; i < outputs; ++i) {
     slot_of(values[inputs + i]) = places[i];
     if (!made[i].defined()) continue;
@@ -269,6 +296,27 @@ void Replay::update(const Instruction& instruction, bool may_write) {
     if (made[i].defined()) frame_->kept.push_back(std::move(made[i]));
   }
 }
+
+namespace {
+/// Variables hold what the replay has given them so far while this lives, as a user's code may
+/// read them.
+class Shown {
+ public:
+  Shown(Frame& frame, const Plan& plan) : frame_(frame), plan_(plan) { swap(); }
+  ~Shown() { swap(); }
+  Shown(const Shown&) = delete;
+  Shown& operator=(const Shown&) = delete;
+
+ private:
+  void swap() {
+    for (std::size_t i = 0; i < frame_.shadows.size(); ++i)
+      if (frame_.shadows[i].defined())
+        std::swap(Access::cell(plan_.tree.variables[i]).value, frame_.shadows[i]);
+  }
+  Frame& frame_;
+  const Plan& plan_;
+};
+}  // namespace
 
 void Replay::user(const Instruction& instruction) {
   const int* const values = plan_.operands.data() + instruction.first;
@@ -282,7 +330,14 @@ void Replay::user(const Instruction& instruction) {
   }
   const CallView view{*instruction.op,     given.data(),    static_cast<int>(inputs), nullptr, 0,
                       instruction.options, instruction.site};
-  Tensors results = instruction.op->composite(OpCall(view), instruction.op->composite_state);
+  UserCall& call = user_calls_.emplace_back(UserCall{instruction.op, {}, {}});
+  for (Body* body : given) call.inputs.push_back(Access::share(body));
+  Tensors results;
+  {
+    const Shown shown(*frame_, plan_);
+    results = instruction.op->composite(OpCall(view), instruction.op->composite_state);
+  }
+  call.results.assign(results.begin(), results.end());
   for (unsigned i = 0; i < outputs; ++i) {
     const Value& value = plan_.tree.values[static_cast<std::size_t>(values[inputs + i])];
     if (i >= results.size() || !results[i].defined() ||
@@ -299,7 +354,7 @@ void Replay::commit() {
     if (frame_->shadows[i].defined())
       // What was there may be among the results, and goes with the frame.
       std::swap(Access::cell(plan_.tree.variables[i]).value, frame_->shadows[i]);
-  if (position_ != generator_.position()) generator_.set_position(position_);
+  if (position_ != position_of(generator_)) generator_.set_position(position_);
 }
 
 Tensor Replay::result(int number) const {

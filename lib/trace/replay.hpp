@@ -33,11 +33,15 @@ class Replay {
   /// Null where a question was answered in a way that no one has captured, or a kernel failed: the
   /// function is to be run, as nothing has happened yet. Throws what a kernel throws after a write.
   const Ending* run();
+  /// Whether this replay is to be checked against a run instead of being committed.
+  bool due() const { return due_; }
   void commit();
   Tensor result(int value) const;
   /// What a Variable will hold.
   Tensor assigned(int variable) const;
   std::uint64_t position() const { return position_; }
+  /// What it called of a user's code, in order.
+  std::vector<UserCall>& user_calls() { return user_calls_; }
 
  private:
   void execute(const Instruction& instruction, bool may_write);
@@ -56,6 +60,7 @@ class Replay {
   Frame* frame_;
   Generator& generator_;
   std::uint64_t position_;
-  bool wrote_ = false;
+  std::vector<UserCall> user_calls_;
+  bool wrote_ = false, due_ = false;
 };
 }  // namespace reel::tracing

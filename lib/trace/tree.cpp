@@ -2,9 +2,11 @@
 #include "lib/trace/tree.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 
 #include "lib/dispatch/call_kernel.hpp"
+#include "lib/dispatch/options.hpp"
 
 namespace reel::tracing {
 namespace {
@@ -19,23 +21,69 @@ bool same_elements(const Tensor& a, const Tensor& b) {
                       static_cast<std::size_t>(Access::body(x)->bytes()));
 }
 
+std::int64_t first_other_element(const Tensor& a, const Tensor& b) {
+  const Tensor x = in_order(a), y = in_order(b);
+  const Body &p = *Access::body(x), &q = *Access::body(y);
+  std::int64_t i = 0;
+  const auto size = static_cast<std::size_t>(size_of(p.dtype));
+  const auto same = [&](std::int64_t n) {
+    const std::size_t at = static_cast<std::size_t>(n) * size;
+    return !std::memcmp(p.data + at, q.data + at, size);
+  };
+  while (i < p.elements && same(i)) ++i;
+  return i;
+}
+
 /// Walks a way along the tree, and from where it leaves it on adds what is new.
 class Walker {
  public:
   Walker(Tree& tree, const Capture& way) : tree_(tree), way_(way), known_(way.values.size(), -1) {}
 
-  bool walk() {
+  Difference walk() {
     for (const Variable& variable : way_.variables) variables_.push_back(number_of(variable));
     if (tree_.segments.empty()) {
       tree_.segments.emplace_back();
       building_ = true;
     }
     for (const Step& step : way_.steps)
-      if (!(step.op ? pass(step) : answer(step))) return false;
-    return finish();
+      if (!(step.op ? pass(step) : answer(step))) {
+        if (!difference_)
+          difference_ = {"way through it", expected_here(), "a step to " + name_of(step)};
+        return difference_;
+      }
+    if (!finish()) difference_ = {"way through it", expected_here(), "the end"};
+    return difference_;
   }
 
  private:
+  static std::string name_of(const Step& step) {
+    return step.op ? place_of(step) : "a value read on the host, of " + place_of(step);
+  }
+  /// What the tree has where the way leaves it; pass() has counted the step.
+  std::string expected_here() {
+    const Segment& here = segment();
+    const std::size_t at = next_ ? next_ - 1 : 0;
+    if (at < here.steps.size()) return "a step to " + name_of(here.steps[at]);
+    return here.branches.empty() ? "the end" : "a step to " + name_of(here.question);
+  }
+  void note(int value, int before, const Step& step) {
+    const Value &a = way_.values[static_cast<std::size_t>(value)],
+                &b = tree_.values[static_cast<std::size_t>(before)];
+    if (a.kind != Value::Kind::constant || b.kind != a.kind || difference_) return;
+    difference_ = {"constant of " + place_of(step), describe(b.layout), describe(a.layout)};
+    if (!(a.layout == b.layout)) return;
+    const std::int64_t i = first_other_element(a.constant, b.constant);
+    if (i == a.layout.elements) return;
+    const Tensor was = in_order(b.constant), is = in_order(a.constant);
+    if (a.layout.elements > 1)
+      difference_.what = "element " + std::to_string(i) + " of a " + difference_.what;
+    difference_.before = element_text(*Access::body(was), i);
+    difference_.now = element_text(*Access::body(is), i);
+  }
+  static std::string describe(const Layout& layout) {
+    return std::string(reel::name_of(layout.dtype)) + to_text(layout.shape);
+  }
+
   Segment& segment() { return tree_.segments[static_cast<std::size_t>(segment_)]; }
 
   int number_of(const Variable& variable) {
@@ -95,12 +143,15 @@ class Walker {
     return static_cast<int>(tree_.values.size()) - 1;
   }
 
-  bool meet_all(const std::vector<int>& values, const std::vector<int>* before,
+  bool meet_all(const Step* step, const std::vector<int>& values, const std::vector<int>* before,
                 std::vector<int>& are) {
     if (before && before->size() != values.size()) return false;
     are.resize(values.size());
-    for (std::size_t i = 0; i < values.size(); ++i)
-      if (!meet(values[i], before ? (*before)[i] : -1, are[i])) return false;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (meet(values[i], before ? (*before)[i] : -1, are[i])) continue;
+      if (step && values[i] >= 0 && (*before)[i] >= 0) note(values[i], (*before)[i], *step);
+      return false;
+    }
     return true;
   }
 
@@ -109,12 +160,16 @@ class Walker {
     if (!building_) {
       if (next_ == segment().steps.size()) return false;
       before = &segment().steps[next_++];
-      if (before->op != step.op || before->part != step.part || !(before->options == step.options))
+      if (before->op != step.op || before->part != step.part) return false;
+      if (!(before->options == step.options)) {
+        difference_ = {"options of " + place_of(step), to_string(before->options.view()),
+                       to_string(step.options.view())};
         return false;
+      }
     }
     Step mine;
-    if (!meet_all(step.inputs, before ? &before->inputs : nullptr, mine.inputs) ||
-        !meet_all(step.outputs, before ? &before->outputs : nullptr, mine.outputs))
+    if (!meet_all(&step, step.inputs, before ? &before->inputs : nullptr, mine.inputs) ||
+        !meet_all(&step, step.outputs, before ? &before->outputs : nullptr, mine.outputs))
       return false;
     for (const int variable : step.updated)
       mine.updated.push_back(variables_[static_cast<std::size_t>(variable)]);
@@ -138,7 +193,7 @@ class Walker {
       Step question;
       question.read = step.read;
       question.site = step.site;
-      meet_all(step.inputs, nullptr, question.inputs);
+      meet_all(nullptr, step.inputs, nullptr, question.inputs);
       segment().question = std::move(question);
     }
     next_ = 0;
@@ -159,7 +214,7 @@ class Walker {
     // Another thread may have been here first.
     if (!building_) return next_ == segment().steps.size() && segment().ending;
     auto ending = std::make_shared<Ending>();
-    meet_all(way_.results, nullptr, ending->results);
+    meet_all(nullptr, way_.results, nullptr, ending->results);
     for (const auto& [variable, value] : way_.assigned) {
       int last;
       meet(value, -1, last);
@@ -178,13 +233,34 @@ class Walker {
   int segment_ = 0;
   std::size_t next_ = 0;  // step of the segment
   bool building_ = false;
+  Difference difference_;
 };
 }  // namespace
 
-bool Tree::add(const Capture& way) {
+std::string place_of(const Step& step) {
+  std::string text(step.op ? step.op->name : "an op");
+  if (!step.site.file) return text;
+  const std::string_view path = step.site.file;
+  return text.append(" at ").append(path.substr(path.rfind('/') + 1)) + ":" +
+         std::to_string(step.site.line);
+}
+
+std::string element_text(const Body& x, std::int64_t i) {
+  if (x.dtype == DType::float32) {
+    char text[32];
+    return {text, std::to_chars(text, text + sizeof text, x.as<float>()[i]).ptr};
+  }
+  if (x.dtype == DType::float64) return to_text(Scalar(x.as<double>()[i]));
+  if (x.dtype == DType::boolean) return x.as<bool>()[i] ? "true" : "false";
+  if (x.dtype == DType::int64) return to_text(Scalar(x.as<std::int64_t>()[i]));
+  return x.dtype == DType::int32 ? to_text(Scalar(x.as<std::int32_t>()[i]))
+                                 : to_text(Scalar(x.as<std::uint8_t>()[i]));
+}
+
+Difference Tree::add(const Capture& way) {
   Tree grown = *this;
-  if (!Walker(grown, way).walk()) return false;
-  *this = std::move(grown);
-  return true;
+  Difference difference = Walker(grown, way).walk();
+  if (!difference) *this = std::move(grown);
+  return difference;
 }
 }  // namespace reel::tracing

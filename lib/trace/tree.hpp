@@ -3,6 +3,7 @@
 // and got different answers.
 #pragma once
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,7 +16,16 @@ struct Ending : std::enable_shared_from_this<Ending> {
   std::vector<int> results;
   std::vector<std::pair<int, int>> assigned;
   std::shared_ptr<KeptResult> result;
-  std::atomic<bool> verified = false;  // a replay gave what a run gave
+  /// Replays up to the next one that runs beside the function; 0 if none does.
+  std::atomic<std::uint32_t> until_check = 1;
+  std::atomic<int> checks = 0;               // that found no difference
+  std::atomic<std::uint64_t> last_good = 0;  // the call that was captured or checked last
+};
+
+/// What a run found otherwise than the trace has it.
+struct Difference {
+  std::string what, before, now;
+  explicit operator bool() const { return !what.empty(); }
 };
 
 struct Branch {
@@ -38,8 +48,15 @@ struct Tree {
   std::vector<Segment> segments;
   std::size_t ways = 0;
 
-  /// Adds a way. False, with nothing changed, if it leaves a known one although no question was
-  /// answered otherwise.
-  bool add(const Capture& way);
+  /// Adds a way. If it leaves a known one although no question was answered otherwise, nothing is
+  /// changed, and where it does is the result.
+  Difference add(const Capture& way);
+  /// The newest.
+  std::shared_ptr<Ending> ending() const { return segments.back().ending; }
 };
+
+/// "multiply at train.cpp:12"
+std::string place_of(const Step& step);
+/// An element, with as few digits as name it.
+std::string element_text(const Body& x, std::int64_t i);
 }  // namespace reel::tracing

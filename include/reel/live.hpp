@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Live: a C++ number that a trace reads anew at every call.
+#pragma once
+#include <reel/variable.hpp>
+
+namespace reel {
+namespace detail {
+REEL_API Variable make_live(Scalar value, DType dtype, Caller caller);
+}  // namespace detail
+
+/// A handle to a number; copies share it. In an op it takes the other operand's dtype, as a C++
+/// number does. A replay reads it anew; reading it on the host with value() is a question that the
+/// replay asks too.
+///
+///     Live<double> rate{0.1};
+///     auto step = trace([&](Tensor x) { return x * rate; });
+///     rate = 0.05;
+///
+/// The next call of step takes 0.05. A traced function takes one as a Tensor:
+/// `[](Tensor x, Tensor rate)`, called with `live(0.1)`.
+template <Element T>
+class Live {
+ public:
+  Live(T value, Caller caller = Caller::here())
+      : number_(detail::make_live(value, dtype_of<T>(), caller)) {}
+  Live& operator=(T value) {
+    number_.assign(value);
+    return *this;
+  }
+  T value() const { return number_.value().template item<T>(); }
+  /// A tensor of rank 0 that takes the other operand's dtype too.
+  operator Tensor() const { return number_.value(); }
+  const Variable& variable() const { return number_; }
+
+ private:
+  Variable number_;
+};
+
+/// A number for one call of a traced function.
+template <Element T>
+Live<T> live(T value, Caller caller = Caller::here()) {
+  return Live<T>(value, caller);
+}
+}  // namespace reel

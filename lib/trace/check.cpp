@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lib/trace/check.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "lib/dispatch/call_kernel.hpp"
+
+namespace reel::tracing {
+namespace {
+/// Of the largest element of a tensor, and of all that is compared: where terms cancel, what is
+/// left is rounding.
+constexpr double tolerance = 1e-4, tolerance_of_all = 1e-6;
+constexpr int doubling_checks = 7;
+
+template <class T>
+double largest_of(const T* values, std::int64_t n) {
+  double most = 0;
+  for (std::int64_t i = 0; i < n; ++i)
+    if (std::isfinite(values[i])) most = std::max(most, std::abs(static_cast<double>(values[i])));
+  return most;
+}
+double largest(const Tensor& x) {
+  if (!x.defined() || !is_floating(x.dtype())) return 0;
+  const Tensor packed = contiguous_copy(*Access::body(x));
+  const Body& body = *Access::body(packed);
+  return body.dtype == DType::float32 ? largest_of(body.as<float>(), body.elements)
+                                      : largest_of(body.as<double>(), body.elements);
+}
+
+/// The first element that differs; n if none does.
+template <class T>
+std::int64_t first_other(const T* a, const T* b, std::int64_t n, double allowed) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
+    if (!(std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])) <= allowed)) return i;
+  }
+  return n;
+}
+std::int64_t first_other(const Body& a, const Body& b, double allowed) {
+  if (a.dtype == DType::float32)
+    return first_other(a.as<float>(), b.as<float>(), a.elements, allowed);
+  if (a.dtype == DType::float64)
+    return first_other(a.as<double>(), b.as<double>(), a.elements, allowed);
+  std::int64_t i = 0;
+  const int size = size_of(a.dtype);
+  while (i < a.elements &&
+         !std::memcmp(a.data + i * size, b.data + i * size, static_cast<std::size_t>(size)))
+    ++i;
+  return i;
+}
+
+std::string kind_of(const Tensor& x) {
+  return x.defined() ? std::string(name_of(x.dtype())) + to_text(x.shape()) : "undefined";
+}
+
+Difference compare(const Compared& pair, double allowed) {
+  const auto& [what, replayed, run] = pair;
+  if (kind_of(replayed) != kind_of(run)) return {what, kind_of(replayed), kind_of(run)};
+  if (!run.defined()) return {};
+  const Tensor a = contiguous_copy(*Access::body(replayed)),
+               b = contiguous_copy(*Access::body(run));
+  const Body &p = *Access::body(a), &q = *Access::body(b);
+  const std::int64_t i = first_other(p, q, allowed + tolerance * largest(run));
+  if (i == p.elements) return {};
+  const std::string where = p.elements == 1 ? what : "element " + std::to_string(i) + " of " + what;
+  return {where, element_text(p, i), element_text(q, i)};
+}
+
+/// The number that REEL_TRACE_CHECK holds; -1 if none.
+double share_of_environment() {
+  const char* const value = std::getenv("REEL_TRACE_CHECK");
+  if (!value || !*value) return -1;
+  double share = -1;
+  const char* const end = value + std::strlen(value);
+  const auto [stop, error] = std::from_chars(value, end, share);
+  if (error == std::errc() && stop == end && share >= 0 && share <= 1) return share;
+  std::fprintf(stderr, "reel: REEL_TRACE_CHECK: expected a number in [0, 1], got \"%.40s\"\n",
+               value);
+  return -1;
+}
+}  // namespace
+
+Difference compare(std::span<const Compared> pairs) {
+  double most = 0;
+  for (const Compared& pair : pairs) most = std::max(most, largest(pair.run));
+  for (const Compared& pair : pairs)
+    if (Difference difference = compare(pair, tolerance_of_all * most)) return difference;
+  return {};
+}
+
+double share_of_checks(double asked) {
+  const double environment = share_of_environment();
+  return environment < 0 ? asked : environment;
+}
+
+bool needs_times(const Ending& ending, double share) {
+  return share < 1 && ending.checks.load(std::memory_order_relaxed) + 1 >= doubling_checks;
+}
+
+void plan_next_check(Ending& ending, double share, double check_seconds, double replay_seconds) {
+  const int checks = ++ending.checks;
+  double replays = 1;
+  if (share < 1)
+    replays = checks < doubling_checks ? 1u << (checks - 1)
+                                       : check_seconds / (share * std::max(replay_seconds, 1e-9));
+  ending.until_check = static_cast<std::uint32_t>(std::clamp(replays, 1.0, 1e9));
+}
+}  // namespace reel::tracing

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Programs with state outside of a trace, run with and without one.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <reel/reel.hpp>
+
+namespace reel::tests::outside {
+constexpr int calls = 40, change = 20;
+
+/// What a program may do besides giving what it gives without a trace.
+enum class May {
+  nothing,
+  run_eagerly,     // and it must, with a reason
+  differ_a_while,  // from the change to the next check, and then it runs eagerly
+};
+
+struct Program {
+  const char* name;
+  May may;
+  std::function<std::vector<Tensor>()> eager;
+  std::function<std::vector<Tensor>(std::string& explained)> traced;
+};
+
+/// The body is told how to wrap its function, and where to put what each call gave.
+template <class Body>
+Program program(const char* name, May may, Body body) {
+  const auto run = [body](auto wrap) {
+    std::vector<Tensor> given;
+    seed(7);
+    body(wrap, [&](const Tensor& x) { given.push_back(x * 1); });
+    return given;
+  };
+  return {name, may, [run] { return run([](auto f) { return f; }); },
+          [run](std::string& explained) {
+            std::vector<std::function<std::string()>> all;
+            auto given = run([&](auto f) {
+              auto traced = trace(f);
+              all.push_back([traced] { return traced.explain(); });
+              return traced;
+            });
+            for (const auto& explain : all) explained += explain();
+            return given;
+          }};
+}
+
+inline Tensor input(int i) { return full({3}, 1.0f + 0.25f * static_cast<float>(i)); }
+
+/// What changes inside of the function: it keeps state.
+void add_kept(std::vector<Program>& list);
+}  // namespace reel::tests::outside
