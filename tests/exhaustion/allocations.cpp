@@ -37,15 +37,8 @@ bool FailingAllocations::failed() {
 }
 std::int64_t live_allocations() { return live; }
 
-namespace {
-void* counted_block(void* block) {
-  if (block) live.fetch_add(1, std::memory_order_relaxed);
-  return block;
-}
-}  // namespace
 }  // namespace reel::tests
 
-using reel::tests::counted_block;
 using reel::tests::fails;
 using reel::tests::live;
 
@@ -65,7 +58,16 @@ void* __libc_calloc(std::size_t, std::size_t);
 void* __libc_realloc(void*, std::size_t);
 void* __libc_memalign(std::size_t, std::size_t);
 void __libc_free(void*);
+}
 
+namespace {
+void* counted_block(void* block) {
+  if (block) live.fetch_add(1, std::memory_order_relaxed);
+  return block;
+}
+}  // namespace
+
+extern "C" {
 void* malloc(std::size_t bytes) {
   return fails() ? (errno = ENOMEM, nullptr) : counted_block(__libc_malloc(bytes));
 }
