@@ -18,7 +18,8 @@ struct Reader {
 };
 /// Behind Lock::contexts. As many as the program has lines that read such tensors.
 std::vector<Reader>& readers() {
-  static auto* const all = new std::vector<Reader>;
+  static constinit std::vector<Reader>* all = nullptr;  // outlives every static
+  if (!all) all = new std::vector<Reader>;
   return *all;
 }
 std::uint32_t number_of(std::string_view op, Caller site) try {

@@ -30,15 +30,15 @@ constexpr std::uintptr_t end_of_addresses = std::uintptr_t{1} << 47;
 
 /// The end of this thread's stack if `at` is in a frame that is in use, else 0.
 std::uintptr_t stack_end(std::uintptr_t at) {
-  thread_local const std::uintptr_t end = [] {
-    pthread_attr_t attributes;
-    if (pthread_getattr_np(pthread_self(), &attributes)) return std::uintptr_t{0};
+  static constinit thread_local std::uintptr_t end = 0;
+  pthread_attr_t attributes;
+  if (!end && !pthread_getattr_np(pthread_self(), &attributes)) {
     void* first = nullptr;
     std::size_t bytes = 0;
     pthread_attr_getstack(&attributes, &first, &bytes);
     pthread_attr_destroy(&attributes);
-    return reinterpret_cast<std::uintptr_t>(first) + bytes;
-  }();
+    end = reinterpret_cast<std::uintptr_t>(first) + bytes;
+  }
   const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
   return at > here && at < end ? end : 0;
 }
@@ -132,9 +132,12 @@ bool read_memory(std::uintptr_t from, void* to, std::size_t bytes) {
   if (got >= 0) return static_cast<std::size_t>(got) == bytes;
   if (errno != EPERM && errno != ENOSYS) return false;
   // Some sandboxes forbid the call; the file reports an address that is not mapped too.
-  static const int memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
-  return memory >= 0 &&
-         pread(memory, to, bytes, static_cast<off_t>(from)) == static_cast<ssize_t>(bytes);
+  // It is opened anew each time: after a fork an open one would read the parent's memory.
+  const int memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+  if (memory < 0) return false;
+  const ssize_t read = pread(memory, to, bytes, static_cast<off_t>(from));
+  close(memory);
+  return read == static_cast<ssize_t>(bytes);
 }
 
 void StateWatch::add(const void* first, std::size_t bytes) {
