@@ -16,6 +16,7 @@
 
 #include "ends/places.hpp"
 #include "support/catch.hpp"
+#include "support/resident.hpp"
 
 extern char** environ;
 
@@ -98,14 +99,18 @@ std::size_t run_all(const std::vector<std::string>& ends, const std::vector<std:
 }  // namespace
 
 TEST_CASE("programs end while objects live") {
-  CHECK(run_all({"return", "exit", "quick_exit", "exit on a thread", "exit of main alone"}, {}) ==
-        subjects().size() * std::size(places) * 5);
+  std::vector<std::string> ends = {"return", "exit", "quick_exit", "exit on a thread"};
+  // The main thread's thread_locals stay where it ends by pthread_exit: a leak of the C library.
+  if (!sanitized) ends.push_back("exit of main alone");
+  CHECK(run_all(ends, {}) == subjects().size() * std::size(places) * ends.size());
 }
 TEST_CASE("threads end while objects live") {
   CHECK(run_all({"thread end", "thread beside exit"}, {}) > 0);
 }
 TEST_CASE("children of forks end while objects live") {
-  CHECK(run_all({"fork", "fork on a thread", "fork beside a thread"}, {}) > 0);
+  std::vector<std::string> ends = {"fork", "fork on a thread"};
+  if (!sanitized) ends.push_back("fork beside a thread");  // whose allocator it would find locked
+  CHECK(run_all(ends, {}) > 0);
 }
 TEST_CASE("plugins are unloaded while objects live") {
   for (const char* module : {"libends_shared.so", "libends_static.so"})
