@@ -6,6 +6,7 @@
 #include <reel/reel.hpp>
 
 #include "support/catch.hpp"
+#include "support/resident.hpp"
 #include "support/thread_state.hpp"
 
 namespace reel::tests {
@@ -405,7 +406,8 @@ TEST_CASE("an optimizer's weights are written in place") {
   const std::int64_t blocks = memory_statistics().large_blocks;
   const std::int64_t bytes = memory_statistics().live_bytes;
   for (int i = 0; i < 5; ++i) step(g);
-  CHECK(memory_statistics().large_blocks == blocks);
+  // A check runs the function; AddressSanitizer reuses no block.
+  CHECK((memory_statistics().large_blocks == blocks || sanitized));
   CHECK(memory_statistics().live_bytes == bytes);
   CHECK(w.value()[0].item<float>() == -4);
 }

