@@ -210,12 +210,18 @@ void find_sources(Reel& reel, const Sources& sources, std::uint64_t tape, std::u
 }
 }  // namespace
 
-void GradientTape::require_unspent(std::string_view what, Caller caller) const {
+namespace {
+[[noreturn, gnu::cold]] void fail_spent(std::string_view what, bool inside, Caller caller) {
+  fail<TapeError>(caller, what, "tape", "one call of gradient() on a tape that is not persistent",
+                  inside ? "another call inside its own gradient()" : "another call",
+                  "Make it GradientTape tape({.persistent = true}).");
+}
+}  // namespace
+
+inline void GradientTape::require_unspent(std::string_view what, Caller caller) const {
   const bool inside = context_of(context_).reel.playing & bit_;
-  if (spent_ || (inside && !options_.persistent))
-    fail<TapeError>(caller, what, "tape", "one call of gradient() on a tape that is not persistent",
-                    inside ? "another call inside its own gradient()" : "another call",
-                    "Make it GradientTape tape({.persistent = true}).");
+  if (spent_ || (inside && !options_.persistent)) [[unlikely]]
+    fail_spent(what, inside, caller);
 }
 
 void GradientTape::gradients(Operand target, const Sources& sources, const GradientOptions& options,

@@ -79,7 +79,11 @@ void* Arena::take_from_new_chunk(std::size_t bytes) {
 }
 
 void Arena::clear() {
-  if (!chunks_.empty()) rewind(chunks_[0].memory);
+  if (chunks_.empty()) return;
+  used_ = 1;
+  next_ = chunks_[0].memory;
+  end_ = next_ + chunks_[0].bytes;
+  free_spare_chunks(kept_chunks);
 }
 
 void Arena::rewind(const void* place) {
@@ -336,7 +340,9 @@ void Reel::truncate() {
 
 void Reel::set_size(std::uint32_t size) {
   __atomic_store_n(&size_, size, __ATOMIC_RELAXED);
-  chunk_end_ = (size + chunk_records - 1) / chunk_records * chunk_records;
+  // A first chunk stays in use, so that the next tape need not take it anew.
+  const std::uint32_t chunks = (size + chunk_records - 1) / chunk_records;
+  chunk_end_ = (chunks || chunks_.empty() ? chunks : 1) * chunk_records;
   free_spare_chunks(kept_chunks);
 }
 
@@ -360,11 +366,12 @@ void Reel::clear() {
 }
 
 void Reel::free_spare_chunks(std::size_t kept) {
-  const std::size_t used = (size_ + chunk_records - 1) / chunk_records;
+  const std::size_t used = chunk_end_ / chunk_records;
   for (; chunks_.size() > used + kept; chunks_.pop_back()) std::free(chunks_.back());
 }
 
 void Reel::trim() {
+  if (!size_) chunk_end_ = 0;
   free_spare_chunks(0);
   arena_.free_spare_chunks(0);
 }
