@@ -398,6 +398,46 @@ TEST_CASE("ops of a user's: functions, gradients, and kernels that come later") 
   CHECK(grown.trace_count() == 2);
 }
 
+TEST_CASE("a user's code inside of a trace: what it reads is no decision") {
+  Variable scale("scale", tensor(1.0f));
+  static int calls = 0;
+  register_op("test_scaled", [&](const OpCall& call) {  // reads x and a Variable on the host
+    ++calls;
+    std::vector<float> x = call.input(0).to_vector<float>();
+    const float by = scale.value().item<float>();
+    for (float& v : x) v *= by;
+    return tensor(x);
+  });
+  register_gradient("test_scaled", [&](const OpCall& call, Tensor upstream) {
+    return upstream * (scale + 0.0f * call.input(0));
+  });
+  register_kernel("log", [](const OpCall& call) {  // reads all it is given
+    std::vector<float> x = call.input(0).to_vector<float>();
+    for (float& v : x) v = std::log(v);
+    return from_span(x, call.input(0).shape());
+  });
+  const auto f = [&](Tensor x) {
+    scale.assign_add(1.0f);
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = call_op("test_scaled", {log(x * 2 + 1)});
+    return std::vector<Tensor>{y, tape.gradient(sum(y * y), x)};
+  };
+  const auto traced = trace(f);
+  for (int i = 0; i < 80; ++i) {
+    const Tensor x = random::uniform({20}), before = scale.value() * 1;
+    calls = 0;
+    const std::vector<Tensor> got = traced(x);
+    CHECK(calls == 1);
+    scale.assign(before);
+    const std::vector<Tensor> expected = f(x);
+    CHECK(allclose(got[0], expected[0]));
+    CHECK(allclose(got[1], expected[1], {.rtol = 1e-5}));
+  }
+  CHECK(traced.trace_count() == 1);
+  CHECK(traced.explain().find("agerly") == std::string::npos);
+}
+
 TEST_CASE("an optimizer's weights are written in place") {
   Variable w("w", zeros({100000}));
   auto step = trace([&](Tensor g) { sgd_update(w, g, tensor(0.5f)); });
