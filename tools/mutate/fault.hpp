@@ -2,6 +2,7 @@
 // The switch between the original code and one fault. tools/mutate writes calls of these functions
 // into a copy of the sources; no other build contains them.
 #pragma once
+#pragma GCC system_header
 
 /// One byte for each fault. All are 0 unless a fault is active or the run is recorded.
 extern "C" unsigned char reel_faults[];

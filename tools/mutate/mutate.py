@@ -26,13 +26,14 @@ def read_arguments(words=None):
     parser.add_argument("--file", action="append", default=[], metavar="GLOB", help="faults of these files alone")
     parser.add_argument("--id", action="append", default=[], type=int, metavar="N", help="this fault alone")
     parser.add_argument("--every", action="store_true", help="every fault that the rules make, not a choice")
-    parser.add_argument("--sample", type=int, metavar="N", help="so many of the chosen faults")
+    parser.add_argument("--sample", type=int, metavar="N", help="so many of the chosen faults, of few files")
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="which sample")
     parser.add_argument("--tests", default="*", metavar="GLOB", help="test programs to run, like test_trace")
     parser.add_argument("--budget", type=float, default=20, metavar="S",
                         help="seconds of test cases for a fault that none has caught")
     parser.add_argument("--fresh", action="store_true", help="forget what earlier runs have found")
     parser.add_argument("--list", action="store_true", help="show the faults and run nothing")
+    parser.add_argument("--werror", action="store_true", help="compile as './dev test --werror' does")
     parser.add_argument("--smoke", action="store_true", help="try this tool on a small library of its own")
     return parser.parse_args(words)
 
@@ -72,8 +73,6 @@ def pick(options, sites, entries):
     listed = {entry.key() for entry in entries}
     chosen = sites if options.every else source.choose(sites)
     chosen = [site for site in source.distinct(chosen) if report.key_of(site) not in listed]
-    if options.sample:
-        chosen = sorted(chosen, key=lambda site: source.digest(options.seed, site.number))[:options.sample]
     return sorted(chosen, key=lambda site: (site.file, site.start))
 
 
@@ -131,17 +130,27 @@ def attack(runner, sites, reached, changed, results, options):
 
 
 def read_sites(copy, wanted, folder):
-    if not copy.commands.exists():
-        copy.write([])
-        copy.configure()
+    copy.configure()
     return source.scan_all(source.Sources(copy.root), copy.tree, copy.commands, wanted, folder / "sites.json")
 
 
-def run(options, copy, folder, sites, entries):
+def read_sample(options, copy, wanted, folder, entries):
+    """The faults of a sample, and those of all files that were read for it."""
+    sites = []
+
+    def chosen(files):
+        read = read_sites(copy, lambda name: name in files and wanted(name), folder)
+        sites.extend(read)
+        return pick(options, read, entries)
+
+    picked = source.sample(source.Sources(copy.root), options.seed, chosen, options.sample)
+    return sorted(picked, key=lambda site: (site.file, site.start)), sites
+
+
+def run(options, copy, folder, picked):
     """[(fault, ending)] of the faults to try, and test cases that fail without a fault."""
     results = Results(folder, options.fresh)
     begun = time.time()
-    picked = pick(options, sites, entries)
     picked = [site for site in picked if results.get(site) != "does not compile"]
     picked = copy.make(picked, results.refuse)
     compiled = copy.compiled()
@@ -159,8 +168,8 @@ def run(options, copy, folder, sites, entries):
     return endings, failing
 
 
-def conclude(options, endings, failing, stale):
-    report.write_survivors(FOLDER / "survivors", endings)
+def conclude(options, folder, endings, failing, stale):
+    report.write_survivors(folder / "survivors", endings)
     for site, ending in endings:
         if ending.startswith("caught") and options.id:
             print(report.show(site, ending))
@@ -177,21 +186,28 @@ def conclude(options, endings, failing, stale):
 
 def main():
     options = read_arguments()
-    FOLDER.mkdir(parents=True, exist_ok=True)
     if options.smoke:
         held, problems = smoke.check(FOLDER / "smoke", sys.modules[__name__])
         print(*problems, f"{held} passed, {len(problems)} failed", sep="\n")
         return 1 if problems else 0
     wanted = lambda name: not options.file or any(fnmatch.fnmatch(name, glob) for glob in options.file)
-    copy = build.Build(ROOT, FOLDER / "tree")
-    sites = read_sites(copy, wanted, FOLDER)
     entries = report.read_equivalent(ROOT / "tools/mutate/equivalent.txt")
+    folder = FOLDER / "sample" if options.sample else FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    copy = build.Build(ROOT, folder / "tree", [*build.OPTIONS, f"-Dwerror={str(options.werror).lower()}"])
+    if options.sample:
+        picked, sites = read_sample(options, copy, wanted, folder, entries)
+        read = {site.file for site in sites}
+        wanted = lambda name: name in read
+    else:
+        sites = read_sites(copy, wanted, FOLDER)
+        picked = pick(options, sites, entries)
     if options.list:
-        for site in pick(options, sites, entries):
+        for site in picked:
             print(report.show(site))
         return 0
-    endings, failing = run(options, copy, FOLDER, sites, entries)
-    return conclude(options, endings, failing, report.stale(entries, sites, wanted))
+    endings, failing = run(options, copy, folder, picked)
+    return conclude(options, folder, endings, failing, report.stale(entries, sites, wanted))
 
 
 if __name__ == "__main__":
