@@ -147,6 +147,39 @@ void check_fold(const InstructionSet& set, const Fold& fold, bool empty) {
     for (unsigned bits = 1; bits < 8; ++bits) check<T, Out>(set, fold, x, Gone{bits});
   });
 }
+
+/// argmax of a row of n numbers, and of a column beside others, is `at`, where the first NaN or the
+/// first of the largest is.
+template <class T>
+void check_places(const InstructionSet& set, std::int64_t n, std::int64_t at) {
+  constexpr T nan = std::numeric_limits<T>::quiet_NaN(), inf = std::numeric_limits<T>::infinity();
+  const ReduceOptions every, first{.axes = 0};
+  struct Numbers {
+    T before, here, after, last;
+  };
+  for (const auto& [before, here, after, last] : {Numbers{1, 2, 1, 2},
+                                                  {-2, -1, -1, -2},
+                                                  {-inf, 0, -inf, -inf},
+                                                  {inf, nan, 1, inf},
+                                                  {-inf, nan, nan, 7},
+                                                  {1, nan, inf, nan},
+                                                  {-1, inf, inf, 5}}) {
+    Array<T> x({n}, after);
+    for (std::int64_t i = 0; i < at; ++i) x[i] = before;
+    if (n > 1) x[n - 1] = last;
+    x[at] = here;
+    Array<std::int64_t> out(Shape{}), places({3});
+    call_kernel(set, "argmax", {&x.body}, out.body, &every);
+    Array<T> columns({n, 3}, T(5));
+    for (std::int64_t i = 0; i < n; ++i) columns[3 * i + 1] = x[i];
+    call_kernel(set, "argmax", {&columns.body}, places.body, &first);
+    if (out[0] != at || places[1] != at || places[0] != 0 || places[2] != 0)
+      FAIL("argmax on " << set.name << " of " << n << " numbers " << before << " " << here << " "
+                        << after << " " << last << ": got " << out[0] << " and " << places[1]
+                        << ", expected " << at);
+  }
+  SUCCEED();
+}
 }  // namespace
 
 TEST_CASE("sums and means agree with exact sums over every axis", "[reduce]") {
@@ -232,12 +265,18 @@ TEST_CASE("argmax finds the first of the largest, or the first NaN", "[reduce]")
         CHECK(out.elements == places);
       }
     });
-    const float nan = std::numeric_limits<float>::quiet_NaN();
-    Array<float> x({5}, std::vector<float>{1, nan, 7, nan, 2});
-    Array<std::int64_t> out(Shape{});
-    const ReduceOptions every;
-    call_kernel(set, "argmax", {&x.body}, out.body, &every);
-    CHECK(out[0] == 1);
+  });
+}
+
+TEST_CASE("argmax finds the first NaN and the first of equals at every place of a row",
+          "[reduce]") {
+  for_each_set([](const InstructionSet& set) {
+    for (std::int64_t n = 1; n <= 70; ++n)
+      for (std::int64_t at = 0; at < n; ++at) {
+        check_places<float>(set, n, at);
+        check_places<double>(set, n, at);
+      }
+    for (const std::int64_t at : {0, 1, 500, 1498, 1499}) check_places<float>(set, 1500, at);
   });
 }
 

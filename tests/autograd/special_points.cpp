@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Gradients where functions have kinks, ties, poles and NaN, by passes and by ops.
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include <reel/reel.hpp>
+
+#include "support/catch.hpp"
+
+namespace reel::tests {
+namespace {
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+constexpr double inf = std::numeric_limits<double>::infinity();
+using Vector = std::vector<double>;
+
+/// Equal numbers, or NaN in the same places.
+bool alike(const Tensor& got, const Vector& expected) {
+  const std::vector<double> found = got.to(DType::float64).to_vector<double>();
+  if (found.size() != expected.size()) return false;
+  for (std::size_t i = 0; i < found.size(); ++i)
+    if (!(found[i] == expected[i] || (std::isnan(found[i]) && std::isnan(expected[i]))))
+      return false;
+  return true;
+}
+
+struct Slopes {
+  Vector x, y;
+};
+using Binary = std::function<Tensor(Tensor, Tensor)>;
+
+/// The gradients of f at these points for this upstream: in both dtypes, at each place among other
+/// elements, alone, and where an outer tape makes ops of the passes.
+void check_slopes(const Binary& f, const Vector& x, const Vector& y, const Vector& dz,
+                  const Slopes& expected) {
+  for (const DType dtype : {DType::float32, DType::float64})
+    for (const int before : {0, 1, 5, 16, 33})
+      for (const bool listened : {false, true}) {
+        const auto placed = [&](const Vector& values) {
+          return concat({full({before}, 1.5), tensor(values).to(DType::float32), full({2}, 1.5)}, 0)
+              .to(dtype);
+        };
+        const Tensor a = placed(x), b = placed(y);
+        GradientTape outer;
+        if (listened) outer.watch(a);
+        GradientTape tape;
+        tape.watch(a);
+        tape.watch(b);
+        const auto found = tape.gradient(
+            f(a, b), {a, b}, {.upstream = placed(dz), .unconnected = Unconnected::zero});
+        const auto size = static_cast<std::int64_t>(x.size());
+        INFO(name_of(dtype) << " behind " << before << ", listened " << listened << ": " << found[0]
+                            << found[1]);
+        CHECK(alike(found[0](range(before, before + size)), expected.x));
+        CHECK(alike(found[1](range(before, before + size)), expected.y));
+      }
+}
+}  // namespace
+
+TEST_CASE("the gradient of equal numbers goes to both, half each") {
+  const Vector x = {1, 2, 3, -4, 0}, y = {1, 3, 2, -4, -0.0}, dz = {8, 8, 8, 2, 6};
+  check_slopes([](Tensor a, Tensor b) { return maximum(a, b); }, x, y, dz,
+               {{4, 0, 8, 1, 3}, {4, 8, 0, 1, 3}});
+  check_slopes([](Tensor a, Tensor b) { return minimum(a, b); }, x, y, dz,
+               {{4, 8, 0, 1, 3}, {4, 0, 8, 1, 3}});
+}
+
+TEST_CASE("the gradient of an extreme is shared by all that are equal to it") {
+  for (const DType dtype : {DType::float32, DType::float64})
+    for (const bool listened : {false, true}) {
+      const Tensor x = tensor({{3, 1, 3, 3}, {2, 2, 1, 0}, {-1, -1, -1, -1}}).to(dtype);
+      GradientTape outer;
+      if (listened) outer.watch(x);
+      GradientTape tape({.persistent = true});
+      tape.watch(x);
+      const Tensor up = tensor({12, 8, 4}).to(dtype);
+      const Tensor rows = tape.gradient(max(x, 1), x, {.upstream = up});
+      CHECK(alike(rows, {4, 0, 4, 4, 4, 4, 0, 0, 1, 1, 1, 1}));
+      CHECK(equal(rows, tape.gradient(max(x, 1, keepdims), x, {.upstream = reshape(up, {3, 1})})));
+      CHECK(alike(tape.gradient(min(x, 1), x, {.upstream = up}),
+                  {0, 12, 0, 0, 0, 0, 0, 8, 1, 1, 1, 1}));
+      CHECK(alike(tape.gradient(6 * max(x), x), {2, 0, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0}));
+      CHECK(alike(tape.gradient(8 * min(x, {0, 1}), x), {0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2}));
+    }
+}
+
+TEST_CASE("powers of 0 and by 0 have the values and gradients of PyTorch") {
+  const Vector x = {0, 0, 0, 0, -2, -2, 3, 0, 1}, y = {0, 1, 2, 0.5, 0, 2, 0, -1, 5};
+  CHECK(alike(power(tensor(x), tensor(y)), {1, 0, 0, 0, 1, 4, 1, inf, 1}));
+  // d x^y / dx = y x^(y - 1); d x^y / dy = x^y log x, 0 where x is 0 and y is not negative
+  check_slopes([](Tensor a, Tensor b) { return power(a, b); }, {0, 0, 0, 0, -2, -2, 0, 1},
+               {0, 1, 2, 0.5, 0, 2, -1, 5}, {2, 2, 2, 2, 2, 2, 2, 2},
+               {{0, 2, 0, inf, 0, -8, -inf, 10}, {0, 0, 0, 0, nan, nan, -inf, 0}});
+  GradientTape tape;
+  const Tensor zero = tensor<double>(0.0), three = tensor<double>(3.0);
+  tape.watch(zero);
+  CHECK(tape.gradient(power(three, zero), zero).item<double>() == Approx(std::log(3.0)));
+}
+
+TEST_CASE("the gradient of where is 0 for what was not chosen, whatever came there") {
+  const Vector x = {1, -1, 1, -1, 1, -1}, dz = {nan, nan, inf, -inf, 2, 3};
+  check_slopes([](Tensor a, Tensor b) { return where(stop_gradient(a) > 0, a, b); }, x,
+               {5, 6, nan, inf, 7, 8}, dz, {{nan, 0, inf, 0, 2, 0}, {0, nan, 0, -inf, 0, 3}});
+  // Of a pole behind it nothing is seen, if its argument is made harmless first.
+  const Tensor at = tensor({-1.0, 0.0, 4.0});
+  const auto safe_root = [](const Tensor& v) {
+    return where(v > 0, sqrt(where(v > 0, v, 1.0)), 0.0);
+  };
+  GradientTape tape({.persistent = true});
+  tape.watch(at);
+  CHECK(alike(tape.gradient(safe_root(at), at), {0, 0, 0.25}));
+  // One condition for all, and one branch for all.
+  const Tensor wide = ones({2, 3});
+  tape.watch(wide);
+  const Tensor chosen = where(tensor({true, false, true}), wide, at(2));
+  const auto [dwide, dat] = tape.gradient(chosen, wide, at);
+  CHECK(alike(dwide, {1, 0, 1, 1, 0, 1}));
+  CHECK(alike(dat, {0, 0, 2}));
+}
+
+TEST_CASE("gradients at kinks and poles") {
+  const auto of = [](auto f) { return [f](Tensor a, Tensor) { return f(a); }; };
+  const Vector x = {0, -0.0, 2, -2, inf, -inf}, none(6, 0), dz = {3, 3, 3, 3, 3, 3};
+  check_slopes(of([](Tensor a) { return abs(a); }), x, none, dz, {{0, 0, 3, -3, 3, -3}, none});
+  check_slopes(of([](Tensor a) { return relu(a); }), x, none, dz, {{0, 0, 3, 0, 3, 0}, none});
+  check_slopes(of([](Tensor a) { return sqrt(a); }), {0, 4, 1, -1}, {0, 0, 0, 0}, {3, 8, 2, 1},
+               {{inf, 2, 1, nan}, {0, 0, 0, 0}});
+  check_slopes(of([](Tensor a) { return log(a); }), {0, 4, -2, 1}, {0, 0, 0, 0}, {3, 8, 2, 1},
+               {{inf, 2, -1, 1}, {0, 0, 0, 0}});
+  check_slopes([](Tensor a, Tensor b) { return a / b; }, {1, 0, 6}, {0, 4, 2}, {1, 8, 4},
+               {{inf, 2, 2}, {-inf, 0, -6}});
+  // -x / y^2, though y^2 is no finite number
+  check_slopes([](Tensor a, Tensor b) { return a / b; }, {0x1p100}, {0x1p90}, {1},
+               {{0x1p-90}, {-0x1p-80}});
+  check_slopes([](Tensor a, Tensor b) { return remainder(a, b); }, {7, -7, 7, 6}, {3, 3, -3, 3},
+               {1, 1, 2, 1}, {{1, 1, 2, 1}, {-2, 3, 6, -2}});
+}
+}  // namespace reel::tests
