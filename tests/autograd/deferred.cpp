@@ -32,6 +32,7 @@ void check_alike(const Loss& loss, const std::vector<Tensor>& x, const std::vect
   const auto expected = inner.gradient(loss(x), of);
   for (std::size_t i = 0; i < of.size(); ++i) {
     const double scale = of[i].dtype() == DType::float64 ? 1e-12 : 1e-4;
+    CHECK(found[i].shape() == of[i].shape());
     CHECK(allclose(found[i], expected[i], {.rtol = scale, .atol = scale}));
   }
 }
@@ -75,6 +76,84 @@ TEST_CASE("rows that grow, shrink and lie apart join in one product") {
     return sums;
   };
   check_alike(loss, x, {layer.w, layer.b});
+}
+
+TEST_CASE("rows of any layout, and of no elements, join in one product") {
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    const Layer layer(dtype);
+    const auto normal = [&](Shape shape) { return random::normal(shape).to(dtype); };
+    const std::vector<Tensor> x = {normal({3, inputs}),
+                                   normal({4, 2 * inputs})(all, range({}, {}, 2)),
+                                   transpose(normal({inputs, 6})),
+                                   normal({5, inputs})(all, range({}, {}, -1)),
+                                   normal({6, inputs})(range({}, {}, 2)),
+                                   normal({4, inputs})(range({}, {}, -1)),
+                                   broadcast_to(normal({inputs}), {3, inputs}),
+                                   normal({0, inputs}),
+                                   normal({2, 3, inputs}),
+                                   normal({1, inputs})};
+    const Loss loss = [&](const std::vector<Tensor>& given) {
+      Tensor sums = zeros({}, {.dtype = dtype});
+      for (const Tensor& each : given) {
+        const Tensor y = matmul(each, layer.w) + layer.b;
+        sums = sums + sum(tanh(y) * y);
+        if (each.rank() == 2)
+          sums = sums + sum(tanh(transpose(matmul_add(each, layer.w, layer.b))));
+      }
+      return sums;
+    };
+    check_alike(loss, x, {layer.w, layer.b});
+    // Of no inputs, and of no outputs.
+    const Variable none("none", zeros({0, outputs}, {.dtype = dtype})),
+        nowhere("nowhere", zeros({inputs, 0}, {.dtype = dtype}));
+    const Loss empty = [&](const std::vector<Tensor>& given) {
+      Tensor sums = sum(layer.b * layer.b);
+      for (int i = 0; i < 3; ++i)
+        sums = sums + sum(matmul_add(given[0], none, layer.b)) + sum(matmul(given[1], nowhere));
+      return sums;
+    };
+    check_alike(empty, {zeros({3, 0}, {.dtype = dtype}), x[0]}, {none, nowhere, layer.b});
+  }
+}
+
+TEST_CASE("biases of every shape that fits get gradients of that shape") {
+  const Layer layer;
+  const Tensor x = layer.x(3);
+  const auto normal = [&](Shape shape) { return random::normal(shape).to(DType::float64); };
+  for (const Shape& shape : {Shape{}, Shape{1}, Shape{outputs}, Shape{1, 1}, Shape{1, outputs},
+                             Shape{3, 1}, Shape{3, outputs}}) {
+    const Variable bias("bias", normal(shape));
+    const Loss loss = [&](const std::vector<Tensor>& given) {
+      Tensor sums = zeros({}, {.dtype = DType::float64});
+      for (int i = 0; i < 4; ++i)
+        sums = sums + sum(square(matmul_add(given[0] * (i + 1.0), layer.w, bias)));
+      return sums;
+    };
+    check_alike(loss, {x}, {layer.w, bias});
+    check_alike(loss, {x}, {layer.w});
+    check_alike(loss, {x}, {bias});
+  }
+  // A bias that no tape follows, before and behind one that a tape does.
+  const Tensor constant = normal({outputs});
+  const Loss mixed = [&](const std::vector<Tensor>& given) {
+    Tensor sums = zeros({}, {.dtype = DType::float64});
+    for (int i = 0; i < 6; ++i) {
+      const Tensor left = given[0] * (i + 1.0);
+      sums = sums + sum(square(i % 3 ? matmul_add(left, layer.w, constant)
+                                     : matmul_add(left, layer.w, layer.b)));
+    }
+    return sums;
+  };
+  check_alike(mixed, {x}, {layer.w, layer.b});
+  check_alike(mixed, {x}, {layer.w});
+  // So wide that its sums take more memory than any sum before them on this thread.
+  const Variable wide("wide", normal({2, 20'000})), row("row", normal({20'000}));
+  const Loss wider = [&](const std::vector<Tensor>& given) {
+    Tensor sums = zeros({}, {.dtype = DType::float64});
+    for (int i = 0; i < 3; ++i) sums = sums + sum(matmul_add(given[0], wide, row)) * (i + 1.0);
+    return sums;
+  };
+  check_alike(wider, {normal({3, 2})}, {wide, row});
 }
 
 TEST_CASE("other uses of a matrix and of a bias add to its products") {

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What tapes record, keep and say in cases that are rarely met.
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include <reel/reel.hpp>
+
+#include "support/catch.hpp"
+#include "support/refused.hpp"
+
+namespace reel::tests {
+namespace {
+const auto twice = custom_gradient([](Tensor a, Tensor b) {
+  return std::pair(a + b, [](Tensor up) -> Tensors { return {up, up * 2}; });
+});
+std::string refusal(const Function<void()>& f) {
+  try {
+    f();
+  } catch (const TapeError& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+bool says(const std::string& text, const std::string& part) {
+  INFO(text);
+  CHECK(text.find(part) != text.npos);
+  return text.find(part) != text.npos;
+}
+}  // namespace
+
+TEST_CASE("a custom gradient leaves a record where a tape follows an argument, and nowhere else") {
+  const Tensor x = tensor({1.0f, 2.0f}), y = tensor({3.0f, 4.0f});
+  const auto records = [] { return memory_statistics().live_records; };
+  const auto before = records();
+  const Tensor alone = twice(x, y);
+  CHECK(records() == before);
+  {
+    GradientTape first, second;
+    const Tensor constant = twice(x, 2.0);
+    CHECK(first.ops().empty());
+    CHECK(second.ops().empty());
+    CHECK(records() == before);
+    second.watch(y);
+    const auto watched = records();
+    const Tensor z = twice(x, y);
+    CHECK(first.ops().empty());
+    REQUIRE(second.ops().size() == 2);  // that of a + b, and the whole
+    CHECK(second.ops()[1].name == "custom_gradient");
+    CHECK(second.ops()[1].inputs.size() == 2);
+    CHECK(records() == watched + 2);
+    CHECK(equal(second.gradient(z, y), tensor({2.0f, 2.0f})));
+  }
+  CHECK(records() == before);
+  CHECK(equal(alone, x + y));
+}
+
+TEST_CASE("an undefined argument or value of a custom function is refused by its number") {
+  const Tensor x = tensor({1.0f, 2.0f});
+  check_refused<Error>([&] { twice(x, Tensor()); }, "argument 1: expected a tensor");
+  check_refused<Error>([&] { twice(Tensor(), x); }, "argument 0: expected a tensor");
+  const auto nothing =
+      custom_gradient([](Tensor a) { return std::pair(Tensor(), [a](Tensor up) { return up; }); });
+  check_refused<Error>([&] { nothing(x); }, "value: expected a tensor");
+}
+
+TEST_CASE("a record made behind gradient() names its own line") {
+  const Tensor x = tensor({1.0f, 2.0f});
+  GradientTape tape({.persistent = true});
+  tape.watch(x);
+  const Tensor y = x * x;
+  tape.gradient(y, x);
+  const Tensor z = y + x;
+  const unsigned line = __LINE__ - 1;
+  REQUIRE(tape.ops().size() == 2);
+  CHECK(tape.ops()[1].line == line);
+  check_refused<ShapeError>([&] { z + ones({3}); }, "add");
+}
+
+TEST_CASE("the 65th tape of a thread is refused, and the 64 others go on") {
+  const Tensor x = tensor(3.0f);
+  std::vector<std::unique_ptr<GradientTape>> tapes;
+  for (int i = 0; i < 64; ++i) tapes.push_back(std::make_unique<GradientTape>());
+  for (const auto& tape : tapes) tape->watch(x);
+  check_refused<TapeError>([] { GradientTape(); }, "at most 64 alive on a thread");
+  const Tensor y = x * x;
+  for (const auto& tape : tapes) CHECK(tape->gradient(y, x).item<float>() == 6);
+  tapes.pop_back();
+  CHECK_NOTHROW(GradientTape());
+}
+
+TEST_CASE("only floating values are watched, and a spent tape watches nothing") {
+  const Tensor x = tensor({1.0f, 2.0f});
+  const Variable count("count", tensor({1, 2})), w("w", x);
+  GradientTape tape;
+  check_refused<DTypeError>([&] { tape.watch(count); }, "x: expected a floating dtype, got int32");
+  check_refused<DTypeError>([&] { tape.watch(tensor({1})); }, "x: expected a floating dtype");
+  check_refused<Error>([&] { tape.watch(Tensor()); }, "an undefined Tensor");
+  tape.watch(x);
+  tape.gradient(x * x, x);
+  const auto records = memory_statistics().live_records;
+  tape.watch(x);
+  tape.watch(w);
+  const Tensor y = x * w;
+  CHECK(memory_statistics().live_records == records);
+  CHECK(tape.ops().empty());
+}
+
+TEST_CASE("results of layers are sources beside what they were computed from") {
+  const Tensor x = random::normal({3, 4}), w = random::normal({4, 5}), b = random::normal({5});
+  for (const Activation bend :
+       {Activation::none, Activation::relu, Activation::tanh, Activation::sigmoid}) {
+    GradientTape tape({.persistent = true});
+    for (const Tensor* each : {&x, &w, &b}) tape.watch(*each);
+    const Tensor y = dense(x, w, b, bend), z = y * y * 3.0;
+    const auto all = tape.gradient(z, {y, x, w, b});
+    CHECK(allclose(all[0], 6.0 * y));
+    CHECK(equal(all[1], tape.gradient(z, x)));
+    CHECK(equal(all[2], tape.gradient(z, w)));
+    CHECK(equal(all[3], tape.gradient(z, b)));
+  }
+  // A scale that is used twice: its gradients add up, in place or not.
+  const Tensor scale = random::normal({4}), shift = random::normal({4});
+  const auto loss = [&] {
+    return sum(layer_norm(x, scale, shift) * x) + sum(layer_norm(x * x, scale, shift) * x);
+  };
+  GradientTape tape;
+  for (const Tensor* each : {&scale, &shift}) tape.watch(*each);
+  const auto found = tape.gradient(loss(), {scale, shift});
+  const auto normal = [](const Tensor& v) {
+    const Tensor centred = v - mean(v, 1, keepdims);
+    return centred / sqrt(mean(square(centred), 1, keepdims) + 1e-5);
+  };
+  CHECK(allclose(found[0], sum((normal(x) + normal(x * x)) * x, 0), {.rtol = 1e-4, .atol = 1e-5}));
+  CHECK(allclose(found[1], 2.0 * sum(x, 0), {.rtol = 1e-5, .atol = 1e-6}));
+}
+
+TEST_CASE("a Jacobian of no elements, of numbers and of Variables has the shapes of both") {
+  Variable w("w", tensor<double>({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}}));
+  GradientTape tape({.persistent = true});
+  const Tensor none = w(range(0, 0)), number = sum(w.value() * w);
+  CHECK(tape.jacobian(none, w).shape() == Shape{0, 3, 2, 3});
+  CHECK(tape.jacobian(none, w).dtype() == DType::float64);
+  CHECK(equal(tape.jacobian(number, w), 2.0 * w.value()));
+  check_refused<TapeError>([&] { tape.jacobian(number, tensor(1.0)); }, "source 0");
+  CHECK(equal(tape.jacobian(number, tensor({1.0, 2.0}), Unconnected::zero), zeros({2})));
+}
+
+TEST_CASE("jacobian leaves the memory of a tape that was destroyed alone") {
+  alignas(GradientTape) std::byte memory[sizeof(GradientTape)];
+  const Tensor x = tensor({3.0, 4.0});
+  auto* const tape = new (memory) GradientTape;
+  tape->watch(x);
+  const auto ending = custom_gradient([&](Tensor a) {
+    return std::pair(a * 2.0, [&](Tensor up) {
+      tape->~GradientTape();
+      std::memset(memory, 0x5a, sizeof memory);
+      return up;
+    });
+  });
+  const Tensor y = ending(x);
+  CHECK_THROWS_AS(tape->jacobian(y, x), TapeError);
+  for (const std::byte each : memory) CHECK(each == std::byte{0x5a});
+}
+
+TEST_CASE("an unconnected source says where its path ends") {
+  const Variable w("w", tensor({2.0f, 1.0f})), unused("unused", tensor(1.0f));
+  const Tensor x = tensor({3.0f, 4.0f}), late = tensor({1.0f, 1.0f});
+  GradientTape early({.persistent = true});
+  const Tensor before = w * 2.0f;
+  GradientTape tape({.persistent = true});
+  tape.watch(x);
+  const Tensor target = x * x, used = w * 3.0f, more = exp(used);
+  const unsigned line = __LINE__ - 1;
+  const auto error = [&](const Tensor& y, Source source) {
+    return refusal([&] { tape.gradient(y, source); });
+  };
+  const std::string place = "details.cpp:" + std::to_string(line);
+  says(error(target, w),
+       "source 0 \"w\": expected a path to the target, got one that ends at exp (" + place + ")");
+  says(error(target, used), "source 0: expected a path to the target, got one that ends at exp (");
+  says(error(target, unused), "no recorded op that uses it");
+  says(error(target, late), "no recorded op that uses it");
+  says(error(late, unused), "a target that this tape did not record");
+  says(error(late, x), "a target that this tape did not record");
+  says(error(before, w), "a target that this tape did not record");
+  says(refusal([&] { tape.gradient(target, {x, w}); }), "source 1 \"w\"");
+  says(error(target, w), "Unconnected::zero");
+  // The last cut that the source reaches is named, by the name of its file alone.
+  const Tensor cut = stop_gradient(Operand(used, Caller{"plain.cpp", 7}));
+  const Tensor other = stop_gradient(Operand(x, Caller{"a/b/other.cpp", 8}));
+  says(error(sum(cut * x) * 0.0f + target, w), "one that was cut at stop_gradient (plain.cpp:7)");
+  says(error(used, x), "one that was cut at stop_gradient (other.cpp:8), which has no gradient");
+  const Tensor again = stop_gradient(Operand(more, Caller{}));
+  says(error(target, w), "one that was cut at stop_gradient, which has no gradient");
+}
+}  // namespace reel::tests
