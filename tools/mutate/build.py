@@ -76,9 +76,16 @@ class Build:
         raise SystemExit("mutate: the copy does not compile")
 
     def targets(self):
+        """The test programs, and what they start and load."""
         listed = subprocess.run(["ninja", "-C", str(self.folder), "-t", "targets", "all"], check=True,
                                 capture_output=True, text=True).stdout
-        return sorted(set(re.findall(r"^(tests/test_\w+): ", listed, re.M)) - {"tests/test_support"})
+        return sorted(re.findall(r"^(tests/[\w.]+): cpp_LINKER", listed, re.M))
+
+    def sources_of(self, program):
+        """A hash of all sources but those of other test programs."""
+        own = re.compile(rf"(autograd|include|lib)/|tests/({program.removeprefix('test_')}/|.*\.hpp$|support/|sweep/table)")
+        names = [name for name in source.tracked(self.root) if own.match(name)]
+        return source.digest(*(part for name in names for part in (name, (self.root / name).read_bytes())))
 
     def blamed(self, said, sites):
         """Faults on lines that errors name; a unit's notes are read where its errors name none."""
@@ -113,4 +120,4 @@ class Build:
         return found
 
     def programs(self):
-        return [self.folder / name for name in self.targets()]
+        return [self.folder / name for name in self.targets() if name.startswith("tests/test_")]

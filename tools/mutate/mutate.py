@@ -28,7 +28,8 @@ def read_arguments(words=None):
     parser.add_argument("--every", action="store_true", help="every fault that the rules make, not a choice")
     parser.add_argument("--sample", type=int, metavar="N", help="so many of the chosen faults, of few files")
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="which sample")
-    parser.add_argument("--tests", default="*", metavar="GLOB", help="test programs to run, like test_trace")
+    parser.add_argument("--tests", action="append", default=[], metavar="GLOB",
+                        help="test programs to run, like test_trace")
     parser.add_argument("--budget", type=float, default=20, metavar="S",
                         help="seconds of test cases for a fault that none has caught")
     parser.add_argument("--fresh", action="store_true", help="forget what earlier runs have found")
@@ -76,15 +77,24 @@ def pick(options, sites, entries):
     return sorted(chosen, key=lambda site: (site.file, site.start))
 
 
-def record(runner, copy, numbers, pattern):
-    """{fault: [cases]} for faults that are reached and for those that change a value; failing cases."""
+def record(runner, copy, numbers, patterns, file):
+    """{fault: [cases]} for faults that are reached and for those that change a value; failing cases.
+    The file keeps what was recorded for programs whose sources stay."""
+    kept = json.loads(file.read_text()) if file.exists() else {}
     reached, changed, failing = {}, {}, []
     begun, count = time.time(), 0
     for program in copy.programs():
-        if not fnmatch.fnmatch(program.name, pattern):
+        if patterns and not any(fnmatch.fnmatch(program.name, pattern) for pattern in patterns):
             continue
-        for case, ending, all_reached, all_changed in runner.record("tests/" + program.name, numbers):
-            count += 1
+        key = copy.sources_of(program.name)
+        found = kept.get(program.name)
+        if not found or found["key"] != key or not set(numbers) <= set(found["numbers"]):
+            cases = [(vars(case), *rest) for case, *rest in runner.record("tests/" + program.name, numbers)]
+            found = kept[program.name] = {"key": key, "numbers": numbers, "cases": cases}
+            file.write_text(json.dumps(kept))
+            count += len(cases)
+        for fields, ending, all_reached, all_changed in found["cases"]:
+            case = trial.Case(**fields)
             if ending != "passed":
                 failing.append((case, ending))
                 continue
@@ -158,7 +168,8 @@ def run(options, copy, folder, picked):
     print(f"{len(picked)} faults built in {time.time() - begun:.0f} s", flush=True)
     runner = trial.Trial(copy.folder, os.cpu_count())
     try:
-        reached, changed, failing = record(runner, copy, [site.number for site in picked], options.tests)
+        reached, changed, failing = record(runner, copy, [site.number for site in picked], options.tests,
+                                           folder / "recorded.json")
         for case, ending in failing:
             print(f"FAILED without a fault: {case.program}: {case.name}: {ending}")
         endings = attack(runner, picked, reached, changed, results, options)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Runs test cases: once all of them to see which faults each can see, then faults against them."""
 import concurrent.futures
-import hashlib
 import mmap
 import os
 import pathlib
@@ -182,7 +181,3 @@ def read(file, numbers):
     with mmap.mmap(file.fileno(), source.COUNT) as states:
         return ([number for number in numbers if states[number] & REACHED],
                 [number for number in numbers if states[number] & CHANGED])
-
-
-def hash_of(file):
-    return hashlib.sha1(file.read_bytes()).hexdigest()
