@@ -63,6 +63,8 @@ class Build:
         """Builds the tests; refuse() is told of faults that do not compile. Returns those that are left."""
         for _ in range(12):
             self.write(sites)
+            # Targets are listed by build.ninja, which a new test folder changes.
+            subprocess.run(["ninja", "-C", str(self.folder), "build.ninja"], capture_output=True)
             made = subprocess.run(["ninja", "-C", str(self.folder), "-k", "0", *self.targets()],
                                   capture_output=True, text=True)
             if made.returncode == 0:
