@@ -54,7 +54,7 @@ AtomicFile::AtomicFile(const Path& path, std::string_view op, Caller caller)
 }
 
 void AtomicFile::follow_links() {
-  for (int i = 0; i < most_links; ++i) {
+  for (int i = 0; i <= most_links; ++i) {
     char to[PATH_MAX];
     const ssize_t length = ::readlink(target_.c_str(), to, sizeof to);
     if (length < 0 && (errno == EINVAL || errno == ENOENT)) return;  // no link, or nothing yet

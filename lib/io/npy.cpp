@@ -65,7 +65,7 @@ class Dictionary {
     if (!take('(')) return false;
     bool comma = true;
     while (!take(')')) {
-      std::int64_t length = -1;
+      std::int64_t length{};
       skip_space();
       const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), length);
       if (!comma || error != std::errc() || length < 0) return false;

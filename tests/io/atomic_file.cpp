@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <reel/reel.hpp>
@@ -110,7 +111,7 @@ TEST_CASE("a failure of any system call leaves the old file or the new one, and 
             // A writer that must not be told is none: only what comes on top may fail unseen.
             if (error != EINTR && call != "fchown" && !(call == "close" && is_new))
               REQUIRE(!thrown.empty());
-            if (call == "write" || call == "rename" || call == "open")
+            if (call == "write" || call == "rename" || call == "open" || call == "open folder")
               REQUIRE((thrown.empty() || !is_new));
           }
     }
@@ -132,7 +133,31 @@ TEST_CASE("elements are on the device before the new name is, and the folder is 
     INFO(replaces);
     CHECK(order == std::vector<std::string>{"write", "fsync", "rename", "fsync"});
     CHECK(system_calls.made.size() > 8);
+    CHECK(std::count(system_calls.made.begin(), system_calls.made.end(), "close of nothing") == 0);
   }
+}
+
+TEST_CASE("a folder that cannot be synced is no failure, a file that cannot is one") {
+  int files = 0, folders = 0;
+  const std::string wanted = bytes_of(tensor({4, 5, 6}));
+  for (int k = 0;; ++k) {
+    Place place(Start::file);
+    system_calls = {.until_failure = k, .error = EINVAL};
+    bool threw = false;
+    try {
+      const Armed armed;
+      io::save_npy(place.path, tensor({4, 5, 6}));
+    } catch (const IoError&) {
+      threw = true;
+    }
+    if (!system_calls.failed) break;
+    if (system_calls.failed_call != "fsync") continue;
+    const bool is_new = contents(place.path) == wanted;
+    CHECK(threw != is_new);
+    ++(is_new ? folders : files);
+  }
+  CHECK(files == 1);
+  CHECK(folders == 1);
 }
 
 TEST_CASE("a writer that is killed at any system call leaves the old file or the new one") {
@@ -256,7 +281,7 @@ TEST_CASE("a saved file has the permissions that a user expects") {
   const Folder folder;
   io::save_npy(folder.file("new.npy"), tensor(1));
   CHECK(mode_of(folder.file("new.npy")) == 0640);
-  for (const mode_t mode : {0600u, 0644u, 0666u, 0755u}) {
+  for (const mode_t mode : {0600u, 0604u, 0640u, 0644u, 0660u, 0666u, 0755u}) {
     REQUIRE(chmod(folder.file("new.npy").c_str(), mode) == 0);
     io::save_npy(folder.file("new.npy"), tensor(2));
     CHECK(mode_of(folder.file("new.npy")) == mode);
@@ -279,6 +304,18 @@ TEST_CASE("a saved file keeps its owner, and one that may not be written is not 
   REQUIRE(stat(path.c_str(), &status) == 0);
   CHECK(status.st_uid == 4321);
   CHECK(status.st_gid == 1234);
+  for (const auto& [owner, group] : {std::pair(4321, 0), std::pair(0, 1234), std::pair(77, 88)}) {
+    const auto uid = static_cast<uid_t>(owner);
+    const auto gid = static_cast<gid_t>(group);
+    REQUIRE(chown(path.c_str(), uid, gid) == 0);
+    REQUIRE(chmod(path.c_str(), 0640) == 0);
+    io::save_npy(path, tensor(2));
+    REQUIRE(stat(path.c_str(), &status) == 0);
+    CHECK(status.st_uid == uid);
+    CHECK(status.st_gid == gid);
+    CHECK((status.st_mode & 07777u) == 0640);
+  }
+  REQUIRE(chown(path.c_str(), 4321, 1234) == 0);
   // As another user, for whom the file is read-only, or writable by all.
   for (const mode_t mode : {0664u, 0666u}) {
     REQUIRE(chmod(path.c_str(), mode) == 0);
@@ -299,7 +336,7 @@ TEST_CASE("a saved file keeps its owner, and one that may not be written is not 
     CHECK(io::load_npy(path).item<std::int32_t>() == (mode == 0664 ? 2 : 3));
   }
   REQUIRE(stat(path.c_str(), &status) == 0);
-  CHECK((status.st_mode & 0777u) == 0666);
+  CHECK((status.st_mode & 07777u) == 0666);
 }
 
 TEST_CASE("saving follows links, keeps what leads there, and replaces nothing but files") {
@@ -334,6 +371,33 @@ TEST_CASE("saving follows links, keeps what leads there, and replaces nothing bu
   CHECK(fs::is_fifo(pipe));
   CHECK(fs::is_symlink(loop));
   CHECK(folder.count() == count);
+}
+
+TEST_CASE("as many links in a chain are followed as the system follows") {
+  for (int links = 38; links < 43; ++links) {
+    const Folder folder;
+    io::save_npy(folder.file("target.npy"), tensor(1));
+    const std::string target = folder.file("target.npy");
+    std::string path = target;
+    for (int i = 0; i < links; ++i) {
+      const std::string link = folder.file(("link" + std::to_string(i)).c_str());
+      fs::create_symlink(i % 2 ? path : fs::path(path).filename().string(), link);
+      path = link;
+    }
+    INFO(links);
+    struct stat status {};
+    const bool follows = stat(path.c_str(), &status) == 0;
+    CHECK(follows == links <= 40);
+    if (!follows) {
+      check_refused<IoError>([&] { io::save_npy(path, tensor(2)); }, "Too many levels");
+      check_refused<IoError>([&] { io::load_npy(path); }, "Too many levels");
+      continue;
+    }
+    io::save_npy(path, tensor(2));
+    CHECK(fs::is_symlink(path));
+    CHECK(io::load_npy(path).item<std::int32_t>() == 2);
+    CHECK(io::load_npy(target).item<std::int32_t>() == 2);
+  }
 }
 
 TEST_CASE("a path without a folder is saved in the working folder") {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Files of NumPy: what is written is read again, what is damaged is refused.
+#include <unistd.h>
+
 #include <string>
 #include <vector>
 
@@ -189,5 +191,113 @@ TEST_CASE("bytes of a header cannot steer the terminal that prints the error") {
     CHECK(text.find("\\x") != text.npos);
     for (const char c : text) CHECK((c == '\n' || (c >= 0x20 && c < 0x7f)));
   }
+}
+
+TEST_CASE("errors of headers show where reading ended, 64 bytes of it at most") {
+  const Written file;
+  const auto refuse = [&](const std::string& header, const std::string& part,
+                          Caller caller = Caller::here()) {
+    file.refuse(npy_bytes(1, header, one_float), part, caller);
+  };
+  // Without a key, and with a key but no value, whatever comes after it.
+  refuse("{: '<f4', }", "got ': '<f4', }'");
+  refuse("{'descr' '<f4'}", "got ''<f4'}'");
+  refuse("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'more': }", "got ' }'");
+  refuse("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'shape': }", "got ' }'");
+  refuse("{'descr': '<f4', 'fortran_order': False, 'fortran_order': , 'shape': (1,)}", "got ' , ");
+  refuse("{'descr': '<f4', 'fortran_order': False, 'shape': (1,)", "got ''");
+  refuse("{'descr': '<f4'; }", "got '; }'");
+  refuse("{'descr: }", "'descr'");
+  const std::string digits = "1234567890", many = digits + digits + digits + digits;
+  const std::string shown = many + digits + digits + "1234";
+  refuse("{" + many + many, "got '" + shown + "'");
+  refuse("{'descr': '" + many + many + "'}", "got '" + shown + "'");
+  refuse("{'descr': " + many + many + "}", "got ' " + shown.substr(0, 63) + "'");
+  refuse("{'shape': (x" + many + many + "}", "got ' (x" + shown.substr(0, 61) + "'");
+}
+
+TEST_CASE("the length of a header has all its bytes, and 64 KiB are the most") {
+  const Written file;
+  const std::string header = dictionary("'<f4'", "False", "(1,)");
+  for (const int version : {1, 2, 3})
+    for (const std::size_t length : {header.size(), std::size_t{255}, std::size_t{256},
+                                     std::size_t{300}, std::size_t{65'535}, std::size_t{65'536}}) {
+      if (version == 1 && length > 65'535) continue;
+      const std::string padded = header + std::string(length - header.size(), ' ');
+      CHECK(file.read(npy_bytes(version, padded, one_float)).size() == 1);
+    }
+  file.refuse(npy_bytes(2, header + std::string(65'537 - header.size(), ' '), one_float),
+              "at most 64 KiB, got 65537");
+  // With each byte of the length in turn too large.
+  std::string bytes = npy_bytes(3, header, one_float);
+  bytes[10] = '\2';
+  file.refuse(bytes, "at most 64 KiB, got " + std::to_string((2 << 16) + header.size()));
+  bytes[10] = '\0', bytes[11] = '\3';
+  file.refuse(bytes, "at most 64 KiB, got " + std::to_string((3 << 24) + header.size()));
+  bytes = npy_bytes(1, header, one_float);
+  bytes[7] = '\4';
+  file.refuse(bytes, "expected version 1.0, 2.0 or 3.0, got 1.4");
+  bytes[6] = '\5';
+  file.refuse(bytes, "got 5.4");
+}
+
+TEST_CASE("an empty shape of too many bytes is refused as well") {
+  const Written file;
+  for (const char* const shape :
+       {"(0, 9223372036854775807, 9223372036854775807)", "(9223372036854775807, 0, 16)",
+        "(0, 1152921504606846976)", "(576460752303423489, 0)"})
+    for (const char* const order : {"True", "False"})
+      file.refuse(npy_bytes(1, dictionary("'|u1'", order, shape), ""), "at most 2^58 bytes");
+  CHECK(
+      file.read(npy_bytes(1, dictionary("'|u1'", "True", "(0, 288230376151711744)"), "")).shape() ==
+      Shape({0, 288230376151711744}));
+}
+
+TEST_CASE("every file that is written has its elements at a multiple of 64 bytes") {
+  const Folder folder;
+  const std::string path = folder.file("x.npy");
+  std::vector<std::int64_t> lengths;
+  for (int rank = 0; rank <= 8; ++rank) {
+    for (const std::int64_t length : {1, 2, 10}) {
+      std::vector<std::int64_t> shape = lengths;
+      if (rank > 0) shape.back() = length;
+      const Tensor x = full(Shape(shape), 7.0f, {.dtype = DType::float64});
+      io::save_npy(path, x);
+      const std::string bytes = contents(path);
+      const std::size_t start = bytes.size() - static_cast<std::size_t>(8 * x.size());
+      CHECK(start % 64 == 0);
+      CHECK(bytes[start - 1] == '\n');
+      CHECK(static_cast<std::size_t>(static_cast<unsigned char>(bytes[8])) == start - 10);
+      CHECK(io::load_npy(path).shape() == x.shape());
+    }
+    lengths.push_back(2);
+  }
+}
+
+TEST_CASE("a file may have the descriptor 0, and one that is not there is named with the reason") {
+  const Folder folder;
+  const std::string path = folder.file("x.npy");
+  const int input = dup(0);
+  close(0);
+  std::string trouble;
+  Tensor read;
+  try {
+    io::save_npy(path, tensor({4, 5}));
+    read = io::load_npy(path);
+  } catch (const IoError& error) {
+    trouble = error.what();
+  }
+  if (input >= 0) {
+    dup2(input, 0);
+    close(input);
+  }
+  CHECK(trouble.empty());
+  CHECK(equal(read, tensor({4, 5})));
+  check_refused<IoError>([&] { io::load_npy(folder.file("none.npy")); },
+                         "expected a file to read, got No such file");
+  check_refused<IoError>([&] { io::load_npy(path + "/x"); },
+                         "expected a file to read, got Not a directory");
+  check_refused<IoError>([&] { io::save_npy(folder.file("no/x.npy"), tensor(1)); },
+                         "expected a folder that can be written to, got No such file");
 }
 }  // namespace reel::tests

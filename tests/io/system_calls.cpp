@@ -66,7 +66,7 @@ int open(const char* path, int flags, ...) {
 }
 int close(int file) {
   static auto* const real = next<int(int)>("close");
-  return made("close", [&] { return real(file); });
+  return made(file < 0 ? "close of nothing" : "close", [&] { return real(file); });
 }
 ssize_t read(int file, void* to, size_t bytes) {
   static auto* const real = next<ssize_t(int, void*, size_t)>("read");
