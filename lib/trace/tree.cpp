@@ -59,11 +59,10 @@ class Walker {
   static std::string name_of(const Step& step) {
     return step.op ? place_of(step) : "a value read on the host, of " + place_of(step);
   }
-  /// What the tree has where the way leaves it; pass() has counted the step.
+  /// What the tree has where the way leaves it.
   std::string expected_here() {
     const Segment& here = segment();
-    const std::size_t at = next_ ? next_ - 1 : 0;
-    if (at < here.steps.size()) return "a step to " + name_of(here.steps[at]);
+    if (next_ < here.steps.size()) return "a step to " + name_of(here.steps[next_]);
     return here.branches.empty() ? "the end" : "a step to " + name_of(here.question);
   }
   void note(int value, int before, const Step& step) {
@@ -159,7 +158,7 @@ class Walker {
     const Step* before = nullptr;
     if (!building_) {
       if (next_ == segment().steps.size()) return false;
-      before = &segment().steps[next_++];
+      before = &segment().steps[next_];
       if (before->op != step.op || before->part != step.part) return false;
       if (!(before->options == step.options)) {
         difference_ = {"options of " + place_of(step), to_string(before->options.view()),
@@ -173,7 +172,11 @@ class Walker {
       return false;
     for (const int variable : step.updated)
       mine.updated.push_back(variables_[static_cast<std::size_t>(variable)]);
-    if (before) return before->updated == mine.updated;
+    if (before) {
+      const bool same = before->updated == mine.updated;
+      next_ += same;
+      return same;
+    }
     mine.op = step.op;
     mine.part = step.part;
     mine.options = step.options;

@@ -184,6 +184,65 @@ TEST_CASE("tapes that come and go in any order give forward derivatives") {
   CHECK(gradients > 500);
 }
 
+namespace {
+/// Another thread watches the tensors in this order, and forgets them.
+void watch_elsewhere(const std::vector<Tensor>& tensors) {
+  std::thread([&] {
+    GradientTape tape({.persistent = true});
+    for (const Tensor& x : tensors) tape.watch(x);
+    Tensor y = zeros({2});
+    for (const Tensor& x : tensors) y = y + x * x;
+    CHECK(equal(tape.gradient(y, tensors[0]), 2.0f * tensors[0]));
+  }).join();
+}
+}  // namespace
+
+TEST_CASE("leaves are found though other threads have watched them since") {
+  std::vector<Tensor> leaves;
+  for (int i = 0; i < 60; ++i) leaves.push_back(full({2}, static_cast<float>(i + 1)));
+  std::vector<Tensor> turned(leaves.rbegin(), leaves.rend());
+  for (int round = 0; round < 3; ++round) {
+    GradientTape tape({.persistent = true});
+    for (const Tensor& x : leaves) tape.watch(x);
+    watch_elsewhere(turned);
+    Tensor y = zeros({2});
+    for (std::size_t i = 0; i < leaves.size(); ++i) y = y + leaves[i] * static_cast<float>(i);
+    CHECK(tape.ops().size() == 2 * leaves.size());
+    watch_elsewhere({turned.begin(), turned.begin() + 7});
+    for (std::size_t i = 0; i < leaves.size(); ++i)
+      CHECK(equal(tape.gradient(y, leaves[i]), full({2}, static_cast<float>(i))));
+    // A tensor that only the other thread has watched is no leaf of this one.
+    const Tensor other = ones({2});
+    watch_elsewhere({turned[0], turned[1], turned[2], other});
+    const Tensor z = other * leaves[0];
+    CHECK(equal(tape.gradient(z, leaves[0]), other));
+    CHECK_THROWS_AS(tape.gradient(z, other), TapeError);
+  }
+}
+
+TEST_CASE("the newest record of a leaf counts, whatever another thread notes on it") {
+  // The record that the other thread notes has the number of the first here, or of the second.
+  for (const bool first : {false, true}) {
+    const Tensor x = tensor({3.0, 4.0}), filler = tensor({1.0, 1.0});
+    GradientTape older({.persistent = true});
+    older.watch(x);
+    auto newer = std::make_unique<GradientTape>(TapeOptions{.persistent = true});
+    newer->watch(x);
+    watch_elsewhere(first ? std::vector<Tensor>{x} : std::vector<Tensor>{filler, x});
+    const Tensor y = x * x;
+    CHECK(equal(older.gradient(y, x), 2.0 * x));
+    CHECK(equal(newer->gradient(y, x), 2.0 * x));
+    newer.reset();
+    watch_elsewhere(first ? std::vector<Tensor>{filler, x} : std::vector<Tensor>{x});
+    CHECK(equal(older.gradient(y * x, x), 3.0 * x * x));
+    GradientTape last({.persistent = true});
+    last.watch(x);
+    watch_elsewhere({x});
+    CHECK(equal(last.gradient(x * y, x), y));
+    CHECK(equal(older.gradient(x * y, x), 3.0 * x * x));
+  }
+}
+
 TEST_CASE("a user's function may end tapes that its inputs come from") {
   const Tensor x = tensor({3.0}), a = tensor({5.0});
   std::unique_ptr<GradientTape> inner, later;

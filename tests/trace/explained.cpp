@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What traces say: of what was captured, of what was not, and of what a check has found.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <reel/reel.hpp>
+
+#include "support/catch.hpp"
+#include "support/stderr.hpp"
+
+namespace reel::tests {
+namespace {
+bool changed = false;  // a trace does not see a global
+Tensor given() { return tensor({{1.0f, 2.0f}, {3.0f, 4.0f}}); }
+
+/// What a check says of a function that does something else once `changed` is set.
+template <class F>
+std::string said_by(F f) {
+  const auto traced = trace(f, {.verify = 1});
+  changed = false;
+  const std::string before = on_stderr([&] {
+    for (int i = 0; i < 3; ++i) traced(given());
+  });
+  CHECK(before.empty());
+  changed = true;
+  const std::string said = on_stderr([&] { traced(given()); });
+  changed = false;
+  return said;
+}
+unsigned lines[2];  // of steps
+std::string here(int i) { return "explained.cpp:" + std::to_string(lines[i]); }
+void check_says(const std::string& said, const std::string& part) {
+  INFO(said);
+  CHECK(said.find(part + "; this call, number 4, is right\n") != said.npos);
+  CHECK(said.find("a traced function runs eagerly: ") != said.npos);
+}
+}  // namespace
+
+TEST_CASE("explain counts ways, steps, Variables, constants and answers") {
+  for (const int constants : {0, 1, 8, 9}) {
+    Variable first("first", ones({3})), second("second", ones({3}));
+    std::vector<Tensor> list;
+    for (int i = 0; i < constants; ++i) list.push_back(full({3}, static_cast<float>(i)));
+    const auto traced = trace([&](Tensor x) {
+      Tensor y = x * first + second;
+      for (const Tensor& constant : list) y = y + constant;
+      lines[0] = __LINE__ + 1;
+      const Tensor total = sum(x);
+      return total.item<float>() > 0 ? -y : y;
+    });
+    std::string shown;
+    for (int i = 0; i < constants && i < 8; ++i) shown += i ? ", float32(3,)" : "float32(3,)";
+    if (constants > 8) shown += ", ...";
+    if (constants)
+      shown = "  constants: " + shown + " (" + std::to_string(constants) + ", " +
+              std::to_string(12 * constants) + " bytes)\n";
+    const auto text = [&](const std::string& ways, int steps, const std::string& answers) {
+      return "(float32(3,)), training\n  " + ways + ", " + std::to_string(steps) +
+             " steps\n  Variables: first, second\n" + shown + "  parts by a value of " +
+             std::string(Caller::here().file) + ":" + std::to_string(lines[0]) + ": " + answers +
+             "\n";
+    };
+    traced(ones({3}));
+    CHECK(traced.explain() == text("1 way", 4 + constants, "1 answer"));
+    traced(-ones({3}));
+    CHECK(traced.explain() == text("2 ways", 4 + constants, "2 answers"));
+    CHECK(traced.trace_count() == 2);
+  }
+}
+
+TEST_CASE("explain shows what a signature is made of") {
+  const auto traced = trace([](Tensor x, std::string_view text, const Variable& w, bool) {
+    return x.defined() ? x + static_cast<float>(text.size()) : w * 2;
+  });
+  const std::string forty(40, 'a'), more(41, 'b');
+  const Variable w("weight", ones({2}));
+  traced(ones({2}), forty, w, false);
+  traced(Tensor(), more, w, true);
+  const TrainScope evaluating(false);
+  traced(ones({2}), "", w, true);
+  const std::string text = traced.explain();
+  INFO(text);
+  CHECK(text.find("(float32(2,), \"" + forty + "\", weight, 0), training\n") != text.npos);
+  CHECK(text.find("(undefined, \"" + more.substr(1) + "...\", weight, 1), training\n") !=
+        text.npos);
+  CHECK(text.find("(float32(2,), \"\", weight, 1), evaluating\n") != text.npos);
+}
+
+TEST_CASE("a check names the step where the way is another") {
+  const std::string host = "a step to a value read on the host, of an op at ";
+  std::string said = said_by([](Tensor x) {
+    lines[0] = __LINE__ + 1;
+    if (changed) return x + x;
+    lines[1] = __LINE__ + 1;
+    return x * x;
+  });
+  check_says(said, "way through it: was a step to multiply at " + here(1) +
+                       ", is a step to add at " + here(0));
+  said = said_by([](Tensor x) {
+    const Tensor y = x * x;
+    lines[0] = __LINE__ + 1;
+    return changed ? y : y * x;
+  });
+  check_says(said, "way through it: was a step to multiply at " + here(0) + ", is the end");
+  said = said_by([](Tensor x) {
+    const Tensor y = x * x;
+    lines[0] = __LINE__ + 1;
+    return changed ? exp(y) : y;
+  });
+  check_says(said, "way through it: was the end, is a step to exp at " + here(0));
+  said = said_by([](Tensor x) {
+    lines[0] = __LINE__ + 1;
+    const Tensor y = sum(x * x);
+    return changed && y.item<float>() < 0 ? x : y;
+  });
+  check_says(said, "way through it: was the end, is " + host + here(0));
+  said = said_by([](Tensor x) {
+    lines[0] = __LINE__ + 1;
+    const Tensor y = sum(x * x);
+    if (!changed && y.item<float>() < 0) return x;
+    lines[1] = __LINE__ + 1;
+    return exp(y);
+  });
+  check_says(said, "way through it: was " + host + here(0) + ", is a step to exp at " + here(1));
+  said = said_by([](Tensor x) {
+    lines[0] = __LINE__ + 1;
+    const Tensor y = sum(x * x);
+    if (changed && y.item<float>() < 0) return x;
+    lines[1] = __LINE__ + 1;
+    return exp(y);
+  });
+  check_says(said, "way through it: was a step to exp at " + here(1) + ", is " + host + here(0));
+}
+
+TEST_CASE("a check names the options that are others") {
+  const std::string said = said_by([](Tensor x) {
+    lines[0] = __LINE__ + 1;
+    return sum(x, changed ? 0 : 1);
+  });
+  INFO(said);
+  CHECK(said.find("options of sum at " + here(0) + ": was ") != said.npos);
+  CHECK(said.find("this call, number 4, is right") != said.npos);
+}
+
+TEST_CASE("a check shows the element of a constant that has changed, of any dtype") {
+  const auto said_of = [](const Tensor& before, const Tensor& now) {
+    return said_by([before, now](Tensor x) {
+      lines[0] = __LINE__ + 1;
+      return where(x > 2.0f, changed ? now : before, before);
+    });
+  };
+  const auto constant = [](auto... numbers) { return tensor({{numbers...}, {numbers...}}); };
+  struct Case {
+    Tensor before, now;
+    std::string was, is;
+  };
+  for (const Case& c :
+       {Case{constant(1.0f, 0.1f), constant(1.0f, 0.25f), "0.1", "0.25"},
+        Case{tensor<double>({1.0, 0.1}), tensor<double>({1.0, 0.30000000000000004}), "0.1",
+             "0.30000000000000004"},
+        Case{constant(1, 7), constant(1, -8), "7", "-8"},
+        Case{constant(std::int64_t{1}, std::int64_t{7} << 40),
+             constant(std::int64_t{1}, std::int64_t{8}), std::to_string(std::int64_t{7} << 40),
+             "8"},
+        Case{tensor({true, true}), tensor({true, false}), "true", "false"},
+        Case{tensor({1, 200}).to(DType::uint8), tensor({1, 100}).to(DType::uint8), "200", "100"}}) {
+    const auto check = [&](const Tensor& before, const Tensor& now, const std::string& element) {
+      const std::string said = said_of(before, now);
+      check_says(said,
+                 element + "constant of where at " + here(0) + ": was " + c.was + ", is " + c.is);
+    };
+    check(c.before, c.now, "element 1 of a ");
+    // The same where the elements lie in another order, and of a part.
+    if (c.before.rank() == 2) check(transpose(c.before), transpose(c.now), "element 2 of a ");
+    check(c.before(ellipsis, range(1, 2)), c.now(ellipsis, range(1, 2)),
+          c.before.rank() == 2 ? "element 0 of a " : "");
+  }
+  const std::string said = said_of(ones({2}), ones({1, 2}));
+  check_says(said, "constant of where at " + here(0) + ": was float32(2,), is float32(1, 2)");
+}
+
+TEST_CASE("a check shows what else of a result has changed") {
+  check_says(said_by([](Tensor x) {
+               return changed ? std::vector<Tensor>{x, x} : std::vector<Tensor>{x};
+             }),
+             "plain value in its result: was what it was when captured, is another");
+  check_says(said_by([](Tensor x) { return std::pair(x * 2, changed ? 3 : 4); }),
+             "plain value in its result: was what it was when captured, is another");
+  check_says(said_by([](Tensor x) { return changed ? Tensor() : x; }),
+             "result 0: was float32(2, 2), is undefined");
+}
+
+TEST_CASE("what was not captured says why, and how often it is tried") {
+  const auto tries = [](const auto& traced) {
+    int calls = 0;
+    std::string said;
+    do {
+      CHECK(said.empty());
+      if (calls) {
+        INFO(traced.explain());
+        CHECK(traced.explain().find("\n  a run was not captured: ") != std::string::npos);
+      }
+      said = on_stderr([&] { traced(given()); });
+    } while (++calls < 200 && traced.explain().find("\n  runs eagerly: ") == std::string::npos);
+    CHECK(said.find("a traced function runs eagerly: ") != said.npos);
+    CHECK(on_stderr([&] { traced(given()); }).empty());
+    return std::pair(calls, said + traced.explain());
+  };
+  const auto check = [&](const auto& traced, int calls, const std::string& why) {
+    const auto [tried, said] = tries(traced);
+    INFO(said);
+    CHECK(tried == calls);
+    CHECK(said.find("  runs eagerly: " + why) != said.npos);
+  };
+  static Tensor kept;
+  lines[0] = __LINE__ + 2;
+  check(trace([](Tensor x) {
+          kept = x * 2;
+          return x * 3;
+        }),
+        3, "it keeps a tensor that multiply at " + here(0) + " made");
+  check(trace([](Tensor x) { return kept = x, x * 3; }), 3, "it keeps an argument");
+  Variable w("w", ones({2}));
+  check(trace([&](Tensor x) { return kept = w, x * 3; }), 3, "it keeps a tensor");
+  kept = Tensor();
+  check(trace([](Tensor x) { return Variable("made", x).value(); }), 3, "it makes a Variable");
+  check(trace([](Tensor x) { return x * static_cast<float>(num_threads()); }), 3,
+        "it reads num_threads()");
+  check(trace([](Tensor x) { return std::shared_ptr<Tensor>(new Tensor(x * 2)); }), 3,
+        "copies of its result share what it points at");
+  // Another thread that begins meanwhile may be no part of the function.
+  check(trace([](Tensor x) {
+          std::thread([] { ones({2}); }).join();
+          return x * 2;
+        }),
+        32, "another thread began to use tensors while it ran");
+}
+
+TEST_CASE("a warning without a line of the user's says so") {
+  const auto traced = trace([](Tensor x) { return Variable("made", x).value(); });
+  const std::string said = on_stderr([&] {
+    for (int i = 0; i < 4; ++i) traced(given(), Caller());
+  });
+  CHECK(said == "reel: ?:0: a traced function runs eagerly: it makes a Variable\n");
+}
+
+TEST_CASE("too many signatures are worth one warning") {
+  const auto traced = trace([](Tensor x, const std::string&) { return x * 2; });
+  const auto call = [&](int i) {
+    return on_stderr([&] { CHECK(equal(traced(given(), std::to_string(i)), given() * 2)); });
+  };
+  for (int i = 0; i < 1024; ++i) REQUIRE(call(i).empty());
+  CHECK(traced.explain().find("calls of further signatures") != std::string::npos);
+  const std::string said = call(1024);
+  CHECK(said.find("it has been called with more than 1024 signatures\n") != said.npos);
+  CHECK(call(1025).empty());
+  CHECK(call(5).empty());
+  CHECK(traced.trace_count() == 1024);
+}
+
+TEST_CASE("more than 64 ways are said to part at a line") {
+  const auto traced = trace([](Tensor x, Tensor number) {
+    lines[0] = __LINE__ + 1;
+    const Tensor next = number + 1.0f;
+    return x * next.item<float>();
+  });
+  const std::string said = on_stderr([&] {
+    for (int i = 0; i < 70; ++i) traced(given(), tensor(static_cast<float>(i)));
+  });
+  const std::string why = "more than 64 ways through it, which part by a value of " +
+                          std::string(Caller::here().file) + ":" + std::to_string(lines[0]) + "\n";
+  INFO(said);
+  CHECK(said.find("runs eagerly: " + why) != said.npos);
+  CHECK(std::count(said.begin(), said.end(), '\n') == 1);
+  CHECK(traced.explain().find("  runs eagerly: " + why) != std::string::npos);
+  const auto unknown = trace([](Tensor x) { return x * x.item<float>(); });
+  const std::string other = on_stderr([&] {
+    for (int i = 0; i < 70; ++i) unknown(tensor(static_cast<float>(i)));
+  });
+  CHECK(other.find("by a value of an unknown line\n") != other.npos);
+}
+}  // namespace reel::tests

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The plan of a function's trace as text: which instructions run, and how much memory they share.
+// The functions have ops in statements of their own, as C++ may evaluate operands in any order.
+#pragma once
+#include <string>
+#include <vector>
+
+#include <reel/reel.hpp>
+
+#include "lib/trace/plan.hpp"
+#include "support/catch.hpp"
+
+namespace reel::tests {
+using tracing::Instruction;
+using Kind = Instruction::Kind;
+using List = std::vector<Tensor>;
+using Traced = Function<List(const List&)>;
+
+/// One run of a function, added to a tree.
+inline void add_way(tracing::Tree& tree, const Traced& f, List arguments) {
+  tracing::Tracer tracer;
+  for (Tensor& x : arguments) {
+    x = tracing::named_apart(x);
+    tracer.argument(x);
+  }
+  List results;
+  {
+    const StageScope scope(tracer);
+    results = f(arguments);
+  }
+  const tracing::Capture way = tracer.finish(results);
+  INFO(tracer.trouble());
+  REQUIRE(tracer.trouble().empty());
+  REQUIRE_FALSE(tree.add(way));
+}
+
+inline std::string name_of(const Instruction& made) {
+  switch (made.kind) {
+    case Kind::allocate:
+      return "allocate";
+    case Kind::blocks:
+      return "blocks(" + std::to_string(made.input_count) + ", " +
+             std::to_string(made.output_count) + ")";
+    case Kind::view:
+      return "view";
+    case Kind::numbers:
+      return "numbers(" + std::to_string(made.input_count) + ")";
+    default:
+      break;
+  }
+  const char* const kinds[] = {"", "", "", "", "kernel ", "call ", "", "update ", "", "user "};
+  std::string text = kinds[static_cast<int>(made.kind)] + std::string(made.op->name);
+  if (made.how) text += "/" + std::to_string(made.how);
+  return text + (made.settled ? "!" : "");
+}
+/// The instructions of all segments, and the bytes of memory that their values share.
+inline std::string plan_of(const tracing::Tree& tree) {
+  const tracing::Plan plan(tree);
+  std::string text;
+  for (const auto& segment : plan.segments) {
+    if (!text.empty()) text += " | ";
+    for (unsigned i = segment.first; i < segment.end; ++i)
+      text += (i > segment.first ? ", " : "") + name_of(plan.instructions[i]);
+  }
+  return text + "; " + std::to_string(plan.scratch_bytes);
+}
+inline std::string plan_of(const Traced& f, const List& arguments) {
+  tracing::Tree tree;
+  add_way(tree, f, arguments);
+  return plan_of(tree);
+}
+inline Tensor line(std::int64_t length) { return arange(0.0f, static_cast<float>(length)); }
+}  // namespace reel::tests

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Passes of a trace that run block by block.
+#include "trace/plan_text.hpp"
+
+namespace reel::tests {
+TEST_CASE("long passes over values of one size run in blocks") {
+  const auto check = [](std::int64_t length, const Traced& f, const std::string& wanted) {
+    CHECK(plan_of(f, {line(length), line(length)}) == wanted);
+  };
+  const Traced chain = [](const List& v) { return List{tanh(v[0] * 2.0f + 1.0f) * v[0]}; };
+  check(4'095, chain, "multiply/2!, add/2!, tanh!, allocate, multiply!; 16384");
+  check(4'096, chain, "allocate, blocks(4, 8192), multiply/2!, add/2!, tanh!, multiply!; 0");
+  check(
+      4'096, [](const List& v) { return List{v[0] * 2.0f}; }, "allocate, multiply/2!; 0");
+  check(
+      4'096,
+      [](const List& v) {
+        return List{sigmoid(v[0]), sigmoid(v[1])};
+      },
+      "allocate, allocate, blocks(2, 0), sigmoid!, sigmoid!; 0");
+  check(
+      5'000,
+      [](const List& v) {
+        const Tensor p = sigmoid(v[0]) * 2.0f, q = tanh(p) - p;
+        return List{sum(q), p};
+      },
+      "allocate, blocks(4, 8192), sigmoid!, multiply/2!, tanh!, subtract!, allocate, kernel sum!; "
+      "20032");
+  // Passes over another size begin another row of blocks.
+  check(
+      5'000,
+      [](const List& v) {
+        const Tensor p = sigmoid(v[0]) * 2.0f, q = concat({p, p}, 0) + 1.0f;
+        return List{sigmoid(q) * q};
+      },
+      "blocks(2, 8192), sigmoid, multiply/2, kernel concat, allocate, blocks(3, 16384), add/2!, "
+      "sigmoid!, "
+      "multiply!; 60032");
+  check(
+      5'000,
+      [](const List& v) {
+        const Tensor p = sigmoid(v[0]) * 2.0f, q = v[1](range(0, 4'500)) * 3.0f;
+        return List{sigmoid(q) * 2.0f, sigmoid(p) * p};
+      },
+      "blocks(2, 8192), sigmoid!, multiply/2!, view, allocate, blocks(3, 8192), multiply/2!, "
+      "sigmoid!, "
+      "multiply/2!, allocate, blocks(2, 8192), sigmoid!, multiply!; 20032");
+  // Views among them: of what came before, and of what a pass has made.
+  check(
+      5'000,
+      [](const List& v) {
+        const Tensor p = v[0].reshape({50, 100}) * 2.0f, q = v[1].reshape({50, 100}) + p;
+        return List{sum(sigmoid(q) * q, 0)};
+      },
+      "view, view, blocks(4, 16384), multiply/2!, add!, sigmoid!, multiply!, allocate, kernel "
+      "sum!; "
+      "20032");
+  check(
+      5'000,
+      [](const List& v) {
+        const Tensor p = v[0] * 2.0f, q = p.reshape({50, 100}) + 1.0f;
+        return List{sum(sigmoid(q) * q, 0)};
+      },
+      "multiply/2!, blocks(3, 16384), add/2!, sigmoid!, multiply!, allocate, kernel sum!; 40064");
+  check(
+      5'000,
+      [](const List& v) {
+        const Tensor p = sum(v[0].reshape({50, 100}), 0), q = v[0].reshape({50, 100}) * p;
+        return List{sum(sigmoid(q) * q, 0)};
+      },
+      "view, kernel sum!, view, call multiply!, blocks(2, 8192), sigmoid!, multiply!, allocate, "
+      "kernel "
+      "sum!; 20480");
+  check(
+      5'000,
+      [](const List& v) {
+        const Tensor p = sigmoid(v[0]) * 2.0f, first = p(range(0, 1)), q = v[1] * 3.0f;
+        return List{sigmoid(q) * q, p * first};
+      },
+      "blocks(2, 8192), sigmoid!, multiply/2!, allocate, allocate, blocks(4, 16384), multiply/2!, "
+      "sigmoid!, multiply!, multiply/2!; 20032");
+  // A sum in place among them.
+  check(
+      4'900,
+      [](const List& v) {
+        const Tensor m = v[0].reshape({70, 70}), t = tanh(m) * 2.0f, n = matmul(m, m), u = t + n;
+        return List{sum(sigmoid(u) * 2.0f)};
+      },
+      "view, blocks(2, 8192), tanh, multiply/2, kernel matmul/1, blocks(2, 8192), sigmoid!, "
+      "multiply/2!, allocate, kernel sum!; 39296");
+  // Values that later steps read have memory of their own.
+  check(
+      5'000,
+      [](const List& v) {
+        const Tensor a = sigmoid(v[0]), b = a * 2.0f, c = b + a, d = c * b, e = sum(d), f = sum(b);
+        return List{e + f};
+      },
+      "blocks(4, 8192), sigmoid!, multiply/2!, add!, multiply!, kernel sum!, kernel sum!, "
+      "allocate, "
+      "add/3!; 40128");
+  check(
+      5'000,
+      [](const List& v) {
+        const Tensor a = v[0] * 2.0f, s = sum(a), b = a * s, c = b + a;
+        return List{sum(c * b)};
+      },
+      "multiply/2!, kernel sum!, blocks(3, 16384), multiply/2!, add!, multiply!, allocate, kernel "
+      "sum!; 40128");
+  check(
+      5'000,
+      [](const List& v) {
+        const Tensor a = sigmoid(v[0]), first = a(range(0, 1)), s = sum(a), b = v[1] * first,
+                     c = b * a;
+        return List{sum(tanh(c)) + s};
+      },
+      "sigmoid!, kernel sum!, blocks(3, 8192), multiply/2!, multiply!, tanh!, kernel sum!, "
+      "allocate, "
+      "add/3!; 40128");
+  const Traced many = [](const List& v) {
+    Tensor y = v[0];
+    for (int i = 0; i < 300; ++i) y = y + v[1];
+    return List{y};
+  };
+  const std::string text = plan_of(many, {line(5'000), line(5'000)});
+  CHECK(text.substr(0, 18) == "blocks(256, 8192),");
+  CHECK(text.find("allocate, blocks(44, 8192)") != text.npos);
+  check(
+      5'000, [](const List& v) { return List{where(v[0] > v[1], v[0] * 2.0f, v[1])}; },
+      "allocate, blocks(3, 10240), multiply/2!, greater!, where!; 0");
+  check(
+      5'000,
+      [](const List& v) {
+        const Tensor a = sigmoid(v[0]), b = cast(a, DType::float64) * 2.0,
+                     c = cast(v[1], DType::float64);
+        return List{b + c};
+      },
+      "sigmoid!, kernel cast!, multiply/2!, kernel cast!, allocate, add!; 100032");
+}
+}  // namespace reel::tests

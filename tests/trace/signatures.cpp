@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which calls share a trace: those of one signature, and no others.
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include <reel/reel.hpp>
+
+#include "lib/dispatch/context.hpp"
+#include "support/catch.hpp"
+
+namespace reel::tests {
+namespace {
+struct Options {
+  std::optional<Tensor> a, b, c, d, ab, ba;
+  template <class Field>
+  void fields(Field field) {
+    field("a", a), field("b", b), field("c", c), field("d", d), field("ab", ab), field("ba", ba);
+  }
+};
+struct Lists {
+  std::vector<Tensor> first, second;
+  template <class Field>
+  void fields(Field field) {
+    field("first", first), field("second", second);
+  }
+};
+}  // namespace
+
+TEST_CASE("members that are there are told apart by their names") {
+  const auto number = [](const Options& o) {
+    float sum = 0, weight = 1;
+    for (const auto* member : {&o.a, &o.b, &o.c, &o.d, &o.ab, &o.ba}) {
+      if (*member) sum += weight;
+      weight *= 2;
+    }
+    return sum;
+  };
+  const auto traced = trace([&](Tensor x, Options o) { return x * number(o); });
+  for (int round = 0; round < 4; ++round)
+    for (int members = 0; members < 64; ++members) {
+      Options o;
+      int bit = 0;
+      for (auto* member : {&o.a, &o.b, &o.c, &o.d, &o.ab, &o.ba})
+        if (members >> bit++ & 1) *member = ones({2});
+      CHECK(traced(ones({}), o).item<float>() == static_cast<float>(members));
+    }
+  CHECK(traced.trace_count() == 64);
+
+  const auto lists = trace([](Lists l) {
+    return zeros({}) + static_cast<float>(l.first.size()) * 100.0f +
+           static_cast<float>(l.second.size());
+  });
+  for (int round = 0; round < 3; ++round)
+    for (int i = 0; i < 25; ++i) {
+      const Lists l = {std::vector<Tensor>(static_cast<std::size_t>(i / 5), ones({2})),
+                       std::vector<Tensor>(static_cast<std::size_t>(i % 5), zeros({2}))};
+      CHECK(lists(l).item<float>() == static_cast<float>(i / 5 * 100 + i % 5));
+    }
+}
+
+TEST_CASE("shapes are told apart even where a length is the number of a dtype") {
+  const auto traced =
+      trace([](Tensor a, Tensor b) { return (sum(a) * 1000.0f + sum(b)).to(DType::float64); });
+  for (const DType dtype :
+       {DType::uint8, DType::int32, DType::int64, DType::float32, DType::float64}) {
+    const auto length = static_cast<std::int64_t>(dtype);
+    const TensorOptions options{.dtype = dtype};
+    const Tensor short_one = ones({2}, options), long_one = ones({5, length, 3}, options),
+                 joined = ones({2, length, 5}, options), last = ones({3}, options);
+    for (int round = 0; round < 3; ++round) {
+      CHECK(traced(short_one, long_one).item<double>() ==
+            2000 + static_cast<double>(long_one.size()));
+      CHECK(traced(joined, last).item<double>() == 1000 * static_cast<double>(joined.size()) + 3);
+    }
+  }
+}
+
+TEST_CASE("a text counts to its end and no further, with all of its bytes") {
+  const auto traced = trace([](Tensor x, std::string_view text) {
+    float sum = 0;
+    for (const char c : text) sum = 3 * sum + static_cast<float>(c);
+    return x + sum;
+  });
+  std::size_t texts = 0;
+  for (std::size_t length = 0; length <= 20; ++length, ++texts)
+    for (const char behind : {'x', 'y', '\0'}) {
+      const std::string buffer = std::string(length, 'a') + std::string(24, behind);
+      float sum = 0;
+      for (std::size_t i = 0; i < length; ++i) sum = 3 * sum + static_cast<float>('a');
+      CHECK(traced(zeros({}), std::string_view(buffer).substr(0, length)).item<float>() == sum);
+      CHECK(traced.trace_count() == texts + 1);
+    }
+  for (std::size_t at = 0; at < 17; ++at, ++texts) {
+    std::string text(17, 'a');
+    text[at] = 'b';
+    traced(zeros({}), text);
+    CHECK(traced.trace_count() == texts + 1);
+  }
+}
+
+TEST_CASE("of many arguments some may be the same tensor") {
+  const auto traced = trace([](std::vector<Tensor> all_of) {
+    Tensor y = zeros({2});
+    for (std::size_t i = 0; i < all_of.size(); ++i) y = y + all_of[i] * static_cast<float>(i + 1);
+    return y;
+  });
+  for (const std::size_t count : {15u, 16u, 17u, 40u})
+    for (const std::size_t apart : {1u, 14u, 16u, 19u}) {
+      for (int round = 0; round < 4; ++round) {
+        std::vector<Tensor> all_of;
+        float wanted = 0;
+        for (std::size_t i = 0; i < count; ++i) {
+          const auto value = static_cast<float>(round + 1 + static_cast<int>(i % (apart + 1)));
+          all_of.push_back(i > apart ? all_of[i - apart - 1] : full({2}, value));
+          wanted += value * static_cast<float>(i + 1);
+        }
+        CHECK(equal(traced(all_of), full({2}, wanted)));
+        // As many tensors, all of them different.
+        for (Tensor& x : all_of) x = x * 1.0f;
+        CHECK(equal(traced(all_of), full({2}, wanted)));
+      }
+    }
+}
+
+TEST_CASE("a Variable that is an argument lives as long as its trace") {
+  const auto traced = trace([](const Variable& v) { return v * 2; });
+  for (int i = 0; i < 30; ++i) {
+    const Variable v("v", full({1 + i % 3}, static_cast<float>(i)));
+    CHECK(equal(traced(v), full({1 + i % 3}, static_cast<float>(2 * i))));
+  }
+  CHECK(traced.trace_count() == 30);
+}
+
+TEST_CASE("a function is captured anew after each registration of an op") {
+  for (const std::string name : {"signed_a", "signed_b", "signed_c"})
+    register_op(name, [](const OpCall& call) { return call.input(0) * 2.0f; });
+  const auto traced = trace([](Tensor x) {
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = call_op("signed_a", {x}) + call_op("signed_b", {x}) + call_op("signed_c", {x});
+    return tape.gradient(y, x);
+  });
+  float wanted = 6;
+  for (const std::string name : {"", "signed_a", "signed_b", "signed_c"}) {
+    if (!name.empty()) {
+      register_gradient(name, [](const OpCall&, Tensor dy) { return dy * 10.0f; });
+      wanted += 8;
+    }
+    for (int i = 0; i < 3; ++i) CHECK(equal(traced(ones({2})), full({2}, wanted)));
+  }
+}
+
+TEST_CASE("calls are replayed beside tapes of other threads, if their tensors are not theirs") {
+  static int runs = 0;
+  const Variable w("w", ones({2}));
+  const Tensor constant = full({2}, 5.0f);
+  const auto traced = trace(
+      [&](Tensor x) {
+        ++runs;
+        return x * w + constant;
+      },
+      {.verify = 0});
+  const Tensor x = ones({2});
+  const auto run_of = [&](const Tensor& v) {
+    const int before = runs;
+    CHECK(equal(traced(v), v * w + constant));
+    return runs > before;
+  };
+  CHECK(run_of(x));
+  CHECK_FALSE(run_of(x));
+  std::thread([&] {
+    GradientTape tape({.watch_variables = false});
+    const Tensor watched = ones({2});
+    tape.watch(watched);
+    const Tensor made = watched * 2.0f;
+    std::thread([&] {
+      CHECK_FALSE(run_of(x));  // nobody watches these
+      CHECK(run_of(watched));
+      CHECK(run_of(made));
+      CHECK_FALSE(run_of(ones({2})));
+    }).join();
+    tape.watch(w);  // which is a constant to other threads
+    std::thread([&] { CHECK_FALSE(run_of(x)); }).join();
+  }).join();
+  std::thread([&] {
+    GradientTape tape({.watch_variables = false});
+    tape.watch(constant);
+    std::thread([&] { CHECK(run_of(x)); }).join();
+  }).join();
+}
+}  // namespace reel::tests
