@@ -37,7 +37,7 @@ std::string unique_suffix() {
 AtomicFile::AtomicFile(const Path& path, std::string_view op, Caller caller)
     : path_(path), op_(op), caller_(caller), target_(path) {
   if (path.find('\0') != Path::npos)
-    fail_file(caller, op, escaped(path), "a path without a byte 0", "one with it");
+    fail_file(caller, op, path, "a path without a byte 0", "one with it");
   follow_links();
   folder_ = folder_of(target_);
   if (folder_.empty()) folder_ = "./";

@@ -23,8 +23,8 @@ auto uninterrupted(F f) {
 
 void fail_file(Caller caller, std::string_view op, const Path& path, std::string_view expected,
                std::string_view got) {
-  fail<IoError>(caller, op, "\"" + path.substr(path.rfind('/') + 1) + "\"", expected, got,
-                "The file is " + path + ".");
+  fail<IoError>(caller, op, "\"" + escaped(path.substr(path.rfind('/') + 1)) + "\"", expected, got,
+                "The file is " + escaped(path) + ".");
 }
 
 std::string escaped(std::string_view bytes) {

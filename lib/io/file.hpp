@@ -10,6 +10,7 @@
 
 namespace reel::io {
 /// Throws IoError: the first line names the file without its folder, the next line in full.
+/// Both are escaped.
 [[noreturn]] void fail_file(Caller caller, std::string_view op, const Path& path,
                             std::string_view expected, std::string_view got);
 /// Bytes of a file as text for an error: all but printable ASCII becomes \xNN.

@@ -105,7 +105,7 @@ class Reader {
         caller_(caller),
         file_(path, O_RDONLY | O_NONBLOCK) {  // a pipe is refused, not waited for
     if (path.find('\0') != Path::npos)
-      fail_file(caller, "load_npy", escaped(path), "a path without a byte 0", "one with it");
+      fail_file(caller, "load_npy", path, "a path without a byte 0", "one with it");
     if (!file_.is_open()) fail("a file to read", std::strerror(errno));
     struct stat status {};
     if (fstat(file_.descriptor(), &status) != 0 || !S_ISREG(status.st_mode))

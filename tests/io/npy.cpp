@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Files of NumPy: what is written is read again, what is damaged is refused.
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -299,5 +301,36 @@ TEST_CASE("a file may have the descriptor 0, and one that is not there is named 
                          "expected a file to read, got Not a directory");
   check_refused<IoError>([&] { io::save_npy(folder.file("no/x.npy"), tensor(1)); },
                          "expected a folder that can be written to, got No such file");
+}
+
+TEST_CASE("bytes of a path cannot steer the terminal that prints the error") {
+  const Written file;
+  const std::string folder = file.path.substr(0, file.path.rfind('/') + 1);
+  for (const std::string bad : {"\x1b[31m", "\a\r\b", "\n", "\x7f", "\x9b", "\xc2\x9b"}) {
+    const std::string name = "a" + bad + "b", inner = folder + name;
+    const auto check = [&](const Function<void()>& f) {
+      std::string text;
+      try {
+        f();
+      } catch (const IoError& error) {
+        text = error.what();
+      }
+      INFO(text);
+      CHECK(text.find("\"a\\x") != text.npos);
+      CHECK(std::count(text.begin(), text.end(), '\n') <= 2);
+      for (const char c : text) CHECK((c == '\n' || (c >= 0x20 && c < 0x7f)));
+    };
+    check([&] { io::load_npy(inner); });
+    check([&] { io::load_npy(inner + std::string(1, '\0')); });
+    check([&] { io::save_npy(inner + "/" + name, ones({2})); });
+    check([&] { io::save_npy(inner + std::string(1, '\0'), ones({2})); });
+    write_file(inner, "no .npy file");
+    check([&] { io::load_npy(inner); });
+    ::unlink(inner.c_str());
+    ::mkdir(inner.c_str(), 0700);
+    check([&] { io::load_npy(inner); });
+    check([&] { io::save_npy(inner, ones({2})); });
+    ::rmdir(inner.c_str());
+  }
 }
 }  // namespace reel::tests
