@@ -2,7 +2,9 @@
 #include "lib/dispatch/crossing.hpp"
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "lib/dispatch/call_kernel.hpp"
@@ -48,17 +50,72 @@ RecordId without_flags(RecordId mark) {
   return mark;
 }
 /// Whether a tape may follow what the mark names; behind Lock::contexts.
-bool is_live(const Context& own, RecordId mark) {
+bool is_live(RecordId mark) {
   const RecordId id = without_flags(mark);
-  const std::uint64_t number = Reel::number_of(id.reel);
-  if (number && number == own.reel.live_number())
-    return mark.reel & and_before || own.reel.made(id);
   for (const Context* context = first_context(); context; context = context->next)
-    if (number ? context->reel.live_number() == number : context->reel.was_live(id.record))
-      return true;
+    if (context->reel.live_number() == Reel::number_of(id.reel))
+      return id.reel >= context->reel.oldest_uid();
   return false;
 }
+
+/// Marks of several reels. The id of a set is never used again.
+using Marks = std::vector<RecordId>;
+struct MarksOrder {
+  bool operator()(const Marks& a, const Marks& b) const {
+    const auto key = [](RecordId mark) { return std::tuple(mark.reel, mark.record, mark.output); };
+    return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(),
+                                        [&](auto x, auto y) { return key(x) < key(y); });
+  }
+};
+struct MarkSets {
+  std::map<Marks, std::uint64_t, MarksOrder> ids;
+  std::map<std::uint64_t, const Marks*> sets;
+  std::uint64_t last = 0;
+  std::size_t most = 64;  // before those without a tape go
+};
+/// Behind Lock::contexts.
+MarkSets& mark_sets() {
+  static constinit MarkSets* all = nullptr;  // outlives every static
+  if (!all) all = new MarkSets;
+  return *all;
+}
+void forget_ended_sets(MarkSets& all) {
+  std::erase_if(all.ids, [&](const auto& entry) {
+    for (const RecordId& mark : entry.first)
+      if (is_live(mark)) return false;
+    all.sets.erase(entry.second);
+    return true;
+  });
+  all.most = 2 * all.ids.size() + 64;
+}
+/// The id of the set in the form of a mark: with no reel.
+RecordId mark_of(std::uint64_t set) {
+  return {crossed, static_cast<std::uint32_t>(set >> 32), static_cast<std::uint32_t>(set)};
+}
+bool is_set(RecordId mark) { return mark.reel == crossed; }
+std::uint64_t set_of(RecordId mark) { return std::uint64_t{mark.record} << 32 | mark.output; }
+
+/// A set with these marks, which is listed already or is now.
+RecordId listed(Marks marks) {
+  MarkSets& all = mark_sets();
+  const auto found = all.ids.find(marks);
+  if (found != all.ids.end()) return mark_of(found->second);
+  if (all.ids.size() >= all.most) forget_ended_sets(all);
+  const auto made = all.ids.emplace(std::move(marks), all.last + 1).first;
+  try {
+    all.sets.emplace(all.last + 1, &made->first);
+  } catch (const std::bad_alloc&) {
+    all.ids.erase(made);
+    throw;
+  }
+  return mark_of(++all.last);
+}
 }  // namespace
+
+std::size_t listed_mark_sets() {
+  const Locked held(Lock::contexts);
+  return mark_sets().ids.size();
+}
 
 bool detours(const Context& context, const Body* const* inputs, int count) {
   bool more = context.mode & ~recording;
@@ -67,13 +124,18 @@ bool detours(const Context& context, const Body* const* inputs, int count) {
 }
 
 RecordId Crossings::together() const {
-  if (count_ == 1) return marks_[0];
-  return {crossed | and_before, Reel::openings(), marks_[0].output};
+  if (marks_.size() == 0) return {};
+  if (marks_.size() == 1) return marks_[0];
+  Marks marks(marks_.data(), marks_.data() + marks_.size());
+  const auto reel_of = [](RecordId mark) { return without_flags(mark).reel; };
+  std::sort(marks.begin(), marks.end(), [&](auto a, auto b) { return reel_of(a) < reel_of(b); });
+  const Locked held(Lock::contexts);
+  return listed(std::move(marks));
 }
 
 void Crossings::add(RecordId mark) {
   const RecordId b = without_flags(mark);
-  for (int i = 0; i < count_; ++i) {
+  for (std::size_t i = 0; i < marks_.size(); ++i) {
     const RecordId a = without_flags(marks_[i]);
     if (Reel::number_of(a.reel) != Reel::number_of(b.reel)) continue;
     if (a.reel != b.reel || a.record != b.record) {
@@ -84,42 +146,46 @@ void Crossings::add(RecordId mark) {
     marks_[i].reel |= mark.reel & and_before;
     return;
   }
-  if (count_ < 2) {
-    marks_[count_++] = mark;
-    return;
-  }
-  marks_[0] = together();
-  count_ = 1;
+  marks_.push_back(mark);
 }
 
-void Crossings::read(Context& context, const Body& x, std::string_view op, Caller site) {
+void Crossings::add_live(RecordId mark) {
+  if (!is_set(mark)) {
+    if (is_live(mark)) add(mark);
+    return;
+  }
+  const auto found = mark_sets().sets.find(set_of(mark));
+  if (found == mark_sets().sets.end()) return;  // its tapes have ended
+  for (const RecordId each : *found->second)
+    if (is_live(each)) add(each);
+}
+
+void Crossings::read(Context& context, const Body& x, std::string_view op, Caller site) try {
   if (!is_floating(x.dtype) || !may_cross(context, x)) return;
   const Locked held(Lock::contexts);
   const RecordId id = id_of(x);
-  if (x.owner && is_mark(*x.owner) && is_live(context, x.owner->id)) add(x.owner->id);
-  if (is_mark(x)) {
-    if (is_live(context, id)) add(id);
-  } else if (id.reel) {
-    const bool is_own = context.reel.leaf_of(x) != no_record;
-    for (Context* other = first_context(); other; other = other->next) {
-      const std::uint64_t number = other->reel.live_number();
-      if (other == &context || !number) continue;
-      if (number == Reel::number_of(id.reel))
-        add({id.reel | crossed, id.record, number_of(op, site)});
-      for (const Reel::Watched& watched : other->reel.watched_tensors())
-        if (watched.body == &x && !is_own)
-          add({watched.reel | crossed, watched.record, number_of(op, site)});
-    }
+  if (x.owner && is_mark(*x.owner)) add_live(x.owner->id);
+  if (is_mark(x)) add_live(id);
+  for (Context* other = first_context(); other; other = other->next) {
+    const std::uint64_t number = other->reel.live_number();
+    if (other == &context || !number) continue;
+    if (number == Reel::number_of(id.reel))
+      add({id.reel | crossed, id.record, number_of(op, site)});
+    if (!may_be_watched(x)) continue;
+    for (const Reel::Watched& watched : other->reel.watched_tensors())
+      if (watched.body == &x) add({watched.reel | crossed, watched.record, number_of(op, site)});
   }
-  if (count_ == 0) return;
+  if (marks_.size() == 0) return;
   ++context.crossings;
   for (Context* each = first_context(); each; each = each->next) each->set_watchful();
+} catch (const std::bad_alloc&) {
+  fail_memory(site, op);
 }
 
 void Crossings::check(const Context& context, std::uint64_t tapes, std::string_view op,
                       const std::string& argument, Caller site) const try {
   if (!tapes) return;
-  for (int i = 0; i < count_; ++i) {
+  for (std::size_t i = 0; i < marks_.size(); ++i) {
     const bool before = marks_[i].reel & and_before;
     if (!context.reel.is_followed(without_flags(marks_[i]), before, tapes)) continue;
     fail<TapeError>(site, op, argument, "a value that this thread computed",
@@ -133,37 +199,34 @@ void Crossings::check(const Context& context, std::uint64_t tapes, std::string_v
 
 void Crossings::use(Context& context, const Op& op, int argument, const Body* x, Caller site) {
   read(context, *x, op.name, site);
-  if (count_) check(context, context.reel.active, op.name, argument_name(op, argument), site);
+  if (*this) check(context, context.reel.active, op.name, argument_name(op, argument), site);
 }
 
 void Crossings::mark(Context& context, Tensor& result, Caller site) const {
   Body* body = Access::body(result);
-  if (!count_ || !is_floating(body->dtype)) return;
-  const RecordId own = id_of(*body);
+  if (!*this || !is_floating(body->dtype)) return;
+  const RecordId own = id_of(*body), mark = together();
   const bool recorded = context.reel.made(own);
-  const RecordId first = recorded ? together() : marks_[0];
-  const bool two = !recorded && count_ == 2;
-  if (body->owner && is_mark(*body->owner) && !two && body->owner->id.reel == first.reel &&
-      body->owner->id.record == first.record)
+  if (body->owner && is_mark(*body->owner) && body->owner->id.reel == mark.reel &&
+      body->owner->id.record == mark.record &&
+      (!is_set(mark) || body->owner->id.output == mark.output))
     return;  // a view of a value with this mark
-  if (!recorded && !two && references(*body) == 1) {
-    body->id = first;
+  if (!recorded && references(*body) == 1) {
+    body->id = mark;
     return;
   }
   if (body->owner || references(*body) > 1) {
     result = contiguous_copy(*body);
     body = Access::body(result);
   }
-  body->id = first;
-  if (!recorded && !two) return;
+  body->id = mark;
+  if (!recorded) return;
   Body* const header = allocate_view(context, body);
   if (!header)
     fail<MemoryError>(site, "view", "result", "memory for a header", "none from the system");
-  header->id = recorded ? own : marks_[1];
+  header->id = own;
   result = Access::adopt(header);
 }
-
-void Crossings::mark_value(Body& value) const { value.id = count_ ? together() : RecordId{}; }
 
 void unmark(Tensor& result) {
   const Body& body = *Access::body(result);

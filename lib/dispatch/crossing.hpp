@@ -5,6 +5,7 @@
 
 #include "lib/dispatch/context.hpp"
 #include "lib/tensor/access.hpp"
+#include "lib/tensor/few.hpp"
 
 namespace reel {
 // Note [Crossings]
@@ -13,26 +14,28 @@ namespace reel {
 // of A's tensor and the line of B's op. Ops of any thread pass marks on. A tape of A that follows
 // the named record must not record an op on a marked value: that is a TapeError. After the tape
 // has ended, its marks mean nothing.
-// A mark stands in Body::id. Where that names a record of the thread itself, or another mark, the
-// body is a view, and the mark stands in the body that owns its memory.
-// Where more marks come together than a result can hold, one stands for all: every tape that was
-// alive then counts as followed by it.
-// A tensor that a tape of B watches too is B's as much as A's: reading it marks nothing. What a
-// tape of A has recorded marks the result, whoever watches it. Ops look at ids only where
-// Context::watchful is set: another thread has a tape, or has marked something.
+// A mark is in Body::id. Where that names a record of the thread itself, the body is a view, and
+// the mark is in the body that owns its memory.
+// A value with marks of several reels has the number of a set of marks instead. Sets are listed in
+// crossing.cpp as long as a reel of theirs has a tape.
+// A tensor that tapes of both threads follow is marked for each of them by the other. Ops look at
+// ids only where Context::watchful is set: another thread has a tape, or has marked something.
 
 inline constexpr std::uint64_t crossed = std::uint64_t{1} << 63;
-/// A mark of several records of one reel: the named one and others before it. With no reel, of
-/// several reels, whose first tapes were opened no later than `record` says.
+/// A mark of several records of one reel: the named one and others before it.
 inline constexpr std::uint64_t and_before = std::uint64_t{1} << 62;
 
 inline bool is_mark(const Body& x) { return id_of(x).reel & crossed; }
 
+/// Whether a tape of any thread may watch x.
+inline bool may_be_watched(const Body& x) {
+  return __atomic_load_n(&x.leaf, __ATOMIC_RELAXED) != no_record;
+}
 /// Whether x may have a mark or belong to a tape of another thread.
 inline bool may_cross(const Context& context, const Body& x) {
   if (x.owner && is_mark(*x.owner)) return true;
   const std::uint64_t reel = id_of(x).reel;
-  return reel && reel != context.reel.uid();
+  return reel && (reel != context.reel.uid() || may_be_watched(x));
 }
 /// Whether more than a tape has to hear of a call: a stage, or an input may cross.
 bool detours(const Context& context, const Body* const* inputs, int count);
@@ -45,7 +48,7 @@ inline bool unheard(const Context& context, const Body& x) {
 /// The marks that a result gets from what it was computed from.
 class Crossings {
  public:
-  explicit operator bool() const { return count_; }
+  explicit operator bool() const { return marks_.size(); }
   /// Adds the marks of a value that an op on `site` reads, and one for the tape that follows it.
   void read(Context& context, const Body& x, std::string_view op, Caller site);
   /// Throws TapeError if one of `tapes` follows what a mark names.
@@ -55,16 +58,17 @@ class Crossings {
   void use(Context& context, const Op& op, int argument, const Body* x, Caller site);
   /// Marks a result, which may get another header.
   void mark(Context& context, Tensor& result, Caller site) const;
-  /// Marks the value of a Variable, which nobody else holds, or takes its mark away.
-  void mark_value(Body& value) const;
+  /// One mark for all of them; no id where there is none.
+  RecordId together() const;
 
  private:
   void add(RecordId mark);
-  /// One mark for all of them.
-  RecordId together() const;
-  RecordId marks_[2];
-  int count_ = 0;
+  /// The mark, or those of its set, as far as their tapes live; behind Lock::contexts.
+  void add_live(RecordId mark);
+  Few<RecordId, 2> marks_;  // one of each reel
 };
+/// How many sets of marks are listed.
+std::size_t listed_mark_sets();
 /// A result without the marks of what it views.
 void unmark(Tensor& result);
 }  // namespace reel

@@ -41,7 +41,6 @@ std::uint64_t take_uids(int bits) {
   left_uids->pop_back();
   return last;
 }
-constinit std::uint32_t last_opening = 0;
 
 /// The entry of leaves: a value that tapes watch, and the identity for tapes that made it.
 constinit Op watch_op{.name = "watch", .shape = same_as_input, .passes = 1};
@@ -245,10 +244,7 @@ void Reel::forget_watched() {
   });
 }
 
-std::uint32_t Reel::openings() { return __atomic_load_n(&last_opening, __ATOMIC_RELAXED); }
-
 bool Reel::is_followed(RecordId id, bool or_before, std::uint64_t tapes) const {
-  if (!id.reel) return tapes && was_live(id.record);
   const std::uint32_t record = find(id);
   const auto followed = [&](std::uint32_t i) { return (at(i).tapes | at(i).watchers) & tapes; };
   if (!or_before) return record != no_record && followed(record);
@@ -271,9 +267,7 @@ std::uint64_t Reel::open_tape(bool watch_variables) {
   if (!alive) {
     if (!last_uid_) last_uid_ = take_uids(uid_bits);
     uid_ = ++last_uid_;
-    __atomic_store_n(&opening_, __atomic_add_fetch(&last_opening, 1, __ATOMIC_RELAXED),
-                     __ATOMIC_RELAXED);
-    __atomic_store_n(&live_number_, number_of(uid_), __ATOMIC_RELAXED);
+    __atomic_store_n(&oldest_uid_, uid_, __ATOMIC_RELAXED);
   }
   const std::uint64_t bit = ~alive & (alive + 1);
   starts_[std::countr_zero(bit)] = size_;
@@ -362,7 +356,7 @@ void Reel::clear() {
   values_ = 0;
   set_size(0);
   uid_ = 0;
-  __atomic_store_n(&live_number_, 0u, __ATOMIC_RELAXED);
+  __atomic_store_n(&oldest_uid_, 0u, __ATOMIC_RELAXED);
 }
 
 void Reel::free_spare_chunks(std::size_t kept) {

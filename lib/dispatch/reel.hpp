@@ -126,14 +126,10 @@ class Reel {
   std::uint64_t uid() const { return uid_; }
   /// What all uids of a reel have in common, and no others.
   static std::uint64_t number_of(std::uint64_t uid) { return uid >> uid_bits; }
-  /// Other threads may ask: the number while a tape is alive, else 0.
-  std::uint64_t live_number() const { return __atomic_load_n(&live_number_, __ATOMIC_RELAXED); }
-  /// How often a reel has begun; whether this one has a tape and began no later than that.
-  static std::uint32_t openings();
-  bool was_live(std::uint32_t openings) const {
-    return live_number() &&
-           static_cast<std::int32_t>(__atomic_load_n(&opening_, __ATOMIC_RELAXED) - openings) <= 0;
-  }
+  /// Other threads may ask: the oldest uid that may name a record, and the number of the reel;
+  /// 0 while no tape is alive.
+  std::uint64_t oldest_uid() const { return __atomic_load_n(&oldest_uid_, __ATOMIC_RELAXED); }
+  std::uint64_t live_number() const { return number_of(oldest_uid()); }
   bool made(RecordId id) const { return find(id) != no_record; }
   /// Whether any of `tapes` follows that record, or also one before it.
   bool is_followed(RecordId id, bool or_before, std::uint64_t tapes) const;
@@ -255,8 +251,7 @@ class Reel {
   void tell_watched(Body& body, std::uint32_t record);
   void forget_watched();
   static constexpr int uid_bits = 40;
-  std::uint64_t uid_ = 0, last_uid_ = 0, live_number_ = 0;
-  std::uint32_t opening_ = 0;
+  std::uint64_t uid_ = 0, last_uid_ = 0, oldest_uid_ = 0;
   std::vector<Watched> watched_;
   /// The uids of records before those that have `uid_`: of the records before `end`.
   struct Older {

@@ -74,6 +74,7 @@ void run_update(Op& op, std::span<const Variable> variables, std::span<const Ope
   if (context.is_watchful())
     for (std::size_t i = &op == &assign_op ? written : 0; i < count; ++i)
       crossings.read(context, *inputs[i], op.name, site);
+  const RecordId mark = crossings.together();
 
   Few<Tensor, 4> made;  // new buffers, where the old one is shared
   Few<Body*, 4> places(written);
@@ -94,7 +95,7 @@ void run_update(Op& op, std::span<const Variable> variables, std::span<const Ope
     kernel = stage->before(call) && kernel;
   if (kernel) run_kernel(call);
   if (context.is_watchful())
-    for (std::size_t i = 0; i < written; ++i) crossings.mark_value(*places[i]);
+    for (std::size_t i = 0; i < written; ++i) places[i]->id = mark;
   for (std::size_t i = 0; i < written; ++i)
     if (places[i] != inputs[i]) Access::cell(variables[i]).value = Access::share(places[i]);
   for (Stage* stage = context.stages; stage; stage = stage->next) stage->after(call);

@@ -35,9 +35,10 @@ Variable::Variable(std::string_view name, Tensor value, Caller caller) try {
   Context& context = Context::here();
   Crossings crossings;
   if (context.is_watchful()) crossings.read(context, *Access::body(value), "Variable", caller);
+  const RecordId mark = crossings.together();
   cell_ = new Cell{1, owned_value(std::move(value)), std::string(name)};
   try {
-    if (crossings) crossings.mark_value(*Access::body(cell_->value));
+    if (crossings) Access::body(cell_->value)->id = mark;
     for (Stage* stage = context.stages; stage; stage = stage->next) stage->variable_made(*this);
   } catch (...) {
     release(cell_);

@@ -9,6 +9,7 @@
 
 #include <reel/reel.hpp>
 
+#include "lib/dispatch/crossing.hpp"
 #include "support/catch.hpp"
 
 namespace reel::tests {
@@ -252,20 +253,143 @@ TEST_CASE("a tape of another thread may watch what a tape has recorded; its resu
   CHECK(equal(tape.gradient(h * stop_gradient(dh), x), stop_gradient(dh)));
 }
 
-TEST_CASE("a tensor that tapes of several threads watch is a variable of each", "[threads]") {
+TEST_CASE("what is computed from a tensor that tapes of several threads watch is of its own thread",
+          "[threads]") {
   const Tensor x = start(DType::float32);
   GradientTape tape({.persistent = true});
   tape.watch(x);
-  Tensor y, slope;
-  elsewhere([&] {
-    GradientTape own({.persistent = true});
-    own.watch(x);
-    y = x * x;
-    slope = own.gradient(y * x, x);
-    return y;
-  });
-  CHECK(equal(slope, 3 * x * x));
-  CHECK(equal(tape.gradient(y * x + slope, x), y));  // constants of this tape
+  constexpr std::size_t count = 3;
+  std::vector<Tensor> values(count), slopes(count);
+  std::vector<std::string> texts(count);
+  std::promise<void> watched[count], all_watched, made[count], used;
+  const std::shared_future<void> all = all_watched.get_future().share();
+  const std::shared_future<void> use = used.get_future().share();
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < count; ++t)
+    threads.emplace_back([&, t] {
+      GradientTape own({.persistent = true});
+      own.watch(x);
+      watched[t].set_value();
+      all.wait();
+      values[t] = x * x;
+      slopes[t] = own.gradient(values[t] * x * values[t], x);
+      made[t].set_value();
+      use.wait();
+      texts[t] = refusal([&] { x* values[(t + 1) % count]; });
+    });
+  for (std::promise<void>& each : watched) each.get_future().wait();
+  all_watched.set_value();
+  for (std::promise<void>& each : made) each.get_future().wait();
+  const Tensor expected = 5 * x * x * x * x;
+  for (std::size_t t = 0; t < count; ++t) {
+    CHECK(allclose(stop_gradient(slopes[t]), stop_gradient(expected)));
+    check_crossing([&] { values[t] * x; });
+    check_crossing([&] { slopes[t] + 1; });
+  }
+  used.set_value();
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& text : texts) CHECK(text.find("another thread") != text.npos);
+}
+
+TEST_CASE("a tape may watch what another thread's tape has recorded, or another thread has marked",
+          "[threads]") {
+  const DType dtype = GENERATE(DType::float32, DType::float64);
+  const bool persistent = GENERATE(false, true);
+  const Tensor z = start(dtype);
+  for (const Way& way : ways()) {
+    INFO(way.name);
+    Tensor h, r, slope;
+    std::promise<void> made, watched, computed, done;
+    std::thread other([&] {
+      GradientTape own({.persistent = persistent});
+      own.watch(z);
+      h = z * 2;
+      made.set_value();
+      watched.get_future().wait();
+      r = way.step(h);  // is this thread's as well
+      const Tensor y = sum(r) + sum(h * h);
+      slope = own.gradient(y, h);
+      computed.set_value();
+      done.get_future().wait();
+    });
+    made.get_future().wait();
+    {
+      GradientTape tape({.persistent = true});
+      tape.watch(h);
+      watched.set_value();
+      computed.get_future().wait();
+      check_crossing([&] { r * 2; });
+      check_crossing([&] { sum(h) + r; });
+      check_crossing([&] { slope* h; });
+      const Tensor third = elsewhere([&] { return sum(exp(r)) + z; });
+      check_crossing([&] { third + h; });
+      CHECK(equal(tape.gradient(h * stop_gradient(slope), h), stop_gradient(slope)));
+    }
+    GradientTape tape;  // watches what has marks of the other thread's tape
+    const Tensor marked = elsewhere([&] { return h + 1; });
+    tape.watch(marked);
+    const Tensor fourth = elsewhere([&] { return marked * marked; });
+    check_crossing([&] { fourth* marked; });
+    CHECK(equal(tape.gradient(marked * stop_gradient(fourth), marked), stop_gradient(fourth)));
+    done.set_value();
+    other.join();
+  }
+}
+
+TEST_CASE("a thread goes on with what it computed from many tapes' tensors", "[threads]") {
+  const Tensor v = ones({2, 2});
+  constexpr std::size_t count = 3;
+  std::vector<Tensor> parts(count);
+  std::promise<void> made[count], used;
+  const std::shared_future<void> use = used.get_future().share();
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < count; ++t)
+    threads.emplace_back([&, t] {
+      const Tensor x = start(DType::float32);
+      GradientTape tape;
+      tape.watch(x);
+      parts[t] = x * 2;
+      made[t].set_value();
+      use.wait();
+    });
+  for (std::promise<void>& each : made) each.get_future().wait();
+  GradientTape tape;
+  tape.watch(v);
+  Tensor y = v * (parts[0] + parts[1]);
+  y = y * parts[2];
+  y = exp(y * 0) * y;
+  const Tensor slope = tape.gradient(y, v);
+  used.set_value();
+  for (std::thread& thread : threads) thread.join();
+  CHECK(equal(slope, (parts[0] + parts[1]) * parts[2]));
+}
+
+TEST_CASE("marks of tapes that have ended are forgotten", "[threads]") {
+  const Tensor x = start(DType::float32);
+  const auto step = [&] {
+    GradientTape outer;
+    outer.watch(x);
+    std::promise<void> made, done;
+    Tensor h;
+    std::thread other([&] {
+      const Tensor z = start(DType::float32);
+      GradientTape tape;
+      tape.watch(z);
+      h = z * 2;
+      made.set_value();
+      done.get_future().wait();
+    });
+    made.get_future().wait();
+    elsewhere([&] {
+      Tensor sums = h * x;
+      for (int i = 0; i < 100; ++i) sums = sums + h * x;
+      return sums;
+    });
+    done.set_value();
+    other.join();
+  };
+  for (int i = 0; i < 300; ++i) step();
+  CHECK(listed_mark_sets() < 200);
 }
 
 TEST_CASE("a value may come from the tapes of many threads", "[threads]") {
