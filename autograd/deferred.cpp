@@ -78,7 +78,7 @@ bool Playback::defer_product(const Record& record, const Tensor& x, const Tensor
   Slot& slot = slots_[matrix.value - first_value_];
   const Body &x_rows = *Access::body(x), &dz_rows = *Access::body(dz);
   // The first use does not wait: most matrices have one.
-  if (listened() || !slot.gradient.defined() || matrix.shape->rank() != 2 ||
+  if (listened() || !(slot.gradient.defined() || slot.aside) || matrix.shape->rank() != 2 ||
       !DeferredProduct::fits(x_rows, dz_rows))
     return false;
   if (!slot.deferred) {
@@ -109,12 +109,14 @@ std::uint32_t Playback::deferred_bias(const Record& record, std::uint32_t produc
 void Playback::run_deferred(DeferredProduct& product) {
   if (product.empty()) return;
   const auto [x, dz] = product.take();
-  Tensor& matrix = slots_[product.matrix - first_value_].gradient;
-  if (!add_product(matrix, *Access::body(x), Turn::yes, *Access::body(dz), Turn::no))
-    add(matrix, matmul(transpose(x), dz));
+  Slot& matrix = slots_[product.matrix - first_value_];
+  expect(matrix);
+  if (!add_product(matrix.gradient, *Access::body(x), Turn::yes, *Access::body(dz), Turn::no))
+    add(matrix.gradient, matmul(transpose(x), dz));
   if (product.bias == DeferredProduct::no_value) return;
-  Tensor& bias = slots_[product.bias - first_value_].gradient;
-  if (!add_in_place(bias, sum_to_op, {dz}, ShapeOptions{Shape({dz.shape()[1]})}))
-    add(bias, sum(dz, 0));
+  Slot& bias = slots_[product.bias - first_value_];
+  expect(bias);
+  if (!add_in_place(bias.gradient, sum_to_op, {dz}, ShapeOptions{Shape({dz.shape()[1]})}))
+    add(bias.gradient, sum(dz, 0));
 }
 }  // namespace reel

@@ -81,6 +81,7 @@ void Playback::grant(std::uint32_t value, Tensor& to) {
   Slot* found = slot_of(value);
   if (!found) return;
   const bool last = --found->wishes == 0;
+  if (found->aside) take_back(*found);
   if (found->gradient.defined()) add(to, last ? std::move(found->gradient) : found->gradient);
 }
 
@@ -91,6 +92,31 @@ void Playback::play(std::uint32_t value, Tensor dy) {
     if (record.tapes & tape_ && !(record.alike && play_alike(record))) play_record(record);
   }
   for (DeferredProduct& product : deferred_) run_deferred(product);
+}
+
+void Playback::put_aside(Slot& slot) {
+  if (!slot.aside) {
+    aside_.emplace_back();
+    slot.aside = static_cast<std::uint32_t>(aside_.size());
+  }
+  slot.added = 0;
+  std::vector<Tensor>& sums = aside_[slot.aside - 1];
+  Tensor sum = std::move(slot.gradient);
+  for (Tensor& place : sums) {
+    if (!place.defined()) {
+      place = std::move(sum);
+      return;
+    }
+    add(sum, std::move(place));
+  }
+  sums.push_back(std::move(sum));
+}
+
+void Playback::take_back(Slot& slot) {
+  for (Tensor& sum : aside_[slot.aside - 1])
+    if (sum.defined()) add(slot.gradient, std::move(sum));
+  aside_[slot.aside - 1].clear();
+  slot.aside = 0;
 }
 
 bool Playback::add_in_place(Tensor& slot, const Tensor& dx) {
@@ -137,7 +163,9 @@ inline void Playback::find_wanted(const Record& record) {
     if (!is_wanted(record.inputs[i])) continue;
     const std::uint64_t bit = std::uint64_t{1} << std::min(i, 63);
     wanted |= bit;
-    if (!input_slot(record, i).defined()) fresh |= bit;
+    Slot& slot = slots_[record.inputs[i].value - first_value_];
+    expect(slot);
+    if (!slot.gradient.defined()) fresh |= bit;
   }
   wanted_ = wanted;
   fresh_ = fresh;
@@ -148,6 +176,7 @@ void Playback::play_record(Record& record) {
   bool any = false;
   for (int i = 0; i < record.output_count; ++i) {
     if (dy_[i].deferred) run_deferred(deferred_[dy_[i].deferred - 1]);
+    if (dy_[i].aside) take_back(dy_[i]);
     any |= dy(i).defined();
   }
   if (any) {
@@ -181,7 +210,8 @@ inline void Playback::let_go(Record& record) {
 bool Playback::play_alike(Record& record) {
   const Op& op = *record.op;
   Slot& slot = slots_[record.first_value - first_value_];
-  if (listened() || !op.fused_gradient || slot.deferred || !slot.gradient.defined()) return false;
+  if (listened() || !op.fused_gradient || slot.deferred || slot.aside || !slot.gradient.defined())
+    return false;
   if (slot.gradient.dtype() != record.outputs[0].dtype) return false;
   const int dtype = static_cast<int>(record.outputs[0].dtype);
   int order[2], count = 0;
@@ -190,6 +220,7 @@ bool Playback::play_alike(Record& record) {
     if (!(op.passes >> i & 1) && !op.tiles->gradient[i][dtype]) return false;
     order[count++] = i;
   }
+  for (int k = 0; k < count; ++k) expect(slots_[record.inputs[order[k]].value - first_value_]);
   // An input without a gradient so far goes last: it may take dy over.
   if (count == 2 && input_slot(record, order[1]).defined()) std::swap(order[0], order[1]);
   dy_ = &slot;

@@ -75,7 +75,18 @@ class Playback {
     static constexpr std::uint32_t ignored = ~std::uint32_t{0};
     std::uint32_t wishes = 0;
     std::uint32_t deferred = 0;  // 1 + the number of the product that is still to be added
+    std::uint32_t added = 0;     // to this gradient, since it was last put aside
+    std::uint32_t aside = 0;     // 1 + the number of the sums that were put aside
   };
+  /// So many gradients are added to one sum; with the sums of others it is then added in pairs, so
+  /// that rounding does not add up.
+  static constexpr std::uint32_t most_added = 32;
+  /// One more gradient is about to be added to the slot.
+  void expect(Slot& slot) {
+    if (slot.gradient.defined() && ++slot.added == most_added) put_aside(slot);
+  }
+  void put_aside(Slot& slot);
+  void take_back(Slot& slot);
   /// Null for a value that came after the target.
   Slot* slot_of(std::uint32_t value) {
     return value - first_value_ < slots_.size() ? &slots_[value - first_value_] : nullptr;
@@ -119,5 +130,6 @@ class Playback {
   Few<Tensor, 4> copies_;  // made for that record
   Few<Slot, 16> slots_;
   std::vector<DeferredProduct> deferred_;
+  std::vector<std::vector<Tensor>> aside_;  // sums of 2^i times most_added gradients
 };
 }  // namespace reel

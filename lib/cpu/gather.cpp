@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <bit>
 #include <type_traits>
 
 #include "lib/cpu/bytes.hpp"
@@ -122,21 +124,34 @@ void add_row(const T* from, T* to, T* lost, std::int64_t n) {
 template <class T>
 class CrowdedPlaces {
  public:
-  static constexpr std::int64_t many = 64;  // more updates than that
+  static constexpr std::int64_t many = 8;  // more updates than that
 
   CrowdedPlaces(std::int64_t places, std::int64_t updates, std::int64_t row_width)
       : width_(row_width) {
     if (updates <= many) return;
-    const std::int64_t counts = (places * 4 + 63) / 64 * 64, item = sizeof(T);
-    const std::int64_t bytes = counts + updates / many * width_ * item;
-    auto* const memory = static_cast<std::byte*>(lasting_scratch(static_cast<std::size_t>(bytes)));
-    counts_ = reinterpret_cast<std::int32_t*>(memory);
-    lost_ = reinterpret_cast<T*>(memory + counts);
-    clear_bytes(memory, counts);
+    // Of many places most get no update: a table of those that do is smaller then.
+    const bool sparse = places / 16 > updates;
+    const auto slots = sparse ? std::bit_ceil(static_cast<std::uint64_t>(2 * updates))
+                              : static_cast<std::uint64_t>(places);
+    const auto lost = static_cast<std::size_t>(updates / many * width_) * sizeof(T);
+    const std::size_t keys = sparse ? slots * sizeof(std::int64_t) : 0;
+    const std::size_t counts = slots * sizeof(std::int32_t);
+    auto* const memory = static_cast<std::byte*>(lasting_scratch(keys + lost + counts));
+    if (sparse) {
+      keys_ = reinterpret_cast<std::int64_t*>(memory);
+      shift_ = 64 - std::countr_zero(slots);
+      last_ = slots - 1;
+      std::fill_n(keys_, slots, std::int64_t{-1});
+    }
+    lost_ = reinterpret_cast<T*>(memory + keys);
+    counts_ = reinterpret_cast<std::int32_t*>(memory + keys + lost);
+    clear_bytes(memory + keys + lost, static_cast<std::int64_t>(counts));
   }
   bool possible() const { return counts_; }
   void count(std::int64_t place) {
-    std::int32_t& here = counts_[place];
+    const std::size_t slot = slot_of(place);
+    if (keys_) keys_[slot] = place;
+    std::int32_t& here = counts_[slot];
     if (here < 0 || ++here <= many) return;
     here = static_cast<std::int32_t>(-++number_);
   }
@@ -149,7 +164,7 @@ class CrowdedPlaces {
   }
   /// Adds the columns of one update to its place, which is in `to`.
   void add(const T* from, T* to, std::int64_t place, std::int64_t first, std::int64_t end) const {
-    const std::int32_t number = counts_[place];
+    const std::int32_t number = counts_[slot_of(place)];
     if (number < 0)
       add_row(from, to, lost_ - (number + 1) * width_ + first, end - first);
     else
@@ -157,7 +172,17 @@ class CrowdedPlaces {
   }
 
  private:
+  std::size_t slot_of(std::int64_t place) const {
+    const auto at = static_cast<std::uint64_t>(place);
+    if (!keys_) return at;
+    std::size_t slot = at * 0x9e3779b97f4a7c15u >> shift_;
+    while (keys_[slot] >= 0 && keys_[slot] != place) slot = (slot + 1) & last_;
+    return slot;
+  }
   std::int64_t width_, number_ = 0;
+  std::int64_t* keys_ = nullptr;  // the place of each slot; null where slots are places
+  std::uint64_t last_ = 0;
+  int shift_ = 0;
   std::int32_t* counts_ = nullptr;  // or minus the number of a crowded place, from 1 on
   T* lost_ = nullptr;
 };
