@@ -47,13 +47,13 @@ class Build:
                 shutil.copymode(self.root / name, file)
 
     def configure(self):
-        """Once, and anew where the options have changed."""
+        """Once, and again where the options have changed."""
         asked = self.folder / "asked"
         if asked.exists() and asked.read_text() == str(self.options):
             return
-        shutil.rmtree(self.folder, ignore_errors=True)
+        again = ["--reconfigure"] * self.commands.exists()
         self.write([])
-        made = subprocess.run(["meson", "setup", str(self.folder), str(self.tree), *self.options],
+        made = subprocess.run(["meson", "setup", *again, str(self.folder), str(self.tree), *self.options],
                               capture_output=True, text=True)
         if made.returncode:
             raise SystemExit(made.stdout + made.stderr)
