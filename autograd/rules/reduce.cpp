@@ -11,8 +11,6 @@ Tensor with_axes(const Tensor& y, GradientCall& call) {
   const auto& option = call.option<ReduceOptions>();
   if (option.keep == Keepdims::yes || y.size() == 1) return y;
   Shape kept = call.input_shape(0);
-  for (int axis = 0; axis < static_cast<int>(kept.rank()); ++axis)
-    if (option.axes.is_every()) kept.data()[axis] = 1;
   for (int i = 0; i < option.axes.count(); ++i) kept.data()[option.axes[i]] = 1;
   return reshape(y, kept);
 }

@@ -47,7 +47,8 @@ void concat_rule(GradientCall& call) {
   for (int i = 0; i < call.input_count(); ++i) call.give(i, parts[static_cast<std::size_t>(i)]);
 }
 
-void cast_rule(GradientCall& call) { call.give(0, cast(call.dy(), call.input_dtype(0))); }
+// y = x in another dtype; give() converts dy back
+void cast_rule(GradientCall& call) { call.give(0, call.dy()); }
 }  // namespace
 
 const NamedRule reshape_rules[] = {{"reshape", shape_rule},

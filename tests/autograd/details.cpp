@@ -197,4 +197,47 @@ TEST_CASE("an unconnected source says where its path ends") {
   const Tensor again = stop_gradient(Operand(more, Caller{}));
   says(error(target, w), "one that was cut at stop_gradient, which has no gradient");
 }
+
+TEST_CASE("an unconnected source of another tape is told from one of this tape") {
+  const Variable w("w", tensor({2.0f, 1.0f}));
+  const Tensor x = tensor({3.0f, 4.0f}), own = tensor({1.0f, 2.0f});
+  GradientTape outer({.persistent = true});
+  outer.watch(x);
+  GradientTape tape({.persistent = true, .watch_variables = false});
+  const Tensor first = x * 2.0f;
+  const unsigned line = __LINE__ - 1;
+  tape.watch(own);
+  const Tensor target = own * w;
+  says(refusal([&] { tape.gradient(target, first); }),
+       "one that ends at multiply (details.cpp:" + std::to_string(line));
+  says(refusal([&] { tape.gradient(target, w); }), "no recorded op that uses it");
+  CHECK(equal(outer.gradient(target, w), own));
+}
+
+TEST_CASE("a spent tape says which call was one too many") {
+  const Tensor x = tensor(3.0f);
+  GradientTape tape;
+  tape.watch(x);
+  const Tensor y = x * x;
+  tape.gradient(y, x);
+  const std::string text = refusal([&] { tape.gradient(y, x); });
+  says(text, "gradient: tape: expected one call of gradient()");
+  says(text, "got another call");
+  CHECK(text.find("inside") == text.npos);
+}
+
+TEST_CASE("layer_norm of equal numbers has gradients of 0, by the kernel and by ops") {
+  for (const bool listened : {false, true}) {
+    const Tensor x = full({2, 7}, 0.1f), scale = ones({7}), shift = zeros({7});
+    GradientTape outer;
+    if (listened) outer.watch(scale);
+    GradientTape tape;
+    for (const Tensor* each : {&x, &scale, &shift}) tape.watch(*each);
+    const Tensor y = layer_norm(x, scale, shift);
+    CHECK(equal(y, zeros({2, 7})));
+    const auto found = tape.gradient(y * arange(0.0, 7.0), {x, scale, shift});
+    CHECK(allclose(found[1], zeros({7}), {.atol = 1e-12}));
+    CHECK(allclose(found[2], 2.0f * arange(0.0, 7.0)));
+  }
+}
 }  // namespace reel::tests

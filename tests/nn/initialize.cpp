@@ -37,6 +37,35 @@ TEST_CASE("Axes before the last two count for both sides", "[nn]") {
   REQUIRE(spread(nn::glorot_normal({9, 30, 40}, wide)).variance == Approx(2.0 / 630).epsilon(0.05));
 }
 
+TEST_CASE("weights without elements have their shape") {
+  for (const Shape& shape : {Shape{0, 5}, Shape{5, 0}, Shape{0, 0}, Shape{2, 0, 3}, Shape{0, 2, 3}})
+    for (const Tensor& x : {nn::glorot_uniform(shape), nn::glorot_normal(shape),
+                            nn::he_uniform(shape), nn::he_normal(shape)})
+      REQUIRE(x.shape() == shape);
+}
+
+TEST_CASE("gates start with the published spread, and forget gates with their bias", "[nn]") {
+  seed(3);
+  const nn::LSTMCell lstm(60, 70, {.forget_bias = 2, .dtype = DType::float64});
+  const Spread spread_of_lstm = spread(lstm.weight);
+  REQUIRE(spread_of_lstm.largest <= std::sqrt(6.0 / 200));
+  REQUIRE(spread_of_lstm.largest > 0.99 * std::sqrt(6.0 / 200));
+  REQUIRE(spread_of_lstm.variance == Approx(2.0 / 200).epsilon(0.03));
+  const auto biases = [](const Variable& bias, std::initializer_list<double> of_gates) {
+    const std::int64_t count = static_cast<std::int64_t>(of_gates.size());
+    const Tensor gates = bias.value().reshape({count, bias.shape()[0] / count});
+    require_near(mean(gates, 1), of_gates);
+    require_near(max(gates, 1), of_gates);
+  };
+  biases(lstm.bias, {0, 2, 0, 0});
+  const nn::TreeLSTMCell tree(5, 6, {.forget_bias = 2, .dtype = DType::float64});
+  biases(tree.bias, {0, 2, 2, 0, 0});
+  biases(tree.leaf_bias, {0, 0, 0});
+  REQUIRE(spread(tree.weight).largest <= std::sqrt(6.0 / 18));
+  const nn::ChildSumTreeLSTMCell sums(5, 6, {.forget_bias = 2, .dtype = DType::float64});
+  biases(sums.bias, {0, 0, 0, 2});
+}
+
 TEST_CASE("orthogonal gives orthogonal rows or columns of the length asked for", "[nn]") {
   const Tensor square = nn::orthogonal({40, 40}, 1, wide), wider = nn::orthogonal({3, 7}, 2, wide),
                taller = nn::orthogonal({7, 3}, 1, wide);
