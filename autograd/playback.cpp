@@ -122,9 +122,10 @@ void Playback::take_back(Slot& slot) {
 bool Playback::add_in_place(Tensor& slot, const Tensor& dx) {
   if (!writable(slot) || !Access::body(dx)->contiguous) return false;
   Body& sum = *Access::body(slot);
+  const Tile tile = add_op.tiles->value[static_cast<int>(sum.dtype)];
+  if (!tile) return false;
   const void* inputs[] = {sum.data, Access::body(dx)->data};
-  run_pass(*add_op.tiles, add_op.tiles->value[static_cast<int>(sum.dtype)], sum.elements, inputs, 2,
-           sum.dtype, 0, sum.data, sum.dtype);
+  run_pass(*add_op.tiles, tile, sum.elements, inputs, 2, sum.dtype, 0, sum.data, sum.dtype);
   return true;
 }
 

@@ -10,6 +10,7 @@
 #include "autograd/unconnected.hpp"
 #include "lib/dispatch/process.hpp"
 #include "lib/dispatch/recording.hpp"
+#include "lib/tensor/dtypes.hpp"
 
 namespace reel {
 namespace {
@@ -50,10 +51,8 @@ class PlaybackScope {
 Tensor ones_alike(Context& context, const Body& like, Caller caller) {
   Body* ones = allocate(context, like.dtype, like.shape, like.elements);
   if (!ones) fail<MemoryError>(caller, "gradient", "upstream", "memory", "none from the system");
-  if (like.dtype == DType::float32)
-    std::fill_n(ones->as<float>(), like.elements, 1.0f);
-  else
-    std::fill_n(ones->as<double>(), like.elements, 1.0);
+  with_element(like.dtype,
+               [&]<class T>(Type<T>) { std::fill_n(ones->as<T>(), like.elements, T(1)); });
   return Access::adopt(ones);
 }
 

@@ -7,28 +7,46 @@
 #include <type_traits>
 
 #include <reel/export.hpp>
+#include <reel/half.hpp>
 
 namespace reel {
-/// In the order of promotion: bool < uint8 < int32 < int64 < float32 < float64.
-enum class DType : std::uint8_t { boolean, uint8, int32, int64, float32, float64 };
-inline constexpr int dtype_count = 6;
+/// What two dtypes become in an op is in the table of docs/guide/dtypes.md. float16 and bfloat16
+/// are for storage: tensors of them can be made, copied, moved, cast, printed and saved; other ops
+/// throw DTypeError.
+enum class DType : std::uint8_t {
+  boolean,
+  uint8,
+  int32,
+  int64,
+  float32,
+  float64,
+  float16,
+  bfloat16
+};
+inline constexpr int dtype_count = 8;
 
 /// A C++ number: bool, an integer or a floating type; no enum, no pointer.
 template <class T>
 concept Number = std::is_arithmetic_v<T>;
 
 /// A C++ type that a tensor can hold: bool, std::uint8_t, 32 and 64 bit signed integers, float,
-/// double.
+/// double, Float16, BFloat16.
 template <class T>
 concept Element = std::is_same_v<T, bool> || std::is_same_v<T, std::uint8_t> ||
-    std::is_same_v<T, float> || std::is_same_v<T, double> ||
+    std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, Float16> ||
+    std::is_same_v<T, BFloat16> ||
     (std::is_integral_v<T>&& std::is_signed_v<T> && sizeof(T) >= 4 && !std::is_same_v<T, wchar_t>);
 
 /// The dtype of a C++ type; a type that is no Element goes to the next larger one.
-template <Number T>
+template <class T>
+requires Number<T> || Element<T>
 constexpr DType dtype_of() {
   if constexpr (std::is_same_v<T, bool>)
     return DType::boolean;
+  else if constexpr (std::is_same_v<T, Float16>)
+    return DType::float16;
+  else if constexpr (std::is_same_v<T, BFloat16>)
+    return DType::bfloat16;
   else if constexpr (std::is_same_v<T, float>)
     return DType::float32;
   else if constexpr (std::is_floating_point_v<T>)
@@ -44,9 +62,12 @@ constexpr DType dtype_of() {
 /// Bytes of one element.
 constexpr int size_of(DType dtype) {
   // One hexadecimal digit for each dtype, the first last: an array would be built at every call.
-  return 0x848411 >> 4 * static_cast<int>(dtype) & 15;
+  return 0x22848411 >> 4 * static_cast<int>(dtype) & 15;
 }
 constexpr bool is_floating(DType dtype) { return dtype >= DType::float32; }
+/// Whether ops compute in it; float16 and bfloat16 are for storage.
+constexpr bool has_arithmetic(DType dtype) { return dtype <= DType::float64; }
+inline constexpr int arithmetic_count = 6;
 /// "float32", "bool", ...
 REEL_API std::string_view name_of(DType dtype);
 REEL_API std::ostream& operator<<(std::ostream& out, DType x);

@@ -19,6 +19,7 @@ REEL_API Variable make_live(Scalar value, DType dtype, Caller caller);
 /// The next call of step takes 0.05. A traced function takes one as a Tensor:
 /// `[](Tensor x, Tensor rate)`, called with `live(0.1)`.
 template <Element T>
+requires Number<T>
 class Live {
  public:
   Live(T value, Caller caller = Caller::here())
@@ -38,7 +39,7 @@ class Live {
 
 /// A number for one call of a traced function.
 template <Element T>
-Live<T> live(T value, Caller caller = Caller::here()) {
+requires Number<T> Live<T> live(T value, Caller caller = Caller::here()) {
   return Live<T>(value, caller);
 }
 }  // namespace reel

@@ -15,6 +15,7 @@ namespace reel {
 class Tensor;
 class Variable;
 template <Element T>
+requires Number<T>
 class Live;
 
 /// A C++ number with its dtype: float32 for every floating type, as literals are doubles, and for
@@ -63,7 +64,7 @@ class Operand {
   Operand(const Variable& variable, Caller caller = Caller::here())
       : variable_(&variable), file_(caller.file), line_(caller.line), kind_(Kind::variable) {}
   template <Element T>
-  Operand(const Live<T>& number, Caller caller = Caller::here())
+  requires Number<T> Operand(const Live<T>& number, Caller caller = Caller::here())
       : Operand(number.variable(), caller) {}
   template <Number T>
   Operand(T value, Caller caller = Caller::here())

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lib/cpu/bytes.hpp"
 #include "lib/cpu/kernels.hpp"
+#include "lib/cpu/numbers.hpp"
 #include "lib/cpu/simd.hpp"
 #include "lib/cpu/transpose.hpp"
 #include "lib/cpu/walk.hpp"
@@ -89,8 +90,12 @@ void copy_shared(const Walk& walk, std::int64_t elements, const void* from, void
 
 template <class To, class From>
 To converted(From x) {
-  if constexpr (std::is_same_v<To, bool>) {
+  if constexpr (is_short_float<From>) {
+    return converted<To>(static_cast<float>(x));
+  } else if constexpr (std::is_same_v<To, bool>) {
     return x != From(0);
+  } else if constexpr (is_short_float<To>) {
+    return To(static_cast<double>(x));
   } else if constexpr (std::is_floating_point_v<From> && !std::is_floating_point_v<To>) {
     // 2^(bits) is the first float above the largest integer.
     constexpr To least =
@@ -128,12 +133,11 @@ void convert_all(Convert row, const Walk& walk, const Body& from, Body& to) {
   });
 }
 template <class From>
-constexpr Convert convert_from[dtype_count] = {
-    convert<From, bool>,         convert<From, std::uint8_t>, convert<From, std::int32_t>,
-    convert<From, std::int64_t>, convert<From, float>,        convert<From, double>};
-constexpr const Convert* conversions[dtype_count] = {
-    convert_from<std::uint8_t>, convert_from<std::uint8_t>, convert_from<std::int32_t>,
-    convert_from<std::int64_t>, convert_from<float>,        convert_from<double>};
+constexpr ByDType<Convert> convert_from = by_dtype<Convert>([]<class To>(Type<To>) {
+  return convert<From, To>;
+});
+constexpr ByDType<const ByDType<Convert>*> conversions = by_dtype<const ByDType<Convert>*>(
+    []<class From>(Type<From>) { return &convert_from<in_memory<From>>; });
 
 KernelResult cast(const KernelCall& call) {
   const Body& input = call.input(0);
@@ -154,8 +158,7 @@ KernelResult cast(const KernelCall& call) {
   if (input.dtype == output.dtype)
     copy_elements(walk, input.elements, input.data, output.data, size_of(input.dtype));
   else
-    convert_all(conversions[static_cast<int>(input.dtype)][static_cast<int>(output.dtype)], walk,
-                input, output);
+    convert_all((*conversions[input.dtype])[output.dtype], walk, input, output);
   return {};
 }
 constexpr NamedKernel kernels[] = {{"cast", cast}, {nullptr, nullptr}};
@@ -165,6 +168,8 @@ constexpr NamedTiles tiles[] = {{nullptr, nullptr}};
 void copy_elements(const Walk& walk, std::int64_t elements, const void* from, void* to, int size) {
   if (size == 1)
     copy_shared<std::uint8_t>(walk, elements, from, to);
+  else if (size == 2)
+    copy_shared<std::uint16_t>(walk, elements, from, to);
   else if (size == 4)
     copy_shared<std::uint32_t>(walk, elements, from, to);
   else

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lib/cpu/kernels.hpp"
+#include "lib/cpu/numbers.hpp"
 #include "lib/cpu/pool.hpp"
 #include "lib/cpu/simd.hpp"
 #include "lib/dispatch/op_options.hpp"
@@ -22,7 +23,7 @@ void fill_constant(T* out, std::int64_t n, T value) {
 template <class T>
 void fill_range(const FillOptions& options, T* out, std::int64_t n) {
   // Each number from its place, so that errors do not add up; integers wrap around.
-  if constexpr (std::is_floating_point_v<T>) {
+  if constexpr (is_real<T>) {
     fill_each(out, n, [&](std::int64_t i) {
       return static_cast<T>(options.start + static_cast<double>(i) * options.step);
     });
@@ -50,8 +51,7 @@ void fill_identity(const Body& output, T* out) {
 template <class T>
 void fill_as(const FillOptions& options, Body& output) {
   T* const out = output.as<T>();
-  const T value =
-      std::is_floating_point_v<T> ? static_cast<T>(options.start) : static_cast<T>(options.first);
+  const T value = is_real<T> ? static_cast<T>(options.start) : static_cast<T>(options.first);
   switch (options.kind) {
     case FillOptions::Kind::constant:
       return fill_constant(out, output.elements, value);
@@ -65,26 +65,7 @@ void fill_as(const FillOptions& options, Body& output) {
 KernelResult fill(const KernelCall& call) {
   const auto& options = call.option<FillOptions>();
   Body& output = call.output();
-  switch (output.dtype) {
-    case DType::boolean:
-      fill_as<bool>(options, output);
-      break;
-    case DType::uint8:
-      fill_as<std::uint8_t>(options, output);
-      break;
-    case DType::int32:
-      fill_as<std::int32_t>(options, output);
-      break;
-    case DType::int64:
-      fill_as<std::int64_t>(options, output);
-      break;
-    case DType::float32:
-      fill_as<float>(options, output);
-      break;
-    case DType::float64:
-      fill_as<double>(options, output);
-      break;
-  }
+  with_element(output.dtype, [&]<class T>(Type<T>) { fill_as<T>(options, output); });
   return {};
 }
 constexpr NamedKernel kernels[] = {{"fill", fill}, {nullptr, nullptr}};

@@ -108,7 +108,7 @@ KernelResult gru_of(const KernelCall& call) {
   return checked;
 }
 KernelResult gru(const KernelCall& call) {
-  return call.output().dtype == DType::float32 ? gru_of<float>(call) : gru_of<double>(call);
+  return with_floating(call.output().dtype, [&]<class T>(Type<T>) { return gru_of<T>(call); });
 }
 
 /// Inputs: dy of the four outputs, the five inputs, the four outputs.

@@ -108,7 +108,7 @@ KernelResult lstm_of(const KernelCall& call) {
   return checked;
 }
 KernelResult lstm(const KernelCall& call) {
-  return call.output().dtype == DType::float32 ? lstm_of<float>(call) : lstm_of<double>(call);
+  return with_floating(call.output().dtype, [&]<class T>(Type<T>) { return lstm_of<T>(call); });
 }
 
 /// Inputs: dy of the five outputs, the six inputs, the five outputs.

@@ -6,6 +6,7 @@
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/matmul_dots.hpp"
 #include "lib/cpu/matmul_rows.hpp"
+#include "lib/cpu/numbers.hpp"
 #include "lib/cpu/pool.hpp"
 #include "lib/cpu/product.hpp"
 #include "lib/cpu/scratch.hpp"
@@ -467,11 +468,7 @@ void products(const KernelCall& call, const Body* z, Tile bend) {
                   });
 }
 KernelResult by_dtype(const KernelCall& call, const Body* z, Tile bend = nullptr) {
-  if (call.output().dtype == DType::float32)
-    products<float>(call, z, bend);
-  else
-    products<double>(call, z, bend);
-  return {};
+  return with_floating(call.output().dtype, [&]<class T>(Type<T>) { products<T>(call, z, bend); });
 }
 
 KernelResult matmul(const KernelCall& call) {

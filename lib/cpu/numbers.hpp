@@ -2,46 +2,73 @@
 // From a dtype at run time to the C++ type that a kernel is written for.
 #pragma once
 #include <cstdint>
-
-#include <reel/dtype.hpp>
+#include <type_traits>
 
 #include "lib/dispatch/kernel_call.hpp"
+#include "lib/tensor/dtypes.hpp"
 
 namespace reel::kernels::REEL_ISA {
+/// The type in memory of an element: bool counts as uint8.
 template <class T>
-struct Type {
+struct InMemory {
   using type = T;
 };
-/// Calls f(Type<T>()) for the type in memory of all numbers of a dtype; bool counts as uint8.
+template <>
+struct InMemory<bool> {
+  using type = std::uint8_t;
+};
+template <class T>
+using in_memory = typename InMemory<T>::type;
+
+template <class T>
+inline constexpr bool is_short_float = false;
+template <>
+inline constexpr bool is_short_float<Float16> = true;
+template <>
+inline constexpr bool is_short_float<BFloat16> = true;
+template <class T>
+inline constexpr bool is_real = std::is_floating_point_v<T> || is_short_float<T>;
+
+/// Calls f(Type<T>()) for the type in memory of a dtype's elements.
 template <class F>
 auto with_type(DType dtype, const F& f) {
-  switch (dtype) {
-    case DType::int32:
-      return f(Type<std::int32_t>());
-    case DType::int64:
-      return f(Type<std::int64_t>());
-    case DType::float32:
-      return f(Type<float>());
-    case DType::float64:
-      return f(Type<double>());
-    default:
-      return f(Type<std::uint8_t>());
-  }
+  return with_element(dtype, [&]<class T>(Type<T>) { return f(Type<in_memory<T>>()); });
 }
-/// Calls f(Type<T>()) for a floating dtype; the result of a kernel that cannot fail.
+// The gate refuses dtypes without arithmetic, and shape rules what is no integer or no
+// floating dtype where ops want one. So the last lines of what follows are never reached.
+/// The same for dtypes in which kernels compute.
+template <class F>
+auto with_arithmetic(DType dtype, const F& f) {
+  return with_type(dtype, [&]<class T>(Type<T> type) {
+    if constexpr (is_short_float<T>)
+      __builtin_trap();
+    else
+      return f(type);
+  });
+}
+/// Calls f(Type<T>()) for float32 or float64: the result of a kernel, of one that cannot fail where
+/// f has none.
 template <class F>
 KernelResult with_floating(DType dtype, const F& f) {
-  if (dtype == DType::float32)
-    f(Type<float>());
-  else
-    f(Type<double>());
-  return {};
+  const auto call = [&](auto type) -> KernelResult {
+    if constexpr (!std::is_void_v<decltype(f(type))>) {
+      return f(type);
+    } else {
+      f(type);
+      return {};
+    }
+  };
+  if (dtype == DType::float32) return call(Type<float>());
+  if (dtype == DType::float64) return call(Type<double>());
+  __builtin_trap();
 }
 /// Calls f(Type<T>()) for the dtype of positions, labels or lengths.
 template <class F>
 auto with_integers(DType dtype, const F& f) {
   if (dtype == DType::int64) return f(Type<std::int64_t>());
-  return dtype == DType::int32 ? f(Type<std::int32_t>()) : f(Type<std::uint8_t>());
+  if (dtype == DType::int32) return f(Type<std::int32_t>());
+  if (dtype == DType::uint8) return f(Type<std::uint8_t>());
+  __builtin_trap();
 }
 /// Element i of a tensor of positions, labels or lengths: uint8, int32 or int64.
 inline std::int64_t integer_at(const Body& x, std::int64_t i) {
@@ -53,7 +80,7 @@ T plus(T y, T x, bool truth) {
   if constexpr (sizeof(T) == 1)
     return static_cast<T>(truth ? y | x : y + x);
   else if constexpr (static_cast<T>(0.5) != T(0))
-    return y + x;
+    return static_cast<T>(y + x);
   else
     return static_cast<T>(static_cast<std::uint64_t>(y) + static_cast<std::uint64_t>(x));
 }

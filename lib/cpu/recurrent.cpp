@@ -2,6 +2,7 @@
 // The gates of recurrent cells: every element in one pass.
 #include "lib/cpu/chunk.hpp"
 #include "lib/cpu/kernels.hpp"
+#include "lib/cpu/numbers.hpp"
 #include "lib/cpu/pool.hpp"
 
 namespace reel::kernels::REEL_ISA {
@@ -93,32 +94,25 @@ template <int Cells>
 KernelResult gates(const KernelCall& call) {
   const Body& c = call.output(1);
   const std::int64_t n = c.rank() ? c.shape.data()[c.rank() - 1] : 1, rows = n ? c.elements / n : 0;
-  const auto run = [&]<class T>(T) {
+  return with_floating(c.dtype, [&]<class T>(Type<T>) {
     const T* cells[Cells + 1];
     for (int i = 0; i < Cells; ++i) cells[i] = call.input(1 + i).as<T>();
     parallel_rows(rows, n, elements_in_block, [&](std::int64_t first, std::int64_t end) {
       forward<Cells>(first, end, n, call.input(0).as<T>(), cells, call.output(0).as<T>(),
                      call.output(1).as<T>());
     });
-  };
-  if (c.dtype == DType::float32)
-    run(0.0f);
-  else
-    run(0.0);
-  return {};
+  });
 }
 
 template <int Cells>
 KernelResult gates_gradient(const KernelCall& call) {
   const Body& c = *call.inputs[4 + Cells];
   const std::int64_t n = c.rank() ? c.shape.data()[c.rank() - 1] : 1, rows = n ? c.elements / n : 0;
-  parallel_rows(rows, n, elements_in_block, [&](std::int64_t first, std::int64_t end) {
-    if (c.dtype == DType::float32)
-      backward<Cells, float>(first, end, n, call);
-    else
-      backward<Cells, double>(first, end, n, call);
+  return with_floating(c.dtype, [&]<class T>(Type<T>) {
+    parallel_rows(rows, n, elements_in_block, [&](std::int64_t first, std::int64_t end) {
+      backward<Cells, T>(first, end, n, call);
+    });
   });
-  return {};
 }
 
 const NamedKernel kernels[] = {{"lstm_gates", gates<1>, gates_gradient<1>},

@@ -111,28 +111,34 @@ KernelResult reduce(const Folds& folds, const Body& x, Groups groups, Body& outp
 }
 
 using Int = std::int64_t;
-constexpr Folds sums[dtype_count] = {
-    folds_of<Sum<Int>, Int, std::uint8_t>, folds_of<Sum<Int>, Int, std::uint8_t>,
-    folds_of<Sum<Int>, Int, std::int32_t>, folds_of<Sum<Int>, Int, Int>,
-    folds_of<Sum<float>, float, float>,    folds_of<Sum<double>, double, double>};
-template <template <class> class R>
-constexpr Folds extremes[dtype_count] = {folds_of<R<std::uint8_t>, std::uint8_t, std::uint8_t>,
-                                         folds_of<R<std::uint8_t>, std::uint8_t, std::uint8_t>,
-                                         folds_of<R<std::int32_t>, std::int32_t, std::int32_t>,
-                                         folds_of<R<Int>, Int, Int>,
-                                         folds_of<R<float>, float, float>,
-                                         folds_of<R<double>, double, double>};
-template <bool Every>
-constexpr Folds truths[dtype_count] = {
-    folds_of<Truth<Every>, bool, std::uint8_t>, folds_of<Truth<Every>, bool, std::uint8_t>,
-    folds_of<Truth<Every>, bool, std::int32_t>, folds_of<Truth<Every>, bool, Int>,
-    folds_of<Truth<Every>, bool, float>,        folds_of<Truth<Every>, bool, double>};
-
-KernelResult reduce_by(const Folds* folds, const KernelCall& call, const Groups& groups) {
-  const Body& x = call.input(0);
-  return reduce(folds[static_cast<int>(x.dtype)], x, groups, call.output(), call.accumulate & 1);
+/// f(Type<T>()) for the type in memory of each dtype in which kernels compute.
+template <class F>
+constexpr ByDType<Folds> folds_by_dtype(const F& f) {
+  return by_dtype<Folds>([&]<class T>(Type<T>) {
+    if constexpr (is_short_float<T>)
+      return Folds();
+    else
+      return f(Type<in_memory<T>>());
+  });
 }
-template <const Folds* folds>
+template <class T>
+using SumOf = std::conditional_t<std::is_floating_point_v<T>, T, Int>;
+constexpr ByDType<Folds> sums =
+    folds_by_dtype([]<class T>(Type<T>) { return folds_of<Sum<SumOf<T>>, SumOf<T>, T>; });
+template <template <class> class R>
+constexpr ByDType<Folds> extremes = folds_by_dtype([]<class T>(Type<T>) {
+  return folds_of<R<T>, T, T>;
+});
+template <bool Every>
+constexpr ByDType<Folds> truths = folds_by_dtype([]<class T>(Type<T>) {
+  return folds_of<Truth<Every>, bool, T>;
+});
+
+KernelResult reduce_by(const ByDType<Folds>& folds, const KernelCall& call, const Groups& groups) {
+  const Body& x = call.input(0);
+  return reduce(folds[x.dtype], x, groups, call.output(), call.accumulate & 1);
+}
+template <const ByDType<Folds>& folds>
 KernelResult reduction(const KernelCall& call) {
   return reduce_by(folds, call, groups_of(call, call.input(0).shape));
 }
@@ -149,11 +155,8 @@ KernelResult mean(const KernelCall& call) {
   reduce_by(sums, call, groups);
   std::int64_t gone = 1;
   for (int i = 1; i < groups.count; i += 2) gone *= groups.lengths[i];
-  if (call.output().dtype == DType::float32)
-    scale<float>(call.output(), gone);
-  else
-    scale<double>(call.output(), gone);
-  return {};
+  return with_floating(call.output().dtype,
+                       [&]<class T>(Type<T>) { scale<T>(call.output(), gone); });
 }
 
 /// The first place of `best`, or of NaN, in a row where there is one.
@@ -215,7 +218,7 @@ void argmax_of(const KernelCall& call) {
     largest_of_columns(from + o * gone * inner, gone, inner, best, to + o * inner);
 }
 KernelResult argmax(const KernelCall& call) {
-  with_type(call.input(0).dtype, [&]<class T>(Type<T>) { argmax_of<T>(call); });
+  with_arithmetic(call.input(0).dtype, [&]<class T>(Type<T>) { argmax_of<T>(call); });
   return {};
 }
 

@@ -58,14 +58,18 @@ KernelResult assign(const KernelCall& call) {
   Strides strides;
   broadcast_strides(value, output.shape, strides);
   const Walk walk = walk_over(output.shape, strides, output.strides);
-  with_type(output.dtype, [&]<class T>(Type<T>) {
+  const auto assign_to = [&]<class T>(Type<T>) {
     const T *from = value.as<T>(), *old = before.as<T>();
     T* to = output.as<T>();
     for_parts(walk, output.elements,
               [=](const Walk& part, std::int64_t source, std::int64_t place) {
                 assign_all<change>(part, from + source, old + place, to + place);
               });
-  });
+  };
+  if constexpr (change == Change::replace)
+    with_type(output.dtype, assign_to);
+  else
+    with_arithmetic(output.dtype, assign_to);
   return {};
 }
 

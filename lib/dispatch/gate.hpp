@@ -89,10 +89,17 @@ inline void require_floating(const Inference& call, int i) {
     fail_floating(call, i);
 }
 void require_integer(const Inference& call, int i);
+/// Name of input i for errors, from Op::argument_names.
+std::string argument_name(const Op& op, int i);
+[[noreturn]] void fail_arithmetic(const Op& op, const std::string& argument, DType dtype,
+                                  Caller caller);
+/// Throws DTypeError if input i has a dtype that is only for storage.
+inline void require_arithmetic(const Inference& call, int i) {
+  if (!has_arithmetic(call.input(i).dtype)) [[unlikely]]
+    fail_arithmetic(call.op, argument_name(call.op, i), call.input(i).dtype, call.caller);
+}
 inline void require_rank(const Inference& call, int i, int at_least) {
   if (call.input(i).rank() < at_least) [[unlikely]]
     fail_rank(call, i, at_least);
 }
-/// Name of input i for errors, from Op::argument_names.
-std::string argument_name(const Op& op, int i);
 }  // namespace reel

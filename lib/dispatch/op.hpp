@@ -81,6 +81,7 @@ struct Op {
   bool contiguous_inputs = false;  // the kernel wants row-major inputs
   bool accumulates = false;        // the kernel can add to its output
   bool updates = false;            // outputs are Variables, written in place
+  bool moves = false;              // computes nothing: takes dtypes without arithmetic too
   Samples samples = nullptr;
   const char* argument_names = "x, y, z";  // for errors
 

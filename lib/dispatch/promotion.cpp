@@ -2,13 +2,25 @@
 // How the inputs of an op come to one dtype: floating tensors before integers, C++ numbers as the
 // tensors are.
 #include "lib/dispatch/promotion.hpp"
+#include "lib/tensor/dtypes.hpp"
 #include "lib/tensor/live.hpp"
 
-#include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <limits>
 
 namespace reel {
 namespace {
+/// Rows and columns in the order of DType.
+constexpr auto b1 = DType::boolean, u1 = DType::uint8, i4 = DType::int32, i8 = DType::int64,
+               f4 = DType::float32, f8 = DType::float64, f2 = DType::float16, b2 = DType::bfloat16;
+constexpr DType promotions[][dtype_count] = {
+    {b1, u1, i4, i8, f4, f8, f2, b2}, {u1, u1, i4, i8, f4, f8, f2, b2},
+    {i4, i4, i4, i8, f4, f8, f2, b2}, {i8, i8, i8, i8, f4, f8, f2, b2},
+    {f4, f4, f4, f4, f4, f8, f4, f4}, {f8, f8, f8, f8, f8, f8, f8, f8},
+    {f2, f2, f2, f2, f4, f8, f2, f4}, {b2, b2, b2, b2, f4, f8, f4, b2}};
+static_assert(std::size(promotions) == dtype_count);
+
 /// The largest dtypes among the promoted inputs of a call.
 struct Largest {
   DType tensor = DType::boolean, number = DType::boolean;
@@ -26,12 +38,25 @@ struct Largest {
   }
 };
 
+/// Bits of the largest integer up to which a dtype holds all integers, of either sign or of one.
+int integer_bits(DType dtype) {
+  return with_element(dtype, []<class T>(Type<T>) {
+    if constexpr (std::is_same_v<T, Float16>)
+      return 11;
+    else if constexpr (std::is_same_v<T, BFloat16>)
+      return 8;
+    else
+      return std::numeric_limits<T>::digits;
+  });
+}
 /// Whether a dtype holds all numbers of another one.
 bool holds(DType dtype, DType other) {
-  if (!is_floating(dtype) || is_floating(other)) return dtype >= other;
-  return other < (dtype == DType::float32 ? DType::int32 : DType::int64);
+  if (is_floating(other)) return promoted(dtype, other) == dtype;
+  return integer_bits(dtype) >= integer_bits(other);
 }
 }  // namespace
+
+DType promoted(DType a, DType b) { return promotions[static_cast<int>(a)][static_cast<int>(b)]; }
 
 DType common_dtype(const Op& op, std::span<const Operand> operands, Body* const* bodies) {
   const Largest largest(op, operands, bodies);
@@ -63,9 +88,9 @@ std::optional<DType> exact_dtype(const Op& op, std::span<const Operand> operands
 bool holds(DType dtype, Scalar number) {
   if (is_floating(number.dtype())) return is_floating(dtype);
   if (!is_floating(dtype)) return dtype == DType::boolean || fits(number, dtype);
-  const double value =
-      dtype == DType::float32 ? static_cast<float>(number.integer()) : number.real();
-  return value < 0x1p63 && static_cast<std::int64_t>(value) == number.integer();
+  const double value = with_element(
+      dtype, [&]<class T>(Type<T>) { return static_cast<double>(static_cast<T>(number.real())); });
+  return value >= -0x1p63 && value < 0x1p63 && static_cast<std::int64_t>(value) == number.integer();
 }
 
 bool fits(Scalar number, DType dtype) {
@@ -78,20 +103,15 @@ bool fits(Scalar number, DType dtype) {
 }
 
 void store_number(void* to, Scalar number, DType dtype) {
-  const auto store = [to](auto value) { std::memcpy(to, &value, sizeof value); };
-  switch (dtype) {
-    case DType::boolean:
-      return store(number.real() != 0);
-    case DType::uint8:
-      return store(static_cast<std::uint8_t>(number.integer()));
-    case DType::int32:
-      return store(static_cast<std::int32_t>(number.integer()));
-    case DType::int64:
-      return store(number.integer());
-    case DType::float32:
-      return store(static_cast<float>(number.real()));
-    case DType::float64:
-      return store(number.real());
-  }
+  with_element(dtype, [&]<class T>(Type<T>) {
+    T value;
+    if constexpr (std::is_same_v<T, bool>)
+      value = number.real() != 0;
+    else if constexpr (std::is_integral_v<T>)
+      value = static_cast<T>(number.integer());
+    else
+      value = static_cast<T>(number.real());
+    std::memcpy(to, &value, sizeof value);
+  });
 }
 }  // namespace reel

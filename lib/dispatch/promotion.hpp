@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include <algorithm>
 #include <optional>
 #include <span>
 
 #include "lib/dispatch/op.hpp"
 
 namespace reel {
-/// What two dtypes become: the larger one, so that a floating dtype wins over any integer.
-inline DType promoted(DType a, DType b) { return std::max(a, b); }
+/// What two dtypes become; a floating dtype wins over any integer.
+DType promoted(DType a, DType b);
 /// The dtype that the promoted inputs of an op come to; bodies are null for C++ numbers, which
 /// take the tensors' dtype, or float32 where that has no fractions.
 DType common_dtype(const Op& op, std::span<const Operand> operands, Body* const* bodies);

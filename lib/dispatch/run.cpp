@@ -14,9 +14,13 @@ namespace {
                     "memory for shape " + to_text(shape) + " of " + std::string(name_of(dtype)),
                     "none from the system");
 }
-[[noreturn, gnu::noinline]] void fail_dtype(const Op& op, DType dtype, Caller caller) {
-  fail<DTypeError>(caller, op.name, "dtype", "a DType",
-                   std::to_string(static_cast<unsigned>(dtype)));
+/// Of an output.
+[[noreturn, gnu::noinline]] void fail_dtype(const Inference& call, DType dtype) {
+  if (static_cast<unsigned>(dtype) >= dtype_count)
+    fail<DTypeError>(call.caller, call.op.name, "dtype", "a DType",
+                     std::to_string(static_cast<unsigned>(dtype)));
+  for (int i = 0; i < call.input_count; ++i) require_arithmetic(call, i);
+  fail_arithmetic(call.op, "dtype", dtype, call.caller);
 }
 [[noreturn, gnu::noinline]] void fail_view(const Op& op, Caller caller) {
   fail<MemoryError>(caller, op.name, "result", "memory for a view", "none");
@@ -51,8 +55,9 @@ const Body& Inference::made(int i) const {
   return *Access::body(outputs[static_cast<std::size_t>(i)]);
 }
 Body& Inference::output(DType dtype, const Shape& shape) {
-  if (static_cast<unsigned>(dtype) >= dtype_count) [[unlikely]]
-    fail_dtype(op, dtype, caller);
+  const int known = op.moves ? dtype_count : arithmetic_count;
+  if (static_cast<int>(dtype) >= known) [[unlikely]]
+    fail_dtype(*this, dtype);
   computes = true;
   Body* body = allocate_or_fail(context, op, dtype, shape, caller);
   outputs.emplace_back(Access::adopt(body));

@@ -23,6 +23,11 @@ void fail_floating(const Inference& call, int i) {
                    name_of(call.input(i).dtype), "Cast it first.");
 }
 
+void fail_arithmetic(const Op& op, const std::string& argument, DType dtype, Caller caller) {
+  fail<DTypeError>(caller, op.name, argument, "a dtype with arithmetic",
+                   std::string(name_of(dtype)), "Convert it first: x.to(DType::float32).");
+}
+
 void require_integer(const Inference& call, int i) {
   const DType dtype = call.input(i).dtype;
   if (dtype != DType::boolean && !is_floating(dtype)) return;
@@ -74,11 +79,13 @@ void broadcast(Inference& call) {
 }
 
 void broadcast_to_bool(Inference& call) {
+  for (int i = 0; i < call.input_count; ++i) require_arithmetic(call, i);
   call.output(DType::boolean, broadcast_shapes(call, 0, call.input_count));
 }
 
 void reduced(Inference& call) { reduced_to(call, call.input(0).dtype); }
 void reduced_to(Inference& call, DType dtype) {
+  require_arithmetic(call, 0);
   const auto& option = call.option<ReduceOptions>();
   const Body& x = call.input(0);
   Shape out;

@@ -30,7 +30,7 @@ Tensor prepared(const Op& op, int i, const Operand& x, DType dtype, bool convert
   if (!converts || value.dtype() == dtype) return value;
   const bool as_number =
       is_live(*Access::body(value)) && (is_floating(dtype) || !is_floating(value.dtype()));
-  if (value.dtype() > dtype && !as_number)
+  if (promoted(value.dtype(), dtype) != dtype && !as_number)
     fail<DTypeError>(caller, op.name, argument_name(op, i),
                      "a dtype that promotes to " + std::string(name_of(dtype)),
                      std::string(name_of(value.dtype())), "Convert it first: x.to(...).");
@@ -66,6 +66,8 @@ void run_update(Op& op, std::span<const Variable> variables, std::span<const Ope
   }
   Few<Tensor, 2> none;  // an update makes no outputs
   Inference inference{context, op, inputs.data(), static_cast<int>(count), options, caller, none};
+  if (!op.moves)
+    for (std::size_t i = 0; i < written; ++i) require_arithmetic(inference, static_cast<int>(i));
   op.shape(inference);
   if (context.mode & infer_only) return;
 

@@ -27,9 +27,10 @@ struct Description {
   std::string_view name;
   DType dtype;
 };
-constexpr Description descriptions[] = {{"|b1", DType::boolean}, {"|u1", DType::uint8},
-                                        {"<i4", DType::int32},   {"<i8", DType::int64},
-                                        {"<f4", DType::float32}, {"<f8", DType::float64}};
+/// The dtypes that NumPy has too.
+constexpr Description descriptions[] = {
+    {"|b1", DType::boolean}, {"|u1", DType::uint8},   {"<i4", DType::int32},  {"<i8", DType::int64},
+    {"<f2", DType::float16}, {"<f4", DType::float32}, {"<f8", DType::float64}};
 
 /// Reads the header's text, a dictionary as Python writes it, from left to right.
 class Dictionary {
@@ -180,7 +181,7 @@ class Reader {
       for (const Description& description : descriptions)
         if (name == description.name) header.dtype = description.dtype;
       if (!header.dtype)
-        fail("a dtype of bool, u1, i4, i8, f4 or f8",
+        fail("a dtype of bool, u1, i4, i8, f2, f4 or f8",
              name ? "'" + escaped(name->substr(0, 64)) + "'" : before);
       return true;
     }
@@ -229,7 +230,13 @@ void save_npy(const Path& path, const Tensor& x, Caller caller) try {
   std::string lengths;
   for (std::int64_t length : x.shape()) lengths += std::to_string(length) + ", ";
   if (x.rank() > 0) lengths.resize(lengths.size() - (x.rank() > 1 ? 2 : 1));  // (2, 3) and (2,)
-  std::string header = "{'descr': '" + std::string(descriptions[static_cast<int>(x.dtype())].name) +
+  const auto* const description =
+      std::find_if(std::begin(descriptions), std::end(descriptions),
+                   [&](const Description& known) { return known.dtype == x.dtype(); });
+  if (description == std::end(descriptions))
+    fail<DTypeError>(caller, "save_npy", "x", "a dtype that NumPy has",
+                     std::string(name_of(x.dtype())), "Convert it first: x.to(DType::float32).");
+  std::string header = "{'descr': '" + std::string(description->name) +
                        "', 'fortran_order': False, 'shape': (" + lengths + "), }";
   header.append(63 - (10 + header.size()) % 64, ' ').push_back('\n');
   std::string start(magic);

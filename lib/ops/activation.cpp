@@ -40,6 +40,7 @@ constinit Op stop_gradient_op{.name = "stop_gradient",
                               .shape = whole_view,
                               .fusion = Fusion::layout,
                               .differentiable = false,
+                              .moves = true,
                               .samples = [](SampleList out) { unary_samples(out, stop_gradient); }};
 
 Op* activation_op(Activation activation) {

@@ -49,7 +49,9 @@ void bits_shape(Inference& call) {
 /// int64 and float64, on either side.
 void order_shape(Inference& call) {
   const DType x = call.input(0).dtype, y = call.input(1).dtype;
-  if (std::min(x, y) != DType::int64 || std::max(x, y) != DType::float64)
+  const bool either =
+      (x == DType::int64 && y == DType::float64) || (x == DType::float64 && y == DType::int64);
+  if (!either)
     fail<DTypeError>(call.caller, call.op.name, "operands", "int64 and float64",
                      std::string(name_of(x)) + " and " + std::string(name_of(y)));
   call.output(DType::float32, broadcast_shapes(call, 0, 2));

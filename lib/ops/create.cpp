@@ -57,6 +57,7 @@ constinit Op fill_op{.name = "fill",
                      .shape = fill_shape,
                      .options = &options_type<FillOptions>,
                      .differentiable = false,
+                     .moves = true,
                      .samples = fill_samples};
 
 Tensor zeros(Shape shape, TensorOptions options, Caller caller) try {
@@ -138,7 +139,7 @@ Tensor arange_of(Scalar start, Scalar stop, Scalar step, bool floating, DType dt
   fail_memory(caller, "arange");
 }
 DType dtype_of_range(Scalar start, Scalar stop, Scalar step) {
-  return std::max({start.dtype(), stop.dtype(), step.dtype(), DType::int64});
+  return promoted(promoted(start.dtype(), stop.dtype()), promoted(step.dtype(), DType::int64));
 }
 }  // namespace
 

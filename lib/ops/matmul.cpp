@@ -172,7 +172,8 @@ Tensor straight_product(const Body& a, const Body& b, Caller caller) {
   Context& context = Context::here();
   const Body* inputs[] = {&a, &b};
   if (context.attention() && (context.mode || detours(context, inputs, 2))) return {};
-  if (!matmul_op.cpu || matmul_op.composite || a.dtype != b.dtype || !is_floating(a.dtype))
+  if (!matmul_op.cpu || matmul_op.composite || a.dtype != b.dtype || !is_floating(a.dtype) ||
+      !has_arithmetic(a.dtype))
     return {};
   const std::int64_t rows = a.shape.data()[0], columns = b.shape.data()[1];
   if (a.shape.data()[1] != b.shape.data()[0] || (rows | columns) >> 29) return {};

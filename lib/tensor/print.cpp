@@ -13,6 +13,7 @@
 
 #include "lib/dispatch/context.hpp"
 #include "lib/dispatch/gate.hpp"
+#include "lib/tensor/dtypes.hpp"
 
 namespace reel {
 namespace {
@@ -21,13 +22,22 @@ constexpr std::int64_t edge = 3;  // what a summary shows of each end of an axis
 constexpr std::size_t line_width = 75;
 constexpr double fixed_below = 1e8, fixed_from = 1e-4, fixed_range = 1000;
 
+/// The number of a dtype of 16 bits that is nearest.
+double rounded_to(DType dtype, double x) {
+  return dtype == DType::float16 ? static_cast<double>(Float16(x))
+                                 : static_cast<double>(BFloat16(x));
+}
 /// The shortest decimal that names the element; NaN without a sign.
 double number_at(const Body& x, std::int64_t i) {
   const double value =
-      x.dtype == DType::float64 ? x.as<double>()[i] : static_cast<double>(x.as<float>()[i]);
+      with_element(x.dtype, [&]<class T>(Type<T>) { return static_cast<double>(x.as<T>()[i]); });
   if (std::isnan(value)) return std::numeric_limits<double>::quiet_NaN();
   if (x.dtype == DType::float64 || std::isinf(value)) return value;
-  return std::strtod(fmt::format("{}", x.as<float>()[i]).c_str(), nullptr);
+  for (int digits = 1; x.dtype != DType::float32; ++digits) {
+    const double shorter = std::strtod(fmt::format("{:.{}e}", value, digits - 1).c_str(), nullptr);
+    if (rounded_to(x.dtype, shorter) == value) return shorter;
+  }
+  return std::strtod(fmt::format("{}", static_cast<float>(value)).c_str(), nullptr);
 }
 
 /// Digits behind the point without zeros at the end.
@@ -97,18 +107,12 @@ class Writer {
     const auto written = [this](auto value) {
       return formatted(format_, value, name_of(x_.dtype), caller_);
     };
-    switch (x_.dtype) {
-      case DType::boolean:
-        return written(x_.as<bool>()[i]);
-      case DType::uint8:
-        return written(x_.as<std::uint8_t>()[i]);
-      case DType::int32:
-        return written(x_.as<std::int32_t>()[i]);
-      case DType::int64:
-        return written(x_.as<std::int64_t>()[i]);
-      default:
+    return with_element(x_.dtype, [&]<class T>(Type<T>) {
+      if constexpr (std::is_integral_v<T>)
+        return written(x_.as<T>()[i]);
+      else
         return written(number_at(x_, i));
-    }
+    });
   }
 
   /// f(position) for each shown position along an axis, f(-1) for what a summary leaves out.

@@ -9,6 +9,7 @@
 #include "lib/dispatch/call_kernel.hpp"
 #include "lib/dispatch/context.hpp"
 #include "lib/dispatch/gate.hpp"
+#include "lib/tensor/dtypes.hpp"
 #include "lib/tensor/live.hpp"
 
 namespace reel {
@@ -29,10 +30,25 @@ void check_dtype(const Body& body, std::string_view op, DType dtype, Caller call
 }  // namespace
 
 std::string_view name_of(DType dtype) {
-  constexpr std::string_view names[dtype_count] = {"bool",  "uint8",   "int32",
-                                                   "int64", "float32", "float64"};
-  const auto i = static_cast<unsigned>(dtype);
-  return i < dtype_count ? names[i] : "no dtype";
+  switch (dtype) {
+    case DType::boolean:
+      return "bool";
+    case DType::uint8:
+      return "uint8";
+    case DType::int32:
+      return "int32";
+    case DType::int64:
+      return "int64";
+    case DType::float32:
+      return "float32";
+    case DType::float64:
+      return "float64";
+    case DType::float16:
+      return "float16";
+    case DType::bfloat16:
+      return "bfloat16";
+  }
+  return "no dtype";
 }
 
 void Tensor::release(Body* body) noexcept { reel::release(body); }
@@ -101,11 +117,12 @@ Tensor::operator bool() const try {
 }
 
 bool truth_of(const Body& x) {
-  if (x.dtype == DType::float32) return *x.as<float>() != 0;
-  if (x.dtype == DType::float64) return *x.as<double>() != 0;
-  for (int i = 0; i < size_of(x.dtype); ++i)
-    if (x.data[i] != std::byte{0}) return true;
-  return false;
+  return with_element(x.dtype, [&]<class T>(Type<T>) {
+    if constexpr (std::is_same_v<T, bool>)
+      return x.data[0] != std::byte{0};
+    else
+      return *x.as<T>() != T(0);
+  });
 }
 
 namespace detail {

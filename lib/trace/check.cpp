@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "lib/dispatch/call_kernel.hpp"
+#include "lib/tensor/dtypes.hpp"
 
 namespace reel::tracing {
 namespace {
@@ -21,31 +22,33 @@ template <class T>
 double largest_of(const T* values, std::int64_t n) {
   double most = 0;
   for (std::int64_t i = 0; i < n; ++i)
-    if (std::isfinite(values[i])) most = std::max(most, std::abs(static_cast<double>(values[i])));
+    if (const auto size = std::abs(static_cast<double>(values[i])); std::isfinite(size))
+      most = std::max(most, size);
   return most;
 }
 double largest(const Tensor& x) {
   if (!x.defined() || !is_floating(x.dtype())) return 0;
   const Tensor packed = contiguous_copy(*Access::body(x));
   const Body& body = *Access::body(packed);
-  return body.dtype == DType::float32 ? largest_of(body.as<float>(), body.elements)
-                                      : largest_of(body.as<double>(), body.elements);
+  return with_element(body.dtype,
+                      [&]<class T>(Type<T>) { return largest_of(body.as<T>(), body.elements); });
 }
 
 /// The first element that differs; n if none does.
 template <class T>
 std::int64_t first_other(const T* a, const T* b, std::int64_t n, double allowed) {
   for (std::int64_t i = 0; i < n; ++i) {
-    if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
-    if (!(std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])) <= allowed)) return i;
+    const auto x = static_cast<double>(a[i]), y = static_cast<double>(b[i]);
+    if (x == y || (std::isnan(x) && std::isnan(y))) continue;
+    if (!(std::abs(x - y) <= allowed)) return i;
   }
   return n;
 }
 std::int64_t first_other(const Body& a, const Body& b, double allowed) {
-  if (a.dtype == DType::float32)
-    return first_other(a.as<float>(), b.as<float>(), a.elements, allowed);
-  if (a.dtype == DType::float64)
-    return first_other(a.as<double>(), b.as<double>(), a.elements, allowed);
+  if (is_floating(a.dtype))
+    return with_element(a.dtype, [&]<class T>(Type<T>) {
+      return first_other(a.as<T>(), b.as<T>(), a.elements, allowed);
+    });
   std::int64_t i = 0;
   const int size = size_of(a.dtype);
   while (i < a.elements &&

@@ -7,6 +7,7 @@
 
 #include "lib/dispatch/call_kernel.hpp"
 #include "lib/dispatch/options.hpp"
+#include "lib/tensor/dtypes.hpp"
 
 namespace reel::tracing {
 namespace {
@@ -249,15 +250,13 @@ std::string place_of(const Step& step) {
 }
 
 std::string element_text(const Body& x, std::int64_t i) {
-  if (x.dtype == DType::float32) {
+  return with_element(x.dtype, [&]<class T>(Type<T>) -> std::string {
+    if constexpr (std::is_same_v<T, bool>) return x.as<bool>()[i] ? "true" : "false";
+    if constexpr (std::is_integral_v<T> || std::is_same_v<T, double>)
+      return to_text(Scalar(x.as<T>()[i]));
     char text[32];
-    return {text, std::to_chars(text, text + sizeof text, x.as<float>()[i]).ptr};
-  }
-  if (x.dtype == DType::float64) return to_text(Scalar(x.as<double>()[i]));
-  if (x.dtype == DType::boolean) return x.as<bool>()[i] ? "true" : "false";
-  if (x.dtype == DType::int64) return to_text(Scalar(x.as<std::int64_t>()[i]));
-  return x.dtype == DType::int32 ? to_text(Scalar(x.as<std::int32_t>()[i]))
-                                 : to_text(Scalar(x.as<std::uint8_t>()[i]));
+    return {text, std::to_chars(text, text + sizeof text, static_cast<float>(x.as<T>()[i])).ptr};
+  });
 }
 
 Difference Tree::add(const Capture& way) {

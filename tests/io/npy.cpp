@@ -126,7 +126,7 @@ TEST_CASE("a header that says something else is refused, with what it says") {
     file.refuse(npy_bytes(1, dictionary(type, order, shape), one_float), part, caller);
   };
   refuse("'>f4'", "False", "(1,)", "'>f4'");
-  refuse("'<f2'", "False", "(1,)", "'<f2'");
+  refuse("'<f16'", "False", "(1,)", "'<f16'");
   refuse("'|O'", "False", "(1,)", "'|O'");
   refuse("[('a', '<f4')]", "False", "(1,)", "a dtype of bool");
   refuse("'<f4'", "0", "(1,)", "'fortran_order'");
@@ -332,5 +332,21 @@ TEST_CASE("bytes of a path cannot steer the terminal that prints the error") {
     check([&] { io::save_npy(inner, ones({2})); });
     ::rmdir(inner.c_str());
   }
+}
+
+TEST_CASE("float16 is read from NumPy's bytes and written as them; NumPy has no bfloat16") {
+  const Folder folder;
+  const std::string path = folder.file("half.npy");
+  const std::string elements("\x00\x3c\x66\x2e\xff\x7b\x01\x80", 8);
+  write_file(path, npy_bytes(1, dictionary("'<f2'", "True", "(2, 2)"), elements));
+  const Tensor x = io::load_npy(path);
+  CHECK(x.dtype() == DType::float16);
+  CHECK(x.to(DType::float32).to_vector<float>() ==
+        std::vector<float>{1, 65504, 0.0999755859375f, -0x1p-24f});
+  io::save_npy(path, x);
+  const std::string written = contents(path);
+  CHECK(written.find("'descr': '<f2'") != std::string::npos);
+  CHECK(written.substr(written.size() - 8) == std::string("\x00\x3c\xff\x7b\x66\x2e\x01\x80", 8));
+  CHECK_THROWS_AS(io::save_npy(path, x.to(DType::bfloat16)), DTypeError);
 }
 }  // namespace reel::tests

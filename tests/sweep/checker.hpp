@@ -15,6 +15,10 @@ inline Host as_stored(Host host, DType dtype) {
     if (dtype == DType::float64) continue;
     if (dtype == DType::float32)
       x = static_cast<double>(static_cast<float>(x));
+    else if (dtype == DType::float16)
+      x = static_cast<double>(Float16(x));
+    else if (dtype == DType::bfloat16)
+      x = static_cast<double>(BFloat16(x));
     else if (dtype == DType::boolean)
       x = x != 0;
     else if (x != x)

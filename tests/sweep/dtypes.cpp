@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What dtypes come to, in values and gradients.
+#include <algorithm>
 #include <cmath>
+#include <set>
 
+#include "lib/ops/ops.hpp"
 #include "sweep/checker.hpp"
 
 namespace reel::tests {
 namespace {
-constexpr DType every_dtype[] = {DType::boolean, DType::uint8,   DType::int32,
-                                 DType::int64,   DType::float32, DType::float64};
+constexpr DType every_dtype[] = {DType::boolean, DType::uint8,   DType::int32,   DType::int64,
+                                 DType::float32, DType::float64, DType::float16, DType::bfloat16};
 using enum DType;
 /// PyTorch's table, in the order of every_dtype.
-constexpr DType torch[6][6] = {{boolean, uint8, int32, int64, float32, float64},
-                               {uint8, uint8, int32, int64, float32, float64},
-                               {int32, int32, int32, int64, float32, float64},
-                               {int64, int64, int64, int64, float32, float64},
-                               {float32, float32, float32, float32, float32, float64},
-                               {float64, float64, float64, float64, float64, float64}};
+constexpr DType torch[8][8] = {
+    {boolean, uint8, int32, int64, float32, float64, float16, bfloat16},
+    {uint8, uint8, int32, int64, float32, float64, float16, bfloat16},
+    {int32, int32, int32, int64, float32, float64, float16, bfloat16},
+    {int64, int64, int64, int64, float32, float64, float16, bfloat16},
+    {float32, float32, float32, float32, float32, float64, float32, float32},
+    {float64, float64, float64, float64, float64, float64, float64, float64},
+    {float16, float16, float16, float16, float32, float64, float16, float32},
+    {bfloat16, bfloat16, bfloat16, bfloat16, float32, float64, float32, bfloat16}};
 DType promoted_by_torch(DType a, DType b) {
   return torch[static_cast<int>(a)][static_cast<int>(b)];
 }
@@ -34,6 +40,9 @@ Tensor some(DType dtype) {
       return tensor({0.0f, -1.5f, 2.25f, NAN, 3.0f});
     case float64:
       return tensor<double>({2.5, 0.0, -HUGE_VAL, 1.0, -0.75});
+    case float16:
+    case bfloat16:
+      return cast(tensor({0.5, -2.0, 3.0, NAN, 0.0}), dtype);
   }
   return {};
 }
@@ -50,11 +59,26 @@ DType result_of(const Op& op, DType common) {
 void check_pointwise(const Op& op, const std::vector<Tensor>& inputs, DType common) {
   Checker checker({2e-6, 1e-37});
   const StageScope scope(checker);
-  if ((common == boolean && has_no_bool(op.name)) || (is_floating(common) && is_bitwise(op.name))) {
+  // A comparison with int32 or int64 is done in float64, which holds both sides.
+  const bool wide = op.promote == Promote::exact &&
+                    std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) {
+                      return x.dtype() == int32 || x.dtype() == int64;
+                    });
+  if ((!has_arithmetic(common) && !wide) || (common == boolean && has_no_bool(op.name)) ||
+      (is_floating(common) && is_bitwise(op.name))) {
     CHECK_THROWS_AS(call_op(op.name, inputs), DTypeError);
     return;
   }
   CHECK(call_op(op.name, inputs).dtype() == result_of(op, common));
+}
+/// Whether this call does more than to move elements.
+bool computes(const Sample& sample, const std::vector<Tensor>& inputs) {
+  try {
+    sample.call(inputs);
+    return false;
+  } catch (const DTypeError& error) {
+    return std::string_view(error.what()).find("with arithmetic") != std::string_view::npos;
+  }
 }
 }  // namespace
 
@@ -80,6 +104,16 @@ TEST_CASE("reductions of every dtype have the promised dtype and values") {
     Checker checker({1e-6, 0});
     const StageScope scope(checker);
     const Tensor x = some(dtype);
+    if (!has_arithmetic(dtype)) {
+      CHECK_THROWS_AS(sum(x), DTypeError);
+      CHECK_THROWS_AS(mean(x), DTypeError);
+      CHECK_THROWS_AS(max(x), DTypeError);
+      CHECK_THROWS_AS(min(x), DTypeError);
+      CHECK_THROWS_AS(any(x), DTypeError);
+      CHECK_THROWS_AS(all(x), DTypeError);
+      CHECK_THROWS_AS(argmax(x), DTypeError);
+      continue;
+    }
     CHECK(sum(x).dtype() == (is_floating(dtype) ? dtype : int64));
     CHECK(mean(x).dtype() == (is_floating(dtype) ? dtype : float32));
     CHECK(max(x).dtype() == dtype);
@@ -88,6 +122,31 @@ TEST_CASE("reductions of every dtype have the promised dtype and values") {
     CHECK(all(x).dtype() == boolean);
     CHECK(argmax(x(range(0, 3))).dtype() == int64);
   }
+}
+
+TEST_CASE("ops that only move elements move those of 16 bits too") {
+  std::set<std::string_view> moved_by;
+  for (const Op* op : library_ops()) {
+    if (!op->moves || op->updates || op == &cast_op) continue;
+    for (const Sample& sample : samples_of(*op)) {
+      INFO(op->name << " " << sample.note);
+      std::vector<Tensor> halves, floats;
+      for (const Tensor& x : sample.inputs) {
+        halves.push_back(is_floating(x.dtype()) ? cast(x, bfloat16) : x);
+        floats.push_back(is_floating(x.dtype()) ? cast(halves.back(), float32) : x);
+      }
+      if (halves.empty() || computes(sample, halves)) continue;
+      moved_by.insert(op->name);
+      const Tensor moved = sample.call(halves), expected = sample.call(floats);
+      CHECK(moved.dtype() == (is_floating(expected.dtype()) ? bfloat16 : expected.dtype()));
+      const bool sums = op->name.starts_with("scatter");  // which are rounded at each step
+      CHECK(
+          allclose(cast(moved, expected.dtype()), expected, {.rtol = sums ? 0.02 : 0, .atol = 0}));
+    }
+  }
+  for (const char* op : {"reshape", "transpose", "slice", "unslice", "concat", "take", "gather",
+                         "broadcast_to", "expand_dims", "squeeze"})
+    CHECK(moved_by.count(op));
 }
 
 TEST_CASE("C++ numbers take the tensor's dtype") {

@@ -101,6 +101,10 @@ Hosts cast(const Hosts& in, const void* given) {
         return whole(x, -9223372036854775808.0, 9223372036854775807.0);
       case DType::float32:
         return double(static_cast<float>(x));
+      case DType::float16:
+        return double(Float16(x));
+      case DType::bfloat16:
+        return double(BFloat16(x));
       case DType::float64:
         break;
     }

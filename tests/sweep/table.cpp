@@ -5,25 +5,13 @@
 
 #include "lib/dispatch/gate.hpp"
 #include "lib/ops/samples.hpp"
+#include "lib/tensor/dtypes.hpp"
 
 namespace reel::tests {
 namespace {
 double element(const Body& body, std::int64_t offset) {
-  switch (body.dtype) {
-    case DType::boolean:
-      return body.as<bool>()[offset];
-    case DType::uint8:
-      return body.as<std::uint8_t>()[offset];
-    case DType::int32:
-      return body.as<std::int32_t>()[offset];
-    case DType::int64:
-      return static_cast<double>(body.as<std::int64_t>()[offset]);
-    case DType::float32:
-      return static_cast<double>(body.as<float>()[offset]);
-    case DType::float64:
-      return body.as<double>()[offset];
-  }
-  return 0;
+  return with_element(body.dtype,
+                      [&]<class T>(Type<T>) { return static_cast<double>(body.as<T>()[offset]); });
 }
 }  // namespace
 
@@ -78,21 +66,12 @@ std::string difference(const Host& got, const Host& expected, Near near) {
 }
 
 Tensor fresh(const Tensor& x) {
-  switch (x.dtype()) {
-    case DType::boolean:
+  return with_element(x.dtype(), [&]<class T>(Type<T>) {
+    if constexpr (std::is_same_v<T, bool>)
       return x.to(DType::uint8) != 0;
-    case DType::uint8:
-      return from_span(x.to_vector<std::uint8_t>(), x.shape());
-    case DType::int32:
-      return from_span(x.to_vector<std::int32_t>(), x.shape());
-    case DType::int64:
-      return from_span(x.to_vector<std::int64_t>(), x.shape());
-    case DType::float32:
-      return from_span(x.to_vector<float>(), x.shape());
-    case DType::float64:
-      return from_span(x.to_vector<double>(), x.shape());
-  }
-  return x;
+    else
+      return from_span(x.to_vector<T>(), x.shape());
+  });
 }
 
 Tensor weights_like(const Tensor& y, unsigned turn) {

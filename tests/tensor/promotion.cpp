@@ -53,6 +53,21 @@ TEST_CASE("two tensors come to PyTorch's dtype, in every op that promotes") {
     }
 }
 
+TEST_CASE("16 bits come to PyTorch's dtype") {
+  constexpr DType f16 = DType::float16, bf16 = DType::bfloat16;
+  // torch.promote_types(row, column) of all eight.
+  constexpr DType all_of[] = {b, u8, i32, i64, f32, f64, f16, bf16};
+  constexpr DType with_f16[] = {f16, f16, f16, f16, f32, f64, f16, f32};
+  constexpr DType with_bf16[] = {bf16, bf16, bf16, bf16, f32, f64, f32, bf16};
+  for (int i = 0; i < 8; ++i) {
+    const auto dtype = [](const Tensor& x, const Tensor& y) { return concat({x, y}).dtype(); };
+    CHECK(dtype(one(all_of[i]), one(f16)) == with_f16[i]);
+    CHECK(dtype(one(f16), one(all_of[i])) == with_f16[i]);
+    CHECK(dtype(one(all_of[i]), one(bf16)) == with_bf16[i]);
+    CHECK(dtype(one(bf16), one(all_of[i])) == with_bf16[i]);
+  }
+}
+
 TEST_CASE("a loss divided by a count of tokens stays float32, and so does a model") {
   const Tensor lengths = tensor({3, 5, 2});
   const nn::Linear layer(2, 1);
