@@ -308,6 +308,45 @@ TEST_CASE("after millions of threads that had tapes, values of another thread ar
   CHECK(refusal.find("another thread") != refusal.npos);
 }
 
+TEST_CASE("records keep the values that gradients need, and no others") {
+  const Tensor x = ones({3}), m = ones({3, 3});
+  const auto kept = [&](const auto& f) {
+    GradientTape tape;
+    tape.watch(x);
+    Tensor y = f(x * 2.0f);
+    const std::int64_t before = memory_statistics().live_tensors;
+    for (int i = 0; i < 20; ++i) y = f(y);
+    const std::int64_t more = memory_statistics().live_tensors - before;
+    CHECK(tape.gradient(y, x).defined());
+    return more;
+  };
+  CHECK(kept([&](const Tensor& y) { return y + x; }) == 0);
+  CHECK(kept([&](const Tensor& y) { return x - y; }) == 0);
+  CHECK(kept([&](const Tensor& y) { return y * 2.0f; }) <= 20);  // the number
+  CHECK(kept([&](const Tensor& y) { return y * x; }) == 20);     // y, as x is kept by the leaf
+  CHECK(kept([&](const Tensor& y) { return exp(y); }) == 20);    // the result
+  CHECK(kept([&](const Tensor& y) { return reshape(reshape(y, {1, 3}), {3}); }) == 0);
+  CHECK(kept([&](const Tensor& y) { return sum(broadcast_to(y, {2, 3}), 0); }) == 0);
+  CHECK(kept([&](const Tensor& y) { return matmul(y, m); }) <= 20);
+  CHECK(kept([&](const Tensor& y) { return concat({y, x}, 0)(range(0, 3)); }) == 0);
+}
+
+TEST_CASE("an op of too many outputs is refused before anything is recorded") {
+  Reel reel;
+  const Op op{.name = "many"};
+  CHECK_NOTHROW(reel.require_values((1 << 30) - 1, op, {}));
+  CHECK_THROWS_WITH(reel.require_values(1 << 30, op, {}), Catch::Contains("1073741824 more"));
+}
+
+TEST_CASE("a Variable of whole numbers is no source") {
+  const Variable n("n", tensor({1, 2})), w("w", ones({2}));
+  GradientTape tape({.persistent = true});
+  const Tensor y = w * n;
+  CHECK(equal(tape.gradient(y, w), tensor({1.0f, 2.0f})));
+  CHECK_THROWS_AS(tape.gradient(y, n), Error);
+  CHECK(tape.ops().size() == 1);
+}
+
 TEST_CASE("trim_memory gives back what a long step took") {
   if (sanitized) SKIP("a sanitizer keeps memory for itself");
   trim_memory();

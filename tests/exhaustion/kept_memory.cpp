@@ -142,6 +142,21 @@ TEST_CASE("steps of a tape ask for no memory once there was a longer one") {
   CHECK(asked_by([] { long_step(9'000); }) < 20);
 }
 
+TEST_CASE("a line that reads another thread's tensors is noted once") {
+  const Tensor x = ones({3});
+  GradientTape tape;
+  tape.watch(x);
+  const Tensor h = x * 2;
+  std::thread([&] {
+    const auto read = [&](int times) {
+      for (int i = 0; i < times; ++i) h* x;
+    };
+    read(10);
+    const std::int64_t asked = asked_by([&] { read(20'000); });
+    if (!sanitized) CHECK(asked < 5);
+  }).join();
+}
+
 TEST_CASE("a tape that has ended keeps 64 chunks of records, and trim_memory none") {
   if (sanitized) SKIP("a sanitizer counts no blocks");
   std::thread([] {
@@ -180,7 +195,8 @@ void free_without_memory(std::vector<Tensor>& tensors) {
 
 TEST_CASE("a thread that only frees needs no memory") {
   // Elements beside the header, in a block of a kept size, and in a larger one.
-  for (const std::int64_t length : {2, 5'000, 100'000}) {
+  bool first = true;  // in which the library makes what it keeps
+  for (const std::int64_t length : {2, 2, 5'000, 100'000}) {
     INFO(length);
     trim_memory();
     const std::int64_t blocks = live_allocations();
@@ -203,7 +219,7 @@ TEST_CASE("a thread that only frees needs no memory") {
       if (!sanitized) CHECK(now.cached_bytes == 192 + bytes);
     }
     trim_memory();
-    CHECK(live_allocations() - blocks <= 0);
+    if (!std::exchange(first, false)) CHECK(live_allocations() - blocks <= 0);
   }
 }
 

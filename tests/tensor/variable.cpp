@@ -93,6 +93,26 @@ TEST_CASE("a tensor that became a Variable, or was assigned, stays as it was") {
   CHECK(numbers(x) == Numbers{1, 1, 1});
 }
 
+TEST_CASE("a Variable takes a tensor that nobody else holds over as it is, and copies others") {
+  Tensor own = ones({30, 10});
+  const void* const memory = Access::body(own)->data;
+  const Variable taken("taken", std::move(own));
+  CHECK(memory_of(taken) == memory);
+  const Tensor kept = arange(0.0f, 6.0f).reshape({2, 3});
+  const Variable copied("copied", kept);
+  CHECK(memory_of(copied) != Access::body(kept)->data);
+  const Variable turned("turned", transpose(kept)), part("part", kept(1)),
+      backward("backward", arange(0.0f, 3.0f)(range({}, {}, -1)));
+  for (const Variable& v : {taken, copied, turned, part, backward}) {
+    const Body& body = *Access::body(Access::cell(v).value);
+    CHECK(body.contiguous);
+    CHECK(body.owner == nullptr);
+  }
+  CHECK(numbers(turned) == Numbers{0, 3, 1, 4, 2, 5});
+  CHECK(numbers(part) == Numbers{3, 4, 5});
+  CHECK(numbers(backward) == Numbers{2, 1, 0});
+}
+
 TEST_CASE("writes go in place while nobody else holds the buffer") {
   Variable w("w", zeros({300, 100}));
   const void* const memory = memory_of(w);

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Marks of values that threads compute from what tapes of others watch: where they are and are not.
+#include <exception>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <reel/reel.hpp>
+
+#include "lib/tensor/access.hpp"
+#include "support/catch.hpp"
+
+namespace reel::tests {
+namespace {
+/// f() on a thread of its own.
+Tensor elsewhere(const Function<Tensor()>& f) {
+  Tensor result;
+  std::exception_ptr error;
+  std::thread([&] {
+    try {
+      result = f();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }).join();
+  if (error) std::rethrow_exception(error);
+  return result;
+}
+
+/// The first line of the TapeError that f throws; empty if it throws none.
+std::string refusal(const Function<void()>& f) {
+  try {
+    f();
+  } catch (const TapeError& error) {
+    const std::string text = error.what();
+    return text.substr(0, text.find('\n'));
+  }
+  return "";
+}
+/// f uses a value on this thread that another one has read a tensor of the tape for.
+void check_crossing(const Function<void()>& f) {
+  const std::string text = refusal(f);
+  INFO("got: " << text);
+  CHECK(text.rfind("marks.cpp:", 0) == 0);
+  CHECK(text.find("another thread") != text.npos);
+  CHECK(text.find("(marks.cpp:") != text.npos);
+  CHECK(text.size() <= 200);
+}
+Tensor start(DType dtype) { return tensor({{1.0, 2.0}, {3.0, 4.0}}).to(dtype); }
+}  // namespace
+
+TEST_CASE("what gives its input back gives that very value, or is refused", "[threads]") {
+  register_op("crossing_back", [](const OpCall& call) { return Tensors(call.input(0)); });
+  const Tensor x = start(DType::float32);
+  GradientTape tape({.persistent = true});
+  tape.watch(x);
+  const Tensor h = x * 2;
+  for (const Tensor& given : {h, x}) {
+    const Tensor back = elsewhere([&] { return call_op("crossing_back", {given}); });
+    const std::string text = refusal([&] {
+      CHECK(equal(tape.gradient(back * 3, given), full({2, 2}, 3.0f)));
+    });
+    INFO(text);
+    CHECK((text.empty() || text.find("another thread") != text.npos));
+    CHECK(equal(tape.gradient(given * 3, given), full({2, 2}, 3.0f)));
+  }
+}
+
+TEST_CASE("a view of a marked value shares its memory", "[threads]") {
+  const Tensor x = start(DType::float32);
+  GradientTape tape;
+  tape.watch(x);
+  const Tensor r = elsewhere([&] { return x * 2; });
+  const Tensor view = elsewhere([&] { return reshape(r, {4}); });
+  CHECK(Access::body(view)->data == Access::body(r)->data);
+  check_crossing([&] { view* sum(x); });
+}
+
+TEST_CASE("a value of two tapes of one thread is refused by each of them", "[threads]") {
+  const Tensor a = start(DType::float32), b = a * 1;
+  for (const bool swapped : {false, true}) {
+    GradientTape first({.persistent = true, .watch_variables = false}),
+        second({.persistent = true, .watch_variables = false});
+    const auto watch = [&](GradientTape& tape, const Tensor& x, GradientTape& other) {
+      const auto pause = other.pause();
+      tape.watch(x);
+    };
+    watch(first, a, second);
+    watch(second, b, first);
+    const Tensor r = elsewhere([&] { return swapped ? b * a : a * b; });
+    {
+      const auto pause = second.pause();
+      check_crossing([&] { a + r; });
+    }
+    const auto pause = first.pause();
+    check_crossing([&] { b + r; });
+  }
+}
+
+TEST_CASE("another name of a value of two threads' tapes is refused by both", "[threads]") {
+  const Tensor a = start(DType::float32), c = a * 1;
+  GradientTape tape;
+  tape.watch(a);
+  Tensor r, again, read;
+  elsewhere([&] {
+    GradientTape other;
+    other.watch(c);
+    r = elsewhere([&] { return a * c; });
+    again = elsewhere([&] { return r(ellipsis); });
+    read = elsewhere([&] { return Variable("v", r).value(); });
+    for (const Tensor& x : {r, again, read}) check_crossing([&] { x* c; });
+    return c;
+  });
+  for (const Tensor& x : {r, again, read}) check_crossing([&] { x* a; });
+}
+
+TEST_CASE("what a tape that has ended watched on this thread is another thread's still",
+          "[threads]") {
+  const Tensor x = start(DType::float32), z = start(DType::float32) * 1;
+  GradientTape tape;
+  tape.watch(x);
+  const Tensor r = elsewhere([&] {
+    GradientTape outer({.persistent = true});
+    outer.watch(z);
+    Tensor later;
+    {
+      GradientTape inner;
+      inner.watch(x);
+      later = z * z;  // keeps the records up to here
+    }
+    const Tensor made = x * 2;
+    CHECK(equal(outer.gradient(later, z), 2 * z));
+    return made;
+  });
+  check_crossing([&] { r* x; });
+}
+}  // namespace reel::tests
