@@ -165,8 +165,7 @@ inline void Playback::find_wanted(const Record& record) {
     const std::uint64_t bit = std::uint64_t{1} << std::min(i, 63);
     wanted |= bit;
     Slot& slot = slots_[record.inputs[i].value - first_value_];
-    expect(slot);
-    if (!slot.gradient.defined()) fresh |= bit;
+    if (!expect(slot)) fresh |= bit;
   }
   wanted_ = wanted;
   fresh_ = fresh;
@@ -221,9 +220,10 @@ bool Playback::play_alike(Record& record) {
     if (!(op.passes >> i & 1) && !op.tiles->gradient[i][dtype]) return false;
     order[count++] = i;
   }
-  for (int k = 0; k < count; ++k) expect(slots_[record.inputs[order[k]].value - first_value_]);
+  if (count > 0) expect(slots_[record.inputs[order[0]].value - first_value_]);
   // An input without a gradient so far goes last: it may take dy over.
-  if (count == 2 && input_slot(record, order[1]).defined()) std::swap(order[0], order[1]);
+  if (count == 2 && expect(slots_[record.inputs[order[1]].value - first_value_]))
+    std::swap(order[0], order[1]);
   dy_ = &slot;
   context_.site = record.site();
   TileValues values;

@@ -81,12 +81,16 @@ class Playback {
   /// So many gradients are added to one sum; with the sums of others it is then added in pairs, so
   /// that rounding does not add up.
   static constexpr std::uint32_t most_added = 32;
-  /// One more gradient is about to be added to the slot.
-  void expect(Slot& slot) {
-    if (slot.gradient.defined() && ++slot.added == most_added) put_aside(slot);
+  /// One more gradient is about to be added to the slot. Whether it has some already.
+  [[gnu::always_inline]] bool expect(Slot& slot) {
+    if (!slot.gradient.defined()) return false;
+    if (++slot.added != most_added) [[likely]]
+      return true;
+    put_aside(slot);
+    return false;
   }
-  void put_aside(Slot& slot);
-  void take_back(Slot& slot);
+  [[gnu::cold, gnu::noinline]] void put_aside(Slot& slot);
+  [[gnu::cold, gnu::noinline]] void take_back(Slot& slot);
   /// Null for a value that came after the target.
   Slot* slot_of(std::uint32_t value) {
     return value - first_value_ < slots_.size() ? &slots_[value - first_value_] : nullptr;

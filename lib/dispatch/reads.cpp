@@ -2,6 +2,7 @@
 #include <reel/nn/check.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 
 #include "lib/dispatch/context.hpp"
@@ -23,9 +24,14 @@ struct VariableReads::Listener : Stage {
     return nullptr;
   }
   void variable_made(const Variable& variable) override { made.push_back(variable); }
-  /// Made in the meantime, and held by nobody but these two lists.
+  /// Made in the meantime, and held by nobody but the lists of this check and of others around it.
   bool is_gone(const Variable& variable) const {
-    return is_among(made, variable) && Access::cell(variable).references == 2;
+    if (!is_among(made, variable)) return false;
+    std::uint32_t held = 0;
+    for (const Stage* stage = Context::here().stages; stage; stage = stage->next)
+      if (const auto* check = dynamic_cast<const Listener*>(stage))
+        held += unsigned{is_among(check->read, variable)} + is_among(check->made, variable);
+    return Access::cell(variable).references == held;
   }
 };
 VariableReads::VariableReads() try : listener_(new Listener) {

@@ -78,8 +78,9 @@ struct Origin {
   record.file = site.file;
   record.line = site.line;
   record.tapes = 0;  // nobody's until it is whole: its shapes may find no memory
-  for (int i = 0; i < input_count; ++i) record.inputs[i].saved = nullptr;
-  for (int i = 0; i < output_count; ++i) record.outputs[i].saved = nullptr;
+  for (int i = 0; i < input_count; ++i)
+    record.inputs[i].shape = nullptr, record.inputs[i].saved = nullptr;
+  for (int i = 0; i < output_count; ++i) record.outputs[i] = {};
   const Shape* shape = nullptr;  // on the reel already, so far the last of them
   const auto shape_of = [&](const Body& body) {
     if (!shape || !(*shape == body.shape))

@@ -15,7 +15,6 @@
 namespace reel {
 namespace {
 constexpr std::size_t arena_chunk_bytes = 64 << 10;
-constexpr std::size_t kept_chunks = 64;  // stay for the next records
 constexpr std::size_t most_cuts = 256;
 
 // A reel counts its uids from a number of its own, so that no two threads share one.
@@ -82,18 +81,15 @@ void Arena::clear() {
   used_ = 1;
   next_ = chunks_[0].memory;
   end_ = next_ + chunks_[0].bytes;
-  free_spare_chunks(kept_chunks);
+  free_spare_chunks(Arena::kept_chunks);
 }
 
 void Arena::rewind(const void* place) {
   auto* const next = static_cast<std::byte*>(const_cast<void*>(place));
-  const auto holds = [next](const Chunk& chunk) {
-    return next >= chunk.memory && next < chunk.memory + chunk.bytes;
-  };
-  while (!holds(chunks_[used_ - 1])) --used_;
+  while (!chunks_[used_ - 1].holds(place)) --used_;
   next_ = next;
   end_ = chunks_[used_ - 1].memory + chunks_[used_ - 1].bytes;
-  free_spare_chunks(kept_chunks);
+  free_spare_chunks(Arena::kept_chunks);
 }
 
 void Arena::free_spare_chunks(std::size_t kept) {
@@ -299,8 +295,9 @@ void Reel::close_tape(std::uint64_t bit) {
   std::erase_if(leaves_, [&](const Leaf& leaf) {
     return leaf.record >= size_ || !(at(leaf.record).tapes | at(leaf.record).watchers);
   });
-  for (const Leaf& leaf : leaves_) insert_leaf(Access::body(leaf.value), leaf.record);
   forget_watched();
+  if (!playing) drop_front();
+  for (const Leaf& leaf : leaves_) insert_leaf(Access::body(leaf.value), leaf.record);
 }
 
 /// Takes back the numbers behind the last record that a tape needs; tapes that began behind it
@@ -337,14 +334,15 @@ void Reel::set_size(std::uint32_t size) {
   // A first chunk stays in use, so that the next tape need not take it anew.
   const std::uint32_t chunks = (size + chunk_records - 1) / chunk_records;
   chunk_end_ = (chunks || chunks_.empty() ? chunks : 1) * chunk_records;
-  free_spare_chunks(kept_chunks);
+  free_spare_chunks(Arena::kept_chunks);
 }
 
 std::uint32_t Reel::find_older(RecordId id) const {
   const auto place = std::lower_bound(older_.begin(), older_.end(), id.reel,
                                       [](const Older& older, auto uid) { return older.uid < uid; });
-  return place != older_.end() && place->uid == id.reel && id.record < place->end ? id.record
-                                                                                  : no_record;
+  if (place == older_.end() || place->uid != id.reel) return no_record;
+  const std::uint32_t record = id.record - place->moved;
+  return record < place->end ? record : no_record;
 }
 
 void Reel::clear() {
@@ -352,6 +350,7 @@ void Reel::clear() {
   forget_watched();
   cuts_.clear();
   older_.clear();
+  shapes_.clear();
   arena_.clear();
   values_ = 0;
   set_size(0);

@@ -14,6 +14,8 @@ namespace reel {
 // A reel's uid is unique in the process. It changes whenever the last tape of the thread ends, and
 // whenever numbers are taken back because no tape needs the records from there on, so an old id
 // never names a new record. Records before those numbers keep the uid that they were made with.
+// Records before the first one of every tape go in whole chunks, and the rest moves to the front.
+// Ids of older uids are moved when they are looked up.
 // The tapes of a record started before it, so closing them all lets go of all it holds.
 // Each record has two sets of tapes, a bit for each: `tapes` play it backward, `watchers` take its
 // output as a leaf and stop there. Records of a tape have numbers from the tape's start on.
@@ -83,6 +85,7 @@ struct Cut {
 /// Memory that only grows, and is kept for the next reel.
 class Arena {
  public:
+  static constexpr std::size_t kept_chunks = 64;  // stay for the next records
   Arena() = default;
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -101,16 +104,21 @@ class Arena {
   void clear();
   /// Takes back `place` and what was taken after it.
   void rewind(const void* place);
+  /// The chunks from the one with `place` on, sorted; none if no chunk holds it.
+  struct Chunk {
+    std::byte* memory;
+    std::size_t bytes;
+    bool holds(const void* place) const { return place >= memory && place < memory + bytes; }
+  };
+  std::vector<Chunk> chunks_from(const void* place) const;
+  /// Takes back the chunks before the one with `place`, which some chunk holds.
+  void drop_before(const void* place);
   void free_spare_chunks(std::size_t kept);
 
  private:
   void* take_from_new_chunk(std::size_t bytes);
   std::byte* next_ = nullptr;
   std::byte* end_ = nullptr;
-  struct Chunk {
-    std::byte* memory;
-    std::size_t bytes;
-  };
   std::vector<Chunk> chunks_;
   std::size_t used_ = 0;
 };
@@ -239,6 +247,9 @@ class Reel {
   void clear();
   void release(std::uint64_t bit);
   void truncate();
+  void drop_front();
+  bool keep_shapes(std::uint32_t first);
+  void move_to_front(std::uint32_t records);
   void set_size(std::uint32_t size);
   void free_spare_chunks(std::size_t kept);
   std::uint32_t find_older(RecordId id) const;
@@ -253,10 +264,11 @@ class Reel {
   static constexpr int uid_bits = 40;
   std::uint64_t uid_ = 0, last_uid_ = 0, oldest_uid_ = 0;
   std::vector<Watched> watched_;
-  /// The uids of records before those that have `uid_`: of the records before `end`.
+  /// The uids of records before those that have `uid_`: of the records before `end`, which have
+  /// moved so far to the front.
   struct Older {
     std::uint64_t uid;
-    std::uint32_t end;
+    std::uint32_t end, moved = 0;
   };
   std::vector<Older> older_;
   std::uint32_t starts_[64];  // of the tapes alive, by the number of their bit
@@ -264,6 +276,7 @@ class Reel {
   std::vector<Cut> cuts_;
   std::vector<Record*> chunks_;
   Arena arena_;
+  std::vector<Shape> shapes_;  // of records whose shapes were in chunks that went
   std::vector<Leaf> leaves_;
   struct LeafEntry {
     const Body* body = nullptr;

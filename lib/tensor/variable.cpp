@@ -78,7 +78,9 @@ const Shape& Variable::shape() const { return Access::body(cell_->value)->shape;
 DType Variable::dtype() const { return Access::body(cell_->value)->dtype; }
 Device Variable::device() const { return device_of(*Access::body(cell_->value)); }
 std::int64_t Variable::size() const { return Access::body(cell_->value)->elements; }
-Variable Variable::clone() const { return Variable(cell_->name, cell_->value); }
+Variable Variable::clone() const {
+  return Variable(cell_->name, read_variable(Context::here(), *this));
+}
 
 void Variable::assign(Operand value) { run_assignment(assign_op, *this, value); }
 void Variable::assign_add(Operand value) { run_assignment(assign_add_op, *this, value); }

@@ -93,6 +93,50 @@ TEST_CASE("tapes that live on keep no records of others") {
   }
 }
 
+TEST_CASE("a queue of tapes, each begun before the oldest ends, keeps the records of its own") {
+  const std::size_t length = GENERATE(1, 3, 20);
+  const int steps = sanitized ? 300 : 3'000;
+  const Tensor x = tensor<double>({3.0, 2.0}), matrix = ones({3, 2}, {.dtype = DType::float64});
+  struct Queued {
+    std::unique_ptr<GradientTape> tape;
+    Tensor source, y;
+    double number;
+  };
+  std::vector<Queued> queue;
+  Tensor passed = x;  // one shape goes from tape to tape
+  std::uint32_t most = 0;
+  std::int64_t bytes = 0;
+  for (int i = 0; i < steps; ++i) {
+    auto tape = std::make_unique<GradientTape>(TapeOptions{.persistent = true});
+    const double number = 1 + i % 7;
+    const Tensor source = x * number;
+    const Variable w("w", source);
+    tape->watch(source);
+    Tensor y = source * source * (w + 0.0);
+    for (int k = 0; k < 10; ++k) y = y + source * 0.5 - w * 0.5;
+    const Tensor parts =
+        concat({transpose(matrix * y),
+                matmul(ones({2, 2}).to(y.dtype()), y * matrix(0, all)).reshape({2, 1})},
+               1);
+    queue.push_back({std::move(tape), source, y + sum(parts * 0.0) + passed * 0.0, number});
+    passed = stop_gradient(passed + y * 0.0);
+    if (queue.size() <= length) continue;
+    Queued& oldest = queue.front();
+    const Tensor slope = oldest.tape->gradient(oldest.y, oldest.source);
+    // d(s s w + 5 s - 5 w)/ds, where w has the value of s
+    const Tensor expected = 2.0 * x * x * oldest.number * oldest.number + 5.0;
+    CHECK(allclose(stop_gradient(slope), stop_gradient(expected)));
+    const Tensor newest = queue.back().tape->gradient(queue.back().y, queue.back().source);
+    CHECK(allclose(stop_gradient(newest),
+                   stop_gradient(2.0 * x * x * queue.back().number * queue.back().number + 5.0)));
+    queue.erase(queue.begin());
+    most = std::max(most, Context::here().reel.size());
+    if (i == steps / 2) bytes = resident_bytes();
+  }
+  CHECK(most < 400 * (length + 2) * (length + 2));
+  if (!sanitized) CHECK(resident_bytes() - bytes < (1 << 20));
+}
+
 TEST_CASE("a number that is taken back names no other record") {
   const Tensor x = tensor({3.0}), a = tensor({5.0});
   GradientTape outer({.persistent = true});

@@ -145,6 +145,11 @@ TEST_CASE("nn::check finds Variables that f reads and the model does not list", 
   finds([&](Tensor t) { return matmul(t, v(newaxis, all).reshape({2, 1})); });
   finds([&](Tensor t) { return concat({t, v(newaxis)}, 0); });
   finds([&](Tensor t) { return layer_norm(t, v, v); });
+  finds([&](Tensor t) { return t + v.clone(); });
+  finds([&](Tensor t) {
+    CHECK(to_string(v).find("v") != std::string::npos);
+    return t;
+  });
   finds([&](Tensor t) {
     GradientTape tape;
     return tape.gradient(sum(t * v), v);
@@ -181,6 +186,22 @@ TEST_CASE("nn::check finds Variables that f reads and the model does not list", 
   nn::check(std::pair(model, model.scale), f, x);
   nn::check(
       layer, [](Tensor t) { return Variable("made", t) * 2; }, x);
+  // Also inside of another check.
+  const auto makes = [](Tensor t) {
+    const Variable made("made", t);
+    return made * 2 + made.clone();
+  };
+  const auto checks = [&](Tensor t) {
+    nn::check(layer, makes, t);
+    return makes(t);
+  };
+  nn::check(layer, checks, x);
+  check_refused<Error>(
+      [&] {
+        nn::check(
+            layer, [&](Tensor t) { return checks(t) + v; }, x);
+      },
+      "got none of \"v\" (2,)");
   std::vector<Variable> kept;
   check_refused<Error>(
       [&] {

@@ -99,4 +99,41 @@ TEST_CASE("handles that have a name are assigned, and slices of Variables are wr
   other = w;
   CHECK(other.same_cell(w));
 }
+
+TEST_CASE("a number fills a Variable and a tensor of rank 0 does not, eagerly and traced") {
+  const DType dtype = GENERATE(DType::float32, DType::float64);
+  Variable v("v", zeros({2, 3}, {.dtype = dtype}));
+  const auto fill = [&](Tensor x, Tensor rate) {
+    v.assign(rate * 2);
+    v.assign_add(rate);
+    v(1).assign_sub(rate);
+    return x * v;
+  };
+  const auto fills_with_tensor = [&](Tensor x) {
+    v.assign(sum(x));
+    return x;
+  };
+  const auto fills_part = [&](Tensor x) {
+    v(1).assign(sum(x));
+    return x;
+  };
+  const Tensor x = ones({2, 3}, {.dtype = dtype});
+  const auto traced = trace(fill);
+  const auto traced_tensor = trace(fills_with_tensor), traced_part = trace(fills_part);
+  for (int call = 1; call < 6; ++call) {
+    const double number = 0.25 * call;
+    const Tensor expected = x * tensor({{3 * number}, {2 * number}}).to(dtype);
+    CHECK(equal(fill(x, live(number)), expected));
+    v.assign(0);
+    CHECK(equal(traced(x, live(number)), expected));
+    CHECK(equal(v, expected));
+    CHECK_THROWS_AS(fills_with_tensor(x), ShapeError);
+    CHECK_THROWS_AS(traced_tensor(x), ShapeError);
+    CHECK_THROWS_AS(fills_part(x), ShapeError);
+    CHECK_THROWS_AS(traced_part(x), ShapeError);
+    CHECK_THROWS_AS(fill(x, tensor(number)), ShapeError);
+    CHECK_THROWS_AS(traced(x, tensor(number)), ShapeError);
+    CHECK(equal(v, expected));
+  }
+}
 }  // namespace reel::tests
