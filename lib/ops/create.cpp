@@ -161,8 +161,6 @@ Tensor eye(Extent n, TensorOptions options, Caller caller) try {
   const FunctionScope scope(caller, "eye");
   return run(fill_op,
              FillOptions{.kind = FillOptions::Kind::identity,
-                         .start = 1,
-                         .first = 1,
                          .dtype = options.dtype,
                          .shape = Shape({n, n}, caller)},
              caller);

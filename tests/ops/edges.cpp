@@ -215,4 +215,81 @@ TEST_CASE("steps of several Variables name the one that does not fit, and each m
   adam_update(c, m, v, ones({2}), tensor(0.25f), tensor(std::int32_t{1}), {});
   CHECK(allclose(c, full({2}, 0.75f)));
 }
+
+TEST_CASE("a new axis behind the others is recorded as one before them is") {
+  const Tensor x = tensor({{1.0f, 2.0f}, {3.0f, 4.0f}});
+  GradientTape tape({.persistent = true});
+  tape.watch(x);
+  const Tensor behind = x(ellipsis, newaxis), before = x(newaxis),
+               both = x(0, newaxis, all, newaxis);
+  CHECK(behind.shape() == Shape{2, 2, 1});
+  CHECK(before.shape() == Shape{1, 2, 2});
+  CHECK(both.shape() == Shape{1, 2, 1});
+  CHECK(equal(both.reshape({2}), tensor({1.0f, 2.0f})));
+  CHECK(equal(tape.gradient(behind * behind, x), 2.0f * x));
+  CHECK(equal(tape.gradient(before * before, x), 2.0f * x));
+  CHECK(equal(tape.gradient(both * both, x), tensor({{2.0f, 4.0f}, {0.0f, 0.0f}})));
+}
+
+TEST_CASE("products of float32 and float64 matrices are those of float64") {
+  const Tensor x = tensor({{0.1f, 0.2f}, {0.3f, 0.4f}}),
+               y = tensor<double>({{0.5, 1.5}, {2.5, 3.5}});
+  for (const bool turned : {false, true}) {
+    const Tensor left = turned ? y : x, right = turned ? x : y;
+    const Tensor product = matmul(left, right);
+    CHECK(product.dtype() == DType::float64);
+    const auto a = left.to(DType::float64), b = right.to(DType::float64);
+    for (int i = 0; i < 2; ++i)
+      for (int k = 0; k < 2; ++k)
+        CHECK(product(i, k).item<double>() ==
+              Approx(a(i, 0).item<double>() * b(0, k).item<double>() +
+                     a(i, 1).item<double>() * b(1, k).item<double>())
+                  .epsilon(1e-14));
+  }
+  check_refused<DTypeError>([] { matmul(tensor({{1, 2}}), tensor({{1}, {2}})); }, "float");
+}
+
+TEST_CASE("allclose leaves nothing on a tape, and reads numbers with all their digits") {
+  const Tensor x = tensor({1.0f, 2.0f});
+  const Variable w("w", x);
+  GradientTape tape;
+  tape.watch(x);
+  CHECK(allclose(x, x));
+  CHECK(allclose(x, tensor<double>({1.0, 2.0})));
+  CHECK(allclose(w, x));
+  CHECK(!allclose(x, 1.0));
+  CHECK(tape.ops().empty());
+  const std::int64_t odd = (std::int64_t{1} << 53) + 1;
+  CHECK(!allclose(odd, tensor(odd - 1), {.rtol = 0, .atol = 0.5}));
+  CHECK(!allclose(tensor(odd - 1), odd, {.rtol = 0, .atol = 0.5}));
+  check_refused<Error>([&] { allclose(Tensor(), x); }, "x: expected a tensor");
+  check_refused<Error>([&] { allclose(x, Tensor()); }, "y: expected a tensor");
+  for (const double bad : {-1e-9, nan}) {
+    check_refused<Error>([&] { allclose(x, x, {.rtol = bad}); }, "rtol: expected at least 0");
+    check_refused<Error>([&] { allclose(x, x, {.atol = bad}); }, "atol: expected at least 0");
+  }
+}
+
+TEST_CASE("positions are integers, and parts that are stacked have one shape") {
+  const Tensor x = ones({2, 3});
+  check_refused<DTypeError>([&] { gather(x, zeros({2, 3}), 1); }, "gather: indices");
+  check_refused<DTypeError>([&] { take(x, zeros({2})); }, "take: indices");
+  check_refused<DTypeError>(
+      [&] {
+        scatter_add(x, zeros({1}), ones({1, 3}), 0);
+      },
+      "scatter_add: indices");
+  check_refused<IndexError>([&] { gather(x, tensor({{0, 3}}), 1); }, "3");
+  check_refused<ShapeError>(
+      [&] {
+        stack({ones({2}), ones({3}), ones({3})});
+      },
+      "part 1: expected the shape of part 0 (2,), got (3,)");
+  check_refused<ShapeError>(
+      [&] {
+        stack({ones({2}), ones({2}), ones({3})});
+      },
+      "part 2: expected the shape of part 0 (2,), got (3,)");
+  CHECK(stack({ones({2})}).shape() == Shape{1, 2});
+}
 }  // namespace reel::tests

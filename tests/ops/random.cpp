@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Streams of random numbers as programs see them; tests/kernels/random.cpp tests the numbers.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdio>
+#include <string>
 #include <vector>
 
 #include <reel/reel.hpp>
 
 #include "support/refused.hpp"
+#include "threads/process.hpp"
 
 namespace reel::tests {
 namespace {
@@ -177,5 +181,17 @@ TEST_CASE("uniform numbers of an interval of one point, and of all that is finit
   const double most = std::numeric_limits<double>::max();
   const Tensor x = random::uniform({100}, {.low = -most, .high = most, .dtype = DType::float64});
   CHECK(all(abs(x) < most));
+}
+
+TEST_CASE("prints its first draw", "[.first]") {
+  std::printf("drew %.9g\n", static_cast<double>(random::uniform({}).item<float>()));
+}
+
+TEST_CASE("the first thread that draws has the stream of seed 0") {
+  const GeneratorScope scope(Generator(0));
+  std::array<char, 40> expected;
+  const auto drawn = static_cast<double>(random::uniform({}).item<float>());
+  std::snprintf(expected.data(), expected.size(), "drew %.9g\n", drawn);
+  CHECK(printed_under("[.first]", "").find(expected.data()) != std::string::npos);
 }
 }  // namespace reel::tests
