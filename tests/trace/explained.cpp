@@ -284,4 +284,49 @@ TEST_CASE("more than 64 ways are said to part at a line") {
   });
   CHECK(other.find("by a value of an unknown line\n") != other.npos);
 }
+
+TEST_CASE("of many ways that part twice each, the last question is named") {
+  const auto traced = trace([](Tensor x) {
+    Tensor y = x * 2.0f;
+    for (int i = 0; i < 7; ++i) {
+      lines[0] = __LINE__ + 1;
+      const Tensor positive = x(i) > 0.0f;
+      if (positive) y = y + static_cast<float>(1 << i);
+    }
+    return y;
+  });
+  std::string said;
+  for (int i = 0; i < 80; ++i) {
+    std::vector<float> bits;
+    for (int k = 0; k < 7; ++k) bits.push_back(i >> k & 1 ? 1.0f : -1.0f);
+    said += on_stderr([&] {
+      CHECK(traced(tensor(bits))(0).item<float>() == 2 * bits[0] + static_cast<float>(i));
+    });
+  }
+  INFO(said);
+  CHECK(said.find("more than 64 ways through it, which part by a value of " +
+                  std::string(Caller::here().file) + ":" + std::to_string(lines[0]) + "\n") !=
+        said.npos);
+}
+
+TEST_CASE("a check sees that a step takes other values") {
+  const std::string said = said_by([](Tensor x) {
+    const Tensor a = x * 2.0f, b = x * 3.0f;
+    lines[0] = __LINE__ + 1;
+    return changed ? a - b : b - a;
+  });
+  const std::string step = "a step to subtract at " + here(0);
+  check_says(said, "way through it: was " + step + ", is " + step);
+}
+
+TEST_CASE("what came between two checks may have been wrong") {
+  changed = false;
+  const auto traced = trace([](Tensor x) { return changed ? x * 3.0f : x * 2.0f; });
+  for (int i = 1; i < 5; ++i) traced(given());  // checks are beside calls 2, 3 and 5
+  changed = true;
+  const std::string said = on_stderr([&] { traced(given()); });
+  changed = false;
+  INFO(said);
+  CHECK(said.find("was 2, is 3; calls since number 4 may have been wrong\n") != said.npos);
+}
 }  // namespace reel::tests

@@ -101,6 +101,11 @@ TEST_CASE("values that are dead give their memory to others") {
       "448");
   check([](const List&) { return List{}; }, "; 0");
   check([](const List& v) { return List{v[0], Tensor(), v[0].reshape({10, 10})}; }, "view; 0");
+  // A byte more than a place has.
+  CHECK(plan_of([](const List& v) { return List{sum(v[0] + v[0])}; },
+                {ones({65}, {.dtype = DType::uint8})}) == "add!, allocate, kernel sum!; 128");
+  CHECK(plan_of([](const List& v) { return List{sum(v[0] + v[0])}; },
+                {ones({64}, {.dtype = DType::uint8})}) == "add!, allocate, kernel sum!; 64");
 }
 
 TEST_CASE("kernels add to the memory of a sum themselves") {
@@ -266,6 +271,13 @@ TEST_CASE("gradients of ops add up in place") {
         }),
         "view, multiply!, multiply!, kernel sum!, kernel sum!, add/3!, multiply/1!, multiply/257!, "
         "multiply/257!, allocate, multiply/2!; 192");
+  // Passes that are short for blocks add too.
+  const Traced squared = slope([](const List& v) {
+    const Tensor t = tanh(v[0]);
+    return sum(t * v[0]);
+  });
+  for (const std::int64_t length : {2'049, 3'000, 4'095})
+    CHECK(plan_of(squared, {line(length), b}).find("tanh/256") != std::string::npos);
 }
 
 TEST_CASE("values in order, strided, and single numbers") {

@@ -135,5 +135,16 @@ TEST_CASE("long passes over values of one size run in blocks") {
         return List{b + c};
       },
       "sigmoid!, kernel cast!, multiply/2!, kernel cast!, allocate, add!; 100032");
+  // What was read in parts by blocks may be overwritten after them.
+  check(
+      5'000,
+      [](const List& v) {
+        const Tensor p = sigmoid(v[0]) * 2.0f, first = p(range(0, 1)), q = v[1] * first, r = q * q,
+                     s = sum(p), t = tanh(p), u = sum(t), w = sum(r);
+        return List{s + u + w};
+      },
+      "blocks(2, 8192), sigmoid!, multiply/2!, blocks(2, 8192), multiply/2!, multiply!, kernel "
+      "sum!, "
+      "tanh!, kernel sum/1!, kernel sum!, allocate, add/3!; 40128");
 }
 }  // namespace reel::tests

@@ -235,4 +235,47 @@ TEST_CASE("frames of more than 256 KiB are given back between calls, and laid ou
       CHECK(kept < 1'000);
   }
 }
+
+TEST_CASE("a trace keeps the frames of its newest plan only") {
+  const auto traced = trace([](Tensor x, Tensor number) {
+    const Tensor y = tanh(x * 2.0f) + 1.0f;
+    return number.item<float>() > 2.0f ? y * y : y + y;
+  });
+  const Tensor x = line(100);
+  std::vector<Tensor> numbers;
+  for (int i = 0; i < 6; ++i) numbers.push_back(tensor(static_cast<float>(i)));
+  const auto live = [] { return memory_statistics().live_tensors; };
+  std::int64_t first = 0;
+  for (const Tensor& number : numbers) {
+    for (int i = 0; i < 4; ++i) traced(x, number);
+    if (!first) first = live();
+    CHECK(live() == first);
+  }
+  CHECK(traced.trace_count() == 6);
+}
+
+TEST_CASE("updates that look at their numbers first are replayed") {
+  static int runs = 0;
+  Variable w("w", zeros({3})), m("m", zeros({3})), v("v", zeros({3})), u("u", zeros({3}));
+  const auto traced = trace(
+      [&](Tensor slope, Tensor steps) {
+        ++runs;
+        sgd_update(u, slope, 0.5);
+        adam_update(w, m, v, slope, 0.1, steps);
+      },
+      {.verify = 0});
+  Variable w_eager("w", zeros({3})), m_eager("m", zeros({3})), v_eager("v", zeros({3}));
+  for (std::int64_t i = 1; i <= 6; ++i) {
+    traced(ones({3}), tensor(i));
+    adam_update(w_eager, m_eager, v_eager, ones({3}), 0.1, tensor(i));
+    CHECK(equal(u, full({3}, -0.5f * static_cast<float>(i))));
+    CHECK(equal(w, w_eager));
+  }
+  CHECK(runs == 1);
+  // A step that no optimizer takes fails as it does without a trace.
+  CHECK_THROWS_AS(traced(ones({3}), tensor(std::int64_t{0})), Error);
+  CHECK(equal(u, full({3}, -3.5f)));
+  CHECK(equal(w, w_eager));
+  CHECK(equal(m, m_eager));
+}
 }  // namespace reel::tests

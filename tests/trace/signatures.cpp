@@ -39,22 +39,22 @@ TEST_CASE("members that are there are told apart by their names") {
     return sum;
   };
   const auto traced = trace([&](Tensor x, Options o) { return x * number(o); });
-  for (int round = 0; round < 4; ++round)
-    for (int members = 0; members < 64; ++members) {
+  for (int round = 0; round < 2; ++round)
+    for (const int members : {0, 1, 2, 4, 8, 16, 32, 3, 5, 10, 48}) {
       Options o;
       int bit = 0;
       for (auto* member : {&o.a, &o.b, &o.c, &o.d, &o.ab, &o.ba})
         if (members >> bit++ & 1) *member = ones({2});
       CHECK(traced(ones({}), o).item<float>() == static_cast<float>(members));
     }
-  CHECK(traced.trace_count() == 64);
+  CHECK(traced.trace_count() == 11);
 
   const auto lists = trace([](Lists l) {
     return zeros({}) + static_cast<float>(l.first.size()) * 100.0f +
            static_cast<float>(l.second.size());
   });
-  for (int round = 0; round < 3; ++round)
-    for (int i = 0; i < 25; ++i) {
+  for (int round = 0; round < 2; ++round)
+    for (const int i : {0, 1, 5, 2, 6, 10, 7, 11}) {
       const Lists l = {std::vector<Tensor>(static_cast<std::size_t>(i / 5), ones({2})),
                        std::vector<Tensor>(static_cast<std::size_t>(i % 5), zeros({2}))};
       CHECK(lists(l).item<float>() == static_cast<float>(i / 5 * 100 + i % 5));
@@ -190,5 +190,43 @@ TEST_CASE("calls are replayed beside tapes of other threads, if their tensors ar
     tape.watch(constant);
     std::thread([&] { CHECK(run_of(x)); }).join();
   }).join();
+}
+
+TEST_CASE("ways may meet Variables and constants in another order") {
+  Variable a("a", full({2}, 2.0f)), b("b", full({2}, 3.0f)), c("c", full({2}, 5.0f));
+  const auto f = [&](Tensor x) {
+    if (x(0) > 0.0f) return x * a - b;
+    const Tensor y = (x - c) * b;
+    a.assign_add(1.0f);
+    return y * a;
+  };
+  const auto traced = trace(f);
+  for (int i = 0; i < 8; ++i) {
+    const Tensor x = full({2}, i % 2 ? -1.0f : 4.0f);
+    const float was = 2.0f + static_cast<float>(i / 2), now = was + static_cast<float>(i % 2);
+    CHECK(equal(traced(x), full({2}, i % 2 ? -18.0f * now : 4.0f * was - 3.0f)));
+    CHECK(equal(a, full({2}, now)));
+  }
+  CHECK(traced.trace_count() == 2);
+}
+
+TEST_CASE("kernels get values in order though the first value of a trace is strided") {
+  const Tensor table = arange(0.0f, 12.0f).reshape({3, 4}), turned = transpose(table);
+  const Variable positions("positions", tensor({3, 0}));
+  const auto traced = trace([&] { return take(turned, positions, 0) * 1.0f; });
+  for (int i = 0; i < 4; ++i)
+    CHECK(equal(traced(), tensor({{3.0f, 7.0f, 11.0f}, {0.0f, 4.0f, 8.0f}})));
+}
+
+TEST_CASE("a traced function that is assigned shares what the other has captured") {
+  const auto times = [](float number) { return trace([number](Tensor x) { return x * number; }); };
+  auto first = times(2);
+  const auto second = times(3);
+  CHECK(equal(first(ones({2})), full({2}, 2.0f)));
+  CHECK(equal(second(ones({2})), full({2}, 3.0f)));
+  first = second;
+  CHECK(equal(first(ones({2})), full({2}, 3.0f)));
+  first(ones({3}));
+  CHECK(second.trace_count() == 2);
 }
 }  // namespace reel::tests
