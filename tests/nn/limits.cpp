@@ -103,6 +103,20 @@ TEST_CASE("an optimizer names each Variable that it cannot train", "[optim]") {
   CHECK_NOTHROW(optim::SGD({a, b}));
 }
 
+TEST_CASE("SGD names the Variable whose gradient does not fit", "[optim]") {
+  const Variable a("a", ones({2})), b("b", ones({3}));
+  for (const double momentum : {0.0, 0.5}) {
+    optim::SGD sgd({a, b}, {.momentum = momentum});
+    const auto refused = [&](const std::vector<Tensor>& gradients) {
+      return refusal([&] { sgd.step(gradients); });
+    };
+    CHECK(refused({ones({2})}).find("SGD: gradients: expected 2, got 1") != std::string::npos);
+    CHECK(refused({ones({2}), ones({2})}).find("SGD: gradient 1 (b)") != std::string::npos);
+    CHECK(refused({Tensor(), ones({3})}).find("SGD: gradient 0 (a)") != std::string::npos);
+  }
+  CHECK(equal(a, ones({2})));
+}
+
 TEST_CASE("a rate or a decay of 0 leaves values as they are, but counts steps", "[optim]") {
   Variable x("x", tensor({1.0f, -2.0f}));
   optim::AdamW adam({x}, {.learning_rate = 0});
