@@ -9,8 +9,9 @@ REEL_API Variable make_live(Scalar value, DType dtype, Caller caller);
 }  // namespace detail
 
 /// A handle to a number; copies share it. In an op it takes the other operand's dtype, as a C++
-/// number does. A replay reads it anew; reading it on the host with value() is a question that the
-/// replay asks too.
+/// number does. An integer beside integers of a narrower dtype gives the wider dtype, so that no
+/// value wraps around. A replay reads the number anew; reading it on the host with value() is a
+/// question that the replay asks too.
 ///
 ///     Live<double> rate{0.1};
 ///     auto step = trace([&](Tensor x) { return x * rate; });

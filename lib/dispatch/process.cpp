@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lib/dispatch/process.hpp"
 
+#include <dlfcn.h>
 #include <pthread.h>
 
 #include <algorithm>
@@ -41,12 +42,16 @@ constinit bool has_key = false;
   pthread_atfork(before_fork, after_fork, in_child);
 }
 
-/// While a thread has one, dlclose() leaves the code that `run_ends` consists of where it is.
-struct Pin {
-  bool used = false;
-  ~Pin() {}
-};
-thread_local Pin pin;
+/// Keeps the code that `run_ends` consists of where it is: threads may end after dlclose(). Thread
+/// local objects with destructors do that too, but glibc ends the process where it has no memory to
+/// list one.
+void stay_loaded() {
+  static constinit bool stays = false;
+  Dl_info place;
+  if (__atomic_exchange_n(&stays, true, __ATOMIC_RELAXED)) return;
+  if (dladdr(reinterpret_cast<void*>(&run_ends), &place) && place.dli_fname)
+    dlopen(place.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+}
 }  // namespace
 
 Locked::Locked(Lock which) : mutex_(mutexes[static_cast<std::size_t>(which)]) { mutex_.lock(); }
@@ -57,7 +62,7 @@ void at_thread_end(ThreadEnd& end) noexcept {
   end.listed = true;
   end.next = ends;
   ends = &end;
-  pin.used = true;
+  stay_loaded();
   if (has_key) pthread_setspecific(key, &ends);
 }
 }  // namespace reel

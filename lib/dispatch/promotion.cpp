@@ -24,6 +24,7 @@ static_assert(std::size(promotions) == dtype_count);
 /// The largest dtypes among the promoted inputs of a call.
 struct Largest {
   DType tensor = DType::boolean, number = DType::boolean;
+  DType live_integer = DType::boolean;  // whose value is not known here
   bool any_tensor = false, any_number = false;
 
   Largest(const Op& op, std::span<const Operand> operands, Body* const* bodies) {
@@ -33,6 +34,8 @@ struct Largest {
       const DType dtype = bodies[i] ? bodies[i]->dtype : operands[i].scalar().dtype();
       DType& largest = is_tensor ? tensor : number;
       largest = promoted(largest, dtype);
+      if (bodies[i] && !is_tensor && !is_floating(dtype))
+        live_integer = promoted(live_integer, dtype);
       (is_tensor ? any_tensor : any_number) = true;
     }
   }
@@ -65,6 +68,7 @@ DType common_dtype(const Op& op, std::span<const Operand> operands, Body* const*
     common = largest.number;
   else if (is_floating(largest.number) && !is_floating(common))
     common = DType::float32;
+  if (!is_floating(common)) common = promoted(common, largest.live_integer);
   return op.promote == Promote::floating && !is_floating(common) ? DType::float32 : common;
 }
 
@@ -75,7 +79,9 @@ std::optional<DType> exact_dtype(const Op& op, std::span<const Operand> operands
   if (is_floating(common) && !is_floating(Largest(op, operands, bodies).tensor))
     common = DType::float64;
   const auto keeps = [&](std::size_t i) {
-    return bodies[i] ? holds(common, bodies[i]->dtype) : holds(common, operands[i].scalar());
+    if (!bodies[i]) return holds(common, operands[i].scalar());
+    const DType dtype = bodies[i]->dtype;
+    return (is_live(*bodies[i]) && is_floating(dtype)) ? is_floating(common) : holds(common, dtype);
   };
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (keeps(i)) continue;

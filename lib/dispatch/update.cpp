@@ -28,8 +28,7 @@ Tensor prepared(const Op& op, int i, const Operand& x, DType dtype, bool convert
   if (!value.defined())
     fail<Error>(caller, op.name, argument_name(op, i), "a tensor", "an undefined Tensor");
   if (!converts || value.dtype() == dtype) return value;
-  const bool as_number =
-      is_live(*Access::body(value)) && (is_floating(dtype) || !is_floating(value.dtype()));
+  const bool as_number = is_live(*Access::body(value)) && is_floating(dtype);
   if (promoted(value.dtype(), dtype) != dtype && !as_number)
     fail<DTypeError>(caller, op.name, argument_name(op, i),
                      "a dtype that promotes to " + std::string(name_of(dtype)),

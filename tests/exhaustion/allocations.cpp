@@ -83,9 +83,8 @@ int posix_memalign(void** block, std::size_t alignment, std::size_t bytes) {
 void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
   return fails() ? (errno = ENOMEM, nullptr) : counted_block(__libc_memalign(alignment, bytes));
 }
-// glibc ends the process where its own calloc for thread locals fails, so it is only counted.
 void* calloc(std::size_t count, std::size_t bytes) {
-  return counted_block(__libc_calloc(count, bytes));
+  return fails() ? (errno = ENOMEM, nullptr) : counted_block(__libc_calloc(count, bytes));
 }
 void free(void* block) {
   if (block) live.fetch_sub(1, std::memory_order_relaxed);

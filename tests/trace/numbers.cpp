@@ -24,7 +24,6 @@ TEST_CASE("a live number takes the other operand's dtype") {
   }
   const Tensor whole = arange(0, 3);
   CHECK((whole * Live<std::int64_t>(2)).dtype() == (whole * 2).dtype());
-  CHECK((whole.to(DType::int32) * Live<std::int64_t>(2)).dtype() == DType::int32);
   CHECK((whole * rate).dtype() == (whole * 0.5).dtype());
   CHECK((whole.to(DType::boolean) + Live<std::int64_t>(2)).dtype() ==
         (whole.to(DType::boolean) + std::int64_t{2}).dtype());
@@ -34,6 +33,41 @@ TEST_CASE("a live number takes the other operand's dtype") {
   w.assign_add(Tensor(rate));
   CHECK(equal(w, ones({3})));
   CHECK_THROWS_AS(w.assign(full({3}, 1.0, {.dtype = DType::float64})), DTypeError);
+}
+
+TEST_CASE("a live integer beside narrower integers does not wrap around") {
+  const Tensor bytes = tensor({5, 200}).to(DType::uint8), words = tensor({5, 200});
+  const std::int64_t large = std::int64_t{1} << 40;
+  CHECK((bytes + live(300)).to_vector<int>() == std::vector<int>{305, 500});
+  CHECK((bytes + live(-1)).to_vector<int>() == std::vector<int>{4, 199});
+  CHECK((words + live(large)).to_vector<std::int64_t>() ==
+        std::vector<std::int64_t>{large + 5, large + 200});
+  CHECK(where(tensor({false, true}), bytes, live(-1)).to_vector<int>() ==
+        std::vector<int>{-1, 200});
+  CHECK((words < live(large)).to_vector<bool>() == std::vector<bool>{true, true});
+  CHECK((words + live(1)).dtype() == DType::int32);
+  const auto add = trace([](Tensor x, Tensor y) { return x + y; });
+  for (const std::int64_t y : {large, large + 1, -large, std::int64_t{7}})
+    CHECK(add(words, live(y))[0].item<std::int64_t>() == y + 5);
+  Variable count("count", words);
+  CHECK_THROWS_AS(count.assign_add(Tensor(live(large))), DTypeError);
+  count.assign_add(Tensor(live(2)));
+  CHECK(count.value()[0].item<int>() == 7);
+}
+
+TEST_CASE("a live number is compared as a C++ number is") {
+  const Tensor x = tensor({0.1f, 0.2f});
+  const auto check = [&](const auto& number) {
+    const Tensor same = x == number, most = x <= number, more = number < x;
+    CHECK(same.to_vector<bool>() == std::vector<bool>{true, false});
+    CHECK(most.to_vector<bool>() == std::vector<bool>{true, false});
+    CHECK(more.to_vector<bool>() == std::vector<bool>{false, true});
+    CHECK(equal(x[0], number));
+  };
+  check(0.1);
+  check(live(0.1));
+  check(live(0.1f));
+  CHECK((tensor<double>({0.1}) == live(0.1f)).to_vector<bool>() == std::vector<bool>{false});
 }
 
 TEST_CASE("a captured live number is read anew") {
