@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Ops, gradients and kernels that users register.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -136,6 +137,7 @@ TEST_CASE("what cannot be registered or called is refused") {
   const auto same = [](const OpCall& call) { return call.input(0); };
   check_refused<Error>([&] { register_op("nothing", same); }, "nothing");
   check_refused<Error>([&] { register_op("", same); }, "register_op");
+  check_refused<Error>([&] { register_op("no_function", {}); }, "a name and a function");
   check_refused<Error>([&] { register_kernel("missing", same); }, "missing");
   check_refused<Error>([&] { register_kernel("assign", same); }, "assign");
   check_refused<Error>([&] { call_op("missing", {x}); }, "missing");
@@ -148,5 +150,95 @@ TEST_CASE("an op whose result is its input leaves that input as it was") {
   register_gradient("same", [](const OpCall&, Tensor upstream) { return upstream * 5.0f; });
   const Tensor x = numbers();
   CHECK(equal(slope("same", x), full({3}, 5.0f)));
+}
+
+TEST_CASE("an op of the library can be called by name before any other has run") {
+  CHECK(equal(call_op("add", {tensor({1.0f}), tensor({2.0f})}), tensor({3.0f})));
+}
+
+TEST_CASE("all ops are listed, in the order of their names") {
+  const std::vector<std::string> before = op_names();
+  register_op("zz_listed", [](const OpCall& call) { return call.input(0); });
+  const std::vector<std::string> names = op_names();
+  CHECK(names.size() == before.size() + 1);
+  CHECK(std::is_sorted(names.begin(), names.end()));
+  for (const char* name : {"add", "matmul", "lstm", "zz_listed"})
+    CHECK(std::count(names.begin(), names.end(), name) == 1);
+}
+
+TEST_CASE("attributes are read by name and kind") {
+  std::vector<double> seen;
+  register_op("reads", [&](const OpCall& call) {
+    seen = {static_cast<double>(call.integer("i")),       call.real("r"),     call.real("i"),
+            static_cast<double>(call.integer("j", 5)),    call.real("s", .5), call.real("r", 9),
+            static_cast<double>(call.integers("list")[1])};
+    CHECK(call.name() == "reads");
+    CHECK(call.text("word") == "two");
+    CHECK(call.attribute("i").integer() == 3);
+    CHECK(call.input_count() == 1);
+    check_refused<IndexError>([&] { call.input(1); }, "reads: input: expected one of 1, got 1",
+                              call.caller());
+    const auto refuse = [&](auto read, const char* part) {
+      check_refused<Error>([&] { read(); }, part, call.caller());
+    };
+    refuse([&] { call.integer("r"); }, "attribute \"r\": expected an integer, got another kind");
+    refuse([&] { call.integer("r", 2); }, "attribute \"r\": expected an integer");
+    refuse([&] { call.integer("missing"); }, "attribute: expected \"missing\", got none");
+    refuse([&] { call.real("word"); }, "attribute \"word\": expected a real number");
+    refuse([&] { call.real("list", 2.0); }, "attribute \"list\": expected a real number");
+    refuse([&] { call.text("i"); }, "attribute \"i\": expected a text");
+    refuse([&] { call.integers("i"); }, "attribute \"i\": expected a list of integers");
+    refuse([&] { call.text("r"); }, "attribute \"r\": expected a text");
+    return call.input(0);
+  });
+  const std::vector<std::int64_t> list{7, 8};
+  const Tensor x = numbers();
+  const Tensor y =
+      call_op("reads", {x}, {{"r", 2.5}, {"i", 3}, {"word", "two"}, {"list", list}, {"s2", 1}});
+  CHECK(equal(y, x));
+  CHECK(seen == std::vector<double>{3, 2.5, 3, 5, .5, 2.5, 8});
+  register_op("unread", [](const OpCall& call) { return Tensors{call.input(0), call.input(0)}; });
+  check_refused<Error>([&] { call_op("unread", {x}); }, "unread: call: expected an op with one");
+  CHECK(call_op_all("unread", {x}).size() == 2);
+  register_gradients("unread", [&](const OpCall& call, const Tensors& upstream) {
+    CHECK(call.output_count() == 2);
+    CHECK(equal(call.output(1), x));
+    check_refused<IndexError>([&] { call.output(2); }, "output of unread: expected one of 2, got 2",
+                              call.caller());
+    return upstream[1];
+  });
+  GradientTape tape;
+  tape.watch(x);
+  CHECK(equal(tape.gradient(call_op_all("unread", {x})[1] * 3.0f, x), full({3}, 3.0f)));
+}
+
+TEST_CASE("a gradient and a kernel of one op stay beside each other, and each newest counts") {
+  const Tensor x = numbers();
+  const auto gradient_of = [](float by) {
+    return [by](const OpCall&, Tensor upstream) { return upstream * by; };
+  };
+  int calls = 0;
+  register_gradient("negative", gradient_of(2));
+  register_kernel("negative", [&](const OpCall& call) {
+    ++calls;
+    return call.input(0) * -1.0f;
+  });
+  CHECK(equal(slope("negative", x), full({3}, 2.0f)));
+  register_gradient("negative", gradient_of(3));
+  CHECK(equal(slope("negative", x), full({3}, 3.0f)));
+  CHECK(calls == 2);
+  register_kernel("negative", [&](const OpCall& call) {
+    calls += 10;
+    return call.input(0) * -1.0f;
+  });
+  CHECK(equal(slope("negative", x), full({3}, 3.0f)));
+  CHECK(calls == 12);
+  // A traced function takes what is registered later.
+  auto f = trace([](Tensor v) { return -v; });
+  for (int i = 0; i < 3; ++i) CHECK(equal(f(x), -x));
+  register_kernel("negative", [](const OpCall& call) { return call.input(0) * -7.0f; });
+  CHECK(equal(f(x), x * -7.0f));
+  register_kernel("negative", [](const OpCall& call) { return call.input(0) * -1.0f; });
+  CHECK(equal(f(x), -1.0f * x));
 }
 }  // namespace reel::tests

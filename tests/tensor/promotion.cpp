@@ -119,6 +119,27 @@ TEST_CASE("numbers in a stack take the dtype of its tensors, with all their digi
   check_refused<DTypeError>([] { stack({tensor(1).to(u8), 300}); }, "a number that fits uint8");
 }
 
+TEST_CASE("each of many parts counts, whatever its place") {
+  for (const std::size_t at : {0, 1, 6, 7, 8, 11}) {
+    INFO(at);
+    std::vector<Tensor> parts(12, tensor({1, 2}));
+    parts[at] = tensor({0.5f, 1.5f});
+    std::vector<float> expected;
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      expected.insert(expected.end(), {i == at ? 0.5f : 1.0f, i == at ? 1.5f : 2.0f});
+    const Tensor joined = concat(parts, 0);
+    CHECK(joined.dtype() == f32);
+    CHECK(joined.to_vector<float>() == expected);
+    const Tensor stacked = stack(parts, 0);
+    CHECK(stacked.dtype() == f32);
+    CHECK(stacked.to_vector<float>() == expected);
+  }
+  const Tensor x = tensor(1);
+  CHECK(stack({x, x, x, x, x, x, x, x, 0.5}).to_vector<float>()[8] == 0.5f);
+  CHECK(stack({1, 2, 3, 4, 5, 6, 7, 8, 9, 0.5}).to_vector<float>() ==
+        std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8, 9, 0.5f});
+}
+
 TEST_CASE("numbers alone come to float32 where one has a fraction") {
   CHECK(where(tensor({true, false}), 0.5, 1).dtype() == f32);
   CHECK(where(tensor({true, false}), 0.5, 0.25).dtype() == f32);
