@@ -44,6 +44,53 @@ TEST_CASE("an error names the line, the op, the argument, and what was wrong") {
         "add: b: expected x, got y");
 }
 
+TEST_CASE("an error names each argument, by its place") {
+  const Tensor x = ones({2, 3}), bytes = tensor({1, 2, 3}).to(DType::uint8), one = tensor(1.0f);
+  const auto refused = [](auto call) -> std::string {
+    try {
+      call();
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      return text.substr(text.find(": ") + 2, text.find('\n') - text.find(": ") - 2);
+    }
+    return "";
+  };
+  CHECK(refused([&] { bytes + 300; }) == "add: y: expected a number that fits uint8, got 300");
+  CHECK(refused([&] { 300 + bytes; }) == "add: x: expected a number that fits uint8, got 300");
+  CHECK(refused([&] { where(bytes > 1, bytes, 300); }) ==
+        "where: y: expected a number that fits uint8, got 300");
+  CHECK(refused([&] { where(bytes > 1, 300, bytes); }) ==
+        "where: x: expected a number that fits uint8, got 300");
+  CHECK(refused([&] { x + Tensor(); }) == "add: y: expected a tensor, got an undefined Tensor");
+  CHECK(refused([&] { x + ones({4}); }) ==
+        "add: y: expected a shape that broadcasts with (2, 3), got (4,)");
+  CHECK(refused([&] {
+          concat({x, x, Tensor()});
+        }) == "concat: part 2: expected a tensor, got an undefined Tensor");
+  CHECK(refused([&] { lstm(x, x, x, x, x); }) == "lstm: x: expected [time, batch, in], got (2, 3)");
+  CHECK(refused([&] { layer_norm(one, one, one); }) ==
+        "layer_norm: x: expected at least 1 axis, got ()");
+  CHECK(refused([&] { matmul(one, x); }) == "matmul: x: expected at least 1 axis, got ()");
+  CHECK(refused([&] { matmul(x, one); }) == "matmul: y: expected at least 1 axis, got ()");
+  CHECK(refused([&] { matmul_add(one, x, x); }) == "matmul_add: x: expected a matrix, got ()");
+  CHECK(refused([&] { matmul_add(x, one, x); }) == "matmul_add: y: expected a matrix, got ()");
+  CHECK(refused([&] { zeros({2}, {.dtype = static_cast<DType>(dtype_count)}); }) ==
+        "zeros: dtype: expected a DType, got 8");
+  CHECK(refused([&] { zeros({2}, {.dtype = static_cast<DType>(255)}); }) ==
+        "zeros: dtype: expected a DType, got 255");
+  CHECK(refused([&] { x.to(static_cast<DType>(dtype_count)); }) ==
+        "to: dtype: expected a DType, got 8");
+  Variable v("v", x);
+  CHECK(refused([&] { v(0).assign(ones({3}, {.dtype = DType::float64})); }) ==
+        "assign: value: expected a dtype that promotes to float32, got float64");
+  CHECK(refused([&] { v(0).assign(Tensor()); }) ==
+        "assign: value: expected a tensor, got an undefined Tensor");
+  CHECK(refused([&] { v.assign(Tensor()); }) ==
+        "assign: value: expected a tensor, got an undefined Tensor");
+  CHECK(refused([&] { v(0).assign(ones({2})); }) ==
+        "assign: value: expected shape (3,) or a number, got (2,)");
+}
+
 TEST_CASE("an error names the user's function, and the op inside it") {
   {
     const CallerScope scope(site, "Linear");

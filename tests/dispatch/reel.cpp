@@ -406,4 +406,90 @@ TEST_CASE("trim_memory gives back what a long step took") {
   trim_memory();
   CHECK(resident_bytes() - bytes < (8 << 20));
 }
+
+TEST_CASE("a tape keeps shapes and cuts of its own when an older one ends before it") {
+  const int count = 1'500, mine = 100;
+  const Variable w("w", tensor({1.0f, 2.0f}));
+  auto older = std::make_unique<GradientTape>(TapeOptions{.persistent = true});
+  std::vector<Tensor> parts;
+  for (int i = 0; i < count; ++i) parts.push_back(ones({i % 50 + 1, 2}) * w);
+  GradientTape newer({.persistent = true});
+  Tensor total = tensor(0.0f);
+  std::vector<Tensor> made;
+  std::int64_t rows = 0;
+  for (int i = 0; i < mine; ++i) {
+    made.push_back(parts[static_cast<std::size_t>(i)] * w);
+    rows += i % 50 + 1;
+  }
+  for (const Tensor& each : made) total = total + sum(each);
+  const Tensor cut = argmax(w * 3.0f).to(DType::float32);
+  const std::uint32_t before = Context::here().reel.size();
+  older.reset();
+  REQUIRE(Context::here().reel.size() < before - 1'000);
+  for (int i = 0; i < 300; ++i) GradientTape().watch(ones({7, 7, 7}));
+
+  const std::vector<RecordedOp> ops = newer.ops();
+  REQUIRE(ops.size() >= 3u * mine);
+  for (int i = 0; i < mine; ++i) {
+    const RecordedOp& op = ops[static_cast<std::size_t>(i)];
+    CHECK(op.name == "multiply");
+    CHECK(op.inputs[0] == Shape{i % 50 + 1, 2});
+    CHECK(op.inputs[1] == Shape{2});
+    CHECK(op.outputs[0] == Shape{i % 50 + 1, 2});
+  }
+  // The newer tape sees the parts as constants, each row of them (1, 2).
+  CHECK(equal(newer.gradient(total, w), tensor({1.0f, 2.0f}) * static_cast<float>(rows)));
+  try {
+    newer.gradient(cut, w);
+    CHECK(false);
+  } catch (const TapeError& error) {
+    CHECK(std::string(error.what()).find("argmax") != std::string::npos);
+  }
+}
+
+TEST_CASE("trim_memory in the middle of a tape leaves its records") {
+  const Variable w("w", tensor(2.0f));
+  GradientTape tape;
+  Tensor y = w * 1.0f;
+  for (int i = 0; i < 3'000; ++i) y = y + w;
+  trim_memory();
+  for (int i = 0; i < 3'000; ++i) y = y + w;
+  trim_memory();
+  CHECK(equal(tape.gradient(y * w, w), tensor(6001.0f * 4)));
+}
+
+TEST_CASE("a tape watches many tensors in time that grows with their number") {
+  const std::size_t count = sanitized ? 2'000 : 60'000;
+  std::vector<Tensor> sources;
+  std::vector<Variable> variables;
+  GradientTape tape;
+  Tensor y = tensor(0.0f);
+  for (std::size_t i = 0; i < count; ++i) {
+    sources.push_back(full({}, 1.0f));
+    variables.emplace_back("w", full({}, 2.0f));
+    tape.watch(sources.back());
+    y = y + sources.back() * variables.back();
+  }
+  const std::vector<Tensor> slopes = tape.gradient(y, variables);
+  CHECK(slopes.size() == count);
+  CHECK(equal(slopes.back(), tensor(1.0f)));
+}
+
+TEST_CASE("a tensor that tapes watch one after the other leaves nothing behind") {
+  const Tensor x = ones({2});
+  const auto watch = [&](int times) {
+    for (int i = 0; i < times; ++i) GradientTape({.watch_variables = false}).watch(x);
+  };
+  const auto watch_beside = [&](int times) {
+    GradientTape lasting({.watch_variables = false});
+    lasting.watch(x);
+    watch(times);
+  };
+  watch(1'000);
+  watch_beside(1'000);
+  const std::int64_t bytes = resident_bytes();
+  watch(sanitized ? 1'000 : 200'000);
+  watch_beside(sanitized ? 1'000 : 200'000);
+  if (!sanitized) CHECK(resident_bytes() - bytes < (1 << 20));
+}
 }  // namespace reel::tests

@@ -105,6 +105,20 @@ TEST_CASE("while ops only infer, no kernel runs and no guest hears of one") {
   CHECK(counter.before_calls > 0);
 }
 
+TEST_CASE("a tape records on behind a scope in which ops only infer") {
+  const Variable w("w", ones({3}));
+  GradientTape tape;
+  {
+    const InferScope scope;
+    CHECK((w * 2.0f).shape() == Shape({3}));
+    const InferScope again;
+  }
+  const std::size_t inferred = tape.ops().size();
+  const Tensor y = w * 3.0f;
+  CHECK(tape.ops().size() == inferred + 1);
+  CHECK(equal(tape.gradient(y, w), full({3}, 3.0f)));
+}
+
 TEST_CASE("tapes that other threads have ended close with the next one that ends") {
   const Variable w("w", ones({3}));
   Reel& reel = Context::here().reel;

@@ -150,6 +150,11 @@ TEST_CASE("what a statement keeps is as it was when memory ends in it") {
   check([](Tensor& x, Variable&, const Tensor& row) { x += row; });
   check([](Tensor& x, Variable&, const Tensor&) { x *= 2; });
   check([](Tensor& x, Variable&, const Tensor& row) { x = x * row + 1; });
+  check([](Tensor& x, Variable& w, const Tensor&) { x = std::move(x) * w; });
+  check([](Tensor& x, Variable& w, const Tensor&) { x = std::move(x) + w(range(0, 500)); });
+  check([](Tensor& x, Variable& w, const Tensor&) {
+    x = reshape(std::move(x), {20, 25}) + w.value()[0];
+  });
   check([](Tensor&, Variable& w, const Tensor& row) { w.assign(row * 2); });
   check([](Tensor&, Variable& w, const Tensor&) { w.assign_sub(1); });
   check([](Tensor&, Variable& w, const Tensor&) { w(range(0, 3)).assign(7); });

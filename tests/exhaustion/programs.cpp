@@ -66,6 +66,9 @@ struct Eager : Program {
   void run(Results& results) override {
     results.add(exp(x) * 2 + tanh(y) / (abs(row) + 1) - x);
     results.add(where(x > y, x, maximum(y, row)) + x.to(DType::int32));
+    results.add(x - row);
+    results.add(row - x);
+    results.add(x / transpose(y));
     results.add(matmul(x, transpose(y)) + matmul(large, transpose(large))(0, 0));
     results.add(concat({x, y, x}, 0));
     results.add(stack({x, y}, 1)(all, 1, newaxis));
@@ -104,6 +107,9 @@ struct Tapes : Program {
       GradientTape tape;
       Tensor y = forward();
       for (int i = 0; i < 5; ++i) y = y * y * 0.1 + sum(y * b);
+      const Tensor base = y * 1;
+      const Tensor turn = tanh(base);
+      y = y + (base - turn) + (turn / (b * b + 1));
       const auto slopes = tape.gradient(sum(y), w, b);
       results.add(slopes[0]);
       results.add(slopes[1]);

@@ -169,6 +169,30 @@ TEST_CASE("temporaries that give their memory away change neither values nor gra
     }
 }
 
+TEST_CASE("a temporary that only the other input's gradient needs keeps its values") {
+  const Tensor x = arange(0.0f, 12.0f).reshape({4, 3});
+  const Tensor row = tensor({1.0f, -2.0f, 4.0f});
+  const Variable w("w", row), matrix("m", x + 2.0f);
+  const auto slope = [](const Tensor& y, const Variable& of, GradientTape& tape) {
+    return tape.gradient(sum(y), of);
+  };
+  {
+    GradientTape tape;
+    CHECK(equal(slope((x + 1.0f) * w, w, tape), sum(x + 1.0f, 0)));
+  }
+  {
+    GradientTape tape;
+    CHECK(allclose(slope((x + 1.0f) / w, w, tape), -sum(x + 1.0f, 0) / (row * row)));
+  }
+  {
+    GradientTape tape;
+    CHECK(equal(slope((x + 1.0f) * matrix, matrix, tape), x + 1.0f));
+  }
+  {
+    GradientTape tape;
+    CHECK(equal(slope(matrix * (x + 1.0f), matrix, tape), x + 1.0f));
+  }
+}
 TEST_CASE("gradients that are one tensor inside are two for the user") {
   const Tensor x = start(), y = start(), upstream = ones_like(x);
   GradientTape tape({.persistent = true});

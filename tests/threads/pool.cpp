@@ -2,9 +2,15 @@
 // The pool: every block once, exceptions, calls within calls, several users, other numbers.
 #include "lib/cpu/pool.hpp"
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cfenv>
+#include <filesystem>
+#include <fstream>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -137,5 +143,40 @@ TEST_CASE("a number of threads outside [1, 256] is refused") {
                          "set_num_threads: threads: expected a whole number in [1, 256], got " +
                              std::to_string(threads));
   CHECK(num_threads() == 2);
+}
+
+TEST_CASE("helpers leave signals to the program's threads, but for faults and profilers",
+          "[threads]") {
+  const auto own_mask = [] {
+    sigset_t set;
+    pthread_sigmask(SIG_BLOCK, nullptr, &set);
+    std::uint64_t mask = 0;
+    for (int i = 1; i <= 64; ++i)
+      if (sigismember(&set, i) == 1) mask |= std::uint64_t{1} << (i - 1);
+    return mask;
+  };
+  const std::uint64_t before = own_mask();
+  const KeepThreads keep;
+  set_num_threads(3);
+  CHECK(equal(sum(ones({1 << 20})), tensor(1048576.0f)));
+  CHECK(own_mask() == before);
+  int helpers = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    if (task.path().filename() == std::to_string(gettid())) continue;
+    std::ifstream status(task.path() / "status");
+    std::string word;
+    while (status >> word && word != "SigBlk:") {
+    }
+    std::uint64_t blocked = 0;
+    status >> std::hex >> blocked;
+    const auto blocks = [&](int signal) { return (blocked >> (signal - 1) & 1) != 0; };
+    if (!blocks(SIGUSR1)) continue;  // a thread of a sanitizer, say
+    ++helpers;
+    for (const int others : {SIGINT, SIGTERM, SIGHUP, SIGALRM, SIGCHLD, SIGUSR2})
+      CHECK(blocks(others));
+    for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGPROF})
+      CHECK_FALSE(blocks(own));
+  }
+  CHECK(helpers >= 2);
 }
 }  // namespace reel::tests
