@@ -199,10 +199,11 @@ std::uint32_t Reel::watch(Body* body, const Cell* cell, std::uint64_t tapes, Cal
   // Note [Record ids]: a leaf that new tapes watch stands on the record that older tapes know.
   std::uint64_t known = 0;
   if (before != no_record) known = (*this)[before].tapes | (*this)[before].watchers;
-  // Nothing changes before all memory is there.
+  // Nothing changes before all memory is there. The shape lies behind the record, to go with it.
   reserve_leaf();
-  auto* shape = new (arena_.take(sizeof(Shape))) Shape(body->shape);
+  reserve_record();
   Record& record = append(watch_op, 1, 1, {}, false);
+  auto* shape = new (arena_.take(sizeof(Shape))) Shape(body->shape);
   leaves_.push_back({Access::share(body), cell, size_ - 1});
   record.file = caller.file;
   record.line = caller.line;
