@@ -154,6 +154,11 @@ TEST_CASE("an op whose result is its input leaves that input as it was") {
 
 TEST_CASE("an op of the library can be called by name before any other has run") {
   CHECK(equal(call_op("add", {tensor({1.0f}), tensor({2.0f})}), tensor({3.0f})));
+  const Variable w("w", tensor({1.0f}));
+  const GradientTape tape;
+  call_op("add", {w, w});
+  REQUIRE(tape.ops().size() == 1);
+  CHECK(tape.ops()[0].options.empty());
 }
 
 TEST_CASE("all ops are listed, in the order of their names") {

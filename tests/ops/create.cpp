@@ -172,4 +172,50 @@ TEST_CASE("integers and bools have the dtype of their C++ type, or of the type t
   check_refused<DTypeError>([] { arange(0, 3, 1, {.dtype = DType::int32}); },
                             "arange: dtype: expected float32 or float64, got int32");
 }
+
+TEST_CASE("a device that this build does not have is refused by name") {
+  CHECK_FALSE(cuda_available());
+  check_refused<DeviceError>([] { const DeviceScope scope(cuda(1)); }, "got cuda:1");
+  const Tensor x = ones({2});
+  check_refused<DeviceError>([&] { x.to(cuda(3)); }, "got cuda:3");
+  CHECK(equal(x.to(cpu()), x));
+  const DeviceScope scope(cpu());
+  CHECK(ones({2}).device() == cpu());
+}
+
+TEST_CASE("shapes of too many axes or elements, and axes that they do not have, are refused") {
+  const std::vector<std::int64_t> nine(9, 1);
+  check_refused<ShapeError>([&] { const Shape shape(nine); }, "at most 8 axes, got 9");
+  const Shape shape{2, 3};
+  CHECK(shape[-2] == 2);
+  CHECK(shape[1] == 3);
+  check_refused<ShapeError>([&] { shape[-3]; }, "an axis of (2, 3), got -3");
+  check_refused<ShapeError>([&] { shape[2]; }, "an axis of (2, 3), got 2");
+  Shape longer = shape;
+  longer.resize(4);
+  CHECK(longer == Shape{2, 3, 1, 1});
+  longer.resize(1);
+  CHECK(longer == Shape{2});
+  longer.resize(2);
+  CHECK(longer == Shape{2, 1});
+  const std::int64_t side = (std::int64_t{1} << 30) - 1;
+  check_refused<ShapeError>([&] { zeros({side, side}); }, "elements");
+  check_refused<ShapeError>(
+      [&] {
+        zeros({std::int64_t{1} << 29, std::int64_t{1} << 30});
+      },
+      "elements");
+}
+
+TEST_CASE("one element of any dtype is true unless it is 0") {
+  for (const DType dtype : {DType::boolean, DType::uint8, DType::int32, DType::int64,
+                            DType::float32, DType::float64, DType::float16, DType::bfloat16}) {
+    INFO(dtype);
+    CHECK(static_cast<bool>(tensor(1).to(dtype)));
+    CHECK(static_cast<bool>(ones({1, 1}).to(dtype)));
+    CHECK_FALSE(static_cast<bool>(tensor(0).to(dtype)));
+  }
+  CHECK(static_cast<bool>(tensor(-1)));
+  CHECK(static_cast<bool>(tensor(0.5f)));
+}
 }  // namespace reel::tests

@@ -194,4 +194,19 @@ TEST_CASE("the first thread that draws has the stream of seed 0") {
   std::snprintf(expected.data(), expected.size(), "drew %.9g\n", drawn);
   CHECK(printed_under("[.first]", "").find(expected.data()) != std::string::npos);
 }
+
+TEST_CASE("a traced function reads the seed and the position of a generator anew") {
+  Generator numbers(5);
+  auto placed = trace([&](Tensor x) { return x + static_cast<float>(numbers.position()); });
+  auto seeded = trace([&](Tensor x) { return x + static_cast<float>(numbers.seed()); });
+  for (int i = 0; i < 5; ++i) {
+    CHECK(equal(placed(zeros({1})), tensor({static_cast<float>(numbers.position())})));
+    CHECK(equal(seeded(zeros({1})), tensor({static_cast<float>(numbers.seed())})));
+    {
+      const GeneratorScope scope(numbers);
+      random::uniform({100});
+    }
+    if (i == 3) numbers = Generator(11);
+  }
+}
 }  // namespace reel::tests

@@ -106,4 +106,22 @@ TEST_CASE("neither operand is written to", "[transposed]") {
   CHECK(allclose(x + transpose(y), full({32, 32}, 3.0f)));
   CHECK(allclose(y, full({32, 32}, 2.0f)));
 }
+
+TEST_CASE("every second column of a transposed operand", "[transposed]") {
+  for (const std::int64_t n : {16, 33, 64}) {
+    const Tensor wide = arange(0.0f, static_cast<float>(2 * n * n)).reshape({n, 2 * n});
+    const Tensor half = transpose(wide(all, range({}, {}, 2)));
+    const Tensor other = arange(0.0f, static_cast<float>(n * n)).reshape({n, n}) * 0.5f;
+    const std::vector<float> sums = (half + other).to_vector<float>();
+    const std::vector<float> less = (other - half).to_vector<float>();
+    std::int64_t wrong = 0;
+    for (std::int64_t r = 0; r < n; ++r)
+      for (std::int64_t c = 0; c < n; ++c) {
+        const auto at = static_cast<std::size_t>(r * n + c);
+        const auto a = static_cast<float>(c * 2 * n + 2 * r), b = static_cast<float>(at) * 0.5f;
+        wrong += sums[at] != a + b || less[at] != b - a;
+      }
+    CHECK(wrong == 0);
+  }
+}
 }  // namespace reel::tests

@@ -160,6 +160,8 @@ TEST_CASE("gradients pass through conversions to 16 bits") {
 TEST_CASE("16 bits are printed with the shortest decimals that name them") {
   CHECK(to_string(tensor({0.1, 0.25, 1.0}).to(f16)) == "[0.10, 0.25, 1.00]");
   CHECK(to_string(tensor({1.0 / 3, 2.0 / 3, 1e-3}).to(f16)) == "[0.3333, 0.6665, 0.0010]");
+  CHECK(to_string(tensor({0.3}).to(bf16)) == "[0.3]");
+  CHECK(to_string(tensor({0.007, 0.7}).to(bf16)) == "[0.007, 0.700]");
   CHECK(to_string(tensor({65504.0, 1.0, 0.5}).to(f16)) == "[6.55e+04, 1.00e+00, 5.00e-01]");
   CHECK(to_string(tensor({NAN, INFINITY, -INFINITY}).to(bf16)) == "[ nan,  inf, -inf]");
 }

@@ -242,4 +242,16 @@ TEST_CASE("ranges of any ends and steps are safe") {
         }
       }
 }
+
+TEST_CASE("the only position of an axis drops the axis, and a new axis stays") {
+  const Tensor x = tensor({{1.0f, 2.0f, 3.0f}});
+  CHECK(x(0).shape() == Shape{3});
+  CHECK(x(all, newaxis).shape() == Shape{1, 1, 3});
+  CHECK(x(newaxis, 0).shape() == Shape{1, 3});
+  CHECK(x(0, newaxis).shape() == Shape{1, 3});
+  CHECK(x(all).shape() == Shape{1, 3});
+  const Tensor one = tensor({{7.0f}});
+  CHECK(one(0, 0).shape() == Shape{});
+  CHECK(one(0).shape() == Shape{1});
+}
 }  // namespace reel::tests

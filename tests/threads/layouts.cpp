@@ -118,4 +118,23 @@ TEST_CASE("views that threads share give what each element alone gives", "[threa
     }
   }
 }
+
+TEST_CASE("rows so long that threads share each give what each element alone gives", "[threads]") {
+  const KeepThreads keep;
+  const std::int64_t n = 300'001;
+  const Tensor row = arange(0, n), x = row.to(DType::float64) * 0.5, both = stack({x, x + 1.0});
+  const Tensor mask = row % 3 == 0, masks = stack({mask, logical_not(mask)});
+  for (const int threads : {1, 2, 4}) {
+    set_num_threads(threads);
+    const std::vector<double> chosen = where(masks, both, x * 0.0 - 1.0).to_vector<double>();
+    std::int64_t wrong = 0;
+    for (std::int64_t r = 0; r < 2; ++r)
+      for (std::int64_t i = 0; i < n; ++i) {
+        const double of_row = static_cast<double>(i) * 0.5 + static_cast<double>(r);
+        wrong += chosen[static_cast<std::size_t>(r * n + i)] !=
+                 ((i % 3 == 0) == (r == 0) ? of_row : -1.0);
+      }
+    CHECK(wrong == 0);
+  }
+}
 }  // namespace reel::tests

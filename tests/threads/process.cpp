@@ -47,6 +47,8 @@ TEST_CASE("the environment says how many threads there are") {
   const int processors = kernels::usable_processors();
   CHECK(tells(printed_under("[.tells]", ""), processors));
   CHECK(tells(printed_under("[.tells]", "REEL_NUM_THREADS="), processors));
+  CHECK(printed_under("[.tells]", "REEL_NUM_THREADS= OMP_NUM_THREADS=").find("expected") ==
+        std::string::npos);
   CHECK(tells(printed_under("[.tells]", "REEL_NUM_THREADS=3"), 3));
   CHECK(tells(printed_under("[.tells]", "OMP_NUM_THREADS=5"), 5));
   CHECK(tells(printed_under("[.tells]", "OMP_NUM_THREADS=4,2"), 4));
