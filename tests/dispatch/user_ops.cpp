@@ -246,4 +246,34 @@ TEST_CASE("a gradient and a kernel of one op stay beside each other, and each ne
   register_kernel("negative", [](const OpCall& call) { return call.input(0) * -1.0f; });
   CHECK(equal(f(x), -1.0f * x));
 }
+
+TEST_CASE("a gradient reads each of many inputs and outputs") {
+  constexpr std::size_t count = 12;
+  register_op("many", [](const OpCall& call) {
+    std::vector<Tensor> results;
+    for (std::size_t i = 0; i < call.input_count(); ++i)
+      results.push_back(call.input(i) * static_cast<float>(i + 1));
+    return Tensors(results);
+  });
+  register_gradients("many", [](const OpCall& call, const Tensors& upstream) {
+    std::vector<Tensor> slopes;
+    for (std::size_t i = 0; i < call.input_count(); ++i)
+      slopes.push_back(upstream[i] * (call.output(i) + call.input(i)));
+    return Tensors(slopes);
+  });
+  std::vector<Tensor> inputs;
+  GradientTape tape({.persistent = true});
+  for (std::size_t i = 0; i < count; ++i) {
+    inputs.push_back(full({2}, static_cast<float>(i + 1)));
+    tape.watch(inputs.back());
+  }
+  Tensors outputs = call_op_all("many", inputs);
+  Tensor total = tensor(0.0f);
+  for (const Tensor& each : outputs) total = total + sum(each);
+  outputs = {};
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto x = static_cast<float>(i + 1);
+    CHECK(equal(tape.gradient(total, inputs[i]), full({2}, x * x + x)));
+  }
+}
 }  // namespace reel::tests

@@ -179,7 +179,11 @@ TEST_CASE("a device that this build does not have is refused by name") {
   const Tensor x = ones({2});
   check_refused<DeviceError>([&] { x.to(cuda(3)); }, "got cuda:3");
   CHECK(equal(x.to(cpu()), x));
-  const DeviceScope scope(cpu());
+  check_refused<DeviceError>([&] { x.to(Device{Device::Kind::cpu, 1}); }, "got cpu");
+  {
+    const DeviceScope scope(cpu());
+    CHECK(ones({2}).device() == cpu());
+  }
   CHECK(ones({2}).device() == cpu());
 }
 
