@@ -299,7 +299,8 @@ class Traced<R(Args...)> {
   } catch (const std::bad_alloc&) {
     fail_memory(caller, "trace");
   }
-  R operator()(std::decay_t<Args>... args, Caller caller = Caller::here()) const {
+  /// Not inlined: what a call keeps on the stack must not lie beside what f captures from there.
+  [[gnu::noinline]] R operator()(std::decay_t<Args>... args, Caller caller = Caller::here()) const {
     detail::TraceCall call(traces_, caller);
     (call.argument(args), ...);
     const void* known = call.replay();

@@ -9,7 +9,7 @@
 
 namespace reel::detail {
 namespace {
-constexpr int most_failures = 3, most_skips = 64;
+constexpr int most_failures = 3, most_skips = 64, most_doubts = 32;
 constexpr std::size_t most_ways = 64, most_signatures = 1024;
 
 std::string line_of(Caller site) {
@@ -161,14 +161,25 @@ void TraceBook::for_each(const Visit& visit) const {
       visit(*entry);
 }
 
-bool TraceBook::state_changed(TraceEntry& changed, const std::string& why,
-                              const tracing::StateWatch::Doubtful& memory) {
+bool TraceBook::may_be_stale(Doubtful& memory) {
+  const Locked held(Lock::traces);
+  const auto before = [&](const auto& word) {
+    return std::any_of(doubtful.begin(), doubtful.end(),
+                       [&](const auto& other) { return other.at == word.at; });
+  };
+  const bool may_be =
+      !memory.empty() && doubts < most_doubts && std::none_of(memory.begin(), memory.end(), before);
+  doubts += may_be;
+  doubting = may_be;
+  if (!memory.empty()) std::swap(doubtful, memory);
+  return may_be;
+}
+
+bool TraceBook::state_changed(TraceEntry& changed, const std::string& why) {
   bool known;
   {
     const Locked held(Lock::traces);
     known = ++changed.failures < most_failures;
-    doubtful = memory;
-    doubted = &changed;
   }
   for_each([&](TraceEntry& entry) {
     const bool captured = entry.plan.load(std::memory_order_relaxed);
@@ -183,16 +194,15 @@ bool TraceBook::state_changed(TraceEntry& changed, const std::string& why,
 
 void TraceBook::settle_doubt(tracing::StateWatch& state) {
   const Locked held(Lock::traces);
-  if (doubtful.bytes) {
+  const auto written_since = [&](const auto& word) {
     std::uint64_t now = 0;
-    if (!tracing::read_memory(doubtful.at, &now, doubtful.word_bytes) || now != doubtful.value) {
-      not_state.push_back(doubtful);
-      --doubted->failures;
-    }
-    doubtful = {};
-  }
-  for (const auto& memory : not_state)
-    state.exclude(reinterpret_cast<const void*>(memory.first), memory.bytes);
+    if (tracing::read_memory(word.at, &now, word.bytes) && now == word.value) return false;
+    not_state.push_back(word.at);
+    return true;
+  };
+  doubtful.erase(std::remove_if(doubtful.begin(), doubtful.end(), written_since), doubtful.end());
+  for (const std::uintptr_t at : not_state)
+    state.exclude(reinterpret_cast<const void*>(at), sizeof at);
 }
 
 bool TraceBook::full() const {

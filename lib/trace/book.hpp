@@ -55,11 +55,13 @@ struct TraceBook {
   std::atomic<std::uint64_t> calls = 0;  // but those while a tape or a stage listens
   std::array<std::atomic<TraceEntry*>, 64> buckets = {};
   std::atomic<bool> warned = false;
+  std::atomic<bool> doubting = false;          // the next call runs the function
   std::size_t entries = 0;                     // added behind Lock::traces
   std::unordered_map<std::string, int> alike;  // signatures, one number left out
-  tracing::StateWatch::Doubtful doubtful;      // what the last run changed
-  TraceEntry* doubted = nullptr;               // by its run
-  std::vector<tracing::StateWatch::Doubtful> not_state;
+  using Doubtful = std::vector<tracing::StateWatch::Doubtful>;
+  Doubtful doubtful;  // what the last run changed
+  int doubts = 0;     // runs that changed no word which the run before changed
+  std::vector<std::uintptr_t> not_state;
   std::string state;  // that the function keeps: all signatures run eagerly
 
   ~TraceBook();
@@ -73,10 +75,13 @@ struct TraceBook {
   std::string describe(TraceEntry& entry, const std::vector<ArgumentText>& arguments,
                        bool training);
   bool full() const;
+  /// Whether what a run has changed, all behind pointers that may be stale, is something else than
+  /// what the run before has changed. State is changed again where it was changed before: the next
+  /// call runs, and tells.
+  bool may_be_stale(Doubtful& memory);
   /// A call of `entry` has changed state of the function: nothing that was captured holds. True if
   /// calls of all signatures run eagerly from now on, after several such calls.
-  bool state_changed(TraceEntry& entry, const std::string& why,
-                     const tracing::StateWatch::Doubtful& memory);
+  bool state_changed(TraceEntry& entry, const std::string& why);
   /// Before the next run: state that the last one has changed is as it left it. Memory that is not
   /// is no state, and its changes do not count.
   void settle_doubt(tracing::StateWatch& state);

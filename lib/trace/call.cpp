@@ -68,7 +68,7 @@ struct TraceProgress {
 
   void clear() {
     replay.reset();
-    places.clear();
+    if (!places.empty()) places.clear();
     key.clear();
     arguments.clear();
     again.clear();
@@ -158,17 +158,15 @@ std::string state_change(TraceProgress& call) {
   call.tracer->exclude_from(call.state);
   for (const Tensor& result : call.results)
     if (result.defined()) call.state.exclude(*Access::body(result));
-  call.state.exclude(call.book, sizeof *call.book);
-  call.state.exclude(&call, sizeof call);
-  call.state.exclude(&Context::here(), sizeof(Context));
   const std::string change = call.state.change();
   return change.empty() ? change : "it changes its own state, " + change;
 }
 
 /// Whether the run can be captured; if not, its entry knows why.
 bool can_capture(TraceProgress& call, const std::string& change) {
-  if (!change.empty()) {
-    if (call.book->state_changed(*call.entry, change, call.state.doubtful())) warn(call, change);
+  const bool stale = call.book->may_be_stale(call.state.doubtful());
+  if (!change.empty() && !stale) {
+    if (call.book->state_changed(*call.entry, change)) warn(call, change);
     return false;
   }
   const std::string& trouble = call.tracer->trouble();
@@ -251,7 +249,7 @@ void TraceCall::add_tensor(std::string_view path, Tensor& x) {
   for (const std::int64_t length : body->shape) key.push_back(static_cast<std::uint64_t>(length));
   // One tensor in two places is one value, as it is for a tape.
   auto& before = progress_->arguments;
-  const std::size_t i = progress_->place_of(body);
+  const std::size_t i = before.empty() ? 0 : progress_->place_of(body);
   if (i == before.size()) return before.push_back(&x);
   progress_->again.emplace_back(&x, before[i]);
   key.push_back(~std::uint64_t{2} - i);
@@ -360,7 +358,8 @@ const void* TraceCall::replay() try {
   if (call.entry->eager.load(std::memory_order_relaxed)) return nullptr;
   if (context.is_watchful() && may_cross_any(context, call)) return nullptr;
   call.crossings = context.crossings;
-  if (tracing::Plan* plan = call.entry->plan.load(std::memory_order_acquire)) {
+  tracing::Plan* const plan = call.entry->plan.load(std::memory_order_acquire);
+  if (plan && !call.book->doubting.load(std::memory_order_relaxed)) {
     if (const tracing::Ending* ending = replay_plan(call, context, *plan)) {
       call.replay->commit();
       call.doing = Doing::replaying;
@@ -438,6 +437,9 @@ void TraceCall::owns(const void* first, std::size_t bytes) {
 void TraceCall::note_state() {
   for (const Tensor* x : progress_->arguments) owns(x, sizeof *x);
   for (const auto& again : progress_->again) owns(again.first, sizeof(Tensor));
+  progress_->state.exclude(progress_->book, sizeof *progress_->book);
+  progress_->state.exclude(progress_, sizeof *progress_);
+  progress_->state.exclude(&Context::here(), sizeof(Context));
   progress_->book->settle_doubt(progress_->state);
   progress_->state.begin();  // before the tracer has memory that stale pointers may lead to
   listen(*progress_);

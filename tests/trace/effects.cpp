@@ -238,7 +238,7 @@ TEST_CASE("an exception behind any op of a call leaves the thread's state as it 
     if (left-- == 0) throw std::runtime_error("planted");
   };
   const auto make = [&] {
-    return trace([&](Tensor x) {
+    return trace([w, alive](Tensor x) mutable {
       GradientTape tape;
       Tensor y = tanh(x * w);
       alive();

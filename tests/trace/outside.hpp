@@ -8,7 +8,7 @@
 #include <reel/reel.hpp>
 
 namespace reel::tests::outside {
-constexpr int calls = 40, change = 20;
+constexpr int calls = 48, change = 20;
 
 /// What a program may do besides giving what it gives without a trace.
 enum class May {
@@ -50,4 +50,6 @@ inline Tensor input(int i) { return full({3}, 1.0f + 0.25f * static_cast<float>(
 
 /// What changes inside of the function: it keeps state.
 void add_kept(std::vector<Program>& list);
+/// The same, far from the function object.
+void add_deep(std::vector<Program>& list);
 }  // namespace reel::tests::outside
