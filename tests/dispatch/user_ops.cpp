@@ -214,7 +214,14 @@ TEST_CASE("attributes are read by name and kind") {
   });
   GradientTape tape;
   tape.watch(x);
-  CHECK(equal(tape.gradient(call_op_all("unread", {x})[1] * 3.0f, x), full({3}, 3.0f)));
+  CHECK(equal(tape.gradient(call_op_all("unread", {x}, {{"shown", 4}})[1] * 3.0f, x),
+              full({3}, 3.0f)));
+  GradientTape shown;
+  shown.watch(x);
+  call_op_all("unread", {x}, {{"width", 4}, {"kind", "wide"}});
+  REQUIRE(shown.ops().size() == 1);
+  CHECK(shown.ops()[0].options.find("width") != std::string::npos);
+  CHECK(shown.ops()[0].options.find("wide") != std::string::npos);
 }
 
 TEST_CASE("a gradient and a kernel of one op stay beside each other, and each newest counts") {
