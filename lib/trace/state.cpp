@@ -438,8 +438,9 @@ std::string StateWatch::change() {
     const auto block = region.level > 1 ? memory.block_around(region.at) : std::nullopt;
     if (!block) return region.bytes;
     const std::uintptr_t inside = region.at - block->first;
+    // The lowest three bits of a size are flags, one of them of the block before.
     if (region.at >= block->end || (region.level > most_levels_inside && inside > 2 * word) ||
-        (!inside && block->size_word != region.size_word))
+        (!inside && (block->size_word ^ region.size_word) > 7))
       return 0;
     return std::min(region.bytes, block->end - region.at);
   };

@@ -11,6 +11,7 @@ fi
 waiting=()
 [[ -f $prefix/include/reel/trace.hpp ]] || waiting+=(-e '/traced/d')
 [[ -f $prefix/include/reel/testing.hpp ]] || waiting+=(-e '/testing::/d')
+grep -rqw while_loop "$prefix/include" || waiting+=(-e '/^ *\/\/ .*loop as one node/,/^$/d')
 program=$(dirname "$prefix")/example_$(basename "$source" .cpp)
 if ((${#waiting[@]})) && ! sed "${waiting[@]}" "$source" | cmp -s - "$source"; then
   sed "${waiting[@]}" "$source" >"$program.cpp"
