@@ -71,28 +71,35 @@ bool is_in_static(std::uintptr_t at) {
              &at) != 0;
 }
 
+struct Segment {
+  std::uintptr_t inside, first, bytes;
+};
+/// The memory that the C library's statics are in.
+Segment segment_of_libc() {
+  Segment segment{reinterpret_cast<std::uintptr_t>(stdout), 0, 0};
+  dl_iterate_phdr(
+      [](dl_phdr_info* module, std::size_t, void* wanted) {
+        Segment& found = *static_cast<Segment*>(wanted);
+        for (int i = 0; i < module->dlpi_phnum; ++i) {
+          const auto& part = module->dlpi_phdr[i];
+          const std::uintptr_t first = module->dlpi_addr + part.p_vaddr;
+          if (part.p_type == PT_LOAD && found.inside - first < part.p_memsz)
+            found.first = first, found.bytes = part.p_memsz;
+        }
+        return 0;
+      },
+      &segment);
+  return segment;
+}
 /// Whether it is the address of a list of free blocks, or another static of the C library.
 bool is_static_of_libc(std::uintptr_t value) {
-  struct Segment {
-    std::uintptr_t inside, first, bytes;
-  };
-  static const Segment libc = [] {
-    Segment segment{reinterpret_cast<std::uintptr_t>(stdout), 0, 0};
-    dl_iterate_phdr(
-        [](dl_phdr_info* module, std::size_t, void* wanted) {
-          Segment& found = *static_cast<Segment*>(wanted);
-          for (int i = 0; i < module->dlpi_phnum; ++i) {
-            const auto& part = module->dlpi_phdr[i];
-            const std::uintptr_t first = module->dlpi_addr + part.p_vaddr;
-            if (part.p_type == PT_LOAD && found.inside - first < part.p_memsz)
-              found.first = first, found.bytes = part.p_memsz;
-          }
-          return 0;
-        },
-        &segment);
-    return segment;
-  }();
-  return value - libc.first < libc.bytes;
+  static constinit std::uintptr_t first = 0, bytes = 0;
+  if (!__atomic_load_n(&bytes, __ATOMIC_ACQUIRE)) {
+    const Segment libc = segment_of_libc();
+    __atomic_store_n(&first, libc.first, __ATOMIC_RELAXED);
+    __atomic_store_n(&bytes, libc.bytes, __ATOMIC_RELEASE);
+  }
+  return value - __atomic_load_n(&first, __ATOMIC_RELAXED) < bytes;
 }
 
 /// Whether malloc() has this memory, or has just given it away: a block that waits begins with the
@@ -255,7 +262,10 @@ bool Memory::read(std::uintptr_t from, void* to, std::size_t bytes) {
 /// one is: what is left of an older block inside of another one looks like one too.
 void Memory::find_blocks() {
   constexpr std::size_t piece = std::size_t{64} << 10, most = std::size_t{1} << 28;
-  static const std::uintptr_t start = start_of_heap();
+  static constinit std::uintptr_t known = 0;
+  if (!__atomic_load_n(&known, __ATOMIC_RELAXED))
+    __atomic_store_n(&known, start_of_heap(), __ATOMIC_RELAXED);
+  const std::uintptr_t start = __atomic_load_n(&known, __ATOMIC_RELAXED);
   const auto end = reinterpret_cast<std::uintptr_t>(sbrk(0));
   blocks_known_ = true;
   heap_ = heap_end_ = start;
