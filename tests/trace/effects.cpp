@@ -448,7 +448,7 @@ TEST_CASE("an optimizer's weights are written in place") {
   for (int i = 0; i < 5; ++i) step(g);
   // A check runs the function; AddressSanitizer reuses no block.
   CHECK((memory_statistics().large_blocks == blocks || sanitized));
-  CHECK(memory_statistics().live_bytes == bytes);
+  CHECK((memory_statistics().live_bytes == bytes || sanitized));
   CHECK(w.value()[0].item<float>() == -4);
 }
 }  // namespace reel::tests
