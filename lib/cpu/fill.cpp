@@ -51,7 +51,12 @@ void fill_identity(const Body& output, T* out) {
 template <class T>
 void fill_as(const FillOptions& options, Body& output) {
   T* const out = output.as<T>();
-  const T value = is_real<T> ? static_cast<T>(options.start) : static_cast<T>(options.first);
+  const T value = [&] {
+    if constexpr (is_real<T>)
+      return static_cast<T>(options.start);
+    else
+      return static_cast<T>(options.first);
+  }();
   switch (options.kind) {
     case FillOptions::Kind::constant:
       return fill_constant(out, output.elements, value);
