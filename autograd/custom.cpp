@@ -4,9 +4,9 @@
 #include <reel/tape.hpp>
 
 #include "autograd/gradient_call.hpp"
-#include "lib/dispatch/call_view.hpp"
-#include "lib/dispatch/crossing.hpp"
-#include "lib/dispatch/recording.hpp"
+#include "lib/gate/call_view.hpp"
+#include "lib/gate/crossing.hpp"
+#include "lib/gate/recording.hpp"
 
 namespace reel {
 namespace {
@@ -30,10 +30,10 @@ constinit Op custom_op{.name = "custom_gradient", .arity = -1, .gradient = custo
 }  // namespace
 
 void GradientCall::give_from_user() {
-  Few<Body*, 4> inputs, outputs;
+  SmallVector<Body*, 4> inputs, outputs;
   std::vector<Tensor> all;
   for (int i = 0; i < record_.input_count; ++i) inputs.push_back(record_.inputs[i].saved);
-  for (int i = 0; i < record_.output_count; ++i) {
+  for (int i = 0; i < record_.output_count(); ++i) {
     outputs.push_back(record_.outputs[i].saved);
     all.push_back(dy(i));
   }
@@ -59,15 +59,12 @@ Tensor run_custom(Operands inputs,
                   Function<std::pair<Tensor, Function<Tensors(Tensor)>>(const OpCall&)> f) try {
   Context& context = Context::here();
   const CallerScope scope(inputs.caller(), custom_op.name);
-  Few<Tensor, 4> values;
-  Few<Body*, 4> bodies(inputs.size());
-  Few<Origin, 4> origins(inputs.size());
+  SmallVector<Tensor, 4> values;
+  SmallVector<Body*, 4> bodies(inputs.size());
+  SmallVector<Origin, 4> origins(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Operand x = inputs[i];
-    if (x.kind() == Operand::Kind::scalar)
-      values.push_back(full({}, x.scalar(), x.caller()));
-    else
-      values.push_back(x.kind() == Operand::Kind::variable ? x.variable().value() : x.tensor());
+    values.push_back(detail::tensor_of(x));
     bodies[i] = Access::body(values[i]);
     if (!bodies[i])
       fail<Error>(x.caller(), custom_op.name, "argument " + std::to_string(i), "a tensor",
@@ -97,7 +94,7 @@ Tensor run_custom(Operands inputs,
     return value;
   }
   // The result needs a header of its own, that carries this record and not the last op's inside.
-  Tensor named = name_again(context, Access::body(value));
+  Tensor named = make_alias(context, Access::body(value));
   Body* result = Access::body(named);
   if (!result) fail<MemoryError>(inputs.caller(), custom_op.name, "value", "memory", "none");
   const CustomOptions options{std::move(gradient)};

@@ -7,8 +7,9 @@
 #include <reel/ops.hpp>
 
 #include "autograd/playback.hpp"
-#include "lib/dispatch/op_options.hpp"
-#include "lib/ops/ops.hpp"
+#include "lib/body/live.hpp"
+#include "lib/table/entries.hpp"
+#include "lib/table/options/reshape.hpp"
 
 namespace reel {
 namespace {
@@ -45,12 +46,12 @@ void set_rows(const Tensor& block, std::int64_t rows) {
 }  // namespace
 
 bool DeferredProduct::fits(const Body& x, const Body& dz) {
-  if (x.elements == 0 || dz.elements == 0 || 2 * rows_of(x) > most_rows) return false;
+  if (!on_cpu(x) || x.elements == 0 || dz.elements == 0 || 2 * rows_of(x) > most_rows) return false;
   const std::int64_t bytes = (width_of(x) + width_of(dz)) * most_rows * size_of(x.dtype);
   return bytes <= most_bytes && x.dtype == dz.dtype && in_rows(x) && in_rows(dz);
 }
 
-bool DeferredProduct::has_room(const Body& x) const { return rows_ + rows_of(x) <= most_rows; }
+bool DeferredProduct::has_space(const Body& x) const { return rows_ + rows_of(x) <= most_rows; }
 
 void DeferredProduct::append(Context& context, const Tensor& x, const Tensor& dz) {
   const Body &x_rows = *Access::body(x), &dz_rows = *Access::body(dz);
@@ -87,7 +88,7 @@ bool Playback::defer_product(const Record& record, const Tensor& x, const Tensor
   }
   DeferredProduct& product = deferred_[slot.deferred - 1];
   const std::uint32_t bias = deferred_bias(record, slot.deferred);
-  if (product.bias != bias || !product.has_room(x_rows)) run_deferred(product);
+  if (product.bias != bias || !product.has_space(x_rows)) run_deferred(product);
   product.bias = bias;
   product.append(context_, x, dz);
   wanted_ &= bias == DeferredProduct::no_value ? ~std::uint64_t{2} : ~std::uint64_t{6};
@@ -110,12 +111,11 @@ void Playback::run_deferred(DeferredProduct& product) {
   if (product.empty()) return;
   const auto [x, dz] = product.take();
   Slot& matrix = slots_[product.matrix - first_value_];
-  expect(matrix);
-  if (!add_product(matrix.gradient, *Access::body(x), Turn::yes, *Access::body(dz), Turn::no))
+  if (!add_product(matrix.gradient, *Access::body(x), Transposed::yes, *Access::body(dz),
+                   Transposed::no))
     add(matrix.gradient, matmul(transpose(x), dz));
   if (product.bias == DeferredProduct::no_value) return;
   Slot& bias = slots_[product.bias - first_value_];
-  expect(bias);
   if (!add_in_place(bias.gradient, sum_to_op, {dz}, ShapeOptions{Shape({dz.shape()[1]})}))
     add(bias.gradient, sum(dz, 0));
 }

@@ -3,7 +3,7 @@
 #pragma once
 #include <vector>
 
-#include "lib/dispatch/context.hpp"
+#include "lib/flow/context.hpp"
 
 namespace reel {
 /// Rows of x and dz of products z = x y (+ bias): xT dz is still to be added to the gradient of y,
@@ -16,7 +16,7 @@ class DeferredProduct {
 
   /// Whether x and dz have few rows, which lie in order.
   static bool fits(const Body& x, const Body& dz);
-  bool has_room(const Body& x) const;
+  bool has_space(const Body& x) const;
   /// Copies the rows; where stages have to see that, it is done by an op, once they are taken.
   void append(Context& context, const Tensor& x, const Tensor& dz);
   bool empty() const { return rows_ == 0; }

@@ -6,8 +6,8 @@
 #include <reel/ops.hpp>
 
 #include "autograd/playback.hpp"
-#include "lib/dispatch/op_options.hpp"
-#include "lib/ops/ops.hpp"
+#include "lib/table/entries.hpp"
+#include "lib/table/options/reshape.hpp"
 
 namespace reel {
 bool GradientCall::wants(int input) const { return playback_.wants(record_, input); }
@@ -15,7 +15,7 @@ bool GradientCall::has_dy(int output) const { return playback_.dy(output).define
 const Tensor& GradientCall::dy(int output) {
   if (own_dy_.defined() && output == 0) return own_dy_;
   if (has_dy(output)) return playback_.dy(output);
-  zeros_.resize(record_.output_count);
+  zeros_.resize(static_cast<std::size_t>(record_.output_count()));
   Tensor& none = zeros_[static_cast<std::size_t>(output)];
   const OutputSlot& slot = record_.outputs[output];
   if (!none.defined()) none = zeros(*slot.shape, {.dtype = slot.dtype});
@@ -48,10 +48,10 @@ void GradientCall::give(int input, Tensor dx) {
                      "shape " + to_text(input_shape(input)), to_text(dx.shape()));
   playback_.add(playback_.input_slot(record_, input), std::move(dx));
 }
-bool GradientCall::give_product(int input, const Tensor& a, Turn turn_a, const Tensor& b,
-                                Turn turn_b) {
-  return playback_.add_product(playback_.input_slot(record_, input), *Access::body(a), turn_a,
-                               *Access::body(b), turn_b);
+bool GradientCall::give_product(int input, const Tensor& a, Transposed a_transposed,
+                                const Tensor& b, Transposed b_transposed) {
+  return playback_.add_product(playback_.input_slot(record_, input), *Access::body(a), a_transposed,
+                               *Access::body(b), b_transposed);
 }
 bool GradientCall::defer_product() { return playback_.defer_product(record_, input(0), dy()); }
 bool GradientCall::step_before(const Op& op) {
@@ -67,7 +67,7 @@ void GradientCall::give(int input, Op& op, std::initializer_list<Operand> inputs
                         OptionsView options) {
   if (!wants(input)) return;
   if (playback_.add_in_place(playback_.input_slot(record_, input), op, inputs, options)) return;
-  Few<Tensor, 2> outputs;
+  SmallVector<Tensor, 2> outputs;
   run(op, std::span(inputs.begin(), inputs.size()), options, record_.site(), outputs);
   give(input, std::move(outputs[0]));
 }

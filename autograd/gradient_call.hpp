@@ -4,11 +4,11 @@
 #include <initializer_list>
 #include <utility>
 
-#include "lib/dispatch/gate.hpp"
-#include "lib/dispatch/reel.hpp"
+#include "lib/gate/gate.hpp"
+#include "lib/reel/reel.hpp"
 
 namespace reel {
-enum class Turn : bool { no, yes };
+enum class Transposed : bool { no, yes };
 
 class GradientCall {
  public:
@@ -36,7 +36,8 @@ class GradientCall {
   void give(int input, Op& op, std::initializer_list<Operand> inputs, OptionsView options = {});
   /// dx = a b, or with the last axes swapped, straight from the matrices as they lie. False where
   /// they are more than matrices, or ops have to be seen.
-  bool give_product(int input, const Tensor& a, Turn turn_a, const Tensor& b, Turn turn_b);
+  bool give_product(int input, const Tensor& a, Transposed a_transposed, const Tensor& b,
+                    Transposed b_transposed);
   /// For z = x y (+ bias): puts the gradients of y and bias off, to be made with those of other
   /// products by y. False if they are to be given now.
   bool defer_product();
@@ -54,7 +55,7 @@ class GradientCall {
       : playback_(playback), record_(record) {}
   Playback& playback_;
   const Record& record_;
-  Few<Tensor, 2> zeros_;
+  SmallVector<Tensor, 2> zeros_;
   Tensor own_dy_;
 };
 }  // namespace reel

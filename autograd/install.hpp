@@ -12,11 +12,13 @@ struct NamedRule {
 };
 /// The rules of one family, ended by {nullptr, nullptr}.
 using Rules = const NamedRule*;
-extern const NamedRule pointwise_rules[], reduce_rules[], matmul_rules[], softmax_rules[],
-    normalize_rules[], recurrent_rules[], reshape_rules[], gather_rules[], sequence_rules[];
+extern const NamedRule reduce_rules[], matmul_rules[], softmax_rules[], normalize_rules[],
+    recurrent_rules[], reshape_rules[], gather_rules[], sequence_rules[], device_rules[];
+/// The rule of ops whose gradient a user registered.
+void user_rule(GradientCall& call);
 /// dx of an activation by ops, from dy and its result; null for none.
 using PointwiseGradient = Tensor (*)(const Tensor& dy, const Tensor& out);
 PointwiseGradient gradient_of(Activation activation);  // rules/pointwise.cpp
-/// All families, ended by null.
-extern const Rules gradient_rules[];
+/// The families whose rules come from formulas, and all others; both ended by null.
+extern const Rules pointwise_rules[], gradient_rules[];
 }  // namespace reel

@@ -3,20 +3,25 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <utility>
 
 #include <reel/ops.hpp>
 
-#include "lib/dispatch/call_kernel.hpp"
-#include "lib/dispatch/op_options.hpp"
-#include "lib/dispatch/pointwise.hpp"
-#include "lib/ops/ops.hpp"
+#include "lib/gate/call_kernel.hpp"
+#include "lib/gate/devices.hpp"
+#include "lib/gate/pointwise.hpp"
+#include "lib/table/entries.hpp"
+#include "lib/table/options/reshape.hpp"
 
 namespace reel {
 namespace {
-Tensor new_gradient(Context& context, const Op& op, DType dtype, const Shape& shape,
-                    std::int64_t elements) {
-  Body* body = allocate(context, dtype, shape, elements);
+[[gnu::always_inline]] inline Tensor new_gradient(Context& context, const Op& op, Device device,
+                                                  DType dtype, const Shape& shape,
+                                                  std::int64_t elements) {
+  Body* body = device.kind == Device::Kind::cpu
+                   ? allocate(context, dtype, shape, elements)
+                   : allocate_on(context, device, dtype, shape, elements);
   if (!body)
     fail<MemoryError>({}, op.name, "gradient", "memory for shape " + to_text(shape), "none");
   return Access::adopt(body);
@@ -31,17 +36,19 @@ bool is_one_number(const Body& x) {
 
 /// A matrix as it lies, or seen with its axes swapped. Its counts are not copied: other threads
 /// write them while they use the same weight.
-Body turned(const Body& x, Turn turn) {
+Body matrix_of(const Body& x, Transposed transposed) {
   Body view;
   view.dtype = x.dtype;
   view.contiguous = x.contiguous;
+  view.device_kind = view.device_index = 0;
   view.data = x.data;
   view.elements = x.elements;
   view.shape = x.shape;
-  std::copy_n(x.strides, Shape::max_rank, view.strides);
-  if (turn == Turn::no) return view;
-  std::swap(view.shape.data()[0], view.shape.data()[1]);
-  std::swap(view.strides[0], view.strides[1]);
+  std::memcpy(view.strides, x.strides, sizeof(Strides));
+  if (transposed == Transposed::yes) {
+    std::swap(view.shape.data()[0], view.shape.data()[1]);
+    std::swap(view.strides[0], view.strides[1]);
+  }
   return view;
 }
 
@@ -65,7 +72,7 @@ Playback::Playback(Context& context, Crossings& crossings, std::uint64_t tape, s
       keeps_saved_(keeps_saved),
       listened_(wants_ops(context)) {
   const Record& last = context.reel[target];
-  slots_.resize(last.first_value + last.output_count - first_value_);
+  slots_.resize(last.first_value + static_cast<std::uint32_t>(last.output_count()) - first_value_);
 }
 
 void Playback::ignore_other_leaves() {
@@ -73,14 +80,14 @@ void Playback::ignore_other_leaves() {
     const Record& record = context_.reel[leaf.record];
     if (!(record.watchers & tape_)) continue;
     Slot* slot = slot_of(record.first_value);
-    if (slot && !slot->wishes) slot->wishes = Slot::ignored;
+    if (slot && !slot->requests) slot->requests = Slot::ignored;
   }
 }
 
-void Playback::grant(std::uint32_t value, Tensor& to) {
+void Playback::take_requested(std::uint32_t value, Tensor& to) {
   Slot* found = slot_of(value);
   if (!found) return;
-  const bool last = --found->wishes == 0;
+  const bool last = --found->requests == 0;
   if (found->aside) take_back(*found);
   if (found->gradient.defined()) add(to, last ? std::move(found->gradient) : found->gradient);
 }
@@ -89,7 +96,8 @@ void Playback::play(std::uint32_t value, Tensor dy) {
   slot_of(value)->gradient = std::move(dy);
   for (std::uint32_t i = target_ + 1; i-- > start_;) {
     Record& record = context_.reel[i];
-    if (record.tapes & tape_ && !(record.alike && play_alike(record))) play_record(record);
+    if (record.tapes & tape_ && !(record.outputs_and_flags & Record::alike && play_alike(record)))
+      play_record(record);
   }
   for (DeferredProduct& product : deferred_) run_deferred(product);
 }
@@ -122,6 +130,12 @@ void Playback::take_back(Slot& slot) {
 bool Playback::add_in_place(Tensor& slot, const Tensor& dx) {
   if (!writable(slot) || !Access::body(dx)->contiguous) return false;
   Body& sum = *Access::body(slot);
+  if (!on_cpu(sum)) {
+    const Body* const summands[] = {&sum, Access::body(dx)};
+    Body* output = &sum;
+    run_on_device(add_op, {}, {summands, &output, nullptr, 2, 1}, context_.site);
+    return true;
+  }
   const Tile tile = add_op.tiles->value[static_cast<int>(sum.dtype)];
   if (!tile) return false;
   const void* inputs[] = {sum.data, Access::body(dx)->data};
@@ -143,14 +157,18 @@ bool Playback::add_in_place(Tensor& slot, Op& op, std::initializer_list<Operand>
   return true;
 }
 
-bool Playback::add_product(Tensor& slot, const Body& a, Turn turn_a, const Body& b, Turn turn_b) {
+bool Playback::add_product(Tensor& slot, const Body& a, Transposed a_transposed, const Body& b,
+                           Transposed b_transposed) {
   if (context_.mode || matmul_op.composite || a.rank() != 2 || b.rank() != 2) return false;
-  const Body x = turned(a, turn_a), y = turned(b, turn_b);
+  if (!on_cpu(a)) return false;
+  const Body x = matrix_of(a, a_transposed), y = matrix_of(b, b_transposed);
   const bool adds = writable(slot);
   Tensor made;
-  if (!adds)
-    made = new_gradient(context_, matmul_op, a.dtype, Shape({x.shape[0], y.shape[1]}),
-                        x.shape[0] * y.shape[1]);
+  if (!adds) {
+    const std::int64_t rows = x.shape.data()[0], columns = y.shape.data()[1];
+    made =
+        new_gradient(context_, matmul_op, cpu(), a.dtype, Shape({rows, columns}), rows * columns);
+  }
   const Body* inputs[] = {&x, &y};
   Body* output = Access::body(adds ? slot : made);
   call_kernel(matmul_op, {inputs, &output, nullptr, 2, 1, adds}, context_.site);
@@ -171,10 +189,17 @@ inline void Playback::find_wanted(const Record& record) {
   fresh_ = fresh;
 }
 
+/// Of the first output that has a gradient.
+Device Playback::device_of_gradient(const Record& record) const {
+  for (int i = 0; i < record.output_count(); ++i)
+    if (dy(i).defined()) return device_of(*Access::body(dy(i)));
+  return cpu();
+}
+
 void Playback::play_record(Record& record) {
   dy_ = slot_of(record.first_value);
   bool any = false;
-  for (int i = 0; i < record.output_count; ++i) {
+  for (int i = 0; i < record.output_count(); ++i) {
     if (dy_[i].deferred) run_deferred(deferred_[dy_[i].deferred - 1]);
     if (dy_[i].aside) take_back(dy_[i]);
     any |= dy(i).defined();
@@ -183,17 +208,20 @@ void Playback::play_record(Record& record) {
     context_.site = record.site();
     find_wanted(record);
     const Op& op = *record.op;
-    const bool fused = !listened() && op.fused_gradient;
-    if ((fused && op.tiles) || op.passes) play_pointwise(record, fused ? op.tiles : nullptr);
-    if (wanted_ && fused && op.cpu_gradient) {
-      play_fused(record);
+    const Device device = device_of_gradient(record);
+    const Backend* const backend = backend_of(device.kind);
+    const bool fused = !listened() && op.fused_gradient, tiles = fused && op.tiles && !backend;
+    if (tiles || op.passes) play_pointwise(record, tiles ? op.tiles : nullptr);
+    if (wanted_ && fused && (backend ? backend->has_gradient(op) : op.cpu_gradient != nullptr)) {
+      play_fused(record, device);
     } else if (wanted_) {
+      const PlaceScope place(context_, device);
       GradientCall call(*this, record);
       op.gradient(call);
     }
-    for (int i = 0; i < record.output_count; ++i)
-      if (!dy_[i].wishes) dy_[i].gradient = Tensor();
-    copies_.resize(0);
+    for (int i = 0; i < record.output_count(); ++i)
+      if (!dy_[i].requests) dy_[i].gradient = Tensor();
+    copies_.clear();
   }
   let_go(record);
 }
@@ -205,14 +233,15 @@ inline void Playback::let_go(Record& record) {
   if (!record.tapes) Reel::release_saved(record);
 }
 
-/// The straight path of play_record(), for pointwise ops over tensors of one shape; false, with
+/// The fast path of play_record(), for pointwise ops over tensors of one shape; false, with
 /// nothing done, where there is more to it.
 bool Playback::play_alike(Record& record) {
   const Op& op = *record.op;
   Slot& slot = slots_[record.first_value - first_value_];
   if (listened() || !op.fused_gradient || slot.deferred || slot.aside || !slot.gradient.defined())
     return false;
-  if (slot.gradient.dtype() != record.outputs[0].dtype) return false;
+  const Body& given = *Access::body(slot.gradient);
+  if (given.dtype != record.outputs[0].dtype || !on_cpu(given)) return false;
   const int dtype = static_cast<int>(record.outputs[0].dtype);
   int order[2], count = 0;
   for (int i = 0; i < record.input_count; ++i) {
@@ -228,9 +257,9 @@ bool Playback::play_alike(Record& record) {
   context_.site = record.site();
   TileValues values;
   for (int k = 0; k < count; ++k)
-    play_neighbours(record, order[k], op.tiles, values, k == count - 1 && !slot.wishes);
-  if (!slot.wishes) slot.gradient = Tensor();
-  copies_.resize(0);
+    play_neighbours(record, order[k], op.tiles, values, k == count - 1 && !slot.requests);
+  if (!slot.requests) slot.gradient = Tensor();
+  copies_.clear();
   let_go(record);
   return true;
 }
@@ -244,7 +273,7 @@ void Playback::play_pointwise(const Record& record, const Tiles* tiles) {
     const std::uint64_t others = left & ~taker;
     const int i = std::countr_zero(others ? others : taker);
     const std::uint64_t bit = std::uint64_t{1} << i;
-    if (play_neighbours(record, i, tiles, values, wanted_ == bit && !dy_->wishes)) wanted_ ^= bit;
+    if (play_neighbours(record, i, tiles, values, wanted_ == bit && !dy_->requests)) wanted_ ^= bit;
     left ^= bit;
   }
 }
@@ -270,9 +299,9 @@ inline bool Playback::play_neighbours(const Record& record, int i, const Tiles* 
              Access::body(slot)->data, given.dtype);
     return true;
   }
-  Tensor dx = last && writable(dy)
-                  ? std::move(dy)
-                  : new_gradient(context_, *record.op, given.dtype, given.shape, given.elements);
+  Tensor dx = last && writable(dy) ? std::move(dy)
+                                   : new_gradient(context_, *record.op, cpu(), given.dtype,
+                                                  given.shape, given.elements);
   run_pass(*tiles, tile, given.elements, values.of, 4, given.dtype, values.scalars,
            Access::body(dx)->data, given.dtype);
   if (context_.mode)
@@ -287,15 +316,16 @@ Tensor Playback::step_before(const Record& record, const Op& op) {
   if (listened() || !op.tiles) return {};
   const Tile tile = op.tiles->gradient[0][static_cast<int>(dy.dtype())];
   const Body* out = record.outputs[0].saved;
-  if (!tile || dy.dtype() != out->dtype) return {};
+  if (!tile || dy.dtype() != out->dtype || !on_cpu(*out)) return {};
   const Body* given = Access::body(dy);
   if (!given->contiguous) given = in_order(*given);
   if (!out->contiguous) out = in_order(*out);
   const Body* const bodies[] = {given, nullptr, nullptr, out};
   const void* const values[] = {given->data, nullptr, nullptr, out->data};
-  Tensor dz = given == Access::body(dy) && !dy_->wishes && writable(dy)
-                  ? std::move(dy)
-                  : new_gradient(context_, *record.op, out->dtype, out->shape, out->elements);
+  Tensor dz =
+      given == Access::body(dy) && !dy_->requests && writable(dy)
+          ? std::move(dy)
+          : new_gradient(context_, *record.op, cpu(), out->dtype, out->shape, out->elements);
   run_pass(*op.tiles, tile, out->elements, values, 4, out->dtype, 0, Access::body(dz)->data,
            out->dtype);
   if (context_.mode)
@@ -342,17 +372,17 @@ void Playback::tell_stages(const Op& op, OptionsView options, const Record& reco
 }
 
 /// The op's fused gradient kernel: dy, inputs and outputs in, every wanted gradient out.
-void Playback::play_fused(Record& record) {
-  const int inputs = record.input_count, outputs = record.output_count;
-  Few<const Body*, 8> given;
+void Playback::play_fused(Record& record, Device device) {
+  const int inputs = record.input_count, outputs = record.output_count();
+  SmallVector<const Body*, 8> given;
   const auto give = [&](const Body* body) {
     given.push_back(body && !body->contiguous ? in_order(*body) : body);
   };
   for (int i = 0; i < outputs; ++i) give(Access::body(dy(i)));
   for (int i = 0; i < inputs; ++i) give(record.inputs[i].saved);
   for (int i = 0; i < outputs; ++i) give(record.outputs[i].saved);
-  Few<Tensor, 4> made(static_cast<std::size_t>(inputs));
-  Few<Body*, 4> results(static_cast<std::size_t>(inputs));
+  SmallVector<Tensor, 4> made(static_cast<std::size_t>(inputs));
+  SmallVector<Body*, 4> results(static_cast<std::size_t>(inputs));
   unsigned accumulate = 0;
   for (int i = 0; i < inputs; ++i) {
     const auto at = static_cast<std::size_t>(i);
@@ -362,18 +392,22 @@ void Playback::play_fused(Record& record) {
       results[at] = Access::body(slot);
       accumulate |= 1u << i;
     } else {
-      made[at] = new_gradient(context_, *record.op, record.inputs[i].dtype, *record.inputs[i].shape,
-                              record.inputs[i].shape->elements());
+      made[at] = new_gradient(context_, *record.op, device, record.inputs[i].dtype,
+                              *record.inputs[i].shape, record.inputs[i].shape->elements());
       results[at] = Access::body(made[at]);
     }
   }
   const KernelCall call{given.data(),   results.data(),
                         record.options, static_cast<int>(given.size()),
                         inputs,         accumulate};
-  call_checked(*record.op, record.op->cpu_gradient, call, record.site());
+  const OptionsView options{record.options_type, record.options};
+  if (!(device == cpu()))
+    run_gradient_on_device(*record.op, options, call, device, record.site());
+  else
+    call_checked(*record.op, record.op->cpu_gradient, call, record.site());
   if (context_.mode)
-    tell_stages(*record.op, {record.options_type, record.options}, record, Part::gradients,
-                given.data(), call.input_count, results.data(), inputs);
+    tell_stages(*record.op, options, record, Part::gradients, given.data(), call.input_count,
+                results.data(), inputs);
   for (int i = 0; i < inputs; ++i)
     if (made[static_cast<std::size_t>(i)].defined())
       add(input_slot(record, i), std::move(made[static_cast<std::size_t>(i)]));

@@ -8,12 +8,12 @@
 
 #include "autograd/deferred.hpp"
 #include "autograd/gradient_call.hpp"
-#include "lib/dispatch/crossing.hpp"
+#include "lib/gate/crossing.hpp"
 
 namespace reel {
 // Glossary. A *value* is one output of a record, numbered through the reel. Its *slot* gathers the
-// gradient of the target with respect to it. A *wish* is a source that asks for that gradient.
-// *Wanted* inputs of a record are those that the tape follows, leaves only if wished for.
+// gradient of the target with respect to it. A *request* is a source that asks for that gradient.
+// *Wanted* inputs of a record are those that the tape follows, leaves only if requested.
 class Playback {
  public:
   /// From record `target` down to `start`; `crossings` gets the marks of what gradient functions
@@ -22,15 +22,15 @@ class Playback {
            std::uint32_t target, bool keeps_saved);
 
   /// Before playing: the gradient of this value is to stay in its slot.
-  void wish(std::uint32_t value) {
-    if (Slot* slot = slot_of(value)) ++slot->wishes;
+  void request(std::uint32_t value) {
+    if (Slot* slot = slot_of(value)) ++slot->requests;
   }
-  /// Leaves that nobody wished for get no gradient.
+  /// Leaves that nobody requested get no gradient.
   void ignore_other_leaves();
   /// `dy` is the gradient that the target's `value` starts with.
   void play(std::uint32_t value, Tensor dy);
-  /// After playing: adds what was wished for, if anything came.
-  void grant(std::uint32_t value, Tensor& to);
+  /// After playing: adds the requested gradient to `to`, if there is one.
+  void take_requested(std::uint32_t value, Tensor& to);
 
   Tensor& input_slot(const Record& record, int i) {
     return slots_[record.inputs[i].value - first_value_].gradient;
@@ -42,8 +42,9 @@ class Playback {
   /// Adds the result of an op straight to the slot; false where that cannot be.
   bool add_in_place(Tensor& slot, Op& op, std::initializer_list<Operand> inputs,
                     OptionsView options);
-  /// Adds a b, of matrices that may be turned; false where ops have to be seen.
-  bool add_product(Tensor& slot, const Body& a, Turn turn_a, const Body& b, Turn turn_b);
+  /// Adds a b, of matrices that may be transposed; false where ops have to be seen.
+  bool add_product(Tensor& slot, const Body& a, Transposed a_transposed, const Body& b,
+                   Transposed b_transposed);
   /// For z = x y (+ bias): puts the gradients of y and bias off; false if they do not wait.
   bool defer_product(const Record& record, const Tensor& x, const Tensor& dz);
   /// The gradient in front of a pointwise op of one input that made the record's output from
@@ -73,7 +74,7 @@ class Playback {
   struct Slot {
     Tensor gradient;
     static constexpr std::uint32_t ignored = ~std::uint32_t{0};
-    std::uint32_t wishes = 0;
+    std::uint32_t requests = 0;
     std::uint32_t deferred = 0;  // 1 + the number of the product that is still to be added
     std::uint32_t added = 0;     // to this gradient, since it was last put aside
     std::uint32_t aside = 0;     // 1 + the number of the sums that were put aside
@@ -105,7 +106,7 @@ class Playback {
   std::uint32_t deferred_bias(const Record& record, std::uint32_t product);
   void run_deferred(DeferredProduct& product);
   bool is_wanted(const InputSlot& input) const {
-    return follows(input) && slots_[input.value - first_value_].wishes != Slot::ignored;
+    return follows(input) && slots_[input.value - first_value_].requests != Slot::ignored;
   }
   void find_wanted(const Record& record);
   void play_record(Record& record);
@@ -120,7 +121,8 @@ class Playback {
   void tell_stages(const Op& op, OptionsView options, const Record& record, Part part,
                    const Body* const* inputs, int input_count, Body* const* outputs,
                    int output_count);
-  void play_fused(Record& record);
+  void play_fused(Record& record, Device device);
+  Device device_of_gradient(const Record& record) const;
 
   Context& context_;
   Crossings& crossings_;
@@ -130,9 +132,9 @@ class Playback {
   // Inputs of the record being played that are still to do, a bit for each (63: all from there on),
   // and those of them whose slots were empty.
   std::uint64_t wanted_ = 0, fresh_ = 0;
-  Slot* dy_ = nullptr;     // slots of that record's outputs
-  Few<Tensor, 4> copies_;  // made for that record
-  Few<Slot, 16> slots_;
+  Slot* dy_ = nullptr;             // slots of that record's outputs
+  SmallVector<Tensor, 4> copies_;  // made for that record
+  SmallVector<Slot, 16> slots_;
   std::vector<DeferredProduct> deferred_;
   std::vector<std::vector<Tensor>> aside_;  // sums of 2^i times most_added gradients
 };

@@ -8,17 +8,21 @@
 
 #include "autograd/playback.hpp"
 #include "autograd/unconnected.hpp"
-#include "lib/dispatch/process.hpp"
-#include "lib/dispatch/recording.hpp"
-#include "lib/tensor/dtypes.hpp"
+#include "lib/body/dtypes.hpp"
+#include "lib/gate/devices.hpp"
+#include "lib/gate/recording.hpp"
+#include "lib/pool/process.hpp"
 
 namespace reel {
 namespace {
 Context& context_of(void* context) { return *static_cast<Context*>(context); }
+[[noreturn, gnu::cold]] void fail_thread(std::string_view what, Caller caller) {
+  fail<TapeError>(caller, what, "tape", "the thread that made the tape", "another thread");
+}
 /// The same, for calls that only the thread that made the tape may make.
-Context& own_context(void* context, std::string_view what, Caller caller) {
-  if (context != &Context::here())
-    fail<TapeError>(caller, what, "tape", "the thread that made the tape", "another thread");
+inline Context& own_context(void* context, std::string_view what, Caller caller) {
+  if (context != &Context::here()) [[unlikely]]
+    fail_thread(what, caller);
   return context_of(context);
 }
 
@@ -28,8 +32,9 @@ class PlaybackScope {
   PlaybackScope(Context& context, std::uint64_t tape)
       : context_(context),
         muted_(tape & ~context.reel.muted),
-        name_(context.site, "gradient"),
-        site_(context.site) {
+        site_(context.site),
+        names_(context.site_name.empty()) {
+    if (names_) context_.site_name = "gradient";
     context_.reel.muted |= tape;
     context_.update_recording();
   }
@@ -37,6 +42,7 @@ class PlaybackScope {
     context_.reel.muted &= ~muted_;
     context_.update_recording();
     context_.site = site_;
+    if (names_) context_.site_name = {};
   }
   PlaybackScope(const PlaybackScope&) = delete;
   PlaybackScope& operator=(const PlaybackScope&) = delete;
@@ -44,8 +50,8 @@ class PlaybackScope {
  private:
   Context& context_;
   std::uint64_t muted_;
-  CallerScope name_;
   Caller site_;
+  bool names_;
 };
 
 Tensor ones_alike(Context& context, const Body& like, Caller caller) {
@@ -53,7 +59,10 @@ Tensor ones_alike(Context& context, const Body& like, Caller caller) {
   if (!ones) fail<MemoryError>(caller, "gradient", "upstream", "memory", "none from the system");
   with_element(like.dtype,
                [&]<class T>(Type<T>) { std::fill_n(ones->as<T>(), like.elements, T(1)); });
-  return Access::adopt(ones);
+  Tensor result = Access::adopt(ones);
+  if (!on_cpu(like)) [[unlikely]]
+    result = copy_to(*ones, device_of(like), caller);
+  return result;
 }
 
 Tensor upstream_for(Context& context, const Body& like, const Tensor& upstream, Caller caller) {
@@ -61,6 +70,10 @@ Tensor upstream_for(Context& context, const Body& like, const Tensor& upstream, 
   if (!(upstream.shape() == like.shape))
     fail<ShapeError>(caller, "gradient", "upstream", "the target's shape " + to_text(like.shape),
                      to_text(upstream.shape()));
+  const Device device = device_of(like);
+  if (!(upstream.device() == device))
+    fail<DeviceError>(caller, "gradient", "upstream", "a tensor on the target's " + to_text(device),
+                      "one on " + to_text(upstream.device()));
   return upstream.to(like.dtype, caller);
 }
 
@@ -76,7 +89,7 @@ Tensor upstream_for(Context& context, const Body& like, const Tensor& upstream, 
 }
 
 /// A source's place on the reel; a Variable that was assigned between its reads has several.
-struct Place {
+struct SourceValue {
   std::uint32_t value;
   std::size_t source;
 };
@@ -130,6 +143,7 @@ GradientTape::Pause::Pause(GradientTape& tape, Caller caller) : tape_(&tape) {
   const Locked held(Lock::contexts);
   next_ = std::exchange(tape.pauses_, this);
   context.reel.open &= ~tape.bit_;
+  context.reel.paused |= tape.bit_;
   context.update_recording();
 }
 GradientTape::Pause::~Pause() {
@@ -141,17 +155,17 @@ void GradientTape::end_pause(Pause& pause) {
   while (*link != &pause) link = &(*link)->next_;
   *link = pause.next_;
   if (pauses_ || spent_) return;
-  if (context_ != current_context) {
+  if (context_ != Context::current()) {
     __atomic_store_n(&pause_ended_elsewhere_, true, __ATOMIC_RELAXED);
     return;
   }
-  current_context->reel.open |= bit_;
-  current_context->update_recording();
+  Context::here().reel.open |= bit_;
+  Context::here().update_recording();
 }
 
 Tensor GradientTape::gradient(Operand target, Source source, GradientOptions options) {
   Tensor result;
-  gradients(target, {source}, options, &result);
+  gradients(target, Sources(source), options, &result);  // a braced list would copy it
   return result;
 }
 Tensor GradientTape::gradient(Operand target, Source source, Unconnected unconnected) {
@@ -171,16 +185,18 @@ std::vector<Tensor> GradientTape::gradient(Operand target, Sources sources,
 }
 
 namespace {
-void check_source(Source source, std::size_t i, Caller caller) {
-  if (source.tensor() && !source.tensor()->defined())
-    fail<Error>(caller, "gradient", "source " + std::to_string(i), "a tensor",
-                "an undefined Tensor");
+[[noreturn, gnu::cold]] void fail_undefined_source(std::size_t i, Caller caller) {
+  fail<Error>(caller, "gradient", "source " + std::to_string(i), "a tensor", "an undefined Tensor");
+}
+inline void check_source(const Source& source, std::size_t i, Caller caller) {
+  if (source.tensor() && !source.tensor()->defined()) [[unlikely]]
+    fail_undefined_source(i, caller);
 }
 
 /// Where the sources stand on the reel.
 void find_sources(Reel& reel, const Sources& sources, std::uint64_t tape, std::uint32_t start,
-                  Few<Place, 16>& places) {
-  Few<std::pair<const Cell*, std::size_t>, 16> cells;
+                  SmallVector<SourceValue, 16>& places) {
+  SmallVector<std::pair<const Cell*, std::size_t>, 16> cells;
   for (std::size_t i = 0; i < sources.size(); ++i) {
     if (sources[i].variable()) {
       cells.push_back({&Access::cell(*sources[i].variable()), i});
@@ -223,8 +239,8 @@ inline void GradientTape::require_unspent(std::string_view what, Caller caller) 
     fail_spent(what, inside, caller);
 }
 
-void GradientTape::gradients(Operand target, const Sources& sources, const GradientOptions& options,
-                             Tensor* out) try {
+void GradientTape::gradients(const Operand& target, const Sources& sources,
+                             const GradientOptions& options, Tensor* out) try {
   const Caller caller = target.caller();
   Context& context = own_context(context_, "gradient", caller);
   require_unspent("gradient", caller);
@@ -272,13 +288,14 @@ void GradientTape::gradients(Operand target, const Sources& sources, const Gradi
   if (record != no_record && record >= start) {
     const PlaybackScope scope(context, bit_);
     Playback playback(context, crossings, bit_, start, record, options_.persistent);
-    Few<Place, 16> places;
+    SmallVector<SourceValue, 16> places;
     find_sources(context.reel, sources, bit_, start, places);
-    for (const Place& place : places) playback.wish(place.value);
+    for (const SourceValue& place : places) playback.request(place.value);
     playback.ignore_other_leaves();
     playback.play(origin.value, upstream_for(context, *body, options.upstream, caller));
     if (!(context.reel.ended & end.bit))
-      for (const Place& place : places) playback.grant(place.value, out[place.source]);
+      for (const SourceValue& place : places)
+        playback.take_requested(place.value, out[place.source]);
   }
   if (context.reel.ended & end.bit)
     fail<TapeError>(caller, "gradient", "tape", "a tape that lives until gradient() has ended",
@@ -286,7 +303,7 @@ void GradientTape::gradients(Operand target, const Sources& sources, const Gradi
   for (std::size_t i = 0; i < sources.size(); ++i) {
     if (out[i].defined()) continue;
     if (options.unconnected == Unconnected::error)
-      unconnected_source(context, bit_, start, record, sources[i], i, caller);
+      unconnected_source(context, {bit_, start, record, body}, sources[i], i, caller);
     out[i] = sources[i].variable() ? zeros_like(Operand(*sources[i].variable(), caller))
                                    : zeros_like(Operand(*sources[i].tensor(), caller));
   }
@@ -310,6 +327,7 @@ Tensor GradientTape::jacobian(Operand target, Source source, Unconnected unconne
   Context& context = own_context(context_, "jacobian", caller);
   require_unspent("jacobian", caller);
   const Tensor y = Access::share(body_of(target));
+  const PlaceScope place(context, y.device());
   const Shape x_shape = source.variable() ? source.variable()->shape() : source.tensor()->shape();
   // Each row is a gradient(); the tape may be destroyed inside one, which ends that with an error.
   struct Persistence {
@@ -349,7 +367,7 @@ std::vector<RecordedOp> GradientTape::ops(Caller caller) const try {
     RecordedOp op{
         std::string(record.op->name), record.file ? record.file : "", record.line, {}, {}, {}};
     for (int k = 0; k < record.input_count; ++k) op.inputs.push_back(*record.inputs[k].shape);
-    for (int k = 0; k < record.output_count; ++k) op.outputs.push_back(*record.outputs[k].shape);
+    for (int k = 0; k < record.output_count(); ++k) op.outputs.push_back(*record.outputs[k].shape);
     if (record.options_type)
       op.options = to_string(OptionsView(record.options_type, record.options));
     list.push_back(std::move(op));

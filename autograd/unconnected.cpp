@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "lib/dispatch/gate.hpp"
+#include "lib/body/dtypes.hpp"
+#include "lib/gate/gate.hpp"
 
 namespace reel {
 namespace {
@@ -40,27 +41,77 @@ std::vector<bool> reached_from(Reel& reel, std::uint64_t tape, std::uint32_t sta
     }
   return reached;
 }
+struct Cause {
+  std::string got, advice;
+};
+/// Why the tape has no record of the target, as far as that can be told.
+Cause unrecorded(Context& context, const AskedTarget& target, Source source) {
+  Reel& reel = context.reel;
+  const std::uint64_t made_on = id_of(*target.body).reel;
+  const std::uint32_t record = reel.find(*target.body);
+  if (record != no_record && record < target.start)
+    return {"a target from before this tape", "Compute the target after the tape is made."};
+  if (!(reel.open & target.tape))
+    return {"a target that this tape did not record, as it is paused",
+            "Compute the target after the pause has ended."};
+  if (record != no_record || Reel::number_of(made_on) == Reel::number_of(reel.uid()))
+    return {"a target that only another tape recorded",
+            "Compute the target while this tape records."};
+  if (made_on && made_on != watched_only)
+    return {"a target from another thread", "Compute the target on the thread of the tape."};
+  const bool watches_variables = reel.watching_variables & target.tape;
+  if (const Variable* variable = source.variable()) {
+    for (const Leaf& leaf : reel.leaves())
+      if (leaf.cell == &Access::cell(*variable) && reel[leaf.record].watchers & target.tape)
+        variable = nullptr;
+    if (variable && !watches_variables)
+      return {"a Variable that this tape does not watch", "Call watch() of the tape for it."};
+    if (variable)
+      return {"a Variable that nothing read while this tape recorded",
+              "Read it and compute the target after the tape is made, on the thread of the tape, "
+              "outside of pause()."};
+  } else {
+    const std::uint32_t known = reel.find(*Access::body(*source.tensor()));
+    if (known == no_record || !((reel[known].tapes | reel[known].watchers) & target.tape))
+      return {"a tensor that this tape does not watch",
+              "Call watch() of the tape for it before it is used."};
+  }
+  const std::string pause = reel.paused & target.tape ? " The tape was paused for a while." : "";
+  return {"a target that this tape did not record",
+          "Compute the target from the source after the tape is made, on the thread of the tape, "
+          "outside of pause()." +
+              pause};
+}
+
+Cause cause_of(Context& context, const AskedTarget& target, Source source) {
+  Reel& reel = context.reel;
+  const std::uint32_t start = target.start;
+  const DType dtype = source.variable() ? source.variable()->dtype() : source.tensor()->dtype();
+  if (!is_floating(dtype))
+    return {"a source of dtype " + std::string(name_of(dtype)),
+            "Only floating tensors have gradients: convert it with to(DType::float32) before it is "
+            "used."};
+  const std::string zero = "Ask for Unconnected::zero if zeros are meant.";
+  const std::vector<bool> reached = reached_from(reel, target.tape, start, source);
+  std::string cut_at;
+  for (const Cut& cut : reel.cuts())
+    if (cut.record >= start && reached[cut.record - start]) cut_at = place(cut.op->name, cut.site);
+  if (!cut_at.empty()) return {"one that was cut at " + cut_at + ", which has no gradient", zero};
+  if (target.record == no_record) return unrecorded(context, target, source);
+  for (std::size_t k = reached.size(); k-- > 0;) {
+    const std::uint32_t last = start + static_cast<std::uint32_t>(k);
+    if (reached[k] && !reel.is_leaf(last))
+      return {"one that ends at " + place(reel[last].op->name, reel[last].site()), zero};
+  }
+  return {"no recorded op that uses it; was it watched before it was used?", zero};
+}
 }  // namespace
 
-void unconnected_source(Context& context, std::uint64_t tape, std::uint32_t start,
-                        std::uint32_t target, Source source, std::size_t i, Caller caller) {
-  Reel& reel = context.reel;
+void unconnected_source(Context& context, const AskedTarget& target, Source source, std::size_t i,
+                        Caller caller) {
   std::string name = "source " + std::to_string(i);
   if (source.variable()) name += " \"" + source.variable()->name() + "\"";
-  const std::vector<bool> reached = reached_from(reel, tape, start, source);
-  std::string got;
-  for (const Cut& cut : reel.cuts())
-    if (cut.record >= start && reached[cut.record - start])
-      got = "one that was cut at " + place(cut.op->name, cut.site) + ", which has no gradient";
-  std::uint32_t last = no_record;
-  for (std::size_t k = 0; k < reached.size(); ++k)
-    if (reached[k] && !reel.is_leaf(start + static_cast<std::uint32_t>(k)))
-      last = start + static_cast<std::uint32_t>(k);
-  if (got.empty() && target == no_record) got = "a target that this tape did not record";
-  if (got.empty() && last != no_record)
-    got = "one that ends at " + place(reel[last].op->name, reel[last].site());
-  if (got.empty()) got = "no recorded op that uses it; was it watched before it was used?";
-  fail<TapeError>(caller, "gradient", name, "a path to the target", got,
-                  "Ask for Unconnected::zero if zeros are meant.");
+  const Cause cause = cause_of(context, target, source);
+  fail<TapeError>(caller, "gradient", name, "a path to the target", cause.got, cause.advice);
 }
 }  // namespace reel

@@ -2,12 +2,17 @@
 #pragma once
 #include <reel/tape.hpp>
 
-#include "lib/dispatch/context.hpp"
+#include "lib/flow/context.hpp"
 
 namespace reel {
-/// Throws the TapeError for a source that the target (`record`) does not depend on: names the op
-/// and line where the path was cut.
-[[noreturn]] void unconnected_source(Context& context, std::uint64_t tape, std::uint32_t start,
-                                     std::uint32_t target, Source source, std::size_t i,
-                                     Caller caller);
+/// What gradient() of a tape was asked for: the record is no_record where the tape has none.
+struct AskedTarget {
+  std::uint64_t tape;
+  std::uint32_t start, record;  // of the tape, of the target
+  const Body* body;
+};
+/// Throws the TapeError for a source that the target does not depend on: names the op and line
+/// where the path was cut, or why the tape knows nothing of the target or the source.
+[[noreturn]] void unconnected_source(Context& context, const AskedTarget& target, Source source,
+                                     std::size_t i, Caller caller);
 }  // namespace reel

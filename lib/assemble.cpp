@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Composition root: the op table is filled from all wings, and what is missing is an error.
+// Composition root: the op table is filled from all modules, and what is missing is an error.
 #include <string>
 
 #include <reel/error.hpp>
@@ -14,10 +14,11 @@ namespace {
 std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\""; }
 
 void add_ops(OpTable& ops) {
-  for (const auto add : {add_arithmetic, add_math, add_activation, add_compare, add_reduce,
-                         add_matmul, add_softmax, add_normalize, add_recurrent, add_sequence,
-                         add_reshape, add_join, add_gather, add_create, add_random, add_update})
-    add(ops);
+  for (const Entry* family :
+       {arithmetic_ops, math_ops, activation_ops, compare_ops, reduce_ops, matmul_ops, softmax_ops,
+        normalize_ops, recurrent_ops, sequence_ops, reshape_ops, join_ops, gather_ops, create_ops,
+        device_ops, random_ops, update_ops})
+    for (; *family; ++family) ops.add(**family);
 }
 
 /// Problems found, one to a line.
@@ -47,20 +48,23 @@ void add_kernels(const OpTable& ops, kernels::Families families, Problems& probl
         op->cpu_gradient = entry->gradient;
       }
     for (auto* entry = (*families)->tiles; entry && entry->op; ++entry)
-      if (Op* op = problems.known(ops, "tiles", entry->op)) op->tiles = op->straight = entry->tiles;
+      if (Op* op = problems.known(ops, "tiles", entry->op)) op->tiles = op->fast = entry->tiles;
   }
 }
 
 void add_gradients(const OpTable& ops, Problems& problems) {
-  for (const Rules* family = gradient_rules; *family; ++family)
-    for (const NamedRule* entry = *family; entry->op; ++entry)
-      if (Op* op = problems.known(ops, "gradient rule", entry->op)) op->gradient = entry->rule;
+  for (const Rules* families : {pointwise_rules, gradient_rules})
+    for (; *families; ++families)
+      for (const NamedRule* entry = *families; entry->op; ++entry)
+        if (Op* op = problems.known(ops, "gradient rule", entry->op)) op->gradient = entry->rule;
 }
 
 void check(Op& op, Problems& problems) {
   const std::string name = quoted(op.name);
   if (!op.shape && !op.updates) problems.add(name + " has no shape rule; add one in lib/ops");
-  if (!op.cpu && !op.tiles) problems.add(name + " has no kernel; add one in lib/cpu");
+  if (!op.cpu && !op.tiles && !op.changes_device)
+    problems.add(name +
+                 " has no kernel; add one in lib/cpu, or its formula to a list in lib/formulas");
   if (!op.gradient && op.differentiable && !op.updates)
     problems.add(
         name +
@@ -79,6 +83,7 @@ void fill_table() {
   Problems problems;
   add_kernels(ops, families, problems);
   add_gradients(ops, problems);
+  ops.users_rule = user_rule;
   const Op* copy = ops.find("cast");
   for (Op* op : ops.ops()) {
     // A view that the layout does not allow is a copy.
@@ -92,6 +97,13 @@ void fill_table() {
 void assemble() {
   static const bool filled = (fill_table(), true);
   static_cast<void>(filled);
+}
+
+void assemble_for(const Op& op, Caller caller) {
+  assemble();
+  if (OpTable::the().find(op.name) != &op)
+    fail<Error>(caller, op.name, "op table", "the entry in the list of its family", "none",
+                "Add it to the list at the end of its file in lib/ops.");
 }
 
 namespace {

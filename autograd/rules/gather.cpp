@@ -2,8 +2,9 @@
 #include <reel/ops.hpp>
 
 #include "autograd/install.hpp"
-#include "lib/dispatch/op_options.hpp"
-#include "lib/ops/ops.hpp"
+#include "lib/table/entries.hpp"
+#include "lib/table/options/axis.hpp"
+#include "lib/table/options/gather.hpp"
 
 namespace reel {
 namespace {

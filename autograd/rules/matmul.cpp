@@ -2,8 +2,8 @@
 #include <reel/ops.hpp>
 
 #include "autograd/install.hpp"
-#include "lib/dispatch/op_options.hpp"
-#include "lib/ops/ops.hpp"
+#include "lib/table/entries.hpp"
+#include "lib/table/options/matmul.hpp"
 
 namespace reel {
 namespace {
@@ -33,13 +33,13 @@ bool same_batch(const Shape& a, const Shape& b) {
 }
 
 /// a b, summed over the leading axes along which the input was broadcast.
-void give_product(GradientCall& call, int input, const Tensor& a, Turn turn_a, const Tensor& b,
-                  Turn turn_b) {
-  if (call.give_product(input, a, turn_a, b, turn_b)) return;
+void give_product(GradientCall& call, int input, const Tensor& a, Transposed a_transposed,
+                  const Tensor& b, Transposed b_transposed) {
+  if (call.give_product(input, a, a_transposed, b, b_transposed)) return;
   const Shape& wanted = call.input_shape(input);
   const bool direct = same_batch(wanted, call.dy().shape());
-  const Tensor x = turn_a == Turn::yes ? transposed(a) : a;
-  const Tensor y = turn_b == Turn::yes ? transposed(b) : b;
+  const Tensor x = a_transposed == Transposed::yes ? transposed(a) : a;
+  const Tensor y = b_transposed == Transposed::yes ? transposed(b) : b;
   if (direct)
     call.give(input, matmul_op, {x, y});
   else
@@ -49,14 +49,14 @@ void give_product(GradientCall& call, int input, const Tensor& a, Turn turn_a, c
 // z = x y        dx = dz yT        dy = xT dz
 void matmul_rule(GradientCall& call) {
   const Tensor& dz = call.dy();
-  if (call.wants(0)) give_product(call, 0, dz, Turn::no, call.input(1), Turn::yes);
+  if (call.wants(0)) give_product(call, 0, dz, Transposed::no, call.input(1), Transposed::yes);
   if (!call.wants(1) || call.defer_product()) return;
   const Tensor& x = call.input(0);
   // One matrix for all of x: one product over all rows instead of a sum of products.
   if (call.input_shape(1).rank() == 2 && x.rank() > 2)
-    give_product(call, 1, rows(x), Turn::yes, rows(dz), Turn::no);
+    give_product(call, 1, rows(x), Transposed::yes, rows(dz), Transposed::no);
   else
-    give_product(call, 1, x, Turn::yes, dz, Turn::no);
+    give_product(call, 1, x, Transposed::yes, dz, Transposed::no);
 }
 
 // r = x y + z        dz = dr
@@ -68,8 +68,8 @@ void matmul_add_rule(GradientCall& call) {
 // r = f(x y + z), and f' can be told from r
 void dense_rule(GradientCall& call) {
   const Activation activation = call.option<ActivationOptions>().activation;
-  const Op* const bend = activation_op(activation);
-  if (bend && !call.step_before(*bend))
+  const Op* const activating = activation_op(activation);
+  if (activating && !call.step_before(*activating))
     call.set_dy(gradient_of(activation)(call.dy(), call.output()));
   matmul_add_rule(call);
 }

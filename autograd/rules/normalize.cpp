@@ -2,7 +2,7 @@
 #include <reel/ops.hpp>
 
 #include "autograd/install.hpp"
-#include "lib/dispatch/op_options.hpp"
+#include "lib/table/options/normalize.hpp"
 
 namespace reel {
 namespace {

@@ -43,8 +43,20 @@ void where_rule(GradientCall& call) {
   if (call.wants(2)) call.give_sum(2, where(c, 0, dz));
 }
 
+/// The rules of a family, where a formula has a gradient.
 template <class F>
-constexpr NamedRule named{F::name, rule<F>};
+constexpr GradientRule rule_or_null() {
+  if constexpr (requires(TensorValues g) { F::d0(g); })
+    return rule<F>;
+  else
+    return nullptr;
+}
+template <class List>
+constexpr NamedRule rules_of[] = {{nullptr, nullptr}};
+template <class... F>
+constexpr NamedRule rules_of<formulas::List<F...>>[] = {{F::name, rule_or_null<F>()}...,
+                                                        {nullptr, nullptr}};
+constexpr NamedRule where_rules[] = {{"where", where_rule}, {nullptr, nullptr}};
 
 template <class F>
 Tensor gradient_before(const Tensor& dy, const Tensor& out) {
@@ -71,12 +83,7 @@ PointwiseGradient gradient_of(Activation activation) {
   return nullptr;
 }
 
-const NamedRule pointwise_rules[] = {
-    named<formulas::Abs>,     named<formulas::Add>,       named<formulas::Divide>,
-    named<formulas::Exp>,     named<formulas::Log>,       named<formulas::Maximum>,
-    named<formulas::Minimum>, named<formulas::Multiply>,  named<formulas::Negative>,
-    named<formulas::Power>,   named<formulas::Relu>,      named<formulas::Sigmoid>,
-    named<formulas::Sqrt>,    named<formulas::Square>,    named<formulas::Subtract>,
-    named<formulas::Tanh>,    named<formulas::Remainder>, {"where", where_rule},
-    {nullptr, nullptr}};
+const Rules pointwise_rules[] = {rules_of<formulas::ArithmeticFormulas>,
+                                 rules_of<formulas::MathFormulas>,
+                                 rules_of<formulas::ActivationFormulas>, where_rules, nullptr};
 }  // namespace reel

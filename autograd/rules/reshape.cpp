@@ -2,8 +2,10 @@
 #include <reel/ops.hpp>
 
 #include "autograd/install.hpp"
-#include "lib/dispatch/op_options.hpp"
-#include "lib/ops/ops.hpp"
+#include "lib/table/entries.hpp"
+#include "lib/table/options/axis.hpp"
+#include "lib/table/options/join.hpp"
+#include "lib/table/options/reshape.hpp"
 
 namespace reel {
 namespace {
@@ -34,13 +36,13 @@ void slice_rule(GradientCall& call) {
   call.give(0, unslice_op, {dy}, place);
 }
 void unslice_rule(GradientCall& call) {
-  call.give(0, slice(call.dy(), call.option<UnsliceOptions>().slice));
+  call.give(0, run(slice_op, call.dy(), call.option<UnsliceOptions>().slice));
 }
 
 // y = parts side by side        d part = its slice of dy
 void concat_rule(GradientCall& call) {
   const int axis = static_cast<int>(call.option<AxisOptions>().axis);
-  Few<std::int64_t, 8> lengths;
+  SmallVector<std::int64_t, 8> lengths;
   for (int i = 0; i < call.input_count(); ++i) lengths.push_back(call.input_shape(i)[axis]);
   const std::vector<Tensor> parts =
       split(call.dy(), std::span<const std::int64_t>(lengths.data(), lengths.size()), axis);

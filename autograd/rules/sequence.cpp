@@ -3,7 +3,7 @@
 #include <reel/tape.hpp>
 
 #include "autograd/install.hpp"
-#include "lib/dispatch/op_options.hpp"
+#include "lib/table/options/sequence.hpp"
 
 namespace reel {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Timing functions side by side: which is faster, by how much, and how sure that is.
-#pragma once
+#pragma once            // defined in lib/bench
 #include <cstddef>      // std::size_t
 #include <string>       // std::string
 #include <type_traits>  // std::is_void_v

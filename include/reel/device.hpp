@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Where tensors live.
-#pragma once
+#pragma once  // defined in lib/flow
 #include <cstdint>
 #include <iosfwd>
 
@@ -18,6 +18,10 @@ constexpr Device cuda(int index = 0) { return {Device::Kind::cuda, index}; }
 /// Whether this machine has a CUDA device that reel can use.
 REEL_API bool cuda_available();
 REEL_API std::ostream& operator<<(std::ostream& out, Device x);
+/// Waits until all work of a device is done. Kernels of other devices than the CPU run later than
+/// the ops that ask for them; what a kernel finds wrong, such as a position out of range, is thrown
+/// here, or where the host next reads a tensor of the device, with the op and its line.
+REEL_API void synchronize(Device device, Caller caller = Caller::here());
 
 /// New tensors are made on `device` while it lives. Throws DeviceError where there is none. Ends in
 /// any order and on any thread, as TrainScope does.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Element types and the C++ types that stand for them.
-#pragma once
+#pragma once  // defined in lib/tensor
 #include <cstdint>
 #include <iosfwd>
 #include <string_view>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // fmt::print("{}", tensor); the format after the colon is that of each number: "{:.2f}". A wrong
 // one throws Error, without a line, which fmt does not hand on; to_string() names it.
-#pragma once
+#pragma once  // defined in lib/tensor
 #include <fmt/core.h>
 
 #include <string>

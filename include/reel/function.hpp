@@ -48,7 +48,11 @@ class Function<R(Args...)> {
         copy_([](void* target) -> void* {
           return made<F>(std::as_const(static_cast<Target<F>*>(target)->f));
         }),
-        free_([](void* target) { delete static_cast<Target<F>*>(target); }) {}
+        free_([](void* target) { delete static_cast<Target<F>*>(target); }) {
+    static_assert(std::is_copy_constructible_v<F>,
+                  "this function is copied, but it holds something that can only be moved: hold a "
+                  "std::shared_ptr in place of a std::unique_ptr");
+  }
   Function(const Function& other)
       : target_(other.target_ ? other.copy_(other.target_) : nullptr),
         call_(other.call_),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // x(all, range(0, 4), newaxis): choosing elements.
-#pragma once
+#pragma once  // defined in lib/ops
 #include <cstdint>
 #include <type_traits>
 

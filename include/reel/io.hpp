@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Tensors in files.
-#pragma once
+#pragma once  // defined in lib/io
 #include <string>
 
 #include <reel/tensor.hpp>
@@ -14,8 +14,8 @@ using Path = std::string;  // std::filesystem::path converts to it; <filesystem>
 /// followed; permissions stay. A process that is killed may leave its "x.npy.*.new" behind. Throws
 /// IoError, which says what failed; then no new file is left beside the old one.
 REEL_API void save_npy(const Path& path, const Tensor& x, Caller caller = Caller::here());
-/// Reads a .npy file of bool, uint8, int32, int64, float32 or float64, little-endian, in C or
-/// Fortran order, of version 1, 2 or 3. Throws IoError for a file that is missing, cut short, too
-/// long or of another kind, before it takes memory for the elements.
+/// Reads a .npy file of bool, uint8, int32, int64, float16, float32 or float64, little-endian, in C
+/// or Fortran order, of version 1, 2 or 3. Throws IoError for a file that is missing, cut short,
+/// too long or of another kind, before it takes memory for the elements.
 REEL_API Tensor load_npy(const Path& path, Caller caller = Caller::here());
 }  // namespace reel::io

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What reel holds of the machine's memory, and what happens when there is no more.
-#pragma once
+#pragma once  // defined in lib/flow, lib/memory
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

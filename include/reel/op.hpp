@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Ops of your own: a function, its gradient, a kernel; by name, at run time.
-#pragma once
+#pragma once  // defined in lib/gate
 #include <string>
 #include <string_view>
 #include <utility>
@@ -110,8 +110,8 @@ REEL_API void register_gradients(std::string_view name,
 REEL_API void register_kernel(std::string_view name, Function<Tensors(const OpCall&)> f,
                               Caller caller = Caller::here());
 
-/// Calls an op by name. Throws Error for a name that is not registered or attributes that it has
-/// not.
+/// Calls an op by name. Throws Error for a name that is not registered, and for attributes of an op
+/// that was not registered by register_op(), which reads its attributes itself.
 REEL_API Tensor call_op(std::string_view name, Operands inputs, Attributes attributes = {});
 /// The same, for ops with several outputs.
 REEL_API Tensors call_op_all(std::string_view name, Operands inputs, Attributes attributes = {});

@@ -58,11 +58,11 @@ class Operand {
  public:
   enum class Kind : std::uint8_t { tensor, temporary, variable, scalar };
   Operand(const Tensor& tensor, Caller caller = Caller::here())
-      : tensor_(&tensor), file_(caller.file), line_(caller.line), kind_(Kind::tensor) {}
+      : value_(&tensor), file_(caller.file), line_(caller.line), kind_(Kind::tensor) {}
   Operand(Tensor&& tensor, Caller caller = Caller::here())
-      : tensor_(&tensor), file_(caller.file), line_(caller.line), kind_(Kind::temporary) {}
+      : value_(&tensor), file_(caller.file), line_(caller.line), kind_(Kind::temporary) {}
   Operand(const Variable& variable, Caller caller = Caller::here())
-      : variable_(&variable), file_(caller.file), line_(caller.line), kind_(Kind::variable) {}
+      : value_(&variable), file_(caller.file), line_(caller.line), kind_(Kind::variable) {}
   template <Element T>
   requires Number<T> Operand(const Live<T>& number, Caller caller = Caller::here())
       : Operand(number.variable(), caller) {}
@@ -73,20 +73,23 @@ class Operand {
   // bytes it would be copied to the stack by wide loads that wait for the narrow stores (8 ns).
   // A copy's tensor may be read once more, by whoever holds the other: it is a temporary no longer.
   Operand(const Operand& other) noexcept
-      : scalar_(other.scalar_),
-        file_(other.file_),
+      : file_(other.file_),
         line_(other.line_),
-        kind_(other.kind_ == Kind::temporary ? Kind::tensor : other.kind_) {}
+        kind_(other.kind_ == Kind::temporary ? Kind::tensor : other.kind_) {
+    if (kind_ == Kind::scalar)
+      scalar_ = other.scalar_;
+    else
+      value_ = other.value_;  // not as a part of a Scalar, whose wide load would wait as well
+  }
   Kind kind() const { return kind_; }
   Caller caller() const { return {file_, line_}; }
-  const Tensor& tensor() const { return *tensor_; }
-  const Variable& variable() const { return *variable_; }
+  const Tensor& tensor() const { return *static_cast<const Tensor*>(value_); }
+  const Variable& variable() const { return *static_cast<const Variable*>(value_); }
   const Scalar& scalar() const { return scalar_; }
 
  private:
   union {
-    const Tensor* tensor_;
-    const Variable* variable_;
+    const void* value_;  // of a tensor or a Variable
     Scalar scalar_;
   };
   const char* file_;
@@ -107,6 +110,8 @@ class Operands {
   Operands(const std::vector<Tensor>& tensors, Caller caller = Caller::here());
   Operands(const std::vector<Variable>& variables, Caller caller = Caller::here());
   Operands(std::span<const Tensor> tensors, Caller caller = Caller::here());
+  Operands(const Operands& other) noexcept  // not trivial, as Operand's
+      : first_(other.first_), count_(other.count_), caller_(other.caller_), kind_(other.kind_) {}
   std::size_t size() const { return count_; }
   Caller caller() const { return caller_; }
   Operand operator[](std::size_t i) const;

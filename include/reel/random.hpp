@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Random numbers: Philox4x32-10 (Salmon et al. 2011), the same on every machine and thread count.
-#pragma once
+#pragma once  // defined in lib/flow, lib/ops
 #include <cstdint>
 
 #include <reel/tensor.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Lengths of a tensor's axes, and choices of axes.
-#pragma once
+#pragma once  // defined in lib/body
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>

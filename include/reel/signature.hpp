@@ -16,14 +16,22 @@ template <class C, class R, class... A>
 struct Signature<R (C::*)(A...) const noexcept> {
   using type = R(A...);
 };
-template <class R, class... A>
-struct Signature<R (*)(A...)> {
+template <class C, class R, class... A>
+struct Signature<R (C::*)(A...) noexcept> {
   using type = R(A...);
 };
+/// Empty where the callable is generic or overloaded, or is none.
 template <class F>
-struct SignatureOf : Signature<decltype(&F::operator())> {};
+struct SignatureOf {};
+template <class F>
+requires requires { typename Signature<decltype(&F::operator())>::type; }
+struct SignatureOf<F> : Signature<decltype(&F::operator())> {};
 template <class R, class... A>
 struct SignatureOf<R (*)(A...)> {
+  using type = R(A...);
+};
+template <class R, class... A>
+struct SignatureOf<R (*)(A...) noexcept> {
   using type = R(A...);
 };
 }  // namespace reel::detail

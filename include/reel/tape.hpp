@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // GradientTape: records ops as they run and plays them backward.
-#pragma once
+#pragma once  // defined in autograd
 #include <array>
 #include <cstddef>
 #include <string>
@@ -57,6 +57,8 @@ class REEL_API Sources {
   }
 
  private:
+  friend class GradientTape;
+  explicit Sources(const Source& one) : list_(&one), count_(1) {}
   const Source* list_ = nullptr;
   const Tensor* tensors_ = nullptr;
   const Variable* variables_ = nullptr;
@@ -132,7 +134,7 @@ class REEL_API GradientTape {
   std::vector<RecordedOp> ops(Caller caller = Caller::here()) const;
 
  private:
-  void gradients(Operand target, const Sources& sources, const GradientOptions& options,
+  void gradients(const Operand& target, const Sources& sources, const GradientOptions& options,
                  Tensor* out);
   void require_unspent(std::string_view what, Caller caller) const;
   void end_pause(Pause& pause);

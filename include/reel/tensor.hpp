@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Tensor: an immutable array of numbers.
-#pragma once
+#pragma once  // defined in lib/tensor
 #include <cstdint>
 #include <initializer_list>
 #include <iosfwd>
@@ -291,11 +291,24 @@ Tensor from_span(const R& values, Shape shape, Caller caller = Caller::here()) {
   return from_span(std::span<const typename R::value_type>(values.data(), values.size()), shape,
                    caller);
 }
-/// The dtype is that of the vector.
-template <Element T>
-requires(!std::is_same_v<T, bool>) Tensor
-    tensor(const std::vector<T>& values, Caller caller = Caller::here()) {
-  return from_span(std::span<const T>(values), Shape({values.size()}, caller), caller);
+/// The dtype is that of the vector, unless one is named: `tensor<std::int64_t>(sizes)`.
+template <class Chosen = void, class T>
+Tensor tensor(const std::vector<T>& values, Caller caller = Caller::here()) {
+  using E = std::conditional_t<std::is_void_v<Chosen>, T, Chosen>;
+  static_assert(Element<E>,
+                "tensor(values) of a std::vector: there are dtypes for bool, std::uint8_t, "
+                "std::int32_t, std::int64_t, float, double, Float16 and BFloat16. Name one of them "
+                "for numbers of another type: tensor<std::int64_t>(values)");
+  if constexpr (Element<E> && std::is_same_v<E, T> && !std::is_same_v<T, bool>) {
+    return from_span(std::span<const T>(values), Shape({values.size()}, caller), caller);
+  } else if constexpr (Element<E>) {
+    static_assert(detail::Converts<E, T>,
+                  "tensor<E>(values) of a std::vector of floating numbers takes float or double as "
+                  "E. For other dtypes write tensor(values).to(dtype)");
+    detail::Flat<E> flat(values.size(), caller);
+    for (const T value : values) flat.append({value}, caller);
+    return flat.tensor(Shape({values.size()}, caller), caller);
+  }
 }
 
 /// NumPy-like text; `format` is a format for each number, such as ".2f".

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How many threads an op may use.
-#pragma once
+#pragma once  // defined in lib/flow
 #include <reel/caller.hpp>
 #include <reel/export.hpp>
 

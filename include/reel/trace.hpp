@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // trace: a function whose ops are captured when it first runs, and replayed afterwards.
-#pragma once
+#pragma once  // defined in lib/trace
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -66,7 +66,7 @@ struct PointeeVisitor {
 
 /// A function that is to be traced.
 struct TracedFunction {
-  void* call;  // a Function<R(Args...)>, and what frees it
+  void* target;  // a Target<F>, and what frees it
   void (*free)(void*);
   const void* object;  // inside it, the object that the user gave
   void (*list)(const void* object, StateList& list);
@@ -88,7 +88,6 @@ class REEL_API Traces {
   ~Traces();
   std::size_t count() const;
   std::string explain() const;
-  void* function() const;
   TraceBook& book() const { return *book_; }
 
  private:
@@ -133,7 +132,8 @@ class REEL_API TraceCall {
   } catch (const std::bad_alloc&) {
     fail_memory({}, "trace");
   }
-  void* function() const { return traces_.function(); }
+  /// The Target of the function, which is about to run.
+  void* begin_run();
   /// Texts of the arguments, for a signature that is new.
   template <class... Arguments>
   void describe(const Arguments&... arguments) try {
@@ -295,7 +295,7 @@ class Traced<R(Args...)> {
   template <class F>
   requires(!std::is_same_v<F, Traced>) explicit Traced(F f, TraceOptions options = {},
                                                        Caller caller = Caller::here()) try
-      : traces_(function_of(std::move(f)), options, caller) {
+      : traces_(function_of(std::move(f)), options, caller), run_(run<F>) {
   } catch (const std::bad_alloc&) {
     fail_memory(caller, "trace");
   }
@@ -303,24 +303,24 @@ class Traced<R(Args...)> {
   [[gnu::noinline]] R operator()(std::decay_t<Args>... args, Caller caller = Caller::here()) const {
     detail::TraceCall call(traces_, caller);
     (call.argument(args), ...);
-    const void* known = call.replay();
-    const auto& f = *static_cast<const Function<R(Args...)>*>(call.function());
-    if (!known) {
-      call.describe(args...);
-      call.watch_state(args...);
+    if (const void* known = call.replay()) {
+      if constexpr (std::is_void_v<R>)
+        return;
+      else
+        return call.filled(*static_cast<const R*>(known));
     }
+    call.describe(args...);
+    call.watch_state(args...);
     if constexpr (std::is_void_v<R>) {
-      if (known) return;
-      f(std::forward<Args>(args)...);
+      run_(call.begin_run(), std::forward<Args>(args)...);
       call.finish();
     } else {
-      if (known) return call.filled(*static_cast<const R*>(known));
-      R result = f(std::forward<Args>(args)...);
+      R result = run_(call.begin_run(), std::forward<Args>(args)...);
       call.finish(result);
       return result;
     }
   }
-  /// How many ways through the function have been captured, over all signatures.
+  /// How many paths through the function have been captured, over all signatures.
   std::size_t trace_count() const { return traces_.count(); }
   /// What was captured: for each signature its steps, the answers it was captured for, the
   /// constants it holds; and why calls run eagerly where they do.
@@ -329,19 +329,27 @@ class Traced<R(Args...)> {
  private:
   template <class F>
   static detail::TracedFunction function_of(F f) {
-    using Call = Function<R(Args...)>;
-    auto* call = new Call(std::move(f));
-    const void* object = std::is_same_v<F, Call> ? call : call->target();
-    return {call, detail::free_object<Call>, object, detail::list_state<F>};
+    auto* target = new detail::Target<F>{std::move(f)};
+    return {target, detail::free_object<detail::Target<F>>, &target->f, detail::list_state<F>};
+  }
+  template <class F>
+  static R run(void* target, Args&&... args) {
+    static_assert(std::is_invocable_r_v<R, F&, Args...>,
+                  "trace<Signature>(f): f does not take the arguments of the signature, or its "
+                  "result does not convert to that of the signature");
+    if constexpr (std::is_invocable_r_v<R, F&, Args...>)
+      return static_cast<R>(
+          static_cast<detail::Target<F>*>(target)->f(std::forward<Args>(args)...));
   }
   detail::Traces traces_;
+  R (*run_)(void* target, Args&&... args);
 };
 
 /// f, captured when it first runs with arguments of some signature (dtypes, shapes, values of plain
 /// arguments, train or eval), and replayed without running it afterwards. A replay reads anew:
 /// tensor arguments, Variables, random numbers, and every value that f reads on the host; where f
-/// takes another way for another value, that way is captured too. All else that f uses is constant,
-/// and what f does besides ops (printing, counting) happens only when it runs.
+/// takes another path for another value, that path is captured too. All else that f uses is
+/// constant, and what f does besides ops (printing, counting) happens only when it runs.
 ///
 /// A function that keeps state of its own, such as a counter or a running best, runs eagerly. Some
 /// replays run beside f, so that a constant that has changed is found; calls of that signature then
@@ -357,6 +365,11 @@ requires std::is_function_v<Signature> Traced<Signature> trace(F f, TraceOptions
 template <class F>
 requires(!std::is_function_v<F>) auto trace(F f, TraceOptions options = {},
                                             Caller caller = Caller::here()) {
-  return Traced<typename detail::SignatureOf<F>::type>(std::move(f), options, caller);
+  constexpr bool has_signature = requires { typename detail::SignatureOf<F>::type; };
+  static_assert(has_signature,
+                "trace(f): f is a generic lambda, has several operator(), or is no function. Say "
+                "which arguments it takes: trace<Tensor(Tensor)>(f)");
+  if constexpr (has_signature)
+    return Traced<typename detail::SignatureOf<F>::type>(std::move(f), options, caller);
 }
 }  // namespace reel

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Training or evaluating: what Dropout asks.
-#pragma once
+#pragma once  // defined in lib/flow
 #include <reel/caller.hpp>
 #include <reel/export.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Variable: the only thing that changes its value.
-#pragma once
+#pragma once  // defined in lib/tensor
 #include <string>
 #include <string_view>
 
@@ -41,7 +41,8 @@ class REEL_API Variable {
   void assign_sub(Operand value);
 
   /// A slice, to read or to assign: `w(range(0, 3), all).assign(0)`. Read, it is a tensor of the
-  /// values at that moment, which later assignments leave as they are.
+  /// values at that moment, which later assignments leave as they are; after an assignment of its
+  /// own it has the new values.
   VariableSlice operator[](Index i) const;
   VariableSlice operator()(Index a) const;
   VariableSlice operator()(Index a, Index b) const;
@@ -60,6 +61,10 @@ class REEL_API Variable {
   friend struct Access;
   Cell* cell_ = nullptr;
 };
+namespace detail {
+/// Each Variable's value is on the device afterwards; none changes if it throws.
+REEL_API void move_variables(const std::vector<Variable>& variables, Device device, Caller caller);
+}  // namespace detail
 REEL_API std::string to_string(const Variable& x, std::string_view format = {},
                                Caller caller = Caller::here());
 REEL_API std::ostream& operator<<(std::ostream& out, const Variable& x);

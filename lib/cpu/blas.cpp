@@ -7,7 +7,7 @@
 #include <atomic>
 #include <initializer_list>
 
-#include "lib/dispatch/process.hpp"
+#include "lib/pool/process.hpp"
 #endif
 
 namespace reel::kernels {
@@ -46,7 +46,7 @@ const Blas& blas() {
 
 template <class T>
 void call(const BlasProduct& p, Gemm<T> gemm) {
-  const auto as = [](bool turned) { return turned ? transposed : as_it_lies; };
+  const auto as = [](bool is_transposed) { return is_transposed ? transposed : as_it_lies; };
   const auto length = [](std::int64_t n) { return static_cast<int>(n); };
   gemm(row_major, as(p.x_transposed), as(p.y_transposed), length(p.n), length(p.m), length(p.k),
        T(1), static_cast<const T*>(p.x), length(p.x_step), static_cast<const T*>(p.y),

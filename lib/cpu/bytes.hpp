@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "lib/cpu/pool.hpp"
+#include "lib/pool/pool.hpp"
 
 namespace reel::kernels::REEL_ISA {
 inline constexpr std::int64_t shared_bytes = 1 << 20;

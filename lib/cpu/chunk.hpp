@@ -3,9 +3,9 @@
 #pragma once
 #include <cstdint>
 
+#include "lib/body/body.hpp"
 #include "lib/cpu/lanes.hpp"
 #include "lib/cpu/simd_math.hpp"
-#include "lib/tensor/body.hpp"
 
 namespace reel::kernels::REEL_ISA {
 /// As many neighbours as a vector holds, or fewer at the end of a row.

@@ -46,44 +46,52 @@ void copy_row(const T* from, std::int64_t from_step, T* to, std::int64_t to_step
   }
 }
 
-/// Moves an axis that has neighbours in the source beside the last, which has them in the target.
-bool make_plane(Walk& walk) {
+/// An axis that has neighbours in the source, where the last has them in the target; -1 if there is
+/// none.
+int axis_of_plane(const CopyLoop& walk) {
   const int last = walk.rank - 1;
-  if (last < 1 || walk.to[last] != 1 || walk.from[last] == 1) return false;
-  for (int axis = 0; axis < last; ++axis) {
-    if (walk.from[axis] != 1) continue;
-    const std::int64_t length = walk.lengths[axis], to = walk.to[axis];
-    for (int i = axis; i + 1 < last; ++i) {
-      walk.lengths[i] = walk.lengths[i + 1];
-      walk.from[i] = walk.from[i + 1];
-      walk.to[i] = walk.to[i + 1];
-    }
-    walk.lengths[last - 1] = length;
-    walk.from[last - 1] = 1;
-    walk.to[last - 1] = to;
-    return true;
+  if (last < 1 || walk.to[last] != 1 || walk.from[last] == 1) return -1;
+  for (int axis = 0; axis < last; ++axis)
+    if (walk.from[axis] == 1) return axis;
+  return -1;
+}
+
+/// Moves an axis beside the last.
+void move_beside_last(CopyLoop& walk, int axis) {
+  const int before_last = walk.rank - 2;
+  const std::int64_t length = walk.lengths[axis], from = walk.from[axis], to = walk.to[axis];
+  for (int i = axis; i < before_last; ++i) {
+    walk.lengths[i] = walk.lengths[i + 1];
+    walk.from[i] = walk.from[i + 1];
+    walk.to[i] = walk.to[i + 1];
   }
-  return false;
+  walk.lengths[before_last] = length;
+  walk.from[before_last] = from;
+  walk.to[before_last] = to;
 }
 
 template <class T>
-void copy_all(Walk walk, const T* from, T* to) {
+void copy_planes(CopyLoop walk, int axis, const T* from, T* to) {
   const int last = walk.rank - 1;
-  if (make_plane(walk)) {
-    for_each_row(walk, 2, [&](std::int64_t source, std::int64_t target) {
-      turn(from + source, walk.from[last], to + target, walk.to[last - 1], walk.lengths[last - 1],
-           walk.lengths[last]);
-    });
-  } else {
-    for_each_row(walk, 1, [&](std::int64_t source, std::int64_t target) {
-      copy_row(from + source, walk.from[last], to + target, walk.to[last], walk.lengths[last]);
-    });
-  }
+  move_beside_last(walk, axis);
+  for_each_row(walk, 2, [&](std::int64_t source, std::int64_t target) {
+    transpose_matrix(from + source, walk.from[last], to + target, walk.to[last - 1],
+                     walk.lengths[last - 1], walk.lengths[last]);
+  });
 }
 
 template <class T>
-void copy_shared(const Walk& walk, std::int64_t elements, const void* from, void* to) {
-  for_parts(walk, elements, [=](const Walk& part, std::int64_t source, std::int64_t target) {
+void copy_all(const CopyLoop& walk, const T* from, T* to) {
+  if (const int axis = axis_of_plane(walk); axis >= 0) return copy_planes(walk, axis, from, to);
+  const int last = walk.rank - 1;
+  for_each_row(walk, 1, [&](std::int64_t source, std::int64_t target) {
+    copy_row(from + source, walk.from[last], to + target, walk.to[last], walk.lengths[last]);
+  });
+}
+
+template <class T>
+void copy_shared(const CopyLoop& walk, std::int64_t elements, const void* from, void* to) {
+  for_parts(walk, elements, [=](const CopyLoop& part, std::int64_t source, std::int64_t target) {
     copy_all(part, static_cast<const T*>(from) + source, static_cast<T*>(to) + target);
   });
 }
@@ -122,15 +130,16 @@ void convert(const void* from, std::int64_t step, void* to, std::int64_t n) {
     for (std::int64_t i = 0; i < n; ++i) y[i] = converted<To>(x[i * step]);
   }
 }
-void convert_all(Convert row, const Walk& walk, const Body& from, Body& to) {
+void convert_all(Convert row, const CopyLoop& walk, const Body& from, Body& to) {
   const std::int64_t from_size = size_of(from.dtype), to_size = size_of(to.dtype);
-  for_parts(walk, from.elements, [&](const Walk& part, std::int64_t first, std::int64_t target) {
-    const int last = part.rank - 1;
-    for_each_row(part, 1, [&](std::int64_t source, std::int64_t place) {
-      row(from.data + (first + source) * from_size, part.from[last],
-          to.data + (target + place) * to_size, part.lengths[last]);
-    });
-  });
+  for_parts(walk, from.elements,
+            [&](const CopyLoop& part, std::int64_t first, std::int64_t target) {
+              const int last = part.rank - 1;
+              for_each_row(part, 1, [&](std::int64_t source, std::int64_t place) {
+                row(from.data + (first + source) * from_size, part.from[last],
+                    to.data + (target + place) * to_size, part.lengths[last]);
+              });
+            });
 }
 template <class From>
 constexpr ByDType<Convert> convert_from = by_dtype<Convert>([]<class To>(Type<To>) {
@@ -154,7 +163,7 @@ KernelResult cast(const KernelCall& call) {
     steps[axis] = step;
     step *= input.shape.data()[axis];
   }
-  const Walk walk = walk_over(input.shape, input.strides, steps);
+  const CopyLoop walk = walk_over(input.shape, input.strides, steps);
   if (input.dtype == output.dtype)
     copy_elements(walk, input.elements, input.data, output.data, size_of(input.dtype));
   else
@@ -165,7 +174,8 @@ constexpr NamedKernel kernels[] = {{"cast", cast}, {nullptr, nullptr}};
 constexpr NamedTiles tiles[] = {{nullptr, nullptr}};
 }  // namespace
 
-void copy_elements(const Walk& walk, std::int64_t elements, const void* from, void* to, int size) {
+void copy_elements(const CopyLoop& walk, std::int64_t elements, const void* from, void* to,
+                   int size) {
   if (size == 1)
     copy_shared<std::uint8_t>(walk, elements, from, to);
   else if (size == 2)

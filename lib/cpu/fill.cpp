@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/numbers.hpp"
-#include "lib/cpu/pool.hpp"
 #include "lib/cpu/simd.hpp"
-#include "lib/dispatch/op_options.hpp"
+#include "lib/pool/pool.hpp"
+#include "lib/table/options/create.hpp"
 
 namespace reel::kernels::REEL_ISA {
 namespace {

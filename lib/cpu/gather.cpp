@@ -6,10 +6,11 @@
 #include "lib/cpu/bytes.hpp"
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/numbers.hpp"
-#include "lib/cpu/scratch.hpp"
 #include "lib/cpu/simd.hpp"
 #include "lib/cpu/walk.hpp"
-#include "lib/dispatch/op_options.hpp"
+#include "lib/pool/scratch.hpp"
+#include "lib/table/options/axis.hpp"
+#include "lib/table/options/gather.hpp"
 
 namespace reel::kernels::REEL_ISA {
 namespace {
@@ -242,7 +243,7 @@ KernelResult scatter(const KernelCall& call) {
 /// A walk over all indices, and over where the elements that they name would lie at index 0 in a
 /// row-major tensor of `shape`.
 struct Naming {
-  Walk walk;
+  CopyLoop walk;
   std::int64_t along = 1;  // the step of the axis that is indexed
 
   Naming(const Body& indices, const Shape& shape, std::int64_t axis) {
@@ -255,7 +256,7 @@ struct Naming {
 };
 /// Calls f(i, place) for each index i of a part of the walk, which begins at these two.
 template <class F>
-void for_each_place(const Walk& part, std::int64_t along, const std::int64_t* places,
+void for_each_place(const CopyLoop& part, std::int64_t along, const std::int64_t* places,
                     std::int64_t first_index, std::int64_t first_place, const F& f) {
   const int last = part.rank - 1;
   for_each_row(part, 1, [&](std::int64_t index, std::int64_t place) {
@@ -268,7 +269,6 @@ void for_each_place(const Walk& part, std::int64_t along, const std::int64_t* pl
 
 KernelResult gather(const KernelCall& call) {
   const Body &x = call.input(0), &indices = call.input(1);
-  if (indices.elements == 0) return {};
   const std::int64_t axis = call.option<AxisOptions>().axis;
   const Naming naming(indices, x.shape, axis);
   return with_places(indices, x.shape.data()[axis], 1, [&](const std::int64_t* places) {
@@ -276,7 +276,7 @@ KernelResult gather(const KernelCall& call) {
       const T* const from = x.as<T>();
       T* const to = call.output().as<T>();
       for_parts(naming.walk, indices.elements,
-                [&](const Walk& part, std::int64_t index, std::int64_t place) {
+                [&](const CopyLoop& part, std::int64_t index, std::int64_t place) {
                   for_each_place(part, naming.along, places, index, place,
                                  [=](std::int64_t i, std::int64_t at) { to[i] = from[at]; });
                 });

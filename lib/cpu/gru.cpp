@@ -111,29 +111,24 @@ KernelResult gru(const KernelCall& call) {
   return with_floating(call.output().dtype, [&]<class T>(Type<T>) { return gru_of<T>(call); });
 }
 
-/// Inputs: dy of the four outputs, the five inputs, the four outputs.
+/// Inputs: x, h, weight, bias, lengths; outputs: every h, h, gates, the state's share of n.
 template <class T>
-void gru_gradient_of(const KernelCall& call) {
-  const auto given = [&](int i) { return elements<T>(call.inputs[i]); };
-  const auto made = [&](int i) { return elements<T>(call.outputs[i]); };
-  const auto adds = [&](int i) { return (call.accumulate >> i & 1) != 0; };
-  const Sequence q(call.input(4), call.input(6), call.input(5), call.input(8), call.options);
-  T* const dbias = made(3);
-  if (dbias && !adds(3)) clear(dbias, 4 * q.hidden);
-  GruBack<T> cell{q,
-                  given(0),
-                  given(5),
-                  given(9),
-                  given(11),
-                  given(12),
-                  {dbias, 4 * q.hidden},
-                  {{given(1), made(1), adds(1)}}};
-  PlayBack<T, GruBack<T>>(
-      q, cell, {q, given(4), given(5), given(6), given(9), made(0), made(2), adds(0), adds(2)})
+void gru_gradient_of(const GradientKernelCall& g) {
+  const auto dy = [&](int i) { return elements<T>(g.dy(i)); };
+  const auto x = [&](int i) { return elements<T>(g.x(i)); };
+  const auto y = [&](int i) { return elements<T>(g.y(i)); };
+  const auto dx = [&](int i) { return elements<T>(g.dx(i)); };
+  const Sequence q(*g.x(0), *g.x(2), *g.x(1), *g.x(4), g.options);
+  T* const dbias = dx(3);
+  if (dbias && !g.adds(3)) clear(dbias, 4 * q.hidden);
+  GruBack<T> cell{
+      q, dy(0), x(1), y(0), y(2), y(3), {dbias, 4 * q.hidden}, {{dy(1), dx(1), g.adds(1)}}};
+  PlayBack<T, GruBack<T>>(q, cell, {q, x(0), x(1), x(2), y(0), dx(0), dx(2), g.adds(0), g.adds(2)})
       .run();
 }
 KernelResult gru_gradient(const KernelCall& call) {
-  return with_floating(call.input(4).dtype, [&]<class T>(Type<T>) { gru_gradient_of<T>(call); });
+  const GradientKernelCall g(call);
+  return with_floating(g.x(0)->dtype, [&]<class T>(Type<T>) { gru_gradient_of<T>(g); });
 }
 
 const NamedKernel kernels[] = {{"gru", gru, gru_gradient}, {nullptr, nullptr}};

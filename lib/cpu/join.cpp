@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "lib/table/options/join.hpp"
 #include "lib/cpu/bytes.hpp"
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/numbers.hpp"
 #include "lib/cpu/simd.hpp"
 #include "lib/cpu/walk.hpp"
-#include "lib/dispatch/op_options.hpp"
+#include "lib/table/options/axis.hpp"
 
 namespace reel::kernels::REEL_ISA {
 namespace {
@@ -24,7 +25,7 @@ KernelResult concat(const KernelCall& call) {
 }
 
 template <class T>
-void add_elements(const Walk& walk, const T* from, T* to, bool truth) {
+void add_elements(const CopyLoop& walk, const T* from, T* to, bool truth) {
   const int last = walk.rank - 1;
   const std::int64_t n = walk.lengths[last], from_step = walk.from[last], to_step = walk.to[last];
   for_each_row(walk, 1, [=](std::int64_t source, std::int64_t target) {
@@ -50,11 +51,11 @@ void put(const std::byte* part, std::int64_t elements, const Strides& strides,
     start += slice.starts.data()[axis] * output.strides[axis];
     steps[axis] = slice.steps.data()[axis] * output.strides[axis];
   }
-  const Walk walk = walk_over(slice.lengths, strides, steps);
+  const CopyLoop walk = walk_over(slice.lengths, strides, steps);
   with_type(output.dtype, [&]<class T>(Type<T>) {
     T* const to = output.as<T>() + start;
     if (!adds) return copy_elements(walk, elements, part, to, sizeof(T));
-    for_parts(walk, elements, [&](const Walk& some, std::int64_t source, std::int64_t target) {
+    for_parts(walk, elements, [&](const CopyLoop& some, std::int64_t source, std::int64_t target) {
       add_elements(some, reinterpret_cast<const T*>(part) + source, to + target,
                    output.dtype == DType::boolean);
     });

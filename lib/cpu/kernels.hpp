@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the kernels of one instruction set offer to the op table.
 #pragma once
-#include "lib/dispatch/kernel_call.hpp"
+#include "lib/table/kernel_call.hpp"
 
 namespace reel::kernels {
 struct NamedKernel {

@@ -63,7 +63,7 @@ template <class T, std::int64_t Rows>
 struct Lanes {
   alignas(64) T row[Rows][lanes<T>] = {};
 
-  /// Those of the first rows folded: many rows at once, turned, in the order of fold_lanes().
+  /// Those of the first rows folded: many rows at once, transposed, in the order of fold_lanes().
   template <class Join>
   void fold(std::int64_t rows, const Join& join, T* to) const {
     constexpr std::int64_t L = lanes<T>;
@@ -73,12 +73,12 @@ struct Lanes {
         for (std::int64_t i = r; i < rows; ++i) to[i] = fold_lanes<T>(load(row[i]), join);
         return;
       }
-      alignas(64) T turned[L * L];
-      turn_elements(row[r], L, turned, L, L, L);
+      alignas(64) T transposed[L * L];
+      transpose_elements(row[r], L, transposed, L, L, L);
       for (std::int64_t half = L / 2; half > 0; half /= 2)
         for (std::int64_t i = 0; i < half * L; i += L)
-          store(turned + i, join(load(turned + i), load(turned + i + half * L)));
-      store(to + r, load(turned));
+          store(transposed + i, join(load(transposed + i), load(transposed + i + half * L)));
+      store(to + r, load(transposed));
     }
   }
 };

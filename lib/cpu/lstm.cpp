@@ -111,28 +111,29 @@ KernelResult lstm(const KernelCall& call) {
   return with_floating(call.output().dtype, [&]<class T>(Type<T>) { return lstm_of<T>(call); });
 }
 
-/// Inputs: dy of the five outputs, the six inputs, the five outputs.
+/// Inputs: x, h, c, weight, bias, lengths; outputs: every h, h, c, gates, cells.
 template <class T>
-void lstm_gradient_of(const KernelCall& call) {
-  const auto given = [&](int i) { return elements<T>(call.inputs[i]); };
-  const auto made = [&](int i) { return elements<T>(call.outputs[i]); };
-  const auto adds = [&](int i) { return (call.accumulate >> i & 1) != 0; };
-  const Sequence q(call.input(5), call.input(8), call.input(6), call.input(10), call.options);
-  T* const dbias = made(4);
-  if (dbias && !adds(4)) clear(dbias, q.columns);
+void lstm_gradient_of(const GradientKernelCall& g) {
+  const auto dy = [&](int i) { return elements<T>(g.dy(i)); };
+  const auto x = [&](int i) { return elements<T>(g.x(i)); };
+  const auto y = [&](int i) { return elements<T>(g.y(i)); };
+  const auto dx = [&](int i) { return elements<T>(g.dx(i)); };
+  const Sequence q(*g.x(0), *g.x(3), *g.x(1), *g.x(5), g.options);
+  T* const dbias = dx(4);
+  if (dbias && !g.adds(4)) clear(dbias, q.columns);
   LstmBack<T> cell{q,
-                   given(0),
-                   given(7),
-                   given(14),
-                   given(15),
+                   dy(0),
+                   x(2),
+                   y(3),
+                   y(4),
                    {dbias, q.columns},
-                   {{given(1), made(1), adds(1)}, {given(2), made(2), adds(2)}}};
-  PlayBack<T, LstmBack<T>>(
-      q, cell, {q, given(5), given(6), given(8), given(11), made(0), made(3), adds(0), adds(3)})
+                   {{dy(1), dx(1), g.adds(1)}, {dy(2), dx(2), g.adds(2)}}};
+  PlayBack<T, LstmBack<T>>(q, cell, {q, x(0), x(1), x(3), y(0), dx(0), dx(3), g.adds(0), g.adds(3)})
       .run();
 }
 KernelResult lstm_gradient(const KernelCall& call) {
-  return with_floating(call.input(5).dtype, [&]<class T>(Type<T>) { lstm_gradient_of<T>(call); });
+  const GradientKernelCall g(call);
+  return with_floating(g.x(0)->dtype, [&]<class T>(Type<T>) { lstm_gradient_of<T>(g); });
 }
 
 const NamedKernel kernels[] = {{"lstm", lstm, lstm_gradient}, {nullptr, nullptr}};

@@ -7,12 +7,12 @@
 #include "lib/cpu/matmul_dots.hpp"
 #include "lib/cpu/matmul_rows.hpp"
 #include "lib/cpu/numbers.hpp"
-#include "lib/cpu/pool.hpp"
 #include "lib/cpu/product.hpp"
-#include "lib/cpu/scratch.hpp"
-#include "lib/cpu/thread_count.hpp"
 #include "lib/cpu/transpose.hpp"
-#include "lib/dispatch/op_options.hpp"
+#include "lib/pool/pool.hpp"
+#include "lib/pool/scratch.hpp"
+#include "lib/pool/thread_count.hpp"
+#include "lib/table/options/matmul.hpp"
 
 namespace reel::kernels::REEL_ISA {
 Tile activation_pass(Activation activation, DType dtype);  // pointwise_activation.cpp
@@ -22,13 +22,13 @@ namespace {
 template <class T>
 struct BlasMatrix {
   std::int64_t step = 0;
-  bool turned = false, fits = false;
+  bool transposed = false, fits = false;
 
   explicit BlasMatrix(const Matrix<T>& x) {
     const bool one_row = x.rows == 1, one_column = x.columns == 1;
-    turned = x.column != 1 && !one_column;
-    step = turned ? (one_column ? x.rows : x.column) : (one_row ? x.columns : x.row);
-    fits = step >= (turned ? x.rows : x.columns) && (!turned || x.row == 1 || one_row);
+    transposed = x.column != 1 && !one_column;
+    step = transposed ? (one_column ? x.rows : x.column) : (one_row ? x.columns : x.row);
+    fits = step >= (transposed ? x.rows : x.columns) && (!transposed || x.row == 1 || one_row);
   }
 };
 
@@ -39,8 +39,8 @@ struct Task {
   Matrix<T> x, y, z;
   T* c;
   std::int64_t c_row;
-  Tile bend;
-  std::int64_t depth;  // of k's blocks
+  Tile activation;
+  std::int64_t depth = 0;  // of k's blocks
   /// Whether z, which is c then, is added when sums are whole, or they start from it.
   bool adds = false;
 
@@ -50,8 +50,8 @@ struct Task {
     const auto at_least_few = [](std::int64_t n) { return static_cast<double>(n < few ? few : n); };
     return at_least_few(x.rows) * static_cast<double>(x.columns) * at_least_few(y.columns);
   }
-  void bend_all() const {
-    if (bend) bend_rows(bend, c, c_row, x.rows, y.columns);
+  void activate_all() const {
+    if (activation) activate_rows(activation, c, c_row, x.rows, y.columns);
   }
   /// Rows or columns from `first` on, at most `count`.
   Task rows(std::int64_t first, std::int64_t count) const {
@@ -75,14 +75,14 @@ struct Task {
 template <class T>
 void by_blas(const Task<T>& t) {
   const BlasMatrix<T> a(t.x), b(t.y);
-  const BlasProduct product{t.x.rows, t.y.columns, t.x.columns, t.x.data,
-                            a.step,   a.turned,    t.y.data,    b.step,
-                            b.turned, t.c,         t.c_row,     t.z.data != nullptr};
+  const BlasProduct product{t.x.rows,     t.y.columns,  t.x.columns, t.x.data,
+                            a.step,       a.transposed, t.y.data,    b.step,
+                            b.transposed, t.c,          t.c_row,     t.z.data != nullptr};
   if constexpr (sizeof(T) == 4)
     blas_product_f32(product);
   else
     blas_product_f64(product);
-  t.bend_all();
+  t.activate_all();
 }
 
 // Measured on AVX-512, and with OpenBLAS 0.3.21 on its narrower kernels.
@@ -94,7 +94,7 @@ constexpr std::int64_t first_cache = 24 << 10, short_cache = 160 << 10, second_c
 constexpr std::int64_t most_sums = 256 << 10;  // bytes
 constexpr std::int64_t short_sum = 32, band_rows = 16, least_banded_columns = 64;
 constexpr std::int64_t least_row_columns = 384;
-constexpr std::int64_t most_turned = 1 << 18;  // elements of c
+constexpr std::int64_t most_transposed = 1 << 18;  // elements of c
 
 template <class T>
 T* memory(std::int64_t elements) {
@@ -114,13 +114,13 @@ void dots(Matrix<T> x, const Matrix<T>& y, const Dots<T>& to) {
 template <class T>
 void by_dots(const Task<T>& t) {
   dots(t.x, t.y, {t.c, t.c_row, 1, t.z.data != nullptr});
-  t.bend_all();
+  t.activate_all();
 }
 /// The other way round: x's rows lie one after the other, and y has few columns.
 template <class T>
-void by_turned_dots(const Task<T>& t) {
+void by_transposed_dots(const Task<T>& t) {
   dots(t.y.transposed(), t.x.transposed(), {t.c, 1, t.c_row, t.z.data != nullptr});
-  t.bend_all();
+  t.activate_all();
 }
 
 /// c starts from z, whose steps may be 0.
@@ -148,10 +148,10 @@ double cost(const Matrix<T>& x, const Matrix<T>& y) {
 
 /// Whether c's transpose from y's and x's is less work than c.
 template <class T>
-bool pays_turned(const Matrix<T>& x, const Matrix<T>& y, bool adds) {
+bool pays_transposed(const Matrix<T>& x, const Matrix<T>& y, bool adds) {
   if (y.column == 1 && (x.row != 1 || x.column == 1)) return false;
   const std::int64_t size = x.rows * y.columns;
-  if (x.columns == 0 || size > most_turned) return false;
+  if (x.columns == 0 || size > most_transposed) return false;
   const double turning = (adds ? 0.5 : 0.25) * static_cast<double>(size);
   return cost(y.transposed(), x.transposed()) + turning < cost(x, y);
 }
@@ -159,7 +159,7 @@ bool pays_turned(const Matrix<T>& x, const Matrix<T>& y, bool adds) {
 /// Whether rows of x times few columns of y are less work as dots: tiles fill a vector with these
 /// few, dots take four at a time and add up the lanes of their sums. Measured on AVX-512.
 template <class T>
-bool pays_turned_dots(const Matrix<T>& x, const Matrix<T>& y) {
+bool pays_transposed_dots(const Matrix<T>& x, const Matrix<T>& y) {
   constexpr std::int64_t many_rows = 24, vectors = 16 / lanes<T>, adding_up = 128;
   if (y.columns >= lanes<T> || x.rows < many_rows || x.column != 1 || x.row == 1) return false;
   const std::int64_t fours = (y.columns + 3) / 4;
@@ -191,7 +191,7 @@ template <class T>
 Product<T> product_of(const Task<T>& t) {
   Product<T> p{t.x.rows, t.y.columns, t.x.columns, t.x.data, t.x.row,  t.x.column,
                t.y.data, t.y.row,     t.c,         t.c_row,  t.z.data, t.z.row};
-  p.bend = t.bend;
+  p.activation = t.activation;
   if (t.adds) p.start = nullptr;
   p.adds = t.adds;
   return p;
@@ -212,7 +212,7 @@ bool goes_in_bands(const Task<T>& t) {
 /// c may be another thread's, and the caches would hand their lines to and fro. A large c has few
 /// such neighbours.
 template <class T>
-std::int64_t sums_room(const Task<T>& t) {
+std::int64_t sums_size(const Task<T>& t) {
   const std::int64_t size = t.x.rows * t.y.columns;
   const bool apart = t.adds || t.x.columns > t.depth;
   return (apart || size * size_in_bytes<T> <= most_sums) && (goes_by_row(t) || goes_in_bands(t))
@@ -220,13 +220,13 @@ std::int64_t sums_room(const Task<T>& t) {
              : 0;
 }
 
-/// A block of k, with `sums` of sums_room(), or c where that is 0.
+/// A block of k, with `sums` of sums_size(), or c where that is 0. No rows of p are left.
 template <class T>
-void plain_block(const Task<T>& t, Product<T> p, T* sums) {
+void plain_block(const Task<T>& t, Product<T>& p, T* sums) {
   if constexpr (reads_by_lines)
     if (goes_by_row(t)) {
       multiply_row(p, sums);
-      return p.bend_rows(p.n);
+      return p.activate_rows(p.n);
     }
   const bool wide = p.n > 2 * most_tile_rows && p.m > panel_width<most_tile_rows, T>;
   const std::int64_t height = wide ? wide_tile_rows : most_tile_rows;
@@ -235,61 +235,62 @@ void plain_block(const Task<T>& t, Product<T> p, T* sums) {
     band.k = band_rows;
     band.c = sums;
     band.c_row = sums == t.c ? t.c_row : p.m;
-    band.bend = nullptr;
+    band.activation = nullptr;
     band.adds = false;
-    multiply<Way::plain>(band, height);
+    multiply<Strategy::plain>(band, height);
     p.k -= band_rows;
     p.x += band_rows * p.x_column;
     p.y += band_rows * p.y_row;
-    p.start = band.c;
+    p.start = sums;
     p.start_row = band.c_row;
   }
-  multiply<Way::plain>(p, height);
+  multiply<Strategy::plain>(p, height);
 }
 /// From y as it lies.
 template <class T>
 void by_plain_tiles(const Task<T>& t, T* sums) {
-  for_blocks(product_of(t), t.depth, [&](const Product<T>& block) { plain_block(t, block, sums); });
+  Product<T> p = product_of(t);
+  for_blocks(p, t.depth, [&](Product<T>& block) { plain_block(t, block, sums); });
 }
 
 template <class T>
 void by_tiles(const Task<T>& t) {
   if (reads_y_as_it_lies(t.x, t.y)) {
-    const std::int64_t room = sums_room(t);
-    return by_plain_tiles(t, room ? memory<T>(room) : t.c);
+    const std::int64_t size_needed = sums_size(t);
+    return by_plain_tiles(t, size_needed ? memory<T>(size_needed) : t.c);
   }
   const Product<T> p = product_of(t);
   const Blocks<T> blocks(p, t.y.column, t.depth);
-  blocks.multiply(memory<T>(blocks.room()));
+  blocks.multiply(memory<T>(blocks.scratch_size()));
 }
 
 /// By transposes: c's is y's times x's.
 template <class T>
-void by_turned_tiles(const Task<T>& t) {
+void by_transposed_tiles(const Task<T>& t) {
   const std::int64_t rows = t.y.columns, columns = t.x.rows;
   const std::int64_t size = rounded_up(rows * columns, Blocks<T>::line);
-  Task<T> turned{t.y.transposed(), t.x.transposed(), t.z.transposed(), nullptr,
-                 columns,          t.bend,           t.depth,          t.adds};
-  const auto begin = [&](std::int64_t room) {
-    turned.c = memory<T>(size + room);
+  Task<T> transposed{t.y.transposed(), t.x.transposed(), t.z.transposed(), nullptr,
+                     columns,          t.activation,     t.depth,          t.adds};
+  const auto begin = [&](std::int64_t size_needed) {
+    transposed.c = memory<T>(size + size_needed);
     if (!t.z.data) return;
-    copy_matrix(turned.z, turned.c, columns);
-    turned.z = {turned.c, rows, columns, columns, 1};
+    copy_matrix(transposed.z, transposed.c, columns);
+    transposed.z = {transposed.c, rows, columns, columns, 1};
   };
-  if (reads_y_as_it_lies(turned.x, turned.y)) {
-    const std::int64_t room = sums_room(turned);
-    begin(room);
-    by_plain_tiles(turned, turned.c + (room ? size : 0));
+  if (reads_y_as_it_lies(transposed.x, transposed.y)) {
+    const std::int64_t size_needed = sums_size(transposed);
+    begin(size_needed);
+    by_plain_tiles(transposed, transposed.c + (size_needed ? size : 0));
   } else {
-    Product<T> p = product_of(turned);
-    const Blocks<T> blocks(p, turned.y.column, t.depth);
-    begin(blocks.room());
-    p.c = turned.c;
-    p.start = t.adds ? nullptr : turned.z.data;
+    Product<T> p = product_of(transposed);
+    const Blocks<T> blocks(p, transposed.y.column, t.depth);
+    begin(blocks.scratch_size());
+    p.c = transposed.c;
+    p.start = t.adds ? nullptr : transposed.z.data;
     p.start_row = columns;
-    blocks.multiply(turned.c + size);
+    blocks.multiply(transposed.c + size);
   }
-  turn_elements(turned.c, columns, t.c, t.c_row, columns, rows);
+  transpose_elements(transposed.c, columns, t.c, t.c_row, columns, rows);
 }
 
 // Multiply-adds that are worth a helper's way, and those above which pieces may be many.
@@ -305,9 +306,9 @@ struct Grid {
 /// At most so many pieces, always in two where it costs less: columns that read x again, or rows
 /// that copy y again.
 template <class T>
-Grid grid_of(const Task<T>& t, bool turned, double most) {
-  const double x_again = turned ? (t.x.row == 1 ? 0.5 : 1) : t.x.column == 1 ? 0.2 : 0.6;
-  const double y_again = turned ? (t.y.row == 1 ? 0.2 : 0.6) : t.y.column == 1 ? 0.5 : 1;
+Grid grid_of(const Task<T>& t, bool transposed, double most) {
+  const double x_again = transposed ? (t.x.row == 1 ? 0.5 : 1) : t.x.column == 1 ? 0.2 : 0.6;
+  const double y_again = transposed ? (t.y.row == 1 ? 0.2 : 0.6) : t.y.column == 1 ? 0.5 : 1;
   Grid grid;
   while (static_cast<double>(2 * grid.rows * grid.columns) <= most) {
     const bool rows = t.x.rows >= 2 * least_piece_rows * grid.rows;
@@ -345,7 +346,7 @@ void run(const Task<T>& t, void (*way)(const Task<T>&)) {
   const double wanted = own ? (threads & (threads - 1) ? 4 * threads : threads)
                             : __builtin_fmax(few_pieces, work / large_piece_work);
   const double most = __builtin_fmin(work / piece_work, wanted);
-  in_pieces(t, grid_of(t, way == by_turned_tiles<T>, most), way);
+  in_pieces(t, grid_of(t, way == by_transposed_tiles<T>, most), way);
 }
 
 /// Rows of neighbours, few of them, and y in the first cache: there is nothing to choose.
@@ -353,7 +354,7 @@ template <class T>
 bool is_small(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z) {
   return x.column == 1 && y.column == 1 && z.column == 1 && y.columns > 1 &&
          y.columns <= panel_width<most_tile_rows, T> && bytes_of(y) <= first_cache &&
-         y.rows <= most_depth<T> && !pays_turned_dots(x, y);
+         y.rows <= most_depth<T> && !pays_transposed_dots(x, y);
 }
 
 template <class T>
@@ -361,50 +362,57 @@ bool apart(const Matrix<T>& x) {
   return x.columns >= least_apart;
 }
 
+/// Depth and `adds` of the task are still to be found.
 template <class T>
-void large_product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c, Tile bend) {
+void large_product(Task<T>& task) {
+  const Matrix<T>&x = task.x, &y = task.y, &z = task.z;
+  T* const c = task.c;
+  const Tile activation = task.activation;
   if (x.rows == 0 || y.columns == 0) return;
   if (y.columns == 1 && x.rows > 1)  // a column is a row seen from the other side
-    return product(y.transposed(), x.transposed(), z.transposed(), c, bend);
+    return product(y.transposed(), x.transposed(), z.transposed(), c, activation);
   const std::int64_t dot_rows =
       x.column == 1 && x.columns >= 8 * lanes<T> ? most_dot_rows : most_short_dot_rows;
   const bool dots = y.row == 1 && y.column != 1 && y.columns > 1 && x.rows <= dot_rows;
-  const bool turned_dots = !dots && pays_turned_dots(x, y);
+  const bool transposed_dots = !dots && pays_transposed_dots(x, y);
   const bool blas = loses_to_blas && least(least(x.rows, y.columns), x.columns) >= least_of_blas &&
                     BlasMatrix<T>(x).fits && BlasMatrix<T>(y).fits && has_blas();
-  if (z.data && z.data != c && (dots || turned_dots || blas || z.column != 1)) {
+  if (z.data && z.data != c && (dots || transposed_dots || blas || z.column != 1)) {
     copy_rows(z, c);
-    return product(x, y, {c, x.rows, y.columns, y.columns, 1}, c, bend);
+    return product(x, y, {c, x.rows, y.columns, y.columns, 1}, c, activation);
   }
-  Task<T> task{x, y, z, c, y.columns, bend, depth_of(x, y), z.data == c && apart(x)};
+  task.depth = depth_of(x, y);
+  task.adds = z.data == c && apart(x);
   if (blas) return run(task, by_blas<T>);
   if (dots) return run(task, by_dots<T>);
-  if (turned_dots) return run(task, by_turned_dots<T>);
-  if (pays_turned(x, y, z.data)) {
+  if (transposed_dots) return run(task, by_transposed_dots<T>);
+  if (pays_transposed(x, y, z.data)) {
     task.depth = depth_of(y.transposed(), x.transposed());
-    return run(task, by_turned_tiles<T>);
+    return run(task, by_transposed_tiles<T>);
   }
   run(task, by_tiles<T>);
 }
 
+/// The same.
 template <class T>
-[[gnu::always_inline]] inline void any_product(const Matrix<T>& x, const Matrix<T>& y,
-                                               const Matrix<T>& z, T* c, Tile bend) {
-  if (!is_small(x, y, z)) return large_product(x, y, z, c, bend);
+[[gnu::always_inline]] inline void any_product(Task<T>& task) {
+  const Matrix<T>&x = task.x, &y = task.y, &z = task.z;
+  if (!is_small(x, y, z)) return large_product(task);
   Product<T> p{x.rows, y.columns, x.columns, x.data,    x.row,  1,
-               y.data, y.row,     c,         y.columns, z.data, z.row};
-  if (z.data == c && apart(x)) {
+               y.data, y.row,     task.c,    y.columns, z.data, z.row};
+  if (z.data == task.c && apart(x)) {
     p.start = nullptr;
     p.adds = true;
   }
-  multiply<Way::plain>(p, most_tile_rows);
-  if (bend) bend_rows(bend, c, y.columns, x.rows, y.columns);
+  multiply<Strategy::plain>(p, most_tile_rows);
+  task.activate_all();
 }
 }  // namespace
 
 template <class T>
-void product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c, Tile bend) {
-  any_product(x, y, z, c, bend);
+void product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c, Tile activation) {
+  Task<T> task{x, y, z, c, y.columns, activation};
+  any_product(task);
 }
 template void product(const Matrix<float>&, const Matrix<float>&, const Matrix<float>&, float*,
                       Tile);
@@ -446,15 +454,21 @@ std::int64_t batch_offset(const Body& x, const Body& out, std::int64_t i) {
 /// z: what the products are added to; null if nothing. It has the result's rank, or broadcasts over
 /// the rows of one matrix. One matrix may be bent.
 template <class T>
-void products(const KernelCall& call, const Body* z, Tile bend) {
+void products(const KernelCall& call, const Body* z, Tile activation) {
   const Body &x = call.input(0), &y = call.input(1);
   T* c = call.output().as<T>();
-  Matrix<T> a = last_axes<T>(x), b = last_axes<T>(y);
+  if (call.output().rank() == 2) {
+    // Made where they are: a copy would wait until they are in the cache.
+    const std::int64_t* const lengths = call.output().shape.data();
+    Task<T> task{last_axes<T>(x), last_axes<T>(y), added<T>(z, lengths[0], lengths[1]), c,
+                 lengths[1],      activation};
+    return any_product(task);
+  }
+  const Matrix<T> a = last_axes<T>(x), b = last_axes<T>(y);
+  const Matrix<T> start = added<T>(z, a.rows, b.columns);
   const std::int64_t size = a.rows * b.columns;
-  Matrix<T> start = added<T>(z, a.rows, b.columns);
-  if (call.output().rank() == 2) return any_product(a, b, start, c, bend);
   if (size == 0) return;
-  const double work = Task<T>{a, b, start, c, b.columns, nullptr, 0}.work();
+  const double work = Task<T>{a, b, start, c, b.columns, nullptr}.work();
   const double grain = work < 2 * piece_work ? 1 + piece_work / (work + 1) : 1e18;
   parallel_blocks(call.output().elements / size, static_cast<std::int64_t>(grain), 1,
                   [&](std::int64_t first, std::int64_t end) {
@@ -467,8 +481,9 @@ void products(const KernelCall& call, const Body* z, Tile bend) {
                     }
                   });
 }
-KernelResult by_dtype(const KernelCall& call, const Body* z, Tile bend = nullptr) {
-  return with_floating(call.output().dtype, [&]<class T>(Type<T>) { products<T>(call, z, bend); });
+KernelResult by_dtype(const KernelCall& call, const Body* z, Tile activation = nullptr) {
+  return with_floating(call.output().dtype,
+                       [&]<class T>(Type<T>) { products<T>(call, z, activation); });
 }
 
 KernelResult matmul(const KernelCall& call) {

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "lib/cpu/simd.hpp"
-#include "lib/dispatch/kernel_call.hpp"
+#include "lib/table/kernel_call.hpp"
 
 // Loops over registers: unrolled before g++ decides what lives in memory.
 #ifdef __clang__
@@ -24,11 +24,12 @@
 namespace reel::kernels::REEL_ISA {
 /// A pass over rows of c.
 template <class T>
-void bend_rows(Tile bend, T* c, std::int64_t c_row, std::int64_t rows, std::int64_t columns) {
+void activate_rows(Tile activation, T* c, std::int64_t c_row, std::int64_t rows,
+                   std::int64_t columns) {
   if (columns == c_row) columns *= rows, rows = 1;
   for (; rows > 0; --rows, c += c_row) {
     const void* const input = c;
-    bend(columns, &input, 0, c);
+    activation(columns, &input, 0, c);
   }
 }
 
@@ -48,13 +49,13 @@ struct Product {
   std::int64_t start_row;
   std::int64_t x_group = 0;  // from one tile's rows of x to the next one's, if not by x_row
 
-  // What tiles of Way::fetching ask for besides: the first line of each row of a matrix of so many
-  // lines, the next tile the second line of each, and so on.
+  // What tiles of Strategy::fetching ask for besides: the first line of each row of a matrix of so
+  // many lines, the next tile the second line of each, and so on.
   const T* soon = nullptr;
   std::int64_t soon_row = 0, soon_lines = 0;
 
-  Tile bend = nullptr;  // what elements become when their sums are whole
-  bool adds = false;    // to what c holds, when the sums are whole
+  Tile activation = nullptr;  // what elements become when their sums are whole
+  bool adds = false;          // to what c holds, when the sums are whole
 
   void skip_rows(std::int64_t rows) {
     n -= rows;
@@ -62,8 +63,8 @@ struct Product {
     c += rows * c_row;
     if (start) start += rows * start_row;
   }
-  void bend_rows(std::int64_t rows) const {
-    if (bend) kernels::REEL_ISA::bend_rows(bend, c, c_row, rows, m);
+  void activate_rows(std::int64_t rows) const {
+    if (activation) kernels::REEL_ISA::activate_rows(activation, c, c_row, rows, m);
   }
   void skip_line() {
     soon += 64 / sizeof(T);
@@ -73,7 +74,7 @@ struct Product {
 
 /// What a tile does beside its products: nothing; fetch the memory of the tile below; or that, and
 /// leave the rows of y that it has read in memory of their own, one after the other.
-enum class Way { plain, fetching, copying };
+enum class Strategy { plain, fetching, copying };
 
 constexpr int most_tile_vectors = 8;
 template <class T>
@@ -143,7 +144,7 @@ struct Fetching {
 
 /// The first Rows rows by Vectors vectors of c from `column` on. Rows of x are reached from two
 /// pointers: the processor adds one step, or twice one.
-template <int Rows, int Vectors, bool Partial, Way way, class T>
+template <int Rows, int Vectors, bool Partial, Strategy strategy, class T>
 void tile(const Product<T>& p, std::int64_t column, std::int64_t part, T* copy = nullptr) {
   constexpr std::int64_t L = lanes<T>, ahead = 8;
   constexpr int last = Vectors - 1, upper = (Rows + 1) / 2;
@@ -158,12 +159,12 @@ void tile(const Product<T>& p, std::int64_t column, std::int64_t part, T* copy =
   [[maybe_unused]] Fetching<Rows, Vectors, T> below(c + Rows * p.c_row, p.c_row, p.k);
   REEL_UNROLL_STEPS
   for (std::int64_t i = p.k; i > 0; --i) {
-    if constexpr (way != Way::plain) below.go();
+    if constexpr (strategy != Strategy::plain) below.go();
     Vector<T> columns[Vectors];
     REEL_UNROLL
     for (int v = 0; v < last; ++v) columns[v] = load(y + v * L);
     columns[last] = load_some<Partial>(y + last * L, part);
-    if constexpr (way == Way::copying) {
+    if constexpr (strategy == Strategy::copying) {
       REEL_UNROLL
       for (int v = 0; v < Vectors; ++v) {
         __builtin_prefetch(y + ahead * y_row + v * L);
@@ -171,7 +172,7 @@ void tile(const Product<T>& p, std::int64_t column, std::int64_t part, T* copy =
       }
       copy += Vectors * L;
     }
-    if constexpr (way == Way::fetching && Vectors > 2) {  // to the second cache
+    if constexpr (strategy == Strategy::fetching && Vectors > 2) {  // to the second cache
       __builtin_prefetch(soon, 0, 2);
       soon += soon_row;
     }
@@ -201,33 +202,33 @@ constexpr int tile_vectors(int rows) { return rows == 1 ? most_tile_vectors : ro
 #endif
 
 /// The columns that whole tiles leave over: fewer than those of a tile.
-template <int Rows, int Vectors, Way way, class T>
+template <int Rows, int Vectors, Strategy strategy, class T>
 void last_tile(const Product<T>& p, std::int64_t column) {
   constexpr std::int64_t before = (Vectors - 1) * lanes<T>;
   const std::int64_t left = p.m - column - before;
   if constexpr (Vectors > 1)
-    if (left <= 0) return last_tile<Rows, Vectors - 1, way>(p, column);
+    if (left <= 0) return last_tile<Rows, Vectors - 1, strategy>(p, column);
   if (left == lanes<T>)
-    tile<Rows, Vectors, false, way>(p, column, 0);
+    tile<Rows, Vectors, false, strategy>(p, column, 0);
   else if (left > 0)
-    tile<Rows, Vectors, true, way>(p, column, left);
+    tile<Rows, Vectors, true, strategy>(p, column, left);
 }
 
 /// All columns of the first Rows rows.
-template <int Rows, Way way, class T>
+template <int Rows, Strategy strategy, class T>
 void strip(const Product<T>& p) {
   constexpr int vectors = tile_vectors(Rows);
   std::int64_t column = 0;
   for (; column + vectors * lanes<T> <= p.m; column += vectors * lanes<T>)
-    tile<Rows, vectors, false, way>(p, column, 0);
-  last_tile<Rows, vectors, way>(p, column);
+    tile<Rows, vectors, false, strategy>(p, column, 0);
+  last_tile<Rows, vectors, strategy>(p, column);
 }
 
-template <int Rows, Way way, class T>
+template <int Rows, Strategy strategy, class T>
 void strip_of(std::int64_t rows, const Product<T>& p) {
   if constexpr (Rows > 1)
-    if (rows < Rows) return strip_of<Rows - 1, way>(rows, p);
-  strip<Rows, way>(p);
+    if (rows < Rows) return strip_of<Rows - 1, strategy>(rows, p);
+  strip<Rows, strategy>(p);
 }
 
 /// The height of the next tile: the last two share what is left, and nothing is divided, which
@@ -236,15 +237,15 @@ inline std::int64_t next_height(std::int64_t rows, std::int64_t height) {
   return rows >= 2 * height ? height : rows > height ? (rows + 1) / 2 : rows;
 }
 
-/// Tiles of up to `height` rows.
-template <Way way, class T>
-void multiply(Product<T> p, std::int64_t height) {
+/// Tiles of up to `height` rows. No rows of p are left.
+template <Strategy strategy, class T>
+void multiply(Product<T>& p, std::int64_t height) {
   while (p.n > 0) {
     const std::int64_t rows = next_height(p.n, height);
-    strip_of<most_tile_rows, way>(rows, p);
-    p.bend_rows(rows);
+    strip_of<most_tile_rows, strategy>(rows, p);
+    p.activate_rows(rows);
     p.skip_rows(rows);
-    if constexpr (way == Way::fetching) p.skip_line();
+    if constexpr (strategy == Strategy::fetching) p.skip_line();
   }
 }
 }  // namespace reel::kernels::REEL_ISA

@@ -95,6 +95,7 @@ void dot_tile(const Matrix<T>& x, const Matrix<T>& y, const Dots<T>& to) {
       for (; i <= end; i += L)
         add([&](int r) { return load(rows[r] + i); }, [&](int j) { return readers[j].take(i); });
       if (end == all) break;
+      REEL_UNROLL
       for (int s = 0; s < Rows * Columns; ++s) {
         store(before[s], paused ? load(before[s]) + sums[s] : sums[s]);
         sums[s] = Vector<T>(T(0));
@@ -107,8 +108,10 @@ void dot_tile(const Matrix<T>& x, const Matrix<T>& y, const Dots<T>& to) {
     add([&](int r) { return rest.zero_padded(rows[r] + i); },
         [&](int j) { return rest.zero_padded(columns[j] + i); });
   }
-  if (paused)
+  if (paused) {
+    REEL_UNROLL
     for (int s = 0; s < Rows * Columns; ++s) sums[s] = load(before[s]) + sums[s];
+  }
   alignas(64) T all[Rows * Columns];
   lane_sums(sums, all);
   for (int r = 0; r < Rows && r < x.rows; ++r)

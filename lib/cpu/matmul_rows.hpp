@@ -53,7 +53,7 @@ void add_all_rows(Product<T>& p, const T* start, T* sums) {
   if constexpr (Rows > 1) add_all_rows<Rows / 2>(p, start, sums);
 }
 
-/// c (+)= start + x y for one row x and at least one row of y; `sums` has room for c, and is not c
+/// c (+)= start + x y for one row x and at least one row of y; `sums` has space for c, and is not c
 /// if the product adds.
 template <class T>
 void multiply_row(Product<T> p, T* sums) {

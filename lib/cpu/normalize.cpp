@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Layer norm: two passes over a row forward, two backward.
+#include "lib/table/options/normalize.hpp"
 #include "lib/cpu/chunk.hpp"
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/numbers.hpp"
-#include "lib/cpu/pool.hpp"
-#include "lib/cpu/scratch.hpp"
-#include "lib/dispatch/op_options.hpp"
+#include "lib/pool/pool.hpp"
+#include "lib/pool/scratch.hpp"
 
 namespace reel::kernels::REEL_ISA {
 namespace {
@@ -110,12 +110,12 @@ void clear(T* to, std::int64_t n) {
 
 /// Rows in blocks, each with sums of its own for d gain and d shift, which are added in pairs.
 template <class T>
-void layer_norm_gradient_rows(const KernelCall& call) {
-  const Body& up = *call.inputs[0];
+void layer_norm_gradient_rows(const GradientKernelCall& call) {
+  const Body& up = *call.dy();
   const std::int64_t n = up.shape.data()[up.rank() - 1], rows = n ? up.elements / n : 0;
-  const T *dy = up.as<T>(), *x = elements<T>(call.inputs[1]), *gain = elements<T>(call.inputs[2]);
-  T* const dx = elements<T>(call.outputs[0]);
-  T* const totals[] = {elements<T>(call.outputs[1]), elements<T>(call.outputs[2])};
+  const T *dy = up.as<T>(), *x = elements<T>(call.x(0)), *gain = elements<T>(call.x(1));
+  T* const dx = elements<T>(call.dx(0));
+  T* const totals[] = {elements<T>(call.dx(1)), elements<T>(call.dx(2))};
   const T epsilon = static_cast<T>(call.option<EpsilonOptions>().epsilon);
   const std::int64_t block = rows_in_block(rows, n), blocks = (rows + block - 1) / block;
   T* const sums = static_cast<T*>(scratch(static_cast<std::size_t>(2 * blocks * n) * sizeof(T)));
@@ -132,7 +132,7 @@ void layer_norm_gradient_rows(const KernelCall& call) {
                      totals[0] ? own : nullptr,
                      totals[1] ? own + n : nullptr,
                      n}
-          .add(Moments<T>(place, n, epsilon), call.accumulate & 1);
+          .add(Moments<T>(place, n, epsilon), call.adds(0));
     }
   });
   const auto add = [n](const T* from, T* to) {
@@ -145,7 +145,7 @@ void layer_norm_gradient_rows(const KernelCall& call) {
   for (int k = 0; k < 2; ++k) {
     T* const total = totals[k];
     if (!total) continue;
-    if (!(call.accumulate >> (k + 1) & 1)) clear(total, n);
+    if (!call.adds(k + 1)) clear(total, n);
     if (blocks) add(sums + k * n, total);
   }
 }
@@ -154,8 +154,9 @@ KernelResult layer_norm(const KernelCall& call) {
   return with_floating(call.output().dtype, [&]<class T>(Type<T>) { layer_norm_rows<T>(call); });
 }
 KernelResult layer_norm_gradient(const KernelCall& call) {
-  return with_floating(call.input(0).dtype,
-                       [&]<class T>(Type<T>) { layer_norm_gradient_rows<T>(call); });
+  return with_floating(call.input(0).dtype, [&]<class T>(Type<T>) {
+    layer_norm_gradient_rows<T>(GradientKernelCall(call));
+  });
 }
 
 const NamedKernel kernels[] = {{"layer_norm", layer_norm, layer_norm_gradient}, {nullptr, nullptr}};

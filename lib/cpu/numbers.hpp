@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "lib/dispatch/kernel_call.hpp"
-#include "lib/tensor/dtypes.hpp"
+#include "lib/body/dtypes.hpp"
+#include "lib/table/kernel_call.hpp"
 
 namespace reel::kernels::REEL_ISA {
 /// The type in memory of an element: bool counts as uint8.

@@ -48,7 +48,7 @@ template <class T>
 void copy_matrix(const Matrix<T>& x, T* to, std::int64_t to_step) {
   constexpr std::int64_t L = lanes<T>, ahead = 4;
   if (x.row == 1 && x.column != 1)
-    return turn_elements(x.data, x.column, to, to_step, x.rows, x.columns);
+    return transpose_elements(x.data, x.column, to, to_step, x.rows, x.columns);
   for (std::int64_t i = 0; i < x.rows; ++i, to += to_step) {
     const T* from = x.data + i * x.row;
     std::int64_t j = 0;
@@ -97,12 +97,12 @@ std::int64_t depth_of(const Matrix<T>& x, const Matrix<T>& y) {
   const bool half = crowds<T>(y.row, y.column) && is_tall<T>(x.rows, y.columns);
   return x.columns ? part_length(x.columns, half ? most_depth<T> / 2 : most_depth<T>, 4) : 0;
 }
-/// Calls f(block) for each block of k.
-template <class T, class F>
-void for_blocks(const Product<T>& p, std::int64_t depth, const F& f) {
+/// Calls f(block) for each block of k; p itself is one where k is short.
+template <class P, class F>
+void for_blocks(P& p, std::int64_t depth, const F& f) {
   if (p.k <= depth) return f(p);
   for (std::int64_t first = 0; first < p.k; first += depth) {
-    Product<T> block = p;
+    auto block = p;
     block.x += first * p.x_column;
     block.y += first * p.y_row;
     block.k = least(depth, p.k - first);
@@ -110,7 +110,7 @@ void for_blocks(const Product<T>& p, std::int64_t depth, const F& f) {
       block.start = nullptr;
       block.adds = true;
     }
-    if (first + depth < p.k) block.bend = nullptr;
+    if (first + depth < p.k) block.activation = nullptr;
     f(block);
   }
 }
@@ -135,14 +135,14 @@ struct Blocks {
         rows(part_length(p.n, block_bytes / (depth * size_in_bytes<T>), wide_tile_rows)) {}
 
   /// Elements of scratch memory.
-  std::int64_t room() const { return panel_room() + (packs ? block_room() : 0); }
+  std::int64_t scratch_size() const { return panel_size() + (packs ? block_size() : 0); }
 
   void multiply(T* memory) const {
     for_blocks(p, depth, [&](Product<T> rest) {
       for (; rest.n > 0; rest.skip_rows(rows)) {
         Product<T> block = rest;
         block.n = least(rows, rest.n);
-        if (packs) copy_x(block, memory + panel_room());
+        if (packs) copy_x(block, memory + panel_size());
         if (tall)
           panels<most_tile_rows>(block, memory);
         else
@@ -156,14 +156,14 @@ struct Blocks {
     if (p.n < 64 || p.m < 2 * panel_width<wide_tile_rows, T>) return false;
     return p.x_column != 1 || (crowds<T>(p.x_row, 1) && p.m >= 8 * panel_width<wide_tile_rows, T>);
   }
-  std::int64_t panel_room() const {
+  std::int64_t panel_size() const {
     const std::int64_t width =
         tall ? panel_width<most_tile_rows, T> : panel_width<wide_tile_rows, T>;
     return rounded_up(width * depth, line);
   }
   /// An odd number of lines: rows spread over the cache.
   std::int64_t block_row() const { return (rounded_up(depth, line) / line | 1) * line; }
-  std::int64_t block_room() const {
+  std::int64_t block_size() const {
     const std::int64_t n = least(rows, p.n);
     return grouped ? (n / wide_tile_rows + 2) * group_width * depth : n * block_row();
   }
@@ -202,8 +202,8 @@ struct Blocks {
     constexpr std::int64_t width = panel_width<height, T>;
     const Matrix<T> y{part.y, part.k, part.m, part.y_row, y_column};
     if (part.m == width && y_column == 1 && part.n >= 2 * height) {
-      tile<height, tile_vectors(height), false, Way::copying>(part, 0, 0, copy);
-      part.bend_rows(height);
+      tile<height, tile_vectors(height), false, Strategy::copying>(part, 0, 0, copy);
+      part.activate_rows(height);
       part.skip_rows(height);
     } else {
       copy_matrix(y, copy, width);
@@ -215,7 +215,7 @@ struct Blocks {
       part.soon_row = y.row;
       part.soon_lines = tile_vectors(height);
     }
-    kernels::REEL_ISA::multiply<Way::fetching>(part, height);
+    kernels::REEL_ISA::multiply<Strategy::fetching>(part, height);
   }
 };
 }  // namespace reel::kernels::REEL_ISA

@@ -4,9 +4,9 @@
 #pragma once
 #include <type_traits>
 
-#include "lib/cpu/crossing.hpp"
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/simd_math.hpp"
+#include "lib/cpu/transposed_pass.hpp"
 
 namespace reel::kernels::REEL_ISA {
 using formulas::Domain;
@@ -32,7 +32,7 @@ template <class T, int K>
 struct Sources : Rows<T, K> {
   using Rows<T, K>::first;
   std::int64_t walk[K];  // all bits where the input has neighbours, else 0
-  alignas(64) T room[K][lanes<T>];
+  alignas(64) T buffer[K][lanes<T>];
 
   Sources(const void* const* from, unsigned scalars) {
     for (int k = 0; k < K; ++k) {
@@ -50,8 +50,8 @@ struct Sources : Rows<T, K> {
 
  private:
   void keep(int k, const Vector<T>& x) {
-    x.store_aligned(room[k]);
-    first[k] = room[k];
+    x.store_aligned(buffer[k]);
+    first[k] = buffer[k];
     walk[k] = 0;
   }
 };
@@ -190,14 +190,14 @@ template <int K>
 void repeat_numbers(Tile tile, std::int64_t n, const void* const* inputs, const int (&sizes)[K],
                     unsigned scalars, void* output, int size) {
   constexpr std::int64_t row = 64;
-  alignas(64) std::byte room[K][row * sizeof(std::int64_t)];
+  alignas(64) std::byte buffer[K][row * sizeof(std::int64_t)];
   const void* from[K];
   for (int k = 0; k < K; ++k) {
     from[k] = inputs[k];
     if (!(scalars >> k & 1)) continue;
     for (std::int64_t i = 0; i < row && i < n; ++i)
-      __builtin_memcpy(room[k] + i * sizes[k], inputs[k], static_cast<std::size_t>(sizes[k]));
-    from[k] = room[k];
+      __builtin_memcpy(buffer[k] + i * sizes[k], inputs[k], static_cast<std::size_t>(sizes[k]));
+    from[k] = buffer[k];
   }
   for (std::int64_t i = 0; i < n; i += row) {
     tile(n - i < row ? n - i : row, from, 0, static_cast<std::byte*>(output) + i * size);
@@ -258,7 +258,8 @@ template <class F>
 constexpr Tiles number_tiles() {
   Tiles tiles;
   tiles.slow = is_slow<F>;
-  if constexpr (has_crossing && is_binary<F> && !is_slow<F>) tiles.crossing = crossing_pass<F>;
+  if constexpr (has_transposed_pass && is_binary<F> && !is_slow<F>)
+    tiles.transposed = transposed_pass<F>;
   tiles.value[static_cast<int>(DType::float32)] = floating_tile<F, float>;
   tiles.value[static_cast<int>(DType::float64)] = floating_tile<F, double>;
   if constexpr (F::domain != Domain::floating) {
@@ -294,8 +295,11 @@ constexpr Tiles tiles_of() {
 template <class F>
 inline constexpr Tiles tiles = tiles_of<F>();
 /// The passes of a family, by name.
+template <class List>
+inline constexpr NamedTiles tile_table[] = {{nullptr, nullptr}};
 template <class... F>
-inline constexpr NamedTiles tile_table[] = {{F::name, &tiles<F>}..., {nullptr, nullptr}};
+inline constexpr NamedTiles tile_table<formulas::List<F...>>[] = {{F::name, &tiles<F>}...,
+                                                                  {nullptr, nullptr}};
 inline constexpr NamedKernel no_kernels[] = {{nullptr, nullptr}};
 inline constexpr NamedTiles no_tiles[] = {{nullptr, nullptr}};
 }  // namespace reel::kernels::REEL_ISA

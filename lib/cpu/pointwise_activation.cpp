@@ -6,7 +6,7 @@
 
 namespace reel::kernels::REEL_ISA {
 using namespace formulas;
-extern const Family activation_family = {no_kernels, tile_table<Relu, Sigmoid, Tanh>};
+extern const Family activation_family = {no_kernels, tile_table<ActivationFormulas>};
 
 /// Null for none.
 Tile activation_pass(Activation activation, DType dtype) {

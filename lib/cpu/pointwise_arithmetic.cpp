@@ -4,7 +4,5 @@
 
 namespace reel::kernels::REEL_ISA {
 using namespace formulas;
-extern const Family arithmetic_family = {
-    no_kernels,
-    tile_table<Add, Subtract, Multiply, Divide, Remainder, Negative, Maximum, Minimum, Power>};
+extern const Family arithmetic_family = {no_kernels, tile_table<ArithmeticFormulas>};
 }  // namespace reel::kernels::REEL_ISA

@@ -39,9 +39,7 @@ constexpr Tiles order_tiles = {{nullptr, nullptr, nullptr, order_tile<std::int64
 constexpr NamedTiles where_table[] = {
     {"where", &where_tiles}, {"order", &order_tiles}, {nullptr, nullptr}};
 }  // namespace
-extern const Family compare_family = {
-    no_kernels,
-    tile_table<Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual, LogicalAnd, LogicalOr,
-               LogicalXor, LogicalNot, BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot>};
+extern const Family compare_family = {no_kernels, tile_table<CompareFormulas>};
+extern const Family bitwise_family = {no_kernels, tile_table<BitwiseFormulas>};
 extern const Family where_family = {no_kernels, where_table};
 }  // namespace reel::kernels::REEL_ISA

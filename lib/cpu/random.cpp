@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Random numbers. Number i depends on the key and on position + i / (numbers in a block) alone.
+#include "lib/table/options/random.hpp"
 #include "lib/cpu/exponential.hpp"
 #include "lib/cpu/kernels.hpp"
-#include "lib/cpu/pool.hpp"
-#include "lib/dispatch/op_options.hpp"
 #include "lib/formulas/philox.hpp"
+#include "lib/pool/pool.hpp"
 
 namespace reel::kernels::REEL_ISA {
 namespace {
@@ -150,8 +150,8 @@ SineCosine<T> sine_cosine(const Vector<T>& turns) {
           2.48015872888517045348e-5, -1.38888888888730564116e-3, 4.16666666666665929218e-2});
   const Vector<T> s = x + x * (z * p), c = constant<T>(1) - constant<T>(0.5) * z + z * z * q;
   const auto first = quarter == constant<T>(1), second = quarter == constant<T>(2),
-             third = quarter == constant<T>(3), turned = first | third;
-  const Vector<T> sine = xsimd::select(turned, c, s), cosine = xsimd::select(turned, s, c);
+             third = quarter == constant<T>(3), swapped = first | third;
+  const Vector<T> sine = xsimd::select(swapped, c, s), cosine = xsimd::select(swapped, s, c);
   return {xsimd::select(second | third, -sine, sine),
           xsimd::select(first | second, -cosine, cosine)};
 }

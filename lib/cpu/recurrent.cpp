@@ -3,7 +3,7 @@
 #include "lib/cpu/chunk.hpp"
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/numbers.hpp"
-#include "lib/cpu/pool.hpp"
+#include "lib/pool/pool.hpp"
 
 namespace reel::kernels::REEL_ISA {
 namespace {
@@ -11,6 +11,8 @@ namespace {
 /// node, none of its leaf), what is new, and what goes out.
 template <int Cells>
 constexpr int gate_count = Cells + 3;
+
+// Zeros past the end of a row are safe here: nothing is divided by an element.
 
 /// sigmoid x = 1 / denominator. Cut where the product of two denominators is still a normal number,
 /// so that a cell divides once for a sigmoid and a tanh.
@@ -27,11 +29,11 @@ void forward(std::int64_t first_row, std::int64_t end, std::int64_t n, const T* 
     const T* a = gates + row * n * gate_count<Cells>;
     for_chunks<T>(n, [&](std::int64_t k, Chunk<T> chunk) {
       const std::int64_t at = row * n + k;
-      const auto gate = [&](int j) { return chunk.get(a + j * n + k); };
+      const auto gate = [&](int j) { return chunk.zero_padded(a + j * n + k); };
       const TanhFraction<T> g(gate(Cells + 1));
       Vector<T> sum = g.top / (g.denominator * sigmoid_denominator<T>(gate(0)));
       for (int j = 0; j < Cells; ++j)
-        sum += chunk.get(cells[j] + at) / sigmoid_denominator<T>(gate(j + 1));
+        sum += chunk.zero_padded(cells[j] + at) / sigmoid_denominator<T>(gate(j + 1));
       const TanhFraction<T> t(sum);
       chunk.put(c + at, sum);
       chunk.put(h + at, t.top / (t.denominator * sigmoid_denominator<T>(gate(Cells + 2))));
@@ -55,32 +57,34 @@ struct GatePair {
 /// c' = sum f c + i g, h = o tanh c'. With s = sigmoid a: da = ds s (1 - s); with g = tanh a:
 /// da = dg (1 - g^2).
 template <int Cells, class T>
-void backward(std::int64_t first_row, std::int64_t end, std::int64_t n, const KernelCall& call) {
-  const T* dh = elements<T>(call.inputs[0]);
-  const T* dc_next = elements<T>(call.inputs[1]);
-  const T* gates = elements<T>(call.inputs[2]);
-  const T* c_next = elements<T>(call.inputs[4 + Cells]);
-  T* dgates = elements<T>(call.outputs[0]);
+void backward(std::int64_t first_row, std::int64_t end, std::int64_t n,
+              const GradientKernelCall& call) {
+  const T* dh = elements<T>(call.dy(0));
+  const T* dc_next = elements<T>(call.dy(1));
+  const T* gates = elements<T>(call.x(0));
+  const T* c_next = elements<T>(call.y(1));
+  T* dgates = elements<T>(call.dx(0));
   const Vector<T> one(T(1)), zero(T(0));
   for (std::int64_t row = first_row; row < end; ++row) {
     const std::int64_t first = row * n * gate_count<Cells>;
     for_chunks<T>(n, [&](std::int64_t k, Chunk<T> chunk) {
       const std::int64_t at = row * n + k;
-      const auto gate = [&](int j) { return chunk.get(gates + first + j * n + k); };
+      const auto gate = [&](int j) { return chunk.zero_padded(gates + first + j * n + k); };
       const auto give = [&](int j, const Vector<T>& da) {
-        if (dgates) chunk.give(dgates + first + j * n + k, da, call.accumulate & 1);
+        if (dgates) chunk.give(dgates + first + j * n + k, da, call.adds(0));
       };
-      const GatePair<T> in(gate(0), gate(Cells + 1)), out(gate(Cells + 2), chunk.get(c_next + at));
-      const Vector<T> up = dh ? chunk.get(dh + at) : zero;
+      const GatePair<T> in(gate(0), gate(Cells + 1)),
+          out(gate(Cells + 2), chunk.zero_padded(c_next + at));
+      const Vector<T> up = dh ? chunk.zero_padded(dh + at) : zero;
       const Vector<T> dc =
-          (dc_next ? chunk.get(dc_next + at) : zero) + up * out.s * (one - out.t * out.t);
+          (dc_next ? chunk.zero_padded(dc_next + at) : zero) + up * out.s * (one - out.t * out.t);
       give(0, dc * in.t * in.s * (one - in.s));
       for (int j = 0; j < Cells; ++j) {
         const Vector<T> f = one / sigmoid_denominator<T>(gate(j + 1));
         if (dgates)
-          give(j + 1, dc * chunk.get(elements<T>(call.inputs[3 + j]) + at) * f * (one - f));
-        if (T* dcell = elements<T>(call.outputs[1 + j]))
-          chunk.give(dcell + at, dc * f, call.accumulate >> (1 + j) & 1);
+          give(j + 1, dc * chunk.zero_padded(elements<T>(call.x(1 + j)) + at) * f * (one - f));
+        if (T* dcell = elements<T>(call.dx(1 + j)))
+          chunk.give(dcell + at, dc * f, call.adds(1 + j));
       }
       give(Cells + 1, dc * in.s * (one - in.t * in.t));
       give(Cells + 2, up * out.t * out.s * (one - out.s));
@@ -106,11 +110,12 @@ KernelResult gates(const KernelCall& call) {
 
 template <int Cells>
 KernelResult gates_gradient(const KernelCall& call) {
-  const Body& c = *call.inputs[4 + Cells];
+  const GradientKernelCall g(call);
+  const Body& c = *g.y(1);
   const std::int64_t n = c.rank() ? c.shape.data()[c.rank() - 1] : 1, rows = n ? c.elements / n : 0;
   return with_floating(c.dtype, [&]<class T>(Type<T>) {
     parallel_rows(rows, n, elements_in_block, [&](std::int64_t first, std::int64_t end) {
-      backward<Cells, T>(first, end, n, call);
+      backward<Cells, T>(first, end, n, g);
     });
   });
 }

@@ -2,12 +2,12 @@
 // Reductions. Axes that stay and axes that go are merged into groups, and one group goes at a
 // time, from the last: [outer, gone, inner] to [outer, inner]. The order of every sum depends on
 // the shape alone.
+#include "lib/table/options/reduce.hpp"
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/numbers.hpp"
 #include "lib/cpu/reduce_fold.hpp"
-#include "lib/cpu/scratch.hpp"
 #include "lib/cpu/walk.hpp"
-#include "lib/dispatch/op_options.hpp"
+#include "lib/pool/scratch.hpp"
 
 namespace reel::kernels::REEL_ISA {
 namespace {
@@ -64,8 +64,8 @@ struct Folds {
 template <class R, class A, class X>
 inline constexpr Folds folds_of = {fold_of<R, A, X>, fold_of<R, A, A>};
 
-/// Folds all groups; elements pass through scratch memory between the groups.
-KernelResult reduce(const Folds& folds, const Body& x, Groups groups, Body& output,
+/// Folds all groups, until none is left; elements pass through scratch memory between the groups.
+KernelResult reduce(const Folds& folds, const Body& x, Groups& groups, Body& output,
                     bool accumulate) {
   std::int64_t kept = 1, gone = 1;
   for (int i = 0; i < groups.count; ++i) (i % 2 ? gone : kept) *= groups.lengths[i];
@@ -94,13 +94,13 @@ KernelResult reduce(const Folds& folds, const Body& x, Groups groups, Body& outp
     folded = target;
     groups.count = 1;
   }
-  for (int turn = 0; groups.count > 1; ++turn) {
+  for (int round = 0; groups.count > 1; ++round) {
     const int last = groups.last_gone();
     std::int64_t outer = 1;
     for (int i = 0; i < last; ++i) outer *= groups.lengths[i];
     const std::int64_t inner = groups.count % 2 ? groups.lengths[groups.count - 1] : 1;
-    std::byte* const target = last == 1 && !accumulate ? to : stages[turn % 2];
-    fold_all(turn ? folds.then : folds.first, folded, outer, groups.lengths[last], inner, target,
+    std::byte* const target = last == 1 && !accumulate ? to : stages[round % 2];
+    fold_all(round ? folds.then : folds.first, folded, outer, groups.lengths[last], inner, target,
              waiting);
     folded = target;
     groups.lengths[last - 1] *= inner;
@@ -134,7 +134,7 @@ constexpr ByDType<Folds> truths = folds_by_dtype([]<class T>(Type<T>) {
   return folds_of<Truth<Every>, bool, T>;
 });
 
-KernelResult reduce_by(const ByDType<Folds>& folds, const KernelCall& call, const Groups& groups) {
+KernelResult reduce_by(const ByDType<Folds>& folds, const KernelCall& call, Groups&& groups) {
   const Body& x = call.input(0);
   return reduce(folds[x.dtype], x, groups, call.output(), call.accumulate & 1);
 }
@@ -152,7 +152,7 @@ void scale(Body& out, std::int64_t count) {
 }
 KernelResult mean(const KernelCall& call) {
   const Groups groups = groups_of(call, call.input(0).shape);
-  reduce_by(sums, call, groups);
+  reduce_by(sums, call, Groups(groups));
   std::int64_t gone = 1;
   for (int i = 1; i < groups.count; i += 2) gone *= groups.lengths[i];
   return with_floating(call.output().dtype,
@@ -172,7 +172,7 @@ std::int64_t first_place(const T* x, std::int64_t n, T best) {
   while (!((x[i] == best) | (x[i] != x[i]))) ++i;
   return i;
 }
-/// For each column the place of its first largest, or of its first NaN; `best` has room for a row.
+/// For each column the place of its first largest, or of its first NaN; `best` has space for a row.
 template <class T>
 void largest_of_columns(const T* x, std::int64_t rows, std::int64_t inner, T* best,
                         std::int64_t* to) {

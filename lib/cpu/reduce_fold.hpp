@@ -4,8 +4,8 @@
 #pragma once
 
 #include "lib/cpu/chunk.hpp"
-#include "lib/cpu/pool.hpp"
-#include "lib/cpu/thread_count.hpp"
+#include "lib/pool/pool.hpp"
+#include "lib/pool/thread_count.hpp"
 
 namespace reel::kernels::REEL_ISA {
 template <class A>
@@ -64,16 +64,25 @@ A first_step(X x) {
     return static_cast<A>(x);
 }
 
+/// A vector of a row; what it has past the row's end changes no fold.
+template <class R, class A>
+Vector<A> padded(const A* x, Chunk<A> chunk) {
+  if constexpr (!requires { R::none; }) {
+    return chunk.get(x);
+  } else if constexpr (R::none == A(0)) {
+    return chunk.zero_padded(x);
+  } else {
+    alignas(64) A row[lanes<A>];
+    for (std::int64_t i = 0; i < lanes<A>; ++i) row[i] = i < chunk.n ? x[i] : R::none;
+    return load(row);
+  }
+}
+
 /// A row of up to `leaf` elements: lanes side by side, then joined by halves.
 template <class R, class A, class X>
 [[gnu::noinline]] A fold_leaf(const X* x, std::int64_t n) {
   if constexpr (is_floating<A>) {
-    const auto vector = [&](std::int64_t i, Chunk<A> chunk) {
-      if constexpr (requires { R::none; })
-        return chunk.zero_padded(x + i);
-      else
-        return chunk.get(x + i);
-    };
+    const auto vector = [&](std::int64_t i, Chunk<A> chunk) { return padded<R>(x + i, chunk); };
     return fold_lanes<A>(row_fold<A>(n, vector, R::join), R::join);
   }
   alignas(64) A sums[lane_count];
@@ -246,10 +255,10 @@ inline void fold_tall_columns(const Fold& fold, const std::byte* x, std::int64_t
                               std::int64_t inner, std::int64_t width, std::byte* to,
                               std::byte* tree) {
   const std::int64_t branch = branch_rows(rows), count = (rows + branch - 1) / branch;
-  const std::int64_t room = (1 + fold_depth(branch)) * fold_bytes;
+  const std::int64_t size_needed = (1 + fold_depth(branch)) * fold_bytes;
   parallel_for(count, [&](std::int64_t i) {
     const std::int64_t left = rows - i * branch;
-    std::byte* const sums = tree + i * room;
+    std::byte* const sums = tree + i * size_needed;
     fold.columns(x + i * branch * inner * fold.from_size, left < branch ? left : branch, inner,
                  width, sums, sums + fold_bytes);
   });
@@ -260,7 +269,7 @@ inline void fold_tall_columns(const Fold& fold, const std::byte* x, std::int64_t
     fold.join(waiting[depth], width, waiting[depth - 1]);
   };
   for (std::int64_t i = 0; i < count; ++i) {
-    waiting[depth++] = tree + i * room;
+    waiting[depth++] = tree + i * size_needed;
     for (std::int64_t pairs = i; pairs & 1; pairs >>= 1) join_pair();
   }
   while (depth > 1) join_pair();

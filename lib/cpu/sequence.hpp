@@ -6,8 +6,8 @@
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/numbers.hpp"
 #include "lib/cpu/product.hpp"
-#include "lib/cpu/scratch.hpp"
-#include "lib/dispatch/op_options.hpp"
+#include "lib/pool/scratch.hpp"
+#include "lib/table/options/sequence.hpp"
 
 namespace reel::kernels::REEL_ISA {
 /// Sizes of x [time, batch, in], of the state [batch, hidden] and of the weight's columns.
@@ -87,7 +87,7 @@ class SequenceProducts {
   bool adds_dx, adds_dweight;
 
   /// Elements of memory that the products of so many steps need besides.
-  std::int64_t room(std::int64_t steps) const {
+  std::int64_t scratch_size(std::int64_t steps) const {
     return dweight && q.is_ragged() ? steps * q.batch * q.in : 0;
   }
   /// Steps at t = first to end - 1, whose gradients lie in da and ds.
@@ -209,14 +209,14 @@ class PlayBack {
     const std::int64_t m = q.columns, waiting = some * q.batch * m, n = q.batch * q.hidden;
     using P = Pieces<T>;
     P memory(P::size(waiting) * (1 + apart) + P::size(q.batch * m) + P::size(n) * Cell::states +
-             P::size(cell.bias.width) + P::size(products.room(some)));
+             P::size(cell.bias.width) + P::size(products.scratch_size(some)));
     da = memory.take(waiting);
     ds = apart ? memory.take(waiting) : da;
     begun = memory.take(q.batch * m);
     clear(begun, q.batch * m);
     for (StateGradient<T>& state : cell.state) state.begin(memory.take(n), n);
     cell.bias.begin(memory.take(cell.bias.width));
-    T* const copies = memory.take(products.room(some));
+    T* const copies = memory.take(products.scratch_size(some));
     std::int64_t end = q.time;
     do {
       const std::int64_t begin = end > some ? end - some : 0;

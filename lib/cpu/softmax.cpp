@@ -4,9 +4,9 @@
 #include "lib/cpu/chunk.hpp"
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/numbers.hpp"
-#include "lib/cpu/pool.hpp"
-#include "lib/cpu/scratch.hpp"
-#include "lib/dispatch/op_options.hpp"
+#include "lib/pool/pool.hpp"
+#include "lib/pool/scratch.hpp"
+#include "lib/table/options/axis.hpp"
 
 namespace reel::kernels::REEL_ISA {
 namespace {
@@ -27,17 +27,18 @@ template <class T>
       n, [&](std::int64_t i, Chunk<T> chunk) { return chunk.get(x + i); }, larger<T>);
 }
 
-/// y = exp(x - max) and their sum, lane by lane; y may be null.
+/// y = exp(x - max); y may be null.
 template <class T>
-[[gnu::always_inline]] inline Vector<T> exponentials(const T* x, T* y, std::int64_t n, T max) {
-  const Vector<T> most(max);
-  return row_sum<T>(n, [&](std::int64_t i, Chunk<T> chunk) {
-    const Vector<T> e = Maths<T>::exp(chunk.get(x + i) - most);
+struct Exponential {
+  const T* x;
+  T* y;
+  Vector<T> max;
+  Vector<T> operator()(std::int64_t i, Chunk<T> chunk) const {
+    const Vector<T> e = Maths<T>::exp(chunk.get(x + i) - max);
     if (y) chunk.put(y + i, e);
     return chunk.only(e);
-  });
-}
-
+  }
+};
 constexpr std::int64_t shared_elements = 1 << 14;  // of rows, that are worth another thread's way
 /// Rows that take turns: while one waits for the fold of its lanes, the others go on.
 constexpr std::int64_t row_block = 16;
@@ -58,12 +59,22 @@ struct RowSums {
   alignas(64) T max[row_block] = {}, sum[row_block] = {};
   std::int64_t rows;
 
-  RowSums(const T* x, T* y, std::int64_t row_count, std::int64_t n) : rows(row_count) {
+  [[gnu::flatten]] RowSums(const T* x, T* y, std::int64_t row_count, std::int64_t n)
+      : rows(row_count) {
     Lanes<T, row_block> of;
     for (std::int64_t r = 0; r < rows; ++r) store(of.row[r], row_max(x + r * n, n));
     of.fold(rows, larger<T>, max);
-    for (std::int64_t r = 0; r < rows; ++r)
-      store(of.row[r], exponentials(x + r * n, y ? y + r * n : nullptr, n, max[r]));
+    // The loop over short rows calls no function (hence "flatten"), so that the constants of exp
+    // stay in registers.
+    const auto sum_rows = [&](const auto& sum_of) {
+      for (std::int64_t r = 0; r < rows; ++r)
+        store(of.row[r],
+              sum_of(Exponential<T>{x + r * n, y ? y + r * n : nullptr, Vector<T>(max[r])}));
+    };
+    if (n <= leaf)
+      sum_rows([n](const auto& exponential) { return leaf_sum<T>(n, exponential); });
+    else
+      sum_rows([n](const auto& exponential) { return sum_of_halves<T>(0, n, exponential); });
     of.fold(
         rows, [](const Vector<T>& a, const Vector<T>& b) { return a + b; }, sum);
   }
@@ -230,10 +241,10 @@ KernelResult softmax(const KernelCall& call) {
 }
 template <class F>
 KernelResult softmax_gradient(const KernelCall& call) {
-  const AxisView view(call.output().shape, call.option<AxisOptions>().axis);
-  return with_floating(call.output().dtype, [&]<class T>(Type<T>) {
-    gradient_of<F>(view, call.inputs[0]->as<T>(), call.inputs[2]->as<T>(), call.output().as<T>(),
-                   call.accumulate & 1);
+  const GradientKernelCall g(call);
+  const AxisView view(g.dx()->shape, g.option<AxisOptions>().axis);
+  return with_floating(g.dx()->dtype, [&]<class T>(Type<T>) {
+    gradient_of<F>(view, g.dy()->as<T>(), g.y()->as<T>(), g.dx()->as<T>(), g.adds());
   });
 }
 
@@ -257,10 +268,10 @@ KernelResult cross_entropy(const KernelCall& call) {
 }
 /// d scores = (softmax(scores) - 1 at the label) dy
 KernelResult cross_entropy_gradient(const KernelCall& call) {
-  const Body &dy = *call.inputs[0], &scores = *call.inputs[1], &labels = *call.inputs[2];
+  const GradientKernelCall g(call);
+  const Body &dy = *g.dy(), &scores = *g.x(0), &labels = *g.x(1);
   const std::int64_t n = scores.shape.data()[1];
-  if (!call.outputs[0] || n == 0) return {};
-  const bool add = call.accumulate & 1;
+  if (!g.dx(0) || n == 0) return {};
   return with_floating(scores.dtype, [&]<class T>(Type<T>) {
     for_row_blocks(labels.elements, n, [&](std::int64_t first, std::int64_t count) {
       T* block = static_cast<T*>(scratch(static_cast<std::size_t>(row_block * n) * sizeof(T)));
@@ -269,9 +280,9 @@ KernelResult cross_entropy_gradient(const KernelCall& call) {
         T* row = block + r * n;
         row[integer_at(labels, first + r)] -= T(1);
         const Vector<T> up(dy.as<T>()[first + r]);
-        T* dx = call.output().as<T>() + (first + r) * n;
+        T* dx = g.dx(0)->as<T>() + (first + r) * n;
         for_chunks<T>(n, [&](std::int64_t k, Chunk<T> chunk) {
-          chunk.give(dx + k, chunk.get(row + k) * up, add);
+          chunk.give(dx + k, chunk.get(row + k) * up, g.adds());
         });
       }
     });

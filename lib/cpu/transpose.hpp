@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Small squares of a matrix turned over its diagonal in registers.
+// Transposes small squares of a matrix in registers.
 #pragma once
 #include <cstdint>
 
@@ -11,7 +11,7 @@ template <class T>
 inline constexpr std::int64_t large_side = square_side<T>;
 
 template <std::int64_t side, class T>
-void turn_square(const T* from, std::int64_t from_step, T* to, std::int64_t to_step) {
+void transpose_square(const T* from, std::int64_t from_step, T* to, std::int64_t to_step) {
   T square[4][4];
   for (int c = 0; c < 4; ++c)
     for (int r = 0; r < 4; ++r) square[r][c] = from[c * from_step + r];
@@ -44,10 +44,10 @@ struct RowsTo {
     row += 4 * step;
   }
 };
-/// Gives put() the rows of a square turned over, four at a time; steps in elements.
+/// Gives put() the rows of a square transposed, four at a time; steps in elements.
 template <class Put>
-[[gnu::always_inline]] inline void turn_rows_of_8(const float* from, std::int64_t from_step,
-                                                  Put put) {
+[[gnu::always_inline]] inline void transposed_rows_of_8(const float* from, std::int64_t from_step,
+                                                        Put put) {
   for (int half = 0; half < 2; ++half, from += 4) {
     const auto rows = [&](int c) {
       return load_halves(from + c * from_step, from + (c + 4) * from_step);
@@ -60,17 +60,17 @@ template <class Put>
   }
 }
 template <>
-inline void turn_square<8>(const std::uint32_t* from, std::int64_t from_step, std::uint32_t* to,
-                           std::int64_t to_step) {
-  turn_rows_of_8(reinterpret_cast<const float*>(from), from_step,
-                 RowsTo{reinterpret_cast<float*>(to), to_step});
+inline void transpose_square<8>(const std::uint32_t* from, std::int64_t from_step,
+                                std::uint32_t* to, std::int64_t to_step) {
+  transposed_rows_of_8(reinterpret_cast<const float*>(from), from_step,
+                       RowsTo{reinterpret_cast<float*>(to), to_step});
 }
 
 template <>
 inline constexpr std::int64_t square_side<std::uint64_t> = 4;
 template <>
-inline void turn_square<4>(const std::uint64_t* from, std::int64_t from_step, std::uint64_t* to,
-                           std::int64_t to_step) {
+inline void transpose_square<4>(const std::uint64_t* from, std::int64_t from_step,
+                                std::uint64_t* to, std::int64_t to_step) {
   const auto* const source = reinterpret_cast<const double*>(from);
   auto* const target = reinterpret_cast<double*>(to);
   for (int r = 0; r < 4; r += 2) {
@@ -92,9 +92,10 @@ inline constexpr std::int64_t large_side<std::uint32_t> = 16;
 template <>
 inline constexpr std::int64_t large_side<std::uint64_t> = 8;
 
-/// Quarter q of turned[k][i] becomes quarter k of row `each` * q + i; put() takes `each` rows.
+/// Quarter q of transposed[k][i] becomes quarter k of row `each` * q + i; put() takes `each` rows.
 template <std::size_t each, class Put>
-[[gnu::always_inline]] inline void put_quarters(const __m512 (&turned)[4][each], const Put& put) {
+[[gnu::always_inline]] inline void put_quarters(const __m512 (&transposed)[4][each],
+                                                const Put& put) {
   __m512 left[each], right[each], rows[each];
   const auto put_both = [&] {
     for (std::size_t i = 0; i < each; ++i) rows[i] = _mm512_shuffle_f32x4(left[i], right[i], 0x88);
@@ -103,23 +104,23 @@ template <std::size_t each, class Put>
     put(rows);
   };
   for (std::size_t i = 0; i < each; ++i) {
-    left[i] = _mm512_shuffle_f32x4(turned[0][i], turned[1][i], 0x44);
-    right[i] = _mm512_shuffle_f32x4(turned[2][i], turned[3][i], 0x44);
+    left[i] = _mm512_shuffle_f32x4(transposed[0][i], transposed[1][i], 0x44);
+    right[i] = _mm512_shuffle_f32x4(transposed[2][i], transposed[3][i], 0x44);
   }
   put_both();
   for (std::size_t i = 0; i < each; ++i) {
-    left[i] = _mm512_shuffle_f32x4(turned[0][i], turned[1][i], 0xee);
-    right[i] = _mm512_shuffle_f32x4(turned[2][i], turned[3][i], 0xee);
+    left[i] = _mm512_shuffle_f32x4(transposed[0][i], transposed[1][i], 0xee);
+    right[i] = _mm512_shuffle_f32x4(transposed[2][i], transposed[3][i], 0xee);
   }
   put_both();
 }
 
-/// Gives put() four rows at a time of a square of floats turned over; steps in elements.
+/// Gives put() four rows at a time of a square of floats transposed; steps in elements.
 template <class Put>
-[[gnu::always_inline]] inline void turn_rows_of_16(const float* from, std::int64_t from_step,
-                                                   Put put) {
-  __m512 turned[4][4];
-  for (auto& part : turned) {
+[[gnu::always_inline]] inline void transposed_rows_of_16(const float* from, std::int64_t from_step,
+                                                         Put put) {
+  __m512 transposed[4][4];
+  for (auto& part : transposed) {
     const auto row = [&](int r) { return _mm512_loadu_ps(from + r * from_step); };
     const __m512 a = row(0), b = row(1), c = row(2), d = row(3);
     const __m512 ab = _mm512_unpacklo_ps(a, b), cd = _mm512_unpacklo_ps(c, d);
@@ -130,27 +131,27 @@ template <class Put>
     part[3] = _mm512_shuffle_ps(ab_high, cd_high, 0xee);
     from += 4 * from_step;
   }
-  put_quarters(turned, [&](const __m512(&x)[4]) { put(x[0], x[1], x[2], x[3]); });
+  put_quarters(transposed, [&](const __m512(&x)[4]) { put(x[0], x[1], x[2], x[3]); });
 }
 template <>
-inline void turn_square<16>(const std::uint32_t* from, std::int64_t from_step, std::uint32_t* to,
-                            std::int64_t to_step) {
-  turn_rows_of_16(reinterpret_cast<const float*>(from), from_step,
-                  RowsTo{reinterpret_cast<float*>(to), to_step});
+inline void transpose_square<16>(const std::uint32_t* from, std::int64_t from_step,
+                                 std::uint32_t* to, std::int64_t to_step) {
+  transposed_rows_of_16(reinterpret_cast<const float*>(from), from_step,
+                        RowsTo{reinterpret_cast<float*>(to), to_step});
 }
 template <>
-inline void turn_square<8>(const std::uint64_t* from, std::int64_t from_step, std::uint64_t* to,
-                           std::int64_t to_step) {
+inline void transpose_square<8>(const std::uint64_t* from, std::int64_t from_step,
+                                std::uint64_t* to, std::int64_t to_step) {
   const auto* row = reinterpret_cast<const double*>(from);
   auto* target = reinterpret_cast<double*>(to);
-  __m512 turned[4][2];
-  for (auto& part : turned) {
+  __m512 transposed[4][2];
+  for (auto& part : transposed) {
     const __m512d a = _mm512_loadu_pd(row), b = _mm512_loadu_pd(row + from_step);
     part[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
     part[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
     row += 2 * from_step;
   }
-  put_quarters(turned, [&](const __m512(&x)[2]) {
+  put_quarters(transposed, [&](const __m512(&x)[2]) {
     _mm512_storeu_pd(target, _mm512_castps_pd(x[0]));
     _mm512_storeu_pd(target + to_step, _mm512_castps_pd(x[1]));
     target += 2 * to_step;
@@ -183,15 +184,15 @@ void turn_by_squares(const T* from, std::int64_t from_step, T* to, std::int64_t 
         T* const target = to + row * to_step + first;
         for (std::int64_t i = 0; i < width; i += side) {
           const std::int64_t c = i + side <= width ? i : width - side;
-          turn_square<side>(source + c * from_step, from_step, target + c, to_step);
+          transpose_square<side>(source + c * from_step, from_step, target + c, to_step);
         }
       });
 }
 
 /// to[r][c] = from[c][r] for r < rows, c < columns.
 template <class T>
-void turn(const T* from, std::int64_t from_step, T* to, std::int64_t to_step, std::int64_t rows,
-          std::int64_t columns) {
+void transpose_matrix(const T* from, std::int64_t from_step, T* to, std::int64_t to_step,
+                      std::int64_t rows, std::int64_t columns) {
   constexpr std::int64_t small_side = 4;
   const std::int64_t least = rows < columns ? rows : columns;
   if (least >= large_side<T>)
@@ -203,15 +204,15 @@ void turn(const T* from, std::int64_t from_step, T* to, std::int64_t to_step, st
   for (std::int64_t r = 0; r < rows; ++r)
     for (std::int64_t c = 0; c < columns; ++c) to[r * to_step + c] = from[c * from_step + r];
 }
-/// Elements are only moved: as the integers that turn() has registers for.
-inline void turn_elements(const float* y, std::int64_t step, float* to, std::int64_t to_step,
-                          std::int64_t rows, std::int64_t columns) {
-  turn(reinterpret_cast<const std::uint32_t*>(y), step, reinterpret_cast<std::uint32_t*>(to),
-       to_step, rows, columns);
+/// Elements are only moved: as the integers that transpose_matrix() has registers for.
+inline void transpose_elements(const float* y, std::int64_t step, float* to, std::int64_t to_step,
+                               std::int64_t rows, std::int64_t columns) {
+  transpose_matrix(reinterpret_cast<const std::uint32_t*>(y), step,
+                   reinterpret_cast<std::uint32_t*>(to), to_step, rows, columns);
 }
-inline void turn_elements(const double* y, std::int64_t step, double* to, std::int64_t to_step,
-                          std::int64_t rows, std::int64_t columns) {
-  turn(reinterpret_cast<const std::uint64_t*>(y), step, reinterpret_cast<std::uint64_t*>(to),
-       to_step, rows, columns);
+inline void transpose_elements(const double* y, std::int64_t step, double* to, std::int64_t to_step,
+                               std::int64_t rows, std::int64_t columns) {
+  transpose_matrix(reinterpret_cast<const std::uint64_t*>(y), step,
+                   reinterpret_cast<std::uint64_t*>(to), to_step, rows, columns);
 }
 }  // namespace reel::kernels::REEL_ISA

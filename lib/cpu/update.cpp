@@ -35,7 +35,7 @@ void broadcast_strides(const Body& value, const Shape& shape, Strides& strides) 
 }
 
 template <Change change, class T>
-void assign_all(const Walk& walk, const T* from, const T* old, T* to) {
+void assign_all(const CopyLoop& walk, const T* from, const T* old, T* to) {
   const int last = walk.rank - 1;
   const std::int64_t n = walk.lengths[last], step = walk.from[last];
   for_each_row(walk, 1, [=](std::int64_t source, std::int64_t place) {
@@ -57,12 +57,12 @@ KernelResult assign(const KernelCall& call) {
   if (output.elements == 0) return {};
   Strides strides;
   broadcast_strides(value, output.shape, strides);
-  const Walk walk = walk_over(output.shape, strides, output.strides);
+  const CopyLoop walk = walk_over(output.shape, strides, output.strides);
   const auto assign_to = [&]<class T>(Type<T>) {
     const T *from = value.as<T>(), *old = before.as<T>();
     T* to = output.as<T>();
     for_parts(walk, output.elements,
-              [=](const Walk& part, std::int64_t source, std::int64_t place) {
+              [=](const CopyLoop& part, std::int64_t source, std::int64_t place) {
                 assign_all<change>(part, from + source, old + place, to + place);
               });
   };

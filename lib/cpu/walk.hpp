@@ -3,13 +3,13 @@
 #pragma once
 #include <cstdint>
 
-#include "lib/cpu/pool.hpp"
-#include "lib/tensor/body.hpp"
+#include "lib/body/body.hpp"
+#include "lib/pool/pool.hpp"
 
 namespace reel::kernels::REEL_ISA {
 /// Axes of length 1 are left out, neighbours that walk as one are merged, and at least one axis is
 /// left; steps in elements.
-struct Walk {
+struct CopyLoop {
   int rank = 0;
   std::int64_t lengths[Shape::max_rank];
   std::int64_t from[Shape::max_rank], to[Shape::max_rank];
@@ -30,8 +30,8 @@ struct Walk {
 };
 
 /// The walk over all of `shape`, by the strides of both sides.
-inline Walk walk_over(const Shape& shape, const Strides& from, const Strides& to) {
-  Walk walk;
+inline CopyLoop walk_over(const Shape& shape, const Strides& from, const Strides& to) {
+  CopyLoop walk;
   for (int axis = 0; axis < static_cast<int>(shape.rank()); ++axis)
     walk.add_axis(shape.data()[axis], from[axis], to[axis]);
   if (walk.rank) return walk;
@@ -42,7 +42,7 @@ inline Walk walk_over(const Shape& shape, const Strides& from, const Strides& to
 
 /// Calls row(from, to), offsets in elements, for each position of all axes but the last `inner`.
 template <class Row>
-void for_each_row(const Walk& walk, int inner, const Row& row) {
+void for_each_row(const CopyLoop& walk, int inner, const Row& row) {
   const int near = walk.rank - inner - 1;  // the axis whose steps are taken in the inner loop
   if (near < 0) return row(std::int64_t{0}, std::int64_t{0});
   const std::int64_t near_length = walk.lengths[near];
@@ -66,7 +66,7 @@ void for_each_row(const Walk& walk, int inner, const Row& row) {
 /// Calls f(part, from, to) for a walk over so many elements: whole, or in parts along its longest
 /// axis, shared among threads, with offsets in elements.
 template <class F>
-void for_parts(const Walk& walk, std::int64_t elements, const F& f) {
+void for_parts(const CopyLoop& walk, std::int64_t elements, const F& f) {
   constexpr std::int64_t shared = 1 << 18, block = 1 << 16;
   if (elements < shared) return f(walk, std::int64_t{0}, std::int64_t{0});
   int axis = 0;
@@ -75,12 +75,13 @@ void for_parts(const Walk& walk, std::int64_t elements, const F& f) {
   const std::int64_t length = walk.lengths[axis], parts = (elements + block - 1) / block;
   parallel_blocks(length, (length + parts - 1) / parts, 1,
                   [&](std::int64_t first, std::int64_t end) {
-                    Walk part = walk;
+                    CopyLoop part = walk;
                     part.lengths[axis] = end - first;
                     f(part, first * walk.from[axis], first * walk.to[axis]);
                   });
 }
 
 /// Copies elements of `size` bytes, so many in all.
-void copy_elements(const Walk& walk, std::int64_t elements, const void* from, void* to, int size);
+void copy_elements(const CopyLoop& walk, std::int64_t elements, const void* from, void* to,
+                   int size);
 }  // namespace reel::kernels::REEL_ISA

@@ -7,7 +7,7 @@ struct Relu {
   static constexpr const char* name = "relu";
   static constexpr Domain domain = Domain::floating;
   auto operator()(auto x) const { return math::maximum(x, decltype(x)(0)); }
-  static auto d0(auto g) { return math::select(g.out() > 0, g.dy(), 0.f); }
+  static constexpr auto d0(auto g) { return math::select(g.out() > 0, g.dy(), 0.f); }
 };
 struct Sigmoid {
   static constexpr const char* name = "sigmoid";
@@ -15,7 +15,7 @@ struct Sigmoid {
   static constexpr bool slow = true;
   auto operator()(auto x) const { return math::sigmoid(x); }
   // dx = dy y (1 - y)
-  static auto d0(auto g) {
+  static constexpr auto d0(auto g) {
     auto y = g.out();
     return g.dy() * (y * (1 - y));
   }
@@ -26,9 +26,11 @@ struct Tanh {
   static constexpr bool slow = true;
   auto operator()(auto x) const { return math::tanh(x); }
   // dx = dy (1 - y^2)
-  static auto d0(auto g) {
+  static constexpr auto d0(auto g) {
     auto y = g.out();
     return g.dy() * (1 - y * y);
   }
 };
+
+using ActivationFormulas = List<Relu, Sigmoid, Tanh>;
 }  // namespace reel::REEL_FORMULAS

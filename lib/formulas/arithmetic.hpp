@@ -8,32 +8,32 @@ struct Add {
   static constexpr Domain domain = Domain::everything;
   static constexpr bool wraps = true;
   auto operator()(auto x, auto y) const { return x + y; }
-  static auto d0(auto g) { return g.dy(); }
-  static auto d1(auto g) { return g.dy(); }
+  static constexpr auto d0(auto g) { return g.dy(); }
+  static constexpr auto d1(auto g) { return g.dy(); }
 };
 struct Subtract {
   static constexpr const char* name = "subtract";
   static constexpr Domain domain = Domain::numbers;
   static constexpr bool wraps = true;
   auto operator()(auto x, auto y) const { return x - y; }
-  static auto d0(auto g) { return g.dy(); }
-  static auto d1(auto g) { return -g.dy(); }
+  static constexpr auto d0(auto g) { return g.dy(); }
+  static constexpr auto d1(auto g) { return -g.dy(); }
 };
 struct Multiply {
   static constexpr const char* name = "multiply";
   static constexpr Domain domain = Domain::everything;
   static constexpr bool wraps = true;
   auto operator()(auto x, auto y) const { return x * y; }
-  static auto d0(auto g) { return g.dy() * g.y(); }
-  static auto d1(auto g) { return g.dy() * g.x(); }
+  static constexpr auto d0(auto g) { return g.dy() * g.y(); }
+  static constexpr auto d1(auto g) { return g.dy() * g.x(); }
 };
 struct Divide {
   static constexpr const char* name = "divide";
   static constexpr Domain domain = Domain::floating;
   auto operator()(auto x, auto y) const { return x / y; }
-  static auto d0(auto g) { return g.dy() / g.y(); }
+  static constexpr auto d0(auto g) { return g.dy() / g.y(); }
   // dy = -dy x / y^2, in an order that overflows only where the result does
-  static auto d1(auto g) {
+  static constexpr auto d1(auto g) {
     auto y = g.y();
     return -(g.dy() / y) * (g.x() / y);
   }
@@ -44,24 +44,24 @@ struct Remainder {
   static constexpr bool slow = true;
   auto operator()(auto x, auto y) const { return math::remainder(x, y); }
   // out = x - y floor(x / y)
-  static auto d0(auto g) { return g.dy(); }
-  static auto d1(auto g) { return g.dy() * ((g.out() - g.x()) / g.y()); }
+  static constexpr auto d0(auto g) { return g.dy(); }
+  static constexpr auto d1(auto g) { return g.dy() * ((g.out() - g.x()) / g.y()); }
 };
 struct Negative {
   static constexpr const char* name = "negative";
   static constexpr Domain domain = Domain::numbers;
   static constexpr bool wraps = true;
   auto operator()(auto x) const { return math::negative(x); }
-  static auto d0(auto g) { return -g.dy(); }
+  static constexpr auto d0(auto g) { return -g.dy(); }
 };
 struct Maximum {
   static constexpr const char* name = "maximum";
   static constexpr Domain domain = Domain::everything;
   auto operator()(auto x, auto y) const { return math::maximum(x, y); }
   // dx = dy where x > y, half of it where x = y
-  static auto d0(auto g) { return shared(g.dy(), g.x(), g.y()); }
-  static auto d1(auto g) { return shared(g.dy(), g.y(), g.x()); }
-  static auto shared(auto dy, auto x, auto y) {
+  static constexpr auto d0(auto g) { return shared(g.dy(), g.x(), g.y()); }
+  static constexpr auto d1(auto g) { return shared(g.dy(), g.y(), g.x()); }
+  static constexpr auto shared(auto dy, auto x, auto y) {
     return math::select(x > y, dy, math::select(x == y, dy * 0.5f, 0.f));
   }
 };
@@ -69,8 +69,8 @@ struct Minimum {
   static constexpr const char* name = "minimum";
   static constexpr Domain domain = Domain::everything;
   auto operator()(auto x, auto y) const { return math::minimum(x, y); }
-  static auto d0(auto g) { return Maximum::shared(g.dy(), g.y(), g.x()); }
-  static auto d1(auto g) { return Maximum::shared(g.dy(), g.x(), g.y()); }
+  static constexpr auto d0(auto g) { return Maximum::shared(g.dy(), g.y(), g.x()); }
+  static constexpr auto d1(auto g) { return Maximum::shared(g.dy(), g.x(), g.y()); }
 };
 struct Power {
   static constexpr const char* name = "power";
@@ -78,16 +78,19 @@ struct Power {
   static constexpr bool slow = true;
   auto operator()(auto x, auto y) const { return math::power(x, y); }
   // dx = dy y x^(y - 1), 0 where y = 0. What is not taken is computed too: it must not be 0 inf.
-  static auto d0(auto g) {
+  static constexpr auto d0(auto g) {
     auto y = g.y();
     auto none = y == 0;
     return math::select(none, 0.f, g.dy() * y * math::power(g.x(), math::select(none, 1.f, y - 1)));
   }
   // dy = dy x^y log x, 0 where x = 0 and y >= 0
-  static auto d1(auto g) {
+  static constexpr auto d1(auto g) {
     auto x = g.x();
     auto none = (x == 0) & (g.y() >= 0);
     return math::select(none, 0.f, g.dy() * g.out() * math::log(math::select(none, 1.f, x)));
   }
 };
+
+using ArithmeticFormulas =
+    List<Add, Subtract, Multiply, Divide, Remainder, Negative, Maximum, Minimum, Power>;
 }  // namespace reel::REEL_FORMULAS

@@ -30,4 +30,6 @@ struct BitwiseNot {
       return ~x;
   }
 };
+
+using BitwiseFormulas = List<BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot>;
 }  // namespace reel::REEL_FORMULAS

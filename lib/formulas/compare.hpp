@@ -59,4 +59,7 @@ struct LogicalNot {
   static constexpr const char* name = "logical_not";
   bool operator()(auto x) const { return x == 0; }
 };
+
+using CompareFormulas = List<Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual, LogicalAnd,
+                             LogicalOr, LogicalXor, LogicalNot>;
 }  // namespace reel::REEL_FORMULAS

@@ -73,57 +73,62 @@ struct Functions {
 /// x where the condition holds, else y; one of them may be a number. Conditions are written
 /// without !=, which xsimd 8.1 finds false for NaN.
 template <class C, class X, class Y>
-auto select(const C& condition, const X& x, const Y& y) {
+constexpr auto select(const C& condition, const X& x, const Y& y) {
   return Functions<decltype(x + y)>::select(condition, x, y);
 }
 template <class X>
-auto negative(const X& x) {
+constexpr auto negative(const X& x) {
   return Functions<X>::negative(x);
 }
 template <class X>
-auto abs(const X& x) {
+constexpr auto abs(const X& x) {
   return Functions<X>::abs(x);
 }
 template <class X>
-auto sqrt(const X& x) {
+constexpr auto sqrt(const X& x) {
   return Functions<X>::sqrt(x);
 }
 template <class X>
-auto exp(const X& x) {
+constexpr auto exp(const X& x) {
   return Functions<X>::exp(x);
 }
 template <class X>
-auto log(const X& x) {
+constexpr auto log(const X& x) {
   return Functions<X>::log(x);
 }
 template <class X>
-auto tanh(const X& x) {
+constexpr auto tanh(const X& x) {
   return Functions<X>::tanh(x);
 }
 template <class X>
-auto sigmoid(const X& x) {
+constexpr auto sigmoid(const X& x) {
   return Functions<X>::sigmoid(x);
 }
 template <class X>
-auto power(const X& x, const X& y) {
+constexpr auto power(const X& x, const X& y) {
   return Functions<X>::power(x, y);
 }
 template <class X>
-auto remainder(const X& x, const X& y) {
+constexpr auto remainder(const X& x, const X& y) {
   return Functions<X>::remainder(x, y);
 }
 template <class X>
-auto maximum(const X& x, const X& y) {
+constexpr auto maximum(const X& x, const X& y) {
   return Functions<X>::maximum(x, y);
 }
 template <class X>
-auto minimum(const X& x, const X& y) {
+constexpr auto minimum(const X& x, const X& y) {
   return Functions<X>::minimum(x, y);
 }
 }  // namespace math
 
+/// The formulas of a family: what the kernels, the gradient rules and the tests of it are made of.
+template <class... F>
+struct List {};
+
 // A formula may say `wraps` (integers are computed without a sign, so that they wrap around) and
 // `slow` (its loops are not worth unrolling).
 // A gradient formula sees g.dy(), g.x(), g.y() (of two inputs) and g.out(); it is d0 for the first
-// input, d1 for the second, and reads only what the op's needs name.
+// input, d1 for the second. What it reads of x, y and out is kept alive for it: see
+// lib/ops/pointwise.hpp.
 }  // namespace reel::REEL_FORMULAS

@@ -8,7 +8,7 @@ struct Abs {
   static constexpr Domain domain = Domain::everything;
   auto operator()(auto x) const { return math::abs(x); }
   // dx = dy sign x, 0 at 0
-  static auto d0(auto g) {
+  static constexpr auto d0(auto g) {
     auto x = g.x();
     auto dy = g.dy();
     return math::select(x > 0, dy, math::select(x < 0, -dy, 0.f));
@@ -19,27 +19,29 @@ struct Exp {
   static constexpr Domain domain = Domain::floating;
   static constexpr bool slow = true;
   auto operator()(auto x) const { return math::exp(x); }
-  static auto d0(auto g) { return g.dy() * g.out(); }
+  static constexpr auto d0(auto g) { return g.dy() * g.out(); }
 };
 struct Log {
   static constexpr const char* name = "log";
   static constexpr Domain domain = Domain::floating;
   static constexpr bool slow = true;
   auto operator()(auto x) const { return math::log(x); }
-  static auto d0(auto g) { return g.dy() / g.x(); }
+  static constexpr auto d0(auto g) { return g.dy() / g.x(); }
 };
 struct Square {
   static constexpr const char* name = "square";
   static constexpr Domain domain = Domain::everything;
   static constexpr bool wraps = true;
   auto operator()(auto x) const { return x * x; }
-  static auto d0(auto g) { return g.dy() * (2 * g.x()); }
+  static constexpr auto d0(auto g) { return g.dy() * (2 * g.x()); }
 };
 struct Sqrt {
   static constexpr const char* name = "sqrt";
   static constexpr Domain domain = Domain::floating;
   auto operator()(auto x) const { return math::sqrt(x); }
   // dx = dy / (2 sqrt x)
-  static auto d0(auto g) { return g.dy() * 0.5f / g.out(); }
+  static constexpr auto d0(auto g) { return g.dy() * 0.5f / g.out(); }
 };
+
+using MathFormulas = List<Abs, Exp, Log, Square, Sqrt>;
 }  // namespace reel::REEL_FORMULAS

@@ -7,7 +7,9 @@
 #include <cerrno>
 #include <utility>
 
-#include "lib/dispatch/gate.hpp"
+#include <reel/error.hpp>
+
+#include "lib/body/text.hpp"
 
 namespace reel::io {
 namespace {

@@ -13,8 +13,10 @@
 
 #include <reel/ops/reshape.hpp>
 
-#include "lib/dispatch/context.hpp"
-#include "lib/dispatch/gate.hpp"
+#include <reel/error.hpp>
+#include "lib/flow/context.hpp"
+
+#include "lib/body/text.hpp"
 #include "lib/io/atomic_file.hpp"
 
 namespace reel::io {
@@ -130,7 +132,8 @@ class Reader {
     if (body->dtype == DType::boolean)
       for (std::int64_t i = 0; i < body->elements; ++i)
         body->data[i] = std::byte{body->data[i] != std::byte{0}};
-    return *header.fortran ? transpose(Operand(x, caller_)) : x;
+    const Tensor placed = x.to(Context::here().device, caller_);
+    return *header.fortran ? transpose(Operand(placed, caller_)) : placed;
   }
 
  private:

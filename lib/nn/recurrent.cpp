@@ -54,7 +54,7 @@ RNNCell::RNNCell(Extent in, Extent hidden, TensorOptions options, Activation act
 
 Tensor RNNCell::initial_state(Extent batch, Caller caller) const {
   const CallerScope here(caller, "RNNCell");
-  return zeros({batch, bias.shape()[0]}, {bias.dtype()}, caller);
+  return zeros({batch, bias.shape()[0]}, {bias.dtype()}, caller).to(bias.device(), caller);
 }
 
 Tensor RNNCell::operator()(Operand x, Operand h) const {
@@ -71,7 +71,7 @@ GRUCell::GRUCell(Extent in, Extent hidden, TensorOptions options, Caller caller)
       bias("bias", zeros({hidden.value * 4}, options, caller), caller) {}
 
 Tensor GRUCell::initial_state(Extent batch, Caller caller) const {
-  return zeros({batch, bias.shape()[0] / 4}, {bias.dtype()}, caller);
+  return zeros({batch, bias.shape()[0] / 4}, {bias.dtype()}, caller).to(bias.device(), caller);
 }
 
 Tensor GRUCell::operator()(Operand x, Operand h) const {
@@ -91,7 +91,8 @@ LSTMCell::LSTMCell(Extent in, Extent hidden, LSTMOptions options, Caller caller)
 
 LSTMState LSTMCell::initial_state(Extent batch, Caller caller) const {
   const CallerScope here(caller, "LSTMCell");
-  const Tensor zero = zeros({batch, bias.shape()[0] / 4}, {bias.dtype()}, caller);
+  const Tensor zero =
+      zeros({batch, bias.shape()[0] / 4}, {bias.dtype()}, caller).to(bias.device(), caller);
   return {zero, zero};
 }
 

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 
-#include "lib/dispatch/gate.hpp"
+#include "lib/formulas/activation.hpp"
+#include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
+#include "lib/ops/pointwise.hpp"
 #include "lib/ops/samples.hpp"
 
 namespace reel {
@@ -14,28 +16,14 @@ constexpr Draw off_zero{.grid = 0.25, .offset = 0.125};
 void whole_view(Inference& call) { call.view(); }
 }  // namespace
 
-constinit Op relu_op{.name = "relu",
-                     .shape = broadcast,
-                     .promote = Promote::floating,
-                     .needs = {{need_output()}},
-                     .fusion = Fusion::pointwise,
-                     .samples = [](SampleList out) { unary_samples(out, relu, off_zero); }};
-constinit Op sigmoid_op{.name = "sigmoid",
-                        .shape = broadcast,
-                        .promote = Promote::floating,
-                        .needs = {{need_output()}},
-                        .fusion = Fusion::pointwise,
-                        .samples = [](SampleList out) {
-                          unary_samples(out, sigmoid, {-4, 4});
-                        }};
-constinit Op tanh_op{.name = "tanh",
-                     .shape = broadcast,
-                     .promote = Promote::floating,
-                     .needs = {{need_output()}},
-                     .fusion = Fusion::pointwise,
-                     .samples = [](SampleList out) {
-                       unary_samples(out, tanh, {-3, 3});
-                     }};
+constinit Op relu_op =
+    pointwise<formulas::Relu>([](SampleList out) { unary_samples(out, relu, off_zero); });
+constinit Op sigmoid_op = pointwise<formulas::Sigmoid>([](SampleList out) {
+  unary_samples(out, sigmoid, {-4, 4});
+});
+constinit Op tanh_op = pointwise<formulas::Tanh>([](SampleList out) {
+  unary_samples(out, tanh, {-3, 3});
+});
 constinit Op stop_gradient_op{.name = "stop_gradient",
                               .shape = whole_view,
                               .fusion = Fusion::layout,
@@ -43,26 +31,10 @@ constinit Op stop_gradient_op{.name = "stop_gradient",
                               .moves = true,
                               .samples = [](SampleList out) { unary_samples(out, stop_gradient); }};
 
-Op* activation_op(Activation activation) {
-  switch (activation) {
-    case Activation::none:
-      return nullptr;
-    case Activation::relu:
-      return &relu_op;
-    case Activation::sigmoid:
-      return &sigmoid_op;
-    case Activation::tanh:
-      return &tanh_op;
-  }
-  return nullptr;
-}
-
 Tensor relu(Operand x) { return run_unary(relu_op, x); }
 Tensor sigmoid(Operand x) { return run_unary(sigmoid_op, x); }
 Tensor tanh(Operand x) { return run_unary(tanh_op, x); }
 Tensor stop_gradient(Operand x) { return run(stop_gradient_op, x); }
 
-void add_activation(OpTable& ops) {
-  for (Op* op : {&relu_op, &sigmoid_op, &tanh_op, &stop_gradient_op}) ops.add(*op);
-}
+const Entry activation_ops[] = {&relu_op, &sigmoid_op, &tanh_op, &stop_gradient_op, nullptr};
 }  // namespace reel

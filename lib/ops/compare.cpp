@@ -11,9 +11,12 @@
 #include <reel/ops/math.hpp>
 #include <reel/ops/reshape.hpp>
 
-#include "lib/dispatch/context.hpp"
-#include "lib/dispatch/gate.hpp"
+#include "lib/flow/context.hpp"
+#include "lib/formulas/bitwise.hpp"
+#include "lib/formulas/compare.hpp"
+#include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
+#include "lib/ops/pointwise.hpp"
 #include "lib/ops/samples.hpp"
 
 namespace reel {
@@ -37,13 +40,6 @@ void where_samples(SampleList out) {
            [](const std::vector<Tensor>& in) {
              return where(stop_gradient(in[0]) > 0.1, in[1], in[2]);
            });
-}
-
-void bits_shape(Inference& call) {
-  broadcast(call);
-  if (is_floating(call.made(0).dtype))
-    fail<DTypeError>(call.caller, call.op.name, "operands", "bool or integers",
-                     name_of(call.made(0).dtype), "logical_and() and its like take any number.");
 }
 
 /// int64 and float64, on either side.
@@ -86,58 +82,37 @@ void order_samples(SampleList out) {
   pair_samples(out, order, DType::float64, DType::int64);
 }
 
-constexpr Op bitwise(std::string_view name, int arity, Samples samples) {
-  return Op{.name = name,
-            .arity = arity,
-            .shape = bits_shape,
-            .promote = Promote::numeric,
-            .fusion = Fusion::pointwise,
-            .differentiable = false,
-            .samples = samples};
-}
-constexpr Op comparison(std::string_view name, int arity, Samples samples,
-                        Promote promote = Promote::exact) {
-  return Op{.name = name,
-            .arity = arity,
-            .shape = broadcast_to_bool,
-            .promote = promote,
-            .fusion = Fusion::pointwise,
-            .differentiable = false,
-            .samples = samples};
-}
-constexpr Op logical(std::string_view name, int arity, Samples samples) {
-  return comparison(name, arity, samples, Promote::numeric);  // rounding leaves truths as they are
-}
 void compare_samples(SampleList out, Binary f) { binary_samples(out, f, coarse, coarse); }
 }  // namespace
 
-constinit Op equal_op =
-    comparison("equal", 2, [](SampleList out) { compare_samples(out, operator==); });
-constinit Op not_equal_op =
-    comparison("not_equal", 2, [](SampleList out) { compare_samples(out, operator!=); });
-constinit Op less_op =
-    comparison("less", 2, [](SampleList out) { compare_samples(out, operator<); });
-constinit Op less_equal_op =
-    comparison("less_equal", 2, [](SampleList out) { compare_samples(out, operator<=); });
-constinit Op greater_op =
-    comparison("greater", 2, [](SampleList out) { compare_samples(out, operator>); });
-constinit Op greater_equal_op =
-    comparison("greater_equal", 2, [](SampleList out) { compare_samples(out, operator>=); });
-constinit Op logical_and_op =
-    logical("logical_and", 2, [](SampleList out) { compare_samples(out, logical_and); });
-constinit Op logical_or_op =
-    logical("logical_or", 2, [](SampleList out) { compare_samples(out, logical_or); });
-constinit Op logical_xor_op =
-    logical("logical_xor", 2, [](SampleList out) { compare_samples(out, logical_xor); });
-constinit Op logical_not_op =
-    logical("logical_not", 1, [](SampleList out) { unary_samples(out, logical_not, coarse); });
+constinit Op equal_op = comparison<formulas::Equal>(
+    [](SampleList out) { compare_samples(out, operator==); }, Promote::exact);
+constinit Op not_equal_op = comparison<formulas::NotEqual>(
+    [](SampleList out) { compare_samples(out, operator!=); }, Promote::exact);
+constinit Op less_op = comparison<formulas::Less>(
+    [](SampleList out) { compare_samples(out, operator<); }, Promote::exact);
+constinit Op less_equal_op = comparison<formulas::LessEqual>(
+    [](SampleList out) { compare_samples(out, operator<=); }, Promote::exact);
+constinit Op greater_op = comparison<formulas::Greater>(
+    [](SampleList out) { compare_samples(out, operator>); }, Promote::exact);
+constinit Op greater_equal_op = comparison<formulas::GreaterEqual>(
+    [](SampleList out) { compare_samples(out, operator>=); }, Promote::exact);
+// Rounding leaves truths as they are.
+constinit Op logical_and_op = comparison<formulas::LogicalAnd>(
+    [](SampleList out) { compare_samples(out, logical_and); }, Promote::numeric);
+constinit Op logical_or_op = comparison<formulas::LogicalOr>(
+    [](SampleList out) { compare_samples(out, logical_or); }, Promote::numeric);
+constinit Op logical_xor_op = comparison<formulas::LogicalXor>(
+    [](SampleList out) { compare_samples(out, logical_xor); }, Promote::numeric);
+constinit Op logical_not_op = comparison<formulas::LogicalNot>(
+    [](SampleList out) { unary_samples(out, logical_not, coarse); }, Promote::numeric);
 constinit Op bitwise_and_op =
-    bitwise("bitwise_and", 2, [](SampleList out) { bits_samples(out, operator&); });
+    pointwise<formulas::BitwiseAnd>([](SampleList out) { bits_samples(out, operator&); });
 constinit Op bitwise_or_op =
-    bitwise("bitwise_or", 2, [](SampleList out) { bits_samples(out, operator|); });
+    pointwise<formulas::BitwiseOr>([](SampleList out) { bits_samples(out, operator|); });
 constinit Op bitwise_xor_op =
-    bitwise("bitwise_xor", 2, [](SampleList out) { bits_samples(out, operator^); });
-constinit Op bitwise_not_op = bitwise("bitwise_not", 1, bitwise_not_samples);
+    pointwise<formulas::BitwiseXor>([](SampleList out) { bits_samples(out, operator^); });
+constinit Op bitwise_not_op = pointwise<formulas::BitwiseNot>(bitwise_not_samples);
 constinit Op order_op{.name = "order",
                       .arity = 2,
                       .shape = order_shape,
@@ -222,10 +197,9 @@ bool equal(Operand x, Operand y) try {
   fail_memory(x.caller(), "equal");
 }
 
-void add_compare(OpTable& ops) {
-  for (Op* op : {&equal_op, &not_equal_op, &less_op, &less_equal_op, &greater_op, &greater_equal_op,
-                 &logical_and_op, &logical_or_op, &logical_xor_op, &logical_not_op, &bitwise_and_op,
-                 &bitwise_or_op, &bitwise_xor_op, &bitwise_not_op, &order_op, &where_op})
-    ops.add(*op);
-}
+const Entry compare_ops[] = {&equal_op,       &not_equal_op,     &less_op,        &less_equal_op,
+                             &greater_op,     &greater_equal_op, &logical_and_op, &logical_or_op,
+                             &logical_xor_op, &logical_not_op,   &bitwise_and_op, &bitwise_or_op,
+                             &bitwise_xor_op, &bitwise_not_op,   &order_op,       &where_op,
+                             nullptr};
 }  // namespace reel

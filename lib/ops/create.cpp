@@ -4,14 +4,17 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lib/dispatch/context.hpp"
-#include "lib/dispatch/gate.hpp"
-#include "lib/dispatch/op_options.hpp"
-#include "lib/dispatch/promotion.hpp"
+#include "lib/flow/context.hpp"
+#include "lib/gate/devices.hpp"
+#include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
+#include "lib/table/options/create.hpp"
+#include "lib/table/promotion.hpp"
 
 namespace reel {
+extern Op fill_op;
+
 namespace {
 void fill_shape(Inference& call) {
   const auto& option = call.option<FillOptions>();
@@ -58,6 +61,7 @@ constinit Op fill_op{.name = "fill",
                      .options = &options_type<FillOptions>,
                      .differentiable = false,
                      .moves = true,
+                     .internal = true,
                      .samples = fill_samples};
 
 Tensor zeros(Shape shape, TensorOptions options, Caller caller) try {
@@ -84,18 +88,21 @@ Tensor full(Shape shape, Scalar value, TensorOptions options, Caller caller) try
 }
 Tensor zeros_like(Operand x) try {
   const FunctionScope scope(x.caller(), "zeros_like");
+  const PlaceScope place(Context::here(), x);
   return constant(shape_of(fill_op, x), dtype_of(fill_op, x), 0, x.caller());
 } catch (const std::bad_alloc&) {
   fail_memory(x.caller(), "zeros_like");
 }
 Tensor ones_like(Operand x) try {
   const FunctionScope scope(x.caller(), "ones_like");
+  const PlaceScope place(Context::here(), x);
   return constant(shape_of(fill_op, x), dtype_of(fill_op, x), 1, x.caller());
 } catch (const std::bad_alloc&) {
   fail_memory(x.caller(), "ones_like");
 }
 Tensor full_like(Operand x, Scalar value) try {
   const FunctionScope scope(x.caller(), "full_like");
+  const PlaceScope place(Context::here(), x);
   const DType dtype = dtype_of(fill_op, x);
   require_fit("full_like", value, dtype, x.caller());
   return constant(shape_of(fill_op, x), dtype, value, x.caller());
@@ -168,5 +175,5 @@ Tensor eye(Extent n, TensorOptions options, Caller caller) try {
   fail_memory(caller, "eye");
 }
 
-void add_create(OpTable& ops) { ops.add(fill_op); }
+const Entry create_ops[] = {&fill_op, nullptr};
 }  // namespace reel

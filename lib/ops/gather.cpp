@@ -5,12 +5,13 @@
 
 #include <reel/ops.hpp>
 
-#include "lib/dispatch/context.hpp"
-#include "lib/dispatch/gate.hpp"
-#include "lib/dispatch/op_options.hpp"
-#include "lib/dispatch/promotion.hpp"
+#include "lib/flow/context.hpp"
+#include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
+#include "lib/table/options/axis.hpp"
+#include "lib/table/options/gather.hpp"
+#include "lib/table/promotion.hpp"
 
 namespace reel {
 namespace {
@@ -93,8 +94,8 @@ void one_hot_shape(Inference& call) {
   call.output(option.dtype, shape);
 }
 
-Tensor positions(const Shape& shape, std::int64_t length, int turn) {
-  Tensor x = (arange(0, shape.elements()) * 7 + turn) % length;
+Tensor positions(const Shape& shape, std::int64_t length, int seed) {
+  Tensor x = (arange(0, shape.elements()) * 7 + seed) % length;
   return reshape(x - where(x % 2 == 0, length, 0), shape);  // half of them from the end
 }
 
@@ -165,6 +166,7 @@ constinit Op scatter_op{.name = "scatter",
                         .contiguous_inputs = true,
                         .accumulates = true,
                         .moves = true,
+                        .internal = true,
                         .samples = scatter_samples,
                         .argument_names = "updates, indices"};
 constinit Op gather_op{.name = "gather",
@@ -184,6 +186,7 @@ constinit Op scatter_elements_op{.name = "scatter_elements",
                                  .contiguous_inputs = true,
                                  .accumulates = true,
                                  .moves = true,
+                                 .internal = true,
                                  .samples = scatter_elements_samples,
                                  .argument_names = "updates, indices"};
 constinit Op one_hot_op{.name = "one_hot",
@@ -227,8 +230,6 @@ Tensor one_hot(Operand indices, Extent depth, DType dtype) try {
   fail_memory(indices.caller(), "one_hot");
 }
 
-void add_gather(OpTable& ops) {
-  for (Op* op : {&take_op, &scatter_op, &gather_op, &scatter_elements_op, &one_hot_op})
-    ops.add(*op);
-}
+const Entry gather_ops[] = {&take_op,    &scatter_op, &gather_op, &scatter_elements_op,
+                            &one_hot_op, nullptr};
 }  // namespace reel

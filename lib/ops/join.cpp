@@ -7,38 +7,33 @@
 #include <reel/ops/arithmetic.hpp>
 #include <reel/ops/create.hpp>
 
-#include "lib/dispatch/crossing.hpp"
-#include "lib/dispatch/gate.hpp"
-#include "lib/dispatch/op_options.hpp"
-#include "lib/dispatch/promotion.hpp"
-#include "lib/dispatch/recording.hpp"
+#include "lib/body/slice.hpp"
+#include "lib/gate/crossing.hpp"
+#include "lib/gate/devices.hpp"
+#include "lib/gate/gate.hpp"
+#include "lib/gate/recording.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
+#include "lib/table/options/axis.hpp"
+#include "lib/table/options/join.hpp"
+#include "lib/table/promotion.hpp"
 
 namespace reel {
 namespace {
 void slice_shape(Inference& call) {
   const Body& x = call.input(0);
   const SliceOptions& slice = call.option<SliceOptions>();
-  Body& out = call.view();
-  std::int64_t offset = 0;
-  int rank = 0;
-  out.elements = 1;
-  const auto add_axis = [&](std::int64_t length, std::int64_t stride) {
-    if (rank == out.rank()) out.shape.resize(out.shape.rank() + 1);
-    out.shape.data()[rank] = length;
-    out.strides[rank++] = stride;
-  };
+  Slicer slicer(x, call.view());
   for (int axis = 0; axis < x.rank(); ++axis) {
-    while (slice.added >> rank & 1) add_axis(1, 1);
-    offset += x.strides[axis] * slice.starts.data()[axis];
-    out.elements *= slice.lengths.data()[axis];
-    if (slice.dropped >> axis & 1) continue;
-    add_axis(slice.lengths.data()[axis], x.strides[axis] * slice.steps.data()[axis]);
+    while (slice.added >> slicer.rank() & 1) slicer.add();
+    const std::int64_t start = slice.starts.data()[axis];
+    if (slice.dropped >> axis & 1)
+      slicer.drop(start);
+    else
+      slicer.keep(start, slice.lengths.data()[axis], slice.steps.data()[axis]);
   }
-  while (slice.added >> rank & 1) add_axis(1, 1);
-  out.shape.resize(static_cast<std::size_t>(rank));
-  out.data += offset * size_of(x.dtype);
+  while (slice.added >> slicer.rank() & 1) slicer.add();
+  slicer.finish();
 }
 
 void unslice_shape(Inference& call) {
@@ -81,33 +76,34 @@ SliceOptions place_of_part(const Shape& shape, std::size_t axis, std::int64_t st
   return slice;
 }
 
-/// A slice along one axis; without options to record where nobody listens.
-Tensor part_of(const Operand& x, std::size_t axis, std::int64_t start, std::int64_t length) {
-  Context& context = Context::here();
-  Body* whole = body_of(x);
-  if (!whole || slice_op.composite || !unheard(context, *whole))
-    return slice(x, place_of_part(shape_of(slice_op, x), axis, start, length));
-  Body* part = allocate_view(context, whole);
+/// A slice along one axis without options to record.
+Tensor part_of(Context& context, const Operand& x, Body& whole, std::size_t axis,
+               std::int64_t start, std::int64_t length) {
+  Body* part = allocate_view(context, &whole);
   if (!part) fail<MemoryError>(x.caller(), slice_op.name, "result", "memory for a view", "none");
-  Tensor result = Access::adopt(part);
-  part->shape.data()[axis] = length;
-  part->data += start * whole->strides[axis] * size_of(whole->dtype);
-  part->elements = 1;
-  for (std::int64_t each : part->shape) part->elements *= each;
-  part->contiguous = is_row_major(part->shape, part->strides);
-  return result;
+  Slicer slicer(whole, *part);
+  for (std::size_t i = 0; i < axis; ++i) slicer.keep_whole();
+  slicer.keep(start, length, 1);
+  for (std::size_t i = axis + 1; i < whole.shape.rank(); ++i) slicer.keep_whole();
+  slicer.finish();
+  return Access::adopt(part);
 }
 /// One after the other.
 template <class LengthOf>
 std::vector<Tensor> parts_of(const Operand& whole, std::size_t axis, std::size_t count,
                              LengthOf length_of) {
   const Operand x(whole);  // a copy is no temporary: no part's record may take it over
+  Context& context = Context::here();
+  Body* const body = body_of(x);
+  const bool fast = body && !slice_op.composite && unobserved(context, *body);
   std::vector<Tensor> parts;
   parts.reserve(count);
   std::int64_t start = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    parts.push_back(part_of(x, axis, start, length_of(i)));
-    start += length_of(i);
+    const std::int64_t length = length_of(i);
+    parts.push_back(fast ? part_of(context, x, *body, axis, start, length)
+                         : slice(x, place_of_part(shape_of(slice_op, x), axis, start, length)));
+    start += length;
   }
   return parts;
 }
@@ -143,12 +139,14 @@ constinit Op slice_op{.name = "slice",
                       .options = &options_type<SliceOptions>,
                       .fusion = Fusion::layout,
                       .moves = true,
+                      .internal = true,
                       .samples = slice_samples};
 constinit Op unslice_op{.name = "unslice",
                         .shape = unslice_shape,
                         .options = &options_type<UnsliceOptions>,
                         .accumulates = true,
                         .moves = true,
+                        .internal = true,
                         .samples = unslice_samples};
 constinit Op concat_op{.name = "concat",
                        .arity = -1,
@@ -172,8 +170,8 @@ Tensor stack(Operands parts, int axis) try {
   const FunctionScope scope(parts.caller(), "stack");
   if (parts.size() == 0)
     fail<ShapeError>(parts.caller(), "stack", "parts", "at least one tensor", "none");
-  Few<Operand, 8> operands;
-  Few<Body*, 8> bodies;
+  SmallVector<Operand, 8> operands;
+  SmallVector<Body*, 8> bodies;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Operand part = parts[i];
     if (!(shape_of(concat_op, part, static_cast<int>(i)) == shape_of(concat_op, parts[0])))
@@ -187,6 +185,8 @@ Tensor stack(Operands parts, int axis) try {
   const DType common = common_dtype(concat_op, {operands.data(), operands.size()}, bodies.data());
   std::vector<Tensor> wide;
   wide.reserve(parts.size());
+  const auto tensor = std::find_if(operands.begin(), operands.end(), body_of);
+  const PlaceScope place(Context::here(), tensor == operands.end() ? operands[0] : *tensor);
   for (const Operand& part : operands) {
     const bool number = part.kind() == Operand::Kind::scalar;
     wide.push_back(expand_dims(
@@ -227,7 +227,5 @@ std::vector<Tensor> split(Operand x, int parts, int axis) try {
   fail_memory(x.caller(), "split");
 }
 
-void add_join(OpTable& ops) {
-  for (Op* op : {&slice_op, &unslice_op, &concat_op}) ops.add(*op);
-}
+const Entry join_ops[] = {&slice_op, &unslice_op, &concat_op, nullptr};
 }  // namespace reel

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <reel/ops/math.hpp>
 
-#include "lib/dispatch/gate.hpp"
+#include "lib/formulas/math.hpp"
+#include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
+#include "lib/ops/pointwise.hpp"
 #include "lib/ops/samples.hpp"
 
 namespace reel {
@@ -11,36 +13,15 @@ constexpr Draw positive{0.3, 3};
 constexpr Draw off_zero{.grid = 0.25, .offset = 0.125};
 }  // namespace
 
-constinit Op abs_op{.name = "abs",
-                    .shape = broadcast,
-                    .promote = Promote::numeric,
-                    .needs = {{need_input(0)}},
-                    .fusion = Fusion::pointwise,
-                    .samples = [](SampleList out) { unary_samples(out, abs, off_zero); }};
-constinit Op exp_op{.name = "exp",
-                    .shape = broadcast,
-                    .promote = Promote::floating,
-                    .needs = {{need_output()}},
-                    .fusion = Fusion::pointwise,
-                    .samples = [](SampleList out) { unary_samples(out, exp); }};
-constinit Op log_op{.name = "log",
-                    .shape = broadcast,
-                    .promote = Promote::floating,
-                    .needs = {{need_input(0)}},
-                    .fusion = Fusion::pointwise,
-                    .samples = [](SampleList out) { unary_samples(out, log, positive); }};
-constinit Op square_op{.name = "square",
-                       .shape = broadcast,
-                       .promote = Promote::numeric,
-                       .needs = {{need_input(0)}},
-                       .fusion = Fusion::pointwise,
-                       .samples = [](SampleList out) { unary_samples(out, square); }};
-constinit Op sqrt_op{.name = "sqrt",
-                     .shape = broadcast,
-                     .promote = Promote::floating,
-                     .needs = {{need_output()}},
-                     .fusion = Fusion::pointwise,
-                     .samples = [](SampleList out) { unary_samples(out, sqrt, positive); }};
+constinit Op abs_op =
+    pointwise<formulas::Abs>([](SampleList out) { unary_samples(out, abs, off_zero); });
+constinit Op exp_op = pointwise<formulas::Exp>([](SampleList out) { unary_samples(out, exp); });
+constinit Op log_op =
+    pointwise<formulas::Log>([](SampleList out) { unary_samples(out, log, positive); });
+constinit Op square_op =
+    pointwise<formulas::Square>([](SampleList out) { unary_samples(out, square); });
+constinit Op sqrt_op =
+    pointwise<formulas::Sqrt>([](SampleList out) { unary_samples(out, sqrt, positive); });
 
 Tensor abs(Operand x) { return run_unary(abs_op, x); }
 Tensor exp(Operand x) { return run_unary(exp_op, x); }
@@ -48,7 +29,5 @@ Tensor log(Operand x) { return run_unary(log_op, x); }
 Tensor square(Operand x) { return run_unary(square_op, x); }
 Tensor sqrt(Operand x) { return run_unary(sqrt_op, x); }
 
-void add_math(OpTable& ops) {
-  for (Op* op : {&abs_op, &exp_op, &log_op, &square_op, &sqrt_op}) ops.add(*op);
-}
+const Entry math_ops[] = {&abs_op, &exp_op, &log_op, &square_op, &sqrt_op, nullptr};
 }  // namespace reel

@@ -5,13 +5,13 @@
 
 #include <reel/ops/reshape.hpp>
 
-#include "lib/dispatch/call_kernel.hpp"
-#include "lib/dispatch/context.hpp"
-#include "lib/dispatch/crossing.hpp"
-#include "lib/dispatch/gate.hpp"
-#include "lib/dispatch/op_options.hpp"
+#include "lib/flow/context.hpp"
+#include "lib/gate/call_kernel.hpp"
+#include "lib/gate/crossing.hpp"
+#include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
+#include "lib/table/options/matmul.hpp"
 
 namespace reel {
 namespace {
@@ -101,11 +101,11 @@ void matmul_samples(SampleList out) {
       {{{2, 3, 4}, transposed}, {{2, 4, 2}, repeated}},
       {{{0, 2, 3}}, {{3, 2}}},
       {{{9, 17}}, {{17, 18}}}};
-  unsigned turn = 0;
+  unsigned seed = 0;
   for (const auto& [x, y] : cases) {
-    sample(out, {drawn(x.shape, x.layout, {}, turn), drawn(y.shape, y.layout, {}, turn + 3)},
+    sample(out, {drawn(x.shape, x.layout, {}, seed), drawn(y.shape, y.layout, {}, seed + 3)},
            [](const std::vector<Tensor>& in) { return matmul(in[0], in[1]); });
-    ++turn;
+    ++seed;
   }
 }
 
@@ -166,12 +166,11 @@ constinit Op dense_op{
     .argument_names = "x, weight, bias"};
 
 namespace {
-/// The straight path: two matrices that need no conversion while nobody listens. Undefined where
-/// there is more to it.
-Tensor straight_product(const Body& a, const Body& b, Caller caller) {
+/// The fast path: two matrices that need no conversion. Undefined where there is more to it.
+Tensor fast_product(const Body& a, const Body& b, Caller caller) {
   Context& context = Context::here();
   const Body* inputs[] = {&a, &b};
-  if (context.attention() && (context.mode || detours(context, inputs, 2))) return {};
+  if (a.device_kind | b.device_kind || !unobserved(context, a, b)) return {};
   if (!matmul_op.cpu || matmul_op.composite || a.dtype != b.dtype || !is_floating(a.dtype) ||
       !has_arithmetic(a.dtype))
     return {};
@@ -189,7 +188,7 @@ Tensor straight_product(const Body& a, const Body& b, Caller caller) {
 Tensor matmul(Operand x, Operand y) try {
   const Body *a = body_of(x), *b = body_of(y);
   if (a && b && a->rank() == 2 && b->rank() == 2) {
-    Tensor product = straight_product(*a, *b, x.caller());
+    Tensor product = fast_product(*a, *b, x.caller());
     if (product.defined()) [[likely]]
       return product;
   }
@@ -202,8 +201,8 @@ Tensor matmul(Operand x, Operand y) try {
 Tensor matmul_add(Operand x, Operand y, Operand z) { return run(matmul_add_op, {x, y, z}); }
 
 Tensor dense(Operand x, Operand weight, Operand bias, Activation activation) try {
-  Op* const bend = activation_op(activation);
-  if (!bend && activation != Activation::none)
+  Op* const activating = activation_op(activation);
+  if (!activating && activation != Activation::none)
     fail<Error>(x.caller(), dense_op.name, "activation", "none, relu, sigmoid or tanh",
                 std::to_string(static_cast<int>(activation)));
   const Shape &from = shape_of(dense_op, x), &by = shape_of(dense_op, weight, 1);
@@ -213,16 +212,14 @@ Tensor dense(Operand x, Operand weight, Operand bias, Activation activation) try
   const bool matrix = from.rank() == 2;
   // What a user has registered for one of the two ops counts here too.
   const auto is_own = [](const Op& op) { return !op.composite && op.fused_gradient; };
-  if (matrix && bend && is_own(*bend) && is_own(matmul_add_op))
+  if (matrix && activating && is_own(*activating) && is_own(matmul_add_op))
     return run(dense_op, {x, weight, bias}, ActivationOptions{activation});
   const FunctionScope scope(x.caller(), "dense");
   Tensor y = matrix ? matmul_add(x, weight, bias) : run_binary(add_op, matmul(x, weight), bias);
-  return bend ? run_unary(*bend, std::move(y)) : y;
+  return activating ? run_unary(*activating, std::move(y)) : y;
 } catch (const std::bad_alloc&) {
   fail_memory(x.caller(), "dense");
 }
 
-void add_matmul(OpTable& ops) {
-  for (Op* op : {&matmul_op, &matmul_add_op, &dense_op}) ops.add(*op);
-}
+const Entry matmul_ops[] = {&matmul_op, &matmul_add_op, &dense_op, nullptr};
 }  // namespace reel

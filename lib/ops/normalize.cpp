@@ -3,13 +3,20 @@
 
 #include <cmath>
 
-#include "lib/dispatch/gate.hpp"
-#include "lib/dispatch/op_options.hpp"
+#include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
+#include "lib/table/options/normalize.hpp"
 
 namespace reel {
 namespace {
+void require_epsilon(const Inference& call) {
+  const double epsilon = call.option<EpsilonOptions>().epsilon;
+  if (!(epsilon >= 0) || std::isinf(epsilon))
+    fail<Error>(call.caller, call.op.name, "epsilon", "a finite number of at least 0",
+                to_text(epsilon));
+}
+
 void layer_norm_shape(Inference& call) {
   for (int i = 0; i < 3; ++i) require_floating(call, i);
   require_rank(call, 0, 1);
@@ -20,27 +27,24 @@ void layer_norm_shape(Inference& call) {
       fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, i),
                        to_text(row) + ", the last axis of x " + to_text(x),
                        to_text(call.input(i).shape));
-  const double epsilon = call.option<EpsilonOptions>().epsilon;
-  if (!(epsilon >= 0) || std::isinf(epsilon))
-    fail<Error>(call.caller, call.op.name, "epsilon", "a finite number of at least 0",
-                to_text(epsilon));
+  require_epsilon(call);
   same_as_input(call);
 }
 
 void layer_norm_samples(SampleList out) {
-  unsigned turn = 0;
+  unsigned seed = 0;
   for (const double epsilon : {1e-5, 0.1})
     for (const auto& [shape, layout] : varied(1)) {
       const Shape row({shape.end()[-1]});
       // A row of one element, or of equal ones, has no variance: its slope is that of rounding.
       if (row.elements() == 1 || (shape.rank() == 1 && layout == Layout::repeated)) continue;
       sample(out,
-             {drawn(shape, layout, {}, turn), drawn(row, Layout::reversed, {0.5, 2}, 4),
+             {drawn(shape, layout, {}, seed), drawn(row, Layout::reversed, {0.5, 2}, 4),
               drawn(row, {}, 9)},
              [epsilon](const std::vector<Tensor>& in) {
                return layer_norm(in[0], in[1], in[2], epsilon);
              });
-      ++turn;
+      ++seed;
     }
 }
 }  // namespace
@@ -61,5 +65,5 @@ Tensor layer_norm(Operand x, Operand scale, Operand shift, double epsilon) try {
   fail_memory(x.caller(), "layer_norm");
 }
 
-void add_normalize(OpTable& ops) { ops.add(layer_norm_op); }
+const Entry normalize_ops[] = {&layer_norm_op, nullptr};
 }  // namespace reel

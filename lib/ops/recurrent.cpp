@@ -4,7 +4,7 @@
 #include <reel/ops/arithmetic.hpp>
 #include <reel/ops/reshape.hpp>
 
-#include "lib/dispatch/gate.hpp"
+#include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
 
@@ -115,7 +115,7 @@ constinit Op tree_lstm_leaf_gates_op{
 
 namespace {
 HiddenAndCell run_cell(Op& op, std::initializer_list<Operand> inputs) try {
-  Few<Tensor, 2> outputs;
+  SmallVector<Tensor, 2> outputs;
   run(op, std::span(inputs.begin(), inputs.size()), {}, inputs.begin()->caller(), outputs);
   return {std::move(outputs[0]), std::move(outputs[1])};
 } catch (const std::bad_alloc&) {
@@ -131,7 +131,6 @@ HiddenAndCell tree_lstm_leaf_gates(Operand gates) {
   return run_cell(tree_lstm_leaf_gates_op, {gates});
 }
 
-void add_recurrent(OpTable& ops) {
-  for (Op* op : {&lstm_gates_op, &tree_lstm_gates_op, &tree_lstm_leaf_gates_op}) ops.add(*op);
-}
+const Entry recurrent_ops[] = {&lstm_gates_op, &tree_lstm_gates_op, &tree_lstm_leaf_gates_op,
+                               nullptr};
 }  // namespace reel

@@ -3,10 +3,11 @@
 
 #include <algorithm>
 
-#include "lib/dispatch/gate.hpp"
-#include "lib/dispatch/op_options.hpp"
+#include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
+#include "lib/table/options/reduce.hpp"
+#include "lib/table/options/reshape.hpp"
 
 namespace reel {
 namespace {
@@ -122,18 +123,21 @@ constinit Op max_op{.name = "max",
                     .options = &options_type<ReduceOptions>,
                     .needs = {{both}},
                     .fusion = Fusion::reduction,
+                    .needs_elements = true,
                     .samples = [](SampleList out) { extreme_samples(out, max); }};
 constinit Op min_op{.name = "min",
                     .shape = extreme_shape,
                     .options = &options_type<ReduceOptions>,
                     .needs = {{both}},
                     .fusion = Fusion::reduction,
+                    .needs_elements = true,
                     .samples = [](SampleList out) { extreme_samples(out, min); }};
 constinit Op argmax_op{.name = "argmax",
                        .shape = argmax_shape,
                        .options = &options_type<ReduceOptions>,
                        .fusion = Fusion::reduction,
                        .differentiable = false,
+                       .needs_elements = true,
                        .samples = [](SampleList out) {
                          reduce_samples(out, argmax, {.empty = false, .several_axes = false});
                        }};
@@ -154,6 +158,7 @@ constinit Op sum_to_op{.name = "sum_to",
                        .options = &options_type<ShapeOptions>,
                        .fusion = Fusion::reduction,
                        .accumulates = true,
+                       .internal = true,
                        .samples = sum_to_samples};
 
 namespace {
@@ -185,8 +190,6 @@ Tensor All::operator()(Operand x, Keepdims keep) const {
   return reduce(all_op, x, Axes::every(), keep);
 }
 
-void add_reduce(OpTable& ops) {
-  for (Op* op : {&sum_op, &sum_to_op, &mean_op, &max_op, &min_op, &argmax_op, &any_op, &all_op})
-    ops.add(*op);
-}
+const Entry reduce_ops[] = {&sum_op,    &sum_to_op, &mean_op, &max_op, &min_op,
+                            &argmax_op, &any_op,    &all_op,  nullptr};
 }  // namespace reel

@@ -5,12 +5,12 @@
 
 #include <reel/ops/create.hpp>
 
-#include "lib/dispatch/context.hpp"
-#include "lib/dispatch/crossing.hpp"
-#include "lib/dispatch/gate.hpp"
-#include "lib/dispatch/op_options.hpp"
+#include "lib/flow/context.hpp"
+#include "lib/gate/crossing.hpp"
+#include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
+#include "lib/table/options/reshape.hpp"
 
 namespace reel {
 namespace {
@@ -245,7 +245,7 @@ Tensor reshape(Operand x, Shape shape) try {
 Tensor transpose(Operand x) {
   Context& context = Context::here();
   Body* const whole = body_of(x);
-  Body* const view = !whole || transpose_op.composite || !unheard(context, *whole)
+  Body* const view = !whole || transpose_op.composite || !unobserved(context, *whole)
                          ? nullptr
                          : allocate_view(context, whole);
   if (!view) return changed(transpose_op, x, Axes::every());
@@ -297,9 +297,6 @@ Tensor cast(Operand x, DType dtype) {
   return run(cast_op, x, DTypeOptions{dtype});
 }
 
-void add_reshape(OpTable& ops) {
-  for (Op* op :
-       {&reshape_op, &transpose_op, &expand_dims_op, &squeeze_op, &broadcast_to_op, &cast_op})
-    ops.add(*op);
-}
+const Entry reshape_ops[] = {&reshape_op,      &transpose_op, &expand_dims_op, &squeeze_op,
+                             &broadcast_to_op, &cast_op,      nullptr};
 }  // namespace reel

@@ -7,10 +7,10 @@
 #include <reel/ops/reshape.hpp>
 
 namespace reel {
-Tensor drawn(const Shape& shape, Draw draw, unsigned turn) {
+Tensor drawn(const Shape& shape, Draw draw, unsigned seed) {
   std::vector<double> values(static_cast<std::size_t>(shape.elements()));
   // Multiples of the golden ratio, modulo 1: evenly spread however many there are.
-  double place = 0.5 + 0.381 * turn;
+  double place = 0.5 + 0.381 * seed;
   for (double& value : values) {
     place += 0.6180339887498949;
     value = draw.low + (draw.high - draw.low) * (place - std::floor(place));
@@ -19,23 +19,23 @@ Tensor drawn(const Shape& shape, Draw draw, unsigned turn) {
   return from_span(std::span<const double>(values), shape);
 }
 
-Tensor drawn(const Shape& shape, Layout layout, Draw draw, unsigned turn) {
+Tensor drawn(const Shape& shape, Layout layout, Draw draw, unsigned seed) {
   Shape base = shape;
   const std::size_t rank = shape.rank();
   switch (layout) {
     case Layout::plain:
-      return drawn(shape, draw, turn);
+      return drawn(shape, draw, seed);
     case Layout::transposed:
       for (std::size_t i = 0; i < rank; ++i) base.data()[i] = shape.data()[rank - 1 - i];
-      return transpose(drawn(base, draw, turn));
+      return transpose(drawn(base, draw, seed));
     case Layout::reversed:
-      return drawn(shape, draw, turn)(ellipsis, range({}, {}, -1));
+      return drawn(shape, draw, seed)(ellipsis, range({}, {}, -1));
     case Layout::repeated:
       base.data()[0] = 1;
-      return broadcast_to(drawn(base, draw, turn), shape);
+      return broadcast_to(drawn(base, draw, seed), shape);
     case Layout::stepped:
       base.data()[rank - 1] *= 2;
-      return drawn(base, draw, turn)(ellipsis, range({}, {}, 2));
+      return drawn(base, draw, seed)(ellipsis, range({}, {}, 2));
   }
   return {};
 }
@@ -73,9 +73,9 @@ void sample(SampleList out, std::vector<Tensor> inputs,
 
 void samples_of(SampleList out, std::size_t least_rank,
                 Function<Tensor(const std::vector<Tensor>&)> call, Draw x, std::string note) {
-  unsigned turn = 0;
+  unsigned seed = 0;
   for (const auto& [shape, layout] : varied(least_rank))
-    sample(out, {drawn(shape, layout, x, turn++)}, call, note);
+    sample(out, {drawn(shape, layout, x, seed++)}, call, note);
 }
 
 void unary_samples(SampleList out, Unary f, Draw x) {
@@ -103,17 +103,17 @@ void binary_samples(SampleList out, Binary f, Draw x, Draw y) {
       {{{4, 3}, repeated}, {{4, 3}, stepped}},
       {{{2, 3, 4}, reversed}, {{2, 3, 4}, transposed}}};
   const auto call = [f](const std::vector<Tensor>& in) { return f(in[0], in[1]); };
-  unsigned turn = 0;
+  unsigned seed = 0;
   for (const auto& [a, b] : pairs) {
-    sample(out, {drawn(a.shape, a.layout, x, turn), drawn(b.shape, b.layout, y, turn + 7)}, call);
-    ++turn;
+    sample(out, {drawn(a.shape, a.layout, x, seed), drawn(b.shape, b.layout, y, seed + 7)}, call);
+    ++seed;
   }
   const double left = drawn({}, x, 3).item<double>(), right = drawn({}, y, 5).item<double>();
   sample(
-      out, {drawn({2, 3}, x, turn)},
+      out, {drawn({2, 3}, x, seed)},
       [f, right](const std::vector<Tensor>& in) { return f(in[0], right); }, "with a number");
   sample(
-      out, {drawn({4}, y, turn)},
+      out, {drawn({4}, y, seed)},
       [f, left](const std::vector<Tensor>& in) { return f(left, in[0]); }, "of a number");
 }
 }  // namespace reel

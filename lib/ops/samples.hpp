@@ -3,7 +3,7 @@
 #pragma once
 #include <vector>
 
-#include "lib/dispatch/op.hpp"
+#include "lib/table/op.hpp"
 
 namespace reel {
 using SampleList = std::vector<Sample>&;
@@ -14,13 +14,13 @@ struct Draw {
   double low = -2, high = 2;
   double grid = 0, offset = 0;
 };
-/// float64 numbers; another `turn` gives others.
-Tensor drawn(const Shape& shape, Draw draw = {}, unsigned turn = 0);
+/// float64 numbers; another `seed` gives others.
+Tensor drawn(const Shape& shape, Draw draw = {}, unsigned seed = 0);
 
 enum class Layout { plain, transposed, reversed, repeated, stepped };
 /// The same, lying otherwise in memory: axes reversed, the last axis from its end, the first axis
 /// repeated (stride 0), every other element of the last axis.
-Tensor drawn(const Shape& shape, Layout layout, Draw draw = {}, unsigned turn = 0);
+Tensor drawn(const Shape& shape, Layout layout, Draw draw = {}, unsigned seed = 0);
 
 struct ShapeAndLayout {
   Shape shape;

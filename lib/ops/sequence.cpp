@@ -4,10 +4,11 @@
 #include <reel/ops/recurrent.hpp>
 #include <reel/ops/reduce.hpp>
 
-#include "lib/dispatch/gate.hpp"
-#include "lib/dispatch/op_options.hpp"
+#include "lib/gate/devices.hpp"
+#include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
+#include "lib/table/options/sequence.hpp"
 
 namespace reel {
 namespace {
@@ -51,7 +52,7 @@ void lstm_shape(Inference& call) {
   call.output(dtype, steps);
   call.output(dtype, state);
   call.output(dtype, state);
-  call.output(dtype, {time, batch, 4 * hidden});  // the bent gates and
+  call.output(dtype, {time, batch, 4 * hidden});  // the activated gates and
   call.output(dtype, steps);                      // the cells, for the gradient
 }
 
@@ -61,13 +62,16 @@ void gru_shape(Inference& call) {
   const Shape steps({time, batch, hidden});
   call.output(dtype, steps);
   call.output(dtype, {batch, hidden});
-  call.output(dtype, {time, batch, 3 * hidden});  // the bent gates, and
+  call.output(dtype, {time, batch, 3 * hidden});  // the activated gates, and
   call.output(dtype, steps);                      // the state's share of n, for the gradient
 }
 
 /// Lengths as the ops take them: none if every sequence has all steps.
 Tensor lengths_of(const Op& op, const Operand& x, const SequenceOptions& options) {
-  if (!options.lengths.defined()) return zeros({0}, {DType::int32}, x.caller());
+  if (!options.lengths.defined()) {
+    const PlaceScope place(Context::here(), x);
+    return zeros({0}, {DType::int32}, x.caller());
+  }
   const Shape &shape = options.lengths.shape(), of_x = shape_of(op, x);
   if (of_x.rank() == 3 && !(shape == Shape({of_x.data()[1]})))
     fail<ShapeError>(x.caller(), op.name, "lengths",
@@ -90,16 +94,16 @@ void sequence_samples(SampleList out, SequenceCall f, int states, std::int64_t g
       {1, 1, 1, 1},           {2, 2, 2, 1},          {3, 2, 1, 2, transposed},
       {3, 2, 1, 1, reversed}, {2, 2, 3, 1, stepped}, {0, 2, 1, 2},
       {2, 0, 1, 2},           {2, 1, 0, 2},          {3, 2, 1, 1, repeated}};
-  unsigned turn = 0;
+  unsigned seed = 0;
   for (const auto& [time, batch, in, hidden, layout] : shapes)
     for (const bool reverse : {false, true}) {
-      const bool ragged = ++turn / 2 % 2 == 0;
-      std::vector<Tensor> inputs = {drawn({time, batch, in}, layout, {}, turn)};
+      const bool ragged = ++seed / 2 % 2 == 0;
+      std::vector<Tensor> inputs = {drawn({time, batch, in}, layout, {}, seed)};
       for (int i = 0; i < states; ++i)
-        inputs.push_back(drawn({batch, hidden}, layout, {}, turn + 3));
-      inputs.push_back(drawn({in + hidden, gates * hidden}, layout, {-1, 1}, turn + 6));
-      inputs.push_back(drawn({biases * hidden}, {-1, 1}, turn + 9));
-      if (ragged) inputs.push_back((arange(0, batch) * 2 + turn) % (time + 1));
+        inputs.push_back(drawn({batch, hidden}, layout, {}, seed + 3));
+      inputs.push_back(drawn({in + hidden, gates * hidden}, layout, {-1, 1}, seed + 6));
+      inputs.push_back(drawn({biases * hidden}, {-1, 1}, seed + 9));
+      if (ragged) inputs.push_back((arange(0, batch) * 2 + seed) % (time + 1));
       // Each result alone once, then the others have no gradient; all of them everywhere.
       for (int result = time == 2 && in == 2 ? 0 : states + 1; result < states + 2; ++result)
         sample(
@@ -155,7 +159,7 @@ GRUSequence gru(Operand x, Operand h, Operand weight, Operand bias,
   const Tensor lengths = lengths_of(gru_op, x, options);
   const Operand inputs[] = {x, h, weight, bias, lengths};
   const DirectionOptions direction{options.reverse};
-  Few<Tensor, 2> made;
+  SmallVector<Tensor, 2> made;
   run(gru_op, inputs, direction, x.caller(), made);
   return {std::move(made[0]), std::move(made[1])};
 } catch (const std::bad_alloc&) {
@@ -167,14 +171,12 @@ LSTMSequence lstm(Operand x, Operand h, Operand c, Operand weight, Operand bias,
   const Tensor lengths = lengths_of(lstm_op, x, options);
   const Operand inputs[] = {x, h, c, weight, bias, lengths};
   const DirectionOptions direction{options.reverse};
-  Few<Tensor, 2> made;
+  SmallVector<Tensor, 2> made;
   run(lstm_op, inputs, direction, x.caller(), made);
   return {std::move(made[0]), std::move(made[1]), std::move(made[2])};
 } catch (const std::bad_alloc&) {
   fail_memory(x.caller(), "lstm");
 }
 
-void add_sequence(OpTable& ops) {
-  for (Op* op : {&gru_op, &lstm_op}) ops.add(*op);
-}
+const Entry sequence_ops[] = {&gru_op, &lstm_op, nullptr};
 }  // namespace reel

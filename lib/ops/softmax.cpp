@@ -4,11 +4,11 @@
 #include <reel/ops/reduce.hpp>
 #include <reel/ops/reshape.hpp>
 
-#include "lib/dispatch/context.hpp"
-#include "lib/dispatch/gate.hpp"
-#include "lib/dispatch/op_options.hpp"
+#include "lib/flow/context.hpp"
+#include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
+#include "lib/table/options/axis.hpp"
 
 namespace reel {
 namespace {
@@ -115,7 +115,5 @@ Tensor cross_entropy(Operand scores, Operand labels, Reduction reduction) try {
   fail_memory(scores.caller(), "cross_entropy");
 }
 
-void add_softmax(OpTable& ops) {
-  for (Op* op : {&softmax_op, &log_softmax_op, &cross_entropy_op}) ops.add(*op);
-}
+const Entry softmax_ops[] = {&softmax_op, &log_softmax_op, &cross_entropy_op, nullptr};
 }  // namespace reel

@@ -9,11 +9,12 @@
 
 #include <reel/ops.hpp>
 
-#include "lib/dispatch/context.hpp"
-#include "lib/dispatch/gate.hpp"
-#include "lib/dispatch/op_options.hpp"
-#include "lib/dispatch/update.hpp"
+#include "lib/flow/context.hpp"
+#include "lib/gate/devices.hpp"
+#include "lib/gate/gate.hpp"
+#include "lib/gate/update.hpp"
 #include "lib/ops/ops.hpp"
+#include "lib/table/options/join.hpp"
 
 namespace reel {
 namespace {
@@ -34,8 +35,9 @@ std::string name_of_one(const Op& op, int argument, std::size_t p, std::size_t c
   return count > 1 ? name + " " + std::to_string(p) : name;
 }
 /// The inputs of a step: of each parameter the `written` Variables, the gradients of all,
-/// `numbers`.
-void step_shape(Inference& call, int written, int numbers) {
+/// the op's numbers.
+void step_shape(Inference& call, int written) {
+  const int numbers = call.op.numbers;
   const int count = (call.input_count - numbers) / (written + 1);
   for (int p = 0; p < count; ++p) {
     const auto name = [&](int argument) {
@@ -63,19 +65,19 @@ void step_shape(Inference& call, int written, int numbers) {
                        "one number", "shape " + to_text(number.shape));
   }
 }
-void sgd_shape(Inference& call) { step_shape(call, 1, 1); }
+void sgd_shape(Inference& call) { step_shape(call, 1); }
 void require_finite(const Inference& call, std::string_view option, double number) {
   if (!std::isfinite(number))
     fail<Error>(call.caller, call.op.name, option, "a finite number", to_text(number));
 }
 void momentum_shape(Inference& call) {
   require_finite(call, "momentum", call.option<MomentumOptions>().momentum);
-  step_shape(call, 2, 1);
+  step_shape(call, 2);
 }
 void adam_shape(Inference& call) {
   AdamUpdateOptions options = call.option<AdamUpdateOptions>();
   options.fields([&](std::string_view name, double number) { require_finite(call, name, number); });
-  step_shape(call, 3, 2);
+  step_shape(call, 3);
   const DType dtype = call.input(call.input_count - 1).dtype;
   if (dtype != DType::int32 && dtype != DType::int64)
     fail<DTypeError>(call.caller, call.op.name, argument_name(call.op, 5), "int32 or int64",
@@ -101,6 +103,7 @@ void require_apart(const Op& op, std::span<const Variable> variables, std::size_
 /// A rate as kernels take it, whatever the parameters are.
 Tensor wide(const Operand& rate) {
   const RecordingPause pause(Context::here());
+  const PlaceScope place(Context::here(), cpu());  // run_update() takes numbers to the Variables
   return rate.kind() == Operand::Kind::scalar
              ? full({}, rate.scalar(), {DType::float64}, rate.caller())
              : cast(rate, DType::float64);
@@ -123,7 +126,7 @@ void run_step(Op& op, std::span<const Variable> written, std::span<const Operand
       fail<Error>(caller, op.name, argument_name(op, static_cast<int>(each + 1 + i)), "a number",
                   "an undefined Tensor");
   const Tensor factor = wide(rate);
-  Few<Operand, 8> operands;
+  SmallVector<Operand, 8> operands;
   operands.reserve(gradients.size() + numbers.size());
   for (const Operand& gradient : gradients) operands.push_back(gradient);
   operands.emplace_back(factor, rate.caller());
@@ -169,6 +172,7 @@ constinit Op assign_op{.name = "assign",
                        .shape = assign_shape,
                        .promoted = 0b10,
                        .updates = true,
+                       .replaces = true,
                        .moves = true,
                        .argument_names = "variable, value"};
 constinit Op assign_add_op{.name = "assign_add",
@@ -190,12 +194,14 @@ constinit Op assign_slice_op{.name = "assign_slice",
                              .options = &options_type<SliceOptions>,
                              .updates = true,
                              .moves = true,
+                             .internal = true,
                              .argument_names = "variable, value"};
 constinit Op sgd_update_op{.name = "sgd_update",
                            .arity = -1,
                            .shape = sgd_shape,
                            .promoted = 0,
                            .updates = true,
+                           .numbers = 1,
                            .argument_names = "x, gradient, rate"};
 constinit Op momentum_update_op{.name = "momentum_update",
                                 .arity = -1,
@@ -203,6 +209,7 @@ constinit Op momentum_update_op{.name = "momentum_update",
                                 .promoted = 0,
                                 .options = &options_type<MomentumOptions>,
                                 .updates = true,
+                                .numbers = 1,
                                 .argument_names = "x, velocity, gradient, rate"};
 constinit Op adam_update_op{.name = "adam_update",
                             .arity = -1,
@@ -210,6 +217,7 @@ constinit Op adam_update_op{.name = "adam_update",
                             .promoted = 0,
                             .options = &options_type<AdamUpdateOptions>,
                             .updates = true,
+                            .numbers = 2,
                             .argument_names = "x, m, v, gradient, rate, step"};
 
 void sgd_update(Variable& x, Operand gradient, Operand rate) {
@@ -240,9 +248,6 @@ void adam_update(std::span<const Variable> x, std::span<const Variable> m,
   run_steps(adam_update_op, {x, m, v}, gradients, numbers, options);
 }
 
-void add_update(OpTable& ops) {
-  for (Op* op : {&assign_op, &assign_add_op, &assign_sub_op, &assign_slice_op, &sgd_update_op,
-                 &momentum_update_op, &adam_update_op})
-    ops.add(*op);
-}
+const Entry update_ops[] = {&assign_op,     &assign_add_op,      &assign_sub_op,  &assign_slice_op,
+                            &sgd_update_op, &momentum_update_op, &adam_update_op, nullptr};
 }  // namespace reel

@@ -17,8 +17,10 @@ Adam::Adam(std::string_view name, std::vector<Variable> variables, double learni
       variables_(std::move(variables)),
       m_(zeros_for("m", variables_, caller)),
       v_(zeros_for("v", variables_, caller)),
-      learning_rate_("learning_rate", tensor<double>(learning_rate, caller), caller),
-      steps_("steps", tensor(std::int64_t{0}, caller), caller),
+      learning_rate_("learning_rate",
+                     on_device_of(variables_, tensor<double>(learning_rate, caller), caller),
+                     caller),
+      steps_("steps", on_device_of(variables_, tensor(std::int64_t{0}, caller), caller), caller),
       options_(options) {
   check_variables(name, variables_, caller);
   check_number(std::isfinite(learning_rate) && learning_rate >= 0, name, "learning_rate",

@@ -53,6 +53,10 @@ void check_gradients(std::string_view optimizer, const std::vector<Variable>& va
   fail_memory(caller, optimizer);
 }
 
+Tensor on_device_of(const std::vector<Variable>& variables, const Tensor& number, Caller caller) {
+  return variables.empty() ? number : number.to(variables[0].device(), caller);
+}
+
 std::vector<Variable> zeros_for(std::string_view name, const std::vector<Variable>& variables,
                                 Caller caller) try {
   std::vector<Variable> zeros;

@@ -14,6 +14,8 @@ void check_variables(std::string_view optimizer, const std::vector<Variable>& va
 /// fits.
 void check_gradients(std::string_view optimizer, const std::vector<Variable>& variables,
                      const std::vector<Tensor>& gradients, Caller caller);
+/// A rate or a count of steps where the Variables are.
+Tensor on_device_of(const std::vector<Variable>& variables, const Tensor& number, Caller caller);
 /// A Variable full of zeros for each.
 std::vector<Variable> zeros_for(std::string_view name, const std::vector<Variable>& variables,
                                 Caller caller);

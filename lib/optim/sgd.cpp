@@ -11,7 +11,9 @@
 namespace reel::optim {
 SGD::SGD(std::vector<Variable> variables, SGDOptions options, Caller caller)
     : variables_(std::move(variables)),
-      learning_rate_("learning_rate", tensor<double>(options.learning_rate, caller), caller),
+      learning_rate_(
+          "learning_rate",
+          on_device_of(variables_, tensor<double>(options.learning_rate, caller), caller), caller),
       options_{options.momentum, options.nesterov} {
   check_variables("SGD", variables_, caller);
   check_number(std::isfinite(options.learning_rate) && options.learning_rate >= 0, "SGD",

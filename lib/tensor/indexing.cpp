@@ -5,8 +5,9 @@
 
 #include <reel/ops.hpp>
 
-#include "lib/dispatch/context.hpp"
-#include "lib/dispatch/crossing.hpp"
+#include "lib/body/slice.hpp"
+#include "lib/flow/context.hpp"
+#include "lib/gate/crossing.hpp"
 #include "lib/ops/ops.hpp"
 
 namespace reel {
@@ -21,9 +22,11 @@ struct Picked {
   std::int64_t start, length, step;
 };
 /// Python's rules: ends are clipped to the axis, open ends depend on the direction.
-Picked pick(const Range& range, std::int64_t length, std::string_view op, Caller caller) {
+inline Picked pick_range(const Index& index, std::int64_t length, std::string_view op) {
+  const Range& range = index.range();
   const std::int64_t step = range.step;
-  if (step == 0) fail<IndexError>(caller, op, "range", "a step other than 0", "0");
+  if (step == 0) [[unlikely]]
+    fail<IndexError>(index.caller(), op, "range", "a step other than 0", "0");
   const bool up = step > 0;
   const std::int64_t low = up ? 0 : -1, high = up ? length : length - 1;
   const std::int64_t start =
@@ -37,11 +40,12 @@ Picked pick(const Range& range, std::int64_t length, std::string_view op, Caller
   const std::int64_t count = (distance - 1) / stride + 1;
   return {start, count, count > 1 ? step : 1};
 }
-std::int64_t pick(std::int64_t position, std::int64_t length, std::size_t axis, std::string_view op,
-                  Caller caller) {
-  if (position < -length || position >= length)
-    fail<IndexError>(caller, op, "axis " + std::to_string(axis), one_of("index", -length, length),
-                     std::to_string(position));
+inline std::int64_t pick_position(const Index& index, std::int64_t length, std::size_t axis,
+                                  std::string_view op) {
+  const std::int64_t position = index.position();
+  if (position < -length || position >= length) [[unlikely]]
+    fail<IndexError>(index.caller(), op, "axis " + std::to_string(axis),
+                     one_of("index", -length, length), std::to_string(position));
   return position < 0 ? position + length : position;
 }
 
@@ -59,36 +63,32 @@ std::size_t axes_of(std::span<const Index> indices, std::size_t rank, std::strin
                      std::to_string(axes));
   return axes;
 }
-void require_room(std::size_t rank, Caller caller, std::string_view op) {
+void check_rank(std::size_t rank, Caller caller, std::string_view op) {
   if (rank > Shape::max_rank)
     fail<ShapeError>(caller, op, "indices", "at most 8 axes in the result", "more");
 }
 
 /// The same view as by select() and slice(), without options to record: nobody listens.
-Tensor view_unheard(Context& context, Body& x, std::span<const Index> indices,
-                    std::string_view op) try {
+Tensor view_unobserved(Context& context, Body& x, std::span<const Index> indices,
+                       std::string_view op) try {
   const int x_rank = x.rank();
   Body* view = allocate_view(context, &x);
   if (!view) fail<MemoryError>(indices[0].caller(), op, "result", "memory for a view", "none");
   Tensor result = Access::adopt(view);
-  std::int64_t lengths[Shape::max_rank];
+  Slicer slicer(x, *view);
   int axis = 0;
-  std::size_t rank = 0;
-  std::int64_t offset = 0, elements = 1;
-  const auto keep = [&](const Picked& picked, std::int64_t stride) {
-    require_room(rank + 1, indices[0].caller(), op);
-    offset += picked.start * stride;
-    elements *= picked.length;
-    lengths[rank] = picked.length;
-    view->strides[rank++] = picked.step * stride;
-  };
+  const auto check_space = [&] { check_rank(slicer.rank() + 1, indices[0].caller(), op); };
   const auto keep_whole = [&](int end) {
-    for (; axis < end; ++axis) keep({0, x.shape.data()[axis], 1}, x.strides[axis]);
+    for (; axis < end; ++axis) {
+      check_space();
+      slicer.keep_whole();
+    }
   };
   for (const Index& index : indices) {
     const Index::Kind kind = index.kind();
     if (kind == Index::Kind::newaxis) {
-      keep({0, 1, 1}, 1);
+      check_space();
+      slicer.add();
       continue;
     }
     if (axis == x_rank || kind == Index::Kind::ellipsis) {
@@ -99,22 +99,19 @@ Tensor view_unheard(Context& context, Body& x, std::span<const Index> indices,
         continue;
       }
     }
-    const std::int64_t length = x.shape.data()[axis], stride = x.strides[axis];
-    if (kind == Index::Kind::position)
-      offset += pick(index.position(), length, static_cast<std::size_t>(axis), op, index.caller()) *
-                stride;
-    else if (kind == Index::Kind::range)
-      keep(pick(index.range(), length, op, index.caller()), stride);
-    else
-      keep({0, length, 1}, stride);
+    const std::int64_t length = x.shape.data()[axis];
+    if (kind == Index::Kind::position) {
+      slicer.drop(pick_position(index, length, static_cast<std::size_t>(axis), op));
+    } else {
+      const Picked picked =
+          kind == Index::Kind::range ? pick_range(index, length, op) : Picked{0, length, 1};
+      check_space();
+      slicer.keep(picked.start, picked.length, picked.step);
+    }
     ++axis;
   }
   keep_whole(x_rank);
-  view->shape.resize(rank);
-  std::copy_n(lengths, rank, view->shape.data());
-  view->elements = elements;
-  view->data += offset * size_of(x.dtype);
-  view->contiguous = is_row_major(view->shape, view->strides);
+  slicer.finish();
   return result;
 } catch (const std::bad_alloc&) {
   fail_memory(indices[0].caller(), op);
@@ -136,12 +133,12 @@ Selection select(const Shape& shape, std::span<const Index> indices, std::string
     const std::int64_t length = axis < shape.rank() ? shape.data()[axis] : 0;
     switch (index.kind()) {
       case Index::Kind::position:
-        slice.starts.data()[axis] = pick(index.position(), length, axis, op, index.caller());
+        slice.starts.data()[axis] = pick_position(index, length, axis, op);
         slice.lengths.data()[axis] = 1;
         slice.dropped |= std::uint64_t{1} << axis++;
         continue;
       case Index::Kind::range: {
-        const Picked picked = pick(index.range(), length, op, index.caller());
+        const Picked picked = pick_range(index, length, op);
         slice.starts.data()[axis] = picked.start;
         slice.lengths.data()[axis] = picked.length;
         slice.steps.data()[axis] = picked.step;
@@ -167,7 +164,7 @@ Selection select(const Shape& shape, std::span<const Index> indices, std::string
     ++axis;
     ++rank;
   }
-  require_room(rank + shape.rank() - axis, indices[0].caller(), op);
+  check_rank(rank + shape.rank() - axis, indices[0].caller(), op);
   selection.whole = slice.keeps_axes() && slice.lengths == shape;
   for (std::size_t i = 0; i < shape.rank(); ++i) selection.whole &= slice.steps.data()[i] == 1;
   return selection;
@@ -175,14 +172,21 @@ Selection select(const Shape& shape, std::span<const Index> indices, std::string
   fail_memory(indices[0].caller(), op);
 }
 
-Tensor view(const Operand& x, std::span<const Index> indices) try {
-  const Caller caller = indices[0].caller();
+namespace {
+/// Undefined where somebody listens or an index is a tensor.
+Tensor view_at_once(Body* x, std::span<const Index> indices) {
   Context& context = Context::here();
-  bool positions = false;
-  for (const Index& index : indices) positions |= index.kind() == Index::Kind::tensor;
-  Body* const body = body_of(x);
-  if (!positions && body && !slice_op.composite && unheard(context, *body))
-    return view_unheard(context, *body, indices, "index");
+  for (const Index& index : indices)
+    if (index.kind() == Index::Kind::tensor) return {};
+  if (!x || slice_op.composite || !unobserved(context, *x)) return {};
+  return view_unobserved(context, *x, indices, "index");
+}
+}  // namespace
+
+namespace {
+/// By ops, which a tape or a stage sees.
+Tensor view_by_ops(const Operand& x, std::span<const Index> indices) try {
+  const Caller caller = indices[0].caller();
   const FunctionScope scope(caller, "index");
   const Selection selection = select(shape_of(slice_op, x), indices, "index");
   if (!selection.positions) return slice(x, selection.slice);
@@ -192,7 +196,15 @@ Tensor view(const Operand& x, std::span<const Index> indices) try {
 } catch (const std::bad_alloc&) {
   fail_memory(x.caller(), "index");
 }
+}  // namespace
+
+Tensor view(const Operand& x, std::span<const Index> indices) {
+  Tensor result = view_at_once(body_of(x), indices);
+  return result.defined() ? std::move(result) : view_by_ops(x, indices);
+}
 Tensor Tensor::view(const Index* indices, std::size_t count) const {
-  return reel::view(Operand(*this, indices->caller()), {indices, count});
+  Tensor result = view_at_once(body_, {indices, count});
+  return result.defined() ? std::move(result)
+                          : view_by_ops(Operand(*this, indices->caller()), {indices, count});
 }
 }  // namespace reel

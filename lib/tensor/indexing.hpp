@@ -2,8 +2,8 @@
 #pragma once
 #include <span>
 
-#include "lib/dispatch/gate.hpp"
-#include "lib/dispatch/op_options.hpp"
+#include "lib/gate/gate.hpp"
+#include "lib/table/options/join.hpp"
 
 namespace reel {
 /// What a list of indices picks from a tensor of some shape.

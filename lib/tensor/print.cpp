@@ -11,9 +11,9 @@
 
 #include <reel/format.hpp>
 
-#include "lib/dispatch/context.hpp"
-#include "lib/dispatch/gate.hpp"
-#include "lib/tensor/dtypes.hpp"
+#include "lib/body/dtypes.hpp"
+#include "lib/flow/context.hpp"
+#include "lib/gate/devices.hpp"
 
 namespace reel {
 namespace {
@@ -190,7 +190,7 @@ class Writer {
 std::string to_string(const Tensor& x, std::string_view format, Caller caller) try {
   if (!x.defined()) return "undefined";
   tell_host_read(x, HostRead::values);
-  return Writer(*Access::body(x), format, 0, caller).result();
+  return Writer(*Access::body(on_host(x)), format, 0, caller).result();
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "to_string");
 }
@@ -199,7 +199,8 @@ std::string to_string(const Variable& x, std::string_view format, Caller caller)
       fmt::format("Variable(\"{}\", {} {}, ", x.name(), name_of(x.dtype()), to_text(x.shape()));
   const Tensor& value = read_variable(Context::here(), x);
   tell_host_read(value, HostRead::values);
-  return head + Writer(*Access::body(value), format, head.size(), caller).result() + ")";
+  const Tensor host = on_host(value);
+  return head + Writer(*Access::body(host), format, head.size(), caller).result() + ")";
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "to_string");
 }

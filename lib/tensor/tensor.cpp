@@ -6,11 +6,15 @@
 
 #include <reel/ops.hpp>
 
-#include "lib/dispatch/call_kernel.hpp"
-#include "lib/dispatch/context.hpp"
-#include "lib/dispatch/gate.hpp"
-#include "lib/tensor/dtypes.hpp"
-#include "lib/tensor/live.hpp"
+#include "lib/body/dtypes.hpp"
+#include "lib/body/live.hpp"
+#include "lib/flow/context.hpp"
+#include "lib/flow/device.hpp"
+#include "lib/gate/call_kernel.hpp"
+#include "lib/gate/devices.hpp"
+#include "lib/gate/gate.hpp"
+#include "lib/table/entries.hpp"
+#include "lib/table/options/device.hpp"
 
 namespace reel {
 namespace {
@@ -82,12 +86,13 @@ Tensor Tensor::to(DType dtype, Caller caller) const {
   const FunctionScope scope(caller, "to");
   return cast(Operand(*this, caller), dtype);
 }
+
 Tensor Tensor::to(Device device, Caller caller) const try {
-  if (device_of(defined_body(*this, "to", caller)) == device) return *this;
-  fail<DeviceError>(
-      caller, "to", "device", "a device of this machine",
-      device.kind == Device::Kind::cuda ? "cuda:" + std::to_string(device.index) : "cpu",
-      "This build of reel has no CUDA kernels.");
+  const Device from = this->device(caller);
+  if (device == from) return *this;
+  check_device(device, "to", caller);
+  const FunctionScope scope(caller, "to");
+  return run(to_device_op, Operand(*this, caller), DeviceOptions{.device = device, .from = from});
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "to");
 }
@@ -100,7 +105,8 @@ void Tensor::read(const char* op, DType dtype, std::int64_t count, void* to, Cal
     fail<ShapeError>(caller, op, "tensor", std::to_string(count) + " element",
                      "shape " + to_text(body.shape));
   tell_host_read(*this, HostRead::values);
-  std::memcpy(to, body.data, static_cast<std::size_t>(body.bytes()));
+  const Tensor host = on_host(*this);
+  std::memcpy(to, Access::body(host)->data, static_cast<std::size_t>(body.bytes()));
 } catch (const std::bad_alloc&) {
   fail_memory(caller, op);
 }
@@ -111,18 +117,9 @@ Tensor::operator bool() const try {
     fail<ShapeError>({}, "bool", "tensor", "1 element", "shape " + to_text(body.shape),
                      "Ask any(x) or all(x).");
   tell_host_read(*this, HostRead::truth);
-  return truth_of(body);
+  return truth_of(*Access::body(on_host(*this)));
 } catch (const std::bad_alloc&) {
   fail_memory({}, "bool");
-}
-
-bool truth_of(const Body& x) {
-  return with_element(x.dtype, [&]<class T>(Type<T>) {
-    if constexpr (std::is_same_v<T, bool>)
-      return x.data[0] != std::byte{0};
-    else
-      return *x.as<T>() != T(0);
-  });
 }
 
 namespace detail {
@@ -130,7 +127,8 @@ Tensor contiguous_host(const Tensor& x, DType dtype, const void** first, Caller 
   const Body& body = defined_body(x, "values", caller);
   check_dtype(body, "values", dtype, caller);
   tell_host_read(x, HostRead::values);
-  Tensor host = body.contiguous ? x : contiguous_copy(body);
+  Tensor host = on_host(x);
+  if (!Access::body(host)->contiguous) host = contiguous_copy(*Access::body(host));
   *first = Access::body(host)->data;
   return host;
 } catch (const std::bad_alloc&) {
@@ -151,7 +149,7 @@ Tensor from_memory(const void* data, DType dtype, const Shape& shape, std::int64
   if (!body)
     fail<MemoryError>(caller, "from_span", "shape", "memory for it", "none from the system");
   if (elements) std::memcpy(body->data, data, static_cast<std::size_t>(body->bytes()));
-  return Access::adopt(body);
+  return Access::adopt(body).to(Context::here().device, caller);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "from_span");
 }

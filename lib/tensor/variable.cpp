@@ -5,13 +5,16 @@
 
 #include <reel/ops.hpp>
 
-#include "lib/dispatch/call_kernel.hpp"
-#include "lib/dispatch/crossing.hpp"
-#include "lib/dispatch/recording.hpp"
-#include "lib/dispatch/update.hpp"
-#include "lib/ops/ops.hpp"
+#include "lib/body/live.hpp"
+#include "lib/gate/call_kernel.hpp"
+#include "lib/gate/call_view.hpp"
+#include "lib/gate/crossing.hpp"
+#include "lib/gate/devices.hpp"
+#include "lib/gate/recording.hpp"
+#include "lib/gate/update.hpp"
+#include "lib/table/entries.hpp"
+#include "lib/tensor/assignment.hpp"
 #include "lib/tensor/indexing.hpp"
-#include "lib/tensor/live.hpp"
 
 namespace reel {
 namespace {
@@ -65,7 +68,7 @@ Tensor Variable::value() const try {
   // Of several tapes, one may need the value longer than the leaf that another watches.
   if (origin.tapes && context.reel[origin.record].tapes)
     return reshape(Operand(*this), body->shape);
-  Tensor value = name_again(context, body);
+  Tensor value = make_alias(context, body);
   if (!value.defined())
     fail<MemoryError>({}, "Variable", "value", "memory for a header", "none from the system");
   if (origin.tapes) Access::body(value)->id = {context.reel.uid(), origin.record, 0};
@@ -87,6 +90,7 @@ void Variable::assign_add(Operand value) { run_assignment(assign_add_op, *this, 
 void Variable::assign_sub(Operand value) { run_assignment(assign_sub_op, *this, value); }
 
 Variable detail::make_live(Scalar value, DType dtype, Caller caller) {
+  const PlaceScope numbers(Context::here(), cpu());
   Variable made("live", full({}, value, {.dtype = dtype}, caller), caller);
   Access::body(Access::cell(made).value)->device_kind |= live_number;
   return made;
@@ -96,11 +100,30 @@ Tensor detail::tensor_of(Operand x) {
   switch (x.kind()) {
     case Operand::Kind::variable:
       return x.variable().value();
-    case Operand::Kind::scalar:
+    case Operand::Kind::scalar: {
+      const PlaceScope numbers(Context::here(), cpu());
       return full({}, x.scalar(), x.caller());
+    }
     default:
       return x.tensor();
   }
+}
+
+void detail::move_variables(const std::vector<Variable>& variables, Device device,
+                            Caller caller) try {
+  const FunctionScope scope(caller, "to");
+  Context& context = Context::here();
+  const RecordingPause pause(context);
+  std::vector<Tensor> moved;
+  moved.reserve(variables.size());
+  for (const Variable& x : variables) moved.push_back(x.value().to(device, caller));
+  tell_stages("moves Variables to another device");
+  count_registration();
+  for (std::size_t i = 0; i < variables.size(); ++i)
+    if (!(variables[i].device() == device))
+      Access::cell(variables[i]).value = owned_value(std::move(moved[i]));
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "to");
 }
 
 VariableSlice Variable::operator[](Index i) const { return VariableSlice(*this, {i}); }
@@ -146,9 +169,22 @@ void VariableSlice::write(Op& op, const Operand& value) try {
   if (gathered_)
     fail<IndexError>(value.caller(), op.name, "slice", "positions and ranges",
                      "a tensor of positions", "Use scatter_add and assign the whole.");
-  static_cast<Tensor&>(*this) = Tensor();  // its share of the buffer would force a copy
-  run_slice_update(op, variable_, std::span<const Index>(indices_, count_), value);
-  static_cast<Tensor&>(*this) = reel::view(Operand(variable_, value.caller()), {indices_, count_});
+  Tensor& read = *this;
+  const bool is_own = value.kind() != Operand::Kind::scalar &&
+                      value.kind() != Operand::Kind::variable && &value.tensor() == this;
+  const Tensor own = is_own ? read : Tensor();
+  const auto read_again = [&] {
+    read = reel::view(Operand(variable_, value.caller()), {indices_, count_});
+  };
+  read = Tensor();  // its share of the buffer would force a copy
+  try {
+    run_slice_update(op, variable_, {indices_, count_},
+                     is_own ? Operand(own, value.caller()) : value);
+  } catch (...) {
+    read_again();
+    throw;
+  }
+  read_again();
 } catch (const std::bad_alloc&) {
   fail_memory(value.caller(), op.name);
 }

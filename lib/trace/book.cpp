@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "lib/dispatch/process.hpp"
+#include "lib/pool/process.hpp"
 #include "lib/trace/check.hpp"
 
 namespace reel::detail {
 namespace {
 constexpr int most_failures = 3, most_skips = 64, most_doubts = 32;
-constexpr std::size_t most_ways = 64, most_signatures = 1024;
+constexpr std::size_t most_paths = 64, most_signatures = 1024;
 
 std::string line_of(Caller site) {
   return site.file ? std::string(site.file) + ":" + std::to_string(site.line) : "an unknown line";
@@ -30,7 +30,7 @@ void explain_tree(const tracing::Tree& tree, std::string& out) {
     bytes += static_cast<std::size_t>(value.layout.bytes());
     if (constants <= 8) list += (list.empty() ? "" : ", ") + describe(value.layout);
   }
-  out += "  " + std::to_string(tree.ways) + (tree.ways == 1 ? " way, " : " ways, ") +
+  out += "  " + std::to_string(tree.paths) + (tree.paths == 1 ? " path, " : " paths, ") +
          std::to_string(steps) + " steps\n";
   for (std::size_t i = 0; i < tree.variables.size(); ++i)
     out += (i ? ", " : "  Variables: ") + tree.variables[i].name();
@@ -38,32 +38,45 @@ void explain_tree(const tracing::Tree& tree, std::string& out) {
   if (constants)
     out += "  constants: " + list + (constants > 8 ? ", ..." : "") + " (" +
            std::to_string(constants) + ", " + std::to_string(bytes) + " bytes)\n";
-  for (const tracing::Segment& segment : tree.segments)
-    if (!segment.branches.empty())
-      out += "  parts by a value of " + line_of(segment.question.site) + ": " +
-             std::to_string(segment.branches.size()) +
-             (segment.branches.size() == 1 ? " answer\n" : " answers\n");
+  std::vector<std::pair<std::string, int>> parts;  // and how often they come
+  for (const tracing::Segment& segment : tree.segments) {
+    if (segment.branches.empty()) continue;
+    const std::size_t answers = segment.branches.size();
+    const std::string part = "  parts by a value of " + line_of(segment.question.site) + ": " +
+                             std::to_string(answers) + (answers == 1 ? " answer" : " answers");
+    const auto known = std::find_if(parts.begin(), parts.end(),
+                                    [&](const auto& other) { return other.first == part; });
+    if (known == parts.end())
+      parts.emplace_back(part, 1);
+    else
+      ++known->second;
+  }
+  for (const auto& [part, times] : parts)
+    out += part + (times == 1 ? "" : ", " + std::to_string(times) + " times") + "\n";
 }
 }  // namespace
 
 // Results that trees keep are of a user's types: their destructors run when nothing is locked.
-tracing::Difference TraceEntry::publish(const tracing::Capture& way, std::uint64_t call,
-                                        bool checked) {
+tracing::Difference TraceEntry::publish(const tracing::Capture& path, std::uint64_t call,
+                                        std::unique_ptr<tracing::CapturedWords> captured) {
   const Locked held(Lock::traces);
-  const std::size_t before = tree.ways;
-  if (before >= most_ways) {
+  const std::size_t before = tree.paths;
+  if (before >= most_paths) {
     Caller site;
     for (const tracing::Segment& segment : tree.segments)
       if (segment.branches.size() > 1) site = segment.question.site;
-    trouble = "more than 64 ways through it, which part by a value of " + line_of(site);
+    trouble = "more than 64 paths through it, which part by a value of " + line_of(site);
     eager = true;
     return {};
   }
   tracing::Tree grown = tree;  // nothing changes before all memory is there
-  if (tracing::Difference difference = grown.add(way)) return difference;
-  if (grown.ways == before) return {};  // another thread was here first
+  if (tracing::Difference difference = grown.add(path)) return difference;
+  if (grown.paths == before) return {};  // another thread was here first
   grown.ending()->last_good = call;
-  if (!checked) grown.ending()->until_check = 0;
+  if (captured)
+    grown.ending()->captured.set(std::move(captured));
+  else
+    grown.ending()->until_check = 0;
   plans.push_back(std::make_unique<tracing::Plan>(grown));
   tree = std::move(grown);
   tracing::Plan* const older = plan.exchange(plans.back().get(), std::memory_order_acq_rel);
@@ -72,12 +85,12 @@ tracing::Difference TraceEntry::publish(const tracing::Capture& way, std::uint64
   return {};
 }
 
-tracing::Difference TraceEntry::difference(const tracing::Capture& way) const {
+tracing::Difference TraceEntry::difference(const tracing::Capture& path) const {
   tracing::Tree known;
   const Locked held(Lock::traces);
   known = tree;
-  if (tracing::Difference difference = known.add(way)) return difference;
-  if (known.ways == tree.ways) return {};
+  if (tracing::Difference difference = known.add(path)) return difference;
+  if (known.paths == tree.paths) return {};
   return {"value read on the host", "one that is known", "another"};
 }
 
@@ -90,7 +103,7 @@ void TraceEntry::run_eagerly(std::string why) {
 bool TraceEntry::skip(std::string why, bool by_chance) {
   const Locked held(Lock::traces);
   trouble = std::move(why);
-  const int most = tree.ways ? most_skips : by_chance ? most_skips / 2 : most_failures;
+  const int most = tree.paths ? most_skips : by_chance ? most_skips / 2 : most_failures;
   if (++failures < most) return false;
   eager = true;
   return true;
@@ -106,7 +119,7 @@ void TraceEntry::forget(std::string why) {
 }
 
 TraceBook::~TraceBook() {
-  function.free(function.call);
+  function.free(function.target);
   for (auto& bucket : buckets)
     for (TraceEntry* entry = bucket.load(); entry;) delete std::exchange(entry, entry->next);
 }
@@ -127,7 +140,8 @@ TraceEntry* TraceBook::find_or_add(const Key& key, std::uint64_t hash,
   made->key = key;
   made->hash = hash;
   for (const Variable* variable : variables) made->variables.push_back(*variable);
-  if (!state.empty()) made->run_eagerly(state);
+  made->trouble = state;
+  made->eager = !state.empty();
   auto& bucket = buckets[hash % 64];
   made->next = bucket.load(std::memory_order_relaxed);
   bucket.store(made.get(), std::memory_order_release);
@@ -171,7 +185,10 @@ bool TraceBook::may_be_stale(Doubtful& memory) {
       !memory.empty() && doubts < most_doubts && std::none_of(memory.begin(), memory.end(), before);
   doubts += may_be;
   doubting = may_be;
-  if (!memory.empty()) std::swap(doubtful, memory);
+  if (memory.empty()) return may_be;
+  std::swap(doubtful, memory);
+  const std::uint64_t begun = runs().begun;
+  doubtful_run = begun == runs().ended + 1 ? begun : 0;
   return may_be;
 }
 
@@ -200,9 +217,15 @@ void TraceBook::settle_doubt(tracing::StateWatch& state) {
     not_state.push_back(word.at);
     return true;
   };
-  doubtful.erase(std::remove_if(doubtful.begin(), doubtful.end(), written_since), doubtful.end());
+  if (runs().begun == doubtful_run && runs().ended == doubtful_run)
+    doubtful.erase(std::remove_if(doubtful.begin(), doubtful.end(), written_since), doubtful.end());
   for (const std::uintptr_t at : not_state)
     state.exclude(reinterpret_cast<const void*>(at), sizeof at);
+}
+
+TraceBook::Runs& TraceBook::runs() const {
+  static constinit std::array<Runs, 64> all = {};
+  return all[reinterpret_cast<std::uintptr_t>(this) / 16 * 0x9e3779b97f4a7c15u >> 58];
 }
 
 bool TraceBook::full() const {
@@ -214,7 +237,7 @@ std::string TraceBook::explain() const {
   for_each([&](const TraceEntry& entry) {
     const Locked held(Lock::traces);
     out += entry.signature + "\n";
-    if (entry.tree.ways) explain_tree(entry.tree, out);
+    if (entry.tree.paths) explain_tree(entry.tree, out);
     if (entry.eager)
       out += "  runs eagerly: " + entry.trouble + "\n";
     else if (!entry.trouble.empty())
@@ -225,7 +248,7 @@ std::string TraceBook::explain() const {
 }
 
 Traces::Traces(TracedFunction function, TraceOptions options, Caller caller) try {
-  std::unique_ptr<void, void (*)(void*)> owned(function.call, function.free);
+  std::unique_ptr<void, void (*)(void*)> owned(function.target, function.free);
   if (!(options.verify >= 0 && options.verify <= 1))
     fail<Error>(caller, "trace", "verify", "a number in [0, 1]", to_text(options.verify));
   options.verify = tracing::share_of_checks(options.verify);
@@ -246,14 +269,13 @@ Traces& Traces::operator=(Traces other) noexcept {
 Traces::~Traces() {
   if (drop_reference(book_->references)) delete book_;
 }
-void* Traces::function() const { return book_->function.call; }
 std::size_t Traces::count() const {
-  std::size_t ways = 0;
+  std::size_t paths = 0;
   book_->for_each([&](const TraceEntry& entry) {
     const Locked held(Lock::traces);
-    ways += entry.tree.ways;
+    paths += entry.tree.paths;
   });
-  return ways;
+  return paths;
 }
 std::string Traces::explain() const try { return book_->explain(); } catch (const std::bad_alloc&) {
   fail_memory({}, "explain");

@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "lib/dispatch/call_kernel.hpp"
-#include "lib/dispatch/call_view.hpp"
-#include "lib/dispatch/crossing.hpp"
-#include "lib/dispatch/process.hpp"
+#include "lib/gate/call_kernel.hpp"
+#include "lib/gate/call_view.hpp"
+#include "lib/gate/crossing.hpp"
+#include "lib/pool/process.hpp"
 #include "lib/trace/book.hpp"
 #include "lib/trace/check.hpp"
 #include "lib/trace/replay.hpp"
@@ -42,8 +42,9 @@ struct TraceProgress {
   tracing::StateWatch state;
   std::vector<const Tensor*> slots;  // that held the arguments when the run began
   std::shared_ptr<tracing::KeptResult> result;
-  bool result_shared = false, differs = false;
-  std::uint64_t number = 0;  // of this call
+  bool runs = false, result_shared = false, differs = false, scheduled = false;
+  std::vector<tracing::ChangedWord> changes;  // for which, if any, it is checked
+  std::uint64_t number = 0;                   // of this call
   // What a replay gave, of which nothing was committed.
   std::shared_ptr<tracing::Ending> ending;
   std::vector<Tensor> expected;
@@ -74,6 +75,7 @@ struct TraceProgress {
     again.clear();
     variables.clear();
     if (std::exchange(doing, Doing::eager) == Doing::replaying) return;
+    if (std::exchange(runs, false)) ++book->runs().ended;
     scope.reset();
     tracer.reset();
     state.clear();
@@ -82,7 +84,8 @@ struct TraceProgress {
     results.clear();
     entry = nullptr;
     result.reset();
-    result_shared = differs = false;
+    result_shared = differs = scheduled = false;
+    changes.clear();
     ending.reset();
     expected.clear();
     assigned.clear();
@@ -128,7 +131,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 void warn(const TraceProgress& call, const std::string& why) {
   std::fprintf(stderr, "reel: %s:%u: a traced function runs eagerly: %s\n",
-               call.caller.file ? call.caller.file : "?", call.caller.line, why.c_str());
+               call.caller.file ? call.caller.file : "?", call.caller.line,
+               why.substr(0, why.find('\n')).c_str());
 }
 
 /// Something outside the trace is not what it was when the trace was captured.
@@ -153,13 +157,15 @@ std::string state_change(TraceProgress& call) {
     if (tracing::read_memory(reinterpret_cast<std::uintptr_t>(slot), &body, sizeof body) && body)
       arguments.push_back(body);
   }
-  if (std::string kept = call.tracer->escaped(call.results, arguments); !kept.empty())
+  if (std::string kept = call.tracer->escaped(call.results, call.expected, arguments);
+      !kept.empty())
     return "it keeps " + kept;
   call.tracer->exclude_from(call.state);
   for (const Tensor& result : call.results)
     if (result.defined()) call.state.exclude(*Access::body(result));
   const std::string change = call.state.change();
-  return change.empty() ? change : "it changes its own state, " + change;
+  if (change.empty()) return change;
+  return "it changes its own state: " + call.state.change_in_words() + "\n    " + change;
 }
 
 /// Whether the run can be captured; if not, its entry knows why.
@@ -177,14 +183,34 @@ bool can_capture(TraceProgress& call, const std::string& change) {
   return false;
 }
 
+struct FirstOf : StateList {
+  const void* first = nullptr;
+  std::size_t bytes = 0;
+  void add(const void* object, std::size_t size) override {
+    if (!first) first = object, bytes = size;
+  }
+};
+/// What the function has captured, as it is now.
+std::unique_ptr<tracing::CapturedWords> captured_words(
+    const TraceProgress& call, std::size_t steps,
+    const std::vector<tracing::CapturedWords::Ignored>& ignored) {
+  const TracedFunction& function = call.book->function;
+  FirstOf object;
+  function.list(function.object, object);
+  return std::make_unique<tracing::CapturedWords>(object.first, object.bytes, call.state, steps,
+                                                  ignored);
+}
+
 void finish_capture(TraceProgress& call) {
   call.scope.reset();
   const std::string change = state_change(call);
-  tracing::Capture way = call.tracer->finish(call.results);
+  tracing::Capture path = call.tracer->finish(call.results);
   if (!can_capture(call, change)) return;
-  way.result = std::move(call.result);
+  path.result = std::move(call.result);
   if (call.crossings != Context::here().crossings) return;  // a replay would pass no marks on
-  const auto difference = call.entry->publish(way, call.number, call.book->options.verify > 0);
+  std::unique_ptr<tracing::CapturedWords> captured;
+  if (call.book->options.verify > 0) captured = captured_words(call, path.steps.size(), {});
+  const auto difference = call.entry->publish(path, call.number, std::move(captured));
   if (difference) return report(call, difference);
   if (call.entry->eager) {
     const Locked held(Lock::traces);
@@ -192,8 +218,8 @@ void finish_capture(TraceProgress& call) {
   }
 }
 
-tracing::Difference compare(const TraceProgress& call, const tracing::Capture& way) {
-  if (tracing::Difference difference = call.entry->difference(way)) return difference;
+tracing::Difference compare(const TraceProgress& call, const tracing::Capture& path) {
+  if (tracing::Difference difference = call.entry->difference(path)) return difference;
   if (call.differs) return {"plain value in its result", "what it was when captured", "another"};
   if (call.results.size() != call.expected.size())
     return {"number of tensors in its result", std::to_string(call.expected.size()),
@@ -210,14 +236,39 @@ tracing::Difference compare(const TraceProgress& call, const tracing::Capture& w
           std::to_string(position)};
 }
 
-/// The run must have gone the way of the replay, and come to the same.
+/// What the function captured has changed, and made no difference. True if it changes so often that
+/// calls run eagerly from now on.
+bool tolerate_changes(TraceProgress& call, std::size_t steps) {
+  tracing::CapturedWatch& captured = call.ending->captured;
+  std::vector<tracing::CapturedWords::Ignored> ignored;
+  std::string why;
+  {
+    const Locked held(Lock::traces);
+    why = captured.tolerate(call.changes);
+    ignored = captured.ignored();
+  }
+  if (!why.empty()) {
+    call.entry->run_eagerly(why);
+    warn(call, why);
+    return true;
+  }
+  auto words = captured_words(call, steps, ignored);
+  const Locked held(Lock::traces);
+  captured.set(std::move(words));
+  return false;
+}
+
+/// The run must have taken the path of the replay, with equal results.
 void finish_verification(TraceProgress& call) {
   call.scope.reset();
   const std::string change = state_change(call);
-  const tracing::Capture way = call.tracer->finish(call.results);
+  const tracing::Capture path = call.tracer->finish(call.results);
   if (!can_capture(call, change)) return;
-  if (const tracing::Difference difference = compare(call, way)) return report(call, difference);
+  if (const tracing::Difference difference = compare(call, path)) return report(call, difference);
   call.ending->last_good = call.number;
+  const bool renewed = !call.scheduled || !call.changes.empty();
+  if (renewed && tolerate_changes(call, path.steps.size())) return;
+  if (!call.scheduled) return;
   const double check_seconds = seconds_since(call.began);
   tracing::plan_next_check(*call.ending, call.book->options.verify, check_seconds,
                            call.replay_seconds > 0 ? call.replay_seconds : check_seconds);
@@ -228,7 +279,10 @@ TraceCall::TraceCall(Traces traces, Caller caller) try
     : traces_(traces), progress_(take_progress()) {
   progress_->book = &traces_.book();
   progress_->caller = caller;
-  progress_->key.push_back(registrations() << 1 | Context::here().training);
+  const Context& context = Context::here();
+  progress_->key.push_back(
+      registrations() << 16 | static_cast<std::uint64_t>(context.device.kind) << 9 |
+      std::uint64_t{static_cast<std::uint8_t>(context.device.index)} << 1 | context.training);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "trace");
 }
@@ -303,8 +357,10 @@ const tracing::Ending* replay_plan(TraceProgress& call, Context& context, tracin
                                call.replay->assigned(variable));
   call.position = call.replay->position();
   call.ending = std::const_pointer_cast<tracing::Ending>(ending->shared_from_this());
+  call.scheduled = call.replay->scheduled();
+  call.changes = std::move(call.replay->changes());
   call.doing = Doing::verifying;
-  call.replay_seconds = tracing::needs_times(*ending, call.book->options.verify)
+  call.replay_seconds = call.scheduled && tracing::needs_times(*ending, call.book->options.verify)
                             ? seconds_of_replay(call, context, plan)
                             : 0;
   return nullptr;
@@ -347,9 +403,13 @@ const void* TraceCall::replay() try {
   if (context.mode) return nullptr;  // a tape or a stage is to see every op
   call.number = 1 + call.book->calls.load(std::memory_order_relaxed);
   call.book->calls.store(call.number, std::memory_order_relaxed);
-  const std::uint64_t hash = hash_of(call.key);
-  call.entry = call.book->find(call.key, hash);
-  if (!call.entry) call.entry = call.book->find_or_add(call.key, hash, call.variables);
+  call.entry = call.book->last.load(std::memory_order_acquire);
+  if (!call.entry || call.entry->key != call.key) {
+    const std::uint64_t hash = hash_of(call.key);
+    call.entry = call.book->find(call.key, hash);
+    if (!call.entry) call.entry = call.book->find_or_add(call.key, hash, call.variables);
+    if (call.entry) call.book->last.store(call.entry, std::memory_order_release);
+  }
   if (!call.entry) {
     if (!call.book->warned.exchange(true))
       warn(call, "it has been called with more than 1024 signatures");
@@ -423,6 +483,12 @@ void TraceCall::described() {
                "live(number) and take it as a Tensor, and one trace serves them all\n",
                progress_->caller.file ? progress_->caller.file : "?", progress_->caller.line,
                TraceBook::alike_signatures, number.c_str());
+}
+
+void* TraceCall::begin_run() {
+  progress_->runs = true;
+  ++progress_->book->runs().begun;
+  return progress_->book->function.target;
 }
 
 StateList* TraceCall::begin_state() {

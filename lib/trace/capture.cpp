@@ -5,10 +5,12 @@
 #include <cstring>
 #include <utility>
 
-#include "lib/dispatch/call_view.hpp"
-#include "lib/dispatch/op_options.hpp"
-#include "lib/ops/ops.hpp"
-#include "lib/tensor/live.hpp"
+#include "lib/body/dtypes.hpp"
+#include "lib/body/live.hpp"
+#include "lib/gate/call_view.hpp"
+#include "lib/gate/devices.hpp"
+#include "lib/table/entries.hpp"
+#include "lib/table/options/random.hpp"
 #include "lib/trace/check.hpp"
 #include "lib/trace/tree.hpp"
 
@@ -23,6 +25,7 @@ Layout::Layout(const Body& body)
     : dtype(body.dtype),
       contiguous(body.contiguous),
       live(is_live(body)),
+      device(device_of(body)),
       elements(body.elements),
       shape(body.shape) {
   std::copy_n(body.strides, shape.rank(), strides);
@@ -30,19 +33,28 @@ Layout::Layout(const Body& body)
 void Layout::set(Body& body) const {
   body.dtype = dtype;
   body.contiguous = contiguous;
-  body.device_kind = live ? live_number : 0;
+  body.device_kind =
+      static_cast<std::uint8_t>(static_cast<int>(device.kind) | (live ? live_number : 0));
+  body.device_index = static_cast<std::int8_t>(device.index);
   body.elements = elements;
   body.shape = shape;
   std::copy_n(strides, Shape::max_rank, body.strides);
 }
 bool operator==(const Layout& a, const Layout& b) {
   if (a.dtype != b.dtype || a.contiguous != b.contiguous || a.live != b.live ||
-      !(a.shape == b.shape))
+      !(a.device == b.device) || !(a.shape == b.shape))
     return false;
   // No element is found by the stride of an axis of length 1.
   for (std::size_t i = 0; i < a.shape.rank() && !a.contiguous; ++i)
     if (a.shape.data()[i] != 1 && a.strides[i] != b.strides[i]) return false;
   return true;
+}
+
+std::string answer_of(const Tensor& x, HostRead read) {
+  const Tensor host = on_host(x);
+  const Body& body = *Access::body(host);
+  if (read == HostRead::truth) return std::string(1, truth_of(body));
+  return {reinterpret_cast<const char*>(body.data), static_cast<std::size_t>(body.bytes())};
 }
 
 KeptOptions::KeptOptions(OptionsView options) : type_(options.type) {
@@ -107,16 +119,14 @@ int Tracer::value_of(const Body* body) {
 }
 
 int Tracer::number_of(const Variable& variable) {
-  auto& all = capture_.variables;
-  const auto found = std::find_if(all.begin(), all.end(),
-                                  [&](const Variable& other) { return other.same_cell(variable); });
-  const auto number = static_cast<int>(found - all.begin());
-  if (found == all.end()) {
-    all.push_back(variable);
+  const auto [found, is_new] =
+      numbers_.try_emplace(&Access::cell(variable), static_cast<int>(numbers_.size()));
+  if (is_new) {
+    capture_.variables.push_back(variable);
     latest_.push_back(-1);
     first_.push_back(-1);
   }
-  return number;
+  return found->second;
 }
 
 int Tracer::value_of(const Variable& variable, Body* body) {
@@ -149,7 +159,7 @@ const Tensor* Tracer::variable_read(const Variable& variable, const Tensor& valu
   const Start& start = starts_[number];
   return Access::body(start.value) == Access::body(value) ? &start.stand_in : nullptr;
 }
-void Tracer::named_again(const Body& x, Body& made) {
+void Tracer::aliased(const Body& x, Body& made) {
   Step step;
   step.op = &view_op;
   step.inputs = {value_of(&x)};
@@ -173,9 +183,7 @@ void Tracer::host_read(const Tensor& x, HostRead read) {
   Step step;
   step.read = read;
   step.inputs = {value};
-  step.answer = read == HostRead::truth ? std::string(1, truth_of(*body))
-                                        : std::string(reinterpret_cast<const char*>(body->data),
-                                                      static_cast<std::size_t>(body->bytes()));
+  step.answer = answer_of(x, read);
   for (auto made = capture_.steps.rbegin(); made != capture_.steps.rend(); ++made) {
     if (made->op && std::count(made->outputs.begin(), made->outputs.end(), value)) {
       step.site = made->site;
@@ -199,8 +207,9 @@ void Tracer::after(const GateCall& call) {
   step.part = call.part;
   step.site = call.site;
   const int written = call.updated ? call.output_count : 0;
-  const bool user_code = runs_user_code(step);
-  bool constant = !user_code && !written && &call.op != &random_op;
+  const bool user_code = step.user_code = call.part == Part::value && call.op.composite &&
+                                          runs_user_code(call.op, device_of(*call.outputs[0]));
+  bool constant = !user_code && !written && !call.op.random;
   for (int i = 0; i < call.input_count; ++i) {
     auto* body = const_cast<Body*>(call.inputs[i]);
     const int value = i < written ? value_of(call.updated[i], body) : value_of(body);
@@ -213,7 +222,7 @@ void Tracer::after(const GateCall& call) {
     return;
   }
   step.options = KeptOptions(call.options);
-  if (&call.op == &random_op) add_random(step, call);
+  if (call.op.random) add_random(step, call);
   for (int i = 0; i < call.output_count; ++i) {
     Body* body = call.outputs[i];
     if (!body) {
@@ -241,12 +250,19 @@ void Tracer::cannot_follow(const char* what) {
 }
 
 bool Tracer::user_code_begins(const CallView& call, Tensors& results) {
-  UserCode code{call.op.shape != nullptr, false, capture_.steps.size(),
-                capture_.values.size(),   {},    position_of(*generator_)};
+  // A kernel is one step, whatever it reads; a function of register_op may have been replaced by
+  // one.
+  UserCode code{call.op.shape != nullptr,
+                has_user_kernel(call.op),
+                capture_.steps.size(),
+                capture_.values.size(),
+                {},
+                position_of(*generator_)};
   for (const Variable& variable : capture_.variables)
     code.variables.push_back(Access::body(Access::cell(variable).value));
   user_code_.push_back(std::move(code));
-  if (next_known_call_ == known_calls_.size()) return false;
+  const bool recorded = Context::here().mode & recording && !call.op.gradient;
+  if (next_known_call_ == known_calls_.size() || recorded) return false;
   const UserCall& known = known_calls_[next_known_call_];
   if (known.op != &call.op || known.inputs.size() != static_cast<std::size_t>(call.input_count))
     return false;
@@ -255,8 +271,12 @@ bool Tracer::user_code_begins(const CallView& call, Tensors& results) {
     pairs.push_back(
         {"input", known.inputs[static_cast<std::size_t>(i)], Access::share(call.inputs[i])});
   if (compare(pairs)) return false;
-  results = Tensors(known.results);
   ++next_known_call_;
+  if (known.error) {
+    user_code_ends(nullptr);
+    std::rethrow_exception(known.error);
+  }
+  results = Tensors(known.results);
   user_code_.back().reads = true;
   return true;
 }
@@ -264,7 +284,7 @@ bool Tracer::user_code_begins(const CallView& call, Tensors& results) {
 void Tracer::user_code_ends(const GateCall* call) {
   const UserCode code = std::move(user_code_.back());
   user_code_.pop_back();
-  if (!call) return;
+  if (!call) return give_up("it catches an error of a user's function or kernel");
   if (code.kernel) {
     for (std::size_t i = 0; i < code.variables.size(); ++i)
       if (code.variables[i] != Access::body(Access::cell(capture_.variables[i]).value))
@@ -273,8 +293,15 @@ void Tracer::user_code_ends(const GateCall* call) {
     return;
   }
   if (!code.reads) return;
+  // A tape goes back through the ops inside, whose values the replay does not have.
+  const Reel& reel = Context::here().reel;
+  for (int i = 0; i < call->output_count && !call->op.gradient; ++i)
+    if (reel.active && reel.find(*call->outputs[i]) != no_record)
+      give_up(
+          "a tape follows the ops inside of a user's function that reads on the host: register "
+          "a gradient for it");
   for (std::size_t i = code.steps; i < capture_.steps.size(); ++i)
-    if (!capture_.steps[i].updated.empty() || capture_.steps[i].op == &random_op)
+    if (!capture_.steps[i].updated.empty() || draws(capture_.steps[i]))
       give_up(
           "a user's function that reads on the host also writes a Variable or draws random "
           "numbers");
@@ -288,14 +315,17 @@ void Tracer::user_code_ends(const GateCall* call) {
   after(*call);
 }
 
-std::string Tracer::escaped(std::span<const Tensor> results,
+std::string Tracer::escaped(std::span<const Tensor> results, std::span<const Tensor> replayed,
                             std::span<const Body* const> arguments) const {
   std::unordered_map<const Body*, std::uint32_t> known;  // references that are no one's state
-  for (const Tensor& x : held_) {
+  const auto hold = [&](const Tensor& x) {
     const Body* body = Access::body(x);
+    if (!body) return;
     ++known[body];
     if (body->owner) ++known[body->owner];
-  }
+  };
+  std::for_each(held_.begin(), held_.end(), hold);
+  std::for_each(replayed.begin(), replayed.end(), hold);
   for (const Value& value : capture_.values)
     if (value.constant.defined()) ++known[Access::body(value.constant)];
   for (const Tensor& x : results)
@@ -303,11 +333,7 @@ std::string Tracer::escaped(std::span<const Tensor> results,
   for (const Variable& variable : capture_.variables)
     ++known[Access::body(Access::cell(variable).value)];
   for (const UserCall& call : known_calls_)
-    for (const Tensor& result : call.results)
-      if (result.defined()) {
-        ++known[Access::body(result)];
-        if (const Body* owner = Access::body(result)->owner) ++known[owner];
-      }
+    std::for_each(call.results.begin(), call.results.end(), hold);
   for (const Start& start : starts_) {
     ++known[Access::body(start.value)];
     ++known[Access::body(start.stand_in)];

@@ -2,6 +2,7 @@
 // What passed the gate while a function ran, as a list of steps over numbered values.
 #pragma once
 #include <deque>
+#include <exception>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,8 +12,8 @@
 
 #include <reel/random.hpp>
 
-#include "lib/dispatch/context.hpp"
-#include "lib/dispatch/gate.hpp"
+#include "lib/flow/context.hpp"
+#include "lib/gate/gate.hpp"
 #include "lib/trace/state.hpp"
 
 namespace reel::tracing {
@@ -21,6 +22,7 @@ struct Layout {
   DType dtype = DType::float32;
   bool contiguous = true;
   bool live = false;  // takes part in promotion as a C++ number does
+  Device device = {};
   std::int64_t elements = 0;
   Shape shape;
   Strides strides = {};
@@ -70,13 +72,14 @@ struct Step {
   std::vector<int> updated;          // the Variables that an update writes
   KeptOptions options;
   Caller site;
-  std::string answer;  // to a question
+  bool user_code = false;  // a function or kernel of a user's; its gradient is another step
+  std::string answer;      // to a question
 };
 
-/// Whether a step runs a user's function or kernel; the gradient of such an op is another step.
-inline bool runs_user_code(const Step& step) {
-  return step.op->composite && step.part == Part::value;
-}
+/// What C++ reads of x's elements, as a text of bytes.
+std::string answer_of(const Tensor& x, HostRead read);
+
+inline bool draws(const Step& step) { return step.op && step.op->random; }
 
 /// What replays copy and fill with tensors: the result of a run without them.
 struct KeptResult {
@@ -101,6 +104,7 @@ struct Capture {
 struct UserCall {
   const Op* op;
   std::vector<Tensor> inputs, results;
+  std::exception_ptr error = {};  // that it threw
 };
 
 /// Listens while a function runs.
@@ -118,9 +122,10 @@ class Tracer : public Stage {
   /// Whether what it saw may be another thread's and none of the function's.
   bool by_chance() const { return by_chance_; }
   /// The line of a tensor that the run made, and that somebody holds besides the results, the
-  /// Variables and the trace; empty if there is none. `arguments` holds what still holds an
+  /// Variables and the trace; empty if there is none. `replayed` holds what a replay gave, which
+  /// may be a user's code's result that the run took over, `arguments` what still holds an
   /// argument. Before finish().
-  std::string escaped(std::span<const Tensor> results,
+  std::string escaped(std::span<const Tensor> results, std::span<const Tensor> replayed,
                       std::span<const Body* const> arguments) const;
   /// What a run may change: the tensors and Variables that passed.
   void exclude_from(StateWatch& state) const;
@@ -128,7 +133,7 @@ class Tracer : public Stage {
   void after(const GateCall& call) override;
   void variable_made(const Variable&) override;
   const Tensor* variable_read(const Variable& variable, const Tensor& value) override;
-  void named_again(const Body& x, Body& made) override;
+  void aliased(const Body& x, Body& made) override;
   void host_read(const Tensor& x, HostRead read) override;
   void cannot_follow(const char* what) override;
   bool user_code_begins(const CallView& call, Tensors& results) override;
@@ -149,6 +154,7 @@ class Tracer : public Stage {
   Capture capture_;
   std::vector<Tensor> held_;  // every body that was seen: addresses name them
   std::unordered_map<const Body*, int> by_body_;
+  std::unordered_map<const Cell*, int> numbers_;  // of the Variables
   struct Start {
     Tensor value, stand_in;
   };

@@ -8,8 +8,9 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "lib/dispatch/call_kernel.hpp"
-#include "lib/tensor/dtypes.hpp"
+#include "lib/body/dtypes.hpp"
+#include "lib/gate/call_kernel.hpp"
+#include "lib/gate/devices.hpp"
 
 namespace reel::tracing {
 namespace {
@@ -28,7 +29,7 @@ double largest_of(const T* values, std::int64_t n) {
 }
 double largest(const Tensor& x) {
   if (!x.defined() || !is_floating(x.dtype())) return 0;
-  const Tensor packed = contiguous_copy(*Access::body(x));
+  const Tensor packed = on_host(contiguous_copy(*Access::body(x)));
   const Body& body = *Access::body(packed);
   return with_element(body.dtype,
                       [&]<class T>(Type<T>) { return largest_of(body.as<T>(), body.elements); });
@@ -65,8 +66,8 @@ Difference compare(const Compared& pair, double allowed) {
   const auto& [what, replayed, run] = pair;
   if (kind_of(replayed) != kind_of(run)) return {what, kind_of(replayed), kind_of(run)};
   if (!run.defined()) return {};
-  const Tensor a = contiguous_copy(*Access::body(replayed)),
-               b = contiguous_copy(*Access::body(run));
+  const Tensor a = on_host(contiguous_copy(*Access::body(replayed))),
+               b = on_host(contiguous_copy(*Access::body(run)));
   const Body &p = *Access::body(a), &q = *Access::body(b);
   const std::int64_t i = first_other(p, q, allowed + tolerance * largest(run));
   if (i == p.elements) return {};
@@ -107,10 +108,12 @@ bool needs_times(const Ending& ending, double share) {
 
 void plan_next_check(Ending& ending, double share, double check_seconds, double replay_seconds) {
   const int checks = ++ending.checks;
+  const double doubled = std::ldexp(1.0, checks - 1);
   double replays = 1;
   if (share < 1)
-    replays = checks < doubling_checks ? 1u << (checks - 1)
-                                       : check_seconds / (share * std::max(replay_seconds, 1e-9));
+    replays = checks < doubling_checks
+                  ? doubled
+                  : std::min(doubled, check_seconds / (share * std::max(replay_seconds, 1e-9)));
   ending.until_check = static_cast<std::uint32_t>(std::clamp(replays, 1.0, 1e9));
 }
 }  // namespace reel::tracing

@@ -20,8 +20,8 @@ Difference compare(std::span<const Compared> pairs);
 /// `asked`.
 double share_of_checks(double asked);
 
-/// A check has found no difference: sets when the next is due. The first seven are beside replays
-/// 1, 2, 4, ... 64; later ones as often as costs that share of the time of the replays.
+/// A check has found no difference: sets when the next is due. They are beside replays 1, 2, 4, 8,
+/// ...; from 64 on also as often as costs that share of the time of the replays.
 void plan_next_check(Ending& ending, double share, double check_seconds, double replay_seconds);
 /// Whether the next check is planned by what it costs.
 bool needs_times(const Ending& ending, double share);

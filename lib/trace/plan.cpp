@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "lib/ops/ops.hpp"
+#include "lib/table/entries.hpp"
 #include "lib/trace/lifetimes.hpp"
 #include "lib/trace/ranges.hpp"
 
@@ -54,8 +54,8 @@ class Planner {
 
   const Segment& segment_of(int i) const { return tree_.segments[static_cast<std::size_t>(i)]; }
   const Value& value(int i) const { return tree_.values[static_cast<std::size_t>(i)]; }
-  Place& place(int i) { return plan_.places[static_cast<std::size_t>(i)]; }
-  const Place& place(int i) const { return plan_.places[static_cast<std::size_t>(i)]; }
+  ValuePlace& place(int i) { return plan_.places[static_cast<std::size_t>(i)]; }
+  const ValuePlace& place(int i) const { return plan_.places[static_cast<std::size_t>(i)]; }
   int root(int i) const { return lifetimes_.root(i); }
   int& into(int i) { return into_[static_cast<std::size_t>(i)]; }
   int into(int i) const { return into_[static_cast<std::size_t>(i)]; }
@@ -72,20 +72,35 @@ class Planner {
     }
   }
 
+  /// Scratch memory is where the first computed value is, the CPU or another device; values of
+  /// other devices have memory of their own.
   void find_places() {
-    for (std::size_t i = 0; i < tree_.values.size(); ++i)
-      if (tree_.values[i].kind == Value::Kind::computed)
-        place(static_cast<int>(i)).kind = Place::Kind::scratch;
+    const Value* first = nullptr;
+    for (std::size_t i = 0; i < tree_.values.size(); ++i) {
+      const Value& value = tree_.values[i];
+      if (value.kind != Value::Kind::computed) continue;
+      if (!first) plan_.device = (first = &value)->layout.device;
+      place(static_cast<int>(i)).kind =
+          value.layout.device == plan_.device ? ValuePlace::Kind::scratch : ValuePlace::Kind::fresh;
+    }
     for (const Segment& segment : tree_.segments) {
       for (const Step& step : segment.steps)
-        if (!step.updated.empty() || runs_user_code(step))
+        if (!step.updated.empty() || step.user_code)
           for (const int output : step.outputs)
-            place(output).kind = step.updated.empty() ? Place::Kind::given : Place::Kind::variable;
+            place(output).kind =
+                step.updated.empty() ? ValuePlace::Kind::given : ValuePlace::Kind::variable;
       if (!segment.ending) continue;
       for (const int result : segment.ending->results)
-        if (result >= 0 && place(root(result)).kind == Place::Kind::scratch)
-          place(root(result)).kind = Place::Kind::fresh;
+        if (result >= 0 && place(root(result)).kind == ValuePlace::Kind::scratch)
+          place(root(result)).kind = ValuePlace::Kind::fresh;
     }
+  }
+
+  /// Whether a value is not on the CPU: a backend runs its step, none of the CPU's kernels.
+  bool on_other_device(int i) const { return !(value(i).layout.device == cpu()); }
+  bool on_other_device(const Step& step) const {
+    return std::any_of(step.outputs.begin(), step.outputs.end(),
+                       [&](int i) { return i >= 0 && on_other_device(i); });
   }
 
   static std::size_t bytes_of(const Value& value) {
@@ -171,9 +186,9 @@ class Planner {
   }
   /// The numbers behind the gradients among the inputs of an optimizer's step.
   std::vector<int> numbers_of(const Instruction& update) const {
-    if (update.kind != Instruction::Kind::update || update.op->arity >= 0) return {};
+    if (update.kind != Instruction::Kind::update) return {};
     const auto end = plan_.operands.begin() + update.first + update.input_count;
-    return {end - (update.op == &adam_update_op ? 2 : 1), end};
+    return {end - update.op->numbers, end};
   }
   /// The instruction in [first, end) that makes a value; 0 if none does.
   unsigned maker_of(int value, unsigned first, unsigned end) const {
@@ -201,7 +216,7 @@ class Planner {
       const Step& step = steps[static_cast<std::size_t>(i)];
       for (const int output : step.outputs)
         if (output >= 0) made_[static_cast<std::size_t>(output)] = {number, i};
-      if (step.op != &add_op || step.part != Part::value || runs_user_code(step)) continue;
+      if (step.op != &add_op || step.part != Part::value || step.user_code) continue;
       const int total = step.inputs[0], part = step.inputs[1], sum = step.outputs[0];
       if (!alike_in_scratch(total, sum) || !alike_in_scratch(part, sum)) continue;
       const Made maker = made_[static_cast<std::size_t>(part)],
@@ -220,14 +235,13 @@ class Planner {
            into(step.outputs[0]) == step.inputs[1];
   }
   bool alike_in_scratch(int a, int b) const {
-    return root(a) == a && place(a).kind == Place::Kind::scratch &&
-           place(b).kind == Place::Kind::scratch && value(a).layout == value(b).layout;
+    return root(a) == a && !on_other_device(a) && place(a).kind == ValuePlace::Kind::scratch &&
+           place(b).kind == ValuePlace::Kind::scratch && value(a).layout == value(b).layout;
   }
   /// Whether the kernel of a step can add to its outputs; short passes, as long ones run in blocks.
   bool adds(const Step& step) const {
     const Op& op = *step.op;
-    if (runs_user_code(step) || &op == &random_op || !step.updated.empty() || is_view(step))
-      return false;
+    if (step.user_code || op.random || !step.updated.empty() || is_view(step)) return false;
     if (step.part == Part::gradients) return true;
     if (step.part != Part::value)
       return value(step.outputs[0]).layout.elements < 2 * block_elements;
@@ -270,13 +284,13 @@ class Planner {
     for (int i = first; i < end; ++i) {
       const Step& step = step_at(i);
       const int output = step.outputs[0];
-      Place& here = place(output);
+      ValuePlace& here = place(output);
       for (const int input : step.inputs)
         if (input >= 0 && root(input) != input) state.viewed.push_back(root(input));
-      if (is_pass(i) && here.kind == Place::Kind::scratch &&
+      if (is_pass(i) && here.kind == ValuePlace::Kind::scratch &&
           !lifetimes_.used_after(output, number, end - 1))
-        here.kind = Place::Kind::block;
-      if (here.kind != Place::Kind::block) {
+        here.kind = ValuePlace::Kind::block;
+      if (here.kind != ValuePlace::Kind::block) {
         if (is_pass(i)) {
           put(output, step, number, i, state);
         } else {
@@ -350,7 +364,7 @@ class Planner {
   }
 
   void add_view(int output) {
-    if (place(root(output)).kind == Place::Kind::scratch ||
+    if (place(root(output)).kind == ValuePlace::Kind::scratch ||
         value(root(output)).kind == Value::Kind::constant)
       return;
     Instruction view{.kind = Instruction::Kind::view, .output_count = 1};
@@ -361,14 +375,14 @@ class Planner {
 
   /// Finds memory for an output: that of an input which dies here, if a pass may overwrite it.
   void put(int output, const Step& step, int segment, int at, State& state) {
-    Place& here = place(output);
-    if (here.kind == Place::Kind::fresh) {
+    ValuePlace& here = place(output);
+    if (here.kind == ValuePlace::Kind::fresh) {
       Instruction make{.kind = Instruction::Kind::allocate, .output_count = 1};
       make.first = static_cast<unsigned>(plan_.operands.size());
       plan_.operands.push_back(output);
       plan_.instructions.push_back(make);
     }
-    if (here.kind != Place::Kind::scratch) return;
+    if (here.kind != ValuePlace::Kind::scratch) return;
     if (into(output) >= 0) return hand_over(into(output), output, state);
     if (take_over(output, step, segment, at, state)) return;
     here.offset = state.free.take(bytes_of(value(output)));
@@ -379,7 +393,8 @@ class Planner {
   /// The pass that does all of the step, if one does.
   Tile tile_of(const Step& step) const {
     const Op& op = *step.op;
-    if (!op.tiles || runs_user_code(step) || step.part == Part::gradients) return nullptr;
+    if (!op.tiles || step.user_code || step.part == Part::gradients || on_other_device(step))
+      return nullptr;
     const Layout& output = value(step.outputs[0]).layout;
     if (step.part != Part::value)
       return op.tiles->gradient[step.part == Part::gradient_1][static_cast<int>(output.dtype)];
@@ -404,15 +419,15 @@ class Planner {
     plan_.operands.insert(plan_.operands.end(), step.outputs.begin(), step.outputs.end());
     for (std::size_t i = 0; i < step.updated.size(); ++i)
       plan_.operands.push_back(replaces(step, i, segment, at) ? step.updated[i] : ~step.updated[i]);
-    if (step.op == &random_op) {
+    if (step.op->random) {
       made.kind = Instruction::Kind::random;
     } else if (!step.updated.empty()) {
       made.kind = Instruction::Kind::update;
-    } else if (runs_user_code(step)) {
+    } else if (step.user_code) {
       made.kind = Instruction::Kind::user;
     } else if (step.part == Part::gradients) {
       made.kind = Instruction::Kind::kernel;
-      made.kernel = step.op->cpu_gradient;
+      if (!on_other_device(step)) made.kernel = step.op->cpu_gradient;
     } else if (const Tile tile = tile_of(step)) {
       made.kind = Instruction::Kind::pass;
       made.tile = tile;
@@ -421,7 +436,8 @@ class Planner {
         if (step.inputs[i] >= 0 && is_scalar(value(step.inputs[i]).layout, step))
           made.how |= 1u << i;
       if (into(step.outputs[0]) >= 0) made.how |= pass_adds;
-    } else if (!step.op->tiles && !(step.op->contiguous_inputs && any_strided(step))) {
+    } else if (!step.op->tiles && !on_other_device(step) && !step.op->changes_device &&
+               !(step.op->contiguous_inputs && any_strided(step))) {
       made.kind = Instruction::Kind::kernel;
       made.kernel = step.op->cpu;
     }

@@ -9,7 +9,7 @@
 
 namespace reel::tracing {
 /// Where the elements of a value are.
-struct Place {
+struct ValuePlace {
   enum class Kind : std::uint8_t {
     given,    // of an argument, a Variable or a constant: somewhere else
     scratch,  // at an offset of the frame's memory
@@ -41,7 +41,7 @@ struct Instruction {
                        // or ~v if it may not be written in place
   unsigned how = 0;    // of a pass, as it takes it; the outputs that a kernel adds to
   Op* op = nullptr;
-  Kernel kernel = nullptr;
+  Kernel kernel = nullptr;  // null for a fused gradient of another device than the CPU
   Tile tile = nullptr;
   OptionsView options = {};
   std::int64_t elements = 0;
@@ -74,12 +74,13 @@ struct Plan {
   void retire();
 
   Tree tree;
-  std::vector<Place> places;         // of the tree's values
+  std::vector<ValuePlace> places;    // of the tree's values
   std::vector<int> variable_values;  // what each Variable holds when a call starts; -1 if unused
   std::vector<int> argument_values;
   std::vector<Instruction> instructions;
   std::vector<int> operands;
   std::vector<PlannedSegment> segments;
+  Device device;  // where scratch memory is
   std::size_t scratch_bytes = 0;
   std::size_t most_operands = 0;  // of an instruction
 

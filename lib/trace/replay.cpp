@@ -7,12 +7,14 @@
 #include <memory>
 #include <utility>
 
-#include "lib/cpu/scratch.hpp"
-#include "lib/dispatch/call_kernel.hpp"
-#include "lib/dispatch/call_view.hpp"
-#include "lib/dispatch/op_options.hpp"
-#include "lib/dispatch/pointwise.hpp"
-#include "lib/tensor/live.hpp"
+#include "lib/body/dtypes.hpp"
+#include "lib/body/live.hpp"
+#include "lib/gate/call_kernel.hpp"
+#include "lib/gate/call_view.hpp"
+#include "lib/gate/devices.hpp"
+#include "lib/gate/pointwise.hpp"
+#include "lib/pool/scratch.hpp"
+#include "lib/table/options/random.hpp"
 
 namespace reel::tracing {
 namespace {
@@ -20,7 +22,7 @@ namespace {
 constexpr std::int64_t most_kept_bytes = 256 << 10;
 
 Tensor made_for(Context& context, const Layout& layout) {
-  Body* body = allocate(context, layout.dtype, layout.shape, layout.elements);
+  Body* body = allocate_on(context, layout.device, layout.dtype, layout.shape, layout.elements);
   if (!body)
     fail<MemoryError>({}, "trace", "value", "memory for shape " + to_text(layout.shape), "none");
   if (layout.live) body->device_kind |= live_number;
@@ -44,6 +46,7 @@ void Frame::enter(const Plan& plan) {
   if (!scratch.defined()) {
     Layout memory;
     memory.dtype = DType::uint8;
+    memory.device = plan.device;
     memory.elements = static_cast<std::int64_t>(plan.scratch_bytes);
     memory.shape = Shape({memory.elements});
     scratch = made_for(Context::here(), memory);
@@ -137,7 +140,12 @@ bool count_down(std::atomic<std::uint32_t>& left) {
 const Ending* Replay::run() try {
   for (int at = 0; at >= 0;) {
     const Plan::PlannedSegment& segment = plan_.segments[static_cast<std::size_t>(at)];
-    if (segment.ending) due_ = count_down(segment.ending->until_check);
+    if (segment.ending) {
+      scheduled_ = count_down(segment.ending->until_check);
+      const bool changed = segment.ending->captured.changed(context_.thread);
+      if (changed) frame_->changes = segment.ending->captured.changes();
+      due_ = scheduled_ || changed;
+    }
     const bool may_write = segment.ending && !due_;
     const Instruction* const all = plan_.instructions.data();
     for (unsigned i = segment.first; i < segment.end; ++i) {
@@ -155,7 +163,9 @@ const Ending* Replay::run() try {
 }
 
 int Replay::next(const Plan::PlannedSegment& segment) const {
-  const Body& asked = *slot(segment.asked);
+  const Body* const own = slot(segment.asked);  // a header of the frame, which is no Tensor's
+  const Tensor host = on_cpu(*own) ? Tensor() : copy_to(*own, cpu(), {});
+  const Body& asked = host.defined() ? *Access::body(host) : *own;
   const char truth = segment.read == HostRead::truth && truth_of(asked);
   const std::string_view answer = segment.read == HostRead::truth
                                       ? std::string_view(&truth, 1)
@@ -208,7 +218,8 @@ void Replay::execute(const Instruction& instruction, bool may_write) {
       return blocks(instruction);
     case Instruction::Kind::numbers:
       for (unsigned i = 0; i < inputs; ++i)
-        if (!may_be_step(*slot(values[i]))) throw Error("an update of the function may fail");
+        if (on_cpu(*slot(values[i])) && !may_be_step(*slot(values[i])))
+          throw Error("an update of the function may fail");
       return;
     case Instruction::Kind::update:
       return update(instruction, may_write);
@@ -223,6 +234,11 @@ void Replay::execute(const Instruction& instruction, bool may_write) {
   if (instruction.kind == Instruction::Kind::call)
     return run_kernel({*instruction.op, operands, static_cast<int>(inputs), instruction.options,
                        instruction.site, made, static_cast<int>(outputs), nullptr});
+  if (instruction.kind == Instruction::Kind::kernel && !instruction.kernel)
+    return run_gradient_on_device(*instruction.op, instruction.options,
+                                  {operands, made, instruction.options.data,
+                                   static_cast<int>(inputs), static_cast<int>(outputs)},
+                                  plan_.device, instruction.site);
   if (instruction.kind == Instruction::Kind::kernel)
     return call_checked(*instruction.op, instruction.kernel,
                         {operands, made, instruction.options.data, static_cast<int>(inputs),
@@ -245,8 +261,8 @@ void Replay::blocks(const Instruction& instruction) {
       for (const Instruction* pass = passes; pass < passes + instruction.input_count; ++pass) {
         const int* const values = plan_.operands.data() + pass->first;
         const auto place_of = [&](int value) -> std::byte* {
-          const Place& place = plan_.places[static_cast<std::size_t>(value)];
-          if (place.kind == Place::Kind::block) return buffer + place.offset;
+          const ValuePlace& place = plan_.places[static_cast<std::size_t>(value)];
+          if (place.kind == ValuePlace::Kind::block) return buffer + place.offset;
           const Body& body = *slot(value);
           return body.data + at * size_of(body.dtype);
         };
@@ -272,7 +288,7 @@ void Replay::update(const Instruction& instruction, bool may_write) {
   const auto shadow_of = [&](int variable) -> Tensor& {
     return frame_->shadows[static_cast<std::size_t>(variable < 0 ? ~variable : variable)];
   };
-  Few<Tensor, 4> made(outputs);
+  SmallVector<Tensor, 4> made(outputs);
   bool writes = false;
   for (unsigned i = 0; i < outputs; ++i) {
     const int variable = values[inputs + outputs + i];
@@ -321,21 +337,26 @@ class Shown {
 void Replay::user(const Instruction& instruction) {
   const int* const values = plan_.operands.data() + instruction.first;
   const unsigned inputs = instruction.input_count, outputs = instruction.output_count;
-  Few<Body*, 8> given(inputs);
+  SmallVector<Body*, 8> given(inputs);
   for (unsigned i = 0; i < inputs; ++i) {
     given[i] = slot(values[i]);
     if (given[i] != &frame_->headers[static_cast<std::size_t>(values[i])]) continue;
-    frame_->kept.push_back(contiguous_copy(*given[i]));  // which the user may keep
+    Body* const own = given[i];
+    frame_->kept.push_back(contiguous_copy(*own));  // which the user may keep
     given[i] = Access::body(frame_->kept.back());
+    given[i]->device_kind = own->device_kind;  // it may be a live number
   }
   const CallView view{*instruction.op,     given.data(),    static_cast<int>(inputs), nullptr, 0,
                       instruction.options, instruction.site};
   UserCall& call = user_calls_.emplace_back(UserCall{instruction.op, {}, {}});
   for (Body* body : given) call.inputs.push_back(Access::share(body));
   Tensors results;
-  {
+  try {
     const Shown shown(*frame_, plan_);
     results = instruction.op->composite(OpCall(view), instruction.op->composite_state);
+  } catch (...) {
+    call.error = std::current_exception();
+    throw;
   }
   call.results.assign(results.begin(), results.end());
   for (unsigned i = 0; i < outputs; ++i) {

@@ -20,6 +20,7 @@ struct Frame {
   std::vector<const Body*> operands;  // of the instruction that runs
   std::vector<Tensor> kept;           // made for this call
   std::vector<Tensor> shadows;        // of Variables: what they will hold
+  std::vector<ChangedWord> changes;   // of what the function captured, for which a check is due
 };
 
 class Replay {
@@ -35,6 +36,9 @@ class Replay {
   const Ending* run();
   /// Whether this replay is to be checked against a run instead of being committed.
   bool due() const { return due_; }
+  /// Whether it would be without a change of what the function captured.
+  bool scheduled() const { return scheduled_; }
+  std::vector<ChangedWord>& changes() { return frame_->changes; }
   void commit();
   Tensor result(int value) const;
   /// What a Variable will hold.
@@ -61,6 +65,6 @@ class Replay {
   Generator& generator_;
   std::uint64_t position_;
   std::vector<UserCall> user_calls_;
-  bool wrote_ = false, due_ = false;
+  bool wrote_ = false, due_ = false, scheduled_ = false;
 };
 }  // namespace reel::tracing

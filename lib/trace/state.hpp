@@ -4,54 +4,19 @@
 #include <cstdint>
 #include <map>
 #include <memory_resource>
-#include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include <reel/trace.hpp>
 
-#include "lib/tensor/body.hpp"
+#include "lib/body/body.hpp"
+#include "lib/trace/memory.hpp"
 
 namespace reel {
 class Variable;
 }
 
 namespace reel::tracing {
-/// Copies memory of this process; false, without a fault, if some of it cannot be read.
-bool read_memory(std::uintptr_t from, void* to, std::size_t bytes);
-
-/// Memory of its own, outside of malloc()'s: blocks that the watch itself takes and gives back
-/// would look like state of the function where a stale pointer leads to them.
-class MappedMemory : public std::pmr::memory_resource {
-  void* do_allocate(std::size_t bytes, std::size_t alignment) override;
-  void do_deallocate(void* first, std::size_t bytes, std::size_t alignment) override;
-  bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
-};
-
-/// Memory of this process as it was when it was read first.
-class Memory {
- public:
-  bool read(std::uintptr_t from, void* to, std::size_t bytes);
-  /// Whether it is a static, of a program or a library, that can be written.
-  bool is_static(std::uintptr_t at);
-  struct Block {
-    std::uintptr_t first, end, size_word;  // empty if nobody uses it
-  };
-  /// The block of malloc() that an address is in; none outside of the memory behind the program.
-  std::optional<Block> block_around(std::uintptr_t at);
-
- private:
-  void find_blocks();
-  bool blocks_known_ = false;
-  MappedMemory mapped_;
-  std::pmr::monotonic_buffer_resource own_{std::size_t{1} << 18, &mapped_};
-  std::pmr::vector<std::uintptr_t> blocks_{&own_};  // all between heap_ and heap_end_
-  std::uintptr_t heap_ = 0, heap_end_ = 0;
-  std::pmr::unordered_map<std::uintptr_t, bool> static_{&own_};
-  std::pmr::unordered_map<std::uintptr_t, std::byte*> pages_{&own_};  // null: not mapped
-};
-
 /// A copy of the bytes of a function object and of what its pointers lead to. The types behind
 /// captured pointers are not known, so they are followed as far as they look like pointers, and
 /// read by the system, which reports an address that is not mapped instead of faulting.
@@ -64,8 +29,10 @@ class StateWatch : public detail::StateList {
   void exclude(const Variable& variable);
   /// Copies all that was added, and what it leads to.
   void begin();
-  /// Where it is different now, in words; empty if nothing is.
+  /// The byte that is different now; empty if none is.
   std::string change();
+  /// The same as a user may know it: the captured pointer that leads there, and the values.
+  const std::string& change_in_words() const { return words_; }
   /// A word that change() found changed behind two or more pointers, and what the run left in it.
   /// One of the pointers may be a stale one between the members of an object: memory of something
   /// else.
@@ -76,6 +43,9 @@ class StateWatch : public detail::StateList {
   };
   /// Empty where what change() found is certain.
   std::vector<Doubtful>& doubtful() { return doubtful_; }
+  /// How much there is behind a pointer that a function object holds (level 1), or that was found
+  /// behind one; 0 if the trace looks after it, or nothing tells. Behind change().
+  std::size_t captured_bytes(Memory& memory, std::uintptr_t at, int level) const;
   void clear();
 
  private:
@@ -100,7 +70,8 @@ class StateWatch : public detail::StateList {
   bool excluded(std::uintptr_t at) const;
   bool led_by_known(const Region& region) const;
   static bool was_freed(Memory& memory, const Region& region);
-  std::string describe(const Region& region, std::size_t offset, std::uint64_t now) const;
+  std::string describe(Memory& memory, const Region& region, std::size_t offset, std::uint64_t now);
+  std::string name_in_words(Memory& memory, const Region& region, std::size_t offset) const;
   std::string compare(Memory& memory, const Region& region, const std::byte* now);
   bool is_reused(Memory& memory, const Region& region, std::size_t start,
                  const std::byte* now) const;
@@ -108,6 +79,7 @@ class StateWatch : public detail::StateList {
   MappedMemory mapped_;
   std::pmr::unsynchronized_pool_resource own_{&mapped_};
   std::vector<Doubtful> doubtful_;
+  std::string words_;
   std::pmr::vector<Range> excluded_{&own_};
   std::pmr::vector<Region> regions_{&own_};
   std::pmr::map<std::uintptr_t, std::uintptr_t> followed_{&own_};  // where pointers have been: to

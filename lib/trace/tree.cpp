@@ -4,15 +4,19 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <unordered_map>
 
-#include "lib/dispatch/call_kernel.hpp"
-#include "lib/dispatch/options.hpp"
-#include "lib/tensor/dtypes.hpp"
+#include "lib/body/dtypes.hpp"
+#include "lib/gate/call_kernel.hpp"
+#include "lib/gate/devices.hpp"
+#include "lib/table/options.hpp"
 
 namespace reel::tracing {
 namespace {
+/// Row-major, in the host's memory.
 Tensor in_order(const Tensor& x) {
-  return Access::body(x)->contiguous ? x : contiguous_copy(*Access::body(x));
+  const Tensor host = on_host(x);
+  return Access::body(host)->contiguous ? host : contiguous_copy(*Access::body(host));
 }
 /// Of constants that lie alike.
 bool same_elements(const Tensor& a, const Tensor& b) {
@@ -35,41 +39,56 @@ std::int64_t first_other_element(const Tensor& a, const Tensor& b) {
   return i;
 }
 
-/// Walks a way along the tree, and from where it leaves it on adds what is new.
+/// Walks a path along the tree, and from where it leaves it on adds what is new.
 class Walker {
  public:
-  Walker(Tree& tree, const Capture& way) : tree_(tree), way_(way), known_(way.values.size(), -1) {}
+  Walker(Tree& tree, const Capture& path)
+      : tree_(tree), path_(path), known_(path.values.size(), -1) {
+    for (const Variable& variable : tree.variables)
+      numbers_.emplace(&Access::cell(variable), static_cast<int>(numbers_.size()));
+    for (std::size_t i = 0; i < tree.values.size(); ++i)
+      if (is_start(tree.values[i])) starts_.emplace(start_of(tree.values[i]), static_cast<int>(i));
+  }
 
   Difference walk() {
-    for (const Variable& variable : way_.variables) variables_.push_back(number_of(variable));
+    for (const Variable& variable : path_.variables) variables_.push_back(number_of(variable));
     if (tree_.segments.empty()) {
       tree_.segments.emplace_back();
       building_ = true;
     }
-    for (const Step& step : way_.steps)
+    for (const Step& step : path_.steps)
       if (!(step.op ? pass(step) : answer(step))) {
         if (!difference_)
-          difference_ = {"way through it", expected_here(), "a step to " + name_of(step)};
+          difference_ = {"path through it", expected_here(), "a step to " + name_of(step)};
         return difference_;
       }
-    if (!finish()) difference_ = {"way through it", expected_here(), "the end"};
+    if (!finish()) difference_ = {"path through it", expected_here(), "the end"};
     return difference_;
   }
 
  private:
   static std::string name_of(const Step& step) {
-    return step.op ? place_of(step) : "a value read on the host, of " + place_of(step);
+    if (!step.op) return "a value read on the host, of " + place_of(step);
+    return (step.part == Part::value ? "" : "the gradient of ") + place_of(step);
   }
-  /// What the tree has where the way leaves it.
+  /// What the tree has where the path leaves it.
   std::string expected_here() {
     const Segment& here = segment();
     if (next_ < here.steps.size()) return "a step to " + name_of(here.steps[next_]);
     return here.branches.empty() ? "the end" : "a step to " + name_of(here.question);
   }
-  void note(int value, int before, const Step& step) {
-    const Value &a = way_.values[static_cast<std::size_t>(value)],
+  /// Notes what of a step differs: `what`, an input or a result.
+  void note(int value, int before, const std::string& what, const Step& step) {
+    if (difference_) return;
+    const Value &a = path_.values[static_cast<std::size_t>(value)],
                 &b = tree_.values[static_cast<std::size_t>(before)];
-    if (a.kind != Value::Kind::constant || b.kind != a.kind || difference_) return;
+    if (a.kind == Value::Kind::constant && b.kind == a.kind) return note_constant(a, b, step);
+    difference_ = {step.op ? what + " of " + name_of(step) : what,
+                   text_of(b, way_value_of(before), tree_.variables),
+                   text_of(a, value, path_.variables)};
+    if (difference_.before == difference_.now) difference_.now = "another one that looks the same";
+  }
+  void note_constant(const Value& a, const Value& b, const Step& step) {
     difference_ = {"constant of " + place_of(step), describe(b.layout), describe(a.layout)};
     if (!(a.layout == b.layout)) return;
     const std::int64_t i = first_other_element(a.constant, b.constant);
@@ -80,6 +99,23 @@ class Walker {
     difference_.before = element_text(*Access::body(was), i);
     difference_.now = element_text(*Access::body(is), i);
   }
+  /// The value of the path that has been found to be this one of the tree; -1 if none has.
+  int way_value_of(int value) const {
+    const auto found = std::find(known_.begin(), known_.end(), value);
+    return found == known_.end() ? -1 : static_cast<int>(found - known_.begin());
+  }
+  /// Where a value, number i of the path, comes from, and what it is.
+  std::string text_of(const Value& value, int i, const std::vector<Variable>& variables) const {
+    std::string text = "a new value";
+    if (value.kind == Value::Kind::argument) text = "argument " + std::to_string(value.number);
+    if (value.kind == Value::Kind::constant) text = "a constant";
+    if (value.kind == Value::Kind::variable)
+      text = "Variable \"" + variables[static_cast<std::size_t>(value.number)].name() + '"';
+    for (std::size_t k = 0; k < path_.steps.size(); ++k)
+      if (i >= 0 && std::count(path_.steps[k].outputs.begin(), path_.steps[k].outputs.end(), i))
+        text = "the result of step " + std::to_string(k) + ", " + name_of(path_.steps[k]);
+    return text + ", " + describe(value.layout) + (value.layout.contiguous ? "" : " with strides");
+  }
   static std::string describe(const Layout& layout) {
     return std::string(reel::name_of(layout.dtype)) + to_text(layout.shape);
   }
@@ -87,15 +123,20 @@ class Walker {
   Segment& segment() { return tree_.segments[static_cast<std::size_t>(segment_)]; }
 
   int number_of(const Variable& variable) {
-    auto& all = tree_.variables;
-    const auto found = std::find_if(
-        all.begin(), all.end(), [&](const Variable& other) { return other.same_cell(variable); });
-    const auto number = static_cast<int>(found - all.begin());
-    if (found == all.end()) all.push_back(variable);
-    return number;
+    const auto [found, is_new] =
+        numbers_.try_emplace(&Access::cell(variable), static_cast<int>(numbers_.size()));
+    if (is_new) tree_.variables.push_back(variable);
+    return found->second;
+  }
+  /// Whether a call starts with the value.
+  static bool is_start(const Value& value) {
+    return value.kind == Value::Kind::argument || value.kind == Value::Kind::variable;
+  }
+  static std::int64_t start_of(const Value& value) {
+    return std::int64_t{value.number} * 2 + (value.kind == Value::Kind::variable);
   }
 
-  /// A value of the way as one of the tree; `before` is the one it should be, -1 if it is new.
+  /// A value of the path as one of the tree; `before` is the one it should be, -1 if it is new.
   bool meet(int value, int before, int& is) {
     is = -1;
     if (value < 0) return before < 0;
@@ -107,7 +148,7 @@ class Walker {
   }
 
   bool alike(int value, int before) {
-    const Value &a = way_.values[static_cast<std::size_t>(value)],
+    const Value &a = path_.values[static_cast<std::size_t>(value)],
                 &b = tree_.values[static_cast<std::size_t>(before)];
     if (a.kind != b.kind || !(a.layout == b.layout)) return false;
     switch (a.kind) {
@@ -126,7 +167,7 @@ class Walker {
   }
 
   int add(int value) {
-    Value made = way_.values[static_cast<std::size_t>(value)];
+    Value made = path_.values[static_cast<std::size_t>(value)];
     if (made.kind == Value::Kind::variable)
       made.number = variables_[static_cast<std::size_t>(made.number)];
     if (made.kind == Value::Kind::view) {
@@ -134,22 +175,33 @@ class Walker {
       meet(made.number, -1, base);
       made.number = base;
     }
-    // What a call starts with is one value, whichever way meets it first.
-    if (made.kind == Value::Kind::argument || made.kind == Value::Kind::variable)
-      for (std::size_t i = 0; i < tree_.values.size(); ++i)
-        if (tree_.values[i].kind == made.kind && tree_.values[i].number == made.number)
-          return static_cast<int>(i);
+    // What a call starts with is one value, whichever path meets it first.
+    const auto next = static_cast<int>(tree_.values.size());
+    if (is_start(made)) {
+      const auto [found, is_new] = starts_.try_emplace(start_of(made), next);
+      if (!is_new) return found->second;
+    }
     tree_.values.push_back(std::move(made));
-    return static_cast<int>(tree_.values.size()) - 1;
+    return next;
   }
 
-  bool meet_all(const Step* step, const std::vector<int>& values, const std::vector<int>* before,
-                std::vector<int>& are) {
-    if (before && before->size() != values.size()) return false;
+  /// `what` they are to the step: inputs, or results.
+  bool meet_all(const Step* step, const std::string& what, const std::vector<int>& values,
+                const std::vector<int>* before, std::vector<int>& are) {
+    if (before && before->size() != values.size()) {
+      difference_ = {"number of " + what + "s of " + name_of(*step), std::to_string(before->size()),
+                     std::to_string(values.size())};
+      return false;
+    }
     are.resize(values.size());
     for (std::size_t i = 0; i < values.size(); ++i) {
-      if (meet(values[i], before ? (*before)[i] : -1, are[i])) continue;
-      if (step && values[i] >= 0 && (*before)[i] >= 0) note(values[i], (*before)[i], *step);
+      const int known = before ? (*before)[i] : -1;
+      if (meet(values[i], known, are[i])) continue;
+      if (step && values[i] >= 0 && known >= 0)
+        note(values[i], known, what + ' ' + std::to_string(i), *step);
+      else if (step)
+        difference_ = {what + ' ' + std::to_string(i) + " of " + name_of(*step),
+                       known < 0 ? "none" : "a tensor", known < 0 ? "a tensor" : "none"};
       return false;
     }
     return true;
@@ -168,36 +220,57 @@ class Walker {
       }
     }
     Step mine;
-    if (!meet_all(&step, step.inputs, before ? &before->inputs : nullptr, mine.inputs) ||
-        !meet_all(&step, step.outputs, before ? &before->outputs : nullptr, mine.outputs))
+    if (!meet_all(&step, "input", step.inputs, before ? &before->inputs : nullptr, mine.inputs) ||
+        !meet_all(&step, "result", step.outputs, before ? &before->outputs : nullptr, mine.outputs))
       return false;
     for (const int variable : step.updated)
       mine.updated.push_back(variables_[static_cast<std::size_t>(variable)]);
     if (before) {
-      const bool same = before->updated == mine.updated;
-      next_ += same;
-      return same;
+      if (before->updated == mine.updated) return ++next_;
+      difference_ = {"Variables that " + name_of(step) + " writes", names_of(before->updated),
+                     names_of(mine.updated)};
+      if (difference_.before == difference_.now) difference_.now = "others of these names";
+      return false;
     }
     mine.op = step.op;
     mine.part = step.part;
+    mine.user_code = step.user_code;
     mine.options = step.options;
     mine.site = step.site;
     segment().steps.push_back(std::move(mine));
     return true;
   }
 
+  std::string names_of(const std::vector<int>& variables) const {
+    std::string names;
+    for (const int variable : variables)
+      names +=
+          (names.empty() ? "" : ", ") + tree_.variables[static_cast<std::size_t>(variable)].name();
+    return names;
+  }
+
   bool answer(const Step& step) {
     if (!building_) {
       int asked;
       const Segment& here = segment();
-      if (next_ != here.steps.size() || here.branches.empty() || here.question.read != step.read ||
-          !meet(step.inputs[0], here.question.inputs[0], asked))
+      if (next_ != here.steps.size() || here.branches.empty()) return false;
+      const Step& known = here.question;
+      if (known.read != step.read) {
+        const auto read = [](const Step& s) {
+          return s.read == HostRead::truth ? "its truth" : "its elements";
+        };
+        difference_ = {"what is read of a value", read(known), read(step)};
         return false;
+      }
+      if (!meet(step.inputs[0], known.inputs[0], asked)) {
+        note(step.inputs[0], known.inputs[0], "value read on the host", step);
+        return false;
+      }
     } else {
       Step question;
       question.read = step.read;
       question.site = step.site;
-      meet_all(nullptr, step.inputs, nullptr, question.inputs);
+      meet_all(nullptr, {}, step.inputs, nullptr, question.inputs);
       segment().question = std::move(question);
     }
     next_ = 0;
@@ -218,22 +291,24 @@ class Walker {
     // Another thread may have been here first.
     if (!building_) return next_ == segment().steps.size() && segment().ending;
     auto ending = std::make_shared<Ending>();
-    meet_all(nullptr, way_.results, nullptr, ending->results);
-    for (const auto& [variable, value] : way_.assigned) {
+    meet_all(nullptr, {}, path_.results, nullptr, ending->results);
+    for (const auto& [variable, value] : path_.assigned) {
       int last;
       meet(value, -1, last);
       ending->assigned.emplace_back(variables_[static_cast<std::size_t>(variable)], last);
     }
-    ending->result = way_.result;
+    ending->result = path_.result;
     segment().ending = std::move(ending);
-    ++tree_.ways;
+    ++tree_.paths;
     return true;
   }
 
   Tree& tree_;
-  const Capture& way_;
-  std::vector<int> known_;  // values of the way as values of the tree
+  const Capture& path_;
+  std::vector<int> known_;  // values of the path as values of the tree
   std::vector<int> variables_;
+  std::unordered_map<const Cell*, int> numbers_;  // of the tree's Variables
+  std::unordered_map<std::int64_t, int> starts_;  // values of the tree that a call starts with
   int segment_ = 0;
   std::size_t next_ = 0;  // step of the segment
   bool building_ = false;
@@ -259,9 +334,9 @@ std::string element_text(const Body& x, std::int64_t i) {
   });
 }
 
-Difference Tree::add(const Capture& way) {
+Difference Tree::add(const Capture& path) {
   Tree grown = *this;
-  Difference difference = Walker(grown, way).walk();
+  Difference difference = Walker(grown, path).walk();
   if (!difference) *this = std::move(grown);
   return difference;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The ways through a function that were captured: they part where C++ asked a value for something
+// The paths through a function that were captured: they part where C++ asked a value for something
 // and got different answers.
 #pragma once
 #include <atomic>
@@ -9,9 +9,10 @@
 #include <vector>
 
 #include "lib/trace/capture.hpp"
+#include "lib/trace/captured.hpp"
 
 namespace reel::tracing {
-/// Where a way ends.
+/// Where a path ends.
 struct Ending : std::enable_shared_from_this<Ending> {
   std::vector<int> results;
   std::vector<std::pair<int, int>> assigned;
@@ -20,6 +21,7 @@ struct Ending : std::enable_shared_from_this<Ending> {
   std::atomic<std::uint32_t> until_check = 1;
   std::atomic<int> checks = 0;               // that found no difference
   std::atomic<std::uint64_t> last_good = 0;  // the call that was captured or checked last
+  CapturedWatch captured;
 };
 
 /// What a run found otherwise than the trace has it.
@@ -46,11 +48,11 @@ struct Tree {
   std::vector<Value> values;
   std::vector<Variable> variables;
   std::vector<Segment> segments;
-  std::size_t ways = 0;
+  std::size_t paths = 0;
 
-  /// Adds a way. If it leaves a known one although no question was answered otherwise, nothing is
+  /// Adds a path. If it leaves a known one although no question was answered otherwise, nothing is
   /// changed, and where it does is the result.
-  Difference add(const Capture& way);
+  Difference add(const Capture& path);
   /// The newest.
   std::shared_ptr<Ending> ending() const { return segments.back().ending; }
 };

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What tapes record, keep and say in cases that are rarely met.
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <memory>
 #include <new>
+#include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <reel/reel.hpp>
@@ -111,11 +114,11 @@ TEST_CASE("only floating values are watched, and a spent tape watches nothing") 
 
 TEST_CASE("results of layers are sources beside what they were computed from") {
   const Tensor x = random::normal({3, 4}), w = random::normal({4, 5}), b = random::normal({5});
-  for (const Activation bend :
+  for (const Activation activation :
        {Activation::none, Activation::relu, Activation::tanh, Activation::sigmoid}) {
     GradientTape tape({.persistent = true});
     for (const Tensor* each : {&x, &w, &b}) tape.watch(*each);
-    const Tensor y = dense(x, w, b, bend), z = y * y * 3.0;
+    const Tensor y = dense(x, w, b, activation), z = y * y * 3.0;
     const auto all = tape.gradient(z, {y, x, w, b});
     CHECK(allclose(all[0], 6.0 * y));
     CHECK(equal(all[1], tape.gradient(z, x)));
@@ -184,9 +187,10 @@ TEST_CASE("an unconnected source says where its path ends") {
   says(error(target, used), "source 0: expected a path to the target, got one that ends at exp (");
   says(error(target, unused), "no recorded op that uses it");
   says(error(target, late), "no recorded op that uses it");
-  says(error(late, unused), "a target that this tape did not record");
+  says(error(late, unused), "a Variable that nothing read while this tape recorded");
+  says(error(late, late), "a tensor that this tape does not watch");
   says(error(late, x), "a target that this tape did not record");
-  says(error(before, w), "a target that this tape did not record");
+  says(error(before, w), "a target from before this tape");
   says(refusal([&] { tape.gradient(target, {x, w}); }), "source 1 \"w\"");
   says(error(target, w), "Unconnected::zero");
   // The last cut that the source reaches is named, by the name of its file alone.
@@ -196,6 +200,63 @@ TEST_CASE("an unconnected source says where its path ends") {
   says(error(used, x), "one that was cut at stop_gradient (other.cpp:8), which has no gradient");
   const Tensor again = stop_gradient(Operand(more, Caller{}));
   says(error(target, w), "one that was cut at stop_gradient, which has no gradient");
+}
+
+TEST_CASE("an unconnected source says why the tape knows nothing of it or of the target") {
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    const Variable w("w", tensor({2.0, 1.0}).to(dtype)), count("count", tensor({1, 2}));
+    const Tensor x = tensor({3.0, 4.0}).to(dtype), early = w.value(), plain = x * 1;
+    const Tensor labels = tensor({0, 1}), flags = tensor({true, false});
+    GradientTape tape({.persistent = true});
+    const auto check = [&](const Tensor& y, Source source, const char* got, const char* advice) {
+      const std::string text = refusal([&] { tape.gradient(y, source); });
+      says(text, std::string("expected a path to the target, got ") + got);
+      says(text, advice);
+      CHECK(text.find('\n') <= 200);
+    };
+    const char* const unread = "a Variable that nothing read while this tape recorded";
+    // A value from before the tape, and a tensor that nobody watches.
+    check(sum(early * early), w, unread, "Read it and compute the target after the tape is made");
+    check(sum(x * x), x, "a tensor that this tape does not watch", "Call watch() of the tape");
+    tape.watch(x);
+    check(plain, x, "a target that this tape did not record", "after the tape is made");
+    // Integers, whatever the target is.
+    const Tensor recorded = sum(x * labels);
+    for (const Tensor& target : {recorded, plain}) {
+      check(target, labels, "a source of dtype int32", "to(DType::float32)");
+      check(target, flags, "a source of dtype bool", "to(DType::float32)");
+      check(target, count, "a source of dtype int32", "to(DType::float32)");
+    }
+    // A pause.
+    Tensor unrecorded, of_other;
+    {
+      const auto pause = tape.pause();
+      unrecorded = sum(x * w);
+      GradientTape other;
+      other.watch(x);
+      of_other = x * 2;
+      check(unrecorded, x, "a target that this tape did not record, as it is paused",
+            "after the pause has ended");
+    }
+    check(unrecorded, x, "a target that this tape did not record", "The tape was paused");
+    check(unrecorded, w, unread, "outside of pause()");
+    check(of_other, x, "a target that only another tape recorded", "while this tape records");
+    // Another thread, without a tape and with one of its own.
+    Tensor elsewhere, of_thread;
+    std::thread([&] {
+      elsewhere = sum(w * w);
+      GradientTape other;
+      of_thread = sum(w * w);
+      other.gradient(of_thread, w);
+    }).join();
+    check(elsewhere, w, unread, "on the thread of the tape");
+    check(of_thread, w, "a target from another thread", "on the thread of the tape");
+  }
+  const Variable w("w", ones({2}));
+  GradientTape blind({.persistent = true, .watch_variables = false});
+  const std::string text = refusal([&] { blind.gradient(sum(w * w), w); });
+  says(text, "a Variable that this tape does not watch");
+  says(text, "Call watch() of the tape for it");
 }
 
 TEST_CASE("an unconnected source of another tape is told from one of this tape") {
@@ -238,6 +299,42 @@ TEST_CASE("layer_norm of equal numbers has gradients of 0, by the kernel and by 
     const auto found = tape.gradient(y * arange(0.0, 7.0), {x, scale, shift});
     CHECK(allclose(found[1], zeros({7}), {.atol = 1e-12}));
     CHECK(allclose(found[2], 2.0f * arange(0.0, 7.0)));
+  }
+}
+
+TEST_CASE("layer_norm of numbers far from 0 has the gradients of the formula, by kernel and ops") {
+  constexpr std::size_t n = 7;
+  const double x[n] = {0x1p23 + 1,  0x1p23 + 2,  0x1p23 + 4, 0x1p23 + 7,
+                       0x1p23 + 12, 0x1p23 + 19, 0x1p23 + 31};
+  const double up[n] = {1, -2, 0.5, 3, -1, 0.25, 2}, gain[n] = {1, 2, -1, 0.5, 1, 3, -2};
+  constexpr double epsilon = 1e-5;
+  double mean = 0, variance = 0, g_mean = 0, product = 0;
+  for (const double each : x) mean += each / n;
+  for (const double each : x) variance += (each - mean) * (each - mean) / n;
+  const double scale = 1 / std::sqrt(variance + epsilon);
+  for (std::size_t i = 0; i < n; ++i) {
+    g_mean += up[i] * gain[i] / n;
+    product += up[i] * gain[i] * (x[i] - mean) * scale / n;
+  }
+  const auto row = [](const double(&values)[n]) {
+    return from_span(std::span<const double>(values), {1, n}).to(DType::float32);
+  };
+  for (const bool listened : {false, true}) {
+    INFO("listened: " << listened);
+    const Tensor rows = row(x), scales = row(gain).reshape({n}), shifts = zeros({n});
+    GradientTape outer;
+    if (listened) outer.watch(scales);
+    GradientTape tape;
+    for (const Tensor* each : {&rows, &scales}) tape.watch(*each);
+    const auto found =
+        tape.gradient(layer_norm(rows, scales, shifts, epsilon) * row(up), {rows, scales});
+    for (std::size_t i = 0; i < n; ++i) {
+      const double place = (x[i] - mean) * scale;
+      const auto at = static_cast<std::int64_t>(i);
+      CHECK(std::abs(found[0](0, at).item<float>() -
+                     scale * (up[i] * gain[i] - g_mean - place * product)) < 1e-6);
+      CHECK(std::abs(found[1](at).item<float>() - up[i] * place) < 1e-5);
+    }
   }
 }
 }  // namespace reel::tests

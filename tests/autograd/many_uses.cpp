@@ -38,7 +38,7 @@ std::vector<Way> ways(DType dtype) {
 double corner(const Tensor& x) { return x(0, 0).to(DType::float64).item<double>(); }
 }  // namespace
 
-TEST_CASE("a value that is used thousands of times has an exact gradient") {
+TEST_CASE("a value that is used thousands of times has an exact gradient", "[slow]") {
   const DType dtype = GENERATE(DType::float32, DType::float64);
   const double unit = dtype == DType::float32 ? std::numeric_limits<float>::epsilon()
                                               : std::numeric_limits<double>::epsilon();

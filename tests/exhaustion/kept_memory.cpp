@@ -9,7 +9,7 @@
 #include <reel/reel.hpp>
 
 #include "exhaustion/allocations.hpp"
-#include "lib/dispatch/context.hpp"
+#include "lib/flow/context.hpp"
 #include "support/catch.hpp"
 #include "support/resident.hpp"
 

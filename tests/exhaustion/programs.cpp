@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "io/folder.hpp"
-#include "lib/tensor/access.hpp"
+#include "lib/body/access.hpp"
 
 namespace reel::tests {
 namespace {
@@ -64,6 +64,8 @@ struct Eager : Program {
         positions(arange(0, n) % 2),
         large(numbers({90 + 60 * static_cast<int>(variant % 3), 100}, variant)) {}
   void run(Results& results) override {
+    // First, while there are no blocks to use again.
+    for (const Tensor& part : split(x, static_cast<int>(n))) results.add(part);
     results.add(exp(x) * 2 + tanh(y) / (abs(row) + 1) - x);
     results.add(where(x > y, x, maximum(y, row)) + x.to(DType::int32));
     results.add(x - row);
@@ -72,7 +74,6 @@ struct Eager : Program {
     results.add(matmul(x, transpose(y)) + matmul(large, transpose(large))(0, 0));
     results.add(concat({x, y, x}, 0));
     results.add(stack({x, y}, 1)(all, 1, newaxis));
-    for (const Tensor& part : split(x, static_cast<int>(n))) results.add(part);
     results.add(take(x, positions) + take_and_scatter());
     results.add(softmax(x) + log_softmax(y, 0) + layer_norm(x, row, row));
     results.add(sum(x, 0) + mean(y, {0, 1}) + max(x, {-1}, keepdims));

@@ -160,7 +160,8 @@ TEST_CASE("a folder that cannot be synced is no failure, a file that cannot is o
   CHECK(folders == 1);
 }
 
-TEST_CASE("a writer that is killed at any system call leaves the old file or the new one") {
+TEST_CASE("a writer that is killed at any system call leaves the old file or the new one",
+          "[cpu]") {
   int killed = 0;
   const Tensor x = arange(0.0f, 100.0f);
   const std::string wanted = bytes_of(x);
@@ -193,7 +194,7 @@ TEST_CASE("a writer that is killed at any system call leaves the old file or the
   CHECK(killed > 60);
 }
 
-TEST_CASE("a writer that is killed at a random moment leaves a whole file") {
+TEST_CASE("a writer that is killed at a random moment leaves a whole file", "[cpu]") {
   const Folder folder;
   const std::string path = folder.file("x.npy");
   std::mt19937 random(7);
@@ -249,7 +250,8 @@ TEST_CASE("readers beside writers of one path never see a torn file", "[threads]
   CHECK(folder.count() == 1);
 }
 
-TEST_CASE("processes that save to one path get in each other's way as little as threads do") {
+TEST_CASE("processes that save to one path get in each other's way as little as threads do",
+          "[cpu]") {
   const Folder folder;
   const std::string path = folder.file("x.npy");
   std::vector<pid_t> children;
@@ -292,7 +294,8 @@ TEST_CASE("a saved file has the permissions that a user expects") {
   CHECK(equal(io::load_npy(long_name), tensor(3)));
 }
 
-TEST_CASE("a saved file keeps its owner, and one that may not be written is not replaced") {
+TEST_CASE("a saved file keeps its owner, and one that may not be written is not replaced",
+          "[cpu]") {
   if (geteuid() != 0) SKIP("another owner takes the rights of root");
   const Folder folder;
   REQUIRE(chmod(folder.path.c_str(), 0777) == 0);

@@ -111,8 +111,8 @@ float from_bits(std::uint64_t bits) {
   return value;
 }
 
-/// Every 2039th bit pattern (NaN, infinities and subnormals among them), and where the functions
-/// bend.
+/// Every 2039th bit pattern (NaN, infinities and subnormals among them), and where the formulas
+/// change.
 std::vector<float> sample() {
   // The last is where a quotient without fused products was once 2.18 units off.
   std::vector<float> values{0.0f, -0.0f, INFINITY, -INFINITY, NAN, 0.19420378f};

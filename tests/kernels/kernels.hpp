@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lib/body/body.hpp"
 #include "lib/cpu/install.hpp"
-#include "lib/tensor/body.hpp"
 
 namespace reel::tests {
 /// Elements with a body over them, row-major until strides are set.

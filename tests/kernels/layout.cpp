@@ -4,7 +4,10 @@
 #include <limits>
 
 #include "kernels/kernels.hpp"
-#include "lib/dispatch/op_options.hpp"
+#include "lib/table/options/axis.hpp"
+#include "lib/table/options/create.hpp"
+#include "lib/table/options/gather.hpp"
+#include "lib/table/options/join.hpp"
 #include "support/catch.hpp"
 
 namespace reel::tests {
@@ -160,18 +163,18 @@ TEST_CASE("concat and unslice") {
   for_each_set([](const InstructionSet& set) {
     INFO(set.name);
     Array<float> x({2, 2}, {1, 2, 3, 4}), y({1, 2}, {5, 6}), out({2, 4});
-    const Body turned = x.view({2, 2}, {1, 2}), column = y.view({2, 1}, {1, 1}),
+    const Body transposed = x.view({2, 2}, {1, 2}), column = y.view({2, 1}, {1, 1}),
                none = y.view({2, 0}, {1, 1});
     const AxisOptions options{1};
     Array<float> joined({2, 3});
-    call_kernel(set, "concat", {&turned, &none, &column}, joined.body, &options);
+    call_kernel(set, "concat", {&transposed, &none, &column}, joined.body, &options);
     CHECK(joined.elements == std::vector<float>{1, 3, 5, 2, 4, 6});
 
     UnsliceOptions place{{{1, 3}, {2, 2}, {1, 2}}, {2, 4}};
     for (std::size_t axis = 0; axis < 2; ++axis) place.slice.steps.data()[axis] *= -1;
     call_kernel(set, "unslice", {&x.body}, out.body, &place);
     CHECK(out.elements == std::vector<float>{0, 4, 0, 3, 0, 2, 0, 1});
-    call_kernel(set, "unslice", {&turned}, out.body, &place, 1);
+    call_kernel(set, "unslice", {&transposed}, out.body, &place, 1);
     CHECK(out.elements == std::vector<float>{0, 8, 0, 5, 0, 5, 0, 2});
   });
 }

@@ -11,7 +11,7 @@
 #include <reel/reel.hpp>
 
 #include "kernels/kernels.hpp"
-#include "lib/dispatch/op_options.hpp"
+#include "lib/table/options/gather.hpp"
 #include "support/catch.hpp"
 #include "support/resident.hpp"
 
@@ -45,7 +45,7 @@ std::vector<T> drawn(std::int64_t n, unsigned seed, bool positive) {
 
 struct Shapes {
   std::int64_t n, m;
-  bool x_turned, y_turned;
+  bool x_transposed, y_transposed;
 };
 // Each way that products go: small and wide tiles, one row, bands of rows, dots from either side,
 // transposes and columns. Of 256 by 256 a library of products may take over.
@@ -69,8 +69,8 @@ template <class T>
 void check_product(const InstructionSet& set, Operands<T>& all, const Shapes& s, std::int64_t k,
                    double limit, bool accumulate) {
   Array<T> out({s.n, s.m}, T(0.5));
-  const Body left = all.x.view({s.n, k}, {s.x_turned ? 1 : k, s.x_turned ? s.n : 1});
-  const Body right = all.y.view({k, s.m}, {s.y_turned ? 1 : s.m, s.y_turned ? k : 1});
+  const Body left = all.x.view({s.n, k}, {s.x_transposed ? 1 : k, s.x_transposed ? s.n : 1});
+  const Body right = all.y.view({k, s.m}, {s.y_transposed ? 1 : s.m, s.y_transposed ? k : 1});
   call_kernel(set, "matmul", {&left, &right}, out.body, nullptr, accumulate);
   double worst = 0;
   for (const std::int64_t i : {std::int64_t{0}, s.n - 1})
@@ -84,7 +84,8 @@ void check_product(const InstructionSet& set, Operands<T>& all, const Shapes& s,
       worst = std::max(worst, exact.error(out[i * s.m + j]));
     }
   INFO(set.name << (sizeof(T) == 4 ? ", float32: " : ", float64: ") << s.n << " x " << k << " x "
-                << s.m << ", turned " << s.x_turned << s.y_turned << ", accumulate " << accumulate);
+                << s.m << ", transposed " << s.x_transposed << s.y_transposed << ", accumulate "
+                << accumulate);
   CHECK(worst <= limit);
 }
 template <class T>

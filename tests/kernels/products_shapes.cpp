@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/kernels.hpp"
-#include "lib/dispatch/op_options.hpp"
+#include "lib/table/options/matmul.hpp"
 #include "support/catch.hpp"
 
 namespace reel::tests {
@@ -211,7 +211,8 @@ TEST_CASE("products add a row, a column, a number or a matrix", "[products]") {
   });
 }
 
-TEST_CASE("each element of a product is bent once, when its sum is whole", "[products]") {
+TEST_CASE("an activation is applied once to each element of a product, to the whole sum",
+          "[products]") {
   for_each_set([](const InstructionSet& set) {
     const Tile tanh = find_tiles(set, "tanh")->value[static_cast<int>(DType::float32)];
     const ActivationOptions options{Activation::tanh};
@@ -221,14 +222,14 @@ TEST_CASE("each element of a product is bent once, when its sum is whole", "[pro
         for (const Layout right : {Layout::row_major, Layout::transposed}) {
           const Operand<float> x(random, 1, n, k, left), y(random, 1, k, m, right);
           const Body a = x.matrix(), b = y.matrix();
-          Array<float> z({m}, -0.25f), sums({n, m}), bent({n, m});
+          Array<float> z({m}, -0.25f), sums({n, m}), activated({n, m});
           call_kernel(set, "matmul_add", {&a, &b, &z.body}, sums.body);
           const void* const input = sums.body.data;
           tanh(n * m, &input, 0, sums.body.data);
-          call_kernel(set, "dense", {&a, &b, &z.body}, bent.body, &options);
+          call_kernel(set, "dense", {&a, &b, &z.body}, activated.body, &options);
           INFO(set.name << ": " << n << " x " << k << " x " << m << ", layouts "
                         << static_cast<int>(left) << " and " << static_cast<int>(right));
-          CHECK(sums.elements == bent.elements);
+          CHECK(sums.elements == activated.elements);
         }
   });
 }

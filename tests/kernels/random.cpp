@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "kernels/kernels.hpp"
-#include "lib/dispatch/op_options.hpp"
 #include "lib/formulas/philox.hpp"
+#include "lib/table/options/random.hpp"
 #include "support/catch.hpp"
 
 namespace reel::tests {

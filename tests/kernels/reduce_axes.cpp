@@ -5,7 +5,8 @@
 #include <random>
 
 #include "kernels/kernels.hpp"
-#include "lib/dispatch/op_options.hpp"
+#include "lib/table/options/reduce.hpp"
+#include "lib/table/options/reshape.hpp"
 #include "support/catch.hpp"
 
 namespace reel::tests {

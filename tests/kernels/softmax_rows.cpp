@@ -6,7 +6,8 @@
 #include <random>
 
 #include "kernels/kernels.hpp"
-#include "lib/dispatch/op_options.hpp"
+#include "lib/table/options/axis.hpp"
+#include "lib/table/options/normalize.hpp"
 #include "support/catch.hpp"
 
 namespace reel::tests {

@@ -13,7 +13,7 @@ NOT_OURS_TO_EXPORT = re.compile(r"\b(reel::|std::|__gnu_cxx::|fmt::|non-virtual 
 
 
 # A fork locks the mutexes that stand there. Statics that are made when the library is loaded are never half made.
-LISTS_MUTEXES = "lib/dispatch/process."
+LISTS_MUTEXES = "lib/pool/process."
 WAITS = re.compile(r"\bstd::\w*mutex\b|\bstd::condition_variable|\bcall_once\b|\bpthread_(mutex|cond|rwlock|once|atfork)")
 MADE_AT_LOAD = {"OpTable::the()::table", "assemble()::filled", "kernels::(anonymous namespace)::choice()::chosen"}
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Code that would do nothing, or forget Variables, does not compile, and the compiler says why in our words."""
+"""Code that would do nothing or forget Variables, and types that do not fit, are refused in our words."""
 import concurrent.futures
 import os
 import pathlib
@@ -25,8 +25,18 @@ VariableSlice slice = w(0);
 double k = 2;
 auto scaled = [](Tensor t) { return t * k; };
 auto scales = [factor = k](Tensor t) { return t * factor; };
+struct Overloaded {
+  Tensor operator()(Tensor t) const { return t; }
+  Tensor operator()(Tensor t, Tensor) const { return t; }
+};
+auto owns = [] { return [p = std::make_unique<double>(2)](Tensor t) { return t * *p; }; };
+std::vector<std::size_t> sizes;
+std::vector<double> doubles;
 """
 FORGETS = "a struct in this model does not list its members"
+DTYPES = "there are dtypes for bool, std::uint8_t, std::int32_t, std::int64_t, float, double, Float16 and BFloat16"
+GENERIC = "f is a generic lambda, has several operator(), or is no function"
+OTHER = "its result does not convert to that of the signature"
 # Code and a near relation of it that compiles; what the compiler says of the first.
 CASES = [
     ("x(0) = y", "x = y", ""),
@@ -53,6 +63,15 @@ CASES = [
     ("parameters(std::variant<Named>())", "parameters(std::tuple<Named>())", FORGETS),
     ("parameters(nn::Sequential(relu, scales))", "parameters(nn::Sequential(relu, scaled))", FORGETS),
     ("parameters(&w)", "parameters(w)", FORGETS),
+    ("tensor(sizes)", "tensor<std::int64_t>(sizes)", DTYPES),
+    ("tensor(std::vector<std::string>())", "tensor(std::vector<Float16>())", DTYPES),
+    ("tensor<int>(doubles)", "tensor<float>(doubles)", "takes float or double as E"),
+    ("trace([](auto t) { return t; })", "trace<Tensor(Tensor)>([](auto t) { return t; })", GENERIC),
+    ("trace(Overloaded())", "trace<Tensor(Tensor)>(Overloaded())", GENERIC),
+    ("trace(3)", "trace(owns())", GENERIC),
+    ("trace<Tensor(Tensor, Tensor)>(scales)", "trace(scales)", "does not take the arguments of the signature"),
+    ("trace<Tensor(Tensor)>([](Tensor t) { return t.size(); })", "trace([](Tensor t) { return t.size(); })", OTHER),
+    ("Function<Tensor(Tensor)> f(owns())", "Function<Tensor(Tensor)> f(scales)", "can only be moved"),
     ("nn::check(Bare(), [] {})", "nn::check(Named(), [] {})", FORGETS),
 ]
 

@@ -22,27 +22,27 @@ TEST_CASE("Gradients of Linear agree with differences", "[nn]") {
   }
 }
 
-TEST_CASE("Linear and RNNCell bend by the activation they were given", "[nn]") {
+TEST_CASE("Linear and RNNCell apply the activation that they were given", "[nn]") {
   using Function = Tensor (*)(Operand);
-  const std::pair<Activation, Function> bends[] = {
+  const std::pair<Activation, Function> functions[] = {
       {Activation::relu, relu}, {Activation::sigmoid, sigmoid}, {Activation::tanh, reel::tanh}};
   const nn::Linear plain(3, 2, wide);
   const nn::RNNCell cell(3, 2, Activation::none, wide);
   REQUIRE(nn::RNNCell(3, 2).activation == Activation::tanh);
   REQUIRE(nn::RNNCell(3, 2, {}).activation == Activation::tanh);
-  for (const auto& [activation, bend] : bends) {
+  for (const auto& [activation, function] : functions) {
     nn::Linear layer = plain;
     layer.activation = activation;
     for (const Tensor& x : {numbers({3}), numbers({4, 3}), numbers({2, 2, 3})}) {
-      const Tensor expected = bend(plain(x));
+      const Tensor expected = function(plain(x));
       REQUIRE(layer(x).shape() == expected.shape());
       require_near(layer(x), expected.to_vector<double>());
       check_gradients({layer.weight, layer.bias}, [&] { return layer(x); });
     }
-    nn::RNNCell bent = cell;
-    bent.activation = activation;
+    nn::RNNCell activated = cell;
+    activated.activation = activation;
     const Tensor x = numbers({4, 3}), h = numbers({4, 2});
-    require_near(bent(x, h), bend(cell(x, h)).to_vector<double>());
+    require_near(activated(x, h), function(cell(x, h)).to_vector<double>());
   }
 }
 
@@ -96,7 +96,7 @@ TEST_CASE("Sequential calls layers, functions and lambdas one after another", "[
   nn::Sequential model(
       nn::Linear(2, 3, wide), relu, [](Operand x) { return x * 2; }, nn::Linear(3, 1, wide));
   const Tensor x = numbers({5, 2});
-  const auto& [first, bend, twice, last] = model.parts;
+  const auto& [first, function, twice, last] = model.parts;
   REQUIRE(equal(model(x), last(relu(first(x)) * 2)));
   REQUIRE(named_parameters(model)[2].first == "3.weight");
   check_gradients(parameters(model), [&] { return model(x); });

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/late.hpp"
 
 namespace reel::tests {
 inline constexpr TensorOptions wide{DType::float64};
@@ -66,6 +67,7 @@ template <class E, class F>
 std::string message(F f, Caller caller = Caller::here()) {
   try {
     f();
+    await_errors();
   } catch (const E& error) {
     const std::string text = error.what();
     for (unsigned line : {caller.line, caller.line + 1, caller.line - 1}) {

@@ -3,7 +3,7 @@
 
 namespace reel::tests {
 namespace {
-double bend(double x) { return 1 / (1 + std::exp(-x)); }
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 /// Column `column` of [x, h] weight + bias for one row.
 double gate(const Variable& weight, const Variable& bias, const std::vector<double>& row,
             std::size_t column) {
@@ -37,8 +37,8 @@ TEST_CASE("LSTMCell follows the published formula, gates in the order i, f, g, o
   std::vector<double> h_expected, c_expected;
   for (std::size_t k = 0; k < 3; ++k) {
     auto sum_of = [&](std::size_t g) { return gate(cell.weight, cell.bias, row, 3 * g + k); };
-    c_expected.push_back(bend(sum_of(1)) * c[k] + bend(sum_of(0)) * std::tanh(sum_of(2)));
-    h_expected.push_back(bend(sum_of(3)) * std::tanh(c_expected[k]));
+    c_expected.push_back(logistic(sum_of(1)) * c[k] + logistic(sum_of(0)) * std::tanh(sum_of(2)));
+    h_expected.push_back(logistic(sum_of(3)) * std::tanh(c_expected[k]));
   }
   require_near(next.c, c_expected);
   require_near(next.h, h_expected);

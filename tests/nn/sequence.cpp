@@ -94,11 +94,11 @@ TEST_CASE("GRUCell follows the formula, gates in the order r, z, n", "[nn]") {
     for (std::size_t i = 0; i < row.size(); ++i) total += row[i] * w[(first + i) * 9 + column];
     return total;
   };
-  const auto bend = [](double a) { return 1 / (1 + std::exp(-a)); };
+  const auto logistic = [](double a) { return 1 / (1 + std::exp(-a)); };
   std::vector<double> expected;
   for (std::size_t k = 0; k < 3; ++k) {
-    const double r = bend(dot(x, 0, k) + dot(h, 2, k) + b[k]);
-    const double z = bend(dot(x, 0, 3 + k) + dot(h, 2, 3 + k) + b[3 + k]);
+    const double r = logistic(dot(x, 0, k) + dot(h, 2, k) + b[k]);
+    const double z = logistic(dot(x, 0, 3 + k) + dot(h, 2, 3 + k) + b[3 + k]);
     const double n = std::tanh(dot(x, 0, 6 + k) + b[6 + k] + r * (dot(h, 2, 6 + k) + b[9 + k]));
     expected.push_back((1 - z) * n + z * h[k]);
   }

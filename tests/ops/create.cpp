@@ -8,6 +8,7 @@
 #include <reel/reel.hpp>
 
 #include "support/refused.hpp"
+#include "support/thread_state.hpp"
 
 namespace reel::tests {
 namespace {
@@ -173,18 +174,26 @@ TEST_CASE("integers and bools have the dtype of their C++ type, or of the type t
                             "arange: dtype: expected float32 or float64, got int32");
 }
 
-TEST_CASE("a device that this build does not have is refused by name") {
+TEST_CASE("a device that this build does not have is refused by name", "[cpu]") {
   CHECK_FALSE(cuda_available());
   check_refused<DeviceError>([] { const DeviceScope scope(cuda(1)); }, "got cuda:1");
   const Tensor x = ones({2});
   check_refused<DeviceError>([&] { x.to(cuda(3)); }, "got cuda:3");
   CHECK(equal(x.to(cpu()), x));
-  check_refused<DeviceError>([&] { x.to(Device{Device::Kind::cpu, 1}); }, "got cpu");
+  const Device second_cpu{Device::Kind::cpu, 1};
+  check_refused<DeviceError>([&] { x.to(second_cpu); }, "got cpu:1");
+  CHECK_THROWS_WITH(x.to(second_cpu), Catch::Contains("All cores are cpu()."));
+  CHECK_THROWS_WITH(x.to(cuda(0)), Catch::Contains("has no CUDA kernels."));
+  check_refused<DeviceError>([&] { const DeviceScope scope(second_cpu); }, "got cpu:1");
+  check_refused<Error>([&] { Tensor().to(cpu()); }, "undefined");
+  const ThreadState before = state();
   {
     const DeviceScope scope(cpu());
     CHECK(ones({2}).device() == cpu());
+    CHECK_FALSE(state() == before);
   }
   CHECK(ones({2}).device() == cpu());
+  CHECK(state() == before);
 }
 
 TEST_CASE("shapes of too many axes or elements, and axes that they do not have, are refused") {
@@ -221,5 +230,21 @@ TEST_CASE("one element of any dtype is true unless it is 0") {
   }
   CHECK(static_cast<bool>(tensor(-1)));
   CHECK(static_cast<bool>(tensor(0.5f)));
+}
+
+TEST_CASE("a tensor of a vector has the dtype of its elements, or one that is named") {
+  const auto is = [](const Tensor& x, DType dtype, std::vector<double> values) {
+    return x.dtype() == dtype && x.to(DType::float64).to_vector<double>() == values;
+  };
+  CHECK(is(tensor(std::vector<double>{0.1, 2}), DType::float64, {0.1, 2}));
+  CHECK(is(tensor(std::vector<bool>{true, false}), DType::boolean, {1, 0}));
+  CHECK(is(tensor<std::int64_t>(std::vector<std::size_t>{1, 1ul << 40}), DType::int64,
+           {1, 1099511627776.0}));
+  CHECK(is(tensor<std::uint8_t>(std::vector<int>{255, 0}), DType::uint8, {255, 0}));
+  CHECK(is(tensor<float>(std::vector<double>{0.5, 2}), DType::float32, {0.5, 2}));
+  CHECK(is(tensor<double>(std::vector<char>{}), DType::float64, {}));
+  const std::vector<std::size_t> large = {1, ~std::size_t{0}};
+  check_refused<DTypeError>([&] { tensor<std::int64_t>(large); }, "a number that fits int64");
+  check_refused<DTypeError>([] { tensor<std::uint8_t>(std::vector<int>{-1}); }, "-1");
 }
 }  // namespace reel::tests

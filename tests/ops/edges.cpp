@@ -234,8 +234,8 @@ TEST_CASE("a new axis behind the others is recorded as one before them is") {
 TEST_CASE("products of float32 and float64 matrices are those of float64") {
   const Tensor x = tensor({{0.1f, 0.2f}, {0.3f, 0.4f}}),
                y = tensor<double>({{0.5, 1.5}, {2.5, 3.5}});
-  for (const bool turned : {false, true}) {
-    const Tensor left = turned ? y : x, right = turned ? x : y;
+  for (const bool swapped : {false, true}) {
+    const Tensor left = swapped ? y : x, right = swapped ? x : y;
     const Tensor product = matmul(left, right);
     CHECK(product.dtype() == DType::float64);
     const auto a = left.to(DType::float64), b = right.to(DType::float64);

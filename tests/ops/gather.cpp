@@ -32,7 +32,13 @@ TEST_CASE("gather picks one element for each position") {
   const Tensor x = table();
   CHECK(numbers(gather(x, tensor({{3}, {-4}, {1}}), 1)) == Numbers{3, 4, 9});
   CHECK(numbers(gather(x, tensor({{2, 0, 1}}), 0)) == Numbers{8, 1, 6});
-  CHECK(gather(x, zeros({0, 4}, {.dtype = DType::int64}), 0).shape() == Shape({0, 4}));
+  for (const DType dtype : {DType::uint8, DType::int32, DType::int64}) {
+    const auto none = [=](Shape shape) { return zeros(shape, {.dtype = dtype}); };
+    CHECK(gather(x, none({0, 4}), 0).shape() == Shape({0, 4}));
+    CHECK(gather(x, none({3, 0}), 1).shape() == Shape({3, 0}));
+    CHECK(gather(zeros({0, 4}), none({0, 4}), 0).shape() == Shape({0, 4}));
+    CHECK(gather(zeros({2, 0, 3}), none({2, 0, 3}), 1).shape() == Shape({2, 0, 3}));
+  }
 }
 
 TEST_CASE("gather finds its way among many elements, along either axis") {
@@ -146,7 +152,7 @@ TEST_CASE("one_hot refuses negative classes, of any dtype, eager, recorded and t
   const auto traced = trace([](Tensor x) { return one_hot(x, 3); });
   for (int i = 0; i < 3; ++i) {
     CHECK(equal(traced(tensor({0, 2})), tensor({{1.0f, 0.0f, 0.0f}, {0.0f, 0.0f, 1.0f}})));
-    CHECK_THROWS_AS(traced(tensor({0, -1})), IndexError);
+    CHECK_THROWS_AS((traced(tensor({0, -1})), await_errors()), IndexError);
   }
 }
 

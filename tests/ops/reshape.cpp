@@ -6,7 +6,7 @@
 
 #include <reel/reel.hpp>
 
-#include "lib/tensor/access.hpp"
+#include "lib/body/access.hpp"
 #include "support/refused.hpp"
 
 namespace reel::tests {
@@ -30,10 +30,10 @@ TEST_CASE("reshape is a view wherever the layout allows it") {
     CHECK(shares(x, y));
     CHECK(numbers(y) == numbers(x));
   }
-  const Tensor turned = x(all, all, range({}, {}, -1));
-  CHECK(shares(x, turned.reshape({6, 4})));
-  CHECK(shares(x, turned.reshape({6, 2, 2})));
-  CHECK_FALSE(shares(x, turned.reshape({24})));
+  const Tensor reversed = x(all, all, range({}, {}, -1));
+  CHECK(shares(x, reversed.reshape({6, 4})));
+  CHECK(shares(x, reversed.reshape({6, 2, 2})));
+  CHECK_FALSE(shares(x, reversed.reshape({24})));
   const Tensor columns = x(all, all, range(0, 4, 2));
   CHECK(shares(x, columns.reshape({12})));
   CHECK(numbers(columns.reshape({12})) == Whole{0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22});

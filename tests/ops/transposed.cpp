@@ -54,11 +54,11 @@ template <class T>
 void check_copy(std::int64_t rows, std::int64_t columns, DType dtype) {
   INFO(rows << " x " << columns << ", " << name_of(dtype));
   const Tensor x = cast(remainder(arange(0, rows * columns), 251).reshape({rows, columns}), dtype);
-  const auto in_order = x.to_vector<T>(), turned = transpose(x).to_vector<T>();
+  const auto in_order = x.to_vector<T>(), by_columns = transpose(x).to_vector<T>();
   std::size_t wrong = 0;
   for (std::int64_t r = 0; r < rows; ++r)
     for (std::int64_t c = 0; c < columns; ++c)
-      wrong += turned[static_cast<std::size_t>(c * rows + r)] !=
+      wrong += by_columns[static_cast<std::size_t>(c * rows + r)] !=
                in_order[static_cast<std::size_t>(r * columns + c)];
   CHECK(wrong == 0);
 }

@@ -5,7 +5,7 @@
 
 #include <reel/reel.hpp>
 
-#include "lib/tensor/access.hpp"
+#include "lib/body/access.hpp"
 #include "support/refused.hpp"
 #include "threads/threads.hpp"
 

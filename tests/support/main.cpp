@@ -4,10 +4,16 @@
 #include "support/catch.hpp"
 
 #include <cstddef>
+#include <cstdlib>
 #include <iostream>
+#include <optional>
 #include <string>
+#include <string_view>
 
+#include <reel/device.hpp>
 #include <reel/memory.hpp>
+
+#include "support/far_device.hpp"
 
 namespace {
 
@@ -78,6 +84,12 @@ void reel::tests::skip(const std::string& reason) { tally().skip_reason = reason
 #endif
 
 int main(int argc, char** argv) {
+  std::optional<reel::DeviceScope> far;
+  const char* const device = std::getenv("REEL_TEST_DEVICE");
+  if (device && std::string_view(device) == "far") {
+    reel::tests::add_far_devices();
+    far.emplace(reel::cuda(0));
+  }
   const int failures = Catch::Session().run(argc, argv);
   std::cout << tally().passed << " passed, " << tally().failed << " failed, " << tally().skipped
             << " skipped\n";

@@ -9,6 +9,7 @@
 #include <reel/error.hpp>
 
 #include "support/catch.hpp"
+#include "support/late.hpp"
 
 namespace reel::tests {
 /// f, a lambda written beside this call, throws an E whose first line names the line of the call,
@@ -19,6 +20,7 @@ void check_refused(F f, const std::string& part, Caller caller = Caller::here())
   std::string text = "nothing was thrown";
   try {
     f();
+    await_errors();
   } catch (const Error& error) {
     text = error.what();
     CHECK(typeid(error) == typeid(E));

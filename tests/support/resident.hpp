@@ -19,12 +19,15 @@ inline constexpr bool sanitized = false;
 inline constexpr bool sanitized = false;
 #endif
 
-inline std::int64_t resident_bytes() {
-  long pages = 0, ignored = 0;
+/// Number i of /proc/self/statm, which counts pages, in bytes.
+inline std::int64_t memory_number(int i) {
+  long pages[2] = {};
   std::FILE* file = std::fopen("/proc/self/statm", "r");
   if (!file) return 0;
-  if (std::fscanf(file, "%ld %ld", &ignored, &pages) != 2) pages = 0;
+  if (std::fscanf(file, "%ld %ld", pages, pages + 1) != 2) pages[i] = 0;
   std::fclose(file);
-  return pages * sysconf(_SC_PAGESIZE);
+  return pages[i] * sysconf(_SC_PAGESIZE);
 }
+inline std::int64_t mapped_bytes() { return memory_number(0); }
+inline std::int64_t resident_bytes() { return memory_number(1); }
 }  // namespace reel::tests

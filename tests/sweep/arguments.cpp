@@ -362,6 +362,7 @@ TEST_CASE("wrong arguments give the promised error, in the user's line") {
     const ThreadState before = state();
     try {
       bad.call();
+      await_errors();
       FAIL_CHECK("no error was thrown");
     } catch (const Error& error) {
       const std::string message = error.what(), first = message.substr(0, message.find('\n'));

@@ -99,7 +99,7 @@ TEST_CASE("public functions survive any inputs, forward and backward") {
           TensorList inputs = sample.inputs;
           inputs[i] = x;
           // A sample of an inner op calls it as no user can, so any name is right there.
-          survives(is_inner(op->name) ? ": " : "", here.line, [&] {
+          survives(op->internal ? ": " : "", here.line, [&] {
             const CallerScope scope(here);
             call_and_play_back(inputs, [&] { return sample.call(inputs); });
           });

@@ -19,7 +19,7 @@ class GradientCase {
   std::string problem() const {
     if (sources_.empty()) return {};
     std::string found = wrong("fused", fused(upstream_), 1);
-    if (found.empty()) found = wrong("strided upstream", fused(turned(upstream_)), 1);
+    if (found.empty()) found = wrong("strided upstream", fused(strided(upstream_)), 1);
     if (found.empty()) found = wrong("accumulated", accumulated(), 2);
     if (found.empty()) found = wrong("formula", by_formula(), 1);
     return found;
@@ -53,7 +53,7 @@ class GradientCase {
     return tape.gradient(y, Sources(sources_), options(upstream_));
   }
   /// The same numbers, with the first axis walked backward in memory.
-  static Tensor turned(const Tensor& x) {
+  static Tensor strided(const Tensor& x) {
     return x.rank() ? fresh(x[range({}, {}, -1)])[range({}, {}, -1)] : x;
   }
 

@@ -4,6 +4,7 @@
 #include <exception>
 #include <string>
 
+#include "support/late.hpp"
 #include "support/thread_state.hpp"
 #include "sweep/table.hpp"
 
@@ -13,6 +14,7 @@ template <class F>
 std::string message_of(F f) {
   try {
     f();
+    await_errors();
   } catch (const Error& error) {
     return error.what();
   } catch (const std::exception& error) {
@@ -22,11 +24,9 @@ std::string message_of(F f) {
 }
 
 /// Ops that no user calls by their name.
-inline bool is_inner(std::string_view op) {
-  for (std::string_view inner : {"assign_slice", "fill", "random", "scatter", "scatter_elements",
-                                 "slice", "sum_to", "unslice"})
-    if (op == inner) return true;
-  return false;
+inline bool is_inner(std::string_view name) {
+  const Op* const op = OpTable::the().find(name);
+  return op && op->internal;
 }
 
 /// The message names `op`, or, where that is empty, what a user may call.

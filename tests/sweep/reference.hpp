@@ -5,7 +5,6 @@
 #include <map>
 #include <string_view>
 
-#include "lib/dispatch/op_options.hpp"
 #include "sweep/table.hpp"
 
 namespace reel::tests {

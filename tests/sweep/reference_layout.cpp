@@ -3,6 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lib/table/options/axis.hpp"
+#include "lib/table/options/create.hpp"
+#include "lib/table/options/gather.hpp"
+#include "lib/table/options/join.hpp"
+#include "lib/table/options/reshape.hpp"
 #include "sweep/reference.hpp"
 
 namespace reel::tests {
@@ -202,6 +207,7 @@ void add_layout_references(References& table) {
   table["unslice"] = unslice;
   table["concat"] = concat;
   table["cast"] = cast;
+  table["to_device"] = [](const Hosts& in, const void*) { return in; };
 }
 
 void add_gather_references(References& table) {

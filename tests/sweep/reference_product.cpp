@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cmath>
 
+#include "lib/table/options/matmul.hpp"
 #include "sweep/reference.hpp"
 
 namespace reel::tests {

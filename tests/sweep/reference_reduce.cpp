@@ -3,6 +3,10 @@
 #include <cmath>
 #include <numeric>
 
+#include "lib/table/options/axis.hpp"
+#include "lib/table/options/normalize.hpp"
+#include "lib/table/options/reduce.hpp"
+#include "lib/table/options/reshape.hpp"
 #include "sweep/reference.hpp"
 
 namespace reel::tests {
@@ -67,8 +71,8 @@ Hosts sum_to(const Hosts& in, const void* given) {
 }
 
 /// f turns each row along an axis into another of its length.
-using RowFunction = void (*)(Values& row);
-Hosts along_axis(const Host& x, std::size_t axis, RowFunction f) {
+using RowFunction = std::function<void(Values& row)>;
+Hosts along_axis(const Host& x, std::size_t axis, const RowFunction& f) {
   Host result = x;
   const std::int64_t length = x.shape.data()[axis];
   std::size_t stride = 1;

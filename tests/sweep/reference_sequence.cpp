@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cmath>
 
+#include "lib/table/options/sequence.hpp"
 #include "sweep/reference.hpp"
 
 namespace reel::tests {
 namespace {
-double bend(double x) { return 1 / (1 + std::exp(-x)); }
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
 /// x [time, batch, in] walked step by step, for sequences of any length.
 struct Walk {
@@ -62,7 +63,7 @@ Hosts lstm(const Hosts& in, const void* options) {
     double* const gate = &gates.values[place * 4 * n];
     for (std::size_t k = 0; k < 4 * n; ++k) {
       const double sum = walk.input_sum(t, row, k) + walk.state_sum(h, row, k) + in[4].values[k];
-      gate[k] = k / n == 2 ? std::tanh(sum) : bend(sum);
+      gate[k] = k / n == 2 ? std::tanh(sum) : logistic(sum);
     }
     for (std::size_t k = 0; k < n; ++k) {
       double& cell = c.values[row * n + k];
@@ -86,7 +87,7 @@ Hosts gru(const Hosts& in, const void* options) {
       const double from_x = walk.input_sum(t, row, k) + bias[k];
       double from_h = walk.state_sum(h, row, k);
       if (k < 2 * n) {
-        gate[k] = bend(from_x + from_h);
+        gate[k] = logistic(from_x + from_h);
         continue;
       }
       from_h += bias[n + k];

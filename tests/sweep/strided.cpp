@@ -34,7 +34,7 @@ struct Results {
 Results results_of(const Op& op, const Sample& sample, const std::vector<Tensor>& inputs) {
   Results results;
   const std::vector<Tensor> sources = floating(inputs);
-  results.value = host_of(sample.call(inputs));  // nobody listens: the straight path
+  results.value = host_of(sample.call(inputs));  // nobody listens: the fast path
   if (!op.differentiable || sources.empty()) return results;
   GradientTape tape;
   for (const Tensor& x : sources) tape.watch(x);

@@ -26,7 +26,7 @@ std::vector<Host> gradients_of(const Sample& sample, const Chosen& chosen, bool 
 }
 }  // namespace
 
-TEST_CASE("each input has the same gradient alone, beside others, and where ops are heard") {
+TEST_CASE("each input has the same gradient alone, beside others, and under an outer tape") {
   const Near near{1e-10, 1e-11};
   for (const Op* op : library_ops()) {
     if (!op->differentiable || op->updates) continue;
@@ -45,7 +45,8 @@ TEST_CASE("each input has the same gradient alone, beside others, and where ops 
         for (std::size_t k = 0; k < chosen.size(); ++k) {
           const auto place =
               static_cast<std::size_t>(std::find(all.begin(), all.end(), chosen[k]) - all.begin());
-          INFO("input " << chosen[k] << " of " << chosen.size() << ", listened " << listened);
+          INFO("input " << chosen[k] << " of " << chosen.size() << ", under an outer tape "
+                        << listened);
           CHECK(difference(got[k], expected[place], near) == "");
         }
       };

@@ -3,9 +3,9 @@
 
 #include <cmath>
 
-#include "lib/dispatch/gate.hpp"
+#include "lib/body/dtypes.hpp"
+#include "lib/gate/devices.hpp"
 #include "lib/ops/samples.hpp"
-#include "lib/tensor/dtypes.hpp"
 
 namespace reel::tests {
 namespace {
@@ -16,6 +16,7 @@ double element(const Body& body, std::int64_t offset) {
 }  // namespace
 
 Host host_of(const Body& body) {
+  if (!on_cpu(body)) return host_of(copy_to(body, cpu(), {}));
   Host host{body.dtype, body.shape, {}};
   host.values.resize(static_cast<std::size_t>(body.shape.elements()));
   each_position(body.shape, [&](const std::vector<std::int64_t>& index, std::size_t flat) {

@@ -7,7 +7,7 @@
 
 #include <reel/reel.hpp>
 
-#include "lib/dispatch/gate.hpp"
+#include "lib/gate/gate.hpp"
 #include "support/catch.hpp"
 
 namespace reel::tests {

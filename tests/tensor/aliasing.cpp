@@ -14,7 +14,7 @@ struct Reader {
   const char* name;
   Tensor (*f)(Tensor x);  // (2, 3) to (2, 3), giving x away at its last use
 };
-Tensor turned(const Tensor& x) { return x(all, range({}, {}, -1)); }
+Tensor reversed(const Tensor& x) { return x(all, range({}, {}, -1)); }
 
 const Reader readers[] = {
     {"itself", [](Tensor x) { return x; }},
@@ -25,12 +25,12 @@ const Reader readers[] = {
     {"x * x, twice given", [](Tensor x) { return multiply(std::move(x), std::move(x)); }},
     {"x * view of x",
      [](Tensor x) {
-       const Tensor view = turned(x);
+       const Tensor view = reversed(x);
        return std::move(x) * view;
      }},
     {"view of x - x",
      [](Tensor x) {
-       const Tensor view = turned(x);
+       const Tensor view = reversed(x);
        return view - std::move(x);
      }},
     {"1 / (x * x + 1)", [](Tensor x) { return 1 / (square(std::move(x)) + 1); }},
@@ -45,7 +45,7 @@ const Reader readers[] = {
     {"matmul",
      [](Tensor x) { return matmul(std::move(x), eye(3, {.dtype = DType::float64}) * 0.5); }},
     {"gram", [](Tensor x) { return matmul(matmul(x, transpose(x)), x) * 0.1; }},
-    {"turned", [](Tensor x) { return turned(x); }},
+    {"reversed", [](Tensor x) { return reversed(x); }},
     {"transposed", [](Tensor x) { return transpose(transpose(std::move(x))); }},
     {"reshaped",
      [](Tensor x) {
@@ -215,12 +215,12 @@ TEST_CASE("gradients that are one tensor inside are two for the user") {
 
 TEST_CASE("compound assignment of a tensor leaves its copies and views") {
   Tensor x = start();
-  const Tensor copy = x, view = turned(x);
+  const Tensor copy = x, view = reversed(x);
   x += 1;
   x *= x;
   x -= view;
   CHECK(equal(copy, start()));
-  CHECK(equal(view, turned(start())));
-  CHECK(equal(x, square(start() + 1) - turned(start())));
+  CHECK(equal(view, reversed(start())));
+  CHECK(equal(x, square(start() + 1) - reversed(start())));
 }
 }  // namespace reel::tests

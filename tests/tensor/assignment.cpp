@@ -72,6 +72,24 @@ static_assert(!Assigns<VariableSlice&, Tensor&> && !Assigns<VariableSlice&, Vari
 static_assert(!ChangesBy<VariableSlice&>);
 }  // namespace
 
+TEST_CASE("a slice stays what it is where its assignment fails, and may be its own value") {
+  for (const DType dtype : {DType::float32, DType::float64, DType::int64}) {
+    Variable w("w", arange(0, 6).to(dtype).reshape({2, 3}));
+    auto slice = w(all, range(1, 3));
+    const auto values = [&] { return slice.to(DType::float64).to_vector<double>(); };
+    using Values = std::vector<double>;
+    CHECK_THROWS_AS(slice.assign(ones({5}).to(dtype)), ShapeError);
+    CHECK_THROWS_AS(slice.assign_add(Tensor()), Error);
+    CHECK(values() == Values{1, 2, 4, 5});
+    slice.assign_add(slice);
+    CHECK(values() == Values{2, 4, 8, 10});
+    slice.assign(slice);
+    slice.assign_sub(Tensor(slice));
+    CHECK(values() == Values{0, 0, 0, 0});
+    CHECK(w.value().to(DType::float64).to_vector<double>() == Values{0, 0, 0, 3, 0, 0});
+  }
+}
+
 TEST_CASE("handles that have a name are assigned, and slices of Variables are written") {
   Tensor x = tensor({1.0f, 2.0f, 3.0f});
   const Tensor y = x;

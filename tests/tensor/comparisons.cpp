@@ -113,13 +113,14 @@ TEST_CASE("integers of 64 bits compare exactly with floating numbers, in every o
       };
       check(c.compare(i, x), false);
       check(c.compare(x, i), true);
-      const auto turned = [](const Tensor& t) {
+      const auto transposed = [](const Tensor& t) {
         return transpose(transpose(t.reshape({17, 20})) +
                          zeros_like(transpose(t.reshape({17, 20}))));
       };
       const Tensor zero = zeros({20, 17}, {.dtype = i64});
-      check(c.compare(transpose(transpose(i.reshape({17, 20})) + zero), turned(x)).reshape({340}),
-            false);
+      check(
+          c.compare(transpose(transpose(i.reshape({17, 20})) + zero), transposed(x)).reshape({340}),
+          false);
       const auto traced = trace([&](Tensor p, Tensor q) { return c.compare(p, q); });
       for (int turn = 0; turn < 3; ++turn) check(traced(i, x), false);
       GradientTape tape;

@@ -5,7 +5,7 @@
 
 #include <reel/reel.hpp>
 
-#include "lib/tensor/access.hpp"
+#include "lib/body/access.hpp"
 #include "support/refused.hpp"
 
 namespace reel::tests {
@@ -248,6 +248,9 @@ TEST_CASE("the only position of an axis drops the axis, and a new axis stays") {
   CHECK(x(0).shape() == Shape{3});
   CHECK(x(all, newaxis).shape() == Shape{1, 1, 3});
   CHECK(x(newaxis, 0).shape() == Shape{1, 3});
+  const Tensor seven = ones({2, 1, 1, 3, 1, 1, 1});
+  CHECK(seven(newaxis).shape() == Shape{1, 2, 1, 1, 3, 1, 1, 1});
+  CHECK(seven(ellipsis, newaxis).shape() == Shape{2, 1, 1, 3, 1, 1, 1, 1});
   CHECK(x(0, newaxis).shape() == Shape{1, 3});
   CHECK(x(all).shape() == Shape{1, 3});
   const Tensor one = tensor({{7.0f}});

@@ -11,8 +11,8 @@
 
 #include <reel/reel.hpp>
 
-#include "lib/dispatch/context.hpp"
-#include "lib/tensor/access.hpp"
+#include "lib/body/access.hpp"
+#include "lib/flow/context.hpp"
 #include "support/catch.hpp"
 #include "support/resident.hpp"
 

@@ -6,7 +6,7 @@
 
 #include <reel/reel.hpp>
 
-#include "lib/tensor/access.hpp"
+#include "lib/body/access.hpp"
 #include "support/refused.hpp"
 
 namespace reel::tests {
@@ -71,12 +71,12 @@ TEST_CASE("overlapping slices of one Variable copy as if read first") {
 
 TEST_CASE("what was read before a write stays as it was") {
   Variable w("w", ones({3}));
-  const Tensor before = w, part = w(range(0, 2)), turned = w.value()(range({}, {}, -1));
+  const Tensor before = w, part = w(range(0, 2)), reversed = w.value()(range({}, {}, -1));
   w.assign_add(1);
   w(0).assign(9);
   CHECK(numbers(before) == Numbers{1, 1, 1});
   CHECK(numbers(part) == Numbers{1, 1});
-  CHECK(numbers(turned) == Numbers{1, 1, 1});
+  CHECK(numbers(reversed) == Numbers{1, 1, 1});
   CHECK(numbers(w) == Numbers{9, 2, 2});
 }
 
@@ -101,14 +101,14 @@ TEST_CASE("a Variable takes a tensor that nobody else holds over as it is, and c
   const Tensor kept = arange(0.0f, 6.0f).reshape({2, 3});
   const Variable copied("copied", kept);
   CHECK(memory_of(copied) != Access::body(kept)->data);
-  const Variable turned("turned", transpose(kept)), part("part", kept(1)),
+  const Variable transposed("transposed", transpose(kept)), part("part", kept(1)),
       backward("backward", arange(0.0f, 3.0f)(range({}, {}, -1)));
-  for (const Variable& v : {taken, copied, turned, part, backward}) {
+  for (const Variable& v : {taken, copied, transposed, part, backward}) {
     const Body& body = *Access::body(Access::cell(v).value);
     CHECK(body.contiguous);
     CHECK(body.owner == nullptr);
   }
-  CHECK(numbers(turned) == Numbers{0, 3, 1, 4, 2, 5});
+  CHECK(numbers(transposed) == Numbers{0, 3, 1, 4, 2, 5});
   CHECK(numbers(part) == Numbers{3, 4, 5});
   CHECK(numbers(backward) == Numbers{2, 1, 0});
 }

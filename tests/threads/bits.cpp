@@ -165,12 +165,14 @@ TEST_CASE("products give the same bits", "[threads]") {
   if (sanitized) shapes.resize(1);
   for (const DType dtype : {DType::float32, DType::float64})
     for (const auto& shape : shapes)
-      for (const bool x_turned : {false, true})
-        for (const bool y_turned : {false, true}) {
+      for (const bool x_transposed : {false, true})
+        for (const bool y_transposed : {false, true}) {
           const std::int64_t n = shape[0], k = shape[1], m = shape[2];
-          INFO(n << " x " << k << " x " << m << ", turned " << x_turned << y_turned);
-          const Tensor x = x_turned ? transpose(numbers({k, n}, dtype)) : numbers({n, k}, dtype);
-          const Tensor y = y_turned ? transpose(numbers({m, k}, dtype)) : numbers({k, m}, dtype);
+          INFO(n << " x " << k << " x " << m << ", transposed " << x_transposed << y_transposed);
+          const Tensor x =
+              x_transposed ? transpose(numbers({k, n}, dtype)) : numbers({n, k}, dtype);
+          const Tensor y =
+              y_transposed ? transpose(numbers({m, k}, dtype)) : numbers({k, m}, dtype);
           const Tensor z = numbers({m}, dtype);
           check_bits([&] { return Results{matmul(x, y), matmul(x, y) + z}; });
         }

@@ -17,7 +17,7 @@
 
 #include <reel/reel.hpp>
 
-#include "lib/tensor/access.hpp"
+#include "lib/body/access.hpp"
 #include "support/catch.hpp"
 #include "support/resident.hpp"
 

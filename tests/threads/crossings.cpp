@@ -9,7 +9,7 @@
 
 #include <reel/reel.hpp>
 
-#include "lib/dispatch/crossing.hpp"
+#include "lib/gate/crossing.hpp"
 #include "support/catch.hpp"
 
 namespace reel::tests {

@@ -7,8 +7,8 @@
 
 #include <reel/reel.hpp>
 
-#include "lib/tensor/access.hpp"
-#include "lib/tensor/body.hpp"
+#include "lib/body/access.hpp"
+#include "lib/body/body.hpp"
 #include "support/catch.hpp"
 #include "support/resident.hpp"
 #include "threads/threads.hpp"
@@ -47,8 +47,8 @@ std::vector<std::pair<std::string, Tensor>> views_of(std::int64_t a, std::int64_
                                                      DType dtype) {
   const auto numbers = [&](Shape shape) { return random::normal(shape).to(dtype); };
   return {{"in order", numbers({a, b, c})},
-          {"turned", transpose(numbers({c, b, a}))},
-          {"turned plane", transpose(numbers({a, c, b}), {0, 2, 1})},
+          {"transposed", transpose(numbers({c, b, a}))},
+          {"transposed plane", transpose(numbers({a, c, b}), {0, 2, 1})},
           {"first axis inside", transpose(numbers({b, c, a}), {2, 0, 1})},
           {"every other", numbers({a, b, 2 * c})(all, all, range({}, {}, 2))},
           {"backwards", numbers({a, b, c})(range({}, {}, -1), all, range({}, {}, -1))},

@@ -7,7 +7,7 @@
 
 #include <reel/reel.hpp>
 
-#include "lib/tensor/access.hpp"
+#include "lib/body/access.hpp"
 #include "support/catch.hpp"
 
 namespace reel::tests {

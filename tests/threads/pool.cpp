@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The pool: every block once, exceptions, calls within calls, several users, other numbers.
-#include "lib/cpu/pool.hpp"
+#include "lib/pool/pool.hpp"
 
 #include <signal.h>
 #include <unistd.h>

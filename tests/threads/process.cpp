@@ -12,7 +12,7 @@
 
 #include <reel/reel.hpp>
 
-#include "lib/cpu/thread_count.hpp"
+#include "lib/pool/thread_count.hpp"
 #include "support/catch.hpp"
 #include "support/resident.hpp"
 #include "threads/process.hpp"

@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Replays that run beside the function: when, with what effect, and what they say.
+#include <malloc.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <cstdlib>
+#include <functional>
+#include <semaphore>
 #include <string>
+#include <thread>
 
 #include <reel/reel.hpp>
 
 #include "support/catch.hpp"
+#include "support/resident.hpp"
 #include "support/stderr.hpp"
 
 namespace reel::tests {
@@ -26,7 +33,7 @@ int runs_in(int calls, TraceOptions options) {
 float global_rate = 0;
 }  // namespace
 
-TEST_CASE("checks are beside replays 1, 2, 4 ... 64, and as often as their share says") {
+TEST_CASE("checks are beside replays 1, 2, 4, 8 ..., and as often as their share says") {
   CHECK(runs_in(1, {}) == 1);
   CHECK(runs_in(2, {}) == 2);
   CHECK(runs_in(3, {}) == 3);
@@ -58,6 +65,11 @@ TEST_CASE("REEL_TRACE_CHECK sets the share from outside") {
   });
   CHECK(said.find("REEL_TRACE_CHECK: expected a number in [0, 1], got \"often\"") !=
         std::string::npos);
+  CHECK(on_stderr([] {
+          setenv("REEL_TRACE_CHECK", "", 1);
+          CHECK(runs_in(20, {.verify = 1}) == 20);
+          CHECK(runs_in(20, {.verify = 0}) == 1);
+        }) == "");
   unsetenv("REEL_TRACE_CHECK");
 }
 
@@ -85,7 +97,7 @@ TEST_CASE("a difference throws where the options ask for it") {
   global_rate = 1;
   Variable total("total", zeros({2}));
   const auto traced = trace(
-      [&](Tensor x) {
+      [total](Tensor x) mutable {
         total.assign_add(x * global_rate);
         return total.value();
       },
@@ -146,5 +158,88 @@ TEST_CASE("a check has no effect of its own") {
     CHECK(kernels == 30);
     for (std::size_t i = 0; i < got.size(); ++i) CHECK(allclose(got[i], expected[i]));
   }
+}
+
+TEST_CASE("a check that is slow beside its replay comes seldom, and never twice as late") {
+  static int slow_runs;
+  slow_runs = 0;
+  const auto traced = trace([](Tensor x) {
+    ++slow_runs;
+    usleep(5'000);  // which a replay does not
+    return x * 2;
+  });
+  for (int i = 0; i < 600; ++i) traced(ones({2}));
+  CHECK(slow_runs == 11);  // captured, and run beside replays 1, 2, 4 ... 512
+}
+
+TEST_CASE("replays that are timed have their arguments") {
+  const auto traced = trace([](Tensor x) { return sum(x); });
+  const Tensor x = full({2'000'000}, 0.5f);  // more than the memory of the replay's own
+  for (int i = 0; i < 70; ++i) CHECK(traced(x).item<float>() == 1e6f);
+  CHECK(traced.trace_count() == 1);
+}
+
+TEST_CASE("a check sees what another thread has done to a Variable", "[cpu]") {
+  // A thread that has used tensors before: a trace does not see what it does.
+  static std::function<void()> task;
+  static std::binary_semaphore asked(0), done(0);
+  Variable w("w", zeros({2}));
+  std::thread worker([] {
+    ones({2});
+    done.release();
+    while (asked.acquire(), task) {
+      task();
+      done.release();
+    }
+  });
+  done.acquire();
+  const auto traced = trace([&](Tensor x) {
+    w.assign_add(x);
+    asked.release(), done.acquire();
+    return x * 2;
+  });
+  task = [w]() mutable { w.assign_add(ones({2})); };
+  std::string said;
+  for (int i = 0; i < 4; ++i) {
+    said += on_stderr([&] { CHECK(equal(traced(ones({2})), full({2}, 2.0f))); });
+    CHECK(equal(w, full({2}, 2.0f * static_cast<float>(i + 1))));
+  }
+  INFO(said);
+  CHECK(said.find("runs eagerly: element 0 of Variable \"w\": was 3, is 4; this call, number 2, is "
+                  "right\n") != std::string::npos);
+  task = nullptr;
+  asked.release();
+  worker.join();
+}
+
+TEST_CASE("a new path that leaves a known one early is a difference too") {
+  global_rate = 1;
+  const auto traced = trace(
+      [](Tensor x) {
+        const Tensor y = x * global_rate;
+        return sum(y) > 3.0f ? y * 2.0f : y;
+      },
+      {.verify = 0});
+  CHECK(equal(traced(ones({2})), ones({2})));
+  CHECK(equal(traced(ones({2})), ones({2})));
+  global_rate = 4;
+  const std::string said =
+      on_stderr([&] { CHECK(equal(traced(full({2}, 5.0f)), full({2}, 40.0f))); });
+  INFO(said);
+  CHECK(said.find("runs eagerly: constant of multiply at checks.cpp:") != std::string::npos);
+  CHECK(said.find("was 1, is 4; this call, number 3, is right\n") != std::string::npos);
+  CHECK(equal(traced(ones({2})), full({2}, 8.0f)));
+}
+
+TEST_CASE("calls leave no memory behind", "[cpu]") {
+  if (sanitized) return;
+  Variable w("w", zeros({2}));
+  const auto traced = trace([&](Tensor x) { return x * w; }, {.verify = 0});
+  const Tensor x = ones({2});
+  const auto used = [] { return mallinfo2().uordblks; };
+  for (int i = 0; i < 10; ++i) traced(x);
+  const auto before = used();
+  for (int i = 0; i < 100; ++i) traced(x);
+  CHECK(used() == before);
 }
 }  // namespace reel::tests

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Programs that keep no state outside of Variables are replayed: ten steps, held in ten ways.
+// Programs that keep no state outside of Variables are replayed: ten steps, held in ten paths.
 #include <functional>
 #include <map>
 #include <memory>

@@ -120,7 +120,7 @@ TEST_CASE("a question behind a gradient") {
   CHECK(traced.explain().find("eagerly") == std::string::npos);
 }
 
-TEST_CASE("an op that fails after a write leaves what a run leaves") {
+TEST_CASE("an op that fails after a write leaves what a run leaves", "[cpu]") {
   Variable seen("seen", zeros({}, {DType::int64}));
   const Tensor table = arange(0, 5);
   auto traced = trace([&](Tensor at) {
@@ -135,7 +135,7 @@ TEST_CASE("an op that fails after a write leaves what a run leaves") {
   CHECK(seen.value().item<std::int64_t>() == 34);
 }
 
-TEST_CASE("an update that fails after another leaves what a run leaves") {
+TEST_CASE("an update that fails after another leaves what a run leaves", "[cpu]") {
   Variable v("v", zeros({2})), w("w", zeros({2})), rate("rate", tensor<double>(1.0));
   auto step = trace([&](Tensor g) {
     sgd_update(v, g, tensor(1.0f));
@@ -333,7 +333,7 @@ TEST_CASE("a function that makes Variables runs eagerly; one that does so once i
   CHECK(once.trace_count() == 1);
 }
 
-TEST_CASE("ops of a user's: functions, gradients, and kernels that come later") {
+TEST_CASE("ops of a user's: functions, gradients, and kernels that come later", "[cpu]") {
   register_op("test_cube", [](const OpCall& call) {
     const Tensor x = call.input(0);
     return x * x * x;

@@ -41,7 +41,7 @@ void check_says(const std::string& said, const std::string& part) {
 }
 }  // namespace
 
-TEST_CASE("explain counts ways, steps, Variables, constants and answers") {
+TEST_CASE("explain counts paths, steps, Variables, constants and answers") {
   for (const int constants : {0, 1, 8, 9}) {
     Variable first("first", ones({3})), second("second", ones({3}));
     std::vector<Tensor> list;
@@ -59,16 +59,16 @@ TEST_CASE("explain counts ways, steps, Variables, constants and answers") {
     if (constants)
       shown = "  constants: " + shown + " (" + std::to_string(constants) + ", " +
               std::to_string(12 * constants) + " bytes)\n";
-    const auto text = [&](const std::string& ways, int steps, const std::string& answers) {
-      return "(float32(3,)), training\n  " + ways + ", " + std::to_string(steps) +
+    const auto text = [&](const std::string& paths, int steps, const std::string& answers) {
+      return "(float32(3,)), training\n  " + paths + ", " + std::to_string(steps) +
              " steps\n  Variables: first, second\n" + shown + "  parts by a value of " +
              std::string(Caller::here().file) + ":" + std::to_string(lines[0]) + ": " + answers +
              "\n";
     };
     traced(ones({3}));
-    CHECK(traced.explain() == text("1 way", 4 + constants, "1 answer"));
+    CHECK(traced.explain() == text("1 path", 4 + constants, "1 answer"));
     traced(-ones({3}));
-    CHECK(traced.explain() == text("2 ways", 4 + constants, "2 answers"));
+    CHECK(traced.explain() == text("2 paths", 4 + constants, "2 answers"));
     CHECK(traced.trace_count() == 2);
   }
 }
@@ -91,7 +91,7 @@ TEST_CASE("explain shows what a signature is made of") {
   CHECK(text.find("(float32(2,), \"\", weight, 1), evaluating\n") != text.npos);
 }
 
-TEST_CASE("a check names the step where the way is another") {
+TEST_CASE("a check names the step where the path is another") {
   const std::string host = "a step to a value read on the host, of an op at ";
   std::string said = said_by([](Tensor x) {
     lines[0] = __LINE__ + 1;
@@ -99,26 +99,26 @@ TEST_CASE("a check names the step where the way is another") {
     lines[1] = __LINE__ + 1;
     return x * x;
   });
-  check_says(said, "way through it: was a step to multiply at " + here(1) +
+  check_says(said, "path through it: was a step to multiply at " + here(1) +
                        ", is a step to add at " + here(0));
   said = said_by([](Tensor x) {
     const Tensor y = x * x;
     lines[0] = __LINE__ + 1;
     return changed ? y : y * x;
   });
-  check_says(said, "way through it: was a step to multiply at " + here(0) + ", is the end");
+  check_says(said, "path through it: was a step to multiply at " + here(0) + ", is the end");
   said = said_by([](Tensor x) {
     const Tensor y = x * x;
     lines[0] = __LINE__ + 1;
     return changed ? exp(y) : y;
   });
-  check_says(said, "way through it: was the end, is a step to exp at " + here(0));
+  check_says(said, "path through it: was the end, is a step to exp at " + here(0));
   said = said_by([](Tensor x) {
     lines[0] = __LINE__ + 1;
     const Tensor y = sum(x * x);
     return changed && y.item<float>() < 0 ? x : y;
   });
-  check_says(said, "way through it: was the end, is " + host + here(0));
+  check_says(said, "path through it: was the end, is " + host + here(0));
   said = said_by([](Tensor x) {
     lines[0] = __LINE__ + 1;
     const Tensor y = sum(x * x);
@@ -126,7 +126,7 @@ TEST_CASE("a check names the step where the way is another") {
     lines[1] = __LINE__ + 1;
     return exp(y);
   });
-  check_says(said, "way through it: was " + host + here(0) + ", is a step to exp at " + here(1));
+  check_says(said, "path through it: was " + host + here(0) + ", is a step to exp at " + here(1));
   said = said_by([](Tensor x) {
     lines[0] = __LINE__ + 1;
     const Tensor y = sum(x * x);
@@ -134,7 +134,7 @@ TEST_CASE("a check names the step where the way is another") {
     lines[1] = __LINE__ + 1;
     return exp(y);
   });
-  check_says(said, "way through it: was a step to exp at " + here(1) + ", is " + host + here(0));
+  check_says(said, "path through it: was a step to exp at " + here(1) + ", is " + host + here(0));
 }
 
 TEST_CASE("a check names the options that are others") {
@@ -231,6 +231,9 @@ TEST_CASE("what was not captured says why, and how often it is tried") {
   check(trace([](Tensor x) { return Variable("made", x).value(); }), 3, "it makes a Variable");
   check(trace([](Tensor x) { return x * static_cast<float>(num_threads()); }), 3,
         "it reads num_threads()");
+  const int threads = num_threads();
+  check(trace([threads](Tensor x) { return set_num_threads(threads), x * 2; }), 3,
+        "it calls set_num_threads()");
   check(trace([](Tensor x) { return std::shared_ptr<Tensor>(new Tensor(x * 2)); }), 3,
         "copies of its result share what it points at");
   // Another thread that begins meanwhile may be no part of the function.
@@ -263,7 +266,7 @@ TEST_CASE("too many signatures are worth one warning") {
   CHECK(traced.trace_count() == 1024);
 }
 
-TEST_CASE("more than 64 ways are said to part at a line") {
+TEST_CASE("more than 64 paths are said to part at a line") {
   const auto traced = trace([](Tensor x, Tensor number) {
     lines[0] = __LINE__ + 1;
     const Tensor next = number + 1.0f;
@@ -272,7 +275,7 @@ TEST_CASE("more than 64 ways are said to part at a line") {
   const std::string said = on_stderr([&] {
     for (int i = 0; i < 70; ++i) traced(given(), tensor(static_cast<float>(i)));
   });
-  const std::string why = "more than 64 ways through it, which part by a value of " +
+  const std::string why = "more than 64 paths through it, which part by a value of " +
                           std::string(Caller::here().file) + ":" + std::to_string(lines[0]) + "\n";
   INFO(said);
   CHECK(said.find("runs eagerly: " + why) != said.npos);
@@ -285,7 +288,7 @@ TEST_CASE("more than 64 ways are said to part at a line") {
   CHECK(other.find("by a value of an unknown line\n") != other.npos);
 }
 
-TEST_CASE("of many ways that part twice each, the last question is named") {
+TEST_CASE("of many paths that part twice each, the last question is named") {
   const auto traced = trace([](Tensor x) {
     Tensor y = x * 2.0f;
     for (int i = 0; i < 7; ++i) {
@@ -304,19 +307,149 @@ TEST_CASE("of many ways that part twice each, the last question is named") {
     });
   }
   INFO(said);
-  CHECK(said.find("more than 64 ways through it, which part by a value of " +
+  CHECK(said.find("more than 64 paths through it, which part by a value of " +
                   std::string(Caller::here().file) + ":" + std::to_string(lines[0]) + "\n") !=
         said.npos);
 }
 
 TEST_CASE("a check sees that a step takes other values") {
   const std::string said = said_by([](Tensor x) {
+    lines[1] = __LINE__ + 1;
     const Tensor a = x * 2.0f, b = x * 3.0f;
     lines[0] = __LINE__ + 1;
     return changed ? a - b : b - a;
   });
-  const std::string step = "a step to subtract at " + here(0);
-  check_says(said, "way through it: was " + step + ", is " + step);
+  check_says(said, "input 0 of subtract at " + here(0) +
+                       ": was the result of step 1, multiply at " + here(1) +
+                       ", float32(2, 2), is the result of step 0, multiply at " + here(1) +
+                       ", float32(2, 2)");
+}
+
+TEST_CASE("a check sees that a step takes another argument, or a Variable for one") {
+  const Variable w("w", given());
+  std::string said = said_by([&](Tensor x) {
+    lines[0] = __LINE__ + 1;
+    return changed ? x * x : x * w;
+  });
+  const std::string argument = "argument 0, float32(2, 2)",
+                    weight = "Variable \"w\", float32(2, 2)";
+  check_says(said, "input 1 of multiply at " + here(0) + ": was " + weight + ", is " + argument);
+  said = said_by([&](Tensor x) {
+    lines[0] = __LINE__ + 1;
+    return changed ? w * x : x * w;
+  });
+  check_says(said, "input 0 of multiply at " + here(0) + ": was " + argument + ", is " + weight);
+  changed = false;
+  const auto two = trace([](Tensor x, Tensor y) { return changed ? x - y : y - x; }, {.verify = 1});
+  for (int i = 0; i < 3; ++i) two(given(), given() * 1.0f);
+  changed = true;
+  said = on_stderr([&] { two(given(), given() * 1.0f); });
+  changed = false;
+  INFO(said);
+  CHECK(said.find("input 0 of subtract at ") != said.npos);
+  CHECK(said.find(": was argument 1, float32(2, 2), is argument 0, float32(2, 2)") != said.npos);
+}
+
+TEST_CASE("a check says what of a step of the same op and line is another") {
+  std::string said = said_by([](Tensor x) {
+    lines[0] = __LINE__ + 1;
+    return x.to(changed ? DType::float64 : DType::int32);
+  });
+  check_says(said, "options of cast at " + here(0) + ": was dtype=int32, is dtype=float64");
+  said = said_by([](Tensor x) {
+    std::vector<Tensor> parts = {x, x * 2};
+    if (changed) parts.push_back(x);
+    lines[0] = __LINE__ + 1;
+    return concat(parts);
+  });
+  check_says(said, "number of inputs of concat at " + here(0) + ": was 2, is 3");
+  const Variable a("same", given()), b("same", given());
+  Variable first("first", given()), second("second", given());
+  const std::string is_first = "Variable \"first\", float32(2, 2)",
+                    is_second = "Variable \"second\", float32(2, 2)";
+  said = said_by([&](Tensor x) {
+    lines[0] = __LINE__ + 1;
+    return x * (changed ? b : a);
+  });
+  check_says(said,
+             "input 1 of multiply at " + here(0) +
+                 ": was Variable \"same\", float32(2, 2), is another one that looks the same");
+  said = said_by([&](Tensor x) {
+    lines[0] = __LINE__ + 1;
+    (changed ? second : first).assign_add(x);
+    return x;
+  });
+  check_says(said,
+             "input 0 of assign_add at " + here(0) + ": was " + is_first + ", is " + is_second);
+  said = said_by([](Tensor x) {
+    lines[0] = __LINE__ + 1;
+    const Tensor p = sum(x), q = mean(x);
+    return (changed ? q : p).item<float>() < 0 ? x : x * 2;
+  });
+  check_says(said, "value read on the host: was the result of step 0, sum at " + here(0) +
+                       ", float32(), is the result of step 1, mean at " + here(0) + ", float32()");
+  said = said_by([](Tensor x) {
+    lines[0] = __LINE__ + 1;
+    const Tensor y = sum(x);
+    return (changed ? static_cast<bool>(y) : y.item<float>() != 0) ? x : x * 2;
+  });
+  check_says(said, "what is read of a value: was its elements, is its truth");
+  // Within rows of different lengths the results are others, too.
+  said = said_by([](Tensor x) {
+    const Tensor part = changed ? x(range(0, 1)) : x;
+    lines[0] = __LINE__ + 1;
+    return exp(part);
+  });
+  CHECK(said.find(", is ") != said.npos);
+}
+
+TEST_CASE("explain counts lines that are alike") {
+  const auto traced = trace([](Tensor x, Tensor y) {
+    Tensor total = y;
+    for (int i = 0; i < 8; ++i) total = total + x.item<float>();
+    return total;
+  });
+  for (int i = 0; i < 3; ++i) traced(tensor(2.0f), ones({2}));
+  const std::string text = traced.explain(), part = "parts by a value of an unknown line";
+  INFO(text);
+  CHECK(text.find(part) == text.rfind(part));
+  CHECK(text.find(part + ": 1 answer, 8 times\n") != text.npos);
+}
+
+TEST_CASE("a check sees that a value is read earlier, or no more") {
+  const std::string host = "a step to a value read on the host, of sum at ";
+  std::string said = said_by([](Tensor x) {
+    lines[0] = __LINE__ + 1;
+    const Tensor y = sum(x);
+    if (changed && y.item<float>() < 0) return y;
+    lines[1] = __LINE__ + 1;
+    const Tensor z = exp(x);
+    return y.item<float>() < 0 ? y : z;
+  });
+  INFO(said);
+  CHECK(said.find("path through it: was a step to exp at " + here(1) +
+                  ", is a step to a value read on the host") != said.npos);
+  said = said_by([](Tensor x) {
+    lines[0] = __LINE__ + 1;
+    const Tensor y = sum(x);
+    return !changed && y.item<float>() < 0 ? y : x;
+  });
+  CHECK(said.find("path through it: was a step to a value read on the host") != said.npos);
+  CHECK(said.find(", is the end; this call, number 4, is right\n") != said.npos);
+}
+
+TEST_CASE("of several reasons the first is said") {
+  const auto traced = trace([](Tensor x) {
+    const Variable made("made", x * static_cast<float>(num_threads()));
+    return made.value();
+  });
+  const auto reversed = trace([](Tensor x) {
+    const Variable made("made", x);
+    return made.value() * static_cast<float>(num_threads());
+  });
+  for (int i = 0; i < 3; ++i) traced(given()), reversed(given());
+  CHECK(traced.explain().find("runs eagerly: it reads num_threads()\n") != std::string::npos);
+  CHECK(reversed.explain().find("runs eagerly: it makes a Variable\n") != std::string::npos);
 }
 
 TEST_CASE("what came between two checks may have been wrong") {

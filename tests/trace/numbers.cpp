@@ -143,4 +143,15 @@ TEST_CASE("eight signatures that differ in one number only are worth a warning")
   CHECK(said.find("live(number)") != std::string::npos);
   CHECK(std::count(said.begin(), said.end(), '\n') == 1);
 }
+
+TEST_CASE("a warning of numbers names the argument, also the first") {
+  const auto f = trace([](double rate, Tensor x) { return x * rate; });
+  const std::string said = on_stderr([&] {
+    for (int i = 0; i < 12; ++i) f(0.5 * i, ones({3}));
+  });
+  INFO(said);
+  CHECK(
+      said.find("8 signatures of a traced function differ in argument 0 only: pass live(number)") !=
+      std::string::npos);
+}
 }  // namespace reel::tests

@@ -31,7 +31,7 @@ struct Hidden {
 
 /// What changes outside, between two calls.
 void add_changed(std::vector<Program>& list) {
-  list.push_back(program("a captured rate", May::differ_a_while, [](auto wrap, auto emit) {
+  list.push_back(program("a captured rate", May::run_eagerly, [](auto wrap, auto emit) {
     double rate = 1;
     auto f = wrap([&](Tensor x) { return x * rate; });
     for (int i = 0; i < calls; ++i) {
@@ -39,7 +39,7 @@ void add_changed(std::vector<Program>& list) {
       emit(f(input(i)));
     }
   }));
-  list.push_back(program("a captured tensor", May::differ_a_while, [](auto wrap, auto emit) {
+  list.push_back(program("a captured tensor", May::run_eagerly, [](auto wrap, auto emit) {
     Tensor scale = ones({3});
     auto f = wrap([&](Tensor x) { return x * scale; });
     for (int i = 0; i < calls; ++i) {
@@ -48,7 +48,7 @@ void add_changed(std::vector<Program>& list) {
     }
   }));
   list.push_back(
-      program("a captured vector of tensors", May::differ_a_while, [](auto wrap, auto emit) {
+      program("a captured vector of tensors", May::run_eagerly, [](auto wrap, auto emit) {
         std::vector<Tensor> scales = {ones({3})};
         auto f = wrap([&](Tensor x) {
           for (const Tensor& s : scales) x = x * s;
@@ -59,7 +59,7 @@ void add_changed(std::vector<Program>& list) {
           emit(f(input(i)));
         }
       }));
-  list.push_back(program("a captured flag", May::differ_a_while, [](auto wrap, auto emit) {
+  list.push_back(program("a captured flag", May::run_eagerly, [](auto wrap, auto emit) {
     bool twice = false;
     auto f = wrap([&](Tensor x) { return twice ? x * 2 : x + 1; });
     for (int i = 0; i < calls; ++i) {
@@ -67,7 +67,7 @@ void add_changed(std::vector<Program>& list) {
       emit(f(input(i)));
     }
   }));
-  list.push_back(program("a list of layers", May::differ_a_while, [](auto wrap, auto emit) {
+  list.push_back(program("a list of layers", May::run_eagerly, [](auto wrap, auto emit) {
     std::vector<nn::Linear> layers;
     layers.emplace_back(3, 3);
     auto f = wrap([&](Tensor x) {
@@ -80,7 +80,7 @@ void add_changed(std::vector<Program>& list) {
     }
   }));
   list.push_back(
-      program("a captured choice of training", May::differ_a_while, [](auto wrap, auto emit) {
+      program("a captured choice of training", May::run_eagerly, [](auto wrap, auto emit) {
         bool train = false;
         auto f = wrap([&](Tensor x) {
           const TrainScope scope(train);
@@ -127,7 +127,7 @@ void add_changed(std::vector<Program>& list) {
       emit(f(input(i)));
     }
   }));
-  list.push_back(program("a captured Shape", May::differ_a_while, [](auto wrap, auto emit) {
+  list.push_back(program("a captured Shape", May::run_eagerly, [](auto wrap, auto emit) {
     Shape shape({3});
     auto f = wrap([&](Tensor x) { return sum(broadcast_to(x, shape)); });
     for (int i = 0; i < calls; ++i) {
@@ -289,7 +289,7 @@ void check(const Program& program) {
     return;
   }
   CHECK(eager);
-  CHECK(other <= 20);  // replays 17 to 31; number 32 is checked, of a way that call 1 to 4 began
+  CHECK(other <= 20);  // replays 17 to 31; number 32 is checked, of a path that call 1 to 4 began
   CHECK(last < 40);
   CHECK(explained.find(", is ") != std::string::npos);
 }
@@ -297,7 +297,7 @@ void check(const Program& program) {
 }  // namespace reel::tests::outside
 
 namespace reel::tests {
-TEST_CASE("state outside of a trace is never frozen in silence") {
+TEST_CASE("state outside of a trace is never frozen in silence", "[cpu]") {
   using namespace outside;
   std::vector<Program> all;
   add_kept(all);

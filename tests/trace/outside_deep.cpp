@@ -104,6 +104,8 @@ void add_deep(std::vector<Program>& list) {
   });
   add<Outer>(list, "an object behind a pointer behind a pointer",
              [](auto& s) { return [&s](Tensor x) { return decide(s.middle->inner->n, x); }; });
+  add<std::map<int, int>>(list, "the only counter in a map",
+                          [](auto& s) { return [&s](Tensor x) { return decide(s[1], x); }; });
   add<std::map<std::string, int>>(list, "a counter of many in a map", [](auto& s) {
     for (char c = 'a'; c <= 'z'; ++c) s[std::string(1, c)] = 0;
     return [&s](Tensor x) { return decide(s["t"], x); };

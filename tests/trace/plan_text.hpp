@@ -28,10 +28,10 @@ inline void add_way(tracing::Tree& tree, const Traced& f, List arguments) {
     const StageScope scope(tracer);
     results = f(arguments);
   }
-  const tracing::Capture way = tracer.finish(results);
+  const tracing::Capture path = tracer.finish(results);
   INFO(tracer.trouble());
   REQUIRE(tracer.trouble().empty());
-  REQUIRE_FALSE(tree.add(way));
+  REQUIRE_FALSE(tree.add(path));
 }
 
 inline std::string name_of(const Instruction& made) {

@@ -46,7 +46,7 @@ TEST_CASE("free ranges give the least that fits, and join again") {
   CHECK(ranges.end() == most);
 }
 
-TEST_CASE("values that are dead give their memory to others") {
+TEST_CASE("values that are dead give their memory to others", "[cpu]") {
   const Tensor x = line(100);  // 400 bytes, in a place of 448
   const auto check = [&](const Traced& f, const std::string& wanted) {
     CHECK(plan_of(f, {x}) == wanted);
@@ -108,7 +108,7 @@ TEST_CASE("values that are dead give their memory to others") {
                 {ones({64}, {.dtype = DType::uint8})}) == "add!, allocate, kernel sum!; 64");
 }
 
-TEST_CASE("kernels add to the memory of a sum themselves") {
+TEST_CASE("kernels add to the memory of a sum themselves", "[cpu]") {
   const Tensor a = line(12).reshape({3, 4}), b = line(12).reshape({4, 3}), c = ones({3, 3});
   const auto check = [&](const Traced& f, const std::string& wanted) {
     CHECK(plan_of(f, {a, b, c}) == wanted);
@@ -227,7 +227,7 @@ TEST_CASE("kernels add to the memory of a sum themselves") {
       "tanh, kernel matmul/1, kernel matmul/1, allocate, tanh!; 64");
 }
 
-TEST_CASE("gradients of ops add up in place") {
+TEST_CASE("gradients of ops add up in place", "[cpu]") {
   const Tensor a = line(12).reshape({3, 4}), b = line(12).reshape({4, 3});
   const auto slope = [](const auto& f) {
     return [f](const List& v) {
@@ -280,7 +280,7 @@ TEST_CASE("gradients of ops add up in place") {
     CHECK(plan_of(squared, {line(length), b}).find("tanh/256") != std::string::npos);
 }
 
-TEST_CASE("values in order, strided, and single numbers") {
+TEST_CASE("values in order, strided, and single numbers", "[cpu]") {
   const Tensor x = line(12).reshape({3, 4}), number = tensor(2.0f), one = ones({1, 1});
   const auto check = [&](const Traced& f, const std::string& wanted) {
     CHECK(plan_of(f, {x, number, one}) == wanted);

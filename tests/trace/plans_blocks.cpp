@@ -3,7 +3,7 @@
 #include "trace/plan_text.hpp"
 
 namespace reel::tests {
-TEST_CASE("long passes over values of one size run in blocks") {
+TEST_CASE("long passes over values of one size run in blocks", "[cpu]") {
   const auto check = [](std::int64_t length, const Traced& f, const std::string& wanted) {
     CHECK(plan_of(f, {line(length), line(length)}) == wanted);
   };

@@ -177,8 +177,8 @@ std::vector<Tensor> run(const std::vector<std::unique_ptr<Part>>& parts, const T
   return given;
 }
 
-/// How many calls differed. What changes and changes back between two checks is found only where
-/// every replay is checked.
+/// How many calls differed. Each replay compares what the function captured, but of many objects
+/// only the nearest. What changes and changes back between two checks may not be found otherwise.
 int check_program(unsigned number, bool every_replay = false) {
   INFO("program " << number);
   Program eager(number), other(number);
@@ -240,16 +240,18 @@ int check_program(unsigned number, bool every_replay = false) {
     return 0;
   }
   if (!differed) return 0;
+  CHECK((other.parts.size() == 3 || sanitized));
   CHECK(equal_calls >= 20);  // a check has found it, or the state is as it was captured
   if (!told) check_program(number, true);
   return differed;
 }
 }  // namespace
 
-TEST_CASE("random programs with state outside agree with eager calls, or a check finds it") {
+TEST_CASE("random programs with state outside agree with eager calls, or a check finds it",
+          "[cpu]") {
   const unsigned programs = sanitized ? 50 : std::getenv("REEL_TEST_LONG") ? 10'000 : 1'000;
   int differed = 0;
   for (unsigned number = 0; number < programs; ++number) differed += check_program(number) > 0;
-  CHECK(differed > 0);  // constants that changed are among them
+  if (!sanitized) CHECK(differed < static_cast<int>(programs) / 100);
 }
 }  // namespace reel::tests

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which calls share a trace: those of one signature, and no others.
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -8,8 +9,9 @@
 
 #include <reel/reel.hpp>
 
-#include "lib/dispatch/context.hpp"
+#include "lib/flow/context.hpp"
 #include "support/catch.hpp"
+#include "support/resident.hpp"
 
 namespace reel::tests {
 namespace {
@@ -20,6 +22,17 @@ struct Options {
     field("a", a), field("b", b), field("c", c), field("d", d), field("ab", ab), field("ba", ba);
   }
 };
+/// Lists the member that it has.
+template <class T>
+struct Either {
+  int has;
+  T value;
+  template <class Field>
+  void fields(Field field) {
+    if (has == 1) field("one", value);
+    if (has == 2) field("two", value);
+  }
+};
 struct Lists {
   std::vector<Tensor> first, second;
   template <class Field>
@@ -28,6 +41,20 @@ struct Lists {
   }
 };
 }  // namespace
+
+TEST_CASE("a function that keeps state runs eagerly with signatures that come later") {
+  int calls = 0;
+  const auto counted = trace([&calls](Tensor x) { return x * static_cast<float>(++calls); });
+  for (int i = 0; i < 6; ++i) counted(ones({3}));
+  CHECK(counted.explain().find("runs eagerly: it changes its own state") != std::string::npos);
+  CHECK(equal(counted(ones({4})), full({4}, 7.0f)));
+  std::thread([&] { CHECK(equal(counted(ones({2, 2})), full({2, 2}, 8.0f))); }).join();
+  {
+    const TrainScope evaluation(false);
+    CHECK(equal(counted(ones({3})), full({3}, 9.0f)));
+  }
+  for (int i = 10; i < 20; ++i) CHECK(equal(counted(ones({4})), full({4}, static_cast<float>(i))));
+}
 
 TEST_CASE("members that are there are told apart by their names") {
   const auto number = [](const Options& o) {
@@ -61,6 +88,61 @@ TEST_CASE("members that are there are told apart by their names") {
     }
 }
 
+TEST_CASE("members that are listed in turn are told apart by their names and places") {
+  const auto tensors = trace([](Tensor x, Either<Tensor> a, Either<Tensor> b) {
+    return x + static_cast<float>(3 * a.has + b.has);
+  });
+  Variable w("w", zeros({2}));
+  const auto variables =
+      trace([](Tensor x, Either<Variable> v) { return x + static_cast<float>(v.has); });
+  for (int round = 0; round < 2; ++round)
+    for (int a = 0; a < 3; ++a)
+      for (int b = 0; b < 3; ++b) {
+        const Tensor x = ones({2});
+        CHECK(tensors(zeros({}), {a, x}, {b, x}).item<float>() == static_cast<float>(3 * a + b));
+        CHECK(tensors(zeros({}), {a, x}, {b, ones({2})}).item<float>() ==
+              static_cast<float>(3 * a + b));
+        CHECK(tensors(zeros({}), {a, Tensor()}, {b, x}).item<float>() ==
+              static_cast<float>(3 * a + b));
+        CHECK(variables(zeros({}), {a, w}).item<float>() == static_cast<float>(a));
+      }
+  CHECK(variables.trace_count() == 3);
+}
+
+TEST_CASE("tensors that come again are told from those that are not there") {
+  const auto traced = trace([](Tensor a, Tensor b, Tensor c, Tensor d) {
+    Tensor sum = a * 1.0f + b * 10.0f;
+    if (c.defined()) sum = sum + c * 100.0f;
+    if (d.defined()) sum = sum + d * 1000.0f;
+    return sum;
+  });
+  const Tensor x = tensor(1.0f), y = tensor(2.0f), z = tensor(3.0f);
+  for (int i = 0; i < 4; ++i) {
+    CHECK(traced(x, y, Tensor(), x).item<float>() == 1021);
+    CHECK(traced(x, x, z, Tensor()).item<float>() == 311);
+    CHECK(traced(x, y, z, Tensor()).item<float>() == 321);
+    CHECK(traced(x, y, x, z).item<float>() == 3121);
+  }
+  CHECK(traced.trace_count() == 4);
+}
+
+TEST_CASE("parts of an argument are the same in whatever order it lies") {
+  const auto traced = trace([](Tensor x) {
+    return std::vector<Tensor>{x(1) * 2.0f, x(0, range(1, 3)) + 1.0f, tanh(x * 3.0f), x(2)};
+  });
+  for (int i = 0; i < 6; ++i) {
+    const Tensor wide = random::normal({4, 6}),
+                 x = i % 3 ? wide(range(1, 4), range(0, 4)) : transpose(wide(all, range(0, 3)));
+    const std::vector<Tensor> got = traced(x);
+    CHECK(equal(got[0], x(1) * 2.0f));
+    CHECK(equal(got[1], x(0, range(1, 3)) + 1.0f));
+    CHECK(equal(got[2], tanh(x * 3.0f)));
+    CHECK(equal(got[3], x(2)));
+  }
+  CHECK(traced.trace_count() == 1);
+  CHECK(traced.explain().find("eagerly") == std::string::npos);
+}
+
 TEST_CASE("shapes are told apart even where a length is the number of a dtype") {
   const auto traced =
       trace([](Tensor a, Tensor b) { return (sum(a) * 1000.0f + sum(b)).to(DType::float64); });
@@ -76,6 +158,7 @@ TEST_CASE("shapes are told apart even where a length is the number of a dtype") 
       CHECK(traced(joined, last).item<double>() == 1000 * static_cast<double>(joined.size()) + 3);
     }
   }
+  CHECK(traced.trace_count() == 10);
 }
 
 TEST_CASE("a text counts to its end and no further, with all of its bytes") {
@@ -132,6 +215,13 @@ TEST_CASE("a Variable that is an argument lives as long as its trace") {
     CHECK(equal(traced(v), full({1 + i % 3}, static_cast<float>(2 * i))));
   }
   CHECK(traced.trace_count() == 30);
+  // Also one that the function does not use.
+  const auto unused = trace([](const Variable&, Tensor x) { return x * 2; });
+  for (const std::string name : {"first", "second", "third"}) {
+    const Variable v(name, ones({3}));
+    CHECK(equal(unused(v, ones({2})), full({2}, 2.0f)));
+    CHECK(unused.explain().find("(" + name + ", float32(2,)), training") != std::string::npos);
+  }
 }
 
 TEST_CASE("a function is captured anew after each registration of an op") {
@@ -153,12 +243,13 @@ TEST_CASE("a function is captured anew after each registration of an op") {
   }
 }
 
-TEST_CASE("calls are replayed beside tapes of other threads, if their tensors are not theirs") {
+TEST_CASE("calls are replayed beside tapes of other threads, if their tensors are not theirs",
+          "[cpu]") {
   static int runs = 0;
   const Variable w("w", ones({2}));
   const Tensor constant = full({2}, 5.0f);
   const auto traced = trace(
-      [&](Tensor x) {
+      [w, constant](Tensor x) {
         ++runs;
         return x * w + constant;
       },
@@ -192,7 +283,7 @@ TEST_CASE("calls are replayed beside tapes of other threads, if their tensors ar
   }).join();
 }
 
-TEST_CASE("ways may meet Variables and constants in another order") {
+TEST_CASE("paths may meet Variables and constants in another order") {
   Variable a("a", full({2}, 2.0f)), b("b", full({2}, 3.0f)), c("c", full({2}, 5.0f));
   const auto f = [&](Tensor x) {
     if (x(0) > 0.0f) return x * a - b;
@@ -208,12 +299,14 @@ TEST_CASE("ways may meet Variables and constants in another order") {
     CHECK(equal(a, full({2}, now)));
   }
   CHECK(traced.trace_count() == 2);
+  INFO(traced.explain());
+  CHECK(traced.explain().find("eagerly") == std::string::npos);
 }
 
 TEST_CASE("kernels get values in order though the first value of a trace is strided") {
-  const Tensor table = arange(0.0f, 12.0f).reshape({3, 4}), turned = transpose(table);
+  const Tensor table = arange(0.0f, 12.0f).reshape({3, 4}), transposed = transpose(table);
   const Variable positions("positions", tensor({3, 0}));
-  const auto traced = trace([&] { return take(turned, positions, 0) * 1.0f; });
+  const auto traced = trace([&] { return take(transposed, positions, 0) * 1.0f; });
   for (int i = 0; i < 4; ++i)
     CHECK(equal(traced(), tensor({{3.0f, 7.0f, 11.0f}, {0.0f, 4.0f, 8.0f}})));
 }
@@ -228,5 +321,67 @@ TEST_CASE("a traced function that is assigned shares what the other has captured
   CHECK(equal(first(ones({2})), full({2}, 3.0f)));
   first(ones({3}));
   CHECK(second.trace_count() == 2);
+}
+
+TEST_CASE("a trace takes as many tensors and Variables as memory holds", "[cpu]") {
+  constexpr int tensors = 70'000, variables = 5'000;
+  std::vector<Tensor> parts;
+  for (int i = 0; i < tensors; ++i) parts.push_back(full({1}, i % 7));
+  std::vector<Variable> weights;
+  for (int i = 0; i < variables; ++i) weights.emplace_back("w" + std::to_string(i), full({1}, 1));
+  const auto total = trace([&](const std::vector<Tensor>& all) {
+    Tensor product = ones({1});
+    for (const Variable& w : weights) product = product * w;
+    return sum(concat(all, 0)) * product;
+  });
+  double expected = 0;
+  for (int i = 0; i < tensors; ++i) expected += i % 7;
+  for (int call = 0; call < 4; ++call) CHECK(total(parts).item<float>() == expected);
+  weights.back().assign(full({1}, 2));
+  CHECK(total(parts).item<float>() == 2 * expected);
+}
+
+TEST_CASE("a function that can only be moved is traced, and its state is watched") {
+  auto owned = std::make_unique<float>(2.0f);
+  float* const scale = owned.get();
+  const auto scaled = trace([owned = std::move(owned)](Tensor x) { return x * *owned; });
+  for (int i = 0; i < 12; ++i) {
+    if (i == 7 && !sanitized) *scale = 3;  // what AddressSanitizer allocates is not compared
+    CHECK(equal(scaled(ones({3})), full({3}, *scale)));
+  }
+  const auto counts = trace<Tensor(Tensor)>(
+      [n = std::make_unique<int>(0)](auto x) { return x * static_cast<float>(++*n); });
+  for (int i = 1; i < 9; ++i) CHECK(equal(counts(ones({2})), full({2}, static_cast<float>(i))));
+  CHECK(counts.explain().find("runs eagerly: it changes its own state") != std::string::npos);
+  const auto held = std::make_shared<int>(0);
+  {
+    const auto traced =
+        trace([held, one = std::make_unique<int>(1)](Tensor x) { return x * *one; });
+    const auto copy = traced;
+    CHECK(equal(copy(ones({2})), ones({2})));
+    CHECK(held.use_count() == 2);
+  }
+  CHECK(held.use_count() == 1);
+}
+
+TEST_CASE("a trace that a traced function captures is no state of it") {
+  const auto inner = trace([](Tensor x) { return x * 2; });
+  const auto outer = trace([inner](Tensor x) { return inner(x) + 1; });
+  for (int i = 0; i < 12; ++i) {
+    CHECK(equal(outer(ones({3})), full({3}, 3.0f)));
+    if (i % 3 == 2) CHECK(equal(inner(ones({3})), full({3}, 2.0f)));
+  }
+  INFO(outer.explain());
+  CHECK(outer.trace_count() == 1);
+  CHECK(outer.explain().find("agerly") == std::string::npos);
+}
+
+TEST_CASE("functions that say noexcept have a signature") {
+  const auto twice = trace([factor = 2](Tensor x) mutable noexcept { return x * factor; });
+  const auto thrice = trace(+[](Tensor x) noexcept { return x * 3; });
+  for (int i = 0; i < 4; ++i) {
+    CHECK(equal(twice(ones({2})), full({2}, 2.0f)));
+    CHECK(equal(thrice(ones({2})), full({2}, 3.0f)));
+  }
 }
 }  // namespace reel::tests

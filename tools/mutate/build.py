@@ -47,9 +47,11 @@ class Build:
                 shutil.copymode(self.root / name, file)
 
     def configure(self):
-        """Once, and again where the options have changed."""
+        """Once, and again where the options or the lists of sources have changed."""
         asked = self.folder / "asked"
-        if asked.exists() and asked.read_text() == str(self.options):
+        lists = sorted(name for name in source.tracked(self.root) if name.endswith("meson.build"))
+        wanted = "\n".join([str(self.options), *((self.root / name).read_text() for name in lists)])
+        if asked.exists() and asked.read_text() == wanted:
             return
         again = ["--reconfigure"] * self.commands.exists()
         self.write([])
@@ -57,7 +59,7 @@ class Build:
                               capture_output=True, text=True)
         if made.returncode:
             raise SystemExit(made.stdout + made.stderr)
-        asked.write_text(str(self.options))
+        asked.write_text(wanted)
 
     def make(self, sites, refuse):
         """Builds the tests; refuse() is told of faults that do not compile. Returns those that are left."""

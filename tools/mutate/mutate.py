@@ -33,7 +33,7 @@ def read_arguments(words=None):
     parser.add_argument("--budget", type=float, default=20, metavar="S",
                         help="seconds of test cases for a fault that none has caught")
     parser.add_argument("--fresh", action="store_true", help="forget what earlier runs have found")
-    parser.add_argument("--list", action="store_true", help="show the faults and run nothing")
+    parser.add_argument("--list", action="store_true", help="show the faults and stale entries of equivalent.txt; run nothing")
     parser.add_argument("--werror", action="store_true", help="compile as './dev test --werror' does")
     parser.add_argument("--smoke", action="store_true", help="try this tool on a small library of its own")
     return parser.parse_args(words)
@@ -179,14 +179,18 @@ def run(options, copy, folder, picked):
     return endings, failing
 
 
+def print_stale(stale):
+    for entry in stale:
+        print(f"FAILED: equivalent.txt names a fault that the source does not have: {', '.join(entry.key())}")
+
+
 def conclude(options, folder, endings, failing, stale):
     report.write_survivors(folder / "survivors", endings)
     for site, ending in endings:
         if ending.startswith("caught") and options.id:
             print(report.show(site, ending))
     report.table(endings)
-    for entry in stale:
-        print(f"FAILED: equivalent.txt names a fault that the source does not have: {', '.join(entry.key())}")
+    print_stale(stale)
     caught = sum(ending.startswith("caught") for _, ending in endings)
     share = caught / len(endings) if endings else 0
     print(f"{share:.1%} of {len(endings)} faults caught, {REQUIRED:.0%} are required")
@@ -213,12 +217,14 @@ def main():
     else:
         sites = read_sites(copy, wanted, FOLDER)
         picked = pick(options, sites, entries)
+    stale = report.stale(entries, sites, wanted)
     if options.list:
         for site in picked:
             print(report.show(site))
-        return 0
+        print_stale(stale)
+        return 1 if stale else 0
     endings, failing = run(options, copy, folder, picked)
-    return conclude(options, folder, endings, failing, report.stale(entries, sites, wanted))
+    return conclude(options, folder, endings, failing, stale)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Whether a model lists all Variables that it uses.
-#pragma once
+#pragma once  // defined in lib/flow
 #include <type_traits>
 #include <utility>
 #include <vector>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Values for weights to start from. A weight is [..., in, out], as x times weight wants it; axes
 // before the last two belong to both sides. Throw ShapeError for a shape with fewer than two axes.
-#pragma once
+#pragma once  // defined in lib/nn
 #include <reel/ops/create.hpp>
 
 namespace reel::nn {

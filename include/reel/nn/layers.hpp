@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Layers that keep no state between calls. Sizes below 1 throw ShapeError. Inputs promote with the
 // weights as in any op: a float64 input to float32 weights gives float64.
-#pragma once
+#pragma once  // defined in lib/nn
 #include <type_traits>
 
 #include <reel/activation.hpp>
@@ -31,8 +31,8 @@ struct REEL_API Linear {
   }
 };
 
-/// The row of a table [count, width] for each word (an integer from 0 below count): normal at
-/// first.
+/// The row of a table [count, width] for each word (an integer from 0 below count; a negative one
+/// counts from the end, as in take()): normal at first.
 struct REEL_API Embedding {
   Variable table;
   Embedding(Extent count, Extent width, TensorOptions options = {}, Caller caller = Caller::here());

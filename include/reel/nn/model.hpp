@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What can be asked of any model: a struct that lists its members, or a vector, tuple, array of
 // such.
-#pragma once
+#pragma once  // defined in lib/nn
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,6 +45,15 @@ void clone_leaves(Value& value, std::vector<Variable>& seen, std::vector<Variabl
 template <class Model>
 std::string summary(const Model& model) {
   return detail::summary_table(named_parameters(model));
+}
+
+/// Moves the model's Variables to the device: each keeps its name and handle and gets a copy of its
+/// value there. Optimizers take part as models do. Throws DeviceError where the device is missing.
+///
+///     to(model, cuda(0));
+template <class Model>
+void to(const Model& model, Device device, Caller caller = Caller::here()) {
+  detail::move_variables(parameters(model), device, caller);
 }
 
 /// A copy with Variables of its own; Variables that were one and the same in the model are so in

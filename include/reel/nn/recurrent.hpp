@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One step of a recurrent network; the loop over time is the user's. x is [batch, in].
-#pragma once
+#pragma once  // defined in lib/nn
 #include <type_traits>
 
 #include <reel/activation.hpp>

@@ -2,7 +2,7 @@
 // Recurrent networks over whole sequences, of one layer or several. x is [time, batch, in], time
 // first as in PyTorch and cuDNN. Each layer has a cell, or two if it is bidirectional: a loop of
 // that cell gives the same.
-#pragma once
+#pragma once  // defined in lib/nn
 #include <reel/nn/recurrent.hpp>
 
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Tree LSTMs (Tai, Socher and Manning 2015): one node of a tree; the recursion is the user's.
-#pragma once
+#pragma once  // defined in lib/nn
 #include <vector>
 
 #include <reel/nn/recurrent.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The bends in neural networks, element by element. Integers become float32.
-#pragma once
+#pragma once  // defined in lib/ops
 #include <reel/tensor.hpp>
 
 namespace reel {

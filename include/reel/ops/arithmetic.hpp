@@ -2,7 +2,7 @@
 // Sums, products and powers, element by element with NumPy's broadcasting and promotion. C++
 // numbers take the tensor's dtype; an integer tensor becomes float32 where the result needs a
 // fraction.
-#pragma once
+#pragma once  // defined in lib/ops
 #include <reel/tensor.hpp>
 
 namespace reel {

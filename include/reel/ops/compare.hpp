@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Comparisons, logic and bits, element by element with broadcasting.
-#pragma once
+#pragma once  // defined in lib/ops
 #include <reel/tensor.hpp>
 
 namespace reel {

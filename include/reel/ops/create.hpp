@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Tensors from nothing. float32 unless an option or a C++ integer says otherwise.
-#pragma once
+#pragma once  // defined in lib/ops
 #include <reel/tensor.hpp>
 
 namespace reel {

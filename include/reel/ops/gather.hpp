@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Elements picked by tensors of positions (uint8, int32 or int64, negative from the end). Positions
 // outside their axis throw IndexError, positions of another dtype DTypeError.
-#pragma once
+#pragma once  // defined in lib/ops
 #include <reel/tensor.hpp>
 
 namespace reel {

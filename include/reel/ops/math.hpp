@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Functions of one number, element by element. Integers become float32 except in abs and square.
-#pragma once
+#pragma once  // defined in lib/ops
 #include <reel/tensor.hpp>
 
 namespace reel {

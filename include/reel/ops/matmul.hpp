@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Matrix products.
-#pragma once
+#pragma once  // defined in lib/ops
 #include <reel/activation.hpp>
 #include <reel/tensor.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Normalisation. Floating dtypes.
-#pragma once
+#pragma once  // defined in lib/ops
 #include <reel/tensor.hpp>
 
 namespace reel {

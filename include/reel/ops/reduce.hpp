@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Sums, means and extremes over axes. `f(x)` reduces every axis, `f(x, 1)` one, `f(x, {0, -1})`
 // several; `keepdims` leaves reduced axes with length 1.
-#pragma once
+#pragma once  // defined in lib/ops
 #include <reel/tensor.hpp>
 
 namespace reel {

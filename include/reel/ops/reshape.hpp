@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The same elements in other shapes; views wherever the layout allows.
-#pragma once
+#pragma once  // defined in lib/ops
 #include <vector>
 
 #include <reel/tensor.hpp>

@@ -4,7 +4,7 @@
 // whatever the size of each. Floating dtypes; gradient and state have the Variable's shape and
 // dtype, `rate` and `step` are single numbers. Tapes do not record them. Throw Error, ShapeError or
 // DTypeError where an argument does not fit, before anything is written.
-#pragma once
+#pragma once  // defined in lib/ops
 #include <span>
 
 #include <reel/variable.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Adam (Kingma and Ba 2015) and AdamW (Loshchilov and Hutter 2019).
-#pragma once
+#pragma once  // defined in lib/optim
 #include <string_view>
 #include <vector>
 

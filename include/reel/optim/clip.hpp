@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Keeping gradients small.
-#pragma once
+#pragma once  // defined in lib/optim
 #include <vector>
 
 #include <reel/tensor.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Gradient descent.
-#pragma once
+#pragma once  // defined in lib/optim
 #include <vector>
 
 #include <reel/ops/update.hpp>

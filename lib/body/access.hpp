@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The library's door into Tensor and Variable.
+#pragma once
+#include <string>
+#include <utility>
+
+#include <reel/variable.hpp>
+
+#include "lib/body/body.hpp"
+
+namespace reel {
+struct Cell {
+  std::uint32_t references = 1;
+  Tensor value;  // always a body of the cell's own, with no record id
+  std::string name;
+};
+
+struct Access {
+  static Body* body(const Tensor& x) { return x.body_; }
+  /// Takes over the caller's reference.
+  static Tensor adopt(Body* body) { return Tensor(body); }
+  static Tensor share(Body* body) {
+    if (body) retain(body);
+    return Tensor(body);
+  }
+  /// A body seen as a Tensor, which is no more than a pointer to it.
+  static const Tensor& tensor(Body* const& body) {
+    static_assert(sizeof(Tensor) == sizeof(Body*));
+    return reinterpret_cast<const Tensor&>(body);
+  }
+  /// Tensors in a row seen as their bodies.
+  static Body* const* bodies(const Tensor* first) { return reinterpret_cast<Body* const*>(first); }
+  /// Gives the reference to the caller.
+  static Body* detach(Tensor& x) { return std::exchange(x.body_, nullptr); }
+  static Cell& cell(const Variable& x) { return *x.cell_; }
+};
+}  // namespace reel

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// From a dtype at run time to the C++ type of its elements. A new dtype does not compile before
+// each switch here has it. Included by the units that are compiled for each instruction set: no std
+// functions with bodies here.
+#pragma once
+#include <cstdint>
+
+#include "lib/body/body.hpp"
+
+namespace reel {
+template <class T>
+struct Type {
+  using type = T;
+};
+
+/// Calls f(Type<T>()) for the type of a dtype's elements.
+template <class F>
+constexpr decltype(auto) with_element(DType dtype, const F& f) {
+  switch (dtype) {
+    case DType::boolean:
+      return f(Type<bool>());
+    case DType::uint8:
+      return f(Type<std::uint8_t>());
+    case DType::int32:
+      return f(Type<std::int32_t>());
+    case DType::int64:
+      return f(Type<std::int64_t>());
+    case DType::float32:
+      return f(Type<float>());
+    case DType::float64:
+      return f(Type<double>());
+    case DType::float16:
+      return f(Type<Float16>());
+    case DType::bfloat16:
+      return f(Type<BFloat16>());
+  }
+  __builtin_trap();
+}
+
+/// What f(Type<T>()) gives for the elements of each dtype, by the number of the dtype.
+template <class V>
+struct ByDType {
+  V of[dtype_count];
+  constexpr const V& operator[](DType dtype) const { return of[static_cast<int>(dtype)]; }
+};
+template <class V, class F>
+constexpr ByDType<V> by_dtype(const F& f) {
+  ByDType<V> values{};
+  for (int i = 0; i < dtype_count; ++i)
+    values.of[i] = with_element(static_cast<DType>(i), [&](auto type) -> V { return f(type); });
+  return values;
+}
+/// The truth of one element.
+inline bool truth_of(const Body& x) {
+  return with_element(x.dtype, [&]<class T>(Type<T>) {
+    if constexpr (std::is_same_v<T, bool>)
+      return x.data[0] != std::byte{0};
+    else
+      return *x.as<T>() != T(0);
+  });
+}
+}  // namespace reel

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/nn/check.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include <reel/error.hpp>
+
+#include "lib/body/access.hpp"
+#include "lib/body/text.hpp"
+#include "lib/flow/context.hpp"
+
+namespace reel::detail {
+namespace {
+bool is_among(const std::vector<Variable>& list, const Variable& variable) {
+  return std::any_of(list.begin(), list.end(),
+                     [&](const Variable& other) { return other.same_cell(variable); });
+}
+}  // namespace
+
+struct VariableReads::Listener : Stage {
+  std::vector<Variable> read, made;
+  StageScope scope{*this};
+  const Tensor* variable_read(const Variable& variable, const Tensor&) override {
+    if (!is_among(read, variable)) read.push_back(variable);
+    return nullptr;
+  }
+  void variable_made(const Variable& variable) override { made.push_back(variable); }
+  /// Made in the meantime, and held by nobody but the lists of this check and of others around it.
+  bool is_gone(const Variable& variable) const {
+    if (!is_among(made, variable)) return false;
+    std::uint32_t held = 0;
+    for (const Stage* stage = Context::here().stages; stage; stage = stage->next)
+      if (const auto* check = dynamic_cast<const Listener*>(stage))
+        held += unsigned{is_among(check->read, variable)} + is_among(check->made, variable);
+    return Access::cell(variable).references == held;
+  }
+};
+VariableReads::VariableReads() try : listener_(new Listener) {
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "check");
+}
+VariableReads::~VariableReads() { delete listener_; }
+
+void VariableReads::require_listed(const std::vector<Variable>& listed, Caller caller) const try {
+  std::string forgotten;
+  for (const Variable& variable : listener_->read)
+    if (!is_among(listed, variable) && !listener_->is_gone(variable))
+      forgotten +=
+          (forgotten.empty() ? "\"" : ", \"") + variable.name() + "\" " + to_text(variable.shape());
+  if (!forgotten.empty())
+    fail<Error>(caller, "check", "model", "every Variable that f reads in its list of members",
+                "none of " + forgotten, "Add them to REEL_FIELDS or fields().");
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "check");
+}
+void fail_input_count(std::size_t count, Caller caller) {
+  fail<Error>(caller, "check", "inputs", "as many tensors as f takes", std::to_string(count));
+}
+}  // namespace reel::detail

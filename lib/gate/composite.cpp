@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The gate for ops that are functions of other ops, and for kernels of users.
+#include <utility>
+
+#include <reel/op.hpp>
+
+#include "lib/gate/call_view.hpp"
+#include "lib/gate/crossing.hpp"
+#include "lib/gate/resolved.hpp"
+#include "lib/gate/update.hpp"
+
+namespace reel {
+namespace {
+/// A kernel that a user registered gives what the op's rule promises.
+void check_results(Context& context, const Op& op, Resolved& inputs, OptionsView options,
+                   Caller caller, const Tensors& results) {
+  SmallVector<Tensor, 2> promised;
+  Inference inference{
+      context, op,      inputs.bodies.data(), static_cast<int>(inputs.bodies.size()), options,
+      caller,  promised};
+  op.shape(inference);
+  if (results.size() != promised.size())
+    fail<Error>(caller, op.name, "results of its kernel", std::to_string(promised.size()),
+                std::to_string(results.size()));
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const Body &result = *Access::body(results[i]), &expected = *Access::body(promised[i]);
+    if (!(result.shape == expected.shape))
+      fail<ShapeError>(caller, op.name, "result of its kernel", to_text(expected.shape),
+                       to_text(result.shape));
+    if (result.dtype != expected.dtype)
+      fail<DTypeError>(caller, op.name, "result of its kernel", name_of(expected.dtype),
+                       name_of(result.dtype));
+  }
+}
+
+/// Tells the stages that a user's code begins, and that it has ended, however it does.
+class UserCodeScope {
+ public:
+  UserCodeScope(Context& context, const CallView& call, Tensors& results) : context_(context) {
+    for (Stage* stage = context.stages; stage; stage = stage->next)
+      given_ = stage->user_code_begins(call, results) || given_;
+  }
+  ~UserCodeScope() { end(nullptr); }
+  UserCodeScope(const UserCodeScope&) = delete;
+  UserCodeScope& operator=(const UserCodeScope&) = delete;
+  /// Whether a stage has given the results.
+  bool given() const { return given_; }
+  void end(const GateCall* call) {
+    if (std::exchange(ended_, true)) return;
+    for (Stage* stage = context_.stages; stage; stage = stage->next) stage->user_code_ends(call);
+  }
+
+ private:
+  Context& context_;
+  bool given_ = false, ended_ = false;
+};
+}  // namespace
+
+void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView options, Caller caller,
+                   SmallVector<Tensor, 2>& outputs) {
+  const int input_count = static_cast<int>(inputs.bodies.size());
+  const CallView view{op, inputs.bodies.data(), input_count, nullptr, 0, options, caller};
+  Tensors results;
+  UserCodeScope code(context, view, results);
+  const bool own_gradient = op.gradient != nullptr;
+  Crossings crossings;
+  const auto use = [&](Body* const* bodies, int count) {
+    if (context.is_watchful() && own_gradient)
+      for (int i = 0; i < count; ++i)
+        crossings.use(context, op, i, bodies[i], context.site_of(caller));
+  };
+  use(inputs.bodies.data(), input_count);
+  const bool kernel = op.shape != nullptr;  // a user's, for an op of the library
+  const auto call = [&] {
+    const CallerScope scope(caller, op.name);
+    results = op.composite(OpCall(view), op.composite_state);
+  };
+  const auto call_recorded = [&] {
+    if (!own_gradient) return call();
+    const RecordingPause pause(context);
+    call();
+  };
+  if (kernel && !code.given()) {
+    const StagePause pause;
+    call_recorded();
+  } else if (!code.given()) {
+    call_recorded();
+  }
+  for (std::size_t i = 0; i < results.size(); ++i)
+    if (!results[i].defined())
+      fail<Error>(caller, op.name, "result", "a tensor", "an undefined Tensor");
+  if (kernel) check_results(context, op, inputs, options, caller, results);
+  if (results.size()) use(Access::bodies(&results[0]), static_cast<int>(results.size()));
+  outputs.resize(results.size());
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    // A result that is an input, or that others hold, gets a header of its own for its record.
+    Body* body = Access::body(results[i]);
+    const bool named = own_gradient && references(*body) > 1;
+    outputs[i] = !named   ? results[i]
+                 : kernel ? Access::adopt(allocate_view(context, body))
+                          : make_alias(context, body);
+    results[i] = {};
+  }
+  const Caller site = context.site_of(caller);
+  const GateCall told{op,
+                      inputs.bodies.data(),
+                      input_count,
+                      options,
+                      site,
+                      Access::bodies(outputs.data()),
+                      static_cast<int>(outputs.size()),
+                      nullptr};
+  code.end(&told);
+  for (Stage* stage = kernel ? context.stages : nullptr; stage; stage = stage->next)
+    stage->after(told);
+  if (own_gradient && context.mode & recording) {
+    // Inside the user's function tapes may have ended, and numbers of records been taken back.
+    for (std::size_t i = 0; i < inputs.bodies.size(); ++i) {
+      Tensor* const temporary = inputs.origins[i].temporary;
+      inputs.origins[i] =
+          origin_of(context, Operand(Access::tensor(inputs.bodies[i])), inputs.bodies[i]);
+      inputs.origins[i].temporary = temporary;
+    }
+    if (const std::uint64_t tapes = tapes_of(inputs))
+      leave_record(context, op, options, site, inputs.bodies.data(), inputs.origins.data(),
+                   input_count, Access::bodies(outputs.data()), static_cast<int>(outputs.size()),
+                   tapes);
+  }
+  for (Tensor& output : outputs) crossings.mark(context, output, site);
+}
+}  // namespace reel

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Values that a thread computes from tensors which a tape of another thread follows.
+#pragma once
+#include <string_view>
+
+#include "lib/body/access.hpp"
+#include "lib/body/small_vector.hpp"
+#include "lib/flow/context.hpp"
+
+namespace reel {
+// Note [Crossings]
+// A tape sees the ops of its own thread. When thread B reads a tensor that a tape of thread A
+// follows, A would take the result for a constant. So B marks the result: its id names the record
+// of A's tensor and the line of B's op. Ops of any thread pass marks on. A tape of A that follows
+// the named record must not record an op on a marked value: that is a TapeError. After the tape
+// has ended, its marks mean nothing.
+// A mark is in Body::id. Where that names a record of the thread itself, the body is a view, and
+// the mark is in the body that owns its memory.
+// A value with marks of several reels has the number of a set of marks instead. Sets are listed in
+// crossing.cpp as long as a reel of theirs has a tape.
+// A tensor that tapes of both threads follow is marked for each of them by the other. Ops look at
+// ids only where Context::watchful is set: another thread has a tape, or has marked something.
+
+/// Whether a tape of any thread may watch x.
+inline bool may_be_watched(const Body& x) {
+  return __atomic_load_n(&x.leaf, __ATOMIC_RELAXED) != no_record;
+}
+/// Whether x may have a mark or belong to a tape of another thread.
+inline bool may_cross(const Context& context, const Body& x) {
+  if (x.owner && is_mark(*x.owner)) return true;
+  const std::uint64_t reel = id_of(x).reel;
+  return reel && (reel != context.reel.uid() || may_be_watched(x));
+}
+/// Whether more than a tape has to hear of a call: a stage, or an input may cross.
+bool detours(const Context& context, const Body* const* inputs, int count);
+/// Whether nobody listens, and these inputs are not to be looked at either: the condition of the
+/// fast paths of views and products.
+template <class... Bodies>
+bool unobserved(const Context& context, const Bodies&... bodies) {
+  const Body* const inputs[] = {&bodies...};
+  return !context.attention() || (!context.mode && !detours(context, inputs, sizeof...(bodies)));
+}
+
+/// The marks that a result gets from what it was computed from.
+class Crossings {
+ public:
+  explicit operator bool() const { return marks_.size(); }
+  /// Adds the marks of a value that an op on `site` reads, and one for the tape that follows it.
+  void read(Context& context, const Body& x, std::string_view op, Caller site);
+  /// Throws TapeError if one of `tapes` follows what a mark names.
+  void check(const Context& context, std::uint64_t tapes, std::string_view op,
+             const std::string& argument, Caller site) const;
+  /// read() and check() of the tapes that record now.
+  void use(Context& context, const Op& op, int argument, const Body* x, Caller site);
+  /// Marks a result, which may get another header.
+  void mark(Context& context, Tensor& result, Caller site) const;
+  /// One mark for all of them; no id where there is none.
+  RecordId together() const;
+
+ private:
+  void add(RecordId mark);
+  /// The mark, or those of its set, as far as their tapes live; behind Lock::contexts.
+  void add_live(RecordId mark);
+  SmallVector<RecordId, 2> marks_;  // one of each reel
+};
+/// How many sets of marks are listed.
+std::size_t listed_mark_sets();
+/// A result without the marks of what it views.
+void unmark(Tensor& result);
+}  // namespace reel

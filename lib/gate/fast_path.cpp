@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The fast path of pointwise ops of one and two inputs. The inputs have one dtype and are stored in
+// row-major order on the CPU. One of two may also be a C++ number, a row that is repeated, or a
+// transposed matrix. All other calls go through run().
+#include "lib/body/live.hpp"
+#include "lib/gate/crossing.hpp"
+#include "lib/gate/pointwise.hpp"
+#include "lib/gate/recording.hpp"
+#include "lib/table/promotion.hpp"
+
+namespace reel {
+namespace {
+/// The body of a temporary that nobody else holds, to be written over; null if there is none.
+inline Body* reusable(const Operand& x, Body* body, DType dtype) {
+  if (x.kind() != Operand::Kind::temporary || body->dtype != dtype || body->owner) return nullptr;
+  return references(*body) == 1 ? body : nullptr;
+}
+
+/// Takes the temporary's body over as the output. Its elements are lost then, so that the record of
+/// this call must find memory.
+inline Body* taken_over(Context& context, const Operand& x) {
+  if (context.mode) context.reel.reserve_record();
+  Body* body = Access::detach(const_cast<Tensor&>(x.tensor()));
+  body->id = {};
+  body->leaf = no_record;
+  return body;
+}
+
+/// Whether y is one row, repeated for every row of x.
+inline bool is_row_of(const Body& y, const Body& x) {
+  const int rank = x.rank();
+  return rank >= 1 && y.rank() >= 1 && y.rank() <= rank && y.elements > 1 &&
+         y.elements == x.shape.data()[rank - 1] && y.shape.data()[y.rank() - 1] == y.elements;
+}
+/// Which of two inputs of one shape is a transposed matrix beside one in order; null if none.
+inline const Body* transposed_one(const Body& a, const Body& b) {
+  if (is_plain(a) == is_plain(b)) return nullptr;
+  const Body& other = is_plain(a) ? b : a;
+  return walks_neighbours(other, other.shape) ? nullptr : &other;
+}
+
+void run_rows(const Tiles& tiles, Tile tile, const Body& x, const Body& row, Body& out) {
+  const std::int64_t n = row.elements;
+  const std::int64_t from_step = n * size_of(x.dtype), to_step = n * size_of(out.dtype);
+  parallel_passes(x.elements, n, [&](std::int64_t first, std::int64_t end) {
+    for (std::int64_t i = first; i < end; ++i) {
+      const void* inputs[] = {x.data + i * from_step, row.data};
+      run_pass(tiles, tile, n, inputs, 2, x.dtype, 0, out.data + i * to_step, out.dtype);
+    }
+  });
+}
+
+/// Whether the fast path takes this number beside this tensor. Under a tape it does not: a record
+/// needs the number as a tensor.
+bool takes_number(const Context& context, const Op& op, const Body& tensor, const Operand& number) {
+  return number.kind() == Operand::Kind::scalar && !context.mode && is_plain(tensor) &&
+         is_floating(tensor.dtype) &&
+         (op.promote != Promote::exact || holds(tensor.dtype, number.scalar()));
+}
+/// Stores the number as the tensor's dtype.
+const void* stored_number(const Operand& number, DType dtype, double& memory) {
+  if (dtype == DType::float64)
+    memory = number.scalar().real();
+  else
+    new (&memory) float(static_cast<float>(number.scalar().real()));
+  return &memory;
+}
+}  // namespace
+
+namespace {
+/// A call of one input; `attended` unless nobody listens.
+template <bool attended>
+[[gnu::always_inline]] inline Tensor run_single(Context& context, Op& op, const Operand& x) {
+  Body* const a = body_of(x);
+  if (!a || !is_plain(*a) || !op.fast) return run(op, x);
+  if (attended && (context.attention() & ~recording) && detours(context, &a, 1)) return run(op, x);
+  const Tile tile = op.fast->value[static_cast<int>(a->dtype)];
+  if (!tile) return run(op, x);
+  Origin origin;
+  if (attended && context.mode) origin = origin_of(context, x, a);
+  const DType dtype = op.result_dtype(a->dtype);
+  const unsigned needs = origin.tapes ? op.needs.of[0] : 0;
+  Body* reused = needs & 1 ? nullptr : reusable(x, a, dtype);
+  Body* out = reused ? taken_over(context, x) : allocate_like(context, dtype, *a);
+  if (!out) return run(op, x);
+  Tensor result = Access::adopt(out);
+  const void* inputs[] = {a->data};
+  run_pass(*op.fast, tile, a->elements, inputs, 1, a->dtype, 0, out->data, dtype);
+  if (origin.tapes && !op.differentiable)
+    note_cut(context, op, context.site_of(x.caller()), &origin, 1);
+  else if (origin.tapes)
+    leave_record_alike<1>(context, op, context.site_of(x.caller()), &a, &origin, needs, out,
+                          origin.tapes);
+  return result;
+}
+[[gnu::noinline]] Tensor run_attended(Context& context, Op& op, const Operand& x) {
+  return run_single<true>(context, op, x);
+}
+}  // namespace
+
+Tensor run_unary(Op& op, const Operand& x) {
+  Context& context = Context::here();
+  return context.attention() ? run_attended(context, op, x) : run_single<false>(context, op, x);
+}
+
+namespace {
+/// Two inputs and what a pass over them needs to know.
+struct Pair {
+  Body *a, *b;                       // null for a number
+  const Body* like;                  // whose shape and order the output has
+  const Body* transposed = nullptr;  // the input that is a transposed matrix
+  bool alike = false;                // both of one shape
+  unsigned numbers = 0;              // bit i: input i is a number
+  Tile tile;
+  DType from, to;
+  const void* inputs[2];
+  double number;
+};
+
+/// False where the pair is none for the fast path.
+[[gnu::always_inline]] inline bool find_pass(const Context& context, const Op& op, const Operand& x,
+                                             const Operand& y, Pair& pair) {
+  Body *const a = pair.a, *const b = pair.b;
+  if (context.mode & ~recording || !op.fast || (!a && !b)) [[unlikely]]
+    return false;
+  pair.like = a ? a : b;
+  pair.from = pair.like->dtype;
+  pair.to = op.result_dtype(pair.from);
+  pair.tile = op.fast->value[static_cast<int>(pair.from)];
+  if (!pair.tile) return false;
+  if (!a || !b) {
+    const Operand& number = a ? y : x;
+    if (!takes_number(context, op, *pair.like, number)) return false;
+    const void* const stored = stored_number(number, pair.from, pair.number);
+    pair.numbers = a ? 2 : 1;
+    pair.inputs[0] = a ? a->data : stored;
+    pair.inputs[1] = a ? stored : b->data;
+    return true;
+  }
+  if (b->dtype != pair.from) return false;
+  pair.inputs[0] = a->data;
+  pair.inputs[1] = b->data;
+  pair.alike = a->shape == b->shape;
+  if (is_plain(*a) && is_plain(*b)) [[likely]]
+    return pair.alike || is_row_of(*b, *a);
+  if (!pair.alike || pair.to != pair.from || a->device_kind | b->device_kind) return false;
+  pair.transposed = transposed_one(*a, *b);
+  pair.like = pair.transposed == a ? b : a;
+  return pair.transposed;
+}
+
+/// The result of a pass, in a temporary's memory where the gradient does not need it; undefined if
+/// there is no memory.
+[[gnu::always_inline]] inline Tensor run_pair(Context& context, const Op& op, const Operand& x,
+                                              const Operand& y, const Pair& p, unsigned needs) {
+  Body* out;
+  if (p.a && !p.transposed && !(needs & 1) && reusable(x, p.a, p.to))
+    out = taken_over(context, x);
+  else if ((p.alike || !p.a) && !p.transposed && !(needs & 2) && reusable(y, p.b, p.to))
+    out = taken_over(context, y);
+  else if (!(out = allocate_like(context, p.to, *p.like)))
+    return {};
+  Tensor result = Access::adopt(out);
+  if (p.alike && !p.transposed) [[likely]]
+    run_pass(*op.fast, p.tile, out->elements, p.inputs, 2, p.from, 0, out->data, p.to);
+  else if (p.numbers)
+    run_pass(*op.fast, p.tile, out->elements, p.inputs, 2, p.from, p.numbers, out->data, p.to);
+  else if (p.transposed)
+    run_transposed(*op.fast, p.tile, *p.transposed, *p.like, p.transposed == p.a, *out);
+  else
+    run_rows(*op.fast, p.tile, *p.a, *p.b, *out);
+  return result;
+}
+
+/// Every pair that the fast path takes.
+[[gnu::noinline]] Tensor run_any_pair(Context& context, Op& op, const Operand& x,
+                                      const Operand& y) {
+  Pair pair;
+  pair.a = body_of(x);
+  pair.b = body_of(y);
+  if (context.is_watchful() &&
+      ((pair.a && may_cross(context, *pair.a)) || (pair.b && may_cross(context, *pair.b))))
+    return run(op, x, y);
+  if (!find_pass(context, op, x, y, pair)) return run(op, x, y);
+  Body* const bodies[] = {pair.a, pair.b};
+  Origin origins[2];
+  if (context.mode)
+    for (int i = 0; i < 2; ++i) origins[i] = origin_of(context, i ? y : x, bodies[i]);
+  const std::uint64_t tapes = origins[0].tapes | origins[1].tapes;
+  Tensor result = run_pair(context, op, x, y, pair, tapes ? needs_of(op, origins, 2) : 0);
+  if (!result.defined()) return run(op, x, y);
+  if (!tapes) return result;
+  const Caller site = context.site_of(x.caller());
+  Body* const out = Access::body(result);
+  if (op.differentiable)
+    leave_record(context, op, {}, site, bodies, origins, 2, &out, 1, tapes);
+  else
+    note_cut(context, op, site, origins, 2);
+  return result;
+}
+
+/// The commonest pairs, in the fewest instructions: tensors of one shape in order, without a
+/// temporary or under a tape.
+template <bool recorded>
+[[gnu::always_inline]] inline Tensor run_alike(Context& context, Op& op, const Operand& x,
+                                               const Operand& y) {
+  Body* const bodies[] = {body_of(x), body_of(y)};
+  Body *const a = bodies[0], *const b = bodies[1];
+  if (!a || !b || !op.fast || a->dtype != b->dtype || !is_plain(*a) || !is_plain(*b) ||
+      !(a->shape == b->shape) || (recorded && !op.differentiable)) [[unlikely]]
+    return run_any_pair(context, op, x, y);
+  const Tile tile = op.fast->value[static_cast<int>(a->dtype)];
+  const DType dtype = recorded ? a->dtype : op.result_dtype(a->dtype);
+  if (!tile || (!recorded && (reusable(x, a, dtype) || reusable(y, b, dtype))))
+    return run_any_pair(context, op, x, y);
+  const void* inputs[] = {a->data, b->data};
+  if constexpr (!recorded) {
+    Body* const out = allocate_like(context, dtype, *a);
+    if (!out) [[unlikely]]
+      return run(op, x, y);
+    run_pass(*op.fast, tile, a->elements, inputs, 2, a->dtype, 0, out->data, dtype);
+    return Access::adopt(out);
+  } else {
+    const Origin origins[] = {origin_of(context, x, a), origin_of(context, y, b)};
+    const std::uint64_t tapes = origins[0].tapes | origins[1].tapes;
+    const unsigned needs = needs_of(op, origins, 2);
+    Body* out;
+    if (!(needs & 1) && reusable(x, a, dtype))
+      out = taken_over(context, x);
+    else if (!(needs & 2) && reusable(y, b, dtype))
+      out = taken_over(context, y);
+    else if (!(out = allocate_like(context, dtype, *a)))
+      return run(op, x, y);
+    Tensor result = Access::adopt(out);
+    run_pass(*op.fast, tile, out->elements, inputs, 2, dtype, 0, out->data, dtype);
+    if (tapes)
+      leave_record_alike<2>(context, op, context.site_of(x.caller()), bodies, origins, needs, out,
+                            tapes);
+    return result;
+  }
+}
+[[gnu::noinline]] Tensor run_recorded(Context& context, Op& op, const Operand& x,
+                                      const Operand& y) {
+  return run_alike<true>(context, op, x, y);
+}
+}  // namespace
+
+Tensor run_binary(Op& op, const Operand& x, const Operand& y) {
+  Context& context = Context::here();
+  if (const int attention = context.attention())
+    return (attention == recording ? run_recorded : run_any_pair)(context, op, x, y);
+  return run_alike<false>(context, op, x, y);
+}
+}  // namespace reel

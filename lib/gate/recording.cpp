@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lib/gate/recording.hpp"
+
+namespace reel {
+Record& leave_record(Context& context, const Op& op, OptionsView options, Caller site,
+                     Body* const* inputs, const Origin* origins, int input_count,
+                     Body* const* outputs, int output_count, std::uint64_t tapes) {
+  return write_record(context, op, options, site, inputs, origins, input_count, outputs,
+                      output_count, tapes);
+}
+}  // namespace reel

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The gate for any op: resolve, infer, allocate, stages and kernel, record.
+#include "lib/body/live.hpp"
+#include "lib/gate/call_kernel.hpp"
+#include "lib/gate/call_view.hpp"
+#include "lib/gate/crossing.hpp"
+#include "lib/gate/devices.hpp"
+#include "lib/gate/recording.hpp"
+#include "lib/gate/resolved.hpp"
+#include "lib/table/options/device.hpp"
+
+namespace reel {
+namespace {
+/// What a rule has seen otherwise lies as its strides say.
+void finish_views(const Inference& call) {
+  for (const Tensor& output : call.outputs) {
+    Body& body = *Access::body(output);
+    if (body.owner) body.contiguous = is_row_major(body.shape, body.strides);
+  }
+}
+
+void run_stages_and_kernel(Context& context, const GateCall& call, bool kernel) {
+  if (context.mode & infer_only) return;
+  for (Stage* stage = context.stages; stage; stage = stage->next)
+    kernel = stage->before(call) && kernel;
+  if (kernel) run_kernel(call);
+  for (Stage* stage = context.stages; stage; stage = stage->next) stage->after(call);
+}
+}  // namespace
+
+namespace {
+void run_any(Op& op, std::span<const Operand> operands, OptionsView options, Caller caller,
+             SmallVector<Tensor, 2>& outputs);
+
+/// Whether these inputs need no conversion: tensors on the CPU, of one dtype where the op promotes.
+template <int N>
+[[gnu::always_inline]] inline bool ready(const Op& op, Body* const (&bodies)[N]) {
+  DType common = DType::boolean;
+  bool any = false;
+  for (int i = 0; i < N; ++i) {
+    if (!bodies[i] || bodies[i]->device_kind) return false;
+    if (op.promote == Promote::none || !(op.promoted >> i & 1)) continue;
+    if (any && bodies[i]->dtype != common) return false;
+    common = bodies[i]->dtype;
+    any = true;
+  }
+  return !any || op.promote != Promote::floating || is_floating(common);
+}
+
+/// What a lean call leaves for the tapes that follow its inputs.
+template <int N>
+[[gnu::noinline]] void record_lean(Context& context, const Inference& call,
+                                   const Operand* const* operands) {
+  Origin origins[N];
+  std::uint64_t tapes = 0;
+#pragma GCC unroll 3
+  for (int i = 0; i < N; ++i) {
+    origins[i] = origin_of(context, *operands[i], call.inputs[i]);
+    tapes |= origins[i].tapes;
+  }
+  if (!tapes) return;
+  Body* const* made = Access::bodies(call.outputs.data());
+  const Caller site = context.site_of(call.caller);
+  if (call.op.differentiable && is_floating(made[0]->dtype))
+    write_record(context, call.op, call.options, site, call.inputs, origins, N, made,
+                 static_cast<int>(call.outputs.size()), tapes);
+  else
+    note_cut(context, call.op, site, origins, N);
+}
+
+/// The common case without detours: few inputs that need no conversion, at most a tape listening.
+template <int N>
+[[gnu::always_inline]] inline bool run_lean(Op& op, const Operand* const (&operands)[N],
+                                            OptionsView options, Caller caller,
+                                            SmallVector<Tensor, 2>& outputs) {
+  Context& context = Context::here();
+  if (op.composite || !(op.cpu || op.tiles)) return false;
+  Body* inputs[N];
+  for (int i = 0; i < N; ++i) inputs[i] = body_of(*operands[i]);
+  if (!ready(op, inputs)) return false;
+  if ((context.attention() & ~recording) && detours(context, inputs, N)) return false;
+  Inference call{context, op, inputs, N, options, caller, outputs};
+  op.shape(call);
+  if (call.computes)
+    call_kernel(
+        op,
+        {inputs, Access::bodies(outputs.data()), options.data, N, static_cast<int>(outputs.size())},
+        caller);
+  else
+    finish_views(call);
+  if (context.mode) record_lean<N>(context, call, operands);
+  return true;
+}
+}  // namespace
+
+void run(Op& op, std::span<const Operand> operands, OptionsView options, Caller caller,
+         SmallVector<Tensor, 2>& outputs) try {
+  const std::size_t count = operands.size();
+  const Operand* const x = operands.data();
+  if (count == 1 && run_lean<1>(op, {x}, options, caller, outputs)) return;
+  if (count == 2 && run_lean<2>(op, {x, x + 1}, options, caller, outputs)) return;
+  if (count == 3 && run_lean<3>(op, {x, x + 1, x + 2}, options, caller, outputs)) return;
+  run_any(op, operands, options, caller, outputs);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, op.name);
+}
+
+namespace {
+void run_any(Op& op, std::span<const Operand> operands, OptionsView options, Caller caller,
+             SmallVector<Tensor, 2>& outputs) {
+  if (!op.cpu && !op.tiles && !op.composite) [[unlikely]]
+    assemble_for(op, caller);
+  Context& context = Context::here();
+  Resolved inputs;
+  resolve(context, op, operands, caller, inputs);
+  if (op.composite && runs_user_code(op, inputs.device))
+    return run_composite(context, op, inputs, options, caller, outputs);
+
+  const int input_count = static_cast<int>(operands.size());
+  Inference inference{context, op, inputs.bodies.data(), input_count, options, caller, outputs};
+  inference.device = op.changes_device ? inference.option<DeviceOptions>().device : inputs.device;
+  op.shape(inference);
+  finish_views(inference);
+  if (inputs.only_numbers)
+    for (const Tensor& output : outputs) Access::body(output)->device_kind |= live_number;
+  Body* const* bodies = Access::bodies(outputs.data());
+  const int output_count = static_cast<int>(outputs.size());
+  const GateCall call{op,     inputs.bodies.data(), input_count, options, context.site_of(caller),
+                      bodies, output_count,         nullptr};
+  const bool differentiable =
+      op.differentiable && output_count > 0 && is_floating(bodies[0]->dtype);
+  Crossings crossings;
+  if (context.is_watchful() && differentiable)
+    for (int i = 0; i < input_count; ++i)
+      crossings.use(context, op, i, inputs.bodies[static_cast<std::size_t>(i)], call.site);
+  run_stages_and_kernel(context, call, inference.computes);
+  const std::uint64_t tapes = context.mode & recording ? tapes_of(inputs) : 0;
+  if (tapes && differentiable)
+    leave_record(context, op, options, call.site, inputs.bodies.data(), inputs.origins.data(),
+                 input_count, bodies, output_count, tapes);
+  else if (tapes)
+    note_cut(context, op, call.site, inputs.origins.data(), input_count);
+  if (!context.is_watchful()) return;
+  for (Tensor& output : outputs)
+    differentiable ? crossings.mark(context, output, call.site) : unmark(output);
+}
+}  // namespace
+
+void run_into(Op& op, std::initializer_list<Operand> operands, OptionsView options, Body& output) {
+  Context& context = Context::here();
+  Resolved inputs;
+  resolve(context, op, std::span(operands.begin(), operands.size()), operands.begin()->caller(),
+          inputs);
+  Body* place = &output;
+  const KernelCall call{
+      inputs.bodies.data(), &place, options.data, static_cast<int>(operands.size()), 1, 1};
+  const Caller site = context.site_of(operands.begin()->caller());
+  if (on_cpu(output))
+    call_kernel(op, call, site);
+  else
+    run_on_device(op, options, call, site);
+}
+
+Tensor run(Op& op, std::initializer_list<Operand> inputs, OptionsView options) try {
+  SmallVector<Tensor, 2> outputs;
+  run(op, std::span(inputs.begin(), inputs.size()), options, inputs.begin()->caller(), outputs);
+  return std::move(outputs[0]);
+} catch (const std::bad_alloc&) {
+  fail_memory(inputs.begin()->caller(), op.name);
+}
+Tensor run(Op& op, const Operand& x, OptionsView options) try {
+  SmallVector<Tensor, 2> outputs;
+  if (!run_lean<1>(op, {&x}, options, x.caller(), outputs))
+    run_any(op, {&x, 1}, options, x.caller(), outputs);
+  return std::move(outputs[0]);
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), op.name);
+}
+Tensor run(Op& op, const Operand& x, const Operand& y) try {
+  SmallVector<Tensor, 2> outputs;
+  if (!run_lean<2>(op, {&x, &y}, {}, x.caller(), outputs)) {
+    const Operand operands[] = {x, y};
+    run_any(op, operands, {}, x.caller(), outputs);
+  }
+  return std::move(outputs[0]);
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), op.name);
+}
+Tensor run(Op& op, const Operands& inputs, OptionsView options) try {
+  SmallVector<Operand, 8> operands;
+  for (std::size_t i = 0; i < inputs.size(); ++i) operands.push_back(inputs[i]);
+  SmallVector<Tensor, 2> outputs;
+  run(op, std::span<const Operand>(operands.data(), operands.size()), options, inputs.caller(),
+      outputs);
+  return std::move(outputs[0]);
+} catch (const std::bad_alloc&) {
+  fail_memory(inputs.caller(), op.name);
+}
+Tensor run(Op& op, OptionsView options, Caller caller) try {
+  SmallVector<Tensor, 2> outputs;
+  run(op, std::span<const Operand>(), options, caller, outputs);
+  return std::move(outputs[0]);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, op.name);
+}
+
+const Shape& shape_of(const Op& op, const Operand& x, int i) try {
+  static const Shape number;
+  if (x.kind() == Operand::Kind::scalar) return number;
+  const Body* body = body_of(x);
+  if (!body)
+    fail<Error>(x.caller(), op.name, argument_name(op, i), "a tensor", "an undefined Tensor");
+  return body->shape;
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), op.name);
+}
+DType dtype_of(const Op& op, const Operand& x, int i) {
+  if (x.kind() == Operand::Kind::scalar) return x.scalar().dtype();
+  shape_of(op, x, i);
+  return body_of(x)->dtype;
+}
+}  // namespace reel

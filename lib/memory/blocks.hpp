@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Memory of bodies: blocks that each thread keeps, and those that all threads share.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include <reel/memory.hpp>
+
+#include "lib/body/body.hpp"
+#include "lib/memory/device_memory.hpp"
+
+namespace reel {
+/// Blocks of one size that wait to be used again, newest first.
+struct FreeBlock {
+  FreeBlock* next;
+};
+struct FreeList {
+  FreeBlock* first = nullptr;
+  std::uint32_t count = 0;
+};
+/// Blocks of n * 64 bytes are of class n; what needs more gets a large block beside its header.
+inline constexpr std::size_t block_unit = 64;
+inline constexpr std::size_t small_classes = 131;  // header and nearly 8 KiB of elements
+inline constexpr std::size_t small_bytes = (small_classes - 1) * block_unit - body_bytes;
+/// Classes of which each thread keeps blocks: small ones, and large ones of 8 to 128 KiB.
+inline constexpr std::size_t kept_classes = small_classes + 33;
+
+/// The blocks that a thread keeps, and what it has made minus what it has freed: only the sum over
+/// all threads means something.
+struct ThreadMemory {
+  FreeList blocks[kept_classes];
+  std::size_t list_bytes = 256 << 10;  // of blocks of one size: at most
+  std::int64_t live_tensors = 0, live_bytes = 0;
+};
+/// This thread's; null until it has made a tensor, and when its end has begun.
+[[gnu::visibility("hidden")]] extern constinit thread_local ThreadMemory* current_memory;
+
+/// A new body with memory for its elements, row-major. `elements` is shape.elements().
+Body* allocate(ThreadMemory& memory, DType dtype, const Shape& shape, std::int64_t elements);
+/// The same in the shape of a row-major body.
+Body* allocate_like(ThreadMemory& memory, DType dtype, const Body& like);
+/// The same on any device.
+Body* allocate_on(ThreadMemory& memory, Device device, DType dtype, const Shape& shape,
+                  std::int64_t elements);
+/// A new body that views `base`'s memory; the same view until the caller sets another.
+Body* allocate_view(ThreadMemory& memory, Body* base);
+
+void release(Body* body) noexcept;
+
+/// When a thread ends: its blocks go to the others.
+void retire_blocks(ThreadMemory& memory);
+void return_blocks_to_system();
+/// Adds what is cached, and takes away what threads without memory of their own have freed.
+void add_shared(MemoryStatistics& statistics);
+}  // namespace reel

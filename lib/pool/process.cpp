@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lib/pool/process.hpp"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+
+#include "lib/pool/pool.hpp"
+
+namespace reel {
+namespace {
+constinit std::mutex mutexes[static_cast<std::size_t>(Lock::count)];
+
+void before_fork() {
+  for (std::mutex& mutex : mutexes) mutex.lock();
+}
+void after_fork() {
+  for (std::size_t i = std::size(mutexes); i > 0; --i) mutexes[i - 1].unlock();
+}
+void in_child() {
+  after_fork();
+  kernels::forget_helpers();
+}
+
+constinit thread_local ThreadEnd* ends = nullptr;
+void run_ends(void*) {
+  while (ThreadEnd* const end = ends) {
+    ends = end->next;
+    end->listed = false;
+    end->run(*end);
+  }
+}
+
+constinit pthread_key_t key = 0;
+constinit bool has_key = false;
+/// Before any static object can use the library.
+[[gnu::constructor(101)]] void at_load() {
+  has_key = !pthread_key_create(&key, run_ends);
+  pthread_atfork(before_fork, after_fork, in_child);
+}
+
+/// Keeps the code that `run_ends` consists of where it is: threads may end after dlclose(). Thread
+/// local objects with destructors do that too, but glibc ends the process where it has no memory to
+/// list one.
+void stay_loaded() {
+  static constinit bool stays = false;
+  Dl_info place;
+  if (__atomic_exchange_n(&stays, true, __ATOMIC_RELAXED)) return;
+  if (dladdr(reinterpret_cast<void*>(&run_ends), &place) && place.dli_fname)
+    dlopen(place.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+}
+}  // namespace
+
+Locked::Locked(Lock which) : mutex_(mutexes[static_cast<std::size_t>(which)]) { mutex_.lock(); }
+Locked::~Locked() { mutex_.unlock(); }
+
+void at_thread_end(ThreadEnd& end) noexcept {
+  if (end.listed) return;
+  end.listed = true;
+  end.next = ends;
+  ends = &end;
+  stay_loaded();
+  if (has_key) pthread_setspecific(key, &ends);
+}
+}  // namespace reel

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What shape rules make: outputs and views.
+#include <string>
+
+#include <reel/error.hpp>
+
+#include "lib/body/access.hpp"
+#include "lib/table/shape_rules.hpp"
+
+namespace reel {
+namespace {
+[[noreturn, gnu::noinline]] void fail_memory(const Op& op, DType dtype, const Shape& shape,
+                                             Caller caller) {
+  fail<MemoryError>(caller, op.name, "result",
+                    "memory for shape " + to_text(shape) + " of " + std::string(name_of(dtype)),
+                    "none from the system");
+}
+/// Of an output.
+[[noreturn, gnu::noinline]] void fail_dtype(const Inference& call, DType dtype) {
+  if (static_cast<unsigned>(dtype) >= dtype_count)
+    fail<DTypeError>(call.caller, call.op.name, "dtype", "a DType",
+                     std::to_string(static_cast<unsigned>(dtype)));
+  for (int i = 0; i < call.input_count; ++i) require_arithmetic(call, i);
+  fail_arithmetic(call.op, "dtype", dtype, call.caller);
+}
+[[noreturn, gnu::noinline]] void fail_view(const Op& op, Caller caller) {
+  fail<MemoryError>(caller, op.name, "result", "memory for a view", "none");
+}
+
+}  // namespace
+
+Body* allocate_or_fail(ThreadMemory& memory, Device device, const Op& op, DType dtype,
+                       const Shape& shape, Caller caller) {
+  const std::int64_t elements = count_elements(shape, op.name, caller);
+  Body* body = device.kind == Device::Kind::cpu
+                   ? allocate(memory, dtype, shape, elements)
+                   : allocate_on(memory, device, dtype, shape, elements);
+  if (!body) [[unlikely]]
+    fail_memory(op, dtype, shape, caller);
+  return body;
+}
+
+const Body& Inference::made(int i) const {
+  return *Access::body(outputs[static_cast<std::size_t>(i)]);
+}
+Body& Inference::output(DType dtype, const Shape& shape) {
+  const int known = op.moves ? dtype_count : arithmetic_count;
+  if (static_cast<int>(dtype) >= known) [[unlikely]]
+    fail_dtype(*this, dtype);
+  computes = true;
+  Body* body = allocate_or_fail(memory, device, op, dtype, shape, caller);
+  outputs.emplace_back(Access::adopt(body));
+  return *body;
+}
+Body& Inference::view() {
+  Body* body = allocate_view(memory, inputs[0]);
+  if (!body) [[unlikely]]
+    fail_view(op, caller);
+  outputs.emplace_back(Access::adopt(body));
+  return *body;
+}
+}  // namespace reel

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Options of ops: aggregates with fields(), from which copying, equality and printing derive.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include <reel/device.hpp>
+#include <reel/op.hpp>
+#include <reel/shape.hpp>
+
+namespace reel {
+void print_option(std::string& out, std::int64_t value);
+void print_option(std::string& out, std::uint64_t value);
+void print_option(std::string& out, double value);
+void print_option(std::string& out, const Shape& value);
+void print_option(std::string& out, Device value);
+void print_option(std::string& out, const Axes& value);
+void print_option(std::string& out, const Attributes& value);
+
+struct OptionsType {
+  std::size_t size;
+  void (*copy)(void* to, const void* from);
+  void (*destroy)(void* options);  // null where there is nothing to do
+  bool (*equal)(const void* a, const void* b);
+  void (*print)(std::string& out, const void* options);  // ", axis=1, keepdims=0"
+};
+
+namespace detail {
+template <class T>
+void print_options(std::string& out, const void* options) {
+  const_cast<T*>(static_cast<const T*>(options))
+      ->fields([&](std::string_view name, const auto& member) {
+        using M = std::remove_cvref_t<decltype(member)>;
+        out.append(out.empty() ? "" : ", ").append(name).append("=");
+        if constexpr (std::is_same_v<M, DType>)
+          out.append(name_of(member));
+        else if constexpr (std::is_enum_v<M> || std::is_same_v<M, bool>)
+          print_option(out, static_cast<std::int64_t>(member));
+        else
+          print_option(out, member);
+      });
+}
+/// By members, unless T has an operator of its own.
+template <class T>
+bool equal_options(const void* first, const void* second) {
+  T &a = *static_cast<T*>(const_cast<void*>(first)),
+    &b = *static_cast<T*>(const_cast<void*>(second));
+  if constexpr (requires { a == b; }) return a == b;
+  const void* members[16];
+  int listed = 0, compared = 0;
+  bool equal = true;
+  b.fields([&](std::string_view, const auto& member) { members[listed++] = &member; });
+  a.fields([&]<class M>(std::string_view, const M& member) {
+    equal = equal && member == *static_cast<const M*>(members[compared++]);
+  });
+  return equal;
+}
+}  // namespace detail
+
+template <class T>
+inline constexpr OptionsType options_type = {
+    sizeof(T), [](void* to, const void* from) { new (to) T(*static_cast<const T*>(from)); },
+    std::is_trivially_destructible_v<T> ? static_cast<void (*)(void*)>(nullptr)
+                                        : [](void* options) { static_cast<T*>(options)->~T(); },
+    detail::equal_options<T>, detail::print_options<T>};
+
+/// Options as they pass through the gate: a type and where they lie.
+struct OptionsView {
+  const OptionsType* type = nullptr;
+  const void* data = nullptr;
+  OptionsView() = default;
+  template <class T>
+  requires requires(T& t) {
+    t.fields([](std::string_view, auto&) {});
+  }
+  OptionsView(const T& options) : type(&options_type<T>), data(&options) {}
+  OptionsView(const OptionsType* t, const void* d) : type(t), data(d) {}
+};
+std::string to_string(OptionsView options);
+}  // namespace reel

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+#include <optional>
+#include <span>
+
+#include "lib/table/op.hpp"
+
+namespace reel {
+/// What two dtypes become; a floating dtype wins over any integer.
+DType promoted(DType a, DType b);
+/// The dtype that the promoted inputs of an op come to; bodies are null for C++ numbers, which
+/// take the tensors' dtype, or float32 where that has no fractions.
+DType common_dtype(const Op& op, std::span<const Operand> operands, Body* const* bodies);
+/// The same for comparisons, where no integer may be rounded. None where no dtype holds all
+/// values: int64 beside floating numbers.
+std::optional<DType> exact_dtype(const Op& op, std::span<const Operand> operands,
+                                 Body* const* bodies);
+bool fits(Scalar number, DType dtype);
+/// Whether a number keeps its value in this dtype; one with a fraction is rounded, as tensors are.
+bool holds(DType dtype, Scalar number);
+void store_number(void* to, Scalar number, DType dtype);
+}  // namespace reel

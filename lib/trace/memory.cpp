@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lib/trace/memory.hpp"
+
+#include <fcntl.h>
+#include <link.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+namespace reel::tracing {
+namespace {
+constexpr std::size_t most_walk = 4096;  // from inside of an object to its start
+constexpr std::uintptr_t arena_bytes = std::uintptr_t{64} << 20;
+
+/// Whether it is a static, of a program or a library, that can be written.
+bool is_in_static(std::uintptr_t at) {
+  return dl_iterate_phdr(
+             [](dl_phdr_info* module, std::size_t, void* wanted) {
+               const std::uintptr_t address = *static_cast<std::uintptr_t*>(wanted);
+               bool found = false, constant = false;
+               for (int i = 0; i < module->dlpi_phnum; ++i) {
+                 const auto& part = module->dlpi_phdr[i];
+                 if (address - module->dlpi_addr - part.p_vaddr >= part.p_memsz) continue;
+                 found |= part.p_type == PT_LOAD && part.p_flags & PF_W;
+                 constant |= part.p_type == PT_GNU_RELRO;
+               }
+               return int{found && !constant};
+             },
+             &at) != 0;
+}
+
+struct Segment {
+  std::uintptr_t inside, first, bytes;
+};
+/// The memory that the C library's statics are in.
+Segment segment_of_libc() {
+  Segment segment{reinterpret_cast<std::uintptr_t>(stdout), 0, 0};
+  dl_iterate_phdr(
+      [](dl_phdr_info* module, std::size_t, void* wanted) {
+        Segment& found = *static_cast<Segment*>(wanted);
+        for (int i = 0; i < module->dlpi_phnum; ++i) {
+          const auto& part = module->dlpi_phdr[i];
+          const std::uintptr_t first = module->dlpi_addr + part.p_vaddr;
+          if (part.p_type == PT_LOAD && found.inside - first < part.p_memsz)
+            found.first = first, found.bytes = part.p_memsz;
+        }
+        return 0;
+      },
+      &segment);
+  return segment;
+}
+/// Whether it is the address of a list of free blocks, or another static of the C library that is
+/// no standard stream, to which a user's object may point.
+bool is_static_of_libc(std::uintptr_t value) {
+  static constinit std::uintptr_t first = 0, bytes = 0;
+  if (!__atomic_load_n(&bytes, __ATOMIC_ACQUIRE)) {
+    const Segment libc = segment_of_libc();
+    __atomic_store_n(&first, libc.first, __ATOMIC_RELAXED);
+    __atomic_store_n(&bytes, libc.bytes, __ATOMIC_RELEASE);
+  }
+  const bool is_stream = value == reinterpret_cast<std::uintptr_t>(stdin) ||
+                         value == reinterpret_cast<std::uintptr_t>(stdout) ||
+                         value == reinterpret_cast<std::uintptr_t>(stderr);
+  return value - __atomic_load_n(&first, __ATOMIC_RELAXED) < bytes && !is_stream;
+}
+
+/// Where a part of memory with this name begins and ends; zeros if nothing tells.
+struct Part {
+  std::uintptr_t first = 0, end = 0;
+};
+Part find_part(const char* name) {
+  Part part;
+  if (std::FILE* const maps = std::fopen("/proc/self/maps", "re")) {
+    char line[512];
+    while (!part.first && std::fgets(line, sizeof line, maps)) {
+      if (!std::strstr(line, name)) continue;
+      char* behind = nullptr;
+      part.first = std::strtoull(line, &behind, 16);
+      part.end = std::strtoull(behind + 1, nullptr, 16);
+    }
+    std::fclose(maps);
+  }
+  return part;
+}
+std::uintptr_t known_once(std::uintptr_t& known, std::uintptr_t (*find)()) {
+  if (!__atomic_load_n(&known, __ATOMIC_RELAXED))
+    __atomic_store_n(&known, find(), __ATOMIC_RELAXED);
+  return __atomic_load_n(&known, __ATOMIC_RELAXED);
+}
+/// The memory behind the program.
+std::uintptr_t start_of_heap() {
+  static constinit std::uintptr_t known = 0;
+  return known_once(known, [] { return find_part("[heap]").first; });
+}
+/// The stack of the main thread. What it has used once stays mapped, and nothing else is mapped so
+/// near to its end.
+bool is_on_main_stack(std::uintptr_t first, std::size_t bytes) {
+  static constinit std::uintptr_t known = 0;
+  constexpr std::size_t most = std::size_t{8} << 20;
+  const std::uintptr_t end = known_once(known, [] { return find_part("[stack]").end; });
+  return first < end && end - first <= most && end - first >= bytes;
+}
+
+/// An arena of malloc() begins inside of its first memory, which begins with where the arena is,
+/// what memory it had before (none), and how much this is.
+bool is_first_of_arena(Memory& memory, std::uintptr_t first, std::size_t bytes) {
+  const std::uintptr_t start = first & ~(arena_bytes - 1);
+  std::uintptr_t head[3];
+  return memory.read(start, head, sizeof head) && head[0] - start < page && head[0] % word == 0 &&
+         !head[1] && head[2] <= arena_bytes && first + bytes <= start + head[2];
+}
+
+#if !defined(__SANITIZE_ADDRESS__)
+/// Whether the size word and the first two words of a block are those of one that free() keeps for
+/// the next malloc(). glibc writes the address of the next such block there, mixed with that of the
+/// block, and a key, which malloc() clears. The next block has the same key; in a list without keys
+/// the address is that in front of its size, which is the same.
+bool is_kept_block(Memory& memory, std::uintptr_t block, const std::uintptr_t (&words)[3]) {
+  const auto [size, first, key] = words;
+  const std::uintptr_t next = first ^ block >> 12, near = std::uintptr_t{1} << 26;
+  if (!key || !next) return key;
+  std::uintptr_t there = 0;
+  return next % 16 == 0 && next - block + near < 2 * near &&
+         memory.read(next + word, &there, sizeof there) && (there == key || (there ^ size) <= 7);
+}
+
+/// Whether a block with this size word can be where it is: in the memory behind the program, in the
+/// memory of another thread's arena, or in a mapping of its own.
+bool is_malloc_memory(Memory& memory, std::uintptr_t block, std::uintptr_t size_word) {
+  constexpr std::uintptr_t mapped = 2, of_arena = 4;
+  if (size_word & mapped) return block % page == 2 * word;
+  if (!(size_word & of_arena)) return block < reinterpret_cast<std::uintptr_t>(sbrk(0));
+  std::uintptr_t arena = 0, inside = 0;  // memory of an arena begins with where the arena is
+  return memory.read(block & ~(arena_bytes - 1), &arena, sizeof arena) && arena % word == 0 &&
+         memory.read(arena, &inside, sizeof inside);
+}
+
+/// How much there is from `at` to the end of the block of malloc() that starts at `block`, if one
+/// in use seems to. glibc keeps the size of a block before it, with a bit that says whether the
+/// block before that one is in use.
+std::size_t bytes_in_block(Memory& memory, std::uintptr_t block, std::uintptr_t at, bool& found) {
+  std::uintptr_t words[3] = {}, behind = 0;  // the size, and the first two of the block
+  if (!memory.read(block - word, words, sizeof words)) return 0;
+  const std::size_t bytes = words[0] & ~std::size_t{7};
+  const bool mapped = words[0] & 2;
+  // The last word is the next block's; behind a mapping of its own there is none.
+  const std::uintptr_t end = block + bytes - (mapped ? 2 : 1) * word;
+  if (bytes < 32 || bytes % 16 || bytes >= std::size_t{1} << 32 || at >= end ||
+      !is_malloc_memory(memory, block, words[0]))
+    return 0;
+  if (!mapped && (!memory.read(block + bytes - word, &behind, sizeof behind) || behind < 32))
+    return 0;
+  found = true;
+  const bool used = mapped || (behind & 1 && !is_kept_block(memory, block, words));
+  return used ? end - at : 0;
+}
+#endif
+}  // namespace
+
+bool read_memory(std::uintptr_t from, void* to, std::size_t bytes) {
+  const iovec local{to, bytes};
+  const iovec remote{reinterpret_cast<void*>(from), bytes};
+  const ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+  if (got >= 0) return static_cast<std::size_t>(got) == bytes;
+  if (errno != EPERM && errno != ENOSYS) return false;
+  // Some sandboxes forbid the call; the file reports an address that is not mapped too.
+  // It is opened anew each time: after a fork an open one would read the parent's memory.
+  const int memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+  if (memory < 0) return false;
+  const ssize_t read = pread(memory, to, bytes, static_cast<off_t>(from));
+  close(memory);
+  return read == static_cast<ssize_t>(bytes);
+}
+
+void* MappedMemory::do_allocate(std::size_t bytes, std::size_t) {
+  void* const first =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (first == MAP_FAILED) throw std::bad_alloc();
+  return first;
+}
+void MappedMemory::do_deallocate(void* first, std::size_t bytes, std::size_t) {
+  munmap(first, bytes);
+}
+
+/// A page at a time: most of what is looked at is in few pages.
+bool Memory::read(std::uintptr_t from, void* to, std::size_t bytes) {
+  auto* out = static_cast<std::byte*>(to);
+  while (bytes) {
+    const std::size_t offset = from % page, piece = std::min<std::size_t>(bytes, page - offset);
+    auto [found, is_new] = pages_.try_emplace(from - offset);
+    if (is_new) {
+      auto* const copy = static_cast<std::byte*>(own_.allocate(page, word));
+      if (read_memory(from - offset, copy, page)) found->second = copy;
+    }
+    if (!found->second) return false;
+    std::memcpy(out, found->second + offset, piece);
+    out += piece;
+    from += piece;
+    bytes -= piece;
+  }
+  return true;
+}
+
+/// Walks the blocks of malloc() in the memory behind the program, each of which says where the next
+/// one is: what is left of an older block inside of another one looks like one too.
+void Memory::find_blocks() {
+  constexpr std::size_t piece = std::size_t{64} << 10, most = std::size_t{1} << 28;
+  const std::uintptr_t start = start_of_heap();
+  const auto end = reinterpret_cast<std::uintptr_t>(sbrk(0));
+  blocks_known_ = true;
+  heap_ = heap_end_ = start;
+  if (!start || end < start || end - start > most) return;
+  auto* const copy = static_cast<std::byte*>(own_.allocate(piece, word));
+  std::uintptr_t copied = 0, copied_end = 0;
+  for (std::uintptr_t chunk = start; chunk + 2 * word <= end;) {
+    if (chunk + 2 * word > copied_end) {
+      copied = chunk;
+      copied_end = std::min(chunk + piece, end);
+      if (!read_memory(copied, copy, copied_end - copied)) return;
+    }
+    std::uintptr_t size = 0;
+    std::memcpy(&size, copy + (chunk + word - copied), word);
+    size &= ~std::uintptr_t{7};
+    if (size < 2 * word || size % 16 || size > end - chunk) return;
+    blocks_.push_back(chunk + 2 * word);
+    chunk += size;
+    heap_end_ = chunk;
+  }
+}
+std::optional<Memory::Block> Memory::block_around(std::uintptr_t at) {
+  if (!blocks_known_) find_blocks();
+  if (at < heap_ || at >= heap_end_) return {};
+  const auto next = std::upper_bound(blocks_.begin(), blocks_.end(), at);
+  if (next == blocks_.begin()) return Block{at, at, 0};
+  Block block{next[-1], 0, 0};
+  read(block.first - word, &block.size_word, word);
+  std::uintptr_t behind = 0;
+  block.end = block.first + (block.size_word & ~std::uintptr_t{7}) - word;
+  const bool used = block.end + word <= heap_end_ && read(block.end, &behind, word) && behind & 1;
+  if (!used) block.end = block.first;
+  return block;
+}
+
+bool Memory::is_static(std::uintptr_t at) {
+  const auto [found, is_new] = static_.try_emplace(at - at % page);
+  if (is_new) found->second = is_in_static(at);
+  return found->second;
+}
+
+Mapped mapped(Memory& memory, std::uintptr_t first, std::size_t bytes) {
+  if (is_on_main_stack(first, bytes)) return Mapped::main_stack;
+  if (const std::uintptr_t end = stack_end(first))
+    return end - first >= bytes ? Mapped::stack : Mapped::no;
+  const std::uintptr_t start = start_of_heap();
+  if (start && first >= start && first + bytes <= reinterpret_cast<std::uintptr_t>(sbrk(0)))
+    return Mapped::below_break;
+  const std::uintptr_t last = first + bytes - 1;
+  if (memory.is_static(first) && (first / page == last / page || memory.is_static(last)))
+    return Mapped::always;
+  return is_first_of_arena(memory, first, bytes) ? Mapped::always : Mapped::no;
+}
+
+std::uintptr_t stack_end(std::uintptr_t at) {
+  static constinit thread_local std::uintptr_t end = 0;
+  pthread_attr_t attributes;
+  if (!end && !pthread_getattr_np(pthread_self(), &attributes)) {
+    void* first = nullptr;
+    std::size_t bytes = 0;
+    pthread_attr_getstack(&attributes, &first, &bytes);
+    pthread_attr_destroy(&attributes);
+    end = reinterpret_cast<std::uintptr_t>(first) + bytes;
+  }
+  const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+  return at > here && at < end ? end : 0;
+}
+
+bool is_waiting_block(Memory& memory, std::uintptr_t at, const std::byte* bytes,
+                      std::size_t count) {
+  std::uintptr_t words[2] = {};
+  std::memcpy(words, bytes, std::min(count, sizeof words));
+  if (is_static_of_libc(words[0])) return true;
+  std::byte there;
+  if (!is_static_of_libc(words[1]) || words[0] % 16 || !memory.read(words[0], &there, 1))
+    return false;
+  const auto block = memory.block_around(at);  // slow, and seldom asked
+  return !block || block->first != at || block->end == at;
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+std::size_t heap_bytes(Memory&, std::uintptr_t) { return 0; }
+#else
+std::size_t heap_bytes(Memory& memory, std::uintptr_t at) {
+  bool found = false;
+  return at % 16 ? 0 : bytes_in_block(memory, at, at, found);
+}
+#endif
+
+std::size_t bytes_inside([[maybe_unused]] Memory& memory, std::uintptr_t at) {
+#if !defined(__SANITIZE_ADDRESS__)
+  bool found = false;
+  for (std::uintptr_t block = at & ~std::uintptr_t{15}; block + most_walk > at; block -= 16) {
+    const std::size_t bytes = bytes_in_block(memory, block, at, found);
+    if (found) return std::min(bytes, unknown_bytes);
+  }
+#endif
+  return word - at % word;
+}
+
+}  // namespace reel::tracing

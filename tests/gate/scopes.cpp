@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Guests at the gate, and what holds while a scope lives.
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <reel/reel.hpp>
+
+#include "lib/flow/context.hpp"
+#include "lib/gate/gate.hpp"
+#include "support/catch.hpp"
+
+namespace reel::tests {
+namespace {
+struct Counter : Stage {
+  int before_calls = 0, after_calls = 0;
+  bool before(const GateCall&) override { return ++before_calls, true; }
+  void after(const GateCall&) override { ++after_calls; }
+};
+}  // namespace
+
+TEST_CASE("all guests of the gate hear of a call, the innermost and those outside of it") {
+  Counter outer, middle, inner;
+  const Tensor x = ones({3});
+  const StageScope first(outer);
+  x + x;
+  {
+    const StageScope second(middle);
+    x* x;
+    {
+      const StageScope third(inner);
+      exp(x);
+    }
+    tanh(x);
+  }
+  x - x;
+  CHECK(outer.before_calls == 5);
+  CHECK(outer.after_calls == 5);
+  CHECK(middle.before_calls == 3);
+  CHECK(middle.after_calls == 3);
+  CHECK(inner.before_calls == 1);
+  CHECK(inner.after_calls == 1);
+}
+
+TEST_CASE("guests may leave in any order") {
+  Counter a, b, c;
+  const Tensor x = ones({3});
+  auto first = std::make_unique<StageScope>(a), second = std::make_unique<StageScope>(b),
+       third = std::make_unique<StageScope>(c);
+  first.reset();
+  x + x;
+  CHECK(a.before_calls == 0);
+  CHECK(b.before_calls == 1);
+  CHECK(c.before_calls == 1);
+  third.reset();
+  x + x;
+  CHECK(b.before_calls == 2);
+  CHECK(c.before_calls == 1);
+  second.reset();
+  x + x;
+  CHECK(b.before_calls == 2);
+  CHECK((Context::here().mode & staged) == 0);
+}
+
+TEST_CASE("no guest hears of what happens in a pause, and all do after it") {
+  Counter counter;
+  const Tensor x = ones({3});
+  {
+    const StageScope scope(counter);
+    {
+      const StagePause pause;
+      x + x;
+      CHECK((Context::here().mode & staged) == 0);
+    }
+    CHECK((Context::here().mode & staged) != 0);
+    CHECK(counter.before_calls == 0);
+    x + x;
+    CHECK(counter.before_calls == 1);
+  }
+  { const StagePause pause; }
+  CHECK((Context::here().mode & staged) == 0);
+}
+
+TEST_CASE("a user's function runs though a guest listens") {
+  register_op("tripled", [](const OpCall& call) { return call.input(0) * 3.0f; });
+  Counter counter;
+  const StageScope scope(counter);
+  CHECK(equal(call_op("tripled", {ones({2})}), full({2}, 3.0f)));
+  CHECK(counter.after_calls >= 1);
+}
+
+TEST_CASE("while ops only infer, no kernel runs and no guest hears of one") {
+  Counter counter;
+  const Tensor x = ones({5, 4}), y = ones({4, 3});
+  const StageScope stage(counter);
+  {
+    const InferScope scope;
+    CHECK(matmul(x, y).shape() == Shape({5, 3}));
+    { const InferScope again; }
+    CHECK(softmax(x).shape() == Shape({5, 4}));
+    CHECK(counter.before_calls == 0);
+  }
+  CHECK(equal(matmul(x, y), full({5, 3}, 4.0f)));
+  CHECK(counter.before_calls > 0);
+}
+
+TEST_CASE("a tape records on behind a scope in which ops only infer") {
+  const Variable w("w", ones({3}));
+  GradientTape tape;
+  {
+    const InferScope scope;
+    CHECK((w * 2.0f).shape() == Shape({3}));
+    const InferScope again;
+  }
+  const std::size_t inferred = tape.ops().size();
+  const Tensor y = w * 3.0f;
+  CHECK(tape.ops().size() == inferred + 1);
+  CHECK(equal(tape.gradient(y, w), full({3}, 3.0f)));
+}
+
+TEST_CASE("tapes that other threads have ended close with the next one that ends") {
+  const Variable w("w", ones({3}));
+  Reel& reel = Context::here().reel;
+  for (int round = 0; round < 3; ++round) {
+    auto first = std::make_unique<GradientTape>(TapeOptions{.persistent = true});
+    const Tensor x = w * w;
+    auto second = std::make_unique<GradientTape>();
+    const Tensor y = w * x;
+    CHECK(reel.size() > 2);
+    std::thread([&] { first.reset(); }).join();
+    second.reset();
+    CHECK(reel.size() == 0);
+    CHECK(reel.alive == 0);
+  }
+}
+}  // namespace reel::tests

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+#include <reel/device.hpp>
+
+namespace reel::tests {
+/// Where the tests run on another device than the CPU: waits for its kernels, and throws what they
+/// found wrong.
+inline void await_errors() {
+  if (cuda_available()) synchronize(cuda(0));
+}
+}  // namespace reel::tests

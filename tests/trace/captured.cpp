@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// R33: what a function captured and other code changes between its calls: no call gives a wrong
+// number, whether or not a check is due.
+#include <malloc.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <variant>
+
+#include <reel/reel.hpp>
+
+#include "lib/flow/context.hpp"
+#include "lib/trace/captured.hpp"
+#include "lib/trace/state.hpp"
+#include "support/catch.hpp"
+#include "support/resident.hpp"
+#include "support/stderr.hpp"
+
+namespace reel::tests {
+namespace {
+constexpr int calls = 300;
+
+/// Neither a call with a scheduled check nor one beside it.
+bool changes_at(int call) { return call == 100 || call == 203; }
+
+/// f(x) is to be x * number() in every call; change() sets another number.
+template <class F, class Number, class Change>
+void check_changed(const char* name, F f, Number number, Change change) {
+  INFO(name);
+  const auto traced = trace<Tensor(Tensor)>(f);
+  on_stderr([&] {
+    for (int i = 0; i < calls; ++i) {
+      if (changes_at(i)) change();
+      INFO("call " << i << " " << traced.explain());
+      REQUIRE(traced(full({3}, 2.0f))[1].template item<float>() == 2 * number());
+    }
+  });
+  CHECK(traced.explain().find("runs eagerly: ") != std::string::npos);
+}
+
+struct Settings {
+  int unused = 3;
+  float rate = 0.5f;
+  Tensor apply(Tensor x) const { return x * rate; }
+};
+struct Model {
+  std::string name = "model";
+  std::unique_ptr<Settings> settings = std::make_unique<Settings>();
+  Tensor operator()(Tensor x) const { return x * settings->rate; }
+};
+struct ByPointer {
+  const Settings* settings;
+  Tensor operator()(Tensor x) const { return x * settings->rate; }
+};
+}  // namespace
+
+TEST_CASE("a captured value that other code changes is noticed in the next call") {
+  float rate = 1;
+  check_changed(
+      "a number", [&](Tensor x) { return x * rate; }, [&] { return rate; }, [&] { rate *= 3; });
+  check_changed(
+      "the same inside of a std::function", std::function([&](Tensor x) { return x * rate; }),
+      [&] { return rate; }, [&] { rate += 1; });
+  bool flag = false;
+  check_changed(
+      "a flag", [&](Tensor x) { return flag ? x * 3 : x * 1; }, [&] { return flag ? 3.0f : 1.0f; },
+      [&] { flag = !flag; });
+  Tensor scale = ones({3});
+  check_changed(
+      "a tensor", [&](Tensor x) { return x * scale; }, [&] { return scale[0].item<float>(); },
+      [&] { scale = scale + 1; });
+  std::array<float, 6> rates = {1, 2, 3, 4, 5, 6};
+  check_changed(
+      "the last of an array", [&](Tensor x) { return x * rates[5]; }, [&] { return rates[5]; },
+      [&] { rates[5] += 1; });
+  std::optional<float> maybe;
+  check_changed(
+      "an optional", [&](Tensor x) { return x * maybe.value_or(1); },
+      [&] { return maybe.value_or(1); }, [&] { maybe = maybe.value_or(1) + 1; });
+  std::variant<float, int> either = 1.0f;
+  check_changed(
+      "a variant", [&](Tensor x) { return either.index() ? x * 5 : x * 1; },
+      [&] { return either.index() ? 5.0f : 1.0f; }, [&] { either = 5; });
+  std::string text = "abc";
+  check_changed(
+      "a text", [&](Tensor x) { return x * static_cast<float>(text.size()); },
+      [&] { return static_cast<float>(text.size()); }, [&] { text += "d"; });
+  std::vector<float> list = {1, 2};
+  check_changed(
+      "the length of a vector", [&](Tensor x) { return x * static_cast<float>(list.size()); },
+      [&] { return static_cast<float>(list.size()); }, [&] { list.push_back(1); });
+  std::deque<float> queue = {1};
+  check_changed(
+      "the length of a deque", [&](Tensor x) { return x * static_cast<float>(queue.size()); },
+      [&] { return static_cast<float>(queue.size()); }, [&] { queue.push_back(1); });
+  static float kept;
+  kept = 1;
+  check_changed(
+      "a static by its address", [p = &kept](Tensor x) { return x * *p; }, [&] { return kept; },
+      [&] { kept += 1; });
+  Settings settings;
+  check_changed(
+      "a functor's pointer", ByPointer{&settings}, [&] { return settings.rate; },
+      [&] { settings.rate += 1; });
+  check_changed(
+      "a method by std::bind", std::bind(&Settings::apply, &settings, std::placeholders::_1),
+      [&] { return settings.rate; }, [&] { settings.rate += 1; });
+}
+
+TEST_CASE("a captured value behind pointers is noticed in the next call") {
+  if (sanitized) return;  // AddressSanitizer hides it
+  std::vector<float> list = {1, 2};
+  check_changed(
+      "an element of a vector", [&](Tensor x) { return x * list[1]; }, [&] { return list[1]; },
+      [&] { list[1] += 1; });
+  std::map<int, float> numbers = {{1, 1.0f}};
+  check_changed(
+      "an element of a map", [&](Tensor x) { return x * numbers[1]; }, [&] { return numbers[1]; },
+      [&] { numbers[1] += 1; });
+  const auto settings = std::make_shared<Settings>();
+  check_changed(
+      "a shared object", [settings](Tensor x) { return x * settings->rate; },
+      [&] { return settings->rate; }, [&] { settings->rate += 1; });
+  check_changed(
+      "a pointer to a shared object", [&](Tensor x) { return x * settings->rate; },
+      [&] { return settings->rate; }, [&] { settings->rate += 1; });
+  Model model;
+  check_changed(
+      "a model's settings", [&](Tensor x) { return model(x); },
+      [&] { return model.settings->rate; }, [&] { model.settings->rate += 1; });
+  check_changed(
+      "a model's new settings", [&](Tensor x) { return model(x); },
+      [&] { return model.settings->rate; },
+      [&] {
+        const float rate = model.settings->rate;
+        model.settings = std::make_unique<Settings>();
+        model.settings->rate = rate + 1;
+      });
+  float first = 1, second = 2, third = 3, fourth = 4;
+  check_changed(
+      "numbers by a std::function that holds many",
+      std::function([&](Tensor x) { return x * (first + second + third + fourth); }),
+      [&] { return first + second + third + fourth; }, [&] { fourth += 2; });
+  std::thread([&] {
+    const auto own = std::make_unique<Settings>();
+    check_changed(
+        "an object of another thread's arena", [p = own.get()](Tensor x) { return x * p->rate; },
+        [&] { return own->rate; }, [&] { own->rate += 1; });
+  }).join();
+}
+
+TEST_CASE("a captured value that changes and changes back is noticed") {
+  double rate = 2;
+  const auto traced = trace([&](Tensor x) { return x * rate; });
+  for (int i = 0; i < calls; ++i) {
+    if (i == 100) rate = 3;
+    if (i == 101) rate = 2;
+    REQUIRE(traced(ones({2}))[0].item<float>() == (i == 100 ? 3 : 2));
+  }
+}
+
+TEST_CASE("a captured counter that other code counts is noticed before it matters") {
+  int step = 0;
+  const auto traced = trace([&](Tensor x) { return step % 100 == 99 ? x * 2 : x * 1; });
+  const std::string said = on_stderr([&] {
+    for (; step < calls; ++step)
+      REQUIRE(traced(ones({2}))[0].item<float>() == (step % 100 == 99 ? 2 : 1));
+  });
+  CHECK(said.find("what its captured pointer or reference number 1 (byte 0 of the function object) "
+                  "leads to "
+                  "changes between calls: it was ") != std::string::npos);
+}
+
+TEST_CASE("what changes beside the values of a function does not keep it from being replayed") {
+  struct Trainer {
+    std::string name = "trainer";
+    int step = 0;
+    double seconds = 0;
+    std::vector<float> losses;
+    int runs = 0;
+    Variable w{"w", ones({2})};
+    Tensor run(Tensor x) {
+      runs += x.shape().rank() == 2;
+      return x * w;
+    }
+  } trainer;
+  static int runs;
+  runs = 0;
+  const auto traced = trace([&trainer](Tensor x) {
+    ++runs;
+    return trainer.run(x);
+  });
+  for (int i = 0; i < 1000; ++i) {
+    trainer.losses.push_back(traced(ones({2}))[0].item<float>());
+    ++trainer.step;
+    trainer.seconds += 0.5;
+    if (i % 100 == 0) trainer.name += "!";
+  }
+  INFO(traced.explain());
+  CHECK(traced.explain().find("eagerly") == std::string::npos);
+  CHECK(runs < 100);
+}
+
+TEST_CASE("captured memory that is gone is not read") {
+  const std::size_t bytes = 1 << 16;
+  void* const page =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(page != MAP_FAILED);
+  void* const top = std::malloc(100'000);
+  auto* const large = new std::array<char, 1 << 20>;
+  std::array<void*, 3> pointers = {page, top, large};
+  const auto traced = trace([pointers](Tensor x) { return pointers[0] ? x * 2 : x; });
+  for (int i = 0; i < calls; ++i) {
+    if (i == 50) {
+      munmap(page, bytes);
+      std::free(top);
+      delete large;
+      malloc_trim(0);
+    }
+    REQUIRE(traced(ones({2}))[0].item<float>() == 2);
+  }
+  // The stack of a thread that has ended.
+  std::optional<Traced<Tensor(Tensor)>> other;
+  std::thread([&] {
+    int on_stack = 1;
+    other = trace([p = &on_stack](Tensor x) { return p ? x * 3 : x; });
+    for (int i = 0; i < 10; ++i) (*other)(ones({2}));
+  }).join();
+  for (int i = 0; i < calls; ++i) REQUIRE((*other)(ones({2}))[0].item<float>() == 3);
+}
+
+TEST_CASE("what the main thread has on its stack is compared in calls of other threads") {
+  double rate = 2;
+  auto traced = trace([&rate](Tensor x) { return x * rate; });
+  const auto expect_in_thread = [&](int calls) {
+    std::thread([&, calls] {
+      for (int i = 0; i < calls; ++i) {
+        if (i % 50 == 49) rate += 1;
+        CHECK(traced(ones({2}))[0].item<float>() == static_cast<float>(rate));
+      }
+    }).join();
+  };
+  for (int i = 0; i < 20; ++i) traced(ones({2}));  // captured by this thread
+  rate = 5;
+  expect_in_thread(120);
+  traced = trace([&rate](Tensor x) { return x * rate; });  // captured by another one
+  expect_in_thread(300);
+}
+
+TEST_CASE("the first line with a changed bit that is compared is found") {
+  using Words = tracing::CapturedWords;
+  std::vector<Words::Find> all = {Words::first_changed};
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) all.push_back(Words::first_changed_wide);
+#endif
+  std::array<std::array<std::uint64_t, Words::words>, 3> memory = {};
+  std::array<Words::Line, 3> lines;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    lines[i].compared.fill(~std::uint64_t{0});
+    lines[i].expected = memory[i];
+    lines[i].at = reinterpret_cast<std::uintptr_t>(memory[i].data());
+  }
+  for (const auto find : all) {
+    const auto found = [&] { return find(lines.data(), lines.data() + lines.size()); };
+    CHECK(find(lines.data(), lines.data()) == nullptr);
+    for (std::size_t i = 0; i < lines.size(); ++i)
+      for (std::size_t bit = 0; bit < 64 * Words::words; ++bit) {
+        const std::uint64_t one = std::uint64_t{1} << bit % 64;
+        REQUIRE(found() == nullptr);
+        memory[i][bit / 64] ^= one;
+        REQUIRE(found() == &lines[i]);
+        lines[i].compared[bit / 64] = ~one;
+        REQUIRE(found() == nullptr);
+        lines[i].compared[bit / 64] = ~std::uint64_t{0};
+        memory[2][7] ^= 1;
+        REQUIRE(found() == (i == 2 && bit == 7 * 64 ? nullptr : &lines[i]));
+        memory[2][7] ^= 1;
+        memory[i][bit / 64] ^= one;
+      }
+  }
+}
+
+TEST_CASE("the words behind a pointer that changed are named, and no others") {
+  if (sanitized) return;
+  struct Words {
+    std::array<std::uint64_t, 3> word = {1, 2, 3};
+  };
+  const auto words = std::make_unique<Words>();
+  const std::array<const void*, 2> object = {nullptr, words.get()};
+  const tracing::StateWatch known;
+  const tracing::CapturedWords captured(object.data(), sizeof object, known, 1, {});
+  const std::uint64_t thread = Context::here().thread;
+  const void* const end = sbrk(0);
+  CHECK_FALSE(captured.changed(thread));
+  CHECK(captured.changes().empty());
+  for (std::size_t i = 0; i < 3; ++i) {
+    words->word[i] += 8;
+    CHECK(captured.changed(thread));
+    const auto changes = captured.changes();
+    REQUIRE(changes.size() == 1);
+    CHECK(changes[0].at == reinterpret_cast<std::uintptr_t>(&words->word[i]));
+    CHECK(changes[0].before == i + 1);
+    CHECK(changes[0].now == i + 9);
+    words->word[i] -= 8;
+  }
+  CHECK(sbrk(0) == end);
+  // Which pointer leads to the first byte of what changed.
+  const auto at = reinterpret_cast<std::uintptr_t>(words.get());
+  CHECK(captured.name_of({at, 0, 0xff, 1, false}) ==
+        "captured pointer or reference number 1 (byte 8 of the function object)");
+  CHECK(captured.name_of({at, 0, 0xff00, 1, false}).empty());
+  CHECK(captured.name_of({at - 4, 0, std::uint64_t{0xff} << 32, 1, false}).size() > 10);
+  CHECK(captured.name_of({at - 4, 0, std::uint64_t{0xff} << 40, 1, false}).empty());
+  CHECK(captured.name_of({at + 8, 0, 0xff, 1, false}).empty());
+}
+}  // namespace reel::tests

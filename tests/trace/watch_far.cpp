@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The watch of a function's state behind pointers: which objects they lead to, and which changes
+// tell of memory that is used for something else.
+#include <malloc.h>
+
+#include <array>
+#include <cstring>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include <reel/reel.hpp>
+
+#include "lib/body/access.hpp"
+#include "trace/watched.hpp"
+
+namespace reel::tests {
+namespace {
+/// An object that leads to `last` by so many pointers.
+class Chain {
+ public:
+  Chain(int pointers, void* last) {
+    for (int i = 1; i < pointers; ++i) {
+      nodes_.emplace_back();
+      nodes_.back()->next = last;
+      last = &*nodes_.back();
+    }
+    first_->next = last;
+  }
+  const Node& operator*() const { return *first_; }
+
+ private:
+  Kept<Node> first_;
+  std::list<Kept<Node>> nodes_;
+};
+/// Blocks of malloc(), the second right behind the first.
+struct Neighbours {
+  /// A block that is cut into two.
+  explicit Neighbours(std::size_t bytes) {
+    const std::size_t each = (bytes + 8 + 15) / 16 * 16;
+    do all.push_back(static_cast<std::byte*>(std::malloc(2 * each - 8)));
+    while (malloc_usable_size(all.back()) != 2 * each - 8);
+    all.back() = first = static_cast<std::byte*>(std::realloc(all.back(), bytes));
+    while (!second && all.size() < 100'000) {
+      all.push_back(static_cast<std::byte*>(std::malloc(bytes)));
+      if (all.back() == first + each) second = all.back();
+    }
+    REQUIRE(second);
+    std::memset(first, 0, bytes), std::memset(second, 0, bytes);
+  }
+  ~Neighbours() {
+    for (std::byte* const one : all) std::free(one);
+  }
+  Neighbours(const Neighbours&) = delete;
+  Neighbours& operator=(const Neighbours&) = delete;
+  void free_first() {
+    std::erase(all, first);
+    std::free(first);
+  }
+  std::byte *first = nullptr, *second = nullptr;
+  std::vector<std::byte*> all;
+};
+/// Whether the watch of a chain to this object finds the change.
+bool finds(int pointers, void* object, const Run& run) {
+  const Chain chain(pointers, object);
+  return !watched(*chain, run).text.empty();
+}
+}  // namespace
+
+TEST_CASE("pointers are followed so far into objects as the guide says") {
+  if (sanitized) return;
+  const Kept<Node> target;
+  const Kept<std::array<void*, 1'000>> object;
+  const auto follows = [&](int pointers, std::size_t byte) {
+    object->fill(nullptr);
+    (*object)[byte / 8] = &*target;
+    return finds(pointers, &*object, [&] { ++target->n; });
+  };
+  for (const std::size_t byte : {0u, 8u, 504u, 512u, 2'048u, 4'088u}) CHECK(follows(1, byte));
+  CHECK_FALSE(follows(1, 4'096));
+  for (const int pointers : {2, 3, 7}) {
+    for (const std::size_t byte : {0u, 8u, 496u, 504u}) CHECK(follows(pointers, byte));
+    CHECK_FALSE(follows(pointers, 512));
+  }
+  CHECK_FALSE(follows(8, 0));
+}
+
+TEST_CASE("objects are watched so far as the guide says") {
+  if (sanitized) return;
+  constexpr std::size_t most = std::size_t{256} << 10;
+  std::vector<char> large(most + 4'096);
+  for (const int pointers : {1, 2, 5}) {
+    const Kept<std::array<void*, 2>> object;  // which does not tell where the elements end
+    (*object)[0] = large.data() - 16;
+    for (const std::size_t byte : {std::size_t{0}, most / 2, most - 1}) {
+      INFO(pointers << " pointers, " << byte);
+      CHECK(finds(pointers, large.data(), [&] { ++large[byte]; }));
+    }
+    CHECK_FALSE(finds(pointers, large.data(), [&] { ++large[most + 8]; }));
+  }
+  // On the stack: behind one pointer, and behind two.
+  std::array<std::int64_t, 1'500> here = {};
+  for (const std::size_t i : {0u, 100u, 1'000u, 1'023u})
+    CHECK(finds(1, here.data(), [&] { ++here[i]; }));
+  CHECK_FALSE(finds(1, here.data(), [&] { ++here[1'024]; }));
+  for (const std::size_t i : {0u, 8u, 60u, 63u}) CHECK(finds(2, here.data(), [&] { ++here[i]; }));
+  CHECK_FALSE(finds(2, here.data(), [&] { ++here[64]; }));
+  for (const int pointers : {3, 8}) {
+    CHECK(finds(pointers, here.data(), [&] { ++here[7]; }));
+    CHECK_FALSE(finds(pointers, here.data(), [&] { ++here[8]; }));
+  }
+}
+
+TEST_CASE("statics, shared objects and what is inside of objects are found behind pointers") {
+  if (sanitized) return;
+  static std::int64_t counter = 0;
+  CHECK(finds(1, &counter, [] { ++counter; }));
+  CHECK(finds(2, &counter, [] { ++counter; }));
+  const auto shared = std::make_shared<std::array<std::int64_t, 3>>();
+  for (const int pointers : {1, 2, 3, 8})
+    for (const std::size_t i : {0u, 2u}) {
+      INFO(pointers << ' ' << i);
+      CHECK(finds(pointers, shared->data(), [&] { ++(*shared)[i]; }));
+    }
+  const Kept<std::array<std::int64_t, 40>> object;
+  for (const int pointers : {1, 2}) {
+    CHECK(finds(pointers, &(*object)[17], [&] { ++(*object)[17]; }));
+    CHECK(finds(pointers, &(*object)[17], [&] { ++(*object)[24]; }));
+    CHECK_FALSE(finds(pointers, &(*object)[17], [&] { ++(*object)[16]; }));
+  }
+  // A number that is no multiple of four is an address only of the function object itself.
+  const auto* const odd = object->data();
+  auto* const inside = reinterpret_cast<char*>(const_cast<std::int64_t*>(odd)) + 13;
+  CHECK(finds(1, inside, [&] { ++*inside; }));
+  CHECK_FALSE(finds(2, inside, [&] { ++*inside; }));
+  CHECK(finds(2, inside - 1, [&] { ++*inside; }));
+}
+
+TEST_CASE("the last word of a block may be none of the object's") {
+  if (sanitized) return;
+  const Kept<Node> target, node;
+  REQUIRE(malloc_usable_size(&*node) == 24);
+  void* const at = &*target;
+  std::memcpy(node.bytes + 16, &at, 8);  // what another object has left
+  const Run run = [&] { ++target->n; };
+  for (const int pointers : {1, 2}) CHECK(finds(pointers, &*node, run));
+  for (const int pointers : {3, 7}) CHECK_FALSE(finds(pointers, &*node, run));
+  for (const int pointers : {3, 7}) CHECK(finds(pointers, node.bytes, [&] { ++node->n; }));
+  // In a Variable's cell it is none, at any distance.
+  const Variable w("w", ones({2}));
+  void* const cell = &Access::cell(w);
+  REQUIRE(malloc_usable_size(cell) == sizeof(Cell) + 8);
+  std::memcpy(static_cast<std::byte*>(cell) + sizeof(Cell), &at, 8);
+  CHECK_FALSE(finds(1, cell, run));
+  // In an object of the same size it is.
+  const Kept<std::array<void*, sizeof(Cell) / 8 + 1>> object;
+  object->back() = at;
+  CHECK(finds(1, &*object, run));
+  (*object)[1] = &*target;
+  CHECK(finds(1, &*object, run));
+}
+
+TEST_CASE("a pointer that turns elsewhere is no state far away, a number and an end are") {
+  if (sanitized) return;
+  struct Words {
+    std::array<std::int64_t, 6> word = {};
+  };
+  const Kept<Words> words;
+  const Kept<std::array<std::int64_t, 12>> there;
+  const auto at = [&](std::size_t i) { return static_cast<std::int64_t>(address(&(*there)[i])); };
+  const auto turns = [&](std::size_t i, std::int64_t from, std::int64_t to) {
+    words->word[i] = from;
+    return finds(2, &*words, [&] { words->word[i] = to; });
+  };
+  for (const std::size_t i : {0u, 1u, 3u, 5u}) {
+    *words = {};
+    INFO("word " << i);
+    CHECK(turns(i, 0, 1));
+    CHECK(turns(i, 5'000, 7));
+    CHECK(turns(i, -1, 3));
+    CHECK(turns(i, 1, std::int64_t{1} << 47));
+    CHECK_FALSE(turns(i, at(0), at(1)));
+    CHECK_FALSE(turns(i, at(0), 0));
+    CHECK_FALSE(turns(i, 0, at(1)));
+    CHECK_FALSE(turns(i, at(0), 3));
+  }
+  // A count of four bytes beside what is left of an address may seem to lead to memory too.
+  const auto page = address(std::aligned_alloc(4096, 8192));
+  const auto low = static_cast<std::int64_t>(page);
+  for (const std::int64_t count : {1, 2, 3, 4, 5, 6, 9})
+    CHECK(turns(2, low + count, low + count + 1));
+  std::free(reinterpret_cast<void*>(page));
+  REQUIRE(finds(2, &*words, [&] { words->word[5] = 1; }));
+  CHECK(said.doubtful.size() == 1);
+  CHECK(said.doubtful[0].at == address(&words->word[5]));
+  CHECK(said.doubtful[0].value == 1);
+  for (const std::size_t i : {1u, 2u, 4u}) {
+    // The end of a vector's elements moves between its start and the end of its memory.
+    *words = {};
+    INFO("word " << i);
+    words->word[i - 1] = at(2), words->word[i + 1] = at(8);
+    CHECK(turns(i, at(3), at(5)));
+    CHECK(turns(i, at(2), at(8)));
+    CHECK(turns(i, at(8), at(2)));
+    CHECK_FALSE(turns(i, at(3), at(9)));
+    CHECK_FALSE(turns(i, at(1), at(5)));
+    CHECK_FALSE(turns(i, at(3), at(1)));
+    words->word[i - 1] = 0;
+    CHECK_FALSE(turns(i, at(3), at(5)));
+    words->word[i - 1] = at(2), words->word[i + 1] = 0;
+    CHECK_FALSE(turns(i, at(3), at(5)));
+    words->word[i + 1] = at(8), words->word[i] = at(3);
+    CHECK_FALSE(finds(2, &*words, [&] { words->word[i - 1] = at(1), words->word[i] = at(4); }));
+    words->word[i - 1] = at(2), words->word[i] = at(3);
+    CHECK_FALSE(finds(2, &*words, [&] { words->word[i + 1] = at(9), words->word[i] = at(4); }));
+  }
+  for (const std::size_t i : {0u, 1u, 3u}) {
+    // So does the place of a deque's iterator between the first and the end of a block.
+    *words = {};
+    INFO("word " << i);
+    words->word[i + 1] = at(2), words->word[i + 2] = at(8);
+    CHECK(turns(i, at(3), at(5)));
+    CHECK(turns(i, at(2), at(8)));
+    CHECK_FALSE(turns(i, at(3), at(9)));
+    CHECK_FALSE(turns(i, at(1), at(5)));
+    words->word[i] = at(3);
+    CHECK_FALSE(finds(2, &*words, [&] { words->word[i + 2] = at(9), words->word[i] = at(4); }));
+    words->word[i + 2] = at(8), words->word[i] = at(3);
+    CHECK_FALSE(finds(2, &*words, [&] { words->word[i + 1] = at(1), words->word[i] = at(4); }));
+  }
+}
+
+TEST_CASE("containers that grow are state at any distance") {
+  if (sanitized) return;
+  struct Object {
+    std::int64_t tag = 0;
+    std::vector<std::int64_t> list;
+    std::deque<std::int64_t> queue = std::deque<std::int64_t>(5);
+    std::map<int, int> table;
+  };
+  const Kept<Object> object;
+  object->list.reserve(100);
+  for (const int pointers : {1, 2, 3}) {
+    CHECK(finds(pointers, &*object, [&] { object->list.push_back(1); }));
+    CHECK(finds(pointers, &*object, [&] { object->queue.push_back(1); }));
+    CHECK(finds(pointers, &*object, [&] { object->queue.pop_front(); }));
+    CHECK(finds(pointers, &*object, [&] { object->table[pointers] = 1; }));
+    CHECK(finds(pointers, &*object, [&] { ++object->queue[2]; }));
+  }
+  std::destroy_at(&*object);
+  new (&*object) Object();
+}
+
+TEST_CASE("memory that the run has given back is no state") {
+  if (sanitized) return;
+  // Of smaller ones that malloc() keeps nothing tells that they are free, if it keeps many.
+  for (const std::size_t bytes : {2'000u, 5'000u})
+    for (const int pointers : {1, 2, 3}) {
+      INFO(bytes << " bytes, " << pointers << " pointers");
+      Neighbours blocks(bytes);
+      CHECK_FALSE(finds(pointers, blocks.first, [&] {
+        std::memset(blocks.first, 7, bytes);
+        blocks.free_first();
+      }));
+    }
+  // Its own block, made smaller in place, is.
+  auto* numbers = static_cast<std::int64_t*>(std::calloc(200, 8));
+  const void* const behind = std::malloc(24);
+  CHECK(finds(1, numbers, [&] {
+    numbers = static_cast<std::int64_t*>(std::realloc(numbers, 80));
+    numbers[3] = 4;
+  }));
+  std::free(numbers);
+  std::free(const_cast<void*>(behind));
+}
+
+TEST_CASE("what is behind the end of a block is another's") {
+  if (sanitized) return;
+  // Two blocks, one after the other: in the first, what an older block has left looks like one that
+  // is longer.
+  const Neighbours blocks(304);
+  std::byte *const first = blocks.first, *const second = blocks.second;
+  REQUIRE(malloc_usable_size(first) == 312);
+  const std::uint64_t size = 96 | 1, behind = 33;
+  std::memcpy(first + 264, &size, 8);
+  std::memcpy(first + 272 + 96 - 8, &behind, 8);  // in the second
+  std::byte* const inside = first + 272;
+  for (const int pointers : {1, 2})
+    CHECK(finds(pointers, inside, [&] { first[280] ^= std::byte{1}; }));
+  CHECK_FALSE(finds(2, inside, [&] { second[16] ^= std::byte{1}; }));
+  CHECK(finds(2, second, [&] { second[16] ^= std::byte{1}; }));
+  finds(2, inside, [&] { first[280] ^= std::byte{1}, second[16] ^= std::byte{1}; });
+  CHECK(said.doubtful.size() == 1);
+}
+}  // namespace reel::tests
