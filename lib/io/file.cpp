@@ -42,6 +42,9 @@ std::string escaped(std::string_view bytes) {
   return text;
 }
 
+bool exists(const Path& path) { return ::access(path.c_str(), F_OK) == 0; }
+void remove_file(const Path& path) { ::unlink(path.c_str()); }
+
 File::File(const Path& path, int flags)
     : descriptor_(
           uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC | O_NOCTTY, 0666); })) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include <reel/io.hpp>
+#include <reel/io/formats.hpp>
 
 namespace reel::io {
 /// Throws IoError: the first line names the file without its folder, the next line in full.
@@ -15,6 +15,10 @@ namespace reel::io {
                             std::string_view expected, std::string_view got);
 /// Bytes of a file as text for an error: all but printable ASCII becomes \xNN.
 std::string escaped(std::string_view bytes);
+/// Whether the path leads to something.
+bool exists(const Path& path);
+/// Without an error where there is no file.
+void remove_file(const Path& path);
 
 /// An open descriptor; closed at the end. Calls that fail leave their reason in errno.
 class File {

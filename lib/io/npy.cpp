@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <reel/io.hpp>
-
-#include <fcntl.h>
-#include <sys/stat.h>
+#include <reel/io/formats.hpp>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <optional>
@@ -14,16 +10,14 @@
 #include <reel/ops/reshape.hpp>
 
 #include <reel/error.hpp>
-#include "lib/flow/context.hpp"
 
-#include "lib/body/text.hpp"
 #include "lib/io/atomic_file.hpp"
+#include "lib/io/elements.hpp"
 
 namespace reel::io {
 namespace {
 constexpr std::string_view magic = "\x93NUMPY";
 constexpr std::size_t most_header = 1 << 16;  // bytes; NumPy's own are below 128
-constexpr std::size_t most_bytes = std::size_t{1} << 58;
 
 struct Description {
   std::string_view name;
@@ -103,61 +97,40 @@ struct Header {
 /// Reads one file; says what is wrong with it in the name of load_npy.
 class Reader {
  public:
-  Reader(const Path& path, Caller caller)
-      : path_(path),
-        caller_(caller),
-        file_(path, O_RDONLY | O_NONBLOCK) {  // a pipe is refused, not waited for
-    if (path.find('\0') != Path::npos)
-      fail_file(caller, "load_npy", path, "a path without a byte 0", "one with it");
-    if (!file_.is_open()) fail("a file to read", std::strerror(errno));
-    struct stat status {};
-    if (fstat(file_.descriptor(), &status) != 0 || !S_ISREG(status.st_mode))
-      fail("a regular file", "something else");
-    size_ = static_cast<std::size_t>(status.st_size);
-  }
+  Reader(const Path& path, Caller caller) : input_(path, "load_npy", caller) {}
 
   Tensor read() {
     const Header header = read_header();
     std::vector<std::int64_t> lengths = *header.lengths;
     check_size(header);
     if (*header.fortran) std::reverse(lengths.begin(), lengths.end());
-    const Shape shape(lengths, caller_);
-    Body* body = allocate(Context::here(), *header.dtype, shape, shape.elements());
-    if (!body)
-      reel::fail<MemoryError>(caller_, "load_npy", "result", "memory for shape " + to_text(shape),
-                              "none from the system");
-    const Tensor x = Access::adopt(body);
-    if (!file_.read_all(body->data, static_cast<std::size_t>(body->bytes())))
-      fail("all of its elements", "the end of the file");
-    if (body->dtype == DType::boolean)
-      for (std::int64_t i = 0; i < body->elements; ++i)
-        body->data[i] = std::byte{body->data[i] != std::byte{0}};
-    const Tensor placed = x.to(Context::here().device, caller_);
-    return *header.fortran ? transpose(Operand(placed, caller_)) : placed;
+    const Caller caller = input_.caller();
+    const Tensor x =
+        placed(read_elements(input_, header.bytes, *header.dtype, Shape(lengths, caller)), caller);
+    return *header.fortran ? transpose(Operand(x, caller)) : x;
   }
 
  private:
   [[noreturn]] void fail(std::string_view expected, std::string_view got) const {
-    fail_file(caller_, "load_npy", path_, expected, got);
+    input_.fail(expected, got);
   }
 
-  Header read_header() {
+  Header read_header() const {
     unsigned char start[12] = {};
-    if (!file_.read_all(start, 10) || std::memcmp(start, magic.data(), magic.size()) != 0)
+    if (input_.size() >= 10) input_.read(0, start, 10);
+    if (std::memcmp(start, magic.data(), magic.size()) != 0)
       fail("the format .npy", "something else");
     const int version = start[6];
     if (version < 1 || version > 3 || start[7] != 0)
       fail("version 1.0, 2.0 or 3.0", std::to_string(version) + "." + std::to_string(start[7]));
-    if (version > 1 && !file_.read_all(start + 10, 2))
-      fail("a whole header", "the end of the file");
+    if (version > 1) input_.read(10, start + 10, 2);
     std::size_t length = start[8] | std::size_t{start[9]} << 8;
     if (version > 1) length |= std::size_t{start[10]} << 16 | std::size_t{start[11]} << 24;
-    Header header;
-    header.bytes = length + (version > 1 ? 12 : 10);
     if (length > most_header) fail("a header of at most 64 KiB", std::to_string(length));
-    if (header.bytes > size_) fail("a whole header", "the end of the file");
-    std::string text(length, '\0');
-    if (!file_.read_all(text.data(), length)) fail("a whole header", "the end of the file");
+    Header header;
+    const std::size_t first = version > 1 ? 12 : 10;
+    header.bytes = first + length;
+    const std::string text = input_.read(first, length);
     read_dictionary(text, header);
     return header;
   }
@@ -200,25 +173,14 @@ class Reader {
 
   /// The file's own size is checked before memory is asked for.
   void check_size(const Header& header) const {
-    const auto item = static_cast<std::size_t>(size_of(*header.dtype));
-    std::size_t others = item;  // without lengths of 0: strides are products of the other lengths
-    bool none = false;
-    for (const std::int64_t length : *header.lengths) {
-      none |= length == 0;
-      if (length != 0 &&
-          (__builtin_mul_overflow(others, static_cast<std::size_t>(length), &others) ||
-           others > most_bytes))
-        fail("a shape of at most 2^58 bytes", "a larger one");
-    }
-    const std::size_t wanted = header.bytes + (none ? 0 : others);
-    if (size_ != wanted)
-      fail(std::to_string(wanted) + " bytes, by its header", std::to_string(size_));
+    const std::optional<std::uint64_t> elements = bytes_of(*header.lengths, *header.dtype);
+    if (!elements) fail("a shape of at most 2^58 bytes", "a larger one");
+    const std::uint64_t wanted = header.bytes + *elements;
+    if (input_.size() != wanted)
+      fail(std::to_string(wanted) + " bytes, by its header", std::to_string(input_.size()));
   }
 
-  const Path& path_;
-  const Caller caller_;
-  const File file_;
-  std::size_t size_ = 0;
+  const Input input_;
 };
 }  // namespace
 
@@ -245,13 +207,12 @@ void save_npy(const Path& path, const Tensor& x, Caller caller) try {
   std::string start(magic);
   start += {'\x01', '\0', static_cast<char>(header.size() & 0xff),
             static_cast<char>(header.size() >> 8)};
-  const void* first = nullptr;
-  const Tensor host = detail::contiguous_host(x, x.dtype(), &first, caller);
+  const HostElements elements(x, caller);
 
   AtomicFile file(path, "save_npy", caller);
   file.write(start.data(), start.size());
   file.write(header.data(), header.size());
-  file.write(first, static_cast<std::size_t>(Access::body(host)->bytes()));
+  file.write(elements.data(), elements.bytes());
   file.commit();
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "save_npy");

@@ -315,6 +315,8 @@ struct Files : Program {
   void run(Results& results) override {
     io::save_npy(path, transpose(x));
     results.add(io::load_npy(path));
+    io::save_safetensors(path, {{"x", x}, {"y", transpose(x)}}, {.metadata = {{"key", "a text"}}});
+    for (const auto& [name, read] : io::load_safetensors(path)) results.add(read);
     try {
       io::load_npy(broken);
     } catch (const IoError& error) {

@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // R22: a damaged file is read as what it says, or refused with an IoError; nothing else happens.
 #include <cstdlib>
-#include <random>
 #include <string>
 #include <vector>
 
 #include <reel/reel.hpp>
 
+#include "io/damage.hpp"
 #include "io/folder.hpp"
 #include "io/npy_bytes.hpp"
 #include "support/catch.hpp"
 
 namespace reel::tests {
 namespace {
-using Random = std::mt19937;
-
-std::size_t below(Random& random, std::size_t n) { return n ? random() % n : 0; }
-
 std::vector<std::string> whole_files() {
   struct Type {
     const char* name;
@@ -35,55 +31,30 @@ std::vector<std::string> whole_files() {
   return files;
 }
 
-/// Puts other bytes in place of some, among them pieces that mean something to the reader.
-void damage(std::string& file, Random& random) {
-  static const std::string pieces[] = {"(",
-                                       ")",
-                                       "{",
-                                       "}",
-                                       "'",
-                                       ",",
-                                       ":",
-                                       "-1",
-                                       "0",
-                                       "descr",
-                                       "'shape'",
-                                       "True",
-                                       "False",
-                                       "'<f8'",
-                                       "'|b1'",
-                                       "9223372036854775807",
-                                       "4294967296",
-                                       "(1,1,1,1,1,1,1,1,1)",
-                                       "\n",
-                                       "\x1b[2J",
-                                       std::string(1, '\0'),
-                                       "L",
-                                       "\xff\xff",
-                                       "'fortran_order': True, "};
-  const std::size_t at = below(random, file.size());
-  switch (random() % 6) {
-    case 0:
-      if (!file.empty()) file[at] = static_cast<char>(random());
-      break;
-    case 1:
-      if (!file.empty()) file[at] = static_cast<char>(file[at] ^ 1 << random() % 8);
-      break;
-    case 2:
-      file.erase(at, 1 + below(random, 20));
-      break;
-    case 3:
-      file.insert(at, pieces[below(random, std::size(pieces))]);
-      break;
-    case 4: {
-      const std::string& piece = pieces[below(random, std::size(pieces))];
-      file.replace(at, piece.size(), piece);
-      break;
-    }
-    default:
-      file.insert(at, file.substr(below(random, file.size()), below(random, 30)));
-  }
-}
+const std::vector<std::string> pieces = {"(",
+                                         ")",
+                                         "{",
+                                         "}",
+                                         "'",
+                                         ",",
+                                         ":",
+                                         "-1",
+                                         "0",
+                                         "descr",
+                                         "'shape'",
+                                         "True",
+                                         "False",
+                                         "'<f8'",
+                                         "'|b1'",
+                                         "9223372036854775807",
+                                         "4294967296",
+                                         "(1,1,1,1,1,1,1,1,1)",
+                                         "\n",
+                                         "\x1b[2J",
+                                         std::string(1, '\0'),
+                                         "L",
+                                         "\xff\xff",
+                                         "'fortran_order': True, "};
 }  // namespace
 
 TEST_CASE("a damaged .npy file is read as what it says, or refused") {
@@ -95,7 +66,7 @@ TEST_CASE("a damaged .npy file is read as what it says, or refused") {
   int refused = 0, read = 0;
   for (int i = 0; i < count; ++i) {
     std::string file = files[below(random, files.size())];
-    for (std::size_t n = 1 + below(random, 4); n > 0; --n) damage(file, random);
+    for (std::size_t n = 1 + below(random, 4); n > 0; --n) damage(file, random, pieces);
     write_file(path, file);
     try {
       const Tensor x = io::load_npy(path);

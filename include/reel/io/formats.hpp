@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Tensors in files of other programs' formats. Every save replaces a file as a whole: see
+// save_npy(). Every load checks sizes against the file before it takes memory, and throws IoError
+// for a file that is missing, cut short, too long or not of the format.
+#pragma once  // defined in lib/io
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <reel/tensor.hpp>
+
+namespace reel::io {
+using Path = std::string;  // std::filesystem::path converts to it; <filesystem> costs 30,000 lines
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+using Metadata = std::vector<std::pair<std::string, std::string>>;
+
+/// Writes NumPy's .npy format, version 1.0. Whoever opens the path at any moment, also after the
+/// process was killed or the machine stopped, finds the old file or the new one, as a whole: the
+/// bytes go to a file of a unique name beside it, are synced, and then get the name. Links are
+/// followed; permissions stay. A process that is killed may leave its "x.npy.*.new" behind. Throws
+/// IoError, which says what failed; then no new file is left beside the old one.
+REEL_API void save_npy(const Path& path, const Tensor& x, Caller caller = Caller::here());
+/// Reads a .npy file of bool, uint8, int32, int64, float16, float32 or float64, little-endian, in C
+/// or Fortran order, of version 1, 2 or 3.
+REEL_API Tensor load_npy(const Path& path, Caller caller = Caller::here());
+
+struct SafetensorsOptions {
+  Metadata metadata = {};
+  /// Where the tensors take more bytes, they go to several files of at most so many (or of one
+  /// tensor): "model-00001-of-00003.safetensors", ..., which "model.safetensors.index.json" lists.
+  /// The index is replaced last; a save over shards of the same names is not one step.
+  std::int64_t shard_bytes = INT64_MAX;
+};
+/// Writes the format of Hugging Face's safetensors.
+///
+///     io::save_safetensors("weights.safetensors", {{"w", w}, {"b", b}});
+REEL_API void save_safetensors(const Path& path, const NamedTensors& tensors,
+                               const SafetensorsOptions& options = {},
+                               Caller caller = Caller::here());
+/// Reads a .safetensors file, or the shards of an index: `path` names the ".index.json", or what it
+/// would be without that ending. In the order of the header.
+REEL_API NamedTensors load_safetensors(const Path& path, Caller caller = Caller::here());
+/// The texts that a .safetensors file has beside its tensors; of shards, those of the first.
+REEL_API Metadata load_safetensors_metadata(const Path& path, Caller caller = Caller::here());
+}  // namespace reel::io

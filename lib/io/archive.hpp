@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A file of many tensors: what it holds is read first, elements when they are asked for.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <reel/io/formats.hpp>
+
+namespace reel::io {
+class Archive {
+ public:
+  struct Entry {
+    std::string name;
+    DType dtype;
+    Shape shape;
+  };
+  Archive() = default;
+  virtual ~Archive() = default;
+  Archive(const Archive&) = delete;
+  Archive& operator=(const Archive&) = delete;
+
+  const std::vector<Entry>& entries() const { return entries_; }
+  const Metadata& metadata() const { return metadata_; }
+  /// Entry i, on the host.
+  virtual Tensor read(std::size_t i) const = 0;
+
+ protected:
+  std::vector<Entry> entries_;
+  Metadata metadata_;
+};
+
+/// A .safetensors file, or several with an index.
+std::unique_ptr<Archive> open_safetensors(const Path& path, std::string_view op, Caller caller);
+
+/// All tensors of a file, on the device of this thread's scope.
+NamedTensors read_all(const Archive& archive, Caller caller);
+/// The name that occurs twice; null if none does.
+const std::string* repeated(const std::vector<Archive::Entry>& entries);
+}  // namespace reel::io

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// JSON as headers of files use it, read strictly: no comments, no trailing commas, valid UTF-8.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "lib/io/input.hpp"
+
+namespace reel::io {
+/// Reads a text from left to right. What is not JSON is an IoError of the file.
+class JsonReader {
+ public:
+  JsonReader(std::string_view text, const Input& input) : rest_(text), input_(input) {}
+
+  /// Calls f(key) for each member of the object that comes next; f reads the value.
+  template <class F>
+  void members(const F& f) {
+    expect('{');
+    for (bool more = !take('}'); more; more = next('}')) {
+      const std::string key = string();
+      expect(':');
+      f(key);
+    }
+  }
+  /// Calls f() for each element of the array that comes next; f reads the value.
+  template <class F>
+  void elements(const F& f) {
+    expect('[');
+    for (bool more = !take(']'); more; more = next(']')) f();
+  }
+  std::string string();
+  /// An integer from 0 to 2^63 - 1.
+  std::int64_t count();
+  /// Passes any value.
+  void skip() { skip(0); }
+  void expect_end();
+
+ private:
+  bool take(char mark);
+  void expect(char mark);
+  /// Whether a comma comes next; if not, `end` does. Both are passed.
+  bool next(char end);
+  void skip(int depth);
+  void skip_word(std::string_view word);
+  void skip_number();
+  void skip_digits();
+  void skip_space();
+  std::uint32_t hex4();
+  std::uint32_t escaped_code();
+  [[noreturn]] void fail(std::string_view expected) const;
+  std::string_view rest_;
+  const Input& input_;
+};
+
+/// Whether the bytes are UTF-8, without surrogates and overlong forms.
+bool is_utf8(std::string_view text);
+/// The text in quotes.
+std::string json_string(std::string_view text);
+}  // namespace reel::io

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The format of Hugging Face's safetensors: the length of a JSON header, the header, the elements
+// of all tensors without gaps.
+#include <reel/error.hpp>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "lib/io/archive.hpp"
+#include "lib/io/atomic_file.hpp"
+#include "lib/io/elements.hpp"
+#include "lib/io/json.hpp"
+
+namespace reel::io {
+namespace {
+constexpr std::uint64_t most_header = 100'000'000;  // bytes, as in the format's own library
+constexpr std::string_view index_ending = ".index.json", ending = ".safetensors";
+
+constexpr std::string_view dtype_names[dtype_count] = {"BOOL", "U8",  "I32", "I64",
+                                                       "F32",  "F64", "F16", "BF16"};
+
+std::string quoted(std::string_view name) { return "\"" + escaped(name.substr(0, 100)) + "\""; }
+
+/// Reads one file.
+class SafetensorsFile : public Archive {
+ public:
+  SafetensorsFile(const Path& path, std::string_view op, Caller caller) : input_(path, op, caller) {
+    const std::uint64_t length = header_length();
+    const std::string header = input_.read(8, length);
+    first_ = 8 + length;
+    read_header(header);
+    if (const std::string* const name = repeated(entries_))
+      input_.fail("each name once", quoted(*name) + " twice");
+    check_places();
+  }
+
+  Tensor read(std::size_t i) const override {
+    return read_elements(input_, first_ + places_[i].begin, entries_[i].dtype, entries_[i].shape);
+  }
+
+ private:
+  struct Place {
+    std::uint64_t begin, end;  // behind the header
+  };
+
+  std::uint64_t header_length() const {
+    unsigned char bytes[8];
+    input_.read(0, bytes, 8);
+    std::uint64_t length = 0;
+    for (int i = 7; i >= 0; --i) length = length << 8 | bytes[i];
+    if (length > most_header)
+      input_.fail("a header of at most 100,000,000 bytes", std::to_string(length));
+    if (length > input_.size() - 8) input_.fail("a whole header", "the end of the file");
+    return length;
+  }
+
+  void read_header(const std::string& header) {
+    if (!header.starts_with('{')) input_.fail("a header of JSON", "something else");
+    JsonReader json(header, input_);
+    bool has_metadata = false;
+    json.members([&](const std::string& name) {
+      if (name != "__metadata__") return read_entry(name, json);
+      if (has_metadata) input_.fail("each name once", "\"__metadata__\" twice");
+      has_metadata = true;
+      json.members([&](const std::string& key) { metadata_.emplace_back(key, json.string()); });
+    });
+    json.expect_end();
+    for (std::size_t i = 0; i < metadata_.size(); ++i)
+      for (std::size_t k = 0; k < i; ++k)
+        if (metadata_[i].first == metadata_[k].first)
+          input_.fail("each name once", quoted(metadata_[i].first) + " twice");
+  }
+
+  void read_entry(const std::string& name, JsonReader& json) {
+    std::optional<DType> dtype;
+    std::optional<std::vector<std::int64_t>> shape, offsets;
+    json.members([&](const std::string& key) {
+      if (key == "dtype" && !dtype) {
+        dtype = dtype_named(name, json.string());
+      } else if ((key == "shape" && !shape) || (key == "data_offsets" && !offsets)) {
+        auto& numbers = (key == "shape" ? shape : offsets).emplace();
+        json.elements([&] { numbers.push_back(json.count()); });
+      } else {
+        input_.fail("\"dtype\", \"shape\" and \"data_offsets\" of " + quoted(name), quoted(key));
+      }
+    });
+    if (!dtype || !shape || !offsets || offsets->size() != 2)
+      input_.fail("\"dtype\", \"shape\" and two \"data_offsets\" of " + quoted(name), "others");
+    add(name, *dtype, *shape, static_cast<std::uint64_t>((*offsets)[0]),
+        static_cast<std::uint64_t>((*offsets)[1]));
+  }
+
+  DType dtype_named(const std::string& name, const std::string& text) const {
+    for (int i = 0; i < dtype_count; ++i)
+      if (text == dtype_names[i]) return static_cast<DType>(i);
+    input_.fail("a dtype of BOOL, U8, I32, I64, F16, BF16, F32 or F64 of " + quoted(name),
+                quoted(text));
+  }
+
+  void add(const std::string& name, DType dtype, const std::vector<std::int64_t>& shape,
+           std::uint64_t begin, std::uint64_t end) {
+    if (shape.size() > Shape::max_rank)
+      input_.fail("a shape of at most 8 axes of " + quoted(name), std::to_string(shape.size()));
+    const std::optional<std::uint64_t> bytes = bytes_of(shape, dtype);
+    if (!bytes) input_.fail("a shape of at most 2^58 bytes of " + quoted(name), "a larger one");
+    if (end < begin || end - begin != *bytes)
+      input_.fail(std::to_string(*bytes) + " bytes of " + quoted(name) + ", by its shape",
+                  "offsets " + std::to_string(begin) + " and " + std::to_string(end));
+    entries_.push_back({name, dtype, Shape(shape, input_.caller())});
+    places_.push_back({begin, end});
+  }
+
+  /// Behind the header there are elements and nothing else.
+  void check_places() const {
+    std::vector<Place> sorted = places_;
+    std::sort(sorted.begin(), sorted.end(), [](const Place& a, const Place& b) {
+      return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+    });
+    std::uint64_t at = 0;
+    for (const Place& place : sorted) {
+      if (place.begin != at)
+        input_.fail("elements without gaps and overlaps, from offset " + std::to_string(at),
+                    std::to_string(place.begin));
+      at = place.end;
+    }
+    if (input_.size() != first_ + at)
+      input_.fail(std::to_string(first_ + at) + " bytes, by its header",
+                  std::to_string(input_.size()));
+  }
+
+  const Input input_;
+  std::uint64_t first_ = 0;
+  std::vector<Place> places_;
+};
+
+/// Reads the files that an index lists.
+class SafetensorsShards : public Archive {
+ public:
+  SafetensorsShards(const Path& path, std::string_view op, Caller caller)
+      : input_(path, op, caller) {
+    if (input_.size() > most_header)
+      input_.fail("an index of at most 100,000,000 bytes", std::to_string(input_.size()));
+    const std::string text = input_.read(0, input_.size());
+    std::map<std::string, std::string> file_of;
+    JsonReader json(text, input_);
+    bool has_map = false;
+    json.members([&](const std::string& key) {
+      if (key != "weight_map") return json.skip();
+      if (has_map) input_.fail("each name once", "\"weight_map\" twice");
+      has_map = true;
+      json.members([&](const std::string& name) {
+        if (!file_of.emplace(name, file_named(json.string())).second)
+          input_.fail("each name once", quoted(name) + " twice");
+      });
+    });
+    json.expect_end();
+    if (!has_map) input_.fail("a \"weight_map\"", "none");
+    open_shards(file_of);
+  }
+
+  Tensor read(std::size_t i) const override {
+    return shards_[places_[i].shard]->read(places_[i].entry);
+  }
+
+ private:
+  struct Place {
+    std::size_t shard, entry;
+  };
+
+  /// A file beside the index, never one elsewhere.
+  std::string file_named(const std::string& name) const {
+    if (name.empty() || name.starts_with('.') || name.find('/') != name.npos ||
+        name.find('\0') != name.npos)
+      input_.fail("names of files beside the index", quoted(name));
+    return name;
+  }
+
+  void open_shards(const std::map<std::string, std::string>& file_of) {
+    const Path& path = input_.path();
+    const Path folder = path.substr(0, path.rfind('/') + 1);
+    std::map<std::string, std::size_t> shard_of;
+    for (const auto& [name, file] : file_of)
+      if (shard_of.emplace(file, shards_.size()).second)
+        shards_.push_back(
+            std::make_unique<SafetensorsFile>(folder + file, input_.op(), input_.caller()));
+    for (const auto& [file, shard] : shard_of) {
+      const std::vector<Entry>& entries = shards_[shard]->entries();
+      for (std::size_t i = 0; i < entries.size(); ++i) {
+        const auto listed = file_of.find(entries[i].name);
+        if (listed == file_of.end() || listed->second != file)
+          input_.fail("a list of all tensors",
+                      "none of " + quoted(entries[i].name) + " in " + quoted(file));
+        entries_.push_back(entries[i]);
+        places_.push_back({shard, i});
+      }
+    }
+    if (entries_.size() != file_of.size())
+      input_.fail(std::to_string(file_of.size()) + " tensors, by the index",
+                  std::to_string(entries_.size()) + " in its files");
+    if (!shards_.empty()) metadata_ = shards_[0]->metadata();
+  }
+
+  const Input input_;
+  std::vector<std::unique_ptr<SafetensorsFile>> shards_;
+  std::vector<Place> places_;
+};
+
+std::string header_of(const NamedTensors& tensors, const Metadata& metadata) {
+  std::string header = "{";
+  if (!metadata.empty()) {
+    header += "\"__metadata__\":{";
+    for (const auto& [key, text] : metadata)
+      header += json_string(key) + ":" + json_string(text) + ",";
+    header.back() = '}';
+    header += ',';
+  }
+  std::uint64_t at = 0;
+  for (const auto& [name, x] : tensors) {
+    header += json_string(name) + ":{\"dtype\":\"";
+    header += dtype_names[static_cast<int>(x.dtype())];
+    header += "\",\"shape\":[";
+    for (const std::int64_t length : x.shape()) header += std::to_string(length) + ",";
+    if (x.rank() > 0) header.pop_back();
+    header += "],\"data_offsets\":[" + std::to_string(at) + ",";
+    at += static_cast<std::uint64_t>(x.size() * size_of(x.dtype()));
+    header += std::to_string(at) + "]},";
+  }
+  if (header.size() > 1) header.pop_back();
+  header += '}';
+  header.append(7 - (header.size() + 7) % 8, ' ');  // elements begin at a multiple of 8
+  return header;
+}
+
+/// One file, with the tensors of the widest dtype first, so that all lie at multiples of their
+/// widths.
+void write_file(const Path& path, NamedTensors tensors, const Metadata& metadata, Caller caller) {
+  std::stable_sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
+    return size_of(a.second.dtype()) > size_of(b.second.dtype());
+  });
+  const std::string header = header_of(tensors, metadata);
+  if (header.size() > most_header)
+    fail<Error>(caller, "save_safetensors", "tensors", "a header of at most 100,000,000 bytes",
+                std::to_string(header.size()));
+  char length[8];
+  for (int i = 0; i < 8; ++i) length[i] = static_cast<char>(header.size() >> 8 * i);
+  AtomicFile file(path, "save_safetensors", caller);
+  file.write(length, 8);
+  file.write(header.data(), header.size());
+  for (const auto& [name, x] : tensors) {
+    const HostElements elements(x, caller);
+    file.write(elements.data(), elements.bytes());
+  }
+  file.commit();
+}
+
+void check_names(const NamedTensors& tensors, const SafetensorsOptions& options, Caller caller) {
+  std::vector<std::string> names;
+  for (const auto& [name, x] : tensors) {
+    if (!x.defined())
+      fail<Error>(caller, "save_safetensors", quoted(name), "a tensor", "an undefined Tensor");
+    if (name == "__metadata__" || !is_utf8(name))
+      fail<Error>(caller, "save_safetensors", "tensors", "names of UTF-8 other than __metadata__",
+                  quoted(name));
+    names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice != names.end())
+    fail<Error>(caller, "save_safetensors", "tensors", "each name once", quoted(*twice) + " twice");
+  std::vector<std::string> keys;
+  for (const auto& [key, text] : options.metadata) {
+    if (!is_utf8(key) || !is_utf8(text))
+      fail<Error>(caller, "save_safetensors", "metadata", "texts of UTF-8", quoted(key));
+    keys.push_back(key);
+  }
+  std::sort(keys.begin(), keys.end());
+  if (const auto key = std::adjacent_find(keys.begin(), keys.end()); key != keys.end())
+    fail<Error>(caller, "save_safetensors", "metadata", "each name once", quoted(*key) + " twice");
+  if (options.shard_bytes < 1)
+    fail<Error>(caller, "save_safetensors", "shard_bytes", "1 or more",
+                std::to_string(options.shard_bytes));
+}
+
+/// Tensors in their order, cut where one more would not fit.
+std::vector<NamedTensors> shards_of(const NamedTensors& tensors, std::int64_t most) {
+  std::vector<NamedTensors> shards(1);
+  std::int64_t bytes = 0;
+  for (const auto& [name, x] : tensors) {
+    const std::int64_t more = x.size() * size_of(x.dtype());
+    if (!shards.back().empty() && more > most - bytes) {
+      shards.emplace_back();
+      bytes = 0;
+    }
+    shards.back().emplace_back(name, x);
+    bytes += std::min(more, most);
+  }
+  return shards;
+}
+
+/// "00002": numbers of shards have five digits, or more where they need them.
+std::string five_digits(std::size_t number) {
+  const std::string digits = std::to_string(number);
+  return std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
+}
+
+void write_shards(const Path& path, const std::vector<NamedTensors>& shards,
+                  const Metadata& metadata, Caller caller) {
+  const Path stem = path.ends_with(ending) ? path.substr(0, path.size() - ending.size()) : path;
+  std::string map;
+  std::int64_t total = 0;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const Path file =
+        stem + "-" + five_digits(i + 1) + "-of-" + five_digits(shards.size()) + std::string(ending);
+    write_file(file, shards[i], metadata, caller);
+    for (const auto& [name, x] : shards[i]) {
+      map +=
+          "\n    " + json_string(name) + ": " + json_string(file.substr(file.rfind('/') + 1)) + ",";
+      total += x.size() * size_of(x.dtype());
+    }
+  }
+  map.pop_back();
+  const std::string index = "{\n  \"metadata\": {\"total_size\": " + std::to_string(total) +
+                            "},\n  \"weight_map\": {" + map + "\n  }\n}\n";
+  AtomicFile file(path + std::string(index_ending), "save_safetensors", caller);
+  file.write(index.data(), index.size());
+  file.commit();
+}
+}  // namespace
+
+std::unique_ptr<Archive> open_safetensors(const Path& path, std::string_view op, Caller caller) {
+  if (path.ends_with(".json")) return std::make_unique<SafetensorsShards>(path, op, caller);
+  const Path index = path + std::string(index_ending);
+  if (!exists(path) && exists(index)) return std::make_unique<SafetensorsShards>(index, op, caller);
+  return std::make_unique<SafetensorsFile>(path, op, caller);
+}
+
+void save_safetensors(const Path& path, const NamedTensors& tensors,
+                      const SafetensorsOptions& options, Caller caller) try {
+  check_names(tensors, options, caller);
+  const std::vector<NamedTensors> shards = shards_of(tensors, options.shard_bytes);
+  // What load_safetensors() finds under this path is what was saved last.
+  if (shards.size() == 1) {
+    write_file(path, tensors, options.metadata, caller);
+    remove_file(path + std::string(index_ending));
+  } else {
+    write_shards(path, shards, options.metadata, caller);
+    remove_file(path);
+  }
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "save_safetensors");
+}
+
+NamedTensors load_safetensors(const Path& path, Caller caller) try {
+  return read_all(*open_safetensors(path, "load_safetensors", caller), caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "load_safetensors");
+}
+
+Metadata load_safetensors_metadata(const Path& path, Caller caller) try {
+  return open_safetensors(path, "load_safetensors_metadata", caller)->metadata();
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "load_safetensors_metadata");
+}
+}  // namespace reel::io
