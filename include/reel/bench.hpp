@@ -37,6 +37,7 @@ struct Candidate {
   Function<void(std::size_t times)> repeat;
 };
 
+/// Options of compare().
 struct CompareOptions {
   int batches = 21;             // rounds; each round times one batch of every candidate
   double batch_seconds = 0.01;  // a batch repeats its function until it takes about this long
@@ -48,6 +49,7 @@ struct Quartiles {
   double lower = 0, median = 0, upper = 0;
 };
 
+/// The times of one candidate.
 struct Timing {
   std::string name;
   std::size_t calls = 0;  // in a batch
@@ -55,6 +57,7 @@ struct Timing {
   Quartiles ratio;        // to the first candidate in the same round
 };
 
+/// What compare() returns: a timing for each candidate.
 struct Comparison {
   int batches = 0;
   std::vector<Timing> timings;

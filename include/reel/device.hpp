@@ -8,12 +8,15 @@
 #include <reel/export.hpp>
 
 namespace reel {
+/// A device that holds tensors and runs ops: the CPU, or a GPU by its number.
 struct Device {
   enum class Kind : unsigned char { cpu, cuda } kind = Kind::cpu;
   int index = 0;
   friend bool operator==(const Device&, const Device&) = default;
 };
+/// The CPU.
 constexpr Device cpu() { return {}; }
+/// The GPU with this number.
 constexpr Device cuda(int index = 0) { return {Device::Kind::cuda, index}; }
 /// Whether this machine has a CUDA device that reel can use.
 REEL_API bool cuda_available();

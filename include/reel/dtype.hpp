@@ -23,6 +23,7 @@ enum class DType : std::uint8_t {
   float16,
   bfloat16
 };
+/// How many dtypes there are.
 inline constexpr int dtype_count = 8;
 
 /// A C++ number: bool, an integer or a floating type; no enum, no pointer.
@@ -67,6 +68,7 @@ constexpr int size_of(DType dtype) {
 constexpr bool is_floating(DType dtype) { return dtype >= DType::float32; }
 /// Whether ops compute in it; float16 and bfloat16 are for storage.
 constexpr bool has_arithmetic(DType dtype) { return dtype <= DType::float64; }
+/// How many dtypes compute.
 inline constexpr int arithmetic_count = 6;
 /// "float32", "bool", ...
 REEL_API std::string_view name_of(DType dtype);

@@ -10,12 +10,14 @@
 #include <reel/variable.hpp>
 
 namespace reel {
+/// Text such as "(2, 3)", "float32", "cuda:0"; a format aligns it, as for any text.
 REEL_API std::string to_string(const Shape& x, std::string_view format = {},
                                Caller caller = Caller::here());
 REEL_API std::string to_string(DType x, std::string_view format = {},
                                Caller caller = Caller::here());
 REEL_API std::string to_string(Device x, std::string_view format = {},
                                Caller caller = Caller::here());
+/// What fmt calls for a reel type.
 template <class T>
 struct Formatter {
   std::string_view spec;

@@ -31,6 +31,7 @@ struct Target<F, true> {
 template <class>
 class Function;
 
+/// A function object of any type with this signature. Calling an empty one is undefined.
 template <class R, class... Args>
 class Function<R(Args...)> {
   template <class F>

@@ -15,12 +15,15 @@ struct All {
                              Keepdims keep = Keepdims::no) const;
   REEL_API Tensor operator()(Operand x, Keepdims keep) const;
 };
+/// `x(all, 0)`, `all(x)`.
 inline constexpr All all{};
 /// `x(newaxis)`: a new axis of length 1.
 struct NewAxis {};
+/// `x(newaxis)`.
 inline constexpr NewAxis newaxis{};
 /// `x(ellipsis, 0)`: as many `all` as are needed to reach the last axes.
 struct Ellipsis {};
+/// `x(ellipsis, 0)`.
 inline constexpr Ellipsis ellipsis{};
 
 /// An end of a range; `{}` leaves it open.
@@ -37,6 +40,8 @@ struct Range {
   Bound start, stop;
   std::int64_t step = 1;
 };
+/// Positions from start to before stop; `{}` leaves an end open: `range({}, {}, -1)` reverses an
+/// axis.
 constexpr Range range(Bound start, Bound stop, std::int64_t step = 1) {
   return {start, stop, step};
 }

@@ -9,6 +9,7 @@
 #include <reel/export.hpp>
 
 namespace reel {
+/// Memory and tensors of the process at one moment.
 struct MemoryStatistics {
   std::int64_t live_tensors = 0;  // tensors and views alive in the process, all threads
   std::int64_t live_records = 0;  // records held by tapes, all threads
@@ -16,6 +17,7 @@ struct MemoryStatistics {
   std::int64_t cached_bytes = 0;  // bytes that no tensor uses, in the cache of all threads
   std::int64_t large_blocks = 0;  // large blocks ever asked of the system
 };
+/// What the library holds now.
 REEL_API MemoryStatistics memory_statistics();
 /// Gives memory that nothing uses back to the system: the cache of all threads, what this thread
 /// keeps for tensors and for records of tapes, and free pages of the C library. Every thread keeps

@@ -56,6 +56,7 @@ class REEL_API Attribute {
   std::string text_;
   std::vector<std::int64_t> integers_;
 };
+/// Attributes and their names.
 using Attributes = std::vector<std::pair<std::string, Attribute>>;
 
 struct CallView;  // the library's side of a call

@@ -44,10 +44,12 @@ class REEL_API GeneratorScope : detail::OpenScope {
 };
 
 namespace random {
+/// Options of normal().
 struct NormalOptions {
   double mean = 0, stddev = 1;
   DType dtype = DType::float32;
 };
+/// Options of uniform().
 struct UniformOptions {
   double low = 0, high = 1;
   DType dtype = DType::float32;

@@ -76,6 +76,7 @@ class REEL_API Shape {
   std::int64_t lengths_[max_rank] = {};
   std::size_t rank_ = 0;
 };
+/// Prints "(2, 3)".
 REEL_API std::ostream& operator<<(std::ostream& out, const Shape& x);
 
 /// One axis, or several in braces; negative ones count from the end. `every()` means all of them.
@@ -98,5 +99,6 @@ class REEL_API Axes {
 
 /// Whether a reduced axis stays with length 1.
 enum class Keepdims : bool { no, yes };
+/// `sum(x, 0, keepdims)`.
 inline constexpr Keepdims keepdims = Keepdims::yes;
 }  // namespace reel

@@ -17,10 +17,12 @@ namespace reel {
 /// What gradient() gives for a source that the target does not depend on.
 enum class Unconnected { error, zero };
 
+/// Options of a GradientTape.
 struct TapeOptions {
   bool persistent = false;      // gradient() may be called more than once
   bool watch_variables = true;  // Variables are watched when they are read
 };
+/// Options of GradientTape::gradient().
 struct GradientOptions {
   Tensor upstream = {};  // gradient of the target; ones unless given
   Unconnected unconnected = Unconnected::error;

@@ -15,6 +15,7 @@
 #include <reel/signature.hpp>
 
 namespace reel {
+/// Options of trace().
 struct TraceOptions {
   /// The share of the time that checks may take: some replays run beside the function, to find
   /// what has changed outside the trace. 0 checks nothing, 1 checks every replay.
@@ -284,6 +285,7 @@ class REEL_API TraceCall {
 /// it at the same time as far as they may call the function itself.
 template <class>
 class Traced;
+/// A traced function with this signature.
 template <class R, class... Args>
 class Traced<R(Args...)> {
   static_assert(!std::is_reference_v<R>, "a traced function gives a value");

@@ -65,6 +65,7 @@ namespace detail {
 /// Each Variable's value is on the device afterwards; none changes if it throws.
 REEL_API void move_variables(const std::vector<Variable>& variables, Device device, Caller caller);
 }  // namespace detail
+/// Name, dtype, shape and value.
 REEL_API std::string to_string(const Variable& x, std::string_view format = {},
                                Caller caller = Caller::here());
 REEL_API std::ostream& operator<<(std::ostream& out, const Variable& x);

@@ -11,7 +11,9 @@
 
 namespace reel::io {
 using Path = std::string;  // std::filesystem::path converts to it; <filesystem> costs 30,000 lines
+/// Tensors and their names, in order.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+/// Texts by name.
 using Metadata = std::vector<std::pair<std::string, std::string>>;
 
 /// Writes NumPy's .npy format, version 1.0. Whoever opens the path at any moment, also after the
@@ -24,6 +26,7 @@ REEL_API void save_npy(const Path& path, const Tensor& x, Caller caller = Caller
 /// or Fortran order, of version 1, 2 or 3.
 REEL_API Tensor load_npy(const Path& path, Caller caller = Caller::here());
 
+/// Options of save_safetensors().
 struct SafetensorsOptions {
   Metadata metadata = {};
   /// Where the tensors take more bytes, they go to several files of at most so many (or of one

@@ -40,6 +40,7 @@ struct REEL_API Embedding {
   void fields(auto&& field) { field("table", table); }
 };
 
+/// Options of LayerNorm.
 struct LayerNormOptions {
   double epsilon = 1e-5;
   DType dtype = DType::float32;

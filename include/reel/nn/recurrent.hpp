@@ -50,6 +50,7 @@ struct LSTMState {
   }
 };
 
+/// Options of LSTM cells and tree cells.
 struct LSTMOptions {
   double forget_bias = 1;  // at first, so that a new cell remembers (Jozefowicz et al. 2015)
   DType dtype = DType::float32;

@@ -8,6 +8,7 @@
 #include <vector>
 
 namespace reel::nn {
+/// Options of LSTM.
 struct LSTMLayersOptions {
   std::int64_t layers = 1;
   bool bidirectional = false;  // another cell runs from the last step to the first
@@ -39,12 +40,14 @@ struct REEL_API LSTM {
   void fields(auto&& field) { field("cells", cells); }
 };
 
+/// Options of GRU.
 struct GRULayersOptions {
   std::int64_t layers = 1;
   bool bidirectional = false;
   double dropout = 0;
   DType dtype = DType::float32;
 };
+/// What a GRU gives: outputs as an LSTM's, and the last state of each cell.
 struct GRUOutput {
   Tensor outputs;
   std::vector<Tensor> states;

@@ -6,6 +6,7 @@
 #include <reel/tensor.hpp>
 
 namespace reel {
+/// Element by element; integers wrap around.
 REEL_API Tensor operator+(Operand x, Operand y);
 REEL_API Tensor operator-(Operand x, Operand y);
 REEL_API Tensor operator*(Operand x, Operand y);
@@ -17,8 +18,10 @@ REEL_API Tensor operator/(Operand x, Operand y);
 ///
 ///     tensor({-3, 5}) % 4          // [1, 1]
 REEL_API Tensor operator%(Operand x, Operand y);
+/// The negative of each element.
 REEL_API Tensor operator-(Operand x);
 
+/// `x += y` is `x = x + y`: x becomes another tensor, and other handles of the old one keep it.
 REEL_API Tensor& operator+=(Tensor& x, Operand y);
 REEL_API Tensor& operator-=(Tensor& x, Operand y);
 REEL_API Tensor& operator*=(Tensor& x, Operand y);

@@ -33,6 +33,7 @@ REEL_API Tensor operator~(Operand x);
 /// x where the condition (bool) holds, else y.
 REEL_API Tensor where(Operand condition, Operand x, Operand y);
 
+/// Tolerances of allclose(), relative and absolute.
 struct Tolerance {
   double rtol = 1e-5, atol = 1e-8;
 };

@@ -6,6 +6,7 @@
 namespace reel {
 /// |x|; the gradient at 0 is 0.
 REEL_API Tensor abs(Operand x);
+/// e to the power x.
 REEL_API Tensor exp(Operand x);
 /// Natural logarithm; NaN below 0, -inf at 0.
 REEL_API Tensor log(Operand x);
@@ -13,5 +14,6 @@ REEL_API Tensor log(Operand x);
 ///
 ///     square(tensor({3, -2}))      // [9, 4]
 REEL_API Tensor square(Operand x);
+/// The square root; NaN below 0.
 REEL_API Tensor sqrt(Operand x);
 }  // namespace reel

@@ -4,6 +4,7 @@
 #include <reel/tensor.hpp>
 
 namespace reel {
+/// The new state of an LSTM cell or tree node.
 struct HiddenAndCell {
   Tensor h, c;
 };
@@ -19,10 +20,12 @@ REEL_API HiddenAndCell tree_lstm_gates(Operand gates, Operand c_left, Operand c_
 /// c = sigmoid(i) tanh(g), h = sigmoid(o) tanh(c).
 REEL_API HiddenAndCell tree_lstm_leaf_gates(Operand gates);
 
+/// Options of gru() and lstm().
 struct SequenceOptions {
   Tensor lengths = {};   // [batch], integers from 0 to time; all steps unless given
   bool reverse = false;  // from the last step to the first
 };
+/// What gru() returns.
 struct GRUSequence {
   Tensor outputs, h;
 };
@@ -36,6 +39,7 @@ struct GRUSequence {
 REEL_API GRUSequence gru(Operand x, Operand h, Operand weight, Operand bias,
                          const SequenceOptions& options = {});
 
+/// What lstm() returns.
 struct LSTMSequence {
   Tensor outputs, h, c;
 };

@@ -4,6 +4,7 @@
 #include <reel/tensor.hpp>
 
 namespace reel {
+/// What cross_entropy() makes of the losses of its rows.
 enum class Reduction : std::uint8_t { mean, sum, none };
 
 /// exp x / sum exp x along one axis. Safe for large x: the largest is taken out first. A row of

@@ -15,6 +15,7 @@ REEL_API void sgd_update(Variable& x, Operand gradient, Operand rate);
 REEL_API void sgd_update(std::span<const Variable> x, std::span<const Tensor> gradients,
                          Operand rate);
 
+/// Options of momentum_update().
 struct MomentumOptions {
   double momentum = 0.9;
   bool nesterov = false;
@@ -32,6 +33,7 @@ REEL_API void momentum_update(std::span<const Variable> x, std::span<const Varia
                               std::span<const Tensor> gradients, Operand rate,
                               MomentumOptions options = {});
 
+/// Options of adam_update().
 struct AdamUpdateOptions {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   double weight_decay = 0;  // apart from the gradient, as in AdamW

@@ -7,6 +7,7 @@
 #include <reel/ops/update.hpp>
 
 namespace reel::optim {
+/// Options of Adam.
 struct AdamOptions {
   double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
 };
@@ -41,6 +42,7 @@ class REEL_API Adam {
   AdamUpdateOptions options_;
 };
 
+/// Options of AdamW.
 struct AdamWOptions {
   double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 1e-2;
 };

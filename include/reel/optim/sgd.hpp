@@ -6,6 +6,7 @@
 #include <reel/ops/update.hpp>
 
 namespace reel::optim {
+/// Options of SGD.
 struct SGDOptions {
   double learning_rate = 1e-2, momentum = 0;
   bool nesterov = false;
