@@ -6,7 +6,7 @@ Blocks of a page continue each other, as one program; a block with `int main` is
 functions that begin in the first column are defined before the program. A comment is compared if it is a value or
 `shape (2, 3)` behind an assignment, the output behind an fmt::print, or `throws Type`; a ```text block is compared with
 what the block before it prints. `...` stands for any text. `<!-- not compiled: reason -->` before a block leaves it
-out."""
+out. Links lead to files."""
 import concurrent.futures
 import os
 import pathlib
@@ -19,6 +19,7 @@ sys.dont_write_bytecode = True
 import doc_examples
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+LINK = re.compile(r"\]\(([^)#:\s]+)\)")
 FENCE = re.compile(r"^(\s*)```(\w*)\s*$")
 LEFT_OUT = re.compile(r"<!-- not compiled: .+ -->")
 COMMENTED = re.compile(r"^(\s*)(\S.*;)\s+// (.+)$")
@@ -97,6 +98,16 @@ def blocks(page):
     return found, left_out
 
 
+def dead_links(page):
+    """Links of a page to files that are not there."""
+    inside = False
+    for number, line in enumerate((ROOT / page).read_text().splitlines(), 1):
+        inside ^= FENCE.match(line) is not None
+        for target in [] if inside else LINK.findall(re.sub(r"`[^`]*`", "", line)):
+            if not ((ROOT / page).parent / target).exists():
+                yield f"{page}:{number}: there is no {target}"
+
+
 class Program:
     """The source of one page, or of one block with `int main`, and the values that it shows."""
 
@@ -164,7 +175,7 @@ class Program:
         with tempfile.TemporaryDirectory() as folder:  # for files that the page writes
             run = subprocess.run([binary, self.name], capture_output=True, text=True, errors="replace", cwd=folder)
         if run.returncode:
-            return [f"{self.page}: the program ends with status {run.returncode}: {run.stdout[-300:]}{run.stderr}"]
+            return [f"{self.page}: the program ends with status {run.returncode}: {run.stderr}"]
         printed = dict(re.findall(r"\x1e(\d+)\x1d(.*?)\x1f", run.stdout, re.DOTALL))
         wrong = []
         for number, (code, value) in self.values.items():
@@ -221,9 +232,10 @@ def compile_batch(build, name, batch):
 
 def main(build, chosen):
     pages = [pathlib.Path("README.md"), *sorted(page.relative_to(ROOT) for page in (ROOT / "docs").rglob("*.md"))]
-    found, left_out = programs([page for page in pages if not chosen or str(page) in chosen])
+    pages = [page for page in pages if not chosen or str(page) in chosen]
+    found, left_out = programs(pages)
     halves = [half for half in (found[::2], found[1::2]) if half]
-    problems = []
+    problems = [problem for page in pages for problem in dead_links(page)]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         built = pool.map(lambda i: compile_batch(build, f"doc_pages_{i}", halves[i]), range(len(halves)))
         for half, (binary, said) in zip(halves, list(built)):
