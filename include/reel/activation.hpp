@@ -3,7 +3,7 @@
 #include <cstdint>
 
 namespace reel {
-/// What a product's elements become in the same step (dense, nn::Linear, nn::RNNCell): themselves,
-/// or relu(), sigmoid(), tanh() of themselves.
+/// The function that dense(), nn::Linear and nn::RNNCell apply to each element of the product, in
+/// the same step: none, or relu(), sigmoid(), tanh().
 enum class Activation : std::uint8_t { none, relu, sigmoid, tanh };
 }  // namespace reel

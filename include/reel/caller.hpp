@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where the user's program asked for something: what errors and records name.
+// The file and line of a call in the user's program, which errors and records name.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -8,8 +8,7 @@
 
 namespace reel {
 /// A file and line. As a default argument, `Caller caller = Caller::here()` is the line of the
-/// call. Where the standard library makes the call for you (make_unique, emplace_back), errors name
-/// no line.
+/// call. Errors name no line if the standard library makes the call (make_unique, emplace_back).
 struct Caller {
   const char* file = nullptr;
   unsigned line = 0;
@@ -19,10 +18,11 @@ struct Caller {
   }
 };
 
-/// While it lives, the errors of every op on this thread name the line of `caller`, and `name` (if
-/// any) before the op. Layers open one with the line of their user and their own name, which must
-/// live as long; of nested scopes the outermost counts. Scopes may end in any order; one that ends
-/// on another thread ends for the thread that made it, which must not use reel at that moment.
+/// While it lives, errors of all ops on this thread name the line of `caller` and, before the op,
+/// the `name`. A layer makes one with the line of its user and its own name, so that errors name
+/// the line that called the layer. `name` must live as long as the scope. Of nested scopes the
+/// outermost counts. Scopes may end in any order, and on another thread while this one does not use
+/// reel.
 ///
 ///     Tensor Linear::operator()(Operand x) const {
 ///       CallerScope here(x.caller(), "Linear");

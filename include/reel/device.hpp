@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where tensors live.
+// Devices: where tensors are stored and ops run.
 #pragma once  // defined in lib/flow
 #include <cstdint>
 #include <iosfwd>
@@ -21,13 +21,13 @@ constexpr Device cuda(int index = 0) { return {Device::Kind::cuda, index}; }
 /// Whether this machine has a CUDA device that reel can use.
 REEL_API bool cuda_available();
 REEL_API std::ostream& operator<<(std::ostream& out, Device x);
-/// Waits until all work of a device is done. Kernels of other devices than the CPU run later than
-/// the ops that ask for them; what a kernel finds wrong, such as a position out of range, is thrown
-/// here, or where the host next reads a tensor of the device, with the op and its line.
+/// Waits until all work of a device is done. On devices other than the CPU, an op returns before
+/// its kernel has run. If the kernel finds an error, such as a position out of range, it is thrown
+/// here or where the host next reads a tensor of the device, with the op and its line.
 REEL_API void synchronize(Device device, Caller caller = Caller::here());
 
-/// New tensors are made on `device` while it lives. Throws DeviceError where there is none. Ends in
-/// any order and on any thread, as TrainScope does.
+/// While it lives, new tensors of this thread are made on `device`. Throws DeviceError if the
+/// device is missing. Scopes may end in any order and on any thread, as TrainScope.
 class REEL_API DeviceScope : detail::OpenScope {
  public:
   explicit DeviceScope(Device device, Caller caller = Caller::here());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Element types and the C++ types that stand for them.
+// Element types of tensors, and their C++ types.
 #pragma once  // defined in lib/tensor
 #include <cstdint>
 #include <iosfwd>
@@ -10,9 +10,9 @@
 #include <reel/half.hpp>
 
 namespace reel {
-/// What two dtypes become in an op is in the table of docs/guide/dtypes.md. float16 and bfloat16
-/// are for storage: tensors of them can be made, copied, moved, cast, printed and saved; other ops
-/// throw DTypeError.
+/// The type of a tensor's elements. docs/guide/dtypes.md has a table of promotion. float16 and
+/// bfloat16 are for storage: tensors of them can be made, copied, moved, cast, printed and saved;
+/// other ops throw DTypeError.
 enum class DType : std::uint8_t {
   boolean,
   uint8,
@@ -38,7 +38,7 @@ concept Element = std::is_same_v<T, bool> || std::is_same_v<T, std::uint8_t> ||
     std::is_same_v<T, BFloat16> ||
     (std::is_integral_v<T>&& std::is_signed_v<T> && sizeof(T) >= 4 && !std::is_same_v<T, wchar_t>);
 
-/// The dtype of a C++ type; a type that is no Element goes to the next larger one.
+/// The dtype of a C++ type. A type that is no Element has the dtype of the next larger one.
 template <class T>
 requires Number<T> || Element<T>
 constexpr DType dtype_of() {

@@ -25,7 +25,7 @@ struct REEL_API DTypeError : Error {
 struct REEL_API DeviceError : Error {
   using Error::Error;
 };
-/// The system gave no memory. The call has changed nothing, and may be made again.
+/// The system gave no memory. The call has changed nothing and may be repeated.
 struct REEL_API MemoryError : Error {
   using Error::Error;
   const char* what() const noexcept override;
@@ -44,8 +44,9 @@ struct REEL_API IoError : Error {
   using Error::Error;
 };
 
-/// Throws E for an op or layer of your own, in these words; the line is that of the outermost
-/// CallerScope, else the caller's. `advice` follows on a line of its own.
+/// Throws an error E in the library's form, for an op or layer of your own: "line: op: argument:
+/// expected ..., got ...". The line is that of the outermost CallerScope, else that of `caller`.
+/// `advice` is a line of its own.
 template <class E>
 [[noreturn]] REEL_API void fail(Caller caller, std::string_view op, std::string_view argument,
                                 std::string_view expected, std::string_view got,

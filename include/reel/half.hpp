@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Floating numbers of 16 bits. They are for storage: arithmetic converts them first.
+// Floating numbers of 16 bits. They are for storage: they convert to float for arithmetic.
 #pragma once
 #include <cstdint>
 

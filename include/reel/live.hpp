@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Live: a C++ number that a trace reads anew at every call.
+// Live: a C++ number that a traced function reads anew at every call.
 #pragma once
 #include <reel/variable.hpp>
 
@@ -9,16 +9,16 @@ REEL_API Variable make_live(Scalar value, DType dtype, Caller caller);
 }  // namespace detail
 
 /// A handle to a number; copies share it. In an op it takes the other operand's dtype, as a C++
-/// number does. An integer beside integers of a narrower dtype gives the wider dtype, so that no
-/// value wraps around. A replay reads the number anew; reading it on the host with value() is a
-/// question that the replay asks too.
+/// number does. With an integer tensor of a narrower dtype, an integer gives the wider dtype, so
+/// that no value wraps around. A replay reads the number anew. If a traced function reads it with
+/// value(), the trace has a branch for each value.
 ///
 ///     Live<double> rate{0.1};
 ///     auto step = trace([&](Tensor x) { return x * rate; });
 ///     rate = 0.05;
 ///
-/// The next call of step takes 0.05. A traced function takes one as a Tensor:
-/// `[](Tensor x, Tensor rate)`, called with `live(0.1)`.
+/// The next call of `step` uses 0.05. A traced function can also take the number as an argument of
+/// type Tensor: `[](Tensor x, Tensor rate)`, called with `live(0.1)`.
 template <Element T>
 requires Number<T>
 class Live {
@@ -30,7 +30,7 @@ class Live {
     return *this;
   }
   T value() const { return number_.value().template item<T>(); }
-  /// A tensor of rank 0 that takes the other operand's dtype too.
+  /// A tensor of rank 0, which also takes the other operand's dtype.
   operator Tensor() const { return number_.value(); }
   const Variable& variable() const { return number_; }
 
@@ -38,7 +38,7 @@ class Live {
   Variable number_;
 };
 
-/// A number for one call of a traced function.
+/// A Live number, for one call of a traced function.
 template <Element T>
 requires Number<T> Live<T> live(T value, Caller caller = Caller::here()) {
   return Live<T>(value, caller);

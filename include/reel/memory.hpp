@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What reel holds of the machine's memory, and what happens when there is no more.
+// How much memory the library holds, and what happens when there is no more.
 #pragma once  // defined in lib/flow, lib/memory
 #include <cstddef>
 #include <cstdint>
@@ -19,16 +19,15 @@ struct MemoryStatistics {
 };
 /// What the library holds now.
 REEL_API MemoryStatistics memory_statistics();
-/// Gives memory that nothing uses back to the system: the cache of all threads, what this thread
-/// keeps for tensors and for records of tapes, and free pages of the C library. Every thread keeps
-/// up to 256 KiB of each size of up to 128 KiB besides the cache.
+/// Returns unused memory to the system: the cache of all threads, the memory that this thread keeps
+/// for tensors and for records of tapes, and free pages of the C library. (Besides the common
+/// cache, a thread keeps blocks of up to 128 KiB for itself, at most 256 KiB of each size.)
 REEL_API void trim_memory();
-/// At most this many bytes of blocks from 8 KiB on stay in the cache of all threads (default 1
-/// GiB).
+/// The most bytes that the cache of all threads keeps, in blocks of 8 KiB and more. 1 GiB at first.
 REEL_API void set_cache_limit(std::size_t bytes);
 
-/// What becomes of std::bad_alloc where it would leave the library, or an op or layer of your own:
-/// throws MemoryError without asking for memory.
+/// Throws MemoryError without allocating memory. The library calls it where a std::bad_alloc would
+/// leave it; call it in ops and layers of your own:
 ///
 ///     Tensor f(Operand x) try {
 ///       ...

@@ -18,8 +18,8 @@ template <Element T>
 requires Number<T>
 class Live;
 
-/// A C++ number with its dtype: float32 for every floating type, as literals are doubles, and for
-/// numbers too large for int64, which would be negative there. real() is not rounded to float32.
+/// A C++ number and its dtype. The dtype is float32 for every floating type, because literals are
+/// doubles, and for integers too large for int64. real() keeps the double unrounded.
 class Scalar {
  public:
   template <Number T>
@@ -52,8 +52,8 @@ class Scalar {
   DType dtype_;
 };
 
-/// A Tensor, a Variable or a number, and the line of the caller. Lives as long as the call: it
-/// points at its argument.
+/// The parameter type of ops: a Tensor, a Variable or a C++ number, with the line of the caller. It
+/// points to its argument, so it is valid only during the call.
 class Operand {
  public:
   enum class Kind : std::uint8_t { tensor, temporary, variable, scalar };
@@ -102,7 +102,7 @@ namespace detail {
 REEL_API Tensor tensor_of(Operand x);
 }  // namespace detail
 
-/// Several operands: `{a, b}`, a vector of tensors or of Variables.
+/// Several operands: `{a, b}`, a vector of Tensors or of Variables.
 class Operands {
  public:
   Operands(std::initializer_list<Operand> operands, Caller caller = Caller::here())

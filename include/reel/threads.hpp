@@ -5,10 +5,11 @@
 #include <reel/export.hpp>
 
 namespace reel {
-/// Large ops share their work among this many threads, the calling one among them: what the
-/// environment variable REEL_NUM_THREADS says, else OMP_NUM_THREADS, else one for each processor
-/// that the process may use. Results have the same bits whatever the number.
+/// How many threads share the work of a large op, the calling thread included. At first this is the
+/// environment variable REEL_NUM_THREADS, else OMP_NUM_THREADS, else the number of processors that
+/// the process may use. Results have the same bits for any number.
 REEL_API int num_threads();
-/// From the next op on, in all threads of the program. Throws Error unless 1 <= threads <= 256.
+/// Sets the number for all threads of the program, from the next op on. Throws Error unless it is 1
+/// to 256.
 REEL_API void set_num_threads(int threads, Caller caller = Caller::here());
 }  // namespace reel

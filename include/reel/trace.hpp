@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// trace: a function whose ops are captured when it first runs, and replayed afterwards.
+// trace: captures the ops of a function when it first runs, and replays them afterwards.
 #pragma once  // defined in lib/trace
 #include <cstddef>
 #include <cstdint>
@@ -324,8 +324,8 @@ class Traced<R(Args...)> {
   }
   /// How many paths through the function have been captured, over all signatures.
   std::size_t trace_count() const { return traces_.count(); }
-  /// What was captured: for each signature its steps, the answers it was captured for, the
-  /// constants it holds; and why calls run eagerly where they do.
+  /// A text for people: for each signature its steps, its branches, its Variables and constants,
+  /// and why calls run eagerly, if they do.
   std::string explain() const { return traces_.explain(); }
 
  private:
@@ -347,15 +347,16 @@ class Traced<R(Args...)> {
   R (*run_)(void* target, Args&&... args);
 };
 
-/// f, captured when it first runs with arguments of some signature (dtypes, shapes, values of plain
-/// arguments, train or eval), and replayed without running it afterwards. A replay reads anew:
-/// tensor arguments, Variables, random numbers, and every value that f reads on the host; where f
-/// takes another path for another value, that path is captured too. All else that f uses is
-/// constant, and what f does besides ops (printing, counting) happens only when it runs.
+/// Runs f once, captures its ops, and replays them in later calls without running f. Each signature
+/// (dtypes, shapes and devices of tensor arguments, values of plain arguments, train or eval) has a
+/// trace of its own. A replay reads anew: tensor arguments, Variables, Live numbers, random
+/// numbers, and every value that f reads in C++. If f takes another path for another value, that
+/// path is captured too. Everything else that f uses is constant, and what f does besides ops, such
+/// as printing, happens only when f runs.
 ///
 /// A function that keeps state of its own, such as a counter or a running best, runs eagerly. Some
-/// replays run beside f, so that a constant that has changed is found; calls of that signature then
-/// run eagerly. They also do while a tape outside f records. Throws what f throws.
+/// replays run beside f to find constants that have changed; calls of that signature then run
+/// eagerly. So do calls while a tape outside of f records. Throws what f throws.
 ///
 /// For a generic lambda or an overloaded function object, say the signature:
 /// `trace<Tensor(Tensor)>(f)`.

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Training or evaluating: what Dropout asks.
+// Training or evaluating: the flag that Dropout reads.
 #pragma once  // defined in lib/flow
 #include <reel/caller.hpp>
 #include <reel/export.hpp>
 
 namespace reel {
-/// Whether this thread trains (the default, for new threads too).
+/// Whether this thread trains. True at first, also in a new thread.
 REEL_API bool training();
-/// Sets it while it lives: `TrainScope evaluate(false);`. The innermost that lives counts: scopes
-/// may end in any order. One that ends on another thread ends for the thread that made it, which
-/// must not use reel at that moment.
+/// Sets training() for this thread while it lives: `TrainScope evaluating(false);`. Scopes may end
+/// in any order; the innermost one alive counts. A scope may end on another thread, while the
+/// thread that made it does not use reel; it then ends for the thread that made it.
 class REEL_API TrainScope : detail::OpenScope {
  public:
   explicit TrainScope(bool training);

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Values for weights to start from. A weight is [..., in, out], as x times weight wants it; axes
-// before the last two belong to both sides. Throw ShapeError for a shape with fewer than two axes.
+// First values of weights. A weight is [..., in, out], so that a layer computes x times weight.
+// Axes before the last two multiply both in and out. A shape with fewer than two axes throws
+// ShapeError.
 #pragma once  // defined in lib/nn
 #include <reel/ops/create.hpp>
 
 namespace reel::nn {
-/// Uniform within sqrt(6 / (in + out)) of zero (Glorot and Bengio 2010).
+/// Uniform between -a and a, with a = sqrt(6 / (in + out)) (Glorot and Bengio 2010).
 REEL_API Tensor glorot_uniform(Shape shape, TensorOptions options = {},
                                Caller caller = Caller::here());
-/// Normal with variance 2 / (in + out).
+/// Normal with mean 0 and variance 2 / (in + out).
 REEL_API Tensor glorot_normal(Shape shape, TensorOptions options = {},
                               Caller caller = Caller::here());
-/// Uniform within sqrt(6 / in) of zero, for layers before a relu (He et al. 2015).
+/// Uniform between -a and a, with a = sqrt(6 / in), for layers before a relu (He et al. 2015).
 REEL_API Tensor he_uniform(Shape shape, TensorOptions options = {}, Caller caller = Caller::here());
-/// Normal with variance 2 / in.
+/// Normal with mean 0 and variance 2 / in.
 REEL_API Tensor he_normal(Shape shape, TensorOptions options = {}, Caller caller = Caller::here());
-/// Rows (or columns, if those are fewer) orthogonal to each other and of length `gain`, random
-/// otherwise (Saxe, McClelland and Ganguli 2014). Throws ShapeError unless the shape is a matrix.
+/// A random matrix whose rows (or columns, if there are fewer) are orthogonal to each other and
+/// have the length `gain` (Saxe, McClelland and Ganguli 2014). Throws ShapeError for other shapes.
 REEL_API Tensor orthogonal(Shape shape, double gain = 1, TensorOptions options = {},
                            Caller caller = Caller::here());
-/// Every element the same.
+/// Every element is `value`.
 REEL_API Tensor constant(Shape shape, double value, TensorOptions options = {},
                          Caller caller = Caller::here());
 }  // namespace reel::nn

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Recurrent networks over whole sequences, of one layer or several. x is [time, batch, in], time
-// first as in PyTorch and cuDNN. Each layer has a cell, or two if it is bidirectional: a loop of
-// that cell gives the same.
+// Recurrent networks over whole sequences, with one layer or several. x is [time, batch, in], as in
+// PyTorch and cuDNN. Each layer has one cell, or two if it is bidirectional. A loop of these cells
+// gives the same values.
 #pragma once  // defined in lib/nn
 #include <reel/nn/recurrent.hpp>
 
@@ -11,13 +11,13 @@ namespace reel::nn {
 /// Options of LSTM.
 struct LSTMLayersOptions {
   std::int64_t layers = 1;
-  bool bidirectional = false;  // another cell runs from the last step to the first
+  bool bidirectional = false;  // a second cell runs from the last step to the first
   double dropout = 0;          // between layers, while training()
-  double forget_bias = 1;      // at first
+  double forget_bias = 1;      // first value of the bias of f
   DType dtype = DType::float32;
 };
-/// What an LSTM gives: outputs [time, batch, hidden] of the last layer (the two directions side by
-/// side, if there are two), and what each cell hands to steps that follow.
+/// What an LSTM returns: outputs [time, batch, hidden] of the last layer ([time, batch, 2 hidden]
+/// if bidirectional), and the last state of each cell, to continue from.
 struct LSTMOutput {
   Tensor outputs;
   std::vector<LSTMState> states;
@@ -28,13 +28,13 @@ struct LSTMOutput {
 };
 /// Layers of LSTMs; see lstm() for lengths [batch].
 struct REEL_API LSTM {
-  std::vector<LSTMCell> cells;  // of the first layer: forward, and backward if bidirectional; ...
+  std::vector<LSTMCell> cells;  // layer by layer; forward, then backward if bidirectional
   bool bidirectional;
   double dropout;
   LSTM(Extent in, Extent hidden, LSTMLayersOptions options = {}, Caller caller = Caller::here());
-  /// Zeros for each cell.
+  /// A state of zeros for each cell.
   std::vector<LSTMState> initial_states(Extent batch, Caller caller = Caller::here()) const;
-  /// From a state for each cell, or from zeros.
+  /// Starts from a state for each cell, or from zeros.
   LSTMOutput operator()(Operand x, const std::vector<LSTMState>& states = {},
                         const Tensor& lengths = {}) const;
   void fields(auto&& field) { field("cells", cells); }
@@ -47,7 +47,7 @@ struct GRULayersOptions {
   double dropout = 0;
   DType dtype = DType::float32;
 };
-/// What a GRU gives: outputs as an LSTM's, and the last state of each cell.
+/// What a GRU returns: outputs as an LSTM's, and the last state of each cell.
 struct GRUOutput {
   Tensor outputs;
   std::vector<Tensor> states;
@@ -56,7 +56,7 @@ struct GRUOutput {
     field("states", states);
   }
 };
-/// Layers of GRUs; the same in all else.
+/// Layers of GRUs; otherwise as LSTM.
 struct REEL_API GRU {
   std::vector<GRUCell> cells;
   bool bidirectional;

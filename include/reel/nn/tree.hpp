@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tree LSTMs (Tai, Socher and Manning 2015): one node of a tree; the recursion is the user's.
+// Tree LSTMs (Tai, Socher and Manning 2015). A cell computes one node; your function recurses.
 #pragma once  // defined in lib/nn
 #include <vector>
 
@@ -7,8 +7,8 @@
 
 namespace reel::nn {
 /// For trees whose inner nodes have two children and whose leaves have words. The gates of an inner
-/// node are i, f of the left child, f of the right child, g, o; see tree_lstm_gates(). A leaf has
-/// weights of its own for i, g, o, and no children to forget.
+/// node are i, f of the left child, f of the right child, g, o; see tree_lstm_gates(). Leaves have
+/// weights of their own, for i, g, o.
 struct REEL_API TreeLSTMCell {
   Variable weight, bias;            // [2 hidden, 5 hidden], [5 hidden]
   Variable leaf_weight, leaf_bias;  // [in, 3 hidden], [3 hidden]
@@ -25,15 +25,15 @@ struct REEL_API TreeLSTMCell {
   }
 };
 
-/// For trees whose nodes all have words and any number of children, in no order: the gates i, g, o
-/// see the sum of the children, and each child k has its own f = x wf + h_k uf + bf.
+/// For trees where every node has a word and any number of children, in no order. The gates i, g, o
+/// depend on the sum of the children's h; each child k has its own f = x wf + h_k uf + bf.
 struct REEL_API ChildSumTreeLSTMCell {
   Variable weight, bias;  // [in, 4 hidden], [4 hidden]: of i, g, o, f
   Variable children;      // [hidden, 3 hidden]: of i, g, o, for the sum
   Variable forget;        // [hidden, hidden]: of f, for each child
   ChildSumTreeLSTMCell(Extent in, Extent hidden, LSTMOptions options = {},
                        Caller caller = Caller::here());
-  /// A node with the word x [batch, in]; a leaf has no children.
+  /// A node with the word x [batch, in] and the states of its children; a leaf has none.
   LSTMState operator()(Operand x, const std::vector<LSTMState>& states = {}) const;
   void fields(auto&& field) {
     field("weight", weight);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The bends in neural networks, element by element. Integers become float32.
+// Activation functions, element by element. Integers become float32.
 #pragma once  // defined in lib/ops
 #include <reel/tensor.hpp>
 
@@ -12,6 +12,6 @@ REEL_API Tensor relu(Operand x);
 REEL_API Tensor sigmoid(Operand x);
 /// The hyperbolic tangent.
 REEL_API Tensor tanh(Operand x);
-/// x itself, through which no gradient flows.
+/// The values of x, as a constant for every tape: no gradient flows through it.
 REEL_API Tensor stop_gradient(Operand x);
 }  // namespace reel

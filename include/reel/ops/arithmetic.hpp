@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Sums, products and powers, element by element with NumPy's broadcasting and promotion. C++
-// numbers take the tensor's dtype; an integer tensor becomes float32 where the result needs a
-// fraction.
+// Sums, products and powers, element by element, with NumPy's broadcasting. C++ numbers take the
+// tensor's dtype. Integer tensors become float32 where the result needs a fraction.
 #pragma once  // defined in lib/ops
 #include <reel/tensor.hpp>
 
@@ -14,7 +13,7 @@ REEL_API Tensor operator*(Operand x, Operand y);
 ///
 ///     tensor({1, 3}) / 2           // [0.5, 1.5]
 REEL_API Tensor operator/(Operand x, Operand y);
-/// The remainder with the sign of the divisor, as in Python; of an integer by zero it is 0.
+/// The remainder, with the sign of the divisor as in Python. An integer % 0 is 0.
 ///
 ///     tensor({-3, 5}) % 4          // [1, 1]
 REEL_API Tensor operator%(Operand x, Operand y);
@@ -41,11 +40,11 @@ REEL_API Tensor divide(Operand x, Operand y);
 REEL_API Tensor remainder(Operand x, Operand y);
 REEL_API Tensor negative(Operand x);
 
-/// The larger of two elements; NaN if one is NaN. Where both are equal, the gradient is shared.
+/// The larger of two elements; NaN if one is NaN. Equal elements share the gradient.
 REEL_API Tensor maximum(Operand x, Operand y);
-/// The smaller of two elements; NaN if one is NaN. Where both are equal, the gradient is shared.
+/// The smaller of two elements; NaN if one is NaN. Equal elements share the gradient.
 REEL_API Tensor minimum(Operand x, Operand y);
-/// x to the power y. Floating; integers become float32.
+/// x to the power y. Integers become float32.
 ///
 ///     power(tensor({2.f, 3.f}), 2)         // [4, 9]
 REEL_API Tensor power(Operand x, Operand y);

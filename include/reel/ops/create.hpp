@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tensors from nothing. float32 unless an option or a C++ integer says otherwise.
+// Tensors from shapes and numbers. The dtype is float32, unless an option or a C++ integer gives
+// another one.
 #pragma once  // defined in lib/ops
 #include <reel/tensor.hpp>
 
@@ -12,14 +13,14 @@ struct TensorOptions {
 REEL_API Tensor zeros(Shape shape, TensorOptions options = {}, Caller caller = Caller::here());
 /// Ones.
 REEL_API Tensor ones(Shape shape, TensorOptions options = {}, Caller caller = Caller::here());
-/// Numbers with a fraction are float32, double or not, and so are those too large for int64; other
-/// integers and bools have the dtype of their C++ type, see dtype_of(). The other form is of the
-/// dtype that its options say; it throws DTypeError where the value does not fit.
+/// Every element is `value`. A floating value gives float32 (also a double), an integer or bool the
+/// dtype of its C++ type (dtype_of()), and an integer too large for int64 float32. With options the
+/// dtype is theirs; a value that does not fit it throws DTypeError.
 REEL_API Tensor full(Shape shape, Scalar value, Caller caller = Caller::here());
 REEL_API Tensor full(Shape shape, Scalar value, TensorOptions options,
                      Caller caller = Caller::here());
-/// start, start + step, ... before stop: int64 for integers, else float32. The other form is
-/// float32 or float64.
+/// start, start + step, ... up to but without stop: int64 for integers, else float32. The form with
+/// options takes a floating dtype.
 ///
 ///     arange(0, 6, 2)                      // [0, 2, 4]
 REEL_API Tensor arange(Scalar start, Scalar stop, Scalar step = 1, Caller caller = Caller::here());

@@ -6,15 +6,16 @@
 
 namespace reel {
 /// The matrix product over the last two axes, as in NumPy: [..., n, k] by [..., k, m] gives
-/// [..., n, m]; leading axes broadcast; a vector is a row on the left, a column on the right, and
-/// its axis leaves the result. Floating dtypes. Transposed views are not copied.
+/// [..., n, m]. Leading axes broadcast. A vector counts as a row on the left and as a column on the
+/// right, and the result does not have that axis. Floating dtypes. Transposed views are not copied.
 ///
 ///     matmul(tensor({{1.f, 2.f}}), tensor({{3.f}, {4.f}}))       // [[11]]
 REEL_API Tensor matmul(Operand x, Operand y);
-/// matmul(x, y) + z in one step; x and y are matrices, z is added with broadcasting.
+/// matmul(x, y) + z in one step. x and y are matrices; z broadcasts.
 REEL_API Tensor matmul_add(Operand x, Operand y, Operand z);
-/// activation(matmul(x, weight) + bias), for a matrix x in one step: rows of the result are bent
-/// while a cache has them. Other functions are called on matmul_add().
+/// activation(matmul(x, weight) + bias). For a matrix x this is one step, which applies the
+/// activation to rows of the result while they are in the cache. Apply other functions to
+/// matmul_add().
 ///
 ///     dense(x, weight, bias, Activation::relu)
 REEL_API Tensor dense(Operand x, Operand weight, Operand bias, Activation activation);

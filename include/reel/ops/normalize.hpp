@@ -5,6 +5,6 @@
 
 namespace reel {
 /// (x - mean) / sqrt(variance + epsilon) over the last axis, times scale, plus shift (Ba, Kiros
-/// and Hinton 2016); scale and shift have the last axis's length.
+/// and Hinton 2016). scale and shift are vectors of the length of the last axis.
 REEL_API Tensor layer_norm(Operand x, Operand scale, Operand shift, double epsilon = 1e-5);
 }  // namespace reel

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Recurrent networks: the element-wise part of one step, and whole sequences. Floating dtypes.
+// Recurrent networks: the elementwise part of one step, and whole sequences. Floating dtypes.
 #pragma once  // defined in lib/ops
 #include <reel/tensor.hpp>
 
@@ -9,14 +9,14 @@ struct HiddenAndCell {
   Tensor h, c;
 };
 /// The gates of an LSTM (Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al.
-/// 2000): gates [..., 4 n] hold i, f, g, o before their bends, c [..., n] is the last cell.
-/// c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c').
+/// 2000). gates [..., 4 n] hold i, f, g, o before their activations; c [..., n] is the previous
+/// cell. c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c').
 REEL_API HiddenAndCell lstm_gates(Operand gates, Operand c);
-/// The gates of a binary tree LSTM (Tai, Socher and Manning 2015): gates [..., 5 n] hold i, f of
-/// the left child, f of the right child, g, o. c' = sigmoid(i) tanh(g) + sigmoid(fl) cl +
-/// sigmoid(fr) cr, h' = sigmoid(o) tanh(c').
+/// The gates of a binary tree LSTM (Tai, Socher and Manning 2015). gates [..., 5 n] hold i, f of
+/// the left child (fl), f of the right child (fr), g, o before their activations. c' = sigmoid(i)
+/// tanh(g) + sigmoid(fl) cl + sigmoid(fr) cr, h' = sigmoid(o) tanh(c').
 REEL_API HiddenAndCell tree_lstm_gates(Operand gates, Operand c_left, Operand c_right);
-/// The same for a leaf, which has no children to forget: gates [..., 3 n] hold i, g, o.
+/// The same for a leaf, which has no children and so no f. gates [..., 3 n] hold i, g, o.
 /// c = sigmoid(i) tanh(g), h = sigmoid(o) tanh(c).
 REEL_API HiddenAndCell tree_lstm_leaf_gates(Operand gates);
 
@@ -29,12 +29,14 @@ struct SequenceOptions {
 struct GRUSequence {
   Tensor outputs, h;
 };
-/// Gated recurrent units (Cho et al. 2014) over x [time, batch, in], time first as in PyTorch and
-/// cuDNN, from the state h [batch, hidden]. With a = x wx + b and s = h wh, in the order r, z, n:
-/// r = sigmoid(ar + sr), z = sigmoid(az + sz), n = tanh(an + r (sn + bs)), h' = (1 - z) n + z h.
-/// r is applied behind the product with h, as in cuDNN and PyTorch, so that one product does for
-/// all of h. weight [in + hidden, 3 hidden] is wx above wh, bias [4 hidden] is b, then bs.
-/// outputs [time, batch, hidden] holds h of every step, h what the last one left; lengths as for
+/// Gated recurrent units (Cho et al. 2014) over x [time, batch, in] from the state h [batch,
+/// hidden]. Time is the first axis, as in PyTorch and cuDNN. With a = x wx + b and s = h wh, both
+/// in the order r, z, n: r = sigmoid(ar + sr), z = sigmoid(az + sz), n = tanh(an + r (sn + bs)), h'
+/// = (1 - z) n + z h. As in PyTorch and cuDNN, r is applied after the product with h, so one
+/// product is enough.
+///
+/// weight [in + hidden, 3 hidden] is wx above wh; bias [4 hidden] is b, then bs. In the result,
+/// outputs [time, batch, hidden] holds h of every step, and h is the last state. lengths as for
 /// lstm().
 REEL_API GRUSequence gru(Operand x, Operand h, Operand weight, Operand bias,
                          const SequenceOptions& options = {});
@@ -43,15 +45,15 @@ REEL_API GRUSequence gru(Operand x, Operand h, Operand weight, Operand bias,
 struct LSTMSequence {
   Tensor outputs, h, c;
 };
-/// An LSTM over x [time, batch, in], time first as in PyTorch and cuDNN, from the state h and c
-/// [batch, hidden]. weight [in + hidden, 4 hidden] and bias [4 hidden] are those of nn::LSTMCell:
-/// [x, h] weight + bias are lstm_gates()'s gates. outputs [time, batch, hidden] holds h of every
-/// step, h and c what the last one left.
+/// An LSTM over x [time, batch, in] from the states h and c [batch, hidden]. Time is the first
+/// axis, as in PyTorch and cuDNN. weight [in + hidden, 4 hidden] and bias [4 hidden] are those of
+/// nn::LSTMCell: [x, h] weight + bias are the gates of lstm_gates(). In the result, outputs [time,
+/// batch, hidden] holds h of every step, and h and c are the last states.
 ///
 ///     lstm(zeros({5, 1, 2}), zeros({1, 3}), zeros({1, 3}), zeros({5, 12}), zeros({12})).outputs
 ///
-/// Steps at and behind a sequence's length leave its state as it is; its outputs are 0 there. So
-/// reversed sequences begin at their own last steps. Throws IndexError for other lengths.
+/// From a sequence's length on, steps leave its state unchanged and give outputs of 0. So a
+/// reversed sequence begins at its own last step. Throws IndexError for a length outside 0 to time.
 REEL_API LSTMSequence lstm(Operand x, Operand h, Operand c, Operand weight, Operand bias,
                            const SequenceOptions& options = {});
 }  // namespace reel

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Steps of optimizers: each reads a gradient once and writes a Variable, with the state that goes
-// with it, in place and in one pass; those of many Variables are one op, whose work threads share
-// whatever the size of each. Floating dtypes; gradient and state have the Variable's shape and
-// dtype, `rate` and `step` are single numbers. Tapes do not record them. Throw Error, ShapeError or
-// DTypeError where an argument does not fit, before anything is written.
+// Optimizer steps. Each reads a gradient and updates a Variable and its state in place, in one
+// pass. The form for several Variables is one op, whose work is shared by threads whatever the size
+// of each Variable. Floating dtypes: gradient and state have the Variable's shape and dtype; `rate`
+// and `step` are single numbers. Tapes do not record these ops. They throw Error, ShapeError or
+// DTypeError for arguments that do not fit, before anything is written.
 #pragma once  // defined in lib/ops
 #include <span>
 
@@ -25,8 +25,8 @@ struct MomentumOptions {
   }
   friend bool operator==(const MomentumOptions&, const MomentumOptions&) = default;
 };
-/// velocity = momentum velocity + gradient, then x -= rate velocity (Polyak 1964), or, after
-/// Nesterov, x -= rate (gradient + momentum velocity).
+/// velocity = momentum velocity + gradient, then x -= rate velocity (Polyak 1964). With `nesterov`
+/// the second step is x -= rate (gradient + momentum velocity).
 REEL_API void momentum_update(Variable& x, Variable& velocity, Operand gradient, Operand rate,
                               MomentumOptions options = {});
 REEL_API void momentum_update(std::span<const Variable> x, std::span<const Variable> velocity,
@@ -36,7 +36,7 @@ REEL_API void momentum_update(std::span<const Variable> x, std::span<const Varia
 /// Options of adam_update().
 struct AdamUpdateOptions {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-  double weight_decay = 0;  // apart from the gradient, as in AdamW
+  double weight_decay = 0;  // added to the step, not to the gradient, as in AdamW
   void fields(auto&& field) {
     field("beta1", beta1);
     field("beta2", beta2);
@@ -45,8 +45,8 @@ struct AdamUpdateOptions {
   }
   friend bool operator==(const AdamUpdateOptions&, const AdamUpdateOptions&) = default;
 };
-/// Adam (Kingma and Ba 2015) for the step that counts from 1, with the weight decay of Loshchilov
-/// and Hutter (2019): x -= rate weight_decay x; m = beta1 m + (1 - beta1) g;
+/// Adam (Kingma and Ba 2015) with the weight decay of Loshchilov and Hutter (2019). t is the number
+/// of the step, from 1: x -= rate weight_decay x; m = beta1 m + (1 - beta1) g;
 /// v = beta2 v + (1 - beta2) g^2; x -= rate (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) +
 /// epsilon).
 REEL_API void adam_update(Variable& x, Variable& m, Variable& v, Operand gradient, Operand rate,
