@@ -15,6 +15,8 @@
 #include <reel/variable.hpp>
 
 namespace reel {
+class Generator;
+
 /// What fields(field) calls: field("name", member).
 struct FieldProbe {
   void operator()(std::string_view name, auto& member) const;
@@ -69,6 +71,11 @@ concept ListLike = requires(T& list) {
 }
 &&!std::is_convertible_v<T, std::string_view>;
 template <class T>
+concept MapLike = ListLike<T> && requires {
+  typename T::key_type;
+  typename T::mapped_type;
+};
+template <class T>
 concept PointerLike = requires(T& pointer) {
   *pointer;
   static_cast<bool>(pointer);
@@ -91,10 +98,12 @@ void visit_fields(T& value, const Field& field) {
   else
     value.fields(field);
 }
-/// A model is made of Tensors, Variables, plain values, and structs that list their members.
+/// A model is made of Tensors, Variables, Buffers, Generators, plain values, and structs that list
+/// their members.
 template <class T>
 constexpr void require_fields() {
-  static_assert(std::is_same_v<T, Tensor> || std::is_same_v<T, Variable> || PlainField<T>,
+  static_assert(std::is_same_v<T, Tensor> || std::is_same_v<T, Variable> ||
+                    std::is_same_v<T, Generator> || PlainField<T>,
                 "a struct in this model does not list its members, so its Variables would be "
                 "forgotten: add REEL_FIELDS(weight, bias) or fields(field) to it");
 }
@@ -104,12 +113,25 @@ inline std::string path_to(std::string_view outer, std::string_view inner) {
   if (!path.empty()) path += '.';
   return path += inner;
 }
+/// What the element of a map is called in paths; empty where its key is no text and no integer.
+template <class Key>
+std::string key_text(const Key& key) {
+  if constexpr (std::is_convertible_v<const Key&, std::string_view>)
+    return std::string(std::string_view(key));
+  else if constexpr (std::is_integral_v<Key>)
+    return std::to_string(key);
+  else
+    return {};
+}
 }  // namespace detail
 
 /// Calls visit(path, leaf) for each Tensor, Variable and plain value inside `value`, in order;
-/// "cells.0.weight" is the path to a member of a list of structs. A visitor that has
-/// holds(path, count) hears how much a list, an optional or a pointer holds, behind what that is;
-/// one that has behind(object) hears of the object that a smart pointer leads to.
+/// "cells.0.weight" is the path to a member of a list of structs, "heads.noun.bias" one in a map. A
+/// visitor that has holds(path, count) hears how much a list, an optional or a pointer holds,
+/// behind what that is; one that has behind(object) hears of the object that a smart pointer leads
+/// to; one that has buffer(path, leaf) gets Buffers there, which are Variables to others. One that
+/// has takes(path, object) is asked before the members of a struct are visited: true leaves them
+/// out. Keys of a map are leaves too, unless the visitor has skips_keys.
 template <class T, class Visit>
 void visit_leaves(std::string_view path, T& value, const Visit& visit) {
   [[maybe_unused]] std::size_t i = 0;
@@ -123,10 +145,27 @@ void visit_leaves(std::string_view path, T& value, const Visit& visit) {
     visit_leaves(path, const_cast<std::remove_const_t<T>&>(value), visit);
   } else if constexpr (std::is_same_v<T, Tensor> || std::is_same_v<T, Variable>) {
     visit(path, value);
+  } else if constexpr (std::is_same_v<T, Buffer>) {
+    if constexpr (requires { visit.buffer(path, value); })
+      visit.buffer(path, value);
+    else
+      visit(path, static_cast<Variable&>(value));
   } else if constexpr (HasFields<T>) {
+    if constexpr (requires { visit.takes(path, value); })
+      if (visit.takes(path, value)) return;
     detail::visit_fields(value, [&](std::string_view name, auto& member) {
       visit_leaves(detail::path_to(path, name), member, visit);
     });
+  } else if constexpr (MapLike<T>) {
+    for (auto& element : value) {
+      std::string key = detail::key_text(element.first);
+      if (key.empty()) key = std::to_string(i);
+      const std::string inner = detail::path_to(path, key);
+      if constexpr (!requires { Visit::skips_keys; }) visit_leaves(inner, element.first, visit);
+      visit_leaves(inner, element.second, visit);
+      ++i;
+    }
+    holds(i);
   } else if constexpr (ListLike<T>) {
     for (auto& element : value) visit_next(element);
     holds(i);
@@ -147,26 +186,60 @@ void visit_leaves(std::string_view path, T& value, const Visit& visit) {
   }
 }
 
-/// The parameters with the names that lead to them, "cell.weight"; one that occurs twice, once.
+namespace detail {
+using NamedVariables = std::vector<std::pair<std::string, Variable>>;
+/// Notes Variables with their paths, one that occurs twice once.
+struct VariableNotes {
+  NamedVariables& found;
+  bool parameters, buffers;
+  template <class Leaf>
+  void operator()(std::string_view path, Leaf& leaf) const {
+    require_fields<std::remove_const_t<Leaf>>();
+    if constexpr (std::is_same_v<Leaf, Variable>)
+      if (parameters) note(path, leaf);
+  }
+  void buffer(std::string_view path, const Buffer& leaf) const {
+    if (buffers) note(path, leaf);
+  }
+  void note(std::string_view path, const Variable& leaf) const {
+    for (const auto& [other, variable] : found)
+      if (variable.same_cell(leaf)) return;
+    found.emplace_back(path, leaf);
+  }
+};
 template <class Model>
-std::vector<std::pair<std::string, Variable>> named_parameters(const Model& model) try {
-  std::vector<std::pair<std::string, Variable>> found;
-  visit_leaves("", model, [&](std::string_view name, auto& leaf) {
-    using Leaf = std::remove_cvref_t<decltype(leaf)>;
-    detail::require_fields<Leaf>();
-    if constexpr (std::is_same_v<Leaf, Variable>) {
-      for (const auto& [other, variable] : found) {
-        if (variable.same_cell(leaf)) return;
-      }
-      found.emplace_back(name, leaf);
-    }
-  });
+NamedVariables named_variables(const Model& model, bool parameters, bool buffers,
+                               std::string_view op) try {
+  NamedVariables found;
+  visit_leaves("", model, VariableNotes{found, parameters, buffers});
   return found;
 } catch (const std::bad_alloc&) {
-  fail_memory({}, "named_parameters");
+  fail_memory({}, op);
 }
-/// The Variables in a model, in the order of its fields; one that occurs twice, once. A struct in
-/// it that lists no members does not compile; nn::check() finds Variables that a list forgets.
+/// Parameters and buffers.
+template <class Model>
+std::vector<Variable> all_variables(const Model& model, std::string_view op) try {
+  std::vector<Variable> found;
+  for (auto& [name, variable] : named_variables(model, true, true, op)) found.push_back(variable);
+  return found;
+} catch (const std::bad_alloc&) {
+  fail_memory({}, op);
+}
+}  // namespace detail
+
+/// The parameters with the names that lead to them, "cell.weight"; one that occurs twice, once.
+template <class Model>
+std::vector<std::pair<std::string, Variable>> named_parameters(const Model& model) {
+  return detail::named_variables(model, true, false, "named_parameters");
+}
+/// The same of the model's Buffers.
+template <class Model>
+std::vector<std::pair<std::string, Variable>> named_buffers(const Model& model) {
+  return detail::named_variables(model, false, true, "named_buffers");
+}
+/// The Variables in a model, in the order of its fields, without its Buffers; one that occurs
+/// twice, once. A struct in it that lists no members does not compile; nn::check() finds Variables
+/// that a list forgets.
 template <class Model>
 std::vector<Variable> parameters(const Model& model) try {
   std::vector<Variable> found;
@@ -175,7 +248,16 @@ std::vector<Variable> parameters(const Model& model) try {
 } catch (const std::bad_alloc&) {
   fail_memory({}, "parameters");
 }
-/// How many numbers they hold.
+/// The Buffers in a model, in the order of its fields.
+template <class Model>
+std::vector<Variable> buffers(const Model& model) try {
+  std::vector<Variable> found;
+  for (auto& [name, variable] : named_buffers(model)) found.push_back(variable);
+  return found;
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "buffers");
+}
+/// How many numbers the parameters hold.
 template <class Model>
 std::int64_t count_parameters(const Model& model) {
   std::int64_t count = 0;

@@ -40,6 +40,8 @@ struct fmt::formatter<reel::Tensor> : reel::Formatter<reel::Tensor> {};
 template <>
 struct fmt::formatter<reel::Variable> : reel::Formatter<reel::Variable> {};
 template <>
+struct fmt::formatter<reel::Buffer> : reel::Formatter<reel::Variable> {};
+template <>
 struct fmt::formatter<reel::Shape> : reel::Formatter<reel::Shape> {};
 template <>
 struct fmt::formatter<reel::DType> : reel::Formatter<reel::DType> {};

@@ -21,6 +21,10 @@ class REEL_API Generator {
   /// How many blocks of four 32 bit numbers have been drawn.
   std::uint64_t position() const;
   void set_position(std::uint64_t position);
+  /// Goes on where a generator of this seed and position would: for all copies.
+  void restore(std::uint64_t seed, std::uint64_t position);
+  /// A stream of its own, which goes on from the same place.
+  Generator clone() const;
 
  private:
   friend class GeneratorScope;
@@ -29,6 +33,9 @@ class REEL_API Generator {
   struct State;
   State* state_;
 };
+/// What random ops of this thread draw from now: the generator of the innermost GeneratorScope, else
+/// the thread's own. seed() gives the thread another one, which earlier copies do not follow.
+REEL_API Generator thread_generator();
 /// Random ops of this thread draw from `generator` while it lives. The innermost that lives counts:
 /// scopes may end in any order. One that ends on another thread ends for the thread that made it,
 /// which must not use reel at that moment.

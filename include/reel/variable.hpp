@@ -61,9 +61,23 @@ class REEL_API Variable {
   friend struct Access;
   Cell* cell_ = nullptr;
 };
+
+/// State of a model that is saved, moved and cloned with it, and not trained: running statistics, a
+/// mask, a count. A member of this type is among buffers(), not among parameters(). All else is as
+/// with a Variable.
+///
+///     Buffer mean{"mean", zeros({64})};
+class Buffer : public Variable {
+ public:
+  using Variable::Variable;
+};
+
 namespace detail {
 /// Each Variable's value is on the device afterwards; none changes if it throws.
 REEL_API void move_variables(const std::vector<Variable>& variables, Device device, Caller caller);
+/// Each Variable has the value beside it afterwards, which has its shape, dtype and device; none
+/// changes if it throws.
+REEL_API void replace_values(const std::vector<Variable>& variables, std::vector<Tensor> values);
 }  // namespace detail
 /// Name, dtype, shape and value.
 REEL_API std::string to_string(const Variable& x, std::string_view format = {},

@@ -40,6 +40,16 @@ std::uint64_t Generator::position() const {
   return state_->position;
 }
 void Generator::set_position(std::uint64_t position) { state_->position = position; }
+void Generator::restore(std::uint64_t seed, std::uint64_t position) {
+  tell_stages("it restores a generator of random numbers");
+  state_->seed = seed;
+  state_->position = position;
+}
+Generator Generator::clone() const {
+  Generator copy(seed());
+  copy.set_position(position());
+  return copy;
+}
 
 namespace {
 /// The first thread that draws has seed 0, each later one a seed of its own.
@@ -52,16 +62,20 @@ std::uint64_t seed_of_thread() {
 struct ThreadGenerator : Generator {
   ThreadGenerator() : Generator(seed_of_thread()) {}
 };
-constinit thread_local OfThread<ThreadGenerator> thread_generator;
+constinit thread_local OfThread<ThreadGenerator> own_generator;
 }  // namespace
 
 Generator& current_generator() {
   Generator* chosen = Context::here().generator;
-  return chosen ? *chosen : thread_generator.get();
+  return chosen ? *chosen : own_generator.get();
+}
+Generator thread_generator() {
+  tell_stages("it asks for the generator of random numbers");
+  return current_generator();
 }
 
 void seed(std::uint64_t seed) try {
-  thread_generator.get().Generator::operator=(Generator(seed));
+  own_generator.get().Generator::operator=(Generator(seed));
 } catch (const std::bad_alloc&) {
   fail_memory({}, "seed");
 }

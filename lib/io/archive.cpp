@@ -6,6 +6,10 @@
 #include "lib/io/elements.hpp"
 
 namespace reel::io {
+std::unique_ptr<Archive> open_archive(const Path& path, std::string_view op, Caller caller) {
+  return open_safetensors(path, op, caller);
+}
+
 NamedTensors read_all(const Archive& archive, Caller caller) {
   NamedTensors tensors;
   tensors.reserve(archive.entries().size());

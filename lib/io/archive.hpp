@@ -34,6 +34,12 @@ class Archive {
 /// A .safetensors file, or several with an index.
 std::unique_ptr<Archive> open_safetensors(const Path& path, std::string_view op, Caller caller);
 
+/// A file of any format of many tensors, which its bytes tell.
+std::unique_ptr<Archive> open_archive(const Path& path, std::string_view op, Caller caller);
+/// In the name of `op`; see save_safetensors().
+void write_safetensors(const Path& path, const NamedTensors& tensors, const Metadata& metadata,
+                       std::string_view op, Caller caller);
+
 /// All tensors of a file, on the device of this thread's scope.
 NamedTensors read_all(const Archive& archive, Caller caller);
 /// The name that occurs twice; null if none does.

@@ -48,7 +48,7 @@ Tensor read_elements(const Input& input, std::uint64_t at, DType dtype, const Sh
 Tensor placed(const Tensor& x, Caller caller) { return x.to(Context::here().device, caller); }
 
 HostElements::HostElements(const Tensor& x, Caller caller)
-    : host_(detail::contiguous_host(x, x.dtype(), &first_, caller)) {}
+    : host_(reel::detail::contiguous_host(x, x.dtype(), &first_, caller)) {}
 std::size_t HostElements::bytes() const {
   return static_cast<std::size_t>(Access::body(host_)->bytes());
 }

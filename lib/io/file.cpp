@@ -24,9 +24,11 @@ auto uninterrupted(F f) {
 }  // namespace
 
 void fail_file(Caller caller, std::string_view op, const Path& path, std::string_view expected,
-               std::string_view got) {
+               std::string_view got, std::string_view advice) {
+  std::string rest = "The file is " + escaped(path) + ".";
+  if (!advice.empty()) rest.append("\n  ").append(advice);
   fail<IoError>(caller, op, "\"" + escaped(path.substr(path.rfind('/') + 1)) + "\"", expected, got,
-                "The file is " + escaped(path) + ".");
+                rest);
 }
 
 std::string escaped(std::string_view bytes) {

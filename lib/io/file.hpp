@@ -10,9 +10,10 @@
 
 namespace reel::io {
 /// Throws IoError: the first line names the file without its folder, the next line in full.
-/// Both are escaped.
+/// `advice` follows. Both are escaped.
 [[noreturn]] void fail_file(Caller caller, std::string_view op, const Path& path,
-                            std::string_view expected, std::string_view got);
+                            std::string_view expected, std::string_view got,
+                            std::string_view advice = {});
 /// Bytes of a file as text for an error: all but printable ASCII becomes \xNN.
 std::string escaped(std::string_view bytes);
 /// Whether the path leads to something.

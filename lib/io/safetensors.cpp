@@ -234,17 +234,18 @@ std::string header_of(const NamedTensors& tensors, const Metadata& metadata) {
 
 /// One file, with the tensors of the widest dtype first, so that all lie at multiples of their
 /// widths.
-void write_file(const Path& path, NamedTensors tensors, const Metadata& metadata, Caller caller) {
+void write_file(const Path& path, NamedTensors tensors, const Metadata& metadata,
+                std::string_view op, Caller caller) {
   std::stable_sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
     return size_of(a.second.dtype()) > size_of(b.second.dtype());
   });
   const std::string header = header_of(tensors, metadata);
   if (header.size() > most_header)
-    fail<Error>(caller, "save_safetensors", "tensors", "a header of at most 100,000,000 bytes",
+    fail<Error>(caller, op, "tensors", "a header of at most 100,000,000 bytes",
                 std::to_string(header.size()));
   char length[8];
   for (int i = 0; i < 8; ++i) length[i] = static_cast<char>(header.size() >> 8 * i);
-  AtomicFile file(path, "save_safetensors", caller);
+  AtomicFile file(path, op, caller);
   file.write(length, 8);
   file.write(header.data(), header.size());
   for (const auto& [name, x] : tensors) {
@@ -254,32 +255,28 @@ void write_file(const Path& path, NamedTensors tensors, const Metadata& metadata
   file.commit();
 }
 
-void check_names(const NamedTensors& tensors, const SafetensorsOptions& options, Caller caller) {
+void check_names(const NamedTensors& tensors, const Metadata& metadata, std::string_view op,
+                 Caller caller) {
   std::vector<std::string> names;
   for (const auto& [name, x] : tensors) {
-    if (!x.defined())
-      fail<Error>(caller, "save_safetensors", quoted(name), "a tensor", "an undefined Tensor");
+    if (!x.defined()) fail<Error>(caller, op, quoted(name), "a tensor", "an undefined Tensor");
     if (name == "__metadata__" || !is_utf8(name))
-      fail<Error>(caller, "save_safetensors", "tensors", "names of UTF-8 other than __metadata__",
-                  quoted(name));
+      fail<Error>(caller, op, "tensors", "names of UTF-8 other than __metadata__", quoted(name));
     names.push_back(name);
   }
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   if (twice != names.end())
-    fail<Error>(caller, "save_safetensors", "tensors", "each name once", quoted(*twice) + " twice");
+    fail<Error>(caller, op, "tensors", "each name once", quoted(*twice) + " twice");
   std::vector<std::string> keys;
-  for (const auto& [key, text] : options.metadata) {
+  for (const auto& [key, text] : metadata) {
     if (!is_utf8(key) || !is_utf8(text))
-      fail<Error>(caller, "save_safetensors", "metadata", "texts of UTF-8", quoted(key));
+      fail<Error>(caller, op, "metadata", "texts of UTF-8", quoted(key));
     keys.push_back(key);
   }
   std::sort(keys.begin(), keys.end());
   if (const auto key = std::adjacent_find(keys.begin(), keys.end()); key != keys.end())
-    fail<Error>(caller, "save_safetensors", "metadata", "each name once", quoted(*key) + " twice");
-  if (options.shard_bytes < 1)
-    fail<Error>(caller, "save_safetensors", "shard_bytes", "1 or more",
-                std::to_string(options.shard_bytes));
+    fail<Error>(caller, op, "metadata", "each name once", quoted(*key) + " twice");
 }
 
 /// Tensors in their order, cut where one more would not fit.
@@ -305,14 +302,14 @@ std::string five_digits(std::size_t number) {
 }
 
 void write_shards(const Path& path, const std::vector<NamedTensors>& shards,
-                  const Metadata& metadata, Caller caller) {
+                  const Metadata& metadata, std::string_view op, Caller caller) {
   const Path stem = path.ends_with(ending) ? path.substr(0, path.size() - ending.size()) : path;
   std::string map;
   std::int64_t total = 0;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const Path file =
         stem + "-" + five_digits(i + 1) + "-of-" + five_digits(shards.size()) + std::string(ending);
-    write_file(file, shards[i], metadata, caller);
+    write_file(file, shards[i], metadata, op, caller);
     for (const auto& [name, x] : shards[i]) {
       map +=
           "\n    " + json_string(name) + ": " + json_string(file.substr(file.rfind('/') + 1)) + ",";
@@ -322,7 +319,7 @@ void write_shards(const Path& path, const std::vector<NamedTensors>& shards,
   map.pop_back();
   const std::string index = "{\n  \"metadata\": {\"total_size\": " + std::to_string(total) +
                             "},\n  \"weight_map\": {" + map + "\n  }\n}\n";
-  AtomicFile file(path + std::string(index_ending), "save_safetensors", caller);
+  AtomicFile file(path + std::string(index_ending), op, caller);
   file.write(index.data(), index.size());
   file.commit();
 }
@@ -335,18 +332,23 @@ std::unique_ptr<Archive> open_safetensors(const Path& path, std::string_view op,
   return std::make_unique<SafetensorsFile>(path, op, caller);
 }
 
+void write_safetensors(const Path& path, const NamedTensors& tensors, const Metadata& metadata,
+                       std::string_view op, Caller caller) {
+  check_names(tensors, metadata, op, caller);
+  write_file(path, tensors, metadata, op, caller);
+  remove_file(path + std::string(index_ending));
+}
+
 void save_safetensors(const Path& path, const NamedTensors& tensors,
                       const SafetensorsOptions& options, Caller caller) try {
-  check_names(tensors, options, caller);
+  constexpr std::string_view op = "save_safetensors";
+  if (options.shard_bytes < 1)
+    fail<Error>(caller, op, "shard_bytes", "1 or more", std::to_string(options.shard_bytes));
+  check_names(tensors, options.metadata, op, caller);
   const std::vector<NamedTensors> shards = shards_of(tensors, options.shard_bytes);
-  // What load_safetensors() finds under this path is what was saved last.
-  if (shards.size() == 1) {
-    write_file(path, tensors, options.metadata, caller);
-    remove_file(path + std::string(index_ending));
-  } else {
-    write_shards(path, shards, options.metadata, caller);
-    remove_file(path);
-  }
+  if (shards.size() == 1) return write_safetensors(path, tensors, options.metadata, op, caller);
+  write_shards(path, shards, options.metadata, op, caller);
+  remove_file(path);  // what is loaded under this path is what was saved last
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "save_safetensors");
 }

@@ -46,4 +46,50 @@ Variable clone_once(const Variable& variable, std::vector<Variable>& seen,
 } catch (const std::bad_alloc&) {
   fail_memory({}, "clone");
 }
+
+namespace {
+/// What keeps the value of one from being assigned to the other; empty if nothing does.
+std::string difference(const Variable& to, const Variable& from) {
+  const auto type = [](const Variable& x) {
+    return fmt::format("{} {}", to_string(x.shape()), name_of(x.dtype()));
+  };
+  if (to.shape() == from.shape() && to.dtype() == from.dtype()) return {};
+  return fmt::format(" expected {}, got {}", type(to), type(from));
+}
+const Variable* find(const NamedVariables& variables, const std::string& path) {
+  const auto found = std::find_if(variables.begin(), variables.end(),
+                                  [&](const auto& named) { return named.first == path; });
+  return found == variables.end() ? nullptr : &found->second;
+}
+}  // namespace
+
+void assign_variables(const NamedVariables& to, const NamedVariables& from, Caller caller) try {
+  const CallerScope here(caller, "assign");
+  std::vector<Tensor> values;
+  std::string list;
+  std::size_t problems = 0;
+  const auto problem = [&](std::string_view what, const std::string& path, const std::string& how) {
+    list += fmt::format("{}{}: {}{}", list.empty() ? "" : "\n  ", what, path, how);
+    ++problems;
+  };
+  for (const auto& [path, variable] : to) {
+    const Variable* const value = find(from, path);
+    if (!value) {
+      problem("missing", path, "");
+      continue;
+    }
+    const std::string how = difference(variable, *value);
+    if (!how.empty()) problem("different", path, ":" + how);
+    values.push_back(value->value());
+  }
+  for (const auto& [path, variable] : from)
+    if (!find(to, path)) problem("unexpected", path, "");
+  if (problems)
+    fail<Error>(caller, "assign", "other", "the paths, shapes and dtypes of the model",
+                fmt::format("{} that differ", problems), list);
+  for (std::size_t i = 0; i < to.size(); ++i)
+    Variable(to[i].second).assign({values[i].to(to[i].second.device(), caller), caller});
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "assign");
+}
 }  // namespace reel::detail

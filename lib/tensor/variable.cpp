@@ -31,6 +31,12 @@ Tensor owned_value(Tensor value) {
   body->leaf = no_record;
   return value;
 }
+/// All, or none if memory ends.
+void replace(const std::vector<Variable>& variables, std::vector<Tensor> values) {
+  for (Tensor& value : values) value = owned_value(std::move(value));
+  for (std::size_t i = 0; i < variables.size(); ++i)
+    Access::cell(variables[i]).value = std::move(values[i]);
+}
 }  // namespace
 
 Variable::Variable(std::string_view name, Tensor value, Caller caller) try {
@@ -114,16 +120,23 @@ void detail::move_variables(const std::vector<Variable>& variables, Device devic
   const FunctionScope scope(caller, "to");
   Context& context = Context::here();
   const RecordingPause pause(context);
+  std::vector<Variable> elsewhere;
   std::vector<Tensor> moved;
-  moved.reserve(variables.size());
-  for (const Variable& x : variables) moved.push_back(x.value().to(device, caller));
+  for (const Variable& x : variables) {
+    if (x.device() == device) continue;
+    elsewhere.push_back(x);
+    moved.push_back(x.value().to(device, caller));
+  }
   tell_stages("moves Variables to another device");
   count_registration();
-  for (std::size_t i = 0; i < variables.size(); ++i)
-    if (!(variables[i].device() == device))
-      Access::cell(variables[i]).value = owned_value(std::move(moved[i]));
+  replace(elsewhere, std::move(moved));
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "to");
+}
+
+void detail::replace_values(const std::vector<Variable>& variables, std::vector<Tensor> values) {
+  tell_stages("loads values into Variables");
+  replace(variables, std::move(values));
 }
 
 VariableSlice Variable::operator[](Index i) const { return VariableSlice(*this, {i}); }

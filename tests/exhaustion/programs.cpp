@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "io/folder.hpp"
 #include "lib/body/access.hpp"
 
 namespace reel::tests {
@@ -304,31 +303,6 @@ struct LastingTrace : Program {
   }
 };
 
-struct Files : Program {
-  Folder folder;
-  std::string path = folder.file("a file with a name of some length.npy"),
-              broken = folder.file("broken.npy");
-  Tensor x;
-  explicit Files(unsigned variant) : x(numbers({side(variant), 7}, variant)) {
-    write_file(broken, "\x93NUMPY\1\0\5\0{'a':");
-  }
-  void run(Results& results) override {
-    io::save_npy(path, transpose(x));
-    results.add(io::load_npy(path));
-    io::save_safetensors(path, {{"x", x}, {"y", transpose(x)}}, {.metadata = {{"key", "a text"}}});
-    for (const auto& [name, read] : io::load_safetensors(path)) results.add(read);
-    try {
-      io::load_npy(broken);
-    } catch (const IoError& error) {
-      results.add(static_cast<double>(std::strlen(error.what())));
-    }
-    results.add(static_cast<double>(to_string(x).size()));
-    results.add(static_cast<double>(to_string(x > 0).size() + to_string(x.shape()).size()));
-    results.add(static_cast<double>(to_string(x, ".3f").size() + to_string(x.dtype()).size()));
-    results.add(static_cast<double>(op_names().size()));
-  }
-};
-
 struct Numbers : Program {
   Generator own{9};
   std::int64_t n;
@@ -576,7 +550,7 @@ constexpr ProgramKind kinds[] = {
     {"sequences", make<Sequences>},
     {"traces", make<Traces>},
     {"a lasting trace", make<LastingTrace>},
-    {"files", make<Files>},
+    {"files", files_program},
     {"random", make<Numbers>},
     {"refusals", make<Refusals>},
     {"own ops", make<OwnOps>},

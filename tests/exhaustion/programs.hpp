@@ -36,4 +36,5 @@ struct ProgramKind {
   std::unique_ptr<Program> (*make)(unsigned variant);
 };
 std::span<const ProgramKind> program_kinds();
+std::unique_ptr<Program> files_program(unsigned variant);
 }  // namespace reel::tests

@@ -27,7 +27,7 @@ class REEL_API VariableReads {
 
 template <class Model, class Call>
 void check_reads(const Model& model, Caller caller, const Call& call) {
-  const std::vector<Variable> listed = parameters(model);
+  const std::vector<Variable> listed = all_variables(model, "check");
   const VariableReads reads;
   call();
   reads.require_listed(listed, caller);

@@ -7,19 +7,22 @@
 #include <vector>
 
 #include <reel/fields.hpp>
+#include <reel/random.hpp>
 
 namespace reel {
 namespace detail {
-using NamedVariables = std::vector<std::pair<std::string, Variable>>;
 REEL_API std::string summary_table(const NamedVariables& variables);
+REEL_API void assign_variables(const NamedVariables& to, const NamedVariables& from, Caller caller);
 /// The clone made for this Variable's cell, made now if it is the first time.
 REEL_API Variable clone_once(const Variable& variable, std::vector<Variable>& seen,
                              std::vector<Variable>& clones);
 
 template <class Value>
 void clone_leaves(Value& value, std::vector<Variable>& seen, std::vector<Variable>& clones) {
-  if constexpr (std::is_same_v<Value, Variable>) {
-    value = clone_once(value, seen, clones);
+  if constexpr (std::is_base_of_v<Variable, Value>) {
+    static_cast<Variable&>(value) = clone_once(value, seen, clones);
+  } else if constexpr (std::is_same_v<Value, Generator>) {
+    value = value.clone();
   } else if constexpr (HasFields<Value>) {
     visit_fields(value,
                  [&](std::string_view, auto& member) { clone_leaves(member, seen, clones); });
@@ -47,17 +50,18 @@ std::string summary(const Model& model) {
   return detail::summary_table(named_parameters(model));
 }
 
-/// Moves the model's Variables to the device: each keeps its name and handle and gets a copy of its
-/// value there. Optimizers take part as models do. Throws DeviceError where the device is missing.
+/// Moves the model's Variables and Buffers to the device: each keeps its name and handle and gets a
+/// copy of its value there. Optimizers take part as models do. Throws DeviceError where the device
+/// is missing.
 ///
 ///     to(model, cuda(0));
 template <class Model>
 void to(const Model& model, Device device, Caller caller = Caller::here()) {
-  detail::move_variables(parameters(model), device, caller);
+  detail::move_variables(detail::all_variables(model, "to"), device, caller);
 }
 
-/// A copy with Variables of its own; Variables that were one and the same in the model are so in
-/// the copy.
+/// A copy with Variables, Buffers and Generators of its own; Variables that were one and the same
+/// in the model are so in the copy.
 template <class Model>
 Model clone(const Model& model) try {
   Model copy = model;
@@ -66,5 +70,17 @@ Model clone(const Model& model) try {
   return copy;
 } catch (const std::bad_alloc&) {
   fail_memory({}, "clone");
+}
+
+/// Gives `model` the values of `other`, a model of the same structure: parameters and Buffers by
+/// their paths, on the devices where they are. For the best weights so far, or a target network.
+/// Throws Error, which lists every path that differs in name, shape or dtype, before anything has
+/// changed.
+///
+///     assign(best, model);
+template <class Model, class Other>
+void assign(const Model& model, const Other& other, Caller caller = Caller::here()) {
+  detail::assign_variables(detail::named_variables(model, true, true, "assign"),
+                           detail::named_variables(other, true, true, "assign"), caller);
 }
 }  // namespace reel

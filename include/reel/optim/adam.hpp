@@ -23,6 +23,8 @@ class REEL_API Adam {
   Variable& learning_rate() { return learning_rate_; }
   /// How many steps were made: int64.
   const Variable& steps() const { return steps_; }
+  /// What it updates.
+  const std::vector<Variable>& variables() const { return variables_; }
   /// What a checkpoint must hold.
   void fields(auto&& field) {
     field("learning_rate", learning_rate_);

@@ -22,6 +22,8 @@ class REEL_API SGD {
   void step(const std::vector<Tensor>& gradients, Caller caller = Caller::here());
   /// float64; assign another at any time.
   Variable& learning_rate() { return learning_rate_; }
+  /// What it updates.
+  const std::vector<Variable>& variables() const { return variables_; }
   /// What a checkpoint must hold.
   void fields(auto&& field) {
     field("learning_rate", learning_rate_);

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What save() and load() find in their arguments.
+#pragma once  // defined in lib/io
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <reel/error.hpp>
+#include <reel/fields.hpp>
+#include <reel/random.hpp>
+
+namespace reel::io::detail {
+using reel::detail::path_to;
+
+/// A struct with fields that says which Variables it updates.
+template <class T>
+concept OptimizerLike = HasFields<T> && requires(const T& optimizer) {
+  optimizer.variables()[optimizer.variables().size() - 1].same_cell(optimizer.variables()[0]);
+};
+/// A C++ value that a file can hold.
+template <class T>
+concept SavedNumber = std::is_integral_v<T> || std::is_enum_v<T> || std::is_same_v<T, float> ||
+    std::is_same_v<T, double> || std::is_same_v<T, std::string>;
+
+/// Numbers and texts of the program, by their addresses.
+struct SavedValue {
+  enum class Kind : std::uint8_t { boolean, integer, natural, real, text } kind;
+  std::uint8_t bytes;
+  std::string name;
+  void* place;
+};
+template <class T>
+SavedValue saved_value(std::string_view name, T& value) {
+  using Kind = SavedValue::Kind;
+  void* const place = const_cast<std::remove_const_t<T>*>(&value);
+  constexpr Kind kind = std::is_same_v<std::remove_const_t<T>, std::string> ? Kind::text
+                        : std::is_same_v<std::remove_const_t<T>, bool>      ? Kind::boolean
+                        : std::is_floating_point_v<T>                       ? Kind::real
+                        : std::is_unsigned_v<T>                             ? Kind::natural
+                                                                            : Kind::integer;
+  return {kind, static_cast<std::uint8_t>(sizeof(T)), std::string(name), place};
+}
+
+struct SavedVariable {
+  std::string name;
+  Variable variable;
+  const char* role;  // "parameter", "buffer" or "optimizer state", for reports
+};
+struct State {
+  std::vector<SavedVariable> variables;  // each once
+  std::vector<std::pair<std::string, Generator>> generators;
+  std::vector<SavedValue> values;
+  std::vector<std::pair<std::string, Tensor*>> tensors;
+  int plain_parts = 0;  // numbers, texts and Tensors that are arguments themselves
+
+  REEL_API void add(std::string_view name, const Variable& variable, const char* role);
+  /// The path of a Variable among those that were added; empty if it is none of them.
+  REEL_API std::string path_of(const Variable& variable) const;
+  REEL_API void add_generator(std::string_view name, const Generator& generator);
+  std::size_t found() const { return variables.size() + generators.size(); }
+};
+/// Throws Error for two things of one name.
+REEL_API void check_names(const State& state, Caller caller);
+
+/// Notes what a struct holds but for optimizers.
+struct Collector {
+  State& state;
+  State& plain;  // numbers and Tensors, which count where the struct has no Variables
+  bool& has_optimizer;
+  static constexpr bool skips_keys = true;
+  template <class Leaf>
+  void operator()(std::string_view path, Leaf& leaf) const {
+    using T = std::remove_const_t<Leaf>;
+    reel::detail::require_fields<T>();
+    if constexpr (std::is_same_v<T, Variable>)
+      state.add(path, leaf, "parameter");
+    else if constexpr (std::is_same_v<T, Generator>)
+      state.add_generator(path, leaf);
+    else if constexpr (std::is_same_v<T, Tensor>)
+      plain.tensors.emplace_back(path, const_cast<Tensor*>(&leaf));
+    else if constexpr (SavedNumber<T>)
+      plain.values.push_back(saved_value(path, leaf));
+  }
+  void buffer(std::string_view path, const Buffer& leaf) const { state.add(path, leaf, "buffer"); }
+  template <class T>
+  bool takes(std::string_view, T&) const {
+    has_optimizer |= OptimizerLike<T>;
+    return OptimizerLike<T>;
+  }
+};
+
+/// Notes the state of an optimizer: a list that has a Variable for each parameter by the paths of
+/// these.
+template <class Optimizer>
+void collect_optimizer(State& state, std::string_view path, Optimizer& optimizer) {
+  const auto& parameters = optimizer.variables();
+  reel::detail::visit_fields(optimizer, [&](std::string_view field, auto& member) {
+    using Member = std::remove_cvref_t<decltype(member)>;
+    const std::string name = path_to(path, field);
+    if constexpr (std::is_same_v<Member, std::vector<Variable>>) {
+      for (std::size_t i = 0; i < member.size(); ++i) {
+        std::string of = i < parameters.size() ? state.path_of(parameters[i]) : std::string();
+        if (of.empty()) of = std::to_string(i);
+        state.add(path_to(name, of), member[i], "optimizer state");
+      }
+    } else {
+      visit_leaves(name, member, [&](std::string_view inner, auto& leaf) {
+        if constexpr (std::is_same_v<std::remove_cvref_t<decltype(leaf)>, Variable>)
+          state.add(inner, leaf, "optimizer state");
+      });
+    }
+  });
+}
+/// Notes the optimizers in a struct, whose parameters are all known by now.
+struct OptimizerCollector {
+  State& state;
+  void operator()(std::string_view, auto&) const {}
+  template <class T>
+  bool takes(std::string_view path, T& object) const {
+    if constexpr (OptimizerLike<T>)
+      collect_optimizer(state, path.empty() ? "optimizer" : path,
+                        const_cast<std::remove_const_t<T>&>(object));
+    return OptimizerLike<T>;
+  }
+};
+
+template <class Part>
+void collect_part(State& state, Part& part) {
+  using T = std::remove_const_t<Part>;
+  const std::string number = std::to_string(state.plain_parts);
+  if constexpr (SavedNumber<T>) {
+    state.values.push_back(saved_value(number, part));
+    ++state.plain_parts;
+  } else if constexpr (std::is_same_v<T, Tensor>) {
+    state.tensors.emplace_back(number, const_cast<Tensor*>(&part));
+    ++state.plain_parts;
+  } else {
+    static_assert(!PlainField<T> || HasFields<T>,
+                  "save() and load() take models, optimizers, Generators, Tensors, std::string, "
+                  "numbers, and structs with fields of these");
+    const std::size_t found = state.found();
+    State plain;
+    bool has_optimizer = false;
+    visit_leaves("", part, Collector{state, plain, has_optimizer});
+    if (state.found() > found || has_optimizer) return;
+    for (SavedValue& value : plain.values) state.values.push_back(std::move(value));
+    for (auto& tensor : plain.tensors) state.tensors.push_back(std::move(tensor));
+  }
+}
+
+template <class... Parts>
+State state_of(Caller caller, Parts&... parts) {
+  State state;
+  (collect_part(state, parts), ...);
+  const auto optimizers = [&](auto& part) {
+    if constexpr (!SavedNumber<std::remove_cvref_t<decltype(part)>>)
+      visit_leaves("", part, OptimizerCollector{state});
+  };
+  (optimizers(parts), ...);
+  check_names(state, caller);
+  return state;
+}
+}  // namespace reel::io::detail

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// save() and load(). Variables and Tensors are the tensors of a .safetensors file, all else is text
+// in its metadata: "reel.value.0" is "int 17", "reel.generator.0" is seed and position, and
+// "reel.optimizer" and "reel.values" list the tensors that are no part of a model.
+#include <reel/io/save.hpp>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <unordered_map>
+
+#include "lib/body/text.hpp"
+#include "lib/io/archive.hpp"
+#include "lib/io/elements.hpp"
+#include "lib/io/values.hpp"
+
+namespace reel::io {
+Rename::Rename(std::initializer_list<std::pair<std::string_view, std::string_view>> table) try {
+  for (const auto& [from, to] : table) table_.emplace_back(from, to);
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "Rename");
+}
+
+std::string Rename::operator()(const std::string& name) const {
+  if (function_) return function_(name);
+  for (const auto& [from, to] : table_) {
+    if (name == from) return to;
+    if (from.ends_with('.') && name.starts_with(from)) return to + name.substr(from.size());
+  }
+  return name;
+}
+
+std::string LoadReport::text() const {
+  std::string text;
+  const auto add = [&](std::string_view kind, const std::vector<std::string>& lines) {
+    for (const std::string& line : lines)
+      text.append(text.empty() ? "" : "\n").append(kind).append(": ").append(line);
+  };
+  add("missing", missing);
+  add("unexpected", unexpected);
+  add("different", different);
+  return text;
+}
+
+namespace detail {
+namespace {
+constexpr std::string_view value_key = "reel.value.", generator_key = "reel.generator.",
+                           optimizer_key = "reel.optimizer", values_key = "reel.values",
+                           values_prefix = "values.";
+
+std::string type_text(const Shape& shape, DType dtype) {
+  return to_text(shape) + " " + std::string(name_of(dtype));
+}
+
+/// Finds in a file what a program has, and changes the program when all is read.
+class Loader {
+ public:
+  Loader(const PathAt& path, const LoadOptions& options, const State& state)
+      : path_(path),
+        options_(options),
+        state_(state),
+        archive_(open_archive(path.path, "load", path.caller)) {
+    name_tensors();
+  }
+
+  LoadReport load() {
+    match_variables();
+    match_tensors();
+    list_unexpected();
+    match_generators();
+    match_values();
+    if (options_.strict && !report_.complete()) refuse();
+    store();
+    return std::move(report_);
+  }
+
+ private:
+  struct Found {
+    std::size_t entry;
+    bool used = false;
+  };
+
+  void name_tensors() {
+    for (std::size_t i = 0; i < archive_->entries().size(); ++i) {
+      const std::string name = options_.rename(archive_->entries()[i].name);
+      if (name.empty()) continue;
+      if (!found_.emplace(name, Found{i}).second)
+        fail_file(path_.caller, "load", path_.path, "each name once after .rename",
+                  "\"" + escaped(name) + "\" twice");
+    }
+    for (const auto& [key, text] : archive_->metadata()) {
+      if (key == optimizer_key) optimizer_names_ = lines_of(text);
+      if (key == values_key) value_names_ = lines_of(text);
+    }
+  }
+
+  Found* find(const std::string& name) {
+    const auto found = found_.find(name);
+    if (found == found_.end()) return nullptr;
+    found->second.used = true;
+    return &found->second;
+  }
+
+  void match_variables() {
+    for (const SavedVariable& known : state_.variables) {
+      const Shape& shape = known.variable.shape();
+      const DType dtype = known.variable.dtype();
+      const std::string line = std::string(known.role) + " " + escaped(known.name) + ": ";
+      const Found* const found = find(known.name);
+      if (!found) {
+        report_.missing.push_back(line + type_text(shape, dtype));
+        continue;
+      }
+      const Archive::Entry& entry = archive_->entries()[found->entry];
+      const bool converts = options_.convert && can_convert(entry.dtype) && can_convert(dtype);
+      if (!(entry.shape == shape) || (entry.dtype != dtype && !converts)) {
+        report_.different.push_back(line + "expected " + type_text(shape, dtype) + ", got " +
+                                    type_text(entry.shape, entry.dtype));
+        continue;
+      }
+      variables_.push_back(known.variable);
+      entries_.push_back(found->entry);
+    }
+  }
+  static bool can_convert(DType dtype) { return is_floating(dtype); }
+
+  void match_tensors() {
+    for (const auto& [name, place] : state_.tensors) {
+      if (const Found* const found = find(std::string(values_prefix) + name))
+        tensors_.emplace_back(place, found->entry);
+      else
+        report_.missing.push_back("tensor " + escaped(name));
+    }
+  }
+
+  /// What belongs to a kind of things that the call has not is no surprise.
+  void list_unexpected() {
+    const bool has_optimizer =
+        std::any_of(state_.variables.begin(), state_.variables.end(),
+                    [](const SavedVariable& known) { return known.role[0] == 'o'; });
+    const bool has_values = !state_.values.empty() || !state_.tensors.empty();
+    for (const auto& [name, found] : found_) {
+      if (found.used) continue;
+      const Archive::Entry& entry = archive_->entries()[found.entry];
+      if (optimizer_names_.contains(entry.name) && !has_optimizer) continue;
+      if (value_names_.contains(entry.name) && !has_values) continue;
+      report_.unexpected.push_back(escaped(name) + ": " + type_text(entry.shape, entry.dtype));
+    }
+  }
+
+  /// The texts whose keys begin so, by the rest of the key.
+  std::map<std::string, std::string> texts_of(std::string_view prefix) const {
+    std::map<std::string, std::string> texts;
+    for (const auto& [key, text] : archive_->metadata())
+      if (key.starts_with(prefix)) texts.emplace(key.substr(prefix.size()), text);
+    return texts;
+  }
+
+  void match_generators() {
+    auto texts = texts_of(generator_key);
+    if (state_.generators.empty()) return;
+    for (const auto& [name, generator] : state_.generators) {
+      const auto text = texts.find(name);
+      if (text == texts.end()) {
+        report_.missing.push_back("generator " + escaped(name));
+        continue;
+      }
+      const std::optional<Stream> stream = stream_of(text->second);
+      if (!stream)
+        fail_file(path_.caller, "load", path_.path, "seed and position of a generator",
+                  "\"" + escaped(text->second) + "\"");
+      streams_.emplace_back(generator, *stream);
+      texts.erase(text);
+    }
+    for (const auto& [name, text] : texts)
+      report_.unexpected.push_back("generator " + escaped(name));
+  }
+
+  void match_values() {
+    auto texts = texts_of(value_key);
+    if (state_.values.empty() && state_.tensors.empty()) return;
+    for (const SavedValue& known : state_.values) {
+      const auto text = texts.find(known.name);
+      if (text == texts.end()) {
+        report_.missing.push_back("value " + escaped(known.name) + ": " + kind_text(known));
+        continue;
+      }
+      std::optional<NewValue> value = parsed(known, text->second);
+      if (value)
+        values_.push_back(std::move(*value));
+      else
+        report_.different.push_back("value " + escaped(known.name) + ": expected " +
+                                    kind_text(known) + ", got " +
+                                    escaped(text->second.substr(0, 100)));
+      texts.erase(text);
+    }
+    texts.erase("checkpoint.step");  // without Checkpoints, nobody asks for it
+    for (const auto& [name, text] : texts)
+      report_.unexpected.push_back("value " + escaped(name) + ": " + escaped(text.substr(0, 100)));
+  }
+
+  [[noreturn]] void refuse() const {
+    const auto count = [](const std::vector<std::string>& lines, const char* what) {
+      return lines.empty() ? std::string() : std::to_string(lines.size()) + what;
+    };
+    std::string counts = count(report_.missing, " missing, ") +
+                         count(report_.unexpected, " unexpected, ") +
+                         count(report_.different, " different, ");
+    counts.resize(counts.size() - 2);
+    std::string lines = report_.text();
+    for (std::size_t at = 0; (at = lines.find('\n', at)) != lines.npos; at += 3)
+      lines.replace(at, 1, "\n  ");
+    fail_file(path_.caller, "load", path_.path, "what the program has, by name, shape and dtype",
+              counts, lines + "\n  {.strict = false} loads what fits.");
+  }
+
+  /// After the last thing that can fail, the values change places.
+  void store() {
+    std::vector<Tensor> loaded, placed_tensors;
+    loaded.reserve(entries_.size());
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      const Tensor read = archive_->read(entries_[i]).to(variables_[i].dtype(), path_.caller);
+      loaded.push_back(read.to(variables_[i].device(), path_.caller));
+    }
+    for (const auto& [place, entry] : tensors_) {
+      const Tensor read = archive_->read(entry);
+      placed_tensors.push_back(place->defined() ? read.to(place->device(), path_.caller)
+                                                : placed(read, path_.caller));
+    }
+    reel::detail::replace_values(variables_, std::move(loaded));
+    for (std::size_t i = 0; i < tensors_.size(); ++i)
+      *tensors_[i].first = std::move(placed_tensors[i]);
+    for (auto& [generator, stream] : streams_) generator.restore(stream.seed, stream.position);
+    for (NewValue& value : values_) put(value);
+  }
+
+  const PathAt& path_;
+  const LoadOptions& options_;
+  const State& state_;
+  const std::unique_ptr<Archive> archive_;
+  std::map<std::string, Found> found_;  // by the names that the model has for them
+  std::set<std::string> optimizer_names_, value_names_;
+  LoadReport report_;
+  std::vector<Variable> variables_;
+  std::vector<std::size_t> entries_;
+  std::vector<std::pair<Tensor*, std::size_t>> tensors_;
+  std::vector<std::pair<Generator, Stream>> streams_;
+  std::vector<NewValue> values_;
+};
+
+void add_line(std::string& lines, const std::string& line) {
+  lines.append(lines.empty() ? "" : "\n").append(line);
+}
+}  // namespace
+
+void save_state(const PathAt& path, const State& state) {
+  NamedTensors tensors;
+  std::string optimizer, values;
+  for (const SavedVariable& known : state.variables) {
+    tensors.emplace_back(known.name, known.variable.value());
+    if (known.role[0] == 'o') add_line(optimizer, known.name);
+  }
+  for (const auto& [name, place] : state.tensors) {
+    tensors.emplace_back(std::string(values_prefix) + name, *place);
+    add_line(values, tensors.back().first);
+  }
+  Metadata metadata = {{"format", "reel"}};
+  if (!optimizer.empty()) metadata.emplace_back(optimizer_key, optimizer);
+  if (!values.empty()) metadata.emplace_back(values_key, values);
+  for (const auto& [name, generator] : state.generators)
+    metadata.emplace_back(std::string(generator_key) + name,
+                          text_of(Stream{generator.seed(), generator.position()}));
+  for (const SavedValue& value : state.values)
+    metadata.emplace_back(std::string(value_key) + value.name, text_of(value));
+  write_safetensors(path.path, tensors, metadata, "save", path.caller);
+}
+
+LoadReport load_state(const PathAt& path, const LoadOptions& options, const State& state) {
+  return Loader(path, options, state).load();
+}
+}  // namespace detail
+}  // namespace reel::io

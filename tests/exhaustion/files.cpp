@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Programs that save and load, and print.
+#include <cstring>
+#include <string>
+
+#include "exhaustion/programs.hpp"
+#include "io/folder.hpp"
+
+namespace reel::tests {
+namespace {
+struct Files : Program {
+  Folder folder;
+  std::string path = folder.file("a file with a name of some length.npy"),
+              broken = folder.file("broken.npy");
+  Tensor x;
+  io::NamedTensors tensors;
+  io::SafetensorsOptions options{.metadata = {{"a key of some length, for the heap", "a text"}}};
+  nn::Linear layer{2, 1}, other{2, 1}, wide{2, 2};
+  optim::Adam adam{parameters(layer)}, second{parameters(other)};
+  std::string text = "a text of some length, for the heap", read_text;
+  explicit Files(unsigned variant) {
+    const GeneratorScope scope(Generator(variant + 11));
+    x = random::uniform({2 + 3 * (variant % 5), 7});
+    tensors = {{"x", x}, {"y", transpose(x)}};
+    write_file(broken, "\x93NUMPY\1\0\5\0{'a':");
+  }
+  void run(Results& results) override {
+    io::save_npy(path, transpose(x));
+    results.add(io::load_npy(path));
+    io::save_safetensors(path, tensors, options);
+    for (const auto& [name, read] : io::load_safetensors(path)) results.add(read);
+    save_and_load(results);
+    try {
+      io::load_npy(broken);
+    } catch (const IoError& error) {
+      results.add(static_cast<double>(std::strlen(error.what())));
+    }
+    results.add(static_cast<double>(to_string(x).size()));
+    results.add(static_cast<double>(to_string(x > 0).size() + to_string(x.shape()).size()));
+    results.add(static_cast<double>(to_string(x, ".3f").size() + to_string(x.dtype()).size()));
+    results.add(static_cast<double>(op_names().size()));
+  }
+  void save_and_load(Results& results) {
+    int step = 0;
+    io::save(path, layer, adam, 7, text);
+    io::load(path, other, second, step, read_text);
+    results.add(layer.weight - other.weight);
+    results.add(static_cast<double>(read_text.size()) + step);
+    assign(layer, other);
+    try {
+      io::load(path, wide);
+    } catch (const IoError& error) {
+      results.add(static_cast<double>(std::strlen(error.what())));
+    }
+  }
+};
+}  // namespace
+
+std::unique_ptr<Program> files_program(unsigned variant) {
+  return std::make_unique<Files>(variant);
+}
+}  // namespace reel::tests

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// R21: a run that is killed goes on with the same bits, and a checkpoint is there as a whole.
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <numbers>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <reel/reel.hpp>
+
+#include "io/folder.hpp"
+#include "io/system_calls.hpp"
+#include "support/refused.hpp"
+
+namespace reel::tests {
+namespace {
+namespace fs = std::filesystem;
+bool is_long() { return std::getenv("REEL_TEST_LONG") != nullptr; }
+
+struct Model {
+  nn::Linear hidden{4, 16, Activation::tanh}, head{16, 1};
+  nn::Dropout dropout{0.3};
+  Buffer mean{"mean", zeros({4})};
+  REEL_FIELDS(hidden, head, dropout, mean)
+  Tensor operator()(const Tensor& x) {
+    mean.assign(mean * 0.9 + reel::mean(x, 0) * 0.1);
+    return head(dropout(hidden(x - mean)));
+  }
+};
+struct Progress {
+  Tensor order;  // of the samples in this epoch
+  std::int64_t epochs = 0;
+  double best = 1e9;
+  REEL_FIELDS(order, epochs, best)
+};
+constexpr int samples = 40, batch = 5, steps_an_epoch = samples / batch, steps = 300;
+
+/// Trains from the latest checkpoint on and calls tell(step, loss) after each step.
+template <class Tell>
+void train(const std::string& folder, const Tell& tell) {
+  const GeneratorScope start(Generator(4));
+  const Tensor x = random::normal({samples, 4}), y = sum(x * x, 1, keepdims);
+  Model model;
+  optim::AdamW adam(parameters(model), {.learning_rate = 0.05});
+  Generator noise(11), shuffle(12);
+  Progress progress;
+  std::int64_t step = 0;
+  const io::Checkpoints checkpoints(folder, {.keep = 2, .every = 3});
+  checkpoints.resume(step, model, adam, noise, shuffle, progress);
+  const GeneratorScope drawing(noise);
+  while (step < steps) {
+    if (step % steps_an_epoch == 0) {
+      const GeneratorScope scope(shuffle);
+      progress.order = random::permutation(samples);
+      ++progress.epochs;
+    }
+    const std::int64_t first = step % steps_an_epoch * batch;
+    const Tensor picked = progress.order(range(first, first + batch));
+    adam.learning_rate().assign(
+        0.05 * (1 + std::cos(std::numbers::pi * static_cast<double>(step) / steps)));
+    GradientTape tape;
+    const Tensor loss = mean(square(model(take(x, picked)) - take(y, picked)));
+    adam.step(tape.gradient(loss, parameters(model)));
+    const float value = loss.item<float>();
+    progress.best = std::min(progress.best, static_cast<double>(value));
+    tell(++step, value);
+    checkpoints.save(step, model, adam, noise, shuffle, progress);
+  }
+  tell(steps + 1, static_cast<float>(progress.best));
+  tell(steps + 2, static_cast<float>(progress.epochs));
+}
+
+/// Weights that all say in which step they were saved.
+struct Marked {
+  std::vector<Variable> weights;
+  optim::SGD sgd;
+  explicit Marked(double mark)
+      : weights{Variable("a", full({7}, mark)), Variable("b", full({3, 5}, mark)),
+                Variable("c", full({2000}, mark))},
+        sgd(weights, {.momentum = 0.5}) {}
+  REEL_FIELDS(weights, sgd)
+};
+/// Whether all of a checkpoint comes from one save, whose step it gives.
+std::int64_t whole_step(const std::string& path) {
+  const Marked marked(-1);
+  double mark = -1;
+  Generator generator(0);
+  io::load(path, marked, generator, mark);
+  for (const Variable& w : marked.weights) REQUIRE(equal(w, full(w.shape(), mark)));
+  REQUIRE(generator.seed() == static_cast<std::uint64_t>(mark));
+  return static_cast<std::int64_t>(mark);
+}
+void save_marked(const io::Checkpoints& checkpoints, std::int64_t step) {
+  const auto mark = static_cast<double>(step);
+  checkpoints.save(step, Marked(mark), Generator(static_cast<std::uint64_t>(step)), mark);
+}
+}  // namespace
+
+TEST_CASE("a run that is killed again and again has the same losses, bit by bit", "[cpu]") {
+  const Folder whole, killed;
+  std::map<std::int64_t, float> wanted;
+  train(whole.path, [&](std::int64_t step, float loss) { wanted[step] = loss; });
+  REQUIRE(wanted.size() == steps + 2);
+  const std::string log = killed.file("log");
+  std::mt19937 random(3);
+  int kills = 0;
+  for (bool ended = false; !ended;) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const int file = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+      train(killed.file("checkpoints"), [&](std::int64_t step, float loss) {
+        const std::int64_t line[2] = {step, std::bit_cast<std::int32_t>(loss)};
+        if (::write(file, line, sizeof line) != sizeof line) _exit(2);
+      });
+      _exit(0);
+    }
+    // Later and later, so that the run ends.
+    usleep(static_cast<useconds_t>(random() % static_cast<unsigned>(600 + 30 * kills)));
+    kill(child, SIGKILL);
+    int status = 0;
+    waitpid(child, &status, 0);
+    ended = WIFEXITED(status);
+    if (ended)
+      REQUIRE(WEXITSTATUS(status) == 0);
+    else
+      ++kills;
+  }
+  const std::string lines = contents(log);
+  REQUIRE(lines.size() % 16 == 0);
+  std::map<std::int64_t, float> seen;
+  for (std::size_t at = 0; at < lines.size(); at += 16) {
+    std::int64_t line[2];
+    std::memcpy(line, lines.data() + at, sizeof line);
+    const float loss = std::bit_cast<float>(static_cast<std::int32_t>(line[1]));
+    INFO("step " << line[0]);
+    REQUIRE(loss == wanted[line[0]]);
+    seen[line[0]] = loss;
+  }
+  CHECK(seen.size() == wanted.size());
+  CHECK(kills > 3);
+}
+
+TEST_CASE("a process that is killed while it saves leaves whole checkpoints", "[cpu]") {
+  const Folder folder;
+  const io::Checkpoints checkpoints(folder.path, {.keep = 3});
+  save_marked(checkpoints, 1);
+  std::mt19937 random(8);
+  std::int64_t last = 1;
+  const int rounds = is_long() ? 10'000 : 300;
+  for (int i = 0; i < rounds; ++i) {
+    const pid_t child = fork();
+    if (child == 0)
+      for (std::int64_t step = last + 1;; ++step) save_marked(checkpoints, step);
+    usleep(static_cast<useconds_t>(random() % 3000));
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    const std::int64_t step = whole_step(checkpoints.latest());
+    REQUIRE(step >= last);
+    last = step;
+    int finished = 0, unfinished = 0;
+    for (const auto& entry : fs::directory_iterator(folder.path)) {
+      const bool is_new = entry.path().extension() == ".new";
+      ++(is_new ? unfinished : finished);
+      if (!is_new) whole_step(entry.path());
+    }
+    REQUIRE(finished <= 10);  // more where it was killed before it removed the oldest
+    REQUIRE(unfinished <= 10);
+  }
+  CHECK(last > 10);
+  save_marked(checkpoints, last + 1);
+  CHECK(folder.count() == 3);
+}
+
+TEST_CASE("a process that is killed at any system call of a save leaves whole checkpoints",
+          "[cpu]") {
+  int killed = 0;
+  for (const bool after : {false, true})
+    for (int k = 0;; ++k) {
+      const Folder folder;
+      const io::Checkpoints checkpoints(folder.path, {.keep = 1});
+      save_marked(checkpoints, 1);
+      const pid_t child = fork();
+      if (child == 0) {
+        system_calls = {
+            .until_failure = k, .kills = true, .kills_after = after, .most_bytes = 4000};
+        const Armed armed;
+        save_marked(checkpoints, 2);
+        _exit(0);
+      }
+      int status = -1;
+      REQUIRE(waitpid(child, &status, 0) == child);
+      const std::int64_t step = whole_step(checkpoints.latest());
+      CHECK((step == 1 || step == 2));
+      save_marked(checkpoints, 3);
+      CHECK(whole_step(checkpoints.latest()) == 3);
+      CHECK(folder.count() == 1);
+      if (WIFEXITED(status)) break;
+      ++killed;
+    }
+  CHECK(killed > 15);
+}
+
+TEST_CASE("a folder keeps the latest checkpoints, every so many steps") {
+  const Folder folder;
+  const std::string path = folder.file("runs/a");
+  const io::Checkpoints checkpoints(path + "/", {.keep = 2, .every = 5});
+  CHECK(checkpoints.latest().empty());
+  nn::Linear model(2, 1);
+  Generator generator(5);
+  std::int64_t step = 7;
+  CHECK_FALSE(checkpoints.resume(step, model, generator));
+  CHECK(step == 7);
+  for (int i = 1; i <= 22; ++i) {
+    model.weight.assign(i);
+    generator.set_position(static_cast<std::uint64_t>(i));
+    CHECK(checkpoints.save(i, model, generator) == (i % 5 == 0));
+  }
+  CHECK(checkpoints.latest() == path + "/step-000000000020.safetensors");
+  CHECK(std::distance(fs::directory_iterator(path), fs::directory_iterator()) == 2);
+  CHECK(fs::exists(path + "/step-000000000015.safetensors"));
+  int small = 0;
+  CHECK(checkpoints.resume(small, model, generator));
+  CHECK(small == 20);
+  CHECK(equal(model.weight, full({2, 1}, 20)));
+  CHECK(generator.position() == 20);
+  CHECK(checkpoints.save(20, model));  // once more
+  // Other files are left alone.
+  write_file(path + "/step-000000000099.safetensors.bak", "");
+  write_file(path + "/step-x.safetensors", "");
+  write_file(path + "/notes", "");
+  CHECK(checkpoints.latest() == path + "/step-000000000020.safetensors");
+  CHECK(checkpoints.save(25, model));
+  CHECK(std::distance(fs::directory_iterator(path), fs::directory_iterator()) == 5);
+  io::load(checkpoints.latest(), model);
+  check_refused<Error>([&] { checkpoints.save(10, model); }, "a step from 25 on, got 10");
+  check_refused<Error>([&] { checkpoints.save(-5, model); }, "0 or more");
+  check_refused<Error>([&] { io::Checkpoints(path, {.keep = 0}); }, "keep");
+  check_refused<Error>([&] { io::Checkpoints(path, {.every = 0}); }, "every");
+  check_refused<IoError>([&] { io::Checkpoints(""); }, "byte 0");
+  check_refused<IoError>([&] { io::Checkpoints(path + "/notes/a"); }, "a folder that can be made");
+  check_refused<IoError>([&] { io::Checkpoints(path + "/notes"); }, "a folder");
+  check_refused<IoError>([&] { checkpoints.resume(step, model, generator); }, "1 missing");
+  fs::remove_all(path);
+  check_refused<IoError>([&] { checkpoints.save(30, model); }, "a folder to read");
+}
+}  // namespace reel::tests
