@@ -35,6 +35,7 @@ struct PathAt {
 ///     io::load("model.pt", {.rename = {{"encoder.lstm.", "reader."}, {"unused", ""}}}, model);
 class REEL_API Rename {
  public:
+  using Name = std::string;
   Rename() = default;
   template <class F>
   requires std::is_invocable_r_v<std::string, F&, const std::string&> Rename(F f)
@@ -43,7 +44,7 @@ class REEL_API Rename {
   std::string operator()(const std::string& name) const;
 
  private:
-  Function<std::string(const std::string&)> function_;
+  Function<Name(const Name&)> function_;
   std::vector<std::pair<std::string, std::string>> table_;
 };
 
