@@ -116,12 +116,14 @@ inline std::string path_to(std::string_view outer, std::string_view inner) {
 /// What the element of a map is called in paths; empty where its key is no text and no integer.
 template <class Key>
 std::string key_text(const Key& key) {
-  if constexpr (std::is_convertible_v<const Key&, std::string_view>)
-    return std::string(std::string_view(key));
-  else if constexpr (std::is_integral_v<Key>)
+  if constexpr (std::is_convertible_v<const Key&, std::string_view>) {
+    const std::string_view text = key;
+    return {text.begin(), text.end()};
+  } else if constexpr (std::is_integral_v<Key>) {
     return std::to_string(key);
-  else
+  } else {
     return {};
+  }
 }
 }  // namespace detail
 
