@@ -25,9 +25,9 @@ struct Model {
   REEL_FIELDS(hidden, head)
 };
 Tensor f(Tensor x);
-void names(Model model, Tensor x, Tensor y, Tensor i, Tensor mask, Variable w, optim::Adam adam, Generator generator,
-           std::vector<Tensor> gradients, std::vector<Tensor> parts, std::vector<float> values, double rate,
-           std::string path, Tensor loss, Tensor target, Tensor scores, Tensor labels, Tensor lengths) {
+void names(Model model, Model target_model, Tensor x, Tensor y, Tensor i, Tensor mask, Variable w, optim::Adam adam,
+           Generator generator, std::vector<Tensor> gradients, std::vector<Tensor> parts, std::vector<float> values,
+           double rate, std::string path, Tensor loss, Tensor target, Tensor scores, Tensor labels, Tensor lengths) {
 """
 
 

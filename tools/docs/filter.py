@@ -60,7 +60,7 @@ class Filter:
     def declaration(self, line, code):
         """Repeats the comment before a declaration that it covers as well."""
         match, name = DECLARATION.match(line), NAME.search(code)
-        if not match or not self.comment or len(match[1]) != self.indent:
+        if not match or not self.comment or (self.first is None and len(match[1]) != self.indent):
             return
         first = len(self.out) if self.first is None else self.first
         self.first = None if name else first

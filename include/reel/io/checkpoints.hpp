@@ -27,6 +27,7 @@ struct StepInto {
       : value(detail::saved_value("checkpoint.step", step)), caller(caller) {}
 };
 
+/// Options of Checkpoints.
 struct CheckpointOptions {
   std::int64_t keep = 3;   // the latest; older ones are removed
   std::int64_t every = 1;  // steps between two

@@ -48,6 +48,7 @@ class REEL_API Rename {
   std::vector<std::pair<std::string, std::string>> table_;
 };
 
+/// Options of load().
 struct LoadOptions {
   /// Whether a name, shape or dtype that differs is an error. If not, what fits is loaded, and the
   /// report lists the rest.
