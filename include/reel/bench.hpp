@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Timing functions side by side: which is faster, by how much, and how sure that is.
+// Timing functions side by side: which is faster, by how much, and how certain that is.
 #pragma once            // defined in lib/bench
 #include <cstddef>      // std::size_t
 #include <string>       // std::string
@@ -13,7 +13,7 @@
 
 namespace reel::bench {
 
-/// The compiler must compute `x` although nothing reads it.
+/// Makes the compiler compute `x`, although nothing reads it.
 template <class T>
 void keep(const T& x) {
   asm volatile("" : : "r"(&x) : "memory");
@@ -69,9 +69,9 @@ struct Comparison {
 ///     auto g = [&] { return traced(x, w, b); };
 ///     std::puts(to_string(bench::compare({{"eager", f}, {"traced", g}})).c_str());
 ///
-/// Each function is warmed up and repeated until a batch is long enough for the clock. Results are
-/// kept alive for the call only. Throws Error if there is no candidate or there are fewer than 21
-/// batches, and lets exceptions of the functions pass.
+/// Each function is warmed up, and repeated until a batch is long enough for the clock. Throws
+/// Error without candidates and for fewer than 21 batches. Exceptions of the functions pass
+/// through.
 REEL_API Comparison compare(const std::vector<Candidate>& candidates, CompareOptions options = {},
                             Caller caller = Caller::here());
 

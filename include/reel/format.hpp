@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// fmt::print("{}", tensor); the format after the colon is that of each number: "{:.2f}". A wrong
-// one throws Error, without a line, which fmt does not hand on; to_string() names it.
+// fmt::print("{}", tensor). What follows the colon is the format of each number: "{:.2f}". A wrong
+// format throws Error without a line, because fmt passes none; to_string() names the line.
 #pragma once  // defined in lib/tensor
 #include <fmt/core.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// x(all, range(0, 4), newaxis): choosing elements.
+// Indices: x(all, range(0, 4), newaxis).
 #pragma once  // defined in lib/ops
 #include <cstdint>
 #include <type_traits>
@@ -9,7 +9,7 @@
 #include <reel/shape.hpp>
 
 namespace reel {
-/// `x(all, 0)`: everything along an axis. `all(x)`: are all elements true?
+/// The type of `all`. `x(all, 0)` takes a whole axis; `all(x)` says whether all elements are true.
 struct All {
   REEL_API Tensor operator()(Operand x, Axes axes = Axes::every(),
                              Keepdims keep = Keepdims::no) const;
@@ -17,11 +17,11 @@ struct All {
 };
 /// `x(all, 0)`, `all(x)`.
 inline constexpr All all{};
-/// `x(newaxis)`: a new axis of length 1.
+/// The type of `newaxis`: `x(newaxis)` has a new axis of length 1.
 struct NewAxis {};
 /// `x(newaxis)`.
 inline constexpr NewAxis newaxis{};
-/// `x(ellipsis, 0)`: as many `all` as are needed to reach the last axes.
+/// The type of `ellipsis`: `x(ellipsis, 0)` is `x(all, ..., all, 0)`.
 struct Ellipsis {};
 /// `x(ellipsis, 0)`.
 inline constexpr Ellipsis ellipsis{};
@@ -35,7 +35,7 @@ struct Bound {
   requires(std::is_integral_v<I> && !std::is_same_v<I, bool>) constexpr Bound(I n)
       : value(detail::position_of(n)), open(false) {}
 };
-/// Positions start, start + step, ... before stop, clipped to the axis as in Python.
+/// Positions start, start + step, ... up to but without stop, limited to the axis as in Python.
 struct Range {
   Bound start, stop;
   std::int64_t step = 1;
@@ -46,8 +46,9 @@ constexpr Range range(Bound start, Bound stop, std::int64_t step = 1) {
   return {start, stop, step};
 }
 
-/// One index: a position (negative from the end), range, all, newaxis, ellipsis, or a tensor of
-/// positions: uint8, int32 or int64. For a mask of bools use where().
+/// One index of x(...): a position (negative ones count from the end), range(), all, newaxis,
+/// ellipsis, or a tensor of positions (uint8, int32 or int64; at most one). For a mask of bools use
+/// where().
 class Index {
  public:
   enum class Kind : std::uint8_t { position, range, all, newaxis, ellipsis, tensor };

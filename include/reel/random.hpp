@@ -6,11 +6,12 @@
 #include <reel/tensor.hpp>
 
 namespace reel {
-/// Starts this thread's generator anew. Each thread has one of its own: unseeded, the first thread
-/// that draws has seed 0 and later ones other seeds; seed each for a run that can be repeated.
+/// Restarts the generator of this thread with this seed. Each thread has its own generator. Without
+/// a seed, the first thread that draws has seed 0, and later threads have other seeds. Seed each
+/// thread if the run must be repeatable.
 REEL_API void seed(std::uint64_t seed);
 
-/// A stream of random numbers of its own: a seed and a position. Copies share the stream.
+/// A stream of random numbers, with a seed and a position. Copies share the stream.
 class REEL_API Generator {
  public:
   explicit Generator(std::uint64_t seed);
@@ -18,12 +19,12 @@ class REEL_API Generator {
   Generator& operator=(const Generator& other);
   ~Generator();
   std::uint64_t seed() const;
-  /// How many blocks of four 32 bit numbers have been drawn.
+  /// How many blocks of four 32-bit numbers have been drawn.
   std::uint64_t position() const;
   void set_position(std::uint64_t position);
-  /// Goes on where a generator of this seed and position would: for all copies.
+  /// Continues where a generator with this seed and position would. All copies follow.
   void restore(std::uint64_t seed, std::uint64_t position);
-  /// A stream of its own, which goes on from the same place.
+  /// A new stream with the same seed and position.
   Generator clone() const;
 
  private:
@@ -33,12 +34,12 @@ class REEL_API Generator {
   struct State;
   State* state_;
 };
-/// What random ops of this thread draw from now: the generator of the innermost GeneratorScope, else
-/// the thread's own. seed() gives the thread another one, which earlier copies do not follow.
+/// The generator that random ops of this thread draw from now: that of the innermost
+/// GeneratorScope, else the thread's own. After seed() the thread has another generator, which
+/// earlier copies of the handle do not follow.
 REEL_API Generator thread_generator();
-/// Random ops of this thread draw from `generator` while it lives. The innermost that lives counts:
-/// scopes may end in any order. One that ends on another thread ends for the thread that made it,
-/// which must not use reel at that moment.
+/// While it lives, random ops of this thread draw from `generator`. Scopes may end in any order;
+/// the innermost one alive counts. They may end on another thread as TrainScope may.
 class REEL_API GeneratorScope : detail::OpenScope {
  public:
   explicit GeneratorScope(const Generator& generator);
@@ -64,8 +65,8 @@ struct UniformOptions {
 /// Normal numbers (Box and Muller 1958). Throws Error unless stddev >= 0, and unless both are
 /// finite in the dtype.
 REEL_API Tensor normal(Shape shape, NormalOptions options = {}, Caller caller = Caller::here());
-/// Uniform in [low, high); low where they are equal. Throws Error unless low <= high, and unless
-/// both are finite in the dtype.
+/// Uniform in [low, high). If both are equal, every number is `low`. Throws Error unless low <=
+/// high and both are finite in the dtype.
 REEL_API Tensor uniform(Shape shape, UniformOptions options = {}, Caller caller = Caller::here());
 /// Uniform int64 in [low, high). Throws Error unless low < high.
 REEL_API Tensor integers(std::int64_t low, std::int64_t high, Shape shape,
@@ -76,7 +77,8 @@ REEL_API Tensor bernoulli(double probability, Shape shape, Caller caller = Calle
 REEL_API Tensor permutation(Extent n, Caller caller = Caller::here());
 }  // namespace random
 
-/// Each element is 0 with the given probability and otherwise x / (1 - probability): for training.
-/// Throws Error unless 0 <= probability < 1.
+/// Sets each element to 0 with this probability, and divides the others by 1 - probability. It does
+/// so also while training() is false; nn::Dropout does not. Throws Error unless 0 <= probability
+/// < 1.
 REEL_API Tensor dropout(Operand x, double probability);
 }  // namespace reel

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Lengths of a tensor's axes, and choices of axes.
+// The lengths of a tensor's axes, and lists of axes.
 #pragma once  // defined in lib/body
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,7 @@ constexpr std::int64_t position_of(I n) {
 }
 }  // namespace detail
 
-/// One length in a Shape; made from any integer type (size_t in braces does not narrow).
+/// One length in a Shape. Any integer type converts to it, so `{v.size(), 3}` is no narrowing.
 struct Extent {
   std::int64_t value;
   template <class I>
@@ -32,7 +32,7 @@ struct Extent {
       : value(detail::position_of(n)) {}
 };
 
-/// One axis of a Shape, and the line that asks for it.
+/// The number of an axis, and the line of the caller.
 struct AxisAt {
   std::int64_t axis;
   Caller caller;
@@ -44,8 +44,8 @@ struct AxisAt {
 
 /// The lengths of up to eight axes; `{}` is the shape of a single number.
 ///
-/// Throws ShapeError for more than eight axes or a negative length (-1 stands for "what is left"
-/// in reshape), and for an element count that does not fit 2^62.
+/// Throws ShapeError for more than eight axes and for a negative length, except -1, which reshape()
+/// replaces, and for more than 2^58 elements.
 class REEL_API Shape {
  public:
   static constexpr std::size_t max_rank = 8;
@@ -79,7 +79,7 @@ class REEL_API Shape {
 /// Prints "(2, 3)".
 REEL_API std::ostream& operator<<(std::ostream& out, const Shape& x);
 
-/// One axis, or several in braces; negative ones count from the end. `every()` means all of them.
+/// One axis, or several in braces. Negative ones count from the end. `every()` stands for all axes.
 class REEL_API Axes {
  public:
   Axes(int axis) : axes_{axis}, count_(1) {}

@@ -22,8 +22,9 @@ struct Body;
 template <class T>
 class Values;
 
-/// A handle, of the size of a pointer, to an immutable array: dtype, device, shape and elements.
-/// Copies share the elements. A default-constructed Tensor holds nothing; ops reject it.
+/// A handle to an immutable array with a dtype, a device, a shape and elements. It has the size of
+/// a pointer; copies share the elements. A default-constructed Tensor holds nothing, and ops reject
+/// it.
 class REEL_API Tensor {
  public:
   Tensor() = default;
@@ -31,7 +32,7 @@ class REEL_API Tensor {
     if (body_) retain(body_);
   }
   Tensor(Tensor&& other) noexcept : body_(other.body_) { other.body_ = nullptr; }
-  // Of lvalues only: `x(0) = y` would change a temporary and nothing else.
+  // For lvalues only: `x(0) = y` would change a temporary and nothing else.
   Tensor& operator=(const Tensor& other) & {
     if (other.body_) retain(other.body_);
     if (body_) release(body_);
@@ -64,7 +65,8 @@ class REEL_API Tensor {
   /// Number of elements.
   std::int64_t size(Caller caller = Caller::here()) const;
 
-  /// Views share memory with this tensor. Throw IndexError for a position outside its axis.
+  /// Picks elements; see Index. The result is a view, which shares memory with this tensor, but a
+  /// copy if an index is a tensor of positions. Throw IndexError for a position outside its axis.
   ///
   ///     arange(0, 6).reshape({2, 3})(1, range(0, 2))   // [3, 4]
   Tensor operator[](Index i) const { return view(&i, 1); }
@@ -88,20 +90,21 @@ class REEL_API Tensor {
   Tensor to(DType dtype, Caller caller = Caller::here()) const;
   Tensor to(Device device, Caller caller = Caller::here()) const;
 
-  /// The one element, as T. Throws DTypeError for another dtype, ShapeError for another count.
+  /// The only element, as a C++ value. Throws DTypeError unless T is the type of the dtype, and
+  /// ShapeError unless there is exactly one element.
   template <Element T>
   T item(Caller caller = Caller::here()) const {
     T value{};
     read("item", dtype_of<T>(), 1, &value, caller);
     return value;
   }
-  /// The elements in row-major order, in memory that lives as long as the result.
+  /// The elements in row-major order. The result owns or shares their memory.
   template <Element T>
   Values<T> values(Caller caller = Caller::here()) const;
   template <Element T>
   std::vector<T> to_vector(Caller caller = Caller::here()) const;
-  /// The truth of the one element. Throws ShapeError for another count, without a line: C++ hands
-  /// none to conversions.
+  /// Whether the only element is not 0. Throws ShapeError unless there is exactly one. The error
+  /// names no line, because C++ passes none to conversions.
   explicit operator bool() const;
 
  private:
@@ -122,7 +125,7 @@ class REEL_API Tensor {
   Body* body_ = nullptr;
 };
 
-/// Elements on the host, in row-major order; keeps them alive.
+/// Elements in the host's memory, in row-major order. Keeps them alive.
 template <class T>
 class Values {
  public:
@@ -222,9 +225,9 @@ struct Real {
 };
 }  // namespace detail
 
-/// A tensor of these values: a number, or lists one to three deep. The dtype is that of the C++
-/// type, but float32 for doubles, as literals are doubles: `tensor({1, 2})` is int32, `tensor(0.5)`
-/// float32. A type that is named counts: `tensor<double>(0.5)` is float64.
+/// A tensor of these values: one number, or nested lists up to three deep. The dtype is that of the
+/// C++ type, but float32 for doubles, because literals are doubles: `tensor({1, 2})` is int32,
+/// `tensor(0.5)` is float32. A type in angle brackets decides: `tensor<double>(0.5)` is float64.
 template <class Chosen = void, class T>
 requires detail::Converts<Chosen, T> Tensor tensor(T value, Caller caller = Caller::here()) {
   const auto element = detail::to_element<detail::element_for<Chosen, T>>(value, caller);
@@ -271,7 +274,8 @@ tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> bl
   }
   return flat.tensor(Shape({blocks.size(), height, width}, caller), caller);
 }
-/// Of several C++ types, `tensor({1.0, NAN, 2})`: float32, unless float64 is named.
+/// The same for a list of several C++ types, such as `tensor({1.0, NAN, 2})`: float32, or float64
+/// for `tensor<double>(...)`.
 template <class Chosen = float>
 requires std::is_floating_point_v<Chosen> && Element<Chosen> Tensor
 tensor(std::initializer_list<detail::Real> values, Caller caller = Caller::here()) {
@@ -279,7 +283,7 @@ tensor(std::initializer_list<detail::Real> values, Caller caller = Caller::here(
   for (const detail::Real& real : values) flat.append({real.value}, caller);
   return flat.tensor(Shape({values.size()}, caller), caller);
 }
-/// A copy of these values in the given shape. Throws ShapeError where the counts differ.
+/// A tensor with a copy of these values, in this shape. Throws ShapeError if the counts differ.
 template <Element T>
 Tensor from_span(std::span<const T> values, Shape shape, Caller caller = Caller::here()) {
   return detail::from_memory(values.data(), dtype_of<T>(), shape,
@@ -291,7 +295,8 @@ Tensor from_span(const R& values, Shape shape, Caller caller = Caller::here()) {
   return from_span(std::span<const typename R::value_type>(values.data(), values.size()), shape,
                    caller);
 }
-/// The dtype is that of the vector, unless one is named: `tensor<std::int64_t>(sizes)`.
+/// A vector's values. The dtype is that of its elements, or of the type in angle brackets:
+/// `tensor<std::int64_t>(sizes)`.
 template <class Chosen = void, class T>
 Tensor tensor(const std::vector<T>& values, Caller caller = Caller::here()) {
   using E = std::conditional_t<std::is_void_v<Chosen>, T, Chosen>;
@@ -311,7 +316,7 @@ Tensor tensor(const std::vector<T>& values, Caller caller = Caller::here()) {
   }
 }
 
-/// NumPy-like text; `format` is a format for each number, such as ".2f".
+/// Text as NumPy prints it. `format` applies to each number, for example ".2f".
 REEL_API std::string to_string(const Tensor& x, std::string_view format = {},
                                Caller caller = Caller::here());
 REEL_API std::ostream& operator<<(std::ostream& out, const Tensor& x);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Variable: the only thing that changes its value.
+// Variable: a named value that can change.
 #pragma once  // defined in lib/tensor
 #include <string>
 #include <string_view>
@@ -11,10 +11,10 @@ class VariableSlice;
 struct Cell;
 struct Op;
 
-/// A handle to a named cell that holds a tensor. Copies of the handle share the cell; `clone()`
-/// makes a cell of its own. Reading gives the value of that moment, which later assignments leave
-/// as it is. Tapes watch Variables by themselves. Assigning while another thread uses the same
-/// Variable needs the user's own synchronisation.
+/// A named value that can change. A Variable is a handle: copies of it share one value, `clone()`
+/// makes a new one. Reading gives the tensor of that moment, which later assignments do not change.
+/// Tapes watch Variables by themselves. If one thread assigns while another uses the Variable, the
+/// program must synchronise them.
 class REEL_API Variable {
  public:
   /// Throws Error if `value` holds nothing.
@@ -33,16 +33,16 @@ class REEL_API Variable {
   /// A new cell with the same name and value.
   Variable clone() const;
 
-  /// Replace the value. The new one has this shape, or is a C++ number, which fills it; its dtype
-  /// promotes to this one's. Throw ShapeError and DTypeError otherwise. Not recorded by tapes: a
-  /// gradient flows to the Variable, not through it.
+  /// Replaces the value, adds to it, subtracts from it. The argument has the Variable's shape, or
+  /// is a C++ number, which fills it; nothing else is broadcast. Throw ShapeError for another shape
+  /// and DTypeError for a dtype that does not promote to the Variable's. Tapes do not record
+  /// assignments: a gradient flows to a Variable, not through it.
   void assign(Operand value);
   void assign_add(Operand value);
   void assign_sub(Operand value);
 
-  /// A slice, to read or to assign: `w(range(0, 3), all).assign(0)`. Read, it is a tensor of the
-  /// values at that moment, which later assignments leave as they are; after an assignment of its
-  /// own it has the new values.
+  /// A slice, to read or to assign: `w(range(0, 3), all).assign(0)`. As a tensor it has the values
+  /// of the moment when it was made; after an assignment to this slice it has the new values.
   VariableSlice operator[](Index i) const;
   VariableSlice operator()(Index a) const;
   VariableSlice operator()(Index a, Index b) const;
@@ -54,7 +54,7 @@ class REEL_API Variable {
   VariableSlice operator()(Index a, Index b, Index c, Index d, Index e, Index f, Index g,
                            Index h) const;
 
-  /// Whether both handles name the same cell.
+  /// Whether both handles share one value.
   bool same_cell(const Variable& other) const { return cell_ == other.cell_; }
 
  private:
@@ -84,7 +84,7 @@ REEL_API std::string to_string(const Variable& x, std::string_view format = {},
                                Caller caller = Caller::here());
 REEL_API std::ostream& operator<<(std::ostream& out, const Variable& x);
 
-/// Part of a Variable: a Tensor to read, and assignments that write into the Variable.
+/// A part of a Variable. It can be read as a Tensor, and assigned.
 class REEL_API VariableSlice : public Tensor {
  public:
   VariableSlice(const VariableSlice&) = default;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether a model lists all Variables that it uses.
+// A check that a model lists all Variables that it uses.
 #pragma once  // defined in lib/flow
 #include <type_traits>
 #include <utility>
@@ -35,9 +35,9 @@ void check_reads(const Model& model, Caller caller, const Call& call) {
 }  // namespace detail
 
 namespace nn {
-/// Runs f(inputs...) once. Throws Error, with their names, if it reads Variables that the model
-/// does not list among its members: they would be neither trained nor saved, and clone() would
-/// share them.
+/// Runs f(inputs...) once. Throws Error if it reads Variables that the model does not list among
+/// its members, and names them. They would be neither trained nor saved, and clone() would share
+/// them.
 ///
 ///     nn::check(model, [&](const Tensor& x) { return model(x); }, ones({1, 784}));
 template <class Model, class F>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Layers that keep no state between calls. Sizes below 1 throw ShapeError. Inputs promote with the
-// weights as in any op: a float64 input to float32 weights gives float64.
+// Layers. Sizes below 1 throw ShapeError. Inputs promote with the weights as in any op: float64
+// input with float32 weights gives float64.
 #pragma once  // defined in lib/nn
 #include <type_traits>
 
@@ -10,8 +10,8 @@
 #include <reel/ops/softmax.hpp>
 
 namespace reel::nn {
-/// activation(x weight + bias), for x [..., in]: weight [in, out] from Glorot, bias zero; see
-/// dense().
+/// activation(x weight + bias) for x [..., in]. weight [in, out] starts with glorot_uniform(), bias
+/// [out] with zeros. See dense().
 ///
 ///     nn::Linear hidden(784, 512, Activation::relu), head(512, 10);
 struct REEL_API Linear {
@@ -31,8 +31,9 @@ struct REEL_API Linear {
   }
 };
 
-/// The row of a table [count, width] for each word (an integer from 0 below count; a negative one
-/// counts from the end, as in take()): normal at first.
+/// A table [count, width] whose rows stand for words. Gives the row of each word, which is an
+/// integer from 0 to count - 1; negative ones count from the end, as in take(). The table starts
+/// with normal random numbers.
 struct REEL_API Embedding {
   Variable table;
   Embedding(Extent count, Extent width, TensorOptions options = {}, Caller caller = Caller::here());
@@ -45,7 +46,7 @@ struct LayerNormOptions {
   double epsilon = 1e-5;
   DType dtype = DType::float32;
 };
-/// Rows of mean 0 and variance 1 over the last axis, times scale plus shift.
+/// Normalises the last axis to mean 0 and variance 1, then multiplies by scale and adds shift.
 struct REEL_API LayerNorm {
   Variable scale, shift;
   double epsilon;
@@ -57,8 +58,8 @@ struct REEL_API LayerNorm {
   }
 };
 
-/// While training(), drops each element with this probability and scales up the others; else x.
-/// Throws Error unless 0 <= probability < 1.
+/// While training(), sets each element to 0 with this probability and divides the others by
+/// 1 - probability. Else it returns x. Throws Error unless 0 <= probability < 1.
 struct REEL_API Dropout {
   double probability;
   explicit Dropout(double probability = 0.5, Caller caller = Caller::here());

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What can be asked of any model: a struct that lists its members, or a vector, tuple, array of
-// such.
+// Functions of any model: a struct that lists its members, or a vector, tuple or array of such.
 #pragma once  // defined in lib/nn
 #include <string>
 #include <utility>
@@ -50,9 +49,9 @@ std::string summary(const Model& model) {
   return detail::summary_table(named_parameters(model));
 }
 
-/// Moves the model's Variables and Buffers to the device: each keeps its name and handle and gets a
-/// copy of its value there. Optimizers take part as models do. Throws DeviceError where the device
-/// is missing.
+/// Moves the model's Variables and Buffers to the device. Names and handles stay valid; each value
+/// is copied. An optimizer can be moved in the same way. Throws DeviceError if the device is
+/// missing.
 ///
 ///     to(model, cuda(0));
 template <class Model>
@@ -60,8 +59,8 @@ void to(const Model& model, Device device, Caller caller = Caller::here()) {
   detail::move_variables(detail::all_variables(model, "to"), device, caller);
 }
 
-/// A copy with Variables, Buffers and Generators of its own; Variables that were one and the same
-/// in the model are so in the copy.
+/// A copy of the model with Variables, Buffers and Generators of its own. A Variable that the model
+/// has twice is shared in the copy too.
 template <class Model>
 Model clone(const Model& model) try {
   Model copy = model;
@@ -72,10 +71,10 @@ Model clone(const Model& model) try {
   fail_memory({}, "clone");
 }
 
-/// Gives `model` the values of `other`, a model of the same structure: parameters and Buffers by
-/// their paths, on the devices where they are. For the best weights so far, or a target network.
-/// Throws Error, which lists every path that differs in name, shape or dtype, before anything has
-/// changed.
+/// Copies the values of `other`, a model of the same structure, to `model`: parameters and Buffers,
+/// by their paths. Values stay on the devices of `model`. Use it for the best weights so far, or
+/// for a target network. If a path, shape or dtype differs, it throws an Error that lists all
+/// differences, and nothing has changed.
 ///
 ///     assign(best, model);
 template <class Model, class Other>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One step of a recurrent network; the loop over time is the user's. x is [batch, in].
+// Cells: one step of a recurrent network. You write the loop over time. x is [batch, in].
 #pragma once  // defined in lib/nn
 #include <type_traits>
 
@@ -28,7 +28,7 @@ struct REEL_API RNNCell {
   }
 };
 
-/// Gated recurrent unit; see gru() for the formula and the order of the weights.
+/// A gated recurrent unit. gru() has the formula and the order of the weights.
 struct REEL_API GRUCell {
   Variable weight, bias;  // [in + hidden, 3 hidden], [4 hidden]
   GRUCell(Extent in, Extent hidden, TensorOptions options = {}, Caller caller = Caller::here());
@@ -41,7 +41,7 @@ struct REEL_API GRUCell {
   }
 };
 
-/// What an LSTM hands to the next step: h [batch, hidden] and the cell c.
+/// The state of an LSTM: h [batch, hidden] and the cell c [batch, hidden].
 struct LSTMState {
   Tensor h, c;
   void fields(auto&& field) {
@@ -52,10 +52,11 @@ struct LSTMState {
 
 /// Options of LSTM cells and tree cells.
 struct LSTMOptions {
-  double forget_bias = 1;  // at first, so that a new cell remembers (Jozefowicz et al. 2015)
+  double forget_bias =
+      1;  // first value of the bias of f: a new cell remembers (Jozefowicz et al. 2015)
   DType dtype = DType::float32;
 };
-/// Long short-term memory: the gates i, f, g, o are [x, h] weight + bias; see lstm_gates().
+/// Long short-term memory. The gates i, f, g, o are [x, h] weight + bias; see lstm_gates().
 struct REEL_API LSTMCell {
   Variable weight, bias;  // [in + hidden, 4 hidden], [4 hidden]
   LSTMCell(Extent in, Extent hidden, LSTMOptions options = {}, Caller caller = Caller::here());

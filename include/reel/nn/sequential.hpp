@@ -8,7 +8,8 @@
 #include <reel/fields.hpp>
 
 namespace reel::nn {
-/// Calls each part with the result of the part before: layers, functions such as relu, lambdas.
+/// Calls each part with the result of the part before. A part is a layer, a function such as relu,
+/// or a lambda.
 ///
 ///     nn::Sequential model(nn::Linear(2, 8), relu, nn::Linear(8, 1));
 ///     Tensor y = model(x);

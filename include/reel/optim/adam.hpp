@@ -16,16 +16,16 @@ class REEL_API Adam {
  public:
   explicit Adam(std::vector<Variable> variables, AdamOptions options = {},
                 Caller caller = Caller::here());
-  /// One gradient for each Variable, in their order. Throws Error, ShapeError or DTypeError before
-  /// anything has changed.
+  /// Updates the Variables. Takes one gradient for each of them, in their order. Throws Error,
+  /// ShapeError or DTypeError before anything has changed.
   void step(const std::vector<Tensor>& gradients, Caller caller = Caller::here());
-  /// float64; assign another at any time.
+  /// The learning rate, a float64 number. Assign another one at any time.
   Variable& learning_rate() { return learning_rate_; }
-  /// How many steps were made: int64.
+  /// The number of steps so far, int64.
   const Variable& steps() const { return steps_; }
   /// What it updates.
   const std::vector<Variable>& variables() const { return variables_; }
-  /// What a checkpoint must hold.
+  /// The state, which a checkpoint must contain.
   void fields(auto&& field) {
     field("learning_rate", learning_rate_);
     field("steps", steps_);
@@ -48,7 +48,7 @@ class REEL_API Adam {
 struct AdamWOptions {
   double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 1e-2;
 };
-/// Adam, with weights that shrink by rate weight_decay at each step, whatever the gradient.
+/// Adam with weight decay: each step also multiplies the weights by 1 - rate weight_decay.
 class REEL_API AdamW : public Adam {
  public:
   explicit AdamW(std::vector<Variable> variables, AdamWOptions options = {},

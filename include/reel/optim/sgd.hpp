@@ -17,14 +17,14 @@ class REEL_API SGD {
  public:
   explicit SGD(std::vector<Variable> variables, SGDOptions options = {},
                Caller caller = Caller::here());
-  /// One gradient for each Variable, in their order. Throws Error, ShapeError or DTypeError before
-  /// anything has changed.
+  /// Updates the Variables. Takes one gradient for each of them, in their order. Throws Error,
+  /// ShapeError or DTypeError before anything has changed.
   void step(const std::vector<Tensor>& gradients, Caller caller = Caller::here());
-  /// float64; assign another at any time.
+  /// The learning rate, a float64 number. Assign another one at any time.
   Variable& learning_rate() { return learning_rate_; }
   /// What it updates.
   const std::vector<Variable>& variables() const { return variables_; }
-  /// What a checkpoint must hold.
+  /// The state, which a checkpoint must contain.
   void fields(auto&& field) {
     field("learning_rate", learning_rate_);
     field("velocity", velocities_);
