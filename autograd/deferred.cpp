@@ -55,7 +55,7 @@ bool DeferredProduct::has_space(const Body& x) const { return rows_ + rows_of(x)
 
 void DeferredProduct::append(Context& context, const Tensor& x, const Tensor& dz) {
   const Body &x_rows = *Access::body(x), &dz_rows = *Access::body(dz);
-  if (context.mode) {
+  if (context.path_mode()) {
     all_x_.push_back(reshape(x, {rows_of(x_rows), width_of(x_rows)}));
     all_dz_.push_back(reshape(dz, {rows_of(dz_rows), width_of(dz_rows)}));
   } else {
@@ -65,13 +65,16 @@ void DeferredProduct::append(Context& context, const Tensor& x, const Tensor& dz
   rows_ += rows_of(x_rows);
 }
 
-DeferredProduct::Rows DeferredProduct::take() {
-  const std::int64_t rows = std::exchange(rows_, 0);
+DeferredProduct::Rows DeferredProduct::rows() {
   if (!all_x_.empty())
     return {concat(std::exchange(all_x_, {}), 0), concat(std::exchange(all_dz_, {}), 0)};
-  set_rows(x_, rows);
-  set_rows(dz_, rows);
+  set_rows(x_, rows_);
+  set_rows(dz_, rows_);
   return {x_, dz_};
+}
+void DeferredProduct::clear() {
+  rows_ = 0;
+  matrix_done = bias_done = false;
 }
 
 bool Playback::defer_product(const Record& record, const Tensor& x, const Tensor& dz) {
@@ -109,14 +112,40 @@ std::uint32_t Playback::deferred_bias(const Record& record, std::uint32_t produc
 
 void Playback::run_deferred(DeferredProduct& product) {
   if (product.empty()) return;
-  const auto [x, dz] = product.take();
+  const DeferredProduct::Rows rows = product.rows();
+  if (!product.matrix_done) add_to_matrix(product, rows);
+  if (!product.bias_done) add_to_bias(product, rows);
+  product.clear();
+}
+
+void Playback::add_to_matrix(const DeferredProduct& product, const DeferredProduct::Rows& rows) {
+  const auto& [x, dz] = rows;
   Slot& matrix = slots_[product.matrix - first_value_];
   if (!add_product(matrix.gradient, *Access::body(x), Transposed::yes, *Access::body(dz),
                    Transposed::no))
     add(matrix.gradient, matmul(transpose(x), dz));
+}
+
+void Playback::add_to_bias(const DeferredProduct& product, const DeferredProduct::Rows& rows) {
   if (product.bias == DeferredProduct::no_value) return;
+  const Tensor& dz = rows.dz;
   Slot& bias = slots_[product.bias - first_value_];
   if (!add_in_place(bias.gradient, sum_to_op, {dz}, ShapeOptions{Shape({dz.shape()[1]})}))
     add(bias.gradient, sum(dz, 0));
+}
+
+bool Playback::add_deferred(std::uint32_t value) {
+  Slot* const slot = slot_of(value);
+  if (!slot || !slot->deferred) return true;
+  DeferredProduct& product = deferred_[slot->deferred - 1];
+  const bool is_matrix = product.matrix == value;
+  if (product.empty() || (!is_matrix && product.bias != value)) return true;
+  if (context_.path_mode()) return false;
+  // Nothing else is added to this gradient before run_deferred(), so the order of additions stays.
+  bool& done = is_matrix ? product.matrix_done : product.bias_done;
+  if (done) return true;
+  const DeferredProduct::Rows rows = product.rows();
+  is_matrix ? add_to_matrix(product, rows) : add_to_bias(product, rows);
+  return done = true;
 }
 }  // namespace reel

@@ -17,16 +17,20 @@ class DeferredProduct {
   /// Whether x and dz have few rows, which lie in order.
   static bool fits(const Body& x, const Body& dz);
   bool has_space(const Body& x) const;
-  /// Copies the rows; where stages have to see that, it is done by an op, once they are taken.
+  /// Copies the rows; where interceptors have to see that, it is done by an op, once they are
+  /// taken.
   void append(Context& context, const Tensor& x, const Tensor& dz);
   bool empty() const { return rows_ == 0; }
-  /// The rows so far; those that are appended next start anew.
+  /// The rows so far.
   struct Rows {
     Tensor x, dz;
   };
-  Rows take();
+  Rows rows();
+  /// Those that are appended next start anew.
+  void clear();
 
   std::uint32_t matrix = no_value, bias = no_value;  // the values whose gradients these are
+  bool matrix_done = false, bias_done = false;       // the rows so far are added to it
 
  private:
   Tensor x_, dz_;

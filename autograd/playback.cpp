@@ -8,6 +8,7 @@
 
 #include <reel/ops.hpp>
 
+#include "lib/flow/observer.hpp"
 #include "lib/gate/call_kernel.hpp"
 #include "lib/gate/devices.hpp"
 #include "lib/gate/pointwise.hpp"
@@ -52,11 +53,11 @@ Body matrix_of(const Body& x, Transposed transposed) {
   return view;
 }
 
-/// Whether a stage at the gate wants gradients made of ops, or another tape does.
+/// Whether an interceptor at the gate wants gradients made of ops, or another tape does.
 bool wants_ops(const Context& context) {
-  if (context.mode & ~staged) return true;
-  for (const Stage* stage = context.stages; stage; stage = stage->next)
-    if (!stage->takes_gradients()) return true;
+  if (context.path_mode() & ~intercepted) return true;
+  for (const Interceptor* each = context.interceptors; each; each = each->next)
+    if (!each->takes_gradients()) return true;
   return false;
 }
 }  // namespace
@@ -69,8 +70,9 @@ Playback::Playback(Context& context, Crossings& crossings, std::uint64_t tape, s
       start_(start),
       target_(target),
       first_value_(context.reel[start].first_value),
+      played_(target + 1),
       keeps_saved_(keeps_saved),
-      listened_(wants_ops(context)) {
+      listened_(context.mode && wants_ops(context)) {
   const Record& last = context.reel[target];
   slots_.resize(last.first_value + static_cast<std::uint32_t>(last.output_count()) - first_value_);
 }
@@ -84,22 +86,45 @@ void Playback::ignore_other_leaves() {
   }
 }
 
-void Playback::take_requested(std::uint32_t value, Tensor& to) {
+void Playback::take_requested(std::uint32_t value, Tensor& to, bool is_needed) {
   Slot* found = slot_of(value);
   if (!found) return;
-  const bool last = --found->requests == 0;
+  const bool last = !is_needed && --found->requests == 0;
   if (found->aside) take_back(*found);
   if (found->gradient.defined()) add(to, last ? std::move(found->gradient) : found->gradient);
 }
 
-void Playback::play(std::uint32_t value, Tensor dy) {
-  slot_of(value)->gradient = std::move(dy);
-  for (std::uint32_t i = target_ + 1; i-- > start_;) {
+[[gnu::always_inline]] inline void Playback::play_records(std::uint32_t end) {
+  for (std::uint32_t i = played_; i-- > end;) {
     Record& record = context_.reel[i];
     if (record.tapes & tape_ && !(record.outputs_and_flags & Record::alike && play_alike(record)))
       play_record(record);
   }
+}
+void Playback::play_down_to(std::uint32_t record) {
+  play_records(record);
+  played_ = std::min(played_, record);
+}
+void Playback::play_rest() {
+  play_records(start_);
   for (DeferredProduct& product : deferred_) run_deferred(product);
+}
+
+std::vector<std::uint32_t> Playback::first_uses() const {
+  std::vector<std::uint32_t> uses(slots_.size(), no_record);
+  for (std::uint32_t i = target_ + 1; i-- > start_;) {
+    const Record& record = context_.reel[i];
+    for (int k = 0; record.tapes & tape_ && k < record.input_count; ++k)
+      if (is_wanted(record.inputs[k])) uses[record.inputs[k].value - first_value_] = i;
+  }
+  return uses;
+}
+std::uint32_t Playback::first_use_of(std::uint32_t value,
+                                     const std::vector<std::uint32_t>& uses) const {
+  if (value - first_value_ >= uses.size()) return no_record;
+  const std::uint32_t first = uses[value - first_value_];
+  return first == no_record && slots_[value - first_value_].gradient.defined() ? target_ + 1
+                                                                               : first;
 }
 
 void Playback::put_aside(Slot& slot) {
@@ -127,20 +152,30 @@ void Playback::take_back(Slot& slot) {
   slot.aside = 0;
 }
 
-bool Playback::add_in_place(Tensor& slot, const Tensor& dx) {
-  if (!writable(slot) || !Access::body(dx)->contiguous) return false;
+/// `attended` where the mode is not 0.
+template <bool attended>
+inline bool Playback::add_to(Tensor& slot, const Tensor& dx) {
+  if (!owned(slot) || !Access::body(dx)->contiguous) return false;
+  if (attended && context_.path_mode()) return false;
   Body& sum = *Access::body(slot);
-  if (!on_cpu(sum)) {
-    const Body* const summands[] = {&sum, Access::body(dx)};
-    Body* output = &sum;
-    run_on_device(add_op, {}, {summands, &output, nullptr, 2, 1}, context_.site);
-    return true;
-  }
   const Tile tile = add_op.tiles->value[static_cast<int>(sum.dtype)];
-  if (!tile) return false;
-  const void* inputs[] = {sum.data, Access::body(dx)->data};
-  run_pass(*add_op.tiles, tile, sum.elements, inputs, 2, sum.dtype, 0, sum.data, sum.dtype);
+  if (!tile && on_cpu(sum)) return false;
+  const Body* const summands[] = {&sum, Access::body(dx)};
+  Body* output = &sum;
+  const GateCall call{add_op, summands, 2, {}, context_.site, &output, 1, nullptr};
+  if (attended) tell_begin(context_, call);
+  if (on_cpu(sum)) {
+    const void* inputs[] = {sum.data, summands[1]->data};
+    run_pass(*add_op.tiles, tile, sum.elements, inputs, 2, sum.dtype, 0, sum.data, sum.dtype);
+  } else {
+    run_on_device(add_op, {}, {summands, &output, nullptr, 2, 1}, context_.site);
+  }
+  if (attended) tell_end(context_, call);
   return true;
+}
+
+bool Playback::add_in_place(Tensor& slot, const Tensor& dx) {
+  return context_.mode ? add_to<true>(slot, dx) : add_to<false>(slot, dx);
 }
 
 void Playback::add(Tensor& slot, Tensor dx) {
@@ -159,9 +194,9 @@ bool Playback::add_in_place(Tensor& slot, Op& op, std::initializer_list<Operand>
 
 bool Playback::add_product(Tensor& slot, const Body& a, Transposed a_transposed, const Body& b,
                            Transposed b_transposed) {
-  if (context_.mode || matmul_op.composite || a.rank() != 2 || b.rank() != 2) return false;
+  if (context_.path_mode() || matmul_op.composite || a.rank() != 2 || b.rank() != 2) return false;
   if (!on_cpu(a)) return false;
-  const Body x = matrix_of(a, a_transposed), y = matrix_of(b, b_transposed);
+  Body x = matrix_of(a, a_transposed), y = matrix_of(b, b_transposed);
   const bool adds = writable(slot);
   Tensor made;
   if (!adds) {
@@ -171,7 +206,14 @@ bool Playback::add_product(Tensor& slot, const Body& a, Transposed a_transposed,
   }
   const Body* inputs[] = {&x, &y};
   Body* output = Access::body(adds ? slot : made);
+  const GateCall call{matmul_op, inputs, 2, {}, context_.site, &output, 1, nullptr};
+  if (context_.mode) [[unlikely]] {
+    for (Body* view : {&x, &y}) view->references = 1, view->owner = nullptr;
+    tell_begin(context_, call);
+  }
   call_kernel(matmul_op, {inputs, &output, nullptr, 2, 1, adds}, context_.site);
+  if (context_.mode) [[unlikely]]
+    tell_end(context_, call);
   if (!adds) add(slot, std::move(made));
   return true;
 }
@@ -278,6 +320,35 @@ void Playback::play_pointwise(const Record& record, const Tiles* tiles) {
   }
 }
 
+/// Where somebody listens.
+[[gnu::noinline]] void Playback::play_pass_attended(const Record& record, int i, const Tiles& tiles,
+                                                    Tile tile, const TileValues& values,
+                                                    Tensor& slot, bool last) {
+  Tensor& dy = dy_->gradient;
+  const Body& given = *Access::body(dy);
+  const bool adds = writable(slot);
+  Tensor dx;
+  if (!adds)
+    dx = last && writable(dy)
+             ? std::move(dy)
+             : new_gradient(context_, *record.op, cpu(), given.dtype, given.shape, given.elements);
+  Body* output = Access::body(adds ? slot : dx);
+  const GateCall call{const_cast<Op&>(*record.op),
+                      values.bodies,
+                      4,
+                      {},
+                      record.site(),
+                      &output,
+                      1,
+                      nullptr,
+                      i == 0 ? Part::gradient_0 : Part::gradient_1};
+  if (context_.mode & observed) tell_begin(context_, call);
+  run_pass(tiles, tile, given.elements, values.of, 4, given.dtype,
+           values.scalars | (adds ? pass_adds : 0), output->data, given.dtype);
+  tell_gradient_end(call);
+  if (!adds) add(slot, std::move(dx));
+}
+
 inline bool Playback::play_neighbours(const Record& record, int i, const Tiles* tiles,
                                       TileValues& values, bool last) {
   const InputSlot& input = record.inputs[i];
@@ -294,19 +365,20 @@ inline bool Playback::play_neighbours(const Record& record, int i, const Tiles* 
   Body& given = *Access::body(dy);
   if (!tile || given.dtype != input.dtype) return false;
   if (!values.of[0]) read_values(record, given, values);
-  if (writable(slot)) {
+  if (context_.mode) [[unlikely]] {
+    play_pass_attended(record, i, *tiles, tile, values, slot, last);
+    return true;
+  }
+  if (owned(slot)) {
     run_pass(*tiles, tile, given.elements, values.of, 4, given.dtype, values.scalars | pass_adds,
              Access::body(slot)->data, given.dtype);
     return true;
   }
-  Tensor dx = last && writable(dy) ? std::move(dy)
-                                   : new_gradient(context_, *record.op, cpu(), given.dtype,
-                                                  given.shape, given.elements);
+  Tensor dx = last && owned(dy) ? std::move(dy)
+                                : new_gradient(context_, *record.op, cpu(), given.dtype,
+                                               given.shape, given.elements);
   run_pass(*tiles, tile, given.elements, values.of, 4, given.dtype, values.scalars,
            Access::body(dx)->data, given.dtype);
-  if (context_.mode)
-    tell_stages(*record.op, {}, record, i == 0 ? Part::gradient_0 : Part::gradient_1, values.bodies,
-                4, Access::bodies(&dx), 1);
   add(slot, std::move(dx));
   return true;
 }
@@ -326,10 +398,12 @@ Tensor Playback::step_before(const Record& record, const Op& op) {
       given == Access::body(dy) && !dy_->requests && writable(dy)
           ? std::move(dy)
           : new_gradient(context_, *record.op, cpu(), out->dtype, out->shape, out->elements);
-  run_pass(*op.tiles, tile, out->elements, values, 4, out->dtype, 0, Access::body(dz)->data,
-           out->dtype);
-  if (context_.mode)
-    tell_stages(op, {}, record, Part::gradient_0, bodies, 4, Access::bodies(&dz), 1);
+  Body* output = Access::body(dz);
+  const GateCall call{const_cast<Op&>(op), bodies, 4, {}, record.site(), &output, 1, nullptr,
+                      Part::gradient_0};
+  if (context_.mode & observed) tell_begin(context_, call);
+  run_pass(*op.tiles, tile, out->elements, values, 4, out->dtype, 0, output->data, out->dtype);
+  if (context_.mode) tell_gradient_end(call);
   return dz;
 }
 
@@ -363,12 +437,9 @@ const Body* Playback::in_order(const Body& body) {
   return Access::body(copies_[copies_.size() - 1]);
 }
 
-void Playback::tell_stages(const Op& op, OptionsView options, const Record& record, Part part,
-                           const Body* const* inputs, int input_count, Body* const* outputs,
-                           int output_count) {
-  const GateCall call{const_cast<Op&>(op), inputs,  input_count, options, record.site(), outputs,
-                      output_count,        nullptr, part};
-  for (Stage* stage = context_.stages; stage; stage = stage->next) stage->after(call);
+void Playback::tell_gradient_end(const GateCall& call) {
+  if (context_.mode & observed) tell_end(context_, call);
+  for (Interceptor* each = context_.interceptors; each; each = each->next) each->after(call);
 }
 
 /// The op's fused gradient kernel: dy, inputs and outputs in, every wanted gradient out.
@@ -401,13 +472,21 @@ void Playback::play_fused(Record& record, Device device) {
                         record.options, static_cast<int>(given.size()),
                         inputs,         accumulate};
   const OptionsView options{record.options_type, record.options};
+  const GateCall told{const_cast<Op&>(*record.op),
+                      given.data(),
+                      call.input_count,
+                      options,
+                      record.site(),
+                      results.data(),
+                      inputs,
+                      nullptr,
+                      Part::gradients};
+  if (context_.mode & observed) tell_begin(context_, told);
   if (!(device == cpu()))
     run_gradient_on_device(*record.op, options, call, device, record.site());
   else
     call_checked(*record.op, record.op->cpu_gradient, call, record.site());
-  if (context_.mode)
-    tell_stages(*record.op, options, record, Part::gradients, given.data(), call.input_count,
-                results.data(), inputs);
+  if (context_.mode) tell_gradient_end(told);
   for (int i = 0; i < inputs; ++i)
     if (made[static_cast<std::size_t>(i)].defined())
       add(input_slot(record, i), std::move(made[static_cast<std::size_t>(i)]));

@@ -28,9 +28,21 @@ class Playback {
   /// Leaves that nobody requested get no gradient.
   void ignore_other_leaves();
   /// `dy` is the gradient that the target's `value` starts with.
-  void play(std::uint32_t value, Tensor dy);
-  /// After playing: adds the requested gradient to `to`, if there is one.
-  void take_requested(std::uint32_t value, Tensor& to);
+  void begin(std::uint32_t value, Tensor dy) { slot_of(value)->gradient = std::move(dy); }
+  /// Plays the records that are left, and adds what was put off.
+  void play_rest();
+  /// Of each value, the record that used it first; no_record where none of the tape did.
+  std::vector<std::uint32_t> first_uses() const;
+  /// The same for one value, where it takes part; behind the target for the target itself.
+  std::uint32_t first_use_of(std::uint32_t value, const std::vector<std::uint32_t>& uses) const;
+  /// Plays from the record that is next down to this one.
+  void play_down_to(std::uint32_t record);
+  /// Adds the products that were put off to the gradient of a value that no record uses which is
+  /// left. False where an interceptor is to see them at the end.
+  bool add_deferred(std::uint32_t value);
+  /// After playing, or where it is complete: adds the requested gradient to `to`, if there is one.
+  /// It stays where it `is_needed` to play on.
+  void take_requested(std::uint32_t value, Tensor& to, bool is_needed = false);
 
   Tensor& input_slot(const Record& record, int i) {
     return slots_[record.inputs[i].value - first_value_].gradient;
@@ -51,20 +63,22 @@ class Playback {
   /// something that was not kept; undefined where ops have to be seen, or its pass does not fit.
   Tensor step_before(const Record& record, const Op& op);
   const Tensor& dy(int output) const { return dy_[output].gradient; }
-  /// Whether someone has to see ops: another tape, or a stage that does not take gradients.
+  /// Whether someone has to see ops: another tape, or an interceptor that does not take gradients.
   bool listened() const { return listened_; }
   /// A gradient function has given x.
   void use(const Record& record, int input, const Tensor& x) {
     if (context_.is_watchful())
       crossings_.use(context_, *record.op, input, Access::body(x), record.site());
   }
-  /// Whether x's elements may be overwritten: nobody else has them, and no stage has seen them.
-  bool writable(const Tensor& x) const {
-    const Body* body = Access::body(x);
-    return body && unshared(*body) && body->contiguous && !context_.mode;
-  }
+  /// Whether x's elements may be overwritten: nobody else has them, and no interceptor has seen
+  /// them.
+  bool writable(const Tensor& x) const { return owned(x) && !context_.path_mode(); }
 
  private:
+  static bool owned(const Tensor& x) {
+    const Body* body = Access::body(x);
+    return body && unshared(*body) && body->contiguous;
+  }
   /// What the passes of a record's gradient read: dy, inputs and output, as far as they were saved.
   struct TileValues {
     const void* of[4] = {};
@@ -103,12 +117,19 @@ class Playback {
     return (made.tapes | made.watchers) & tape_;
   }
   bool add_in_place(Tensor& slot, const Tensor& dx);
+  template <bool attended>
+  bool add_to(Tensor& slot, const Tensor& dx);
+  void play_pass_attended(const Record& record, int i, const Tiles& tiles, Tile tile,
+                          const TileValues& values, Tensor& slot, bool last);
   std::uint32_t deferred_bias(const Record& record, std::uint32_t product);
   void run_deferred(DeferredProduct& product);
+  void add_to_matrix(const DeferredProduct& product, const DeferredProduct::Rows& rows);
+  void add_to_bias(const DeferredProduct& product, const DeferredProduct::Rows& rows);
   bool is_wanted(const InputSlot& input) const {
     return follows(input) && slots_[input.value - first_value_].requests != Slot::ignored;
   }
   void find_wanted(const Record& record);
+  void play_records(std::uint32_t end);
   void play_record(Record& record);
   bool play_alike(Record& record);
   void let_go(Record& record);
@@ -118,9 +139,8 @@ class Playback {
   void read_values(const Record& record, const Body& dy, TileValues& values);
   const Body* spread(const Body& body, const Shape& shape);
   const Body* in_order(const Body& body);
-  void tell_stages(const Op& op, OptionsView options, const Record& record, Part part,
-                   const Body* const* inputs, int input_count, Body* const* outputs,
-                   int output_count);
+  /// A kernel of the record's gradient has run, and somebody listens.
+  [[gnu::cold]] void tell_gradient_end(const GateCall& call);
   void play_fused(Record& record, Device device);
   Device device_of_gradient(const Record& record) const;
 
@@ -128,6 +148,7 @@ class Playback {
   Crossings& crossings_;
   std::uint64_t tape_;
   std::uint32_t start_, target_, first_value_;
+  std::uint32_t played_;  // the last record that was
   bool keeps_saved_, listened_;
   // Inputs of the record being played that are still to do, a bit for each (63: all from there on),
   // and those of them whose slots were empty.

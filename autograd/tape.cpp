@@ -6,9 +6,11 @@
 
 #include <reel/ops.hpp>
 
+#include "autograd/completion.hpp"
 #include "autograd/playback.hpp"
 #include "autograd/unconnected.hpp"
 #include "lib/body/dtypes.hpp"
+#include "lib/flow/observer.hpp"
 #include "lib/gate/devices.hpp"
 #include "lib/gate/recording.hpp"
 #include "lib/pool/process.hpp"
@@ -87,12 +89,6 @@ Tensor upstream_for(Context& context, const Body& like, const Tensor& upstream, 
   crossings.read(context, *upstream, "gradient", caller);
   crossings.check(context, active & ~tape, "gradient", "upstream", caller);
 }
-
-/// A source's place on the reel; a Variable that was assigned between its reads has several.
-struct SourceValue {
-  std::uint32_t value;
-  std::size_t source;
-};
 }  // namespace
 
 GradientTape::GradientTape(TapeOptions options, Caller caller) try : options_(options) {
@@ -193,6 +189,27 @@ inline void check_source(const Source& source, std::size_t i, Caller caller) {
     fail_undefined_source(i, caller);
 }
 
+/// Tells observers that a backward pass begins, and that it has ended, however it does.
+class BackwardEvents {
+ public:
+  BackwardEvents(Context& context, const Body& target)
+      : context_(context), told_(context.mode & observed) {
+    if (told_) tell_backward_begin(context, target);
+  }
+  ~BackwardEvents() {
+    if (told_) tell_backward_end(context_, false);
+  }
+  BackwardEvents(const BackwardEvents&) = delete;
+  BackwardEvents& operator=(const BackwardEvents&) = delete;
+  void end() {
+    if (std::exchange(told_, false)) tell_backward_end(context_, true);
+  }
+
+ private:
+  Context& context_;
+  bool told_;
+};
+
 /// Where the sources stand on the reel.
 void find_sources(Reel& reel, const Sources& sources, std::uint64_t tape, std::uint32_t start,
                   SmallVector<SourceValue, 16>& places) {
@@ -212,7 +229,8 @@ void find_sources(Reel& reel, const Sources& sources, std::uint64_t tape, std::u
       record = reel[record].inputs[0].record;
     }
     if (record == no_record || record < start) continue;
-    if ((reel[record].tapes | reel[record].watchers) & tape) places.push_back({value, i});
+    const bool played = reel[record].tapes & tape;
+    if (played || reel[record].watchers & tape) places.push_back({value, i, played});
   }
   if (cells.size() > 1) std::sort(cells.begin(), cells.end());
   for (const Leaf& leaf : reel.leaves()) {
@@ -220,7 +238,7 @@ void find_sources(Reel& reel, const Sources& sources, std::uint64_t tape, std::u
     auto* cell = std::lower_bound(cells.begin(), cells.end(),
                                   std::pair<const Cell*, std::size_t>(leaf.cell, 0));
     for (; cell != cells.end() && cell->first == leaf.cell; ++cell)
-      places.push_back({reel[leaf.record].first_value, cell->second});
+      places.push_back({reel[leaf.record].first_value, cell->second, false});
   }
 }
 }  // namespace
@@ -256,6 +274,7 @@ void GradientTape::gradients(const Operand& target, const Sources& sources,
     fail<DTypeError>(caller, "gradient", "target", "a floating dtype",
                      std::string(name_of(body->dtype)));
 
+  BackwardEvents events(context, *body);
   // Reading a Variable as the target makes a leaf of it, while the tape still records.
   const Origin origin = origin_of(context, target, body);
   std::uint32_t record = origin.record;
@@ -292,8 +311,13 @@ void GradientTape::gradients(const Operand& target, const Sources& sources,
     find_sources(context.reel, sources, bit_, start, places);
     for (const SourceValue& place : places) playback.request(place.value);
     playback.ignore_other_leaves();
-    playback.play(origin.value, upstream_for(context, *body, options.upstream, caller));
-    if (!(context.reel.ended & end.bit))
+    playback.begin(origin.value, upstream_for(context, *body, options.upstream, caller));
+    const bool told = context.mode & observed;
+    if (told)
+      Completion(context, playback, sources, {places.data(), places.size()}, out).play();
+    else
+      playback.play_rest();
+    if (!told && !(context.reel.ended & end.bit))
       for (const SourceValue& place : places)
         playback.take_requested(place.value, out[place.source]);
   }
@@ -306,9 +330,11 @@ void GradientTape::gradients(const Operand& target, const Sources& sources,
       unconnected_source(context, {bit_, start, record, body}, sources[i], i, caller);
     out[i] = sources[i].variable() ? zeros_like(Operand(*sources[i].variable(), caller))
                                    : zeros_like(Operand(*sources[i].tensor(), caller));
+    if (context.mode & observed) tell_gradient_complete(context, sources[i], i, out[i]);
   }
   if (crossings)
     for (std::size_t i = 0; i < sources.size(); ++i) crossings.mark(context, out[i], caller);
+  events.end();
 } catch (const std::bad_alloc&) {
   fail_memory(target.caller(), "gradient");
 }

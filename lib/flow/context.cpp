@@ -9,7 +9,7 @@
 #include <reel/threads.hpp>
 #include <reel/train.hpp>
 
-#include "lib/body/access.hpp"
+#include "lib/flow/interceptor.hpp"
 #include "lib/pool/process.hpp"
 #include "lib/pool/thread_count.hpp"
 
@@ -167,39 +167,12 @@ void close_scope(OpenScope& scope, OpenScope* Context::*kind, void (*set)(Contex
   });
 }
 
-StageScope::StageScope(Stage& stage) : stage_(stage) {
-  Context& context = Context::here();
-  stage.next = context.stages;
-  context.stages = &stage;
-  context.mode |= staged;
-}
-StageScope::~StageScope() {
-  Context& context = Context::here();
-  for (Stage** link = &context.stages; *link; link = &(*link)->next)
-    if (*link == &stage_) {
-      *link = stage_.next;
-      break;
-    }
-  if (!context.stages) context.mode &= static_cast<std::uint8_t>(~staged);
-}
-
-StagePause::StagePause() : stages_(Context::here().stages) {
-  Context& context = Context::here();
-  context.stages = nullptr;
-  context.mode &= static_cast<std::uint8_t>(~staged);
-}
-StagePause::~StagePause() {
-  Context& context = Context::here();
-  context.stages = stages_;
-  if (stages_) context.mode |= staged;
-}
-
 int num_threads() {
-  tell_stages("it reads num_threads()");
+  tell_interceptors("it reads num_threads()");
   return kernels::thread_count();
 }
 void set_num_threads(int threads, Caller caller) try {
-  tell_stages("it calls set_num_threads()");
+  tell_interceptors("it calls set_num_threads()");
   if (threads < 1 || threads > kernels::most_threads)
     fail<Error>(caller, "set_num_threads", "threads",
                 "a whole number in [1, " + std::to_string(kernels::most_threads) + "]",
@@ -208,28 +181,6 @@ void set_num_threads(int threads, Caller caller) try {
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "set_num_threads");
 }
-void tell_host_read(const Tensor& x, HostRead read) {
-  for (Stage* stage = Context::here().stages; stage; stage = stage->next) stage->host_read(x, read);
-}
-void tell_stages(const char* what) {
-  for (Stage* stage = Context::here().stages; stage; stage = stage->next)
-    stage->cannot_follow(what);
-}
-
-const Tensor& read_variable(Context& context, const Variable& variable) {
-  const Tensor* value = &Access::cell(variable).value;
-  for (Stage* stage = context.stages; stage; stage = stage->next)
-    if (const Tensor* other = stage->variable_read(variable, *value)) value = other;
-  return *value;
-}
-Tensor make_alias(Context& context, Body* body) {
-  Tensor made = Access::adopt(allocate_view(context, body));
-  if (made.defined() && is_mark(*body)) Access::body(made)->id = body->id;
-  for (Stage* stage = context.stages; made.defined() && stage; stage = stage->next)
-    stage->aliased(*body, *Access::body(made));
-  return made;
-}
-
 InferScope::InferScope() : before_(Context::here().mode & infer_only) {
   Context::here().mode |= infer_only;
 }

@@ -12,68 +12,18 @@
 #include "lib/reel/reel.hpp"
 
 namespace reel {
-/// What of an op a call runs: the op, or a kernel of its gradient.
-enum class Part : std::uint8_t {
-  value,
-  gradient_0,  // the pass for the gradient of input 0: inputs dy, x, y, output (null: not needed)
-  gradient_1,  // the same for input 1
-  gradients,   // Op::cpu_gradient: inputs dy..., inputs..., outputs...; a null output is not wanted
-};
-
-/// A call on its way through the gate, as stages see it. Inputs have come to one dtype.
-struct GateCall {
-  Op& op;
-  const Body* const* inputs;
-  int input_count;
-  OptionsView options;
-  Caller site;
-  Body* const* outputs;  // allocated before the first stage
-  int output_count;
-  const Variable* updated;  // the Variables that an update writes; as many as outputs
-  Part part = Part::value;  // another only for stages that take gradients
-};
-
-struct CallView;
-class Tensors;
-
-/// What C++ asks of a tensor's elements.
-enum class HostRead : std::uint8_t { truth, values };
-
-/// A guest at the gate of this thread: NaN watch, profiler, tracer, ...
-class Stage {
- public:
-  virtual ~Stage() = default;
-  /// Before the kernel. False: the kernel is not called now; the stage calls run_kernel() later.
-  virtual bool before(const GateCall&) { return true; }
-  virtual void after(const GateCall&) {}
-  /// A Variable was made.
-  virtual void variable_made(const Variable&) {}
-  /// A Variable's value was read; may give a tensor of the same elements that stands in for it.
-  virtual const Tensor* variable_read(const Variable&, const Tensor&) { return nullptr; }
-  /// `made` is another name for the elements of `x`.
-  virtual void aliased(const Body& /*x*/, Body& /*made*/) {}
-  /// C++ is about to ask a tensor for its elements.
-  virtual void host_read(const Tensor&, HostRead) {}
-  /// C++ is told something that is no tensor's: a trace cannot tell when it changes.
-  virtual void cannot_follow(const char* /*what*/) {}
-  /// A user's function or kernel is about to run. True if the stage gives its results instead.
-  virtual bool user_code_begins(const CallView&, Tensors& /*results*/) { return false; }
-  /// It has run; null if it threw. What stages hear of a kernel comes behind this.
-  virtual void user_code_ends(const GateCall*) {}
-  /// Whether gradients may run their own kernels; where not, they are made of ops.
-  virtual bool takes_gradients() const { return false; }
-  Stage* next = nullptr;
-};
-
+class Interceptor;
+class Observer;
 class Generator;
 /// What random ops of this thread draw from.
 Generator& current_generator();
-/// Its public functions tell the stages that they are asked; these do not.
+/// Its public functions tell the interceptors that they are asked; these do not.
 std::uint64_t seed_of(const Generator& generator);
 std::uint64_t position_of(const Generator& generator);
 
 using detail::OpenScope;
-enum Mode : std::uint8_t { recording = 1, staged = 2, infer_only = 4 };
+/// `observed` decides nothing: see Note [Observers] in observer.hpp.
+enum Mode : std::uint8_t { recording = 1, intercepted = 2, infer_only = 4, observed = 8 };
 /// A value of `watchful`, which is none of Mode's: see Note [Crossings] in crossing.hpp.
 inline constexpr std::uint8_t marks_matter = 128;
 
@@ -85,7 +35,8 @@ struct alignas(8) Context : ThreadMemory {
   Caller site;                 // of the outermost CallerScope; file is null outside
   std::string_view site_name;  // of the outermost one with a name
   std::string_view function;   // of the outermost FunctionScope
-  Stage* stages = nullptr;
+  Interceptor* interceptors = nullptr;
+  Observer* observers = nullptr;
   Generator* generator = nullptr;  // null: the thread's own
   OpenScope *train_scopes = nullptr, *device_scopes = nullptr, *generator_scopes = nullptr;
   Reel reel;
@@ -102,6 +53,8 @@ struct alignas(8) Context : ThreadMemory {
   static inline Context& here();
   /// Null where here() would make one.
   static Context* current() { return static_cast<Context*>(current_memory); }
+  /// The bits of `mode` on which it may depend what runs.
+  int path_mode() const { return mode & ~observed; }
   /// The bits of `mode` and `watchful`: 0 if nobody listens and no mark matters. These are two
   /// loads, as one load of both bytes would wait for a store to `mode`.
   int attention() const { return mode | __atomic_load_n(&watchful, __ATOMIC_RELAXED); }
@@ -156,17 +109,6 @@ class FunctionScope {
   bool outermost_;
 };
 
-/// Puts a stage at this thread's gate while it lives.
-class StageScope {
- public:
-  explicit StageScope(Stage& stage);
-  ~StageScope();
-  StageScope(const StageScope&) = delete;
-  StageScope& operator=(const StageScope&) = delete;
-
- private:
-  Stage& stage_;
-};
 /// Ops infer shapes and dtypes and compute nothing while it lives.
 class InferScope {
  public:
@@ -178,27 +120,26 @@ class InferScope {
  private:
   bool before_;
 };
-/// No stage stands at this thread's gate while it lives.
-class StagePause {
+/// The tapes that record now do not while it lives.
+class RecordingPause {
  public:
-  StagePause();
-  ~StagePause();
-  StagePause(const StagePause&) = delete;
-  StagePause& operator=(const StagePause&) = delete;
+  explicit RecordingPause(Context& context) : context_(context), tapes_(context.reel.active) {
+    context_.reel.muted |= tapes_;
+    context_.update_recording();
+  }
+  ~RecordingPause() {
+    context_.reel.muted &= ~tapes_;
+    context_.update_recording();
+  }
+  RecordingPause(const RecordingPause&) = delete;
+  RecordingPause& operator=(const RecordingPause&) = delete;
 
  private:
-  Stage* stages_;
+  Context& context_;
+  std::uint64_t tapes_;
 };
-/// Tells the stages of this thread that C++ is about to ask a tensor for its elements.
-void tell_host_read(const Tensor& x, HostRead read);
-/// Tells the stages of this thread: see Stage::cannot_follow.
-void tell_stages(const char* what);
 /// How many threads have begun to use the library.
 std::uint64_t threads_begun();
-/// Tells the stages that a Variable was read; gives its value, or what stands in for it.
-const Tensor& read_variable(Context& context, const Variable& variable);
-/// Another header for a body, which may carry a record of its own; undefined if there is no memory.
-Tensor make_alias(Context& context, Body* body);
 /// The line errors speak of: the outermost CallerScope's, else `caller`.
 Caller site_of(Caller caller);
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "lib/flow/context.hpp"
+#include "lib/flow/observer.hpp"
 
 namespace reel {
 namespace {
@@ -92,14 +92,17 @@ void fail_memory(Caller caller, std::string_view op) {
   std::snprintf(error.text_, sizeof error.text_,
                 "%s%.*s: memory: expected some for the call, got none from the system", place,
                 static_cast<int>(std::min<std::size_t>(op.size(), 50)), op.data());
+  tell_error(error, op, caller);
   throw error;
 }
 
 template <class E>
 void fail(Caller caller, std::string_view op, std::string_view argument, std::string_view expected,
           std::string_view got, std::string_view advice) try {
-  tell_stages("it catches an error of the library");
-  throw E(message(caller, op, argument, expected, got, advice));
+  tell_interceptors("it catches an error of the library");
+  const E error(message(caller, op, argument, expected, got, advice));
+  tell_error(error, op, caller);
+  throw error;
 } catch (const std::bad_alloc&) {
   fail_memory(caller, op);
 }

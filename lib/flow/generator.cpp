@@ -5,7 +5,7 @@
 #include <new>
 #include <utility>
 
-#include "lib/flow/context.hpp"
+#include "lib/flow/interceptor.hpp"
 #include "lib/pool/process.hpp"
 
 namespace reel {
@@ -32,16 +32,16 @@ Generator::~Generator() {
 std::uint64_t seed_of(const Generator& generator) { return generator.state_->seed; }
 std::uint64_t position_of(const Generator& generator) { return generator.state_->position; }
 std::uint64_t Generator::seed() const {
-  tell_stages("it reads the seed of a generator of random numbers");
+  tell_interceptors("it reads the seed of a generator of random numbers");
   return state_->seed;
 }
 std::uint64_t Generator::position() const {
-  tell_stages("it reads the position of a generator of random numbers");
+  tell_interceptors("it reads the position of a generator of random numbers");
   return state_->position;
 }
 void Generator::set_position(std::uint64_t position) { state_->position = position; }
 void Generator::restore(std::uint64_t seed, std::uint64_t position) {
-  tell_stages("it restores a generator of random numbers");
+  tell_interceptors("it restores a generator of random numbers");
   state_->seed = seed;
   state_->position = position;
 }
@@ -70,7 +70,7 @@ Generator& current_generator() {
   return chosen ? *chosen : own_generator.get();
 }
 Generator thread_generator() {
-  tell_stages("it asks for the generator of random numbers");
+  tell_interceptors("it asks for the generator of random numbers");
   return current_generator();
 }
 

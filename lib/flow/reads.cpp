@@ -9,7 +9,7 @@
 
 #include "lib/body/access.hpp"
 #include "lib/body/text.hpp"
-#include "lib/flow/context.hpp"
+#include "lib/flow/observer.hpp"
 
 namespace reel::detail {
 namespace {
@@ -19,20 +19,20 @@ bool is_among(const std::vector<Variable>& list, const Variable& variable) {
 }
 }  // namespace
 
-struct VariableReads::Listener : Stage {
+struct VariableReads::Listener : Observer {
   std::vector<Variable> read, made;
-  StageScope scope{*this};
-  const Tensor* variable_read(const Variable& variable, const Tensor&) override {
+  ObserverScope scope{*this};
+  void variable_read(const Variable& variable) override {
     if (!is_among(read, variable)) read.push_back(variable);
-    return nullptr;
   }
+  void variable_written(const Variable& variable) override { variable_read(variable); }
   void variable_made(const Variable& variable) override { made.push_back(variable); }
   /// Made in the meantime, and held by nobody but the lists of this check and of others around it.
   bool is_gone(const Variable& variable) const {
     if (!is_among(made, variable)) return false;
     std::uint32_t held = 0;
-    for (const Stage* stage = Context::here().stages; stage; stage = stage->next)
-      if (const auto* check = dynamic_cast<const Listener*>(stage))
+    for (const Observer* each = Context::here().observers; each; each = each->next)
+      if (const auto* check = dynamic_cast<const Listener*>(each))
         held += unsigned{is_among(check->read, variable)} + is_among(check->made, variable);
     return Access::cell(variable).references == held;
   }

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "lib/flow/context.hpp"
+#include "lib/flow/observer.hpp"
 #include "lib/gate/devices.hpp"
 #include "lib/gate/pointwise.hpp"
 #include "lib/pool/scratch.hpp"
@@ -66,5 +66,19 @@ void run_kernel(const GateCall& call) {
   if (call.op.changes_device || !on_cpu(kernel.output())) [[unlikely]]
     return run_on_device(call.op, call.options, kernel, call.site);
   call_kernel(call.op, kernel, call.site);
+}
+
+void run_deferred_kernel(const GateCall& call) {
+  Context& context = Context::here();
+  if (context.mode & observed) tell_begin(context, call);
+  run_kernel(call);
+  if (context.mode & observed) tell_end(context, call);
+}
+
+bool ask_interceptors(Context& context, const GateCall& call) {
+  bool now = true;
+  for (Interceptor* each = context.interceptors; each; each = each->next)
+    now = each->before(call) && now;
+  return now;
 }
 }  // namespace reel

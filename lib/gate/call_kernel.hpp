@@ -14,8 +14,12 @@ inline void check_kernel(const Op& op, const KernelResult& result, Caller caller
   if (result.failure) [[unlikely]]
     fail_kernel(op, result, caller);
 }
-/// What a stage put off: calls the kernel now.
+/// Calls the kernel; observers are not told.
 void run_kernel(const GateCall& call);
+/// What an interceptor has deferred: calls the kernel, and tells the observers.
+void run_deferred_kernel(const GateCall& call);
+/// Whether all interceptors want the kernel to be called now.
+bool ask_interceptors(Context& context, const GateCall& call);
 /// A row-major copy that no tape sees.
 Tensor contiguous_copy(const Body& body);
 }  // namespace reel

@@ -4,6 +4,7 @@
 
 #include <reel/op.hpp>
 
+#include "lib/flow/observer.hpp"
 #include "lib/gate/call_view.hpp"
 #include "lib/gate/crossing.hpp"
 #include "lib/gate/resolved.hpp"
@@ -33,21 +34,22 @@ void check_results(Context& context, const Op& op, Resolved& inputs, OptionsView
   }
 }
 
-/// Tells the stages that a user's code begins, and that it has ended, however it does.
+/// Tells the interceptors that a user's code begins, and that it has ended, however it does.
 class UserCodeScope {
  public:
   UserCodeScope(Context& context, const CallView& call, Tensors& results) : context_(context) {
-    for (Stage* stage = context.stages; stage; stage = stage->next)
-      given_ = stage->user_code_begins(call, results) || given_;
+    for (Interceptor* each = context.interceptors; each; each = each->next)
+      given_ = each->user_code_begins(call, results) || given_;
   }
   ~UserCodeScope() { end(nullptr); }
   UserCodeScope(const UserCodeScope&) = delete;
   UserCodeScope& operator=(const UserCodeScope&) = delete;
-  /// Whether a stage has given the results.
+  /// Whether an interceptor has given the results.
   bool given() const { return given_; }
   void end(const GateCall* call) {
     if (std::exchange(ended_, true)) return;
-    for (Stage* stage = context_.stages; stage; stage = stage->next) stage->user_code_ends(call);
+    for (Interceptor* each = context_.interceptors; each; each = each->next)
+      each->user_code_ends(call);
   }
 
  private:
@@ -60,14 +62,16 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
                    SmallVector<Tensor, 2>& outputs) {
   const int input_count = static_cast<int>(inputs.bodies.size());
   const CallView view{op, inputs.bodies.data(), input_count, nullptr, 0, options, caller};
+  const Caller site = context.site_of(caller);
+  GateCall told{op, inputs.bodies.data(), input_count, options, site, nullptr, 0, nullptr};
+  if (context.mode & observed) tell_begin(context, told);
   Tensors results;
   UserCodeScope code(context, view, results);
   const bool own_gradient = op.gradient != nullptr;
   Crossings crossings;
   const auto use = [&](Body* const* bodies, int count) {
     if (context.is_watchful() && own_gradient)
-      for (int i = 0; i < count; ++i)
-        crossings.use(context, op, i, bodies[i], context.site_of(caller));
+      for (int i = 0; i < count; ++i) crossings.use(context, op, i, bodies[i], site);
   };
   use(inputs.bodies.data(), input_count);
   const bool kernel = op.shape != nullptr;  // a user's, for an op of the library
@@ -81,7 +85,7 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
     call();
   };
   if (kernel && !code.given()) {
-    const StagePause pause;
+    const InterceptorPause pause;
     call_recorded();
   } else if (!code.given()) {
     call_recorded();
@@ -101,18 +105,12 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
                           : make_alias(context, body);
     results[i] = {};
   }
-  const Caller site = context.site_of(caller);
-  const GateCall told{op,
-                      inputs.bodies.data(),
-                      input_count,
-                      options,
-                      site,
-                      Access::bodies(outputs.data()),
-                      static_cast<int>(outputs.size()),
-                      nullptr};
+  told.outputs = Access::bodies(outputs.data());
+  told.output_count = static_cast<int>(outputs.size());
   code.end(&told);
-  for (Stage* stage = kernel ? context.stages : nullptr; stage; stage = stage->next)
-    stage->after(told);
+  for (Interceptor* each = kernel ? context.interceptors : nullptr; each; each = each->next)
+    each->after(told);
+  if (context.mode & observed) tell_end(context, told);
   if (own_gradient && context.mode & recording) {
     // Inside the user's function tapes may have ended, and numbers of records been taken back.
     for (std::size_t i = 0; i < inputs.bodies.size(); ++i) {

@@ -118,9 +118,9 @@ std::size_t listed_mark_sets() {
 }
 
 bool detours(const Context& context, const Body* const* inputs, int count) {
-  bool more = context.mode & ~recording;
-  for (int i = 0; i < count; ++i) more = more || may_cross(context, *inputs[i]);
-  return more;
+  if (context.path_mode() & ~recording) return true;
+  if (!context.is_watchful()) return false;
+  return std::any_of(inputs, inputs + count, [&](const Body* x) { return may_cross(context, *x); });
 }
 
 RecordId Crossings::together() const {

@@ -31,15 +31,8 @@ inline bool may_cross(const Context& context, const Body& x) {
   const std::uint64_t reel = id_of(x).reel;
   return reel && (reel != context.reel.uid() || may_be_watched(x));
 }
-/// Whether more than a tape has to hear of a call: a stage, or an input may cross.
+/// Whether more than a tape needs a call: an interceptor, or the marks of an input.
 bool detours(const Context& context, const Body* const* inputs, int count);
-/// Whether nobody listens, and these inputs are not to be looked at either: the condition of the
-/// fast paths of views and products.
-template <class... Bodies>
-bool unobserved(const Context& context, const Bodies&... bodies) {
-  const Body* const inputs[] = {&bodies...};
-  return !context.attention() || (!context.mode && !detours(context, inputs, sizeof...(bodies)));
-}
 
 /// The marks that a result gets from what it was computed from.
 class Crossings {

@@ -4,6 +4,7 @@
 // transposed matrix. All other calls go through run().
 #include "lib/body/live.hpp"
 #include "lib/gate/crossing.hpp"
+#include "lib/gate/observed_call.hpp"
 #include "lib/gate/pointwise.hpp"
 #include "lib/gate/recording.hpp"
 #include "lib/table/promotion.hpp"
@@ -19,7 +20,7 @@ inline Body* reusable(const Operand& x, Body* body, DType dtype) {
 /// Takes the temporary's body over as the output. Its elements are lost then, so that the record of
 /// this call must find memory.
 inline Body* taken_over(Context& context, const Operand& x) {
-  if (context.mode) context.reel.reserve_record();
+  if (context.mode & recording) context.reel.reserve_record();
   Body* body = Access::detach(const_cast<Tensor&>(x.tensor()));
   body->id = {};
   body->leaf = no_record;
@@ -53,7 +54,7 @@ void run_rows(const Tiles& tiles, Tile tile, const Body& x, const Body& row, Bod
 /// Whether the fast path takes this number beside this tensor. Under a tape it does not: a record
 /// needs the number as a tensor.
 bool takes_number(const Context& context, const Op& op, const Body& tensor, const Operand& number) {
-  return number.kind() == Operand::Kind::scalar && !context.mode && is_plain(tensor) &&
+  return number.kind() == Operand::Kind::scalar && !context.path_mode() && is_plain(tensor) &&
          is_floating(tensor.dtype) &&
          (op.promote != Promote::exact || holds(tensor.dtype, number.scalar()));
 }
@@ -68,39 +69,57 @@ const void* stored_number(const Operand& number, DType dtype, double& memory) {
 }  // namespace
 
 namespace {
-/// A call of one input; `attended` unless nobody listens.
-template <bool attended>
+/// Who needs a call: nobody, a tape at most, or any of tapes, marks, interceptors and observers.
+enum class Needed : std::uint8_t { by_none, by_tape, by_any };
+
+/// A call of one input.
+template <Needed needed>
 [[gnu::always_inline]] inline Tensor run_single(Context& context, Op& op, const Operand& x) {
+  constexpr bool any = needed == Needed::by_any;
   Body* const a = body_of(x);
   if (!a || !is_plain(*a) || !op.fast) return run(op, x);
-  if (attended && (context.attention() & ~recording) && detours(context, &a, 1)) return run(op, x);
+  if (any && detours(context, &a, 1)) return run(op, x);
   const Tile tile = op.fast->value[static_cast<int>(a->dtype)];
   if (!tile) return run(op, x);
   Origin origin;
-  if (attended && context.mode) origin = origin_of(context, x, a);
+  if (needed == Needed::by_tape || (any && context.mode & recording))
+    origin = origin_of(context, x, a);
   const DType dtype = op.result_dtype(a->dtype);
   const unsigned needs = origin.tapes ? op.needs.of[0] : 0;
-  Body* reused = needs & 1 ? nullptr : reusable(x, a, dtype);
-  Body* out = reused ? taken_over(context, x) : allocate_like(context, dtype, *a);
-  if (!out) return run(op, x);
-  Tensor result = Access::adopt(out);
+  const bool reuses = !(needs & 1) && reusable(x, a, dtype);
+  Tensor result = Access::adopt(reuses ? nullptr : allocate_like(context, dtype, *a));
+  if (!reuses && !result.defined()) return run(op, x);
+  const Operand* const operand = &x;
+  const Body* const input = a;
+  CallOf<any> call(context, op, &operand, &input, 1);
+  call.begin();
+  if (reuses) result = Access::adopt(taken_over(context, x));
+  Body* const out = Access::body(result);
   const void* inputs[] = {a->data};
   run_pass(*op.fast, tile, a->elements, inputs, 1, a->dtype, 0, out->data, dtype);
-  if (origin.tapes && !op.differentiable)
-    note_cut(context, op, context.site_of(x.caller()), &origin, 1);
-  else if (origin.tapes)
-    leave_record_alike<1>(context, op, context.site_of(x.caller()), &a, &origin, needs, out,
-                          origin.tapes);
+  call.end(&out, 1);
+  if (!origin.tapes) return result;
+  const Caller site = context.site_of(x.caller());
+  if (!op.differentiable) {
+    note_cut(context, op, site, &origin, 1);
+    return result;
+  }
+  call.recorded(leave_record_alike<1>(context, op, site, &a, &origin, needs, out, origin.tapes));
   return result;
 }
+[[gnu::noinline]] Tensor run_recorded(Context& context, Op& op, const Operand& x) {
+  return run_single<Needed::by_tape>(context, op, x);
+}
 [[gnu::noinline]] Tensor run_attended(Context& context, Op& op, const Operand& x) {
-  return run_single<true>(context, op, x);
+  return run_single<Needed::by_any>(context, op, x);
 }
 }  // namespace
 
 Tensor run_unary(Op& op, const Operand& x) {
   Context& context = Context::here();
-  return context.attention() ? run_attended(context, op, x) : run_single<false>(context, op, x);
+  if (const int attention = context.attention())
+    return (attention == recording ? run_recorded : run_attended)(context, op, x);
+  return run_single<Needed::by_none>(context, op, x);
 }
 
 namespace {
@@ -121,7 +140,7 @@ struct Pair {
 [[gnu::always_inline]] inline bool find_pass(const Context& context, const Op& op, const Operand& x,
                                              const Operand& y, Pair& pair) {
   Body *const a = pair.a, *const b = pair.b;
-  if (context.mode & ~recording || !op.fast || (!a && !b)) [[unlikely]]
+  if (context.path_mode() & ~recording || !op.fast || (!a && !b)) [[unlikely]]
     return false;
   pair.like = a ? a : b;
   pair.from = pair.like->dtype;
@@ -151,16 +170,20 @@ struct Pair {
 
 /// The result of a pass, in a temporary's memory where the gradient does not need it; undefined if
 /// there is no memory.
+template <class Call>
 [[gnu::always_inline]] inline Tensor run_pair(Context& context, const Op& op, const Operand& x,
-                                              const Operand& y, const Pair& p, unsigned needs) {
-  Body* out;
+                                              const Operand& y, const Pair& p, unsigned needs,
+                                              Call& call) {
+  const Operand* reused = nullptr;
   if (p.a && !p.transposed && !(needs & 1) && reusable(x, p.a, p.to))
-    out = taken_over(context, x);
+    reused = &x;
   else if ((p.alike || !p.a) && !p.transposed && !(needs & 2) && reusable(y, p.b, p.to))
-    out = taken_over(context, y);
-  else if (!(out = allocate_like(context, p.to, *p.like)))
-    return {};
-  Tensor result = Access::adopt(out);
+    reused = &y;
+  Tensor result = Access::adopt(reused ? nullptr : allocate_like(context, p.to, *p.like));
+  if (!reused && !result.defined()) return {};
+  call.begin();
+  if (reused) result = Access::adopt(taken_over(context, *reused));
+  Body* const out = Access::body(result);
   if (p.alike && !p.transposed) [[likely]]
     run_pass(*op.fast, p.tile, out->elements, p.inputs, 2, p.from, 0, out->data, p.to);
   else if (p.numbers)
@@ -169,10 +192,22 @@ struct Pair {
     run_transposed(*op.fast, p.tile, *p.transposed, *p.like, p.transposed == p.a, *out);
   else
     run_rows(*op.fast, p.tile, *p.a, *p.b, *out);
+  call.end(&out, 1);
   return result;
 }
 
+/// A number as a tensor, for observers.
+inline void set_number(Body& header, const Pair& pair) {
+  header.references = 1;
+  header.dtype = pair.from;
+  header.contiguous = true;
+  header.leaf = no_record;
+  header.elements = 1;
+  header.data = reinterpret_cast<std::byte*>(const_cast<double*>(&pair.number));
+}
+
 /// Every pair that the fast path takes.
+template <bool may_be_observed>
 [[gnu::noinline]] Tensor run_any_pair(Context& context, Op& op, const Operand& x,
                                       const Operand& y) {
   Pair pair;
@@ -184,15 +219,23 @@ struct Pair {
   if (!find_pass(context, op, x, y, pair)) return run(op, x, y);
   Body* const bodies[] = {pair.a, pair.b};
   Origin origins[2];
-  if (context.mode)
+  if (context.mode & recording)
     for (int i = 0; i < 2; ++i) origins[i] = origin_of(context, i ? y : x, bodies[i]);
   const std::uint64_t tapes = origins[0].tapes | origins[1].tapes;
-  Tensor result = run_pair(context, op, x, y, pair, tapes ? needs_of(op, origins, 2) : 0);
+  const Operand* const operands[] = {&x, &y};
+  Body number{};
+  if (may_be_observed && pair.numbers) set_number(number, pair);
+  const Body* const inputs[] = {pair.a ? pair.a : &number, pair.b ? pair.b : &number};
+  CallOf<may_be_observed> call(context, op, operands, inputs, 2);
+  const unsigned needs = tapes ? needs_of(op, origins, 2) : 0;
+  Tensor result = run_pair(context, op, x, y, pair, needs, call);
   if (!result.defined()) return run(op, x, y);
   if (!tapes) return result;
   const Caller site = context.site_of(x.caller());
   Body* const out = Access::body(result);
-  if (op.differentiable)
+  if (op.differentiable && pair.alike && !pair.transposed)
+    call.recorded(leave_record_alike<2>(context, op, site, bodies, origins, needs, out, tapes));
+  else if (op.differentiable)
     leave_record(context, op, {}, site, bodies, origins, 2, &out, 1, tapes);
   else
     note_cut(context, op, site, origins, 2);
@@ -208,11 +251,11 @@ template <bool recorded>
   Body *const a = bodies[0], *const b = bodies[1];
   if (!a || !b || !op.fast || a->dtype != b->dtype || !is_plain(*a) || !is_plain(*b) ||
       !(a->shape == b->shape) || (recorded && !op.differentiable)) [[unlikely]]
-    return run_any_pair(context, op, x, y);
+    return run_any_pair<false>(context, op, x, y);
   const Tile tile = op.fast->value[static_cast<int>(a->dtype)];
   const DType dtype = recorded ? a->dtype : op.result_dtype(a->dtype);
   if (!tile || (!recorded && (reusable(x, a, dtype) || reusable(y, b, dtype))))
-    return run_any_pair(context, op, x, y);
+    return run_any_pair<false>(context, op, x, y);
   const void* inputs[] = {a->data, b->data};
   if constexpr (!recorded) {
     Body* const out = allocate_like(context, dtype, *a);
@@ -239,8 +282,8 @@ template <bool recorded>
     return result;
   }
 }
-[[gnu::noinline]] Tensor run_recorded(Context& context, Op& op, const Operand& x,
-                                      const Operand& y) {
+[[gnu::noinline]] Tensor run_recorded_pair(Context& context, Op& op, const Operand& x,
+                                           const Operand& y) {
   return run_alike<true>(context, op, x, y);
 }
 }  // namespace
@@ -248,7 +291,7 @@ template <bool recorded>
 Tensor run_binary(Op& op, const Operand& x, const Operand& y) {
   Context& context = Context::here();
   if (const int attention = context.attention())
-    return (attention == recording ? run_recorded : run_any_pair)(context, op, x, y);
+    return (attention == recording ? run_recorded_pair : run_any_pair<true>)(context, op, x, y);
   return run_alike<false>(context, op, x, y);
 }
 }  // namespace reel

@@ -8,11 +8,11 @@
 #include <reel/error.hpp>
 
 #include "lib/body/text.hpp"
-#include "lib/flow/context.hpp"
+#include "lib/flow/interceptor.hpp"
 #include "lib/table/shape_rules.hpp"
 
 namespace reel {
-/// Checks, infers, allocates, calls the kernel; records and tells the stages where someone listens.
+/// Checks, infers, allocates, calls the kernel; records, and tells interceptors and observers.
 Tensor run(Op& op, std::initializer_list<Operand> inputs, OptionsView options = {});
 Tensor run(Op& op, const Operand& x, OptionsView options = {});
 Tensor run(Op& op, const Operand& x, const Operand& y);

@@ -109,10 +109,10 @@ Record& leave_record(Context& context, const Op& op, OptionsView options, Caller
                      Body* const* outputs, int output_count, std::uint64_t tapes);
 /// The same for a call without options whose inputs and one output are of one shape and dtype.
 template <int N>
-[[gnu::always_inline]] inline void leave_record_alike(Context& context, const Op& op, Caller site,
-                                                      Body* const* inputs, const Origin* origins,
-                                                      unsigned needs, Body* output,
-                                                      std::uint64_t tapes) {
+[[gnu::always_inline]] inline Record& leave_record_alike(Context& context, const Op& op,
+                                                         Caller site, Body* const* inputs,
+                                                         const Origin* origins, unsigned needs,
+                                                         Body* output, std::uint64_t tapes) {
   Reel& reel = context.reel;
   const std::uint32_t number = reel.size();
   Record& record = reel.append(op, N, 1, {}, needs != 0, true);
@@ -128,6 +128,7 @@ template <int N>
   if (saves_output) retain(output);
   record.outputs[0] = {shape, saves_output ? output : nullptr, output->dtype};
   output->id = {reel.uid(), number, 0};
+  return record;
 }
 
 /// Tracked inputs end in an op without a gradient.

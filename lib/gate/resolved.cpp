@@ -96,7 +96,7 @@ void resolve(Context& context, Op& op, std::span<const Operand> operands, Caller
     if (!inputs.bodies[i] && operands[i].kind() != Operand::Kind::scalar)
       fail<Error>(caller, op.name, argument_name(op, static_cast<int>(i)), "a tensor",
                   "an undefined Tensor", "It was default-constructed or moved from.");
-    if (operands[i].kind() == Operand::Kind::variable && context.stages)
+    if (operands[i].kind() == Operand::Kind::variable && context.mode & (intercepted | observed))
       inputs.bodies[i] = Access::body(read_variable(context, operands[i].variable()));
   }
   inputs.device = find_device(context, inputs);

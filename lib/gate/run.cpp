@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The gate for any op: resolve, infer, allocate, stages and kernel, record.
+// The gate for any op: resolve, infer, allocate, run the kernel, record.
 #include "lib/body/live.hpp"
 #include "lib/gate/call_kernel.hpp"
 #include "lib/gate/call_view.hpp"
 #include "lib/gate/crossing.hpp"
 #include "lib/gate/devices.hpp"
+#include "lib/gate/observed_call.hpp"
 #include "lib/gate/recording.hpp"
 #include "lib/gate/resolved.hpp"
 #include "lib/table/options/device.hpp"
@@ -19,12 +20,16 @@ void finish_views(const Inference& call) {
   }
 }
 
-void run_stages_and_kernel(Context& context, const GateCall& call, bool kernel) {
+/// The kernel, where there is one, with all who listen.
+void run_attended(Context& context, const GateCall& call, bool kernel) {
   if (context.mode & infer_only) return;
-  for (Stage* stage = context.stages; stage; stage = stage->next)
-    kernel = stage->before(call) && kernel;
-  if (kernel) run_kernel(call);
-  for (Stage* stage = context.stages; stage; stage = stage->next) stage->after(call);
+  const bool now = ask_interceptors(context, call);
+  if (kernel && now) run_deferred_kernel(call);
+  if (!kernel && context.mode & observed) {
+    tell_begin(context, call);
+    tell_end(context, call);
+  }
+  for (Interceptor* each = context.interceptors; each; each = each->next) each->after(call);
 }
 }  // namespace
 
@@ -68,6 +73,42 @@ template <int N>
     note_cut(context, call.op, site, origins, N);
 }
 
+/// A call that nothing detours; its inputs are ready.
+template <int N, bool may_be_observed>
+[[gnu::always_inline]] inline void run_ready(Context& context, Op& op,
+                                             const Operand* const (&operands)[N],
+                                             Body* const (&inputs)[N], OptionsView options,
+                                             Caller caller, SmallVector<Tensor, 2>& outputs) {
+  Inference call{context, op, inputs, N, options, caller, outputs};
+  op.shape(call);
+  CallOf<may_be_observed> told(context, op, operands, inputs, N, options);
+  told.begin();
+  if (call.computes)
+    call_kernel(
+        op,
+        {inputs, Access::bodies(outputs.data()), options.data, N, static_cast<int>(outputs.size())},
+        caller);
+  else
+    finish_views(call);
+  told.end(Access::bodies(outputs.data()), static_cast<int>(outputs.size()));
+  const std::uint32_t records = may_be_observed ? context.reel.size() : 0;
+  if (context.mode & recording) record_lean<N>(context, call, operands);
+  if (may_be_observed && context.reel.size() > records &&
+      !context.reel.is_leaf(context.reel.size() - 1))
+    told.recorded(context.reel[context.reel.size() - 1]);
+}
+/// The same where more than a tape may need the call. False if it is not for this path.
+template <int N>
+[[gnu::noinline]] bool run_attended_lean(Context& context, Op& op,
+                                         const Operand* const (&operands)[N], OptionsView options,
+                                         Caller caller, SmallVector<Tensor, 2>& outputs) {
+  Body* inputs[N];
+  for (int i = 0; i < N; ++i) inputs[i] = body_of(*operands[i]);
+  if (detours(context, inputs, N)) return false;
+  run_ready<N, true>(context, op, operands, inputs, options, caller, outputs);
+  return true;
+}
+
 /// The common case without detours: few inputs that need no conversion, at most a tape listening.
 template <int N>
 [[gnu::always_inline]] inline bool run_lean(Op& op, const Operand* const (&operands)[N],
@@ -78,17 +119,9 @@ template <int N>
   Body* inputs[N];
   for (int i = 0; i < N; ++i) inputs[i] = body_of(*operands[i]);
   if (!ready(op, inputs)) return false;
-  if ((context.attention() & ~recording) && detours(context, inputs, N)) return false;
-  Inference call{context, op, inputs, N, options, caller, outputs};
-  op.shape(call);
-  if (call.computes)
-    call_kernel(
-        op,
-        {inputs, Access::bodies(outputs.data()), options.data, N, static_cast<int>(outputs.size())},
-        caller);
-  else
-    finish_views(call);
-  if (context.mode) record_lean<N>(context, call, operands);
+  if (context.attention() & ~recording) [[unlikely]]
+    return run_attended_lean<N>(context, op, operands, options, caller, outputs);
+  run_ready<N, false>(context, op, operands, inputs, options, caller, outputs);
   return true;
 }
 }  // namespace
@@ -133,7 +166,10 @@ void run_any(Op& op, std::span<const Operand> operands, OptionsView options, Cal
   if (context.is_watchful() && differentiable)
     for (int i = 0; i < input_count; ++i)
       crossings.use(context, op, i, inputs.bodies[static_cast<std::size_t>(i)], call.site);
-  run_stages_and_kernel(context, call, inference.computes);
+  if (context.mode & ~recording) [[unlikely]]
+    run_attended(context, call, inference.computes);
+  else if (inference.computes)
+    run_kernel(call);
   const std::uint64_t tapes = context.mode & recording ? tapes_of(inputs) : 0;
   if (tapes && differentiable)
     leave_record(context, op, options, call.site, inputs.bodies.data(), inputs.origins.data(),
@@ -155,10 +191,16 @@ void run_into(Op& op, std::initializer_list<Operand> operands, OptionsView optio
   const KernelCall call{
       inputs.bodies.data(), &place, options.data, static_cast<int>(operands.size()), 1, 1};
   const Caller site = context.site_of(operands.begin()->caller());
+  const GateCall told{op,     inputs.bodies.data(), call.input_count, options, site, &place, 1,
+                      nullptr};
+  if (context.mode & observed) [[unlikely]]
+    tell_begin(context, told);
   if (on_cpu(output))
     call_kernel(op, call, site);
   else
     run_on_device(op, options, call, site);
+  if (context.mode & observed) [[unlikely]]
+    tell_end(context, told);
 }
 
 Tensor run(Op& op, std::initializer_list<Operand> inputs, OptionsView options) try {

@@ -5,6 +5,7 @@
 #include <reel/ops.hpp>
 
 #include "lib/body/live.hpp"
+#include "lib/flow/observer.hpp"
 #include "lib/gate/call_kernel.hpp"
 #include "lib/gate/crossing.hpp"
 #include "lib/gate/devices.hpp"
@@ -61,7 +62,7 @@ void run_update(Op& op, std::span<const Variable> variables, std::span<const Ope
   SmallVector<Tensor, 4> values;
   SmallVector<Body*, 8> inputs(count);
   for (std::size_t i = 0; i < written; ++i)
-    inputs[i] = Access::body(read_variable(context, variables[i]));
+    inputs[i] = Access::body((op.replaces ? find_variable : read_variable)(context, variables[i]));
   for (std::size_t i = 1; i < written; ++i)
     if (inputs[i]->device_kind != inputs[0]->device_kind ||
         inputs[i]->device_index != inputs[0]->device_index) [[unlikely]]
@@ -103,15 +104,17 @@ void run_update(Op& op, std::span<const Variable> variables, std::span<const Ope
   }
   const GateCall call{op,   inputs.data(), static_cast<int>(count),   options,
                       site, places.data(), static_cast<int>(written), variables.data()};
-  bool kernel = true;
-  for (Stage* stage = context.stages; stage; stage = stage->next)
-    kernel = stage->before(call) && kernel;
-  if (kernel) run_kernel(call);
+  const bool told = context.mode & observed, now = ask_interceptors(context, call);
+  if (told && now) tell_begin(context, call);
+  if (now) run_kernel(call);
   if (context.is_watchful())
     for (std::size_t i = 0; i < written; ++i) places[i]->id = mark;
   for (std::size_t i = 0; i < written; ++i)
     if (places[i] != inputs[i]) Access::cell(variables[i]).value = Access::share(places[i]);
-  for (Stage* stage = context.stages; stage; stage = stage->next) stage->after(call);
+  for (Interceptor* each = context.interceptors; each; each = each->next) each->after(call);
+  if (told && now) tell_end(context, call);
+  if (told)
+    for (const Variable& variable : variables) tell_written(context, variable);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, op.name);
 }

@@ -8,9 +8,9 @@
 #include <reel/ops/create.hpp>
 
 #include "lib/body/slice.hpp"
-#include "lib/gate/crossing.hpp"
 #include "lib/gate/devices.hpp"
 #include "lib/gate/gate.hpp"
+#include "lib/gate/observed_call.hpp"
 #include "lib/gate/recording.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
@@ -95,14 +95,21 @@ std::vector<Tensor> parts_of(const Operand& whole, std::size_t axis, std::size_t
   const Operand x(whole);  // a copy is no temporary: no part's record may take it over
   Context& context = Context::here();
   Body* const body = body_of(x);
-  const bool fast = body && !slice_op.composite && unobserved(context, *body);
+  const bool fast = body && !slice_op.composite;
   std::vector<Tensor> parts;
   parts.reserve(count);
   std::int64_t start = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const std::int64_t length = length_of(i);
-    parts.push_back(fast ? part_of(context, x, *body, axis, start, length)
-                         : slice(x, place_of_part(shape_of(slice_op, x), axis, start, length)));
+    const auto at_once = [&](const auto& begin) {
+      Tensor part = part_of(context, x, *body, axis, start, length);
+      begin();
+      return part;
+    };
+    Tensor part = fast ? short_cut(context, slice_op, at_once, x) : Tensor();
+    parts.push_back(part.defined()
+                        ? std::move(part)
+                        : slice(x, place_of_part(shape_of(slice_op, x), axis, start, length)));
     start += length;
   }
   return parts;

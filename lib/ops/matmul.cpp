@@ -7,8 +7,8 @@
 
 #include "lib/flow/context.hpp"
 #include "lib/gate/call_kernel.hpp"
-#include "lib/gate/crossing.hpp"
 #include "lib/gate/gate.hpp"
+#include "lib/gate/observed_call.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
 #include "lib/table/options/matmul.hpp"
@@ -167,10 +167,11 @@ constinit Op dense_op{
 
 namespace {
 /// The fast path: two matrices that need no conversion. Undefined where there is more to it.
-Tensor fast_product(const Body& a, const Body& b, Caller caller) {
-  Context& context = Context::here();
+template <class Begin>
+Tensor fast_product(Context& context, const Body& a, const Body& b, Caller caller,
+                    const Begin& begin) {
   const Body* inputs[] = {&a, &b};
-  if (a.device_kind | b.device_kind || !unobserved(context, a, b)) return {};
+  if (a.device_kind | b.device_kind) return {};
   if (!matmul_op.cpu || matmul_op.composite || a.dtype != b.dtype || !is_floating(a.dtype) ||
       !has_arithmetic(a.dtype))
     return {};
@@ -180,6 +181,7 @@ Tensor fast_product(const Body& a, const Body& b, Caller caller) {
   Body* out = Access::body(product);
   if (!out) return {};
   out->shape.data()[1] = out->strides[0] = columns;
+  begin();
   call_kernel(matmul_op, {inputs, &out, nullptr, 2, 1}, caller);
   return product;
 }
@@ -188,7 +190,11 @@ Tensor fast_product(const Body& a, const Body& b, Caller caller) {
 Tensor matmul(Operand x, Operand y) try {
   const Body *a = body_of(x), *b = body_of(y);
   if (a && b && a->rank() == 2 && b->rank() == 2) {
-    Tensor product = fast_product(*a, *b, x.caller());
+    Context& context = Context::here();
+    const auto at_once = [&context, &x, a, b](const auto& begin) {
+      return fast_product(context, *a, *b, x.caller(), begin);
+    };
+    Tensor product = short_cut(context, matmul_op, at_once, x, y);
     if (product.defined()) [[likely]]
       return product;
   }

@@ -6,8 +6,8 @@
 #include <reel/ops/create.hpp>
 
 #include "lib/flow/context.hpp"
-#include "lib/gate/crossing.hpp"
 #include "lib/gate/gate.hpp"
+#include "lib/gate/observed_call.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
 #include "lib/table/options/reshape.hpp"
@@ -245,13 +245,19 @@ Tensor reshape(Operand x, Shape shape) try {
 Tensor transpose(Operand x) {
   Context& context = Context::here();
   Body* const whole = body_of(x);
-  Body* const view = !whole || transpose_op.composite || !unobserved(context, *whole)
-                         ? nullptr
-                         : allocate_view(context, whole);
-  if (!view) return changed(transpose_op, x, Axes::every());
-  reverse_axes(*whole, *view);  // nobody listens
-  view->contiguous = is_row_major(view->shape, view->strides);
-  return Access::adopt(view);
+  if (!whole || transpose_op.composite) return changed(transpose_op, x, Axes::every());
+  const auto at_once = [&context, whole](const auto& begin) {
+    Body* const view = allocate_view(context, whole);
+    Tensor result = Access::adopt(view);
+    if (!view) return result;
+    begin();
+    reverse_axes(*whole, *view);
+    view->contiguous = is_row_major(view->shape, view->strides);
+    return result;
+  };
+  Tensor result = short_cut(context, transpose_op, at_once, x);
+  if (result.defined()) return result;
+  return changed(transpose_op, x, Axes::every());
 }
 Tensor transpose(Operand x, Axes axes) {
   const std::size_t rank = shape_of(transpose_op, x).rank();

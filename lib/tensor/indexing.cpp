@@ -7,7 +7,7 @@
 
 #include "lib/body/slice.hpp"
 #include "lib/flow/context.hpp"
-#include "lib/gate/crossing.hpp"
+#include "lib/gate/observed_call.hpp"
 #include "lib/ops/ops.hpp"
 
 namespace reel {
@@ -68,9 +68,8 @@ void check_rank(std::size_t rank, Caller caller, std::string_view op) {
     fail<ShapeError>(caller, op, "indices", "at most 8 axes in the result", "more");
 }
 
-/// The same view as by select() and slice(), without options to record: nobody listens.
-Tensor view_unobserved(Context& context, Body& x, std::span<const Index> indices,
-                       std::string_view op) try {
+/// The same view as by select() and slice(), without options to record.
+Tensor view_of(Context& context, Body& x, std::span<const Index> indices, std::string_view op) try {
   const int x_rank = x.rank();
   Body* view = allocate_view(context, &x);
   if (!view) fail<MemoryError>(indices[0].caller(), op, "result", "memory for a view", "none");
@@ -173,18 +172,17 @@ Selection select(const Shape& shape, std::span<const Index> indices, std::string
 }
 
 namespace {
-/// Undefined where somebody listens or an index is a tensor.
-Tensor view_at_once(Body* x, std::span<const Index> indices) {
-  Context& context = Context::here();
+/// Undefined where an index is a tensor.
+template <class Begin>
+Tensor view_at_once(Context& context, Body* x, std::span<const Index> indices, const Begin& begin) {
   for (const Index& index : indices)
     if (index.kind() == Index::Kind::tensor) return {};
-  if (!x || slice_op.composite || !unobserved(context, *x)) return {};
-  return view_unobserved(context, *x, indices, "index");
+  if (!x || slice_op.composite) return {};
+  Tensor result = view_of(context, *x, indices, "index");
+  begin();
+  return result;
 }
-}  // namespace
-
-namespace {
-/// By ops, which a tape or a stage sees.
+/// By ops, which a tape or an interceptor sees.
 Tensor view_by_ops(const Operand& x, std::span<const Index> indices) try {
   const Caller caller = indices[0].caller();
   const FunctionScope scope(caller, "index");
@@ -199,12 +197,19 @@ Tensor view_by_ops(const Operand& x, std::span<const Index> indices) try {
 }  // namespace
 
 Tensor view(const Operand& x, std::span<const Index> indices) {
-  Tensor result = view_at_once(body_of(x), indices);
+  Context& context = Context::here();
+  const auto at_once = [&](const auto& begin) {
+    return view_at_once(context, body_of(x), indices, begin);
+  };
+  Tensor result = short_cut(context, slice_op, at_once, x);
   return result.defined() ? std::move(result) : view_by_ops(x, indices);
 }
-Tensor Tensor::view(const Index* indices, std::size_t count) const {
-  Tensor result = view_at_once(body_, {indices, count});
+Tensor Tensor::view(const Index* first, std::size_t count) const {
+  Context& context = Context::here();
+  const std::span<const Index> indices(first, count);
+  Tensor result;
+  if (!context.attention()) result = view_at_once(context, body_, indices, [] {});
   return result.defined() ? std::move(result)
-                          : view_by_ops(Operand(*this, indices->caller()), {indices, count});
+                          : reel::view(Operand(*this, first->caller()), indices);
 }
 }  // namespace reel

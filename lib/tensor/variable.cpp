@@ -6,6 +6,7 @@
 #include <reel/ops.hpp>
 
 #include "lib/body/live.hpp"
+#include "lib/flow/observer.hpp"
 #include "lib/gate/call_kernel.hpp"
 #include "lib/gate/call_view.hpp"
 #include "lib/gate/crossing.hpp"
@@ -36,6 +37,9 @@ void replace(const std::vector<Variable>& variables, std::vector<Tensor> values)
   for (Tensor& value : values) value = owned_value(std::move(value));
   for (std::size_t i = 0; i < variables.size(); ++i)
     Access::cell(variables[i]).value = std::move(values[i]);
+  Context& context = Context::here();
+  if (context.mode & observed)
+    for (const Variable& variable : variables) tell_written(context, variable);
 }
 }  // namespace
 
@@ -48,7 +52,7 @@ Variable::Variable(std::string_view name, Tensor value, Caller caller) try {
   cell_ = new Cell{1, owned_value(std::move(value)), std::string(name)};
   try {
     if (crossings) Access::body(cell_->value)->id = mark;
-    for (Stage* stage = context.stages; stage; stage = stage->next) stage->variable_made(*this);
+    tell_variable_made(context, *this);
   } catch (...) {
     release(cell_);
     throw;
@@ -127,7 +131,7 @@ void detail::move_variables(const std::vector<Variable>& variables, Device devic
     elsewhere.push_back(x);
     moved.push_back(x.value().to(device, caller));
   }
-  tell_stages("moves Variables to another device");
+  tell_interceptors("moves Variables to another device");
   count_registration();
   replace(elsewhere, std::move(moved));
 } catch (const std::bad_alloc&) {
@@ -135,7 +139,7 @@ void detail::move_variables(const std::vector<Variable>& variables, Device devic
 }
 
 void detail::replace_values(const std::vector<Variable>& variables, std::vector<Tensor> values) {
-  tell_stages("loads values into Variables");
+  tell_interceptors("loads values into Variables");
   replace(variables, std::move(values));
 }
 

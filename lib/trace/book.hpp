@@ -54,7 +54,7 @@ struct TraceBook {
   std::uint32_t references = 1;
   TracedFunction function = {};
   TraceOptions options;
-  std::atomic<std::uint64_t> calls = 0;  // but those while a tape or a stage listens
+  std::atomic<std::uint64_t> calls = 0;  // but those while a tape or an interceptor listens
   std::array<std::atomic<TraceEntry*>, 64> buckets = {};
   std::atomic<TraceEntry*> last = nullptr;  // that was called
   std::atomic<bool> warned = false;

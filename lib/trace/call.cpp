@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/flow/observer.hpp"
 #include "lib/gate/call_kernel.hpp"
 #include "lib/gate/call_view.hpp"
 #include "lib/gate/crossing.hpp"
@@ -38,7 +39,7 @@ struct TraceProgress {
   const tracing::Ending* replayed = nullptr;
   std::vector<tracing::UserCall> user_calls;  // of a replay that was dropped
   std::optional<tracing::Tracer> tracer;
-  std::optional<StageScope> scope;
+  std::optional<InterceptorScope> scope;
   tracing::StateWatch state;
   std::vector<const Tensor*> slots;  // that held the arguments when the run began
   std::shared_ptr<tracing::KeptResult> result;
@@ -328,6 +329,7 @@ namespace {
 /// With a user's code in it a replay is not repeated, and takes what the check takes.
 double seconds_of_replay(TraceProgress& call, Context& context, tracing::Plan& plan) {
   if (!call.replay->user_calls().empty()) return 0;
+  const ObserverPause unobserved(context);
   tracing::Replay replay(context, plan);
   for (std::size_t i = 0; i < call.arguments.size(); ++i)
     replay.argument(static_cast<int>(i), *call.arguments[i]);
@@ -400,7 +402,7 @@ void listen(TraceProgress& call) {
 const void* TraceCall::replay() try {
   TraceProgress& call = *progress_;
   Context& context = Context::here();
-  if (context.mode) return nullptr;  // a tape or a stage is to see every op
+  if (context.path_mode()) return nullptr;  // a tape or an interceptor is to see every op
   call.number = 1 + call.book->calls.load(std::memory_order_relaxed);
   call.book->calls.store(call.number, std::memory_order_relaxed);
   call.entry = call.book->last.load(std::memory_order_acquire);
@@ -505,7 +507,10 @@ void TraceCall::note_state() {
   for (const auto& again : progress_->again) owns(again.first, sizeof(Tensor));
   progress_->state.exclude(progress_->book, sizeof *progress_->book);
   progress_->state.exclude(progress_, sizeof *progress_);
-  progress_->state.exclude(&Context::here(), sizeof(Context));
+  const Context& context = Context::here();
+  progress_->state.exclude(&context, sizeof context);
+  for (const Observer* each = context.observers; each; each = each->next)
+    progress_->state.exclude(each, each->bytes);
   progress_->book->settle_doubt(progress_->state);
   progress_->state.begin();  // before the tracer has memory that stale pointers may lead to
   listen(*progress_);

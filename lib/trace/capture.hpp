@@ -12,7 +12,7 @@
 
 #include <reel/random.hpp>
 
-#include "lib/flow/context.hpp"
+#include "lib/flow/interceptor.hpp"
 #include "lib/gate/gate.hpp"
 #include "lib/trace/state.hpp"
 
@@ -108,7 +108,7 @@ struct UserCall {
 };
 
 /// Listens while a function runs.
-class Tracer : public Stage {
+class Tracer : public Interceptor {
  public:
   Tracer();
   /// What a replay that was dropped has called already: a user's code is called once.

@@ -409,6 +409,7 @@ class Planner {
   void add_instruction(const Step& step, int segment, int at) {
     Instruction made{.kind = Instruction::Kind::call};
     made.op = step.op;
+    made.part = step.part;
     made.options = step.options.view();
     made.site = step.site;
     made.input_count = static_cast<unsigned>(step.inputs.size());

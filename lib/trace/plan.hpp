@@ -36,6 +36,7 @@ struct Instruction {
   };
   Kind kind;
   bool settled = false;                        // nothing that follows can fail or ask
+  Part part = Part::value;                     // of its op
   unsigned input_count = 0, output_count = 0;  // of blocks: passes; bytes of buffer
   unsigned first = 0;  // of its values: inputs, then outputs; then the Variables of an update: v,
                        // or ~v if it may not be written in place

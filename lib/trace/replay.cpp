@@ -38,6 +38,7 @@ Frame::Frame(const Plan& plan)
   for (std::size_t i = 0; i < slots.size(); ++i) {
     const Value& value = plan.tree.values[i];
     value.layout.set(headers[i] = Body());
+    headers[i].references = 1;  // a Tensor may share it for a while
     slots[i] = value.kind == Value::Kind::constant ? Access::body(value.constant) : &headers[i];
   }
 }
@@ -138,6 +139,8 @@ bool count_down(std::atomic<std::uint32_t>& left) {
 }  // namespace
 
 const Ending* Replay::run() try {
+  const bool told = context_.mode;  // by observers: for others there is no replay
+  if (told) tell_reads();
   for (int at = 0; at >= 0;) {
     const Plan::PlannedSegment& segment = plan_.segments[static_cast<std::size_t>(at)];
     if (segment.ending) {
@@ -148,16 +151,18 @@ const Ending* Replay::run() try {
     }
     const bool may_write = segment.ending && !due_;
     const Instruction* const all = plan_.instructions.data();
-    for (unsigned i = segment.first; i < segment.end; ++i) {
+    if (told) execute_observed(segment, may_write);
+    for (unsigned i = segment.first; i < segment.end && !told; ++i) {
       execute(all[i], may_write);
       if (all[i].kind == Instruction::Kind::blocks) i += all[i].input_count;
     }
     if (segment.ending) return segment.ending.get();
+    if (told) tell_question(segment.asked, segment.read);
     at = next(segment);
   }
   return nullptr;
 } catch (...) {
-  if (!wrote_) return nullptr;
+  if (!wrote_ && !observer_threw_) return nullptr;
   commit();  // what preceded it has happened
   throw;
 }
@@ -376,6 +381,7 @@ void Replay::commit() {
       // What was there may be among the results, and goes with the frame.
       std::swap(Access::cell(plan_.tree.variables[i]).value, frame_->shadows[i]);
   if (position_ != position_of(generator_)) generator_.set_position(position_);
+  if (context_.mode) tell_commit();
 }
 
 Tensor Replay::result(int number) const {

@@ -49,6 +49,17 @@ class Replay {
 
  private:
   void execute(const Instruction& instruction, bool may_write);
+  // The same for observers, in replay_observed.cpp.
+  void execute_observed(const Plan::PlannedSegment& segment, bool may_write);
+  struct ToldCall;
+  void execute_told(std::span<const Instruction> together, bool may_write);
+  Body* told_body(int value) const;
+  ToldCall inputs_of(const Instruction& instruction) const;
+  void add_outputs(ToldCall& told) const;
+  std::vector<Variable> written_by(const Instruction& update) const;
+  void tell_reads();
+  void tell_question(int asked, HostRead read);
+  void tell_commit();
   void blocks(const Instruction& instruction);
   void update(const Instruction& instruction, bool may_write);
   void user(const Instruction& instruction);
@@ -66,5 +77,6 @@ class Replay {
   std::uint64_t position_;
   std::vector<UserCall> user_calls_;
   bool wrote_ = false, due_ = false, scheduled_ = false;
+  bool observer_threw_ = false;
 };
 }  // namespace reel::tracing

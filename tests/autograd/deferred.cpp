@@ -155,7 +155,8 @@ TEST_CASE("the rows that a product takes are those that were appended, in their 
       }
       CHECK(!product.has_space(*Access::body(concat({b, b}, 0))));
       CHECK(!product.empty());
-      const DeferredProduct::Rows rows = product.take();
+      const DeferredProduct::Rows rows = product.rows();
+      product.clear();
       CHECK(product.empty());
       CHECK(rows.x.size() == 64 * 5);
       CHECK(rows.dz.size() == 64 * 7);

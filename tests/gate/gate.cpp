@@ -8,7 +8,7 @@
 
 #include <reel/reel.hpp>
 
-#include "lib/flow/context.hpp"
+#include "lib/flow/interceptor.hpp"
 #include "lib/gate/call_kernel.hpp"
 #include "lib/gate/devices.hpp"
 #include "lib/gate/gate.hpp"
@@ -19,7 +19,7 @@ using namespace reel;
 
 namespace {
 /// Writes down every call that passes the gate, and plays the list again on other inputs.
-class Tracer : public Stage {
+class Tracer : public Interceptor {
  public:
   struct Step {
     Op* op = nullptr;                  // null: a guard, or the read of a Variable
@@ -118,7 +118,7 @@ class Tracer : public Stage {
 };
 
 /// Puts every kernel off until it is told to go on.
-class Deferral : public Stage {
+class Deferral : public Interceptor {
  public:
   bool before(const GateCall& call) override {
     Waiting& waiting = waiting_.emplace_back();
@@ -183,7 +183,7 @@ TEST_CASE(
   {
     const GeneratorScope numbers(Generator(5));
     tracer.argument(x);
-    const StageScope scope(tracer);
+    const InterceptorScope scope(tracer);
     first = step(w, x);
     result = tracer.slot(first);
   }
@@ -208,7 +208,7 @@ TEST_CASE("a guest before the kernel can put it off") {
   Tensor x = tensor({1.0f, 2.0f}), y;
   Deferral deferral;
   {
-    const StageScope scope(deferral);
+    const InterceptorScope scope(deferral);
     y = exp(x) * x + 1.0f;
   }
   CHECK(deferral.count() >= 3);

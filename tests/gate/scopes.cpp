@@ -7,13 +7,13 @@
 
 #include <reel/reel.hpp>
 
-#include "lib/flow/context.hpp"
+#include "lib/flow/interceptor.hpp"
 #include "lib/gate/gate.hpp"
 #include "support/catch.hpp"
 
 namespace reel::tests {
 namespace {
-struct Counter : Stage {
+struct Counter : Interceptor {
   int before_calls = 0, after_calls = 0;
   bool before(const GateCall&) override { return ++before_calls, true; }
   void after(const GateCall&) override { ++after_calls; }
@@ -23,13 +23,13 @@ struct Counter : Stage {
 TEST_CASE("all guests of the gate hear of a call, the innermost and those outside of it") {
   Counter outer, middle, inner;
   const Tensor x = ones({3});
-  const StageScope first(outer);
+  const InterceptorScope first(outer);
   x + x;
   {
-    const StageScope second(middle);
+    const InterceptorScope second(middle);
     x* x;
     {
-      const StageScope third(inner);
+      const InterceptorScope third(inner);
       exp(x);
     }
     tanh(x);
@@ -46,8 +46,9 @@ TEST_CASE("all guests of the gate hear of a call, the innermost and those outsid
 TEST_CASE("guests may leave in any order") {
   Counter a, b, c;
   const Tensor x = ones({3});
-  auto first = std::make_unique<StageScope>(a), second = std::make_unique<StageScope>(b),
-       third = std::make_unique<StageScope>(c);
+  auto first = std::make_unique<InterceptorScope>(a),
+       second = std::make_unique<InterceptorScope>(b),
+       third = std::make_unique<InterceptorScope>(c);
   first.reset();
   x + x;
   CHECK(a.before_calls == 0);
@@ -60,32 +61,32 @@ TEST_CASE("guests may leave in any order") {
   second.reset();
   x + x;
   CHECK(b.before_calls == 2);
-  CHECK((Context::here().mode & staged) == 0);
+  CHECK((Context::here().mode & intercepted) == 0);
 }
 
 TEST_CASE("no guest hears of what happens in a pause, and all do after it") {
   Counter counter;
   const Tensor x = ones({3});
   {
-    const StageScope scope(counter);
+    const InterceptorScope scope(counter);
     {
-      const StagePause pause;
+      const InterceptorPause pause;
       x + x;
-      CHECK((Context::here().mode & staged) == 0);
+      CHECK((Context::here().mode & intercepted) == 0);
     }
-    CHECK((Context::here().mode & staged) != 0);
+    CHECK((Context::here().mode & intercepted) != 0);
     CHECK(counter.before_calls == 0);
     x + x;
     CHECK(counter.before_calls == 1);
   }
-  { const StagePause pause; }
-  CHECK((Context::here().mode & staged) == 0);
+  { const InterceptorPause pause; }
+  CHECK((Context::here().mode & intercepted) == 0);
 }
 
 TEST_CASE("a user's function runs though a guest listens") {
   register_op("tripled", [](const OpCall& call) { return call.input(0) * 3.0f; });
   Counter counter;
-  const StageScope scope(counter);
+  const InterceptorScope scope(counter);
   CHECK(equal(call_op("tripled", {ones({2})}), full({2}, 3.0f)));
   CHECK(counter.after_calls >= 1);
 }
@@ -93,7 +94,7 @@ TEST_CASE("a user's function runs though a guest listens") {
 TEST_CASE("while ops only infer, no kernel runs and no guest hears of one") {
   Counter counter;
   const Tensor x = ones({5, 4}), y = ones({4, 3});
-  const StageScope stage(counter);
+  const InterceptorScope interceptor(counter);
   {
     const InferScope scope;
     CHECK(matmul(x, y).shape() == Shape({5, 3}));

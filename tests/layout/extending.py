@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The examples of docs/extending.md fit the sources, and their files and lines are as many as it says. With
-REEL_TEST_LONG=1 a copy of the sources is built with them and tested, then without one of their steps at a time."""
+"""The examples of docs/extending.md fit the sources, and their files and lines are as many as it says. Other code of
+it is in the file that it names. With REEL_TEST_LONG=1 a copy of the sources is built with the examples and tested, then
+without one of their steps at a time."""
 import os
 import pathlib
 import re
@@ -58,6 +59,13 @@ def blocks(text, ops):
                 lines = None
             elif lines is not None:
                 lines.append(line[3:] or " ")
+
+
+def require_shown(text):
+    """A ```cpp block is what the file that the comment before it names contains."""
+    for file, code in re.findall(r"<!-- not compiled: .*?([\w/]+\.cpp) contains it -->\n```cpp\n(.*?)```", text, re.DOTALL):
+        if code not in (ROOT / file).read_text():
+            raise Wrong(f"docs/extending.md shows code that {file} does not contain:\n{code}")
 
 
 def counted(all_blocks):
@@ -139,6 +147,7 @@ def main(build):
     text = (ROOT / "docs/extending.md").read_text()
     stated = {op: (int(files), int(lines)) for op, files, lines in ROW.findall(text)}
     try:
+        require_shown(text)
         all_blocks = list(blocks(text, stated))
         counts = counted(all_blocks)
         if counts != stated:

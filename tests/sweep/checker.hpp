@@ -4,7 +4,7 @@
 #include <cmath>
 #include <set>
 
-#include "lib/flow/context.hpp"
+#include "lib/flow/interceptor.hpp"
 #include "sweep/reference.hpp"
 
 namespace reel::tests {
@@ -31,7 +31,7 @@ inline Host as_stored(Host host, DType dtype) {
   return host;
 }
 
-class Checker : public Stage {
+class Checker : public Interceptor {
  public:
   explicit Checker(Near near) : near_(near) {}
   void after(const GateCall& call) override {

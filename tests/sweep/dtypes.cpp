@@ -59,7 +59,7 @@ DType result_of(const Op& op, DType common) {
 
 void check_pointwise(const Op& op, const std::vector<Tensor>& inputs, DType common) {
   Checker checker({2e-6, 1e-37});
-  const StageScope scope(checker);
+  const InterceptorScope scope(checker);
   // A comparison with int32 or int64 is done in float64, which holds both sides.
   const bool wide = op.promote == Promote::exact &&
                     std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) {
@@ -104,7 +104,7 @@ TEST_CASE("reductions of every dtype have the promised dtype and values") {
   for (DType dtype : every_dtype) {
     INFO(name_of(dtype));
     Checker checker({1e-6, 0});
-    const StageScope scope(checker);
+    const InterceptorScope scope(checker);
     const Tensor x = some(dtype), numbers = x(range(0, 3));
     for (Op* op : library_ops()) {
       if (op->options != &options_type<ReduceOptions>) continue;

@@ -25,7 +25,7 @@ int stopped(const Op& op, const Sample& sample, bool after) {
     bool thrown = false;
     {
       Bomb bomb(k, after);
-      const StageScope scope(bomb);
+      const InterceptorScope scope(bomb);
       try {
         play(op, sample);
       } catch (const std::runtime_error&) {

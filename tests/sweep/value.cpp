@@ -12,7 +12,7 @@ TEST_CASE("every op agrees with its reference") {
       INFO(describe(*op, number++, sample));
       Tensor watched;
       {
-        const StageScope scope(checker);
+        const InterceptorScope scope(checker);
         watched = sample.call(sample.inputs);
       }
       CHECK(difference(host_of(sample.call(sample.inputs)), host_of(watched), {}) == "");

@@ -63,7 +63,7 @@ void program(World& world) {
 /// The values after so many writes, and the generator's position after so many draws.
 std::vector<Tensor> values_after(int writes) {
   World world;
-  class Stop : public Stage {
+  class Stop : public Interceptor {
    public:
     Stop(World& world, int writes) : world_(world), writes_(writes) {}
     bool before(const GateCall&) override {
@@ -76,7 +76,7 @@ std::vector<Tensor> values_after(int writes) {
     int writes_;
   } stop(world, writes);
   try {
-    const StageScope scope(stop);
+    const InterceptorScope scope(stop);
     program(world);
   } catch (const std::runtime_error&) {
   }
@@ -109,7 +109,7 @@ TEST_CASE("an exception before any kernel undoes that op alone") {
     bool threw = false;
     {
       Bomb bomb(k, false);
-      const StageScope scope(bomb);
+      const InterceptorScope scope(bomb);
       try {
         program(world);
       } catch (const std::runtime_error&) {
@@ -141,7 +141,7 @@ TEST_CASE("an exception after any kernel leaves the thread as it was") {
     const ThreadState before = state();
     Bomb bomb(k, true);
     try {
-      const StageScope scope(bomb);
+      const InterceptorScope scope(bomb);
       program(world);
     } catch (const std::runtime_error&) {
       ++thrown;

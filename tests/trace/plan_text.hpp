@@ -25,7 +25,7 @@ inline void add_way(tracing::Tree& tree, const Traced& f, List arguments) {
   }
   List results;
   {
-    const StageScope scope(tracer);
+    const InterceptorScope scope(tracer);
     results = f(arguments);
   }
   const tracing::Capture path = tracer.finish(results);

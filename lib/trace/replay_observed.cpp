@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What observers are told of a replay.
+#include "lib/body/access.hpp"
+#include "lib/flow/observer.hpp"
+#include "lib/trace/replay.hpp"
+
+namespace reel::tracing {
+/// The call of a kernel by an instruction.
+struct Replay::ToldCall {
+  const Instruction* instruction;
+  std::vector<const Body*> inputs = {};
+  std::vector<Body*> outputs = {};
+  std::vector<Variable> updated = {};
+  GateCall call() const {
+    return {*instruction->op,
+            inputs.data(),
+            static_cast<int>(inputs.size()),
+            instruction->options,
+            instruction->site,
+            outputs.data(),
+            static_cast<int>(outputs.size()),
+            updated.empty() ? nullptr : updated.data(),
+            instruction->part};
+  }
+};
+
+namespace {
+/// An exception of an observer is marked.
+template <class F>
+void tell(bool& observer_threw, const F& f) try {
+  f();
+} catch (...) {
+  observer_threw = true;
+  throw;
+}
+bool calls_kernel(const Instruction& instruction) {
+  using Kind = Instruction::Kind;
+  return instruction.kind != Kind::allocate && instruction.kind != Kind::blocks &&
+         instruction.kind != Kind::view && instruction.kind != Kind::numbers;
+}
+std::size_t variable_of(int operand) {
+  return static_cast<std::size_t>(operand < 0 ? ~operand : operand);
+}
+}  // namespace
+
+void Replay::execute_observed(const Plan::PlannedSegment& segment, bool may_write) {
+  const Instruction* const all = plan_.instructions.data();
+  for (unsigned i = segment.first; i < segment.end;) {
+    const unsigned passes = all[i].kind == Instruction::Kind::blocks ? all[i].input_count : 0;
+    execute_told({all + i, 1 + passes}, may_write);
+    i += 1 + passes;
+  }
+}
+
+void Replay::execute_told(std::span<const Instruction> together, bool may_write) {
+  std::vector<ToldCall> calls;
+  for (const Instruction& each : together)
+    if (calls_kernel(each)) calls.push_back(inputs_of(each));
+  for (const ToldCall& each : calls)
+    tell(observer_threw_, [&] { tell_begin(context_, each.call()); });
+  execute(together.front(), may_write);
+  for (ToldCall& each : calls) {
+    add_outputs(each);
+    tell(observer_threw_, [&] { tell_end(context_, each.call()); });
+    for (const Variable& variable : written_by(*each.instruction))
+      tell(observer_threw_, [&] { tell_written(context_, variable); });
+  }
+}
+
+/// What lies in a buffer of blocks is nowhere as a whole.
+Body* Replay::told_body(int value) const {
+  if (value < 0) return nullptr;
+  const ValuePlace& place = plan_.places[static_cast<std::size_t>(value)];
+  return place.kind == ValuePlace::Kind::block ? nullptr : slot(value);
+}
+Replay::ToldCall Replay::inputs_of(const Instruction& instruction) const {
+  ToldCall told{&instruction};
+  const int* const inputs = plan_.operands.data() + instruction.first;
+  const int* const outputs = inputs + instruction.input_count;
+  const int* const variables = outputs + instruction.output_count;
+  for (const int* value = inputs; value < outputs; ++value)
+    told.inputs.push_back(told_body(*value));
+  if (instruction.kind == Instruction::Kind::update)
+    for (unsigned i = 0; i < instruction.output_count; ++i)
+      told.updated.push_back(plan_.tree.variables[variable_of(variables[i])]);
+  return told;
+}
+void Replay::add_outputs(ToldCall& told) const {
+  const Instruction& made = *told.instruction;
+  const int* const outputs = plan_.operands.data() + made.first + made.input_count;
+  for (unsigned i = 0; i < made.output_count; ++i) told.outputs.push_back(told_body(outputs[i]));
+}
+/// The Variables that an update has written in place; others are written by commit().
+std::vector<Variable> Replay::written_by(const Instruction& update) const {
+  std::vector<Variable> written;
+  if (update.kind != Instruction::Kind::update) return written;
+  const int* const variables =
+      plan_.operands.data() + update.first + update.input_count + update.output_count;
+  for (unsigned i = 0; i < update.output_count; ++i) {
+    const std::size_t variable = variable_of(variables[i]);
+    if (!frame_->shadows[variable].defined()) written.push_back(plan_.tree.variables[variable]);
+  }
+  return written;
+}
+
+void Replay::tell_reads() {
+  for (std::size_t i = 0; i < plan_.variable_values.size(); ++i)
+    if (plan_.variable_values[i] >= 0)
+      tell(observer_threw_, [&] { tell_read(context_, plan_.tree.variables[i]); });
+}
+void Replay::tell_question(int asked, HostRead read) {
+  tell(observer_threw_, [&] { tell_host_read(context_, *slot(asked), read); });
+}
+void Replay::tell_commit() {
+  for (std::size_t i = 0; i < frame_->shadows.size(); ++i)
+    if (frame_->shadows[i].defined()) tell_written(context_, plan_.tree.variables[i]);
+}
+}  // namespace reel::tracing

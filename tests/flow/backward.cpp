@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What observers are told of a backward pass, which takes the path that it takes without them.
+#include <stdexcept>
+
+#include "flow/event_log.hpp"
+
+namespace reel::tests {
+namespace {
+/// The events behind those of the forward pass.
+Events backward_events(const Events& all) {
+  return {std::find(all.begin(), all.end(), "backward begins"), all.end()};
+}
+/// The events of gradient() of sum(f(w)).
+template <class F>
+Events gradient_events(const Variable& w, const F& f) {
+  return backward_events(events_of([&] {
+    GradientTape tape;
+    tape.gradient(f(w), w);
+  }));
+}
+}  // namespace
+
+TEST_CASE("passes, fused kernels and rules of gradients are observed") {
+  const Variable w("w", arange(0, 6).to(DType::float32).reshape({2, 3}));
+  CHECK(gradient_events(w, [](const Variable& x) { return tanh(x); }) ==
+        Events{"backward begins", "begin tanh'0", "end tanh'0 (2, 3)", "complete 0",
+               "backward ends"});
+  // One pass makes the gradient of the first use, the other adds to it.
+  CHECK(gradient_events(w, [](const Variable& x) { return x * x; }) ==
+        Events{"backward begins", "begin multiply'0", "end multiply'0 (2, 3)", "begin multiply'1",
+               "end multiply'1 (2, 3)", "complete 0", "backward ends"});
+  CHECK(gradient_events(w, [](const Variable& x) { return softmax(x); }) ==
+        Events{"backward begins", "begin softmax'", "end softmax' (2, 3)", "complete 0",
+               "backward ends"});
+  const Events ruled = gradient_events(w, [](const Variable& x) { return max(x, 1); });
+  CHECK(count(ruled, "begin equal") == 1);
+  CHECK(count(ruled, "begin max'") == 0);
+  CHECK(ruled[ruled.size() - 2] == "complete 0");
+}
+
+TEST_CASE("what is added to a gradient is observed as an op") {
+  const Variable w("w", ones({3}));
+  const Events events = gradient_events(w, [](const Variable& x) { return x + x.value(); });
+  CHECK(events ==
+        Events{"backward begins", "begin add", "end add (3,)", "complete 0", "backward ends"});
+}
+
+TEST_CASE("a backward pass is the same with an observer, to the last bit and block") {
+  const Variable w("w", arange(0, 12).to(DType::float32).reshape({3, 4}) / 12.0f),
+      b("b", arange(0, 4).to(DType::float32)), v("v", ones({4, 2}));
+  const Tensor x = arange(0, 6).to(DType::float32).reshape({2, 3}) / 5.0f;
+  const auto program = [&](Trail& trail) {
+    GradientTape tape;
+    Tensor h = zeros({2, 4}), loss = zeros({});
+    for (int i = 0; i < 5; ++i) {
+      h = dense(x * (0.1f * static_cast<float>(i)), w, b, Activation::tanh) + h * 0.5f;
+      loss = loss + sum(softmax(matmul(h, v))) + mean(square(h)) + max(h + b);
+    }
+    trail.add_records();
+    for (const Tensor& slope : tape.gradient(loss, {w, b, v})) trail.add(slope);
+  };
+  const Events events = observe_alike(program);
+  CHECK(count(events, "backward begins") == 1);
+  CHECK(count(events, "complete 0") == 1);
+  CHECK(count(events, "begin tanh'0") == 5);
+  CHECK(count(events, "begin softmax'") == 5);
+}
+
+TEST_CASE("a gradient is complete as soon as the records that use its source are played") {
+  const Variable first("first", ones({3})), last("last", ones({3}));
+  GradientTape tape;
+  const Tensor a = first * 2.0f, b = tanh(a), y = b * last;
+  const Events events = backward_events(events_of([&] { tape.gradient(y, {first, last}); }));
+  CHECK(events == Events{"backward begins", "begin multiply'0", "end multiply'0 (3,)",
+                         "begin multiply'1", "end multiply'1 (3,)", "complete 1", "begin tanh'0",
+                         "end tanh'0 (3,)", "begin multiply'0", "end multiply'0 (3,)", "complete 0",
+                         "backward ends"});
+}
+
+namespace {
+/// Gradients at the moment that they are complete, and what is played afterwards.
+struct Completions : Observer {
+  std::vector<std::size_t> order;
+  std::vector<std::vector<float>> gradients = std::vector<std::vector<float>>(4);
+  std::vector<std::size_t> ops_before = std::vector<std::size_t>(4);
+  std::size_t ops = 0;
+  void gradient_complete(const Source&, std::size_t i, const Tensor& gradient) override {
+    order.push_back(i);
+    gradients[i] = gradient.to_vector<float>();
+    ops_before[i] = ops;
+  }
+  void op_ends(const GateCall&) override { ++ops; }
+  void gradient_ends(const GateCall&) override { ++ops; }
+};
+}  // namespace
+
+TEST_CASE("products that were put off are added before their gradient is complete") {
+  const Variable early("early", arange(0, 12).to(DType::float32).reshape({3, 4}) / 12.0f),
+      late("late", arange(0, 12).to(DType::float32).reshape({3, 4}) / 9.0f),
+      bias("bias", arange(0, 4).to(DType::float32));
+  const Tensor x = arange(0, 6).to(DType::float32).reshape({2, 3}) / 5.0f;
+  const auto gradients = [&] {
+    GradientTape tape;
+    Tensor y = zeros({2, 4});
+    for (int i = 0; i < 6; ++i) y = tanh(y + matmul(x * (1.0f + static_cast<float>(i)), early));
+    for (int i = 0; i < 6; ++i) y = tanh(y + matmul_add(x + static_cast<float>(i), late, bias));
+    for (int i = 0; i < 3; ++i) y = tanh(y * bias);  // where no product of bias waits
+    return tape.gradient(y, {early, late, bias});
+  };
+  const std::vector<Tensor> expected = gradients();
+  Completions seen;
+  std::vector<Tensor> found;
+  {
+    const ObserverScope scope(seen);
+    found = gradients();
+  }
+  CHECK((seen.order == std::vector<std::size_t>{1, 2, 0}));
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(found[i].to_vector<float>() == expected[i].to_vector<float>());
+    CHECK(seen.gradients[i] == expected[i].to_vector<float>());
+  }
+  CHECK(seen.ops_before[1] + 6 < seen.ops);  // the first half is still to be played
+}
+
+TEST_CASE("a bias that two matrices share, or that is used otherwise too, keeps its bits") {
+  // Its additions have an order, in which the products that were put off come last.
+  const Variable w("w", arange(0, 12).to(DType::float32).reshape({3, 4}) / 7.0f),
+      u("u", arange(0, 12).to(DType::float32).reshape({3, 4}) / 11.0f),
+      b("b", arange(1, 5).to(DType::float32) / 3.0f);
+  const Tensor x = arange(1, 7).to(DType::float32).reshape({2, 3}) / 7.0f;
+  for (int order = 0; order < 8; ++order) {
+    const auto program = [&](Trail& trail) {
+      GradientTape tape;
+      Tensor y = zeros({2, 4});
+      for (int part = 0; part < 3; ++part)
+        for (int i = 0; i < 4; ++i) {
+          const Tensor in = x * (0.3f + 0.1f * static_cast<float>(i));
+          if (part == order % 3) y = y + square(matmul_add(in, w, b));
+          if (part == (order + 1) % 3) y = y + square(matmul_add(in, order < 4 ? u : w, b));
+          if (part == (order + 2) % 3) y = y + (order % 2 ? y * b : matmul(in, w));
+        }
+      for (const Tensor& slope : tape.gradient(y, {w, u, b}, Unconnected::zero)) trail.add(slope);
+    };
+    INFO(order);
+    const Events events = observe_alike(program);
+    for (const char* line : {"complete 0", "complete 1", "complete 2"})
+      CHECK(count(events, line) == 1);
+  }
+}
+
+TEST_CASE("every source is told once: twice asked, unconnected, assigned between, and the target") {
+  Variable w("w", ones({2}));
+  const Variable other("other", ones({2}));
+  EventLog log;
+  Completions seen;
+  const ObserverScope scope(log), scope_too(seen);
+  {
+    GradientTape tape;
+    const Tensor y = w * 3.0f, z = y * y;
+    const auto found = tape.gradient(z, {w, other, w, y}, Unconnected::zero);
+    CHECK((seen.order == std::vector<std::size_t>{3, 0, 2, 1}));
+    for (std::size_t i = 0; i < 4; ++i) CHECK(seen.gradients[i] == found[i].to_vector<float>());
+    CHECK(found[0].to_vector<float>() == std::vector<float>{18, 18});
+    CHECK(found[3].to_vector<float>() == std::vector<float>{6, 6});
+  }
+  seen.order.clear();
+  {
+    GradientTape tape;
+    Tensor y = w * 2.0f;
+    w.assign(5.0f);
+    y = y + w * w;
+    const Tensor slope = tape.gradient(y, w);
+    CHECK((seen.order == std::vector<std::size_t>{0}));
+    CHECK(slope.to_vector<float>() == std::vector<float>{12, 12});
+    CHECK(seen.gradients[0] == slope.to_vector<float>());
+  }
+  seen.order.clear();
+  {
+    GradientTape tape;
+    const Tensor slope = tape.gradient(w, w);
+    CHECK((seen.order == std::vector<std::size_t>{0}));
+    CHECK(slope.to_vector<float>() == std::vector<float>{1, 1});
+  }
+}
+
+TEST_CASE("tapes inside of tapes, and gradients of gradients, are the same with an observer") {
+  const Variable w("w", arange(1, 5).to(DType::float32));
+  const Events events = observe_alike([&](Trail& trail) {
+    GradientTape outer({.persistent = true});
+    Tensor slope;
+    {
+      GradientTape inner;
+      slope = inner.gradient(sum(tanh(w) * w), w);
+    }
+    trail.add_records();
+    trail.add(slope);
+    trail.add(outer.gradient(sum(slope), w));
+    trail.add(outer.gradient(slope, w));
+  });
+  CHECK(count(events, "backward begins") == 3);
+  CHECK(count(events, "complete 0") == 3);
+  CHECK(count(events, "backward ends") == 3);
+}
+
+TEST_CASE("a backward pass that fails has an end too") {
+  const Variable w("w", ones({2}));
+  register_op("flow_refuses", [](const OpCall& call) { return call.input(0) * 1.0f; });
+  register_gradient("flow_refuses", [](const OpCall&, const Tensor&) -> Tensors {
+    throw std::runtime_error("no gradient");
+  });
+  const Events events = events_of([&] {
+    GradientTape tape;
+    const Tensor y = call_op("flow_refuses", {w});
+    CHECK_THROWS_AS(tape.gradient(y, w), std::runtime_error);
+  });
+  CHECK(events.back() == "backward fails");
+  CHECK(count(events, "complete 0") == 0);
+  CHECK(events_of([&] {
+          GradientTape tape;
+          const Tensor y = ones({2}) * 2.0f;
+          CHECK_THROWS_AS(tape.gradient(y, w), TapeError);
+        }).back() == "backward fails");
+}
+
+TEST_CASE("a recurrent op's gradient is one kernel") {
+  const nn::LSTM lstm(3, 4);
+  const std::vector<Variable> variables = parameters(lstm);
+  const Tensor x = ones({5, 2, 3});
+  const Events events = observe_alike([&](Trail& trail) {
+    GradientTape tape;
+    const Tensor loss = mean(square(lstm(x).outputs));
+    for (const Tensor& slope : tape.gradient(loss, variables)) trail.add(slope);
+  });
+  CHECK(std::any_of(events.begin(), events.end(), [](const std::string& line) {
+    return line.starts_with("begin lstm") && line.back() == '\'';
+  }));
+}
+}  // namespace reel::tests

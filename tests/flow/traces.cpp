@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What observers are told of traced functions, which are captured and replayed as without them.
+#include <stdexcept>
+
+#include "flow/event_log.hpp"
+
+namespace reel::tests {
+namespace {
+struct Model {
+  Variable w{"w", arange(0, 6).to(DType::float32).reshape({3, 2}) / 6.0f};
+  optim::SGD sgd{{w}, {.learning_rate = 0.1}};
+  Tensor x = arange(0, 12).to(DType::float32).reshape({4, 3}) / 12.0f, y = ones({4, 2});
+  Tensor step(const Tensor& in, const Tensor& out) {
+    GradientTape tape;
+    const Tensor loss = mean(square(tanh(matmul(in, w)) - out));
+    sgd.step({tape.gradient(loss, w)});
+    return loss;
+  }
+};
+struct Run {
+  std::vector<std::vector<float>> losses;
+  std::vector<float> weights;
+  std::string explained;
+  std::int64_t traces = 0;
+  friend bool operator==(const Run&, const Run&) = default;
+};
+/// Twelve steps by a trace, as it goes from its first line on.
+Run train(Observer* observer) {
+  Model model;
+  auto step = trace([&model](Tensor x, Tensor y) { return model.step(x, y); });
+  Run run;
+  const auto all = [&] {
+    for (int i = 0; i < 12; ++i) run.losses.push_back(step(model.x, model.y).to_vector<float>());
+  };
+  if (observer) {
+    const ObserverScope scope(*static_cast<EventLog*>(observer));
+    all();
+  } else {
+    all();
+  }
+  run.weights = model.w.value().to_vector<float>();
+  run.explained = step.explain();
+  run.traces = static_cast<std::int64_t>(step.trace_count());
+  return run;
+}
+}  // namespace
+
+TEST_CASE("a traced step is captured, checked and replayed alike with an observer") {
+  const Run expected = train(nullptr);
+  EventLog log;
+  const Run found = train(&log);
+  CHECK(found == expected);
+  CHECK(found.explained == expected.explained);
+  CHECK(found.traces == 1);
+  // 12 calls; calls 2, 3, 5 and 9 are replays that are checked by a run, and dropped.
+  CHECK(count(log.events, "begin matmul") > 12);
+  CHECK(count(log.events, "write w") == 12);
+}
+
+TEST_CASE("a call that is captured tells what an eager one tells") {
+  const Variable w("w", ones({3}));
+  const auto f = [w](Tensor x) {
+    GradientTape tape;
+    return tape.gradient(sum(softmax(tanh(x * w))), w);
+  };
+  const auto traced = trace(f);
+  const Tensor x = ones({3});
+  const Events expected = events_of([&] { f(x); });
+  CHECK(count(expected, "complete 0") == 1);
+  CHECK(events_of([&] { traced(x); }) == expected);
+}
+
+TEST_CASE("each step of a replay is an op with a beginning and an end") {
+  const Variable w("w", ones({3}));
+  const auto f = trace([w](Tensor x) { return sum(exp(x * w)) * 2.0f; });
+  const Tensor x = ones({3});
+  for (int i = 0; i < 6; ++i) f(x);  // call 7 is a plain replay
+  CHECK(events_of([&] { f(x); }) == Events{"read w", "begin multiply", "end multiply (3,)",
+                                           "begin exp", "end exp (3,)", "begin sum", "end sum ()",
+                                           "begin multiply", "end multiply ()"});
+}
+
+TEST_CASE("passes that run block by block begin together, and what lies in no memory is null") {
+  const auto f = trace([](Tensor x) { return exp(tanh(x * 2.0f)); });
+  const Tensor x = ones({8192});
+  for (int i = 0; i < 6; ++i) f(x);
+  CHECK(events_of([&] { f(x); }) == Events{"begin multiply", "begin tanh", "begin exp",
+                                           "end multiply -", "end tanh -", "end exp (8192,)"});
+}
+
+TEST_CASE("gradient kernels, questions and updates of a replay are told") {
+  Variable w("w", ones({3}));
+  const auto f = trace([w](Tensor x) mutable {
+    GradientTape tape;
+    const Tensor slope = tape.gradient(sum(tanh(w * x)), w);
+    if (sum(slope) > 100.0f) return slope;
+    w.assign_sub(slope * 0.1f);
+    return slope;
+  });
+  const Tensor x = ones({3});
+  for (int i = 0; i < 6; ++i) f(x);
+  const Events events = events_of([&] { f(x); });
+  CHECK(events.front() == "read w");
+  CHECK(count(events, "begin tanh'0") == 1);
+  CHECK(count(events, "host read") == 1);
+  CHECK(count(events, "begin assign_sub") == 1);
+  CHECK(count(events, "write w") == 1);
+  CHECK(count(events, "backward begins") == 0);
+}
+
+namespace {
+struct Thrower : Observer {
+  std::string op;
+  int left = 0;
+  bool at_end = true;
+  void strike(const GateCall& call) {
+    if (call.op.name == op && left-- == 0) throw std::runtime_error("stop");
+  }
+  void op_begins(const GateCall& call) override {
+    if (!at_end) strike(call);
+  }
+  void op_ends(const GateCall& call) override {
+    if (at_end) strike(call);
+  }
+};
+}  // namespace
+
+TEST_CASE("what an observer throws in a replay leaves the call where the op would have been") {
+  for (const int calls : {1, 2, 6, 7}) {  // captured, checked, replayed
+    for (const char* const op : {"assign_add", "exp", "assign_sub"}) {
+      INFO(calls << " " << op);
+      Variable v("v", zeros({2})), w("w", zeros({2}));
+      const auto f = trace([v, w](Tensor x) mutable {
+        v.assign_add(x);
+        const Tensor y = exp(x);
+        w.assign_sub(y);
+        return y;
+      });
+      const Tensor x = ones({2});
+      for (int i = 1; i < calls; ++i) f(x);
+      v.assign(0.0f);
+      w.assign(0.0f);
+      Thrower thrower;
+      thrower.op = op;
+      {
+        const ObserverScope scope(thrower);
+        CHECK_THROWS_AS(f(x), std::runtime_error);
+      }
+      CHECK(v.value().to_vector<float>() == std::vector<float>{1, 1});
+      const bool written = std::string(op) == "assign_sub";
+      CHECK((w.value().to_vector<float>()[0] != 0) == written);
+      CHECK(f(x).to_vector<float>() == exp(x).to_vector<float>());
+    }
+  }
+}
+
+TEST_CASE("what an observer runs while a function is captured is no part of the trace") {
+  struct Runner : Observer {
+    void op_ends(const GateCall& call) override {
+      const Tensor y = Access::share(call.outputs[0]) * 3.0f;
+      CHECK(y.to_vector<float>().size() > 0);
+    }
+  } runner;
+  const auto f = trace([](Tensor x) { return exp(x) + 1.0f; });
+  const Tensor x = ones({3});
+  {
+    const ObserverScope scope(runner);
+    for (int i = 0; i < 7; ++i) f(x);
+  }
+  CHECK(f.trace_count() == 1);
+  CHECK(events_of([&] { f(x); }) ==
+        Events{"begin exp", "end exp (3,)", "begin add", "end add (3,)"});
+}
+}  // namespace reel::tests
