@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ops of your own: a function, its gradient, a kernel; by name, at run time.
+// Ops of your own, registered by name at run time: functions, gradients, kernels.
 #pragma once  // defined in lib/gate
 #include <string>
 #include <string_view>
@@ -61,19 +61,19 @@ using Attributes = std::vector<std::pair<std::string, Attribute>>;
 
 struct CallView;  // the library's side of a call
 
-/// A call of an op, as its function, gradient and kernel see it. Lives as long as the call.
+/// A call of an op: what its function, gradient or kernel gets. It is valid during the call only.
 class REEL_API OpCall {
  public:
   explicit OpCall(const CallView& call) : call_(&call) {}
   std::string_view name() const;
   std::size_t input_count() const;
-  /// Throws IndexError for an input that the call has not.
+  /// Throws IndexError if there is no such input.
   const Tensor& input(std::size_t i) const;
-  /// The results, in a gradient.
+  /// The outputs of the op. Only gradients have them.
   std::size_t output_count() const;
   const Tensor& output(std::size_t i) const;
-  /// Attributes given to call_op(); throw Error if absent or of another kind, unless there is a
-  /// default.
+  /// Attributes given to call_op(). Throw Error if one is of another kind, or if it is absent and
+  /// the call has no default (`otherwise`).
   const Attribute& attribute(std::string_view name) const;
   std::int64_t integer(std::string_view name) const;
   std::int64_t integer(std::string_view name, std::int64_t otherwise) const;
@@ -88,8 +88,8 @@ class REEL_API OpCall {
   const CallView* call_;
 };
 
-// Ops may be registered while other threads run others; a gradient or kernel that replaces that of
-// an op which they run needs the user's own synchronisation.
+// Ops may be registered while other threads run other ops. The program must synchronise a new
+// gradient or kernel with threads that run the op.
 
 /// Adds an op that is a function of public ops (or of values read on the host). Without a gradient
 /// of its own the gradient is that of the ops inside. Throws Error if the name is taken.
@@ -111,8 +111,9 @@ REEL_API void register_gradients(std::string_view name,
 REEL_API void register_kernel(std::string_view name, Function<Tensors(const OpCall&)> f,
                               Caller caller = Caller::here());
 
-/// Calls an op by name. Throws Error for a name that is not registered, and for attributes of an op
-/// that was not registered by register_op(), which reads its attributes itself.
+/// Calls an op by name, one of the library or of register_op(). Attributes are for ops of
+/// register_op() only. Throws Error for an unknown name, and for attributes to an op of the
+/// library.
 REEL_API Tensor call_op(std::string_view name, Operands inputs, Attributes attributes = {});
 /// The same, for ops with several outputs.
 REEL_API Tensors call_op_all(std::string_view name, Operands inputs, Attributes attributes = {});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// GradientTape: records ops as they run and plays them backward.
+// GradientTape: records ops while they run, and plays them backward to compute gradients.
 #pragma once  // defined in autograd
 #include <array>
 #include <cstddef>
@@ -14,7 +14,7 @@
 #include <reel/variable.hpp>
 
 namespace reel {
-/// What gradient() gives for a source that the target does not depend on.
+/// What gradient() does for a source that the target does not depend on: throw, or return zeros.
 enum class Unconnected { error, zero };
 
 /// Options of a GradientTape.
@@ -67,7 +67,7 @@ class REEL_API Sources {
   std::size_t count_ = 0;
 };
 
-/// An op that a tape recorded.
+/// An op that a tape has recorded, with the line of the call.
 struct RecordedOp {
   std::string name;
   std::string file;
@@ -76,16 +76,15 @@ struct RecordedOp {
   std::string options;
 };
 
-/// Records the ops that depend on what it watches, from its making to its end, on this thread.
-/// Variables are watched by themselves, tensors on request. Tapes may nest, stand side by side,
-/// pause and end in any order; a tape does not record its own gradient(). Other threads may not use
-/// a tape: they get a TapeError. They may end it, also after the thread that made it.
+/// While it lives, records the ops of this thread that depend on what it watches. It watches
+/// Variables by itself, and tensors on request. Tapes may nest, exist side by side, pause, and end
+/// in any order. A tape does not record its own gradient(); an outer tape does.
 ///
-/// A tape sees the ops of its own thread only. A value that another thread computed from a tensor
-/// of the tape is no constant, so its use under the tape is a TapeError; stop_gradient() makes a
-/// constant of it. Another thread that reads a Variable without a tape gets constants. Where tapes
-/// of several threads watch one tensor, it is a variable of each of them alone, and what one thread
-/// computes from it is a constant for the others.
+/// A tape belongs to the thread that made it. Another thread gets a TapeError when it uses the
+/// tape, but it may end it. If another thread computes a value from a tensor of the tape, using
+/// that value under the tape is a TapeError; stop_gradient() makes a constant of it. If tapes of
+/// several threads watch one tensor, each thread differentiates for itself: a value that one thread
+/// computes from the tensor is a constant for the others.
 class REEL_API GradientTape {
  public:
   explicit GradientTape(TapeOptions options = {}, Caller caller = Caller::here());
@@ -93,12 +92,13 @@ class REEL_API GradientTape {
   GradientTape(const GradientTape&) = delete;
   GradientTape& operator=(const GradientTape&) = delete;
 
-  /// Ops on x are recorded from here on. Throws DTypeError unless x is floating.
+  /// Records ops on x from now on. Throws DTypeError unless x is floating.
   void watch(const Tensor& x, Caller caller = Caller::here());
   void watch(const Variable& x, Caller caller = Caller::here());
 
-  /// Nothing is recorded while it lives. Pauses may overlap, and outlive their tape. Where the last
-  /// one ends on another thread, gradient() throws a TapeError: what the tape missed is unknown.
+  /// While it lives, the tape records nothing. Pauses may overlap and may outlive their tape. If
+  /// the last one ends on another thread, gradient() throws a TapeError, because it is unknown
+  /// which ops the tape has missed.
   class REEL_API Pause {
    public:
     ~Pause();
@@ -132,7 +132,7 @@ class REEL_API GradientTape {
   /// d target / d source for every element of the target: shape target.shape() + source.shape().
   Tensor jacobian(Operand target, Source source, Unconnected unconnected = Unconnected::error);
 
-  /// What was recorded for this tape, in order, with the user's lines.
+  /// The ops that this tape has recorded, in order, with the lines of the calls.
   std::vector<RecordedOp> ops(Caller caller = Caller::here()) const;
 
  private:
@@ -184,17 +184,18 @@ struct Gradient : ValueAndGradient<F> {
 };
 }  // namespace detail
 
-/// t -> df/dt, with respect to the first argument.
+/// The function that gives the gradient of f with respect to its first argument. f's result is
+/// summed.
 template <class F>
 auto grad(F f) {
   return detail::Gradient<F>(static_cast<F&&>(f));
 }
-/// t -> {f(t), df/dt}.
+/// The function that gives the value of f and its gradient with respect to the first argument.
 template <class F>
 auto value_and_grad(F f) {
   return detail::ValueAndGradient<F>(static_cast<F&&>(f));
 }
-/// The matrix of all derivatives of f at x: shape f(x).shape() + x.shape().
+/// All derivatives of f at x. The shape is that of f(x) followed by that of x.
 template <class F>
 Tensor jacobian(F f, Tensor x, Caller caller = Caller::here()) {
   GradientTape tape({.persistent = true}, caller);
@@ -232,7 +233,9 @@ struct CustomGradient : TakesLine {
 };
 }  // namespace detail
 
-/// A function with a gradient of your own: f gives {value, upstream -> gradient of each argument}.
+/// A function with a gradient of your own. f takes one to four Tensors and returns a pair: the
+/// value, and a function from the gradient of the value to the gradient of each argument (a Tensor,
+/// or Tensors).
 template <class F>
 auto custom_gradient(F f) {
   return detail::CustomGradient<F>(static_cast<F&&>(f));
