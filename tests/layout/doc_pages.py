@@ -69,7 +69,7 @@ class Block:
     """Lines of one fenced block, with the number of the first."""
 
     def __init__(self, number):
-        self.number, self.lines, self.output = number, [], None  # output: (line, text) of the block that follows
+        self.number, self.lines, self.output = number, [], None  # output: the ```text block that follows
 
     def is_program(self):
         return any(line.startswith("int main(") for line in self.lines)
@@ -236,6 +236,8 @@ def main(build, chosen):
     found, left_out = programs(pages)
     halves = [half for half in (found[::2], found[1::2]) if half]
     problems = [problem for page in pages for problem in dead_links(page)]
+    if len((ROOT / "README.md").read_text().splitlines()) > 150:
+        problems.append("README.md: more than 150 lines; move what a newcomer does not need to docs")
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         built = pool.map(lambda i: compile_batch(build, f"doc_pages_{i}", halves[i]), range(len(halves)))
         for half, (binary, said) in zip(halves, list(built)):
