@@ -17,7 +17,7 @@
 namespace reel {
 class Generator;
 
-/// What fields(field) calls: field("name", member).
+/// The type of `field` in `fields(field)`, which calls field("name", member).
 struct FieldProbe {
   void operator()(std::string_view name, auto& member) const;
 };
@@ -42,7 +42,7 @@ struct FieldList {
   }
 };
 
-/// Lists the members of a struct, once, in its public part; works in local structs too:
+/// Lists the members of a struct. Write it once, in the public part. Local structs can have it too:
 ///
 ///     struct Model {
 ///       nn::Linear hidden{784, 512}, head{512, 10};
