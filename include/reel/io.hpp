@@ -4,3 +4,4 @@
 #include <reel/io/checkpoints.hpp>
 #include <reel/io/formats.hpp>
 #include <reel/io/save.hpp>
+#include <reel/io/torch.hpp>

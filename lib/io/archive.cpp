@@ -3,11 +3,40 @@
 
 #include <algorithm>
 
+#include <reel/error.hpp>
+
 #include "lib/io/elements.hpp"
+#include "lib/io/json.hpp"
+#include "lib/io/zip.hpp"
 
 namespace reel::io {
 std::unique_ptr<Archive> open_archive(const Path& path, std::string_view op, Caller caller) {
+  if (exists(path)) {
+    const Input input(path, op, caller);
+    if (is_zip(input)) {
+      const ZipReader zip(input);
+      for (const ZipReader::Entry& member : zip.entries())
+        if (member.name.ends_with("/data.pkl")) return open_torch(path, op, caller);
+      return open_npz(path, op, caller);
+    }
+  }
   return open_safetensors(path, op, caller);
+}
+
+void check_names(const NamedTensors& tensors, std::string_view op, Caller caller) {
+  std::vector<std::string_view> names;
+  const auto quoted = [](std::string_view name) {
+    return "\"" + escaped(name.substr(0, 100)) + "\"";
+  };
+  for (const auto& [name, x] : tensors) {
+    if (!x.defined()) fail<Error>(caller, op, quoted(name), "a tensor", "an undefined Tensor");
+    if (!is_utf8(name)) fail<Error>(caller, op, "tensors", "names of UTF-8", quoted(name));
+    names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice != names.end())
+    fail<Error>(caller, op, "tensors", "each name once", quoted(*twice) + " twice");
 }
 
 NamedTensors read_all(const Archive& archive, Caller caller) {

@@ -34,6 +34,10 @@ class Archive {
 /// A .safetensors file, or several with an index.
 std::unique_ptr<Archive> open_safetensors(const Path& path, std::string_view op, Caller caller);
 
+/// A .npz file.
+std::unique_ptr<Archive> open_npz(const Path& path, std::string_view op, Caller caller);
+/// A file that torch.save() wrote.
+std::unique_ptr<Archive> open_torch(const Path& path, std::string_view op, Caller caller);
 /// A file of any format of many tensors, which its bytes tell.
 std::unique_ptr<Archive> open_archive(const Path& path, std::string_view op, Caller caller);
 /// In the name of `op`; see save_safetensors().
@@ -42,6 +46,8 @@ void write_safetensors(const Path& path, const NamedTensors& tensors, const Meta
 
 /// All tensors of a file, on the device of this thread's scope.
 NamedTensors read_all(const Archive& archive, Caller caller);
+/// Throws Error unless the names are UTF-8, each there once, of tensors that are defined.
+void check_names(const NamedTensors& tensors, std::string_view op, Caller caller);
 /// The name that occurs twice; null if none does.
 const std::string* repeated(const std::vector<Archive::Entry>& entries);
 }  // namespace reel::io

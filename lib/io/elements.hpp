@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include <reel/tensor.hpp>
 
@@ -35,6 +36,7 @@ class HostElements {
   HostElements(const Tensor& x, Caller caller);
   const void* data() const { return first_; }
   std::size_t bytes() const;
+  std::string_view text() const { return {static_cast<const char*>(first_), bytes()}; }
 
  private:
   const void* first_ = nullptr;

@@ -12,7 +12,7 @@
 #include <reel/error.hpp>
 
 #include "lib/io/atomic_file.hpp"
-#include "lib/io/elements.hpp"
+#include "lib/io/npy.hpp"
 
 namespace reel::io {
 namespace {
@@ -91,46 +91,46 @@ struct Header {
   std::optional<DType> dtype;
   std::optional<bool> fortran;
   std::optional<std::vector<std::int64_t>> lengths;
-  std::size_t bytes = 0;  // of the file, in front of the elements
+  std::size_t bytes = 0;  // in front of the elements
 };
 
-/// Reads one file; says what is wrong with it in the name of load_npy.
-class Reader {
+/// Reads a header and says what is wrong with it.
+class HeaderReader {
  public:
-  Reader(const Path& path, Caller caller) : input_(path, "load_npy", caller) {}
+  HeaderReader(Bytes& bytes, std::uint64_t size, const Input& input)
+      : bytes_(bytes), size_(size), input_(input) {}
 
-  Tensor read() {
+  NpyHeader read() const {
     const Header header = read_header();
-    std::vector<std::int64_t> lengths = *header.lengths;
     check_size(header);
-    if (*header.fortran) std::reverse(lengths.begin(), lengths.end());
-    const Caller caller = input_.caller();
-    const Tensor x =
-        placed(read_elements(input_, header.bytes, *header.dtype, Shape(lengths, caller)), caller);
-    return *header.fortran ? transpose(Operand(x, caller)) : x;
+    return {*header.dtype, *header.fortran, Shape(*header.lengths, input_.caller())};
   }
 
  private:
   [[noreturn]] void fail(std::string_view expected, std::string_view got) const {
     input_.fail(expected, got);
   }
+  void take(void* to, std::size_t bytes) const { bytes_.read(to, bytes); }
 
   Header read_header() const {
     unsigned char start[12] = {};
-    if (input_.size() >= 10) input_.read(0, start, 10);
+    if (size_ >= 10) take(start, 10);
     if (std::memcmp(start, magic.data(), magic.size()) != 0)
       fail("the format .npy", "something else");
     const int version = start[6];
     if (version < 1 || version > 3 || start[7] != 0)
       fail("version 1.0, 2.0 or 3.0", std::to_string(version) + "." + std::to_string(start[7]));
-    if (version > 1) input_.read(10, start + 10, 2);
+    const std::size_t first = version > 1 ? 12 : 10;
+    if (size_ < first) fail("a whole header", "the end of the file");
+    if (version > 1) take(start + 10, 2);
     std::size_t length = start[8] | std::size_t{start[9]} << 8;
     if (version > 1) length |= std::size_t{start[10]} << 16 | std::size_t{start[11]} << 24;
     if (length > most_header) fail("a header of at most 64 KiB", std::to_string(length));
+    if (length > size_ - first) fail("a whole header", "the end of the file");
     Header header;
-    const std::size_t first = version > 1 ? 12 : 10;
     header.bytes = first + length;
-    const std::string text = input_.read(first, length);
+    std::string text(length, '\0');
+    take(text.data(), length);
     read_dictionary(text, header);
     return header;
   }
@@ -176,22 +176,46 @@ class Reader {
     const std::optional<std::uint64_t> elements = bytes_of(*header.lengths, *header.dtype);
     if (!elements) fail("a shape of at most 2^58 bytes", "a larger one");
     const std::uint64_t wanted = header.bytes + *elements;
-    if (input_.size() != wanted)
-      fail(std::to_string(wanted) + " bytes, by its header", std::to_string(input_.size()));
+    if (size_ != wanted)
+      fail(std::to_string(wanted) + " bytes, by its header", std::to_string(size_));
   }
 
-  const Input input_;
+  Bytes& bytes_;
+  const std::uint64_t size_;
+  const Input& input_;
+};
+
+/// The bytes of a file.
+class FileBytes : public Bytes {
+ public:
+  explicit FileBytes(const Input& input) : input_(input) {}
+  void read(void* to, std::size_t bytes) override {
+    input_.read(at_, to, bytes);
+    at_ += bytes;
+  }
+
+ private:
+  const Input& input_;
+  std::uint64_t at_ = 0;
 };
 }  // namespace
 
-Tensor load_npy(const Path& path, Caller caller) try {
-  return Reader(path, caller).read();
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "load_npy");
+NpyHeader read_npy_header(Bytes& bytes, std::uint64_t size, const Input& input) {
+  return HeaderReader(bytes, size, input).read();
 }
 
-void save_npy(const Path& path, const Tensor& x, Caller caller) try {
-  if (!x.defined()) fail<Error>(caller, "save_npy", "x", "a tensor", "an undefined Tensor");
+Tensor read_npy(Bytes& bytes, std::uint64_t size, const Input& input) {
+  const NpyHeader header = read_npy_header(bytes, size, input);
+  std::vector<std::int64_t> lengths(header.shape.begin(), header.shape.end());
+  if (header.fortran) std::reverse(lengths.begin(), lengths.end());
+  const NewTensor made = new_tensor(header.dtype, Shape(lengths, input.caller()), input);
+  bytes.read(made.elements, made.bytes);
+  make_truths(made);
+  return header.fortran ? transpose(Operand(made.tensor, input.caller())) : made.tensor;
+}
+
+std::string npy_header(const Tensor& x, std::string_view op, Caller caller) {
+  if (!x.defined()) fail<Error>(caller, op, "x", "a tensor", "an undefined Tensor");
   std::string lengths;
   for (std::int64_t length : x.shape()) lengths += std::to_string(length) + ", ";
   if (x.rank() > 0) lengths.resize(lengths.size() - (x.rank() > 1 ? 2 : 1));  // (2, 3) and (2,)
@@ -199,18 +223,29 @@ void save_npy(const Path& path, const Tensor& x, Caller caller) try {
       std::find_if(std::begin(descriptions), std::end(descriptions),
                    [&](const Description& known) { return known.dtype == x.dtype(); });
   if (description == std::end(descriptions))
-    fail<DTypeError>(caller, "save_npy", "x", "a dtype that NumPy has",
-                     std::string(name_of(x.dtype())), "Convert it first: x.to(DType::float32).");
+    fail<DTypeError>(caller, op, "x", "a dtype that NumPy has", name_of(x.dtype()),
+                     "Convert it first: x.to(DType::float32).");
   std::string header = "{'descr': '" + std::string(description->name) +
                        "', 'fortran_order': False, 'shape': (" + lengths + "), }";
   header.append(63 - (10 + header.size()) % 64, ' ').push_back('\n');
   std::string start(magic);
   start += {'\x01', '\0', static_cast<char>(header.size() & 0xff),
             static_cast<char>(header.size() >> 8)};
-  const HostElements elements(x, caller);
+  return start + header;
+}
 
+Tensor load_npy(const Path& path, Caller caller) try {
+  const Input input(path, "load_npy", caller);
+  FileBytes bytes(input);
+  return placed(read_npy(bytes, input.size(), input), caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "load_npy");
+}
+
+void save_npy(const Path& path, const Tensor& x, Caller caller) try {
+  const std::string header = npy_header(x, "save_npy", caller);
+  const HostElements elements(x, caller);
   AtomicFile file(path, "save_npy", caller);
-  file.write(start.data(), start.size());
   file.write(header.data(), header.size());
   file.write(elements.data(), elements.bytes());
   file.commit();

@@ -257,17 +257,10 @@ void write_file(const Path& path, NamedTensors tensors, const Metadata& metadata
 
 void check_names(const NamedTensors& tensors, const Metadata& metadata, std::string_view op,
                  Caller caller) {
-  std::vector<std::string> names;
-  for (const auto& [name, x] : tensors) {
-    if (!x.defined()) fail<Error>(caller, op, quoted(name), "a tensor", "an undefined Tensor");
-    if (name == "__metadata__" || !is_utf8(name))
-      fail<Error>(caller, op, "tensors", "names of UTF-8 other than __metadata__", quoted(name));
-    names.push_back(name);
-  }
-  std::sort(names.begin(), names.end());
-  const auto twice = std::adjacent_find(names.begin(), names.end());
-  if (twice != names.end())
-    fail<Error>(caller, op, "tensors", "each name once", quoted(*twice) + " twice");
+  io::check_names(tensors, op, caller);
+  for (const auto& [name, x] : tensors)
+    if (name == "__metadata__")
+      fail<Error>(caller, op, "tensors", "names other than __metadata__", "it");
   std::vector<std::string> keys;
   for (const auto& [key, text] : metadata) {
     if (!is_utf8(key) || !is_utf8(text))

@@ -12,6 +12,7 @@
 #include "lib/body/text.hpp"
 #include "lib/io/archive.hpp"
 #include "lib/io/elements.hpp"
+#include "lib/io/load.hpp"
 #include "lib/io/values.hpp"
 
 namespace reel::io {
@@ -55,11 +56,8 @@ std::string type_text(const Shape& shape, DType dtype) {
 /// Finds in a file what a program has, and changes the program when all is read.
 class Loader {
  public:
-  Loader(const PathAt& path, const LoadOptions& options, const State& state)
-      : path_(path),
-        options_(options),
-        state_(state),
-        archive_(open_archive(path.path, "load", path.caller)) {
+  Loader(const Archive& archive, const PathAt& path, const LoadOptions& options, const State& state)
+      : path_(path), options_(options), state_(state), archive_(archive) {
     name_tensors();
   }
 
@@ -81,14 +79,14 @@ class Loader {
   };
 
   void name_tensors() {
-    for (std::size_t i = 0; i < archive_->entries().size(); ++i) {
-      const std::string name = options_.rename(archive_->entries()[i].name);
+    for (std::size_t i = 0; i < archive_.entries().size(); ++i) {
+      const std::string name = options_.rename(archive_.entries()[i].name);
       if (name.empty()) continue;
       if (!found_.emplace(name, Found{i}).second)
         fail_file(path_.caller, "load", path_.path, "each name once after .rename",
                   "\"" + escaped(name) + "\" twice");
     }
-    for (const auto& [key, text] : archive_->metadata()) {
+    for (const auto& [key, text] : archive_.metadata()) {
       if (key == optimizer_key) optimizer_names_ = lines_of(text);
       if (key == values_key) value_names_ = lines_of(text);
     }
@@ -111,7 +109,7 @@ class Loader {
         report_.missing.push_back(line + type_text(shape, dtype));
         continue;
       }
-      const Archive::Entry& entry = archive_->entries()[found->entry];
+      const Archive::Entry& entry = archive_.entries()[found->entry];
       const bool converts = options_.convert && can_convert(entry.dtype) && can_convert(dtype);
       if (!(entry.shape == shape) || (entry.dtype != dtype && !converts)) {
         report_.different.push_back(line + "expected " + type_text(shape, dtype) + ", got " +
@@ -141,7 +139,7 @@ class Loader {
     const bool has_values = !state_.values.empty() || !state_.tensors.empty();
     for (const auto& [name, found] : found_) {
       if (found.used) continue;
-      const Archive::Entry& entry = archive_->entries()[found.entry];
+      const Archive::Entry& entry = archive_.entries()[found.entry];
       if (optimizer_names_.contains(entry.name) && !has_optimizer) continue;
       if (value_names_.contains(entry.name) && !has_values) continue;
       report_.unexpected.push_back(escaped(name) + ": " + type_text(entry.shape, entry.dtype));
@@ -151,7 +149,7 @@ class Loader {
   /// The texts whose keys begin so, by the rest of the key.
   std::map<std::string, std::string> texts_of(std::string_view prefix) const {
     std::map<std::string, std::string> texts;
-    for (const auto& [key, text] : archive_->metadata())
+    for (const auto& [key, text] : archive_.metadata())
       if (key.starts_with(prefix)) texts.emplace(key.substr(prefix.size()), text);
     return texts;
   }
@@ -219,11 +217,11 @@ class Loader {
     std::vector<Tensor> loaded, placed_tensors;
     loaded.reserve(entries_.size());
     for (std::size_t i = 0; i < entries_.size(); ++i) {
-      const Tensor read = archive_->read(entries_[i]).to(variables_[i].dtype(), path_.caller);
+      const Tensor read = archive_.read(entries_[i]).to(variables_[i].dtype(), path_.caller);
       loaded.push_back(read.to(variables_[i].device(), path_.caller));
     }
     for (const auto& [place, entry] : tensors_) {
-      const Tensor read = archive_->read(entry);
+      const Tensor read = archive_.read(entry);
       placed_tensors.push_back(place->defined() ? read.to(place->device(), path_.caller)
                                                 : placed(read, path_.caller));
     }
@@ -237,7 +235,7 @@ class Loader {
   const PathAt& path_;
   const LoadOptions& options_;
   const State& state_;
-  const std::unique_ptr<Archive> archive_;
+  const Archive& archive_;
   std::map<std::string, Found> found_;  // by the names that the model has for them
   std::set<std::string> optimizer_names_, value_names_;
   LoadReport report_;
@@ -276,7 +274,12 @@ void save_state(const PathAt& path, const State& state) {
 }
 
 LoadReport load_state(const PathAt& path, const LoadOptions& options, const State& state) {
-  return Loader(path, options, state).load();
+  return load_from(*open_archive(path.path, "load", path.caller), path, options, state);
+}
+
+LoadReport load_from(const Archive& archive, const PathAt& path, const LoadOptions& options,
+                     const State& state) {
+  return Loader(archive, path, options, state).load();
 }
 }  // namespace detail
 }  // namespace reel::io

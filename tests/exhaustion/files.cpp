@@ -30,6 +30,12 @@ struct Files : Program {
     io::save_safetensors(path, tensors, options);
     for (const auto& [name, read] : io::load_safetensors(path)) results.add(read);
     save_and_load(results);
+    for (const bool compress : {false, true}) {
+      io::save_npz(path, tensors, {.compress = compress});
+      for (const auto& [name, read] : io::load_npz(path)) results.add(read);
+    }
+    io::save_torch(path, tensors);
+    for (const auto& [name, read] : io::load_torch(path)) results.add(read);
     try {
       io::load_npy(broken);
     } catch (const IoError& error) {

@@ -176,7 +176,7 @@ TEST_CASE("a process that is killed while it saves leaves whole checkpoints", "[
     REQUIRE(unfinished <= 10);
   }
   CHECK(last > 10);
-  save_marked(checkpoints, last + 1);
+  for (int i = 1; i <= 2; ++i) save_marked(checkpoints, last + i);  // removes what was left behind
   CHECK(folder.count() == 3);
 }
 

@@ -9,6 +9,7 @@ import sys
 import tempfile
 
 try:
+    import numpy as np
     import torch
     from safetensors import safe_open
 except ImportError as missing:
@@ -44,6 +45,12 @@ def main(build):
         index = json.loads((folder / "shards.safetensors.index.json").read_text())
         assert index["metadata"]["total_size"] == sum(x.numel() * x.element_size() for x in WANTED.values())
         check("shards", {name: read_safetensors(folder / file)[0][name] for name, file in index["weight_map"].items()})
+        check("torch", torch.load(folder / "all.pt", weights_only=True))
+        check("torch, mapped", torch.load(folder / "all.pt", weights_only=True, mmap=True))
+        numpys = {name: x for name, x in WANTED.items() if x.dtype != torch.bfloat16}
+        for file in ("stored.npz", "deflated.npz"):
+            check(file, {name: torch.from_numpy(x) for name, x in np.load(folder / file).items()}, numpys)
+        assert np.array_equal(np.load(folder / "fortran.npy"), NUMBERS.T)
         print(f"{len(WANTED)} tensors in each of {len(list(folder.iterdir()))} files")
 
 

@@ -8,6 +8,7 @@
 
 #include "io/folder.hpp"
 #include "io/safetensors_bytes.hpp"
+#include "io/same_tensors.hpp"
 #include "support/refused.hpp"
 
 namespace reel::tests {
@@ -29,31 +30,6 @@ struct Written {
   }
 };
 
-void check_same(const io::NamedTensors& read, const io::NamedTensors& wanted) {
-  REQUIRE(read.size() == wanted.size());
-  for (const auto& [name, x] : wanted) {
-    bool found = false;
-    for (const auto& [other, y] : read) {
-      if (name != other) continue;
-      found = true;
-      CHECK(y.dtype() == x.dtype());
-      CHECK(y.shape() == x.shape());
-      const DType wide = x.dtype() == DType::float64 ? DType::float64 : DType::float32;
-      CHECK(equal(y.to(wide), x.to(wide)));
-    }
-    INFO(name);
-    CHECK(found);
-  }
-}
-
-io::NamedTensors of_every_dtype() {
-  io::NamedTensors tensors;
-  const Tensor numbers = arange(0.0f, 24.0f).reshape({2, 3, 4});
-  for (int dtype = 0; dtype < dtype_count; ++dtype)
-    for (const Tensor& x : {numbers, transpose(numbers), numbers(0, 0, 0), numbers(range(0, 0))})
-      tensors.emplace_back("x" + std::to_string(tensors.size()), x.to(static_cast<DType>(dtype)));
-  return tensors;
-}
 }  // namespace
 
 TEST_CASE("a .safetensors file gives back every dtype, shape and layout, and its texts") {

@@ -43,6 +43,26 @@ REEL_API void save_safetensors(const Path& path, const NamedTensors& tensors,
 /// Reads a .safetensors file, or the shards of an index: `path` names the ".index.json", or what it
 /// would be without that ending. In the order of the header.
 REEL_API NamedTensors load_safetensors(const Path& path, Caller caller = Caller::here());
+struct NpzOptions {
+  bool compress = false;  // deflate, as np.savez_compressed does
+};
+/// Writes NumPy's .npz format, a zip file of .npy files. Throws DTypeError for bfloat16, which
+/// NumPy does not have.
+REEL_API void save_npz(const Path& path, const NamedTensors& tensors, NpzOptions options = {},
+                       Caller caller = Caller::here());
+/// Reads a .npz file, stored or deflated, of arrays that load_npy() reads.
+REEL_API NamedTensors load_npz(const Path& path, Caller caller = Caller::here());
+
+/// Writes a dict that PyTorch's torch.load(path, weights_only=True) reads.
+REEL_API void save_torch(const Path& path, const NamedTensors& tensors,
+                         Caller caller = Caller::here());
+/// Reads the tensors of a file that torch.save() wrote, PyTorch 1.6 or later: of dicts, lists and
+/// tuples, by their path ("optimizer.state.0.exp_avg"). Numbers and texts beside them are passed
+/// over. Nothing of the file is executed: a pickle that calls anything else is an IoError, which
+/// names it. Tensors that share memory in PyTorch share it here. A whole model
+/// (`torch.save(model)`) cannot be read: save its state_dict().
+REEL_API NamedTensors load_torch(const Path& path, Caller caller = Caller::here());
+
 /// The texts that a .safetensors file has beside its tensors; of shards, those of the first.
 REEL_API Metadata load_safetensors_metadata(const Path& path, Caller caller = Caller::here());
 }  // namespace reel::io

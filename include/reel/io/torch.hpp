@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Models whose weights come from PyTorch.
+#pragma once  // defined in lib/io
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <reel/io/save.hpp>
+#include <reel/nn/layers.hpp>
+#include <reel/nn/recurrent.hpp>
+#include <reel/nn/sequence.hpp>
+
+namespace reel::io {
+namespace detail {
+/// A layer of a model, whose weights PyTorch lays out in another way.
+struct TorchLayer {
+  enum class Kind : std::uint8_t { linear, embedding, layer_norm, cell, gru_cell, rnn, gru } kind;
+  std::string path;
+  std::size_t cells = 0;  // of a network over sequences
+  bool bidirectional = false;
+};
+struct TorchLayers {
+  std::vector<TorchLayer>& found;
+  void operator()(std::string_view, auto&) const {}
+  template <class T>
+  bool takes(std::string_view path, T& layer) const {
+    using Kind = TorchLayer::Kind;
+    using L = std::remove_const_t<T>;
+    const auto add = [&](Kind kind) { found.push_back({kind, std::string{path}}); };
+    if constexpr (std::is_same_v<L, nn::Linear>) add(Kind::linear);
+    if constexpr (std::is_same_v<L, nn::Embedding>) add(Kind::embedding);
+    if constexpr (std::is_same_v<L, nn::LayerNorm>) add(Kind::layer_norm);
+    if constexpr (std::is_same_v<L, nn::RNNCell> || std::is_same_v<L, nn::LSTMCell>)
+      add(Kind::cell);
+    if constexpr (std::is_same_v<L, nn::GRUCell>) add(Kind::gru_cell);
+    if constexpr (std::is_same_v<L, nn::LSTM> || std::is_same_v<L, nn::GRU>) {
+      const Kind kind = std::is_same_v<L, nn::GRU> ? Kind::gru : Kind::rnn;
+      found.push_back({kind, std::string{path}, layer.cells.size(), layer.bidirectional});
+      return true;  // not the cells inside
+    }
+    return false;
+  }
+};
+REEL_API LoadReport load_torch_state(const PathAt& path, const LoadOptions& options,
+                                     const State& state, const std::vector<TorchLayer>& layers);
+}  // namespace detail
+
+/// Loads a file of a PyTorch model into a model of the same layers: a state dict as torch.save()
+/// writes it, or the same as .safetensors. Weights of Linear, RNNCell, LSTMCell, GRUCell, LSTM and
+/// GRU are transposed, put together, and their two biases added; weights of Embedding and LayerNorm
+/// get our names. `.rename` gives a module of PyTorch the path that its layer has here. Otherwise
+/// as load().
+///
+///     io::load_torch("tagger.pt", {.rename = {{"lstm.", "reader."}}}, tagger);
+template <class Model>
+requires HasFields<std::remove_cvref_t<Model>> LoadReport load_torch(PathAt path,
+                                                                     const LoadOptions& options,
+                                                                     Model&& model)
+try {
+  std::vector<detail::TorchLayer> layers;
+  visit_leaves("", model, detail::TorchLayers{layers});
+  return detail::load_torch_state(path, options, detail::state_of(path.caller, model), layers);
+} catch (const std::bad_alloc&) {
+  fail_memory(path.caller, "load_torch");
+}
+template <class Model>
+requires HasFields<std::remove_cvref_t<Model>> LoadReport load_torch(PathAt path, Model&& model) {
+  return load_torch(std::move(path), LoadOptions(), model);
+}
+}  // namespace reel::io

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// NumPy's .npy format, in a file of its own or in a member of a .npz file.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "lib/io/elements.hpp"
+
+namespace reel::io {
+/// Bytes from front to back.
+class Bytes {
+ public:
+  virtual ~Bytes() = default;
+  virtual void read(void* to, std::size_t bytes) = 0;
+};
+
+struct NpyHeader {
+  DType dtype;
+  bool fortran;  // column by column
+  Shape shape;
+};
+/// The header of a file of `size` bytes, which are as many as it says.
+NpyHeader read_npy_header(Bytes& bytes, std::uint64_t size, const Input& input);
+/// The whole, on the host.
+Tensor read_npy(Bytes& bytes, std::uint64_t size, const Input& input);
+/// What comes before the elements of x. Throws DTypeError for bfloat16.
+std::string npy_header(const Tensor& x, std::string_view op, Caller caller);
+}  // namespace reel::io

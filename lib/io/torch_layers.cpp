@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The weights of PyTorch's layers, in our layout.
+#include <reel/io/torch.hpp>
+
+#include <reel/ops/arithmetic.hpp>
+#include <reel/ops/reshape.hpp>
+
+#include <map>
+#include <set>
+
+#include "lib/body/text.hpp"
+#include "lib/io/archive.hpp"
+#include "lib/io/file.hpp"
+#include "lib/io/load.hpp"
+
+namespace reel::io {
+namespace {
+using detail::TorchLayer;
+
+/// One of our weights, and what it is made of.
+struct Recipe {
+  enum class Kind : std::uint8_t { copy, transpose, stack, sum, gru_bias } kind;
+  std::string name;
+  std::vector<std::string> from;
+};
+
+void add_cell(std::vector<Recipe>& recipes, const std::string& ours, const std::string& theirs,
+              const std::string& ending, bool is_gru) {
+  using Kind = Recipe::Kind;
+  recipes.push_back({Kind::stack,
+                     ours + "weight",
+                     {theirs + "weight_ih" + ending, theirs + "weight_hh" + ending}});
+  recipes.push_back({is_gru ? Kind::gru_bias : Kind::sum,
+                     ours + "bias",
+                     {theirs + "bias_ih" + ending, theirs + "bias_hh" + ending}});
+}
+
+std::vector<Recipe> recipes_of(const std::vector<TorchLayer>& layers) {
+  using Kind = Recipe::Kind;
+  using Layer = TorchLayer::Kind;
+  std::vector<Recipe> recipes;
+  for (const TorchLayer& layer : layers) {
+    const std::string path = layer.path.empty() ? "" : layer.path + ".";
+    switch (layer.kind) {
+      case Layer::linear:
+        recipes.push_back({Kind::transpose, path + "weight", {path + "weight"}});
+        break;
+      case Layer::embedding:
+        recipes.push_back({Kind::copy, path + "table", {path + "weight"}});
+        break;
+      case Layer::layer_norm:
+        recipes.push_back({Kind::copy, path + "scale", {path + "weight"}});
+        recipes.push_back({Kind::copy, path + "shift", {path + "bias"}});
+        break;
+      case Layer::cell:
+      case Layer::gru_cell:
+        add_cell(recipes, path, path, "", layer.kind == Layer::gru_cell);
+        break;
+      case Layer::rnn:
+      case Layer::gru:
+        for (std::size_t i = 0; i < layer.cells; ++i) {
+          const std::size_t directions = layer.bidirectional ? 2 : 1;
+          const std::string ending =
+              "_l" + std::to_string(i / directions) + (i % directions ? "_reverse" : "");
+          add_cell(recipes, path + "cells." + std::to_string(i) + ".", path, ending,
+                   layer.kind == Layer::gru);
+        }
+    }
+  }
+  return recipes;
+}
+
+/// A file whose entries have our names and layouts.
+class TorchLayout : public Archive {
+ public:
+  TorchLayout(std::unique_ptr<Archive> file, const Rename& rename,
+              const std::vector<TorchLayer>& layers, const PathAt& path)
+      : file_(std::move(file)), path_(path) {
+    std::map<std::string, std::size_t> places;
+    for (std::size_t i = 0; i < file_->entries().size(); ++i) {
+      const std::string name = rename(file_->entries()[i].name);
+      if (!name.empty() && !places.emplace(name, i).second)
+        refuse("each name once after .rename", "\"" + escaped(name) + "\" twice");
+    }
+    for (const Recipe& recipe : recipes_of(layers)) add(recipe, places);
+    for (const auto& [name, place] : places)
+      if (!used_.contains(place)) keep({Recipe::Kind::copy, {place}}, name, entry(place).shape);
+  }
+
+  Tensor read(std::size_t i) const override {
+    const Part& part = parts_[i];
+    std::vector<Tensor> from;
+    for (const std::size_t place : part.from) from.push_back(file_->read(place));
+    const Caller caller = path_.caller;
+    const Operand first(from[0], caller);
+    switch (part.kind) {
+      case Recipe::Kind::copy:
+        return from[0];
+      case Recipe::Kind::transpose:
+        return transpose(first);
+      case Recipe::Kind::stack:
+        return concat({transpose(first), transpose(Operand(from[1], caller))}, 0);
+      default:
+        return sum_of(from, part.kind == Recipe::Kind::gru_bias);
+    }
+  }
+
+ private:
+  struct Part {
+    Recipe::Kind kind;
+    std::vector<std::size_t> from;
+  };
+  const Entry& entry(std::size_t place) const { return file_->entries()[place]; }
+  [[noreturn]] void refuse(std::string_view expected, const std::string& got) const {
+    fail_file(path_.caller, "load_torch", path_.path, expected, got);
+  }
+  void keep(Part part, const std::string& name, const Shape& shape) {
+    entries_.push_back({name, entry(part.from[0]).dtype, shape});
+    parts_.push_back(std::move(part));
+  }
+
+  /// Nothing where the file has none of it: then our name is missing.
+  void add(const Recipe& recipe, const std::map<std::string, std::size_t>& places) {
+    Part part{recipe.kind, {}};
+    for (const std::string& name : recipe.from)
+      if (const auto place = places.find(name); place != places.end())
+        part.from.push_back(place->second);
+    if (part.from.size() != recipe.from.size()) return;
+    const Shape shape = shape_of(recipe, part);
+    used_.insert(part.from.begin(), part.from.end());
+    keep(std::move(part), recipe.name, shape);
+  }
+
+  Shape shape_of(const Recipe& recipe, const Part& part) const {
+    const Shape& a = entry(part.from[0]).shape;
+    const Shape& b = entry(part.from.back()).shape;
+    const auto check = [&](bool good, std::string_view expected) {
+      if (!good)
+        refuse(std::string(expected) + " of " + escaped(recipe.from[0]),
+               to_text(a) + " and " + to_text(b));
+    };
+    const Caller caller = path_.caller;
+    switch (recipe.kind) {
+      case Recipe::Kind::copy:
+        return a;
+      case Recipe::Kind::transpose:
+        check(a.rank() == 2, "a weight of two axes");
+        return Shape({a.data()[1], a.data()[0]}, caller);
+      case Recipe::Kind::stack:
+        check(a.rank() == 2 && b.rank() == 2 && a.data()[0] == b.data()[0],
+              "weights of as many rows");
+        return Shape({a.data()[1] + b.data()[1], a.data()[0]}, caller);
+      default:
+        check(a.rank() == 1 && a == b, "two biases of one length");
+        if (recipe.kind == Recipe::Kind::sum) return a;
+        check(a.data()[0] % 3 == 0, "biases of three gates");
+        return Shape({a.data()[0] / 3 * 4}, caller);
+    }
+  }
+
+  /// Of a GRU, the biases of r and z are added; n keeps both.
+  Tensor sum_of(const std::vector<Tensor>& biases, bool is_gru) const {
+    const DType dtype = biases[0].dtype();
+    const DType wide = dtype == DType::float64 ? dtype : DType::float32;
+    const Tensor a = biases[0].to(wide, path_.caller), b = biases[1].to(wide, path_.caller);
+    if (!is_gru) return (a + b).to(dtype);
+    const std::int64_t n = a.size() / 3;
+    const auto gates = range(0, 2 * n), last = range(2 * n, 3 * n);
+    return concat({a(gates) + b(gates), a(last), b(last)}, 0).to(dtype);
+  }
+
+  const std::unique_ptr<Archive> file_;
+  const PathAt& path_;
+  std::vector<Part> parts_;
+  std::set<std::size_t> used_;
+};
+}  // namespace
+
+namespace detail {
+LoadReport load_torch_state(const PathAt& path, const LoadOptions& options, const State& state,
+                            const std::vector<TorchLayer>& layers) {
+  const CallerScope here(path.caller, "load_torch");
+  auto file = open_archive(path.path, "load_torch", path.caller);
+  const TorchLayout layout(std::move(file), options.rename, layers, path);
+  return load_from(layout, path, {options.strict, options.convert}, state);
+}
+}  // namespace detail
+}  // namespace reel::io

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Writes the .npz and .pt files of this folder anew: pip install numpy torch."""
+import pathlib
+from collections import OrderedDict
+
+import numpy as np
+import torch
+from make import DTYPES
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def npz_files():
+    numbers = np.arange(6).reshape(2, 3)
+    arrays = {name: numbers.astype(name) for name in DTYPES if name != "bfloat16"}
+    arrays |= {"scalar": np.float32(2.5), "empty": np.zeros((0, 3), np.float32),
+               "fortran": np.asfortranarray(numbers.astype(np.float32))}
+    np.savez(HERE / "stored.npz", **arrays)
+    np.savez_compressed(HERE / "deflated.npz", **arrays)
+
+
+def torch_file():
+    numbers = torch.arange(6.0).reshape(2, 3)
+    shared = torch.arange(10.0)
+    torch.save({"model": OrderedDict((f"x.{name}", numbers.to(dtype)) for name, dtype in DTYPES.items()),
+                "views": [numbers.T, shared[2:8:2], shared, torch.tensor(2.5), torch.zeros(0, 3)],
+                "parameter": torch.nn.Parameter(torch.ones(2)), "expanded": torch.tensor([7.0]).expand(2, 3),
+                "tied": shared, 3: {"step": torch.tensor(4), "size": torch.Size([1, 2])},
+                "epoch": 5, "rate": 0.25, "name": "é", "none": None, "flags": (True, False), "big": -2**40},
+               HERE / "mixed.pt")
+
+
+class Tagger(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = torch.nn.Embedding(11, 4)
+        self.lstm = torch.nn.LSTM(4, 5, num_layers=2, bidirectional=True)
+        self.gru = torch.nn.GRU(10, 3, num_layers=2, bidirectional=True)
+        self.norm = torch.nn.LayerNorm(6)
+        self.cells = torch.nn.ModuleDict({"lstm": torch.nn.LSTMCell(6, 4), "gru": torch.nn.GRUCell(4, 4), "rnn": torch.nn.RNNCell(4, 4)})
+        self.head = torch.nn.Linear(4, 7)
+
+    def forward(self, words):
+        x = self.norm(self.gru(self.lstm(self.embed(words))[0])[0])[-1]
+        h, _ = self.cells["lstm"](x)
+        return self.head(self.cells["rnn"](self.cells["gru"](h)))
+
+
+def tagger():
+    torch.manual_seed(1)
+    model = Tagger()
+    words = torch.randint(0, 11, (6, 3))
+    torch.save(model.state_dict(), HERE / "tagger.pt")
+    with torch.no_grad():
+        torch.save({"words": words, "scores": model(words)}, HERE / "tagged.pt")
+
+
+if __name__ == "__main__":
+    npz_files()
+    torch_file()
+    tagger()

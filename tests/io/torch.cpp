@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// State dicts of PyTorch: what is written is read again, what calls anything is refused.
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <reel/reel.hpp>
+
+#include "io/folder.hpp"
+#include "io/same_tensors.hpp"
+#include "io/zip_bytes.hpp"
+#include "support/refused.hpp"
+
+namespace reel::tests {
+namespace {
+/// A file with this pickle and a storage "0" of four float32.
+struct Pickled {
+  Folder folder;
+  std::string path = folder.file("x.pt");
+  void write(const std::string& pickle) const {
+    write_zip(path, {{"a/data.pkl", pickle}, {"a/data/0", std::string(16, '\0')}});
+  }
+  io::NamedTensors read(const std::string& pickle) const {
+    write(pickle);
+    return io::load_torch(path);
+  }
+  void refuse(const std::string& pickle, const std::string& part,
+              Caller caller = Caller::here()) const {
+    write(pickle);
+    check_refused<IoError>([&] { io::load_torch(path, caller); }, part, caller);
+  }
+};
+const std::string two("\x80\x02", 2);
+std::string text(const std::string& value) {
+  return std::string("\x8c") + static_cast<char>(value.size()) + value;
+}
+std::string storage(const std::string& elements = "K\4", const std::string& type = "FloatStorage") {
+  return "(" + text("storage") + "ctorch\n" + type + "\n" + text("0") + text("cpu") + elements +
+         "tQ";
+}
+std::string rebuilt(const std::string& from, const std::string& offset, const std::string& shape,
+                    const std::string& strides) {
+  return "ctorch._utils\n_rebuild_tensor_v2\n(" + from + offset + shape + strides +
+         "\x89"
+         "ccollections\nOrderedDict\n)RtR";
+}
+const std::string zero("K\0", 2), four = rebuilt(storage(), zero, "(K\4t", "(K\1t");
+
+/// The model that tests/io/golden/make_torch.py makes of PyTorch's layers.
+struct Tagger {
+  nn::Embedding embed{11, 4};
+  nn::LSTM lstm{4, 5, {.layers = 2, .bidirectional = true}};
+  nn::GRU gru{10, 3, {.layers = 2, .bidirectional = true}};
+  nn::LayerNorm norm{6};
+  nn::LSTMCell lstm_cell{6, 4};
+  nn::GRUCell gru_cell{4, 4};
+  nn::RNNCell rnn_cell{4, 4};
+  nn::Linear head{4, 7};
+  Tensor operator()(const Tensor& words) const {
+    const Tensor x = norm(gru(lstm(embed(words)).outputs).outputs)[-1];
+    const Tensor h = lstm_cell(x, lstm_cell.initial_state(x.shape(0))).h;
+    return head(rnn_cell(gru_cell(h, gru_cell.initial_state(x.shape(0))),
+                         rnn_cell.initial_state(x.shape(0))));
+  }
+  void fields(auto&& field) {
+    field("embed", embed);
+    field("lstm", lstm);
+    field("gru", gru);
+    field("norm", norm);
+    field("cells.lstm", lstm_cell);
+    field("cells.gru", gru_cell);
+    field("cells.rnn", rnn_cell);
+    field("head", head);
+  }
+};
+}  // namespace
+
+TEST_CASE("a file that PyTorch wrote is read: every dtype, views, shared storages, nested") {
+  const auto read = io::load_torch(REEL_GOLDEN "/mixed.pt");
+  const Tensor numbers = arange(0.0f, 6.0f).reshape({2, 3}), shared = arange(0.0f, 10.0f);
+  io::NamedTensors wanted;
+  for (int dtype = 0; dtype < dtype_count; ++dtype)
+    wanted.emplace_back("model.x." + std::string(name_of(static_cast<DType>(dtype))),
+                        numbers.to(static_cast<DType>(dtype)));
+  for (auto& named : io::NamedTensors{{"views.0", transpose(numbers)},
+                                      {"views.1", tensor({2.0f, 4.0f, 6.0f})},
+                                      {"views.2", shared},
+                                      {"views.3", tensor(2.5f)},
+                                      {"views.4", zeros({0, 3})},
+                                      {"parameter", ones({2})},
+                                      {"expanded", full({2, 3}, 7.0f)},
+                                      {"tied", shared},
+                                      {"3.step", tensor(std::int64_t{4})}})
+    wanted.push_back(named);
+  check_same(read, wanted);
+}
+
+TEST_CASE("an LSTM tagger of PyTorch has the same outputs here") {
+  const auto tagged = io::load_torch(REEL_GOLDEN "/tagged.pt");
+  const Tensor words = tagged[0].second, scores = tagged[1].second;
+  REQUIRE(tagged[1].first == "scores");
+  const Tagger tagger;
+  CHECK(io::load_torch(REEL_GOLDEN "/tagger.pt", tagger).complete());
+  CHECK(allclose(tagger(words), scores, {.rtol = 0, .atol = 1e-5}));
+  // The same through safetensors, with another path, and without the layers' layouts.
+  const Folder folder;
+  const std::string path = folder.file("t.safetensors");
+  io::NamedTensors renamed = io::load_torch(REEL_GOLDEN "/tagger.pt");
+  for (auto& [name, x] : renamed) name = "net." + name;
+  io::save_safetensors(path, renamed);
+  const Tagger other;
+  CHECK(io::load_torch(path, {.rename = {{"net.", ""}}}, other).complete());
+  CHECK(equal(other(words), tagger(words)));
+  check_refused<IoError>([&] { io::load(REEL_GOLDEN "/tagger.pt", other); }, "missing");
+  check_refused<IoError>([&] { io::load_torch(path, other); }, "missing");
+  check_refused<IoError>(
+      [&] {
+        io::load_torch(path, {.rename = {{"net.lstm.", ""}}}, other);
+      },
+      "unexpected");
+  struct Narrow {
+    nn::LSTM lstm{4, 5};
+    REEL_FIELDS(lstm)
+  };
+  const Narrow narrow;
+  CHECK(io::load_torch(REEL_GOLDEN "/tagger.pt", {.strict = false}, narrow).missing.empty());
+}
+
+TEST_CASE("what is saved for PyTorch is read again, into models too") {
+  const Folder folder;
+  const std::string path = folder.file("x.pt");
+  const io::NamedTensors tensors = of_every_dtype();
+  io::save_torch(path, tensors);
+  check_same(io::load_torch(path), tensors);
+  io::save_torch(path, {});
+  CHECK(io::load_torch(path).empty());
+  const nn::Linear layer(2, 3), other(2, 3);
+  io::save_torch(path, io::tensors_of(layer));
+  io::load(path, other);
+  CHECK(equal(layer.weight, other.weight));
+  check_refused<Error>(
+      [&] {
+        io::save_torch(path, {{"x", ones({2})}, {"x", ones({2})}});
+      },
+      "twice");
+}
+
+TEST_CASE(
+    "every PyTorch file that is cut short or has another byte is refused, or read as before") {
+  const Folder folder;
+  const std::string path = folder.file("x.pt");
+  io::save_torch(path, {{"x", arange(0, 3)}});
+  for (const std::string& whole : {contents(path), contents(REEL_GOLDEN "/mixed.pt")}) {
+    write_file(path, whole);
+    const io::NamedTensors wanted = io::load_torch(path);
+    for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
+      write_file(path, whole.substr(0, bytes));
+      CHECK_THROWS_AS(io::load_torch(path), IoError);
+    }
+    for (std::size_t at = 0; at < whole.size(); ++at) {
+      std::string other = whole;
+      other[at] = static_cast<char>(other[at] ^ 1);
+      write_file(path, other);
+      try {
+        const io::NamedTensors read = io::load_torch(path);
+        bool same = read.size() == wanted.size();
+        for (std::size_t i = 0; same && i < read.size(); ++i)
+          same = read[i].first == wanted[i].first && same_tensor(read[i].second, wanted[i].second);
+        INFO(at);
+        REQUIRE(same);
+      } catch (const IoError&) {
+      }
+    }
+  }
+}
+
+TEST_CASE("nothing of a pickle is executed: what calls anything is refused by name") {
+  const Pickled file;
+  CHECK(file.read(two + four + ".")[0].second.size() == 4);
+  for (const char* const global :
+       {"os\nsystem", "builtins\neval", "posix\nsystem", "torch.nn\nLinear",
+        "collections\nordereddict", "numpy\nndarray"}) {
+    std::string name = global;
+    name.replace(name.find('\n'), 1, ".");
+    file.refuse(two + "c" + global + "\n(" + text("echo") + "tR.", "got the global " + name);
+    file.refuse(two + "c" + global + "\n.", "got the global " + name);
+  }
+  file.refuse(two + text("os") + text("system") + "\x93.", "got the global os.system");
+  file.refuse(two + "ctorch\nFloatStorage\n)R.", "a call of torch.FloatStorage");
+  file.refuse(two + "ctorch\nCharStorage\n.", "got the global torch.CharStorage");
+  for (const char op : std::string("iPoSIFLVUT12Bd\x81\x82\x92"))
+    file.refuse(two + op + "..................", "got the opcode");
+}
+
+TEST_CASE("a pickle that is no state dict is refused") {
+  const Pickled file;
+  const auto tensor = [&](const std::string& offset, const std::string& shape,
+                          const std::string& strides) {
+    return two + rebuilt(storage(), offset, shape, strides) + ".";
+  };
+  CHECK(file.read(tensor("K\1", "(K\3t", "(K\1t"))[0].second.size() == 3);
+  CHECK(file.read(tensor(zero, "(K\2K\2t", "(K\1K\2t"))[0].second.shape() == Shape({2, 2}));
+  CHECK(file.read(tensor("K\5", "(" + zero + "t", "(K\1t"))[0].second.size() == 0);
+  const std::string large = std::string("\x8a\x08") + std::string(7, '\xff') + "\x3f";
+  file.refuse(tensor("K\1", "(K\4t", "(K\1t"), "outside of its storage");
+  file.refuse(tensor(zero, "(K\3t", "(K\2t"), "outside of its storage");
+  file.refuse(tensor(zero, "(" + large + large + "t", "(" + large + large + "t"), "outside");
+  file.refuse(tensor("K\4", "(t", "(t"), "outside of its storage");
+  file.refuse(tensor("J\xff\xff\xff\xff", "(K\1t", "(K\1t"), "");
+  file.refuse(tensor(zero, "(J\xff\xff\xff\xfft", "(K\1t"), "negative");
+  file.refuse(tensor(zero, "(K\1t", "(J\xff\xff\xff\xfft"), "negative");
+  file.refuse(tensor(zero, "(K\1K\1t", "(K\1t"), "other strides");
+  file.refuse(tensor(zero, "(K\1K\1K\1K\1K\1K\1K\1K\1K\1t", "(K\1K\1K\1K\1K\1K\1K\1K\1K\1t"),
+              "8 axes");
+  file.refuse(two + rebuilt(storage("K\5"), zero, "(K\4t", "(K\1t") + ".", "bytes of storage 0");
+  file.refuse(two + rebuilt(storage("K\4", "DoubleStorage"), zero, "(t", "(t") + ".",
+              "32 bytes of storage 0, got 16");
+  file.refuse(two + storage() + ".", "by itself");
+  file.refuse(two + "NN.", "more than one value");
+  file.refuse(two + "N.N", "more than one value");
+  file.refuse(two + "(N.", "more than one value");
+  file.refuse(two + ".", "more than one value");
+  file.refuse("N.", "protocol");
+  file.refuse("\x80\x01N.", "protocol");
+  file.refuse(two + "}(" + text("a") + four + text("a") + four + "u.", "\"a\" twice");
+  file.refuse(two + "}(" + text("a") + "u.", "a key without a value");
+  file.refuse(two + "}(NNu.", "another kind");
+  file.refuse(two + "h\7.", "not noted");
+  file.refuse(two + "t.", "no mark");
+  file.refuse(two + "\x85.", "an empty stack");
+  file.refuse(two + "N(\x85.", "an empty stack");
+  file.refuse(two + std::string("\x8a\x09") + "123456789.", "64 bits");
+  file.refuse(two +
+                  "X\xff\xff\xff\xff"
+                  "a.",
+              "the end of it");
+  file.refuse(two + text("\xff") + ".", "UTF-8");
+  // A list that contains itself, and lists of lists that double with each level.
+  file.refuse(two + "]q\1h\1a.", "again and again");
+  std::string doubling = two + "]q" + std::string(1, '\0');
+  for (char i = 1; i < 50; ++i)
+    doubling +=
+        std::string("](h") + static_cast<char>(i - 1) + "h" + static_cast<char>(i - 1) + "eq" + i;
+  file.refuse(doubling + ".", "");
+  write_zip(file.path, {{"a/data.pkl", two + four + "."}});
+  check_refused<IoError>([&] { io::load_torch(file.path); }, "a member data/0, got none");
+  write_zip(file.path, {{"a/data.pkl", two + four + "."},
+                        {"a/byteorder", "big"},
+                        {"a/data/0", std::string(16, '\0')}});
+  check_refused<IoError>([&] { io::load_torch(file.path); }, "byte order");
+  write_zip(file.path, {{"a/b", ""}});
+  check_refused<IoError>([&] { io::load_torch(file.path); }, "a member data.pkl");
+  write_file(file.path, "\x80\x02\x8a\x0a");
+  check_refused<IoError>([&] { io::load_torch(file.path); }, "PyTorch since 1.6");
+}
+}  // namespace reel::tests

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Zip files of any members.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lib/io/zip.hpp"
+
+namespace reel::tests {
+using Members = std::vector<std::pair<std::string, std::string>>;
+inline void write_zip(const std::string& path, const Members& members, bool deflate = false) {
+  io::AtomicFile file(path, "test", Caller::here());
+  io::ZipWriter zip(file);
+  for (const auto& [name, bytes] : members) zip.add(name, bytes, {}, deflate);
+  zip.finish();
+  file.commit();
+}
+}  // namespace reel::tests
