@@ -7,7 +7,7 @@ the next comment or empty line; inside a class, for those of one name. A comment
 import re
 import sys
 
-DECLARATION = re.compile(r"^( *)(?!//|#|\}|public:|private:|protected:|namespace |using )\S")
+DECLARATION = re.compile(r"^( *)(?!//|#|\}|try\b|public:|private:|protected:|namespace |using )\S")
 SCOPE = re.compile(r"\s*(?:template.*> )?(?:struct|class|namespace|enum class)\b.*\{$")
 NAME = re.compile(r"(operator\(\)|operator[^\s(]+|(?!requires|span)\b\w+)\(")
 

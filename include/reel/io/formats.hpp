@@ -43,6 +43,7 @@ REEL_API void save_safetensors(const Path& path, const NamedTensors& tensors,
 /// Reads a .safetensors file, or the shards of an index: `path` names the ".index.json", or what it
 /// would be without that ending. In the order of the header.
 REEL_API NamedTensors load_safetensors(const Path& path, Caller caller = Caller::here());
+/// Options of save_npz().
 struct NpzOptions {
   bool compress = false;  // deflate, as np.savez_compressed does
 };
