@@ -346,8 +346,8 @@ void ZipWriter::add(const std::string& name, std::string_view head, std::string_
   append(directory_, entry_mark, 4);
   append(directory_, 45, 2);
   directory_ += shared;
-  append(directory_, 28, 2);  // of extra fields
-  append(directory_, 0, 10);  // no comment, one part, no attributes
+  append(directory_, 28, 2);    // of extra fields
+  directory_.append(10, '\0');  // no comment, one part, no attributes
   append(directory_, 0xffffffff, 4);
   directory_ += name;
   append_zip64(directory_, {size, packed, begin});
