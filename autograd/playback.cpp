@@ -69,17 +69,17 @@ Playback::Playback(Context& context, Crossings& crossings, std::uint64_t tape, s
       tape_(tape),
       start_(start),
       target_(target),
-      first_value_(context.reel[start].first_value),
+      first_value_((*context.reel)[start].first_value),
       played_(target + 1),
       keeps_saved_(keeps_saved),
       listened_(context.mode && wants_ops(context)) {
-  const Record& last = context.reel[target];
+  const Record& last = (*context.reel)[target];
   slots_.resize(last.first_value + static_cast<std::uint32_t>(last.output_count()) - first_value_);
 }
 
 void Playback::ignore_other_leaves() {
-  for (const Leaf& leaf : context_.reel.leaves()) {
-    const Record& record = context_.reel[leaf.record];
+  for (const Leaf& leaf : context_.reel->leaves()) {
+    const Record& record = (*context_.reel)[leaf.record];
     if (!(record.watchers & tape_)) continue;
     Slot* slot = slot_of(record.first_value);
     if (slot && !slot->requests) slot->requests = Slot::ignored;
@@ -96,7 +96,7 @@ void Playback::take_requested(std::uint32_t value, Tensor& to, bool is_needed) {
 
 [[gnu::always_inline]] inline void Playback::play_records(std::uint32_t end) {
   for (std::uint32_t i = played_; i-- > end;) {
-    Record& record = context_.reel[i];
+    Record& record = (*context_.reel)[i];
     if (record.tapes & tape_ && !(record.outputs_and_flags & Record::alike && play_alike(record)))
       play_record(record);
   }
@@ -113,7 +113,7 @@ void Playback::play_rest() {
 std::vector<std::uint32_t> Playback::first_uses() const {
   std::vector<std::uint32_t> uses(slots_.size(), no_record);
   for (std::uint32_t i = target_ + 1; i-- > start_;) {
-    const Record& record = context_.reel[i];
+    const Record& record = (*context_.reel)[i];
     for (int k = 0; record.tapes & tape_ && k < record.input_count; ++k)
       if (is_wanted(record.inputs[k])) uses[record.inputs[k].value - first_value_] = i;
   }

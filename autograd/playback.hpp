@@ -113,7 +113,7 @@ class Playback {
   bool follows(const InputSlot& input) const {
     if (!input.tracked || input.record < start_ || !is_floating(input.dtype)) return false;
     if (input.followed) return true;
-    const Record& made = context_.reel[input.record];
+    const Record& made = (*context_.reel)[input.record];
     return (made.tapes | made.watchers) & tape_;
   }
   bool add_in_place(Tensor& slot, const Tensor& dx);

@@ -17,15 +17,16 @@
 
 namespace reel {
 namespace {
-Context& context_of(void* context) { return *static_cast<Context*>(context); }
+FlowReel& reel_of(void* reel) { return *static_cast<FlowReel*>(reel); }
 [[noreturn, gnu::cold]] void fail_thread(std::string_view what, Caller caller) {
   fail<TapeError>(caller, what, "tape", "the thread that made the tape", "another thread");
 }
-/// The same, for calls that only the thread that made the tape may make.
-inline Context& own_context(void* context, std::string_view what, Caller caller) {
-  if (context != &Context::here()) [[unlikely]]
+/// For calls that only the thread that made the tape may make, in the flow that made it.
+inline Context& own_context(void* reel, std::string_view what, Caller caller) {
+  Context& context = Context::here();
+  if (reel != context.reel) [[unlikely]]
     fail_thread(what, caller);
-  return context_of(context);
+  return context;
 }
 
 /// This tape does not record, and errors speak of the records being played, while it lives.
@@ -33,15 +34,15 @@ class PlaybackScope {
  public:
   PlaybackScope(Context& context, std::uint64_t tape)
       : context_(context),
-        muted_(tape & ~context.reel.muted),
+        muted_(tape & ~context.reel->muted),
         site_(context.site),
         names_(context.site_name.empty()) {
     if (names_) context_.site_name = "gradient";
-    context_.reel.muted |= tape;
+    context_.reel->muted |= tape;
     context_.update_recording();
   }
   ~PlaybackScope() {
-    context_.reel.muted &= ~muted_;
+    context_.reel->muted &= ~muted_;
     context_.update_recording();
     context_.site = site_;
     if (names_) context_.site_name = {};
@@ -82,7 +83,7 @@ Tensor upstream_for(Context& context, const Body& like, const Tensor& upstream, 
 /// The marks of what gradient() of a tape starts with.
 [[gnu::noinline]] void read_marks(Context& context, const Body& target, const Body* upstream,
                                   std::uint64_t tape, Caller caller, Crossings& crossings) {
-  const std::uint64_t active = context.reel.active;
+  const std::uint64_t active = context.reel->active;
   crossings.read(context, target, "gradient", caller);
   crossings.check(context, active | tape, "gradient", "target", caller);
   if (!upstream) return;
@@ -93,13 +94,13 @@ Tensor upstream_for(Context& context, const Body& like, const Tensor& upstream, 
 
 GradientTape::GradientTape(TapeOptions options, Caller caller) try : options_(options) {
   Context& context = Context::here();
-  context_ = &context;
+  reel_ = context.reel;
   close_tapes_ended_elsewhere(context);
-  bit_ = context.reel.open_tape(options.watch_variables);
+  bit_ = context.reel->open_tape(options.watch_variables);
   if (!bit_)
     fail<TapeError>(caller, "GradientTape", "tapes", "at most 64 alive on a thread", "one more");
   context.update_recording();
-  if (context.reel.alive == bit_) announce_tape(context);
+  if (context.reel->alive == bit_) announce_tape(context);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "GradientTape");
 }
@@ -109,7 +110,7 @@ GradientTape::~GradientTape() {
     const Locked held(Lock::contexts);
     for (Pause* pause = pauses_; pause; pause = pause->next_) pause->tape_ = nullptr;
   }
-  if (!spent_) close_tape(context_of(context_), bit_);
+  if (!spent_) close_tape(reel_of(reel_), bit_);
 }
 
 void GradientTape::watch(const Tensor& x, Caller caller) try {
@@ -117,29 +118,29 @@ void GradientTape::watch(const Tensor& x, Caller caller) try {
   if (!body) fail<Error>(caller, "watch", "x", "a tensor", "an undefined Tensor");
   if (!is_floating(body->dtype))
     fail<DTypeError>(caller, "watch", "x", "a floating dtype", std::string(name_of(body->dtype)));
-  Context& context = own_context(context_, "watch", caller);
-  if (!spent_) context.reel.watch(body, nullptr, bit_, context.site_of(caller));
+  Context& context = own_context(reel_, "watch", caller);
+  if (!spent_) context.reel->watch(body, nullptr, bit_, context.site_of(caller));
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "watch");
 }
 void GradientTape::watch(const Variable& x, Caller caller) try {
   if (!is_floating(x.dtype()))
     fail<DTypeError>(caller, "watch", "x", "a floating dtype", std::string(name_of(x.dtype())));
-  Context& context = own_context(context_, "watch", caller);
+  Context& context = own_context(reel_, "watch", caller);
   if (spent_) return;
-  context.reel.watch(Access::body(read_variable(context, x)), &Access::cell(x), bit_,
-                     context.site_of(caller));
+  context.reel->watch(Access::body(read_variable(context, x)), &Access::cell(x), bit_,
+                      context.site_of(caller));
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "watch");
 }
 
 GradientTape::Pause GradientTape::pause(Caller caller) { return Pause(*this, caller); }
 GradientTape::Pause::Pause(GradientTape& tape, Caller caller) : tape_(&tape) {
-  Context& context = own_context(tape.context_, "pause", caller);
+  Context& context = own_context(tape.reel_, "pause", caller);
   const Locked held(Lock::contexts);
   next_ = std::exchange(tape.pauses_, this);
-  context.reel.open &= ~tape.bit_;
-  context.reel.paused |= tape.bit_;
+  context.reel->open &= ~tape.bit_;
+  context.reel->paused |= tape.bit_;
   context.update_recording();
 }
 GradientTape::Pause::~Pause() {
@@ -151,11 +152,11 @@ void GradientTape::end_pause(Pause& pause) {
   while (*link != &pause) link = &(*link)->next_;
   *link = pause.next_;
   if (pauses_ || spent_) return;
-  if (context_ != Context::current()) {
+  if (!Context::current() || reel_ != Context::current()->reel) {
     __atomic_store_n(&pause_ended_elsewhere_, true, __ATOMIC_RELAXED);
     return;
   }
-  Context::here().reel.open |= bit_;
+  Context::here().reel->open |= bit_;
   Context::here().update_recording();
 }
 
@@ -252,7 +253,7 @@ namespace {
 }  // namespace
 
 inline void GradientTape::require_unspent(std::string_view what, Caller caller) const {
-  const bool inside = context_of(context_).reel.playing & bit_;
+  const bool inside = reel_of(reel_).playing & bit_;
   if (spent_ || (inside && !options_.persistent)) [[unlikely]]
     fail_spent(what, inside, caller);
 }
@@ -260,7 +261,7 @@ inline void GradientTape::require_unspent(std::string_view what, Caller caller) 
 void GradientTape::gradients(const Operand& target, const Sources& sources,
                              const GradientOptions& options, Tensor* out) try {
   const Caller caller = target.caller();
-  Context& context = own_context(context_, "gradient", caller);
+  Context& context = own_context(reel_, "gradient", caller);
   require_unspent("gradient", caller);
   if (__atomic_load_n(&pause_ended_elsewhere_, __ATOMIC_RELAXED))
     fail<TapeError>(caller, "gradient", "tape", "pauses that end on the thread that made the tape",
@@ -277,8 +278,9 @@ void GradientTape::gradients(const Operand& target, const Sources& sources,
   BackwardEvents events(context, *body);
   // Reading a Variable as the target makes a leaf of it, while the tape still records.
   const Origin origin = origin_of(context, target, body);
+  FlowReel& reel = *context.reel;
   std::uint32_t record = origin.record;
-  if (record != no_record && !((context.reel[record].tapes | context.reel[record].watchers) & bit_))
+  if (record != no_record && !((reel[record].tapes | reel[record].watchers) & bit_))
     record = no_record;
   Crossings crossings;
   if (context.is_watchful())
@@ -288,27 +290,26 @@ void GradientTape::gradients(const Operand& target, const Sources& sources,
   // knows.
   struct End {
     GradientTape* tape;
-    Context& context;
+    FlowReel& reel;
     std::uint64_t bit;
     bool outermost;
     ~End() {
-      Reel& reel = context.reel;
       if (outermost) reel.playing &= ~bit;
       if (!(reel.ended & bit)) {
         if (!tape->options_.persistent) tape->spend();
       } else if (outermost) {
         reel.ended &= ~bit;
-        close_tape(context, bit);
+        close_tape(reel, bit);
       }
     }
-  } const end{this, context, bit_, !(context.reel.playing & bit_)};
-  context.reel.playing |= bit_;
-  const std::uint32_t start = context.reel.start_of(bit_);
+  } const end{this, reel, bit_, !(reel.playing & bit_)};
+  reel.playing |= bit_;
+  const std::uint32_t start = reel.start_of(bit_);
   if (record != no_record && record >= start) {
     const PlaybackScope scope(context, bit_);
     Playback playback(context, crossings, bit_, start, record, options_.persistent);
     SmallVector<SourceValue, 16> places;
-    find_sources(context.reel, sources, bit_, start, places);
+    find_sources(reel, sources, bit_, start, places);
     for (const SourceValue& place : places) playback.request(place.value);
     playback.ignore_other_leaves();
     playback.begin(origin.value, upstream_for(context, *body, options.upstream, caller));
@@ -317,11 +318,11 @@ void GradientTape::gradients(const Operand& target, const Sources& sources,
       Completion(context, playback, sources, {places.data(), places.size()}, out).play();
     else
       playback.play_rest();
-    if (!told && !(context.reel.ended & end.bit))
+    if (!told && !(reel.ended & end.bit))
       for (const SourceValue& place : places)
         playback.take_requested(place.value, out[place.source]);
   }
-  if (context.reel.ended & end.bit)
+  if (reel.ended & end.bit)
     fail<TapeError>(caller, "gradient", "tape", "a tape that lives until gradient() has ended",
                     "one that was destroyed inside one of its gradient functions");
   for (std::size_t i = 0; i < sources.size(); ++i) {
@@ -341,7 +342,7 @@ void GradientTape::gradients(const Operand& target, const Sources& sources,
 
 void GradientTape::spend() {
   spent_ = true;
-  close_tape(context_of(context_), std::exchange(bit_, 0));
+  close_tape(reel_of(reel_), std::exchange(bit_, 0));
 }
 
 Tensor GradientTape::jacobian(Operand target, Source source, Unconnected unconnected) try {
@@ -350,7 +351,7 @@ Tensor GradientTape::jacobian(Operand target, Source source, Unconnected unconne
   if (target.kind() == Operand::Kind::scalar || !body_of(target))
     fail<TapeError>(caller, "jacobian", "target", "a tensor", "something else");
   check_source(source, 0, caller);
-  Context& context = own_context(context_, "jacobian", caller);
+  Context& context = own_context(reel_, "jacobian", caller);
   require_unspent("jacobian", caller);
   const Tensor y = Access::share(body_of(target));
   const PlaceScope place(context, y.device());
@@ -367,7 +368,7 @@ Tensor GradientTape::jacobian(Operand target, Source source, Unconnected unconne
   };
   std::vector<Tensor> rows;
   {
-    const Persistence persistence{this, context.reel, bit_,
+    const Persistence persistence{this, *context.reel, bit_,
                                   std::exchange(options_.persistent, true)};
     for (std::int64_t i = 0; i < y.size(); ++i) {
       Tensor upstream = one_hot(Operand(i, caller), y.size(), y.dtype()).reshape(y.shape(), caller);
@@ -384,7 +385,7 @@ Tensor GradientTape::jacobian(Operand target, Source source, Unconnected unconne
 }
 
 std::vector<RecordedOp> GradientTape::ops(Caller caller) const try {
-  Reel& reel = own_context(context_, "ops", caller).reel;
+  Reel& reel = *own_context(reel_, "ops", caller).reel;
   std::vector<RecordedOp> list;
   if (spent_) return list;
   for (std::uint32_t i = reel.start_of(bit_); i < reel.size(); ++i) {

@@ -46,7 +46,7 @@ struct Cause {
 };
 /// Why the tape has no record of the target, as far as that can be told.
 Cause unrecorded(Context& context, const AskedTarget& target, Source source) {
-  Reel& reel = context.reel;
+  Reel& reel = *context.reel;
   const std::uint64_t made_on = id_of(*target.body).reel;
   const std::uint32_t record = reel.find(*target.body);
   if (record != no_record && record < target.start)
@@ -84,7 +84,7 @@ Cause unrecorded(Context& context, const AskedTarget& target, Source source) {
 }
 
 Cause cause_of(Context& context, const AskedTarget& target, Source source) {
-  Reel& reel = context.reel;
+  Reel& reel = *context.reel;
   const std::uint32_t start = target.start;
   const DType dtype = source.variable() ? source.variable()->dtype() : source.tensor()->dtype();
   if (!is_floating(dtype))

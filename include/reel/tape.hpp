@@ -144,7 +144,7 @@ class REEL_API GradientTape {
   std::uint64_t bit_ = 0;
   bool pause_ended_elsewhere_ = false;
   Pause* pauses_ = nullptr;
-  void* context_ = nullptr;
+  void* reel_ = nullptr;
   TapeOptions options_;
   bool spent_ = false;
 };

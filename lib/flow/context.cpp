@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lib/flow/context.hpp"
 
-#include <sys/single_threaded.h>
-
+#include <memory>
 #include <string>
 
 #include <reel/error.hpp>
@@ -27,112 +26,47 @@ constinit struct AllContexts {
     retired_tensors += context.live_tensors;
     retired_bytes += context.live_bytes;
   }
-  Context* find(std::uint64_t thread) const {
-    Context* context = first;
-    while (context && context->thread != thread) context = context->next;
-    return context;
-  }
 } all_contexts;
 
-/// The thread has ended, and this one has the reel to itself: closes what tapes others have ended
-/// by now. With the last tape the context goes.
-void close_left_tapes(Context& context) {
-  for (bool ended = false; !ended;) {
-    close_tapes_ended_elsewhere(context);
-    const Locked held(Lock::contexts);
-    ended = !context.reel.ended_elsewhere;
-    if (!ended) continue;
-    context.tapes_closing = false;
-    if (context.reel.alive) return;
-    all_contexts.remove(context);
-  }
-  delete &context;
-}
-
-/// The context lives on while a tape of it does.
 void end_context(ThreadEnd&) {
   Context& context = *Context::current();
   close_tapes_ended_elsewhere(context);
   retire_blocks(context);
   current_memory = nullptr;  // what is freed from here on is another context's
+  end_flow(context);
   {
     const Locked held(Lock::contexts);
-    context.thread_ended = context.tapes_closing = true;
+    all_contexts.remove(context);
   }
-  close_left_tapes(context);
+  delete &context;
 }
 constinit thread_local ThreadEnd context_end{end_context};
-constinit std::uint64_t contexts_made = 0;
 
-/// f(the context of that thread), if it has not ended. Another thread's is held while f runs.
+/// f(the flow with that number), if it has not ended. Where it is not this thread's, it is held
+/// while f runs.
 template <class F>
-void at_context_of(std::uint64_t thread, const F& f) {
-  if (Context::current() && Context::current()->thread == thread) return f(*Context::current());
+void at_flow(std::uint64_t number, const F& f) {
+  if (Context::current() && Context::current()->number == number) return f(*Context::current());
   const Locked held(Lock::contexts);
-  if (Context* const context = all_contexts.find(thread)) f(*context);
+  for (const FlowReel* reel = first_reel(); reel; reel = reel->next)
+    if (reel->number == number && reel->flow) return f(*reel->flow);
 }
 }  // namespace
-
-Context* first_context() { return all_contexts.first; }
-
-void announce_tape(Context& context) {
-  if (__libc_single_threaded) return;
-  const Locked held(Lock::contexts);
-  for (Context* other = all_contexts.first; other; other = other->next)
-    if (other != &context) other->set_watchful();
-}
-
-std::uint64_t threads_begun() { return __atomic_load_n(&contexts_made, __ATOMIC_RELAXED); }
 
 Context& make_context() try {
-  auto* context = new Context(__atomic_add_fetch(&contexts_made, 1u, __ATOMIC_RELAXED));
+  auto context = std::make_unique<Context>();
+  begin_flow(*context);
+  context->thread = context->number;
   {
     const Locked held(Lock::contexts);
-    // A new thread may be given what tapes of others follow, and what has a mark.
-    for (const Context* other = all_contexts.first; other; other = other->next)
-      if (other->reel.live_number() || other->is_watchful()) context->set_watchful();
     context->next = all_contexts.first;
-    all_contexts.first = context;
+    all_contexts.first = context.get();
   }
-  current_memory = context;
+  current_memory = context.get();
   at_thread_end(context_end);
-  return *context;
+  return *context.release();
 } catch (const std::bad_alloc&) {
   fail_memory({}, "reel");
-}
-
-namespace {
-/// In the middle of its own gradient() a tape is closed when that has ended.
-void close_own_tape(Reel& reel, std::uint64_t bit) {
-  if (reel.playing & bit)
-    reel.ended |= bit;
-  else
-    reel.close_tape(bit);
-}
-}  // namespace
-
-void close_tapes_ended_elsewhere(Context& context) {
-  Reel& reel = context.reel;
-  if (!__atomic_load_n(&reel.ended_elsewhere, __ATOMIC_RELAXED)) return;
-  std::uint64_t bits = __atomic_exchange_n(&reel.ended_elsewhere, 0u, __ATOMIC_ACQUIRE);
-  for (; bits; bits &= bits - 1) close_own_tape(reel, bits & -bits);
-  context.update_recording();
-}
-
-void close_tape(Context& context, std::uint64_t bit) {
-  if (&context == Context::current()) {
-    close_tapes_ended_elsewhere(context);
-    close_own_tape(context.reel, bit);
-    return context.update_recording();
-  }
-  Context::here();  // gets what the tape held
-  {
-    const Locked held(Lock::contexts);
-    __atomic_fetch_or(&context.reel.ended_elsewhere, bit, __ATOMIC_RELEASE);
-    if (!context.thread_ended || context.tapes_closing) return;
-    context.tapes_closing = true;
-  }
-  close_left_tapes(context);
 }
 
 CallerScope::CallerScope(Caller caller, std::string_view name) {
@@ -140,30 +74,30 @@ CallerScope::CallerScope(Caller caller, std::string_view name) {
   outermost_ = context.site.file == nullptr;
   names_ = context.site_name.empty() && !name.empty();
   if (!outermost_ && !names_) return;
-  thread_ = context.thread;
+  thread_ = context.number;
   if (outermost_) context.site = caller;
   if (names_) context.site_name = name;
 }
 CallerScope::~CallerScope() {
   if (!outermost_ && !names_) return;
-  at_context_of(thread_, [this](Context& context) {
-    if (outermost_) context.site = {};
-    if (names_) context.site_name = {};
+  at_flow(thread_, [this](Flow& flow) {
+    if (outermost_) flow.site = {};
+    if (names_) flow.site_name = {};
   });
 }
 
-Context& open_scope(OpenScope& scope, OpenScope* Context::*kind) {
+Context& open_scope(OpenScope& scope, OpenScope* Flow::*kind) {
   Context& context = Context::here();
-  scope = {context.thread, context.*kind};
+  scope = {context.number, context.*kind};
   context.*kind = &scope;
   return context;
 }
-void close_scope(OpenScope& scope, OpenScope* Context::*kind, void (*set)(Context&, OpenScope*)) {
-  at_context_of(scope.thread, [&](Context& context) {
-    OpenScope** link = &(context.*kind);
+void close_scope(OpenScope& scope, OpenScope* Flow::*kind, void (*set)(Flow&, OpenScope*)) {
+  at_flow(scope.thread, [&](Flow& flow) {
+    OpenScope** link = &(flow.*kind);
     while (*link != &scope) link = &(*link)->outer;
     *link = scope.outer;
-    set(context, context.*kind);
+    set(flow, flow.*kind);
   });
 }
 
@@ -190,11 +124,11 @@ InferScope::~InferScope() {
 
 bool training() { return Context::here().training; }
 TrainScope::TrainScope(bool training) : training_(training) {
-  open_scope(*this, &Context::train_scopes).training = training;
+  open_scope(*this, &Flow::train_scopes).training = training;
 }
 TrainScope::~TrainScope() {
-  close_scope(*this, &Context::train_scopes, [](Context& context, OpenScope* innermost) {
-    context.training = !innermost || static_cast<TrainScope*>(innermost)->training_;
+  close_scope(*this, &Flow::train_scopes, [](Flow& flow, OpenScope* innermost) {
+    flow.training = !innermost || static_cast<TrainScope*>(innermost)->training_;
   });
 }
 
@@ -207,15 +141,16 @@ MemoryStatistics memory_statistics() {
   for (Context* context = all_contexts.first; context; context = context->next) {
     statistics.live_tensors += __atomic_load_n(&context->live_tensors, __ATOMIC_RELAXED);
     statistics.live_bytes += __atomic_load_n(&context->live_bytes, __ATOMIC_RELAXED);
-    statistics.live_records += context->reel.live_records();
   }
+  for (const FlowReel* reel = first_reel(); reel; reel = reel->next)
+    statistics.live_records += reel->live_records();
   add_shared(statistics);
   return statistics;
 }
 void trim_memory() {
   Context& context = Context::here();
   close_tapes_ended_elsewhere(context);
-  context.reel.trim();
+  context.reel->trim();
   return_blocks_to_system();
 }
 }  // namespace reel

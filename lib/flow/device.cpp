@@ -32,14 +32,14 @@ void synchronize(Device device, Caller caller) try {
 
 DeviceScope::DeviceScope(Device device, Caller caller) try : device_(device) {
   check_device(device, "DeviceScope", caller);
-  Context& context = open_scope(*this, &Context::device_scopes);
+  Context& context = open_scope(*this, &Flow::device_scopes);
   context.device = device;
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "DeviceScope");
 }
 DeviceScope::~DeviceScope() {
-  close_scope(*this, &Context::device_scopes, [](Context& context, OpenScope* innermost) {
-    context.device = innermost ? static_cast<DeviceScope*>(innermost)->device_ : Device{};
+  close_scope(*this, &Flow::device_scopes, [](Flow& flow, OpenScope* innermost) {
+    flow.device = innermost ? static_cast<DeviceScope*>(innermost)->device_ : Device{};
   });
 }
 }  // namespace reel

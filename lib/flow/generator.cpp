@@ -52,22 +52,33 @@ Generator Generator::clone() const {
 }
 
 namespace {
-/// The first thread that draws has seed 0, each later one a seed of its own.
+/// The first flow that draws has seed 0, each later one a seed of its own.
+std::uint64_t next_seed() {
+  static constinit std::uint64_t flows = 0;
+  return (__atomic_add_fetch(&flows, 1u, __ATOMIC_RELAXED) - 1) * 0x9e3779b97f4a7c15u;
+}
 std::uint64_t seed_of_thread() {
-  static constinit std::uint64_t threads = 0;
-  static constinit thread_local std::uint64_t number = 0;
-  if (!number) number = __atomic_add_fetch(&threads, 1u, __ATOMIC_RELAXED);
-  return (number - 1) * 0x9e3779b97f4a7c15u;
+  static constinit thread_local std::uint64_t own = 0;
+  static constinit thread_local bool known = false;
+  if (!std::exchange(known, true)) own = next_seed();
+  return own;
 }
 struct ThreadGenerator : Generator {
   ThreadGenerator() : Generator(seed_of_thread()) {}
 };
-constinit thread_local OfThread<ThreadGenerator> own_generator;
+constinit thread_local OfThread<ThreadGenerator> generator_of_thread;
+
+/// Without a scope.
+Generator& own_generator(const Flow& flow) {
+  return flow.own_generator ? *flow.own_generator : generator_of_thread.get();
+}
 }  // namespace
 
+Generator new_generator() { return Generator(next_seed()); }
+
 Generator& current_generator() {
-  Generator* chosen = Context::here().generator;
-  return chosen ? *chosen : own_generator.get();
+  const Flow& flow = Context::here();
+  return flow.generator ? *flow.generator : own_generator(flow);
 }
 Generator thread_generator() {
   tell_interceptors("it asks for the generator of random numbers");
@@ -75,17 +86,17 @@ Generator thread_generator() {
 }
 
 void seed(std::uint64_t seed) try {
-  own_generator.get().Generator::operator=(Generator(seed));
+  own_generator(Context::here()).Generator::operator=(Generator(seed));
 } catch (const std::bad_alloc&) {
   fail_memory({}, "seed");
 }
 
 GeneratorScope::GeneratorScope(const Generator& generator) : generator_(generator) {
-  open_scope(*this, &Context::generator_scopes).generator = &generator_;
+  open_scope(*this, &Flow::generator_scopes).generator = &generator_;
 }
 GeneratorScope::~GeneratorScope() {
-  close_scope(*this, &Context::generator_scopes, [](Context& context, OpenScope* innermost) {
-    context.generator = innermost ? &static_cast<GeneratorScope*>(innermost)->generator_ : nullptr;
+  close_scope(*this, &Flow::generator_scopes, [](Flow& flow, OpenScope* innermost) {
+    flow.generator = innermost ? &static_cast<GeneratorScope*>(innermost)->generator_ : nullptr;
   });
 }
 }  // namespace reel

@@ -52,9 +52,8 @@ RecordId without_flags(RecordId mark) {
 /// Whether a tape may follow what the mark names; behind Lock::contexts.
 bool is_live(RecordId mark) {
   const RecordId id = without_flags(mark);
-  for (const Context* context = first_context(); context; context = context->next)
-    if (context->reel.live_number() == Reel::number_of(id.reel))
-      return id.reel >= context->reel.oldest_uid();
+  for (const FlowReel* reel = first_reel(); reel; reel = reel->next)
+    if (reel->live_number() == Reel::number_of(id.reel)) return id.reel >= reel->oldest_uid();
   return false;
 }
 
@@ -166,18 +165,19 @@ void Crossings::read(Context& context, const Body& x, std::string_view op, Calle
   const RecordId id = id_of(x);
   if (x.owner && is_mark(*x.owner)) add_live(x.owner->id);
   if (is_mark(x)) add_live(id);
-  for (Context* other = first_context(); other; other = other->next) {
-    const std::uint64_t number = other->reel.live_number();
-    if (other == &context || !number) continue;
+  for (const FlowReel* other = first_reel(); other; other = other->next) {
+    const std::uint64_t number = other->live_number();
+    if (other == context.reel || !number) continue;
     if (number == Reel::number_of(id.reel))
       add({id.reel | crossed, id.record, number_of(op, site)});
     if (!may_be_watched(x)) continue;
-    for (const Reel::Watched& watched : other->reel.watched_tensors())
+    for (const Reel::Watched& watched : other->watched_tensors())
       if (watched.body == &x) add({watched.reel | crossed, watched.record, number_of(op, site)});
   }
   if (marks_.size() == 0) return;
   ++context.crossings;
-  for (Context* each = first_context(); each; each = each->next) each->set_watchful();
+  for (const FlowReel* each = first_reel(); each; each = each->next)
+    if (each->flow) each->flow->set_watchful();
 } catch (const std::bad_alloc&) {
   fail_memory(site, op);
 }
@@ -187,7 +187,7 @@ void Crossings::check(const Context& context, std::uint64_t tapes, std::string_v
   if (!tapes) return;
   for (std::size_t i = 0; i < marks_.size(); ++i) {
     const bool before = marks_[i].reel & and_before;
-    if (!context.reel.is_followed(without_flags(marks_[i]), before, tapes)) continue;
+    if (!context.reel->is_followed(without_flags(marks_[i]), before, tapes)) continue;
     fail<TapeError>(site, op, argument, "a value that this thread computed",
                     "one that another thread computed from a tensor of the tape, by " +
                         text_of(marks_[i].output),
@@ -199,14 +199,14 @@ void Crossings::check(const Context& context, std::uint64_t tapes, std::string_v
 
 void Crossings::use(Context& context, const Op& op, int argument, const Body* x, Caller site) {
   read(context, *x, op.name, site);
-  if (*this) check(context, context.reel.active, op.name, argument_name(op, argument), site);
+  if (*this) check(context, context.reel->active, op.name, argument_name(op, argument), site);
 }
 
 void Crossings::mark(Context& context, Tensor& result, Caller site) const {
   Body* body = Access::body(result);
   if (!*this || !is_floating(body->dtype)) return;
   const RecordId own = id_of(*body), mark = together();
-  const bool recorded = context.reel.made(own);
+  const bool recorded = context.reel->made(own);
   if (body->owner && is_mark(*body->owner) && body->owner->id.reel == mark.reel &&
       body->owner->id.record == mark.record &&
       (!is_set(mark) || body->owner->id.output == mark.output))

@@ -29,7 +29,7 @@ inline bool may_be_watched(const Body& x) {
 inline bool may_cross(const Context& context, const Body& x) {
   if (x.owner && is_mark(*x.owner)) return true;
   const std::uint64_t reel = id_of(x).reel;
-  return reel && (reel != context.reel.uid() || may_be_watched(x));
+  return reel && (reel != context.reel->uid() || may_be_watched(x));
 }
 /// Whether more than a tape needs a call: an interceptor, or the marks of an input.
 bool detours(const Context& context, const Body* const* inputs, int count);

@@ -20,7 +20,7 @@ inline Body* reusable(const Operand& x, Body* body, DType dtype) {
 /// Takes the temporary's body over as the output. Its elements are lost then, so that the record of
 /// this call must find memory.
 inline Body* taken_over(Context& context, const Operand& x) {
-  if (context.mode & recording) context.reel.reserve_record();
+  if (context.mode & recording) context.reel->reserve_record();
   Body* body = Access::detach(const_cast<Tensor&>(x.tensor()));
   body->id = {};
   body->leaf = no_record;

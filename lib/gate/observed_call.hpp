@@ -59,7 +59,7 @@ template <class F>
     if (!(inputs[i] = body_of(*operands[i]))) return {};
   if (detours(context, inputs, count)) return {};
   ObservedCall call(context, op, operands, inputs, count);
-  const Tensor made = f([&] { call.begin(); });
+  Tensor made = f([&] { call.begin(); });
   Body* const output = Access::body(made);
   if (output) call.end(&output, 1);
   return made;

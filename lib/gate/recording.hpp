@@ -15,7 +15,7 @@ struct Origin {
 };
 
 [[gnu::always_inline]] inline Origin origin_of(Context& context, const Operand& x, Body* body) {
-  Reel& reel = context.reel;
+  Reel& reel = *context.reel;
   std::uint32_t record = reel.find(*body);
   if (x.kind() == Operand::Kind::variable) {
     const std::uint64_t tapes = reel.watching_variables & reel.active;
@@ -70,7 +70,7 @@ struct Origin {
                                                    Body* const* inputs, const Origin* origins,
                                                    int input_count, Body* const* outputs,
                                                    int output_count, std::uint64_t tapes) {
-  Reel& reel = context.reel;
+  Reel& reel = *context.reel;
   const std::uint32_t number = reel.size();
   if (output_count > 1) reel.require_values(output_count, op, site);
   const unsigned needs = needs_of(op, origins, input_count);
@@ -113,7 +113,7 @@ template <int N>
                                                          Caller site, Body* const* inputs,
                                                          const Origin* origins, unsigned needs,
                                                          Body* output, std::uint64_t tapes) {
-  Reel& reel = context.reel;
+  Reel& reel = *context.reel;
   const std::uint32_t number = reel.size();
   Record& record = reel.append(op, N, 1, {}, needs != 0, true);
   const Shape* shape = origins[0].shape;
@@ -135,6 +135,6 @@ template <int N>
 inline void note_cut(Context& context, const Op& op, Caller site, const Origin* origins,
                      int input_count) {
   for (int i = 0; i < input_count; ++i)
-    if (origins[i].tapes) context.reel.add_cut(op, site, origins[i].record);
+    if (origins[i].tapes) context.reel->add_cut(op, site, origins[i].record);
 }
 }  // namespace reel

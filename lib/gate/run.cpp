@@ -91,11 +91,11 @@ template <int N, bool may_be_observed>
   else
     finish_views(call);
   told.end(Access::bodies(outputs.data()), static_cast<int>(outputs.size()));
-  const std::uint32_t records = may_be_observed ? context.reel.size() : 0;
+  const std::uint32_t records = may_be_observed ? context.reel->size() : 0;
   if (context.mode & recording) record_lean<N>(context, call, operands);
-  if (may_be_observed && context.reel.size() > records &&
-      !context.reel.is_leaf(context.reel.size() - 1))
-    told.recorded(context.reel[context.reel.size() - 1]);
+  if (may_be_observed && context.reel->size() > records &&
+      !context.reel->is_leaf(context.reel->size() - 1))
+    told.recorded((*context.reel)[context.reel->size() - 1]);
 }
 /// The same where more than a tape may need the call. False if it is not for this path.
 template <int N>

@@ -76,12 +76,12 @@ Tensor Variable::value() const try {
   const Origin origin =
       context.mode & recording ? origin_of(context, Operand(*this), body) : Origin();
   // Of several tapes, one may need the value longer than the leaf that another watches.
-  if (origin.tapes && context.reel[origin.record].tapes)
+  if (origin.tapes && (*context.reel)[origin.record].tapes)
     return reshape(Operand(*this), body->shape);
   Tensor value = make_alias(context, body);
   if (!value.defined())
     fail<MemoryError>({}, "Variable", "value", "memory for a header", "none from the system");
-  if (origin.tapes) Access::body(value)->id = {context.reel.uid(), origin.record, 0};
+  if (origin.tapes) Access::body(value)->id = {context.reel->uid(), origin.record, 0};
   return value;
 } catch (const std::bad_alloc&) {
   fail_memory({}, "Variable");

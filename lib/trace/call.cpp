@@ -509,6 +509,7 @@ void TraceCall::note_state() {
   progress_->state.exclude(progress_, sizeof *progress_);
   const Context& context = Context::here();
   progress_->state.exclude(&context, sizeof context);
+  progress_->state.exclude(context.reel, sizeof *context.reel);
   for (const Observer* each = context.observers; each; each = each->next)
     progress_->state.exclude(each, each->bytes);
   progress_->book->settle_doubt(progress_->state);

@@ -85,9 +85,7 @@ Tensor named_apart(const Tensor& x) {
 }
 
 Tracer::Tracer()
-    : generator_(&current_generator()),
-      threads_(threads_begun()),
-      tapes_(Context::here().reel.alive) {
+    : generator_(&current_generator()), flows_(flows_begun()), tapes_(Context::here().reel->alive) {
   seed_ = seed_of(*generator_);
   position_ = position_of(*generator_);
 }
@@ -294,7 +292,7 @@ void Tracer::user_code_ends(const GateCall* call) {
   }
   if (!code.reads) return;
   // A tape goes back through the ops inside, whose values the replay does not have.
-  const Reel& reel = Context::here().reel;
+  const Reel& reel = *Context::here().reel;
   for (int i = 0; i < call->output_count && !call->op.gradient; ++i)
     if (reel.active && reel.find(*call->outputs[i]) != no_record)
       give_up(
@@ -370,9 +368,9 @@ Capture Tracer::finish(std::span<const Tensor> results) {
   for (const Tensor& result : results) capture_.results.push_back(value_of(Access::body(result)));
   for (std::size_t i = 0; i < latest_.size(); ++i)
     if (latest_[i] != first_[i]) capture_.assigned.emplace_back(static_cast<int>(i), latest_[i]);
-  by_chance_ = trouble_.empty() && threads_begun() != threads_;
+  by_chance_ = trouble_.empty() && flows_begun() != flows_;
   if (by_chance_) give_up("another thread began to use tensors while it ran");
-  if (Context::here().reel.alive & ~tapes_) give_up("a tape that it makes outlives the call");
+  if (Context::here().reel->alive & ~tapes_) give_up("a tape that it makes outlives the call");
   if (seed_of(*generator_) != seed_ || position_of(*generator_) != position_)
     give_up("it moves the generator of random numbers itself");
   return std::move(capture_);

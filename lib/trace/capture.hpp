@@ -177,7 +177,7 @@ class Tracer : public Interceptor {
   std::string trouble_;
   bool by_chance_ = false;
   const Generator* generator_;
-  std::uint64_t seed_, position_, threads_, tapes_;
+  std::uint64_t seed_, position_, flows_, tapes_;
 };
 
 /// The same elements under a header that nothing else holds.

@@ -87,7 +87,7 @@ struct Trail {
   }
   /// The records of this thread's tapes.
   void add_records() {
-    Reel& reel = Context::here().reel;
+    Reel& reel = *Context::here().reel;
     for (std::uint32_t i = 0; i < reel.size(); ++i) {
       const Record& record = reel[i];
       std::string note = std::string(record.op->name) + " " + std::to_string(record.line) + " " +

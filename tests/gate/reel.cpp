@@ -29,11 +29,11 @@ TEST_CASE("tapes that live on keep no records of others") {
   std::vector<std::unique_ptr<GradientTape>> kept;
   const auto check = [&](std::uint32_t most) {
     step(w);
-    const std::uint32_t records = Context::here().reel.size();
+    const std::uint32_t records = Context::here().reel->size();
     CHECK(records <= most);
     const std::int64_t bytes = resident_bytes();
     for (int i = 0; i < (sanitized ? 200 : 5'000); ++i) step(w);
-    CHECK(Context::here().reel.size() == records);
+    CHECK(Context::here().reel->size() == records);
     if (!sanitized) CHECK(resident_bytes() - bytes < (1 << 20));
   };
   SECTION("spent") {
@@ -61,7 +61,7 @@ TEST_CASE("tapes that live on keep no records of others") {
     const Tensor y = w * w;
     const auto pause = kept.back()->pause();
     for (int i = 0; i < 1'000; ++i) GradientTape().gradient(w * 2.0f, w);
-    CHECK(Context::here().reel.size() == 2);
+    CHECK(Context::here().reel->size() == 2);
     CHECK(equal(kept.back()->gradient(y, w), 2.0f * ones({4})));
   }
   SECTION("idle, made after others that have ended") {
@@ -82,7 +82,7 @@ TEST_CASE("tapes that live on keep no records of others") {
       const Tensor y = x * x * x;
       CHECK(equal(kept[0]->gradient(y * w, x), 3.0f * ones({4})));
       CHECK(kept[0]->ops().size() == 3);
-      most = std::max(most, Context::here().reel.size());
+      most = std::max(most, Context::here().reel->size());
     }
     CHECK(most <= 5);
     if (!watch_variables) check(4);
@@ -131,7 +131,7 @@ TEST_CASE("a queue of tapes, each begun before the oldest ends, keeps the record
     CHECK(allclose(stop_gradient(newest),
                    stop_gradient(2.0 * x * x * queue.back().number * queue.back().number + 5.0)));
     queue.erase(queue.begin());
-    most = std::max(most, Context::here().reel.size());
+    most = std::max(most, Context::here().reel->size());
     if (i == steps / 2) bytes = resident_bytes();
   }
   CHECK(most < 400 * (length + 2) * (length + 2));
@@ -424,9 +424,9 @@ TEST_CASE("a tape keeps shapes and cuts of its own when an older one ends before
   }
   for (const Tensor& each : made) total = total + sum(each);
   const Tensor cut = argmax(w * 3.0f).to(DType::float32);
-  const std::uint32_t before = Context::here().reel.size();
+  const std::uint32_t before = Context::here().reel->size();
   older.reset();
-  REQUIRE(Context::here().reel.size() < before - 1'000);
+  REQUIRE(Context::here().reel->size() < before - 1'000);
   for (int i = 0; i < 300; ++i) GradientTape().watch(ones({7, 7, 7}));
 
   const std::vector<RecordedOp> ops = newer.ops();

@@ -122,7 +122,7 @@ TEST_CASE("a tape records on behind a scope in which ops only infer") {
 
 TEST_CASE("tapes that other threads have ended close with the next one that ends") {
   const Variable w("w", ones({3}));
-  Reel& reel = Context::here().reel;
+  Reel& reel = *Context::here().reel;
   for (int round = 0; round < 3; ++round) {
     auto first = std::make_unique<GradientTape>(TapeOptions{.persistent = true});
     const Tensor x = w * w;

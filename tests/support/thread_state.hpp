@@ -30,7 +30,7 @@ struct ThreadState {
   Device device;
   const char* site;
   std::string_view name, function;
-  const void *interceptors, *generator, *device_scopes;
+  const void *interceptors, *observers, *generator, *device_scopes;
   std::uint64_t alive, active;
   std::int64_t tensors, records, bytes;
   friend bool operator==(const ThreadState&, const ThreadState&) = default;
@@ -38,9 +38,9 @@ struct ThreadState {
 inline ThreadState state() {
   const Context& context = Context::here();
   const MemoryStatistics memory = memory_statistics();
-  return {context.mode,          context.training,   context.device,       context.site.file,
-          context.site_name,     context.function,   context.interceptors, context.generator,
-          context.device_scopes, context.reel.alive, context.reel.active,  memory.live_tensors,
-          memory.live_records,   memory.live_bytes};
+  return {context.mode,        context.training,      context.device,       context.site.file,
+          context.site_name,   context.function,      context.interceptors, context.observers,
+          context.generator,   context.device_scopes, context.reel->alive,  context.reel->active,
+          memory.live_tensors, memory.live_records,   memory.live_bytes};
 }
 }  // namespace reel::tests

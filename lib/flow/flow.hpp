@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a line of execution is doing: a thread, or a fiber that shares a thread with others.
+#pragma once
+#include <cstdint>
+#include <string_view>
+
+#include <reel/caller.hpp>
+#include <reel/device.hpp>
+#include <reel/random.hpp>
+
+#include "lib/reel/reel.hpp"
+
+namespace reel {
+class Interceptor;
+class Observer;
+using detail::OpenScope;
+/// `observed` decides nothing: see Note [Observers] in observer.hpp.
+enum Mode : std::uint8_t { recording = 1, intercepted = 2, infer_only = 4, observed = 8 };
+/// A value of `watchful`, which is none of Mode's: see Note [Crossings] in crossing.hpp.
+inline constexpr std::uint8_t marks_matter = 128;
+
+struct Flow;
+/// The reel of a flow. It stays at its place while the flow moves, as tapes and other threads point
+/// to it, and lives until the flow has ended and its tapes have too.
+struct FlowReel : Reel {
+  explicit FlowReel(std::uint64_t n) : number(n) {}
+  const std::uint64_t number;  // of the flow, unique in the process
+  // Behind Lock::contexts.
+  Flow* flow = nullptr;  // where it is now; null: it has ended, and tapes are left
+  FlowReel* next = nullptr;
+  bool tapes_closing = false;  // by a thread that has the reel to itself
+};
+
+// Note [Flows]
+// A flow has what belongs to a position in a program: mode, scopes, generator, tapes, interceptors
+// and observers. A thread runs one flow at a time, which lies in its Context by value, so that an
+// op finds it without a further step. FiberFlow::swap() exchanges it for another one. Where this
+// text says "thread", a flow counts: tensors that a tape of another flow follows are marked, also
+// on one thread.
+struct Flow {
+  std::uint8_t mode = 0;
+  std::uint8_t watchful = 0;  // 0 or marks_matter; other threads set it
+  bool training = true;
+  Device device;
+  Caller site;                 // of the outermost CallerScope; file is null outside
+  std::string_view site_name;  // of the outermost one with a name
+  std::string_view function;   // of the outermost FunctionScope
+  Interceptor* interceptors = nullptr;
+  Observer* observers = nullptr;
+  Generator* generator = nullptr;      // of the innermost GeneratorScope
+  Generator* own_generator = nullptr;  // null: the thread's
+  OpenScope *train_scopes = nullptr, *device_scopes = nullptr, *generator_scopes = nullptr;
+  FlowReel* reel = nullptr;
+  std::uint64_t number = 0;     // unique in the process
+  std::uint64_t crossings = 0;  // how often an op has read a value with a mark
+
+  /// The bits of `mode` on which it may depend what runs.
+  int path_mode() const { return mode & ~observed; }
+  /// The bits of `mode` and `watchful`: 0 if nobody listens and no mark matters. These are two
+  /// loads, as one load of both bytes would wait for a store to `mode`.
+  int attention() const { return mode | __atomic_load_n(&watchful, __ATOMIC_RELAXED); }
+  bool is_watchful() const { return __atomic_load_n(&watchful, __ATOMIC_RELAXED); }
+  void set_watchful() {
+    if (!is_watchful()) __atomic_store_n(&watchful, marks_matter, __ATOMIC_RELAXED);
+  }
+  void update_recording() {
+    reel->active = reel->open & ~reel->muted;
+    mode = static_cast<std::uint8_t>(reel->active ? mode | recording : mode & ~recording);
+  }
+  Caller site_of(Caller caller) const { return site.file ? site : caller; }
+};
+
+/// A flow of its own for a fiber. A thread ends with the flow that it began with.
+class FiberFlow {
+ public:
+  FiberFlow();
+  /// The fiber has ended. Its tapes may end later.
+  ~FiberFlow();
+  FiberFlow(const FiberFlow&) = delete;
+  FiberFlow& operator=(const FiberFlow&) = delete;
+  /// When the thread switches to the fiber, and when it switches back: the flow of this thread and
+  /// the one that is here change places. A fiber that waits inside of a function of the library,
+  /// such as a gradient function, goes on on the same thread.
+  void swap();
+
+ private:
+  Generator generator_;
+  Flow flow_;
+};
+
+/// Begins a flow, and ends it.
+void begin_flow(Flow& flow);
+void end_flow(Flow& flow);
+/// The first of all reels, while Lock::contexts is held.
+FlowReel* first_reel();
+/// Closes a tape of this reel. Where another flow made it and has not ended, that closes it when it
+/// next makes or ends a tape.
+void close_tape(FlowReel& reel, std::uint64_t bit);
+/// Closes the tapes of this flow that others have ended.
+void close_tapes_ended_elsewhere(Flow& flow);
+/// This flow has a tape now: the others look at the tensors that they read.
+void announce_tape(const Flow& flow);
+/// How many flows have begun.
+std::uint64_t flows_begun();
+}  // namespace reel
