@@ -6,7 +6,7 @@
 #include "lib/flow/observer.hpp"
 
 namespace reel {
-Completion::Completion(Context& context, Playback& playback, const Sources& sources,
+Completion::Completion(Context& context, Playback& playback, const GradientSources& sources,
                        std::span<const SourceValue> places, Tensor* out)
     : context_(context), playback_(playback), sources_(sources), places_(places), out_(out) {
   const std::vector<std::uint32_t> first = playback.first_uses();

@@ -17,7 +17,7 @@ struct SourceValue {
 /// complete.
 class Completion {
  public:
-  Completion(Context& context, Playback& playback, const Sources& sources,
+  Completion(Context& context, Playback& playback, const GradientSources& sources,
              std::span<const SourceValue> places, Tensor* out);
   /// Plays the records, and takes the gradients of the sources.
   void play();
@@ -26,7 +26,7 @@ class Completion {
   void complete(std::size_t source);
   Context& context_;
   Playback& playback_;
-  const Sources& sources_;
+  const GradientSources& sources_;
   std::span<const SourceValue> places_;
   Tensor* out_;
   struct FirstUse {

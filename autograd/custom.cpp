@@ -11,7 +11,7 @@
 namespace reel {
 namespace {
 struct CustomOptions {
-  Function<Tensors(Tensor)> gradient;
+  detail::Function<Tensors(Tensor)> gradient;
   void fields(auto&&) {}
   friend bool operator==(const CustomOptions&, const CustomOptions&) { return false; }
 };
@@ -55,8 +55,9 @@ void GradientCall::give_from_user() {
 void user_rule(GradientCall& call) { call.give_from_user(); }
 
 namespace detail {
-Tensor run_custom(Operands inputs,
-                  Function<std::pair<Tensor, Function<Tensors(Tensor)>>(const OpCall&)> f) try {
+Tensor run_custom(
+    Operands inputs,
+    detail::Function<std::pair<Tensor, detail::Function<Tensors(Tensor)>>(const OpCall&)> f) try {
   Context& context = Context::here();
   const CallerScope scope(inputs.caller(), custom_op.name);
   SmallVector<Tensor, 4> values;

@@ -160,15 +160,15 @@ void GradientTape::end_pause(Pause& pause) {
   Context::here().update_recording();
 }
 
-Tensor GradientTape::gradient(Operand target, Source source, GradientOptions options) {
+Tensor GradientTape::gradient(Operand target, GradientSource source, GradientOptions options) {
   Tensor result;
-  gradients(target, Sources(source), options, &result);  // a braced list would copy it
+  gradients(target, GradientSources(source), options, &result);  // a braced list would copy it
   return result;
 }
-Tensor GradientTape::gradient(Operand target, Source source, Unconnected unconnected) {
+Tensor GradientTape::gradient(Operand target, GradientSource source, Unconnected unconnected) {
   return gradient(target, source, GradientOptions{.unconnected = unconnected});
 }
-std::vector<Tensor> GradientTape::gradient(Operand target, Sources sources,
+std::vector<Tensor> GradientTape::gradient(Operand target, GradientSources sources,
                                            GradientOptions options) try {
   std::vector<Tensor> results(sources.size());
   gradients(target, sources, options, results.data());
@@ -176,7 +176,7 @@ std::vector<Tensor> GradientTape::gradient(Operand target, Sources sources,
 } catch (const std::bad_alloc&) {
   fail_memory(target.caller(), "gradient");
 }
-std::vector<Tensor> GradientTape::gradient(Operand target, Sources sources,
+std::vector<Tensor> GradientTape::gradient(Operand target, GradientSources sources,
                                            Unconnected unconnected) {
   return gradient(target, sources, GradientOptions{.unconnected = unconnected});
 }
@@ -185,7 +185,7 @@ namespace {
 [[noreturn, gnu::cold]] void fail_undefined_source(std::size_t i, Caller caller) {
   fail<Error>(caller, "gradient", "source " + std::to_string(i), "a tensor", "an undefined Tensor");
 }
-inline void check_source(const Source& source, std::size_t i, Caller caller) {
+inline void check_source(const GradientSource& source, std::size_t i, Caller caller) {
   if (source.tensor() && !source.tensor()->defined()) [[unlikely]]
     fail_undefined_source(i, caller);
 }
@@ -212,8 +212,8 @@ class BackwardEvents {
 };
 
 /// Where the sources stand on the reel.
-void find_sources(Reel& reel, const Sources& sources, std::uint64_t tape, std::uint32_t start,
-                  SmallVector<SourceValue, 16>& places) {
+void find_sources(Reel& reel, const GradientSources& sources, std::uint64_t tape,
+                  std::uint32_t start, SmallVector<SourceValue, 16>& places) {
   SmallVector<std::pair<const Cell*, std::size_t>, 16> cells;
   for (std::size_t i = 0; i < sources.size(); ++i) {
     if (sources[i].variable()) {
@@ -258,7 +258,7 @@ inline void GradientTape::require_unspent(std::string_view what, Caller caller) 
     fail_spent(what, inside, caller);
 }
 
-void GradientTape::gradients(const Operand& target, const Sources& sources,
+void GradientTape::gradients(const Operand& target, const GradientSources& sources,
                              const GradientOptions& options, Tensor* out) try {
   const Caller caller = target.caller();
   Context& context = own_context(reel_, "gradient", caller);
@@ -345,7 +345,7 @@ void GradientTape::spend() {
   close_tape(reel_of(reel_), std::exchange(bit_, 0));
 }
 
-Tensor GradientTape::jacobian(Operand target, Source source, Unconnected unconnected) try {
+Tensor GradientTape::jacobian(Operand target, GradientSource source, Unconnected unconnected) try {
   const Caller caller = target.caller();
   const FunctionScope scope(caller, "jacobian");
   if (target.kind() == Operand::Kind::scalar || !body_of(target))

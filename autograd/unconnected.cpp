@@ -22,7 +22,8 @@ std::string place(std::string_view op, Caller site) {
 }
 
 /// The records that depend on the source, marked by number from `start`.
-std::vector<bool> reached_from(Reel& reel, std::uint64_t tape, std::uint32_t start, Source source) {
+std::vector<bool> reached_from(Reel& reel, std::uint64_t tape, std::uint32_t start,
+                               GradientSource source) {
   std::vector<bool> reached(reel.size() - start);
   const auto mark = [&](std::uint32_t record) {
     if (record != no_record && record >= start) reached[record - start] = true;
@@ -45,7 +46,7 @@ struct Cause {
   std::string got, advice;
 };
 /// Why the tape has no record of the target, as far as that can be told.
-Cause unrecorded(Context& context, const AskedTarget& target, Source source) {
+Cause unrecorded(Context& context, const AskedTarget& target, GradientSource source) {
   Reel& reel = *context.reel;
   const std::uint64_t made_on = id_of(*target.body).reel;
   const std::uint32_t record = reel.find(*target.body);
@@ -83,7 +84,7 @@ Cause unrecorded(Context& context, const AskedTarget& target, Source source) {
               pause};
 }
 
-Cause cause_of(Context& context, const AskedTarget& target, Source source) {
+Cause cause_of(Context& context, const AskedTarget& target, GradientSource source) {
   Reel& reel = *context.reel;
   const std::uint32_t start = target.start;
   const DType dtype = source.variable() ? source.variable()->dtype() : source.tensor()->dtype();
@@ -107,8 +108,8 @@ Cause cause_of(Context& context, const AskedTarget& target, Source source) {
 }
 }  // namespace
 
-void unconnected_source(Context& context, const AskedTarget& target, Source source, std::size_t i,
-                        Caller caller) {
+void unconnected_source(Context& context, const AskedTarget& target, GradientSource source,
+                        std::size_t i, Caller caller) {
   std::string name = "source " + std::to_string(i);
   if (source.variable()) name += " \"" + source.variable()->name() + "\"";
   const Cause cause = cause_of(context, target, source);

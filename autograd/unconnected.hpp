@@ -13,6 +13,6 @@ struct AskedTarget {
 };
 /// Throws the TapeError for a source that the target does not depend on: names the op and line
 /// where the path was cut, or why the tape knows nothing of the target or the source.
-[[noreturn]] void unconnected_source(Context& context, const AskedTarget& target, Source source,
-                                     std::size_t i, Caller caller);
+[[noreturn]] void unconnected_source(Context& context, const AskedTarget& target,
+                                     GradientSource source, std::size_t i, Caller caller);
 }  // namespace reel

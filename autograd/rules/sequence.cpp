@@ -41,7 +41,7 @@ class Steps {
     for (int i = 0; i < states_; ++i)
       if (call_.has_dy(i + 1))
         target = target + sum(now[static_cast<std::size_t>(i)] * call_.dy(i + 1));
-    const auto found = tape_.gradient(target, Sources(inputs_), Unconnected::zero);
+    const auto found = tape_.gradient(target, GradientSources(inputs_), Unconnected::zero);
     for (std::size_t i = 0; i < found.size(); ++i) call_.give(static_cast<int>(i), found[i]);
   }
 

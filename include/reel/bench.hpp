@@ -22,8 +22,8 @@ void keep(const T& x) {
 /// A function with its name in the table.
 struct Candidate {
   template <class F>
-  requires std::is_invocable_v<F&> Candidate(std::string name, F f)
-      : name(std::move(name)), repeat([f = std::move(f)](std::size_t times) mutable {
+  requires std::is_invocable_v<F&> Candidate(std::string called, F f)
+      : name(std::move(called)), repeat([f = std::move(f)](std::size_t times) mutable {
           for (; times > 0; --times) {
             if constexpr (std::is_void_v<decltype(f())>) {
               f();
@@ -34,7 +34,7 @@ struct Candidate {
           }
         }) {}
   std::string name;
-  Function<void(std::size_t times)> repeat;
+  detail::Function<void(std::size_t times)> repeat;
 };
 
 /// Options of compare().

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // REEL_API marks what the shared library shows; everything else is hidden.
 #pragma once
+#if __cplusplus < 202002L
+#error "reel needs C++20: compile with -std=c++20 or later"
+#endif
 #define REEL_API __attribute__((visibility("default")))

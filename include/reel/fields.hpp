@@ -27,7 +27,7 @@ template <class... Members>
 struct FieldList {
   std::string_view names;
   std::tuple<Members&...> members;
-  FieldList(std::string_view names, Members&... members) : names(names), members(members...) {}
+  FieldList(std::string_view list, Members&... each) : names(list), members(each...) {}
   void visit(const auto& field) const {
     [[maybe_unused]] std::string_view rest = names;
     [[maybe_unused]] const auto next = [&rest] {

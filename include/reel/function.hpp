@@ -26,7 +26,6 @@ template <class F>
 struct Target<F, true> {
   F f;
 };
-}  // namespace detail
 
 template <class>
 class Function;
@@ -91,4 +90,5 @@ class Function<R(Args...)> {
   void* (*copy_)(void*) = nullptr;
   void (*free_)(void*) = nullptr;
 };
+}  // namespace detail
 }  // namespace reel

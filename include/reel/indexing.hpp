@@ -51,10 +51,10 @@ constexpr Range range(Bound start, Bound stop, std::int64_t step = 1) {
 /// where().
 class Index {
  public:
-  enum class Kind : std::uint8_t { position, range, all, newaxis, ellipsis, tensor };
-  Index(All, Caller caller = Caller::here()) : caller_(caller), kind_(Kind::all) {}
-  Index(NewAxis, Caller caller = Caller::here()) : caller_(caller), kind_(Kind::newaxis) {}
-  Index(Ellipsis, Caller caller = Caller::here()) : caller_(caller), kind_(Kind::ellipsis) {}
+  enum class Kind : std::uint8_t { position, range, whole_axis, new_axis, other_axes, tensor };
+  Index(All, Caller caller = Caller::here()) : caller_(caller), kind_(Kind::whole_axis) {}
+  Index(NewAxis, Caller caller = Caller::here()) : caller_(caller), kind_(Kind::new_axis) {}
+  Index(Ellipsis, Caller caller = Caller::here()) : caller_(caller), kind_(Kind::other_axes) {}
   Index(Range r, Caller caller = Caller::here()) : range_(r), caller_(caller), kind_(Kind::range) {}
   template <class I>
   requires(std::is_integral_v<I> && !std::is_same_v<I, bool>)

@@ -93,22 +93,22 @@ class REEL_API OpCall {
 
 /// Adds an op that is a function of public ops (or of values read on the host). Without a gradient
 /// of its own the gradient is that of the ops inside. Throws Error if the name is taken.
-REEL_API void register_op(std::string_view name, Function<Tensors(const OpCall&)> f,
+REEL_API void register_op(std::string_view name, detail::Function<Tensors(const OpCall&)> f,
                           Caller caller = Caller::here());
 /// The gradient of an op, for its first output: gives one tensor for each input (an undefined one
 /// where there is none) from the call and the gradient of the output. Replaces what was there.
 REEL_API void register_gradient(std::string_view name,
-                                Function<Tensors(const OpCall&, Tensor upstream)> f,
+                                detail::Function<Tensors(const OpCall&, Tensor upstream)> f,
                                 Caller caller = Caller::here());
 /// The same for an op with several outputs: one upstream gradient for each.
-REEL_API void register_gradients(std::string_view name,
-                                 Function<Tensors(const OpCall&, const Tensors& upstream)> f,
-                                 Caller caller = Caller::here());
+REEL_API void register_gradients(
+    std::string_view name, detail::Function<Tensors(const OpCall&, const Tensors& upstream)> f,
+    Caller caller = Caller::here());
 /// Another kernel for an op on the CPU: `f` computes the outputs from the inputs as they were
 /// given: of one dtype, but not broadcast (a number is a tensor of rank 0). Results must have the
 /// shape and dtype that the op promises. Stays for the rest of the program, and counts for ops of
 /// the library that call this one.
-REEL_API void register_kernel(std::string_view name, Function<Tensors(const OpCall&)> f,
+REEL_API void register_kernel(std::string_view name, detail::Function<Tensors(const OpCall&)> f,
                               Caller caller = Caller::here());
 
 /// Calls an op by name, one of the library or of register_op(). Attributes are for ops of

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Everything, in the order in which one would learn it.
 #pragma once
+#include <reel/bench.hpp>
 #include <reel/error.hpp>
 #include <reel/io.hpp>
 #include <reel/live.hpp>

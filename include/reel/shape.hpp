@@ -38,8 +38,8 @@ struct AxisAt {
   Caller caller;
   template <class I>
   requires(std::is_integral_v<I> &&
-           !std::is_same_v<I, bool>) constexpr AxisAt(I axis, Caller caller = Caller::here())
-      : axis(detail::position_of(axis)), caller(caller) {}
+           !std::is_same_v<I, bool>) constexpr AxisAt(I n, Caller at = Caller::here())
+      : axis(detail::position_of(n)), caller(at) {}
 };
 
 /// The lengths of up to eight axes; `{}` is the shape of a single number.

@@ -29,10 +29,10 @@ struct GradientOptions {
 };
 
 /// What a gradient is taken with respect to.
-class Source {
+class GradientSource {
  public:
-  Source(const Tensor& x) : tensor_(&x) {}
-  Source(const Variable& x) : variable_(&x) {}
+  GradientSource(const Tensor& x) : tensor_(&x) {}
+  GradientSource(const Variable& x) : variable_(&x) {}
   const Tensor* tensor() const { return tensor_; }
   const Variable* variable() const { return variable_; }
 
@@ -44,24 +44,25 @@ template <class T>
 concept SourceLike = std::is_same_v<T, Tensor> || std::is_same_v<T, Variable>;
 
 /// Several sources: a braced list, or a vector of Tensors or of Variables that outlives the call.
-class REEL_API Sources {
+class REEL_API GradientSources {
  public:
-  Sources(std::initializer_list<Source> sources) : count_(sources.size()) {
+  GradientSources(std::initializer_list<GradientSource> sources) : count_(sources.size()) {
     list_ = sources.begin();
   }
-  Sources(const std::vector<Tensor>& tensors) : tensors_(tensors.data()), count_(tensors.size()) {}
-  Sources(const std::vector<Variable>& variables)
+  GradientSources(const std::vector<Tensor>& tensors)
+      : tensors_(tensors.data()), count_(tensors.size()) {}
+  GradientSources(const std::vector<Variable>& variables)
       : variables_(variables.data()), count_(variables.size()) {}
   std::size_t size() const { return count_; }
-  Source operator[](std::size_t i) const {
+  GradientSource operator[](std::size_t i) const {
     if (list_) return list_[i];
-    return tensors_ ? Source(tensors_[i]) : Source(variables_[i]);
+    return tensors_ ? GradientSource(tensors_[i]) : GradientSource(variables_[i]);
   }
 
  private:
   friend class GradientTape;
-  explicit Sources(const Source& one) : list_(&one), count_(1) {}
-  const Source* list_ = nullptr;
+  explicit GradientSources(const GradientSource& one) : list_(&one), count_(1) {}
+  const GradientSource* list_ = nullptr;
   const Tensor* tensors_ = nullptr;
   const Variable* variables_ = nullptr;
   std::size_t count_ = 0;
@@ -118,26 +119,28 @@ class REEL_API GradientTape {
   /// the source, naming where the path was cut, and when a tape that is not persistent is asked
   /// twice. A gradient function may ask a persistent tape that plays it; where it destroys the
   /// tape, gradient() throws a TapeError.
-  Tensor gradient(Operand target, Source source, GradientOptions options = {});
-  Tensor gradient(Operand target, Source source, Unconnected unconnected);
-  std::vector<Tensor> gradient(Operand target, Sources sources, GradientOptions options = {});
-  std::vector<Tensor> gradient(Operand target, Sources sources, Unconnected unconnected);
+  Tensor gradient(Operand target, GradientSource source, GradientOptions options = {});
+  Tensor gradient(Operand target, GradientSource source, Unconnected unconnected);
+  std::vector<Tensor> gradient(Operand target, GradientSources sources,
+                               GradientOptions options = {});
+  std::vector<Tensor> gradient(Operand target, GradientSources sources, Unconnected unconnected);
   template <SourceLike A, SourceLike B, SourceLike... Rest>
   std::array<Tensor, 2 + sizeof...(Rest)> gradient(Operand target, const A& a, const B& b,
                                                    const Rest&... rest) {
     std::array<Tensor, 2 + sizeof...(Rest)> out;
-    gradients(target, Sources({a, b, rest...}), {}, out.data());
+    gradients(target, GradientSources({a, b, rest...}), {}, out.data());
     return out;
   }
   /// d target / d source for every element of the target: shape target.shape() + source.shape().
-  Tensor jacobian(Operand target, Source source, Unconnected unconnected = Unconnected::error);
+  Tensor jacobian(Operand target, GradientSource source,
+                  Unconnected unconnected = Unconnected::error);
 
   /// The ops that this tape has recorded, in order, with the lines of the calls.
   std::vector<RecordedOp> ops(Caller caller = Caller::here()) const;
 
  private:
-  void gradients(const Operand& target, const Sources& sources, const GradientOptions& options,
-                 Tensor* out);
+  void gradients(const Operand& target, const GradientSources& sources,
+                 const GradientOptions& options, Tensor* out);
   void require_unspent(std::string_view what, Caller caller) const;
   void end_pause(Pause& pause);
   void spend();
@@ -163,7 +166,7 @@ Tensor call_at(Caller caller, const F& f, Tensor& x, const Rest&... rest) {
 template <class F>
 struct ValueAndGradient : TakesLine {
   F f;
-  explicit ValueAndGradient(F f) : f(static_cast<F&&>(f)) {}
+  explicit ValueAndGradient(F function) : f(static_cast<F&&>(function)) {}
   template <class... Rest>
   std::pair<Tensor, Tensor> operator()(Operand at, const Rest&... rest) const {
     Tensor x = tensor_of(at);
@@ -211,7 +214,7 @@ REEL_API Tensor run_custom(Operands inputs,
 template <class F>
 struct CustomGradient : TakesLine {
   F f;
-  explicit CustomGradient(F f) : f(static_cast<F&&>(f)) {}
+  explicit CustomGradient(F function) : f(static_cast<F&&>(function)) {}
   Tensor operator()(Operand a) const { return run<0>({{a}, a.caller()}); }
   Tensor operator()(Operand a, Operand b) const { return run<0, 1>({{a, b}, a.caller()}); }
   Tensor operator()(Operand a, Operand b, Operand c) const {

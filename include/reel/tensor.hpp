@@ -18,7 +18,9 @@
 #include <reel/shape.hpp>
 
 namespace reel {
+namespace detail {
 struct Body;
+}
 template <class T>
 class Values;
 
@@ -40,9 +42,9 @@ class REEL_API Tensor {
     return *this;
   }
   Tensor& operator=(Tensor&& other) & noexcept {
-    Body* body = other.body_;
+    detail::Body* body = other.body_;
     other.body_ = nullptr;
-    Body* before = body_;
+    detail::Body* before = body_;
     body_ = body;
     if (before) release(before);
     return *this;
@@ -108,11 +110,11 @@ class REEL_API Tensor {
   explicit operator bool() const;
 
  private:
-  static void retain(Body* body) {
+  static void retain(detail::Body* body) {
     detail::add_reference(*reinterpret_cast<std::uint32_t*>(body));  // a body's first word
   }
-  static void release(Body* body) noexcept;
-  explicit Tensor(Body* body) : body_(body) {}
+  static void release(detail::Body* body) noexcept;
+  explicit Tensor(detail::Body* body) : body_(body) {}
   Tensor view(std::initializer_list<Index> indices) const {
     return view(indices.begin(), indices.size());
   }
@@ -122,7 +124,7 @@ class REEL_API Tensor {
   friend class VariableSlice;
   template <class>
   friend class Values;
-  Body* body_ = nullptr;
+  detail::Body* body_ = nullptr;
 };
 
 /// Elements in the host's memory, in row-major order. Keeps them alive.

@@ -8,8 +8,10 @@
 
 namespace reel {
 class VariableSlice;
+namespace detail {
 struct Cell;
 struct Op;
+}  // namespace detail
 
 /// A named value that can change. A Variable is a handle: copies of it share one value, `clone()`
 /// makes a new one. Reading gives the tensor of that moment, which later assignments do not change.
@@ -59,7 +61,7 @@ class REEL_API Variable {
 
  private:
   friend struct Access;
-  Cell* cell_ = nullptr;
+  detail::Cell* cell_ = nullptr;
 };
 
 /// State of a model that is saved, moved and cloned with it, and not trained: running statistics, a
@@ -98,7 +100,7 @@ class REEL_API VariableSlice : public Tensor {
  private:
   friend class Variable;
   VariableSlice(const Variable& variable, std::initializer_list<Index> indices);
-  void write(Op& op, const Operand& value);
+  void write(detail::Op& op, const Operand& value);
   Variable variable_;
   Index indices_[Shape::max_rank] = {all, all, all, all, all, all, all, all};
   std::size_t count_ = 0;

@@ -9,7 +9,8 @@
 #include "lib/body/body.hpp"
 
 namespace reel {
-struct Cell {
+using detail::Cell;
+struct detail::Cell {
   std::uint32_t references = 1;
   Tensor value;  // always a body of the cell's own, with no record id
   std::string name;

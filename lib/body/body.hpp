@@ -22,7 +22,11 @@ inline constexpr std::uint32_t no_record = 0xffffffffu;
 /// Steps between neighbours along each axis, in elements.
 using Strides = std::int64_t[Shape::max_rank];
 
-struct Body {
+namespace detail {
+struct Body;
+}
+using detail::Body;
+struct detail::Body {
   std::uint32_t references;  // first: Tensor counts it inline
   DType dtype;
   bool contiguous;  // elements lie in row-major order without gaps

@@ -93,7 +93,7 @@ void tell_backward_end(Context& context, bool finished) try {
 } catch (...) {
   if (finished) throw;
 }
-void tell_gradient_complete(Context& context, const Source& source, std::size_t i,
+void tell_gradient_complete(Context& context, const GradientSource& source, std::size_t i,
                             const Tensor& gradient) {
   tell(context, [&](Observer& each) { each.gradient_complete(source, i, gradient); });
 }

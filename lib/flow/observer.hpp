@@ -6,7 +6,7 @@
 #include "lib/flow/interceptor.hpp"
 
 namespace reel {
-class Source;
+class GradientSource;
 
 // Note [Observers]
 // An observer changes nothing. Ops take the path and the memory that they take without it, tapes
@@ -52,7 +52,8 @@ class Observer {
   /// The gradient of source number `i` of gradient() has all its contributions. Told once for each
   /// source, while the records before its first use are still to be played. The gradient may be
   /// kept.
-  virtual void gradient_complete(const Source&, std::size_t /*i*/, const Tensor& /*gradient*/) {}
+  virtual void gradient_complete(const GradientSource&, std::size_t /*i*/,
+                                 const Tensor& /*gradient*/) {}
 
   virtual void variable_made(const Variable&) {}
   virtual void variable_read(const Variable&) {}
@@ -100,8 +101,8 @@ class ObserverPause {
 [[gnu::cold]] void tell_backward_begin(Context& context, const Body& target);
 /// Throws nothing where the backward pass has thrown.
 [[gnu::cold]] void tell_backward_end(Context& context, bool finished);
-[[gnu::cold]] void tell_gradient_complete(Context& context, const Source& source, std::size_t i,
-                                          const Tensor& gradient);
+[[gnu::cold]] void tell_gradient_complete(Context& context, const GradientSource& source,
+                                          std::size_t i, const Tensor& gradient);
 [[gnu::cold]] void tell_made(Context& context, const Variable& variable);
 [[gnu::cold]] void tell_read(Context& context, const Variable& variable);
 [[gnu::cold]] void tell_written(Context& context, const Variable& variable);

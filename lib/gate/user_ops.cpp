@@ -21,8 +21,8 @@ struct UserOp {
   UserOp* next;
   std::string name;
   Op op;
-  Function<Tensors(const OpCall&)> function;
-  Function<Tensors(const OpCall&, const Tensors&)> gradient;
+  detail::Function<Tensors(const OpCall&)> function;
+  detail::Function<Tensors(const OpCall&, const Tensors&)> gradient;
   bool is_kernel = false;  // the function
 };
 /// The newest first, behind Lock::registration.
@@ -80,7 +80,8 @@ Tensors call_user_gradient(const Op& op, const OpCall& call, const Tensors& upst
   return user->gradient(call, upstream);
 }
 
-void register_op(std::string_view name, Function<Tensors(const OpCall&)> f, Caller caller) try {
+void register_op(std::string_view name, detail::Function<Tensors(const OpCall&)> f,
+                 Caller caller) try {
   assemble();
   if (name.empty() || !f)
     fail<Error>(caller, "register_op", "name", "a name and a function", "none");
@@ -101,7 +102,8 @@ void register_op(std::string_view name, Function<Tensors(const OpCall&)> f, Call
   fail_memory(caller, "register_op");
 }
 
-void register_gradients(std::string_view name, Function<Tensors(const OpCall&, const Tensors&)> f,
+void register_gradients(std::string_view name,
+                        detail::Function<Tensors(const OpCall&, const Tensors&)> f,
                         Caller caller) try {
   Op& op = find_op(name, caller, "register_gradient");
   const Locked held(Lock::registration);
@@ -115,7 +117,8 @@ void register_gradients(std::string_view name, Function<Tensors(const OpCall&, c
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "register_gradient");
 }
-void register_gradient(std::string_view name, Function<Tensors(const OpCall&, Tensor upstream)> f,
+void register_gradient(std::string_view name,
+                       detail::Function<Tensors(const OpCall&, Tensor upstream)> f,
                        Caller caller) try {
   register_gradients(
       name, [f](const OpCall& call, const Tensors& upstream) { return f(call, upstream[0]); },
@@ -124,7 +127,8 @@ void register_gradient(std::string_view name, Function<Tensors(const OpCall&, Te
   fail_memory(caller, "register_gradient");
 }
 
-void register_kernel(std::string_view name, Function<Tensors(const OpCall&)> f, Caller caller) try {
+void register_kernel(std::string_view name, detail::Function<Tensors(const OpCall&)> f,
+                     Caller caller) try {
   Op& op = find_op(name, caller, "register_kernel");
   if (op.updates)
     fail<Error>(caller, "register_kernel", "name", "an op that computes tensors",

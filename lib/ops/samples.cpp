@@ -67,12 +67,13 @@ std::vector<ShapeAndLayout> varied(std::size_t least_rank) {
 }
 
 void sample(SampleList out, std::vector<Tensor> inputs,
-            Function<Tensor(const std::vector<Tensor>&)> call, std::string note) {
+            detail::Function<Tensor(const std::vector<Tensor>&)> call, std::string note) {
   out.push_back({std::move(inputs), std::move(call), std::move(note)});
 }
 
 void samples_of(SampleList out, std::size_t least_rank,
-                Function<Tensor(const std::vector<Tensor>&)> call, Draw x, std::string note) {
+                detail::Function<Tensor(const std::vector<Tensor>&)> call, Draw x,
+                std::string note) {
   unsigned seed = 0;
   for (const auto& [shape, layout] : varied(least_rank))
     sample(out, {drawn(shape, layout, x, seed++)}, call, note);

@@ -38,9 +38,9 @@ void binary_samples(SampleList out, Binary f, Draw x = {}, Draw y = {});
 
 /// Adds a call of f on these inputs.
 void sample(SampleList out, std::vector<Tensor> inputs,
-            Function<Tensor(const std::vector<Tensor>&)> call, std::string note = {});
+            detail::Function<Tensor(const std::vector<Tensor>&)> call, std::string note = {});
 /// f on x of every shape and layout of at least this rank.
 void samples_of(SampleList out, std::size_t least_rank,
-                Function<Tensor(const std::vector<Tensor>&)> call, Draw x = {},
+                detail::Function<Tensor(const std::vector<Tensor>&)> call, Draw x = {},
                 std::string note = {});
 }  // namespace reel

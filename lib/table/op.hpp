@@ -15,7 +15,7 @@
 #include "lib/table/options.hpp"
 
 namespace reel {
-struct Op;
+using detail::Op;
 struct ThreadMemory;
 class GradientCall;  // of autograd
 
@@ -64,7 +64,7 @@ constexpr std::uint16_t need_output(int i = 0) { return static_cast<std::uint16_
 /// One call that tests and benches make: the public function on these inputs.
 struct Sample {
   std::vector<Tensor> inputs;  // float64 where floating
-  Function<Tensor(const std::vector<Tensor>&)> call;
+  detail::Function<Tensor(const std::vector<Tensor>&)> call;
   std::string note;
 };
 using Samples = void (*)(std::vector<Sample>&);
@@ -72,7 +72,7 @@ using Samples = void (*)(std::vector<Sample>&);
 using GradientRule = void (*)(GradientCall&);
 using CompositeRule = Tensors (*)(const OpCall&, void* state);
 
-struct Op {
+struct detail::Op {
   std::string_view name;
   int arity = 1;  // -1: any number
   ShapeRule shape = nullptr;

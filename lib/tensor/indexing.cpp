@@ -53,10 +53,10 @@ std::size_t axes_of(std::span<const Index> indices, std::size_t rank, std::strin
                     bool& has_ellipsis) {
   std::size_t axes = 0;
   for (const Index& index : indices) {
-    if (index.kind() == Index::Kind::ellipsis && has_ellipsis)
+    if (index.kind() == Index::Kind::other_axes && has_ellipsis)
       fail<IndexError>(index.caller(), op, "indices", "one ellipsis", "two");
-    has_ellipsis |= index.kind() == Index::Kind::ellipsis;
-    axes += index.kind() != Index::Kind::ellipsis && index.kind() != Index::Kind::newaxis;
+    has_ellipsis |= index.kind() == Index::Kind::other_axes;
+    axes += index.kind() != Index::Kind::other_axes && index.kind() != Index::Kind::new_axis;
   }
   if (axes > rank)
     fail<IndexError>(indices[0].caller(), op, "indices", "at most " + std::to_string(rank),
@@ -85,15 +85,15 @@ Tensor view_of(Context& context, Body& x, std::span<const Index> indices, std::s
   };
   for (const Index& index : indices) {
     const Index::Kind kind = index.kind();
-    if (kind == Index::Kind::newaxis) {
+    if (kind == Index::Kind::new_axis) {
       check_space();
       slicer.add();
       continue;
     }
-    if (axis == x_rank || kind == Index::Kind::ellipsis) {
+    if (axis == x_rank || kind == Index::Kind::other_axes) {
       bool has_ellipsis = false;
       const std::size_t axes = axes_of(indices, x.shape.rank(), op, has_ellipsis);
-      if (kind == Index::Kind::ellipsis) {
+      if (kind == Index::Kind::other_axes) {
         keep_whole(axis + x_rank - static_cast<int>(axes));
         continue;
       }
@@ -143,12 +143,12 @@ Selection select(const Shape& shape, std::span<const Index> indices, std::string
         slice.steps.data()[axis] = picked.step;
         break;
       }
-      case Index::Kind::all:
+      case Index::Kind::whole_axis:
         break;
-      case Index::Kind::newaxis:
+      case Index::Kind::new_axis:
         slice.added |= std::uint64_t{1} << rank++;
         continue;
-      case Index::Kind::ellipsis:
+      case Index::Kind::other_axes:
         axis += shape.rank() - axes;
         rank += shape.rank() - axes;
         continue;

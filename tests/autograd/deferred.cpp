@@ -23,7 +23,7 @@ struct Layer {
   Tensor x(int rows) const { return random::normal({rows, inputs}).to(w.dtype()); }
 };
 
-using Loss = Function<Tensor(const std::vector<Tensor>& x)>;
+using Loss = detail::Function<Tensor(const std::vector<Tensor>& x)>;
 
 /// Gradients as they are, and with a tape listening, under which no product waits.
 void check_alike(const Loss& loss, const std::vector<Tensor>& x, const std::vector<Variable>& of) {

@@ -20,7 +20,7 @@ namespace {
 const auto twice = custom_gradient([](Tensor a, Tensor b) {
   return std::pair(a + b, [](Tensor up) -> Tensors { return {up, up * 2}; });
 });
-std::string refusal(const Function<void()>& f) {
+std::string refusal(const detail::Function<void()>& f) {
   try {
     f();
   } catch (const TapeError& error) {
@@ -178,7 +178,7 @@ TEST_CASE("an unconnected source says where its path ends") {
   tape.watch(x);
   const Tensor target = x * x, used = w * 3.0f, more = exp(used);
   const unsigned line = __LINE__ - 1;
-  const auto error = [&](const Tensor& y, Source source) {
+  const auto error = [&](const Tensor& y, GradientSource source) {
     return refusal([&] { tape.gradient(y, source); });
   };
   const std::string place = "details.cpp:" + std::to_string(line);
@@ -208,7 +208,8 @@ TEST_CASE("an unconnected source says why the tape knows nothing of it or of the
     const Tensor x = tensor({3.0, 4.0}).to(dtype), early = w.value(), plain = x * 1;
     const Tensor labels = tensor({0, 1}), flags = tensor({true, false});
     GradientTape tape({.persistent = true});
-    const auto check = [&](const Tensor& y, Source source, const char* got, const char* advice) {
+    const auto check = [&](const Tensor& y, GradientSource source, const char* got,
+                           const char* advice) {
       const std::string text = refusal([&] { tape.gradient(y, source); });
       says(text, std::string("expected a path to the target, got ") + got);
       says(text, advice);

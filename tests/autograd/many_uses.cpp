@@ -65,7 +65,7 @@ TEST_CASE("a value that is used thousands of times has an exact gradient", "[slo
       GradientTape tape({.persistent = true});
       const Tensor value = w.value() * 1;  // no leaf
       const Tensor y = all_uses(value);
-      const auto slopes = tape.gradient(y, {Source(w), Source(value)});
+      const auto slopes = tape.gradient(y, {GradientSource(w), GradientSource(value)});
       near(slopes[0], "a Variable");
       near(slopes[1], "a value on the way");
     }
@@ -99,7 +99,7 @@ TEST_CASE("a matrix and a bias of thousands of products have exact gradients") {
   GradientTape tape;
   Tensor y = zeros({}, {.dtype = DType::float64});
   for (int i = 0; i < products; ++i) y = y + sum(matmul_add(x, w, b)).to(DType::float64);
-  const auto slopes = tape.gradient(y, {Source(w), Source(b)});
+  const auto slopes = tape.gradient(y, {GradientSource(w), GradientSource(b)});
   CHECK(std::abs(corner(slopes[0]) / (64 * products * rate) - 1) < 3e-6);
   CHECK(slopes[1](0).item<float>() == static_cast<float>(64 * products));
 }

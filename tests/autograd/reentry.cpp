@@ -14,7 +14,7 @@ namespace {
 double number(const Tensor& x) { return x.to(DType::float64).item<double>(); }
 
 /// x * x, with a gradient function that answers upstream * slope().
-Tensor square_with(const Tensor& x, const Function<Tensor()>& slope) {
+Tensor square_with(const Tensor& x, const detail::Function<Tensor()>& slope) {
   return custom_gradient([&](Tensor t) {
     return std::pair{t * t, [slope](Tensor up) { return up * slope(); }};
   })(x);
@@ -252,7 +252,7 @@ TEST_CASE("jacobian leaves the tape as it was when it ends by an exception") {
 
 TEST_CASE("a tape that ends, or is spent, inside a function records nothing of it") {
   const bool ends = GENERATE(false, true), registered = GENERATE(false, true);
-  static Function<void()> inside;
+  static detail::Function<void()> inside;
   static const bool done = [] {
     register_op("calls_inside", [](const OpCall& call) {
       inside();
@@ -290,7 +290,7 @@ TEST_CASE("a tape that ends, or is spent, inside a function records nothing of i
     CHECK(number(next.gradient(x * x, x)) == 6);
     CHECK_THROWS_AS(next.gradient(y, x), TapeError);
   }
-  inside = Function<void()>();
+  inside = detail::Function<void()>();
   CHECK(same_memory(before));
 }
 

@@ -11,7 +11,7 @@ using namespace reel;
 
 namespace {
 float number(const Tensor& x) { return x.item<float>(); }
-std::string message_of(const Function<void()>& f) {
+std::string message_of(const detail::Function<void()>& f) {
   try {
     f();
   } catch (const Error& error) {

@@ -276,10 +276,12 @@ TEST_CASE("a thread leaves no block behind, whatever it did") {
     CHECK_THROWS_AS(Variable("v", Tensor()), Error);
   };
   int number = 0;
-  for (const Function<void()>& work :
-       {Function<void()>(nothing), Function<void()>(tape), Function<void()>(leaves),
-        Function<void()>(cuts), Function<void()>(kept_tape), Function<void()>(numbers),
-        Function<void()>(traced), Function<void()>(large), Function<void()>(refused)}) {
+  for (const detail::Function<void()>& work :
+       {detail::Function<void()>(nothing), detail::Function<void()>(tape),
+        detail::Function<void()>(leaves), detail::Function<void()>(cuts),
+        detail::Function<void()>(kept_tape), detail::Function<void()>(numbers),
+        detail::Function<void()>(traced), detail::Function<void()>(large),
+        detail::Function<void()>(refused)}) {
     const auto threads = [&] {
       for (int i = 0; i < 3; ++i) std::thread([&] { work(); }).join();
     };

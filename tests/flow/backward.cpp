@@ -84,7 +84,7 @@ struct Completions : Observer {
   std::vector<std::vector<float>> gradients = std::vector<std::vector<float>>(4);
   std::vector<std::size_t> ops_before = std::vector<std::size_t>(4);
   std::size_t ops = 0;
-  void gradient_complete(const Source&, std::size_t i, const Tensor& gradient) override {
+  void gradient_complete(const GradientSource&, std::size_t i, const Tensor& gradient) override {
     order.push_back(i);
     gradients[i] = gradient.to_vector<float>();
     ops_before[i] = ops;

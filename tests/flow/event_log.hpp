@@ -49,7 +49,7 @@ struct EventLog : Observer {
   void backward_ends(bool finished) override {
     events.push_back(finished ? "backward ends" : "backward fails");
   }
-  void gradient_complete(const Source&, std::size_t i, const Tensor&) override {
+  void gradient_complete(const GradientSource&, std::size_t i, const Tensor&) override {
     events.push_back("complete " + std::to_string(i));
   }
   void variable_made(const Variable& x) override { events.push_back("made " + x.name()); }

@@ -301,7 +301,7 @@ TEST_CASE("a user's function may end tapes that its inputs come from") {
     end_inner();
     return std::pair{u * v, [u, v](Tensor dy) { return Tensors{dy * v, dy * u}; }};
   });
-  static Function<void()> end_now;
+  static detail::Function<void()> end_now;
   end_now = end_inner;
   static const bool registered = [] {
     register_op("ends_a_tape", [](const OpCall& call) {

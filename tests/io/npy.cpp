@@ -308,7 +308,7 @@ TEST_CASE("bytes of a path cannot steer the terminal that prints the error") {
   const std::string folder = file.path.substr(0, file.path.rfind('/') + 1);
   for (const std::string bad : {"\x1b[31m", "\a\r\b", "\n", "\x7f", "\x9b", "\xc2\x9b"}) {
     const std::string name = "a" + bad + "b", inner = folder + name;
-    const auto check = [&](const Function<void()>& f) {
+    const auto check = [&](const detail::Function<void()>& f) {
       std::string text;
       try {
         f();

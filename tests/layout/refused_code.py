@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Code that would do nothing or forget Variables, and types that do not fit, are refused in our words."""
+"""Code that would do nothing or forget Variables, and types that do not fit, are refused in our words.
+Names that programs like to use are not taken by `using namespace reel`."""
 import concurrent.futures
 import os
 import pathlib
@@ -15,6 +16,12 @@ START = """#include <memory>
 #include <vector>
 #include <reel/reel.hpp>
 using namespace reel;
+struct Body {};
+struct Op {};
+struct Cell {};
+struct Source {};
+struct Function {};
+struct Users { Body body; Op op; Cell cell; Source source; Function function; };
 struct Bare { Variable w{"w", ones({2})}; };
 struct Named { Variable w{"w", ones({2})}; REEL_FIELDS(w) };
 template <class T> struct Holder { T held; REEL_FIELDS(held) };
@@ -71,7 +78,7 @@ CASES = [
     ("trace(3)", "trace(owns())", GENERIC),
     ("trace<Tensor(Tensor, Tensor)>(scales)", "trace(scales)", "does not take the arguments of the signature"),
     ("trace<Tensor(Tensor)>([](Tensor t) { return t.size(); })", "trace([](Tensor t) { return t.size(); })", OTHER),
-    ("Function<Tensor(Tensor)> f(owns())", "Function<Tensor(Tensor)> f(scales)", "can only be moved"),
+    ("detail::Function<Tensor(Tensor)> f(owns())", "detail::Function<Tensor(Tensor)> f(scales)", "can only be moved"),
     ("nn::check(Bare(), [] {})", "nn::check(Named(), [] {})", FORGETS),
 ]
 

@@ -176,7 +176,7 @@ TEST_CASE("uint8 positions, labels and lengths are taken as those of int32 and i
       GradientTape tape;
       tape.watch(x), tape.watch(scores);
       const std::vector<Tensor> sources = {x, scores};
-      return tape.gradient(sum(f(at)), Sources(sources), Unconnected::zero);
+      return tape.gradient(sum(f(at)), GradientSources(sources), Unconnected::zero);
     };
     const auto check = [&](const auto& f) {
       const auto got = slope(i, f), expected = slope(as_int, f);

@@ -175,7 +175,7 @@ std::vector<Tensor> gradients(const Sample& sample, const std::vector<Tensor>& i
   for (const Tensor& x : sources) tape.watch(x);
   const Tensor y = sample.call(inputs);
   const Tensor upstream = cast(weights_like(y), y.dtype());
-  return tape.gradient(y, Sources(sources), {upstream, Unconnected::zero});
+  return tape.gradient(y, GradientSources(sources), {upstream, Unconnected::zero});
 }
 Host widened(const Tensor& x) {
   Host host = host_of(x);

@@ -49,8 +49,8 @@ TEST_CASE("a sample without elements has finite gradients of the inputs' shapes"
       if (!empty || sources.empty()) continue;
       GradientTape tape;
       for (const Tensor& x : sources) tape.watch(x);
-      const auto slopes =
-          tape.gradient(sum(sample.call(sample.inputs)), Sources(sources), Unconnected::zero);
+      const auto slopes = tape.gradient(sum(sample.call(sample.inputs)), GradientSources(sources),
+                                        Unconnected::zero);
       for (std::size_t i = 0; i < sources.size(); ++i) {
         CHECK(slopes[i].shape() == sources[i].shape());
         for (double slope : host_of(slopes[i]).values) CHECK(std::isfinite(slope));

@@ -54,7 +54,7 @@ void call_and_play_back(const TensorList& inputs, const Call& call) {
   for (const Tensor& x : sources) tape.watch(x);
   const Tensor y = call();
   if (sources.empty() || !is_floating(y.dtype())) return;
-  const TensorList slopes = tape.gradient(y, Sources(sources), Unconnected::zero);
+  const TensorList slopes = tape.gradient(y, GradientSources(sources), Unconnected::zero);
   for (std::size_t i = 0; i < sources.size(); ++i) CHECK(slopes[i].shape() == sources[i].shape());
 }
 

@@ -37,7 +37,7 @@ class GradientCase {
     GradientTape tape;
     watch(tape);
     const Tensor y = sample_.call(sample_.inputs);
-    return tape.gradient(y, Sources(sources_), options(upstream));
+    return tape.gradient(y, GradientSources(sources_), options(upstream));
   }
   /// An outer tape listens: rules run as public ops.
   Gradients by_formula() const {
@@ -50,7 +50,7 @@ class GradientCase {
     GradientTape tape;
     watch(tape);
     const Tensor y = sample_.call(sample_.inputs) + sample_.call(sample_.inputs);
-    return tape.gradient(y, Sources(sources_), options(upstream_));
+    return tape.gradient(y, GradientSources(sources_), options(upstream_));
   }
   /// The same numbers, with the first axis walked backward in memory.
   static Tensor strided(const Tensor& x) {

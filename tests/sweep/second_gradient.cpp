@@ -12,7 +12,7 @@ std::vector<Tensor> first_gradients(const Sample& sample, const std::vector<Tens
   GradientTape tape;
   for (const Tensor& x : sources) tape.watch(x);
   const Tensor y = sample.call(inputs);
-  return tape.gradient(y, Sources(sources), {upstream, Unconnected::zero});
+  return tape.gradient(y, GradientSources(sources), {upstream, Unconnected::zero});
 }
 
 /// One number of all first gradients.
@@ -37,7 +37,8 @@ void check_sample(const Sample& sample) {
   GradientTape outer;
   for (const Tensor& x : sources) outer.watch(x);
   const Tensor target = slope(inputs);
-  const std::vector<Tensor> got = outer.gradient(target, Sources(sources), Unconnected::zero);
+  const std::vector<Tensor> got =
+      outer.gradient(target, GradientSources(sources), Unconnected::zero);
   for (std::size_t i = 0; i < got.size(); ++i) {
     INFO("source " << i);
     CHECK(difference(host_of(got[i]), expected[i], second_order(expected[i])) == "");

@@ -40,7 +40,8 @@ Results results_of(const Op& op, const Sample& sample, const std::vector<Tensor>
   for (const Tensor& x : sources) tape.watch(x);
   const Tensor y = sample.call(inputs);
   if (!is_floating(y.dtype())) return results;
-  for (const Tensor& g : tape.gradient(y, Sources(sources), {weights_like(y), Unconnected::zero}))
+  for (const Tensor& g :
+       tape.gradient(y, GradientSources(sources), {weights_like(y), Unconnected::zero}))
     results.gradients.push_back(host_of(g));
   return results;
 }

@@ -20,7 +20,8 @@ std::vector<Host> gradients_of(const Sample& sample, const Chosen& chosen, bool 
   for (const Tensor& x : sources) tape.watch(x);
   const Tensor y = sample.call(sample.inputs);
   std::vector<Host> hosts;
-  for (const Tensor& g : tape.gradient(y, Sources(sources), {weights_like(y), Unconnected::zero}))
+  for (const Tensor& g :
+       tape.gradient(y, GradientSources(sources), {weights_like(y), Unconnected::zero}))
     hosts.push_back(host_of(g));
   return hosts;
 }

@@ -11,7 +11,7 @@ Tensor other(const Tensor& x, int turn) {
   return is_floating(x.dtype()) ? x * (1 - 0.01 * turn) : fresh(x);
 }
 
-void check(const std::string& what, const Function<Inputs(Inputs)>& f, const Inputs& inputs,
+void check(const std::string& what, const detail::Function<Inputs(Inputs)>& f, const Inputs& inputs,
            Near near) {
   // A copy of f: beside f on the stack are strings that have ended, whose memory others change.
   const auto traced = trace([f](Inputs x) { return f(std::move(x)); });
@@ -37,11 +37,11 @@ Inputs gradients(const Sample& sample, const Inputs& inputs, bool second) {
   GradientTape tape;
   for (const Tensor& x : sources) tape.watch(x);
   const Tensor y = sample.call(inputs);
-  Inputs first = tape.gradient(y, Sources(sources), {weights_like(y), Unconnected::zero});
+  Inputs first = tape.gradient(y, GradientSources(sources), {weights_like(y), Unconnected::zero});
   if (!second) return first;
   Tensor mixed = zeros({}, {DType::float64});
   for (const Tensor& g : first) mixed = mixed + sum(g * g);
-  return outer.gradient(mixed, Sources(sources), Unconnected::zero);
+  return outer.gradient(mixed, GradientSources(sources), Unconnected::zero);
 }
 }  // namespace
 

@@ -61,8 +61,8 @@ int raised(const Op& op, const Sample& sample, const std::vector<Tensor>& inputs
       std::feclearexcept(FE_ALL_EXCEPT);
       GradientTape tape;
       for (const Tensor& x : sources) tape.watch(x);
-      const std::vector<Tensor> gradients =
-          tape.gradient(sample.call(inputs), Sources(sources), {upstream, Unconnected::zero});
+      const std::vector<Tensor> gradients = tape.gradient(
+          sample.call(inputs), GradientSources(sources), {upstream, Unconnected::zero});
       if (are_finite(gradients)) found |= std::fetestexcept(trapped);
     }
   } catch (const Error&) {

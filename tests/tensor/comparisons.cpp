@@ -157,7 +157,7 @@ TEST_CASE("integer tensors compare with numbers that their dtype does not hold, 
     CHECK(got.to_vector<bool>() == std::vector<bool>(2, wanted));
   };
   for (const bool traced : {false, true}) {
-    const auto call = [&](const Function<Tensor(Tensor)>& f, const Tensor& x, bool wanted) {
+    const auto call = [&](const detail::Function<Tensor(Tensor)>& f, const Tensor& x, bool wanted) {
       if (!traced) return check(f(x), wanted);
       const auto replayed = trace(f);
       for (int i = 0; i < 3; ++i) check(replayed(x), wanted);

@@ -233,7 +233,7 @@ void check_gradients(Tensor (*f)(Operand, Operand), DType x_dtype, DType y_dtype
     if (is_floating(y.dtype())) tape.watch(y);
     const Tensor z = sum(square(f(x, y)));
     const std::vector<Tensor> sources = {x, y};
-    return tape.gradient(z, Sources(sources), Unconnected::zero);
+    return tape.gradient(z, GradientSources(sources), Unconnected::zero);
   };
   const Tensor x = wide_x.to(x_dtype), y = wide_y.to(y_dtype);
   const auto expected = slopes(x.to(f64), y.to(f64)), got = slopes(x, y);

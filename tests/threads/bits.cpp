@@ -72,7 +72,7 @@ Results results_of(const Op& op, const Sample& sample, const std::vector<Tensor>
   const Tensor y = sample.call(inputs);
   results.push_back(in_order(y));
   if (!is_floating(y.dtype())) return results;
-  for (const Tensor& g : tape.gradient(y, Sources(sources), {{}, Unconnected::zero}))
+  for (const Tensor& g : tape.gradient(y, GradientSources(sources), {{}, Unconnected::zero}))
     results.push_back(in_order(g));
   return results;
 }
@@ -109,7 +109,7 @@ Results with_gradients(const std::vector<Tensor>& inputs,
   for (const Tensor& x : inputs) tape.watch(x);
   const Tensor y = f(inputs);
   Results results = {in_order(y)};
-  for (const Tensor& g : tape.gradient(y, Sources(inputs))) results.push_back(in_order(g));
+  for (const Tensor& g : tape.gradient(y, GradientSources(inputs))) results.push_back(in_order(g));
   return results;
 }
 }  // namespace

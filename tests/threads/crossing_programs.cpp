@@ -33,7 +33,7 @@ class Worker {
   }
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
-  void run(const Function<void()>& call) {
+  void run(const detail::Function<void()>& call) {
     give(&call);
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return !waiting_; });
@@ -41,7 +41,7 @@ class Worker {
   }
 
  private:
-  void give(const Function<void()>* call) {
+  void give(const detail::Function<void()>* call) {
     const std::lock_guard lock(mutex_);
     call_ = call;
     waiting_ = true;
@@ -63,7 +63,7 @@ class Worker {
   }
   std::mutex mutex_;
   std::condition_variable changed_;
-  const Function<void()>* call_ = nullptr;
+  const detail::Function<void()>* call_ = nullptr;
   std::exception_ptr error_;
   bool waiting_ = false;
   std::thread thread_;
@@ -157,7 +157,7 @@ class Program {
   /// f must throw a TapeError if a tape that records on this thread has lost one of the inputs. It
   /// may throw one if other tapes of the thread have. True if it threw nothing.
   bool runs(std::size_t thread, const std::vector<const Value*>& inputs, const Tape* played,
-            const Function<void()>& f) {
+            const detail::Function<void()>& f) {
     bool must = false, may = false;
     for (const Value* input : inputs) {
       for (const int serial : input->lost) may = may || owner_[serial] == thread;
@@ -197,7 +197,7 @@ class Program {
     const Value a = some(), b = some();
     Value made = from(thread, {&a, &b});
     double by_a, by_b;
-    Function<Tensor()> f;
+    detail::Function<Tensor()> f;
     if (what < 13) {
       made.number = a.number * b.number, by_a = b.number, by_b = a.number;
       f = [&] { return a.tensor * b.tensor; };
@@ -276,7 +276,7 @@ class Program {
   int serials_ = 0;
   std::optional<Variable> variable_;
   Value kept_;  // in the Variable
-  Function<Tensor(const Tensor&, const Tensor&)> traced_;
+  detail::Function<Tensor(const Tensor&, const Tensor&)> traced_;
 };
 }  // namespace
 

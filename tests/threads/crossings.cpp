@@ -14,14 +14,14 @@
 
 namespace reel::tests {
 namespace {
-using Step = Function<Tensor(const Tensor&)>;
+using Step = detail::Function<Tensor(const Tensor&)>;
 struct Way {
   const char* name;
   Step step;
 };
 
 /// f() on a thread of its own.
-Tensor elsewhere(const Function<Tensor()>& f) {
+Tensor elsewhere(const detail::Function<Tensor()>& f) {
   Tensor result;
   std::exception_ptr error;
   std::thread([&] {
@@ -36,7 +36,7 @@ Tensor elsewhere(const Function<Tensor()>& f) {
 }
 
 /// The first line of the TapeError that f throws; empty if it throws none.
-std::string refusal(const Function<void()>& f) {
+std::string refusal(const detail::Function<void()>& f) {
   try {
     f();
   } catch (const TapeError& error) {
@@ -46,7 +46,7 @@ std::string refusal(const Function<void()>& f) {
   return "";
 }
 /// f uses a value on this thread that another one has read a tensor of the tape for.
-void check_crossing(const Function<void()>& f) {
+void check_crossing(const detail::Function<void()>& f) {
   const std::string text = refusal(f);
   INFO("got: " << text);
   CHECK(text.rfind("crossings.cpp:", 0) == 0);
@@ -555,7 +555,7 @@ TEST_CASE("threads pass values while others open and close tapes", "[threads]") 
           r = elsewhere([&] { return h * h; });
           if (refusal([&] { r + h; }).empty()) ++wrong[t];
         }
-        const auto slopes = tape.gradient(sum(h * w), {Source(shared), Source(w)});
+        const auto slopes = tape.gradient(sum(h * w), {GradientSource(shared), GradientSource(w)});
         if (!equal(slopes[0], w * static_cast<float>(t + 1))) ++wrong[t];
         if (!equal(slopes[1], shared * static_cast<float>(t + 1))) ++wrong[t];
       }

@@ -13,7 +13,7 @@
 namespace reel::tests {
 namespace {
 /// f() on a thread of its own.
-Tensor elsewhere(const Function<Tensor()>& f) {
+Tensor elsewhere(const detail::Function<Tensor()>& f) {
   Tensor result;
   std::exception_ptr error;
   std::thread([&] {
@@ -28,7 +28,7 @@ Tensor elsewhere(const Function<Tensor()>& f) {
 }
 
 /// The first line of the TapeError that f throws; empty if it throws none.
-std::string refusal(const Function<void()>& f) {
+std::string refusal(const detail::Function<void()>& f) {
   try {
     f();
   } catch (const TapeError& error) {
@@ -38,7 +38,7 @@ std::string refusal(const Function<void()>& f) {
   return "";
 }
 /// f uses a value on this thread that another one has read a tensor of the tape for.
-void check_crossing(const Function<void()>& f) {
+void check_crossing(const detail::Function<void()>& f) {
   const std::string text = refusal(f);
   INFO("got: " << text);
   CHECK(text.rfind("marks.cpp:", 0) == 0);

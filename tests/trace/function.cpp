@@ -427,7 +427,7 @@ TEST_CASE("traced functions call each other, and themselves") {
     CHECK(outer(full({}, 1.0f * static_cast<float>(i))).item<float>() ==
           4.0f * static_cast<float>(i) + 2);
 
-  Function<Tensor(Tensor, int)> halve;
+  detail::Function<Tensor(Tensor, int)> halve;
   auto recursive = trace<Tensor(Tensor, int)>(
       [&](Tensor x, int depth) { return depth ? halve(x / 2.0f, depth - 1) + 1.0f : x; });
   halve = recursive;

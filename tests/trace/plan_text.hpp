@@ -14,7 +14,7 @@ namespace reel::tests {
 using tracing::Instruction;
 using Kind = Instruction::Kind;
 using List = std::vector<Tensor>;
-using Traced = Function<List(const List&)>;
+using Traced = detail::Function<List(const List&)>;
 
 /// One run of a function, added to a tree.
 inline void add_way(tracing::Tree& tree, const Traced& f, List arguments) {

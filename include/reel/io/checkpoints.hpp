@@ -14,8 +14,8 @@ struct StepAt {
   Caller caller;
   template <class I>
   requires(std::is_integral_v<I> && !std::is_same_v<I, bool>)
-      StepAt(I step, Caller caller = Caller::here())
-      : step(static_cast<std::int64_t>(step)), caller(caller) {}
+      StepAt(I count, Caller at = Caller::here())
+      : step(static_cast<std::int64_t>(count)), caller(at) {}
 };
 /// A variable for a count of steps.
 struct StepInto {
@@ -23,8 +23,8 @@ struct StepInto {
   Caller caller;
   template <class I>
   requires(std::is_integral_v<I> && !std::is_same_v<I, bool> && !std::is_const_v<I>)
-      StepInto(I& step, Caller caller = Caller::here())
-      : value(detail::saved_value("checkpoint.step", step)), caller(caller) {}
+      StepInto(I& step, Caller at = Caller::here())
+      : value(detail::saved_value("checkpoint.step", step)), caller(at) {}
 };
 
 /// Options of Checkpoints.

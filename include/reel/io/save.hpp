@@ -20,11 +20,10 @@ struct PathAt {
   Path path;
   Caller caller;
   template <class P>
-  requires std::is_convertible_v<const P&, Path> PathAt(const P& path,
-                                                        Caller caller = Caller::here())
-  try : path(path), caller(caller) {
+  requires std::is_convertible_v<const P&, Path> PathAt(const P& file, Caller at = Caller::here())
+  try : path(file), caller(at) {
   } catch (const std::bad_alloc&) {
-    fail_memory(caller, "path");
+    fail_memory(at, "path");
   }
 };
 
@@ -44,7 +43,7 @@ class REEL_API Rename {
   std::string operator()(const std::string& name) const;
 
  private:
-  Function<Name(const Name&)> function_;
+  reel::detail::Function<Name(const Name&)> function_;
   std::vector<std::pair<std::string, std::string>> table_;
 };
 

@@ -20,9 +20,9 @@ struct REEL_API Linear {
   Linear(Extent in, Extent out, TensorOptions options = {}, Caller caller = Caller::here());
   template <class A>
   requires std::is_same_v<A, Activation>  // and not {}
-  Linear(Extent in, Extent out, A activation, TensorOptions options = {},
+  Linear(Extent in, Extent out, A function, TensorOptions options = {},
          Caller caller = Caller::here())
-      : Linear(in, out, options, activation, caller) {}
+      : Linear(in, out, options, function, caller) {}
   Linear(Extent in, Extent out, TensorOptions options, Activation activation, Caller caller);
   Tensor operator()(Operand x) const;
   void fields(auto&& field) {

@@ -15,9 +15,9 @@ struct REEL_API RNNCell {
   RNNCell(Extent in, Extent hidden, TensorOptions options = {}, Caller caller = Caller::here());
   template <class A>
   requires std::is_same_v<A, Activation>  // and not {}
-  RNNCell(Extent in, Extent hidden, A activation, TensorOptions options = {},
+  RNNCell(Extent in, Extent hidden, A function, TensorOptions options = {},
           Caller caller = Caller::here())
-      : RNNCell(in, hidden, options, activation, caller) {}
+      : RNNCell(in, hidden, options, function, caller) {}
   RNNCell(Extent in, Extent hidden, TensorOptions options, Activation activation, Caller caller);
   /// Zeros [batch, hidden].
   Tensor initial_state(Extent batch, Caller caller = Caller::here()) const;

@@ -16,7 +16,7 @@ namespace reel::nn {
 template <class... Parts>
 struct Sequential {
   std::tuple<Parts...> parts;
-  explicit Sequential(Parts... parts) : parts(std::move(parts)...) {}
+  explicit Sequential(Parts... each) : parts(std::move(each)...) {}
   Tensor operator()(Operand x) const {
     CallerScope here(x.caller());
     Tensor value = reel::detail::tensor_of(x);
