@@ -206,6 +206,7 @@ struct VariableNotes {
   void note(std::string_view path, const Variable& leaf) const {
     for (const auto& [other, variable] : found)
       if (variable.same_cell(leaf)) return;
+    name_by_path(leaf, path);
     found.emplace_back(path, leaf);
   }
 };
@@ -229,7 +230,8 @@ std::vector<Variable> all_variables(const Model& model, std::string_view op) try
 }
 }  // namespace detail
 
-/// The parameters with the names that lead to them, "cell.weight"; one that occurs twice, once.
+/// The parameters with the paths that lead to them, "cell.weight"; one that occurs twice, once.
+/// From then on Variable::name() gives the path.
 template <class Model>
 std::vector<std::pair<std::string, Variable>> named_parameters(const Model& model) {
   return detail::named_variables(model, true, false, "named_parameters");

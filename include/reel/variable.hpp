@@ -27,6 +27,8 @@ class REEL_API Variable {
 
   Tensor value() const;
   operator Tensor() const { return value(); }
+  /// As it was made, "weight". Once parameters() or another walk over a model finds it at a path
+  /// that ends so, the path: "head.weight".
   const std::string& name() const;
   const Shape& shape() const;
   DType dtype() const;
@@ -75,6 +77,8 @@ class Buffer : public Variable {
 };
 
 namespace detail {
+/// Makes the path the Variable's name if it ends with the name so far.
+REEL_API void name_by_path(const Variable& variable, std::string_view path);
 /// Each Variable's value is on the device afterwards; none changes if it throws.
 REEL_API void move_variables(const std::vector<Variable>& variables, Device device, Caller caller);
 /// Each Variable has the value beside it afterwards, which has its shape, dtype and device; none

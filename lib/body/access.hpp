@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The library's door into Tensor and Variable.
 #pragma once
+#include <atomic>
 #include <string>
 #include <utility>
 
@@ -10,10 +11,15 @@
 
 namespace reel {
 using detail::Cell;
+struct VariablePath {
+  std::string text;
+  const VariablePath* shorter;  // name() has given it out
+};
 struct detail::Cell {
   std::uint32_t references = 1;
   Tensor value;  // always a body of the cell's own, with no record id
   std::string name;
+  std::atomic<const VariablePath*> path = nullptr;  // in a model; null until that is walked
 };
 
 struct Access {

@@ -21,7 +21,9 @@ namespace reel {
 namespace {
 void retain(Cell* cell) { detail::add_reference(cell->references); }
 void release(Cell* cell) {
-  if (detail::drop_reference(cell->references)) delete cell;
+  if (!detail::drop_reference(cell->references)) return;
+  for (const VariablePath* path = cell->path; path;) delete std::exchange(path, path->shorter);
+  delete cell;
 }
 
 /// A body that belongs to a cell alone: the tensor's own where nobody else holds it, else a copy.
@@ -86,14 +88,25 @@ Tensor Variable::value() const try {
 } catch (const std::bad_alloc&) {
   fail_memory({}, "Variable");
 }
-const std::string& Variable::name() const { return cell_->name; }
+const std::string& Variable::name() const {
+  const VariablePath* path = cell_->path.load(std::memory_order_acquire);
+  return path ? path->text : cell_->name;
+}
+void detail::name_by_path(const Variable& variable, std::string_view path) {
+  Cell& cell = Access::cell(variable);
+  const VariablePath* now = cell.path;
+  const std::string& name = now ? now->text : cell.name;
+  if (path.size() < name.size() + 2 || !path.ends_with(name) ||
+      path[path.size() - name.size() - 1] != '.')
+    return;
+  const auto* longer = new VariablePath{std::string(path), now};
+  if (!cell.path.compare_exchange_strong(now, longer)) delete longer;  // another thread was first
+}
 const Shape& Variable::shape() const { return Access::body(cell_->value)->shape; }
 DType Variable::dtype() const { return Access::body(cell_->value)->dtype; }
 Device Variable::device() const { return device_of(*Access::body(cell_->value)); }
 std::int64_t Variable::size() const { return Access::body(cell_->value)->elements; }
-Variable Variable::clone() const {
-  return Variable(cell_->name, read_variable(Context::here(), *this));
-}
+Variable Variable::clone() const { return Variable(name(), read_variable(Context::here(), *this)); }
 
 void Variable::assign(Operand value) { run_assignment(assign_op, *this, value); }
 void Variable::assign_add(Operand value) { run_assignment(assign_add_op, *this, value); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <memory>
 #include <optional>
+#include <thread>
 
 #include "nn/near.hpp"
 #include "support/refused.hpp"
@@ -43,6 +44,54 @@ TEST_CASE("parameters come in the order of the fields, under the path to them", 
                                             "layers.1.weight", "layers.1.bias", "norm.scale",
                                             "norm.shift"});
   REQUIRE(count_parameters(model) == 10 + 9 + 4 + 4);
+}
+
+TEST_CASE("A Variable's name is its path, once a model that holds it was walked", "[nn]") {
+  struct Own {
+    Variable w{"temperature", ones({})};
+    nn::Linear head{2, 1};
+    REEL_FIELDS(w, head)
+  };
+  struct Outer {
+    Own own;
+    REEL_FIELDS(own)
+  };
+  Outer outer;
+  const std::string& first = outer.own.head.weight.name();
+  REQUIRE(first == "weight");
+  parameters(outer.own);
+  REQUIRE(outer.own.head.weight.name() == "head.weight");
+  REQUIRE(first == "weight");  // what was given out stays
+  REQUIRE(outer.own.w.name() == "temperature");
+  const std::string& second = outer.own.head.weight.name();
+  parameters(outer);
+  parameters(outer.own.head);  // a shorter path says less
+  REQUIRE(outer.own.head.weight.name() == "own.head.weight");
+  REQUIRE(second == "head.weight");
+  REQUIRE(clone(outer).own.head.bias.name() == "own.head.bias");
+
+  optim::SGD sgd(parameters(outer), {.learning_rate = 1});
+  const std::vector<Tensor> wrong{ones({}), ones({7}), ones({1})};
+  check_refused<ShapeError>([&] { sgd.step(wrong); }, "own.head.weight");
+
+  Reader model;
+  auto f = trace([&](Tensor x) {
+    for (const Variable& weight : parameters(model)) x = x + sum(weight);
+    return x;
+  });
+  for (int i = 0; i < 3; ++i) f(ones({}));
+  REQUIRE(f.trace_count() == 1);
+  REQUIRE(f.explain().find("layers.1.weight") != std::string::npos);
+}
+
+TEST_CASE("Threads may walk one model at a time", "[nn]") {
+  for (int round = 0; round < 50; ++round) {
+    const Reader model;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) threads.emplace_back([&] { parameters(model); });
+    for (std::thread& thread : threads) thread.join();
+    REQUIRE(model.layers[1].weight.name() == "layers.1.weight");
+  }
 }
 
 TEST_CASE("summary is a table with the sum of the counts", "[nn]") {
@@ -175,7 +224,7 @@ TEST_CASE("nn::check finds Variables that f reads and the model does not list", 
             },
             x, x);
       },
-      "\"v\" (2,), \"weight\" (2, 2), \"bias\" (2,), \"scale\" (2,)");
+      "\"v\" (2,), \"encode.weight\" (2, 2), \"encode.bias\" (2,), \"scale\" (2,)");
   // What is listed, unused, or made and dropped inside, is nothing to find.
   struct Whole {
     Forgetful part;
