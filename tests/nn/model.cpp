@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <memory>
 #include <optional>
-#include <thread>
 
 #include "nn/near.hpp"
 #include "support/refused.hpp"
@@ -82,16 +81,6 @@ TEST_CASE("A Variable's name is its path, once a model that holds it was walked"
   for (int i = 0; i < 3; ++i) f(ones({}));
   REQUIRE(f.trace_count() == 1);
   REQUIRE(f.explain().find("layers.1.weight") != std::string::npos);
-}
-
-TEST_CASE("Threads may walk one model at a time", "[nn]") {
-  for (int round = 0; round < 50; ++round) {
-    const Reader model;
-    std::vector<std::thread> threads;
-    for (int i = 0; i < 4; ++i) threads.emplace_back([&] { parameters(model); });
-    for (std::thread& thread : threads) thread.join();
-    REQUIRE(model.layers[1].weight.name() == "layers.1.weight");
-  }
 }
 
 TEST_CASE("summary is a table with the sum of the counts", "[nn]") {

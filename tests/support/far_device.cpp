@@ -22,7 +22,7 @@
 namespace reel::tests {
 namespace {
 constexpr int devices = 2;
-constexpr std::size_t arena_bytes = std::size_t{4} << 30, block = 64;
+constexpr std::size_t arena_bytes = std::size_t{2} << 30, block = 64;
 constexpr std::size_t most_waiting = 512;  // in a queue: then it is run, whoever waits
 
 /// What waits in the queues has memory of its own: in the heap it would take blocks that a traced

@@ -479,8 +479,9 @@ TEST_CASE("what two threads' tapes follow is refused by both", "[threads]") {
 TEST_CASE("a replay on another thread marks its result", "[threads]") {
   const Tensor x = start(DType::float32), constant = ones({2, 2});
   Variable v("v", ones({2, 2}));
-  const auto f = trace([&](const Tensor& t) { return tanh(t) * v + constant; });
+  const auto f = trace([v, constant](const Tensor& t) { return tanh(t) * v + constant; });
   for (int call = 0; call < 3; ++call) f(x);  // it has been captured, and is replayed
+  INFO(f.explain());
   CHECK(f.trace_count() == 1);
   GradientTape tape;
   tape.watch(x);

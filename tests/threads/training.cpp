@@ -97,6 +97,18 @@ TEST_CASE("threads with a tape each learn from shared weights", "[threads]") {
   for (const bool all_right : right) CHECK(all_right);
 }
 
+TEST_CASE("threads may walk one model, which names its Variables by their path", "[threads]") {
+  int named = 0;
+  for (int round = 0; round < 50; ++round) {
+    const Model model;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) threads.emplace_back([&] { parameters(model); });
+    for (std::thread& thread : threads) thread.join();
+    named += model.cell.weight.name() == "cell.weight";
+  }
+  CHECK(named == 50);
+}
+
 TEST_CASE("trains from a seed", "[.trains]") {
   std::cout << "bits: " << bits_after_training(3) << '\n';
 }
