@@ -181,16 +181,19 @@ constinit std::int64_t freed_tensors = 0, freed_bytes = 0;
   give_shared(body, body->block_class);
 }
 
+/// Elements that are not in the body's own block. Out of line: small tensors and views have none.
+[[gnu::noinline]] void give_elements(ThreadMemory& memory, const Body& body) {
+  if (body.large_class == device_class) return release_on_device(body);
+  add(memory.live_bytes, -static_cast<std::int64_t>(bytes_of(body.large_class)));
+  give_large(memory, body.data, body.large_class);
+}
+
 void destroy(ThreadMemory& memory, Body* body) {
+  const std::size_t bytes = body->block_class * block_unit;
   add(memory.live_tensors, -1);
-  add(memory.live_bytes, -footprint(*body));
-  if (body->large_class) {
-    if (body->large_class == device_class) [[unlikely]]
-      release_on_device(*body);
-    else
-      give_large(memory, body->data, body->large_class);
-  }
-  give_kept(memory, body, body->block_class, body->block_class * block_unit);
+  add(memory.live_bytes, -static_cast<std::int64_t>(bytes));
+  if (body->large_class) give_elements(memory, *body);
+  give_kept(memory, body, body->block_class, bytes);
 }
 }  // namespace
 

@@ -15,6 +15,13 @@
 #include <cstring>
 #include <new>
 
+/// Sanitizers bring a malloc() of their own, which leaves nothing in front of its blocks.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define REEL_BLOCKS_OF_GLIBC 0
+#else
+#define REEL_BLOCKS_OF_GLIBC 1
+#endif
+
 namespace reel::tracing {
 namespace {
 constexpr std::size_t most_walk = 4096;  // from inside of an object to its start
@@ -118,7 +125,7 @@ bool is_first_of_arena(Memory& memory, std::uintptr_t first, std::size_t bytes) 
          !head[1] && head[2] <= arena_bytes && first + bytes <= start + head[2];
 }
 
-#if !defined(__SANITIZE_ADDRESS__)
+#if REEL_BLOCKS_OF_GLIBC
 /// Whether the size word and the first two words of a block are those of one that free() keeps for
 /// the next malloc(). glibc writes the address of the next such block there, mixed with that of the
 /// block, and a key, which malloc() clears. The next block has the same key; in a list without keys
@@ -294,7 +301,7 @@ bool is_waiting_block(Memory& memory, std::uintptr_t at, const std::byte* bytes,
   return !block || block->first != at || block->end == at;
 }
 
-#if defined(__SANITIZE_ADDRESS__)
+#if !REEL_BLOCKS_OF_GLIBC
 std::size_t heap_bytes(Memory&, std::uintptr_t) { return 0; }
 #else
 std::size_t heap_bytes(Memory& memory, std::uintptr_t at) {
@@ -304,7 +311,7 @@ std::size_t heap_bytes(Memory& memory, std::uintptr_t at) {
 #endif
 
 std::size_t bytes_inside([[maybe_unused]] Memory& memory, std::uintptr_t at) {
-#if !defined(__SANITIZE_ADDRESS__)
+#if REEL_BLOCKS_OF_GLIBC
   bool found = false;
   for (std::uintptr_t block = at & ~std::uintptr_t{15}; block + most_walk > at; block -= 16) {
     const std::size_t bytes = bytes_in_block(memory, block, at, found);

@@ -9,7 +9,6 @@
 #include <iterator>
 #include <new>
 
-#include "lib/body/access.hpp"
 #include "lib/body/live.hpp"
 #include "lib/flow/context.hpp"
 #include "lib/trace/words.hpp"
@@ -135,7 +134,7 @@ bool holds_tensor(Memory& memory, std::uintptr_t at) {
   return memory.read(at, &body, sizeof body) && is_tensor(memory, body);
 }
 bool is_variable(Memory& memory, std::uintptr_t at, std::size_t bytes) {
-  return bytes == sizeof(Cell) + word && holds_tensor(memory, at + word);
+  return bytes == cell_block_bytes && holds_tensor(memory, at + word);
 }
 }  // namespace
 

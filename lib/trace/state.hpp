@@ -9,14 +9,14 @@
 
 #include <reel/trace.hpp>
 
-#include "lib/body/body.hpp"
+#include "lib/body/access.hpp"
 #include "lib/trace/memory.hpp"
 
-namespace reel {
-class Variable;
-}
-
 namespace reel::tracing {
+/// What malloc_usable_size() says of a Variable's cell: blocks are multiples of 16, and one word of
+/// them is the size.
+constexpr std::size_t cell_block_bytes = (sizeof(Cell) + word + 15) / 16 * 16 - word;
+
 /// A copy of the bytes of a function object and of what its pointers lead to. The types behind
 /// captured pointers are not known, so they are followed as far as they look like pointers, and
 /// read by the system, which reports an address that is not mapped instead of faulting.

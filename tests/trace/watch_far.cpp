@@ -148,14 +148,16 @@ TEST_CASE("the last word of a block may be none of the object's") {
   for (const int pointers : {1, 2}) CHECK(finds(pointers, &*node, run));
   for (const int pointers : {3, 7}) CHECK_FALSE(finds(pointers, &*node, run));
   for (const int pointers : {3, 7}) CHECK(finds(pointers, node.bytes, [&] { ++node->n; }));
-  // In a Variable's cell it is none, at any distance.
+  // In a Variable's cell it leads to the Variable's path, which is no state.
   const Variable w("w", ones({2}));
-  void* const cell = &Access::cell(w);
-  REQUIRE(malloc_usable_size(cell) == sizeof(Cell) + 8);
-  std::memcpy(static_cast<std::byte*>(cell) + sizeof(Cell), &at, 8);
+  auto* const cell = reinterpret_cast<std::byte*>(&Access::cell(w));
+  REQUIRE(malloc_usable_size(cell) == tracing::cell_block_bytes);
+  std::byte* const last = cell + tracing::cell_block_bytes - 8;
+  std::memcpy(last, &at, 8);
   CHECK_FALSE(finds(1, cell, run));
+  std::memset(last, 0, 8);
   // In an object of the same size it is.
-  const Kept<std::array<void*, sizeof(Cell) / 8 + 1>> object;
+  const Kept<std::array<void*, tracing::cell_block_bytes / 8>> object;
   object->back() = at;
   CHECK(finds(1, &*object, run));
   (*object)[1] = &*target;
