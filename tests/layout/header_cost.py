@@ -11,7 +11,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INCLUDE = ROOT / "include"
-LIMITS = {"reel/reel.hpp": 50_000, "reel/tensor.hpp": 35_000}
+LIMITS = {"reel/reel.hpp": 51_000, "reel/tensor.hpp": 35_000}
 WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
 
 
