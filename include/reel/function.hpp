@@ -9,18 +9,18 @@
 
 namespace reel {
 namespace detail {
-/// A function object in memory that was zero: between its members there is nothing that looks like
-/// a pointer to something else, which a trace would follow.
+/// A function object in a block of malloc() that was zero: between its members and behind them
+/// there is nothing that looks like a pointer to something else, which a trace would follow.
 template <class F, bool over_aligned = (alignof(F) > __STDCPP_DEFAULT_NEW_ALIGNMENT__)>
 struct Target {
   F f;
   static void* operator new(std::size_t bytes) {
-    void* const memory = ::operator new(bytes);
-    __builtin_memset(memory, 0, bytes);
+    void* const memory = __builtin_calloc(1, bytes);
+    if (!memory) fail_memory({}, "Function");
     asm volatile("" : : "r"(memory) : "memory");  // the compiler takes the zeros for dead
     return memory;
   }
-  static void operator delete(void* memory) { ::operator delete(memory); }
+  static void operator delete(void* memory) { __builtin_free(memory); }
 };
 template <class F>
 struct Target<F, true> {

@@ -10,17 +10,19 @@
 #include "lib/body/body.hpp"
 
 namespace reel {
-using detail::Cell;
 struct VariablePath {
   std::string text;
   const VariablePath* shorter;  // name() has given it out
 };
-struct detail::Cell {
+namespace detail {
+struct Cell {
   std::uint32_t references = 1;
   Tensor value;  // always a body of the cell's own, with no record id
   std::string name;
   std::atomic<const VariablePath*> path = nullptr;  // in a model; null until that is walked
 };
+}  // namespace detail
+using detail::Cell;
 
 struct Access {
   static Body* body(const Tensor& x) { return x.body_; }

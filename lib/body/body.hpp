@@ -23,10 +23,7 @@ inline constexpr std::uint32_t no_record = 0xffffffffu;
 using Strides = std::int64_t[Shape::max_rank];
 
 namespace detail {
-struct Body;
-}
-using detail::Body;
-struct detail::Body {
+struct Body {
   std::uint32_t references;  // first: Tensor counts it inline
   DType dtype;
   bool contiguous;  // elements lie in row-major order without gaps
@@ -50,6 +47,8 @@ struct detail::Body {
     return reinterpret_cast<T*>(data);
   }
 };
+}  // namespace detail
+using detail::Body;
 static_assert(offsetof(Body, references) == 0);
 /// What Body::large_class says of elements in the memory of another device than the CPU.
 inline constexpr std::uint16_t device_class = 0xffff;

@@ -72,7 +72,8 @@ using Samples = void (*)(std::vector<Sample>&);
 using GradientRule = void (*)(GradientCall&);
 using CompositeRule = Tensors (*)(const OpCall&, void* state);
 
-struct detail::Op {
+namespace detail {
+struct Op {
   std::string_view name;
   int arity = 1;  // -1: any number
   ShapeRule shape = nullptr;
@@ -113,6 +114,7 @@ struct detail::Op {
     return result == ResultDType::boolean ? DType::boolean : inputs;
   }
 };
+}  // namespace detail
 
 /// The table. Names at the edges only; ops inside the library are named by their entry.
 class OpTable {
