@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Gradients of sources that are complete before the backward pass ends, for observers.
+// Completes the gradient of each source before the backward pass ends, for observers.
 #pragma once
+#include <utility>
 #include <vector>
 
 #include "autograd/playback.hpp"
+#include "lib/flow/observer.hpp"
 
 namespace reel {
 /// A source's place on the reel; a Variable that was assigned between its reads has several.
@@ -13,13 +15,34 @@ struct SourceValue {
   bool is_played;  // its record is, so its gradient is still needed
 };
 
-/// The backward pass for observers: they are told of each source as soon as its gradient is
+/// Tells observers that a backward pass begins, and that it has ended, even by an exception.
+class BackwardEvents {
+ public:
+  BackwardEvents(Context& context, const Body& target)
+      : context_(context), told_(context.mode & observed) {
+    if (told_) tell_backward_begin(context, target);
+  }
+  ~BackwardEvents() {
+    if (told_) tell_backward_end(context_, false);
+  }
+  BackwardEvents(const BackwardEvents&) = delete;
+  BackwardEvents& operator=(const BackwardEvents&) = delete;
+  void end() {
+    if (std::exchange(told_, false)) tell_backward_end(context_, true);
+  }
+
+ private:
+  Context& context_;
+  bool told_;
+};
+
+/// The backward pass for observers, which are notified of each source as soon as its gradient is
 /// complete.
 class Completion {
  public:
   Completion(Context& context, Playback& playback, const GradientSources& sources,
              std::span<const SourceValue> places, Tensor* out);
-  /// Plays the records, and takes the gradients of the sources.
+  /// Goes through the records, and takes the gradients of the sources.
   void play();
 
  private:

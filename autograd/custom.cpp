@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// custom_gradient: one record for a whole function, with the gradient that the function gave.
+// custom_gradient(): one record for a whole function, with the gradient function that it returned.
 #include <reel/ops.hpp>
 #include <reel/tape.hpp>
 
@@ -11,13 +11,15 @@
 namespace reel {
 namespace {
 struct CustomOptions {
-  detail::Function<Tensors(Tensor)> gradient;
+  detail::Function<Tensors(const Tensors&)> gradient;
   void fields(auto&&) {}
   friend bool operator==(const CustomOptions&, const CustomOptions&) { return false; }
 };
 
 void custom_rule(GradientCall& call) {
-  const Tensors found = call.option<CustomOptions>().gradient(call.dy());
+  std::vector<Tensor> upstream;
+  for (int i = 0; i < call.output_count(); ++i) upstream.push_back(call.dy(i));
+  const Tensors found = call.option<CustomOptions>().gradient(Tensors(std::move(upstream)));
   if (static_cast<int>(found.size()) != call.input_count())
     fail<TapeError>(site_of({}), "custom_gradient", "gradient",
                     std::to_string(call.input_count()) + " tensors, one for each argument",
@@ -25,8 +27,9 @@ void custom_rule(GradientCall& call) {
   for (int i = 0; i < call.input_count(); ++i) call.give(i, found[static_cast<std::size_t>(i)]);
 }
 
-/// Not in the table: it has no name to be called by, and its needs are what the closure holds.
-constinit Op custom_op{.name = "custom_gradient", .arity = -1, .gradient = custom_rule};
+/// Not in the table, because it cannot be called by name. The gradient function itself holds the
+/// values that it needs.
+constinit Op custom_op{.name = "custom_gradient", .arity = -1, .gradient = {custom_rule}};
 }  // namespace
 
 void GradientCall::give_from_user() {
@@ -44,7 +47,7 @@ void GradientCall::give_from_user() {
                       static_cast<int>(outputs.size()),
                       OptionsView(record_.options_type, record_.options),
                       record_.site()};
-  const Tensors found = call_user_gradient(*record_.op, OpCall(view), Tensors(std::move(all)));
+  const Tensors found = call_user_gradient(view, Tensors(std::move(all)));
   if (static_cast<int>(found.size()) != record_.input_count)
     fail<TapeError>(record_.site(), record_.op->name, "gradient",
                     std::to_string(record_.input_count) + " tensors, one for each input",
@@ -55,54 +58,62 @@ void GradientCall::give_from_user() {
 void user_rule(GradientCall& call) { call.give_from_user(); }
 
 namespace detail {
-Tensor run_custom(
-    Operands inputs,
-    detail::Function<std::pair<Tensor, detail::Function<Tensors(Tensor)>>(const OpCall&)> f) try {
+Tensors run_custom(Operands inputs, const std::vector<Variable>& variables,
+                   const Function<ValuesAndGradient(const OpCall&)>& f) try {
   Context& context = Context::here();
   const CallerScope scope(inputs.caller(), custom_op.name);
-  SmallVector<Tensor, 4> values;
-  SmallVector<Body*, 4> bodies(inputs.size());
-  SmallVector<Origin, 4> origins(inputs.size());
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const Operand x = inputs[i];
-    values.push_back(detail::tensor_of(x));
-    bodies[i] = Access::body(values[i]);
+  const std::size_t count = inputs.size() + variables.size();
+  SmallVector<Tensor, 4> given;
+  SmallVector<Body*, 4> bodies(count);
+  SmallVector<Origin, 4> origins(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool is_argument = i < inputs.size();
+    given.push_back(is_argument ? detail::tensor_of(inputs[i])
+                                : variables[i - inputs.size()].value());
+    bodies[i] = Access::body(given[i]);
     if (!bodies[i])
-      fail<Error>(x.caller(), custom_op.name, "argument " + std::to_string(i), "a tensor",
+      fail<Error>(inputs[i].caller(), custom_op.name, "argument " + std::to_string(i), "a tensor",
                   "an undefined Tensor");
   }
-  const CallView view{custom_op, bodies.data(),  static_cast<int>(inputs.size()), nullptr, 0,
+  const CallView view{custom_op, bodies.data(),  static_cast<int>(count), nullptr, 0,
                       {},        inputs.caller()};
-  // What f runs is recorded too: outer tapes reach through it to the values its gradient holds.
-  auto [value, gradient] = f(OpCall(view));
-  if (!value.defined())
-    fail<Error>(inputs.caller(), custom_op.name, "value", "a tensor", "an undefined Tensor");
+  // The ops inside f are recorded too. Through them, outer tapes reach the values that the gradient
+  // function holds.
+  auto [values, gradient] = f(OpCall(view));
+  for (const Tensor& value : values)
+    if (!value.defined())
+      fail<Error>(inputs.caller(), custom_op.name, "value", "a tensor", "an undefined Tensor");
+  if (values.size() == 0)
+    fail<Error>(inputs.caller(), custom_op.name, "value", "at least one tensor", "none");
   Crossings crossings;
   const Caller site = context.site_of(inputs.caller());
   if (context.is_watchful()) {
-    for (std::size_t i = 0; i < inputs.size(); ++i)
+    for (std::size_t i = 0; i < count; ++i)
       crossings.use(context, custom_op, static_cast<int>(i), bodies[i], site);
-    crossings.use(context, custom_op, 0, Access::body(value), site);
+    for (const Tensor& value : values)
+      crossings.use(context, custom_op, 0, Access::body(value), site);
   }
-  // Inside f tapes may have ended, and numbers of records been taken back.
+  // Tapes may have ended inside f, so numbers of records may have been freed.
   std::uint64_t tapes = 0;
-  for (std::size_t i = 0; i < inputs.size() && context.mode & recording; ++i) {
-    origins[i] = origin_of(context, Operand(values[i]), bodies[i]);
+  for (std::size_t i = 0; i < count && context.mode & recording; ++i) {
+    origins[i] = origin_of(context, Operand(given[i]), bodies[i]);
     tapes |= origins[i].tapes;
   }
-  if (!tapes) {
-    crossings.mark(context, value, site);
-    return value;
+  SmallVector<Body*, 4> results;
+  for (std::size_t i = 0; tapes && i < values.size(); ++i) {
+    // A result needs a header of its own with the id of this record, not that of the last op inside
+    // f.
+    values[i] = make_alias(context, Access::body(values[i]));
+    results.push_back(Access::body(values[i]));
+    if (!results[i]) fail<MemoryError>(inputs.caller(), custom_op.name, "value", "memory", "none");
   }
-  // The result needs a header of its own, that carries this record and not the last op's inside.
-  Tensor named = make_alias(context, Access::body(value));
-  Body* result = Access::body(named);
-  if (!result) fail<MemoryError>(inputs.caller(), custom_op.name, "value", "memory", "none");
-  const CustomOptions options{std::move(gradient)};
-  leave_record(context, custom_op, options, site, bodies.data(), origins.data(),
-               static_cast<int>(inputs.size()), &result, 1, tapes);
-  crossings.mark(context, named, site);
-  return named;
+  if (tapes) {
+    const CustomOptions options{std::move(gradient)};
+    leave_record(context, custom_op, options, site, bodies.data(), origins.data(),
+                 static_cast<int>(count), results.data(), static_cast<int>(results.size()), tapes);
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) crossings.mark(context, values[i], site);
+  return std::move(values);
 } catch (const std::bad_alloc&) {
   fail_memory(inputs.caller(), custom_op.name);
 }

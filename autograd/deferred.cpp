@@ -16,7 +16,7 @@ namespace {
 std::int64_t width_of(const Body& x) { return x.shape.end()[-1]; }
 std::int64_t rows_of(const Body& x) { return x.elements / width_of(x); }
 
-/// Whether each row has its elements side by side, and the next one a step further.
+/// Whether the elements of each row are contiguous, and the step between rows is constant.
 bool in_rows(const Body& x) { return x.contiguous || (x.rank() == 2 && x.strides[1] == 1); }
 
 void append_to(Context& context, Tensor& block, std::int64_t at, const Body& rows) {
@@ -81,9 +81,9 @@ bool Playback::defer_product(const Record& record, const Tensor& x, const Tensor
   const InputSlot& matrix = record.inputs[1];
   Slot& slot = slots_[matrix.value - first_value_];
   const Body &x_rows = *Access::body(x), &dz_rows = *Access::body(dz);
-  // The first use does not wait: most matrices have one.
-  if (listened() || !(slot.gradient.defined() || slot.aside) || matrix.shape->rank() != 2 ||
-      !DeferredProduct::fits(x_rows, dz_rows))
+  // The product of the first use is not deferred, because most matrices have only one use.
+  if (listened() || at_once_ || !(slot.gradient.defined() || slot.aside) ||
+      matrix.shape->rank() != 2 || !DeferredProduct::fits(x_rows, dz_rows))
     return false;
   if (!slot.deferred) {
     deferred_.emplace_back().matrix = matrix.value;
@@ -98,7 +98,7 @@ bool Playback::defer_product(const Record& record, const Tensor& x, const Tensor
   return true;
 }
 
-/// The bias that has the sum over the rows of dz as gradient, if there is one to wait.
+/// The bias whose gradient is the sum over the rows of dz, if this sum can be deferred.
 std::uint32_t Playback::deferred_bias(const Record& record, std::uint32_t product) {
   if (record.input_count < 3 || !wants(record, 2)) return DeferredProduct::no_value;
   const InputSlot& bias = record.inputs[2];
@@ -141,7 +141,8 @@ bool Playback::add_deferred(std::uint32_t value) {
   const bool is_matrix = product.matrix == value;
   if (product.empty() || (!is_matrix && product.bias != value)) return true;
   if (context_.path_mode()) return false;
-  // Nothing else is added to this gradient before run_deferred(), so the order of additions stays.
+  // Nothing else is added to this gradient before run_deferred(), so the order of additions does
+  // not change.
   bool& done = is_matrix ? product.matrix_done : product.bias_done;
   if (done) return true;
   const DeferredProduct::Rows rows = product.rows();

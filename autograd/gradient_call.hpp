@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a gradient rule sees of a record, and where it leaves its results.
+// The arguments and results of a gradient rule for one record.
 #pragma once
 #include <initializer_list>
 #include <utility>
@@ -12,17 +12,18 @@ enum class Transposed : bool { no, yes };
 
 class GradientCall {
  public:
-  /// Whether the gradient of this input is asked for.
+  /// Whether the gradient of this input is wanted.
   bool wants(int input) const;
-  /// The gradient of an output; zeros where none came.
+  /// The gradient of an output; zeros if there is none.
   const Tensor& dy(int output = 0);
   bool has_dy(int output) const;
-  /// Saved values; throw TapeError for what the op's needs do not name.
+  /// Saved values. Throws TapeError for a value that the op's `needs` do not name.
   const Tensor& input(int i);
   const Tensor& output(int i = 0);
   const Shape& input_shape(int i) const;
   DType input_dtype(int i) const;
   int input_count() const { return record_.input_count; }
+  int output_count() const { return record_.output_count(); }
   template <class T>
   const T& option() const {
     return *static_cast<const T*>(record_.options);
@@ -32,21 +33,21 @@ class GradientCall {
   void give(int input, Tensor dx);
   /// dx of a shape that the input was broadcast to: summed over the axes that were added.
   void give_sum(int input, Tensor dx);
-  /// dx as the result of an op, which adds straight into the gradient where it can.
+  /// Sets dx to the result of an op. If possible, the op adds directly into the gradient.
   void give(int input, Op& op, std::initializer_list<Operand> inputs, OptionsView options = {});
   /// dx = a b, or with the last axes swapped, straight from the matrices as they lie. False where
   /// they are more than matrices, or ops have to be seen.
   bool give_product(int input, const Tensor& a, Transposed a_transposed, const Tensor& b,
                     Transposed b_transposed);
-  /// For z = x y (+ bias): puts the gradients of y and bias off, to be made with those of other
-  /// products by y. False if they are to be given now.
+  /// For z = x y (+ bias): defers the gradients of y and bias, to compute them together with those
+  /// of other products with y. Returns false if they must be given now.
   bool defer_product();
-  /// From now on dy is the gradient in front of a pointwise op whose result output 0 is: by its
-  /// pass. False where ops have to be seen.
+  /// Replaces dy by the gradient before a pointwise op whose result is output 0, computed by a pass
+  /// of this op. Returns false if a tape or an interceptor must see ops.
   bool step_before(const Op& op);
-  /// The same as somebody else has found it.
+  /// Sets a gradient that was computed elsewhere.
   void set_dy(Tensor dy) { own_dy_ = std::move(dy); }
-  /// What the rule that a user registered says.
+  /// The gradients from the rule that a user has registered.
   void give_from_user();
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The table of derivatives: what assemble() puts into the op table.
+// The gradient rules and kernels that assemble() puts into the op table.
 #pragma once
 #include <reel/activation.hpp>
 
@@ -12,11 +12,12 @@ struct NamedRule {
 };
 /// The rules of one family, ended by {nullptr, nullptr}.
 using Rules = const NamedRule*;
-extern const NamedRule reduce_rules[], matmul_rules[], softmax_rules[], normalize_rules[],
-    recurrent_rules[], reshape_rules[], gather_rules[], sequence_rules[], device_rules[];
+extern const NamedRule copy_rules[], device_rules[], gather_rules[], join_rules[], matmul_rules[],
+    normalize_rules[], recurrent_rules[], reduce_rules[], reshape_rules[], scan_rules[],
+    scatter_rules[], sequence_rules[], softmax_rules[];
 /// The rule of ops whose gradient a user registered.
 void user_rule(GradientCall& call);
-/// dx of an activation by ops, from dy and its result; null for none.
+/// dx of an activation in public ops, from dy and its result; null for `none`.
 using PointwiseGradient = Tensor (*)(const Tensor& dy, const Tensor& out);
 PointwiseGradient gradient_of(Activation activation);  // rules/pointwise.cpp
 /// The families whose rules come from formulas, and all others; both ended by null.

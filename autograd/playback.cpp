@@ -11,9 +11,9 @@
 #include "lib/flow/observer.hpp"
 #include "lib/gate/call_kernel.hpp"
 #include "lib/gate/devices.hpp"
-#include "lib/gate/pointwise.hpp"
 #include "lib/table/entries.hpp"
 #include "lib/table/options/reshape.hpp"
+#include "lib/table/passes.hpp"
 
 namespace reel {
 namespace {
@@ -28,14 +28,14 @@ namespace {
   return Access::adopt(body);
 }
 
-/// Whether all elements are one in memory.
+/// Whether all elements are one number in memory.
 bool is_one_number(const Body& x) {
   for (int i = 0; i < x.rank(); ++i)
     if (x.shape.data()[i] != 1 && x.strides[i] != 0) return false;
   return x.elements > 0;
 }
 
-/// A matrix as it lies, or seen with its axes swapped. Its counts are not copied: other threads
+/// A matrix, or its transposed view. Its counts are not copied: other threads
 /// write them while they use the same weight.
 Body matrix_of(const Body& x, Transposed transposed) {
   Body view;
@@ -53,7 +53,7 @@ Body matrix_of(const Body& x, Transposed transposed) {
   return view;
 }
 
-/// Whether an interceptor at the gate wants gradients made of ops, or another tape does.
+/// Whether an interceptor or another tape needs gradients that are made of ops.
 bool wants_ops(const Context& context) {
   if (context.path_mode() & ~intercepted) return true;
   for (const Interceptor* each = context.interceptors; each; each = each->next)
@@ -158,17 +158,17 @@ inline bool Playback::add_to(Tensor& slot, const Tensor& dx) {
   if (!owned(slot) || !Access::body(dx)->contiguous) return false;
   if (attended && context_.path_mode()) return false;
   Body& sum = *Access::body(slot);
-  const Tile tile = add_op.tiles->value[static_cast<int>(sum.dtype)];
-  if (!tile && on_cpu(sum)) return false;
+  const Pass pass = pass_of(add_op, sum.dtype);
+  if (!pass && on_cpu(sum)) return false;
   const Body* const summands[] = {&sum, Access::body(dx)};
   Body* output = &sum;
   const GateCall call{add_op, summands, 2, {}, context_.site, &output, 1, nullptr};
   if (attended) tell_begin(context_, call);
   if (on_cpu(sum)) {
     const void* inputs[] = {sum.data, summands[1]->data};
-    run_pass(*add_op.tiles, tile, sum.elements, inputs, 2, sum.dtype, 0, sum.data, sum.dtype);
+    run_pass(pass, sum.elements, inputs, 2, sum.dtype, 0, sum.data, sum.dtype);
   } else {
-    run_on_device(add_op, {}, {summands, &output, nullptr, 2, 1}, context_.site);
+    run_kernel(add_op, {}, {summands, &output, nullptr, 2, 1}, context_.site);
   }
   if (attended) tell_end(context_, call);
   return true;
@@ -178,11 +178,8 @@ bool Playback::add_in_place(Tensor& slot, const Tensor& dx) {
   return context_.mode ? add_to<true>(slot, dx) : add_to<false>(slot, dx);
 }
 
-void Playback::add(Tensor& slot, Tensor dx) {
-  if (!slot.defined())
-    slot = std::move(dx);
-  else if (!add_in_place(slot, dx))
-    slot = run_binary(add_op, std::move(slot), std::move(dx));
+void Playback::add_another(Tensor& slot, Tensor dx) {
+  if (!add_in_place(slot, dx)) slot = run_binary(add_op, std::move(slot), std::move(dx));
 }
 
 bool Playback::add_in_place(Tensor& slot, Op& op, std::initializer_list<Operand> inputs,
@@ -211,7 +208,7 @@ bool Playback::add_product(Tensor& slot, const Body& a, Transposed a_transposed,
     for (Body* view : {&x, &y}) view->references = 1, view->owner = nullptr;
     tell_begin(context_, call);
   }
-  call_kernel(matmul_op, {inputs, &output, nullptr, 2, 1, adds}, context_.site);
+  run_on_host(matmul_op, {}, {inputs, &output, nullptr, 2, 1, adds}, context_.site);
   if (context_.mode) [[unlikely]]
     tell_end(context_, call);
   if (!adds) add(slot, std::move(made));
@@ -231,7 +228,7 @@ inline void Playback::find_wanted(const Record& record) {
   fresh_ = fresh;
 }
 
-/// Of the first output that has a gradient.
+/// The gradient of the first output that has one.
 Device Playback::device_of_gradient(const Record& record) const {
   for (int i = 0; i < record.output_count(); ++i)
     if (dy(i).defined()) return device_of(*Access::body(dy(i)));
@@ -251,15 +248,17 @@ void Playback::play_record(Record& record) {
     find_wanted(record);
     const Op& op = *record.op;
     const Device device = device_of_gradient(record);
-    const Backend* const backend = backend_of(device.kind);
-    const bool fused = !listened() && op.fused_gradient, tiles = fused && op.tiles && !backend;
-    if (tiles || op.passes) play_pointwise(record, tiles ? op.tiles : nullptr);
-    if (wanted_ && fused && (backend ? backend->has_gradient(op) : op.cpu_gradient != nullptr)) {
+    const Kernels& kernels = op.on(device.kind);
+    const bool fused = !listened() && op.gradient.fused;
+    static constexpr Kernels none;
+    if (op.fusion == Fusion::pointwise || op.gradient.passes)
+      play_pointwise(record, fused ? kernels : none);
+    if (wanted_ && fused && kernels.has(Part::gradients)) {
       play_fused(record, device);
     } else if (wanted_) {
       const PlaceScope place(context_, device);
       GradientCall call(*this, record);
-      op.gradient(call);
+      op.gradient.rule(call);
     }
     for (int i = 0; i < record.output_count(); ++i)
       if (!dy_[i].requests) dy_[i].gradient = Tensor();
@@ -268,127 +267,128 @@ void Playback::play_record(Record& record) {
   let_go(record);
 }
 
-/// The record has been played; what it saved goes, if no other tape needs it.
+/// The gradients of the record are computed. Frees its saved values if no other tape needs them.
 inline void Playback::let_go(Record& record) {
   if (keeps_saved_) return;
   record.tapes &= ~tape_;
   if (!record.tapes) Reel::release_saved(record);
 }
 
-/// The fast path of play_record(), for pointwise ops over tensors of one shape; false, with
-/// nothing done, where there is more to it.
+/// The fast path of play_record(), for pointwise ops over tensors of one shape. Returns false,
+/// without effect, if it cannot handle the record.
 bool Playback::play_alike(Record& record) {
   const Op& op = *record.op;
   Slot& slot = slots_[record.first_value - first_value_];
-  if (listened() || !op.fused_gradient || slot.deferred || slot.aside || !slot.gradient.defined())
+  if (listened() || !op.gradient.fused || slot.deferred || slot.aside || !slot.gradient.defined())
     return false;
   const Body& given = *Access::body(slot.gradient);
   if (given.dtype != record.outputs[0].dtype || !on_cpu(given)) return false;
-  const int dtype = static_cast<int>(record.outputs[0].dtype);
+  const Kernels& kernels = op.on_cpu();
   int order[2], count = 0;
   for (int i = 0; i < record.input_count; ++i) {
     if (!is_wanted(record.inputs[i])) continue;
-    if (!(op.passes >> i & 1) && !op.tiles->gradient[i][dtype]) return false;
+    if (!(op.gradient.passes >> i & 1) && !gradient_pass_of(kernels, i, given.dtype)) return false;
     order[count++] = i;
   }
   if (count > 0) expect(slots_[record.inputs[order[0]].value - first_value_]);
-  // An input without a gradient so far goes last: it may take dy over.
+  // An input without a gradient so far comes last, because it may take over the memory of dy.
   if (count == 2 && expect(slots_[record.inputs[order[1]].value - first_value_]))
     std::swap(order[0], order[1]);
   dy_ = &slot;
   context_.site = record.site();
   TileValues values;
   for (int k = 0; k < count; ++k)
-    play_neighbours(record, order[k], op.tiles, values, k == count - 1 && !slot.requests);
+    play_neighbours(record, order[k], kernels, values, k == count - 1 && !slot.requests);
   if (!slot.requests) slot.gradient = Tensor();
   copies_.clear();
   let_go(record);
   return true;
 }
 
-/// Each wanted input whose gradient is dy itself, or one pass over neighbours; others stay wanted.
-void Playback::play_pointwise(const Record& record, const Tiles* tiles) {
-  // The last input without a gradient so far goes last: it may take dy over.
+/// Computes the gradient of each wanted input for which it is dy itself, or one pass over
+/// contiguous elements. Other inputs stay wanted.
+void Playback::play_pointwise(const Record& record, const Kernels& kernels) {
+  // The last input without a gradient so far comes last, because it may take over the memory of dy.
   const std::uint64_t taker = std::bit_floor(fresh_);
   TileValues values;
   for (std::uint64_t left = wanted_; left;) {
     const std::uint64_t others = left & ~taker;
     const int i = std::countr_zero(others ? others : taker);
     const std::uint64_t bit = std::uint64_t{1} << i;
-    if (play_neighbours(record, i, tiles, values, wanted_ == bit && !dy_->requests)) wanted_ ^= bit;
+    if (play_neighbours(record, i, kernels, values, wanted_ == bit && !dy_->requests))
+      wanted_ ^= bit;
     left ^= bit;
   }
 }
 
-/// Where somebody listens.
-[[gnu::noinline]] void Playback::play_pass_attended(const Record& record, int i, const Tiles& tiles,
-                                                    Tile tile, const TileValues& values,
-                                                    Tensor& slot, bool last) {
+/// For calls that interceptors or observers see, and for devices other than the CPU.
+[[gnu::noinline]] void Playback::play_part(const Record& record, int i, Pass pass,
+                                           const TileValues& values, Tensor& slot, bool last) {
   Tensor& dy = dy_->gradient;
   const Body& given = *Access::body(dy);
+  const Device device = device_of(given);
+  const Op& op = *record.op;
+  const Part part = part_of(i);
   const bool adds = writable(slot);
   Tensor dx;
   if (!adds)
     dx = last && writable(dy)
              ? std::move(dy)
-             : new_gradient(context_, *record.op, cpu(), given.dtype, given.shape, given.elements);
+             : new_gradient(context_, op, device, given.dtype, given.shape, given.elements);
   Body* output = Access::body(adds ? slot : dx);
-  const GateCall call{const_cast<Op&>(*record.op),
-                      values.bodies,
-                      4,
-                      {},
-                      record.site(),
-                      &output,
-                      1,
-                      nullptr,
-                      i == 0 ? Part::gradient_0 : Part::gradient_1};
+  const GateCall call{
+      const_cast<Op&>(op), values.bodies, 4, {}, record.site(), &output, 1, nullptr, part};
   if (context_.mode & observed) tell_begin(context_, call);
-  run_pass(tiles, tile, given.elements, values.of, 4, given.dtype,
-           values.scalars | (adds ? pass_adds : 0), output->data, given.dtype);
+  if (pass)
+    run_pass(pass, given.elements, values.of, 4, given.dtype,
+             values.scalars | (adds ? pass_adds : 0), output->data, given.dtype);
+  else
+    run_gradient(op, part, {}, {values.bodies, &output, nullptr, 4, 1, adds}, device,
+                 record.site());
   tell_gradient_end(call);
   if (!adds) add(slot, std::move(dx));
 }
 
-inline bool Playback::play_neighbours(const Record& record, int i, const Tiles* tiles,
+inline bool Playback::play_neighbours(const Record& record, int i, const Kernels& kernels,
                                       TileValues& values, bool last) {
   const InputSlot& input = record.inputs[i];
   const OutputSlot& output = record.outputs[0];
   if (input.shape != output.shape && !(*input.shape == *output.shape)) return false;
   Tensor& slot = input_slot(record, i);
   Tensor& dy = dy_->gradient;
-  if (record.op->passes >> i & 1) {
-    if (!add_in_place(slot, dy)) add(slot, last ? std::move(dy) : dy);
+  if (record.op->gradient.passes >> i & 1) {
+    if (!slot.defined() || !add_in_place(slot, dy)) add(slot, last ? std::move(dy) : dy);
     return true;
   }
-  if (!tiles || i >= 2) return false;
-  const Tile tile = tiles->gradient[i][static_cast<int>(input.dtype)];
+  if (i >= 2) return false;
+  const Pass pass = gradient_pass_of(kernels, i, input.dtype);
   Body& given = *Access::body(dy);
-  if (!tile || given.dtype != input.dtype) return false;
+  if (given.dtype != input.dtype || (!pass && !kernels.has(part_of(i)))) return false;
   if (!values.of[0]) read_values(record, given, values);
-  if (context_.mode) [[unlikely]] {
-    play_pass_attended(record, i, *tiles, tile, values, slot, last);
+  if (context_.mode || !pass) [[unlikely]] {
+    play_part(record, i, pass, values, slot, last);
     return true;
   }
   if (owned(slot)) {
-    run_pass(*tiles, tile, given.elements, values.of, 4, given.dtype, values.scalars | pass_adds,
+    run_pass(pass, given.elements, values.of, 4, given.dtype, values.scalars | pass_adds,
              Access::body(slot)->data, given.dtype);
     return true;
   }
   Tensor dx = last && owned(dy) ? std::move(dy)
                                 : new_gradient(context_, *record.op, cpu(), given.dtype,
                                                given.shape, given.elements);
-  run_pass(*tiles, tile, given.elements, values.of, 4, given.dtype, values.scalars,
-           Access::body(dx)->data, given.dtype);
+  run_pass(pass, given.elements, values.of, 4, given.dtype, values.scalars, Access::body(dx)->data,
+           given.dtype);
   add(slot, std::move(dx));
   return true;
 }
 
 Tensor Playback::step_before(const Record& record, const Op& op) {
   Tensor& dy = dy_->gradient;
-  if (listened() || !op.tiles) return {};
-  const Tile tile = op.tiles->gradient[0][static_cast<int>(dy.dtype())];
+  if (listened()) return {};
+  const Pass pass = gradient_pass_of(op.on_cpu(), 0, dy.dtype());
   const Body* out = record.outputs[0].saved;
-  if (!tile || dy.dtype() != out->dtype || !on_cpu(*out)) return {};
+  if (!pass || dy.dtype() != out->dtype || !on_cpu(*out)) return {};
   const Body* given = Access::body(dy);
   if (!given->contiguous) given = in_order(*given);
   if (!out->contiguous) out = in_order(*out);
@@ -402,7 +402,7 @@ Tensor Playback::step_before(const Record& record, const Op& op) {
   const GateCall call{const_cast<Op&>(op), bodies, 4, {}, record.site(), &output, 1, nullptr,
                       Part::gradient_0};
   if (context_.mode & observed) tell_begin(context_, call);
-  run_pass(*op.tiles, tile, out->elements, values, 4, out->dtype, 0, output->data, out->dtype);
+  run_pass(pass, out->elements, values, 4, out->dtype, 0, output->data, out->dtype);
   if (context_.mode) tell_gradient_end(call);
   return dz;
 }
@@ -442,7 +442,8 @@ void Playback::tell_gradient_end(const GateCall& call) {
   for (Interceptor* each = context_.interceptors; each; each = each->next) each->after(call);
 }
 
-/// The op's fused gradient kernel: dy, inputs and outputs in, every wanted gradient out.
+/// Calls the op's fused gradient kernel, which computes every wanted gradient from dy, inputs and
+/// outputs.
 void Playback::play_fused(Record& record, Device device) {
   const int inputs = record.input_count, outputs = record.output_count();
   SmallVector<const Body*, 8> given;
@@ -482,10 +483,7 @@ void Playback::play_fused(Record& record, Device device) {
                       nullptr,
                       Part::gradients};
   if (context_.mode & observed) tell_begin(context_, told);
-  if (!(device == cpu()))
-    run_gradient_on_device(*record.op, options, call, device, record.site());
-  else
-    call_checked(*record.op, record.op->cpu_gradient, call, record.site());
+  run_gradient(*record.op, Part::gradients, options, call, device, record.site());
   if (context_.mode) tell_gradient_end(told);
   for (int i = 0; i < inputs; ++i)
     if (made[static_cast<std::size_t>(i)].defined())

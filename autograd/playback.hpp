@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Plays a reel backward for one tape: a loop over records from the target down, no recursion.
+// Goes backward through the records of a reel for one tape ("plays" them): a loop from the target
+// down, without recursion.
 #pragma once
 #include <span>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "autograd/deferred.hpp"
 #include "autograd/gradient_call.hpp"
 #include "lib/gate/crossing.hpp"
+#include "lib/table/passes.hpp"
 
 namespace reel {
 // Glossary. A *value* is one output of a record, numbered through the reel. Its *slot* gathers the
@@ -16,32 +18,38 @@ namespace reel {
 // *Wanted* inputs of a record are those that the tape follows, leaves only if requested.
 class Playback {
  public:
-  /// From record `target` down to `start`; `crossings` gets the marks of what gradient functions
-  /// give.
+  /// For the records from `target` down to `start`. `crossings` gets the marks of tensors that
+  /// gradient functions return.
   Playback(Context& context, Crossings& crossings, std::uint64_t tape, std::uint32_t start,
            std::uint32_t target, bool keeps_saved);
 
-  /// Before playing: the gradient of this value is to stay in its slot.
+  /// Call it before playing: the gradient of this value must stay in its slot.
   void request(std::uint32_t value) {
     if (Slot* slot = slot_of(value)) ++slot->requests;
   }
-  /// Leaves that nobody requested get no gradient.
+  /// Leaves that are not sources get no gradient.
   void ignore_other_leaves();
   /// `dy` is the gradient that the target's `value` starts with.
   void begin(std::uint32_t value, Tensor dy) { slot_of(value)->gradient = std::move(dy); }
-  /// Plays the records that are left, and adds what was put off.
+  /// Plays the remaining records, and adds the deferred products.
   void play_rest();
-  /// Of each value, the record that used it first; no_record where none of the tape did.
+  /// For each value, the first record that used it; no_record if none of the tape did.
   std::vector<std::uint32_t> first_uses() const;
-  /// The same for one value, where it takes part; behind the target for the target itself.
+  /// The same for one value that takes part; for the target itself, the number after the target.
   std::uint32_t first_use_of(std::uint32_t value, const std::vector<std::uint32_t>& uses) const;
-  /// Plays from the record that is next down to this one.
+  /// From now on no product is deferred: each record adds all its gradients when it is played.
+  void add_at_once() { at_once_ = true; }
+  /// The gradient so far; undefined if there is none, or if it was put aside.
+  const Tensor& gradient_of(std::uint32_t value) const {
+    return slots_[value - first_value_].gradient;
+  }
+  /// Plays the records from the next one down to this one.
   void play_down_to(std::uint32_t record);
-  /// Adds the products that were put off to the gradient of a value that no record uses which is
-  /// left. False where an interceptor is to see them at the end.
+  /// Adds the deferred products to the gradient of a value that no remaining record uses. Returns
+  /// false if an interceptor must see them at the end.
   bool add_deferred(std::uint32_t value);
-  /// After playing, or where it is complete: adds the requested gradient to `to`, if there is one.
-  /// It stays where it `is_needed` to play on.
+  /// Call it after playing, or when the gradient is complete: adds the requested gradient, if there
+  /// is one, to `to`. The gradient stays in its slot if it `is_needed` by further records.
   void take_requested(std::uint32_t value, Tensor& to, bool is_needed = false);
 
   Tensor& input_slot(const Record& record, int i) {
@@ -50,27 +58,35 @@ class Playback {
   bool wants(const Record& record, int i) const {
     return wanted_ >> (i < 63 ? i : 63) & 1 && (i < 63 || follows(record.inputs[i]));
   }
-  void add(Tensor& slot, Tensor dx);
-  /// Adds the result of an op straight to the slot; false where that cannot be.
+  void add(Tensor& slot, Tensor dx) {
+    if (!slot.defined())
+      slot = std::move(dx);
+    else
+      add_another(slot, std::move(dx));
+  }
+  /// Adds the result of an op directly to the slot. Returns false if that is not possible.
   bool add_in_place(Tensor& slot, Op& op, std::initializer_list<Operand> inputs,
                     OptionsView options);
-  /// Adds a b, of matrices that may be transposed; false where ops have to be seen.
+  /// Adds the product a b of matrices, which may be transposed. Returns false if a tape or an
+  /// interceptor must see ops.
   bool add_product(Tensor& slot, const Body& a, Transposed a_transposed, const Body& b,
                    Transposed b_transposed);
-  /// For z = x y (+ bias): puts the gradients of y and bias off; false if they do not wait.
+  /// For z = x y (+ bias): defers the gradients of y and bias. Returns false if they are not
+  /// deferred.
   bool defer_product(const Record& record, const Tensor& x, const Tensor& dz);
-  /// The gradient in front of a pointwise op of one input that made the record's output from
-  /// something that was not kept; undefined where ops have to be seen, or its pass does not fit.
+  /// The gradient before a pointwise op of one input that made the record's output from a value
+  /// that was not kept. Undefined if a tape or an interceptor must see ops, or if the pass of this
+  /// op does not fit.
   Tensor step_before(const Record& record, const Op& op);
   const Tensor& dy(int output) const { return dy_[output].gradient; }
-  /// Whether someone has to see ops: another tape, or an interceptor that does not take gradients.
+  /// Whether another tape, or an interceptor that does not take gradients, must see ops.
   bool listened() const { return listened_; }
-  /// A gradient function has given x.
+  /// Notes that a gradient function has returned x.
   void use(const Record& record, int input, const Tensor& x) {
     if (context_.is_watchful())
       crossings_.use(context_, *record.op, input, Access::body(x), record.site());
   }
-  /// Whether x's elements may be overwritten: nobody else has them, and no interceptor has seen
+  /// Whether x's elements may be overwritten: nothing else uses them, and no interceptor has seen
   /// them.
   bool writable(const Tensor& x) const { return owned(x) && !context_.path_mode(); }
 
@@ -79,7 +95,7 @@ class Playback {
     const Body* body = Access::body(x);
     return body && unshared(*body) && body->contiguous;
   }
-  /// What the passes of a record's gradient read: dy, inputs and output, as far as they were saved.
+  /// The bodies that the passes of a record's gradient read: dy, and the saved inputs and output.
   struct TileValues {
     const void* of[4] = {};
     const Body* bodies[4] = {};
@@ -93,10 +109,11 @@ class Playback {
     std::uint32_t added = 0;     // to this gradient, since it was last put aside
     std::uint32_t aside = 0;     // 1 + the number of the sums that were put aside
   };
-  /// So many gradients are added to one sum; with the sums of others it is then added in pairs, so
-  /// that rounding does not add up.
+  /// This number of gradients is added to one sum. These sums are then added in pairs, so that
+  /// rounding errors stay small.
   static constexpr std::uint32_t most_added = 32;
-  /// One more gradient is about to be added to the slot. Whether it has some already.
+  /// Call it before one more gradient is added to the slot. Returns whether the slot has a gradient
+  /// already.
   [[gnu::always_inline]] bool expect(Slot& slot) {
     if (!slot.gradient.defined()) return false;
     if (++slot.added != most_added) [[likely]]
@@ -116,11 +133,14 @@ class Playback {
     const Record& made = (*context_.reel)[input.record];
     return (made.tapes | made.watchers) & tape_;
   }
+  void add_another(Tensor& slot, Tensor dx);
   bool add_in_place(Tensor& slot, const Tensor& dx);
   template <bool attended>
   bool add_to(Tensor& slot, const Tensor& dx);
-  void play_pass_attended(const Record& record, int i, const Tiles& tiles, Tile tile,
-                          const TileValues& values, Tensor& slot, bool last);
+  /// Calls the kernel for the gradient of input i alone.
+  static Part part_of(int i) { return i == 0 ? Part::gradient_0 : Part::gradient_1; }
+  void play_part(const Record& record, int i, Pass pass, const TileValues& values, Tensor& slot,
+                 bool last);
   std::uint32_t deferred_bias(const Record& record, std::uint32_t product);
   void run_deferred(DeferredProduct& product);
   void add_to_matrix(const DeferredProduct& product, const DeferredProduct::Rows& rows);
@@ -133,13 +153,13 @@ class Playback {
   void play_record(Record& record);
   bool play_alike(Record& record);
   void let_go(Record& record);
-  void play_pointwise(const Record& record, const Tiles* tiles);
-  bool play_neighbours(const Record& record, int i, const Tiles* tiles, TileValues& values,
+  void play_pointwise(const Record& record, const Kernels& kernels);
+  bool play_neighbours(const Record& record, int i, const Kernels& kernels, TileValues& values,
                        bool last);
   void read_values(const Record& record, const Body& dy, TileValues& values);
   const Body* spread(const Body& body, const Shape& shape);
   const Body* in_order(const Body& body);
-  /// A kernel of the record's gradient has run, and somebody listens.
+  /// Notifies observers that a kernel of the record's gradient has run.
   [[gnu::cold]] void tell_gradient_end(const GateCall& call);
   void play_fused(Record& record, Device device);
   Device device_of_gradient(const Record& record) const;
@@ -149,9 +169,9 @@ class Playback {
   std::uint64_t tape_;
   std::uint32_t start_, target_, first_value_;
   std::uint32_t played_;  // the last record that was
-  bool keeps_saved_, listened_;
-  // Inputs of the record being played that are still to do, a bit for each (63: all from there on),
-  // and those of them whose slots were empty.
+  bool keeps_saved_, listened_, at_once_ = false;
+  // The inputs of the current record whose gradients are still to be computed, a bit for each (bit
+  // 63: all from there on); and those of them whose slots were empty.
   std::uint64_t wanted_ = 0, fresh_ = 0;
   Slot* dy_ = nullptr;             // slots of that record's outputs
   SmallVector<Tensor, 4> copies_;  // made for that record

@@ -7,80 +7,21 @@
 #include <reel/ops.hpp>
 
 #include "autograd/completion.hpp"
-#include "autograd/playback.hpp"
+#include "autograd/lookups.hpp"
+#include "autograd/playing.hpp"
 #include "autograd/unconnected.hpp"
-#include "lib/body/dtypes.hpp"
 #include "lib/flow/observer.hpp"
+#include "lib/flow/redirect.hpp"
 #include "lib/gate/devices.hpp"
 #include "lib/gate/recording.hpp"
 #include "lib/pool/process.hpp"
+#include "lib/table/backend.hpp"
 
 namespace reel {
 namespace {
 FlowReel& reel_of(void* reel) { return *static_cast<FlowReel*>(reel); }
-[[noreturn, gnu::cold]] void fail_thread(std::string_view what, Caller caller) {
-  fail<TapeError>(caller, what, "tape", "the thread that made the tape", "another thread");
-}
-/// For calls that only the thread that made the tape may make, in the flow that made it.
-inline Context& own_context(void* reel, std::string_view what, Caller caller) {
-  Context& context = Context::here();
-  if (reel != context.reel) [[unlikely]]
-    fail_thread(what, caller);
-  return context;
-}
 
-/// This tape does not record, and errors speak of the records being played, while it lives.
-class PlaybackScope {
- public:
-  PlaybackScope(Context& context, std::uint64_t tape)
-      : context_(context),
-        muted_(tape & ~context.reel->muted),
-        site_(context.site),
-        names_(context.site_name.empty()) {
-    if (names_) context_.site_name = "gradient";
-    context_.reel->muted |= tape;
-    context_.update_recording();
-  }
-  ~PlaybackScope() {
-    context_.reel->muted &= ~muted_;
-    context_.update_recording();
-    context_.site = site_;
-    if (names_) context_.site_name = {};
-  }
-  PlaybackScope(const PlaybackScope&) = delete;
-  PlaybackScope& operator=(const PlaybackScope&) = delete;
-
- private:
-  Context& context_;
-  std::uint64_t muted_;
-  Caller site_;
-  bool names_;
-};
-
-Tensor ones_alike(Context& context, const Body& like, Caller caller) {
-  Body* ones = allocate(context, like.dtype, like.shape, like.elements);
-  if (!ones) fail<MemoryError>(caller, "gradient", "upstream", "memory", "none from the system");
-  with_element(like.dtype,
-               [&]<class T>(Type<T>) { std::fill_n(ones->as<T>(), like.elements, T(1)); });
-  Tensor result = Access::adopt(ones);
-  if (!on_cpu(like)) [[unlikely]]
-    result = copy_to(*ones, device_of(like), caller);
-  return result;
-}
-
-Tensor upstream_for(Context& context, const Body& like, const Tensor& upstream, Caller caller) {
-  if (!upstream.defined()) return ones_alike(context, like, caller);
-  if (!(upstream.shape() == like.shape))
-    fail<ShapeError>(caller, "gradient", "upstream", "the target's shape " + to_text(like.shape),
-                     to_text(upstream.shape()));
-  const Device device = device_of(like);
-  if (!(upstream.device() == device))
-    fail<DeviceError>(caller, "gradient", "upstream", "a tensor on the target's " + to_text(device),
-                      "one on " + to_text(upstream.device()));
-  return upstream.to(like.dtype, caller);
-}
-
-/// The marks of what gradient() of a tape starts with.
+/// The marks of the target and of the upstream gradient.
 [[gnu::noinline]] void read_marks(Context& context, const Body& target, const Body* upstream,
                                   std::uint64_t tape, Caller caller, Crossings& crossings) {
   const std::uint64_t active = context.reel->active;
@@ -91,6 +32,10 @@ Tensor upstream_for(Context& context, const Body& like, const Tensor& upstream, 
   crossings.check(context, active & ~tape, "gradient", "upstream", caller);
 }
 }  // namespace
+
+void fail_thread(std::string_view what, Caller caller) {
+  fail<TapeError>(caller, what, "tape", "the thread that made the tape", "another thread");
+}
 
 GradientTape::GradientTape(TapeOptions options, Caller caller) try : options_(options) {
   Context& context = Context::here();
@@ -114,7 +59,7 @@ GradientTape::~GradientTape() {
 }
 
 void GradientTape::watch(const Tensor& x, Caller caller) try {
-  Body* body = Access::body(x);
+  Body* body = Access::body(Redirect::read_tensor(Context::here(), x));
   if (!body) fail<Error>(caller, "watch", "x", "a tensor", "an undefined Tensor");
   if (!is_floating(body->dtype))
     fail<DTypeError>(caller, "watch", "x", "a floating dtype", std::string(name_of(body->dtype)));
@@ -190,76 +135,24 @@ inline void check_source(const GradientSource& source, std::size_t i, Caller cal
     fail_undefined_source(i, caller);
 }
 
-/// Tells observers that a backward pass begins, and that it has ended, however it does.
-class BackwardEvents {
- public:
-  BackwardEvents(Context& context, const Body& target)
-      : context_(context), told_(context.mode & observed) {
-    if (told_) tell_backward_begin(context, target);
-  }
-  ~BackwardEvents() {
-    if (told_) tell_backward_end(context_, false);
-  }
-  BackwardEvents(const BackwardEvents&) = delete;
-  BackwardEvents& operator=(const BackwardEvents&) = delete;
-  void end() {
-    if (std::exchange(told_, false)) tell_backward_end(context_, true);
-  }
-
- private:
-  Context& context_;
-  bool told_;
-};
-
-/// Where the sources stand on the reel.
-void find_sources(Reel& reel, const GradientSources& sources, std::uint64_t tape,
-                  std::uint32_t start, SmallVector<SourceValue, 16>& places) {
-  SmallVector<std::pair<const Cell*, std::size_t>, 16> cells;
-  for (std::size_t i = 0; i < sources.size(); ++i) {
-    if (sources[i].variable()) {
-      cells.push_back({&Access::cell(*sources[i].variable()), i});
-      continue;
-    }
-    const Body& body = *Access::body(*sources[i].tensor());
-    std::uint32_t record = reel.find(body);
-    std::uint32_t value = record == no_record ? 0 : Reel::value_of(body, reel[record]);
-    // A leaf that only later tapes watch is the identity for this one: the gradient is below it.
-    while (record != no_record && record >= start && reel.is_leaf(record) &&
-           !(reel[record].watchers & tape) && reel[record].tapes & tape) {
-      value = reel[record].inputs[0].value;
-      record = reel[record].inputs[0].record;
-    }
-    if (record == no_record || record < start) continue;
-    const bool played = reel[record].tapes & tape;
-    if (played || reel[record].watchers & tape) places.push_back({value, i, played});
-  }
-  if (cells.size() > 1) std::sort(cells.begin(), cells.end());
-  for (const Leaf& leaf : reel.leaves()) {
-    if (!leaf.cell || !(reel[leaf.record].watchers & tape)) continue;
-    auto* cell = std::lower_bound(cells.begin(), cells.end(),
-                                  std::pair<const Cell*, std::size_t>(leaf.cell, 0));
-    for (; cell != cells.end() && cell->first == leaf.cell; ++cell)
-      places.push_back({reel[leaf.record].first_value, cell->second, false});
-  }
-}
-}  // namespace
-
-namespace {
 [[noreturn, gnu::cold]] void fail_spent(std::string_view what, bool inside, Caller caller) {
   fail<TapeError>(caller, what, "tape", "one call of gradient() on a tape that is not persistent",
-                  inside ? "another call inside its own gradient()" : "another call",
+                  inside               ? "another call inside its own gradient()"
+                  : what == "gradient" ? "another call"
+                                       : std::string(what) + "() after it",
                   "Make it GradientTape tape({.persistent = true}).");
 }
 }  // namespace
 
-inline void GradientTape::require_unspent(std::string_view what, Caller caller) const {
+void GradientTape::require_unspent(std::string_view what, Caller caller) const {
   const bool inside = reel_of(reel_).playing & bit_;
   if (spent_ || (inside && !options_.persistent)) [[unlikely]]
     fail_spent(what, inside, caller);
 }
 
 void GradientTape::gradients(const Operand& target, const GradientSources& sources,
-                             const GradientOptions& options, Tensor* out) try {
+                             const GradientOptions& options, Tensor* out, bool may_miss,
+                             detail::Lookups* lookups) try {
   const Caller caller = target.caller();
   Context& context = own_context(reel_, "gradient", caller);
   require_unspent("gradient", caller);
@@ -269,15 +162,18 @@ void GradientTape::gradients(const Operand& target, const GradientSources& sourc
   if (target.kind() == Operand::Kind::scalar)
     fail<TapeError>(caller, "gradient", "target", "a tensor", "a number");
   for (std::size_t i = 0; i < sources.size(); ++i) check_source(sources[i], i, caller);
-  Body* body = body_of(target);
+  const Operand asked = read_target(context, target);
+  Body* body = body_of(asked);
   if (!body) fail<Error>(caller, "gradient", "target", "a tensor", "an undefined Tensor");
   if (!is_floating(body->dtype))
     fail<DTypeError>(caller, "gradient", "target", "a floating dtype",
                      std::string(name_of(body->dtype)));
 
-  BackwardEvents events(context, *body);
-  // Reading a Variable as the target makes a leaf of it, while the tape still records.
-  const Origin origin = origin_of(context, target, body);
+  std::optional<BackwardEvents> own_events;
+  std::optional<BackwardEvents>& events = lookups ? lookups->events : own_events;
+  events.emplace(context, *body);
+  // If the target is a Variable, reading it makes a leaf of it, while the tape still records.
+  const Origin origin = origin_of(context, asked, body);
   FlowReel& reel = *context.reel;
   std::uint32_t record = origin.record;
   if (record != no_record && !((reel[record].tapes | reel[record].watchers) & bit_))
@@ -285,9 +181,9 @@ void GradientTape::gradients(const Operand& target, const GradientSources& sourc
   Crossings crossings;
   if (context.is_watchful())
     read_marks(context, *body, Access::body(options.upstream), bit_, caller, crossings);
-  // From here on saved values go as they are passed, so the tape is spent even if a rule throws.
-  // A gradient function may destroy the tape: what comes after play() must not read it before it
-  // knows.
+  // From here on, saved values are freed as the records are played, so the tape is spent even if a
+  // rule throws. A gradient function may destroy the tape, so the code after play() must check this
+  // before it reads the tape.
   struct End {
     GradientTape* tape;
     FlowReel& reel;
@@ -310,7 +206,9 @@ void GradientTape::gradients(const Operand& target, const GradientSources& sourc
     Playback playback(context, crossings, bit_, start, record, options_.persistent);
     SmallVector<SourceValue, 16> places;
     find_sources(reel, sources, bit_, start, places);
+    if (lookups) lookups->find(reel, bit_, start, record, sources, places, caller);
     for (const SourceValue& place : places) playback.request(place.value);
+    if (lookups) lookups->request(playback);
     playback.ignore_other_leaves();
     playback.begin(origin.value, upstream_for(context, *body, options.upstream, caller));
     const bool told = context.mode & observed;
@@ -321,12 +219,13 @@ void GradientTape::gradients(const Operand& target, const GradientSources& sourc
     if (!told && !(reel.ended & end.bit))
       for (const SourceValue& place : places)
         playback.take_requested(place.value, out[place.source]);
+    if (lookups && !(reel.ended & end.bit)) lookups->take(playback, context, crossings, caller);
   }
   if (reel.ended & end.bit)
     fail<TapeError>(caller, "gradient", "tape", "a tape that lives until gradient() has ended",
                     "one that was destroyed inside one of its gradient functions");
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    if (out[i].defined()) continue;
+    if (out[i].defined() || may_miss || (lookups && lookups->has(i))) continue;
     if (options.unconnected == Unconnected::error)
       unconnected_source(context, {bit_, start, record, body}, sources[i], i, caller);
     out[i] = sources[i].variable() ? zeros_like(Operand(*sources[i].variable(), caller))
@@ -334,8 +233,9 @@ void GradientTape::gradients(const Operand& target, const GradientSources& sourc
     if (context.mode & observed) tell_gradient_complete(context, sources[i], i, out[i]);
   }
   if (crossings)
-    for (std::size_t i = 0; i < sources.size(); ++i) crossings.mark(context, out[i], caller);
-  events.end();
+    for (std::size_t i = 0; i < sources.size(); ++i)
+      if (out[i].defined()) crossings.mark(context, out[i], caller);
+  if (!lookups) events->end();
 } catch (const std::bad_alloc&) {
   fail_memory(target.caller(), "gradient");
 }
@@ -345,17 +245,27 @@ void GradientTape::spend() {
   close_tape(reel_of(reel_), std::exchange(bit_, 0));
 }
 
-Tensor GradientTape::jacobian(Operand target, GradientSource source, Unconnected unconnected) try {
-  const Caller caller = target.caller();
-  const FunctionScope scope(caller, "jacobian");
-  if (target.kind() == Operand::Kind::scalar || !body_of(target))
-    fail<TapeError>(caller, "jacobian", "target", "a tensor", "something else");
-  check_source(source, 0, caller);
-  Context& context = own_context(reel_, "jacobian", caller);
-  require_unspent("jacobian", caller);
-  const Tensor y = Access::share(body_of(target));
-  const PlaceScope place(context, y.device());
-  const Shape x_shape = source.variable() ? source.variable()->shape() : source.tensor()->shape();
+namespace {
+Shape shape_of(const GradientSource& source) {
+  return source.variable() ? source.variable()->shape() : source.tensor()->shape();
+}
+/// The upstream gradient that chooses element i of each of so many parts of the target.
+Tensor choose(std::int64_t i, std::int64_t parts, const Tensor& y, Caller caller) {
+  const std::int64_t each = y.size() / parts;
+  const Tensor chosen = one_hot(Operand(i, caller), each, y.dtype());
+  return broadcast_to(Operand(chosen.reshape({1, each}, caller), caller), {parts, each})
+      .reshape(y.shape(), caller);
+}
+Shape joined(const Shape& first, std::span<const std::int64_t> second, Caller caller) {
+  std::vector<std::int64_t> lengths(first.begin(), first.end());
+  lengths.insert(lengths.end(), second.begin(), second.end());
+  return Shape(lengths, caller);
+}
+}  // namespace
+
+/// The gradients of element i of each of so many parts of the target: a row for each i.
+std::vector<Tensor> GradientTape::rows(const Tensor& y, GradientSource source,
+                                       Unconnected unconnected, std::int64_t parts, Caller caller) {
   // Each row is a gradient(); the tape may be destroyed inside one, which ends that with an error.
   struct Persistence {
     GradientTape* tape;
@@ -366,22 +276,59 @@ Tensor GradientTape::jacobian(Operand target, GradientSource source, Unconnected
       if (reel.alive & ~reel.ended & bit) tape->options_.persistent = before;
     }
   };
-  std::vector<Tensor> rows;
-  {
-    const Persistence persistence{this, *context.reel, bit_,
-                                  std::exchange(options_.persistent, true)};
-    for (std::int64_t i = 0; i < y.size(); ++i) {
-      Tensor upstream = one_hot(Operand(i, caller), y.size(), y.dtype()).reshape(y.shape(), caller);
-      rows.push_back(gradient(Operand(y, caller), source, {std::move(upstream), unconnected}));
-    }
-  }
-  std::vector<std::int64_t> lengths(y.shape().begin(), y.shape().end());
-  lengths.insert(lengths.end(), x_shape.begin(), x_shape.end());
-  const Shape shape(lengths, caller);
-  if (rows.empty()) return zeros(shape, {.dtype = y.dtype()}, caller);
-  return reshape(Operand(stack(Operands(rows, caller)), caller), shape);
+  const Persistence persistence{this, reel_of(reel_), bit_,
+                                std::exchange(options_.persistent, true)};
+  std::vector<Tensor> found;
+  for (std::int64_t i = 0; parts > 0 && i < y.size() / parts; ++i)
+    found.push_back(
+        gradient(Operand(y, caller), source, {choose(i, parts, y, caller), unconnected}));
+  return found;
+}
+
+Tensor GradientTape::jacobian_target(const Operand& target, GradientSource source,
+                                     std::string_view name) {
+  const Caller caller = target.caller();
+  if (target.kind() == Operand::Kind::scalar || !body_of(target))
+    fail<TapeError>(caller, name, "target", "a tensor", "something else");
+  check_source(source, 0, caller);
+  own_context(reel_, name, caller);
+  require_unspent(name, caller);
+  return Access::share(body_of(target));
+}
+
+Tensor GradientTape::jacobian(Operand target, GradientSource source, Unconnected unconnected) try {
+  const Caller caller = target.caller();
+  const FunctionScope scope(caller, "jacobian");
+  const Tensor y = jacobian_target(target, source, "jacobian");
+  const PlaceScope place(Context::here(), y.device());
+  const Shape x = shape_of(source);
+  const Shape shape = joined(y.shape(), {x.begin(), x.end()}, caller);
+  const std::vector<Tensor> found = rows(y, source, unconnected, 1, caller);
+  if (found.empty()) return zeros(shape, {.dtype = y.dtype()}, caller);
+  return reshape(Operand(stack(Operands(found, caller)), caller), shape);
 } catch (const std::bad_alloc&) {
   fail_memory(target.caller(), "jacobian");
+}
+
+Tensor GradientTape::batch_jacobian(Operand target, GradientSource source,
+                                    Unconnected unconnected) try {
+  const Caller caller = target.caller();
+  const FunctionScope scope(caller, "batch_jacobian");
+  const Tensor y = jacobian_target(target, source, "batch_jacobian");
+  const PlaceScope place(Context::here(), y.device());
+  const Shape x = shape_of(source);
+  if (y.rank() < 1 || x.rank() < 1 || y.shape()[0] != x[0])
+    fail<ShapeError>(caller, "batch_jacobian", "target",
+                     "a first axis like the source " + to_text(x), to_text(y.shape()));
+  const Shape shape = joined(y.shape(), {x.begin() + 1, x.end()}, caller);
+  const std::vector<Tensor> found = rows(y, source, unconnected, x[0], caller);
+  if (found.empty()) return zeros(shape, {.dtype = y.dtype()}, caller);
+  // A row has the shape of the source: the batch comes first in each.
+  const auto count = static_cast<std::int64_t>(found.size());
+  const Tensor all = stack(Operands(found, caller)).reshape({count, x[0], -1}, caller);
+  return reshape(Operand(transpose(Operand(all, caller), {1, 0, 2}), caller), shape);
+} catch (const std::bad_alloc&) {
+  fail_memory(target.caller(), "batch_jacobian");
 }
 
 std::vector<RecordedOp> GradientTape::ops(Caller caller) const try {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "autograd/unconnected.hpp"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "autograd/playing.hpp"
 #include "lib/body/dtypes.hpp"
 #include "lib/gate/gate.hpp"
 
 namespace reel {
-namespace {
-std::string place(std::string_view op, Caller site) {
+std::string place_of(std::string_view op, Caller site) {
   std::string text(op);
   if (!site.file) return text;
   const std::string_view file(site.file);
@@ -21,7 +22,6 @@ std::string place(std::string_view op, Caller site) {
       .append(")");
 }
 
-/// The records that depend on the source, marked by number from `start`.
 std::vector<bool> reached_from(Reel& reel, std::uint64_t tape, std::uint32_t start,
                                GradientSource source) {
   std::vector<bool> reached(reel.size() - start);
@@ -29,7 +29,7 @@ std::vector<bool> reached_from(Reel& reel, std::uint64_t tape, std::uint32_t sta
     if (record != no_record && record >= start) reached[record - start] = true;
   };
   if (source.tensor())
-    mark(reel.find(*Access::body(*source.tensor())));
+    mark(reel.find(*read_body(Context::here(), *source.tensor())));
   else
     for (const Leaf& leaf : reel.leaves())
       if (leaf.cell == &Access::cell(*source.variable()) && reel[leaf.record].watchers & tape)
@@ -42,10 +42,32 @@ std::vector<bool> reached_from(Reel& reel, std::uint64_t tape, std::uint32_t sta
     }
   return reached;
 }
-struct Cause {
-  std::string got, advice;
-};
-/// Why the tape has no record of the target, as far as that can be told.
+
+namespace {
+/// The reason why the tape does not know the source; empty if it does.
+Cause unknown(Reel& reel, std::uint64_t tape, GradientSource source) {
+  const bool watches_variables = reel.watching_variables & tape;
+  if (const Variable* variable = source.variable()) {
+    const Cell* const cell = &Access::cell(*variable);
+    const auto& leaves = reel.leaves();
+    const bool read = std::any_of(leaves.begin(), leaves.end(), [&](const Leaf& leaf) {
+      return leaf.cell == cell && reel[leaf.record].watchers & tape;
+    });
+    if (!read && !watches_variables)
+      return {"a Variable that this tape does not watch", "Call watch() of the tape for it."};
+    if (!read)
+      return {"a Variable that nothing read while this tape recorded",
+              "Read it and compute the target after the tape is made, on the thread of the tape, "
+              "outside of pause()."};
+  } else {
+    const std::uint32_t known = reel.find(*read_body(Context::here(), *source.tensor()));
+    if (known == no_record || !((reel[known].tapes | reel[known].watchers) & tape))
+      return {"a tensor that this tape does not watch",
+              "Call watch() of the tape for it before it is used."};
+  }
+  return {};
+}
+/// The reason why the tape has no record of the target, if it is known.
 Cause unrecorded(Context& context, const AskedTarget& target, GradientSource source) {
   Reel& reel = *context.reel;
   const std::uint64_t made_on = id_of(*target.body).reel;
@@ -60,29 +82,17 @@ Cause unrecorded(Context& context, const AskedTarget& target, GradientSource sou
             "Compute the target while this tape records."};
   if (made_on && made_on != watched_only)
     return {"a target from another thread", "Compute the target on the thread of the tape."};
-  const bool watches_variables = reel.watching_variables & target.tape;
-  if (const Variable* variable = source.variable()) {
-    for (const Leaf& leaf : reel.leaves())
-      if (leaf.cell == &Access::cell(*variable) && reel[leaf.record].watchers & target.tape)
-        variable = nullptr;
-    if (variable && !watches_variables)
-      return {"a Variable that this tape does not watch", "Call watch() of the tape for it."};
-    if (variable)
-      return {"a Variable that nothing read while this tape recorded",
-              "Read it and compute the target after the tape is made, on the thread of the tape, "
-              "outside of pause()."};
-  } else {
-    const std::uint32_t known = reel.find(*Access::body(*source.tensor()));
-    if (known == no_record || !((reel[known].tapes | reel[known].watchers) & target.tape))
-      return {"a tensor that this tape does not watch",
-              "Call watch() of the tape for it before it is used."};
-  }
+  if (const Cause cause = unknown(reel, target.tape, source); !cause.got.empty()) return cause;
   const std::string pause = reel.paused & target.tape ? " The tape was paused for a while." : "";
-  return {"a target that this tape did not record",
-          "Compute the target from the source after the tape is made, on the thread of the tape, "
-          "outside of pause()." +
-              pause};
+  return {
+      "a target that this tape did not record",
+      "Compute the target from the source after the tape is made (and after watch() of a tensor), "
+      "on the thread of the tape, outside of pause(), and without item(). For a gradient of a "
+      "gradient, make a second tape around this one." +
+          pause};
 }
+
+}  // namespace
 
 Cause cause_of(Context& context, const AskedTarget& target, GradientSource source) {
   Reel& reel = *context.reel;
@@ -96,23 +106,29 @@ Cause cause_of(Context& context, const AskedTarget& target, GradientSource sourc
   const std::vector<bool> reached = reached_from(reel, target.tape, start, source);
   std::string cut_at;
   for (const Cut& cut : reel.cuts())
-    if (cut.record >= start && reached[cut.record - start]) cut_at = place(cut.op->name, cut.site);
+    if (cut.record >= start && reached[cut.record - start])
+      cut_at = place_of(cut.op->name, cut.site);
   if (!cut_at.empty()) return {"one that was cut at " + cut_at + ", which has no gradient", zero};
   if (target.record == no_record) return unrecorded(context, target, source);
   for (std::size_t k = reached.size(); k-- > 0;) {
     const std::uint32_t last = start + static_cast<std::uint32_t>(k);
     if (reached[k] && !reel.is_leaf(last))
-      return {"one that ends at " + place(reel[last].op->name, reel[last].site()), zero};
+      return {"one that ends at " + place_of(reel[last].op->name, reel[last].site()), zero};
   }
+  if (const Cause cause = unknown(reel, target.tape, source); !cause.got.empty()) return cause;
   return {"no recorded op that uses it; was it watched before it was used?", zero};
 }
-}  // namespace
+
+std::string name_of(GradientSource source, std::size_t i) {
+  std::string name = "source " + std::to_string(i);
+  if (source.variable()) name += " \"" + source.variable()->name() + "\"";
+  return name;
+}
 
 void unconnected_source(Context& context, const AskedTarget& target, GradientSource source,
                         std::size_t i, Caller caller) {
-  std::string name = "source " + std::to_string(i);
-  if (source.variable()) name += " \"" + source.variable()->name() + "\"";
   const Cause cause = cause_of(context, target, source);
-  fail<TapeError>(caller, "gradient", name, "a path to the target", cause.got, cause.advice);
+  fail<TapeError>(caller, "gradient", name_of(source, i), "a path to the target", cause.got,
+                  cause.advice);
 }
 }  // namespace reel

@@ -4,7 +4,7 @@
 namespace rows {
 namespace {
 
-using Task = bench::CharRnn;
+using Task = harness::CharRnn;
 
 Tensor text() {
   Numbers letters(7);
@@ -59,7 +59,7 @@ template <class Network>
 struct CharRnn {
   Network model;
   std::vector<Variable> variables = parameters(model);
-  optim::Adam adam{variables, {.learning_rate = bench::adam_rate}};
+  optim::Adam adam{variables, {.learning_rate = harness::adam_rate}};
   Tensor words = text(), loss;
 
   Tensor step(const Tensor& text) {
@@ -80,9 +80,9 @@ struct CharRnn {
 
 }  // namespace
 
-void add_char_rnn(bench::Rows& rows) {
-  rows.push_back(bench::traced_row<CharRnn<Loop>>("char-RNN step", 1));
-  rows.push_back(bench::traced_row<CharRnn<Sequence>>("char-RNN step, nn::LSTM", 1));
+void add_char_rnn(harness::Rows& rows) {
+  rows.push_back(harness::traced_row<CharRnn<Loop>>("char-RNN step", 1));
+  rows.push_back(harness::traced_row<CharRnn<Sequence>>("char-RNN step, nn::LSTM", 1));
 }
 
 }  // namespace rows

@@ -26,7 +26,7 @@ constexpr auto softmax_of_rows = [](const Tensor& x) { return softmax(x); };
 struct Passes {
   Tensor x = numbers(1, {std::size_t{1} << 20});
   static Tensor all_of(Tensor y) {
-    for (int i = 0; i < bench::passes; ++i) y = i % 2 == 0 ? y * 1.01f : y + 0.01f;
+    for (int i = 0; i < harness::passes; ++i) y = i % 2 == 0 ? y * 1.01f : y + 0.01f;
     return y;
   }
   Traced<Tensor(Tensor)> trace_of_all = trace(all_of);
@@ -36,14 +36,14 @@ struct Passes {
 };
 
 struct LayerNorm {
-  Tensor x = numbers(1, {bench::norm_shape[0], bench::norm_shape[1]}),
-         scale = numbers(2, {bench::norm_shape[1]}), shift = numbers(3, {bench::norm_shape[1]});
+  Tensor x = numbers(1, {harness::norm_shape[0], harness::norm_shape[1]}),
+         scale = numbers(2, {harness::norm_shape[1]}), shift = numbers(3, {harness::norm_shape[1]});
   void operator()() { keep(layer_norm(x, scale, shift)); }
   double value() { return squares(layer_norm(x, scale, shift)); }
 };
 
 struct Product {
-  explicit Product(bench::ProductSize size)
+  explicit Product(harness::ProductSize size)
       : x(numbers(1, {size.m, size.k})), y(numbers(2, {size.k, size.n})) {}
   Tensor x, y;
   void operator()() { keep(matmul(x, y)); }
@@ -52,16 +52,16 @@ struct Product {
 
 }  // namespace
 
-void add_kernels(bench::Rows& rows) {
-  using bench::row;
+void add_kernels(harness::Rows& rows) {
+  using harness::row;
   rows.push_back(row<Of<exponential>>("exp 64k", 1, std::size_t{1} << 16));
   rows.push_back(row<Of<logistic>>("sigmoid 64k", 1, std::size_t{1} << 16));
-  rows.push_back(bench::traced_row<Passes>("10 ops on 1M floats", 1));
-  rows.push_back(row<Of<softmax_of_rows>>("softmax 2048x96", 1, bench::softmax_shape, 2.0f));
+  rows.push_back(harness::traced_row<Passes>("10 ops on 1M floats", 1));
+  rows.push_back(row<Of<softmax_of_rows>>("softmax 2048x96", 1, harness::softmax_shape, 2.0f));
   rows.push_back(row<LayerNorm>("layer norm 64x512", 1));
-  rows.push_back(row<Of<sum_of_columns>>("column sum 4096x4096", 1, bench::sum_shape, 1.0f));
-  rows.push_back(row<Of<sum_of_rows>>("row sum 4096x4096", 1, bench::sum_shape, 1.0f));
-  for (const auto& [name, size] : bench::products) rows.push_back(row<Product>(name, 1, size));
+  rows.push_back(row<Of<sum_of_columns>>("column sum 4096x4096", 1, harness::sum_shape, 1.0f));
+  rows.push_back(row<Of<sum_of_rows>>("row sum 4096x4096", 1, harness::sum_shape, 1.0f));
+  for (const auto& [name, size] : harness::products) rows.push_back(row<Product>(name, 1, size));
 }
 
 }  // namespace rows

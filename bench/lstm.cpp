@@ -34,7 +34,7 @@ struct Primitive {
 
 template <class Cell>
 struct Step {
-  explicit Step(bench::CellSize size)
+  explicit Step(harness::CellSize size)
       : cell(size.hidden),
         x(numbers(1, {size.batch, size.hidden})),
         state{numbers(2, {size.batch, size.hidden}), numbers(3, {size.batch, size.hidden})} {}
@@ -57,7 +57,7 @@ struct Forward : Step<Cell> {
 
 template <class Cell>
 struct Backward : Step<Cell> {
-  explicit Backward(bench::CellSize size) : Step<Cell>(size) {}
+  explicit Backward(harness::CellSize size) : Step<Cell>(size) {}
   std::vector<Variable> variables = this->cell.variables();
   std::vector<Tensor> slopes(const Tensor& in, const nn::LSTMState& before) {
     GradientTape tape;
@@ -76,7 +76,7 @@ struct Backward : Step<Cell> {
 template <bool loop>
 struct Whole {
   static constexpr std::size_t steps = 64;
-  explicit Whole(bench::CellSize size)
+  explicit Whole(harness::CellSize size)
       : lstm(size.hidden, size.hidden), x(numbers(1, {steps, size.batch, size.hidden})) {
     lstm.cells[0].weight.assign(numbers(4, {2 * size.hidden, 4 * size.hidden}, 1.0f / 16));
     lstm.cells[0].bias.assign(numbers(5, {4 * size.hidden}, 0.1f));
@@ -114,8 +114,8 @@ struct WholeBackward : Whole<loop> {
 
 }  // namespace
 
-void add_lstm(bench::Rows& rows) {
-  using bench::row, bench::traced_row, bench::small_cell, bench::large_cell;
+void add_lstm(harness::Rows& rows) {
+  using harness::row, harness::traced_row, harness::small_cell, harness::large_cell;
   rows.push_back(traced_row<Forward<Fused>>("LSTM cell 10x10 fused, forward", 1, small_cell));
   rows.push_back(
       traced_row<Backward<Fused>>("LSTM cell 10x10 fused, with backward", 1, small_cell));

@@ -6,7 +6,7 @@
 
 int main(int count, char** arguments) {
   rows::traced = count > 1 && std::string_view(arguments[1]) == "traced";
-  bench::Rows all;
+  harness::Rows all;
   rows::add_ops(all);
   rows::add_kernels(all);
   rows::add_tape(all);
@@ -14,6 +14,6 @@ int main(int count, char** arguments) {
   rows::add_char_rnn(all);
   rows::add_tree_lstm(all);
   rows::add_mlp(all);
-  if (rows::traced) std::erase_if(all, [](const bench::Row& row) { return !row.traced; });
-  return bench::serve(all, {{"reel", REEL_VERSION}});
+  if (rows::traced) std::erase_if(all, [](const harness::Row& row) { return !row.traced; });
+  return harness::serve(all, {{"reel", REEL_VERSION}});
 }

@@ -4,7 +4,7 @@
 namespace rows {
 namespace {
 
-using Task = bench::Mlp;
+using Task = harness::Mlp;
 
 nn::Linear layer(std::size_t in, std::size_t out, std::uint64_t seed) {
   nn::Linear made(in, out);
@@ -56,9 +56,9 @@ struct Mlp {
 
 }  // namespace
 
-void add_mlp(bench::Rows& rows) {
-  rows.push_back(bench::traced_row<Mlp<optim::SGD>>("MLP SGD step", 1));
-  rows.push_back(bench::traced_row<Mlp<optim::Adam>>("MLP Adam step", 1));
+void add_mlp(harness::Rows& rows) {
+  rows.push_back(harness::traced_row<Mlp<optim::SGD>>("MLP SGD step", 1));
+  rows.push_back(harness::traced_row<Mlp<optim::Adam>>("MLP Adam step", 1));
 }
 
 }  // namespace rows

@@ -51,8 +51,8 @@ struct Split {
 
 }  // namespace
 
-void add_ops(bench::Rows& rows) {
-  using bench::row;
+void add_ops(harness::Rows& rows) {
+  using harness::row;
   rows.push_back(row<Add>("add 16", 1, std::size_t{16}));
   rows.push_back(row<Add>("add 1k", 1, std::size_t{1} << 10));
   rows.push_back(row<Add>("add 64k", 1, std::size_t{1} << 16));

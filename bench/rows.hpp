@@ -12,8 +12,8 @@
 
 namespace rows {
 
-using bench::keep;
-using bench::Numbers;
+using harness::keep;
+using harness::Numbers;
 using namespace reel;
 
 /// Whether the work of this program is replayed instead of run.
@@ -42,12 +42,12 @@ double squares_of(const Tensors& tensors) {
   return sum;
 }
 
-void add_ops(bench::Rows& rows);
-void add_kernels(bench::Rows& rows);
-void add_tape(bench::Rows& rows);
-void add_lstm(bench::Rows& rows);
-void add_char_rnn(bench::Rows& rows);
-void add_tree_lstm(bench::Rows& rows);
-void add_mlp(bench::Rows& rows);
+void add_ops(harness::Rows& rows);
+void add_kernels(harness::Rows& rows);
+void add_tape(harness::Rows& rows);
+void add_lstm(harness::Rows& rows);
+void add_char_rnn(harness::Rows& rows);
+void add_tree_lstm(harness::Rows& rows);
+void add_mlp(harness::Rows& rows);
 
 }  // namespace rows

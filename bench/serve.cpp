@@ -6,7 +6,7 @@
 #include <iostream>
 #include <optional>
 
-namespace bench {
+namespace harness {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -93,4 +93,4 @@ int serve(const Rows& rows, const std::vector<std::pair<std::string, std::string
   return 0;
 }
 
-}  // namespace bench
+}  // namespace harness

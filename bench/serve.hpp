@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace bench {
+namespace harness {
 
 /// Work made ready: `run(n)` does it n times, `value()` is a number that shows that it was done.
 struct Work {
@@ -55,4 +55,4 @@ Row traced_row(std::string name, double per, Arguments... arguments) {
 /// file. `about` is what is to be known of this program: versions, core types.
 int serve(const Rows& rows, const std::vector<std::pair<std::string, std::string>>& about);
 
-}  // namespace bench
+}  // namespace harness

@@ -32,7 +32,7 @@ struct Chain {
   Variable w = leaf("w", 2, 1), b = leaf("b", 3, 0);
   std::array<Tensor, 2> slopes(Tensor y) {
     GradientTape tape;
-    for (std::size_t i = 0; i < bench::chain_length; ++i) {
+    for (std::size_t i = 0; i < harness::chain_length; ++i) {
       y = i % 2 == 0 ? std::move(y) * w : std::move(y) + b;
     }
     return tape.gradient(y, w, b);
@@ -58,10 +58,10 @@ struct Square {
 
 }  // namespace
 
-void add_tape(bench::Rows& rows) {
-  using bench::row, bench::traced_row;
+void add_tape(harness::Rows& rows) {
+  using harness::row, harness::traced_row;
   rows.push_back(row<AddRecorded>("add 16 recorded", 1));
-  rows.push_back(traced_row<Chain>("chain of 100, per op", bench::chain_length));
+  rows.push_back(traced_row<Chain>("chain of 100, per op", harness::chain_length));
   rows.push_back(traced_row<Square>("y = w*w and gradient", 1));
 }
 

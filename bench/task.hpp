@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace bench {
+namespace harness {
 
 struct CellSize {
   std::size_t batch, hidden;  // the input is as wide as the hidden state
@@ -92,4 +92,4 @@ inline std::vector<std::unique_ptr<Node>> random_trees() {
   return trees;
 }
 
-}  // namespace bench
+}  // namespace harness

@@ -15,16 +15,16 @@ using namespace reel;
 using rows::numbers;
 
 template <class F>
-void add(bench::Rows& rows, const std::string& name, F f) {
+void add(harness::Rows& rows, const std::string& name, F f) {
   rows.push_back({name, [f] {
-                    return bench::Work{[f](std::size_t times) mutable {
-                                         for (; times > 0; --times) bench::keep(f());
-                                       },
-                                       {}};
+                    return harness::Work{[f](std::size_t times) mutable {
+                                           for (; times > 0; --times) harness::keep(f());
+                                         },
+                                         {}};
                   }});
 }
 
-void add_products(bench::Rows& rows) {
+void add_products(harness::Rows& rows) {
   for (const std::size_t n : {128, 160, 192, 256, 512, 1000}) {
     const Tensor x = numbers(1, {n, n}), y = numbers(2, {n, n}), t = transpose(x);
     const std::string size = std::to_string(n);
@@ -38,13 +38,13 @@ void add_products(bench::Rows& rows) {
   const Tensor row = numbers(6, {1, 2048}), wide = numbers(7, {2048, 2048});
   const Tensor rows_of_x = numbers(8, {5, 2048}), narrow = numbers(9, {2048, 1000});
   add(rows, "product 1x2048x2048", [=] { return matmul(row, wide); });
-  add(rows, "product 1x2048x2048, turned", [=] { return matmul(row, transpose(wide)); });
+  add(rows, "product 1x2048x2048, transposed", [=] { return matmul(row, transpose(wide)); });
   add(rows, "product 5x2048x1000", [=] { return matmul(rows_of_x, narrow); });
   const Tensor many = numbers(10, {64, 64, 64});
   add(rows, "products 64 of 64", [=] { return matmul(many, many); });
 }
 
-void add_pointwise(bench::Rows& rows) {
+void add_pointwise(harness::Rows& rows) {
   for (const std::size_t n : {1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18, 1 << 20, 1 << 24}) {
     const Tensor x = numbers(1, {n}), y = numbers(2, {n}), row = numbers(3, {256});
     const Tensor square = x.reshape({-1, 256});
@@ -58,7 +58,7 @@ void add_pointwise(bench::Rows& rows) {
   }
 }
 
-void add_sums(bench::Rows& rows) {
+void add_sums(harness::Rows& rows) {
   for (const std::size_t n : {128, 256, 512, 1024, 4096}) {
     const Tensor x = numbers(1, {n, n});
     const std::string size = std::to_string(n);
@@ -68,7 +68,7 @@ void add_sums(bench::Rows& rows) {
   }
 }
 
-void add_by_rows(bench::Rows& rows) {
+void add_by_rows(harness::Rows& rows) {
   const Tensor gain = numbers(3, {512}), shift = numbers(4, {512});
   for (const std::size_t n : {64, 256, 2048}) {
     const Tensor x = numbers(1, {n, 96}), y = numbers(2, {n, 512});
@@ -90,7 +90,7 @@ void add_by_rows(bench::Rows& rows) {
       variables.emplace_back("x", numbers(1, {n}));
       gradients.push_back(numbers(2, {n}));
     }
-    optim::Adam adam{variables, {.learning_rate = bench::adam_rate}};
+    optim::Adam adam{variables, {.learning_rate = harness::adam_rate}};
     add(rows, "Adam " + std::to_string(count) + " of " + std::to_string(n), [=]() mutable {
       adam.step(gradients);
       return 0;
@@ -106,12 +106,12 @@ void keep_busy(int) {
       product *= 1.0000001f;
       asm volatile("" : "+x"(product));  // one by one
     }
-  bench::keep(x);
+  harness::keep(x);
 }
 /// Reads memory beyond the caches, each thread its own.
 void read_memory(int i) {
   static const std::string bytes[] = {std::string(1 << 26, 'x'), std::string(1 << 26, 'x')};
-  bench::keep(bytes[i].find('y'));
+  harness::keep(bytes[i].find('y'));
 }
 /// How much more of f() two threads of the machine do than one, just now.
 template <class F>
@@ -127,7 +127,7 @@ double capacity(const F& f) {
          std::chrono::duration<double>(Clock::now() - middle);
 }
 
-double microseconds(const bench::Work& work, int threads, std::size_t times) {
+double microseconds(const harness::Work& work, int threads, std::size_t times) {
   set_num_threads(threads);
   const auto start = std::chrono::steady_clock::now();
   work.run(times);
@@ -141,10 +141,10 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-void show(const bench::Row& row) {
+void show(const harness::Row& row) {
   constexpr double batch = 8000;
   constexpr int rounds = 41;
-  const bench::Work work = row.prepare();
+  const harness::Work work = row.prepare();
   microseconds(work, 2, 1);
   const auto times = static_cast<std::size_t>(1 + batch / microseconds(work, 1, 2));
   std::vector<double> one, two, ratios, arithmetic, memory;
@@ -163,7 +163,7 @@ void show(const bench::Row& row) {
 
 int main(int argc, char** argv) {
   const std::string wanted = argc > 1 ? argv[1] : "";
-  bench::Rows rows;
+  harness::Rows rows;
   add_products(rows);
   add_pointwise(rows);
   add_sums(rows);
@@ -172,6 +172,6 @@ int main(int argc, char** argv) {
   rows::add_mlp(rows);
   std::printf("%-27s %13s %13s %6s %11s %7s\n", "", "one thread", "two", "faster", "arithmetic",
               "memory");
-  for (const bench::Row& row : rows)
+  for (const harness::Row& row : rows)
     if (row.name.find(wanted) != row.name.npos) show(row);
 }

@@ -4,7 +4,7 @@
 namespace rows {
 namespace {
 
-using Task = bench::TreeTask;
+using Task = harness::TreeTask;
 
 struct Encoder {
   nn::Embedding embed{Task::vocabulary, Task::hidden};
@@ -18,7 +18,7 @@ struct Encoder {
     cell.weight.assign(numbers(6, {2 * width, 5 * width}, scale));
     cell.bias.assign(numbers(8, {5 * width}, 0.1f));
   }
-  nn::LSTMState operator()(const bench::Node& node) const {
+  nn::LSTMState operator()(const harness::Node& node) const {
     if (node.left) return cell((*this)(*node.left), (*this)(*node.right));
     return cell.leaf(embed(tensor({static_cast<std::int64_t>(node.word)})));
   }
@@ -31,9 +31,9 @@ struct Encoder {
 struct TreeLstm {
   Encoder encode;
   std::vector<Variable> variables = parameters(encode);
-  std::vector<std::unique_ptr<bench::Node>> trees = bench::random_trees();
+  std::vector<std::unique_ptr<harness::Node>> trees = harness::random_trees();
 
-  std::vector<Tensor> gradients(const bench::Node& tree) {
+  std::vector<Tensor> gradients(const harness::Node& tree) {
     GradientTape tape;
     return tape.gradient(sum(encode(tree).h), variables);
   }
@@ -45,8 +45,8 @@ struct TreeLstm {
 
 }  // namespace
 
-void add_tree_lstm(bench::Rows& rows) {
-  rows.push_back(bench::row<TreeLstm>("Tree-LSTM, one tree", Task::trees));
+void add_tree_lstm(harness::Rows& rows) {
+  rows.push_back(harness::row<TreeLstm>("Tree-LSTM, one tree", Task::trees));
 }
 
 }  // namespace rows

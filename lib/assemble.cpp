@@ -5,8 +5,11 @@
 #include <reel/error.hpp>
 
 #include "autograd/install.hpp"
+#include "lib/cpu/backend.hpp"
 #include "lib/cpu/install.hpp"
 #include "lib/cpu/kernels.hpp"
+#include "lib/flow/device.hpp"
+#include "lib/gate/plugin.hpp"
 #include "lib/ops/ops.hpp"
 
 namespace reel {
@@ -15,9 +18,10 @@ std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\
 
 void add_ops(OpTable& ops) {
   for (const Entry* family :
-       {arithmetic_ops, math_ops, activation_ops, compare_ops, reduce_ops, matmul_ops, softmax_ops,
-        normalize_ops, recurrent_ops, sequence_ops, reshape_ops, join_ops, gather_ops, create_ops,
-        device_ops, random_ops, update_ops})
+       {arithmetic_ops, math_ops,     trigonometry_ops, activation_ops, loss_ops,    compare_ops,
+        reduce_ops,     scan_ops,     sort_ops,         matmul_ops,     softmax_ops, normalize_ops,
+        recurrent_ops,  sequence_ops, reshape_ops,      copy_ops,       join_ops,    gather_ops,
+        create_ops,     device_ops,   random_ops,       update_ops,     special_ops, scatter_ops})
     for (; *family; ++family) ops.add(**family);
 }
 
@@ -42,13 +46,16 @@ class Problems {
 
 void add_kernels(const OpTable& ops, kernels::Families families, Problems& problems) {
   for (; *families; ++families) {
-    for (auto* entry = (*families)->kernels; entry && entry->op; ++entry)
-      if (Op* op = problems.known(ops, "kernel", entry->op)) {
-        op->cpu = entry->kernel;
-        op->cpu_gradient = entry->gradient;
-      }
+    for (auto* entry = (*families)->kernels; entry && entry->name; ++entry) {
+      const auto [op, part] = ops.find_kernel(entry->name);
+      if (op)
+        op->on_cpu().set(part, entry->kernel);
+      else
+        problems.add("kernel for unknown op " + quoted(entry->name));
+    }
     for (auto* entry = (*families)->tiles; entry && entry->op; ++entry)
-      if (Op* op = problems.known(ops, "tiles", entry->op)) op->tiles = op->fast = entry->tiles;
+      if (Op* op = problems.known(ops, "tiles", entry->op))
+        op->on_cpu().tiles = op->fast = entry->tiles;
   }
 }
 
@@ -56,25 +63,27 @@ void add_gradients(const OpTable& ops, Problems& problems) {
   for (const Rules* families : {pointwise_rules, gradient_rules})
     for (; *families; ++families)
       for (const NamedRule* entry = *families; entry->op; ++entry)
-        if (Op* op = problems.known(ops, "gradient rule", entry->op)) op->gradient = entry->rule;
+        if (Op* op = problems.known(ops, "gradient rule", entry->op))
+          op->gradient.rule = entry->rule;
 }
 
 void check(Op& op, Problems& problems) {
   const std::string name = quoted(op.name);
   if (!op.shape && !op.updates) problems.add(name + " has no shape rule; add one in lib/ops");
-  if (!op.cpu && !op.tiles && !op.changes_device)
+  if (!op.on_cpu().computes() && !op.changes_device)
     problems.add(name +
                  " has no kernel; add one in lib/cpu, or its formula to a list in lib/formulas");
-  if (!op.gradient && op.differentiable && !op.updates)
+  if (!op.gradient.rule && op.differentiable && !op.updates)
     problems.add(
         name +
         " has no gradient rule; add one in autograd/rules or say that it is not differentiable");
-  if (op.gradient && !op.differentiable)
+  if (op.gradient.rule && !op.differentiable)
     problems.add(name + " has a gradient rule but is said not to be differentiable");
   if (!op.samples && !op.updates) problems.add(name + " has no samples; add some in lib/ops");
 }
 
 void fill_table() {
+  register_backend(Device::Kind::cpu, CpuBackend::the());
   std::string error;
   const kernels::Families families = kernels::active_families(&error);
   if (!families) throw Error(error);
@@ -84,12 +93,9 @@ void fill_table() {
   add_kernels(ops, families, problems);
   add_gradients(ops, problems);
   ops.users_rule = user_rule;
-  const Op* copy = ops.find("cast");
-  for (Op* op : ops.ops()) {
-    // A view that the layout does not allow is a copy.
-    if (op->fusion == Fusion::layout && !op->cpu && copy) op->cpu = copy->cpu;
-    check(*op, problems);
-  }
+  ops.copy_for_views(Device::Kind::cpu);
+  open_cuda = open_cuda_plugin;
+  for (Op* op : ops.ops()) check(*op, problems);
   problems.raise();
 }
 }  // namespace

@@ -3,21 +3,20 @@
 // next one. The text is the King James Bible of Debian's package bible-kjv, or any file.
 #include <reel/reel.hpp>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <fstream>
 #include <iterator>
 #include <numbers>
 #include <set>
 
+#include "options.hpp"
 #include "progress.hpp"
 
 using namespace reel;
 
-struct Options {
+struct Options : CommonOptions {
   int steps = 500, hidden = 256, batch = 32, length = 64, sample = 400;
   double rate = 4e-3, temperature = 0.7;
-  std::uint64_t seed = 1;
   std::string text;
 };
 
@@ -78,17 +77,14 @@ struct Writer {
     return nn::cross_entropy(head(concat(outputs)), next) / std::numbers::ln2;
   }
 
-  /// Letters drawn one after another. Adding Gumbel noise to scores and taking the largest draws
-  /// from their softmax.
+  /// Letters drawn one after another.
   std::string write(const std::string& alphabet, const Options& options) const {
     std::string written;
     nn::LSTMState state = cell.initial_state(1);
     Tensor letter = tensor({static_cast<std::int32_t>(alphabet.find('\n'))});
     for (int i = 0; i < options.sample; ++i) {
       state = cell(embed(letter), state);
-      const Tensor scores = head(state.h) / options.temperature;
-      const Tensor noise = -log(-log(random::uniform(scores.shape(), {.low = 1e-9})));
-      letter = argmax(scores + noise, 1);
+      letter = random::categorical(head(state.h) / options.temperature);
       written += alphabet[static_cast<std::size_t>(letter.item<std::int64_t>())];
     }
     return written;
@@ -129,31 +125,25 @@ void train(Writer& model, const Text& data, const Options& options) {
   progress.end_line();
 }
 
-int main(int argc, char** argv) try {
+int main(int argc, char** argv) {
   Options options;
-  CLI::App app("An LSTM learns to write.");
-  auto add = [&](const char* name, auto& value, const char* text) {
-    return app.add_option(name, value, text)->capture_default_str();
-  };
-  add("--text", options.text, "a text to learn from (default: the King James Bible)");
-  add("--steps", options.steps, "training steps")->check(CLI::PositiveNumber);
-  add("--hidden", options.hidden, "width of the state")->check(CLI::PositiveNumber);
-  add("--batch", options.batch, "places of the text read side by side")->check(CLI::PositiveNumber);
-  add("--length", options.length, "characters a step")->check(CLI::PositiveNumber);
-  add("--rate", options.rate, "Adam's learning rate at the start");
-  add("--sample", options.sample, "characters to write at the end");
-  add("--temperature", options.temperature, "below 1 cautious")->check(CLI::PositiveNumber);
-  add("--seed", options.seed, "of weights and samples");
-  CLI11_PARSE(app, argc, argv);
-  seed(options.seed);
-  const Text data(options.text.empty() ? bible() : read(options.text));
-  Writer model(data.alphabet.size(), options.hidden);
-  fmt::print("{} characters, {} different\n{}", data.train.size(), data.alphabet.size(),
-             summary(model));
-  train(model, data, options);
-  fmt::print("held out: {:.3f} bits a character\n{}\n", evaluate(model, data.test, options),
-             model.write(data.alphabet, options));
-} catch (const std::exception& error) {
-  fmt::print(stderr, "char_rnn: {}\n", error.what());
-  return 1;
+  CommandLine line("An LSTM learns to write.", options);
+  line.add("--text", options.text, "a text to learn from (default: the King James Bible)");
+  line.add("--steps", options.steps, "training steps")->check(CLI::PositiveNumber);
+  line.add("--hidden", options.hidden, "width of the state")->check(CLI::PositiveNumber);
+  line.add("--batch", options.batch, "places of the text read side by side")
+      ->check(CLI::PositiveNumber);
+  line.add("--length", options.length, "characters a step")->check(CLI::PositiveNumber);
+  line.add("--rate", options.rate, "Adam's learning rate at the start");
+  line.add("--sample", options.sample, "characters to write at the end");
+  line.add("--temperature", options.temperature, "below 1 cautious")->check(CLI::PositiveNumber);
+  return line.run(argc, argv, [&] {
+    const Text data(options.text.empty() ? bible() : read(options.text));
+    Writer model(data.alphabet.size(), options.hidden);
+    fmt::print("{} characters, {} different\n{}", data.train.size(), data.alphabet.size(),
+               summary(model));
+    train(model, data, options);
+    fmt::print("held out: {:.3f} bits a character\n{}\n", evaluate(model, data.test, options),
+               model.write(data.alphabet, options));
+  });
 }

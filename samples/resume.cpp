@@ -5,9 +5,10 @@
 //     resume --folder run --stop 700; resume --folder run; ls run
 #include <reel/reel.hpp>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <numbers>
+
+#include "options.hpp"
 
 using namespace reel;
 
@@ -27,42 +28,40 @@ struct Progress {
 
 constexpr std::int64_t samples = 1024, batch = 32, steps_an_epoch = samples / batch;
 
-int main(int argc, char** argv) try {
+int main(int argc, char** argv) {
+  CommonOptions common;
   std::string folder = "run";
   std::int64_t steps = 2000, stop = -1, every = 100;
-  CLI::App app("Learns a function, and goes on where it was stopped.");
-  app.add_option("--folder", folder, "of the checkpoints")->capture_default_str();
-  app.add_option("--steps", steps, "training steps")->check(CLI::PositiveNumber);
-  app.add_option("--stop", stop, "end before this step");
-  app.add_option("--every", every, "steps between checkpoints")->check(CLI::PositiveNumber);
-  CLI11_PARSE(app, argc, argv);
+  CommandLine line("Learns a function, and goes on where it was stopped.", common);
+  line.add("--folder", folder, "of the checkpoints");
+  line.add("--steps", steps, "training steps")->check(CLI::PositiveNumber);
+  line.add("--stop", stop, "end before this step");
+  line.add("--every", every, "steps between checkpoints")->check(CLI::PositiveNumber);
+  return line.run(argc, argv, [&] {
+    const Tensor x = random::uniform({samples, 2}, {.low = -1, .high = 1});
+    const Tensor y = sum(x * x, 1, keepdims);
+    Model model;
+    optim::Adam adam(parameters(model));
+    const Generator random = thread_generator();
+    Progress progress;
+    std::int64_t step = 0;
+    const io::Checkpoints checkpoints(folder, {.keep = 3, .every = every});
+    if (checkpoints.resume(step, model, adam, random, progress))
+      fmt::print("resumed at {}\n", step);
 
-  seed(1);
-  const Tensor x = random::uniform({samples, 2}, {.low = -1, .high = 1});
-  const Tensor y = sum(x * x, 1, keepdims);
-  Model model;
-  optim::Adam adam(parameters(model));
-  const Generator random = thread_generator();
-  Progress progress;
-  std::int64_t step = 0;
-  const io::Checkpoints checkpoints(folder, {.keep = 3, .every = every});
-  if (checkpoints.resume(step, model, adam, random, progress)) fmt::print("resumed at {}\n", step);
-
-  while (step < steps && step != stop) {
-    const std::int64_t place = step % steps_an_epoch;
-    if (place == 0) progress.order = random::permutation(samples);
-    const Tensor chosen = progress.order(range(place * batch, (place + 1) * batch));
-    const double turn = std::numbers::pi * static_cast<double>(step) / static_cast<double>(steps);
-    adam.learning_rate().assign(5e-3 * (1 + std::cos(turn)));
-    GradientTape tape;
-    const Tensor loss = mean(square(model(take(x, chosen)) - take(y, chosen)));
-    adam.step(tape.gradient(loss, parameters(model)));
-    progress.average = 0.99 * progress.average + 0.01 * static_cast<double>(loss.item<float>());
-    if (++step % 200 == 0) fmt::print("step {}: loss {}\n", step, progress.average);
-    checkpoints.save(step, model, adam, random, progress);
-  }
-  io::save(folder + "/model.safetensors", model);  // the weights alone
-} catch (const std::exception& error) {
-  fmt::print(stderr, "resume: {}\n", error.what());
-  return 1;
+    while (step < steps && step != stop) {
+      const std::int64_t place = step % steps_an_epoch;
+      if (place == 0) progress.order = random::permutation(samples);
+      const Tensor chosen = progress.order(range(place * batch, (place + 1) * batch));
+      const double turn = std::numbers::pi * static_cast<double>(step) / static_cast<double>(steps);
+      adam.learning_rate().assign(5e-3 * (1 + std::cos(turn)));
+      GradientTape tape;
+      const Tensor loss = mean(square(model(take(x, chosen)) - take(y, chosen)));
+      adam.step(tape.gradient(loss, parameters(model)));
+      progress.average = 0.99 * progress.average + 0.01 * static_cast<double>(loss.item<float>());
+      if (++step % 200 == 0) fmt::print("step {}: loss {}\n", step, progress.average);
+      checkpoints.save(step, model, adam, random, progress);
+    }
+    io::save(folder + "/model.safetensors", model);  // the weights alone
+  });
 }

@@ -3,7 +3,6 @@
 // is a recursive function over each tree; nothing is padded, batched by shape or compiled.
 #include <reel/reel.hpp>
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <cmath>
 #include <numbers>
@@ -11,16 +10,16 @@
 #include <span>
 
 #include "listops.hpp"
+#include "options.hpp"
 #include "progress.hpp"
 
 using namespace reel;
 using listops::Expression, listops::Node;
 
-struct Options {
+struct Options : CommonOptions {
   std::size_t trees = 90000, batch = 16, longest = 50;
   int epochs = 4, hidden = 128;
   double rate = 3e-3;
-  std::uint64_t seed = 1;
   std::string test;
 };
 
@@ -104,7 +103,9 @@ void train(Calculator& model, listops::Split& data, const Options& options) {
       const Tensor cost = nn::cross_entropy(model(some), tensor(values(some)));
       const double turn = std::numbers::pi * static_cast<double>(done) / static_cast<double>(total);
       adam.learning_rate().assign(options.rate * (0.51 + 0.49 * std::cos(turn)));
-      adam.step(optim::clip_by_global_norm(tape.gradient(cost, parameters(model)), 1));
+      // A tree of one word uses no cell.
+      const auto slopes = tape.gradient(cost, parameters(model), Unconnected::zero);
+      adam.step(optim::clip_by_global_norm(slopes, 1));
       done += std::ssize(some);
       loss += 0.01 * (cost.item<float>() - loss);
       progress.show(done, fmt::format("epoch {}  loss {:.3f}", epoch, loss));
@@ -119,29 +120,24 @@ void train(Calculator& model, listops::Split& data, const Options& options) {
              static_cast<double>(done) / training, testing);
 }
 
-int main(int argc, char** argv) try {
+int main(int argc, char** argv) {
   Options options;
-  CLI::App app("A Tree-LSTM learns ListOps.");
-  auto add = [&](const char* name, auto& value, const char* text) {
-    return app.add_option(name, value, text)->capture_default_str();
-  };
-  add("--trees", options.trees, "expressions drawn for training")->check(CLI::Range(9, 10000000));
-  add("--epochs", options.epochs, "passes over them")->check(CLI::PositiveNumber);
-  add("--hidden", options.hidden, "width of a state")->check(CLI::PositiveNumber);
-  add("--batch", options.batch, "trees a step")->check(CLI::PositiveNumber);
-  add("--longest", options.longest, "train on expressions of at most this many words");
-  add("--rate", options.rate, "Adam's learning rate at the start");
-  add("--seed", options.seed, "of weights, expressions and their order");
-  add("--test", options.test, "test on this file (published format)")->check(CLI::ExistingFile);
-  CLI11_PARSE(app, argc, argv);
-  seed(options.seed);
-  listops::Split data = listops::draw_split(options.trees, options.seed, options.test);
-  std::erase_if(data.train, [&](auto& e) { return e.words.size() > options.longest; });
-  Calculator model(options.hidden);
-  fmt::print("{} expressions to train on, {} held out\n{}", data.train.size(), data.test.size(),
-             summary(model));
-  train(model, data, options);
-} catch (const std::exception& error) {
-  fmt::print(stderr, "tree_lstm: {}\n", error.what());
-  return 1;
+  CommandLine line("A Tree-LSTM learns ListOps.", options);
+  line.add("--trees", options.trees, "expressions drawn for training")
+      ->check(CLI::Range(9, 10000000));
+  line.add("--epochs", options.epochs, "passes over them")->check(CLI::PositiveNumber);
+  line.add("--hidden", options.hidden, "width of a state")->check(CLI::PositiveNumber);
+  line.add("--batch", options.batch, "trees a step")->check(CLI::PositiveNumber);
+  line.add("--longest", options.longest, "train on expressions of at most this many words");
+  line.add("--rate", options.rate, "Adam's learning rate at the start");
+  line.add("--test", options.test, "test on this file (published format)")
+      ->check(CLI::ExistingFile);
+  return line.run(argc, argv, [&] {
+    listops::Split data = listops::draw_split(options.trees, options.seed, options.test);
+    std::erase_if(data.train, [&](auto& e) { return e.words.size() > options.longest; });
+    Calculator model(options.hidden);
+    fmt::print("{} expressions to train on, {} held out\n{}", data.train.size(), data.test.size(),
+               summary(model));
+    train(model, data, options);
+  });
 }

@@ -27,9 +27,12 @@ void scatter_elements_rule(GradientCall& call) {
 }
 }  // namespace
 
-const NamedRule gather_rules[] = {{"take", take_rule},
-                                  {"gather", gather_rule},
-                                  {"scatter", scatter_rule},
-                                  {"scatter_elements", scatter_elements_rule},
-                                  {nullptr, nullptr}};
+const NamedRule gather_rules[] = {
+    {"take", take_rule},
+    {"lookup", take_rule},
+    {"gather", gather_rule},
+    {"scatter", scatter_rule},  // the gradient of take, and of gather:
+    {"scatter_elements", scatter_elements_rule},
+    {nullptr, nullptr},
+};
 }  // namespace reel

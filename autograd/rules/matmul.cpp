@@ -16,7 +16,7 @@ Tensor transposed(const Tensor& x) {
   return transpose(x, Axes(std::span<const int>(order, static_cast<std::size_t>(rank))));
 }
 
-/// x without its leading axes, which join the rows.
+/// x with its leading axes joined to the rows.
 Tensor rows(const Tensor& x) {
   const std::int64_t width = x.shape().end()[-1];
   std::int64_t count = 1;
@@ -52,7 +52,7 @@ void matmul_rule(GradientCall& call) {
   if (call.wants(0)) give_product(call, 0, dz, Transposed::no, call.input(1), Transposed::yes);
   if (!call.wants(1) || call.defer_product()) return;
   const Tensor& x = call.input(0);
-  // One matrix for all of x: one product over all rows instead of a sum of products.
+  // If y is one matrix for all of x, one product over all rows replaces a sum of products.
   if (call.input_shape(1).rank() == 2 && x.rank() > 2)
     give_product(call, 1, rows(x), Transposed::yes, rows(dz), Transposed::no);
   else

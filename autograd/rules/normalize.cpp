@@ -13,7 +13,7 @@ void layer_norm_rule(GradientCall& call) {
   call.give_sum(2, dy);
   if (!call.wants(0) && !call.wants(1)) return;
   const Tensor& x = call.input(0);
-  // Twice, as the mean is rounded: so equal elements are 0.
+  // The mean is subtracted twice, because it is rounded. So equal elements give 0.
   const Tensor nearly = x - mean(x, -1, keepdims), centred = nearly - mean(nearly, -1, keepdims);
   const Tensor variance = mean(square(centred), -1, keepdims);
   const Tensor r = 1 / sqrt(variance + call.option<EpsilonOptions>().epsilon);
@@ -23,7 +23,29 @@ void layer_norm_rule(GradientCall& call) {
   const Tensor du = dy * call.input(1);
   call.give(0, r * (du - mean(du, -1, keepdims) - u * mean(u * du, -1, keepdims)));
 }
+
+// y = s x with s = norm / max(|x|, norm)
+// dx = s dy - x s (sum of all dy x) / |x|^2, without the second part where |x| <= norm
+void limit_norm_rule(GradientCall& call) {
+  const double norm = call.option<LimitNormOptions>().norm;
+  Tensor squares, products;
+  for (int i = 0; i < call.input_count(); ++i) {
+    const Tensor square_sum = cast(sum(square(call.input(i))), DType::float64);
+    const Tensor product = cast(sum(call.dy(i) * call.input(i)), DType::float64);
+    squares = i ? squares + square_sum : square_sum;
+    products = i ? products + product : product;
+  }
+  const Tensor most = maximum(squares, norm * norm), longer = squares > norm * norm;
+  const Tensor scale = where(longer, norm / sqrt(most), 1.0);
+  const Tensor along = where(longer, scale * products / most, 0.0);
+  for (int i = 0; i < call.input_count(); ++i) {
+    if (!call.wants(i)) continue;
+    const DType dtype = call.input_dtype(i);
+    call.give(i, cast(scale, dtype) * call.dy(i) - cast(along, dtype) * call.input(i));
+  }
+}
 }  // namespace
 
-const NamedRule normalize_rules[] = {{"layer_norm", layer_norm_rule}, {nullptr, nullptr}};
+const NamedRule normalize_rules[] = {
+    {"layer_norm", layer_norm_rule}, {"limit_norm", limit_norm_rule}, {nullptr, nullptr}};
 }  // namespace reel

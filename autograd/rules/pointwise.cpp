@@ -1,20 +1,35 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Pointwise gradients in public ops, from the formulas that the fused kernels are made of.
+// Pointwise gradients in public ops, made of the same formulas as the fused kernels.
 #include <reel/ops.hpp>
 
 #include "autograd/install.hpp"
 #include "lib/formulas/activation.hpp"
 #include "lib/formulas/arithmetic.hpp"
+#include "lib/formulas/loss.hpp"
 #include "lib/formulas/math.hpp"
+#include "lib/formulas/special.hpp"
+#include "lib/formulas/trigonometry.hpp"
+#include "lib/table/entries.hpp"
 
 namespace reel {
 namespace formulas::math {
 template <>
 struct Functions<Tensor> {
+  static double number(double value) { return value; }
   static Tensor select(const Tensor& condition, Operand x, Operand y) {
     return where(condition, x, y);
   }
-  static Tensor log(const Tensor& x) { return reel::log(x); }
+#define REEL_OF_ONE(name) \
+  static Tensor name(const Tensor& x) { return reel::name(x); }
+  REEL_EACH_FUNCTION(REEL_OF_ONE)
+  REEL_OF_ONE(abs)
+  REEL_OF_ONE(digamma)
+  REEL_OF_ONE(sigmoid)
+#undef REEL_OF_ONE
+  static Tensor hypot(const Tensor& x, const Tensor& y) { return reel::hypot(x, y); }
+  static Tensor maximum(const Tensor& x, const Tensor& y) { return reel::maximum(x, y); }
+  static Tensor minimum(const Tensor& x, const Tensor& y) { return reel::minimum(x, y); }
+  static Tensor polygamma(const Tensor& x, Operand n) { return run_binary(polygamma_op, x, n); }
   static Tensor power(const Tensor& x, const Tensor& y) { return reel::power(x, y); }
 };
 }  // namespace formulas::math
@@ -43,7 +58,15 @@ void where_rule(GradientCall& call) {
   if (call.wants(2)) call.give_sum(2, where(c, 0, dz));
 }
 
-/// The rules of a family, where a formula has a gradient.
+// z = x + w (y - x)
+void lerp_rule(GradientCall& call) {
+  const Tensor& dz = call.dy();
+  if (call.wants(0)) call.give_sum(0, dz * (1 - call.input(2)));
+  if (call.wants(1)) call.give_sum(1, dz * call.input(2));
+  if (call.wants(2)) call.give_sum(2, dz * (call.input(1) - call.input(0)));
+}
+
+/// The rules of a family, for the formulas that have a gradient.
 template <class F>
 constexpr GradientRule rule_or_null() {
   if constexpr (requires(TensorValues g) { F::d0(g); })
@@ -56,7 +79,8 @@ constexpr NamedRule rules_of[] = {{nullptr, nullptr}};
 template <class... F>
 constexpr NamedRule rules_of<formulas::List<F...>>[] = {{F::name, rule_or_null<F>()}...,
                                                         {nullptr, nullptr}};
-constexpr NamedRule where_rules[] = {{"where", where_rule}, {nullptr, nullptr}};
+constexpr NamedRule rules_of_three[] = {
+    {"where", where_rule}, {"lerp", lerp_rule}, {nullptr, nullptr}};
 
 template <class F>
 Tensor gradient_before(const Tensor& dy, const Tensor& out) {
@@ -85,5 +109,10 @@ PointwiseGradient gradient_of(Activation activation) {
 
 const Rules pointwise_rules[] = {rules_of<formulas::ArithmeticFormulas>,
                                  rules_of<formulas::MathFormulas>,
-                                 rules_of<formulas::ActivationFormulas>, where_rules, nullptr};
+                                 rules_of<formulas::TrigonometryFormulas>,
+                                 rules_of<formulas::ActivationFormulas>,
+                                 rules_of<formulas::LossFormulas>,
+                                 rules_of<formulas::SpecialFormulas>,
+                                 rules_of_three,
+                                 nullptr};
 }  // namespace reel

@@ -3,8 +3,6 @@
 
 #include "autograd/install.hpp"
 #include "lib/table/entries.hpp"
-#include "lib/table/options/axis.hpp"
-#include "lib/table/options/join.hpp"
 #include "lib/table/options/reshape.hpp"
 
 namespace reel {
@@ -26,41 +24,9 @@ void transpose_rule(GradientCall& call) {
 void broadcast_to_rule(GradientCall& call) {
   call.give(0, sum_to_op, {call.dy()}, ShapeOptions{call.input_shape(0)});
 }
-
-// y = part of x        dx = dy at that part, else 0
-void slice_rule(GradientCall& call) {
-  UnsliceOptions place{call.option<SliceOptions>(), call.input_shape(0)};
-  Tensor dy = call.dy();
-  if (!place.slice.keeps_axes()) dy = reshape(std::move(dy), place.slice.lengths);
-  place.slice.dropped = place.slice.added = 0;
-  call.give(0, unslice_op, {dy}, place);
-}
-void unslice_rule(GradientCall& call) {
-  call.give(0, run(slice_op, call.dy(), call.option<UnsliceOptions>().slice));
-}
-
-// y = parts side by side        d part = its slice of dy
-void concat_rule(GradientCall& call) {
-  const int axis = static_cast<int>(call.option<AxisOptions>().axis);
-  SmallVector<std::int64_t, 8> lengths;
-  for (int i = 0; i < call.input_count(); ++i) lengths.push_back(call.input_shape(i)[axis]);
-  const std::vector<Tensor> parts =
-      split(call.dy(), std::span<const std::int64_t>(lengths.data(), lengths.size()), axis);
-  for (int i = 0; i < call.input_count(); ++i) call.give(i, parts[static_cast<std::size_t>(i)]);
-}
-
-// y = x in another dtype; give() converts dy back
-void cast_rule(GradientCall& call) { call.give(0, call.dy()); }
 }  // namespace
 
-const NamedRule reshape_rules[] = {{"reshape", shape_rule},
-                                   {"expand_dims", shape_rule},
-                                   {"squeeze", shape_rule},
-                                   {"transpose", transpose_rule},
-                                   {"slice", slice_rule},
-                                   {"unslice", unslice_rule},
-                                   {"concat", concat_rule},
-                                   {"cast", cast_rule},
-                                   {"broadcast_to", broadcast_to_rule},
-                                   {nullptr, nullptr}};
+const NamedRule reshape_rules[] = {
+    {"reshape", shape_rule},       {"expand_dims", shape_rule},         {"squeeze", shape_rule},
+    {"transpose", transpose_rule}, {"broadcast_to", broadcast_to_rule}, {nullptr, nullptr}};
 }  // namespace reel

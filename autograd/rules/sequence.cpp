@@ -7,8 +7,8 @@
 
 namespace reel {
 namespace {
-/// The steps of a sequence as public ops, played back by a tape of their own: what an outer tape
-/// sees of it has gradients of every order.
+/// Computes the steps of a sequence as public ops under a tape of their own. An outer tape sees
+/// these ops, so gradients of every order exist.
 class Steps {
  public:
   /// The inputs are x, `states` states, weight, bias and lengths.

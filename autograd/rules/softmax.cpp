@@ -3,6 +3,7 @@
 
 #include "autograd/install.hpp"
 #include "lib/table/options/axis.hpp"
+#include "lib/table/options/gather.hpp"
 
 namespace reel {
 namespace {
@@ -20,11 +21,16 @@ void log_softmax_rule(GradientCall& call) {
   call.give(0, dy - exp(call.output()) * sum(dy, axis_of(call), keepdims));
 }
 
-// y = -log softmax(x)[label]        dx = (softmax x - one_hot label) dy
+// y = -log softmax(x)[label]        dx = (softmax x - one_hot label) dy, and 0 of an ignored row
 void cross_entropy_rule(GradientCall& call) {
-  const Tensor& scores = call.input(0);
-  const Tensor target = one_hot(call.input(1), scores.shape()[1], scores.dtype());
-  call.give(0, (softmax(scores, 1) - target) * expand_dims(call.dy(), 1));
+  const Tensor &scores = call.input(0), &labels = call.input(1), dy = expand_dims(call.dy(), -1);
+  const std::int64_t classes = scores.shape()[-1];
+  const auto& options = call.option<LabelOptions>();
+  if (!options.ignores)
+    return call.give(0, (softmax(scores) - one_hot(labels, classes, scores.dtype())) * dy);
+  const Tensor counted = labels != options.ignored, rows = expand_dims(counted, -1);
+  const Tensor target = one_hot(where(counted, labels, 0), classes, scores.dtype());
+  call.give(0, where(rows, (softmax(where(rows, scores, 0)) - target) * dy, 0));
 }
 }  // namespace
 

@@ -8,8 +8,8 @@
 namespace limits {
 namespace {
 
-using bench::Numbers;
-using Task = bench::CharRnn;
+using harness::Numbers;
+using Task = harness::CharRnn;
 
 /// One training step. What does not depend on the step before is one product over all steps:
 /// the input projection, the head, all weight gradients.
@@ -45,7 +45,7 @@ struct CharRnn {
     backward();
     ++step;
     for (Parameter* p : {&table, &weight, &bias, &head, &head_bias}) {
-      p->adam(step, static_cast<float>(bench::adam_rate));
+      p->adam(step, static_cast<float>(harness::adam_rate));
     }
   }
 
@@ -125,9 +125,9 @@ struct CharRnn {
 
 }  // namespace
 
-void add_char_rnn(bench::Rows& rows) {
+void add_char_rnn(harness::Rows& rows) {
   for (const char* name : {"char-RNN step", "char-RNN step, nn::LSTM"})
-    rows.push_back(bench::row<CharRnn>(name, 1));
+    rows.push_back(harness::row<CharRnn>(name, 1));
 }
 
 }  // namespace limits

@@ -38,18 +38,18 @@ inline float cross_entropy(std::size_t rows, std::size_t classes, float* scores,
     float top = score[0], sum = 0;
     for (std::size_t j = 1; j < classes; ++j) top = std::max(top, score[j]);
     const float picked = score[labels[i]] - top;
-    std::size_t j = 0;
+    const std::size_t whole = classes - classes % lanes;
     Batch sums(0.0f);
-    for (; j + lanes <= classes; j += lanes) {
+    for (std::size_t j = 0; j < whole; j += lanes) {
       const Batch e = xsimd::exp(Batch::load_unaligned(score + j) - Batch(top));
       e.store_unaligned(score + j);
       sums += e;
     }
     sum = total(sums);
-    for (; j < classes; ++j) sum += score[j] = std::exp(score[j] - top);
+    for (std::size_t j = whole; j < classes; ++j) sum += score[j] = std::exp(score[j] - top);
     loss += std::log(sum) - picked;
     const float scale = share / sum;
-    for (j = 0; j < classes; ++j) score[j] *= scale;
+    for (std::size_t j = 0; j < classes; ++j) score[j] *= scale;
     score[labels[i]] -= share;
   }
   return loss * share;

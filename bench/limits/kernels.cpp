@@ -9,8 +9,8 @@
 namespace limits {
 namespace {
 
-using bench::keep;
-using bench::Numbers;
+using harness::keep;
+using harness::Numbers;
 
 /// f of every element.
 template <auto f>
@@ -30,7 +30,7 @@ struct Passes {
   void operator()() {
     for (std::size_t i = 0; i < count; i += lanes) {
       Batch v = Batch::load_aligned(x + i);
-      for (int k = 0; k < bench::passes; ++k) v = k % 2 == 0 ? v * 1.01f : v + 0.01f;
+      for (int k = 0; k < harness::passes; ++k) v = k % 2 == 0 ? v * 1.01f : v + 0.01f;
       v.store_aligned(y + i);
     }
     keep(*y.begin());
@@ -42,7 +42,7 @@ constexpr auto logistic = [](Batch x) { return sigmoid(x); };
 
 /// Rows in whole vectors that stay in registers between the sum and the scale.
 struct Softmax {
-  static constexpr std::size_t rows = bench::softmax_shape[0], width = bench::softmax_shape[1];
+  static constexpr std::size_t rows = harness::softmax_shape[0], width = harness::softmax_shape[1];
   Buffer x{Numbers(1).vector(rows * width, 2)}, y{rows * width};
   void operator()() {
     for (std::size_t r = 0; r < rows; ++r) {
@@ -66,7 +66,7 @@ struct Softmax {
 };
 
 struct LayerNorm {
-  static constexpr std::size_t rows = bench::norm_shape[0], width = bench::norm_shape[1];
+  static constexpr std::size_t rows = harness::norm_shape[0], width = harness::norm_shape[1];
   Buffer x{Numbers(1).vector(rows * width)}, scale{Numbers(2).vector(width)},
       shift{Numbers(3).vector(width)}, y{rows * width};
   void operator()() {
@@ -91,8 +91,8 @@ struct LayerNorm {
   double value() { return sum_of_squares(y); }
 };
 
-constexpr std::size_t side = bench::sum_shape[0];
-static_assert(bench::sum_shape[1] == side);
+constexpr std::size_t side = harness::sum_shape[0];
+static_assert(harness::sum_shape[1] == side);
 
 struct ColumnSum {
   Buffer x{Numbers(1).vector(side * side)}, y{side};
@@ -124,12 +124,12 @@ struct RowSum {
 };
 
 struct Product {
-  explicit Product(bench::ProductSize of)
+  explicit Product(harness::ProductSize of)
       : size(of),
         x(Numbers(1).vector(of.m * of.k)),
         y(Numbers(2).vector(of.k * of.n)),
         z(of.m * of.n) {}
-  bench::ProductSize size;
+  harness::ProductSize size;
   Buffer x, y, z;
   void operator()() {
     dense(size.m, size.n, size.k, x, Turn::no, y, Turn::no, 0, z);
@@ -140,8 +140,8 @@ struct Product {
 
 }  // namespace
 
-void add_kernels(bench::Rows& rows) {
-  using bench::row;
+void add_kernels(harness::Rows& rows) {
+  using harness::row;
   rows.push_back(row<Map<exponential>>("exp 64k", 1));
   rows.push_back(row<Map<logistic>>("sigmoid 64k", 1));
   rows.push_back(row<Passes>("10 ops on 1M floats", 1));
@@ -149,7 +149,7 @@ void add_kernels(bench::Rows& rows) {
   rows.push_back(row<LayerNorm>("layer norm 64x512", 1));
   rows.push_back(row<ColumnSum>("column sum 4096x4096", 1));
   rows.push_back(row<RowSum>("row sum 4096x4096", 1));
-  for (const auto& [name, size] : bench::products) rows.push_back(row<Product>(name, 1, size));
+  for (const auto& [name, size] : harness::products) rows.push_back(row<Product>(name, 1, size));
 }
 
 }  // namespace limits

@@ -10,8 +10,8 @@
 namespace limits {
 namespace {
 
-using bench::keep;
-using bench::Numbers;
+using harness::keep;
+using harness::Numbers;
 
 std::size_t padded(std::size_t n) { return (n + lanes - 1) / lanes * lanes; }
 
@@ -39,7 +39,7 @@ std::vector<float> pack(const std::vector<float>& from, std::size_t rows) {
 
 /// One cell, weights packed in panels; the gradient goes to weight and bias only.
 struct Cell {
-  explicit Cell(bench::CellSize size)
+  explicit Cell(harness::CellSize size)
       : batch(size.batch),
         width(size.hidden),
         hidden(padded(width)),
@@ -85,7 +85,7 @@ struct Forward : Cell {
 
 /// The gradient of the sum of h'.
 struct Backward : Cell {
-  explicit Backward(bench::CellSize size)
+  explicit Backward(harness::CellSize size)
       : Cell(size),
         dh(std::vector<float>(batch * hidden, 1)),
         dc(batch * hidden),
@@ -124,15 +124,15 @@ struct Backward : Cell {
 
 }  // namespace
 
-void add_lstm(bench::Rows& rows) {
-  using bench::row;
+void add_lstm(harness::Rows& rows) {
+  using harness::row;
   for (const char* kind : {"fused", "primitive"}) {
     const std::string name = std::string("LSTM cell 10x10 ") + kind;
-    rows.push_back(row<Forward>(name + ", forward", 1, bench::small_cell));
-    rows.push_back(row<Backward>(name + ", with backward", 1, bench::small_cell));
+    rows.push_back(row<Forward>(name + ", forward", 1, harness::small_cell));
+    rows.push_back(row<Backward>(name + ", with backward", 1, harness::small_cell));
   }
-  rows.push_back(row<Forward>("LSTM cell 32x256, forward", 1, bench::large_cell));
-  rows.push_back(row<Backward>("LSTM cell 32x256, with backward", 1, bench::large_cell));
+  rows.push_back(row<Forward>("LSTM cell 32x256, forward", 1, harness::large_cell));
+  rows.push_back(row<Backward>("LSTM cell 32x256, with backward", 1, harness::large_cell));
 }
 
 }  // namespace limits

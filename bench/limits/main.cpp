@@ -5,7 +5,7 @@
 
 int main() {
   openblas_set_num_threads(1);
-  bench::Rows rows;
+  harness::Rows rows;
   limits::add_ops(rows);
   limits::add_kernels(rows);
   limits::add_tape(rows);
@@ -13,7 +13,7 @@ int main() {
   limits::add_char_rnn(rows);
   limits::add_tree_lstm(rows);
   limits::add_mlp(rows);
-  return bench::serve(rows, {{"compiler", "g++ " __VERSION__},
-                             {"OpenBLAS", openblas_get_config()},
-                             {"OpenBLAS core type", openblas_get_corename()}});
+  return harness::serve(rows, {{"compiler", "g++ " __VERSION__},
+                               {"OpenBLAS", openblas_get_config()},
+                               {"OpenBLAS core type", openblas_get_corename()}});
 }

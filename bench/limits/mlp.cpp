@@ -10,8 +10,8 @@
 namespace limits {
 namespace {
 
-using bench::Numbers;
-using Task = bench::Mlp;
+using harness::Numbers;
+using Task = harness::Mlp;
 
 struct Layer {
   Layer(std::size_t in, std::size_t out, std::uint64_t seed)
@@ -76,9 +76,9 @@ struct Mlp {
   }
   void update(Parameter& p) const {
     if (adam) {
-      p.adam(step, static_cast<float>(bench::adam_rate));
+      p.adam(step, static_cast<float>(harness::adam_rate));
     } else {
-      p.sgd(static_cast<float>(bench::sgd_rate));
+      p.sgd(static_cast<float>(harness::sgd_rate));
     }
   }
   double value() {
@@ -90,9 +90,9 @@ struct Mlp {
 
 }  // namespace
 
-void add_mlp(bench::Rows& rows) {
-  rows.push_back(bench::row<Mlp>("MLP SGD step", 1, false));
-  rows.push_back(bench::row<Mlp>("MLP Adam step", 1, true));
+void add_mlp(harness::Rows& rows) {
+  rows.push_back(harness::row<Mlp>("MLP SGD step", 1, false));
+  rows.push_back(harness::row<Mlp>("MLP Adam step", 1, true));
 }
 
 }  // namespace limits

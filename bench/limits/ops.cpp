@@ -10,8 +10,8 @@
 namespace limits {
 namespace {
 
-using bench::keep;
-using bench::Numbers;
+using harness::keep;
+using harness::Numbers;
 
 void add(const float* __restrict x, const float* __restrict y, float* __restrict z,
          std::size_t count) {
@@ -106,14 +106,14 @@ struct AddTransposed {
     };
     const float *left = x, *right = y;
     float* sum = z;
-    Block16 turned;
-    for (std::size_t i = 0; i < block; ++i) turned[i] = *at(right, column + i, row);
-    swap_blocks<1>(turned, lanes);
-    swap_blocks<2>(turned, lanes);
-    swap_blocks<4>(turned, lanes);
-    swap_blocks<8>(turned, lanes);
+    Block16 transposed;
+    for (std::size_t i = 0; i < block; ++i) transposed[i] = *at(right, column + i, row);
+    swap_blocks<1>(transposed, lanes);
+    swap_blocks<2>(transposed, lanes);
+    swap_blocks<4>(transposed, lanes);
+    swap_blocks<8>(transposed, lanes);
     for (std::size_t i = 0; i < block; ++i) {
-      *at(sum, row + i, column) = *at(left, row + i, column) + turned[i];
+      *at(sum, row + i, column) = *at(left, row + i, column) + transposed[i];
     }
   }
   double value() { return sum_of_squares(z); }
@@ -166,8 +166,8 @@ struct View {
 
 }  // namespace
 
-void add_ops(bench::Rows& rows) {
-  using bench::row;
+void add_ops(harness::Rows& rows) {
+  using harness::row;
   rows.push_back(row<AddSmall>("add 16", 1));
   rows.push_back(row<AddLarge>("add 1k", 1, std::size_t{1} << 10));
   rows.push_back(row<AddLarge>("add 64k", 1, std::size_t{1} << 16));

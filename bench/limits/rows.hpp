@@ -4,11 +4,11 @@
 #include "../serve.hpp"
 
 namespace limits {
-void add_ops(bench::Rows& rows);
-void add_kernels(bench::Rows& rows);
-void add_tape(bench::Rows& rows);
-void add_lstm(bench::Rows& rows);
-void add_char_rnn(bench::Rows& rows);
-void add_tree_lstm(bench::Rows& rows);
-void add_mlp(bench::Rows& rows);
+void add_ops(harness::Rows& rows);
+void add_kernels(harness::Rows& rows);
+void add_tape(harness::Rows& rows);
+void add_lstm(harness::Rows& rows);
+void add_char_rnn(harness::Rows& rows);
+void add_tree_lstm(harness::Rows& rows);
+void add_mlp(harness::Rows& rows);
 }  // namespace limits

@@ -7,8 +7,8 @@
 namespace limits {
 namespace {
 
-using bench::keep;
-using bench::Numbers;
+using harness::keep;
+using harness::Numbers;
 
 Block* leaf(std::uint64_t seed, float around) {
   Block* block = allocate();
@@ -102,13 +102,13 @@ struct AddRecorded {
 template <class Count>
 struct Chain {
   Block *x = leaf(1, 0), *w = leaf(2, 1), *b = leaf(3, 0);
-  Tape<Count> tape{bench::chain_length};
+  Tape<Count> tape{harness::chain_length};
   Buffer gradients{3 * block_floats};
   void operator()() {
     for (float& g : gradients) g = 0;
     Block* y = x;
     std::int32_t from = -1;
-    for (std::size_t i = 0; i < bench::chain_length; ++i) {
+    for (std::size_t i = 0; i < harness::chain_length; ++i) {
       Block* z = i % 2 == 0 ? tape.call(Record::Op::multiply, y, from, w, -2)
                             : tape.call(Record::Op::add, y, from, b, -3);
       if (y != x) Count::release(y);
@@ -139,9 +139,9 @@ struct Square {
 
 }  // namespace
 
-void add_tape(bench::Rows& rows) {
-  using bench::row;
-  const double length = bench::chain_length;
+void add_tape(harness::Rows& rows) {
+  using harness::row;
+  const double length = harness::chain_length;
   rows.push_back(row<AddRecorded<PlainCount>>("add 16 recorded", 1));
   rows.push_back(row<AddRecorded<AtomicCount>>("add 16 recorded, atomic counts", 1));
   rows.push_back(row<Chain<PlainCount>>("chain of 100, per op", length));

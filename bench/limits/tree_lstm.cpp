@@ -9,8 +9,8 @@
 namespace limits {
 namespace {
 
-using bench::Numbers;
-using Task = bench::TreeTask;
+using harness::Numbers;
+using Task = harness::TreeTask;
 
 constexpr std::size_t width = Task::hidden, wide = 160;  // a gate, and padded to whole vectors
 constexpr std::size_t columns = 5 * wide, leaf_columns = 3 * wide;
@@ -79,7 +79,7 @@ struct TreeLstm {
   Buffer inputs{most * 2 * width}, dsums{most * columns}, words{most * width};
   Buffer dleaf_sums{most * leaf_columns};
   std::size_t pairs = 0, leaves = 0;
-  std::vector<std::unique_ptr<bench::Node>> trees = bench::random_trees();
+  std::vector<std::unique_ptr<harness::Node>> trees = harness::random_trees();
   std::unique_ptr<State[]> states{new State[most]};
   std::size_t used = 0;
 
@@ -90,7 +90,7 @@ struct TreeLstm {
   }
 
   /// Gradients of the sum of the root's h, written anew for each tree.
-  void learn(const bench::Node& tree) {
+  void learn(const harness::Node& tree) {
     for (Buffer* g : {&dtable, &dleaf_weight, &dleaf_bias, &dweight, &dbias}) {
       if (!deferred || (g != &dweight && g != &dleaf_weight)) std::fill(g->begin(), g->end(), 0.0f);
     }
@@ -104,7 +104,7 @@ struct TreeLstm {
     dense(width, leaf_columns, leaves, words, Turn::yes, dleaf_sums, Turn::no, 0, dleaf_weight);
   }
 
-  State& encode(const bench::Node& node) {
+  State& encode(const harness::Node& node) {
     State *left = nullptr, *right = nullptr;
     if (node.left) {
       left = &encode(*node.left);
@@ -232,9 +232,10 @@ struct TreeLstm {
 
 }  // namespace
 
-void add_tree_lstm(bench::Rows& rows) {
-  rows.push_back(bench::row<TreeLstm<false>>("Tree-LSTM, one tree", Task::trees));
-  rows.push_back(bench::row<TreeLstm<true>>("Tree-LSTM, one tree, deferred products", Task::trees));
+void add_tree_lstm(harness::Rows& rows) {
+  rows.push_back(harness::row<TreeLstm<false>>("Tree-LSTM, one tree", Task::trees));
+  rows.push_back(
+      harness::row<TreeLstm<true>>("Tree-LSTM, one tree, deferred products", Task::trees));
 }
 
 }  // namespace limits

@@ -13,8 +13,8 @@
 namespace {
 
 using at::Tensor;
-using bench::keep;
-using bench::Numbers;
+using harness::keep;
+using harness::Numbers;
 using torch::autograd::grad;
 
 std::int64_t extent(std::size_t n) { return static_cast<std::int64_t>(n); }
@@ -40,24 +40,24 @@ double squares(const std::vector<Tensor>& tensors) {
 
 /// make() gives a function of tensors; it runs with nothing recorded.
 template <class Make>
-bench::Row inferred(std::string name, Make make) {
+harness::Row inferred(std::string name, Make make) {
   return {std::move(name), [make] {
             auto f = [make] {
               c10::InferenceMode mode;
               return make();
             }();
-            return bench::Work{[f](std::size_t times) {
-                                 c10::InferenceMode mode;
-                                 for (; times > 0; --times) keep(f());
-                               },
-                               [f] {
-                                 c10::InferenceMode mode;
-                                 return squares(f());
-                               }};
+            return harness::Work{[f](std::size_t times) {
+                                   c10::InferenceMode mode;
+                                   for (; times > 0; --times) keep(f());
+                                 },
+                                 [f] {
+                                   c10::InferenceMode mode;
+                                   return squares(f());
+                                 }};
           }};
 }
 
-void add_ops(bench::Rows& rows) {
+void add_ops(harness::Rows& rows) {
   for (const auto& [name, count] : {std::pair<const char*, std::size_t>{"add 16", 16},
                                     {"add 1k", 1 << 10},
                                     {"add 64k", 1 << 16},
@@ -89,17 +89,17 @@ void add_ops(bench::Rows& rows) {
   }));
   rows.push_back({"split in 4", [] {
                     const Tensor x = numbers(1, {4, 4});
-                    return bench::Work{[x](std::size_t times) {
-                                         c10::InferenceMode mode;
-                                         for (; times > 0; --times) keep(x.chunk(4));
-                                       },
-                                       [x] { return squares(x.chunk(4)); }};
+                    return harness::Work{[x](std::size_t times) {
+                                           c10::InferenceMode mode;
+                                           for (; times > 0; --times) keep(x.chunk(4));
+                                         },
+                                         [x] { return squares(x.chunk(4)); }};
                   }});
 }
 
 template <class F>
-bench::Row of_numbers(const char* name, std::initializer_list<std::size_t> shape, float scale,
-                      F f) {
+harness::Row of_numbers(const char* name, std::initializer_list<std::size_t> shape, float scale,
+                        F f) {
   const std::vector<std::size_t> lengths(shape);
   return inferred(name, [=] {
     std::size_t count = 1;
@@ -114,16 +114,16 @@ bench::Row of_numbers(const char* name, std::initializer_list<std::size_t> shape
   });
 }
 
-void add_kernels(bench::Rows& rows) {
-  const auto [softmax_rows, softmax_width] = bench::softmax_shape;
-  const auto [sum_rows, sum_width] = bench::sum_shape;
+void add_kernels(harness::Rows& rows) {
+  const auto [softmax_rows, softmax_width] = harness::softmax_shape;
+  const auto [sum_rows, sum_width] = harness::sum_shape;
   rows.push_back(of_numbers("exp 64k", {1 << 16}, 2, [](const Tensor& x) { return x.exp(); }));
   rows.push_back(
       of_numbers("sigmoid 64k", {1 << 16}, 2, [](const Tensor& x) { return x.sigmoid(); }));
   rows.push_back(of_numbers("softmax 2048x96", {softmax_rows, softmax_width}, 2,
                             [](const Tensor& x) { return x.softmax(1); }));
   rows.push_back(inferred("layer norm 64x512", [] {
-    const auto [height, width] = bench::norm_shape;
+    const auto [height, width] = harness::norm_shape;
     return
         [x = numbers(1, {height, width}), scale = numbers(2, {width}), shift = numbers(3, {width}),
          width = extent(width)] { return at::layer_norm(x, {width}, scale, shift); };
@@ -132,7 +132,7 @@ void add_kernels(bench::Rows& rows) {
                             [](const Tensor& x) { return x.sum(0); }));
   rows.push_back(of_numbers("row sum 4096x4096", {sum_rows, sum_width}, 1,
                             [](const Tensor& x) { return x.sum(1); }));
-  for (const auto& [name, size] : bench::products) {
+  for (const auto& [name, size] : harness::products) {
     rows.push_back(inferred(name, [size = size] {
       return
           [x = numbers(1, {size.m, size.k}), y = numbers(2, {size.k, size.n})] { return x.mm(y); };
@@ -154,7 +154,7 @@ struct Chain {
   Tensor w = leaf(1 + numbers(2, {16}, 0.1f)), b = leaf(numbers(3, {16}, 0.1f));
   std::vector<Tensor> gradients() {
     Tensor y = x;
-    for (std::size_t i = 0; i < bench::chain_length; ++i) y = i % 2 == 0 ? y * w : y + b;
+    for (std::size_t i = 0; i < harness::chain_length; ++i) y = i % 2 == 0 ? y * w : y + b;
     return grad({y}, {w, b}, {ones});
   }
   void operator()() { keep(gradients()); }
@@ -180,7 +180,7 @@ State gated(const Tensor& sums, const Tensor& c) {
 }
 
 struct Cell {
-  Cell(bench::CellSize size, bool fused)
+  Cell(harness::CellSize size, bool fused)
       : fused(fused),
         x(numbers(1, {size.batch, size.hidden})),
         h(numbers(2, {size.batch, size.hidden})),
@@ -216,15 +216,16 @@ struct CellBackward : Cell {
   double value() { return squares(gradients()); }
 };
 
-void add_lstm(bench::Rows& rows) {
-  using bench::row;
+void add_lstm(harness::Rows& rows) {
+  using harness::row;
   for (const bool fused : {true, false}) {
     const std::string name = std::string("LSTM cell 10x10 ") + (fused ? "fused" : "primitive");
-    rows.push_back(row<CellForward>(name + ", forward", 1, bench::small_cell, fused));
-    rows.push_back(row<CellBackward>(name + ", with backward", 1, bench::small_cell, fused));
+    rows.push_back(row<CellForward>(name + ", forward", 1, harness::small_cell, fused));
+    rows.push_back(row<CellBackward>(name + ", with backward", 1, harness::small_cell, fused));
   }
-  rows.push_back(row<CellForward>("LSTM cell 32x256, forward", 1, bench::large_cell, false));
-  rows.push_back(row<CellBackward>("LSTM cell 32x256, with backward", 1, bench::large_cell, false));
+  rows.push_back(row<CellForward>("LSTM cell 32x256, forward", 1, harness::large_cell, false));
+  rows.push_back(
+      row<CellBackward>("LSTM cell 32x256, with backward", 1, harness::large_cell, false));
 }
 
 /// The loss that a fresh model shows in its third step.
@@ -236,7 +237,7 @@ double third_loss(Arguments... arguments) {
 }
 
 Tensor words_of_text() {
-  using Task = bench::CharRnn;
+  using Task = harness::CharRnn;
   Numbers letters(7);
   std::vector<std::int64_t> words((Task::steps + 1) * Task::batch);
   for (auto& word : words) word = extent(letters.below(Task::vocabulary));
@@ -244,7 +245,7 @@ Tensor words_of_text() {
 }
 
 struct CharRnn {
-  using Task = bench::CharRnn;
+  using Task = harness::CharRnn;
   static constexpr std::size_t hidden = Task::hidden;
   explicit CharRnn(bool fused) : fused(fused) {
     const auto halves = numbers(4, {2 * hidden, 4 * hidden}, 1.0f / 16).chunk(2);
@@ -264,7 +265,7 @@ struct CharRnn {
     }
     for (const Tensor& p : {table, head, head_bias}) parameters.push_back(p);
     adam = std::make_unique<torch::optim::Adam>(parameters,
-                                                torch::optim::AdamOptions(bench::adam_rate));
+                                                torch::optim::AdamOptions(harness::adam_rate));
   }
   bool fused;
   Tensor table = leaf(numbers(1, {Task::vocabulary, hidden}));
@@ -300,7 +301,7 @@ struct CharRnn {
 };
 
 struct TreeLstm {
-  using Task = bench::TreeTask;
+  using Task = harness::TreeTask;
   static constexpr std::size_t width = Task::hidden;
   float scale = 1 / std::sqrt(static_cast<float>(width));
   Tensor table = leaf(numbers(1, {Task::vocabulary, width}));
@@ -308,9 +309,9 @@ struct TreeLstm {
   Tensor leaf_bias = leaf(numbers(5, {3 * width}, 0.1f));
   Tensor weight = leaf(numbers(6, {2 * width, 5 * width}, scale));
   Tensor bias = leaf(numbers(8, {5 * width}, 0.1f));
-  std::vector<std::unique_ptr<bench::Node>> trees = bench::random_trees();
+  std::vector<std::unique_ptr<harness::Node>> trees = harness::random_trees();
 
-  State encode(const bench::Node& node) const {
+  State encode(const harness::Node& node) const {
     if (!node.left) {
       const Tensor x = at::embedding(table, torch::tensor({extent(node.word)}));
       const auto part = at::addmm(leaf_bias, x, leaf_weight).chunk(3, 1);  // i, g, o
@@ -324,7 +325,7 @@ struct TreeLstm {
                      part[2].sigmoid() * right.c;
     return {part[4].sigmoid() * c.tanh(), c};
   }
-  std::vector<Tensor> gradients(const bench::Node& tree) const {
+  std::vector<Tensor> gradients(const harness::Node& tree) const {
     return grad({encode(tree).h.sum()}, {table, leaf_weight, leaf_bias, weight, bias});
   }
   void operator()() {
@@ -334,7 +335,7 @@ struct TreeLstm {
 };
 
 struct Mlp {
-  using Task = bench::Mlp;
+  using Task = harness::Mlp;
   explicit Mlp(bool use_adam) : use_adam(use_adam) {
     using torch::optim::AdamOptions, torch::optim::SGDOptions;
     std::size_t in = Task::in;
@@ -345,9 +346,9 @@ struct Mlp {
       in = out;
     }
     if (use_adam) {
-      optimizer = std::make_unique<torch::optim::Adam>(parameters, AdamOptions(bench::adam_rate));
+      optimizer = std::make_unique<torch::optim::Adam>(parameters, AdamOptions(harness::adam_rate));
     } else {
-      optimizer = std::make_unique<torch::optim::SGD>(parameters, SGDOptions(bench::sgd_rate));
+      optimizer = std::make_unique<torch::optim::SGD>(parameters, SGDOptions(harness::sgd_rate));
     }
     Numbers digits(21);
     std::vector<std::int64_t> all;
@@ -385,21 +386,21 @@ std::string configured(const std::string& key) {
 int main() {
   setenv("ATEN_CPU_CAPABILITY", "avx512", 0);
   at::set_num_threads(1);
-  bench::Rows rows;
+  harness::Rows rows;
   add_ops(rows);
   add_kernels(rows);
-  using bench::row;
+  using harness::row;
   rows.push_back(row<AddRecorded>("add 16 recorded", 1));
-  rows.push_back(row<Chain>("chain of 100, per op", bench::chain_length));
+  rows.push_back(row<Chain>("chain of 100, per op", harness::chain_length));
   rows.push_back(row<Square>("y = w*w and gradient", 1));
   add_lstm(rows);
   rows.push_back(row<CharRnn>("char-RNN step", 1, false));
   rows.push_back(row<CharRnn>("char-RNN step, nn::LSTM", 1, true));
-  rows.push_back(row<TreeLstm>("Tree-LSTM, one tree", bench::TreeTask::trees));
+  rows.push_back(row<TreeLstm>("Tree-LSTM, one tree", harness::TreeTask::trees));
   rows.push_back(row<Mlp>("MLP SGD step", 1, false));
   rows.push_back(row<Mlp>("MLP Adam step", 1, true));
-  return bench::serve(rows, {{"LibTorch", TORCH_VERSION},
-                             {"LibTorch threads", std::to_string(at::get_num_threads())},
-                             {"LibTorch kernels", configured("CPU capability usage: ")},
-                             {"LibTorch BLAS", configured("BLAS_INFO=")}});
+  return harness::serve(rows, {{"LibTorch", TORCH_VERSION},
+                               {"LibTorch threads", std::to_string(at::get_num_threads())},
+                               {"LibTorch kernels", configured("CPU capability usage: ")},
+                               {"LibTorch BLAS", configured("BLAS_INFO=")}});
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The file and line of a call in the user's program, which errors and records name.
-#pragma once
+#pragma once  // defined in lib/flow
 #include <cstdint>
 #include <string_view>
 

@@ -23,6 +23,7 @@ enum class DType : std::uint8_t {
   float16,
   bfloat16
 };
+using enum DType;  // float32, int64, ... by their names alone
 /// How many dtypes there are.
 inline constexpr int dtype_count = 8;
 
@@ -38,7 +39,8 @@ concept Element = std::is_same_v<T, bool> || std::is_same_v<T, std::uint8_t> ||
     std::is_same_v<T, BFloat16> ||
     (std::is_integral_v<T>&& std::is_signed_v<T> && sizeof(T) >= 4 && !std::is_same_v<T, wchar_t>);
 
-/// The dtype of a C++ type. A type that is no Element has the dtype of the next larger one.
+/// The dtype of a C++ type. A number type that is not an Element, such as short, has the dtype of
+/// the next larger type that is.
 template <class T>
 requires Number<T> || Element<T>
 constexpr DType dtype_of() {
@@ -65,10 +67,11 @@ constexpr int size_of(DType dtype) {
   // One hexadecimal digit for each dtype, the first last: an array would be built at every call.
   return 0x22848411 >> 4 * static_cast<int>(dtype) & 15;
 }
+/// Whether it holds numbers with a fraction.
 constexpr bool is_floating(DType dtype) { return dtype >= DType::float32; }
-/// Whether ops compute in it; float16 and bfloat16 are for storage.
+/// Whether ops compute in it. float16 and bfloat16 are for storage only.
 constexpr bool has_arithmetic(DType dtype) { return dtype <= DType::float64; }
-/// How many dtypes compute.
+/// How many dtypes have arithmetic.
 inline constexpr int arithmetic_count = 6;
 /// "float32", "bool", ...
 REEL_API std::string_view name_of(DType dtype);

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -17,16 +16,76 @@
 namespace reel {
 class Generator;
 
-/// The type of `field` in `fields(field)`, which calls field("name", member).
+namespace detail {
+template <std::size_t, class T>
+struct PackElement {
+  T value;
+};
+template <std::size_t I, class T>
+auto& value_of(PackElement<I, T>& element) {
+  return element.value;
+}
+template <std::size_t I, class T>
+const auto& value_of(const PackElement<I, T>& element) {
+  return element.value;
+}
+template <class Indices, class... T>
+struct PackOf;
+template <std::size_t... I, class... T>
+struct PackOf<std::index_sequence<I...>, T...> : PackElement<I, T>... {
+  explicit PackOf(T... each) : PackElement<I, T>{static_cast<T&&>(each)}... {}
+  template <std::size_t At>
+  auto& get() {
+    return value_of<At>(*this);
+  }
+  template <std::size_t At>
+  const auto& get() const {
+    return value_of<At>(*this);
+  }
+  void for_each(const auto& f) { (f(static_cast<PackElement<I, T>&>(*this).value), ...); }
+  void for_each(const auto& f) const {
+    (f(static_cast<const PackElement<I, T>&>(*this).value), ...);
+  }
+};
+/// A list of values or references that supports structured bindings. It replaces std::tuple, whose
+/// header has 1,700 lines.
+template <class... T>
+using Pack = PackOf<std::index_sequence_for<T...>, T...>;
+
+/// Calls f(element) for each element of a std::tuple or std::pair. The caller includes its header.
+template <class T>
+void for_each_element(T& value, const auto& f) {
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    using std::get;
+    (f(get<I>(value)), ...);
+  }
+  (std::make_index_sequence<std::tuple_size<T>::value>());
+}
+}  // namespace detail
+}  // namespace reel
+
+/// @cond Doxygen does not know std.
+template <class Indices, class... T>
+struct std::tuple_size<reel::detail::PackOf<Indices, T...>>
+    : std::integral_constant<std::size_t, sizeof...(T)> {};
+template <std::size_t I, class Indices, class... T>
+struct std::tuple_element<I, reel::detail::PackOf<Indices, T...>> {
+  using type = std::remove_reference_t<
+      decltype(std::declval<reel::detail::PackOf<Indices, T...>&>().template get<I>())>;
+};
+/// @endcond
+
+namespace reel {
+/// Stands for the argument of `fields(field)`, which calls field("name", member).
 struct FieldProbe {
   void operator()(std::string_view name, auto& member) const;
 };
 
-/// The members of a struct and their names, "weight, bias": what REEL_FIELDS gives.
+/// The members of a struct and their names, such as "weight, bias". REEL_FIELDS creates it.
 template <class... Members>
 struct FieldList {
   std::string_view names;
-  std::tuple<Members&...> members;
+  detail::Pack<Members&...> members;
   FieldList(std::string_view list, Members&... each) : names(list), members(each...) {}
   void visit(const auto& field) const {
     [[maybe_unused]] std::string_view rest = names;
@@ -38,7 +97,7 @@ struct FieldList {
       while (name.ends_with(' ')) name.remove_suffix(1);
       return name;
     };
-    std::apply([&](auto&... member) { (field(next(), member), ...); }, members);
+    members.for_each([&](auto& member) { field(next(), member); });
   }
 };
 
@@ -82,8 +141,7 @@ concept PointerLike = requires(T& pointer) {
   pointer.operator->();
 };
 
-/// A value that holds no Variable: a number, a text, a Shape, a function or a struct without
-/// members.
+/// A value without Variables: a number, a string, a Shape, a function or a struct without members.
 template <class T>
 concept PlainField = std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, Shape> ||
     std::is_convertible_v<const T&, std::string_view> || std::is_empty_v<T> ||
@@ -113,7 +171,7 @@ inline std::string path_to(std::string_view outer, std::string_view inner) {
   if (!path.empty()) path += '.';
   return path += inner;
 }
-/// What the element of a map is called in paths; empty where its key is no text and no integer.
+/// The name of a map's element in paths. It is empty if the key is neither a string nor an integer.
 template <class Key>
 std::string key_text(const Key& key) {
   if constexpr (std::is_convertible_v<const Key&, std::string_view>) {
@@ -127,13 +185,17 @@ std::string key_text(const Key& key) {
 }
 }  // namespace detail
 
-/// Calls visit(path, leaf) for each Tensor, Variable and plain value inside `value`, in order;
-/// "cells.0.weight" is the path to a member of a list of structs, "heads.noun.bias" one in a map. A
-/// visitor that has holds(path, count) hears how much a list, an optional or a pointer holds,
-/// behind what that is; one that has behind(object) hears of the object that a smart pointer leads
-/// to; one that has buffer(path, leaf) gets Buffers there, which are Variables to others. One that
-/// has takes(path, object) is asked before the members of a struct are visited: true leaves them
-/// out. Keys of a map are leaves too, unless the visitor has skips_keys.
+/// Calls visit(path, leaf) for each Tensor, Variable and plain value inside `value`, in order. A
+/// path is, for example, "cells.0.weight" in a list of structs and "heads.noun.bias" in a map. The
+/// keys of a map are leaves too, unless the visitor has a member skips_keys. A visitor may have
+/// more functions:
+/// - holds(path, count) is called after the elements of a list, an optional or a pointer, with
+/// their
+///   number;
+/// - behind(object) is called with the object that a smart pointer points to;
+/// - buffer(path, leaf) is called for Buffers; without it, visit(path, leaf) is;
+/// - takes(path, object) is called before the members of a struct; if it returns true, the members
+///   are skipped.
 template <class T, class Visit>
 void visit_leaves(std::string_view path, T& value, const Visit& visit) {
   [[maybe_unused]] std::size_t i = 0;
@@ -172,7 +234,7 @@ void visit_leaves(std::string_view path, T& value, const Visit& visit) {
     for (auto& element : value) visit_next(element);
     holds(i);
   } else if constexpr (TupleLike<T>) {
-    std::apply([&](auto&... element) { (visit_next(element), ...); }, value);
+    detail::for_each_element(value, visit_next);
   } else if constexpr (PointerLike<T>) {
     if (value) {
       if constexpr (requires {
@@ -190,7 +252,7 @@ void visit_leaves(std::string_view path, T& value, const Visit& visit) {
 
 namespace detail {
 using NamedVariables = std::vector<std::pair<std::string, Variable>>;
-/// Notes Variables with their paths, one that occurs twice once.
+/// Collects Variables with their paths. A Variable that occurs twice is listed once.
 struct VariableNotes {
   NamedVariables& found;
   bool parameters, buffers;
@@ -230,20 +292,20 @@ std::vector<Variable> all_variables(const Model& model, std::string_view op) try
 }
 }  // namespace detail
 
-/// The parameters with the paths that lead to them, "cell.weight"; one that occurs twice, once.
-/// From then on Variable::name() gives the path.
+/// The parameters and their paths, such as "cell.weight". A parameter that occurs twice is listed
+/// once. After this call Variable::name() returns the path.
 template <class Model>
 std::vector<std::pair<std::string, Variable>> named_parameters(const Model& model) {
   return detail::named_variables(model, true, false, "named_parameters");
 }
-/// The same of the model's Buffers.
+/// The Buffers of the model and their paths.
 template <class Model>
 std::vector<std::pair<std::string, Variable>> named_buffers(const Model& model) {
   return detail::named_variables(model, false, true, "named_buffers");
 }
-/// The Variables in a model, in the order of its fields, without its Buffers; one that occurs
-/// twice, once. A struct in it that lists no members does not compile; nn::check() finds Variables
-/// that a list forgets.
+/// The Variables in a model, in the order of its fields, without its Buffers. A Variable that
+/// occurs twice is listed once. A struct without REEL_FIELDS does not compile. If a list misses a
+/// Variable, nn::check() finds it.
 template <class Model>
 std::vector<Variable> parameters(const Model& model) try {
   std::vector<Variable> found;
@@ -261,7 +323,7 @@ std::vector<Variable> buffers(const Model& model) try {
 } catch (const std::bad_alloc&) {
   fail_memory({}, "buffers");
 }
-/// How many numbers the parameters hold.
+/// The total number of elements of the parameters.
 template <class Model>
 std::int64_t count_parameters(const Model& model) {
   std::int64_t count = 0;

@@ -10,7 +10,7 @@
 #include <reel/variable.hpp>
 
 namespace reel {
-/// Text such as "(2, 3)", "float32", "cuda:0"; a format aligns it, as for any text.
+/// Text such as "(2, 3)", "float32", "cuda:0". `format` aligns it as any text, for example ">8".
 REEL_API std::string to_string(const Shape& x, std::string_view format = {},
                                Caller caller = Caller::here());
 REEL_API std::string to_string(DType x, std::string_view format = {},

@@ -14,13 +14,14 @@ namespace detail {
 template <class F, bool over_aligned = (alignof(F) > __STDCPP_DEFAULT_NEW_ALIGNMENT__)>
 struct Target {
   F f;
-  static void* operator new(std::size_t bytes) {
+  // Both are inlined, or neither: GCC 12 warns where only one of them is.
+  [[gnu::always_inline]] static void* operator new(std::size_t bytes) {
     void* const memory = __builtin_calloc(1, bytes);
     if (!memory) fail_memory({}, "Function");
     asm volatile("" : : "r"(memory) : "memory");  // the compiler takes the zeros for dead
     return memory;
   }
-  static void operator delete(void* memory) { __builtin_free(memory); }
+  [[gnu::always_inline]] static void operator delete(void* memory) { __builtin_free(memory); }
 };
 template <class F>
 struct Target<F, true> {

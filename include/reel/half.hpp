@@ -6,7 +6,8 @@
 namespace reel {
 namespace detail {
 /// A floating number of 16 bits: a sign, `exponent_bits`, and the rest for the fraction (IEEE 754).
-/// Conversions to it round to the nearest, ties to even; too large numbers become infinite.
+/// Conversions to it round to the nearest number, ties to even. Numbers that are too large become
+/// infinite.
 template <int exponent_bits>
 class ShortFloat {
  public:

@@ -9,6 +9,9 @@
 #include <reel/shape.hpp>
 
 namespace reel {
+namespace detail {
+struct Body;
+}
 /// The type of `all`. `x(all, 0)` takes a whole axis; `all(x)` says whether all elements are true.
 struct All {
   REEL_API Tensor operator()(Operand x, Axes axes = Axes::every(),
@@ -35,20 +38,29 @@ struct Bound {
   requires(std::is_integral_v<I> && !std::is_same_v<I, bool>) constexpr Bound(I n)
       : value(detail::position_of(n)), open(false) {}
 };
-/// Positions start, start + step, ... up to but without stop, limited to the axis as in Python.
+/// The positions start, start + step, ... before stop. As in Python, ends outside the axis are
+/// moved to its ends.
 struct Range {
   Bound start, stop;
   std::int64_t step = 1;
 };
-/// Positions from start to before stop; `{}` leaves an end open: `range({}, {}, -1)` reverses an
-/// axis.
+/// The positions start, start + step, ... before stop. `{}` leaves an end open: `range({}, {}, -1)`
+/// reverses an axis.
 constexpr Range range(Bound start, Bound stop, std::int64_t step = 1) {
   return {start, stop, step};
 }
 
-/// One index of x(...): a position (negative ones count from the end), range(), all, newaxis,
-/// ellipsis, or a tensor of positions (uint8, int32 or int64; at most one). For a mask of bools use
-/// where().
+/// One index of x(...):
+/// - a position; negative positions count from the end;
+/// - range(), all, newaxis or ellipsis;
+/// - a tensor of positions (uint8, int32 or int64);
+/// - a mask, that is a tensor of bools. It picks the elements where it is true. A mask of n axes
+///   indexes n axes of x, and has their lengths.
+///
+/// Several tensors are broadcast together and pick single elements, as in NumPy: `x(i, j)` holds
+/// x[i[k], j[k]] for each k. Their common axes replace the axes that they index. If a range, all,
+/// newaxis or ellipsis is between them, these common axes come first in the result. A mask counts
+/// as the tensors of the positions where it is true.
 class Index {
  public:
   enum class Kind : std::uint8_t { position, range, whole_axis, new_axis, other_axes, tensor };
@@ -60,21 +72,31 @@ class Index {
   requires(std::is_integral_v<I> && !std::is_same_v<I, bool>)
       Index(I position, Caller caller = Caller::here())
       : range_{detail::position_of(position), {}, 1}, caller_(caller), kind_(Kind::position) {}
-  Index(const Tensor& positions, Caller caller = Caller::here())
-      : tensor_(&positions), caller_(caller), kind_(Kind::tensor) {}
-  // Not trivial, for the reason that Operand has.
+  /// An unscoped enum counts as its number.
+  template <class E>
+  requires(std::is_enum_v<E>&& std::is_convertible_v<E, std::int64_t>)
+      Index(E position, Caller caller = Caller::here())
+      : Index(static_cast<std::int64_t>(position), caller) {}
+  REEL_API Index(const Tensor& positions, Caller caller = Caller::here());
   Index(const Index& other) noexcept
-      : range_(other.range_), tensor_(other.tensor_), caller_(other.caller_), kind_(other.kind_) {}
-  Index& operator=(const Index&) = default;
+      : range_(other.range_), body_(other.body_), caller_(other.caller_), kind_(other.kind_) {
+    if (body_) retain();
+  }
+  REEL_API Index& operator=(const Index& other) noexcept;
+  ~Index() {
+    if (body_) release();
+  }
   Kind kind() const { return kind_; }
   const Range& range() const { return range_; }
   std::int64_t position() const { return range_.start.value; }
-  const Tensor& tensor() const { return *tensor_; }
+  REEL_API Tensor tensor() const;
   Caller caller() const { return caller_; }
 
  private:
+  REEL_API void retain() const noexcept;
+  REEL_API void release() noexcept;
   Range range_{};
-  const Tensor* tensor_ = nullptr;
+  detail::Body* body_ = nullptr;  // of the tensor, which lists of indices keep alive
   Caller caller_;
   Kind kind_;
 };

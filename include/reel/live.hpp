@@ -9,9 +9,9 @@ REEL_API Variable make_live(Scalar value, DType dtype, Caller caller);
 }  // namespace detail
 
 /// A handle to a number; copies share it. In an op it takes the other operand's dtype, as a C++
-/// number does. With an integer tensor of a narrower dtype, an integer gives the wider dtype, so
-/// that no value wraps around. A replay reads the number anew. If a traced function reads it with
-/// value(), the trace has a branch for each value.
+/// number does. A Live integer beside an integer tensor of a narrower dtype gives the wider dtype,
+/// so that no value wraps around. A replay reads the number anew. If a traced function reads it
+/// with value(), the trace has a branch for each value.
 ///
 ///     Live<double> rate{0.1};
 ///     auto step = trace([&](Tensor x) { return x * rate; });

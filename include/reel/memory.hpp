@@ -19,11 +19,13 @@ struct MemoryStatistics {
 };
 /// What the library holds now.
 REEL_API MemoryStatistics memory_statistics();
-/// Returns unused memory to the system: the cache of all threads, the memory that this thread keeps
-/// for tensors and for records of tapes, and free pages of the C library. (Besides the common
-/// cache, a thread keeps blocks of up to 128 KiB for itself, at most 256 KiB of each size.)
+/// Returns unused memory to the system: the cache that all threads share, the memory that this
+/// thread keeps for tensors and for records of tapes, free pages of the C library, and unused
+/// memory of devices. (A thread keeps blocks of up to 128 KiB for itself, at most 256 KiB of each
+/// size. Larger blocks are in the shared cache.)
 REEL_API void trim_memory();
-/// The most bytes that the cache of all threads keeps, in blocks of 8 KiB and more. 1 GiB at first.
+/// Sets the most bytes that the shared cache keeps, in blocks of 8 KiB and more. It is 1 GiB at
+/// first.
 REEL_API void set_cache_limit(std::size_t bytes);
 
 /// Throws MemoryError without allocating memory. The library calls it where a std::bad_alloc would

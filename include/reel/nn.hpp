@@ -5,7 +5,10 @@
 #include <reel/nn/initialize.hpp>
 #include <reel/nn/layers.hpp>
 #include <reel/nn/model.hpp>
+#include <reel/nn/normalize.hpp>
+#include <reel/nn/recurrence.hpp>
 #include <reel/nn/recurrent.hpp>
+#include <reel/nn/select.hpp>
 #include <reel/nn/sequence.hpp>
 #include <reel/nn/sequential.hpp>
 #include <reel/nn/tree.hpp>

@@ -91,29 +91,31 @@ class REEL_API OpCall {
 // Ops may be registered while other threads run other ops. The program must synchronise a new
 // gradient or kernel with threads that run the op.
 
-/// Adds an op that is a function of public ops (or of values read on the host). Without a gradient
-/// of its own the gradient is that of the ops inside. Throws Error if the name is taken.
+/// Adds an op. f computes it by public ops, or from values that it reads in C++. Unless
+/// register_gradient() is called, its gradient is that of the ops inside. Throws Error if the name
+/// is taken.
 REEL_API void register_op(std::string_view name, detail::Function<Tensors(const OpCall&)> f,
                           Caller caller = Caller::here());
-/// The gradient of an op, for its first output: gives one tensor for each input (an undefined one
-/// where there is none) from the call and the gradient of the output. Replaces what was there.
+/// Sets the gradient of an op with one output. f gets the call and the gradient of the output. It
+/// returns one tensor for each input, with the shape and dtype of this input; an undefined Tensor
+/// stands for no gradient. A gradient that was set before is replaced.
 REEL_API void register_gradient(std::string_view name,
                                 detail::Function<Tensors(const OpCall&, Tensor upstream)> f,
                                 Caller caller = Caller::here());
-/// The same for an op with several outputs: one upstream gradient for each.
+/// The same for an op with several outputs. f gets one upstream gradient for each output.
 REEL_API void register_gradients(
     std::string_view name, detail::Function<Tensors(const OpCall&, const Tensors& upstream)> f,
     Caller caller = Caller::here());
-/// Another kernel for an op on the CPU: `f` computes the outputs from the inputs as they were
-/// given: of one dtype, but not broadcast (a number is a tensor of rank 0). Results must have the
-/// shape and dtype that the op promises. Stays for the rest of the program, and counts for ops of
-/// the library that call this one.
+/// Replaces the kernel of an op on the CPU, for the rest of the program and also inside other ops.
+/// f computes the outputs from the inputs. The inputs have one dtype, but are not broadcast; a
+/// number is a tensor of rank 0. The results must have the shape and dtype that the op promises.
 REEL_API void register_kernel(std::string_view name, detail::Function<Tensors(const OpCall&)> f,
                               Caller caller = Caller::here());
 
-/// Calls an op by name, one of the library or of register_op(). Attributes are for ops of
-/// register_op() only. Throws Error for an unknown name, and for attributes to an op of the
-/// library.
+/// Calls an op by name: an op of the library or of register_op(). Attributes are for ops of
+/// register_op() only. Throws Error for an unknown name, for attributes of an op of the library,
+/// and for an attribute or an input that no function of the op reads. A function that calls
+/// input_count() counts as reading all inputs.
 REEL_API Tensor call_op(std::string_view name, Operands inputs, Attributes attributes = {});
 /// The same, for ops with several outputs.
 REEL_API Tensors call_op_all(std::string_view name, Operands inputs, Attributes attributes = {});

@@ -52,8 +52,8 @@ class Scalar {
   DType dtype_;
 };
 
-/// The parameter type of ops: a Tensor, a Variable or a C++ number, with the line of the caller. It
-/// points to its argument, so it is valid only during the call.
+/// The parameter type of ops: a Tensor, a Variable, a Live number or a C++ number, with the line of
+/// the caller. It points to its argument, so it is valid only during the call.
 class Operand {
  public:
   enum class Kind : std::uint8_t { tensor, temporary, variable, scalar };
@@ -71,7 +71,7 @@ class Operand {
       : scalar_(value), file_(caller.file), line_(caller.line), kind_(Kind::scalar) {}
   // Not trivial, so that calls pass a pointer to the one made at the call: as a trivial class of 32
   // bytes it would be copied to the stack by wide loads that wait for the narrow stores (8 ns).
-  // A copy's tensor may be read once more, by whoever holds the other: it is a temporary no longer.
+  // A copy is no longer a temporary: its tensor may be read again through the original.
   Operand(const Operand& other) noexcept
       : file_(other.file_),
         line_(other.line_),
@@ -98,7 +98,7 @@ class Operand {
 };
 
 namespace detail {
-/// The tensor that an operand stands for.
+/// The operand as a tensor.
 REEL_API Tensor tensor_of(Operand x);
 }  // namespace detail
 

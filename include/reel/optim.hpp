@@ -2,5 +2,8 @@
 // Optimizers: step(gradients) moves Variables against their gradients.
 #pragma once
 #include <reel/optim/adam.hpp>
+#include <reel/optim/average.hpp>
 #include <reel/optim/clip.hpp>
+#include <reel/optim/rmsprop.hpp>
+#include <reel/optim/schedule.hpp>
 #include <reel/optim/sgd.hpp>

@@ -1,21 +1,29 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Everything, in the order in which one would learn it.
+// All headers but those for arrays of other libraries: dlpack.hpp, eigen.hpp, share.hpp,
+// xtensor.hpp.
 #pragma once
 #include <reel/bench.hpp>
+#include <reel/device_scopes.hpp>
 #include <reel/error.hpp>
+#include <reel/event.hpp>
+#include <reel/finite.hpp>
 #include <reel/io.hpp>
 #include <reel/live.hpp>
 #include <reel/memory.hpp>
+#include <reel/metrics.hpp>
 #include <reel/nn.hpp>
 #include <reel/op.hpp>
 #include <reel/ops.hpp>
 #include <reel/optim.hpp>
+#include <reel/pinned.hpp>
 #include <reel/random.hpp>
 #include <reel/tape.hpp>
 #include <reel/tensor.hpp>
+#include <reel/testing.hpp>
 #include <reel/threads.hpp>
 #include <reel/trace.hpp>
 #include <reel/train.hpp>
+#include <reel/transform.hpp>
 #include <reel/variable.hpp>
 #if __has_include(<fmt/core.h>)
 #include <reel/format.hpp>

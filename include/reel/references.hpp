@@ -11,7 +11,7 @@
 #endif
 
 namespace reel::detail {
-/// Relaxed: whoever adds a reference holds one.
+/// Relaxed order suffices, because the caller holds a reference.
 inline void add_reference(std::uint32_t& count) {
   if (REEL_SINGLE_THREADED)
     ++count;

@@ -44,8 +44,8 @@ struct AxisAt {
 
 /// The lengths of up to eight axes; `{}` is the shape of a single number.
 ///
-/// Throws ShapeError for more than eight axes and for a negative length, except -1, which reshape()
-/// replaces, and for more than 2^58 elements.
+/// Throws ShapeError for more than eight axes, for more than 2^58 elements, and for a negative
+/// length. One length may be -1 in the argument of reshape(), which replaces it.
 class REEL_API Shape {
  public:
   static constexpr std::size_t max_rank = 8;
@@ -55,10 +55,15 @@ class REEL_API Shape {
   Shape(const std::vector<std::int64_t>& lengths, Caller caller = Caller::here())
       : Shape(std::span<const std::int64_t>(lengths), caller) {}
   std::size_t rank() const { return rank_; }
-  /// How many elements: the product of the lengths, 1 for `{}`.
+  /// The number of elements: the product of the lengths, 1 for `{}`.
   std::int64_t elements(Caller caller = Caller::here()) const;
-  /// A length; negative axes count from the end.
-  std::int64_t operator[](AxisAt at) const;
+  /// The length of one axis. Negative axes count from the end. Throws ShapeError for an axis that
+  /// does not exist.
+  std::int64_t operator[](AxisAt at) const {
+    const auto rank = static_cast<std::int64_t>(rank_);
+    const std::int64_t i = at.axis < 0 ? at.axis + rank : at.axis;
+    return i >= 0 && i < rank ? lengths_[i] : fail_axis(at);
+  }
   const std::int64_t* begin() const { return lengths_; }
   const std::int64_t* end() const { return lengths_ + rank_; }
   const std::int64_t* data() const { return lengths_; }
@@ -73,13 +78,14 @@ class REEL_API Shape {
   }
 
  private:
+  [[noreturn]] std::int64_t fail_axis(AxisAt at) const;
   std::int64_t lengths_[max_rank] = {};
   std::size_t rank_ = 0;
 };
 /// Prints "(2, 3)".
 REEL_API std::ostream& operator<<(std::ostream& out, const Shape& x);
 
-/// One axis, or several in braces. Negative ones count from the end. `every()` stands for all axes.
+/// One axis, or several in braces. Negative axes count from the end. `every()` means all axes.
 class REEL_API Axes {
  public:
   Axes(int axis) : axes_{axis}, count_(1) {}
@@ -97,7 +103,7 @@ class REEL_API Axes {
   int count_ = -1;
 };
 
-/// Whether a reduced axis stays with length 1.
+/// Whether the result keeps each reduced axis, with length 1.
 enum class Keepdims : bool { no, yes };
 /// `sum(x, 0, keepdims)`.
 inline constexpr Keepdims keepdims = Keepdims::yes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// GradientTape: records ops while they run, and plays them backward to compute gradients.
+// GradientTape: records ops while they run, and computes gradients from the records.
 #pragma once  // defined in autograd
 #include <array>
 #include <cstddef>
@@ -10,10 +10,14 @@
 
 #include <reel/fields.hpp>
 #include <reel/op.hpp>
+#include <reel/row_gradient.hpp>
 #include <reel/signature.hpp>
 #include <reel/variable.hpp>
 
 namespace reel {
+namespace detail {
+class Lookups;
+}
 /// What gradient() does for a source that the target does not depend on: throw, or return zeros.
 enum class Unconnected { error, zero };
 
@@ -24,11 +28,11 @@ struct TapeOptions {
 };
 /// Options of GradientTape::gradient().
 struct GradientOptions {
-  Tensor upstream = {};  // gradient of the target; ones unless given
+  Tensor upstream = {};  // gradient of the target; ones by default
   Unconnected unconnected = Unconnected::error;
 };
 
-/// What a gradient is taken with respect to.
+/// The Tensor or Variable with respect to which a gradient is computed.
 class GradientSource {
  public:
   GradientSource(const Tensor& x) : tensor_(&x) {}
@@ -77,15 +81,33 @@ struct RecordedOp {
   std::string options;
 };
 
-/// While it lives, records the ops of this thread that depend on what it watches. It watches
-/// Variables by itself, and tensors on request. Tapes may nest, exist side by side, pause, and end
-/// in any order. A tape does not record its own gradient(); an outer tape does.
+/// The tensors that a tape keeps alive for the gradients of an op at one line.
+struct KeptTensors {
+  std::string op, file;
+  unsigned line = 0;
+  std::int64_t tensors = 0, bytes = 0;
+};
+/// What a tape keeps alive. A tensor that several ops need counts for the first of them. Not
+/// counted are values of Variables, tensors that the tape watches, and what your own gradient
+/// functions hold.
+struct TapeMemory {
+  std::int64_t bytes = 0;
+  std::vector<KeptTensors> ops;  // the largest first
+};
+/// A table: bytes, tensors, op and line.
+REEL_API std::string to_string(const TapeMemory& memory);
+REEL_API std::ostream& operator<<(std::ostream& out, const TapeMemory& memory);
+
+/// While a tape exists, it records the ops of its thread that depend on watched Variables and
+/// tensors. A Variable is watched when it is read; a tensor is watched after watch(x). Several
+/// tapes may exist at once, nested or not, and they may end in any order. A tape does not record
+/// the ops of its own gradient(); an outer tape records them.
 ///
-/// A tape belongs to the thread that made it. Another thread gets a TapeError when it uses the
-/// tape, but it may end it. If another thread computes a value from a tensor of the tape, using
-/// that value under the tape is a TapeError; stop_gradient() makes a constant of it. If tapes of
-/// several threads watch one tensor, each thread differentiates for itself: a value that one thread
-/// computes from the tensor is a constant for the others.
+/// A tape belongs to the thread that made it. Another thread may destroy the tape; any other use
+/// there throws a TapeError. If another thread computes a value from a tensor of the tape, using
+/// that value under the tape throws a TapeError; stop_gradient() makes a constant of it. If tapes
+/// of several threads watch one tensor, a value that one thread computes from the tensor is a
+/// constant for the other threads.
 class REEL_API GradientTape {
  public:
   explicit GradientTape(TapeOptions options = {}, Caller caller = Caller::here());
@@ -97,9 +119,9 @@ class REEL_API GradientTape {
   void watch(const Tensor& x, Caller caller = Caller::here());
   void watch(const Variable& x, Caller caller = Caller::here());
 
-  /// While it lives, the tape records nothing. Pauses may overlap and may outlive their tape. If
-  /// the last one ends on another thread, gradient() throws a TapeError, because it is unknown
-  /// which ops the tape has missed.
+  /// While a Pause exists, the tape records nothing. Pauses may overlap, and may exist longer than
+  /// their tape. If the last one ends on another thread, gradient() throws a TapeError, because it
+  /// is unknown which ops the tape has missed.
   class REEL_API Pause {
    public:
     ~Pause();
@@ -114,16 +136,26 @@ class REEL_API GradientTape {
   };
   [[nodiscard]] Pause pause(Caller caller = Caller::here());
 
-  /// d target / d source, of the shape and dtype of the source; a target that is no single number
-  /// is summed (or weighted by `upstream`). Throws TapeError where the target does not depend on
-  /// the source, naming where the path was cut, and when a tape that is not persistent is asked
-  /// twice. A gradient function may ask a persistent tape that plays it; where it destroys the
-  /// tape, gradient() throws a TapeError.
+  /// d target / d source, with the shape and dtype of the source. If the target has several
+  /// elements, it is the gradient of their sum, weighted by `upstream` if that is given. Throws
+  /// TapeError if the target does not depend on the source; the error names the op that cut the
+  /// path. Throws TapeError at the second call, unless the tape is persistent. A user's gradient
+  /// function may call gradient() of a persistent tape that is running the function. If it destroys
+  /// the tape, gradient() throws a TapeError.
   Tensor gradient(Operand target, GradientSource source, GradientOptions options = {});
   Tensor gradient(Operand target, GradientSource source, Unconnected unconnected);
   std::vector<Tensor> gradient(Operand target, GradientSources sources,
                                GradientOptions options = {});
   std::vector<Tensor> gradient(Operand target, GradientSources sources, Unconnected unconnected);
+  // For a braced list of one source, which would be ambiguous between the overloads above.
+  std::vector<Tensor> gradient(Operand target, std::initializer_list<GradientSource> sources,
+                               GradientOptions options = {}) {
+    return gradient(target, GradientSources(sources), options);
+  }
+  std::vector<Tensor> gradient(Operand target, std::initializer_list<GradientSource> sources,
+                               Unconnected unconnected) {
+    return gradient(target, GradientSources(sources), unconnected);
+  }
   template <SourceLike A, SourceLike B, SourceLike... Rest>
   std::array<Tensor, 2 + sizeof...(Rest)> gradient(Operand target, const A& a, const B& b,
                                                    const Rest&... rest) {
@@ -131,16 +163,45 @@ class REEL_API GradientTape {
     gradients(target, GradientSources({a, b, rest...}), {}, out.data());
     return out;
   }
-  /// d target / d source for every element of the target: shape target.shape() + source.shape().
+  /// The gradients of Variables in one pass, for the step() of an optimizer. If lookup() or a
+  /// sparse nn::Embedding reads a Variable, its gradient has rows: those that were read, and
+  /// nothing of the Variable's size is made. Those of the others are dense, as gradient() makes
+  /// them. The number of rows is that of the positions that were read; positions that repeat
+  /// another one are -1. Throws TapeError like gradient(), and if another op reads a Variable that
+  /// lookup() reads.
+  std::vector<RowGradient> row_gradients(Operand target, const std::vector<Variable>& sources,
+                                         GradientOptions options = {});
+  /// d target / d source for every element of the target. The shape is target.shape() followed by
+  /// source.shape().
   Tensor jacobian(Operand target, GradientSource source,
                   Unconnected unconnected = Unconnected::error);
+  /// d target(i) / d source(i) for each position i of the first axis, the batch. The shape is
+  /// target.shape() followed by source.shape() without its first axis: [batch, out, in] for rows.
+  /// target(i) must depend on source(i) only; derivatives for other parts of the source would be
+  /// added to the result. The cost is one pass over the tape for each element of target(0). Throws
+  /// ShapeError unless both have a first axis of the same length.
+  Tensor batch_jacobian(Operand target, GradientSource source,
+                        Unconnected unconnected = Unconnected::error);
 
   /// The ops that this tape has recorded, in order, with the lines of the calls.
   std::vector<RecordedOp> ops(Caller caller = Caller::here()) const;
+  /// Says in words what the gradient of `target` for `source` is like, with ops and lines: why it
+  /// is missing (no path, an op without a gradient, a pause, an integer source, a tensor that is
+  /// not watched), which op makes it zero everywhere, which op makes the first NaN or infinity, or
+  /// how large it is. It runs the gradient and reads each step: for debugging. The tape can be used
+  /// afterwards.
+  std::string explain(Operand target, GradientSource source);
+  /// What the tape keeps alive for its gradients, by op and line, the largest first.
+  TapeMemory memory(Caller caller = Caller::here()) const;
 
  private:
+  friend struct TapeAccess;
+  std::vector<Tensor> rows(const Tensor& y, GradientSource source, Unconnected unconnected,
+                           std::int64_t parts, Caller caller);
+  Tensor jacobian_target(const Operand& target, GradientSource source, std::string_view name);
   void gradients(const Operand& target, const GradientSources& sources,
-                 const GradientOptions& options, Tensor* out);
+                 const GradientOptions& options, Tensor* out, bool may_miss = false,
+                 detail::Lookups* lookups = nullptr);
   void require_unspent(std::string_view what, Caller caller) const;
   void end_pause(Pause& pause);
   void spend();
@@ -153,7 +214,8 @@ class REEL_API GradientTape {
 };
 
 namespace detail {
-/// Functions made here: their first argument brings the line of the call.
+/// The base of functions that grad() and others return. Their first argument stores the line of the
+/// call.
 struct TakesLine {};
 template <class F, class... Rest>
 Tensor call_at(Caller caller, const F& f, Tensor& x, const Rest&... rest) {
@@ -187,13 +249,14 @@ struct Gradient : ValueAndGradient<F> {
 };
 }  // namespace detail
 
-/// The function that gives the gradient of f with respect to its first argument. f's result is
-/// summed.
+/// Returns a function that computes the gradient of f with respect to its first argument. If f's
+/// result has several elements, it is the gradient of their sum.
 template <class F>
 auto grad(F f) {
   return detail::Gradient<F>(static_cast<F&&>(f));
 }
-/// The function that gives the value of f and its gradient with respect to the first argument.
+/// Returns a function that computes the value of f and its gradient with respect to the first
+/// argument.
 template <class F>
 auto value_and_grad(F f) {
   return detail::ValueAndGradient<F>(static_cast<F&&>(f));
@@ -207,40 +270,79 @@ Tensor jacobian(F f, Tensor x, Caller caller = Caller::here()) {
 }
 
 namespace detail {
-/// Runs `f` unrecorded, and records one op for it whose gradient is what `f` gave.
-REEL_API Tensor run_custom(Operands inputs,
-                           Function<std::pair<Tensor, Function<Tensors(Tensor)>>(const OpCall&)> f);
+/// The values of a function, and the function from their gradients to those of its inputs.
+using ValuesAndGradient = std::pair<Tensors, Function<Tensors(const Tensors&)>>;
+/// Calls `f`, and records one op for it with the gradient function that it returned. The inputs of
+/// this op are `inputs` and `variables`.
+REEL_API Tensors run_custom(Operands inputs, const std::vector<Variable>& variables,
+                            const Function<ValuesAndGradient(const OpCall&)>& f);
 
 template <class F>
 struct CustomGradient : TakesLine {
   F f;
-  explicit CustomGradient(F function) : f(static_cast<F&&>(function)) {}
-  Tensor operator()(Operand a) const { return run<0>({{a}, a.caller()}); }
-  Tensor operator()(Operand a, Operand b) const { return run<0, 1>({{a, b}, a.caller()}); }
-  Tensor operator()(Operand a, Operand b, Operand c) const {
+  std::vector<Variable> variables;
+  CustomGradient(F function, std::vector<Variable> captured)
+      : f(static_cast<F&&>(function)), variables(static_cast<std::vector<Variable>&&>(captured)) {}
+  auto operator()(Operand a) const { return run<0>({{a}, a.caller()}); }
+  auto operator()(Operand a, Operand b) const { return run<0, 1>({{a, b}, a.caller()}); }
+  auto operator()(Operand a, Operand b, Operand c) const {
     return run<0, 1, 2>({{a, b, c}, a.caller()});
   }
-  Tensor operator()(Operand a, Operand b, Operand c, Operand d) const {
+  auto operator()(Operand a, Operand b, Operand c, Operand d) const {
     return run<0, 1, 2, 3>({{a, b, c, d}, a.caller()});
+  }
+  // For a braced list of one, which would be ambiguous.
+  auto operator()(std::initializer_list<Operand> list) const {
+    return operator()(Operands(list, list.size() ? list.begin()->caller() : Caller()));
+  }
+  /// A list of any length, which f takes as Tensors.
+  auto operator()(Operands list) const {
+    const std::size_t count = list.size();
+    return run(list, [this, count](const OpCall& call) {
+      std::vector<Tensor> all;
+      for (std::size_t i = 0; i < count; ++i) all.push_back(call.input(i));
+      return f(Tensors(static_cast<std::vector<Tensor>&&>(all)));
+    });
   }
 
  private:
   template <std::size_t... I>
-  Tensor run(Operands inputs) const {
-    return run_custom(inputs,
-                      [this](const OpCall& call) -> std::pair<Tensor, Function<Tensors(Tensor)>> {
-                        auto [value, gradient] = f(call.input(I)...);
-                        return {value, Function<Tensors(Tensor)>(gradient)};
-                      });
+  auto run(Operands inputs) const {
+    return run(inputs, [this](const OpCall& call) { return f(call.input(I)...); });
+  }
+  template <class Call>
+  auto run(Operands inputs, const Call& call_f) const {
+    using Result = decltype(call_f(std::declval<const OpCall&>()));
+    using IsSingle = std::is_convertible<decltype(Result::first), Tensor>;
+    Tensors values = run_custom(inputs, variables, [&](const OpCall& call) -> ValuesAndGradient {
+      auto made = call_f(call);
+      const std::conditional_t<IsSingle::value, Tensor, Tensors> all = made.first;
+      return {Tensors(all),
+              [gradient = std::move(made.second)](const Tensors& upstream) mutable -> Tensors {
+                if constexpr (IsSingle::value)
+                  return gradient(upstream[0]);
+                else
+                  return gradient(upstream);
+              }};
+    });
+    if constexpr (IsSingle::value)
+      return Tensor(values[0]);
+    else
+      return values;
   }
 };
 }  // namespace detail
 
-/// A function with a gradient of your own. f takes one to four Tensors and returns a pair: the
-/// value, and a function from the gradient of the value to the gradient of each argument (a Tensor,
-/// or Tensors).
+/// Returns a function with your own gradient. f takes one to four Tensors, or one list, Tensors. It
+/// returns a pair of the value (a Tensor or Tensors) and a gradient function. The gradient function
+/// takes the gradient of the value, in the same form. It returns the gradients of the arguments: a
+/// Tensor for one argument, Tensors for several. An undefined Tensor stands for no gradient.
+///
+/// A Variable that f captures has a gradient only if it is listed in `variables`. The gradient
+/// function then also returns the gradients of these Variables, after those of the arguments.
 template <class F>
-auto custom_gradient(F f) {
-  return detail::CustomGradient<F>(static_cast<F&&>(f));
+auto custom_gradient(F f, std::vector<Variable> variables = {}) {
+  return detail::CustomGradient<F>(static_cast<F&&>(f),
+                                   static_cast<std::vector<Variable>&&>(variables));
 }
 }  // namespace reel

@@ -49,28 +49,39 @@ class REEL_API Tensor {
     if (before) release(before);
     return *this;
   }
+  template <class T>
+  void operator=(T&&) && = delete;  // a Tensor never changes: see where(), or Variable::assign()
   ~Tensor() {
     if (body_) release(body_);
   }
 
   /// False for a default-constructed or moved-from Tensor.
   bool defined() const { return body_ != nullptr; }
+  /// The lengths of the axes. This function and the others that describe a tensor throw Error for a
+  /// Tensor that holds nothing.
   const Shape& shape(Caller caller = Caller::here()) const&;
   Shape shape(Caller caller = Caller::here()) && {
     return static_cast<const Tensor&>(*this).shape(caller);
   }
-  /// The length of an axis; negative axes count from the end.
+  /// The length of one axis. Negative axes count from the end. Throws ShapeError for an axis that
+  /// does not exist.
   std::int64_t shape(int axis, Caller caller = Caller::here()) const;
+  /// The type of the elements.
   DType dtype(Caller caller = Caller::here()) const;
+  /// Where the elements are.
   Device device(Caller caller = Caller::here()) const;
+  /// Number of axes.
   std::size_t rank(Caller caller = Caller::here()) const { return shape(caller).rank(); }
   /// Number of elements.
   std::int64_t size(Caller caller = Caller::here()) const;
 
-  /// Picks elements; see Index. The result is a view, which shares memory with this tensor, but a
-  /// copy if an index is a tensor of positions. Throw IndexError for a position outside its axis.
+  /// Picks elements; see Index. The result is a view, which shares memory with this tensor. If an
+  /// index is a tensor, the result is a copy. Throws IndexError for a position outside its axis,
+  /// and for more indices than axes.
   ///
   ///     arange(0, 6).reshape({2, 3})(1, range(0, 2))   // [3, 4]
+  ///     arange(0, 6).reshape({2, 3})(tensor({1, 0}), tensor({2, 1}))  // [5, 1]
+  ///     tensor({1, 5, 7})(tensor({true, false, true}))  // [1, 7]
   Tensor operator[](Index i) const { return view(&i, 1); }
   Tensor operator()(Index a) const { return view(&a, 1); }
   Tensor operator()(Index a, Index b) const { return view({a, b}); }
@@ -88,8 +99,20 @@ class REEL_API Tensor {
   Tensor operator()(Index a, Index b, Index c, Index d, Index e, Index f, Index g, Index h) const {
     return view({a, b, c, d, e, f, g, h});
   }
+  /// The same by a list that is made when the program runs. An empty list picks all of x.
+  Tensor operator()(std::span<const Index> indices, Caller caller = Caller::here()) const {
+    return indices.empty() ? (*this)(Index(ellipsis, caller))
+                           : view(indices.data(), indices.size());
+  }
+  Tensor operator()(const std::vector<Index>& indices, Caller caller = Caller::here()) const {
+    return (*this)(std::span<const Index>(indices), caller);
+  }
+  /// The same elements, in row-major order, in another shape; see reel::reshape().
   Tensor reshape(Shape shape, Caller caller = Caller::here()) const;
+  /// This tensor in another dtype; see cast().
   Tensor to(DType dtype, Caller caller = Caller::here()) const;
+  /// This tensor on another device. Tapes follow the copy. Throws DeviceError for a device that the
+  /// machine does not have.
   Tensor to(Device device, Caller caller = Caller::here()) const;
 
   /// The only element, as a C++ value. Throws DTypeError unless T is the type of the dtype, and
@@ -100,7 +123,9 @@ class REEL_API Tensor {
     read("item", dtype_of<T>(), 1, &value, caller);
     return value;
   }
-  /// The elements in row-major order. The result owns or shares their memory.
+  /// The elements in row-major order. `values` shares the memory of a contiguous tensor on the CPU
+  /// and copies others; `to_vector` always copies. Throws DTypeError unless T is the type of the
+  /// dtype.
   template <Element T>
   Values<T> values(Caller caller = Caller::here()) const;
   template <Element T>
@@ -148,7 +173,8 @@ class Values {
 namespace detail {
 /// x in row-major order on the host (x itself where it is so already), and where its elements
 /// start.
-REEL_API Tensor contiguous_host(const Tensor& x, DType dtype, const void** first, Caller caller);
+REEL_API Tensor contiguous_host(const Tensor& x, DType dtype, const void** first,
+                                std::string_view op, Caller caller);
 REEL_API Tensor from_memory(const void* data, DType dtype, const Shape& shape,
                             std::int64_t available, Caller caller);
 [[noreturn]] REEL_API void ragged_list(std::size_t expected, std::size_t got, Caller caller);
@@ -157,13 +183,14 @@ REEL_API Tensor from_memory(const void* data, DType dtype, const Shape& shape,
 template <Element T>
 Values<T> Tensor::values(Caller caller) const {
   const void* first = nullptr;
-  Tensor host = detail::contiguous_host(*this, dtype_of<T>(), &first, caller);
+  Tensor host = detail::contiguous_host(*this, dtype_of<T>(), &first, "values", caller);
   return Values<T>(static_cast<Tensor&&>(host), first);
 }
 template <Element T>
 std::vector<T> Tensor::to_vector(Caller caller) const try {
-  const Values<T> host = values<T>(caller);
-  return std::vector<T>(host.begin(), host.end());
+  const void* first = nullptr;
+  const Tensor host = detail::contiguous_host(*this, dtype_of<T>(), &first, "to_vector", caller);
+  return std::vector<T>(static_cast<const T*>(first), static_cast<const T*>(first) + host.size());
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "to_vector");
 }
@@ -276,7 +303,7 @@ tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> bl
   }
   return flat.tensor(Shape({blocks.size(), height, width}, caller), caller);
 }
-/// The same for a list of several C++ types, such as `tensor({1.0, NAN, 2})`: float32, or float64
+/// The same for a list of mixed C++ types, such as `tensor({1.0, NAN, 2})`: float32, or float64
 /// for `tensor<double>(...)`.
 template <class Chosen = float>
 requires std::is_floating_point_v<Chosen> && Element<Chosen> Tensor
@@ -285,7 +312,8 @@ tensor(std::initializer_list<detail::Real> values, Caller caller = Caller::here(
   for (const detail::Real& real : values) flat.append({real.value}, caller);
   return flat.tensor(Shape({values.size()}, caller), caller);
 }
-/// A tensor with a copy of these values, in this shape. Throws ShapeError if the counts differ.
+/// A tensor with a copy of these values, in row-major order, in this shape. Throws ShapeError
+/// unless there is one value for each element.
 template <Element T>
 Tensor from_span(std::span<const T> values, Shape shape, Caller caller = Caller::here()) {
   return detail::from_memory(values.data(), dtype_of<T>(), shape,
@@ -297,11 +325,29 @@ Tensor from_span(const R& values, Shape shape, Caller caller = Caller::here()) {
   return from_span(std::span<const typename R::value_type>(values.data(), values.size()), shape,
                    caller);
 }
-/// A vector's values. The dtype is that of its elements, or of the type in angle brackets:
-/// `tensor<std::int64_t>(sizes)`.
+namespace detail {
+/// The element type of a std::vector: its own, int64 for other integers and unscoped enums.
+template <class T>
+inline constexpr bool counts =
+    !Element<T> &&
+    (std::is_integral_v<T> || std::is_enum_v<T>)&&std::is_convertible_v<T, std::int64_t>;
+template <class Chosen, class T>
+using vector_element = std::conditional_t<!std::is_void_v<Chosen>, Chosen,
+                                          std::conditional_t<counts<T>, std::int64_t, T>>;
+template <class T>
+auto as_number(T value) {
+  if constexpr (std::is_enum_v<T>)
+    return static_cast<std::int64_t>(value);
+  else
+    return value;
+}
+}  // namespace detail
+/// A tensor of a vector's values. The dtype is that of its elements, or of the type in angle
+/// brackets: `tensor<float>(sizes)`. Other integers, such as std::size_t, and unscoped enums become
+/// int64.
 template <class Chosen = void, class T>
 Tensor tensor(const std::vector<T>& values, Caller caller = Caller::here()) {
-  using E = std::conditional_t<std::is_void_v<Chosen>, T, Chosen>;
+  using E = detail::vector_element<Chosen, T>;
   static_assert(Element<E>,
                 "tensor(values) of a std::vector: there are dtypes for bool, std::uint8_t, "
                 "std::int32_t, std::int64_t, float, double, Float16 and BFloat16. Name one of them "
@@ -309,13 +355,39 @@ Tensor tensor(const std::vector<T>& values, Caller caller = Caller::here()) {
   if constexpr (Element<E> && std::is_same_v<E, T> && !std::is_same_v<T, bool>) {
     return from_span(std::span<const T>(values), Shape({values.size()}, caller), caller);
   } else if constexpr (Element<E>) {
-    static_assert(detail::Converts<E, T>,
+    static_assert(detail::Converts<E, T> || detail::counts<T>,
                   "tensor<E>(values) of a std::vector of floating numbers takes float or double as "
                   "E. For other dtypes write tensor(values).to(dtype)");
     detail::Flat<E> flat(values.size(), caller);
-    for (const T value : values) flat.append({value}, caller);
+    for (const T value : values) flat.append({detail::as_number(value)}, caller);
     return flat.tensor(Shape({values.size()}, caller), caller);
   }
+}
+/// A matrix, one inner vector for each row. Throws ShapeError unless all rows have one length.
+template <class Chosen = void, class T>
+Tensor tensor(const std::vector<std::vector<T>>& rows, Caller caller = Caller::here()) {
+  const std::size_t width = rows.size() ? rows.front().size() : 0;
+  detail::Flat<detail::vector_element<Chosen, T>> flat(rows.size() * width, caller);
+  for (const std::vector<T>& row : rows) {
+    if (row.size() != width) detail::ragged_list(width, row.size(), caller);
+    for (const T value : row) flat.append({detail::as_number(value)}, caller);
+  }
+  return flat.tensor(Shape({rows.size(), width}, caller), caller);
+}
+template <class Chosen = void, class T>
+Tensor tensor(const std::vector<std::vector<std::vector<T>>>& blocks,
+              Caller caller = Caller::here()) {
+  const std::size_t height = blocks.size() ? blocks.front().size() : 0;
+  const std::size_t width = height ? blocks.front().front().size() : 0;
+  detail::Flat<detail::vector_element<Chosen, T>> flat(blocks.size() * height * width, caller);
+  for (const std::vector<std::vector<T>>& block : blocks) {
+    if (block.size() != height) detail::ragged_list(height, block.size(), caller);
+    for (const std::vector<T>& row : block) {
+      if (row.size() != width) detail::ragged_list(width, row.size(), caller);
+      for (const T value : row) flat.append({detail::as_number(value)}, caller);
+    }
+  }
+  return flat.tensor(Shape({blocks.size(), height, width}, caller), caller);
 }
 
 /// Text as NumPy prints it. `format` applies to each number, for example ".2f".

@@ -17,8 +17,8 @@
 namespace reel {
 /// Options of trace().
 struct TraceOptions {
-  /// The share of the time that checks may take: some replays run beside the function, to find
-  /// what has changed outside the trace. 0 checks nothing, 1 checks every replay.
+  /// The share of the time that checks may take. A check runs the function beside a replay, and
+  /// finds what has changed outside the trace. 0 checks nothing, 1 checks every replay.
   double verify = 0.01;
   /// A check that finds a difference throws TraceError. Otherwise one line on stderr says so. Calls
   /// of the same signature run eagerly afterwards in both cases.
@@ -161,7 +161,7 @@ class REEL_API TraceCall {
   } catch (const std::bad_alloc&) {
     fail_memory({}, "trace");
   }
-  /// After the function has run. Its result stands even if there is no memory to keep what was
+  /// After the function has run. Its result is valid even if there is no memory to keep what was
   /// captured.
   void finish();
   template <class R>
@@ -186,7 +186,10 @@ class REEL_API TraceCall {
     TraceCall& call;
     template <class Leaf>
     void operator()(std::string_view path, Leaf& leaf) const {
-      static_assert(TraceLeaf<Leaf>,
+      static_assert(!std::is_same_v<Leaf, Generator>,
+                    "a traced function cannot take a Generator or an nn::Sequential, alone or in a "
+                    "struct: let the function capture it, as in trace([model](Tensor x) { ... })");
+      static_assert(TraceLeaf<Leaf> || std::is_same_v<Leaf, Generator>,
                     "arguments of a traced function are Tensors, Variables, numbers, texts, "
                     "Shapes, and lists and structs (with fields) of them");
       if constexpr (std::is_same_v<Leaf, Tensor>)
@@ -214,7 +217,7 @@ class REEL_API TraceCall {
         call.describe_number(path, Scalar(static_cast<std::underlying_type_t<Leaf>>(leaf)));
       else if constexpr (std::is_convertible_v<const Leaf&, std::string_view>)
         call.describe_text(leaf);
-      else
+      else if constexpr (TraceLeaf<Leaf>)
         call.describe_value(leaf);
     }
   };
@@ -281,8 +284,8 @@ class REEL_API TraceCall {
 };
 }  // namespace detail
 
-/// A traced function, made by trace(). A handle: copies share what was captured. Threads may call
-/// it at the same time as far as they may call the function itself.
+/// A traced function, made by trace(). It is a handle: copies share what was captured. Several
+/// threads may call it at the same time if they may call the function itself at the same time.
 template <class>
 class Traced;
 /// A traced function with this signature.
@@ -301,7 +304,7 @@ class Traced<R(Args...)> {
   } catch (const std::bad_alloc&) {
     fail_memory(caller, "trace");
   }
-  /// Not inlined: what a call keeps on the stack must not lie beside what f captures from there.
+  /// Not inlined: the call's own stack memory must be apart from what f captures from the stack.
   [[gnu::noinline]] R operator()(std::decay_t<Args>... args, Caller caller = Caller::here()) const {
     detail::TraceCall call(traces_, caller);
     (call.argument(args), ...);
@@ -348,15 +351,15 @@ class Traced<R(Args...)> {
 };
 
 /// Runs f once, captures its ops, and replays them in later calls without running f. Each signature
-/// (dtypes, shapes and devices of tensor arguments, values of plain arguments, train or eval) has a
-/// trace of its own. A replay reads anew: tensor arguments, Variables, Live numbers, random
-/// numbers, and every value that f reads in C++. If f takes another path for another value, that
-/// path is captured too. Everything else that f uses is constant, and what f does besides ops, such
-/// as printing, happens only when f runs.
+/// has a trace of its own. The signature is the dtypes, shapes and devices of tensor arguments, the
+/// values of other arguments, and training(). A replay reads tensor arguments, Variables, Live
+/// numbers, random numbers and every value that f reads in C++ anew. If f takes another path for
+/// another value, that path is captured too. Everything else that f uses is constant. What f does
+/// besides ops, such as printing, happens only when f runs.
 ///
-/// A function that keeps state of its own, such as a counter or a running best, runs eagerly. Some
-/// replays run beside f to find constants that have changed; calls of that signature then run
-/// eagerly. So do calls while a tape outside of f records. Throws what f throws.
+/// Some calls run eagerly, that is they run f itself: if f keeps state of its own, such as a
+/// counter or a running best; if a check has found that a constant has changed; and while a tape
+/// outside of f records. Throws what f throws.
 ///
 /// For a generic lambda or an overloaded function object, say the signature:
 /// `trace<Tensor(Tensor)>(f)`.

@@ -5,7 +5,7 @@
 #include <reel/export.hpp>
 
 namespace reel {
-/// Whether this thread trains. True at first, also in a new thread.
+/// Whether this thread trains. It is true at first, also in a new thread.
 REEL_API bool training();
 /// Sets training() for this thread while it lives: `TrainScope evaluating(false);`. Scopes may end
 /// in any order; the innermost one alive counts. A scope may end on another thread, while the

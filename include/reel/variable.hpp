@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include <reel/function.hpp>
 #include <reel/tensor.hpp>
 
 namespace reel {
@@ -13,40 +14,48 @@ struct Cell;
 struct Op;
 }  // namespace detail
 
-/// A named value that can change. A Variable is a handle: copies of it share one value, `clone()`
-/// makes a new one. Reading gives the tensor of that moment, which later assignments do not change.
-/// Tapes watch Variables by themselves. If one thread assigns while another uses the Variable, the
-/// program must synchronise them.
+/// A named tensor value that can change. A Variable is a handle: copies of it share one value, and
+/// `clone()` makes a new one. A read returns the current tensor; later assignments do not change
+/// this tensor. Tapes watch Variables automatically. If one thread assigns a Variable while another
+/// thread uses it, the program must synchronise them.
 class REEL_API Variable {
  public:
-  /// Throws Error if `value` holds nothing.
+  /// Throws Error if `value` is undefined.
   Variable(std::string_view name, Tensor value, Caller caller = Caller::here());
   Variable(const Variable& other) noexcept;  // moving is copying: a handle always has its cell
   Variable& operator=(const Variable& other) &;
+  void operator=(const Tensor& x) & = delete;  // w.assign(x)
+  void operator=(double x) & = delete;         // w.assign(x)
   ~Variable();
 
+  /// The current value.
   Tensor value() const;
   operator Tensor() const { return value(); }
-  /// As it was made, "weight". Once parameters() or another walk over a model finds it at a path
-  /// that ends so, the path: "head.weight".
+  /// The name that the constructor got, such as "weight". If parameters() or a similar function
+  /// finds the Variable in a model at a path that ends with this name, the name becomes the path,
+  /// such as "head.weight".
   const std::string& name() const;
+  /// Shape, dtype, device and number of elements of the value.
   const Shape& shape() const;
   DType dtype() const;
   Device device() const;
   std::int64_t size() const;
-  /// A new cell with the same name and value.
+  /// A new Variable with the same name and value.
   Variable clone() const;
 
-  /// Replaces the value, adds to it, subtracts from it. The argument has the Variable's shape, or
-  /// is a C++ number, which fills it; nothing else is broadcast. Throw ShapeError for another shape
-  /// and DTypeError for a dtype that does not promote to the Variable's. Tapes do not record
-  /// assignments: a gradient flows to a Variable, not through it.
+  /// Replace the value, add to it, or subtract from it. The argument has the Variable's shape, or
+  /// is a C++ number that is used for every element. Other shapes throw a ShapeError; there is no
+  /// broadcasting. A dtype that does not promote to the Variable's dtype throws a DTypeError. Tapes
+  /// do not record assignments: a later loss has a gradient with respect to the Variable, but not
+  /// with respect to the tensors from which the assigned value was computed.
   void assign(Operand value);
   void assign_add(Operand value);
   void assign_sub(Operand value);
 
-  /// A slice, to read or to assign: `w(range(0, 3), all).assign(0)`. As a tensor it has the values
-  /// of the moment when it was made; after an assignment to this slice it has the new values.
+  /// A slice, to read or to assign: `w(range(0, 3), all).assign(0)`. Read as a tensor, it has the
+  /// values at the time when the slice was made, or those of the last assignment to this slice.
+  /// Tensors of positions and masks may pick it. If they pick an element twice, assign() keeps the
+  /// last value, assign_add() adds all, assign_sub() subtracts all.
   VariableSlice operator[](Index i) const;
   VariableSlice operator()(Index a) const;
   VariableSlice operator()(Index a, Index b) const;
@@ -57,6 +66,15 @@ class REEL_API Variable {
   VariableSlice operator()(Index a, Index b, Index c, Index d, Index e, Index f, Index g) const;
   VariableSlice operator()(Index a, Index b, Index c, Index d, Index e, Index f, Index g,
                            Index h) const;
+  VariableSlice operator()(std::span<const Index> indices, Caller caller = Caller::here()) const;
+  VariableSlice operator()(const std::vector<Index>& indices, Caller caller = Caller::here()) const;
+  /// The view that f makes of the value, to read or to assign. f may call slices, transpose(),
+  /// reshape(), diagonal() and other functions that return views. Throws Error if f returns a copy,
+  /// or if an element occurs twice in the view.
+  ///
+  ///     w.view([](Tensor x) { return diagonal(x); }).assign(0);
+  VariableSlice view(detail::Function<Tensor(const Tensor&)> f,
+                     Caller caller = Caller::here()) const;
 
   /// Whether both handles share one value.
   bool same_cell(const Variable& other) const { return cell_ == other.cell_; }
@@ -66,9 +84,9 @@ class REEL_API Variable {
   detail::Cell* cell_ = nullptr;
 };
 
-/// State of a model that is saved, moved and cloned with it, and not trained: running statistics, a
-/// mask, a count. A member of this type is among buffers(), not among parameters(). All else is as
-/// with a Variable.
+/// State of a model that is saved, moved and cloned with it, but not trained, such as running
+/// statistics, a mask or a count. buffers() lists members of this type; parameters() does not.
+/// Otherwise a Buffer works as a Variable does.
 ///
 ///     Buffer mean{"mean", zeros({64})};
 class Buffer : public Variable {
@@ -97,18 +115,23 @@ class REEL_API VariableSlice : public Tensor {
   VariableSlice(VariableSlice&&) noexcept = default;
   VariableSlice& operator=(const VariableSlice&) & = default;
   VariableSlice& operator=(VariableSlice&&) & noexcept = default;
+  template <class T>
+  void operator=(T&&) && = delete;  // w(0).assign(x)
   void assign(Operand value);
   void assign_add(Operand value);
   void assign_sub(Operand value);
 
  private:
   friend class Variable;
-  VariableSlice(const Variable& variable, std::initializer_list<Index> indices);
+  VariableSlice(const Variable& variable, std::initializer_list<Index> indices)
+      : VariableSlice(variable, std::span(indices.begin(), indices.size())) {}
+  VariableSlice(const Variable& variable, std::span<const Index> indices);
+  VariableSlice(const Variable& variable, detail::Function<Tensor(const Tensor&)> f, Caller caller);
   void write(detail::Op& op, const Operand& value);
+  Tensor part(Caller caller) const;
   Variable variable_;
-  Index indices_[Shape::max_rank] = {all, all, all, all, all, all, all, all};
-  std::size_t count_ = 0;
-  bool gathered_ = false;
+  std::vector<Index> indices_;
+  detail::Function<Tensor(const Tensor&)> view_;  // instead of indices
 };
 
 inline Operands::Operands(const std::vector<Tensor>& tensors, Caller caller)

@@ -33,7 +33,7 @@ std::size_t calls_in_batch(const Candidate& candidate, const CompareOptions& opt
   return static_cast<std::size_t>(std::max(1.0, fitting));
 }
 
-/// The value a share of the way through sorted numbers, between two of them if need be.
+/// The quantile `share` of sorted numbers, interpolated between two of them.
 double quantile(const std::vector<double>& sorted, double share) {
   const double place = share * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<std::size_t>(place);
@@ -100,7 +100,8 @@ Comparison compare(const std::vector<Candidate>& candidates, CompareOptions opti
   std::vector<std::vector<double>> times(count, std::vector<double>(rounds)), ratios = times;
   for (std::size_t round = 0; round < rounds; ++round) {
     for (std::size_t turn = 0; turn < count; ++turn) {
-      const std::size_t i = (turn + round) % count;  // nobody always follows the same neighbour
+      const std::size_t i =
+          (turn + round) % count;  // so that no candidate always follows the same one
       const std::size_t calls = result.timings[i].calls;
       times[i][round] = seconds(candidates[i], calls) * 1e9 / static_cast<double>(calls);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The library's door into Tensor and Variable.
+// The library's access to the private members of Tensor and Variable.
 #pragma once
 #include <atomic>
 #include <string>
@@ -12,14 +12,14 @@
 namespace reel {
 struct VariablePath {
   std::string text;
-  const VariablePath* shorter;  // name() has given it out
+  const VariablePath* shorter;  // name() has returned a reference to it
 };
 namespace detail {
 struct Cell {
   std::uint32_t references = 1;
   Tensor value;  // always a body of the cell's own, with no record id
   std::string name;
-  std::atomic<const VariablePath*> path = nullptr;  // in a model; null until that is walked
+  std::atomic<const VariablePath*> path = nullptr;  // in a model; null before it is visited
 };
 }  // namespace detail
 using detail::Cell;
@@ -32,14 +32,14 @@ struct Access {
     if (body) retain(body);
     return Tensor(body);
   }
-  /// A body seen as a Tensor, which is no more than a pointer to it.
+  /// A pointer to a body, read as a Tensor: both have the same bytes.
   static const Tensor& tensor(Body* const& body) {
     static_assert(sizeof(Tensor) == sizeof(Body*));
     return reinterpret_cast<const Tensor&>(body);
   }
-  /// Tensors in a row seen as their bodies.
+  /// An array of Tensors, read as an array of pointers to their bodies.
   static Body* const* bodies(const Tensor* first) { return reinterpret_cast<Body* const*>(first); }
-  /// Gives the reference to the caller.
+  /// Gives the caller the reference.
   static Body* detach(Tensor& x) { return std::exchange(x.body_, nullptr); }
   static Cell& cell(const Variable& x) { return *x.cell_; }
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a Tensor points at. One block of memory holds the header and, if small, the elements.
+// The object that a Tensor points to. One block of memory holds the header and the elements, if
+// they are few.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -50,8 +51,10 @@ struct Body {
 }  // namespace detail
 using detail::Body;
 static_assert(offsetof(Body, references) == 0);
-/// What Body::large_class says of elements in the memory of another device than the CPU.
+/// The value of Body::large_class for elements in the memory of a device other than the CPU.
 inline constexpr std::uint16_t device_class = 0xffff;
+/// The value for elements in memory that the library did not allocate, and never writes.
+inline constexpr std::uint16_t borrowed_class = 0xfffe;
 inline constexpr std::size_t body_bytes = 192;  // elements of small tensors follow
 static_assert(sizeof(Body) <= body_bytes);
 
@@ -60,9 +63,10 @@ inline std::uint32_t references(const Body& body) {
 }
 inline void retain(Body* body) { detail::add_reference(body->references); }
 
-/// Whether writing into this body's elements would be seen by nobody else.
+/// Whether nothing else uses this body's elements, so that they may be overwritten.
 inline bool unshared(const Body& body) {
-  return references(body) == 1 && (!body.owner || references(*body.owner) == 1);
+  return references(body) == 1 && (!body.owner || (references(*body.owner) == 1 &&
+                                                   body.owner->large_class != borrowed_class));
 }
 
 inline void set_row_major(Body& body) {
@@ -83,6 +87,6 @@ inline bool is_row_major(const Shape& shape, const Strides& strides) {
   return true;
 }
 
-/// The library's door into Tensor and Variable.
+/// The library's access to the private members of Tensor and Variable.
 struct Access;
 }  // namespace reel

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// From a dtype at run time to the C++ type of its elements. A new dtype does not compile before
-// each switch here has it. Included by the units that are compiled for each instruction set: no std
-// functions with bodies here.
+// From a dtype at run time to the C++ type of its elements. A new dtype does not compile until each
+// switch here has a case for it. Files that are compiled for each instruction set include this
+// header, so it must not use std functions with bodies.
 #pragma once
 #include <cstdint>
 
@@ -37,7 +37,7 @@ constexpr decltype(auto) with_element(DType dtype, const F& f) {
   __builtin_trap();
 }
 
-/// What f(Type<T>()) gives for the elements of each dtype, by the number of the dtype.
+/// The results of f(Type<T>()) for the element type of each dtype, in the order of DType.
 template <class V>
 struct ByDType {
   V of[dtype_count];
@@ -50,7 +50,7 @@ constexpr ByDType<V> by_dtype(const F& f) {
     values.of[i] = with_element(static_cast<DType>(i), [&](auto type) -> V { return f(type); });
   return values;
 }
-/// The truth of one element.
+/// Whether one element is true.
 inline bool truth_of(const Body& x) {
   return with_element(x.dtype, [&]<class T>(Type<T>) {
     if constexpr (std::is_same_v<T, bool>)

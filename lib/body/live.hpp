@@ -12,7 +12,7 @@ inline Device device_of(const Body& x) {
   return {static_cast<Device::Kind>(x.device_kind & ~live_number), x.device_index};
 }
 inline bool on_cpu(const Body& x) { return !(x.device_kind & ~live_number); }
-/// Row-major, in the host's memory, and no live number: what fast paths take.
+/// Whether fast paths take the body: it is row-major, in the host's memory, and not a live number.
 inline bool is_plain(const Body& x) {
   static_assert(offsetof(Body, device_kind) == offsetof(Body, contiguous) + 1);
   std::uint16_t both;

@@ -55,12 +55,9 @@ std::int64_t count_all_elements(const Shape& shape, std::string_view op, Caller 
   return none ? 0 : others;
 }
 std::int64_t Shape::elements(Caller caller) const { return count_elements(*this, "Shape", caller); }
-std::int64_t Shape::operator[](AxisAt at) const try {
-  const auto rank = static_cast<std::int64_t>(rank_);
-  if (at.axis < -rank || at.axis >= rank)
-    fail<ShapeError>(at.caller, "Shape", "axis", "an axis of " + to_text(*this),
-                     std::to_string(at.axis));
-  return lengths_[at.axis < 0 ? at.axis + rank : at.axis];
+std::int64_t Shape::fail_axis(AxisAt at) const try {
+  fail<ShapeError>(at.caller, "Shape", "axis", "an axis of " + to_text(*this),
+                   std::to_string(at.axis));
 } catch (const std::bad_alloc&) {
   fail_memory(at.caller, "Shape");
 }

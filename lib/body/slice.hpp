@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a slice of a tensor is, for the rule of the op and for views that no op records.
+// Computes the view that a slice makes, for the op's shape rule and for views without an op.
 #pragma once
 #include "lib/body/body.hpp"
 
 namespace reel {
-/// Makes a slice of a view of all of x: says what becomes of x's axes, one after the other.
+/// Turns a view of all of x into a slice. Each call handles the next axis of x.
 class Slicer {
  public:
   Slicer(const Body& x, Body& view) : x_(x), view_(view) {}
@@ -25,7 +25,7 @@ class Slicer {
       put(length, stride);
     ++axis_;
   }
-  /// One position of the next axis, which the slice does not have.
+  /// One position of the next axis. The slice does not have this axis.
   void drop(std::int64_t position) { offset_ += position * x_.strides[axis_++]; }
   /// A new axis of length 1.
   void add() { put(1, 1); }

@@ -11,6 +11,13 @@ std::string to_text(const Shape& shape) {
   return text + (shape.rank() == 1 ? ",)" : ")");
 }
 
+std::string place_text(const Shape& shape, std::int64_t i) {
+  std::string text(shape.rank() ? "]" : "");
+  for (std::size_t axis = shape.rank(); axis-- > 0; i /= shape.data()[axis])
+    text.insert(0, (axis ? ", " : " at [") + std::to_string(i % shape.data()[axis]));
+  return text;
+}
+
 std::string to_text(Scalar number) {
   char text[32];
   const auto end = is_floating(number.dtype())

@@ -25,7 +25,7 @@ struct Blas {
   void open() {
     void* const library = dlopen(REEL_BLAS_FILE, RTLD_LAZY | RTLD_LOCAL);
     if (!library) return;
-    // Threads of its own beside ours would only wait for each other.
+    // Threads of BLAS and threads of this library would only wait for each other.
     for (const char* name :
          {"openblas_set_num_threads", "bli_thread_set_num_threads", "MKL_Set_Threading_Layer"})
       if (auto set = reinterpret_cast<void (*)(std::int64_t)>(dlsym(library, name))) set(1);
@@ -33,7 +33,8 @@ struct Blas {
     f64 = reinterpret_cast<Gemm<double>>(dlsym(library, "cblas_dgemm"));
   }
 };
-/// Opened when the first product may want it: to link it took most of a small program's start.
+/// Opened at the first product that may use it: linking it took most of the start time of a small
+/// program.
 const Blas& blas() {
   static constinit Blas blas;
   static constinit std::atomic<bool> opened = false;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The products of another library, where it is faster than ours: large ones.
+// Products by a BLAS library, where it is faster than this library: large products.
 #pragma once
 #include <cstdint>
 
 namespace reel::kernels {
-/// c [n, m] = x [n, k] y [k, m] (+ c), row-major; a transposed operand lies as its transpose does.
-/// Steps are those between rows as they lie. One thread.
+/// c [n, m] = x [n, k] y [k, m] (+ c), row-major; a transposed operand is stored as its
+/// transpose. Steps are distances between rows in memory. Uses one thread.
 struct BlasProduct {
   std::int64_t n, m, k;
   const void* x;
@@ -18,7 +18,7 @@ struct BlasProduct {
   std::int64_t c_step;
   bool accumulate;
 };
-/// Whether there is such a library; opens it.
+/// Whether there is a BLAS library. Opens it.
 bool has_blas();
 void blas_product_f32(const BlasProduct& product);
 void blas_product_f64(const BlasProduct& product);

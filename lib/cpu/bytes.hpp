@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory as it is, in blocks that threads share.
+// Operations on the bytes of memory, in blocks that threads share.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rows in vectors: whole ones, then what is left of the row.
+// Divides rows into vectors: whole vectors, then the rest of the row.
 #pragma once
 #include <cstdint>
 
@@ -8,14 +8,14 @@
 #include "lib/cpu/simd_math.hpp"
 
 namespace reel::kernels::REEL_ISA {
-/// As many neighbours as a vector holds, or fewer at the end of a row.
+/// The elements of one vector, or fewer at the end of a row.
 template <class T>
 struct Chunk {
   std::int64_t n;
   bool whole() const { return n == lanes<T>; }
-  /// Past the end of the row its elements come again.
+  /// Lanes behind the end of the row repeat elements of the row.
   Vector<T> get(const T* from) const { return whole() ? load(from) : load_repeated(from, n); }
-  /// Past the end of the row there are zeros: for sums.
+  /// Lanes behind the end of the row are zero, as sums need it.
   Vector<T> zero_padded(const T* from) const { return whole() ? load(from) : load_part(from, n); }
   void put(T* to, const Vector<T>& x) const {
     if (whole())
@@ -23,11 +23,11 @@ struct Chunk {
     else
       store_part(to, x, n);
   }
-  /// To `to`, added where `add` says so; nothing if to is null.
+  /// Writes to `to`, or adds to it if `add` is set. Nothing happens if `to` is null.
   void give(T* to, const Vector<T>& x, bool add) const {
     if (to) put(to, add ? get(to) + x : x);
   }
-  /// x with zeros past the end of the row.
+  /// x with zeros behind the end of the row.
   Vector<T> only(const Vector<T>& x) const {
     if (whole()) return x;
     alignas(64) T part[lanes<T>];
@@ -36,7 +36,7 @@ struct Chunk {
   }
 };
 
-/// f(i, chunk) over a row of n elements.
+/// Calls f(i, chunk) for each chunk of a row of n elements.
 template <class T, class F>
 void for_chunks(std::int64_t n, const F& f) {
   std::int64_t i = 0;
@@ -51,9 +51,9 @@ struct Two {
   Two operator+(const Two& x) const { return {first + x.first, second + x.second}; }
 };
 
-/// f(i, chunk) over a row, joined into one vector (or Two): four chains side by side, in an order
-/// that depends on n alone. Lanes past the end count too. Part of its caller, whose loop over rows
-/// then keeps the numbers of f in registers.
+/// Joins f(i, chunk) of all chunks of a row into one vector (or Two). There are four independent
+/// chains, and their order depends on n alone. Lanes behind the end count too. The function is
+/// inlined, so that the caller's loop over rows keeps the constants of f in registers.
 template <class T, class F, class Join>
 [[gnu::always_inline]] inline auto row_fold(std::int64_t n, const F& f, const Join& join) {
   constexpr std::int64_t L = lanes<T>;
@@ -75,14 +75,15 @@ template <class T, class F, class Join>
   if (i < n) total = join(total, f(i, Chunk<T>{n - i}));
   return total;
 }
-constexpr std::int64_t leaf = 1024;  // elements below which sums are not halved
+constexpr std::int64_t leaf = 1024;  // sums of fewer elements are not divided into halves
 
 template <class T, class F>
 [[gnu::always_inline]] inline auto leaf_sum(std::int64_t n, const F& f) {
   return row_fold<T>(n, f,
                      [](const auto& a, const auto& b) { return std::decay_t<decltype(a)>(a + b); });
 }
-/// The sum from element `first` on, by halves: errors grow with the logarithm of n.
+/// The sum of the elements from `first` on, divided into halves again and again. The error grows
+/// with the logarithm of n.
 template <class T, class F>
 [[gnu::noinline]] auto sum_of_halves(std::int64_t first, std::int64_t n, const F& f)
     -> std::decay_t<decltype(f(n, Chunk<T>{n}))> {
@@ -100,7 +101,7 @@ template <class T, class F>
 template <class T>
 using Maths = formulas::math::Functions<Vector<T>>;
 
-/// The elements of a body, or null where there is none.
+/// The elements of a body; null if there is no body.
 template <class T>
 T* elements(const Body* body) {
   return body ? body->as<T>() : nullptr;

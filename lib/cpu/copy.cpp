@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lib/cpu/bytes.hpp"
 #include "lib/cpu/kernels.hpp"
-#include "lib/cpu/numbers.hpp"
 #include "lib/cpu/simd.hpp"
 #include "lib/cpu/transpose.hpp"
 #include "lib/cpu/walk.hpp"
+#include "lib/formulas/convert.hpp"
+#include "lib/table/numbers.hpp"
 
 namespace reel::kernels::REEL_ISA {
 namespace {
-/// Elements moved at once where a row is short: a call of memcpy costs more than that.
+/// Elements that are moved at once in a short row. A call of memcpy would cost more.
 template <class T>
 struct Chunk {
   T element[32 / sizeof(T)];
@@ -46,8 +47,8 @@ void copy_row(const T* from, std::int64_t from_step, T* to, std::int64_t to_step
   }
 }
 
-/// An axis that has neighbours in the source, where the last has them in the target; -1 if there is
-/// none.
+/// An axis along which the source is contiguous, while the target is contiguous along the last
+/// axis. -1 if there is none.
 int axis_of_plane(const CopyLoop& walk) {
   const int last = walk.rank - 1;
   if (last < 1 || walk.to[last] != 1 || walk.from[last] == 1) return -1;
@@ -56,7 +57,7 @@ int axis_of_plane(const CopyLoop& walk) {
   return -1;
 }
 
-/// Moves an axis beside the last.
+/// Moves an axis next to the last axis.
 void move_beside_last(CopyLoop& walk, int axis) {
   const int before_last = walk.rank - 2;
   const std::int64_t length = walk.lengths[axis], from = walk.from[axis], to = walk.to[axis];
@@ -96,38 +97,22 @@ void copy_shared(const CopyLoop& walk, std::int64_t elements, const void* from, 
   });
 }
 
-template <class To, class From>
-To converted(From x) {
-  if constexpr (is_short_float<From>) {
-    return converted<To>(static_cast<float>(x));
-  } else if constexpr (std::is_same_v<To, bool>) {
-    return x != From(0);
-  } else if constexpr (is_short_float<To>) {
-    return To(static_cast<double>(x));
-  } else if constexpr (std::is_floating_point_v<From> && !std::is_floating_point_v<To>) {
-    // 2^(bits) is the first float above the largest integer.
-    constexpr To least =
-        std::is_signed_v<To> ? static_cast<To>(To(1) << (sizeof(To) * 8 - 1)) : To(0);
-    constexpr To most = static_cast<To>(~least);
-    constexpr From above = static_cast<From>(most / 2 + 1) * 2;
-    if (x != x) return To(0);
-    return x >= above ? most : x <= static_cast<From>(least) ? least : static_cast<To>(x);
-  } else {
-    return static_cast<To>(x);
-  }
-}
-
-/// A row of n elements; those of the source are `step` apart.
+/// Converts a row of n elements. Those of the source are `step` apart.
 using Convert = void (*)(const void* from, std::int64_t step, void* to, std::int64_t n);
+template <class From, class To>
+REEL_NOT_IN_VECTORS [[gnu::noinline]] void convert_strided(const From* x, std::int64_t step, To* y,
+                                                           std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] = formulas::converted<To>(x[i * step]);
+}
 template <class From, class To>
 void convert(const void* from, std::int64_t step, void* to, std::int64_t n) {
   const From* const x = static_cast<const From*>(from);
   To* const y = static_cast<To*>(to);
   if (step == 1) {
     REEL_INDEPENDENT
-    for (std::int64_t i = 0; i < n; ++i) y[i] = converted<To>(x[i]);
+    for (std::int64_t i = 0; i < n; ++i) y[i] = formulas::converted<To>(x[i]);
   } else {
-    for (std::int64_t i = 0; i < n; ++i) y[i] = converted<To>(x[i * step]);
+    convert_strided(x, step, y, n);
   }
 }
 void convert_all(Convert row, const CopyLoop& walk, const Body& from, Body& to) {
@@ -156,7 +141,7 @@ KernelResult cast(const KernelCall& call) {
     copy_bytes(input.data, output.data, input.bytes());
     return {};
   }
-  // Reshaping copies too: the output is in row-major order, but of another shape than the input.
+  // A reshape copies too: the output is row-major, but has another shape than the input.
   Strides steps;
   std::int64_t step = 1;
   for (int axis = input.rank() - 1; axis >= 0; --axis) {

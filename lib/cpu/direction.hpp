@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// From which end memory is read that is met again and again.
+// Chooses the end from which memory is read, if it is read many times.
 #pragma once
 #include <cstdint>
 
 namespace reel::kernels::REEL_ISA {
-/// Whether what lies at this place is to be read from its end: mostly not if it was the last time
-/// (a few places have one memory in common). Of what a cache just does not hold it finds a part
-/// then, where reading from one end alone finds nothing.
+/// Whether the memory at this address is read from its end this time. The answer mostly alternates;
+/// a few addresses share one bit. If memory is slightly larger than a cache, an alternating
+/// direction finds a part of it in the cache. A fixed direction finds nothing.
 inline bool from_its_end(const void* place) {
   static thread_local bool backward[16];
   const auto at = reinterpret_cast<std::uintptr_t>(place);

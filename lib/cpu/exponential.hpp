@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Exponential and logarithm over vectors, right where xsimd 8.1 is not: subnormal results and
-// arguments, and results near the largest number.
+// Exponential and logarithm over vectors. Unlike those of xsimd 8.1 they are correct for subnormal
+// results and arguments, and for results near the largest number.
 #pragma once
 #include "lib/cpu/simd.hpp"
 #include "lib/cpu/tanh_table.hpp"
@@ -21,23 +21,24 @@ Vector<T> polynomial(const Vector<T>& x, const double (&coefficients)[n]) {
   return sum;
 }
 
-/// x between the bounds. NaN stays: of two of which one is NaN, the second comes back.
+/// x limited to the bounds. NaN stays NaN: if one operand is NaN, these operations return the
+/// second operand.
 template <class T>
 Vector<T> clamped(const Vector<T>& x, double least, double most) {
   return xsimd::min(constant<T>(most), xsimd::max(constant<T>(least), x));
 }
 
-/// What makes a whole number of a small one that it is added to, too large to have a fraction; the
-/// low bits of the sum are the exponent's of 2 to the power of that number.
+/// A large number without a fraction. If a small number is added to it, the sum is rounded to a
+/// whole number. The low bits of the sum are the exponent for 2 to the power of that number.
 template <class T>
 inline constexpr double to_whole = is_single<T> ? 0x1.8p23 + 127 : 0x1.8p52 + 1023;
 
-/// 2^n from n + to_whole, if it is a normal number: n moves into the exponent.
+/// 2^n from n + to_whole, if 2^n is a normal number: n becomes the exponent.
 template <class T>
 Vector<T> power_of_two(const Vector<T>& sum) {
   using Bits [[maybe_unused]] = std::conditional_t<is_single<T>, std::int32_t, std::int64_t>;
   constexpr int fraction = is_single<T> ? 23 : 52;
-#ifdef __aarch64__  // where xsimd's cast takes g++ 20 seconds to see
+#ifdef __aarch64__  // xsimd's cast takes g++ 20 seconds to compile here
   if constexpr (is_single<T>)
     return vreinterpretq_f32_s32(vshlq_n_s32(vreinterpretq_s32_f32(sum), fraction));
   else
@@ -47,7 +48,7 @@ Vector<T> power_of_two(const Vector<T>& sum) {
 #endif
 }
 
-/// y 2^n for a whole n; the result may be subnormal or infinite.
+/// y 2^n for a whole n. The result may be subnormal or infinite.
 template <class T>
 Vector<T> scaled(const Vector<T>& y, const Vector<T>& n) {
 #if defined(__AVX512F__)
@@ -61,15 +62,15 @@ Vector<T> scaled(const Vector<T>& y, const Vector<T>& n) {
 #endif
 }
 
-/// x = n ln 2 + r and e^r = 1 + r + rest for float64, where |r| <= ln 2 / 2 or hardly more. The
-/// error of `rest` is below 2^-56: Taylor's series is cut after r^13.
+/// x = n ln 2 + r and e^r = 1 + r + rest for float64, where |r| is at most slightly above ln 2 / 2.
+/// The error of `rest` is below 2^-56: Taylor's series ends after r^13.
 struct Reduced64 {
   using V = Vector<double>;
   V sum, n, r, rest;  // sum = n + to_whole
   explicit Reduced64(const V& x) {
     sum = xsimd::fma(x, V(1.44269504088896340736), V(to_whole<double>));
     n = sum - V(to_whole<double>);
-    // ln 2 in two parts. The first has so few bits that this difference is exact.
+    // ln 2 in two parts. The first part has so few bits that this difference is exact.
     const V high = xsimd::fnma(n, V(6.93147180369123816490e-1), x);
     const V low = n * V(1.90821492927058770002e-10);
     r = high - low;
@@ -82,7 +83,7 @@ struct Reduced64 {
   }
 };
 
-/// x = n ln 2 + r with |r| <= ln 2 / 2 or hardly more, and e^r - 1 (constants of Cephes).
+/// x = n ln 2 + r, where |r| is at most slightly above ln 2 / 2, and e^r - 1 (constants of Cephes).
 template <class T>
 struct Reduced {
   Vector<T> sum, n, less_one;  // sum = n + to_whole
@@ -93,7 +94,7 @@ struct Reduced {
       n = sum - constant<T>(to_whole<T>);
       const V r =
           xsimd::fnma(n, constant<T>(-2.12194440e-4), xsimd::fnma(n, constant<T>(0.693359375), x));
-      const V z = r * r;  // in pairs, which do not wait for each other
+      const V z = r * r;  // independent pairs, which run in parallel
       const V low = polynomial(r, {1.6666665459e-1, 5.0000001201e-1});
       const V middle = polynomial(r, {8.3334519073e-3, 4.1665795894e-2});
       const V high = polynomial(r, {1.9875691500e-4, 1.3981999507e-3});
@@ -120,8 +121,8 @@ Vector<T> exponential(const Vector<T>& x) {
   }
 }
 
-/// 1 - e^x = (1 - 2^n) - 2^n (e^r - 1), exact to the last places near 0 too, for x of which 2^n is
-/// a normal number.
+/// 1 - e^x = (1 - 2^n) - 2^n (e^r - 1). The result is accurate near 0 too, if 2^n is a normal
+/// number.
 template <class T>
 Vector<T> one_less_exponential(const Vector<T>& x) {
   const Reduced<T> e(x);
@@ -129,7 +130,7 @@ Vector<T> one_less_exponential(const Vector<T>& x) {
   return xsimd::fnma(power, e.less_one, constant<T>(1) - power);
 }
 
-/// tanh |x| = top / (2 - top), so that nothing overflows; it is 1 where |x| is cut.
+/// tanh |x| = top / (2 - top), so that nothing overflows. Where |x| is limited, tanh |x| is 1.
 template <class T>
 Vector<T> tanh_top(const Vector<T>& x) {
   const Vector<T> size = xsimd::min(constant<T>(is_single<T> ? 10 : 20), xsimd::abs(x));
@@ -137,8 +138,8 @@ Vector<T> tanh_top(const Vector<T>& x) {
 }
 
 #if defined(__AVX512F__)
-/// tanh |x| by a polynomial about the nearest place of a table, which two registers hold a row of.
-/// The place is named by the exponent and two bits of the fraction.
+/// tanh |x| by a polynomial around the nearest position of a table. Two registers hold a row of the
+/// table. The exponent and two bits of the fraction select the position.
 inline Vector<float> tanh_by_table(const Vector<float>& x) {
   const Vector<float> size = xsimd::min(constant<float>(9.02), xsimd::abs(x));
   const __m512i place = _mm512_max_epi32(_mm512_srli_epi32(_mm512_castps_si512(size), 21),
@@ -155,7 +156,7 @@ inline Vector<float> tanh_by_table(const Vector<float>& x) {
 }
 #endif
 
-/// tanh x = top / denominator, for who divides anyway.
+/// tanh x = top / denominator, for callers that divide in any case.
 template <class T>
 struct TanhFraction {
   Vector<T> top, denominator;
@@ -174,14 +175,14 @@ struct TanhFraction {
   }
 };
 
-/// top / (sum + lost) of float32, where sum lies between 1 and 2 and lost is what its rounding
-/// left: the rest and a rough inverse's are made up for in one step, so that the result is rounded
-/// once.
+/// top / (sum + lost) in float32. sum is between 1 and 2, and lost is the error of its rounding.
+/// One step corrects both this error and that of an approximate inverse, so that the result is
+/// rounded once.
 inline Vector<float> quotient(const Vector<float>& top, const Vector<float>& sum,
                               const Vector<float>& lost) {
   using V = Vector<float>;
 #if defined(__SSE2__) && !defined(__FMA__)
-  const V y = top / sum;  // without fused products what is left cannot be seen
+  const V y = top / sum;  // the remainder needs a fused multiply-add
   return y - y * (lost * (V(1.5f) - V(0.5f) * sum));
 #else
 #if defined(__AVX512F__)
@@ -195,7 +196,7 @@ inline Vector<float> quotient(const Vector<float>& top, const Vector<float>& sum
 #endif
 }
 
-/// The sum of two numbers of float64, of which the second is less than the first's rounding.
+/// The sum of two numbers of float64. The second is smaller than the rounding error of the first.
 struct Pair {
   using V = Vector<double>;
   V high, low;
@@ -206,7 +207,7 @@ struct Pair {
   }
 };
 
-/// x - y z for a y z that is nearly x.
+/// x - y z, where y z is nearly x.
 inline Vector<double> rest_of(const Vector<double>& x, const Vector<double>& y,
                               const Vector<double>& z) {
 #if defined(__SSE2__) && !defined(__FMA__)
@@ -225,7 +226,7 @@ inline Vector<double> rest_of(const Vector<double>& x, const Vector<double>& y,
 #endif
 }
 
-/// x / y, rounded nearly once.
+/// x / y with nearly one rounding.
 inline Vector<double> quotient(const Pair& x, const Pair& y) {
   const Vector<double> inverse = Vector<double>(1.0) / y.high, rough = x.high * inverse;
   const Vector<double> rest = rest_of(x.high, rough, y.high) + xsimd::fnma(rough, y.low, x.low);
@@ -243,7 +244,7 @@ struct Exponential64 {
     const Pair most = Pair::sum(one, e.r);
     n = e.n;
     power = Pair::sum(most.high, most.low + e.rest);
-    // Less than 2^-1000 is nothing beside 1.
+    // Numbers below 2^-1000 do not change 1.
     const V scale = power_of_two<double>(xsimd::max(e.sum, V(to_whole<double> - 1000)));
     scaled = {power.high * scale, power.low * scale};
     one_more = Pair::sum(one, scaled.high);
@@ -251,9 +252,9 @@ struct Exponential64 {
   }
 };
 
-/// tanh x, at most 1 unit of the last place off. Near 0 by Taylor's series, which is at most x;
-/// from there on (1 - e) / (1 + e) with e = e^-2|x|, with more places than the result has, so that
-/// rounding alone keeps it rising.
+/// tanh x with an error of at most 1 unit of the last place. Near 0 it is Taylor's series, which is
+/// at most x. Elsewhere it is (1 - e) / (1 + e) with e = e^-2|x|. This is computed with more bits
+/// than the result has, so that the result is monotonic.
 inline Vector<double> tanh64(const Vector<double>& x) {
   using V = Vector<double>;
   const V one(1.0), size = xsimd::min(V(20.0), xsimd::abs(x)), z = size * size;
@@ -268,7 +269,7 @@ inline Vector<double> tanh64(const Vector<double>& x) {
          xsimd::bitofsign(x);
 }
 
-/// 1 / (1 + e^-x), as e^x / (1 + e^x) below 0, at most 1 unit of the last place off.
+/// 1 / (1 + e^-x), and e^x / (1 + e^x) below 0, with an error of at most 1 unit of the last place.
 inline Vector<double> sigmoid64(const Vector<double>& x) {
   using V = Vector<double>;
   const V zero(0.0);
@@ -284,7 +285,7 @@ inline Vector<float> tanh_of_size(const Vector<float>& x) {
   using V = Vector<float>;
   const V two(2.0f), top = tanh_top<float>(x), sum = two - top, lost = (two - sum) - top;
 #if defined(__SSE2__) && !defined(__FMA__)
-  // What rounding took from `top` = (1 - 2^n) - 2^n (e^r - 1) counts too.
+  // The rounding error of `top` = (1 - 2^n) - 2^n (e^r - 1) is used too.
   const Reduced<float> e(V(-2.0f) * xsimd::min(V(10.0f), xsimd::abs(x)));
   const V power = power_of_two<float>(e.sum), whole = V(1.0f) - power;
   const V top_lost = (whole - top) - power * e.less_one, y = top / sum;
@@ -305,14 +306,14 @@ Vector<T> logarithm(const Vector<T>& x) {
   }
 }
 
-/// x^y = e^(y log |x|) with a sign: exact to about |y log x| units of the last place.
+/// x^y = e^(y log |x|) with a sign. The error is about |y log x| units of the last place.
 inline Vector<double> power_by_logarithm(const Vector<double>& x, const Vector<double>& y) {
   using V = Vector<double>;
   const V zero(0.0), one(1.0), size = xsimd::abs(x), half = y * V(0.5);
   const auto whole = xsimd::floor(y) == y, odd = whole & ~(xsimd::floor(half) == half);
   const V infinity(__builtin_inf()), undefined(__builtin_nan(""));
   const V sign = xsimd::select(odd, xsimd::bitofsign(x), zero);
-  const auto none = size == zero;  // whose logarithm is infinite, and 0 inf traps
+  const auto none = size == zero;  // the logarithm of these is infinite, and 0 times infinity traps
   const V power = exponential(y * logarithm(xsimd::select(none, one, size)));
   const V of_zero = xsimd::select(y < zero, infinity, xsimd::select(y > zero, zero, y));
   V result = xsimd::select(none, of_zero, power);

@@ -5,71 +5,18 @@
 
 #include "lib/cpu/bytes.hpp"
 #include "lib/cpu/kernels.hpp"
-#include "lib/cpu/numbers.hpp"
+#include "lib/cpu/places.hpp"
 #include "lib/cpu/simd.hpp"
 #include "lib/cpu/walk.hpp"
-#include "lib/pool/scratch.hpp"
 #include "lib/table/options/axis.hpp"
 #include "lib/table/options/gather.hpp"
+#include "lib/table/options/reshape.hpp"
 
 namespace reel::kernels::REEL_ISA {
 namespace {
-/// Makes x the lesser of the two, whatever other threads do.
-void lower(std::int64_t& x, std::int64_t value) {
-  std::int64_t seen = __atomic_load_n(&x, __ATOMIC_RELAXED);
-  while (value < seen &&
-         !__atomic_compare_exchange_n(&x, &seen, value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-  }
-}
-
-constexpr std::int64_t bytes_in_block = 256 << 10, elements_in_block = 1 << 16;
-
-/// All positions along an axis of so many places; those from its end, where they are allowed, as
-/// what they mean.
-template <class Index>
-KernelResult resolve(const Body& indices, std::int64_t limit, int input, bool from_end,
-                     std::int64_t* places) {
-  const Index* const index = indices.as<Index>();
-  std::int64_t wrong = indices.elements;  // the first of those out of range
-  parallel_ranges(indices.elements, elements_in_block, [&](std::int64_t first, std::int64_t end) {
-    for (std::int64_t i = first; i < end; ++i) {
-      const std::int64_t at = index[i], place = at < 0 && from_end ? at + limit : at;
-      if (place < 0 || place >= limit) [[unlikely]]
-        return lower(wrong, i);
-      places[i] = place;
-    }
-  });
-  if (wrong == indices.elements) [[likely]]
-    return {};
-  return {"index out of range", input, index[wrong], limit, from_end};
-}
-
-/// Checks all positions, then calls f(places).
-template <class F>
-KernelResult with_places(const Body& indices, std::int64_t limit, int input, const F& f,
-                         bool from_end = true) {
-  auto* const places = static_cast<std::int64_t*>(
-      scratch(static_cast<std::size_t>(indices.elements) * sizeof(std::int64_t)));
-  const KernelResult result = with_integers(indices.dtype, [&]<class T>(Type<T>) {
-    return resolve<T>(indices, limit, input, from_end, places);
-  });
-  if (!result.failure) f(static_cast<const std::int64_t*>(places));
-  return result;
-}
-
-/// A shape as seen from one axis: what is before it, itself, and what follows.
-struct AxisView {
-  std::int64_t outer = 1, length, inner = 1;
-  AxisView(const Shape& shape, std::int64_t axis) : length(shape.data()[axis]) {
-    for (std::int64_t i = 0; i < axis; ++i) outer *= shape.data()[i];
-    for (auto i = static_cast<std::size_t>(axis) + 1; i < shape.rank(); ++i)
-      inner *= shape.data()[i];
-  }
-};
-
 void clear(Body& body) { clear_bytes(body.data, body.bytes()); }
 
-/// The rows at places [first, end).
+/// Copies the rows of `from` at places[first] to places[end - 1], one after another.
 void take_rows(const std::int64_t* places, std::int64_t first, std::int64_t end, std::int64_t row,
                const std::byte* from, std::byte* to) {
   if (row == 4) {
@@ -108,29 +55,30 @@ void add_row(const T* from, T* to, std::int64_t n, bool truth) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = plus(to[i], from[i], truth);
 }
 
-/// The same; `lost` is what rounding took from the sums (Kahan's, with Knuth's exact error).
+/// The same, with compensated summation: `lost` holds the rounding errors of the sums (Kahan's
+/// method, with Knuth's exact error).
 template <class T>
 void add_row(const T* from, T* to, T* lost, std::int64_t n) {
   REEL_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) {
     const T before = to[i], x = from[i] + lost[i], sum = before + x, added = sum - before;
     const T rest = (before - (sum - added)) + (x - added);
-    lost[i] = rest == rest ? rest : T(0);  // nothing of an infinite sum
+    lost[i] = rest == rest ? rest : T(0);  // an infinite sum has no rounding error
     to[i] = sum;
   }
 }
 
-/// Places that so many updates go to that their rounding would add up. Each has a row of what its
-/// sums have lost. Few places can be such, so this takes little memory.
+/// The places that get many updates, so that rounding errors would add up. Each such place has a
+/// row of rounding errors. There can be only few such places, so this takes little memory.
 template <class T>
 class CrowdedPlaces {
  public:
-  static constexpr std::int64_t many = 8;  // more updates than that
+  static constexpr std::int64_t many = 8;  // a place with more updates is crowded
 
   CrowdedPlaces(std::int64_t places, std::int64_t updates, std::int64_t row_width)
       : width_(row_width) {
     if (updates <= many) return;
-    // Of many places most get no update: a table of those that do is smaller then.
+    // If there are far more places than updates, a hash table of the updated places is smaller.
     const bool sparse = places / 16 > updates;
     const auto slots = sparse ? std::bit_ceil(static_cast<std::uint64_t>(2 * updates))
                               : static_cast<std::uint64_t>(places);
@@ -158,12 +106,12 @@ class CrowdedPlaces {
   }
   bool any() const { return number_ > 0; }
 
-  /// Nothing is lost yet in these columns.
+  /// Sets the rounding errors of these columns to 0.
   void begin(std::int64_t first, std::int64_t end) const {
     for (std::int64_t k = 0; k < number_; ++k)
       for (std::int64_t i = first; i < end; ++i) lost_[k * width_ + i] = T(0);
   }
-  /// Adds the columns of one update to its place, which is in `to`.
+  /// Adds these columns of one update to the row `to` of its place.
   void add(const T* from, T* to, std::int64_t place, std::int64_t first, std::int64_t end) const {
     const std::int32_t number = counts_[slot_of(place)];
     if (number < 0)
@@ -181,15 +129,17 @@ class CrowdedPlaces {
     return slot;
   }
   std::int64_t width_, number_ = 0;
-  std::int64_t* keys_ = nullptr;  // the place of each slot; null where slots are places
+  // the place of each slot of the hash table; null if a slot is a place
+  std::int64_t* keys_ = nullptr;
   std::uint64_t last_ = 0;
   int shift_ = 0;
-  std::int32_t* counts_ = nullptr;  // or minus the number of a crowded place, from 1 on
+  // the updates of each slot, or minus the number of its crowded place, counted from 1
+  std::int32_t* counts_ = nullptr;
   T* lost_ = nullptr;
 };
 
-/// to[places[i]] += row i of `from`, for i < count. Columns are shared out: updates of one place
-/// come in their order.
+/// to[places[i]] += row i of `from`, for i < count. Threads share the columns, so each place adds
+/// its updates in order.
 template <class T>
 void scatter_rows(const AxisView& view, const std::int64_t* places, std::int64_t count,
                   const T* from, T* to, bool truth) {
@@ -240,11 +190,11 @@ KernelResult scatter(const KernelCall& call) {
   });
 }
 
-/// A walk over all indices, and over where the elements that they name would lie at index 0 in a
-/// row-major tensor of `shape`.
+/// A loop over all indices. For each index it also gives an offset into a row-major tensor of
+/// `shape`: that of the element that the index would select if it were 0.
 struct Naming {
   CopyLoop walk;
-  std::int64_t along = 1;  // the step of the axis that is indexed
+  std::int64_t along = 1;  // the step of the indexed axis
 
   Naming(const Body& indices, const Shape& shape, std::int64_t axis) {
     Strides steps = {};
@@ -254,7 +204,8 @@ struct Naming {
     walk = walk_over(indices.shape, indices.strides, steps);
   }
 };
-/// Calls f(i, place) for each index i of a part of the walk, which begins at these two.
+/// Calls f(i, place) for each index i of a part of the loop. The part begins at first_index and
+/// first_place.
 template <class F>
 void for_each_place(const CopyLoop& part, std::int64_t along, const std::int64_t* places,
                     std::int64_t first_index, std::int64_t first_place, const F& f) {
@@ -320,6 +271,62 @@ KernelResult scatter_elements(const KernelCall& call) {
                      });
 }
 
+/// Output k is the row-major position, in a tensor with these lengths, of element k of each input.
+KernelResult flat_positions(const KernelCall& call) {
+  const Shape& lengths = call.option<ShapeOptions>().shape;
+  Body& output = call.output();
+  std::int64_t* const flat = output.as<std::int64_t>();
+  for (int i = 0; i < call.input_count; ++i) {
+    const Body& indices = call.input(i);
+    const std::int64_t length = lengths.data()[i];
+    Strides steps = {};
+    for (int axis = output.rank() - 1, own = indices.rank() - 1; own >= 0; --axis, --own)
+      steps[axis] = indices.shape.data()[own] == 1 ? 0 : indices.strides[own];
+    const CopyLoop walk = walk_over(output.shape, steps, output.strides);
+    const KernelResult result = with_places(indices, length, i, [&](const std::int64_t* places) {
+      if (output.elements == 0) return;
+      for_parts(walk, output.elements,
+                [&](const CopyLoop& part, std::int64_t from, std::int64_t to) {
+                  const int last = part.rank - 1;
+                  for_each_row(part, 1, [&](std::int64_t source, std::int64_t target) {
+                    const std::int64_t* const place = places + from + source;
+                    std::int64_t* const y = flat + to + target;
+                    for (std::int64_t k = 0; k < part.lengths[last]; ++k)
+                      y[k] = (i ? y[k] * length : 0) + place[k * part.from[last]];
+                  });
+                });
+    });
+    if (result.failure) return result;
+  }
+  return {};
+}
+
+KernelResult check_range(const KernelCall& call) {
+  const Body& x = call.input(0);
+  const auto& range = call.option<RangeOptions>();
+  std::int64_t* const to = call.output().as<std::int64_t>();
+  std::int64_t wrong = x.elements;
+  const auto check = [&]<class T>(Type<T>) {
+    const T* const from = x.as<T>();
+    parallel_ranges(x.elements, elements_in_block, [&](std::int64_t first, std::int64_t end) {
+      for (std::int64_t i = first; i < end; ++i) {
+        to[i] = from[i];
+        if (to[i] < range.least || to[i] > range.most) [[unlikely]]
+          return lower(wrong, i);
+      }
+    });
+    return KernelResult{};
+  };
+  with_integers(x.dtype, check);
+  if (wrong == x.elements) return {};
+  return {.failure = "number out of range",
+          .got = to[wrong],
+          .limit = range.most,
+          .counts = true,
+          .least = range.least,
+          .argument = range.argument};
+}
+
 KernelResult one_hot(const KernelCall& call) {
   const Body& indices = call.input(0);
   Body& output = call.output();
@@ -331,12 +338,19 @@ KernelResult one_hot(const KernelCall& call) {
         output.as<T>()[i * depth + places[i]] = T(1);
     });
   };
-  return with_places(indices, depth, 0, mark, false);  // a class, not a position from the end
+  // an index is a class here, so it cannot count from the end
+  return with_places(indices, depth, 0, mark, false);
 }
 
-constexpr NamedKernel kernels[] = {{"gather", gather},   {"one_hot", one_hot},
-                                   {"scatter", scatter}, {"scatter_elements", scatter_elements},
-                                   {"take", take},       {nullptr, nullptr}};
+constexpr NamedKernel kernels[] = {{"gather", gather},
+                                   {"one_hot", one_hot},
+                                   {"scatter", scatter},
+                                   {"scatter_elements", scatter_elements},
+                                   {"take", take},
+                                   {"lookup", take},
+                                   {"flat_positions", flat_positions},
+                                   {"check_range", check_range},
+                                   {nullptr, nullptr}};
 constexpr NamedTiles tiles[] = {{nullptr, nullptr}};
 }  // namespace
 extern const Family gather_family = {kernels, tiles};

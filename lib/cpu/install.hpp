@@ -12,12 +12,12 @@ struct InstructionSet {
   bool (*supported)();  // by this machine
   Families families;
 };
-/// Those that were compiled, the widest last.
+/// The instruction sets that were compiled, the widest last.
 std::span<const InstructionSet> instruction_sets();
 
 /// "sse4", "avx2", ...: the widest that this machine has, or the one that the environment variable
-/// REEL_ISA names; null if there is none such.
+/// REEL_ISA names. Null if this machine has no such set.
 const char* isa_name();
-/// Its kernels; null, and the reason in `error`, if there is none.
+/// The kernels of this set. If there is none, the result is null, and `error` gets the reason.
 Families active_families(std::string* error);
 }  // namespace reel::kernels

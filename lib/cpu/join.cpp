@@ -2,9 +2,9 @@
 #include "lib/table/options/join.hpp"
 #include "lib/cpu/bytes.hpp"
 #include "lib/cpu/kernels.hpp"
-#include "lib/cpu/numbers.hpp"
 #include "lib/cpu/simd.hpp"
 #include "lib/cpu/walk.hpp"
+#include "lib/table/numbers.hpp"
 #include "lib/table/options/axis.hpp"
 
 namespace reel::kernels::REEL_ISA {
@@ -42,7 +42,7 @@ void add_elements(const CopyLoop& walk, const T* from, T* to, bool truth) {
   });
 }
 
-/// Copies a part of the slice's lengths to its place in the output, or adds it there.
+/// Copies a part with the lengths of the slice to its place in the output, or adds it there.
 void put(const std::byte* part, std::int64_t elements, const Strides& strides,
          const SliceOptions& slice, Body& output, bool adds) {
   Strides steps;
@@ -61,7 +61,7 @@ void put(const std::byte* part, std::int64_t elements, const Strides& strides,
     });
   });
 }
-/// The same; before the first part an output that is not added to is cleared.
+/// The same. If the output is not added to, it is cleared before the first part.
 KernelResult put_in_zeros(const KernelCall& call, const Strides& strides,
                           const SliceOptions& slice) {
   Body& output = call.output();
@@ -74,7 +74,7 @@ KernelResult put_in_zeros(const KernelCall& call, const Strides& strides,
 KernelResult unslice(const KernelCall& call) {
   return put_in_zeros(call, call.input(0).strides, call.option<UnsliceOptions>().slice);
 }
-/// dy lies in row-major order, with or without the axes that the slice dropped.
+/// dy is row-major, with or without the axes that the slice dropped.
 KernelResult slice_gradient(const KernelCall& call) {
   const SliceOptions& slice = call.option<SliceOptions>();
   Strides strides;
@@ -90,12 +90,17 @@ KernelResult assign_slice(const KernelCall& call) {
   Body& output = call.output();
   if (output.data != before.data) copy_bytes(before.data, output.data, output.bytes());
   const Body& part = call.input(1);
+  const auto& place = call.option<PlaceOptions>();
+  Strides steps = {};
+  for (int axis = 0; axis < part.rank(); ++axis) steps[axis] = place.steps.data()[axis];
+  const int size = size_of(output.dtype);
   if (part.elements)
-    put(part.data, part.elements, part.strides, call.option<SliceOptions>(), output, false);
+    copy_elements(walk_over(place.lengths, part.strides, steps), part.elements, part.data,
+                  output.data + place.start * size, size);
   return {};
 }
 constexpr NamedKernel kernels[] = {{"concat", concat},
-                                   {"slice", nullptr, slice_gradient},
+                                   {"slice.d", slice_gradient},
                                    {"unslice", unslice},
                                    {"assign_slice", assign_slice},
                                    {nullptr, nullptr}};

@@ -5,9 +5,8 @@
 
 namespace reel::kernels {
 struct NamedKernel {
-  const char* op;
+  const char* name;  // "softmax", "softmax.d": see Part
   Kernel kernel;
-  Kernel gradient = nullptr;
 };
 struct NamedTiles {
   const char* op;

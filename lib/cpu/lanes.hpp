@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Folds of a vector's own lanes, by halves, in registers.
+// Folds the lanes of a vector by halves, in registers.
 #pragma once
 #include "lib/cpu/simd.hpp"
 #include "lib/cpu/transpose.hpp"
 
 namespace reel::kernels::REEL_ISA {
-/// Lane l of the result is lane l + Half, for l < Half; the rest is of no matter.
+/// Lane l of the result is lane l + Half, for l < Half. The other lanes are not used.
 template <int Half, class T>
 Vector<T> upper_half(const Vector<T>& x) {
   [[maybe_unused]] constexpr int bytes = Half * static_cast<int>(sizeof(T));
@@ -43,7 +43,7 @@ Vector<T> upper_half(const Vector<T>& x) {
 #endif
 }
 
-/// All lanes of x joined by f(a, b): a tree of halves.
+/// Joins all lanes of x by f(a, b), as a tree of halves.
 template <class T, int Half = static_cast<int>(lanes<T>) / 2, class F>
 T fold_lanes(const Vector<T>& x, const F& f) {
   const Vector<T> joined = f(x, upper_half<Half>(x));
@@ -63,7 +63,8 @@ template <class T, std::int64_t Rows>
 struct Lanes {
   alignas(64) T row[Rows][lanes<T>] = {};
 
-  /// Those of the first rows folded: many rows at once, transposed, in the order of fold_lanes().
+  /// Folds the lanes of the first rows. Many rows are transposed and folded at once, in the order
+  /// of fold_lanes().
   template <class Join>
   void fold(std::int64_t rows, const Join& join, T* to) const {
     constexpr std::int64_t L = lanes<T>;

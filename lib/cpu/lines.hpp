@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rows that begin anywhere in memory, read by whole cache lines.
+// Reads rows of any alignment, one cache line at a time.
 #pragma once
 #include "lib/cpu/simd.hpp"
 
 namespace reel::kernels::REEL_ISA {
-/// A row of memory as it is.
+/// A row that is read by ordinary loads.
 template <class T>
 struct Row {
   const T* first = nullptr;
-  /// Elements i to i + a vector.
+  /// One vector, whose first element is element i.
   Vector<T> take(std::int64_t i) { return load(first + i); }
 };
 
@@ -26,7 +26,7 @@ inline Vector<float> pick(const Vector<float>& a, __m512i places, const Vector<f
 inline Vector<double> pick(const Vector<double>& a, __m512i places, const Vector<double>& b) {
   return _mm512_permutex2var_pd(a, places, b);
 }
-/// All but the first n elements, which are 0 and not touched in memory.
+/// Loads a vector without its first n elements. These lanes are 0, and their memory is not read.
 inline Vector<float> load_past(const float* from, int n) {
   return _mm512_maskz_loadu_ps(static_cast<__mmask16>(~low_bits(n)), from);
 }
@@ -34,8 +34,8 @@ inline Vector<double> load_past(const double* from, int n) {
   return _mm512_maskz_loadu_pd(static_cast<__mmask8>(~low_bits(n)), from);
 }
 
-/// A row whose vectors are as long as a cache line but may lie across two, and then cost two reads
-/// each: lines are read once, and each vector put together of two.
+/// A row with vectors as long as a cache line. An unaligned vector spans two lines and would need
+/// two reads. So each line is read once, and each vector is combined from two lines.
 template <class T>
 class Lines {
  public:
@@ -46,7 +46,7 @@ class Lines {
     places_ = places_from(past, T());
     last_ = load_past(line_, past);
   }
-  /// To be asked for i = 0, a vector, two vectors and so on, as long as one more follows.
+  /// Call it for i = 0, then for each next vector, as long as another vector follows.
   Vector<T> take(std::int64_t i) {
     const Vector<T> before = last_;
     last_ = Vector<T>::load_aligned(line_ + i + lanes<T>);

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// matmul, matmul_add and dense: which way a product goes.
+// matmul, matmul_add and dense: the choice of a method for each product.
 #include "lib/cpu/matmul.hpp"
 
 #include "lib/cpu/blas.hpp"
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/matmul_dots.hpp"
 #include "lib/cpu/matmul_rows.hpp"
-#include "lib/cpu/numbers.hpp"
 #include "lib/cpu/product.hpp"
 #include "lib/cpu/transpose.hpp"
 #include "lib/pool/pool.hpp"
 #include "lib/pool/scratch.hpp"
 #include "lib/pool/thread_count.hpp"
+#include "lib/table/numbers.hpp"
 #include "lib/table/options/matmul.hpp"
 
 namespace reel::kernels::REEL_ISA {
 Tile activation_pass(Activation activation, DType dtype);  // pointwise_activation.cpp
 
 namespace {
-/// How BLAS reads a matrix: neighbours along one axis, whole rows along the other.
+/// The layout of a matrix for BLAS: elements are contiguous along one axis, and whole rows of them
+/// follow along the other axis.
 template <class T>
 struct BlasMatrix {
   std::int64_t step = 0;
@@ -32,19 +33,20 @@ struct BlasMatrix {
   }
 };
 
-/// c = z + x y, bent if there is a pass for it, or a piece of that, which lies in rows c_row apart;
-/// z may be c, and its data null for zeros.
+/// Computes c = z + x y, or a part of it, then applies the activation, if any. Rows of c are c_row
+/// elements apart. z may be c. z.data is null if nothing is added.
 template <class T>
 struct Task {
   Matrix<T> x, y, z;
   T* c;
   std::int64_t c_row;
   Tile activation;
-  std::int64_t depth = 0;  // of k's blocks
-  /// Whether z, which is c then, is added when sums are whole, or they start from it.
+  std::int64_t depth = 0;  // the length of blocks along k
+  /// False: sums start from z. True: z is c, and is added when the sums are complete.
   bool adds = false;
 
-  /// Multiply-adds, or what takes their time: few rows or columns wait for the other matrix.
+  /// The number of multiply-adds. Fewer than 8 rows or columns count as 8, because such products
+  /// wait for the memory of the other matrix.
   double work() const {
     constexpr std::int64_t few = 8;
     const auto at_least_few = [](std::int64_t n) { return static_cast<double>(n < few ? few : n); };
@@ -53,7 +55,7 @@ struct Task {
   void activate_all() const {
     if (activation) activate_rows(activation, c, c_row, x.rows, y.columns);
   }
-  /// Rows or columns from `first` on, at most `count`.
+  /// The part of the task with at most `count` rows or columns, from `first` on.
   Task rows(std::int64_t first, std::int64_t count) const {
     Task part = *this;
     part.x.data += first * x.row;
@@ -85,10 +87,10 @@ void by_blas(const Task<T>& t) {
   t.activate_all();
 }
 
-// Measured on AVX-512, and with OpenBLAS 0.3.21 on its narrower kernels.
+// These limits were measured on AVX-512, and with the narrower kernels of OpenBLAS 0.3.21.
 constexpr bool loses_to_blas = lanes<float> < 16;
 constexpr std::int64_t least_of_blas = 256;
-constexpr std::int64_t few_rows = 14;  // too few to pay for a copy of y
+constexpr std::int64_t few_rows = 14;  // with fewer rows, copying y costs more than it saves
 constexpr std::int64_t most_dot_rows = most_tile_rows > 6 ? 12 : 3, most_short_dot_rows = 3;
 constexpr std::int64_t first_cache = 24 << 10, short_cache = 160 << 10, second_cache = 640 << 10;
 constexpr std::int64_t most_sums = 256 << 10;  // bytes
@@ -101,7 +103,7 @@ T* memory(std::int64_t elements) {
   return static_cast<T*>(scratch(static_cast<std::size_t>(elements) * sizeof(T)));
 }
 
-/// y's columns lie one after the other, and x has few rows.
+/// y is column-major, and x has few rows.
 template <class T>
 void dots(Matrix<T> x, const Matrix<T>& y, const Dots<T>& to) {
   if (x.column != 1) {
@@ -116,14 +118,14 @@ void by_dots(const Task<T>& t) {
   dots(t.x, t.y, {t.c, t.c_row, 1, t.z.data != nullptr});
   t.activate_all();
 }
-/// The other way round: x's rows lie one after the other, and y has few columns.
+/// For the opposite case: x is row-major, and y has few columns.
 template <class T>
 void by_transposed_dots(const Task<T>& t) {
   dots(t.y.transposed(), t.x.transposed(), {t.c, 1, t.c_row, t.z.data != nullptr});
   t.activate_all();
 }
 
-/// c starts from z, whose steps may be 0.
+/// Copies z, whose steps may be 0, to c.
 template <class T>
 void copy_rows(const Matrix<T>& z, T* c) {
   for (std::int64_t i = 0; i < z.rows; ++i, c += z.columns) {
@@ -133,8 +135,8 @@ void copy_rows(const Matrix<T>& z, T* c) {
   }
 }
 
-/// Cycles that moving a matrix takes, if it lies with neighbours along its rows or not, and those
-/// of a product with vectors of y, all roughly.
+/// Rough costs in cycles: of copying a matrix, which depends on its layout, and of a product that
+/// reads vectors of y.
 template <class T>
 double moving_cost(const Matrix<T>& x) {
   const double each = x.column == 1 ? 0.1 : x.row == 1 ? 0.25 : 1;
@@ -146,7 +148,7 @@ double cost(const Matrix<T>& x, const Matrix<T>& y) {
   return moving_cost(x) + moving_cost(y) + 0.5 * static_cast<double>(x.rows * x.columns * vectors);
 }
 
-/// Whether c's transpose from y's and x's is less work than c.
+/// Whether computing the transpose of c from the transposes of y and x costs less than computing c.
 template <class T>
 bool pays_transposed(const Matrix<T>& x, const Matrix<T>& y, bool adds) {
   if (y.column == 1 && (x.row != 1 || x.column == 1)) return false;
@@ -156,8 +158,9 @@ bool pays_transposed(const Matrix<T>& x, const Matrix<T>& y, bool adds) {
   return cost(y.transposed(), x.transposed()) + turning < cost(x, y);
 }
 
-/// Whether rows of x times few columns of y are less work as dots: tiles fill a vector with these
-/// few, dots take four at a time and add up the lanes of their sums. Measured on AVX-512.
+/// Whether dot products are faster for a y with few columns. A tile wastes most of its vector on
+/// few columns. Dot products handle four columns at a time, but must add up the lanes of each sum.
+/// Measured on AVX-512.
 template <class T>
 bool pays_transposed_dots(const Matrix<T>& x, const Matrix<T>& y) {
   constexpr std::int64_t many_rows = 24, vectors = 16 / lanes<T>, adding_up = 128;
@@ -166,7 +169,7 @@ bool pays_transposed_dots(const Matrix<T>& x, const Matrix<T>& y) {
   return 2 * fours * (vectors * x.columns + adding_up) < 7 * x.columns;
 }
 
-/// Rows begin with cache lines.
+/// Whether each row begins at a cache line.
 template <class T>
 bool is_lined_up(const Matrix<T>& x) {
   const auto row = static_cast<std::uintptr_t>(x.row) * sizeof(T);
@@ -176,8 +179,8 @@ template <class T>
 std::int64_t bytes_of(const Matrix<T>& x) {
   return x.rows * x.columns * size_in_bytes<T>;
 }
-/// Reading y as it lies is best where it stays in the first cache, or is met by few rows of x or
-/// for so few steps that the way of c to and from memory counts.
+/// Whether y is read in its own layout, without a copy. This is best if y stays in the L1 cache, if
+/// x has few rows, or if sums are so short that reading and writing c dominates.
 template <class T>
 bool reads_y_as_it_lies(const Matrix<T>& x, const Matrix<T>& y) {
   if (x.columns == 0) return true;
@@ -202,15 +205,16 @@ bool goes_by_row(const Task<T>& t) {
   return reads_by_lines && t.x.rows == 1 && t.y.columns >= least_row_columns && t.x.columns > 0 &&
          !is_lined_up(t.y);
 }
-/// Few rows of x take a y from beyond the second cache in bands of rows, in the order of memory.
+/// If x has few rows and y does not fit in the L2 cache, y is read in bands of rows, in memory
+/// order.
 template <class T>
 bool goes_in_bands(const Task<T>& t) {
   return t.x.rows < few_rows && t.x.columns > band_rows && t.y.columns > least_banded_columns &&
          bytes_of(t.y) > second_cache;
 }
-/// Elements of memory of this thread's for sums that are read and written many times: neighbours in
-/// c may be another thread's, and the caches would hand their lines to and fro. A large c has few
-/// such neighbours.
+/// The number of elements of a buffer of this thread for sums that are read and written many times;
+/// 0 if the sums stay in c. Parts of c that different threads write may share cache lines, and the
+/// caches would exchange these lines all the time. A large c has few shared lines.
 template <class T>
 std::int64_t sums_size(const Task<T>& t) {
   const std::int64_t size = t.x.rows * t.y.columns;
@@ -220,7 +224,8 @@ std::int64_t sums_size(const Task<T>& t) {
              : 0;
 }
 
-/// A block of k, with `sums` of sums_size(), or c where that is 0. No rows of p are left.
+/// Computes one block of k. `sums` has sums_size() elements, or is c if that is 0. At return p has
+/// no rows left.
 template <class T>
 void plain_block(const Task<T>& t, Product<T>& p, T* sums) {
   if constexpr (reads_by_lines)
@@ -246,7 +251,7 @@ void plain_block(const Task<T>& t, Product<T>& p, T* sums) {
   }
   multiply<Strategy::plain>(p, height);
 }
-/// From y as it lies.
+/// Reads y in its own layout, without a copy.
 template <class T>
 void by_plain_tiles(const Task<T>& t, T* sums) {
   Product<T> p = product_of(t);
@@ -264,7 +269,7 @@ void by_tiles(const Task<T>& t) {
   blocks.multiply(memory<T>(blocks.scratch_size()));
 }
 
-/// By transposes: c's is y's times x's.
+/// Computes the transpose of c from the transposes of y and x, then transposes the result.
 template <class T>
 void by_transposed_tiles(const Task<T>& t) {
   const std::int64_t rows = t.y.columns, columns = t.x.rows;
@@ -293,18 +298,19 @@ void by_transposed_tiles(const Task<T>& t) {
   transpose_elements(transposed.c, columns, t.c, t.c_row, columns, rows);
 }
 
-// Multiply-adds that are worth a helper's way, and those above which pieces may be many.
+// In multiply-adds: the least work for a piece to pay for another thread, and the work above which
+// there may be more pieces.
 constexpr double piece_work = 4 << 20, large_piece_work = 64 << 20, few_pieces = 8;
 constexpr std::int64_t least_piece_rows = loses_to_blas ? 128 : 48;
 template <class T>
 constexpr std::int64_t least_piece_columns = loses_to_blas ? 128 : 4 * lanes<T>;
 
-/// c's rows and columns in equal parts.
+/// The numbers of equal parts of c's rows and columns.
 struct Grid {
   std::int64_t rows = 1, columns = 1;
 };
-/// At most so many pieces, always in two where it costs less: columns that read x again, or rows
-/// that copy y again.
+/// Halves the pieces as long as there are at most `most` of them. Each step halves the axis that
+/// costs less: pieces of columns read x again, pieces of rows copy y again.
 template <class T>
 Grid grid_of(const Task<T>& t, bool transposed, double most) {
   const double x_again = transposed ? (t.x.row == 1 ? 0.5 : 1) : t.x.column == 1 ? 0.2 : 0.6;
@@ -322,34 +328,35 @@ Grid grid_of(const Task<T>& t, bool transposed, double most) {
 }
 
 template <class T>
-void in_pieces(const Task<T>& t, const Grid& grid, void (*way)(const Task<T>&)) {
+void in_pieces(const Task<T>& t, const Grid& grid, void (*method)(const Task<T>&)) {
   const std::int64_t rows =
       part_length(t.x.rows, (t.x.rows + grid.rows - 1) / grid.rows, wide_tile_rows);
   const std::int64_t columns =
       part_length(t.y.columns, (t.y.columns + grid.columns - 1) / grid.columns, lanes<T>);
   parallel_for(grid.rows * grid.columns, [&](std::int64_t i) {
     const std::int64_t row = i / grid.columns * rows, column = i % grid.columns * columns;
-    if (row < t.x.rows && column < t.y.columns) way(t.rows(row, rows).columns(column, columns));
+    if (row < t.x.rows && column < t.y.columns) method(t.rows(row, rows).columns(column, columns));
   });
 }
-/// All at once, or in pieces. Our tiles and dots give the same bits either way: one piece for each
-/// thread, or several where two, four, eight do not come out even. Those of BLAS are cut by the
-/// shape alone.
+/// Runs the product at once or in pieces. The tiles and dots of this library give the same bits for
+/// any pieces. So they get one piece for each thread, or four pieces for each thread if the number
+/// of threads is no power of two. The pieces for BLAS depend on the shape alone.
 template <class T>
-void run(const Task<T>& t, void (*way)(const Task<T>&)) {
-  const bool own = way != by_blas<T>;
+void run(const Task<T>& t, void (*method)(const Task<T>&)) {
+  const bool own = method != by_blas<T>;
   const double work = t.work();
   if (work < 2 * piece_work) [[likely]]
-    return way(t);
+    return method(t);
   const int threads = thread_count();
-  if (own && threads == 1) return way(t);
+  if (own && threads == 1) return method(t);
   const double wanted = own ? (threads & (threads - 1) ? 4 * threads : threads)
                             : __builtin_fmax(few_pieces, work / large_piece_work);
   const double most = __builtin_fmin(work / piece_work, wanted);
-  in_pieces(t, grid_of(t, way == by_transposed_tiles<T>, most), way);
+  in_pieces(t, grid_of(t, method == by_transposed_tiles<T>, most), method);
 }
 
-/// Rows of neighbours, few of them, and y in the first cache: there is nothing to choose.
+/// Whether x, y and z are row-major, and y is narrow and fits in the L1 cache. Then one method is
+/// always the best.
 template <class T>
 bool is_small(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z) {
   return x.column == 1 && y.column == 1 && z.column == 1 && y.columns > 1 &&
@@ -362,14 +369,15 @@ bool apart(const Matrix<T>& x) {
   return x.columns >= least_apart;
 }
 
-/// Depth and `adds` of the task are still to be found.
+/// Chooses the method and sets `depth` and `adds` of the task.
 template <class T>
 void large_product(Task<T>& task) {
   const Matrix<T>&x = task.x, &y = task.y, &z = task.z;
   T* const c = task.c;
   const Tile activation = task.activation;
   if (x.rows == 0 || y.columns == 0) return;
-  if (y.columns == 1 && x.rows > 1)  // a column is a row seen from the other side
+  // a column times a matrix: compute the transpose, which has one row
+  if (y.columns == 1 && x.rows > 1)
     return product(y.transposed(), x.transposed(), z.transposed(), c, activation);
   const std::int64_t dot_rows =
       x.column == 1 && x.columns >= 8 * lanes<T> ? most_dot_rows : most_short_dot_rows;
@@ -428,7 +436,7 @@ Matrix<T> last_axes(const Body& x) {
           x.strides[rank - 1]};
 }
 
-/// z as it is added to each element of a matrix: axes of length 1 do not step.
+/// z as a matrix that is added to the product. The step of an axis of length 1 is 0.
 template <class T>
 Matrix<T> added(const Body* z, std::int64_t rows, std::int64_t columns) {
   if (!z) return {nullptr, rows, columns, columns, 1};
@@ -439,7 +447,7 @@ Matrix<T> added(const Body* z, std::int64_t rows, std::int64_t columns) {
   return {z->as<T>(), rows, columns, step(rank - 2), step(rank - 1)};
 }
 
-/// Where matrix number `i` of the result finds its operand: leading axes broadcast.
+/// The offset of the operand for matrix number `i` of the result. Leading axes broadcast.
 std::int64_t batch_offset(const Body& x, const Body& out, std::int64_t i) {
   std::int64_t offset = 0;
   for (int axis = out.rank() - 3; axis >= 0; --axis) {
@@ -451,14 +459,15 @@ std::int64_t batch_offset(const Body& x, const Body& out, std::int64_t i) {
   return offset;
 }
 
-/// z: what the products are added to; null if nothing. It has the result's rank, or broadcasts over
-/// the rows of one matrix. One matrix may be bent.
+/// z is added to the products; it is null if nothing is added. It has the rank of the result, or it
+/// broadcasts over the rows of one matrix. The activation may be set only for a single matrix.
 template <class T>
 void products(const KernelCall& call, const Body* z, Tile activation) {
   const Body &x = call.input(0), &y = call.input(1);
   T* c = call.output().as<T>();
   if (call.output().rank() == 2) {
-    // Made where they are: a copy would wait until they are in the cache.
+    // The Matrix objects are built in place: a copy of one that was just written would wait for the
+    // stores.
     const std::int64_t* const lengths = call.output().shape.data();
     Task<T> task{last_axes<T>(x), last_axes<T>(y), added<T>(z, lengths[0], lengths[1]), c,
                  lengths[1],      activation};

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Products in registers: a tile of c stays in vectors while k runs. Every element is one chain of
-// additions in the order of k, whatever the tile: rows and columns may be split anyhow without a
-// change of bits. A long k comes in blocks, each a chain that is added to c when it is whole.
+// Products in registers: a tile of c stays in vectors while k runs. Each element is a chain of
+// additions in the order of k, in every tile. So rows and columns may be divided in any way without
+// a change of bits. A long k is divided into blocks. The chain of each block is added to c when it
+// is complete.
 #pragma once
 #include <cstdint>
 
 #include "lib/cpu/simd.hpp"
 #include "lib/table/kernel_call.hpp"
 
-// Loops over registers: unrolled before g++ decides what lives in memory.
+// Loops over registers are unrolled before g++ decides which values are kept in memory.
 #ifdef __clang__
 #define REEL_UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define REEL_UNROLL _Pragma("GCC unroll 16")
 #endif
-// With narrow vectors the loop's own work would show.
+// With narrow vectors the overhead of the loop would be visible.
 #if defined(__AVX512F__) || defined(__clang__)
 #define REEL_UNROLL_STEPS
 #else
@@ -33,9 +34,8 @@ void activate_rows(Tile activation, T* c, std::int64_t c_row, std::int64_t rows,
   }
 }
 
-/// c [n, m] = start + x [n, k] y [k, m]. Columns of y, c and start are neighbours; x may lie
-/// anyhow. start may be c, or null for zeros; its step is 0 where each row starts from the same
-/// one.
+/// c [n, m] = start + x [n, k] y [k, m]. Columns of y, c and start are contiguous; x may have any
+/// layout. start may be c, or null for zeros. Its step is 0 if each row starts from the same row.
 template <class T>
 struct Product {
   std::int64_t n, m, k;
@@ -49,13 +49,13 @@ struct Product {
   std::int64_t start_row;
   std::int64_t x_group = 0;  // from one tile's rows of x to the next one's, if not by x_row
 
-  // What tiles of Strategy::fetching ask for besides: the first line of each row of a matrix of so
-  // many lines, the next tile the second line of each, and so on.
+  // Tiles of Strategy::fetching also prefetch from this matrix, which has so many lines in each
+  // row. One tile prefetches the first line of each row, the next tile the second line, and so on.
   const T* soon = nullptr;
   std::int64_t soon_row = 0, soon_lines = 0;
 
-  Tile activation = nullptr;  // what elements become when their sums are whole
-  bool adds = false;          // to what c holds, when the sums are whole
+  Tile activation = nullptr;  // applied to the elements when their sums are complete
+  bool adds = false;          // whether complete sums are added to c
 
   void skip_rows(std::int64_t rows) {
     n -= rows;
@@ -72,15 +72,15 @@ struct Product {
   }
 };
 
-/// What a tile does beside its products: nothing; fetch the memory of the tile below; or that, and
-/// leave the rows of y that it has read in memory of their own, one after the other.
+/// What a tile does besides its products. plain: nothing. fetching: it prefetches the tile below.
+/// copying: it also copies the rows of y that it reads to contiguous memory.
 enum class Strategy { plain, fetching, copying };
 
 constexpr int most_tile_vectors = 8;
 template <class T>
 alignas(64) static constexpr T zeros[most_tile_vectors * lanes<T>] = {};
 
-/// A vector's elements in memory: all, or the first `part` at the end of a row.
+/// The elements of a vector in memory: all of them, or the first `part` at the end of a row.
 template <bool Partial, class T>
 Vector<T> load_some(const T* from, std::int64_t part) {
   if constexpr (Partial)
@@ -104,7 +104,7 @@ struct Sums {
       at[r][last] = load_some<Partial>(from + last * L, part);
     }
   }
-  /// Adds what is there.
+  /// Adds the elements in memory.
   [[gnu::always_inline]] void add(const T* from, std::int64_t step, std::int64_t part) {
     REEL_UNROLL
     for (int r = 0; r < Rows; ++r, from += step) {
@@ -126,8 +126,8 @@ struct Sums {
   }
 };
 
-/// Asks for the memory of a tile line by line on the way of another: all at once would hold up what
-/// that one reads itself.
+/// Prefetches the memory of the next tile line by line during this tile. All prefetches at once
+/// would delay the reads of this tile.
 template <int Rows, int Vectors, class T>
 struct Fetching {
   T* row;
@@ -142,8 +142,8 @@ struct Fetching {
   }
 };
 
-/// The first Rows rows by Vectors vectors of c from `column` on. Rows of x are reached from two
-/// pointers: the processor adds one step, or twice one.
+/// Computes the first Rows rows by Vectors vectors of c, from `column` on. Rows of x are addressed
+/// by two pointers plus one step or two steps, as the processor can add these in an address.
 template <int Rows, int Vectors, bool Partial, Strategy strategy, class T>
 void tile(const Product<T>& p, std::int64_t column, std::int64_t part, T* copy = nullptr) {
   constexpr std::int64_t L = lanes<T>, ahead = 8;
@@ -151,7 +151,7 @@ void tile(const Product<T>& p, std::int64_t column, std::int64_t part, T* copy =
   const std::int64_t x_row = p.x_row, x_column = p.x_column, y_row = p.y_row;
   T* const c = p.c + column;
   Sums<Rows, Vectors, Partial, T> sums;
-  // Zeros are read from memory: g++ 12 keeps sums there that it has cleared.
+  // Zeros are read from memory, because g++ 12 keeps sums that it has set to zero in memory.
   sums.take(p.start ? p.start + column : zeros<T>, p.start ? p.start_row : 0, part);
   const T *x = p.x, *x_lower = x + upper * x_row, *y = p.y + column;
   [[maybe_unused]] const T* soon = p.soon;
@@ -172,7 +172,7 @@ void tile(const Product<T>& p, std::int64_t column, std::int64_t part, T* copy =
       }
       copy += Vectors * L;
     }
-    if constexpr (strategy == Strategy::fetching && Vectors > 2) {  // to the second cache
+    if constexpr (strategy == Strategy::fetching && Vectors > 2) {  // to the L2 cache
       __builtin_prefetch(soon, 0, 2);
       soon += soon_row;
     }
@@ -192,7 +192,7 @@ void tile(const Product<T>& p, std::int64_t column, std::int64_t part, T* copy =
   sums.give(c, p.c_row, part);
 }
 
-/// How many vectors of sums a tile of these many rows may have: 32 registers, or 16.
+/// The most vectors of sums in a tile with this number of rows: there are 32 registers, or 16.
 #if defined(__AVX512F__) || defined(__aarch64__)
 inline constexpr int most_tile_rows = 8, wide_tile_rows = 6;
 constexpr int tile_vectors(int rows) { return rows == 1 ? most_tile_vectors : rows <= 6 ? 4 : 3; }
@@ -201,7 +201,7 @@ inline constexpr int most_tile_rows = 6, wide_tile_rows = 6;
 constexpr int tile_vectors(int rows) { return rows == 1 ? most_tile_vectors : rows == 2 ? 4 : 2; }
 #endif
 
-/// The columns that whole tiles leave over: fewer than those of a tile.
+/// Computes the columns behind the whole tiles. There are fewer of them than in a tile.
 template <int Rows, int Vectors, Strategy strategy, class T>
 void last_tile(const Product<T>& p, std::int64_t column) {
   constexpr std::int64_t before = (Vectors - 1) * lanes<T>;
@@ -214,7 +214,7 @@ void last_tile(const Product<T>& p, std::int64_t column) {
     tile<Rows, Vectors, true, strategy>(p, column, left);
 }
 
-/// All columns of the first Rows rows.
+/// Computes all columns of the first Rows rows.
 template <int Rows, Strategy strategy, class T>
 void strip(const Product<T>& p) {
   constexpr int vectors = tile_vectors(Rows);
@@ -231,13 +231,13 @@ void strip_of(std::int64_t rows, const Product<T>& p) {
   strip<Rows, strategy>(p);
 }
 
-/// The height of the next tile: the last two share what is left, and nothing is divided, which
-/// would take as long as a small product.
+/// The height of the next tile. The last two tiles share the remaining rows. There is no division,
+/// as it would take as long as a small product.
 inline std::int64_t next_height(std::int64_t rows, std::int64_t height) {
   return rows >= 2 * height ? height : rows > height ? (rows + 1) / 2 : rows;
 }
 
-/// Tiles of up to `height` rows. No rows of p are left.
+/// Computes tiles of up to `height` rows. At return p has no rows left.
 template <Strategy strategy, class T>
 void multiply(Product<T>& p, std::int64_t height) {
   while (p.n > 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Products whose y has its columns one after the other, and x few rows: each element of c is a sum
-// along two rows of memory, in an order that depends on their length alone.
+// Products of an x with few rows and a column-major y. Each element of c is a sum along two rows of
+// memory. Its order depends on their length alone.
 #pragma once
 #include "lib/cpu/chunk.hpp"
 #include "lib/cpu/direction.hpp"
@@ -11,13 +11,14 @@
 namespace reel::kernels::REEL_ISA {
 template <class T>
 inline constexpr int dot_tile_rows = lanes<T> >= 8 ? 4 : 2;
-/// Vectors of k that are added one after the other.
+/// The number of vectors of k that are added one after the other.
 inline constexpr std::int64_t dot_block = 256;
-/// Sums enough to hide an addition's time, pointers few enough for the registers.
+/// There are enough sums to hide the latency of an addition, and few enough pointers for the
+/// registers.
 template <int Rows, class T>
 inline constexpr int dot_tile_columns = Rows == 1 ? 8 : 4;
 
-/// How a column of y is read: with one row of x, reading is all that takes time.
+/// How a column of y is read. With one row of x, reads take all the time, so whole lines are read.
 template <int Rows, class T>
 using DotColumn = std::conditional_t<Rows == 1, Lines<T>, Row<T>>;
 
@@ -48,7 +49,7 @@ template <int N, class T>
   for (int i = 0; i < N; i += step) xsimd::haddp(parts + i).store_aligned(to + i);
 }
 
-/// Where the sums go: added to what is there, or instead of it.
+/// Where the sums are stored. They are added to c, or replace it.
 template <class T>
 struct Dots {
   T* c;
@@ -60,7 +61,8 @@ struct Dots {
   }
 };
 
-/// c (+)= x y for Rows rows of x and a few columns of y; those past the last repeat it.
+/// c (+)= x y for Rows rows of x and a few columns of y. If there are fewer columns, the last one
+/// is repeated.
 template <int Rows, class T>
 void dot_tile(const Matrix<T>& x, const Matrix<T>& y, const Dots<T>& to) {
   constexpr std::int64_t L = lanes<T>, ahead = Rows == 1 ? 2 * L : L;
@@ -121,7 +123,7 @@ void dot_tile(const Matrix<T>& x, const Matrix<T>& y, const Dots<T>& to) {
     }
 }
 
-/// All of x's rows, whose elements are neighbours, and a few columns of y.
+/// All rows of x, whose elements are contiguous, and a few columns of y.
 template <int Rows, class T>
 void dot_rows(const Matrix<T>& x, const Matrix<T>& y, const Dots<T>& to) {
   Matrix<T> left = x;
@@ -143,8 +145,8 @@ void dot_columns(const Matrix<T>& x, const Matrix<T>& y, const Dots<T>& to, bool
   }
 }
 
-/// c (+)= x y, where x's rows and y's columns have neighbouring elements. One row of x takes y
-/// from its one end and from the other in turn.
+/// c (+)= x y. Elements of x's rows and of y's columns are contiguous. With one row of x, y is read
+/// from its start and from its end in turn.
 template <class T>
 void multiply_dots(const Matrix<T>& x, const Matrix<T>& y, const Dots<T>& to) {
   if (x.rows == 1) return dot_columns<1>(x, y, to, from_its_end(y.data));

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Products of one row x with a y whose rows have neighbouring elements: y is read once, several
-// rows at a time and in the order of memory, and each element of c is one chain of additions in the
-// order of k, as in tiles, of which the last part is added to c where the product adds.
+// Products of one row x with a row-major y. y is read once, several rows at a time, in memory
+// order. As in tiles, each element of c is a chain of additions in the order of k. If the product
+// adds, the last part of the chain is added to c.
 #pragma once
 #include "lib/cpu/chunk.hpp"
 #include "lib/cpu/lines.hpp"
 #include "lib/cpu/panels.hpp"
 
 namespace reel::kernels::REEL_ISA {
-/// Rows of y at a time: each takes registers for a factor, a line and its places.
+/// The number of rows of y that are read together. Each needs registers for a factor, a line and
+/// its position.
 inline constexpr int rows_at_once = 8;
 
-/// to = start + x y for the first Rows rows of y, or to += that; all zeros where there is no start.
+/// to = start + x y for the first Rows rows of y, or to += that. A null start stands for zeros.
 template <int Rows, class T>
 void add_rows(const Product<T>& p, const T* start, T* to, bool adds) {
   constexpr std::int64_t L = lanes<T>;
@@ -39,7 +40,7 @@ void add_rows(const Product<T>& p, const T* start, T* to, bool adds) {
   }
 }
 
-/// The same for all of p's rows that are left, Rows at a time and then fewer.
+/// The same for all remaining rows of p: Rows at a time, then fewer.
 template <int Rows, class T>
 void add_all_rows(Product<T>& p, const T* start, T* sums) {
   for (; p.k >= Rows; p.k -= Rows) {
@@ -53,8 +54,8 @@ void add_all_rows(Product<T>& p, const T* start, T* sums) {
   if constexpr (Rows > 1) add_all_rows<Rows / 2>(p, start, sums);
 }
 
-/// c (+)= start + x y for one row x and at least one row of y; `sums` has space for c, and is not c
-/// if the product adds.
+/// c (+)= start + x y for one row x and at least one row of y. `sums` has space for c. It must not
+/// be c if the product adds.
 template <class T>
 void multiply_row(Product<T> p, T* sums) {
   add_all_rows<rows_at_once>(p, p.start, sums);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Layer norm: two passes over a row forward, two backward.
+// Layer norm: two passes over a row forward, two backward. The norm of several tensors.
 #include "lib/table/options/normalize.hpp"
 #include "lib/cpu/chunk.hpp"
 #include "lib/cpu/kernels.hpp"
-#include "lib/cpu/numbers.hpp"
 #include "lib/pool/pool.hpp"
 #include "lib/pool/scratch.hpp"
+#include "lib/table/numbers.hpp"
 
 namespace reel::kernels::REEL_ISA {
 namespace {
@@ -16,8 +16,8 @@ struct Moments {
     constexpr T rounding = sizeof(T) == 4 ? T(0x1p-17) : T(0x1p-46);  // of the mean, at most
     mean = average(n, [&](std::int64_t i, Chunk<T> chunk) { return chunk.zero_padded(x + i); });
     T variance = variance_of(x, n);
-    // Where all elements are near the mean, rounding would be taken for their differences: the mean
-    // is found from the first element then. So that of equal elements is exact.
+    // If all elements are near the mean, rounding errors would look like differences. Then the mean
+    // is computed relative to the first element, so that the mean of equal elements is exact.
     if (!(variance > rounding * mean * (rounding * mean))) [[unlikely]] {
       const T near = x[0];
       mean = near + average(n, [&, by = Vector<T>(near)](std::int64_t i, Chunk<T> chunk) {
@@ -42,12 +42,13 @@ struct Moments {
 };
 
 constexpr std::int64_t elements_in_block = 1 << 15, most_blocks = 64, most_rows = 256;
-/// By the shape alone, so that sums over rows have the same bits whatever the number of threads.
+/// Depends on the shape alone, so that sums over rows have the same bits for every number of
+/// threads.
 std::int64_t rows_in_block(std::int64_t rows, std::int64_t n) {
   const std::int64_t enough = n < elements_in_block ? elements_in_block / (n ? n : 1) : 1;
   const std::int64_t few = (rows + most_blocks - 1) / most_blocks;
   const std::int64_t block = enough > few ? enough : few;
-  return block < most_rows ? block : most_rows;  // added one after the other
+  return block < most_rows ? block : most_rows;  // rows are added one after the other
 }
 
 template <class T>
@@ -64,7 +65,7 @@ void layer_norm_rows(const KernelCall& call) {
                     T* y = call.output().as<T>() + i_row * n;
                     const Moments<T> moments(row, n, epsilon);
                     const Vector<T> mean(moments.mean), scale(moments.scale);
-                    for_chunks<T>(n, [&](std::int64_t i, Chunk<T> chunk) {
+                    for_chunks<T>(n, [=](std::int64_t i, Chunk<T> chunk) {
                       chunk.put(y + i, (chunk.get(row + i) - mean) * scale * chunk.get(gain + i) +
                                            chunk.get(shift + i));
                     });
@@ -72,7 +73,7 @@ void layer_norm_rows(const KernelCall& call) {
                 });
 }
 
-/// What a row's gradient needs and gives; pointers may be null.
+/// The inputs and results of a row's gradient. Pointers may be null.
 template <class T>
 struct GradientRow {
   const T *dy, *x, *gain;
@@ -108,7 +109,7 @@ void clear(T* to, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = T(0);
 }
 
-/// Rows in blocks, each with sums of its own for d gain and d shift, which are added in pairs.
+/// Blocks of rows. Each has its own sums for d gain and d shift, which are then added in pairs.
 template <class T>
 void layer_norm_gradient_rows(const GradientKernelCall& call) {
   const Body& up = *call.dy();
@@ -124,7 +125,7 @@ void layer_norm_gradient_rows(const GradientKernelCall& call) {
     clear(own, 2 * n);
     const std::int64_t end = (i + 1) * block < rows ? (i + 1) * block : rows;
     for (std::int64_t r = i * block; r < end; ++r) {
-      const T* place = (x ? x : dy) + r * n;  // for d shift alone x does not matter
+      const T* place = (x ? x : dy) + r * n;  // for d shift alone, x is not used
       GradientRow<T>{dy + r * n,
                      place,
                      gain,
@@ -159,7 +160,58 @@ KernelResult layer_norm_gradient(const KernelCall& call) {
   });
 }
 
-const NamedKernel kernels[] = {{"layer_norm", layer_norm, layer_norm_gradient}, {nullptr, nullptr}};
+/// The sum of the squares of n elements.
+template <class T>
+double squares_of(const T* x, std::int64_t n) {
+  constexpr int lanes = 16;
+  double sums[lanes] = {}, total = 0;
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    for (int k = 0; k < lanes; ++k) sums[k] += static_cast<double>(x[i + k]) * x[i + k];
+  for (; i < n; ++i) total += static_cast<double>(x[i]) * x[i];
+  for (const double sum : sums) total += sum;
+  return total;
+}
+/// The same in blocks that depend on n alone.
+template <class T>
+double squares_in_blocks(const T* x, std::int64_t n) {
+  constexpr std::int64_t most = 64, least = 1 << 15;
+  const std::int64_t share = (n + most - 1) / most, block = share < least ? least : share;
+  const std::int64_t blocks = (n + block - 1) / block;
+  double sums[most], total = 0;
+  parallel_for(blocks, [&](std::int64_t i) {
+    const std::int64_t first = i * block;
+    sums[i] = squares_of(x + first, n - first < block ? n - first : block);
+  });
+  for (std::int64_t i = 0; i < blocks; ++i) total += sums[i];
+  return total;
+}
+KernelResult limit_norm(const KernelCall& call) {
+  const double most = call.option<LimitNormOptions>().norm;
+  double squares = 0;
+  for (int i = 0; i < call.input_count; ++i) {
+    const Body& x = call.input(i);
+    with_floating(x.dtype,
+                  [&]<class T>(Type<T>) { squares += squares_in_blocks(x.as<T>(), x.elements); });
+  }
+  const double norm = __builtin_sqrt(squares), scale = norm <= most ? 1 : most / norm;
+  for (int i = 0; i < call.input_count; ++i)
+    with_floating(call.input(i).dtype, [&]<class T>(Type<T>) {
+      const T *const x = call.input(i).as<T>(), factor = static_cast<T>(scale);
+      T* const y = call.output(i).as<T>();
+      parallel_ranges(call.input(i).elements, elements_in_block,
+                      [=](std::int64_t first, std::int64_t end) {
+                        REEL_INDEPENDENT
+                        for (std::int64_t k = first; k < end; ++k) y[k] = x[k] * factor;
+                      });
+    });
+  return {};
+}
+
+const NamedKernel kernels[] = {{"layer_norm", layer_norm},
+                               {"layer_norm.d", layer_norm_gradient},
+                               {"limit_norm", limit_norm},
+                               {nullptr, nullptr}};
 }  // namespace
 extern const Family normalize_family;
 const Family normalize_family = {kernels, nullptr};

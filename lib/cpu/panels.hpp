@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Large products in blocks: a block of x stays in the second cache while panels of y pass it, each
-// copied to where its short rows stand one after the other. Rows 4 KiB apart would share a few
-// places of the cache, and be read from beyond it for each tile.
+// Large products in blocks. A block of x stays in the L2 cache while panels of y pass through the
+// L1 cache. Each panel is first copied, so that its short rows are contiguous. Without the copy,
+// rows 4 KiB apart would map to the same few cache sets, and each tile would load them again.
 #pragma once
 #include "lib/cpu/matmul.hpp"
 #include "lib/cpu/transpose.hpp"
@@ -12,15 +12,16 @@ inline constexpr std::int64_t size_in_bytes = static_cast<std::int64_t>(sizeof(T
 
 template <int height, class T>
 inline constexpr std::int64_t panel_width = tile_vectors(height) * lanes<T>;
-// Up to here tall tiles are better, which read y less often; then wide ones, which read x less.
+// Up to this number of rows, tall tiles are faster, as they read y less often. Above it, wide tiles
+// are faster, as they read x less often.
 inline constexpr std::int64_t most_tall_rows = 100;
 
-// Measured on 32 KB of first cache, where narrow panels stay, and 1 MB of second cache.
+// Measured with an L1 cache of 32 KB, which holds a narrow panel, and an L2 cache of 1 MB.
 template <class T>
 inline constexpr std::int64_t most_depth =
     (lanes<T> * size_in_bytes<T> == 64 ? 1360 : 1024) / size_in_bytes<T>;
 inline constexpr std::int64_t block_bytes = 384 << 10;
-/// From so many steps on, a sum is made apart from what it is added to.
+/// A sum of at least this number of terms starts at 0, and is then added to z.
 inline constexpr std::int64_t least_apart = 16;
 inline constexpr std::int64_t group_width = 8;
 
@@ -28,13 +29,14 @@ inline std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b
 inline std::int64_t rounded_up(std::int64_t n, std::int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
-/// The length of n's equal parts, each of at most about `most`, and a multiple.
+/// The length of a part if n is cut into equal parts of at most about `most` each. The length is a
+/// multiple of `multiple`.
 inline std::int64_t part_length(std::int64_t n, std::int64_t most, std::int64_t multiple) {
   const std::int64_t parts = (n + most - 1) / most;
   return rounded_up((n + parts - 1) / parts, multiple);
 }
 
-/// A matrix as it lies.
+/// A matrix in any layout.
 template <class T>
 struct Matrix {
   const T* data;
@@ -43,7 +45,7 @@ struct Matrix {
   Matrix transposed() const { return {data, columns, rows, column, row}; }
 };
 
-/// x in rows with neighbouring columns, to_step apart.
+/// Copies x into row-major memory with rows to_step elements apart.
 template <class T>
 void copy_matrix(const Matrix<T>& x, T* to, std::int64_t to_step) {
   constexpr std::int64_t L = lanes<T>, ahead = 4;
@@ -60,17 +62,18 @@ void copy_matrix(const Matrix<T>& x, T* to, std::int64_t to_step) {
   }
 }
 
-/// x's rows are neighbours: those of a tile side by side, one column after the other.
+/// Copies a column-major x tile by tile. The elements of a column that belong to one tile become
+/// contiguous, and the columns of a tile follow one another.
 template <class T>
 void copy_groups(const Matrix<T>& x, T* to, std::int64_t height) {
-  constexpr std::int64_t some = 8;  // columns at a time
+  constexpr std::int64_t some = 8;  // columns at once
   for (std::int64_t first = 0; first < x.columns; first += some) {
     const std::int64_t columns = least(some, x.columns - first);
     const T* from = x.data + first * x.column;
     T* at = to + first * group_width;
     for (std::int64_t left = x.rows, rows; left > 0; left -= rows, from += rows) {
       rows = next_height(left, height);
-      if (left >= group_width)  // eight move as one
+      if (left >= group_width)  // a group of eight is copied at once
         for (std::int64_t i = 0; i < columns; ++i)
           __builtin_memcpy(at + i * group_width, from + i * x.column, group_width * sizeof(T));
       else
@@ -81,7 +84,7 @@ void copy_groups(const Matrix<T>& x, T* to, std::int64_t height) {
   }
 }
 
-/// Rows so far apart meet in few places of the caches.
+/// Whether rows of this length map to few cache sets.
 template <class T>
 bool crowds(std::int64_t row, std::int64_t column) {
   return column == 1 && row * size_in_bytes<T> % 2048 == 0;
@@ -90,14 +93,14 @@ template <class T>
 bool is_tall(std::int64_t rows, std::int64_t columns) {
   return rows <= most_tall_rows || columns <= panel_width<most_tile_rows, T>;
 }
-/// The length of k's blocks. Sums depend on it, so it is that of the whole product in all its
-/// pieces.
+/// The length of the blocks along k. Sums depend on it, so all pieces of a product use the length
+/// of the whole product.
 template <class T>
 std::int64_t depth_of(const Matrix<T>& x, const Matrix<T>& y) {
   const bool half = crowds<T>(y.row, y.column) && is_tall<T>(x.rows, y.columns);
   return x.columns ? part_length(x.columns, half ? most_depth<T> / 2 : most_depth<T>, 4) : 0;
 }
-/// Calls f(block) for each block of k; p itself is one where k is short.
+/// Calls f(block) for each block along k. A product with a short k is one block.
 template <class P, class F>
 void for_blocks(P& p, std::int64_t depth, const F& f) {
   if (p.k <= depth) return f(p);
@@ -115,7 +118,7 @@ void for_blocks(P& p, std::int64_t depth, const F& f) {
   }
 }
 
-/// A product in blocks; y may lie anyhow, and is reached through its transpose's step.
+/// A product in blocks. y may have any layout; y_column is the step between its columns.
 template <class T>
 struct Blocks {
   const Product<T>& p;
@@ -161,7 +164,8 @@ struct Blocks {
         tall ? panel_width<most_tile_rows, T> : panel_width<wide_tile_rows, T>;
     return rounded_up(width * depth, line);
   }
-  /// An odd number of lines: rows spread over the cache.
+  /// The row length of a copied block: an odd number of cache lines, so that rows use all cache
+  /// sets.
   std::int64_t block_row() const { return (rounded_up(depth, line) / line | 1) * line; }
   std::int64_t block_size() const {
     const std::int64_t n = least(rows, p.n);
@@ -195,8 +199,9 @@ struct Blocks {
     }
   }
 
-  /// The first tile copies y while it multiplies, if it can. The others ask for the next panel, if
-  /// there is one and they are few: many hide its way by their work.
+  /// The first tile copies y while it multiplies, if it can. The other tiles prefetch the next
+  /// panel, if there is one and the tiles are few. Many tiles hide the load of the next panel by
+  /// their own work.
   template <int height>
   void panel(Product<T> part, T* copy, bool more) const {
     constexpr std::int64_t width = panel_width<height, T>;

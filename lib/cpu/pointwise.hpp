@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Passes made from formulas: floats as vectors, in which the rest of a row goes through the same
-// vector code as its body; integers and truth values by loops that the compiler makes vectors of.
+// Passes that are made from formulas. Floats are computed in vectors, and the rest of a row uses
+// the same vector code as its body. Integers and truth values are computed by loops that the
+// compiler vectorizes.
 #pragma once
 #include <type_traits>
 
@@ -10,15 +11,16 @@
 
 namespace reel::kernels::REEL_ISA {
 using formulas::Domain;
+using formulas::is_binary;
 
-/// K inputs that all have neighbours; null where there is none.
+/// K contiguous inputs; null for an input that does not exist.
 template <class T, int K>
 struct Rows {
   const T* first[K];
   Vector<T> at(int k, std::int64_t i) const { return load(first[k] + i); }
 };
-/// The last n elements of such inputs, fewer than a vector, and in the lanes beyond some of them
-/// again.
+/// The last n elements of such inputs, fewer than a vector. The lanes behind them repeat some of
+/// the elements.
 template <class T, int K>
 struct Ends {
   const Rows<T, K>& rows;
@@ -26,12 +28,12 @@ struct Ends {
   Vector<T> at(int k, std::int64_t i) const { return load_repeated(rows.first[k] + i, n); }
 };
 
-/// K inputs of a pass; null where there is none. One that is a single number for all is a vector
-/// of it, walked in place.
+/// K inputs of a pass; null for an input that does not exist. An input with a single number becomes
+/// a vector of this number, which is read again and again.
 template <class T, int K>
 struct Sources : Rows<T, K> {
   using Rows<T, K>::first;
-  std::int64_t walk[K];  // all bits where the input has neighbours, else 0
+  std::int64_t walk[K];  // all bits are set if the input is contiguous, else 0
   alignas(64) T buffer[K][lanes<T>];
 
   Sources(const void* const* from, unsigned scalars) {
@@ -42,7 +44,7 @@ struct Sources : Rows<T, K> {
     }
   }
   Vector<T> at(int k, std::int64_t i) const { return load(first[k] + (i & walk[k])); }
-  /// Leaves n elements from i on, fewer than a vector, as all there is.
+  /// Keeps the n elements from i on, fewer than a vector, as all remaining elements.
   void keep_rest(std::int64_t i, std::int64_t n) {
     for (int k = 0; k < K; ++k)
       if (first[k] && walk[k]) keep(k, load_repeated(first[k] + i, n));
@@ -56,12 +58,12 @@ struct Sources : Rows<T, K> {
   }
 };
 
-/// out[i] = formula(from, i) for whole vectors from i on; returns where the rest begins.
+/// out[i] = formula(from, i) for whole vectors from i on. Returns where the rest begins.
 template <bool slow, class T, class From, class Formula>
 std::int64_t run_vectors(const From& from, std::int64_t i, std::int64_t n, T* out,
                          const Formula& formula) {
   constexpr std::int64_t step = lanes<T>;
-  if constexpr (slow) {  // two long chains side by side
+  if constexpr (slow) {  // two long independent chains
     for (; i + 2 * step <= n; i += 2 * step) {
       const Vector<T> a = formula(from, i), b = formula(from, i + step);
       store(out + i, a);
@@ -75,7 +77,7 @@ std::int64_t run_vectors(const From& from, std::int64_t i, std::int64_t n, T* ou
   return i;
 }
 
-/// The same with stores past the caches, which want alignment.
+/// The same with stores past the caches, which need alignment.
 template <class T, class From, class Formula>
 std::int64_t run_streamed(const From& from, std::int64_t n, T* out, const Formula& formula) {
   constexpr std::int64_t step = lanes<T>;
@@ -88,7 +90,7 @@ std::int64_t run_streamed(const From& from, std::int64_t n, T* out, const Formul
   return i;
 }
 
-/// The same where some inputs are numbers, or the caches are passed by.
+/// The same if some inputs are single numbers, or if stores go past the caches.
 template <bool streams, class T, int K, class Formula>
 [[gnu::noinline]] void run_mixed(const void* const (&inputs)[K], unsigned how, std::int64_t n,
                                  T* out, const Formula& formula) {
@@ -102,8 +104,8 @@ template <bool streams, class T, int K, class Formula>
   store_part(out + i, formula(sources, 0), n - i);
 }
 
-/// out[i] = formula(from, i) for all i. Without numbers among the inputs nothing stands between
-/// memory and formula.
+/// out[i] = formula(from, i) for all i. If no input is a single number, the formula reads memory
+/// directly.
 template <bool slow, bool streams, class T, int K, class Formula>
 void run_all(const void* const (&inputs)[K], unsigned how, std::int64_t n, T* out,
              const Formula& formula) {
@@ -116,10 +118,6 @@ void run_all(const void* const (&inputs)[K], unsigned how, std::int64_t n, T* ou
   if (i < n) store_part(out + i, formula(Ends<T, K>{rows, n - i}, i), n - i);
 }
 
-template <class F>
-inline constexpr bool is_binary = requires(F f, int x) {
-  f(x, x);
-};
 template <class F>
 inline constexpr bool is_slow = requires {
   F::slow;
@@ -140,7 +138,7 @@ void floating_tile(std::int64_t n, const void* const* inputs, unsigned how, void
     run_all<is_slow<F>, true>({inputs[0]}, how, n, out, formula);
 }
 
-/// What a gradient formula reads, loaded when it asks.
+/// The operands of a gradient formula. Each is loaded when the formula reads it.
 template <class From>
 struct Saved {
   const From& from;
@@ -181,11 +179,12 @@ void gradient_tile(std::int64_t n, const void* const* values, unsigned how, void
     });
 }
 
-/// How elements lie in memory: truth values as the bytes 0 and 1.
+/// The type of elements in memory. Truth values are the bytes 0 and 1.
 template <class T>
 using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
 
-/// A pass where some inputs are one number for all: along short rows in which it is repeated.
+/// A pass in which some inputs are a single number. It runs along short rows in which the number is
+/// repeated.
 template <int K>
 void repeat_numbers(Tile tile, std::int64_t n, const void* const* inputs, const int (&sizes)[K],
                     unsigned scalars, void* output, int size) {
@@ -206,7 +205,7 @@ void repeat_numbers(Tile tile, std::int64_t n, const void* const* inputs, const 
   }
 }
 
-/// T is what the formula computes with, Out the dtype of the result.
+/// T is the type in which the formula computes; Out is the type of the result.
 template <class F, class T, class Out>
 void loop_tile(std::int64_t n, const void* const* inputs, unsigned how, void* output) {
   const unsigned scalars = how & pass_scalars;

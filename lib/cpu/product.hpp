@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Products for kernels that are more than one product.
+// Products for kernels that compute more than a product.
 #pragma once
 #include "lib/cpu/panels.hpp"
 
 namespace reel::kernels::REEL_ISA {
-/// c [x.rows, y.columns], row-major, = z + x y, bent by a pass if there is one; z may be c, and its
-/// data null for zeros. Uses scratch(). For float and double (matmul.cpp).
+/// c [x.rows, y.columns], row-major, = z + x y. Then the activation is applied, if there is one. z
+/// may be c. z.data is null for zeros. Uses scratch(). For float and double (matmul.cpp).
 template <class T>
 void product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c,
              Tile activation = nullptr);

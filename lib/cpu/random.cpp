@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Random numbers. Number i depends on the key and on position + i / (numbers in a block) alone.
 #include "lib/table/options/random.hpp"
-#include "lib/cpu/exponential.hpp"
 #include "lib/cpu/kernels.hpp"
-#include "lib/formulas/philox.hpp"
+#include "lib/cpu/simd_math.hpp"
+#include "lib/formulas/distributions.hpp"
 #include "lib/pool/pool.hpp"
+#include "lib/table/numbers.hpp"
 
 namespace reel::kernels::REEL_ISA {
 namespace {
@@ -17,7 +18,7 @@ struct Words {
 };
 
 using Lanes = Vector<std::uint64_t>;
-/// The products of the lower halves.
+/// The products of the lower halves of lanes.
 Lanes multiply_halves(const Lanes& x, const Lanes& y) {
 #if defined(__AVX512F__)
   return _mm512_mul_epu32(x, y);
@@ -31,7 +32,7 @@ Lanes multiply_halves(const Lanes& x, const Lanes& y) {
 #endif
 }
 
-/// Philox over lanes of 64 bits, whose upper halves are of no account.
+/// Philox over lanes of 64 bits. The upper halves of the lanes are not used.
 void draw_lanes(std::uint64_t seed, const std::uint64_t* counters, std::uint64_t* first,
                 std::uint64_t* second) {
   const Lanes m0(formulas::philox_multipliers[0]), m1(formulas::philox_multipliers[1]),
@@ -67,7 +68,7 @@ void draw(const RandomOptions& options, std::uint64_t block, Words& words) {
   }
 }
 
-/// make(words, out) writes `each` numbers for each of a batch of blocks, from `block` on.
+/// Calls make(words, out), which writes `each` numbers, for each block of a batch from `block` on.
 template <int each, class T, class Make>
 void generate_from(const RandomOptions& options, std::uint64_t block, T* out, std::int64_t n,
                    const Make& make) {
@@ -102,7 +103,7 @@ double unit(std::uint64_t word) {
   return static_cast<double>(static_cast<std::int64_t>(word >> 11)) * 0x1p-53;
 }
 
-/// The place of a uniform number between two ends; rounding never reaches the upper one.
+/// Maps a uniform number to the range between two ends. Rounding never gives the upper end.
 template <class T>
 struct Interval {
   T low, high, below;
@@ -135,8 +136,9 @@ template <class T>
 struct SineCosine {
   Vector<T> sine, cosine;
 };
-/// Of turns in [0, 1), by the nearest quarter and what is left of it (polynomials of Cephes).
-/// Not xsimd's, whose code for large angles is shared by all instruction sets.
+/// Sine and cosine of turns in [0, 1), by the nearest quarter turn and the rest (polynomials of
+/// Cephes). xsimd's functions are not used, as all instruction sets would share their code for
+/// large angles.
 template <class T>
 SineCosine<T> sine_cosine(const Vector<T>& turns) {
   const Vector<T> quarter = xsimd::floor(xsimd::fma(turns, constant<T>(4), constant<T>(0.5)));
@@ -156,7 +158,8 @@ SineCosine<T> sine_cosine(const Vector<T>& turns) {
           xsimd::select(first | second, -cosine, cosine)};
 }
 
-/// Box and Muller: two normal numbers from two uniform ones, the first of them above 0.
+/// Box and Muller: two normal numbers from two uniform numbers. The first uniform number is above
+/// 0.
 template <class T, int pairs>
 void normal_pairs(const RandomOptions& options, const T (&u)[pairs], const T (&v)[pairs], T* out) {
   const Vector<T> mean(static_cast<T>(options.a)), deviation(static_cast<T>(options.b));
@@ -212,7 +215,8 @@ void bernoulli(const RandomOptions& options, T* out, std::int64_t n) {
   });
 }
 
-/// Fisher and Yates, inside out: each number trades places with one at or before its own.
+/// Fisher and Yates, inside out: each number is exchanged with one at an earlier position, or
+/// stays.
 void permutation(const RandomOptions& options, std::int64_t* out, std::int64_t n) {
   generate<2>(options, out, n, [&](const Words& words, std::int64_t* to) {
     for (int i = 0; i < 2 * batch; ++i) to[i] = static_cast<std::int64_t>(words.wide[i]);
@@ -227,31 +231,112 @@ void permutation(const RandomOptions& options, std::int64_t* out, std::int64_t n
   }
 }
 
+/// Uniform numbers above 0 and below 1: small ones have more bits than large ones.
+float inner_unit(std::uint32_t word) {
+  const float x = static_cast<float>(static_cast<std::int32_t>(word >> 1)) * 0x1p-31f + 0x1p-32f;
+  return x < 1 ? x : 1 - 0x1p-24f;
+}
+double inner_unit(std::uint64_t word) {
+  const double x = unit(word) + 0x1p-54;
+  return x < 1 ? x : 1 - 0x1p-53;
+}
+/// f(vector of uniform numbers above 0 and below 1).
+template <class T, class F>
+void transformed(const RandomOptions& options, T* out, std::int64_t n, const F& f) {
+  constexpr int each = 16 / sizeof(T), count = each * batch;
+  generate<each>(options, out, n, [&](const Words& words, T* to) {
+    alignas(64) T u[count];
+    for (int i = 0; i < count; ++i) {
+      if constexpr (sizeof(T) == 4)
+        u[i] = inner_unit(words.word[i]);
+      else
+        u[i] = inner_unit(words.wide[i]);
+    }
+    for (std::int64_t i = 0; i < count; i += lanes<T>) store(u + i, f(Vector<T>(load(u + i))));
+    for (int i = 0; i < count; ++i) to[i] = u[i];
+  });
+}
+template <class T>
+void exponential(const RandomOptions& options, T* out, std::int64_t n) {
+  const Vector<T> scale(static_cast<T>(-options.scale));
+  transformed(options, out, n,
+              [&](const Vector<T>& u) -> Vector<T> { return scale * logarithm<T>(u); });
+}
+template <class T>
+void gumbel(const RandomOptions& options, T* out, std::int64_t n) {
+  const Vector<T> location(static_cast<T>(options.location));
+  const Vector<T> scale(static_cast<T>(options.scale));
+  transformed(options, out, n, [&](const Vector<T>& u) -> Vector<T> {
+    return location - scale * logarithm<T>(-formulas::math::log1p(Vector<T>(-u)));
+  });
+}
+template <class T>
+void truncated_normal(const RandomOptions& options, T* out, std::int64_t n) {
+  const formulas::TruncatedNormal number(options.location, options.scale, options.a, options.b);
+  generate<16 / sizeof(T)>(options, out, n, [&](const Words& words, T* to) {
+    if constexpr (sizeof(T) == 4)
+      for (int i = 0; i < 4 * batch; ++i)
+        to[i] = static_cast<T>(number(formulas::GammaDraws::unit(words.word[i])));
+    else
+      for (int i = 0; i < 2 * batch; ++i) to[i] = number(inner_unit(words.wide[i]));
+  });
+}
+/// out[i] = f(the number of its block).
+template <class T, class F>
+void in_blocks(const RandomOptions& options, T* out, std::int64_t n, const F& f) {
+  constexpr std::int64_t shared = 1 << 10;
+  parallel_ranges(n, shared, [&](std::int64_t first, std::int64_t end) {
+    for (std::int64_t i = first; i < end; ++i)
+      out[i] = static_cast<T>(f(options.position + static_cast<std::uint64_t>(i)));
+  });
+}
+template <class T>
+void gamma(const RandomOptions& options, T* out, std::int64_t n) {
+  const formulas::GammaDraws draws(options.a);
+  in_blocks(options, out, n,
+            [&](std::uint64_t block) { return options.scale * draws.value(options.seed, block); });
+}
+template <class T>
+void beta(const RandomOptions& options, T* out, std::int64_t n) {
+  const formulas::GammaDraws first(options.a), second(options.b);
+  in_blocks(options, out, n, [&](std::uint64_t block) {
+    const double x = first.logarithm(options.seed, block, 0);
+    return formulas::math::sigmoid(x - second.logarithm(options.seed, block, 1));
+  });
+}
+
 KernelResult random(const KernelCall& call) {
   const auto& options = call.option<RandomOptions>();
   using Kind = RandomOptions::Kind;
   Body& output = call.output();
   const std::int64_t n = output.elements;
-  const bool single = output.dtype == DType::float32;
   switch (options.kind) {
     case Kind::uniform:
-      single ? uniform(options, output.as<float>(), n) : uniform(options, output.as<double>(), n);
-      break;
+      return with_floating(output.dtype,
+                           [&]<class T>(Type<T>) { uniform(options, output.as<T>(), n); });
     case Kind::normal:
-      single ? normal(options, output.as<float>(), n) : normal(options, output.as<double>(), n);
-      break;
+      return with_floating(output.dtype,
+                           [&]<class T>(Type<T>) { normal(options, output.as<T>(), n); });
     case Kind::integers:
-      output.dtype == DType::int32 ? integers(options, output.as<std::int32_t>(), n)
-                                   : integers(options, output.as<std::int64_t>(), n);
+      with_integers(output.dtype, [&]<class T>(Type<T>) { integers(options, output.as<T>(), n); });
       break;
     case Kind::bernoulli:
-      output.dtype == DType::boolean ? bernoulli(options, output.as<bool>(), n)
-      : single                       ? bernoulli(options, output.as<float>(), n)
-                                     : bernoulli(options, output.as<double>(), n);
+      if (output.dtype != DType::boolean)
+        return with_floating(output.dtype,
+                             [&]<class T>(Type<T>) { bernoulli(options, output.as<T>(), n); });
+      bernoulli(options, output.as<bool>(), n);
       break;
     case Kind::permutation:
       permutation(options, output.as<std::int64_t>(), n);
       break;
+    default:
+      return with_floating(output.dtype, [&]<class T>(Type<T>) {
+        T* const to = output.as<T>();
+        if (options.kind == Kind::exponential) return exponential(options, to, n);
+        if (options.kind == Kind::gumbel) return gumbel(options, to, n);
+        if (options.kind == Kind::truncated_normal) return truncated_normal(options, to, n);
+        options.kind == Kind::gamma ? gamma(options, to, n) : beta(options, to, n);
+      });
   }
   return {};
 }

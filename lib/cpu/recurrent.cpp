@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The gates of recurrent cells: every element in one pass.
+// The gates of recurrent cells. Every element is computed in one pass.
 #include "lib/cpu/chunk.hpp"
 #include "lib/cpu/kernels.hpp"
-#include "lib/cpu/numbers.hpp"
 #include "lib/pool/pool.hpp"
+#include "lib/table/numbers.hpp"
 
 namespace reel::kernels::REEL_ISA {
 namespace {
-/// Gates of one row, n apart: what goes in, the cells that go on (one of an LSTM, two of a tree's
-/// node, none of its leaf), what is new, and what goes out.
+/// The gates of one row, n apart: the input gate, a forget gate for each previous cell (one for an
+/// LSTM, two for a tree node, none for its leaf), the new content, and the output gate.
 template <int Cells>
 constexpr int gate_count = Cells + 3;
 
-// Zeros past the end of a row are safe here: nothing is divided by an element.
+// Zeros behind the end of a row are safe here, because nothing is divided by an element.
 
-/// sigmoid x = 1 / denominator. Cut where the product of two denominators is still a normal number,
-/// so that a cell divides once for a sigmoid and a tanh.
+/// sigmoid x = 1 / denominator. x is cut, so that the product of two denominators is a normal
+/// number. Then a cell divides once for a sigmoid and a tanh.
 template <class T>
 Vector<T> sigmoid_denominator(const Vector<T>& x) {
   return constant<T>(2) - one_less_exponential<T>(
@@ -41,7 +41,7 @@ void forward(std::int64_t first_row, std::int64_t end, std::int64_t n, const T* 
   }
 }
 
-/// A sigmoid gate s and a tanh t, which share a division.
+/// A sigmoid gate s and a tanh t that share one division.
 template <class T>
 struct GatePair {
   Vector<T> s, t;
@@ -92,7 +92,7 @@ void backward(std::int64_t first_row, std::int64_t end, std::int64_t n,
   }
 }
 
-constexpr std::int64_t elements_in_block = 1 << 12;  // of rows that threads share
+constexpr std::int64_t elements_in_block = 1 << 12;  // in rows that threads share
 
 template <int Cells>
 KernelResult gates(const KernelCall& call) {
@@ -120,9 +120,12 @@ KernelResult gates_gradient(const KernelCall& call) {
   });
 }
 
-const NamedKernel kernels[] = {{"lstm_gates", gates<1>, gates_gradient<1>},
-                               {"tree_lstm_gates", gates<2>, gates_gradient<2>},
-                               {"tree_lstm_leaf_gates", gates<0>, gates_gradient<0>},
+const NamedKernel kernels[] = {{"lstm_gates", gates<1>},
+                               {"lstm_gates.d", gates_gradient<1>},
+                               {"tree_lstm_gates", gates<2>},
+                               {"tree_lstm_gates.d", gates_gradient<2>},
+                               {"tree_lstm_leaf_gates", gates<0>},
+                               {"tree_lstm_leaf_gates.d", gates_gradient<0>},
                                {nullptr, nullptr}};
 }  // namespace
 extern const Family recurrent_family;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reductions. Axes that stay and axes that go are merged into groups, and one group goes at a
-// time, from the last: [outer, gone, inner] to [outer, inner]. The order of every sum depends on
-// the shape alone.
+// Reductions. Adjacent axes that are kept, or reduced, are merged into groups. The groups are
+// reduced one at a time, from the last: [outer, gone, inner] to [outer, inner]. The order of every
+// sum depends on the shape alone.
 #include "lib/table/options/reduce.hpp"
 #include "lib/cpu/kernels.hpp"
-#include "lib/cpu/numbers.hpp"
 #include "lib/cpu/reduce_fold.hpp"
 #include "lib/cpu/walk.hpp"
 #include "lib/pool/scratch.hpp"
+#include "lib/table/numbers.hpp"
 
 namespace reel::kernels::REEL_ISA {
 namespace {
-/// Neighbouring axes of one fate; group i goes if (i % 2 == 1).
+/// Groups of neighbouring axes that are all kept or all reduced. Group i is reduced if i is odd.
 struct Groups {
   int count = 1;
   std::int64_t lengths[Shape::max_rank + 1] = {1};
@@ -57,14 +57,14 @@ const std::byte* packed(const Body& x, std::byte* memory) {
 
 std::int64_t rounded(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-/// A reduction of elements as they come, and of what the first fold leaves.
+/// A fold of elements of the input, and a fold of the results of the first one.
 struct Folds {
   Fold first, then;
 };
 template <class R, class A, class X>
 inline constexpr Folds folds_of = {fold_of<R, A, X>, fold_of<R, A, A>};
 
-/// Folds all groups, until none is left; elements pass through scratch memory between the groups.
+/// Folds all groups in turn. Between the groups, elements are stored in scratch memory.
 KernelResult reduce(const Folds& folds, const Body& x, Groups& groups, Body& output,
                     bool accumulate) {
   std::int64_t kept = 1, gone = 1;
@@ -73,7 +73,7 @@ KernelResult reduce(const Folds& folds, const Body& x, Groups& groups, Body& out
   const int size = folds.then.from_size;
   const std::int64_t copied = x.contiguous ? 0 : rounded(x.bytes());
   const bool folds_any = groups.count > 1 && gone;
-  // What the first fold leaves, the most of all.
+  // The first fold leaves more elements than later folds.
   const std::int64_t most = folds_any ? x.elements / groups.lengths[groups.last_gone()] : kept;
   const std::int64_t stage = rounded(most * size);
   std::int64_t depth = 0, inner_kept = 1;
@@ -111,7 +111,7 @@ KernelResult reduce(const Folds& folds, const Body& x, Groups& groups, Body& out
 }
 
 using Int = std::int64_t;
-/// f(Type<T>()) for the type in memory of each dtype in which kernels compute.
+/// Calls f(Type<T>()) for the type in memory of each dtype in which kernels compute.
 template <class F>
 constexpr ByDType<Folds> folds_by_dtype(const F& f) {
   return by_dtype<Folds>([&]<class T>(Type<T>) {
@@ -125,6 +125,8 @@ template <class T>
 using SumOf = std::conditional_t<std::is_floating_point_v<T>, T, Int>;
 constexpr ByDType<Folds> sums =
     folds_by_dtype([]<class T>(Type<T>) { return folds_of<Sum<SumOf<T>>, SumOf<T>, T>; });
+constexpr ByDType<Folds> products =
+    folds_by_dtype([]<class T>(Type<T>) { return folds_of<Product<SumOf<T>>, SumOf<T>, T>; });
 template <template <class> class R>
 constexpr ByDType<Folds> extremes = folds_by_dtype([]<class T>(Type<T>) {
   return folds_of<R<T>, T, T>;
@@ -159,7 +161,7 @@ KernelResult mean(const KernelCall& call) {
                        [&]<class T>(Type<T>) { scale<T>(call.output(), gone); });
 }
 
-/// The first place of `best`, or of NaN, in a row where there is one.
+/// The first position of `best`, or of NaN, in a row that contains one.
 template <class T>
 std::int64_t first_place(const T* x, std::int64_t n, T best) {
   std::int64_t i = 0;
@@ -172,10 +174,11 @@ std::int64_t first_place(const T* x, std::int64_t n, T best) {
   while (!((x[i] == best) | (x[i] != x[i]))) ++i;
   return i;
 }
-/// For each column the place of its first largest, or of its first NaN; `best` has space for a row.
-template <class T>
-void largest_of_columns(const T* x, std::int64_t rows, std::int64_t inner, T* best,
-                        std::int64_t* to) {
+/// For each column the position of its first extreme element, or of its first NaN. `best` has space
+/// for a row.
+template <class R, class T>
+void extremes_of_columns(const T* x, std::int64_t rows, std::int64_t inner, T* best,
+                         std::int64_t* to) {
   for (std::int64_t i = 0; i < inner; ++i) {
     best[i] = x[i];
     to[i] = 0;
@@ -184,16 +187,16 @@ void largest_of_columns(const T* x, std::int64_t rows, std::int64_t inner, T* be
     const T* row = x + r * inner;
     REEL_INDEPENDENT
     for (std::int64_t i = 0; i < inner; ++i) {
-      const bool better = (row[i] > best[i]) | ((row[i] != row[i]) & (best[i] == best[i]));
+      const bool better = R::better(row[i], best[i]) | ((row[i] != row[i]) & (best[i] == best[i]));
       best[i] = better ? row[i] : best[i];
       to[i] = better ? r : to[i];
     }
   }
 }
 
-/// The place of the first largest along one axis, or of all.
-template <class T>
-void argmax_of(const KernelCall& call) {
+/// The position of the first extreme element along one axis, or of all elements.
+template <class R, class T>
+void place_of_extreme(const KernelCall& call) {
   const Body& x = call.input(0);
   const Groups groups = groups_of(call, x.shape);
   const std::int64_t outer = groups.lengths[0], gone = groups.count > 1 ? groups.lengths[1] : 1;
@@ -208,17 +211,18 @@ void argmax_of(const KernelCall& call) {
     return parallel_rows(outer, gone, shared_elements, [&](std::int64_t o, std::int64_t end) {
       for (; o < end; ++o) {
         const T* row = from + o * gone;
-        T largest;
-        fold_long_row(fold_of<Largest<T>, T, T>, reinterpret_cast<const std::byte*>(row), gone,
-                      reinterpret_cast<std::byte*>(&largest));
-        to[o] = first_place(row, gone, largest);
+        T extreme;
+        fold_long_row(fold_of<R, T, T>, reinterpret_cast<const std::byte*>(row), gone,
+                      reinterpret_cast<std::byte*>(&extreme));
+        to[o] = first_place(row, gone, extreme);
       }
     });
   for (std::int64_t o = 0; o < outer; ++o)
-    largest_of_columns(from + o * gone * inner, gone, inner, best, to + o * inner);
+    extremes_of_columns<R>(from + o * gone * inner, gone, inner, best, to + o * inner);
 }
-KernelResult argmax(const KernelCall& call) {
-  with_arithmetic(call.input(0).dtype, [&]<class T>(Type<T>) { argmax_of<T>(call); });
+template <template <class> class R>
+KernelResult place(const KernelCall& call) {
+  with_arithmetic(call.input(0).dtype, [&]<class T>(Type<T>) { place_of_extreme<R<T>, T>(call); });
   return {};
 }
 
@@ -227,7 +231,9 @@ const NamedKernel kernels[] = {{"sum", reduction<sums>},
                                {"mean", mean},
                                {"max", reduction<extremes<Largest>>},
                                {"min", reduction<extremes<Smallest>>},
-                               {"argmax", argmax},
+                               {"prod", reduction<products>},
+                               {"argmax", place<Largest>},
+                               {"argmin", place<Smallest>},
                                {"any", reduction<truths<false>>},
                                {"all", reduction<truths<true>>},
                                {nullptr, nullptr}};

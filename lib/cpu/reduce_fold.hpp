@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How reductions join elements: along rows and down columns, in an order that depends on lengths
-// alone.
+// How reductions join elements, along rows and along columns. The order depends on lengths alone.
 #pragma once
 
 #include "lib/cpu/chunk.hpp"
@@ -20,9 +19,22 @@ struct Sum {
   }
   static Vector<A> join(const Vector<A>& sum, const Vector<A>& x) { return sum + x; }
 };
-/// The first of two that compare equal; NaN wins.
+template <class A>
+struct Product {
+  static constexpr A none = 1;
+  template <class X>
+  static A step(A product, X x) {
+    if constexpr (static_cast<A>(0.5) != 0)
+      return product * static_cast<A>(x);
+    else
+      return static_cast<A>(static_cast<std::uint64_t>(product) * static_cast<std::uint64_t>(x));
+  }
+  static Vector<A> join(const Vector<A>& product, const Vector<A>& x) { return product * x; }
+};
+/// Of two equal elements the first; NaN wins.
 template <class A>
 struct Largest {
+  static bool better(A x, A best) { return x > best; }
   static A step(A best, A x) { return ((x > best) | (x != x)) ? x : best; }
   static Vector<A> join(const Vector<A>& best, const Vector<A>& x) {
     return xsimd::select((x > best) | xsimd::isnan(x), x, best);
@@ -30,6 +42,7 @@ struct Largest {
 };
 template <class A>
 struct Smallest {
+  static bool better(A x, A best) { return x < best; }
   static A step(A best, A x) { return ((x < best) | (x != x)) ? x : best; }
   static Vector<A> join(const Vector<A>& best, const Vector<A>& x) {
     return xsimd::select((x < best) | xsimd::isnan(x), x, best);
@@ -48,14 +61,14 @@ struct Truth {
 template <class A>
 inline constexpr bool is_floating = static_cast<A>(0.5) != 0 && !std::is_same_v<A, bool>;
 
-constexpr std::int64_t lane_count = 32;            // sums that run side by side
+constexpr std::int64_t lane_count = 32;            // independent sums
 constexpr std::int64_t fold_rows = 64;             // rows that are added one after the other
-constexpr std::int64_t shared_elements = 1 << 16;  // that are worth another thread's way
-constexpr std::int64_t fold_bytes = 16384;         // of columns' sums, which stay in a cache
+constexpr std::int64_t shared_elements = 1 << 16;  // fewer elements are not shared among threads
+constexpr std::int64_t fold_bytes = 16384;         // of sums of columns, which stay in a cache
 template <class A>
 inline constexpr std::int64_t fold_width = fold_bytes / sizeof(A);
 
-/// What a column's first element starts from.
+/// The first value of a column's fold.
 template <class R, class A, class X>
 A first_step(X x) {
   if constexpr (requires { R::none; })
@@ -64,7 +77,7 @@ A first_step(X x) {
     return static_cast<A>(x);
 }
 
-/// A vector of a row; what it has past the row's end changes no fold.
+/// A vector of a row. Its lanes behind the end of the row change no fold.
 template <class R, class A>
 Vector<A> padded(const A* x, Chunk<A> chunk) {
   if constexpr (!requires { R::none; }) {
@@ -78,7 +91,7 @@ Vector<A> padded(const A* x, Chunk<A> chunk) {
   }
 }
 
-/// A row of up to `leaf` elements: lanes side by side, then joined by halves.
+/// A row of up to `leaf` elements: independent lanes, then joined by halves.
 template <class R, class A, class X>
 [[gnu::noinline]] A fold_leaf(const X* x, std::int64_t n) {
   if constexpr (is_floating<A>) {
@@ -115,7 +128,7 @@ A fold_row(const X* x, std::int64_t n) {
   return R::step(fold_row<R, A>(x, half), fold_row<R, A>(x + half, n - half));
 }
 
-/// to[j] joined with x[.][j] for j < width, over `rows` rows, `step` apart.
+/// Joins to[j] with x[.][j] for j < width, over `rows` rows, which are `step` apart.
 template <class R, int rows, class A, class X>
 [[gnu::noinline]] void join_rows(const X* x, std::int64_t step, std::int64_t width, A* to) {
   if constexpr (is_floating<A>) {
@@ -143,14 +156,14 @@ template <class R, class A, class X>
   for (; r < rows; ++r) join_rows<R, 1>(x + r * step, step, width, to);
 }
 
-/// Sums that wait for their neighbours while columns of so many rows are folded.
+/// The most sums that wait for their partner while columns with this number of rows are folded.
 inline std::int64_t fold_depth(std::int64_t rows) {
   if (rows <= fold_rows) return 0;
   return 65 - __builtin_clzll(static_cast<unsigned long long>((rows - 1) / fold_rows));
 }
 
-/// The fold of each of up to fold_width columns: blocks of rows, which are joined in pairs, pairs
-/// of pairs and so on. `tree` has fold_depth(rows) rows, fold_width apart.
+/// Folds each of up to fold_width columns. Blocks of rows are joined in pairs, then pairs of pairs,
+/// and so on. `tree` has fold_depth(rows) rows, fold_width apart.
 template <class R, class A, class X>
 void fold_few_columns(const X* x, std::int64_t rows, std::int64_t inner, std::int64_t width, A* to,
                       A* tree) {
@@ -170,13 +183,13 @@ void fold_few_columns(const X* x, std::int64_t rows, std::int64_t inner, std::in
   __builtin_memcpy(to, tree, static_cast<std::size_t>(width) * sizeof(A));
 }
 
-/// What a reduction does to elements, whatever their types; `tree` as above.
+/// What a reduction does to elements of any type; `tree` as above.
 struct Fold {
   int from_size, to_size;
   void (*row)(const void* x, std::int64_t n, void* to);
   void (*columns)(const void* x, std::int64_t rows, std::int64_t inner, std::int64_t width,
                   void* to, void* tree);
-  /// to[i] starts from x[i]; where x is null, as it is where nothing comes.
+  /// to[i] starts from x[i]. x is null if there are no elements.
   void (*start)(const void* x, std::int64_t n, void* to);
   void (*join)(const void* x, std::int64_t n, void* to);
 };
@@ -212,7 +225,7 @@ inline constexpr Fold fold_of = {sizeof(X),
                                  FoldOf<R, A, X>::start,
                                  FoldOf<R, A, X>::join};
 
-/// A row, the branches of its tree shared among threads.
+/// Folds a row. Threads share the branches of its tree.
 inline void fold_long_row(const Fold& fold, const std::byte* x, std::int64_t n, std::byte* to) {
   if (n < 2 * shared_elements) return fold.row(x, n, to);
   constexpr int branches = 16;
@@ -233,24 +246,25 @@ inline void fold_long_row(const Fold& fold, const std::byte* x, std::int64_t n, 
   __builtin_memcpy(to, sums, static_cast<std::size_t>(fold.to_size));
 }
 
-/// Whether branches of the columns' tree, of many rows each, are worth being shared among threads.
+/// Whether the columns have so many rows that threads share the branches of their tree.
 inline bool folds_branches(std::int64_t rows, std::int64_t inner) {
   return inner > 1 && rows >= 8 * fold_rows && rows * inner >= 8 * shared_elements;
 }
-/// The rows of a branch, a whole tree of blocks but for the last: there are at most 16.
+/// The rows of a branch. Each branch except the last is a complete tree of blocks. There are at
+/// most 16.
 constexpr std::int64_t most_branches = 16;
 inline std::int64_t branch_rows(std::int64_t rows) {
   std::int64_t branch = fold_rows;
   while (branch * most_branches < rows) branch *= 2;
   return branch;
 }
-/// Memory that folding columns takes, in rows of fold_bytes: sums that wait, of each branch.
+/// The memory for folding columns, in rows of fold_bytes: the waiting sums of each branch.
 inline std::int64_t fold_memory(std::int64_t rows, std::int64_t inner) {
   if (!folds_branches(rows, inner)) return fold_depth(rows);
   return most_branches * (1 + fold_depth(branch_rows(rows)));
 }
 
-/// Up to fold_bytes of columns, the branches of their tree shared among threads.
+/// Folds columns of up to fold_bytes. Threads share the branches of their tree.
 inline void fold_tall_columns(const Fold& fold, const std::byte* x, std::int64_t rows,
                               std::int64_t inner, std::int64_t width, std::byte* to,
                               std::byte* tree) {
@@ -276,7 +290,8 @@ inline void fold_tall_columns(const Fold& fold, const std::byte* x, std::int64_t
   __builtin_memcpy(to, waiting[0], static_cast<std::size_t>(width * fold.to_size));
 }
 
-/// Each column is folded alike however they are shared: a single thread takes them all at once.
+/// Each column is folded in the same way however columns are shared. A single thread folds all
+/// columns at once.
 inline void fold_columns(const Fold& fold, const std::byte* x, std::int64_t rows,
                          std::int64_t inner, std::byte* to, std::byte* tree) {
   const std::int64_t most = fold_bytes / fold.to_size, least_grain = 256;
@@ -298,7 +313,7 @@ inline void fold_columns(const Fold& fold, const std::byte* x, std::int64_t rows
   }
 }
 
-/// [outer, gone, inner] to [outer, inner]. Columns of one after the other where they use `tree`.
+/// [outer, gone, inner] to [outer, inner]. If columns use `tree`, one `outer` follows the other.
 inline void fold_all(const Fold& fold, const std::byte* x, std::int64_t outer, std::int64_t gone,
                      std::int64_t inner, std::byte* to, std::byte* tree) {
   if (gone == 0) return fold.start(nullptr, outer * inner, to);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What recurrent ops over whole sequences share: the order of the steps, and the products that are
-// made for all steps at once.
+// Shared by recurrent ops over whole sequences: the order of the steps, and the products for all
+// steps at once.
 #pragma once
 #include "lib/cpu/chunk.hpp"
 #include "lib/cpu/kernels.hpp"
-#include "lib/cpu/numbers.hpp"
 #include "lib/cpu/product.hpp"
 #include "lib/pool/scratch.hpp"
+#include "lib/table/numbers.hpp"
 #include "lib/table/options/sequence.hpp"
 
 namespace reel::kernels::REEL_ISA {
@@ -14,7 +14,7 @@ namespace reel::kernels::REEL_ISA {
 struct Sequence {
   std::int64_t time, batch, in, hidden, columns;
   bool reverse;
-  const Body* lengths;  // of no elements where every sequence has all steps
+  const Body* lengths;  // empty if every sequence has all steps
 
   Sequence(const Body& x, const Body& weight, const Body& h, const Body& row_lengths,
            const void* options)
@@ -30,7 +30,7 @@ struct Sequence {
   std::int64_t length(std::int64_t row) const {
     return is_ragged() ? integer_at(*lengths, row) : time;
   }
-  /// Input number `input` holds the lengths.
+  /// `input` is the number of the input that holds the lengths.
   KernelResult check(int input) const {
     for (std::int64_t row = 0; row < lengths->elements; ++row)
       if (const std::int64_t got = length(row); got < 0 || got > time)
@@ -58,7 +58,7 @@ void clear(T* to, std::int64_t n) {
   __builtin_memset(to, 0, static_cast<std::size_t>(n) * sizeof(T));
 }
 
-/// Pieces of one buffer, each from a cache line on.
+/// Pieces of one buffer. Each begins at a cache line.
 template <class T>
 class Pieces {
  public:
@@ -76,8 +76,9 @@ class Pieces {
   T* next_;
 };
 
-/// The gradients that are one product over many steps, from those of the sums that the gates see:
-/// `da` of what x gives, `ds` of what h gives (the same, if the two are only added).
+/// The gradients that are one product over many steps. They are computed from the gradients of the
+/// sums before the gates: `da` for the share of x, `ds` for the share of h. Both are the same if
+/// the shares are only added.
 template <class T>
 class SequenceProducts {
  public:
@@ -86,11 +87,11 @@ class SequenceProducts {
   T *dx, *dweight;
   bool adds_dx, adds_dweight;
 
-  /// Elements of memory that the products of so many steps need besides.
+  /// The scratch memory for the products of this number of steps, in elements.
   std::int64_t scratch_size(std::int64_t steps) const {
     return dweight && q.is_ragged() ? steps * q.batch * q.in : 0;
   }
-  /// Steps at t = first to end - 1, whose gradients lie in da and ds.
+  /// Adds the steps t = first to end - 1, whose gradients are in da and ds.
   void add(std::int64_t first, std::int64_t end, const T* da, const T* ds, T* memory) {
     const std::int64_t rows = (end - first) * q.batch, m = q.columns;
     const Matrix<T> up{da, rows, m, m, 1};
@@ -103,7 +104,8 @@ class SequenceProducts {
     const T* const from = inputs(first, end, memory);
     product<T>(Matrix<T>{from, rows, q.in, q.in, 1}.transposed(), up,
                start(dweight, q.in, m, adds_dweight), dweight);
-    // The state before a step is what the step before gave; finish() sees to those without one.
+    // The state before a step is the output of the step before. finish() handles steps without such
+    // an output.
     const std::int64_t from_t = q.reverse ? first : first > 1 ? first : 1;
     const std::int64_t end_t = q.reverse ? least(end, q.time - 1) : end;
     const std::int64_t pairs = end_t > from_t ? (end_t - from_t) * q.batch : 0;
@@ -111,7 +113,7 @@ class SequenceProducts {
     add_recurrent(before, ds + (pairs ? (from_t - first) * q.batch * m : 0), pairs);
     adds_dweight = true;
   }
-  /// ds [batch, columns] of each sequence's first step.
+  /// ds [batch, columns] of the first step of each sequence.
   void finish(const T* ds) {
     if (dweight) add_recurrent(h, ds, q.batch);
   }
@@ -126,7 +128,7 @@ class SequenceProducts {
                {ds, rows, q.columns, q.columns, 1}, start(to, q.hidden, q.columns, adds_dweight),
                to);
   }
-  /// x, with zeros for what is behind a sequence's end: it may hold anything, NaN too.
+  /// x, with zeros behind the end of each sequence. x may hold anything there, even NaN.
   const T* inputs(std::int64_t first, std::int64_t end, T* memory) const {
     if (!q.is_ragged()) return x + first * q.batch * q.in;
     for (std::int64_t t = first; t < end; ++t)
@@ -141,8 +143,8 @@ class SequenceProducts {
   }
 };
 
-/// Steps whose gradients wait for a product: bounded, so that they stay in the caches and little
-/// memory is taken.
+/// The number of steps whose gradients wait for one product. It is limited, so that they stay in
+/// the caches and use little memory.
 template <class T>
 std::int64_t steps_at_once(const Sequence& q) {
   constexpr std::int64_t most_bytes = 8 << 20;
@@ -150,11 +152,11 @@ std::int64_t steps_at_once(const Sequence& q) {
   return one ? least(q.time, most_bytes / one > 1 ? most_bytes / one : 1) : q.time;
 }
 
-/// The gradient of a state as the steps are played backward.
+/// The gradient of a state during the backward pass through the steps.
 template <class T>
 struct StateGradient {
-  const T* last;  // of the state that the op gave; null for zeros
-  T* first;       // of the state that it got; null where nobody asks
+  const T* last;  // of the state that the op returned; null for zeros
+  T* first;       // of the state that the op got; null if it is not needed
   bool adds;
   T* now = nullptr;
 
@@ -175,7 +177,7 @@ struct StateGradient {
 /// The gradient of a bias: the sum over all rows of all steps, some rows at a time.
 template <class T>
 struct BiasGradient {
-  T* total;  // null where nobody asks
+  T* total;  // null if it is not needed
   std::int64_t width;
   T* recent = nullptr;  // the sum of the last rows
   std::int64_t rows = 0;
@@ -197,8 +199,9 @@ struct BiasGradient {
   }
 };
 
-/// Plays the steps backward. cell.step_back(t, row, da, ds) makes the gradients of one row's sums,
-/// and leaves in cell.state[0], that of h, what goes past the product with the weight.
+/// Runs the steps backward. cell.step_back(t, row, da, ds) computes the gradients of the sums of
+/// one row. It writes to cell.state[0], the gradient of h, what does not go through the product
+/// with the weight.
 template <class T, class Cell>
 class PlayBack {
  public:
@@ -239,7 +242,7 @@ class PlayBack {
   const Matrix<T> recurrent{products.weight + q.in * q.columns, q.hidden, q.columns, q.columns, 1};
   T *da = nullptr, *ds = nullptr, *begun = nullptr;
 
-  /// Gradients of step t, in the memory of those from step `first` on.
+  /// The gradients of step t. The memory begins with those of step `first`.
   void step(std::int64_t t, std::int64_t first) {
     const std::int64_t m = q.columns, at = (t - first) * q.batch * m;
     for (std::int64_t row = 0; row < q.batch; ++row) {

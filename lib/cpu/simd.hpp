@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Vectors of the instruction set that this unit is compiled for. Arithmetic between vectors is
-// xsimd's own; here is how they come from memory and go back.
+// Vectors of the instruction set that this translation unit is compiled for. xsimd has the
+// arithmetic; this file has loads and stores.
 #pragma once
 #include <cstdint>
 #include <xsimd/xsimd.hpp>
 
 #if defined(__AVX512F__) && XSIMD_VERSION_MAJOR == 8
-// xsimd 8 multiplies and adds in two steps on AVX-512, in its own functions too.
+// xsimd 8 has no fused multiply-add on AVX-512. xsimd's own functions use these specializations
+// too.
 namespace xsimd::kernel {
 #define REEL_FUSED(name, type, intrinsic)                                       \
   template <>                                                                   \
@@ -25,14 +26,22 @@ REEL_FUSED(fnma, double, _mm512_fnmadd_pd)
 }  // namespace xsimd::kernel
 #endif
 
-// Iterations do not depend on each other although input and output may be the same memory.
+// Iterations are independent, although input and output may be the same memory.
 #ifdef __clang__
 #define REEL_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define REEL_INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
-// Four iterations at a time.
+// Prevents the vectorization of a function's loops. Vector code would be larger, and not much
+// faster.
+#ifdef __clang__
+#define REEL_NOT_IN_VECTORS
+#else
+#define REEL_NOT_IN_VECTORS [[gnu::optimize("no-tree-vectorize")]]
+#endif
+
+// Unrolls a loop by four iterations.
 #ifdef __clang__
 #define REEL_UNROLL_FOUR _Pragma("clang loop unroll_count(4)")
 #else
@@ -55,7 +64,8 @@ void store(T* to, const Vector<T>& x) {
   x.store_unaligned(to);
 }
 
-/// Stores past the caches; `to` is aligned to a vector. End with stream_end().
+/// Non-temporal store: the data does not go through the caches. `to` is aligned to a vector. Call
+/// stream_end() after the last one.
 inline void stream(float* to, const Vector<float>& x) {
 #if defined(__AVX512F__)
   _mm512_stream_ps(to, x);
@@ -84,15 +94,16 @@ inline void stream_end() {
 #endif
 }
 
-/// The first n elements (fewer than a vector holds); the rest is 0 and not touched in memory.
+/// Loads the first n elements, fewer than a vector holds. The other lanes are 0, and their memory
+/// is not read.
 template <class T>
 Vector<T> load_part(const T* from, std::int64_t n) {
   alignas(64) T padded[lanes<T>] = {};
   for (std::int64_t i = 0; i < n; ++i) padded[i] = from[i];
   return Vector<T>::load_aligned(padded);
 }
-/// The first n elements, at least one; the rest is the first one again, so that nothing traps there
-/// that does not trap on an element.
+/// Loads the first n elements, at least one. The other lanes repeat the first element, so they
+/// raise no floating-point exception that the elements do not raise.
 template <class T>
 Vector<T> load_repeated(const T* from, std::int64_t n) {
   alignas(64) T padded[lanes<T>];

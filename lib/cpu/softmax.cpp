@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// softmax, log softmax and cross entropy. Along the last axis a vector holds neighbours of one row,
-// along another one element each of neighbouring columns.
+// softmax, log softmax and cross entropy. Along the last axis, a vector holds adjacent elements of
+// one row. Along another axis, it holds one element of each of several adjacent columns.
 #include "lib/cpu/chunk.hpp"
 #include "lib/cpu/kernels.hpp"
-#include "lib/cpu/numbers.hpp"
 #include "lib/pool/pool.hpp"
 #include "lib/pool/scratch.hpp"
+#include "lib/table/numbers.hpp"
 #include "lib/table/options/axis.hpp"
+#include "lib/table/options/gather.hpp"
 
 namespace reel::kernels::REEL_ISA {
 namespace {
-/// Of NaN and a number either.
+/// The larger element. If one is NaN, either may be returned.
 template <class T>
 Vector<T> larger(const Vector<T>& best, const Vector<T>& x) {
   return xsimd::max(x, best);
@@ -20,7 +21,7 @@ Vector<T> least() {
   return Vector<T>(-static_cast<T>(__builtin_inf()));
 }
 
-/// The largest of a row, lane by lane; a NaN that is left out comes back through the sum.
+/// The largest elements of a row, one for each lane. If a NaN is lost here, the sum still has it.
 template <class T>
 [[gnu::always_inline]] inline Vector<T> row_max(const T* x, std::int64_t n) {
   return row_fold<T>(
@@ -39,11 +40,12 @@ struct Exponential {
     return chunk.only(e);
   }
 };
-constexpr std::int64_t shared_elements = 1 << 14;  // of rows, that are worth another thread's way
-/// Rows that take turns: while one waits for the fold of its lanes, the others go on.
+constexpr std::int64_t shared_elements = 1 << 14;  // at least, before rows are shared among threads
+/// Rows that are computed in turn: while one row waits for the fold of its lanes, other rows are
+/// computed.
 constexpr std::int64_t row_block = 16;
 
-/// f(first, count) over blocks of rows of n elements.
+/// Calls f(first, count) for blocks of rows of n elements.
 template <class F>
 void for_row_blocks(std::int64_t rows, std::int64_t n, const F& f) {
   parallel_rows(rows, n, shared_elements, [&](std::int64_t first, std::int64_t end) {
@@ -52,8 +54,8 @@ void for_row_blocks(std::int64_t rows, std::int64_t n, const F& f) {
   });
 }
 
-/// Of each row of a block the largest and the sum of exp(x - largest), which y gets if there is
-/// one.
+/// For each row of a block: the largest element, and the sum of exp(x - largest). y gets the
+/// exponentials, unless it is null.
 template <class T>
 struct RowSums {
   alignas(64) T max[row_block] = {}, sum[row_block] = {};
@@ -64,8 +66,8 @@ struct RowSums {
     Lanes<T, row_block> of;
     for (std::int64_t r = 0; r < rows; ++r) store(of.row[r], row_max(x + r * n, n));
     of.fold(rows, larger<T>, max);
-    // The loop over short rows calls no function (hence "flatten"), so that the constants of exp
-    // stay in registers.
+    // The loop over short rows contains no function calls (hence "flatten"), so that the constants
+    // of exp stay in registers.
     const auto sum_rows = [&](const auto& sum_of) {
       for (std::int64_t r = 0; r < rows; ++r)
         store(of.row[r],
@@ -78,7 +80,7 @@ struct RowSums {
     of.fold(
         rows, [](const Vector<T>& a, const Vector<T>& b) { return a + b; }, sum);
   }
-  /// Not added to the largest: there they would lose the places that a small logarithm has.
+  /// The logarithm is not added to the largest element: a small logarithm would lose digits.
   void take_logarithms() {
     for_chunks<T>(rows, [&](std::int64_t r, Chunk<T> chunk) {
       chunk.put(sum + r, Maths<T>::log(chunk.get(sum + r)));
@@ -100,7 +102,7 @@ Vector<T> column_sum(std::int64_t first, std::int64_t end, const F& f) {
   return sum;
 }
 
-/// Of neighbouring columns, steps apart, as RowSums.
+/// The same as RowSums for adjacent columns.
 template <class T>
 struct ColumnSums {
   Vector<T> max = least<T>(), sum;
@@ -170,7 +172,7 @@ struct LogSoftmax {
   }
 };
 
-/// Elements as [outer, n, inner] about an axis.
+/// The shape as [outer, n, inner] around an axis.
 struct AxisView {
   std::int64_t outer = 1, n = 1, inner = 1;
   AxisView(const Shape& shape, std::int64_t axis) {
@@ -180,7 +182,7 @@ struct AxisView {
       inner *= shape.data()[i];
     if (n == 0) outer = 0;
   }
-  /// f(first, chunk) over neighbouring columns.
+  /// Calls f(first, chunk) for adjacent columns.
   template <class T, class F>
   void for_columns(const F& f) const {
     const std::int64_t chunks = (inner + lanes<T> - 1) / lanes<T>;
@@ -250,19 +252,23 @@ KernelResult softmax_gradient(const KernelCall& call) {
 
 KernelResult cross_entropy(const KernelCall& call) {
   const Body &scores = call.input(0), &labels = call.input(1);
-  const std::int64_t n = scores.shape.data()[1];
+  const std::int64_t n = scores.shape.end()[-1];
+  const auto& options = call.option<LabelOptions>();
   for (std::int64_t i = 0; i < labels.elements; ++i) {
     const std::int64_t label = integer_at(labels, i);
-    if (label < 0 || label >= n) return {"label out of range", 1, label, n, false};
+    if (options.counts(label) && (label < 0 || label >= n))
+      return {"label out of range", 1, label, n, false};
   }
   return with_floating(scores.dtype, [&]<class T>(Type<T>) {
     for_row_blocks(labels.elements, n, [&](std::int64_t first, std::int64_t count) {
       const T* x = scores.as<T>() + first * n;
       RowSums<T> sums(x, nullptr, count, n);
       sums.take_logarithms();
-      for (std::int64_t r = 0; r < count; ++r)
+      for (std::int64_t r = 0; r < count; ++r) {
+        const std::int64_t label = integer_at(labels, first + r);
         call.output().as<T>()[first + r] =
-            sums.sum[r] - (x[r * n + integer_at(labels, first + r)] - sums.max[r]);
+            options.counts(label) ? sums.sum[r] - (x[r * n + label] - sums.max[r]) : T(0);
+      }
     });
   });
 }
@@ -270,7 +276,8 @@ KernelResult cross_entropy(const KernelCall& call) {
 KernelResult cross_entropy_gradient(const KernelCall& call) {
   const GradientKernelCall g(call);
   const Body &dy = *g.dy(), &scores = *g.x(0), &labels = *g.x(1);
-  const std::int64_t n = scores.shape.data()[1];
+  const std::int64_t n = scores.shape.end()[-1];
+  const auto& options = call.option<LabelOptions>();
   if (!g.dx(0) || n == 0) return {};
   return with_floating(scores.dtype, [&]<class T>(Type<T>) {
     for_row_blocks(labels.elements, n, [&](std::int64_t first, std::int64_t count) {
@@ -278,9 +285,14 @@ KernelResult cross_entropy_gradient(const KernelCall& call) {
       Softmax::rows(scores.as<T>() + first * n, block, count, n);
       for (std::int64_t r = 0; r < count; ++r) {
         T* row = block + r * n;
-        row[integer_at(labels, first + r)] -= T(1);
-        const Vector<T> up(dy.as<T>()[first + r]);
         T* dx = g.dx(0)->as<T>() + (first + r) * n;
+        const std::int64_t label = integer_at(labels, first + r);
+        if (!options.counts(label)) {
+          for (std::int64_t k = 0; k < n && !g.adds(); ++k) dx[k] = T(0);
+          continue;
+        }
+        row[label] -= T(1);
+        const Vector<T> up(dy.as<T>()[first + r]);
         for_chunks<T>(n, [&](std::int64_t k, Chunk<T> chunk) {
           chunk.give(dx + k, chunk.get(row + k) * up, g.adds());
         });
@@ -289,9 +301,12 @@ KernelResult cross_entropy_gradient(const KernelCall& call) {
   });
 }
 
-const NamedKernel kernels[] = {{"softmax", softmax<Softmax>, softmax_gradient<Softmax>},
-                               {"log_softmax", softmax<LogSoftmax>, softmax_gradient<LogSoftmax>},
-                               {"cross_entropy", cross_entropy, cross_entropy_gradient},
+const NamedKernel kernels[] = {{"softmax", softmax<Softmax>},
+                               {"softmax.d", softmax_gradient<Softmax>},
+                               {"log_softmax", softmax<LogSoftmax>},
+                               {"log_softmax.d", softmax_gradient<LogSoftmax>},
+                               {"cross_entropy", cross_entropy},
+                               {"cross_entropy.d", cross_entropy_gradient},
                                {nullptr, nullptr}};
 }  // namespace
 extern const Family softmax_family;

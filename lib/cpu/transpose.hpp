@@ -4,7 +4,7 @@
 #include <cstdint>
 
 namespace reel::kernels::REEL_ISA {
-/// to[r][c] = from[c][r] for a square; steps between rows in elements.
+/// to[r][c] = from[c][r] for a square. Steps between rows are in elements.
 template <class T>
 inline constexpr std::int64_t square_side = 4;
 template <class T>
@@ -23,7 +23,8 @@ void transpose_square(const T* from, std::int64_t from_step, T* to, std::int64_t
 template <>
 inline constexpr std::int64_t square_side<std::uint32_t> = 8;
 
-/// Rows c and c + 4, four columns of each: as two halves of one register no lane need be crossed.
+/// Loads rows c and c + 4, four columns of each, as two halves of one register. Later steps then
+/// move no data between the halves.
 inline __m256 load_halves(const float* low, const float* high) {
   return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
 }
@@ -44,7 +45,7 @@ struct RowsTo {
     row += 4 * step;
   }
 };
-/// Gives put() the rows of a square transposed, four at a time; steps in elements.
+/// Transposes a square and calls put() with four rows at a time. Steps are in elements.
 template <class Put>
 [[gnu::always_inline]] inline void transposed_rows_of_8(const float* from, std::int64_t from_step,
                                                         Put put) {
@@ -115,7 +116,7 @@ template <std::size_t each, class Put>
   put_both();
 }
 
-/// Gives put() four rows at a time of a square of floats transposed; steps in elements.
+/// Transposes a square of floats and calls put() with four rows at a time. Steps are in elements.
 template <class Put>
 [[gnu::always_inline]] inline void transposed_rows_of_16(const float* from, std::int64_t from_step,
                                                          Put put) {
@@ -159,9 +160,9 @@ inline void transpose_square<8>(const std::uint64_t* from, std::int64_t from_ste
 }
 #endif
 
-/// Calls band(row, column, width) for bands of squares that lie beside each other in a matrix of at
-/// least one, in blocks of so many rows and columns, which keep to few lines and pages of memory.
-/// The last squares lie over their neighbours where a length is no multiple of the side.
+/// Calls band(row, column, width) for bands of adjacent squares in a matrix of at least one square.
+/// Blocks limit the number of cache lines and pages in use. If a length is no multiple of the side,
+/// the last squares overlap the squares before them.
 template <std::int64_t side, std::int64_t block, class Band>
 void walk_bands(std::int64_t rows, std::int64_t columns, const Band& band) {
   for (std::int64_t top = 0; top < rows; top += block)
@@ -173,7 +174,7 @@ void walk_bands(std::int64_t rows, std::int64_t columns, const Band& band) {
     }
 }
 
-/// to[r][c] = from[c][r] for r < rows, c < columns; neither is less than `side`.
+/// to[r][c] = from[c][r] for r < rows, c < columns. Both are at least `side`.
 template <std::int64_t side, class T>
 void turn_by_squares(const T* from, std::int64_t from_step, T* to, std::int64_t to_step,
                      std::int64_t rows, std::int64_t columns) {
@@ -204,7 +205,7 @@ void transpose_matrix(const T* from, std::int64_t from_step, T* to, std::int64_t
   for (std::int64_t r = 0; r < rows; ++r)
     for (std::int64_t c = 0; c < columns; ++c) to[r * to_step + c] = from[c * from_step + r];
 }
-/// Elements are only moved: as the integers that transpose_matrix() has registers for.
+/// Elements are moved as integers, for which transpose_matrix() has register code.
 inline void transpose_elements(const float* y, std::int64_t step, float* to, std::int64_t to_step,
                                std::int64_t rows, std::int64_t columns) {
   transpose_matrix(reinterpret_cast<const std::uint32_t*>(y), step,

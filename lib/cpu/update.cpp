@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What writes Variables: assignments and the steps of optimizers, each one pass. Output i may be
-// the memory of input i.
+// Kernels that write Variables: assignments and the steps of optimizers. Each is a single pass.
+// Output i may share the memory of input i.
 #include <reel/ops/update.hpp>
 
+#include "lib/cpu/bytes.hpp"
 #include "lib/cpu/chunk.hpp"
 #include "lib/cpu/kernels.hpp"
-#include "lib/cpu/numbers.hpp"
 #include "lib/cpu/walk.hpp"
+#include "lib/table/numbers.hpp"
+#include "lib/table/options/update.hpp"
 
 namespace reel::kernels::REEL_ISA {
 namespace {
 enum class Change { replace, add, subtract };
 
-/// Integers wrap around: they are added without a sign.
+/// Integers wrap around, so they are added as unsigned numbers.
 template <Change change, class T>
 T changed(T before, T value) {
   if constexpr (change == Change::replace)
@@ -25,7 +27,7 @@ T changed(T before, T value) {
   }
 }
 
-/// The value's strides as the Variable's shape sees them.
+/// The strides of the value for the shape of the Variable.
 void broadcast_strides(const Body& value, const Shape& shape, Strides& strides) {
   const int rank = static_cast<int>(shape.rank());
   for (int axis = 0; axis < rank; ++axis) {
@@ -73,22 +75,27 @@ KernelResult assign(const KernelCall& call) {
   return {};
 }
 
-/// The inputs of an optimizer's op: of each parameter the Variables that are written, then the
-/// gradients of all, then numbers.
+/// The inputs of an optimizer's op: first the Variables of each parameter that are written, then
+/// the gradients of all parameters, then numbers. In an op that `picks` rows of one parameter, the
+/// rows follow the gradient.
 struct Parameters {
   const KernelCall& call;
   int written, count;
-  Parameters(const KernelCall& call, int written, int numbers)
-      : call(call), written(written), count((call.input_count - numbers) / (written + 1)) {}
+  bool picks;
+  Parameters(const KernelCall& call, int written, int numbers, bool picks)
+      : call(call),
+        written(written),
+        count((call.input_count - numbers) / (written + 1 + picks)),
+        picks(picks) {}
   const Body& gradient(int p) const { return call.input(written * count + p); }
-  const Body& number(int i) const { return call.input((written + 1) * count + i); }
+  const Body& number(int i) const { return call.input((written + 1 + picks) * count + i); }
   double rate() const { return *number(0).as<double>(); }
   bool have(DType dtype) const {
     bool found = false;
     for (int p = 0; p < count; ++p) found |= gradient(p).dtype == dtype;
     return found;
   }
-  /// Variable i of parameter p as it is, and where its new value goes.
+  /// The current value of Variable i of parameter p, and the memory for its new value.
   template <class T>
   const T* before(int p, int i) const {
     return call.input(written * p + i).as<T>();
@@ -99,7 +106,7 @@ struct Parameters {
   }
 };
 
-/// f(i, chunk, gradient) over a gradient that does not lie in order.
+/// Calls f(i, chunk, gradient) for a gradient with any layout.
 template <class T, class F>
 void for_each_strided(const Body& gradient, const F& f) {
   Strides packed;
@@ -114,11 +121,37 @@ void for_each_strided(const Body& gradient, const F& f) {
                });
 }
 
-/// Calls make(p)(i, chunk, gradient) for all elements of the parameters p of this dtype, in blocks
-/// that threads share. A block has its part of each large parameter, so that a thread meets the
-/// rows whose gradient it has computed, and some of the small ones.
+/// The same for the rows of one parameter that the gradient belongs to.
+template <class T, class Make>
+void for_each_picked(const Parameters& all, const Make& make) {
+  for (int i = 0; i < all.written; ++i) {
+    const Body& before = all.call.input(i);
+    Body& after = all.call.output(i);
+    if (after.data != before.data) copy_bytes(before.data, after.data, after.bytes());
+  }
+  const Body &x = all.call.input(0), &rows = all.call.input(all.written + 1);
+  if (x.elements == 0) return;
+  const std::int64_t limit = x.shape.data()[0], width = x.elements / limit;
+  const auto* const places = rows.as<std::int64_t>();
+  const T* const from = all.gradient(0).as<T>();
+  const auto step = make(0);
+  parallel_rows(rows.elements, width, 1 << 14, [&](std::int64_t first, std::int64_t end) {
+    for (std::int64_t k = first; k < end; ++k) {
+      const std::int64_t place = places[k];
+      if (place < 0 || place >= limit) continue;
+      for_chunks<T>(width, [&](std::int64_t i, Chunk<T> chunk) {
+        step(place * width + i, chunk, chunk.get(from + k * width + i));
+      });
+    }
+  });
+}
+
+/// Calls make(p)(i, chunk, gradient) for all elements of the parameters p of this dtype. Threads
+/// share blocks. A block has a part of each large parameter, so that a thread gets the rows whose
+/// gradient it has computed, and some of the small parameters.
 template <class T, class Make>
 void for_each(const Parameters& all, std::int64_t grain, const Make& make) {
+  if (all.picks) return for_each_picked<T>(all, make);
   constexpr DType dtype = sizeof(T) == sizeof(float) ? DType::float32 : DType::float64;
   constexpr std::int64_t least_part = 1 << 10, most_blocks = 64;
   const auto is_flat = [&](int p) {
@@ -162,17 +195,40 @@ void for_each(const Parameters& all, std::int64_t grain, const Make& make) {
   });
 }
 
-// Elements that are worth a helper's way.
+// Work for another thread must have at least so many elements.
 constexpr std::int64_t light_grain = 1 << 17, adam_grain = 1 << 15;
+
+/// The gradient with the decay of weights. Without decay, an infinite x leaves g as it is.
+template <class T>
+Vector<T> decayed(const Vector<T>& g, const Vector<T>& x, T decay) {
+  return decay == T(0) ? g : g + decay * x;
+}
 
 /// x -= rate g
 template <class T>
 void sgd(const Parameters& all) {
   const Vector<T> rate(static_cast<T>(all.rate()));
+  const T decay = static_cast<T>(all.call.option<SGDUpdateOptions>().weight_decay);
   for_each<T>(all, light_grain, [&](int p) {
-    return [=, x = all.before<T>(p, 0), to = all.after<T>(p, 0)](std::int64_t i, Chunk<T> chunk,
-                                                                 const Vector<T>& g) {
-      chunk.put(to + i, chunk.get(x + i) - rate * g);
+    return [=, from = all.before<T>(p, 0), to = all.after<T>(p, 0)](std::int64_t i, Chunk<T> chunk,
+                                                                    const Vector<T>& g) {
+      const Vector<T> x = chunk.get(from + i);
+      chunk.put(to + i, x - rate * decayed(g, x, decay));
+    };
+  });
+}
+
+/// x + rate (value - x), from the nearer end: equal numbers stay as they are, and a rate of 1 gives
+/// the value. No difference overflows.
+template <class T>
+void average(const Parameters& all) {
+  const bool near_x = all.rate() < 0.5;
+  const Vector<T> rate(static_cast<T>(near_x ? all.rate() : all.rate() - 1));
+  for_each<T>(all, light_grain, [&](int p) {
+    return [=, from = all.before<T>(p, 0), to = all.after<T>(p, 0)](std::int64_t i, Chunk<T> chunk,
+                                                                    const Vector<T>& value) {
+      const Vector<T> x = chunk.get(from + i);
+      chunk.put(to + i, (near_x ? x : value) + (rate * value - rate * x));
     };
   });
 }
@@ -182,14 +238,61 @@ template <class T>
 void momentum(const Parameters& all) {
   const auto& option = all.call.option<MomentumOptions>();
   const Vector<T> rate(static_cast<T>(all.rate())), factor(static_cast<T>(option.momentum));
+  const T decay = static_cast<T>(option.weight_decay);
   for_each<T>(all, light_grain, [&](int p) {
-    return [=, nesterov = option.nesterov, x = all.before<T>(p, 0), v = all.before<T>(p, 1),
+    return [=, nesterov = option.nesterov, from = all.before<T>(p, 0), v = all.before<T>(p, 1),
             x_to = all.after<T>(p, 0),
-            v_to = all.after<T>(p, 1)](std::int64_t i, Chunk<T> chunk, const Vector<T>& g) {
+            v_to = all.after<T>(p, 1)](std::int64_t i, Chunk<T> chunk, const Vector<T>& gradient) {
+      const Vector<T> x = chunk.get(from + i), g = decayed(gradient, x, decay);
       const Vector<T> velocity = factor * chunk.get(v + i) + g;
       chunk.put(v_to + i, velocity);
-      chunk.put(x_to + i, chunk.get(x + i) - rate * (nesterov ? g + factor * velocity : velocity));
+      chunk.put(x_to + i, x - rate * (nesterov ? g + factor * velocity : velocity));
     };
+  });
+}
+
+/// sum += g^2; x -= rate g / (sqrt(sum) + epsilon)
+template <class T>
+void adagrad(const Parameters& all) {
+  const auto& option = all.call.option<AdagradUpdateOptions>();
+  const Vector<T> rate(static_cast<T>(all.rate())), epsilon(static_cast<T>(option.epsilon));
+  const T decay = static_cast<T>(option.weight_decay);
+  for_each<T>(all, adam_grain, [&](int p) {
+    return
+        [=, from = all.before<T>(p, 0), sum = all.before<T>(p, 1), x_to = all.after<T>(p, 0),
+         sum_to = all.after<T>(p, 1)](std::int64_t i, Chunk<T> chunk, const Vector<T>& gradient) {
+          const Vector<T> x = chunk.get(from + i), g = decayed(gradient, x, decay);
+          const Vector<T> squares = chunk.get(sum + i) + g * g;
+          chunk.put(sum_to + i, squares);
+          chunk.put(x_to + i, x - rate * g / (xsimd::sqrt(squares) + epsilon));
+        };
+  });
+}
+
+/// v = decay v + (1 - decay) g^2; x -= rate g / (sqrt(v) + epsilon), or rate times the velocity
+template <class T, bool has_velocity>
+void rmsprop(const Parameters& all) {
+  const auto& option = all.call.option<RMSpropUpdateOptions>();
+  const Vector<T> rate(static_cast<T>(all.rate())), keep(static_cast<T>(option.decay));
+  const Vector<T> rest(static_cast<T>(1 - option.decay)), epsilon(static_cast<T>(option.epsilon));
+  const Vector<T> momentum(static_cast<T>(option.momentum));
+  const T decay = static_cast<T>(option.weight_decay);
+  constexpr int last = has_velocity ? 2 : 1;
+  for_each<T>(all, adam_grain, [&](int p) {
+    return
+        [=, from = all.before<T>(p, 0), v = all.before<T>(p, 1), velocity = all.before<T>(p, last),
+         x_to = all.after<T>(p, 0), v_to = all.after<T>(p, 1), velocity_to = all.after<T>(p, last)](
+            std::int64_t i, Chunk<T> chunk, const Vector<T>& gradient) {
+          const Vector<T> x = chunk.get(from + i), g = decayed(gradient, x, decay);
+          const Vector<T> second = keep * chunk.get(v + i) + rest * g * g;
+          Vector<T> step = g / (xsimd::sqrt(second) + epsilon);
+          chunk.put(v_to + i, second);
+          if constexpr (has_velocity) {
+            step = momentum * chunk.get(velocity + i) + step;
+            chunk.put(velocity_to + i, step);
+          }
+          chunk.put(x_to + i, x - rate * step);
+        };
   });
 }
 
@@ -201,13 +304,15 @@ double integer_power(double base, std::int64_t exponent) {
   return result;
 }
 
-std::int64_t step_of(const Parameters& all) {
-  const Body& step = all.number(1);
-  return step.dtype == DType::int32 ? *step.as<std::int32_t>() : *step.as<std::int64_t>();
-}
+std::int64_t step_of(const Parameters& all) { return integer_at(all.number(1), 0); }
 
-template <class T>
+/// The number of Variables of a parameter that Adam writes.
+template <bool keeps_largest>
+constexpr int adam_written = keeps_largest ? 4 : 3;
+
+template <class T, bool keeps_largest>
 void adam(const Parameters& all) {
+  constexpr int last = adam_written<keeps_largest> - 1;
   const auto& option = all.call.option<AdamUpdateOptions>();
   const double rate = all.rate();
   const std::int64_t t = step_of(all);
@@ -219,12 +324,17 @@ void adam(const Parameters& all) {
       keep(static_cast<T>(1 - rate * option.weight_decay));
   for_each<T>(all, adam_grain, [&](int p) {
     return [=, x = all.before<T>(p, 0), m = all.before<T>(p, 1), v = all.before<T>(p, 2),
-            x_to = all.after<T>(p, 0), m_to = all.after<T>(p, 1),
-            v_to = all.after<T>(p, 2)](std::int64_t i, Chunk<T> chunk, const Vector<T>& g) {
+            largest = all.before<T>(p, last), x_to = all.after<T>(p, 0), m_to = all.after<T>(p, 1),
+            v_to = all.after<T>(p, 2), largest_to = all.after<T>(p, last)](
+               std::int64_t i, Chunk<T> chunk, const Vector<T>& g) {
       const Vector<T> first = beta1 * chunk.get(m + i) + rest1 * g;
-      const Vector<T> second = beta2 * chunk.get(v + i) + rest2 * g * g;
+      Vector<T> second = beta2 * chunk.get(v + i) + rest2 * g * g;
       chunk.put(m_to + i, first);
       chunk.put(v_to + i, second);
+      if constexpr (keeps_largest) {
+        second = formulas::math::maximum<Vector<T>>(chunk.get(largest + i), second);
+        chunk.put(largest_to + i, second);
+      }
       chunk.put(x_to + i, chunk.get(x + i) * keep -
                               scale1 * first / (xsimd::sqrt(second * scale2) + epsilon));
     };
@@ -233,35 +343,76 @@ void adam(const Parameters& all) {
 
 constexpr const char* refused = "Nothing was written.";
 
-/// By the dtypes of the parameters. Inputs at fault are named by their place in the op's names.
-template <int written, int numbers, void (*f32)(const Parameters&), void (*f64)(const Parameters&)>
+/// The failure of a rate that is not finite and 0 or more, in the precision in which it is used.
+KernelResult check_rate(double wide, bool single, int input) {
+  const double rate = single ? static_cast<double>(static_cast<float>(wide)) : wide;
+  if (__builtin_isfinite(rate) && rate >= 0) return {};
+  return {.failure = refused,
+          .input = input,
+          .expected = __builtin_isfinite(rate) ? "0 or more" : "a finite number",
+          .number = rate};
+}
+KernelResult check_rate(const KernelCall& call) {
+  const Body& rates = call.input(0);
+  const bool single = call.option<RateOptions>().single;
+  copy_bytes(rates.data, call.output().data, rates.bytes());
+  KernelResult result;
+  with_floating(rates.dtype, [&]<class T>(Type<T>) {
+    for (std::int64_t i = 0; i < rates.elements && !result.failure; ++i)
+      result = check_rate(static_cast<double>(rates.as<T>()[i]), single, 0);
+    return KernelResult{};
+  });
+  return result;
+}
+
+/// Selects the kernel by the dtypes of the parameters. Errors name an input by its position among
+/// the names of the op's inputs.
+template <int written, int numbers, void (*f32)(const Parameters&), void (*f64)(const Parameters&),
+          bool picks = false>
 KernelResult update(const KernelCall& call) {
-  const Parameters all(call, written, numbers);
+  const Parameters all(call, written, numbers, picks);
   const bool single = all.have(DType::float32);
-  const double rate = single ? static_cast<double>(static_cast<float>(all.rate())) : all.rate();
-  if (!__builtin_isfinite(rate))
-    return {
-        .failure = refused, .input = written + 1, .expected = "a finite number", .number = rate};
+  const KernelResult checked = check_rate(all.rate(), single, written + 1 + picks);
+  if (checked.failure) return checked;
   if (single) f32(all);
   if (all.have(DType::float64)) f64(all);
   return {};
 }
 
+template <bool keeps_largest, bool picks = false>
 KernelResult adam_update(const KernelCall& call) {
-  const std::int64_t t = step_of(Parameters(call, 3, 2));
+  constexpr int written = adam_written<keeps_largest>;
+  const std::int64_t t = step_of(Parameters(call, written, 2, picks));
   if (t < 1)
-    return {
-        .failure = refused, .input = 5, .expected = "at least 1", .number = static_cast<double>(t)};
-  return update<3, 2, adam<float>, adam<double>>(call);
+    return {.failure = refused,
+            .input = written + 2 + picks,
+            .expected = "at least 1",
+            .number = static_cast<double>(t)};
+  return update<written, 2, adam<float, keeps_largest>, adam<double, keeps_largest>, picks>(call);
 }
 
-const NamedKernel kernels[] = {{"assign", assign<Change::replace>},
-                               {"assign_add", assign<Change::add>},
-                               {"assign_sub", assign<Change::subtract>},
-                               {"sgd_update", update<1, 1, sgd<float>, sgd<double>>},
-                               {"momentum_update", update<2, 1, momentum<float>, momentum<double>>},
-                               {"adam_update", adam_update},
-                               {nullptr, nullptr}};
+const NamedKernel kernels[] = {
+    {"assign", assign<Change::replace>},
+    {"assign_add", assign<Change::add>},
+    {"assign_sub", assign<Change::subtract>},
+    {"sgd_update", update<1, 1, sgd<float>, sgd<double>>},
+    {"momentum_update", update<2, 1, momentum<float>, momentum<double>>},
+    {"adam_update", adam_update<false>},
+    {"amsgrad_update", adam_update<true>},
+    {"rmsprop_update", update<2, 1, rmsprop<float, false>, rmsprop<double, false>>},
+    {"rmsprop_momentum_update", update<3, 1, rmsprop<float, true>, rmsprop<double, true>>},
+    {"adagrad_update", update<2, 1, adagrad<float>, adagrad<double>>},
+    {"average_update", update<1, 1, average<float>, average<double>>},
+    {"check_rate", check_rate},
+    {"sgd_row_update", update<1, 1, sgd<float>, sgd<double>, true>},
+    {"momentum_row_update", update<2, 1, momentum<float>, momentum<double>, true>},
+    {"adam_row_update", adam_update<false, true>},
+    {"amsgrad_row_update", adam_update<true, true>},
+    {"rmsprop_row_update", update<2, 1, rmsprop<float, false>, rmsprop<double, false>, true>},
+    {"rmsprop_momentum_row_update",
+     update<3, 1, rmsprop<float, true>, rmsprop<double, true>, true>},
+    {"adagrad_row_update", update<2, 1, adagrad<float>, adagrad<double>, true>},
+    {nullptr, nullptr}};
 }  // namespace
 extern const Family update_family;
 const Family update_family = {kernels, nullptr};

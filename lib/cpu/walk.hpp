@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A walk over elements of two bodies at once, whatever their strides.
+// A loop over the elements of two bodies with any strides.
 #pragma once
 #include <cstdint>
 
@@ -7,8 +7,8 @@
 #include "lib/pool/pool.hpp"
 
 namespace reel::kernels::REEL_ISA {
-/// Axes of length 1 are left out, neighbours that walk as one are merged, and at least one axis is
-/// left; steps in elements.
+/// Axes of length 1 are left out. Adjacent axes are merged if one step works for both bodies. At
+/// least one axis remains. Steps are in elements.
 struct CopyLoop {
   int rank = 0;
   std::int64_t lengths[Shape::max_rank];
@@ -29,7 +29,7 @@ struct CopyLoop {
   }
 };
 
-/// The walk over all of `shape`, by the strides of both sides.
+/// The loop over all of `shape`, with the strides of both bodies.
 inline CopyLoop walk_over(const Shape& shape, const Strides& from, const Strides& to) {
   CopyLoop walk;
   for (int axis = 0; axis < static_cast<int>(shape.rank()); ++axis)
@@ -43,7 +43,7 @@ inline CopyLoop walk_over(const Shape& shape, const Strides& from, const Strides
 /// Calls row(from, to), offsets in elements, for each position of all axes but the last `inner`.
 template <class Row>
 void for_each_row(const CopyLoop& walk, int inner, const Row& row) {
-  const int near = walk.rank - inner - 1;  // the axis whose steps are taken in the inner loop
+  const int near = walk.rank - inner - 1;  // the axis of the inner loop
   if (near < 0) return row(std::int64_t{0}, std::int64_t{0});
   const std::int64_t near_length = walk.lengths[near];
   std::int64_t position[Shape::max_rank] = {};
@@ -63,8 +63,8 @@ void for_each_row(const CopyLoop& walk, int inner, const Row& row) {
   }
 }
 
-/// Calls f(part, from, to) for a walk over so many elements: whole, or in parts along its longest
-/// axis, shared among threads, with offsets in elements.
+/// Calls f(part, from, to) for a loop over this number of elements: for the whole loop, or for
+/// parts along its longest axis, which run on several threads. Offsets are in elements.
 template <class F>
 void for_parts(const CopyLoop& walk, std::int64_t elements, const F& f) {
   constexpr std::int64_t shared = 1 << 18, block = 1 << 16;
@@ -81,7 +81,7 @@ void for_parts(const CopyLoop& walk, std::int64_t elements, const F& f) {
                   });
 }
 
-/// Copies elements of `size` bytes, so many in all.
+/// Copies `elements` elements of `size` bytes each.
 void copy_elements(const CopyLoop& walk, std::int64_t elements, const void* from, void* to,
                    int size);
 }  // namespace reel::kernels::REEL_ISA

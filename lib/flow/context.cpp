@@ -42,7 +42,7 @@ void end_context(ThreadEnd&) {
 }
 constinit thread_local ThreadEnd context_end{end_context};
 
-/// f(the flow with that number), if it has not ended. Where it is not this thread's, it is held
+/// Calls f with the flow of that number, if it has not ended. The flow of another thread is locked
 /// while f runs.
 template <class F>
 void at_flow(std::uint64_t number, const F& f) {
@@ -152,5 +152,7 @@ void trim_memory() {
   close_tapes_ended_elsewhere(context);
   context.reel->trim();
   return_blocks_to_system();
+  for (DeviceMemory* const memory : device_memories)
+    if (memory) memory->trim();
 }
 }  // namespace reel

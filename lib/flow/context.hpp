@@ -8,11 +8,11 @@
 #include "lib/memory/blocks.hpp"
 
 namespace reel {
-/// What random ops of this thread draw from.
+/// The generator from which random ops of this thread draw.
 Generator& current_generator();
 /// The generator of a new flow, with a seed of its own.
 Generator new_generator();
-/// Its public functions tell the interceptors that they are asked; these do not.
+/// The public functions of the same name notify interceptors; these do not.
 std::uint64_t seed_of(const Generator& generator);
 std::uint64_t position_of(const Generator& generator);
 
@@ -22,7 +22,7 @@ struct alignas(8) Context : ThreadMemory, Flow {
   Context* next = nullptr;   // behind Lock::contexts
 
   static inline Context& here();
-  /// Null where here() would make one.
+  /// Null if the thread has no context yet.
   static Context* current() { return static_cast<Context*>(current_memory); }
 };
 
@@ -34,11 +34,11 @@ inline Context& Context::here() {
 
 /// Makes the scope the innermost of its kind in this flow, whose context it gives.
 Context& open_scope(OpenScope& scope, OpenScope* Flow::*kind);
-/// Takes the scope from its flow, if that has not ended, and tells `set` which is the innermost
-/// now; null if there is none.
+/// Removes the scope from its flow, if the flow has not ended. Then calls `set` with the scope that
+/// is now the innermost, or null.
 void close_scope(OpenScope& scope, OpenScope* Flow::*kind, void (*set)(Flow&, OpenScope*));
 
-/// For a public function that is made of ops: errors call their arguments its own.
+/// For a public function that calls ops: errors of these ops name this function.
 class FunctionScope {
  public:
   FunctionScope(Caller caller, std::string_view name)
@@ -56,7 +56,7 @@ class FunctionScope {
   bool outermost_;
 };
 
-/// Ops infer shapes and dtypes and compute nothing while it lives.
+/// While it lives, ops infer shapes and dtypes but compute nothing.
 class InferScope {
  public:
   InferScope();
@@ -67,7 +67,7 @@ class InferScope {
  private:
   bool before_;
 };
-/// The tapes that record now do not while it lives.
+/// While it lives, the tapes that record now do not record.
 class RecordingPause {
  public:
   explicit RecordingPause(Context& context) : context_(context), tapes_(context.reel->active) {
@@ -85,7 +85,7 @@ class RecordingPause {
   Context& context_;
   std::uint64_t tapes_;
 };
-/// The line errors speak of: the outermost CallerScope's, else `caller`.
+/// The line that errors name: that of the outermost CallerScope, else `caller`.
 Caller site_of(Caller caller);
 
 }  // namespace reel

@@ -18,7 +18,8 @@ std::string_view last_part(std::string_view path) {
   return slash == std::string_view::npos ? path : path.substr(slash + 1);
 }
 
-/// A standard header is nobody's line: make_unique and emplace_back call in place of the user.
+/// Whether the line is in a standard header, which make_unique and emplace_back report. Errors do
+/// not name it.
 bool is_standard(Caller site) {
   return site.file && std::string_view(site.file).find("/include/c++/") != std::string_view::npos;
 }
@@ -27,12 +28,27 @@ Caller users_line(Caller caller) {
   return is_standard(site) ? Caller{} : site;
 }
 
-/// The name the user called, and the argument as that one's.
+/// Whether a layer's arguments are those of its op: LSTM and lstm, LayerNorm and layer_norm.
+bool same_name(std::string_view layer, std::string_view op) {
+  if (layer == op) return true;
+  const Op* const entry = OpTable::the().find(op);
+  if (entry && layer == entry->layer) return true;
+  std::size_t i = 0;
+  for (const char c : op) {
+    if (c == '_') continue;
+    if (i == layer.size() || (layer[i] | 0x20) != c) return false;
+    ++i;
+  }
+  return i == layer.size();
+}
+
+/// The name of the function that the user called, and the argument as this function names it.
 std::pair<std::string, std::string> named(std::string_view op, std::string_view argument) {
   const Context& context = Context::here();
   const std::string inner(context.function.empty() ? op : context.function);
-  if (context.site_name.empty() || context.site_name == inner)
-    return {inner, std::string(argument)};
+  if (context.site_name.empty()) return {inner, std::string(argument)};
+  if (same_name(context.site_name, inner))
+    return {std::string(context.site_name), std::string(argument)};
   return {std::string(context.site_name),
           argument.empty() ? "in " + inner : std::string(argument) + " of " + inner};
 }

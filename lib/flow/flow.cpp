@@ -22,7 +22,7 @@ void remove(FlowReel& reel) {
   *link = reel.next;
 }
 
-/// In the middle of its own gradient() a tape is closed when that has ended.
+/// A tape that is destroyed inside its own gradient() is closed when gradient() has ended.
 void close_own_tape(Reel& reel, std::uint64_t bit) {
   if (reel.playing & bit)
     reel.ended |= bit;
@@ -34,8 +34,8 @@ void close_tapes_ended_elsewhere(FlowReel& reel) {
   for (; bits; bits &= bits - 1) close_own_tape(reel, bits & -bits);
 }
 
-/// The flow has ended, and this thread has the reel to itself: closes what tapes have been ended by
-/// now. With the last tape the reel goes.
+/// Called when the flow has ended and only this thread uses the reel. Closes the tapes that have
+/// been destroyed so far. With the last tape, the reel is deleted.
 void close_left_tapes(FlowReel& reel) {
   for (bool ended = false; !ended;) {
     close_tapes_ended_elsewhere(reel);
@@ -58,7 +58,7 @@ void begin_flow(Flow& flow) {
   flow.reel = reel;
   flow.number = reel->number;
   const Locked held(Lock::contexts);
-  // A new flow may be given what tapes of others follow, and what has a mark.
+  // A new flow may get tensors that tapes of other flows watch, or values with marks.
   for (const FlowReel* other = reels; other; other = other->next)
     if (other->live_number() || (other->flow && other->flow->is_watchful())) flow.set_watchful();
   reel->flow = &flow;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a line of execution is doing: a thread, or a fiber that shares a thread with others.
+// The state of a line of execution: a thread, or a fiber that shares a thread with others.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -15,7 +15,13 @@ class Interceptor;
 class Observer;
 using detail::OpenScope;
 /// `observed` decides nothing: see Note [Observers] in observer.hpp.
-enum Mode : std::uint8_t { recording = 1, intercepted = 2, infer_only = 4, observed = 8 };
+enum Mode : std::uint8_t {
+  recording = 1,
+  intercepted = 2,
+  infer_only = 4,
+  observed = 8,
+  redirected = 16
+};
 /// A value of `watchful`, which is none of Mode's: see Note [Crossings] in crossing.hpp.
 inline constexpr std::uint8_t marks_matter = 128;
 
@@ -33,10 +39,10 @@ struct FlowReel : Reel {
 
 // Note [Flows]
 // A flow has what belongs to a position in a program: mode, scopes, generator, tapes, interceptors
-// and observers. A thread runs one flow at a time, which lies in its Context by value, so that an
-// op finds it without a further step. FiberFlow::swap() exchanges it for another one. Where this
-// text says "thread", a flow counts: tensors that a tape of another flow follows are marked, also
-// on one thread.
+// and observers. A thread runs one flow at a time. Its Context holds this flow by value, so that an
+// op reaches it without following a pointer. FiberFlow::swap() exchanges it for another one. Where
+// comments say "thread", a flow is meant: tensors that a tape of another flow follows are marked,
+// also on one thread.
 struct Flow {
   std::uint8_t mode = 0;
   std::uint8_t watchful = 0;  // 0 or marks_matter; other threads set it
@@ -50,13 +56,14 @@ struct Flow {
   Generator* generator = nullptr;      // of the innermost GeneratorScope
   Generator* own_generator = nullptr;  // null: the thread's
   OpenScope *train_scopes = nullptr, *device_scopes = nullptr, *generator_scopes = nullptr;
+  OpenScope* redirects = nullptr;  // see redirect.hpp
   FlowReel* reel = nullptr;
   std::uint64_t number = 0;     // unique in the process
   std::uint64_t crossings = 0;  // how often an op has read a value with a mark
 
-  /// The bits of `mode` on which it may depend what runs.
+  /// The bits of `mode` that decide which code runs.
   int path_mode() const { return mode & ~observed; }
-  /// The bits of `mode` and `watchful`: 0 if nobody listens and no mark matters. These are two
+  /// The bits of `mode` and `watchful`: 0 if nothing watches ops and no mark matters. These are two
   /// loads, as one load of both bytes would wait for a store to `mode`.
   int attention() const { return mode | __atomic_load_n(&watchful, __ATOMIC_RELAXED); }
   bool is_watchful() const { return __atomic_load_n(&watchful, __ATOMIC_RELAXED); }
@@ -78,9 +85,9 @@ class FiberFlow {
   ~FiberFlow();
   FiberFlow(const FiberFlow&) = delete;
   FiberFlow& operator=(const FiberFlow&) = delete;
-  /// When the thread switches to the fiber, and when it switches back: the flow of this thread and
-  /// the one that is here change places. A fiber that waits inside of a function of the library,
-  /// such as a gradient function, goes on on the same thread.
+  /// Exchanges the flow of this thread and the one stored here. Call it when the thread switches to
+  /// the fiber and when it switches back. A fiber that waits inside a function of the library, such
+  /// as a gradient function, must continue on the same thread.
   void swap();
 
  private:
@@ -98,7 +105,7 @@ FlowReel* first_reel();
 void close_tape(FlowReel& reel, std::uint64_t bit);
 /// Closes the tapes of this flow that others have ended.
 void close_tapes_ended_elsewhere(Flow& flow);
-/// This flow has a tape now: the others look at the tensors that they read.
+/// Called when this flow makes a tape. From then on, other flows check each tensor that they read.
 void announce_tape(const Flow& flow);
 /// How many flows have begun.
 std::uint64_t flows_begun();

@@ -3,6 +3,7 @@
 
 #include "lib/body/access.hpp"
 #include "lib/flow/observer.hpp"
+#include "lib/flow/redirect.hpp"
 
 namespace reel {
 InterceptorScope::InterceptorScope(Interceptor& interceptor) : interceptor_(interceptor) {
@@ -47,6 +48,13 @@ void tell_variable_made(Context& context, const Variable& variable) {
   if (context.mode & observed) tell_made(context, variable);
 }
 const Tensor& find_variable(Context& context, const Variable& variable) {
+  if (context.mode & redirected) [[unlikely]]
+    if (const Operand other = Redirect::here(context)->read(variable);
+        other.kind() != Operand::Kind::variable)
+      return other.tensor();
+  return own_value(context, variable);
+}
+const Tensor& own_value(Context& context, const Variable& variable) {
   const Tensor* value = &Access::cell(variable).value;
   for (Interceptor* each = context.interceptors; each; each = each->next)
     if (const Tensor* other = each->variable_read(variable, *value)) value = other;

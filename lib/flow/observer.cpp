@@ -4,21 +4,38 @@
 #include <utility>
 
 namespace reel {
-ObserverScope::ObserverScope(Observer& observer, std::size_t bytes) : observer_(observer) {
+void start_observing(Observer& observer, std::size_t bytes) {
   Context& context = Context::here();
   observer.bytes = bytes;
   observer.next = context.observers;
   context.observers = &observer;
   context.mode |= observed;
 }
-ObserverScope::~ObserverScope() {
+void start_owned(OwnedObserver& observer, std::size_t bytes) {
+  tell_interceptors("it makes a scope that watches its ops, such as a FiniteScope");
+  start_observing(observer, bytes);
+}
+bool stop_observing(Observer& observer) {
   Context& context = Context::here();
-  for (Observer** link = &context.observers; *link; link = &(*link)->next)
-    if (*link == &observer_) {
-      *link = observer_.next;
-      break;
-    }
+  Observer** link = &context.observers;
+  while (*link && *link != &observer) link = &(*link)->next;
+  if (!*link) return false;
+  *link = observer.next;
   if (!context.observers) context.mode &= static_cast<std::uint8_t>(~observed);
+  return true;
+}
+
+void end_observing(OwnedObserver* observer) {
+  if (stop_observing(*observer)) {
+    delete observer;
+    return;
+  }
+  static constinit OwnedObserver* left = nullptr;  // by which a search for leaks finds them
+  __atomic_store_n(&observer->ended_, true, __ATOMIC_RELAXED);
+  observer->next_left_ = __atomic_load_n(&left, __ATOMIC_RELAXED);
+  while (!__atomic_compare_exchange_n(&left, &observer->next_left_, observer, true,
+                                      __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
+  }
 }
 
 ObserverPause::ObserverPause(Context& context)
@@ -31,7 +48,7 @@ ObserverPause::~ObserverPause() {
 }
 
 namespace {
-/// What an observer does is none of the program's doing while it lives.
+/// While it lives, effects of an observer do not count as the program's.
 class Aside {
  public:
   explicit Aside(Context& context)
@@ -64,7 +81,8 @@ class Aside {
 template <class F>
 void tell(Context& context, const F& f) try {
   const Aside aside(context);
-  for (Observer* each = aside.observers(); each; each = each->next) f(*each);
+  for (Observer* each = aside.observers(); each; each = each->next)
+    if (!each->ended_elsewhere()) f(*each);
 } catch (...) {
   tell_interceptors("an observer throws");
   throw;
@@ -82,6 +100,10 @@ void tell_end(Context& context, const GateCall& call) {
     call.part == Part::value ? each.op_ends(call) : each.gradient_ends(call);
   });
 }
+void tell_kernel(Context& context, const DeviceCall& call, bool begins) {
+  tell(context,
+       [&](Observer& each) { begins ? each.kernel_begins(call) : each.kernel_ends(call); });
+}
 void tell_recorded(Context& context, const Record& record) {
   tell(context, [&](Observer& each) { each.recorded(record); });
 }
@@ -96,6 +118,10 @@ void tell_backward_end(Context& context, bool finished) try {
 void tell_gradient_complete(Context& context, const GradientSource& source, std::size_t i,
                             const Tensor& gradient) {
   tell(context, [&](Observer& each) { each.gradient_complete(source, i, gradient); });
+}
+void tell_rows_complete(Context& context, const GradientSource& source, std::size_t i,
+                        const RowGradient& gradient) {
+  tell(context, [&](Observer& each) { each.rows_complete(source, i, gradient); });
 }
 void tell_made(Context& context, const Variable& variable) {
   tell(context, [&](Observer& each) { each.variable_made(variable); });
@@ -114,6 +140,6 @@ void tell_error(const std::exception& error, std::string_view op, Caller site) n
   if (!context || !(context->mode & observed)) return;
   const ErrorEvent event{error, op, context->site_of(site)};
   tell(*context, [&](Observer& each) { each.error(event); });
-} catch (...) {  // the error itself is on its way
+} catch (...) {  // the first error is already being thrown
 }
 }  // namespace reel

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What watches a thread: profilers, NaN checks, debuggers, loggers.
+// Observers watch a thread: profilers, NaN checks, debuggers, loggers.
 #pragma once
 #include <exception>
 
@@ -7,29 +7,32 @@
 
 namespace reel {
 class GradientSource;
+struct RowGradient;
+struct DeviceCall;
 
 // Note [Observers]
 // An observer changes nothing. Ops take the path and the memory that they take without it, tapes
 // record the same, traces are captured and replayed. So no code asks Mode::observed what to run:
 // Context::path_mode() has no such bit.
-// While an observer is told of an event, no tape records, no interceptor sees an op, and no
-// observer is told. It may run ops, also ops that read elements. It must not write Variables, draw
+// While an observer handles an event, no tape records, no interceptor sees an op, and no observer
+// is notified. It may run ops, also ops that read elements. It must not write Variables, draw
 // from the thread's generator, keep a tensor that it was given (only a copy), or end a scope or a
 // tape that it has not made.
-// What it throws leaves the op, gradient() or the traced call as an error of the op would: what
-// happened before has happened, and the op has no result. A Variable whose update has ended is
-// written.
-// Bodies and calls live as long as the event. A body is null where there is no tensor, and in a
-// replay where a value exists only block by block.
+// An exception of an observer leaves the op, gradient() or the traced call as an error of the op
+// does: earlier effects stay, and the op has no result. A Variable whose update has ended keeps its
+// new value.
+// Bodies and calls are valid during the event only. A body is null where there is no tensor, and in
+// a replay where a value exists only block by block.
 
-/// An error that the library has found on this thread, on its way to the caller.
+/// An error that the library is about to throw on this thread.
 struct ErrorEvent {
   const std::exception& error;
   std::string_view op;  // the name of the function that found it
   Caller site;
 };
 
-/// Watches a thread. Of several, the newest is told first.
+class OwnedObserver;
+/// Watches a thread. Of several, the newest is notified first.
 class Observer {
  public:
   virtual ~Observer() = default;
@@ -37,50 +40,78 @@ class Observer {
   /// The inputs of an op are ready; its kernel comes next. There are no outputs yet.
   virtual void op_begins(const GateCall&) {}
   /// The op has its outputs; on other devices than the CPU its kernel waits in the queue. An input
-  /// whose memory the op has taken over holds the output. Not told of an op that throws.
+  /// whose memory the op has taken over holds the output. Not called for an op that throws.
   virtual void op_ends(const GateCall&) {}
-  /// The same for a kernel of a gradient: call.part says which. It may add to its outputs. A
-  /// gradient made of ops is told as these ops.
+  /// The same for a kernel of a gradient: call.part says which. It may add to its outputs. For
+  /// a gradient made of ops, there are events for these ops.
   virtual void gradient_begins(const GateCall&) {}
   virtual void gradient_ends(const GateCall&) {}
+  /// The same for each kernel of a device other than the CPU: it is about to be put on the queue,
+  /// and was put there.
+  virtual void kernel_begins(const DeviceCall&) {}
+  virtual void kernel_ends(const DeviceCall&) {}
   /// A tape has a record of the last op now.
   virtual void recorded(const Record&) {}
 
   /// gradient() of a tape begins, and ends, `finished` unless it throws.
   virtual void backward_begins(const Body& /*target*/) {}
   virtual void backward_ends(bool /*finished*/) {}
-  /// The gradient of source number `i` of gradient() has all its contributions. Told once for each
-  /// source, while the records before its first use are still to be played. The gradient may be
-  /// kept.
+  /// The gradient of source number `i` of gradient() is complete. There is one such event for each
+  /// source, before the records are processed that precede its first use. The observer may keep
+  /// this tensor.
   virtual void gradient_complete(const GradientSource&, std::size_t /*i*/,
                                  const Tensor& /*gradient*/) {}
+  /// The same for a source whose gradient row_gradients() gives as rows. These events come last.
+  virtual void rows_complete(const GradientSource&, std::size_t /*i*/, const RowGradient&) {}
 
   virtual void variable_made(const Variable&) {}
   virtual void variable_read(const Variable&) {}
   virtual void variable_written(const Variable&) {}
   /// C++ is about to ask a tensor for its elements.
   virtual void host_read(const Body&, HostRead) {}
-  /// What this throws is dropped, as an error is already on its way.
+  /// An exception of this function is dropped, because an error is already being thrown.
   virtual void error(const ErrorEvent&) {}
 
   Observer* next = nullptr;
   std::size_t bytes = 0;  // of the whole object
+  /// Whether its scope has ended on another thread than its own.
+  bool ended_elsewhere() const { return __atomic_load_n(&ended_, __ATOMIC_RELAXED); }
+
+ private:
+  friend void end_observing(OwnedObserver* observer);
+  bool ended_ = false;
 };
 
-/// Tells an observer of what happens on this thread while it lives.
+/// From now on this thread notifies the observer, whose whole object has so many bytes.
+void start_observing(Observer& observer, std::size_t bytes);
+/// Stops notifying it. Returns false if this thread, or its fiber, did not notify it.
+bool stop_observing(Observer& observer);
+/// The observer of a public scope. It ends with the scope.
+class OwnedObserver : public Observer {
+  friend void end_observing(OwnedObserver* observer);
+  OwnedObserver* next_left_ = nullptr;
+};
+/// Like start_observing(). A traced function that makes a public scope runs eagerly, because a
+/// replay would not make it.
+void start_owned(OwnedObserver& observer, std::size_t bytes);
+/// Deletes the observer. Another thread or fiber has another list of observers. There, the observer
+/// stays in its own list and is not notified any more.
+void end_observing(OwnedObserver* observer);
+/// While it lives, an observer is notified of events on this thread.
 class ObserverScope {
  public:
   template <class T>
-  explicit ObserverScope(T& observer) : ObserverScope(observer, sizeof(T)) {}
-  ~ObserverScope();
+  explicit ObserverScope(T& observer) : observer_(observer) {
+    start_observing(observer, sizeof(T));
+  }
+  ~ObserverScope() { stop_observing(observer_); }
   ObserverScope(const ObserverScope&) = delete;
   ObserverScope& operator=(const ObserverScope&) = delete;
 
  private:
-  ObserverScope(Observer& observer, std::size_t bytes);
   Observer& observer_;
 };
-/// No observer of this thread is told of anything while it lives.
+/// While it lives, no observer of this thread is notified.
 class ObserverPause {
  public:
   explicit ObserverPause(Context& context);
@@ -94,15 +125,18 @@ class ObserverPause {
 };
 
 // Each of these is to be called where Mode::observed is set.
-/// Tells of the op or of the gradient kernel, as call.part says.
+/// Notifies observers of the op, or of the gradient kernel if call.part says so.
 [[gnu::cold]] void tell_begin(Context& context, GateCall call);
 [[gnu::cold]] void tell_end(Context& context, const GateCall& call);
+[[gnu::cold]] void tell_kernel(Context& context, const DeviceCall& call, bool begins);
 [[gnu::cold]] void tell_recorded(Context& context, const Record& record);
 [[gnu::cold]] void tell_backward_begin(Context& context, const Body& target);
-/// Throws nothing where the backward pass has thrown.
+/// Throws nothing if the backward pass has thrown.
 [[gnu::cold]] void tell_backward_end(Context& context, bool finished);
 [[gnu::cold]] void tell_gradient_complete(Context& context, const GradientSource& source,
                                           std::size_t i, const Tensor& gradient);
+[[gnu::cold]] void tell_rows_complete(Context& context, const GradientSource& source, std::size_t i,
+                                      const RowGradient& gradient);
 [[gnu::cold]] void tell_made(Context& context, const Variable& variable);
 [[gnu::cold]] void tell_read(Context& context, const Variable& variable);
 [[gnu::cold]] void tell_written(Context& context, const Variable& variable);

@@ -17,17 +17,22 @@ bool is_among(const std::vector<Variable>& list, const Variable& variable) {
   return std::any_of(list.begin(), list.end(),
                      [&](const Variable& other) { return other.same_cell(variable); });
 }
+void note(std::vector<Variable>& list, const Variable& variable) try {
+  list.push_back(variable);
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "check");
+}
 }  // namespace
 
 struct VariableReads::Listener : Observer {
   std::vector<Variable> read, made;
   ObserverScope scope{*this};
   void variable_read(const Variable& variable) override {
-    if (!is_among(read, variable)) read.push_back(variable);
+    if (!is_among(read, variable)) note(read, variable);
   }
   void variable_written(const Variable& variable) override { variable_read(variable); }
-  void variable_made(const Variable& variable) override { made.push_back(variable); }
-  /// Made in the meantime, and held by nobody but the lists of this check and of others around it.
+  void variable_made(const Variable& variable) override { note(made, variable); }
+  /// Made since the check began, and held only by the lists of this check and of checks around it.
   bool is_gone(const Variable& variable) const {
     if (!is_among(made, variable)) return false;
     std::uint32_t held = 0;

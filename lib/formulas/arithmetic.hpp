@@ -7,7 +7,7 @@ struct Add {
   static constexpr const char* name = "add";
   static constexpr Domain domain = Domain::everything;
   static constexpr bool wraps = true;
-  auto operator()(auto x, auto y) const { return x + y; }
+  constexpr auto operator()(auto x, auto y) const { return x + y; }
   static constexpr auto d0(auto g) { return g.dy(); }
   static constexpr auto d1(auto g) { return g.dy(); }
 };
@@ -15,7 +15,7 @@ struct Subtract {
   static constexpr const char* name = "subtract";
   static constexpr Domain domain = Domain::numbers;
   static constexpr bool wraps = true;
-  auto operator()(auto x, auto y) const { return x - y; }
+  constexpr auto operator()(auto x, auto y) const { return x - y; }
   static constexpr auto d0(auto g) { return g.dy(); }
   static constexpr auto d1(auto g) { return -g.dy(); }
 };
@@ -23,14 +23,14 @@ struct Multiply {
   static constexpr const char* name = "multiply";
   static constexpr Domain domain = Domain::everything;
   static constexpr bool wraps = true;
-  auto operator()(auto x, auto y) const { return x * y; }
+  constexpr auto operator()(auto x, auto y) const { return x * y; }
   static constexpr auto d0(auto g) { return g.dy() * g.y(); }
   static constexpr auto d1(auto g) { return g.dy() * g.x(); }
 };
 struct Divide {
   static constexpr const char* name = "divide";
   static constexpr Domain domain = Domain::floating;
-  auto operator()(auto x, auto y) const { return x / y; }
+  constexpr auto operator()(auto x, auto y) const { return x / y; }
   static constexpr auto d0(auto g) { return g.dy() / g.y(); }
   // dy = -dy x / y^2, in an order that overflows only where the result does
   static constexpr auto d1(auto g) {
@@ -42,7 +42,7 @@ struct Remainder {
   static constexpr const char* name = "remainder";
   static constexpr Domain domain = Domain::numbers;
   static constexpr bool slow = true;
-  auto operator()(auto x, auto y) const { return math::remainder(x, y); }
+  constexpr auto operator()(auto x, auto y) const { return math::remainder(x, y); }
   // out = x - y floor(x / y)
   static constexpr auto d0(auto g) { return g.dy(); }
   static constexpr auto d1(auto g) { return g.dy() * ((g.out() - g.x()) / g.y()); }
@@ -51,13 +51,13 @@ struct Negative {
   static constexpr const char* name = "negative";
   static constexpr Domain domain = Domain::numbers;
   static constexpr bool wraps = true;
-  auto operator()(auto x) const { return math::negative(x); }
+  constexpr auto operator()(auto x) const { return math::negative(x); }
   static constexpr auto d0(auto g) { return -g.dy(); }
 };
 struct Maximum {
   static constexpr const char* name = "maximum";
   static constexpr Domain domain = Domain::everything;
-  auto operator()(auto x, auto y) const { return math::maximum(x, y); }
+  constexpr auto operator()(auto x, auto y) const { return math::maximum(x, y); }
   // dx = dy where x > y, half of it where x = y
   static constexpr auto d0(auto g) { return shared(g.dy(), g.x(), g.y()); }
   static constexpr auto d1(auto g) { return shared(g.dy(), g.y(), g.x()); }
@@ -68,7 +68,7 @@ struct Maximum {
 struct Minimum {
   static constexpr const char* name = "minimum";
   static constexpr Domain domain = Domain::everything;
-  auto operator()(auto x, auto y) const { return math::minimum(x, y); }
+  constexpr auto operator()(auto x, auto y) const { return math::minimum(x, y); }
   static constexpr auto d0(auto g) { return Maximum::shared(g.dy(), g.y(), g.x()); }
   static constexpr auto d1(auto g) { return Maximum::shared(g.dy(), g.x(), g.y()); }
 };
@@ -76,7 +76,7 @@ struct Power {
   static constexpr const char* name = "power";
   static constexpr Domain domain = Domain::floating;
   static constexpr bool slow = true;
-  auto operator()(auto x, auto y) const { return math::power(x, y); }
+  constexpr auto operator()(auto x, auto y) const { return math::power(x, y); }
   // dx = dy y x^(y - 1), 0 where y = 0. What is not taken is computed too: it must not be 0 inf.
   static constexpr auto d0(auto g) {
     auto y = g.y();
@@ -91,6 +91,34 @@ struct Power {
   }
 };
 
-using ArithmeticFormulas =
-    List<Add, Subtract, Multiply, Divide, Remainder, Negative, Maximum, Minimum, Power>;
+/// x, or the bound (input 1) where x is below it. Unlike Maximum, x at the bound has the gradient.
+struct ClipBelow {
+  static constexpr const char* name = "clip_below";
+  static constexpr Domain domain = Domain::everything;
+  constexpr auto operator()(auto x, auto low) const { return math::select(x < low, low, x); }
+  static constexpr auto d0(auto g) { return math::select(g.x() < g.y(), 0.f, g.dy()); }
+  static constexpr auto d1(auto g) { return math::select(g.x() < g.y(), g.dy(), 0.f); }
+};
+struct ClipAbove {
+  static constexpr const char* name = "clip_above";
+  static constexpr Domain domain = Domain::everything;
+  constexpr auto operator()(auto x, auto high) const { return math::select(x > high, high, x); }
+  static constexpr auto d0(auto g) { return math::select(g.x() > g.y(), 0.f, g.dy()); }
+  static constexpr auto d1(auto g) { return math::select(g.x() > g.y(), g.dy(), 0.f); }
+};
+
+/// x + w (y - x), from the end that is nearer: exact for w = 0 and w = 1, and x if y is x. It has
+/// three inputs, so it is not in the list.
+struct Lerp {
+  constexpr auto operator()(auto x, auto y, auto w) const {
+    auto difference = y - x, rest = 1 - w;
+    auto near = math::select(w < 0.5f, x + w * difference, y - rest * difference);
+    // The difference of two large numbers overflows; the result does not. 0 * infinity is NaN.
+    auto far = math::select(w == 0, x, math::select(w == 1, y, rest * x + w * y));
+    return math::select(difference - difference == 0, near, far);
+  }
+};
+
+using ArithmeticFormulas = List<Add, Subtract, Multiply, Divide, Remainder, Negative, Maximum,
+                                Minimum, Power, ClipBelow, ClipAbove>;
 }  // namespace reel::REEL_FORMULAS

@@ -1,56 +1,77 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What formulas are written in: the same functions for numbers, vectors of numbers and Tensors.
+// The functions that formulas use: the same names for numbers, vectors of numbers and Tensors.
 #pragma once
 #include <cstdint>
 
-// Units compiled for an instruction set keep formulas to themselves: a copy made for AVX-512 must
-// never be the one that the linker keeps for all.
+// Each file that is compiled for an instruction set has its own copy of the formulas: the linker
+// must not use a copy made for AVX-512 on all machines.
 #ifdef REEL_ISA
 #define REEL_FORMULAS kernels::REEL_ISA::formulas
 #else
 #define REEL_FORMULAS formulas
 #endif
 
+/// Calls f(name) for the functions of one number that have the same name in the C library, in CUDA
+/// and in reel.
+#define REEL_EACH_FUNCTION(f)                                                                     \
+  f(acos) f(acosh) f(asin) f(asinh) f(atan) f(atanh) f(cos) f(cosh) f(erf) f(erfc) f(exp) f(exp2) \
+      f(expm1) f(log) f(log1p) f(log2) f(sin) f(sinh) f(sqrt) f(tan) f(tanh)
+/// Those whose results are whole numbers.
+#define REEL_EACH_ROUNDING(f) f(ceil) f(floor) f(nearbyint) f(trunc)
+
 namespace reel::REEL_FORMULAS {
 /// The dtypes that an op is for: float32 and float64; all but bool; all; bool and integers.
 enum class Domain { floating, numbers, everything, bits };
 
 namespace math {
-/// The functions of a type. Of numbers here, of vectors in lib/cpu/simd_math.hpp, of Tensors in
-/// autograd/; a formula finds them when it is used, whatever was included first.
+/// The functions of numbers, by the compiler's own in double.
 template <class X>
-struct Functions {
+struct NumberFunctions {
   static constexpr bool fraction = static_cast<X>(0.5) != X(0);
-  static X apply(double (*f)(double), X x) { return static_cast<X>(f(static_cast<double>(x))); }
+  static constexpr X apply(double (*f)(double), X x) {
+    return static_cast<X>(f(static_cast<double>(x)));
+  }
 
-  static X select(bool condition, X x, X y) { return condition ? x : y; }
-  static X negative(X x) { return static_cast<X>(-x); }
-  static X abs(X x) {
+  static constexpr X number(double value) { return static_cast<X>(value); }
+  static constexpr X select(bool condition, auto x, auto y) {
+    return condition ? static_cast<X>(x) : static_cast<X>(y);
+  }
+  static constexpr X negative(X x) { return static_cast<X>(-x); }
+  static constexpr X abs(X x) {
     if constexpr (fraction) return static_cast<X>(__builtin_fabs(static_cast<double>(x)));
-    // Through 64 bits without a sign: the least int has no positive twin.
+    // Computed in unsigned 64 bits, because the negative of the smallest int does not fit int.
     else
       return x < X(0) ? static_cast<X>(0 - static_cast<std::uint64_t>(x)) : x;
   }
-  static X sqrt(X x) {
-    return apply([](double v) { return __builtin_sqrt(v); }, x);
+#define REEL_OF_NUMBERS(name)                                      \
+  static constexpr X name(X x) {                                   \
+    return apply([](double v) { return __builtin_##name(v); }, x); \
   }
-  static X exp(X x) {
-    return apply([](double v) { return __builtin_exp(v); }, x);
+  REEL_EACH_FUNCTION(REEL_OF_NUMBERS)
+#undef REEL_OF_NUMBERS
+#define REEL_OF_NUMBERS(name)                                        \
+  static constexpr X name(X x) {                                     \
+    if constexpr (!fraction)                                         \
+      return x;                                                      \
+    else                                                             \
+      return apply([](double v) { return __builtin_##name(v); }, x); \
   }
-  static X log(X x) {
-    return apply([](double v) { return __builtin_log(v); }, x);
-  }
-  static X tanh(X x) {
-    return apply([](double v) { return __builtin_tanh(v); }, x);
-  }
-  static X sigmoid(X x) {
+  REEL_EACH_ROUNDING(REEL_OF_NUMBERS)
+#undef REEL_OF_NUMBERS
+  static constexpr X sigmoid(X x) {
     return apply([](double v) { return 1 / (1 + __builtin_exp(-v)); }, x);
   }
-  static X power(X x, X y) {
+  static constexpr X power(X x, X y) {
     return static_cast<X>(__builtin_pow(static_cast<double>(x), static_cast<double>(y)));
   }
+  static constexpr X atan2(X y, X x) {
+    return static_cast<X>(__builtin_atan2(static_cast<double>(y), static_cast<double>(x)));
+  }
+  static constexpr X hypot(X x, X y) {
+    return static_cast<X>(__builtin_hypot(static_cast<double>(x), static_cast<double>(y)));
+  }
   /// x - y floor(x / y), exactly; of integers by zero it is 0.
-  static X remainder(X x, X y) {
+  static constexpr X remainder(X x, X y) {
     if constexpr (fraction) {
       const X rest =
           sizeof(X) == 4
@@ -65,10 +86,32 @@ struct Functions {
       return rest != X(0) && (rest < X(0)) != (y < X(0)) ? static_cast<X>(rest + y) : rest;
     }
   }
+  /// The largest whole number that is at most x / y; of integers by zero it is 0.
+  static constexpr X floor_divide(X x, X y) {
+    if constexpr (!fraction) {
+      if (y == X(0)) return X(0);
+      const auto wrapped = [](X v) { return static_cast<std::uint64_t>(v); };
+      if (X(-1) < X(0) && y == X(-1)) return static_cast<X>(0 - wrapped(x));
+      const X whole = static_cast<X>(x / y);
+      return static_cast<X>(whole - ((x % y != 0) & ((x < X(0)) != (y < X(0)))));
+    } else {
+      // The difference is nearly a multiple of y. floor(x / y) would be wrong where x / y is
+      // rounded up to a whole number. For 0 and infinities the difference is NaN.
+      const X whole = (x - remainder(x, y)) / y, least = floor(whole);
+      if (whole != whole) return floor(x / y);
+      if (least == 0) return static_cast<X>(__builtin_copysign(0.0, static_cast<double>(x / y)));
+      return whole - least > X(0.5) ? least + 1 : least;
+    }
+  }
   /// NaN if one is NaN.
-  static X maximum(X x, X y) { return x > y || x != x ? x : y; }
-  static X minimum(X x, X y) { return x < y || x != x ? x : y; }
+  static constexpr X maximum(X x, X y) { return x > y || x != x ? x : y; }
+  static constexpr X minimum(X x, X y) { return x < y || x != x ? x : y; }
 };
+/// The functions of a type: of vectors in lib/cpu/simd_math.hpp, of Tensors in autograd/, of
+/// numbers on GPUs in cuda/numbers.hpp, else of numbers. A formula finds them when it is used,
+/// whatever was included first.
+template <class X>
+struct Functions : NumberFunctions<X> {};
 
 /// x where the condition holds, else y; one of them may be a number. Conditions are written
 /// without !=, which xsimd 8.1 finds false for NaN.
@@ -76,53 +119,52 @@ template <class C, class X, class Y>
 constexpr auto select(const C& condition, const X& x, const Y& y) {
   return Functions<decltype(x + y)>::select(condition, x, y);
 }
+/// A constant as a number of the type of x.
 template <class X>
-constexpr auto negative(const X& x) {
-  return Functions<X>::negative(x);
+constexpr auto like(const X&, double value) {
+  return Functions<X>::number(value);
 }
-template <class X>
-constexpr auto abs(const X& x) {
-  return Functions<X>::abs(x);
-}
-template <class X>
-constexpr auto sqrt(const X& x) {
-  return Functions<X>::sqrt(x);
-}
-template <class X>
-constexpr auto exp(const X& x) {
-  return Functions<X>::exp(x);
-}
-template <class X>
-constexpr auto log(const X& x) {
-  return Functions<X>::log(x);
-}
-template <class X>
-constexpr auto tanh(const X& x) {
-  return Functions<X>::tanh(x);
-}
-template <class X>
-constexpr auto sigmoid(const X& x) {
-  return Functions<X>::sigmoid(x);
-}
-template <class X>
-constexpr auto power(const X& x, const X& y) {
-  return Functions<X>::power(x, y);
-}
-template <class X>
-constexpr auto remainder(const X& x, const X& y) {
-  return Functions<X>::remainder(x, y);
-}
-template <class X>
-constexpr auto maximum(const X& x, const X& y) {
-  return Functions<X>::maximum(x, y);
-}
-template <class X>
-constexpr auto minimum(const X& x, const X& y) {
-  return Functions<X>::minimum(x, y);
-}
+#define REEL_OF_ONE(name)           \
+  template <class X>                \
+  constexpr auto name(const X& x) { \
+    return Functions<X>::name(x);   \
+  }
+#define REEL_OF_TWO(name)                       \
+  template <class X>                            \
+  constexpr auto name(const X& x, const X& y) { \
+    return Functions<X>::name(x, y);            \
+  }
+REEL_EACH_FUNCTION(REEL_OF_ONE)
+REEL_EACH_ROUNDING(REEL_OF_ONE)
+REEL_OF_ONE(abs)
+REEL_OF_ONE(negative)
+REEL_OF_ONE(sigmoid)
+REEL_OF_TWO(atan2)
+REEL_OF_TWO(floor_divide)
+REEL_OF_TWO(hypot)
+REEL_OF_TWO(maximum)
+REEL_OF_TWO(minimum)
+REEL_OF_TWO(power)
+REEL_OF_TWO(remainder)
+#undef REEL_OF_ONE
+#undef REEL_OF_TWO
 }  // namespace math
 
-/// The formulas of a family: what the kernels, the gradient rules and the tests of it are made of.
+/// A number that a formula takes: of floats those for floating dtypes, of integers all others.
+template <class F>
+struct NumberFor {
+  using type = int;
+};
+template <class F>
+requires(F::domain == Domain::floating) struct NumberFor<F> {
+  using type = float;
+};
+template <class F>
+inline constexpr bool is_binary = requires(F f, typename NumberFor<F>::type x) {
+  f(x, x);
+};
+
+/// The formulas of a family. Its kernels, gradient rules and tests are made of them.
 template <class... F>
 struct List {};
 

@@ -1,71 +1,103 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lib/gate/call_kernel.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "lib/flow/observer.hpp"
 #include "lib/gate/devices.hpp"
-#include "lib/gate/pointwise.hpp"
-#include "lib/pool/scratch.hpp"
+#include "lib/table/entries.hpp"
+#include "lib/table/numbers.hpp"
+#include "lib/table/options/reshape.hpp"
 
 namespace reel {
-void fail_kernel(const Op& op, const KernelResult& result, Caller caller) {
-  const std::string argument = argument_name(op, result.input);
+namespace {
+/// " at [1, 3]", where the input first has this value; empty for a single number. A kernel reports
+/// the first element that is wrong, and no element before it can have its value.
+std::string place_of(const DeviceCall& call, const KernelResult& result) {
+  const Body& x = call.kernel.input(result.input);
+  if (call.part != Part::value || is_floating(x.dtype) || x.dtype == DType::boolean) return {};
+  for (std::int64_t i = 0; i < x.elements; ++i) {
+    std::int64_t rest = i, place = 0;
+    for (int axis = x.rank() - 1; axis >= 0; rest /= x.shape.data()[axis--])
+      place += rest % x.shape.data()[axis] * x.strides[axis];
+    if (kernels::integer_at(x, place) == result.got) return place_text(x.shape, i);
+  }
+  return {};
+}
+std::string range_of(std::int64_t least, std::int64_t most) {
+  return most < least ? "no number" : std::to_string(least) + " to " + std::to_string(most);
+}
+}  // namespace
+
+void fail_kernel(const Op& op, const KernelResult& result, const std::string& place,
+                 Caller caller) {
+  const std::string argument = result.argument ? result.argument : argument_name(op, result.input);
   if (result.expected)
     fail<Error>(caller, op.name, argument, result.expected, to_text(result.number), result.failure);
   fail<IndexError>(caller, op.name, argument,
                    result.counts
-                       ? "0 to " + std::to_string(result.limit)
+                       ? range_of(result.least, result.limit)
                        : one_of("index", result.from_end ? -result.limit : 0, result.limit),
-                   std::to_string(result.got), result.failure);
+                   std::to_string(result.got) + place);
+}
+void fail_kernel(const DeviceCall& call, const KernelResult& result) {
+  fail_kernel(call.op, result, place_of(call, result), call.site);
 }
 
-namespace {
-[[noreturn, gnu::noinline]] void fail_scratch(const Op& op, const NoScratch& none, Caller caller) {
-  fail<MemoryError>(caller, op.name, "scratch", std::to_string(none.bytes) + " bytes of memory",
-                    "none from the system");
-}
-
-bool in_order(const KernelCall& call) {
-  for (int i = 0; i < call.input_count; ++i)
-    if (!call.input(i).contiguous) return false;
-  return true;
-}
-[[gnu::noinline]] void call_on_copies(const Op& op, KernelCall call, Caller caller) {
+void run_on_copies(Backend& backend, const DeviceCall& call) {
   SmallVector<Tensor, 2> copies;
   SmallVector<const Body*, 4> inputs;
-  for (int i = 0; i < call.input_count; ++i) {
-    const Body* body = &call.input(i);
+  for (int i = 0; i < call.kernel.input_count; ++i) {
+    const Body* body = &call.kernel.input(i);
     if (!body->contiguous) {
       copies.push_back(contiguous_copy(*body));
       body = Access::body(copies[copies.size() - 1]);
     }
     inputs.push_back(body);
   }
-  call.inputs = inputs.data();
-  call_kernel(op, call, caller);
-}
-}  // namespace
-
-void call_checked(const Op& op, Kernel kernel, const KernelCall& call, Caller caller) try {
-  check_kernel(op, kernel(call), caller);
-} catch (const NoScratch& none) {
-  fail_scratch(op, none, caller);
+  KernelCall kernel = call.kernel;
+  kernel.inputs = inputs.data();
+  backend.run({call.op, call.part, call.options, kernel, call.device, call.site});
 }
 
-void call_kernel(const Op& op, const KernelCall& call, Caller caller) try {
-  if (op.contiguous_inputs && !in_order(call)) return call_on_copies(op, call, caller);
-  check_kernel(op, op.tiles ? run_tiles(op, call) : op.cpu(call), caller);
-} catch (const NoScratch& none) {
-  fail_scratch(op, none, caller);
+void run_kernel(const Op& op, OptionsView options, const KernelCall& call, Caller caller) {
+  const Device device = device_of(call.output());
+  if (op.changes_device) [[unlikely]] {
+    copy_to_output(call);
+    return backend_of(device.kind)->name(call.output(), op, caller);
+  }
+  if (!op.on(device.kind).computes()) [[unlikely]]
+    fail<DeviceError>(caller, op.name, "device", "a device with a kernel for this op",
+                      to_text(device), "Compute it on the CPU: x.to(cpu()).");
+  run_on_backend({op, Part::value, options, call, device, caller});
 }
 
 void run_kernel(const GateCall& call) {
   const KernelCall kernel{call.inputs, call.outputs, call.options.data, call.input_count,
                           call.output_count};
-  if (call.op.changes_device || !on_cpu(kernel.output())) [[unlikely]]
-    return run_on_device(call.op, call.options, kernel, call.site);
-  call_kernel(call.op, kernel, call.site);
+  if (call.part == Part::value) return run_kernel(call.op, call.options, kernel, call.site);
+  Body* const* const made = std::find_if(call.outputs, call.outputs + call.output_count,
+                                         [](const Body* output) { return output; });
+  run_gradient(call.op, call.part, call.options, kernel, device_of(**made), call.site);
+}
+
+void execute_kernels(const PlannedGraph& graph) {
+  for (const Instruction& each : graph.calls) {
+    const int* const values = graph.operands + each.first;
+    const unsigned inputs = each.input_count, outputs = each.output_count;
+    for (unsigned i = 0; i < inputs + outputs; ++i) graph.memory[i] = graph.value(values[i]);
+    const KernelCall call{graph.memory,
+                          const_cast<Body**>(graph.memory + inputs),
+                          each.options.data,
+                          static_cast<int>(inputs),
+                          static_cast<int>(outputs),
+                          each.how};
+    if (each.part == Part::value)
+      run_kernel(*each.op, each.options, call, each.site);
+    else
+      run_gradient(*each.op, each.part, each.options, call, graph.device, each.site);
+  }
 }
 
 void run_deferred_kernel(const GateCall& call) {
@@ -80,5 +112,15 @@ bool ask_interceptors(Context& context, const GateCall& call) {
   for (Interceptor* each = context.interceptors; each; each = each->next)
     now = each->before(call) && now;
   return now;
+}
+
+Tensor contiguous_copy(const Body& body) {
+  Body* made = allocate_on(Context::here(), device_of(body), body.dtype, body.shape, body.elements);
+  if (!made) fail<MemoryError>({}, "copy", "result", "memory", "none from the system");
+  Tensor result = Access::adopt(made);
+  const Body* input = &body;
+  const DTypeOptions options{body.dtype};
+  run_kernel(cast_op, options, {&input, &made, &options, 1, 1}, {});
+  return result;
 }
 }  // namespace reel

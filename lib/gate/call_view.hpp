@@ -18,7 +18,7 @@ struct CallView {
 std::uint64_t registrations();
 void count_registration();
 /// Calls the gradient that a user registered.
-Tensors call_user_gradient(const Op& op, const OpCall& call, const Tensors& upstream);
+Tensors call_user_gradient(const CallView& call, const Tensors& upstream);
 /// Whether calls on this device run a user's function or kernel. A kernel for an op of the library
 /// is for the CPU.
 bool runs_user_code(const Op& op, Device device);

@@ -12,7 +12,7 @@
 
 namespace reel {
 namespace {
-/// A kernel that a user registered gives what the op's rule promises.
+/// Checks that a kernel of the user returns what the op's shape rule promises.
 void check_results(Context& context, const Op& op, Resolved& inputs, OptionsView options,
                    Caller caller, const Tensors& results) {
   SmallVector<Tensor, 2> promised;
@@ -34,7 +34,7 @@ void check_results(Context& context, const Op& op, Resolved& inputs, OptionsView
   }
 }
 
-/// Tells the interceptors that a user's code begins, and that it has ended, however it does.
+/// Tells the interceptors that user code begins, and that it has ended, even by an exception.
 class UserCodeScope {
  public:
   UserCodeScope(Context& context, const CallView& call, Tensors& results) : context_(context) {
@@ -67,7 +67,7 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
   if (context.mode & observed) tell_begin(context, told);
   Tensors results;
   UserCodeScope code(context, view, results);
-  const bool own_gradient = op.gradient != nullptr;
+  const bool own_gradient = op.gradient.rule != nullptr;
   Crossings crossings;
   const auto use = [&](Body* const* bodies, int count) {
     if (context.is_watchful() && own_gradient)
@@ -97,7 +97,8 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
   if (results.size()) use(Access::bodies(&results[0]), static_cast<int>(results.size()));
   outputs.resize(results.size());
   for (std::size_t i = 0; i < results.size(); ++i) {
-    // A result that is an input, or that others hold, gets a header of its own for its record.
+    // A result that is also an input, or that is held elsewhere, gets a header of its own for its
+    // record.
     Body* body = Access::body(results[i]);
     const bool named = own_gradient && references(*body) > 1;
     outputs[i] = !named   ? results[i]
@@ -112,7 +113,7 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
     each->after(told);
   if (context.mode & observed) tell_end(context, told);
   if (own_gradient && context.mode & recording) {
-    // Inside the user's function tapes may have ended, and numbers of records been taken back.
+    // Inside the user's function tapes may have ended, so numbers of records may have been freed.
     for (std::size_t i = 0; i < inputs.bodies.size(); ++i) {
       Tensor* const temporary = inputs.origins[i].temporary;
       inputs.origins[i] =

@@ -49,7 +49,7 @@ RecordId without_flags(RecordId mark) {
   mark.reel &= ~(crossed | and_before);
   return mark;
 }
-/// Whether a tape may follow what the mark names; behind Lock::contexts.
+/// Whether a tape that still exists may watch the record of the mark. Lock::contexts must be held.
 bool is_live(RecordId mark) {
   const RecordId id = without_flags(mark);
   for (const FlowReel* reel = first_reel(); reel; reel = reel->next)
@@ -87,14 +87,14 @@ void forget_ended_sets(MarkSets& all) {
   });
   all.most = 2 * all.ids.size() + 64;
 }
-/// The id of the set in the form of a mark: with no reel.
+/// The id of the set, in the form of a mark without a reel.
 RecordId mark_of(std::uint64_t set) {
   return {crossed, static_cast<std::uint32_t>(set >> 32), static_cast<std::uint32_t>(set)};
 }
 bool is_set(RecordId mark) { return mark.reel == crossed; }
 std::uint64_t set_of(RecordId mark) { return std::uint64_t{mark.record} << 32 | mark.output; }
 
-/// A set with these marks, which is listed already or is now.
+/// The set with these marks. If it is not listed yet, it is added.
 RecordId listed(Marks marks) {
   MarkSets& all = mark_sets();
   const auto found = all.ids.find(marks);
@@ -191,7 +191,9 @@ void Crossings::check(const Context& context, std::uint64_t tapes, std::string_v
     fail<TapeError>(site, op, argument, "a value that this thread computed",
                     "one that another thread computed from a tensor of the tape, by " +
                         text_of(marks_[i].output),
-                    "stop_gradient(x) makes a constant of it.");
+                    argument == "x" || argument == "y"
+                        ? "stop_gradient(" + argument + ") makes a constant of it."
+                        : "stop_gradient() makes a constant of it.");
   }
 } catch (const std::bad_alloc&) {
   fail_memory(site, op);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Values that a thread computes from tensors which a tape of another thread follows.
+// Marks for values that a thread computes from tensors that a tape of another thread watches.
 #pragma once
 #include <string_view>
 
@@ -31,19 +31,20 @@ inline bool may_cross(const Context& context, const Body& x) {
   const std::uint64_t reel = id_of(x).reel;
   return reel && (reel != context.reel->uid() || may_be_watched(x));
 }
-/// Whether more than a tape needs a call: an interceptor, or the marks of an input.
+/// Whether an interceptor needs a call, or an input has marks.
 bool detours(const Context& context, const Body* const* inputs, int count);
 
-/// The marks that a result gets from what it was computed from.
+/// The marks that a result gets from its inputs.
 class Crossings {
  public:
   explicit operator bool() const { return marks_.size(); }
-  /// Adds the marks of a value that an op on `site` reads, and one for the tape that follows it.
+  /// Adds the marks of a value that an op at the line `site` reads, and a mark for another thread's
+  /// tape that watches it.
   void read(Context& context, const Body& x, std::string_view op, Caller site);
-  /// Throws TapeError if one of `tapes` follows what a mark names.
+  /// Throws TapeError if one of `tapes` watches a tensor that a mark names.
   void check(const Context& context, std::uint64_t tapes, std::string_view op,
              const std::string& argument, Caller site) const;
-  /// read() and check() of the tapes that record now.
+  /// read() and check() for the tapes that record now.
   void use(Context& context, const Op& op, int argument, const Body* x, Caller site);
   /// Marks a result, which may get another header.
   void mark(Context& context, Tensor& result, Caller site) const;
@@ -52,12 +53,12 @@ class Crossings {
 
  private:
   void add(RecordId mark);
-  /// The mark, or those of its set, as far as their tapes live; behind Lock::contexts.
+  /// Adds the mark, or the marks of its set, whose tapes still live. Lock::contexts must be held.
   void add_live(RecordId mark);
   SmallVector<RecordId, 2> marks_;  // one of each reel
 };
 /// How many sets of marks are listed.
 std::size_t listed_mark_sets();
-/// A result without the marks of what it views.
+/// A result without the marks of the body that it views.
 void unmark(Tensor& result);
 }  // namespace reel

@@ -12,57 +12,38 @@ namespace {
 std::size_t bytes_of(const Body& x) { return static_cast<std::size_t>(x.bytes()); }
 
 /// Elements in row-major order, from one device to another.
-void copy_elements(const Body& from, const Body& to) {
+void copy_elements(const Body& from, Body& to) {
   if (from.elements == 0) return;
   const Device source = device_of(from), target = device_of(to);
-  if (source == target && source == cpu())
-    std::memcpy(to.data, from.data, bytes_of(from));
-  else if (source.kind == Device::Kind::cpu)
-    upload(const_cast<Body&>(to), from.data);
+  Backend &reads = *backend_of(source.kind), &writes = *backend_of(target.kind);
+  if (source.kind == Device::Kind::cpu)
+    writes.upload(target.index, to.data, from.data, bytes_of(from));
   else if (target.kind == Device::Kind::cpu)
-    backend_of(source.kind)->download(source.index, to.data, from.data, bytes_of(from));
+    reads.download(source.index, to.data, from.data, bytes_of(from));
   else
-    backend_of(source.kind)->copy(target.index, to.data, source.index, from.data, bytes_of(from));
+    reads.copy(target.index, to.data, source.index, from.data, bytes_of(from));
+}
+void copy_in_order(const Body& from, Body& to) {
+  const Tensor ordered = from.contiguous ? Tensor() : contiguous_copy(from);
+  copy_elements(ordered.defined() ? *Access::body(ordered) : from, to);
 }
 }  // namespace
 
-void run_on_device(const Op& op, OptionsView options, const KernelCall& call, Caller caller) {
-  if (op.changes_device) {
-    const Body& x = call.input(0);
-    const Tensor ordered = x.contiguous ? Tensor() : contiguous_copy(x);
-    return copy_elements(ordered.defined() ? *Access::body(ordered) : x, call.output());
-  }
-  const Device device = device_of(call.output());
-  Backend& backend = *backend_of(device.kind);
-  if (!backend.has_kernel(op))
-    fail<DeviceError>(caller, op.name, "device", "a device with a kernel for this op",
-                      to_text(device), "Compute it on the CPU: x.to(cpu()).");
-  backend.run({op, options, call, device, caller});
-}
-
-void run_gradient_on_device(const Op& op, OptionsView options, const KernelCall& call,
-                            Device device, Caller caller) {
-  backend_of(device.kind)->run_gradient({op, options, call, device, caller});
-}
-
-void upload(Body& to, const void* from) {
-  const Device device = device_of(to);
-  backend_of(device.kind)->upload(device.index, to.data, from, bytes_of(to));
-}
+void copy_to_output(const KernelCall& call) { copy_in_order(call.input(0), call.output()); }
 
 Tensor copy_to(const Body& x, Device device, Caller caller) {
   Body* made = allocate_on(Context::here(), device, x.dtype, x.shape, x.elements);
   if (!made)
     fail<MemoryError>(caller, "to", "result",
-                      "memory for shape " + to_text(x.shape) + " on " + to_text(device), "none");
+                      "memory for shape " + to_text(x.shape) + " on " + to_text(device), "none",
+                      largest_on(device));
   Tensor result = Access::adopt(made);
-  const Tensor ordered = x.contiguous ? Tensor() : contiguous_copy(x);
-  copy_elements(ordered.defined() ? *Access::body(ordered) : x, *made);
+  copy_in_order(x, *made);
   return result;
 }
 
 namespace {
-/// The memory that the elements of a strided body take, from the first to behind the last.
+/// The memory of a strided body's elements, from the lowest address to the end of the last one.
 struct Span {
   std::int64_t first = 0, end = 1;  // in elements, from the body's own first one
   explicit Span(const Body& x) {

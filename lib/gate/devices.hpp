@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tensors of other devices than the CPU: their kernels, and the way to and from the host.
+// Copies of tensors between devices.
 #pragma once
 #include "lib/body/access.hpp"
 #include "lib/body/live.hpp"
@@ -7,14 +7,8 @@
 #include "lib/table/backend.hpp"
 
 namespace reel {
-/// Puts the op's kernel on the queue of the outputs' device. Throws DeviceError where there is
-/// none.
-void run_on_device(const Op& op, OptionsView options, const KernelCall& call, Caller caller);
-/// The same with its fused gradient kernel, which the backend has.
-void run_gradient_on_device(const Op& op, OptionsView options, const KernelCall& call,
-                            Device device, Caller caller);
-/// Fills a row-major body on a device from the host's memory.
-void upload(Body& to, const void* from);
+/// The output of an op that changes the device is its input there.
+void copy_to_output(const KernelCall& call);
 /// x itself on the CPU; else a copy there, for which all work of its device is waited for.
 Tensor on_host(const Tensor& x);
 /// A row-major copy of a body on another device, or from there on the CPU.

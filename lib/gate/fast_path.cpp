@@ -5,13 +5,15 @@
 #include "lib/body/live.hpp"
 #include "lib/gate/crossing.hpp"
 #include "lib/gate/observed_call.hpp"
-#include "lib/gate/pointwise.hpp"
 #include "lib/gate/recording.hpp"
+#include "lib/table/numbers.hpp"
+#include "lib/table/passes.hpp"
 #include "lib/table/promotion.hpp"
 
 namespace reel {
 namespace {
-/// The body of a temporary that nobody else holds, to be written over; null if there is none.
+/// The body of a temporary that nothing else holds and that may be overwritten; null if there is
+/// none.
 inline Body* reusable(const Operand& x, Body* body, DType dtype) {
   if (x.kind() != Operand::Kind::temporary || body->dtype != dtype || body->owner) return nullptr;
   return references(*body) == 1 ? body : nullptr;
@@ -40,17 +42,6 @@ inline const Body* transposed_one(const Body& a, const Body& b) {
   return walks_neighbours(other, other.shape) ? nullptr : &other;
 }
 
-void run_rows(const Tiles& tiles, Tile tile, const Body& x, const Body& row, Body& out) {
-  const std::int64_t n = row.elements;
-  const std::int64_t from_step = n * size_of(x.dtype), to_step = n * size_of(out.dtype);
-  parallel_passes(x.elements, n, [&](std::int64_t first, std::int64_t end) {
-    for (std::int64_t i = first; i < end; ++i) {
-      const void* inputs[] = {x.data + i * from_step, row.data};
-      run_pass(tiles, tile, n, inputs, 2, x.dtype, 0, out.data + i * to_step, out.dtype);
-    }
-  });
-}
-
 /// Whether the fast path takes this number beside this tensor. Under a tape it does not: a record
 /// needs the number as a tensor.
 bool takes_number(const Context& context, const Op& op, const Body& tensor, const Operand& number) {
@@ -60,32 +51,30 @@ bool takes_number(const Context& context, const Op& op, const Body& tensor, cons
 }
 /// Stores the number as the tensor's dtype.
 const void* stored_number(const Operand& number, DType dtype, double& memory) {
-  if (dtype == DType::float64)
-    memory = number.scalar().real();
-  else
-    new (&memory) float(static_cast<float>(number.scalar().real()));
+  kernels::with_floating(
+      dtype, [&]<class T>(Type<T>) { new (&memory) T(static_cast<T>(number.scalar().real())); });
   return &memory;
 }
 }  // namespace
 
 namespace {
-/// Who needs a call: nobody, a tape at most, or any of tapes, marks, interceptors and observers.
+/// What may watch a call: nothing, at most a tape, or any of tapes, marks, interceptors and
+/// observers.
 enum class Needed : std::uint8_t { by_none, by_tape, by_any };
 
-/// A call of one input.
+/// An op of one input.
 template <Needed needed>
-[[gnu::always_inline]] inline Tensor run_single(Context& context, Op& op, const Operand& x) {
+[[gnu::always_inline]] inline Tensor run_one(Context& context, Op& op, const Operand& x) {
   constexpr bool any = needed == Needed::by_any;
   Body* const a = body_of(x);
-  if (!a || !is_plain(*a) || !op.fast) return run(op, x);
-  if (any && detours(context, &a, 1)) return run(op, x);
-  const Tile tile = op.fast->value[static_cast<int>(a->dtype)];
-  if (!tile) return run(op, x);
+  if (!a || !is_plain(*a)) return run(op, x);
+  const Pass pass = fast_pass_of(op, a->dtype);
+  if (!pass || (any && detours(context, &a, 1))) return run(op, x);
   Origin origin;
   if (needed == Needed::by_tape || (any && context.mode & recording))
     origin = origin_of(context, x, a);
   const DType dtype = op.result_dtype(a->dtype);
-  const unsigned needs = origin.tapes ? op.needs.of[0] : 0;
+  const unsigned needs = origin.tapes ? op.gradient.needs.of[0] : 0;
   const bool reuses = !(needs & 1) && reusable(x, a, dtype);
   Tensor result = Access::adopt(reuses ? nullptr : allocate_like(context, dtype, *a));
   if (!reuses && !result.defined()) return run(op, x);
@@ -96,30 +85,28 @@ template <Needed needed>
   if (reuses) result = Access::adopt(taken_over(context, x));
   Body* const out = Access::body(result);
   const void* inputs[] = {a->data};
-  run_pass(*op.fast, tile, a->elements, inputs, 1, a->dtype, 0, out->data, dtype);
+  run_pass(pass, a->elements, inputs, 1, a->dtype, 0, out->data, dtype);
   call.end(&out, 1);
   if (!origin.tapes) return result;
   const Caller site = context.site_of(x.caller());
-  if (!op.differentiable) {
+  if (op.gradient.differentiable)
+    call.recorded(leave_record_alike<1>(context, op, site, &a, &origin, needs, out, origin.tapes));
+  else
     note_cut(context, op, site, &origin, 1);
-    return result;
-  }
-  call.recorded(leave_record_alike<1>(context, op, site, &a, &origin, needs, out, origin.tapes));
   return result;
 }
-[[gnu::noinline]] Tensor run_recorded(Context& context, Op& op, const Operand& x) {
-  return run_single<Needed::by_tape>(context, op, x);
-}
-[[gnu::noinline]] Tensor run_attended(Context& context, Op& op, const Operand& x) {
-  return run_single<Needed::by_any>(context, op, x);
+template <Needed needed>
+[[gnu::noinline]] Tensor run_watched(Context& context, Op& op, const Operand& x) {
+  return run_one<needed>(context, op, x);
 }
 }  // namespace
 
 Tensor run_unary(Op& op, const Operand& x) {
   Context& context = Context::here();
   if (const int attention = context.attention())
-    return (attention == recording ? run_recorded : run_attended)(context, op, x);
-  return run_single<Needed::by_none>(context, op, x);
+    return (attention == recording ? run_watched<Needed::by_tape>
+                                   : run_watched<Needed::by_any>)(context, op, x);
+  return run_one<Needed::by_none>(context, op, x);
 }
 
 namespace {
@@ -130,7 +117,7 @@ struct Pair {
   const Body* transposed = nullptr;  // the input that is a transposed matrix
   bool alike = false;                // both of one shape
   unsigned numbers = 0;              // bit i: input i is a number
-  Tile tile;
+  Pass pass;
   DType from, to;
   const void* inputs[2];
   double number;
@@ -140,13 +127,13 @@ struct Pair {
 [[gnu::always_inline]] inline bool find_pass(const Context& context, const Op& op, const Operand& x,
                                              const Operand& y, Pair& pair) {
   Body *const a = pair.a, *const b = pair.b;
-  if (context.path_mode() & ~recording || !op.fast || (!a && !b)) [[unlikely]]
+  if (context.path_mode() & ~recording || (!a && !b)) [[unlikely]]
     return false;
   pair.like = a ? a : b;
   pair.from = pair.like->dtype;
   pair.to = op.result_dtype(pair.from);
-  pair.tile = op.fast->value[static_cast<int>(pair.from)];
-  if (!pair.tile) return false;
+  pair.pass = fast_pass_of(op, pair.from);
+  if (!pair.pass) return false;
   if (!a || !b) {
     const Operand& number = a ? y : x;
     if (!takes_number(context, op, *pair.like, number)) return false;
@@ -171,9 +158,8 @@ struct Pair {
 /// The result of a pass, in a temporary's memory where the gradient does not need it; undefined if
 /// there is no memory.
 template <class Call>
-[[gnu::always_inline]] inline Tensor run_pair(Context& context, const Op& op, const Operand& x,
-                                              const Operand& y, const Pair& p, unsigned needs,
-                                              Call& call) {
+[[gnu::always_inline]] inline Tensor run_pair(Context& context, const Operand& x, const Operand& y,
+                                              const Pair& p, unsigned needs, Call& call) {
   const Operand* reused = nullptr;
   if (p.a && !p.transposed && !(needs & 1) && reusable(x, p.a, p.to))
     reused = &x;
@@ -185,13 +171,14 @@ template <class Call>
   if (reused) result = Access::adopt(taken_over(context, *reused));
   Body* const out = Access::body(result);
   if (p.alike && !p.transposed) [[likely]]
-    run_pass(*op.fast, p.tile, out->elements, p.inputs, 2, p.from, 0, out->data, p.to);
+    run_pass(p.pass, out->elements, p.inputs, 2, p.from, 0, out->data, p.to);
   else if (p.numbers)
-    run_pass(*op.fast, p.tile, out->elements, p.inputs, 2, p.from, p.numbers, out->data, p.to);
+    run_pass(p.pass, out->elements, p.inputs, 2, p.from, p.numbers, out->data, p.to);
   else if (p.transposed)
-    run_transposed(*op.fast, p.tile, *p.transposed, *p.like, p.transposed == p.a, *out);
+    host_backend().run_transposed(*p.pass.tiles, p.pass.tile, *p.transposed, *p.like,
+                                  p.transposed == p.a, *out);
   else
-    run_rows(*op.fast, p.tile, *p.a, *p.b, *out);
+    host_backend().run_rows(*p.pass.tiles, p.pass.tile, *p.a, *p.b, *out);
   call.end(&out, 1);
   return result;
 }
@@ -207,61 +194,85 @@ inline void set_number(Body& header, const Pair& pair) {
 }
 
 /// Every pair that the fast path takes.
-template <bool may_be_observed>
+template <Needed needed>
 [[gnu::noinline]] Tensor run_any_pair(Context& context, Op& op, const Operand& x,
                                       const Operand& y) {
+  constexpr bool any = needed == Needed::by_any;
   Pair pair;
   pair.a = body_of(x);
   pair.b = body_of(y);
-  if (context.is_watchful() &&
+  if (any && context.is_watchful() &&
       ((pair.a && may_cross(context, *pair.a)) || (pair.b && may_cross(context, *pair.b))))
     return run(op, x, y);
   if (!find_pass(context, op, x, y, pair)) return run(op, x, y);
   Body* const bodies[] = {pair.a, pair.b};
   Origin origins[2];
-  if (context.mode & recording)
+  if (needed == Needed::by_tape || (any && context.mode & recording))
     for (int i = 0; i < 2; ++i) origins[i] = origin_of(context, i ? y : x, bodies[i]);
   const std::uint64_t tapes = origins[0].tapes | origins[1].tapes;
   const Operand* const operands[] = {&x, &y};
   Body number{};
-  if (may_be_observed && pair.numbers) set_number(number, pair);
+  if (any && pair.numbers) set_number(number, pair);
   const Body* const inputs[] = {pair.a ? pair.a : &number, pair.b ? pair.b : &number};
-  CallOf<may_be_observed> call(context, op, operands, inputs, 2);
+  CallOf<any> call(context, op, operands, inputs, 2);
   const unsigned needs = tapes ? needs_of(op, origins, 2) : 0;
-  Tensor result = run_pair(context, op, x, y, pair, needs, call);
+  Tensor result = run_pair(context, x, y, pair, needs, call);
   if (!result.defined()) return run(op, x, y);
   if (!tapes) return result;
   const Caller site = context.site_of(x.caller());
   Body* const out = Access::body(result);
-  if (op.differentiable && pair.alike && !pair.transposed)
+  if (op.gradient.differentiable && pair.alike && !pair.transposed)
     call.recorded(leave_record_alike<2>(context, op, site, bodies, origins, needs, out, tapes));
-  else if (op.differentiable)
+  else if (op.gradient.differentiable)
     leave_record(context, op, {}, site, bodies, origins, 2, &out, 1, tapes);
   else
     note_cut(context, op, site, origins, 2);
   return result;
 }
 
+/// A tensor and a number while nothing watches: the same in fewer instructions.
+[[gnu::noinline]] Tensor run_with_number(Context& context, Op& op, const Operand& x,
+                                         const Operand& y, Body* a, Body* b) {
+  Body* const tensor = a ? a : b;
+  const Operand& number = a ? y : x;
+  if (!tensor || !takes_number(context, op, *tensor, number)) return run(op, x, y);
+  const Pass pass = fast_pass_of(op, tensor->dtype);
+  if (!pass) return run(op, x, y);
+  const DType dtype = op.result_dtype(tensor->dtype);
+  const Operand& other = a ? x : y;
+  Body* const out = reusable(other, tensor, dtype) ? taken_over(context, other)
+                                                   : allocate_like(context, dtype, *tensor);
+  if (!out) return run(op, x, y);
+  double memory;
+  const void* const stored = stored_number(number, tensor->dtype, memory);
+  const void* inputs[] = {a ? a->data : stored, b ? b->data : stored};
+  run_pass(pass, tensor->elements, inputs, 2, tensor->dtype, a ? 2 : 1, out->data, dtype);
+  return Access::adopt(out);
+}
+
 /// The commonest pairs, in the fewest instructions: tensors of one shape in order, without a
 /// temporary or under a tape.
-template <bool recorded>
+template <Needed needed>
 [[gnu::always_inline]] inline Tensor run_alike(Context& context, Op& op, const Operand& x,
                                                const Operand& y) {
+  constexpr bool recorded = needed == Needed::by_tape;
   Body* const bodies[] = {body_of(x), body_of(y)};
   Body *const a = bodies[0], *const b = bodies[1];
-  if (!a || !b || !op.fast || a->dtype != b->dtype || !is_plain(*a) || !is_plain(*b) ||
-      !(a->shape == b->shape) || (recorded && !op.differentiable)) [[unlikely]]
-    return run_any_pair<false>(context, op, x, y);
-  const Tile tile = op.fast->value[static_cast<int>(a->dtype)];
+  if (!recorded && (!a || !b)) [[unlikely]]
+    return run_with_number(context, op, x, y, a, b);
+  if (!a || !b || a->dtype != b->dtype || !is_plain(*a) || !is_plain(*b) ||
+      !(a->shape == b->shape) || (recorded && !op.gradient.differentiable)) [[unlikely]]
+    return run_any_pair<needed>(context, op, x, y);
+  const Pass pass = fast_pass_of(op, a->dtype);
   const DType dtype = recorded ? a->dtype : op.result_dtype(a->dtype);
-  if (!tile || (!recorded && (reusable(x, a, dtype) || reusable(y, b, dtype))))
-    return run_any_pair<false>(context, op, x, y);
+  if (!pass || (!recorded && (reusable(x, a, dtype) || reusable(y, b, dtype))))
+    return run_any_pair<needed>(context, op, x, y);
   const void* inputs[] = {a->data, b->data};
   if constexpr (!recorded) {
     Body* const out = allocate_like(context, dtype, *a);
     if (!out) [[unlikely]]
       return run(op, x, y);
-    run_pass(*op.fast, tile, a->elements, inputs, 2, a->dtype, 0, out->data, dtype);
+    run_pass(pass, a->elements, inputs, 2, a->dtype, 0, out->data, dtype);
     return Access::adopt(out);
   } else {
     const Origin origins[] = {origin_of(context, x, a), origin_of(context, y, b)};
@@ -275,7 +286,7 @@ template <bool recorded>
     else if (!(out = allocate_like(context, dtype, *a)))
       return run(op, x, y);
     Tensor result = Access::adopt(out);
-    run_pass(*op.fast, tile, out->elements, inputs, 2, dtype, 0, out->data, dtype);
+    run_pass(pass, out->elements, inputs, 2, dtype, 0, out->data, dtype);
     if (tapes)
       leave_record_alike<2>(context, op, context.site_of(x.caller()), bodies, origins, needs, out,
                             tapes);
@@ -284,14 +295,15 @@ template <bool recorded>
 }
 [[gnu::noinline]] Tensor run_recorded_pair(Context& context, Op& op, const Operand& x,
                                            const Operand& y) {
-  return run_alike<true>(context, op, x, y);
+  return run_alike<Needed::by_tape>(context, op, x, y);
 }
 }  // namespace
 
 Tensor run_binary(Op& op, const Operand& x, const Operand& y) {
   Context& context = Context::here();
   if (const int attention = context.attention())
-    return (attention == recording ? run_recorded_pair : run_any_pair<true>)(context, op, x, y);
-  return run_alike<false>(context, op, x, y);
+    return (attention == recording ? run_recorded_pair : run_any_pair<Needed::by_any>)(context, op,
+                                                                                       x, y);
+  return run_alike<Needed::by_none>(context, op, x, y);
 }
 }  // namespace reel

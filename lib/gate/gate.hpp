@@ -12,7 +12,8 @@
 #include "lib/table/shape_rules.hpp"
 
 namespace reel {
-/// Checks, infers, allocates, calls the kernel; records, and tells interceptors and observers.
+/// Checks the call, infers shapes, allocates, calls the kernel, records it, and notifies
+/// interceptors and observers.
 Tensor run(Op& op, std::initializer_list<Operand> inputs, OptionsView options = {});
 Tensor run(Op& op, const Operand& x, OptionsView options = {});
 Tensor run(Op& op, const Operand& x, const Operand& y);
@@ -20,7 +21,8 @@ Tensor run(Op& op, const Operand& x, const Operand& y);
 void run(Op& op, std::span<const Operand> inputs, OptionsView options, Caller caller,
          SmallVector<Tensor, 2>& outputs);
 Tensor run(Op& op, const Operands& inputs, OptionsView options = {});
-/// Adds the result to `output` in place; for ops that accumulate, from inputs ready for the kernel.
+/// Adds the result to `output` in place. For ops whose kernels can accumulate, with inputs that the
+/// kernel takes as they are.
 void run_into(Op& op, std::initializer_list<Operand> inputs, OptionsView options, Body& output);
 /// Ops without inputs.
 Tensor run(Op& op, OptionsView options, Caller caller);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Fast paths that observers watch.
+// Notifies observers of calls on fast paths.
 #pragma once
 #include <type_traits>
 
@@ -8,7 +8,7 @@
 #include "lib/gate/gate.hpp"
 
 namespace reel {
-/// A call on a fast path, for observers. Where there are none, nothing of it does anything.
+/// A call on a fast path, for observers. Without observers it does nothing.
 class ObservedCall {
  public:
   ObservedCall(Context& context, Op& op, const Operand* const* operands, const Body* const* inputs,
@@ -18,7 +18,7 @@ class ObservedCall {
         call_{op,      inputs, count,  options, context.site_of(operands[0]->caller()),
               nullptr, 0,      nullptr},
         told_(context.mode & observed) {}
-  /// Before the kernel, where no other path can be taken any more.
+  /// Call it before the kernel, when no other path can be taken any more.
   void begin() const {
     if (told_) tell_begin_and_reads();
   }
@@ -40,7 +40,7 @@ class ObservedCall {
   bool told_;
 };
 
-/// The same where there can be no observers.
+/// The same for callers that never have observers.
 struct UnobservedCall {
   template <class... Any>
   explicit UnobservedCall(const Any&...) {}
@@ -64,8 +64,8 @@ template <class F>
   if (output) call.end(&output, 1);
   return made;
 }
-/// f(begin), which makes the result of an op without its options, and without a record; undefined
-/// where a tape or an interceptor needs the call, or where f finds that there is more to it.
+/// Calls f(begin), which makes the result of an op without options and without a record. The result
+/// is undefined if a tape or an interceptor needs the call, or if f cannot handle the inputs.
 /// Otherwise f calls begin() before it computes.
 template <class F, class... Operands>
 [[gnu::always_inline]] inline Tensor short_cut(Context& context, Op& op, const F& f,

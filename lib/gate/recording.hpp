@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Leaving a record on the reel.
+// Adds a record to the reel.
 #pragma once
 #include "lib/flow/context.hpp"
 #include "lib/gate/gate.hpp"
 
 namespace reel {
-/// The record an input comes from, and the tapes that follow it.
+/// The record that made an input, and the tapes that watch it.
 struct Origin {
   std::uint32_t record = no_record;
   std::uint32_t value = 0;
   std::uint64_t tapes = 0;
   const Shape* shape = nullptr;  // the input's, on the reel
-  Tensor* temporary = nullptr;   // that nobody will read again
+  Tensor* temporary = nullptr;   // that is not read again
 };
 
 [[gnu::always_inline]] inline Origin origin_of(Context& context, const Operand& x, Body* body) {
@@ -37,11 +37,11 @@ struct Origin {
   unsigned needs = 0;
 #pragma GCC unroll 2
   for (int i = 0; i < count; ++i)
-    if (origins[i].tapes) needs |= op.needs.of[i < 3 ? i : 3];
+    if (origins[i].tapes) needs |= op.gradient.needs.of[i < 3 ? i : 3];
   return static_cast<std::uint16_t>(needs);
 }
 
-/// An input of a record for `tapes`; `saves` keeps its value for the gradient.
+/// An input of a record for `tapes`. If `saves`, its value is kept for the gradient.
 [[gnu::always_inline]] inline void set_input(Reel& reel, InputSlot& slot, const Origin& origin,
                                              Body* body, const Shape* shape, std::uint64_t tapes,
                                              bool saves) {
@@ -64,7 +64,7 @@ struct Origin {
     retain(body);
 }
 
-/// Appends a record of this call for `tapes` and marks the outputs as its work.
+/// Appends a record of this call for `tapes`, and stores its id in the outputs.
 [[gnu::always_inline]] inline Record& write_record(Context& context, const Op& op,
                                                    OptionsView options, Caller site,
                                                    Body* const* inputs, const Origin* origins,
@@ -77,7 +77,7 @@ struct Origin {
   Record& record = reel.append(op, input_count, output_count, options, needs != 0);
   record.file = site.file;
   record.line = site.line;
-  record.tapes = 0;  // nobody's until it is whole: its shapes may find no memory
+  record.tapes = 0;  // none until it is complete: allocating its shapes may fail
   for (int i = 0; i < input_count; ++i)
     record.inputs[i].shape = nullptr, record.inputs[i].saved = nullptr;
   for (int i = 0; i < output_count; ++i) record.outputs[i] = {};
@@ -131,7 +131,7 @@ template <int N>
   return record;
 }
 
-/// Tracked inputs end in an op without a gradient.
+/// Notes that tracked inputs were used by an op without a gradient.
 inline void note_cut(Context& context, const Op& op, Caller site, const Origin* origins,
                      int input_count) {
   for (int i = 0; i < input_count; ++i)

@@ -16,17 +16,14 @@ Body* number_body(Context& context, const Op& op, int i, Scalar number, DType dt
     fail<DTypeError>(caller, op.name, argument_name(op, i),
                      "a number that fits " + std::string(name_of(dtype)), to_text(number));
   Body* body = allocate_or_fail(context, inputs.device, op, dtype, {}, caller);
-  if (inputs.device == cpu()) {
-    store_number(body->data, number, dtype);
-  } else {
-    std::byte stored[sizeof(double)];
-    store_number(stored, number, dtype);
-    upload(*body, stored);
-  }
+  std::byte stored[sizeof(double)];
+  store_number(stored, number, dtype);
+  backend_of(inputs.device.kind)
+      ->upload(inputs.device.index, body->data, stored, static_cast<std::size_t>(body->bytes()));
   return inputs.keep(Access::adopt(body));
 }
 
-/// Whether live numbers, and C++ numbers beside them, are all that takes part in the promotion.
+/// Whether only live numbers and C++ numbers take part in the promotion.
 bool only_live(const Op& op, std::span<const Operand> operands, Body* const* bodies) {
   bool any = false;
   for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -37,8 +34,8 @@ bool only_live(const Op& op, std::span<const Operand> operands, Body* const* bod
   return any;
 }
 
-/// Where these inputs are computed on: the device of a tensor among them that is not on the CPU,
-/// else that of any tensor, else that of new tensors.
+/// The device for a call with these inputs: that of a tensor that is not on the CPU, else that of
+/// any tensor, else the device of new tensors.
 Device find_device(const Context& context, const Resolved& inputs) {
   bool any = false;
   for (const Body* body : inputs.bodies) {
@@ -66,7 +63,8 @@ void check_devices(const Op& op, const Resolved& inputs, Caller caller) {
     }
 }
 
-/// int64 beside floating numbers, for a comparison: their order and 0, as no dtype holds both.
+/// An int64 beside a floating number in a comparison: no dtype holds both, so the op `order`
+/// compares them, and its result is compared with 0.
 void resolve_order(Context& context, const Op& op, std::span<const Operand> operands, Caller caller,
                    Resolved& inputs) {
   const FunctionScope scope(caller, op.name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The inputs of a call that is not lean, on their way through the gate.
+// The inputs of a call that takes the general path of the gate.
 #pragma once
 #include <span>
 
@@ -7,7 +7,7 @@
 #include "lib/gate/recording.hpp"
 
 namespace reel {
-/// The inputs of a call: bodies, where they come from, and what was made on the way.
+/// The inputs of a call: bodies, their operands, and temporary conversions.
 struct Resolved {
   SmallVector<Body*, 4> bodies;
   SmallVector<Origin, 4> origins;

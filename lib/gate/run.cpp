@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The gate for any op: resolve, infer, allocate, run the kernel, record.
 #include "lib/body/live.hpp"
+#include "lib/flow/redirect.hpp"
 #include "lib/gate/call_kernel.hpp"
 #include "lib/gate/call_view.hpp"
 #include "lib/gate/crossing.hpp"
@@ -12,7 +13,7 @@
 
 namespace reel {
 namespace {
-/// What a rule has seen otherwise lies as its strides say.
+/// The layout of an output whose shape rule has set strides.
 void finish_views(const Inference& call) {
   for (const Tensor& output : call.outputs) {
     Body& body = *Access::body(output);
@@ -20,7 +21,7 @@ void finish_views(const Inference& call) {
   }
 }
 
-/// The kernel, where there is one, with all who listen.
+/// Calls the kernel, if there is one, and notifies interceptors and observers.
 void run_attended(Context& context, const GateCall& call, bool kernel) {
   if (context.mode & infer_only) return;
   const bool now = ask_interceptors(context, call);
@@ -52,10 +53,10 @@ template <int N>
   return !any || op.promote != Promote::floating || is_floating(common);
 }
 
-/// What a lean call leaves for the tapes that follow its inputs.
+/// Adds the record of a direct call, for the tapes that watch its inputs.
 template <int N>
-[[gnu::noinline]] void record_lean(Context& context, const Inference& call,
-                                   const Operand* const* operands) {
+[[gnu::noinline]] void record_direct(Context& context, const Inference& call,
+                                     const Operand* const* operands) {
   Origin origins[N];
   std::uint64_t tapes = 0;
 #pragma GCC unroll 3
@@ -66,14 +67,14 @@ template <int N>
   if (!tapes) return;
   Body* const* made = Access::bodies(call.outputs.data());
   const Caller site = context.site_of(call.caller);
-  if (call.op.differentiable && is_floating(made[0]->dtype))
+  if (call.op.gradient.differentiable && is_floating(made[0]->dtype))
     write_record(context, call.op, call.options, site, call.inputs, origins, N, made,
                  static_cast<int>(call.outputs.size()), tapes);
   else
     note_cut(context, call.op, site, origins, N);
 }
 
-/// A call that nothing detours; its inputs are ready.
+/// A call without interceptors, whose inputs need no conversion.
 template <int N, bool may_be_observed>
 [[gnu::always_inline]] inline void run_ready(Context& context, Op& op,
                                              const Operand* const (&operands)[N],
@@ -84,24 +85,24 @@ template <int N, bool may_be_observed>
   CallOf<may_be_observed> told(context, op, operands, inputs, N, options);
   told.begin();
   if (call.computes)
-    call_kernel(
-        op,
+    run_on_host(
+        op, options,
         {inputs, Access::bodies(outputs.data()), options.data, N, static_cast<int>(outputs.size())},
         caller);
   else
     finish_views(call);
   told.end(Access::bodies(outputs.data()), static_cast<int>(outputs.size()));
   const std::uint32_t records = may_be_observed ? context.reel->size() : 0;
-  if (context.mode & recording) record_lean<N>(context, call, operands);
+  if (context.mode & recording) record_direct<N>(context, call, operands);
   if (may_be_observed && context.reel->size() > records &&
       !context.reel->is_leaf(context.reel->size() - 1))
     told.recorded((*context.reel)[context.reel->size() - 1]);
 }
-/// The same where more than a tape may need the call. False if it is not for this path.
+/// The same if more than a tape may need the call. Returns false if this path cannot handle it.
 template <int N>
-[[gnu::noinline]] bool run_attended_lean(Context& context, Op& op,
-                                         const Operand* const (&operands)[N], OptionsView options,
-                                         Caller caller, SmallVector<Tensor, 2>& outputs) {
+[[gnu::noinline]] bool run_attended_direct(Context& context, Op& op,
+                                           const Operand* const (&operands)[N], OptionsView options,
+                                           Caller caller, SmallVector<Tensor, 2>& outputs) {
   Body* inputs[N];
   for (int i = 0; i < N; ++i) inputs[i] = body_of(*operands[i]);
   if (detours(context, inputs, N)) return false;
@@ -109,18 +110,19 @@ template <int N>
   return true;
 }
 
-/// The common case without detours: few inputs that need no conversion, at most a tape listening.
+/// A direct call, the common case: few inputs, none needs a conversion, and at most a tape needs
+/// the call.
 template <int N>
-[[gnu::always_inline]] inline bool run_lean(Op& op, const Operand* const (&operands)[N],
-                                            OptionsView options, Caller caller,
-                                            SmallVector<Tensor, 2>& outputs) {
+[[gnu::always_inline]] inline bool run_direct(Op& op, const Operand* const (&operands)[N],
+                                              OptionsView options, Caller caller,
+                                              SmallVector<Tensor, 2>& outputs) {
   Context& context = Context::here();
-  if (op.composite || !(op.cpu || op.tiles)) return false;
+  if (op.composite || !op.on_cpu().computes()) return false;
   Body* inputs[N];
   for (int i = 0; i < N; ++i) inputs[i] = body_of(*operands[i]);
   if (!ready(op, inputs)) return false;
   if (context.attention() & ~recording) [[unlikely]]
-    return run_attended_lean<N>(context, op, operands, options, caller, outputs);
+    return run_attended_direct<N>(context, op, operands, options, caller, outputs);
   run_ready<N, false>(context, op, operands, inputs, options, caller, outputs);
   return true;
 }
@@ -130,9 +132,9 @@ void run(Op& op, std::span<const Operand> operands, OptionsView options, Caller 
          SmallVector<Tensor, 2>& outputs) try {
   const std::size_t count = operands.size();
   const Operand* const x = operands.data();
-  if (count == 1 && run_lean<1>(op, {x}, options, caller, outputs)) return;
-  if (count == 2 && run_lean<2>(op, {x, x + 1}, options, caller, outputs)) return;
-  if (count == 3 && run_lean<3>(op, {x, x + 1, x + 2}, options, caller, outputs)) return;
+  if (count == 1 && run_direct<1>(op, {x}, options, caller, outputs)) return;
+  if (count == 2 && run_direct<2>(op, {x, x + 1}, options, caller, outputs)) return;
+  if (count == 3 && run_direct<3>(op, {x, x + 1, x + 2}, options, caller, outputs)) return;
   run_any(op, operands, options, caller, outputs);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, op.name);
@@ -141,9 +143,14 @@ void run(Op& op, std::span<const Operand> operands, OptionsView options, Caller 
 namespace {
 void run_any(Op& op, std::span<const Operand> operands, OptionsView options, Caller caller,
              SmallVector<Tensor, 2>& outputs) {
-  if (!op.cpu && !op.tiles && !op.composite) [[unlikely]]
+  if (!op.on_cpu().computes() && !op.composite) [[unlikely]]
     assemble_for(op, caller);
   Context& context = Context::here();
+  SmallVector<Operand, 4> others;
+  if (context.mode & redirected) [[unlikely]] {
+    for (const Operand& x : operands) others.push_back(Redirect::here(context)->read(x));
+    operands = {others.data(), others.size()};
+  }
   Resolved inputs;
   resolve(context, op, operands, caller, inputs);
   if (op.composite && runs_user_code(op, inputs.device))
@@ -161,7 +168,7 @@ void run_any(Op& op, std::span<const Operand> operands, OptionsView options, Cal
   const GateCall call{op,     inputs.bodies.data(), input_count, options, context.site_of(caller),
                       bodies, output_count,         nullptr};
   const bool differentiable =
-      op.differentiable && output_count > 0 && is_floating(bodies[0]->dtype);
+      op.gradient.differentiable && output_count > 0 && is_floating(bodies[0]->dtype);
   Crossings crossings;
   if (context.is_watchful() && differentiable)
     for (int i = 0; i < input_count; ++i)
@@ -195,10 +202,7 @@ void run_into(Op& op, std::initializer_list<Operand> operands, OptionsView optio
                       nullptr};
   if (context.mode & observed) [[unlikely]]
     tell_begin(context, told);
-  if (on_cpu(output))
-    call_kernel(op, call, site);
-  else
-    run_on_device(op, options, call, site);
+  run_kernel(op, options, call, site);
   if (context.mode & observed) [[unlikely]]
     tell_end(context, told);
 }
@@ -212,7 +216,7 @@ Tensor run(Op& op, std::initializer_list<Operand> inputs, OptionsView options) t
 }
 Tensor run(Op& op, const Operand& x, OptionsView options) try {
   SmallVector<Tensor, 2> outputs;
-  if (!run_lean<1>(op, {&x}, options, x.caller(), outputs))
+  if (!run_direct<1>(op, {&x}, options, x.caller(), outputs))
     run_any(op, {&x, 1}, options, x.caller(), outputs);
   return std::move(outputs[0]);
 } catch (const std::bad_alloc&) {
@@ -220,7 +224,7 @@ Tensor run(Op& op, const Operand& x, OptionsView options) try {
 }
 Tensor run(Op& op, const Operand& x, const Operand& y) try {
   SmallVector<Tensor, 2> outputs;
-  if (!run_lean<2>(op, {&x, &y}, {}, x.caller(), outputs)) {
+  if (!run_direct<2>(op, {&x, &y}, {}, x.caller(), outputs)) {
     const Operand operands[] = {x, y};
     run_any(op, operands, {}, x.caller(), outputs);
   }

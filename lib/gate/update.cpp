@@ -6,6 +6,7 @@
 
 #include "lib/body/live.hpp"
 #include "lib/flow/observer.hpp"
+#include "lib/flow/redirect.hpp"
 #include "lib/gate/call_kernel.hpp"
 #include "lib/gate/crossing.hpp"
 #include "lib/gate/devices.hpp"
@@ -54,7 +55,7 @@ Tensor value_for_update(const Op& op, int i, const Operand& x, const Body& varia
 
 void run_update(Op& op, std::span<const Variable> variables, std::span<const Operand> operands,
                 OptionsView options, Caller caller) try {
-  if (!op.cpu) [[unlikely]]
+  if (!op.on_cpu().computes()) [[unlikely]]
     assemble_for(op, caller);
   Context& context = Context::here();
   const RecordingPause pause(context);
@@ -63,6 +64,12 @@ void run_update(Op& op, std::span<const Variable> variables, std::span<const Ope
   SmallVector<Body*, 8> inputs(count);
   for (std::size_t i = 0; i < written; ++i)
     inputs[i] = Access::body((op.replaces ? find_variable : read_variable)(context, variables[i]));
+  if (context.mode & redirected) [[unlikely]] {
+    bool writes = true;
+    for (const Variable& variable : variables)
+      writes &= Redirect::here(context)->writes(variable, op.name, caller);
+    if (!writes) return;
+  }
   for (std::size_t i = 1; i < written; ++i)
     if (inputs[i]->device_kind != inputs[0]->device_kind ||
         inputs[i]->device_index != inputs[0]->device_index) [[unlikely]]

@@ -6,8 +6,8 @@
 #include "lib/gate/gate.hpp"
 
 namespace reel {
-/// The value of input i as an update of `variable` wants it: on its device, and of its dtype where
-/// it converts; tensors as they are.
+/// Input i as an update of `variable` needs it: on the device of the Variable, and in its dtype if
+/// it can be converted; other tensors unchanged.
 Tensor value_for_update(const Op& op, int i, const Operand& x, const Body& variable, bool converts,
                         Caller caller);
 }  // namespace reel

@@ -7,6 +7,7 @@
 
 #include "lib/io/elements.hpp"
 #include "lib/io/json.hpp"
+#include "lib/io/magic.hpp"
 #include "lib/io/zip.hpp"
 
 namespace reel::io {
@@ -19,6 +20,8 @@ std::unique_ptr<Archive> open_archive(const Path& path, std::string_view op, Cal
         if (member.name.ends_with("/data.pkl")) return open_torch(path, op, caller);
       return open_npz(path, op, caller);
     }
+    if (!path.ends_with(".json"))
+      of_format(input, {Format::safetensors}, "the format .safetensors, .npz or that of PyTorch");
   }
   return open_safetensors(path, op, caller);
 }

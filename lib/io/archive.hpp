@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A file of many tensors: what it holds is read first, elements when they are asked for.
+// A file of several tensors. Names, dtypes and shapes are read first, elements on demand.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -38,15 +38,15 @@ std::unique_ptr<Archive> open_safetensors(const Path& path, std::string_view op,
 std::unique_ptr<Archive> open_npz(const Path& path, std::string_view op, Caller caller);
 /// A file that torch.save() wrote.
 std::unique_ptr<Archive> open_torch(const Path& path, std::string_view op, Caller caller);
-/// A file of any format of many tensors, which its bytes tell.
+/// A file of any of these formats. Its contents decide which.
 std::unique_ptr<Archive> open_archive(const Path& path, std::string_view op, Caller caller);
-/// In the name of `op`; see save_safetensors().
+/// Writes a .safetensors file, see save_safetensors(). Errors name `op`.
 void write_safetensors(const Path& path, const NamedTensors& tensors, const Metadata& metadata,
                        std::string_view op, Caller caller);
 
 /// All tensors of a file, on the device of this thread's scope.
 NamedTensors read_all(const Archive& archive, Caller caller);
-/// Throws Error unless the names are UTF-8, each there once, of tensors that are defined.
+/// Throws Error if a name is not UTF-8 or occurs twice, or if a tensor is undefined.
 void check_names(const NamedTensors& tensors, std::string_view op, Caller caller);
 /// The name that occurs twice; null if none does.
 const std::string* repeated(const std::vector<Archive::Entry>& entries);

@@ -20,8 +20,8 @@ constexpr int most_names = 100;               // tried before another reason is 
 /// With the slash at its end; empty for the working folder.
 Path folder_of(const Path& path) { return path.substr(0, path.rfind('/') + 1); }
 
-/// Another one at each call: the process, the time and a count. Another machine may share the
-/// folder, so that the file is still opened only if it is new.
+/// A different name at each call, from the process id, the time and a count. Another machine may
+/// share the folder, so the file is still opened only if it does not exist.
 std::string unique_suffix() {
   static constinit unsigned count = 0;
   timespec now{};
@@ -89,7 +89,7 @@ void AtomicFile::keep_permissions(uid_t owner, gid_t group, mode_t mode) {
   struct stat made {};
   if (::fstat(file_->descriptor(), &made) != 0) fail("a file that can be written");
   const bool same = made.st_uid == owner && made.st_gid == group;
-  // Where the group cannot be kept, its rights would go to another group.
+  // If the group cannot be kept, its permissions would go to another group.
   if (!same && ::fchown(file_->descriptor(), owner, group) != 0)
     mode = (mode & ~070u) | (mode & 07u) << 3;
   if (::fchmod(file_->descriptor(), mode) != 0) fail("a file that can be written");

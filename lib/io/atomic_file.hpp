@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A file that replaces another one as a whole: whoever opens the path, at any moment, finds the
-// old file or the new one, also after the process was killed or the machine stopped.
+// A file that replaces another one as a whole. A reader of the path finds the old file or the new
+// one at any moment, also after the process was killed or the machine stopped.
 #pragma once
 #include <sys/types.h>
 

@@ -10,10 +10,12 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <optional>
 #include <vector>
 
 #include "lib/io/file.hpp"
+#include "lib/io/load.hpp"
 
 namespace reel::io {
 namespace {
@@ -29,7 +31,7 @@ std::string name_of(std::int64_t step) {
 /// A file of the folder that belongs to a checkpoint.
 struct StepFile {
   std::int64_t step;
-  bool finished;  // not, where its writer was killed, or is at work
+  bool finished;  // false if its writer was killed or still writes
   std::string name;
 };
 std::optional<StepFile> step_file(std::string_view name) {
@@ -46,6 +48,7 @@ std::optional<StepFile> step_file(std::string_view name) {
 /// In the order of their steps.
 std::vector<StepFile> files_in(const Path& folder, Caller caller) {
   const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()), ::closedir);
+  if (!open && errno == ENOMEM) throw std::bad_alloc();
   if (!open) fail_file(caller, op, folder, "a folder to read", std::strerror(errno));
   std::vector<StepFile> files;
   while (const dirent* const entry = ::readdir(open.get()))
@@ -98,7 +101,7 @@ void Checkpoints::save_state(StepAt step, detail::State state) const {
   const std::vector<StepFile> files = files_in(folder_, step.caller);
   const StepFile* const last = latest_of(files);
   if (last && last->step > step.step)
-    fail<Error>(step.caller, op, "step", "a step from " + std::to_string(last->step) + " on",
+    fail<Error>(step.caller, op, "step", std::to_string(last->step) + " or later",
                 std::to_string(step.step),
                 "The folder " + escaped(folder_) +
                     " has later checkpoints: resume() them, or take "
@@ -113,11 +116,13 @@ void Checkpoints::save_state(StepAt step, detail::State state) const {
   }
 }
 
-bool Checkpoints::load_state(const StepInto& step, detail::State state) const {
+bool Checkpoints::load_state(const StepInto& step, const LoadOptions& options,
+                             detail::State state) const {
   const Path path = latest(step.caller);
   if (path.empty()) return false;
   state.values.push_back(step.value);
-  detail::load_state({path, step.caller}, LoadOptions(), state);
+  detail::load_from(*open_archive(path, op, step.caller), {path, step.caller}, options, state,
+                    {op, true});
   return true;
 }
 }  // namespace reel::io

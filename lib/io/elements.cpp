@@ -32,6 +32,18 @@ NewTensor new_tensor(DType dtype, const Shape& shape, const Input& input) {
   return {Access::adopt(body), body->data, static_cast<std::size_t>(body->bytes())};
 }
 
+Tensor view_of(const Tensor& x, const Shape& shape, const std::int64_t* strides,
+               std::int64_t offset) {
+  Body* const body = allocate_view(Context::here(), Access::body(x));
+  if (!body) throw std::bad_alloc();
+  body->shape = shape;
+  for (std::size_t i = 0; i < shape.rank(); ++i) body->strides[i] = strides[i];
+  body->elements = shape.elements();
+  body->contiguous = is_row_major(body->shape, body->strides);
+  if (body->elements) body->data += offset * size_of(body->dtype);
+  return Access::adopt(body);
+}
+
 void make_truths(const NewTensor& x) {
   if (x.tensor.dtype() != DType::boolean) return;
   auto* const bytes = static_cast<unsigned char*>(x.elements);
@@ -48,7 +60,7 @@ Tensor read_elements(const Input& input, std::uint64_t at, DType dtype, const Sh
 Tensor placed(const Tensor& x, Caller caller) { return x.to(Context::here().device, caller); }
 
 HostElements::HostElements(const Tensor& x, Caller caller)
-    : host_(reel::detail::contiguous_host(x, x.dtype(), &first_, caller)) {}
+    : host_(reel::detail::contiguous_host(x, x.dtype(), &first_, "values", caller)) {}
 std::size_t HostElements::bytes() const {
   return static_cast<std::size_t>(Access::body(host_)->bytes());
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Elements of tensors on their way between files and memory.
+// Elements of tensors that are read from files and written to them.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -11,12 +11,12 @@
 #include "lib/io/input.hpp"
 
 namespace reel::io {
-/// The bytes of so many elements. None where they are more than 2^58, also of the other lengths
-/// where one is 0, as strides are their products.
+/// The number of bytes for these lengths; none if it exceeds 2^58. A length of 0 is left out of
+/// this product, because strides are products of the other lengths.
 std::optional<std::uint64_t> bytes_of(std::span<const std::int64_t> lengths, DType dtype);
 
-/// A tensor of the host, and the memory of its elements, which the caller fills before anybody
-/// else reads it.
+/// A tensor on the host, and its memory. The caller fills this memory before it passes the tensor
+/// on.
 struct NewTensor {
   Tensor tensor;
   void* elements;
@@ -25,9 +25,13 @@ struct NewTensor {
 NewTensor new_tensor(DType dtype, const Shape& shape, const Input& input);
 /// Makes each byte of a bool 0 or 1.
 void make_truths(const NewTensor& x);
+/// The elements of x from number `offset` on, with other strides, in the memory of x. The caller
+/// checks that all elements of the view are elements of x.
+Tensor view_of(const Tensor& x, const Shape& shape, const std::int64_t* strides,
+               std::int64_t offset);
 /// The elements from `at` on, in row-major order.
 Tensor read_elements(const Input& input, std::uint64_t at, DType dtype, const Shape& shape);
-/// Where load_* functions leave a tensor of the host: on the device of this thread's scope.
+/// A tensor of the host on the device of this thread's DeviceScope, where load_*() puts it.
 Tensor placed(const Tensor& x, Caller caller);
 
 /// A tensor's elements in row-major order on the host, while it lives.

@@ -25,10 +25,11 @@ auto uninterrupted(F f) {
 
 void fail_file(Caller caller, std::string_view op, const Path& path, std::string_view expected,
                std::string_view got, std::string_view advice) {
-  std::string rest = "The file is " + escaped(path) + ".";
-  if (!advice.empty()) rest.append("\n  ").append(advice);
-  fail<IoError>(caller, op, "\"" + escaped(path.substr(path.rfind('/') + 1)) + "\"", expected, got,
-                rest);
+  const std::string name = path.substr(path.rfind('/') + 1);
+  std::string rest;
+  if (name != path) rest = "The file is " + escaped(path) + ".";
+  if (!advice.empty()) rest.append(rest.empty() ? "" : "\n  ").append(advice);
+  fail<IoError>(caller, op, "\"" + escaped(name) + "\"", expected, got, rest);
 }
 
 std::string escaped(std::string_view bytes) {

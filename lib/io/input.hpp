@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A file as readers of formats use it.
+// A file that is read by its format.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -8,7 +8,7 @@
 #include "lib/io/file.hpp"
 
 namespace reel::io {
-/// A regular file; what is wrong with it is said in the name of `op`, which lives as long.
+/// A regular file. Its errors name `op`, which must live as long.
 class Input {
  public:
   Input(const Path& path, std::string_view op, Caller caller);
@@ -22,7 +22,7 @@ class Input {
   std::string_view op() const { return op_; }
   Caller caller() const { return caller_; }
   std::uint64_t size() const { return size_; }
-  /// The bytes from `at` on. Throws IoError where the file ends before.
+  /// The bytes that begin at `at`. Throws IoError if the file ends before the last of them.
   void read(std::uint64_t at, void* to, std::size_t bytes) const;
   std::string read(std::uint64_t at, std::size_t bytes) const;
 

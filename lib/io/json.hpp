@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// JSON as headers of files use it, read strictly: no comments, no trailing commas, valid UTF-8.
+// JSON in headers of files, read strictly: no comments, no trailing commas, valid UTF-8.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -8,7 +8,7 @@
 #include "lib/io/input.hpp"
 
 namespace reel::io {
-/// Reads a text from left to right. What is not JSON is an IoError of the file.
+/// Reads a text from left to right. Throws IoError, which names the file, if it is not JSON.
 class JsonReader {
  public:
   JsonReader(std::string_view text, const Input& input) : rest_(text), input_(input) {}
@@ -32,14 +32,14 @@ class JsonReader {
   std::string string();
   /// An integer from 0 to 2^63 - 1.
   std::int64_t count();
-  /// Passes any value.
+  /// Skips one value of any type.
   void skip() { skip(0); }
   void expect_end();
 
  private:
   bool take(char mark);
   void expect(char mark);
-  /// Whether a comma comes next; if not, `end` does. Both are passed.
+  /// Skips a comma and returns true, or skips `end` and returns false. Refuses anything else.
   bool next(char end);
   void skip(int depth);
   void skip_word(std::string_view word);

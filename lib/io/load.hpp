@@ -5,7 +5,13 @@
 #include "lib/io/archive.hpp"
 
 namespace reel::io::detail {
-/// load() from a file that is open.
+/// The name of a load in errors, and whether it needs all of the file. load() skips optimizers,
+/// generators and numbers if it is given none.
+struct LoadScope {
+  std::string_view op = "load";
+  bool whole = false;
+};
+/// load() from an open file.
 LoadReport load_from(const Archive& archive, const PathAt& path, const LoadOptions& options,
-                     const State& state);
+                     const State& state, LoadScope scope = {});
 }  // namespace reel::io::detail

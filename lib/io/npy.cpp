@@ -12,6 +12,7 @@
 #include <reel/error.hpp>
 
 #include "lib/io/atomic_file.hpp"
+#include "lib/io/magic.hpp"
 #include "lib/io/npy.hpp"
 
 namespace reel::io {
@@ -36,7 +37,7 @@ class Dictionary {
     skip_space();
     return rest_.starts_with(mark);
   }
-  /// Whether `mark` comes next; it is then passed.
+  /// Whether `mark` comes next. Skips it if so.
   bool take(char mark) {
     if (!next_is(mark)) return false;
     rest_.remove_prefix(1);
@@ -67,13 +68,13 @@ class Dictionary {
       const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), length);
       if (!comma || error != std::errc() || length < 0) return false;
       rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
-      word("L");  // Python 2 wrote it behind long integers
+      word("L");  // Python 2 wrote it after long integers
       lengths.push_back(length);
       comma = take(',');
     }
     return lengths.size() != 1 || comma;
   }
-  /// What has not been read, for errors.
+  /// The text that has not been read yet, for errors.
   std::string rest() const { return "'" + escaped(rest_.substr(0, 64)) + "'"; }
   bool at_end() {
     skip_space();
@@ -171,7 +172,7 @@ class HeaderReader {
     return true;
   }
 
-  /// The file's own size is checked before memory is asked for.
+  /// Compares with the size of the file before memory is allocated.
   void check_size(const Header& header) const {
     const std::optional<std::uint64_t> elements = bytes_of(*header.lengths, *header.dtype);
     if (!elements) fail("a shape of at most 2^58 bytes", "a larger one");
@@ -236,6 +237,7 @@ std::string npy_header(const Tensor& x, std::string_view op, Caller caller) {
 
 Tensor load_npy(const Path& path, Caller caller) try {
   const Input input(path, "load_npy", caller);
+  of_format(input, {Format::npy}, "the format .npy");
   FileBytes bytes(input);
   return placed(read_npy(bytes, input.size(), input), caller);
 } catch (const std::bad_alloc&) {

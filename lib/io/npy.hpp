@@ -19,10 +19,10 @@ struct NpyHeader {
   bool fortran;  // column by column
   Shape shape;
 };
-/// The header of a file of `size` bytes, which are as many as it says.
+/// Reads the header of a file of `size` bytes. Refuses a size that differs from the header's.
 NpyHeader read_npy_header(Bytes& bytes, std::uint64_t size, const Input& input);
-/// The whole, on the host.
+/// The whole array, on the host.
 Tensor read_npy(Bytes& bytes, std::uint64_t size, const Input& input);
-/// What comes before the elements of x. Throws DTypeError for bfloat16.
+/// The bytes before the elements of x. Throws DTypeError for bfloat16.
 std::string npy_header(const Tensor& x, std::string_view op, Caller caller);
 }  // namespace reel::io

@@ -3,6 +3,7 @@
 #include <reel/error.hpp>
 
 #include "lib/io/archive.hpp"
+#include "lib/io/magic.hpp"
 #include "lib/io/npy.hpp"
 #include "lib/io/zip.hpp"
 
@@ -13,7 +14,8 @@ constexpr std::string_view ending = ".npy";
 class NpzFile : public Archive {
  public:
   NpzFile(const Path& path, std::string_view op, Caller caller)
-      : input_(path, op, caller), zip_(input_) {
+      : input_(path, op, caller),
+        zip_(of_format(input_, {Format::npz}, "a .npz file, which is a zip file")) {
     for (const ZipReader::Entry& member : zip_.entries()) {
       if (!member.name.ends_with(ending))
         input_.fail("members that end with .npy",
@@ -45,7 +47,7 @@ std::unique_ptr<Archive> open_npz(const Path& path, std::string_view op, Caller 
 void save_npz(const Path& path, const NamedTensors& tensors, NpzOptions options,
               Caller caller) try {
   check_names(tensors, "save_npz", caller);
-  std::vector<std::string> headers;  // before there is a file, as they refuse dtypes
+  std::vector<std::string> headers;  // before the file is made, because they may refuse a dtype
   for (const auto& [name, x] : tensors) headers.push_back(npy_header(x, "save_npz", caller));
   AtomicFile file(path, "save_npz", caller);
   ZipWriter zip(file);

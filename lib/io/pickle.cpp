@@ -32,7 +32,7 @@ void PickleReader::fail(std::string_view got) const {
 }
 
 void PickleReader::read() {
-  most_visits_ = rest_.size() + 1;  // a value that is named has a byte at least
+  most_visits_ = rest_.size() + 1;  // a named value takes at least one byte
   const std::string_view start = take(2);
   if (start[0] != '\x80' || start[1] < 2 || start[1] > 5) fail("another protocol than 2 to 5");
   while (true) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The part of Python's pickles that state dicts of PyTorch are made of. Nothing is executed: the
-// few names that may be called are known here, and any other is an error that says which.
+// Reads the part of Python's pickles that state dicts of PyTorch use. Nothing is executed: this
+// file knows the few functions that a pickle may name, and any other name is an error.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -17,7 +17,7 @@ struct TorchStorage {
   DType dtype;
   std::int64_t elements;
 };
-/// Elements of a storage with steps between them.
+/// A tensor: elements of a storage, with strides.
 struct TorchTensor {
   TorchStorage storage;
   std::int64_t offset;
@@ -28,7 +28,7 @@ struct TorchTensor {
 class PickleReader {
  public:
   PickleReader(std::string_view text, const Input& input) : rest_(text), input_(input) {}
-  /// Once.
+  /// Call it once.
   void read();
   const std::vector<std::pair<std::string, TorchTensor>>& tensors() const { return named_; }
   /// Numbers, texts and None, as text.

@@ -11,6 +11,7 @@
 #include "lib/io/atomic_file.hpp"
 #include "lib/io/elements.hpp"
 #include "lib/io/json.hpp"
+#include "lib/io/magic.hpp"
 
 namespace reel::io {
 namespace {
@@ -26,21 +27,22 @@ std::string quoted(std::string_view name) { return "\"" + escaped(name.substr(0,
 class SafetensorsFile : public Archive {
  public:
   SafetensorsFile(const Path& path, std::string_view op, Caller caller) : input_(path, op, caller) {
+    of_format(input_, {Format::safetensors}, "the format .safetensors");
     const std::uint64_t length = header_length();
     const std::string header = input_.read(8, length);
     first_ = 8 + length;
     read_header(header);
     if (const std::string* const name = repeated(entries_))
       input_.fail("each name once", quoted(*name) + " twice");
-    check_places();
+    check_ranges();
   }
 
   Tensor read(std::size_t i) const override {
-    return read_elements(input_, first_ + places_[i].begin, entries_[i].dtype, entries_[i].shape);
+    return read_elements(input_, first_ + ranges_[i].begin, entries_[i].dtype, entries_[i].shape);
   }
 
  private:
-  struct Place {
+  struct ByteRange {
     std::uint64_t begin, end;  // behind the header
   };
 
@@ -108,21 +110,21 @@ class SafetensorsFile : public Archive {
       input_.fail(std::to_string(*bytes) + " bytes of " + quoted(name) + ", by its shape",
                   "offsets " + std::to_string(begin) + " and " + std::to_string(end));
     entries_.push_back({name, dtype, Shape(shape, input_.caller())});
-    places_.push_back({begin, end});
+    ranges_.push_back({begin, end});
   }
 
   /// Behind the header there are elements and nothing else.
-  void check_places() const {
-    std::vector<Place> sorted = places_;
-    std::sort(sorted.begin(), sorted.end(), [](const Place& a, const Place& b) {
+  void check_ranges() const {
+    std::vector<ByteRange> sorted = ranges_;
+    std::sort(sorted.begin(), sorted.end(), [](const ByteRange& a, const ByteRange& b) {
       return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
     });
     std::uint64_t at = 0;
-    for (const Place& place : sorted) {
-      if (place.begin != at)
+    for (const ByteRange& range : sorted) {
+      if (range.begin != at)
         input_.fail("elements without gaps and overlaps, from offset " + std::to_string(at),
-                    std::to_string(place.begin));
-      at = place.end;
+                    std::to_string(range.begin));
+      at = range.end;
     }
     if (input_.size() != first_ + at)
       input_.fail(std::to_string(first_ + at) + " bytes, by its header",
@@ -131,7 +133,7 @@ class SafetensorsFile : public Archive {
 
   const Input input_;
   std::uint64_t first_ = 0;
-  std::vector<Place> places_;
+  std::vector<ByteRange> ranges_;
 };
 
 /// Reads the files that an index lists.
@@ -160,11 +162,11 @@ class SafetensorsShards : public Archive {
   }
 
   Tensor read(std::size_t i) const override {
-    return shards_[places_[i].shard]->read(places_[i].entry);
+    return shards_[shard_entries_[i].shard]->read(shard_entries_[i].entry);
   }
 
  private:
-  struct Place {
+  struct ShardEntry {
     std::size_t shard, entry;
   };
 
@@ -192,7 +194,7 @@ class SafetensorsShards : public Archive {
           input_.fail("a list of all tensors",
                       "none of " + quoted(entries[i].name) + " in " + quoted(file));
         entries_.push_back(entries[i]);
-        places_.push_back({shard, i});
+        shard_entries_.push_back({shard, i});
       }
     }
     if (entries_.size() != file_of.size())
@@ -203,7 +205,7 @@ class SafetensorsShards : public Archive {
 
   const Input input_;
   std::vector<std::unique_ptr<SafetensorsFile>> shards_;
-  std::vector<Place> places_;
+  std::vector<ShardEntry> shard_entries_;
 };
 
 std::string header_of(const NamedTensors& tensors, const Metadata& metadata) {
@@ -232,7 +234,7 @@ std::string header_of(const NamedTensors& tensors, const Metadata& metadata) {
   return header;
 }
 
-/// One file, with the tensors of the widest dtype first, so that all lie at multiples of their
+/// One file. Tensors of the widest dtype come first, so that all begin at multiples of their
 /// widths.
 void write_file(const Path& path, NamedTensors tensors, const Metadata& metadata,
                 std::string_view op, Caller caller) {

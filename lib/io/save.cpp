@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // save() and load(). Variables and Tensors are the tensors of a .safetensors file, all else is text
-// in its metadata: "reel.value.0" is "int 17", "reel.generator.0" is seed and position, and
-// "reel.optimizer" and "reel.values" list the tensors that are no part of a model.
+// in its metadata: "reel.value.0" is "int 17", "reel.generator.0" is seed and position.
+// "reel.optimizer" and "reel.values" list the tensors of optimizers and those that are no
+// Variables; "reel.model" lists the numbers, texts and such tensors inside models.
 #include <reel/io/save.hpp>
 
 #include <algorithm>
@@ -47,17 +48,18 @@ namespace detail {
 namespace {
 constexpr std::string_view value_key = "reel.value.", generator_key = "reel.generator.",
                            optimizer_key = "reel.optimizer", values_key = "reel.values",
-                           values_prefix = "values.";
+                           model_key = "reel.model", values_prefix = "values.";
 
 std::string type_text(const Shape& shape, DType dtype) {
   return to_text(shape) + " " + std::string(name_of(dtype));
 }
 
-/// Finds in a file what a program has, and changes the program when all is read.
+/// Finds the things of a program in a file. It changes the program only after everything was read.
 class Loader {
  public:
-  Loader(const Archive& archive, const PathAt& path, const LoadOptions& options, const State& state)
-      : path_(path), options_(options), state_(state), archive_(archive) {
+  Loader(const Archive& archive, const PathAt& path, const LoadOptions& options, const State& state,
+         LoadScope scope)
+      : path_(path), options_(options), state_(state), scope_(scope), archive_(archive) {
     name_tensors();
   }
 
@@ -83,13 +85,19 @@ class Loader {
       const std::string name = options_.rename(archive_.entries()[i].name);
       if (name.empty()) continue;
       if (!found_.emplace(name, Found{i}).second)
-        fail_file(path_.caller, "load", path_.path, "each name once after .rename",
+        fail_file(path_.caller, scope_.op, path_.path, "each name once after .rename",
                   "\"" + escaped(name) + "\" twice");
     }
     for (const auto& [key, text] : archive_.metadata()) {
+      if (key == "format") has_numbers_ = text == "reel";
       if (key == optimizer_key) optimizer_names_ = lines_of(text);
       if (key == values_key) value_names_ = lines_of(text);
+      if (key == model_key) model_names_ = lines_of(text);
     }
+    const auto is_part = [](const auto& known) { return !known.in_model; };
+    passes_over_values_ = !scope_.whole &&
+                          std::none_of(state_.values.begin(), state_.values.end(), is_part) &&
+                          std::none_of(state_.tensors.begin(), state_.tensors.end(), is_part);
   }
 
   Found* find(const std::string& name) {
@@ -123,30 +131,34 @@ class Loader {
   static bool can_convert(DType dtype) { return is_floating(dtype); }
 
   void match_tensors() {
-    for (const auto& [name, place] : state_.tensors) {
-      if (const Found* const found = find(std::string(values_prefix) + name))
-        tensors_.emplace_back(place, found->entry);
-      else
-        report_.missing.push_back("tensor " + escaped(name));
+    for (const SavedTensor& known : state_.tensors) {
+      if (const Found* const found = find(std::string(values_prefix) + known.name))
+        tensors_.emplace_back(known.place, found->entry);
+      else if (!known.in_model || (has_numbers_ && known.place->defined()))
+        report_.missing.push_back("tensor " + escaped(known.name));
     }
   }
 
-  /// What belongs to a kind of things that the call has not is no surprise.
+  /// Entries of a kind that the call does not have are not reported as unexpected.
   void list_unexpected() {
     const bool has_optimizer =
         std::any_of(state_.variables.begin(), state_.variables.end(),
                     [](const SavedVariable& known) { return known.role[0] == 'o'; });
-    const bool has_values = !state_.values.empty() || !state_.tensors.empty();
     for (const auto& [name, found] : found_) {
       if (found.used) continue;
       const Archive::Entry& entry = archive_.entries()[found.entry];
-      if (optimizer_names_.contains(entry.name) && !has_optimizer) continue;
-      if (value_names_.contains(entry.name) && !has_values) continue;
+      if (optimizer_names_.contains(entry.name) && !has_optimizer && !scope_.whole) continue;
+      if (value_names_.contains(entry.name) && passes_over(entry.name)) continue;
       report_.unexpected.push_back(escaped(name) + ": " + type_text(entry.shape, entry.dtype));
     }
   }
 
-  /// The texts whose keys begin so, by the rest of the key.
+  /// Whether this call skips a number, text or Tensor of the file.
+  bool passes_over(const std::string& name) const {
+    return passes_over_values_ && !model_names_.contains(name);
+  }
+
+  /// The texts whose keys begin with this prefix, by the rest of the key.
   std::map<std::string, std::string> texts_of(std::string_view prefix) const {
     std::map<std::string, std::string> texts;
     for (const auto& [key, text] : archive_.metadata())
@@ -156,7 +168,7 @@ class Loader {
 
   void match_generators() {
     auto texts = texts_of(generator_key);
-    if (state_.generators.empty()) return;
+    if (state_.generators.empty() && !scope_.whole) return;
     for (const auto& [name, generator] : state_.generators) {
       const auto text = texts.find(name);
       if (text == texts.end()) {
@@ -165,7 +177,7 @@ class Loader {
       }
       const std::optional<Stream> stream = stream_of(text->second);
       if (!stream)
-        fail_file(path_.caller, "load", path_.path, "seed and position of a generator",
+        fail_file(path_.caller, scope_.op, path_.path, "seed and position of a generator",
                   "\"" + escaped(text->second) + "\"");
       streams_.emplace_back(generator, *stream);
       texts.erase(text);
@@ -176,10 +188,10 @@ class Loader {
 
   void match_values() {
     auto texts = texts_of(value_key);
-    if (state_.values.empty() && state_.tensors.empty()) return;
     for (const SavedValue& known : state_.values) {
       const auto text = texts.find(known.name);
       if (text == texts.end()) {
+        if (known.in_model && !has_numbers_) continue;
         report_.missing.push_back("value " + escaped(known.name) + ": " + kind_text(known));
         continue;
       }
@@ -192,9 +204,11 @@ class Loader {
                                     escaped(text->second.substr(0, 100)));
       texts.erase(text);
     }
-    texts.erase("checkpoint.step");  // without Checkpoints, nobody asks for it
+    texts.erase("checkpoint.step");  // only Checkpoints reads it
     for (const auto& [name, text] : texts)
-      report_.unexpected.push_back("value " + escaped(name) + ": " + escaped(text.substr(0, 100)));
+      if (!passes_over(name))
+        report_.unexpected.push_back("value " + escaped(name) + ": " +
+                                     escaped(text.substr(0, 100)));
   }
 
   [[noreturn]] void refuse() const {
@@ -208,11 +222,17 @@ class Loader {
     std::string lines = report_.text();
     for (std::size_t at = 0; (at = lines.find('\n', at)) != lines.npos; at += 3)
       lines.replace(at, 1, "\n  ");
-    fail_file(path_.caller, "load", path_.path, "what the program has, by name, shape and dtype",
-              counts, lines + "\n  {.strict = false} loads what fits.");
+    const std::size_t fit = entries_.size() + tensors_.size() + streams_.size() + values_.size();
+    if (fit > (scope_.whole ? 1 : 0))  // a checkpoint of the step alone cannot resume a run
+      lines += "\n  {.strict = false} loads what fits.";
+    else if (!report_.missing.empty() && !report_.unexpected.empty())
+      lines +=
+          "\n  Nothing fits. {.rename = {{\"old.\", \"new.\"}}} changes the names of the file.";
+    fail_file(path_.caller, scope_.op, path_.path, "what the program has, by name, shape and dtype",
+              counts, lines);
   }
 
-  /// After the last thing that can fail, the values change places.
+  /// Exchanges the values, after everything that can fail.
   void store() {
     std::vector<Tensor> loaded, placed_tensors;
     loaded.reserve(entries_.size());
@@ -235,9 +255,12 @@ class Loader {
   const PathAt& path_;
   const LoadOptions& options_;
   const State& state_;
+  const LoadScope scope_;
   const Archive& archive_;
-  std::map<std::string, Found> found_;  // by the names that the model has for them
-  std::set<std::string> optimizer_names_, value_names_;
+  std::map<std::string, Found> found_;  // by their names in the model
+  std::set<std::string> optimizer_names_, value_names_, model_names_;
+  bool has_numbers_ = false;  // files of other programs have none
+  bool passes_over_values_ = false;
   LoadReport report_;
   std::vector<Variable> variables_;
   std::vector<std::size_t> entries_;
@@ -253,18 +276,23 @@ void add_line(std::string& lines, const std::string& line) {
 
 void save_state(const PathAt& path, const State& state) {
   NamedTensors tensors;
-  std::string optimizer, values;
+  std::string optimizer, values, model;
   for (const SavedVariable& known : state.variables) {
     tensors.emplace_back(known.name, known.variable.value());
     if (known.role[0] == 'o') add_line(optimizer, known.name);
   }
-  for (const auto& [name, place] : state.tensors) {
-    tensors.emplace_back(std::string(values_prefix) + name, *place);
+  for (const SavedTensor& known : state.tensors) {
+    if (known.in_model && !known.place->defined()) continue;  // nothing yet
+    tensors.emplace_back(std::string(values_prefix) + known.name, *known.place);
     add_line(values, tensors.back().first);
+    if (known.in_model) add_line(model, tensors.back().first);
   }
+  for (const SavedValue& value : state.values)
+    if (value.in_model) add_line(model, value.name);
   Metadata metadata = {{"format", "reel"}};
   if (!optimizer.empty()) metadata.emplace_back(optimizer_key, optimizer);
   if (!values.empty()) metadata.emplace_back(values_key, values);
+  if (!model.empty()) metadata.emplace_back(model_key, model);
   for (const auto& [name, generator] : state.generators)
     metadata.emplace_back(std::string(generator_key) + name,
                           text_of(Stream{generator.seed(), generator.position()}));
@@ -278,8 +306,11 @@ LoadReport load_state(const PathAt& path, const LoadOptions& options, const Stat
 }
 
 LoadReport load_from(const Archive& archive, const PathAt& path, const LoadOptions& options,
-                     const State& state) {
-  return Loader(archive, path, options, state).load();
+                     const State& state, LoadScope scope) {
+  if (state.found() == 0 && state.values.empty() && state.tensors.empty())
+    fail<Error>(path.caller, "load", "parts", "something to load into", "parts that hold nothing",
+                "A list keeps the length that it has: give it that of the file before.");
+  return Loader(archive, path, options, state, scope).load();
 }
 }  // namespace detail
 }  // namespace reel::io

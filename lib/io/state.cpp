@@ -22,6 +22,17 @@ void State::add_generator(std::string_view name, const Generator& generator) {
   generators.emplace_back(name.empty() ? number : std::string(name), generator);
 }
 
+void State::take_plain(State& other, bool in_model) {
+  for (SavedValue& value : other.values) {
+    value.in_model |= in_model;
+    values.push_back(std::move(value));
+  }
+  for (SavedTensor& tensor : other.tensors) {
+    tensor.in_model |= in_model;
+    tensors.push_back(std::move(tensor));
+  }
+}
+
 void check_names(const State& state, Caller caller) {
   const auto check = [&](std::vector<std::string> names) {
     std::sort(names.begin(), names.end());
@@ -35,7 +46,7 @@ void check_names(const State& state, Caller caller) {
   for (const SavedVariable& known : state.variables) variables.push_back(known.name);
   for (const auto& known : state.generators) generators.push_back(known.first);
   for (const SavedValue& known : state.values) values.push_back(known.name);
-  for (const auto& known : state.tensors) values.push_back(known.first);
+  for (const SavedTensor& known : state.tensors) values.push_back(known.name);
   check(variables);
   check(generators);
   check(values);

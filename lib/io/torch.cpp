@@ -4,8 +4,8 @@
 
 #include <map>
 
-#include "lib/flow/context.hpp"
 #include "lib/io/archive.hpp"
+#include "lib/io/magic.hpp"
 #include "lib/io/pickle.hpp"
 #include "lib/io/zip.hpp"
 
@@ -13,23 +13,11 @@ namespace reel::io {
 namespace {
 constexpr std::uint64_t most_pickle = 16 << 20;
 
-/// Part of a storage, in the memory of the storage.
-Tensor view_of(const Tensor& storage, const TorchTensor& x, const Input& input) {
-  const Shape shape(x.shape, input.caller());
-  Body* const body = allocate_view(Context::here(), Access::body(storage));
-  if (!body) throw std::bad_alloc();
-  body->shape = shape;
-  for (std::size_t i = 0; i < shape.rank(); ++i) body->strides[i] = x.strides[i];
-  body->elements = shape.elements();
-  body->contiguous = is_row_major(body->shape, body->strides);
-  if (body->elements) body->data += x.offset * size_of(body->dtype);
-  return Access::adopt(body);
-}
-
 class TorchFile : public Archive {
  public:
   TorchFile(const Path& path, std::string_view op, Caller caller)
-      : input_(path, op, caller), zip_(input_) {
+      : input_(path, op, caller),
+        zip_(of_format(input_, {Format::torch}, "a zip file, as PyTorch since 1.6 writes")) {
     find_folder();
     const ZipReader::Entry& member = member_named("data.pkl");
     if (member.size > most_pickle)
@@ -50,7 +38,8 @@ class TorchFile : public Archive {
   }
 
   Tensor read(std::size_t i) const override {
-    return view_of(storage(tensors_[i].storage), tensors_[i], input_);
+    const TorchTensor& x = tensors_[i];
+    return view_of(storage(x.storage), Shape(x.shape, input_.caller()), x.strides.data(), x.offset);
   }
 
  private:

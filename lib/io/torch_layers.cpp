@@ -17,7 +17,7 @@ namespace reel::io {
 namespace {
 using detail::TorchLayer;
 
-/// One of our weights, and what it is made of.
+/// One of our weights, and the entries of the file from which it is made.
 struct Recipe {
   enum class Kind : std::uint8_t { copy, transpose, stack, sum, gru_bias } kind;
   std::string name;
@@ -119,7 +119,7 @@ class TorchLayout : public Archive {
     parts_.push_back(std::move(part));
   }
 
-  /// Nothing where the file has none of it: then our name is missing.
+  /// Nothing if the file has no part of it; then our name is reported as missing.
   void add(const Recipe& recipe, const std::map<std::string, std::size_t>& places) {
     Part part{recipe.kind, {}};
     for (const std::string& name : recipe.from)
@@ -161,7 +161,7 @@ class TorchLayout : public Archive {
   /// Of a GRU, the biases of r and z are added; n keeps both.
   Tensor sum_of(const std::vector<Tensor>& biases, bool is_gru) const {
     const DType dtype = biases[0].dtype();
-    const DType wide = dtype == DType::float64 ? dtype : DType::float32;
+    const DType wide = is_floating(dtype) && has_arithmetic(dtype) ? dtype : DType::float32;
     const Tensor a = biases[0].to(wide, path_.caller), b = biases[1].to(wide, path_.caller);
     if (!is_gru) return (a + b).to(dtype);
     const std::int64_t n = a.size() / 3;
@@ -182,7 +182,7 @@ LoadReport load_torch_state(const PathAt& path, const LoadOptions& options, cons
   const CallerScope here(path.caller, "load_torch");
   auto file = open_archive(path.path, "load_torch", path.caller);
   const TorchLayout layout(std::move(file), options.rename, layers, path);
-  return load_from(layout, path, {options.strict, options.convert}, state);
+  return load_from(layout, path, {options.strict, options.convert}, state, {"load_torch"});
 }
 }  // namespace detail
 }  // namespace reel::io

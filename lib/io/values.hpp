@@ -16,7 +16,7 @@ struct Stream {
 std::string text_of(const Stream& stream);
 std::optional<Stream> stream_of(std::string_view text);
 
-/// A value that was read, for the place of one of its kind.
+/// A value that was read, for an object of the same kind.
 struct NewValue {
   const detail::SavedValue* of;
   std::uint64_t bits = 0;
@@ -28,7 +28,7 @@ std::string text_of(const detail::SavedValue& value);
 std::string kind_text(const detail::SavedValue& value);
 /// None if the text is of another kind, or its number does not fit.
 std::optional<NewValue> parsed(const detail::SavedValue& of, std::string_view text);
-/// Puts it in its place; cannot fail.
+/// Stores it in its object; cannot fail.
 void put(NewValue& value);
 
 std::set<std::string> lines_of(std::string_view text);

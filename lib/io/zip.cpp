@@ -142,7 +142,7 @@ ZipReader::ZipReader(const Input& input) : input_(input) {
 ZipReader::Directory ZipReader::find_directory() const {
   const std::uint64_t bytes = std::min<std::uint64_t>(input_.size(), end_bytes + most_comment);
   const std::string tail = input_.read(input_.size() - bytes, bytes);
-  for (std::size_t at = bytes >= end_bytes ? bytes - end_bytes + 1 : 0; at-- > 0;) {
+  for (std::size_t at = bytes - end_bytes + 1; at-- > 0;) {  // is_zip() has seen so many bytes
     if (number(tail, at, 4) != end_mark || number(tail, at + 20, 2) != bytes - at - end_bytes)
       continue;
     const std::uint64_t end = input_.size() - bytes + at;
@@ -150,7 +150,7 @@ ZipReader::Directory ZipReader::find_directory() const {
                         number(tail, at + 10, 2), end};
     if (number(tail, at + 4, 4) != 0 || number(tail, at + 8, 2) != directory.count)
       input_.fail("a zip file of one part", "one of several");
-    // PyTorch writes the directory of zip64 even where these fields have room.
+    // PyTorch writes a zip64 directory even if the numbers fit these fields.
     const bool large =
         directory.bytes != end - directory.at || directory.at > end || directory.count == 0xffff;
     if (large) directory = directory64(end);
@@ -199,7 +199,7 @@ ZipReader::Entry ZipReader::read_entry(std::string_view& rest) const {
   constexpr std::size_t places[] = {24, 20, 42};
   for (int i = 0; i < 3; ++i) *fields[i] = number(rest, places[i], 4);
   std::string_view extra = rest.substr(entry_bytes + name_bytes, extra_bytes);
-  while (extra.size() >= 4) {  // what is too large for 32 bits is in the field 1
+  while (extra.size() >= 4) {  // values too large for 32 bits are in field 1
     const std::size_t length = number(extra, 2, 2);
     if (length > extra.size() - 4) input_.fail("whole extra fields", "the end of them");
     std::string_view field = extra.substr(4, length);
@@ -219,7 +219,7 @@ ZipReader::Entry ZipReader::read_entry(std::string_view& rest) const {
   return entry;
 }
 
-/// Members come one after the other, and the directory behind them.
+/// Members follow one another, then comes the directory.
 void ZipReader::find_data(std::uint64_t directory) {
   std::vector<Entry*> order;
   for (Entry& entry : entries_) order.push_back(&entry);

@@ -14,12 +14,13 @@ namespace reel::io {
 /// The bytes of a member from front to back.
 class ZipMember : public Bytes {
  public:
-  /// After the last byte: throws IoError unless there are no more, of the checksum that was noted.
+  /// Call it after the last byte. Throws IoError if there are more bytes, or if the checksum
+  /// differs from the one in the file.
   virtual void finish() = 0;
 };
 
-/// What a zip file lists. Overlapping, encrypted and otherwise packed members are refused, and so
-/// are sizes that the packed bytes cannot have.
+/// The members that a zip file lists. Overlapping members, encrypted members, other compressions,
+/// and sizes that the packed bytes cannot have are refused.
 class ZipReader {
  public:
   struct Entry {
@@ -55,7 +56,7 @@ bool is_zip(const Input& input);
 class ZipWriter {
  public:
   explicit ZipWriter(AtomicFile& file) : file_(file) {}
-  /// A member of these bytes one after the other. Its first byte lies at a multiple of 64 unless it
+  /// A member with these bytes in sequence. Its first byte is at a multiple of 64 unless it
   /// is deflated.
   void add(const std::string& name, std::string_view head, std::string_view rest, bool deflate);
   void finish();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <new>
 
 #include <reel/error.hpp>
 
@@ -87,7 +88,7 @@ constexpr std::uint32_t half_list(std::size_t list_bytes, std::size_t size_class
   return static_cast<std::uint32_t>(list_bytes / bytes_of(size_class) / 2) + 1;
 }
 
-/// The list is empty: takes blocks that other threads gave back, else a new one.
+/// Called if the list is empty: takes blocks from the shared cache, else allocates one.
 [[gnu::noinline]] void* refill(FreeList& list, std::size_t list_bytes, std::size_t size_class) {
   const std::size_t bytes = bytes_of(size_class);
   {
@@ -106,7 +107,7 @@ constexpr std::uint32_t half_list(std::size_t list_bytes, std::size_t size_class
   return ask_system(bytes);
 }
 
-/// The list is full: half of it goes to the others, or back to the system.
+/// Called if the list is full: gives half of it to the shared cache, or back to the system.
 [[gnu::noinline]] void spill(FreeList& list, std::size_t list_bytes, std::size_t size_class) {
   const std::size_t bytes = bytes_of(size_class);
   FreeList surplus;
@@ -154,7 +155,7 @@ void give_large(ThreadMemory& memory, void* block, std::size_t size_class) {
 
 /// Of the host's memory.
 std::int64_t footprint(const Body& body) {
-  const bool large = body.large_class && body.large_class != device_class;
+  const bool large = body.large_class && body.large_class < borrowed_class;
   return static_cast<std::int64_t>(body.block_class * block_unit +
                                    (large ? bytes_of(body.large_class) : 0));
 }
@@ -169,21 +170,32 @@ std::size_t device_bytes(const Body& body) {
                                                           device_bytes(body));
 }
 
-/// What threads have freed that have no memory of their own.
+/// Gives back elements that are not in blocks of the host; false if they are.
+[[gnu::noinline]] bool release_outside(Body& body) {
+  if (body.large_class == device_class)
+    release_on_device(body);
+  else if (body.large_class == borrowed_class)
+    keeper_of(body).release(keeper_of(body).what);
+  else
+    return false;
+  return true;
+}
+
+/// What threads without a cache of their own have freed.
 constinit std::int64_t freed_tensors = 0, freed_bytes = 0;
 [[gnu::noinline]] void destroy_for_all(Body* body) {
   __atomic_fetch_add(&freed_tensors, 1, __ATOMIC_RELAXED);
   __atomic_fetch_add(&freed_bytes, footprint(*body), __ATOMIC_RELAXED);
-  if (body->large_class == device_class)
-    release_on_device(*body);
-  else if (body->large_class)
-    give_shared(body->data, body->large_class);
+  if (body->large_class && !release_outside(*body)) give_shared(body->data, body->large_class);
   give_shared(body, body->block_class);
 }
 
 /// Elements that are not in the body's own block. Out of line: small tensors and views have none.
-[[gnu::noinline]] void give_elements(ThreadMemory& memory, const Body& body) {
-  if (body.large_class == device_class) return release_on_device(body);
+[[gnu::noinline]] void give_elements(ThreadMemory& memory, Body& body) {
+  if (body.large_class >= borrowed_class) {
+    release_outside(body);
+    return;
+  }
   add(memory.live_bytes, -static_cast<std::int64_t>(bytes_of(body.large_class)));
   give_large(memory, body.data, body.large_class);
 }
@@ -205,7 +217,8 @@ static_assert(std::endian::native == std::endian::little);
 static_assert(offsetof(Body, contiguous) == offsetof(Body, dtype) + 1 &&
               offsetof(Body, device_index) == offsetof(Body, dtype) + 3);
 
-/// A block for a header and `bytes` of elements behind it, counted; null if there is no memory.
+/// A block for a header and `bytes` of elements after it. It is counted. Null if there is no
+/// memory.
 inline Body* take_body(ThreadMemory& memory, std::size_t bytes) {
   const std::size_t block_class = (body_bytes + bytes + block_unit - 1) / block_unit;
   auto* body = static_cast<Body*>(take_kept(memory, block_class));
@@ -260,6 +273,10 @@ Body* allocate(ThreadMemory& memory, DType dtype, const Shape& shape, std::int64
   return body;
 }
 
+std::string largest_on(Device device) {
+  DeviceMemory* const memory = device_memories[static_cast<int>(device.kind)];
+  return device == cpu() || !memory ? "" : memory->largest(device.index);
+}
 Body* allocate_on(ThreadMemory& memory, Device device, DType dtype, const Shape& shape,
                   std::int64_t elements) {
   if (device == cpu()) return allocate(memory, dtype, shape, elements);
@@ -273,7 +290,13 @@ Body* allocate_on(ThreadMemory& memory, Device device, DType dtype, const Shape&
   body->elements = elements;
   body->shape = shape;
   set_row_major(*body);
-  body->data = device_memories[body->device_kind]->allocate(device.index, device_bytes(*body));
+  try {
+    body->data = device_memories[body->device_kind]->allocate(device.index, device_bytes(*body));
+  } catch (...) {  // the device has failed
+    body->data = nullptr;
+    release(body);
+    throw;
+  }
   if (!body->data) {
     release(body);
     return nullptr;
@@ -288,6 +311,27 @@ Body* allocate_like(ThreadMemory& memory, DType dtype, const Body& like) {
     return nullptr;
   body->shape = like.shape;
   std::memcpy(body->strides, like.strides, sizeof(Strides));
+  return body;
+}
+
+Keeper& keeper_of(Body& borrowed) {  // behind the header, where other bodies have elements
+  return *reinterpret_cast<Keeper*>(reinterpret_cast<std::byte*>(&borrowed) + body_bytes);
+}
+
+Body* allocate_borrowed(ThreadMemory& memory, const void* data, std::int64_t bytes) {
+  Body* body = take_body(memory, sizeof(Keeper));
+  if (!body) return nullptr;
+  body->dtype = DType::uint8;
+  body->contiguous = true;
+  body->device_kind = 0;
+  body->device_index = 0;
+  body->data = static_cast<std::byte*>(const_cast<void*>(data));
+  body->owner = nullptr;
+  body->elements = bytes;
+  body->shape = Shape({bytes});
+  set_row_major(*body);
+  body->large_class = borrowed_class;
+  new (&keeper_of(*body)) Keeper{[](void*) noexcept {}, nullptr};
   return body;
 }
 

@@ -25,8 +25,8 @@ inline constexpr std::size_t small_bytes = (small_classes - 1) * block_unit - bo
 /// Classes of which each thread keeps blocks: small ones, and large ones of 8 to 128 KiB.
 inline constexpr std::size_t kept_classes = small_classes + 33;
 
-/// The blocks that a thread keeps, and what it has made minus what it has freed: only the sum over
-/// all threads means something.
+/// The blocks that a thread keeps, and the number of bodies that it has made minus the number that
+/// it has freed. Only the sum of these numbers over all threads has a meaning.
 struct ThreadMemory {
   FreeList blocks[kept_classes];
   std::size_t list_bytes = 256 << 10;  // of blocks of one size: at most
@@ -42,6 +42,16 @@ Body* allocate_like(ThreadMemory& memory, DType dtype, const Body& like);
 /// The same on any device.
 Body* allocate_on(ThreadMemory& memory, Device device, DType dtype, const Shape& shape,
                   std::int64_t elements);
+/// The function that a borrowed body calls when nothing uses its elements any more.
+struct Keeper {
+  void (*release)(void* what) noexcept;
+  void* what;
+};
+/// A new body over `bytes` bytes that the library did not allocate, with a keeper that does
+/// nothing. Tensors over this memory are views of it, as a view is never written in place.
+Body* allocate_borrowed(ThreadMemory& memory, const void* data, std::int64_t bytes);
+/// Called on the thread that releases the body.
+Keeper& keeper_of(Body& borrowed);
 /// A new body that views `base`'s memory; the same view until the caller sets another.
 Body* allocate_view(ThreadMemory& memory, Body* base);
 
@@ -50,6 +60,6 @@ void release(Body* body) noexcept;
 /// When a thread ends: its blocks go to the others.
 void retire_blocks(ThreadMemory& memory);
 void return_blocks_to_system();
-/// Adds what is cached, and takes away what threads without memory of their own have freed.
+/// Adds the cached bytes, and subtracts what threads without a cache of their own have freed.
 void add_shared(MemoryStatistics& statistics);
 }  // namespace reel

@@ -3,6 +3,7 @@
 #pragma once
 #include <reel/error.hpp>
 #include <reel/format.hpp>
+#include <reel/operand.hpp>
 #include <reel/shape.hpp>
 #include <reel/variable.hpp>
 
@@ -28,11 +29,54 @@ inline DType checked(std::string_view layer, DType dtype, Caller caller) {
   fail<DTypeError>(caller, layer, "dtype", "float32 or float64", name_of(dtype));
 }
 
-/// A Variable of what `make` gives, whose errors name the layer.
+/// A Variable with the value that `make` returns; errors name the layer.
 template <class Make>
 Variable parameter(std::string_view layer, std::string_view name, Caller caller, Make make) {
   const CallerScope here(caller, layer);
   return Variable(name, make(), caller);
+}
+
+/// The shape of a layer's input; null for a number, which the layer's op refuses.
+inline const Shape* shape_of_input(std::string_view layer, std::string_view argument,
+                                   const Operand& x) {
+  if (x.kind() == Operand::Kind::scalar) return nullptr;
+  if (x.kind() == Operand::Kind::variable) return &x.variable().shape();
+  if (!x.tensor().defined())
+    fail<Error>(x.caller(), layer, argument, "a tensor", "an undefined Tensor");
+  return &x.tensor().shape();
+}
+/// Throws ShapeError unless the last axis of a layer's input has length `width`.
+inline void check_width(std::string_view layer, std::string_view argument, const Operand& x,
+                        std::int64_t width) try {
+  const Shape* const shape = shape_of_input(layer, argument, x);
+  if (!shape || (shape->rank() > 0 && shape->end()[-1] == width)) return;
+  fail<ShapeError>(x.caller(), layer, argument, fmt::format("last length {}", width),
+                   fmt::format("{}", *shape));
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), layer);
+}
+/// Throws ShapeError unless a cell's input is (batch, width) and its state (batch, hidden).
+inline void check_cell(std::string_view cell, const Operand& x, std::int64_t width,
+                       const Operand& h, std::int64_t hidden) try {
+  const Shape* const shape = shape_of_input(cell, "x", x);
+  if (shape && (shape->rank() != 2 || shape->end()[-1] != width))
+    fail<ShapeError>(x.caller(), cell, "x", fmt::format("shape (batch, {})", width),
+                     fmt::format("{}", *shape));
+  const Shape* const state = shape_of_input(cell, "h", h);
+  if (shape && state && (state->rank() != 2 || (*state)[0] != (*shape)[0] || (*state)[1] != hidden))
+    fail<ShapeError>(x.caller(), cell, "h", fmt::format("shape ({}, {})", (*shape)[0], hidden),
+                     fmt::format("{}", *state));
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), cell);
+}
+/// Throws ShapeError unless a layer's input is (time, batch, width).
+inline void check_sequence(std::string_view layer, const Operand& x, std::int64_t width) try {
+  const Shape* const shape = shape_of_input(layer, "x", x);
+  if (shape && (shape->rank() != 3 || shape->end()[-1] != width))
+    fail<ShapeError>(x.caller(), layer, "x", fmt::format("shape (time, batch, {})", width),
+                     fmt::format("{}", *shape));
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), layer);
 }
 
 /// NaN is refused too.

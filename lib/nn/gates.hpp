@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the cells' constructors share.
+// First weights and biases, shared by the constructors of cells.
 #pragma once
 #include <reel/nn/recurrent.hpp>
 
@@ -10,7 +10,7 @@
 namespace reel::nn {
 /// Uniform [in, gates hidden], each gate scaled as a Glorot weight [in, hidden] of its own.
 Tensor gate_weight(std::int64_t in, std::int64_t hidden, int gates, DType dtype, Caller caller);
-/// Zero but for the forget gates, which are first_forget to end_forget - 1.
+/// Zeros, except for the forget gates: these are the gates first_forget to end_forget - 1.
 Tensor gate_bias(Extent hidden, int gates, int first_forget, int end_forget, LSTMOptions options,
                  Caller caller);
 }  // namespace reel::nn

@@ -36,8 +36,8 @@ Tensor normal_around_zero(const Shape& shape, double deviation, DType dtype, Cal
   return random::normal(shape, {.stddev = deviation, .dtype = dtype}, caller);
 }
 
-/// Gram and Schmidt, each row cleaned twice: once alone loses digits where rows are nearly
-/// parallel.
+/// The method of Gram and Schmidt. Each row is made orthogonal twice, because once loses digits if
+/// rows are nearly parallel.
 Tensor orthogonalised(const Tensor& x) {
   Tensor rows = x(range(0, 0));
   for (std::int64_t i = 0; i < x.shape(0); ++i) {

@@ -3,50 +3,105 @@
 #include <reel/nn/initialize.hpp>
 #include <reel/nn/layers.hpp>
 #include <reel/nn/sequential.hpp>
+#include <reel/ops/activation.hpp>
 #include <reel/ops/arithmetic.hpp>
 #include <reel/ops/gather.hpp>
 #include <reel/ops/matmul.hpp>
 #include <reel/ops/normalize.hpp>
+#include <reel/ops/reshape.hpp>
 #include <reel/random.hpp>
+#include <reel/row_gradient.hpp>
 #include <reel/train.hpp>
 
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "lib/nn/check.hpp"
 
 namespace reel::nn {
+namespace {
+Tensor activated(Tensor x, Activation activation) {
+  switch (activation) {
+    case Activation::none:
+      break;
+    case Activation::relu:
+      return relu(std::move(x));
+    case Activation::sigmoid:
+      return sigmoid(std::move(x));
+    case Activation::tanh:
+      return tanh(std::move(x));
+  }
+  return x;
+}
+}  // namespace
+
 Linear::Linear(Extent in, Extent out, TensorOptions options, Caller caller)
     : Linear(in, out, options, Activation::none, caller) {}
 
-Linear::Linear(Extent in, Extent out, TensorOptions options, Activation activation, Caller caller)
+Linear::Linear(Extent in, Extent out, TensorOptions options, Activation activation, Caller caller,
+               Bias has_bias)
     : weight(parameter("Linear", "weight", caller,
                        [&] {
                          return glorot_uniform({checked("Linear", "in", in, caller),
                                                 checked("Linear", "out", out, caller)},
                                                options, caller);
                        })),
-      bias(parameter("Linear", "bias", caller, [&] { return zeros({out}, options, caller); })),
+      bias(parameter("Linear", "bias", caller,
+                     [&] { return zeros({has_bias == Bias::yes ? out : 0}, options, caller); })),
       activation(activation) {}
 
 Tensor Linear::operator()(Operand x) const {
   const CallerScope here(x.caller(), "Linear");
+  check_width("Linear", "x", x, weight.shape()[0]);
+  if (bias.size() == 0) return activated(matmul(x, weight), activation);
   const bool matrix = (x.kind() == Operand::Kind::tensor || x.kind() == Operand::Kind::temporary) &&
                       x.tensor().defined() && x.tensor().rank() == 2;
   if (activation != Activation::none) return dense(x, weight, bias, activation);
   return matrix ? matmul_add(x, weight, bias) : matmul(x, weight) + bias;
 }
 
-Embedding::Embedding(Extent count, Extent width, TensorOptions options, Caller caller)
-    : table(parameter("Embedding", "table", caller, [&] {
-        return random::normal({checked("Embedding", "count", count, caller),
-                               checked("Embedding", "width", width, caller)},
-                              {.dtype = options.dtype}, caller);
-      })) {}
+Highway::Highway(Extent width, Activation activation, TensorOptions options, Caller caller)
+    : transform(checked("Highway", "width", width, caller), width, options, activation, caller),
+      gate(width, width, options, Activation::sigmoid, caller) {
+  gate.bias.assign(-1);
+}
+
+Tensor Highway::operator()(Operand x) const {
+  const CallerScope here(x.caller(), "Highway");
+  check_width("Highway", "x", x, transform.weight.shape()[0]);
+  const Tensor from = reel::detail::tensor_of(x);
+  return from + gate(from) * (transform(from) - from);
+}
+
+Tensor Flatten::operator()(Operand x) const {
+  const CallerScope here(x.caller(), "Flatten");
+  const Shape* const shape = shape_of_input("Flatten", "x", x);
+  const std::int64_t rank = shape ? static_cast<std::int64_t>(shape->rank()) : 0;
+  const std::int64_t first = first_axis < 0 ? first_axis + rank : first_axis;
+  if (first < 0 || first >= rank)
+    fail<IndexError>(x.caller(), "Flatten", "first_axis", fmt::format("an axis of {} axes", rank),
+                     fmt::format("{}", first_axis));
+  std::vector<std::int64_t> lengths(shape->begin(), shape->begin() + first);
+  std::int64_t joined = 1;
+  for (const std::int64_t* length = shape->begin() + first; length != shape->end(); ++length)
+    joined *= *length;
+  lengths.push_back(joined);
+  return reshape(x, Shape(lengths));
+}
+
+Embedding::Embedding(Extent count, Extent width, EmbeddingOptions options, Caller caller)
+    : table(parameter("Embedding", "table", caller,
+                      [&] {
+                        return random::normal({checked("Embedding", "count", count, caller),
+                                               checked("Embedding", "width", width, caller)},
+                                              {.dtype = options.dtype}, caller);
+                      })),
+      sparse(options.sparse) {}
 
 Tensor Embedding::operator()(Operand words) const {
   const CallerScope here(words.caller(), "Embedding");
-  return take(table, words);
+  return sparse ? lookup(table, words) : take(table, words);
 }
 
 LayerNorm::LayerNorm(Extent width, LayerNormOptions options, Caller caller)
@@ -64,6 +119,7 @@ LayerNorm::LayerNorm(Extent width, LayerNormOptions options, Caller caller)
 
 Tensor LayerNorm::operator()(Operand x) const {
   const CallerScope here(x.caller(), "LayerNorm");
+  check_width("LayerNorm", "x", x, scale.shape()[0]);
   return layer_norm(x, scale, shift, epsilon);
 }
 

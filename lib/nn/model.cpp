@@ -48,7 +48,7 @@ Variable clone_once(const Variable& variable, std::vector<Variable>& seen,
 }
 
 namespace {
-/// What keeps the value of one from being assigned to the other; empty if nothing does.
+/// The reason why the value of one cannot be assigned to the other; empty if it can.
 std::string difference(const Variable& to, const Variable& from) {
   const auto type = [](const Variable& x) {
     return fmt::format("{} {}", to_string(x.shape()), name_of(x.dtype()));

@@ -59,6 +59,8 @@ Tensor RNNCell::initial_state(Extent batch, Caller caller) const {
 
 Tensor RNNCell::operator()(Operand x, Operand h) const {
   const CallerScope here(x.caller(), "RNNCell");
+  const std::int64_t hidden = bias.shape()[0];
+  check_cell("RNNCell", x, weight.shape()[0] - hidden, h, hidden);
   return dense(concat({x, h}, 1), weight, bias, activation);
 }
 
@@ -75,7 +77,9 @@ Tensor GRUCell::initial_state(Extent batch, Caller caller) const {
 }
 
 Tensor GRUCell::operator()(Operand x, Operand h) const {
-  CallerScope here(x.caller());
+  const CallerScope here(x.caller(), "GRUCell");
+  const std::int64_t hidden = bias.shape()[0] / 4;
+  check_cell("GRUCell", x, weight.shape()[0] - hidden, h, hidden);
   return gru(expand_dims(x, 0), h, weight, bias).h;
 }
 
@@ -98,6 +102,8 @@ LSTMState LSTMCell::initial_state(Extent batch, Caller caller) const {
 
 LSTMState LSTMCell::operator()(Operand x, const LSTMState& state) const {
   const CallerScope here(x.caller(), "LSTMCell");
+  const std::int64_t hidden = bias.shape()[0] / 4;
+  check_cell("LSTMCell", x, weight.shape()[0] - hidden, state.h, hidden);
   auto next = lstm_gates(matmul_add(concat({x, state.h}, 1), weight, bias), state.c);
   return {std::move(next.h), std::move(next.c)};
 }

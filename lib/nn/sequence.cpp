@@ -20,6 +20,9 @@ auto cells_of(std::string_view name, std::int64_t in, std::int64_t hidden, const
   const std::int64_t layers = checked(name, "layers", options.layers, caller);
   check_number(options.dropout >= 0 && options.dropout < 1, name, "dropout",
                "0 or more and below 1", options.dropout, caller);
+  if (layers == 1 && options.dropout > 0)
+    fail<Error>(caller, name, "dropout", "0, as one layer has nothing between layers",
+                fmt::format("{}", options.dropout), "nn::Dropout drops elements of the outputs.");
   const std::int64_t directions = options.bidirectional ? 2 : 1;
   std::vector<decltype(cell(in))> cells;
   for (std::int64_t i = 0; i < layers * directions; ++i)
@@ -45,7 +48,7 @@ Tensor run_layers(std::string_view name, const Layers& layers, const Operand& in
                   std::vector<State>& states, const Tensor& lengths, const Step& step) {
   Tensor x = detail::tensor_of(input);
   const std::size_t count = layers.cells.size(), directions = layers.bidirectional ? 2 : 1;
-  // What is no sequence is refused by the op.
+  // The op refuses an x that is not a sequence.
   if (states.empty())
     states = layers.initial_states(x.defined() && x.rank() == 3 ? x.shape()[1] : 0);
   if (states.size() != count)
@@ -76,7 +79,8 @@ std::vector<LSTMState> LSTM::initial_states(Extent batch, Caller caller) const {
 
 LSTMOutput LSTM::operator()(Operand x, const std::vector<LSTMState>& states,
                             const Tensor& lengths) const try {
-  CallerScope here(x.caller());
+  const CallerScope here(x.caller(), "LSTM");
+  check_sequence("LSTM", x, cells[0].weight.shape()[0] - cells[0].bias.shape()[0] / 4);
   LSTMOutput out{{}, states};
   out.outputs = run_layers("LSTM", *this, x, out.states, lengths,
                            [&](std::size_t i, const Tensor& input, const SequenceOptions& options) {
@@ -104,7 +108,8 @@ std::vector<Tensor> GRU::initial_states(Extent batch, Caller caller) const {
 
 GRUOutput GRU::operator()(Operand x, const std::vector<Tensor>& states, const Tensor& lengths) const
     try {
-  CallerScope here(x.caller());
+  const CallerScope here(x.caller(), "GRU");
+  check_sequence("GRU", x, cells[0].weight.shape()[0] - cells[0].bias.shape()[0] / 4);
   GRUOutput out{{}, states};
   out.outputs = run_layers("GRU", *this, x, out.states, lengths,
                            [&](std::size_t i, const Tensor& input, const SequenceOptions& options) {

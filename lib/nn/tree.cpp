@@ -40,6 +40,7 @@ TreeLSTMCell::TreeLSTMCell(Extent in, Extent hidden, LSTMOptions options, Caller
 
 LSTMState TreeLSTMCell::leaf(Operand x) const {
   const CallerScope here(x.caller(), "TreeLSTMCell");
+  check_width("TreeLSTMCell", "x", x, leaf_weight.shape()[0]);
   auto state = tree_lstm_leaf_gates(matmul_add(x, leaf_weight, leaf_bias));
   return {std::move(state.h), std::move(state.c)};
 }
@@ -73,6 +74,7 @@ ChildSumTreeLSTMCell::ChildSumTreeLSTMCell(Extent in, Extent hidden, LSTMOptions
 LSTMState ChildSumTreeLSTMCell::operator()(Operand x, const std::vector<LSTMState>& states) const
     try {
   const CallerScope here(x.caller(), "ChildSumTreeLSTMCell");
+  check_width("ChildSumTreeLSTMCell", "x", x, weight.shape()[0]);
   const auto word = split(matmul_add(x, weight, bias), 4, 1);
   if (states.empty()) return state_of(sigmoid(word[0]) * tanh(word[1]), word[2]);
   Tensor sum = states[0].h, kept;
@@ -86,5 +88,24 @@ LSTMState ChildSumTreeLSTMCell::operator()(Operand x, const std::vector<LSTMStat
                   word[2] + gates[2]);
 } catch (const std::bad_alloc&) {
   fail_memory(x.caller(), "ChildSumTreeLSTMCell");
+}
+
+SPINNCell::SPINNCell(Extent hidden, Extent tracking, LSTMOptions options, Caller caller)
+    : weight(parameter("SPINNCell", "weight", caller,
+                       [&] {
+                         return gate_weight(2 * checked("SPINNCell", "hidden", hidden, caller) +
+                                                checked("SPINNCell", "tracking", tracking, caller),
+                                            hidden.value, 5, options.dtype, caller);
+                       })),
+      bias(parameter("SPINNCell", "bias", caller,
+                     [&] { return gate_bias(hidden, 5, 1, 3, options, caller); })) {}
+
+LSTMState SPINNCell::operator()(const LSTMState& left, const LSTMState& right,
+                                Operand tracking) const {
+  const CallerScope here(tracking.caller(), "SPINNCell");
+  check_width("SPINNCell", "tracking", tracking, weight.shape()[0] - 2 * (bias.shape()[0] / 5));
+  auto next = tree_lstm_gates(matmul_add(concat({left.h, right.h, tracking}, 1), weight, bias),
+                              left.c, right.c);
+  return {std::move(next.h), std::move(next.c)};
 }
 }  // namespace reel::nn

@@ -9,23 +9,45 @@
 
 namespace reel {
 namespace {
-// Equal numbers are kinks of maximum and minimum: x and y lie on grids between each other's.
+// maximum and minimum have no derivative at equal numbers, so x and y are on two grids without a
+// common number.
 constexpr Draw even{.grid = 0.25}, odd{.grid = 0.25, .offset = 0.125};
 constexpr Draw positive{0.5, 3};
+
+Tensor clip_below(Operand x, Operand low);
+Tensor clip_above(Operand x, Operand high);
+
+void lerp_samples(SampleList out) {
+  const auto call = [](const std::vector<Tensor>& in) { return lerp(in[0], in[1], in[2]); };
+  unsigned seed = 0;
+  for (const auto& [shape, layout] : varied()) {
+    sample(out, {drawn(shape, layout, {}, seed), drawn(shape, {}, seed + 3), drawn(shape, {-1, 2})},
+           call);
+    const Shape last = shape.rank() ? Shape{shape.end()[-1]} : Shape{};
+    sample(out,
+           {drawn(last, {}, seed), drawn(shape, layout, {}, seed + 3), drawn({}, {0, 1}, seed)},
+           call);
+    ++seed;
+  }
+}
 }  // namespace
 
 constinit Op add_op = pointwise<formulas::Add>([](SampleList out) { binary_samples(out, add); });
 constinit Op subtract_op =
-    pointwise<formulas::Subtract>([](SampleList out) { binary_samples(out, subtract); });
+    pointwise<formulas::Subtract>([](SampleList out) { binary_samples(out, subtract); },
+                                  {.bool_advice = "Use x ^ y, or cast it first."});
 constinit Op multiply_op =
     pointwise<formulas::Multiply>([](SampleList out) { binary_samples(out, multiply); });
 constinit Op divide_op =
-    pointwise<formulas::Divide>([](SampleList out) { binary_samples(out, divide, {}, positive); });
+    pointwise<formulas::Divide>([](SampleList out) { binary_samples(out, divide, {}, positive); },
+                                {.not_finite = "Was a number divided by 0?",
+                                 .slope_not_finite = "Is the divisor 0, or very small?"});
 constinit Op remainder_op = pointwise<formulas::Remainder>([](SampleList out) {
   binary_samples(out, remainder, odd, {2.5, 3.5});
 });
 constinit Op negative_op =
-    pointwise<formulas::Negative>([](SampleList out) { unary_samples(out, negative); });
+    pointwise<formulas::Negative>([](SampleList out) { unary_samples(out, negative); },
+                                  {.bool_advice = "Use ~x, or cast it first."});
 constinit Op maximum_op =
     pointwise<formulas::Maximum>([](SampleList out) { binary_samples(out, maximum, even, odd); });
 constinit Op minimum_op =
@@ -33,6 +55,19 @@ constinit Op minimum_op =
 constinit Op power_op = pointwise<formulas::Power>([](SampleList out) {
   binary_samples(out, power, positive, {-2, 3});
 });
+constinit Op clip_below_op = pointwise<formulas::ClipBelow>(
+    [](SampleList out) { binary_samples(out, clip_below, even, odd); }, {.internal = true});
+constinit Op clip_above_op = pointwise<formulas::ClipAbove>(
+    [](SampleList out) { binary_samples(out, clip_above, even, odd); }, {.internal = true});
+constinit Op lerp_op{.name = "lerp",
+                     .arity = 3,
+                     .shape = broadcast,
+                     .promote = Promote::floating,
+                     .domain = formulas::Domain::floating,
+                     .needs = {{need_input(2), need_input(2), need_input(0) | need_input(1)}},
+                     .fusion = Fusion::pointwise,
+                     .samples = lerp_samples,
+                     .argument_names = "x, y, weight"};
 
 Tensor add(Operand x, Operand y) { return run_binary(add_op, x, y); }
 Tensor subtract(Operand x, Operand y) { return run_binary(subtract_op, x, y); }
@@ -44,6 +79,18 @@ Tensor maximum(Operand x, Operand y) { return run_binary(maximum_op, x, y); }
 Tensor minimum(Operand x, Operand y) { return run_binary(minimum_op, x, y); }
 Tensor power(Operand x, Operand y) { return run_binary(power_op, x, y); }
 
+namespace {
+Tensor clip_below(Operand x, Operand low) { return run_binary(clip_below_op, x, low); }
+Tensor clip_above(Operand x, Operand high) { return run_binary(clip_above_op, x, high); }
+}  // namespace
+Tensor clip(Operand x, Operand low, Operand high) try {
+  const FunctionScope scope(x.caller(), "clip");
+  return clip_above(clip_below(x, low), high);
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "clip");
+}
+Tensor lerp(Operand x, Operand y, Operand weight) { return run(lerp_op, {x, y, weight}); }
+
 Tensor operator+(Operand x, Operand y) { return run_binary(add_op, x, y); }
 Tensor operator-(Operand x, Operand y) { return run_binary(subtract_op, x, y); }
 Tensor operator*(Operand x, Operand y) { return run_binary(multiply_op, x, y); }
@@ -52,7 +99,7 @@ Tensor operator%(Operand x, Operand y) { return run_binary(remainder_op, x, y); 
 Tensor operator-(Operand x) { return run_unary(negative_op, x); }
 
 namespace {
-// x gives its buffer away, so that an unshared one is used again.
+// x is moved, so that the op can reuse its memory if nothing else holds it.
 Tensor& combine(Op& op, Tensor& x, const Operand& y) try {
   return x = run_binary(op, Operand(std::move(x), y.caller()), y);
 } catch (const std::bad_alloc&) {
@@ -64,6 +111,8 @@ Tensor& operator-=(Tensor& x, Operand y) { return combine(subtract_op, x, y); }
 Tensor& operator*=(Tensor& x, Operand y) { return combine(multiply_op, x, y); }
 Tensor& operator/=(Tensor& x, Operand y) { return combine(divide_op, x, y); }
 
-const Entry arithmetic_ops[] = {&add_op,      &subtract_op, &multiply_op, &divide_op, &remainder_op,
-                                &negative_op, &maximum_op,  &minimum_op,  &power_op,  nullptr};
+const Entry arithmetic_ops[] = {&add_op,       &subtract_op,   &multiply_op,   &divide_op,
+                                &remainder_op, &negative_op,   &maximum_op,    &minimum_op,
+                                &power_op,     &clip_below_op, &clip_above_op, &lerp_op,
+                                nullptr};
 }  // namespace reel

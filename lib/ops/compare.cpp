@@ -53,7 +53,7 @@ void order_shape(Inference& call) {
   call.output(DType::float32, broadcast_shapes(call, 0, 2));
 }
 
-/// f on the pairs of binary_samples(), of these dtypes.
+/// Calls of f on the pairs of binary_samples(), with these dtypes.
 void pair_samples(SampleList out, Binary f, DType x, DType y) {
   std::vector<Sample> pairs;
   binary_samples(pairs, f, {-8, 8, 1}, {-8, 8, 1});
@@ -70,6 +70,10 @@ void bitwise_not_samples(SampleList out) {
     for (const auto& [shape, layout] : varied())
       sample(out, {cast(drawn(shape, layout, {0, 8, 1}), dtype)},
              [](const std::vector<Tensor>& in) { return ~in[0]; });
+}
+void shift_samples(SampleList out, Binary f) {
+  pair_samples(out, f, DType::int64, DType::int32);
+  pair_samples(out, f, DType::uint8, DType::uint8);
 }
 Tensor order(Operand x, Operand y) {
   const auto wide = [](Operand a) {
@@ -106,6 +110,12 @@ constinit Op logical_xor_op = comparison<formulas::LogicalXor>(
     [](SampleList out) { compare_samples(out, logical_xor); }, Promote::numeric);
 constinit Op logical_not_op = comparison<formulas::LogicalNot>(
     [](SampleList out) { unary_samples(out, logical_not, coarse); }, Promote::numeric);
+constinit Op isfinite_op = comparison<formulas::IsFinite>(
+    [](SampleList out) { unary_samples(out, isfinite); }, Promote::numeric);
+constinit Op isinf_op = comparison<formulas::IsInf>(
+    [](SampleList out) { unary_samples(out, isinf); }, Promote::numeric);
+constinit Op isnan_op = comparison<formulas::IsNan>(
+    [](SampleList out) { unary_samples(out, isnan); }, Promote::numeric);
 constinit Op bitwise_and_op =
     pointwise<formulas::BitwiseAnd>([](SampleList out) { bits_samples(out, operator&); });
 constinit Op bitwise_or_op =
@@ -113,6 +123,10 @@ constinit Op bitwise_or_op =
 constinit Op bitwise_xor_op =
     pointwise<formulas::BitwiseXor>([](SampleList out) { bits_samples(out, operator^); });
 constinit Op bitwise_not_op = pointwise<formulas::BitwiseNot>(bitwise_not_samples);
+constinit Op left_shift_op =
+    pointwise<formulas::LeftShift>([](SampleList out) { shift_samples(out, left_shift); });
+constinit Op right_shift_op =
+    pointwise<formulas::RightShift>([](SampleList out) { shift_samples(out, right_shift); });
 constinit Op order_op{.name = "order",
                       .arity = 2,
                       .shape = order_shape,
@@ -135,6 +149,15 @@ Tensor operator<(Operand x, Operand y) { return run_binary(less_op, x, y); }
 Tensor operator<=(Operand x, Operand y) { return run_binary(less_equal_op, x, y); }
 Tensor operator>(Operand x, Operand y) { return run_binary(greater_op, x, y); }
 Tensor operator>=(Operand x, Operand y) { return run_binary(greater_equal_op, x, y); }
+Tensor less(Operand x, Operand y) { return run_binary(less_op, x, y); }
+Tensor less_equal(Operand x, Operand y) { return run_binary(less_equal_op, x, y); }
+Tensor greater(Operand x, Operand y) { return run_binary(greater_op, x, y); }
+Tensor greater_equal(Operand x, Operand y) { return run_binary(greater_equal_op, x, y); }
+Tensor equal_to(Operand x, Operand y) { return run_binary(equal_op, x, y); }
+Tensor not_equal(Operand x, Operand y) { return run_binary(not_equal_op, x, y); }
+Tensor isfinite(Operand x) { return run_unary(isfinite_op, x); }
+Tensor isinf(Operand x) { return run_unary(isinf_op, x); }
+Tensor isnan(Operand x) { return run_unary(isnan_op, x); }
 
 Tensor logical_and(Operand x, Operand y) { return run_binary(logical_and_op, x, y); }
 Tensor logical_or(Operand x, Operand y) { return run_binary(logical_or_op, x, y); }
@@ -144,11 +167,20 @@ Tensor operator&(Operand x, Operand y) { return run_binary(bitwise_and_op, x, y)
 Tensor operator|(Operand x, Operand y) { return run_binary(bitwise_or_op, x, y); }
 Tensor operator^(Operand x, Operand y) { return run_binary(bitwise_xor_op, x, y); }
 Tensor operator~(Operand x) { return run_unary(bitwise_not_op, x); }
+namespace {
+Tensor shift(Op& op, const Operand& x, const Operand& n) {
+  if (dtype_of(op, x) == DType::boolean && dtype_of(op, n, 1) == DType::boolean)
+    fail<DTypeError>(x.caller(), op.name, "operands", "integers", name_of(DType::boolean));
+  return run_binary(op, x, n);
+}
+}  // namespace
+Tensor left_shift(Operand x, Operand n) { return shift(left_shift_op, x, n); }
+Tensor right_shift(Operand x, Operand n) { return shift(right_shift_op, x, n); }
 
 Tensor where(Operand condition, Operand x, Operand y) { return run(where_op, {condition, x, y}); }
 
 namespace {
-/// |a - b| in float64, without rounding integers of 64 bits on the way.
+/// |a - b| in float64. Integers of 64 bits are subtracted before they are rounded.
 Tensor distance_of(const Tensor& a, const Tensor& b) {
   const bool a_floats = is_floating(a.dtype()), b_floats = is_floating(b.dtype());
   const Tensor distance = abs(cast(a, DType::float64) - cast(b, DType::float64));
@@ -160,7 +192,7 @@ Tensor distance_of(const Tensor& a, const Tensor& b) {
   }
   if (a_floats) return distance_of(b, a);
   if (a.dtype() != DType::int64) return distance;
-  // What a double cannot hold of an integer, its last 11 bits, is added after the difference.
+  // A double cannot hold the last 11 bits of an integer. They are added after the subtraction.
   constexpr std::int64_t most = std::int64_t{1} << 53;
   const Tensor rest = where((a > most) | (a < -most), a & 2047, 0);
   return abs(cast(a - rest, DType::float64) - cast(b, DType::float64) + cast(rest, DType::float64));
@@ -179,12 +211,15 @@ bool allclose(Operand x, Operand y, Tolerance tolerance) try {
   for (const auto& [name, value] : {std::pair("rtol", tolerance.rtol), {"atol", tolerance.atol}})
     if (!(value >= 0)) fail<Error>(x.caller(), "allclose", name, "at least 0", to_text(value));
   const Tensor a = value_of(x, 0), b = value_of(y, 1);
-  // In float64: differences of unsigned or large integers would wrap. Equal infinities are close.
+  // Computed in float64, because differences of unsigned or large integers would wrap around. Equal
+  // infinities are close.
   const Tensor size = abs(cast(b, DType::float64));
   const Tensor near = distance_of(a, b) <= tolerance.atol + tolerance.rtol * size;
   if (!is_floating(b.dtype())) return static_cast<bool>(all(near));
   const Tensor finite = size < std::numeric_limits<double>::infinity();
-  return static_cast<bool>(all((near & finite) | (a == b)));
+  Tensor close = (near & finite) | (a == b);
+  if (tolerance.equal_nan) close = close | (isnan(a) & isnan(b));
+  return static_cast<bool>(all(close));
 } catch (const std::bad_alloc&) {
   fail_memory(x.caller(), "allclose");
 }
@@ -197,9 +232,10 @@ bool equal(Operand x, Operand y) try {
   fail_memory(x.caller(), "equal");
 }
 
-const Entry compare_ops[] = {&equal_op,       &not_equal_op,     &less_op,        &less_equal_op,
-                             &greater_op,     &greater_equal_op, &logical_and_op, &logical_or_op,
-                             &logical_xor_op, &logical_not_op,   &bitwise_and_op, &bitwise_or_op,
-                             &bitwise_xor_op, &bitwise_not_op,   &order_op,       &where_op,
-                             nullptr};
+const Entry compare_ops[] = {&isfinite_op,      &isinf_op,       &isnan_op,       &equal_op,
+                             &not_equal_op,     &less_op,        &less_equal_op,  &greater_op,
+                             &greater_equal_op, &logical_and_op, &logical_or_op,  &logical_xor_op,
+                             &logical_not_op,   &bitwise_and_op, &bitwise_or_op,  &bitwise_xor_op,
+                             &bitwise_not_op,   &left_shift_op,  &right_shift_op, &order_op,
+                             &where_op,         nullptr};
 }  // namespace reel

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include <reel/ops/compare.hpp>
+#include <reel/ops/reshape.hpp>
+
 #include "lib/flow/context.hpp"
 #include "lib/gate/devices.hpp"
 #include "lib/gate/gate.hpp"
@@ -111,7 +114,7 @@ Tensor full_like(Operand x, Scalar value) try {
 }
 
 namespace {
-/// How many numbers lie from start to before stop; a double holds any count that is allowed.
+/// The number of elements of the range, without `stop`. A double holds any count that is allowed.
 double count_range(Scalar start, Scalar stop, Scalar step, bool floating) {
   if (floating) return std::ceil((stop.real() - start.real()) / step.real());
   const __int128 distance = static_cast<__int128>(stop.integer()) - start.integer();
@@ -155,13 +158,89 @@ Tensor arange(Scalar start, Scalar stop, Scalar step, Caller caller) {
   const DType dtype = dtype_of_range(start, stop, step);
   return arange_of(start, stop, step, is_floating(dtype), dtype, caller);
 }
-Tensor arange(Scalar start, Scalar stop, Scalar step, TensorOptions options, Caller caller) {
+Tensor arange(Scalar start, Scalar stop, Scalar step, TensorOptions options, Caller caller) try {
   const FunctionScope scope(caller, "arange");
-  if (!is_floating(options.dtype))
-    fail<DTypeError>(caller, "arange", "dtype", "float32 or float64", name_of(options.dtype),
-                     "Integers give int64 without options.");
   const bool floating = is_floating(dtype_of_range(start, stop, step));
-  return arange_of(start, stop, step, floating, options.dtype, caller);
+  if (is_floating(options.dtype))
+    return arange_of(start, stop, step, floating, options.dtype, caller);
+  if (floating || options.dtype == DType::boolean)
+    fail<DTypeError>(
+        caller, "arange", "dtype",
+        floating ? "float32 or float64, as the numbers are not integers" : "a dtype of numbers",
+        name_of(options.dtype));
+  const Tensor range = arange_of(start, stop, step, false, DType::int64, caller);
+  if (const std::int64_t last = range.size() - 1; last >= 0)
+    for (const Scalar end : {start, Scalar(start.integer() + last * step.integer())})
+      require_fit("arange", end, options.dtype, caller);
+  return range.to(options.dtype, caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "arange");
+}
+
+Tensor linspace(Scalar start, Scalar stop, Extent count, TensorOptions options, Caller caller) try {
+  const FunctionScope scope(caller, "linspace");
+  if (!is_floating(options.dtype))
+    fail<DTypeError>(caller, "linspace", "dtype", "a floating dtype", name_of(options.dtype),
+                     "Convert the result: linspace(0, 10, 5).to(DType::int32).");
+  const std::int64_t n = count.value;
+  if (n < 0)
+    fail<ShapeError>(caller, "linspace", "count", "a count of at least 0", std::to_string(n));
+  const double first = start.real(), last = stop.real();
+  for (const auto& [name, number] : {std::pair("start", start), {"stop", stop}})
+    if (!std::isfinite(number.real()))
+      fail<Error>(caller, "linspace", name, "a finite number", to_text(number));
+  FillOptions range{.kind = FillOptions::Kind::range,
+                    .start = first,
+                    .step = n > 1 ? (last - first) / static_cast<double>(n - 1) : 0,
+                    .dtype = options.dtype,
+                    .shape = Shape({n}, caller)};
+  if (n < 2 || options.dtype != DType::float64) return run(fill_op, range, caller);
+  // The last number is set to `stop`, because rounding may miss it.
+  range.shape.data()[0] = n - 1;
+  return concat({run(fill_op, range, caller), full({1}, stop, options)});
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "linspace");
+}
+
+std::vector<Tensor> meshgrid(Operands parts) try {
+  const FunctionScope scope(parts.caller(), "meshgrid");
+  const std::size_t rank = parts.size();
+  if (rank > Shape::max_rank)
+    fail<ShapeError>(parts.caller(), "meshgrid", "parts", "at most 8", std::to_string(rank));
+  Shape shape;
+  shape.resize(rank);
+  for (std::size_t i = 0; i < rank; ++i) {
+    const Shape& part = shape_of(fill_op, parts[i]);
+    if (part.rank() != 1)
+      fail<ShapeError>(parts.caller(), "meshgrid", "part " + std::to_string(i), "one axis",
+                       "shape " + to_text(part));
+    shape.data()[i] = part.data()[0];
+  }
+  std::vector<Tensor> grids;
+  for (std::size_t i = 0; i < rank; ++i) {
+    Shape along;
+    along.resize(rank);
+    along.data()[i] = shape.data()[i];
+    grids.push_back(broadcast_to(reshape(parts[i], along), shape));
+  }
+  return grids;
+} catch (const std::bad_alloc&) {
+  fail_memory(parts.caller(), "meshgrid");
+}
+
+Tensor sequence_mask(Operand lengths, Extent steps) try {
+  const FunctionScope scope(lengths.caller(), "sequence_mask");
+  const DType dtype = dtype_of(fill_op, lengths);
+  if (dtype != DType::uint8 && dtype != DType::int32 && dtype != DType::int64)
+    fail<DTypeError>(lengths.caller(), "sequence_mask", "lengths", "uint8, int32 or int64",
+                     name_of(dtype));
+  if (steps.value < 0)
+    fail<ShapeError>(lengths.caller(), "sequence_mask", "steps", "a number of at least 0",
+                     std::to_string(steps.value));
+  const PlaceScope place(Context::here(), lengths);
+  return arange(0, steps.value) < expand_dims(lengths, -1);
+} catch (const std::bad_alloc&) {
+  fail_memory(lengths.caller(), "sequence_mask");
 }
 
 Tensor eye(Extent n, TensorOptions options, Caller caller) try {

@@ -1,26 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <reel/ops/gather.hpp>
 
+#include <algorithm>
 #include <string>
 
 #include <reel/ops.hpp>
+#include <reel/row_gradient.hpp>
 
 #include "lib/flow/context.hpp"
 #include "lib/gate/gate.hpp"
+#include "lib/ops/gather.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
 #include "lib/table/options/axis.hpp"
 #include "lib/table/options/gather.hpp"
+#include "lib/table/options/reshape.hpp"
 #include "lib/table/promotion.hpp"
 
 namespace reel {
-namespace {
-void require_axis(const Inference& call, const Shape& shape, std::int64_t axis) {
-  normal_axis(call.op, axis, shape.rank(), call.caller);
-}
-
 /// x's shape with the axis replaced by the axes of the positions.
-Shape taken(const Inference& call, const Shape& x, const Shape& indices, std::int64_t axis) {
+Shape taken_shape(const Inference& call, const Shape& x, const Shape& indices, std::int64_t axis) {
   if (x.rank() + indices.rank() > Shape::max_rank + 1)
     fail<ShapeError>(call.caller, call.op.name, "indices", "at most 8 axes in the result",
                      to_text(indices));
@@ -33,24 +32,30 @@ Shape taken(const Inference& call, const Shape& x, const Shape& indices, std::in
   return shape;
 }
 
+namespace {
+void require_axis(const Inference& call, const Shape& shape, std::int64_t axis) {
+  normal_axis(call.op, axis, shape.rank(), call.caller);
+}
+
 void take_shape(Inference& call) {
   const std::int64_t axis = call.option<AxisOptions>().axis;
   require_axis(call, call.input(0).shape, axis);
   require_integer(call, 1);
-  call.output(call.input(0).dtype, taken(call, call.input(0).shape, call.input(1).shape, axis));
+  call.output(call.input(0).dtype,
+              taken_shape(call, call.input(0).shape, call.input(1).shape, axis));
 }
 void scatter_shape(Inference& call) {
   const auto& option = call.option<UnTakeOptions>();
   require_axis(call, option.shape, option.axis);
   require_integer(call, 1);
-  const Shape expected = taken(call, option.shape, call.input(1).shape, option.axis);
+  const Shape expected = taken_shape(call, option.shape, call.input(1).shape, option.axis);
   if (!(call.input(0).shape == expected))
     fail<ShapeError>(call.caller, call.op.name, "updates", "shape " + to_text(expected),
                      to_text(call.input(0).shape));
   call.output(call.input(0).dtype, option.shape);
 }
 
-/// Positions of x's rank, whose other axes are no longer than x's.
+/// Positions with the rank of x. Their other axes are not longer than those of x.
 void require_inside(const Inference& call, const Shape& x, const Shape& indices,
                     std::int64_t axis) {
   bool fits = x.rank() == indices.rank();
@@ -78,6 +83,14 @@ void scatter_elements_shape(Inference& call) {
                      "the shape of indices " + to_text(call.input(1).shape),
                      to_text(call.input(0).shape));
   call.output(call.input(0).dtype, option.shape);
+}
+void flat_positions_shape(Inference& call) {
+  for (int i = 0; i < call.input_count; ++i) require_integer(call, i);
+  call.output(DType::int64, broadcast_shapes(call, 0, call.input_count));
+}
+void check_range_shape(Inference& call) {
+  require_integer(call, 0, call.option<RangeOptions>().argument);
+  call.output(DType::int64, call.input(0).shape);
 }
 void one_hot_shape(Inference& call) {
   const auto& option = call.option<OneHotOptions>();
@@ -108,6 +121,14 @@ void take_samples(SampleList out) {
                [axis](const std::vector<Tensor>& in) { return take(in[0], in[1], axis); });
   sample(out, {drawn({1, 3}), positions({2}, 1, 0)},
          [](const std::vector<Tensor>& in) { return take(in[0], in[1]); });
+}
+void lookup_samples(SampleList out) {
+  for (const Shape& shape : {Shape(), Shape({0}), Shape({4}), Shape({2, 3})})
+    for (const auto layout : {Layout::plain, Layout::transposed, Layout::repeated})
+      sample(out, {drawn({4, 3}, layout), positions(shape, 4, 1)},
+             [](const std::vector<Tensor>& in) { return lookup(in[0], in[1]); });
+  sample(out, {drawn({1, 3}), positions({2}, 1, 0)},
+         [](const std::vector<Tensor>& in) { return lookup(in[0], in[1]); });
 }
 void gather_samples(SampleList out) {
   for (const Shape& shape : {Shape({4, 4}), Shape({2, 3}), Shape({0, 4}), Shape({1, 1})})
@@ -142,22 +163,42 @@ void scatter_elements_samples(SampleList out) {
                  return run(scatter_elements_op, {in[0], in[1]}, UnTakeOptions{{4, 4}, axis});
                });
 }
+void flat_positions_samples(SampleList out) {
+  const auto of = [](const std::vector<Tensor>& in) {
+    return run(flat_positions_op, Operands(in), ShapeOptions{{4, 5}});
+  };
+  for (const Shape& shape : {Shape(), Shape({0}), Shape({7}), Shape({3, 2}), Shape({1, 2})}) {
+    sample(out, {positions(shape, 4, 0), positions(shape, 5, 1)}, of);
+    sample(out, {positions({3, 1}, 4, 2), positions(shape, 5, 3)}, of);
+  }
+}
+void check_range_samples(SampleList out) {
+  for (const Shape& shape : {Shape(), Shape({0}), Shape({7}), Shape({3, 2})})
+    sample(out, {positions(shape, 4, 0)}, [](const std::vector<Tensor>& in) {
+      return run(check_range_op, {in[0]}, RangeOptions{-4, 3, "x"});
+    });
+}
 void one_hot_samples(SampleList out) {
   for (const Shape& shape : {Shape(), Shape({0}), Shape({3}), Shape({2, 2})})
     sample(out, {positions(shape, 5, 0) % 5},
            [](const std::vector<Tensor>& in) { return one_hot(in[0], 5, DType::float64); });
 }
+constexpr Op take_entry(std::string_view name, Samples samples, const char* argument_names) {
+  return {.name = name,
+          .arity = 2,
+          .shape = take_shape,
+          .options = &options_type<AxisOptions>,
+          .needs = {{need_input(1)}},
+          .contiguous_inputs = true,
+          .moves = true,
+          .samples = samples,
+          .argument_names = argument_names,
+          .layer = "Embedding"};
+}
 }  // namespace
 
-constinit Op take_op{.name = "take",
-                     .arity = 2,
-                     .shape = take_shape,
-                     .options = &options_type<AxisOptions>,
-                     .needs = {{need_input(1)}},
-                     .contiguous_inputs = true,
-                     .moves = true,
-                     .samples = take_samples,
-                     .argument_names = "x, indices"};
+constinit Op take_op = take_entry("take", take_samples, "x, indices");
+constinit Op lookup_op = take_entry("lookup", lookup_samples, "table, rows");
 constinit Op scatter_op{.name = "scatter",
                         .arity = 2,
                         .shape = scatter_shape,
@@ -189,6 +230,23 @@ constinit Op scatter_elements_op{.name = "scatter_elements",
                                  .internal = true,
                                  .samples = scatter_elements_samples,
                                  .argument_names = "updates, indices"};
+constinit Op flat_positions_op{.name = "flat_positions",
+                               .arity = -1,
+                               .shape = flat_positions_shape,
+                               .options = &options_type<ShapeOptions>,
+                               .differentiable = false,
+                               .contiguous_inputs = true,
+                               .internal = true,
+                               .samples = flat_positions_samples,
+                               .argument_names = "indices"};
+constinit Op check_range_op{.name = "check_range",
+                            .shape = check_range_shape,
+                            .options = &options_type<RangeOptions>,
+                            .differentiable = false,
+                            .contiguous_inputs = true,
+                            .internal = true,
+                            .samples = check_range_samples,
+                            .argument_names = "x"};
 constinit Op one_hot_op{.name = "one_hot",
                         .shape = one_hot_shape,
                         .options = &options_type<OneHotOptions>,
@@ -197,32 +255,34 @@ constinit Op one_hot_op{.name = "one_hot",
                         .samples = one_hot_samples,
                         .argument_names = "indices"};
 
-Tensor take(Operand x, Operand indices, int axis) {
-  const std::size_t rank = shape_of(take_op, x).rank();
-  return run(take_op, {x, indices}, AxisOptions{normal_axis(take_op, axis, rank, x.caller())});
+namespace {
+Tensor take_by(Op& op, const Operand& x, const Operand& indices, int axis) {
+  const std::size_t rank = shape_of(op, x).rank();
+  return run(op, {x, indices}, AxisOptions{normal_axis(op, axis, rank, x.caller())});
 }
+}  // namespace
+Tensor take(Operand x, Operand indices, int axis) { return take_by(take_op, x, indices, axis); }
+Tensor lookup(Operand table, Operand rows) { return take_by(lookup_op, table, rows, 0); }
 Tensor gather(Operand x, Operand indices, int axis) {
   const std::size_t rank = shape_of(gather_op, x).rank();
   return run(gather_op, {x, indices}, AxisOptions{normal_axis(gather_op, axis, rank, x.caller())});
 }
-Tensor scatter_add(Operand x, Operand indices, Operand updates, int axis) try {
-  const Caller caller = x.caller();
-  const FunctionScope scope(caller, "scatter_add");
-  const Shape shape = shape_of(take_op, x);
-  const DType own = dtype_of(take_op, x), given = dtype_of(scatter_op, updates);
-  if (is_floating(given) && !is_floating(own))
-    fail<DTypeError>(caller, "scatter_add", "updates",
-                     "no fractions, as x is " + std::string(name_of(own)), name_of(given),
-                     "Convert x first: x.to(...).");
-  // Summed in the dtype of the result: small integers would wrap around.
-  const DType common = promoted(own, given);
-  const Tensor wide = given == common ? Tensor() : cast(updates, common);
-  const UnTakeOptions place{shape, normal_axis(scatter_op, axis, shape.rank(), caller)};
-  const Tensor sums =
-      run(scatter_op, {given == common ? updates : Operand(wide, caller), indices}, place);
-  return add(x, Operand(sums, caller));
+Tensor pick(Operand x, Operand indices, int axis) try {
+  const FunctionScope scope(x.caller(), "pick");
+  const Shape& shape = shape_of(gather_op, x);
+  const std::int64_t at = normal_axis(gather_op, axis, shape.rank(), x.caller());
+  Shape lines = shape;
+  lines.resize(shape.rank() - 1);
+  std::copy(shape.begin() + at + 1, shape.end(), lines.data() + at);
+  const Shape& given = shape_of(gather_op, indices, 1);
+  if (!(given == lines))
+    fail<ShapeError>(x.caller(), "pick", "indices",
+                     "shape " + to_text(lines) + ", as x has without axis " + std::to_string(at),
+                     to_text(given));
+  const int along = static_cast<int>(at);
+  return squeeze(gather(x, expand_dims(indices, along), along), along);
 } catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "scatter_add");
+  fail_memory(x.caller(), "pick");
 }
 Tensor one_hot(Operand indices, Extent depth, DType dtype) try {
   return run(one_hot_op, {indices}, OneHotOptions{depth.value, dtype});
@@ -230,6 +290,7 @@ Tensor one_hot(Operand indices, Extent depth, DType dtype) try {
   fail_memory(indices.caller(), "one_hot");
 }
 
-const Entry gather_ops[] = {&take_op,    &scatter_op, &gather_op, &scatter_elements_op,
-                            &one_hot_op, nullptr};
+const Entry gather_ops[] = {&take_op,    &lookup_op,           &scatter_op,
+                            &gather_op,  &scatter_elements_op, &flat_positions_op,
+                            &one_hot_op, &check_range_op,      nullptr};
 }  // namespace reel

@@ -36,6 +36,14 @@ void slice_shape(Inference& call) {
   slicer.finish();
 }
 
+/// The part has the slice's shape and the Variable's dtype.
+void assign_slice_shape(Inference& call) {
+  const auto& place = call.option<PlaceOptions>();
+  if (!(call.input(1).shape == place.lengths))
+    fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 1),
+                     "the slice's shape " + to_text(place.lengths), to_text(call.input(1).shape));
+}
+
 void unslice_shape(Inference& call) {
   const auto& option = call.option<UnsliceOptions>();
   if (!(call.input(0).shape == option.slice.lengths))
@@ -66,11 +74,7 @@ void concat_shape(Inference& call) {
 
 SliceOptions place_of_part(const Shape& shape, std::size_t axis, std::int64_t start,
                            std::int64_t length) {
-  SliceOptions slice{.starts = shape, .lengths = shape, .steps = shape};
-  for (std::size_t i = 0; i < shape.rank(); ++i) {
-    slice.starts.data()[i] = 0;
-    slice.steps.data()[i] = 1;
-  }
+  SliceOptions slice = whole_slice(shape);
   slice.starts.data()[axis] = start;
   slice.lengths.data()[axis] = length;
   return slice;
@@ -99,6 +103,11 @@ std::vector<Tensor> parts_of(const Operand& whole, std::size_t axis, std::size_t
   std::vector<Tensor> parts;
   parts.reserve(count);
   std::int64_t start = 0;
+  if (fast && !context.attention()) {
+    for (std::size_t i = 0; i < count; start += length_of(i++))
+      parts.push_back(part_of(context, x, *body, axis, start, length_of(i)));
+    return parts;
+  }
   for (std::size_t i = 0; i < count; ++i) {
     const std::int64_t length = length_of(i);
     const auto at_once = [&](const auto& begin) {
@@ -155,6 +164,15 @@ constinit Op unslice_op{.name = "unslice",
                         .moves = true,
                         .internal = true,
                         .samples = unslice_samples};
+constinit Op assign_slice_op{.name = "assign_slice",
+                             .arity = 2,
+                             .shape = assign_slice_shape,
+                             .promoted = 0b10,
+                             .options = &options_type<PlaceOptions>,
+                             .updates = true,
+                             .moves = true,
+                             .internal = true,
+                             .argument_names = "variable, value"};
 constinit Op concat_op{.name = "concat",
                        .arity = -1,
                        .shape = concat_shape,
@@ -188,7 +206,7 @@ Tensor stack(Operands parts, int axis) try {
     operands.push_back(part);
     bodies.push_back(body_of(part));
   }
-  // Numbers have the dtype of the tensors before they become tensors themselves.
+  // Numbers get the dtype of the tensors before they are turned into tensors.
   const DType common = common_dtype(concat_op, {operands.data(), operands.size()}, bodies.data());
   std::vector<Tensor> wide;
   wide.reserve(parts.size());
@@ -219,7 +237,7 @@ std::vector<Tensor> split(Operand x, std::span<const std::int64_t> lengths, int 
 } catch (const std::bad_alloc&) {
   fail_memory(x.caller(), "split");
 }
-std::vector<Tensor> split(Operand x, int parts, int axis) try {
+std::vector<Tensor> split(Operand x, std::int64_t parts, int axis) try {
   const FunctionScope scope(x.caller(), "split");
   const Shape& shape = shape_of(slice_op, x);
   const auto along =
@@ -234,5 +252,5 @@ std::vector<Tensor> split(Operand x, int parts, int axis) try {
   fail_memory(x.caller(), "split");
 }
 
-const Entry join_ops[] = {&slice_op, &unslice_op, &concat_op, nullptr};
+const Entry join_ops[] = {&slice_op, &unslice_op, &assign_slice_op, &concat_op, nullptr};
 }  // namespace reel

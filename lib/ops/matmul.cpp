@@ -17,14 +17,14 @@ namespace reel {
 namespace {
 [[noreturn]] void fail_inner(Caller caller, const Op& op, const Shape& x, const Shape& y) {
   const std::string name = argument_name(op, 1);
-  fail<ShapeError>(caller, op.name, name,
-                   "x's last length " + std::to_string(x.end()[-1]) +
-                       (y.rank() == 1 ? "" : " as second to last") + ", x is " + to_text(x),
-                   to_text(y),
-                   y.end()[-1] == x.end()[-1] && y.rank() >= 2 ? "Transpose " + name + "?" : "");
+  fail<ShapeError>(
+      caller, op.name, name,
+      "length " + std::to_string(x.end()[-1]) +
+          (y.rank() == 1 ? "" : " in the second to last axis") + ", as x is " + to_text(x),
+      to_text(y), y.end()[-1] == x.end()[-1] && y.rank() >= 2 ? "Transpose " + name + "?" : "");
 }
 
-// [..., n, k] by [..., k, m]; vectors have become matrices on the way here.
+// [..., n, k] by [..., k, m]. Vectors have been expanded to matrices before.
 void matmul_shape(Inference& call) {
   for (int i : {0, 1}) {
     require_floating(call, i);
@@ -59,7 +59,8 @@ void matmul_add_shape(Inference& call) {
                      "a shape that broadcasts to " + to_text(out), to_text(z));
 }
 
-// A vector is a row on the left, a column on the right, and its axis leaves the result.
+// A vector counts as a row on the left and as a column on the right. The result does not have its
+// axis.
 Tensor vector_product(const Operand& x, const Operand& y, const Shape& x_shape,
                       const Shape& y_shape) {
   for (const Operand* operand : {&x, &y})
@@ -109,7 +110,7 @@ void matmul_samples(SampleList out) {
   }
 }
 
-/// f on x, y and z of all layouts, z of all shapes.
+/// Calls of f on x, y and z in all layouts, with z in all shapes.
 template <class F>
 void add_samples(SampleList out, const F& f) {
   using enum Layout;
@@ -166,14 +167,14 @@ constinit Op dense_op{
     .argument_names = "x, weight, bias"};
 
 namespace {
-/// The fast path: two matrices that need no conversion. Undefined where there is more to it.
+/// The fast path, for two matrices that need no conversion. Undefined if it cannot handle the call.
 template <class Begin>
 Tensor fast_product(Context& context, const Body& a, const Body& b, Caller caller,
                     const Begin& begin) {
   const Body* inputs[] = {&a, &b};
   if (a.device_kind | b.device_kind) return {};
-  if (!matmul_op.cpu || matmul_op.composite || a.dtype != b.dtype || !is_floating(a.dtype) ||
-      !has_arithmetic(a.dtype))
+  if (!matmul_op.on_cpu().computes() || matmul_op.composite || a.dtype != b.dtype ||
+      !is_floating(a.dtype) || !has_arithmetic(a.dtype))
     return {};
   const std::int64_t rows = a.shape.data()[0], columns = b.shape.data()[1];
   if (a.shape.data()[1] != b.shape.data()[0] || (rows | columns) >> 29) return {};
@@ -182,7 +183,7 @@ Tensor fast_product(Context& context, const Body& a, const Body& b, Caller calle
   if (!out) return {};
   out->shape.data()[1] = out->strides[0] = columns;
   begin();
-  call_kernel(matmul_op, {inputs, &out, nullptr, 2, 1}, caller);
+  run_on_host(matmul_op, {}, {inputs, &out, nullptr, 2, 1}, caller);
   return product;
 }
 }  // namespace
@@ -216,8 +217,8 @@ Tensor dense(Operand x, Operand weight, Operand bias, Activation activation) try
     fail<ShapeError>(x.caller(), dense_op.name, "weight", "a matrix", to_text(by));
   if (from.rank() > 0 && from.end()[-1] != by.data()[0]) fail_inner(x.caller(), dense_op, from, by);
   const bool matrix = from.rank() == 2;
-  // What a user has registered for one of the two ops counts here too.
-  const auto is_own = [](const Op& op) { return !op.composite && op.fused_gradient; };
+  // Kernels that a user has registered for one of the two ops are used here too.
+  const auto is_own = [](const Op& op) { return !op.composite && op.gradient.fused; };
   if (matrix && activating && is_own(*activating) && is_own(matmul_add_op))
     return run(dense_op, {x, weight, bias}, ActivationOptions{activation});
   const FunctionScope scope(x.caller(), "dense");

@@ -2,6 +2,9 @@
 #include <reel/ops/normalize.hpp>
 
 #include <cmath>
+#include <utility>
+
+#include <reel/ops/reshape.hpp>
 
 #include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
@@ -36,7 +39,7 @@ void layer_norm_samples(SampleList out) {
   for (const double epsilon : {1e-5, 0.1})
     for (const auto& [shape, layout] : varied(1)) {
       const Shape row({shape.end()[-1]});
-      // A row of one element, or of equal ones, has no variance: its slope is that of rounding.
+      // A row of equal elements has no variance. Differences there show only rounding.
       if (row.elements() == 1 || (shape.rank() == 1 && layout == Layout::repeated)) continue;
       sample(out,
              {drawn(shape, layout, {}, seed), drawn(row, Layout::reversed, {0.5, 2}, 4),
@@ -45,6 +48,26 @@ void layer_norm_samples(SampleList out) {
                return layer_norm(in[0], in[1], in[2], epsilon);
              });
       ++seed;
+    }
+}
+
+void limit_norm_shape(Inference& call) {
+  for (int i = 0; i < call.input_count; ++i) {
+    require_floating(call, i);
+    call.output(call.input(i).dtype, call.input(i).shape);
+  }
+  const double norm = call.option<LimitNormOptions>().norm;
+  if (!(norm > 0)) fail<Error>(call.caller, call.op.name, "norm", "more than 0", to_text(norm));
+}
+void limit_norm_samples(SampleList out) {
+  for (const double norm : {0.5, 1000.0})  // below and above every length
+    for (const auto& [shape, layout] : varied(0)) {
+      const Draw away{1, 2};
+      sample(out, {drawn(shape, layout, away), drawn({3}, away, 5)},
+             [norm](const std::vector<Tensor>& in) {
+               const std::vector<Tensor> y = limit_norm(in, norm);
+               return concat({y[0].reshape({-1}), y[1]});
+             });
     }
 }
 }  // namespace
@@ -59,11 +82,35 @@ constinit Op layer_norm_op{.name = "layer_norm",
                            .samples = layer_norm_samples,
                            .argument_names = "x, scale, shift"};
 
+constinit Op limit_norm_op{.name = "limit_norm",
+                           .arity = -1,
+                           .shape = limit_norm_shape,
+                           .options = &options_type<LimitNormOptions>,
+                           .needs = {{0xff, 0xff, 0xff, 0xff}},  // every input
+                           .contiguous_inputs = true,
+                           .samples = limit_norm_samples,
+                           .argument_names = "x"};
+
 Tensor layer_norm(Operand x, Operand scale, Operand shift, double epsilon) try {
   return run(layer_norm_op, {x, scale, shift}, EpsilonOptions{epsilon});
 } catch (const std::bad_alloc&) {
   fail_memory(x.caller(), "layer_norm");
 }
 
-const Entry normalize_ops[] = {&layer_norm_op, nullptr};
+std::vector<Tensor> limit_norm(Operands x, double norm) try {
+  SmallVector<Operand, 8> operands;
+  for (std::size_t i = 0; i < x.size(); ++i) operands.push_back(x[i]);
+  SmallVector<Tensor, 2> outputs;
+  if (x.size())
+    run(limit_norm_op, {operands.data(), operands.size()}, LimitNormOptions{norm}, x.caller(),
+        outputs);
+  std::vector<Tensor> limited;
+  limited.reserve(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) limited.push_back(std::move(outputs[i]));
+  return limited;
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "limit_norm");
+}
+
+const Entry normalize_ops[] = {&layer_norm_op, &limit_norm_op, nullptr};
 }  // namespace reel

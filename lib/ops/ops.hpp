@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The families of the table.
+// The entries of the op table, by family.
 #pragma once
 #include "lib/table/entries.hpp"
 
@@ -7,9 +7,18 @@ namespace reel {
 /// A view by start, length and step along each axis.
 Tensor slice(const Operand& x, const struct SliceOptions& options);
 
-/// The entries of each family, ended by null.
+/// The positions of the true elements of a mask, as if it had one axis.
+Tensor places_of_true(const Tensor& mask);
+
+/// The positions of the elements of x that argsort() gives the ranks `first` to first + count - 1.
+Tensor ranks_of(Operand x, std::int64_t axis, struct SortOptions options, std::int64_t first,
+                std::int64_t count);
+
+/// The list of entries of each family. It ends with null.
 using Entry = Op*;
-extern const Entry arithmetic_ops[], math_ops[], activation_ops[], compare_ops[], reduce_ops[],
-    matmul_ops[], softmax_ops[], normalize_ops[], recurrent_ops[], sequence_ops[], reshape_ops[],
-    join_ops[], gather_ops[], create_ops[], device_ops[], random_ops[], update_ops[];
+extern const Entry arithmetic_ops[], math_ops[], trigonometry_ops[], activation_ops[], loss_ops[],
+    compare_ops[], reduce_ops[], scan_ops[], sort_ops[], matmul_ops[], softmax_ops[],
+    normalize_ops[], recurrent_ops[], sequence_ops[], reshape_ops[], copy_ops[], join_ops[],
+    gather_ops[], create_ops[], device_ops[], random_ops[], update_ops[], special_ops[],
+    scatter_ops[];
 }  // namespace reel

@@ -6,7 +6,7 @@
 #include "lib/table/shape_rules.hpp"
 
 namespace reel {
-/// Stands for a number in a gradient formula, and tells what it was computed from.
+/// Replaces a number in a gradient formula at compile time, and notes what it was computed from.
 struct Term {
   unsigned uses = 0;      // as in Needs
   bool upstream = false;  // it is dy itself
@@ -33,14 +33,25 @@ constexpr Term operator==(const Term& x, const Term& y) { return joined(x, y); }
 
 template <>
 struct formulas::math::Functions<Term> {
+  static constexpr Term number(double value) { return value; }
   static constexpr Term select(const Term& condition, const Term& x, const Term& y) {
     return made_of(condition.uses | x.uses | y.uses);
   }
-  static constexpr Term log(const Term& x) { return made_of(x.uses); }
+#define REEL_OF_ONE(name) \
+  static constexpr Term name(const Term& x) { return made_of(x.uses); }
+  REEL_EACH_FUNCTION(REEL_OF_ONE)
+  REEL_OF_ONE(abs)
+  REEL_OF_ONE(digamma)
+  REEL_OF_ONE(sigmoid)
+#undef REEL_OF_ONE
+  static constexpr Term hypot(const Term& x, const Term& y) { return joined(x, y); }
+  static constexpr Term maximum(const Term& x, const Term& y) { return joined(x, y); }
+  static constexpr Term minimum(const Term& x, const Term& y) { return joined(x, y); }
+  static constexpr Term polygamma(const Term& x, const Term& n) { return joined(x, n); }
   static constexpr Term power(const Term& x, const Term& y) { return joined(x, y); }
 };
 
-/// What a gradient formula reads.
+/// The inputs and outputs that a gradient formula reads.
 struct TermValues {
   constexpr Term dy() const {
     Term dy;
@@ -52,44 +63,51 @@ struct TermValues {
   constexpr Term out() const { return made_of(need_output()); }
 };
 
-template <class F>
-inline constexpr bool has_two_inputs = requires(F f, int x) {
-  f(x, x);
+/// What of an entry no formula says.
+struct PointwiseNotes {
+  bool internal = false;
+  const char* not_finite = nullptr;
+  const char* slope_not_finite = nullptr;
+  const char* bool_advice = "Cast it first.";
 };
-
+/// What the gradient of input i reads; nothing if F has no such gradient.
+template <class F, int i>
+constexpr Term gradient_term() {
+  if constexpr (i == 0 && requires { F::d0(TermValues()); }) return F::d0(TermValues());
+  if constexpr (i == 1 && requires { F::d1(TermValues()); }) return F::d1(TermValues());
+  return {};
+}
 /// Name, inputs, dtypes, and what its gradients keep alive, as the formula says.
 template <class F>
-constexpr Op pointwise(Samples samples) {
+constexpr Op pointwise(Samples samples, PointwiseNotes notes = {}) {
   using formulas::Domain;
-  Op op;
-  op.name = F::name;
-  op.arity = has_two_inputs<F> ? 2 : 1;
-  op.shape = broadcast;
-  op.domain = F::domain;
-  op.promote = F::domain == Domain::floating ? Promote::floating : Promote::numeric;
-  op.fusion = Fusion::pointwise;
-  op.samples = samples;
-  const auto add = [&op](int input, const Term& gradient) {
-    op.needs.of[input] = static_cast<std::uint16_t>(gradient.uses);
-    if (gradient.upstream) op.passes |= static_cast<std::uint8_t>(1 << input);
-  };
-  op.differentiable = requires { F::d0(TermValues()); };
-  if constexpr (requires { F::d0(TermValues()); }) add(0, F::d0(TermValues()));
-  if constexpr (requires { F::d1(TermValues()); }) add(1, F::d1(TermValues()));
-  return op;
+  constexpr Term dx = gradient_term<F, 0>(), dy = gradient_term<F, 1>();
+  constexpr bool differentiable = requires { F::d0(TermValues()); };
+  return {.name = F::name,
+          .arity = formulas::is_binary<F> ? 2 : 1,
+          .shape = broadcast,
+          .promote = F::domain == Domain::floating ? Promote::floating : Promote::numeric,
+          .domain = F::domain,
+          .needs = {{static_cast<std::uint16_t>(dx.uses), static_cast<std::uint16_t>(dy.uses)}},
+          .fusion = Fusion::pointwise,
+          .differentiable = differentiable,
+          .passes = static_cast<std::uint8_t>(dx.upstream | dy.upstream << 1),
+          .internal = notes.internal,
+          .samples = samples,
+          .not_finite = notes.not_finite,
+          .slope_not_finite = notes.slope_not_finite,
+          .bool_advice = notes.bool_advice};
 }
 /// The same for one whose result is a truth value.
 template <class F>
 constexpr Op comparison(Samples samples, Promote promote) {
-  Op op;
-  op.name = F::name;
-  op.arity = has_two_inputs<F> ? 2 : 1;
-  op.shape = broadcast;
-  op.promote = promote;
-  op.result = ResultDType::boolean;
-  op.fusion = Fusion::pointwise;
-  op.differentiable = false;
-  op.samples = samples;
-  return op;
+  return {.name = F::name,
+          .arity = formulas::is_binary<F> ? 2 : 1,
+          .shape = broadcast,
+          .promote = promote,
+          .result = ResultDType::boolean,
+          .fusion = Fusion::pointwise,
+          .differentiable = false,
+          .samples = samples};
 }
 }  // namespace reel

@@ -6,7 +6,8 @@
 
 #include <reel/ops.hpp>
 
-#include "lib/flow/context.hpp"
+#include "lib/body/dtypes.hpp"
+#include "lib/flow/redirect.hpp"
 #include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
@@ -25,8 +26,8 @@ void random_shape(Inference& call) {
   call.output(option.dtype, option.shape);
 }
 
-/// Draws from the generator of the thread and moves it on.
-Tensor draw(RandomOptions options, Caller caller) {
+/// Draws from the generator of the thread, and advances its position.
+Tensor draw_now(RandomOptions& options, Caller caller) {
   Generator& generator = current_generator();
   options.seed = seed_of(generator);
   options.position = position_of(generator);
@@ -34,17 +35,23 @@ Tensor draw(RandomOptions options, Caller caller) {
   generator.set_position(options.position + options.blocks(result.size()));
   return result;
 }
+Tensor draw(RandomOptions options, Caller caller) {
+  Redirect* const redirect = Redirect::here(Context::here());
+  return redirect ? redirect->draw(options, caller, draw_now) : draw_now(options, caller);
+}
 
 void require_fractions(DType dtype, std::string_view op, std::string_view argument, Caller caller) {
   if (!is_floating(dtype))
     fail<DTypeError>(caller, op, argument, "float32 or float64", std::string(name_of(dtype)));
 }
 
-/// Every number of the range must be one of the dtype.
+/// Every number of the range must be representable in the dtype.
 void require_finite(std::string_view op, std::string_view argument, double number, DType dtype,
                     Caller caller) {
-  const double most = dtype == DType::float32 ? std::numeric_limits<float>::max()
-                                              : std::numeric_limits<double>::max();
+  const double most = with_element(dtype, []<class T>(Type<T>) -> double {
+    using Number = std::conditional_t<std::is_floating_point_v<T>, T, double>;
+    return std::numeric_limits<Number>::max();  // the other dtypes are refused
+  });
   if (!(std::abs(number) <= most))
     fail<Error>(caller, op, argument, "a finite " + std::string(name_of(dtype)), to_text(number));
 }
@@ -58,6 +65,14 @@ void random_samples(SampleList out) {
     sample(out, {}, [shape](const std::vector<Tensor>&) {
       const GeneratorScope scope(Generator(4));
       return random::uniform(shape);
+    });
+    sample(out, {}, [shape](const std::vector<Tensor>&) {
+      const GeneratorScope scope(Generator(5));
+      return random::gumbel(shape, {.dtype = DType::float64});
+    });
+    sample(out, {}, [shape](const std::vector<Tensor>&) {
+      const GeneratorScope scope(Generator(6));
+      return random::gamma(0.5, shape);
     });
   }
 }
@@ -133,6 +148,93 @@ Tensor bernoulli(double probability, Shape shape, Caller caller) try {
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "bernoulli");
 }
+namespace {
+void require_parameter(std::string_view op, std::string_view name, double number, DType dtype,
+                       Caller caller) {
+  require_finite(op, name, number, dtype, caller);
+  if (!(number > 0)) fail<Error>(caller, op, name, "more than 0", to_text(number));
+}
+/// Draws floating numbers; errors name this function.
+Tensor draw_floating(std::string_view name, RandomOptions options, Caller caller) {
+  require_fractions(options.dtype, name, "dtype", caller);
+  require_finite(name, "location", options.location, options.dtype, caller);
+  return draw(options, caller);
+}
+}  // namespace
+Tensor exponential(Shape shape, ExponentialOptions options, Caller caller) try {
+  const FunctionScope scope(caller, "exponential");
+  require_parameter("exponential", "scale", options.scale, options.dtype, caller);
+  return draw_floating("exponential",
+                       {.kind = RandomOptions::Kind::exponential,
+                        .scale = options.scale,
+                        .dtype = options.dtype,
+                        .shape = shape},
+                       caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "exponential");
+}
+Tensor gumbel(Shape shape, GumbelOptions options, Caller caller) try {
+  const FunctionScope scope(caller, "gumbel");
+  require_parameter("gumbel", "scale", options.scale, options.dtype, caller);
+  return draw_floating("gumbel",
+                       {.kind = RandomOptions::Kind::gumbel,
+                        .location = options.location,
+                        .scale = options.scale,
+                        .dtype = options.dtype,
+                        .shape = shape},
+                       caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "gumbel");
+}
+Tensor truncated_normal(Shape shape, TruncatedNormalOptions options, Caller caller) try {
+  constexpr std::string_view name = "truncated_normal";
+  const FunctionScope scope(caller, name);
+  require_fractions(options.dtype, name, "dtype", caller);
+  require_finite(name, "mean", options.mean, options.dtype, caller);
+  require_finite(name, "stddev", options.stddev, options.dtype, caller);
+  if (options.stddev < 0)
+    fail<Error>(caller, name, "stddev", "at least 0", to_text(options.stddev));
+  if (!(options.low < options.high))
+    fail<Error>(caller, name, "high", "more than low = " + to_text(options.low),
+                to_text(options.high));
+  return draw_floating(name,
+                       {.kind = RandomOptions::Kind::truncated_normal,
+                        .a = options.low,
+                        .b = options.high,
+                        .location = options.mean,
+                        .scale = options.stddev,
+                        .dtype = options.dtype,
+                        .shape = shape},
+                       caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "truncated_normal");
+}
+Tensor gamma(double alpha, Shape shape, GammaOptions options, Caller caller) try {
+  const FunctionScope scope(caller, "gamma");
+  require_parameter("gamma", "alpha", alpha, DType::float64, caller);
+  require_parameter("gamma", "scale", options.scale, options.dtype, caller);
+  return draw_floating("gamma",
+                       {.kind = RandomOptions::Kind::gamma,
+                        .a = alpha,
+                        .scale = options.scale,
+                        .dtype = options.dtype,
+                        .shape = shape},
+                       caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "gamma");
+}
+Tensor beta(double a, double b, Shape shape, BetaOptions options, Caller caller) try {
+  const FunctionScope scope(caller, "beta");
+  require_parameter("beta", "a", a, DType::float64, caller);
+  require_parameter("beta", "b", b, DType::float64, caller);
+  return draw_floating(
+      "beta",
+      {.kind = RandomOptions::Kind::beta, .a = a, .b = b, .dtype = options.dtype, .shape = shape},
+      caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "beta");
+}
+
 Tensor permutation(Extent n, Caller caller) try {
   const FunctionScope scope(caller, "permutation");
   return draw({.kind = RandomOptions::Kind::permutation,

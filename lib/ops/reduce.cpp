@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <reel/ops/statistics.hpp>
+
 #include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
@@ -18,7 +20,7 @@ void sum_shape(Inference& call) {
 
 void truth_shape(Inference& call) { reduced_to(call, DType::boolean); }
 
-// No elements have no extreme; this also holds where the result would have no elements itself.
+// Without elements there is no extreme. This is an error even if the result has no elements.
 void require_elements(const Inference& call) {
   const Axes& axes = call.option<ReduceOptions>().axes;
   const Shape& shape = call.input(0).shape;
@@ -52,12 +54,12 @@ void sum_to_shape(Inference& call) {
   call.output(call.input(0).dtype, target);
 }
 
-using Reduction = Tensor (*)(Operand, Axes, Keepdims);
+using ReducingFunction = Tensor (*)(Operand, Axes, Keepdims);
 struct Domain {
   bool empty = true, several_axes = true, equal = true;  // equal: elements reduced together may be
   Draw draw = {};
 };
-void reduce_samples(SampleList out, Reduction f, Domain domain = {}) {
+void reduce_samples(SampleList out, ReducingFunction f, Domain domain = {}) {
   const auto add = [&](std::size_t least_rank, Axes axes, Keepdims keep) {
     for (const auto& [shape, layout] : varied(least_rank)) {
       const bool first_axis_stays = !axes.is_every() && axes[0] == -1 && shape.rank() > 1;
@@ -74,7 +76,7 @@ void reduce_samples(SampleList out, Reduction f, Domain domain = {}) {
   add(3, {0, 2}, Keepdims::no);
   add(3, {-2, 0}, keepdims);
 }
-void extreme_samples(SampleList out, Reduction f) {
+void extreme_samples(SampleList out, ReducingFunction f) {
   reduce_samples(out, f, {.empty = false, .equal = false});
 }
 
@@ -112,6 +114,14 @@ constinit Op sum_op{.name = "sum",
                     .fusion = Fusion::reduction,
                     .accumulates = true,
                     .samples = [](SampleList out) { reduce_samples(out, sum); }};
+constinit Op prod_op{.name = "prod",
+                     .shape = sum_shape,
+                     .options = &options_type<ReduceOptions>,
+                     .needs = {{need_input(0)}},
+                     .fusion = Fusion::reduction,
+                     .samples = [](SampleList out) {
+                       reduce_samples(out, prod, {.draw = {0.5, 1.5}});
+                     }};
 constinit Op mean_op{.name = "mean",
                      .shape = reduced,
                      .promote = Promote::floating,
@@ -140,6 +150,15 @@ constinit Op argmax_op{.name = "argmax",
                        .needs_elements = true,
                        .samples = [](SampleList out) {
                          reduce_samples(out, argmax, {.empty = false, .several_axes = false});
+                       }};
+constinit Op argmin_op{.name = "argmin",
+                       .shape = argmax_shape,
+                       .options = &options_type<ReduceOptions>,
+                       .fusion = Fusion::reduction,
+                       .differentiable = false,
+                       .needs_elements = true,
+                       .samples = [](SampleList out) {
+                         reduce_samples(out, argmin, {.empty = false, .several_axes = false});
                        }};
 constinit Op any_op{.name = "any",
                     .shape = truth_shape,
@@ -173,6 +192,7 @@ Tensor reduce(Op& op, const Operand& x, const Axes& axes, Keepdims keep) try {
 
 Tensor sum(Operand x, Axes axes, Keepdims keep) { return reduce(sum_op, x, axes, keep); }
 Tensor sum(Operand x, Keepdims keep) { return reduce(sum_op, x, Axes::every(), keep); }
+Tensor sum_to(Operand x, Shape shape) { return run(sum_to_op, x, ShapeOptions{shape}); }
 Tensor mean(Operand x, Axes axes, Keepdims keep) { return reduce(mean_op, x, axes, keep); }
 Tensor mean(Operand x, Keepdims keep) { return reduce(mean_op, x, Axes::every(), keep); }
 Tensor max(Operand x, Axes axes, Keepdims keep) { return reduce(max_op, x, axes, keep); }
@@ -181,6 +201,10 @@ Tensor min(Operand x, Axes axes, Keepdims keep) { return reduce(min_op, x, axes,
 Tensor min(Operand x, Keepdims keep) { return reduce(min_op, x, Axes::every(), keep); }
 Tensor argmax(Operand x, Axes axes, Keepdims keep) { return reduce(argmax_op, x, axes, keep); }
 Tensor argmax(Operand x, Keepdims keep) { return reduce(argmax_op, x, Axes::every(), keep); }
+Tensor prod(Operand x, Axes axes, Keepdims keep) { return reduce(prod_op, x, axes, keep); }
+Tensor prod(Operand x, Keepdims keep) { return reduce(prod_op, x, Axes::every(), keep); }
+Tensor argmin(Operand x, Axes axes, Keepdims keep) { return reduce(argmin_op, x, axes, keep); }
+Tensor argmin(Operand x, Keepdims keep) { return reduce(argmin_op, x, Axes::every(), keep); }
 Tensor any(Operand x, Axes axes, Keepdims keep) { return reduce(any_op, x, axes, keep); }
 Tensor any(Operand x, Keepdims keep) { return reduce(any_op, x, Axes::every(), keep); }
 Tensor All::operator()(Operand x, Axes axes, Keepdims keep) const {
@@ -190,6 +214,6 @@ Tensor All::operator()(Operand x, Keepdims keep) const {
   return reduce(all_op, x, Axes::every(), keep);
 }
 
-const Entry reduce_ops[] = {&sum_op,    &sum_to_op, &mean_op, &max_op, &min_op,
-                            &argmax_op, &any_op,    &all_op,  nullptr};
+const Entry reduce_ops[] = {&sum_op, &sum_to_op, &mean_op, &max_op,    &min_op, &argmax_op,
+                            &any_op, &all_op,    &prod_op, &argmin_op, nullptr};
 }  // namespace reel

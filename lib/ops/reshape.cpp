@@ -14,7 +14,7 @@
 
 namespace reel {
 namespace {
-/// Strides with which x's elements can be seen in another shape; false if only a copy can.
+/// Finds strides for a view of x in another shape. Returns false if a copy is needed.
 bool strides_in_shape(const Body& x, const Shape& shape, std::int64_t* strides) {
   int own = 0;
   const int rank = x.rank(), new_rank = static_cast<int>(shape.rank());
@@ -23,7 +23,7 @@ bool strides_in_shape(const Body& x, const Shape& shape, std::int64_t* strides) 
     return true;
   }
   for (int axis = 0; axis < new_rank;) {
-    // The next axes of both sides that hold the same elements.
+    // The next axes of x and of the result that contain the same elements.
     std::int64_t seen = shape.data()[axis], held = own < rank ? x.shape.data()[own] : 1;
     int last = axis, last_own = own;
     while (seen != held) {
@@ -52,7 +52,7 @@ bool strides_in_shape(const Body& x, const Shape& shape, std::int64_t* strides) 
   return true;
 }
 
-// A view where the layout allows it, else a copy.
+// A view if the layout allows it, else a copy.
 void reshape_shape(Inference& call) {
   const Body& x = call.input(0);
   const Shape& shape = call.option<ShapeOptions>().shape;
@@ -133,11 +133,7 @@ void broadcast_to_shape(Inference& call) {
   }
 }
 
-void cast_shape(Inference& call) {
-  call.output(call.option<DTypeOptions>().dtype, call.input(0).shape);
-}
-
-/// The shape with -1 replaced by what is left.
+/// The shape, with -1 replaced by the remaining length.
 Shape completed(const Op& op, const Shape& from, Shape shape, Caller caller) {
   std::int64_t known = 1, elements = from.elements();
   int open = -1;
@@ -194,9 +190,6 @@ void broadcast_to_samples(SampleList out) {
     return broadcast_to(x, shape);
   });
 }
-void cast_samples(SampleList out) {
-  samples_of(out, 0, [](const std::vector<Tensor>& in) { return cast(in[0], DType::float64); });
-}
 }  // namespace
 
 constinit Op reshape_op{.name = "reshape",
@@ -229,12 +222,6 @@ constinit Op broadcast_to_op{.name = "broadcast_to",
                              .fusion = Fusion::layout,
                              .moves = true,
                              .samples = broadcast_to_samples};
-constinit Op cast_op{.name = "cast",
-                     .shape = cast_shape,
-                     .options = &options_type<DTypeOptions>,
-                     .fusion = Fusion::pointwise,
-                     .moves = true,
-                     .samples = cast_samples};
 
 Tensor reshape(Operand x, Shape shape) try {
   return run(reshape_op, x,
@@ -296,13 +283,7 @@ Tensor squeeze(Operand x, Axes axes) {
   return changed(squeeze_op, x, Axes(std::span<const int>(ones, count)));
 }
 Tensor broadcast_to(Operand x, Shape shape) { return run(broadcast_to_op, x, ShapeOptions{shape}); }
-Tensor cast(Operand x, DType dtype) {
-  // A number with a fraction has digits that a tensor of it would not have.
-  if (x.kind() == Operand::Kind::scalar && is_floating(dtype) && is_floating(x.scalar().dtype()))
-    return full({}, x.scalar(), {dtype}, x.caller());
-  return run(cast_op, x, DTypeOptions{dtype});
-}
 
-const Entry reshape_ops[] = {&reshape_op,      &transpose_op, &expand_dims_op, &squeeze_op,
-                             &broadcast_to_op, &cast_op,      nullptr};
+const Entry reshape_ops[] = {&reshape_op, &transpose_op,    &expand_dims_op,
+                             &squeeze_op, &broadcast_to_op, nullptr};
 }  // namespace reel

@@ -9,7 +9,7 @@
 namespace reel {
 Tensor drawn(const Shape& shape, Draw draw, unsigned seed) {
   std::vector<double> values(static_cast<std::size_t>(shape.elements()));
-  // Multiples of the golden ratio, modulo 1: evenly spread however many there are.
+  // Multiples of the golden ratio modulo 1. Any number of them is spread evenly.
   double place = 0.5 + 0.381 * seed;
   for (double& value : values) {
     place += 0.6180339887498949;

@@ -8,8 +8,9 @@
 namespace reel {
 using SampleList = std::vector<Sample>&;
 
-/// Numbers from low to high, the same in every run and all different. With a grid they are moved
-/// to offset + k grid, away from the kinks between.
+/// Different numbers from low to high, the same in every run. With a grid they are rounded to
+/// offset + k grid, so that they are not near the points between, where an op may have no
+/// derivative.
 struct Draw {
   double low = -2, high = 2;
   double grid = 0, offset = 0;
@@ -18,8 +19,8 @@ struct Draw {
 Tensor drawn(const Shape& shape, Draw draw = {}, unsigned seed = 0);
 
 enum class Layout { plain, transposed, reversed, repeated, stepped };
-/// The same, lying otherwise in memory: axes reversed, the last axis from its end, the first axis
-/// repeated (stride 0), every other element of the last axis.
+/// The same values in other layouts: axes reversed, the last axis reversed, the first axis repeated
+/// (stride 0), and every other element of the last axis.
 Tensor drawn(const Shape& shape, Layout layout, Draw draw = {}, unsigned seed = 0);
 
 struct ShapeAndLayout {

@@ -18,6 +18,17 @@ void require_shape(const Inference& call, int i, const Shape& expected, const ch
                    to_text(expected) + ", " + meaning, to_text(call.input(i).shape));
 }
 
+/// The error for a state or lengths whose batch is not that of x.
+[[noreturn]] void fail_batch(Caller caller, const Op& op, std::string_view argument,
+                             const Shape& expected, std::string_view meaning, const Shape& got,
+                             const Shape& x) {
+  const bool swapped = got.rank() > 0 && got.data()[0] == x.data()[0];
+  fail<ShapeError>(
+      caller, op.name, argument, to_text(expected) + ", " + std::string(meaning),
+      to_text(got) + ", and x is " + to_text(x),
+      swapped ? "x is [time, batch, in]: of [batch, time, in], pass transpose(x, {1, 0, 2})." : "");
+}
+
 struct Sizes {
   std::int64_t time, batch, hidden;
 };
@@ -37,7 +48,9 @@ Sizes sequence_sizes(Inference& call, int states, std::int64_t gates, std::int64
                          " hidden], x's last axis being " + std::to_string(x.data()[2]),
                      to_text(w));
   const Shape state({x.data()[1], hidden});
-  for (int i = 1; i <= states; ++i) require_shape(call, i, state, "[batch, hidden]");
+  for (int i = 1; i <= states; ++i)
+    if (const Shape& got = call.input(i).shape; !(got == state))
+      fail_batch(call.caller, call.op, argument_name(call.op, i), state, "[batch, hidden]", got, x);
   require_shape(call, weight + 1, Shape({biases * hidden}), "a number for each gate");
   const Shape& rows = call.input(lengths).shape;
   if (rows.elements() || rows.rank() != 1)
@@ -74,9 +87,8 @@ Tensor lengths_of(const Op& op, const Operand& x, const SequenceOptions& options
   }
   const Shape &shape = options.lengths.shape(), of_x = shape_of(op, x);
   if (of_x.rank() == 3 && !(shape == Shape({of_x.data()[1]})))
-    fail<ShapeError>(x.caller(), op.name, "lengths",
-                     "(" + std::to_string(of_x.data()[1]) + ",), one for each sequence",
-                     to_text(shape));
+    fail_batch(x.caller(), op, "lengths", Shape({of_x.data()[1]}), "one for each sequence", shape,
+               of_x);
   return options.lengths;
 }
 
@@ -86,7 +98,7 @@ struct SampleShape {
 };
 using SequenceCall = Tensor (*)(const std::vector<Tensor>&, const SequenceOptions&, int);
 
-/// Of each result alone and of all, forward and reversed, of all steps and of some.
+/// Samples of each result alone and of all results, forward and reversed, with and without lengths.
 void sequence_samples(SampleList out, SequenceCall f, int states, std::int64_t gates,
                       std::int64_t biases) {
   using enum Layout;
@@ -104,7 +116,8 @@ void sequence_samples(SampleList out, SequenceCall f, int states, std::int64_t g
       inputs.push_back(drawn({in + hidden, gates * hidden}, layout, {-1, 1}, seed + 6));
       inputs.push_back(drawn({biases * hidden}, {-1, 1}, seed + 9));
       if (ragged) inputs.push_back((arange(0, batch) * 2 + seed) % (time + 1));
-      // Each result alone once, then the others have no gradient; all of them everywhere.
+      // Each result alone once, so that the others have no gradient; all results in the other
+      // samples.
       for (int result = time == 2 && in == 2 ? 0 : states + 1; result < states + 2; ++result)
         sample(
             out, inputs,

@@ -8,21 +8,23 @@
 #include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
+#include "lib/ops/softmax.hpp"
 #include "lib/table/options/axis.hpp"
 
 namespace reel {
 namespace {
 void cross_entropy_shape(Inference& call) {
-  const Body &scores = call.input(0), &labels = call.input(1);
-  require_integer(call, 1);
-  if (scores.rank() != 2)
-    fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 0), "rows of classes",
-                     to_text(scores.shape));
-  if (labels.rank() != 1 || labels.elements != scores.shape.data()[0])
+  const Shape &scores = call.input(0).shape, &labels = call.input(1).shape;
+  if (scores.rank() == 0)
+    fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 0), "an axis of classes",
+                     "()");
+  const Shape rows(std::span(scores.data(), scores.rank() - 1));
+  if (!(labels == rows))
     fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 1),
-                     "a label for each row of scores " + to_text(scores.shape),
-                     to_text(labels.shape));
-  call.output(scores.dtype, labels.shape);
+                     "shape " + to_text(rows) + ", one for each row of scores " + to_text(scores),
+                     to_text(labels));
+  require_integer(call, 1);
+  call.output(call.input(0).dtype, labels);
 }
 
 void softmax_samples(SampleList out, Tensor (*f)(Operand, int)) {
@@ -71,6 +73,7 @@ constinit Op cross_entropy_op{.name = "cross_entropy",
                               .shape = cross_entropy_shape,
                               .promote = Promote::floating,
                               .promoted = 1,
+                              .options = &options_type<LabelOptions>,
                               .needs = {{need_input(0) | need_input(1)}},
                               .contiguous_inputs = true,
                               .samples = cross_entropy_samples,
@@ -83,33 +86,19 @@ Tensor along(Op& op, const Operand& x, int axis) try {
 } catch (const std::bad_alloc&) {
   fail_memory(x.caller(), op.name);
 }
-
-void check_labels(const Shape& scores, const Shape& labels, Caller caller) {
-  const auto& name = cross_entropy_op.name;
-  if (scores.rank() == 0) fail<ShapeError>(caller, name, "scores", "an axis of classes", "()");
-  const Shape rows(std::span(scores.data(), scores.rank() - 1));
-  if (!(labels == rows))
-    fail<ShapeError>(caller, name, "labels",
-                     "shape " + to_text(rows) + ", one for each row of scores " + to_text(scores),
-                     to_text(labels));
-}
 }  // namespace
 
 Tensor softmax(Operand x, int axis) { return along(softmax_op, x, axis); }
 Tensor log_softmax(Operand x, int axis) { return along(log_softmax_op, x, axis); }
 
+Tensor row_losses(const Operand& scores, const Operand& labels, const LabelOptions& options) {
+  return run(cross_entropy_op, {scores, labels}, options);
+}
+
 Tensor cross_entropy(Operand scores, Operand labels, Reduction reduction) try {
-  const Shape shape = shape_of(cross_entropy_op, scores);
-  const Shape rows = shape_of(cross_entropy_op, labels, 1);
-  check_labels(shape, rows, scores.caller());
   const FunctionScope scope(scores.caller(), "cross_entropy");
-  const bool flat = shape.rank() == 2;
-  const std::int64_t count = rows.elements();
-  const Tensor flat_scores = flat ? Tensor() : reshape(scores, {count, shape.end()[-1]});
-  const Tensor flat_labels = flat ? Tensor() : reshape(labels, {count});
-  Tensor losses = run(cross_entropy_op,
-                      {flat ? scores : Operand(flat_scores), flat ? labels : Operand(flat_labels)});
-  if (reduction == Reduction::none) return flat ? losses : reshape(std::move(losses), rows);
+  Tensor losses = row_losses(scores, labels, {});
+  if (reduction == Reduction::none) return losses;
   return reduction == Reduction::mean ? mean(std::move(losses)) : sum(std::move(losses));
 } catch (const std::bad_alloc&) {
   fail_memory(scores.caller(), "cross_entropy");

@@ -14,28 +14,26 @@
 #include "lib/gate/gate.hpp"
 #include "lib/gate/update.hpp"
 #include "lib/ops/ops.hpp"
+#include "lib/ops/samples.hpp"
+#include "lib/table/entries.hpp"
+#include "lib/table/options/gather.hpp"
 #include "lib/table/options/join.hpp"
+#include "lib/table/options/reshape.hpp"
+#include "lib/table/options/update.hpp"
 
 namespace reel {
+extern Op check_rate_op;
 namespace {
 // run_assignment() has checked the value: a number, or of the Variable's shape.
 void assign_shape(Inference&) {}
-
-/// The part has the slice's shape and the Variable's dtype.
-void assign_slice_shape(Inference& call) {
-  const SliceOptions& place = call.option<SliceOptions>();
-  if (!(call.input(1).shape == place.lengths))
-    fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 1),
-                     "the slice's shape " + to_text(place.lengths), to_text(call.input(1).shape));
-}
 
 /// An argument's name, with a number where there are several parameters.
 std::string name_of_one(const Op& op, int argument, std::size_t p, std::size_t count) {
   const std::string name = argument_name(op, argument);
   return count > 1 ? name + " " + std::to_string(p) : name;
 }
-/// The inputs of a step: of each parameter the `written` Variables, the gradients of all,
-/// the op's numbers.
+/// The inputs of a step: the `written` Variables of each parameter, then all gradients, then the
+/// numbers of the op.
 void step_shape(Inference& call, int written) {
   const int numbers = call.op.numbers;
   const int count = (call.input_count - numbers) / (written + 1);
@@ -65,25 +63,61 @@ void step_shape(Inference& call, int written) {
                        "one number", "shape " + to_text(number.shape));
   }
 }
-void sgd_shape(Inference& call) { step_shape(call, 1); }
+/// The inputs of a step of some rows: the `written` Variables, gradient, rows, the op's numbers.
+void row_step_shape(Inference& call, int written) {
+  const auto require = [&](int i, const Shape& shape, DType dtype, const char* meaning) {
+    const Body& y = call.input(i);
+    if (!(y.shape == shape))
+      fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, i),
+                       meaning + to_text(shape), to_text(y.shape));
+    if (y.dtype != dtype)
+      fail<DTypeError>(call.caller, call.op.name, argument_name(call.op, i),
+                       std::string(name_of(dtype)), std::string(name_of(y.dtype)));
+  };
+  const Body &x = call.input(0), &rows = call.input(written + 1);
+  if (!is_floating(x.dtype))
+    fail<DTypeError>(call.caller, call.op.name, "x", "float32 or float64", name_of(x.dtype));
+  if (x.rank() == 0) fail<ShapeError>(call.caller, call.op.name, "x", "at least one axis", "()");
+  for (int i = 1; i < written; ++i) require(i, x.shape, x.dtype, "the Variable's shape ");
+  Shape picked = x.shape;
+  picked.data()[0] = rows.elements;
+  require(written + 1, Shape({rows.elements}), DType::int64, "one axis, ");
+  require(written, picked, x.dtype, "the shape of the rows, ");
+  for (int i = written + 2; i < call.input_count; ++i)
+    if (call.input(i).elements != 1)
+      fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, i), "one number",
+                       "shape " + to_text(call.input(i).shape));
+}
 void require_finite(const Inference& call, std::string_view option, double number) {
   if (!std::isfinite(number))
     fail<Error>(call.caller, call.op.name, option, "a finite number", to_text(number));
 }
-void momentum_shape(Inference& call) {
-  require_finite(call, "momentum", call.option<MomentumOptions>().momentum);
-  step_shape(call, 2);
+void average_shape(Inference& call) { step_shape(call, 1); }
+void check_rate_samples(SampleList out) {
+  for (const bool single : {false, true})
+    for (const Shape& shape : {Shape(), Shape({1}), Shape({0}), Shape({2, 3})})
+      sample(out, {drawn(shape, {0, 2})}, [single](const std::vector<Tensor>& in) {
+        return run(check_rate_op, {in[0]}, RateOptions{single});
+      });
 }
-void adam_shape(Inference& call) {
-  AdamUpdateOptions options = call.option<AdamUpdateOptions>();
+/// The entry of a step that writes this number of Variables for each parameter. Its options must be
+/// finite.
+template <class Options, int written, void (*shape)(Inference&, int) = step_shape>
+void options_shape(Inference& call) {
+  Options options = call.option<Options>();
   options.fields([&](std::string_view name, double number) { require_finite(call, name, number); });
-  step_shape(call, 3);
+  shape(call, written);
+}
+template <int written, void (*shape)(Inference&, int) = step_shape>
+void adam_shape(Inference& call) {
+  options_shape<AdamUpdateOptions, written, shape>(call);
   const DType dtype = call.input(call.input_count - 1).dtype;
   if (dtype != DType::int32 && dtype != DType::int64)
-    fail<DTypeError>(call.caller, call.op.name, argument_name(call.op, 5), "int32 or int64",
-                     name_of(dtype), "Cast it first.");
+    fail<DTypeError>(call.caller, call.op.name,
+                     argument_name(call.op, written + (shape == step_shape ? 2 : 3)),
+                     "int32 or int64", name_of(dtype), "Cast it first.");
 }
-/// All are Variables of their own; `each` of them belong to a parameter.
+/// Checks that all Variables are different; `each` of them belong to one parameter.
 void require_apart(const Op& op, std::span<const Variable> variables, std::size_t each,
                    Caller caller) {
   std::vector<const Cell*> cells;
@@ -100,7 +134,7 @@ void require_apart(const Op& op, std::span<const Variable> variables, std::size_
                     "the same Variable as " + name(k));
 }
 
-/// A rate as kernels take it, whatever the parameters are.
+/// A rate in the dtype that kernels take, for parameters of any dtype.
 Tensor wide(const Operand& rate) {
   const RecordingPause pause(Context::here());
   const PlaceScope place(Context::here(), cpu());  // run_update() takes numbers to the Variables
@@ -113,7 +147,8 @@ bool is_undefined(const Operand& x) {
   return x.kind() <= Operand::Kind::temporary && !x.tensor().defined();
 }
 
-/// One step of all parameters: `written` holds the Variables of one after the other.
+/// One step for all parameters. `written` holds the Variables of the first parameter, then those of
+/// the second, ...
 void run_step(Op& op, std::span<const Variable> written, std::span<const Operand> gradients,
               std::span<const Operand> numbers, OptionsView options) try {
   const Operand& rate = numbers[0];
@@ -135,10 +170,31 @@ void run_step(Op& op, std::span<const Variable> written, std::span<const Operand
 } catch (const std::bad_alloc&) {
   fail_memory(gradients[0].caller(), op.name);
 }
-/// The same from lists: of x, then of the state that goes with it.
-void run_steps(Op& op, std::initializer_list<std::span<const Variable>> lists,
-               std::span<const Tensor> gradients, std::span<const Operand> numbers,
-               OptionsView options) try {
+/// The step of some rows of one parameter.
+void run_row_step(Op& op, std::span<const Variable> written, const Tensor& values,
+                  const Tensor& rows, std::span<const Operand> numbers, OptionsView options) {
+  const Caller caller = numbers[0].caller();
+  const RecordingPause pause(Context::here());
+  if (written.size() > 1) require_apart(op, written, written.size(), caller);
+  SmallVector<Operand, 4> operands;
+  const Tensor in_order = Access::body(values)->contiguous
+                              ? values
+                              : run(cast_op, {values, caller}, DTypeOptions{values.dtype()});
+  const Tensor places = Access::body(rows)->contiguous
+                            ? rows
+                            : run(cast_op, {rows, caller}, DTypeOptions{rows.dtype()});
+  const Tensor factor = wide(numbers[0]);
+  operands.reserve(2 + numbers.size());
+  operands.emplace_back(in_order, caller);
+  operands.emplace_back(places, caller);
+  operands.emplace_back(factor, caller);
+  for (const Operand& number : numbers.subspan(1)) operands.push_back(number);
+  run_update(op, written, {operands.data(), operands.size()}, options, caller);
+}
+/// The same with lists: the first list holds x, the others the state of each x. `row_op` takes
+/// gradients of some rows.
+void run_steps(Op& op, Op* row_op, std::initializer_list<std::span<const Variable>> lists,
+               GradientList gradients, std::span<const Operand> numbers, OptionsView options) try {
   const Caller caller = numbers[0].caller();
   const std::size_t count = gradients.size();
   const FunctionScope scope(caller, op.name);
@@ -152,16 +208,38 @@ void run_steps(Op& op, std::initializer_list<std::span<const Variable>> lists,
   if (count == 0) return;
   std::vector<Variable> written;
   std::vector<Operand> operands;
+  std::vector<std::size_t> with_rows;
   written.reserve(count * lists.size());
   operands.reserve(count);
   for (std::size_t p = 0; p < count; ++p) {
-    for (const auto& list : lists) written.push_back(list[p]);
-    if (!gradients[p].defined())
+    if (!gradients.values(p).defined())
       fail<Error>(caller, op.name, name_of_one(op, argument, p, count), "a tensor",
                   "an undefined Tensor");
-    operands.emplace_back(gradients[p], caller);
+    if (gradients.rows(p)) {
+      with_rows.push_back(p);
+      continue;
+    }
+    for (const auto& list : lists) written.push_back(list[p]);
+    operands.emplace_back(gradients.values(p), caller);
   }
-  run_step(op, written, operands, numbers, options);
+  const auto step = [&] {
+    if (!operands.empty()) run_step(op, written, operands, numbers, options);
+    std::vector<Variable> one;
+    for (const std::size_t p : with_rows) {
+      one.clear();
+      for (const auto& list : lists) one.push_back(list[p]);
+      run_row_step(*row_op, one, gradients.values(p), *gradients.rows(p), numbers, options);
+    }
+  };
+  if (!with_rows.empty()) {  // several ops, of which a later one may fail
+    {
+      const detail::UpdateCheck checks;
+      step();
+    }
+    for (const std::size_t p : with_rows)
+      detail::check_rows(*gradients.rows(p), (*lists.begin())[p], caller);
+  }
+  step();
 } catch (const std::bad_alloc&) {
   fail_memory(numbers[0].caller(), op.name);
 }
@@ -187,25 +265,17 @@ constinit Op assign_sub_op{.name = "assign_sub",
                            .promoted = 0b10,
                            .updates = true,
                            .argument_names = "variable, value"};
-constinit Op assign_slice_op{.name = "assign_slice",
-                             .arity = 2,
-                             .shape = assign_slice_shape,
-                             .promoted = 0b10,
-                             .options = &options_type<SliceOptions>,
-                             .updates = true,
-                             .moves = true,
-                             .internal = true,
-                             .argument_names = "variable, value"};
 constinit Op sgd_update_op{.name = "sgd_update",
                            .arity = -1,
-                           .shape = sgd_shape,
+                           .shape = options_shape<SGDUpdateOptions, 1>,
                            .promoted = 0,
+                           .options = &options_type<SGDUpdateOptions>,
                            .updates = true,
                            .numbers = 1,
                            .argument_names = "x, gradient, rate"};
 constinit Op momentum_update_op{.name = "momentum_update",
                                 .arity = -1,
-                                .shape = momentum_shape,
+                                .shape = options_shape<MomentumOptions, 2>,
                                 .promoted = 0,
                                 .options = &options_type<MomentumOptions>,
                                 .updates = true,
@@ -213,18 +283,103 @@ constinit Op momentum_update_op{.name = "momentum_update",
                                 .argument_names = "x, velocity, gradient, rate"};
 constinit Op adam_update_op{.name = "adam_update",
                             .arity = -1,
-                            .shape = adam_shape,
+                            .shape = adam_shape<3>,
                             .promoted = 0,
                             .options = &options_type<AdamUpdateOptions>,
                             .updates = true,
                             .numbers = 2,
                             .argument_names = "x, m, v, gradient, rate, step"};
+constinit Op amsgrad_update_op{.name = "amsgrad_update",
+                               .arity = -1,
+                               .shape = adam_shape<4>,
+                               .promoted = 0,
+                               .options = &options_type<AdamUpdateOptions>,
+                               .updates = true,
+                               .numbers = 2,
+                               .argument_names = "x, m, v, largest, gradient, rate, step"};
+constinit Op rmsprop_update_op{.name = "rmsprop_update",
+                               .arity = -1,
+                               .shape = options_shape<RMSpropUpdateOptions, 2>,
+                               .promoted = 0,
+                               .options = &options_type<RMSpropUpdateOptions>,
+                               .updates = true,
+                               .numbers = 1,
+                               .argument_names = "x, v, gradient, rate"};
+constinit Op rmsprop_momentum_update_op{.name = "rmsprop_momentum_update",
+                                        .arity = -1,
+                                        .shape = options_shape<RMSpropUpdateOptions, 3>,
+                                        .promoted = 0,
+                                        .options = &options_type<RMSpropUpdateOptions>,
+                                        .updates = true,
+                                        .numbers = 1,
+                                        .argument_names = "x, v, velocity, gradient, rate"};
+constinit Op adagrad_update_op{.name = "adagrad_update",
+                               .arity = -1,
+                               .shape = options_shape<AdagradUpdateOptions, 2>,
+                               .promoted = 0,
+                               .options = &options_type<AdagradUpdateOptions>,
+                               .updates = true,
+                               .numbers = 1,
+                               .argument_names = "x, sum, gradient, rate"};
+constinit Op average_update_op{.name = "average_update",
+                               .arity = -1,
+                               .shape = average_shape,
+                               .promoted = 0,
+                               .updates = true,
+                               .numbers = 1,
+                               .argument_names = "x, value, rate"};
+constinit Op check_rate_op{.name = "check_rate",
+                           .shape = same_as_input,
+                           .promote = Promote::floating,
+                           .options = &options_type<RateOptions>,
+                           .differentiable = false,
+                           .contiguous_inputs = true,
+                           .internal = true,
+                           .samples = check_rate_samples,
+                           .argument_names = "rate"};
 
-void sgd_update(Variable& x, Operand gradient, Operand rate) {
-  run_step(sgd_update_op, {&x, 1}, {&gradient, 1}, {&rate, 1}, {});
+namespace {
+constexpr Op row_update(std::string_view name, ShapeRule shape, const OptionsType* options,
+                        std::uint8_t numbers, const char* argument_names) {
+  return {.name = name,
+          .arity = -1,
+          .shape = shape,
+          .promoted = 0,
+          .options = options,
+          .updates = true,
+          .internal = true,
+          .numbers = numbers,
+          .argument_names = argument_names};
 }
-void sgd_update(std::span<const Variable> x, std::span<const Tensor> gradients, Operand rate) {
-  run_steps(sgd_update_op, {x}, gradients, {&rate, 1}, {});
+}  // namespace
+constinit Op sgd_row_update_op =
+    row_update("sgd_row_update", options_shape<SGDUpdateOptions, 1, row_step_shape>,
+               &options_type<SGDUpdateOptions>, 1, "x, gradient, rows, rate");
+constinit Op momentum_row_update_op =
+    row_update("momentum_row_update", options_shape<MomentumOptions, 2, row_step_shape>,
+               &options_type<MomentumOptions>, 1, "x, velocity, gradient, rows, rate");
+constinit Op adam_row_update_op =
+    row_update("adam_row_update", adam_shape<3, row_step_shape>, &options_type<AdamUpdateOptions>,
+               2, "x, m, v, gradient, rows, rate, step");
+constinit Op amsgrad_row_update_op =
+    row_update("amsgrad_row_update", adam_shape<4, row_step_shape>,
+               &options_type<AdamUpdateOptions>, 2, "x, m, v, largest, gradient, rows, rate, step");
+constinit Op rmsprop_row_update_op =
+    row_update("rmsprop_row_update", options_shape<RMSpropUpdateOptions, 2, row_step_shape>,
+               &options_type<RMSpropUpdateOptions>, 1, "x, v, gradient, rows, rate");
+constinit Op rmsprop_momentum_row_update_op = row_update(
+    "rmsprop_momentum_row_update", options_shape<RMSpropUpdateOptions, 3, row_step_shape>,
+    &options_type<RMSpropUpdateOptions>, 1, "x, v, velocity, gradient, rows, rate");
+constinit Op adagrad_row_update_op =
+    row_update("adagrad_row_update", options_shape<AdagradUpdateOptions, 2, row_step_shape>,
+               &options_type<AdagradUpdateOptions>, 1, "x, sum, gradient, rows, rate");
+
+void sgd_update(Variable& x, Operand gradient, Operand rate, SGDUpdateOptions options) {
+  run_step(sgd_update_op, {&x, 1}, {&gradient, 1}, {&rate, 1}, options);
+}
+void sgd_update(std::span<const Variable> x, GradientList gradients, Operand rate,
+                SGDUpdateOptions options) {
+  run_steps(sgd_update_op, &sgd_row_update_op, {x}, gradients, {&rate, 1}, options);
 }
 void momentum_update(Variable& x, Variable& velocity, Operand gradient, Operand rate,
                      MomentumOptions options) {
@@ -232,8 +387,9 @@ void momentum_update(Variable& x, Variable& velocity, Operand gradient, Operand 
   run_step(momentum_update_op, written, {&gradient, 1}, {&rate, 1}, options);
 }
 void momentum_update(std::span<const Variable> x, std::span<const Variable> velocity,
-                     std::span<const Tensor> gradients, Operand rate, MomentumOptions options) {
-  run_steps(momentum_update_op, {x, velocity}, gradients, {&rate, 1}, options);
+                     GradientList gradients, Operand rate, MomentumOptions options) {
+  run_steps(momentum_update_op, &momentum_row_update_op, {x, velocity}, gradients, {&rate, 1},
+            options);
 }
 void adam_update(Variable& x, Variable& m, Variable& v, Operand gradient, Operand rate,
                  Operand step, AdamUpdateOptions options) {
@@ -242,12 +398,74 @@ void adam_update(Variable& x, Variable& m, Variable& v, Operand gradient, Operan
   run_step(adam_update_op, written, {&gradient, 1}, numbers, options);
 }
 void adam_update(std::span<const Variable> x, std::span<const Variable> m,
-                 std::span<const Variable> v, std::span<const Tensor> gradients, Operand rate,
-                 Operand step, AdamUpdateOptions options) {
+                 std::span<const Variable> v, GradientList gradients, Operand rate, Operand step,
+                 AdamUpdateOptions options) {
   const Operand numbers[] = {rate, step};
-  run_steps(adam_update_op, {x, m, v}, gradients, numbers, options);
+  run_steps(adam_update_op, &adam_row_update_op, {x, m, v}, gradients, numbers, options);
 }
 
-const Entry update_ops[] = {&assign_op,     &assign_add_op,      &assign_sub_op,  &assign_slice_op,
-                            &sgd_update_op, &momentum_update_op, &adam_update_op, nullptr};
+void amsgrad_update(std::span<const Variable> x, std::span<const Variable> m,
+                    std::span<const Variable> v, std::span<const Variable> largest,
+                    GradientList gradients, Operand rate, Operand step, AdamUpdateOptions options) {
+  const Operand numbers[] = {rate, step};
+  run_steps(amsgrad_update_op, &amsgrad_row_update_op, {x, m, v, largest}, gradients, numbers,
+            options);
+}
+void rmsprop_update(std::span<const Variable> x, std::span<const Variable> v,
+                    GradientList gradients, Operand rate, RMSpropUpdateOptions options) {
+  run_steps(rmsprop_update_op, &rmsprop_row_update_op, {x, v}, gradients, {&rate, 1}, options);
+}
+void rmsprop_update(std::span<const Variable> x, std::span<const Variable> v,
+                    std::span<const Variable> velocity, GradientList gradients, Operand rate,
+                    RMSpropUpdateOptions options) {
+  run_steps(rmsprop_momentum_update_op, &rmsprop_momentum_row_update_op, {x, v, velocity},
+            gradients, {&rate, 1}, options);
+}
+void adagrad_update(std::span<const Variable> x, std::span<const Variable> sum,
+                    GradientList gradients, Operand rate, AdagradUpdateOptions options) {
+  run_steps(adagrad_update_op, &adagrad_row_update_op, {x, sum}, gradients, {&rate, 1}, options);
+}
+void average_update(std::span<const Variable> x, std::span<const Tensor> values, Operand rate) {
+  run_steps(average_update_op, nullptr, {x}, values, {&rate, 1}, {});
+}
+
+void detail::check_rate(Operand rate, std::span<const Variable> x) {
+  bool single = false;
+  for (const Variable& each : x) single |= each.dtype() == DType::float32;
+  const FunctionScope scope(rate.caller(), "step");
+  const Tensor factor = wide(rate);
+  run(check_rate_op, {Operand(factor, rate.caller())}, RateOptions{single});
+}
+void detail::check_rows(const Tensor& rows, const Variable& x, Caller caller) {
+  const RecordingPause pause(Context::here());
+  const FunctionScope scope(caller, "gradients");
+  run(check_range_op, {Operand(rows, caller)}, RangeOptions{-1, x.shape()[0] - 1, "rows"});
+}
+detail::UpdateCheck::UpdateCheck() : outermost_(!(Context::here().mode & infer_only)) {
+  Context::here().mode |= infer_only;
+}
+detail::UpdateCheck::~UpdateCheck() {
+  if (outermost_) Context::here().mode &= static_cast<std::uint8_t>(~infer_only);
+}
+
+const Entry update_ops[] = {&assign_op,
+                            &assign_add_op,
+                            &assign_sub_op,
+                            &sgd_update_op,
+                            &momentum_update_op,
+                            &adam_update_op,
+                            &amsgrad_update_op,
+                            &rmsprop_update_op,
+                            &rmsprop_momentum_update_op,
+                            &adagrad_update_op,
+                            &average_update_op,
+                            &check_rate_op,
+                            &sgd_row_update_op,
+                            &momentum_row_update_op,
+                            &adam_row_update_op,
+                            &amsgrad_row_update_op,
+                            &rmsprop_row_update_op,
+                            &rmsprop_momentum_row_update_op,
+                            &adagrad_row_update_op,
+                            nullptr};
 }  // namespace reel

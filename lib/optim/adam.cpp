@@ -2,8 +2,6 @@
 #include <reel/ops/arithmetic.hpp>
 #include <reel/optim/adam.hpp>
 
-#include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <utility>
 
@@ -11,42 +9,64 @@
 #include "lib/optim/check.hpp"
 
 namespace reel::optim {
-Adam::Adam(std::string_view name, std::vector<Variable> variables, double learning_rate,
-           AdamUpdateOptions options, Caller caller)
-    : name_(name),
-      variables_(std::move(variables)),
-      m_(zeros_for("m", variables_, caller)),
-      v_(zeros_for("v", variables_, caller)),
-      learning_rate_("learning_rate",
-                     on_device_of(variables_, tensor<double>(learning_rate, caller), caller),
-                     caller),
-      steps_("steps", on_device_of(variables_, tensor(std::int64_t{0}, caller), caller), caller),
-      options_(options) {
-  check_variables(name, variables_, caller);
-  check_number(std::isfinite(learning_rate) && learning_rate >= 0, name, "learning_rate",
-               "0 or more", learning_rate, caller);
-  for (double beta : {options.beta1, options.beta2}) {
-    check_number(beta >= 0 && beta < 1, name, "beta", "0 or more and below 1", beta, caller);
+namespace {
+AdamWOptions without_decay(const AdamOptions& options) {
+  return {options.learning_rate, options.beta1, options.beta2, options.epsilon, 0, options.amsgrad};
+}
+std::vector<Group<AdamWOptions>> without_decay(const std::vector<Group<AdamOptions>>& groups,
+                                               Caller caller) try {
+  std::vector<Group<AdamWOptions>> all;
+  for (const auto& [variables, options] : groups)
+    all.push_back({variables, without_decay(options)});
+  return all;
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "Adam");
+}
+}  // namespace
+
+Adam::Adam(std::string_view name, const std::vector<Group<AdamWOptions>>& groups, Caller caller) try
+    : Optimizer(name, groups, caller),
+      m_(zeros_for("m", variables(), caller)),
+      v_(zeros_for("v", variables(), caller)),
+      steps_("steps", on_device_of(variables(), tensor(std::int64_t{0}, caller), caller), caller) {
+  bool keeps_largest = false;
+  for (const auto& [_, options] : groups) {
+    for (double beta : {options.beta1, options.beta2}) check_fraction(beta, name, "beta", caller);
+    check_positive(options.epsilon, name, "epsilon", caller);
+    check_positive(options.weight_decay, name, "weight_decay", caller);
+    options_.push_back(options);
+    keeps_largest |= options.amsgrad;
   }
-  check_number(std::isfinite(options.epsilon) && options.epsilon >= 0, name, "epsilon", "0 or more",
-               options.epsilon, caller);
-  check_number(std::isfinite(options.weight_decay) && options.weight_decay >= 0, name,
-               "weight_decay", "0 or more", options.weight_decay, caller);
+  if (keeps_largest) largest_ = zeros_for("largest", variables(), caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, name);
 }
 
 Adam::Adam(std::vector<Variable> variables, AdamOptions options, Caller caller)
-    : Adam("Adam", std::move(variables), options.learning_rate,
-           {options.beta1, options.beta2, options.epsilon}, caller) {}
+    : Adam("Adam", one_group("Adam", std::move(variables), without_decay(options), caller),
+           caller) {}
+Adam::Adam(const std::vector<Group<AdamOptions>>& groups, Caller caller)
+    : Adam("Adam", without_decay(groups, caller), caller) {}
 
 AdamW::AdamW(std::vector<Variable> variables, AdamWOptions options, Caller caller)
-    : Adam("AdamW", std::move(variables), options.learning_rate,
-           {options.beta1, options.beta2, options.epsilon, options.weight_decay}, caller) {}
+    : AdamW(one_group("AdamW", std::move(variables), options, caller), caller) {}
+AdamW::AdamW(const std::vector<Group<AdamWOptions>>& groups, Caller caller)
+    : Adam("AdamW", groups, caller) {}
 
-void Adam::step(const std::vector<Tensor>& gradients, Caller caller) {
-  const CallerScope here(caller, name_);
-  check_gradients(name_, variables_, gradients, caller);
+void Adam::step(GradientList gradients, Caller caller) {
+  const CallerScope here(caller, name());
+  check_gradients(name(), variables(), gradients, caller);
   const Tensor steps = Operand(steps_, caller) + 1;
-  adam_update(variables_, m_, v_, gradients, {learning_rate_, caller}, {steps, caller}, options_);
+  update_groups(gradients, caller, [&](std::size_t g) {
+    const AdamWOptions& of = options_[g];
+    const AdamUpdateOptions options{of.beta1, of.beta2, of.epsilon, of.weight_decay};
+    const Operand rate(learning_rate(g), caller), step(steps, caller);
+    const auto x = part(variables(), g), m = part(m_, g), v = part(v_, g);
+    if (of.amsgrad)
+      amsgrad_update(x, m, v, part(largest_, g), part(gradients, g), rate, step, options);
+    else
+      adam_update(x, m, v, part(gradients, g), rate, step, options);
+  });
   steps_.assign(steps);
 }
 }  // namespace reel::optim

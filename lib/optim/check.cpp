@@ -3,17 +3,25 @@
 
 #include <reel/ops/create.hpp>
 
+#include <cmath>
 #include <cstddef>
 #include <string>
 
-#include "lib/nn/check.hpp"
-
 namespace reel::optim {
+void check_positive(double number, std::string_view name, std::string_view argument,
+                    Caller caller) {
+  check_number(std::isfinite(number) && number >= 0, name, argument, "0 or more", number, caller);
+}
+void check_fraction(double number, std::string_view name, std::string_view argument,
+                    Caller caller) {
+  check_number(number >= 0 && number < 1, name, argument, "0 or more and below 1", number, caller);
+}
+
 void check_variables(std::string_view optimizer, const std::vector<Variable>& variables,
                      Caller caller) try {
   if (variables.empty())
     fail<Error>(caller, optimizer, "variables", "at least one Variable", "none",
-                "A model names its own in fields().");
+                "parameters(model) are those of a model. It lists its members with REEL_FIELDS.");
   for (std::size_t i = 0; i < variables.size(); ++i) {
     for (std::size_t k = 0; k < i; ++k)
       if (variables[i].same_cell(variables[k]))
@@ -27,23 +35,43 @@ void check_variables(std::string_view optimizer, const std::vector<Variable>& va
   fail_memory(caller, optimizer);
 }
 
+namespace {
+/// The shape of a gradient of these rows.
+Shape shape_of_rows(std::string_view optimizer, const Variable& variable, std::size_t i,
+                    const Tensor& rows, Caller caller) {
+  Shape shape = variable.shape();
+  const std::string argument = fmt::format("rows of gradient {} ({})", i, variable.name());
+  if (shape.rank() == 0)
+    fail<ShapeError>(caller, optimizer, argument, "none for a Variable without axes", "some");
+  if (rows.rank() != 1)
+    fail<ShapeError>(caller, optimizer, argument, "one axis", to_string(rows.shape()));
+  if (rows.dtype() != DType::int64)
+    fail<DTypeError>(caller, optimizer, argument, "int64", name_of(rows.dtype()));
+  shape.data()[0] = rows.size();
+  return shape;
+}
+}  // namespace
+
 void check_gradients(std::string_view optimizer, const std::vector<Variable>& variables,
-                     const std::vector<Tensor>& gradients, Caller caller) try {
+                     const GradientList& gradients, Caller caller) try {
   if (gradients.size() != variables.size()) {
     fail<Error>(caller, optimizer, "gradients", fmt::format("{}", variables.size()),
                 fmt::format("{}", gradients.size()));
   }
   for (std::size_t i = 0; i < variables.size(); ++i) {
     const Variable& variable = variables[i];
-    const Tensor& gradient = gradients[i];
-    if (gradient.defined() && gradient.shape() == variable.shape() &&
+    const Tensor& gradient = gradients.values(i);
+    const Tensor* const rows = gradients.rows(i);
+    const Shape expected =
+        rows ? shape_of_rows(optimizer, variable, i, *rows, caller) : variable.shape();
+    if (gradient.defined() && gradient.shape() == expected &&
         gradient.dtype() == variable.dtype()) {
       continue;
     }
     const std::string argument = fmt::format("gradient {} ({})", i, variable.name());
     if (!gradient.defined()) fail<Error>(caller, optimizer, argument, "a tensor", "nothing");
-    if (gradient.shape() != variable.shape()) {
-      fail<ShapeError>(caller, optimizer, argument, to_string(variable.shape()),
+    if (gradient.shape() != expected) {
+      fail<ShapeError>(caller, optimizer, argument, to_string(expected),
                        to_string(gradient.shape()));
     }
     fail<DTypeError>(caller, optimizer, argument, name_of(variable.dtype()),

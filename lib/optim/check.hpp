@@ -1,19 +1,36 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What every optimizer asks of its arguments.
+// Checks of the arguments of optimizers.
 #pragma once
-#include <reel/variable.hpp>
+#include <reel/optim/optimizer.hpp>
 
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "lib/nn/check.hpp"
+
 namespace reel::optim {
+/// Throws Error unless the number is finite and 0 or more.
+void check_positive(double number, std::string_view name, std::string_view argument, Caller caller);
+/// Throws Error unless the number is in [0, 1).
+void check_fraction(double number, std::string_view name, std::string_view argument, Caller caller);
+/// All Variables in one group.
+template <class Options>
+std::vector<Group<Options>> one_group(std::string_view optimizer, std::vector<Variable> variables,
+                                      const Options& options, Caller caller) try {
+  std::vector<Group<Options>> groups;
+  groups.push_back({std::move(variables), options});
+  return groups;
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, optimizer);
+}
 /// Throws Error if there are none or one twice, DTypeError unless all are floating.
 void check_variables(std::string_view optimizer, const std::vector<Variable>& variables,
                      Caller caller);
 /// Throws Error unless there is one gradient for each Variable, ShapeError or DTypeError unless it
 /// fits.
 void check_gradients(std::string_view optimizer, const std::vector<Variable>& variables,
-                     const std::vector<Tensor>& gradients, Caller caller);
+                     const GradientList& gradients, Caller caller);
 /// A rate or a count of steps where the Variables are.
 Tensor on_device_of(const std::vector<Variable>& variables, const Tensor& number, Caller caller);
 /// A Variable full of zeros for each.

@@ -2,6 +2,7 @@
 #include <reel/caller.hpp>
 #include <reel/ops/arithmetic.hpp>
 #include <reel/ops/math.hpp>
+#include <reel/ops/normalize.hpp>
 #include <reel/ops/reduce.hpp>
 #include <reel/ops/reshape.hpp>
 #include <reel/optim/clip.hpp>
@@ -34,12 +35,17 @@ std::vector<Tensor> clip_by_global_norm(std::vector<Tensor> gradients, double no
                                         Caller caller) try {
   const CallerScope here(caller, "clip_by_global_norm");
   check_number(norm > 0, "clip_by_global_norm", "norm", "more than 0", norm, caller);
-  const Tensor scale = norm / maximum(global_norm(gradients, caller), norm);
-  for (Tensor& x : gradients) {
-    const DType dtype = checked("clip_by_global_norm", x.dtype(), caller);
-    x = std::move(x) * cast(scale, dtype);
-  }
-  return gradients;
+  for (const Tensor& x : gradients)
+    if (x.defined()) checked("clip_by_global_norm", x.dtype(), caller);
+  return limit_norm(gradients, norm);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "clip_by_global_norm");
+}
+void detail::clip_rows(std::vector<RowGradient>& gradients, double norm, Caller caller) try {
+  std::vector<Tensor> values;
+  for (const RowGradient& x : gradients) values.push_back(x.values);
+  values = clip_by_global_norm(std::move(values), norm, caller);
+  for (std::size_t i = 0; i < values.size(); ++i) gradients[i].values = std::move(values[i]);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "clip_by_global_norm");
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <reel/optim/sgd.hpp>
 
-#include <cmath>
-#include <cstddef>
 #include <utility>
 
 #include "lib/nn/check.hpp"
@@ -10,28 +8,34 @@
 
 namespace reel::optim {
 SGD::SGD(std::vector<Variable> variables, SGDOptions options, Caller caller)
-    : variables_(std::move(variables)),
-      learning_rate_(
-          "learning_rate",
-          on_device_of(variables_, tensor<double>(options.learning_rate, caller), caller), caller),
-      options_{options.momentum, options.nesterov} {
-  check_variables("SGD", variables_, caller);
-  check_number(std::isfinite(options.learning_rate) && options.learning_rate >= 0, "SGD",
-               "learning_rate", "0 or more", options.learning_rate, caller);
-  check_number(options.momentum >= 0 && options.momentum < 1, "SGD", "momentum",
-               "0 or more and below 1", options.momentum, caller);
-  check_number(!options.nesterov || options.momentum > 0, "SGD", "momentum",
-               "more than 0 with nesterov", options.momentum, caller);
-  if (options.momentum > 0) velocities_ = zeros_for("velocity", variables_, caller);
+    : SGD(one_group("SGD", std::move(variables), options, caller), caller) {}
+
+SGD::SGD(const std::vector<Group<SGDOptions>>& groups, Caller caller) try
+    : Optimizer("SGD", groups, caller) {
+  bool moves = false;
+  for (const auto& [_, options] : groups) {
+    check_fraction(options.momentum, "SGD", "momentum", caller);
+    check_number(!options.nesterov || options.momentum > 0, "SGD", "momentum",
+                 "more than 0 with nesterov", options.momentum, caller);
+    check_positive(options.weight_decay, "SGD", "weight_decay", caller);
+    options_.push_back({options.momentum, options.nesterov, options.weight_decay});
+    moves |= options.momentum > 0;
+  }
+  if (moves) velocities_ = zeros_for("velocity", variables(), caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "SGD");
 }
 
-void SGD::step(const std::vector<Tensor>& gradients, Caller caller) {
-  const CallerScope here(caller, "SGD");
-  check_gradients("SGD", variables_, gradients, caller);
-  const Operand rate(learning_rate_, caller);
-  if (velocities_.empty())
-    sgd_update(variables_, gradients, rate);
-  else
-    momentum_update(variables_, velocities_, gradients, rate, options_);
+void SGD::step(GradientList gradients, Caller caller) {
+  const CallerScope here(caller, name());
+  check_gradients(name(), variables(), gradients, caller);
+  update_groups(gradients, caller, [&](std::size_t g) {
+    const Operand rate(learning_rate(g), caller);
+    if (velocities_.empty())
+      sgd_update(part(variables(), g), part(gradients, g), rate, {options_[g].weight_decay});
+    else
+      momentum_update(part(variables(), g), part(velocities_, g), part(gradients, g), rate,
+                      options_[g]);
+  });
 }
 }  // namespace reel::optim

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One pool for the process. Its state needs no constructor and no memory of its own, so that the
-// child of a fork, which has no helpers, begins again by setting it back.
+// The pool of threads of the process. Its state needs no constructor and no allocated memory. So
+// the child of a fork, which has no helper threads, can reset the state and begin again.
 #include "lib/pool/pool.hpp"
 
 #include <pthread.h>
@@ -24,14 +24,14 @@ void pause_briefly() {
 #endif
 }
 
-/// The blocks that a thread begins with, on a cache line of their own.
+/// The blocks that a thread begins with. The counter has its own cache line.
 struct alignas(64) Share {
   std::atomic<std::int64_t> next{0};
   std::int64_t end = 0;
 };
 constexpr int most_shares = 16;  // more threads have some of them in common
 
-/// What one call of run_blocks() asks for; it lies on the caller's stack.
+/// The work of one call of run_blocks(), on the caller's stack.
 struct Job {
   Block block;
   const void* work;
@@ -50,8 +50,8 @@ struct Job {
       shares[i].end = first += count / share_count + (i < count % share_count);
     }
   }
-  /// Thread `own` takes its own share, then what others have not taken of theirs. So a thread meets
-  /// the same part of a matrix in each job, which its core may still hold.
+  /// Thread `own` takes the blocks of its own share, then blocks that other threads have left. So a
+  /// thread gets the same part of a matrix in each job, which may still be in its cache.
   void run(int own) {
     for (int k = 0; k < share_count; ++k) {
       Share& share = shares[(own + k) % share_count];
@@ -77,7 +77,7 @@ struct alignas(64) Helper {
 
 constinit struct Pool {
   std::atomic<bool> busy{false};
-  std::atomic<int> threads{0};  // 0: the environment has not been asked
+  std::atomic<int> threads{0};  // 0: the environment has not been read
   std::atomic<int> working{0};  // helpers that have not ended the job
   bool ended = false;
   std::atomic<bool> spins{false};  // whether each thread has a processor
@@ -86,7 +86,7 @@ constinit struct Pool {
   Helper helpers[most_threads - 1];
 } pool;
 
-/// Work often comes in quick succession; then sleeping would cost more than it gives back.
+/// Jobs often follow each other quickly. Then a sleep would cost more than it saves.
 constexpr auto spin_time = std::chrono::microseconds(20);
 
 /// Waits until `word` is no longer `old`.
@@ -116,7 +116,8 @@ void* help_until_stopped(void* memory) {
   }
 }
 
-/// All signals but those of a fault and of profilers: they are for the program's own threads.
+/// Blocks all signals except those of faults and of profilers: the program's own threads handle the
+/// others.
 sigset_t signals_of_others() {
   sigset_t set;
   sigfillset(&set);
@@ -124,7 +125,7 @@ sigset_t signals_of_others() {
   return set;
 }
 
-/// As many helpers as the system gives, at most `count`.
+/// Starts at most `count` helpers; fewer if the system refuses more.
 int start_helpers(int count) {
   if (count <= pool.started) return count;
   pool.spins = count < usable_processors();
@@ -144,8 +145,8 @@ void tell(Helper& helper, Order order) {
   helper.order.notify_one();
 }
 
-/// With the pool to itself. A helper that has not begun when all blocks are taken is not waited
-/// for.
+/// The caller has the pool for itself. It does not wait for helpers that have not begun when all
+/// blocks are taken.
 void run_with_helpers(Job& job, std::int64_t count, int threads) {
   const int helpers = start_helpers(static_cast<int>(std::min<std::int64_t>(threads, count)) - 1);
   job.share_out(count, helpers + 1);
@@ -159,11 +160,11 @@ void run_with_helpers(Job& job, std::int64_t count, int threads) {
     wait_while(pool.working, working);
 }
 
-/// Ends the helpers with the program, or with the library if it is unloaded.
+/// Ends the helpers when the program ends or the library is unloaded.
 struct End {
   ~End() {
-    if (pool.busy.exchange(true)) return;  // another thread still computes: nobody waits for it
-    pool.ended = true;                     // from now on all work is done by who has it
+    if (pool.busy.exchange(true)) return;  // another thread still computes; do not wait for it
+    pool.ended = true;                     // from now on each thread does its own work
     for (int i = 0; i < pool.started; ++i) tell(pool.helpers[i], stop);
     for (int i = 0; i < pool.started; ++i) pthread_join(pool.helpers[i].thread, nullptr);
     pool.started = 0;

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Work in blocks, shared among threads. Blocks that sums are made of are cut by the work's shape
-// and never by the number of threads, so that results have the same bits whatever that is. A block
-// sees memory only: it makes no tensors, and the threads that help have no Context.
+// Runs blocks of work on several threads. The blocks of a sum depend on the shape of the work,
+// never on the number of threads, so results have the same bits for any number. A block uses memory
+// only: it makes no tensors, and the helper threads have no Context.
 #pragma once
 #include <cstdint>
 
 namespace reel::kernels {
 using Block = void (*)(const void* work, std::int64_t i);
 
-/// Calls block(work, i) once for each i < count, in any order, and returns when all have ended.
-/// What one throws comes out here, and the others need not be called then. All run on this thread
-/// where the helpers are at other work: that of another thread, or a block that calls this.
+/// Calls block(work, i) once for each i < count, in any order, and returns when all have ended. If
+/// a block throws, this function throws the same, and other blocks may not be called. If the
+/// helpers are busy, because another thread uses them or because a block calls this function, all
+/// blocks run on this thread.
 void run_blocks(std::int64_t count, Block block, const void* work);
 
 /// run_blocks() with f(i).
@@ -20,8 +21,8 @@ void parallel_for(std::int64_t count, const F& f) {
       count, [](const void* work, std::int64_t i) { (*static_cast<const F*>(work))(i); }, &f);
 }
 
-/// In how many blocks threads share [0, n): in one below 2 * grain, else in blocks of at most
-/// `grain`, as many as two, four and eight threads share evenly.
+/// The number of blocks for [0, n): one below 2 * grain, else blocks of at most `grain`, in a
+/// number that two, four and eight threads can share evenly.
 inline std::int64_t block_count(std::int64_t n, std::int64_t grain) {
   if (n < 2 * grain) return 1;
   const std::int64_t least = (n + grain - 1) / grain, even = least > 4 ? 8 : least > 2 ? 4 : 2;
@@ -51,6 +52,6 @@ void parallel_rows(std::int64_t rows, std::int64_t width, std::int64_t block, co
   parallel_blocks(rows, width < block ? block / width : 1, 1, f);
 }
 
-/// In the child of a fork: nobody helps there, and whoever was at work is gone.
+/// Called in the child of a fork: no other thread exists there, and work in progress is lost.
 void forget_helpers();
 }  // namespace reel::kernels

@@ -36,15 +36,15 @@ void run_ends(void*) {
 
 constinit pthread_key_t key = 0;
 constinit bool has_key = false;
-/// Before any static object can use the library.
+/// Runs before any static object can use the library.
 [[gnu::constructor(101)]] void at_load() {
   has_key = !pthread_key_create(&key, run_ends);
   pthread_atfork(before_fork, after_fork, in_child);
 }
 
-/// Keeps the code that `run_ends` consists of where it is: threads may end after dlclose(). Thread
-/// local objects with destructors do that too, but glibc ends the process where it has no memory to
-/// list one.
+/// Keeps the code of `run_ends` loaded, because threads may end after dlclose(). A thread_local
+/// object with a destructor would do the same, but glibc ends the process if it has no memory to
+/// register the destructor.
 void stay_loaded() {
   static constinit bool stays = false;
   Dl_info place;

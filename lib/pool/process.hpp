@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the library has to do when the process forks and when a thread ends.
+// What the library does when the process forks and when a thread ends.
 #pragma once
 #include <cstdint>
 #include <mutex>
 
 namespace reel {
 /// Every mutex of the library. A thread that holds one locks only later ones. A fork locks all of
-/// them, so its child finds each of them free and what it guards whole. No code of a user runs
-/// under one: it may fork.
+/// them, so in the child each mutex is free and the data that it guards are consistent. No user
+/// code runs under one of them, because it might fork.
 enum class Lock : std::uint8_t {
+  cuda,          // opening the CUDA backend
   traces,        // what traced functions have captured
   registration,  // what users register
   table,         // the list of ops
@@ -28,8 +29,9 @@ class Locked {
   std::mutex& mutex_;
 };
 
-/// What ends with a thread, after the destructors of its thread_local objects, which may still use
-/// it. Where a thread has no such end (the main thread), it stays for destructors of statics.
+/// An object that is destroyed when its thread ends, after the destructors of the thread's
+/// thread_local objects, which may still use it. The object of the main thread is not destroyed,
+/// because destructors of statics may use it.
 struct ThreadEnd {
   void (*run)(ThreadEnd&);
   ThreadEnd* next = nullptr;

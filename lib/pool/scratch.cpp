@@ -22,7 +22,7 @@ struct Buffer : ThreadEnd {
 constinit thread_local Buffer passing, lasting;
 
 #if defined(__SANITIZE_ADDRESS__)
-constexpr bool spare = false;  // the sanitizer sees what lies beyond
+constexpr bool spare = false;  // the sanitizer reports accesses beyond the end
 #else
 constexpr bool spare = true;
 #endif

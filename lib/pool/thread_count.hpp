@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How many threads there should be, as the environment and the machine say.
+// The number of threads, from the environment and the machine.
 #pragma once
 
 namespace reel::kernels {
@@ -7,8 +7,8 @@ inline constexpr int most_threads = 256;
 
 /// Processors that this process may use: its affinity mask, and the quota of its control group.
 int usable_processors();
-/// By REEL_NUM_THREADS, else OMP_NUM_THREADS, else the processors. A value that is no number of
-/// threads is named on stderr, and the next source asked.
+/// By REEL_NUM_THREADS, else OMP_NUM_THREADS, else the processors. If a value is not a number of
+/// threads, a line on stderr says so, and the next source is used.
 int threads_of_environment();
 /// What num_threads() gives (pool.cpp).
 int thread_count();

@@ -19,10 +19,10 @@ namespace {
 constexpr std::size_t arena_chunk_bytes = 64 << 10;
 constexpr std::size_t most_cuts = 256;
 
-// A reel counts its uids from a number of its own, so that no two threads share one.
+// Each reel counts its uids from a different number, so that no two threads share a uid.
 constinit std::uint64_t last_reel = 0;
-/// Where the uids of reels that have ended go on: threads may come and go without end, and there
-/// are 2^22 numbers. Behind Lock::contexts.
+/// The next uids of reels that have ended. New reels continue them, because a program may start any
+/// number of threads and there are only 2^22 numbers. Guarded by Lock::contexts.
 constinit std::vector<std::uint64_t>* left_uids = nullptr;
 
 void leave_uids(std::uint64_t last) {
@@ -31,7 +31,7 @@ void leave_uids(std::uint64_t last) {
     if (!left_uids) left_uids = new std::vector<std::uint64_t>;
     left_uids->push_back(last);
   } catch (const std::bad_alloc&) {
-    return;  // nobody uses that number again
+    return;  // this number is not used again
   }
 }
 /// The last uid before those of a new reel.
@@ -43,14 +43,15 @@ std::uint64_t take_uids(int bits) {
   return last;
 }
 
-/// The entry of leaves: a value that tapes watch, and the identity for tapes that made it.
+/// The op of a leaf, that is a value that tapes watch. For tapes that made the value, it is the
+/// identity.
 constinit Op watch_op{.name = "watch", .shape = same_as_input, .passes = 1};
 
 [[noreturn]] void fail_records() {
   fail<MemoryError>({}, "tape", "records", "memory for more of them", "none from the system");
 }
 
-/// Makes the next push_back() certain, so that it can follow what must not be undone.
+/// Reserves memory for the next push_back(), which then cannot fail after an irreversible step.
 template <class T>
 void reserve_one(std::vector<T>& list) try {
   if (list.size() == list.capacity()) list.reserve(2 * list.size() + 8);
@@ -105,7 +106,7 @@ Reel::~Reel() {
 }
 
 void Reel::next_chunk() {
-  open &= ~__atomic_load_n(&ended_elsewhere, __ATOMIC_RELAXED);  // nobody reads their records
+  open &= ~__atomic_load_n(&ended_elsewhere, __ATOMIC_RELAXED);  // their records are not read again
   active &= open;
   if (size_ / chunk_records == chunks_.size()) {
     if (size_ > no_record - chunk_records)
@@ -145,7 +146,7 @@ void Reel::add_cut(const Op& op, Caller site, std::uint32_t record) {
   cuts_.push_back({&op, site, record});
 }
 
-/// Where the entry of this body is, or would be.
+/// The place of the entry of this body, or the place where it would be inserted.
 std::size_t Reel::leaf_place(const Body* body) const {
   const std::size_t last = leaf_table_.size() - 1;
   std::size_t i = (reinterpret_cast<std::uintptr_t>(body) >> 6) * 0x9e3779b97f4a7c15u & last;
@@ -172,7 +173,7 @@ void Reel::reserve_leaf() try {
   fail_records();
 }
 
-/// There is memory for it: from reserve_leaf(), or as it was there before.
+/// This cannot fail: reserve_leaf() has allocated the memory, or the entry existed before.
 void Reel::insert_leaf(Body* body, std::uint32_t record) {
   LeafEntry& entry = leaf_table_[leaf_place(body)];
   if (entry.generation == leaf_generation_)
@@ -198,10 +199,12 @@ bool Reel::is_leaf(std::uint32_t record) { return (*this)[record].op == &watch_o
 std::uint32_t Reel::watch(Body* body, const Cell* cell, std::uint64_t tapes, Caller caller) {
   const std::uint32_t before = find(*body);
   if (watches(before, tapes)) return before;
-  // Note [Record ids]: a leaf that new tapes watch stands on the record that older tapes know.
+  // See Note [Record ids]: if new tapes watch a tensor that older tapes know, the leaf gets an edge
+  // to the record of the older tapes.
   std::uint64_t known = 0;
   if (before != no_record) known = (*this)[before].tapes | (*this)[before].watchers;
-  // Nothing changes before all memory is there. The shape lies behind the record, to go with it.
+  // Nothing changes before all memory is allocated. The shape is stored after the record, so that
+  // both are freed together.
   reserve_leaf();
   reserve_record();
   Record& record = append(watch_op, 1, 1, {}, false);
@@ -278,7 +281,7 @@ std::uint64_t Reel::open_tape(bool watch_variables) {
   return bit;
 }
 
-/// Lets go of what only this tape needed.
+/// Releases what only this tape needed.
 void Reel::release(std::uint64_t bit) {
   for (std::uint32_t i = start_of(bit); i < size_; ++i) {
     Record& record = at(i);
@@ -304,9 +307,9 @@ void Reel::close_tape(std::uint64_t bit) {
   for (const Leaf& leaf : leaves_) insert_leaf(Access::body(leaf.value), leaf.record);
 }
 
-/// Takes back the numbers behind the last record that a tape needs; tapes that began behind it
-/// begin there now. A leaf that nobody watches is the identity, so without records behind it nobody
-/// needs it.
+/// Drops the records after the last one that a tape needs, so that their numbers can be used again.
+/// Tapes that began after it begin there now. A leaf that no tape watches is the identity, so no
+/// tape needs it unless records follow.
 void Reel::truncate() {
   std::uint32_t size = size_;
   const auto needed = [](const Record& record) {
@@ -335,7 +338,7 @@ void Reel::truncate() {
 
 void Reel::set_size(std::uint32_t size) {
   __atomic_store_n(&size_, size, __ATOMIC_RELAXED);
-  // A first chunk stays in use, so that the next tape need not take it anew.
+  // The first chunk is kept, so that the next tape does not allocate it again.
   const std::uint32_t chunks = (size + chunk_records - 1) / chunk_records;
   chunk_end_ = (chunks || chunks_.empty() ? chunks : 1) * chunk_records;
   free_spare_chunks(Arena::kept_chunks);

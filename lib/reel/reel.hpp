@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The reel: what ops leave behind on a thread. The tape plays it backward.
+// The reel: the records that the ops of a thread make. A tape goes through them backward.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -21,15 +21,15 @@ namespace reel {
 // output as a leaf and stop there. Records of a tape have numbers from the tape's start on.
 
 // A body's id may be a mark instead, see Note [Crossings] in crossing.hpp.
-/// In the place of a reel's uid: no record made the tensor, but tapes of some thread watch it.
+/// A value in place of a reel's uid: no record made the tensor, but tapes of some thread watch it.
 inline constexpr std::uint64_t watched_only = 1;
 
-/// Another thread may watch the tensor at the same time, and write there.
+/// Atomic, because another thread may watch the tensor and write the id at the same time.
 inline RecordId id_of(const Body& x) {
   return {__atomic_load_n(&x.id.reel, __ATOMIC_RELAXED), x.id.record, x.id.output};
 }
 
-/// Marks have this bit in the place of a reel's uid.
+/// A bit of the uid that says that the id is a mark.
 inline constexpr std::uint64_t crossed = std::uint64_t{1} << 63;
 /// A mark of several records of one reel: the named one and others before it.
 inline constexpr std::uint64_t and_before = std::uint64_t{1} << 62;
@@ -84,7 +84,7 @@ struct Leaf {
   std::uint32_t record;
 };
 
-/// Where a tracked value went into an op that has no gradient: what errors tell of.
+/// The place where a tracked value was an input of an op without a gradient. Errors name it.
 struct Cut {
   const Op* op;
   Caller site;
@@ -106,21 +106,21 @@ class Arena {
     next_ += bytes;
     return taken;
   }
-  /// take() of so many bytes does not fail then.
+  /// After this, take() of so many bytes does not fail.
   void reserve(std::size_t bytes) {
     if (next_ + bytes > end_) next_ = static_cast<std::byte*>(take_from_new_chunk(bytes));
   }
   void clear();
-  /// Takes back `place` and what was taken after it.
+  /// Frees the memory at `place` and all that was taken after it.
   void rewind(const void* place);
-  /// The chunks from the one with `place` on, sorted; none if no chunk holds it.
+  /// The chunks from the one that contains `place` on, in order; none if no chunk contains it.
   struct Chunk {
     std::byte* memory;
     std::size_t bytes;
     bool holds(const void* place) const { return place >= memory && place < memory + bytes; }
   };
   std::vector<Chunk> chunks_from(const void* place) const;
-  /// Takes back the chunks before the one with `place`, which some chunk holds.
+  /// Frees the chunks before the one that contains `place`. Some chunk must contain it.
   void drop_before(const void* place);
   void free_spare_chunks(std::size_t kept);
 
@@ -141,10 +141,10 @@ class Reel {
   ~Reel();
 
   std::uint64_t uid() const { return uid_; }
-  /// What all uids of a reel have in common, and no others.
+  /// The bits that all uids of one reel share, and no uid of another reel has.
   static std::uint64_t number_of(std::uint64_t uid) { return uid >> uid_bits; }
-  /// Other threads may ask: the oldest uid that may name a record, and the number of the reel;
-  /// 0 while no tape is alive.
+  /// Read by other threads: the oldest uid that may name a record, with the number of the reel. 0
+  /// while no tape exists.
   std::uint64_t oldest_uid() const { return __atomic_load_n(&oldest_uid_, __ATOMIC_RELAXED); }
   std::uint64_t live_number() const { return number_of(oldest_uid()); }
   bool made(RecordId id) const { return find(id) != no_record; }
@@ -190,9 +190,9 @@ class Reel {
     __atomic_store_n(&size_, size_ + 1, __ATOMIC_RELAXED);
     return record;
   }
-  /// Throws TapeError where so many outputs of one more record could not be numbered.
+  /// Throws TapeError if there are not enough numbers for the outputs of one more record.
   void require_values(int outputs, const Op& op, Caller caller) const;
-  /// append() of two inputs and an output, with their shapes, does not fail then.
+  /// After this, append() of two inputs and an output, with their shapes, does not fail.
   void reserve_record() {
     if (size_ == chunk_end_) next_chunk();
     arena_.reserve(2 * sizeof(InputSlot) + sizeof(OutputSlot) + 3 * sizeof(Shape));
@@ -201,21 +201,21 @@ class Reel {
 
   /// Sets of tapes, a bit for each: those in use, and those that watch Variables.
   std::uint64_t alive = 0, watching_variables = 0;
-  /// Those that are neither paused nor spent; those that may not record because of the call that
-  /// runs; and those that record now: open ones that are not muted.
+  /// The tapes that are neither paused nor spent; those that must not record during the current
+  /// call; and those that record now, which are open and not muted.
   std::uint64_t open = 0, muted = 0, active = 0;
-  /// Those that have been paused at some time.
+  /// Those that were paused at any time.
   std::uint64_t paused = 0;
   /// Those inside gradient(), and those of them whose tapes were destroyed there.
   std::uint64_t playing = 0, ended = 0;
-  /// Those of tapes that other threads have ended: atomic, and this thread's to close.
+  /// Those that other threads have destroyed. Atomic; this thread closes them.
   std::uint64_t ended_elsewhere = 0;
 
   /// The record of a leaf for this body that all of `tapes` watch; made if there is none.
   std::uint32_t watch(Body* body, const Cell* cell, std::uint64_t tapes, Caller caller);
   /// The record of this body as a leaf, if it is one.
   std::uint32_t leaf_of(const Body& body) const {
-    // Threads that watch the same weight all leave their numbers there.
+    // All threads that watch the same weight write their numbers there.
     const std::uint32_t leaf = __atomic_load_n(&body.leaf, __ATOMIC_RELAXED);
     if (leaf == no_record || (leaf < size_ && at(leaf).options == &body)) return leaf;
     return find_leaf(&body);
@@ -246,9 +246,9 @@ class Reel {
   std::uint64_t open_tape(bool watch_variables);
   /// Where the records of a tape begin.
   std::uint32_t start_of(std::uint64_t bit) const { return starts_[std::countr_zero(bit)]; }
-  /// The tape is gone: lets go of what only it needed.
+  /// The tape has ended: releases what only this tape needed.
   void close_tape(std::uint64_t bit);
-  /// Gives memory that no record needs back to the system.
+  /// Returns memory that no record needs to the system.
   void trim();
   static void release_saved(Record& record);
 

@@ -25,8 +25,8 @@ void Arena::drop_before(const void* place) {
   free_spare_chunks(kept_chunks);
 }
 
-/// Takes back the chunks before the first record of every tape, once they are as many as the rest:
-/// then moving the rest costs little for each record.
+/// Frees the chunks before the first record of every tape, once they are as many as the others.
+/// Then moving the other records costs little for each record.
 void Reel::drop_front() {
   std::uint32_t first = size_;
   for (std::uint64_t bits = alive; bits; bits &= bits - 1)
@@ -44,8 +44,8 @@ void Reel::drop_front() {
   __atomic_store_n(&oldest_uid_, older_.front().uid, __ATOMIC_RELAXED);
 }
 
-/// Copies the shapes that records from `first` on have in the memory of those before them. False if
-/// that memory cannot go.
+/// Copies shapes of the records from `first` on that are stored in the memory of earlier records.
+/// False if that memory cannot be freed.
 bool Reel::keep_shapes(std::uint32_t first) {
   const std::vector<Arena::Chunk> kept = arena_.chunks_from(at(first).inputs);
   if (kept.empty()) return false;
@@ -75,7 +75,7 @@ bool Reel::keep_shapes(std::uint32_t first) {
   return true;
 }
 
-/// The records before them are nobody's.
+/// No tape needs the records before them.
 void Reel::move_to_front(std::uint32_t records) {
   const std::uint32_t values = at(records).first_value;
   for (std::uint32_t i = records; i < size_; ++i) {

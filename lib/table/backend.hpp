@@ -1,50 +1,85 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What computes on the devices of one kind. The CPU's kernels stand in the op's entry and are
-// called there; every other kind of device has a Backend.
+// What computes on the devices of one kind. Gate, tape and traces call kernels through it.
 #pragma once
+#include <cstdlib>
+#include <memory>
+
 #include "lib/memory/device_memory.hpp"
 #include "lib/table/op.hpp"
+#include "lib/table/planned_graph.hpp"
 
 namespace reel {
-/// A call of a kernel on a device: inputs and outputs are in its memory, the options are the op's.
-/// The backend copies what the kernel reads later: bodies and options live as long as the call.
+/// A call of a kernel on a device, whose memory holds inputs and outputs. All that the members
+/// refer to lives only as long as the call, so the backend copies what the kernel reads later. The
+/// members are references because copying recently written data is slow.
 struct DeviceCall {
   const Op& op;
-  OptionsView options;
-  KernelCall kernel;
+  Part part;
+  const OptionsView& options;
+  const KernelCall& kernel;  // its options are those, too
   Device device;
-  Caller site;  // whom an error names
+  const Caller& site;  // the line that an error names
 };
 
-/// All work of a device runs in the order of its queue, possibly later and on another thread. What
-/// a kernel then finds wrong is thrown by the next wait.
+/// A point in the queue of a device.
+class QueuePoint {
+ public:
+  QueuePoint() = default;
+  QueuePoint(const QueuePoint&) = delete;
+  QueuePoint& operator=(const QueuePoint&) = delete;
+  virtual ~QueuePoint() = default;
+  /// Whether all work before it is done.
+  virtual bool done() = 0;
+  virtual void wait() = 0;
+  /// Both points are of this device, and done.
+  virtual double milliseconds_since(QueuePoint& earlier) = 0;
+};
+
+/// All work of a device runs in the order of its queue, possibly later and on another thread. The
+/// next wait throws errors that kernels have found.
 class Backend : public DeviceMemory {
  public:
   virtual int device_count() const = 0;
-  /// Whether the device can run the op, or its fused gradient kernel, whose inputs are dy..., x...,
-  /// y... and whose outputs are dx... (null: not needed, not wanted).
-  virtual bool has_kernel(const Op& op) const = 0;
-  virtual bool has_gradient(const Op& op) const = 0;
-  /// Puts a kernel on the queue. Inputs may be strided, and those of a pointwise op of any shape
-  /// that broadcasts to the output's.
+  /// Puts a kernel on the queue, which Op::on() of this kind of device has. Inputs may be strided,
+  /// and those of a pointwise op of any shape that broadcasts to the output's.
   virtual void run(const DeviceCall& call) = 0;
-  virtual void run_gradient(const DeviceCall& call) = 0;
-  /// From the host's memory, which is read before this returns.
+  /// The pass that does a part of a pointwise op over neighbours of this dtype; null where there is
+  /// none, or where passes are no functions of the host.
+  virtual Tile pass_of(const Op& op, Part part, DType dtype) const = 0;
+  /// Runs planned calls in their order.
+  virtual void execute(const PlannedGraph& graph) = 0;
+  /// Fills a row-major body with one number.
+  virtual void fill(Body& to, double number) = 0;
+  /// Copies from the host's memory, which is read before this returns unless it is pinned.
   virtual void upload(int index, std::byte* to, const void* from, std::size_t bytes) = 0;
-  /// Waits for all work of the device first.
+  /// Copies to the host, after waiting for all work of the device.
   virtual void download(int index, void* to, const std::byte* from, std::size_t bytes) = 0;
   /// Between two devices of this kind. What is put on the queue of either later comes after it.
   virtual void copy(int to_index, std::byte* to, int from_index, const std::byte* from,
                     std::size_t bytes) = 0;
-  /// Until all work of the device is done.
+  /// Remembers what made a value, for the error of a full memory.
+  virtual void name(const Body& /*made*/, const Op& /*op*/, Caller /*site*/) {}
+  /// Waits until all work of the device is done.
   virtual void wait(int index) = 0;
+  /// The end of the queue as it is now; null where the backend has no such points. Then an Event
+  /// waits.
+  virtual std::unique_ptr<QueuePoint> mark(int /*index*/) { return nullptr; }
+  /// Memory of the host, from which upload() to this device may read after it has returned, until
+  /// release_pinned() and later; null where there is none. All elements are written before the
+  /// first upload, and never again.
+  virtual std::byte* allocate_pinned(int /*index*/, std::size_t bytes) {
+    return static_cast<std::byte*>(std::malloc(bytes));
+  }
+  virtual void release_pinned(std::byte* block) noexcept { std::free(block); }
 
  protected:
   ~Backend() = default;
 };
 
-/// Null where the process has no such devices, and for the CPU.
-Backend* backend_of(Device::Kind kind);
-/// Once for each kind, before its first use; the backend lives as long as the process.
+/// Null if the process has no such devices.
+inline Backend* backend_of(Device::Kind kind) {
+  return static_cast<Backend*>(device_memories[static_cast<int>(kind)]);
+}
+/// Called once for each kind, before its first use. The backend lives as long as the process.
 void register_backend(Device::Kind kind, Backend& backend);
 }  // namespace reel

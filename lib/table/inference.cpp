@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What shape rules make: outputs and views.
+// The outputs and views that shape rules make.
 #include <string>
 
 #include <reel/error.hpp>
@@ -10,10 +10,11 @@
 namespace reel {
 namespace {
 [[noreturn, gnu::noinline]] void fail_memory(const Op& op, DType dtype, const Shape& shape,
-                                             Caller caller) {
+                                             Device device, Caller caller) {
   fail<MemoryError>(caller, op.name, "result",
                     "memory for shape " + to_text(shape) + " of " + std::string(name_of(dtype)),
-                    "none from the system");
+                    device == cpu() ? "none from the system" : "none on " + to_text(device),
+                    largest_on(device));
 }
 /// Of an output.
 [[noreturn, gnu::noinline]] void fail_dtype(const Inference& call, DType dtype) {
@@ -36,7 +37,7 @@ Body* allocate_or_fail(ThreadMemory& memory, Device device, const Op& op, DType 
                    ? allocate(memory, dtype, shape, elements)
                    : allocate_on(memory, device, dtype, shape, elements);
   if (!body) [[unlikely]]
-    fail_memory(op, dtype, shape, caller);
+    fail_memory(op, dtype, shape, device, caller);
   return body;
 }
 

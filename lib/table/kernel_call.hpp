@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a kernel sees: bodies in, bodies out, options. It allocates nothing that outlives it, knows
-// nothing of tape or trace, and may trust the op's shape rule. Included by the units that are
-// compiled for each instruction set: no std functions with bodies here.
+// The arguments of a kernel: input and output bodies, options, and the queue of its device. A
+// kernel allocates nothing that outlives it, knows nothing about tapes and traces, and may trust
+// the op's shape rule. Included by the units that are compiled for each instruction set: no std
+// functions with bodies here.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -9,45 +10,71 @@
 #include "lib/body/body.hpp"
 
 namespace reel {
-struct KernelCall {
+/// The queue of kernels that run at once, as those of the CPU.
+struct NoQueue {};
+
+/// A call of a kernel on a device whose backend gives it a Queue.
+template <class Queue>
+struct KernelCallOn {
   const Body* const* inputs;
   Body* const* outputs;
   const void* options;
   int input_count;
   int output_count;
-  unsigned accumulate = 0;  // bit i: add to output i instead of replacing it (ops that say so)
+  unsigned accumulate = 0;  // bit i: add to output i (gradients, and ops that say so)
+  [[no_unique_address]] Queue queue = {};
 
   const Body& input(int i) const { return *inputs[i]; }
   Body& output(int i = 0) const { return *outputs[i]; }
+  /// Whether every input is row-major.
+  bool in_order() const {
+    for (int i = 0; i < input_count; ++i)
+      if (!inputs[i]->contiguous) return false;
+    return true;
+  }
   template <class T>
   const T& option() const {
     return *static_cast<const T*>(options);
   }
+  /// The same call on another queue.
+  template <class Other>
+  KernelCallOn<Other> on(const Other& other) const {
+    return {inputs, outputs, options, input_count, output_count, accumulate, other};
+  }
 };
+using KernelCall = KernelCallOn<NoQueue>;
+static_assert(sizeof(KernelCall) == 40);
+
 /// A call of a fused gradient kernel, by names: the gradients of the op's outputs, its inputs and
 /// outputs (null where the op's needs do not name them), and the gradients to compute (null where
 /// one is not wanted).
-struct GradientKernelCall : KernelCall {
-  explicit GradientKernelCall(const KernelCall& call) : KernelCall(call) {}
-  int op_outputs() const { return (input_count - output_count) / 2; }
-  const Body* dy(int i = 0) const { return inputs[i]; }
-  const Body* x(int i = 0) const { return inputs[op_outputs() + i]; }
-  const Body* y(int i = 0) const { return inputs[op_outputs() + output_count + i]; }
-  Body* dx(int i = 0) const { return outputs[i]; }
+template <class Queue>
+struct GradientKernelCallOn : KernelCallOn<Queue> {
+  explicit GradientKernelCallOn(const KernelCallOn<Queue>& call) : KernelCallOn<Queue>(call) {}
+  int op_outputs() const { return (this->input_count - this->output_count) / 2; }
+  const Body* dy(int i = 0) const { return this->inputs[i]; }
+  const Body* x(int i = 0) const { return this->inputs[op_outputs() + i]; }
+  const Body* y(int i = 0) const { return this->inputs[op_outputs() + this->output_count + i]; }
+  Body* dx(int i = 0) const { return this->outputs[i]; }
   /// Whether to add to dx(i) instead of replacing it.
-  bool adds(int i = 0) const { return accumulate >> i & 1; }
+  bool adds(int i = 0) const { return this->accumulate >> i & 1; }
 };
-/// What a kernel has to say for itself.
+using GradientKernelCall = GradientKernelCallOn<NoQueue>;
+/// The result of a kernel: success, or an error in the values.
 struct KernelResult {
   const char* failure = nullptr;  // e.g. "index out of range"; null if all went well
   int input = 0;                  // the input at fault
   std::int64_t got = 0, limit = 0;
-  bool from_end = true;            // whether -limit to -1 would have been right too
+  bool from_end = true;            // whether -limit to -1 are right too
   const char* expected = nullptr;  // where it is not a position at all but `number`
   double number = 0;
-  bool counts = false;  // what came is no index but a number of things, of which `limit` are there
+  bool counts = false;  // `got` is a number, not an index, from `least` to `limit`
+  std::int64_t least = 0;
+  const char* argument = nullptr;  // its name, where it is not that of the op's input
 };
-using Kernel = KernelResult (*)(const KernelCall&);
+template <class Queue>
+using KernelOn = KernelResult (*)(const KernelCallOn<Queue>&);
+using Kernel = KernelOn<NoQueue>;
 
 /// One pass of a pointwise op over n neighbours, or of its gradient, whose inputs are dy, x, y
 /// (null for one input) and out, each only if needed. `how` is a sum of what follows. The output

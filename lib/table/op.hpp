@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One entry for each op: all there is to know about it. Slots at the end are filled once by
-// assemble().
+// The entry of an op, which holds everything about it. assemble() fills the slots at its end once.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include "lib/body/small_vector.hpp"
 #include "lib/formulas/functions.hpp"
+#include "lib/memory/device_memory.hpp"
 #include "lib/table/kernel_call.hpp"
 #include "lib/table/options.hpp"
 
@@ -19,7 +19,8 @@ using detail::Op;
 struct ThreadMemory;
 class GradientCall;  // of autograd
 
-/// What a shape rule sees; it makes the outputs, whose elements the kernel computes afterwards.
+/// The arguments of a shape rule. The rule makes the outputs; the kernel computes their elements
+/// afterwards.
 struct Inference {
   ThreadMemory& memory;
   const Op& op;
@@ -38,19 +39,19 @@ struct Inference {
     return *static_cast<const T*>(options.data);
   }
   Body& output(DType dtype, const Shape& shape);
-  /// An output that views input 0, as it is: shape, strides, elements and data are the rule's to
-  /// change.
+  /// An output that is a view of all of input 0. The rule then changes shape, strides, elements and
+  /// data.
   Body& view();
 };
 using ShapeRule = void (*)(Inference&);
 
 enum class Fusion : std::uint8_t { opaque, pointwise, reduction, layout };
 
-/// How inputs come to one dtype: none as they are; numeric by promotion; floating likewise, and
-/// integers become float32; exact without rounding any integer, for comparisons.
+/// How the inputs are converted to one dtype. none: not at all. numeric: by promotion. floating: by
+/// promotion, and integers become float32. exact: without rounding an integer, for comparisons.
 enum class Promote : std::uint8_t { none, numeric, floating, exact };
 
-/// What a pointwise op gives: the dtype that its inputs have come to, or truth values.
+/// The dtype of the result of a pointwise op: that of its converted inputs, or bool.
 enum class ResultDType : std::uint8_t { of_inputs, boolean };
 
 /// For the gradient of each input (the last entry counts for all that follow): which inputs (low
@@ -61,7 +62,7 @@ struct Needs {
 constexpr std::uint16_t need_input(int i) { return static_cast<std::uint16_t>(1u << i); }
 constexpr std::uint16_t need_output(int i = 0) { return static_cast<std::uint16_t>(256u << i); }
 
-/// One call that tests and benches make: the public function on these inputs.
+/// One call for tests and benchmarks: the public function with these inputs.
 struct Sample {
   std::vector<Tensor> inputs;  // float64 where floating
   detail::Function<Tensor(const std::vector<Tensor>&)> call;
@@ -72,63 +73,120 @@ using Samples = void (*)(std::vector<Sample>&);
 using GradientRule = void (*)(GradientCall&);
 using CompositeRule = Tensors (*)(const OpCall&, void* state);
 
+/// The part of an op that a kernel computes. The name of a kernel is the op's name followed by the
+/// suffix given here.
+enum class Part : std::uint8_t {
+  value,
+  gradient_0,  // ".d0": the gradient of input 0; inputs dy, x, y, output (null: not needed), each
+               // of the gradient's shape and row-major, or one number for all
+  gradient_1,  // ".d1": the same of input 1
+  gradients,   // ".d": those of all inputs that are wanted, see GradientKernelCall
+};
+inline constexpr int parts = 4;
+std::string_view suffix_of(Part part);
+
+/// The kernels of an op for the devices of one kind. The backend of these devices fills the slot.
+class Kernels {
+ public:
+  /// Queue is that of the backend.
+  template <class Queue = NoQueue>
+  KernelOn<Queue> of(Part part) const {
+    return reinterpret_cast<KernelOn<Queue>>(kernels_[static_cast<int>(part)]);
+  }
+  template <class Queue = NoQueue>
+  void set(Part part, KernelOn<Queue> kernel) {
+    kernels_[static_cast<int>(part)] = reinterpret_cast<void (*)()>(kernel);
+  }
+  bool has(Part part) const { return kernels_[static_cast<int>(part)]; }
+  /// Whether there is a kernel for the op's value.
+  bool computes() const { return tiles || has(Part::value); }
+
+  const Tiles* tiles = nullptr;  // of a pointwise op on the CPU, instead of kernels
+
+ private:
+  void (*kernels_[parts])() = {};
+};
+
+/// How the gradient of an op is computed: as its entry says, until a user registers a function.
+struct GradientSlot {
+  GradientRule rule = nullptr;
+  Needs needs = {};
+  std::uint8_t passes = 0;  // bit i: the gradient of input i is dy itself
+  bool differentiable = true;
+  bool fused = true;  // kernels and passes may compute it, not only the rule
+};
+
 namespace detail {
 struct Op {
-  std::string_view name;
-  int arity = 1;  // -1: any number
-  ShapeRule shape = nullptr;
-  Promote promote = Promote::none;
-  std::uint8_t promoted = 0xff;                            // bit i: input i takes part
-  formulas::Domain domain = formulas::Domain::everything;  // of what inputs have come to
-  ResultDType result = ResultDType::of_inputs;
-  const OptionsType* options = nullptr;
-  Needs needs = {};
-  Fusion fusion = Fusion::opaque;
-  bool differentiable = true;
-  std::uint8_t passes = 0;         // bit i: the gradient of input i is dy itself
-  bool contiguous_inputs = false;  // the kernel wants row-major inputs
-  bool accumulates = false;        // the kernel can add to its output
-  bool updates = false;            // outputs are Variables, written in place
-  bool replaces = false;           // an update that does not read what it writes
-  bool moves = false;              // computes nothing: takes dtypes without arithmetic too
-  bool internal = false;           // no user calls it by its name
-  bool random = false;             // draws numbers, as its RandomOptions say
-  bool needs_elements = false;     // refuses to reduce no elements
-  std::uint8_t numbers = 0;        // of an update: so many numbers follow the gradients
-  bool changes_device = false;     // from the input's to the one that its options name
-  Samples samples = nullptr;
-  const char* argument_names = "x, y, z";  // for errors
+  // What the op is. This never changes.
+  const std::string_view name;
+  const int arity = 1;  // -1: any number
+  const ShapeRule shape = nullptr;
+  const Promote promote = Promote::none;
+  const std::uint8_t promoted = 0xff;                            // bit i: input i takes part
+  const formulas::Domain domain = formulas::Domain::everything;  // of what inputs have come to
+  const ResultDType result = ResultDType::of_inputs;
+  const OptionsType* const options = nullptr;
+  const Needs needs = {};
+  const Fusion fusion = Fusion::opaque;
+  const bool differentiable = true;
+  const std::uint8_t passes = 0;         // see GradientSlot
+  const bool contiguous_inputs = false;  // the kernel wants row-major inputs
+  const bool accumulates = false;        // the kernel can add to its output
+  const bool updates = false;            // outputs are Variables, written in place
+  const bool replaces = false;           // an update that does not read what it writes
+  const bool moves = false;              // computes nothing: takes dtypes without arithmetic too
+  const bool internal = false;           // no user calls it by its name
+  const bool random = false;             // draws numbers, as its RandomOptions say
+  const bool needs_elements = false;     // refuses to reduce no elements
+  const std::uint8_t numbers = 0;        // of an update: so many numbers follow the gradients
+  const bool changes_device = false;     // from the input's to the one that its options name
+  const Samples samples = nullptr;
+  // Texts of errors.
+  const char* const argument_names = "x, y, z";
+  const char* const not_finite = nullptr;            // why a result may be NaN or infinite
+  const char* const slope_not_finite = nullptr;      // the same of a gradient
+  const char* const bool_advice = "Cast it first.";  // where the op does not take bool
+  const std::string_view layer = {};  // that has the op's arguments, if its name is another one
 
-  // Filled by assemble() and register_*().
-  Kernel cpu = nullptr;
-  Kernel cpu_gradient =
-      nullptr;  // fused: inputs dy..., inputs..., outputs...; outputs dx... (null: not wanted)
-  const Tiles* tiles = nullptr;
-  const Tiles* fast = nullptr;  // the same, until a user registers another kernel
-  GradientRule gradient = nullptr;
-  bool fused_gradient = true;  // false once a user has registered another rule
+  // What runs it. assemble() and backends fill these slots, and register_*() changes them.
+  Kernels kernels[device_kinds] = {};  // by Device::Kind
+  const Tiles* fast = nullptr;         // the CPU's tiles, until a user registers another kernel
+  GradientSlot gradient = {nullptr, needs, passes, differentiable};
   CompositeRule composite = nullptr;
   void* composite_state = nullptr;
 
+  const Kernels& on(Device::Kind kind) const { return kernels[static_cast<int>(kind)]; }
+  Kernels& on(Device::Kind kind) { return kernels[static_cast<int>(kind)]; }
+  const Kernels& on_cpu() const { return kernels[0]; }
+  Kernels& on_cpu() { return kernels[0]; }
   DType result_dtype(DType inputs) const {
     return result == ResultDType::boolean ? DType::boolean : inputs;
   }
 };
 }  // namespace detail
 
-/// The table. Names at the edges only; ops inside the library are named by their entry.
+/// The table of ops by name. Only the edges of the library use names; the rest uses entries.
 class OpTable {
  public:
   static OpTable& the();
   void add(Op& op);
   /// Null for an unknown name.
   Op* find(std::string_view name) const;
+  /// The op and the part of a kernel's name; a null op for an unknown one.
+  struct NamedPart {
+    Op* op;
+    Part part;
+  };
+  NamedPart find_kernel(std::string_view name) const;
   std::vector<Op*> ops() const;
+  /// If a layout does not allow the view that an op asks for, devices of this kind copy.
+  void copy_for_views(Device::Kind kind) const;
   /// The rule of ops whose gradient a user registers; set by assemble().
   GradientRule users_rule = nullptr;
 
  private:
-  std::vector<Op*> ops_;  // sorted by name, behind Lock::table
+  std::vector<Op*> ops_;  // sorted by name; guarded by Lock::table
 };
 
 /// Fills every slot, once, and checks the table; throws Error for what is missing.

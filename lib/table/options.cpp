@@ -9,6 +9,7 @@ namespace reel {
 void print_option(std::string& out, std::int64_t value) { out += std::to_string(value); }
 void print_option(std::string& out, std::uint64_t value) { out += std::to_string(value); }
 void print_option(std::string& out, double value) { out += fmt::format("{}", value); }
+void print_option(std::string& out, const char* value) { out += value; }
 void print_option(std::string& out, Device value) { out.append(to_text(value)); }
 void print_option(std::string& out, const Shape& value) { out += to_text(value); }
 void print_option(std::string& out, const Axes& value) {

@@ -16,6 +16,7 @@ namespace reel {
 void print_option(std::string& out, std::int64_t value);
 void print_option(std::string& out, std::uint64_t value);
 void print_option(std::string& out, double value);
+void print_option(std::string& out, const char* value);
 void print_option(std::string& out, const Shape& value);
 void print_option(std::string& out, Device value);
 void print_option(std::string& out, const Axes& value);
@@ -68,7 +69,7 @@ inline constexpr OptionsType options_type = {
                                         : [](void* options) { static_cast<T*>(options)->~T(); },
     detail::equal_options<T>, detail::print_options<T>};
 
-/// Options as they pass through the gate: a type and where they lie.
+/// Options inside the gate: their type and their address.
 struct OptionsView {
   const OptionsType* type = nullptr;
   const void* data = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the inputs of an op come to one dtype: floating tensors before integers, C++ numbers as the
-// tensors are.
+// How the inputs of an op are converted to one dtype. A floating tensor wins over integers, and a
+// C++ number takes the dtype of the tensors.
 #include "lib/table/promotion.hpp"
 #include "lib/body/dtypes.hpp"
 #include "lib/body/live.hpp"
@@ -76,7 +76,7 @@ DType common_dtype(const Op& op, std::span<const Operand> operands, Body* const*
 std::optional<DType> exact_dtype(const Op& op, std::span<const Operand> operands,
                                  Body* const* bodies) {
   DType common = common_dtype(op, operands, bodies);
-  // Only floating tensors round a number with a fraction to their own precision.
+  // Only a floating tensor rounds a number with a fraction to its own precision.
   if (is_floating(common) && !is_floating(Largest(op, operands, bodies).tensor))
     common = DType::float64;
   const auto keeps = [&](std::size_t i) {

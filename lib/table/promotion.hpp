@@ -8,8 +8,8 @@
 namespace reel {
 /// What two dtypes become; a floating dtype wins over any integer.
 DType promoted(DType a, DType b);
-/// The dtype that the promoted inputs of an op come to; bodies are null for C++ numbers, which
-/// take the tensors' dtype, or float32 where that has no fractions.
+/// The dtype to which the promoted inputs of an op are converted. Bodies are null for C++ numbers.
+/// These take the tensors' dtype, or float32 if a number has a fraction and that dtype has none.
 DType common_dtype(const Op& op, std::span<const Operand> operands, Body* const* bodies);
 /// The same for comparisons, where no integer may be rounded. None where no dtype holds all
 /// values: int64 beside floating numbers.

@@ -22,7 +22,7 @@ std::string argument_name(const Op& op, int i) {
 
 void fail_floating(const Inference& call, int i) {
   fail<DTypeError>(call.caller, call.op.name, argument_name(call.op, i), "float32 or float64",
-                   name_of(call.input(i).dtype), "Cast it first.");
+                   name_of(call.input(i).dtype), "Convert it first: x.to(DType::float32).");
 }
 
 void fail_arithmetic(const Op& op, const std::string& argument, DType dtype, Caller caller) {
@@ -30,11 +30,13 @@ void fail_arithmetic(const Op& op, const std::string& argument, DType dtype, Cal
                    std::string(name_of(dtype)), "Convert it first: x.to(DType::float32).");
 }
 
-void require_integer(const Inference& call, int i) {
+void require_integer(const Inference& call, int i, const char* argument) {
   const DType dtype = call.input(i).dtype;
   if (dtype != DType::boolean && !is_floating(dtype)) return;
-  fail<DTypeError>(call.caller, call.op.name, argument_name(call.op, i), "uint8, int32 or int64",
-                   name_of(dtype), "Cast it first.");
+  fail<DTypeError>(call.caller, call.op.name, argument ? argument : argument_name(call.op, i),
+                   "uint8, int32 or int64", name_of(dtype),
+                   dtype == DType::boolean ? "To choose by truth values use where(condition, x, y)."
+                                           : "Convert it first: x.to(DType::int64).");
 }
 
 void fail_rank(const Inference& call, int i, int at_least) {
@@ -81,10 +83,10 @@ void require_domain(const Inference& call) {
   const DType dtype = call.made(0).dtype;
   if (call.op.domain == formulas::Domain::numbers && dtype == DType::boolean)
     fail<DTypeError>(call.caller, call.op.name, argument_name(call.op, 0), "numbers", "bool",
-                     "Cast it first, or use logical_xor, logical_not.");
+                     call.op.bool_advice);
   if (call.op.domain == formulas::Domain::bits && is_floating(dtype))
     fail<DTypeError>(call.caller, call.op.name, "operands", "bool or integers", name_of(dtype),
-                     "logical_and() and its like take any number.");
+                     "logical_and(), logical_or() and logical_not() take any number.");
 }
 }  // namespace
 

@@ -32,7 +32,7 @@ inline void require_floating(const Inference& call, int i) {
   if (!is_floating(call.input(i).dtype)) [[unlikely]]
     fail_floating(call, i);
 }
-void require_integer(const Inference& call, int i);
+void require_integer(const Inference& call, int i, const char* argument = nullptr);
 /// Name of input i for errors, from Op::argument_names.
 std::string argument_name(const Op& op, int i);
 [[noreturn]] void fail_arithmetic(const Op& op, const std::string& argument, DType dtype,

@@ -9,6 +9,7 @@
 #include "lib/flow/context.hpp"
 #include "lib/gate/observed_call.hpp"
 #include "lib/ops/ops.hpp"
+#include "lib/table/options/reshape.hpp"
 
 namespace reel {
 namespace {
@@ -49,6 +50,18 @@ inline std::int64_t pick_position(const Index& index, std::int64_t length, std::
   return position < 0 ? position + length : position;
 }
 
+/// The number of axes of x that this index takes.
+std::size_t axes_of(const Index& index, std::string_view op) {
+  if (index.kind() == Index::Kind::other_axes || index.kind() == Index::Kind::new_axis) return 0;
+  if (index.kind() != Index::Kind::tensor) return 1;
+  const TensorIndex chosen{index.tensor(), 0};
+  if (!chosen.tensor.defined())
+    fail<Error>(index.caller(), op, "indices", "a tensor", "an undefined Tensor");
+  if (chosen.axes() == 0)
+    fail<IndexError>(index.caller(), op, "mask", "at least one axis", "a single truth value",
+                     "where() takes one.");
+  return chosen.axes();
+}
 std::size_t axes_of(std::span<const Index> indices, std::size_t rank, std::string_view op,
                     bool& has_ellipsis) {
   std::size_t axes = 0;
@@ -56,7 +69,7 @@ std::size_t axes_of(std::span<const Index> indices, std::size_t rank, std::strin
     if (index.kind() == Index::Kind::other_axes && has_ellipsis)
       fail<IndexError>(index.caller(), op, "indices", "one ellipsis", "two");
     has_ellipsis |= index.kind() == Index::Kind::other_axes;
-    axes += index.kind() != Index::Kind::other_axes && index.kind() != Index::Kind::new_axis;
+    axes += axes_of(index, op);
   }
   if (axes > rank)
     fail<IndexError>(indices[0].caller(), op, "indices", "at most " + std::to_string(rank),
@@ -128,7 +141,10 @@ Selection select(const Shape& shape, std::span<const Index> indices, std::string
     slice.steps.data()[i] = 1;
   }
   std::size_t axis = 0, rank = 0;
+  bool gap = false;  // since the last tensor
   for (const Index& index : indices) {
+    const bool is_tensor = index.kind() == Index::Kind::tensor;
+    gap |= !is_tensor && index.kind() != Index::Kind::position;
     const std::int64_t length = axis < shape.rank() ? shape.data()[axis] : 0;
     switch (index.kind()) {
       case Index::Kind::position:
@@ -152,13 +168,21 @@ Selection select(const Shape& shape, std::span<const Index> indices, std::string
         axis += shape.rank() - axes;
         rank += shape.rank() - axes;
         continue;
-      case Index::Kind::tensor:
-        if (selection.positions)
-          fail<IndexError>(index.caller(), op, "indices", "at most one tensor", "two",
-                           "Use take or gather one after the other.");
-        selection.positions = &index.tensor();
-        selection.positions_axis = static_cast<int>(rank);
-        break;
+      case Index::Kind::tensor: {
+        selection.apart |= gap && !selection.tensors.empty();
+        gap = false;
+        selection.tensors.push_back({index.tensor(), rank});
+        const TensorIndex& chosen = selection.tensors.back();
+        const Shape& lengths = Access::body(chosen.tensor)->shape;
+        if (chosen.is_mask() && !std::equal(lengths.begin(), lengths.end(), shape.begin() + axis))
+          fail<ShapeError>(
+              index.caller(), op, "mask",
+              "the lengths of x " + to_text(shape) + " from axis " + std::to_string(axis) + " on",
+              to_text(lengths));
+        axis += chosen.axes();
+        rank += chosen.axes();
+        continue;
+      }
     }
     ++axis;
     ++rank;
@@ -178,21 +202,66 @@ Tensor view_at_once(Context& context, Body* x, std::span<const Index> indices, c
   for (const Index& index : indices)
     if (index.kind() == Index::Kind::tensor) return {};
   if (!x || slice_op.composite) return {};
-  Tensor result = view_of(context, *x, indices, "index");
+  Tensor result = view_of(context, *x, indices, index_name);
   begin();
   return result;
 }
-/// By ops, which a tape or an interceptor sees.
+/// The slices of x at the positions that the index tensors name together.
+Tensor picked(Tensor x, const Selection& selection, Caller caller) {
+  const std::vector<TensorIndex>& tensors = selection.tensors;
+  const Shape shape = x.shape();
+  int order[Shape::max_rank];
+  std::size_t rank = 0;
+  Shape lengths;  // from which each tensor picks
+  lengths.resize(tensors.size());
+  const std::size_t before = selection.apart ? 0 : tensors[0].axis;
+  std::size_t axes = 0;
+  for (std::size_t i = 0; i < before; ++i) order[rank++] = static_cast<int>(i);
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    for (std::size_t k = 0; k < tensors[i].axes(); ++k) {
+      const std::size_t axis = tensors[i].axis + k;
+      lengths.data()[i] *= shape.data()[axis];
+      order[rank++] = static_cast<int>(axis);
+      ++axes;
+    }
+  for (std::size_t axis = before; axis < shape.rank(); ++axis)
+    if (std::find(order, order + rank, static_cast<int>(axis)) == order + rank)
+      order[rank++] = static_cast<int>(axis);
+  if (selection.apart) x = transpose(x, Axes(std::span<const int>(order, rank)));
+
+  const int along = static_cast<int>(before);
+  std::vector<Tensor> places;
+  for (const TensorIndex& chosen : tensors)
+    places.push_back(chosen.is_mask() ? places_of_true(chosen.tensor) : chosen.tensor);
+  if (axes == 1) return take(x, places[0], along);
+  // One axis in place of the indexed axes.
+  Shape merged;
+  merged.resize(rank - axes + 1);
+  for (std::size_t i = 0, to = 0; i < rank; ++i) {
+    if (i > before && i < before + axes) {
+      merged.data()[to - 1] *= shape.data()[order[i]];
+      continue;
+    }
+    merged.data()[to++] = shape.data()[order[i]];
+  }
+  const Tensor flat = places.size() == 1
+                          ? places[0]
+                          : run(flat_positions_op, Operands(places, caller), ShapeOptions{lengths});
+  return take(reshape(x, merged), flat, along);
+}
+/// Indexes by ops, which tapes and interceptors see.
 Tensor view_by_ops(const Operand& x, std::span<const Index> indices) try {
   const Caller caller = indices[0].caller();
-  const FunctionScope scope(caller, "index");
-  const Selection selection = select(shape_of(slice_op, x), indices, "index");
-  if (!selection.positions) return slice(x, selection.slice);
-  const Operand chosen(*selection.positions, caller);
-  if (selection.whole) return take(x, chosen, selection.positions_axis);
-  return take(Operand(slice(x, selection.slice), caller), chosen, selection.positions_axis);
+  const FunctionScope scope(caller, index_name);
+  const Selection selection = select(shape_of(slice_op, x), indices, index_name);
+  if (selection.tensors.empty()) return slice(x, selection.slice);
+  const TensorIndex& first = selection.tensors[0];
+  if (selection.whole && selection.tensors.size() == 1 && !first.is_mask())
+    return take(x, Operand(first.tensor, caller), static_cast<int>(first.axis));
+  return picked(selection.whole ? detail::tensor_of(x) : slice(x, selection.slice), selection,
+                caller);
 } catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "index");
+  fail_memory(x.caller(), index_name);
 }
 }  // namespace
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Text of tensors and the small types, laid out as NumPy does: all numbers with as many digits as
-// the one that needs most, up to four behind the point, columns aligned, rows of at most 75
+// Text of tensors and of small types, in NumPy's layout. All numbers of a tensor have the same
+// number of digits after the point, at most four. Columns are aligned, and lines have at most 75
 // columns.
 #include <fmt/format.h>
 
@@ -40,7 +40,7 @@ double number_at(const Body& x, std::int64_t i) {
   return std::strtod(fmt::format("{}", static_cast<float>(value)).c_str(), nullptr);
 }
 
-/// Digits behind the point without zeros at the end.
+/// Digits after the point, without trailing zeros.
 std::size_t digits_behind_point(const std::string& number) {
   const std::size_t point = number.find('.');
   std::size_t last = std::min(number.find('e'), number.size());
@@ -63,11 +63,12 @@ std::string number_format(const Body& x, const std::vector<std::int64_t>& shown)
     digits = std::max(digits, digits_behind_point(fmt::format("{:.4e}", value)));
   }
   const bool wide = !whole && largest > fixed_range * smallest;
-  if (largest >= fixed_below || smallest < fixed_from || wide) return fmt::format(".{}e", digits);
-  return fmt::format(".{}f", fixed_digits);
+  // The point is written even if no digits follow, to distinguish floating numbers from integers.
+  if (largest >= fixed_below || smallest < fixed_from || wide) return fmt::format("#.{}e", digits);
+  return fixed_digits == 0 && x.rank() == 0 ? ".1f" : fmt::format("#.{}f", fixed_digits);
 }
 
-/// `format` is what stands behind the colon of fmt.
+/// `format` is the text after the colon in fmt's braces.
 template <class T>
 std::string formatted(std::string_view format, const T& value, std::string_view what,
                       Caller caller) {

@@ -16,6 +16,8 @@
 #include "lib/table/entries.hpp"
 #include "lib/table/options/device.hpp"
 
+#include "lib/tensor/refuse_type.hpp"
+
 namespace reel {
 namespace {
 const Body& defined_body(const Tensor& x, std::string_view what, Caller caller) {
@@ -24,12 +26,13 @@ const Body& defined_body(const Tensor& x, std::string_view what, Caller caller) 
   return *body;
 }
 
+constexpr ByDType<const char*> type_names = {"bool",         "std::uint8_t", "std::int32_t",
+                                             "std::int64_t", "float",        "double",
+                                             "Float16",      "BFloat16"};
+
 void check_dtype(const Body& body, std::string_view op, DType dtype, Caller caller) {
   if (body.dtype == dtype) return;
-  const std::string name(name_of(body.dtype));
-  fail<DTypeError>(caller, op, "type", "the C++ type of the tensor's " + name,
-                   std::string(name_of(dtype)),
-                   "Convert first: x.to(DType::" + std::string(name_of(dtype)) + ").");
+  refuse_type(op, body.dtype, dtype, caller);
 }
 }  // namespace
 
@@ -122,17 +125,28 @@ Tensor::operator bool() const try {
   fail_memory({}, "bool");
 }
 
+void refuse_type(std::string_view op, DType dtype, DType asked, Caller caller) try {
+  fail<DTypeError>(
+      caller, op, "type", "the C++ type of the tensor's " + std::string(name_of(dtype)),
+      std::string(name_of(asked)),
+      "Use " + std::string(op) + "<" + type_names[dtype] + ">(), or convert first: x.to(DType::" +
+          (asked == DType::boolean ? "boolean" : std::string(name_of(asked))) + ").");
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, op);
+}
+
 namespace detail {
-Tensor contiguous_host(const Tensor& x, DType dtype, const void** first, Caller caller) try {
-  const Body& body = defined_body(x, "values", caller);
-  check_dtype(body, "values", dtype, caller);
+Tensor contiguous_host(const Tensor& x, DType dtype, const void** first, std::string_view op,
+                       Caller caller) try {
+  const Body& body = defined_body(x, op, caller);
+  check_dtype(body, op, dtype, caller);
   tell_host_read(x, HostRead::values);
   Tensor host = on_host(x);
   if (!Access::body(host)->contiguous) host = contiguous_copy(*Access::body(host));
   *first = Access::body(host)->data;
   return host;
 } catch (const std::bad_alloc&) {
-  fail_memory(caller, "values");
+  fail_memory(caller, op);
 }
 
 Tensor from_memory(const void* data, DType dtype, const Shape& shape, std::int64_t available,

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <reel/live.hpp>
 
+#include <algorithm>
 #include <utility>
 
 #include <reel/ops.hpp>
 
 #include "lib/body/live.hpp"
 #include "lib/flow/observer.hpp"
+#include "lib/flow/redirect.hpp"
 #include "lib/gate/call_kernel.hpp"
 #include "lib/gate/call_view.hpp"
 #include "lib/gate/crossing.hpp"
@@ -26,7 +28,7 @@ void release(Cell* cell) {
   delete cell;
 }
 
-/// A body that belongs to a cell alone: the tensor's own where nobody else holds it, else a copy.
+/// A body that only one cell holds: the tensor's body if nothing else holds it, else a copy.
 Tensor owned_value(Tensor value) {
   Body* body = Access::body(value);
   if (!body->contiguous || references(*body) > 1 || body->owner) return contiguous_copy(*body);
@@ -34,7 +36,7 @@ Tensor owned_value(Tensor value) {
   body->leaf = no_record;
   return value;
 }
-/// All, or none if memory ends.
+/// Writes all of them, or none if there is no memory.
 void replace(const std::vector<Variable>& variables, std::vector<Tensor> values) {
   for (Tensor& value : values) value = owned_value(std::move(value));
   for (std::size_t i = 0; i < variables.size(); ++i)
@@ -70,16 +72,18 @@ Variable& Variable::operator=(const Variable& other) & {
 }
 Variable::~Variable() { release(cell_); }
 
-/// What is read has a header of its own: tapes know the cell's as the Variable, whenever they
-/// began, and this one by what listened when it was read.
+/// A read value has a header of its own. Tapes recognise the Variable by the header in its cell,
+/// whenever they began. They know the value only if they recorded when it was read.
 Tensor Variable::value() const try {
   Context& context = Context::here();
-  Body* const body = Access::body(read_variable(context, *this));
-  const Origin origin =
-      context.mode & recording ? origin_of(context, Operand(*this), body) : Origin();
-  // Of several tapes, one may need the value longer than the leaf that another watches.
-  if (origin.tapes && (*context.reel)[origin.record].tapes)
-    return reshape(Operand(*this), body->shape);
+  const Operand self =
+      context.mode & redirected ? Redirect::here(context)->read(*this) : Operand(*this);
+  Body* const body = self.kind() == Operand::Kind::variable
+                         ? Access::body(read_variable(context, *this))
+                         : body_of(self);
+  const Origin origin = context.mode & recording ? origin_of(context, self, body) : Origin();
+  // One tape may need the value for longer than the leaf exists that another tape watches.
+  if (origin.tapes && (*context.reel)[origin.record].tapes) return reshape(self, body->shape);
   Tensor value = make_alias(context, body);
   if (!value.defined())
     fail<MemoryError>({}, "Variable", "value", "memory for a header", "none from the system");
@@ -128,7 +132,7 @@ Tensor detail::tensor_of(Operand x) {
       return full({}, x.scalar(), x.caller());
     }
     default:
-      return x.tensor();
+      return Redirect::read_tensor(Context::here(), x.tensor());
   }
 }
 
@@ -180,41 +184,77 @@ VariableSlice Variable::operator()(Index a, Index b, Index c, Index d, Index e, 
   return VariableSlice(*this, {a, b, c, d, e, f, g, h});
 }
 
-VariableSlice::VariableSlice(const Variable& variable, std::initializer_list<Index> indices) try
-    : Tensor(reel::view(Operand(variable, indices.begin()->caller()),
-                        {indices.begin(), indices.size()})),
-      variable_(variable) {
-  for (const Index& index : indices) {
-    if (index.kind() == Index::Kind::tensor) gathered_ = true;
-    indices_[count_++] = index;
-  }
+VariableSlice Variable::operator()(std::span<const Index> indices, Caller caller) const {
+  if (indices.empty()) return VariableSlice(*this, {Index(ellipsis, caller)});
+  return VariableSlice(*this, indices);
+}
+VariableSlice Variable::operator()(const std::vector<Index>& indices, Caller caller) const {
+  return (*this)(std::span<const Index>(indices), caller);
+}
+VariableSlice Variable::view(detail::Function<Tensor(const Tensor&)> f, Caller caller) const {
+  return VariableSlice(*this, std::move(f), caller);
+}
+
+VariableSlice::VariableSlice(const Variable& variable, std::span<const Index> indices) try
+    : variable_(variable), indices_(indices.begin(), indices.end()) {
+  static_cast<Tensor&>(*this) = part(indices[0].caller());
 } catch (const std::bad_alloc&) {
-  fail_memory({}, "index");
+  fail_memory({}, index_name);
+}
+VariableSlice::VariableSlice(const Variable& variable, detail::Function<Tensor(const Tensor&)> f,
+                             Caller caller) try
+    : variable_(variable), view_(std::move(f)) {
+  const FunctionScope scope(caller, "view");
+  if (!view_) fail<Error>(caller, "view", "f", "a function", "an empty one");
+  const Tensor value = variable.value();
+  static_cast<Tensor&>(*this) = view_(value);
+  if (!defined() || !is_part(*this, value))
+    fail<Error>(caller, "view", "f",
+                "a view of the Variable's value in which each element occurs once",
+                "another tensor");
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "view");
 }
 void VariableSlice::assign(Operand value) { write(assign_op, value); }
 void VariableSlice::assign_add(Operand value) { write(assign_add_op, value); }
 void VariableSlice::assign_sub(Operand value) { write(assign_sub_op, value); }
 
+Tensor VariableSlice::part(Caller caller) const {
+  return view_ ? view_(variable_.value()) : reel::view(Operand(variable_, caller), indices_);
+}
+
+namespace {
+/// What indices pick, as positions in the row-major order of the Variable.
+Tensor picked_positions(const Variable& variable, std::span<const Index> indices, Caller caller) {
+  const PlaceScope place(Context::here(), variable.device());
+  const Tensor positions = reshape(arange(0, variable.size(), 1, caller), variable.shape());
+  return reel::view(Operand(positions, caller), indices);
+}
+}  // namespace
+
 void VariableSlice::write(Op& op, const Operand& value) try {
-  if (gathered_)
-    fail<IndexError>(value.caller(), op.name, "slice", "positions and ranges",
-                     "a tensor of positions", "Use scatter_add and assign the whole.");
+  const bool picks = std::any_of(indices_.begin(), indices_.end(), [](const Index& index) {
+    return index.kind() == Index::Kind::tensor;
+  });
   Tensor& read = *this;
   const bool is_own = value.kind() != Operand::Kind::scalar &&
                       value.kind() != Operand::Kind::variable && &value.tensor() == this;
   const Tensor own = is_own ? read : Tensor();
-  const auto read_again = [&] {
-    read = reel::view(Operand(variable_, value.caller()), {indices_, count_});
-  };
   read = Tensor();  // its share of the buffer would force a copy
   try {
-    run_slice_update(op, variable_, {indices_, count_},
-                     is_own ? Operand(own, value.caller()) : value);
+    const RecordingPause pause(Context::here());
+    const FunctionScope scope(value.caller(), op.name);
+    const Operand assigned = is_own ? Operand(own, value.caller()) : value;
+    if (picks)
+      run_picked_update(op, variable_, picked_positions(variable_, indices_, value.caller()),
+                        assigned);
+    else
+      run_part_update(op, variable_, part(value.caller()), assigned);
   } catch (...) {
-    read_again();
+    read = part(value.caller());
     throw;
   }
-  read_again();
+  read = part(value.caller());
 } catch (const std::bad_alloc&) {
   fail_memory(value.caller(), op.name);
 }

@@ -20,15 +20,30 @@ std::string describe(const tracing::Layout& layout) {
   return std::string(name_of(layout.dtype)) + to_text(layout.shape);
 }
 
+/// The first step that reads each value; null for a value that no step reads.
+std::vector<const tracing::Step*> readers_of(const tracing::Tree& tree) {
+  std::vector<const tracing::Step*> readers(tree.values.size());
+  for (const tracing::Segment& segment : tree.segments)
+    for (const tracing::Step& step : segment.steps)
+      for (const int input : step.inputs)
+        if (input >= 0 && !readers[static_cast<std::size_t>(input)])
+          readers[static_cast<std::size_t>(input)] = &step;
+  return readers;
+}
+
 void explain_tree(const tracing::Tree& tree, std::string& out) {
   std::size_t steps = 0, constants = 0, bytes = 0;
   std::string list;
+  const std::vector<const tracing::Step*> readers = readers_of(tree);
   for (const tracing::Segment& segment : tree.segments) steps += segment.steps.size();
-  for (const tracing::Value& value : tree.values) {
+  for (std::size_t i = 0; i < tree.values.size(); ++i) {
+    const tracing::Value& value = tree.values[i];
     if (value.kind != tracing::Value::Kind::constant || !value.layout.elements) continue;
     ++constants;
     bytes += static_cast<std::size_t>(value.layout.bytes());
-    if (constants <= 8) list += (list.empty() ? "" : ", ") + describe(value.layout);
+    if (constants <= 8)
+      list += "    " + describe(value.layout) +
+              (readers[i] ? " in " + place_of(*readers[i]) : " in the result") + "\n";
   }
   out += "  " + std::to_string(tree.paths) + (tree.paths == 1 ? " path, " : " paths, ") +
          std::to_string(steps) + " steps\n";
@@ -36,14 +51,15 @@ void explain_tree(const tracing::Tree& tree, std::string& out) {
     out += (i ? ", " : "  Variables: ") + tree.variables[i].name();
   if (!tree.variables.empty()) out += "\n";
   if (constants)
-    out += "  constants: " + list + (constants > 8 ? ", ..." : "") + " (" +
-           std::to_string(constants) + ", " + std::to_string(bytes) + " bytes)\n";
-  std::vector<std::pair<std::string, int>> parts;  // and how often they come
+    out += "  constants (" + std::to_string(constants) + ", " + std::to_string(bytes) +
+           " bytes):\n" + list + (constants > 8 ? "    ...\n" : "");
+  std::vector<std::pair<std::string, int>> parts;  // and how often each part occurs
   for (const tracing::Segment& segment : tree.segments) {
     if (segment.branches.empty()) continue;
     const std::size_t answers = segment.branches.size();
-    const std::string part = "  parts by a value of " + line_of(segment.question.site) + ": " +
-                             std::to_string(answers) + (answers == 1 ? " answer" : " answers");
+    const std::string part = "  branches on a value read at " + line_of(segment.question.site) +
+                             ": " + std::to_string(answers) +
+                             (answers == 1 ? " answer" : " answers");
     const auto known = std::find_if(parts.begin(), parts.end(),
                                     [&](const auto& other) { return other.first == part; });
     if (known == parts.end())
@@ -56,7 +72,7 @@ void explain_tree(const tracing::Tree& tree, std::string& out) {
 }
 }  // namespace
 
-// Results that trees keep are of a user's types: their destructors run when nothing is locked.
+// Trees keep results of user types. Their destructors run while no mutex is locked.
 tracing::Difference TraceEntry::publish(const tracing::Capture& path, std::uint64_t call,
                                         std::unique_ptr<tracing::CapturedWords> captured) {
   const Locked held(Lock::traces);
@@ -65,13 +81,14 @@ tracing::Difference TraceEntry::publish(const tracing::Capture& path, std::uint6
     Caller site;
     for (const tracing::Segment& segment : tree.segments)
       if (segment.branches.size() > 1) site = segment.question.site;
-    trouble = "more than 64 paths through it, which part by a value of " + line_of(site);
+    trouble = "more than 64 paths through it, which branch on a value read at " + line_of(site) +
+              "; compute with tensors there, or read only a comparison of them";
     eager = true;
     return {};
   }
-  tracing::Tree grown = tree;  // nothing changes before all memory is there
+  tracing::Tree grown = tree;  // a copy, so that nothing changes before all memory is allocated
   if (tracing::Difference difference = grown.add(path)) return difference;
-  if (grown.paths == before) return {};  // another thread was here first
+  if (grown.paths == before) return {};  // another thread has added the path already
   grown.ending()->last_good = call;
   if (captured)
     grown.ending()->captured.set(std::move(captured));

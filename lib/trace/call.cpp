@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One call of a traced function: replayed, run and captured, run beside a replay, or just run.
+// One call of a traced function. The call is one of four kinds: a replay; a run that is captured; a
+// replay that is checked against a run; a run without capture.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -29,34 +30,34 @@ struct TraceProgress {
   Doing doing = Doing::eager;
   Key key;
   std::vector<Tensor*> arguments;                       // each tensor once
-  std::vector<std::pair<Tensor*, Tensor*>> again;       // and where it comes again
-  std::unordered_map<const Body*, std::size_t> places;  // of many arguments
+  std::vector<std::pair<Tensor*, Tensor*>> again;       // repeated arguments: (repeated, first)
+  std::unordered_map<const Body*, std::size_t> places;  // indices in `arguments`, if there are many
   std::vector<const Variable*> variables;
   std::vector<ArgumentText> texts;
   std::vector<Tensor> results;
   TraceEntry* entry = nullptr;
   std::optional<tracing::Replay> replay;
   const tracing::Ending* replayed = nullptr;
-  std::vector<tracing::UserCall> user_calls;  // of a replay that was dropped
+  std::vector<tracing::UserCall> user_calls;  // made by a replay that was dropped
   std::optional<tracing::Tracer> tracer;
   std::optional<InterceptorScope> scope;
   tracing::StateWatch state;
-  std::vector<const Tensor*> slots;  // that held the arguments when the run began
+  std::vector<const Tensor*> slots;  // the Tensors that held the arguments when the run began
   std::shared_ptr<tracing::KeptResult> result;
   bool runs = false, result_shared = false, differs = false, scheduled = false;
-  std::vector<tracing::ChangedWord> changes;  // for which, if any, it is checked
-  std::uint64_t number = 0;                   // of this call
-  // What a replay gave, of which nothing was committed.
+  std::vector<tracing::ChangedWord> changes;  // the changes that made this check due
+  std::uint64_t number = 0;                   // the number of this call
+  // The results of a replay that was not committed.
   std::shared_ptr<tracing::Ending> ending;
   std::vector<Tensor> expected;
   std::vector<std::pair<Variable, Tensor>> assigned;
   std::uint64_t position = 0;
-  std::uint64_t crossings = 0;  // of the thread, before a capture
+  std::uint64_t crossings = 0;  // Context::crossings before the capture
   std::chrono::steady_clock::time_point began;
   double replay_seconds = 0;
   TraceProgress* next = nullptr;
 
-  /// Where the tensor is among the arguments so far; their number if it is not.
+  /// The index of the tensor in `arguments`; the size of `arguments` if it is not there.
   std::size_t place_of(const Body* body) {
     constexpr std::size_t few = 16;
     const std::size_t count = arguments.size();
@@ -94,7 +95,7 @@ struct TraceProgress {
 };
 
 namespace {
-/// Kept for the next call: a call inside a call takes another.
+/// Objects kept for later calls. A nested call needs an object of its own.
 struct SpareProgress {
   TraceProgress* first = nullptr;
   ~SpareProgress() {
@@ -107,7 +108,7 @@ TraceProgress* take_progress() {
   TraceProgress*& first = spare.get().first;
   if (first) return std::exchange(first, first->next);
   auto made = std::make_unique<TraceProgress>();
-  made->key.reserve(8);  // its begin needs no memory then
+  made->key.reserve(8);  // so that the start of a key does not allocate
   return made.release();
 }
 
@@ -136,7 +137,7 @@ void warn(const TraceProgress& call, const std::string& why) {
                why.substr(0, why.find('\n')).c_str());
 }
 
-/// Something outside the trace is not what it was when the trace was captured.
+/// Reports that something outside the trace has changed since the capture.
 void report(TraceProgress& call, const tracing::Difference& difference) {
   const auto& [what, before, now] = difference;
   const std::uint64_t good = call.ending ? call.ending->last_good.load() : call.number;
@@ -150,11 +151,11 @@ void report(TraceProgress& call, const tracing::Difference& difference) {
                    since + ". Calls of this signature run eagerly from now on.");
 }
 
-/// Why the state of the function is another after the run than before; empty if it is not.
+/// Describes how the run changed the state of the function; empty if it did not.
 std::string state_change(TraceProgress& call) {
   std::vector<const Body*> arguments;
   for (const Tensor* slot : call.slots) {
-    const Body* body = nullptr;  // the run may have freed what the slot was part of
+    const Body* body = nullptr;  // the run may have freed the object that contained the slot
     if (tracing::read_memory(reinterpret_cast<std::uintptr_t>(slot), &body, sizeof body) && body)
       arguments.push_back(body);
   }
@@ -166,10 +167,11 @@ std::string state_change(TraceProgress& call) {
     if (result.defined()) call.state.exclude(*Access::body(result));
   const std::string change = call.state.change();
   if (change.empty()) return change;
-  return "it changes its own state: " + call.state.change_in_words() + "\n    " + change;
+  return "it changes its own state: " + call.state.change_in_words() +
+         "; keep it in a Variable, or pass it as an argument\n    " + change;
 }
 
-/// Whether the run can be captured; if not, its entry knows why.
+/// Whether the run can be captured. If not, the reason is stored in its entry.
 bool can_capture(TraceProgress& call, const std::string& change) {
   const bool stale = call.book->may_be_stale(call.state.doubtful());
   if (!change.empty() && !stale) {
@@ -179,7 +181,7 @@ bool can_capture(TraceProgress& call, const std::string& change) {
   const std::string& trouble = call.tracer->trouble();
   if (!call.result_shared && trouble.empty()) return true;
   const std::string why =
-      call.result_shared ? "copies of its result share what it points at" : trouble;
+      call.result_shared ? "copies of its result share an object behind a pointer" : trouble;
   if (call.entry->skip(why, call.tracer->by_chance())) warn(call, why);
   return false;
 }
@@ -191,7 +193,7 @@ struct FirstOf : StateList {
     if (!first) first = object, bytes = size;
   }
 };
-/// What the function has captured, as it is now.
+/// The current bytes of the function's captured variables.
 std::unique_ptr<tracing::CapturedWords> captured_words(
     const TraceProgress& call, std::size_t steps,
     const std::vector<tracing::CapturedWords::Ignored>& ignored) {
@@ -208,7 +210,7 @@ void finish_capture(TraceProgress& call) {
   tracing::Capture path = call.tracer->finish(call.results);
   if (!can_capture(call, change)) return;
   path.result = std::move(call.result);
-  if (call.crossings != Context::here().crossings) return;  // a replay would pass no marks on
+  if (call.crossings != Context::here().crossings) return;  // a replay would not pass marks on
   std::unique_ptr<tracing::CapturedWords> captured;
   if (call.book->options.verify > 0) captured = captured_words(call, path.steps.size(), {});
   const auto difference = call.entry->publish(path, call.number, std::move(captured));
@@ -221,7 +223,7 @@ void finish_capture(TraceProgress& call) {
 
 tracing::Difference compare(const TraceProgress& call, const tracing::Capture& path) {
   if (tracing::Difference difference = call.entry->difference(path)) return difference;
-  if (call.differs) return {"plain value in its result", "what it was when captured", "another"};
+  if (call.differs) return {"plain value in its result", "the captured value", "another value"};
   if (call.results.size() != call.expected.size())
     return {"number of tensors in its result", std::to_string(call.expected.size()),
             std::to_string(call.results.size())};
@@ -237,8 +239,8 @@ tracing::Difference compare(const TraceProgress& call, const tracing::Capture& p
           std::to_string(position)};
 }
 
-/// What the function captured has changed, and made no difference. True if it changes so often that
-/// calls run eagerly from now on.
+/// Handles a change of captured variables that did not change the results. True if they change so
+/// often that all later calls run eagerly.
 bool tolerate_changes(TraceProgress& call, std::size_t steps) {
   tracing::CapturedWatch& captured = call.ending->captured;
   std::vector<tracing::CapturedWords::Ignored> ignored;
@@ -302,7 +304,7 @@ void TraceCall::add_tensor(std::string_view path, Tensor& x) {
                 std::uint64_t{body->device_kind} << 16 |
                 std::uint64_t{static_cast<std::uint8_t>(body->device_index)} << 24);
   for (const std::int64_t length : body->shape) key.push_back(static_cast<std::uint64_t>(length));
-  // One tensor in two places is one value, as it is for a tape.
+  // A tensor that is passed twice is one value. A tape treats it in the same way.
   auto& before = progress_->arguments;
   const std::size_t i = before.empty() ? 0 : progress_->place_of(body);
   if (i == before.size()) return before.push_back(&x);
@@ -326,7 +328,8 @@ void TraceCall::add_plain(std::string_view path, std::string_view bytes) {
 }
 
 namespace {
-/// With a user's code in it a replay is not repeated, and takes what the check takes.
+/// Measures a replay. A replay with user code is not repeated; it is assumed to take as long as the
+/// check.
 double seconds_of_replay(TraceProgress& call, Context& context, tracing::Plan& plan) {
   if (!call.replay->user_calls().empty()) return 0;
   const ObserverPause unobserved(context);
@@ -338,12 +341,13 @@ double seconds_of_replay(TraceProgress& call, Context& context, tracing::Plan& p
   return seconds_since(start);
 }
 
-/// The ending of a replay that can be committed. Else null, and the function is to be run: as a
-/// check if there was a replay, else to be captured.
+/// The ending of a replay that can be committed. If it is null, the function must run: as a check
+/// if there was a replay, else as a capture.
 const tracing::Ending* replay_plan(TraceProgress& call, Context& context, tracing::Plan& plan) {
+  plan.wait_for_earlier();
   try {
     call.replay.emplace(context, plan);
-  } catch (const MemoryError&) {  // a run needs less at a time
+  } catch (const MemoryError&) {  // a run needs less memory than a replay
     return nullptr;
   } catch (const std::bad_alloc&) {
     return nullptr;
@@ -380,8 +384,8 @@ bool may_cross_any(const Context& context, const TraceProgress& call) {
   return false;
 }
 
-/// From here on ops are written down. Each argument gets a header of its own: whoever else has the
-/// tensor has a constant.
+/// Starts recording ops. Each argument gets a new header, so every other handle to the tensor is a
+/// constant.
 void listen(TraceProgress& call) {
   call.tracer.emplace();
   call.tracer->called(std::move(call.user_calls));
@@ -402,7 +406,7 @@ void listen(TraceProgress& call) {
 const void* TraceCall::replay() try {
   TraceProgress& call = *progress_;
   Context& context = Context::here();
-  if (context.path_mode()) return nullptr;  // a tape or an interceptor is to see every op
+  if (context.path_mode()) return nullptr;  // a tape or an interceptor must see every op
   call.number = 1 + call.book->calls.load(std::memory_order_relaxed);
   call.book->calls.store(call.number, std::memory_order_relaxed);
   call.entry = call.book->last.load(std::memory_order_acquire);
@@ -482,7 +486,7 @@ void TraceCall::described() {
   if (number.empty()) return;
   std::fprintf(stderr,
                "reel: %s:%u: %d signatures of a traced function differ in %s only: pass "
-               "live(number) and take it as a Tensor, and one trace serves them all\n",
+               "live(number) and take it as a Tensor; then one trace serves all calls\n",
                progress_->caller.file ? progress_->caller.file : "?", progress_->caller.line,
                TraceBook::alike_signatures, number.c_str());
 }
@@ -513,14 +517,14 @@ void TraceCall::note_state() {
   for (const Observer* each = context.observers; each; each = each->next)
     progress_->state.exclude(each, each->bytes);
   progress_->book->settle_doubt(progress_->state);
-  progress_->state.begin();  // before the tracer has memory that stale pointers may lead to
+  progress_->state.begin();  // before the tracer allocates memory that stale pointers may lead to
   listen(*progress_);
 }
 
 void TraceCall::finish() try {
   if (progress_->doing == Doing::capturing) finish_capture(*progress_);
   if (progress_->doing == Doing::verifying) finish_verification(*progress_);
-} catch (const std::bad_alloc&) {  // the next call captures, or checks, again
+} catch (const std::bad_alloc&) {  // the next call repeats the capture or the check
 } catch (const MemoryError&) {
 }
 }  // namespace reel::detail

@@ -17,7 +17,7 @@
 namespace reel::tracing {
 namespace {
 constexpr std::int64_t most_bytes_asked = 64;
-/// Another name for the elements of a value.
+/// The op of a view. A view shares the elements of another value.
 constinit Op view_op{.name = "view"};
 }  // namespace
 
@@ -44,7 +44,7 @@ bool operator==(const Layout& a, const Layout& b) {
   if (a.dtype != b.dtype || a.contiguous != b.contiguous || a.live != b.live ||
       !(a.device == b.device) || !(a.shape == b.shape))
     return false;
-  // No element is found by the stride of an axis of length 1.
+  // The stride of an axis of length 1 is never used.
   for (std::size_t i = 0; i < a.shape.rank() && !a.contiguous; ++i)
     if (a.shape.data()[i] != 1 && a.strides[i] != b.strides[i]) return false;
   return true;
@@ -106,7 +106,7 @@ void Tracer::argument(const Tensor& x) {
       {.kind = Value::Kind::argument, .number = static_cast<int>(capture_.values.size())});
 }
 
-/// What nothing that passed the gate has made is a constant.
+/// A body that was not made by a recorded call is a constant.
 int Tracer::value_of(const Body* body) {
   if (!body) return -1;
   if (inner_.count(body))
@@ -148,8 +148,8 @@ void Tracer::variable_made(const Variable&) { give_up("it makes a Variable"); }
 const Tensor* Tracer::variable_read(const Variable& variable, const Tensor& value) {
   const std::size_t known = capture_.variables.size();
   const auto number = static_cast<std::size_t>(number_of(variable));
-  // A tensor that shares the value which the Variable starts with stays a constant: another header
-  // stands in for the Variable's own.
+  // A tensor that shares the start value of the Variable remains a constant. Another header takes
+  // the place of the Variable's own header.
   if (number == known) {
     starts_.push_back({value, named_apart(value)});
     value_of(variable, Access::body(starts_[number].stand_in));
@@ -215,7 +215,7 @@ void Tracer::after(const GateCall& call) {
     constant &=
         value < 0 || capture_.values[static_cast<std::size_t>(value)].kind == Value::Kind::constant;
   }
-  if (constant) {  // it comes out the same every time
+  if (constant) {  // its result is always the same
     for (int i = 0; i < call.output_count; ++i) value_of(call.outputs[i]);
     return;
   }
@@ -248,8 +248,7 @@ void Tracer::cannot_follow(const char* what) {
 }
 
 bool Tracer::user_code_begins(const CallView& call, Tensors& results) {
-  // A kernel is one step, whatever it reads; a function of register_op may have been replaced by
-  // one.
+  // A kernel is one step, whatever it reads. A kernel may have replaced a function of register_op.
   UserCode code{call.op.shape != nullptr,
                 has_user_kernel(call.op),
                 capture_.steps.size(),
@@ -259,7 +258,7 @@ bool Tracer::user_code_begins(const CallView& call, Tensors& results) {
   for (const Variable& variable : capture_.variables)
     code.variables.push_back(Access::body(Access::cell(variable).value));
   user_code_.push_back(std::move(code));
-  const bool recorded = Context::here().mode & recording && !call.op.gradient;
+  const bool recorded = Context::here().mode & recording && !call.op.gradient.rule;
   if (next_known_call_ == known_calls_.size() || recorded) return false;
   const UserCall& known = known_calls_[next_known_call_];
   if (known.op != &call.op || known.inputs.size() != static_cast<std::size_t>(call.input_count))
@@ -291,9 +290,9 @@ void Tracer::user_code_ends(const GateCall* call) {
     return;
   }
   if (!code.reads) return;
-  // A tape goes back through the ops inside, whose values the replay does not have.
+  // A tape would go back through the ops inside, but a replay does not have their values.
   const Reel& reel = *Context::here().reel;
-  for (int i = 0; i < call->output_count && !call->op.gradient; ++i)
+  for (int i = 0; i < call->output_count && !call->op.gradient.rule; ++i)
     if (reel.active && reel.find(*call->outputs[i]) != no_record)
       give_up(
           "a tape follows the ops inside of a user's function that reads on the host: register "
@@ -315,7 +314,7 @@ void Tracer::user_code_ends(const GateCall* call) {
 
 std::string Tracer::escaped(std::span<const Tensor> results, std::span<const Tensor> replayed,
                             std::span<const Body* const> arguments) const {
-  std::unordered_map<const Body*, std::uint32_t> known;  // references that are no one's state
+  std::unordered_map<const Body*, std::uint32_t> known;  // references that belong to no state
   const auto hold = [&](const Tensor& x) {
     const Body* body = Access::body(x);
     if (!body) return;
@@ -327,7 +326,7 @@ std::string Tracer::escaped(std::span<const Tensor> results, std::span<const Ten
   for (const Value& value : capture_.values)
     if (value.constant.defined()) ++known[Access::body(value.constant)];
   for (const Tensor& x : results)
-    if (x.defined()) known[Access::body(x)] += 2;  // in the result and in this list
+    if (x.defined()) known[Access::body(x)] += 2;  // one in the result, one in this list
   for (const Variable& variable : capture_.variables)
     ++known[Access::body(Access::cell(variable).value)];
   for (const UserCall& call : known_calls_)
@@ -336,7 +335,7 @@ std::string Tracer::escaped(std::span<const Tensor> results, std::span<const Ten
     ++known[Access::body(start.value)];
     ++known[Access::body(start.stand_in)];
   }
-  for (const Body* held : arguments) {  // a slot may hold what the run has put there
+  for (const Body* held : arguments) {  // the run may have put another tensor into a slot
     const auto found = by_body_.find(held);
     if (found != by_body_.end() &&
         capture_.values[static_cast<std::size_t>(found->second)].kind == Value::Kind::argument)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What passed the gate while a function ran, as a list of steps over numbered values.
+// Records the calls that pass the gate while a function runs, as a list of steps over numbered
+// values.
 #pragma once
 #include <deque>
 #include <exception>
@@ -17,11 +18,11 @@
 #include "lib/trace/state.hpp"
 
 namespace reel::tracing {
-/// How the elements of a value lie.
+/// Dtype, shape, strides and device of a value.
 struct Layout {
   DType dtype = DType::float32;
   bool contiguous = true;
-  bool live = false;  // takes part in promotion as a C++ number does
+  bool live = false;  // promotes as a C++ number does
   Device device = {};
   std::int64_t elements = 0;
   Shape shape;
@@ -34,18 +35,18 @@ struct Layout {
   friend bool operator==(const Layout& a, const Layout& b);
 };
 
-/// A value of a trace. The values that a call starts with are its arguments and, once they are read
-/// or written, the Variables; assigning one makes a new value.
+/// A value of a trace. A call starts with these values: its arguments, and the Variables that it
+/// reads or writes. An assignment to a Variable makes a new value.
 struct Value {
   enum class Kind : std::uint8_t { argument, variable, constant, computed, view };
   Kind kind = Kind::computed;
-  int number = 0;           // of the argument, of the Variable, of the value that this one views
+  int number = 0;           // the number of the argument or Variable, or of the viewed value
   std::int64_t offset = 0;  // of a view, in bytes
   Layout layout = {};
   Tensor constant = {};
 };
 
-/// Options that outlive the call.
+/// A copy of options that stays valid after the call.
 class KeptOptions {
  public:
   KeptOptions() = default;
@@ -63,25 +64,26 @@ class KeptOptions {
   void* data_ = nullptr;
 };
 
-/// A call of an op or of its gradient; or, without an op, a question that C++ asked of a value.
+/// A call of an op or of its gradient. A step without an op is a question: C++ reads elements of a
+/// value and may branch on them.
 struct Step {
   Op* op = nullptr;
   Part part = Part::value;
-  HostRead read = HostRead::values;  // of a question
-  std::vector<int> inputs, outputs;  // values; -1 where there is none
+  HostRead read = HostRead::values;  // for a question: what it reads
+  std::vector<int> inputs, outputs;  // values; -1 for a missing one
   std::vector<int> updated;          // the Variables that an update writes
   KeptOptions options;
   Caller site;
-  bool user_code = false;  // a function or kernel of a user's; its gradient is another step
-  std::string answer;      // to a question
+  bool user_code = false;  // a user's function or kernel; its gradient is another step
+  std::string answer;      // for a question: the bytes that C++ read
 };
 
-/// What C++ reads of x's elements, as a text of bytes.
+/// What C++ reads of x's elements, as a string of bytes.
 std::string answer_of(const Tensor& x, HostRead read);
 
 inline bool draws(const Step& step) { return step.op && step.op->random; }
 
-/// What replays copy and fill with tensors: the result of a run without them.
+/// The result of a run without its tensors. Replays copy it and fill in their tensors.
 struct KeptResult {
   void* object;
   void (*free)(void*);
@@ -97,37 +99,37 @@ struct Capture {
   std::vector<Step> steps;
   std::vector<int> results;                   // -1: undefined
   std::vector<std::pair<int, int>> assigned;  // Variables and their values at the end
-  std::shared_ptr<KeptResult> result;         // null where there is none
+  std::shared_ptr<KeptResult> result;         // null if there is none
 };
 
-/// A call of a user's code, whose results a second call of it need not give again.
+/// A call of user code. A second call could return other results.
 struct UserCall {
   const Op* op;
   std::vector<Tensor> inputs, results;
-  std::exception_ptr error = {};  // that it threw
+  std::exception_ptr error = {};  // the error that it threw
 };
 
-/// Listens while a function runs.
+/// Records while a function runs.
 class Tracer : public Interceptor {
  public:
   Tracer();
-  /// What a replay that was dropped has called already: a user's code is called once.
+  /// The calls of user code that a dropped replay has already made. User code is called only once.
   void called(std::vector<UserCall> calls) { known_calls_ = std::move(calls); }
-  /// A tensor that nothing else holds, as the next argument.
+  /// Adds the next argument. Nothing else may hold the tensor.
   void argument(const Tensor& x);
-  /// Why what it saw cannot be replayed; empty if it can. Behind finish(), where nobody else holds
-  /// more than one reference to each result.
+  /// Why the recorded run cannot be replayed; empty if it can. Call it after finish(), when nothing
+  /// else holds more than one reference to each result.
   const std::string& trouble() const { return trouble_; }
   Capture finish(std::span<const Tensor> results);
-  /// Whether what it saw may be another thread's and none of the function's.
+  /// Whether the reason may belong to another thread, and not to the function.
   bool by_chance() const { return by_chance_; }
-  /// The line of a tensor that the run made, and that somebody holds besides the results, the
-  /// Variables and the trace; empty if there is none. `replayed` holds what a replay gave, which
-  /// may be a user's code's result that the run took over, `arguments` what still holds an
-  /// argument. Before finish().
+  /// The line of a tensor that the run made, and that something holds besides the results, the
+  /// Variables and the trace. Empty if there is none. `replayed` holds the results of a replay,
+  /// which may include results of user code that the run took over. `arguments` holds what still
+  /// refers to an argument. Call it before finish().
   std::string escaped(std::span<const Tensor> results, std::span<const Tensor> replayed,
                       std::span<const Body* const> arguments) const;
-  /// What a run may change: the tensors and Variables that passed.
+  /// Excludes what a run may change: the tensors and Variables that were recorded.
   void exclude_from(StateWatch& state) const;
 
   void after(const GateCall& call) override;
@@ -152,16 +154,16 @@ class Tracer : public Interceptor {
   void add_random(Step& step, const GateCall& call);
 
   Capture capture_;
-  std::vector<Tensor> held_;  // every body that was seen: addresses name them
+  std::vector<Tensor> held_;  // keeps every recorded body alive, so that an address names one body
   std::unordered_map<const Body*, int> by_body_;
-  std::unordered_map<const Cell*, int> numbers_;  // of the Variables
+  std::unordered_map<const Cell*, int> numbers_;  // numbers of the Variables
   struct Start {
     Tensor value, stand_in;
   };
-  std::deque<Start> starts_;  // what the Variables held when they were first met
-  std::vector<int> latest_;   // values of the Variables
+  std::deque<Start> starts_;  // the values that Variables have at their first use
+  std::vector<int> latest_;   // the current value of each Variable
   std::vector<int> first_;
-  /// A user's code that runs now, and what there was when it began. A function is traced through
+  /// User code that is running, and the state of the tracer at its start. Its ops are traced,
   /// unless it reads on the host: then it becomes one step.
   struct UserCode {
     bool kernel;
@@ -173,13 +175,13 @@ class Tracer : public Interceptor {
   std::vector<UserCode> user_code_;
   std::vector<UserCall> known_calls_;
   std::size_t next_known_call_ = 0;
-  std::unordered_set<const Body*> inner_;  // made inside of such a step
+  std::unordered_set<const Body*> inner_;  // bodies that were made inside of such a step
   std::string trouble_;
   bool by_chance_ = false;
   const Generator* generator_;
   std::uint64_t seed_, position_, flows_, tapes_;
 };
 
-/// The same elements under a header that nothing else holds.
+/// A Tensor with the same elements and a new header, which only this Tensor holds.
 Tensor named_apart(const Tensor& x);
 }  // namespace reel::tracing

@@ -18,15 +18,17 @@
 namespace reel::tracing {
 namespace {
 constexpr std::size_t most_object_bytes = 256, most_small = 32;
-/// Lines: of what the function object points to, behind these at least, and of all.
+/// Limits in lines: for what the function object points to, at least for what is behind that, and
+/// for all. One more line is allowed for this many steps.
 constexpr std::size_t most_first = 8, least_behind = 6, most_lines = 16, steps_for_line = 16;
-constexpr std::size_t near = 48;  // so far, from pointer to pointer, where there are few steps
-/// A word may change so often without a difference, and all words together.
+// in a trace of few steps, the largest distance that pointers are followed
+constexpr std::size_t near = 48;
+/// How often one word, and all words together, may change without a difference in the results.
 constexpr int most_times = 8, most_changes = 32;
 
 using Two [[gnu::vector_size(2 * word)]] = std::uint64_t;
 
-/// All bits of the parts of so many bits in which there are some.
+/// Divides the bits into parts of `part` bits. Sets all bits of each part that has a bit set.
 std::uint64_t whole(std::uint64_t bits, int part) {
   std::uint64_t found = 0;
   const std::uint64_t all = ~std::uint64_t{0} >> (64 - part);
@@ -36,9 +38,9 @@ std::uint64_t whole(std::uint64_t bits, int part) {
 }
 }  // namespace
 
-/// Takes lines until there are enough: first what the function object leads to, then what is
-/// nearest by way of pointers in those. A line comes behind the line with the pointer to it, so it
-/// is read only while the pointer is what it was.
+/// Selects lines until there are enough. It begins with what the function object points to. Then it
+/// takes what the pointers in those lines lead to, the nearest first. A line comes after the line
+/// that holds the pointer to it. So it is read only while that pointer is unchanged.
 struct CapturedWords::Selection {
   struct Target {
     std::uintptr_t at, end;
@@ -49,7 +51,8 @@ struct CapturedWords::Selection {
   const StateWatch& known;
   const std::vector<Ignored>& ignored;
   Memory memory = {};
-  std::vector<Line> shared = {}, own = {};  // where any thread may read, and behind this stack
+  // `shared` is readable by any thread; `own` is reached through this thread's stack
+  std::vector<Line> shared = {}, own = {};
   std::vector<Target> taken = {}, targets = {}, rest_of_stack = {};
 
   std::size_t count() const { return shared.size() + own.size(); }
@@ -63,7 +66,8 @@ struct CapturedWords::Selection {
   }
   void take(Target x) {
     Line line{{}, {}, x.at - x.at % word};
-    // Where the object ends in this page the line does: the next page need not be there.
+    // If the object ends in this page, the line ends there too, because the next page may not be
+    // mapped.
     const std::uintptr_t page_end = line.at - line.at % page + page;
     if (x.end <= page_end) line.at = std::min(line.at, page_end - line_bytes);
     const Mapped where = mapped(memory, line.at, line_bytes);
@@ -81,7 +85,7 @@ struct CapturedWords::Selection {
     if (where == Mapped::below_break) result.break_ = std::max(result.break_, end);
     x.behind_stack |= where == Mapped::stack;
     follow(line, x);
-    if (x.end > end)  // on the stack nothing tells where an object ends
+    if (x.end > end)  // the end of an object on the stack is unknown
       (where == Mapped::stack || where == Mapped::main_stack ? rest_of_stack : targets)
           .push_back({end, x.end, x.distance + line_bytes, x.behind_stack});
     if (std::any_of(line.compared.begin(), line.compared.end(), [](auto bits) { return bits; }))
@@ -91,7 +95,7 @@ struct CapturedWords::Selection {
     for (std::size_t i = 0; i < words; ++i) {
       if (~line.compared[i]) continue;
       const std::uintptr_t at = line.expected[i], next = i + 1 < words ? line.expected[i + 1] : 0;
-      // A vector says where its elements end.
+      // A vector holds the end of its elements.
       Target found = target(at, next > at ? next - at : most_object_bytes, 2);
       found.distance = from.distance + (i + 1) * word;
       found.behind_stack = from.behind_stack;
@@ -143,8 +147,8 @@ CapturedWords::CapturedWords(const void* object, std::size_t bytes, const StateW
   end_ = lines_ + all_.size();
 }
 
-// Sanitizers do not look at the comparisons: other threads may write beside what the function uses,
-// and behind the end of an object on the stack there may be none.
+// Sanitizers are turned off here. Other threads may write next to the words that are compared. On
+// the stack, a line may reach beyond the end of its object.
 [[gnu::no_sanitize_address, gnu::no_sanitize_thread]] const CapturedWords::Line*
 CapturedWords::first_changed(const Line* line, const Line* end) noexcept {
   struct [[gnu::packed, gnu::may_alias]] Unaligned {
@@ -243,7 +247,8 @@ std::string CapturedWatch::tolerate(const std::vector<ChangedWord>& changes) {
     const std::string name = now_.load(std::memory_order_relaxed)->name_of(*word);
     if (name.empty()) continue;
     found = "what its " + name + " leads to changes between calls: it " +
-            change_text(change.before, change.now);
+            change_text(change.before, change.now) +
+            "; make it a Live number, a Variable or an argument";
   }
   return found;
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a function has captured, compared at every replay with what it was when its trace was
-// written down.
+// Each replay compares what a function has captured with its content at the time of the capture.
 #pragma once
 #include <array>
 #include <atomic>
@@ -21,32 +20,34 @@ struct ChangedWord {
   std::uint64_t before = 0, now = 0;
 };
 
-/// The first bytes behind each pointer of a function object, and behind pointers found there. They
-/// are few, as each replay reads them, and it reads them without a system call: only memory that
-/// stays mapped is taken (see Mapped).
+/// The first bytes behind each pointer of a function object, and behind the pointers found there.
+/// Each replay reads these bytes, so there are few of them. A replay reads them without a system
+/// call, so only memory that stays mapped is taken (see Mapped).
 class CapturedWords {
  public:
-  /// A word that changed without a difference. Where that is often, halves that did are not
-  /// compared.
+  /// A word that changed without a difference in the results. If it changes often, its halves that
+  /// changed are no longer compared.
   struct Ignored {
     std::uintptr_t at;
-    std::uint64_t any, all;  // halves that changed at some time; bytes that did each time
+    std::uint64_t any, all;  // halves that changed at least once; bytes that changed each time
     int times;
     bool often;
   };
-  /// `known` tells which memory the trace looks after. A trace of many steps compares more.
+  /// `known` knows which memory the trace itself handles. A trace of many steps compares more
+  /// words.
   CapturedWords(const void* object, std::size_t bytes, const StateWatch& known, std::size_t steps,
                 const std::vector<Ignored>& ignored);
   bool empty() const { return all_.empty(); }
-  /// For the thread of this number.
+  /// Whether a word that the thread with this number may read has changed.
   bool changed(std::uint64_t thread) const noexcept;
   /// The words that changed() found.
   std::vector<ChangedWord> changes() const;
-  /// Which pointer of the function object leads to the first byte of what changed each time: that
-  /// is surely what was captured. Empty if there is none, or if it leads to a large object.
+  /// Names the pointer of the function object that leads to the first byte of what changed each
+  /// time. Such a byte is certainly captured. Empty if no pointer leads there, or if the pointer
+  /// leads to a large object.
   std::string name_of(const Ignored& changed) const;
 
-  /// Memory as it was, and the bits of it that are compared.
+  /// The expected content of memory, and the bits of it that are compared.
   static constexpr std::size_t words = 8, line_bytes = words * word;
   struct alignas(4 * word) Line {
     std::array<std::uint64_t, words> expected, compared;
@@ -61,23 +62,25 @@ class CapturedWords {
  private:
   struct Named {
     std::uintptr_t at;
-    std::size_t offset;  // of the pointer in the function object
-    int number;          // among the pointers there
+    std::size_t offset;  // of the pointer, in the function object
+    int number;          // the position of the pointer among the pointers there
   };
   struct Selection;
   static Find fastest();
   bool is_unmapped() const noexcept;
 
   Find find_ = fastest();
-  const Line *lines_, *end_, *end_of_shared_;  // shared: not behind the stack of `thread_`
+  // shared lines are not reached through the stack of `thread_`
+  const Line *lines_, *end_, *end_of_shared_;
   std::vector<Line> all_;
   std::vector<Named> named_;
-  std::uintptr_t break_ = 0;  // the memory behind the program ended at this or behind it
+  // the least end of the heap that the lines need; 0 if no line is in the heap
+  std::uintptr_t break_ = 0;
   std::uint64_t thread_;
 };
 
-/// The captured words of a path through a function, renewed where they changed and nothing else
-/// did.
+/// The captured words of a path through a function. They are renewed if they changed and nothing
+/// else did.
 class CapturedWatch {
  public:
   bool changed(std::uint64_t thread) const noexcept {
@@ -85,16 +88,17 @@ class CapturedWatch {
     return now && now->changed(thread);
   }
   std::vector<ChangedWord> changes() const;
-  /// From now on these are compared.
+  /// Compares these words from now on.
   void set(std::unique_ptr<CapturedWords> words);
-  /// A check has found that these changes made no difference. What changes often is no longer
-  /// compared; if it is surely what the function has captured, the result says where it is.
+  /// Call it if a check found that these changes made no difference. Words that change often are no
+  /// longer compared. If such a word is certainly captured, the result says where it is.
   std::string tolerate(const std::vector<ChangedWord>& changes);
   const std::vector<CapturedWords::Ignored>& ignored() const { return ignored_; }
 
  private:
   std::atomic<const CapturedWords*> now_ = nullptr;
-  std::vector<std::unique_ptr<CapturedWords>> all_;  // other threads may still read an older one
+  // kept, as other threads may still read an older one
+  std::vector<std::unique_ptr<CapturedWords>> all_;
   std::vector<CapturedWords::Ignored> ignored_;
   int changes_ = 0;
 };

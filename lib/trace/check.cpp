@@ -14,8 +14,8 @@
 
 namespace reel::tracing {
 namespace {
-/// Of the largest element of a tensor, and of all that is compared: where terms cancel, what is
-/// left is rounding.
+/// Relative to the largest element of a tensor, and to the largest of all compared values. If terms
+/// cancel, the rest is rounding.
 constexpr double tolerance = 1e-4, tolerance_of_all = 1e-6;
 constexpr int doubling_checks = 7;
 
@@ -35,7 +35,7 @@ double largest(const Tensor& x) {
                       [&]<class T>(Type<T>) { return largest_of(body.as<T>(), body.elements); });
 }
 
-/// The first element that differs; n if none does.
+/// The number of the first element that differs; n if there is none.
 template <class T>
 std::int64_t first_other(const T* a, const T* b, std::int64_t n, double allowed) {
   for (std::int64_t i = 0; i < n; ++i) {
@@ -75,7 +75,7 @@ Difference compare(const Compared& pair, double allowed) {
   return {where, element_text(p, i), element_text(q, i)};
 }
 
-/// The number that REEL_TRACE_CHECK holds; -1 if none.
+/// The number in the environment variable REEL_TRACE_CHECK; -1 if there is none.
 double share_of_environment() {
   const char* const value = std::getenv("REEL_TRACE_CHECK");
   if (!value || !*value) return -1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Checks: whether a replay and a run of the function gave the same, and when to look again.
+// Checks whether a replay and a run of the function gave the same results. Plans the next check.
 #pragma once
 #include <span>
 #include <string>
@@ -8,21 +8,22 @@
 #include "lib/trace/tree.hpp"
 
 namespace reel::tracing {
-/// What a replay gave and what the run beside it gave, under a name.
+/// The result of a replay and the result of the run next to it, with a name.
 struct Compared {
   std::string what;
   Tensor replayed, run;
 };
-/// The first that differs by more than rounding: a replay adds up gradients in another order.
+/// The first pair that differs by more than rounding. A replay may add gradients in another order.
 Difference compare(std::span<const Compared> pairs);
 
-/// The share of the time for checks: what the environment variable REEL_TRACE_CHECK says, else
-/// `asked`.
+/// The share of time for checks: the value of the environment variable REEL_TRACE_CHECK, or `asked`
+/// if it is not set.
 double share_of_checks(double asked);
 
-/// A check has found no difference: sets when the next is due. They are beside replays 1, 2, 4, 8,
-/// ...; from 64 on also as often as costs that share of the time of the replays.
+/// Call it if a check found no difference. Plans the next check. Replays 1, 2, 4, 8 ... are
+/// checked. From replay 64 on there are more checks, as long as they cost no more than this share
+/// of the time of the replays.
 void plan_next_check(Ending& ending, double share, double check_seconds, double replay_seconds);
-/// Whether the next check is planned by what it costs.
+/// Whether the plan of the next check depends on measured times.
 bool needs_times(const Ending& ending, double share);
 }  // namespace reel::tracing

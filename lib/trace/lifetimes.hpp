@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// When the values of a tree are read.
+// Finds out when the values of a tree are read.
 #pragma once
 #include <vector>
 
@@ -10,18 +10,18 @@ class Lifetimes {
  public:
   explicit Lifetimes(const Tree& tree);
 
-  /// The segments, each with all that follows it behind it in one piece.
+  /// The segments in an order in which all descendants of a segment follow it directly.
   const std::vector<int>& order() const { return order_; }
   /// The value whose elements this one views, or itself.
   int root(int value) const {
     const Value& v = tree_.values[static_cast<std::size_t>(value)];
     return v.kind == Value::Kind::view ? v.number : value;
   }
-  /// Whether a root is read after this step of this segment, or in what follows it.
+  /// Whether a root is read after this step of this segment, or in later segments.
   bool used_after(int value, int segment, int step) const {
     return next_use(value, segment, step) != nullptr;
   }
-  /// The same, at this very step and nowhere else after the earlier one.
+  /// Whether it is read at this step, and at no other step after `after`.
   bool only_used_at(int value, int segment, int after, int step) const {
     const Use* const next = next_use(value, segment, after);
     return next && next->segment == rank_of(segment).first && next->step == step &&
@@ -30,10 +30,10 @@ class Lifetimes {
 
  private:
   struct Rank {
-    int first, last;  // of a segment, and of the last one behind it
+    int first, last;  // the rank of a segment, and the rank of its last descendant
   };
   struct Use {
-    int segment;  // its rank
+    int segment;  // the rank of the segment
     int step;
     friend auto operator<=>(const Use&, const Use&) = default;
   };

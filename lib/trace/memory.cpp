@@ -15,7 +15,7 @@
 #include <cstring>
 #include <new>
 
-/// Sanitizers bring a malloc() of their own, which leaves nothing in front of its blocks.
+/// Sanitizers use their own malloc(), which stores no sizes in front of its blocks.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define REEL_BLOCKS_OF_GLIBC 0
 #else
@@ -24,10 +24,11 @@
 
 namespace reel::tracing {
 namespace {
-constexpr std::size_t most_walk = 4096;  // from inside of an object to its start
+// the largest distance from the inside of an object to its start
+constexpr std::size_t most_walk = 4096;
 constexpr std::uintptr_t arena_bytes = std::uintptr_t{64} << 20;
 
-/// Whether it is a static, of a program or a library, that can be written.
+/// Whether the address is in a writable static of a program or a library.
 bool is_in_static(std::uintptr_t at) {
   return dl_iterate_phdr(
              [](dl_phdr_info* module, std::size_t, void* wanted) {
@@ -64,8 +65,8 @@ Segment segment_of_libc() {
       &segment);
   return segment;
 }
-/// Whether it is the address of a list of free blocks, or another static of the C library that is
-/// no standard stream, to which a user's object may point.
+/// Whether the value is the address of a list of free blocks, or of another static of the C
+/// library. Standard streams do not count, because objects of a user may point to them.
 bool is_static_of_libc(std::uintptr_t value) {
   static constinit std::uintptr_t first = 0, bytes = 0;
   if (!__atomic_load_n(&bytes, __ATOMIC_ACQUIRE)) {
@@ -79,7 +80,7 @@ bool is_static_of_libc(std::uintptr_t value) {
   return value - __atomic_load_n(&first, __ATOMIC_RELAXED) < bytes && !is_stream;
 }
 
-/// Where a part of memory with this name begins and ends; zeros if nothing tells.
+/// The first address and the end of the mapping with this name; zeros if there is none.
 struct Part {
   std::uintptr_t first = 0, end = 0;
 };
@@ -102,13 +103,13 @@ std::uintptr_t known_once(std::uintptr_t& known, std::uintptr_t (*find)()) {
     __atomic_store_n(&known, find(), __ATOMIC_RELAXED);
   return __atomic_load_n(&known, __ATOMIC_RELAXED);
 }
-/// The memory behind the program.
+/// The start of the heap that brk() extends.
 std::uintptr_t start_of_heap() {
   static constinit std::uintptr_t known = 0;
   return known_once(known, [] { return find_part("[heap]").first; });
 }
-/// The stack of the main thread. What it has used once stays mapped, and nothing else is mapped so
-/// near to its end.
+/// Whether the range is on the stack of the main thread. A used part of the stack stays mapped, and
+/// nothing else is mapped so near to its end.
 bool is_on_main_stack(std::uintptr_t first, std::size_t bytes) {
   static constinit std::uintptr_t known = 0;
   constexpr std::size_t most = std::size_t{8} << 20;
@@ -116,8 +117,9 @@ bool is_on_main_stack(std::uintptr_t first, std::size_t bytes) {
   return first < end && end - first <= most && end - first >= bytes;
 }
 
-/// An arena of malloc() begins inside of its first memory, which begins with where the arena is,
-/// what memory it had before (none), and how much this is.
+/// Whether the range is in the first memory of an arena of malloc(). This memory begins with three
+/// words: the address of the arena, which is inside of the same memory; the address of earlier
+/// memory, which is 0; and the size of this memory.
 bool is_first_of_arena(Memory& memory, std::uintptr_t first, std::size_t bytes) {
   const std::uintptr_t start = first & ~(arena_bytes - 1);
   std::uintptr_t head[3];
@@ -126,10 +128,11 @@ bool is_first_of_arena(Memory& memory, std::uintptr_t first, std::size_t bytes) 
 }
 
 #if REEL_BLOCKS_OF_GLIBC
-/// Whether the size word and the first two words of a block are those of one that free() keeps for
-/// the next malloc(). glibc writes the address of the next such block there, mixed with that of the
-/// block, and a key, which malloc() clears. The next block has the same key; in a list without keys
-/// the address is that in front of its size, which is the same.
+/// Whether these words, the size and the first two words of a block, are those of a block that
+/// free() keeps for the next malloc(). glibc writes two words there: the address of the next such
+/// block, mixed with the address of this block, and a key, which malloc() clears. The next block
+/// has the same key. In a list without keys the address points to the word in front of the next
+/// block's size, so the word compared here is that size. Both blocks have the same size.
 bool is_kept_block(Memory& memory, std::uintptr_t block, const std::uintptr_t (&words)[3]) {
   const auto [size, first, key] = words;
   const std::uintptr_t next = first ^ block >> 12, near = std::uintptr_t{1} << 26;
@@ -139,26 +142,27 @@ bool is_kept_block(Memory& memory, std::uintptr_t block, const std::uintptr_t (&
          memory.read(next + word, &there, sizeof there) && (there == key || (there ^ size) <= 7);
 }
 
-/// Whether a block with this size word can be where it is: in the memory behind the program, in the
-/// memory of another thread's arena, or in a mapping of its own.
+/// Whether a block with this size word can be at this address: in the heap of brk(), in the memory
+/// of another thread's arena, or in its own mapping.
 bool is_malloc_memory(Memory& memory, std::uintptr_t block, std::uintptr_t size_word) {
   constexpr std::uintptr_t mapped = 2, of_arena = 4;
   if (size_word & mapped) return block % page == 2 * word;
   if (!(size_word & of_arena)) return block < reinterpret_cast<std::uintptr_t>(sbrk(0));
-  std::uintptr_t arena = 0, inside = 0;  // memory of an arena begins with where the arena is
+  // the memory of an arena begins with the address of the arena
+  std::uintptr_t arena = 0, inside = 0;
   return memory.read(block & ~(arena_bytes - 1), &arena, sizeof arena) && arena % word == 0 &&
          memory.read(arena, &inside, sizeof inside);
 }
 
-/// How much there is from `at` to the end of the block of malloc() that starts at `block`, if one
-/// in use seems to. glibc keeps the size of a block before it, with a bit that says whether the
-/// block before that one is in use.
+/// The number of bytes from `at` to the end of the block of malloc() that starts at `block`; 0
+/// unless a block in use seems to start there. glibc stores the size in front of a block. A bit of
+/// the size says whether the previous block is in use.
 std::size_t bytes_in_block(Memory& memory, std::uintptr_t block, std::uintptr_t at, bool& found) {
-  std::uintptr_t words[3] = {}, behind = 0;  // the size, and the first two of the block
+  std::uintptr_t words[3] = {}, behind = 0;  // the size, and the first two words of the block
   if (!memory.read(block - word, words, sizeof words)) return 0;
   const std::size_t bytes = words[0] & ~std::size_t{7};
   const bool mapped = words[0] & 2;
-  // The last word is the next block's; behind a mapping of its own there is none.
+  // The last word belongs to the next block. A block with its own mapping has no next block.
   const std::uintptr_t end = block + bytes - (mapped ? 2 : 1) * word;
   if (bytes < 32 || bytes % 16 || bytes >= std::size_t{1} << 32 || at >= end ||
       !is_malloc_memory(memory, block, words[0]))
@@ -178,8 +182,9 @@ bool read_memory(std::uintptr_t from, void* to, std::size_t bytes) {
   const ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
   if (got >= 0) return static_cast<std::size_t>(got) == bytes;
   if (errno != EPERM && errno != ENOSYS) return false;
-  // Some sandboxes forbid the call; the file reports an address that is not mapped too.
-  // It is opened anew each time: after a fork an open one would read the parent's memory.
+  // Some sandboxes forbid the call. Reading the file also fails without a fault if an address is
+  // not mapped. The file is opened at each use: after a fork, an open file would still read the
+  // memory of the parent.
   const int memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
   if (memory < 0) return false;
   const ssize_t read = pread(memory, to, bytes, static_cast<off_t>(from));
@@ -197,7 +202,7 @@ void MappedMemory::do_deallocate(void* first, std::size_t bytes, std::size_t) {
   munmap(first, bytes);
 }
 
-/// A page at a time: most of what is looked at is in few pages.
+/// Reads a page at a time, because most of what is read is in few pages.
 bool Memory::read(std::uintptr_t from, void* to, std::size_t bytes) {
   auto* out = static_cast<std::byte*>(to);
   while (bytes) {
@@ -216,8 +221,9 @@ bool Memory::read(std::uintptr_t from, void* to, std::size_t bytes) {
   return true;
 }
 
-/// Walks the blocks of malloc() in the memory behind the program, each of which says where the next
-/// one is: what is left of an older block inside of another one looks like one too.
+/// Visits all blocks of malloc() in the heap of brk(); each block stores the distance to the next
+/// one. A guess at a single address may be wrong, because the rest of an older block inside of
+/// another block looks like a block too.
 void Memory::find_blocks() {
   constexpr std::size_t piece = std::size_t{64} << 10, most = std::size_t{1} << 28;
   const std::uintptr_t start = start_of_heap();
@@ -297,7 +303,7 @@ bool is_waiting_block(Memory& memory, std::uintptr_t at, const std::byte* bytes,
   std::byte there;
   if (!is_static_of_libc(words[1]) || words[0] % 16 || !memory.read(words[0], &there, 1))
     return false;
-  const auto block = memory.block_around(at);  // slow, and seldom asked
+  const auto block = memory.block_around(at);  // this call is slow, but rarely needed
   return !block || block->first != at || block->end == at;
 }
 

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "lib/table/backend.hpp"
 #include "lib/table/entries.hpp"
+#include "lib/table/passes.hpp"
 #include "lib/trace/lifetimes.hpp"
 #include "lib/trace/ranges.hpp"
 
@@ -43,13 +45,14 @@ class Planner {
       }
       state = {};
     }
+    for (const Plan::PlannedSegment& segment : plan_.segments) find_planned(segment);
   }
 
  private:
   struct State {
     FreeRanges free;
-    std::vector<bool> live;   // whether a value has a place in scratch memory
-    std::vector<int> viewed;  // values that the passes of a group read parts of
+    std::vector<bool> live;   // whether a value occupies scratch memory
+    std::vector<int> viewed;  // values of which the passes of a group read views
   };
 
   const Segment& segment_of(int i) const { return tree_.segments[static_cast<std::size_t>(i)]; }
@@ -72,8 +75,8 @@ class Planner {
     }
   }
 
-  /// Scratch memory is where the first computed value is, the CPU or another device; values of
-  /// other devices have memory of their own.
+  /// Scratch memory is on the device of the first computed value. Values on other devices have
+  /// separate memory.
   void find_places() {
     const Value* first = nullptr;
     for (std::size_t i = 0; i < tree_.values.size(); ++i) {
@@ -96,11 +99,11 @@ class Planner {
     }
   }
 
-  /// Whether a value is not on the CPU: a backend runs its step, none of the CPU's kernels.
+  /// Whether a value is not on the CPU. Then a backend runs its step.
   bool on_other_device(int i) const { return !(value(i).layout.device == cpu()); }
-  bool on_other_device(const Step& step) const {
-    return std::any_of(step.outputs.begin(), step.outputs.end(),
-                       [&](int i) { return i >= 0 && on_other_device(i); });
+  bool on_device_of_plan(const Step& step) const {
+    return std::all_of(step.outputs.begin(), step.outputs.end(),
+                       [&](int i) { return i < 0 || value(i).layout.device == plan_.device; });
   }
 
   static std::size_t bytes_of(const Value& value) {
@@ -108,7 +111,7 @@ class Planner {
     return std::max((bytes + alignment - 1) / alignment * alignment, alignment);
   }
 
-  /// Gives up the places of what is not read behind `step`, out of all values.
+  /// Frees the memory of all values that are not read after `step`.
   void release_dead(State& state, int segment) {
     for (std::size_t v = 0; v < state.live.size(); ++v)
       release_if_dead(state, static_cast<int>(v), segment, -1);
@@ -118,7 +121,7 @@ class Planner {
     state.live[static_cast<std::size_t>(v)] = false;
     state.free.give(place(v).offset, bytes_of(value(v)));
   }
-  /// The same, out of those that the steps before `end` read and make.
+  /// The same, only for values that the steps before `end` read or make.
   void release_dead(State& state, int segment, int first, int end) {
     for (int i = first; i < end; ++i) {
       const Step& step = segment_of(segment).steps[static_cast<std::size_t>(i)];
@@ -146,8 +149,9 @@ class Planner {
       release_dead(state, number, i, end);
       i = end;
     }
-    if (segment.branches.size() == 1)  // of several, each may need another part of what is there
+    if (segment.branches.size() == 1)  // several branches may need different values
       release_if_dead(state, root(segment.question.inputs[0]), segment.branches[0].segment, -1);
+    if (!on_cpu()) prepare_first(planned.first);
     if (segment.ending) settle(planned.first);
     planned.end = static_cast<unsigned>(plan_.instructions.size());
     planned.ending = segment.ending;
@@ -157,9 +161,21 @@ class Planner {
     planned.read = segment.question.read;
   }
 
-  /// Finds the updates of the last segment that may write in place, as nothing behind them can
-  /// fail. A step of an optimizer fails where a number that it takes is not finite: all of them are
-  /// looked at before the first update.
+  /// Moves what only prepares memory to the front, so that a backend executes more calls at once.
+  void prepare_first(unsigned first) {
+    const auto prepares = [&](const Instruction& each) {
+      if (each.kind == Instruction::Kind::allocate) return true;
+      if (each.kind != Instruction::Kind::view) return false;
+      const int viewed = root(plan_.operands[each.first]);
+      return value(viewed).kind != Value::Kind::computed ||
+             place(viewed).kind == ValuePlace::Kind::fresh;
+    };
+    std::stable_partition(plan_.instructions.begin() + first, plan_.instructions.end(), prepares);
+  }
+
+  /// Finds the updates of the last segment that may write in place, because nothing after them can
+  /// fail. The step of an optimizer fails if one of its numbers is not finite. So all these numbers
+  /// are checked before the first update. Kernels of other devices check them themselves.
   void settle(unsigned first) {
     auto& all = plan_.instructions;
     const auto size = static_cast<unsigned>(all.size());
@@ -172,7 +188,7 @@ class Planner {
     for (unsigned i = size; i-- > start;)
       for (const int number : numbers_of(all[i]))
         if (maker_of(number, start, i) > next_update(start)) {
-          start = i;  // too late to look at: nothing before it is written in place
+          start = i;  // made too late for the check, so no earlier update writes in place
           break;
         }
     for (unsigned i = start; i < size; ++i) all[i].settled = true;
@@ -180,11 +196,12 @@ class Planner {
     Instruction look{.kind = Instruction::Kind::numbers, .settled = true};
     look.first = static_cast<unsigned>(plan_.operands.size());
     for (unsigned i = update + 1; i < size; ++i)
-      for (const int number : numbers_of(all[i])) plan_.operands.push_back(number);
+      for (const int number : numbers_of(all[i]))
+        if (!on_other_device(number)) plan_.operands.push_back(number);
     look.input_count = static_cast<unsigned>(plan_.operands.size()) - look.first;
     if (look.input_count) all.insert(all.begin() + update, look);
   }
-  /// The numbers behind the gradients among the inputs of an optimizer's step.
+  /// The numbers among the inputs of an optimizer's step. They follow the gradients.
   std::vector<int> numbers_of(const Instruction& update) const {
     if (update.kind != Instruction::Kind::update) return {};
     const auto end = plan_.operands.begin() + update.first + update.input_count;
@@ -209,7 +226,8 @@ class Planner {
     if (!is_summed(step)) add_instruction(step, segment, i);
   }
 
-  /// Additions of what a kernel has just made: it adds to the other summand's memory itself.
+  /// Finds sums of a value and a kernel's output. Then the kernel adds its output to that value in
+  /// place, and the addition is dropped.
   void find_sums(int number) {
     const auto& steps = segment_of(number).steps;
     for (int i = 0; i < static_cast<int>(steps.size()); ++i) {
@@ -238,18 +256,19 @@ class Planner {
     return root(a) == a && !on_other_device(a) && place(a).kind == ValuePlace::Kind::scratch &&
            place(b).kind == ValuePlace::Kind::scratch && value(a).layout == value(b).layout;
   }
-  /// Whether the kernel of a step can add to its outputs; short passes, as long ones run in blocks.
+  /// Whether the kernel of a step can add to its outputs. Long passes cannot, because they run in
+  /// blocks.
   bool adds(const Step& step) const {
     const Op& op = *step.op;
     if (step.user_code || op.random || !step.updated.empty() || is_view(step)) return false;
     if (step.part == Part::gradients) return true;
     if (step.part != Part::value)
       return value(step.outputs[0]).layout.elements < 2 * block_elements;
-    return op.accumulates && !op.tiles && !(op.contiguous_inputs && any_strided(step));
+    return op.accumulates && !has_passes(op) && !(op.contiguous_inputs && any_strided(step));
   }
 
-  /// Where the passes over values of one size end that begin at step i, with views among them;
-  /// 0 where they are too few, or too short to be worth it.
+  /// The end of a group of passes over values of one size, with views between them, that begins at
+  /// step i. 0 if a group of them would not be faster.
   int end_of_blocks(const Segment& segment, int i) const {
     std::vector<int> made;
     std::int64_t elements = 0;
@@ -271,8 +290,9 @@ class Planner {
     return made.size() > 1 ? end : 0;
   }
 
-  /// Passes that run together, block by block: what only they read lies in a buffer of blocks.
-  /// Nothing that lives outside it is given up between them, as each block starts anew.
+  /// Plans passes that run together, block by block. Values that only these passes read are in a
+  /// buffer of one block each. Other memory is not freed between the passes, because every block
+  /// needs it again.
   void plan_blocks(int number, int first, int end, State& state) {
     const auto step_at = [&](int i) -> const Step& {
       return segment_of(number).steps[static_cast<std::size_t>(i)];
@@ -324,7 +344,7 @@ class Planner {
     return static_cast<std::size_t>(block_elements * size_of(value(v).layout.dtype));
   }
 
-  /// Gives the output of a pass the memory of an input that dies with it.
+  /// Gives the output of a pass the memory of an input that is not read later.
   bool take_over(int output, const Step& step, int segment, int at, State& state) {
     if (!tile_of(step)) return false;
     for (const int input : step.inputs) {
@@ -339,8 +359,8 @@ class Planner {
     }
     return false;
   }
-  /// Whether a step reads a view of this value: another part may be overwritten before that is
-  /// read.
+  /// Whether a step reads a view of this value. Then the step may not write to the value's memory:
+  /// it could overwrite elements before it reads them.
   bool reads_part(const Step& step, int whole) const {
     return std::any_of(step.inputs.begin(), step.inputs.end(),
                        [&](int i) { return i >= 0 && i != whole && root(i) == whole; });
@@ -351,11 +371,11 @@ class Planner {
     state.live[static_cast<std::size_t>(to)] = true;
   }
 
-  /// Opaque kernels may look at values. So may updates, at rates; their errors need no run.
+  /// Opaque kernels may check values. Updates check their rates too, but their errors need no run.
   static bool can_fail(const Instruction& instruction) {
     return instruction.kind == Instruction::Kind::user ||
            ((instruction.kind == Instruction::Kind::kernel ||
-             instruction.kind == Instruction::Kind::call) &&
+             instruction.kind == Instruction::Kind::elsewhere) &&
             instruction.op->fusion == Fusion::opaque);
   }
 
@@ -373,7 +393,7 @@ class Planner {
     plan_.instructions.push_back(view);
   }
 
-  /// Finds memory for an output: that of an input which dies here, if a pass may overwrite it.
+  /// Finds memory for an output. A pass may reuse the memory of an input that is not read later.
   void put(int output, const Step& step, int segment, int at, State& state) {
     ValuePlace& here = place(output);
     if (here.kind == ValuePlace::Kind::fresh) {
@@ -390,24 +410,25 @@ class Planner {
     state.live[static_cast<std::size_t>(output)] = true;
   }
 
-  /// The pass that does all of the step, if one does.
+  /// The pass that computes the whole step; null if there is none.
   Tile tile_of(const Step& step) const {
     const Op& op = *step.op;
-    if (!op.tiles || step.user_code || step.part == Part::gradients || on_other_device(step))
-      return nullptr;
+    if (step.user_code || step.outputs.size() != 1 || !on_device_of_plan(step)) return nullptr;
     const Layout& output = value(step.outputs[0]).layout;
-    if (step.part != Part::value)
-      return op.tiles->gradient[step.part == Part::gradient_1][static_cast<int>(output.dtype)];
-    for (const int input : step.inputs) {
-      const Layout& x = value(input).layout;
-      if (x.elements != 1 && !(x.contiguous && x.shape == output.shape)) return nullptr;
+    DType dtype = output.dtype;
+    if (step.part == Part::value) {
+      if (op.fusion != Fusion::pointwise) return nullptr;
+      for (const int input : step.inputs) {
+        const Layout& x = value(input).layout;
+        if (x.elements != 1 && !(x.contiguous && x.shape == output.shape)) return nullptr;
+      }
+      dtype = value(step.inputs[op.promoted & 1 ? 0 : 1]).layout.dtype;
     }
-    const int typed = step.inputs[op.promoted & 1 ? 0 : 1];
-    return op.tiles->value[static_cast<int>(value(typed).layout.dtype)];
+    return backend_of(output.device.kind)->pass_of(op, step.part, dtype);
   }
 
   void add_instruction(const Step& step, int segment, int at) {
-    Instruction made{.kind = Instruction::Kind::call};
+    Instruction made{.kind = Instruction::Kind::kernel};
     made.op = step.op;
     made.part = step.part;
     made.options = step.options.view();
@@ -426,9 +447,8 @@ class Planner {
       made.kind = Instruction::Kind::update;
     } else if (step.user_code) {
       made.kind = Instruction::Kind::user;
-    } else if (step.part == Part::gradients) {
-      made.kind = Instruction::Kind::kernel;
-      if (!on_other_device(step)) made.kernel = step.op->cpu_gradient;
+    } else if (step.op->changes_device || !on_device_of_plan(step)) {
+      made.kind = Instruction::Kind::elsewhere;
     } else if (const Tile tile = tile_of(step)) {
       made.kind = Instruction::Kind::pass;
       made.tile = tile;
@@ -437,10 +457,6 @@ class Planner {
         if (step.inputs[i] >= 0 && is_scalar(value(step.inputs[i]).layout, step))
           made.how |= 1u << i;
       if (into(step.outputs[0]) >= 0) made.how |= pass_adds;
-    } else if (!step.op->tiles && !on_other_device(step) && !step.op->changes_device &&
-               !(step.op->contiguous_inputs && any_strided(step))) {
-      made.kind = Instruction::Kind::kernel;
-      made.kernel = step.op->cpu;
     }
     if (made.kind == Instruction::Kind::kernel)
       for (std::size_t i = 0; i < step.outputs.size(); ++i)
@@ -448,7 +464,7 @@ class Planner {
     plan_.instructions.push_back(made);
   }
 
-  /// Whether a pass takes one number for all.
+  /// Whether a pass uses one number for all elements.
   bool is_scalar(const Layout& x, const Step& step) const {
     if (step.part == Part::value) return x.elements == 1;
     return !(x.contiguous && x.elements == value(step.outputs[0]).layout.elements);
@@ -467,16 +483,51 @@ class Planner {
     return true;
   }
 
+  bool on_cpu() const { return plan_.device == cpu(); }
+  /// Whether a backend may execute an update among other calls. A replay finds out whether it can
+  /// write in place then.
+  bool is_planned_update(const Instruction& made) const {
+    if (made.kind != Instruction::Kind::update || !made.settled || on_cpu()) return false;
+    const int* const outputs = plan_.operands.data() + made.first + made.input_count;
+    for (unsigned i = 0; i < made.output_count; ++i)
+      if (!(value(outputs[i]).layout.device == plan_.device) || outputs[made.output_count + i] < 0)
+        return false;
+    return true;
+  }
+
+  /// Sets, for each instruction, how many instructions a backend executes at once from there on.
+  void find_planned(const Plan::PlannedSegment& segment) {
+    unsigned planned = 0;
+    for (unsigned i = segment.end; i-- > segment.first;) {
+      const Instruction::Kind kind = plan_.instructions[i].kind;
+      const bool updates = is_planned_update(plan_.instructions[i]);
+      const bool is_planned = kind == Instruction::Kind::blocks || updates ||
+                              kind == Instruction::Kind::pass || kind == Instruction::Kind::kernel;
+      plan_.plans_updates |= updates;
+      plan_.instructions[i].planned = planned = is_planned ? planned + 1 : 0;
+    }
+  }
+
   struct Made {
     int segment = -1, step = -1;
   };
   Plan& plan_;
   const Tree& tree_;
   const Lifetimes lifetimes_;
-  std::vector<int> into_;   // the value whose memory a value is added to; -1 if it has its own
-  std::vector<Made> made_;  // where a value is computed
+  std::vector<int> into_;   // the value to whose memory this value is added; -1 if there is none
+  std::vector<Made> made_;  // the step that computes each value
 };
 }  // namespace
 
-Plan::Plan(const Tree& t) : tree(t) { Planner(*this).run(); }
+namespace {
+std::uint64_t next_plan() {
+  static constinit std::atomic<std::uint64_t> last = 0;
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+}  // namespace
+
+Plan::Plan(const Tree& t) : tree(t), number(next_plan()) {
+  Planner(*this).run();
+  find_waits();
+}
 }  // namespace reel::tracing

@@ -7,7 +7,7 @@
 #include <vector>
 
 namespace reel::tracing {
-/// What is free of some memory, and where it ends so far.
+/// The free ranges of a memory, and the end of the memory so far.
 class FreeRanges {
  public:
   std::size_t take(std::size_t bytes) {

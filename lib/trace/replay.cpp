@@ -12,19 +12,19 @@
 #include "lib/gate/call_kernel.hpp"
 #include "lib/gate/call_view.hpp"
 #include "lib/gate/devices.hpp"
-#include "lib/gate/pointwise.hpp"
-#include "lib/pool/scratch.hpp"
+#include "lib/table/backend.hpp"
 #include "lib/table/options/random.hpp"
 
 namespace reel::tracing {
 namespace {
-/// Of scratch memory: a frame with more gives it back to the cache of blocks after each call.
+/// A frame with more scratch memory than this returns it to the cache of blocks after each call.
 constexpr std::int64_t most_kept_bytes = 256 << 10;
 
 Tensor made_for(Context& context, const Layout& layout) {
   Body* body = allocate_on(context, layout.device, layout.dtype, layout.shape, layout.elements);
   if (!body)
-    fail<MemoryError>({}, "trace", "value", "memory for shape " + to_text(layout.shape), "none");
+    fail<MemoryError>({}, "trace", "value", "memory for shape " + to_text(layout.shape), "none",
+                      largest_on(layout.device));
   if (layout.live) body->device_kind |= live_number;
   return Access::adopt(body);
 }
@@ -38,7 +38,7 @@ Frame::Frame(const Plan& plan)
   for (std::size_t i = 0; i < slots.size(); ++i) {
     const Value& value = plan.tree.values[i];
     value.layout.set(headers[i] = Body());
-    headers[i].references = 1;  // a Tensor may share it for a while
+    headers[i].references = 1;  // a Tensor may share it temporarily
     slots[i] = value.kind == Value::Kind::constant ? Access::body(value.constant) : &headers[i];
   }
 }
@@ -97,6 +97,22 @@ void Plan::retire() {
 }
 Plan::~Plan() { retire(); }
 
+void Plan::find_waits() {
+  const auto add = [&](int value) {
+    const Device from = tree.values[static_cast<std::size_t>(value)].layout.device;
+    if (!(from == cpu()) && std::find(waits.begin(), waits.end(), from) == waits.end())
+      waits.push_back(from);
+  };
+  for (const Segment& segment : tree.segments) {
+    for (const Step& step : segment.steps)
+      if (step.op->changes_device) add(step.inputs[0]);
+    if (!segment.branches.empty()) add(segment.question.inputs[0]);
+  }
+}
+void Plan::wait_for_earlier() const {
+  for (const Device each : waits) backend_of(each.kind)->wait(each.index);
+}
+
 Replay::Replay(Context& context, Plan& plan)
     : context_(context),
       plan_(plan),
@@ -130,7 +146,7 @@ void Replay::argument(int i, const Tensor& x) {
 }
 
 namespace {
-/// True at 1, which stays: threads that come before the check is done make one too.
+/// True if the counter is 1. It stays 1, so threads that call before the check is done also check.
 bool count_down(std::atomic<std::uint32_t>& left) {
   const std::uint32_t now = left.load(std::memory_order_relaxed);
   if (now > 1) left.store(now - 1, std::memory_order_relaxed);
@@ -139,7 +155,7 @@ bool count_down(std::atomic<std::uint32_t>& left) {
 }  // namespace
 
 const Ending* Replay::run() try {
-  const bool told = context_.mode;  // by observers: for others there is no replay
+  const bool told = context_.mode;  // only observers: with any other mode there is no replay
   if (told) tell_reads();
   for (int at = 0; at >= 0;) {
     const Plan::PlannedSegment& segment = plan_.segments[static_cast<std::size_t>(at)];
@@ -152,9 +168,10 @@ const Ending* Replay::run() try {
     const bool may_write = segment.ending && !due_;
     const Instruction* const all = plan_.instructions.data();
     if (told) execute_observed(segment, may_write);
-    for (unsigned i = segment.first; i < segment.end && !told; ++i) {
-      execute(all[i], may_write);
-      if (all[i].kind == Instruction::Kind::blocks) i += all[i].input_count;
+    for (unsigned i = segment.first; i < segment.end && !told;) {
+      const unsigned together = std::max(all[i].planned, 1u);
+      execute({all + i, together}, may_write);
+      i += together;
     }
     if (segment.ending) return segment.ending.get();
     if (told) tell_question(segment.asked, segment.read);
@@ -163,12 +180,12 @@ const Ending* Replay::run() try {
   return nullptr;
 } catch (...) {
   if (!wrote_ && !observer_threw_) return nullptr;
-  commit();  // what preceded it has happened
+  commit();  // makes the earlier writes visible
   throw;
 }
 
 int Replay::next(const Plan::PlannedSegment& segment) const {
-  const Body* const own = slot(segment.asked);  // a header of the frame, which is no Tensor's
+  const Body* const own = slot(segment.asked);  // a header of the frame, not of a Tensor
   const Tensor host = on_cpu(*own) ? Tensor() : copy_to(*own, cpu(), {});
   const Body& asked = host.defined() ? *Access::body(host) : *own;
   const char truth = segment.read == HostRead::truth && truth_of(asked);
@@ -182,15 +199,22 @@ int Replay::next(const Plan::PlannedSegment& segment) const {
 }
 
 namespace {
-/// Whether a number is fit for a step of an optimizer, as a rate or as the count of steps.
+/// Whether a number is a valid rate or count of steps for an optimizer.
 bool may_be_step(const Body& x) {
-  if (x.dtype == DType::int64) return *x.as<std::int64_t>() >= 1;
-  const double value = x.dtype == DType::float64 ? *x.as<double>() : 0;
-  return std::isfinite(static_cast<float>(value));
+  return with_element(x.dtype, [&]<class T>(Type<T>) {
+    if constexpr (std::is_same_v<T, bool>)
+      return truth_of(x);
+    else if constexpr (std::is_integral_v<T>)
+      return *x.as<T>() >= 1;
+    else
+      return std::isfinite(static_cast<float>(*x.as<T>()));
+  });
 }
 }  // namespace
 
-void Replay::execute(const Instruction& instruction, bool may_write) {
+void Replay::execute(std::span<const Instruction> together, bool may_write) {
+  const Instruction& instruction = together.front();
+  if (instruction.planned) return execute_planned(together, may_write);
   const int* const values = plan_.operands.data() + instruction.first;
   const unsigned inputs = instruction.input_count, outputs = instruction.output_count;
   switch (instruction.kind) {
@@ -205,22 +229,6 @@ void Replay::execute(const Instruction& instruction, bool may_write) {
       slot_of(values[0])->data = slot(value.number)->data + value.offset;
       return;
     }
-    case Instruction::Kind::pass: {
-      const void* from[4];
-      for (unsigned i = 0; i < inputs; ++i)
-        from[i] = values[i] < 0 ? nullptr : slot(values[i])->data;
-      void* const to = slot(values[inputs])->data;
-      if (instruction.elements < least_shared_pass) [[likely]]
-        return instruction.tile(instruction.elements, from, instruction.how, to);
-      int sizes[4] = {};
-      for (unsigned i = 0; i < inputs; ++i)
-        if (values[i] >= 0) sizes[i] = size_of(slot(values[i])->dtype);
-      return share_pass(*instruction.op->tiles, instruction.tile, instruction.elements, from, sizes,
-                        static_cast<int>(inputs), instruction.how, to,
-                        size_of(slot(values[inputs])->dtype));
-    }
-    case Instruction::Kind::blocks:
-      return blocks(instruction);
     case Instruction::Kind::numbers:
       for (unsigned i = 0; i < inputs; ++i)
         if (on_cpu(*slot(values[i])) && !may_be_step(*slot(values[i])))
@@ -236,52 +244,54 @@ void Replay::execute(const Instruction& instruction, bool may_write) {
   const Body** const operands = frame_->operands.data();
   for (unsigned i = 0; i < inputs + outputs; ++i) operands[i] = slot(values[i]);
   auto** const made = const_cast<Body**>(operands + inputs);
-  if (instruction.kind == Instruction::Kind::call)
-    return run_kernel({*instruction.op, operands, static_cast<int>(inputs), instruction.options,
-                       instruction.site, made, static_cast<int>(outputs), nullptr});
-  if (instruction.kind == Instruction::Kind::kernel && !instruction.kernel)
-    return run_gradient_on_device(*instruction.op, instruction.options,
-                                  {operands, made, instruction.options.data,
-                                   static_cast<int>(inputs), static_cast<int>(outputs)},
-                                  plan_.device, instruction.site);
-  if (instruction.kind == Instruction::Kind::kernel)
-    return call_checked(*instruction.op, instruction.kernel,
-                        {operands, made, instruction.options.data, static_cast<int>(inputs),
-                         static_cast<int>(outputs), instruction.how},
-                        instruction.site);
-  RandomOptions options = *static_cast<const RandomOptions*>(instruction.options.data);
-  options.seed = seed_of(generator_);
-  options.position = position_;
-  position_ += options.blocks(made[0]->elements);
-  run_kernel({*instruction.op, operands, 0, options, instruction.site, made, 1, nullptr});
+  RandomOptions options;
+  OptionsView view = instruction.options;
+  if (instruction.kind == Instruction::Kind::random) {
+    options = *static_cast<const RandomOptions*>(instruction.options.data);
+    options.seed = seed_of(generator_);
+    options.position = position_;
+    position_ += options.blocks(made[0]->elements);
+    view = options;
+  }
+  run_kernel({*instruction.op, operands, static_cast<int>(inputs), view, instruction.site, made,
+              static_cast<int>(outputs), nullptr, instruction.part});
 }
 
-/// The passes behind `instruction`, all of them over one block of neighbours after the other.
-void Replay::blocks(const Instruction& instruction) {
-  const Instruction* const passes = &instruction + 1;
-  const auto run = [&](std::int64_t first, std::int64_t end) {
-    auto* const buffer = static_cast<std::byte*>(kernels::scratch(instruction.output_count));
-    for (std::int64_t at = first; at < end; at += block_elements) {
-      const std::int64_t n = std::min(block_elements, end - at);
-      for (const Instruction* pass = passes; pass < passes + instruction.input_count; ++pass) {
-        const int* const values = plan_.operands.data() + pass->first;
-        const auto place_of = [&](int value) -> std::byte* {
-          const ValuePlace& place = plan_.places[static_cast<std::size_t>(value)];
-          if (place.kind == ValuePlace::Kind::block) return buffer + place.offset;
-          const Body& body = *slot(value);
-          return body.data + at * size_of(body.dtype);
-        };
-        const void* from[4];
-        for (unsigned i = 0; i < pass->input_count; ++i)
-          from[i] = values[i] < 0        ? nullptr
-                    : pass->how >> i & 1 ? slot(values[i])->data
-                                         : place_of(values[i]);
-        pass->tile(n, from, pass->how, place_of(values[pass->input_count]));
-      }
-    }
+/// Updates that write in place are executed among the other calls. One that needs a new buffer
+/// divides the calls.
+void Replay::execute_planned(std::span<const Instruction> calls, bool may_write) {
+  while (!calls.empty()) {
+    std::size_t count = plan_.plans_updates ? 0 : calls.size();
+    while (count < calls.size() && (calls[count].kind != Instruction::Kind::update ||
+                                    writes_in_place(calls[count], may_write)))
+      ++count;
+    if (count)
+      backend_of(plan_.device.kind)
+          ->execute({calls.first(count), plan_.operands.data(), frame_->slots.data(),
+                     plan_.places.data(), frame_->operands.data(), plan_.device, plan_.number});
+    else
+      update(calls[count++], may_write);
+    calls = calls.subspan(count);
+  }
+}
+
+/// Whether an update may write in place. Then the new values get the memory of the old ones, and an
+/// error of the calls around the update counts as one after a write.
+bool Replay::writes_in_place(const Instruction& update, bool may_write) {
+  const int* const values = plan_.operands.data() + update.first;
+  const int* const made = values + update.input_count;
+  const int* const variables = made + update.output_count;
+  const auto has_shadow = [&](unsigned i) {
+    return frame_->shadows[static_cast<std::size_t>(variables[i])].defined();
   };
-  if (instruction.elements < least_shared_pass) return run(0, instruction.elements);
-  kernels::parallel_ranges(instruction.elements, std::int64_t{1} << 15, run);
+  for (unsigned i = 0; i < update.output_count; ++i)
+    if (!(has_shadow(i) || (may_write && update.settled)) || !unshared(*slot(values[i])))
+      return false;
+  for (unsigned i = 0; i < update.output_count; ++i) {
+    slot_of(made[i]) = slot(values[i]);
+    wrote_ |= !has_shadow(i);
+  }
+  return true;
 }
 
 void Replay::update(const Instruction& instruction, bool may_write) {
@@ -319,8 +329,8 @@ void Replay::update(const Instruction& instruction, bool may_write) {
 }
 
 namespace {
-/// Variables hold what the replay has given them so far while this lives, as a user's code may
-/// read them.
+/// While this object exists, Variables hold the values that the replay has assigned so far. User
+/// code may read them.
 class Shown {
  public:
   Shown(Frame& frame, const Plan& plan) : frame_(frame), plan_(plan) { swap(); }
@@ -347,7 +357,7 @@ void Replay::user(const Instruction& instruction) {
     given[i] = slot(values[i]);
     if (given[i] != &frame_->headers[static_cast<std::size_t>(values[i])]) continue;
     Body* const own = given[i];
-    frame_->kept.push_back(contiguous_copy(*own));  // which the user may keep
+    frame_->kept.push_back(contiguous_copy(*own));  // a copy that user code may keep
     given[i] = Access::body(frame_->kept.back());
     given[i]->device_kind = own->device_kind;  // it may be a live number
   }
@@ -368,8 +378,8 @@ void Replay::user(const Instruction& instruction) {
     const Value& value = plan_.tree.values[static_cast<std::size_t>(values[inputs + i])];
     if (i >= results.size() || !results[i].defined() ||
         !(Layout(*Access::body(results[i])) == value.layout))
-      fail<Error>(instruction.site, instruction.op->name, "result of its kernel", "what it was",
-                  "another shape or dtype");
+      fail<Error>(instruction.site, instruction.op->name, "result of its kernel",
+                  "the captured shape and dtype", "another shape or dtype");
     slot_of(values[inputs + i]) = Access::body(results[i]);
     frame_->kept.push_back(std::move(results[i]));
   }
@@ -378,7 +388,7 @@ void Replay::user(const Instruction& instruction) {
 void Replay::commit() {
   for (std::size_t i = 0; i < frame_->shadows.size(); ++i)
     if (frame_->shadows[i].defined())
-      // What was there may be among the results, and goes with the frame.
+      // The frame releases the old value later, because a result may share it.
       std::swap(Access::cell(plan_.tree.variables[i]).value, frame_->shadows[i]);
   if (position_ != position_of(generator_)) generator_.set_position(position_);
   if (context_.mode) tell_commit();

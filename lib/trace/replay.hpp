@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Runs a plan: nothing of it is seen outside before commit(), but writes that nothing can undo.
+// Runs a plan. Nothing is visible outside before commit(), except for writes that cannot be undone.
 #pragma once
 #include <span>
 #include <vector>
@@ -7,20 +7,22 @@
 #include "lib/trace/plan.hpp"
 
 namespace reel::tracing {
-/// What one call at a time uses: memory for what it computes, and a header for each value.
+/// The data of one call: memory for its results, and a header for each value. Later calls reuse it.
 struct Frame {
   explicit Frame(const Plan& plan);
-  /// Lays the values out in scratch memory; where there is much, others have it between calls.
+  /// Sets the addresses of the values in scratch memory. Large scratch memory is freed between
+  /// calls.
   void enter(const Plan& plan);
   void leave();
   Tensor scratch;
-  const std::byte* laid_out = nullptr;  // where that memory was
+  const std::byte* laid_out = nullptr;  // the address of the scratch memory at that time
   std::vector<Body> headers;
-  std::vector<Body*> slots;           // of the values
-  std::vector<const Body*> operands;  // of the instruction that runs
-  std::vector<Tensor> kept;           // made for this call
-  std::vector<Tensor> shadows;        // of Variables: what they will hold
-  std::vector<ChangedWord> changes;   // of what the function captured, for which a check is due
+  std::vector<Body*> slots;           // the header of each value
+  std::vector<const Body*> operands;  // the operands of the current instruction
+  std::vector<Tensor> kept;           // tensors made for this call
+  std::vector<Tensor> shadows;        // the next values of Variables
+  // changes of captured variables, for which a check is due
+  std::vector<ChangedWord> changes;
 };
 
 class Replay {
@@ -31,24 +33,24 @@ class Replay {
   Replay& operator=(const Replay&) = delete;
 
   void argument(int i, const Tensor& x);
-  /// Null where a question was answered in a way that no one has captured, or a kernel failed: the
-  /// function is to be run, as nothing has happened yet. Throws what a kernel throws after a write.
+  /// Null if a host read gave a value that was not captured, or if a kernel failed. Then nothing
+  /// was written, and the function must run. Throws the error of a kernel that fails after a write.
   const Ending* run();
-  /// Whether this replay is to be checked against a run instead of being committed.
+  /// Whether this replay must be checked against a run. Then it is not committed.
   bool due() const { return due_; }
-  /// Whether it would be without a change of what the function captured.
+  /// Whether a check is due even without a change of captured variables.
   bool scheduled() const { return scheduled_; }
   std::vector<ChangedWord>& changes() { return frame_->changes; }
   void commit();
   Tensor result(int value) const;
-  /// What a Variable will hold.
+  /// The next value of a Variable.
   Tensor assigned(int variable) const;
   std::uint64_t position() const { return position_; }
-  /// What it called of a user's code, in order.
+  /// The calls of user code in this replay, in order.
   std::vector<UserCall>& user_calls() { return user_calls_; }
 
  private:
-  void execute(const Instruction& instruction, bool may_write);
+  void execute(std::span<const Instruction> together, bool may_write);
   // The same for observers, in replay_observed.cpp.
   void execute_observed(const Plan::PlannedSegment& segment, bool may_write);
   struct ToldCall;
@@ -60,8 +62,9 @@ class Replay {
   void tell_reads();
   void tell_question(int asked, HostRead read);
   void tell_commit();
-  void blocks(const Instruction& instruction);
   void update(const Instruction& instruction, bool may_write);
+  void execute_planned(std::span<const Instruction> calls, bool may_write);
+  bool writes_in_place(const Instruction& update, bool may_write);
   void user(const Instruction& instruction);
   int next(const Plan::PlannedSegment& segment) const;
   Body* slot(int value) const {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What observers are told of a replay.
+// The events of a replay for observers.
 #include "lib/body/access.hpp"
 #include "lib/flow/observer.hpp"
 #include "lib/trace/replay.hpp"
 
 namespace reel::tracing {
-/// The call of a kernel by an instruction.
+/// The call of a kernel by an instruction, as observers get it.
 struct Replay::ToldCall {
   const Instruction* instruction;
   std::vector<const Body*> inputs = {};
@@ -25,7 +25,7 @@ struct Replay::ToldCall {
 };
 
 namespace {
-/// An exception of an observer is marked.
+/// Marks an exception as one of an observer.
 template <class F>
 void tell(bool& observer_threw, const F& f) try {
   f();
@@ -58,7 +58,7 @@ void Replay::execute_told(std::span<const Instruction> together, bool may_write)
     if (calls_kernel(each)) calls.push_back(inputs_of(each));
   for (const ToldCall& each : calls)
     tell(observer_threw_, [&] { tell_begin(context_, each.call()); });
-  execute(together.front(), may_write);
+  execute(together, may_write);
   for (ToldCall& each : calls) {
     add_outputs(each);
     tell(observer_threw_, [&] { tell_end(context_, each.call()); });
@@ -67,7 +67,7 @@ void Replay::execute_told(std::span<const Instruction> together, bool may_write)
   }
 }
 
-/// What lies in a buffer of blocks is nowhere as a whole.
+/// A value in a buffer of blocks is never complete in memory.
 Body* Replay::told_body(int value) const {
   if (value < 0) return nullptr;
   const ValuePlace& place = plan_.places[static_cast<std::size_t>(value)];
@@ -90,7 +90,7 @@ void Replay::add_outputs(ToldCall& told) const {
   const int* const outputs = plan_.operands.data() + made.first + made.input_count;
   for (unsigned i = 0; i < made.output_count; ++i) told.outputs.push_back(told_body(outputs[i]));
 }
-/// The Variables that an update has written in place; others are written by commit().
+/// The Variables that an update has written in place. commit() writes the others.
 std::vector<Variable> Replay::written_by(const Instruction& update) const {
   std::vector<Variable> written;
   if (update.kind != Instruction::Kind::update) return written;

@@ -15,20 +15,24 @@
 
 namespace reel::tracing {
 namespace {
-/// How much of an object is read: on the stack, where nothing tells where an object ends, and at
-/// most.
+/// How many bytes of an object are read. The first limit is for the stack, where the end of an
+/// object is unknown. The second limit is for other memory.
 constexpr std::size_t most_stack_bytes = 8192, most_bytes = std::size_t{256} << 10;
-/// So far into an object pointers are followed: into one that the function points to, and others.
+/// How many bytes of an object are searched for pointers: for an object that the function points
+/// to, for other objects, and for objects on the stack.
 constexpr std::size_t most_leads = 4096, most_inner_leads = 512, most_stack_leads = 512;
-/// On the stack, what is so far from a captured object is perhaps none of it; it is followed less.
+/// On the stack, bytes at a greater distance from a captured object may belong to another object.
+/// Fewer pointers are followed there.
 constexpr std::size_t surely_captured = 64, most_beside_leads = 64;
 constexpr int most_levels = 8, most_beside_levels = 3;
-constexpr int most_levels_inside = 2;  // so many steps away an address may be inside of an object
+// up to this number of pointers away, an address may be inside of an object
+constexpr int most_levels_inside = 2;
 constexpr std::size_t most_doubtful_of_region = 8;
 constexpr std::size_t most_regions = 1024, most_copied = std::size_t{4} << 20;
 constexpr std::uintptr_t end_of_addresses = std::uintptr_t{1} << 47;
 
-/// Whether a tensor is there: the trace knows those that matter, and no other changes.
+/// Whether a tensor is at this address. The trace itself handles the tensors that matter, and other
+/// tensors do not change.
 bool is_tensor(Memory& memory, std::uintptr_t at) {
   alignas(Body) std::byte copy[sizeof(Body)];
   if (at % block_unit || !memory.read(at, copy, sizeof copy)) return false;
@@ -53,14 +57,15 @@ bool is_mapped(Memory& memory, std::uintptr_t at) {
   return at >= page && at < end_of_addresses && memory.read(at, &there, 1);
 }
 
-/// The object that this address leads to, as far as can be told; 0 if nothing tells.
+/// The size of the object at this address; 0 if it is unknown.
 std::size_t size_behind(Memory& memory, std::uintptr_t at, int level) {
   if (const std::uintptr_t end = stack_end(at))
     return std::min<std::size_t>(end - at, level == 1   ? most_stack_bytes
                                            : level == 2 ? most_stack_leads
                                                         : unknown_bytes);
   if (const std::size_t bytes = heap_bytes(memory, at)) return std::min(bytes, most_bytes);
-  const std::size_t shared = heap_bytes(memory, at - 2 * word);  // behind counts of make_shared()
+  const std::size_t shared =
+      heap_bytes(memory, at - 2 * word);  // make_shared() stores two counts first
   if (shared) return std::min(shared - 2 * word, most_bytes);
   if (level <= most_levels_inside && memory.is_static(at)) return unknown_bytes;
   return level <= most_levels_inside ? bytes_inside(memory, at) : 0;
@@ -77,7 +82,7 @@ void StateWatch::exclude(const void* first, std::size_t bytes) {
 }
 void StateWatch::exclude(const Body& body) {
   exclude(&body, body.block_class * block_unit);
-  if (body.large_class && body.large_class != device_class)
+  if (body.large_class && body.large_class < borrowed_class)
     exclude(body.data, static_cast<std::size_t>(body.bytes()));
 }
 void StateWatch::exclude(const Variable& variable) {
@@ -96,7 +101,7 @@ void StateWatch::begin() {
     follow(memory, i);
 }
 
-/// What tensors have left and will use again. A stale pointer may lead there.
+/// Excludes free blocks of tensors, which tensors will use again. A stale pointer may lead to one.
 void StateWatch::exclude_free_blocks() {
   for (const FreeList& list : Context::here().blocks)
     for (FreeBlock* block = list.first; block; block = block->next)
@@ -115,10 +120,10 @@ void StateWatch::follow(Memory& memory, std::size_t number) {
     const std::uintptr_t at = word_at(i), second = word_at(i + word), third = word_at(i + 2 * word);
     if (at < page || at >= end_of_addresses || excluded(region.at + i)) continue;
     const std::size_t bytes = heap_bytes(memory, at);
-    // A vector: its first element, the end of its elements, the end of its memory.
-    // The three pointers of a map of one element are equal.
+    // A vector has three pointers: to its first element, to the end of its elements, to the end of
+    // its memory. The three pointers of a map with one element are equal.
     const bool is_vector = at <= second && second <= third && third > at && third - at <= bytes;
-    // A text: where it is, its length, and 16 bytes that are the text itself if it is short.
+    // A string has its address, its length and 16 bytes. These bytes are the text if it is short.
     const bool is_short = at == region.at + i + 2 * word;
     const bool is_long = second && second <= third && third < bytes;
     if (!is_vector || second > at)
@@ -162,13 +167,13 @@ void StateWatch::lead_to(Memory& memory, std::uintptr_t at, std::size_t most, st
                                       : most_inner_leads;
   leads = std::min(leads, bytes);
   if (at % word || level == (beside ? most_beside_levels : most_levels)) leads = 0;
-  // The last word of a block may be none of the object, and hold what was there before.
+  // The last word of a block may not belong to the object, and may hold an old value.
   if ((level > 2 || is_variable(memory, at, bytes)) && most > bytes && bytes > word)
     leads = std::min(leads, bytes - word);
   copy(memory, {at, bytes, 0, leads, level, static_cast<int>(from), offset, beside});
 }
 
-/// In pieces of a page: what follows an object need not be mapped.
+/// Copies page by page, because the page after an object may not be mapped.
 void StateWatch::copy(Memory& memory, Region region) {
   region.copy = copies_.size();
   copies_.resize(region.copy + region.bytes);
@@ -196,7 +201,7 @@ bool StateWatch::excluded(std::uintptr_t at) const {
   return range != excluded_.begin() && at < (--range)->end;
 }
 
-/// In order, none within another.
+/// Sorts the ranges and merges those that overlap or touch.
 void StateWatch::merge_excluded() {
   std::sort(excluded_.begin(), excluded_.end(),
             [](const Range& a, const Range& b) { return a.first < b.first; });
@@ -215,12 +220,12 @@ std::string StateWatch::change() {
   Memory memory;
   std::pmr::vector<std::byte>& now = now_;
   std::string found;
-  // What was copied while stale pointers were followed may be no object of malloc()'s.
+  // What a stale pointer led to may not be an object of malloc().
   const auto certain_bytes = [&](const Region& region) -> std::size_t {
     const auto block = region.level > 1 ? memory.block_around(region.at) : std::nullopt;
     if (!block) return region.bytes;
     const std::uintptr_t inside = region.at - block->first;
-    // The lowest three bits of a size are flags, one of them of the block before.
+    // The lowest three bits of a size are flags. One of them is about the previous block.
     if (region.at >= block->end || (region.level > most_levels_inside && inside > 2 * word) ||
         (!inside && (block->size_word ^ region.size_word) > 7))
       return 0;
@@ -237,7 +242,7 @@ std::string StateWatch::change() {
     const std::string words = words_;
     std::string change = compare(memory, region, now.data());
     if (change.empty()) continue;
-    // The walk through all blocks takes long: only where something has changed.
+    // Visiting all blocks is slow, so this happens only if something has changed.
     if (const std::size_t bytes = certain_bytes(region); bytes < region.bytes) {
       doubtful_.resize(known);
       std::memcpy(now.data() + bytes, copies_.data() + region.copy + bytes, region.bytes - bytes);
@@ -253,9 +258,10 @@ std::string StateWatch::change() {
   return found;
 }
 
-/// Whether a word that changed, behind two or more pointers, tells of no state. A pointer that got
-/// another address is mostly memory that is used again, to which a stale pointer leads. State has
-/// numbers that change, or a vector or a deque that grows: its end moves, and its start does not.
+/// Whether a changed word, two or more pointers away, is not part of the function's state. If the
+/// word is a pointer that changed, usually a stale pointer led to memory that is used again. If
+/// state changes, a number changes, or a vector or a deque grows: its end pointer changes, and its
+/// start does not.
 bool StateWatch::is_reused(Memory& memory, const Region& region, std::size_t start,
                            const std::byte* now) const {
   const std::byte* const before = copies_.data() + region.copy;
@@ -264,7 +270,8 @@ bool StateWatch::is_reused(Memory& memory, const Region& region, std::size_t sta
     if (i + word <= region.bytes) std::memcpy(&value, bytes + i, word);
     return value;
   };
-  // A small number beside the upper half of an old address may be mapped, but it is seldom aligned.
+  // A small number next to the upper half of an old address may be a mapped address, but it is
+  // rarely aligned.
   const auto is_address = [&](std::uintptr_t value) {
     return value % word == 0 && is_mapped(memory, value);
   };
@@ -280,16 +287,17 @@ bool StateWatch::is_reused(Memory& memory, const Region& region, std::size_t sta
   const auto both_between = [&](std::uintptr_t low, std::uintptr_t high) {
     return is_between(low, old_value, high) && is_between(low, value, high);
   };
-  // The end of a vector's elements is between its start and the end of its memory.
+  // A vector's end pointer is between its start and the end of its memory.
   const bool ends_vector = start >= word && stays(start - word) && stays(start + word) &&
                            both_between(word_at(now, start - word), word_at(now, start + word));
-  // A deque's iterator: where it is, the first of a block, the end of the block.
+  // A deque's iterator has three pointers: its position, the first element of a block, the end of
+  // the block.
   const bool ends_deque = stays(start + word) && stays(start + 2 * word) &&
                           both_between(word_at(now, start + word), word_at(now, start + 2 * word));
   return !ends_vector && !ends_deque;
 }
 
-/// The first word that changed, in words; empty if none did.
+/// Describes the first word that changed; empty if none did.
 std::string StateWatch::compare(Memory& memory, const Region& region, const std::byte* now) {
   const std::byte* const before = copies_.data() + region.copy;
   const std::size_t most = doubtful_.size() + most_doubtful_of_region;
@@ -315,12 +323,13 @@ std::string StateWatch::compare(Memory& memory, const Region& region, const std:
   return found;
 }
 
-/// What a tensor or a Variable leads to is the trace's concern.
+/// Whether a tensor or a Variable leads to this region. The trace itself handles these.
 bool StateWatch::led_by_known(const Region& region) const {
   return region.from >= 0 &&
          excluded(regions_[static_cast<std::size_t>(region.from)].at + region.offset);
 }
-/// Whether the pointer was a stale one. Who frees what he still points to changes the pointer too.
+/// Whether the region was freed, so that the pointer to it is stale. Code that frees an object that
+/// it still uses also changes the pointer to it.
 bool StateWatch::was_freed(Memory& memory, const Region& region) {
   return region.from >= 0 && !stack_end(region.at) && !memory.is_static(region.at) &&
          !bytes_inside(memory, region.at);

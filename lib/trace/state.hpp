@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a function keeps outside of tensors: whether a run changed it.
+// Finds out whether a run changed state that a function keeps outside of tensors.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -13,13 +13,13 @@
 #include "lib/trace/memory.hpp"
 
 namespace reel::tracing {
-/// What malloc_usable_size() says of a Variable's cell: blocks are multiples of 16, and one word of
-/// them is the size.
+/// The result of malloc_usable_size() for a Variable's cell. Blocks are multiples of 16 bytes, and
+/// one word of a block is its size.
 constexpr std::size_t cell_block_bytes = (sizeof(Cell) + word + 15) / 16 * 16 - word;
 
-/// A copy of the bytes of a function object and of what its pointers lead to. The types behind
-/// captured pointers are not known, so they are followed as far as they look like pointers, and
-/// read by the system, which reports an address that is not mapped instead of faulting.
+/// A copy of the bytes of a function object and of the memory that its pointers lead to. The types
+/// of captured pointers are unknown, so every word that could be a pointer is followed. The memory
+/// is read by a system call, so an unmapped address is an error code and not a crash.
 class StateWatch : public detail::StateList {
  public:
   void add(const void* first, std::size_t bytes) override;
@@ -27,24 +27,24 @@ class StateWatch : public detail::StateList {
   void exclude(const void* first, std::size_t bytes);
   void exclude(const Body& body);
   void exclude(const Variable& variable);
-  /// Copies all that was added, and what it leads to.
+  /// Copies everything that was added, and the memory that its pointers lead to.
   void begin();
-  /// The byte that is different now; empty if none is.
+  /// Describes the first byte that is different now; empty if there is none.
   std::string change();
-  /// The same as a user may know it: the captured pointer that leads there, and the values.
+  /// The same for the user: names the captured pointer that leads there, and the values.
   const std::string& change_in_words() const { return words_; }
-  /// A word that change() found changed behind two or more pointers, and what the run left in it.
-  /// One of the pointers may be a stale one between the members of an object: memory of something
-  /// else.
+  /// A changed word that change() found two or more pointers away, and its value after the run. One
+  /// of the pointers may be stale, so the memory may belong to something else.
   struct Doubtful {
     std::uintptr_t at = 0;
     std::size_t bytes = 0;
     std::uint64_t value = 0;
   };
-  /// Empty where what change() found is certain.
+  /// Empty if the change that change() found is certain.
   std::vector<Doubtful>& doubtful() { return doubtful_; }
-  /// How much there is behind a pointer that a function object holds (level 1), or that was found
-  /// behind one; 0 if the trace looks after it, or nothing tells. Behind change().
+  /// The size of the memory at a pointer of the function object (level 1), or at a pointer found in
+  /// such memory (level 2 and so on). 0 if the trace itself handles this memory, or if the size is
+  /// unknown. Call it after change().
   std::size_t captured_bytes(Memory& memory, std::uintptr_t at, int level) const;
   void clear();
 
@@ -54,12 +54,12 @@ class StateWatch : public detail::StateList {
   };
   struct Region {
     std::uintptr_t at;
-    std::size_t bytes, copy;  // how many, and where the copy starts
-    std::size_t leads;        // of the first bytes, pointers are followed
-    int level, from;          // steps from the function object; the region that led here, or -1
+    std::size_t bytes, copy;  // the size, and the start of the copy
+    std::size_t leads;        // the number of first bytes in which pointers are followed
+    int level, from;          // pointers from the function object; the region that led here, or -1
     std::size_t offset;       // of the pointer in that region
-    bool beside = false;      // perhaps led to by something beside a captured object
-    std::uintptr_t size_word = 0;  // what was in front of it
+    bool beside = false;      // whether something next to a captured object may have led here
+    std::uintptr_t size_word = 0;  // the word in front of the region
   };
   void follow(Memory& memory, std::size_t region);
   void lead_to(Memory& memory, std::uintptr_t at, std::size_t most, std::size_t from,
@@ -82,7 +82,8 @@ class StateWatch : public detail::StateList {
   std::string words_;
   std::pmr::vector<Range> excluded_{&own_};
   std::pmr::vector<Region> regions_{&own_};
-  std::pmr::map<std::uintptr_t, std::uintptr_t> followed_{&own_};  // where pointers have been: to
+  // from the start to the end of each range whose pointers were followed
+  std::pmr::map<std::uintptr_t, std::uintptr_t> followed_{&own_};
   std::pmr::vector<std::byte> copies_{&own_}, now_{&own_};
 };
 }  // namespace reel::tracing

@@ -13,12 +13,12 @@
 
 namespace reel::tracing {
 namespace {
-/// Row-major, in the host's memory.
+/// A row-major copy in the host's memory.
 Tensor in_order(const Tensor& x) {
   const Tensor host = on_host(x);
   return Access::body(host)->contiguous ? host : contiguous_copy(*Access::body(host));
 }
-/// Of constants that lie alike.
+/// Compares constants of the same layout.
 bool same_elements(const Tensor& a, const Tensor& b) {
   if (Access::body(a)->data == Access::body(b)->data) return true;
   const Tensor x = in_order(a), y = in_order(b);
@@ -39,7 +39,7 @@ std::int64_t first_other_element(const Tensor& a, const Tensor& b) {
   return i;
 }
 
-/// Walks a path along the tree, and from where it leaves it on adds what is new.
+/// Follows a path in the tree. Where the path leaves the tree, it adds the rest of the path.
 class Walker {
  public:
   Walker(Tree& tree, const Capture& path)
@@ -71,13 +71,13 @@ class Walker {
     if (!step.op) return "a value read on the host, of " + place_of(step);
     return (step.part == Part::value ? "" : "the gradient of ") + place_of(step);
   }
-  /// What the tree has where the path leaves it.
+  /// What the tree expects where the path leaves it.
   std::string expected_here() {
     const Segment& here = segment();
     if (next_ < here.steps.size()) return "a step to " + name_of(here.steps[next_]);
     return here.branches.empty() ? "the end" : "a step to " + name_of(here.question);
   }
-  /// Notes what of a step differs: `what`, an input or a result.
+  /// Notes which part of a step differs: `what` is an input or a result.
   void note(int value, int before, const std::string& what, const Step& step) {
     if (difference_) return;
     const Value &a = path_.values[static_cast<std::size_t>(value)],
@@ -99,12 +99,12 @@ class Walker {
     difference_.before = element_text(*Access::body(was), i);
     difference_.now = element_text(*Access::body(is), i);
   }
-  /// The value of the path that has been found to be this one of the tree; -1 if none has.
+  /// The value of the path that corresponds to this value of the tree; -1 if none is known.
   int way_value_of(int value) const {
     const auto found = std::find(known_.begin(), known_.end(), value);
     return found == known_.end() ? -1 : static_cast<int>(found - known_.begin());
   }
-  /// Where a value, number i of the path, comes from, and what it is.
+  /// Describes a value, number i of the path, and where it comes from.
   std::string text_of(const Value& value, int i, const std::vector<Variable>& variables) const {
     std::string text = "a new value";
     if (value.kind == Value::Kind::argument) text = "argument " + std::to_string(value.number);
@@ -128,7 +128,7 @@ class Walker {
     if (is_new) tree_.variables.push_back(variable);
     return found->second;
   }
-  /// Whether a call starts with the value.
+  /// Whether a call starts with this value.
   static bool is_start(const Value& value) {
     return value.kind == Value::Kind::argument || value.kind == Value::Kind::variable;
   }
@@ -136,7 +136,8 @@ class Walker {
     return std::int64_t{value.number} * 2 + (value.kind == Value::Kind::variable);
   }
 
-  /// A value of the path as one of the tree; `before` is the one it should be, -1 if it is new.
+  /// Finds the value of the tree for a value of the path. `before` is the expected value, or -1 for
+  /// a new one.
   bool meet(int value, int before, int& is) {
     is = -1;
     if (value < 0) return before < 0;
@@ -175,7 +176,7 @@ class Walker {
       meet(made.number, -1, base);
       made.number = base;
     }
-    // What a call starts with is one value, whichever path meets it first.
+    // A value that a call starts with has one number in the tree, whichever path uses it first.
     const auto next = static_cast<int>(tree_.values.size());
     if (is_start(made)) {
       const auto [found, is_new] = starts_.try_emplace(start_of(made), next);
@@ -185,7 +186,7 @@ class Walker {
     return next;
   }
 
-  /// `what` they are to the step: inputs, or results.
+  /// `what` is the role of the values in the step: inputs, or results.
   bool meet_all(const Step* step, const std::string& what, const std::vector<int>& values,
                 const std::vector<int>* before, std::vector<int>& are) {
     if (before && before->size() != values.size()) {
@@ -288,7 +289,7 @@ class Walker {
   }
 
   bool finish() {
-    // Another thread may have been here first.
+    // Another thread may have added this path before.
     if (!building_) return next_ == segment().steps.size() && segment().ending;
     auto ending = std::make_shared<Ending>();
     meet_all(nullptr, {}, path_.results, nullptr, ending->results);
@@ -305,12 +306,12 @@ class Walker {
 
   Tree& tree_;
   const Capture& path_;
-  std::vector<int> known_;  // values of the path as values of the tree
+  std::vector<int> known_;  // the value of the tree for each value of the path
   std::vector<int> variables_;
   std::unordered_map<const Cell*, int> numbers_;  // of the tree's Variables
   std::unordered_map<std::int64_t, int> starts_;  // values of the tree that a call starts with
   int segment_ = 0;
-  std::size_t next_ = 0;  // step of the segment
+  std::size_t next_ = 0;  // the next step of the segment
   bool building_ = false;
   Difference difference_;
 };

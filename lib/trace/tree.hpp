@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The paths through a function that were captured: they part where C++ asked a value for something
-// and got different answers.
+// The captured paths through a function. Two paths part where C++ asked a value for something and
+// got different answers.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -12,19 +12,19 @@
 #include "lib/trace/captured.hpp"
 
 namespace reel::tracing {
-/// Where a path ends.
+/// The end of a path.
 struct Ending : std::enable_shared_from_this<Ending> {
   std::vector<int> results;
   std::vector<std::pair<int, int>> assigned;
   std::shared_ptr<KeptResult> result;
-  /// Replays up to the next one that runs beside the function; 0 if none does.
+  /// The number of replays up to the next one that is checked; 0 if none is.
   std::atomic<std::uint32_t> until_check = 1;
-  std::atomic<int> checks = 0;               // that found no difference
-  std::atomic<std::uint64_t> last_good = 0;  // the call that was captured or checked last
+  std::atomic<int> checks = 0;               // checks that found no difference
+  std::atomic<std::uint64_t> last_good = 0;  // the last call that was captured or checked
   CapturedWatch captured;
 };
 
-/// What a run found otherwise than the trace has it.
+/// A difference between a run and the trace.
 struct Difference {
   std::string what, before, now;
   explicit operator bool() const { return !what.empty(); }
@@ -35,11 +35,11 @@ struct Branch {
   int segment;
 };
 
-/// Steps without a question among them; then a question, whose answer names the next segment, or
-/// the end.
+/// Steps without a question. Then follows a question, whose answer selects the next segment, or the
+/// end.
 struct Segment {
   std::vector<Step> steps;
-  Step question;  // if there are branches
+  Step question;  // only if there are branches
   std::vector<Branch> branches;
   std::shared_ptr<Ending> ending;
 };
@@ -50,15 +50,15 @@ struct Tree {
   std::vector<Segment> segments;
   std::size_t paths = 0;
 
-  /// Adds a path. If it leaves a known one although no question was answered otherwise, nothing is
-  /// changed, and where it does is the result.
+  /// Adds a path. If it leaves a known path although all answers are equal, nothing is added, and
+  /// the result says where it leaves.
   Difference add(const Capture& path);
-  /// The newest.
+  /// The end of the newest path.
   std::shared_ptr<Ending> ending() const { return segments.back().ending; }
 };
 
 /// "multiply at train.cpp:12"
 std::string place_of(const Step& step);
-/// An element, with as few digits as name it.
+/// An element, with as few digits as identify it.
 std::string element_text(const Body& x, std::int64_t i);
 }  // namespace reel::tracing

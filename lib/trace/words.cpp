@@ -8,7 +8,7 @@
 
 namespace reel::tracing {
 namespace {
-/// Numbers that programs keep; other bits are seldom meant as a floating number.
+/// Numbers that programs usually keep. Other bits are rarely a floating number.
 bool is_usual(double x) { return x == 0 || (std::abs(x) > 1e-6 && std::abs(x) < 1e9); }
 bool is_usual_float(std::uint64_t word) {
   return is_usual(double{std::bit_cast<float>(static_cast<std::uint32_t>(word))});
@@ -20,7 +20,8 @@ std::string text_of(T number) {
   return {text, std::to_chars(text, text + sizeof text, number).ptr};
 }
 
-/// Of several readings of a change the shortest is the likeliest: other types give long numbers.
+/// If a change can be read in several ways, the shortest is the most likely: wrong types give long
+/// numbers.
 class Readings {
  public:
   template <class T>
@@ -50,8 +51,9 @@ std::string change_text(std::uint64_t before, std::uint64_t now) {
   } else {
     readings.add(std::bit_cast<std::int64_t>(before), std::bit_cast<std::int64_t>(now));
     if (!static_cast<std::uint32_t>(changed))
-      readings.add_half(before >> 32, now >> 32, static_cast<std::uint32_t>(now));  // else a double
-    else if (is_usual_float(before >> 32) && is_usual_float(now >> 32))             // two floats
+      // otherwise it is a double
+      readings.add_half(before >> 32, now >> 32, static_cast<std::uint32_t>(now));
+    else if (is_usual_float(before >> 32) && is_usual_float(now >> 32))  // two floats
       readings.add(std::bit_cast<float>(static_cast<std::uint32_t>(before)),
                    std::bit_cast<float>(static_cast<std::uint32_t>(now)));
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Records of any number of inputs and outputs, and the counts that a gradient function must keep.
+// Records with any number of inputs and outputs, and the numbers of gradients that a gradient
+// function must return.
 #include <string>
 #include <vector>
 
@@ -11,7 +12,7 @@ namespace reel::tests {
 namespace {
 double number(const Tensor& x) { return x.to(DType::float64).item<double>(); }
 
-/// The squares of the elements of its input: as many outputs as elements, recorded as one op.
+/// The squares of the elements of its input, recorded as one op with one output for each element.
 void register_squares() {
   static const bool done = [] {
     register_op("each_square", [](const OpCall& call) {
@@ -47,7 +48,8 @@ void register_sum() {
   (void)done;
 }
 
-/// What f, which throws an E, says on its first line: that of the recorded op, not of the call.
+/// The first line of the E that f throws. It must name the line of the recorded op, not of the
+/// call.
 template <class E, class F>
 std::string refusal(const F& f) {
   try {
@@ -76,7 +78,7 @@ TEST_CASE("an op has as many outputs as it gives, under tapes to the second orde
   register_squares();
   const std::int64_t n = GENERATE(1, 2, 255, 256, 257, 300, 511, 70'000);
   const DType dtype = GENERATE(DType::float32, DType::float64);
-  const bool second = n < 1000;  // the gradient of a split in two orders takes n^2 steps
+  const bool second = n < 1000;  // the second gradient of a split takes n^2 steps
   const Tensor x = small_numbers(n, dtype);
   GradientTape outer;
   if (second) outer.watch(x);
@@ -86,7 +88,7 @@ TEST_CASE("an op has as many outputs as it gives, under tapes to the second orde
     tape.watch(x);
     const Tensors all = call_op_all("each_square", {x});
     REQUIRE(all.size() == static_cast<std::size_t>(n));
-    // The last output is one like any other.
+    // The last output is an ordinary output.
     const Tensor one = tape.gradient(all[static_cast<std::size_t>(n - 1)], x);
     CHECK(number(one(n - 1)) == 2 * number(x(n - 1)));
     CHECK(number(sum(one)) == 2 * number(x(n - 1)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A matrix that many products use: its gradient is that of one product after the other.
+// Many products use one matrix. Its gradient must be that of the products one after another.
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -25,7 +25,7 @@ struct Layer {
 
 using Loss = detail::Function<Tensor(const std::vector<Tensor>& x)>;
 
-/// Gradients as they are, and with a tape listening, under which no product waits.
+/// Compares the gradients with those under an outer tape, where no product waits.
 void check_alike(const Loss& loss, const std::vector<Tensor>& x, const std::vector<Variable>& of) {
   std::vector<Tensor> found;
   {
@@ -70,14 +70,14 @@ TEST_CASE("a matrix used once, twice and often has the sum of all products as gr
 }
 
 TEST_CASE("rows that wait are added up before they meet a large gradient", "[cpu]") {
-  constexpr int uses = 40;  // so many that the large gradient is put aside
+  constexpr int uses = 40;  // so many that the library keeps the large gradient apart
   const Variable w("w", zeros({inputs, outputs}));
   const Tensor x = ones({1, inputs}), large = full({1, inputs}, 0x1p24f), up = ones({1, outputs});
   GradientTape tape;
   Tensor y = zeros({});
   for (int i = 0; i < uses; ++i) y = y + sum(matmul(x, w) * up);
-  y = y + sum(matmul(large, w) * up);  // the last use has the first gradient
-  // 2^24 + 1 is no float32: each row that is added alone is lost.
+  y = y + sum(matmul(large, w) * up);  // the last use is the first to get its gradient
+  // 2^24 + 1 is no float32, so each row that is added alone would be lost.
   const Tensor found = tape.gradient(y, w);
   INFO(found);
   CHECK(equal(found, full({inputs, outputs}, 0x1p24f + uses)));
@@ -125,7 +125,7 @@ TEST_CASE("rows of any layout, and of no elements, join in one product") {
       return sums;
     };
     check_alike(loss, x, {layer.w, layer.b});
-    // Of no inputs, and of no outputs.
+    // A matrix without inputs, and one without outputs.
     const Variable none("none", zeros({0, outputs}, {.dtype = dtype})),
         nowhere("nowhere", zeros({inputs, 0}, {.dtype = dtype}));
     const Loss empty = [&](const std::vector<Tensor>& given) {
@@ -156,8 +156,11 @@ TEST_CASE("the rows that a product takes are those that were appended, in their 
       CHECK(!product.has_space(*Access::body(concat({b, b}, 0))));
       CHECK(!product.empty());
       const DeferredProduct::Rows rows = product.rows();
+      product.matrix_done = product.bias_done = true;
       product.clear();
       CHECK(product.empty());
+      CHECK(!product.matrix_done);  // the next rows are added to both
+      CHECK(!product.bias_done);
       CHECK(rows.x.size() == 64 * 5);
       CHECK(rows.dz.size() == 64 * 7);
       CHECK(equal(rows.x, concat({x[0], x[1], x[2]}, 0)));
@@ -198,7 +201,7 @@ TEST_CASE("biases of every shape that fits get gradients of that shape") {
     check_alike(loss, {x}, {layer.w});
     check_alike(loss, {x}, {bias});
   }
-  // A bias that no tape follows, before and behind one that a tape does.
+  // A bias that no tape follows, before and after one that a tape follows.
   const Tensor constant = normal({outputs});
   const Loss mixed = [&](const std::vector<Tensor>& given) {
     Tensor sums = zeros({}, {.dtype = DType::float64});

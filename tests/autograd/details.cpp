@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What tapes record, keep and say in cases that are rarely met.
+// What tapes record, keep and report in rare cases.
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -51,7 +51,7 @@ TEST_CASE("a custom gradient leaves a record where a tape follows an argument, a
     const auto watched = records();
     const Tensor z = twice(x, y);
     CHECK(first.ops().empty());
-    REQUIRE(second.ops().size() == 2);  // that of a + b, and the whole
+    REQUIRE(second.ops().size() == 2);  // the op a + b, and the whole function
     CHECK(second.ops()[1].name == "custom_gradient");
     CHECK(second.ops()[1].inputs.size() == 2);
     CHECK(records() == watched + 2);
@@ -125,7 +125,7 @@ TEST_CASE("results of layers are sources beside what they were computed from") {
     CHECK(equal(all[2], tape.gradient(z, w)));
     CHECK(equal(all[3], tape.gradient(z, b)));
   }
-  // A scale that is used twice: its gradients add up, in place or not.
+  // A scale that is used twice. Its gradients are added, in place or not.
   const Tensor scale = random::normal({4}), shift = random::normal({4});
   const auto loss = [&] {
     return sum(layer_norm(x, scale, shift) * x) + sum(layer_norm(x * x, scale, shift) * x);
@@ -185,15 +185,16 @@ TEST_CASE("an unconnected source says where its path ends") {
   says(error(target, w),
        "source 0 \"w\": expected a path to the target, got one that ends at exp (" + place + ")");
   says(error(target, used), "source 0: expected a path to the target, got one that ends at exp (");
-  says(error(target, unused), "no recorded op that uses it");
-  says(error(target, late), "no recorded op that uses it");
+  says(error(target, unused), "a Variable that nothing read while this tape recorded");
+  says(error(target, late), "a tensor that this tape does not watch");
   says(error(late, unused), "a Variable that nothing read while this tape recorded");
   says(error(late, late), "a tensor that this tape does not watch");
   says(error(late, x), "a target that this tape did not record");
   says(error(before, w), "a target from before this tape");
   says(refusal([&] { tape.gradient(target, {x, w}); }), "source 1 \"w\"");
   says(error(target, w), "Unconnected::zero");
-  // The last cut that the source reaches is named, by the name of its file alone.
+  // The error names the last stop_gradient() that the source reaches, and the file without its
+  // folder.
   const Tensor cut = stop_gradient(Operand(used, Caller{"plain.cpp", 7}));
   const Tensor other = stop_gradient(Operand(x, Caller{"a/b/other.cpp", 8}));
   says(error(sum(cut * x) * 0.0f + target, w), "one that was cut at stop_gradient (plain.cpp:7)");
@@ -216,19 +217,19 @@ TEST_CASE("an unconnected source says why the tape knows nothing of it or of the
       CHECK(text.find('\n') <= 200);
     };
     const char* const unread = "a Variable that nothing read while this tape recorded";
-    // A value from before the tape, and a tensor that nobody watches.
+    // A value from before the tape, and a tensor that is not watched.
     check(sum(early * early), w, unread, "Read it and compute the target after the tape is made");
     check(sum(x * x), x, "a tensor that this tape does not watch", "Call watch() of the tape");
     tape.watch(x);
     check(plain, x, "a target that this tape did not record", "after the tape is made");
-    // Integers, whatever the target is.
+    // Integer sources, for any target.
     const Tensor recorded = sum(x * labels);
     for (const Tensor& target : {recorded, plain}) {
       check(target, labels, "a source of dtype int32", "to(DType::float32)");
       check(target, flags, "a source of dtype bool", "to(DType::float32)");
       check(target, count, "a source of dtype int32", "to(DType::float32)");
     }
-    // A pause.
+    // Ops during a pause.
     Tensor unrecorded, of_other;
     {
       const auto pause = tape.pause();
@@ -242,7 +243,7 @@ TEST_CASE("an unconnected source says why the tape knows nothing of it or of the
     check(unrecorded, x, "a target that this tape did not record", "The tape was paused");
     check(unrecorded, w, unread, "outside of pause()");
     check(of_other, x, "a target that only another tape recorded", "while this tape records");
-    // Another thread, without a tape and with one of its own.
+    // Ops on another thread, without a tape and with its own tape.
     Tensor elsewhere, of_thread;
     std::thread([&] {
       elsewhere = sum(w * w);
@@ -252,6 +253,14 @@ TEST_CASE("an unconnected source says why the tape knows nothing of it or of the
     }).join();
     check(elsewhere, w, unread, "on the thread of the tape");
     check(of_thread, w, "a target from another thread", "on the thread of the tape");
+  }
+  {  // Two Variables that the tape has read.
+    const Variable v("v", ones({2})), u("u", ones({2}));
+    GradientTape both({.persistent = true});
+    sum(v * u);
+    for (const Variable& read : {v, u})
+      says(refusal([&] { both.gradient(tensor(1.0f), read); }),
+           "a target that this tape did not record");
   }
   const Variable w("w", ones({2}));
   GradientTape blind({.persistent = true, .watch_variables = false});
@@ -272,7 +281,7 @@ TEST_CASE("an unconnected source of another tape is told from one of this tape")
   const Tensor target = own * w;
   says(refusal([&] { tape.gradient(target, first); }),
        "one that ends at multiply (details.cpp:" + std::to_string(line));
-  says(refusal([&] { tape.gradient(target, w); }), "no recorded op that uses it");
+  says(refusal([&] { tape.gradient(target, w); }), "a Variable that this tape does not watch");
   CHECK(equal(outer.gradient(target, w), own));
 }
 
@@ -286,6 +295,7 @@ TEST_CASE("a spent tape says which call was one too many") {
   says(text, "gradient: tape: expected one call of gradient()");
   says(text, "got another call");
   CHECK(text.find("inside") == text.npos);
+  says(refusal([&] { tape.jacobian(y, x); }), "got jacobian() after it");
 }
 
 TEST_CASE("layer_norm of equal numbers has gradients of 0, by the kernel and by ops") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The gradient of a value that is used very often in one tape, against an exact sum.
+// The gradient of a value that one tape uses very often, compared with an exact sum.
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -16,11 +16,11 @@ namespace {
 const int uses = sanitized ? 500 : 20'000;
 const double rate = 0.1f;
 
-struct Way {
+struct Use {
   const char* name;
-  std::function<Tensor(const Tensor&)> use;  // its sum has the gradient `rate` in element (0, 0)
+  std::function<Tensor(const Tensor&)> of;  // the gradient of its sum is `rate` in element (0, 0)
 };
-std::vector<Way> ways(DType dtype) {
+std::vector<Use> kinds_of_use(DType dtype) {
   const Tensor matrix = full({2, 2}, 0.1f).to(dtype), row = full({1, 2}, 0.1f).to(dtype);
   const Tensor number = full({}, 0.1f).to(dtype);
   return {
@@ -42,14 +42,14 @@ TEST_CASE("a value that is used thousands of times has an exact gradient", "[slo
   const DType dtype = GENERATE(DType::float32, DType::float64);
   const double unit = dtype == DType::float32 ? std::numeric_limits<float>::epsilon()
                                               : std::numeric_limits<double>::epsilon();
-  for (const Way& way : ways(dtype)) {
-    INFO(way.name << ", " << name_of(dtype));
-    const double each = std::string_view(way.name) == "a product" ? rate * rate : rate;
+  for (const Use& kind : kinds_of_use(dtype)) {
+    INFO(kind.name << ", " << name_of(dtype));
+    const double each = std::string_view(kind.name) == "a product" ? rate * rate : rate;
     const Tensor x = ones({2, 2}, {.dtype = dtype});
     const Variable w("w", x);
     const auto all_uses = [&](const Tensor& value) {
       Tensor y = zeros({}, {.dtype = DType::float64});
-      for (int i = 0; i < uses; ++i) y = y + sum(way.use(value)).to(DType::float64);
+      for (int i = 0; i < uses; ++i) y = y + sum(kind.of(value)).to(DType::float64);
       return y;
     };
     const auto near = [&](const Tensor& got, const char* what) {
@@ -63,7 +63,7 @@ TEST_CASE("a value that is used thousands of times has an exact gradient", "[slo
     }
     {
       GradientTape tape({.persistent = true});
-      const Tensor value = w.value() * 1;  // no leaf
+      const Tensor value = w.value() * 1;  // not a leaf
       const Tensor y = all_uses(value);
       const auto slopes = tape.gradient(y, {GradientSource(w), GradientSource(value)});
       near(slopes[0], "a Variable");

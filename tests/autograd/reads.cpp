@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What tapes make of a Variable's value that was read as a Tensor, and of an index that picks all.
+// How tapes treat a Variable's value that was read as a Tensor, and an index that selects
+// everything.
 #include <optional>
 #include <thread>
 #include <vector>
@@ -31,7 +32,7 @@ Tensor copied(const Tensor& x) { return x + zeros_like(x); }
 Variable made(DType dtype) {
   return Variable("w", tensor({{0.5f, -1.0f}, {2.0f, 0.25f}}).to(dtype));
 }
-/// How a value is read before the tape that is asked begins.
+/// A way to read a value before the tape that takes the gradient begins.
 using Read = Tensor (*)(const Variable&);
 const Read reads[] = {[](const Variable& w) { return w.value(); },
                       [](const Variable& w) -> Tensor { return w; },
@@ -108,7 +109,7 @@ TEST_CASE("second derivatives see a value read under the outer tape") {
     Tensor slope;
     {
       GradientTape inner;
-      slope = inner.gradient(f(x, w), w);  // x^2, x of the outer tape
+      slope = inner.gradient(f(x, w), w);  // x^2, where the outer tape follows x
     }
     CHECK(slope.item<double>() == 9);
     CHECK(outer.gradient(slope, w).item<double>() == 6);
@@ -136,7 +137,7 @@ TEST_CASE(
           read();
         }
         for (int i = 0; i < 3; ++i) {
-          GradientTape other;  // takes numbers of records again
+          GradientTape other;  // it reuses numbers of records
           other.gradient(w * w, w);
         }
         const Tensor y = x * x + w;
@@ -179,7 +180,7 @@ TEST_CASE("an index that picks all gives a new tensor, whoever listens") {
   check_all();
   GradientTape outer;
   check_all();
-  // What an earlier tape does not know is new to it in plain mode too.
+  // A value that an earlier tape does not know is a new tensor in plain mode too.
   const Tensor y = x(all);
   GradientTape tape;
   tape.watch(y);

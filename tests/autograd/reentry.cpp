@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Gradient functions that use the tape which plays them.
+// Gradient functions that use the tape which is calling them.
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -13,7 +13,7 @@ namespace reel::tests {
 namespace {
 double number(const Tensor& x) { return x.to(DType::float64).item<double>(); }
 
-/// x * x, with a gradient function that answers upstream * slope().
+/// x * x, with a gradient function that returns upstream * slope().
 Tensor square_with(const Tensor& x, const detail::Function<Tensor()>& slope) {
   return custom_gradient([&](Tensor t) {
     return std::pair{t * t, [slope](Tensor up) { return up * slope(); }};
@@ -44,8 +44,8 @@ TEST_CASE("a persistent tape may be asked inside its own gradient functions") {
   }
   const std::size_t ops = tape.ops().size();
   CHECK(equal(tape.gradient(inner + cube, x), full({n}, 54).to(dtype)));
-  CHECK(tape.ops().size() == ops + 1);                  // nothing of what was played
-  CHECK_THROWS_AS(tape.gradient(outer, x), TapeError);  // inner * 1 is no op that the tape saw
+  CHECK(tape.ops().size() == ops + 1);                  // no op of the backward pass
+  CHECK_THROWS_AS(tape.gradient(outer, x), TapeError);  // the tape did not see the op inner * 1
 }
 
 TEST_CASE("a tape that is not persistent refuses a call inside its own gradient functions") {
@@ -67,10 +67,10 @@ TEST_CASE("a tape that is not persistent refuses a call inside its own gradient 
       CHECK(text.find(by_row ? "jacobian" : "gradient") != text.npos);
       CHECK(text.find("inside its own gradient()") != text.npos);
     }
-    CHECK_THROWS_AS(tape.gradient(z, x), TapeError);  // it is spent
+    CHECK_THROWS_AS(tape.gradient(z, x), TapeError);  // the tape is used up
   }
   CHECK(same_memory(before));
-  // A function that does without goes on as if it had not asked.
+  // A gradient function that can go on without the gradient does so.
   GradientTape tape;
   tape.watch(x);
   const Tensor cube = x * x * x;
@@ -88,7 +88,7 @@ TEST_CASE("jacobian() lets its gradient functions ask the tape, persistent or no
   const Tensor cube = x * x * x;
   const Tensor y = square_with(x, [&] { return tape.gradient(cube, x); });
   CHECK(equal(tape.jacobian(y, x), tensor({{3.0, 0.0}, {0.0, 12.0}})));
-  CHECK(equal(tape.gradient(cube, x), tensor({3.0, 12.0})));  // it is not spent
+  CHECK(equal(tape.gradient(cube, x), tensor({3.0, 12.0})));  // the tape is not used up
 }
 
 TEST_CASE("tapes of a gradient function are tapes like any other") {
@@ -152,11 +152,11 @@ TEST_CASE("a pause that starts or ends inside a gradient function keeps out what
   });
   const std::size_t ops = tape.ops().size();
   CHECK(number(tape.gradient(starts, x)) == 6);
-  CHECK_THROWS_AS(tape.gradient(x * x, x), TapeError);  // paused
+  CHECK_THROWS_AS(tape.gradient(x * x, x), TapeError);  // the tape is paused
   CHECK(number(tape.gradient(ends, x)) == 6);
   CHECK(tape.ops().size() == ops);
   CHECK(number(tape.gradient(within, x)) == 6);
-  CHECK(number(tape.gradient(x * x, x)) == 6);  // records again
+  CHECK(number(tape.gradient(x * x, x)) == 6);  // the tape records again
   CHECK(tape.ops().size() == ops + 1);
 }
 
@@ -217,7 +217,7 @@ TEST_CASE("an exception out of a gradient function spends a tape that is not per
       CHECK(equal(tape.gradient(y, x), tensor({6.0, 8.0})));
     else
       CHECK_THROWS_AS(tape.gradient(y, x), TapeError);
-    CHECK(equal(outer.gradient(x * x, x), tensor({6.0, 8.0})));  // it records still
+    CHECK(equal(outer.gradient(x * x, x), tensor({6.0, 8.0})));  // it still records
   }
   CHECK(same_memory(before));
 }
@@ -233,19 +233,19 @@ TEST_CASE("jacobian leaves the tape as it was when it ends by an exception") {
     if (++calls == stop_at) throw Stop();
     return x + x;
   });
-  CHECK_THROWS_AS(tape.jacobian(y, x), Stop);  // in the second row
+  CHECK_THROWS_AS(tape.jacobian(y, x), Stop);  // thrown in the second row
   CHECK(calls == 2);
   check_refused<TapeError>([&] { tape.jacobian(y, other); }, "source 0");
   check_refused<TapeError>([&] { tape.jacobian(2.0, x); }, "target");
   stop_at = 0;
   CHECK(equal(tape.jacobian(y, x), tensor({{6.0, 0.0}, {0.0, 8.0}})));
-  const Tensor z = x * x;  // it records still
+  const Tensor z = x * x;  // the tape still records
   CHECK(equal(tape.gradient(z, x), tensor({6.0, 8.0})));
   if (persistent) {
     CHECK(equal(tape.gradient(z, x), tensor({6.0, 8.0})));
     return;
   }
-  CHECK_THROWS_AS(tape.gradient(z, x), TapeError);  // one gradient() is all it had
+  CHECK_THROWS_AS(tape.gradient(z, x), TapeError);  // the tape has one gradient() only
   check_refused<TapeError>([&] { tape.jacobian(z, x); }, "persistent");
   check_refused<TapeError>([&] { tape.jacobian(zeros({0}), x); }, "persistent");
 }
@@ -314,7 +314,7 @@ TEST_CASE("a paused tape keeps out a temporary that is moved into an op") {
   Tensor alone = x * x;
   {
     const auto pause = tape.pause();
-    alone = std::move(alone) * 2;  // nobody else holds the buffer but the tape's records
+    alone = std::move(alone) * 2;  // only the records of the tape hold the buffer too
   }
   CHECK(equal(alone, full({n}, 18).to(dtype)));
   CHECK_THROWS_AS(tape.gradient(alone, x), TapeError);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Gradients where functions have kinks, ties, poles and NaN, by passes and by ops.
+// Gradients at kinks, ties, poles and NaN, computed by passes and by ops.
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -15,7 +15,7 @@ constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 constexpr double inf = std::numeric_limits<double>::infinity();
 using Vector = std::vector<double>;
 
-/// Equal numbers, or NaN in the same places.
+/// Equal numbers, or NaN at the same positions.
 bool alike(const Tensor& got, const Vector& expected) {
   const std::vector<double> found = got.to(DType::float64).to_vector<double>();
   if (found.size() != expected.size()) return false;
@@ -30,8 +30,9 @@ struct Slopes {
 };
 using Binary = std::function<Tensor(Tensor, Tensor)>;
 
-/// The gradients of f at these points for this upstream: in both dtypes, at each place among other
-/// elements, alone, and where an outer tape makes ops of the passes.
+/// Checks the gradients of f at these points for this upstream gradient: in both dtypes, at several
+/// positions among other elements, alone, and under an outer tape, which uses ops in place of
+/// passes.
 void check_slopes(const Binary& f, const Vector& x, const Vector& y, const Vector& dz,
                   const Slopes& expected) {
   for (const DType dtype : {DType::float32, DType::float64})
@@ -102,7 +103,8 @@ TEST_CASE("the gradient of where is 0 for what was not chosen, whatever came the
   const Vector x = {1, -1, 1, -1, 1, -1}, dz = {nan, nan, inf, -inf, 2, 3};
   check_slopes([](Tensor a, Tensor b) { return where(stop_gradient(a) > 0, a, b); }, x,
                {5, 6, nan, inf, 7, 8}, dz, {{nan, 0, inf, 0, 2, 0}, {0, nan, 0, -inf, 0, 3}});
-  // Of a pole behind it nothing is seen, if its argument is made harmless first.
+  // A pole inside of the branch that is not chosen has no effect, if its argument is first replaced
+  // by a harmless one.
   const Tensor at = tensor({-1.0, 0.0, 4.0});
   const auto safe_root = [](const Tensor& v) {
     return where(v > 0, sqrt(where(v > 0, v, 1.0)), 0.0);
@@ -110,7 +112,7 @@ TEST_CASE("the gradient of where is 0 for what was not chosen, whatever came the
   GradientTape tape({.persistent = true});
   tape.watch(at);
   CHECK(alike(tape.gradient(safe_root(at), at), {0, 0, 0.25}));
-  // One condition for all, and one branch for all.
+  // One condition for several elements, and one branch for all elements.
   const Tensor wide = ones({2, 3});
   tape.watch(wide);
   const Tensor chosen = where(tensor({true, false, true}), wide, at(2));
@@ -130,7 +132,7 @@ TEST_CASE("gradients at kinks and poles") {
                {{inf, 2, -1, 1}, {0, 0, 0, 0}});
   check_slopes([](Tensor a, Tensor b) { return a / b; }, {1, 0, 6}, {0, 4, 2}, {1, 8, 4},
                {{inf, 2, 2}, {-inf, 0, -6}});
-  // -x / y^2, though y^2 is no finite number
+  // -x / y^2, where y^2 is not finite
   check_slopes([](Tensor a, Tensor b) { return a / b; }, {0x1p100}, {0x1p90}, {1},
                {{0x1p-90}, {-0x1p-80}});
   check_slopes([](Tensor a, Tensor b) { return remainder(a, b); }, {7, -7, 7, 6}, {3, 3, -3, 3},

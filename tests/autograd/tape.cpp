@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a GradientTape promises, one fact at a time.
+// The promises of GradientTape, one fact in each test.
 #include <cmath>
 #include <string>
 
@@ -170,7 +170,7 @@ TEST_CASE("tapes side by side answer each for itself, and end in any order") {
   Tensor z = y * x;
   CHECK(number(a->gradient(z, x)) == 12.0f);
   a.reset();
-  CHECK(number(b->gradient(z, x)) == 4.0f);  // y came before b watched x
+  CHECK(number(b->gradient(z, x)) == 4.0f);  // y was computed before b watched x
 }
 
 TEST_CASE("a paused tape sees nothing") {
@@ -327,7 +327,7 @@ TEST_CASE("records take moved operands over") {
   GradientTape tape({.persistent = true});
   tape.watch(x);
   Tensor square = x * x, again = square;
-  Tensor twice = std::move(square) * std::move(square);  // the same object on both sides
+  Tensor twice = std::move(square) * std::move(square);  // the same object is both operands
   CHECK(equal(twice, tensor({16.0f, 81.0f})));
   CHECK(equal(tape.gradient(twice, x), 4.0f * x * x * x));
   CHECK(equal(again, tensor({4.0f, 9.0f})));
@@ -347,4 +347,19 @@ TEST_CASE("a function of yours may use its operand more than once") {
   tape.watch(x);
   CHECK(equal(swish(x + 1.0f), swished));
   CHECK(equal(squared(x + 1.0f), products));
+}
+
+TEST_CASE("one source in braces gives a list of one gradient") {
+  Variable w("w", tensor(3.0f)), v("v", tensor(1.0f));
+  const Tensor x = tensor(2.0f);
+  GradientTape tape({.persistent = true});
+  tape.watch(x);
+  const Tensor y = w * w * x;
+  const std::vector<Tensor> slopes = tape.gradient(y, {w});
+  REQUIRE(slopes.size() == 1);
+  CHECK(slopes[0].item<float>() == 12);
+  CHECK(tape.gradient(y, {x})[0].item<float>() == 9);
+  CHECK(tape.gradient(y, {w, x}).size() == 2);
+  CHECK(tape.gradient(y, {v}, Unconnected::zero)[0].item<float>() == 0);
+  CHECK(tape.gradient(y, {w}, {tensor(2.0f)})[0].item<float>() == 24);
 }

@@ -28,7 +28,7 @@ case $way in
     mkdir -p source/subprojects
     cp "$here/program.cpp" "$here/meson.build" source/
     ln -sfn "$root" source/subprojects/reel
-    [[ -f build/build.ninja ]] || meson setup build source -Doptimization=0 -Dreel:isa=native >meson.log || { cat meson.log; exit 1; }
+    [[ -f build/build.ninja ]] || meson setup build source -Doptimization=0 -Ddebug=false -Dreel:isa=native >meson.log || { cat meson.log; exit 1; }
     ninja -C build --quiet "program_$kind"
     cd build
     ;;

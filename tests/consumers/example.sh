@@ -20,6 +20,8 @@ if ((${#waiting[@]})) && ! sed "${waiting[@]}" "$source" | cmp -s - "$source"; t
 fi
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
 read -ra cflags < <(pkg-config --cflags reel)
+read -ra eigen < <(pkg-config --cflags-only-I eigen3 2>/dev/null | sed 's/-I/-isystem /g') || true
+cflags+=("${eigen[@]}")
 read -ra libraries < <(pkg-config --libs reel)
 warnings=(-Wall -Wextra -Werror)
 g++ -std=c++20 "${warnings[@]}" "${cflags[@]}" "$source" "${libraries[@]}" -Wl,-rpath,"$prefix/lib" -o "$program"

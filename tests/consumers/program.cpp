@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a program of someone else looks like: it exits with 0 where the library answers rightly.
+// A program as users write it. It exits with 0 if the library gives the right results.
 #include <fmt/format.h>
 #include <reel/reel.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Programs and threads that end while objects of the library live: each ends, with status 0.
+// Programs and threads end while objects of the library still exist. Each must end with status 0.
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "ends/fibers.hpp"
 #include "ends/places.hpp"
 #include "support/catch.hpp"
 #include "support/resident.hpp"
@@ -29,7 +30,7 @@ std::string folder() {
   return self.substr(0, self.rfind('/') + 1);
 }
 
-/// Runs programs, as many at a time as there are processors, and says which did not end well.
+/// Runs as many programs at a time as there are processors. Reports those that did not end well.
 class Runs {
  public:
   void start(std::vector<std::string> words) {
@@ -38,7 +39,7 @@ class Runs {
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
     pid_t child = -1;
-    // Each in a process group of its own: a program that hangs may hang in the child of its fork.
+    // Each program gets its own process group: if it hangs, the child of its fork may hang too.
     REQUIRE(posix_spawn(&child, arguments[0], nullptr, &own_group_.value, arguments.data(),
                         environ) == 0);
     deadlines_[child] = std::chrono::steady_clock::now() + std::chrono::minutes(1);
@@ -84,36 +85,42 @@ class Runs {
   std::size_t count_ = 0;
 };
 
-std::size_t run_all(const std::vector<std::string>& ends, const std::vector<std::string>& more) {
+/// A module has no fibers.
+std::size_t run_all(const std::vector<std::string>& ends, const std::string& module = {}) {
   Runs runs;
-  for (const auto& [subject, make_subject] : subjects())
-    for (const std::string_view place : places)
-      for (const std::string& end : ends) {
-        std::vector<std::string> words = {folder() + "ends", std::string(subject),
-                                          std::string(place), end};
-        words.insert(words.end(), more.begin(), more.end());
-        runs.start(words);
-      }
+  std::vector<const Subjects*> kinds = {&subjects()};
+  if (module.empty()) kinds.push_back(&fiber_subjects());
+  for (const Subjects* const kind : kinds)
+    for (const auto& [subject, make_subject] : *kind)
+      for (const std::string_view place : places)
+        for (const std::string& end : ends) {
+          std::vector<std::string> words = {folder() + "ends", std::string(subject),
+                                            std::string(place), end};
+          if (!module.empty()) words.push_back(module);
+          runs.start(words);
+        }
   return runs.finish();
 }
 }  // namespace
 
 TEST_CASE("programs end while objects live") {
   std::vector<std::string> ends = {"return", "exit", "quick_exit", "exit on a thread"};
-  // The main thread's thread_locals stay where it ends by pthread_exit: a leak of the C library.
+  // If main ends by pthread_exit, the C library leaks the thread_locals of the main thread.
   if (!sanitized) ends.push_back("exit of main alone");
-  CHECK(run_all(ends, {}) == subjects().size() * std::size(places) * ends.size());
+  CHECK(run_all(ends) ==
+        (subjects().size() + fiber_subjects().size()) * std::size(places) * ends.size());
 }
 TEST_CASE("threads end while objects live") {
-  CHECK(run_all({"thread end", "thread beside exit"}, {}) > 0);
+  CHECK(run_all({"thread end", "thread beside exit"}) > 0);
 }
 TEST_CASE("children of forks end while objects live") {
   std::vector<std::string> ends = {"fork", "fork on a thread"};
-  if (!sanitized) ends.push_back("fork beside a thread");  // whose allocator it would find locked
-  CHECK(run_all(ends, {}) > 0);
+  // the child would inherit a locked allocator
+  if (!sanitized) ends.push_back("fork beside a thread");
+  CHECK(run_all(ends) > 0);
 }
 TEST_CASE("plugins are unloaded while objects live") {
   for (const char* module : {"libends_shared.so", "libends_static.so"})
-    CHECK(run_all({"dlclose", "dlclose on a thread"}, {folder() + module}) > 0);
+    CHECK(run_all({"dlclose", "dlclose on a thread"}, folder() + module) > 0);
 }
 }  // namespace reel::tests

@@ -4,5 +4,5 @@
 
 extern "C" [[gnu::visibility("default")]] bool make_subject(const char* subject,
                                                             const char* place) {
-  return reel::tests::make(subject, place) && reel::tests::trains();
+  return reel::tests::make(reel::tests::subjects(), subject, place) && reel::tests::trains();
 }

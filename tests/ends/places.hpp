@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where an object of the library is while a thread or the program ends.
+// Where an object of the library is stored when a thread or the program ends.
 #pragma once
 #include <cstdlib>
 #include <string_view>
@@ -7,7 +7,7 @@
 #include "ends/objects.hpp"
 
 namespace reel::tests {
-// Made before anything of the library is used, so they end after what it has made itself.
+// These are made before the library makes objects, so they are destroyed after those.
 inline std::unique_ptr<Subject> early;
 inline thread_local std::unique_ptr<Subject> thread_early;
 inline Subject* on_heap = nullptr;
@@ -15,11 +15,11 @@ inline Subject* on_heap = nullptr;
 inline constexpr std::string_view places[] = {
     "static", "early static", "thread_local", "early thread_local", "heap", "deleted at exit"};
 
-/// Makes the subject of that name there. False if there is no such name.
-inline bool make(std::string_view name, std::string_view place) {
-  std::unique_ptr<Subject>& touched = thread_early;  // from here on it has its place in the order
+/// Makes one of the subjects at this place. Returns false if there is no such name.
+inline bool make(const Subjects& subjects, std::string_view name, std::string_view place) {
+  std::unique_ptr<Subject>& touched = thread_early;  // this first use decides when it is destroyed
   std::unique_ptr<Subject> made;
-  for (const auto& [known, make_subject] : subjects())
+  for (const auto& [known, make_subject] : subjects)
     if (known == name) made = make_subject();
   if (!made) return false;
   if (place == "static") {
@@ -43,7 +43,7 @@ inline bool make(std::string_view name, std::string_view place) {
   return true;
 }
 
-/// Whether the library still computes what it should.
+/// Whether the library still computes right results.
 inline bool trains() {
   const Tensor x = arange(0.0f, 50'000.0f) * 1e-5f;
   const Variable w("w", tensor({2.0f}));

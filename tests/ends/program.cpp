@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// program SUBJECT PLACE END [MODULE]: makes the subject there and ends in that way. Exit status 0
-// if all went well.
+// Usage: program SUBJECT PLACE END [MODULE]. Makes the subject at the place, then ends in the given
+// way. The exit status is 0 if there was no error.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sys/wait.h>
@@ -11,13 +11,15 @@
 #include <cstdio>
 #include <thread>
 
+#include "ends/fibers.hpp"
 #include "ends/places.hpp"
 
 namespace {
 bool in_child = false;
 }
 #ifdef __SANITIZE_ADDRESS__
-// What the threads of its parent held, a child cannot reach: to the leak checker it is lost.
+// A child of a fork cannot reach what the threads of its parent hold. The leak checker would report
+// it.
 extern "C" [[gnu::visibility("default")]] int __lsan_is_turned_off() { return in_child; }
 #endif
 
@@ -28,7 +30,8 @@ constexpr int no_such_name = 2, wrong = 3;
 struct Request {
   std::string_view subject, place;
   void operator()() const {
-    if (!make(subject, place)) std::_Exit(no_such_name);
+    if (!make(subjects(), subject, place) && !make(fiber_subjects(), subject, place))
+      std::_Exit(no_such_name);
   }
 };
 
@@ -36,7 +39,7 @@ void check(bool right) {
   if (!right) std::_Exit(wrong);
 }
 
-/// The child trains and exits; whether it did so well.
+/// Whether a child can train and exit without an error.
 bool child_ends_well() {
   const pid_t child = fork();
   if (child == 0) {
@@ -49,7 +52,7 @@ bool child_ends_well() {
   return waitpid(child, &status, 0) == child && status == 0;
 }
 
-/// Calls `make_subject` of the module, and unloads it.
+/// Calls `make_subject` of the module, then unloads the module.
 int unload(const char* module, const Request& request) {
   void* const library = dlopen(module, RTLD_NOW | RTLD_LOCAL);
   if (!library) return std::fprintf(stderr, "%s\n", dlerror()), no_such_name;
@@ -77,7 +80,7 @@ int end(const Request& request, std::string_view how, const char* module) {
     std::thread([] {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       check(trains());
-      std::exit(0);  // not only the end of the last thread: those of the pool have none
+      std::exit(0);  // needed, because the threads of the pool do not end
     }).detach();
     pthread_exit(nullptr);
   } else if (how == "thread end") {

@@ -43,7 +43,7 @@ using reel::tests::fails;
 using reel::tests::live;
 
 #if defined(__SANITIZE_ADDRESS__)
-// The sanitizer's malloc stays.
+// AddressSanitizer keeps its own malloc.
 namespace {
 void* take(std::size_t bytes, std::size_t alignment) {
   void* block = nullptr;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every allocation of this program: operator new, malloc and its relatives can be made to fail.
+// Intercepts every allocation of this program: operator new, malloc and its relatives can be made
+// to fail.
 #pragma once
 #include <cstdint>
 
 namespace reel::tests {
 enum class Failing : std::uint8_t { none, one, all_from };
 
-/// Allocations of all threads count while it lives; number k (from 0) fails, or all from k on.
+/// Counts allocations of all threads during its lifetime. Number k (from 0) fails, or all from k
+/// on.
 class FailingAllocations {
  public:
   FailingAllocations(std::int64_t k, Failing failing);
@@ -14,10 +16,10 @@ class FailingAllocations {
   FailingAllocations(const FailingAllocations&) = delete;
   FailingAllocations& operator=(const FailingAllocations&) = delete;
   static std::int64_t counted();
-  /// Whether one has failed.
+  /// Whether an allocation has failed.
   static bool failed();
 };
-/// Blocks that were allocated and not freed, of all threads. Zero under AddressSanitizer, which
-/// finds leaks itself.
+/// The number of blocks that were allocated and not freed, of all threads. Always zero under
+/// AddressSanitizer, which finds leaks itself.
 std::int64_t live_allocations();
 }  // namespace reel::tests

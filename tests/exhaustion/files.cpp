@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Programs that save and load, and print.
+// Programs that save, load and print.
 #include <cstring>
 #include <string>
 
@@ -60,9 +60,51 @@ struct Files : Program {
     }
   }
 };
+
+struct Checkpointing : Program {
+  Folder folder;
+  std::string in = folder.file("checkpoints"), torch = folder.file("a state dict of PyTorch.pt"),
+              shards = folder.file("shards.safetensors");
+  nn::Linear layer{2, 3}, other{2, 3};
+  optim::RMSprop optimizer{parameters(layer)}, second{parameters(other)};
+  Generator noise{5}, second_noise{6};
+  io::LoadOptions renamed{.convert = true, .rename = {{"model.", ""}, {"unused", ""}}};
+  io::NamedTensors of_torch{{"model.weight", ones({3, 2}, DType::float64)},
+                            {"model.bias", zeros({3})},
+                            {"unused", ones({9})}};
+  io::SafetensorsOptions sharded{.metadata = {{"key", "text"}}, .shard_bytes = 30};
+  explicit Checkpointing(unsigned variant) {
+    layer.weight.assign(numbers({2, 3}, variant / 2 * 2));
+  }
+  void reset() override {
+    std::filesystem::remove_all(in);
+    other.weight.assign(0);
+    second_noise.restore(6, 0);
+  }
+  void run(Results& results) override {
+    const io::Checkpoints checkpoints(in, {.keep = 1});
+    std::int64_t step = 0;
+    results.add(checkpoints.resume(step, other, second) ? 1 : 0);
+    for (std::int64_t i = 1; i < 3; ++i) checkpoints.save(i, layer, optimizer, noise);
+    checkpoints.resume(step, other, second, second_noise);
+    results.add(other.weight);
+    results.add(static_cast<double>(checkpoints.latest().size()) + static_cast<double>(step));
+
+    io::save_torch(torch, of_torch);
+    results.add(static_cast<double>(io::load_torch(torch, renamed, other).text().size()));
+    results.add(other.weight);
+    io::save_safetensors(shards, io::tensors_of(layer), sharded);
+    results.add(static_cast<double>(io::load_safetensors(shards).size()));
+    results.add(static_cast<double>(io::load_safetensors_metadata(shards).size()));
+    assign(other, layer);
+    io::load(shards, other);
+    results.add(other.weight);
+  }
+};
 }  // namespace
 
-std::unique_ptr<Program> files_program(unsigned variant) {
-  return std::make_unique<Files>(variant);
+std::unique_ptr<Program> files_program(unsigned variant) { return make<Files>(variant); }
+std::unique_ptr<Program> checkpoints_program(unsigned variant) {
+  return make<Checkpointing>(variant);
 }
 }  // namespace reel::tests

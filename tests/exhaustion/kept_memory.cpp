@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// R20: what tapes and threads keep for later: so much and no more, and nothing at their end.
+// R20: tapes and threads keep a limited amount of memory for later, and free all of it at their
+// end.
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -15,16 +16,16 @@
 
 namespace reel::tests {
 namespace {
-constexpr std::size_t chunk = 64 << 10;  // of an arena
+constexpr std::size_t chunk = 64 << 10;  // the size of an arena's chunk
 
-/// How often the call asks for memory.
+/// How often the call allocates memory.
 template <class F>
 std::int64_t asked_by(const F& f) {
   const FailingAllocations counting(0, Failing::none);
   f();
   return FailingAllocations::counted();
 }
-/// Blocks that the call leaves behind.
+/// The number of blocks that the call does not free.
 template <class F>
 std::int64_t left_by(const F& f) {
   trim_memory();
@@ -66,12 +67,12 @@ TEST_CASE("what an arena gives is apart, stays as it is, and is used again") {
     return true;
   };
   for (std::size_t i = 0; i < 3'000; ++i) take(1 + i * 37 % 300);
-  take(3 * chunk);  // more than a chunk
+  take(3 * chunk);  // larger than a chunk
   take(5);
   take(chunk + 1);
   for (std::size_t i = 0; i < 300; ++i) take(1 + i * 91 % 5'000);
   CHECK(whole());
-  // Back to a piece in the middle: what came before it stays, and it is given out once more.
+  // Rewinds to a piece in the middle. The pieces before it stay, and its memory is given out again.
   for (const std::size_t to : {3'200u, 3'001u, 2'000u, 1u}) {
     std::byte* const place = pieces[to].at;
     arena.rewind(place);
@@ -93,7 +94,7 @@ TEST_CASE("an arena fills its chunks to the last byte") {
   CHECK(arena.take(8) == first + chunk - 8);
   const std::int64_t asked = asked_by([&] { arena.take(8); });
   if (!sanitized) CHECK(asked >= 1);
-  // After reserve() neither a take of so much nor several of less ask for memory.
+  // After reserve(64), one take of 64 bytes or several smaller ones allocate no memory.
   Arena other;
   other.take(chunk - 64);
   other.reserve(64);
@@ -110,14 +111,15 @@ TEST_CASE("an arena keeps 64 spare chunks, uses them, and frees all at its end")
   const std::int64_t before = live_allocations();
   {
     Arena arena;
-    const auto blocks = [&] { return live_allocations() - before - 1; };  // but the list of them
+    // without the list of the chunks
+    const auto blocks = [&] { return live_allocations() - before - 1; };
     const auto fill = [&](int count) {
       for (int i = 0; i < count; ++i) arena.take(chunk - 8);
     };
     fill(200);
     CHECK(blocks() == 200);
     arena.clear();
-    CHECK(blocks() == 65);  // one is in use
+    CHECK(blocks() == 65);  // 64 spare chunks, and one in use
     CHECK(asked_by([&] { fill(65); }) == 0);
     CHECK(asked_by([&] { fill(1); }) >= 1);
     arena.clear();
@@ -126,7 +128,7 @@ TEST_CASE("an arena keeps 64 spare chunks, uses them, and frees all at its end")
     CHECK(blocks() == 4);
     arena.free_spare_chunks(0);
     CHECK(blocks() == 1);
-    // A chunk that is too small for a piece is left out, and comes again later.
+    // A chunk that is too small for a piece is skipped, and used again later.
     arena.take(4 * chunk);
     CHECK(blocks() == 2);
     arena.clear();
@@ -164,7 +166,7 @@ TEST_CASE("a tape that has ended keeps 64 chunks of records, and trim_memory non
     trim_memory();
     const std::int64_t before = live_allocations();
     long_step(200'000);
-    return_blocks_to_system();  // of the values
+    return_blocks_to_system();  // frees the blocks of the values
     const std::int64_t kept = live_allocations() - before;
     CHECK(kept >= 2 * 64);
     CHECK(kept < 2 * 64 + 12);
@@ -174,7 +176,7 @@ TEST_CASE("a tape that has ended keeps 64 chunks of records, and trim_memory non
 }
 
 namespace {
-/// Lets a new thread free the tensors while nobody gets memory.
+/// A new thread frees the tensors while every allocation fails.
 void free_without_memory(std::vector<Tensor>& tensors) {
   std::atomic<bool> go = false, done = false;
   std::thread thread([&] {
@@ -194,8 +196,8 @@ void free_without_memory(std::vector<Tensor>& tensors) {
 }  // namespace
 
 TEST_CASE("a thread that only frees needs no memory") {
-  // Elements beside the header, in a block of a kept size, and in a larger one.
-  bool first = true;  // in which the library makes what it keeps
+  // The elements are next to the header, in a block of a size that is kept, or in a larger block.
+  bool first = true;  // the library allocates what it keeps during the first round
   for (const std::int64_t length : {2, 2, 5'000, 100'000}) {
     INFO(length);
     trim_memory();
@@ -206,7 +208,7 @@ TEST_CASE("a thread that only frees needs no memory") {
       const std::int64_t bytes = memory_statistics().live_bytes - before.live_bytes;
       Tensor base = given[0];
       given.push_back(base(range(0, 1)));
-      free_without_memory(given);  // a view, and no last reference
+      free_without_memory(given);  // it frees a view, and one of several references
       MemoryStatistics now = memory_statistics();
       CHECK(now.live_tensors == before.live_tensors + 1);
       CHECK(now.live_bytes == before.live_bytes + bytes);
@@ -243,7 +245,7 @@ TEST_CASE("a thread leaves no block behind, whatever it did") {
     GradientTape tape;
     tape.watch(x);
     Tensor y;
-    for (int i = 0; i < 300; ++i) y = argmax(x, 0);  // has no gradient
+    for (int i = 0; i < 300; ++i) y = argmax(x, 0);  // argmax has no gradient
   };
   const auto kept_tape = [&] {
     GradientTape outer({.persistent = true});
@@ -287,7 +289,7 @@ TEST_CASE("a thread leaves no block behind, whatever it did") {
     };
     for (int i = 0; i < 3; ++i) threads();
     std::int64_t left = left_by(threads);
-    // A list that the library keeps may have grown, but not each time.
+    // A list that the library keeps may have grown, but it does not grow each time.
     for (int again = 0; left > 0 && again < 2; ++again) left = left_by(threads);
     INFO("work " << number++);
     CHECK(left <= 0);

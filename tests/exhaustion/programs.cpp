@@ -43,15 +43,6 @@ void Results::add(const Tensor& x) {
 }
 
 namespace {
-constexpr DType floats[] = {DType::float32, DType::float64};
-
-/// Numbers of about 1 that differ from variant to variant.
-Tensor numbers(const Shape& shape, unsigned variant) {
-  const GeneratorScope scope(Generator(variant + 11));
-  return random::uniform(shape, {.low = -1, .high = 1, .dtype = floats[variant % 2]});
-}
-std::int64_t side(unsigned variant) { return 2 + 3 * (variant % 5); }
-
 struct Eager : Program {
   std::int64_t n;
   Tensor x, y, row, positions, large;
@@ -63,7 +54,7 @@ struct Eager : Program {
         positions(arange(0, n) % 2),
         large(numbers({90 + 60 * static_cast<int>(variant % 3), 100}, variant)) {}
   void run(Results& results) override {
-    // First, while there are no blocks to use again.
+    // This comes first, while there are no cached blocks.
     for (const Tensor& part : split(x, static_cast<int>(n))) results.add(part);
     results.add(exp(x) * 2 + tanh(y) / (abs(row) + 1) - x);
     results.add(where(x > y, x, maximum(y, row)) + x.to(DType::int32));
@@ -97,10 +88,14 @@ struct Eager : Program {
 struct Tapes : Program {
   Variable w, b;
   Tensor x, start;
+  std::vector<Variable> weights;
+  std::vector<Tensor> others;
   explicit Tapes(unsigned variant)
       : w("weight of a long name", numbers({side(variant), 4}, variant)),
         b("b", numbers({4}, variant)),
-        x(numbers({3, side(variant)}, variant)) {}
+        x(numbers({3, side(variant)}, variant)),
+        weights{w},
+        others{w * 2} {}
   Tensor forward() { return tanh(matmul_add(x, w, b)) * relu(w(0)) + w(1, 2) * 2; }
   void run(Results& results) override {
     {
@@ -135,6 +130,23 @@ struct Tapes : Program {
     });
     GradientTape tape;
     results.add(tape.gradient(sum(twice(w) * 2), w));
+    const auto f = [this](const Tensor& at) {
+      const GeneratorScope numbers_of_its_own(Generator(3));
+      return sum(dropout(tanh(matmul(at, w)), 0.25) * b) + sum(at * at * at);
+    };
+    const auto lean = checkpoint(f);
+    results.add(grad(lean)(x));
+    results.add(hvp(lean, x, x));
+    results.add(jvp(f, x, x).second);
+    results.add(batch_jacobian([this](const Tensor& at) { return matmul(at, w); }, x));
+    {
+      const WeightScope scope(weights, others);
+      results.add(f(x));
+    }
+    GradientTape asked;
+    const Tensor end = lean(x);
+    results.add(static_cast<double>(asked.memory().bytes));
+    results.add(static_cast<double>(asked.explain(end, w).size()));
     GradientTape wrong;
     try {
       wrong.gradient(sum(w * 2), b);
@@ -281,7 +293,7 @@ struct Traces : Program {
   }
 };
 
-/// A trace that lives on: what failed once must not stay in it.
+/// A trace that is used after a failure. It must not keep anything of the failure.
 struct LastingTrace : Program {
   Variable w;
   Tensor start, x;
@@ -376,7 +388,8 @@ struct OwnOps : Program {
   }
 };
 
-/// The same work with helpers of the pool, and on a thread that has not called the library yet.
+/// The same work with several threads of the pool, and on a thread that has not used the library
+/// yet.
 struct Threads : Program {
   Tensor x, w;
   bool ended = false;
@@ -417,7 +430,7 @@ struct Threads : Program {
 struct Trees : Program {
   nn::TreeLSTMCell cell;
   nn::ChildSumTreeLSTMCell sums;
-  nn::Sequential<nn::Linear, nn::Dropout, nn::Linear> head;
+  nn::Sequential head;
   std::vector<nn::LSTMState> children;
   Tensor x;
   explicit Trees(unsigned variant)
@@ -437,6 +450,7 @@ struct Trees : Program {
     for (const Tensor& slope : tape.gradient(sum(y), parameters(cell))) results.add(slope);
     results.add(y);
     results.add(static_cast<double>(named_parameters(head).size() + summary(head).size()));
+    results.add(clone(head)(top.h));
     const nn::GRU gru(3, 4, {.layers = 2, .bidirectional = true, .dropout = 0.1});
     results.add(static_cast<double>(parameters(gru).size()));
     results.add(nn::orthogonal({3, 5}) + nn::he_normal({3, 5}) + nn::glorot_normal({3, 5}));
@@ -467,7 +481,7 @@ struct Slices : Program {
     results.add(copy.value());
     results.add(static_cast<double>(to_string(copy).size()));
     const Tensor row = w(0);
-    w.assign_add(copy * 2);  // into another buffer: the row still reads the old one
+    w.assign_add(copy * 2);  // it writes to another buffer, as the row still reads the old one
     results.add(row + w);
   }
 };
@@ -483,7 +497,8 @@ struct Batch {
   }
 };
 
-/// Traces with user ops, sequences, second gradients, Variables as arguments, and what throws.
+/// Traces with user ops, sequences, second gradients, Variables as arguments, and functions that
+/// throw.
 struct MoreTraces : Program {
   Variable w;
   Tensor start;
@@ -521,7 +536,7 @@ struct MoreTraces : Program {
   }
 };
 
-/// Also the first that a process asks of the library.
+/// A program that also runs as the first use of the library in a process.
 struct FromNothing : Program {
   explicit FromNothing(unsigned) {}
   void run(Results& results) override {
@@ -538,10 +553,6 @@ struct FromNothing : Program {
   }
 };
 
-template <class P>
-std::unique_ptr<Program> make(unsigned variant) {
-  return std::make_unique<P>(variant);
-}
 constexpr ProgramKind kinds[] = {
     {"from nothing", make<FromNothing>},
     {"eager", make<Eager>},
@@ -551,6 +562,16 @@ constexpr ProgramKind kinds[] = {
     {"traces", make<Traces>},
     {"a lasting trace", make<LastingTrace>},
     {"files", files_program},
+    {"checkpoints", checkpoints_program},
+    {"arrays of others", exchange_program},
+    {"selection", selection_program},
+    {"layout", layout_program},
+    {"scatter", scatter_program},
+    {"distributions", distributions_program},
+    {"losses", losses_program},
+    {"optimizers", optimizers_program},
+    {"layers", layers_program},
+    {"transforms", transforms_program},
     {"random", make<Numbers>},
     {"refusals", make<Refusals>},
     {"own ops", make<OwnOps>},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What users do, in parts that come to a few numbers. The programs allocate nothing of their own.
+// Programs as users write them. Each computes a few numbers. The test code itself allocates nothing
+// while they run.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -9,7 +10,7 @@
 #include <reel/reel.hpp>
 
 namespace reel::tests {
-/// A digest of what a program computed; takes no memory.
+/// A digest of the results of a program. It allocates no memory.
 class Results {
  public:
   void add(const Tensor& x);
@@ -23,11 +24,11 @@ class Results {
   std::size_t count_ = 0;
 };
 
-/// Made while there is memory, with what it works on.
+/// A program and its data. Both are made before allocations fail.
 class Program {
  public:
   virtual ~Program() = default;
-  /// While there is memory: puts back what run() changes.
+  /// Undoes the changes of run(). Allocations do not fail meanwhile.
   virtual void reset() {}
   virtual void run(Results& results) = 0;
 };
@@ -36,5 +37,32 @@ struct ProgramKind {
   std::unique_ptr<Program> (*make)(unsigned variant);
 };
 std::span<const ProgramKind> program_kinds();
+
+template <class P>
+std::unique_ptr<Program> make(unsigned variant) {
+  return std::make_unique<P>(variant);
+}
+// files.cpp
 std::unique_ptr<Program> files_program(unsigned variant);
+std::unique_ptr<Program> checkpoints_program(unsigned variant);
+// exchange.cpp
+std::unique_ptr<Program> exchange_program(unsigned variant);
+// functions.cpp
+std::unique_ptr<Program> selection_program(unsigned variant);
+std::unique_ptr<Program> layout_program(unsigned variant);
+std::unique_ptr<Program> scatter_program(unsigned variant);
+std::unique_ptr<Program> distributions_program(unsigned variant);
+std::unique_ptr<Program> losses_program(unsigned variant);
+// models.cpp
+std::unique_ptr<Program> optimizers_program(unsigned variant);
+std::unique_ptr<Program> layers_program(unsigned variant);
+std::unique_ptr<Program> transforms_program(unsigned variant);
+
+inline constexpr DType floats[] = {DType::float32, DType::float64};
+/// Numbers near 1 that depend on the variant.
+inline Tensor numbers(const Shape& shape, unsigned variant) {
+  const GeneratorScope scope(Generator(variant + 11));
+  return random::uniform(shape, {.low = -1, .high = 1, .dtype = floats[variant % 2]});
+}
+inline std::int64_t side(unsigned variant) { return 2 + 3 * (variant % 5); }
 }  // namespace reel::tests

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Observers of ops on a device, which are told when a kernel is put on the queue.
+// Observers of ops on a device. They are called when a kernel is put on the queue.
 #include "flow/event_log.hpp"
 #include "support/far_device.hpp"
 
@@ -59,11 +59,23 @@ TEST_CASE("a replay on a device and an update are told") {
   CHECK(f.trace_count() == 1);
 }
 
-TEST_CASE("an op has ended when its kernel waits, even if the kernel fails later") {
+TEST_CASE("a kernel that fails after its op has ended is told at the next wait") {
   const Tensor x = ones({3}).to(far), wrong = tensor({7}).to(far);
-  EventLog log;
+  struct Log : EventLog {
+    unsigned line = 0;
+    void error(const ErrorEvent& event) override {
+      EventLog::error(event);
+      line = event.site.line;
+      synchronize(far);  // an observer may use the device
+    }
+  } log;
   const ObserverScope scope(log);
+  const unsigned line = __LINE__ + 1;
   const Tensor y = take(x, wrong);
   CHECK(log.events == Events{"begin take", "end take (1,)"});
   CHECK_THROWS_AS(synchronize(far), IndexError);
+  CHECK(log.events == Events{"begin take", "end take (1,)", "error take"});
+  CHECK(log.line == line);
+  synchronize(far);
+  CHECK(log.events.size() == 3);
 }

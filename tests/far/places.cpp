@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where tensors are, how they get there, and that devices do not mix.
+// The device of a tensor, copies between devices, and errors for ops of several devices.
 #include <fmt/format.h>
 #include <reel/nn.hpp>
 #include <reel/optim.hpp>
@@ -55,6 +55,21 @@ TEST_CASE("tensors of two devices do not mix: the error names both") {
   tape.watch(there);
   const Tensor y = sum(there * there);
   check_refused<DeviceError>([&] { tape.gradient(y, there, {.upstream = ones({})}); }, "upstream");
+}
+
+TEST_CASE("the parts of a Sequential move with their model") {
+  struct Model {
+    nn::Sequential body{nn::Linear(2, 3), tanh, nn::BatchNorm(3)};
+    REEL_FIELDS(body)
+  } model;
+  const Tensor x = ones({4, 2});
+  const TrainScope evaluating(false);
+  const Tensor y = model.body(x);
+  to(model, far);
+  const auto all = detail::all_variables(model, "test");
+  REQUIRE(all.size() == 6);
+  for (const Variable& w : all) CHECK(w.device() == far);
+  CHECK(on_host_equal(model.body(x.to(far)), y));
 }
 
 TEST_CASE("a number and a tensor of rank 0 on the CPU go beside tensors of any device") {
@@ -142,6 +157,25 @@ TEST_CASE("an optimizer keeps rates and moments where its Variables are") {
   adam.step({ones({3}).to(far)});
   sgd.step({ones({3}).to(far)});
   CHECK(allclose(w.value().to(cpu()), full({3}, 0.25)));
+}
+
+TEST_CASE("row gradients stay on the device of their table") {
+  const auto trained = [](Device device) {
+    nn::Embedding words(9, 4, {.sparse = true});
+    words.table.assign(arange(0, 36).reshape({9, 4}).to(float32) / 10);
+    to(words, device);
+    optim::Adam adam({words.table}, {.learning_rate = 0.1});
+    for (const Tensor& some : {tensor({3, 1, 3}), tensor({-1, 3, 0})}) {
+      GradientTape tape;
+      const Tensor loss = sum(square(words(some.to(device))));
+      const std::vector<RowGradient> gradients = tape.row_gradients(loss, adam.variables());
+      CHECK(gradients[0].rows.device() == device);
+      CHECK(gradients[0].values.device() == device);
+      adam.step(gradients);
+    }
+    return words.table.value().to(cpu());
+  };
+  CHECK(equal(trained(far), trained(cpu())));
 }
 
 TEST_CASE("one program runs on the CPU and on a device") {
@@ -248,4 +282,12 @@ TEST_CASE("a traced step of training is replayed on the device") {
     for (std::size_t i = 0; i < expected.size(); ++i)
       CHECK(found[i] == Approx(expected[i]).epsilon(1e-4));
   }
+}
+
+TEST_CASE("the devices of a backend are counted, and so is their memory") {
+  CHECK(cuda_device_count() == 2);
+  CHECK(cuda_status() == "CUDA devices: 2");
+  CHECK(device_memory_use(cpu()).live_bytes == 0);
+  CHECK(device_memory_use(cuda(1)).live_bytes == 0);
+  CHECK_THROWS_WITH(device_memory_use(cuda(2)), Catch::Contains("This machine has fewer."));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Work of a device runs later, in the order of its queue; the host waits where it reads.
+// The kernels of a device run later, in the order of its queue. The host waits when it reads a
+// result.
 #include <sys/wait.h>
 #include <unistd.h>
 #include <reel/reel.hpp>
@@ -88,6 +89,26 @@ TEST_CASE("what a kernel finds wrong is thrown by the next wait, with op and lin
   CHECK_THROWS_AS(synchronize(far), IndexError);
 }
 
+TEST_CASE("a replay that waits throws what an op before it has found wrong") {
+  const Tensor x = tensor({1.0f, 2.0f, 3.0f}).to(far), bad = tensor({0, 7}).to(far);
+  const auto check = [&](auto function) {
+    const auto traced = trace(function);
+    for (int i = 0; i < 4; ++i) traced(x);
+    synchronize(far);
+    const auto late = [&] {
+      take(x, bad);
+      traced(x);
+      synchronize(far);
+    };
+    CHECK_THROWS_AS(late(), IndexError);
+    CHECK_NOTHROW(synchronize(far));
+    CHECK_NOTHROW(traced(x));
+  };
+  check([](const Tensor& y) { return sum(y) > 0 ? y * 2 : y * 3; });
+  check([](const Tensor& y) { return (y * 2).to(cpu()) + 1; });
+  check([](const Tensor& y) { return (y * 2).to(cuda(1)) + 1; });
+}
+
 TEST_CASE("an op without a kernel on the device says so and what to do") {
   const Tensor x = ones({2, 2}).to(far);
   const WithoutFarKernel none("softmax");
@@ -115,6 +136,6 @@ TEST_CASE("a gradient kernel that the device lacks is made of ops") {
   GradientTape tape;
   tape.watch(x);
   const Tensor y = sum(square(softmax(x)));
-  const WithoutFarKernel none("softmax");
+  const WithoutFarKernel none("softmax.d");
   CHECK(allclose(tape.gradient(y, x).to(cpu()), expected));
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What observers are told of a backward pass, which takes the path that it takes without them.
+// What observers are told of a backward pass. The pass computes the same as without an observer.
 #include <stdexcept>
 
 #include "flow/event_log.hpp"
 
 namespace reel::tests {
 namespace {
-/// The events behind those of the forward pass.
+/// The events after those of the forward pass.
 Events backward_events(const Events& all) {
   return {std::find(all.begin(), all.end(), "backward begins"), all.end()};
 }
@@ -25,7 +25,7 @@ TEST_CASE("passes, fused kernels and rules of gradients are observed") {
   CHECK(gradient_events(w, [](const Variable& x) { return tanh(x); }) ==
         Events{"backward begins", "begin tanh'0", "end tanh'0 (2, 3)", "complete 0",
                "backward ends"});
-  // One pass makes the gradient of the first use, the other adds to it.
+  // One pass computes the gradient of the first use, and the other adds to it.
   CHECK(gradient_events(w, [](const Variable& x) { return x * x; }) ==
         Events{"backward begins", "begin multiply'0", "end multiply'0 (2, 3)", "begin multiply'1",
                "end multiply'1 (2, 3)", "complete 0", "backward ends"});
@@ -78,7 +78,23 @@ TEST_CASE("a gradient is complete as soon as the records that use its source are
 }
 
 namespace {
-/// Gradients at the moment that they are complete, and what is played afterwards.
+/// Notes gradients of rows, and when the backward pass has ended.
+struct RowEvents : Observer {
+  std::vector<std::string> events;
+  std::vector<RowGradient> gradients;
+  void rows_complete(const GradientSource& source, std::size_t i,
+                     const RowGradient& gradient) override {
+    events.push_back("rows " + std::to_string(i) + " of " + source.variable()->name());
+    gradients.push_back({gradient.values + 0, gradient.rows + 0});
+  }
+  void gradient_complete(const GradientSource& source, std::size_t i, const Tensor&) override {
+    events.push_back("complete " + std::to_string(i) + " of " + source.variable()->name());
+  }
+  void backward_ends(bool finished) override {
+    events.push_back(finished ? "backward ends" : "backward fails");
+  }
+};
+/// The gradients when they are complete, and the number of ops before that.
 struct Completions : Observer {
   std::vector<std::size_t> order;
   std::vector<std::vector<float>> gradients = std::vector<std::vector<float>>(4);
@@ -104,7 +120,8 @@ TEST_CASE("products that were put off are added before their gradient is complet
     Tensor y = zeros({2, 4});
     for (int i = 0; i < 6; ++i) y = tanh(y + matmul(x * (1.0f + static_cast<float>(i)), early));
     for (int i = 0; i < 6; ++i) y = tanh(y + matmul_add(x + static_cast<float>(i), late, bias));
-    for (int i = 0; i < 3; ++i) y = tanh(y * bias);  // where no product of bias waits
+    // in these steps no product delays the gradient of the bias
+    for (int i = 0; i < 3; ++i) y = tanh(y * bias);
     return tape.gradient(y, {early, late, bias});
   };
   const std::vector<Tensor> expected = gradients();
@@ -119,11 +136,11 @@ TEST_CASE("products that were put off are added before their gradient is complet
     CHECK(found[i].to_vector<float>() == expected[i].to_vector<float>());
     CHECK(seen.gradients[i] == expected[i].to_vector<float>());
   }
-  CHECK(seen.ops_before[1] + 6 < seen.ops);  // the first half is still to be played
+  CHECK(seen.ops_before[1] + 6 < seen.ops);  // the first half of the ops still has to run
 }
 
 TEST_CASE("a bias that two matrices share, or that is used otherwise too, keeps its bits") {
-  // Its additions have an order, in which the products that were put off come last.
+  // The additions have a fixed order. The delayed products come last.
   const Variable w("w", arange(0, 12).to(DType::float32).reshape({3, 4}) / 7.0f),
       u("u", arange(0, 12).to(DType::float32).reshape({3, 4}) / 11.0f),
       b("b", arange(1, 5).to(DType::float32) / 3.0f);
@@ -234,5 +251,28 @@ TEST_CASE("a recurrent op's gradient is one kernel") {
   CHECK(std::any_of(events.begin(), events.end(), [](const std::string& line) {
     return line.starts_with("begin lstm") && line.back() == '\'';
   }));
+}
+
+TEST_CASE("the gradient of rows is complete before the backward pass ends") {
+  const Variable words("words", ones({5, 2})), unused("unused", ones({3, 2})), w("w", ones({2}));
+  const auto loss = [&] { return sum(lookup(words, tensor({1, 3, 1})) * w) * 2; };
+  RowEvents log;
+  {
+    const ObserverScope scope(log);
+    GradientTape tape;
+    const std::vector<RowGradient> found =
+        tape.row_gradients(loss(), {words, w, unused}, {.unconnected = Unconnected::zero});
+    CHECK(log.events == std::vector<std::string>{"complete 1 of w", "complete 2 of unused",
+                                                 "rows 0 of words", "backward ends"});
+    REQUIRE(log.gradients.size() == 1);
+    CHECK(equal(log.gradients[0].values, found[0].values));
+    CHECK(equal(log.gradients[0].rows, found[0].rows));
+  }
+  log.events.clear();
+  const ObserverScope scope(log);
+  GradientTape tape;
+  const Tensor other = loss() + sum(words);
+  CHECK_THROWS_AS(tape.row_gradients(other, {words}), TapeError);
+  CHECK(log.events == std::vector<std::string>{"backward fails"});
 }
 }  // namespace reel::tests

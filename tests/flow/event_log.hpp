@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// An observer that writes down what it is told, and a program run with one and without.
+// An observer that writes a log, and a way to run a program with and without it.
 #pragma once
 #include <algorithm>
 #include <cstring>
@@ -30,7 +30,7 @@ struct EventLog : Observer {
     return std::string(call.op.name) + parts[static_cast<int>(call.part)];
   }
   void begin(const GateCall& call) {
-    outputs_at_begin |= call.output_count != 0;  // no CHECK, which changes state of the program
+    outputs_at_begin |= call.output_count != 0;  // no CHECK, as it changes state of the program
     events.push_back("begin " + name_of(call));
   }
   void end(const GateCall& call) {
@@ -62,7 +62,7 @@ struct EventLog : Observer {
   }
 };
 
-/// The events while f runs.
+/// The events during f.
 template <class F>
 Events events_of(const F& f) {
   EventLog log;
@@ -72,12 +72,12 @@ Events events_of(const F& f) {
   return std::move(log.events);
 }
 
-/// What a program leaves behind: where its results are, their bits, and what else it notes.
+/// The results of a program: the addresses of its tensors, their bits, and further notes.
 struct Trail {
   std::vector<const void*> places;
   std::vector<std::string> bits;
   Events notes;
-  std::int64_t live = 0;  // tensors
+  std::int64_t live = 0;  // the number of live tensors
 
   void add(const Tensor& x) {
     places.push_back(Access::body(x)->data);
@@ -101,7 +101,7 @@ struct Trail {
   friend bool operator==(const Trail&, const Trail&) = default;
 };
 
-/// Blocks of this thread are used again in the order of their addresses from here on.
+/// From now on, the blocks of this thread are reused in the order of their addresses.
 inline void sort_blocks() {
   for (FreeList& list : Context::here().blocks) {
     std::vector<FreeBlock*> all;
@@ -115,8 +115,8 @@ inline void sort_blocks() {
   }
 }
 
-/// Runs the program without an observer and with one: it must leave the same trail, from the same
-/// blocks to the last bit. Gives the events.
+/// Runs the program without and with an observer. Both runs must use the same blocks and give the
+/// same bits. Returns the events.
 inline Events observe_alike(const std::function<void(Trail&)>& program) {
   const auto run = [&] {
     sort_blocks();
@@ -126,7 +126,7 @@ inline Events observe_alike(const std::function<void(Trail&)>& program) {
     return trail;
   };
   run();
-  run();  // from here on no block is new
+  run();  // later runs allocate no new blocks
   const Trail expected = run();
   EventLog log;
   Trail found;

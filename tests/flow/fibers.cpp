@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Flows that share a thread: what each does is what it would do alone.
+// Flows that share a thread. Each computes the same as it would alone.
 #include <functional>
 #include <memory>
 #include <thread>
@@ -11,7 +11,7 @@
 
 namespace reel::tests {
 namespace {
-/// f, run by a fiber's flow.
+/// Runs f in the flow of a fiber.
 template <class F>
 void inside(FiberFlow& flow, const F& f) {
   flow.swap();
@@ -19,7 +19,7 @@ void inside(FiberFlow& flow, const F& f) {
   flow.swap();
 }
 
-/// A program that can rest between any two of its steps, with scopes and a tape that stay open.
+/// A program that can pause between any two of its steps, while scopes and a tape are open.
 struct Program {
   explicit Program(int number) : scale(0.5f + static_cast<float>(number)) {
     w = Variable("w" + std::to_string(number), full({3}, scale));
@@ -92,7 +92,7 @@ struct Program {
   std::unique_ptr<GradientTape> tape;
 };
 
-/// Which program makes its next step, one digit for each.
+/// Runs several programs. Each digit of `order` names the program that makes the next step.
 std::vector<Program::Results> run(const std::string& order) {
   std::vector<std::unique_ptr<Program>> programs;
   std::vector<std::unique_ptr<FiberFlow>> flows;
@@ -189,7 +189,7 @@ TEST_CASE("a flow goes on where another thread runs it") {
       tape.reset();
     });
   }).join();
-  scope.reset();  // ends in the flow that made it
+  scope.reset();  // the flow that made the scope ends it
   inside(fiber, [&] { CHECK(training()); });
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an observer may do, what it is told besides ops, and whose observer it is.
+// What an observer may do, which events there are besides ops, and which flow an observer belongs
+// to.
 #include <memory>
 #include <stdexcept>
 #include <thread>

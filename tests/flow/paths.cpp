@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Observers are told of the ops on every path of the gate, and no op takes another one for them.
+// Observers are told of the ops on every path of the gate. No op takes another path because of
+// them.
 #include <stdexcept>
 #include <utility>
 
@@ -52,7 +53,7 @@ TEST_CASE("a number beside a tensor is shown as a tensor") {
   CHECK(numbers.seen == std::vector<float>{2.5f, 1.5f, 0.5f, 4.0f});
 }
 
-TEST_CASE("lean and general calls are observed") {
+TEST_CASE("direct and general calls are observed") {
   const Tensor x = arange(0, 12).to(DType::float32).reshape({3, 4}), column = ones({3, 1});
   const Events events = observe_alike([&](Trail& trail) {
     trail.add(sum(x, 1));

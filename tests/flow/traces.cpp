@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What observers are told of traced functions, which are captured and replayed as without them.
+// What observers are told of traced functions. Functions are captured and replayed as without
+// observers.
 #include <stdexcept>
 
 #include "flow/event_log.hpp"
@@ -24,7 +25,7 @@ struct Run {
   std::int64_t traces = 0;
   friend bool operator==(const Run&, const Run&) = default;
 };
-/// Twelve steps by a trace, as it goes from its first line on.
+/// Twelve steps of a trace, from its first call on.
 Run train(Observer* observer) {
   Model model;
   auto step = trace([&model](Tensor x, Tensor y) { return model.step(x, y); });
@@ -52,7 +53,8 @@ TEST_CASE("a traced step is captured, checked and replayed alike with an observe
   CHECK(found == expected);
   CHECK(found.explained == expected.explained);
   CHECK(found.traces == 1);
-  // 12 calls; calls 2, 3, 5 and 9 are replays that are checked by a run, and dropped.
+  // 12 calls. Calls 2, 3, 5 and 9 are checked: the function runs too, and the
+  // result of the replay is dropped.
   CHECK(count(log.events, "begin matmul") > 12);
   CHECK(count(log.events, "write w") == 12);
 }
@@ -74,7 +76,7 @@ TEST_CASE("each step of a replay is an op with a beginning and an end") {
   const Variable w("w", ones({3}));
   const auto f = trace([w](Tensor x) { return sum(exp(x * w)) * 2.0f; });
   const Tensor x = ones({3});
-  for (int i = 0; i < 6; ++i) f(x);  // call 7 is a plain replay
+  for (int i = 0; i < 6; ++i) f(x);  // call 7 is a replay without a check
   CHECK(events_of([&] { f(x); }) == Events{"read w", "begin multiply", "end multiply (3,)",
                                            "begin exp", "end exp (3,)", "begin sum", "end sum ()",
                                            "begin multiply", "end multiply ()"});
@@ -126,7 +128,7 @@ struct Thrower : Observer {
 }  // namespace
 
 TEST_CASE("what an observer throws in a replay leaves the call where the op would have been") {
-  for (const int calls : {1, 2, 6, 7}) {  // captured, checked, replayed
+  for (const int calls : {1, 2, 6, 7}) {  // the function is captured, then checked, then replayed
     for (const char* const op : {"assign_add", "exp", "assign_sub"}) {
       INFO(calls << " " << op);
       Variable v("v", zeros({2})), w("w", zeros({2}));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The record suffices for what comes: a throw-away tracer and a guest that puts kernels off.
+// The record of a call has all that later features need: shown by a small tracer, and by an
+// interceptor that runs kernels later.
 #include <functional>
 #include <memory>
 #include <string>
@@ -18,11 +19,11 @@
 using namespace reel;
 
 namespace {
-/// Writes down every call that passes the gate, and plays the list again on other inputs.
+/// Records every call that passes the gate, and can run the recorded calls again with other inputs.
 class Tracer : public Interceptor {
  public:
   struct Step {
-    Op* op = nullptr;                  // null: a guard, or the read of a Variable
+    Op* op = nullptr;                  // null: a guard, or a read of a Variable
     std::vector<int> inputs, outputs;  // slots
     std::vector<std::byte> options;
     const OptionsType* options_type = nullptr;
@@ -66,7 +67,7 @@ class Tracer : public Interceptor {
     steps.push_back(std::move(step));
   }
 
-  /// False where a guard answers otherwise.
+  /// Returns false if a guard gives another answer.
   bool replay(const Tensor& argument, int result, Tensor& out, Generator generator) {
     std::vector<Tensor> slots = values_;
     slots[0] = argument;
@@ -113,11 +114,11 @@ class Tracer : public Interceptor {
     for (std::size_t i = 0; i < step.outputs.size(); ++i)
       slots[static_cast<std::size_t>(step.outputs[i])] = outputs[i];
   }
-  std::vector<Tensor> values_;  // keeps every body alive, so that addresses name them
+  std::vector<Tensor> values_;  // keeps every body alive, so that an address names one body
   std::unordered_map<const Body*, int> by_body_;
 };
 
-/// Puts every kernel off until it is told to go on.
+/// Delays every kernel until it is told to run them.
 class Deferral : public Interceptor {
  public:
   bool before(const GateCall& call) override {

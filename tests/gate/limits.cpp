@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// R12 and R20: depth and memory, whatever the program does.
+// R12 and R20: limits of depth and memory for any program.
 #include <pthread.h>
 
 #include <cstdlib>

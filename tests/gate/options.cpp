@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Options of ops in words, as differences of traces and lists of ops show them.
+// Options of ops as text, in differences of traces and in lists of ops.
 #include <string>
 #include <vector>
 
@@ -48,8 +48,9 @@ TEST_CASE("options are shown by name, all of them") {
   CHECK(text_of(DirectionOptions{true}) == "reverse=1");
   CHECK(text_of(OneHotOptions{7, DType::uint8}) == "depth=7, dtype=uint8");
   CHECK(text_of(RandomOptions{
-            RandomOptions::Kind::integers, 1, 2, 0.5, 1.5, -3, 4, DType::int32, {6}}) ==
-        "kind=2, seed=1, position=2, a=0.5, b=1.5, low=-3, high=4, dtype=int32, shape=(6,)");
+            RandomOptions::Kind::integers, 1, 2, 0.5, 1.5, 0.25, 3, -3, 4, DType::int32, {6}}) ==
+        "kind=2, seed=1, position=2, a=0.5, b=1.5, location=0.25, scale=3, low=-3, high=4, "
+        "dtype=int32, shape=(6,)");
   CHECK(text_of(FillOptions{FillOptions::Kind::range, 0.5, 0.25, 1, 2, DType::float64, {8}}) ==
         "kind=1, start=0.5, step=0.25, first=1, stride=2, dtype=float64, shape=(8,)");
   CHECK(to_string(OptionsView()).empty());
@@ -94,7 +95,8 @@ TEST_CASE("a random op takes as many blocks as its numbers need") {
     return options.blocks(numbers);
   };
   using Kind = RandomOptions::Kind;
-  for (const Kind kind : {Kind::uniform, Kind::normal})
+  for (const Kind kind :
+       {Kind::uniform, Kind::normal, Kind::exponential, Kind::gumbel, Kind::truncated_normal})
     for (const std::uint64_t n : {0u, 1u, 3u, 4u, 5u, 8u, 1'001u}) {
       const auto count = static_cast<std::int64_t>(n);
       CHECK(blocks(kind, DType::float32, count) == (n + 3) / 4);
@@ -102,6 +104,8 @@ TEST_CASE("a random op takes as many blocks as its numbers need") {
       CHECK(blocks(Kind::bernoulli, DType::boolean, count) == (n + 3) / 4);
       CHECK(blocks(Kind::integers, DType::int32, count) == (n + 1) / 2);
       CHECK(blocks(Kind::permutation, DType::int64, count) == (n + 1) / 2);
+      CHECK(blocks(Kind::gamma, DType::float32, count) == n);
+      CHECK(blocks(Kind::beta, DType::float64, count) == n);
     }
 }
 }  // namespace reel::tests

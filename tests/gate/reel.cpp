@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The reel while tapes live on: what nobody needs goes, and no number comes to mean another record.
+// The reel while tapes stay open: unneeded records are removed, and a number never refers to
+// another record.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -104,7 +105,7 @@ TEST_CASE("a queue of tapes, each begun before the oldest ends, keeps the record
     double number;
   };
   std::vector<Queued> queue;
-  Tensor passed = x;  // one shape goes from tape to tape
+  Tensor passed = x;  // one tape passes it to the next; its shape stays
   std::uint32_t most = 0;
   std::int64_t bytes = 0;
   for (int i = 0; i < steps; ++i) {
@@ -124,7 +125,7 @@ TEST_CASE("a queue of tapes, each begun before the oldest ends, keeps the record
     if (queue.size() <= length) continue;
     Queued& oldest = queue.front();
     const Tensor slope = oldest.tape->gradient(oldest.y, oldest.source);
-    // d(s s w + 5 s - 5 w)/ds, where w has the value of s
+    // d(s s w + 5 s - 5 w)/ds, where w equals s
     const Tensor expected = 2.0 * x * x * oldest.number * oldest.number + 5.0;
     CHECK(allclose(stop_gradient(slope), stop_gradient(expected)));
     const Tensor newest = queue.back().tape->gradient(queue.back().y, queue.back().source);
@@ -150,7 +151,7 @@ TEST_CASE("a number that is taken back names no other record") {
     inner.watch(stale_leaf);
     stale = a * stale_leaf;
   }
-  const Tensor first = x * 2.0, second = first * 7.0;  // with the numbers of what went
+  const Tensor first = x * 2.0, second = first * 7.0;  // they get the numbers of removed records
   CHECK(equal(outer.gradient(first * stale, x), tensor({50.0})));
   CHECK(equal(outer.gradient(second * stale_leaf * before, x), tensor({5.0 * 14 * 27})));
   CHECK_THROWS_AS(outer.gradient(first * stale, stale), TapeError);
@@ -158,11 +159,11 @@ TEST_CASE("a number that is taken back names no other record") {
 }
 
 namespace {
-/// A number with its derivatives by what each tape watches, computed forward.
+/// A number with its derivatives by the source of each tape, computed forward.
 struct Dual {
   Tensor value;
   double number;
-  std::vector<double> slopes;  // by serial of the tape
+  std::vector<double> slopes;  // by the serial number of the tape
 };
 struct OpenTape {
   std::size_t serial;
@@ -193,7 +194,7 @@ TEST_CASE("tapes that come and go in any order give forward derivatives") {
                          std::make_unique<GradientTape>(TapeOptions{.persistent = below(2) == 0}),
                          source.value});
         tapes.back().tape->watch(source.value);
-        // For this tape the source is a leaf wherever that tensor is.
+        // For this tape, every value that is the source's tensor is a leaf.
         for (Dual& dual : values)
           if (Access::body(dual.value) == Access::body(source.value)) {
             dual.slopes.resize(serial + 1);
@@ -230,7 +231,7 @@ TEST_CASE("tapes that come and go in any order give forward derivatives") {
 }
 
 namespace {
-/// Another thread watches the tensors in this order, and forgets them.
+/// Another thread watches the tensors in this order, then ends its tape.
 void watch_elsewhere(const std::vector<Tensor>& tensors) {
   std::thread([&] {
     GradientTape tape({.persistent = true});
@@ -256,7 +257,7 @@ TEST_CASE("leaves are found though other threads have watched them since", "[cpu
     watch_elsewhere({reversed.begin(), reversed.begin() + 7});
     for (std::size_t i = 0; i < leaves.size(); ++i)
       CHECK(equal(tape.gradient(y, leaves[i]), full({2}, static_cast<float>(i))));
-    // A tensor that only the other thread has watched is no leaf of this one.
+    // A tensor that only the other thread has watched is not a leaf of this tape.
     const Tensor other = ones({2});
     watch_elsewhere({reversed[0], reversed[1], reversed[2], other});
     const Tensor z = other * leaves[0];
@@ -266,7 +267,7 @@ TEST_CASE("leaves are found though other threads have watched them since", "[cpu
 }
 
 TEST_CASE("the newest record of a leaf counts, whatever another thread notes on it", "[cpu]") {
-  // The record that the other thread notes has the number of the first here, or of the second.
+  // The record of the other thread has the same number as the first record here, or as the second.
   for (const bool first : {false, true}) {
     const Tensor x = tensor({3.0, 4.0}), filler = tensor({1.0, 1.0});
     GradientTape older({.persistent = true});
@@ -293,7 +294,7 @@ TEST_CASE("a user's function may end tapes that its inputs come from") {
   std::unique_ptr<GradientTape> inner, later;
   const auto end_inner = [&] {
     inner.reset();
-    later = std::make_unique<GradientTape>();  // with the bit and the numbers of inner
+    later = std::make_unique<GradientTape>();  // it gets the bit of inner, and its record numbers
     later->watch(a);
     const Tensor first = a * 2.0, second = first * first;
   };
@@ -332,7 +333,7 @@ TEST_CASE("a user's function may end tapes that its inputs come from") {
 
 TEST_CASE("after millions of threads that had tapes, values of another thread are still known") {
   for (int i = 0; i < 1 << 22; ++i) {
-    Reel reel;  // a thread has one
+    Reel reel;  // each thread has one, so it stands for a thread
     reel.close_tape(reel.open_tape(true));
   }
   const Tensor x = tensor({3.0});
@@ -368,7 +369,7 @@ TEST_CASE("records keep the values that gradients need, and no others") {
   CHECK(kept([&](const Tensor& y) { return y + x; }) == 0);
   CHECK(kept([&](const Tensor& y) { return x - y; }) == 0);
   CHECK(kept([&](const Tensor& y) { return y * 2.0f; }) <= 20);  // the number
-  CHECK(kept([&](const Tensor& y) { return y * x; }) == 20);     // y, as x is kept by the leaf
+  CHECK(kept([&](const Tensor& y) { return y * x; }) == 20);     // y, because the leaf keeps x
   CHECK(kept([&](const Tensor& y) { return exp(y); }) == 20);    // the result
   CHECK(kept([&](const Tensor& y) { return reshape(reshape(y, {1, 3}), {3}); }) == 0);
   CHECK(kept([&](const Tensor& y) { return sum(broadcast_to(y, {2, 3}), 0); }) == 0);
@@ -438,7 +439,7 @@ TEST_CASE("a tape keeps shapes and cuts of its own when an older one ends before
     CHECK(op.inputs[1] == Shape{2});
     CHECK(op.outputs[0] == Shape{i % 50 + 1, 2});
   }
-  // The newer tape sees the parts as constants, each row of them (1, 2).
+  // The newer tape treats the parts as constants. Each row of them is (1, 2).
   CHECK(equal(newer.gradient(total, w), tensor({1.0f, 2.0f}) * static_cast<float>(rows)));
   try {
     newer.gradient(cut, w);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Guests at the gate, and what holds while a scope lives.
+// Interceptors at the gate, and what holds during a scope.
 #include <memory>
 #include <thread>
 #include <utility>

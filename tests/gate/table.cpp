@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What entries say of their ops.
+// What the entries of the op table say of their ops.
 #include <reel/ops.hpp>
 
 #include "lib/gate/gate.hpp"

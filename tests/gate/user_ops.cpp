@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ops, gradients and kernels that users register.
+// Ops, gradients and kernels that a user registers.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +9,7 @@
 
 #include <reel/reel.hpp>
 
+#include "lib/table/op.hpp"
 #include "support/refused.hpp"
 
 namespace reel::tests {
@@ -115,11 +116,15 @@ TEST_CASE("a gradient and a kernel of the user's count in the layers that fuse t
     const Tensor y = layer(x);
     return tape.gradient(sum(y), layer.weight);
   };
-  const Tensor strided = gradient();  // of a result whose columns lie one after the other
+  const Tensor strided = gradient();  // the result of the kernel is column-major
   register_gradient("sigmoid", [](const OpCall& call, Tensor upstream) {
     const Tensor y = sigmoid(call.input(0));
     return upstream * y * (1.0f - y);
   });
+  const Op& op = *OpTable::the().find("sigmoid");
+  CHECK(op.needs.of[0] == need_output());  // the entry stays as it is
+  CHECK(op.gradient.needs.of[0] == 0xffff);
+  CHECK_FALSE(op.gradient.fused);
   const Tensor own = gradient();
   CHECK(max(abs(strided - own)).item<float>() < 1e-5f);
   register_kernel("sigmoid", [](const OpCall& call) { return zeros_like(call.input(0)); });
@@ -144,6 +149,22 @@ TEST_CASE("what cannot be registered or called is refused") {
   check_refused<Error>([&] { register_kernel("missing", same); }, "missing");
   check_refused<Error>([&] { register_kernel("assign", same); }, "assign");
   check_refused<Error>([&] { call_op("missing", {x}); }, "missing");
+  const auto advice = [&](const auto& f) {
+    try {
+      f();
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      return text.substr(text.find('\n') + 1, text.rfind('\n') - text.find('\n') - 1);
+    }
+    return std::string();
+  };
+  CHECK(advice([&] { call_op("matmull", {x, x}); }) == "  Did you mean \"matmul\"?");
+  CHECK(advice([&] { register_kernel("sigmoyd", same); }) == "  Did you mean \"sigmoid\"?");
+  CHECK(advice([&] {
+          register_gradient("Softmax", [](const OpCall&, Tensor up) { return up; });
+        }) == "  Did you mean \"softmax\"?");
+  CHECK(advice([&] { call_op("nothin", {x}); }) == "  Did you mean \"nothing\"?");
+  CHECK(advice([&] { call_op("convolution", {x}); }).find("mean") == std::string::npos);
   check_refused<Error>([&] { call_op("add", {x}); }, "add");
   check_refused<Error>([&] { call_op("add", {x, x}, {{"by", 2}}); }, "by");
 }
@@ -184,12 +205,12 @@ TEST_CASE("attributes are read by name and kind") {
     CHECK(call.text("word") == "two");
     CHECK(call.attribute("i").integer() == 3);
     CHECK(call.input_count() == 1);
-    check_refused<IndexError>([&] { call.input(1); }, "reads: input: expected one of 1, got 1",
+    check_refused<IndexError>([&] { call.input(1); }, "reads: inputs: expected at least 2, got 1",
                               call.caller());
     const auto refuse = [&](auto read, const char* part) {
       check_refused<Error>([&] { read(); }, part, call.caller());
     };
-    refuse([&] { call.integer("r"); }, "attribute \"r\": expected an integer, got another kind");
+    refuse([&] { call.integer("r"); }, "attribute \"r\": expected an integer, got a real number");
     refuse([&] { call.integer("r", 2); }, "attribute \"r\": expected an integer");
     refuse([&] { call.integer("missing"); }, "attribute: expected \"missing\", got none");
     refuse([&] { call.real("word"); }, "attribute \"word\": expected a real number");
@@ -201,18 +222,21 @@ TEST_CASE("attributes are read by name and kind") {
   });
   const std::vector<std::int64_t> list{7, 8};
   const Tensor x = numbers();
-  const Tensor y =
-      call_op("reads", {x}, {{"r", 2.5}, {"i", 3}, {"word", "two"}, {"list", list}, {"s2", 1}});
+  const Tensor y = call_op("reads", {x}, {{"r", 2.5}, {"i", 3}, {"word", "two"}, {"list", list}});
   CHECK(equal(y, x));
   CHECK(seen == std::vector<double>{3, 2.5, 3, 5, .5, 2.5, 8});
-  register_op("unread", [](const OpCall& call) { return Tensors{call.input(0), call.input(0)}; });
+  register_op("unread", [](const OpCall& call) {
+    if (call.integer("width", 0)) call.text("kind");
+    return Tensors{call.input(0), call.input(0)};
+  });
   check_refused<Error>([&] { call_op("unread", {x}); }, "unread: call: expected an op with one");
   CHECK(call_op_all("unread", {x}).size() == 2);
   register_gradients("unread", [&](const OpCall& call, const Tensors& upstream) {
     CHECK(call.output_count() == 2);
     CHECK(equal(call.output(1), x));
-    check_refused<IndexError>([&] { call.output(2); }, "output of unread: expected one of 2, got 2",
-                              call.caller());
+    call.integer("shown", 0);
+    check_refused<IndexError>([&] { call.output(2); },
+                              "outputs of unread: expected at least 3, got 2", call.caller());
     return upstream[1];
   });
   GradientTape tape;
@@ -249,7 +273,7 @@ TEST_CASE("a gradient and a kernel of one op stay beside each other, and each ne
   });
   CHECK(equal(slope("negative", x), full({3}, 3.0f)));
   CHECK(calls == 12);
-  // A traced function takes what is registered later.
+  // A traced function uses what is registered after its capture.
   auto f = trace([](Tensor v) { return -v; });
   for (int i = 0; i < 3; ++i) CHECK(equal(f(x), -x));
   register_kernel("negative", [](const OpCall& call) { return call.input(0) * -7.0f; });
@@ -289,7 +313,8 @@ TEST_CASE("a gradient reads each of many inputs and outputs") {
 }
 
 TEST_CASE("a user's kernel of slice makes the parts of a split, and what indices name", "[cpu]") {
-  const pid_t child = fork();  // the kernel, which knows no slices, ends with it
+  // the kernel, which ignores the arguments of slice, ends with the child
+  const pid_t child = fork();
   if (child == 0) {
     alarm(60);
     Tensor made = tensor({7.0f, 8.0f});
@@ -305,5 +330,58 @@ TEST_CASE("a user's kernel of slice makes the parts of a split, and what indices
   int status = -1;
   waitpid(child, &status, 0);
   CHECK(status == 0);
+}
+
+TEST_CASE("an input that no function of an op reads is refused") {
+  register_op("half", [](const OpCall& call) { return call.input(0) / 2; });
+  const Tensor x = tensor({1.0f, 2.0f});
+  CHECK(equal(call_op("half", {x}), x / 2));
+  check_refused<Error>(
+      [&] {
+        call_op("half", {x, x});
+      },
+      "half: input 1: expected an input that its functions read, got one that none reads");
+  CHECK(equal(call_op("half", {x}), x / 2));
+  // One that only the gradient reads is accepted, and one of an op that asks how many there are.
+  register_op("shown", [](const OpCall& call) { return call.input(0) + 0; });
+  register_gradient("shown", [](const OpCall& call, Tensor up) {
+    return Tensors{up * call.input(1), Tensor()};
+  });
+  Variable w("w", x);
+  GradientTape tape({.persistent = true});
+  const Tensor y = call_op("shown", {w, x});
+  CHECK(equal(tape.gradient(y, w), x));
+  check_refused<Error>([&] { call_op("shown", {w, x, x}); }, "shown: input 2");
+  register_op("maybe", [](const OpCall& call) {
+    return call.input_count() > 5 ? call.input(5) : call.input(0) * 3;
+  });
+  CHECK(equal(call_op("maybe", {x, x}), 3 * x));
+  // A function may read an input in some calls only.
+  register_op("chosen", [](const OpCall& call) {
+    return any(call.input(0) > 1) ? call.input(0) * 1 : call.input(1) * 1;
+  });
+  CHECK(equal(call_op("chosen", {zeros({2}), x}), x));
+  CHECK(equal(call_op("chosen", {x, zeros({2})}), x));
+}
+
+TEST_CASE("an attribute that no function of an op reads is refused") {
+  register_op("scales", [](const OpCall& call) { return call.input(0) * call.real("by", 2); });
+  const Tensor x = tensor({1.0f, 2.0f});
+  CHECK(equal(call_op("scales", {x}, {{"by", 3}}), 3 * x));
+  const auto misspelt = [&] { call_op("scales", {x}, {{"b", 3}}); };
+  check_refused<Error>(misspelt,
+                       "scales: attributes: expected what its functions read, \"by\", got \"b\"");
+  // An attribute that only the gradient reads is accepted.
+  register_op("cut", [](const OpCall& call) { return call.input(0) + 0; });
+  register_gradient("cut", [](const OpCall& call, Tensor up) { return up * call.real("share"); });
+  Variable w("w", x);
+  GradientTape tape({.persistent = true});
+  const Tensor y = call_op("cut", {w}, {{"share", 0.5}});
+  CHECK(equal(tape.gradient(y, w), tensor({0.5f, 0.5f})));
+  check_refused<Error>(
+      [&] {
+        call_op("cut", {w}, {{"share", 0.5}, {"part", 1}});
+      },
+      "cut: attributes: expected what its functions read, \"share\", got \"part\"");
 }
 }  // namespace reel::tests

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// R21: whatever fails, and whenever the writer ends, a path leads to the old file or the new one.
+// R21: a path leads to the old file or to the new file, whatever call fails and whenever the writer
+// ends.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -30,7 +31,7 @@ std::ptrdiff_t open_files() {
 }
 bool is_long() { return std::getenv("REEL_TEST_LONG") != nullptr; }
 
-/// What a path is before a tensor is saved to it.
+/// What is at the path before a tensor is saved.
 enum class Start { nothing, file, link, open_link };
 
 std::string bytes_of(const Tensor& x) {
@@ -43,13 +44,13 @@ const std::string& old_bytes() {
   return bytes;
 }
 
-/// A folder with the path at its start, and how the files are in it.
-struct Place {
+/// A folder with this state of the path, and with what is in its files.
+struct TestFolder {
   Folder folder;
   std::string path = folder.file("x.npy"), target = path;
   std::string old;
   std::ptrdiff_t count = 0;
-  explicit Place(Start start) {
+  explicit TestFolder(Start start) {
     if (start == Start::link || start == Start::open_link) {
       target = folder.file("target.npy");
       fs::create_symlink("target.npy", folder.file("between"));
@@ -79,23 +80,23 @@ TEST_CASE("a failure of any system call leaves the old file or the new one, and 
       for (const int error : {EIO, ENOSPC, EACCES, EINTR, EDQUOT})
         for (const std::size_t most_bytes : {0, 60})
           for (int k = 0;; ++k) {
-            Place place(start);
+            TestFolder folder(start);
             const std::ptrdiff_t files = open_files();
             system_calls = {.until_failure = k, .error = error, .most_bytes = most_bytes};
             std::string thrown;
             try {
               const Armed armed;
-              io::save_npy(place.path, x);
+              io::save_npy(folder.path, x);
             } catch (const IoError& failure) {
               thrown = failure.what();
             }
             INFO("call " << k << ", " << system_calls.failed_call << ": " << thrown);
             REQUIRE(open_files() == files);
-            const std::string now = contents(place.target);
+            const std::string now = contents(folder.target);
             const bool is_new = now == wanted;
-            REQUIRE((is_new || now == place.old));
-            const bool made = !fs::exists(place.target) ? false : place.old.empty();
-            REQUIRE(place.folder.count() == place.count + made);
+            REQUIRE((is_new || now == folder.old));
+            const bool made = !fs::exists(folder.target) ? false : folder.old.empty();
+            REQUIRE(folder.folder.count() == folder.count + made);
             if (!system_calls.failed) {
               REQUIRE(thrown.empty());
               REQUIRE(is_new);
@@ -104,11 +105,12 @@ TEST_CASE("a failure of any system call leaves the old file or the new one, and 
             ++failures;
             const std::string& call = system_calls.failed_call;
             if (thrown.empty()) REQUIRE(is_new);
-            // A signal is no failure for calls that wait.
+            // For calls that wait, a signal is no failure.
             if (error == EINTR && (call == "write" || call == "fsync" || call == "open" ||
                                    call == "close" || call == "open folder"))
               REQUIRE(thrown.empty());
-            // A writer that must not be told is none: only what comes on top may fail unseen.
+            // The writer must report a failure. Only fchown, and a close after the file is
+            // complete, may fail without an error.
             if (error != EINTR && call != "fchown" && !(call == "close" && is_new))
               REQUIRE(!thrown.empty());
             if (call == "write" || call == "rename" || call == "open" || call == "open folder")
@@ -141,18 +143,18 @@ TEST_CASE("a folder that cannot be synced is no failure, a file that cannot is o
   int files = 0, folders = 0;
   const std::string wanted = bytes_of(tensor({4, 5, 6}));
   for (int k = 0;; ++k) {
-    Place place(Start::file);
+    TestFolder folder(Start::file);
     system_calls = {.until_failure = k, .error = EINVAL};
     bool threw = false;
     try {
       const Armed armed;
-      io::save_npy(place.path, tensor({4, 5, 6}));
+      io::save_npy(folder.path, tensor({4, 5, 6}));
     } catch (const IoError&) {
       threw = true;
     }
     if (!system_calls.failed) break;
     if (system_calls.failed_call != "fsync") continue;
-    const bool is_new = contents(place.path) == wanted;
+    const bool is_new = contents(folder.path) == wanted;
     CHECK(threw != is_new);
     ++(is_new ? folders : files);
   }
@@ -168,23 +170,23 @@ TEST_CASE("a writer that is killed at any system call leaves the old file or the
   for (const Start start : starts)
     for (const bool after : {false, true})
       for (int k = 0;; ++k) {
-        Place place(start);
+        TestFolder folder(start);
         const pid_t child = fork();
         if (child == 0) {
           system_calls = {
               .until_failure = k, .kills = true, .kills_after = after, .most_bytes = 200};
           const Armed armed;
-          io::save_npy(place.path, x);
+          io::save_npy(folder.path, x);
           _exit(0);
         }
         int status = -1;
         REQUIRE(waitpid(child, &status, 0) == child);
-        const std::string now = contents(place.target);
+        const std::string now = contents(folder.target);
         INFO("call " << k << (after ? ", after it" : ", before it"));
-        REQUIRE((now == wanted || now == place.old));
-        // Whatever was left behind, the next writer gets through.
-        io::save_npy(place.path, x);
-        REQUIRE(contents(place.target) == wanted);
+        REQUIRE((now == wanted || now == folder.old));
+        // Files that are left over do not stop the next writer.
+        io::save_npy(folder.path, x);
+        REQUIRE(contents(folder.target) == wanted);
         if (WIFEXITED(status)) {
           REQUIRE(WEXITSTATUS(status) == 0);
           break;
@@ -319,7 +321,7 @@ TEST_CASE("a saved file keeps its owner, and one that may not be written is not 
     CHECK((status.st_mode & 07777u) == 0640);
   }
   REQUIRE(chown(path.c_str(), 4321, 1234) == 0);
-  // As another user, for whom the file is read-only, or writable by all.
+  // As another user, for whom the file is read-only or writable by all users.
   for (const mode_t mode : {0664u, 0666u}) {
     REQUIRE(chmod(path.c_str(), mode) == 0);
     const pid_t child = fork();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Damage to the bytes of files, for fuzzing their readers.
+// Damages the bytes of files, to fuzz their readers.
 #pragma once
 #include <random>
 #include <string>
@@ -9,7 +9,7 @@ namespace reel::tests {
 using Random = std::mt19937;
 inline std::size_t below(Random& random, std::size_t n) { return n ? random() % n : 0; }
 
-/// Puts other bytes in place of some, among them pieces that mean something to the reader.
+/// Replaces some bytes, partly by pieces that have a meaning for the reader.
 inline void damage(std::string& file, Random& random, const std::vector<std::string>& pieces) {
   const std::size_t at = below(random, file.size());
   switch (random() % 6) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Files of a test, in a folder that goes with its scope.
+// Files of a test, in a folder that is removed at the end of its scope.
 #pragma once
 #include <unistd.h>
 
@@ -14,7 +14,7 @@ namespace reel::tests {
 struct Folder {
   std::filesystem::path path;
   Folder() {
-    // In memory where there is such a folder: these tests sync thousands of files.
+    // In memory if possible, because these tests sync thousands of files.
     std::filesystem::path parent = "/dev/shm";
     if (access(parent.c_str(), W_OK) != 0) parent = std::filesystem::temp_directory_path();
     std::string name = (parent / "reel-XXXXXX").string();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Files for tests/io/interop.py, which reads them with the libraries of their formats.
+// Writes files for tests/io/interop.py, which reads them with the libraries of their formats.
 #include <cstdlib>
 #include <string>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Files of NumPy: what is written is read again, what is damaged is refused.
+// Files of NumPy: the library reads what it writes, and refuses damaged files.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,7 +15,7 @@
 
 namespace reel::tests {
 namespace {
-/// A folder with one file, which is written and read again.
+/// A folder with one file that was written and is read again.
 struct Written {
   Folder folder;
   std::string path = folder.file("x.npy");
@@ -201,7 +201,7 @@ TEST_CASE("errors of headers show where reading ended, 64 bytes of it at most") 
                           Caller caller = Caller::here()) {
     file.refuse(npy_bytes(1, header, one_float), part, caller);
   };
-  // Without a key, and with a key but no value, whatever comes after it.
+  // An entry without a key, and one with a key but no value, whatever follows.
   refuse("{: '<f4', }", "got ': '<f4', }'");
   refuse("{'descr' '<f4'}", "got ''<f4'}'");
   refuse("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'more': }", "got ' }'");
@@ -230,7 +230,7 @@ TEST_CASE("the length of a header has all its bytes, and 64 KiB are the most") {
     }
   file.refuse(npy_bytes(2, header + std::string(65'537 - header.size(), ' '), one_float),
               "at most 64 KiB, got 65537");
-  // With each byte of the length in turn too large.
+  // Each byte of the length in turn is too large.
   std::string bytes = npy_bytes(3, header, one_float);
   bytes[10] = '\2';
   file.refuse(bytes, "at most 64 KiB, got " + std::to_string((2 << 16) + header.size()));

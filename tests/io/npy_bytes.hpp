@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Files of NumPy, put together byte by byte as numpy/lib/format.py describes them.
+// Builds files of NumPy byte by byte, as numpy/lib/format.py describes them.
 #pragma once
 #include <string>
 

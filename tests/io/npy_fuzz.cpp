@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// R22: a damaged file is read as what it says, or refused with an IoError; nothing else happens.
+// R22: a damaged file is read as its bytes say, or refused with an IoError. Nothing else happens.
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -71,7 +71,7 @@ TEST_CASE("a damaged .npy file is read as what it says, or refused") {
     try {
       const Tensor x = io::load_npy(path);
       ++read;
-      // What was read lies in the file: no element is made up.
+      // The elements that were read are in the file; none is invented.
       const auto bytes = static_cast<std::size_t>(x.size() * size_of(x.dtype()));
       REQUIRE(bytes + 10 <= file.size());
       REQUIRE(x.rank() <= 8);

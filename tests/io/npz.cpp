@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Archives of NumPy: what is written is read again, what is damaged is refused.
+// Archives of NumPy: the library reads what it writes, and refuses damaged archives.
 #include <string>
 #include <vector>
 
@@ -124,7 +124,8 @@ TEST_CASE("members that a .npz file cannot have are refused") {
     return other.replace(at, bytes.size(), bytes);
   };
   const std::string huge(8, '\x7f');
-  const std::size_t extra = entry + 46 + 5 + 4;  // sizes of zip64, whole and packed
+  // zip64 sizes of the content and of the packed bytes
+  const std::size_t extra = entry + 46 + 5 + 4;
   refuse(with(entry + 8, "\1"), "stored or deflated");
   refuse(with(entry + 10, "\x0c"), "stored or deflated");
   refuse(with(extra, huge), "packed bytes can have");
@@ -134,12 +135,12 @@ TEST_CASE("members that a .npz file cannot have are refused") {
   refuse(with(entry, "PK\1\3"), "the directory");
   refuse(with(whole.size() - 20, "\1"), "");
   const std::int64_t asked = memory_statistics().large_blocks;
-  // 4 GiB of zeros, it says, from a few bytes.
+  // A few bytes that claim 4 GiB of zeros.
   write_zip(path, {{"a.npy", npy_bytes(1, dictionary("'|u1'", "False", "(4294967296,)"), "")}},
             true);
   CHECK_THROWS_AS(io::load_npz(path), IoError);
   CHECK(memory_statistics().large_blocks == asked);
-  // Two entries that share their bytes.
+  // Two entries with the same bytes.
   write_zip(path, {{"a.npy", one_byte}, {"b.npy", one_byte}});
   std::string overlapping = contents(path);
   const std::size_t second = overlapping.rfind("PK\1\2");

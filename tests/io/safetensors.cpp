@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Files of safetensors: what is written is read again, what is damaged is refused.
+// Files of safetensors: the library reads what it writes, and refuses damaged files.
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -202,7 +202,7 @@ TEST_CASE("tensors that are too large for one file are in several, which an inde
       folder.file(("model-00001-of-" + zeros + count + ".safetensors").c_str())));
   for (const auto& entry : std::filesystem::directory_iterator(folder.path))
     if (entry.path().extension() == ".safetensors") CHECK(entry.file_size() < 200 + 1000);
-  // What is saved last is what is loaded.
+  // A load returns what the last save wrote.
   io::save_safetensors(path, {{"new", tensor(1)}});
   CHECK(io::load_safetensors(path)[0].first == "new");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// .safetensors files, put together byte by byte.
+// Builds .safetensors files byte by byte.
 #pragma once
 #include <string>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// R22: a damaged .safetensors file is read as what it says, or refused with an IoError.
+// R22: a damaged .safetensors file is read as its bytes say, or refused with an IoError.
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -54,7 +54,7 @@ TEST_CASE("a damaged .safetensors file is read as what it says, or refused") {
     std::string file = files[below(random, files.size())];
     for (std::size_t n = 1 + below(random, 4); n > 0; --n) {
       damage(file, random, pieces);
-      // Else few get past the length of the header.
+      // Without this, the length of the header would be wrong in most files.
       if (random() % 4 && file.size() > 8) file[0] = static_cast<char>(file.rfind('}') - 7);
     }
     write_file(path, file);

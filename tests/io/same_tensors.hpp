@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Named tensors that are the same, whatever their order.
+// Compares named tensors in any order.
 #pragma once
 #include <reel/reel.hpp>
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -40,7 +41,7 @@ std::vector<std::string> names_of(const List& list) {
   return names;
 }
 
-/// Other numbers everywhere.
+/// Changes all numbers.
 void change(const std::vector<Variable>& variables, double by) {
   for (Variable x : variables) x.assign(x.dtype() == DType::int64 ? x + 5 : x * 0.5 + by);
 }
@@ -105,7 +106,7 @@ TEST_CASE("a clone has Buffers and Generators of its own, and a check finds Buff
   CHECK(model.noise.position() == 0);
   CHECK(copy.noise.seed() == 3);
   nn::check(model, model, ones({2}));
-  // A replay reads and writes them as it does Variables.
+  // A replay reads and writes them in the same way as Variables.
   const Noisy traced_model, eager_model;
   const auto traced = trace([&](Tensor x) { return traced_model(x); });
   for (int i = 0; i < 5; ++i) {
@@ -180,7 +181,7 @@ TEST_CASE("what is saved is loaded again: models, optimizers, generators, number
   CHECK(progress.counts == Progress().counts);
   CHECK(equal(progress.order, Progress().order));
   CHECK(equal(pair, tensor({5, 6})));
-  // Settings stay what the program says.
+  // A setting keeps the value that the program gave it.
   CHECK(other.setting == 3);
 }
 
@@ -202,7 +203,7 @@ TEST_CASE("names are paths of fields, and optimizer state is named by parameter"
   };
   io::save(path, model);
   CHECK(names() == std::vector<std::string>{"a.bias", "a.weight", "mean"});
-  io::save(path, adam, model);  // in any order
+  io::save(path, adam, model);  // the order of the objects may differ
   CHECK(names() == std::vector<std::string>{"a.bias", "a.weight", "mean", "optimizer.learning_rate",
                                             "optimizer.m.a.bias", "optimizer.m.a.weight",
                                             "optimizer.steps", "optimizer.v.a.bias",
@@ -238,6 +239,17 @@ TEST_CASE("names are paths of fields, and optimizer state is named by parameter"
   check_refused<Error>([&] { io::save(path, std::string("\xff")); }, "UTF-8");
   check_refused<Error>([&] { io::save(path, Tensor()); }, "undefined");
   check_refused<IoError>([&] { io::save(folder.file("no/x"), model); }, "save: \"x\"");
+}
+
+TEST_CASE("parts that hold nothing are an error of load()") {
+  const Folder folder;
+  const std::string path = folder.file("numbers.safetensors");
+  io::save(path, std::vector<double>{1, 2, 3});
+  std::vector<double> empty, three(3);
+  CHECK_THROWS_WITH(io::load(path, empty), Catch::Contains("parts that hold nothing") &&
+                                               Catch::Contains("A list keeps the length"));
+  io::load(path, three);
+  CHECK(three == std::vector<double>{1, 2, 3});
 }
 
 TEST_CASE("a call passes over what it has nothing of") {
@@ -309,7 +321,7 @@ TEST_CASE("one error lists all that differs, and nothing has changed after it") 
   CHECK(same(parameters(narrow), before));
   CHECK((number == 5 && real == 4 && !truth && text == "before" && generator.seed() == 7));
   CHECK(kept.item<std::int32_t>() == 9);
-  // What fits, if not strict.
+  // Without `strict`, it loads the names that fit.
   const io::LoadReport report =
       io::load(path, {.strict = false}, narrow, other, real, number, truth, text, generator, kept);
   CHECK(report.missing.size() == 9);
@@ -436,7 +448,7 @@ TEST_CASE("assign gives a model the values of another, and lists the paths that 
   CHECK(same(parameters(best), parameters(model)));
   CHECK(same(buffers(best), buffers(model)));
   CHECK_FALSE(best.embed.table.same_cell(model.embed.table));
-  // A target network inside a traced step.
+  // A target network in a traced step.
   const nn::Linear online(1, 1), target(1, 1);
   const auto follow = trace([&](Tensor x) {
     Variable(online.weight).assign_add(x);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Definitions in the program come before those of the C library.
+// The linker prefers definitions in the program to those of the C library.
 #include "io/system_calls.hpp"
 
 #include <dlfcn.h>
@@ -20,7 +20,7 @@ F* next(const char* name) {
   return reinterpret_cast<F*>(dlsym(RTLD_NEXT, name));
 }
 
-/// Makes the call, unless it is the one that is to fail.
+/// Makes the call, unless this call must fail.
 template <class F>
 auto made(const char* name, F call) {
   SystemCalls& calls = system_calls;
@@ -31,7 +31,7 @@ auto made(const char* name, F call) {
   if (calls.until_failure >= 0) --calls.until_failure;
   if (fails && calls.kills && !calls.kills_after) kill(getpid(), SIGKILL);
   decltype(call()) result = -1;
-  // A close that fails has closed the file.
+  // A close() that fails has closed the file all the same.
   if (!fails || calls.kills || calls.made.back() == "close") result = call();
   if (fails && calls.kills) kill(getpid(), SIGKILL);
   if (fails) {

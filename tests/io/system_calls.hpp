@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The system calls on files that this program makes, one by one: each can fail, do less than was
-// asked, or be the last that the process makes.
+// Replaces the system calls on files of this program. Each call can fail, do less than was asked,
+// or kill the process.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -9,18 +9,18 @@
 namespace reel::tests {
 struct SystemCalls {
   bool armed = false;
-  int until_failure = -1;    // calls that still work; -1: all of them
-  int error = 0;             // errno of the one that fails
-  bool kills = false;        // it kills the process instead
-  bool kills_after = false;  // after the call was made
+  int until_failure = -1;    // the number of calls that still work; -1: all of them
+  int error = 0;             // errno of the call that fails
+  bool kills = false;        // kills the process in place of the failure
+  bool kills_after = false;  // the kill comes after the call was made
   bool failed = false;
   std::string failed_call{};
-  std::size_t most_bytes = 0;  // of a write or read; 0: as many as asked
+  std::size_t most_bytes = 0;  // the most bytes of one write or read; 0: no limit
   std::vector<std::string> made{};
 };
 extern SystemCalls system_calls;
 
-/// Counts calls of this thread while it lives.
+/// Counts the calls of this thread during its lifetime.
 struct Armed {
   Armed() { system_calls.armed = true; }
   ~Armed() { system_calls.armed = false; }

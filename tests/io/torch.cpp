@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// State dicts of PyTorch: what is written is read again, what calls anything is refused.
+// State dicts of PyTorch: the library reads what it writes, and refuses a pickle that calls
+// anything else.
 #include <cstring>
 #include <map>
 #include <string>
@@ -14,7 +15,7 @@
 
 namespace reel::tests {
 namespace {
-/// A file with this pickle and a storage "0" of four float32.
+/// A file with this pickle, and with a storage "0" of four float32.
 struct Pickled {
   Folder folder;
   std::string path = folder.file("x.pt");
@@ -47,7 +48,7 @@ std::string rebuilt(const std::string& from, const std::string& offset, const st
 }
 const std::string zero("K\0", 2), four = rebuilt(storage(), zero, "(K\4t", "(K\1t");
 
-/// The model that tests/io/golden/make_torch.py makes of PyTorch's layers.
+/// The model that tests/io/golden/make_torch.py builds from PyTorch's layers.
 struct Tagger {
   nn::Embedding embed{11, 4};
   nn::LSTM lstm{4, 5, {.layers = 2, .bidirectional = true}};
@@ -103,7 +104,7 @@ TEST_CASE("an LSTM tagger of PyTorch has the same outputs here") {
   const Tagger tagger;
   CHECK(io::load_torch(REEL_GOLDEN "/tagger.pt", tagger).complete());
   CHECK(allclose(tagger(words), scores, {.rtol = 0, .atol = 1e-5}));
-  // The same through safetensors, with another path, and without the layers' layouts.
+  // The same through safetensors, with other names, and without the layouts of the layers.
   const Folder folder;
   const std::string path = folder.file("t.safetensors");
   io::NamedTensors renamed = io::load_torch(REEL_GOLDEN "/tagger.pt");
@@ -236,7 +237,7 @@ TEST_CASE("a pickle that is no state dict is refused") {
                   "a.",
               "the end of it");
   file.refuse(two + text("\xff") + ".", "UTF-8");
-  // A list that contains itself, and lists of lists that double with each level.
+  // A list that contains itself, and nested lists whose size doubles with each level.
   file.refuse(two + "]q\1h\1a.", "again and again");
   std::string doubling = two + "]q" + std::string(1, '\0');
   for (char i = 1; i < 50; ++i)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Zip files of any members.
+// Builds zip files with any members.
 #pragma once
 #include <string>
 #include <utility>

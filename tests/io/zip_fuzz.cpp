@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// R22: damaged .npz and PyTorch files are read as what they say, or refused with an IoError.
+// R22: damaged .npz and PyTorch files are read as their bytes say, or refused with an IoError.
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -20,7 +20,7 @@ int rounds() { return std::getenv("REEL_TEST_LONG") ? 500'000 : 10'000; }
 struct Counts {
   int refused = 0, read = 0;
 };
-/// Loads, and adds up the bytes of what was read.
+/// Loads a file, and adds up the bytes that were read.
 template <class Load>
 void try_to(const Load& load, const std::string& path, std::size_t most_bytes, Counts& counts) {
   try {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Kernels called directly, for each instruction set of this machine, on bodies made by hand.
+// Calls kernels directly, for each instruction set of this machine, on bodies that the tests build.
 #pragma once
 #include <cstring>
 #include <initializer_list>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -10,7 +11,7 @@
 #include "lib/cpu/install.hpp"
 
 namespace reel::tests {
-/// Elements with a body over them, row-major until strides are set.
+/// Elements, and a body over them. The body is row-major until its strides are changed.
 template <class T>
 struct Array {
   std::vector<std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>> elements;
@@ -26,7 +27,7 @@ struct Array {
   Array(const Array&) = delete;
   auto& operator[](std::int64_t i) { return elements[static_cast<std::size_t>(i)]; }
 
-  /// The same memory seen with other lengths and steps, from element `start` on.
+  /// The same memory with another shape and other strides, from element `start` on.
   Body view(Shape shape, std::initializer_list<std::int64_t> strides, std::int64_t start = 0) {
     Body seen = body;
     seen.shape = shape;
@@ -58,12 +59,19 @@ inline const Tiles* find_tiles(const InstructionSet& set, std::string_view op) {
       if (entry->op == op) return entry->tiles;
   return nullptr;
 }
-inline const kernels::NamedKernel& find_kernel(const InstructionSet& set, std::string_view op) {
-  static const kernels::NamedKernel none{nullptr, nullptr};
+/// Finds a kernel by its name: "softmax", "softmax.d".
+inline Kernel find_kernel(const InstructionSet& set, std::string_view name) {
   for (auto* family = set.families; *family; ++family)
-    for (auto* entry = (*family)->kernels; entry && entry->op; ++entry)
-      if (entry->op == op) return *entry;
-  return none;
+    for (auto* entry = (*family)->kernels; entry && entry->name; ++entry)
+      if (entry->name == name) return entry->kernel;
+  return nullptr;
+}
+/// The kernel of an op, and that of its gradient.
+struct KernelPair {
+  Kernel kernel, gradient;
+};
+inline KernelPair find_kernels(const InstructionSet& set, const std::string& op) {
+  return {find_kernel(set, op), find_kernel(set, op + ".d")};
 }
 using Inputs = std::vector<const Body*>;
 using Outputs = std::vector<Body*>;
@@ -75,7 +83,7 @@ inline KernelResult call_kernel(Kernel kernel, const Inputs& inputs, const Outpu
 inline KernelResult call_kernel(const InstructionSet& set, std::string_view op,
                                 const Inputs& inputs, Body& output, const void* options = nullptr,
                                 unsigned accumulate = 0) {
-  return call_kernel(find_kernel(set, op).kernel, inputs, {&output}, options, accumulate);
+  return call_kernel(find_kernel(set, op), inputs, {&output}, options, accumulate);
 }
 
 /// Calls test(set) for each instruction set that this machine has.

@@ -19,7 +19,7 @@ std::vector<T> counting(std::int64_t n) {
   return values;
 }
 
-/// Copies a view and compares with each element looked up by its strides.
+/// Copies a view and compares each element with the one that its strides give.
 template <class T>
 void check_copy(const InstructionSet& set, const Body& view) {
   Array<T> out(view.shape);
@@ -61,7 +61,7 @@ template <class From, class To>
 void check_cast(const InstructionSet& set, const std::vector<From>& from,
                 const std::vector<To>& expected) {
   const auto n = static_cast<std::int64_t>(from.size());
-  // Once with neighbours and repeated, so that vectors see each value; once with steps.
+  // First contiguous and repeated, so that vectors get each value; then strided.
   Array<From> x({64, n});
   Array<To> y({64, n}), stepped({n});
   for (std::int64_t i = 0; i < 64 * n; ++i) x[i] = from[static_cast<std::size_t>(i % n)];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Sums of many terms against exact ones. Errors are counted in half units of the last place of the
-// sum of the terms' sizes; at 65,536 terms a single running sum of float32 is off by hundreds.
+// Sums of many terms against exact sums. The unit of the error is half a unit of the last place of
+// the sum of absolute values. With 65,536 terms, a single running sum of float32 has an error of
+// hundreds of units.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -19,7 +20,7 @@ namespace reel::tests {
 namespace {
 const bool in_full = std::getenv("REEL_TEST_LONG") != nullptr;
 
-/// A sum of terms, and of their sizes.
+/// The sum of the terms, and the sum of their absolute values.
 struct Exact {
   long double sum = 0, size = 0;
   void add(long double term) {
@@ -47,8 +48,9 @@ struct Shapes {
   std::int64_t n, m;
   bool x_transposed, y_transposed;
 };
-// Each way that products go: small and wide tiles, one row, bands of rows, dots from either side,
-// transposes and columns. Of 256 by 256 a library of products may take over.
+// Every method for products: small and wide tiles, one row, bands of rows, dot products from either
+// side, transposes and columns. If all lengths are at least 256, a BLAS library may compute the
+// product.
 const Shapes shapes[] = {{4, 3, false, false},    {3, 40, false, false},  {1, 700, false, false},
                          {1, 387, false, false},  {5, 400, false, false}, {64, 128, false, false},
                          {110, 80, false, false}, {70, 90, true, false},  {1, 30, false, true},
@@ -56,7 +58,7 @@ const Shapes shapes[] = {{4, 3, false, false},    {3, 40, false, false},  {1, 70
                          {50, 1, false, false},   {1, 1, false, false},   {64, 64, false, true},
                          {30, 128, true, true}};
 
-/// Elements of two matrices, for all shapes.
+/// The elements of two matrices, for all shapes.
 template <class T>
 struct Operands {
   Array<T> x, y;

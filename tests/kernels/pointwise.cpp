@@ -10,19 +10,30 @@
 #include "lib/formulas/bitwise.hpp"
 #include "lib/formulas/compare.hpp"
 #include "lib/formulas/math.hpp"
+#include "lib/formulas/trigonometry.hpp"
 #include "support/catch.hpp"
 
 namespace reel::tests {
 namespace {
 using namespace formulas;
 using limits = std::numeric_limits<float>;
+template <class T>
+constexpr double epsilon = static_cast<double>(std::numeric_limits<T>::epsilon());
 
 template <class... F>
 struct List {};
+/// Those that xsimd or a sum of several functions computes err by some units more.
+using Rough = List<Acos, Asin, Atan, Atan2, Cos, Sin, Tan, Acosh, Asinh, Atanh, Cosh, Sinh, Exp2,
+                   Expm1, Log1p, Log2, LogAddExp, Erf, Erfc, Elu, Gelu, Silu, Softplus>;
+template <class F, class List>
+constexpr bool is_in = false;
+template <class F, class... G>
+constexpr bool is_in<F, List<G...>> = (std::is_same_v<F, G> || ...);
+/// Those with roots, near which their sums cancel: their errors may be of the size of a unit at 1.
 template <class F>
-constexpr bool is_binary = requires(F f, int x) {
-  f(x, x);
-};
+constexpr bool cancels = is_in<F, List<LogAddExp, Gelu, Silu>>;
+template <class F>
+constexpr bool is_rough = is_in<F, Rough>;
 
 template <class T>
 std::vector<T> operands(std::size_t n, unsigned seed) {
@@ -46,7 +57,7 @@ std::vector<T> operands(std::size_t n, unsigned seed) {
   return values;
 }
 
-/// Distance in units of the last place of the exact value.
+/// The distance from the exact value in units of its last place.
 template <class T>
 double ulps(T got, double exact) {
   const T rounded = static_cast<T>(exact);
@@ -69,7 +80,7 @@ double reference(const std::vector<double>& in) {
 
 constexpr std::int64_t counts[] = {0, 1, 2, 3, 5, 8, 15, 16, 17, 31, 33, 64, 67, 130, 1029};
 
-/// Runs a pass over n elements for each choice of scalar inputs, and check(inputs at i, result at
+/// Runs a pass over n elements for each choice of scalar inputs. Calls check(inputs at i, result at
 /// i).
 template <class F, class T, class Out, class Check>
 void for_each_result(const InstructionSet& set, const Check& check) {
@@ -84,7 +95,7 @@ void for_each_result(const InstructionSet& set, const Check& check) {
       tile(n, inputs, scalars, out.body.data);
       for (std::int64_t i = 0; i < n; ++i)
         check(x[scalars & 1 ? 0 : i], y[scalars & 2 ? 0 : i], out[i]);
-      CHECK(out[n] == Out(1));  // nothing past the end
+      CHECK(out[n] == Out(1));  // nothing is written behind the end
     }
 }
 
@@ -93,6 +104,7 @@ void check_floating(const InstructionSet& set, double tolerance) {
   for_each_result<F, T, T>(set, [&](T x, T y, T got) {
     const double exact = reference<F>({static_cast<double>(x), static_cast<double>(y)});
     const double error = ulps(got, exact);
+    if (cancels<F> && std::abs(static_cast<double>(got) - exact) <= 8 * epsilon<T>) return;
     if (error > tolerance)
       FAIL("x " << x << ", y " << y << ": got " << got << ", expected " << exact);
   });
@@ -126,7 +138,7 @@ template <class F>
 void check_numbers() {
   for_each_set([](const InstructionSet& set) {
     INFO(F::name << " on " << set.name);
-    check_floating<F, float>(set, 2);
+    check_floating<F, float>(set, is_rough<F> ? 4 : 2);
     check_floating<F, double>(set, 4);
     if constexpr (F::domain != Domain::floating) {
       check_integers<F, std::uint8_t>(set);
@@ -147,7 +159,7 @@ void check_comparisons() {
   });
 }
 
-/// Each element alone gives the same bits as among its neighbours, and in place of an input.
+/// Each element gives the same bits alone as among others, and if the result replaces an input.
 template <class F>
 void check_bits() {
   for_each_set([](const InstructionSet& set) {
@@ -170,7 +182,7 @@ void check_bits() {
   });
 }
 
-/// x - y floor(x / y) in 64 bits; 0 where y is.
+/// x - y floor(x / y) in 64 bits; 0 if y is 0.
 template <class T>
 void check_remainder(const InstructionSet& set) {
   constexpr T least = std::numeric_limits<T>::min(), most = std::numeric_limits<T>::max();
@@ -188,7 +200,7 @@ void check_remainder(const InstructionSet& set) {
     }
 }
 
-/// R5: each pair of special values at each place of a pass, among plain neighbours.
+/// R5: each pair of special values at each position of a pass, among ordinary numbers.
 template <class F, class T>
 void check_special(const InstructionSet& set) {
   constexpr std::int64_t n = 37;
@@ -219,10 +231,12 @@ void check_special(const InstructionSet& set) {
         y[at] = b;
         tile(n, inputs, 0, out.data());
         const double exact = reference<F>({static_cast<double>(a), static_cast<double>(b)});
-        const bool right = ulps(out[at], exact) <= 2.5 &&
+        const bool right = ulps(out[at], exact) <= (is_rough<F> ? 4 : 2.5) &&
                            (std::isnan(exact) || std::signbit(out[at]) == std::signbit(exact));
         out[at] = plain;
-        const bool alone = std::count(out.begin(), out.end(), plain) == n;
+        const bool alone = std::all_of(out.begin(), out.end(), [&](T value) {
+          return value == plain || (std::isnan(value) && std::isnan(plain));
+        });
         x[at] = y[at] = T(1.5);
         if (!right || !alone)
           FAIL(F::name << "(" << a << ", " << b << ") at " << at << ", exact " << exact);
@@ -254,12 +268,12 @@ T gradient_reference(const Values<T>& g) {
     return static_cast<T>(F::d1(g));
 }
 
-/// The formula over single numbers of the same type: the same roundings, but for functions.
+/// The formula for single numbers of the same type. It rounds in the same way, except in functions.
 template <class F, int input, class T>
 void check_gradient(const InstructionSet& set) {
   const Tile tile = find_tiles(set, F::name)->gradient[input][static_cast<int>(dtype_of<T>())];
   REQUIRE(tile);
-  const double tolerance = std::is_same_v<F, Power> ? 8 : 0;
+  const double tolerance = std::is_same_v<F, Power> || is_rough<F> ? 8 : 0;
   for (const std::int64_t n : counts)
     for (unsigned run = 0; run < 32; ++run) {
       std::vector<T> values[4];
@@ -278,6 +292,8 @@ void check_gradient(const InstructionSet& set) {
         const Values<T> g{{at(0, i), at(1, i), at(2, i), at(3, i)}};
         const T dx = gradient_reference<F, input>(g), exact = adds ? T(3) + dx : dx;
         const T got = out[static_cast<std::size_t>(i)];
+        if (cancels<F> && std::abs(got - exact) <= 8 * epsilon<T> * (1 + std::abs(g.dy())))
+          continue;
         if (ulps(got, static_cast<double>(exact)) <=
             tolerance * std::max(T(1), std::abs(dx / exact)))
           continue;
@@ -316,8 +332,10 @@ void check_all_comparisons(List<F...>) {
   (check_comparisons<F>(), ...);
 }
 
+using Steps = List<Ceil, Floor, FloorDivide, Round, Sign, Trunc>;  // without gradients
 using Numbers = List<Add, Subtract, Multiply, Divide, Remainder, Negative, Maximum, Minimum, Power,
-                     Abs, Exp, Log, Square, Sqrt, Relu, Sigmoid, Tanh>;
+                     ClipAbove, ClipBelow, Abs, Exp, Log, Square, Sqrt, Rsqrt, Reciprocal, Hypot,
+                     Relu, LeakyRelu, Sigmoid, Tanh>;
 template <class... F>
 void check_all_bitwise(List<F...>) {
   for_each_set([](const InstructionSet& set) {
@@ -328,7 +346,7 @@ void check_all_bitwise(List<F...>) {
   });
 }
 
-/// The order of X and Y, of which one is an integer, against long double, which holds both.
+/// Compares the order of X and Y, one of which is an integer, with long double, which holds both.
 template <class X, class Y>
 void check_order(const InstructionSet& set) {
   const Tile tile = find_tiles(set, "order")->value[static_cast<int>(dtype_of<X>())];
@@ -351,13 +369,21 @@ void check_order(const InstructionSet& set) {
     }
 }
 
-using Bitwise = List<BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot>;
+using Bitwise = List<BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot, LeftShift, RightShift>;
 using Comparisons = List<Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual, LogicalAnd,
-                         LogicalOr, LogicalXor, LogicalNot>;
+                         LogicalOr, LogicalXor, LogicalNot, IsFinite, IsInf, IsNan>;
 }  // namespace
 
-TEST_CASE("pointwise passes agree with their formulas") { check_all_numbers(Numbers()); }
-TEST_CASE("special values give what IEEE 754 says at every lane") { check_all_special(Numbers()); }
+TEST_CASE("pointwise passes agree with their formulas") {
+  check_all_numbers(Numbers());
+  check_all_numbers(Rough());
+  check_all_numbers(Steps());
+}
+TEST_CASE("special values give what IEEE 754 says at every lane") {
+  check_all_special(Numbers());
+  check_all_special(Rough());
+  check_all_special(Steps());
+}
 TEST_CASE("bitwise passes agree with their formulas") { check_all_bitwise(Bitwise()); }
 TEST_CASE("integers of 64 bits are ordered among doubles") {
   for_each_set([](const InstructionSet& set) {
@@ -374,7 +400,14 @@ TEST_CASE("integer remainders have the divisor's sign") {
     check_remainder<std::int64_t>(set);
   });
 }
-TEST_CASE("an element's bits do not depend on its neighbours") { check_all_bits(Numbers()); }
-TEST_CASE("pointwise gradient passes agree with their formulas") { check_all_gradients(Numbers()); }
+TEST_CASE("an element's bits do not depend on its neighbours") {
+  check_all_bits(Numbers());
+  check_all_bits(Rough());
+  check_all_bits(Steps());
+}
+TEST_CASE("pointwise gradient passes agree with their formulas") {
+  check_all_gradients(Numbers());
+  check_all_gradients(Rough());
+}
 TEST_CASE("comparisons agree with their formulas") { check_all_comparisons(Comparisons()); }
 }  // namespace reel::tests

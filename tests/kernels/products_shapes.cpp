@@ -15,7 +15,7 @@ constexpr Layout layouts[] = {Layout::row_major, Layout::row_major,   Layout::tr
                               Layout::gaps,      Layout::transposed,  Layout::reversed,
                               Layout::gaps,      Layout::every_other, Layout::broadcast_rows};
 
-/// A stack of matrices in memory of its own, seen through a body of some layout.
+/// A stack of matrices with its own memory, seen through a body of some layout.
 template <class T>
 struct Operand {
   Array<T> memory;
@@ -57,7 +57,7 @@ struct Operand {
     return static_cast<double>(
         body.as<T>()[stack * body.strides[0] + row * body.strides[1] + column * body.strides[2]]);
   }
-  /// One matrix for all of a stack.
+  /// One matrix that is used for the whole stack.
   Body matrix() const {
     Body one = body;
     one.shape = {body.shape[1], body.shape[2]};
@@ -74,8 +74,8 @@ struct Trial {
   Layout left, right;
   bool accumulate;
 
-  /// How far results lie from the exact ones, in units of what k roundings may give. Of many, every
-  /// seventh row is looked at: some of each place in tiles of 6 and 8.
+  /// The error of the results, in units of the error that k roundings may cause. If there are many
+  /// rows, only every seventh is checked; these include all positions in tiles of 6 and 8 rows.
   double error(const InstructionSet& set, unsigned seed) const {
     std::mt19937 random(seed);
     const Operand<T> x(random, stack, n, k, left), y(random, 1, k, m, right);
@@ -117,7 +117,7 @@ void check(const InstructionSet& set, const Trial<T>& trial, unsigned seed) {
   CHECK(trial.error(set, seed) < 1);
 }
 
-// Lengths beside the limits of blocks, panels, bands, dot products and of the other library.
+// Lengths next to the limits of blocks, panels, bands, dot products and BLAS.
 constexpr std::int64_t turning_points[][3] = {
     {1, 750, 300},  {1, 384, 9},     {1, 415, 7},   {2, 300, 150},  {2, 700, 250}, {3, 65, 2600},
     {7, 128, 64},   {8, 129, 63},    {12, 33, 140}, {13, 90, 2000}, {13, 70, 300}, {14, 70, 300},
@@ -152,7 +152,7 @@ TEST_CASE("products agree with float64 at 500 shapes and layouts", "[products]")
   });
 }
 
-TEST_CASE("products agree with float64 where they change their way", "[products]") {
+TEST_CASE("products agree with float64 where they change their method", "[products]") {
   for_each_set([&](const InstructionSet& set) {
     unsigned seed = 0;
     for (const auto& [n, m, k] : turning_points)
@@ -238,7 +238,8 @@ TEST_CASE("a row of a product of few rows has the same bits alone", "[products]"
   for_each_set([](const InstructionSet& set) {
     std::mt19937 random(9);
     constexpr std::int64_t n = 40, k = 30;
-    for (const std::int64_t m : {50, 415}) {  // one row of 415 is read by whole lines
+    // with 415 columns, a single row is read by whole cache lines
+    for (const std::int64_t m : {50, 415}) {
       const Operand<float> x(random, 1, n, k, Layout::row_major),
           y(random, 1, k, m, Layout::row_major);
       const Body left = x.matrix(), right = y.matrix();

@@ -17,7 +17,7 @@ void fill(Array<T>& x, unsigned seed) {
 }
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-/// One element of a cell with one state to carry on (LSTM), two (tree) or none (leaf): a holds its
+/// One element of a cell that carries one state (LSTM), two (tree) or none (leaf). `a` holds its
 /// gates in the order i, f (one for each state), g, o.
 struct Element {
   double i, g, o, c = 0, h;
@@ -34,7 +34,7 @@ struct Element {
     }
     h = o * std::tanh(c);
   }
-  /// By the chain rule: dL/dc through h, then each factor of c.
+  /// By the chain rule: dL/dc through h, then through each factor of c.
   std::vector<double> gradient(const std::vector<double>& cells, double dh, double dc_next) const {
     const double t = std::tanh(c), dc = dc_next + dh * o * (1 - t * t);
     std::vector<double> da{dc * g * i * (1 - i)};
@@ -46,11 +46,11 @@ struct Element {
   }
 };
 
-/// One call of a kernel and its gradient with `Cells` states.
+/// One call of a kernel with `Cells` states, and of its gradient.
 template <int Cells, class T>
 struct Trial {
   static constexpr int gate_count = Cells + 3;
-  const kernels::NamedKernel& kernel;
+  KernelPair kernel;
   std::int64_t rows, n;
   Array<T> gates{{rows, gate_count*n}}, left{{rows, n}}, right{{rows, n}};
   Array<T> h{{rows, n}}, c{{rows, n}}, dh{{rows, n}}, dc{{rows, n}};
@@ -110,7 +110,7 @@ void check_cell(const char* op) {
       for (unsigned given = 0; given < 4; ++given)
         for (const unsigned accumulate : {0u, 7u, 2u}) {
           INFO(op << " on " << set.name << ", " << n << " wide");
-          Trial<Cells, T> trial{find_kernel(set, op), 3, n};
+          Trial<Cells, T> trial{find_kernels(set, op), 3, n};
           trial.has_dh = given & 1;
           trial.has_dc = given & 2;
           trial.accumulate = accumulate;
@@ -138,8 +138,7 @@ TEST_CASE("gates saturate far from zero", "[recurrent]") {
     INFO(set.name);
     Array<float> gates({1, 4}, std::vector<float>{200, -200, 200, 200}), c({1, 1}, 5.f);
     Array<float> h({1, 1}), next({1, 1});
-    call_kernel(find_kernel(set, "lstm_gates").kernel, {&gates.body, &c.body},
-                {&h.body, &next.body});
+    call_kernel(find_kernel(set, "lstm_gates"), {&gates.body, &c.body}, {&h.body, &next.body});
     CHECK(next[0] == 1);
     CHECK(h[0] == Approx(std::tanh(1.0)));
   });

@@ -13,7 +13,7 @@ namespace reel::tests {
 namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// A reduction as one chain of steps.
+/// A reduction as a sequence of steps, one for each element.
 struct Fold {
   const char* op;
   double first;
@@ -48,7 +48,7 @@ double element(const Body& x, const Position& at) {
   return static_cast<double>(x.as<T>()[offset]);
 }
 
-/// Which axes go, as bits.
+/// The axes that are reduced, as bits.
 struct Gone {
   unsigned bits;
   bool holds(int axis) const { return bits >> axis & 1; }
@@ -149,8 +149,8 @@ void check_fold(const InstructionSet& set, const Fold& fold, bool empty) {
   });
 }
 
-/// argmax of a row of n numbers, and of a column beside others, is `at`, where the first NaN or the
-/// first of the largest is.
+/// Checks that argmax is `at` for a row of n numbers, and for a column next to others. `at` is the
+/// position of the first NaN, or of the first largest number.
 template <class T>
 void check_places(const InstructionSet& set, std::int64_t n, std::int64_t at) {
   constexpr T nan = std::numeric_limits<T>::quiet_NaN(), inf = std::numeric_limits<T>::infinity();

@@ -7,6 +7,7 @@
 
 #include "kernels/kernels.hpp"
 #include "lib/table/options/axis.hpp"
+#include "lib/table/options/gather.hpp"
 #include "lib/table/options/normalize.hpp"
 #include "support/catch.hpp"
 
@@ -60,16 +61,16 @@ void check_near(const std::vector<double>& got, const std::vector<double>& exact
 }
 
 constexpr std::int64_t lengths[] = {1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 96, 131};
-// Fewer than are folded at once, nearly a block of them, and a block with some left over.
+// Fewer rows than are folded at once, nearly one block of rows, and one block with some rows left.
 constexpr std::int64_t row_counts[] = {5, 13, 21};
 
 template <class T>
 void check_softmax(const InstructionSet& set, bool log, std::int64_t outer) {
-  const auto& kernel = find_kernel(set, log ? "log_softmax" : "softmax");
+  const char* const op = log ? "log_softmax" : "softmax";
+  const KernelPair kernel = find_kernels(set, op);
   for (const std::int64_t n : lengths)
     for (const std::int64_t inner : {1, 3}) {
-      INFO(set.name << ": " << kernel.op << " of " << n << ", outer " << outer << ", inner "
-                    << inner);
+      INFO(set.name << ": " << op << " of " << n << ", outer " << outer << ", inner " << inner);
       const Shape shape{outer, n, inner};
       const AxisOptions axis{1};
       Array<T> x(shape, numbers<T>(shape.elements(), 1)), y(shape);
@@ -97,22 +98,28 @@ void check_softmax(const InstructionSet& set, bool log, std::int64_t outer) {
 
 template <class T, class Label>
 void check_cross_entropy(const InstructionSet& set, std::int64_t rows) {
-  const auto& kernel = find_kernel(set, "cross_entropy");
+  const KernelPair kernel = find_kernels(set, "cross_entropy");
   for (const std::int64_t n : lengths) {
     INFO(set.name << ": cross entropy of " << rows << " rows, " << n << " classes");
     Array<T> x({rows, n}, numbers<T>(rows * n, 3)), loss({rows}), dx({rows, n}, T(2));
     Array<T> dy({rows}, numbers<T>(rows, 4));
     Array<Label> labels({rows});
     for (std::int64_t i = 0; i < rows; ++i) labels[i] = static_cast<Label>((7 * i + 3) % n);
+    const LabelOptions options{.ignores = true, .ignored = 100};
+    for (std::int64_t i = 2; i < rows; i += 3) labels[i] = 100;
     const KernelResult result =
-        call_kernel(kernel.kernel, {&x.body, &labels.body}, {&loss.body}, nullptr);
+        call_kernel(kernel.kernel, {&x.body, &labels.body}, {&loss.body}, &options);
     CHECK(result.failure == nullptr);
     call_kernel(kernel.gradient, {&dy.body, &x.body, &labels.body, &loss.body}, {&dx.body, nullptr},
-                nullptr, 1);
+                &options, 1);
     std::int64_t i = 0;
     for_rows(rows, n, 1, [&](const Row& row) {
       const auto label = static_cast<std::size_t>(labels[i]);
       std::vector<double> exact = softmax_of(row.of(x));
+      if (label == 100) {
+        CHECK(loss[i++] == 0);
+        return check_near(row.of(dx), std::vector<double>(exact.size()), 0, 2);
+      }
       check_near({static_cast<double>(loss[i])}, {-std::log(exact[label])}, 30 * epsilon<T>);
       exact[label] -= 1;
       for (double& v : exact) v *= static_cast<double>(dy[i]);
@@ -141,10 +148,10 @@ struct LayerNorm {
 
 template <class T>
 void check_layer_norm(const InstructionSet& set, unsigned add, std::int64_t rows) {
-  const auto& kernel = find_kernel(set, "layer_norm");
-  const double many = rows > 6 ? 10 : 1;  // terms of the sums over rows
+  const KernelPair kernel = find_kernels(set, "layer_norm");
+  const double many = rows > 6 ? 10 : 1;  // the number of terms of the sums over rows
   for (const std::int64_t n : lengths) {
-    if (rows > 6 && n < 96) continue;  // one block all the same
+    if (rows > 6 && n < 96) continue;  // these form a single block
     INFO(set.name << ": layer norm of " << rows << " rows of " << n);
     const EpsilonOptions options{1e-3};
     Array<T> x({rows, n}, numbers<T>(rows * n, 5)), y({rows, n});
@@ -218,12 +225,13 @@ TEST_CASE("cross entropy agrees with float64", "[softmax]") {
 }
 
 TEST_CASE("cross entropy names a label that is out of range", "[softmax]") {
-  for_each_set([](const InstructionSet& set) {
+  const LabelOptions options;
+  for_each_set([&](const InstructionSet& set) {
     for (const std::int64_t label : {-1, 4}) {
       Array<float> x({2, 4}), loss({2});
       Array<std::int64_t> labels({2}, std::vector<std::int64_t>{3, label});
       const KernelResult result =
-          call_kernel(set, "cross_entropy", {&x.body, &labels.body}, loss.body);
+          call_kernel(set, "cross_entropy", {&x.body, &labels.body}, loss.body, &options);
       REQUIRE(result.failure);
       CHECK(std::string_view(result.failure) == "label out of range");
       CHECK(result.input == 1);
@@ -238,7 +246,7 @@ void check_equal_rows(const InstructionSet& set, std::int64_t n, T constant,
                       double epsilon_option) {
   INFO(set.name << ": rows of " << n << " times " << constant << ", epsilon " << epsilon_option);
   const EpsilonOptions options{epsilon_option};
-  const auto& kernel = find_kernel(set, "layer_norm");
+  const KernelPair kernel = find_kernels(set, "layer_norm");
   Array<T> x({3, n}, constant), y({3, n}, T(7)), gain({n}, numbers<T>(n, 6)), shift({n});
   Array<T> dy({3, n}, numbers<T>(3 * n, 8)), dx({3, n}), dgain({n}, T(7)), dshift({n});
   call_kernel(kernel.kernel, {&x.body, &gain.body, &shift.body}, {&y.body}, &options);
@@ -283,7 +291,7 @@ TEST_CASE("layer norm of equal numbers is exactly 0", "[softmax]") {
 TEST_CASE("layer norm agrees with float64", "[softmax]") {
   for_each_set([](const InstructionSet& set) {
     for (const unsigned add : {0u, 7u})
-      for (const std::int64_t rows : {6, 600}) {  // these of 96 and 131 come in blocks
+      for (const std::int64_t rows : {6, 600}) {  // 600 rows of 96 or 131 are split into blocks
         check_layer_norm<float>(set, add, rows);
         check_layer_norm<double>(set, add, rows);
       }

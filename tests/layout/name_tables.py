@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The tables of docs/from_*.md: what the column `reel` shows compiles, and what is listed as missing does not exist.
+"""The tables of docs/from_*.md: the code in the column `reel` compiles, each op and layer is in one of the tables, and
+names listed as missing do not exist.
 
 The last column of a row has code in backticks: a name, or statements about what SETTING defines. A line that begins
 with `Missing` lists names that no public header declares."""
@@ -12,11 +13,13 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CODE = re.compile(r"`([^`]+)`")
 NAME = re.compile(r"(?:\w+::)*\w+$")
+NOT_LISTED = {"Optimizer"}  # the base of the optimizers
 
 SETTING = """#include <fstream>
 #include <string>
 #include <vector>
 #include <reel/bench.hpp>
+#include <reel/dlpack.hpp>
 #include <reel/reel.hpp>
 using namespace reel;
 struct Model {
@@ -27,12 +30,13 @@ struct Model {
 Tensor f(Tensor x);
 void names(Model model, Model target_model, Tensor x, Tensor y, Tensor i, Tensor mask, Variable w, optim::Adam adam,
            Generator generator, std::vector<Tensor> gradients, std::vector<Tensor> parts, std::vector<float> values,
-           double rate, std::string path, Tensor loss, Tensor target, Tensor scores, Tensor labels, Tensor lengths) {
+           double rate, std::string path, Tensor loss, Tensor target, Tensor scores, Tensor labels, Tensor lengths,
+           dlpack::ManagedTensor* array) {
 """
 
 
 def rows(page):
-    """(line, code of the last column) of every table row, and (line, name) of what is missing."""
+    """(line, code of the last column) of every table row, and (line, name) of every missing name."""
     shown, missing = [], []
     for number, line in enumerate(page.read_text().splitlines(), 1):
         if line.startswith("Missing"):
@@ -66,6 +70,16 @@ def declared():
         re.findall(r"\b(?:struct|class) (?:REEL_API )?(\w+)", text))
 
 
+def public_names():
+    """(header, name) of each function and layer that a newcomer may look for."""
+    folder = ROOT / "include/reel"
+    for header in [folder / "random.hpp", folder / "metrics.hpp",
+                   *(header for part in ("ops", "nn", "optim") for header in sorted((folder / part).glob("*.hpp")))]:
+        text = re.sub(r"namespace (?:\w+::)?detail {.*?\n}  // namespace (?:\w+::)?detail", "", header.read_text(), flags=re.DOTALL)
+        found = re.findall(r"^REEL_API [\w:<>&]+ (\w+)\(|^(?:struct|class) REEL_API (\w+)", text, re.MULTILINE)
+        yield from ((header.relative_to(ROOT), function or type) for function, type in found)
+
+
 def main(build):
     pages = sorted((ROOT / "docs").glob("from_*.md"))
     source, count = program(pages)
@@ -78,8 +92,13 @@ def main(build):
     absent = [(page, *row) for page in pages for row in rows(page)[1]]
     problems += [f"{page.relative_to(ROOT)}:{number}: {name} is there, but the page says that it is missing"
                  for page, number, name in absent if name.rpartition("::")[2] in known]
-    print("\n".join(problems + [f"{count} names, {len(absent)} missing ones, {len(problems)} wrong"]))
-    return 1 if problems or said.returncode or not count else 0
+    listed = {word for page in pages for _, code in rows(page)[0] for word in re.findall(r"\w+", code)}
+    names = sorted(set(public_names()))
+    problems += [f"{header}: {name} is in none of the tables of docs/from_*.md"
+                 for header, name in names if name not in listed | NOT_LISTED]
+    print("\n".join(problems + [f"{count} names, {len(absent)} missing ones, {len(names)} functions and layers, "
+                                f"{len(problems)} wrong"]))
+    return 1 if problems or said.returncode or not count or not names else 0
 
 
 if __name__ == "__main__":

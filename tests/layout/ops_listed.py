@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every op that is defined is in its family's list, and every formula in the list of its file.
+"""Every op that is defined is in the list of its family. Every formula is in the list of its file. The kernels and
+the gradient rule of an op are in files with the name of its family.
 
-An op that is missing there is unknown to the table, and a call of it is an error."""
+The op table does not know an op that is missing in the list, so a call of it is an error."""
 import pathlib
 import re
 import sys
@@ -29,6 +30,22 @@ def unlisted_formulas():
             yield file, formula, formula in listed
 
 
+def misplaced_parts():
+    """The file of each kernel and rule that is listed by name, and whether it has the stem of its op's file: `scan`, or
+    `scan_...`. Pointwise ops of several families share files that begin with `pointwise`."""
+    family = {}
+    for file in (ROOT / "lib/ops").glob("*.cpp"):
+        for name in re.findall(r"^(?:constinit )?Op \w+_op\s*\{\s*\.name = \"(\w+)\"", file.read_text(), re.MULTILINE):
+            family[name] = file.stem
+    for folder, listed in [("lib/cpu", r"NamedKernel"), ("cuda", r"NamedKernel"), ("autograd/rules", r"NamedRule")]:
+        for file in sorted((ROOT / folder).glob("*.c*")):
+            for table in re.findall(listed + r" [\w<>]+\[\] = \{(.*?)\};", file.read_text(), re.DOTALL):
+                for name in re.findall(r"\{\"(\w+)\"", table):
+                    if name in family:
+                        stem = file.stem
+                        yield file, name, (stem + "_").startswith((family[name] + "_", "pointwise_"))
+
+
 EXCEPT = {"Order": "kernels of two dtypes, listed beside where", "watch_op": "the op of leaves, which no call names",
           "view_op": "the step of a trace that makes an alias"}
 count = 0
@@ -37,6 +54,11 @@ for file, name, listed in [*unlisted_ops(), *unlisted_formulas()]:
     count += 1
     if not listed and name not in EXCEPT:
         problems.append(f"{file.relative_to(ROOT)}: {name} is defined and not listed")
+parts = 0
+for file, name, fits in misplaced_parts():
+    parts += 1
+    if not fits:
+        problems.append(f"{file.relative_to(ROOT)}: a kernel or rule of {name}, whose family has another file")
 print(*problems, sep="\n", end="\n" if problems else "")
-print(f"{count} ops and formulas, {len(problems)} not listed")
-sys.exit(1 if problems or count < 100 else 0)
+print(f"{count} ops and formulas, {parts} kernels and rules, {len(problems)} problems")
+sys.exit(1 if problems or count < 100 or parts < 100 else 0)

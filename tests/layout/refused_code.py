@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Code that would do nothing or forget Variables, and types that do not fit, are refused in our words.
-Names that programs like to use are not taken by `using namespace reel`."""
+"""The library refuses, with its own message, code that would do nothing or lose Variables, and types that do not fit.
+`using namespace reel` does not take names that programs often use."""
 import concurrent.futures
 import os
 import pathlib
@@ -37,16 +37,16 @@ struct Overloaded {
   Tensor operator()(Tensor t, Tensor) const { return t; }
 };
 auto owns = [] { return [p = std::make_unique<double>(2)](Tensor t) { return t * *p; }; };
-std::vector<std::size_t> sizes;
 std::vector<double> doubles;
 """
 FORGETS = "a struct in this model does not list its members"
 DTYPES = "there are dtypes for bool, std::uint8_t, std::int32_t, std::int64_t, float, double, Float16 and BFloat16"
 GENERIC = "f is a generic lambda, has several operator(), or is no function"
+CAPTURES = "cannot take a Generator or an nn::Sequential, alone or in a struct: let the function capture it"
 OTHER = "its result does not convert to that of the signature"
-# Code and a near relation of it that compiles; what the compiler says of the first.
+# Wrong code, similar code that compiles, and the message of the compiler for the wrong code.
 CASES = [
-    ("x(0) = y", "x = y", ""),
+    ("x(0) = y", "x = y", "a Tensor never changes"),
     ("x[0] = y", "x = x[0]", ""),
     ("x(0) = w", "x = w", ""),
     ("x(0) = {}", "x = {}", ""),
@@ -55,7 +55,15 @@ CASES = [
     ("w(0) = y", "w(0).assign(y)", ""),
     ("w(0) = w(1)", "slice = w(1)", ""),
     ("slice += 1", "slice.assign_add(1)", "deleted"),
-    ("w += 1", "w.assign_add(1)", ""),
+    ("w += 1", "w.assign_add(1)", "w.assign_add(y)"),
+    ("w -= x", "w.assign_sub(x)", "w.assign_sub(y)"),
+    ("w *= 2", "w.assign(w * 2)", "w.assign(w * y)"),
+    ("w = 3", "w.assign(3)", "w.assign(x)"),
+    ("w = x", "w = Buffer(\"b\", x)", "w.assign(x)"),
+    ("x(0) = 3", "w(0).assign(3)", "a Tensor never changes"),
+    ("w(0) = 3", "w(0).assign(3)", "w(0).assign(x)"),
+    ("zeros(2, 3)", "zeros({2, 3})", "zeros({2, 3})"),
+    ("ones(2)", "ones({2})", "ones({2, 3})"),
     ("tensor(sizeof(int))", "tensor<std::int64_t>(sizeof(int))", ""),
     ("tensor<int>(0.5)", "tensor<float>(0.5)", ""),
     ("parameters(Bare())", "parameters(Named())", FORGETS),
@@ -69,13 +77,19 @@ CASES = [
     ("parameters(std::pair(1, Bare()))", "parameters(std::pair(1, Named()))", FORGETS),
     ("parameters(std::variant<Named>())", "parameters(std::tuple<Named>())", FORGETS),
     ("parameters(nn::Sequential(relu, scales))", "parameters(nn::Sequential(relu, scaled))", FORGETS),
+    ("nn::Sequential{nn::Linear(2, 2), scales}", "nn::Sequential{nn::Linear(2, 2), tanh}", FORGETS),
+    ("nn::Sequential{Bare()}", "nn::Sequential{nn::Highway(2)}", "takes a Tensor and returns one"),
+    ("nn::Sequential{nn::LSTM(2, 2)}", "nn::Sequential{nn::Linear(2, 2)}", "takes a Tensor and returns one"),
     ("parameters(&w)", "parameters(w)", FORGETS),
-    ("tensor(sizes)", "tensor<std::int64_t>(sizes)", DTYPES),
     ("tensor(std::vector<std::string>())", "tensor(std::vector<Float16>())", DTYPES),
     ("tensor<int>(doubles)", "tensor<float>(doubles)", "takes float or double as E"),
     ("trace([](auto t) { return t; })", "trace<Tensor(Tensor)>([](auto t) { return t; })", GENERIC),
     ("trace(Overloaded())", "trace<Tensor(Tensor)>(Overloaded())", GENERIC),
     ("trace(3)", "trace(owns())", GENERIC),
+    ("trace([](const nn::Sequential& m, Tensor t) { return m(t); })(nn::Sequential{tanh}, x)",
+     "trace([m = nn::Sequential{tanh}](Tensor t) { return m(t); })(x)", CAPTURES),
+    ("trace([](Holder<Generator>, Tensor t) { return t; })({Generator(1)}, x)",
+     "trace([](Holder<Variable>, Tensor t) { return t; })({w}, x)", CAPTURES),
     ("trace<Tensor(Tensor, Tensor)>(scales)", "trace(scales)", "does not take the arguments of the signature"),
     ("trace<Tensor(Tensor)>([](Tensor t) { return t.size(); })", "trace([](Tensor t) { return t.size(); })", OTHER),
     ("detail::Function<Tensor(Tensor)> f(owns())", "detail::Function<Tensor(Tensor)> f(scales)", "can only be moved"),

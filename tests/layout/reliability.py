@@ -12,7 +12,7 @@ NAMED = re.compile(r"`((?:tests|tools)/[^`]+)`((?:(?: and|,)? \"[^\"]+\")*)")
 
 
 def wrong_names(row, cell):
-    """What a row names that does not exist."""
+    """Files and test cases that a row names, but that do not exist."""
     named = NAMED.findall(cell)
     if not named and "`./dev " not in cell and "not yet" not in cell:
         yield f"{row}: neither a test nor \"not yet\""

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every source stands in its folder's meson.build: one that does not is never compiled, and no one notices."""
+"""Every source is in the meson.build of its folder. Otherwise it is never compiled, and nobody notices."""
 import json
 import pathlib
 import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FOLDERS = ("lib", "autograd", "tests")
-ELSEWHERE = {"tests/consumers/program.cpp"}  # compiled against the installed library
+FOLDERS = ("lib", "autograd", "cuda", "tests")
+ELSEWHERE = {"tests/consumers/arrays.cpp", "tests/consumers/program.cpp",  # compiled against the installed library
+             "tests/consumers/static_cuda.cpp"}  # by static_cuda.sh
+PEERS = "tests/peers/"  # built where the folder of a LibTorch is given
+EMULATOR = ("cuda/emulate/", "tests/emulator/")  # built where a CUDA toolkit is
 
 
 def main(build):
@@ -19,6 +22,12 @@ def main(build):
               for group in target["target_sources"] for source in group.get("sources", [])
               if pathlib.Path(source).is_relative_to(ROOT)}
     found = {file.relative_to(ROOT).as_posix() for folder in FOLDERS for file in (ROOT / folder).rglob("*.cpp")}
+    if not any(name.startswith(EMULATOR[0]) for name in listed):
+        found = {name for name in found if not name.startswith(EMULATOR)}
+    else:
+        found.discard("tests/emulator/absent.cpp")
+    if not any(name.startswith(PEERS) for name in listed):
+        found = {name for name in found if not name.startswith(PEERS)}
     missing = sorted(found - listed - ELSEWHERE)
     print("\n".join([f"{name} stands in no meson.build" for name in missing] + [f"{len(found)} sources"]))
     return 1 if missing or not found else 0

@@ -47,7 +47,7 @@ TEST_CASE("Linear and RNNCell apply the activation that they were given", "[nn]"
 }
 
 TEST_CASE("Embedding gives rows, and rows used twice gather both gradients", "[nn]") {
-  nn::Embedding layer(4, 2, wide);
+  nn::Embedding layer(4, 2, {.dtype = wide.dtype});
   layer.table.assign(tensor<double>({{0.0, 1.0}, {2.0, 3.0}, {4.0, 5.0}, {6.0, 7.0}}));
   const Tensor words = tensor({3, 0, 3});
   require_near(layer(words), {6, 7, 0, 1, 6, 7});
@@ -96,8 +96,10 @@ TEST_CASE("Sequential calls layers, functions and lambdas one after another", "[
   nn::Sequential model(
       nn::Linear(2, 3, wide), relu, [](Operand x) { return x * 2; }, nn::Linear(3, 1, wide));
   const Tensor x = numbers({5, 2});
-  const auto& [first, function, twice, last] = model.parts;
+  const auto& first = *model.parts[0].as<nn::Linear>();
+  const auto& last = *model.parts[3].as<nn::Linear>();
   REQUIRE(equal(model(x), last(relu(first(x)) * 2)));
+  REQUIRE(model.parts[1].as<nn::Linear>() == nullptr);
   REQUIRE(named_parameters(model)[2].first == "3.weight");
   check_gradients(parameters(model), [&] { return model(x); });
 }
@@ -111,13 +113,47 @@ TEST_CASE("Layers refuse sizes, dtypes and numbers, naming the user's line", "[n
   require_parts(message<Error>([] { nn::Dropout(1.0); }), {"Dropout: probability", "got 1"});
   require_parts(message<Error>([] { nn::Dropout{std::nan("")}; }), {"Dropout", "nan"});
   nn::Linear layer(3, 2);
-  require_parts(message<ShapeError>([&] { layer(zeros({4, 5})); }), {"matmul", "(4, 5)"});
+  require_parts(message<ShapeError>([&] {
+                  layer(zeros({4, 5}));
+                }),
+                {"Linear: x: expected last length 3, got (4, 5)"});
   nn::Embedding embed(3, 2);
-  require_parts(message<IndexError>([&] { embed(tensor({0, 3})); }), {"take", "3"});
-  require_parts(message<DTypeError>([&] { embed(tensor({0.5f})); }), {"take", "float32"});
+  require_parts(message<IndexError>([&] {
+                  embed(tensor({0, 3}));
+                }),
+                {"Embedding: indices: expected", "got 3"});
+  require_parts(message<DTypeError>([&] { embed(tensor({0.5f})); }),
+                {"Embedding: indices", "float32"});
   nn::Sequential model(embed, layer);
-  require_parts(message<ShapeError>([&] { model(tensor({0, 1})); }), {"matmul"});
-  require_parts(message<Error>([&] { layer(Tensor()); }), {"matmul"});
+  require_parts(message<ShapeError>([&] { model(tensor({0, 1})); }), {"Linear: x"});
+  require_parts(message<Error>([&] { layer(Tensor()); }), {"Linear: x: expected a tensor"});
+}
+
+TEST_CASE("cells and sequences name their own arguments", "[nn]") {
+  const Tensor x = ones({2, 3});
+  const nn::LSTMCell lstm(3, 4);
+  require_parts(message<ShapeError>([&] {
+                  lstm(ones({2, 5}), lstm.initial_state(2));
+                }),
+                {"LSTMCell: x: expected shape (batch, 3), got (2, 5)"});
+  require_parts(message<ShapeError>([&] { lstm(x, lstm.initial_state(5)); }),
+                {"LSTMCell: h: expected shape (2, 4), got (5, 4)"});
+  const nn::GRUCell gru(3, 4);
+  require_parts(message<ShapeError>([&] { gru(ones({3}), gru.initial_state(2)); }),
+                {"GRUCell: x: expected shape (batch, 3), got (3,)"});
+  const nn::RNNCell rnn(3, 4);
+  require_parts(message<ShapeError>([&] {
+                  rnn(x, ones({2, 5}));
+                }),
+                {"RNNCell: h: expected shape (2, 4), got (2, 5)"});
+  require_parts(message<ShapeError>([&] { nn::LSTM(3, 4)(x); }),
+                {"LSTM: x: expected shape (time, batch, 3), got (2, 3)"});
+  require_parts(message<ShapeError>([&] {
+                  nn::GRU(3, 4)(ones({5, 2, 4}));
+                }),
+                {"GRU: x: expected shape (time, batch, 3), got (5, 2, 4)"});
+  require_parts(message<ShapeError>([&] { nn::LayerNorm(4)(x); }),
+                {"LayerNorm: x: expected last length 4, got (2, 3)"});
 }
 
 TEST_CASE("Layers promote as ops do; gradients have the dtype of the weights", "[nn]") {

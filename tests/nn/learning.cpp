@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Small tasks that each layer must learn.
 #include <memory>
+#include <tuple>
 
 #include "nn/near.hpp"
 
 namespace reel::tests {
 namespace {
-/// Steps on the loss until it is below `goal`; the last loss.
+/// Makes steps until the loss is below `goal`. Returns the last loss.
 template <class Loss>
 float train(optim::Adam adam, const std::vector<Variable>& variables, Loss loss, float goal,
             int steps) {
@@ -73,7 +74,8 @@ TEST_CASE("RNNCell and LSTMCell learn to recall the first of eight words", "[nn]
 }
 
 namespace {
-/// A tree of "and" and "or" over truths: a leaf has a word (0 or 1), a node a word (2 or 3).
+/// A tree of "and" and "or" over truth values. A leaf has a word (0 or 1), a node has a word (2 or
+/// 3).
 struct Truth {
   int word = 0;
   std::vector<Truth> children;

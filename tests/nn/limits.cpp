@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Options of layers and optimizers: the ends of each range are taken, what is past them is refused.
+// Options of layers and optimizers: both ends of each range are accepted, and values outside are
+// refused.
 #include <functional>
 #include <limits>
 #include <string>

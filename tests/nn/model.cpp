@@ -60,11 +60,11 @@ TEST_CASE("A Variable's name is its path, once a model that holds it was walked"
   REQUIRE(first == "weight");
   parameters(outer.own);
   REQUIRE(outer.own.head.weight.name() == "head.weight");
-  REQUIRE(first == "weight");  // what was given out stays
+  REQUIRE(first == "weight");  // a reference that was returned before stays valid
   REQUIRE(outer.own.w.name() == "temperature");
   const std::string& second = outer.own.head.weight.name();
   parameters(outer);
-  parameters(outer.own.head);  // a shorter path says less
+  parameters(outer.own.head);  // a shorter path does not replace a longer one
   REQUIRE(outer.own.head.weight.name() == "own.head.weight");
   REQUIRE(second == "head.weight");
   REQUIRE(clone(outer).own.head.bias.name() == "own.head.bias");
@@ -170,7 +170,7 @@ TEST_CASE("nn::check finds Variables that f reads and the model does not list", 
   check_refused<Error>([&] { nn::check(model, f, {x}); }, expected);
   check_refused<Error>([&] { nn::check(model, model, x); }, expected);
   check_refused<Error>([&] { nn::check(model, [&] { f(x); }); }, expected);
-  // However they are read.
+  // Any way to read them is found.
   const Variable v("v", ones({2}));
   const nn::Linear layer(2, 2);
   const auto finds = [&](const auto& reads) {
@@ -199,10 +199,7 @@ TEST_CASE("nn::check finds Variables that f reads and the model does not list", 
   const auto traced = trace([&](Tensor t) { return t * v; });
   for (int i = 0; i < 3; ++i) traced(x);
   finds(traced);
-  finds([&](Tensor t) {
-    const auto infer = nn::Sequential(layer, [&v](Tensor y) { return y * v; });
-    return infer(t);
-  });
+  finds([&](Tensor t) { return nn::Sequential(layer, relu)(t) * v; });
   check_refused<Error>(
       [&] {
         nn::check(
@@ -214,7 +211,7 @@ TEST_CASE("nn::check finds Variables that f reads and the model does not list", 
             x, x);
       },
       "\"v\" (2,), \"encode.weight\" (2, 2), \"encode.bias\" (2,), \"scale\" (2,)");
-  // What is listed, unused, or made and dropped inside, is nothing to find.
+  // Not reported: Variables that are listed, unused, or made and destroyed inside.
   struct Whole {
     Forgetful part;
     REEL_FIELDS(part, part.scale)
@@ -224,7 +221,7 @@ TEST_CASE("nn::check finds Variables that f reads and the model does not list", 
   nn::check(std::pair(model, model.scale), f, x);
   nn::check(
       layer, [](Tensor t) { return Variable("made", t) * 2; }, x);
-  // Also inside of another check.
+  // The same inside of another check.
   const auto makes = [](Tensor t) {
     const Variable made("made", t);
     return made * 2 + made.clone();
@@ -252,7 +249,7 @@ TEST_CASE("nn::check finds Variables that f reads and the model does not list", 
         nn::check(layer, layer, {x, x});
       },
       "as many tensors as f takes, got 2");
-  // f may throw, and what it throws comes through; afterwards nobody listens.
+  // If f throws, the exception leaves the check. Afterwards no check is active.
   CHECK_THROWS_AS(nn::check(layer, layer, ones({1, 3})), ShapeError);
   CHECK((v + 1).size() == 2);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the tests of layers share: closeness, gradients by differences, and messages of errors.
+// Shared by the tests of layers: comparison, gradients by differences, and messages of errors.
 #pragma once
 #include <reel/reel.hpp>
 
@@ -15,7 +15,7 @@
 namespace reel::tests {
 inline constexpr TensorOptions wide{DType::float64};
 
-/// float64 numbers, normal around zero.
+/// Normally distributed float64 numbers.
 inline Tensor numbers(Shape shape) { return random::normal(shape, {.dtype = DType::float64}); }
 
 inline void require_near(const std::vector<double>& got, const std::vector<double>& expected,
@@ -31,8 +31,8 @@ inline void require_near(const Tensor& got, const std::vector<double>& expected,
   require_near(got.to_vector<double>(), expected, tolerance);
 }
 
-/// Compares the tape's gradient of sum(f() * weights) with central differences, for each element
-/// of each Variable; float64.
+/// Compares the tape's gradient of sum(f() * weights) with central differences, for each element of
+/// each Variable, in float64.
 template <class F>
 void check_gradients(std::vector<Variable> variables, F f) {
   const Tensor weights = numbers(f().shape());
@@ -61,8 +61,8 @@ void check_gradients(std::vector<Variable> variables, F f) {
   }
 }
 
-/// The text of the E that f throws, without the line of the user, which must be that of this call
-/// (a call that is broken over two lines may count as either).
+/// The text of the E that f throws, without the user's line. That line must be the line of this
+/// call, or a line next to it, as the call may have several lines.
 template <class E, class F>
 std::string message(F f, Caller caller = Caller::here()) {
   try {
@@ -80,7 +80,7 @@ std::string message(F f, Caller caller = Caller::here()) {
   FAIL("no error was thrown");
   return {};
 }
-/// Whether the message's first line has all of these parts and at most 200 characters.
+/// Checks that the first line of the message has all these parts and at most 200 characters.
 inline void require_parts(const std::string& text, std::initializer_list<std::string> parts) {
   const std::string line = text.substr(0, text.find('\n'));
   INFO(text);
@@ -89,5 +89,10 @@ inline void require_parts(const std::string& text, std::initializer_list<std::st
     INFO(part);
     REQUIRE(line.find(part) != std::string::npos);
   }
+}
+/// Checks that a line behind the first one has this advice.
+inline void require_advice(const std::string& text, const std::string& advice) {
+  INFO(text);
+  REQUIRE(text.find(advice, text.find('\n')) != std::string::npos);
 }
 }  // namespace reel::tests

@@ -4,13 +4,13 @@
 namespace reel::tests {
 namespace {
 /// Two Variables and five steps of gradients for them, as lists of doubles.
-struct Walk {
+struct Descent {
   std::vector<double> x = {0.5, -1.25, 2, 0, 3, -4};
   std::vector<std::vector<double>> gradients;
   Variable first{"first", tensor<double>({{0.5, -1.25, 2.0}}).reshape({3, 1})};
   Variable second{"second", tensor<double>({0.0, 3.0, -4.0})};
 
-  Walk() {
+  Descent() {
     for (int step = 0; step < 5; ++step) gradients.push_back(numbers({6}).to_vector<double>());
   }
   std::vector<Variable> variables() const { return {first, second}; }
@@ -26,55 +26,56 @@ struct Walk {
 }  // namespace
 
 TEST_CASE("SGD moves against the gradient", "[optim]") {
-  Walk walk;
-  optim::SGD sgd(walk.variables(), {.learning_rate = 0.1});
+  Descent descent;
+  optim::SGD sgd(descent.variables(), {.learning_rate = 0.1});
   for (std::size_t step = 0; step < 5; ++step) {
-    sgd.step(walk.gradient(step));
-    for (std::size_t i = 0; i < 6; ++i) walk.x[i] -= 0.1 * walk.gradients[step][i];
-    walk.require_same();
+    sgd.step(descent.gradient(step));
+    for (std::size_t i = 0; i < 6; ++i) descent.x[i] -= 0.1 * descent.gradients[step][i];
+    descent.require_same();
   }
 }
 
 TEST_CASE("SGD with momentum, plain and after Nesterov, follows the formula", "[optim]") {
   for (bool nesterov : {false, true}) {
-    Walk walk;
-    optim::SGD sgd(walk.variables(), {.learning_rate = 0.1, .momentum = 0.8, .nesterov = nesterov});
+    Descent descent;
+    optim::SGD sgd(descent.variables(),
+                   {.learning_rate = 0.1, .momentum = 0.8, .nesterov = nesterov});
     std::vector<double> velocity(6);
     for (std::size_t step = 0; step < 5; ++step) {
-      sgd.step(walk.gradient(step));
+      sgd.step(descent.gradient(step));
       for (std::size_t i = 0; i < 6; ++i) {
-        const double g = walk.gradients[step][i];
+        const double g = descent.gradients[step][i];
         velocity[i] = 0.8 * velocity[i] + g;
-        walk.x[i] -= 0.1 * (nesterov ? g + 0.8 * velocity[i] : velocity[i]);
+        descent.x[i] -= 0.1 * (nesterov ? g + 0.8 * velocity[i] : velocity[i]);
       }
-      walk.require_same();
+      descent.require_same();
     }
   }
 }
 
 TEST_CASE("Adam and AdamW follow the published algorithms", "[optim]") {
   for (double decay : {0.0, 0.1}) {
-    Walk walk;
-    optim::Adam adam(walk.variables(),
+    Descent descent;
+    optim::Adam adam(descent.variables(),
                      {.learning_rate = 0.1, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-3});
-    optim::AdamW adamw(walk.variables(), {.learning_rate = 0.1,
-                                          .beta1 = 0.8,
-                                          .beta2 = 0.95,
-                                          .epsilon = 1e-3,
-                                          .weight_decay = decay});
+    optim::AdamW adamw(descent.variables(), {.learning_rate = 0.1,
+                                             .beta1 = 0.8,
+                                             .beta2 = 0.95,
+                                             .epsilon = 1e-3,
+                                             .weight_decay = decay});
     std::vector<double> m(6), v(6);
     for (std::size_t step = 0; step < 5; ++step) {
-      (decay == 0 ? adam : adamw).step(walk.gradient(step));
+      (decay == 0 ? adam : adamw).step(descent.gradient(step));
       const double t = static_cast<double>(step) + 1;
       for (std::size_t i = 0; i < 6; ++i) {
-        const double g = walk.gradients[step][i];
+        const double g = descent.gradients[step][i];
         m[i] = 0.8 * m[i] + 0.2 * g;
         v[i] = 0.95 * v[i] + 0.05 * g * g;
-        walk.x[i] -= 0.1 * decay * walk.x[i];
-        walk.x[i] -= 0.1 * (m[i] / (1 - std::pow(0.8, t))) /
-                     (std::sqrt(v[i] / (1 - std::pow(0.95, t))) + 1e-3);
+        descent.x[i] -= 0.1 * decay * descent.x[i];
+        descent.x[i] -= 0.1 * (m[i] / (1 - std::pow(0.8, t))) /
+                        (std::sqrt(v[i] / (1 - std::pow(0.95, t))) + 1e-3);
       }
-      walk.require_same();
+      descent.require_same();
     }
     REQUIRE((decay == 0 ? adam : adamw).steps().value().item<std::int64_t>() == 5);
   }
@@ -117,6 +118,37 @@ TEST_CASE("fields of an optimizer hold all that changes", "[optim]") {
   Variable x("x", tensor<double>({1.0, 2.0}));
   REQUIRE(parameters(optim::Adam({x})).size() == 4);
   REQUIRE(parameters(optim::SGD({x}, {.momentum = 0.9})).size() == 2);
+}
+
+TEST_CASE("the gradient of clip_by_global_norm reaches each of many tensors", "[optim]") {
+  for (const double norm : {1.0, 100.0, std::numeric_limits<double>::infinity()}) {
+    std::vector<Tensor> x, factors;
+    for (int i = 0; i < 12; ++i) {
+      const DType dtype = i % 3 ? DType::float32 : DType::float64;
+      x.push_back(random::normal({i % 4 + 1}, {.dtype = dtype}));
+      factors.push_back(random::normal({i % 4 + 1}, {.dtype = dtype}));
+    }
+    const auto gradients = [&](const auto& clip) {
+      GradientTape tape;
+      for (const Tensor& each : x) tape.watch(each);
+      const std::vector<Tensor> y = clip(x);
+      Tensor loss = tensor(0.0);
+      for (std::size_t i = 0; i < y.size(); ++i) loss = loss + sum(y[i] * factors[i]);
+      return tape.gradient(loss, x);
+    };
+    const auto fused =
+        gradients([&](const auto& all) { return optim::clip_by_global_norm(all, norm); });
+    const auto composed = gradients([&](std::vector<Tensor> all) {
+      const Tensor length = optim::global_norm(all);
+      if (length > norm)
+        for (Tensor& each : all) each = each * cast(norm / length, each.dtype());
+      return all;
+    });
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      CHECK(fused[i].dtype() == x[i].dtype());
+      CHECK(allclose(fused[i], composed[i], {.rtol = 1e-5, .atol = 1e-6}));
+    }
+  }
 }
 
 TEST_CASE("clip_by_value cuts, clip_by_global_norm scales all by one factor", "[optim]") {
@@ -174,6 +206,9 @@ TEST_CASE("Optimizers refuse options that make no sense", "[optim]") {
   require_parts(message<Error>([&] { optim::SGD({twice, twice}); }), {"SGD: variable 1 (w)"});
   require_parts(message<DTypeError>([&] { optim::SGD({Variable("n", tensor({1}))}); }),
                 {"SGD: variable 0 (n)", "got int32"});
+  const std::string none = message<Error>([&] { optim::Adam({}); });
+  require_parts(none, {"Adam: variables: expected at least one Variable, got none"});
+  require_advice(none, "REEL_FIELDS");
   require_parts(message<Error>([&] { optim::clip_by_value({}, 1, -1); }), {"clip_by_value: low"});
   require_parts(message<Error>([&] { optim::clip_by_global_norm({}, 0); }),
                 {"clip_by_global_norm: norm"});
@@ -188,8 +223,18 @@ TEST_CASE("A rate that is no number is refused and changes nothing", "[optim][cp
     optimizer.learning_rate().assign(rate);
     require_parts(message<Error>([&] { optimizer.step({ones({2, 3})}); }), {"rate of", "finite"});
   };
+  const auto refuses_negative = [&](auto& optimizer) {
+    optimizer.learning_rate().assign(-1);
+    require_parts(message<Error>([&] {
+                    optimizer.step({ones({2, 3})});
+                  }),
+                  {"rate of", "expected 0 or more, got -1"});
+  };
+  refuses_negative(sgd);
+  refuses_negative(heavy);
+  refuses_negative(adam);
   for (double rate : {std::nan(""), std::numeric_limits<double>::infinity(), 1e300}) {
-    refuses(sgd, rate);  // 1e300 is infinite in the Variable's float32
+    refuses(sgd, rate);  // 1e300 is infinite in float32, the dtype of the Variable
     refuses(heavy, rate);
     refuses(adam, rate);
   }

@@ -4,7 +4,7 @@
 namespace reel::tests {
 namespace {
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
-/// Column `column` of [x, h] weight + bias for one row.
+/// Column `column` of [x, h] weight + bias, for one row.
 double gate(const Variable& weight, const Variable& bias, const std::vector<double>& row,
             std::size_t column) {
   const auto w = weight.value().to_vector<double>(), b = bias.value().to_vector<double>();
@@ -76,7 +76,10 @@ TEST_CASE("Cells refuse what does not fit, naming the user's line", "[nn]") {
   nn::LSTMCell cell(2, 3);
   const auto state = cell.initial_state(4);
   require_parts(message<ShapeError>([&] { cell(zeros({4, 3}), state); }), {});
-  require_parts(message<ShapeError>([&] { cell(zeros({5, 2}), state); }), {"concat"});
+  require_parts(message<ShapeError>([&] {
+                  cell(zeros({5, 2}), state);
+                }),
+                {"LSTMCell: h: expected shape (5, 3), got (4, 3)"});
   require_parts(message<ShapeError>([&] {
                   cell(zeros({4, 2}), {state.h, zeros({4, 2})});
                 }),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// nn::LSTM and nn::GRU against loops of their cells, values and gradients.
+// Values and gradients of nn::LSTM and nn::GRU, compared with loops over their cells.
 #include "nn/near.hpp"
 
 namespace reel::tests {
@@ -11,7 +11,7 @@ nn::LSTMState chosen(const Tensor& yes, const nn::LSTMState& a, const nn::LSTMSt
 }
 Tensor chosen(const Tensor& yes, const Tensor& a, const Tensor& b) { return where(yes, a, b); }
 
-/// A cell over x, step by step, for sequences of these lengths.
+/// Runs a cell over x step by step, for sequences of these lengths.
 template <class Cell>
 Tensor looped(const Cell& cell, const Tensor& x, const Tensor& lengths, bool reverse) {
   const std::int64_t time = x.shape()[0];
@@ -27,7 +27,7 @@ Tensor looped(const Cell& cell, const Tensor& x, const Tensor& lengths, bool rev
   return concat({stack(outputs), expand_dims(h_of(state), 0)});
 }
 
-/// Outputs and, as one step more, the state of h.
+/// The outputs, and the state h as one more step.
 template <class Layers>
 Tensor at_once(const Layers& layers, const Tensor& x, const Tensor& lengths) {
   const auto out = layers(x, {}, lengths);
@@ -76,7 +76,7 @@ void check_loops() {
       check_one_layer<Layers>(dtype, 4, 20, 9, 17, ragged);
       check_one_layer<Layers>(dtype, 3, 33, 70, 100, ragged);
     }
-  // More steps than wait for one product.
+  // More steps than the number of products that the tape combines.
   check_one_layer<Layers>(DType::float64, 200, 32, 3, 64, true);
 }
 }  // namespace
@@ -139,10 +139,9 @@ TEST_CASE("A sequence in two parts is the whole one", "[nn]") {
 }
 
 TEST_CASE("Layers drop between each other while training", "[nn]") {
-  const nn::GRU gru(2, 50, {.layers = 2, .dropout = 0.5}), one(2, 50, {.dropout = 0.5});
+  const nn::GRU gru(2, 50, {.layers = 2, .dropout = 0.5});
   const Tensor x = random::normal({3, 2, 2});
   REQUIRE(!equal(gru(x).outputs, gru(x).outputs));
-  REQUIRE(equal(one(x).outputs, one(x).outputs));
   const TrainScope evaluate(false);
   REQUIRE(equal(gru(x).outputs, gru(x).outputs));
 }
@@ -165,12 +164,18 @@ TEST_CASE("What x holds behind a sequence's end reaches nothing", "[nn]") {
 
 TEST_CASE("Layers refuse what does not fit, naming the user's line", "[nn]") {
   const nn::LSTM lstm(2, 3);
-  require_parts(message<ShapeError>([&] { lstm(zeros({4, 2})); }), {"lstm: x"});
-  require_parts(message<ShapeError>([&] { lstm(zeros({4, 1, 5})); }), {"lstm: weight"});
+  require_parts(message<ShapeError>([&] {
+                  lstm(zeros({4, 2}));
+                }),
+                {"LSTM: x: expected shape (time, batch, 2), got (4, 2)"});
+  require_parts(message<ShapeError>([&] {
+                  lstm(zeros({4, 1, 5}));
+                }),
+                {"LSTM: x: expected shape (time, batch, 2), got (4, 1, 5)"});
   require_parts(message<ShapeError>([&] {
                   lstm(zeros({4, 1, 2}), lstm.initial_states(2));
                 }),
-                {"lstm: h"});
+                {"LSTM: h: expected (1, 3)"});
   require_parts(message<ShapeError>([&] {
                   lstm(zeros({4, 1, 2}), {lstm.initial_states(1)[0], lstm.initial_states(1)[0]});
                 }),
@@ -178,9 +183,30 @@ TEST_CASE("Layers refuse what does not fit, naming the user's line", "[nn]") {
   require_parts(message<IndexError>([&] {
                   lstm(zeros({4, 1, 2}), {}, tensor({5}));
                 }),
-                {"lstm: lengths", "0 to 4", "5"});
+                {"LSTM: lengths", "0 to 4", "5"});
   require_parts(message<ShapeError>([&] { nn::GRU(2, 3, {.layers = 0}); }), {"GRU: layers"});
   require_parts(message<ShapeError>([&] { nn::GRU(2, 0); }), {"GRUCell: hidden"});
   require_parts(message<Error>([&] { nn::LSTM(2, 3, {.dropout = 1}); }), {"LSTM: dropout"});
+  // Dropout is between layers: of one layer it would do nothing.
+  const std::string alone =
+      message<Error>([&] { nn::LSTM(2, 3, {.bidirectional = true, .dropout = 0.5}); });
+  require_parts(alone,
+                {"LSTM: dropout: expected 0, as one layer has nothing between layers, got 0.5"});
+  require_advice(alone, "nn::Dropout");
+  require_parts(message<Error>([&] { nn::GRU(2, 3, {.dropout = 0.5}); }), {"GRU: dropout"});
+  // x as PyTorch's batch_first has it.
+  const Tensor x = zeros({5, 7, 2});
+  const auto swapped = [](const std::string& text, const std::string& start) {
+    require_parts(text, {start, "and x is (5, 7, 2)"});
+    require_advice(text,
+                   "x is [time, batch, in]: of [batch, time, in], pass transpose(x, {1, 0, 2}).");
+  };
+  swapped(message<ShapeError>([&] { lstm(x, {}, ones({5}, {.dtype = DType::int32})); }),
+          "LSTM: lengths: expected (7,), one for each sequence, got (5,)");
+  swapped(message<ShapeError>([&] { lstm(x, lstm.initial_states(5)); }),
+          "LSTM: h: expected (7, 3), [batch, hidden], got (5, 3)");
+  const nn::GRU gru(2, 3);
+  swapped(message<ShapeError>([&] { gru(x, gru.initial_states(5)); }),
+          "GRU: h: expected (7, 3), [batch, hidden], got (5, 3)");
 }
 }  // namespace reel::tests

@@ -93,14 +93,55 @@ TEST_CASE("Gradients of ChildSumTreeLSTMCell agree with differences", "[nn]") {
   });
 }
 
+TEST_CASE("SPINNCell follows the published formula", "[nn]") {
+  nn::SPINNCell cell(3, 2, wide_cell);
+  CHECK(cell.weight.shape() == Shape({8, 15}));
+  CHECK(equal(cell.bias(range(3, 9)), ones({6}, wide)));  // both forget gates begin open
+  cell.bias.assign_add(numbers({15}));
+  const nn::LSTMState left{numbers({2, 3}), numbers({2, 3})},
+      right{numbers({2, 3}), numbers({2, 3})};
+  const Tensor tracking = numbers({2, 2});
+  const Tensor gates = matmul(left.h, cell.weight(range(0, 3))) +
+                       matmul(right.h, cell.weight(range(3, 6))) +
+                       matmul(tracking, cell.weight(range(6, 8))) + cell.bias;
+  const Tensor c = sigmoid(part(gates, 5, 0)) * tanh(part(gates, 5, 3)) +
+                   sigmoid(part(gates, 5, 1)) * left.c + sigmoid(part(gates, 5, 2)) * right.c;
+  const nn::LSTMState node = cell(left, right, tracking);
+  require_near(node.c, c.to_vector<double>());
+  require_near(node.h, (sigmoid(part(gates, 5, 4)) * tanh(c)).to_vector<double>());
+}
+
+TEST_CASE("Gradients of SPINNCell agree with differences", "[nn]") {
+  nn::SPINNCell cell(3, 2, wide_cell);
+  Variable h("h", numbers({1, 3})), c("c", numbers({1, 3})), tracking("t", numbers({1, 2}));
+  auto variables = parameters(cell);
+  variables.insert(variables.end(), {h, c, tracking});
+  check_gradients(variables, [&] {
+    const nn::LSTMState pair = cell({h, c}, {c, h}, tracking);
+    const nn::LSTMState root = cell(pair, {h, c}, tanh(tracking));
+    return concat({root.h, root.c}, 1);
+  });
+}
+
 TEST_CASE("Tree cells refuse what does not fit, naming the user's line", "[nn]") {
   nn::TreeLSTMCell cell(2, 3);
   const nn::LSTMState leaf = cell.leaf(zeros({1, 2})), odd{zeros({1, 4}), zeros({1, 4})};
   require_parts(message<ShapeError>([&] { cell(leaf, odd); }), {"matmul"});
   require_parts(message<ShapeError>([&] { cell(leaf, {leaf.h, odd.c}); }), {"tree_lstm_gates"});
-  require_parts(message<ShapeError>([&] { cell.leaf(zeros({1, 3})); }), {"matmul"});
+  require_parts(message<ShapeError>([&] {
+                  cell.leaf(zeros({1, 3}));
+                }),
+                {"TreeLSTMCell: x: expected last length 2, got (1, 3)"});
   require_parts(message<Error>([&] { cell(leaf, {}); }), {});
   nn::ChildSumTreeLSTMCell sums(2, 3);
   require_parts(message<ShapeError>([&] { sums(zeros({1, 2}), {odd}); }), {"matmul"});
+  nn::SPINNCell reduce(3, 2);
+  require_parts(message<ShapeError>([&] {
+                  reduce(leaf, leaf, zeros({1, 4}));
+                }),
+                {"SPINNCell: tracking: expected last length 2, got (1, 4)"});
+  require_parts(message<ShapeError>([&] { reduce(leaf, odd, zeros({1, 2})); }), {"matmul"});
+  require_parts(message<ShapeError>([] { nn::SPINNCell(3, 0); }), {"SPINNCell: tracking"});
+  require_parts(message<ShapeError>([] { nn::SPINNCell(0, 2); }), {"SPINNCell: hidden"});
 }
 }  // namespace reel::tests

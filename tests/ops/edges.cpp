@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What ops take at the ends of their ranges, and what they say one step further.
+// The limits of arguments: ops accept the last valid value, and refuse the next one.
 #include <cmath>
 #include <limits>
 #include <string>
@@ -102,7 +102,7 @@ TEST_CASE("numbers keep their digits where they become tensors") {
   CHECK(cast(most, DType::int64).item<std::int64_t>() == most);
   CHECK(allclose(0.1, tensor<double>(0.1), {.rtol = 0, .atol = 0}));
   CHECK(!allclose(tensor(0.1f), 0.1, {.rtol = 1e-10, .atol = 0}));
-  // Beyond 2^53 doubles hold even integers only.
+  // Doubles beyond 2^53 are even integers.
   const Tensor odd = tensor(std::int64_t{(1LL << 53) + 1}), even = tensor<double>(0x1p53);
   CHECK(!allclose(odd, even, {.rtol = 0, .atol = 0.5}));
   CHECK(allclose(odd, even, {.rtol = 0, .atol = 1}));
@@ -110,12 +110,22 @@ TEST_CASE("numbers keep their digits where they become tensors") {
   CHECK(!allclose(tensor(most), tensor(-most), {.rtol = 0, .atol = 1e18}));
 }
 
+TEST_CASE("NaN is close to NaN only if the call says so") {
+  const Tensor x = tensor({1.0, NAN}), y = tensor({1.0, 2.0});
+  CHECK_FALSE(allclose(x, x));
+  CHECK(allclose(x, x, {.equal_nan = true}));
+  CHECK(allclose(x, cast(x, DType::float64), {.equal_nan = true}));
+  CHECK_FALSE(allclose(x, y, {.equal_nan = true}));
+  CHECK_FALSE(allclose(y, x, {.equal_nan = true}));
+  CHECK_FALSE(allclose(x, tensor({1, 2}), {.equal_nan = true}));
+}
+
 TEST_CASE("layer_norm and cross_entropy at the ends of their arguments") {
   const Tensor x = tensor({{1.0, 3.0}, {-2.0, 2.0}}), one = ones({2}), zero = zeros({2});
   CHECK(equal(layer_norm(x, one, zero, 0), tensor({{-1.0, 1.0}, {-1.0, 1.0}})));
   for (const double epsilon : {-1e-9, inf, nan})
     check_refused<Error>([&] { layer_norm(x, one, zero, epsilon); }, "epsilon: expected a finite");
-  // Scores of more axes, against the formula.
+  // Scores with more axes, compared with the formula.
   const Tensor scores = random::normal({2, 3, 4}, {.dtype = DType::float64});
   const Tensor labels = tensor({{0, 1, 3}, {2, 2, 0}});
   const Tensor logs = scores - log(sum(exp(scores), -1, keepdims));
@@ -128,26 +138,22 @@ TEST_CASE("layer_norm and cross_entropy at the ends of their arguments") {
                             "scores: expected an axis of classes");
   check_refused<ShapeError>([&] { nn::cross_entropy(scores, labels(0)); },
                             "labels: expected shape");
-  check_refused<ShapeError>(
-      [&] {
-        call_op("cross_entropy", {scores(0), labels});
-      },
-      "cross_entropy");
-  check_refused<ShapeError>(
-      [&] {
-        call_op("cross_entropy", {scores(0), labels(0, range(0, 2))});
-      },
-      "cross_entropy");
+  check_refused<ShapeError>([&] { nn::cross_entropy(scores(0), labels); },
+                            "cross_entropy: labels: expected shape (3,)");
+  check_refused<ShapeError>([&] { nn::cross_entropy(scores(0), labels(0, range(0, 2))); },
+                            "cross_entropy: labels: expected shape (3,)");
+  check_refused<IndexError>([&] { nn::cross_entropy(scores, labels + one_hot(2, 3, int64)); },
+                            "cross_entropy: labels: expected an index in [0, 4), got 4 at [0, 2]");
 }
 
 TEST_CASE("products say which lengths do not fit") {
   const Tensor x = ones({2, 3}), y = ones({4, 5}), v = ones({3}), w = ones({4});
   check_refused<ShapeError>([&] { matmul(x, y); },
-                            "y: expected x's last length 3 as second to last, x is (2, 3), got");
-  check_refused<ShapeError>([&] { matmul(x, w); }, "y: expected x's last length 3, x is (2, 3)");
+                            "y: expected length 3 in the second to last axis, as x is (2, 3), got");
+  check_refused<ShapeError>([&] { matmul(x, w); }, "y: expected length 3, as x is (2, 3)");
   check_refused<ShapeError>([&] { matmul(v, y); },
-                            "y: expected x's last length 3 as second to last, x is (3,)");
-  check_refused<ShapeError>([&] { matmul(v, w); }, "y: expected x's last length 3, x is (3,)");
+                            "y: expected length 3 in the second to last axis, as x is (3,)");
+  check_refused<ShapeError>([&] { matmul(v, w); }, "y: expected length 3, as x is (3,)");
   check_refused<ShapeError>([&] { matmul(v, tensor(1.0)); }, "y: expected at least 1 axis");
   check_refused<ShapeError>([&] { matmul(tensor(1.0), v); }, "x: expected at least 1 axis");
   check_refused<ShapeError>(
@@ -156,7 +162,7 @@ TEST_CASE("products say which lengths do not fit") {
       },
       "leading axes that broadcast");
   check_refused<ShapeError>([&] { dense(x, y, ones({5}), Activation::relu); },
-                            "weight: expected x's last length 3");
+                            "weight: expected length 3 in the second to last axis, as x is (2, 3)");
   check_refused<ShapeError>([&] { dense(x, w, w, Activation::relu); }, "weight: expected a matrix");
   check_refused<ShapeError>([&] { matmul_add(ones({1, 2, 3}), x, v); }, "x: expected a matrix");
   check_refused<ShapeError>(
@@ -291,5 +297,15 @@ TEST_CASE("positions are integers, and parts that are stacked have one shape") {
       },
       "part 2: expected the shape of part 0 (2,), got (3,)");
   CHECK(stack({ones({2})}).shape() == Shape{1, 2});
+}
+
+TEST_CASE("products of a batch that is large or in reverse are those of the CPU") {
+  const auto check = [](const Tensor& x, const Tensor& y) {
+    CHECK(allclose(matmul(x, y).to(cpu()), matmul(x.to(cpu()), y.to(cpu()))));
+  };
+  check(random::uniform({70'000, 1, 2}), random::uniform({70'000, 2, 3}));
+  const Tensor x = random::uniform({5, 3, 2}), y = random::uniform({5, 2, 3});
+  check(x(range({}, {}, -1)), y);
+  check(x, y(range({}, {}, -1)));
 }
 }  // namespace reel::tests

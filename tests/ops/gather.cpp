@@ -97,7 +97,19 @@ TEST_CASE("positions outside their axis are refused, and the tape goes on") {
       [&] {
         take(x, tensor({0, 3}));
       },
-      "take: indices: expected an index in [-3, 3), got 3");
+      "take: indices: expected an index in [-3, 3), got 3 at [1]");
+  const Tensor places = tensor({{0, 1, 2, 0}, {1, 9, 9, 0}});
+  check_refused<IndexError>([&] { take(x, places); }, "got 9 at [1, 1]");
+  check_refused<IndexError>([&] { take(x, transpose(places)); }, "got 9 at [1, 1]");
+  check_refused<IndexError>([&] { gather(x, places(all, range({}, {}, -1)), 1); },
+                            "in [-4, 4), got 9 at [1, 1]");
+  check_refused<IndexError>([&] { x(places(1, 1)); }, "x(...): ");
+  check_refused<IndexError>([&] { take(x, tensor(9)); }, "in [-3, 3), got 9");
+  check_refused<IndexError>(
+      [&] {
+        cross_entropy(x, tensor({0, 1, 4}));
+      },
+      "cross_entropy: labels: expected an index in [0, 4), got 4 at [2]");
   check_refused<IndexError>([&] { take(x, tensor({-4})); }, "got -4");
   check_refused<IndexError>([&] { take(x, tensor({end, -end - 1}), 1); }, "in [-4, 4)");
   check_refused<IndexError>(
@@ -224,7 +236,7 @@ TEST_CASE("scatter_add sums in the dtype of the result and never cuts fractions 
       CHECK(sums.dtype() == floating);
       CHECK(sums(1).to(DType::float64).item<double>() == 2);
     }
-  // 4 times 100 is no uint8.
+  // 4 times 100 does not fit in uint8.
   const Tensor small = full({4}, 100, {.dtype = DType::uint8}), at = zeros({4}, {DType::int32});
   for (const DType dtype : {DType::int32, DType::int64, DType::float32, DType::float64}) {
     const Tensor sums = scatter_add(zeros({2}, {.dtype = dtype}), at, small);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Streams of random numbers as programs see them; tests/kernels/random.cpp tests the numbers.
+// Streams of random numbers as programs use them. tests/kernels/random.cpp tests the numbers.
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is a view, what is a copy, and what is refused; values are swept over in tests/sweep.
+// Which results are views, which are copies, and what is refused. tests/sweep tests the values.
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -61,7 +61,7 @@ TEST_CASE("reshape refuses what has another number of elements") {
   check_refused<ShapeError>([&] { reshape(zeros({0}), {-1, 0}); }, "reshape: shape");
   check_refused<ShapeError>([&] { reshape(x, {-2, 3}); }, "a length of at least 0, got -2");
   check_refused<ShapeError>([&] { reshape(x, {1, 1, 1, 1, 1, 1, 1, 1, 6}); }, "at most 8 axes");
-  // Products that wrap around to the right count.
+  // The product of the lengths wraps around to the right number.
   check_refused<ShapeError>([&] { reshape(x, {huge, huge, huge, 6}); }, "at most 2^58 elements");
   const std::int64_t odd = 0x5555555555555555;  // 3 odd = -1, 9 odd odd = 1 modulo 2^64
   check_refused<ShapeError>([&] { reshape(x, {-1, odd, odd, 9}); }, "at most 2^58 elements");
@@ -114,7 +114,7 @@ TEST_CASE("broadcasting takes no memory, and stops where nothing could hold the 
   const Tensor most = broadcast_to(one, {huge << 17, 1});  // 2^59 bytes
   check_refused<MemoryError>([&] { most * 2; }, "multiply: result: expected memory");
   check_refused<MemoryError>([&] { concat({most, one}); }, "concat: result: expected memory");
-  // Kernels that bring such an input into rows before they read it.
+  // These kernels copy such an input to contiguous rows before they read it.
   check_refused<MemoryError>([&] { sum(most); }, "sum: scratch: expected");
   check_refused<MemoryError>([&] { max(most); }, "max: scratch: expected");
   check_refused<MemoryError>([&] { argmax(most); }, "argmax: scratch: expected");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Pointwise ops of a matrix and a transposed one, against the same taken element by element.
+// Pointwise ops of a row-major and a transposed matrix, compared element by element.
 #include <cmath>
 #include <functional>
 #include <vector>
@@ -25,15 +25,15 @@ const Case cases[] = {
      [](double x, double y) { return std::pow(x * x, y); }},
     {"less", [](auto& x, auto& y) { return x < y; }, [](double x, double y) { return x < y; }}};
 
-/// Whether op(x, y) has the values of one(), where x or y lies with its columns one after the
-/// other.
+/// Checks that op(x, y) has the values of one(). x or y is column-major.
 void check(const Case& c, const Tensor& x, const Tensor& y) {
   const auto rows = x.shape()[0], columns = x.shape()[1];
   INFO(c.name << " of " << rows << " x " << columns << ", " << name_of(x.dtype()));
   const auto a = cast(x, DType::float64).to_vector<double>(),
              b = cast(y, DType::float64).to_vector<double>();
   const double most = x.dtype() == DType::float32 ? 1e-5 : 1e-13;
-  for (int time = 0; time < 2; ++time) {  // rows are taken from either end in turn
+  // rows are computed from the first and from the last in turn
+  for (int time = 0; time < 2; ++time) {
     const auto got = cast(c.op(x, y), DType::float64).to_vector<double>();
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < got.size(); ++i) {
@@ -43,13 +43,13 @@ void check(const Case& c, const Tensor& x, const Tensor& y) {
     CHECK(wrong == 0);
   }
 }
-/// Below a square of registers, one, some that lie over their neighbours, of several blocks, and
-/// shared among threads.
+/// Smaller than a square of registers, exactly one, some that overlap, several blocks, and sizes
+/// that threads share.
 const std::vector<std::pair<std::int64_t, std::int64_t>> lengths = {
     {3, 5},     {16, 16},   {17, 33},    {16, 40},   {40, 15},
     {130, 300}, {300, 129}, {257, 1100}, {600, 700}, {256, 256}};
 
-/// Whether a transposed matrix is copied in order.
+/// Checks that a transposed matrix is copied in the right order.
 template <class T>
 void check_copy(std::int64_t rows, std::int64_t columns, DType dtype) {
   INFO(rows << " x " << columns << ", " << name_of(dtype));
@@ -101,7 +101,8 @@ TEST_CASE("a transposed operand's gradient", "[transposed]") {
 
 TEST_CASE("neither operand is written to", "[transposed]") {
   const Tensor x = full({32, 32}, 1.0f), y = full({32, 32}, 2.0f);
-  const Tensor z = (x + 0) - transpose(y + 0);  // temporaries whose memory could be taken over
+  // an op may take over the memory of these temporaries
+  const Tensor z = (x + 0) - transpose(y + 0);
   CHECK(allclose(z, full({32, 32}, -1.0f)));
   CHECK(allclose(x + transpose(y), full({32, 32}, 3.0f)));
   CHECK(allclose(y, full({32, 32}, 2.0f)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What optimizer steps refuse and where they write; tests/nn/optim.cpp tests their numbers.
+// What optimizer steps refuse, and where they write. tests/nn/optim.cpp tests their numbers.
 #include <cmath>
 #include <vector>
 
@@ -54,9 +54,10 @@ TEST_CASE("the result is the same in place and beside a held value") {
 }
 
 TEST_CASE("a step of many Variables is that of each") {
-  // Small and large ones, shared among threads, of both dtypes, with gradients that lie anyhow.
-  enum class Way { at_once, one_by_one, ops };
-  const auto run = [](Way way) {
+  // Small and large Variables, some shared among threads, of both dtypes, with gradients of any
+  // layout.
+  enum class Updates { at_once, one_by_one, ops };
+  const auto run = [](Updates updates) {
     const GeneratorScope here(Generator(7));
     std::vector<Variable> x, m, v;
     std::vector<Tensor> g;
@@ -68,11 +69,11 @@ TEST_CASE("a step of many Variables is that of each") {
                         : transpose(random::normal({63, n}, {.dtype = dtype})));
     }
     const Tensor rate = tensor(0.1f), step = tensor(std::int32_t{3});
-    if (way == Way::at_once) {
+    if (updates == Updates::at_once) {
       sgd_update(x, g, rate);
       momentum_update(x, m, g, rate, {.nesterov = true});
       adam_update(x, m, v, g, rate, step, {.weight_decay = 0.1});
-    } else if (way == Way::ops) {
+    } else if (updates == Updates::ops) {
       for (std::size_t i = 0; i < x.size(); ++i) {
         const Tensor by = rate.to(x[i].dtype());
         x[i].assign_sub(by * g[i]);
@@ -95,16 +96,60 @@ TEST_CASE("a step of many Variables is that of each") {
       for (const Variable& variable : *list) all.push_back(variable.value());
     return all;
   };
-  const std::vector<Tensor> one_by_one = run(Way::one_by_one), by_ops = run(Way::ops);
+  const std::vector<Tensor> one_by_one = run(Updates::one_by_one), by_ops = run(Updates::ops);
   for (std::size_t i = 0; i < by_ops.size(); ++i)
     CHECK(allclose(one_by_one[i], by_ops[i], {.rtol = 1e-4, .atol = 1e-4}));
   for (const int threads : {1, 2, 3}) {
     const KeepThreads before;
     set_num_threads(threads);
-    const std::vector<Tensor> at_once = run(Way::at_once);
+    const std::vector<Tensor> at_once = run(Updates::at_once);
     for (std::size_t i = 0; i < at_once.size(); ++i) CHECK(equal(at_once[i], one_by_one[i]));
   }
   sgd_update(std::vector<Variable>(), std::vector<Tensor>(), 0.1);
+}
+
+TEST_CASE("the steps of RMSprop, Adagrad, AMSGrad and averages are those of each Variable") {
+  // As above; tests/nn/optim_rules.cpp compares their numbers with formulas.
+  const auto run = [](bool at_once) {
+    const GeneratorScope here(Generator(8));
+    std::vector<Variable> x, m, v, most;
+    std::vector<Tensor> g;
+    for (const std::int64_t n : {1, 300, 20, 0, 2'000, 41, 200}) {
+      const DType dtype = n == 41 || n == 200 ? DType::float64 : DType::float32;
+      for (auto* list : {&x, &m, &v, &most})
+        list->emplace_back("x", random::uniform({n, 63}, {.dtype = dtype}));
+      g.push_back(n % 3 ? random::normal({n, 63}, {.dtype = dtype})
+                        : transpose(random::normal({63, n}, {.dtype = dtype})));
+    }
+    const Tensor rate = tensor(0.1f), step = tensor(std::int32_t{3});
+    const auto some = [&](std::size_t i, std::size_t count) {
+      const auto part = [&](const auto& list) { return std::span(list).subspan(i, count); };
+      const std::span<const Variable> a = part(x), b = part(m), c = part(v), d = part(most);
+      const std::span<const Tensor> slopes = part(g);
+      amsgrad_update(a, b, c, d, slopes, rate, step, {.weight_decay = 0.1});
+      rmsprop_update(a, c, slopes, rate, {.weight_decay = 0.1});
+      rmsprop_update(a, c, b, slopes, rate, {.momentum = 0.5});
+      adagrad_update(a, d, slopes, rate, {.weight_decay = 0.1});
+      sgd_update(a, slopes, rate, {.weight_decay = 0.1});
+      momentum_update(a, b, slopes, rate, {.weight_decay = 0.1});
+      average_update(a, slopes, rate);
+    };
+    if (at_once)
+      some(0, x.size());
+    else
+      for (std::size_t i = 0; i < x.size(); ++i) some(i, 1);
+    std::vector<Tensor> all;
+    for (const auto* list : {&x, &m, &v, &most})
+      for (const Variable& variable : *list) all.push_back(variable.value());
+    return all;
+  };
+  const std::vector<Tensor> one_by_one = run(false);
+  for (const int threads : {1, 2, 3}) {
+    const KeepThreads before;
+    set_num_threads(threads);
+    const std::vector<Tensor> at_once = run(true);
+    for (std::size_t i = 0; i < at_once.size(); ++i) CHECK(equal(at_once[i], one_by_one[i]));
+  }
 }
 
 TEST_CASE("a step of many Variables names the one at fault and changes none") {
@@ -150,6 +195,33 @@ TEST_CASE("a step of many Variables names the one at fault and changes none") {
         sgd_update(x, std::vector{g, g, g}, 1e300);
       },
       "sgd_update: rate: expected a finite number");
+  check_refused<Error>(
+      [&] {
+        amsgrad_update(x, m, v, v, std::vector{g, g, g}, 0.1, 1);
+      },
+      "largest 0: expected a Variable of its own, got the same Variable as v 0");
+  const std::vector most = {Variable("most", g)};
+  check_refused<DTypeError>(
+      [&] {
+        amsgrad_update(std::vector{x[0]}, std::vector{m[0]}, std::vector{v[0]}, most,
+                       std::vector{g}, 0.1, 1.5);
+      },
+      "amsgrad_update: step: expected int32 or int64, got float32");
+  check_refused<Error>(
+      [&] {
+        rmsprop_update(x, v, std::vector{g, g, g}, -1);
+      },
+      "rmsprop_update: rate: expected 0 or more, got -1");
+  check_refused<Error>(
+      [&] {
+        adagrad_update(x, v, std::vector{g, g, g}, 1, {.epsilon = std::nan("")});
+      },
+      "adagrad_update: epsilon: expected a finite number");
+  check_refused<ShapeError>(
+      [&] {
+        average_update(x, std::vector{g, g, ones({3})}, 1);
+      },
+      "average_update: value 2: expected the Variable's shape (2,), got (3,)");
   for (const auto* list : {&x, &m, &v})
     for (const Variable& untouched : *list) CHECK(equal(untouched, g));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One face for Catch2 v2 (Debian 12) and v3: includes, Approx, SKIP.
+// One interface to Catch2 v2 (Debian 12) and v3: includes, Approx, SKIP.
 #pragma once
 
 #if __has_include(<catch2/catch_all.hpp>)
@@ -11,11 +11,13 @@ using Catch::Approx;
 #include <catch2/catch.hpp>
 
 namespace reel::tests {
-/// Counts the running test case as skipped; it prints `skipped: <test>: <reason>` at its end.
+/// Counts the running test case as skipped. At its end the test case prints `skipped: <test>:
+/// <reason>`.
 void skip(const std::string& reason);
 }  // namespace reel::tests
 
-// v2 has no SKIP: the reason is noted and the test case left, so use it outside of lambdas only.
+// Catch2 v2 has no SKIP. Here it stores the reason and returns from the test case, so it must not
+// be used in a lambda.
 #define SKIP(reason)             \
   do {                           \
     ::reel::tests::skip(reason); \

@@ -11,11 +11,12 @@
 #include <map>
 #include <memory_resource>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 #include <vector>
 
-#include "lib/flow/context.hpp"
+#include "lib/flow/observer.hpp"
 #include "lib/gate/call_kernel.hpp"
 #include "lib/table/backend.hpp"
 
@@ -23,10 +24,10 @@ namespace reel::tests {
 namespace {
 constexpr int devices = 2;
 constexpr std::size_t arena_bytes = std::size_t{2} << 30, block = 64;
-constexpr std::size_t most_waiting = 512;  // in a queue: then it is run, whoever waits
+constexpr std::size_t most_waiting = 512;  // in a queue; a longer queue is run at once
 
-/// What waits in the queues has memory of its own: in the heap it would take blocks that a traced
-/// function has freed, and the trace would see its state change.
+/// Tasks in the queues have memory outside of the heap. In the heap they could take blocks that a
+/// traced function has freed, and the trace would see a change of its state.
 std::pmr::memory_resource& queue_memory() {
   struct Mapped : std::pmr::memory_resource {
     void* do_allocate(std::size_t bytes, std::size_t) override {
@@ -49,14 +50,14 @@ std::pmr::memory_resource& queue_memory() {
 template <class T>
 using Queued = std::pmr::vector<T>;
 
-/// Memory that is mapped twice: where tensors say that their elements are, which nobody may
-/// read or write, and where kernels find them.
+/// Memory that is mapped twice. Tensors hold addresses in the first mapping, which nobody may read
+/// or write. Kernels use the second mapping.
 class Arena {
  public:
   Arena() {
     void* const first = mmap(nullptr, arena_bytes, PROT_READ | PROT_WRITE,
                              MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    // Of a shared mapping an old size of 0 makes another one of the same memory.
+    // For a shared mapping, an old size of 0 makes a second mapping of the same memory.
     void* const second = mremap(first, 0, arena_bytes, MREMAP_MAYMOVE);
     if (first == MAP_FAILED || second == MAP_FAILED || mprotect(second, arena_bytes, PROT_NONE))
       throw std::bad_alloc();
@@ -89,12 +90,28 @@ class Arena {
   std::pmr::map<std::size_t, Queued<std::byte*>> free_{&queue_memory()};
 };
 
-/// A call as the kernel finds it later.
+/// What a kernel has found wrong, for the next wait.
+struct LateError {
+  std::exception_ptr error;
+  std::string_view op = {};
+  Caller site = {};
+
+  /// Throws it on the thread that waits, whose interceptors and observers are told first.
+  [[noreturn]] void raise() const try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& found) {
+    tell_interceptors("it catches an error of the library");
+    tell_error(found, op, site);
+    throw;
+  }
+};
+
+/// A copy of a kernel's call that the kernel uses later.
 class KeptCall {
  public:
-  KeptCall(const DeviceCall& call, const Arena& arena, bool gradient)
+  KeptCall(const DeviceCall& call, const Arena& arena)
       : op_(call.op),
-        gradient_(gradient),
+        part_(call.part),
         options_(call.options.type),
         site_(call.site),
         site_name_(Context::here().site_name),
@@ -113,8 +130,8 @@ class KeptCall {
   ~KeptCall() {
     if (options_ && options_->destroy && !memory_.empty()) options_->destroy(memory_.data());
   }
-  void operator()() {
-    Context& context = Context::here();  // errors name what the user called then
+  void operator()() try {
+    Context& context = Context::here();  // errors name the line and the op of the user's call
     context.site_name = site_name_;
     context.function = function_;
     const KernelCall call{inputs_.data(),
@@ -123,10 +140,10 @@ class KeptCall {
                           static_cast<int>(inputs_.size()),
                           static_cast<int>(outputs_.size()),
                           accumulate_};
-    if (gradient_)
-      call_checked(op_, op_.cpu_gradient, call, site_);
-    else
-      call_kernel(op_, call, site_);
+    backend_of(Device::Kind::cpu)
+        ->run({op_, part_, {options_, memory_.data()}, call, cpu(), site_});
+  } catch (const std::exception&) {
+    throw LateError{std::current_exception(), op_.name, site_};
   }
 
  private:
@@ -140,7 +157,7 @@ class KeptCall {
     return &copy;
   }
   const Op& op_;
-  bool gradient_;
+  Part part_;
   unsigned accumulate_;
   const OptionsType* options_;
   Caller site_;
@@ -151,9 +168,9 @@ class KeptCall {
   Queued<double> memory_{&queue_memory()};
 };
 
-/// Something to do later.
+/// A task of a queue.
 struct Task {
-  void (*run)(void* work);  // and ends it
+  void (*run)(void* work);  // runs the task and destroys it
   void* work;
   bool is_kernel;
 };
@@ -165,7 +182,7 @@ struct FarDevice {
   std::pmr::deque<Task> queue{&queue_memory()};
   std::size_t kernels_waiting = 0, kernels_run = 0;
   bool waited_for = false;
-  std::exception_ptr failure;
+  std::optional<LateError> failure;
   std::thread thread{[this] { work(); }};
 
   template <class Work>
@@ -188,9 +205,13 @@ struct FarDevice {
     if (queue.size() >= most_waiting) run_all(held);
   }
   void wait() {
-    std::unique_lock held(mutex);
-    run_all(held);
-    if (failure) std::rethrow_exception(std::exchange(failure, nullptr));
+    std::optional<LateError> found;
+    {
+      std::unique_lock held(mutex);
+      run_all(held);
+      found = std::exchange(failure, std::nullopt);
+    }
+    if (found) found->raise();
   }
 
  private:
@@ -206,11 +227,13 @@ struct FarDevice {
         const Task task = queue.front();
         queue.pop_front();
         held.unlock();
-        std::exception_ptr thrown;
+        std::optional<LateError> thrown;
         try {
           task.run(task.work);
+        } catch (const LateError& error) {
+          thrown = error;
         } catch (...) {
-          thrown = std::current_exception();
+          thrown = LateError{std::current_exception()};
         }
         held.lock();
         if (!failure) failure = thrown;
@@ -223,9 +246,21 @@ struct FarDevice {
   }
 };
 
+/// What the kernel of a far device needs to enter its queue.
+struct FarQueue {
+  FarDevice* far;
+  const DeviceCall* call;
+};
+/// The kernel of every op and part. It puts the CPU's kernel on the queue.
+KernelResult far_kernel(const KernelCallOn<FarQueue>& call) {
+  FarDevice& far = *call.queue.far;
+  far.put(KeptCall(*call.queue.call, far.arena), true);
+  return {};
+}
+
 class FarBackend : public Backend {
  public:
-  std::string missing;
+  static constexpr Device::Kind kind = Device::Kind::cuda;
 
   int device_count() const override { return devices; }
   std::byte* allocate(int index, std::size_t bytes) override {
@@ -235,7 +270,7 @@ class FarBackend : public Backend {
       const std::lock_guard held(far.mutex);
       first = far.arena.take(bytes);
     }
-    // What was there is lost when the queue gets here: a kernel that reads it meets NaN.
+    // When the queue reaches this task, the old content is lost: a kernel that reads it gets NaN.
     if (first) far.put([&far, first, bytes] { std::memset(far.arena.near(first), 0xff, bytes); });
     return first;
   }
@@ -244,17 +279,23 @@ class FarBackend : public Backend {
     const std::lock_guard held(far.mutex);
     far.arena.give(first, bytes);
   }
-  bool has_kernel(const Op& op) const override {
-    return (op.cpu || op.tiles) && op.name != missing;
-  }
-  bool has_gradient(const Op& op) const override { return op.cpu_gradient && op.name != missing; }
   void run(const DeviceCall& call) override {
     FarDevice& far = device(call.device.index);
-    far.put(KeptCall(call, far.arena, false), true);
+    const auto kernel = call.op.on(kind).of<FarQueue>(call.part);
+    kernel(call.kernel.on(FarQueue{&far, &call}));
   }
-  void run_gradient(const DeviceCall& call) override {
-    FarDevice& far = device(call.device.index);
-    far.put(KeptCall(call, far.arena, true), true);
+  Tile pass_of(const Op&, Part, DType) const override { return nullptr; }
+  void execute(const PlannedGraph& graph) override { execute_kernels(graph); }
+  void fill(Body& to, double number) override {
+    FarDevice& far = device(to.device_index);
+    far.put([&far, number, data = to.data, bytes = static_cast<std::size_t>(to.bytes()),
+             dtype = to.dtype] {
+      Body near = {};
+      near.data = far.arena.near(data);
+      near.dtype = dtype;
+      near.elements = static_cast<std::int64_t>(bytes) / size_of(dtype);
+      backend_of(Device::Kind::cpu)->fill(near, number);
+    });
   }
   void upload(int index, std::byte* to, const void* from, std::size_t bytes) override {
     FarDevice& far = device(index);
@@ -275,6 +316,19 @@ class FarBackend : public Backend {
   }
   void wait(int index) override { device(index).wait(); }
 
+  /// Gives each op of the library a kernel here if the CPU has one.
+  static void add_kernels() {
+    assemble();
+    for (Op* op : OpTable::the().ops()) {
+      if (op->on_cpu().computes()) op->on(kind).set<FarQueue>(Part::value, far_kernel);
+      if (op->on_cpu().has(Part::gradients))
+        op->on(kind).set<FarQueue>(Part::gradients, far_kernel);
+      for (const Part part : {Part::gradient_0, Part::gradient_1})
+        if (backend_of(Device::Kind::cpu)->pass_of(*op, part, DType::float32))
+          op->on(kind).set<FarQueue>(part, far_kernel);
+    }
+  }
+
   FarDevice& device(int index) { return devices_[static_cast<std::size_t>(index)]; }
 
  private:
@@ -282,13 +336,17 @@ class FarBackend : public Backend {
 };
 
 FarBackend& backend() {
-  // Its threads never end. Counts in the heap would look like state of traced functions.
+  // Never destroyed, as its threads never end. Not in the heap, because its counters would look
+  // like state of traced functions.
   static auto* const one = new (queue_memory().allocate(sizeof(FarBackend))) FarBackend;
   return *one;
 }
 }  // namespace
 
-void add_far_devices() { register_backend(Device::Kind::cuda, backend()); }
+void add_far_devices() {
+  register_backend(FarBackend::kind, backend());
+  FarBackend::add_kernels();
+}
 std::size_t far_kernels_waiting(int index) {
   FarDevice& far = backend().device(index);
   const std::lock_guard held(far.mutex);
@@ -299,6 +357,15 @@ std::size_t far_kernels_run(int index) {
   const std::lock_guard held(far.mutex);
   return far.kernels_run;
 }
-WithoutFarKernel::WithoutFarKernel(std::string op) { backend().missing = std::move(op); }
-WithoutFarKernel::~WithoutFarKernel() { backend().missing.clear(); }
+namespace {
+void set_kernel(const std::string& name, KernelOn<FarQueue> kernel) {
+  const auto [op, part] = OpTable::the().find_kernel(name);
+  if (!op) throw std::logic_error("no kernel \"" + name + "\"");
+  op->on(FarBackend::kind).set<FarQueue>(part, kernel);
+}
+}  // namespace
+WithoutFarKernel::WithoutFarKernel(std::string name) : name_(std::move(name)) {
+  set_kernel(name_, nullptr);
+}
+WithoutFarKernel::~WithoutFarKernel() { set_kernel(name_, far_kernel); }
 }  // namespace reel::tests

@@ -1,22 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Two devices whose memory the host cannot touch and whose kernels run late, on another thread, in
-// the order of their queue: when somebody waits. They are cuda(0) and cuda(1) of a test.
+// Two devices whose memory the host cannot access. Their kernels run late, on another thread, in
+// the order of the queue: they start when somebody waits. In a test the devices are cuda(0) and
+// cuda(1).
 #pragma once
 #include <cstddef>
 #include <string>
 
 namespace reel::tests {
-/// From now on the process has the devices. Their kernels are the CPU's.
+/// Adds the devices to the process. Their kernels are those of the CPU.
 void add_far_devices();
-/// How many kernels of cuda(index) wait to be run, and how many have run.
+/// The number of kernels of cuda(index) that wait, and that have run.
 std::size_t far_kernels_waiting(int index);
 std::size_t far_kernels_run(int index);
-/// While it lives the devices have no kernel for this op.
+/// During its lifetime the devices lack a kernel: "softmax", or "softmax.d" for its gradient.
 class WithoutFarKernel {
  public:
-  explicit WithoutFarKernel(std::string op);
+  explicit WithoutFarKernel(std::string name);
   ~WithoutFarKernel();
   WithoutFarKernel(const WithoutFarKernel&) = delete;
   WithoutFarKernel& operator=(const WithoutFarKernel&) = delete;
+
+ private:
+  std::string name_;
 };
 }  // namespace reel::tests

@@ -3,8 +3,7 @@
 #include <reel/device.hpp>
 
 namespace reel::tests {
-/// Where the tests run on another device than the CPU: waits for its kernels, and throws what they
-/// found wrong.
+/// If the tests run on another device than the CPU, waits for its kernels and throws their errors.
 inline void await_errors() {
   if (cuda_available()) synchronize(cuda(0));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Runs a test binary; names what was skipped and ends with "N passed, N failed, N skipped".
+// Runs a test binary. Prints the names of skipped test cases, and at the end "N passed, N failed, N
+// skipped".
 #define CATCH_CONFIG_RUNNER
 #include "support/catch.hpp"
 
@@ -19,7 +20,7 @@ namespace {
 
 struct Tally {
   std::size_t passed = 0, failed = 0, skipped = 0;
-  std::string skip_reason;  // of the running test case; v3 counts its own skips
+  std::string skip_reason;  // of the running test case; Catch2 v3 counts skipped test cases itself
   reel::MemoryStatistics before;
 };
 
@@ -84,11 +85,10 @@ void reel::tests::skip(const std::string& reason) { tally().skip_reason = reason
 #endif
 
 int main(int argc, char** argv) {
-  std::optional<reel::DeviceScope> far;
-  const char* const device = std::getenv("REEL_TEST_DEVICE");
-  if (device && std::string_view(device) == "far") {
-    reel::tests::add_far_devices();
-    far.emplace(reel::cuda(0));
+  std::optional<reel::DeviceScope> other;
+  if (const char* const device = std::getenv("REEL_TEST_DEVICE")) {
+    if (std::string_view(device) == "far") reel::tests::add_far_devices();
+    other.emplace(reel::cuda(0));
   }
   const int failures = Catch::Session().run(argc, argv);
   std::cout << tally().passed << " passed, " << tally().failed << " failed, " << tally().skipped

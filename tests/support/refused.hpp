@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether bad input is refused as it should be.
+// Checks that bad input is refused as promised.
 #pragma once
 #include <cstdlib>
 #include <string>
@@ -12,8 +12,8 @@
 #include "support/late.hpp"
 
 namespace reel::tests {
-/// f, a lambda written beside this call, throws an E whose first line names the line of the call,
-/// says `part` and has at most 200 characters.
+/// Checks that f throws an E. Its first line must name the line of this call, contain `part` and
+/// have at most 200 characters. f is a lambda that is written in this call.
 template <class E, class F>
 void check_refused(F f, const std::string& part, Caller caller = Caller::here()) {
   INFO("line " << caller.line << ", expecting: " << part);
@@ -32,7 +32,7 @@ void check_refused(F f, const std::string& part, Caller caller = Caller::here())
   const std::string file = std::string(caller.file).substr(std::string(caller.file).rfind('/') + 1);
   const bool names_file = first.rfind(file + ":", 0) == 0;
   const int line = names_file ? std::atoi(first.c_str() + file.size() + 1) : 0;
-  // The call and the lambda in it may stand on different lines.
+  // The call and the lambda in it may be on different lines.
   CHECK(std::abs(line - static_cast<int>(caller.line)) <= 2);
 }
 }  // namespace reel::tests

@@ -8,7 +8,7 @@
 
 namespace reel::tests {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool sanitized = true;  // a sanitizer keeps memory for itself
+inline constexpr bool sanitized = true;  // a sanitizer does not give freed memory back at once
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 inline constexpr bool sanitized = true;

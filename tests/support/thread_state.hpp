@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an exception must leave as it was, and a guest at the gate that throws one.
+// The state that an exception must not change, and an interceptor that throws one.
 #pragma once
 #include <cstdint>
 #include <stdexcept>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A guest at the gate that compares what every op computes with its reference.
+// An interceptor at the gate that compares the result of every op with its reference.
 #pragma once
 #include <cmath>
 #include <set>
@@ -8,7 +8,7 @@
 #include "sweep/reference.hpp"
 
 namespace reel::tests {
-/// Exact results as a dtype holds them: integers wrap, of a remainder by zero 0 is left.
+/// Exact results as a dtype stores them. Integers wrap around, and their remainder by zero is 0.
 inline Host as_stored(Host host, DType dtype) {
   host.dtype = dtype;
   for (double& x : host.values) {
@@ -38,7 +38,7 @@ class Checker : public Interceptor {
     seen_.insert(call.op.name);
     const auto reference = references().find(call.op.name);
     INFO(call.op.name << "(" << to_string(call.options) << ")");
-    if (call.op.random) return;  // drawn numbers: tests/kernels/random.cpp
+    if (call.op.random) return;  // tests/kernels/random.cpp checks random numbers
     if (reference == references().end()) {
       CHECK(std::string(call.op.name) == "an op with a reference");
       return;

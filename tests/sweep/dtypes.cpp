@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What dtypes come to, in values and gradients.
+// The dtypes of results, and their values and gradients.
 #include <algorithm>
 #include <cmath>
 
@@ -72,7 +72,7 @@ void check_pointwise(const Op& op, const std::vector<Tensor>& inputs, DType comm
   CHECK(call_op(op.name, inputs).dtype() == result_of(op, common));
 }
 bool has_given_dtype(const Op& op) { return op.options == &options_type<DTypeOptions>; }
-/// Whether this call does more than to move elements.
+/// Whether this call does arithmetic, and not only moves elements.
 bool computes(const Sample& sample, const std::vector<Tensor>& inputs) {
   try {
     sample.call(inputs);
@@ -87,7 +87,7 @@ TEST_CASE("pointwise ops promote as PyTorch does, with the right values") {
   for (const Op* op : library_ops()) {
     if (op->fusion != Fusion::pointwise || op->arity > 2 || op->options) continue;
     if (op->promote == Promote::none)
-      continue;  // order, of int64 and float64: tests/tensor/promotion.cpp
+      continue;  // order, of int64 and float64: see tests/tensor/promotion.cpp
     for (DType a : every_dtype) {
       INFO(op->name << " of " << name_of(a));
       if (op->arity == 1) check_pointwise(*op, {some(a)}, a);
@@ -186,18 +186,19 @@ constexpr Near single{2e-5, 2e-5};
 }  // namespace
 
 TEST_CASE("every op computes in float32 what it computes in float64, gradients too") {
-  for (const Op* op : library_ops()) {
+  for (const Op* op : ops_and_composites()) {
     if (op->updates) continue;
     std::size_t number = 0;
     for (const Sample& sample : samples_of(*op)) {
       if (floating(sample.inputs).empty()) continue;
       INFO(describe(*op, number++, sample));
-      // Rounding an integer's neighbour to float32 would move it across: such ops are exact anyway.
+      // If a value next to an integer is rounded to float32, it may cross the integer. Ops that
+      // would show this are exact in any case.
       const Tensor wide = sample.call(sample.inputs), narrow = sample.call(narrowed(sample.inputs));
       const bool narrows = wide.dtype() == float64 && !has_given_dtype(*op);
       CHECK(narrow.dtype() == (narrows ? float32 : wide.dtype()));
       CHECK(difference(widened(narrow), widened(wide), single) == "");
-      if (!op->differentiable || !is_floating(narrow.dtype())) continue;
+      if (!op->gradient.differentiable || !is_floating(narrow.dtype())) continue;
       const auto expected = gradients(sample, sample.inputs);
       const auto got = gradients(sample, narrowed(sample.inputs));
       for (std::size_t i = 0; i < got.size(); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tensors of no elements.
+// Tensors without elements.
 #include <algorithm>
 #include <cmath>
 
@@ -38,8 +38,8 @@ TEST_CASE("every op of tensors has a sample with one element along an axis") {
 }
 
 TEST_CASE("a sample without elements has finite gradients of the inputs' shapes") {
-  for (const Op* op : library_ops()) {
-    if (op->updates || !op->differentiable) continue;
+  for (const Op* op : ops_and_composites()) {
+    if (op->updates || !op->gradient.differentiable) continue;
     std::size_t count = 0;
     for (const Sample& sample : samples_of(*op)) {
       bool empty = false;

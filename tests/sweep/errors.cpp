@@ -8,7 +8,7 @@ namespace reel::tests {
 namespace {
 using TensorList = std::vector<Tensor>;
 
-/// Tensors that few ops want: of every dtype and rank, empty, strided, with NaN, undefined.
+/// Tensors that few ops accept: of every dtype and rank, empty, strided, with NaN, undefined.
 TensorList make_pool() {
   const double inf = std::numeric_limits<double>::infinity();
   const Tensor matrix = tensor<double>({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}});
@@ -30,7 +30,7 @@ TensorList make_pool() {
   return list;
 }
 
-/// Calls with every choice of inputs, `count` of them; what succeeds is played backward too.
+/// Calls f with every choice of `count` inputs. If a call succeeds, the gradient is computed too.
 template <class F>
 void each_choice(int count, F f) {
   const TensorList pool = make_pool();
@@ -58,7 +58,7 @@ void call_and_play_back(const TensorList& inputs, const Call& call) {
   for (std::size_t i = 0; i < sources.size(); ++i) CHECK(slopes[i].shape() == sources[i].shape());
 }
 
-const Caller here{__FILE__, 4242};  // the user's line of calls that samples make
+const Caller here{__FILE__, 4242};  // the user's line for the calls of samples
 }  // namespace
 
 TEST_CASE("ops by name survive any number of inputs") {
@@ -90,7 +90,7 @@ TEST_CASE("ops by name survive any inputs, forward and backward") {
 
 TEST_CASE("public functions survive any inputs, forward and backward") {
   const TensorList pool = make_pool();
-  for (const Op* op : library_ops()) {
+  for (const Op* op : ops_and_composites()) {
     std::size_t number = 0;
     for (const Sample& sample : samples_of(*op)) {
       INFO(describe(*op, number++, sample));
@@ -98,7 +98,7 @@ TEST_CASE("public functions survive any inputs, forward and backward") {
         for (const Tensor& x : pool) {
           TensorList inputs = sample.inputs;
           inputs[i] = x;
-          // A sample of an inner op calls it as no user can, so any name is right there.
+          // A user cannot call an inner op as its sample does, so the error may name any op.
           survives(op->internal ? ": " : "", here.line, [&] {
             const CallerScope scope(here);
             call_and_play_back(inputs, [&] { return sample.call(inputs); });

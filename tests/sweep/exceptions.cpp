@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// R14: every sample of every op and its gradient, stopped before and after each kernel it calls.
+// R14: every sample of every op, and its gradient, is stopped before and after each of its kernels.
 #include "support/thread_state.hpp"
 #include "sweep/table.hpp"
 
@@ -10,7 +10,7 @@ void play(const Op& op, const Sample& sample) {
   GradientTape tape;
   std::vector<Tensor> sources;
   for (const Tensor& x : sample.inputs)
-    if (op.differentiable && is_floating(x.dtype())) {
+    if (op.gradient.differentiable && is_floating(x.dtype())) {
       tape.watch(x);
       sources.push_back(x);
     }
@@ -18,7 +18,7 @@ void play(const Op& op, const Sample& sample) {
   if (!sources.empty() && is_floating(y.dtype())) tape.gradient(y, sources, Unconnected::zero);
 }
 
-/// How many kernels were stopped before one run came through.
+/// The number of runs that were stopped before a run completed.
 int stopped(const Op& op, const Sample& sample, bool after) {
   for (int k = 0;; ++k) {
     const ThreadState before = state();
@@ -41,7 +41,7 @@ int stopped(const Op& op, const Sample& sample, bool after) {
 
 TEST_CASE("an exception at any kernel of any op leaves the thread as it was") {
   int count = 0;
-  for (const Op* op : library_ops()) {
+  for (const Op* op : ops_and_composites()) {
     std::size_t number = 0;
     for (const Sample& sample : samples_of(*op)) {
       INFO(describe(*op, number++, sample));

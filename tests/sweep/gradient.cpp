@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// R1: the gradient of every op, by its fused kernel and by its formula, against differences.
+// R1: the gradient of every op, by its fused kernel and by its formula, compared with differences.
 #include "sweep/gradient_case.hpp"
 
 namespace reel::tests {
 TEST_CASE("every gradient agrees with differences") {
-  for (const Op* op : library_ops()) {
-    if (!op->differentiable || op->updates) continue;
+  for (const Op* op : ops_and_composites()) {
+    if (!op->gradient.differentiable || op->updates) continue;
     std::size_t number = 0;
     for (const Sample& sample : samples_of(*op)) {
       INFO(describe(*op, number++, sample));
@@ -16,7 +16,7 @@ TEST_CASE("every gradient agrees with differences") {
 
 TEST_CASE("every differentiable op has at least 12 samples, of every layout") {
   for (const Op* op : library_ops()) {
-    if (!op->differentiable || op->updates || op->arity == 0) continue;
+    if (!op->gradient.differentiable || op->updates || op->arity == 0) continue;
     const std::vector<Sample> samples = samples_of(*op);
     bool empty = false, strided = false;
     for (const Sample& sample : samples)

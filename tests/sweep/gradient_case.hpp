@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One sample's gradient, by every way that the tape can compute it, against differences.
+// The gradient of one sample, computed in every way that the tape has, compared with differences.
 #pragma once
 #include "sweep/numeric.hpp"
 
@@ -15,7 +15,7 @@ class GradientCase {
     });
   }
 
-  /// Empty if all ways agree.
+  /// Empty if all ways give the same gradient.
   std::string problem() const {
     if (sources_.empty()) return {};
     std::string found = wrong("fused", fused(upstream_), 1);
@@ -32,27 +32,27 @@ class GradientCase {
   }
   GradientOptions options(const Tensor& upstream) const { return {upstream, Unconnected::zero}; }
 
-  /// Nobody listens: fused kernels run.
+  /// No outer tape records, so fused kernels run.
   Gradients fused(const Tensor& upstream) const {
     GradientTape tape;
     watch(tape);
     const Tensor y = sample_.call(sample_.inputs);
     return tape.gradient(y, GradientSources(sources_), options(upstream));
   }
-  /// An outer tape listens: rules run as public ops.
+  /// An outer tape records, so gradient rules run as public ops.
   Gradients by_formula() const {
     GradientTape outer;
     watch(outer);
     return fused(upstream_);
   }
-  /// Two uses of each source: the second gradient is added to the first.
+  /// Each source is used twice: the second gradient is added to the first.
   Gradients accumulated() const {
     GradientTape tape;
     watch(tape);
     const Tensor y = sample_.call(sample_.inputs) + sample_.call(sample_.inputs);
     return tape.gradient(y, GradientSources(sources_), options(upstream_));
   }
-  /// The same numbers, with the first axis walked backward in memory.
+  /// The same numbers, with the first axis stored backward.
   static Tensor strided(const Tensor& x) {
     return x.rank() ? fresh(x[range({}, {}, -1)])[range({}, {}, -1)] : x;
   }

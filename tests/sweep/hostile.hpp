@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// R9, R14, R29: a hostile call gives the right answer or our error, and leaves nothing behind.
+// R9, R14, R29: a hostile call gives the right result or an error of the library, and changes no
+// state.
 #pragma once
 #include <exception>
 #include <string>
@@ -9,7 +10,7 @@
 #include "sweep/table.hpp"
 
 namespace reel::tests {
-/// What an error says; empty if there was none.
+/// The message of the error; empty if there was none.
 template <class F>
 std::string message_of(F f) {
   try {
@@ -23,13 +24,13 @@ std::string message_of(F f) {
   return {};
 }
 
-/// Ops that no user calls by their name.
+/// Whether users cannot call this op by its name.
 inline bool is_inner(std::string_view name) {
   const Op* const op = OpTable::the().find(name);
   return op && op->internal;
 }
 
-/// The message names `op`, or, where that is empty, what a user may call.
+/// Checks that the message names `op`. If `op` is empty, it must name an op that users may call.
 inline void check_message(const std::string& message, std::string_view op, unsigned line) {
   const std::string first = message.substr(0, message.find('\n'));
   const std::string site = "errors.cpp:" + std::to_string(line) + ": ";
@@ -42,7 +43,7 @@ inline void check_message(const std::string& message, std::string_view op, unsig
   CHECK(first.find(", got ") != std::string::npos);
 }
 
-/// f may throw an error of ours; the thread is as before.
+/// f may throw an error of the library. Checks that the state of the thread is unchanged.
 template <class F>
 bool survives(std::string_view op, unsigned line, F f) {
   const ThreadState before = state();

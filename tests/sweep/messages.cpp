@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the first line of an error says where names are long, and where no user's line is known.
+// The first line of an error if names are long, and if the user's line is unknown.
 #include <memory>
 
 #include "sweep/hostile.hpp"
@@ -34,7 +34,7 @@ TEST_CASE("a first line of at most 200 characters still says what was got") {
     CHECK(contains(first_line(message), "expected "));
     CHECK(contains(first_line(message), got));
   }
-  CHECK(contains(messages[3].first.substr(200), digits));  // in full below
+  CHECK(contains(messages[3].first.substr(200), digits));  // the full text is on a later line
 }
 
 TEST_CASE("where C++ hands on no line, an error names none") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Derivatives by differences of five points, in float64.
+// Derivatives by five-point differences in float64.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include "sweep/table.hpp"
 
 namespace reel::tests {
-/// The sum of all elements, each with its weight.
+/// The sum of all elements, each multiplied by its weight.
 inline double weighted(const Tensor& y, const Tensor& weights) {
   const Host values = host_of(y), factors = host_of(weights);
   long double sum = 0;
@@ -45,7 +45,8 @@ inline double largest(const Host& x) {
     if (std::isfinite(value)) found = std::max(found, std::abs(value));
   return found;
 }
-/// R1: rtol 1e-7, atol 1e-9; a difference is no better than its largest neighbour's rounding.
+/// R1: rtol 1e-7, atol 1e-9. atol grows with the largest value, because rounding of that value
+/// limits the precision of a difference.
 inline Near first_order(const Host& expected) {
   return {1e-7, 1e-9 * std::max(1.0, largest(expected))};
 }

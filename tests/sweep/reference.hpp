@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What each op computes, said once more in the plainest way: float64 loops over the host.
+// The reference results of each op, computed by simple float64 loops on the host.
 #pragma once
 #include <functional>
 #include <map>
@@ -9,11 +9,11 @@
 
 namespace reel::tests {
 using Hosts = std::vector<Host>;
-/// Gives every output; its dtypes are those of the call's outputs.
+/// Computes every output. The dtypes are those of the outputs of the call.
 using Reference = std::function<Hosts(const Hosts& inputs, const void* options)>;
 using References = std::map<std::string_view, Reference>;
 
-/// By op name; each family adds its own.
+/// The references by the name of the op. Each family adds its own.
 const References& references();
 void add_pointwise_references(References& table);
 void add_reduce_references(References& table);
@@ -23,14 +23,14 @@ void add_layout_references(References& table);
 void add_gather_references(References& table);
 void add_create_references(References& table);
 
-/// x at the position `index` of a shape that x is broadcast to.
+/// The element of x at position `index` of a shape that x broadcasts to.
 double at(const Host& x, const std::vector<std::int64_t>& index);
 Shape broadcast_shape(const Hosts& inputs);
 template <class T>
 const T& as(const void* options) {
   return *static_cast<const T*>(options);
 }
-/// A result of this shape, filled by f(index).
+/// A result of this shape. f(index) gives each element.
 template <class F>
 Host filled(const Shape& shape, F f) {
   Host host{DType::float64, shape, {}};

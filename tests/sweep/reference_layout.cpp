@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ops that move elements: each says where an element of the result comes from.
+// References of ops that move elements: the position from which each element comes.
 #include <algorithm>
 #include <cmath>
 
@@ -117,7 +117,7 @@ Hosts cast(const Hosts& in, const void* given) {
   })};
 }
 
-/// Where position `index` of the result of take finds its element in x.
+/// The position in x from which take() copies the element at `index` of its result.
 Position taken_from(Position index, const Host& indices, const Shape& x, std::size_t axis) {
   const std::size_t count = indices.shape.rank();
   Position from(index.begin(), index.begin() + static_cast<std::ptrdiff_t>(axis));
@@ -127,7 +127,7 @@ Position taken_from(Position index, const Host& indices, const Shape& x, std::si
   from.insert(from.end(), first + static_cast<std::ptrdiff_t>(count), index.end());
   return from;
 }
-/// The same for gather: one element for each position.
+/// The same for gather(), which has one index for each element.
 Position gathered_from(Position index, const Host& indices, const Shape& x, std::size_t axis) {
   const double chosen = at(indices, index);
   index[axis] = static_cast<std::int64_t>(chosen) + (chosen < 0 ? x.data()[axis] : 0);
@@ -160,6 +160,34 @@ Hosts scattered(const Hosts& in, const void* given) {
   });
   return {out};
 }
+
+/// x with f(element, update) at the places of the updates, one after the other.
+template <class F>
+Reference selected(const F& f) {
+  return [f](const Hosts& in, const void* given) {
+    Host out = in[0];
+    const auto axis = static_cast<std::size_t>(as<AxisOptions>(given).axis);
+    each_position(in[1].shape, [&](const Position& index, std::size_t flat) {
+      double& to = out.values[flat_of(out.shape, taken_from(index, in[2], out.shape, axis))];
+      to = f(to, in[1].values[flat]);
+    });
+    return Hosts{out};
+  };
+}
+
+Hosts flat_positions(const Hosts& in, const void* given) {
+  const Shape& lengths = as<ShapeOptions>(given).shape;
+  return {filled(broadcast_shape(in), [&](const Position& index) {
+    double flat = 0;
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const double chosen = at(in[i], index), length = static_cast<double>(lengths.data()[i]);
+      flat = flat * length + chosen + (chosen < 0 ? length : 0);
+    }
+    return flat;
+  })};
+}
+
+Hosts same(const Hosts& in, const void*) { return in; }
 
 Hosts one_hot(const Hosts& in, const void* given) {
   Shape shape = in[0].shape;
@@ -211,10 +239,19 @@ void add_layout_references(References& table) {
 }
 
 void add_gather_references(References& table) {
-  table["take"] = picked<taken_from>;
+  table["take"] = table["lookup"] = picked<taken_from>;
   table["gather"] = picked<gathered_from>;
   table["scatter"] = scattered<taken_from>;
   table["scatter_elements"] = scattered<gathered_from>;
+  table["scatter_assign"] = selected([](double, double update) { return update; });
+  table["scatter_max"] = selected([](double x, double update) {
+    return x != x || update != update ? NAN : std::max(x, update);
+  });
+  table["scatter_min"] = selected([](double x, double update) {
+    return x != x || update != update ? NAN : std::min(x, update);
+  });
+  table["flat_positions"] = flat_positions;
+  table["check_range"] = table["check_rate"] = same;
   table["one_hot"] = one_hot;
 }
 

@@ -6,7 +6,7 @@
 
 namespace reel::tests {
 namespace {
-/// x y, row by column, for each place of the leading axes.
+/// x y, row by column, for each position of the leading axes.
 Host product(const Host& x, const Host& y) {
   const auto lead = [](const Shape& shape) {
     Host host;
@@ -31,7 +31,7 @@ Host product(const Host& x, const Host& y) {
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-/// Gate k of element e of [..., gates n].
+/// Gate k of element e in an array of shape [..., gates n].
 struct Gates {
   const Host& all;
   std::size_t count, n;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "lib/table/options/axis.hpp"
 #include "lib/table/options/normalize.hpp"
 #include "lib/table/options/reduce.hpp"
 #include "lib/table/options/reshape.hpp"
+#include "lib/table/options/scan.hpp"
 #include "sweep/reference.hpp"
 
 namespace reel::tests {
@@ -19,7 +21,7 @@ bool reduces(const ReduceOptions& options, std::size_t axis) {
   return options.axes.is_every();
 }
 
-/// f of each group of elements that fall together, in row-major order.
+/// Applies f to the elements that are reduced to one result, in row-major order.
 Reference of_groups(std::function<double(const Values&)> f) {
   return [f](const Hosts& in, const void* given) {
     const auto& options = as<ReduceOptions>(given);
@@ -70,22 +72,27 @@ Hosts sum_to(const Hosts& in, const void* given) {
   return {result};
 }
 
-/// f turns each row along an axis into another of its length.
+/// A function that replaces a row along an axis by another row of the same length.
 using RowFunction = std::function<void(Values& row)>;
-Hosts along_axis(const Host& x, std::size_t axis, const RowFunction& f) {
+/// Rows of the result have `kept` elements, or the length of those of x.
+Hosts along_axis(const Host& x, std::size_t axis, const RowFunction& f, std::int64_t kept = -1) {
   Host result = x;
   const std::int64_t length = x.shape.data()[axis];
   std::size_t stride = 1;
   for (std::size_t k = axis + 1; k < x.shape.rank(); ++k)
     stride *= static_cast<std::size_t>(x.shape.data()[k]);
+  const auto to = static_cast<std::size_t>(kept < 0 ? length : kept);
+  result.shape.data()[axis] = static_cast<std::int64_t>(to);
+  result.values.assign(static_cast<std::size_t>(result.shape.elements()), 0);
   each_position(x.shape, [&](const std::vector<std::int64_t>& index, std::size_t flat) {
     if (index[axis] != 0) return;
     Values row;
     for (std::int64_t k = 0; k < length; ++k)
       row.push_back(x.values[flat + static_cast<std::size_t>(k) * stride]);
     f(row);
-    for (std::int64_t k = 0; k < length; ++k)
-      result.values[flat + static_cast<std::size_t>(k) * stride] = row[static_cast<std::size_t>(k)];
+    const std::size_t before = flat / stride / static_cast<std::size_t>(length);
+    for (std::size_t k = 0; k < to; ++k)
+      result.values[(before * to + k) * stride + flat % stride] = row[k];
   });
   return {result};
 }
@@ -105,8 +112,71 @@ void softmax_row(Values& row) {
   for (double& x : row) x = std::exp(x);
 }
 
+/// f replaces a line, from where the scan begins.
+Reference of_scan(const RowFunction& f) {
+  return [f](const Hosts& in, const void* given) {
+    const auto& options = as<AxisScanOptions>(given);
+    return along_axis(in[0], static_cast<std::size_t>(options.axis), [&](Values& row) {
+      if (options.reverse) std::reverse(row.begin(), row.end());
+      f(row);
+      if (options.reverse) std::reverse(row.begin(), row.end());
+    });
+  };
+}
+void log_sums(Values& row) {
+  for (std::size_t k = row.size(); k > 0; --k)
+    row[k - 1] = log_sum_exp(Values(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(k)));
+}
+Hosts linear_scan(const Hosts& in, const void* given) {
+  std::vector<Values> lines;
+  of_scan([&](Values& line) { lines.push_back(line); })({in[0]}, given);
+  std::size_t next = 0;
+  return of_scan([&](Values& line) {
+    const Values& scale = lines[next++];
+    for (std::size_t k = 1; k < line.size(); ++k) line[k] += scale[k] * line[k - 1];
+  })({in[1]}, given);
+}
+
+Hosts argsort(const Hosts& in, const void* given) {
+  const auto& options = as<AxisSortOptions>(given);
+  const auto axis = static_cast<std::size_t>(options.axis);
+  const auto places = [&](Values& row) {
+    std::vector<std::size_t> order(row.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return options.descending ? row[a] > row[b] : row[a] < row[b];
+    });
+    row.assign(order.begin() + static_cast<std::ptrdiff_t>(options.first), order.end());
+  };
+  return along_axis(in[0], axis, places, options.ranks(in[0].shape.data()[axis]));
+}
+/// An element is in the last part whose lower edge it reaches.
+Hosts histogram(const Hosts& in, const void* given) {
+  const auto& option = as<HistogramOptions>(given);
+  const double step = (option.high - option.low) / static_cast<double>(option.bins);
+  Host counts{DType::int64, Shape({option.bins}), Values(static_cast<std::size_t>(option.bins))};
+  for (const double x : in[0].values) {
+    if (!(x >= option.low && x <= option.high)) continue;
+    std::size_t place = counts.values.size() - 1;
+    while (x < option.low + static_cast<double>(place) * step) --place;
+    ++counts.values[place];
+  }
+  return {counts};
+}
+Hosts searchsorted(const Hosts& in, const void* given) {
+  const bool right = as<SearchSortedOptions>(given).right;
+  Host places = in[1];
+  for (double& x : places.values) {
+    const double value = x;
+    x = static_cast<double>(
+        std::count_if(in[0].values.begin(), in[0].values.end(),
+                      [&](double each) { return right ? each <= value : each < value; }));
+  }
+  return {places};
+}
+
 Hosts cross_entropy(const Hosts& in, const void*) {
-  const auto classes = static_cast<std::size_t>(in[0].shape[1]);
+  const auto classes = static_cast<std::size_t>(in[0].shape[-1]);
   Host losses{DType::float64, in[1].shape, {}};
   for (std::size_t i = 0; i < in[1].values.size(); ++i) {
     const auto first = in[0].values.begin() + static_cast<std::ptrdiff_t>(i * classes);
@@ -143,6 +213,23 @@ void add_reduce_references(References& table) {
   table["argmax"] = of_groups([](const Values& x) {
     return static_cast<double>(std::max_element(x.begin(), x.end()) - x.begin());
   });
+  table["argmin"] = of_groups([](const Values& x) {
+    return static_cast<double>(std::min_element(x.begin(), x.end()) - x.begin());
+  });
+  table["prod"] = of_groups([](const Values& x) {
+    return std::accumulate(x.begin(), x.end(), 1.0, std::multiplies<>());
+  });
+  table["cumsum"] = of_scan([](Values& x) { std::partial_sum(x.begin(), x.end(), x.begin()); });
+  table["cumprod"] = of_scan(
+      [](Values& x) { std::partial_sum(x.begin(), x.end(), x.begin(), std::multiplies<>()); });
+  table["cummax"] = of_scan([](Values& x) {
+    for (std::size_t k = 1; k < x.size(); ++k) x[k] = extreme({x[k - 1], x[k]}, 1);
+  });
+  table["logcumsumexp"] = of_scan(log_sums);
+  table["linear_scan"] = linear_scan;
+  table["argsort"] = argsort;
+  table["searchsorted"] = searchsorted;
+  table["histogram"] = histogram;
   table["any"] = of_groups([](const Values& x) {
     return double(std::any_of(x.begin(), x.end(), [](double v) { return v != 0; }));
   });
@@ -159,5 +246,15 @@ void add_reduce_references(References& table) {
   };
   table["cross_entropy"] = cross_entropy;
   table["layer_norm"] = layer_norm;
+  table["limit_norm"] = [](const Hosts& in, const void* given) {
+    double squares = 0;
+    for (const Host& x : in)
+      for (const double value : x.values) squares += value * value;
+    const double scale = std::min(1.0, as<LimitNormOptions>(given).norm / std::sqrt(squares));
+    Hosts limited = in;
+    for (Host& x : limited)
+      for (double& value : x.values) value *= scale;
+    return limited;
+  };
 }
 }  // namespace reel::tests

@@ -8,13 +8,13 @@ namespace reel::tests {
 namespace {
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
-/// x [time, batch, in] walked step by step, for sequences of any length.
-struct Walk {
+/// Visits x [time, batch, in] step by step, for sequences of any length.
+struct Sequences {
   const Host &x, &weight, &lengths;
   bool reverse;
   std::size_t time, batch, in, hidden;
 
-  Walk(const Hosts& inputs, std::size_t states, const void* options)
+  Sequences(const Hosts& inputs, std::size_t states, const void* options)
       : x(inputs[0]),
         weight(inputs[states + 1]),
         lengths(inputs[states + 3]),
@@ -24,7 +24,8 @@ struct Walk {
         in(static_cast<std::size_t>(x.shape[2])),
         hidden(static_cast<std::size_t>(weight.shape[0]) - in) {}
 
-  /// x[t, row] times column `column` of the weight's first rows, and h[row] times that of the rest.
+  /// The product of x[t, row] with column `column` of the first rows of the weight. state_sum() is
+  /// the product of h[row] with the column of the other rows.
   double input_sum(std::size_t t, std::size_t row, std::size_t column) const {
     double sum = 0;
     for (std::size_t i = 0; i < in; ++i)
@@ -42,7 +43,7 @@ struct Walk {
     const Shape shape({x.shape[0], x.shape[1], static_cast<std::int64_t>(width)});
     return filled(shape, [](const auto&) { return 0.0; });
   }
-  /// f(t, row) for every step that a sequence has, in order.
+  /// Calls f(t, row) for every step of every sequence, in order.
   template <class F>
   void each(const F& f) const {
     for (std::size_t s = 0; s < time; ++s)
@@ -54,15 +55,16 @@ struct Walk {
 };
 
 Hosts lstm(const Hosts& in, const void* options) {
-  const Walk walk(in, 2, options);
-  const std::size_t n = walk.hidden;
+  const Sequences sequences(in, 2, options);
+  const std::size_t n = sequences.hidden;
   Host h = in[1], c = in[2];
-  Host outputs = walk.steps(n), gates = walk.steps(4 * n), cells = walk.steps(n);
-  walk.each([&](std::size_t t, std::size_t row) {
-    const std::size_t place = t * walk.batch + row;
+  Host outputs = sequences.steps(n), gates = sequences.steps(4 * n), cells = sequences.steps(n);
+  sequences.each([&](std::size_t t, std::size_t row) {
+    const std::size_t place = t * sequences.batch + row;
     double* const gate = &gates.values[place * 4 * n];
     for (std::size_t k = 0; k < 4 * n; ++k) {
-      const double sum = walk.input_sum(t, row, k) + walk.state_sum(h, row, k) + in[4].values[k];
+      const double sum =
+          sequences.input_sum(t, row, k) + sequences.state_sum(h, row, k) + in[4].values[k];
       gate[k] = k / n == 2 ? std::tanh(sum) : logistic(sum);
     }
     for (std::size_t k = 0; k < n; ++k) {
@@ -76,16 +78,17 @@ Hosts lstm(const Hosts& in, const void* options) {
 }
 
 Hosts gru(const Hosts& in, const void* options) {
-  const Walk walk(in, 1, options);
-  const std::size_t n = walk.hidden;
+  const Sequences sequences(in, 1, options);
+  const std::size_t n = sequences.hidden;
   const std::vector<double>& bias = in[3].values;
-  Host h = in[1], outputs = walk.steps(n), gates = walk.steps(3 * n), recalled = walk.steps(n);
-  walk.each([&](std::size_t t, std::size_t row) {
-    const std::size_t place = t * walk.batch + row;
+  Host h = in[1], outputs = sequences.steps(n), gates = sequences.steps(3 * n),
+       recalled = sequences.steps(n);
+  sequences.each([&](std::size_t t, std::size_t row) {
+    const std::size_t place = t * sequences.batch + row;
     double* const gate = &gates.values[place * 3 * n];
     for (std::size_t k = 0; k < 3 * n; ++k) {
-      const double from_x = walk.input_sum(t, row, k) + bias[k];
-      double from_h = walk.state_sum(h, row, k);
+      const double from_x = sequences.input_sum(t, row, k) + bias[k];
+      double from_h = sequences.state_sum(h, row, k);
       if (k < 2 * n) {
         gate[k] = logistic(from_x + from_h);
         continue;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// R2: gradients of gradients, through the formulas, against differences of first gradients.
+// R2: gradients of gradients, computed by the formulas, compared with differences of first
+// gradients.
 #include "sweep/numeric.hpp"
 
 namespace reel::tests {
@@ -15,7 +16,7 @@ std::vector<Tensor> first_gradients(const Sample& sample, const std::vector<Tens
   return tape.gradient(y, GradientSources(sources), {upstream, Unconnected::zero});
 }
 
-/// One number of all first gradients.
+/// One number that depends on all first gradients.
 Tensor mixed(const std::vector<Tensor>& gradients) {
   Tensor sum_of_all = zeros({}, {DType::float64});
   unsigned turn = 0;
@@ -23,7 +24,7 @@ Tensor mixed(const std::vector<Tensor>& gradients) {
   return sum_of_all;
 }
 
-/// The upstream gradient is a source too: the first gradient is linear in it.
+/// The upstream gradient is a source too, as the first gradient is linear in it.
 void check_sample(const Sample& sample) {
   std::vector<Tensor> inputs = sample.inputs;
   inputs.push_back(weights_like(sample.call(inputs)));
@@ -47,8 +48,8 @@ void check_sample(const Sample& sample) {
 }  // namespace
 
 TEST_CASE("every second gradient agrees with differences of the first") {
-  for (const Op* op : library_ops()) {
-    if (!op->differentiable || op->updates) continue;
+  for (const Op* op : ops_and_composites()) {
+    if (!op->gradient.differentiable || op->updates) continue;
     std::vector<std::pair<std::size_t, Sample>> filled;
     std::size_t number = 0;
     for (Sample& sample : samples_of(*op)) {
@@ -57,7 +58,8 @@ TEST_CASE("every second gradient agrees with differences of the first") {
       if (elements && !floating(sample.inputs).empty()) filled.emplace_back(number, sample);
       ++number;
     }
-    // Spread over the list: early samples are small, late ones strided or with several axes.
+    // The chosen samples are spread over the list: early samples are small, late ones are strided
+    // or have several axes.
     INFO(op->name);
     CHECK(filled.size() >= samples_each);
     const std::size_t step = std::max<std::size_t>(1, filled.size() / samples_each);

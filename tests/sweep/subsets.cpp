@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which inputs a tape follows changes no gradient of the others.
+// The gradient of an input does not depend on which other inputs a tape watches.
 #include <algorithm>
 
 #include "sweep/table.hpp"
@@ -9,7 +9,8 @@ namespace {
 constexpr std::size_t samples_each = 5;
 using Chosen = std::vector<std::size_t>;
 
-/// The gradients of these inputs while nothing else is followed; by ops if an outer tape listens.
+/// The gradients of these inputs if only they are watched. If an outer tape records, public ops
+/// compute them.
 std::vector<Host> gradients_of(const Sample& sample, const Chosen& chosen, bool listened) {
   std::vector<Tensor> sources;
   for (const std::size_t i : chosen) sources.push_back(sample.inputs[i]);
@@ -29,8 +30,8 @@ std::vector<Host> gradients_of(const Sample& sample, const Chosen& chosen, bool 
 
 TEST_CASE("each input has the same gradient alone, beside others, and under an outer tape") {
   const Near near{1e-10, 1e-11};
-  for (const Op* op : library_ops()) {
-    if (!op->differentiable || op->updates) continue;
+  for (const Op* op : ops_and_composites()) {
+    if (!op->gradient.differentiable || op->updates) continue;
     const std::vector<Sample> samples = samples_of(*op);
     const std::size_t step = std::max<std::size_t>(1, samples.size() / samples_each);
     for (std::size_t number = 0; number < samples.size(); number += step) {

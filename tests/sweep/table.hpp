@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What every sweep over the op table needs: samples, elements on the host, comparing.
+// Shared by all sweeps over the op table: samples, elements on the host, comparison.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -11,7 +11,7 @@
 #include "support/catch.hpp"
 
 namespace reel::tests {
-/// Elements in row-major order as float64, whatever the dtype.
+/// Elements of any dtype as float64, in row-major order.
 struct Host {
   DType dtype = DType::float64;
   Shape shape;
@@ -20,8 +20,11 @@ struct Host {
 Host host_of(const Body& body);
 Host host_of(const Tensor& x);
 
-/// All ops of the library, sorted; none that a test has registered.
+/// All ops of the library, sorted. Ops that tests register are not included.
 std::vector<Op*> library_ops();
+/// The same and an entry for each public function that is made of several ops. Such an entry has a
+/// name and samples, but no kernels, rules or shapes: see composites.cpp.
+std::vector<Op*> ops_and_composites();
 std::vector<Sample> samples_of(const Op& op);
 /// "tanh, sample 3: (2, 3) x (3,)": for INFO.
 std::string describe(const Op& op, std::size_t number, const Sample& sample);
@@ -29,12 +32,12 @@ std::string describe(const Op& op, std::size_t number, const Sample& sample);
 struct Near {
   double relative = 0, absolute = 0;
 };
-/// Empty if all is well, else the first difference. NaN equals NaN.
+/// Describes the first difference; empty if there is none. NaN equals NaN.
 std::string difference(const Host& got, const Host& expected, Near near);
 
-/// The same values in row-major memory of its own.
+/// The same values in new row-major memory.
 Tensor fresh(const Tensor& x);
-/// float64 values that differ from each other, for weighing results.
+/// Weights for a result: float64 values that all differ.
 Tensor weights_like(const Tensor& y, unsigned turn = 0);
 std::vector<Tensor> floating(const std::vector<Tensor>& inputs);
 

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every op and its gradient: captured, replayed beside a run, and replayed, as the eager call.
+// Every op and its gradient: captured, replayed with a check, and replayed, compared with the eager
+// call.
 #include "sweep/table.hpp"
 
 namespace reel::tests {
 namespace {
 using Inputs = std::vector<Tensor>;
 
-/// Values of the same kind that differ from x where they may; positions and masks stay.
+/// Values of the same kind as x. They differ from x if they may: positions and masks stay the same.
 Tensor other(const Tensor& x, int turn) {
   return is_floating(x.dtype()) ? x * (1 - 0.01 * turn) : fresh(x);
 }
 
 void check(const std::string& what, const detail::Function<Inputs(Inputs)>& f, const Inputs& inputs,
            Near near) {
-  // A copy of f: beside f on the stack are strings that have ended, whose memory others change.
+  // The trace gets a copy of f. Next to f on the stack are destroyed strings, and other code
+  // changes their memory.
   const auto traced = trace([f](Inputs x) { return f(std::move(x)); });
   for (int turn = 0; turn < 4; ++turn) {
     INFO(what << ", call " << turn);
@@ -46,8 +48,9 @@ Inputs gradients(const Sample& sample, const Inputs& inputs, bool second) {
 }  // namespace
 
 TEST_CASE("every op, its gradient and its second gradient can be traced") {
-  for (const Op* op : library_ops()) {
-    // What reads its seed from the options of the sample has its own generator: tests/trace.
+  for (const Op* op : ops_and_composites()) {
+    // An op that reads its seed from the options of the sample has its own generator: see
+    // tests/trace.
     if (op->updates || op->random) continue;
     std::size_t number = 0;
     for (const Sample& sample : samples_of(*op)) {
@@ -55,7 +58,7 @@ TEST_CASE("every op, its gradient and its second gradient can be traced") {
       const Near near{1e-11, 1e-12};
       check(
           what, [&](Inputs x) { return Inputs{sample.call(x)}; }, sample.inputs, near);
-      if (!op->differentiable || floating(sample.inputs).empty() ||
+      if (!op->gradient.differentiable || floating(sample.inputs).empty() ||
           !is_floating(sample.call(sample.inputs).dtype()))
         continue;
       check(

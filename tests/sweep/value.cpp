@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every op computes what its reference says, through the full gate and on the fast path.
+// Every op gives the result of its reference, through the full gate and on the fast path.
 #include "sweep/checker.hpp"
 
 namespace reel::tests {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// R13: whoever shares memory with whom, values that were read and gradients that were recorded stay
-// right.
+// R13: values that were read and gradients that were recorded stay right, whatever tensors share
+// memory.
 #include <utility>
 #include <vector>
 
@@ -12,7 +12,7 @@ namespace reel::tests {
 namespace {
 struct Reader {
   const char* name;
-  Tensor (*f)(Tensor x);  // (2, 3) to (2, 3), giving x away at its last use
+  Tensor (*f)(Tensor x);  // maps (2, 3) to (2, 3), and gives x away at its last use
 };
 Tensor reversed(const Tensor& x) { return x(all, range({}, {}, -1)); }
 
@@ -79,7 +79,7 @@ struct Cells {
 };
 struct Writer {
   const char* name;
-  void (*write)(Cells& cells, const Tensor& y);  // y: what was read
+  void (*write)(Cells& cells, const Tensor& y);  // y is what was read
 };
 const Writer writers[] = {
     {"assign a number", [](Cells& c, const Tensor&) { c.w.assign(7); }},
@@ -151,7 +151,7 @@ TEST_CASE("temporaries that give their memory away change neither values nor gra
       INFO(outer.name << " of " << inner.name);
       const Tensor x = start();
       const Tensor between = inner.f(x), kept = between * 1;
-      const Tensor expected = outer.f(between);  // held: nothing can be reused
+      const Tensor expected = outer.f(between);  // `between` is held, so nothing can be reused
       CHECK(equal(between, kept));
       CHECK(equal(outer.f(inner.f(x)), expected));
       CHECK(equal(x, start()));

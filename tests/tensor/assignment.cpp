@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What may stand on the left of `=`: handles, never what an index or an op has just made.
+// What may be on the left of `=`: handles, but not the result of an index or an op.
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -66,7 +67,7 @@ static_assert(Assigns<Tensor&, Tensor&> && Assigns<Tensor&, Tensor> && Assigns<T
 static_assert(Assigns<Tensor&, VariableSlice> && ChangesBy<Tensor&>);
 static_assert(Assigns<Variable&, Variable&> && Assigns<Variable&, Variable>);
 static_assert(!Assigns<Variable&, Tensor&> && !Assigns<Variable&, float> && !ChangesBy<Variable&>);
-// A slice that has a name: another slice may take its place, a tensor may not.
+// A named slice accepts another slice, but no tensor.
 static_assert(Assigns<VariableSlice&, VariableSlice&> && Assigns<VariableSlice&, VariableSlice>);
 static_assert(!Assigns<VariableSlice&, Tensor&> && !Assigns<VariableSlice&, Variable&>);
 static_assert(!ChangesBy<VariableSlice&>);

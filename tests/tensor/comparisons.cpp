@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Comparisons round nothing, and bits are those of C++.
+// Comparisons do not round, and bit operations are those of C++.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include <reel/reel.hpp>
@@ -53,7 +54,7 @@ TEST_CASE("allclose compares integers exactly, beyond what a double holds too") 
 }
 
 namespace {
-/// What a comparison of two numbers should give.
+/// The expected result of a comparison of two numbers.
 struct Comparison {
   Tensor (*compare)(Operand, Operand);
   bool less, same, greater, unordered;
@@ -62,7 +63,7 @@ const Comparison comparisons[] = {
     {operator==, false, true, false, false}, {operator!=, true, false, true, true},
     {operator<, true, false, false, false},  {operator<=, true, true, false, false},
     {operator>, false, false, true, false},  {operator>=, false, true, true, false}};
-/// -1, 0, 1; 2 for NaN. In 128 bits or in long double, which holds every int64.
+/// -1, 0 or 1; 2 for NaN. Computed in 128 bits or in long double, which holds every int64.
 int exact_order(std::int64_t i, double x) {
   if (std::isnan(x)) return 2;
   const long double a = static_cast<long double>(i), c = static_cast<long double>(x);
@@ -93,6 +94,17 @@ const std::vector<double> reals = {
     0,       -0.0,   0.5,    -0.5,    1,     7.25,   0x1p24,   0x1p24 + 2, -0x1p24, 0x1p53,
     -0x1p53, 0x1p62, 0x1p63, -0x1p63, 1e300, -1e300, HUGE_VAL, -HUGE_VAL,  NAN,     5e-324};
 }  // namespace
+
+TEST_CASE("each comparison has a name") {
+  const Tensor x = tensor({1, 2, 3}), y = tensor({2, 2, 2});
+  const std::pair<Tensor (*)(Operand, Operand), Tensor (*)(Operand, Operand)> names[] = {
+      {equal_to, operator== },
+       {not_equal, operator!= },
+        {less, operator<},
+         {less_equal, operator<= }, {greater, operator> }, {greater_equal, operator>= } };
+  for (const auto& [name, symbol] : names) CHECK(equal(name(x, y), symbol(x, y)));
+  CHECK(equal_to(x, y).to_vector<bool>() == std::vector<bool>{false, true, false});
+}
 
 TEST_CASE("integers of 64 bits compare exactly with floating numbers, in every order and layout") {
   std::vector<std::int64_t> left;
@@ -126,7 +138,7 @@ TEST_CASE("integers of 64 bits compare exactly with floating numbers, in every o
       GradientTape tape;
       tape.watch(x);
       check(c.compare(x, i), true);
-      // One number beside many, from either side.
+      // One number against many, on either side.
       for (std::size_t k = 0; k < left.size(); k += 7) {
         const int order = exact_order(left[k], stored[k]);
         CHECK(truth(c.compare(i, x(static_cast<int>(k)))(static_cast<int>(k))) ==
@@ -140,7 +152,7 @@ TEST_CASE("integers of 64 bits compare exactly with floating numbers, in every o
     CHECK(equal(tensor({p24}), full({1}, 0x1p24, {.dtype = floating})));
     CHECK_FALSE(equal(full({1}, 0x1p53, {.dtype = floating}), tensor({p53 + 1})));
   }
-  // Integers of 32 bits are exact as well, and no other comparison has changed.
+  // Integers of 32 bits are exact too. Other comparisons are as before.
   CHECK_FALSE(truth(tensor(16777217) == tensor(16777216.0f)));
   CHECK(truth(tensor(16777217) > tensor(16777216.0f)));
   CHECK_FALSE(truth(tensor(16777216.0f) == 16777217));
@@ -151,7 +163,7 @@ TEST_CASE("integers of 64 bits compare exactly with floating numbers, in every o
 }
 
 TEST_CASE("integer tensors compare with numbers that their dtype does not hold, as NumPy's do") {
-  // np.array([0, 255], np.uint8) == -1 and so on, NumPy 2.4.
+  // The results of np.array([0, 255], np.uint8) == -1 and so on, from NumPy 2.4.
   const Tensor byte = tensor({0, 255}).to(u8), word = tensor({INT32_MIN, INT32_MAX});
   const auto check = [](const Tensor& got, bool wanted) {
     CHECK(got.to_vector<bool>() == std::vector<bool>(2, wanted));
@@ -182,7 +194,7 @@ TEST_CASE("integer tensors compare with numbers that their dtype does not hold, 
     call([](T x) { return x == 255.00001; }, byte, false);
     call([](T x) { return x < 2; }, tensor({true, false}), true);
     call([](T x) { return x == -1; }, tensor({true, false}), false);
-    // Beyond int64; wrapped around they would be -1 and INT64_MIN.
+    // Numbers beyond int64. If they wrapped around, they would be -1 and INT64_MIN.
     for (const Tensor& x : {byte, word, tensor({-1, -1}), tensor({-1L, INT64_MAX})}) {
       call([](T t) { return t == UINT64_MAX; }, x, false);
       call([](T t) { return t < std::uint64_t{1} << 63; }, x, true);
@@ -236,5 +248,25 @@ TEST_CASE("& | ^ ~ are logical on bool, bitwise on integers and refused on float
     check_refused<DTypeError>([&] { ~x; }, "bitwise_not: operands");
     check_refused<DTypeError>([&] { one(i64) & 0.5; }, "bool or integers");
   }
+}
+
+TEST_CASE("the largest numbers of a dtype are finite, at every place of a vector") {
+  const auto check = []<class T>(T largest) {
+    for (std::size_t count = 1; count < 40; ++count)
+      for (std::size_t at = 0; at < count; ++at)
+        for (const T sign : {T{1}, T{-1}}) {
+          std::vector<T> x(count, largest);
+          x[at] = sign * largest;
+          const Tensor finite = tensor(x);
+          x[at] = sign * std::numeric_limits<T>::infinity();
+          const Tensor infinite = tensor(x), others = arange(0, count) != at;
+          if (all(isfinite(finite)) && !any(isinf(finite)) && equal(isfinite(infinite), others) &&
+              equal(isinf(infinite), ~others))
+            continue;
+          FAIL_CHECK("place " << at << " of " << count);
+        }
+  };
+  check(std::numeric_limits<float>::max());
+  check(std::numeric_limits<double>::max());
 }
 }  // namespace reel::tests

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// R14: a program that ends at any of its ops leaves the thread, its Variables and its generators as
-// if that op had not been tried.
+// R14: if an op throws, the thread, its Variables and its generators are as if that op had not been
+// tried.
 #include <stdexcept>
 #include <vector>
 
@@ -60,7 +60,7 @@ void program(World& world) {
   ++world.written;
 }
 
-/// The values after so many writes, and the generator's position after so many draws.
+/// The values after `writes` writes, and the position of the generator after a number of draws.
 std::vector<Tensor> values_after(int writes) {
   World world;
   class Stop : public Interceptor {
@@ -124,7 +124,7 @@ TEST_CASE("an exception before any kernel undoes that op alone") {
                                 (world.drawn == 1 && position == position_after(2));
     CHECK(right_position);
     if (!threw) break;
-    // A written slice is read again before its statement ends.
+    // A slice that was written is read again before its statement ends.
     const bool as_expected = same(world.values(), values_after(world.written)) ||
                              (world.written == 2 && same(world.values(), values_after(3)));
     CHECK(as_expected);
@@ -146,7 +146,7 @@ TEST_CASE("an exception after any kernel leaves the thread as it was") {
     } catch (const std::runtime_error&) {
       ++thrown;
     }
-    // Headers and elements have the same sizes whether a value is old or new.
+    // Old and new values have headers and elements of the same size.
     CHECK(state() == before);
   }
   CHECK(thrown > 40);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// float16 and bfloat16: they are stored, moved, converted, printed and saved. Ops that compute
-// refuse them.
+// float16 and bfloat16 are stored, moved, converted, printed and saved. Ops that compute refuse
+// them.
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -40,7 +40,7 @@ TEST_CASE("float16: known values, by IEEE 754") {
   }
   CHECK((bits_of(NAN, f16) & 0x7fff) > 0x7c00);
   CHECK((bits_of(NAN, bf16) & 0x7fff) > 0x7f80);
-  // Rounded once: by way of float32 this would be 0x3c00.
+  // Rounded once. Rounding to float32 first would give 0x3c00.
   CHECK(tensor<double>(1 + 0x1p-11 + 0x1p-40).to(f16).item<Float16>().bits() == 0x3c01);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A floating tensor wins over any integer tensor; C++ numbers take the tensor's dtype where they
-// can. Gradients come back in the dtype of each input.
+// A floating tensor wins over any integer tensor. C++ numbers take the tensor's dtype if they can.
+// Gradients have the dtype of their inputs.
 #include <cmath>
 #include <cstdint>
 
@@ -37,7 +37,7 @@ TEST_CASE("two tensors come to PyTorch's dtype, in every op that promotes") {
       CHECK(logical_and(x, y).dtype() == b);
       CHECK(equal(x, y));
       CHECK(allclose(x, y));
-      // Without fractions there is no quotient.
+      // The quotient of two integers is a floating tensor.
       CHECK((x / y).dtype() == floating);
       CHECK(power(x, y).dtype() == floating);
       Tensor sum = x;
@@ -221,8 +221,9 @@ TEST_CASE("optimizer rates stay float64") {
 }
 
 namespace {
-/// Sum of f(x, y) for x and y of these dtypes, and that the gradients have the same dtypes and are
-/// those in float64 but for rounding. Variables' gradients likewise, eager and traced.
+/// Checks the sum of f(x, y) for x and y of these dtypes. The gradients must have the same dtypes,
+/// and be equal to those in float64 except for rounding. The same holds for Variables, eager and
+/// traced.
 void check_gradients(Tensor (*f)(Operand, Operand), DType x_dtype, DType y_dtype) {
   INFO(x_dtype << " and " << y_dtype);
   const Tensor wide_x = tensor<double>({{0.5, -1.0}, {2.0, 0.25}}),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory of tensors: how much each one takes, what stays in the caches, and what goes back.
+// Memory of tensors: how much each takes, what the caches keep, and what goes back to the system.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -20,7 +20,7 @@ namespace reel::tests {
 namespace {
 constexpr std::int64_t header = 192, page = 4 << 10, list = 256 << 10, huge_page = 2 << 20;
 
-/// Bytes of a block for so many bytes of elements, by the documented rule.
+/// The size of the block for this many bytes of elements, by the documented rule.
 std::int64_t block_of(std::int64_t bytes) {
   if (header + bytes <= 130 * 64) return (header + bytes + 63) / 64 * 64;
   std::int64_t best = 0;
@@ -72,7 +72,7 @@ TEST_CASE("a tensor takes the least block of the sizes that there are") {
       CHECK(now.live_tensors == before.live_tensors + 1);
       CHECK(now.live_bytes == before.live_bytes + block_of(size));
       CHECK(address(x) % 64 == 0);
-      const Tensor view = x(range(0, 0));  // has a header, and the elements of x
+      const Tensor view = x(range(0, 0));  // it has a header, and the elements of x
       CHECK(memory_statistics().live_bytes == now.live_bytes + header);
     }
     CHECK(memory_statistics().live_tensors == before.live_tensors);
@@ -133,7 +133,8 @@ TEST_CASE("blocks do not overlap") {
 
 TEST_CASE("a thread keeps up to 256 KiB of a size, and gives half to the cache of all threads") {
   if (sanitized) SKIP("a sanitizer keeps no blocks");
-  // Of headers alone, the last small size, the first large one, others, and the last one kept.
+  // Only headers, the largest small size, the smallest large size, others, and the largest size
+  // that is kept.
   for (const std::int64_t size : {0, 64, 8'128, 8'192, 10'000, 131'072}) {
     trim_memory();
     REQUIRE(cached() == 0);
@@ -155,7 +156,7 @@ TEST_CASE("a thread keeps up to 256 KiB of a size, and gives half to the cache o
       REQUIRE(cached() == others * block);
     }
     CHECK(others > 0);
-    // They come back, the thread's own first, then half a list at a time.
+    // Blocks are reused: first the thread's own, then half a list at a time from the other cache.
     for (std::int64_t i = 0; i < count; ++i) {
       made.push_back(bytes(size));
       if (kept == 0) {
@@ -200,7 +201,7 @@ TEST_CASE("set_cache_limit holds for blocks from 8 KiB on, at once and later") {
   set_cache_limit(2 * block);
   free_three();
   CHECK(cached() == 2 * block);
-  set_cache_limit(2 * block);  // holds already: nothing is given back
+  set_cache_limit(2 * block);  // the cache is within this limit, so nothing is given back
   CHECK(cached() == 2 * block);
   set_cache_limit(2 * block - 1);
   CHECK(cached() == 0);
@@ -219,7 +220,7 @@ TEST_CASE("set_cache_limit holds for blocks from 8 KiB on, at once and later") {
   set_cache_limit(std::size_t{1} << 30);
   free_three();
   CHECK(cached() == 3 * block);
-  many(9'000, 8'128);  // of small sizes at most 64 MiB stay
+  many(9'000, 8'128);  // of small sizes, at most 64 MiB are kept
   CHECK(cached() - 3 * block <= 64 << 20);
   CHECK(cached() - 3 * block > (64 << 20) - 8'320);
   trim_memory();
@@ -236,7 +237,7 @@ TEST_CASE("memory from 4 MiB on begins at a huge page and may use such pages") {
     CHECK(address(x) % huge_page == 0);
     if (has_them) CHECK(mapping_flags(address(x)).find(" hg ") != std::string::npos);
   }
-  // Smaller ones would waste what lies before them.
+  // Smaller tensors are not aligned, as the bytes in front of them would be wasted.
   for (const std::int64_t size : {page, 2 * huge_page - huge_page / 8}) {
     const Tensor x = bytes(size), y = bytes(size);
     CHECK((address(x) % huge_page != 0 || address(y) % huge_page != 0));
@@ -245,7 +246,7 @@ TEST_CASE("memory from 4 MiB on begins at a huge page and may use such pages") {
 
 TEST_CASE("row-major order is what its definition says") {
   const auto row_major = [](const Shape& shape, const Strides& strides) {
-    std::int64_t number = 0;  // of the element, counted in order
+    std::int64_t number = 0;  // the number of the element in row-major order
     std::vector<std::int64_t> at(shape.rank(), 0);
     for (bool more = shape.elements() > 0; more; ++number) {
       std::int64_t offset = 0;
@@ -266,7 +267,7 @@ TEST_CASE("row-major order is what its definition says") {
         for (std::int64_t y = -1; y < 4; ++y) {
           const Strides strides = {x, y};
           const Shape shape({a, b});
-          if (a == 0 && b != 0) continue;  // empty, which need not be noticed
+          if (a == 0 && b != 0) continue;  // an empty shape, for which either answer is right
           INFO(shape << " " << x << " " << y);
           CHECK(is_row_major(shape, strides) == row_major(shape, strides));
           ++count;
@@ -277,7 +278,7 @@ TEST_CASE("row-major order is what its definition says") {
   CHECK(ordered < 400);
   const Strides none = {};
   CHECK(is_row_major(Shape(), none));
-  // The flag that every op relies on.
+  // The `contiguous` flag, which every op uses.
   const Tensor x = arange(0.0f, 24.0f).reshape({2, 3, 4});
   for (const Tensor& y : {x, x(1), x(all, range(0, 2)), x(all, 1), x(all, all, range(0, 4, 2)),
                           transpose(x(0)), x(range(0, 1), all, all), x(range(0, 0)),

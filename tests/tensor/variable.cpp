@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Variables: what a write changes, what it leaves, and where it writes.
+// Variables: what a write changes, what it does not change, and where it writes.
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -236,7 +236,17 @@ TEST_CASE("what does not fit is refused and changes nothing") {
   check_refused<ShapeError>([&] { w(0).assign_add(zeros({2, 3})); }, "got (2, 3)");
   check_refused<Error>([&] { w.assign(Tensor()); }, "an undefined Tensor");
   check_refused<IndexError>([&] { w(2).assign(0); }, "axis 0");
-  check_refused<IndexError>([&] { w(tensor({0})).assign(0); }, "a tensor of positions");
+  check_refused<IndexError>([&] { w(tensor({0, 2})).assign(0); }, "x(...): indices");
+  check_refused<ShapeError>(
+      [&] {
+        w(tensor({0, 1, 0})).assign(zeros({2, 3}));
+      },
+      "assign: value: expected shape (3, 3) or a number, got (2, 3)");
+  check_refused<DTypeError>(
+      [&] {
+        w(tensor({0})).assign(zeros({1, 3}, float64));
+      },
+      "assign: value: expected a dtype that promotes to float32");
   check_refused<Error>([&] { Variable("v", Tensor()); }, "an undefined Tensor");
   CHECK(equal(w, zeros({2, 3})));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// R7: results have the same bits with one, two, three, four and eight threads, and while their
-// number changes.
+// R7: results have the same bits with one, two, three, four and eight threads, and while the number
+// of threads changes.
 #include <atomic>
 #include <cstring>
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace reel::tests {
 namespace {
-constexpr std::int64_t large = 300'000;  // above what any kernel takes for one thread's work
+constexpr std::int64_t large = 300'000;  // more elements than any kernel leaves to one thread
 
 bool same_bits(const Tensor& x, const Tensor& y) {
   const Body &a = *Access::body(x), &b = *Access::body(y);
@@ -26,7 +26,7 @@ bool same_bits(const Tensor& x, const Tensor& y) {
 using Results = std::vector<Tensor>;
 using Work = std::function<Results()>;
 
-/// The first result that differs, or -1.
+/// The number of the first result that differs, or -1.
 int difference(const Results& got, const Results& expected) {
   if (got.size() != expected.size()) return 0;
   for (std::size_t i = 0; i < got.size(); ++i)
@@ -34,7 +34,7 @@ int difference(const Results& got, const Results& expected) {
   return -1;
 }
 
-/// The first number of threads above one that makes a difference, or 0.
+/// The first number of threads above one that changes a result, or 0.
 int differing_threads(const Work& work, const Results& expected) {
   const std::vector<int> counts = sanitized ? std::vector{3} : std::vector{2, 3, 4, 8};
   for (const int threads : counts) {
@@ -62,11 +62,11 @@ void check_bits(const Work& work) {
 
 Tensor in_order(const Tensor& x) { return Access::body(x)->contiguous ? x : fresh(x); }
 
-/// The value and all gradients of a sample's call on these inputs.
+/// The value and all gradients of a sample's call with these inputs.
 Results results_of(const Op& op, const Sample& sample, const std::vector<Tensor>& inputs) {
   Results results;
   const std::vector<Tensor> sources = floating(inputs);
-  if (!op.differentiable || sources.empty()) return {in_order(sample.call(inputs))};
+  if (!op.gradient.differentiable || sources.empty()) return {in_order(sample.call(inputs))};
   GradientTape tape;
   for (const Tensor& x : sources) tape.watch(x);
   const Tensor y = sample.call(inputs);
@@ -77,7 +77,7 @@ Results results_of(const Op& op, const Sample& sample, const std::vector<Tensor>
   return results;
 }
 
-/// The inputs with one axis repeated until they are large; empty if that is not possible.
+/// The inputs, with one axis repeated until they are large. Empty if that is not possible.
 std::vector<Tensor> grown(const std::vector<Tensor>& inputs, bool first_axis, DType dtype) {
   std::int64_t elements = 0;
   for (const Tensor& x : inputs) elements = std::max(elements, x.shape().elements());
@@ -102,7 +102,7 @@ std::vector<Tensor> grown(const std::vector<Tensor>& inputs, bool first_axis, DT
 
 Tensor numbers(Shape shape, DType dtype) { return random::normal(shape, {.dtype = dtype}); }
 
-/// f's value and its gradients for all inputs.
+/// The value of f and its gradients for all inputs.
 Results with_gradients(const std::vector<Tensor>& inputs,
                        const std::function<Tensor(const std::vector<Tensor>&)>& f) {
   GradientTape tape;
@@ -131,7 +131,7 @@ TEST_CASE("samples of every op give the same bits when they are large", "[thread
   std::set<std::string_view> reached;
   for (const Op* op : library_ops()) {
     if (op->updates) continue;
-    int left = sanitized ? 1 : 3;  // samples of this op that could be made large
+    int left = sanitized ? 1 : 3;  // how many more samples of this op are made large
     for (const Sample& sample : samples_of(*op))
       for (const bool first_axis : {true, false}) {
         if (left == 0) break;
@@ -141,7 +141,7 @@ TEST_CASE("samples of every op give the same bits when they are large", "[thread
         try {
           sample.call(inputs);
         } catch (const Error&) {
-          continue;  // its options are of the sample's own shape
+          continue;  // the options fit the shape of the sample only
         }
         INFO(op->name << ", first axis " << first_axis);
         check_bits([&] { return results_of(*op, sample, inputs); });
@@ -193,7 +193,8 @@ TEST_CASE("sums, rows and places give the same bits", "[threads]") {
     check_bits([&] {
       return Results{sum(x), min(x), sum(cube, 1), sum(cube, {0, 2}), sum(x.reshape({-1, 5}), 0)};
     });
-    // Columns whose branches are shared: of a last one of one row, and folded after another axis.
+    // Sums whose parts are shared among threads: parts of columns, the last one with a single row;
+    // and axes that are not adjacent.
     const Tensor tall = numbers({4097, 130}, dtype), four = numbers({512, 33, 2, 32}, dtype);
     check_bits([&] {
       return Results{sum(tall, 0),
@@ -217,7 +218,8 @@ TEST_CASE("sums, rows and places give the same bits", "[threads]") {
                  labels = random::integers(0, 700, {900});
     check_bits(
         [&] { return with_gradients({x}, [&](const auto& in) { return take(in[0], places); }); });
-    const Tensor crowded = random::integers(0, 3, {1500});  // each comes hundreds of times
+    // each position occurs hundreds of times
+    const Tensor crowded = random::integers(0, 3, {1500});
     check_bits(
         [&] { return with_gradients({x}, [&](const auto& in) { return take(in[0], crowded); }); });
     check_bits([&] {
@@ -237,7 +239,8 @@ TEST_CASE("sums, rows and places give the same bits", "[threads]") {
 
 TEST_CASE("of several wrong positions the first is named", "[threads]") {
   const KeepThreads keep;
-  // Two blocks that threads share; the second finds its own long after the first, or long before.
+  // Two blocks that threads share. The second block finds its wrong position long after the first
+  // one, or long before it.
   for (const auto& [first, second] : {std::pair{10, 131'000}, {65'000, 65'600}}) {
     std::vector<std::int64_t> places(140'000, 1);
     places[static_cast<std::size_t>(first)] = 9;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Random programs of two to four threads whose tapes follow each other's tensors. The reference
-// computes derivatives forward and knows which values another thread computed from a tape's.
+// Random programs of two to four threads. Tapes of each thread follow tensors of the other threads.
+// The reference computes derivatives forward, and knows which values another thread computed from
+// tensors that a tape follows.
 #include <algorithm>
 #include <cmath>
 #include <condition_variable>
@@ -23,7 +24,7 @@
 
 namespace reel::tests {
 namespace {
-/// A thread that runs what it is given, one call after the other.
+/// A thread that runs the given calls one after the other.
 class Worker {
  public:
   Worker() : thread_([this] { work(); }) {}
@@ -72,8 +73,9 @@ class Worker {
 struct Value {
   Tensor tensor;
   double number = 0;
-  std::map<int, double> slopes;  // by serial of the tapes that follow it
-  std::set<int> lost;            // tapes whose derivative another thread's op has taken
+  std::map<int, double> slopes;  // by the serial number of each tape that follows it
+  // serial numbers of tapes that lost the derivative, because another thread computed the value
+  std::set<int> lost;
 };
 struct Tape {
   int serial;
@@ -154,8 +156,9 @@ class Program {
   bool follows(const Tape& tape, std::size_t thread) const {
     return tape.thread == thread && !tape.pause;
   }
-  /// f must throw a TapeError if a tape that records on this thread has lost one of the inputs. It
-  /// may throw one if other tapes of the thread have. True if it threw nothing.
+  /// f must throw a TapeError if an input lost the derivative of a tape that records on this
+  /// thread. f may throw one if an input lost the derivative of another tape of this thread.
+  /// Returns whether f threw nothing.
   bool runs(std::size_t thread, const std::vector<const Value*>& inputs, const Tape* played,
             const detail::Function<void()>& f) {
     bool must = false, may = false;
@@ -175,7 +178,8 @@ class Program {
     ++(threw ? refused : passed);
     return !threw;
   }
-  /// What other threads' tapes followed is lost to them.
+  /// A value that this thread computes. Tapes of other threads that followed an input lose its
+  /// derivative.
   Value from(std::size_t thread, const std::vector<const Value*>& inputs) const {
     Value made;
     for (const Value* input : inputs) {
@@ -231,7 +235,7 @@ class Program {
     workers_[thread].run([&] { made.tensor = stop_gradient(a.tensor); });
     keep(std::move(made));
   }
-  /// Tapes do not follow what is assigned; marks go on.
+  /// Tapes do not follow what is assigned, but marks are kept.
   void assign(std::size_t thread) {
     const Value a = some();
     const bool adds = below(2) == 0;
@@ -272,10 +276,10 @@ class Program {
   std::vector<Worker> workers_;
   std::vector<Value> values_;
   std::vector<Tape> tapes_;
-  std::map<int, std::size_t> owner_;  // the thread of each tape there was
+  std::map<int, std::size_t> owner_;  // the thread of each tape, ended ones included
   int serials_ = 0;
   std::optional<Variable> variable_;
-  Value kept_;  // in the Variable
+  Value kept_;  // the value of the Variable
   detail::Function<Tensor(const Tensor&, const Tensor&)> traced_;
 };
 }  // namespace

@@ -15,12 +15,12 @@
 namespace reel::tests {
 namespace {
 using Step = detail::Function<Tensor(const Tensor&)>;
-struct Way {
+struct Use {
   const char* name;
   Step step;
 };
 
-/// f() on a thread of its own.
+/// f(), run on another thread.
 Tensor elsewhere(const detail::Function<Tensor()>& f) {
   Tensor result;
   std::exception_ptr error;
@@ -45,7 +45,8 @@ std::string refusal(const detail::Function<void()>& f) {
   }
   return "";
 }
-/// f uses a value on this thread that another one has read a tensor of the tape for.
+/// On this thread f uses a value that another thread computed from a tensor of the tape. Checks
+/// that this is refused.
 void check_crossing(const detail::Function<void()>& f) {
   const std::string text = refusal(f);
   INFO("got: " << text);
@@ -72,8 +73,8 @@ Step captured(Tensor held) {
   };
 }
 
-/// Ways to make a value of a 2 by 2 matrix, to which its gradient goes.
-std::vector<Way> ways() {
+/// Computations of a value from a 2 by 2 matrix so that the matrix gets a gradient.
+std::vector<Use> uses() {
   register_ops();
   const auto twice = [](Tensor t) { return std::pair{t * 2, [](Tensor up) { return up * 2; }}; };
   const Variable w("w", ones({2, 2}));
@@ -82,7 +83,7 @@ std::vector<Way> ways() {
       {"product", [](const Tensor& x) { return x * x; }},
       {"number", [](const Tensor& x) { return x * 2; }},
       {"row", [](const Tensor& x) { return ones({2}).to(x.dtype()) + x; }},
-      {"across", [](const Tensor& x) { return x + transpose(x * 1); }},
+      {"transposed", [](const Tensor& x) { return x + transpose(x * 1); }},
       {"unary", [](const Tensor& x) { return exp(x); }},
       {"temporary", [](const Tensor& x) { return exp(x * 2 + 1) - 1; }},
       {"matmul", [](const Tensor& x) { return matmul(x, x); }},
@@ -109,6 +110,11 @@ std::vector<Way> ways() {
       {"captured",
        [](const Tensor& x) {
          return captured(x)(ones({2, 2}).to(x.dtype()));
+       }},
+      {"checkpoint", [](const Tensor& x) { return checkpoint([](Tensor t) { return t * t; })(x); }},
+      {"checkpoint that captures",
+       [](const Tensor& x) {
+         return checkpoint([x](Tensor t) { return t * x; })(ones({2, 2}).to(x.dtype()));
        }},
       {"trace", [traced](const Tensor& x) { return traced(x); }},
       {"assign",
@@ -156,10 +162,10 @@ TEST_CASE("the result of another thread's op is refused, and both lines are name
 
 TEST_CASE("every op of another thread marks its result", "[threads]") {
   const DType dtype = GENERATE(DType::float32, DType::float64);
-  const bool watched = GENERATE(false, true);  // the tensor itself, or one computed from it
-  for (const Way& there : ways()) {
+  const bool watched = GENERATE(false, true);  // the tensor itself, or one that is computed from it
+  for (const Use& there : uses()) {
     INFO(there.name);
-    for (int again = 0; again < 3; ++again) {  // a trace is replayed
+    for (int again = 0; again < 3; ++again) {  // a trace is captured, then replayed
       const Tensor x = start(dtype);
       Tensor r, further;
       {
@@ -175,10 +181,10 @@ TEST_CASE("every op of another thread marks its result", "[threads]") {
         const Tensor y = sum(h) + sum(stop_gradient(r)) + sum(stop_gradient(further) * 0);
         CHECK(equal(tape.gradient(y, h), ones({2, 2}).to(dtype)));
         const Tensor outside =
-            elsewhere([&] { return sum(r) + further; });  // it is a value elsewhere
+            elsewhere([&] { return sum(r) + further; });  // on another thread it is a plain value
         CHECK(outside.defined());
       }
-      GradientTape next;  // the tape has ended: plain tensors
+      GradientTape next;  // the tape has ended, so these are plain tensors
       next.watch(x);
       CHECK(next.gradient(sum(x * sum(r)) + sum(further), x).defined());
     }
@@ -194,9 +200,9 @@ TEST_CASE("every use of a marked value under the tape is refused", "[threads]") 
   const std::vector<Tensor> parts = split(elsewhere([&] {
                                             return stack({x, x});
                                           }).to(DType::int32),
-                                          2);  // whole numbers have no gradient
+                                          2);  // integers have no gradient
   CHECK(parts.size() == 2);
-  for (const Way& here : ways()) {
+  for (const Use& here : uses()) {
     INFO(here.name);
     const std::string name = here.name;
     if (name == "new Variable" || name == "assign" || name == "part of a Variable") continue;
@@ -204,11 +210,11 @@ TEST_CASE("every use of a marked value under the tape is refused", "[threads]") 
     check_crossing([&] { here.step(view); });
     CHECK(here.step(stop_gradient(r)).defined());
   }
-  // What passes no gradient on takes it.
+  // Ops without a gradient accept the value.
   CHECK(argmax(r, 0).defined());
   CHECK(all(r > 0));
   CHECK(equal(r, r));
-  // Pauses and other tapes pass the mark on.
+  // Ops during a pause, or under another tape, keep the mark.
   Tensor hidden;
   {
     const auto pause = tape.pause();
@@ -296,8 +302,8 @@ TEST_CASE("a tape may watch what another thread's tape has recorded, or another 
   const DType dtype = GENERATE(DType::float32, DType::float64);
   const bool persistent = GENERATE(false, true);
   const Tensor z = start(dtype);
-  for (const Way& way : ways()) {
-    INFO(way.name);
+  for (const Use& use : uses()) {
+    INFO(use.name);
     Tensor h, r, slope;
     std::promise<void> made, watched, computed, done;
     std::thread other([&] {
@@ -306,7 +312,7 @@ TEST_CASE("a tape may watch what another thread's tape has recorded, or another 
       h = z * 2;
       made.set_value();
       watched.get_future().wait();
-      r = way.step(h);  // is this thread's as well
+      r = use.step(h);  // it also belongs to this thread
       const Tensor y = sum(r) + sum(h * h);
       slope = own.gradient(y, h);
       computed.set_value();
@@ -325,7 +331,7 @@ TEST_CASE("a tape may watch what another thread's tape has recorded, or another 
       check_crossing([&] { third + h; });
       CHECK(equal(tape.gradient(h * stop_gradient(slope), h), stop_gradient(slope)));
     }
-    GradientTape tape;  // watches what has marks of the other thread's tape
+    GradientTape tape;  // it watches a value that has a mark of the other thread's tape
     const Tensor marked = elsewhere([&] { return h + 1; });
     tape.watch(marked);
     const Tensor fourth = elsewhere([&] { return marked * marked; });
@@ -480,7 +486,7 @@ TEST_CASE("a replay on another thread marks its result", "[threads]") {
   const Tensor x = start(DType::float32), constant = ones({2, 2});
   Variable v("v", ones({2, 2}));
   const auto f = trace([v, constant](const Tensor& t) { return tanh(t) * v + constant; });
-  for (int call = 0; call < 3; ++call) f(x);  // it has been captured, and is replayed
+  for (int call = 0; call < 3; ++call) f(x);  // f has been captured, and is replayed
   INFO(f.explain());
   CHECK(f.trace_count() == 1);
   GradientTape tape;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// R7: passes and copies over views that threads share, against loops over single elements.
+// R7: passes and copies over views, shared among threads, against loops over single elements.
 #include <cstring>
 #include <functional>
 #include <string>
@@ -15,7 +15,7 @@
 
 namespace reel::tests {
 namespace {
-/// The elements of x as it is seen in this shape, in row-major order, by its strides.
+/// The elements of x in this shape, in row-major order, read by their strides.
 template <class T>
 std::vector<T> elements_of(const Tensor& x, const Shape& shape) {
   const Body& body = *Access::body(x);
@@ -98,7 +98,7 @@ void check_pair(const Shape& shape, const Tensor& x, const Tensor& y, const Tens
 }  // namespace
 
 TEST_CASE("views that threads share give what each element alone gives", "[threads]") {
-  // Rows and planes, the long axis first, last and in the middle; long rows and short ones.
+  // Rows and planes. The long axis is first, last or in the middle; rows are long or short.
   const std::vector<std::vector<std::int64_t>> shapes = {
       {600, 1, 450}, {7, 300, 130}, {2, 3, 45'000}, {5, 20'000, 3}};
   for (std::size_t k = 0; k < shapes.size(); ++k) {

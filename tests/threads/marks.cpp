@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Marks of values that threads compute from what tapes of others watch: where they are and are not.
+// Marks of values that a thread computes from tensors that tapes of other threads watch: which
+// values have a mark and which do not.
 #include <exception>
 #include <string>
 #include <thread>
@@ -12,7 +13,7 @@
 
 namespace reel::tests {
 namespace {
-/// f() on a thread of its own.
+/// f(), run on another thread.
 Tensor elsewhere(const detail::Function<Tensor()>& f) {
   Tensor result;
   std::exception_ptr error;
@@ -37,7 +38,8 @@ std::string refusal(const detail::Function<void()>& f) {
   }
   return "";
 }
-/// f uses a value on this thread that another one has read a tensor of the tape for.
+/// On this thread f uses a value that another thread computed from a tensor of the tape. Checks
+/// that this is refused.
 void check_crossing(const detail::Function<void()>& f) {
   const std::string text = refusal(f);
   INFO("got: " << text);
@@ -126,7 +128,7 @@ TEST_CASE("what a tape that has ended watched on this thread is another thread's
     {
       GradientTape inner;
       inner.watch(x);
-      later = z * z;  // keeps the records up to here
+      later = z * z;  // keeps the earlier records alive
     }
     const Tensor made = x * 2;
     CHECK(equal(outer.gradient(later, z), 2 * z));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// R20: tensors made in one thread and freed in another go back to where they are made.
+// R20: memory of tensors that one thread makes and another thread frees goes back to the first
+// thread.
 #include <sys/resource.h>
 
 #include <condition_variable>
@@ -20,14 +21,14 @@ namespace reel::tests {
 namespace {
 constexpr std::int64_t mebibyte = 1 << 20;
 
-/// Lets this process take so much more memory, and none beyond.
+/// Limits this process to this much more memory.
 bool limit_memory(std::int64_t bytes) {
   const auto limit = static_cast<rlim_t>(mapped_bytes() + bytes);
   const rlimit limits{limit, limit};
   return setrlimit(RLIMIT_AS, &limits) == 0;
 }
 
-/// How many threads this process has.
+/// The number of threads of this process.
 int threads_here() {
   int count = 0;
   for ([[maybe_unused]] const auto& task : std::filesystem::directory_iterator("/proc/self/task"))
@@ -35,7 +36,7 @@ int threads_here() {
   return count;
 }
 
-/// Hands batches from one thread to another; at most a few wait.
+/// Passes batches from one thread to another. Only a few batches wait at a time.
 class Channel {
  public:
   void give(std::vector<Tensor> batch) {
@@ -59,8 +60,8 @@ class Channel {
   std::vector<std::vector<Tensor>> waiting_;
 };
 
-/// Makes tensors of `length` here, `size` at a time, and lets another thread free them; an empty
-/// batch ends it.
+/// Makes tensors of `length` on this thread, `size` in a batch, and lets another thread free them.
+/// An empty batch ends that thread.
 void pass_on(int batches, int size, std::int64_t length) {
   Channel channel;
   std::thread reader([&channel] {
@@ -83,13 +84,13 @@ TEST_CASE("cached blocks go back to the system before memory is said to have end
     const auto all_zero = [](std::int64_t bytes) {
       return !any(zeros({bytes}, {.dtype = DType::boolean})).item<bool>();
     };
-    // More than the limit leaves free, less than that and the cached block.
+    // More memory than the limit leaves, but less than that and the cached block together.
     return all_zero(64 * mebibyte) && limit_memory(16 * mebibyte) && all_zero(72 * mebibyte);
   }));
 }
 
 TEST_CASE("hidden: a sum in a process that cannot start threads", "[.no_threads]") {
-  set_num_threads(1);  // so that ones() starts no helper
+  set_num_threads(1);  // so that ones() starts no other thread
   const Tensor x = ones({1 << 20});
   set_num_threads(3);
   const bool limited = limit_memory(mebibyte / 2);  // less than the stack of a thread
@@ -99,7 +100,7 @@ TEST_CASE("hidden: a sum in a process that cannot start threads", "[.no_threads]
 }
 TEST_CASE("a thread computes alone where the system starts no others") {
   if (sanitized) SKIP("a sanitizer keeps memory for itself");
-  // A process of its own: a child of a fork may use the stacks of its parent's threads again.
+  // A new process, as a child of a fork could reuse the stacks of its parent's threads.
   const std::string printed = printed_under("[.no_threads]", "");
   INFO(printed);
   CHECK(printed.find("limited 1, sum 1.04858e+06, threads 1\n") != std::string::npos);
@@ -117,21 +118,22 @@ TEST_CASE("what a thread keeps for itself goes to the others at its end") {
 
 TEST_CASE("memory freed in another thread is used again", "[threads]") {
   const bool full = std::getenv("REEL_TEST_LONG") != nullptr;
-  const int batches = sanitized ? 20 : full ? 100'000 : 10'000;  // of 100 tensors each
+  const int batches = sanitized ? 20 : full ? 100'000 : 10'000;  // batches of 100 tensors
   for (const std::int64_t length : {2, 300, 5'000}) {
-    const int size = length > 1'000 ? 5 : 100;  // so that few bytes are on the way
+    const int size = length > 1'000 ? 5 : 100;  // so that few bytes wait between the threads
     pass_on(sanitized ? 5 : 2'000, size, length);
     const std::int64_t tensors = memory_statistics().live_tensors, bytes = resident_bytes();
     pass_on(batches, size, length);
     CHECK(memory_statistics().live_tensors == tensors);
-    // How many batches wait at once differs by a few; all of them have 200 MB at least.
+    // The number of waiting batches differs by a few. All batches together have at least 200 MB.
     if (!sanitized) CHECK(resident_bytes() - bytes < 8 * mebibyte);
   }
 }
 
 namespace {
 thread_local Tensor kept;
-/// Leaves a tensor that is freed after all else of its thread: what is made first goes last.
+/// Keeps a tensor that is freed after everything else of its thread: the first object is destroyed
+/// last.
 void leave(std::int64_t length) {
   Tensor& last = kept;
   last = ones({length});

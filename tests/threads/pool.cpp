@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The pool: every block once, exceptions, calls within calls, several users, other numbers.
+// The pool: each block runs once; exceptions; nested calls; several callers; a changing number of
+// threads.
 #include "lib/pool/pool.hpp"
 
 #include <signal.h>
@@ -28,7 +29,7 @@ using kernels::parallel_for;
 namespace {
 /// How often each of `count` blocks ran.
 std::vector<int> runs_of(int count) {
-  std::vector<int> runs(static_cast<std::size_t>(count));  // each is one block's own
+  std::vector<int> runs(static_cast<std::size_t>(count));  // each block writes only its own element
   parallel_for(count, [&](std::int64_t i) { ++runs[static_cast<std::size_t>(i)]; });
   return runs;
 }
@@ -61,7 +62,7 @@ TEST_CASE("ranges cover what they are made of", "[threads]") {
 TEST_CASE("two threads take blocks at the same time", "[threads]") {
   const KeepThreads keep;
   set_num_threads(2);
-  // Each block waits for the other: one thread alone would never end.
+  // Each block waits for the other block, so a single thread would never end.
   std::atomic<int> begun = 0;
   parallel_for(2, [&](std::int64_t) {
     ++begun;
@@ -147,7 +148,7 @@ TEST_CASE("a number of threads outside [1, 256] is refused") {
   CHECK(num_threads() == 2);
 }
 
-/// The signals that threads of this process block, but for the one that calls.
+/// The signals that the other threads of this process block.
 std::vector<std::uint64_t> masks_of_others() {
   std::vector<std::uint64_t> masks;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -187,7 +188,7 @@ TEST_CASE("helpers leave signals to the program's threads, but for faults and pr
   set_num_threads(3);
   CHECK(equal(sum(ones({1 << 20})), tensor(1048576.0f)));
   CHECK(own_mask() == before);
-  // A thread that begins blocks all signals for a while.
+  // A thread that starts blocks all signals for a short time.
   std::ptrdiff_t helpers = 0;
   for (int tries = 0; tries < 2000 && helpers < 2; ++tries) {
     const std::vector<std::uint64_t> masks = masks_of_others();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The pool across forks, at the end of a program, and as the environment says.
+// The pool after a fork, at the end of a program, and with environment variables.
 #include <sched.h>
 
 #include <atomic>
@@ -20,7 +20,8 @@
 
 bool reel::tests::in_child = false;
 #ifdef __SANITIZE_ADDRESS__
-// What the threads of its parent held, a child cannot reach: to the leak checker it is lost.
+// A child of a fork cannot reach what the threads of its parent hold. The leak checker would report
+// it.
 extern "C" [[gnu::visibility("default")]] int __lsan_is_turned_off() {
   return reel::tests::in_child;
 }
@@ -175,7 +176,7 @@ TEST_CASE("a child may be forked while another thread holds any mutex of the lib
 TEST_CASE("a child may be forked while another thread opens the BLAS library") {
   if (sanitized) SKIP("a child inherits the locked allocator of AddressSanitizer");
   for (int i = 0; i < 10; ++i)
-    CHECK(true_in_child([] {  // where nothing has opened it yet
+    CHECK(true_in_child([] {  // nothing has opened the library in the child yet
       const Tensor x = ones({600, 600});
       std::atomic<bool> begun = false;
       std::thread other([&] {
@@ -225,7 +226,7 @@ TEST_CASE("a program ends while helpers sleep and while they work") {
           std::thread([] {
             for (;;) work();
           }).detach();
-        std::exit(0);  // runs what a program's end runs
+        std::exit(0);  // runs everything that the end of a program runs
         return false;
       }));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Children of the test program: forks of it, and new runs.
+// Child processes of the test program: forks, and new runs of it.
 #pragma once
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 namespace reel::tests {
 extern bool in_child;
 
-/// Whether f is true in a child of this process, which has a minute for it.
+/// Whether f is true in a child of this process. The child has one minute.
 template <class F>
 bool true_in_child(const F& f) {
   const pid_t child = fork();
@@ -25,7 +25,7 @@ bool true_in_child(const F& f) {
   return status == 0;
 }
 
-/// What a shell command prints on both its streams.
+/// What a shell command prints to stdout and stderr.
 inline std::string output_of(const std::string& command) {
   std::FILE* const pipe = popen(command.c_str(), "r");
   std::string text;
@@ -34,7 +34,7 @@ inline std::string output_of(const std::string& command) {
   pclose(pipe);
   return text;
 }
-/// What one of this program's hidden tests prints under other variables.
+/// What a hidden test of this program prints with other environment variables.
 inline std::string printed_under(const std::string& tag, const std::string& variables) {
   std::array<char, 4096> path = {};
   if (readlink("/proc/self/exe", path.data(), path.size() - 1) < 0) return "no path";

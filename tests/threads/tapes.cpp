@@ -45,7 +45,8 @@ TEST_CASE("threads whose tapes watch one weight know it by records of their own"
       const Tensor x = tensor({1.0f});
       outer.watch(x);
       Tensor y = x;
-      for (int i = 0; i < others; ++i) y = y + 0.0f;  // w comes later on this thread's reel
+      // so w gets a later number on this thread's reel
+      for (int i = 0; i < others; ++i) y = y + 0.0f;
       Tensor z = y * w * w;
       {
         GradientTape inner;
@@ -53,7 +54,8 @@ TEST_CASE("threads whose tapes watch one weight know it by records of their own"
         if (dw.item<float>() != 12) return false;
         z = z + dw * w;
       }
-      if (outer.gradient(z, w).item<float>() != 4 + 36) return false;  // of w^2 + 3 w^3
+      // the derivative of w^2 + 3 w^3
+      if (outer.gradient(z, w).item<float>() != 4 + 36) return false;
     }
     return true;
   };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the tests of threads share.
+// Shared by the tests of threads.
 #pragma once
 #include <reel/threads.hpp>
 
 namespace reel::tests {
-/// Sets the number of threads back at its end.
+/// Restores the number of threads at its end.
 struct KeepThreads {
   int before = num_threads();
   ~KeepThreads() { set_num_threads(before); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// trace: threads that call one traced function, from its first call on.
+// trace: several threads call one traced function from its first call on.
 #include <thread>
 #include <vector>
 

@@ -14,7 +14,7 @@
 
 namespace reel::tests {
 namespace {
-/// A cell in a loop, a sequence op, dropout and a layer wide enough for helpers.
+/// A cell in a loop, a sequence op, dropout, and a layer that is wide enough for several threads.
 struct Model {
   nn::Embedding embed{20, 16};
   nn::LSTMCell cell{16, 24};
@@ -43,7 +43,7 @@ struct Batch {
   Tensor words = random::integers(0, 20, {6, 12}), labels = random::integers(0, 5, {12});
 };
 
-/// The bits of all weights after a few steps from a seed, as one number.
+/// A hash of the bits of all weights after a few steps from a seed.
 std::uint64_t bits_after_training(int steps) {
   seed(7);
   Model model;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Replays that run beside the function: when, with what effect, and what they say.
+// Checks, which run the function next to a replay: when they run, which effects they have, and what
+// they report.
 #include <malloc.h>
 #include <unistd.h>
 
@@ -18,7 +19,7 @@
 
 namespace reel::tests {
 namespace {
-int runs = 0;  // a trace does not see a global
+int runs = 0;  // a trace does not watch globals
 Tensor counted(Tensor x) {
   ++runs;
   return x * 2;
@@ -122,7 +123,7 @@ TEST_CASE("a difference throws where the options ask for it") {
     }
   INFO(traced.explain());
   CHECK(threw == 1);
-  // 33 calls at rate 1, 31 that were wrong, 16 at rate 3, the one that threw among them.
+  // 33 calls at rate 1, 31 wrong calls, and 16 calls at rate 3, including the call that threw.
   CHECK(total.value()[0].item<float>() == 33 + 31 + 16 * 3);
 }
 
@@ -165,22 +166,22 @@ TEST_CASE("a check that is slow beside its replay comes seldom, and never twice 
   slow_runs = 0;
   const auto traced = trace([](Tensor x) {
     ++slow_runs;
-    usleep(5'000);  // which a replay does not
+    usleep(5'000);  // a replay does not sleep
     return x * 2;
   });
   for (int i = 0; i < 600; ++i) traced(ones({2}));
-  CHECK(slow_runs == 11);  // captured, and run beside replays 1, 2, 4 ... 512
+  CHECK(slow_runs == 11);  // one capture, and checks of replays 1, 2, 4 ... 512
 }
 
 TEST_CASE("replays that are timed have their arguments") {
   const auto traced = trace([](Tensor x) { return sum(x); });
-  const Tensor x = full({2'000'000}, 0.5f);  // more than the memory of the replay's own
+  const Tensor x = full({2'000'000}, 0.5f);  // larger than the memory of the replay
   for (int i = 0; i < 70; ++i) CHECK(traced(x).item<float>() == 1e6f);
   CHECK(traced.trace_count() == 1);
 }
 
 TEST_CASE("a check sees what another thread has done to a Variable", "[cpu]") {
-  // A thread that has used tensors before: a trace does not see what it does.
+  // A thread that has already used tensors. The trace does not see what it does.
   static std::function<void()> task;
   static std::binary_semaphore asked(0), done(0);
   Variable w("w", zeros({2}));

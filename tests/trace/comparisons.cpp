@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a check takes for equal, and when it plans the next one.
+// Which results a check takes as equal, and when it plans the next check.
 #include <cmath>
 #include <limits>
 #include <string>
@@ -13,7 +13,7 @@
 namespace reel::tests {
 namespace {
 using tracing::Compared;
-/// "what: replayed, run" of the first that differs.
+/// "what: replayed, run" of the first pair that differs.
 std::string difference(const std::vector<Compared>& pairs) {
   const tracing::Difference found = tracing::compare(pairs);
   return found ? found.what + ": " + found.before + ", " + found.now : "";
@@ -51,7 +51,7 @@ TEST_CASE("a check takes rounding for equal beside the largest of all values") {
   CHECK(difference({{"b", tensor(0.75f), zero}, {"a", large, large}}) == "");
   CHECK(difference({{"a", large, large}, {"b", tensor(1.5f), zero}}) == "b: 1.5, 0");
   CHECK(difference({{"b", tensor(0.75f), zero}}) == "b: 0.75, 0");
-  const Tensor whole = tensor({std::int64_t{1} << 40});  // which is exact
+  const Tensor whole = tensor({std::int64_t{1} << 40});  // an exact number
   CHECK(difference({{"a", whole, whole}, {"b", tensor(0.75f), zero}}) == "b: 0.75, 0");
   CHECK(difference({{"a", tensor(1.0f), tensor(1.0f)},
                     {"b", tensor(2.0f), tensor(3.0f)},
@@ -101,7 +101,7 @@ TEST_CASE("checks are beside replays 1, 2, 4, 8 ..., from 64 on sooner if they c
     return ending.until_check.load();
   };
   ending.checks = 31;
-  // What checks cost, as a share of what replays cost.
+  // The cost of checks as a share of the cost of replays.
   for (const double share : {0.01, 0.1, 0.5})
     for (const double check : {0.002, 0.3})
       CHECK(next(share, check, 1e-4) * 1e-4 * share == Approx(check).epsilon(0.03));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Programs that keep no state outside of Variables are replayed: ten steps, held in ten paths.
+// Programs that keep no state outside of Variables are replayed. Ten steps, each reached in ten
+// ways.
 #include <functional>
 #include <map>
 #include <memory>
@@ -116,7 +117,7 @@ constexpr int kinds = 10;
 const char* const holders[] = {"reference",  "copy",     "pointer", "shared_ptr", "shared_ptr&",
                                "unique_ptr", "function", "functor", "fields",     "element"};
 
-/// Whether the step was captured, and every later call replayed or checked.
+/// Whether the step was captured, and every later call was replayed or checked.
 bool replays(int kind, int holder) {
   seed(static_cast<std::uint64_t>(kind));
   Net net;
@@ -169,6 +170,6 @@ TEST_CASE("a hundred programs that keep no state are replayed") {
   int replayed = 0;
   for (int kind = 0; kind < kinds; ++kind)
     for (int holder = 0; holder < 10; ++holder) replayed += replays(kind, holder);
-  CHECK(replayed >= 98);  // a stale pointer between members may lead to what the run uses
+  CHECK(replayed >= 98);  // a stale pointer between members may lead to memory that the run uses
 }
 }  // namespace reel::tests

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Programs that keep no state, in thirty more forms: what they capture is constant while they run.
+// Thirty more forms of programs that keep no state. What they capture is constant while they run.
 #include <array>
 #include <deque>
 #include <functional>
@@ -19,7 +19,7 @@ namespace reel::tests {
 namespace {
 int replayed = 0, forms = 0;
 
-/// Calls the function as users do, with values between the calls that are its caller's.
+/// Calls the function as a user does. Between the calls the caller keeps values of its own.
 template <class F>
 void replays(const char* form, F f, TraceOptions options = {}) {
   ++forms;
@@ -44,7 +44,7 @@ struct Config {
   std::vector<int> sizes = {3, 4};
   std::optional<double> clip = 1.0;
 };
-struct Logger {  // what it says is none of a tensor's
+struct Logger {  // its content depends on no tensor
   std::string name = "train";
   int calls = 0;
 };
@@ -172,6 +172,6 @@ TEST_CASE("thirty more forms of programs that keep no state are replayed") {
   replays("a vector with spare memory",
           [&](Tensor x) { return x * static_cast<float>(1 + reserved.size()); });
   CHECK(forms >= 30);
-  CHECK(replayed >= forms - 1);  // a stale pointer may lead to what the run uses
+  CHECK(replayed >= forms - 1);  // a stale pointer may lead to memory that the run uses
 }
 }  // namespace reel::tests

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Changes that a run leaves: which are certain, which are not, and what a trace forgets then.
+// Changes after a run: which are certain, which are doubtful, and what a trace then ignores.
 #include <array>
 #include <memory>
 #include <string>
@@ -24,7 +24,7 @@ struct Box {
   Tensor value;
   void fields(auto&& field) { field("value", value); }
 };
-int calls = 0;  // a trace does not see a global
+int calls = 0;  // a trace does not watch globals
 bool eager(const auto& traced) {
   return traced.explain().find("runs eagerly: it changes its own state") != std::string::npos;
 }
@@ -64,7 +64,7 @@ TEST_CASE("words that change again and again, far away, are state") {
     CHECK(traced.explain().find("runs eagerly: ") != std::string::npos);
     CHECK(calls == 64);
   }
-  // Also if no result tells, and no word changes soon again.
+  // This holds too if no result shows it, and no word changes again soon.
   const auto far = std::make_unique<Far>();
   const auto log = trace([far = far.get()](Tensor x) {
     *far->words[static_cast<std::size_t>(calls++) % 64] += 3;
@@ -80,7 +80,7 @@ TEST_CASE("a word that others write between the calls is none of the function's"
   const auto far = std::make_unique<Far>();
   calls = 0;
   const auto traced = trace([far = far.get()](Tensor x) {
-    *far->words[9] = ++calls;  // memory that is used for something else
+    *far->words[9] = ++calls;  // stands for memory that is used for something else
     return x * 2;
   });
   for (int i = 0; i < 20; ++i) {

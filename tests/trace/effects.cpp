@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// trace: Variables, random numbers, tapes and ops of a user's inside a traced function.
+// Variables, random numbers, tapes and user ops inside of a traced function.
 #include <cmath>
 #include <vector>
 
@@ -217,7 +217,7 @@ TEST_CASE("a step of more Variables than a word has bits") {
       Tensor loss = x;
       for (const Variable& w : weights) loss = loss + sum(square(w * x));
       const std::vector<Tensor> gradients = tape.gradient(loss, weights);
-      const Tensor held = weights[17];  // which the step must not write into
+      const Tensor held = weights[17];  // the step must not write into it
       adam.step(gradients);
       return loss + sum(held - weights[17]);
     });
@@ -233,7 +233,7 @@ TEST_CASE("a step of more Variables than a word has bits") {
 
 TEST_CASE("an exception behind any op of a call leaves the thread's state as it was") {
   Variable w("w", full({3}, 0.5f));
-  static int left = -1;  // a trace does not see a static
+  static int left = -1;  // a trace does not watch statics
   const auto alive = [] {
     if (left-- == 0) throw std::runtime_error("planted");
   };
@@ -254,7 +254,7 @@ TEST_CASE("an exception behind any op of a call leaves the thread's state as it 
     });
   };
   const Tensor x = full({3}, 2.0f);
-  for (const int before : {0, 1, 2, 5}) {  // calls that are well: capture, check, replay
+  for (const int before : {0, 1, 2, 5}) {  // calls without an error before: capture, check, replay
     for (int k = 0; k < 6; ++k) {
       const auto traced = make();
       for (int i = 0; i < before; ++i) traced(x);
@@ -269,7 +269,8 @@ TEST_CASE("an exception behind any op of a call leaves the thread's state as it 
       CHECK(threw == (before < 3 && k < 5));  // the first two replays are checked
       left = -1;
       ThreadState at_end = state();
-      if (before == 1) at_end.tensors = at_start.tensors, at_end.bytes = at_start.bytes;  // a frame
+      // a replay has made its frame
+      if (before == 1) at_end.tensors = at_start.tensors, at_end.bytes = at_start.bytes;
       if (threw) CHECK(at_end == at_start);
       const Tensor value = w;
       traced(x);
@@ -356,7 +357,7 @@ TEST_CASE("ops of a user's: functions, gradients, and kernels that come later", 
     CHECK(allclose(got[1], 15 * x * x));
   }
   CHECK(traced.trace_count() == 1);
-  // Second names of what a call starts with, and of what passes make.
+  // Several names for one value: for an argument, and for the result of a pass.
   auto names = trace([](Tensor x) {
     const Tensor same = call_op("test_itself", {x}), cube = call_op("test_cube", {x});
     return std::vector<Tensor>{sum(same), cube, sum(cube * 2 + 1)};
@@ -382,7 +383,7 @@ TEST_CASE("ops of a user's: functions, gradients, and kernels that come later", 
 
   auto grown = trace([](Tensor x) { return exp(x) + 1; });
   for (int i = 0; i < 3; ++i) CHECK(grown(zeros({2}))[0].item<float>() == 2);
-  // A kernel that reads its input on the host is one step.
+  // A kernel that reads its input on the host becomes one step.
   static int calls = 0;
   register_kernel("exp", [](const OpCall& call) {
     ++calls;
@@ -401,7 +402,7 @@ TEST_CASE("ops of a user's: functions, gradients, and kernels that come later", 
 TEST_CASE("a user's code inside of a trace: what it reads is no decision") {
   Variable scale("scale", tensor(1.0f));
   static int calls = 0;
-  register_op("test_scaled", [&](const OpCall& call) {  // reads x and a Variable on the host
+  register_op("test_scaled", [&](const OpCall& call) {  // it reads x and a Variable on the host
     ++calls;
     std::vector<float> x = call.input(0).to_vector<float>();
     const float by = scale.value().item<float>();
@@ -411,7 +412,7 @@ TEST_CASE("a user's code inside of a trace: what it reads is no decision") {
   register_gradient("test_scaled", [&](const OpCall& call, Tensor upstream) {
     return upstream * (scale + 0.0f * call.input(0));
   });
-  register_kernel("log", [](const OpCall& call) {  // reads all it is given
+  register_kernel("log", [](const OpCall& call) {  // it reads all its inputs on the host
     std::vector<float> x = call.input(0).to_vector<float>();
     for (float& v : x) v = std::log(v);
     return from_span(x, call.input(0).shape());
@@ -446,7 +447,7 @@ TEST_CASE("an optimizer's weights are written in place") {
   const std::int64_t blocks = memory_statistics().large_blocks;
   const std::int64_t bytes = memory_statistics().live_bytes;
   for (int i = 0; i < 5; ++i) step(g);
-  // A check runs the function; AddressSanitizer reuses no block.
+  // A check runs the function. AddressSanitizer does not reuse blocks.
   CHECK((memory_statistics().large_blocks == blocks || sanitized));
   CHECK((memory_statistics().live_bytes == bytes || sanitized));
   CHECK(w.value()[0].item<float>() == -4);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What traces say: of what was captured, of what was not, and of what a check has found.
+// What a trace reports: what was captured, what was not, and what a check found.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -15,10 +15,10 @@
 
 namespace reel::tests {
 namespace {
-bool changed = false;  // a trace does not see a global
+bool changed = false;  // a trace does not watch globals
 Tensor given() { return tensor({{1.0f, 2.0f}, {3.0f, 4.0f}}); }
 
-/// What a check says of a function that does something else once `changed` is set.
+/// The report of a check for a function that changes its behaviour when `changed` is set.
 template <class F>
 std::string said_by(F f) {
   const auto traced = trace(f, {.verify = 1});
@@ -32,7 +32,7 @@ std::string said_by(F f) {
   changed = false;
   return said;
 }
-unsigned lines[2];  // of steps
+unsigned lines[2];  // the lines of steps
 std::string here(int i) { return "explained.cpp:" + std::to_string(lines[i]); }
 void check_says(const std::string& said, const std::string& part) {
   INFO(said);
@@ -48,20 +48,22 @@ TEST_CASE("explain counts paths, steps, Variables, constants and answers") {
     for (int i = 0; i < constants; ++i) list.push_back(full({3}, static_cast<float>(i)));
     const auto traced = trace([&](Tensor x) {
       Tensor y = x * first + second;
+      lines[1] = __LINE__ + 1;
       for (const Tensor& constant : list) y = y + constant;
       lines[0] = __LINE__ + 1;
       const Tensor total = sum(x);
       return total.item<float>() > 0 ? -y : y;
     });
-    std::string shown;
-    for (int i = 0; i < constants && i < 8; ++i) shown += i ? ", float32(3,)" : "float32(3,)";
-    if (constants > 8) shown += ", ...";
-    if (constants)
-      shown = "  constants: " + shown + " (" + std::to_string(constants) + ", " +
-              std::to_string(12 * constants) + " bytes)\n";
     const auto text = [&](const std::string& paths, int steps, const std::string& answers) {
+      std::string shown;
+      if (constants)
+        shown = "  constants (" + std::to_string(constants) + ", " +
+                std::to_string(12 * constants) + " bytes):\n";
+      for (int i = 0; i < constants && i < 8; ++i)
+        shown += "    float32(3,) in add at " + here(1) + "\n";
+      if (constants > 8) shown += "    ...\n";
       return "(float32(3,)), training\n  " + paths + ", " + std::to_string(steps) +
-             " steps\n  Variables: first, second\n" + shown + "  parts by a value of " +
+             " steps\n  Variables: first, second\n" + shown + "  branches on a value read at " +
              std::string(Caller::here().file) + ":" + std::to_string(lines[0]) + ": " + answers +
              "\n";
     };
@@ -71,6 +73,21 @@ TEST_CASE("explain counts paths, steps, Variables, constants and answers") {
     CHECK(traced.explain() == text("2 paths", 4 + constants, "2 answers"));
     CHECK(traced.trace_count() == 2);
   }
+}
+
+TEST_CASE("explain names the first op that reads a constant") {
+  const Tensor twice = full({2}, 2.0f), back = full({3}, 3.0f);
+  const auto traced = trace([&](Tensor x) {
+    lines[0] = __LINE__ + 1;
+    const Tensor y = x * twice;
+    const Tensor z = exp(twice + y);
+    return std::pair(z, back);
+  });
+  traced(ones({2}));
+  const std::string text = traced.explain();
+  INFO(text);
+  CHECK(text.find("  constants (2, 20 bytes):\n    float32(2,) in multiply at " + here(0) +
+                  "\n    float32(3,) in the result\n") != text.npos);
 }
 
 TEST_CASE("explain shows what a signature is made of") {
@@ -175,7 +192,7 @@ TEST_CASE("a check shows the element of a constant that has changed, of any dtyp
                  element + "constant of where at " + here(0) + ": was " + c.was + ", is " + c.is);
     };
     check(c.before, c.now, "element 1 of a ");
-    // The same where the elements lie in another order, and of a part.
+    // The same for elements in another memory order, and for a part.
     if (c.before.rank() == 2) check(transpose(c.before), transpose(c.now), "element 2 of a ");
     check(c.before(ellipsis, range(1, 2)), c.now(ellipsis, range(1, 2)),
           c.before.rank() == 2 ? "element 0 of a " : "");
@@ -188,9 +205,9 @@ TEST_CASE("a check shows what else of a result has changed") {
   check_says(said_by([](Tensor x) {
                return changed ? std::vector<Tensor>{x, x} : std::vector<Tensor>{x};
              }),
-             "plain value in its result: was what it was when captured, is another");
+             "plain value in its result: was the captured value, is another value");
   check_says(said_by([](Tensor x) { return std::pair(x * 2, changed ? 3 : 4); }),
-             "plain value in its result: was what it was when captured, is another");
+             "plain value in its result: was the captured value, is another value");
   check_says(said_by([](Tensor x) { return changed ? Tensor() : x; }),
              "result 0: was float32(2, 2), is undefined");
 }
@@ -235,8 +252,8 @@ TEST_CASE("what was not captured says why, and how often it is tried") {
   check(trace([threads](Tensor x) { return set_num_threads(threads), x * 2; }), 3,
         "it calls set_num_threads()");
   check(trace([](Tensor x) { return std::shared_ptr<Tensor>(new Tensor(x * 2)); }), 3,
-        "copies of its result share what it points at");
-  // Another thread that begins meanwhile may be no part of the function.
+        "copies of its result share an object behind a pointer");
+  // Another thread that starts meanwhile may not belong to the function.
   check(trace([](Tensor x) {
           std::thread([] { ones({2}); }).join();
           return x * 2;
@@ -275,8 +292,9 @@ TEST_CASE("more than 64 paths are said to part at a line") {
   const std::string said = on_stderr([&] {
     for (int i = 0; i < 70; ++i) traced(given(), tensor(static_cast<float>(i)));
   });
-  const std::string why = "more than 64 paths through it, which part by a value of " +
-                          std::string(Caller::here().file) + ":" + std::to_string(lines[0]) + "\n";
+  const std::string why = "more than 64 paths through it, which branch on a value read at " +
+                          std::string(Caller::here().file) + ":" + std::to_string(lines[0]) +
+                          "; compute with tensors there, or read only a comparison of them\n";
   INFO(said);
   CHECK(said.find("runs eagerly: " + why) != said.npos);
   CHECK(std::count(said.begin(), said.end(), '\n') == 1);
@@ -285,7 +303,7 @@ TEST_CASE("more than 64 paths are said to part at a line") {
   const std::string other = on_stderr([&] {
     for (int i = 0; i < 70; ++i) unknown(tensor(static_cast<float>(i)));
   });
-  CHECK(other.find("by a value of an unknown line\n") != other.npos);
+  CHECK(other.find("on a value read at an unknown line; compute") != other.npos);
 }
 
 TEST_CASE("of many paths that part twice each, the last question is named") {
@@ -307,9 +325,9 @@ TEST_CASE("of many paths that part twice each, the last question is named") {
     });
   }
   INFO(said);
-  CHECK(said.find("more than 64 paths through it, which part by a value of " +
-                  std::string(Caller::here().file) + ":" + std::to_string(lines[0]) + "\n") !=
-        said.npos);
+  CHECK(said.find("more than 64 paths through it, which branch on a value read at " +
+                  std::string(Caller::here().file) + ":" + std::to_string(lines[0]) +
+                  "; compute with tensors") != said.npos);
 }
 
 TEST_CASE("a check sees that a step takes other values") {
@@ -394,7 +412,7 @@ TEST_CASE("a check says what of a step of the same op and line is another") {
     return (changed ? static_cast<bool>(y) : y.item<float>() != 0) ? x : x * 2;
   });
   check_says(said, "what is read of a value: was its elements, is its truth");
-  // Within rows of different lengths the results are others, too.
+  // If the length of a row differs, the results differ too.
   said = said_by([](Tensor x) {
     const Tensor part = changed ? x(range(0, 1)) : x;
     lines[0] = __LINE__ + 1;
@@ -410,7 +428,7 @@ TEST_CASE("explain counts lines that are alike") {
     return total;
   });
   for (int i = 0; i < 3; ++i) traced(tensor(2.0f), ones({2}));
-  const std::string text = traced.explain(), part = "parts by a value of an unknown line";
+  const std::string text = traced.explain(), part = "branches on a value read at an unknown line";
   INFO(text);
   CHECK(text.find(part) == text.rfind(part));
   CHECK(text.find(part + ": 1 answer, 8 times\n") != text.npos);
@@ -455,7 +473,7 @@ TEST_CASE("of several reasons the first is said") {
 TEST_CASE("what came between two checks may have been wrong") {
   changed = false;
   const auto traced = trace([](Tensor x) { return changed ? x * 3.0f : x * 2.0f; });
-  for (int i = 1; i < 5; ++i) traced(given());  // checks are beside calls 2, 3 and 5
+  for (int i = 1; i < 5; ++i) traced(given());  // calls 2, 3 and 5 are checked
   changed = true;
   const std::string said = on_stderr([&] { traced(given()); });
   changed = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// trace: what a call sees, when it is captured anew, and what it gives.
+// trace: what a call sees, when a function is captured again, and what a call returns.
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -29,7 +29,7 @@ struct Parts {
 }  // namespace
 
 TEST_CASE("a traced function gives what the function gives, for new arguments too") {
-  static int runs = 0;  // a trace does not see a static
+  static int runs = 0;  // a trace does not watch statics
   auto traced = trace([](Tensor a, Tensor b) {
     ++runs;
     return tanh(a * 2.0f + b) - mean(b, 0, keepdims);
@@ -38,7 +38,7 @@ TEST_CASE("a traced function gives what the function gives, for new arguments to
     const Tensor a = random::normal({4, 3}), b = random::normal({3});
     CHECK(equal(traced(a, b), tanh(a * 2.0f + b) - mean(b, 0, keepdims)));
   }
-  CHECK(runs == 4);  // captured, and run once more beside replays 1, 2 and 4
+  CHECK(runs == 4);  // one capture, and checks of replays 1, 2 and 4
   CHECK(traced.trace_count() == 1);
 }
 
@@ -133,7 +133,7 @@ TEST_CASE("results may be arguments, constants, views and nothing") {
     CHECK_FALSE(all_of[4].defined());
     if (i == 3) kept = {all_of[3], transpose(x * 2)};
   }
-  CHECK(equal(kept[0], kept[1]));  // later calls write elsewhere
+  CHECK(equal(kept[0], kept[1]));  // later calls write to other memory
 
   static int runs = 0;
   auto nothing = trace([](Tensor) { ++runs; });
@@ -169,8 +169,8 @@ TEST_CASE("arguments may lie in any order in memory") {
 TEST_CASE("passes over values of one size, with views and numbers among them") {
   const auto f = [](Tensor x, Tensor y, Tensor number) {
     const Tensor flat = x.reshape({-1}), twice = x * 2;
-    const Tensor line = twice.reshape({-1}) + number;            // a view of what a pass made
-    const Tensor more = exp(line * flat) - tanh(line) * number;  // and values used again
+    const Tensor line = twice.reshape({-1}) + number;            // a view of the result of a pass
+    const Tensor more = exp(line * flat) - tanh(line) * number;  // values that are used again
     const Tensor other = where(more > line, more, -line).reshape({30, 500});
     return std::vector<Tensor>{other + y, line, other * other - twice};
   };
@@ -213,7 +213,7 @@ TEST_CASE("ordinary control flow: each path is captured when it is first taken")
   runs = 0;
   for (int i = 0; i < 100; ++i) traced(random::uniform({4}));
   CHECK(runs <= 30);
-  CHECK(traced.explain().find("parts by a value of") != std::string::npos);
+  CHECK(traced.explain().find("branches on a value read at") != std::string::npos);
 }
 
 TEST_CASE("numbers read on the host are questions too") {
@@ -277,7 +277,7 @@ TEST_CASE(
     CHECK(other_way(full({}, 3.0f)).item<float>() == (i % 2 ? 5.0f : 6.0f));
   CHECK(eager(other_way));
 
-  // What is made once is found too, and what the second run does is captured instead.
+  // State that the first run makes is found too. The second run is captured instead.
   Variable w("w", ones({}));
   Tensor cache;
   auto lazy = trace([&](Tensor x) {
@@ -472,7 +472,8 @@ TEST_CASE("explain lists signatures, Variables and constants") {
   CHECK(traced.explain().find("not called yet") != std::string::npos);
   traced(ones({2, 3}));
   const std::string text = traced.explain();
-  for (const char* part : {"(float32(2, 3))", "1 path, 2 steps", "scale", "constants: float32(3,)"})
+  for (const char* part : {"(float32(2, 3))", "1 path, 2 steps", "scale",
+                           "constants (1, 12 bytes):\n    float32(3,) in add at function.cpp:"})
     CHECK(text.find(part) != std::string::npos);
 }
 }  // namespace reel::tests

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory whose content and ends a test knows.
+// Memory with known content and known ends.
 #pragma once
 #include <malloc.h>
 #include <sys/mman.h>
@@ -18,7 +18,7 @@ using tracing::page;
 
 inline std::uintptr_t address(const void* at) { return reinterpret_cast<std::uintptr_t>(at); }
 
-/// Pages that can be read and written, and one behind them that cannot be read.
+/// Readable and writable pages, followed by one that cannot be read.
 class Pages {
  public:
   explicit Pages(std::size_t count) : bytes_((count + 1) * page) {
@@ -35,7 +35,7 @@ class Pages {
   std::size_t bytes_;
 };
 
-/// Memory of malloc(), with words that no block begins with.
+/// A block of malloc(), filled with words that no block begins with.
 struct Block {
   explicit Block(std::size_t bytes) : first(static_cast<std::byte*>(std::malloc(bytes))) {
     std::memset(first, 0xff, bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the watch of state finds out about blocks of malloc(), beside what malloc() says of them.
+// Compares what the watch of state finds out about blocks of malloc() with what malloc() reports.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -19,14 +19,14 @@ TEST_CASE("blocks of malloc() are as large as it says") {
       INFO(bytes << " bytes of " << block.usable());
       CHECK(tracing::heap_bytes(memory, address(block.first)) == block.usable());
       CHECK(tracing::heap_bytes(memory, address(block.first) + 8) == 0);
-      // So does a block of zeros.
+      // The same for a block of zeros.
       std::memset(block.first, 0, bytes);
       Memory again;
       CHECK(tracing::heap_bytes(again, address(block.first)) == block.usable());
     }
   };
   check();
-  std::thread(check).join();  // from an arena of the thread's own
+  std::thread(check).join();  // with blocks of the thread's own arena
 }
 
 TEST_CASE("a block in use may begin with what looks like the address of a free block") {
@@ -36,7 +36,8 @@ TEST_CASE("a block in use may begin with what looks like the address of a free b
     const Block block(bytes), other(bytes), large(5000);
     const std::uintptr_t at = address(block.first);
     for (const std::uintptr_t next : {address(large.first) + 1600, address(other.first)}) {
-      const std::uintptr_t words[] = {next ^ at >> 12, 0x3ff0000000000000};  // then the double 1
+      // the second word is the double 1
+      const std::uintptr_t words[] = {next ^ at >> 12, 0x3ff0000000000000};
       std::memcpy(block.first, words, sizeof words);
       Memory memory;
       CHECK(tracing::heap_bytes(memory, at) == block.usable());
@@ -56,7 +57,8 @@ TEST_CASE("an object that begins with one of the standard streams is no free blo
 
 TEST_CASE("blocks that were given back are none in use", "[cpu]") {
   if (sanitized) return;
-  for (const std::size_t bytes : {40u, 500u, 5000u}) {  // malloc() keeps small ones as they are
+  // malloc() does not change small free blocks
+  for (const std::size_t bytes : {40u, 500u, 5000u}) {
     INFO(bytes << " bytes");
     auto first = std::make_unique<Block>(bytes);
     const Block between(5000);
@@ -71,7 +73,7 @@ TEST_CASE("blocks that were given back are none in use", "[cpu]") {
     }
     CHECK(tracing::heap_bytes(memory, address(between.first)) == between.usable());
   }
-  // One that no thread keeps begins with the list that it is in.
+  // A free block that is in no list of a thread begins with the address of its list.
   auto block = std::make_unique<Block>(5000);
   const Block behind(5000);
   const std::uintptr_t at = address(block->first);
@@ -90,9 +92,9 @@ TEST_CASE("words tell what looks like a block of malloc()") {
   const Block buffer(8192);
   std::byte* const at = buffer.first + 5120;
   const std::uintptr_t here = address(at);
-  /// How much there seems to be in a block with this size word, these first words, and this size
-  /// word behind it.
-  std::array<std::uintptr_t, 2> other = {here, 0};  // where another word is, and the word
+  /// The size that is found for a block with this size word, these first two words, and this size
+  /// word of the next block.
+  std::array<std::uintptr_t, 2> other = {here, 0};  // the address of one more word, and the word
   const auto bytes = [&](std::uintptr_t size, std::uintptr_t first, std::uintptr_t key,
                          std::uintptr_t behind) {
     std::memset(buffer.first, 0xff, 8192);
@@ -106,16 +108,17 @@ TEST_CASE("words tell what looks like a block of malloc()") {
   };
   CHECK(bytes(65, 5, 0, 33) == 56);
   CHECK(bytes(1025, 5, 6, 33) == 1016);
-  CHECK(bytes(64, 5, 0, 33) == 56);  // the block before it is free
+  CHECK(bytes(64, 5, 0, 33) == 56);  // the previous block is free
   CHECK(bytes(33, 5, 0, 33) == 24);
   for (const std::uintptr_t size : {17, 25, 41, 73}) CHECK(bytes(size, 5, 0, 33) == 0);
-  CHECK(bytes(65, 5, 0, 32) == 0);  // the block behind it says that it is free
-  CHECK(bytes(65, 5, 0, 17) == 0);  // no block is as small
+  CHECK(bytes(65, 5, 0, 32) == 0);  // the next block says that this block is free
+  CHECK(bytes(65, 5, 0, 17) == 0);  // no block is so small
   CHECK(bytes(65, 5, 0, 33) == 56);
-  std::memmove(at, at - 8, 128);  // blocks begin at multiples of 16
+  std::memmove(at, at - 8, 128);  // blocks begin at multiples of 16 only
   Memory shifted;
   CHECK(tracing::heap_bytes(shifted, here + 8) == 0);
-  // A free block that malloc() keeps leads to another one with its key or its size, or to none.
+  // A free block that malloc() keeps leads to another free block with the same key or size, or to
+  // none.
   const auto leads_to = [&](std::uintptr_t next) { return next ^ here >> 12; };
   CHECK(bytes(65, leads_to(0), 9, 33) == 0);
   CHECK(bytes(65, leads_to(0), 0, 33) == 56);
@@ -130,7 +133,7 @@ TEST_CASE("words tell what looks like a block of malloc()") {
       CHECK(bytes(65, leads_to(next), 9, 33) == 56);
     }
   }
-  for (const std::uintptr_t next : {here + 88, here - 84}) {  // no multiple of 16
+  for (const std::uintptr_t next : {here + 88, here - 84}) {  // not multiples of 16
     other = {next + 8, 9};
     CHECK(bytes(65, leads_to(next), 9, 33) == 56);
   }
@@ -138,12 +141,12 @@ TEST_CASE("words tell what looks like a block of malloc()") {
   other = {here, 0};
   for (const std::uintptr_t next : {here + far + 16, here - far - 16, std::uintptr_t{1} << 46})
     CHECK(bytes(65, leads_to(next), 9, 33) == 56);
-  // From inside of it.
+  // Addresses inside of the block.
   CHECK(bytes(1025, 5, 0, 33) == 1016);
   Memory memory;
   for (const std::size_t inside : {0u, 1u, 16u, 500u, 960u, 1000u, 1015u})
     CHECK(tracing::bytes_inside(memory, here + inside) == std::min<std::size_t>(64, 1016 - inside));
-  for (const std::size_t inside : {1016u, 1017u, 1020u})  // the next block's
+  for (const std::size_t inside : {1016u, 1017u, 1020u})  // these belong to the next block
     CHECK(tracing::bytes_inside(memory, here + inside) == 8 - inside % 8);
 }
 
@@ -179,19 +182,19 @@ TEST_CASE("blocks with a mapping, or an arena, of their own") {
   CHECK(of_arena(address(pages + 0)) == 56);
   CHECK(of_arena(address(pages + 1)) == 0);
   CHECK(of_arena(0) == 0);
-  CHECK(of_arena(address(arena + page)) == 0);  // cannot be read
+  CHECK(of_arena(address(arena + page)) == 0);  // the page cannot be read
   munmap(reserved, 2 * arena_bytes);
 }
 
 TEST_CASE("an address inside of a block has the rest of it, 64 bytes at most") {
   if (sanitized) return;
   const Block block(6000), small(100);
-  std::memset(block.first, 0, 6000);  // what was there before may look like a block of its own
+  std::memset(block.first, 0, 6000);  // old content may look like a block
   std::memset(small.first, 0, 100);
   Memory memory;
   for (const std::size_t inside : {0u, 1u, 8u, 100u, 1000u, 4000u, 4095u})
     CHECK(tracing::bytes_inside(memory, address(block.first) + inside) == 64);
-  for (const std::size_t inside : {4201u, 4204u, 5000u})  // too far from its start
+  for (const std::size_t inside : {4201u, 4204u, 5000u})  // too far from the start of the block
     CHECK(tracing::bytes_inside(memory, address(block.first) + inside) == 8 - inside % 8);
   for (const std::size_t inside : {0u, 30u, 60u, 80u, 103u})
     CHECK(tracing::bytes_inside(memory, address(small.first) + inside) ==
@@ -213,7 +216,7 @@ TEST_CASE(
   CHECK(waits(list, list, 16));
   CHECK(waits(list, 0, 8));
   CHECK_FALSE(waits(0, list, 8));
-  CHECK_FALSE(waits(0, list, 16));  // a number of the user's in front of what was there before
+  CHECK_FALSE(waits(0, list, 16));  // a number of the user, in front of an old content
   CHECK_FALSE(waits(160, list, 16));
   CHECK_FALSE(waits(address(&written) + 8, list, 16));
   CHECK_FALSE(waits(0, 0, 16));

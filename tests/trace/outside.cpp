@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// R33: state outside of a trace. Programs that keep, change or read something a trace does not see
-// give what they give without a trace, or run eagerly with a reason, or are found at the next
-// check.
+// R33: state outside of a trace. These programs keep, change or read something that a trace does
+// not see. Each of them gives the same result as without a trace, or runs eagerly with a reason, or
+// is found at the next check.
 #include "trace/outside.hpp"
 
 #include <fmt/format.h>
@@ -25,11 +25,11 @@ struct Settings {
 };
 struct Hidden {
   Tensor x;
-  float scale = 1;  // not among the fields
+  float scale = 1;  // not listed in the fields
   void fields(auto&& field) { field("x", x); }
 };
 
-/// What changes outside, between two calls.
+/// State that changes outside of the function, between two calls.
 void add_changed(std::vector<Program>& list) {
   list.push_back(program("a captured rate", May::run_eagerly, [](auto wrap, auto emit) {
     double rate = 1;
@@ -137,7 +137,8 @@ void add_changed(std::vector<Program>& list) {
   }));
 }
 
-/// What C++ is told that is no tensor's element, and what the library does for eager calls only.
+/// What a function asks that is no element of a tensor, and what the library does for eager calls
+/// only.
 void add_told(std::vector<Program>& list) {
   list.push_back(program("the number of threads", May::run_eagerly, [](auto wrap, auto emit) {
     const int before = num_threads();
@@ -289,7 +290,8 @@ void check(const Program& program) {
     return;
   }
   CHECK(eager);
-  CHECK(other <= 20);  // replays 17 to 31; number 32 is checked, of a path that call 1 to 4 began
+  // replays 17 to 31 may differ; replay 32 is checked, on the path that calls 1 to 4 began
+  CHECK(other <= 20);
   CHECK(last < 40);
   CHECK(explained.find(", is ") != std::string::npos);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Programs with state outside of a trace, run with and without one.
+// Programs with state outside of the trace. They run with and without a trace.
 #pragma once
 #include <functional>
 #include <string>
@@ -10,11 +10,11 @@
 namespace reel::tests::outside {
 constexpr int calls = 48, change = 20;
 
-/// What a program may do besides giving what it gives without a trace.
+/// How a program may differ from its run without a trace.
 enum class May {
   nothing,
-  run_eagerly,     // and it must, with a reason
-  differ_a_while,  // from the change to the next check, and then it runs eagerly
+  run_eagerly,     // it must run eagerly, with a reason
+  differ_a_while,  // from the change to the next check; then it must run eagerly
 };
 
 struct Program {
@@ -24,7 +24,7 @@ struct Program {
   std::function<std::vector<Tensor>(std::string& explained)> traced;
 };
 
-/// The body is told how to wrap its function, and where to put what each call gave.
+/// The body gets a function that wraps its function, and one that takes the result of each call.
 template <class Body>
 Program program(const char* name, May may, Body body) {
   const auto run = [body](auto wrap) {
@@ -48,8 +48,8 @@ Program program(const char* name, May may, Body body) {
 
 inline Tensor input(int i) { return full({3}, 1.0f + 0.25f * static_cast<float>(i)); }
 
-/// What changes inside of the function: it keeps state.
+/// The function changes its own state.
 void add_kept(std::vector<Program>& list);
-/// The same, far from the function object.
+/// The function changes state far from the function object.
 void add_deep(std::vector<Program>& list);
 }  // namespace reel::tests::outside

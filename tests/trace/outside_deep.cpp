@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // R33: functions that keep state far from the function object: behind several pointers, deep inside
-// of objects, on the stack. It decides only now and then, so that no check would find it soon.
+// of objects, on the stack. The state changes a result only sometimes, so no check would find it
+// soon.
 #include "trace/outside.hpp"
 
 #include <any>
@@ -16,7 +17,7 @@
 
 namespace reel::tests::outside {
 namespace {
-constexpr int often = 20;  // the state decides on every 20th call
+constexpr int often = 20;  // the state changes the result of every 20th call
 
 struct Schedule {
   int step = 0;
@@ -59,7 +60,7 @@ struct Outer {
 
 Tensor decide(int& n, const Tensor& x) { return ++n % often ? x : x * 2; }
 
-/// A program whose function is made by `make(state)`, where the state is on the stack.
+/// A program whose function is `make(state)`. The state is on the stack.
 template <class State, class Make>
 void add(std::vector<Program>& list, const char* name, Make make) {
   list.push_back(program(name, May::run_eagerly, [make](auto wrap, auto emit) {

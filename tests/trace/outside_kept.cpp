@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// R33: functions that keep state of their own.
+// R33: functions that keep their own state.
 #include "trace/outside.hpp"
 
 #include <algorithm>

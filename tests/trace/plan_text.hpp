@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The plan of a function's trace as text: which instructions run, and how much memory they share.
-// The functions have ops in statements of their own, as C++ may evaluate operands in any order.
+// The plan of a function's trace as text: the instructions, and the size of the memory that their
+// values share. Each op in these functions has its own statement, as C++ may evaluate operands in
+// any order.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,12 +12,11 @@
 #include "support/catch.hpp"
 
 namespace reel::tests {
-using tracing::Instruction;
 using Kind = Instruction::Kind;
 using List = std::vector<Tensor>;
 using Traced = detail::Function<List(const List&)>;
 
-/// One run of a function, added to a tree.
+/// Adds one run of a function to a tree.
 inline void add_way(tracing::Tree& tree, const Traced& f, List arguments) {
   tracing::Tracer tracer;
   for (Tensor& x : arguments) {
@@ -48,12 +48,16 @@ inline std::string name_of(const Instruction& made) {
     default:
       break;
   }
-  const char* const kinds[] = {"", "", "", "", "kernel ", "call ", "", "update ", "", "user "};
-  std::string text = kinds[static_cast<int>(made.kind)] + std::string(made.op->name);
+  const char* const kind = made.kind == Kind::kernel      ? "kernel "
+                           : made.kind == Kind::elsewhere ? "elsewhere "
+                           : made.kind == Kind::update    ? "update "
+                           : made.kind == Kind::user      ? "user "
+                                                          : "";
+  std::string text = kind + std::string(made.op->name);
   if (made.how) text += "/" + std::to_string(made.how);
   return text + (made.settled ? "!" : "");
 }
-/// The instructions of all segments, and the bytes of memory that their values share.
+/// The instructions of all segments, and the number of bytes of memory that their values share.
 inline std::string plan_of(const tracing::Tree& tree) {
   const tracing::Plan plan(tree);
   std::string text;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a trace makes of a captured function: memory that values share, sums in place, order.
+// How a trace plans a captured function: memory that values share, sums in place, order.
 #include <algorithm>
 #include <random>
 #include <vector>
@@ -19,7 +19,7 @@ TEST_CASE("free ranges give the least that fits, and join again") {
   for (int i = 0; i < 5'000; ++i) {
     if (taken.size() < 12 && random() % 2) {
       const std::size_t bytes = 64 * (1 + random() % 9);
-      // The gaps as they are, from what is taken.
+      // Computes the gaps from what is taken.
       std::sort(taken.begin(), taken.end(), [](auto& a, auto& b) { return a.offset < b.offset; });
       std::size_t at = 0, best = 0, best_bytes = ~std::size_t{0};
       for (std::size_t k = 0; k <= taken.size(); ++k) {
@@ -47,11 +47,11 @@ TEST_CASE("free ranges give the least that fits, and join again") {
 }
 
 TEST_CASE("values that are dead give their memory to others", "[cpu]") {
-  const Tensor x = line(100);  // 400 bytes, in a place of 448
+  const Tensor x = line(100);  // 400 bytes, which take 448 bytes of memory
   const auto check = [&](const Traced& f, const std::string& wanted) {
     CHECK(plan_of(f, {x}) == wanted);
   };
-  // Each pass overwrites what it has read last.
+  // Each pass overwrites the value that it read last.
   check([](const List& v) { return List{tanh(v[0] * 2.0f) + 1.0f}; },
         "multiply/2!, tanh!, allocate, add/2!; 448");
   check(
@@ -67,15 +67,15 @@ TEST_CASE("values that are dead give their memory to others", "[cpu]") {
       },
       "multiply/2!, sigmoid!, kernel sum!, multiply/2!, sigmoid!, kernel sum!, allocate, add/3!; "
       "576");
-  // A value lives as long as its views.
+  // The memory of a value stays in use while the value has views.
   check(
       [](const List& v) {
         const Tensor a = v[0] * 2.0f, b = a.reshape({4, 25}), c = sum(b, 0), d = sigmoid(c) * 2.0f;
         return List{sum(b * d)};
       },
-      "multiply/2!, kernel sum!, sigmoid!, multiply/2!, call multiply!, allocate, kernel sum!; "
+      "multiply/2!, kernel sum!, sigmoid!, multiply/2!, kernel multiply!, allocate, kernel sum!; "
       "1024");
-  // A pass may not overwrite what it reads another part of.
+  // A pass may not overwrite a value of which it reads another part.
   check(
       [](const List& v) {
         const Tensor a = v[0] * 2.0f, part = a(range(0, 1));
@@ -88,7 +88,7 @@ TEST_CASE("values that are dead give their memory to others", "[cpu]") {
         return List{sum(a + b)};
       },
       "multiply/2!, add!, allocate, kernel sum!; 896");
-  // Nothing is taken over where a value has another dtype or length.
+  // A pass does not take over memory of another dtype or length.
   check([](const List& v) { return List{sum(cast(sigmoid(v[0]), DType::float64) * 2.0)}; },
         "sigmoid!, kernel cast!, multiply/2!, allocate, kernel sum!; 1280");
   check([](const List& v) { return List{sum(where(v[0] * 2.0f > 3.0f, v[0], 0.0f))}; },
@@ -101,7 +101,7 @@ TEST_CASE("values that are dead give their memory to others", "[cpu]") {
       "448");
   check([](const List&) { return List{}; }, "; 0");
   check([](const List& v) { return List{v[0], Tensor(), v[0].reshape({10, 10})}; }, "view; 0");
-  // A byte more than a place has.
+  // The first value is one byte larger than its unit of memory.
   CHECK(plan_of([](const List& v) { return List{sum(v[0] + v[0])}; },
                 {ones({65}, {.dtype = DType::uint8})}) == "add!, allocate, kernel sum!; 128");
   CHECK(plan_of([](const List& v) { return List{sum(v[0] + v[0])}; },
@@ -113,7 +113,7 @@ TEST_CASE("kernels add to the memory of a sum themselves", "[cpu]") {
   const auto check = [&](const Traced& f, const std::string& wanted) {
     CHECK(plan_of(f, {a, b, c}) == wanted);
   };
-  /// tanh(total + part) of what two functions give.
+  /// tanh(total + part) of the results of two functions.
   const auto summed = [](const auto& total, const auto& part) -> Traced {
     return [=](const List& v) {
       const Tensor t = total(v), p = part(v), s = t + p;
@@ -127,7 +127,7 @@ TEST_CASE("kernels add to the memory of a sum themselves", "[cpu]") {
   check(summed(pass, [](const List& v) { return sigmoid(v[2]); }),
         "tanh!, sigmoid!, add!, allocate, tanh!; 128");
   check(summed(pass, [](const List& v) { return softmax(v[2]); }),
-        "tanh, kernel softmax, add!, allocate, tanh!; 128");  // it cannot add
+        "tanh, kernel softmax, add!, allocate, tanh!; 128");  // softmax cannot add to its output
   check(summed(pass,
                [](const List& v) {
                  return take(v[2], tensor({2, 1, 0}), 0);
@@ -137,7 +137,7 @@ TEST_CASE("kernels add to the memory of a sum themselves", "[cpu]") {
                [](const List& v) {
                  return take(transpose(v[2]), tensor({2, 1, 0}), 0);
                }),
-        "tanh, view, call take, add!, allocate, tanh!; 128");
+        "tanh, view, kernel take, add!, allocate, tanh!; 128");
   check(summed(pass,
                [](const List& v) {
                  return concat({v[2], v[2]}, 0)(range(0, 3));
@@ -156,11 +156,11 @@ TEST_CASE("kernels add to the memory of a sum themselves", "[cpu]") {
   check(summed([](const List& v) { return v[2]; }, product),
         "kernel matmul, add!, allocate, tanh!; 64");
   check(summed([](const List& v) { return tanh(v[2](0)); }, product),
-        "view, tanh, kernel matmul, call add!, allocate, tanh!; 192");
+        "view, tanh, kernel matmul, kernel add!, allocate, tanh!; 192");
   check(summed([](const List& v) { return tanh(sum(v[2], 0)); },
                [](const List& v) { return sum(matmul(v[0], v[1]), 0); }),
         "kernel sum, tanh, kernel matmul, kernel sum/1!, allocate, tanh!; 128");
-  // The summand or the total is read again, before or after; or the total is made last.
+  // The summand or the total is read again, before or after the sum. Or the total is computed last.
   check(
       [](const List& v) {
         const Tensor t = tanh(v[2]), m = matmul(v[0], v[1]), s = t + m, u = tanh(s);
@@ -197,14 +197,14 @@ TEST_CASE("kernels add to the memory of a sum themselves", "[cpu]") {
         return List{tanh(s)};
       },
       "kernel matmul, tanh!, add!, allocate, tanh!; 128");
-  // The kernel reads the total.
+  // The kernel of the part reads the total.
   check(
       [](const List& v) {
         const Tensor t = tanh(v[2]), m = matmul(t, v[2]), s = t + m;
         return List{tanh(s)};
       },
       "tanh, kernel matmul, add!, allocate, tanh!; 128");
-  // The sum is a result, and in memory of its own.
+  // The sum is a result, so it has its own memory.
   check(
       [](const List& v) {
         const Tensor t = tanh(v[2]), m = matmul(v[0], v[1]);
@@ -271,7 +271,7 @@ TEST_CASE("gradients of ops add up in place", "[cpu]") {
         }),
         "view, multiply!, multiply!, kernel sum!, kernel sum!, add/3!, multiply/1!, multiply/257!, "
         "multiply/257!, allocate, multiply/2!; 192");
-  // Passes that are short for blocks add too.
+  // Passes that are too short for blocks add too.
   const Traced squared = slope([](const List& v) {
     const Tensor t = tanh(v[0]);
     return sum(t * v[0]);
@@ -290,13 +290,13 @@ TEST_CASE("values in order, strided, and single numbers", "[cpu]") {
   check([](const List& v) { return List{sum(v[1] - v[0] * 2.0f)}; },
         "multiply/2!, subtract/1!, allocate, kernel sum!; 64");
   check([](const List& v) { return List{sum(transpose(v[0]) * 2.0f)}; },
-        "view, call multiply!, allocate, kernel sum!; 64");
+        "view, kernel multiply!, allocate, kernel sum!; 64");
   check([](const List& v) { return List{sum(v[0](all, range(0, 2)) * 2.0f)}; },
-        "view, call multiply!, allocate, kernel sum!; 64");
+        "view, kernel multiply!, allocate, kernel sum!; 64");
   check([](const List& v) { return List{softmax(transpose(v[0]))}; },
-        "view, allocate, call softmax; 0");
+        "view, allocate, kernel softmax; 0");
   check([](const List& v) { return List{softmax(v[0])}; }, "allocate, kernel softmax; 0");
-  check([](const List& v) { return List{v[0] * v[0](0)}; }, "view, allocate, call multiply!; 0");
+  check([](const List& v) { return List{v[0] * v[0](0)}; }, "view, allocate, kernel multiply!; 0");
   check([](const List& v) { return List{sum(where(v[0] > 1.0f, v[0], v[1]))}; },
         "greater/2!, where/4!, allocate, kernel sum!; 128");
   check(

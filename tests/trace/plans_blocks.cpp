@@ -26,7 +26,7 @@ TEST_CASE("long passes over values of one size run in blocks", "[cpu]") {
       },
       "allocate, blocks(4, 8192), sigmoid!, multiply/2!, tanh!, subtract!, allocate, kernel sum!; "
       "20032");
-  // Passes over another size begin another row of blocks.
+  // Passes over another size begin another group of blocks.
   check(
       5'000,
       [](const List& v) {
@@ -45,7 +45,7 @@ TEST_CASE("long passes over values of one size run in blocks", "[cpu]") {
       "blocks(2, 8192), sigmoid!, multiply/2!, view, allocate, blocks(3, 8192), multiply/2!, "
       "sigmoid!, "
       "multiply/2!, allocate, blocks(2, 8192), sigmoid!, multiply!; 20032");
-  // Views among them: of what came before, and of what a pass has made.
+  // Views between the passes: of earlier values, and of the result of a pass.
   check(
       5'000,
       [](const List& v) {
@@ -68,7 +68,7 @@ TEST_CASE("long passes over values of one size run in blocks", "[cpu]") {
         const Tensor p = sum(v[0].reshape({50, 100}), 0), q = v[0].reshape({50, 100}) * p;
         return List{sum(sigmoid(q) * q, 0)};
       },
-      "view, kernel sum!, view, call multiply!, blocks(2, 8192), sigmoid!, multiply!, allocate, "
+      "view, kernel sum!, view, kernel multiply!, blocks(2, 8192), sigmoid!, multiply!, allocate, "
       "kernel "
       "sum!; 20480");
   check(
@@ -79,7 +79,7 @@ TEST_CASE("long passes over values of one size run in blocks", "[cpu]") {
       },
       "blocks(2, 8192), sigmoid!, multiply/2!, allocate, allocate, blocks(4, 16384), multiply/2!, "
       "sigmoid!, multiply!, multiply/2!; 20032");
-  // A sum in place among them.
+  // A sum in place between the passes.
   check(
       4'900,
       [](const List& v) {
@@ -88,7 +88,7 @@ TEST_CASE("long passes over values of one size run in blocks", "[cpu]") {
       },
       "view, blocks(2, 8192), tanh, multiply/2, kernel matmul/1, blocks(2, 8192), sigmoid!, "
       "multiply/2!, allocate, kernel sum!; 39296");
-  // Values that later steps read have memory of their own.
+  // Values that later steps read have their own memory.
   check(
       5'000,
       [](const List& v) {
@@ -135,7 +135,7 @@ TEST_CASE("long passes over values of one size run in blocks", "[cpu]") {
         return List{b + c};
       },
       "sigmoid!, kernel cast!, multiply/2!, kernel cast!, allocate, add!; 100032");
-  // What was read in parts by blocks may be overwritten after them.
+  // A value that blocks read in parts may be overwritten after the blocks.
   check(
       5'000,
       [](const List& v) {

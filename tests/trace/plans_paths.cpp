@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Plans of traces with several paths, updates and a user's code, and the frames of their calls.
+// Plans of traces with several paths, with updates and with user code, and the frames of their
+// calls.
 #include <utility>
 #include <vector>
 
@@ -61,7 +62,7 @@ TEST_CASE("updates are settled where nothing behind them can fail", "[cpu]") {
         "multiply/256, add/3, kernel cast, update adam_update, update assign, multiply, multiply, "
         "kernel sum, multiply, kernel sum/1, multiply/1, multiply/1, multiply, multiply/256, "
         "kernel cast, update sgd_update!; 256");
-  // Numbers that are known before the first update are looked at before it.
+  // Numbers that are known before the first update are checked before it.
   check(
       [&](const List& v) {
         sgd_update(w, v[0], 0.1);
@@ -306,7 +307,7 @@ TEST_CASE("updates that look at their numbers first are replayed", "[cpu]") {
     CHECK(equal(w, w_eager));
   }
   CHECK(runs == 1);
-  // A step that no optimizer takes fails as it does without a trace.
+  // A step that the optimizer refuses fails as it does without a trace.
   CHECK_THROWS_AS(traced(ones({3}), tensor(std::int64_t{0})), Error);
   CHECK(equal(u, full({3}, -3.5f)));
   CHECK(equal(w, w_eager));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// R4: random programs of 5 to 200 ops give the same eagerly, captured and replayed.
+// R4: random programs of 5 to 200 ops give the same results eagerly, captured and replayed.
 #include <cstdlib>
 #include <random>
 #include <vector>
@@ -11,8 +11,8 @@
 
 namespace reel::tests {
 namespace {
-/// A program is drawn anew, from its number, each time it runs: the same ops in the same order but
-/// for what it asks of values. Variables, random numbers and a tape occur.
+/// A program is made from its number again in each run. The ops and their order are the same,
+/// unless the program asks for a value. Programs use Variables, random numbers and a tape.
 class Program {
  public:
   explicit Program(unsigned number)
@@ -92,7 +92,7 @@ class Program {
   }
 
   unsigned number_, length_;
-  std::int64_t width_;  // wide enough, now and then, for passes to run block by block
+  std::int64_t width_;  // sometimes wide enough for passes to run block by block
   std::vector<Variable> variables_;
 };
 

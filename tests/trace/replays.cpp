@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Replays give what the function gives: updates, parts of values, answers, and long rows.
+// A replay gives the same results as the function: updates, parts of values, values that the
+// function asks for, and long rows.
 #include <cmath>
 #include <utility>
 #include <vector>

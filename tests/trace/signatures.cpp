@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which calls share a trace: those of one signature, and no others.
+// Calls with the same signature share a trace. Other calls do not.
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,7 +22,7 @@ struct Options {
     field("a", a), field("b", b), field("c", c), field("d", d), field("ab", ab), field("ba", ba);
   }
 };
-/// Lists the member that it has.
+/// Lists its one member.
 template <class T>
 struct Either {
   int has;
@@ -201,7 +201,7 @@ TEST_CASE("of many arguments some may be the same tensor") {
           wanted += value * static_cast<float>(i + 1);
         }
         CHECK(equal(traced(all_of), full({2}, wanted)));
-        // As many tensors, all of them different.
+        // The same number of tensors, all of them different.
         for (Tensor& x : all_of) x = x * 1.0f;
         CHECK(equal(traced(all_of), full({2}, wanted)));
       }
@@ -215,7 +215,7 @@ TEST_CASE("a Variable that is an argument lives as long as its trace") {
     CHECK(equal(traced(v), full({1 + i % 3}, static_cast<float>(2 * i))));
   }
   CHECK(traced.trace_count() == 30);
-  // Also one that the function does not use.
+  // The same for an argument that the function does not use.
   const auto unused = trace([](const Variable&, Tensor x) { return x * 2; });
   for (const std::string name : {"first", "second", "third"}) {
     const Variable v(name, ones({3}));
@@ -268,12 +268,12 @@ TEST_CASE("calls are replayed beside tapes of other threads, if their tensors ar
     tape.watch(watched);
     const Tensor made = watched * 2.0f;
     std::thread([&] {
-      CHECK_FALSE(run_of(x));  // nobody watches these
+      CHECK_FALSE(run_of(x));  // no tape watches these
       CHECK(run_of(watched));
       CHECK(run_of(made));
       CHECK_FALSE(run_of(ones({2})));
     }).join();
-    tape.watch(w);  // which is a constant to other threads
+    tape.watch(w);  // w is a constant for other threads
     std::thread([&] { CHECK_FALSE(run_of(x)); }).join();
   }).join();
   std::thread([&] {
@@ -346,7 +346,7 @@ TEST_CASE("a function that can only be moved is traced, and its state is watched
   float* const scale = owned.get();
   const auto scaled = trace([owned = std::move(owned)](Tensor x) { return x * *owned; });
   for (int i = 0; i < 12; ++i) {
-    if (i == 7 && !sanitized) *scale = 3;  // what AddressSanitizer allocates is not compared
+    if (i == 7 && !sanitized) *scale = 3;  // AddressSanitizer's blocks are not compared
     CHECK(equal(scaled(ones({3})), full({3}, *scale)));
   }
   const auto counts = trace<Tensor(Tensor)>(

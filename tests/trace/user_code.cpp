@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A user's ops inside of a trace: which calls become one step, and which cannot be replayed.
+// User ops inside of a trace: which calls become one step, and which cannot be replayed.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace reel::tests {
 namespace {
-/// Reads on the host.
+/// Reads the tensor on the host.
 float first_of(const Tensor& x) { return x.to_vector<float>()[0]; }
 int runs = 0;
 }  // namespace
@@ -149,7 +149,7 @@ TEST_CASE("a step of a user's code is replayed without the function, with live n
     CHECK(equal(got, full({3}, static_cast<float>(12 * i * i * i))));
   }
   CHECK(runs == 1);
-  // A live number as the result is live.
+  // If the result is a live number, it stays live.
   const auto doubled = trace([&] { return rate * 2; }, {.verify = 0});
   for (int i = 0; i < 4; ++i) {
     CHECK((ones({3}) * doubled()).dtype() == DType::float32);
@@ -179,7 +179,7 @@ TEST_CASE("what a user's code gives may be a result as it is") {
   CHECK(traced.trace_count() == 1);
   INFO(traced.explain());
   CHECK(traced.explain().find("agerly") == std::string::npos);
-  // One that the function keeps besides is state.
+  // A tensor that the function also keeps is state.
   static Tensor kept;
   const auto keeps = trace([](Tensor x) { return kept = call_op("coded_twice", {x}); });
   for (int i = 1; i < 6; ++i) keeps(full({2}, static_cast<float>(i)));
@@ -265,7 +265,8 @@ TEST_CASE("a user's function that reads on the host and leaves something behind 
 
 TEST_CASE("a user's kernel that leaves something behind is not replayed", "[cpu]") {
   Variable first("first", zeros({3})), second("second", zeros({3}));
-  static int writes = 0;  // 1: the first, 2: the second, 3: draws random numbers
+  // 1: the op writes to the first, 2: to the second, 3: it draws random numbers
+  static int writes = 0;
   register_kernel("bitwise_xor", [&](const OpCall& call) {
     if (writes == 1) first.assign_add(1.0f);
     if (writes == 2) second.assign_add(1.0f);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The watch of a function's state: which bytes it looks at, and what it says of those that changed.
+// The watch of a function's state: which bytes it compares, and what it reports of changed bytes.
 #include <malloc.h>
 
 #include <algorithm>
@@ -47,12 +47,12 @@ TEST_CASE("the watch names the byte that changed, up to eight pointers away") {
     CHECK(said.text.empty());
     CHECK(said.doubtful.empty());
   }
-  // What is certain is all that is said.
+  // If there is a certain change, it reports that change alone.
   watched(*root, [&] { ++chain[4]->n, ++chain[0]->n, ++chain[6]->n; });
   CHECK(said.text ==
         "byte 8 behind the pointer at byte 0 of the function object: before 0x3, now 0x4");
   CHECK(said.doubtful.empty());
-  // Of what is not, each word.
+  // If all changes are doubtful, it reports each changed word.
   watched(*root, [&] { ++chain[4]->n, ++chain[6]->n; });
   CHECK(said.doubtful.size() == 2);
 }
@@ -66,7 +66,7 @@ TEST_CASE("a watch is used again for another call") {
   StateWatch watch;
   for (int round = 0; round < 3; ++round) {
     watch.add(&*root, sizeof *root);
-    watch.exclude(&*first + (round == 1), 1);  // once all of its first byte
+    watch.exclude(&*first + (round == 1), 1);  // once including its first byte
     watch.begin();
     second->n += 1;
     const std::string change = watch.change();
@@ -79,7 +79,7 @@ TEST_CASE("a watch is used again for another call") {
 
 TEST_CASE("the bytes of an object are watched, and none beside them") {
   if (sanitized) return;
-  // Words that differ where other objects had theirs before.
+  // Words change at addresses that earlier held words of other objects.
   for (const std::size_t bytes : {1u, 3u, 5u, 8u, 12u, 15u, 64u, 4'000u, 5'000u, 20'000u}) {
     const Kept<std::array<unsigned char, 24'000>> memory;
     memory->fill(0xee);
@@ -122,7 +122,7 @@ TEST_CASE("the value of a word in words has no bytes of others") {
         watch.add(&*large, 64);
       });
   CHECK(said.text == "byte 8 of the function object: before 0, now 0x100");
-  // Nor where the larger one was compared first.
+  // The same if the larger object was compared first.
   StateWatch watch;
   watch.add(&*large, 64);
   watch.add(&*small, 12);
@@ -138,7 +138,7 @@ TEST_CASE("excluded memory is no state, and what lies beside it is") {
   struct Range {
     std::size_t first, bytes;
   };
-  // In no order; some overlap, touch, or are inside of others.
+  // Unsorted ranges. Some overlap, touch, or contain others.
   const std::vector<Range> ranges = {{400, 16}, {64, 32}, {100, 50}, {110, 5}, {96, 4}, {140, 40},
                                      {300, 1},  {10, 30}, {305, 2},  {12, 2},  {60, 1}};
   const auto inside = [&](std::size_t at) {
@@ -156,7 +156,7 @@ TEST_CASE("excluded memory is no state, and what lies beside it is") {
     INFO(at << said.text);
     CHECK(said.text.empty() == inside(at));
   }
-  // A thread without tensors has nothing that is left out.
+  // A thread without tensors excludes nothing.
   std::thread([&] { CHECK(watched(*object, [&] { ++(*object)[3]; }).text.size() > 10); }).join();
 }
 
@@ -169,7 +169,7 @@ TEST_CASE("what excluded memory leads to is state only where other pointers lead
   const Kept<Node> other, far;
   known->next = other->next = &*far;
   (*object)[0] = &*known;
-  const auto exclude = [&](StateWatch& watch) {  // not in order
+  const auto exclude = [&](StateWatch& watch) {  // the ranges are not sorted
     watch.exclude(&*known, sizeof(Node));
     watch.exclude(&*low, sizeof(Node));
   };
@@ -182,7 +182,7 @@ TEST_CASE("what excluded memory leads to is state only where other pointers lead
             .text ==
         "byte 8 behind the pointer at byte 0 behind the pointer at byte 8 of the function object: "
         "before 0x1, now 0x2");
-  // A pointer that is excluded itself leads to nothing, and another one beside it does.
+  // An excluded pointer is not followed, but the pointer next to it is.
   const auto only_first = [&](StateWatch& watch) { watch.exclude(&(*object)[0], 8); };
   CHECK(watched(
             &*object, 16, [&] { ++known->n; }, only_first)
@@ -198,7 +198,7 @@ TEST_CASE("tensors and Variables are known, and memory that only looks like a te
   if (sanitized) return;
   const Kept<std::array<void*, 2>> object;
   for (const std::int64_t length : {1'600, 100'000}) {
-    // An address far inside of its elements.
+    // An address far inside of the elements of a tensor.
     const Tensor x = full({length}, 1.0f);
     const Body& body = *Access::body(x);
     float* const element = body.as<float>() + 1'400;
@@ -214,7 +214,7 @@ TEST_CASE("tensors and Variables are known, and memory that only looks like a te
   CHECK(watched(&w, sizeof w, assign, [&](StateWatch& watch) { watch.exclude(w); }).text ==
         nothing);
 
-  // The block of a tensor that is gone is used for another one.
+  // The block of a destroyed tensor is used for another tensor.
   Tensor gone = ones({7});
   (*object)[0] = Access::body(gone);
   gone = Tensor();
@@ -251,7 +251,8 @@ TEST_CASE("tensors and Variables are known, and memory that only looks like a te
   CHECK_FALSE(looks(x, [&] { copy[offsetof(Body, contiguous)] = std::byte{2}; }));
   CHECK_FALSE(looks(x, [&] { body.device_kind = 2; }));
   CHECK_FALSE(looks(x, [&] { copy[rank] = std::byte{9}; }));
-  CHECK_FALSE(looks(x, [&] { copy[rank] = std::byte{1}; }));  // it has 2 elements then
+  // with this change the body has 2 elements
+  CHECK_FALSE(looks(x, [&] { copy[rank] = std::byte{1}; }));
   CHECK_FALSE(looks(x, [&] { body.shape.data()[0] = -2, body.elements = -6; }));
   CHECK_FALSE(looks(x, [&] {
     body.shape.data()[0] = std::int64_t{1} << 62, body.shape.data()[1] = 4, body.elements = 0;
@@ -277,7 +278,7 @@ TEST_CASE("pointers are found at multiples of eight, wherever the object begins"
               .text.find("byte 8 behind the pointer at byte " + std::to_string(48 - shift) +
                          " of the function object: ") == 0);
   }
-  // The last word of an object, and one of which a byte is missing.
+  // The last word of an object, and a word that lacks a byte.
   CHECK(watched(memory->data(), 56, [&] { ++target->n; }).text.size() > 10);
   CHECK(watched(memory->data(), 55, [&] { ++target->n; }).text == nothing);
 }
@@ -305,7 +306,7 @@ TEST_CASE("of a vector its elements are state, and its spare memory is not") {
   object->numbers = {};
   object->numbers.shrink_to_fit();
 
-  // The last of as many pointers as fit, three pointers away, is one.
+  // A block of pointers is full and three pointers away. Its last word is a pointer too.
   struct Lists {
     std::array<void*, 2> other = {};
     std::vector<int*> list;
@@ -344,7 +345,7 @@ TEST_CASE("the letters of a text are no pointers") {
   CHECK(watched(*object, [&] { ++first->n; }).text == nothing);
   CHECK(watched(*object, [&] { ++behind->n; }).text ==
         "byte 8 behind the pointer at byte 32 of the function object: before 0, now 0x1");
-  // A long one is elsewhere; where a short one would be there is what was there before.
+  // A long string is stored elsewhere. Then the place of a short string holds old content.
   object->text = std::string(30, 'x');
   Node* const stale = &*second;
   std::memcpy(object.bytes + 24, &stale, 8);
@@ -353,7 +354,7 @@ TEST_CASE("the letters of a text are no pointers") {
   CHECK(watched(*object, [&] { object->text[29] = 'y'; }).text.size() > 10);
   object->text = {};
   object->text.shrink_to_fit();
-  // Pointers one after the other are no text.
+  // Adjacent pointers are no string.
   const Kept<std::array<Node*, 6>> pointers;
   std::array<Kept<Node>, 6> nodes;
   for (std::size_t i = 0; i < 6; ++i) (*pointers)[i] = &*nodes[i];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The watch of a function's state behind pointers: which objects they lead to, and which changes
-// tell of memory that is used for something else.
+// The watch of a function's state behind pointers: which objects pointers lead to, and which
+// changes only show that memory is used for something else.
 #include <malloc.h>
 
 #include <array>
@@ -18,7 +18,7 @@
 
 namespace reel::tests {
 namespace {
-/// An object that leads to `last` by so many pointers.
+/// An object that leads to `last` through this number of pointers.
 class Chain {
  public:
   Chain(int pointers, void* last) {
@@ -35,9 +35,9 @@ class Chain {
   Kept<Node> first_;
   std::list<Kept<Node>> nodes_;
 };
-/// Blocks of malloc(), the second right behind the first.
+/// Two adjacent blocks of malloc().
 struct Neighbours {
-  /// A block that is cut into two.
+  /// Makes them from one block that is cut into two.
   explicit Neighbours(std::size_t bytes) {
     const std::size_t each = (bytes + 8 + 15) / 16 * 16;
     do all.push_back(static_cast<std::byte*>(std::malloc(2 * each - 8)));
@@ -62,7 +62,7 @@ struct Neighbours {
   std::byte *first = nullptr, *second = nullptr;
   std::vector<std::byte*> all;
 };
-/// Whether the watch of a chain to this object finds the change.
+/// Whether the watch finds the change in an object behind this number of pointers.
 bool finds(int pointers, void* object, const Run& run) {
   const Chain chain(pointers, object);
   return !watched(*chain, run).text.empty();
@@ -92,7 +92,7 @@ TEST_CASE("objects are watched so far as the guide says") {
   constexpr std::size_t most = std::size_t{256} << 10;
   std::vector<char> large(most + 4'096);
   for (const int pointers : {1, 2, 5}) {
-    const Kept<std::array<void*, 2>> object;  // which does not tell where the elements end
+    const Kept<std::array<void*, 2>> object;  // it does not say where the elements end
     (*object)[0] = large.data() - 16;
     for (const std::size_t byte : {std::size_t{0}, most / 2, most - 1}) {
       INFO(pointers << " pointers, " << byte);
@@ -130,7 +130,7 @@ TEST_CASE("statics, shared objects and what is inside of objects are found behin
     CHECK(finds(pointers, &(*object)[17], [&] { ++(*object)[24]; }));
     CHECK_FALSE(finds(pointers, &(*object)[17], [&] { ++(*object)[16]; }));
   }
-  // A number that is no multiple of four is an address only of the function object itself.
+  // A number that is no multiple of four counts as an address only in the function object itself.
   const auto* const odd = object->data();
   auto* const inside = reinterpret_cast<char*>(const_cast<std::int64_t*>(odd)) + 13;
   CHECK(finds(1, inside, [&] { ++*inside; }));
@@ -143,12 +143,12 @@ TEST_CASE("the last word of a block may be none of the object's") {
   const Kept<Node> target, node;
   REQUIRE(malloc_usable_size(&*node) == 24);
   void* const at = &*target;
-  std::memcpy(node.bytes + 16, &at, 8);  // what another object has left
+  std::memcpy(node.bytes + 16, &at, 8);  // left by an earlier object
   const Run run = [&] { ++target->n; };
   for (const int pointers : {1, 2}) CHECK(finds(pointers, &*node, run));
   for (const int pointers : {3, 7}) CHECK_FALSE(finds(pointers, &*node, run));
   for (const int pointers : {3, 7}) CHECK(finds(pointers, node.bytes, [&] { ++node->n; }));
-  // In a Variable's cell it leads to the Variable's path, which is no state.
+  // In a Variable's cell the word leads to the path of the Variable, which is no state.
   const Variable w("w", ones({2}));
   auto* const cell = reinterpret_cast<std::byte*>(&Access::cell(w));
   REQUIRE(malloc_usable_size(cell) == tracing::cell_block_bytes);
@@ -156,7 +156,7 @@ TEST_CASE("the last word of a block may be none of the object's") {
   std::memcpy(last, &at, 8);
   CHECK_FALSE(finds(1, cell, run));
   std::memset(last, 0, 8);
-  // In an object of the same size it is.
+  // In another object of the same size the word leads to state.
   const Kept<std::array<void*, tracing::cell_block_bytes / 8>> object;
   object->back() = at;
   CHECK(finds(1, &*object, run));
@@ -188,7 +188,8 @@ TEST_CASE("a pointer that turns elsewhere is no state far away, a number and an 
     CHECK_FALSE(turns(i, 0, at(1)));
     CHECK_FALSE(turns(i, at(0), 3));
   }
-  // A count of four bytes beside what is left of an address may seem to lead to memory too.
+  // A count of four bytes, next to the rest of an old address, may look like the address of mapped
+  // memory.
   const auto page = address(std::aligned_alloc(4096, 8192));
   const auto low = static_cast<std::int64_t>(page);
   for (const std::int64_t count : {1, 2, 3, 4, 5, 6, 9})
@@ -199,7 +200,7 @@ TEST_CASE("a pointer that turns elsewhere is no state far away, a number and an 
   CHECK(said.doubtful[0].at == address(&words->word[5]));
   CHECK(said.doubtful[0].value == 1);
   for (const std::size_t i : {1u, 2u, 4u}) {
-    // The end of a vector's elements moves between its start and the end of its memory.
+    // The end of a vector's elements moves between the start and the end of its memory.
     *words = {};
     INFO("word " << i);
     words->word[i - 1] = at(2), words->word[i + 1] = at(8);
@@ -219,7 +220,7 @@ TEST_CASE("a pointer that turns elsewhere is no state far away, a number and an 
     CHECK_FALSE(finds(2, &*words, [&] { words->word[i + 1] = at(9), words->word[i] = at(4); }));
   }
   for (const std::size_t i : {0u, 1u, 3u}) {
-    // So does the place of a deque's iterator between the first and the end of a block.
+    // The position of a deque's iterator moves between the start and the end of a block.
     *words = {};
     INFO("word " << i);
     words->word[i + 1] = at(2), words->word[i + 2] = at(8);
@@ -257,7 +258,8 @@ TEST_CASE("containers that grow are state at any distance") {
 
 TEST_CASE("memory that the run has given back is no state") {
   if (sanitized) return;
-  // Of smaller ones that malloc() keeps nothing tells that they are free, if it keeps many.
+  // Smaller blocks are not tested: if malloc() keeps many of them, they have no mark that they are
+  // free.
   for (const std::size_t bytes : {2'000u, 5'000u})
     for (const int pointers : {1, 2, 3}) {
       INFO(bytes << " bytes, " << pointers << " pointers");
@@ -267,7 +269,7 @@ TEST_CASE("memory that the run has given back is no state") {
         blocks.free_first();
       }));
     }
-  // Its own block, made smaller in place, is.
+  // If the run shrinks a block in place, changes in the block are state.
   auto* numbers = static_cast<std::int64_t*>(std::calloc(200, 8));
   const void* const behind = std::malloc(24);
   CHECK(finds(1, numbers, [&] {
@@ -280,14 +282,14 @@ TEST_CASE("memory that the run has given back is no state") {
 
 TEST_CASE("what is behind the end of a block is another's") {
   if (sanitized) return;
-  // Two blocks, one after the other: in the first, what an older block has left looks like one that
-  // is longer.
+  // Two adjacent blocks. The first holds the rest of an older block, which looks like a block that
+  // is longer than the first one.
   const Neighbours blocks(304);
   std::byte *const first = blocks.first, *const second = blocks.second;
   REQUIRE(malloc_usable_size(first) == 312);
   const std::uint64_t size = 96 | 1, behind = 33;
   std::memcpy(first + 264, &size, 8);
-  std::memcpy(first + 272 + 96 - 8, &behind, 8);  // in the second
+  std::memcpy(first + 272 + 96 - 8, &behind, 8);  // in the second block
   std::byte* const inside = first + 272;
   for (const int pointers : {1, 2})
     CHECK(finds(pointers, inside, [&] { first[280] ^= std::byte{1}; }));

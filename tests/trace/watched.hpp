@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A watch of state beside a run, without a trace.
+// A watch of state around a run, without a trace.
 #pragma once
 #include <cstdint>
 #include <cstdlib>
@@ -21,9 +21,9 @@ struct Said {
   std::string text;
   Doubtful doubtful;
 };
-inline Said said;  // not on the stack, which the watch reads
+inline Said said;  // not on the stack, because the watch reads the stack
 
-/// What a watch says of a run of a function with this object. `before` may exclude memory.
+/// What a watch reports of a run of a function with this object. `before` may exclude memory.
 [[gnu::noinline]] inline const Said& watched(
     const void* object, std::size_t bytes, const Run& run,
     const std::function<void(StateWatch&)>& before = [](StateWatch&) {}) {
@@ -41,7 +41,7 @@ const Said& watched(const T& object, const Run& run) {
   return watched(&object, sizeof object, run);
 }
 
-/// An object on the heap, in a block of its own, with as many zeros behind it as fit.
+/// An object in its own block on the heap, followed by zeros to the end of the block.
 template <class T>
 struct Kept {
   Kept() : bytes(static_cast<std::byte*>(std::calloc(1, sizeof(T)))) { new (bytes) T(); }

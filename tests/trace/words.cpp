@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Changes of memory whose type nobody knows, as numbers.
+// Changes of memory of unknown type, shown as numbers.
 #include "lib/trace/words.hpp"
 
 #include <cstring>
@@ -15,7 +15,7 @@
 
 namespace reel::tests {
 namespace {
-/// A word with an object at a byte, and others' bytes beside it.
+/// A word with `value` at byte `at`. The other bytes are those of `beside`.
 template <class T>
 std::uint64_t word_of(T value, std::size_t at = 0, std::uint64_t beside = 0) {
   std::memcpy(reinterpret_cast<std::byte*>(&beside) + at, &value, sizeof value);
@@ -29,7 +29,8 @@ TEST_CASE("a word that changed is read as the number that it most likely is") {
     CHECK(change_text(word_of(before), word_of(now)) == text);
     if constexpr (sizeof before == 4)
       for (const std::uint64_t beside : {std::uint64_t{0}, std::uint64_t{7}, ~std::uint64_t{0}}) {
-        if (beside || std::is_integral_v<decltype(before)>)  // a float behind 0 looks like a double
+        // a float next to 0 looks like a double
+        if (beside || std::is_integral_v<decltype(before)>)
           CHECK(change_text(word_of(before, 4, beside), word_of(now, 4, beside)) == text);
         CHECK(change_text(word_of(before, 0, beside << 32), word_of(now, 0, beside << 32)) == text);
       }
@@ -47,8 +48,9 @@ TEST_CASE("a word that changed is read as the number that it most likely is") {
   check(0.1, 0.05, "was 0.1 and is 0.05");
   check(0.0, 1e-3, "was 0 and is 0.001");
   check(std::int64_t{5}, std::int64_t{-5}, "was 5 and is -5");
-  check(std::int64_t{1} << 40, (std::int64_t{1} << 40) + 1, "was 0 and is 1");  // two ints as well
-  // Two floats: the first is shown.
+  // also changed as two ints
+  check(std::int64_t{1} << 40, (std::int64_t{1} << 40) + 1, "was 0 and is 1");
+  // Two floats changed: the first is shown.
   CHECK(change_text(word_of(2.0f, 4, word_of(1.0f)), word_of(3.0f, 4, word_of(2.0f))) ==
         "was 1 and is 2");
 }
@@ -57,7 +59,7 @@ TEST_CASE("a function that keeps state is told in words which, and then which by
   if (sanitized) return;
   struct Model {
     double rate = 0.5;
-    int steps = 0;
+    int steps = 0, padding = 0;  // a word as a whole is compared
   };
   int first = 0;
   Model model;
@@ -76,7 +78,9 @@ TEST_CASE("a function that keeps state is told in words which, and then which by
     CHECK(said.find(words + "\n") != said.npos);
     CHECK(said.find("0x") == said.npos);
     CHECK(words.size() <= 200);
-    return words.substr(start.size());
+    const std::string advice = "; keep it in a Variable, or pass it as an argument";
+    CHECK(words.ends_with(advice));
+    return words.substr(start.size(), words.size() - start.size() - advice.size());
   };
   CHECK(state_of([&first, &model](Tensor x) { return x * (model.rate + ++model.steps + first); }) ==
         "what its captured pointer or reference number 2 leads to (8 bytes in) was 2 and is 3");

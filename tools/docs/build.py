@@ -68,6 +68,7 @@ ci
 mutation
 dependencies
 gpu
+cuda_emulator
 ```
 """)
     shutil.copytree(ROOT / "docs", source, dirs_exist_ok=True)

@@ -8,6 +8,9 @@ from clang.cindex import Config, CursorKind as K, Index, TypeKind
 
 from rules import ARITHMETIC, COMPOUND, FUNCTORS, RELATIONS, SYMMETRIC, Site, grouped, plain
 
+if len(K._kinds) <= 280 or K._kinds[280] is None:
+    K.BUILTIN_BIT_CAST_EXPR = K(280)  # the binding of Debian 12 does not know it
+
 Config.set_compatibility_check(False)
 
 FUNCTIONS = {K.FUNCTION_DECL, K.CXX_METHOD, K.CONSTRUCTOR, K.DESTRUCTOR, K.CONVERSION_FUNCTION, K.FUNCTION_TEMPLATE}
@@ -20,6 +23,7 @@ NUMBERS = {TypeKind.BOOL, TypeKind.CHAR_U, TypeKind.UCHAR, TypeKind.USHORT, Type
            TypeKind.LONGLONG, TypeKind.FLOAT, TypeKind.DOUBLE}
 SCALARS = NUMBERS | {TypeKind.POINTER, TypeKind.ENUM, TypeKind.NULLPTR}
 INSTRUCTION_SETS = {"sse4", "avx2", "avx512", "neon"}  # namespaces that are no part of a function's name
+ANY_SET = re.compile(rf"\b(?:{'|'.join(sorted(INSTRUCTION_SETS))})::")
 
 
 class Reader:
@@ -77,7 +81,7 @@ class Reader:
                 if parent.spelling and parent.spelling not in {"reel"} | INSTRUCTION_SETS:
                     scope.insert(0, parent.spelling)
                 parent = parent.semantic_parent
-        self.function = "::".join([*scope, cursor.displayname])
+        self.function = "::".join([*scope, ANY_SET.sub("", cursor.displayname)])
         self.context = hashlib.sha1(self.code(cursor).encode()).hexdigest()[:12]
         if cursor.kind == K.CONSTRUCTOR:
             for child in children:

@@ -92,15 +92,15 @@ class Trial:
     # --- one test case ---
     def run(self, case, seconds, idle=8, **environment):
         """(ending, processor time, wall time); the ending is "passed" or says what went wrong."""
-        room = self.scratch / str(threading.get_ident())
-        room.mkdir(exist_ok=True)
+        work_folder = self.scratch / str(threading.get_ident())
+        work_folder.mkdir(exist_ok=True)
         name = re.sub(r'([\\",])', r"\\\1", case.name)
-        log = room / "log"
+        log = work_folder / "log"
         begun = time.monotonic()
         with open(log, "wb") as output:
             process = subprocess.Popen([str(self.folder / case.program), f'"{name}"', "--abort"],
-                                       stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=room,
-                                       start_new_session=True, env={**os.environ, "TMPDIR": str(room), **environment})
+                                       stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=work_folder,
+                                       start_new_session=True, env={**os.environ, "TMPDIR": str(work_folder), **environment})
         for what, limit in ((resource.RLIMIT_CPU, int(seconds) + 1), (resource.RLIMIT_AS, MEMORY),
                             (resource.RLIMIT_FSIZE, FILE_SIZE), (resource.RLIMIT_CORE, 0)):
             try:
@@ -116,7 +116,7 @@ class Trial:
         except (ProcessLookupError, PermissionError):
             pass
         last = tail(log)
-        for left in room.iterdir():
+        for left in work_folder.iterdir():
             shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
         used, wall = usage.ru_utime + usage.ru_stime, time.monotonic() - begun
         if os.WIFSIGNALED(status):

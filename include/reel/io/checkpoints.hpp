@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Checkpoints of a run: saved again and again, resumed after a stop.
+// Checkpoints: save the state of a run regularly, and resume the run after a stop.
 #pragma once  // defined in lib/io
 #include <cstdint>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include <reel/io/save.hpp>
 
 namespace reel::io {
-/// A count of steps, and the line that names it.
+/// A number of steps, and the line of the call.
 struct StepAt {
   std::int64_t step;
   Caller caller;
@@ -17,7 +18,7 @@ struct StepAt {
       StepAt(I count, Caller at = Caller::here())
       : step(static_cast<std::int64_t>(count)), caller(at) {}
 };
-/// A variable for a count of steps.
+/// A variable for a number of steps.
 struct StepInto {
   detail::SavedValue value;
   Caller caller;
@@ -29,11 +30,12 @@ struct StepInto {
 
 /// Options of Checkpoints.
 struct CheckpointOptions {
-  std::int64_t keep = 3;   // the latest; older ones are removed
-  std::int64_t every = 1;  // steps between two
+  std::int64_t keep = 3;   // how many of the latest files are kept; older ones are removed
+  std::int64_t every = 1;  // steps between two checkpoints
 };
-/// Checkpoints in a folder, "step-000000001000.safetensors". Each is one file, which is there as a
-/// whole or not at all: a process that is killed at any moment leaves the checkpoints before.
+/// Checkpoints in a folder. Each one is a file such as "step-000000001000.safetensors". If a
+/// process is killed while it saves, the earlier checkpoints are intact, and no incomplete one
+/// exists.
 ///
 ///     io::Checkpoints checkpoints("run", {.keep = 3, .every = 1000});
 ///     std::int64_t step = 0;
@@ -44,11 +46,12 @@ struct CheckpointOptions {
 ///     }
 class REEL_API Checkpoints {
  public:
-  /// Makes the folder where it is not there. Throws Error unless keep and every are 1 or more.
+  /// Creates the folder if it does not exist. Throws Error unless `keep` and `every` are at
+  /// least 1.
   explicit Checkpoints(const Path& folder, CheckpointOptions options = {},
                        Caller caller = Caller::here());
-  /// Saves the parts, as io::save() does, if `every` divides the step. Returns whether it did.
-  /// Throws Error if the folder has a later step: that is another run, or one to resume.
+  /// If `every` divides the step, saves the parts, as io::save() does, and returns true. Throws
+  /// Error if the folder has a later step: call resume() first, or use another folder.
   template <class... Parts>
   bool save(StepAt step, const Parts&... parts) const try {
     if (step.step % options_.every != 0) return false;
@@ -57,20 +60,27 @@ class REEL_API Checkpoints {
   } catch (const std::bad_alloc&) {
     fail_memory(step.caller, "Checkpoints");
   }
-  /// Loads the latest checkpoint, as io::load() does, and its step. Returns false, and changes
-  /// nothing, where there is none.
+  /// Loads the latest checkpoint, as io::load() does, and its step. If there is none, it changes
+  /// nothing and returns false. Throws IoError if the file has an optimizer, a generator or a
+  /// number that the call does not have, because the run would continue without it. With
+  /// `{.strict = false}` it loads what fits.
   template <class... Parts>
-  bool resume(StepInto step, Parts&&... parts) const try {
-    return load_state(step, detail::state_of(step.caller, parts...));
+  bool resume(StepInto step, const LoadOptions& options, Parts&&... parts) const try {
+    return load_state(step, options, detail::state_of(step.caller, parts...));
   } catch (const std::bad_alloc&) {
     fail_memory(step.caller, "Checkpoints");
   }
-  /// The path of the latest checkpoint; empty where there is none.
+  template <class... Parts>
+  requires(!std::is_same_v<std::remove_cvref_t<Parts>, LoadOptions> &&
+           ...) bool resume(StepInto step, Parts&&... parts) const {
+    return resume(std::move(step), LoadOptions(), parts...);
+  }
+  /// The path of the latest checkpoint; empty if there is none.
   Path latest(Caller caller = Caller::here()) const;
 
  private:
   void save_state(StepAt step, detail::State state) const;
-  bool load_state(const StepInto& step, detail::State state) const;
+  bool load_state(const StepInto& step, const LoadOptions& options, detail::State state) const;
   Path folder_;  // with a slash at its end
   CheckpointOptions options_;
 };

@@ -13,14 +13,14 @@ namespace reel::io {
 using Path = std::string;  // std::filesystem::path converts to it; <filesystem> costs 30,000 lines
 /// Tensors and their names, in order.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
-/// Texts by name.
+/// Texts and their names, in order.
 using Metadata = std::vector<std::pair<std::string, std::string>>;
 
-/// Writes NumPy's .npy format, version 1.0. Whoever opens the path at any moment, also after the
-/// process was killed or the machine stopped, finds the old file or the new one, as a whole: the
-/// bytes go to a file of a unique name beside it, are synced, and then get the name. Links are
-/// followed; permissions stay. A process that is killed may leave its "x.npy.*.new" behind. Throws
-/// IoError, which says what failed; then no new file is left beside the old one.
+/// Writes NumPy's .npy format, version 1.0. The new file replaces an old one as a whole: at any
+/// moment a reader finds the complete old file or the complete new one, even if the process is
+/// killed or the machine stops. The bytes are written to a new file in the same folder and synced;
+/// then this file is renamed. Links are followed, and permissions are kept. A killed process may
+/// leave a file "x.npy.*.new". Throws IoError if a step fails, and removes the new file.
 REEL_API void save_npy(const Path& path, const Tensor& x, Caller caller = Caller::here());
 /// Reads a .npy file of bool, uint8, int32, int64, float16, float32 or float64, little-endian, in C
 /// or Fortran order, of version 1, 2 or 3.
@@ -29,9 +29,10 @@ REEL_API Tensor load_npy(const Path& path, Caller caller = Caller::here());
 /// Options of save_safetensors().
 struct SafetensorsOptions {
   Metadata metadata = {};
-  /// Where the tensors take more bytes, they go to several files of at most so many (or of one
-  /// tensor): "model-00001-of-00003.safetensors", ..., which "model.safetensors.index.json" lists.
-  /// The index is replaced last; a save over shards of the same names is not one step.
+  /// If the tensors take more bytes, they are written to several files (shards), such as
+  /// "model-00001-of-00003.safetensors". Each shard has at most this number of bytes, or one
+  /// tensor. The index "model.safetensors.index.json" lists the shards and is replaced last. A save
+  /// over shards of the same names is not atomic.
   std::int64_t shard_bytes = INT64_MAX;
 };
 /// Writes the format of Hugging Face's safetensors.
@@ -40,8 +41,8 @@ struct SafetensorsOptions {
 REEL_API void save_safetensors(const Path& path, const NamedTensors& tensors,
                                const SafetensorsOptions& options = {},
                                Caller caller = Caller::here());
-/// Reads a .safetensors file, or the shards of an index: `path` names the ".index.json", or what it
-/// would be without that ending. In the order of the header.
+/// Reads a .safetensors file, or the shards of an index: `path` is that of the ".index.json", with
+/// or without this ending. The tensors are in the order of the header.
 REEL_API NamedTensors load_safetensors(const Path& path, Caller caller = Caller::here());
 /// Options of save_npz().
 struct NpzOptions {
@@ -57,11 +58,12 @@ REEL_API NamedTensors load_npz(const Path& path, Caller caller = Caller::here())
 /// Writes a dict that PyTorch's torch.load(path, weights_only=True) reads.
 REEL_API void save_torch(const Path& path, const NamedTensors& tensors,
                          Caller caller = Caller::here());
-/// Reads the tensors of a file that torch.save() wrote, PyTorch 1.6 or later: of dicts, lists and
-/// tuples, by their path ("optimizer.state.0.exp_avg"). Numbers and texts beside them are passed
-/// over. Nothing of the file is executed: a pickle that calls anything else is an IoError, which
-/// names it. Tensors that share memory in PyTorch share it here. A whole model
-/// (`torch.save(model)`) cannot be read: save its state_dict().
+/// Reads the tensors of a file that torch.save() of PyTorch 1.6 or later wrote. Tensors inside
+/// dicts, lists and tuples are named by their path, such as "optimizer.state.0.exp_avg". Numbers
+/// and texts are skipped. Nothing in the file is executed: a pickle that calls a function other
+/// than those for tensors throws an IoError that names the function. Tensors that share memory in
+/// PyTorch share it here. A whole model (`torch.save(model)`) cannot be read: save its
+/// state_dict().
 REEL_API NamedTensors load_torch(const Path& path, Caller caller = Caller::here());
 
 /// The texts that a .safetensors file has beside its tensors; of shards, those of the first.

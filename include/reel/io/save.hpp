@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A whole program's state in one file: models, optimizers, generators and numbers.
+// Saves the state of a program in one file: models, optimizers, generators and numbers.
 #pragma once  // defined in lib/io
 #include <cstdint>
 #include <initializer_list>
@@ -15,7 +15,7 @@
 #include <reel/io/state.hpp>
 
 namespace reel::io {
-/// A path, and the line that names it.
+/// A path, and the line of the call.
 struct PathAt {
   Path path;
   Caller caller;
@@ -27,9 +27,9 @@ struct PathAt {
   }
 };
 
-/// What a tensor of a file is called in the model: a function of its name, or a table of names and
-/// beginnings of names (which end with a dot), of which the first that fits counts. A name that no
-/// row fits stays. An empty result leaves the tensor out.
+/// Maps the names of tensors in a file to names in the model. It is a function or a table. A table
+/// has rows of names, or of prefixes that end with a dot. The first row that fits is used; if none
+/// fits, the name is kept. A tensor whose new name is empty is skipped.
 ///
 ///     io::load("model.pt", {.rename = {{"encoder.lstm.", "reader."}, {"unused", ""}}}, model);
 class REEL_API Rename {
@@ -49,19 +49,19 @@ class REEL_API Rename {
 
 /// Options of load().
 struct LoadOptions {
-  /// Whether a name, shape or dtype that differs is an error. If not, what fits is loaded, and the
-  /// report lists the rest.
+  /// Whether a different name, shape or dtype is an error. If not, the tensors that fit are loaded,
+  /// and the report lists the others.
   bool strict = true;
   /// Whether floating tensors are converted to the dtype of their Variable.
   bool convert = false;
   Rename rename = {};
 };
 
-/// What a load left out, one line each.
+/// What a load did not load, one line for each tensor or value.
 struct REEL_API LoadReport {
   std::vector<std::string> missing;     // the program has it, the file does not
   std::vector<std::string> unexpected;  // the file has it, the program does not
-  std::vector<std::string> different;   // of another shape or dtype
+  std::vector<std::string> different;   // the shape or dtype differs
   bool complete() const { return missing.empty() && unexpected.empty() && different.empty(); }
   std::string text() const;
 };
@@ -71,19 +71,22 @@ REEL_API void save_state(const PathAt& path, const State& state);
 REEL_API LoadReport load_state(const PathAt& path, const LoadOptions& options, const State& state);
 }  // namespace detail
 
-/// Saves what it is given in one .safetensors file, which replaces an older one as a whole:
+/// Saves its arguments in one .safetensors file. An existing file is replaced atomically.
 ///
 ///     io::save("run.safetensors", model, adam, generator, step);
 ///
-/// - Models: their Variables and Buffers, by path ("layers.0.weight"; a key of a map counts). One
-///   that occurs twice is saved once. A generator inside a model belongs to it.
+/// - Models: their Variables and Buffers, by path ("layers.0.weight"). Keys of a map are part of
+/// the
+///   path. A Variable that occurs twice is saved once. A generator inside a model is saved too.
 /// - Optimizers: their state, by the paths of the parameters ("optimizer.m.layers.0.weight").
 /// - Generators: seed and position.
-/// - Numbers, texts, Tensors, and structs of these without Variables, in order and by path.
+/// - Numbers, strings and Tensors: by the position of the argument.
+/// - Structs of these without Variables: by path. Such a struct may be a member of a model.
 ///
-/// Numbers and Tensors beside Variables in a struct are settings of the model: they are not saved.
-/// What would have the name of something else is an Error: give two models as std::tie(a, b), or
-/// as members of one struct. Throws IoError where the file cannot be written.
+/// If a struct has Variables, its own numbers and Tensors are settings of the model: they are not
+/// saved. Neither is the rate of a Dropout.
+/// Throws Error if two arguments have the same name: pass two models as std::tie(a, b), or as
+/// members of one struct. Throws IoError if the file cannot be written.
 template <class... Parts>
 void save(PathAt path, const Parts&... parts) try {
   detail::save_state(path, detail::state_of(path.caller, parts...));
@@ -91,10 +94,12 @@ void save(PathAt path, const Parts&... parts) try {
   fail_memory(path.caller, "save");
 }
 
-/// Loads what save() saved, or the tensors of a .safetensors, .npz or PyTorch file, into what it is
-/// given. Handles and devices of Variables stay. Names, shapes and dtypes must be the same: one
-/// IoError lists all that are missing, unexpected or different. Optimizers, generators and numbers
-/// in the file are passed over where the call has none. Nothing has changed after an error.
+/// Loads a file of save(), or the tensors of a .safetensors, .npz or PyTorch file, into its
+/// arguments. Handles of Variables stay valid, and values stay on their devices. The names, shapes
+/// and dtypes of the file and of the arguments must be the same. Otherwise one IoError lists what
+/// is missing, unexpected or different. Optimizers, generators and numbers in the file are skipped
+/// if the call has none. After an error nothing has changed. Returns a report of what was not
+/// loaded, which is empty unless options.strict is false.
 template <class... Parts>
 LoadReport load(PathAt path, const LoadOptions& options, Parts&&... parts) try {
   return detail::load_state(path, options, detail::state_of(path.caller, parts...));
@@ -107,8 +112,8 @@ requires(!std::is_same_v<std::remove_cvref_t<Part>, LoadOptions>) LoadReport
   return load(std::move(path), LoadOptions(), part, parts...);
 }
 
-/// The parameters and buffers of a model, for save_safetensors() and its like: what PyTorch calls a
-/// state dict.
+/// The parameters and buffers of a model, for save_safetensors() and save_npz(). PyTorch calls this
+/// a state dict.
 template <class Model>
 NamedTensors tensors_of(const Model& model) try {
   NamedTensors tensors;

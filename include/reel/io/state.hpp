@@ -10,6 +10,8 @@
 
 #include <reel/error.hpp>
 #include <reel/fields.hpp>
+#include <reel/nn/layers.hpp>
+#include <reel/nn/sequential.hpp>
 #include <reel/random.hpp>
 
 namespace reel::io::detail {
@@ -31,6 +33,12 @@ struct SavedValue {
   std::uint8_t bytes;
   std::string name;
   void* place;
+  bool in_model = false;  // and not an argument of its own
+};
+struct SavedTensor {
+  std::string name;
+  Tensor* place;
+  bool in_model = false;
 };
 template <class T>
 SavedValue saved_value(std::string_view name, T& value) {
@@ -53,42 +61,61 @@ struct State {
   std::vector<SavedVariable> variables;  // each once
   std::vector<std::pair<std::string, Generator>> generators;
   std::vector<SavedValue> values;
-  std::vector<std::pair<std::string, Tensor*>> tensors;
+  std::vector<SavedTensor> tensors;
   int plain_parts = 0;  // numbers, texts and Tensors that are arguments themselves
 
   REEL_API void add(std::string_view name, const Variable& variable, const char* role);
   /// The path of a Variable among those that were added; empty if it is none of them.
   REEL_API std::string path_of(const Variable& variable) const;
   REEL_API void add_generator(std::string_view name, const Generator& generator);
+  /// Appends the numbers and Tensors of `other`.
+  REEL_API void take_plain(State& other, bool in_model = false);
   std::size_t found() const { return variables.size() + generators.size(); }
 };
 /// Throws Error for two things of one name.
 REEL_API void check_names(const State& state, Caller caller);
 
-/// Notes what a struct holds but for optimizers.
+/// Notes what a part holds but for optimizers.
 struct Collector {
   State& state;
-  State& plain;  // numbers and Tensors, which count where the struct has no Variables
-  bool& has_optimizer;
+  State& kept;     // numbers and Tensors that are saved
+  State& own;      // those of this struct, which are saved if it is no model
+  bool& is_model;  // it holds a Variable, a Generator or an optimizer
   static constexpr bool skips_keys = true;
   template <class Leaf>
   void operator()(std::string_view path, Leaf& leaf) const {
     using T = std::remove_const_t<Leaf>;
     reel::detail::require_fields<T>();
-    if constexpr (std::is_same_v<T, Variable>)
+    if constexpr (std::is_same_v<T, Variable>) {
       state.add(path, leaf, "parameter");
-    else if constexpr (std::is_same_v<T, Generator>)
+      is_model = true;
+    } else if constexpr (std::is_same_v<T, Generator>) {
       state.add_generator(path, leaf);
-    else if constexpr (std::is_same_v<T, Tensor>)
-      plain.tensors.emplace_back(path, const_cast<Tensor*>(&leaf));
-    else if constexpr (SavedNumber<T>)
-      plain.values.push_back(saved_value(path, leaf));
+      is_model = true;
+    } else if constexpr (std::is_same_v<T, Tensor>) {
+      own.tensors.push_back({std::string(path), const_cast<Tensor*>(&leaf)});
+    } else if constexpr (SavedNumber<T>) {
+      own.values.push_back(saved_value(path, leaf));
+    }
   }
-  void buffer(std::string_view path, const Buffer& leaf) const { state.add(path, leaf, "buffer"); }
+  void buffer(std::string_view path, const Buffer& leaf) const {
+    state.add(path, leaf, "buffer");
+    is_model = true;
+  }
   template <class T>
-  bool takes(std::string_view, T&) const {
-    has_optimizer |= OptimizerLike<T>;
-    return OptimizerLike<T>;
+  bool takes(std::string_view path, T& object) const {
+    if constexpr (std::is_same_v<T, reel::detail::Member>)
+      if (object.template as<nn::Dropout>()) return true;
+    bool model_inside = OptimizerLike<T>;
+    if constexpr (!OptimizerLike<T> && !std::is_same_v<T, nn::Dropout>) {
+      State plain;
+      reel::detail::visit_fields(object, [&](std::string_view field, auto& member) {
+        visit_leaves(path_to(path, field), member, Collector{state, kept, plain, model_inside});
+      });
+      if (!model_inside) kept.take_plain(plain);
+    }
+    is_model |= model_inside;
+    return true;
   }
 };
 
@@ -135,19 +162,16 @@ void collect_part(State& state, Part& part) {
     state.values.push_back(saved_value(number, part));
     ++state.plain_parts;
   } else if constexpr (std::is_same_v<T, Tensor>) {
-    state.tensors.emplace_back(number, const_cast<Tensor*>(&part));
+    state.tensors.push_back({number, const_cast<Tensor*>(&part)});
     ++state.plain_parts;
   } else {
     static_assert(!PlainField<T> || HasFields<T>,
                   "save() and load() take models, optimizers, Generators, Tensors, std::string, "
                   "numbers, and structs with fields of these");
-    const std::size_t found = state.found();
     State plain;
-    bool has_optimizer = false;
-    visit_leaves("", part, Collector{state, plain, has_optimizer});
-    if (state.found() > found || has_optimizer) return;
-    for (SavedValue& value : plain.values) state.values.push_back(std::move(value));
-    for (auto& tensor : plain.tensors) state.tensors.push_back(std::move(tensor));
+    bool is_model = false;
+    visit_leaves("", part, Collector{state, plain, plain, is_model});
+    state.take_plain(plain, is_model);
   }
 }
 

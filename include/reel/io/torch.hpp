@@ -12,7 +12,7 @@
 
 namespace reel::io {
 namespace detail {
-/// A layer of a model, whose weights PyTorch lays out in another way.
+/// A layer of a model whose weights have another layout in PyTorch.
 struct TorchLayer {
   enum class Kind : std::uint8_t { linear, embedding, layer_norm, cell, gru_cell, rnn, gru } kind;
   std::string path;
@@ -26,6 +26,9 @@ struct TorchLayers {
   bool takes(std::string_view path, T& layer) const {
     using Kind = TorchLayer::Kind;
     using L = std::remove_const_t<T>;
+    if constexpr (std::is_same_v<L, reel::detail::Member>)
+      return takes_one_of<nn::Linear, nn::Embedding, nn::LayerNorm, nn::RNNCell, nn::LSTMCell,
+                          nn::GRUCell, nn::LSTM, nn::GRU>(path, layer);
     const auto add = [&](Kind kind) { found.push_back({kind, std::string{path}}); };
     if constexpr (std::is_same_v<L, nn::Linear>) add(Kind::linear);
     if constexpr (std::is_same_v<L, nn::Embedding>) add(Kind::embedding);
@@ -40,16 +43,23 @@ struct TorchLayers {
     }
     return false;
   }
+  template <class... Layer>
+  bool takes_one_of(std::string_view path, const reel::detail::Member& layer) const {
+    const auto taken = [&](auto* object) { return object && takes(path, *object); };
+    return (taken(layer.template as<Layer>()) || ...);
+  }
 };
 REEL_API LoadReport load_torch_state(const PathAt& path, const LoadOptions& options,
                                      const State& state, const std::vector<TorchLayer>& layers);
 }  // namespace detail
 
 /// Loads a file of a PyTorch model into a model of the same layers: a state dict as torch.save()
-/// writes it, or the same as .safetensors. Weights of Linear, RNNCell, LSTMCell, GRUCell, LSTM and
-/// GRU are transposed, put together, and their two biases added; weights of Embedding and LayerNorm
-/// get our names. `.rename` gives a module of PyTorch the path that its layer has here. Otherwise
-/// as load().
+/// writes it, or the same tensors as .safetensors. The weights of Linear, RNNCell, LSTMCell,
+/// GRUCell, LSTM and GRU are converted: they are transposed, the two matrices of a recurrent layer
+/// are joined, and its two biases are added. Weights of Embedding and LayerNorm get the names that
+/// they have here.
+/// `.rename` maps the name of a module in PyTorch to the path of the layer here. Errors and the
+/// report are those of load().
 ///
 ///     io::load_torch("tagger.pt", {.rename = {{"lstm.", "reader."}}}, tagger);
 template <class Model>

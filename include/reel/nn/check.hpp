@@ -35,9 +35,10 @@ void check_reads(const Model& model, Caller caller, const Call& call) {
 }  // namespace detail
 
 namespace nn {
-/// Runs f(inputs...) once. Throws Error if it reads Variables that the model does not list among
-/// its members, and names them. They would be neither trained nor saved, and clone() would share
-/// them.
+/// Runs f(inputs...) once. Throws Error if f reads Variables that the model does not list among its
+/// members; the error names them. Such Variables would be neither trained nor saved, and clone()
+/// would share them. Only reads on the calling thread are seen: a Variable that f reads on another
+/// thread is not found.
 ///
 ///     nn::check(model, [&](const Tensor& x) { return model(x); }, ones({1, 784}));
 template <class Model, class F>
@@ -61,7 +62,7 @@ void check(const Model& model, F&& f, const A& a, const B& b, const C& c,
            Caller caller = Caller::here()) {
   detail::check_reads(model, caller, [&] { static_cast<void>(f(a, b, c)); });
 }
-/// The same from a list of as many tensors as f takes, up to four.
+/// The same with the inputs in a list: as many tensors as f takes, up to four.
 template <class Model, class F>
 requires(!std::is_invocable_v<F&, const std::vector<Tensor>&>) void check(
     const Model& model, F&& f, const std::vector<Tensor>& inputs, Caller caller = Caller::here()) {

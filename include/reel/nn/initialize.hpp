@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// First values of weights. A weight is [..., in, out], so that a layer computes x times weight.
-// Axes before the last two multiply both in and out. A shape with fewer than two axes throws
-// ShapeError.
+// First values of weights. A weight is [..., in, out], so that a layer computes x times weight. The
+// product of the axes before the last two multiplies in and out, as in a convolution. A shape with
+// fewer than two axes throws ShapeError.
 #pragma once  // defined in lib/nn
 #include <reel/ops/create.hpp>
 
@@ -17,10 +17,11 @@ REEL_API Tensor he_uniform(Shape shape, TensorOptions options = {}, Caller calle
 /// Normal with mean 0 and variance 2 / in.
 REEL_API Tensor he_normal(Shape shape, TensorOptions options = {}, Caller caller = Caller::here());
 /// A random matrix whose rows (or columns, if there are fewer) are orthogonal to each other and
-/// have the length `gain` (Saxe, McClelland and Ganguli 2014). Throws ShapeError for other shapes.
+/// have the length `gain` (Saxe, McClelland and Ganguli 2014). Throws ShapeError unless the shape
+/// has two axes.
 REEL_API Tensor orthogonal(Shape shape, double gain = 1, TensorOptions options = {},
                            Caller caller = Caller::here());
-/// Every element is `value`.
+/// A tensor whose elements are all `value`, of any shape.
 REEL_API Tensor constant(Shape shape, double value, TensorOptions options = {},
                          Caller caller = Caller::here());
 }  // namespace reel::nn

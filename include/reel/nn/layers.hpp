@@ -10,12 +10,17 @@
 #include <reel/ops/softmax.hpp>
 
 namespace reel::nn {
+/// Whether a layer has a bias.
+enum class Bias : bool { no, yes };
+/// `nn::Linear(3, 4, nn::no_bias)`.
+inline constexpr Bias no_bias = Bias::no;
+
 /// activation(x weight + bias) for x [..., in]. weight [in, out] starts with glorot_uniform(), bias
 /// [out] with zeros. See dense().
 ///
-///     nn::Linear hidden(784, 512, Activation::relu), head(512, 10);
+///     nn::Linear hidden(784, 512, Activation::relu), head(512, 10), scores(10, 10, nn::no_bias);
 struct REEL_API Linear {
-  Variable weight, bias;
+  Variable weight, bias;  // with no_bias, bias is empty and not among the fields
   Activation activation = Activation::none;
   Linear(Extent in, Extent out, TensorOptions options = {}, Caller caller = Caller::here());
   template <class A>
@@ -23,20 +28,56 @@ struct REEL_API Linear {
   Linear(Extent in, Extent out, A function, TensorOptions options = {},
          Caller caller = Caller::here())
       : Linear(in, out, options, function, caller) {}
-  Linear(Extent in, Extent out, TensorOptions options, Activation activation, Caller caller);
+  template <class B>
+  requires std::is_same_v<B, Bias> Linear(Extent in, Extent out, B has_bias,
+                                          Activation function = Activation::none,
+                                          TensorOptions options = {},
+                                          Caller caller = Caller::here())
+      : Linear(in, out, options, function, caller, has_bias) {}
+  Linear(Extent in, Extent out, TensorOptions options, Activation activation, Caller caller,
+         Bias has_bias = Bias::yes);
   Tensor operator()(Operand x) const;
   void fields(auto&& field) {
     field("weight", weight);
-    field("bias", bias);
+    if (bias.size() > 0) field("bias", bias);
   }
 };
 
-/// A table [count, width] whose rows stand for words. Gives the row of each word, which is an
-/// integer from 0 to count - 1; negative ones count from the end, as in take(). The table starts
-/// with normal random numbers.
+/// t h + (1 - t) x, with h = activation(x W + b) and the gate t = sigmoid(x V + c), for x
+/// [..., width] (Srivastava, Greff and Schmidhuber 2015). c starts with -1, so a new layer returns
+/// mostly x.
+struct REEL_API Highway {
+  Linear transform, gate;
+  explicit Highway(Extent width, Activation activation = Activation::relu,
+                   TensorOptions options = {}, Caller caller = Caller::here());
+  Tensor operator()(Operand x) const;
+  void fields(auto&& field) {
+    field("transform", transform);
+    field("gate", gate);
+  }
+};
+
+/// Joins the axes from `first_axis` to the last one into one axis: [batch, 2, 3] becomes [batch,
+/// 6]. Throws IndexError if the axis does not exist.
+struct REEL_API Flatten {
+  int first_axis = 1;
+  Tensor operator()(Operand x) const;
+  void fields(auto&&) {}
+};
+
+/// Options of Embedding.
+struct EmbeddingOptions {
+  DType dtype = DType::float32;
+  bool sparse = false;  // GradientTape::row_gradients() gives the gradient of the table as rows
+};
+/// A table [count, width] with a row for each word. Words are integers [...] from 0 to count - 1;
+/// the result [..., width] holds their rows. Negative words count from the end, as in take(). The
+/// table starts with normal random numbers. Throws IndexError for a word outside the table.
 struct REEL_API Embedding {
   Variable table;
-  Embedding(Extent count, Extent width, TensorOptions options = {}, Caller caller = Caller::here());
+  bool sparse;
+  Embedding(Extent count, Extent width, EmbeddingOptions options = {},
+            Caller caller = Caller::here());
   Tensor operator()(Operand words) const;
   void fields(auto&& field) { field("table", table); }
 };
@@ -46,7 +87,8 @@ struct LayerNormOptions {
   double epsilon = 1e-5;
   DType dtype = DType::float32;
 };
-/// Normalises the last axis to mean 0 and variance 1, then multiplies by scale and adds shift.
+/// Normalises the last axis to mean 0 and variance 1, then multiplies by scale [width] and adds
+/// shift [width]; see layer_norm(). Throws ShapeError unless the last axis of x has this width.
 struct REEL_API LayerNorm {
   Variable scale, shift;
   double epsilon;
@@ -59,7 +101,8 @@ struct REEL_API LayerNorm {
 };
 
 /// While training(), sets each element to 0 with this probability and divides the others by
-/// 1 - probability. Else it returns x. Throws Error unless 0 <= probability < 1.
+/// 1 - probability (Srivastava et al. 2014). While evaluating, it returns x. Throws Error unless
+/// 0 <= probability < 1.
 struct REEL_API Dropout {
   double probability;
   explicit Dropout(double probability = 0.5, Caller caller = Caller::here());

@@ -12,7 +12,7 @@ namespace reel {
 namespace detail {
 REEL_API std::string summary_table(const NamedVariables& variables);
 REEL_API void assign_variables(const NamedVariables& to, const NamedVariables& from, Caller caller);
-/// The clone made for this Variable's cell, made now if it is the first time.
+/// The clone of this Variable. The first call makes it.
 REEL_API Variable clone_once(const Variable& variable, std::vector<Variable>& seen,
                              std::vector<Variable>& clones);
 
@@ -22,13 +22,15 @@ void clone_leaves(Value& value, std::vector<Variable>& seen, std::vector<Variabl
     static_cast<Variable&>(value) = clone_once(value, seen, clones);
   } else if constexpr (std::is_same_v<Value, Generator>) {
     value = value.clone();
+  } else if constexpr (requires { value.clone_members(seen, clones); }) {
+    value.clone_members(seen, clones);
   } else if constexpr (HasFields<Value>) {
     visit_fields(value,
                  [&](std::string_view, auto& member) { clone_leaves(member, seen, clones); });
   } else if constexpr (ListLike<Value>) {
     for (auto& element : value) clone_leaves(element, seen, clones);
   } else if constexpr (TupleLike<Value>) {
-    std::apply([&](auto&... element) { (clone_leaves(element, seen, clones), ...); }, value);
+    for_each_element(value, [&](auto& element) { clone_leaves(element, seen, clones); });
   } else if constexpr (PointerLike<Value>) {
     if (!value) return;
     if constexpr (requires { typename Value::element_type; }) {  // shared: copy what it points to
@@ -59,8 +61,8 @@ void to(const Model& model, Device device, Caller caller = Caller::here()) {
   detail::move_variables(detail::all_variables(model, "to"), device, caller);
 }
 
-/// A copy of the model with Variables, Buffers and Generators of its own. A Variable that the model
-/// has twice is shared in the copy too.
+/// A copy of the model with new Variables, Buffers and Generators. If two members of the model are
+/// the same Variable, they are the same in the copy too.
 template <class Model>
 Model clone(const Model& model) try {
   Model copy = model;

@@ -12,7 +12,7 @@ namespace reel::nn {
 struct LSTMLayersOptions {
   std::int64_t layers = 1;
   bool bidirectional = false;  // a second cell runs from the last step to the first
-  double dropout = 0;          // between layers, while training()
+  double dropout = 0;          // between layers, of which there must be two; while training()
   double forget_bias = 1;      // first value of the bias of f
   DType dtype = DType::float32;
 };
@@ -34,7 +34,7 @@ struct REEL_API LSTM {
   LSTM(Extent in, Extent hidden, LSTMLayersOptions options = {}, Caller caller = Caller::here());
   /// A state of zeros for each cell.
   std::vector<LSTMState> initial_states(Extent batch, Caller caller = Caller::here()) const;
-  /// Starts from a state for each cell, or from zeros.
+  /// Starts from `states`, one for each cell, or from zeros if there are none.
   LSTMOutput operator()(Operand x, const std::vector<LSTMState>& states = {},
                         const Tensor& lengths = {}) const;
   void fields(auto&& field) { field("cells", cells); }

@@ -5,7 +5,8 @@
 #include <reel/tensor.hpp>
 
 namespace reel {
-/// Element by element; integers wrap around.
+/// Sum, difference and product, element by element. The results of integers wrap around. bools have
+/// no difference: it throws DTypeError.
 REEL_API Tensor operator+(Operand x, Operand y);
 REEL_API Tensor operator-(Operand x, Operand y);
 REEL_API Tensor operator*(Operand x, Operand y);
@@ -13,26 +14,32 @@ REEL_API Tensor operator*(Operand x, Operand y);
 ///
 ///     tensor({1, 3}) / 2           // [0.5, 1.5]
 REEL_API Tensor operator/(Operand x, Operand y);
-/// The remainder, with the sign of the divisor as in Python. An integer % 0 is 0.
+/// The remainder of a division, with the sign of the divisor, as in Python. The remainder of an
+/// integer divided by 0 is 0.
 ///
 ///     tensor({-3, 5}) % 4          // [1, 1]
 REEL_API Tensor operator%(Operand x, Operand y);
 /// The negative of each element.
 REEL_API Tensor operator-(Operand x);
 
-/// `x += y` is `x = x + y`: x becomes another tensor, and other handles of the old one keep it.
+/// `x += y` is `x = x + y`: the handle x refers to a new tensor afterwards. Other handles still
+/// refer to the old one.
 REEL_API Tensor& operator+=(Tensor& x, Operand y);
 REEL_API Tensor& operator-=(Tensor& x, Operand y);
 REEL_API Tensor& operator*=(Tensor& x, Operand y);
 REEL_API Tensor& operator/=(Tensor& x, Operand y);
-// Of a Variable's slice they would change a copy: use assign_add() and its like.
+// Of a Variable's slice they would change a copy: use assign_add(), assign_sub(), ...
 class VariableSlice;
 void operator+=(VariableSlice& x, Operand y) = delete;
 void operator-=(VariableSlice& x, Operand y) = delete;
 void operator*=(VariableSlice& x, Operand y) = delete;
 void operator/=(VariableSlice& x, Operand y) = delete;
+void operator+=(const Variable& w, Operand y) = delete;  // w.assign_add(y)
+void operator-=(const Variable& w, Operand y) = delete;  // w.assign_sub(y)
+void operator*=(const Variable& w, Operand y) = delete;  // w.assign(w * y)
+void operator/=(const Variable& w, Operand y) = delete;  // w.assign(w / y)
 
-/// The same, by name.
+/// The operators by name: x + y, x - y, x * y, x / y, x % y and -x.
 REEL_API Tensor add(Operand x, Operand y);
 REEL_API Tensor subtract(Operand x, Operand y);
 REEL_API Tensor multiply(Operand x, Operand y);
@@ -44,8 +51,18 @@ REEL_API Tensor negative(Operand x);
 REEL_API Tensor maximum(Operand x, Operand y);
 /// The smaller of two elements; NaN if one is NaN. Equal elements share the gradient.
 REEL_API Tensor minimum(Operand x, Operand y);
+/// x with the elements below `low` replaced by `low`, and those above `high` by `high`. NaN stays
+/// NaN. Replaced elements have no gradient.
+///
+///     clip(tensor({-3, 4, 9}), 0, 5)       // [0, 4, 5]
+REEL_API Tensor clip(Operand x, Operand low, Operand high);
+/// x + weight * (y - x), linear interpolation. It is x for weight 0 and y for weight 1, exactly.
+/// For weights from 0 to 1 no large numbers overflow. Integers become float32.
+///
+///     lerp(tensor({1.f}), tensor({3.f}), 0.25)     // [1.5]
+REEL_API Tensor lerp(Operand x, Operand y, Operand weight);
 /// x to the power y. Integers become float32.
 ///
-///     power(tensor({2.f, 3.f}), 2)         // [4, 9]
+///     power(tensor({2.f, 3.f}), 2)         // [4., 9.]
 REEL_API Tensor power(Operand x, Operand y);
 }  // namespace reel

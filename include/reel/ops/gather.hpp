@@ -5,19 +5,25 @@
 #include <reel/tensor.hpp>
 
 namespace reel {
-/// Slices of x along an axis: the axis is replaced by the axes of `indices`.
+/// The slices of x at these positions of an axis. In the result, the axes of `indices` replace this
+/// axis.
 ///
 ///     take(tensor({10, 20, 30}), tensor({2, 0}))    // [30, 10]
 REEL_API Tensor take(Operand x, Operand indices, int axis = 0);
-/// One element for each position. For axis 1: result[i][j] = x[i][indices[i][j]]. `indices` has the
-/// rank of x; its other axes may be shorter than those of x, not longer. The result has its shape.
+/// One element for each position. For axis 1: result[i][j] = x[i][indices[i][j]]. `indices` has as
+/// many axes as x; along the other axes it may be shorter than x, not longer. The result has the
+/// shape of `indices`.
+///
+///     gather(tensor({{1, 5, 2}, {7, 0, 3}}), tensor({{2, 0}, {1, 1}}), 1)  // [[2, 1], [0, 0]]
 REEL_API Tensor gather(Operand x, Operand indices, int axis);
-/// A copy of x where updates[i] is added to the slice at indices[i] of an axis. Updates of one
-/// position are added up. Throws DTypeError for floating updates of an integer x.
-REEL_API Tensor scatter_add(Operand x, Operand indices, Operand updates, int axis = 0);
+/// One element of each line along an axis. For axis 1: result[k] = x[k][indices[k]]. `indices` and
+/// the result have the shape of x without this axis.
+///
+///     pick(tensor({{1, 5, 2}, {7, 0, 3}}), tensor({2, 0}))  // [2, 7]
+REEL_API Tensor pick(Operand x, Operand indices, int axis = -1);
 /// 1 at each position of a new last axis of length `depth`, 0 elsewhere. The positions are classes:
 /// negative ones throw IndexError.
 ///
-///     one_hot(tensor({1}), 3)              // [[0, 1, 0]]
+///     one_hot(tensor({1}), 3)              // [[0., 1., 0.]]
 REEL_API Tensor one_hot(Operand indices, Extent depth, DType dtype = DType::float32);
 }  // namespace reel

@@ -8,13 +8,14 @@ namespace reel {
 struct HiddenAndCell {
   Tensor h, c;
 };
-/// The gates of an LSTM (Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al.
-/// 2000). gates [..., 4 n] hold i, f, g, o before their activations; c [..., n] is the previous
-/// cell. c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c').
+/// The new state of an LSTM from its gates (Hochreiter and Schmidhuber 1997, with the forget gate
+/// of Gers et al. 2000). gates [..., 4 n] hold i, f, g, o before their activations; c [..., n] is
+/// the previous cell. c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c').
 REEL_API HiddenAndCell lstm_gates(Operand gates, Operand c);
-/// The gates of a binary tree LSTM (Tai, Socher and Manning 2015). gates [..., 5 n] hold i, f of
-/// the left child (fl), f of the right child (fr), g, o before their activations. c' = sigmoid(i)
-/// tanh(g) + sigmoid(fl) cl + sigmoid(fr) cr, h' = sigmoid(o) tanh(c').
+/// The state of an inner node of a binary tree LSTM from its gates (Tai, Socher and Manning 2015).
+/// gates [..., 5 n] hold i, f of the left child (fl), f of the right child (fr), g, o before their
+/// activations. c' = sigmoid(i) tanh(g) + sigmoid(fl) cl + sigmoid(fr) cr, h' = sigmoid(o)
+/// tanh(c'), where cl and cr are the cells of the children.
 REEL_API HiddenAndCell tree_lstm_gates(Operand gates, Operand c_left, Operand c_right);
 /// The same for a leaf, which has no children and so no f. gates [..., 3 n] hold i, g, o.
 /// c = sigmoid(i) tanh(g), h = sigmoid(o) tanh(c).
@@ -52,8 +53,9 @@ struct LSTMSequence {
 ///
 ///     lstm(zeros({5, 1, 2}), zeros({1, 3}), zeros({1, 3}), zeros({5, 12}), zeros({12})).outputs
 ///
-/// From a sequence's length on, steps leave its state unchanged and give outputs of 0. So a
-/// reversed sequence begins at its own last step. Throws IndexError for a length outside 0 to time.
+/// Steps at and after the length of a sequence do not change its state, and their outputs are 0. So
+/// a reversed sequence begins at its own last step. Throws IndexError for a length outside 0 to
+/// time, and ShapeError for other shapes.
 REEL_API LSTMSequence lstm(Operand x, Operand h, Operand c, Operand weight, Operand bias,
                            const SequenceOptions& options = {});
 }  // namespace reel

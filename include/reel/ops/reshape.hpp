@@ -7,25 +7,37 @@
 
 namespace reel {
 /// The same elements, in row-major order, in another shape. One length may be -1: it follows from
-/// the others.
+/// the others. Throws ShapeError if the numbers of elements differ.
+///
+///     reshape(arange(0, 6), {2, -1})       // [[0, 1, 2], [3, 4, 5]]
 REEL_API Tensor reshape(Operand x, Shape shape);
-/// The axes in reverse order, or in the given order. A view.
+/// x with its axes in reverse order; or in the given order, so that axis i of the result is axis
+/// axes[i] of x. The result is a view.
 REEL_API Tensor transpose(Operand x);
 REEL_API Tensor transpose(Operand x, Axes axes);
-/// New axes of length 1 at these positions of the result. A view.
+/// x with new axes of length 1 at these positions of the result. The result is a view.
 REEL_API Tensor expand_dims(Operand x, Axes axes);
-/// x without its axes of length 1: all of them, or the given ones. A view.
+/// x without its axes of length 1: all of them, or the given ones. The result is a view. Throws
+/// ShapeError if a given axis has another length.
 REEL_API Tensor squeeze(Operand x, Axes axes = Axes::every());
-/// x repeated along its axes of length 1 and along new leading axes. A view.
+/// x repeated along its axes of length 1 and along new first axes, to this shape. The result is a
+/// view. Throws ShapeError if another length differs.
 REEL_API Tensor broadcast_to(Operand x, Shape shape);
-/// Parts joined along one of their axes. Throws ShapeError where other axes differ.
+/// Tensors joined along one of their axes. Throws ShapeError if they differ in another axis.
+///
+///     concat({tensor({1, 2}), tensor({3})})        // [1, 2, 3]
 REEL_API Tensor concat(Operands parts, int axis = 0);
-/// Parts of one shape joined along a new axis.
+/// Tensors of one shape, joined along a new axis. Throws ShapeError if their shapes differ.
+///
+///     stack({tensor({1, 2}), tensor({3, 4})}, 1)   // [[1, 3], [2, 4]]
 REEL_API Tensor stack(Operands parts, int axis = 0);
-/// x cut along an axis, into equal parts or into parts of these lengths. Views.
-REEL_API std::vector<Tensor> split(Operand x, int parts, int axis = 0);
+/// Views of x, cut along an axis into equal parts, or into parts of these lengths. Throws
+/// ShapeError if the number of parts does not divide the length of the axis, or if the lengths do
+/// not add up to it.
+REEL_API std::vector<Tensor> split(Operand x, std::int64_t parts, int axis = 0);
 REEL_API std::vector<Tensor> split(Operand x, std::span<const std::int64_t> lengths, int axis = 0);
-/// x in another dtype. Floating to integer cuts towards zero; values out of range give the nearest
-/// end of the range, and NaN gives 0. A larger integer wraps around. To bool, all but 0 is true.
+/// x in another dtype. From floating to integer, the fraction is cut off, values out of range
+/// become the nearest end of the range, and NaN becomes 0. Between integers, values wrap around. To
+/// bool, everything but 0 becomes true.
 REEL_API Tensor cast(Operand x, DType dtype);
 }  // namespace reel

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Turning scores into probabilities. Floating dtypes; integers become float32.
+// Scores into probabilities, and the loss of a classifier. Integers become float32.
 #pragma once  // defined in lib/ops
 #include <reel/tensor.hpp>
 
 namespace reel {
-/// What cross_entropy() returns: the mean of the losses, their sum, or each loss.
+/// What a loss function returns: the mean of the losses, their sum, or all losses.
 enum class Reduction : std::uint8_t { mean, sum, none };
 
 /// exp(x) / sum(exp(x)) along one axis. Safe for large x, because the largest is subtracted first.
@@ -14,8 +14,11 @@ enum class Reduction : std::uint8_t { mean, sum, none };
 REEL_API Tensor softmax(Operand x, int axis = -1);
 /// log(softmax(x)), computed without loss of precision.
 REEL_API Tensor log_softmax(Operand x, int axis = -1);
-/// -log(softmax(scores)[label]) of each row. scores are [..., classes], labels are integers [...].
-/// The mean of no rows is NaN. Throws IndexError for a label outside 0 to classes - 1.
+/// -log(softmax(scores)[label]), one loss for each row. scores are [..., classes], without a
+/// softmax. labels are integers [...]. The mean of no rows is NaN. Throws IndexError for a label
+/// outside 0 to classes - 1, and ShapeError for other shapes. loss.hpp has a form with options.
+///
+///     cross_entropy(tensor({{0.0, 0.0}}), tensor({1}))     // 0.6931
 REEL_API Tensor cross_entropy(Operand scores, Operand labels,
                               Reduction reduction = Reduction::mean);
 }  // namespace reel

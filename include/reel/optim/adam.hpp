@@ -1,57 +1,60 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Adam (Kingma and Ba 2015) and AdamW (Loshchilov and Hutter 2019).
+// Adam (Kingma and Ba 2015), AdamW (Loshchilov and Hutter 2019) and AMSGrad (Reddi et al. 2018).
 #pragma once  // defined in lib/optim
-#include <string_view>
-#include <vector>
-
 #include <reel/ops/update.hpp>
+#include <reel/optim/optimizer.hpp>
 
 namespace reel::optim {
 /// Options of Adam.
 struct AdamOptions {
   double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  bool amsgrad = false;  // divides by the largest second moment so far, see amsgrad_update()
 };
-/// See adam_update(). Throws Error for a negative rate or epsilon, or a beta outside [0, 1).
-class REEL_API Adam {
- public:
-  explicit Adam(std::vector<Variable> variables, AdamOptions options = {},
-                Caller caller = Caller::here());
-  /// Updates the Variables. Takes one gradient for each of them, in their order. Throws Error,
-  /// ShapeError or DTypeError before anything has changed.
-  void step(const std::vector<Tensor>& gradients, Caller caller = Caller::here());
-  /// The learning rate, a float64 number. Assign another one at any time.
-  Variable& learning_rate() { return learning_rate_; }
-  /// The number of steps so far, int64.
-  const Variable& steps() const { return steps_; }
-  /// What it updates.
-  const std::vector<Variable>& variables() const { return variables_; }
-  /// The state, which a checkpoint must contain.
-  void fields(auto&& field) {
-    field("learning_rate", learning_rate_);
-    field("steps", steps_);
-    field("m", m_);
-    field("v", v_);
-  }
-
- protected:
-  Adam(std::string_view name, std::vector<Variable> variables, double learning_rate,
-       AdamUpdateOptions options, Caller caller);
-
- private:
-  std::string_view name_;
-  std::vector<Variable> variables_, m_, v_;
-  Variable learning_rate_, steps_;
-  AdamUpdateOptions options_;
-};
-
 /// Options of AdamW.
 struct AdamWOptions {
   double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 1e-2;
+  bool amsgrad = false;
 };
-/// Adam with weight decay: each step also multiplies the weights by 1 - rate weight_decay.
+/// Adam; adam_update() has the formula. Throws Error for a negative rate or epsilon, or a beta
+/// outside [0, 1).
+class REEL_API Adam : public Optimizer {
+ public:
+  explicit Adam(std::vector<Variable> variables, AdamOptions options = {},
+                Caller caller = Caller::here());
+  explicit Adam(const std::vector<Group<AdamOptions>>& groups, Caller caller = Caller::here());
+  explicit Adam(std::initializer_list<Group<AdamOptions>> groups, Caller caller = Caller::here())
+      : Adam(std::vector(groups), caller) {}
+  /// Updates the Variables. Takes one gradient for each of them, in their order: of gradient() or
+  /// row_gradients() of a tape. Throws Error, ShapeError, DTypeError, DeviceError or IndexError
+  /// before anything of any group has changed.
+  void step(GradientList gradients, Caller caller = Caller::here());
+  /// The number of steps so far, int64.
+  const Variable& steps() const { return steps_; }
+  /// The state, which a checkpoint must contain.
+  void fields(auto&& field) {
+    Optimizer::fields(field);
+    field("steps", steps_);
+    field("m", m_);
+    field("v", v_);
+    field("largest", largest_);
+  }
+
+ protected:
+  Adam(std::string_view name, const std::vector<Group<AdamWOptions>>& groups, Caller caller);
+
+ private:
+  std::vector<Variable> m_, v_, largest_;  // largest_ is empty unless a group has amsgrad
+  Variable steps_;
+  std::vector<AdamWOptions> options_;  // of each group
+};
+
+/// Adam with weight decay: each step first multiplies the weights by 1 - rate weight_decay.
 class REEL_API AdamW : public Adam {
  public:
   explicit AdamW(std::vector<Variable> variables, AdamWOptions options = {},
                  Caller caller = Caller::here());
+  explicit AdamW(const std::vector<Group<AdamWOptions>>& groups, Caller caller = Caller::here());
+  explicit AdamW(std::initializer_list<Group<AdamWOptions>> groups, Caller caller = Caller::here())
+      : AdamW(std::vector(groups), caller) {}
 };
 }  // namespace reel::optim

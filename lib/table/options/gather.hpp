@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Options of the ops that pick and scatter.
+// Options of the ops that pick and scatter elements.
 #pragma once
 #include <cstdint>
 
@@ -7,13 +7,33 @@
 #include <reel/shape.hpp>
 
 namespace reel {
-/// Where a gradient of taken slices belongs: along an axis of a tensor of this shape.
+/// The tensor to which a gradient of taken slices is added: its shape, and the axis of the slices.
 struct UnTakeOptions {
   Shape shape;
   std::int64_t axis = 0;
   void fields(auto&& field) {
     field("shape", shape);
     field("axis", axis);
+  }
+};
+/// The integers from `least` to `most` are valid. Errors name their tensor `argument`.
+struct RangeOptions {
+  std::int64_t least = 0, most = 0;
+  const char* argument = "x";
+  void fields(auto&& field) {
+    field("least", least);
+    field("most", most);
+    field("argument", argument);
+  }
+};
+/// Rows with the ignored label have no loss.
+struct LabelOptions {
+  bool ignores = false;
+  std::int64_t ignored = 0;
+  constexpr bool counts(std::int64_t label) const { return !ignores || label != ignored; }
+  void fields(auto&& field) {
+    field("ignores", ignores);
+    field("ignored", ignored);
   }
 };
 struct OneHotOptions {

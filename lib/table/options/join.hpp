@@ -20,6 +20,15 @@ struct SliceOptions {
     field("added", added);
   }
 };
+/// All of a tensor of this shape.
+inline SliceOptions whole_slice(const Shape& shape) {
+  SliceOptions slice{.starts = shape, .lengths = shape, .steps = shape};
+  for (std::size_t i = 0; i < shape.rank(); ++i) {
+    slice.starts.data()[i] = 0;
+    slice.steps.data()[i] = 1;
+  }
+  return slice;
+}
 /// The slice's place in a tensor of this shape; the slice keeps its axes.
 struct UnsliceOptions {
   SliceOptions slice;
@@ -27,6 +36,16 @@ struct UnsliceOptions {
   void fields(auto&& field) {
     slice.fields(field);
     field("shape", shape);
+  }
+};
+/// Where the elements of a view are in a row-major tensor.
+struct PlaceOptions {
+  std::int64_t start = 0;
+  Shape lengths, steps;  // in elements; they may be negative
+  void fields(auto&& field) {
+    field("start", start);
+    field("lengths", lengths);
+    field("steps", steps);
   }
 };
 }  // namespace reel

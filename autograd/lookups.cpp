@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "autograd/lookups.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include <reel/ops.hpp>
+
+#include "autograd/playing.hpp"
+#include "autograd/unconnected.hpp"
+#include "lib/gate/devices.hpp"
+#include "lib/table/entries.hpp"
+
+namespace reel {
+namespace detail {
+void Lookups::find(Reel& reel, std::uint64_t tape, std::uint32_t start, std::uint32_t target,
+                   const GradientSources& sources, SmallVector<SourceValue, 16>& places,
+                   Caller caller) {
+  std::vector<const Record*> other(sources.size());  // that reads a source, if it is no lookup
+  std::vector<bool> leads(target - start + 1);       // to the target
+  leads[target - start] = true;
+  for (std::uint32_t i = target + 1; i-- > start;) {
+    const Record& record = reel[i];
+    if (!leads[i - start] || !(record.tapes & tape)) continue;
+    for (int k = 0; k < record.input_count; ++k) {
+      const InputSlot& input = record.inputs[k];
+      if (!input.tracked || input.record < start) continue;
+      leads[input.record - start] = true;
+      for (const SourceValue& place : places) {
+        if (place.value != input.value) continue;
+        if (record.op == &lookup_op)
+          all_.push_back(
+              {place.source, record.first_value, Access::share(record.inputs[1].saved), {}});
+        else
+          other[place.source] = &record;
+      }
+    }
+  }
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    if (other[i] && has(i))
+      fail<TapeError>(caller, "row_gradients", name_of(sources[i], i),
+                      "a Variable that only lookup() reads",
+                      "one that " + place_of(other[i]->op->name, other[i]->site()) + " reads too",
+                      "gradient() computes its dense gradient.");
+  std::size_t kept = 0;
+  for (const SourceValue& place : places)
+    if (!has(place.source)) places[kept++] = place;
+  places.resize(kept);
+}
+
+void Lookups::request(Playback& playback) const {
+  for (const Lookup& lookup : all_) playback.request(lookup.value);
+}
+
+void Lookups::take(Playback& playback, Context& context, Crossings& crossings, Caller caller) {
+  for (Lookup& lookup : all_) {
+    playback.take_requested(lookup.value, lookup.dy);
+    if (crossings && lookup.dy.defined()) crossings.mark(context, lookup.dy, caller);
+  }
+}
+
+bool Lookups::has(std::size_t source) const {
+  return std::any_of(all_.begin(), all_.end(),
+                     [&](const Lookup& lookup) { return lookup.source == source; });
+}
+
+namespace {
+/// Each row once, with the sum of its values, and then -1 with 0, so that the shapes depend on the
+/// number of rows alone.
+RowGradient summed(const Tensor& rows, const Tensor& values) {
+  const std::int64_t n = rows.size();
+  if (n < 2) return {values, rows};
+  const Tensor order = argsort(rows), sorted = reel::take(rows, order);
+  const Tensor is_new = concat({full({1}, true), sorted(range(1, {})) != sorted(range(0, -1))});
+  const Tensor place = cumsum(cast(is_new, DType::int64)) - 1;  // of the sorted rows
+  const Tensor place_of_row = scatter(zeros({n}, int64), order, place);
+  return {segment_sum(values, place_of_row, n),
+          scatter(full({n}, std::int64_t{-1}), place, sorted)};
+}
+}  // namespace
+
+RowGradient Lookups::gradient(std::size_t source, const Variable& table) const {
+  std::vector<Tensor> rows, values;
+  Shape shape = table.shape();
+  const std::int64_t count = shape[0];
+  for (const Lookup& lookup : all_) {
+    if (lookup.source != source || !lookup.dy.defined()) continue;
+    const Tensor at = cast(reshape(lookup.rows, {-1}), DType::int64);
+    shape.data()[0] = at.size();
+    rows.push_back(where(at < 0, at + count, at));
+    values.push_back(reshape(lookup.dy, shape));
+  }
+  shape.data()[0] = 0;
+  if (rows.empty()) return {zeros(shape, {.dtype = table.dtype()}), zeros({0}, int64)};
+  if (rows.size() == 1) return summed(rows[0], values[0]);
+  return summed(concat(rows, 0), concat(values, 0));
+}
+}  // namespace detail
+
+std::vector<RowGradient> GradientTape::row_gradients(Operand target,
+                                                     const std::vector<Variable>& sources,
+                                                     GradientOptions options) try {
+  const Caller caller = target.caller();
+  const FunctionScope scope(caller, "row_gradients");
+  std::vector<Tensor> dense(sources.size());
+  detail::Lookups lookups;
+  gradients(target, sources, options, dense.data(), false, &lookups);
+  std::vector<RowGradient> all;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const DeviceScope place(sources[i].device());
+    all.push_back(lookups.has(i) ? lookups.gradient(i, sources[i]) : RowGradient{dense[i]});
+    if (Context& context = Context::here(); lookups.has(i) && context.mode & observed)
+      tell_rows_complete(context, sources[i], i, all.back());
+  }
+  lookups.events->end();
+  return all;
+} catch (const std::bad_alloc&) {
+  fail_memory(target.caller(), "row_gradients");
+}
+}  // namespace reel

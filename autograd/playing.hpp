@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Functions that gradient() and explain() of a tape share.
+#pragma once
+#include <reel/tape.hpp>
+
+#include "autograd/completion.hpp"
+#include "autograd/playback.hpp"
+#include "lib/flow/redirect.hpp"
+
+namespace reel {
+[[noreturn, gnu::cold]] void fail_thread(std::string_view what, Caller caller);
+/// Throws TapeError unless the call is made by the thread and flow that made the tape.
+inline Context& own_context(void* reel, std::string_view what, Caller caller) {
+  Context& context = Context::here();
+  if (reel != context.reel) [[unlikely]]
+    fail_thread(what, caller);
+  return context;
+}
+
+/// While it lives, this tape does not record, and errors name the record that is played.
+class PlaybackScope {
+ public:
+  PlaybackScope(Context& context, std::uint64_t tape);
+  ~PlaybackScope();
+  PlaybackScope(const PlaybackScope&) = delete;
+  PlaybackScope& operator=(const PlaybackScope&) = delete;
+
+ private:
+  Context& context_;
+  std::uint64_t muted_;
+  Caller site_;
+  bool names_;
+};
+
+/// The target, or the tensor that a Redirect gives instead.
+inline Operand read_target(const Context& context, const Operand& x) {
+  return context.mode & redirected ? Redirect::here(context)->read(x) : x;
+}
+/// The body of a source, or of the tensor that a Redirect gives instead.
+inline Body* read_body(const Context& context, const Tensor& x) {
+  return Access::body(Redirect::read_tensor(context, x));
+}
+/// The gradient that a target starts with: `upstream`, or ones where it is undefined.
+Tensor upstream_for(Context& context, const Body& like, const Tensor& upstream, Caller caller);
+/// The values of the sources on the reel.
+void find_sources(Reel& reel, const GradientSources& sources, std::uint64_t tape,
+                  std::uint32_t start, SmallVector<SourceValue, 16>& places);
+}  // namespace reel

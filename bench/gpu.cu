@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "gpu.hpp"
+
+#include <cublasLt.h>
+
+#include <map>
+#include <stdexcept>
+#include <vector>
+
+#include "cuda/kernel.hpp"
+
+namespace {
+void check(cudaError_t error) {
+  if (error != cudaSuccess) throw std::runtime_error(cudaGetErrorString(error));
+}
+void check(cublasStatus_t status) {
+  if (status != CUBLAS_STATUS_SUCCESS) throw std::runtime_error(cublasLtGetStatusString(status));
+}
+template <class T>
+T* allocate(std::size_t n) {
+  void* made = nullptr;
+  check(cudaMalloc(&made, n * sizeof(T)));
+  return static_cast<T*>(made);
+}
+
+cudaStream_t stream() {
+  static const cudaStream_t one = [] {
+    cudaStream_t made;
+    check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
+    return made;
+  }();
+  return one;
+}
+
+/// Blocks of the device that live as long as the program.
+struct Blocks {
+  float *from, *to;
+  explicit Blocks(std::size_t bytes)
+      : from(allocate<float>(bytes / sizeof(float))), to(allocate<float>(bytes / sizeof(float))) {
+    check(cudaMemset(from, 0, bytes));
+    check(cudaDeviceSynchronize());
+  }
+};
+
+/// Matrices with numbers of no pattern: zeros would let the device run faster.
+float* matrix(std::int64_t n) {
+  std::vector<float> numbers(static_cast<std::size_t>(n * n));
+  std::uint32_t state = 1;
+  for (float& x : numbers) {
+    state = state * 1664525 + 1013904223;
+    x = static_cast<float>(state >> 8) / static_cast<float>(1 << 23) - 1;
+  }
+  auto* const made = allocate<float>(numbers.size());
+  check(cudaMemcpy(made, numbers.data(), numbers.size() * sizeof(float), cudaMemcpyHostToDevice));
+  return made;
+}
+/// What a product needs. It lives as long as the program.
+class Product {
+ public:
+  explicit Product(std::int64_t n)
+      : x_(matrix(n)), y_(matrix(n)), z_(allocate<float>(static_cast<std::size_t>(n * n))) {
+    constexpr std::uint64_t most = 32 << 20;  // bytes of workspace
+    check(cublasLtCreate(&handle_));
+    check(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    const auto size = static_cast<std::uint64_t>(n);
+    check(cublasLtMatrixLayoutCreate(&layout_, CUDA_R_32F, size, size, n));
+    cublasLtMatmulPreference_t preference = nullptr;
+    check(cublasLtMatmulPreferenceCreate(&preference));
+    check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                               &most, sizeof most));
+    int found = 0;
+    check(cublasLtMatmulAlgoGetHeuristic(handle_, operation_, layout_, layout_, layout_, layout_,
+                                         preference, 1, &best_, &found));
+    if (found == 0) throw std::runtime_error("cuBLASLt recommends no algorithm");
+    if (best_.workspaceSize) workspace_ = allocate<char>(best_.workspaceSize);
+    check(cublasLtMatmulPreferenceDestroy(preference));
+    check(cudaDeviceSynchronize());
+  }
+  void run() const {
+    const float one = 1, zero = 0;
+    check(cublasLtMatmul(handle_, operation_, &one, x_, layout_, y_, layout_, &zero, z_, layout_,
+                         z_, layout_, &best_.algo, workspace_, best_.workspaceSize, stream()));
+  }
+
+ private:
+  float *x_, *y_, *z_;
+  cublasLtHandle_t handle_ = nullptr;
+  cublasLtMatmulDesc_t operation_ = nullptr;
+  cublasLtMatrixLayout_t layout_ = nullptr;
+  cublasLtMatmulHeuristicResult_t best_ = {};
+  char* workspace_ = nullptr;
+};
+
+__global__ void empty() {}
+}  // namespace
+
+void bare::copy(std::size_t n) {
+  static const std::size_t bytes = n * sizeof(float);
+  static const Blocks blocks(bytes);
+  check(cudaMemcpyAsync(blocks.to, blocks.from, bytes, cudaMemcpyDeviceToDevice, stream()));
+}
+
+void bare::product(std::int64_t n) {
+  static std::map<std::int64_t, const Product> products;
+  products.try_emplace(n, n).first->second.run();
+}
+
+void bare::launch() { check(reel::gpu::launch(empty, dim3(1), dim3(32), 0, stream())); }
+
+void bare::wait() { check(cudaStreamSynchronize(stream())); }

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The backend of CUDA devices, and the function that installs it into the library.
+#include "cuda/gpu.hpp"
+#include "cuda/matmul.hpp"
+#include "cuda/pinned.hpp"
+
+namespace reel::gpu {
+namespace {
+/// A point in the stream of a device.
+class Mark final : public QueuePoint {
+ public:
+  explicit Mark(const Gpu& gpu) : device_(gpu.index) {
+    const Current current(device_);
+    check(cudaEventCreateWithFlags(&event_, cudaEventDefault), "Event", host->site({}));
+    if (const cudaError_t error = cudaEventRecord(event_, gpu.stream)) {
+      cudaEventDestroy(event_);
+      check(error, "Event", host->site({}));
+    }
+  }
+  ~Mark() override {
+    const Current current(device_);
+    cudaEventDestroy(event_);
+  }
+  Mark(const Mark&) = delete;
+  Mark& operator=(const Mark&) = delete;
+  bool done() override {
+    const cudaError_t error = cudaEventQuery(event_);
+    if (error == cudaErrorNotReady) {
+      cudaGetLastError();
+      return false;
+    }
+    check(error, "Event", host->site({}));
+    return true;
+  }
+  void wait() override { check(cudaEventSynchronize(event_), "Event", host->site({})); }
+  double milliseconds_since(QueuePoint& earlier) override {
+    float time = 0;
+    check(cudaEventElapsedTime(&time, static_cast<Mark&>(earlier).event_, event_), "Event",
+          host->site({}));
+    return time;
+  }
+
+ private:
+  int device_;
+  cudaEvent_t event_ = nullptr;
+};
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(int count) : gpus_(static_cast<std::size_t>(count)) {}
+
+  int device_count() const override { return static_cast<int>(gpus_.size()); }
+  std::byte* allocate(int index, std::size_t bytes) override {
+    const Current current(index);
+    std::byte* block = nullptr;
+    const cudaError_t error = at(index).allocate(bytes, block);
+    if (error != cudaErrorMemoryAllocation) check(error, "cuda", host->site({}));
+    return block;
+  }
+  void release(int index, std::byte* block, std::size_t bytes) noexcept override {
+    const Current current(index);
+    at(index).release(block, bytes);
+  }
+  DeviceMemoryUse use(int index) override { return at(index).memory.use(); }
+  void trim() noexcept override {
+    for (const OneGpu& one : gpus_)
+      if (one.gpu) {
+        const Current current(one.gpu->index);
+        one.gpu->memory.trim();
+      }
+    pinned_.trim();
+  }
+  std::string largest(int index) override { return at(index).memory.largest(); }
+  void run(const DeviceCall& call) override {
+    if (call.op.contiguous_inputs && call.part == Part::value && !call.kernel.in_order())
+      return host->run_on_copies(*this, call);
+    at(call.device.index).run(call);
+  }
+  Tile pass_of(const Op&, Part, DType) const override { return nullptr; }
+  void execute(const PlannedGraph& graph) override {
+    const Current current(graph.device.index);
+    at(graph.device.index).graphs.execute(graph);
+  }
+  void fill(Body& to, double number) override { at(to.device_index).fill(to, number); }
+  void upload(int index, std::byte* to, const void* from, std::size_t bytes) override {
+    const Current current(index);
+    Gpu& gpu = at(index);
+    const auto* const first = static_cast<const std::byte*>(from);
+    bool copied = false;
+    check(pinned_.upload(index, gpu.stream, to, first, bytes, copied), "to");
+    if (!copied) check(gpu.staging.upload(to, first, bytes), "to");
+  }
+  void download(int index, void* to, const std::byte* from, std::size_t bytes) override {
+    at(index).download(to, from, bytes);
+  }
+  void copy(int to_index, std::byte* to, int from_index, const std::byte* from,
+            std::size_t bytes) override {
+    Gpu &reader = at(from_index), &writer = at(to_index);
+    follow(writer, reader);
+    {
+      const Current current(to_index);
+      check(cudaMemcpyPeerAsync(to, to_index, from, from_index, bytes, writer.stream), "to");
+    }
+    follow(reader, writer);  // later work of the reader may reuse the memory
+  }
+  void name(const Body& made, const Op& op, Caller site) override {
+    at(made.device_index).memory.name(made, op, site);
+  }
+  void wait(int index) override { at(index).wait(); }
+  std::unique_ptr<QueuePoint> mark(int index) override { return std::make_unique<Mark>(at(index)); }
+  std::byte* allocate_pinned(int index, std::size_t bytes) override {
+    std::byte* block = nullptr;
+    check(pinned_.take(index, bytes, block), "pinned", host->site({}));
+    return block;
+  }
+  void release_pinned(std::byte* block) noexcept override { pinned_.give(block); }
+
+ private:
+  struct OneGpu {
+    std::once_flag made;
+    Gpu* gpu = nullptr;
+  };
+  Gpu& at(int index) {
+    OneGpu& one = gpus_[static_cast<unsigned>(index)];
+    std::call_once(one.made, [&] {
+      const Current current(index);
+      one.gpu = new_for_ever<Gpu>(index);
+    });
+    return *one.gpu;
+  }
+  /// Makes new work on `later` wait for all work that is already queued on `earlier`.
+  static void follow(Gpu& later, Gpu& earlier) {
+    if (&later == &earlier) return;
+    cudaEvent_t done = nullptr;
+    {
+      const Current current(earlier.index);
+      check(cudaEventCreateWithFlags(&done, cudaEventDisableTiming), "to");
+      check(cudaEventRecord(done, earlier.stream), "to");
+    }
+    const Current current(later.index);
+    check(cudaStreamWaitEvent(later.stream, done), "to");
+    check(cudaEventDestroy(done), "to");
+  }
+
+  OwnVector<OneGpu> gpus_;
+  Pinned pinned_;
+};
+
+void add_kernels() {
+  for (const NamedKernel* const* family = families; *family; ++family)
+    for (const NamedKernel* each = *family; each->name; ++each) {
+      const auto [op, part] = host->find_kernel(each->name);
+      if (op) op->on(Device::Kind::cuda).set<Queue>(part, each->kernel);
+    }
+}
+}  // namespace
+}  // namespace reel::gpu
+
+extern "C" __attribute__((visibility("default"))) const char* reel_install_cuda(
+    const reel::PluginHost& library) {
+  using namespace reel::gpu;
+  if (library.size != sizeof(reel::PluginHost) ||
+      library.layout_of_host != reel::PluginHost::layout)
+    return "The CUDA backend was built for another version of reel.";
+  if (Memory::limit == 0) return "REEL_CUDA_MEMORY is no number of bytes, such as 500M or 4G.";
+  if (!Products::read_options()) return "REEL_CUDA_TF32 is neither 0 nor 1.";
+  int count = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess)
+    return cudaGetErrorString(error);
+  if (count == 0) return "CUDA found no device.";
+  host = &library;
+  add_kernels();
+  host->add_backend(reel::Device::Kind::cuda, *new_for_ever<CudaBackend>(count));
+  return nullptr;
+}

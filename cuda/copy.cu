@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Copies and dtype conversions.
+#include "cuda/places.hpp"
+#include "lib/formulas/convert.hpp"
+
+namespace reel::gpu {
+namespace {
+// --- copies: the kernels depend on the element size only ---
+template <class T>
+__global__ void copy_strided(Places<1> from, std::int64_t n, const T* x, T* y) {
+  for (std::int64_t i = first_index(); i < n; i += grid_step()) {
+    std::int64_t at[1];
+    from.find(i, at);
+    y[i] = x[at[0]];
+  }
+}
+
+constexpr int side = 32, rows_at_once = 8;  // of a tile: its side, and its rows per step
+/// Copies column-major matrices to row-major order: [count, rows, columns].
+template <class T>
+__global__ void transpose(std::int64_t count, std::int64_t rows, std::int64_t columns,
+                          std::int64_t from_step, std::int64_t from_pitch, const T* x, T* y) {
+  REEL_SHARED(T, tile, side * (side + 1));
+  const std::int64_t blocks_in_row = (columns + side - 1) / side,
+                     blocks_in_column = (rows + side - 1) / side;
+  const auto tx = static_cast<int>(threadIdx.x), ty = static_cast<int>(threadIdx.y);
+  for (std::int64_t block = blockIdx.x; block < count * blocks_in_row * blocks_in_column;
+       block += gridDim.x) {
+    const std::int64_t matrix = block / (blocks_in_row * blocks_in_column),
+                       rest = block % (blocks_in_row * blocks_in_column);
+    const std::int64_t first_row = rest / blocks_in_row * side,
+                       first_column = rest % blocks_in_row * side;
+    const T* const from = x + matrix * from_step;
+    T* const to = y + matrix * rows * columns;
+    for (int i = ty; i < side; i += rows_at_once)
+      if (first_column + i < columns && first_row + tx < rows)
+        tile[i * (side + 1) + tx] = from[(first_column + i) * from_pitch + first_row + tx];
+    __syncthreads();
+    for (int i = ty; i < side; i += rows_at_once)
+      if (first_row + i < rows && first_column + tx < columns)
+        to[(first_row + i) * columns + first_column + tx] = tile[tx * (side + 1) + i];
+    __syncthreads();
+  }
+}
+
+/// Whether the body is one column-major matrix or a batch of them, as transpose() needs it.
+bool is_transposed(const Places<1>& x) {
+  return x.rank >= 2 && x.rank <= 3 && x.step[0][x.rank - 2] == 1 && x.length[x.rank - 2] >= 8 &&
+         x.length[x.rank - 1] >= 8;
+}
+
+template <class T>
+void copy_elements(const Queue& queue, const Places<1>& places, const Body& from, Body& to) {
+  const T* const x = from.as<T>();
+  T* const y = to.as<T>();
+  if (!is_transposed(places))
+    return queue.launch_for(from.elements, copy_strided<T>, places, from.elements, x, y);
+  const int last = places.rank - 1;
+  const std::int64_t rows = places.length[last - 1], columns = places.length[last];
+  const std::int64_t count = last == 2 ? places.length[0] : 1;
+  const std::int64_t tiles = count * ((rows + side - 1) / side) * ((columns + side - 1) / side);
+  queue.launch(transpose<T>, dim3(static_cast<unsigned>(std::min(tiles, queue.most_blocks()))),
+               dim3(side, rows_at_once), 0, count, rows, columns, last == 2 ? places.step[0][0] : 0,
+               places.step[0][last], x, y);
+}
+
+// --- conversions ---
+template <class From, class To>
+__global__ void convert(Places<1> from, std::int64_t n, const From* x, To* y) {
+  const bool ordered = from.rank == 0 || (from.rank == 1 && from.step[0][0] == 1);
+  for (std::int64_t i = first_index(); i < n; i += grid_step()) {
+    std::int64_t at[1] = {i};
+    if (!ordered) from.find(i, at);
+    y[i] = formulas::converted<To>(x[at[0]]);
+  }
+}
+
+KernelResult cast(const Call& call) {
+  const Body& from = call.input(0);
+  Body& to = call.output();
+  if (from.elements == 0) return {};
+  const Queue& queue = call.queue;
+  const Places<1> places = places_of(from);
+  if (from.dtype != to.dtype) {
+    with_element(from.dtype, [&]<class From>(Type<From>) {
+      with_element(to.dtype, [&]<class To>(Type<To>) {
+        queue.launch_for(from.elements, convert<in_memory<From>, To>, places, from.elements,
+                         from.as<in_memory<From>>(), to.as<To>());
+      });
+    });
+    return {};
+  }
+  if (from.contiguous) {
+    queue.check(cudaMemcpyAsync(to.data, from.data, static_cast<std::size_t>(from.bytes()),
+                                cudaMemcpyDeviceToDevice, queue.stream));
+    return {};
+  }
+  switch (size_of(from.dtype)) {
+    case 1:
+      copy_elements<std::uint8_t>(queue, places, from, to);
+      break;
+    case 2:
+      copy_elements<std::uint16_t>(queue, places, from, to);
+      break;
+    case 4:
+      copy_elements<std::uint32_t>(queue, places, from, to);
+      break;
+    case 8:
+      copy_elements<std::uint64_t>(queue, places, from, to);
+  }
+  return {};
+}
+}  // namespace
+
+extern const NamedKernel copy_kernels[] = {{"cast", cast}, {nullptr, nullptr}};
+}  // namespace reel::gpu

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Settings and counts for tests: the seed of all random orders, devices, memory, counts of calls.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+
+namespace reel::emulate {
+/// Sets the seed of the random orders of threads, blocks and streams. The initial seed is
+/// REEL_EMULATE_SEED.
+void set_seed(std::uint64_t seed);
+/// Sets the number of devices, at most 8, initially 2. Call it before the first call of the
+/// runtime.
+void set_device_count(int count);
+/// Sets the memory of each device in bytes. Initially 8 GiB. Existing blocks are kept.
+void set_device_memory(std::size_t bytes);
+/// Sets the CUDA version that the driver supports. Initially the version of the toolkit.
+void set_driver_version(int version);
+/// Whether cuBLASLt has no algorithm for a product with an epilogue. Initially it has one.
+void refuse_epilogues(bool refused);
+/// Sets the sticky error of a device, as a kernel with an illegal access does.
+void break_device(int device);
+/// Whether the device has a context. A call that needs a device makes one on the current device.
+bool has_context(int device);
+/// The next call of cudaStreamSynchronize() calls the function once, after its wait.
+void after_next_wait(std::function<void()> function);
+
+/// Counts of the program's runtime calls since the last reset_counts().
+struct Counts {
+  std::uint64_t launches = 0;  // of kernels; one that is captured counts at its capture only
+  std::uint64_t graph_launches = 0;
+  std::uint64_t synchronizations = 0;  // calls that wait: streams, events, devices, cudaFree
+  std::uint64_t allocations = 0;       // cudaMalloc, cudaMallocAsync, cudaMallocHost
+  std::uint64_t copies = 0;
+  std::uint64_t copied_bytes = 0;
+  std::uint64_t pageable_copies = 0;  // asynchronous ones for which CUDA may wait all the same
+  std::uint64_t products = 0;         // cublasLtMatmul
+  // Of device memory, by kernels of the files that cuda/meson.build names, in a build without a
+  // sanitizer.
+  std::uint64_t read_bytes = 0, written_bytes = 0;
+};
+Counts counts();
+void reset_counts();
+/// The kernels that were launched since the last reset_counts(), each with the number of blocks of
+/// its largest launch.
+std::map<const void*, std::uint64_t> largest_launches();
+
+/// Ends the program with a message if a canary of a live block was overwritten. Every wait for a
+/// whole device and every free makes this check too.
+void check_memory();
+}  // namespace reel::emulate

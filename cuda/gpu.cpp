@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "cuda/gpu.hpp"
+
+#include <cuda.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "lib/body/small_vector.hpp"
+
+namespace reel::gpu {
+const PluginHost* host = nullptr;
+
+void check(cudaError_t error, std::string_view op, const CallSite& site) {
+  if (error == cudaSuccess) [[likely]]
+    return;
+  cudaGetLastError();  // clears the error, unless it is sticky
+  host->fail_device(site, op, "device", "CUDA to do its work", cudaGetErrorString(error),
+                    "An earlier kernel may have caused it: call synchronize() after each op to "
+                    "find which one.");
+}
+
+namespace {
+/// Whether the device has a context. cudaSetDevice() would make one, which takes hundreds of
+/// megabytes of the device's memory.
+bool has_context(int device) {
+  using Function = CUresult (*)(CUdevice device, unsigned* flags, int* active);
+  static const auto of_driver = [] {
+    void* found = nullptr;
+    cudaDriverEntryPointQueryResult result;
+    cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &found, 7000, cudaEnableDefault,
+                                     &result);
+    return reinterpret_cast<Function>(found);
+  }();
+  unsigned flags = 0;
+  int active = 1;
+  if (of_driver && of_driver(device, &flags, &active) != CUDA_SUCCESS) return true;
+  return active;
+}
+}  // namespace
+
+Current::Current(int index) {
+  int now = index;
+  if (cudaGetDevice(&now) == cudaSuccess && now == index) return;
+  before_ = now;
+  cudaSetDevice(index);
+}
+Current::~Current() {
+  if (before_ >= 0 && has_context(before_)) cudaSetDevice(before_);
+}
+
+// --- memory ---
+/// Rounds up to one of eight sizes for each power of two. Sizes are at least 512 bytes apart.
+std::size_t rounded(std::size_t bytes) {
+  std::size_t step = 512;
+  while (step * 16 < bytes) step *= 2;
+  return (bytes + step - 1) / step * step;
+}
+namespace {
+/// A number of bytes, as "REEL_CUDA_MEMORY=4G" says it; all there is where it is not set, 0 where
+/// it is no such number.
+std::size_t read_limit() {
+  const char* const text = std::getenv("REEL_CUDA_MEMORY");
+  if (!text || !*text) return SIZE_MAX;
+  char* end = nullptr;
+  double bytes = std::strtod(text, &end);
+  const char* const units = "KMGT";
+  if (const char* const unit = *end ? std::strchr(units, *end) : nullptr) {
+    for (const char* each = units; each <= unit; ++each) bytes *= 1024;
+    ++end;
+  }
+  if (*end || !(bytes > 0)) return 0;
+  return bytes < 0x1p63 ? static_cast<std::size_t>(bytes) : SIZE_MAX;
+}
+/// Whether REEL_CUDA_CACHE has this value. With nan a block is filled with NaN before it is used
+/// again.
+bool cache_is(const char* value) {
+  const char* const text = std::getenv("REEL_CUDA_CACHE");
+  return text && std::strcmp(text, value) == 0;
+}
+const bool fills = cache_is("nan");
+}  // namespace
+const bool keeps_memory = !cache_is("0");
+const std::size_t Memory::limit = read_limit();
+
+cudaError_t Memory::take(std::size_t bytes, std::byte*& block) {
+  const std::size_t size = rounded(bytes);
+  const std::lock_guard held(mutex_);
+  cudaError_t error = cudaSuccess;
+  if (const auto found = kept_.find(size); found != kept_.end() && !found->second.empty()) {
+    block = found->second.back();
+    if (fills && (error = cudaMemsetAsync(block, 0xff, size, stream_))) return error;
+    found->second.pop_back();
+  } else if ((error = allocate(size, block)) == cudaErrorMemoryAllocation) {
+    trim_kept();
+    error = allocate(size, block);
+  }
+  if (error != cudaSuccess) return error;
+  live_ += size;
+  peak_ = std::max(peak_, live_);
+  if (size >= large) large_[block].bytes = size;
+  return cudaSuccess;
+}
+cudaError_t Memory::allocate(std::size_t bytes, std::byte*& block) {
+  if (bytes > limit || taken_ > limit - bytes) return cudaErrorMemoryAllocation;
+  void* made = nullptr;
+  const cudaError_t error = cudaMallocAsync(&made, bytes, stream_);
+  if (error == cudaErrorMemoryAllocation) cudaGetLastError();
+  if (error != cudaSuccess) return error;
+  taken_ += bytes;
+  block = static_cast<std::byte*>(made);
+  return error;
+}
+void Memory::give(std::byte* block, std::size_t bytes) noexcept {
+  const std::size_t size = rounded(bytes);
+  const std::lock_guard held(mutex_);
+  live_ -= size;
+  if (size >= large) large_.erase(block);
+  if (keeps_memory) try {
+      kept_[size].push_back(block);
+      return;
+    } catch (const std::bad_alloc&) {  // without memory for the list, free the block
+    }
+  cudaFreeAsync(block, stream_);
+  taken_ -= size;
+}
+void Memory::name(const Body& made, const Op& op, Caller site) {
+  if (rounded(static_cast<std::size_t>(made.bytes())) < large) return;
+  const std::lock_guard held(mutex_);
+  if (const auto found = large_.find(made.data); found != large_.end()) {
+    found->second.op = op.name;
+    found->second.site = site;
+  }
+}
+void Memory::trim() noexcept {
+  const std::lock_guard held(mutex_);
+  trim_kept();
+}
+void Memory::trim_kept() noexcept {
+  for (auto& [size, blocks] : kept_) {
+    for (std::byte* const block : blocks) cudaFreeAsync(block, stream_);
+    taken_ -= size * blocks.size();
+    blocks.clear();
+  }
+  cudaStreamSynchronize(stream_);
+}
+DeviceMemoryUse Memory::use() {
+  const std::lock_guard held(mutex_);
+  return {live_, taken_ - live_, peak_};
+}
+std::string Memory::largest() {
+  const std::lock_guard held(mutex_);
+  std::vector<const Large*> all;
+  for (const auto& [block, each] : large_) all.push_back(&each);
+  std::sort(all.begin(), all.end(),
+            [](const Large* a, const Large* b) { return a->bytes > b->bytes; });
+  std::string text = std::to_string(live_ >> 20) + " MiB are in use";
+  for (std::size_t i = 0; i < all.size() && i < 5; ++i) {
+    const Large& each = *all[i];
+    text += (i ? ", " : "; the largest: ") + std::to_string(each.bytes >> 20) + " MiB";
+    if (!each.op.empty()) text += " of " + std::string(each.op);
+    if (each.site.file)
+      text += " (" + std::string(each.site.file) + ":" + std::to_string(each.site.line) + ")";
+  }
+  return text + ".";
+}
+
+// --- reports of kernels ---
+Faults::Faults(cudaStream_t stream) : stream_(stream) {
+  constexpr std::size_t bytes = 2 * most * sizeof(Fault);
+  check(cudaMallocAsync(reinterpret_cast<void**>(&reports_), bytes, stream), "cuda");
+  check(cudaMallocHost(reinterpret_cast<void**>(&copies_), bytes), "cuda");
+  check(cudaMemsetAsync(reports_, 0xff, bytes, stream), "cuda");
+  pending_.reserve(most);
+}
+Faults::Pending Faults::pending_of(const Queue& queue, const KernelResult& result) {
+  const DeviceCall& call = *queue.call;
+  const Body& input = call.kernel.input(result.input);
+  const CallSite site = host->site(call.site);
+  return {&call.op,
+          result,
+          site.caller,
+          std::string(site.layer),
+          std::string(site.function),
+          input.shape,
+          call.part == Part::value && !is_floating(input.dtype)};
+}
+Fault* Faults::next(const Queue& queue, const KernelResult& result,
+                    std::unique_lock<std::mutex>& held) {
+  if (!held) {
+    held = std::unique_lock(mutex_);
+    if (pending_.size() + most_of_call > most) queue.check(read());
+  }
+  pending_.push_back(pending_of(queue, result));
+  return reports_ + most + pending_.size() - 1;
+}
+Fault* Faults::keep(const Queue& queue, const KernelResult& result) {
+  const std::lock_guard held(mutex_);
+  std::size_t i = 0;
+  while (i < kept_.size() && kept_[i]) ++i;
+  if (i == most) return nullptr;
+  if (i == kept_.size()) kept_.emplace_back();
+  kept_[i] = pending_of(queue, result);
+  return reports_ + i;
+}
+void Faults::give_back(const Fault* fault) {
+  const std::lock_guard held(mutex_);
+  kept_[static_cast<std::size_t>(fault - reports_)]->given_back = true;
+}
+void Faults::wait() {
+  cudaError_t error = cudaSuccess;
+  std::optional<Report> first;
+  {
+    const std::lock_guard held(mutex_);
+    error = read();
+    if (error == cudaSuccess) first.swap(first_);
+  }
+  check(error, "synchronize");
+  if (!first) return;
+  const auto [high, low] = first->words;
+  const Pending& of = first->of;
+  KernelResult result = of.result;
+  result.got = static_cast<std::int64_t>(high << 32 | (low & 0xffffffff));
+  std::memcpy(&result.number, &result.got, sizeof(double));
+  const auto position = static_cast<std::int64_t>(high >> 32);
+  host->fail_kernel(*of.op, result, of.shape, of.has_place ? position : -1,
+                    {of.caller, of.layer, of.function});
+}
+cudaError_t Faults::read() {
+  const std::size_t first = kept_.empty() ? most : 0, end = most + pending_.size();
+  const std::size_t bytes = (end - first) * sizeof(Fault);
+  if (bytes)
+    if (const cudaError_t error = cudaMemcpyAsync(copies_ + first, reports_ + first, bytes,
+                                                  cudaMemcpyDeviceToHost, stream_))
+      return error;
+  if (const cudaError_t error = cudaStreamSynchronize(stream_)) return error;
+  bool reported = false;
+  // Those of single calls first: what is kept is in no order.
+  for (std::size_t i = 0; i < end - first && !reported; ++i) {
+    const std::size_t at = first + (i + (most - first)) % (end - first);
+    reported = copies_[at].high != ~0ull;
+    if (reported && !first_)
+      first_ = Report{at < most ? *kept_[at] : pending_[at - most], copies_[at]};
+  }
+  pending_.clear();
+  for (std::optional<Pending>& each : kept_)
+    if (each && each->given_back) each.reset();
+  return reported ? cudaMemsetAsync(reports_ + first, 0xff, bytes, stream_) : cudaSuccess;
+}
+
+// --- copies from the host ---
+Staging::Staging(cudaStream_t stream) : stream_(stream) {
+  check(cudaMallocHost(reinterpret_cast<void**>(&memory_), 2 * half), "cuda");
+  for (cudaEvent_t& event : read_)
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cuda");
+}
+cudaError_t Staging::upload(std::byte* to, const std::byte* from, std::size_t bytes) {
+  const std::lock_guard held(mutex_);
+  while (bytes > 0) {
+    if (used_ == half) {
+      if (const cudaError_t error = cudaEventRecord(read_[in_use_], stream_)) return error;
+      in_use_ = 1 - in_use_;
+      used_ = 0;
+      if (const cudaError_t error = cudaEventSynchronize(read_[in_use_])) return error;
+    }
+    const std::size_t part = std::min(bytes, half - used_);
+    std::byte* const between = memory_ + static_cast<std::size_t>(in_use_) * half + used_;
+    std::memcpy(between, from, part);
+    if (const cudaError_t error =
+            cudaMemcpyAsync(to, between, part, cudaMemcpyHostToDevice, stream_))
+      return error;
+    used_ += std::min((part + 63) / 64 * 64, half - used_);
+    to += part, from += part, bytes -= part;
+  }
+  return cudaSuccess;
+}
+
+// --- the device ---
+/// Scratch memory of one call. Later work on the stream may reuse it.
+struct Scratch {
+  Gpu& gpu;
+  SmallVector<std::pair<std::byte*, std::size_t>, 4> blocks = {};
+  std::unique_lock<std::mutex> reporting = {};  // see Faults::next()
+  ~Scratch() {
+    for (std::size_t i = 0; i < blocks.size(); ++i) gpu.release(blocks[i].first, blocks[i].second);
+  }
+};
+namespace {
+cudaStream_t make_stream(int index) {
+  const Current current(index);
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cuda");
+  return stream;
+}
+int count_processors(int index) {
+  int count = 0;
+  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, index), "cuda");
+  return count;
+}
+}  // namespace
+
+Gpu::Gpu(int number)
+    : index(number),
+      stream(make_stream(number)),
+      processors(count_processors(number)),
+      memory(stream),
+      faults(stream),
+      staging(stream),
+      graphs(*this) {}
+
+cudaError_t Gpu::allocate(std::size_t bytes, std::byte*& block) {
+  const cudaError_t error = memory.take(bytes, block);
+  if (Capture* const capture = Capture::current(); capture && error == cudaSuccess)
+    capture->holdings.blocks.emplace_back(block, bytes);
+  return error;
+}
+void Gpu::release(std::byte* block, std::size_t bytes) noexcept {
+  if (const Capture* const capture = Capture::current())
+    for (const auto& [held, size] : capture->holdings.blocks)
+      if (held == block) return;
+  memory.give(block, bytes);
+}
+void Gpu::give_back(const Holdings& holdings) noexcept {
+  for (const auto& [block, bytes] : holdings.blocks) memory.give(block, bytes);
+  for (const Fault* const fault : holdings.faults) faults.give_back(fault);
+}
+
+namespace {
+/// Where work of this thread for a device goes.
+cudaStream_t stream_of(const Gpu& gpu) {
+  const Capture* const capture = Capture::current();
+  return capture ? capture->stream : gpu.stream;
+}
+}  // namespace
+void Gpu::run(const DeviceCall& call) {
+  const Current current(index);
+  Scratch scratch{*this};
+  const Queue queue{this, &call, &scratch, stream_of(*this), processors};
+  const KernelResult result =
+      call.op.on(Device::Kind::cuda).of<Queue>(call.part)(call.kernel.on(queue));
+  for (int i = 0; i < call.kernel.output_count; ++i)
+    if (const Body* const made = call.kernel.outputs[i]) memory.name(*made, call.op, call.site);
+  scratch.reporting = {};
+  if (result.failure)
+    host->fail_kernel(call.op, result, call.kernel.input(result.input).shape, -1,
+                      host->site(call.site));
+}
+void Gpu::fill(Body& to, double number) {
+  const Current current(index);
+  const Queue queue{this, nullptr, nullptr, stream_of(*this), processors};
+  fill_with(queue, to.dtype, to.data, to.elements, number);
+}
+void Gpu::download(void* to, const std::byte* from, std::size_t bytes) {
+  const Current current(index);
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream), "to");
+  faults.wait();
+}
+
+// --- functions for kernels ---
+void* Queue::scratch(std::size_t bytes) const {
+  std::byte* block = nullptr;
+  const cudaError_t error = gpu->allocate(std::max<std::size_t>(bytes, 1), block);
+  if (error == cudaErrorMemoryAllocation) {
+    held->reporting = {};
+    host->fail_memory(host->site(call->site), call->op.name, bytes, gpu->memory.largest());
+  }
+  check(error);
+  held->blocks.push_back({block, std::max<std::size_t>(bytes, 1)});
+  return block;
+}
+Fault* Queue::fault(const KernelResult& result) const {
+  Capture* const capture = Capture::current();
+  if (!capture) return gpu->faults.next(*this, result, held->reporting);
+  Fault* const kept = gpu->faults.keep(*this, result);
+  if (!kept) refuse("memory for what its kernels report", "none", "Trace fewer functions.");
+  capture->holdings.faults.push_back(kept);
+  return kept;
+}
+void Queue::fail(cudaError_t error) const {
+  if (held) held->reporting = {};  // the call ends; see Faults
+  gpu::check(error, call ? call->op.name : "fill", call ? host->site(call->site) : host->site({}));
+  __builtin_unreachable();
+}
+void Queue::refuse(const char* expected, const char* got, const char* advice) const {
+  held->reporting = {};
+  host->fail_device(host->site(call->site), call->op.name, "device", expected, got, advice);
+  __builtin_unreachable();
+}
+}  // namespace reel::gpu

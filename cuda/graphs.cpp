@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "cuda/graphs.hpp"
+
+#include <algorithm>
+
+#include "cuda/gpu.hpp"
+
+namespace reel::gpu {
+namespace {
+constinit thread_local Capture* capture_here = nullptr;
+}  // namespace
+
+Capture* Capture::current() { return capture_here; }
+
+Capture::Capture(cudaStream_t to) : stream(to) { capture_here = this; }
+Capture::~Capture() {
+  capture_here = nullptr;
+  cudaGraph_t graph = nullptr;
+  if (open_ && cudaStreamEndCapture(stream, &graph) == cudaSuccess) cudaGraphDestroy(graph);
+  if (open_) cudaGetLastError();
+}
+cudaGraphExec_t Capture::finish() {
+  capture_here = nullptr;
+  open_ = false;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t made = nullptr;
+  if (cudaStreamEndCapture(stream, &graph) == cudaSuccess) {
+    if (cudaGraphInstantiate(&made, graph, 0) != cudaSuccess) made = nullptr;
+    cudaGraphDestroy(graph);
+  }
+  cudaGetLastError();
+  return made;
+}
+
+namespace {
+/// Whether a call reads or writes a result of the replay.
+bool has_result(const PlannedGraph& planned, const Instruction& call) {
+  const int* const values = planned.operands + call.first;
+  return std::any_of(values, values + call.input_count + call.output_count, [&](int value) {
+    return value >= 0 && planned.places[value].kind == ValuePlace::Kind::fresh;
+  });
+}
+}  // namespace
+
+/// Results that the program keeps lie elsewhere each time. Then the calls between those that use
+/// results are graphs.
+void Graphs::execute(const PlannedGraph& planned) {
+  if (Capture::current()) return host->execute_kernels(planned);
+  if (run_graph(planned)) return;
+  PlannedGraph part = planned;
+  for (auto rest = planned.calls; !rest.empty(); rest = rest.subspan(part.calls.size())) {
+    const auto end = std::find_if(rest.begin(), rest.end(), [&](const Instruction& call) {
+      return has_result(planned, call);
+    });
+    part.calls =
+        rest.first(static_cast<std::size_t>(std::max<std::ptrdiff_t>(end - rest.begin(), 1)));
+    if (part.calls.size() == planned.calls.size() || !run_graph(part)) host->execute_kernels(part);
+  }
+}
+
+bool Graphs::run_graph(const PlannedGraph& planned) {
+  cudaError_t error = cudaSuccess;
+  const bool launched = planned.calls.size() > 1 && launch(planned, error);
+  check(error, "trace");
+  return launched;
+}
+
+bool Graphs::launch(const PlannedGraph& planned, cudaError_t& error) {
+  const std::lock_guard held(mutex_);
+  Entry* const entry = find(planned);
+  if (entry && !entry->tried) capture(*entry, planned);
+  if (!entry || !entry->graph) return false;
+  const auto start = [&] { error = cudaGraphLaunch(entry->graph, gpu_.stream); };
+  entry->holdings.faults.empty() ? start() : gpu_.faults.between_reads(start);
+  return true;
+}
+
+Graphs::Entry* Graphs::find(const PlannedGraph& planned) {
+  OwnVector<const std::byte*> addresses;
+  for (const Instruction& call : planned.calls)
+    for (unsigned i = 0; i < call.input_count + call.output_count; ++i) {
+      const Body* const value = planned.value(planned.operands[call.first + i]);
+      addresses.push_back(value ? value->data : nullptr);
+    }
+  const Instruction* const first = planned.calls.data();
+  std::size_t of_these = 0;
+  auto oldest = entries_.end();
+  for (auto each = entries_.begin(); each != entries_.end(); ++each) {
+    if (each->plan != planned.plan || each->first != first) continue;
+    if (each->addresses == addresses) {
+      entries_.splice(entries_.begin(), entries_, each);
+      return &entries_.front();
+    }
+    ++of_these;
+    oldest = each;
+  }
+  if (of_these == most_of_one) forget(oldest);
+  if (entries_.size() == most) forget(std::prev(entries_.end()));
+  entries_.push_front({planned.plan, first, std::move(addresses)});
+  return nullptr;
+}
+
+void Graphs::capture(Entry& entry, const PlannedGraph& planned) {
+  entry.tried = true;
+  if (!stream_ && cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) != cudaSuccess) return;
+  // Relaxed: threads beside this one may call what a capture must not.
+  if (cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed) != cudaSuccess) return;
+  Capture capture(stream_);
+  try {
+    host->execute_kernels(planned);
+    entry.graph = capture.finish();
+  } catch (...) {
+    // Nothing has run. The kernels run one by one then, and throw what is wrong.
+  }
+  if (entry.graph)
+    entry.holdings = std::move(capture.holdings);
+  else
+    gpu_.give_back(capture.holdings);
+}
+
+void Graphs::forget(OwnList<Entry>::iterator entry) {
+  if (entry->graph) {
+    cudaGraphExecDestroy(entry->graph);  // a launch that runs still ends
+    gpu_.give_back(entry->holdings);
+  }
+  entries_.erase(entry);
+}
+}  // namespace reel::gpu

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Planned calls of traced functions as CUDA graphs: one launch for all kernels of a segment.
+#pragma once
+#include <cstdint>
+#include <mutex>
+#include <utility>
+
+#include "cuda/own_memory.hpp"
+#include "cuda/queue.hpp"
+#include "lib/table/planned_graph.hpp"
+
+namespace reel::gpu {
+/// What a graph uses for as long as it lives.
+struct Holdings {
+  OwnVector<std::pair<std::byte*, std::size_t>> blocks;
+  OwnVector<Fault*> faults;
+};
+/// While it lives, what this thread asks of the device goes into a graph, and memory that it takes
+/// is kept for the graph.
+class Capture {
+ public:
+  /// The stream's capture has begun.
+  explicit Capture(cudaStream_t stream);
+  ~Capture();
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+  /// Ends it. Null where the calls cannot be in a graph.
+  cudaGraphExec_t finish();
+  /// Of this thread; null where there is none.
+  static Capture* current();
+
+  const cudaStream_t stream;
+  Holdings holdings;
+
+ private:
+  bool open_ = true;
+};
+
+/// The graphs of one device. A graph holds addresses, so it serves a replay whose values are where
+/// they were when it was captured. That is the usual case, as memory that a replay gives back is
+/// what the next one takes.
+class Graphs {
+ public:
+  explicit Graphs(Gpu& gpu) : gpu_(gpu) {}
+  void execute(const PlannedGraph& planned);
+
+ private:
+  struct Entry {
+    std::uint64_t plan;
+    const Instruction* first;
+    OwnVector<const std::byte*> addresses;
+    cudaGraphExec_t graph = nullptr;  // from the second call with these addresses on
+    bool tried = false;               // to make the graph
+    Holdings holdings = {};
+  };
+  static constexpr std::size_t most_of_one = 4, most = 128;
+  /// The entry of these calls at these addresses; null where it is a new one.
+  Entry* find(const PlannedGraph& planned);
+  void capture(Entry& entry, const PlannedGraph& planned);
+  void forget(OwnList<Entry>::iterator entry);
+
+  /// False if there is no graph of these calls.
+  bool run_graph(const PlannedGraph& planned);
+  /// Launches the graph of these calls. False if there is none.
+  bool launch(const PlannedGraph& planned, cudaError_t& error);
+
+  Gpu& gpu_;
+  std::mutex mutex_;
+  cudaStream_t stream_ = nullptr;  // for captures alone
+  OwnList<Entry> entries_;         // the last used one first
+};
+}  // namespace reel::gpu

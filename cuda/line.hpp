@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Lines: rows and columns that several threads process together. each() calls f(k, i) for every
+// pack of the calling thread: its k-th pack begins at element i. The packs may be kept in
+// registers.
+#pragma once
+#include "cuda/fold.hpp"
+
+namespace reel::gpu {
+/// A contiguous row. A thread has up to `held` packs, or any number of packs if `held` is 0.
+template <class T, int held>
+struct RowLine {
+  static constexpr int n = pack_size<T>, packs = held;
+  using Number = T;
+  std::int64_t length;
+  bool exists;  // if false, the length is 0 and nothing is written
+  bool whole;   // rows are aligned and consist of whole packs
+  int lanes, lane;
+
+  template <class F>
+  __device__ void each(const F& f) const {
+    if constexpr (held > 0) {
+      REEL_UNROLL_ALL
+      for (int k = 0; k < held; ++k) {
+        const std::int64_t i = (std::int64_t{k} * lanes + lane) * n;
+        if (i < length) f(k, i);
+      }
+    } else {
+      for (std::int64_t i = std::int64_t{lane} * n; i < length; i += std::int64_t{lanes} * n)
+        f(0, i);
+    }
+  }
+  /// How many elements of the pack at i are in the row.
+  __device__ int count(std::int64_t i) const {
+    return whole || length - i >= n ? n : static_cast<int>(length - i);
+  }
+  __device__ Pack<T, n> read(const T* x, std::int64_t i) const {
+    if (whole) return *reinterpret_cast<const Pack<T, n>*>(x + i);
+    Pack<T, n> pack;
+    for (int v = 0; v < n; ++v) pack.of[v] = i + v < length ? x[i + v] : T(0);
+    return pack;
+  }
+  __device__ void write(T* y, std::int64_t i, Pack<T, n> pack, bool add = false) const {
+    if (add) {
+      const Pack<T, n> before = read(y, i);
+      for (int v = 0; v < n; ++v) pack.of[v] = before.of[v] + pack.of[v];
+    }
+    if (whole) {
+      *reinterpret_cast<Pack<T, n>*>(y + i) = pack;
+      return;
+    }
+    for (int v = 0; v < n; ++v)
+      if (i + v < length) y[i + v] = pack.of[v];
+  }
+  template <class F, class A>
+  __device__ A fold(const A& value) const {
+    return fold_lanes<F>(value, lanes);
+  }
+  __device__ bool is_first() const { return exists && lane == 0; }
+};
+
+/// A column whose elements are `step` apart. A block handles `width` columns.
+template <class T>
+struct ColumnLine {
+  static constexpr int n = 1, packs = 0;
+  using Number = T;
+  std::int64_t length, step;
+  int width, slots, slot;
+  void* shared;  // space for two numbers of each thread
+
+  template <class F>
+  __device__ void each(const F& f) const {
+    REEL_UNROLL
+    for (std::int64_t i = slot; i < length; i += slots) f(0, i);
+  }
+  __device__ int count(std::int64_t) const { return 1; }
+  __device__ Pack<T, 1> read(const T* x, std::int64_t i) const { return {{x[i * step]}}; }
+  __device__ void write(T* y, std::int64_t i, const Pack<T, 1>& pack, bool add = false) const {
+    y[i * step] = add ? y[i * step] + pack.of[0] : pack.of[0];
+  }
+  template <class F, class A>
+  __device__ A fold(const A& value) const {
+    return fold_slots<F>(value, width, static_cast<A*>(shared));
+  }
+};
+
+/// The elements of a line that belong to a thread. They are in registers, or are read again each
+/// time.
+template <class Line>
+struct Held {
+  using T = typename Line::Number;
+  using Packed = Pack<T, Line::n>;
+  static constexpr bool keeps = Line::packs > 0;
+  const T* x;
+  Packed packs[keeps ? Line::packs : 1];
+
+  __device__ Held(const Line& line, const T* from) : x(from) {
+    if constexpr (keeps) line.each([&](int k, std::int64_t i) { packs[k] = line.read(x, i); });
+  }
+  __device__ Packed get(const Line& line, int k, std::int64_t i) const {
+    if constexpr (keeps)
+      return packs[k];
+    else
+      return line.read(x, i);
+  }
+};
+
+/// Reduces the elements of the packs of(k, i), first in each thread, then over the threads of the
+/// line.
+template <class F, class A, class Line, class Of>
+__device__ A fold_line(const Line& line, const Of& of) {
+  A value = F::none();
+  line.each([&](int k, std::int64_t i) {
+    const int count = line.count(i);
+    A each[Line::n];
+    const auto pack = of(k, i);
+    for (int v = 0; v < Line::n; ++v) each[v] = v < count ? pack.of[v] : F::none();
+    for (int half = Line::n / 2; half > 0; half /= 2)
+      for (int v = 0; v < half; ++v) each[v] = F::join(each[v], each[v + half]);
+    value = F::join(value, each[0]);
+  });
+  return line.template fold<F>(value);
+}
+
+/// Each group of `lanes` threads processes a row. `op(line, at, row)`: `at` is the offset of the
+/// row's first element.
+template <class T, int held, class Op>
+__global__ void __launch_bounds__(1024)
+    run_rows(Op op, std::int64_t rows, std::int64_t length, int lanes, bool whole) {
+  const std::int64_t groups = static_cast<int>(blockDim.x) / lanes;
+  const int group = static_cast<int>(threadIdx.x) / lanes;
+  const int lane = static_cast<int>(threadIdx.x) % lanes;
+  for (std::int64_t round = blockIdx.x * groups; round < rows; round += gridDim.x * groups) {
+    const std::int64_t row = round + group;
+    const bool exists = row < rows;
+    const RowLine<T, held> line{exists ? length : 0, exists, whole, lanes, lane};
+    op(line, exists ? row * length : 0, exists ? row : 0);
+  }
+}
+/// Runs op for rows of `length` elements; `whole` says whether all pointers are aligned.
+template <class T, class Op>
+void over_rows(const Queue& queue, const Op& op, std::int64_t rows, std::int64_t length,
+               bool whole) {
+  if (rows == 0) return;
+  constexpr int n = pack_size<T>, few = 4;  // packs in a thread
+  const std::int64_t packs = (length + n - 1) / n;
+  whole = whole && length % n == 0;
+  int lanes = power_of_two(packs, 32);
+  if (packs > 32 * few)
+    lanes =
+        static_cast<int>(std::min<std::int64_t>(1024, (packs + 32 * few - 1) / (32 * few) * 32));
+  const std::int64_t threads =
+      lanes > 32 ? lanes : std::min<std::int64_t>(256, (rows * lanes + 31) / 32 * 32);
+  const std::int64_t groups = threads / lanes;
+  const std::int64_t blocks =
+      std::min((rows + groups - 1) / groups, queue.most_blocks() * 256 / threads);
+  const auto kernel = packs <= 32           ? run_rows<T, 1, Op>
+                      : packs <= few * 1024 ? run_rows<T, few, Op>
+                                            : run_rows<T, 0, Op>;
+  queue.launch(kernel, dim3(static_cast<unsigned>(blocks)), dim3(static_cast<unsigned>(threads)), 0,
+               op, rows, length, lanes, whole);
+}
+
+template <class T, class Op>
+__global__ void run_columns(Op op, std::int64_t outer, std::int64_t length, std::int64_t inner,
+                            int width) {
+  REEL_SHARED(Two<T>, shared, 256);
+  const int column = static_cast<int>(threadIdx.x) % width;
+  const int slot = static_cast<int>(threadIdx.x) / width;
+  const int slots = static_cast<int>(blockDim.x) / width;
+  const std::int64_t tiles_in_row = (inner + width - 1) / width;
+  for (std::int64_t tile = blockIdx.x; tile < outer * tiles_in_row; tile += gridDim.x) {
+    const std::int64_t here = tile % tiles_in_row * width + column;
+    const bool exists = here < inner;
+    const ColumnLine<T> line{exists ? length : 0, inner, width, slots, slot, &shared[0]};
+    op(line, exists ? tile / tiles_in_row * length * inner + here : 0, tile);
+  }
+}
+/// Runs op for the columns of matrices with `length` rows: [outer, length, inner].
+template <class T, class Op>
+void over_columns(const Queue& queue, const Op& op, std::int64_t outer, std::int64_t length,
+                  std::int64_t inner) {
+  if (outer * inner == 0) return;
+  const int width = power_of_two(inner, 32);
+  int slots = power_of_two((length + 7) / 8, 256 / width);
+  if (width * slots < 32) slots = 32 / width;
+  const std::int64_t tiles = outer * ((inner + width - 1) / width);
+  queue.launch(run_columns<T, Op>,
+               dim3(static_cast<unsigned>(std::min(tiles, queue.most_blocks()))),
+               dim3(static_cast<unsigned>(width * slots)), 0, op, outer, length, inner, width);
+}
+}  // namespace reel::gpu

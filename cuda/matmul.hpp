@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Matrix products by cuBLASLt, for kernels that compute one or more products.
+#pragma once
+#include <reel/activation.hpp>
+
+#include "cuda/places.hpp"
+
+namespace reel::gpu {
+/// A matrix on a device, or a batch of matrices. Steps are the distances in elements between rows,
+/// columns and matrices. A step of 0 repeats the same one.
+struct Matrix {
+  const void* data = nullptr;
+  std::int64_t row = 0, column = 0, batch = 0;
+};
+
+/// c = z + x y, for each matrix of a batch. c is row-major without gaps.
+struct Product {
+  DType dtype;  // float32 or float64
+  std::int64_t rows, columns, depth;
+  Matrix x, y;  // [rows, depth] and [depth, columns]
+  void* c;
+  Matrix z = {};  // without data, z is 0. For a batch, z has no data or is c
+  std::int64_t batches = 1;
+
+  /// The size of n elements in bytes.
+  std::int64_t bytes(std::int64_t elements) const { return elements * size_of(dtype); }
+  /// The same product with z = c.
+  Product added_to_c() const {
+    Product sum = *this;
+    sum.z = {c, columns, 1, rows * columns};
+    return sum;
+  }
+};
+
+/// Products on one queue, which share a workspace.
+class Products {
+ public:
+  explicit Products(const Queue& queue) : queue_(queue) {}
+  void multiply(Product p);
+  /// Reads REEL_CUDA_TF32. False if it is neither 0 nor 1.
+  static bool read_options();
+
+ private:
+  void start_from_z(const Product& p) const;
+  void fit(const Product& p, Matrix& x, std::int64_t rows, std::int64_t columns) const;
+  void run(const Product& p, bool bias);
+
+  const Queue& queue_;
+  void* workspace_ = nullptr;  // of this size
+  std::size_t workspace_bytes_ = 0;
+};
+
+/// Copies the n elements of `places` to row-major order. (matmul_copy.cu)
+void copy_from_places(const Queue& queue, DType dtype, std::int64_t n, const Places<1>& places,
+                      const void* from, void* to);
+/// Applies an activation in place, to float32 or float64. (activate.cu)
+void activate(const Queue& queue, Activation activation, DType dtype, std::int64_t n, void* x);
+}  // namespace reel::gpu

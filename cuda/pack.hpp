@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Loads and stores several adjacent elements at once: 16 bytes if they are aligned.
+#pragma once
+#include "cuda/queue.hpp"
+
+// Unrolled iterations let several loads run at the same time.
+#ifdef __CUDACC__
+#define REEL_UNROLL _Pragma("unroll 4")
+#define REEL_UNROLL_ALL _Pragma("unroll")
+#else
+#define REEL_UNROLL
+#define REEL_UNROLL_ALL
+#endif
+
+namespace reel::gpu {
+/// Adjacent elements that are read or written in one access.
+template <class T, int n>
+struct alignas(n * sizeof(T) < 16 ? n * sizeof(T) : 16) Pack {
+  T of[n];
+};
+/// The number of elements that take at most 16 bytes in every type.
+template <class... X>
+inline constexpr int pack_size = static_cast<int>(16 / std::max({sizeof(X)...}));
+
+/// Whether memory may be read and written in packs of n.
+template <int n, class T>
+__host__ __device__ bool is_aligned(const T* at) {
+  return reinterpret_cast<std::uintptr_t>(at) % alignof(Pack<T, n>) == 0;
+}
+/// Whether each of the pointers, which may be null, is aligned to 16 bytes.
+template <class... P>
+bool aligned(const P*... pointers) {
+  return ((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...);
+}
+}  // namespace reel::gpu

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "cuda/pointwise.hpp"
+#include "lib/formulas/bitwise.hpp"
+#include "lib/formulas/compare.hpp"
+
+namespace reel::gpu {
+namespace {
+struct Choose {
+  constexpr auto operator()(std::uint8_t condition, auto x, auto y) const {
+    return condition ? x : y;
+  }
+};
+/// T represents every dtype of its size: elements are copied only.
+template <class T>
+void choose(const Call& call) {
+  apply<T, std::uint8_t, T, T>(call.queue, Choose(), call.output(),
+                               {&call.input(0), &call.input(1), &call.input(2)});
+}
+KernelResult where(const Call& call) {
+  switch (size_of(call.output().dtype)) {
+    case 1:
+      choose<std::uint8_t>(call);
+      break;
+    case 2:
+      choose<std::uint16_t>(call);
+      break;
+    case 4:
+      choose<std::uint32_t>(call);
+      break;
+    default:
+      choose<std::uint64_t>(call);
+  }
+  return {};
+}
+
+KernelResult order(const Call& call) {
+  const Body &x = call.input(0), &y = call.input(1);
+  if (x.dtype == DType::int64)
+    apply<float, std::int64_t, double>(call.queue, formulas::Order(), call.output(), {&x, &y});
+  else
+    apply<float, double, std::int64_t>(call.queue, formulas::Order(), call.output(), {&x, &y});
+  return {};
+}
+
+constexpr NamedKernel others[] = {{"where", where}, {"order", order}, {nullptr, nullptr}};
+constexpr auto bits = table_of(formulas::BitwiseFormulas(), others);
+constexpr auto table = table_of(formulas::CompareFormulas(), bits.kernels);
+}  // namespace
+extern const NamedKernel* const pointwise_compare_kernels;
+const NamedKernel* const pointwise_compare_kernels = table.kernels;
+}  // namespace reel::gpu

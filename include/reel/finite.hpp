@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Finding the op that makes the first NaN or infinity.
+#pragma once  // defined in lib/ops
+#include <reel/export.hpp>
+
+namespace reel {
+/// Options of FiniteScope.
+struct FiniteOptions {
+  bool infinity = true;  // whether infinite numbers are errors too
+};
+/// While it lives, the first op of this thread whose result is not finite throws Error, with the
+/// op, the place in the result, the range of its inputs and your line. So does the first gradient,
+/// with the line of its op, and a step of a trace. Make it outside of a traced function: one that
+/// makes it inside runs eagerly. Each op waits and reads its result: for debugging only. It should
+/// end on the thread that made it. On another thread it stops the checks, and a few bytes are not
+/// freed.
+///
+///     FiniteScope finite;
+///     adam.step(tape.gradient(loss, parameters(model)));
+class REEL_API FiniteScope {
+ public:
+  explicit FiniteScope(FiniteOptions options = {});
+  ~FiniteScope();
+  FiniteScope(const FiniteScope&) = delete;
+  FiniteScope& operator=(const FiniteScope&) = delete;
+
+ private:
+  struct Watch;
+  Watch* watch_;
+};
+}  // namespace reel

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What all optimizers have: Variables in groups, and a learning rate for each group.
+#pragma once  // defined in lib/optim
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <reel/ops/update.hpp>
+
+namespace reel::optim {
+/// Variables with options of their own. An optimizer takes a list of groups instead of a list of
+/// Variables. The gradients of step() follow the order of variables(): one group after the other.
+///
+///     optim::AdamW adam({{weights, {.weight_decay = 0.1}}, {biases, {.weight_decay = 0}}});
+template <class Options>
+struct Group {
+  std::vector<Variable> variables;
+  Options options;
+};
+
+/// The base of SGD, Adam, RMSprop and Adagrad.
+class REEL_API Optimizer {
+ public:
+  /// The learning rate of a group, a float64 number. Assign another one at any time. Throws
+  /// IndexError if there is no such group.
+  Variable& learning_rate(std::size_t group = 0, Caller caller = Caller::here());
+  /// The learning rates of all groups.
+  const std::vector<Variable>& learning_rates() const { return rates_; }
+  /// The Variables that it updates, one group after the other. step() takes gradients in this
+  /// order.
+  const std::vector<Variable>& variables() const { return variables_; }
+  /// The state, which a checkpoint must contain.
+  void fields(auto&& field) {
+    for (std::size_t i = 0; i < rates_.size(); ++i)
+      field(i == 0 ? "learning_rate" : "learning_rate." + std::to_string(i), rates_[i]);
+  }
+
+ protected:
+  template <class Options>
+  Optimizer(std::string_view name, const std::vector<Group<Options>>& groups, Caller caller)
+      : name_(name) {
+    for (const auto& [variables, options] : groups)
+      add_group(variables, options.learning_rate, caller);
+    check(caller);
+  }
+  std::string_view name() const { return name_; }
+  /// The part of a list that belongs to a group; the list has an element for each Variable.
+  template <class T>
+  std::span<const T> part(const std::vector<T>& list, std::size_t group) const {
+    const std::size_t first = group == 0 ? 0 : ends_[group - 1];
+    return std::span(list).subspan(first, ends_[group] - first);
+  }
+  GradientList part(const GradientList& list, std::size_t group) const {
+    const std::size_t first = group == 0 ? 0 : ends_[group - 1];
+    return list.part(first, ends_[group] - first);
+  }
+  /// Calls update(group) for each group. If one of them cannot be updated, none has changed.
+  template <class F>
+  void update_groups(const GradientList& gradients, Caller caller, const F& update) const {
+    if (ends_.size() > 1) {
+      {
+        const reel::detail::UpdateCheck checks;
+        for (std::size_t g = 0; g < ends_.size(); ++g) update(g);
+      }
+      check_numbers(gradients, caller);
+    }
+    for (std::size_t g = 0; g < ends_.size(); ++g) update(g);
+  }
+
+ private:
+  /// The rates of all groups, and the rows of all gradients.
+  void check_numbers(const GradientList& gradients, Caller caller) const;
+  void add_group(const std::vector<Variable>& variables, double rate, Caller caller);
+  void check(Caller caller) const;
+  std::string_view name_;
+  std::vector<Variable> variables_, rates_;
+  std::vector<std::size_t> ends_;  // of each group among the Variables
+};
+}  // namespace reel::optim

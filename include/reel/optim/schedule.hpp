@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Learning rates that change during training. All is computed by ops on Variables, so a schedule
+// can be part of a traced step.
+#pragma once  // defined in lib/optim
+#include <cstdint>
+
+#include <reel/function.hpp>
+#include <reel/optim/optimizer.hpp>
+
+namespace reel::optim {
+/// A function from the number of steps so far to the factor by which a schedule multiplies the
+/// first learning rate. Both are float64 numbers. A lambda can be one.
+using Factor = reel::detail::Function<Tensor(const Tensor& step)>;
+
+/// factor^floor(step / every): after each `every` steps, the rate is multiplied by `factor`. Throws
+/// Error unless every >= 1.
+REEL_API Factor step_decay(std::int64_t every, double factor = 0.1, Caller caller = Caller::here());
+/// factor^step.
+REEL_API Factor exponential_decay(double factor, Caller caller = Caller::here());
+/// Falls linearly from 1 to `last` in this number of steps, then stays `last`. Throws Error unless
+/// steps >= 1.
+REEL_API Factor linear_decay(std::int64_t steps, double last = 0, Caller caller = Caller::here());
+/// Falls from 1 to `last` along half a period of the cosine in this number of steps (Loshchilov and
+/// Hutter 2017), then stays `last`. Throws Error unless steps >= 1.
+REEL_API Factor cosine_decay(std::int64_t steps, double last = 0, Caller caller = Caller::here());
+/// Rises linearly in this number of steps: 1 / steps, 2 / steps, ... 1. Then the factor is `after`,
+/// whose steps count from 0, or 1 without `after`. Throws Error unless steps >= 1.
+///
+///     optim::Schedule schedule(adam, optim::warm_up(100, optim::cosine_decay(900)));
+REEL_API Factor warm_up(std::int64_t steps, Factor after = {}, Caller caller = Caller::here());
+/// Options of one_cycle().
+struct OneCycleOptions {
+  double first = 1.0 / 25, last = 1.0 / 25e4;  // factors of the first and of the last step
+  double rising = 0.3;                         // this part of the steps
+};
+/// Rises from `first` to 1, then falls to `last`, each along half a period of the cosine (Smith and
+/// Topin 2018). So the learning rate that the optimizer has at first is the highest one. Throws
+/// Error unless rise and fall take at least one step each.
+REEL_API Factor one_cycle(std::int64_t steps, OneCycleOptions options = {},
+                          Caller caller = Caller::here());
+
+/// Sets the learning rates of an optimizer: the first rate of each group, times the factor. The
+/// first rates are those that the optimizer has when the schedule is made.
+class REEL_API Schedule {
+ public:
+  /// Sets the rates of the first step.
+  Schedule(Optimizer& optimizer, Factor factor, Caller caller = Caller::here());
+  /// Sets the rates of the next step. Call it after the optimizer's step().
+  void step(Caller caller = Caller::here());
+  /// The number of steps so far, int64.
+  const Variable& steps() const { return steps_; }
+  /// The learning rates that it sets.
+  const std::vector<Variable>& variables() const { return rates_; }
+  /// The state, which a checkpoint must contain.
+  void fields(auto&& field) {
+    field("schedule_steps", steps_);
+    field("schedule_rates", first_rates_);
+  }
+
+ private:
+  void set_rates();
+  std::vector<Variable> rates_;
+  Variable first_rates_, steps_;
+  Factor factor_;
+};
+
+/// Options of ReduceOnPlateau.
+struct PlateauOptions {
+  double factor = 0.1;
+  std::int64_t patience = 10;  // this number of bad steps in a row changes nothing
+  double threshold = 1e-4;     // a good loss is below (1 - threshold) times the best one
+  double least = 0;            // no rate becomes smaller
+};
+/// Multiplies the learning rates of an optimizer by a factor when a loss does not fall any more.
+/// Throws Error for a factor outside [0, 1), or a negative or infinite option.
+class REEL_API ReduceOnPlateau {
+ public:
+  explicit ReduceOnPlateau(Optimizer& optimizer, PlateauOptions options = {},
+                           Caller caller = Caller::here());
+  /// Call it with one loss, for example that of an epoch. NaN is a bad loss.
+  void step(Operand loss);
+  /// The least loss so far, float64.
+  const Variable& best() const { return best_; }
+  /// The learning rates that it sets.
+  const std::vector<Variable>& variables() const { return rates_; }
+  /// The state, which a checkpoint must contain.
+  void fields(auto&& field) {
+    field("plateau_best", best_);
+    field("plateau_bad_steps", bad_steps_);
+  }
+
+ private:
+  std::vector<Variable> rates_;
+  Variable best_, bad_steps_;
+  PlateauOptions options_;
+};
+}  // namespace reel::optim

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lib/cpu/backend.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include <reel/error.hpp>
+
+#include "lib/body/dtypes.hpp"
+#include "lib/gate/call_kernel.hpp"
+#include "lib/pool/scratch.hpp"
+
+namespace reel {
+CpuBackend& CpuBackend::the() {
+  static constinit CpuBackend backend;
+  return backend;
+}
+
+namespace {
+constexpr std::align_val_t line{64};
+
+[[noreturn, gnu::noinline]] void fail_scratch(const DeviceCall& call, const NoScratch& none) {
+  fail<MemoryError>(call.site, call.op.name, "scratch",
+                    std::to_string(none.bytes) + " bytes of memory", "none from the system");
+}
+
+/// Sixteen bytes at a time, as std::fill_n() is a loop over elements under -O2.
+template <class T>
+void fill_elements(T* out, std::int64_t n, T number) {
+  constexpr std::int64_t count = 16 / sizeof(T);
+  T numbers[count];
+  std::fill_n(numbers, count, number);
+  std::int64_t i = 0;
+  for (; i + count <= n; i += count) std::memcpy(out + i, numbers, sizeof(numbers));
+  std::fill_n(out + i, n - i, number);
+}
+}  // namespace
+
+// Tensors on the CPU take their memory from the blocks of their thread, see lib/memory.
+std::byte* CpuBackend::allocate(int, std::size_t bytes) {
+  return static_cast<std::byte*>(::operator new(bytes, line, std::nothrow));
+}
+void CpuBackend::release(int, std::byte* block, std::size_t) noexcept {
+  ::operator delete(block, line);
+}
+
+void CpuBackend::run(const DeviceCall& call) try {
+  const Kernels& kernels = call.op.on_cpu();
+  if (kernels.tiles && call.part == Part::value) return run_pointwise(call.op, call.kernel);
+  if (kernels.tiles) return run_pointwise_gradient(call);
+  const Kernel kernel = kernels.of(call.part);
+  if (call.op.contiguous_inputs && call.part == Part::value && !call.kernel.in_order()) [[unlikely]]
+    return run_on_copies(*this, call);
+  check_kernel(call, kernel(call.kernel));
+} catch (const NoScratch& none) {
+  fail_scratch(call, none);
+}
+
+Tile CpuBackend::pass_of(const Op& op, Part part, DType dtype) const {
+  if (part == Part::gradients) return nullptr;
+  if (part == Part::value) return reel::pass_of(op, dtype).tile;
+  return gradient_pass_of(op.on_cpu(), part == Part::gradient_1, dtype).tile;
+}
+
+void CpuBackend::fill(Body& to, double number) {
+  with_element(to.dtype, [&]<class T>(Type<T>) {
+    fill_elements(to.as<T>(), to.elements, static_cast<T>(number));
+  });
+}
+
+void CpuBackend::upload(int, std::byte* to, const void* from, std::size_t bytes) {
+  std::memcpy(to, from, bytes);
+}
+void CpuBackend::download(int, void* to, const std::byte* from, std::size_t bytes) {
+  std::memcpy(to, from, bytes);
+}
+void CpuBackend::copy(int, std::byte* to, int, const std::byte* from, std::size_t bytes) {
+  std::memcpy(to, from, bytes);
+}
+}  // namespace reel

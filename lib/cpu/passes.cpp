@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Passes of pointwise ops over all elements, divided into blocks and shared among threads.
+#include <algorithm>
+#include <utility>
+
+#include "lib/cpu/backend.hpp"
+#include "lib/gate/call_kernel.hpp"
+#include "lib/pool/pool.hpp"
+#include "lib/table/entries.hpp"
+#include "lib/table/options/reshape.hpp"
+
+namespace reel {
+namespace {
+constexpr int max_inputs = 3;
+
+/// The axes of the output with the steps of the inputs. Adjacent axes are merged if one step works
+/// for all operands.
+struct BroadcastLoop {
+  int rank = 0;
+  std::int64_t lengths[Shape::max_rank] = {};
+  std::int64_t steps[Shape::max_rank][max_inputs] = {};  // bytes
+};
+
+void add_axis(BroadcastLoop& walk, int inputs, std::int64_t length, const std::int64_t* steps) {
+  if (length == 1) return;
+  if (walk.rank > 0) {
+    bool merges = true;
+    for (int i = 0; i < inputs; ++i) merges &= walk.steps[walk.rank - 1][i] == steps[i] * length;
+    if (merges) {
+      walk.lengths[walk.rank - 1] *= length;
+      for (int i = 0; i < inputs; ++i) walk.steps[walk.rank - 1][i] = steps[i];
+      return;
+    }
+  }
+  walk.lengths[walk.rank] = length;
+  for (int i = 0; i < inputs; ++i) walk.steps[walk.rank][i] = steps[i];
+  ++walk.rank;
+}
+
+BroadcastLoop plan(const Shape& shape, const Body* const* inputs, int count) {
+  BroadcastLoop walk;
+  const int rank = static_cast<int>(shape.rank());
+  for (int axis = 0; axis < rank; ++axis) {
+    std::int64_t steps[max_inputs] = {};
+    for (int i = 0; i < count; ++i) {
+      const int own = axis - rank + inputs[i]->rank();
+      if (own >= 0 && inputs[i]->shape.data()[own] != 1)
+        steps[i] = inputs[i]->strides[own] * size_of(inputs[i]->dtype);
+    }
+    add_axis(walk, count, shape.data()[axis], steps);
+  }
+  return walk;
+}
+
+/// The offsets of the current row in a pass.
+struct Offsets {
+  const void* at[max_inputs] = {};
+  std::int64_t position[Shape::max_rank] = {};
+
+  void step(const BroadcastLoop& walk, int count) {
+    for (int axis = walk.rank - 2; axis >= 0; --axis) {
+      const bool carries = ++position[axis] == walk.lengths[axis];
+      move(walk, count, axis, carries ? 1 - walk.lengths[axis] : 1);
+      if (!carries) break;
+      position[axis] = 0;
+    }
+  }
+  void skip(const BroadcastLoop& walk, int count, std::int64_t rows) {
+    for (int axis = walk.rank - 2; axis >= 0; rows /= walk.lengths[axis--]) {
+      position[axis] = rows % walk.lengths[axis];
+      move(walk, count, axis, position[axis]);
+    }
+  }
+
+ private:
+  void move(const BroadcastLoop& walk, int count, int axis, std::int64_t steps) {
+    for (int i = 0; i < count; ++i)
+      at[i] = static_cast<const std::byte*>(at[i]) + steps * walk.steps[axis][i];
+  }
+};
+
+/// Calls f(first, end) for passes of n elements each. A large pass is shared among threads by
+/// itself.
+template <class F>
+void parallel_passes(std::int64_t elements, std::int64_t n, const F& f) {
+  constexpr std::int64_t shared = 1 << 18, block = 1 << 16;
+  if (elements < shared || n >= shared) return f(std::int64_t{0}, elements / n);
+  kernels::parallel_rows(elements / n, n, block, f);
+}
+
+void walk_tiles(const Tiles& tiles, Tile tile, const BroadcastLoop& walk, const Body* const* inputs,
+                int count, Body& output) {
+  const int inner = walk.rank - 1;
+  const std::int64_t n = walk.rank ? walk.lengths[inner] : 1;
+  const std::int64_t step = n * size_of(output.dtype);
+  unsigned scalars = 0;
+  int sizes[max_inputs];
+  Offsets start;
+  for (int i = 0; i < count; ++i) {
+    start.at[i] = inputs[i]->data;
+    sizes[i] = size_of(inputs[i]->dtype);
+    if (!walk.rank || walk.steps[inner][i] == 0) scalars |= 1u << i;
+  }
+  parallel_passes(output.elements, n, [&](std::int64_t first, std::int64_t end) {
+    Offsets place = start;
+    if (first) place.skip(walk, count, first);
+    std::byte* to = output.data + first * step;
+    for (std::int64_t left = end - first; left > 0; --left, to += step) {
+      if (n < least_shared_pass)
+        tile(n, place.at, scalars, to);
+      else
+        CpuBackend::the().share_pass(tiles, tile, n, place.at, sizes, count, scalars, to,
+                                     size_of(output.dtype));
+      place.step(walk, count);
+    }
+  });
+}
+
+/// Results of this size would leave the caches anyway, so they are stored past the caches.
+constexpr std::int64_t streamed_bytes = 16 << 20;
+
+void copy_in_order(const Body& from, Body& to) {
+  const Body* input = &from;
+  Body* output = &to;
+  const DTypeOptions options{to.dtype};
+  cast_op.on_cpu().of(Part::value)({&input, &output, &options, 1, 1});
+}
+}  // namespace
+
+void CpuBackend::share_pass(const Tiles& tiles, Tile tile, std::int64_t n,
+                            const void* const* inputs, const int* sizes, int count, unsigned how,
+                            void* output, int size) {
+  const std::int64_t block = tiles.slow ? 1 << 14 : 1 << 16;
+  if (n < 4 * block) return tile(n, inputs, how, output);
+  bool streams = n * size >= streamed_bytes && !(how & pass_adds);
+  for (int k = 0; k < count; ++k) streams &= inputs[k] != output;
+  if (streams) how |= pass_streams;
+  kernels::parallel_ranges(n, block, [&](std::int64_t first, std::int64_t end) {
+    const void* from[4];
+    for (int k = 0; k < count; ++k) {
+      const bool walks = inputs[k] && !(how >> k & 1);
+      from[k] = walks ? static_cast<const std::byte*>(inputs[k]) + first * sizes[k] : inputs[k];
+    }
+    tile(end - first, from, how, static_cast<std::byte*>(output) + first * size);
+  });
+}
+
+void CpuBackend::run_rows(const Tiles& tiles, Tile tile, const Body& x, const Body& row,
+                          Body& output) {
+  const std::int64_t n = row.elements;
+  const std::int64_t from_step = n * size_of(x.dtype), to_step = n * size_of(output.dtype);
+  parallel_passes(x.elements, n, [&](std::int64_t first, std::int64_t end) {
+    for (std::int64_t i = first; i < end; ++i) {
+      const void* inputs[] = {x.data + i * from_step, row.data};
+      run_pass({&tiles, tile}, n, inputs, 2, x.dtype, 0, output.data + i * to_step, output.dtype);
+    }
+  });
+}
+
+namespace {
+/// A pass over a matrix and a transposed one. If it is large, threads share its rows.
+void share_transposed(TransposedPass pass, const TransposedPair& whole) {
+  constexpr std::int64_t shared = 1 << 18, block = 1 << 16, least_rows = 32;
+  const std::int64_t elements = whole.rows * whole.columns;
+  if (elements < shared) return pass(whole);
+  const std::int64_t parts = std::clamp(whole.rows / least_rows, std::int64_t{1}, elements / block);
+  kernels::parallel_for(parts, [&](std::int64_t i) {
+    const std::int64_t first = whole.rows * i / parts, end = whole.rows * (i + 1) / parts;
+    TransposedPair part = whole;
+    part.rows = end - first;
+    part.transposed = static_cast<const float*>(whole.transposed) + first;
+    part.in_rows = static_cast<const float*>(whole.in_rows) + first * whole.columns;
+    part.output = static_cast<float*>(whole.output) + first * whole.columns;
+    pass(part);
+  });
+}
+}  // namespace
+
+void CpuBackend::run_transposed(const Tiles& tiles, Tile tile, const Body& transposed,
+                                const Body& in_order, bool transposed_first, Body& output) {
+  constexpr std::int64_t least = 16;  // the most elements of a vector
+  const std::int64_t* const lengths = output.shape.data();
+  if (tiles.transposed && output.dtype == DType::float32 && output.rank() == 2 &&
+      transposed.strides[0] == 1 && lengths[0] >= least && lengths[1] >= least)
+    return share_transposed(tiles.transposed,
+                            {lengths[0], lengths[1], transposed.data, transposed.strides[1],
+                             in_order.data, transposed_first, output.data});
+  // the output is unused so far, so it holds a copy of the input
+  copy_in_order(transposed, output);
+  const void* inputs[] = {output.data, in_order.data};
+  if (!transposed_first) std::swap(inputs[0], inputs[1]);
+  run_pass({&tiles, tile}, output.elements, inputs, 2, output.dtype, 0, output.data, output.dtype);
+}
+
+namespace {
+/// Whether x has one element for each element of the output, in the same order, or a single
+/// element.
+bool is_flat(const Body& x, const Body& output) {
+  return x.elements == 1 || (x.contiguous && x.shape == output.shape);
+}
+
+/// One pass over all elements.
+void run_flat(const Tiles& tiles, Tile tile, const Body* const* inputs, int count,
+              const Body& output) {
+  const void* from[max_inputs];
+  int sizes[max_inputs];
+  unsigned scalars = 0;
+  for (int i = 0; i < count; ++i) {
+    from[i] = inputs[i]->data;
+    sizes[i] = size_of(inputs[i]->dtype);
+    if (inputs[i]->elements == 1) scalars |= 1u << i;
+  }
+  if (output.elements < least_shared_pass) return tile(output.elements, from, scalars, output.data);
+  CpuBackend::the().share_pass(tiles, tile, output.elements, from, sizes, count, scalars,
+                               output.data, size_of(output.dtype));
+}
+}  // namespace
+
+void CpuBackend::run_pointwise(const Op& op, const KernelCall& call) {
+  Body& output = call.output();
+  if (output.elements == 0) return;
+  const Tiles& tiles = *op.on_cpu().tiles;
+  const DType dtype = call.input(op.promoted & 1 ? 0 : 1).dtype;
+  const Tile tile = tiles.value[static_cast<int>(dtype)];
+  const Body* inputs[max_inputs] = {};
+  SmallVector<Tensor, max_inputs> copies;
+  bool in_place = false, flat = true;
+  for (int i = 0; i < call.input_count; ++i) {
+    inputs[i] = call.inputs[i];
+    if (is_flat(*inputs[i], output)) continue;
+    if (walks_neighbours(*inputs[i], output.shape)) {
+      flat = false;
+      continue;
+    }
+    if (!in_place && inputs[i]->dtype == output.dtype && inputs[i]->shape == output.shape) {
+      // the output is unused so far, so it holds a row-major copy of the input
+      copy_in_order(*inputs[i], output);
+      inputs[i] = &output;
+      in_place = true;
+      continue;
+    }
+    copies.push_back(contiguous_copy(*inputs[i]));
+    inputs[i] = Access::body(copies[copies.size() - 1]);
+    flat &= is_flat(*inputs[i], output);
+  }
+  if (flat)
+    run_flat(tiles, tile, inputs, call.input_count, output);
+  else
+    walk_tiles(tiles, tile, plan(output.shape, inputs, call.input_count), inputs, call.input_count,
+               output);
+}
+
+void CpuBackend::run_pointwise_gradient(const DeviceCall& call) {
+  Body& output = call.kernel.output();
+  const Pass pass = gradient_pass_of(call.op.on_cpu(), call.part == Part::gradient_1, output.dtype);
+  const void* from[4] = {};
+  unsigned how = call.kernel.accumulate & 1 ? pass_adds : 0;
+  for (int i = 0; i < call.kernel.input_count; ++i) {
+    const Body* const input = call.kernel.inputs[i];
+    if (!input) continue;
+    from[i] = input->data;
+    if (!input->contiguous || input->elements != output.elements) how |= 1u << i;
+  }
+  run_pass(pass, output.elements, from, 4, output.dtype, how, output.data, output.dtype);
+}
+}  // namespace reel

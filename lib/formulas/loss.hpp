@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+#include "lib/formulas/functions.hpp"
+
+namespace reel::REEL_FORMULAS {
+struct BinaryCrossEntropy {
+  static constexpr const char* name = "binary_cross_entropy";
+  static constexpr Domain domain = Domain::floating;
+  static constexpr bool slow = true;
+  constexpr auto operator()(auto x, auto y) const {
+    return -(y * log_of(x) + (1 - y) * log_of_rest(x));
+  }
+  // dx = dout (x - y) / (x (1 - x)), with a bound as in PyTorch
+  static constexpr auto d0(auto g) {
+    auto x = g.x();
+    auto variance = x * (1 - x);
+    return g.dy() * ((x - g.y()) / math::select(variance < 1e-12f, 1e-12f, variance));
+  }
+  static constexpr auto d1(auto g) {
+    auto x = g.x();
+    return g.dy() * (log_of_rest(x) - log_of(x));
+  }
+  /// At least -100. The logarithm of 0 is not computed.
+  static constexpr auto log_of(auto x) {
+    auto none = x == 0;
+    return limited(none, math::log(math::select(none, 1.f, x)));
+  }
+  static constexpr auto log_of_rest(auto x) {
+    auto none = x == 1;
+    return limited(none, math::log1p(math::select(none, 0.f, -x)));
+  }
+  static constexpr auto limited(auto none, auto log) {
+    return math::select(none, -100.f, math::select(log < -100, -100.f, log));
+  }
+};
+struct BinaryCrossEntropyWithLogits {
+  static constexpr const char* name = "binary_cross_entropy_with_logits";
+  static constexpr Domain domain = Domain::floating;
+  static constexpr bool slow = true;
+  constexpr auto operator()(auto x, auto y) const {
+    auto size = math::abs(x), share = math::select(x > 0, 1 - y, y);
+    return math::select(share == 0, 0.f, size * share) + math::log1p(math::exp(-size));
+  }
+  // dx = dout (sigmoid x - y), without cancellation where y is 1
+  static constexpr auto d0(auto g) {
+    auto x = g.x(), y = g.y();
+    auto positive = x > 0;
+    auto small = math::sigmoid(math::select(positive, -x, x));
+    return g.dy() * math::select(positive, (1 - y) - small, small - y);
+  }
+  static constexpr auto d1(auto g) { return -(g.dy() * g.x()); }
+};
+
+using LossFormulas = List<BinaryCrossEntropy, BinaryCrossEntropyWithLogits>;
+}  // namespace reel::REEL_FORMULAS

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lib/gate/plugin.hpp"
+
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "lib/body/text.hpp"
+#include "lib/flow/context.hpp"
+#include "lib/gate/call_kernel.hpp"
+#include "lib/pool/process.hpp"
+
+// Not null in a program that is linked with the plugin.
+extern "C" [[gnu::weak]] const char* reel_install_cuda(const reel::PluginHost& host);
+
+namespace reel {
+namespace {
+/// Errors name the call that queued the kernel, not the call that waits.
+class SiteScope {
+ public:
+  explicit SiteScope(const CallSite& site)
+      : context_(Context::here()), layer_(context_.site_name), function_(context_.function) {
+    context_.site_name = site.layer;
+    context_.function = site.function;
+  }
+  ~SiteScope() {
+    context_.site_name = layer_;
+    context_.function = function_;
+  }
+  SiteScope(const SiteScope&) = delete;
+  SiteScope& operator=(const SiteScope&) = delete;
+
+ private:
+  Context& context_;
+  std::string_view layer_, function_;
+};
+
+CallSite site(Caller caller) {
+  const Context& context = Context::here();
+  return {context.site_of(caller), context.site_name, context.function};
+}
+void fail_queued_kernel(const Op& op, const KernelResult& result, const Shape& shape,
+                        std::int64_t position, const CallSite& site) {
+  const SiteScope scope(site);
+  fail_kernel(op, result, position < 0 ? "" : place_text(shape, position), site.caller);
+}
+void fail_device(const CallSite& site, std::string_view op, std::string_view argument,
+                 std::string_view expected, std::string_view got, std::string_view advice) {
+  const SiteScope scope(site);
+  fail<DeviceError>(site.caller, op, argument, expected, got, advice);
+}
+void fail_device_memory(const CallSite& site, std::string_view op, std::size_t bytes,
+                        std::string_view advice) {
+  const SiteScope scope(site);
+  fail<MemoryError>(site.caller, op, "scratch",
+                    std::to_string(bytes) + " bytes of memory of the device", "none", advice);
+}
+void add_backend(Device::Kind kind, Backend& backend) {
+  OpTable::the().copy_for_views(kind);
+  register_backend(kind, backend);
+}
+constexpr PluginHost host = {
+    .find_kernel = [](std::string_view name) { return OpTable::the().find_kernel(name); },
+    .add_backend = add_backend,
+    .execute_kernels = execute_kernels,
+    .run_on_copies = run_on_copies,
+    .site = site,
+    .fail_kernel = fail_queued_kernel,
+    .fail_device = fail_device,
+    .fail_memory = fail_device_memory,
+};
+
+constinit char reason[256] = "";
+constinit bool opened = false;
+
+/// Looks in the folder of this library, then in the search path of the dynamic loader.
+/// REEL_CUDA_LIBRARY replaces both with one file.
+void* open_library() {
+  if (const char* const named = std::getenv("REEL_CUDA_LIBRARY"); named && *named)
+    return dlopen(named, RTLD_NOW | RTLD_LOCAL);
+  Dl_info self;
+  if (dladdr(reinterpret_cast<void*>(&open_library), &self) && self.dli_fname) {
+    const std::string file = self.dli_fname;
+    const std::string beside = file.substr(0, file.rfind('/') + 1) + "libreel_cuda.so";
+    if (void* const library = dlopen(beside.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+  }
+  return dlopen("libreel_cuda.so", RTLD_NOW | RTLD_LOCAL);
+}
+void keep_reason(const char* what, const char* why) {
+  std::snprintf(reason, sizeof reason, "%s%s", what, why);
+}
+InstallPlugin find_plugin() {
+  if (reel_install_cuda) return reel_install_cuda;
+  void* const library = open_library();
+  if (!library) {
+    keep_reason("The CUDA backend could not be opened: ", dlerror());
+    return nullptr;
+  }
+  void* const found = dlsym(library, install_cuda_name);
+  if (!found) keep_reason("The file of the CUDA backend is not a reel plugin: ", dlerror());
+  return reinterpret_cast<InstallPlugin>(found);
+}
+}  // namespace
+
+const char* open_cuda_plugin() {
+  const Locked held(Lock::cuda);
+  if (!opened && !backend_of(Device::Kind::cuda)) {
+    if (const InstallPlugin install = find_plugin())
+      if (const char* const why = install(host)) keep_reason("", why);
+  }
+  opened = true;
+  return backend_of(Device::Kind::cuda) ? nullptr : reason;
+}
+}  // namespace reel

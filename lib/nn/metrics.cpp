@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/caller.hpp>
+#include <reel/indexing.hpp>
+#include <reel/metrics.hpp>
+#include <reel/ops/arithmetic.hpp>
+#include <reel/ops/compare.hpp>
+#include <reel/ops/create.hpp>
+#include <reel/ops/gather.hpp>
+#include <reel/ops/math.hpp>
+#include <reel/ops/reduce.hpp>
+#include <reel/ops/reshape.hpp>
+#include <reel/ops/scatter.hpp>
+#include <reel/ops/select.hpp>
+#include <reel/ops/softmax.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "lib/nn/check.hpp"
+
+namespace reel::metrics {
+namespace {
+/// Classes as int64.
+Tensor classes_of(std::string_view name, std::string_view argument, const Operand& x) {
+  if (!shape_of_input(name, argument, x))
+    fail<Error>(x.caller(), name, argument, "a tensor", "a number");
+  const Tensor classes = detail::tensor_of(x);
+  if (is_floating(classes.dtype()))
+    fail<DTypeError>(x.caller(), name, argument, "integers", name_of(classes.dtype()));
+  return cast(classes, DType::int64);
+}
+void check_same_shape(std::string_view name, std::string_view expected, const Shape& shape,
+                      const Tensor& labels, Caller caller) {
+  if (labels.shape() == shape) return;
+  fail<ShapeError>(caller, name, "labels", fmt::format("{} {}", expected, shape),
+                   fmt::format("{}", labels.shape()));
+}
+/// Scores with an axis of classes, whose other axes are those of the labels.
+Tensor scores_for(std::string_view name, const Operand& scores, const Tensor& labels) {
+  const Shape* const shape = shape_of_input(name, "scores", scores);
+  if (!shape || shape->rank() == 0)
+    fail<ShapeError>(scores.caller(), name, "scores", "at least one axis",
+                     shape ? fmt::format("{}", *shape) : "a number");
+  const Shape outer(std::span(shape->begin(), shape->rank() - 1));
+  check_same_shape(name, "the shape of the scores without classes,", outer, labels,
+                   scores.caller());
+  return detail::tensor_of(scores);
+}
+Tensor mean_of(const Tensor& right) { return mean(cast(right, DType::float64)); }
+
+/// Throws IndexError with the first number of x that is no class.
+void check_classes(std::string_view name, std::string_view argument, const Tensor& x,
+                   std::int64_t classes, Caller caller) {
+  const Tensor right = (x >= 0) & (x < classes);
+  if (all(right)) return;
+  fail<IndexError>(caller, name, argument, fmt::format("0 to {}", classes - 1),
+                   fmt::format("{}", masked_select(x, ~right)(0)));
+}
+
+/// The confusion matrix, for the function `name`.
+Tensor counts_of(std::string_view name, const Operand& predictions, const Operand& labels,
+                 Extent classes) {
+  const std::int64_t count = checked(name, "classes", classes, predictions.caller());
+  const Tensor guess = classes_of(name, "predictions", predictions);
+  const Tensor truth = classes_of(name, "labels", labels);
+  check_same_shape(name, "the shape of the predictions,", guess.shape(), truth,
+                   predictions.caller());
+  check_classes(name, "predictions", guess, count, predictions.caller());
+  check_classes(name, "labels", truth, count, predictions.caller());
+  const Tensor cells = reshape(truth * count + guess, {-1});
+  const Tensor none = zeros({count * count}, {DType::int64}).to(cells.device());
+  return reshape(scatter_add(none, cells, ones_like(cells)), {count, count});
+}
+
+double area(const std::vector<double>& scores, const std::vector<std::int64_t>& labels) {
+  std::vector<std::size_t> order(scores.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  if (std::any_of(scores.begin(), scores.end(), [](double x) { return std::isnan(x); }))
+    return std::numeric_limits<double>::quiet_NaN();
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return scores[a] < scores[b]; });
+  double pairs = 0, zeros = 0, ones = 0;  // of class 0 below, and all of class 1
+  for (std::size_t first = 0; first < order.size();) {
+    double equal_zeros = 0, equal_ones = 0;
+    const double score = scores[order[first]];
+    for (; first < order.size() && scores[order[first]] == score; ++first)
+      (labels[order[first]] ? equal_ones : equal_zeros) += 1;
+    pairs += equal_ones * (zeros + equal_zeros / 2);
+    zeros += equal_zeros;
+    ones += equal_ones;
+  }
+  return pairs / (zeros * ones);
+}
+}  // namespace
+
+Tensor accuracy(Operand scores, Operand labels) try {
+  const CallerScope here(scores.caller(), "accuracy");
+  const Tensor truth = classes_of("accuracy", "labels", labels);
+  return mean_of(argmax(scores_for("accuracy", scores, truth), -1) == truth);
+} catch (const std::bad_alloc&) {
+  fail_memory(scores.caller(), "accuracy");
+}
+
+Tensor top_k_accuracy(Operand scores, Operand labels, std::int64_t k) try {
+  constexpr std::string_view name = "top_k_accuracy";
+  const CallerScope here(scores.caller(), name);
+  check_number(k >= 1, name, "k", "1 or more", static_cast<double>(k), scores.caller());
+  const Tensor truth = classes_of(name, "labels", labels), x = scores_for(name, scores, truth);
+  const std::int64_t classes = x.shape()[-1];
+  check_classes(name, "labels", truth, classes, scores.caller());
+  const Tensor at = expand_dims(truth, -1), own = gather(x, at, -1);
+  const Tensor earlier = arange(0, classes).to(x.device()) < at;
+  const Tensor larger = ~(x <= own) | ((x == own) & earlier);
+  return mean_of(sum(cast(larger, DType::int64), -1) < k);
+} catch (const std::bad_alloc&) {
+  fail_memory(scores.caller(), "top_k_accuracy");
+}
+
+Tensor confusion_matrix(Operand predictions, Operand labels, Extent classes) try {
+  const CallerScope here(predictions.caller(), "confusion_matrix");
+  return counts_of("confusion_matrix", predictions, labels, classes);
+} catch (const std::bad_alloc&) {
+  fail_memory(predictions.caller(), "confusion_matrix");
+}
+
+Tensor f1(Operand predictions, Operand labels, Extent classes, Averaging averaging) try {
+  const CallerScope here(predictions.caller(), "f1");
+  const Tensor counts = cast(counts_of("f1", predictions, labels, classes), DType::float64);
+  const Tensor diagonal = eye(classes, {DType::float64}).to(counts.device());
+  Tensor right = 2 * sum(counts * diagonal, 0), all = sum(counts, 0) + sum(counts, 1);
+  if (averaging == Averaging::micro) {
+    right = sum(right);
+    all = sum(all);
+  }
+  const Tensor each = where(all > 0, right / maximum(all, 1), 0);
+  return averaging == Averaging::macro ? mean(each) : each;
+} catch (const std::bad_alloc&) {
+  fail_memory(predictions.caller(), "f1");
+}
+
+Tensor auc(Operand scores, Operand labels) try {
+  const CallerScope here(scores.caller(), "auc");
+  const Tensor truth = classes_of("auc", "labels", labels);
+  const Shape* const shape = shape_of_input("auc", "scores", scores);
+  check_same_shape("auc", "the shape of the scores,", shape ? *shape : Shape(), truth,
+                   scores.caller());
+  const auto classes = truth.to_vector<std::int64_t>();
+  for (const std::int64_t label : classes)
+    if (label != 0 && label != 1)
+      fail<Error>(scores.caller(), "auc", "labels", "0 and 1", fmt::format("{}", label));
+  return tensor<double>(area(cast(scores, DType::float64).to_vector<double>(), classes),
+                        scores.caller());
+} catch (const std::bad_alloc&) {
+  fail_memory(scores.caller(), "auc");
+}
+
+Tensor perplexity(Operand scores, Operand labels) {
+  const CallerScope here(scores.caller(), "perplexity");
+  return exp(cast(cross_entropy(scores, labels), DType::float64));
+}
+}  // namespace reel::metrics

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/caller.hpp>
+#include <reel/nn/normalize.hpp>
+#include <reel/ops/activation.hpp>
+#include <reel/ops/arithmetic.hpp>
+#include <reel/ops/math.hpp>
+#include <reel/ops/normalize.hpp>
+#include <reel/ops/reduce.hpp>
+#include <reel/ops/reshape.hpp>
+#include <reel/train.hpp>
+
+#include <cmath>
+#include <span>
+
+#include "lib/nn/check.hpp"
+
+namespace reel::nn {
+namespace {
+/// A Variable or Buffer [width] of ones or zeros.
+template <class V = Variable>
+V vector_of(double value, std::string_view layer, std::string_view name, Extent width, DType dtype,
+            Caller caller) {
+  const CallerScope here(caller, layer);
+  return V(name,
+           full({checked(layer, "width", width, caller)}, value, {checked(layer, dtype, caller)},
+                caller),
+           caller);
+}
+double checked_epsilon(double epsilon, std::string_view layer, Caller caller) {
+  check_number(std::isfinite(epsilon) && epsilon >= 0, layer, "epsilon", "finite and 0 or more",
+               epsilon, caller);
+  return epsilon;
+}
+
+/// The shape of x, which is [batch, channels, ...].
+const Shape& shape_with_channels(std::string_view layer, const Operand& x,
+                                 std::int64_t channels) try {
+  const Shape* const shape = shape_of_input(layer, "x", x);
+  if (shape && shape->rank() >= 2 && (*shape)[1] == channels) return *shape;
+  fail<ShapeError>(x.caller(), layer, "x", fmt::format("shape (batch, {}, ...)", channels),
+                   shape ? fmt::format("{}", *shape) : "a number");
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), layer);
+}
+/// [channels] as [channels, 1, ...], for x of this rank.
+Tensor along_channels(const Variable& x, std::size_t rank) {
+  Shape shape;
+  shape.resize(rank - 1);
+  shape.data()[0] = x.size();
+  return reshape(x, shape);
+}
+}  // namespace
+
+RMSNorm::RMSNorm(Extent width, NormOptions options, Caller caller)
+    : scale(vector_of(1, "RMSNorm", "scale", width, options.dtype, caller)),
+      epsilon(checked_epsilon(options.epsilon, "RMSNorm", caller)) {}
+
+Tensor RMSNorm::operator()(Operand x) const {
+  const CallerScope here(x.caller(), "RMSNorm");
+  check_width("RMSNorm", "x", x, scale.size());
+  const Tensor from = reel::detail::tensor_of(x);
+  return from / sqrt(mean(square(from), -1, keepdims) + epsilon) * scale;
+}
+
+GroupNorm::GroupNorm(Extent groups, Extent channels, NormOptions options, Caller caller)
+    : scale(vector_of(1, "GroupNorm", "scale", channels, options.dtype, caller)),
+      shift(vector_of(0, "GroupNorm", "shift", channels, options.dtype, caller)),
+      groups(checked("GroupNorm", "groups", groups, caller)),
+      epsilon(checked_epsilon(options.epsilon, "GroupNorm", caller)) {
+  if (channels.value % groups.value != 0)
+    fail<ShapeError>(caller, "GroupNorm", "groups",
+                     fmt::format("a divisor of {} channels", channels.value),
+                     fmt::format("{}", groups.value));
+}
+
+Tensor GroupNorm::operator()(Operand x) const {
+  const CallerScope here(x.caller(), "GroupNorm");
+  const Shape shape = shape_with_channels("GroupNorm", x, scale.size());
+  const Tensor from = reel::detail::tensor_of(x);
+  if (from.size() == 0) return from * along_channels(scale, shape.rank());
+  const std::int64_t length = from.size() / (shape[0] * groups);
+  const Tensor one = full({length}, 1, {scale.dtype()}).to(scale.device());
+  const Tensor rows =
+      layer_norm(reshape(from, {shape[0], groups, length}), one, one - one, epsilon);
+  return reshape(rows, shape) * along_channels(scale, shape.rank()) +
+         along_channels(shift, shape.rank());
+}
+
+BatchNorm::BatchNorm(Extent channels, BatchNormOptions options, Caller caller)
+    : scale(vector_of(1, "BatchNorm", "scale", channels, options.dtype, caller)),
+      shift(vector_of(0, "BatchNorm", "shift", channels, options.dtype, caller)),
+      mean(vector_of<Buffer>(0, "BatchNorm", "mean", channels, options.dtype, caller)),
+      variance(vector_of<Buffer>(1, "BatchNorm", "variance", channels, options.dtype, caller)),
+      epsilon(checked_epsilon(options.epsilon, "BatchNorm", caller)),
+      momentum(options.momentum) {
+  check_number(momentum >= 0 && momentum <= 1, "BatchNorm", "momentum", "0 to 1", momentum, caller);
+}
+
+Tensor BatchNorm::operator()(Operand x) const {
+  const CallerScope here(x.caller(), "BatchNorm");
+  const Shape shape = shape_with_channels("BatchNorm", x, scale.size());
+  const Tensor from = reel::detail::tensor_of(x);
+  const std::size_t rank = shape.rank();
+  const Tensor gain = along_channels(scale, rank), plus = along_channels(shift, rank);
+  if (!training())
+    return (from - along_channels(mean, rank)) *
+               (gain / sqrt(along_channels(variance, rank) + epsilon)) +
+           plus;
+  const std::int64_t count = from.size() / scale.size();
+  if (count < 2)
+    fail<ShapeError>(x.caller(), "BatchNorm", "x", "two elements or more for each channel",
+                     fmt::format("{}", shape), "TrainScope evaluating(false) uses running ones.");
+  constexpr int but_channels[] = {0, 2, 3, 4, 5, 6, 7};
+  const Axes others(std::span<const int>(but_channels).first(rank - 1));
+  const Tensor middle = reel::mean(from, others, keepdims), centred = from - middle;
+  const Tensor spread = reel::mean(square(centred), others, keepdims);
+  const double unbiased = static_cast<double>(count) / static_cast<double>(count - 1);
+  const auto follow = [&](const Buffer& buffer, const Tensor& now) {
+    const Tensor value = cast(reshape(stop_gradient(now), {scale.size()}), buffer.dtype());
+    Buffer(buffer).assign_add(momentum * (value - buffer));
+  };
+  follow(mean, middle);
+  follow(variance, spread * unbiased);
+  return centred * (gain / sqrt(spread + epsilon)) + plus;
+}
+}  // namespace reel::nn

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Copies with another dtype.
+#include <reel/ops/create.hpp>
+#include <reel/ops/reshape.hpp>
+
+#include "lib/gate/gate.hpp"
+#include "lib/ops/ops.hpp"
+#include "lib/ops/samples.hpp"
+#include "lib/table/options/reshape.hpp"
+
+namespace reel {
+namespace {
+void cast_shape(Inference& call) {
+  call.output(call.option<DTypeOptions>().dtype, call.input(0).shape);
+}
+void cast_samples(SampleList out) {
+  samples_of(out, 0, [](const std::vector<Tensor>& in) { return cast(in[0], DType::float64); });
+}
+}  // namespace
+
+constinit Op cast_op{.name = "cast",
+                     .shape = cast_shape,
+                     .options = &options_type<DTypeOptions>,
+                     .fusion = Fusion::pointwise,
+                     .moves = true,
+                     .samples = cast_samples};
+
+Tensor cast(Operand x, DType dtype) {
+  // A C++ number is cast directly, because a tensor of it would lose digits.
+  if (x.kind() == Operand::Kind::scalar && is_floating(dtype) && is_floating(x.scalar().dtype()))
+    return full({}, x.scalar(), {dtype}, x.caller());
+  return run(cast_op, x, DTypeOptions{dtype});
+}
+
+const Entry copy_ops[] = {&cast_op, nullptr};
+}  // namespace reel

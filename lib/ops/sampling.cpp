@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Random choices, made of other ops.
+#include <reel/ops.hpp>
+#include <reel/random.hpp>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "lib/flow/context.hpp"
+#include "lib/gate/gate.hpp"
+#include "lib/ops/ops.hpp"
+
+namespace reel::random {
+namespace {
+/// `count` positions for each row of running sums [rows, n], in float64 and without NaN: position k
+/// with the probability of its part of the row's last sum. All rows are searched at once: row r is
+/// moved to [r, r + 1]. Uniform numbers have so few bits that they stay below r + 1.
+Tensor positions_in(const Tensor& sums, std::int64_t count) {
+  const std::int64_t rows = sums.shape(0), n = sums.shape(1);
+  const Tensor shares = minimum(sums / sums(all, range(n - 1, n)), 1);
+  const Tensor row = expand_dims(arange(std::int64_t{0}, rows), 1);
+  const double parts =
+      std::ldexp(1.0, 52 - static_cast<int>(std::bit_width(static_cast<std::uint64_t>(rows))));
+  const Tensor drawn = uniform({rows, count}, {.dtype = DType::float64});
+  const Tensor places = searchsorted(reshape(shares + row, {rows * n}),
+                                     floor(drawn * parts) / parts + row, {.right = true});
+  return clip(places - row * n, 0, n - 1);
+}
+
+Tensor classes_of(const Operand& logits, std::int64_t count) {
+  const Tensor scores = cast(logits, DType::float64);
+  const std::int64_t classes = scores.rank() ? scores.shape(-1) : 0;
+  if (classes == 0)
+    fail<ShapeError>(logits.caller(), "categorical", "logits",
+                     "at least one class in the last axis", to_text(scores.shape()));
+  const DeviceScope device(scores.device());
+  const Tensor rows = reshape(scores, {scores.size() / classes, classes});
+  const Tensor sums = cumsum(exp(rows - max(rows, 1, keepdims)), 1);
+  const Tensor total = sums(all, range(classes - 1, classes)), good = total == total;
+  // Wrong rows get a position outside of the axis, so that take() throws.
+  return take(arange(std::int64_t{0}, classes),
+              where(good, positions_in(where(good, sums, 1), count), classes));
+}
+}  // namespace
+
+Tensor categorical(Operand logits) try {
+  const FunctionScope scope(logits.caller(), "categorical");
+  const Tensor drawn = classes_of(logits, 1);
+  Shape shape = shape_of(argsort_op, logits);
+  shape.resize(shape.rank() - 1);
+  return reshape(drawn, shape);
+} catch (const std::bad_alloc&) {
+  fail_memory(logits.caller(), "categorical");
+}
+Tensor categorical(Operand logits, Extent count) try {
+  const FunctionScope scope(logits.caller(), "categorical");
+  Shape shape = shape_of(argsort_op, logits);
+  if (count.value < 0)
+    fail<ShapeError>(logits.caller(), "categorical", "count", "at least 0",
+                     std::to_string(count.value));
+  if (shape.rank() > 0) shape.data()[shape.rank() - 1] = count.value;
+  return reshape(classes_of(logits, count.value), shape);
+} catch (const std::bad_alloc&) {
+  fail_memory(logits.caller(), "categorical");
+}
+
+Tensor shuffle(Operand x, int axis) try {
+  const FunctionScope scope(x.caller(), "shuffle");
+  const Tensor values = detail::tensor_of(x);
+  const DeviceScope device(values.device());
+  return take(values, permutation(values.shape(axis)), axis);
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "shuffle");
+}
+
+namespace {
+/// The positions of n draws from `length` slices. Those of wrong weights are outside.
+Tensor chosen(std::int64_t length, std::int64_t n, const ChoiceOptions& options) {
+  if (!options.weights.defined())
+    return options.replace ? integers(0, length, {n}) : permutation(length)(range(0, n));
+  const Tensor weights = cast(options.weights, DType::float64);
+  Tensor right = (weights >= 0) & (weights < std::numeric_limits<double>::infinity());
+  right = count_nonzero(right) == length;
+  if (!options.replace) {
+    const Tensor keys = log(weights) + gumbel({length}, {.dtype = DType::float64});
+    return where(right, topk(keys, n).positions, length);
+  }
+  const Tensor sums = reshape(cumsum(weights), {1, length}), total = sums(0, length - 1);
+  right = right & (total > 0) & (total < std::numeric_limits<double>::infinity());
+  return where(right, reshape(positions_in(where(right, sums, 1), n), {n}), length);
+}
+}  // namespace
+
+Tensor choice(Operand x, Extent n, ChoiceOptions options) try {
+  const Caller caller = x.caller();
+  const FunctionScope scope(caller, "choice");
+  const Tensor values = detail::tensor_of(x);
+  if (values.rank() == 0) fail<ShapeError>(caller, "choice", "x", "at least one axis", "()");
+  const std::int64_t length = values.shape(0), count = n.value;
+  if (count < 0) fail<ShapeError>(caller, "choice", "n", "at least 0", std::to_string(count));
+  if (count > 0 && (length == 0 || (!options.replace && count > length)))
+    fail<ShapeError>(caller, "choice", "n",
+                     "at most " + std::to_string(length) + ", the length of x",
+                     std::to_string(count));
+  if (count == 0) return values(range(0, 0));
+  if (options.weights.defined() && options.weights.shape() != Shape({length}))
+    fail<ShapeError>(caller, "choice", "weights", to_text(Shape({length})),
+                     to_text(options.weights.shape()));
+  const DeviceScope device(values.device());
+  return take(values, chosen(length, count, options));
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "choice");
+}
+}  // namespace reel::random

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/ops/sort.hpp>
+
+#include <cmath>
+#include <string>
+
+#include <reel/ops.hpp>
+
+#include "lib/flow/context.hpp"
+#include "lib/gate/gate.hpp"
+#include "lib/ops/ops.hpp"
+#include "lib/ops/samples.hpp"
+#include "lib/table/options/gather.hpp"
+#include "lib/table/options/scan.hpp"
+
+namespace reel {
+namespace {
+void argsort_shape(Inference& call) {
+  const auto& options = call.option<AxisSortOptions>();
+  normal_axis(call.op, options.axis, call.input(0).shape.rank(), call.caller);
+  require_arithmetic(call, 0);
+  Shape shape = call.input(0).shape;
+  std::int64_t& length = shape.data()[options.axis];
+  length = options.ranks(length);
+  call.output(DType::int64, shape);
+}
+void searchsorted_shape(Inference& call) {
+  if (call.input(0).rank() != 1)
+    fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 0), "one axis",
+                     to_text(call.input(0).shape));
+  require_arithmetic(call, 0);
+  call.output(DType::int64, call.input(1).shape);
+}
+
+void histogram_shape(Inference& call) {
+  require_arithmetic(call, 0);
+  call.output(DType::int64, Shape({call.option<HistogramOptions>().bins}));
+}
+
+constexpr Draw coarse{-4, 4, 0.5};  // some elements are equal
+void argsort_samples(SampleList out) {
+  for (const bool descending : {false, true}) {
+    const SortOptions options{descending};
+    samples_of(
+        out, 1, [=](const std::vector<Tensor>& in) { return argsort(in[0], -1, options); }, coarse);
+    samples_of(
+        out, 2, [=](const std::vector<Tensor>& in) { return argsort(in[0], 0, options); }, coarse);
+    samples_of(
+        out, 2,
+        [=](const std::vector<Tensor>& in) {
+          return ranks_of(in[0], 0, options, 0, in[0].shape()[0] / 2);
+        },
+        coarse);
+    samples_of(
+        out, 2,
+        [=](const std::vector<Tensor>& in) {
+          return ranks_of(in[0], -1, options, in[0].shape()[-1] / 2, in[0].shape()[-1] > 1);
+        },
+        coarse);
+  }
+}
+void searchsorted_samples(SampleList out) {
+  for (const bool right : {false, true})
+    for (const auto& [shape, layout] : varied())
+      for (const std::int64_t length : {0, 1, 9})
+        sample(out, {sort(drawn({length}, coarse)), drawn(shape, layout, coarse, 1)},
+               [=](const std::vector<Tensor>& in) {
+                 return searchsorted(in[0], in[1], {.right = right});
+               });
+}
+void histogram_samples(SampleList out) {
+  for (const std::int64_t bins : {1, 3, 8})
+    samples_of(
+        out, 0, [=](const std::vector<Tensor>& in) { return histogram(in[0], bins, -1, 1.5); },
+        coarse);
+}
+}  // namespace
+
+constinit Op argsort_op{.name = "argsort",
+                        .shape = argsort_shape,
+                        .options = &options_type<AxisSortOptions>,
+                        .differentiable = false,
+                        .contiguous_inputs = true,
+                        .samples = argsort_samples};
+constinit Op searchsorted_op{.name = "searchsorted",
+                             .arity = 2,
+                             .shape = searchsorted_shape,
+                             .promote = Promote::numeric,
+                             .options = &options_type<SearchSortedOptions>,
+                             .differentiable = false,
+                             .contiguous_inputs = true,
+                             .samples = searchsorted_samples,
+                             .argument_names = "sorted, values"};
+
+constinit Op histogram_op{.name = "histogram",
+                          .shape = histogram_shape,
+                          .options = &options_type<HistogramOptions>,
+                          .differentiable = false,
+                          .contiguous_inputs = true,
+                          .samples = histogram_samples};
+
+Tensor argsort(Operand x, int axis, SortOptions options) try {
+  const std::size_t rank = shape_of(argsort_op, x).rank();
+  return run(argsort_op, x,
+             AxisSortOptions{normal_axis(argsort_op, axis, rank, x.caller()), options.descending});
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "argsort");
+}
+Tensor ranks_of(Operand x, std::int64_t axis, SortOptions options, std::int64_t first,
+                std::int64_t count) {
+  axis = normal_axis(argsort_op, axis, shape_of(argsort_op, x).rank(), x.caller());
+  return run(argsort_op, x, AxisSortOptions{axis, options.descending, first, count});
+}
+Tensor sort(Operand x, int axis, SortOptions options) try {
+  const FunctionScope scope(x.caller(), "sort");
+  return gather(x, argsort(x, axis, options), axis);
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "sort");
+}
+
+TopK topk(Operand x, std::int64_t k, int axis) try {
+  const FunctionScope scope(x.caller(), "topk");
+  const Shape& shape = shape_of(argsort_op, x);
+  const std::int64_t along = normal_axis(argsort_op, axis, shape.rank(), x.caller());
+  const std::int64_t n = shape.data()[along];
+  if (k < 0 || k > n)
+    fail<ShapeError>(x.caller(), "topk", "k", "0 to " + std::to_string(n), std::to_string(k));
+  const Tensor positions = ranks_of(x, along, {.descending = true}, 0, k);
+  return {gather(x, positions, axis), positions};
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "topk");
+}
+
+Tensor searchsorted(Operand sorted, Operand values, SearchOptions options) {
+  return run(searchsorted_op, {sorted, values}, SearchSortedOptions{options.right});
+}
+
+Tensor bincount(Operand x, Extent length) try {
+  const FunctionScope scope(x.caller(), "bincount");
+  const std::int64_t count = shape_of(argsort_op, x).elements();
+  const Tensor numbers = run(check_range_op, {x}, RangeOptions{0, length.value - 1, "x"});
+  const Tensor places = reshape(numbers, {count});
+  const DeviceScope device(places.device());
+  const Tensor counts = full({length}, std::int64_t{0});
+  return scatter_add(counts, places, ones_like(places));
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "bincount");
+}
+
+Tensor histogram(Operand x, Extent bins, double low, double high) try {
+  if (bins.value <= 0)
+    fail<Error>(x.caller(), "histogram", "bins", "more than 0", std::to_string(bins.value));
+  if (!(low < high) || !std::isfinite(high - low))
+    fail<Error>(x.caller(), "histogram", "high", "a finite number above low = " + to_text(low),
+                to_text(high));
+  return run(histogram_op, x, HistogramOptions{bins.value, low, high});
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "histogram");
+}
+
+const Entry sort_ops[] = {&argsort_op, &searchsorted_op, &histogram_op, nullptr};
+}  // namespace reel

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/optim/optimizer.hpp>
+
+#include <cmath>
+
+#include "lib/nn/check.hpp"
+#include "lib/optim/check.hpp"
+
+namespace reel::optim {
+void Optimizer::add_group(const std::vector<Variable>& variables, double rate, Caller caller) try {
+  check_positive(rate, name_, "learning_rate", caller);
+  variables_.insert(variables_.end(), variables.begin(), variables.end());
+  ends_.push_back(variables_.size());
+  rates_.emplace_back("learning_rate",
+                      on_device_of(variables_, tensor<double>(rate, caller), caller), caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, name_);
+}
+
+void Optimizer::check_numbers(const GradientList& gradients, Caller caller) const {
+  for (std::size_t g = 0; g < ends_.size(); ++g)
+    reel::detail::check_rate({rates_[g], caller}, part(variables_, g));
+  for (std::size_t i = 0; i < variables_.size(); ++i)
+    if (const Tensor* const rows = gradients.rows(i))
+      reel::detail::check_rows(*rows, variables_[i], caller);
+}
+void Optimizer::check(Caller caller) const { check_variables(name_, variables_, caller); }
+
+Variable& Optimizer::learning_rate(std::size_t group, Caller caller) try {
+  if (group < rates_.size()) return rates_[group];
+  fail<IndexError>(caller, name_, "group", fmt::format("below {}", rates_.size()),
+                   fmt::format("{}", group));
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, name_);
+}
+}  // namespace reel::optim

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/optim/schedule.hpp>
+
+#include <reel/ops/arithmetic.hpp>
+#include <reel/ops/compare.hpp>
+#include <reel/ops/math.hpp>
+#include <reel/ops/reshape.hpp>
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <utility>
+
+#include "lib/optim/check.hpp"
+
+namespace reel::optim {
+namespace {
+double checked_steps(std::int64_t steps, std::string_view name, std::string_view argument,
+                     Caller caller) {
+  const double count = static_cast<double>(steps);
+  check_number(steps >= 1, name, argument, "1 or more", count, caller);
+  return count;
+}
+
+/// (1 + cos(pi t)) / 2 for t in [0, 1], as 1 - sin^2 with the series of the sine.
+Tensor half_cosine(const Tensor& t) {
+  const Tensor angle = t * (std::numbers::pi / 2), squared = square(angle);
+  Tensor series = 1 - squared / (22 * 23);
+  for (int k = 20; k >= 2; k -= 2) series = 1 - squared / (k * (k + 1)) * series;
+  return 1 - square(angle * series);
+}
+/// From `first` to `last` while t goes from 0 to 1.
+Tensor cosine_between(double first, double last, const Tensor& t) {
+  return last + (first - last) * half_cosine(minimum(maximum(t, 0), 1));
+}
+}  // namespace
+
+Factor step_decay(std::int64_t every, double factor, Caller caller) {
+  const double count = checked_steps(every, "step_decay", "every", caller);
+  check_positive(factor, "step_decay", "factor", caller);
+  return [=](const Tensor& step) { return power(factor, (step - step % count) / count); };
+}
+
+Factor exponential_decay(double factor, Caller caller) {
+  check_positive(factor, "exponential_decay", "factor", caller);
+  return [=](const Tensor& step) { return power(factor, step); };
+}
+
+Factor linear_decay(std::int64_t steps, double last, Caller caller) {
+  const double count = checked_steps(steps, "linear_decay", "steps", caller);
+  check_positive(last, "linear_decay", "last", caller);
+  return [=](const Tensor& step) { return 1 - (1 - last) * minimum(step / count, 1); };
+}
+
+Factor cosine_decay(std::int64_t steps, double last, Caller caller) {
+  const double count = checked_steps(steps, "cosine_decay", "steps", caller);
+  check_positive(last, "cosine_decay", "last", caller);
+  return [=](const Tensor& step) { return cosine_between(1, last, step / count); };
+}
+
+Factor warm_up(std::int64_t steps, Factor after, Caller caller) {
+  const double count = checked_steps(steps, "warm_up", "steps", caller);
+  return [=](const Tensor& step) {
+    const Tensor rise = minimum((step + 1) / count, 1);
+    return after ? where(step < count, rise, after(maximum(step - count, 0))) : rise;
+  };
+}
+
+Factor one_cycle(std::int64_t steps, OneCycleOptions options, Caller caller) {
+  check_positive(options.first, "one_cycle", "first", caller);
+  check_positive(options.last, "one_cycle", "last", caller);
+  const double all = static_cast<double>(steps), top = options.rising * all - 1;
+  check_number(top > 0 && top < all - 1, "one_cycle", "rising",
+               "a part of the steps that leaves more than one for both sides", options.rising,
+               caller);
+  return [=](const Tensor& step) {
+    const Tensor rise = cosine_between(options.first, 1, step / top);
+    return where(step <= top, rise,
+                 cosine_between(1, options.last, (step - top) / (all - 1 - top)));
+  };
+}
+
+Schedule::Schedule(Optimizer& optimizer, Factor factor, Caller caller) try
+    : rates_(optimizer.learning_rates()),
+      first_rates_("rates", stack({rates_, caller}), caller),
+      steps_("steps", tensor(std::int64_t{0}, caller).to(first_rates_.device(), caller), caller),
+      factor_(std::move(factor)) {
+  const CallerScope here(caller, "Schedule");
+  if (!factor_) fail<Error>(caller, "Schedule", "factor", "a function", "none");
+  set_rates();
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "Schedule");
+}
+
+void Schedule::step(Caller caller) {
+  const CallerScope here(caller, "Schedule");
+  steps_.assign_add(1);
+  set_rates();
+}
+
+void Schedule::set_rates() {
+  const Tensor factor = factor_(cast(steps_, DType::float64)), rates = first_rates_ * factor;
+  for (std::size_t i = 0; i < rates_.size(); ++i)
+    rates_[i].assign(rates[static_cast<std::int64_t>(i)]);
+}
+
+ReduceOnPlateau::ReduceOnPlateau(Optimizer& optimizer, PlateauOptions options, Caller caller) try
+    : rates_(optimizer.learning_rates()),
+      best_("best",
+            on_device_of(rates_, tensor<double>(std::numeric_limits<double>::infinity(), caller),
+                         caller),
+            caller),
+      bad_steps_("bad_steps", on_device_of(rates_, tensor(std::int64_t{0}, caller), caller),
+                 caller),
+      options_(options) {
+  check_fraction(options.factor, "ReduceOnPlateau", "factor", caller);
+  check_positive(static_cast<double>(options.patience), "ReduceOnPlateau", "patience", caller);
+  check_positive(options.threshold, "ReduceOnPlateau", "threshold", caller);
+  check_positive(options.least, "ReduceOnPlateau", "least", caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "ReduceOnPlateau");
+}
+
+void ReduceOnPlateau::step(Operand loss) {
+  const CallerScope here(loss.caller(), "ReduceOnPlateau");
+  const Tensor good = loss < best_ * (1 - options_.threshold);
+  const Tensor bad_steps = where(good, 0, bad_steps_ + 1), reduces = bad_steps > options_.patience;
+  best_.assign(where(good, loss, best_));
+  bad_steps_.assign(where(reduces, 0, bad_steps));
+  for (Variable& rate : rates_)
+    rate.assign(
+        where(reduces, maximum(rate * options_.factor, minimum(rate, options_.least)), rate));
+}
+}  // namespace reel::optim

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Passes of pointwise ops over memory of the host. The fast paths of gate and tape call short
+// passes directly.
+#pragma once
+#include "lib/table/backend.hpp"
+
+namespace reel {
+/// The backend of the CPU.
+class HostBackend : public Backend {
+ public:
+  /// Runs a pass over n contiguous elements, on several threads if it is long enough. `sizes` are
+  /// the bytes of an element of each input.
+  virtual void share_pass(const Tiles& tiles, Tile tile, std::int64_t n, const void* const* inputs,
+                          const int* sizes, int count, unsigned how, void* output, int size) = 0;
+  /// A pass over the rows of x, with one row of the other input that is repeated.
+  virtual void run_rows(const Tiles& tiles, Tile tile, const Body& x, const Body& row,
+                        Body& output) = 0;
+  /// A pass over two inputs of one shape and of the output's dtype: one is a transposed view, the
+  /// other is in row-major order. The output shares memory with neither.
+  virtual void run_transposed(const Tiles& tiles, Tile tile, const Body& transposed,
+                              const Body& in_order, bool transposed_first, Body& output) = 0;
+
+ protected:
+  ~HostBackend() = default;
+};
+inline HostBackend& host_backend() {
+  return *static_cast<HostBackend*>(device_memories[static_cast<int>(Device::Kind::cpu)]);
+}
+
+/// A pass of the CPU, and the passes of its op.
+struct Pass {
+  const Tiles* tiles = nullptr;
+  Tile tile = nullptr;
+  explicit operator bool() const { return tile; }
+};
+/// The pass that computes a pointwise op over neighbours of this dtype; none where it has none.
+inline Pass pass_of(const Op& op, DType dtype) {
+  const Tiles* const tiles = op.on_cpu().tiles;
+  return {tiles, tiles ? tiles->value[static_cast<int>(dtype)] : nullptr};
+}
+/// The pass of the gradient of input 0 or 1; none where these kernels have none.
+inline Pass gradient_pass_of(const Kernels& kernels, int input, DType dtype) {
+  const Tiles* const tiles = kernels.tiles;
+  return {tiles, tiles ? tiles->gradient[input][static_cast<int>(dtype)] : nullptr};
+}
+/// pass_of() for the fast path: none where a user has registered another kernel.
+inline Pass fast_pass_of(const Op& op, DType dtype) {
+  return {op.fast, op.fast ? op.fast->value[static_cast<int>(dtype)] : nullptr};
+}
+/// Whether passes compute the op on the CPU. A pass of a value replaces its output; a kernel of an
+/// op that accumulates can add to it.
+inline bool has_passes(const Op& op) { return op.on_cpu().tiles; }
+
+/// A pass over fewer elements runs on one thread.
+inline constexpr std::int64_t least_shared_pass = 1 << 16;
+/// A pass whose inputs are all of dtype `from`.
+inline void run_pass(const Pass& pass, std::int64_t n, const void* const* inputs, int count,
+                     DType from, unsigned how, void* output, DType to) {
+  if (n < least_shared_pass) [[likely]]
+    return pass.tile(n, inputs, how, output);
+  const int size = size_of(from), sizes[] = {size, size, size, size};
+  host_backend().share_pass(*pass.tiles, pass.tile, n, inputs, sizes, count, how, output,
+                            size_of(to));
+}
+/// Whether x is contiguous, or a single broadcast element, along each row of an output of this
+/// shape, and the rows are long enough. If not, a copy in row-major order costs less.
+bool walks_neighbours(const Body& x, const Shape& shape);
+}  // namespace reel

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A traced function as a list of instructions. Backends execute the calls of kernels.
+#pragma once
+#include <span>
+
+#include "lib/table/op.hpp"
+
+namespace reel {
+/// Where the elements of a value are.
+struct ValuePlace {
+  enum class Kind : std::uint8_t {
+    given,    // of an argument, a Variable or a constant: somewhere else
+    scratch,  // at an offset of the frame's memory
+    fresh,    // in a tensor of its own, as a result that outlives the call
+    block,    // at an offset of the buffer that passes share which run block by block
+    variable  // in the Variable's buffer, or a new one for it
+  };
+  Kind kind = Kind::given;
+  std::size_t offset = 0;
+};
+
+struct Instruction {
+  enum class Kind : std::uint8_t {
+    // Of backends:
+    blocks,  // the passes that follow, over a block of neighbours at a time
+    pass,    // a pass of a pointwise op over neighbours
+    kernel,  // a kernel as it is
+    // Of the replay:
+    elsewhere,  // a kernel on another device than the plan's, or a copy from there
+    allocate,   // a fresh value
+    view,       // of something that is not in the frame's memory
+    random,
+    update,
+    numbers,  // before the first update in place: a number that updates take may fail them
+    user      // a user's function or kernel
+  };
+  Kind kind;
+  bool settled = false;                        // nothing that follows can fail or ask
+  Part part = Part::value;                     // of its op
+  unsigned input_count = 0, output_count = 0;  // of blocks: passes; bytes of buffer
+  unsigned first = 0;    // of its values: inputs, then outputs; then the Variables of an update: v,
+                         // or ~v if it may not be written in place
+  unsigned how = 0;      // of a pass, as it takes it; the outputs that a kernel adds to
+  unsigned planned = 0;  // so many instructions from here on are a backend's to execute at once
+  Op* op = nullptr;
+  Tile tile = nullptr;
+  OptionsView options = {};
+  std::int64_t elements = 0;
+  Caller site = {};
+};
+
+/// How many elements of a value the passes of Kind::blocks process at a time. Several such blocks
+/// fit into the L1 cache.
+inline constexpr std::int64_t block_elements = 2048;
+
+/// Calls that follow each other. A value is a number in `operands`; -1 stands for none.
+struct PlannedGraph {
+  std::span<const Instruction> calls;
+  const int* operands;       // of all instructions
+  Body* const* values;       // their headers
+  const ValuePlace* places;  // of the values
+  const Body** memory;       // for the operands of one call
+  Device device;
+  std::uint64_t plan;  // a number that no other plan of the process has
+
+  Body* value(int number) const { return number < 0 ? nullptr : values[number]; }
+};
+}  // namespace reel

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A multilayer perceptron learns to name pictures of clothes (Fashion-MNIST): minibatches, Adam
+// with a cosine schedule, dropout, a confusion matrix.
+#include <reel/reel.hpp>
+
+#include "fashion.hpp"
+#include "options.hpp"
+#include "progress.hpp"
+
+using namespace reel;
+
+struct Options : CommonOptions {
+  std::int64_t epochs = 10, batch = 100, hidden = 256;
+  double rate = 1e-3;
+  std::string data = fashion::debian_folder;
+};
+
+struct Model {
+  nn::Linear first, second, head;
+  nn::Dropout dropout{0.2};
+  explicit Model(std::int64_t hidden)
+      : first(784, hidden, Activation::relu),
+        second(hidden, hidden, Activation::relu),
+        head(hidden, fashion::names.size()) {}
+  /// Scores of the ten kinds for bytes [batch, 784]: [batch, 10].
+  Tensor operator()(const Tensor& images) const {
+    return head(dropout(second(dropout(first(images / 255.0)))));
+  }
+  REEL_FIELDS(first, second, head, dropout)
+};
+
+void train(Model& model, const fashion::Set& data, const Options& options) {
+  const std::int64_t count = data.images.shape(0), steps = count / options.batch;
+  optim::Adam adam(parameters(model), {.learning_rate = options.rate});
+  optim::Schedule schedule(adam, optim::cosine_decay(options.epochs * steps));
+  Progress progress("images", options.epochs * count);
+  for (std::int64_t epoch = 0; epoch < options.epochs; ++epoch) {
+    const Tensor order = random::permutation(count);
+    for (std::int64_t step = 0; step < steps; ++step) {
+      const Tensor batch = order(range(step * options.batch, (step + 1) * options.batch));
+      GradientTape tape;
+      const Tensor loss = cross_entropy(model(data.images(batch)), data.labels(batch));
+      adam.step(tape.gradient(loss, parameters(model)));
+      schedule.step();
+      progress.show(epoch * count + (step + 1) * options.batch,
+                    fmt::format("epoch {}  loss {:.3f}", epoch + 1, loss.item<float>()));
+    }
+  }
+  progress.end_line();
+}
+
+void evaluate(const Model& model, const fashion::Set& test) {
+  TrainScope evaluating(false);
+  const Tensor answers = argmax(model(test.images), 1);
+  const auto kinds = static_cast<std::int64_t>(fashion::names.size());
+  const Tensor table = metrics::confusion_matrix(answers, test.labels, kinds);
+  fmt::print("\na row is what a picture shows, a column what the model says\n{:9}", "");
+  for (const char* name : fashion::names) fmt::print("{:>9}", name);
+  for (std::int64_t i = 0; i < kinds; ++i) {
+    fmt::print("\n{:9}", fashion::names[static_cast<std::size_t>(i)]);
+    for (const std::int64_t count : table(i).values<std::int64_t>()) fmt::print("{:9}", count);
+  }
+  const Tensor right = mean(answers == test.labels);
+  fmt::print("\nheld out: {:.2f} % of {} right\n", 100 * right.item<float>(), answers.size());
+}
+
+int main(int argc, char** argv) {
+  Options options;
+  CommandLine line("A multilayer perceptron learns Fashion-MNIST.", options);
+  line.add("--data", options.data, "folder of the four files of Fashion-MNIST");
+  line.add("--epochs", options.epochs, "passes over the pictures")->check(CLI::PositiveNumber);
+  line.add("--batch", options.batch, "pictures a step")->check(CLI::Range(1, 60000));
+  line.add("--hidden", options.hidden, "width of the hidden layers")->check(CLI::PositiveNumber);
+  line.add("--rate", options.rate, "Adam's learning rate at the start");
+  return line.run(argc, argv, [&] {
+    const fashion::Set data = fashion::train(options.data), test = fashion::test(options.data);
+    Model model(options.hidden);
+    fmt::print("{}", summary(model));
+    train(model, data, options);
+    evaluate(model, test);
+  });
+}

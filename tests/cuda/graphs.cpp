@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Traced functions on a CUDA device: their planned calls are CUDA graphs.
+#include <cmath>
+
+#include <reel/reel.hpp>
+
+#include "cuda/emulated.hpp"
+
+namespace reel::tests {
+TEST_CASE("planned calls of a replay are one launch of a graph, with the numbers of eager calls") {
+  const DeviceScope scope(cuda(0));
+  const nn::Linear layer(8, 8);
+  const auto f = [&](Tensor x) { return tanh(layer(x)) * layer(x) + softmax(x); };
+  const auto traced = trace(f, {.verify = 0});
+  for (int i = 0; i < 20; ++i) {
+    const Tensor x = random::normal({4, 8});
+    CHECK(allclose(traced(x), f(x)));
+  }
+  const Tensor x = random::normal({4, 8});
+  for (int i = 0; i < 4; ++i) traced(x);
+  emulate::reset_counts();
+  for (int i = 0; i < 10; ++i) traced(x);
+  const emulate::Counts counts = emulate::counts();
+  CHECK(counts.graph_launches == 10);
+  CHECK(counts.allocations == 0);
+  CHECK(allclose(traced(x), f(x)));
+}
+
+TEST_CASE("values of a replay that move get graphs of their own, and few are kept") {
+  const DeviceScope scope(cuda(0));
+  const auto f = [](Tensor x) { return exp(x) * 2 + x; };
+  const auto traced = trace(f);
+  std::vector<Tensor> kept;  // results that live on lie elsewhere each time
+  for (int i = 0; i < 40; ++i) {
+    const Tensor x = full({3}, i % 7);
+    kept.push_back(traced(x));
+    if (i % 10 == 9) kept.clear();
+    CHECK(allclose(traced(x), f(x)));
+  }
+}
+
+TEST_CASE("a traced step of training gives the eager numbers, and waits for nothing") {
+  const DeviceScope scope(cuda(0));
+  const auto losses = [](bool traces) {
+    seed(3);
+    nn::Linear model(6, 4);
+    optim::Adam adam(parameters(model), {.learning_rate = 0.1});
+    const Tensor x = random::normal({5, 6}), y = random::normal({5, 4});
+    const auto eager = [&](Tensor from, Tensor to) {
+      GradientTape tape;
+      const Tensor loss = mean(square(model(from) - to));
+      adam.step(tape.gradient(loss, parameters(model)));
+      return loss;
+    };
+    const auto step = trace(eager, {.verify = 0});  // a check would wait
+    std::vector<float> numbers;
+    for (int i = 0; i < 12; ++i)
+      numbers.push_back((traces ? step(x, y) : eager(x, y)).template item<float>());
+    if (traces) {
+      emulate::reset_counts();
+      step(x, y);
+      const emulate::Counts counts = emulate::counts();
+      CHECK(counts.synchronizations == 0);
+      CHECK(counts.allocations == 0);
+      CHECK(counts.graph_launches >= 1);
+    }
+    return numbers;
+  };
+  const std::vector<float> eager = losses(false), traced = losses(true);
+  for (std::size_t i = 0; i < eager.size(); ++i) CHECK(traced[i] == Approx(eager[i]));
+}
+
+namespace {
+/// A model of two layers, and a step of its training.
+struct Training {
+  nn::Linear first{6, 8}, second{8, 3};
+  std::vector<Variable> weights;
+  optim::Adam adam;
+  Training() : weights(parameters(first)), adam(all(), {.learning_rate = 0.1}) {}
+  std::vector<Variable> all() {
+    for (const Variable& each : parameters(second)) weights.push_back(each);
+    return weights;
+  }
+  Tensor step(const Tensor& x, const Tensor& labels) {
+    GradientTape tape;
+    const Tensor loss = cross_entropy(second(relu(first(x))), labels);
+    adam.step(tape.gradient(loss, weights));
+    return loss;
+  }
+};
+}  // namespace
+TEST_CASE("a whole traced step of training is one launch of a graph") {
+  const DeviceScope scope(cuda(0));
+  seed(3);
+  Training model;
+  seed(3);
+  Training other;
+  const Tensor x = random::normal({5, 6}), labels = tensor({0, 1, 2, 1, 0});
+  const auto step =
+      trace([&](Tensor from, Tensor to) { return model.step(from, to); }, {.verify = 0});
+  const auto same = [&] {
+    for (std::size_t i = 0; i < model.weights.size(); ++i)
+      CHECK(allclose(model.weights[i], other.weights[i]));
+  };
+  for (int i = 0; i < 8; ++i) {
+    step(x, labels);
+    other.step(x, labels);
+  }
+  same();
+  for (int i = 0; i < 3; ++i) other.step(x, labels);
+  for (int i = 0; i < 3; ++i) step(x, labels);  // the loss gets the same memory in each
+  emulate::reset_counts();
+  for (int i = 0; i < 5; ++i) step(x, labels);
+  const emulate::Counts counts = emulate::counts();
+  CHECK(counts.graph_launches == 5);
+  CHECK(counts.launches + counts.products + counts.copies == 0);
+  CHECK(counts.allocations + counts.synchronizations == 0);
+  for (int i = 0; i < 5; ++i) other.step(x, labels);
+  same();
+  // Losses that the program keeps lie elsewhere each time. Other calls are still graphs.
+  std::vector<Tensor> losses;
+  for (int i = 0; i < 8; ++i) {
+    losses.push_back(step(x, labels));
+    other.step(x, labels);
+  }
+  emulate::reset_counts();
+  for (int i = 0; i < 5; ++i) losses.push_back(step(x, labels));
+  CHECK(emulate::counts().graph_launches == 10);
+  CHECK(emulate::counts().launches + emulate::counts().products <= 15);
+  for (int i = 0; i < 5; ++i) other.step(x, labels);
+  same();
+  CHECK(losses.back().item<float>() < losses.front().item<float>());
+  // Values that someone holds stay, and the Variables get new ones.
+  const Tensor held = model.weights[1], copy = held.to(cpu());
+  step(x, labels);
+  other.step(x, labels);
+  CHECK(equal(held.to(cpu()), copy));
+  same();
+  // A wrong rate is reported by the graph, and nothing is written.
+  model.adam.learning_rate().assign(std::nan(""));
+  for (int i = 0; i < 3; ++i) {
+    step(x, labels);
+    CHECK_THROWS_WITH(synchronize(cuda(0)), Catch::Contains("a finite number"));
+  }
+  same();
+}
+
+TEST_CASE("a wrong index in a graph is reported by the wait behind each launch") {
+  const DeviceScope scope(cuda(0));
+  const auto traced = trace([](Tensor x, Tensor i) { return take(x, i) * 2 + 1; });
+  const Tensor x = ones({5}), right = tensor({1, 4}), wrong = tensor({1, 5});
+  for (int i = 0; i < 6; ++i) traced(x, right);
+  synchronize(cuda(0));
+  for (int i = 0; i < 6; ++i)  // a call that is checked waits by itself
+    CHECK_THROWS_WITH((traced(x, wrong), synchronize(cuda(0))), Catch::Contains("got 5 at [1]"));
+  CHECK(sum(traced(x, right)).item<float>() == 6);
+}
+}  // namespace reel::tests

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Every kernel on more elements than a grid takes at once, with a last block that is not full. The
+// emulated device runs 16 blocks of 256 threads at once.
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include <reel/reel.hpp>
+
+#include "cuda/emulated.hpp"
+#include "lib/flow/observer.hpp"
+#include "lib/table/backend.hpp"
+#include "threads/process.hpp"
+
+namespace reel::tests {
+namespace {
+/// Collects the names of kernels that run: "tanh", "tanh.d0".
+struct Names : Observer {
+  void kernel_ends(const DeviceCall& call) override {
+    std::int64_t most = 0;
+    for (int i = 0; i < call.kernel.input_count; ++i)
+      if (const Body* const x = call.kernel.inputs[i]) most = std::max(most, x->elements);
+    for (int i = 0; i < call.kernel.output_count; ++i)
+      if (const Body* const y = call.kernel.outputs[i]) most = std::max(most, y->elements);
+    if (most > 3 * 4 * 4096) ran.insert(std::string(call.op.name) + suffix_of(call.part).data());
+  }
+  std::set<std::string> ran;
+};
+/// Whether the gradient is dy itself, which needs no kernel.
+bool passes(const Op& op, Part part) {
+  return (part == Part::gradient_0 && op.gradient.passes & 1) ||
+         (part == Part::gradient_1 && op.gradient.passes & 2);
+}
+std::set<std::string> kernels() {
+  std::set<std::string> names;
+  for (const Op* op : OpTable::the().ops())
+    for (const Part part : {Part::value, Part::gradient_0, Part::gradient_1, Part::gradients})
+      if (op->on(Device::Kind::cuda).has(part) && op->fusion != Fusion::layout &&
+          !passes(*op, part))
+        names.insert(std::string(op->name) + suffix_of(part).data());
+  return names;
+}
+/// The kernels whose largest launch had fewer than three blocks. A template counts once.
+/// permute_few has one block always.
+std::string small_launches() {
+  Dl_info plugin = {};
+  const auto launches = emulate::largest_launches();
+  REQUIRE(!launches.empty());
+  REQUIRE(dladdr(launches.begin()->first, &plugin));
+  std::istringstream symbols(output_of("nm -C '" + std::string(plugin.dli_fname) + "'"));
+  std::map<std::string, std::uint64_t> most;
+  std::string line;
+  while (std::getline(symbols, line)) {
+    const std::size_t name = line.find("namespace)::");
+    if (name == std::string::npos) continue;
+    const auto offset = std::strtoull(line.c_str(), nullptr, 16);
+    const auto found = launches.find(static_cast<const char*>(plugin.dli_fbase) + offset);
+    if (found == launches.end()) continue;
+    std::uint64_t& blocks =
+        most[line.substr(name + 12, line.find_first_of("<(", name + 12) - name - 12)];
+    blocks = std::max(blocks, found->second);
+  }
+  CHECK(most.size() > 40);
+  std::string small;
+  for (const auto& [name, blocks] : most)
+    if (blocks < 3 && name != "permute_few") small += name + " ";
+  return small;
+}
+template <class F>
+void both_ways(const std::vector<Tensor>& sources, const F& f) {
+  GradientTape tape;
+  for (const Tensor& each : sources) tape.watch(each);
+  const Tensor y = f();
+  if (is_floating(y.dtype()))
+    tape.gradient(sum(y * y), sources, {.unconnected = Unconnected::zero});
+}
+}  // namespace
+
+TEST_CASE("every kernel gives the CPU's numbers for more elements than a grid takes at once") {
+  const DeviceScope scope(cuda(0));
+  seed(5);
+  const Tensor x = random::normal({251, 203}), y = random::uniform({251, 203}, {.low = 0.5});
+  const Tensor row = random::normal({203}), column = random::normal({251, 1});
+  const Tensor integers = random::integers(1, 50, {251, 203}), truth = x > 0, other = y > 0.7;
+  const Tensor places = random::integers(0, 251, {60'000}),
+               labels = random::integers(0, 203, {251});
+  const LockstepScope lockstep({.tolerance = 2e-4});
+  emulate::reset_counts();
+  Names names;
+  const ObserverScope watching(names);
+  for (const auto f : {add, subtract, multiply, divide, remainder, maximum, minimum}) {
+    both_ways({x, y}, [&] { return f(x, y); });
+    both_ways({x, row}, [&] { return f(x, row); });
+    both_ways({x, column}, [&] { return f(x, column); });
+    both_ways({x, y}, [&] { return f(transpose(x), transpose(y)); });
+  }
+  both_ways({x, y}, [&] { return power(y, x); });
+  for (const auto f : {negative, abs, exp, square, relu, sigmoid, tanh})
+    both_ways({x}, [&] { return f(x); });
+  for (const auto f : {log, sqrt}) both_ways({y}, [&] { return f(y); });
+  for (const auto f : {sin, cos, tan, atan, sinh, cosh, asinh, exp2, expm1, erf, erfc, gelu,
+                       gelu_tanh, silu, softplus})
+    both_ways({x}, [&] { return f(x); });
+  const Tensor inside = 0.9 * tanh(x), above = 1 + y;
+  for (const auto f : {asin, acos, atanh, log1p}) both_ways({inside}, [&] { return f(inside); });
+  for (const auto f : {acosh, log2, rsqrt, reciprocal, lgamma, digamma})
+    both_ways({above}, [&] { return f(above); });
+  both_ways({above}, [&] { return polygamma(2, above); });
+  left_shift(integers, integers % 9), right_shift(integers, integers % 9);
+  for (const auto f : {ceil, floor, round, trunc, sign, isfinite, isinf, isnan}) f(x);
+  for (const auto f : {atan2, hypot, logaddexp, leaky_relu, elu})
+    both_ways({x, y}, [&] { return f(x, y); });
+  floor_divide(x, y);
+  both_ways({x, y, above}, [&] { return clip(x, y, above); });
+  both_ways({x, y, above}, [&] { return lerp(x, y, above); });
+  const Tensor share = sigmoid(x);
+  both_ways({share, y}, [&] { return binary_cross_entropy(share, y, Reduction::none); });
+  both_ways({x, y}, [&] { return binary_cross_entropy_with_logits(x, y); });
+  both_ways({y}, [&] { return prod(y, 1); });
+  for (const auto f : {cumsum, cumprod, cummax, logcumsumexp})
+    both_ways({y}, [&] { return f(y, 1, {}); });
+  argmin(x, 1), argsort(x, 1), searchsorted(sort(row), x);
+  for (const auto f : {logical_and, logical_or, logical_xor}) f(truth, other);
+  truth == other, x != y, x<row, x <= y, x> y, x >= y, logical_not(truth),
+      integers < x.to(DType::float64);
+  integers & 3, integers | 1, integers ^ integers, ~integers;
+  both_ways({x, y}, [&] { return where(truth, x, y); });
+  x.to(DType::float64), integers.to(DType::float32), transpose(x) + 0;
+  for (const Axes axes : {Axes({0}), Axes({1}), Axes({0, 1})}) {
+    for (const auto reduce : {static_cast<Tensor (*)(Operand, Axes, Keepdims)>(sum),
+                              static_cast<Tensor (*)(Operand, Axes, Keepdims)>(mean),
+                              static_cast<Tensor (*)(Operand, Axes, Keepdims)>(max),
+                              static_cast<Tensor (*)(Operand, Axes, Keepdims)>(min)})
+      both_ways({x}, [&] { return reduce(x, axes, Keepdims::no); });
+    any(truth, axes, Keepdims::no), all(truth, axes, Keepdims::no);
+  }
+  argmax(x, 1), argmax(x, 0);
+  for (const int axis : {0, 1}) {
+    both_ways({x}, [&] { return softmax(x, axis); });
+    both_ways({x}, [&] { return log_softmax(x, axis); });
+  }
+  both_ways({x}, [&] { return cross_entropy(x, labels); });
+  both_ways({x, row}, [&] { return layer_norm(x, row, row); });
+  const Tensor doubles = y.to(DType::float64);
+  std::vector<Tensor> parts{x, y, x, y, x, doubles, doubles(all, range(1, {}))};
+  for (int i = 0; i < 300; ++i) parts.push_back(x(i % 251));  // more than one launch takes
+  limit_norm(parts, 3);
+  both_ways({x}, [&] { return take(x, places(range(0, 400))); });
+  both_ways({x}, [&] { return x(places, places % 203); });
+  both_ways({x}, [&] {
+    return gather(x, places(range(0, 251 * 200)).reshape({251, 200}) % 203, 1);
+  });
+  both_ways({x}, [&] { return scatter_add(x, labels, x, 0); });
+  one_hot(labels, 300);
+  both_ways({x, y}, [&] { return concat({x, y}, 1); });
+  both_ways({x}, [&] { return x(range(3, 250), range(1, {})); });
+  both_ways({x, y}, [&] { return matmul(x, transpose(y)); });
+  both_ways({x, row}, [&] { return matmul_add(x, transpose(y), column); });
+  both_ways({x}, [&] { return dense(x, transpose(y), ones({251}), Activation::tanh); });
+  const Tensor gates = random::normal({131, 4 * 101}), cells = random::normal({131, 101});
+  both_ways({gates, cells}, [&] { return lstm_gates(gates, cells).h; });
+  const Tensor tree = random::normal({131, 5 * 101}), leaf = random::normal({180, 3 * 101});
+  both_ways({tree, cells}, [&] { return tree_lstm_gates(tree, cells, cells).h; });
+  both_ways({leaf}, [&] { return tree_lstm_leaf_gates(leaf).h; });
+  nn::LSTM lstm(30, 40);
+  nn::GRU gru(30, 40);
+  const Tensor sequence = random::normal({6, 300, 30});
+  both_ways({sequence}, [&] { return lstm(sequence).outputs; });
+  both_ways({sequence}, [&] { return gru(sequence).outputs; });
+  Variable w("w", x), m("m", x), v("v", y), whole("whole", x);
+  sgd_update(w, y, 0.1);
+  momentum_update(w, m, y, 0.1);
+  adam_update(w, m, v, y, 0.1, 3);
+  const std::vector<Variable> ws{w}, ms{m}, vs{v}, most{Variable("most", y)};
+  const std::vector<Tensor> gradients{y};
+  amsgrad_update(ws, ms, vs, most, gradients, 0.1, 4);
+  rmsprop_update(ws, vs, gradients, 0.1);
+  rmsprop_update(ws, vs, ms, gradients, 0.1);
+  adagrad_update(ws, vs, gradients, 0.1);
+  average_update(ws, gradients, 0.1);
+  detail::check_rate(full({60'000}, 0.1), ws);
+  both_ways({x}, [&] { return lookup(x, places(range(0, 400))); });
+  const Tensor rows = concat({full({1}, std::int64_t{-1}), random::permutation(251)}, 0);
+  const std::vector<RowGradient> some{{y(range(0, 200)), rows(range(0, 200))}};
+  const Tensor held = w, held_m = m;  // so that these are copied
+  sgd_update(ws, some, 0.1);
+  momentum_update(ws, ms, some, 0.1);
+  adam_update(ws, ms, vs, some, 0.1, 3);
+  amsgrad_update(ws, ms, vs, most, some, 0.1, 4);
+  rmsprop_update(ws, vs, some, 0.1);
+  rmsprop_update(ws, vs, ms, some, 0.1);
+  adagrad_update(ws, vs, some, 0.1);
+  w.assign(x), w.assign_add(y), w.assign_sub(y);
+  w(range(0, 250), all).assign(y(range(1, 251)));
+  random::normal({251, 203}), random::permutation(60'000), random::bernoulli(0.3, {251, 203});
+  random::exponential({251, 203}), random::gumbel({251, 203});
+  random::truncated_normal({251, 203}), random::gamma(0.7, {251, 203});
+  random::beta(2, 0.5, {251, 203}), random::categorical(x, 2);
+  random::categorical(row, 60'000), random::choice(x, 600), random::shuffle(x, 1);
+  histogram(x, 20, -2, 2);
+  const Tensor many = random::normal({60'000, 2}), few = random::normal({400, 2});
+  for (const auto f : {scatter, scatter_max, scatter_min, scatter_mean})
+    both_ways({few, many}, [&] { return f(few, places, many, 0); });
+  for (const auto f : {segment_sum, segment_mean, segment_max, segment_min, segment_softmax})
+    both_ways({many}, [&] { return f(many, places, 251); });
+  // Each thread has one of many lines.
+  const Tensor wide = random::normal({90, 600});
+  both_ways({wide}, [&] { return sum(wide(range(0, 20)), 0); });
+  both_ways({wide}, [&] { return cumsum(wide, 0); });
+  full({251, 203}, 3), arange(0, 60'000), eye(251);
+  std::string missing;
+  for (const std::string& each : kernels())
+    if (!names.ran.count(each)) missing += each + " ";
+  CHECK(missing == "");
+  CHECK(small_launches() == "");
+}
+}  // namespace reel::tests

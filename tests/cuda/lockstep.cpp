@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/reel.hpp>
+
+#include "cuda/emulated.hpp"
+#include "lib/table/op.hpp"
+#include "support/stderr.hpp"
+
+namespace reel::tests {
+namespace {
+/// While it lives, another op's kernel stands in the place of one, on CUDA devices. Names are those
+/// of kernels, as "square" and "square.d0".
+class WrongKernel {
+ public:
+  WrongKernel(std::string_view name, std::string_view other) {
+    const auto [op, part] = OpTable::the().find_kernel(name);
+    const auto [from, its_part] = OpTable::the().find_kernel(other);
+    kernels_ = &op->on(Device::Kind::cuda);
+    right_ = *kernels_;
+    kernels_->set(part, from->on(Device::Kind::cuda).of(its_part));
+  }
+  ~WrongKernel() { *kernels_ = right_; }
+
+ private:
+  Kernels* kernels_;
+  Kernels right_;
+};
+template <class F>
+std::string text_of(const F& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+}  // namespace
+
+TEST_CASE("a LockstepScope names the first kernel that differs from the CPU's, and its line") {
+  const DeviceScope scope(cuda(0));
+  const Tensor x = tensor({0.0f, 2.0f, 0.5f});
+  const Variable w("w", tensor({1.0f, 2.0f, 3.0f}));
+  const auto step = [&] {
+    GradientTape tape;
+    const Tensor y = sum(tanh(x * w) + sigmoid(w));
+    return tape.gradient(y, w);
+  };
+  const LockstepScope lockstep;
+  CHECK(text_of(step).empty());
+  const WrongKernel wrong("tanh", "sigmoid");
+  const unsigned line = __LINE__ + 1;
+  const std::string text = text_of([&] { tanh(w); });
+  INFO(text);
+  CHECK(text.find("lockstep.cpp:" + std::to_string(line) + ": tanh: result: expected") == 0);
+  CHECK(text.find("as on the CPU") != std::string::npos);
+  CHECK(text.find(" at [0] on cuda:0") != std::string::npos);
+}
+
+TEST_CASE("a LockstepScope checks gradients, optimizer steps and steps of a trace") {
+  const DeviceScope scope(cuda(0));
+  nn::LSTMCell cell(3, 4);
+  nn::LayerNorm norm(4);
+  optim::Adam adam(parameters(cell));
+  const Tensor x = random::normal({2, 3});
+  const auto step = trace([&](Tensor from) {
+    GradientTape tape;
+    const Tensor loss = mean(square(norm(cell(from, cell.initial_state(2)).h)));
+    adam.step(tape.gradient(loss, parameters(cell)));
+    return loss;
+  });
+  for (int i = 0; i < 5; ++i) step(x);
+  const LockstepScope lockstep;
+  for (int i = 0; i < 3; ++i) CHECK(text_of([&] { step(x); }).empty());
+  const auto text_with = [&](std::string_view kernel, std::string_view other) {
+    const WrongKernel wrong(kernel, other);
+    return text_of([&] { step(x); });
+  };
+  CHECK_THAT(text_with("square", "exp"), Catch::Contains("square: result") &&
+                                             Catch::Contains("as on the CPU") &&
+                                             Catch::Contains("on cuda:0"));
+  CHECK_THAT(text_with("square.d0", "exp.d0"), Catch::Contains("gradient of square") &&
+                                                   Catch::Contains("as on the CPU") &&
+                                                   Catch::Contains("on cuda:0"));
+  CHECK(text_of([&] { step(x); }).empty());
+}
+
+TEST_CASE("a LockstepScope compares kernels whose inputs are copied in row-major order first") {
+  const Tensor x = transpose(random::normal({5, 4})).to(cuda(0)), row = ones({5}).to(cuda(0));
+  const Tensor strided = transpose(transpose(x) + 0);
+  const LockstepScope lockstep;
+  CHECK(text_of([&] { layer_norm(strided, row, row); }).empty());
+  CHECK(text_of([&] { limit_norm({strided, row}, 1); }).empty());
+}
+
+TEST_CASE("a DeviceLogScope prints each op with its device and line") {
+  const Tensor x = ones({2}), there = x.to(cuda(1));
+  unsigned line = 0;
+  const std::string text = on_stderr([&] {
+    {
+      const DeviceLogScope log;
+      line = __LINE__ + 1;
+      tanh(there);
+      x* x;
+    }
+    exp(there);
+  });
+  const auto of = [](unsigned at, std::string_view rest) {
+    return "lockstep.cpp:" + std::to_string(at) + ": " + std::string(rest);
+  };
+  CHECK_THAT(text, Catch::Contains(of(line, "tanh on cuda:1\n")) &&
+                       Catch::Contains(of(line + 1, "multiply on cpu\n")));
+  CHECK_THAT(text, !Catch::Contains("exp on"));
+}
+}  // namespace reel::tests

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A FiniteScope names the op that makes the first NaN or infinity.
+#include <cmath>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include <reel/reel.hpp>
+
+#include "support/catch.hpp"
+
+namespace reel::tests {
+namespace {
+template <class F>
+std::string text_of(const F& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    return text.substr(0, text.find('\n'));
+  }
+  return {};
+}
+std::string at(unsigned line) { return "finite.cpp:" + std::to_string(line) + ": "; }
+}  // namespace
+
+TEST_CASE("a FiniteScope names op, place and line of the first number that is not finite") {
+  const Variable w("w", tensor({{4.0f, 1.0f}, {9.0f, 0.0f}}));
+  const Tensor x = tensor({{1.0f, 2.0f}, {-3.0f, 4.0f}});
+  {
+    const FiniteScope finite;
+    CHECK(text_of([&] { sqrt(w) + exp(x); }).empty());
+    CHECK(text_of([&] { log(x); }) ==
+          at(__LINE__ - 1) + "log: result: expected finite numbers, got nan at [1, 0]");
+    CHECK(text_of([&] { log(w); }) ==
+          at(__LINE__ - 1) + "log: result: expected finite numbers, got -inf at [1, 1]");
+    CHECK(text_of([&] { log(x(1, 0)); }).find("got nan") != std::string::npos);
+    CHECK(text_of([&] { full({2}, 1e30).to(DType::float16); }).find("got inf at [0]") !=
+          std::string::npos);
+    GradientTape tape;
+    const unsigned line = __LINE__ + 1;
+    const Tensor y = sqrt(w);
+    CHECK(text_of([&] { tape.gradient(y, w); }) ==
+          at(line) + "gradient: gradient of sqrt: expected finite numbers, got inf at [1, 1]");
+  }
+  CHECK(text_of([&] { log(x); }).empty());
+  const FiniteScope no_nan({.infinity = false});
+  CHECK(text_of([&] { log(w); }).empty());
+  CHECK(text_of([&] { log(x); }) ==
+        at(__LINE__ - 1) + "log: result: expected no NaN, got nan at [1, 0]");
+}
+
+TEST_CASE("a FiniteScope tells the range of each input and a likely cause") {
+  const Tensor x = tensor({{1.0f, 2.0f}, {-3.0f, 4.0f}});
+  const auto whole_text = [](const auto& f) {
+    try {
+      f();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const Tensor zero = x - 1, all_nan = full({2}, NAN), one_nan = tensor({1.0, NAN});
+  const FiniteScope finite;
+  CHECK_THAT(whole_text([&] { log(x); }),
+             Catch::Contains("x is between -3 and 4. log(0) is -inf; log of a negative number is"));
+  CHECK_THAT(whole_text([&] { x / zero; }),
+             Catch::Contains("x is between -3 and 4. y is between -4 and 3. Was a number divided"));
+  CHECK_THAT(whole_text([&] { x / (x - 1); }),  // whose result is in the memory of y
+             Catch::Contains("x is between -3 and 4. Was a number divided by 0?"));
+  CHECK_THAT(whole_text([&] { x + all_nan; }), Catch::Contains("y is nan. "));
+  CHECK_THAT(whole_text([&] { x + one_nan; }), Catch::Contains("y is between 1 and 1, with nan. "));
+  const Variable w("w", zeros({2}));
+  GradientTape tape;
+  const Tensor y = sqrt(w);
+  CHECK_THAT(whole_text([&] { tape.gradient(y, w); }),
+             Catch::Contains("The slope of sqrt at 0 is infinite."));
+}
+
+TEST_CASE("a FiniteScope checks the steps of a trace, and changes no result") {
+  const nn::Linear layer(3, 2);
+  const auto traced = trace([&](Tensor x) { return log(layer(x) * 0 + sum(x)); });
+  const Tensor good = ones({4, 3});
+  const Tensor wanted = traced(good);
+  for (int i = 0; i < 3; ++i) traced(good);
+  const FiniteScope finite;
+  CHECK(equal(traced(good), wanted));
+  CHECK(text_of([&] { traced(-good); }).find("log: result: expected finite numbers, got nan") !=
+        std::string::npos);
+  CHECK(equal(traced(good), wanted));
+}
+
+TEST_CASE("a FiniteScope inside of a traced function checks every call") {
+  const auto traced = trace([](Tensor x) {
+    const FiniteScope finite;
+    return log(x) * 2;
+  });
+  const Tensor good = ones({4});
+  for (int i = 0; i < 4; ++i) CHECK(equal(traced(good), zeros({4})));
+  for (int i = 0; i < 2; ++i)
+    CHECK(text_of([&] { traced(-good); }).find("log: result: expected finite numbers, got nan") !=
+          std::string::npos);
+  CHECK(equal(traced(good), zeros({4})));
+  CHECK_THAT(traced.explain(), Catch::Contains("FiniteScope"));
+}
+
+TEST_CASE("a FiniteScope that ends elsewhere checks no more") {
+  const Tensor x = tensor({-1.0f});
+  std::string both, one, none;
+  std::thread([&] {
+    auto outer = std::make_unique<FiniteScope>(), inner = std::make_unique<FiniteScope>();
+    both = text_of([&] { log(x); });
+    outer.reset();
+    one = text_of([&] { log(x); });
+    std::thread([&] { inner.reset(); }).join();
+    none = text_of([&] { log(x); });
+  }).join();
+  CHECK(both.find("log: result: ") != std::string::npos);
+  CHECK(one.find("log: result: ") != std::string::npos);
+  CHECK(none.empty());
+}
+}  // namespace reel::tests

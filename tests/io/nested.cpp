@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Numbers, texts and Tensors inside models.
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <reel/reel.hpp>
+
+#include "io/folder.hpp"
+#include "support/refused.hpp"
+
+namespace reel::tests {
+namespace {
+struct Progress {
+  std::int64_t epoch = 0;
+  double best = 0;
+  bool done = false;
+  std::string note;
+  Tensor order;
+  REEL_FIELDS(epoch, best, done, note, order)
+};
+struct Run {
+  nn::Linear layer{2, 1};
+  Progress progress;
+  double setting = 3;
+  nn::Dropout dropout{0.25};
+  std::vector<Progress> earlier = std::vector<Progress>(1);
+  REEL_FIELDS(layer, progress, setting, dropout, earlier)
+};
+Run trained() {
+  Run run;
+  run.progress = {.epoch = 7, .best = 0.5, .done = true, .note = "a", .order = tensor({1, 0})};
+  run.earlier[0].epoch = 3;
+  return run;
+}
+template <class F>
+std::string text_of(const F& f) {
+  try {
+    f();
+  } catch (const IoError& error) {
+    return error.what();
+  }
+  return {};
+}
+}  // namespace
+
+TEST_CASE("a struct without Variables inside a model is saved, a number beside Variables is not") {
+  const Folder folder;
+  const std::string path = folder.file("run");
+  const Run run = trained();
+  io::save(path, run);
+  Run other;
+  other.setting = 9;
+  other.dropout.probability = 0.75;
+  io::load(path, other);
+  CHECK(equal(other.layer.weight, run.layer.weight));
+  CHECK((other.progress.epoch == 7 && other.progress.best == 0.5 && other.progress.done));
+  CHECK(other.progress.note == "a");
+  CHECK(equal(other.progress.order, tensor({1, 0})));
+  CHECK(other.earlier[0].epoch == 3);
+  CHECK_FALSE(other.earlier[0].order.defined());  // it was not, and is not saved
+  CHECK((other.setting == 9 && other.dropout.probability == 0.75));
+
+  // A model whose Variables are all another's is a model.
+  struct Tied {
+    Variable weight;
+    double setting = 1;
+    REEL_FIELDS(weight, setting)
+  };
+  Tied tied{run.layer.weight};
+  io::save(path, run.layer, std::make_tuple(tied));
+  tied.setting = 2;
+  io::load(path, run.layer, std::tie(tied));
+  CHECK(tied.setting == 2);
+}
+
+TEST_CASE("a number in a tuple is saved") {
+  const Folder folder;
+  const std::string path = folder.file("run");
+  nn::Linear layer(2, 1);
+  int step = 5;
+  io::save(path, std::tie(layer, step));
+  step = 0;
+  io::load(path, std::tie(layer, step));
+  CHECK(step == 5);
+}
+
+TEST_CASE("numbers inside a model are as strict as its Variables") {
+  const Folder folder;
+  const std::string path = folder.file("run");
+  struct Weights {
+    nn::Linear layer{2, 1};
+    REEL_FIELDS(layer)
+  };
+  Run run;
+  Weights weights;
+  io::save(path, weights);
+  const std::string missing = text_of([&] { io::load(path, run); });
+  CHECK(missing.find("missing: value progress.epoch: int\n") != missing.npos);
+  CHECK(missing.find("setting") == missing.npos);
+  io::save(path, trained(), 11, tensor({4}));
+  const std::string unexpected = text_of([&] { io::load(path, weights); });
+  CHECK(unexpected.find("unexpected: value progress.epoch: int 7\n") != unexpected.npos);
+  CHECK(unexpected.find("unexpected: values.progress.order: (2,) int32\n") != unexpected.npos);
+  CHECK(unexpected.find("int 11") == unexpected.npos);  // an argument, which the call has not
+  CHECK(unexpected.find("(1,) int32") == unexpected.npos);
+  io::load(path, run);
+  CHECK(run.progress.epoch == 7);
+  // Files of other programs have no numbers.
+  io::save_safetensors(path, run);
+  run.progress.epoch = 1;
+  io::load(path, run);
+  CHECK(run.progress.epoch == 1);
+}
+
+TEST_CASE("the advice of a load is given where it helps") {
+  const Folder folder;
+  const std::string path = folder.file("run");
+  struct First {
+    nn::Linear a{2, 1};
+    REEL_FIELDS(a)
+  };
+  struct Second {
+    nn::Linear b{2, 1}, c{2, 1};
+    REEL_FIELDS(b, c)
+  };
+  io::save(path, First());
+  const std::string nothing = text_of([&] { io::load(path, Second()); });
+  CHECK(nothing.find("strict") == nothing.npos);
+  CHECK(nothing.find("\n  Nothing fits. {.rename = {{\"old.\", \"new.\"}}} changes the names") !=
+        nothing.npos);
+  struct Both {
+    nn::Linear a{2, 1}, b{2, 1};
+    REEL_FIELDS(a, b)
+  };
+  const std::string some = text_of([&] { io::load(path, Both()); });
+  CHECK(some.find("\n  {.strict = false} loads what fits.") != some.npos);
+  struct Wide {
+    nn::Linear a{3, 2};
+    REEL_FIELDS(a)
+  };
+  const std::string different = text_of([&] { io::load(path, Wide()); });
+  CHECK(different.find("2 different") != different.npos);
+  CHECK(different.find("{.") == different.npos);
+}
+}  // namespace reel::tests

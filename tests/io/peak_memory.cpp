@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Loading a file takes at most twice the memory of its tensors.
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <reel/reel.hpp>
+
+#include "io/folder.hpp"
+#include "support/catch.hpp"
+#include "support/resident.hpp"
+
+namespace reel::tests {
+namespace {
+constexpr std::int64_t mebibyte = 1 << 20;
+
+/// By how many bytes the memory of a child grows at most while it runs f; -1 if the child fails.
+std::int64_t peak_of(const std::function<void()>& f) {
+  int ends[2];
+  if (pipe(ends) != 0) return -1;
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::int64_t before = resident_bytes();
+    std::int64_t grown = -1;
+    try {
+      f();
+      rusage usage{};
+      getrusage(RUSAGE_SELF, &usage);
+      grown = usage.ru_maxrss * 1024 - before;
+    } catch (...) {
+    }
+    _exit(write(ends[1], &grown, sizeof grown) == sizeof grown ? 0 : 1);
+  }
+  std::int64_t grown = -1;
+  if (read(ends[0], &grown, sizeof grown) != sizeof grown) grown = -1;
+  waitpid(child, nullptr, 0);
+  close(ends[0]);
+  close(ends[1]);
+  return grown;
+}
+}  // namespace
+
+TEST_CASE("loading takes at most twice the memory of the tensors, and 8 MiB", "[cpu]") {
+  if (sanitized) SKIP("a sanitizer keeps memory for itself");
+  const Folder folder;
+  constexpr std::int64_t side = 2048;  // 16 MiB of float32
+  const auto save = [&](const Tensor& x) {
+    io::save_npy(folder.file("x.npy"), x);
+    io::save_npy(folder.file("fortran.npy"), transpose(x));
+    const io::NamedTensors tensors = {{"a", x}, {"b", x + 1}};
+    io::save_npz(folder.file("x.npz"), tensors);
+    io::save_npz(folder.file("deflated.npz"), tensors, {.compress = true});
+    io::save_safetensors(folder.file("x.safetensors"), tensors);
+    io::save_torch(folder.file("x.pt"), tensors);
+  };
+  save(arange(0, side * side).to(DType::float32).reshape({side, side}));
+  trim_memory();
+  constexpr std::int64_t one = 4 * side * side, limit = 8 * mebibyte;
+  const auto check = [&](const char* name, std::int64_t decoded, auto load) {
+    const std::int64_t peak = peak_of([&] { load(folder.file(name)); });
+    INFO(name << ": " << peak / mebibyte << " MiB for tensors of " << decoded / mebibyte);
+    CHECK(peak >= decoded);
+    CHECK(peak <= 2 * decoded + limit);
+  };
+  check("x.npy", one, [](const std::string& path) { io::load_npy(path); });
+  check("fortran.npy", one, [](const std::string& path) { io::load_npy(path); });
+  check("x.npz", 2 * one, [](const std::string& path) { io::load_npz(path); });
+  check("deflated.npz", 2 * one, [](const std::string& path) { io::load_npz(path); });
+  check("x.safetensors", 2 * one, [](const std::string& path) { io::load_safetensors(path); });
+  check("x.pt", 2 * one, [](const std::string& path) { io::load_torch(path); });
+}
+}  // namespace reel::tests
