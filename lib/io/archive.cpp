@@ -26,6 +26,12 @@ std::unique_ptr<Archive> open_archive(const Path& path, std::string_view op, Cal
   return open_safetensors(path, op, caller);
 }
 
+bool Archive::has_format(std::string_view program) const {
+  return std::any_of(metadata_.begin(), metadata_.end(), [&](const auto& entry) {
+    return entry.first == "format" && entry.second == program;
+  });
+}
+
 void check_names(const NamedTensors& tensors, std::string_view op, Caller caller) {
   std::vector<std::string_view> names;
   const auto quoted = [](std::string_view name) {

@@ -23,6 +23,8 @@ class Archive {
 
   const std::vector<Entry>& entries() const { return entries_; }
   const Metadata& metadata() const { return metadata_; }
+  /// Whether the program that wrote the file is this one: "reel", or "pt" for PyTorch.
+  bool has_format(std::string_view program) const;
   /// Entry i, on the host.
   virtual Tensor read(std::size_t i) const = 0;
 

@@ -158,7 +158,7 @@ class HeaderReader {
       for (const Description& description : descriptions)
         if (name == description.name) header.dtype = description.dtype;
       if (!header.dtype)
-        fail("a dtype of bool, u1, i4, i8, f2, f4 or f8",
+        fail("a dtype of bool, u1, i4, i8, f2, f4 or f8 (in NumPy: x.astype('f4'))",
              name ? "'" + escaped(name->substr(0, 64)) + "'" : before);
       return true;
     }

@@ -89,11 +89,11 @@ class Loader {
                   "\"" + escaped(name) + "\" twice");
     }
     for (const auto& [key, text] : archive_.metadata()) {
-      if (key == "format") has_numbers_ = text == "reel";
       if (key == optimizer_key) optimizer_names_ = lines_of(text);
       if (key == values_key) value_names_ = lines_of(text);
       if (key == model_key) model_names_ = lines_of(text);
     }
+    has_numbers_ = archive_.has_format("reel");
     const auto is_part = [](const auto& known) { return !known.in_model; };
     passes_over_values_ = !scope_.whole &&
                           std::none_of(state_.values.begin(), state_.values.end(), is_part) &&
@@ -224,7 +224,10 @@ class Loader {
       lines.replace(at, 1, "\n  ");
     const std::size_t fit = entries_.size() + tensors_.size() + streams_.size() + values_.size();
     if (fit > (scope_.whole ? 1 : 0))  // a checkpoint of the step alone cannot resume a run
-      lines += "\n  {.strict = false} loads what fits.";
+      lines += scope_.whole
+                   ? "\n  Call it with the arguments of save(). {.strict = false} loads what "
+                     "fits, and drops the rest."
+                   : "\n  {.strict = false} loads what fits.";
     else if (!report_.missing.empty() && !report_.unexpected.empty())
       lines +=
           "\n  Nothing fits. {.rename = {{\"old.\", \"new.\"}}} changes the names of the file.";
@@ -302,7 +305,11 @@ void save_state(const PathAt& path, const State& state) {
 }
 
 LoadReport load_state(const PathAt& path, const LoadOptions& options, const State& state) {
-  return load_from(*open_archive(path.path, "load", path.caller), path, options, state);
+  const auto archive = open_archive(path.path, "load", path.caller);
+  if (archive->has_format("pt"))
+    fail_file(path.caller, "load", path.path, "weights in the layouts of reel",
+              "a file of PyTorch, whose layouts differ", "Read it by io::load_torch.");
+  return load_from(*archive, path, options, state);
 }
 
 LoadReport load_from(const Archive& archive, const PathAt& path, const LoadOptions& options,

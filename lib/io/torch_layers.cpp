@@ -181,6 +181,9 @@ LoadReport load_torch_state(const PathAt& path, const LoadOptions& options, cons
                             const std::vector<TorchLayer>& layers) {
   const CallerScope here(path.caller, "load_torch");
   auto file = open_archive(path.path, "load_torch", path.caller);
+  if (file->has_format("reel"))
+    fail_file(path.caller, "load_torch", path.path, "weights in the layouts of PyTorch",
+              "a file of io::save, whose layouts differ", "Read it by io::load.");
   const TorchLayout layout(std::move(file), options.rename, layers, path);
   return load_from(layout, path, {options.strict, options.convert}, state, {"load_torch"});
 }

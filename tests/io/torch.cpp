@@ -113,7 +113,6 @@ TEST_CASE("an LSTM tagger of PyTorch has the same outputs here") {
   const Tagger other;
   CHECK(io::load_torch(path, {.rename = {{"net.", ""}}}, other).complete());
   CHECK(equal(other(words), tagger(words)));
-  check_refused<IoError>([&] { io::load(REEL_GOLDEN "/tagger.pt", other); }, "missing");
   check_refused<IoError>([&] { io::load_torch(path, other); }, "missing");
   check_refused<IoError>(
       [&] {
@@ -128,7 +127,28 @@ TEST_CASE("an LSTM tagger of PyTorch has the same outputs here") {
   CHECK(io::load_torch(REEL_GOLDEN "/tagger.pt", {.strict = false}, narrow).missing.empty());
 }
 
-TEST_CASE("what is saved for PyTorch is read again, into models too") {
+TEST_CASE("a file of PyTorch and a file of save() are not taken for each other") {
+  // A square weight fits in both layouts, so only the file can tell.
+  const Folder folder;
+  const nn::Linear layer(2, 2), other(2, 2);
+  const Tensor before = other.weight;
+  const std::string torch = folder.file("x.pt"), ours = folder.file("x.safetensors"),
+                    hub = folder.file("hub.safetensors");
+  io::save_torch(torch, io::tensors_of(layer));
+  io::save_safetensors(hub, io::tensors_of(layer), {{"format", "pt"}});
+  io::save(ours, layer);
+  for (const std::string& path : {torch, hub})
+    check_refused<IoError>([&] { io::load(path, other); }, "io::load_torch");
+  check_refused<IoError>([&] { io::load_safetensors(hub, other); }, "io::load_torch");
+  check_refused<IoError>([&] { io::load_torch(ours, other); }, "io::load");
+  CHECK(equal(other.weight, before));
+  for (const std::string& path : {torch, hub}) {
+    io::load_torch(path, other);
+    CHECK(equal(other.weight, transpose(layer.weight)));
+  }
+}
+
+TEST_CASE("what is saved for PyTorch is read again") {
   const Folder folder;
   const std::string path = folder.file("x.pt");
   const io::NamedTensors tensors = of_every_dtype();
@@ -136,10 +156,9 @@ TEST_CASE("what is saved for PyTorch is read again, into models too") {
   check_same(io::load_torch(path), tensors);
   io::save_torch(path, {});
   CHECK(io::load_torch(path).empty());
-  const nn::Linear layer(2, 3), other(2, 3);
+  const nn::Linear layer(2, 3);
   io::save_torch(path, io::tensors_of(layer));
-  io::load(path, other);
-  CHECK(equal(layer.weight, other.weight));
+  check_same(io::load_torch(path), io::tensors_of(layer));
   check_refused<Error>(
       [&] {
         io::save_torch(path, {{"x", ones({2})}, {"x", ones({2})}});

@@ -76,8 +76,8 @@ REEL_API LoadReport load_state(const PathAt& path, const LoadOptions& options, c
 ///     io::save("run.safetensors", model, adam, generator, step);
 ///
 /// - Models: their Variables and Buffers, by path ("layers.0.weight"). Keys of a map are part of
-/// the
-///   path. A Variable that occurs twice is saved once. A generator inside a model is saved too.
+/// the path.
+///   A Variable that occurs twice is saved once. A generator inside a model is saved too.
 /// - Optimizers: their state, by the paths of the parameters ("optimizer.m.layers.0.weight").
 /// - Generators: seed and position.
 /// - Numbers, strings and Tensors: by the position of the argument.
@@ -94,12 +94,13 @@ void save(PathAt path, const Parts&... parts) try {
   fail_memory(path.caller, "save");
 }
 
-/// Loads a file of save(), or the tensors of a .safetensors, .npz or PyTorch file, into its
-/// arguments. Handles of Variables stay valid, and values stay on their devices. The names, shapes
-/// and dtypes of the file and of the arguments must be the same. Otherwise one IoError lists what
-/// is missing, unexpected or different. Optimizers, generators and numbers in the file are skipped
-/// if the call has none. After an error nothing has changed. Returns a report of what was not
-/// loaded, which is empty unless options.strict is false.
+/// Loads a file of save(), or the tensors of a .safetensors or .npz file, into its arguments.
+/// Handles of Variables stay valid, and values stay on their devices. The names, shapes and dtypes
+/// of the file and of the arguments must be the same. Otherwise one IoError lists what is missing,
+/// unexpected or different. Optimizers, generators and numbers in the file are skipped if the call
+/// has none. After an error nothing has changed. Returns a report of what was not loaded, which is
+/// empty unless options.strict is false. A file of PyTorch is an IoError: load_torch() converts the
+/// layouts of its weights.
 template <class... Parts>
 LoadReport load(PathAt path, const LoadOptions& options, Parts&&... parts) try {
   return detail::load_state(path, options, detail::state_of(path.caller, parts...));

@@ -59,7 +59,7 @@ REEL_API LoadReport load_torch_state(const PathAt& path, const LoadOptions& opti
 /// are joined, and its two biases are added. Weights of Embedding and LayerNorm get the names that
 /// they have here.
 /// `.rename` maps the name of a module in PyTorch to the path of the layer here. Errors and the
-/// report are those of load().
+/// report are those of load(). A file of save() is an IoError.
 ///
 ///     io::load_torch("tagger.pt", {.rename = {{"lstm.", "reader."}}}, tagger);
 template <class Model>
