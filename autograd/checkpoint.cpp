@@ -260,7 +260,7 @@ Tensors detail::run_checkpoint(Operands inputs, const Runs& f, Runs again) try {
   Context& context = Context::here();
   std::vector<Tensor> arguments;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    arguments.push_back(detail::tensor_of(inputs[i]));
+    arguments.push_back(inputs[i].value());
     if (!arguments[i].defined())
       fail<Error>(inputs[i].caller(), checkpoint_op.name, "argument " + std::to_string(i),
                   "a tensor", "an undefined Tensor");

@@ -68,8 +68,7 @@ Tensors run_custom(Operands inputs, const std::vector<Variable>& variables,
   SmallVector<Origin, 4> origins(count);
   for (std::size_t i = 0; i < count; ++i) {
     const bool is_argument = i < inputs.size();
-    given.push_back(is_argument ? detail::tensor_of(inputs[i])
-                                : variables[i - inputs.size()].value());
+    given.push_back(is_argument ? inputs[i].value() : variables[i - inputs.size()].value());
     bodies[i] = Access::body(given[i]);
     if (!bodies[i])
       fail<Error>(inputs[i].caller(), custom_op.name, "argument " + std::to_string(i), "a tensor",

@@ -62,7 +62,7 @@ WeightScope::WeightScope(const std::vector<Variable>& variables, Operands weight
                 std::to_string(weights.size()));
   std::vector<Tensor> values;
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    values.push_back(detail::tensor_of(weights[i]));
+    values.push_back(weights[i].value());
     check_weight(variables[i], values[i], weights.caller());
   }
   weights_ = new Weights(variables, std::move(values));
@@ -120,7 +120,7 @@ LinearMap detail::linear_map(GradientTape& tape, const Tensor& y, const Tensor& 
 
 Tensor LinearMap::operator()(Operand tangent) const {
   const Caller caller = tangent.caller();
-  const Tensor along = detail::tensor_of(tangent);
+  const Tensor along = tangent.value();
   check_along(along, state_->from, "linearize", "tangent", caller);
   return state_->tape.gradient({state_->slope, caller}, state_->weights,
                                {.upstream = along, .unconnected = Unconnected::zero});

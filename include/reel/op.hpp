@@ -91,9 +91,9 @@ class REEL_API OpCall {
 // Ops may be registered while other threads run other ops. The program must synchronise a new
 // gradient or kernel with threads that run the op.
 
-/// Adds an op. f computes it by public ops, or from values that it reads in C++. Unless
-/// register_gradient() is called, its gradient is that of the ops inside. Throws Error if the name
-/// is taken.
+/// Adds an op. f computes its outputs by public ops, or from numbers that it reads in C++. Without
+/// register_gradient(), a tape records the ops inside f, and numbers that f reads are constants.
+/// Throws Error if the name is taken.
 REEL_API void register_op(std::string_view name, detail::Function<Tensors(const OpCall&)> f,
                           Caller caller = Caller::here());
 /// Sets the gradient of an op with one output. f gets the call and the gradient of the output. It
@@ -107,8 +107,9 @@ REEL_API void register_gradients(
     std::string_view name, detail::Function<Tensors(const OpCall&, const Tensors& upstream)> f,
     Caller caller = Caller::here());
 /// Replaces the kernel of an op on the CPU, for the rest of the program and also inside other ops.
-/// f computes the outputs from the inputs. The inputs have one dtype, but are not broadcast; a
-/// number is a tensor of rank 0. The results must have the shape and dtype that the op promises.
+/// f computes the outputs from the inputs. All inputs have the same dtype. They are not broadcast:
+/// they may have different shapes, and a number is a tensor of rank 0. The results must have the
+/// shapes and dtypes of the op that f replaces.
 REEL_API void register_kernel(std::string_view name, detail::Function<Tensors(const OpCall&)> f,
                               Caller caller = Caller::here());
 

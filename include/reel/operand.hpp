@@ -83,11 +83,25 @@ class Operand {
   }
   Kind kind() const { return kind_; }
   Caller caller() const { return {file_, line_}; }
-  const Tensor& tensor() const { return *static_cast<const Tensor*>(value_); }
-  const Variable& variable() const { return *static_cast<const Variable*>(value_); }
-  const Scalar& scalar() const { return scalar_; }
+  /// The value as a tensor, of any kind of argument. A number becomes a tensor of shape () on the
+  /// CPU. Ops on it are recorded as ops on the argument are.
+  REEL_API Tensor value() const;
+  /// The argument itself. Throws Error if the operand is of another kind.
+  const Tensor& tensor() const {
+    if (kind_ > Kind::temporary) fail_kind("a Tensor");
+    return *static_cast<const Tensor*>(value_);
+  }
+  const Variable& variable() const {
+    if (kind_ != Kind::variable) fail_kind("a Variable");
+    return *static_cast<const Variable*>(value_);
+  }
+  const Scalar& scalar() const {
+    if (kind_ != Kind::scalar) fail_kind("a number");
+    return scalar_;
+  }
 
  private:
+  [[noreturn]] REEL_API void fail_kind(const char* expected) const;
   union {
     const void* value_;  // of a tensor or a Variable
     Scalar scalar_;
@@ -96,11 +110,6 @@ class Operand {
   unsigned line_;
   Kind kind_;
 };
-
-namespace detail {
-/// The operand as a tensor.
-REEL_API Tensor tensor_of(Operand x);
-}  // namespace detail
 
 /// Several operands: `{a, b}`, a vector of Tensors or of Variables.
 class Operands {

@@ -138,10 +138,10 @@ class REEL_API GradientTape {
 
   /// d target / d source, with the shape and dtype of the source. If the target has several
   /// elements, it is the gradient of their sum, weighted by `upstream` if that is given. Throws
-  /// TapeError if the target does not depend on the source; the error names the op that cut the
-  /// path. Throws TapeError at the second call, unless the tape is persistent. A user's gradient
-  /// function may call gradient() of a persistent tape that is running the function. If it destroys
-  /// the tape, gradient() throws a TapeError.
+  /// TapeError if the target does not depend on the source. If an op cut the path, the error names
+  /// it. Throws TapeError at the second call, unless the tape is persistent. While a persistent
+  /// tape runs a gradient function of yours, this function may call gradient() of the same tape. If
+  /// it destroys the tape, the outer gradient() throws a TapeError.
   Tensor gradient(Operand target, GradientSource source, GradientOptions options = {});
   Tensor gradient(Operand target, GradientSource source, Unconnected unconnected);
   std::vector<Tensor> gradient(Operand target, GradientSources sources,
@@ -164,11 +164,11 @@ class REEL_API GradientTape {
     return out;
   }
   /// The gradients of Variables in one pass, for the step() of an optimizer. If lookup() or a
-  /// sparse nn::Embedding reads a Variable, its gradient has rows: those that were read, and
-  /// nothing of the Variable's size is made. Those of the others are dense, as gradient() makes
-  /// them. The number of rows is that of the positions that were read; positions that repeat
-  /// another one are -1. Throws TapeError like gradient(), and if another op reads a Variable that
-  /// lookup() reads.
+  /// sparse nn::Embedding reads a Variable, its gradient consists of the rows that were read, and
+  /// no tensor of the Variable's size is made. The gradients of other Variables are dense, as
+  /// gradient() makes them. There are as many rows as positions that were read: each position once,
+  /// with the sum of its gradients, then -1 for each repetition. Throws TapeError like gradient(),
+  /// and if another op reads a Variable that lookup() reads.
   std::vector<RowGradient> row_gradients(Operand target, const std::vector<Variable>& sources,
                                          GradientOptions options = {});
   /// d target / d source for every element of the target. The shape is target.shape() followed by
@@ -231,7 +231,7 @@ struct ValueAndGradient : TakesLine {
   explicit ValueAndGradient(F function) : f(static_cast<F&&>(function)) {}
   template <class... Rest>
   std::pair<Tensor, Tensor> operator()(Operand at, const Rest&... rest) const {
-    Tensor x = tensor_of(at);
+    Tensor x = at.value();
     GradientTape tape({}, at.caller());
     tape.watch(x, at.caller());
     Tensor y = call_at(at.caller(), f, x, rest...);

@@ -74,7 +74,7 @@ void resolve_order(Context& context, const Op& op, std::span<const Operand> oper
     const Body* const body = inputs.bodies[i];
     const bool floating = is_floating(body ? body->dtype : x.scalar().dtype());
     const DType dtype = floating ? DType::float64 : DType::int64;
-    sides[i] = body && body->dtype == dtype ? detail::tensor_of(x) : cast(x, dtype);
+    sides[i] = body && body->dtype == dtype ? x.value() : cast(x, dtype);
     if (!(sides[i].device() == inputs.device)) sides[i] = sides[i].to(inputs.device);
     if (body && context.mode & recording)
       inputs.origins[i] = origin_of(context, x, inputs.bodies[i]);
@@ -121,11 +121,11 @@ void resolve(Context& context, Op& op, std::span<const Operand> operands, Caller
       continue;
     }
     if (takes_part && body->dtype != common) {
-      body = inputs.keep(cast(Operand(detail::tensor_of(operands[i]), caller), common));
+      body = inputs.keep(cast(Operand(operands[i].value(), caller), common));
       converted = true;
     }
     if (on_cpu(*body) && !(inputs.device == cpu()) && !as_given) [[unlikely]] {
-      const Tensor number = converted ? Access::share(body) : detail::tensor_of(operands[i]);
+      const Tensor number = converted ? Access::share(body) : operands[i].value();
       body = inputs.keep(number.to(inputs.device, caller));
       converted = true;
     }

@@ -70,7 +70,7 @@ Highway::Highway(Extent width, Activation activation, TensorOptions options, Cal
 Tensor Highway::operator()(Operand x) const {
   const CallerScope here(x.caller(), "Highway");
   check_width("Highway", "x", x, transform.weight.shape()[0]);
-  const Tensor from = reel::detail::tensor_of(x);
+  const Tensor from = x.value();
   return from + gate(from) * (transform(from) - from);
 }
 
@@ -131,7 +131,7 @@ Dropout::Dropout(double probability, Caller caller) : probability(probability) {
 Tensor Dropout::operator()(Operand x) const {
   const CallerScope here(x.caller(), "Dropout");
   if (training()) return dropout(x, probability);
-  Tensor same = reel::detail::tensor_of(x);
+  Tensor same = x.value();
   if (!same.defined()) fail<Error>(x.caller(), "Dropout", "x", "a tensor", "an undefined Tensor");
   return same;
 }

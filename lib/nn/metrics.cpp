@@ -27,7 +27,7 @@ namespace {
 Tensor classes_of(std::string_view name, std::string_view argument, const Operand& x) {
   if (!shape_of_input(name, argument, x))
     fail<Error>(x.caller(), name, argument, "a tensor", "a number");
-  const Tensor classes = detail::tensor_of(x);
+  const Tensor classes = x.value();
   if (is_floating(classes.dtype()))
     fail<DTypeError>(x.caller(), name, argument, "integers", name_of(classes.dtype()));
   return cast(classes, DType::int64);
@@ -47,7 +47,7 @@ Tensor scores_for(std::string_view name, const Operand& scores, const Tensor& la
   const Shape outer(std::span(shape->begin(), shape->rank() - 1));
   check_same_shape(name, "the shape of the scores without classes,", outer, labels,
                    scores.caller());
-  return detail::tensor_of(scores);
+  return scores.value();
 }
 Tensor mean_of(const Tensor& right) { return mean(cast(right, DType::float64)); }
 

@@ -58,7 +58,7 @@ RMSNorm::RMSNorm(Extent width, NormOptions options, Caller caller)
 Tensor RMSNorm::operator()(Operand x) const {
   const CallerScope here(x.caller(), "RMSNorm");
   check_width("RMSNorm", "x", x, scale.size());
-  const Tensor from = reel::detail::tensor_of(x);
+  const Tensor from = x.value();
   return from / sqrt(mean(square(from), -1, keepdims) + epsilon) * scale;
 }
 
@@ -76,7 +76,7 @@ GroupNorm::GroupNorm(Extent groups, Extent channels, NormOptions options, Caller
 Tensor GroupNorm::operator()(Operand x) const {
   const CallerScope here(x.caller(), "GroupNorm");
   const Shape shape = shape_with_channels("GroupNorm", x, scale.size());
-  const Tensor from = reel::detail::tensor_of(x);
+  const Tensor from = x.value();
   if (from.size() == 0) return from * along_channels(scale, shape.rank());
   const std::int64_t length = from.size() / (shape[0] * groups);
   const Tensor one = full({length}, 1, {scale.dtype()}).to(scale.device());
@@ -99,7 +99,7 @@ BatchNorm::BatchNorm(Extent channels, BatchNormOptions options, Caller caller)
 Tensor BatchNorm::operator()(Operand x) const {
   const CallerScope here(x.caller(), "BatchNorm");
   const Shape shape = shape_with_channels("BatchNorm", x, scale.size());
-  const Tensor from = reel::detail::tensor_of(x);
+  const Tensor from = x.value();
   const std::size_t rank = shape.rank();
   const Tensor gain = along_channels(scale, rank), plus = along_channels(shift, rank);
   if (!training())

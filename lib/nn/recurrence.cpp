@@ -105,7 +105,7 @@ std::vector<Tensor> unpad_sequences(Operand values, const Tensor& lengths) try {
   if (lengths.shape() != Shape({batch}))
     fail<ShapeError>(caller, name, "lengths", fmt::format("({},), one for each sequence", batch),
                      fmt::format("{}", lengths.shape()));
-  const Tensor padded = reel::detail::tensor_of(values);
+  const Tensor padded = values.value();
   std::vector<Tensor> sequences;
   for (const std::int64_t length : lengths.to(DType::int64).values<std::int64_t>(caller)) {
     if (length < 0 || length > time)

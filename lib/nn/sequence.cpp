@@ -46,7 +46,7 @@ auto zero_states(const Layers& layers, Extent batch, Caller caller) try {
 template <class Layers, class State, class Step>
 Tensor run_layers(std::string_view name, const Layers& layers, const Operand& input,
                   std::vector<State>& states, const Tensor& lengths, const Step& step) {
-  Tensor x = detail::tensor_of(input);
+  Tensor x = input.value();
   const std::size_t count = layers.cells.size(), directions = layers.bidirectional ? 2 : 1;
   // The op refuses an x that is not a sequence.
   if (states.empty())

@@ -77,7 +77,7 @@ void shift_samples(SampleList out, Binary f) {
 }
 Tensor order(Operand x, Operand y) {
   const auto wide = [](Operand a) {
-    return is_floating(dtype_of(order_op, a)) ? cast(a, DType::float64) : detail::tensor_of(a);
+    return is_floating(dtype_of(order_op, a)) ? cast(a, DType::float64) : a.value();
   };
   return run(order_op, wide(x), wide(y));
 }

@@ -65,7 +65,7 @@ Tensor ctc_loss(Operand log_probs, Operand labels, Operand input_lengths, Operan
                 CTCOptions options) try {
   const Caller caller = log_probs.caller();
   const FunctionScope scope(caller, name);
-  const Tensor given = detail::tensor_of(log_probs), targets = detail::tensor_of(labels);
+  const Tensor given = log_probs.value(), targets = labels.value();
   const Tensor x = is_floating(given.dtype()) ? given : cast(given, DType::float32);
   if (x.rank() != 3)
     fail<ShapeError>(caller, name, "log_probs", "[time, batch, classes]", to_text(x.shape()));
@@ -74,7 +74,7 @@ Tensor ctc_loss(Operand log_probs, Operand labels, Operand input_lengths, Operan
     fail<ShapeError>(caller, name, "labels",
                      "[batch, longest] with the batch of log_probs, " + std::to_string(batch),
                      to_text(targets.shape()));
-  const Tensor steps = detail::tensor_of(input_lengths), counts = detail::tensor_of(label_lengths);
+  const Tensor steps = input_lengths.value(), counts = label_lengths.value();
   require_shape(log_probs, "input_lengths", steps, Shape({batch}));
   require_shape(log_probs, "label_lengths", counts, Shape({batch}));
   if (options.blank < 0 || options.blank >= x.shape(2))

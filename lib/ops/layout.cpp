@@ -114,7 +114,7 @@ Tensor diagonal(Operand x, std::int64_t offset, int first, int second) try {
   order[count] = static_cast<int>(row);
   order[count + 1] = static_cast<int>(column);
   const Tensor matrices = column == count + 1 && row == count
-                              ? detail::tensor_of(x)
+                              ? x.value()
                               : transpose(x, Axes(std::span<const int>(order, shape.rank())));
   shape = matrices.shape();
   const std::int64_t rows = shape.data()[count], columns = shape.data()[count + 1];
@@ -157,7 +157,7 @@ Tensor roll(Operand x, std::int64_t shift, int axis) try {
   const std::size_t at = normal(axis, shape, x.caller());
   const std::int64_t length = shape.data()[at];
   shift = length ? (shift % length + length) % length : 0;
-  if (shift == 0) return detail::tensor_of(x);
+  if (shift == 0) return x.value();
   return concat({part(whole, at, length - shift, shift), part(whole, at, 0, length - shift)},
                 static_cast<int>(at));
 } catch (const std::bad_alloc&) {
@@ -187,7 +187,7 @@ Tensor tile(Operand x, Shape counts) try {
   const FunctionScope scope(x.caller(), "tile");
   Shape shape = shape_of(slice_op, x);
   const auto added = static_cast<int>(counts.rank()) - static_cast<int>(shape.rank());
-  Tensor y = detail::tensor_of(x);
+  Tensor y = x.value();
   if (added > 0) {
     Shape longer;
     longer.resize(counts.rank());
@@ -212,7 +212,7 @@ Tensor repeat(Operand x, Extent count, int axis) try {
   Shape shape = shape_of(slice_op, x);
   const std::size_t at = normal(axis, shape, x.caller());
   shape.data()[at] = times(shape.data()[at], count.value, "repeat", x.caller());
-  return copies(detail::tensor_of(x), at + 1, count.value, shape, x.caller());
+  return copies(x.value(), at + 1, count.value, shape, x.caller());
 } catch (const std::bad_alloc&) {
   fail_memory(x.caller(), "repeat");
 }
@@ -313,7 +313,7 @@ Tensor pad(Operand x, const std::vector<Padding>& widths, PadOptions options) tr
   const Tensor value = options.mode == PadMode::constant
                            ? full({}, options.value, {.dtype = dtype_of(slice_op, x)})
                            : Tensor();
-  Tensor y = detail::tensor_of(x);
+  Tensor y = x.value();
   for (std::size_t axis = widths.size(); axis-- > 0;)
     if (const auto& [before, after] = widths[axis]; before.value || after.value)
       y = padded(y, axis, before.value, after.value, options, value, x.caller());

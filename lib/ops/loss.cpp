@@ -65,7 +65,7 @@ void require_number(bool good, std::string_view name, std::string_view argument,
 /// x, as float32 if it is an integer.
 Tensor floating(const Operand& x) {
   if (!is_floating(dtype_of(cast_op, x))) return cast(x, DType::float32);
-  return detail::tensor_of(x);
+  return x.value();
 }
 /// x - y, without a wrap around of integers.
 Tensor difference(const Operand& x, const Operand& y) {

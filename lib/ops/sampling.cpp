@@ -68,7 +68,7 @@ Tensor categorical(Operand logits, Extent count) try {
 
 Tensor shuffle(Operand x, int axis) try {
   const FunctionScope scope(x.caller(), "shuffle");
-  const Tensor values = detail::tensor_of(x);
+  const Tensor values = x.value();
   const DeviceScope device(values.device());
   return take(values, permutation(values.shape(axis)), axis);
 } catch (const std::bad_alloc&) {
@@ -96,7 +96,7 @@ Tensor chosen(std::int64_t length, std::int64_t n, const ChoiceOptions& options)
 Tensor choice(Operand x, Extent n, ChoiceOptions options) try {
   const Caller caller = x.caller();
   const FunctionScope scope(caller, "choice");
-  const Tensor values = detail::tensor_of(x);
+  const Tensor values = x.value();
   if (values.rank() == 0) fail<ShapeError>(caller, "choice", "x", "at least one axis", "()");
   const std::int64_t length = values.shape(0), count = n.value;
   if (count < 0) fail<ShapeError>(caller, "choice", "n", "at least 0", std::to_string(count));

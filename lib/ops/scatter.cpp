@@ -169,7 +169,7 @@ Tensor scatter_mean(Operand x, Operand indices, Operand updates, int axis) {
     const Tensor sums = floats ? scatter_add(x, indices, updates, axis)
                                : scatter_add(cast(x, DType::float32), indices, updates, axis);
     const DeviceScope device(sums.device());
-    const Tensor counts = counts_of(detail::tensor_of(indices), sums.shape(axis), 1, sums.dtype());
+    const Tensor counts = counts_of(indices.value(), sums.shape(axis), 1, sums.dtype());
     return sums / along_axis(counts, sums.shape(), axis);
   });
 }
@@ -180,7 +180,7 @@ template <class F>
 Tensor over_segments(std::string_view name, const Operand& x, const Operand& ids, Extent count,
                      const F& f) {
   return named(name, x, [&] {
-    const Tensor values = detail::tensor_of(x);
+    const Tensor values = x.value();
     const Shape& shape = values.shape();
     if (shape.rank() == 0) fail<ShapeError>(x.caller(), name, "x", "at least one axis", "()");
     if (!(shape_of(take_op, ids, 1) == Shape({shape[0]})))

@@ -37,7 +37,7 @@ Tensor places_of_true(const Tensor& mask) {
 
 Tensor nonzero(Operand x) try {
   const FunctionScope scope(x.caller(), "nonzero");
-  const Tensor mask = dtype_of(argsort_op, x) == DType::boolean ? detail::tensor_of(x) : x != 0;
+  const Tensor mask = dtype_of(argsort_op, x) == DType::boolean ? x.value() : x != 0;
   const Shape& shape = mask.shape();
   const Tensor places = places_of_true(mask);
   const DeviceScope device(mask.device());
@@ -63,10 +63,10 @@ Tensor masked_select(Operand x, Operand mask) try {
   if (dtype != DType::boolean)
     fail<DTypeError>(x.caller(), "masked_select", "mask", "bool", name_of(dtype),
                      "Compare it with something first.");
-  const Tensor values = detail::tensor_of(x);
+  const Tensor values = x.value();
   const DeviceScope device(values.device());
   // The mask in the shape that both broadcast to.
-  Tensor chosen = detail::tensor_of(mask);
+  Tensor chosen = mask.value();
   if (!(chosen.shape() == values.shape()))
     chosen = chosen & broadcast_to(full({}, true), values.shape());
   const Tensor every = broadcast_to(values, chosen.shape());
@@ -77,7 +77,7 @@ Tensor masked_select(Operand x, Operand mask) try {
 
 Tensor unique(Operand x) try {
   const FunctionScope scope(x.caller(), "unique");
-  const Tensor sorted = sort(in_one_axis(detail::tensor_of(x)));
+  const Tensor sorted = sort(in_one_axis(x.value()));
   if (sorted.size() < 2) return sorted;
   const Tensor before = sorted(range(0, -1)), here = sorted(range(1, {}));
   const Tensor is_new = (before != here) & (before == before);  // behind NaN is only NaN

@@ -21,7 +21,7 @@ template <class F>
 Tensor compute(const Operand& x, std::string_view name, const F& f) try {
   const FunctionScope scope(x.caller(), name);
   const bool floating = is_floating(dtype_of(prod_op, x));
-  return f(floating ? detail::tensor_of(x) : cast(x, DType::float32));
+  return f(floating ? x.value() : cast(x, DType::float32));
 } catch (const std::bad_alloc&) {
   fail_memory(x.caller(), name);
 }
@@ -145,7 +145,7 @@ Tensor quantile_of(const Operand& x, std::string_view name, double q, Axes axes,
   const Caller caller = x.caller();
   const FunctionScope scope(caller, name);
   if (!(q >= 0 && q <= 1)) fail<Error>(caller, name, "q", "0 to 1", to_text(q));
-  const Tensor values = detail::tensor_of(x);
+  const Tensor values = x.value();
   if (!axes.is_every()) axes = normal_axes(prod_op, axes, values.rank(), caller);
   const Tensor rows = in_rows(values, axes);
   const std::int64_t n = rows.shape()[-1];

@@ -72,7 +72,8 @@ std::size_t axes_of(std::span<const Index> indices, std::size_t rank, std::strin
     axes += axes_of(index, op);
   }
   if (axes > rank)
-    fail<IndexError>(indices[0].caller(), op, "indices", "at most " + std::to_string(rank),
+    fail<IndexError>(indices[0].caller(), op, "indices",
+                     "at most " + std::to_string(rank) + ", one for each axis of the tensor",
                      std::to_string(axes));
   return axes;
 }
@@ -258,8 +259,7 @@ Tensor view_by_ops(const Operand& x, std::span<const Index> indices) try {
   const TensorIndex& first = selection.tensors[0];
   if (selection.whole && selection.tensors.size() == 1 && !first.is_mask())
     return take(x, Operand(first.tensor, caller), static_cast<int>(first.axis));
-  return picked(selection.whole ? detail::tensor_of(x) : slice(x, selection.slice), selection,
-                caller);
+  return picked(selection.whole ? x.value() : slice(x, selection.slice), selection, caller);
 } catch (const std::bad_alloc&) {
   fail_memory(x.caller(), index_name);
 }

@@ -123,17 +123,25 @@ Variable detail::make_live(Scalar value, DType dtype, Caller caller) {
   return made;
 }
 
-Tensor detail::tensor_of(Operand x) {
-  switch (x.kind()) {
-    case Operand::Kind::variable:
-      return x.variable().value();
-    case Operand::Kind::scalar: {
+Tensor Operand::value() const {
+  switch (kind_) {
+    case Kind::variable:
+      return variable().value();
+    case Kind::scalar: {
       const PlaceScope numbers(Context::here(), cpu());
-      return full({}, x.scalar(), x.caller());
+      return full({}, scalar_, caller());
     }
     default:
-      return Redirect::read_tensor(Context::here(), x.tensor());
+      return Redirect::read_tensor(Context::here(), tensor());
   }
+}
+
+void Operand::fail_kind(const char* expected) const {
+  fail<Error>(caller(), "Operand", "x", expected,
+              kind_ == Kind::scalar     ? "a number"
+              : kind_ == Kind::variable ? "a Variable"
+                                        : "a Tensor",
+              "value() gives a Tensor for each of them.");
 }
 
 void detail::move_variables(const std::vector<Variable>& variables, Device device,
@@ -148,7 +156,7 @@ void detail::move_variables(const std::vector<Variable>& variables, Device devic
     elsewhere.push_back(x);
     moved.push_back(x.value().to(device, caller));
   }
-  tell_interceptors("moves Variables to another device");
+  tell_interceptors("it moves Variables to another device");
   count_registration();
   replace(elsewhere, std::move(moved));
 } catch (const std::bad_alloc&) {
@@ -156,7 +164,7 @@ void detail::move_variables(const std::vector<Variable>& variables, Device devic
 }
 
 void detail::replace_values(const std::vector<Variable>& variables, std::vector<Tensor> values) {
-  tell_interceptors("loads values into Variables");
+  tell_interceptors("it loads values into Variables");
   replace(variables, std::move(values));
 }
 

@@ -322,4 +322,27 @@ TEST_CASE("layers give the gradients of their weights in the weights' dtype") {
         for (const Tensor& slope : slopes) CHECK(slope.dtype() == weight);
     }
 }
+
+TEST_CASE("an operand gives its argument as a tensor, and refuses to give another kind") {
+  const Tensor x = tensor({1.0, 2.0});
+  const Variable w("w", x);
+  const auto value = [](Operand any) { return any.value(); };
+  CHECK(equal(value(x), x));
+  CHECK(equal(value(w), x));
+  CHECK(equal(value(Tensor(x) * 1), x));
+  CHECK(equal(value(2.5), tensor(2.5f)));
+  CHECK(value(3).dtype() == tensor(3).dtype());
+  const auto refuses = [](Operand any, const char* got, auto get) {
+    check_refused<Error>([&] { get(any); }, got, any.caller());
+  };
+  const auto as_tensor = [](Operand any) { any.tensor(); };
+  const auto as_variable = [](Operand any) { any.variable(); };
+  const auto as_scalar = [](Operand any) { any.scalar(); };
+  refuses(w, "got a Variable", as_tensor);
+  refuses(2, "got a number", as_tensor);
+  refuses(x, "got a Tensor", as_variable);
+  refuses(2, "got a number", as_variable);
+  refuses(x, "got a Tensor", as_scalar);
+  refuses(w, "got a Variable", as_scalar);
+}
 }  // namespace reel::tests

@@ -131,7 +131,7 @@ struct Recurrent {
                                     const Tensor& lengths = {}) const try {
     const CallerScope here(x.caller(), "Recurrent");
     detail::check_recurrent(x, cells.size(), states.size(), lengths);
-    RecurrentOutput<State> out{reel::detail::tensor_of(x), states};
+    RecurrentOutput<State> out{x.value(), states};
     if (states.empty()) out.states = initial_states(out.outputs.shape()[1], x.caller());
     const std::size_t directions = bidirectional ? 2 : 1;
     for (std::size_t i = 0; i < cells.size(); i += directions) {

@@ -207,7 +207,7 @@ struct Sequential {
   }
   Tensor operator()(Operand x) const {
     CallerScope here(x.caller());
-    Tensor value = reel::detail::tensor_of(x);
+    Tensor value = x.value();
     for (const Part& part : parts) value = part(std::move(value));
     return value;
   }
