@@ -87,7 +87,7 @@ Schedule::Schedule(Optimizer& optimizer, Factor factor, Caller caller) try
       factor_(std::move(factor)) {
   const CallerScope here(caller, "Schedule");
   if (!factor_) fail<Error>(caller, "Schedule", "factor", "a function", "none");
-  set_rates();
+  set_rates(caller);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "Schedule");
 }
@@ -95,11 +95,15 @@ Schedule::Schedule(Optimizer& optimizer, Factor factor, Caller caller) try
 void Schedule::step(Caller caller) {
   const CallerScope here(caller, "Schedule");
   steps_.assign_add(1);
-  set_rates();
+  set_rates(caller);
 }
 
-void Schedule::set_rates() {
-  const Tensor factor = factor_(cast(steps_, DType::float64)), rates = first_rates_ * factor;
+void Schedule::set_rates(Caller caller) {
+  const Tensor factor = factor_(cast(steps_, DType::float64));
+  if (!factor.defined() || factor.rank() != 0)
+    fail<ShapeError>(caller, "Schedule", "factor", "one number, of shape ()",
+                     factor.defined() ? fmt::format("{}", factor.shape()) : "an undefined Tensor");
+  const Tensor rates = first_rates_ * factor;
   for (std::size_t i = 0; i < rates_.size(); ++i)
     rates_[i].assign(rates[static_cast<std::int64_t>(i)]);
 }

@@ -28,6 +28,10 @@ class REEL_API Adam : public Optimizer {
   /// row_gradients() of a tape. Throws Error, ShapeError, DTypeError, DeviceError or IndexError
   /// before anything of any group has changed.
   void step(GradientList gradients, Caller caller = Caller::here());
+  /// The same with the gradients of a loss for variables(), in their order.
+  void step(GradientTape& tape, Operand loss) {
+    step(tape.row_gradients(loss, variables()), loss.caller());
+  }
   /// The number of steps so far, int64.
   const Variable& steps() const { return steps_; }
   /// The state, which a checkpoint must contain.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <reel/ops/update.hpp>
+#include <reel/tape.hpp>
 
 namespace reel::optim {
 /// Variables with options of their own. An optimizer takes a list of groups instead of a list of

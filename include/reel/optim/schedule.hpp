@@ -9,7 +9,8 @@
 
 namespace reel::optim {
 /// A function from the number of steps so far to the factor by which a schedule multiplies the
-/// first learning rate. Both are float64 numbers. A lambda can be one.
+/// first learning rate. Both are float64 numbers. A lambda can be one. A schedule throws ShapeError
+/// if its factor is not one number.
 using Factor = reel::detail::Function<Tensor(const Tensor& step)>;
 
 /// factor^floor(step / every): after each `every` steps, the rate is multiplied by `factor`. Throws
@@ -58,7 +59,7 @@ class REEL_API Schedule {
   }
 
  private:
-  void set_rates();
+  void set_rates(Caller caller);
   std::vector<Variable> rates_;
   Variable first_rates_, steps_;
   Factor factor_;

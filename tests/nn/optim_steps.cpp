@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The steps of optimizers and schedules: what they take, and what they refuse.
+#include <reel/optim/rmsprop.hpp>
+#include <reel/optim/schedule.hpp>
+
+#include "nn/near.hpp"
+
+namespace reel::tests {
+TEST_CASE("a factor of a schedule that is not one number is an error", "[optim]") {
+  Variable x("x", ones({2}));
+  optim::SGD sgd({x}, {.learning_rate = 0.5});
+  for (const Tensor& factor : {ones({3}), ones({1}), Tensor()})
+    require_parts(
+        message<ShapeError>([&] { optim::Schedule(sgd, [&](const Tensor&) { return factor; }); }),
+        {"Schedule: factor", "one number"});
+  bool later = false;
+  optim::Schedule schedule(sgd, [&](const Tensor& step) { return later ? ones({1}) : step + 1; });
+  later = true;
+  require_parts(message<ShapeError>([&] { schedule.step(); }), {"Schedule: factor"});
+  CHECK(sgd.learning_rate().value().item<double>() == 0.5);
+}
+
+TEST_CASE("step() of a tape and a loss is step() of the gradients of its own Variables",
+          "[optim]") {
+  const auto loss_of = [](const nn::Linear& model) {
+    return sum(square(model(tensor({{1.0, 2.0}}))));
+  };
+  const auto check = [&]<class O>(O*, auto options) {
+    const nn::Linear a(2, 2);
+    const nn::Linear b = clone(a);
+    O first({a.bias, a.weight}, options), second({b.bias, b.weight}, options);
+    for (int i = 0; i < 3; ++i) {
+      GradientTape tape({.persistent = true});
+      const Tensor loss = loss_of(a), other = loss_of(b);
+      first.step(tape, loss);
+      second.step(tape.gradient(other, second.variables()));
+    }
+    CHECK(equal(a.weight, b.weight));
+    CHECK(equal(a.bias, b.bias));
+  };
+  check(static_cast<optim::SGD*>(nullptr), optim::SGDOptions{.momentum = 0.9});
+  check(static_cast<optim::Adam*>(nullptr), optim::AdamOptions{});
+  check(static_cast<optim::AdamW*>(nullptr), optim::AdamWOptions{});
+  check(static_cast<optim::RMSprop*>(nullptr), optim::RMSpropOptions{});
+  check(static_cast<optim::Adagrad*>(nullptr), optim::AdagradOptions{});
+  // Rows of a sparse table, and the line of an error.
+  const nn::Embedding table(5, 2, {.sparse = true});
+  optim::Adam adam(parameters(table));
+  const Tensor before = table.table;
+  GradientTape tape;
+  adam.step(tape, sum(table(tensor({1, 1}))));
+  CHECK(equal(table.table.value()(tensor({0, 2, 3, 4})), before(tensor({0, 2, 3, 4}))));
+  CHECK(!equal(table.table.value()(1), before(1)));
+  require_parts(message<TapeError>([&] { adam.step(tape, sum(before)); }), {"optim_rules.cpp"});
+}
+}  // namespace reel::tests
