@@ -110,6 +110,12 @@ Cause cause_of(Context& context, const AskedTarget& target, GradientSource sourc
       cut_at = place_of(cut.op->name, cut.site);
   if (!cut_at.empty()) return {"one that was cut at " + cut_at + ", which has no gradient", zero};
   if (target.record == no_record) return unrecorded(context, target, source);
+  if (reel.is_leaf(target.record))
+    return {
+        "a target that is the value of a Variable, or a tensor that the tape watches",
+        "A tape does not record the assignment of a Variable: ask for the gradient of the Tensor "
+        "that was assigned. " +
+            zero};
   for (std::size_t k = reached.size(); k-- > 0;) {
     const std::uint32_t last = start + static_cast<std::uint32_t>(k);
     if (reached[k] && !reel.is_leaf(last))

@@ -34,6 +34,14 @@ void check_results(Context& context, const Op& op, Resolved& inputs, OptionsView
   }
 }
 
+/// Whether the reel knows one of these tensors. It knows none if user code computed them from
+/// numbers that it read.
+bool is_recorded(Reel& reel, const SmallVector<Tensor, 2>& outputs) {
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    if (reel.find(*Access::body(outputs[i])) != no_record) return true;
+  return false;
+}
+
 /// Tells the interceptors that user code begins, and that it has ended, even by an exception.
 class UserCodeScope {
  public:
@@ -112,7 +120,7 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
   for (Interceptor* each = kernel ? context.interceptors : nullptr; each; each = each->next)
     each->after(told);
   if (context.mode & observed) tell_end(context, told);
-  if (own_gradient && context.mode & recording) {
+  if (context.mode & recording && (own_gradient || !is_recorded(*context.reel, outputs))) {
     // Inside the user's function tapes may have ended, so numbers of records may have been freed.
     for (std::size_t i = 0; i < inputs.bodies.size(); ++i) {
       Tensor* const temporary = inputs.origins[i].temporary;
@@ -120,10 +128,13 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
           origin_of(context, Operand(Access::tensor(inputs.bodies[i])), inputs.bodies[i]);
       inputs.origins[i].temporary = temporary;
     }
-    if (const std::uint64_t tapes = tapes_of(inputs))
+    const std::uint64_t tapes = tapes_of(inputs);
+    if (tapes && own_gradient)
       leave_record(context, op, options, site, inputs.bodies.data(), inputs.origins.data(),
                    input_count, Access::bodies(outputs.data()), static_cast<int>(outputs.size()),
                    tapes);
+    else if (tapes)
+      note_cut(context, op, site, inputs.origins.data(), input_count);
   }
   for (Tensor& output : outputs) crossings.mark(context, output, site);
 }

@@ -203,6 +203,28 @@ TEST_CASE("an unconnected source says where its path ends") {
   says(error(target, w), "one that was cut at stop_gradient, which has no gradient");
 }
 
+TEST_CASE("an op of a user without a gradient that reads numbers is named as what cut the path") {
+  const Tensor x = tensor({3.0, 4.0});
+  register_op("reads_in_cpp",
+              [](const OpCall& call) { return tensor(call.input(0)[0].item<float>() * 2); });
+  register_op("ops_only", [](const OpCall& call) { return call.input(0) * 2; });
+  GradientTape tape({.persistent = true});
+  tape.watch(x);
+  const Tensor y = call_op("reads_in_cpp", {x}), z = call_op("ops_only", {x});
+  says(refusal([&] { tape.gradient(y, x); }), "one that was cut at reads_in_cpp (details.cpp:");
+  CHECK(equal(tape.gradient(sum(z), x), full({2}, 2)));
+  CHECK(equal(tape.gradient(sum(z * y), x), full({2}, 12)));  // the cut is no error elsewhere
+}
+
+TEST_CASE("the value of a Variable as target: the error says that assignments are not recorded") {
+  Variable v("v", tensor({3.0})), w("w", zeros({1}));
+  GradientTape tape({.persistent = true});
+  w.assign(v * 2);
+  const Tensor y = w * 1;
+  says(refusal([&] { tape.gradient(w, v); }), "does not record the assignment of a Variable");
+  says(refusal([&] { tape.gradient(y, v); }), "one that ends at");
+}
+
 TEST_CASE("an unconnected source says why the tape knows nothing of it or of the target") {
   for (const DType dtype : {DType::float32, DType::float64}) {
     const Variable w("w", tensor({2.0, 1.0}).to(dtype)), count("count", tensor({1, 2}));
