@@ -144,6 +144,7 @@ void report(TraceProgress& call, const tracing::Difference& difference) {
   std::string since = "calls since number " + std::to_string(good + 1) + " may have been wrong";
   if (good + 1 >= call.number)
     since = "this call, number " + std::to_string(call.number) + ", is right";
+  since += ". Pass what changes as an argument, or keep it in a Variable or a Live number";
   const std::string why = what + ": was " + before + ", is " + now + "; " + since;
   call.entry->run_eagerly(why);
   if (!call.book->options.throw_on_difference) return warn(call, why);

@@ -144,7 +144,9 @@ int Tracer::add_view(int base, const Body& of, Body* made) {
                     .offset = (of_view ? viewed.offset : 0) + (made->data - of.data)});
 }
 
-void Tracer::variable_made(const Variable&) { give_up("it makes a Variable"); }
+void Tracer::variable_made(const Variable&) {
+  give_up("it makes a Variable; make it outside of the function");
+}
 const Tensor* Tracer::variable_read(const Variable& variable, const Tensor& value) {
   const std::size_t known = capture_.variables.size();
   const auto number = static_cast<std::size_t>(number_of(variable));
@@ -175,7 +177,7 @@ void Tracer::host_read(const Tensor& x, HostRead read) {
     return;
   }
   if (body->bytes() > most_bytes_asked || (!body->contiguous && body->elements > 1)) {
-    give_up("it reads more than 64 bytes of a tensor on the host");
+    give_up("it reads more than 64 bytes of a tensor on the host; read a comparison or one number");
     return;
   }
   Step step;
@@ -194,7 +196,7 @@ void Tracer::host_read(const Tensor& x, HostRead read) {
 void Tracer::add_random(Step& step, const GateCall& call) {
   auto& options = *static_cast<RandomOptions*>(step.options.data());
   if (&current_generator() != generator_ || options.seed != seed_ || options.position != position_)
-    give_up("it draws random numbers from a generator that it seeds itself");
+    give_up("it draws random numbers from a generator that it seeds itself; seed it outside");
   position_ += options.blocks(call.outputs[0]->elements);
   options.seed = options.position = 0;
 }
