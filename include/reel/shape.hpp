@@ -85,11 +85,22 @@ class REEL_API Shape {
 /// Prints "(2, 3)".
 REEL_API std::ostream& operator<<(std::ostream& out, const Shape& x);
 
+/// The number of an axis: an integer or an unscoped enum, but not a truth value.
+template <class T>
+concept AxisNumber = (std::is_integral_v<T> && !std::is_same_v<T, bool>) ||
+                     (std::is_enum_v<T> && std::is_convertible_v<T, int>);
+
 /// One axis, or several in braces. Negative axes count from the end. `every()` means all axes.
 class REEL_API Axes {
  public:
-  Axes(int axis) : axes_{axis}, count_(1) {}
-  Axes(std::initializer_list<int> axes, Caller caller = Caller::here());
+  template <AxisNumber T>
+  Axes(T axis) : axes_{number(axis)}, count_(1) {}
+  // Not of an initializer_list: g++ would take {.keepdims = true} for one.
+  template <AxisNumber A, AxisNumber B, AxisNumber... Rest>
+  Axes(A first, B second, Rest... rest)
+      : axes_{number(first), number(second), number(rest)...}, count_(2 + sizeof...(Rest)) {
+    static_assert(sizeof...(Rest) + 2 <= Shape::max_rank, "a tensor has at most 8 axes");
+  }
   Axes(std::span<const int> axes, Caller caller = Caller::here());
   static Axes every() { return Axes(); }
   bool is_every() const { return count_ < 0; }
@@ -99,6 +110,11 @@ class REEL_API Axes {
 
  private:
   Axes() = default;
+  template <class T>
+  static constexpr int number(T axis) {
+    const auto wide = static_cast<std::int64_t>(axis);
+    return wide == static_cast<int>(wide) ? static_cast<int>(wide) : INT32_MAX;
+  }
   int axes_[Shape::max_rank] = {};
   int count_ = -1;
 };

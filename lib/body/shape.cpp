@@ -67,8 +67,6 @@ void Shape::resize(std::size_t rank, Caller caller) {
   rank_ = rank;
 }
 
-Axes::Axes(std::initializer_list<int> axes, Caller caller)
-    : Axes(std::span<const int>(axes.begin(), axes.size()), caller) {}
 Axes::Axes(std::span<const int> axes, Caller caller) : count_(0) {
   if (axes.size() > Shape::max_rank) too_many("Axes", axes.size(), caller);
   for (int axis : axes) axes_[count_++] = axis;
