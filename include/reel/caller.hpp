@@ -3,6 +3,7 @@
 #pragma once  // defined in lib/flow
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 #include <reel/export.hpp>
 
@@ -28,7 +29,12 @@ struct Caller {
 ///       CallerScope here(x.caller(), "Linear");
 class REEL_API CallerScope {
  public:
-  explicit CallerScope(Caller caller, std::string_view name = {});
+  [[nodiscard]] explicit CallerScope(Caller caller, std::string_view name = {});
+  template <class S>
+  requires(std::is_class_v<S> &&
+           !std::is_trivially_copyable_v<S>)  // such as a std::string that ends
+      CallerScope(Caller, S&& name)
+  = delete;
   ~CallerScope();
   CallerScope(const CallerScope&) = delete;
   CallerScope& operator=(const CallerScope&) = delete;

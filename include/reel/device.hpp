@@ -45,7 +45,7 @@ REEL_API DeviceMemoryUse device_memory_use(Device device, Caller caller = Caller
 /// device is missing. Scopes may end in any order and on any thread, as TrainScope.
 class REEL_API DeviceScope : detail::OpenScope {
  public:
-  explicit DeviceScope(Device device, Caller caller = Caller::here());
+  [[nodiscard]] explicit DeviceScope(Device device, Caller caller = Caller::here());
   ~DeviceScope();
   DeviceScope(const DeviceScope&) = delete;
   DeviceScope& operator=(const DeviceScope&) = delete;

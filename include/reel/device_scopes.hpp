@@ -8,7 +8,7 @@ namespace reel {
 /// "reel: train.cpp:31: matmul on cuda:0". A traced function that makes one inside runs eagerly.
 class REEL_API DeviceLogScope {
  public:
-  DeviceLogScope();
+  [[nodiscard]] DeviceLogScope();
   ~DeviceLogScope();
   DeviceLogScope(const DeviceLogScope&) = delete;
   DeviceLogScope& operator=(const DeviceLogScope&) = delete;
@@ -33,7 +33,7 @@ struct LockstepOptions {
 ///     adam.step(tape.gradient(loss, parameters(model)));
 class REEL_API LockstepScope {
  public:
-  explicit LockstepScope(LockstepOptions options = {});
+  [[nodiscard]] explicit LockstepScope(LockstepOptions options = {});
   ~LockstepScope();
   LockstepScope(const LockstepScope&) = delete;
   LockstepScope& operator=(const LockstepScope&) = delete;

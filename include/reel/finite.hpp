@@ -19,7 +19,7 @@ struct FiniteOptions {
 ///     adam.step(tape.gradient(loss, parameters(model)));
 class REEL_API FiniteScope {
  public:
-  explicit FiniteScope(FiniteOptions options = {});
+  [[nodiscard]] explicit FiniteScope(FiniteOptions options = {});
   ~FiniteScope();
   FiniteScope(const FiniteScope&) = delete;
   FiniteScope& operator=(const FiniteScope&) = delete;

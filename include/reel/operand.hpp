@@ -52,16 +52,17 @@ class Scalar {
   DType dtype_;
 };
 
-/// The parameter type of ops: a Tensor, a Variable, a Live number or a C++ number, with the line of
-/// the caller. It points to its argument, so it is valid only during the call.
+/// The type of the parameters of ops: a Tensor, a Variable, a Live number or a C++ number, with the
+/// line of the caller. It points to its argument. Use it only for parameters of functions: a local
+/// `Operand h = relu(x);` points to a tensor that has ended. Keep results in a Tensor.
 class Operand {
  public:
   enum class Kind : std::uint8_t { tensor, temporary, variable, scalar };
-  Operand(const Tensor& tensor, Caller caller = Caller::here())
+  Operand(const Tensor& tensor REEL_LIFETIMEBOUND, Caller caller = Caller::here())
       : value_(&tensor), file_(caller.file), line_(caller.line), kind_(Kind::tensor) {}
-  Operand(Tensor&& tensor, Caller caller = Caller::here())
+  Operand(Tensor&& tensor REEL_LIFETIMEBOUND, Caller caller = Caller::here())
       : value_(&tensor), file_(caller.file), line_(caller.line), kind_(Kind::temporary) {}
-  Operand(const Variable& variable, Caller caller = Caller::here())
+  Operand(const Variable& variable REEL_LIFETIMEBOUND, Caller caller = Caller::here())
       : value_(&variable), file_(caller.file), line_(caller.line), kind_(Kind::variable) {}
   template <Element T>
   requires Number<T> Operand(const Live<T>& number, Caller caller = Caller::here())
@@ -69,8 +70,8 @@ class Operand {
   template <Number T>
   Operand(T value, Caller caller = Caller::here())
       : scalar_(value), file_(caller.file), line_(caller.line), kind_(Kind::scalar) {}
-  // Not trivial, so that calls pass a pointer to the one made at the call: as a trivial class of 32
-  // bytes it would be copied to the stack by wide loads that wait for the narrow stores (8 ns).
+  // The copy constructor is not trivial, so calls pass a pointer to an Operand. A trivial class of
+  // 32 bytes would be copied for each call, which costs 8 ns.
   // A copy is no longer a temporary: its tensor may be read again through the original.
   Operand(const Operand& other) noexcept
       : file_(other.file_),
@@ -81,6 +82,7 @@ class Operand {
     else
       value_ = other.value_;  // not as a part of a Scalar, whose wide load would wait as well
   }
+  Operand& operator=(const Operand&) = delete;  // keep results in a Tensor
   Kind kind() const { return kind_; }
   Caller caller() const { return {file_, line_}; }
   /// The value as a tensor, of any kind of argument. A number becomes a tensor of shape () on the

@@ -45,7 +45,7 @@ REEL_API Generator thread_generator();
 /// the innermost one alive counts. They may end on another thread as TrainScope may.
 class REEL_API GeneratorScope : detail::OpenScope {
  public:
-  explicit GeneratorScope(const Generator& generator);
+  [[nodiscard]] explicit GeneratorScope(const Generator& generator);
   ~GeneratorScope();
   GeneratorScope(const GeneratorScope&) = delete;
   GeneratorScope& operator=(const GeneratorScope&) = delete;

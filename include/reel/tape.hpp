@@ -110,7 +110,7 @@ REEL_API std::ostream& operator<<(std::ostream& out, const TapeMemory& memory);
 /// constant for the other threads.
 class REEL_API GradientTape {
  public:
-  explicit GradientTape(TapeOptions options = {}, Caller caller = Caller::here());
+  [[nodiscard]] explicit GradientTape(TapeOptions options = {}, Caller caller = Caller::here());
   ~GradientTape();
   GradientTape(const GradientTape&) = delete;
   GradientTape& operator=(const GradientTape&) = delete;

@@ -390,7 +390,8 @@ Tensor tensor(const std::vector<std::vector<std::vector<T>>>& blocks,
   return flat.tensor(Shape({blocks.size(), height, width}, caller), caller);
 }
 
-/// Text as NumPy prints it. `format` applies to each number, for example ".2f".
+/// Text in the layout of NumPy, with at most 4 digits after the point. `format` applies to each
+/// number, for example ".2f".
 REEL_API std::string to_string(const Tensor& x, std::string_view format = {},
                                Caller caller = Caller::here());
 REEL_API std::ostream& operator<<(std::ostream& out, const Tensor& x);

@@ -12,7 +12,7 @@ REEL_API bool training();
 /// thread that made it does not use reel; it then ends for the thread that made it.
 class REEL_API TrainScope : detail::OpenScope {
  public:
-  explicit TrainScope(bool training);
+  [[nodiscard]] explicit TrainScope(bool training);
   ~TrainScope();
   TrainScope(const TrainScope&) = delete;
   TrainScope& operator=(const TrainScope&) = delete;

@@ -95,7 +95,7 @@ class REEL_API WeightScope {
  public:
   /// Throws Error unless there is a weight for each Variable, ShapeError, DTypeError or DeviceError
   /// unless it has the Variable's shape, dtype and device.
-  WeightScope(const std::vector<Variable>& variables, Operands weights);
+  [[nodiscard]] WeightScope(const std::vector<Variable>& variables, Operands weights);
   ~WeightScope();
   WeightScope(const WeightScope&) = delete;
   WeightScope& operator=(const WeightScope&) = delete;

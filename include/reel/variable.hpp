@@ -22,7 +22,7 @@ class REEL_API Variable {
  public:
   /// Throws Error if `value` is undefined.
   Variable(std::string_view name, Tensor value, Caller caller = Caller::here());
-  Variable(const Variable& other) noexcept;  // moving is copying: a handle always has its cell
+  Variable(const Variable& other) noexcept;  // a move is a copy
   Variable& operator=(const Variable& other) &;
   void operator=(const Tensor& x) & = delete;  // w.assign(x)
   void operator=(double x) & = delete;         // w.assign(x)

@@ -88,7 +88,7 @@ TEST_CASE("the 65th tape of a thread is refused, and the 64 others go on") {
   std::vector<std::unique_ptr<GradientTape>> tapes;
   for (int i = 0; i < 64; ++i) tapes.push_back(std::make_unique<GradientTape>());
   for (const auto& tape : tapes) tape->watch(x);
-  check_refused<TapeError>([] { GradientTape(); }, "at most 64 alive on a thread");
+  check_refused<TapeError>([] { const GradientTape tape; }, "at most 64 alive on a thread");
   const Tensor y = x * x;
   for (const auto& tape : tapes) CHECK(tape->gradient(y, x).item<float>() == 6);
   tapes.pop_back();
