@@ -25,7 +25,8 @@ auto uninterrupted(F f) {
 
 void fail_file(Caller caller, std::string_view op, const Path& path, std::string_view expected,
                std::string_view got, std::string_view advice) {
-  const std::string name = path.substr(path.rfind('/') + 1);
+  const std::size_t slash = path.find_last_of('/', path.size() < 2 ? 0 : path.size() - 2);
+  const std::string name = path.substr(slash == path.npos ? 0 : slash + 1);
   std::string rest;
   if (name != path) rest = "The file is " + escaped(path) + ".";
   if (!advice.empty()) rest.append(rest.empty() ? "" : "\n  ").append(advice);

@@ -54,6 +54,13 @@ std::string type_text(const Shape& shape, DType dtype) {
   return to_text(shape) + " " + std::string(name_of(dtype));
 }
 
+/// The bytes of an integer, because a number of the file may be too large for it.
+std::string size_text(const SavedValue& value) {
+  using Kind = SavedValue::Kind;
+  const bool is_integer = value.kind == Kind::integer || value.kind == Kind::natural;
+  return is_integer ? " of " + std::to_string(value.bytes) + " bytes" : "";
+}
+
 /// Finds the things of a program in a file. It changes the program only after everything was read.
 class Loader {
  public:
@@ -94,10 +101,7 @@ class Loader {
       if (key == model_key) model_names_ = lines_of(text);
     }
     has_numbers_ = archive_.has_format("reel");
-    const auto is_part = [](const auto& known) { return !known.in_model; };
-    passes_over_values_ = !scope_.whole &&
-                          std::none_of(state_.values.begin(), state_.values.end(), is_part) &&
-                          std::none_of(state_.tensors.begin(), state_.tensors.end(), is_part);
+    passes_over_values_ = !scope_.whole && !state_.takes_values;
   }
 
   Found* find(const std::string& name) {
@@ -200,7 +204,7 @@ class Loader {
         values_.push_back(std::move(*value));
       else
         report_.different.push_back("value " + escaped(known.name) + ": expected " +
-                                    kind_text(known) + ", got " +
+                                    kind_text(known) + size_text(known) + ", got " +
                                     escaped(text->second.substr(0, 100)));
       texts.erase(text);
     }
@@ -278,6 +282,12 @@ void add_line(std::string& lines, const std::string& line) {
 }  // namespace
 
 void save_state(const PathAt& path, const State& state) {
+  for (const std::string_view ending : {".npy", ".npz", ".pt", ".pth"})
+    if (path.path.ends_with(ending))
+      fail_file(path.caller, "save", path.path,
+                "a name that does not end in that of another format", ending,
+                "save() writes the format .safetensors. io::save_npy, io::save_npz and "
+                "io::save_torch write the others.");
   NamedTensors tensors;
   std::string optimizer, values, model;
   for (const SavedVariable& known : state.variables) {
@@ -305,6 +315,9 @@ void save_state(const PathAt& path, const State& state) {
 }
 
 LoadReport load_state(const PathAt& path, const LoadOptions& options, const State& state) {
+  if (path.path.empty())
+    fail_file(path.caller, "load", path.path, "a path", "an empty one",
+              "latest() of a folder without checkpoints is empty.");
   const auto archive = open_archive(path.path, "load", path.caller);
   if (archive->has_format("pt"))
     fail_file(path.caller, "load", path.path, "weights in the layouts of reel",

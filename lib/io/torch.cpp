@@ -18,7 +18,7 @@ class TorchFile : public Archive {
   TorchFile(const Path& path, std::string_view op, Caller caller)
       : input_(path, op, caller),
         zip_(of_format(input_, {Format::torch}, "a zip file, as PyTorch since 1.6 writes")) {
-    metadata_ = {{"format", "pt"}};
+    metadata_.emplace_back("format", "pt");
     find_folder();
     const ZipReader::Entry& member = member_named("data.pkl");
     if (member.size > most_pickle)

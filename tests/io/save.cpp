@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Models, optimizers, generators and numbers in one file.
+#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -250,6 +251,31 @@ TEST_CASE("parts that hold nothing are an error of load()") {
                                                Catch::Contains("A list keeps the length"));
   io::load(path, three);
   CHECK(three == std::vector<double>{1, 2, 3});
+}
+
+TEST_CASE("a list of numbers that is empty does not pass over the numbers of the file") {
+  const Folder folder;
+  const std::string path = folder.file("x.safetensors");
+  const nn::Linear model(2, 2), other(2, 2);
+  const Tensor before = other.weight;
+  const std::vector<double> numbers = {1, 2, 3};
+  io::save(path, model, numbers);
+  std::vector<double> empty;
+  check_refused<IoError>([&] { io::load(path, other, empty); }, "unexpected");
+  CHECK(equal(other.weight, before));
+  io::load(path, other);  // a call without numbers skips them
+  CHECK(equal(other.weight, model.weight));
+}
+
+TEST_CASE("a path that another format ends with, and an empty one, are refused") {
+  const Folder folder;
+  const nn::Linear model(2, 2);
+  for (const char* ending : {".npy", ".npz", ".pt", ".pth"}) {
+    const std::string path = folder.file((std::string("x") + ending).c_str());
+    check_refused<IoError>([&] { io::save(path, model); }, "save_npz");
+    CHECK(!std::ifstream(path));
+  }
+  check_refused<IoError>([&] { io::load("", model); }, "an empty one");
 }
 
 TEST_CASE("a call passes over what it has nothing of") {

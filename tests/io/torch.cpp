@@ -134,8 +134,9 @@ TEST_CASE("a file of PyTorch and a file of save() are not taken for each other")
   const Tensor before = other.weight;
   const std::string torch = folder.file("x.pt"), ours = folder.file("x.safetensors"),
                     hub = folder.file("hub.safetensors");
+  const io::SafetensorsOptions by_torch = {.metadata = {{"format", "pt"}}};
   io::save_torch(torch, io::tensors_of(layer));
-  io::save_safetensors(hub, io::tensors_of(layer), {{"format", "pt"}});
+  io::save_safetensors(hub, io::tensors_of(layer), by_torch);
   io::save(ours, layer);
   for (const std::string& path : {torch, hub})
     check_refused<IoError>([&] { io::load(path, other); }, "io::load_torch");

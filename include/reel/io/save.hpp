@@ -80,13 +80,14 @@ REEL_API LoadReport load_state(const PathAt& path, const LoadOptions& options, c
 ///   A Variable that occurs twice is saved once. A generator inside a model is saved too.
 /// - Optimizers: their state, by the paths of the parameters ("optimizer.m.layers.0.weight").
 /// - Generators: seed and position.
-/// - Numbers, strings and Tensors: by the position of the argument.
+/// - Numbers, strings and Tensors: by their position among these arguments.
 /// - Structs of these without Variables: by path. Such a struct may be a member of a model.
 ///
 /// If a struct has Variables, its own numbers and Tensors are settings of the model: they are not
 /// saved. Neither is the rate of a Dropout.
-/// Throws Error if two arguments have the same name: pass two models as std::tie(a, b), or as
-/// members of one struct. Throws IoError if the file cannot be written.
+/// Throws Error if two saved values get the same name: pass two models as std::tie(a, b), or as
+/// members of one struct. Throws IoError if the file cannot be written, or if the path ends with
+/// .npy, .npz, .pt or .pth.
 template <class... Parts>
 void save(PathAt path, const Parts&... parts) try {
   detail::save_state(path, detail::state_of(path.caller, parts...));

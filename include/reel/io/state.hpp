@@ -62,7 +62,8 @@ struct State {
   std::vector<std::pair<std::string, Generator>> generators;
   std::vector<SavedValue> values;
   std::vector<SavedTensor> tensors;
-  int plain_parts = 0;  // numbers, texts and Tensors that are arguments themselves
+  int plain_parts = 0;        // numbers, texts and Tensors that are arguments themselves
+  bool takes_values = false;  // an argument is no model: it takes numbers, texts or Tensors
 
   REEL_API void add(std::string_view name, const Variable& variable, const char* role);
   /// The path of a Variable among those that were added; empty if it is none of them.
@@ -158,6 +159,7 @@ template <class Part>
 void collect_part(State& state, Part& part) {
   using T = std::remove_const_t<Part>;
   const std::string number = std::to_string(state.plain_parts);
+  state.takes_values |= SavedNumber<T> || std::is_same_v<T, Tensor>;
   if constexpr (SavedNumber<T>) {
     state.values.push_back(saved_value(number, part));
     ++state.plain_parts;
@@ -172,6 +174,7 @@ void collect_part(State& state, Part& part) {
     bool is_model = false;
     visit_leaves("", part, Collector{state, plain, plain, is_model});
     state.take_plain(plain, is_model);
+    state.takes_values |= !is_model;
   }
 }
 
