@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Values made of tensors: structs that list their members, pairs, tuples, vectors, arrays,
 // optionals, pointers.
-#pragma once
+#pragma once  // defined in lib/flow
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -166,7 +166,10 @@ constexpr void require_fields() {
                 "forgotten: add REEL_FIELDS(weight, bias) or fields(field) to it");
 }
 
+/// Throws Error: a member of the model leads back to the model.
+[[noreturn]] REEL_API void fail_endless(std::string_view path);
 inline std::string path_to(std::string_view outer, std::string_view inner) {
+  if (outer.size() > 4000) fail_endless(outer);
   std::string path(outer);
   if (!path.empty()) path += '.';
   return path += inner;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The text of errors: first line at most 200 characters, the rest below it.
 #include <reel/error.hpp>
+#include <reel/fields.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -85,6 +86,11 @@ std::string message(Caller caller, std::string_view op, std::string_view argumen
   return text;
 }
 }  // namespace
+
+void detail::fail_endless(std::string_view path) {
+  fail<Error>({}, "REEL_FIELDS", "model", "members that do not lead back to the model",
+              "the path " + std::string(path.substr(0, 60)) + "...");
+}
 
 Caller site_of(Caller caller) { return Context::here().site_of(caller); }
 

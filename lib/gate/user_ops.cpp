@@ -134,6 +134,11 @@ void check_inputs(const UserOp& user, std::size_t count, Caller caller) {
 }
 /// Throws Error for an attribute that no function of the op reads.
 void check_attributes(const UserOp& user, const Attributes& attributes, Caller caller) {
+  for (auto& attribute : attributes)
+    for (const auto* other = attributes.data(); other != &attribute; ++other)
+      if (other->first == attribute.first)
+        fail<Error>(caller, user.name, "attributes", "each name once",
+                    "\"" + attribute.first + "\" twice");
   for (const auto& attribute : attributes) {
     std::string known;
     {

@@ -35,6 +35,13 @@ void check_variables(std::string_view optimizer, const std::vector<Variable>& va
   fail_memory(caller, optimizer);
 }
 
+void check_not_moved(std::string_view optimizer, const std::vector<Variable>& variables,
+                     Caller caller) {
+  if (variables.empty())
+    fail<Error>(caller, optimizer, "variables", "at least one Variable", "none",
+                "The optimizer was moved from.");
+}
+
 namespace {
 /// The shape of a gradient of these rows.
 Shape shape_of_rows(std::string_view optimizer, const Variable& variable, std::size_t i,
@@ -54,6 +61,7 @@ Shape shape_of_rows(std::string_view optimizer, const Variable& variable, std::s
 
 void check_gradients(std::string_view optimizer, const std::vector<Variable>& variables,
                      const GradientList& gradients, Caller caller) try {
+  check_not_moved(optimizer, variables, caller);
   if (gradients.size() != variables.size()) {
     fail<Error>(caller, optimizer, "gradients", fmt::format("{}", variables.size()),
                 fmt::format("{}", gradients.size()));

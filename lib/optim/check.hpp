@@ -27,6 +27,9 @@ std::vector<Group<Options>> one_group(std::string_view optimizer, std::vector<Va
 /// Throws Error if there are none or one twice, DTypeError unless all are floating.
 void check_variables(std::string_view optimizer, const std::vector<Variable>& variables,
                      Caller caller);
+/// Throws Error for an optimizer that was moved from.
+void check_not_moved(std::string_view optimizer, const std::vector<Variable>& variables,
+                     Caller caller);
 /// Throws Error unless there is one gradient for each Variable, ShapeError or DTypeError unless it
 /// fits.
 void check_gradients(std::string_view optimizer, const std::vector<Variable>& variables,

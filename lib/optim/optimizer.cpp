@@ -28,6 +28,7 @@ void Optimizer::check(Caller caller) const { check_variables(name_, variables_, 
 
 Variable& Optimizer::learning_rate(std::size_t group, Caller caller) try {
   if (group < rates_.size()) return rates_[group];
+  check_not_moved(name_, variables_, caller);
   fail<IndexError>(caller, name_, "group", fmt::format("below {}", rates_.size()),
                    fmt::format("{}", group));
 } catch (const std::bad_alloc&) {

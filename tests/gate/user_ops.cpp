@@ -383,5 +383,10 @@ TEST_CASE("an attribute that no function of an op reads is refused") {
         call_op("cut", {w}, {{"share", 0.5}, {"part", 1}});
       },
       "cut: attributes: expected what its functions read, \"share\", got \"part\"");
+  check_refused<Error>(
+      [&] {
+        call_op("scales", {x}, {{"by", 3}, {"by", 4}});
+      },
+      "each name once, got \"by\" twice");
 }
 }  // namespace reel::tests

@@ -262,4 +262,17 @@ TEST_CASE("A tied weight is one parameter, and stays tied in a clone", "[nn]") {
   REQUIRE(copy.decode.same_cell(copy.encode.weight));
   REQUIRE(!copy.decode.same_cell(model.decode));
 }
+
+TEST_CASE("a model that leads back to itself is an error", "[nn]") {
+  struct Link {
+    nn::Linear layer{1, 1};
+    std::shared_ptr<Link> next;
+    REEL_FIELDS(layer, next)
+  };
+  const auto link = std::make_shared<Link>();
+  link->next = link;
+  CHECK_THROWS_WITH(parameters(*link), Catch::Contains("lead back to the model"));
+  link->next = nullptr;
+  CHECK(parameters(*link).size() == 2);
+}
 }  // namespace reel::tests

@@ -53,4 +53,24 @@ TEST_CASE("step() of a tape and a loss is step() of the gradients of its own Var
   CHECK(!equal(table.table.value()(1), before(1)));
   require_parts(message<TapeError>([&] { adam.step(tape, sum(before)); }), {"optim_rules.cpp"});
 }
+
+TEST_CASE("an optimizer that was moved from says so", "[optim]") {
+  const nn::Linear model(2, 2);
+  optim::Adam a(parameters(model));
+  const optim::Adam b = std::move(a);
+  const std::string words = "moved from";
+  require_parts(message<Error>([&] { a.step({}); }), {words});
+  require_parts(message<Error>([&] { a.learning_rate(); }), {words});
+  GradientTape tape;
+  const Tensor loss = sum(model(ones({1, 2})));
+  require_parts(message<Error>([&] { a.step(tape, loss); }), {"optim_steps.cpp"});
+}
+
+TEST_CASE("an error of step() of a tape and a loss names the optimizer", "[optim]") {
+  const nn::Linear model(2, 2), other(2, 2);
+  optim::SGD sgd(parameters(other));
+  GradientTape tape;
+  const Tensor loss = sum(model(ones({1, 2})));
+  require_parts(message<TapeError>([&] { sgd.step(tape, loss); }), {"SGD: ", "\"weight\""});
+}
 }  // namespace reel::tests

@@ -30,6 +30,7 @@ class REEL_API Adam : public Optimizer {
   void step(GradientList gradients, Caller caller = Caller::here());
   /// The same with the gradients of a loss for variables(), in their order.
   void step(GradientTape& tape, Operand loss) {
+    const CallerScope here(loss.caller(), name());
     step(tape.row_gradients(loss, variables()), loss.caller());
   }
   /// The number of steps so far, int64.

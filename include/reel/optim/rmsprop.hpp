@@ -28,6 +28,7 @@ class REEL_API RMSprop : public Optimizer {
   void step(GradientList gradients, Caller caller = Caller::here());
   /// The same with the gradients of a loss for variables(), in their order.
   void step(GradientTape& tape, Operand loss) {
+    const CallerScope here(loss.caller(), name());
     step(tape.row_gradients(loss, variables()), loss.caller());
   }
   /// The state, which a checkpoint must contain.
@@ -65,6 +66,7 @@ class REEL_API Adagrad : public Optimizer {
   void step(GradientList gradients, Caller caller = Caller::here());
   /// The same with the gradients of a loss for variables(), in their order.
   void step(GradientTape& tape, Operand loss) {
+    const CallerScope here(loss.caller(), name());
     step(tape.row_gradients(loss, variables()), loss.caller());
   }
   /// The state, which a checkpoint must contain.

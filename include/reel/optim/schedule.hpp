@@ -9,12 +9,12 @@
 
 namespace reel::optim {
 /// A function from the number of steps so far to the factor by which a schedule multiplies the
-/// first learning rate. Both are float64 numbers. A lambda can be one. A schedule throws ShapeError
-/// if its factor is not one number.
+/// first learning rate. Both are float64 Tensors of shape (). A lambda can be one. A schedule
+/// throws ShapeError if its factor is not one number.
 using Factor = reel::detail::Function<Tensor(const Tensor& step)>;
 
-/// factor^floor(step / every): after each `every` steps, the rate is multiplied by `factor`. Throws
-/// Error unless every >= 1.
+/// factor^floor(step / every): the rate is multiplied by `factor` after `every`, 2 `every`, ...
+/// steps. Throws Error unless every >= 1.
 REEL_API Factor step_decay(std::int64_t every, double factor = 0.1, Caller caller = Caller::here());
 /// factor^step.
 REEL_API Factor exponential_decay(double factor, Caller caller = Caller::here());

@@ -26,6 +26,7 @@ class REEL_API SGD : public Optimizer {
   void step(GradientList gradients, Caller caller = Caller::here());
   /// The same with the gradients of a loss for variables(), in their order.
   void step(GradientTape& tape, Operand loss) {
+    const CallerScope here(loss.caller(), name());
     step(tape.row_gradients(loss, variables()), loss.caller());
   }
   /// The state, which a checkpoint must contain.
