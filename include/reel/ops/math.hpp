@@ -60,7 +60,8 @@ REEL_API Tensor trunc(Operand x);
 ///
 ///     sign(tensor({-3, 0, 5}))             // [-1, 0, 1]
 REEL_API Tensor sign(Operand x);
-/// The largest whole number that is at most x / y, as `//` in Python. An integer divided by 0 is 0.
+/// The largest whole number that is at most x / y, as `//` in Python for finite numbers. For
+/// infinite ones it is floor(x / y): -1 and infinity give -0. An integer divided by 0 is 0.
 ///
 ///     floor_divide(tensor({-7, 7}), 2)     // [-4, 3]
 REEL_API Tensor floor_divide(Operand x, Operand y);

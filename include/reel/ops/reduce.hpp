@@ -11,9 +11,9 @@ namespace reel {
 ///     sum(tensor({{1, 2}, {3, 4}}), 0)     // [4, 6]
 REEL_API Tensor sum(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no);
 REEL_API Tensor sum(Operand x, Keepdims keep);
-/// The sum over the axes along which `shape` is broadcast to the shape of x: what the gradient of a
-/// broadcast input is. Floating dtypes. Throws ShapeError if `shape` does not broadcast to x's
-/// shape.
+/// Undoes broadcasting: sums x over the axes along which `shape` is broadcast to the shape of x.
+/// This is the gradient of a broadcast input. Floating dtypes. Throws ShapeError if `shape` does
+/// not broadcast to x's shape.
 ///
 ///     sum_to(tensor({{1.0, 2.0}, {3.0, 4.0}}), {2, 1})     // [[3.], [7.]]
 REEL_API Tensor sum_to(Operand x, Shape shape);
