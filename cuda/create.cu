@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Fills with constants, ranges and ones on the diagonal.
+// Fills with constants, ranges, ones on the diagonal and triangles of truth.
 #include "cuda/places.hpp"
 #include "lib/table/options/create.hpp"
 
@@ -28,6 +28,10 @@ __global__ void fill_identity(std::int64_t n, std::int64_t rows, std::int64_t co
     y[i] = T(at / columns == at % columns ? 1 : 0);
   }
 }
+__global__ void fill_triangle(std::int64_t n, std::int64_t columns, std::int64_t offset, bool* y) {
+  for (std::int64_t i = first_index(); i < n; i += grid_step())
+    y[i] = i % columns <= i / columns + offset;
+}
 
 template <class T>
 void fill_as(const Queue& queue, const FillOptions& options, Body& output) {
@@ -46,8 +50,11 @@ void fill_as(const Queue& queue, const FillOptions& options, Body& output) {
         return queue.launch_for(n, fill_integers<T>, n, static_cast<std::uint64_t>(options.first),
                                 static_cast<std::uint64_t>(options.stride), y);
     case FillOptions::Kind::identity:
-      const std::int64_t* const lengths = output.shape.end() - 2;
-      return queue.launch_for(n, fill_identity<T>, n, lengths[0], lengths[1], y);
+      return queue.launch_for(n, fill_identity<T>, n, output.shape.end()[-2],
+                              output.shape.end()[-1], y);
+    case FillOptions::Kind::triangle:
+      return queue.launch_for(n, fill_triangle, n, output.shape.end()[-1], options.first,
+                              output.as<bool>());
   }
 }
 KernelResult fill(const Call& call) {

@@ -31,6 +31,25 @@ struct Mean : Total<T> {
   static_assert(std::is_floating_point_v<T>);
   static __device__ T result(T sum, std::int64_t count) { return sum / static_cast<T>(count); }
 };
+/// A sum of squares. The type tells it from an element.
+struct Squares {
+  double sum;
+};
+__device__ Squares other_lane(const Squares& x, int by) { return {gpu::other_lane(x.sum, by)}; }
+/// Squares of float32 neither overflow nor vanish in float64.
+template <class T>
+struct SumOfSquares {
+  static_assert(std::is_floating_point_v<T>);
+  using A = Squares;
+  using Out = double;
+  static __device__ A none() { return {0}; }
+  static __device__ A join(const A& a, const A& b) { return {a.sum + b.sum}; }
+  static __device__ A of(const A& part, std::int64_t) { return part; }
+  static __device__ A of(T x, std::int64_t) {
+    return {static_cast<double>(x) * static_cast<double>(x)};
+  }
+  static __device__ Out result(const A& all, std::int64_t) { return all.sum; }
+};
 template <class T>
 struct Product : Total<T> {
   using A = typename Total<T>::A;
@@ -377,15 +396,11 @@ KernelResult sum_to(const Call& call) {
 }
 }  // namespace
 
-extern const NamedKernel reduce_kernels[] = {{"sum", along_axes<Total>},
-                                             {"sum_to", sum_to},
-                                             {"mean", along_axes<Mean, true>},
-                                             {"max", along_axes<Largest>},
-                                             {"min", along_axes<Smallest>},
-                                             {"prod", along_axes<Product>},
-                                             {"argmax", along_axes<Argmax>},
-                                             {"argmin", along_axes<Argmin>},
-                                             {"any", along_axes<Any>},
-                                             {"all", along_axes<Every>},
-                                             {nullptr, nullptr}};
+extern const NamedKernel reduce_kernels[] = {
+    {"sum", along_axes<Total>},       {"sum_to", sum_to},
+    {"mean", along_axes<Mean, true>}, {"sum_squares", along_axes<SumOfSquares, true>},
+    {"max", along_axes<Largest>},     {"min", along_axes<Smallest>},
+    {"prod", along_axes<Product>},    {"argmax", along_axes<Argmax>},
+    {"argmin", along_axes<Argmin>},   {"any", along_axes<Any>},
+    {"all", along_axes<Every>},       {nullptr, nullptr}};
 }  // namespace reel::gpu

@@ -34,6 +34,11 @@ void mean_rule(GradientCall& call) {
   call.give(0, broadcast_to(dy / divisor, call.input_shape(0)));
 }
 
+// y = sum x^2, in float64        dx = 2 x dy
+void sum_squares_rule(GradientCall& call) {
+  call.give(0, call.input(0) * cast(2 * with_axes(call.dy(), call), call.input_dtype(0)));
+}
+
 // y = max x        dx = dy / k where x is one of the k largest, else 0
 void extreme_rule(GradientCall& call) {
   const auto& option = call.option<ReduceOptions>();
@@ -62,7 +67,8 @@ void prod_rule(GradientCall& call) {
 void sum_to_rule(GradientCall& call) { call.give(0, broadcast_to(call.dy(), call.input_shape(0))); }
 }  // namespace
 
-const NamedRule reduce_rules[] = {
-    {"max", extreme_rule}, {"mean", mean_rule},     {"min", extreme_rule}, {"prod", prod_rule},
-    {"sum", sum_rule},     {"sum_to", sum_to_rule}, {nullptr, nullptr}};
+const NamedRule reduce_rules[] = {{"max", extreme_rule},   {"mean", mean_rule},
+                                  {"min", extreme_rule},   {"prod", prod_rule},
+                                  {"sum", sum_rule},       {"sum_squares", sum_squares_rule},
+                                  {"sum_to", sum_to_rule}, {nullptr, nullptr}};
 }  // namespace reel

@@ -48,6 +48,20 @@ void fill_identity(const Body& output, T* out) {
     for (std::int64_t i = 0; i < ones; ++i) out[start + i * (lengths[1] + 1)] = T(1);
 }
 
+void fill_triangle(const FillOptions& options, Body& output) {
+  const std::int64_t columns = output.shape.data()[1];
+  parallel_rows(output.shape.data()[0], columns, elements_in_block,
+                [&](std::int64_t row, std::int64_t end) {
+                  for (; row < end; ++row) {
+                    const std::int64_t last = row + options.first;
+                    const std::int64_t ones = last < 0 ? 0 : last < columns ? last + 1 : columns;
+                    std::byte* const to = output.data + row * columns;
+                    __builtin_memset(to, 1, static_cast<std::size_t>(ones));
+                    __builtin_memset(to + ones, 0, static_cast<std::size_t>(columns - ones));
+                  }
+                });
+}
+
 template <class T>
 void fill_as(const FillOptions& options, Body& output) {
   T* const out = output.as<T>();
@@ -64,6 +78,8 @@ void fill_as(const FillOptions& options, Body& output) {
       return fill_range(options, out, output.elements);
     case FillOptions::Kind::identity:
       return fill_identity(output, out);
+    case FillOptions::Kind::triangle:
+      return fill_triangle(options, output);
   }
 }
 

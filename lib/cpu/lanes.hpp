@@ -54,6 +54,47 @@ T fold_lanes(const Vector<T>& x, const F& f) {
   }
 }
 
+/// The lanes of a vector of float as two vectors of double.
+struct Halves {
+  Vector<double> low, high;
+  explicit Halves(const Vector<float>& x) {
+#if defined(__AVX512F__)
+    low = _mm512_cvtps_pd(_mm512_castps512_ps256(x));
+    high = _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1));
+#elif defined(__AVX2__)
+    low = _mm256_cvtps_pd(_mm256_castps256_ps128(x));
+    high = _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1));
+#elif defined(__SSE2__)
+    low = _mm_cvtps_pd(x);
+    high = _mm_cvtps_pd(_mm_movehl_ps(x, x));
+#else
+    alignas(64) float narrow[lanes<float>];
+    alignas(64) double wide[lanes<float>];
+    x.store_aligned(narrow);
+    for (std::int64_t i = 0; i < lanes<float>; ++i) wide[i] = narrow[i];
+    low = load(wide);
+    high = load(wide + lanes<double>);
+#endif
+  }
+  Vector<float> rounded() const {
+#if defined(__AVX512F__)
+    return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(low)), _mm512_cvtpd_ps(high),
+                              1);
+#elif defined(__AVX2__)
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps(low)), _mm256_cvtpd_ps(high),
+                                1);
+#elif defined(__SSE2__)
+    return _mm_movelh_ps(_mm_cvtpd_ps(low), _mm_cvtpd_ps(high));
+#else
+    alignas(64) float narrow[lanes<float>];
+    alignas(64) double wide[lanes<float>];
+    store(wide, low);
+    store(wide + lanes<double>, high);
+    for (std::int64_t i = 0; i < lanes<float>; ++i) narrow[i] = static_cast<float>(wide[i]);
+    return load(narrow);
+#endif
+  }
+};
 template <class T>
 T lane_sum(const Vector<T>& x) {
   return fold_lanes<T>(x, [](const Vector<T>& a, const Vector<T>& b) { return a + b; });

@@ -244,10 +244,18 @@ constexpr Tile integer_tile() {
   else
     return loop_tile<F, T, T>;
 }
+/// F of truth values that are read as bytes: the compiler makes no vectors of bool.
+template <class F>
+struct OfTruths {
+  constexpr bool operator()(auto x) const requires(!is_binary<F>) { return F()(x != 0); }
+  constexpr bool operator()(auto x, auto y) const requires(is_binary<F>) {
+    return F()(x != 0, y != 0);
+  }
+};
 template <class F>
 constexpr Tiles bits_tiles() {
   Tiles tiles;
-  tiles.value[static_cast<int>(DType::boolean)] = loop_tile<F, bool, bool>;
+  tiles.value[static_cast<int>(DType::boolean)] = loop_tile<OfTruths<F>, std::uint8_t, bool>;
   tiles.value[static_cast<int>(DType::uint8)] = loop_tile<F, std::uint8_t, std::uint8_t>;
   tiles.value[static_cast<int>(DType::int32)] = loop_tile<F, std::int32_t, std::int32_t>;
   tiles.value[static_cast<int>(DType::int64)] = loop_tile<F, std::int64_t, std::int64_t>;

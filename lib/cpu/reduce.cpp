@@ -127,13 +127,20 @@ constexpr ByDType<Folds> sums =
     folds_by_dtype([]<class T>(Type<T>) { return folds_of<Sum<SumOf<T>>, SumOf<T>, T>; });
 constexpr ByDType<Folds> products =
     folds_by_dtype([]<class T>(Type<T>) { return folds_of<Product<SumOf<T>>, SumOf<T>, T>; });
+/// Squares of float32 neither overflow nor vanish in float64.
+constexpr ByDType<Folds> squares = folds_by_dtype([]<class T>(Type<T>) {
+  if constexpr (is_floating<T>)
+    return Folds{fold_of<SumOfSquares<double>, double, T>, fold_of<Sum<double>, double, double>};
+  else
+    return Folds();
+});
 template <template <class> class R>
 constexpr ByDType<Folds> extremes = folds_by_dtype([]<class T>(Type<T>) {
   return folds_of<R<T>, T, T>;
 });
 template <bool Every>
 constexpr ByDType<Folds> truths = folds_by_dtype([]<class T>(Type<T>) {
-  return folds_of<Truth<Every>, bool, T>;
+  return folds_of<Truth<Every>, std::uint8_t, T>;
 });
 
 KernelResult reduce_by(const ByDType<Folds>& folds, const KernelCall& call, Groups&& groups) {
@@ -229,6 +236,7 @@ KernelResult place(const KernelCall& call) {
 const NamedKernel kernels[] = {{"sum", reduction<sums>},
                                {"sum_to", sum_to},
                                {"mean", mean},
+                               {"sum_squares", reduction<squares>},
                                {"max", reduction<extremes<Largest>>},
                                {"min", reduction<extremes<Smallest>>},
                                {"prod", reduction<products>},

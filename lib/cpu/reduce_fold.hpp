@@ -31,6 +31,16 @@ struct Product {
   }
   static Vector<A> join(const Vector<A>& product, const Vector<A>& x) { return product * x; }
 };
+/// The sum of squares. Its partial results are added.
+template <class A>
+struct SumOfSquares {
+  using Parts = Sum<A>;
+  static constexpr A none = 0;
+  template <class X>
+  static A step(A sum, X x) {
+    return sum + static_cast<A>(x) * static_cast<A>(x);
+  }
+};
 /// Of two equal elements the first; NaN wins.
 template <class A>
 struct Largest {
@@ -48,20 +58,37 @@ struct Smallest {
     return xsimd::select((x < best) | xsimd::isnan(x), x, best);
   }
 };
+/// Truth values are bytes: the compiler makes no vectors of bool.
 template <bool Every>
 struct Truth {
-  static constexpr bool none = Every;
+  static constexpr std::uint8_t none = Every;
   template <class X>
-  static bool step(bool sofar, X x) {
-    const bool yes = x != X(0);
+  static std::uint8_t step(std::uint8_t sofar, X x) {
+    const std::uint8_t yes = x != X(0);
     return Every ? sofar & yes : sofar | yes;
   }
 };
 
 template <class A>
 inline constexpr bool is_floating = static_cast<A>(0.5) != 0 && !std::is_same_v<A, bool>;
+/// Whether elements are joined as vectors. The compiler makes vectors of the other loops.
+template <class R, class A>
+inline constexpr bool in_vectors = is_floating<A>&& requires(Vector<A> x) {
+  R::join(x, x);
+};
+/// The reduction that joins partial results of R.
+template <class R>
+struct PartsOf {
+  using type = R;
+};
+template <class R>
+requires requires { typename R::Parts; }
+struct PartsOf<R> {
+  using type = typename R::Parts;
+};
+template <class R>
+using Parts = typename PartsOf<R>::type;
 
-constexpr std::int64_t lane_count = 32;            // independent sums
 constexpr std::int64_t fold_rows = 64;             // rows that are added one after the other
 constexpr std::int64_t shared_elements = 1 << 16;  // fewer elements are not shared among threads
 constexpr std::int64_t fold_bytes = 16384;         // of sums of columns, which stay in a cache
@@ -91,47 +118,43 @@ Vector<A> padded(const A* x, Chunk<A> chunk) {
   }
 }
 
-/// A row of up to `leaf` elements: independent lanes, then joined by halves.
+/// A row of up to `leaf` elements. Floating elements are folded in independent lanes, which are
+/// joined by halves. The compiler chooses the order of other elements, which changes no result.
 template <class R, class A, class X>
 [[gnu::noinline]] A fold_leaf(const X* x, std::int64_t n) {
-  if constexpr (is_floating<A>) {
+  if constexpr (in_vectors<R, A>) {
     const auto vector = [&](std::int64_t i, Chunk<A> chunk) { return padded<R>(x + i, chunk); };
     return fold_lanes<A>(row_fold<A>(n, vector, R::join), R::join);
-  }
-  alignas(64) A sums[lane_count];
-  std::int64_t i = 0, filled = 0;
-  if (n >= lane_count) {
-    for (std::int64_t l = 0; l < lane_count; ++l) sums[l] = first_step<R, A>(x[l]);
-    filled = lane_count;
-    for (i = lane_count; i + lane_count <= n; i += lane_count)
+  } else if constexpr (is_floating<A>) {
+    constexpr std::int64_t lane_count = 8;
+    A sums[lane_count] = {};
+    std::int64_t i = 0;
+    for (; i + lane_count <= n; i += lane_count)
       for (std::int64_t l = 0; l < lane_count; ++l) sums[l] = R::step(sums[l], x[i + l]);
+    for (; i < n; ++i) sums[i % lane_count] = R::step(sums[i % lane_count], x[i]);
+    for (std::int64_t width = lane_count / 2; width > 0; width /= 2)
+      for (std::int64_t l = 0; l < width; ++l) sums[l] = Parts<R>::step(sums[l], sums[l + width]);
+    return sums[0];
+  } else if constexpr (std::is_same_v<R, Sum<std::int64_t>> && sizeof(X) == 1) {
+    return fold_leaf<Sum<std::uint32_t>, std::uint32_t>(x, n);  // a sum of bytes fits
+  } else {
+    A sofar = first_step<R, A>(x[0]);
+    for (std::int64_t i = 1; i < n; ++i) sofar = R::step(sofar, x[i]);
+    return sofar;
   }
-  for (; i < n; ++i) {
-    const std::int64_t l = i % lane_count;
-    if (l < filled) {
-      sums[l] = R::step(sums[l], x[i]);
-    } else {
-      sums[l] = first_step<R, A>(x[i]);
-      filled = l + 1;
-    }
-  }
-  for (std::int64_t width = lane_count / 2; width > 0; width /= 2)
-    for (std::int64_t l = 0; l < width && l + width < filled; ++l)
-      sums[l] = R::step(sums[l], sums[l + width]);
-  return sums[0];
 }
 
 template <class R, class A, class X>
 A fold_row(const X* x, std::int64_t n) {
   if (n <= leaf) return fold_leaf<R, A>(x, n);
   const std::int64_t half = (n / 2 + leaf - 1) / leaf * leaf;
-  return R::step(fold_row<R, A>(x, half), fold_row<R, A>(x + half, n - half));
+  return Parts<R>::step(fold_row<R, A>(x, half), fold_row<R, A>(x + half, n - half));
 }
 
 /// Joins to[j] with x[.][j] for j < width, over `rows` rows, which are `step` apart.
 template <class R, int rows, class A, class X>
 [[gnu::noinline]] void join_rows(const X* x, std::int64_t step, std::int64_t width, A* to) {
-  if constexpr (is_floating<A>) {
+  if constexpr (in_vectors<R, A>) {
     for_chunks<A>(width, [&](std::int64_t j, Chunk<A> chunk) {
       Vector<A> sofar = chunk.get(to + j);
       for (int r = 0; r < rows; ++r) sofar = R::join(sofar, chunk.get(x + r * step + j));
@@ -171,7 +194,7 @@ void fold_few_columns(const X* x, std::int64_t rows, std::int64_t inner, std::in
   constexpr std::int64_t step = fold_width<A>;
   std::int64_t depth = 0;
   const auto join_pair = [&](std::int64_t last) {
-    join_rows<R, 1>(tree + last * step, 0, width, tree + (last - 1) * step);
+    join_rows<Parts<R>, 1>(tree + last * step, 0, width, tree + (last - 1) * step);
   };
   for (std::int64_t block = 0; block * fold_rows < rows; ++block) {
     const std::int64_t row = block * fold_rows;
@@ -214,7 +237,7 @@ struct FoldOf {
     for (std::int64_t i = 0; i < n; ++i) out[i] = first_step<R, A>(from[i]);
   }
   static void join(const void* x, std::int64_t n, void* to) {
-    join_rows<R, 1>(static_cast<const A*>(x), 0, n, static_cast<A*>(to));
+    join_rows<Parts<R>, 1>(static_cast<const A*>(x), 0, n, static_cast<A*>(to));
   }
 };
 template <class R, class A, class X>

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The functions of formulas for vectors of float and double.
 #pragma once
+#include <type_traits>
+#include <utility>
+
 #include "lib/cpu/erf.hpp"
 #include "lib/cpu/exponential.hpp"
+#include "lib/cpu/lanes.hpp"
 #include "lib/cpu/trigonometry.hpp"
 #include "lib/formulas/functions.hpp"
 #include "lib/formulas/gamma.hpp"
@@ -122,13 +126,43 @@ struct Functions<xsimd::batch<T, A>> {
 #endif
     }
   }
+  /// Calls f(twice y, as a constant) for each exponent y whose powers need no logarithm.
+  template <class F>
+  static void for_easy_exponents(const F& f) {
+    [&]<int... twice>(std::integer_sequence<int, twice...>) {
+      (f(std::integral_constant<int, twice>()), ...);
+    }
+    (std::integer_sequence<int, 4, 2, 6, 1, -1, -2>());
+  }
+  /// x to the power twice / 2, for these exponents. Special values have the powers of std::pow.
+  template <int twice>
+  static X half_power(const X& x) {
+    if constexpr (twice == 2) {
+      return x;
+    } else if constexpr (twice == 4 || twice == 6) {
+      return twice == 4 ? x * x : x * x * x;
+    } else if constexpr (twice == -2) {
+      return X(1) / x;
+    } else {  // -0 counts as 0, -infinity as infinity
+      const X infinity = number(__builtin_inf());
+      const X root = sqrt(select(x == -infinity, infinity, x) + X(0));
+      return twice > 0 ? root : X(1) / root;
+    }
+  }
   [[gnu::noinline]] static X power(const X& x, const X& y) {
-    if (xsimd::all(y == X(2))) return x * x;
-    if (xsimd::all(y == X(1))) return x;
+    X result(0);
+    Bool rest(true);
+    for_easy_exponents([&](auto twice) {
+      const Bool here = y == X(T(twice) / 2);
+      if (!xsimd::any(here)) return;
+      result = select(here, half_power<decltype(twice)::value>(select(here, x, X(1))), result);
+      rest = rest & ~here;
+    });
+    if (!xsimd::any(rest)) return result;
     if constexpr (sizeof(T) == 4)
-      return by_halves(power_by_logarithm, x, y);
+      return select(rest, by_halves(power_by_logarithm, x, y), result);
     else
-      return by_lane(Functions<T>::power, x, y);
+      return select(rest, by_lane(Functions<T>::power, x, y), result);
   }
   [[gnu::noinline]] static X remainder(const X& x, const X& y) {
     const Division of(x, y);
@@ -194,18 +228,11 @@ struct Functions<xsimd::batch<T, A>> {
   /// Two vectors of double for one of float.
   template <class F>
   static X by_halves(const F& f, const X& x, const X& y) {
-    using Half = xsimd::batch<double, A>;
-    alignas(64) T results[X::size];
-    alignas(64) double xs[X::size], ys[X::size];
-    alignas(64) T narrow_x[X::size], narrow_y[X::size];
-    x.store_aligned(narrow_x);
-    y.store_aligned(narrow_y);
-    for (std::size_t i = 0; i < X::size; ++i) xs[i] = narrow_x[i];
-    for (std::size_t i = 0; i < X::size; ++i) ys[i] = narrow_y[i];
-    for (std::size_t i = 0; i < X::size; i += Half::size)
-      f(Half::load_aligned(xs + i), Half::load_aligned(ys + i)).store_aligned(xs + i);
-    for (std::size_t i = 0; i < X::size; ++i) results[i] = static_cast<T>(xs[i]);
-    return X::load_aligned(results);
+    const Halves xs(x), ys(y);
+    Halves results = xs;
+    results.low = f(xs.low, ys.low);
+    results.high = f(xs.high, ys.high);
+    return results.rounded();
   }
 };
 }  // namespace reel::kernels::REEL_ISA::formulas::math

@@ -129,14 +129,15 @@ constexpr double whole_power(double x, int n) {
     if (n % 2) product *= x;
   return product;
 }
-/// The sum of (x + k)^-s for k >= 0: terms until x + k is large, then the Euler-Maclaurin formula.
-constexpr double hurwitz_zeta(int s, double x) {
+/// The sum of (x + k)^-s for k >= 0: terms until x + k is `far` + s, then the Euler-Maclaurin
+/// formula. Its relative error is below 1e-16 for far = 20, below 1e-10 for far = 6.
+constexpr double hurwitz_zeta(int s, double x, int far) {
   // B(2k) / B(2k - 2) / (2k - 1) / 2k
   constexpr double ratios[] = {1 / 12.0,   -1 / 60.0,      -1 / 42.0,   -1 / 40.0,
                                -5 / 198.0, -691 / 27300.0, -35 / 1382.0};
   if (x > 1e150) return s == 2 ? 1 / x : 0;
   double sum = 0, y = x;
-  for (; y < 20 + s; ++y) sum += whole_power(1 / y, s);
+  for (; y < far + s; ++y) sum += whole_power(1 / y, s);
   const double inverse = 1 / y, square = inverse * inverse, power = whole_power(inverse, s);
   double term = power * inverse * s;  // B(2k) / (2k)! s (s + 1) ... y^(1 - s - 2k)
   sum += power * y / (s - 1) + 0.5 * power;
@@ -147,19 +148,19 @@ constexpr double hurwitz_zeta(int s, double x) {
   }
   return sum;
 }
-/// Derivative n of digamma_of(), for whole n from 0 to 100.
-constexpr double polygamma_of(double x, double n) {
+/// Derivative n of digamma_of(), for whole n from 0 to 100. `far` is that of hurwitz_zeta().
+constexpr double polygamma_of(double x, double n, int far) {
   if (x != x || !(n >= 0 && n <= 100) || n != math::floor(n)) return __builtin_nan("");
   if (n == 0) return digamma_of(x);
   if (n == 1 && x < 0) {
     const double z = -x, ratio = pi / math::sin(pi * (z - math::nearbyint(z)));
-    return ratio * ratio - hurwitz_zeta(2, z) + 1 / z / z;
+    return ratio * ratio - hurwitz_zeta(2, z, far) + 1 / z / z;
   }
   if (x < -10'000) return __builtin_nan("");
   const int order = static_cast<int>(n);
   double factorial = order % 2 ? 1 : -1;
   for (int k = 2; k <= order; ++k) factorial *= k;
-  return factorial * hurwitz_zeta(order + 1, x);
+  return factorial * hurwitz_zeta(order + 1, x, far);
 }
 
 namespace math {
@@ -183,7 +184,8 @@ constexpr X polygamma(const X& x, const N& n) {
   if constexpr (requires { Functions<X>::polygamma(x, n); })
     return Functions<X>::polygamma(x, n);
   else
-    return static_cast<X>(polygamma_of(static_cast<double>(x), static_cast<double>(n)));
+    return static_cast<X>(polygamma_of(static_cast<double>(x), static_cast<double>(n),
+                                       sizeof(X) == sizeof(float) ? 6 : 20));
 }
 }  // namespace math
 }  // namespace reel::REEL_FORMULAS

@@ -50,6 +50,23 @@ struct BinaryCrossEntropyWithLogits {
   }
   static constexpr auto d1(auto g) { return -(g.dy() * g.x()); }
 };
+/// d^2 / 2 up to |d| = delta, beyond it delta (|d| - delta / 2).
+struct Huber {
+  static constexpr const char* name = "huber";
+  static constexpr Domain domain = Domain::floating;
+  static constexpr bool slow = true;
+  constexpr auto operator()(auto d, auto delta) const {
+    auto near = limited(d, delta);
+    return near * (d - 0.5f * near);
+  }
+  static constexpr auto d0(auto g) { return g.dy() * limited(g.x(), g.y()); }
+  static constexpr auto d1(auto g) {
+    return g.dy() * (math::abs(g.x()) - math::abs(limited(g.x(), g.y())));
+  }
+  static constexpr auto limited(auto d, auto delta) {
+    return math::minimum(math::maximum(d, -delta), delta);
+  }
+};
 
-using LossFormulas = List<BinaryCrossEntropy, BinaryCrossEntropyWithLogits>;
+using LossFormulas = List<BinaryCrossEntropy, BinaryCrossEntropyWithLogits, Huber>;
 }  // namespace reel::REEL_FORMULAS

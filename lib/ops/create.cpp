@@ -16,8 +16,6 @@
 #include "lib/table/promotion.hpp"
 
 namespace reel {
-extern Op fill_op;
-
 namespace {
 void fill_shape(Inference& call) {
   const auto& option = call.option<FillOptions>();
@@ -55,6 +53,14 @@ void fill_samples(SampleList out) {
   sample(out, {}, [](const std::vector<Tensor>&) { return arange(1.0, 2.0, 0.25); });
   sample(out, {}, [](const std::vector<Tensor>&) { return arange(5, -1, -2); });
   sample(out, {}, [](const std::vector<Tensor>&) { return eye(3); });
+  sample(out, {}, [](const std::vector<Tensor>&) {
+    return run(fill_op,
+               FillOptions{.kind = FillOptions::Kind::triangle,
+                           .first = -1,
+                           .dtype = DType::boolean,
+                           .shape = Shape({4, 5})},
+               Caller());
+  });
 }
 }  // namespace
 

@@ -11,6 +11,7 @@
 #include "lib/gate/devices.hpp"
 #include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
+#include "lib/table/options/create.hpp"
 #include "lib/table/options/join.hpp"
 
 namespace reel {
@@ -138,10 +139,17 @@ Tensor triangle(const Operand& x, std::int64_t offset, bool lower, std::string_v
   if (!has_arithmetic(dtype))
     return cast(triangle(cast(x, DType::float32), offset, lower, function), dtype);
   const PlaceScope place(Context::here(), x);
-  offset = bounded(offset);
-  const Tensor rows = expand_dims(arange(0, shape[-2]), 1);
-  const Tensor columns = arange(-offset, shape[-1] - offset);
-  return where(lower ? columns <= rows : columns >= rows, x, zeros({}, {.dtype = dtype}));
+  const std::int64_t rows = shape[-2], columns = shape[-1];
+  if (rows == 0 || columns == 0) return detail::tensor_of(x);
+  // Above a lower triangle is an upper one.
+  const Tensor triangle = run(fill_op,
+                              FillOptions{.kind = FillOptions::Kind::triangle,
+                                          .first = bounded(offset) - !lower,
+                                          .dtype = DType::boolean,
+                                          .shape = Shape({rows, columns}, x.caller())},
+                              x.caller());
+  const Tensor zero = zeros({}, {.dtype = dtype});
+  return lower ? where(triangle, x, zero) : where(triangle, zero, x);
 } catch (const std::bad_alloc&) {
   fail_memory(x.caller(), function);
 }

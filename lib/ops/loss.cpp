@@ -20,6 +20,7 @@ constexpr Draw probability{0.05, 0.95}, off_zero{.grid = 0.25, .offset = 0.125};
 
 Tensor each_cross_entropy(Operand x, Operand target);
 Tensor each_with_logits(Operand x, Operand target);
+Tensor huber(Operand d, Operand delta);
 }  // namespace
 
 constinit Op binary_cross_entropy_op = pointwise<formulas::BinaryCrossEntropy>(
@@ -27,6 +28,9 @@ constinit Op binary_cross_entropy_op = pointwise<formulas::BinaryCrossEntropy>(
 constinit Op binary_cross_entropy_with_logits_op =
     pointwise<formulas::BinaryCrossEntropyWithLogits>(
         [](SampleList out) { binary_samples(out, each_with_logits, off_zero); });
+constinit Op huber_op = pointwise<formulas::Huber>(
+    [](SampleList out) { binary_samples(out, huber, off_zero, {.low = 0.5, .grid = 0.25}); },
+    {.internal = true});
 
 namespace {
 Tensor each_cross_entropy(Operand x, Operand target) {
@@ -35,6 +39,7 @@ Tensor each_cross_entropy(Operand x, Operand target) {
 Tensor each_with_logits(Operand x, Operand target) {
   return run_binary(binary_cross_entropy_with_logits_op, x, target);
 }
+Tensor huber(Operand d, Operand delta) { return run_binary(huber_op, d, delta); }
 
 /// Calls f(); errors name this public function.
 template <class F>
@@ -95,8 +100,7 @@ Tensor huber_loss(Operand x, Operand target, HuberOptions options) {
   return loss("huber_loss", x, target, options.reduction, [&] {
     const double delta = options.delta;
     require_number(delta > 0, "huber_loss", "delta", "more than 0", delta, x.caller());
-    const Tensor d = difference(x, target), near = minimum(maximum(d, -delta), delta);
-    return near * (d - 0.5 * near);
+    return huber(difference(x, target), delta);
   });
 }
 Tensor binary_cross_entropy(Operand x, Operand target, Reduction reduction) {
@@ -132,26 +136,22 @@ Tensor kl_divergence(Operand x, Operand target, Reduction reduction) {
 }
 
 namespace {
-/// The lengths of vectors along an axis, without overflow. x is divided by the size of its largest
-/// element; the length is this size times `rest`. A vector of zeros has the rest 1.
-struct Lengths {
-  Tensor x, rest, length;
-};
-Lengths lengths_of(const Tensor& given, int axis) {
+/// Vectors along an axis, divided by their lengths; zeros stay zeros. No square overflows, because
+/// x is divided by the size of its largest element first.
+Tensor units_of(const Tensor& x, int axis) {
+  if (x.size() == 0) return x;
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  const Tensor sizes = abs(stop_gradient(given));
-  const bool empty = given.shape(axis) == 0;
-  const Tensor size = empty ? sum(sizes, axis, keepdims) : max(sizes, axis, keepdims);
-  const Tensor none = size == 0, scale = where(none | (size == infinity), 1, size);
-  const Tensor x = given / scale, rest = sqrt(where(none, 1, sum(square(x), axis, keepdims)));
-  return {x, rest, squeeze(where(none, 0, scale * rest), axis)};
+  const Tensor fixed = stop_gradient(x);
+  const Tensor size = maximum(max(fixed, axis, keepdims), -min(fixed, axis, keepdims));
+  const Tensor none = size == 0, near = x / where(none | (size == infinity), 1, size);
+  const Tensor squares = cast(sum_of_squares(near, axis, keepdims), x.dtype());
+  return near / sqrt(where(none, 1, squares));
 }
 }  // namespace
 
 Tensor cosine_similarity(Operand x, Operand y, int axis) {
   return named("cosine_similarity", x, [&] {
-    const Lengths a = lengths_of(floating(x), axis), b = lengths_of(floating(y), axis);
-    return sum((a.x / a.rest) * (b.x / b.rest), axis);
+    return sum(units_of(floating(x), axis) * units_of(floating(y), axis), axis);
   });
 }
 Tensor cosine_embedding_loss(Operand x, Operand y, Operand target, CosineEmbeddingOptions options) {
@@ -169,8 +169,8 @@ Tensor triplet_margin_loss(Operand anchor, Operand positive, Operand negative,
   return named(name, anchor, [&] {
     require_same_shape(name, anchor, positive);
     require_same_shape(name, anchor, negative);
-    const Tensor near = lengths_of(difference(anchor, positive), -1).length;
-    const Tensor far = lengths_of(difference(anchor, negative), -1).length;
+    const Tensor near = norm(difference(anchor, positive), -1);
+    const Tensor far = norm(difference(anchor, negative), -1);
     return reduced(relu(near - far + options.margin), options.reduction);
   });
 }
@@ -201,5 +201,6 @@ Tensor cross_entropy(Operand scores, Operand labels, CrossEntropyOptions options
   });
 }
 
-const Entry loss_ops[] = {&binary_cross_entropy_op, &binary_cross_entropy_with_logits_op, nullptr};
+const Entry loss_ops[] = {&binary_cross_entropy_op, &binary_cross_entropy_with_logits_op, &huber_op,
+                          nullptr};
 }  // namespace reel

@@ -7,6 +7,9 @@ namespace reel {
 /// A view by start, length and step along each axis.
 Tensor slice(const Operand& x, const struct SliceOptions& options);
 
+/// The sum of squares in float64. So squares of float32 neither overflow nor vanish.
+Tensor sum_of_squares(Operand x, Axes axes, Keepdims keep);
+
 /// The positions of the true elements of a mask, as if it had one axis.
 Tensor places_of_true(const Tensor& mask);
 

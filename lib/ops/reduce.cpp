@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include <reel/ops/reshape.hpp>
 #include <reel/ops/statistics.hpp>
 
 #include "lib/gate/gate.hpp"
@@ -12,12 +13,15 @@
 #include "lib/table/options/reshape.hpp"
 
 namespace reel {
+extern Op sum_squares_op;
+
 namespace {
 void sum_shape(Inference& call) {
   const DType dtype = call.input(0).dtype;
   reduced_to(call, is_floating(dtype) ? dtype : DType::int64);
 }
 
+void sum_of_squares_shape(Inference& call) { reduced_to(call, DType::float64); }
 void truth_shape(Inference& call) { reduced_to(call, DType::boolean); }
 
 // Without elements there is no extreme. This is an error even if the result has no elements.
@@ -105,6 +109,10 @@ void sum_to_samples(SampleList out) {
 constexpr Domain truths{.draw = {-0.6, 0.6, 1}};
 Tensor all_of(Operand x, Axes axes, Keepdims keep) { return all(x, axes, keep); }
 
+Tensor narrow_sum_of_squares(Operand x, Axes axes, Keepdims keep) {
+  return cast(sum_of_squares(x, axes, keep), dtype_of(sum_squares_op, x));
+}
+
 constexpr std::uint16_t both = need_input(0) | need_output();
 }  // namespace
 
@@ -128,6 +136,15 @@ constinit Op mean_op{.name = "mean",
                      .options = &options_type<ReduceOptions>,
                      .fusion = Fusion::reduction,
                      .samples = [](SampleList out) { reduce_samples(out, mean); }};
+constinit Op sum_squares_op{
+    .name = "sum_squares",
+    .shape = sum_of_squares_shape,
+    .promote = Promote::floating,
+    .options = &options_type<ReduceOptions>,
+    .needs = {{need_input(0)}},
+    .fusion = Fusion::reduction,
+    .internal = true,
+    .samples = [](SampleList out) { reduce_samples(out, narrow_sum_of_squares); }};
 constinit Op max_op{.name = "max",
                     .shape = extreme_shape,
                     .options = &options_type<ReduceOptions>,
@@ -195,6 +212,9 @@ Tensor sum(Operand x, Keepdims keep) { return reduce(sum_op, x, Axes::every(), k
 Tensor sum_to(Operand x, Shape shape) { return run(sum_to_op, x, ShapeOptions{shape}); }
 Tensor mean(Operand x, Axes axes, Keepdims keep) { return reduce(mean_op, x, axes, keep); }
 Tensor mean(Operand x, Keepdims keep) { return reduce(mean_op, x, Axes::every(), keep); }
+Tensor sum_of_squares(Operand x, Axes axes, Keepdims keep) {
+  return reduce(sum_squares_op, x, axes, keep);
+}
 Tensor max(Operand x, Axes axes, Keepdims keep) { return reduce(max_op, x, axes, keep); }
 Tensor max(Operand x, Keepdims keep) { return reduce(max_op, x, Axes::every(), keep); }
 Tensor min(Operand x, Axes axes, Keepdims keep) { return reduce(min_op, x, axes, keep); }
@@ -214,6 +234,6 @@ Tensor All::operator()(Operand x, Keepdims keep) const {
   return reduce(all_op, x, Axes::every(), keep);
 }
 
-const Entry reduce_ops[] = {&sum_op, &sum_to_op, &mean_op, &max_op,    &min_op, &argmax_op,
-                            &any_op, &all_op,    &prod_op, &argmin_op, nullptr};
+const Entry reduce_ops[] = {&sum_op, &sum_to_op, &mean_op, &max_op,    &min_op,         &argmax_op,
+                            &any_op, &all_op,    &prod_op, &argmin_op, &sum_squares_op, nullptr};
 }  // namespace reel

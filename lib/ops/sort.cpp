@@ -137,12 +137,13 @@ Tensor searchsorted(Operand sorted, Operand values, SearchOptions options) {
 
 Tensor bincount(Operand x, Extent length) try {
   const FunctionScope scope(x.caller(), "bincount");
-  const std::int64_t count = shape_of(argsort_op, x).elements();
-  const Tensor numbers = run(check_range_op, {x}, RangeOptions{0, length.value - 1, "x"});
-  const Tensor places = reshape(numbers, {count});
-  const DeviceScope device(places.device());
-  const Tensor counts = full({length}, std::int64_t{0});
-  return scatter_add(counts, places, ones_like(places));
+  const std::int64_t bins = length.value;
+  const Tensor numbers = run(check_range_op, {x}, RangeOptions{0, bins - 1, "x"});
+  if (bins <= 0) {
+    const DeviceScope device(numbers.device());
+    return full({length}, std::int64_t{0});
+  }
+  return run(histogram_op, numbers, HistogramOptions{bins, 0, static_cast<double>(bins)});
 } catch (const std::bad_alloc&) {
   fail_memory(x.caller(), "bincount");
 }

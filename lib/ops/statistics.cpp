@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include <reel/ops.hpp>
 #include <reel/ops/sort.hpp>
@@ -41,8 +42,10 @@ std::int64_t reduced_count(const Tensor& x, const Tensor& y) {
 }
 Tensor variance(const Tensor& x, const Axes& axes, Keepdims keep, double correction) {
   // The mean is rounded, so the mean of the differences is subtracted too.
-  const Tensor near = x - stop_gradient(mean(x, axes, keepdims));
-  const Tensor squares = sum(square(near - mean(near, axes, keepdims)), axes, keep);
+  Tensor centred = x - stop_gradient(mean(x, axes, keepdims));
+  const Tensor rest = mean(centred, axes, keepdims);
+  centred = std::move(centred) - rest;
+  const Tensor squares = cast(sum_of_squares(centred, axes, keep), x.dtype());
   const auto count = static_cast<double>(reduced_count(x, squares));
   return squares / std::max(count - correction, 0.0);
 }
@@ -74,16 +77,13 @@ Tensor stddev(Operand x, Keepdims keep, VarianceOptions options) {
 }
 
 namespace {
-/// |x|^p of each element. The norm is the root of the sum of these.
-Tensor powers(const Tensor& size, double p) {
-  if (p == 2) return square(size);
-  return zero_at_zero(size, [&](const Tensor& y) { return power(y, p); });
-}
-Tensor root_of(const Tensor& sums, double p) {
-  if (p == 2) return root(sums);
-  return zero_at_zero(sums, [&](const Tensor& y) { return power(y, 1 / p); });
+/// x to the power p; 0 where x is 0, and so is its gradient.
+Tensor powers(const Tensor& x, double p) {
+  return zero_at_zero(x, [&](const Tensor& y) { return power(y, p); });
 }
 Tensor norm_of(const Tensor& x, const Axes& axes, Keepdims keep, double p) {
+  if (p == 2 && x.dtype() == DType::float32)
+    return cast(root(sum_of_squares(x, axes, keep)), DType::float32);
   const Tensor size = abs(x);
   if (p == 1) return sum(size, axes, keep);
   if (p == infinity) return max(size, axes, keep);
@@ -92,8 +92,10 @@ Tensor norm_of(const Tensor& x, const Axes& axes, Keepdims keep, double p) {
   // Without this scale, powers of large numbers would overflow, and those of small ones would
   // vanish.
   const Tensor scale = where((largest > 0) & (largest < infinity), largest, 1);
-  const Tensor scaled = root_of(sum(powers(size / scale, p), axes, keepdims), p) * scale;
-  return keep == keepdims ? scaled : sum(scaled, axes);
+  const Tensor near = size / scale;
+  const Tensor length = p == 2 ? root(sum_of_squares(near, axes, keepdims))
+                               : powers(sum(powers(near, p), axes, keepdims), 1 / p);
+  return keep == keepdims ? length * scale : sum(length * scale, axes);
 }
 }  // namespace
 

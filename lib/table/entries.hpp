@@ -7,7 +7,8 @@
 #include "lib/table/op.hpp"
 
 namespace reel {
-extern Op add_op, subtract_op, relu_op, sigmoid_op, tanh_op, order_op, cast_op, to_device_op;
+extern Op add_op, subtract_op, relu_op, sigmoid_op, tanh_op, order_op, cast_op, to_device_op,
+    fill_op;
 extern Op sum_to_op, prod_op, argsort_op, matmul_op, slice_op, unslice_op, scatter_op, take_op,
     lookup_op, scatter_elements_op, flat_positions_op, check_range_op, linear_scan_op, polygamma_op,
     random_op;

@@ -156,6 +156,12 @@ TEST_CASE("fill: constants, ranges, identities") {
     Array<double> z({2, 3}, 7.0);
     call_kernel(set, "fill", {}, z.body, &options);
     CHECK(z.elements == std::vector<double>{1, 0, 0, 0, 1, 0});
+    for (std::int64_t offset = -4; offset <= 6; ++offset) {
+      options = {.kind = Kind::triangle, .first = offset};
+      Array<bool> triangle({3, 5});
+      call_kernel(set, "fill", {}, triangle.body, &options);
+      for (std::int64_t i = 0; i < 15; ++i) CHECK(triangle[i] == (i % 5 <= i / 5 + offset));
+    }
   });
 }
 

@@ -369,6 +369,31 @@ void check_order(const InstructionSet& set) {
     }
 }
 
+/// One exponent for all elements, as a number and as a row, beside std::pow in long double.
+template <class T>
+void check_powers(const InstructionSet& set, T exponent) {
+  const Tile tile = find_tiles(set, "power")->value[static_cast<int>(dtype_of<T>())];
+  using Limits = std::numeric_limits<T>;
+  for (const std::int64_t n : counts) {
+    std::vector<T> x = operands<T>(static_cast<std::size_t>(n + 1), 1);
+    const T special[] = {Limits::max(), Limits::min(), Limits::denorm_min(), -Limits::min(), 3};
+    for (std::size_t i = 0; i < 5 && i < x.size(); ++i) x[x.size() - 1 - i] = special[i];
+    const std::vector<T> y(x.size(), exponent);
+    std::vector<T> out(x.size(), T(7)), of_row(x.size(), T(7));
+    const void* inputs[] = {x.data(), y.data()};
+    tile(n, inputs, 2, out.data());
+    tile(n, inputs, 0, of_row.data());
+    CHECK(std::memcmp(out.data(), of_row.data(), out.size() * sizeof(T)) == 0);
+    CHECK(out.back() == T(7));
+    for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
+      const long double exact = std::pow(static_cast<long double>(x[i]), exponent);
+      if (ulps(out[i], static_cast<double>(exact)) > 2.5 ||
+          (exact == 0 && std::signbit(out[i]) != std::signbit(exact)))
+        FAIL(x[i] << " to the power " << exponent << ": got " << out[i] << ", exact " << exact);
+    }
+  }
+}
+
 using Bitwise = List<BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot, LeftShift, RightShift>;
 using Comparisons = List<Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual, LogicalAnd,
                          LogicalOr, LogicalXor, LogicalNot, IsFinite, IsInf, IsNan>;
@@ -383,6 +408,15 @@ TEST_CASE("special values give what IEEE 754 says at every lane") {
   check_all_special(Numbers());
   check_all_special(Rough());
   check_all_special(Steps());
+}
+TEST_CASE("powers of one exponent are those of std::pow") {
+  for_each_set([](const InstructionSet& set) {
+    INFO(set.name);
+    for (const double exponent : {2.0, 3.0, 1.0, 0.5, -0.5, -1.0, -2.0, 0.0, 4.0, 1.5}) {
+      check_powers<float>(set, static_cast<float>(exponent));
+      check_powers<double>(set, exponent);
+    }
+  });
 }
 TEST_CASE("bitwise passes agree with their formulas") { check_all_bitwise(Bitwise()); }
 TEST_CASE("integers of 64 bits are ordered among doubles") {

@@ -20,6 +20,7 @@ struct Fold {
   long double (*step)(long double, double);
 };
 constexpr Fold sum{"sum", 0, [](long double a, double x) { return a + x; }};
+constexpr Fold squares{"sum_squares", 0, [](long double a, double x) { return a + x * x; }};
 constexpr Fold mean{"mean", 0, [](long double a, double x) { return a + x; }};
 constexpr Fold max{"max", -infinity,
                    [](long double a, double x) { return x > a || x != x ? x : a; }};
@@ -191,6 +192,8 @@ TEST_CASE("sums and means agree with exact sums over every axis", "[reduce]") {
     check_fold<std::uint8_t, std::int64_t>(set, sum, true);
     check_fold<std::int32_t, std::int64_t>(set, sum, true);
     check_fold<std::int64_t, std::int64_t>(set, sum, true);
+    check_fold<float, double>(set, squares, true);
+    check_fold<double, double>(set, squares, true);
     check_fold<float, float>(set, mean, false);
     check_fold<double, double>(set, mean, false);
   });
@@ -228,6 +231,25 @@ TEST_CASE("sums add to what is there", "[reduce]") {
           if (std::abs(out[i] - again[i]) > 1e-3f) FAIL("sum_to differs from sum");
       }
     });
+  });
+}
+
+TEST_CASE("sums of bytes and squares of float32 do not overflow", "[reduce]") {
+  for_each_set([](const InstructionSet& set) {
+    INFO(set.name);
+    constexpr std::int64_t n = 100'003;
+    const ReduceOptions every;
+    Array<std::uint8_t> bytes({n}, 255);
+    Array<std::int64_t> sum(Shape{});
+    call_kernel(set, "sum", {&bytes.body}, sum.body, &every);
+    CHECK(sum[0] == 255 * n);
+    for (const float size : {3e38f, 1e-45f}) {
+      Array<float> x({n}, size);
+      Array<double> total(Shape{});
+      call_kernel(set, "sum_squares", {&x.body}, total.body, &every);
+      const double square = static_cast<double>(size) * size;
+      CHECK(std::abs(total[0] / (n * square) - 1) < 1e-13);
+    }
   });
 }
 

@@ -184,6 +184,12 @@ TEST_CASE("roll moves elements in a circle") {
         });
       }
   });
+  const Tensor rows = arange(0, 3000).reshape({3, 1000});  // long rows, moved by a few bytes
+  for (const std::int64_t shift : {1, 2, 15, 16, -1}) {
+    const Tensor column = remainder(arange(0, 1000) - shift, 1000);
+    CHECK(
+        equal(roll(rows, shift, 1), rows(0) * 0 + column + arange(0, 3000, 1000).reshape({3, 1})));
+  }
   const Tensor x = arange(0, 5);
   CHECK(equal(roll(x, std::numeric_limits<std::int64_t>::min(), 0), roll(x, 2, 0)));
   CHECK(roll(zeros({0, 2}), 3, 0).shape() == Shape{0, 2});

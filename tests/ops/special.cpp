@@ -229,6 +229,7 @@ TEST_CASE("histogram counts as NumPy does") {
   CHECK(equal(histogram(x, 1, 0, 1), tensor<std::int64_t>({6})));
   CHECK(equal(histogram(zeros({0}), 3, 0, 1), tensor<std::int64_t>({0, 0, 0})));
   CHECK(equal(histogram(tensor({1, 2, 2, 5}), 4, 1, 5), tensor<std::int64_t>({1, 2, 0, 1})));
+  CHECK(equal(histogram(tensor({-1, 0, 1, 2, 3}), 2, 0, 2), tensor<std::int64_t>({1, 2})));
   CHECK(equal(histogram(tensor({true, false, true}), 2, 0, 1), tensor<std::int64_t>({1, 2})));
   CHECK(equal(histogram(transpose(tensor({{1.0, 2.0}, {3.0, 4.0}})), 2, 1, 4),
               tensor<std::int64_t>({2, 2})));

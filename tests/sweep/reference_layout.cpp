@@ -209,6 +209,8 @@ Hosts fill(const Hosts&, const void* given) {
   const double step = real ? option.step : static_cast<double>(option.stride);
   return {filled(option.shape, [&](const Position& index) {
     if (option.kind == FillOptions::Kind::identity) return double(index[0] == index[1]);
+    if (option.kind == FillOptions::Kind::triangle)
+      return double(index[1] <= index[0] + option.first);
     const bool range = option.kind == FillOptions::Kind::range;
     return range ? start + step * static_cast<double>(index[0]) : start;
   })};

@@ -201,6 +201,11 @@ void add_pointwise_references(References& table) {
     const D share = x > 0 ? 1 - y : y;  // a certain score costs nothing where it is right
     return share == 0 ? 0 : std::fabs(x) * share + std::log1p(std::exp(-std::fabs(x)));
   });
+  table["huber"] = of_two([](D x, D delta) {
+    const D size = std::fabs(x);
+    if (delta < 0) return delta * (x - delta / 2);  // the order of the two bounds decides
+    return size <= delta ? x * x / 2 : delta * (size - delta / 2);
+  });
 
   table["equal"] = of_two([](D x, D y) { return D(x == y); });
   table["not_equal"] = of_two([](D x, D y) { return D(x != y); });

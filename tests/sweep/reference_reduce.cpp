@@ -206,6 +206,10 @@ Hosts layer_norm(const Hosts& in, const void* given) {
 
 void add_reduce_references(References& table) {
   table["sum"] = of_groups(total);
+  table["sum_squares"] = of_groups([](Values x) {
+    for (double& value : x) value *= value;
+    return total(x);
+  });
   table["mean"] =
       of_groups([](const Values& x) { return total(x) / static_cast<double>(x.size()); });
   table["max"] = of_groups([](const Values& x) { return extreme(x, 1); });

@@ -8,7 +8,8 @@
 
 namespace reel {
 struct FillOptions {
-  enum class Kind : std::int64_t { constant, range, identity };
+  /// triangle: a matrix of bools, true where column <= row + first.
+  enum class Kind : std::int64_t { constant, range, identity, triangle };
   Kind kind = Kind::constant;
   double start = 0, step = 0;          // floating results
   std::int64_t first = 0, stride = 0;  // integer results
