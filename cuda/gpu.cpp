@@ -52,8 +52,10 @@ Current::~Current() {
 }
 
 // --- memory ---
-/// Rounds up to one of eight sizes for each power of two. Sizes are at least 512 bytes apart.
+/// Rounds up to one of eight sizes for each power of two. Sizes are at least 512 bytes apart. If
+/// no block is kept, a block has its exact size, so that a memory checker knows its end.
 std::size_t rounded(std::size_t bytes) {
+  if (!keeps_memory) return bytes;
   std::size_t step = 512;
   while (step * 16 < bytes) step *= 2;
   return (bytes + step - 1) / step * step;

@@ -32,8 +32,8 @@ class Current {
 
 /// The size of the block for so many bytes, so that few sizes are in use.
 std::size_t rounded(std::size_t bytes);
-/// Whether released blocks are kept. With REEL_CUDA_CACHE=0 each is freed at once, so that memory
-/// checkers see the free.
+/// Whether released blocks are kept. With REEL_CUDA_CACHE=0 each is freed at once and has its exact
+/// size, so that memory checkers see its end and the free.
 extern const bool keeps_memory;
 
 /// Caches released memory of a device for later allocations. All work of a device is on one stream,

@@ -126,6 +126,7 @@ Identity emulator_identity() {
 
 Fiber::Fiber() : memory_(map_pages(page + stack_bytes)), identity_(new_identity()) {
   syscall(SYS_mprotect, memory_, page, PROT_NONE);
+  unpoison(memory_, page + stack_bytes);  // earlier memory at this address may have been poisoned
 }
 
 Fiber::~Fiber() { syscall(SYS_munmap, memory_, page + stack_bytes); }
@@ -140,8 +141,8 @@ bool Fiber::holds(const void* address) const {
 
 void Fiber::start(std::function<void()> body) {
   body_ = std::move(body);
+  if (!ended_) unpoison(memory_ + page, stack_bytes);  // a stopped fiber leaves its red zones
   ended_ = false;
-  unpoison(memory_ + page, stack_bytes);  // an ended fiber leaves the red zones of its frames
   stack_pointer_ = first_frame(memory_ + page + stack_bytes, &Fiber::enter);
 }
 

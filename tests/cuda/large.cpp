@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Every kernel on more elements than a grid takes at once, with a last block that is not full. The
-// emulated device runs 16 blocks of 256 threads at once.
+// emulated device runs 16 blocks of 256 threads at once. With REEL_TEST_SHORT=1, as under a
+// sanitizer, each has three blocks at least.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -14,10 +15,16 @@
 #include "cuda/emulated.hpp"
 #include "lib/flow/observer.hpp"
 #include "lib/table/backend.hpp"
+#include "support/resident.hpp"
+#include "support/short.hpp"
 #include "threads/process.hpp"
 
 namespace reel::tests {
 namespace {
+const bool smaller = sanitized || is_short();
+/// More elements than two blocks of an update take, or than three grids with four elements a
+/// thread.
+std::int64_t least_elements() { return smaller ? 2 * 2048 : 3 * 4 * 4096; }
 /// Collects the names of kernels that run: "tanh", "tanh.d0".
 struct Names : Observer {
   void kernel_ends(const DeviceCall& call) override {
@@ -26,7 +33,8 @@ struct Names : Observer {
       if (const Body* const x = call.kernel.inputs[i]) most = std::max(most, x->elements);
     for (int i = 0; i < call.kernel.output_count; ++i)
       if (const Body* const y = call.kernel.outputs[i]) most = std::max(most, y->elements);
-    if (most > 3 * 4 * 4096) ran.insert(std::string(call.op.name) + suffix_of(call.part).data());
+    if (most > least_elements())
+      ran.insert(std::string(call.op.name) + suffix_of(call.part).data());
   }
   std::set<std::string> ran;
 };
@@ -83,11 +91,14 @@ void both_ways(const std::vector<Tensor>& sources, const F& f) {
 TEST_CASE("every kernel gives the CPU's numbers for more elements than a grid takes at once") {
   const DeviceScope scope(cuda(0));
   seed(5);
-  const Tensor x = random::normal({251, 203}), y = random::uniform({251, 203}, {.low = 0.5});
-  const Tensor row = random::normal({203}), column = random::normal({251, 1});
-  const Tensor integers = random::integers(1, 50, {251, 203}), truth = x > 0, other = y > 0.7;
-  const Tensor places = random::integers(0, 251, {60'000}),
-               labels = random::integers(0, 203, {251});
+  const std::int64_t height = smaller ? 47 : 251, width = smaller ? 97 : 203;
+  const std::int64_t count = smaller ? 4'700 : 60'000, units = smaller ? 37 : 101;
+  const Shape shape{height, width};
+  const Tensor x = random::normal(shape), y = random::uniform(shape, {.low = 0.5});
+  const Tensor row = random::normal({width}), column = random::normal({height, 1});
+  const Tensor integers = random::integers(1, 50, shape), truth = x > 0, other = y > 0.7;
+  const Tensor places = random::integers(0, height, {count}),
+               labels = random::integers(0, std::min(height, width), {height});
   const LockstepScope lockstep({.tolerance = 2e-4});
   emulate::reset_counts();
   Names names;
@@ -147,28 +158,29 @@ TEST_CASE("every kernel gives the CPU's numbers for more elements than a grid ta
   both_ways({x, row}, [&] { return layer_norm(x, row, row); });
   const Tensor doubles = y.to(DType::float64);
   std::vector<Tensor> parts{x, y, x, y, x, doubles, doubles(all, range(1, {}))};
-  for (int i = 0; i < 300; ++i) parts.push_back(x(i % 251));  // more than one launch takes
+  for (int i = 0; i < 300; ++i) parts.push_back(x(i % height));  // more than one launch takes
   limit_norm(parts, 3);
   both_ways({x}, [&] { return take(x, places(range(0, 400))); });
-  both_ways({x}, [&] { return x(places, places % 203); });
+  both_ways({x}, [&] { return x(places, places % width); });
   both_ways({x}, [&] {
-    return gather(x, places(range(0, 251 * 200)).reshape({251, 200}) % 203, 1);
+    return gather(x, places(range(0, height * (width - 3))).reshape({height, width - 3}) % width,
+                  1);
   });
   both_ways({x}, [&] { return scatter_add(x, labels, x, 0); });
   one_hot(labels, 300);
   both_ways({x, y}, [&] { return concat({x, y}, 1); });
-  both_ways({x}, [&] { return x(range(3, 250), range(1, {})); });
+  both_ways({x}, [&] { return x(range(3, height - 1), range(1, {})); });
   both_ways({x, y}, [&] { return matmul(x, transpose(y)); });
   both_ways({x, row}, [&] { return matmul_add(x, transpose(y), column); });
-  both_ways({x}, [&] { return dense(x, transpose(y), ones({251}), Activation::tanh); });
-  const Tensor gates = random::normal({131, 4 * 101}), cells = random::normal({131, 101});
+  both_ways({x}, [&] { return dense(x, transpose(y), ones({height}), Activation::tanh); });
+  const Tensor gates = random::normal({131, 4 * units}), cells = random::normal({131, units});
   both_ways({gates, cells}, [&] { return lstm_gates(gates, cells).h; });
-  const Tensor tree = random::normal({131, 5 * 101}), leaf = random::normal({180, 3 * 101});
+  const Tensor tree = random::normal({131, 5 * units}), leaf = random::normal({180, 3 * units});
   both_ways({tree, cells}, [&] { return tree_lstm_gates(tree, cells, cells).h; });
   both_ways({leaf}, [&] { return tree_lstm_leaf_gates(leaf).h; });
   nn::LSTM lstm(30, 40);
   nn::GRU gru(30, 40);
-  const Tensor sequence = random::normal({6, 300, 30});
+  const Tensor sequence = random::normal({6, smaller ? 120 : 300, 30});
   both_ways({sequence}, [&] { return lstm(sequence).outputs; });
   both_ways({sequence}, [&] { return gru(sequence).outputs; });
   Variable w("w", x), m("m", x), v("v", y), whole("whole", x);
@@ -182,10 +194,11 @@ TEST_CASE("every kernel gives the CPU's numbers for more elements than a grid ta
   rmsprop_update(ws, vs, ms, gradients, 0.1);
   adagrad_update(ws, vs, gradients, 0.1);
   average_update(ws, gradients, 0.1);
-  detail::check_rate(full({60'000}, 0.1), ws);
+  detail::check_rate(full({count}, 0.1), ws);
   both_ways({x}, [&] { return lookup(x, places(range(0, 400))); });
-  const Tensor rows = concat({full({1}, std::int64_t{-1}), random::permutation(251)}, 0);
-  const std::vector<RowGradient> some{{y(range(0, 200)), rows(range(0, 200))}};
+  const Tensor rows = concat({full({1}, std::int64_t{-1}), random::permutation(height)}, 0);
+  const std::vector<RowGradient> some{
+      {y(range(0, height * 4 / 5)), rows(range(0, height * 4 / 5))}};
   const Tensor held = w, held_m = m;  // so that these are copied
   sgd_update(ws, some, 0.1);
   momentum_update(ws, ms, some, 0.1);
@@ -195,23 +208,23 @@ TEST_CASE("every kernel gives the CPU's numbers for more elements than a grid ta
   rmsprop_update(ws, vs, ms, some, 0.1);
   adagrad_update(ws, vs, some, 0.1);
   w.assign(x), w.assign_add(y), w.assign_sub(y);
-  w(range(0, 250), all).assign(y(range(1, 251)));
-  random::normal({251, 203}), random::permutation(60'000), random::bernoulli(0.3, {251, 203});
-  random::exponential({251, 203}), random::gumbel({251, 203});
-  random::truncated_normal({251, 203}), random::gamma(0.7, {251, 203});
-  random::beta(2, 0.5, {251, 203}), random::categorical(x, 2);
-  random::categorical(row, 60'000), random::choice(x, 600), random::shuffle(x, 1);
+  w(range(0, height - 1), all).assign(y(range(1, height)));
+  random::normal(shape), random::permutation(count), random::bernoulli(0.3, shape);
+  random::exponential(shape), random::gumbel(shape);
+  random::truncated_normal(shape), random::gamma(0.7, shape);
+  random::beta(2, 0.5, shape), random::categorical(x, 2);
+  random::categorical(row, count), random::choice(x, 600), random::shuffle(x, 1);
   histogram(x, 20, -2, 2);
-  const Tensor many = random::normal({60'000, 2}), few = random::normal({400, 2});
+  const Tensor many = random::normal({count, 2}), few = random::normal({400, 2});
   for (const auto f : {scatter, scatter_max, scatter_min, scatter_mean})
     both_ways({few, many}, [&] { return f(few, places, many, 0); });
   for (const auto f : {segment_sum, segment_mean, segment_max, segment_min, segment_softmax})
-    both_ways({many}, [&] { return f(many, places, 251); });
+    both_ways({many}, [&] { return f(many, places, height); });
   // Each thread has one of many lines.
   const Tensor wide = random::normal({90, 600});
   both_ways({wide}, [&] { return sum(wide(range(0, 20)), 0); });
   both_ways({wide}, [&] { return cumsum(wide, 0); });
-  full({251, 203}, 3), arange(0, 60'000), eye(251);
+  full(shape, 3), arange(0, count), eye(height);
   std::string missing;
   for (const std::string& each : kernels())
     if (!names.ran.count(each)) missing += each + " ";

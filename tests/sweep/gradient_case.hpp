@@ -6,12 +6,14 @@
 namespace reel::tests {
 class GradientCase {
  public:
-  explicit GradientCase(Sample sample)
+  /// `on_cpu` is the same sample on the CPU.
+  GradientCase(Sample sample, const Sample& on_cpu)
       : sample_(std::move(sample)), sources_(floating(sample_.inputs)) {
     if (sources_.empty()) return;
     upstream_ = weights_like(sample_.call(sample_.inputs));
-    expected_ = numeric_gradients(sample_.inputs, [this](const std::vector<Tensor>& inputs) {
-      return weighted(sample_.call(inputs), upstream_);
+    const Host weights = host_of(upstream_);
+    expected_ = numeric_gradients(on_cpu.inputs, [&](const std::vector<Tensor>& inputs) {
+      return weighted(on_cpu.call(inputs), weights);
     });
   }
 

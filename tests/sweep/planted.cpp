@@ -72,7 +72,7 @@ Cases all_cases() {
   Cases cases;
   for (const Op* op : library_ops())
     if (op->gradient.differentiable && !op->updates)
-      for (Sample& sample : samples_of(*op)) cases[op->name].emplace_back(std::move(sample));
+      for (const Sample& sample : samples_of(*op)) cases[op->name].emplace_back(sample, sample);
   return cases;
 }
 

@@ -2,11 +2,12 @@
 // The gradient of an input does not depend on which other inputs a tape watches.
 #include <algorithm>
 
+#include "support/short.hpp"
 #include "sweep/table.hpp"
 
 namespace reel::tests {
 namespace {
-constexpr std::size_t samples_each = 5;
+const std::size_t samples_each = is_short() ? 2 : 5;
 using Chosen = std::vector<std::size_t>;
 
 /// The gradients of these inputs if only they are watched. If an outer tape records, public ops

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "sweep/table.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "lib/body/dtypes.hpp"
 #include "lib/gate/devices.hpp"
 #include "lib/ops/samples.hpp"
+#include "support/short.hpp"
 
 namespace reel::tests {
 namespace {
@@ -41,6 +43,15 @@ std::vector<Sample> samples_of(const Op& op) {
   std::vector<Sample> samples;
   if (op.samples) op.samples(samples);
   return samples;
+}
+
+std::vector<Sample> some_samples_of(const Op& op, std::size_t few) {
+  std::vector<Sample> samples = samples_of(op), some;
+  if (!is_short()) return samples;
+  const std::size_t step = std::max<std::size_t>(1, samples.size() / few);
+  for (std::size_t i = op.name.size() % step; i < samples.size(); i += step)
+    some.push_back(std::move(samples[i]));
+  return some;
 }
 
 std::string describe(const Op& op, std::size_t number, const Sample& sample) {

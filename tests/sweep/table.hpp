@@ -26,6 +26,10 @@ std::vector<Op*> library_ops();
 /// name and samples, but no kernels, rules or shapes: see composites.cpp.
 std::vector<Op*> ops_and_composites();
 std::vector<Sample> samples_of(const Op& op);
+/// The same for tests that call each sample many times. With REEL_TEST_SHORT=1 they are about
+/// `few`, spread over the list: early samples are small, late ones are strided or have several
+/// axes.
+std::vector<Sample> some_samples_of(const Op& op, std::size_t few);
 /// "tanh, sample 3: (2, 3) x (3,)": for INFO.
 std::string describe(const Op& op, std::size_t number, const Sample& sample);
 
