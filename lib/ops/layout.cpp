@@ -140,7 +140,7 @@ Tensor triangle(const Operand& x, std::int64_t offset, bool lower, std::string_v
     return cast(triangle(cast(x, DType::float32), offset, lower, function), dtype);
   const PlaceScope place(Context::here(), x);
   const std::int64_t rows = shape[-2], columns = shape[-1];
-  if (rows == 0 || columns == 0) return detail::tensor_of(x);
+  if (rows == 0 || columns == 0) return x.value();
   // Above a lower triangle is an upper one.
   const Tensor triangle = run(fill_op,
                               FillOptions{.kind = FillOptions::Kind::triangle,
