@@ -34,7 +34,7 @@ Adam::Adam(std::string_view name, const std::vector<Group<AdamWOptions>>& groups
     for (double beta : {options.beta1, options.beta2}) check_fraction(beta, name, "beta", caller);
     check_positive(options.epsilon, name, "epsilon", caller);
     check_positive(options.weight_decay, name, "weight_decay", caller);
-    options_.push_back(options);
+    append_options(options_, options);
     keeps_largest |= options.amsgrad;
   }
   if (keeps_largest) largest_ = zeros_for("largest", variables(), caller);

@@ -24,6 +24,15 @@ std::vector<Group<Options>> one_group(std::string_view optimizer, std::vector<Va
 } catch (const std::bad_alloc&) {
   fail_memory(caller, optimizer);
 }
+/// Appends options with zeros between their members. A trace that captures an optimizer follows
+/// each word that looks like a pointer, and an old one there would lead to memory of others.
+template <class T>
+void append_options(std::vector<T>& list, const T& options) {
+  list.push_back(options);
+#if __has_builtin(__builtin_clear_padding)
+  __builtin_clear_padding(&list.back());
+#endif
+}
 /// Throws Error if there are none or one twice, DTypeError unless all are floating.
 void check_variables(std::string_view optimizer, const std::vector<Variable>& variables,
                      Caller caller);

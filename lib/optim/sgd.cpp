@@ -18,7 +18,7 @@ SGD::SGD(const std::vector<Group<SGDOptions>>& groups, Caller caller) try
     check_number(!options.nesterov || options.momentum > 0, "SGD", "momentum",
                  "more than 0 with nesterov", options.momentum, caller);
     check_positive(options.weight_decay, "SGD", "weight_decay", caller);
-    options_.push_back({options.momentum, options.nesterov, options.weight_decay});
+    append_options(options_, {options.momentum, options.nesterov, options.weight_decay});
     moves |= options.momentum > 0;
   }
   if (moves) velocities_ = zeros_for("velocity", variables(), caller);

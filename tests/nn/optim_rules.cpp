@@ -342,7 +342,8 @@ TEST_CASE("a schedule sets the rate of each group, also in a trace", "[optim]") 
     Variable x("x", ones({2}, wide)), y("y", ones({2}, wide));
     optim::SGD sgd({{{x}, {.learning_rate = 0.5}}, {{y}, {.learning_rate = 2}}});
     optim::Schedule schedule(sgd, optim::warm_up(2, optim::cosine_decay(4)));
-    const auto f = [&](const Tensor& g) {
+    // By value: a reference to an object on the stack leads to the bytes beside it too.
+    auto f = [x, sgd, schedule](const Tensor& g) mutable {
       sgd.step({g, g});
       schedule.step();
       return x * 1;
