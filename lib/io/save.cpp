@@ -58,7 +58,8 @@ std::string type_text(const Shape& shape, DType dtype) {
 std::string size_text(const SavedValue& value) {
   using Kind = SavedValue::Kind;
   const bool is_integer = value.kind == Kind::integer || value.kind == Kind::natural;
-  return is_integer ? " of " + std::to_string(value.bytes) + " bytes" : "";
+  return is_integer ? " of " + std::to_string(value.bytes) + (value.bytes == 1 ? " byte" : " bytes")
+                    : "";
 }
 
 /// Finds the things of a program in a file. It changes the program only after everything was read.

@@ -38,8 +38,8 @@ void check_variables(std::string_view optimizer, const std::vector<Variable>& va
 void check_not_moved(std::string_view optimizer, const std::vector<Variable>& variables,
                      Caller caller) {
   if (variables.empty())
-    fail<Error>(caller, optimizer, "variables", "at least one Variable", "none",
-                "The optimizer was moved from.");
+    fail<Error>(caller, optimizer, "variables", "at least one Variable",
+                "none: the optimizer was moved from");
 }
 
 namespace {

@@ -72,9 +72,8 @@ std::size_t axes_of(std::span<const Index> indices, std::size_t rank, std::strin
     axes += axes_of(index, op);
   }
   if (axes > rank)
-    fail<IndexError>(indices[0].caller(), op, "indices",
-                     "at most " + std::to_string(rank) + ", one for each axis of the tensor",
-                     std::to_string(axes));
+    fail<IndexError>(indices[0].caller(), op, "indices", "at most " + std::to_string(rank),
+                     std::to_string(axes) + " for a tensor of " + std::to_string(rank) + " axes");
   return axes;
 }
 void check_rank(std::size_t rank, Caller caller, std::string_view op) {

@@ -131,6 +131,8 @@ TEST_CASE("every kernel gives the CPU's numbers for more elements than a grid ta
   const Tensor share = sigmoid(x);
   both_ways({share, y}, [&] { return binary_cross_entropy(share, y, Reduction::none); });
   both_ways({x, y}, [&] { return binary_cross_entropy_with_logits(x, y); });
+  const HuberOptions each{.delta = 0.7, .reduction = Reduction::none};
+  both_ways({x, y}, [&] { return huber_loss(x, y, each); });
   both_ways({y}, [&] { return prod(y, 1); });
   for (const auto f : {cumsum, cumprod, cummax, logcumsumexp})
     both_ways({y}, [&] { return f(y, 1, {}); });
@@ -147,6 +149,7 @@ TEST_CASE("every kernel gives the CPU's numbers for more elements than a grid ta
                               static_cast<Tensor (*)(Operand, Axes, Keepdims)>(max),
                               static_cast<Tensor (*)(Operand, Axes, Keepdims)>(min)})
       both_ways({x}, [&] { return reduce(x, axes, Keepdims::no); });
+    both_ways({x}, [&] { return norm(x, axes); });
     any(truth, axes, Keepdims::no), all(truth, axes, Keepdims::no);
   }
   argmax(x, 1), argmax(x, 0);

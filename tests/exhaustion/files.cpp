@@ -10,7 +10,7 @@ namespace reel::tests {
 namespace {
 struct Files : Program {
   Folder folder;
-  std::string path = folder.file("a file with a name of some length.npy"),
+  std::string path = folder.file("a file with a name of some length"),
               broken = folder.file("broken.npy");
   Tensor x;
   io::NamedTensors tensors;

@@ -272,7 +272,7 @@ TEST_CASE("a path that another format ends with, and an empty one, are refused")
   const nn::Linear model(2, 2);
   for (const char* ending : {".npy", ".npz", ".pt", ".pth"}) {
     const std::string path = folder.file((std::string("x") + ending).c_str());
-    check_refused<IoError>([&] { io::save(path, model); }, "save_npz");
+    check_refused<IoError>([&] { io::save(path, model); }, "another format, got .");
     CHECK(!std::ifstream(path));
   }
   check_refused<IoError>([&] { io::load("", model); }, "an empty one");
@@ -375,7 +375,7 @@ TEST_CASE("numbers that do not fit their place are different") {
     INFO(text);
     CHECK(text.find(part) != text.npos);
   };
-  refuse(128, small, "expected int, got int 128");
+  refuse(128, small, "expected int of 1 byte, got int 128");
   refuse(-129, small, "got int -129");
   refuse(-1, natural, "got int -1");
   refuse(std::int64_t{1} << 32, natural, "got int 4294967296");

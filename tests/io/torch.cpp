@@ -139,9 +139,9 @@ TEST_CASE("a file of PyTorch and a file of save() are not taken for each other")
   io::save_safetensors(hub, io::tensors_of(layer), by_torch);
   io::save(ours, layer);
   for (const std::string& path : {torch, hub})
-    check_refused<IoError>([&] { io::load(path, other); }, "io::load_torch");
-  check_refused<IoError>([&] { io::load_safetensors(hub, other); }, "io::load_torch");
-  check_refused<IoError>([&] { io::load_torch(ours, other); }, "io::load");
+    check_refused<IoError>([&] { io::load(path, other); }, "layouts of reel");
+  check_refused<IoError>([&] { io::load_safetensors(hub, other); }, "layouts of reel");
+  check_refused<IoError>([&] { io::load_torch(ours, other); }, "layouts of PyTorch");
   CHECK(equal(other.weight, before));
   for (const std::string& path : {torch, hub}) {
     io::load_torch(path, other);

@@ -51,7 +51,7 @@ TEST_CASE("step() of a tape and a loss is step() of the gradients of its own Var
   adam.step(tape, sum(table(tensor({1, 1}))));
   CHECK(equal(table.table.value()(tensor({0, 2, 3, 4})), before(tensor({0, 2, 3, 4}))));
   CHECK(!equal(table.table.value()(1), before(1)));
-  require_parts(message<TapeError>([&] { adam.step(tape, sum(before)); }), {"optim_rules.cpp"});
+  require_parts(message<TapeError>([&] { adam.step(tape, sum(before)); }), {"Adam: tape"});
 }
 
 TEST_CASE("an optimizer that was moved from says so", "[optim]") {
@@ -63,7 +63,7 @@ TEST_CASE("an optimizer that was moved from says so", "[optim]") {
   require_parts(message<Error>([&] { a.learning_rate(); }), {words});
   GradientTape tape;
   const Tensor loss = sum(model(ones({1, 2})));
-  require_parts(message<Error>([&] { a.step(tape, loss); }), {"optim_steps.cpp"});
+  require_parts(message<Error>([&] { a.step(tape, loss); }), {"Adam: "});
 }
 
 TEST_CASE("an error of step() of a tape and a loss names the optimizer", "[optim]") {
