@@ -141,10 +141,11 @@ void warn(const TraceProgress& call, const std::string& why) {
 void report(TraceProgress& call, const tracing::Difference& difference) {
   const auto& [what, before, now] = difference;
   const std::uint64_t good = call.ending ? call.ending->last_good.load() : call.number;
-  std::string since = "calls since number " + std::to_string(good + 1) + " may have been wrong";
+  std::string since =
+      "calls since number " + std::to_string(good + 1) + " may have been wrong" +
+      ". Pass what changes as an argument, or keep it in a Variable or a Live number";
   if (good + 1 >= call.number)
     since = "this call, number " + std::to_string(call.number) + ", is right";
-  since += ". Pass what changes as an argument, or keep it in a Variable or a Live number";
   const std::string why = what + ": was " + before + ", is " + now + "; " + since;
   call.entry->run_eagerly(why);
   if (!call.book->options.throw_on_difference) return warn(call, why);
