@@ -308,6 +308,6 @@ TEST_CASE("numbers of a generator that is seeded as the thread's are none of the
   CHECK(equal(random::uniform({2}), first));
   CHECK(
       traced.explain().find("runs eagerly: it draws random numbers from a generator that it seeds "
-                            "itself\n") != std::string::npos);
+                            "itself; seed it outside\n") != std::string::npos);
 }
 }  // namespace reel::tests
