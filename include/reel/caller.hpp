@@ -22,8 +22,8 @@ struct Caller {
 /// While it lives, errors of all ops on this thread name the line of `caller` and, before the op,
 /// the `name`. A layer makes one with the line of its user and its own name, so that errors name
 /// the line that called the layer. `name` must live as long as the scope. Of nested scopes the
-/// outermost counts. Scopes may end in any order, and on another thread while this one does not use
-/// reel.
+/// outermost counts. Scopes may end in any order. A scope may end on another thread, if its own
+/// thread does not use reel meanwhile.
 ///
 ///     Tensor Linear::operator()(Operand x) const {
 ///       CallerScope here(x.caller(), "Linear");
@@ -32,7 +32,7 @@ class REEL_API CallerScope {
   [[nodiscard]] explicit CallerScope(Caller caller, std::string_view name = {});
   template <class S>
   requires(std::is_class_v<S> &&
-           !std::is_trivially_copyable_v<S>)  // such as a std::string that ends
+           !std::is_trivially_copyable_v<S>)  // a temporary std::string would dangle
       CallerScope(Caller, S&& name)
   = delete;
   ~CallerScope();
@@ -45,7 +45,7 @@ class REEL_API CallerScope {
 };
 
 namespace detail {
-/// A scope that is open on a thread; the innermost of its kind counts.
+/// An open scope of a kind of which the innermost counts: a TrainScope and others, no CallerScope.
 struct OpenScope {
   std::uint64_t thread = 0;
   OpenScope* outer = nullptr;

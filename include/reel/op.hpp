@@ -69,7 +69,7 @@ class REEL_API OpCall {
   std::size_t input_count() const;
   /// Throws IndexError if there is no such input.
   const Tensor& input(std::size_t i) const;
-  /// The outputs of the op. Only gradients have them.
+  /// The outputs of the op. Only a gradient function has them.
   std::size_t output_count() const;
   const Tensor& output(std::size_t i) const;
   /// Attributes given to call_op(). Throw Error if one is of another kind, or if it is absent and

@@ -18,8 +18,8 @@ template <Element T>
 requires Number<T>
 class Live;
 
-/// A C++ number and its dtype. The dtype is float32 for every floating type, because literals are
-/// doubles, and for integers too large for int64. real() keeps the double unrounded.
+/// A C++ number and its dtype. Every floating type gives float32, because literals are doubles. An
+/// integer too large for int64 gives float32 too. real() keeps the double unrounded.
 class Scalar {
  public:
   template <Number T>
@@ -80,7 +80,7 @@ class Operand {
     if (kind_ == Kind::scalar)
       scalar_ = other.scalar_;
     else
-      value_ = other.value_;  // not as a part of a Scalar, whose wide load would wait as well
+      value_ = other.value_;  // 8 bytes, as they were stored: a wider load would wait for them
   }
   Operand& operator=(const Operand&) = delete;  // keep results in a Tensor
   Kind kind() const { return kind_; }

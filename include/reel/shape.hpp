@@ -14,7 +14,7 @@
 
 namespace reel {
 namespace detail {
-/// A number too large for int64 stays one that no axis and no length can be.
+/// A number too large for int64 becomes INT64_MAX, which is no axis and no length.
 template <class I>
 constexpr std::int64_t position_of(I n) {
   if constexpr (std::is_unsigned_v<I> && sizeof(I) == 8)
@@ -95,7 +95,7 @@ class REEL_API Axes {
  public:
   template <AxisNumber T>
   Axes(T axis) : axes_{number(axis)}, count_(1) {}
-  // Not of an initializer_list: g++ would take {.keepdims = true} for one.
+  // There is none of an initializer_list, because g++ would take {.keepdims = true} for one.
   template <AxisNumber A, AxisNumber B, AxisNumber... Rest>
   Axes(A first, B second, Rest... rest)
       : axes_{number(first), number(second), number(rest)...}, count_(2 + sizeof...(Rest)) {

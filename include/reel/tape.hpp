@@ -105,9 +105,9 @@ REEL_API std::ostream& operator<<(std::ostream& out, const TapeMemory& memory);
 ///
 /// A tape belongs to the thread that made it. Another thread may destroy the tape; any other use
 /// there throws a TapeError. If another thread computes a value from a tensor of the tape, using
-/// that value under the tape throws a TapeError; stop_gradient() makes a constant of it. If tapes
-/// of several threads watch one tensor, a value that one thread computes from the tensor is a
-/// constant for the other threads.
+/// that value under the tape throws a TapeError; stop_gradient() makes a constant of it. There is
+/// an exception: if a tape of the other thread watches the tensor too, its values are constants
+/// here, without an error.
 class REEL_API GradientTape {
  public:
   [[nodiscard]] explicit GradientTape(TapeOptions options = {}, Caller caller = Caller::here());
@@ -141,7 +141,7 @@ class REEL_API GradientTape {
   /// TapeError if the target does not depend on the source. If an op cut the path, the error names
   /// it. Throws TapeError at the second call, unless the tape is persistent. While a persistent
   /// tape runs a gradient function of yours, this function may call gradient() of the same tape. If
-  /// it destroys the tape, the outer gradient() throws a TapeError.
+  /// your function destroys the tape, the gradient() that called it throws a TapeError.
   Tensor gradient(Operand target, GradientSource source, GradientOptions options = {});
   Tensor gradient(Operand target, GradientSource source, Unconnected unconnected);
   std::vector<Tensor> gradient(Operand target, GradientSources sources,
@@ -166,9 +166,9 @@ class REEL_API GradientTape {
   /// The gradients of Variables in one pass, for the step() of an optimizer. If lookup() or a
   /// sparse nn::Embedding reads a Variable, its gradient consists of the rows that were read, and
   /// no tensor of the Variable's size is made. The gradients of other Variables are dense, as
-  /// gradient() makes them. There are as many rows as positions that were read: each position once,
-  /// with the sum of its gradients, then -1 for each repetition. Throws TapeError like gradient(),
-  /// and if another op reads a Variable that lookup() reads.
+  /// gradient() makes them. A position that was read k times has one row with the sum of its
+  /// gradients, and k - 1 unused rows at the end, whose position is -1. Throws TapeError like
+  /// gradient(), and if another op reads a Variable that lookup() reads.
   std::vector<RowGradient> row_gradients(Operand target, const std::vector<Variable>& sources,
                                          GradientOptions options = {});
   /// d target / d source for every element of the target. The shape is target.shape() followed by
@@ -333,10 +333,11 @@ struct CustomGradient : TakesLine {
 };
 }  // namespace detail
 
-/// Returns a function with your own gradient. f takes one to four Tensors, or one list, Tensors. It
-/// returns a pair of the value (a Tensor or Tensors) and a gradient function. The gradient function
-/// takes the gradient of the value, in the same form. It returns the gradients of the arguments: a
-/// Tensor for one argument, Tensors for several. An undefined Tensor stands for no gradient.
+/// Returns a function with your own gradient. f takes one to four Tensors, or one list of type
+/// Tensors. It returns a pair of the value (a Tensor or Tensors) and a gradient function. The
+/// gradient function takes the gradient of the value, in the same form. It returns the gradients of
+/// the arguments: a Tensor for one argument, Tensors for several. An undefined Tensor stands for no
+/// gradient.
 ///
 /// A Variable that f captures has a gradient only if it is listed in `variables`. The gradient
 /// function then also returns the gradients of these Variables, after those of the arguments.

@@ -32,8 +32,8 @@ class REEL_API Variable {
   Tensor value() const;
   operator Tensor() const { return value(); }
   /// The name that the constructor got, such as "weight". If parameters() or a similar function
-  /// finds the Variable in a model at a path that ends with this name, the name becomes the path,
-  /// such as "head.weight".
+  /// finds this Variable in a model at "head.weight", it is called "head.weight" from then on. If
+  /// the path does not end with the name, the name stays.
   const std::string& name() const;
   /// Shape, dtype, device and number of elements of the value.
   const Shape& shape() const;
@@ -53,7 +53,8 @@ class REEL_API Variable {
   void assign_sub(Operand value);
 
   /// A slice, to read or to assign: `w(range(0, 3), all).assign(0)`. Read as a tensor, it has the
-  /// values at the time when the slice was made, or those of the last assignment to this slice.
+  /// values of the time when this object was made, or last assigned. It does not see assignments to
+  /// the same elements through other objects.
   /// Tensors of positions and masks may pick it. If they pick an element twice, assign() keeps the
   /// last value, assign_add() adds all, assign_sub() subtracts all.
   VariableSlice operator[](Index i) const;

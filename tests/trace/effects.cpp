@@ -364,7 +364,7 @@ TEST_CASE("ops of a user's: functions, gradients, and kernels that come later", 
   });
   auto reversed = custom_gradient(
       [](Tensor x) { return std::pair(x, [](Tensor dy) { return Tensors{-dy}; }); });
-  auto back = trace([&](Tensor x) {
+  auto back = trace([reversed](Tensor x) {
     GradientTape tape;
     tape.watch(x);
     return tape.gradient(sum(reversed(x) * x), x);

@@ -25,7 +25,7 @@ REEL_API Factor linear_decay(std::int64_t steps, double last = 0, Caller caller 
 /// Hutter 2017), then stays `last`. Throws Error unless steps >= 1.
 REEL_API Factor cosine_decay(std::int64_t steps, double last = 0, Caller caller = Caller::here());
 /// Rises linearly in this number of steps: 1 / steps, 2 / steps, ... 1. Then the factor is `after`,
-/// whose steps count from 0, or 1 without `after`. Throws Error unless steps >= 1.
+/// whose steps count from 0. Without `after` the factor stays 1. Throws Error unless steps >= 1.
 ///
 ///     optim::Schedule schedule(adam, optim::warm_up(100, optim::cosine_decay(900)));
 REEL_API Factor warm_up(std::int64_t steps, Factor after = {}, Caller caller = Caller::here());
