@@ -80,13 +80,13 @@ class Operand {
     if (kind_ == Kind::scalar)
       scalar_ = other.scalar_;
     else
-      value_ = other.value_;  // 8 bytes, as they were stored: a wider load would wait for them
+      value_ = other.value_;  // only the 8 bytes that were stored: a wider load stalls the CPU
   }
   Operand& operator=(const Operand&) = delete;  // keep results in a Tensor
   Kind kind() const { return kind_; }
   Caller caller() const { return {file_, line_}; }
   /// The value as a tensor, of any kind of argument. A number becomes a tensor of shape () on the
-  /// CPU. Ops on it are recorded as ops on the argument are.
+  /// CPU. A tape records an op on it as it records an op on the argument.
   REEL_API Tensor value() const;
   /// The argument itself. Throws Error if the operand is of another kind.
   const Tensor& tensor() const {

@@ -235,7 +235,8 @@ class Loader {
                    : "\n  {.strict = false} loads what fits.";
     else if (!report_.missing.empty() && !report_.unexpected.empty())
       lines +=
-          "\n  Nothing fits. {.rename = {{\"old.\", \"new.\"}}} changes the names of the file.";
+          "\n  Nothing fits. {.rename = {{\"old.\", \"new.\"}}} maps names of the file to names in "
+          "the model.";
     fail_file(path_.caller, scope_.op, path_.path, "what the program has, by name, shape and dtype",
               counts, lines);
   }

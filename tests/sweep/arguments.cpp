@@ -23,6 +23,7 @@ Tensor v() { return tensor({1.0f, 2.0f, 3.0f}); }
 Tensor truth() { return tensor({true, false, true}); }
 Tensor huge(Shape shape) { return broadcast_to(ones({}), shape); }
 constexpr std::int64_t large = std::int64_t{1} << 40;
+constexpr int nine_axes[] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 Variable w() { return Variable("w", v()); }
 void momentum(double rate, MomentumOptions options, Caller caller = Caller::here()) {
@@ -230,10 +231,7 @@ const Bad table[] = {  // one to a line, which the error names
     Bad("Shape: axis", Kind::shape, [] { (void)x().shape()[5]; }),
     Bad("Shape: axis", Kind::shape, [] { (void)x().shape()[large]; }),
     Bad("Shape: axes", Kind::shape, [] { Shape({1}).resize(9); }),
-    Bad("Axes: axes", Kind::shape, [] {
-          constexpr int nine[] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
-          sum(x(), std::span<const int>(nine));
-        }),
+    Bad("Axes: axes", Kind::shape, [] { sum(x(), std::span<const int>(nine_axes)); }),
     Bad("shape: x", Kind::any, [] { Tensor().shape(); }),
     Bad("shape: x", Kind::any, [] { const Tensor u; (void)u.shape(); }),
     Bad("shape: axis", Kind::shape, [] { x().shape(2); }),

@@ -31,7 +31,8 @@ struct PathAt {
 /// has rows of names, or of prefixes that end with a dot. The first row that fits is used; if none
 /// fits, the name is kept. A tensor whose new name is empty is skipped.
 ///
-///     io::load("x.safetensors", {.rename = {{"encoder.lstm.", "reader."}, {"unused", ""}}}, model);
+///     io::load("x.safetensors", {.rename = {{"encoder.lstm.", "reader."}, {"unused", ""}}},
+///     model);
 class REEL_API Rename {
  public:
   using Name = std::string;

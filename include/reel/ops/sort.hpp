@@ -9,7 +9,8 @@ namespace reel {
 struct SortOptions {
   bool descending = false;  // the largest first
 };
-/// The elements of each line along an axis, the smallest first. NaN is last.
+/// The elements of each line along an axis, the smallest first. NaN is last, and first
+/// if descending.
 ///
 ///     sort(tensor({3, 1, 2}))              // [1, 2, 3]
 ///     sort(tensor({3, 1, 2}), 0, {.descending = true})  // [3, 2, 1]

@@ -70,7 +70,7 @@ struct PlateauOptions {
   double factor = 0.1;
   std::int64_t patience = 10;  // this number of bad steps in a row changes nothing
   double threshold = 1e-4;     // a good loss is below (1 - threshold) times the best one
-  double least = 0;            // no rate becomes smaller
+  double least = 0;            // no rate becomes smaller than this
 };
 /// Multiplies the learning rates of an optimizer by a factor when a loss does not fall any more.
 /// Throws Error for a factor outside [0, 1), or a negative or infinite option.
