@@ -19,11 +19,11 @@ struct Caller {
   }
 };
 
-/// While it lives, errors of all ops on this thread name the line of `caller` and, before the op,
-/// the `name`. A layer makes one with the line of its user and its own name, so that errors name
-/// the line that called the layer. `name` must live as long as the scope. Of nested scopes the
-/// outermost counts. Scopes may end in any order. A scope may end on another thread, if its own
-/// thread does not use reel meanwhile.
+/// While it lives, errors of all ops on this thread name the line of `caller`, and have `name` in
+/// front of the name of the op. A layer makes one with the line of its user and its own name, so
+/// that errors name the line that called the layer. `name` must live as long as the scope. Of
+/// nested scopes the outermost counts. Scopes may end in any order. A scope may end on another
+/// thread, if its own thread does not use reel meanwhile.
 ///
 ///     Tensor Linear::operator()(Operand x) const {
 ///       CallerScope here(x.caller(), "Linear");
@@ -45,7 +45,7 @@ class REEL_API CallerScope {
 };
 
 namespace detail {
-/// An open scope of a kind of which the innermost counts: a TrainScope and others, no CallerScope.
+/// An open scope, such as a TrainScope. If such scopes are nested, the innermost counts.
 struct OpenScope {
   std::uint64_t thread = 0;
   OpenScope* outer = nullptr;

@@ -86,7 +86,7 @@ class Operand {
   Kind kind() const { return kind_; }
   Caller caller() const { return {file_, line_}; }
   /// The value as a tensor, of any kind of argument. A number becomes a tensor of shape () on the
-  /// CPU. A tape records an op on it as it records an op on the argument.
+  /// CPU. A tape records an op on this tensor in the same way as an op on the argument.
   REEL_API Tensor value() const;
   /// The argument itself. Throws Error if the operand is of another kind.
   const Tensor& tensor() const {

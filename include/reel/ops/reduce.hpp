@@ -22,12 +22,12 @@ REEL_API Tensor sum_to(Operand x, Shape shape);
 ///     mean(tensor({{1.0, 2.0}, {3.0, 4.0}}), 1, keepdims)  // [[1.5], [3.5]]
 REEL_API Tensor mean(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no);
 REEL_API Tensor mean(Operand x, Keepdims keep);
-/// The largest element; NaN if one is NaN. Equal largest elements share the gradient. Throws
-/// ShapeError for no elements.
+/// The largest element; NaN if one is NaN. The gradient is divided among equal largest elements.
+/// Throws ShapeError for no elements.
 REEL_API Tensor max(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no);
 REEL_API Tensor max(Operand x, Keepdims keep);
-/// The smallest element; NaN if one is NaN. Equal smallest elements share the gradient. Throws
-/// ShapeError for no elements.
+/// The smallest element; NaN if one is NaN. The gradient is divided among equal smallest elements.
+/// Throws ShapeError for no elements.
 REEL_API Tensor min(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no);
 REEL_API Tensor min(Operand x, Keepdims keep);
 /// The position (int64) of the largest element along one axis, or in the flattened tensor if no

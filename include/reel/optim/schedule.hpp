@@ -35,8 +35,8 @@ struct OneCycleOptions {
   double rising = 0.3;                         // this part of the steps
 };
 /// Rises from `first` to 1, then falls to `last`, each along half a period of the cosine (Smith and
-/// Topin 2018). So the learning rate that the optimizer has at first is the highest one. Throws
-/// Error unless rise and fall take at least one step each.
+/// Topin 2018). So the highest rate is the one that the optimizer has when the schedule is made.
+/// Throws Error unless rise and fall take at least one step each.
 REEL_API Factor one_cycle(std::int64_t steps, OneCycleOptions options = {},
                           Caller caller = Caller::here());
 
