@@ -72,7 +72,8 @@ class Operand {
       : scalar_(value), file_(caller.file), line_(caller.line), kind_(Kind::scalar) {}
   // The copy constructor is not trivial, so calls pass a pointer to an Operand. A trivial class of
   // 32 bytes would be copied for each call, which costs 8 ns.
-  // A copy is no longer a temporary: its tensor may be read again through the original.
+  // An op may reuse the memory of a temporary. A copy is not a temporary, because its tensor may be
+  // read again through the original.
   Operand(const Operand& other) noexcept
       : file_(other.file_),
         line_(other.line_),
