@@ -18,8 +18,9 @@ template <Element T>
 requires Number<T>
 class Live;
 
-/// A C++ number and its dtype. Every floating type gives float32, because literals are doubles. An
-/// integer too large for int64 gives float32 too. real() keeps the double unrounded.
+/// A C++ number and its dtype. Every floating type gives float32, also double: each literal such as
+/// 0.5 is a double, and does not ask for float64. An integer too large for int64 gives float32 too.
+/// real() keeps the double unrounded.
 class Scalar {
  public:
   template <Number T>

@@ -58,7 +58,8 @@ struct LoadOptions {
   Rename rename = {};
 };
 
-/// What a load did not load, one line for each tensor or value.
+/// The differences between the file and the arguments, one line for each tensor or value. Kinds
+/// that load() skips are not listed.
 struct REEL_API LoadReport {
   std::vector<std::string> missing;     // the program has it, the file does not
   std::vector<std::string> unexpected;  // the file has it, the program does not
@@ -99,10 +100,11 @@ void save(PathAt path, const Parts&... parts) try {
 /// Loads a file of save(), or the tensors of a .safetensors or .npz file, into its arguments.
 /// Handles of Variables stay valid, and values stay on their devices. The names, shapes and dtypes
 /// of the file and of the arguments must be the same; only a plain Tensor takes those of the file.
-/// Otherwise one IoError lists what is missing, unexpected or different. Optimizers, generators and
-/// numbers in the file are skipped if the call has none. After an error nothing has changed.
-/// Returns a report of what is missing, unexpected or different; it is empty unless options.strict
-/// is false. A file of PyTorch is an IoError: load_torch() converts the layouts of its weights.
+/// Otherwise one IoError lists what is missing, unexpected or different. Each of these kinds in the
+/// file is skipped if the call has no argument of the kind: optimizers and schedules; generators;
+/// numbers, strings and Tensors. After an error nothing has changed. Returns a report of what is
+/// missing, unexpected or different; it is empty unless options.strict is false. A file of PyTorch
+/// is an IoError: load_torch() converts the layouts of its weights.
 template <class... Parts>
 LoadReport load(PathAt path, const LoadOptions& options, Parts&&... parts) try {
   return detail::load_state(path, options, detail::state_of(path.caller, parts...));
