@@ -81,7 +81,7 @@ REEL_API LoadReport load_state(const PathAt& path, const LoadOptions& options, c
 /// the path.
 ///   A Variable that occurs twice is saved once. A generator inside a model is saved too.
 /// - Optimizers: their state, by the paths of the parameters ("optimizer.m.layers.0.weight").
-/// - Generators: seed and position.
+/// - Generators: the seed and how many numbers were drawn, by their position among the generators.
 /// - Numbers, strings and Tensors: by their position among these arguments.
 /// - Structs of these without Variables: by path. Such a struct may be a member of a model.
 ///
