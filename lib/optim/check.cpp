@@ -97,7 +97,8 @@ std::vector<Variable> zeros_for(std::string_view name, const std::vector<Variabl
                                 Caller caller) try {
   std::vector<Variable> zeros;
   zeros.reserve(variables.size());
-  for (const Variable& x : variables) zeros.emplace_back(name, zeros_like({x, caller}), caller);
+  for (const Variable& x : variables)
+    zeros.emplace_back(std::string(name) + '.' + x.name(), zeros_like({x, caller}), caller);
   return zeros;
 } catch (const std::bad_alloc&) {
   fail_memory(caller, name);

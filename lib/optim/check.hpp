@@ -45,7 +45,7 @@ void check_gradients(std::string_view optimizer, const std::vector<Variable>& va
                      const GradientList& gradients, Caller caller);
 /// A rate or a count of steps where the Variables are.
 Tensor on_device_of(const std::vector<Variable>& variables, const Tensor& number, Caller caller);
-/// A Variable full of zeros for each.
+/// A Variable full of zeros for each, called "m.head.weight" for the name m.
 std::vector<Variable> zeros_for(std::string_view name, const std::vector<Variable>& variables,
                                 Caller caller);
 }  // namespace reel::optim

@@ -73,4 +73,15 @@ TEST_CASE("an error of step() of a tape and a loss names the optimizer", "[optim
   const Tensor loss = sum(model(ones({1, 2})));
   require_parts(message<TapeError>([&] { sgd.step(tape, loss); }), {"SGD: ", "\"weight\""});
 }
+
+TEST_CASE("the state of an optimizer has the names of its parameters", "[optim]") {
+  const nn::Linear model(2, 2);
+  optim::Adam adam(parameters(model));
+  std::vector<std::string> names;
+  adam.fields([&](std::string_view, auto& member) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(member)>, std::vector<Variable>>)
+      for (const Variable& each : member) names.push_back(each.name());
+  });
+  CHECK(names == std::vector<std::string>{"m.weight", "m.bias", "v.weight", "v.bias"});
+}
 }  // namespace reel::tests

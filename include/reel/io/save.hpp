@@ -86,7 +86,7 @@ REEL_API LoadReport load_state(const PathAt& path, const LoadOptions& options, c
 /// - Structs of these without Variables: by path. Such a struct may be a member of a model.
 ///
 /// If a struct has Variables, its own numbers and Tensors are settings of the model: they are not
-/// saved. Neither is the rate of a Dropout.
+/// saved. Neither is the probability of a Dropout.
 /// Throws Error if two saved values get the same name: pass two models as std::tie(a, b), or as
 /// members of one struct. Throws IoError if the file cannot be written, or if the path ends with
 /// .npy, .npz, .pt or .pth.
@@ -99,12 +99,12 @@ void save(PathAt path, const Parts&... parts) try {
 
 /// Loads a file of save(), or the tensors of a .safetensors or .npz file, into its arguments.
 /// Handles of Variables stay valid, and values stay on their devices. The names, shapes and dtypes
-/// of the file and of the arguments must be the same; only a plain Tensor takes those of the file.
-/// Otherwise one IoError lists what is missing, unexpected or different. Each of these kinds in the
-/// file is skipped if the call has no argument of the kind: optimizers and schedules; generators;
-/// numbers, strings and Tensors. After an error nothing has changed. Returns a report of what is
-/// missing, unexpected or different; it is empty unless options.strict is false. A file of PyTorch
-/// is an IoError: load_torch() converts the layouts of its weights.
+/// of the file and of the arguments must be the same; only a plain Tensor takes the shape and dtype
+/// of the file. Otherwise one IoError lists what is missing, unexpected or different. Three kinds
+/// of state in the file are skipped if the call has no argument of that kind: optimizers and
+/// schedules; generators; numbers, strings and Tensors. After an error nothing has changed. Returns
+/// a report of what is missing, unexpected or different; it is empty unless options.strict is
+/// false. A file of PyTorch is an IoError: load_torch() converts the layouts of its weights.
 template <class... Parts>
 LoadReport load(PathAt path, const LoadOptions& options, Parts&&... parts) try {
   return detail::load_state(path, options, detail::state_of(path.caller, parts...));

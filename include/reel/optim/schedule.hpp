@@ -32,7 +32,7 @@ REEL_API Factor warm_up(std::int64_t steps, Factor after = {}, Caller caller = C
 /// Options of one_cycle().
 struct OneCycleOptions {
   double first = 1.0 / 25, last = 1.0 / 25e4;  // factors of the first and of the last step
-  double rising = 0.3;                         // this part of the steps
+  double rising = 0.3;                         // the rate rises during this part of the steps
 };
 /// Rises from `first` to 1, then falls to `last`, each along half a period of the cosine (Smith and
 /// Topin 2018). So the highest rate is the one that the optimizer has when the schedule is made.
