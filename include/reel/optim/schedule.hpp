@@ -9,8 +9,9 @@
 
 namespace reel::optim {
 /// A function from the number of steps so far to the factor by which a schedule multiplies the
-/// first learning rate. Both are float64 Tensors of shape (). A lambda can be one. A schedule
-/// throws ShapeError if its factor is not one number.
+/// rate that the optimizer has when the schedule is made. The number of steps and the factor are
+/// float64 Tensors of shape (). A lambda can be one. A schedule throws ShapeError if its factor is
+/// not one number.
 using Factor = reel::detail::Function<Tensor(const Tensor& step)>;
 
 /// factor^floor(step / every): the rate is multiplied by `factor` after `every`, 2 `every`, ...
@@ -40,8 +41,8 @@ struct OneCycleOptions {
 REEL_API Factor one_cycle(std::int64_t steps, OneCycleOptions options = {},
                           Caller caller = Caller::here());
 
-/// Sets the learning rates of an optimizer: the first rate of each group, times the factor. The
-/// first rates are those that the optimizer has when the schedule is made.
+/// Sets the learning rates of an optimizer: the rate that each group has when the schedule is made,
+/// times the factor.
 class REEL_API Schedule {
  public:
   /// Sets the rates of the first step.
