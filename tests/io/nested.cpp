@@ -128,7 +128,7 @@ TEST_CASE("the advice of a load is given where it helps") {
   io::save(path, First());
   const std::string nothing = text_of([&] { io::load(path, Second()); });
   CHECK(nothing.find("strict") == nothing.npos);
-  CHECK(nothing.find("\n  Nothing fits. {.rename = {{\"old.\", \"new.\"}}} changes the names") !=
+  CHECK(nothing.find("\n  Nothing fits. {.rename = {{\"old.\", \"new.\"}}} maps names of") !=
         nothing.npos);
   struct Both {
     nn::Linear a{2, 1}, b{2, 1};
