@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <reel/optim/optimizer.hpp>
+#include <reel/tape.hpp>
 
 #include <cmath>
 
@@ -15,6 +16,12 @@ void Optimizer::add_group(const std::vector<Variable>& variables, double rate, C
                       on_device_of(variables_, tensor<double>(rate, caller), caller), caller);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, name_);
+}
+
+std::vector<RowGradient> Optimizer::gradients_of(GradientTape& tape, const Operand& loss) const {
+  const CallerScope here(loss.caller(), name_);
+  check_not_moved(name_, variables_, loss.caller());
+  return tape.row_gradients(loss, variables_);
 }
 
 void Optimizer::check_numbers(const GradientList& gradients, Caller caller) const {

@@ -63,7 +63,7 @@ TEST_CASE("an optimizer that was moved from says so", "[optim]") {
   require_parts(message<Error>([&] { a.learning_rate(); }), {words});
   GradientTape tape;
   const Tensor loss = sum(model(ones({1, 2})));
-  require_parts(message<Error>([&] { a.step(tape, loss); }), {"Adam: "});
+  require_parts(message<Error>([&] { a.step(tape, loss); }), {words});
 }
 
 TEST_CASE("an error of step() of a tape and a loss names the optimizer", "[optim]") {

@@ -8,8 +8,10 @@
 #include <vector>
 
 #include <reel/ops/update.hpp>
-#include <reel/tape.hpp>
 
+namespace reel {
+class GradientTape;
+}
 namespace reel::optim {
 /// Variables with options of their own. An optimizer takes a list of groups instead of a list of
 /// Variables. The gradients of step() follow the order of variables(): one group after the other.
@@ -47,6 +49,8 @@ class REEL_API Optimizer {
     check(caller);
   }
   std::string_view name() const { return name_; }
+  /// The gradients of a loss for variables(). Errors name the optimizer.
+  std::vector<RowGradient> gradients_of(GradientTape& tape, const Operand& loss) const;
   /// The part of a list that belongs to a group; the list has an element for each Variable.
   template <class T>
   std::span<const T> part(const std::vector<T>& list, std::size_t group) const {

@@ -27,10 +27,7 @@ class REEL_API RMSprop : public Optimizer {
   /// before anything of any group has changed.
   void step(GradientList gradients, Caller caller = Caller::here());
   /// The same with the gradients of a loss for variables(), in their order.
-  void step(GradientTape& tape, Operand loss) {
-    const CallerScope here(loss.caller(), name());
-    step(tape.row_gradients(loss, variables()), loss.caller());
-  }
+  void step(GradientTape& tape, Operand loss) { step(gradients_of(tape, loss), loss.caller()); }
   /// The state, which a checkpoint must contain.
   void fields(auto&& field) {
     Optimizer::fields(field);
@@ -65,10 +62,7 @@ class REEL_API Adagrad : public Optimizer {
   /// before anything of any group has changed.
   void step(GradientList gradients, Caller caller = Caller::here());
   /// The same with the gradients of a loss for variables(), in their order.
-  void step(GradientTape& tape, Operand loss) {
-    const CallerScope here(loss.caller(), name());
-    step(tape.row_gradients(loss, variables()), loss.caller());
-  }
+  void step(GradientTape& tape, Operand loss) { step(gradients_of(tape, loss), loss.caller()); }
   /// The state, which a checkpoint must contain.
   void fields(auto&& field) {
     Optimizer::fields(field);
