@@ -166,7 +166,7 @@ constexpr void require_fields() {
                 "forgotten: add REEL_FIELDS(weight, bias) or fields(field) to it");
 }
 
-/// Throws Error: a member of the model leads back to the model.
+/// Throws Error: the path is so long that a pointer in the model may lead back to the model.
 [[noreturn]] REEL_API void fail_endless(std::string_view path);
 inline std::string path_to(std::string_view outer, std::string_view inner) {
   if (outer.size() > 4000) fail_endless(outer);

@@ -271,7 +271,7 @@ TEST_CASE("a model that leads back to itself is an error", "[nn]") {
   };
   const auto link = std::make_shared<Link>();
   link->next = link;
-  CHECK_THROWS_WITH(parameters(*link), Catch::Contains("lead back to the model"));
+  CHECK_THROWS_WITH(parameters(*link), Catch::Contains("leads back to the model"));
   link->next = nullptr;
   CHECK(parameters(*link).size() == 2);
 }
