@@ -68,26 +68,24 @@ constinit Op scatter_assign_op{.name = "scatter_assign",
                                .internal = true,
                                .samples = [](SampleList out) { select_samples(out, scatter, {}); },
                                .argument_names = "x, updates, indices"};
-constinit Op scatter_max_op{.name = "scatter_max",
-                            .arity = 3,
-                            .shape = scatter_select_shape,
-                            .promote = Promote::numeric,
-                            .promoted = 0b011,
-                            .options = &options_type<AxisOptions>,
-                            .needs = {{every, every}},
-                            .contiguous_inputs = true,
-                            .samples = [](SampleList out) { select_samples(out, scatter_max, {}); },
-                            .argument_names = "x, updates, indices"};
-constinit Op scatter_min_op{.name = "scatter_min",
-                            .arity = 3,
-                            .shape = scatter_select_shape,
-                            .promote = Promote::numeric,
-                            .promoted = 0b011,
-                            .options = &options_type<AxisOptions>,
-                            .needs = {{every, every}},
-                            .contiguous_inputs = true,
-                            .samples = [](SampleList out) { select_samples(out, scatter_min, {}); },
-                            .argument_names = "x, updates, indices"};
+namespace {
+constexpr Op extreme_scatter(std::string_view name, void (*samples)(SampleList)) {
+  return {.name = name,
+          .arity = 3,
+          .shape = scatter_select_shape,
+          .promote = Promote::numeric,
+          .promoted = 0b011,
+          .options = &options_type<AxisOptions>,
+          .needs = {{every, every}},
+          .contiguous_inputs = true,
+          .samples = samples,
+          .argument_names = "x, updates, indices"};
+}
+}  // namespace
+constinit Op scatter_max_op =
+    extreme_scatter("scatter_max", [](SampleList out) { select_samples(out, scatter_max, {}); });
+constinit Op scatter_min_op =
+    extreme_scatter("scatter_min", [](SampleList out) { select_samples(out, scatter_min, {}); });
 
 namespace {
 void require_dtype(std::string_view name, const Operand& x, const Operand& updates) {

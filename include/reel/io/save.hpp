@@ -77,11 +77,11 @@ REEL_API LoadReport load_state(const PathAt& path, const LoadOptions& options, c
 ///
 ///     io::save("run.safetensors", model, adam, generator, step);
 ///
-/// - Models: their Variables and Buffers, by path ("layers.0.weight"). Keys of a map are part of
-/// the path.
-///   A Variable that occurs twice is saved once. A generator inside a model is saved too.
+/// - Models: their Variables, Buffers and generators, by path ("layers.0.weight"). A path contains
+///   the keys of maps. A Variable that occurs twice is saved once.
 /// - Optimizers: their state, by the paths of the parameters ("optimizer.m.layers.0.weight").
-/// - Generators: the seed and how many numbers were drawn, by their position among the generators.
+/// - Generators: the seed and how many numbers were drawn, by their position among the arguments
+///   that are generators.
 /// - Numbers, strings and Tensors: by their position among these arguments.
 /// - Structs of these without Variables: by path. Such a struct may be a member of a model.
 ///
