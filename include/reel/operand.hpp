@@ -18,9 +18,9 @@ template <Element T>
 requires Number<T>
 class Live;
 
-/// A C++ number and its dtype. Every floating type gives float32, also double: each literal such as
-/// 0.5 is a double, and does not ask for float64. An integer too large for int64 gives float32 too.
-/// real() keeps the double unrounded.
+/// A C++ number and its dtype. Every floating type gives float32. This includes double, because a
+/// literal such as 0.5 is a double even where float64 is not wanted. An integer too large for int64
+/// gives float32 too. real() keeps the double unrounded.
 class Scalar {
  public:
   template <Number T>
@@ -53,9 +53,10 @@ class Scalar {
   DType dtype_;
 };
 
-/// The type of the parameters of ops: a Tensor, a Variable, a Live number or a C++ number, with the
-/// line of the caller. It points to its argument. Use it only for parameters of functions: a local
-/// `Operand h = relu(x);` points to a tensor that has ended. Keep results in a Tensor.
+/// The type of the arguments that ops take: a Tensor, a Variable, a Live number or a C++ number,
+/// with the line of the caller. It points to its argument. Use it only as the type of a function's
+/// argument: a local `Operand h = relu(x);` points to a tensor that no longer exists. Keep results
+/// in a Tensor.
 class Operand {
  public:
   enum class Kind : std::uint8_t { tensor, temporary, variable, scalar };
@@ -87,7 +88,7 @@ class Operand {
   Operand& operator=(const Operand&) = delete;  // keep results in a Tensor
   Kind kind() const { return kind_; }
   Caller caller() const { return {file_, line_}; }
-  /// The value as a tensor, of any kind of argument. A number becomes a tensor of shape () on the
+  /// The argument as a tensor, whatever its kind. A number becomes a tensor of shape () on the
   /// CPU. A tape records an op on this tensor in the same way as an op on the argument.
   REEL_API Tensor value() const;
   /// The argument itself. Throws Error if the operand is of another kind.
@@ -115,7 +116,7 @@ class Operand {
   Kind kind_;
 };
 
-/// Several operands: `{a, b}`, a vector of Tensors or of Variables.
+/// Several operands: a list `{a, b}`, a vector of Tensors or of Variables, or a span of Tensors.
 class Operands {
  public:
   Operands(std::initializer_list<Operand> operands, Caller caller = Caller::here())

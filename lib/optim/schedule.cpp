@@ -35,15 +35,15 @@ Tensor cosine_between(double first, double last, const Tensor& t) {
 }
 }  // namespace
 
-Factor step_decay(std::int64_t every, double factor, Caller caller) {
+Factor step_decay(std::int64_t every, double decay, Caller caller) {
   const double count = checked_steps(every, "step_decay", "every", caller);
-  check_positive(factor, "step_decay", "factor", caller);
-  return [=](const Tensor& step) { return power(factor, (step - step % count) / count); };
+  check_positive(decay, "step_decay", "decay", caller);
+  return [=](const Tensor& step) { return power(decay, (step - step % count) / count); };
 }
 
-Factor exponential_decay(double factor, Caller caller) {
-  check_positive(factor, "exponential_decay", "factor", caller);
-  return [=](const Tensor& step) { return power(factor, step); };
+Factor exponential_decay(double decay, Caller caller) {
+  check_positive(decay, "exponential_decay", "decay", caller);
+  return [=](const Tensor& step) { return power(decay, step); };
 }
 
 Factor linear_decay(std::int64_t steps, double last, Caller caller) {

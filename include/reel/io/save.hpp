@@ -58,8 +58,8 @@ struct LoadOptions {
   Rename rename = {};
 };
 
-/// The differences between the file and the arguments, one line for each tensor or value. Kinds
-/// that load() skips are not listed.
+/// The differences between the file and the arguments, one line for each tensor or value. State
+/// that load() skips, because the call has no argument of its kind, is not listed.
 struct REEL_API LoadReport {
   std::vector<std::string> missing;     // the program has it, the file does not
   std::vector<std::string> unexpected;  // the file has it, the program does not
@@ -83,10 +83,10 @@ REEL_API LoadReport load_state(const PathAt& path, const LoadOptions& options, c
 /// - Generators: the seed and how many numbers were drawn, by their position among the arguments
 ///   that are generators.
 /// - Numbers, strings and Tensors: by their position among these arguments.
-/// - Structs of these without Variables: by path. Such a struct may be a member of a model.
+/// - Structs that hold only numbers, strings and Tensors: by path. They may be members of a model.
 ///
-/// If a struct has Variables, its own numbers and Tensors are settings of the model: they are not
-/// saved. Neither is the probability of a Dropout.
+/// If a struct has Variables, Buffers, generators or optimizers, its own numbers, strings and
+/// Tensors are settings: they are not saved. Neither is the probability of a Dropout.
 /// Throws Error if two saved values get the same name: pass two models as std::tie(a, b), or as
 /// members of one struct. Throws IoError if the file cannot be written, or if the path ends with
 /// .npy, .npz, .pt or .pth.
@@ -99,12 +99,17 @@ void save(PathAt path, const Parts&... parts) try {
 
 /// Loads a file of save(), or the tensors of a .safetensors or .npz file, into its arguments.
 /// Handles of Variables stay valid, and values stay on their devices. The names, shapes and dtypes
-/// of the file and of the arguments must be the same; only a plain Tensor takes the shape and dtype
-/// of the file. Otherwise one IoError lists what is missing, unexpected or different. Three kinds
-/// of state in the file are skipped if the call has no argument of that kind: optimizers and
-/// schedules; generators; numbers, strings and Tensors. After an error nothing has changed. Returns
-/// a report of what is missing, unexpected or different; it is empty unless options.strict is
-/// false. A file of PyTorch is an IoError: load_torch() converts the layouts of its weights.
+/// of the file and of the arguments must be the same. If they are not, one IoError lists what is
+/// missing, unexpected or different, and nothing has changed. A plain Tensor takes the shape and
+/// dtype of the file. load() skips three kinds of state in the file:
+/// - generators, if no argument is or contains one;
+/// - optimizers, schedules, weight averages and gradient sums, if no argument is or contains one;
+/// - numbers, strings, Tensors and structs of these that were arguments of save(), if no argument
+///   is one.
+///
+/// Returns a report of what is missing, unexpected or different; it is empty unless options.strict
+/// is false. Throws IoError for a file of PyTorch, whose weights have other layouts: load_torch()
+/// reads it.
 template <class... Parts>
 LoadReport load(PathAt path, const LoadOptions& options, Parts&&... parts) try {
   return detail::load_state(path, options, detail::state_of(path.caller, parts...));
@@ -117,8 +122,8 @@ requires(!std::is_same_v<std::remove_cvref_t<Part>, LoadOptions>) LoadReport
   return load(std::move(path), LoadOptions(), part, parts...);
 }
 
-/// The parameters and buffers of a model, for save_safetensors() and save_npz(). PyTorch calls this
-/// a state dict.
+/// The parameters and buffers of a model, for save_safetensors(), save_npz() and save_torch().
+/// PyTorch calls this a state dict.
 template <class Model>
 NamedTensors tensors_of(const Model& model) try {
   NamedTensors tensors;

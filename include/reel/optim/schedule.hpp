@@ -8,17 +8,17 @@
 #include <reel/optim/optimizer.hpp>
 
 namespace reel::optim {
-/// A function from the number of steps so far to the factor by which a schedule multiplies the
-/// rate that the optimizer has when the schedule is made. The number of steps and the factor are
-/// float64 Tensors of shape (). A lambda can be one. A schedule throws ShapeError if its factor is
-/// not one number.
+/// A function, for example a lambda. It gets the number of steps so far as a float64 Tensor of
+/// shape () and returns a factor of shape (). A schedule sets the rate to this factor times the
+/// rate that the optimizer had when the schedule was made. Throws ShapeError if the factor is not
+/// one number.
 using Factor = reel::detail::Function<Tensor(const Tensor& step)>;
 
-/// factor^floor(step / every): the rate is multiplied by `factor` after `every`, 2 `every`, ...
+/// decay^floor(step / every): the rate is multiplied by `decay` after `every`, 2 `every`, ...
 /// steps. Throws Error unless every >= 1.
-REEL_API Factor step_decay(std::int64_t every, double factor = 0.1, Caller caller = Caller::here());
-/// factor^step.
-REEL_API Factor exponential_decay(double factor, Caller caller = Caller::here());
+REEL_API Factor step_decay(std::int64_t every, double decay = 0.1, Caller caller = Caller::here());
+/// decay^step.
+REEL_API Factor exponential_decay(double decay, Caller caller = Caller::here());
 /// Falls linearly from 1 to `last` in this number of steps, then stays `last`. Throws Error unless
 /// steps >= 1.
 REEL_API Factor linear_decay(std::int64_t steps, double last = 0, Caller caller = Caller::here());
@@ -49,7 +49,7 @@ class REEL_API Schedule {
   Schedule(Optimizer& optimizer, Factor factor, Caller caller = Caller::here());
   /// Sets the rates of the next step. Call it after the optimizer's step().
   void step(Caller caller = Caller::here());
-  /// The number of steps so far, int64.
+  /// The number of steps so far, an int64 Variable.
   const Variable& steps() const { return steps_; }
   /// The learning rates that it sets.
   const std::vector<Variable>& variables() const { return rates_; }
@@ -69,8 +69,8 @@ class REEL_API Schedule {
 /// Options of ReduceOnPlateau.
 struct PlateauOptions {
   double factor = 0.1;
-  std::int64_t patience = 10;  // this number of bad steps in a row changes nothing
-  double threshold = 1e-4;     // a good loss is below (1 - threshold) times the best one
+  std::int64_t patience = 10;  // the rates change after more steps in a row without a good loss
+  double threshold = 1e-4;     // a good loss is below (1 - threshold) times the last good one
   double least = 0;            // no rate becomes smaller than this
 };
 /// Multiplies the learning rates of an optimizer by a factor when a loss does not fall any more.
@@ -81,7 +81,7 @@ class REEL_API ReduceOnPlateau {
                            Caller caller = Caller::here());
   /// Call it with one loss, for example that of an epoch. NaN is a bad loss.
   void step(Operand loss);
-  /// The least loss so far, float64.
+  /// The last good loss, float64; infinity before the first.
   const Variable& best() const { return best_; }
   /// The learning rates that it sets.
   const std::vector<Variable>& variables() const { return rates_; }
