@@ -67,27 +67,26 @@ Point fail_at(Program& program, const Results& wanted, std::int64_t k, Failing f
   return point;
 }
 
-/// Fails each allocation of one program in turn. Returns how many there are.
-int exhaust(const ProgramKind& kind, unsigned variant, Failing failing, std::int64_t step) {
-  const std::unique_ptr<Program> program = kind.make(variant);
-  const Results wanted = results_of(*program);
+}  // namespace
+
+int exhaust(const std::string& name, Program& program, Failing failing, std::int64_t step) {
+  const Results wanted = results_of(program);
   // A lasting trace keeps what its first calls find out.
-  for (int i = 0; i < 3; ++i) REQUIRE(results_of(*program) == wanted);
+  for (int i = 0; i < 3; ++i) REQUIRE(results_of(program) == wanted);
   int points = 0, errors = 0;
   for (std::int64_t k = 0;; k += step) {
-    Point point = fail_at(*program, wanted, k, failing);
+    Point point = fail_at(program, wanted, k, failing);
     // A list that the library keeps may have grown, but it does not grow each time.
     for (int again = 0; point.left > 0 && again < 3; ++again)
-      point = fail_at(*program, wanted, k, failing);
+      point = fail_at(program, wanted, k, failing);
     if (!point.failed) {
       CHECK(point.right);
       break;
     }
     ++points;
     errors += point.outcome == Outcome::memory_error;
-    INFO(kind.name << " " << variant << ", allocation " << k
-                   << (failing == Failing::one ? " alone" : " and all after it") << ": "
-                   << point.text.data());
+    INFO(name << ", allocation " << k << (failing == Failing::one ? " alone" : " and all after it")
+              << ": " << point.text.data());
     CHECK(point.outcome != Outcome::wrong_type);
     if (point.outcome == Outcome::memory_error) {
       CHECK(std::strlen(point.text.data()) > 20);
@@ -101,7 +100,6 @@ int exhaust(const ProgramKind& kind, unsigned variant, Failing failing, std::int
   if (failing == Failing::all_from) CHECK(errors > 0);
   return points;
 }
-}  // namespace
 
 TEST_CASE("a program that runs out of memory at any allocation gets a MemoryError and can go on") {
   const bool full = std::getenv("REEL_TEST_LONG") != nullptr;
@@ -111,7 +109,8 @@ TEST_CASE("a program that runs out of memory at any allocation gets a MemoryErro
     for (unsigned variant = 0; variant < (full ? 5 : 1); ++variant)
       for (const Failing failing : {Failing::one, Failing::all_from}) {
         set_num_threads(1);
-        const int found = exhaust(kind, variant, failing, full ? 1 : 3);
+        const int found = exhaust(kind.name + (" " + std::to_string(variant)), *kind.make(variant),
+                                  failing, full ? 1 : 3);
         if (full) WARN(kind.name << ": " << found);
         points += found;
       }

@@ -8,6 +8,9 @@
 #include <span>
 
 #include <reel/reel.hpp>
+#include <string>
+
+#include "exhaustion/allocations.hpp"
 
 namespace reel::tests {
 /// A digest of the results of a program. It allocates no memory.
@@ -37,6 +40,10 @@ struct ProgramKind {
   std::unique_ptr<Program> (*make)(unsigned variant);
 };
 std::span<const ProgramKind> program_kinds();
+
+/// Fails each allocation of a program in turn, or each `step`-th. Returns how many it has failed.
+/// memory_ends.cpp.
+int exhaust(const std::string& name, Program& program, Failing failing, std::int64_t step);
 
 template <class P>
 std::unique_ptr<Program> make(unsigned variant) {

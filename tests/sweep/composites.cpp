@@ -51,6 +51,10 @@ void each_with_ids(SampleList out, Tensor (*f)(Operand, Operand, Extent)) {
            [f, count](const Inputs& in) { return f(in[0], in[1], count); });
   }
 }
+/// Pads. The list of widths is made here, not in the call.
+auto padded(std::vector<Padding> widths, PadOptions options) {
+  return [widths, options](const Inputs& in) { return pad(in[0], widths, options); };
+}
 /// Targets -1 and 1.
 Tensor signs(const Shape& shape) { return positions(shape, 2) * 2 - 1; }
 
@@ -207,11 +211,11 @@ Op layouts[] = {
       for (const auto& [shape, layout] : shapes) {
         if (shape.rank() != 2) continue;
         const Tensor x = drawn(shape, layout);
-        sample(out, {x}, REEL_CALL(pad(in[0], {{1, 2}, {0, 1}}, {.value = 0.5})));
+        sample(out, {x}, padded({{1, 2}, {0, 1}}, {.value = 0.5}));
         if (x.size() == 0) continue;
-        sample(out, {x}, REEL_CALL(pad(in[0], {{0, 0}, {2, 1}}, {PadMode::reflect})));
-        sample(out, {x}, REEL_CALL(pad(in[0], {{1, 1}, {2, 0}}, {PadMode::replicate})));
-        sample(out, {x}, REEL_CALL(pad(in[0], {{1, 0}, {1, 2}}, {PadMode::circular})));
+        sample(out, {x}, padded({{0, 0}, {2, 1}}, {PadMode::reflect}));
+        sample(out, {x}, padded({{1, 1}, {2, 0}}, {PadMode::replicate}));
+        sample(out, {x}, padded({{1, 0}, {1, 2}}, {PadMode::circular}));
       }
     })};
 
