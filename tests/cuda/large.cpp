@@ -86,10 +86,8 @@ void both_ways(const std::vector<Tensor>& sources, const F& f) {
   if (is_floating(y.dtype()))
     tape.gradient(sum(y * y), sources, {.unconnected = Unconnected::zero});
 }
-}  // namespace
-
-TEST_CASE("every kernel gives the CPU's numbers for more elements than a grid takes at once") {
-  const DeviceScope scope(cuda(0));
+/// Calls every kernel on more elements than a grid takes at once.
+void run_every_kernel() {
   seed(5);
   const std::int64_t height = smaller ? 47 : 251, width = smaller ? 97 : 203;
   const std::int64_t count = smaller ? 4'700 : 60'000, units = smaller ? 37 : 101;
@@ -99,10 +97,6 @@ TEST_CASE("every kernel gives the CPU's numbers for more elements than a grid ta
   const Tensor integers = random::integers(1, 50, shape), truth = x > 0, other = y > 0.7;
   const Tensor places = random::integers(0, height, {count}),
                labels = random::integers(0, std::min(height, width), {height});
-  const LockstepScope lockstep({.tolerance = 2e-4});
-  emulate::reset_counts();
-  Names names;
-  const ObserverScope watching(names);
   for (const auto f : {add, subtract, multiply, divide, remainder, maximum, minimum}) {
     both_ways({x, y}, [&] { return f(x, y); });
     both_ways({x, row}, [&] { return f(x, row); });
@@ -227,10 +221,93 @@ TEST_CASE("every kernel gives the CPU's numbers for more elements than a grid ta
   both_ways({wide}, [&] { return sum(wide(range(0, 20)), 0); });
   both_ways({wide}, [&] { return cumsum(wide, 0); });
   full(shape, 3), arange(0, count), eye(height);
+}
+
+/// The most launches of each kernel in one call, and what a kernel does beside launches.
+struct Launches : Observer {
+  void kernel_begins(const DeviceCall&) override { before = emulate::counts(); }
+  void kernel_ends(const DeviceCall& call) override {
+    const emulate::Counts now = emulate::counts();
+    const std::string name = std::string(call.op.name) + suffix_of(call.part).data();
+    std::uint64_t& launches = most[name];
+    launches = std::max(launches, now.launches + now.products - before.launches - before.products);
+    if (now.synchronizations != before.synchronizations) waiting.insert(name);
+    if (now.copies != before.copies) copying.insert(name);
+  }
+  emulate::Counts before;
+  std::map<std::string, std::uint64_t> most;
+  std::set<std::string> waiting, copying;
+};
+}  // namespace
+
+TEST_CASE("every kernel gives the CPU's numbers for more elements than a grid takes at once") {
+  const DeviceScope scope(cuda(0));
+  const LockstepScope lockstep({.tolerance = 2e-4});
+  emulate::reset_counts();
+  Names names;
+  const ObserverScope watching(names);
+  run_every_kernel();
   std::string missing;
   for (const std::string& each : kernels())
     if (!names.ran.count(each)) missing += each + " ";
   CHECK(missing == "");
   CHECK(small_launches() == "");
+}
+
+TEST_CASE("a kernel is one launch, or as many as its method needs, and waits for nothing") {
+  const DeviceScope scope(cuda(0));
+  const std::map<std::string, std::uint64_t> longer = {
+      // A second launch joins what the blocks of the first one found.
+      {"all", 2},
+      {"any", 2},
+      {"argmax", 2},
+      {"max", 2},
+      {"mean", 2},
+      {"min", 2},
+      {"sum", 2},
+      {"sum_squares", 2},
+      {"sum_to", 2},
+      {"layer_norm.d", 2},
+      {"flat_positions", 2},
+      // Sums of blocks, the sums of these, and the results.
+      {"cummax", 3},
+      {"cumprod", 3},
+      {"cumsum", 3},
+      {"linear_scan", 3},
+      {"logcumsumexp", 3},
+      // x is copied, then changed.
+      {"scatter_assign", 2},
+      {"scatter_max", 2},
+      {"scatter_min", 2},
+      // Positions are sorted, so that the sums are deterministic.
+      {"argsort", 10},
+      {"scatter", 9},
+      {"scatter_elements", 9},
+      // A product, and a bias or an activation.
+      {"dense", 2},
+      {"matmul_add", 2},
+      // A product for all inputs, then for each of 6 steps a product and the gates.
+      {"gru", 13},
+      {"lstm", 13},
+      {"gru.d", 12},
+      {"lstm.d", 12},
+      // 307 tensors, 128 in a launch, of two dtypes: their sums, the factor, the results.
+      {"limit_norm", 9},
+      // Long permutations: the list of exchanges, then the exchanges.
+      {"random", 2}};
+  Launches launches;
+  {
+    const ObserverScope watching(launches);
+    run_every_kernel();
+  }
+  for (const auto& [name, most] : launches.most) {
+    INFO(name);
+    const auto found = longer.find(name);
+    CHECK(most <= (found == longer.end() ? 1 : found->second));
+  }
+  CHECK(launches.waiting == std::set<std::string>{});
+  const std::set<std::string> copying = {"cast", "gru", "lstm", "momentum_row_update",
+                                         "sgd_row_update"};  // from device to device
+  CHECK(launches.copying == copying);
 }
 }  // namespace reel::tests
