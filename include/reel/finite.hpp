@@ -11,9 +11,9 @@ struct FiniteOptions {
 /// While it lives, the first op of this thread whose result is not finite throws Error, with the
 /// op, the place in the result, the range of its inputs and your line. So does the first gradient,
 /// with the line of its op, and a step of a trace. Make it outside of a traced function: one that
-/// makes it inside runs eagerly. Each op waits and reads its result: for debugging only. It should
-/// end on the thread that made it. On another thread it stops the checks, and a few bytes are not
-/// freed.
+/// makes it inside runs eagerly. Each result is read once. On the CPU this costs little; on another
+/// device each op waits and its result is copied. It should end on the thread that made it. On
+/// another thread it stops the checks, and a few bytes are not freed.
 ///
 ///     FiniteScope finite;
 ///     adam.step(tape.gradient(loss, parameters(model)));

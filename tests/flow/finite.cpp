@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A FiniteScope names the op that makes the first NaN or infinity.
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <reel/reel.hpp>
 
@@ -48,6 +50,32 @@ TEST_CASE("a FiniteScope names op, place and line of the first number that is no
   CHECK(text_of([&] { log(w); }).empty());
   CHECK(text_of([&] { log(x); }) ==
         at(__LINE__ - 1) + "log: result: expected no NaN, got nan at [1, 0]");
+}
+
+TEMPLATE_TEST_CASE("a FiniteScope sees each element, and no largest or smallest number", "", float,
+                   double) {
+  using Limits = std::numeric_limits<TestType>;
+  const TestType ends[] = {Limits::max(), Limits::lowest(), Limits::min(), Limits::denorm_min()};
+  for (std::size_t size = 1; size < 12; ++size)
+    for (std::size_t place = 0; place < size; ++place)
+      for (const TestType bad : {Limits::quiet_NaN(), Limits::infinity(), -Limits::infinity()}) {
+        std::vector<TestType> values(size);
+        for (std::size_t i = 0; i < size; ++i) values[i] = ends[i % 4];
+        const Tensor good = tensor<TestType>(values);
+        values[place] = bad;
+        const Tensor x = tensor<TestType>(values);
+        const std::string found = "got " + fmt::format("{}", bad);
+        const FiniteScope finite;
+        CHECK(text_of([&] { good + 0; }).empty());
+        CHECK(text_of([&] { transpose(stack({good, good})); }).empty());
+        const unsigned line = __LINE__ + 1;
+        const std::string text = text_of([&] { x + 0; });
+        CHECK(text == at(line) + "add: result: expected finite numbers, " + found + " at [" +
+                          std::to_string(place) + "]");
+        CHECK(text_of([&] {
+                broadcast_to(expand_dims(x, 1), {static_cast<std::int64_t>(size), 2});
+              }).find(found) != std::string::npos);
+      }
 }
 
 TEST_CASE("a FiniteScope tells the range of each input and a likely cause") {
