@@ -75,7 +75,6 @@ struct CRF {
   Variable transitions{"transitions", zeros({tags, tags})};  // from a tag, to a tag
   explicit CRF(int hidden) : tagger(hidden) {}
   REEL_FIELDS(tagger, transitions)
-
   /// Minus the log probability of the true sequences: their scores, less the logarithm of the sum
   /// of exp(score) over all sequences (forward algorithm).
   Tensor loss(const Batch& batch) const {
@@ -131,16 +130,17 @@ void learn(const char* name, const Model& model, const std::vector<Batch>& data,
 
 int main(int argc, char** argv) {
   Options options;
-  CommandLine line("A BiLSTM learns to tag words, with and without a conditional random field.",
-                   options);
+  CommandLine line("A BiLSTM tags words, with and without a conditional random field.", options);
+  line.add("--sentences", options.sentences, "sentences to learn")->check(CLI::PositiveNumber);
   line.add("--epochs", options.epochs, "passes over the sentences")->check(CLI::PositiveNumber);
+  line.add("--hidden", options.hidden, "width of the LSTM")->check(CLI::PositiveNumber);
   line.add("--rate", options.rate, "Adam's learning rate at the start");
   return line.run(argc, argv, [&] {
     std::mt19937_64 random(options.seed);
     std::vector<Batch> data;
     for (int i = 0; i < options.sentences; i += options.batch)
       data.push_back(draw(options.batch, random));
-    const Batch test = draw(1000, random);
+    const Batch test = draw(options.sentences, random);
     const Tagger plain(options.hidden);
     learn("each tag by itself", plain, data, test, options);
     const CRF crf(options.hidden);
