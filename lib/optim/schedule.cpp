@@ -71,8 +71,7 @@ Factor one_cycle(std::int64_t steps, OneCycleOptions options, Caller caller) {
   check_positive(options.last, "one_cycle", "last", caller);
   const double all = static_cast<double>(steps), top = options.rising * all - 1;
   check_number(top > 0 && top < all - 1, "one_cycle", "rising",
-               "a part of the steps that leaves more than one for both sides", options.rising,
-               caller);
+               "a number above 1 / steps and below 1", options.rising, caller);
   return [=](const Tensor& step) {
     const Tensor rise = cosine_between(options.first, 1, step / top);
     return where(step <= top, rise,

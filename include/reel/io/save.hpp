@@ -80,8 +80,8 @@ REEL_API LoadReport load_state(const PathAt& path, const LoadOptions& options, c
 /// - Models: their Variables, Buffers and generators, by path ("layers.0.weight"). A path contains
 ///   the keys of maps. A Variable that occurs twice is saved once.
 /// - Optimizers: their state, by the paths of the parameters ("optimizer.m.layers.0.weight").
-/// - Generators: the seed and how many numbers were drawn, by their position among the arguments
-///   that are generators.
+/// - Generators: the seed and how many numbers were drawn. A member is named by its path, an
+///   argument by its position among all generators of the call.
 /// - Numbers, strings and Tensors: by their position among these arguments.
 /// - Structs that hold only numbers, strings and Tensors: by path. They may be members of a model.
 ///

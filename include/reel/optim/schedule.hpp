@@ -37,7 +37,7 @@ struct OneCycleOptions {
 };
 /// Rises from `first` to 1, then falls to `last`, each along half a period of the cosine (Smith and
 /// Topin 2018). So the highest rate is the one that the optimizer has when the schedule is made.
-/// Throws Error unless rise and fall take at least one step each.
+/// Throws Error unless 1 / steps < rising < 1.
 REEL_API Factor one_cycle(std::int64_t steps, OneCycleOptions options = {},
                           Caller caller = Caller::here());
 
@@ -69,8 +69,8 @@ class REEL_API Schedule {
 /// Options of ReduceOnPlateau.
 struct PlateauOptions {
   double factor = 0.1;
-  std::int64_t patience = 10;  // the rates change after more steps in a row without a good loss
-  double threshold = 1e-4;     // a good loss is below (1 - threshold) times the last good one
+  std::int64_t patience = 10;  // the rates change after more than this many bad losses in a row
+  double threshold = 1e-4;     // a bad loss is not below (1 - threshold) times the last good one
   double least = 0;            // no rate becomes smaller than this
 };
 /// Multiplies the learning rates of an optimizer by a factor when a loss does not fall any more.
