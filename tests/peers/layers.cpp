@@ -122,13 +122,14 @@ void add_layers(Rows& rows) {
       {drawn({3, 4})}, {drawn({2, 4, 5})}, {drawn({2, 4, 3, 2}, transposed)}};
   rows.push_back(called(
       "BatchNorm", images,
-      REEL_PAIR(
-          batch_norm(x[0]),
-          at::batch_norm(x[0], scale_of(x[0], 4), shift_of(x[0], 4), at::zeros({4}, x[0].options()),
-                         at::ones({4}, x[0].options()), true, 0.1, 1e-5, false))));
-  rows.push_back(called("GroupNorm", images,
-                        REEL_PAIR(group_norm(x[0]), at::group_norm(x[0], 2, scale_of(x[0], 4),
-                                                                   shift_of(x[0], 4), 1e-5))));
+      REEL_PAIR(batch_norm(x[0]),
+                at::batch_norm(x[0], scale_of(x[0], x[0].size(1)), shift_of(x[0], x[0].size(1)),
+                               at::zeros({x[0].size(1)}, x[0].options()),
+                               at::ones({x[0].size(1)}, x[0].options()), true, 0.1, 1e-5, false))));
+  rows.push_back(
+      called("GroupNorm", images,
+             REEL_PAIR(group_norm(x[0]), at::group_norm(x[0], 2, scale_of(x[0], x[0].size(1)),
+                                                        shift_of(x[0], x[0].size(1)), 1e-5))));
   rows.push_back(
       called("RMSNorm", images,
              REEL_PAIR(rms_norm(x[0]),

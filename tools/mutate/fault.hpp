@@ -3,6 +3,14 @@
 // into a copy of the sources; no other build contains them.
 #pragma once
 #pragma GCC system_header
+// A fault may read what was not written. The optimizer's warnings of it name other lines.
+#pragma GCC diagnostic ignored "-Warray-bounds"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wnonnull"
+#pragma GCC diagnostic ignored "-Wstringop-overflow"
+#pragma GCC diagnostic ignored "-Wstringop-overread"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wuse-after-free"
 
 /// One byte for each fault. All are 0 unless a fault is active or the run is recorded.
 extern "C" unsigned char reel_faults[];
