@@ -380,6 +380,14 @@ Fault* Queue::fault(const KernelResult& result) const {
   capture->holdings.faults.push_back(kept);
   return kept;
 }
+const Draws* Queue::draws() const {
+  Capture* const capture = Capture::current();
+  if (!capture) return nullptr;
+  const Draws* const draws = capture->draws();
+  if (!draws)
+    refuse("memory for the place in the random numbers", "none", "Trace fewer functions.");
+  return draws;
+}
 void Queue::fail(cudaError_t error) const {
   if (held) held->reporting = {};  // the call ends; see Faults
   gpu::check(error, call ? call->op.name : "fill", call ? host->site(call->site) : host->site({}));

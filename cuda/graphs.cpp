@@ -12,7 +12,16 @@ constinit thread_local Capture* capture_here = nullptr;
 
 Capture* Capture::current() { return capture_here; }
 
-Capture::Capture(cudaStream_t to) : stream(to) { capture_here = this; }
+Capture::Capture(Gpu& gpu, cudaStream_t to) : stream(to), gpu_(gpu) { capture_here = this; }
+Draws* Capture::draws() {
+  std::byte* block = nullptr;
+  if (!draws_ && gpu_.allocate(sizeof(Draws), block) == cudaSuccess)
+    draws_ = reinterpret_cast<Draws*>(block);
+  return draws_;
+}
+void Capture::advance(std::uint64_t blocks) {
+  if (draws_) check(advance_draws(stream, draws_, blocks), "trace");
+}
 Capture::~Capture() {
   capture_here = nullptr;
   cudaGraph_t graph = nullptr;
@@ -55,6 +64,7 @@ void Graphs::execute(const PlannedGraph& planned) {
     part.calls =
         rest.first(static_cast<std::size_t>(std::max<std::ptrdiff_t>(end - rest.begin(), 1)));
     if (part.calls.size() == planned.calls.size() || !run_graph(part)) host->execute_kernels(part);
+    part.position += blocks_of(part.calls);
   }
 }
 
@@ -70,7 +80,12 @@ bool Graphs::launch(const PlannedGraph& planned, cudaError_t& error) {
   Entry* const entry = find(planned);
   if (entry && !entry->tried) capture(*entry, planned);
   if (!entry || !entry->graph) return false;
-  const auto start = [&] { error = cudaGraphLaunch(entry->graph, gpu_.stream); };
+  const Draws now{planned.seed, planned.position};
+  if (entry->draws && !(entry->next == now)) error = set_draws(gpu_.stream, entry->draws, now);
+  entry->next = {now.seed, now.position + entry->blocks};
+  const auto start = [&] {
+    if (error == cudaSuccess) error = cudaGraphLaunch(entry->graph, gpu_.stream);
+  };
   entry->holdings.faults.empty() ? start() : gpu_.faults.between_reads(start);
   return true;
 }
@@ -105,10 +120,15 @@ void Graphs::capture(Entry& entry, const PlannedGraph& planned) {
   if (!stream_ && cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) != cudaSuccess) return;
   // Relaxed: threads beside this one may call what a capture must not.
   if (cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed) != cudaSuccess) return;
-  Capture capture(stream_);
+  Capture capture(gpu_, stream_);
+  PlannedGraph from_start = planned;
+  from_start.position = 0;
   try {
-    host->execute_kernels(planned);
+    host->execute_kernels(from_start);
+    entry.blocks = blocks_of(planned.calls);
+    capture.advance(entry.blocks);
     entry.graph = capture.finish();
+    entry.draws = capture.draws_;
   } catch (...) {
     // Nothing has run. The kernels run one by one then, and throw what is wrong.
   }

@@ -20,7 +20,7 @@ struct Holdings {
 class Capture {
  public:
   /// The stream's capture has begun.
-  explicit Capture(cudaStream_t stream);
+  Capture(Gpu& gpu, cudaStream_t stream);
   ~Capture();
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
@@ -29,10 +29,19 @@ class Capture {
   /// Of this thread; null where there is none.
   static Capture* current();
 
+  /// Where the graph has the first random number of its calls; the options of a call count from
+  /// there. Null if there is no memory.
+  Draws* draws();
+  /// Adds so many blocks of random numbers at the end of the graph, if it draws any.
+  void advance(std::uint64_t blocks);
+
   const cudaStream_t stream;
   Holdings holdings;
 
  private:
+  friend class Graphs;
+  Gpu& gpu_;
+  Draws* draws_ = nullptr;
   bool open_ = true;
 };
 
@@ -52,6 +61,9 @@ class Graphs {
     cudaGraphExec_t graph = nullptr;  // from the second call with these addresses on
     bool tried = false;               // to make the graph
     Holdings holdings = {};
+    Draws* draws = nullptr;    // on the device; null if the graph draws no random numbers
+    std::uint64_t blocks = 0;  // that a launch draws
+    Draws next = {0, ~std::uint64_t{0}};  // what the device has after the last launch
   };
   static constexpr std::size_t most_of_one = 4, most = 128;
   /// The entry of these calls at these addresses; null where it is a new one.

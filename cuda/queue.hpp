@@ -36,6 +36,15 @@ __device__ inline void report(Fault* fault, std::int64_t position, std::int64_t 
   atomicMin(&fault->low, at | (bits & 0xffffffff));
 }
 
+/// The random numbers that are next: the key and the Philox counter.
+struct Draws {
+  std::uint64_t seed = 0, position = 0;
+  friend bool operator==(const Draws&, const Draws&) = default;
+};
+/// Writes them to the memory of the device, and adds blocks to them there. In random.cu.
+cudaError_t set_draws(cudaStream_t stream, Draws* draws, Draws next);
+cudaError_t advance_draws(cudaStream_t stream, Draws* draws, std::uint64_t blocks);
+
 /// The stream of a device, during one call.
 struct Queue {
   Gpu* gpu;
@@ -54,6 +63,9 @@ struct Queue {
   /// The target of report(). If a kernel reports, the next wait throws this result as an error; the
   /// reported value is its `got`.
   Fault* fault(const KernelResult& result) const;
+  /// In a graph: where the device has the random numbers that the graph begins with. The options of
+  /// a call count from there. Null outside of graphs.
+  const Draws* draws() const;
   /// Throws DeviceError unless the result is cudaSuccess.
   void check(cudaError_t error) const {
     if (error != cudaSuccess) [[unlikely]]

@@ -16,13 +16,22 @@ struct Words {
     return word[2 * i] | static_cast<std::uint64_t>(word[2 * i + 1]) << 32;
   }
 };
+/// The random numbers of a call.
 struct Stream {
-  std::uint64_t seed, position;
+  Draws first;  // in a graph: `position` counts from what `graph` has
+  const Draws* graph;
+  explicit Stream(const Call& call)
+      : first{call.option<RandomOptions>().seed, call.option<RandomOptions>().position},
+        graph(call.queue.draws()) {}
+  __device__ std::uint64_t seed() const { return graph ? graph->seed : first.seed; }
+  __device__ std::uint64_t counter(std::int64_t block) const {
+    return first.position + (graph ? graph->position : 0) + static_cast<std::uint64_t>(block);
+  }
   __device__ Words draw(std::int64_t block) const {
-    const std::uint64_t counter = position + static_cast<std::uint64_t>(block);
-    Words words{{static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32)}};
-    formulas::philox(words.word, static_cast<std::uint32_t>(seed),
-                     static_cast<std::uint32_t>(seed >> 32));
+    const std::uint64_t key = seed(), at = counter(block);
+    Words words{{static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(at >> 32)}};
+    formulas::philox(words.word, static_cast<std::uint32_t>(key),
+                     static_cast<std::uint32_t>(key >> 32));
     return words;
   }
 };
@@ -44,10 +53,9 @@ __global__ void generate(std::int64_t n, Stream stream, Make make, typename Make
 }
 template <class Make>
 void generate_all(const Call& call, const Make& make) {
-  const auto& options = call.option<RandomOptions>();
   const Body& out = call.output();
   call.queue.launch_for((out.elements + Make::each - 1) / Make::each, generate<Make>, out.elements,
-                        Stream{options.seed, options.position}, make, out.as<typename Make::T>());
+                        Stream(call), make, out.as<typename Make::T>());
 }
 
 /// Uniform in [0, 1): 24 or 53 bits. A block has four of float, two of double.
@@ -207,17 +215,17 @@ template <class T>
 __global__ void draw_gamma(std::int64_t n, Stream stream, formulas::GammaDraws draws, double scale,
                            T* out) {
   for (std::int64_t i = first_index(); i < n; i += grid_step()) {
-    const std::uint64_t block = stream.position + static_cast<std::uint64_t>(i);
-    out[i] = static_cast<T>(scale * draws.value(stream.seed, block));
+    const std::uint64_t block = stream.counter(i);
+    out[i] = static_cast<T>(scale * draws.value(stream.seed(), block));
   }
 }
 template <class T>
 __global__ void draw_beta(std::int64_t n, Stream stream, formulas::GammaDraws first,
                           formulas::GammaDraws second, T* out) {
   for (std::int64_t i = first_index(); i < n; i += grid_step()) {
-    const std::uint64_t block = stream.position + static_cast<std::uint64_t>(i);
-    const double x = first.logarithm(stream.seed, block, 0);
-    out[i] = static_cast<T>(formulas::math::sigmoid(x - second.logarithm(stream.seed, block, 1)));
+    const std::uint64_t block = stream.counter(i);
+    const double x = first.logarithm(stream.seed(), block, 0);
+    out[i] = static_cast<T>(formulas::math::sigmoid(x - second.logarithm(stream.seed(), block, 1)));
   }
 }
 
@@ -286,8 +294,7 @@ void permute_many(const Queue& queue, std::int64_t n, const Stream& stream, std:
 }
 void permutation(const Call& call) {
   constexpr std::int64_t few = 4096;
-  const auto& options = call.option<RandomOptions>();
-  const Stream stream{options.seed, options.position};
+  const Stream stream(call);
   const std::int64_t n = call.output().elements;
   auto* const out = call.output().as<std::int64_t>();
   if (n == 0) return;
@@ -310,7 +317,7 @@ template <class T>
 void floating(const Call& call) {
   const auto& options = call.option<RandomOptions>();
   using Kind = RandomOptions::Kind;
-  const Stream stream{options.seed, options.position};
+  const Stream stream(call);
   const std::int64_t n = call.output().elements;
   T* const out = call.output().as<T>();
   const T location = static_cast<T>(options.location), scale = static_cast<T>(options.scale);
@@ -357,6 +364,16 @@ KernelResult random(const Call& call) {
   }
   return {};
 }
+
+__global__ void put_draws(Draws* draws, Draws next) { *draws = next; }
+__global__ void add_blocks(Draws* draws, std::uint64_t blocks) { draws->position += blocks; }
 }  // namespace
+
+cudaError_t set_draws(cudaStream_t stream, Draws* draws, Draws next) {
+  return launch(put_draws, dim3(1), dim3(1), 0, stream, draws, next);
+}
+cudaError_t advance_draws(cudaStream_t stream, Draws* draws, std::uint64_t blocks) {
+  return launch(add_blocks, dim3(1), dim3(1), 0, stream, draws, blocks);
+}
 extern const NamedKernel random_kernels[] = {{"random", random}, {nullptr, nullptr}};
 }  // namespace reel::gpu

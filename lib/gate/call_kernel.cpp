@@ -83,20 +83,30 @@ void run_kernel(const GateCall& call) {
 }
 
 void execute_kernels(const PlannedGraph& graph) {
+  std::uint64_t position = graph.position;
   for (const Instruction& each : graph.calls) {
+    RandomOptions drawn;
+    OptionsView options = each.options;
+    if (each.kind == Instruction::Kind::random) {
+      drawn = *static_cast<const RandomOptions*>(options.data);
+      drawn.seed = graph.seed;
+      drawn.position = position;
+      position += blocks_of(each);
+      options = drawn;
+    }
     const int* const values = graph.operands + each.first;
     const unsigned inputs = each.input_count, outputs = each.output_count;
     for (unsigned i = 0; i < inputs + outputs; ++i) graph.memory[i] = graph.value(values[i]);
     const KernelCall call{graph.memory,
                           const_cast<Body**>(graph.memory + inputs),
-                          each.options.data,
+                          options.data,
                           static_cast<int>(inputs),
                           static_cast<int>(outputs),
                           each.how};
     if (each.part == Part::value)
-      run_kernel(*each.op, each.options, call, each.site);
+      run_kernel(*each.op, options, call, each.site);
     else
-      run_gradient(*each.op, each.part, each.options, call, graph.device, each.site);
+      run_gradient(*each.op, each.part, options, call, graph.device, each.site);
   }
 }
 

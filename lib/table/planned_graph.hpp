@@ -4,6 +4,7 @@
 #include <span>
 
 #include "lib/table/op.hpp"
+#include "lib/table/options/random.hpp"
 
 namespace reel {
 /// Where the elements of a value are.
@@ -29,7 +30,7 @@ struct Instruction {
     elsewhere,  // a kernel on another device than the plan's, or a copy from there
     allocate,   // a fresh value
     view,       // of something that is not in the frame's memory
-    random,
+    random,     // a backend's too where it is not the CPU's
     update,
     numbers,  // before the first update in place: a number that updates take may fail them
     user      // a user's function or kernel
@@ -45,7 +46,7 @@ struct Instruction {
   Op* op = nullptr;
   Tile tile = nullptr;
   OptionsView options = {};
-  std::int64_t elements = 0;
+  std::int64_t elements = 0;  // of the result of a pass, and of random numbers
   Caller site = {};
 };
 
@@ -61,8 +62,20 @@ struct PlannedGraph {
   const ValuePlace* places;  // of the values
   const Body** memory;       // for the operands of one call
   Device device;
-  std::uint64_t plan;  // a number that no other plan of the process has
+  std::uint64_t plan;                    // a number that no other plan of the process has
+  std::uint64_t seed = 0, position = 0;  // of the first random number of the calls
 
   Body* value(int number) const { return number < 0 ? nullptr : values[number]; }
 };
+
+/// How many blocks of random numbers a call draws.
+inline std::uint64_t blocks_of(const Instruction& call) {
+  if (call.kind != Instruction::Kind::random) return 0;
+  return static_cast<const RandomOptions*>(call.options.data)->blocks(call.elements);
+}
+inline std::uint64_t blocks_of(std::span<const Instruction> calls) {
+  std::uint64_t blocks = 0;
+  for (const Instruction& call : calls) blocks += blocks_of(call);
+  return blocks;
+}
 }  // namespace reel

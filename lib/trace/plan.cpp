@@ -443,6 +443,7 @@ class Planner {
       plan_.operands.push_back(replaces(step, i, segment, at) ? step.updated[i] : ~step.updated[i]);
     if (step.op->random) {
       made.kind = Instruction::Kind::random;
+      made.elements = value(step.outputs[0]).layout.elements;
     } else if (!step.updated.empty()) {
       made.kind = Instruction::Kind::update;
     } else if (step.user_code) {
@@ -495,15 +496,24 @@ class Planner {
     return true;
   }
 
+  /// Whether a backend may draw random numbers among other calls.
+  bool is_planned_draw(const Instruction& made) const {
+    if (made.kind != Instruction::Kind::random || on_cpu()) return false;
+    const int output = plan_.operands[made.first + made.input_count];
+    return value(output).layout.device == plan_.device;
+  }
+
   /// Sets, for each instruction, how many instructions a backend executes at once from there on.
   void find_planned(const Plan::PlannedSegment& segment) {
     unsigned planned = 0;
     for (unsigned i = segment.end; i-- > segment.first;) {
       const Instruction::Kind kind = plan_.instructions[i].kind;
       const bool updates = is_planned_update(plan_.instructions[i]);
-      const bool is_planned = kind == Instruction::Kind::blocks || updates ||
+      const bool draws = is_planned_draw(plan_.instructions[i]);
+      const bool is_planned = kind == Instruction::Kind::blocks || updates || draws ||
                               kind == Instruction::Kind::pass || kind == Instruction::Kind::kernel;
       plan_.plans_updates |= updates;
+      plan_.plans_draws |= draws;
       plan_.instructions[i].planned = planned = is_planned ? planned + 1 : 0;
     }
   }

@@ -47,6 +47,7 @@ struct Plan {
   std::size_t scratch_bytes = 0;
   std::size_t most_operands = 0;  // of an instruction
   bool plans_updates = false;     // some updates are among planned calls
+  bool plans_draws = false;       // and so are some random numbers
   const std::uint64_t number;     // of this plan alone
 
  private:

@@ -265,12 +265,19 @@ void Replay::execute_planned(std::span<const Instruction> calls, bool may_write)
     while (count < calls.size() && (calls[count].kind != Instruction::Kind::update ||
                                     writes_in_place(calls[count], may_write)))
       ++count;
-    if (count)
-      backend_of(plan_.device.kind)
-          ->execute({calls.first(count), plan_.operands.data(), frame_->slots.data(),
-                     plan_.places.data(), frame_->operands.data(), plan_.device, plan_.number});
-    else
+    if (count) {
+      PlannedGraph graph{calls.first(count),  plan_.operands.data(),   frame_->slots.data(),
+                         plan_.places.data(), frame_->operands.data(), plan_.device,
+                         plan_.number};
+      if (plan_.plans_draws) {
+        graph.seed = seed_of(generator_);
+        graph.position = position_;
+        position_ += blocks_of(graph.calls);
+      }
+      backend_of(plan_.device.kind)->execute(graph);
+    } else {
       update(calls[count++], may_write);
+    }
     calls = calls.subspan(count);
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Traced functions on a CUDA device: their planned calls are CUDA graphs.
 #include <cmath>
+#include <memory>
 
 #include <reel/reel.hpp>
 
@@ -143,6 +144,63 @@ TEST_CASE("a whole traced step of training is one launch of a graph") {
     CHECK_THROWS_WITH(synchronize(cuda(0)), Catch::Contains("a finite number"));
   }
   same();
+}
+
+namespace {
+/// Training with shuffled batches, noise and dropout.
+struct Noisy {
+  nn::Linear first{6, 8}, second{8, 3};
+  std::vector<Variable> weights = parameters(std::tie(first, second));
+  optim::SGD sgd{weights, {.learning_rate = 0.1}};
+  Tensor step(const Tensor& x, const Tensor& labels) {
+    const Tensor batch = random::permutation(40)(range(0, 20));
+    GradientTape tape;
+    const Tensor noisy = take(x, batch) + random::normal({20, 6}, {.stddev = 0.1});
+    const Tensor hidden = dropout(relu(first(noisy)), 0.5) + random::gamma(2, {8});
+    const Tensor loss = cross_entropy(second(hidden), take(labels, batch));
+    sgd.step(tape.gradient(loss, weights));
+    return loss;
+  }
+};
+}  // namespace
+TEST_CASE("random numbers are drawn within a graph, and are those of eager calls") {
+  const DeviceScope scope(cuda(0));
+  const auto losses = [](bool traces) {
+    seed(3);
+    const auto model = std::make_shared<Noisy>();
+    const Tensor x = random::normal({40, 6}), labels = random::integers(0, 3, {40});
+    const auto traced =
+        trace([model](Tensor from, Tensor to) { return model->step(from, to); }, {.verify = 0});
+    const auto step = [&] { return traces ? traced(x, labels) : model->step(x, labels); };
+    std::vector<float> numbers;
+    for (int i = 0; i < 30; ++i) {
+      numbers.push_back(static_cast<float>(thread_generator().position()));
+      if (i == 12) seed(5);
+      if (i == 15 || i == 22) random::uniform({9});  // between two steps
+      if (i == 18) seed(0);
+      if (i < 25) {
+        numbers.push_back(step().item<float>());
+      } else {
+        const GeneratorScope own(Generator(static_cast<std::uint64_t>(i % 2)));
+        numbers.push_back(step().item<float>());
+      }
+    }
+    if (traces) {
+      emulate::reset_counts();
+      for (int i = 0; i < 5; ++i) step();
+      const emulate::Counts counts = emulate::counts();
+      CHECK(counts.graph_launches == 5);
+      CHECK(counts.launches ==
+            1);  // after those of other generators, the graph's place is set once
+      CHECK(counts.products + counts.copies + counts.allocations + counts.synchronizations == 0);
+    }
+    return numbers;
+  };
+  const std::vector<float> eager = losses(false), traced = losses(true);
+  for (std::size_t i = 0; i < traced.size(); ++i) {
+    INFO("step " << i);
+    CHECK(traced[i] == Approx(eager[i]));
+  }
 }
 
 TEST_CASE("a wrong index in a graph is reported by the wait behind each launch") {
