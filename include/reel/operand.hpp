@@ -54,9 +54,9 @@ class Scalar {
 };
 
 /// The type of the arguments that ops take: a Tensor, a Variable, a Live number or a C++ number,
-/// with the line of the caller. It points to its argument. Use it only as the type of a function's
-/// argument: a local `Operand h = relu(x);` points to a tensor that no longer exists. Keep results
-/// in a Tensor.
+/// with the line of the caller. It copies a number and points to any other argument. Use it only as
+/// the type of a function's argument: a local `Operand h = relu(x);` points to a tensor that no
+/// longer exists. Keep results in a Tensor.
 class Operand {
  public:
   enum class Kind : std::uint8_t { tensor, temporary, variable, scalar };
@@ -89,7 +89,7 @@ class Operand {
   Kind kind() const { return kind_; }
   Caller caller() const { return {file_, line_}; }
   /// The argument as a tensor, whatever its kind. A number becomes a tensor of shape () on the
-  /// CPU. A tape records an op on this tensor in the same way as an op on the argument.
+  /// CPU. Gradients flow through the tensor to the argument.
   REEL_API Tensor value() const;
   /// The argument itself. Throws Error if the operand is of another kind.
   const Tensor& tensor() const {

@@ -80,7 +80,7 @@ REEL_API LoadReport load_state(const PathAt& path, const LoadOptions& options, c
 /// - Models: their Variables, Buffers and generators, by path ("layers.0.weight"). A path contains
 ///   the keys of maps. A Variable that occurs twice is saved once.
 /// - Optimizers: their state, by the paths of the parameters ("optimizer.m.layers.0.weight").
-/// - Generators: the seed and how many numbers were drawn. A member is named by its path, an
+/// - Generators: the seed and the position in the stream. A member is named by its path, an
 ///   argument by its position among all generators of the call.
 /// - Numbers, strings and Tensors: by their position among these arguments.
 /// - Structs that hold only numbers, strings and Tensors: by path. They may be members of a model.
@@ -122,8 +122,8 @@ requires(!std::is_same_v<std::remove_cvref_t<Part>, LoadOptions>) LoadReport
   return load(std::move(path), LoadOptions(), part, parts...);
 }
 
-/// The parameters and buffers of a model, for save_safetensors(), save_npz() and save_torch().
-/// PyTorch calls this a state dict.
+/// The parameters and buffers of a model, for save_safetensors() and save_npz(). PyTorch calls this
+/// a state dict.
 template <class Model>
 NamedTensors tensors_of(const Model& model) try {
   NamedTensors tensors;
