@@ -291,3 +291,12 @@ TEST_CASE("the devices of a backend are counted, and so is their memory") {
   CHECK(device_memory_use(cuda(1)).live_bytes == 0);
   CHECK_THROWS_WITH(device_memory_use(cuda(2)), Catch::Contains("This machine has fewer."));
 }
+
+TEST_CASE("a gradient is added in place on the device") {
+  const Variable w("w", zeros({3}).to(far));
+  GradientTape tape;
+  const Tensor plain = w + 1.0f, curved = tanh(w), y = plain * curved;
+  const Tensor slope = tape.gradient(y, w);  // tanh(0) + (0 + 1) tanh'(0)
+  CHECK(slope.device() == far);
+  CHECK(on_host_equal(slope, ones({3})));
+}

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What observers are told of a backward pass. The pass computes the same as without an observer.
+#include <algorithm>
+#include <memory>
 #include <stdexcept>
+#include <vector>
 
 #include "flow/event_log.hpp"
 
@@ -274,5 +277,150 @@ TEST_CASE("the gradient of rows is complete before the backward pass ends") {
   const Tensor other = loss() + sum(words);
   CHECK_THROWS_AS(tape.row_gradients(other, {words}), TapeError);
   CHECK(log.events == std::vector<std::string>{"backward fails"});
+}
+
+TEST_CASE("a bias whose matrix goes on without it is complete at its own first use") {
+  const Variable early("early", full({4}, 0.5f)), w("w", ones({3, 4})), b("b", zeros({4}));
+  const Tensor x = ones({2, 3});
+  Completions seen;
+  {
+    const ObserverScope scope(seen);
+    GradientTape tape;
+    Tensor y = early * ones({2, 4});
+    y = y + b;
+    for (int i = 0; i < 3; ++i) y = y + matmul(x, w);
+    for (int i = 0; i < 3; ++i) y = y + matmul_add(x, w, b);
+    tape.gradient(y, {early, w, b});
+  }
+  CHECK((seen.order == std::vector<std::size_t>{1, 2, 0}));
+  CHECK(seen.gradients[0] == std::vector<float>(4, 2));       // for each row of y
+  CHECK(seen.gradients[1] == std::vector<float>(12, 6 * 2));  // six products of two rows
+  CHECK(seen.gradients[2] == std::vector<float>(4, 4 * 2));   // four sums of two rows
+}
+
+TEST_CASE("products that were put off in a traced function are told, and their gradient is whole") {
+  const Variable w("w", ones({3, 4}));
+  const auto f = trace([w](Tensor x) {
+    GradientTape tape;
+    Tensor y = zeros({2, 4});
+    for (int i = 0; i < 4; ++i) y = y + matmul(x, w);
+    return tape.gradient(y, w);
+  });
+  const Tensor x = ones({2, 3});
+  Tensor found;
+  const Events events = events_of([&] { found = f(x); });  // this call is captured
+  CHECK(found.to_vector<float>() == std::vector<float>(12, 4 * 2));
+  CHECK(count(events, "complete 0") == 1);
+  CHECK(count(events, "backward ends") == 1);
+}
+
+TEST_CASE("a persistent tape plays each record once, whatever sources stand between") {
+  const Variable x("x", full({2}, 2.0f)), q("q", full({2}, 5.0f));
+  EventLog log;
+  const ObserverScope scope(log);
+  GradientTape tape({.persistent = true});
+  const Tensor u = x * 3.0f, v = u * q, z = v * 7.0f;
+  for (int again = 0; again < 2; ++again) {
+    const auto found = tape.gradient(z, {v, q, x});
+    CHECK(found[0].to_vector<float>() == std::vector<float>{7, 7});
+    CHECK(found[1].to_vector<float>() == std::vector<float>{42, 42});
+    CHECK(found[2].to_vector<float>() == std::vector<float>{105, 105});
+  }
+}
+
+namespace {
+/// Fills memory of the stack, which functions that are called next may use.
+[[gnu::noinline]] void fill_stack(char byte) {
+  volatile char bytes[1 << 15];
+  for (volatile char& each : bytes) each = byte;
+}
+}  // namespace
+
+TEST_CASE("the target of a tape inside another is told as a source too") {
+  const Variable w("w", full({2}, 3.0f));
+  GradientTape outer;
+  const Tensor before = w * 2.0f;
+  Completions seen;
+  const ObserverScope scope(seen);
+  GradientTape tape;
+  const Tensor y = w * w, z = y * 2.0f;
+  fill_stack(0);
+  const auto found = tape.gradient(z, {z, w});
+  CHECK((seen.order == std::vector<std::size_t>{0, 1}));
+  CHECK(found[0].to_vector<float>() == std::vector<float>{1, 1});
+  CHECK(found[1].to_vector<float>() == std::vector<float>{12, 12});
+}
+
+TEST_CASE("an observer that comes during a backward pass is not told of its end") {
+  const Variable w("w", ones({2}));
+  EventLog log;
+  std::unique_ptr<ObserverScope> scope;
+  const auto begins = custom_gradient([&](Tensor t) {
+    return std::pair(t * 2.0f, [&](Tensor up) {
+      scope = std::make_unique<ObserverScope>(log);
+      return up * 2.0f;
+    });
+  });
+  GradientTape tape;
+  const Tensor slope = tape.gradient(begins(w), w);
+  scope.reset();
+  CHECK(slope.to_vector<float>() == std::vector<float>{2, 2});
+  CHECK(count(log.events, "end multiply (2,)") == 1);
+  CHECK(count(log.events, "backward begins") == 0);
+  CHECK(count(log.events, "backward ends") == 0);
+  CHECK(count(log.events, "backward fails") == 0);
+}
+
+namespace {
+/// The numbers of inputs of the ops with this name, and whether all inputs are on the CPU.
+struct Inputs : Observer {
+  std::string op;
+  std::vector<int> counts;
+  bool on_host = true;
+  void op_begins(const GateCall& call) override {
+    if (call.op.name != op) return;
+    counts.push_back(call.input_count);
+    for (int i = 0; i < std::min(call.input_count, 2); ++i)
+      on_host &= call.inputs[i]->device() == cpu();
+  }
+};
+}  // namespace
+
+TEST_CASE("the matrices of a gradient's product are told as tensors of the CPU") {
+  const Variable w("w", ones({3, 4}));
+  const auto last = custom_gradient([](Tensor t) {
+    return std::pair(t * 1.0f, [](Tensor up) {
+      fill_stack(0x5a);
+      return up;
+    });
+  });
+  Inputs seen;
+  seen.op = "matmul";
+  GradientTape tape;
+  const Tensor y = last(matmul(ones({2, 3}), w));
+  Tensor slope;
+  {
+    const ObserverScope scope(seen);
+    slope = tape.gradient(y, w);
+  }
+  CHECK(slope.to_vector<float>() == std::vector<float>(12, 2));
+  CHECK(seen.counts == std::vector<int>{2});
+  CHECK(seen.on_host);
+}
+
+TEST_CASE("a gradient that is added in place is told as an op of two inputs") {
+  const Variable w("w", zeros({3}));
+  Inputs seen;
+  seen.op = "add";
+  GradientTape tape;
+  const Tensor plain = w + 1.0f, curved = tanh(w), y = plain * curved;
+  Tensor slope;
+  {
+    const ObserverScope scope(seen);
+    slope = tape.gradient(y, w);
+  }
+  // tanh(0) + (0 + 1) tanh'(0)
+  CHECK(slope.to_vector<float>() == std::vector<float>{1, 1, 1});
+  CHECK(seen.counts == std::vector<int>{2});
 }
 }  // namespace reel::tests

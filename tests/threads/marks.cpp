@@ -136,4 +136,48 @@ TEST_CASE("what a tape that has ended watched on this thread is another thread's
   });
   check_crossing([&] { r* x; });
 }
+
+TEST_CASE("the result of a checkpoint that another thread computed is refused by its name",
+          "[threads]") {
+  const Tensor x = start(DType::float32);
+  GradientTape tape;
+  tape.watch(x);
+  const auto f = checkpoint([&](Tensor t) { return elsewhere([&] { return t * x; }); });
+  const std::string text = refusal([&] { f(ones({2, 2})); });
+  INFO("got: " << text);
+  CHECK(text.find("checkpoint: x: expected a value that this thread computed") != text.npos);
+}
+
+TEST_CASE("a row gradient is marked where its upstream gradient is another thread's", "[threads]") {
+  const Tensor x = start(DType::float32);
+  GradientTape tape;
+  tape.watch(x);
+  const Tensor values = elsewhere([&] {
+    const Variable table("table", ones({4, 2}));
+    GradientTape own;
+    const Tensor y = lookup(table, tensor({1, 3})) * 2;
+    return own.row_gradients(y, {table}, {.upstream = x})[0].values;
+  });
+  CHECK(equal(stop_gradient(values), tensor({{2.0, 4.0}, {6.0, 8.0}})));
+  check_crossing([&] { values* x; });
+}
+
+TEST_CASE("a gradient is marked where a gradient function read another thread's tensor",
+          "[threads]") {
+  const Tensor x = start(DType::float32);
+  GradientTape tape;
+  tape.watch(x);
+  const Tensor slope = elsewhere([&] {
+    const Tensor w = ones({2, 2});
+    GradientTape own;
+    own.watch(w);
+    const auto f = custom_gradient([&](Tensor t) {
+      return std::pair{t * 1, [&](Tensor up) { return up * x; }};
+    });
+    const Tensor y = f(w * w);
+    return own.gradient(y, w);
+  });
+  CHECK(equal(stop_gradient(slope), 2 * stop_gradient(x)));
+  check_crossing([&] { slope* x; });
+}
 }  // namespace reel::tests
