@@ -43,6 +43,7 @@ struct Algorithm {
   std::uint8_t transpose_a = 0, transpose_b = 0;
   std::uint16_t epilogue = 0;
   std::int32_t batches = 1;
+  std::uint32_t layouts = 0;  // a hash of the sizes and leading dimensions of all matrices
 };
 
 /// Reads the content of a descriptor. False if it is null or does not hold a T.

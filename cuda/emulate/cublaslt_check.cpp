@@ -56,19 +56,22 @@ cublasStatus_t check_types(const Product& p) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
+bool has_bias(const Product& p) {
+  return p.operation.epilogue == CUBLASLT_EPILOGUE_BIAS ||
+         p.operation.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS ||
+         p.operation.epilogue == CUBLASLT_EPILOGUE_GELU_BIAS;
+}
+
 cublasStatus_t check_epilogue(const Product& p) {
   switch (p.operation.epilogue) {
     case CUBLASLT_EPILOGUE_DEFAULT:
     case CUBLASLT_EPILOGUE_RELU:
     case CUBLASLT_EPILOGUE_GELU:
       return CUBLAS_STATUS_SUCCESS;
-    case CUBLASLT_EPILOGUE_BIAS:
-    case CUBLASLT_EPILOGUE_RELU_BIAS:
-    case CUBLASLT_EPILOGUE_GELU_BIAS:
-      break;
     default:
-      return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "the epilogue is not emulated");
+      break;
   }
+  if (!has_bias(p)) return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "the epilogue is not emulated");
   if (!p.operation.bias)
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "the epilogue needs a bias pointer, which is null");
   // The bias has one element for each row of D. The emulator computes it for column-major D only.
@@ -158,6 +161,12 @@ cublasStatus_t check_addresses(const Product& p) {
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "C and D overlap");
   if (overlap(p.at_a, p.a, p.at_d, p.d) || overlap(p.at_b, p.b, p.at_d, p.d))
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "D overlaps A or B");
+  if (const void* const bias = p.operation.bias; bias && has_bias(p)) {
+    if (!locate(bias).device)
+      return refuse(CUBLAS_STATUS_INVALID_VALUE, "the bias is not in the memory of a device");
+    if (!is_aligned(bias, element))
+      return refuse(CUBLAS_STATUS_INVALID_VALUE, "the bias is not aligned to its elements");
+  }
   if (p.algorithm.workspace > p.workspace_bytes)
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "the workspace is smaller than the algorithm needs");
   if (p.workspace_bytes && !p.workspace)

@@ -134,6 +134,16 @@ void multiply(const Product& p, std::int32_t batch, Scale scale) {
     }
 }
 
+/// An algorithm serves the layouts that it was chosen for (FNV-1a).
+std::uint32_t hash_of_layouts(const Product& p) {
+  std::uint32_t hash = 2166136261;
+  for (const Layout* const x : {&p.a, &p.b, &p.c, &p.d})
+    for (const std::uint64_t part :
+         {x->rows, x->columns, std::uint64_t(x->leading), std::uint64_t(x->batch_stride)})
+      hash = (hash ^ std::uint32_t(part)) * 16777619;
+  return hash;
+}
+
 cublasStatus_t choose(const Product& p, const Preference& preference,
                       cublasLtMatmulHeuristicResult_t& result) {
   if (const cublasStatus_t status = check_shapes(p)) return status;
@@ -151,6 +161,7 @@ cublasStatus_t choose(const Product& p, const Preference& preference,
   algorithm.transpose_b = std::uint8_t(p.operation.transpose_b);
   algorithm.epilogue = std::uint16_t(p.operation.epilogue);
   algorithm.batches = p.d.batches;
+  algorithm.layouts = hash_of_layouts(p);
   write(&result.algo, algorithm);
   result.workspaceSize = algorithm.workspace;
   result.state = CUBLAS_STATUS_SUCCESS;
@@ -168,7 +179,7 @@ cublasStatus_t read_algorithm(Product& p, const cublasLtMatmulAlgo_t* algorithm)
   const Algorithm& it = p.algorithm;
   if (it.type != p.d.type || it.compute != p.operation.compute || it.batches != p.d.batches ||
       it.transpose_a != p.operation.transpose_a || it.transpose_b != p.operation.transpose_b ||
-      it.epilogue != p.operation.epilogue)
+      it.epilogue != p.operation.epilogue || it.layouts != hash_of_layouts(p))
     return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "the algorithm was chosen for another product");
   return CUBLAS_STATUS_SUCCESS;
 }

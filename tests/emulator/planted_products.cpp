@@ -27,7 +27,9 @@ struct Call {
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   bool with_bias = true, with_c = true, in_place = false, with_algorithm = false;
   std::size_t allowed = 4096, workspace = 4096;
-  int a_offset = 0, a_leading = 0, workspace_offset = 0, d_stride = 0;
+  int a_offset = 0, a_leading = 0, workspace_offset = 0, d_stride = 0, bias_offset = 0;
+  bool bias_on_host = false;
+  int algorithm_columns = 0;  // of B for which the algorithm is chosen, if it is another number
   unsigned a_alignment = 4;
   cublasComputeType_t compute = sizeof(T) == 4 ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_64F;
   std::function<void(cublasLtMatmulDesc_t)> change;
@@ -109,8 +111,10 @@ bool Call<T>::run() {
   set(CUBLASLT_MATMUL_DESC_TRANSB, std::int32_t(transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N));
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, std::uint32_t(epilogue));
   const bool biased = epilogue != CUBLASLT_EPILOGUE_DEFAULT;
+  const auto* const biases = static_cast<const void*>(bias_on_host ? bias.data() : at_bias);
   if (biased && with_bias)
-    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(at_bias));
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+        static_cast<const void*>(static_cast<const std::byte*>(biases) + bias_offset));
   const auto la = layout_of<T>(a, batches), lb = layout_of<T>(b, batches),
              lc = layout_of<T>(c, batches), ld = layout_of<T>(d, batches);
   cublasLtMatmulPreferenceCreate(&preference);
@@ -120,8 +124,14 @@ bool Call<T>::run() {
                                        &a_alignment, sizeof(a_alignment));
   cublasLtMatmulHeuristicResult_t result{};
   int found = 0;
-  if (with_algorithm && !succeeds(cublasLtMatmulAlgoGetHeuristic(handle, operation, la, lb, lc, ld,
-                                                                 preference, 1, &result, &found)))
+  const int columns = algorithm_columns ? algorithm_columns : n;
+  const auto chosen_b =
+      layout_of<T>(transpose_b ? matrix(columns, k) : matrix(k, columns), batches);
+  const auto chosen_d =
+      algorithm_columns ? layout_of<T>(matrix(m, columns), batches) : layout_of<T>(d, batches);
+  if (with_algorithm && !succeeds(cublasLtMatmulAlgoGetHeuristic(
+                            handle, operation, la, chosen_b, algorithm_columns ? chosen_d : lc,
+                            chosen_d, preference, 1, &result, &found)))
     return false;
   if (change) change(operation);
   ok(cudaDeviceSynchronize());
@@ -251,6 +261,13 @@ constexpr Program list[] = {
      with<[](C& c) { c.a_offset = 1, c.a_alignment = 16; }>, check, "less aligned"},
     {"bias without a pointer",
      with<[](C& c) { c.epilogue = CUBLASLT_EPILOGUE_BIAS, c.with_bias = false; }>, check, "bias"},
+    {"bias on the host",
+     with<[](C& c) { c.epilogue = CUBLASLT_EPILOGUE_BIAS, c.bias_on_host = true; }>, check,
+     "bias is not in the memory"},
+    {"bias not aligned", with<[](C& c) { c.epilogue = CUBLASLT_EPILOGUE_BIAS, c.bias_offset = 2; }>,
+     check, "bias is not aligned"},
+    {"algorithm of another shape", with<[](C& c) { c.algorithm_columns = 3; }>, check,
+     "another product"},
     {"beta without C", with<[](C& c) { c.beta = 1, c.with_c = false; }>, check, "C is null"},
     {"batches of D overlap", with<[](C& c) { c.d_stride = 3; }>, check, "overlap"},
     {"C and D with different layouts", with<[](C& c) { c.in_place = true, c.d_stride = 40; }>,
