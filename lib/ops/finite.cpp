@@ -20,18 +20,19 @@ namespace {
 /// elements, `lowest` the lowest of them: adding it carries into the sign bit if all are set.
 bool all_finite(const std::byte* at, std::size_t bytes, std::uint64_t exponent,
                 std::uint64_t lowest) {
+  using Words = std::uint64_t __attribute__((vector_size(16)));
   const auto sum = [&](std::size_t from, std::size_t count) {
-    std::uint64_t elements = 0;
+    Words elements = {};
     std::memcpy(&elements, at + from, count);
     return (elements & exponent) + lowest;
   };
-  std::uint64_t sums = 0;
+  Words sums = {};
   std::size_t i = 0;
-  for (; i + 32 <= bytes; i += 32)
-    sums |= sum(i, 8) | sum(i + 8, 8) | sum(i + 16, 8) | sum(i + 24, 8);
-  for (; i + 8 <= bytes; i += 8) sums |= sum(i, 8);
+  for (; i + 64 <= bytes; i += 64)
+    sums |= sum(i, 16) | sum(i + 16, 16) | sum(i + 32, 16) | sum(i + 48, 16);
+  for (; i + 16 <= bytes; i += 16) sums |= sum(i, 16);
   if (i < bytes) sums |= sum(i, bytes - i);
-  return !(sums & (exponent + lowest));
+  return !((sums[0] | sums[1]) & (exponent + lowest));
 }
 /// Whether all elements are finite, found in one pass. False if this pass cannot tell.
 bool surely_finite(const Body& body) {

@@ -56,7 +56,7 @@ TEMPLATE_TEST_CASE("a FiniteScope sees each element, and no largest or smallest 
                    double) {
   using Limits = std::numeric_limits<TestType>;
   const TestType ends[] = {Limits::max(), Limits::lowest(), Limits::min(), Limits::denorm_min()};
-  for (std::size_t size = 1; size < 12; ++size)
+  for (std::size_t size = 1; size < 23; ++size)
     for (std::size_t place = 0; place < size; ++place)
       for (const TestType bad : {Limits::quiet_NaN(), Limits::infinity(), -Limits::infinity()}) {
         std::vector<TestType> values(size);
