@@ -192,7 +192,10 @@ class Program:
 
 
 def agrees(shown, printed):
-    """Whether the texts are equal except for lines of files, white space, digits that `shown` leaves out, and `...`."""
+    """Whether the texts are equal except for white space, digits that `shown` leaves out, `...`, and places in other
+    files than a page."""
+    if any(place not in printed for place in re.findall(r"\w+\.md:\d+", shown)):
+        return False
     shown, printed = PLACE.sub("@", shown), PLACE.sub("@", printed)
     if re.fullmatch(r"\w+(Error)?", shown) and printed.startswith(shown + ": "):
         return True  # throws ShapeError
