@@ -54,9 +54,9 @@ class Scalar {
 };
 
 /// The type of the arguments that ops take: a Tensor, a Variable, a Live number or a C++ number,
-/// with the line of the caller. It copies a number and points to any other argument. Use it only as
-/// the type of a function's argument: a local `Operand h = relu(x);` points to a tensor that no
-/// longer exists. Keep results in a Tensor.
+/// with the line of the caller. It copies a C++ number and points to any other argument. Use it
+/// only as the type of a function's argument: a local `Operand h = relu(x);` points to a tensor
+/// that no longer exists. Keep results in a Tensor.
 class Operand {
  public:
   enum class Kind : std::uint8_t { tensor, temporary, variable, scalar };

@@ -83,22 +83,28 @@ struct Reduced64 {
   }
 };
 
-/// x = n ln 2 + r, where |r| is at most slightly above ln 2 / 2, and e^r - 1 (constants of Cephes).
+/// e^r - 1 for float32, where |r| is at most slightly above ln 2 / 2 (constants of Cephes).
+inline Vector<float> less_one_of(const Vector<float>& r) {
+  using T = float;
+  const Vector<T> z = r * r;  // independent pairs, which run in parallel
+  const Vector<T> low = polynomial(r, {1.6666665459e-1, 5.0000001201e-1});
+  const Vector<T> middle = polynomial(r, {8.3334519073e-3, 4.1665795894e-2});
+  const Vector<T> high = polynomial(r, {1.9875691500e-4, 1.3981999507e-3});
+  return xsimd::fma(xsimd::fma(xsimd::fma(high, z, middle), z, low), z, r);
+}
+
+/// x = n ln 2 + r, where |r| is at most slightly above ln 2 / 2, and e^r - 1.
 template <class T>
 struct Reduced {
   Vector<T> sum, n, less_one;  // sum = n + to_whole
   explicit Reduced(const Vector<T>& x) {
-    using V = Vector<T>;
     if constexpr (is_single<T>) {
       sum = xsimd::fma(x, constant<T>(1.44269504088896340736), constant<T>(to_whole<T>));
       n = sum - constant<T>(to_whole<T>);
+      using V = Vector<T>;
       const V r =
           xsimd::fnma(n, constant<T>(-2.12194440e-4), xsimd::fnma(n, constant<T>(0.693359375), x));
-      const V z = r * r;  // independent pairs, which run in parallel
-      const V low = polynomial(r, {1.6666665459e-1, 5.0000001201e-1});
-      const V middle = polynomial(r, {8.3334519073e-3, 4.1665795894e-2});
-      const V high = polynomial(r, {1.9875691500e-4, 1.3981999507e-3});
-      less_one = xsimd::fma(xsimd::fma(xsimd::fma(high, z, middle), z, low), z, r);
+      less_one = less_one_of(r);
     } else {
       const Reduced64 e(x);
       sum = e.sum;

@@ -62,8 +62,11 @@ struct Functions<xsimd::batch<T, A>> {
   /// Unlike xsimd's own it is correct near the largest and the smallest numbers.
   [[gnu::noinline]] static X exp2(const X& x) {
     const X cut = clamped(x, is_single<T> ? -151 : -1076, is_single<T> ? 129 : 1025);
-    const X whole = xsimd::nearbyint(cut);
-    return scaled(exponential((cut - whole) * constant<T>(0.69314718055994531)), whole);
+    const X whole = xsimd::nearbyint(cut), rest = (cut - whole) * constant<T>(0.69314718055994531);
+    if constexpr (is_single<T>)
+      return scaled(X(1) + less_one_of(rest), whole);
+    else
+      return scaled(exponential(rest), whole);
   }
   // xsimd's own lose the sign of 0, and its expm1 overflows too early.
   [[gnu::noinline]] static X expm1(const X& x) {

@@ -27,9 +27,10 @@ struct PathAt {
   }
 };
 
-/// Maps the names of tensors in a file to names in the model. It is a function or a table. A table
-/// has rows of names, or of prefixes that end with a dot. The first row that fits is used; if none
-/// fits, the name is kept. A tensor whose new name is empty is skipped.
+/// Maps the names of tensors in a file to names in the model. It is a function or a table. Each row
+/// of a table maps a name to a name, or a prefix that ends with a dot to another prefix. The first
+/// row that fits is used; if none fits, the name is kept. A tensor whose new name is empty is
+/// skipped.
 ///
 ///     io::load("x.safetensors", {.rename = {{"encoder.lstm.", "reader."}, {"unused", ""}}},
 ///     model);

@@ -10,8 +10,8 @@
 namespace reel::optim {
 /// A function, for example a lambda. It gets the number of steps so far as a float64 Tensor of
 /// shape () and returns a factor of shape (). A schedule sets the rate to this factor times the
-/// rate that the optimizer had when the schedule was made. Throws ShapeError if the factor is not
-/// one number.
+/// rate that the optimizer had when the schedule was made. The schedule throws ShapeError if the
+/// factor has another shape.
 using Factor = reel::detail::Function<Tensor(const Tensor& step)>;
 
 /// decay^floor(step / every): the rate is multiplied by `decay` after `every`, 2 `every`, ...
