@@ -2,6 +2,7 @@
 // R20: tapes and threads keep a limited amount of memory for later, and free all of it at their
 // end.
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -223,6 +224,39 @@ TEST_CASE("a thread that only frees needs no memory") {
     trim_memory();
     if (!std::exchange(first, false)) CHECK(live_allocations() - blocks <= 0);
   }
+}
+
+TEST_CASE("lists of many operands are freed") {
+  const std::vector<Tensor> parts(40, ones({2}));
+  const auto join = [&] {
+    for (int i = 0; i < 10; ++i) concat(parts, 0);
+  };
+  join();
+  CHECK(left_by(join) <= 0);
+}
+
+TEST_CASE("a row-major copy of a gradient is freed before the next gradient") {
+  constexpr std::int64_t n = 512;
+  // The bytes that are alive while the gradient function in front of softmax runs. A transposed
+  // gradient of softmax is copied.
+  const auto bytes_in_front = [](bool transposed) {
+    const Tensor x = ones({n, n}), upstream = arange(0, n * n).to(float32).reshape({n, n});
+    std::int64_t bytes = 0;
+    const auto watching = custom_gradient([&](Tensor t) {
+      return std::pair(t * 1.0f, [&](Tensor up) {
+        bytes = memory_statistics().live_bytes;
+        return up;
+      });
+    });
+    const std::int64_t before = memory_statistics().live_bytes;
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = softmax(watching(x));
+    tape.gradient(transposed ? transpose(y) : y, x, {.upstream = upstream});
+    return bytes - before;
+  };
+  bytes_in_front(false);
+  CHECK(std::abs(bytes_in_front(true) - bytes_in_front(false)) < n * n);
 }
 
 TEST_CASE("a thread leaves no block behind, whatever it did") {

@@ -10,7 +10,16 @@
 
 namespace reel::tests {
 namespace {
-enum class Layout { row_major, transposed, gaps, reversed, every_other, broadcast_rows };
+enum class Layout {
+  row_major,
+  transposed,
+  gaps,
+  reversed,
+  every_other,
+  broadcast_rows,
+  transposed_gaps,
+  overlapping
+};
 constexpr Layout layouts[] = {Layout::row_major, Layout::row_major,   Layout::transposed,
                               Layout::gaps,      Layout::transposed,  Layout::reversed,
                               Layout::gaps,      Layout::every_other, Layout::broadcast_rows};
@@ -50,6 +59,12 @@ struct Operand {
         break;
       case Layout::broadcast_rows:
         see(0, 1, 0);
+        break;
+      case Layout::transposed_gaps:  // neither rows nor columns have neighbours
+        see(2, 2 * rows, 0);
+        break;
+      case Layout::overlapping:  // columns that begin inside of the column before
+        see(1, rows - rows / 4, 0);
         break;
     }
   }
@@ -119,12 +134,12 @@ void check(const InstructionSet& set, const Trial<T>& trial, unsigned seed) {
 
 // Lengths next to the limits of blocks, panels, bands, dot products and BLAS.
 constexpr std::int64_t turning_points[][3] = {
-    {1, 750, 300},  {1, 384, 9},     {1, 415, 7},   {2, 300, 150},  {2, 700, 250}, {3, 65, 2600},
-    {7, 128, 64},   {8, 129, 63},    {12, 33, 140}, {13, 90, 2000}, {13, 70, 300}, {14, 70, 300},
-    {20, 130, 700}, {33, 130, 140},  {64, 512, 40}, {96, 17, 350},  {97, 160, 30}, {101, 48, 350},
-    {128, 70, 129}, {129, 96, 80},   {150, 750, 1}, {300, 1, 150},  {40, 3, 700},  {32, 16, 1024},
-    {300, 140, 30}, {260, 257, 256}, {24, 4, 52},   {23, 4, 60},    {70, 7, 171},  {70, 8, 170},
-    {30, 11, 770},  {30, 12, 760},   {90, 2, 51},   {90, 3, 50},    {12, 9000, 20}};
+    {1, 750, 300},  {1, 384, 9},     {1, 415, 7},   {2, 300, 150},  {2, 700, 250},  {3, 65, 2600},
+    {7, 128, 64},   {8, 129, 63},    {12, 33, 140}, {13, 90, 2000}, {13, 70, 300},  {14, 70, 300},
+    {20, 130, 700}, {33, 130, 140},  {64, 512, 40}, {96, 17, 350},  {97, 160, 30},  {101, 48, 350},
+    {128, 70, 129}, {129, 96, 80},   {150, 750, 1}, {300, 1, 150},  {40, 3, 700},   {32, 16, 1024},
+    {300, 140, 30}, {260, 257, 256}, {24, 4, 52},   {23, 4, 60},    {70, 7, 171},   {70, 8, 170},
+    {30, 11, 770},  {30, 12, 760},   {90, 2, 51},   {90, 3, 50},    {12, 9000, 20}, {6000, 13, 64}};
 
 template <class T>
 void check_random_shapes(const InstructionSet& set, unsigned trials) {
@@ -162,6 +177,20 @@ TEST_CASE("products agree with float64 where they change their method", "[produc
           check(set, Trial<double>{1, n, m, k, left, right, seed % 2 == 1}, seed);
           ++seed;
         }
+  });
+}
+
+TEST_CASE("large products read matrices whose elements have gaps or overlap", "[products]") {
+  for_each_set([&](const InstructionSet& set) {
+    for (const auto& [left, right] : {std::pair{Layout::transposed_gaps, Layout::row_major},
+                                      {Layout::row_major, Layout::transposed_gaps},
+                                      {Layout::overlapping, Layout::row_major},
+                                      {Layout::row_major, Layout::overlapping}}) {
+      check(set, Trial<float>{1, 400, 260, 400, left, right, false}, 1);
+      check(set, Trial<double>{1, 360, 400, 256, left, right, true}, 2);
+      check(set, Trial<float>{1, 360, 256, 360, left, right, false}, 3);
+      check(set, Trial<double>{1, 360, 270, 264, left, right, false}, 4);
+    }
   });
 }
 

@@ -85,6 +85,18 @@ TEST_CASE("every dtype goes out and in", "[dlpack]") {
   }
 }
 
+TEST_CASE("a new axis is exported with length 1 and step 1", "[dlpack][cpu]") {
+  const Tensor x = arange(0.0f, 6.0f).reshape({2, 3});
+  for (const Tensor& y : {x(newaxis), x(newaxis, all, range(0, 2)), expand_dims(x, 0)}) {
+    ManagedTensorVersioned* const array = to_dlpack(y);
+    CHECK(array->dl_tensor.ndim == 3);
+    CHECK(array->dl_tensor.shape[0] == 1);
+    CHECK(array->dl_tensor.strides[0] == 1);
+    CHECK(array->dl_tensor.strides[1] == 3);
+    array->deleter(array);
+  }
+}
+
 TEST_CASE("an exported array shares and keeps the memory, and is read-only", "[dlpack][cpu]") {
   const std::int64_t tensors = memory_statistics().live_tensors;
   {

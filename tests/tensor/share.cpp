@@ -3,6 +3,7 @@
 #include <reel/share.hpp>
 
 #include <array>
+#include <cmath>
 #include <memory>
 #include <numeric>
 #include <thread>
@@ -93,6 +94,36 @@ TEST_CASE("tapes and traces take shared memory as they take any tensor", "[share
   }
   CHECK(ends == 4);
   CHECK((*other)[5] == 5);
+}
+
+TEST_CASE("no gradient is added to shared memory", "[share][cpu]") {
+  int ends = 0;
+  const auto memory = six();
+  const std::vector<float> before = *memory;
+  {
+    // The gradient of a function is in shared memory, and nothing else holds it.
+    const auto given = custom_gradient([&](Tensor t) {
+      return std::pair(t * 3.0f, [&](Tensor) { return shared_six(memory, &ends); });
+    });
+    const Tensor x = ones({2, 3});
+    for (const bool first : {false, true}) {
+      GradientTape tape;
+      tape.watch(x);
+      const Tensor twice = first ? tanh(x) * 2 : Tensor(), y = given(x);
+      const Tensor gradient = tape.gradient(first ? twice + y : y + exp(x), x);
+      const double slope = first ? 2 * (1 - std::tanh(1.0) * std::tanh(1.0)) : std::exp(1.0);
+      CHECK(allclose(gradient, arange(0.0f, 6.0f).reshape({2, 3}) + slope));
+      CHECK(*memory == before);
+    }
+    // A pass that follows may take over the memory of the gradient that it reads.
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = given(tanh(square(x)));
+    const double t = std::tanh(1.0), slope = 2 * (1 - t * t);
+    CHECK(allclose(tape.gradient(y, x), arange(0.0f, 6.0f).reshape({2, 3}) * slope));
+    CHECK(*memory == before);
+  }
+  CHECK(ends == 3);
 }
 
 TEST_CASE("a container is taken over", "[share][cpu]") {

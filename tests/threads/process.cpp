@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include <reel/reel.hpp>
 
+#include "lib/cpu/install.hpp"
 #include "lib/pool/thread_count.hpp"
 #include "support/catch.hpp"
 #include "support/resident.hpp"
@@ -60,6 +62,37 @@ TEST_CASE("the environment says how many threads there are") {
     CHECK(tells(text, 6));
     CHECK(text.find("reel: REEL_NUM_THREADS: expected a whole number in [1, 256], got \"" + bad +
                     "\"") != text.npos);
+  }
+}
+
+TEST_CASE("tells its instruction set", "[.computes]") {
+  const char* const name = kernels::isa_name();
+  std::cout << "set: " << (name ? name : "none") << '\n'
+            << "kernels: " << (kernels::active_families(nullptr) != nullptr) << '\n';
+  try {
+    std::cout << "sum: " << sum(ones({3})).item<float>() << '\n';
+  } catch (const Error& error) {
+    std::cout << error.what() << '\n';
+  }
+}
+
+TEST_CASE("the environment says which instruction set computes", "[cpu]") {
+  std::string known, widest;
+  for (const auto& set : kernels::instruction_sets()) {
+    if (!set.supported()) continue;
+    widest = set.name;
+    known += (known.empty() ? "" : ", ") + widest;
+    const std::string text = printed_under("[.computes]", "REEL_ISA=" + widest);
+    CHECK(text.find("set: " + widest + "\nkernels: 1\nsum: 3\n") != text.npos);
+  }
+  for (const char* none : {"unset REEL_ISA;", "REEL_ISA="})
+    CHECK(printed_under("[.computes]", none).find("set: " + widest + "\n") != std::string::npos);
+  if (!std::getenv("REEL_ISA")) CHECK(kernels::isa_name() == widest);
+  const std::string bad = "another_set_with_a_name_of_40_characters";
+  for (const std::string more : {"", "_and_more"}) {
+    const std::string text = printed_under("[.computes]", "REEL_ISA=" + bad + more);
+    CHECK(text.find("set: none\nkernels: 0\n") != text.npos);
+    CHECK(text.find("REEL_ISA: expected one of " + known + ", got \"" + bad + "\"") != text.npos);
   }
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// trace: several threads call one traced function from its first call on.
+// trace: several threads call one traced function from its first call on. Threads share long
+// passes.
+#include <cmath>
 #include <thread>
 #include <vector>
 
@@ -36,6 +38,37 @@ TEST_CASE("threads capture, check and replay one function at the same time", "[t
     for (const bool all_right : right) CHECK(all_right);
     CHECK(traced.trace_count() <= 4);
     CHECK(traced.explain().find("eagerly") == std::string::npos);
+  }
+}
+
+TEST_CASE("a long pass of a replay reads and writes all elements, in any number of blocks",
+          "[threads]") {
+  constexpr std::int64_t n = 1 << 19;
+  const Tensor x = arange(0, n).to(float32) / n, y = 2 - x;
+  const auto difference = trace([](Tensor a, Tensor b) { return a - b; });
+  for (int call = 0; call < 5; ++call) {
+    const std::vector<float> got = difference(x, y).to_vector<float>();
+    bool right = true;
+    for (std::size_t i = 0; i < got.size(); ++i)
+      right &= got[i] == static_cast<float>(i) * 0x1p-18f - 2;  // exact, as all numbers here are
+    CHECK(right);
+  }
+  // The pass of tanh's gradient reads dy and the result, and has no other input. The sum between
+  // the passes keeps them apart.
+  const auto slopes = trace([](Tensor a, Tensor upstream) {
+    GradientTape tape;
+    tape.watch(a);
+    return tape.gradient(cumsum(tanh(a)), a, {.upstream = upstream});
+  });
+  for (int call = 0; call < 5; ++call) {
+    const std::vector<float> got = slopes(x, ones({n})).to_vector<float>();
+    bool right = true;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const double t = std::tanh(static_cast<double>(i) * 0x1p-19);
+      const double slope = (1 - t * t) * static_cast<double>(got.size() - i);
+      right &= std::abs(static_cast<double>(got[i]) - slope) <= 1e-5 * slope;
+    }
+    CHECK(right);
   }
 }
 
