@@ -156,29 +156,16 @@ void put(const Queue& queue, const Body& part, const Strides& strides, const Sli
     queue.launch_for(part.elements, add_part<T>, parts.of[0], output.dtype == DType::boolean);
   });
 }
-/// Like put(), but the rest of the output becomes 0, unless the call adds to the output.
-KernelResult put_in_zeros(const Call& call, const Strides& strides, const SliceOptions& slice) {
+/// Puts the part. The rest of the output becomes 0, unless the call adds to the output.
+KernelResult unslice(const Call& call) {
   Body& output = call.output();
+  const Body& part = call.input(0);
   const bool adds = call.accumulate & 1;
-  if (!adds && call.input(0).elements < output.elements)
+  if (!adds && part.elements < output.elements)
     call.queue.check(cudaMemsetAsync(output.data, 0, static_cast<std::size_t>(output.bytes()),
                                      call.queue.stream));
-  put(call.queue, call.input(0), strides, slice, output, adds);
+  put(call.queue, part, part.strides, call.option<UnsliceOptions>().slice, output, adds);
   return {};
-}
-KernelResult unslice(const Call& call) {
-  return put_in_zeros(call, call.input(0).strides, call.option<UnsliceOptions>().slice);
-}
-/// dy is row-major, with or without the axes that the slice dropped.
-KernelResult slice_gradient(const Call& call) {
-  const SliceOptions& slice = call.option<SliceOptions>();
-  Strides strides = {};
-  std::int64_t step = 1;
-  for (int axis = call.output().rank() - 1; axis >= 0; --axis) {
-    strides[axis] = step;
-    step *= slice.lengths.data()[axis];
-  }
-  return put_in_zeros(call, strides, slice);
 }
 KernelResult assign_slice(const Call& call) {
   const Body &before = call.input(0), &part = call.input(1);
@@ -201,9 +188,6 @@ KernelResult assign_slice(const Call& call) {
 }
 }  // namespace
 
-extern const NamedKernel join_kernels[] = {{"concat", concat},
-                                           {"slice.d", slice_gradient},
-                                           {"unslice", unslice},
-                                           {"assign_slice", assign_slice},
-                                           {nullptr, nullptr}};
+extern const NamedKernel join_kernels[] = {
+    {"concat", concat}, {"unslice", unslice}, {"assign_slice", assign_slice}, {nullptr, nullptr}};
 }  // namespace reel::gpu

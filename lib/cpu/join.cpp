@@ -61,29 +61,15 @@ void put(const std::byte* part, std::int64_t elements, const Strides& strides,
     });
   });
 }
-/// The same. If the output is not added to, it is cleared before the first part.
-KernelResult put_in_zeros(const KernelCall& call, const Strides& strides,
-                          const SliceOptions& slice) {
+/// Puts the part. If the output is not added to, it is cleared before.
+KernelResult unslice(const KernelCall& call) {
   Body& output = call.output();
+  const Body& part = call.input(0);
   const bool adds = call.accumulate & 1;
   if (!adds) clear_bytes(output.data, output.bytes());
-  if (const std::int64_t elements = call.input(0).elements)
-    put(call.input(0).data, elements, strides, slice, output, adds);
+  if (part.elements)
+    put(part.data, part.elements, part.strides, call.option<UnsliceOptions>().slice, output, adds);
   return {};
-}
-KernelResult unslice(const KernelCall& call) {
-  return put_in_zeros(call, call.input(0).strides, call.option<UnsliceOptions>().slice);
-}
-/// dy is row-major, with or without the axes that the slice dropped.
-KernelResult slice_gradient(const KernelCall& call) {
-  const SliceOptions& slice = call.option<SliceOptions>();
-  Strides strides;
-  std::int64_t step = 1;
-  for (int axis = call.output().rank() - 1; axis >= 0; --axis) {
-    strides[axis] = step;
-    step *= slice.lengths.data()[axis];
-  }
-  return put_in_zeros(call, strides, slice);
 }
 KernelResult assign_slice(const KernelCall& call) {
   const Body& before = call.input(0);
@@ -99,11 +85,8 @@ KernelResult assign_slice(const KernelCall& call) {
                   output.data + place.start * size, size);
   return {};
 }
-constexpr NamedKernel kernels[] = {{"concat", concat},
-                                   {"slice.d", slice_gradient},
-                                   {"unslice", unslice},
-                                   {"assign_slice", assign_slice},
-                                   {nullptr, nullptr}};
+constexpr NamedKernel kernels[] = {
+    {"concat", concat}, {"unslice", unslice}, {"assign_slice", assign_slice}, {nullptr, nullptr}};
 constexpr NamedTiles tiles[] = {{nullptr, nullptr}};
 }  // namespace
 extern const Family join_family = {kernels, tiles};

@@ -137,12 +137,13 @@ TEST_CASE("rows of any number of bytes are taken, and nothing is written behind 
 TEST_CASE("the gradient of a slice lies where the slice was, and is 0 elsewhere") {
   for_each_set([](const InstructionSet& set) {
     INFO(set.name);
-    const SliceOptions slice{.starts = {1, 4, 0}, .lengths = {2, 3, 2}, .steps = {1, -2, 2}};
+    const UnsliceOptions options{{.starts = {1, 4, 0}, .lengths = {2, 3, 2}, .steps = {1, -2, 2}},
+                                 {4, 5, 3}};
     Array<float> dy({2, 3, 2});
     for (std::int64_t i = 0; i < 12; ++i) dy[i] = static_cast<float>(i + 1);
     for (const bool adds : {false, true}) {
       Guarded<float> dx({4, 5, 3}, 0.5f);
-      call_kernel(find_kernels(set, "slice").gradient, {&dy.body}, {&dx.body}, &slice, adds);
+      call_kernel(find_kernels(set, "unslice").value, {&dy.body}, {&dx.body}, &options, adds);
       std::vector<float> expected(60, adds ? 0.5f : 0.0f);
       for (std::size_t i = 0; i < 2; ++i)
         for (std::size_t j = 0; j < 3; ++j)
