@@ -70,6 +70,13 @@ struct NumberFunctions {
   static constexpr X hypot(X x, X y) {
     return static_cast<X>(__builtin_hypot(static_cast<double>(x), static_cast<double>(y)));
   }
+  /// x y + z, rounded once.
+  static constexpr X fused(X x, X y, X z) {
+    if constexpr (sizeof(X) == 4)
+      return __builtin_fmaf(x, y, z);
+    else
+      return __builtin_fma(x, y, z);
+  }
   /// x - y floor(x / y), exactly; of integers by zero it is 0.
   static constexpr X remainder(X x, X y) {
     if constexpr (fraction) {
@@ -95,12 +102,10 @@ struct NumberFunctions {
       const X whole = static_cast<X>(x / y);
       return static_cast<X>(whole - ((x % y != 0) & ((x < X(0)) != (y < X(0)))));
     } else {
-      // The difference is nearly a multiple of y. floor(x / y) would be wrong where x / y is
-      // rounded up to a whole number. For 0 and infinities the difference is NaN.
-      const X whole = (x - remainder(x, y)) / y, least = floor(whole);
-      if (whole != whole) return floor(x / y);
-      if (least == 0) return static_cast<X>(__builtin_copysign(0.0, static_cast<double>(x / y)));
-      return whole - least > X(0.5) ? least + 1 : least;
+      // Where x / y was rounded up to a whole number, the difference has the other sign. For 0 and
+      // infinities it is NaN.
+      const X whole = floor(x / y), left = fused(-whole, y, x);
+      return (y < X(0) ? left > X(0) : left < X(0)) ? whole - X(1) : whole;
     }
   }
   /// NaN if one is NaN.
