@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -168,6 +169,63 @@ TEST_CASE("a thread keeps up to 256 KiB of a size, and gives half to the cache o
     }
     CHECK(memory_statistics().large_blocks == asked + (large ? count : 0));
   }
+}
+
+TEST_CASE("of three blocks of 128 KiB a thread keeps one, which it uses first") {
+  if (sanitized) SKIP("a sanitizer keeps no blocks");
+  constexpr std::int64_t block = 128 << 10;
+  trim_memory();
+  for (int i = 0; i < 5; ++i) {  // two fit; one at a time is kept however often it is used
+    bytes(block);
+    CHECK(cached() == 0);
+  }
+  many(3, block);
+  CHECK(cached() == 2 * block);
+  const Tensor first = bytes(block);
+  CHECK(cached() == 2 * block);
+  const Tensor second = bytes(block);  // both of the others come at once
+  CHECK(cached() == 0);
+}
+
+namespace {
+/// The memory of a device that has none.
+struct NoMemory final : DeviceMemory {
+  bool fails = false;
+  std::byte* allocate(int, std::size_t) override {
+    if (fails) throw std::runtime_error("the device has failed");
+    return nullptr;
+  }
+  void release(int, std::byte*, std::size_t) noexcept override {}
+  std::string largest(int index) override { return "all of " + std::to_string(index); }
+};
+/// Replaces the memory of devices during its lifetime.
+class OnDevice {
+ public:
+  explicit OnDevice(DeviceMemory& memory) : before_(std::exchange(place(), &memory)) {}
+  ~OnDevice() { place() = before_; }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  static DeviceMemory*& place() { return device_memories[static_cast<int>(Device::Kind::cuda)]; }
+  DeviceMemory* const before_;
+};
+}  // namespace
+
+TEST_CASE("a device without memory leaves no tensor, and is asked what takes its memory") {
+  NoMemory memory;
+  const OnDevice scope(memory);
+  const MemoryStatistics before = memory_statistics();
+  const auto make = [] {
+    return allocate_on(Context::here(), cuda(0), DType::float32, Shape({3}), 3);
+  };
+  CHECK(make() == nullptr);
+  memory.fails = true;
+  CHECK_THROWS_AS(make(), std::runtime_error);
+  CHECK(memory_statistics().live_tensors == before.live_tensors);
+  CHECK(memory_statistics().live_bytes == before.live_bytes);
+  CHECK(largest_on(cuda(1)) == "all of 1");
+  CHECK(largest_on(cpu()).empty());
 }
 
 TEST_CASE("larger blocks go straight to the cache of all threads, and come back one by one") {

@@ -116,6 +116,16 @@ TEST_CASE("what a thread keeps for itself goes to the others at its end") {
   CHECK(kept < 64'000);
 }
 
+TEST_CASE("a thread that has made no tensor can lower the limit of the cache") {
+  if (sanitized) SKIP("a sanitizer keeps no blocks");
+  trim_memory();
+  zeros({200'000});
+  CHECK(memory_statistics().cached_bytes >= 800'000);
+  std::thread([] { set_cache_limit(0); }).join();
+  CHECK(memory_statistics().cached_bytes == 0);
+  set_cache_limit(std::size_t{1} << 30);
+}
+
 TEST_CASE("memory freed in another thread is used again", "[threads]") {
   const bool full = std::getenv("REEL_TEST_LONG") != nullptr;
   const int batches = sanitized ? 20 : full ? 100'000 : 10'000;  // batches of 100 tensors
