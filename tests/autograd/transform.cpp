@@ -232,6 +232,19 @@ TEST_CASE("a checkpoint runs again with the weights of its first run") {
   CHECK(near(grad(checkpoint(inside))(scale), grad(inside)(scale)));
 }
 
+TEST_CASE("random numbers that are drawn under other weights in a checkpoint are drawn once") {
+  const Net net;
+  const Tensor x = numbers({4, 3});
+  const auto f = checkpoint([&](Tensor at) {
+    const WeightScope scope(parameters(net), {net.w * 2, net.b * 2});
+    return at * random::uniform({4, 3}, {.low = 1, .high = 2, .dtype = DType::float64});
+  });
+  GradientTape tape;
+  tape.watch(x);
+  const Tensor y = f(x);
+  CHECK(near(tape.gradient(sum(y), x) * x, y));
+}
+
 TEST_CASE("jvp and linearize are the Jacobian times a vector") {
   const Net net;
   const Tensor x = numbers({4, 3});

@@ -29,6 +29,34 @@ TEST_CASE("the next wait throws an error for a wrong index, with op, position an
   synchronize(cuda(0));
   CHECK(sum(take(x, tensor({0, 4}))).item<float>() == 4);
 }
+TEST_CASE("the error of a kernel names the layer and the function that called it, not the wait's") {
+  const auto text_of = [](const auto& f) -> std::string {
+    try {
+      f();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  /// Of "faults.cpp:7: take: ...", "take".
+  const auto name_in = [](const std::string& text) {
+    const std::size_t first = text.find(": ") + 2;
+    return text.substr(first, text.find(": ", first) - first);
+  };
+  const Tensor on_cpu = ones({5, 2}), wrong = tensor({7});
+  const std::string function = name_in(text_of([&] { on_cpu(wrong); }));
+  const DeviceScope scope(cuda(0));
+  const Tensor x = on_cpu.to(cuda(0)), there = wrong.to(cuda(0));
+  const nn::Embedding words(5, 2);
+  synchronize(cuda(0));
+  words(there);
+  CHECK(name_in(text_of([] { synchronize(cuda(0)); })) == "Embedding");
+  // afterwards errors name what they are about
+  CHECK(name_in(text_of([] { ones({2}) + ones({3}); })) == "add");
+  x(there);
+  CHECK(name_in(text_of([] { synchronize(cuda(0)); })) == function);
+  CHECK(name_in(text_of([] { ones({2}) + ones({3}); })) == "add");
+}
 TEST_CASE("the first wrong call is thrown; there may be more calls than report slots") {
   const DeviceScope scope(cuda(0));
   const Tensor x = ones({5});

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <vector>
 
 #include <reel/reel.hpp>
 
@@ -42,6 +43,11 @@ TEST_CASE("tensors move to a CUDA device, to a second one and back to the CPU") 
   }
 }
 
+TEST_CASE("a view that no strides describe is a copy on a CUDA device too") {
+  const Tensor x = arange(0, 6).to(DType::float32).reshape({2, 3}), there = x.to(cuda(0));
+  CHECK(transpose(there).reshape({6}).to_vector<float>() == std::vector<float>{0, 3, 1, 4, 2, 5});
+}
+
 TEST_CASE("print the status of CUDA", "[.][print_status]") {
   std::printf("%d devices; %s\n", cuda_device_count(), cuda_status().c_str());
   CHECK(equal(tensor({1, 2}) + 1, tensor({2, 3})));  // the CPU needs no plugin
@@ -60,7 +66,7 @@ TEST_CASE("without a plugin that works, the reason is told and the CPU works") {
   };
   for (const auto& [variables, reason] : {
            std::pair{"REEL_TEST_PLUGIN=/no/such/file.so", "could not be opened: /no/such/file.so"},
-           {"REEL_TEST_PLUGIN=libm.so.6", "is not a reel plugin"},
+           {"REEL_TEST_PLUGIN=libm.so.6", "CUDA backend is not a reel plugin: /"},
            {"REEL_CUDA_MEMORY=lots", "REEL_CUDA_MEMORY is no number of bytes"},
            {"REEL_CUDA_MEMORY=-1", "REEL_CUDA_MEMORY is no number of bytes"},
            {"REEL_CUDA_TF32=yes", "REEL_CUDA_TF32 is neither 0 nor 1"},

@@ -254,6 +254,25 @@ TEST_CASE("nn::check finds Variables that f reads and the model does not list", 
   CHECK((v + 1).size() == 2);
 }
 
+TEST_CASE("nn::check finds Variables that f only writes, and those that end in f", "[nn]") {
+  const nn::Linear layer(2, 2);
+  const Tensor x = ones({1, 2});
+  Variable state("state", zeros({1, 2}));
+  const auto writes = [&](Tensor t) {
+    state.assign(t);
+    return layer(t);
+  };
+  check_refused<Error>([&] { nn::check(layer, writes, x); }, "got none of \"state\" (1, 2)");
+  // it was made before the check, so that the model had it
+  auto last = std::make_unique<Variable>("last", ones({2}));
+  const auto ends = [&](Tensor t) {
+    const Tensor y = t * *last;
+    last.reset();
+    return y;
+  };
+  check_refused<Error>([&] { nn::check(layer, ends, x); }, "got none of \"last\" (2,)");
+}
+
 TEST_CASE("A tied weight is one parameter, and stays tied in a clone", "[nn]") {
   Tied model;
   REQUIRE(parameters(model).size() == 2);
@@ -272,6 +291,10 @@ TEST_CASE("a model that leads back to itself is an error", "[nn]") {
   const auto link = std::make_shared<Link>();
   link->next = link;
   CHECK_THROWS_WITH(parameters(*link), Catch::Contains("leads back to the model"));
+  // the first 60 characters of the path
+  std::string path;
+  while (path.size() < 60) path += "next.";
+  CHECK_THROWS_WITH(parameters(*link), Catch::Contains("got " + path.substr(0, 60) + "..."));
   link->next = nullptr;
   CHECK(parameters(*link).size() == 2);
 }

@@ -41,6 +41,14 @@ TEST_CASE("an Event that was moved from is done, and has no time", "[events][cpu
   CHECK(event.done());
 }
 
+TEST_CASE("an Event that is assigned has the time of the other one", "[events][cpu]") {
+  const Event first(cpu());
+  Event event(cpu());
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  event = Event(cpu());
+  CHECK(event.milliseconds_since(first) >= 20);
+}
+
 TEST_CASE("pinned() copies to the host, and gives the tensor itself for the CPU", "[events]") {
   const Tensor x = arange(0, 6).reshape({2, 3});
   for (const Tensor& each : {x, transpose(x)}) {
