@@ -89,7 +89,9 @@ constexpr X log_gamma(const X& x) {
   const X z = math::abs(x), of_size = log_gamma_of_size(z);
   if (none_negative(x)) return of_size;
   const X fraction = math::abs(z - math::nearbyint(z));
-  const X product = z * math::sin(X(pi) * fraction);
+  // Where the mirrored value is not used, 1 keeps the quotient from a trap.
+  const auto mirrors = (x < X(0.0)) & (fraction > X(0.0)) & (z >= X(1e-20));
+  const X product = math::select(mirrors, z * math::sin(X(pi) * fraction), X(1.0));
   const X mirrored = math::log(X(pi) / product) - of_size;
   const X regular = math::select(z < X(1e-20), of_size, mirrored);
   const X at_poles = math::select(fraction > X(0.0), regular, X(__builtin_inf()));
@@ -116,9 +118,11 @@ constexpr X digamma_of(const X& x) {
   const X of_size = far - above / below;
   if (none_negative(x)) return of_size;
   const X fraction = z - math::nearbyint(z);
-  const X mirrored = of_size + one / z + X(pi) / math::tan(X(pi) * fraction);
+  const auto between = math::abs(fraction) > X(0.0);  // two whole numbers
+  const X tangent = math::select(between, math::tan(X(pi) * fraction), one);
+  const X mirrored = of_size + one / z + X(pi) / tangent;
   const X regular = math::select(z < X(1e-20), one / z, mirrored);  // also where psi(z) is infinite
-  const X at_poles = math::select(math::abs(fraction) > X(0.0), regular, X(__builtin_nan("")));
+  const X at_poles = math::select(between, regular, X(__builtin_nan("")));
   return math::select(x < X(0.0), at_poles, of_size);
 }
 

@@ -112,6 +112,7 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
     outputs[i] = !named   ? results[i]
                  : kernel ? Access::adopt(allocate_view(context, body))
                           : make_alias(context, body);
+    if (!outputs[i].defined()) fail<MemoryError>(caller, op.name, "result", "memory", "none");
     results[i] = {};
   }
   told.outputs = Access::bodies(outputs.data());

@@ -76,6 +76,18 @@ int raised(const Op& op, const Sample& sample, const std::vector<Tensor>& inputs
 }  // namespace
 
 // GPUs have no such exceptions.
+TEST_CASE("elements on both sides of 0 raise nothing in lgamma and digamma", "[cpu]") {
+  const Tensor x = tensor<double>({-0.5, 2, 3, -1.5, 1, 0.3, 5, -2.25, 7, 1e-3, -0.1, 4, -1e-30});
+  for (const DType dtype : {DType::float32, DType::float64})
+    for (const auto f : {lgamma, digamma}) {
+      const Tensor in = x.to(dtype);
+      std::feclearexcept(FE_ALL_EXCEPT);
+      const Tensor y = f(in);
+      CHECK(std::fetestexcept(trapped) == 0);
+      CHECK(is_finite(y));
+    }
+}
+
 TEST_CASE("no op raises a floating-point exception over clean numbers", "[cpu]") {
   for (const Op* op : library_ops()) {
     if (op->updates) continue;
