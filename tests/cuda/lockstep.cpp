@@ -91,6 +91,39 @@ TEST_CASE("a LockstepScope compares kernels whose inputs are copied in row-major
   CHECK(text_of([&] { limit_norm({strided, row}, 1); }).empty());
 }
 
+TEST_CASE("a LockstepScope compares with the largest number, and float64 more closely") {
+  const DeviceScope scope(cuda(0));
+  const Tensor tiny = full({3}, 1e-6f), x = full({3}, 0.01f);
+  const LockstepScope lockstep;
+  {
+    const WrongKernel wrong("square", "abs");
+    CHECK_THAT(text_of([&] { square(tiny); }), Catch::Contains("square: result: expected "));
+  }
+  // tanh(x) and sin(x) differ by x^2 / 6 = 1.7e-5 of their size.
+  const WrongKernel wrong("tanh", "sin");
+  CHECK(text_of([&] { tanh(x); }).empty());
+  CHECK_THAT(text_of([&] { tanh(x.to(DType::float64)); }),
+             Catch::Contains("tanh: result: expected "));
+}
+
+TEST_CASE("a LockstepScope takes equal integers, infinities and NaN as equal") {
+  const DeviceScope scope(cuda(0));
+  const Tensor numbers = tensor({1.0f, -2.0f, 0.0f}), whole = tensor({7, -3, 5});
+  const LockstepScope lockstep;
+  CHECK(text_of([&] { numbers / 0.0f; }).empty());
+  CHECK(text_of([&] { whole + whole; }).empty());
+  CHECK(text_of([&] { argsort(numbers); }).empty());
+  CHECK(text_of([&] { numbers > 0; }).empty());
+}
+
+TEST_CASE("a LockstepScope compares no more after its end") {
+  const DeviceScope scope(cuda(0));
+  const Tensor x = tensor({0.0f, 2.0f, 0.5f});
+  { const LockstepScope lockstep; }
+  const WrongKernel wrong("tanh", "sigmoid");
+  CHECK(text_of([&] { tanh(x); }).empty());
+}
+
 TEST_CASE("a DeviceLogScope prints each op with its device and line") {
   const Tensor x = ones({2}), there = x.to(cuda(1));
   unsigned line = 0;
@@ -109,5 +142,19 @@ TEST_CASE("a DeviceLogScope prints each op with its device and line") {
   CHECK_THAT(text, Catch::Contains(of(line, "tanh on cuda:1\n")) &&
                        Catch::Contains(of(line + 1, "multiply on cpu\n")));
   CHECK_THAT(text, !Catch::Contains("exp on"));
+}
+
+TEST_CASE("a DeviceLogScope goes on where a step of a trace keeps no result") {
+  // The results of the first steps are in buffers of one block each.
+  const auto traced = trace([](Tensor x) { return exp(tanh(x * 2) + 1); });
+  const Tensor x = ones({1 << 18}), expected = traced(x);
+  for (int i = 0; i < 4; ++i) traced(x);
+  Tensor found;
+  const std::string text = on_stderr([&] {
+    const DeviceLogScope log;
+    found = traced(x);
+  });
+  CHECK(equal(found, expected));
+  CHECK_THAT(text, Catch::Contains("exp on cpu\n"));
 }
 }  // namespace reel::tests

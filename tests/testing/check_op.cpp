@@ -124,6 +124,11 @@ TEST_CASE("check_op compares NaN, outputs, traced calls and float32 with what th
   CHECK(said("check_mixed", {.inputs = {tensor({3, 4}), tensor<double>({1.0, 2.0})}}) == "");
   register_op("check_five", [](const OpCall& call) { return call.input(0) + call.input(4); });
   CHECK(said("check_five") != "");
+  register_op("check_all_of_five", [](const OpCall& call) {
+    return call.input(0) + call.input(1) + call.input(2) + call.input(3) + call.input(4);
+  });
+  CHECK(said("check_all_of_five") != "");  // it looks for up to four inputs
+  CHECK(said("check_all_of_five", {.inputs = std::vector<Tensor>(5, ones({2}, float64))}) == "");
 
   const auto scaled = [](const char* name, double factor) {
     register_op(name, [](const OpCall& call) { return call.input(0) * call.input(0); });
