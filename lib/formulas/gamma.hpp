@@ -78,7 +78,7 @@ constexpr X log_gamma_of_size(const X& z) {
   const X start = math::select(least, X(-0.1214862905358496081), X(0.0));
   const X near =
       (t * series(t, least, near_least, near_two) + start) + math::select(below, X(0.0) - log, log);
-  const X inverse = one / z;
+  const X inverse = one / math::select(far, z, one);  // a small z would overflow
   const X beyond = (z - X(0.5)) * (log - one) + X(0.41893853320467274178) +
                    inverse * series(inverse * inverse, stirling);
   return math::select(far, beyond, near);

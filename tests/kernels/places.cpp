@@ -137,7 +137,7 @@ TEST_CASE("rows of any number of bytes are taken, and nothing is written behind 
 TEST_CASE("the gradient of a slice lies where the slice was, and is 0 elsewhere") {
   for_each_set([](const InstructionSet& set) {
     INFO(set.name);
-    const UnsliceOptions options{{.starts = {1, 4, 0}, .lengths = {2, 3, 2}, .steps = {1, -2, 2}},
+    const UnsliceOptions options{{.starts = {1, 0, 0}, .lengths = {2, 3, 2}, .steps = {1, 2, 2}},
                                  {4, 5, 3}};
     Array<float> dy({2, 3, 2});
     for (std::int64_t i = 0; i < 12; ++i) dy[i] = static_cast<float>(i + 1);
@@ -148,7 +148,7 @@ TEST_CASE("the gradient of a slice lies where the slice was, and is 0 elsewhere"
       for (std::size_t i = 0; i < 2; ++i)
         for (std::size_t j = 0; j < 3; ++j)
           for (std::size_t k = 0; k < 2; ++k)
-            expected[(1 + i) * 15 + (4 - 2 * j) * 3 + 2 * k] +=
+            expected[(1 + i) * 15 + 2 * j * 3 + 2 * k] +=
                 static_cast<float>((i * 3 + j) * 2 + k + 1);
       CHECK(dx.keeps_rest(0.5f));
       CHECK(std::vector<float>(dx.memory.elements.begin(), dx.memory.elements.begin() + 60) ==
