@@ -403,8 +403,7 @@ TEST_CASE("ReduceOnPlateau waits, then reduces down to the least rate", "[optim]
 TEST_CASE("schedules refuse numbers that make no sense", "[optim]") {
   require_parts(message<Error>([] { optim::cosine_decay(0); }), {"cosine_decay: steps", "got 0"});
   require_parts(message<Error>([] { optim::step_decay(0); }), {"step_decay: every"});
-  require_parts(message<Error>([] { optim::exponential_decay(-1); }),
-                {"exponential_decay: decay"});
+  require_parts(message<Error>([] { optim::exponential_decay(-1); }), {"exponential_decay: decay"});
   require_parts(message<Error>([] { optim::step_decay(2, -1); }), {"step_decay: decay"});
   require_parts(message<Error>([] { optim::linear_decay(0); }), {"linear_decay: steps"});
   require_parts(message<Error>([] { optim::linear_decay(2, -1); }), {"linear_decay: last"});
