@@ -269,7 +269,8 @@ TEST_CASE("a tape that was asked may outlive its flow, and then touches nothing 
                       [](std::byte each) { return each == std::byte{}; }));
 }
 
-TEST_CASE("a 16-bit tensor that is read twice has the sum of both gradients, or is refused") {
+TEST_CASE("a 16-bit tensor that is read twice has the sum of both gradients, or is refused",
+          "[cpu]") {
   const Tensor x = tensor({1.0f, 2.0f}).to(DType::float16);
   GradientTape tape;
   tape.watch(x);

@@ -393,7 +393,7 @@ TEST_CASE("a pickle whose values are of other kinds is refused, with what is wro
     file.refuse(two + storage(length) + ".", "a storage of no length");
 }
 
-TEST_CASE("tensors of one storage share its memory") {
+TEST_CASE("tensors of one storage share its memory", "[cpu]") {
   const Pickled file;
   const io::NamedTensors read = file.read(two + "}(" + text("a") + four + text("b") + four + "u.");
   REQUIRE(read.size() == 2);

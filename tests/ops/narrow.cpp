@@ -35,7 +35,7 @@ TEST_CASE("errors name the second argument that is undefined") {
   check_refused<Error>([] { masked_select(ones({2}), Tensor()); }, "masked_select: y: expected a ");
 }
 
-TEST_CASE("errors show the argument that does not fit, and what it may be") {
+TEST_CASE("errors show the argument that does not fit, and what it may be", "[cpu]") {
   check_refused<ShapeError>(
       [] {
         searchsorted(ones({2, 3}), ones({4}));

@@ -51,7 +51,7 @@ TEST_CASE("an axis of length 1 with any stride belongs to a view that is assigne
       "view: f: expected a view of the Variable's value in which each element occurs once");
 }
 
-TEST_CASE("a Live number that has axes does not give a slice another shape") {
+TEST_CASE("a Live number that has axes does not give a slice another shape", "[cpu]") {
   Variable w("w", ones({3}));
   const Live<float> number{2.0f};
   const Tensor x = reshape(Tensor(number), {1, 1});
