@@ -284,7 +284,7 @@ TEST_CASE("a 16-bit tensor that is read twice has the sum of both gradients, or 
 }
 
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-TEST_CASE("a user's kernel computes each sum of a gradient, the second one too") {
+TEST_CASE("a user's kernel computes each sum of a gradient, the second one too", "[cpu]") {
   const Tensor x = ones({3, 4}), b = zeros({4});
   // In a child process, because a kernel is replaced for the rest of the program.
   const pid_t child = fork();
