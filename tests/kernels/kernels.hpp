@@ -9,6 +9,7 @@
 
 #include "lib/body/body.hpp"
 #include "lib/cpu/install.hpp"
+#include "lib/table/options/random.hpp"
 
 namespace reel::tests {
 /// Elements, and a body over them. The body is row-major until its strides are changed.
@@ -84,6 +85,15 @@ inline KernelResult call_kernel(const InstructionSet& set, std::string_view op,
                                 const Inputs& inputs, Body& output, const void* options = nullptr,
                                 unsigned accumulate = 0) {
   return call_kernel(find_kernel(set, op), inputs, {&output}, options, accumulate);
+}
+
+/// n random numbers of a dtype.
+template <class T>
+std::vector<T> drawn(const InstructionSet& set, RandomOptions options, std::int64_t n) {
+  Array<T> out({n});
+  options.dtype = dtype_of<T>();
+  call_kernel(set, "random", {}, out.body, &options);
+  return {out.elements.begin(), out.elements.end()};
 }
 
 /// Calls test(set) for each instruction set that this machine has.

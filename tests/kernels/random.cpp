@@ -1,24 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <initializer_list>
+#include <limits>
 #include <numeric>
 
 #include "kernels/kernels.hpp"
 #include "lib/formulas/philox.hpp"
-#include "lib/table/options/random.hpp"
 #include "support/catch.hpp"
 
 namespace reel::tests {
 namespace {
 using Kind = RandomOptions::Kind;
 
-template <class T>
-std::vector<T> drawn(const InstructionSet& set, RandomOptions options, std::int64_t n) {
-  Array<T> out({n});
-  options.dtype = dtype_of<T>();
-  call_kernel(set, "random", {}, out.body, &options);
-  return {out.elements.begin(), out.elements.end()};
-}
 struct Moments {
   double mean, deviation;
 };
@@ -31,6 +26,54 @@ Moments moments(const std::vector<T>& x) {
     squares += (static_cast<double>(value) - mean) * (static_cast<double>(value) - mean);
   return {mean, std::sqrt(squares / n)};
 }
+
+constexpr std::uint64_t seed_of_draws = 0x123456789abcdef0, place_of_draws = 0xfffffffe;
+/// The four random words of a block.
+struct Block {
+  std::uint32_t words[4];
+  Block(std::uint64_t number, std::uint32_t third, std::uint32_t fourth)
+      : words{static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32), third,
+              fourth} {
+    formulas::philox(words, static_cast<std::uint32_t>(seed_of_draws),
+                     static_cast<std::uint32_t>(seed_of_draws >> 32));
+  }
+  double wide(int i) const {  // 53 bits
+    return std::ldexp(
+        static_cast<double>((std::uint64_t{words[2 * i + 1]} << 32 | words[2 * i]) >> 11), -53);
+  }
+};
+/// Number i of a pair of normal numbers.
+double box_and_muller(double u, double v, std::uint64_t i) {
+  const double radius = std::sqrt(-2 * std::log(u)), angle = 2 * std::acos(-1.0) * v;
+  return radius * (i % 2 ? std::sin(angle) : std::cos(angle));
+}
+/// A gamma number for a parameter of at least 1 (Marsaglia and Tsang 2000).
+double gamma_number(double alpha, std::uint64_t number, std::uint32_t series) {
+  const double d = alpha - 1 / 3.0, c = 1 / std::sqrt(9 * d);
+  const auto unit = [](std::uint32_t word) { return std::ldexp(word + 0.5, -32); };
+  for (std::uint32_t attempt = 0;; ++attempt) {
+    const Block block(number, attempt, series);
+    const double x = box_and_muller(unit(block.words[0]), unit(block.words[1]), 0);
+    const double v = std::pow(1 + c * x, 3);
+    if (v > 0 && std::log(unit(block.words[2])) < x * x / 2 + d * (1 - v + std::log(v)))
+      return d * v;
+  }
+}
+template <class T>
+void check_ends_of_draws(const InstructionSet& set, std::initializer_list<Kind> kinds) {
+  for (const Kind kind : kinds)
+    for (const std::int64_t n : {1, 2, 5, 63, 64, 65, 130, 1025, 3000}) {
+      Array<T> out({n + 1}, T(7));
+      Body drawn = out.view({n}, {1});
+      const RandomOptions options{
+          .kind = kind, .a = 1, .b = 2, .low = 0, .high = 7, .dtype = dtype_of<T>()};
+      call_kernel(set, "random", {}, drawn, &options);
+      INFO(set.name << ": kind " << static_cast<int>(kind) << ", " << n << " numbers");
+      CHECK(out[n] == T(7));
+    }
+}
+
+/// The products of whole numbers, which are exact.
 }  // namespace
 
 TEST_CASE("Philox4x32-10 gives the known answers of Random123") {
@@ -132,6 +175,73 @@ TEST_CASE("random integers fill their range evenly; permutations hold each numbe
     for (const int count : at_end) CHECK(count == Approx(333).epsilon(0.25));
     CHECK(drawn<std::int64_t>(set, options, 0).empty());
     CHECK(drawn<std::int64_t>(set, options, 1) == std::vector<std::int64_t>{0});
+  });
+}
+
+TEST_CASE("normal numbers are those of Box and Muller from the words of Philox") {
+  const RandomOptions options{
+      .kind = Kind::normal, .seed = seed_of_draws, .position = place_of_draws, .a = 3, .b = 2};
+  for_each_set([&](const InstructionSet& set) {
+    INFO(set.name);
+    const auto narrow = drawn<float>(set, options, 331);
+    double worst = 0;
+    for (std::uint64_t i = 0; i < narrow.size(); ++i) {
+      const Block block(place_of_draws + i / 4, 0, 0);
+      const auto unit = [&](std::uint64_t word) {
+        return static_cast<float>(block.words[word] >> 8) * 0x1p-24f;
+      };
+      const std::uint64_t pair = i / 2 % 2 * 2;
+      const float u = unit(pair) + 0x1p-25f;
+      const double exact =
+          3 + 2 * box_and_muller(static_cast<double>(u), static_cast<double>(unit(pair + 1)), i);
+      worst = std::max(worst, std::abs(static_cast<double>(narrow[i]) - exact));
+    }
+    CHECK(worst < 2e-5);
+    const auto wide = drawn<double>(set, options, 331);
+    worst = 0;
+    for (std::uint64_t i = 0; i < wide.size(); ++i) {
+      const Block block(place_of_draws + i / 2, 0, 0);
+      const double exact = 3 + 2 * box_and_muller(block.wide(0) + 0x1p-54, block.wide(1), i);
+      worst = std::max(worst, std::abs(wide[i] - exact));
+    }
+    CHECK(worst < 1e-12);
+  });
+}
+
+TEST_CASE("beta numbers are quotients of gamma numbers of two series of counters") {
+  const RandomOptions options{
+      .kind = Kind::beta, .seed = seed_of_draws, .position = place_of_draws, .a = 2, .b = 3.5};
+  for_each_set([&](const InstructionSet& set) {
+    const auto x = drawn<double>(set, options, 200);
+    double worst = 0;
+    for (std::uint64_t i = 0; i < x.size(); ++i) {
+      const double first = gamma_number(2, place_of_draws + i, 0),
+                   second = gamma_number(3.5, place_of_draws + i, 1);
+      worst = std::max(worst, std::abs(x[i] - first / (first + second)));
+    }
+    INFO(set.name);
+    CHECK(worst < 1e-12);
+  });
+}
+
+TEST_CASE("uniform numbers are never the upper end, even next to the lower one") {
+  for_each_set([](const InstructionSet& set) {
+    INFO(set.name);
+    RandomOptions options{.kind = Kind::uniform, .seed = 5, .a = 1};
+    options.b = static_cast<double>(std::nextafter(1.0f, 2.0f));
+    CHECK(drawn<float>(set, options, 1000) == std::vector<float>(1000, 1.0f));
+    options.b = std::nextafter(1.0, 2.0);
+    CHECK(drawn<double>(set, options, 1000) == std::vector<double>(1000, 1.0));
+  });
+}
+
+TEST_CASE("random numbers end where their tensor ends") {
+  for_each_set([](const InstructionSet& set) {
+    const auto floats = {Kind::uniform,          Kind::normal, Kind::exponential, Kind::gumbel,
+                         Kind::truncated_normal, Kind::gamma,  Kind::beta};
+    check_ends_of_draws<float>(set, floats);
+    check_ends_of_draws<double>(set, floats);
+    check_ends_of_draws<std::int64_t>(set, {Kind::integers, Kind::permutation});
   });
 }
 }  // namespace reel::tests

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A forward pass that runs partly on another thread.
-#include <exception>
 #include <future>
 #include <memory>
 #include <string>
@@ -10,7 +9,7 @@
 #include <reel/reel.hpp>
 
 #include "lib/gate/crossing.hpp"
-#include "support/catch.hpp"
+#include "threads/threads.hpp"
 
 namespace reel::tests {
 namespace {
@@ -19,42 +18,6 @@ struct Use {
   const char* name;
   Step step;
 };
-
-/// f(), run on another thread.
-Tensor elsewhere(const detail::Function<Tensor()>& f) {
-  Tensor result;
-  std::exception_ptr error;
-  std::thread([&] {
-    try {
-      result = f();
-    } catch (...) {
-      error = std::current_exception();
-    }
-  }).join();
-  if (error) std::rethrow_exception(error);
-  return result;
-}
-
-/// The first line of the TapeError that f throws; empty if it throws none.
-std::string refusal(const detail::Function<void()>& f) {
-  try {
-    f();
-  } catch (const TapeError& error) {
-    const std::string text = error.what();
-    return text.substr(0, text.find('\n'));
-  }
-  return "";
-}
-/// On this thread f uses a value that another thread computed from a tensor of the tape. Checks
-/// that this is refused.
-void check_crossing(const detail::Function<void()>& f) {
-  const std::string text = refusal(f);
-  INFO("got: " << text);
-  CHECK(text.rfind("crossings.cpp:", 0) == 0);
-  CHECK(text.find("another thread") != text.npos);
-  CHECK(text.find("(crossings.cpp:") != text.npos);
-  CHECK(text.size() <= 200);
-}
 
 void register_ops() {
   static const bool done = [] {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Flows of several threads: tapes that others end, values that a trace reads of another thread's
 // tape, what observers read of it, limits of the threads.
-#include <exception>
 #include <future>
 #include <memory>
 #include <string>
@@ -14,36 +13,10 @@
 #include "lib/flow/context.hpp"
 #include "lib/flow/observer.hpp"
 #include "lib/pool/thread_count.hpp"
-#include "support/catch.hpp"
+#include "threads/threads.hpp"
 
 #ifndef __SANITIZE_ADDRESS__  // these have not run under AddressSanitizer yet
 namespace reel::tests {
-namespace {
-/// f(), run on another thread.
-Tensor elsewhere(const detail::Function<Tensor()>& f) {
-  Tensor result;
-  std::exception_ptr error;
-  std::thread([&] {
-    try {
-      result = f();
-    } catch (...) {
-      error = std::current_exception();
-    }
-  }).join();
-  if (error) std::rethrow_exception(error);
-  return result;
-}
-/// The text of the TapeError that f throws; empty if it throws none.
-std::string refusal(const detail::Function<void()>& f) {
-  try {
-    f();
-  } catch (const TapeError& error) {
-    return error.what();
-  }
-  return "";
-}
-}  // namespace
-
 TEST_CASE("a tape that another thread ends takes no newer tape along", "[threads]") {
   const Variable w("w", tensor({1.0f, 2.0f}));
   auto first = std::make_unique<GradientTape>();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Marks of values that a thread computes from tensors that tapes of other threads watch: which
 // values have a mark and which do not.
-#include <exception>
 #include <string>
 #include <thread>
 #include <vector>
@@ -9,45 +8,10 @@
 #include <reel/reel.hpp>
 
 #include "lib/body/access.hpp"
-#include "support/catch.hpp"
+#include "threads/threads.hpp"
 
 namespace reel::tests {
 namespace {
-/// f(), run on another thread.
-Tensor elsewhere(const detail::Function<Tensor()>& f) {
-  Tensor result;
-  std::exception_ptr error;
-  std::thread([&] {
-    try {
-      result = f();
-    } catch (...) {
-      error = std::current_exception();
-    }
-  }).join();
-  if (error) std::rethrow_exception(error);
-  return result;
-}
-
-/// The first line of the TapeError that f throws; empty if it throws none.
-std::string refusal(const detail::Function<void()>& f) {
-  try {
-    f();
-  } catch (const TapeError& error) {
-    const std::string text = error.what();
-    return text.substr(0, text.find('\n'));
-  }
-  return "";
-}
-/// On this thread f uses a value that another thread computed from a tensor of the tape. Checks
-/// that this is refused.
-void check_crossing(const detail::Function<void()>& f) {
-  const std::string text = refusal(f);
-  INFO("got: " << text);
-  CHECK(text.rfind("marks.cpp:", 0) == 0);
-  CHECK(text.find("another thread") != text.npos);
-  CHECK(text.find("(marks.cpp:") != text.npos);
-  CHECK(text.size() <= 200);
-}
 Tensor start(DType dtype) { return tensor({{1.0, 2.0}, {3.0, 4.0}}).to(dtype); }
 }  // namespace
 
