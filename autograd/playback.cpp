@@ -159,7 +159,8 @@ inline bool Playback::add_to(Tensor& slot, const Tensor& dx) {
   if (attended && context_.path_mode()) return false;
   Body& sum = *Access::body(slot);
   const Pass pass = pass_of(add_op, sum.dtype);
-  if (!pass && on_cpu(sum)) return false;
+  // The gate computes other sums, and refuses those of 16 bits.
+  if (on_cpu(sum) ? !pass : !has_arithmetic(sum.dtype)) return false;
   const Body* const summands[] = {&sum, Access::body(dx)};
   Body* output = &sum;
   const GateCall call{add_op, summands, 2, {}, context_.site, &output, 1, nullptr};

@@ -270,18 +270,13 @@ TEST_CASE("a tape that was asked may outlive its flow, and then touches nothing 
                       [](std::byte each) { return each == std::byte{}; }));
 }
 
-TEST_CASE("a 16-bit tensor that is read twice has the sum of both gradients, or is refused",
-          "[cpu]") {
+TEST_CASE("a 16-bit tensor that is read twice has no gradient yet, and that is an error") {
   const Tensor x = tensor({1.0f, 2.0f}).to(DType::float16);
   GradientTape tape;
   tape.watch(x);
   const Tensor y = x.to(DType::float32) * 2.0f + x.to(DType::float32) * 3.0f;
-  try {
-    const Tensor slope = tape.gradient(y, x);
-    CHECK(numbers_of(slope) == Numbers{5, 5});
-  } catch (const DTypeError&) {  // 16-bit dtypes are for storage only
-    SUCCEED();
-  }
+  // The sum of both gradients would have 16 bits, which are for storage only.
+  CHECK_THROWS_AS(tape.gradient(y, x), DTypeError);
 }
 
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
