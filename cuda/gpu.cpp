@@ -385,7 +385,7 @@ const Draws* Queue::draws() const {
   if (!capture) return nullptr;
   const Draws* const draws = capture->draws();
   if (!draws)
-    refuse("memory for the place in the random numbers", "none", "Trace fewer functions.");
+    refuse("memory for the position in the random numbers", "none", "Trace fewer functions.");
   return draws;
 }
 void Queue::fail(cudaError_t error) const {

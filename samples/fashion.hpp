@@ -4,6 +4,7 @@
 #pragma once
 #include <zlib.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <reel/reel.hpp>
@@ -35,6 +36,8 @@ inline reel::Tensor read(const std::string& path, std::size_t axes) {
                              " axes");
   std::vector<std::size_t> lengths(axes, 0);
   for (std::size_t i = 0; i < 4 * axes; ++i) lengths[i / 4] = lengths[i / 4] * 256 + header[4 + i];
+  if (*std::max_element(lengths.begin(), lengths.end()) > 1 << 20)
+    throw std::runtime_error(path + ": an axis longer than 2^20");
   std::size_t each = 1;
   for (std::size_t i = 1; i < axes; ++i) each *= lengths[i];
   if (lengths[0] * each > 1 << 30) throw std::runtime_error(path + ": more than 1 GiB");

@@ -3,7 +3,7 @@
 // into a copy of the sources; no other build contains them.
 #pragma once
 #pragma GCC system_header
-// A fault may read what was not written. The optimizer's warnings of it name other lines.
+// A fault may read what was not written. The compiler's warnings about it name other lines.
 #pragma GCC diagnostic ignored "-Warray-bounds"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wnonnull"
