@@ -12,8 +12,8 @@ struct FiniteOptions {
 /// op, the place in the result, the range of its inputs and your line. So does the first gradient,
 /// with the line of its op, and a step of a trace. Make it outside of a traced function: one that
 /// makes it inside runs eagerly. Each result is read once. On the CPU this costs little; on another
-/// device each op waits and its result is copied. It should end on the thread that made it. On
-/// another thread it stops the checks, and a few bytes are not freed.
+/// device each op waits and its result is copied. End the scope on the thread that made it: if
+/// another thread ends it, the checks stop, and a few bytes are not freed.
 ///
 ///     FiniteScope finite;
 ///     adam.step(tape.gradient(loss, parameters(model)));

@@ -47,24 +47,42 @@ bool surely_finite(const Body& body) {
 /// A row-major copy on the CPU.
 Tensor read(const Body& body) { return contiguous_copy(body).to(cpu()); }
 
+/// The name of input i of a call. Those of gradients are in the order that Part gives.
+std::string input_name(const GateCall& call, int i) {
+  if (call.part == Part::value) return argument_name(call.op, i);
+  const int inputs = call.part == Part::gradients ? call.output_count : 2;
+  const int outputs = (call.input_count - inputs) / 2;
+  if (i < outputs) return "The gradient of the result";
+  return i < outputs + inputs ? argument_name(call.op, i - outputs) : "The result";
+}
+/// Which gradient output i is.
+std::string output_note(const GateCall& call, int i) {
+  if (call.part == Part::value) return {};
+  return "This is the gradient with respect to " +
+         argument_name(call.op, call.part == Part::gradient_1 ? 1 : i) + ". ";
+}
+
 /// "x is between -3 and 4. " for each floating input that has elements. The result may be in the
 /// memory of an input that was a temporary.
 std::string ranges_of(const GateCall& call) {
   std::string text;
-  if (call.part != Part::value) return text;  // inputs of gradients have no names
+  const auto overwritten = [&](const Body& input) {
+    for (int i = 0; i < call.output_count; ++i)
+      if (call.outputs[i] && call.outputs[i]->data == input.data) return true;
+    return false;
+  };
   for (int i = 0; i < call.input_count; ++i) {
-    const Body& body = *call.inputs[i];
-    const bool overwritten = call.output_count && call.outputs[0]->data == body.data;
-    if (!is_floating(body.dtype) || body.elements == 0 || overwritten) continue;
+    const Body* const body = call.inputs[i];  // null: an input that this gradient does not need
+    if (!body || !is_floating(body->dtype) || body->elements == 0 || overwritten(*body)) continue;
     double low = INFINITY, high = -INFINITY;
     bool has_nan = false;
-    const Tensor wide = read(body).to(DType::float64);
+    const Tensor wide = read(*body).to(DType::float64);
     for (const double x : wide.values<double>()) {
       has_nan |= std::isnan(x);
       low = std::fmin(low, x);
       high = std::fmax(high, x);
     }
-    text += argument_name(call.op, i);
+    text += input_name(call, i);
     if (low <= high)
       text += " is between " + to_text(Scalar(low)) + " and " + to_text(Scalar(high));
     if (has_nan) text += low <= high ? ", with nan" : " is nan";
@@ -76,10 +94,10 @@ std::string ranges_of(const GateCall& call) {
 
 struct FiniteScope::Watch : OwnedObserver {
   explicit Watch(FiniteOptions asked) : options(asked) {}
-  void op_ends(const GateCall& call) override { check(call, "result"); }
-  void gradient_ends(const GateCall& call) override { check(call, "gradient"); }
+  void op_ends(const GateCall& call) override { check(call); }
+  void gradient_ends(const GateCall& call) override { check(call); }
 
-  void check(const GateCall& call, std::string_view what) const {
+  void check(const GateCall& call) const {
     for (int i = 0; i < call.output_count; ++i) {
       const Body* const body = call.outputs[i];
       if (!body || !is_floating(body->dtype) || surely_finite(*body)) continue;
@@ -92,10 +110,11 @@ struct FiniteScope::Watch : OwnedObserver {
         if (!is_nan && !(options.infinity && std::isinf(values[k]))) continue;
         const char* const cause =
             call.part == Part::value ? call.op.not_finite : call.op.slope_not_finite;
-        fail<Error>(call.site, call.op.name, what, options.infinity ? "finite numbers" : "no NaN",
+        fail<Error>(call.site, call.op.name, call.part == Part::value ? "result" : "gradient",
+                    options.infinity ? "finite numbers" : "no NaN",
                     (is_nan ? "nan" : to_text(Scalar(values[k]))) +
                         place_text(body->shape, static_cast<std::int64_t>(k)),
-                    ranges_of(call) + (cause ? cause : ""));
+                    output_note(call, i) + ranges_of(call) + (cause ? cause : ""));
       }
     }
   }

@@ -105,6 +105,41 @@ TEST_CASE("a FiniteScope tells the range of each input and a likely cause") {
              Catch::Contains("The slope of sqrt at 0 is infinite."));
 }
 
+TEST_CASE("a FiniteScope tells the range of what a gradient is made of") {
+  const auto text = [](const Variable& source, const auto& f) {
+    GradientTape tape;
+    const Tensor y = f();
+    try {
+      const FiniteScope finite;
+      tape.gradient(y, source);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const Variable v("v", tensor({0.25f, 4.0f}));
+  // The result is in the memory of the gradient that arrives.
+  CHECK_THAT(text(v, [&] { return sum(asin(v * 0.25f) * 3); }),
+             Catch::Contains("gradient of asin: expected finite numbers, got inf at [1]\n"
+                             "  This is the gradient with respect to x. x is between 0.0625 and 1. "
+                             "The slope of asin at -1 and 1 is infinite."));
+  const Variable tiny("tiny", tensor({0x1p-100f, 0x1p-100f}));
+  CHECK_THAT(text(tiny, [&] { return sum(power(v, 2) / tiny); }),
+             Catch::Contains("gradient of divide: expected finite numbers, got -inf at [0]\n"
+                             "  This is the gradient with respect to y. The gradient of the result "
+                             "is between 1 and 1. x is between 0.0625 and 16. y is between"));
+  // A kernel that makes the gradients of all inputs at once.
+  const Variable gain("gain", full({2}, 0x1p100f));
+  CHECK_THAT(text(v,
+                  [&] {
+                    return sum(layer_norm(v, gain, zeros({2})) * tensor({1e30f, 0.0f}));
+                  }),
+             Catch::Contains("gradient of layer_norm: expected finite numbers, got nan at [0]\n"
+                             "  This is the gradient with respect to x. The gradient of the result "
+                             "is between 0 and 1.0000000150474662e+30. x is between 0.25 and 4. "
+                             "scale is between 1.2676506002282294e+30 and 1.2676506002282294e+30"));
+}
+
 TEST_CASE("a FiniteScope checks the steps of a trace, and changes no result") {
   const nn::Linear layer(3, 2);
   const auto traced = trace([&](Tensor x) { return log(layer(x) * 0 + sum(x)); });
