@@ -20,7 +20,15 @@ constexpr auto sum_of_columns = [](const Tensor& x) { return sum(x, 0); };
 constexpr auto sum_of_rows = [](const Tensor& x) { return sum(x, 1); };
 constexpr auto exponential = [](const Tensor& x) { return exp(x); };
 constexpr auto logistic = [](const Tensor& x) { return sigmoid(x); };
+constexpr auto running_sum = [](const Tensor& x) { return cumsum(x); };
+constexpr auto sorted = [](const Tensor& x) { return sort(x); };
 constexpr auto softmax_of_rows = [](const Tensor& x) { return softmax(x); };
+
+struct TopK {
+  Tensor x = numbers(1, {std::size_t{1} << 20}, 2);
+  void operator()() { keep(topk(x, harness::largest)); }
+  double value() { return squares(topk(x, harness::largest).values); }
+};
 
 /// Passes that nothing but the next one reads.
 struct Passes {
@@ -61,6 +69,9 @@ void add_kernels(harness::Rows& rows) {
   rows.push_back(row<LayerNorm>("layer norm 64x512", 1));
   rows.push_back(row<Of<sum_of_columns>>("column sum 4096x4096", 1, harness::sum_shape, 1.0f));
   rows.push_back(row<Of<sum_of_rows>>("row sum 4096x4096", 1, harness::sum_shape, 1.0f));
+  rows.push_back(row<Of<running_sum>>("cumsum 1M", 1, std::size_t{1} << 20));
+  rows.push_back(row<Of<sorted>>("sort 1M", 1, std::size_t{1} << 20));
+  rows.push_back(row<TopK>("topk 100 of 1M", 1));
   for (const auto& [name, size] : harness::products) rows.push_back(row<Product>(name, 1, size));
 }
 

@@ -26,6 +26,7 @@ struct TreeTask {
 };
 inline constexpr std::array<std::size_t, 2> softmax_shape{2048, 96}, norm_shape{64, 512},
     sum_shape{4096, 4096};
+inline constexpr std::size_t largest = 100;  // so many numbers topk() finds
 /// [m, k] times [k, n].
 struct ProductSize {
   std::size_t m, k, n;

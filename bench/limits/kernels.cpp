@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Functions and folds in one pass where that is possible; products by OpenBLAS.
+#include <algorithm>
+#include <functional>
+#include <vector>
+
 #include "../task.hpp"
 #include "curves.hpp"
 #include "dense.hpp"
@@ -123,6 +127,54 @@ struct RowSum {
   double value() { return sum_of_squares(y); }
 };
 
+constexpr std::size_t million = std::size_t{1} << 20;
+
+struct RunningSum {
+  Buffer x{Numbers(1).vector(million, 2)}, y{million};
+  void operator()() {
+    float sum = 0;
+    for (std::size_t i = 0; i < million; ++i) y[i] = sum += x[i];
+    keep(*y.begin());
+  }
+  double value() { return sum_of_squares(y); }
+};
+struct Sort {
+  Buffer x{Numbers(1).vector(million, 2)}, y{million};
+  void operator()() {
+    std::copy(x.begin(), x.end(), y.begin());
+    std::sort(y.begin(), y.end());
+    keep(*y.begin());
+  }
+  double value() { return sum_of_squares(y); }
+};
+/// Keeps the largest numbers so far in a heap, with their places.
+struct TopK {
+  struct Number {
+    float value;
+    std::int64_t place;
+    bool operator>(const Number& other) const { return value > other.value; }
+  };
+  Buffer x{Numbers(1).vector(million, 2)}, values{harness::largest};
+  std::vector<Number> heap;
+  void operator()() {
+    heap.clear();
+    const auto at = [&](std::size_t i) { return Number{x[i], static_cast<std::int64_t>(i)}; };
+    std::size_t i = 0;
+    for (; i < harness::largest; ++i) heap.push_back(at(i));
+    std::make_heap(heap.begin(), heap.end(), std::greater());
+    for (; i < million; ++i) {
+      if (x[i] <= heap[0].value) continue;
+      std::pop_heap(heap.begin(), heap.end(), std::greater());
+      heap.back() = at(i);
+      std::push_heap(heap.begin(), heap.end(), std::greater());
+    }
+    std::sort_heap(heap.begin(), heap.end(), std::greater());
+    for (std::size_t k = 0; k < harness::largest; ++k) values[k] = heap[k].value;
+    keep(*values.begin());
+  }
+  double value() { return sum_of_squares(values); }
+};
+
 struct Product {
   explicit Product(harness::ProductSize of)
       : size(of),
@@ -149,6 +201,9 @@ void add_kernels(harness::Rows& rows) {
   rows.push_back(row<LayerNorm>("layer norm 64x512", 1));
   rows.push_back(row<ColumnSum>("column sum 4096x4096", 1));
   rows.push_back(row<RowSum>("row sum 4096x4096", 1));
+  rows.push_back(row<RunningSum>("cumsum 1M", 1));
+  rows.push_back(row<Sort>("sort 1M", 1));
+  rows.push_back(row<TopK>("topk 100 of 1M", 1));
   for (const auto& [name, size] : harness::products) rows.push_back(row<Product>(name, 1, size));
 }
 

@@ -132,6 +132,12 @@ void add_kernels(harness::Rows& rows) {
                             [](const Tensor& x) { return x.sum(0); }));
   rows.push_back(of_numbers("row sum 4096x4096", {sum_rows, sum_width}, 1,
                             [](const Tensor& x) { return x.sum(1); }));
+  rows.push_back(
+      of_numbers("cumsum 1M", {1 << 20}, 2, [](const Tensor& x) { return x.cumsum(0); }));
+  rows.push_back(
+      of_numbers("sort 1M", {1 << 20}, 2, [](const Tensor& x) { return std::get<0>(x.sort()); }));
+  rows.push_back(of_numbers("topk 100 of 1M", {1 << 20}, 2,
+                            [](const Tensor& x) { return std::get<0>(x.topk(harness::largest)); }));
   for (const auto& [name, size] : harness::products) {
     rows.push_back(inferred(name, [size = size] {
       return
