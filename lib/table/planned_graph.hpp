@@ -30,7 +30,7 @@ struct Instruction {
     elsewhere,  // a kernel on another device than the plan's, or a copy from there
     allocate,   // a fresh value
     view,       // of something that is not in the frame's memory
-    random,     // a backend's too where it is not the CPU's
+    random,     // random numbers; a backend executes them, unless it is the CPU's
     update,
     numbers,  // before the first update in place: a number that updates take may fail them
     user      // a user's function or kernel
