@@ -3,6 +3,8 @@
 // pack of the calling thread: its k-th pack begins at element i. The packs may be kept in
 // registers.
 #pragma once
+#include <type_traits>
+
 #include "cuda/fold.hpp"
 
 namespace reel::gpu {
@@ -58,10 +60,11 @@ struct RowLine {
   __device__ bool is_first() const { return exists && lane == 0; }
 };
 
-/// A column whose elements are `step` apart. A block handles `width` columns.
-template <class T>
+/// A column whose elements are `step` apart. A block handles `width` columns. A thread has up to
+/// `held` elements, or any number of them if `held` is 0.
+template <class T, int held>
 struct ColumnLine {
-  static constexpr int n = 1, packs = 0;
+  static constexpr int n = 1, packs = held;
   using Number = T;
   std::int64_t length, step;
   int width, slots, slot;
@@ -69,8 +72,16 @@ struct ColumnLine {
 
   template <class F>
   __device__ void each(const F& f) const {
-    REEL_UNROLL
-    for (std::int64_t i = slot; i < length; i += slots) f(0, i);
+    if constexpr (held > 0) {
+      REEL_UNROLL_ALL
+      for (int k = 0; k < held; ++k) {
+        const std::int64_t i = std::int64_t{k} * slots + slot;
+        if (i < length) f(k, i);
+      }
+    } else {
+      REEL_UNROLL
+      for (std::int64_t i = slot; i < length; i += slots) f(0, i);
+    }
   }
   __device__ int count(std::int64_t) const { return 1; }
   __device__ Pack<T, 1> read(const T* x, std::int64_t i) const { return {{x[i * step]}}; }
@@ -160,10 +171,14 @@ void over_rows(const Queue& queue, const Op& op, std::int64_t rows, std::int64_t
                op, rows, length, lanes, whole);
 }
 
-template <class T, class Op>
-__global__ void run_columns(Op op, std::int64_t outer, std::int64_t length, std::int64_t inner,
-                            int width) {
-  REEL_SHARED(Two<T>, shared, 256);
+/// The threads of a block, at most: more where each holds its elements.
+template <int held>
+constexpr int column_threads = held > 0 ? 1024 : 256;
+
+template <class T, int held, class Op>
+__global__ void __launch_bounds__(column_threads<held>)
+    run_columns(Op op, std::int64_t outer, std::int64_t length, std::int64_t inner, int width) {
+  REEL_SHARED(Two<T>, shared, column_threads<held>);
   const int column = static_cast<int>(threadIdx.x) % width;
   const int slot = static_cast<int>(threadIdx.x) / width;
   const int slots = static_cast<int>(blockDim.x) / width;
@@ -171,7 +186,7 @@ __global__ void run_columns(Op op, std::int64_t outer, std::int64_t length, std:
   for (std::int64_t tile = blockIdx.x; tile < outer * tiles_in_row; tile += gridDim.x) {
     const std::int64_t here = tile % tiles_in_row * width + column;
     const bool exists = here < inner;
-    const ColumnLine<T> line{exists ? length : 0, inner, width, slots, slot, &shared[0]};
+    const ColumnLine<T, held> line{exists ? length : 0, inner, width, slots, slot, &shared[0]};
     op(line, exists ? tile / tiles_in_row * length * inner + here : 0, tile);
   }
 }
@@ -180,12 +195,19 @@ template <class T, class Op>
 void over_columns(const Queue& queue, const Op& op, std::int64_t outer, std::int64_t length,
                   std::int64_t inner) {
   if (outer * inner == 0) return;
+  constexpr int few = 8;  // elements of a thread
   const int width = power_of_two(inner, 32);
-  int slots = power_of_two((length + 7) / 8, 256 / width);
-  if (width * slots < 32) slots = 32 / width;
   const std::int64_t tiles = outer * ((inner + width - 1) / width);
-  queue.launch(run_columns<T, Op>,
-               dim3(static_cast<unsigned>(std::min(tiles, queue.most_blocks()))),
-               dim3(static_cast<unsigned>(width * slots)), 0, op, outer, length, inner, width);
+  const auto run = [&]<int held>(std::integral_constant<int, held>) {
+    int slots = power_of_two((length + few - 1) / few, column_threads<held> / width);
+    if (width * slots < 32) slots = 32 / width;
+    queue.launch(run_columns<T, held, Op>,
+                 dim3(static_cast<unsigned>(std::min(tiles, queue.most_blocks()))),
+                 dim3(static_cast<unsigned>(width * slots)), 0, op, outer, length, inner, width);
+  };
+  if (length <= few * (column_threads<few> / width))
+    run(std::integral_constant<int, few>());
+  else
+    run(std::integral_constant<int, 0>());
 }
 }  // namespace reel::gpu

@@ -216,11 +216,13 @@ struct Parameter {
   const T* gradient;
   std::int64_t elements;
 };
-/// The parameters of one launch, as many as fit into a kernel's arguments. A parameter is divided
-/// into shares of `share` elements. A block processes one share after the other.
-template <class T, int written>
+/// The bytes of a kernel's arguments. All are copied at each launch, so few parameters take few.
+constexpr int few_bytes = 4096, most_bytes = CUDART_VERSION >= 12010 ? 32'764 : few_bytes;
+/// The parameters of one launch, as many as fit into so many bytes of arguments. A parameter is
+/// divided into shares of `share` elements. A block processes one share after the other.
+template <class T, int written, int bytes>
 struct Parameters {
-  static constexpr int most = (4096 - 512) / (sizeof(Parameter<T, written>) + 4);
+  static constexpr int most = (bytes - 512) / (sizeof(Parameter<T, written>) + 4);
   static constexpr int width = 16 / sizeof(T), share = 512 * width;
   int count = 0;
   bool strided = false;  // the gradient is strided; then there is one parameter
@@ -262,8 +264,8 @@ __device__ void step_at(const Rule& rule, const T* factor, const Parameter<T, wr
   for (int v = 0; v < written; ++v) *reinterpret_cast<Some*>(parameter.after[v] + i) = state[v];
 }
 
-template <class Rule, class T>
-__global__ void update_all(Rule rule, Numbers numbers, Parameters<T, Rule::written> all) {
+template <class Rule, class T, int bytes>
+__global__ void update_all(Rule rule, Numbers numbers, Parameters<T, Rule::written, bytes> all) {
   constexpr int written = Rule::written, width = all.width;
   REEL_SHARED(T, shared, Rule::factors);
   REEL_SHARED(bool, right, 1);
@@ -316,18 +318,19 @@ struct Step {
   bool is_of(int p) const {
     return gradient(p).dtype == (sizeof(T) == 4 ? DType::float32 : DType::float64);
   }
-  template <class T>
-  void run_some(const Parameters<T, Rule::written>& some) const {
-    const std::int64_t blocks =
-        std::clamp<std::int64_t>(some.shares(), 1, call.queue.most_blocks());
-    call.queue.launch(update_all<Rule, T>, dim3(static_cast<unsigned>(blocks)), dim3(256), 0, rule,
-                      numbers, some);
-  }
   /// Updates all parameters of one dtype.
   template <class T>
   void run() const {
-    using All = Parameters<T, Rule::written>;
-    All some;
+    int contiguous = 0;
+    for (int p = 0; p < count; ++p) contiguous += is_of<T>(p) && gradient(p).contiguous;
+    if (contiguous <= Parameters<T, Rule::written, few_bytes>::most)
+      run_in<T, few_bytes>();
+    else
+      run_in<T, most_bytes>();
+  }
+  template <class T, int bytes>
+  void run_in() const {
+    Parameters<T, Rule::written, bytes> some;
     if (picks) {
       const Body& x = call.input(0);
       some.rows = call.input(Rule::written + 1).template as<std::int64_t>();
@@ -339,21 +342,28 @@ struct Step {
       const Body& from = gradient(p);
       if (from.contiguous) {
         add(some, p);
-        if (some.count < All::most) continue;
-        run_some(some);
+        if (some.count < some.most) continue;
+        launch(some);
         some = {};
       } else {
-        All one;
+        Parameters<T, Rule::written, few_bytes> one;
         one.strided = true;
         one.places = places_of(from);
         add(one, p);
-        run_some(one);
+        launch(one);
       }
     }
-    if (some.count) run_some(some);
+    if (some.count) launch(some);
   }
-  template <class T>
-  void add(Parameters<T, Rule::written>& some, int p) const {
+  template <class T, int bytes>
+  void launch(const Parameters<T, Rule::written, bytes>& some) const {
+    const std::int64_t blocks =
+        std::clamp<std::int64_t>(some.shares(), 1, call.queue.most_blocks());
+    call.queue.launch(update_all<Rule, T, bytes>, dim3(static_cast<unsigned>(blocks)), dim3(256), 0,
+                      rule, numbers, some);
+  }
+  template <class T, int bytes>
+  void add(Parameters<T, Rule::written, bytes>& some, int p) const {
     const Body& from = gradient(p);
     const std::int64_t shares = (from.elements + some.share - 1) / some.share;
     some.end[some.count] = static_cast<std::uint32_t>(some.shares() + shares);

@@ -20,6 +20,8 @@ cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::si
                    cudaStream_t stream, Arguments&&... arguments) {
   static_assert((std::is_trivially_copyable_v<Parameters> && ...),
                 "a kernel's parameters are copied to the device byte by byte");
+  static_assert((sizeof(Parameters) + ... + 0) <= 32'764,
+                "a kernel's parameters have 32,764 bytes");
   std::tuple<Parameters...> values(static_cast<Parameters>(arguments)...);
   return emulate::queue_kernel(reinterpret_cast<const void*>(kernel), grid, block, shared_bytes,
                                stream, [kernel, values] { std::apply(kernel, values); });

@@ -56,7 +56,7 @@ TEST_CASE("an eager op is one launch, without a wait or an allocation") {
 TEST_CASE("softmax, layer norm and Adam read and write each element once") {
   const DeviceScope scope(cuda(0));
   const std::uint64_t rows = 20, columns = 100, bytes = rows * columns * sizeof(float);
-  const Tensor x = random::normal({20, 100}), row = ones({100});
+  const Tensor x = random::normal({20, 100}), row = ones({100}), tall = ones({2, 250, 40});
   Variable w("w", x), m("m", zeros({20, 100})), v("v", zeros({20, 100}));
   const Tensor rate = tensor(0.1).to(DType::float64), step = tensor(1);
   struct Case {
@@ -67,6 +67,9 @@ TEST_CASE("softmax, layer norm and Adam read and write each element once") {
   const std::vector<Case> cases = {
       {"softmax", bytes, bytes, [&] { softmax(x); }},
       {"log_softmax", bytes, bytes, [&] { log_softmax(x); }},
+      {"softmax of columns", bytes, bytes, [&] { softmax(x, 0); }},
+      {"log_softmax of columns", bytes, bytes, [&] { log_softmax(x, 0); }},
+      {"softmax of long columns", 2 * 250 * 40 * 4, 2 * 250 * 40 * 4, [&] { softmax(tall, 1); }},
       // The scale and the shift are read for each row, from the cache.
       {"layer_norm", 3 * bytes, bytes, [&] { layer_norm(x, row, row); }},
       // Each of the two blocks reads the sums of both shares.
@@ -109,7 +112,10 @@ TEST_CASE("gradients, updates and layers make few launches, without a wait or an
     many.emplace_back("w", ones({30, i + 1}));
     gradients.push_back(ones({30, i + 1}));
   }
-  optim::Adam adam(many);
+  std::vector<Variable> very_many;
+  for (int i = 0; i < 300; ++i) very_many.emplace_back("w", ones({2}));
+  const std::vector<Tensor> ups(300, ones({2}));
+  optim::Adam adam(many), large_adam(very_many);
   optim::SGD sgd(many);
   const nn::LSTM lstm(5, 8);
   const std::vector<Budget> budgets = {
@@ -126,6 +132,7 @@ TEST_CASE("gradients, updates and layers make few launches, without a wait or an
        1},
       {"SGD of 20 Variables", 1, [&] { sgd.step(gradients); }, 1},
       {"Adam of 20 Variables", 3, [&] { adam.step(gradients); }, 2},
+      {"Adam of 300 Variables", 3, [&] { large_adam.step(ups); }, 2},
       {"clip_by_global_norm of 20 tensors", 2, [&] { optim::clip_by_global_norm(gradients, 1); }},
       {"lstm of 7 steps", 16, [&] { lstm(steps); }, 2},
       {"lstm of 7 steps, both ways", 33,

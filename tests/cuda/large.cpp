@@ -150,6 +150,11 @@ void run_every_kernel() {
     both_ways({x}, [&] { return softmax(x, axis); });
     both_ways({x}, [&] { return log_softmax(x, axis); });
   }
+  for (const std::int64_t length : {1, 8, 9, 256, 257}) {  // a thread keeps 8 elements at most
+    const Tensor tall = random::normal({2, length, width});
+    both_ways({tall}, [&] { return softmax(tall, 1); });
+    both_ways({tall}, [&] { return log_softmax(tall, 1); });
+  }
   both_ways({x}, [&] { return cross_entropy(x, labels); });
   both_ways({x, row}, [&] { return layer_norm(x, row, row); });
   const Tensor doubles = y.to(DType::float64);
@@ -190,6 +195,18 @@ void run_every_kernel() {
   rmsprop_update(ws, vs, ms, gradients, 0.1);
   adagrad_update(ws, vs, gradients, 0.1);
   average_update(ws, gradients, 0.1);
+  for (const int variables : {60, 500}) {  // more than few and than many arguments name
+    std::vector<Variable> xs, firsts, seconds;
+    std::vector<Tensor> changes;
+    for (int i = 0; i < variables; ++i) {
+      const Shape own{1 + i % 3};
+      xs.emplace_back("x", random::normal(own));
+      firsts.emplace_back("first", zeros(own));
+      seconds.emplace_back("second", ones(own));
+      changes.push_back(random::normal(own));
+    }
+    adam_update(xs, firsts, seconds, changes, 0.1, 3);
+  }
   detail::check_rate(full({count}, 0.1), ws);
   both_ways({x}, [&] { return lookup(x, places(range(0, 400))); });
   const Tensor rows = concat({full({1}, std::int64_t{-1}), random::permutation(height)}, 0);
@@ -291,6 +308,8 @@ TEST_CASE("a kernel is one launch, or as many as its method needs, and waits for
       {"lstm", 13},
       {"gru.d", 12},
       {"lstm.d", 12},
+      // 500 Variables, 474 in a launch.
+      {"adam_update", 2},
       // 307 tensors, 128 in a launch, of two dtypes: their sums, the factor, the results.
       {"limit_norm", 9},
       // Long permutations: the list of exchanges, then the exchanges.
