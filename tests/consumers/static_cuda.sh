@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# static_cuda.sh FOLDER ARCHIVE LIBRARY...: links static_cuda.cpp with the libreel.a of a build folder, the CUDA backend
-# as an archive, and what that needs. Without the archive the same program finds no backend.
+# static_cuda.sh FOLDER ARGUMENTS: links static_cuda.cpp with these arguments, which name the CUDA backend as an archive,
+# the libreel.a of a build folder, and what these need. Without them the same program finds no backend.
 set -euo pipefail
-folder=$1 archive=$2
+folder=$1
 here=$(realpath "$(dirname "${BASH_SOURCE[0]}")") root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 program=$folder/tests/static_cuda
 export REEL_CUDA_LIBRARY=/no/such/file.so
@@ -16,5 +16,5 @@ if "$program"; then
   echo 'without the archive there is a backend'
   exit 1
 fi
-link -Wl,--undefined=reel_install_cuda "$archive" "$folder/libreel.a" "${@:3}"
+link "${@:2}"
 "$program"
