@@ -42,9 +42,11 @@ constinit Op divide_op =
     pointwise<formulas::Divide>([](SampleList out) { binary_samples(out, divide, {}, positive); },
                                 {.not_finite = "Was a number divided by 0?",
                                  .slope_not_finite = "Is the divisor 0, or very small?"});
-constinit Op remainder_op = pointwise<formulas::Remainder>([](SampleList out) {
-  binary_samples(out, remainder, odd, {2.5, 3.5});
-});
+constinit Op remainder_op = pointwise<formulas::Remainder>(
+    [](SampleList out) {
+      binary_samples(out, remainder, odd, {2.5, 3.5});
+    },
+    {.not_finite = "The remainder of a division by 0 is nan."});
 constinit Op negative_op =
     pointwise<formulas::Negative>([](SampleList out) { unary_samples(out, negative); },
                                   {.bool_advice = "Use ~x, or cast it first."});
@@ -52,9 +54,12 @@ constinit Op maximum_op =
     pointwise<formulas::Maximum>([](SampleList out) { binary_samples(out, maximum, even, odd); });
 constinit Op minimum_op =
     pointwise<formulas::Minimum>([](SampleList out) { binary_samples(out, minimum, even, odd); });
-constinit Op power_op = pointwise<formulas::Power>([](SampleList out) {
-  binary_samples(out, power, positive, {-2, 3});
-});
+constinit Op power_op = pointwise<formulas::Power>(
+    [](SampleList out) {
+      binary_samples(out, power, positive, {-2, 3});
+    },
+    {.not_finite = "0 to a negative power is inf; a negative number to a fraction is nan.",
+     .slope_not_finite = "The slope of power(x, y) at 0 is infinite for y below 1."});
 constinit Op clip_below_op = pointwise<formulas::ClipBelow>(
     [](SampleList out) { binary_samples(out, clip_below, even, odd); }, {.internal = true});
 constinit Op clip_above_op = pointwise<formulas::ClipAbove>(

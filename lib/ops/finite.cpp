@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <reel/finite.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <reel/error.hpp>
 
@@ -46,80 +50,187 @@ bool surely_finite(const Body& body) {
 }
 /// A row-major copy on the CPU.
 Tensor read(const Body& body) { return contiguous_copy(body).to(cpu()); }
+bool has_elements(const Body* body) {
+  return body && is_floating(body->dtype) && body->elements > 0;
+}
+
+/// The smallest and the largest element that is no NaN; `low` is above `high` if there is none.
+struct Extremes {
+  double low = INFINITY, high = -INFINITY;
+  bool has_nan = false;
+  bool has_infinity() const { return low == -INFINITY || high == INFINITY; }
+  void add(double x) {
+    has_nan |= std::isnan(x);
+    low = std::fmin(low, x);
+    high = std::fmax(high, x);
+  }
+};
+Extremes range_of_row(const float* x, std::int64_t count) {
+  using Four = float __attribute__((vector_size(16)));
+  Extremes range;
+  std::int64_t i = 0;
+  if (count >= 4) {
+    Four low, high;
+    std::memcpy(&low, x, sizeof low);
+    high = low;
+    auto nan = low != low;
+    for (; i + 4 <= count; i += 4) {
+      Four some;
+      std::memcpy(&some, x + i, sizeof some);
+      nan |= some != some;
+      low = low < some ? low : some;
+      high = high > some ? high : some;
+    }
+    for (int lane = 0; lane < 4; ++lane) {
+      range.add(low[lane]), range.add(high[lane]);
+      range.has_nan |= nan[lane] != 0;
+    }
+  }
+  for (; i < count; ++i) range.add(x[i]);
+  return range;
+}
+Extremes range_of(const Body& body) {
+  if (on_cpu(body) && body.contiguous && body.dtype == DType::float32) {
+    const Extremes range = range_of_row(body.as<float>(), body.elements);
+    if (!range.has_nan) return range;  // it compared NaN with numbers
+  }
+  Extremes range;
+  const Tensor wide = read(body).to(DType::float64);
+  for (const double x : wide.values<double>()) range.add(x);
+  return range;
+}
 
 /// The name of input i of a call. Those of gradients are in the order that Part gives.
 std::string input_name(const GateCall& call, int i) {
-  if (call.part == Part::value) return argument_name(call.op, i);
-  const int inputs = call.part == Part::gradients ? call.output_count : 2;
-  const int outputs = (call.input_count - inputs) / 2;
-  if (i < outputs) return "The gradient of the result";
-  return i < outputs + inputs ? argument_name(call.op, i - outputs) : "The result";
-}
-/// Which gradient output i is.
-std::string output_note(const GateCall& call, int i) {
-  if (call.part == Part::value) return {};
-  return "This is the gradient with respect to " +
-         argument_name(call.op, call.part == Part::gradient_1 ? 1 : i) + ". ";
-}
-
-/// "x is between -3 and 4. " for each floating input that has elements. The result may be in the
-/// memory of an input that was a temporary.
-std::string ranges_of(const GateCall& call) {
-  std::string text;
-  const auto overwritten = [&](const Body& input) {
-    for (int i = 0; i < call.output_count; ++i)
-      if (call.outputs[i] && call.outputs[i]->data == input.data) return true;
-    return false;
-  };
-  for (int i = 0; i < call.input_count; ++i) {
-    const Body* const body = call.inputs[i];  // null: an input that this gradient does not need
-    if (!body || !is_floating(body->dtype) || body->elements == 0 || overwritten(*body)) continue;
-    double low = INFINITY, high = -INFINITY;
-    bool has_nan = false;
-    const Tensor wide = read(*body).to(DType::float64);
-    for (const double x : wide.values<double>()) {
-      has_nan |= std::isnan(x);
-      low = std::fmin(low, x);
-      high = std::fmax(high, x);
-    }
-    text += input_name(call, i);
-    if (low <= high)
-      text += " is between " + to_text(Scalar(low)) + " and " + to_text(Scalar(high));
-    if (has_nan) text += low <= high ? ", with nan" : " is nan";
-    text += ". ";
+  if (call.part != Part::value) {
+    const int inputs = call.part == Part::gradients ? call.output_count : 2;
+    const int outputs = (call.input_count - inputs) / 2;
+    if (i < outputs) return "The gradient of the result";
+    return i < outputs + inputs ? argument_name(call.op, i - outputs) : "The result";
   }
-  return text;
+  if (!call.op.updates || call.op.arity >= 0) return argument_name(call.op, i);
+  // The Variables that the op writes, the gradients of all parameters, and the op's numbers.
+  const int numbers = call.input_count - call.op.numbers;
+  if (i < call.output_count) return std::string(call.updated[i].name());
+  if (i < numbers) return "gradient " + std::to_string(i - call.output_count);
+  return i == numbers ? "rate" : "step";
+}
+/// Which gradient output i is, or which op of the user's function made it.
+std::string output_note(const GateCall& call, int i) {
+  if (call.part != Part::value)
+    return "This is the gradient with respect to " +
+           argument_name(call.op, call.part == Part::gradient_1 ? 1 : i) + ". ";
+  const std::string_view function = Context::here().function;
+  if (function.empty() || function == call.op.name) return {};
+  return "This is the result of " + std::string(call.op.name) + ", a step of " +
+         std::string(function) + ". ";
 }
 }  // namespace
 
 struct FiniteScope::Watch : OwnedObserver {
   explicit Watch(FiniteOptions asked) : options(asked) {}
+  void op_begins(const GateCall& call) override { keep_ranges(call); }
+  void gradient_begins(const GateCall& call) override { keep_ranges(call); }
   void op_ends(const GateCall& call) override { check(call); }
   void gradient_ends(const GateCall& call) override { check(call); }
 
-  void check(const GateCall& call) const {
+  /// An op may take over the memory of an input that is a recent result. So the range of such an
+  /// input is found before.
+  void keep_ranges(const GateCall& call) {
+    kept.clear();
+    for (int i = 0; i < call.input_count; ++i)
+      if (const Body* const body = call.inputs[i];
+          has_elements(body) && on_cpu(*body) &&
+          std::find(recent.begin(), recent.end(), body->data) != recent.end())
+        kept.emplace_back(body, range_of(*body));
+  }
+  /// Null if it is not known.
+  const Extremes* range_of_input(const GateCall& call, const Body& input) {
+    for (const auto& [body, range] : kept)
+      if (body == &input) return &range;
+    for (int i = 0; i < call.output_count; ++i)
+      if (const Body* const made = call.outputs[i];
+          made && made->data == input.data && call.op.fusion != Fusion::layout)
+        return nullptr;  // it is no view of the input
+    kept.emplace_back(&input, range_of(input));
+    return &kept.back().second;
+  }
+
+  void check(const GateCall& call) {
+    bool complete = true;
     for (int i = 0; i < call.output_count; ++i) {
       const Body* const body = call.outputs[i];
-      if (!body || !is_floating(body->dtype) || surely_finite(*body)) continue;
+      if (call.part == Part::value) complete &= body != nullptr;
+      if (!has_elements(body)) continue;
+      recent[turn++ % recent.size()] = body->data;
+      if (surely_finite(*body)) continue;
       const Tensor copy = read(*body);
-      if (surely_finite(*Access::body(copy))) continue;
-      const Tensor wide = copy.to(DType::float64);
-      const Values<double> values = wide.values<double>();
-      for (std::size_t k = 0; k < values.size(); ++k) {
-        const bool is_nan = std::isnan(values[k]);
-        if (!is_nan && !(options.infinity && std::isinf(values[k]))) continue;
-        const char* const cause =
-            call.part == Part::value ? call.op.not_finite : call.op.slope_not_finite;
-        fail<Error>(call.site, call.op.name, call.part == Part::value ? "result" : "gradient",
-                    options.infinity ? "finite numbers" : "no NaN",
-                    (is_nan ? "nan" : to_text(Scalar(values[k]))) +
-                        place_text(body->shape, static_cast<std::int64_t>(k)),
-                    output_note(call, i) + ranges_of(call) + (cause ? cause : ""));
-      }
+      if (!surely_finite(*Access::body(copy))) report(call, i, copy);
     }
+    // Values inside of blocks of a replay have no bodies. Their passes lead to one that has.
+    if (complete) inside.clear();
+    for (int i = 0; !complete && i < call.input_count; ++i)
+      if (has_elements(call.inputs[i])) inside.push_back(call.inputs[i]);
+  }
+  /// Whether the op, or a pass before it in its block, was given an infinity. Then the op has not
+  /// made the first one: it may be a mask. Also whether it fills a tensor with a given number.
+  bool was_given_infinity(const GateCall& call) {
+    bool given = false, any = false;
+    const auto look = [&](const Body* body) {
+      if (!has_elements(body)) return;
+      any = true;
+      const Extremes* const range = range_of_input(call, *body);
+      given |= range && range->has_infinity();
+    };
+    for (int i = 0; i < call.input_count; ++i) {
+      any |= call.inputs[i] == nullptr;
+      look(call.inputs[i]);
+    }
+    for (const Body* const body : inside) look(body);
+    return given || !any;
+  }
+  void report(const GateCall& call, int output, const Tensor& copy) {
+    const Tensor wide = copy.to(DType::float64);
+    const Values<double> values = wide.values<double>();
+    std::size_t k = 0;
+    const auto find = [&](auto wrong) {
+      for (k = 0; k < values.size() && !wrong(values[k]);) ++k;
+      return k < values.size();
+    };
+    const bool is_nan = find([](double x) { return std::isnan(x); });
+    if (!is_nan && !(options.infinity && find([](double x) { return std::isinf(x); }))) return;
+    if (!is_nan && was_given_infinity(call)) return;
+    std::string text = output_note(call, output);
+    for (int i = 0; i < call.input_count; ++i)
+      if (has_elements(call.inputs[i])) text += range_text(call, i);
+    const bool is_value = call.part == Part::value;
+    if (const char* cause = is_value ? call.op.not_finite : call.op.slope_not_finite)
+      text += cause;
+    else if (!is_nan)
+      text += "Is it too large for " + std::string(name_of(copy.dtype())) + "?";
+    fail<Error>(call.site, call.op.name, is_value ? "result" : "gradient",
+                options.infinity ? "finite numbers" : "no NaN",
+                (is_nan ? "nan" : to_text(Scalar(values[k]))) +
+                    place_text(copy.shape(), static_cast<std::int64_t>(k)),
+                text);
+  }
+  /// "x is between -3 and 4. "
+  std::string range_text(const GateCall& call, int i) {
+    const Extremes* const range = range_of_input(call, *call.inputs[i]);
+    std::string text = input_name(call, i);
+    if (!range) return text + " was overwritten by the result. ";
+    const bool any = range->low <= range->high;
+    if (any)
+      text += " is between " + to_text(Scalar(range->low)) + " and " + to_text(Scalar(range->high));
+    if (range->has_nan) text += any ? ", with nan" : " is nan";
+    return text + ". ";
   }
 
   const FiniteOptions options;
+  std::array<const std::byte*, 8> recent = {};  // the elements of the latest results
+  std::size_t turn = 0;
+  std::vector<std::pair<const Body*, Extremes>> kept;  // of inputs of the op that runs
+  std::vector<const Body*> inside;  // inputs of passes whose results stay inside of a block
 };
 
 FiniteScope::FiniteScope(FiniteOptions options) try : watch_(new Watch(options)) {

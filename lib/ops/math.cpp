@@ -40,13 +40,16 @@ constinit Op log1p_op = pointwise<formulas::Log1p>(
      .slope_not_finite = "The slope of log1p at -1 is infinite."});
 constinit Op log2_op =
     pointwise<formulas::Log2>([](SampleList out) { unary_samples(out, log2, positive); },
-                              {.not_finite = "log2(0) is -inf; log2 of a negative number is nan."});
+                              {.not_finite = "log2(0) is -inf; log2 of a negative number is nan.",
+                               .slope_not_finite = "The slope of log2 at 0 is infinite."});
 constinit Op reciprocal_op = pointwise<formulas::Reciprocal>(
     [](SampleList out) { unary_samples(out, reciprocal, positive); },
-    {.not_finite = "Was a number divided by 0?"});
-constinit Op rsqrt_op = pointwise<formulas::Rsqrt>(
-    [](SampleList out) { unary_samples(out, rsqrt, positive); },
-    {.not_finite = "rsqrt(0) is inf; rsqrt of a negative number is nan."});
+    {.not_finite = "reciprocal(0) is infinite.",
+     .slope_not_finite = "The slope of reciprocal at 0 is infinite."});
+constinit Op rsqrt_op =
+    pointwise<formulas::Rsqrt>([](SampleList out) { unary_samples(out, rsqrt, positive); },
+                               {.not_finite = "rsqrt(0) is inf; rsqrt of a negative number is nan.",
+                                .slope_not_finite = "The slope of rsqrt at 0 is infinite."});
 constinit Op erf_op = pointwise<formulas::Erf>([](SampleList out) { unary_samples(out, erf); });
 constinit Op erfc_op = pointwise<formulas::Erfc>([](SampleList out) { unary_samples(out, erfc); });
 constinit Op ceil_op =

@@ -84,7 +84,10 @@ Tensor chosen(std::int64_t length, std::int64_t n, const ChoiceOptions& options)
   Tensor right = (weights >= 0) & (weights < std::numeric_limits<double>::infinity());
   right = count_nonzero(right) == length;
   if (!options.replace) {
-    const Tensor keys = log(weights) + gumbel({length}, {.dtype = DType::float64});
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    const Tensor is_drawn = weights > 0, logs = log(where(is_drawn, weights, 1));
+    const Tensor keys =
+        where(is_drawn, logs, -infinity) + gumbel({length}, {.dtype = DType::float64});
     return where(right, topk(keys, n).positions, length);
   }
   const Tensor sums = reshape(cumsum(weights), {1, length}), total = sums(0, length - 1);

@@ -62,19 +62,23 @@ TEMPLATE_TEST_CASE("a FiniteScope sees each element, and no largest or smallest 
         std::vector<TestType> values(size);
         for (std::size_t i = 0; i < size; ++i) values[i] = ends[i % 4];
         const Tensor good = tensor<TestType>(values);
-        values[place] = bad;
-        const Tensor x = tensor<TestType>(values);
+        // A NaN is given. An infinity is made: the largest number times 2.
+        std::vector<TestType> factors(size, 1);
+        factors[place] = std::isnan(bad) ? bad : 2;
+        if (!std::isnan(bad)) values[place] = bad > 0 ? Limits::max() : Limits::lowest();
+        const Tensor x = tensor<TestType>(values), factor = tensor<TestType>(factors);
         const std::string found = "got " + fmt::format("{}", bad);
         const FiniteScope finite;
         CHECK(text_of([&] { good + 0; }).empty());
         CHECK(text_of([&] { transpose(stack({good, good})); }).empty());
         const unsigned line = __LINE__ + 1;
-        const std::string text = text_of([&] { x + 0; });
-        CHECK(text == at(line) + "add: result: expected finite numbers, " + found + " at [" +
+        const std::string text = text_of([&] { x* factor; });
+        CHECK(text == at(line) + "multiply: result: expected finite numbers, " + found + " at [" +
                           std::to_string(place) + "]");
-        CHECK(text_of([&] {
-                broadcast_to(expand_dims(x, 1), {static_cast<std::int64_t>(size), 2});
-              }).find(found) != std::string::npos);
+        if (std::isnan(bad))
+          CHECK(text_of([&] {
+                  broadcast_to(expand_dims(factor, 1), {static_cast<std::int64_t>(size), 2});
+                }).find(found) != std::string::npos);
       }
 }
 
@@ -95,7 +99,15 @@ TEST_CASE("a FiniteScope tells the range of each input and a likely cause") {
   CHECK_THAT(whole_text([&] { x / zero; }),
              Catch::Contains("x is between -3 and 4. y is between -4 and 3. Was a number divided"));
   CHECK_THAT(whole_text([&] { x / (x - 1); }),  // whose result is in the memory of y
-             Catch::Contains("x is between -3 and 4. Was a number divided by 0?"));
+             Catch::Contains("x is between -3 and 4. y is between -4 and 3. Was a number divided"));
+  CHECK_THAT(whole_text([&] { log(relu(x)); }), Catch::Contains("x is between 0 and 4. log(0)"));
+  CHECK_THAT(whole_text([&] { exp(x * 100 + 1); }),
+             Catch::Contains("x is between -299 and 401. exp of float32 overflows"));
+  CHECK_THAT(whole_text([&] { x * 1e38f; }),
+             Catch::Contains("y is between 9.999999680285692e+37 and 9.999999680285692e+37. "
+                             "Is it too large for float32?"));
+  CHECK_THAT(whole_text([&] { norm(full({2}, 3e38f)); }),
+             Catch::Contains("This is the result of ") && Catch::Contains(", a step of norm. "));
   CHECK_THAT(whole_text([&] { x + all_nan; }), Catch::Contains("y is nan. "));
   CHECK_THAT(whole_text([&] { x + one_nan; }), Catch::Contains("y is between 1 and 1, with nan. "));
   const Variable w("w", zeros({2}));
@@ -118,11 +130,12 @@ TEST_CASE("a FiniteScope tells the range of what a gradient is made of") {
     return std::string();
   };
   const Variable v("v", tensor({0.25f, 4.0f}));
-  // The result is in the memory of the gradient that arrives.
+  // The result is in the memory of the gradient of the result.
   CHECK_THAT(text(v, [&] { return sum(asin(v * 0.25f) * 3); }),
              Catch::Contains("gradient of asin: expected finite numbers, got inf at [1]\n"
-                             "  This is the gradient with respect to x. x is between 0.0625 and 1. "
-                             "The slope of asin at -1 and 1 is infinite."));
+                             "  This is the gradient with respect to x. The gradient of the result "
+                             "is between 3 and 3. x is between 0.0625 and 1. The slope of asin at "
+                             "-1 and 1 is infinite."));
   const Variable tiny("tiny", tensor({0x1p-100f, 0x1p-100f}));
   CHECK_THAT(text(tiny, [&] { return sum(power(v, 2) / tiny); }),
              Catch::Contains("gradient of divide: expected finite numbers, got -inf at [0]\n"
@@ -138,6 +151,49 @@ TEST_CASE("a FiniteScope tells the range of what a gradient is made of") {
                              "  This is the gradient with respect to x. The gradient of the result "
                              "is between 0 and 1.0000000150474662e+30. x is between 0.25 and 4. "
                              "scale is between 1.2676506002282294e+30 and 1.2676506002282294e+30"));
+}
+
+TEST_CASE("a FiniteScope names the Variables and gradients of an optimizer's step") {
+  const std::vector<Variable> weights{Variable("first", ones({2})), Variable("second", ones({3}))};
+  const FiniteScope finite;
+  try {
+    sgd_update(weights, {full({2}, 1e30f), full({3}, -2.0f)}, 1e20);
+    FAIL("no error");
+  } catch (const Error& error) {
+    CHECK_THAT(std::string(error.what()),
+               Catch::Contains("first was overwritten by the result. second was overwritten by the "
+                               "result. gradient 0 is between 1.0000000150474662e+30 and") &&
+                   Catch::Contains("gradient 1 is between -2 and -2. rate is between 1e+20 and"));
+  }
+}
+
+TEST_CASE("a FiniteScope takes an infinity that an op is given for a mask") {
+  const Tensor scores = tensor({{0.5f, 2.0f, -1.0f}, {1.0f, 0.0f, 3.0f}}), mask = scores > 0;
+  const Tensor ids = tensor({0, 0, 2}), logits = random::normal({4, 2, 3});
+  const auto attend = [mask](Tensor x) { return softmax(where(mask, x * 2, -INFINITY) + 1); };
+  const auto losses = [=](Tensor x) {
+    return ctc_loss(log_softmax(x), tensor({{1, 2}, {2, 0}}), tensor({4, 4}), tensor({2, 1}));
+  };
+  const auto traced = trace([=](Tensor x) { return attend(x); });
+  const auto traced_losses = trace([=](Tensor x) { return losses(x); });
+  for (int i = 0; i < 4; ++i) traced(scores), traced_losses(logits);
+  optim::SGD sgd(std::vector<Variable>{Variable("w", ones({2}))});
+  optim::ReduceOnPlateau plateau(sgd);
+  const FiniteScope finite;
+  CHECK(equal(attend(scores), traced(scores)));
+  CHECK(equal(losses(logits), traced_losses(logits)));
+  segment_softmax(tensor({1.0f, 2.0f, 3.0f}), ids, 4);
+  random::choice(arange(0, 3), 2, {.weights = tensor({0.5, 0.0, 0.5}), .replace = false});
+  plateau.step(tensor(2.0f));
+  GradientTape tape;
+  tape.watch(scores);
+  tape.watch(logits);
+  tape.gradient(sum(logcumsumexp(scores, 1)), scores);
+  GradientTape other;
+  other.watch(logits);
+  other.gradient(sum(losses(logits)), logits);
+  // NaN is an error, whatever it comes from.
+  CHECK(text_of([&] { where(mask, scores, -INFINITY) * 0; }).find("got nan") != std::string::npos);
 }
 
 TEST_CASE("a FiniteScope checks the steps of a trace, and changes no result") {
