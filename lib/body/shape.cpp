@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lib/body/shape.hpp"
 
+#include <ostream>
 #include <string>
 
 #include <reel/error.hpp>
@@ -65,6 +66,11 @@ void Shape::resize(std::size_t rank, Caller caller) {
   if (rank > max_rank) too_many("Shape", rank, caller);
   for (std::size_t i = rank_; i < rank; ++i) lengths_[i] = 1;
   rank_ = rank;
+}
+std::ostream& operator<<(std::ostream& out, const Shape& x) try {
+  return out << to_text(x);
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "to_string");
 }
 
 Axes::Axes(std::span<const int> axes, Caller caller) : count_(0) {

@@ -2,6 +2,7 @@
 #include "lib/flow/device.hpp"
 
 #include <chrono>
+#include <ostream>
 #include <utility>
 
 #include <reel/error.hpp>
@@ -27,6 +28,11 @@ bool cuda_available() { return cuda_device_count() > 0; }
 std::string cuda_status() {
   if (const char* const reason = why_no_cuda()) return reason;
   return "CUDA devices: " + std::to_string(cuda_device_count());
+}
+std::ostream& operator<<(std::ostream& out, Device x) try {
+  return out << to_text(x);
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "to_string");
 }
 
 void check_device(Device device, std::string_view op, Caller caller) {

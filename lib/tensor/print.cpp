@@ -224,7 +224,5 @@ std::string to_string(Device x, std::string_view format, Caller caller) try {
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x) { return out << to_string(x); }
 std::ostream& operator<<(std::ostream& out, const Variable& x) { return out << to_string(x); }
-std::ostream& operator<<(std::ostream& out, const Shape& x) { return out << to_string(x); }
 std::ostream& operator<<(std::ostream& out, DType x) { return out << to_string(x); }
-std::ostream& operator<<(std::ostream& out, Device x) { return out << to_string(x); }
 }  // namespace reel
