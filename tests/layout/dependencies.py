@@ -1,16 +1,28 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Modules form layers: a module includes lower modules only, and defines only functions and variables that it declares,
-or that a header which names it declares."""
+"""Modules form layers. A module includes lower modules only, and only the public headers of its row. It calls functions
+of lower modules only, apart from the calls that are listed here. It defines what its own headers declare, and what a
+public header declares that names it. Includes are read in the sources; calls and definitions in the objects of a build.
+
+    python3 tests/layout/dependencies.py build/test
+
+Without a build, only the includes are checked."""
+import collections
+import fnmatch
+import functools
+import json
+import os
 import pathlib
 import re
+import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOPS = ("include", "lib", "cuda", "autograd", "tests", "bench", "samples")
-INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[>"]', re.MULTILINE)
+HEADERS = {".h", ".hh", ".hpp", ".hxx", ".cuh", ".inc", ".inl", ".ipp", ".tpp", ".def"}
+SOURCES = {".c", ".cc", ".cpp", ".cxx", ".cu"}
 
-# Each module may include itself and the modules in the rows above. Modules of one row may not include each other.
+# Each module may include and call itself and the modules in the rows above. Modules of one row are strangers.
 LAYERS = [
     ["include", "lib/formulas"],
     ["lib/body"],
@@ -23,23 +35,75 @@ LAYERS = [
     ["lib/ops", "autograd", "lib/trace", "lib/cpu", "cuda"],
     ["lib/tensor"],
 ]
-# These use the public headers, and a few others.
-MAY_INCLUDE = {
-    "lib/nn": {"include"},
-    "lib/optim": {"include", "lib/nn/check.hpp"},
-    "lib/bench": {"include"},
-    "lib/testing": {"include"},
-    "lib/io": {"include", "lib/body/text.hpp"},
-    "samples": {"include"},
-    "bench": set(TOPS),
-    "tests": set(TOPS),
+BELOW = {module: {below for rows in LAYERS[:row] for below in rows} for row, modules in enumerate(LAYERS)
+         for module in modules}
+# These are written as a user would write them: against public headers. (the modules that they call; other headers)
+USERS = {
+    "lib/nn": ("lib/body lib/flow lib/ops lib/tensor", ""),
+    "lib/optim": ("autograd lib/flow lib/ops lib/tensor", "lib/nn/check.hpp"),
+    "lib/io": ("lib/flow lib/body lib/ops lib/tensor", "lib/body/text.hpp"),
+    "lib/bench": ("lib/flow", ""),
+    "lib/testing": ("autograd lib/body lib/flow lib/gate lib/ops lib/tensor lib/trace", ""),
 }
-for row, modules in enumerate(LAYERS):
-    for module in modules:
-        MAY_INCLUDE[module] = {below for rows in LAYERS[:row] for below in rows}
+# These may include and call everything.
+OUTSIDE = {"bench", "tests"}
+# The composition root: it fills the op table with what all modules give.
+ROOT_FILE = "lib/assemble.cpp"
 # This file makes the tensors that its module reads: their elements are written after they have been allocated.
-ALSO = {"lib/io/elements.cpp": {"lib/flow/context.hpp"}}
-EXEMPT = {"lib/assemble.cpp"}  # the composition root
+ALSO = {"lib/io/elements.cpp": "lib/flow/context.hpp"}
+
+# The public headers, inside of include/reel, that a module includes. Each must occur. What a module of LAYERS includes
+# may not lead to a header of USERS.
+PUBLIC = {
+    "lib/body": "caller device dtype error references shape tensor variable",
+    "lib/memory": "device error memory",
+    "lib/table": "activation device dtype error op shape",
+    "lib/reel": "error",
+    "lib/flow": "caller device error event fields nn/check random threads train",
+    "lib/gate": "error op ops",
+    "lib/ops": "device_scopes error finite ops ops/* random row_gradient",
+    "autograd": "activation ops ops/* references tape tensor train transform",
+    "lib/trace": "random trace",
+    "lib/cpu": "activation error ops/update",
+    "cuda": "activation ops/update_options",
+    "lib/tensor": "caller dlpack dtype error format live ops pinned share tensor",
+    "lib/nn": "caller error format indexing metrics nn/* operand ops/* random row_gradient shape train variable",
+    "lib/optim": "caller ops/* optim/* tape",
+    "lib/io": "error io/* ops/arithmetic ops/reshape tensor",
+    "lib/bench": "bench error",
+    "lib/testing": "error format ops tape testing trace",
+    "samples": "*",
+}
+
+# The calls that no row allows: (names, reason). Names may have a star. Each must occur.
+ERRORS = "an error names the caller that the flow knows, and is told to the observers of the flow"
+HANDLES = "public headers define copies and conversions of handles inline, and these call; texts name a dtype"
+ONE_OP = "the entry of an op is one variable (lib/table/entries.hpp): a pointer to it would cost a load"
+EXCEPTIONS = {
+    ("lib/body", "lib/flow"): ("fail fail_memory", ERRORS),
+    ("lib/table", "lib/flow"): ("fail fail_memory", ERRORS),
+    ("lib/reel", "lib/flow"): ("fail", ERRORS),
+    ("lib/table", "lib/tensor"): ("Operand::fail_kind Tensor::release name_of", HANDLES),
+    ("lib/reel", "lib/tensor"): ("Tensor::release", HANDLES),
+    ("lib/flow", "lib/tensor"): ("Operand::fail_kind Tensor::release Variable::*", HANDLES),
+    ("lib/gate", "lib/tensor"): ("Operand::fail_kind Operand::value Tensor::device Tensor::dtype Tensor::release "
+                                 "Tensor::shape Tensor::to Variable::name name_of", HANDLES),
+    ("lib/ops", "lib/tensor"): ("Operand::* Tensor::* Variable::* detail::contiguous_host detail::from_memory name_of",
+                                "ops of several steps use tensors as a user does"),
+    ("autograd", "lib/tensor"): ("Operand::* Tensor::* Variable::* detail::contiguous_host name_of",
+                                 "rules of gradients use tensors as a user does"),
+    ("lib/trace", "lib/tensor"): ("Tensor::dtype Tensor::release Tensor::shape Variable::* name_of", HANDLES),
+    ("lib/cpu", "lib/tensor"): ("Tensor::release", HANDLES),
+    ("lib/table", "lib/ops"): ("cast_op", "ops of layouts have the kernel of this op on other devices; " + ONE_OP),
+    ("lib/gate", "lib/ops"): ("cast cast_op full order_op", "the gate converts operands and numbers; " + ONE_OP),
+    ("lib/trace", "lib/ops"): ("add_op", "a plan adds gradients in place; " + ONE_OP),
+    ("lib/cpu", "lib/ops"): ("cast_op", "a pass reads strided operands from a copy; " + ONE_OP),
+    ("autograd", "lib/ops"): ("*", "the rules of gradients are made of public ops"),
+    ("lib/gate", ROOT_FILE): ("assemble assemble_for", "the first op that runs assembles the table"),
+    ("lib/gate", "cuda"): ("reel_install_cuda", "a weak symbol: a static program may link the plugin"),
+    ("lib/io", "lib/memory"): ("allocate allocate_view current_memory", "ALSO: lib/io/elements.cpp"),
+    ("lib/io", "lib/flow"): ("make_context", "ALSO: lib/io/elements.cpp"),
+}
 # This header declares the entries of ops. The functions of lib/table, lib/gate and others name them; lib/ops defines
 # them, and the linker joins the two.
 DEFINED_ABOVE = {"lib/table/entries.hpp": {"lib/ops"}}
@@ -64,181 +128,353 @@ HEAVY_MODULES = ("lib/cpu/", "lib/formulas/", "lib/tensor/print.cpp", "cuda/", "
 
 
 def module_of(path):
-    """The longest folder of the path that is a module. A folder of lib that is not a module is an error."""
+    """The folder of the path that is a module. A folder of lib that is not a module is an error."""
     parts = path.split("/")
     two = "/".join(parts[:2])
-    if two in MAY_INCLUDE and len(parts) > 2:
+    if len(parts) > 2 and (two in BELOW or two in USERS):
         return two
-    if parts[0] == "lib" and path not in EXEMPT:
+    if parts[0] == "lib" and path != ROOT_FILE:
         sys.exit(f"{path} is in no module: give its folder a row in tests/layout/dependencies.py")
-    return parts[0]
+    return ROOT_FILE if parts[0] == "lib" else parts[0]
+
+
+@functools.cache
+def text_of(path):
+    return (ROOT / path).read_text()
+
+
+@functools.cache
+def homes_of(path):
+    """The modules that define what this header declares."""
+    module = module_of(path)
+    if module != "include":
+        return DEFINED_ABOVE.get(path, {module})
+    named = re.search(r"^#pragma once  *// defined in (.*)$", text_of(path), re.MULTILINE)
+    return set(named.group(1).split(", ")) if named else set()
+
+
+# Includes
+
+INCLUDE = re.compile(r'^\s*#\s*include\b\s*(?:([<"])([^">]+)[>"])?', re.MULTILINE)
 
 
 def project_path(including, spelled, quoted):
     """The path inside the project that an include names, or None for a header from elsewhere."""
     if spelled.startswith("reel/"):
         return "include/" + spelled
-    if not quoted:
-        return None
-    for base in (including.parent, ROOT, ROOT / "tests"):
-        found = (base / spelled).resolve()
+    for base in ((ROOT / including).parent, ROOT, ROOT / "tests") if quoted else (ROOT,):
+        found = pathlib.Path(os.path.normpath(base / spelled))
         if found.is_file() and found.is_relative_to(ROOT):
             return found.relative_to(ROOT).as_posix()
     return None
 
 
-def problem_with(file, bracket, spelled):
-    path = file.relative_to(ROOT).as_posix()
-    if path in EXEMPT:
-        return None
-    module, target = module_of(path), project_path(file, spelled, bracket == '"')
-    if target is None and bracket == '"':
-        return "names no file; third-party and standard headers stand in <>"
-    if target is not None:
-        if module not in PRIVATE.get(target, {module}):
-            return "is private to " + ", ".join(sorted(PRIVATE[target]))
-        allowed, there = MAY_INCLUDE[module] | ALSO.get(path, set()), module_of(target)
-        if there == module or {there, target, target.split("/")[0]} & allowed:
-            return None
-        return f"{module} may include only {', '.join(sorted(allowed))}"
-    if module == "include" and path not in OPT_IN:
-        if spelled not in LIGHT_STANDARD | EXTRA.get(path, set()):
+@functools.cache
+def users_reached(path):
+    """The modules of USERS that define what this public header declares, or a header that it includes."""
+    found = homes_of(path) & set(USERS)
+    for _, spelled in INCLUDE.findall(text_of(path)):
+        if spelled.startswith("reel/") and (ROOT / "include" / spelled).is_file():
+            found = found | users_reached("include/" + spelled)
+    return found
+
+
+def patterns_of(names, name):
+    """Those of the names, which may have a star, that fit."""
+    return [pattern for pattern in names.split() if pattern == name or
+            ("operator" not in pattern and fnmatch.fnmatchcase(name, pattern))]
+
+
+def problem_with(path, bracket, spelled, used):
+    module, target = module_of(path), project_path(path, spelled, bracket == '"')
+    if not spelled:
+        return "an #include names a header, not a macro"
+    if target is None:
+        if bracket == '"':
+            return "names no file; third-party and standard headers stand in <>"
+        if module == "include" and path not in OPT_IN and spelled not in LIGHT_STANDARD | EXTRA.get(path, set()):
             return "too heavy for a public header"
-    elif HEAVY.match(spelled) and not path.startswith(HEAVY_MODULES) and path not in OPT_IN:
-        return f"belongs in {', '.join(HEAVY_MODULES)}"
-    return None
+        if HEAVY.match(spelled) and not path.startswith(HEAVY_MODULES) and path not in OPT_IN:
+            return f"belongs in {', '.join(HEAVY_MODULES)}"
+        return None
+    if pathlib.Path(target).suffix not in HEADERS | SOURCES:
+        return "is neither a header nor a source by its ending"
+    if module in OUTSIDE | {ROOT_FILE}:
+        return None
+    if module not in PRIVATE.get(target, {module}):
+        return "is private to " + ", ".join(sorted(PRIVATE[target]))
+    there = module_of(target)
+    if there == "include":
+        if not (ROOT / target).is_file():
+            return "no such public header"
+        if module in BELOW and users_reached(target) and (module != "include" or homes_of(path) & set(BELOW)):
+            return f"leads to {', '.join(sorted(users_reached(target)))}, which is above"
+        fitting = patterns_of(PUBLIC.get(module, ""), target.removeprefix("include/reel/").removesuffix(".hpp"))
+        used.update((module, pattern) for pattern in fitting)
+        return None if fitting or module == "include" else f"is in no row of PUBLIC for {module}"
+    if there in BELOW.get(module, ()) or there == module or target in USERS.get(module, ("", ""))[1].split():
+        return None
+    return None if target in ALSO.get(path, "").split() else f"{module} may not include {there}"
 
 
-# A definition in a .cpp file, or a declaration in a header, that starts a line: "Tensor run(", "void Reel::clear(".
-# Constructors and destructors have a class instead of a type: "Tensor::Tensor(", "Tensor::~Tensor(".
-FUNCTION = r"((?:\w+::)*)(~?\w+)\("
-DEFINITION = re.compile(r"^(?!using|typedef|static|return|namespace|#|//)"
-                        rf"(?:[A-Za-z_\[][^;{{}}()=]*?[\s*&\]>]{FUNCTION}|(?=\w+::){FUNCTION})", re.MULTILINE)
-# "extern Op add_op, matmul_op;" in a header, and a variable in a .cpp file that others may name.
-EXTERN = re.compile(r"^(?:\[\[.*?\]\] )?extern (?!template|\")[^;(){}]*;", re.MULTILINE)
-VARIABLE = re.compile(r"^(?!using|typedef|static|return|namespace|#|//|extern [^={]*?;)[A-Za-z_\[][^;{}()=]*[\s*&]"
-                      r"(?:\w+::)*(\w+)(?:\[\w*\])? *(?:=|\{|;)", re.MULTILINE)
-CLASS = re.compile(r"^(?:class|struct)(?: alignas\(\d+\))? (?:REEL_\w+ )?(\w+)[^;{]*\{", re.MULTILINE)
-
-
-def end_of_block(text, at):
-    """The position behind the brace that closes the brace at `at`."""
-    depth = 0
-    for i in range(at, len(text)):
-        depth += (text[i] == "{") - (text[i] == "}")
-        if depth == 0:
-            return i + 1
-    return len(text)
-
-
-def without_hidden(text):
-    """The text without comments, literals and unnamed namespaces."""
-    text = re.sub(r'//.*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', "", text)
-    while hidden := re.search(r"^namespace \{", text, re.MULTILINE):
-        text = text[:hidden.start()] + text[end_of_block(text, hidden.end() - 1):]
-    return text
-
-
-def types(parameters):
-    """The types of the parameters in a list, without names and default values."""
-    parts, depth, part = [], 0, ""
-    for letter in parameters + ",":
-        depth += (letter in "(<[{") - (letter in ")>]}")
-        if letter == "," and depth == 0:
-            part = re.sub(r"\s*=.*", "", part.strip(), flags=re.DOTALL)
-            parts.append(re.sub(r"\s+|(?<=[\w>&*\s])\b(?<!^)\w+$" if re.search(r"[\s&*>]\w+$", part) else r"\s+", "", part))
-            part = ""
-        else:
-            part += letter
-    return tuple(parts)
-
-
-def functions(text, bodies):
-    """(class or namespace, name, types) of each function that starts a line and has a body, or has none."""
-    text = without_hidden(text)
-    for match in DEFINITION.finditer(text):
-        depth, i = 1, match.end()
-        while i < len(text) and depth:
-            depth += (text[i] == "(") - (text[i] == ")")
-            i += 1
-        behind = re.search(r"[;{]", text[i:])
-        if behind and (behind.group() == "{") == bodies:
-            scope, name = match.group(1) or match.group(3) or "", match.group(2) or match.group(4)
-            yield scope.removesuffix("::").split("::")[-1], name, types(text[match.end():i - 1])
-
-
-def homes_of(path, text):
-    """The modules that define what this header declares."""
-    module = module_of(path)
-    if module != "include":
-        return DEFINED_ABOVE.get(path, {module})
-    named = re.search(r"^#pragma once  *// defined in (.*)$", text, re.MULTILINE)
-    return set(named.group(1).split(", ")) if named else {"none"}
-
-
-def externs(text):
-    """The names of the variables that a header declares."""
-    for match in EXTERN.finditer(without_hidden(text)):
-        for declared in match.group().rstrip(";").split(","):
-            yield re.search(r"(\w+)\s*(?:\[\w*\])?\s*$", declared).group(1)
-
-
-def strangers():
-    """Functions and variables that a module defines, although the header of another module declares them or their
-    class, and variables that a module declares for itself, although another one defines them."""
-    declared, classes, variables = {}, {}, {}
-    sources = {f.relative_to(ROOT).as_posix(): f.read_text() for top in ("include", "lib", "autograd", "cuda")
-               for f in sorted((ROOT / top).rglob("*.[ch]*")) if f.suffix in (".hpp", ".cpp", ".cu")}
-    for path, text in sources.items():
-        if path in EXEMPT:
-            continue
-        homes = homes_of(path, text)
-        for name in externs(text):
-            variables.setdefault(name, {}).setdefault(module_of(path), set()).update(homes)
-        if not path.endswith(".hpp"):
-            continue
-        for scope, *function in functions(text, bodies=False):
-            declared.setdefault(tuple(function), set()).update(homes)
-        for match in CLASS.finditer(text):
-            classes.setdefault(match.group(1), set()).update(homes)
-    found, defined = 0, set()
-    for path, text in sources.items():
-        if path.endswith(".hpp") or path in EXEMPT:
-            continue
-        module = module_of(path)
-        for scope, name, parameters in functions(text, bodies=True):
-            homes = classes.get(scope) if scope else declared.get((name, parameters))
-            found += bool(homes)
-            if homes and module not in homes:
-                yield f"{path}: {scope + '::' if scope else ''}{name} belongs to {', '.join(sorted(homes))}"
-        for match in VARIABLE.finditer(without_hidden(text)):
-            name = match.group(1)
-            defined |= {(name, declaring) for declaring, homes in variables.get(name, {}).items() if module in homes}
-    for name, of in sorted(variables.items()):
-        for declaring in of:
-            if (name, declaring) not in defined:
-                yield f"{name}: {declaring} declares this variable, and no module that its header names defines it"
-    if found < 300:
-        yield f"only {found} functions found: the pattern no longer fits the code"
-
-
-def main():
-    problems = [f"{module}: a row for no folder" for module in MAY_INCLUDE if not (ROOT / module).is_dir()]
-    files, includes = 0, 0
+def check_includes():
+    """Yields each include against the layers. At the end, their number."""
+    files, includes, used = 0, 0, set()
     for top in TOPS:
         for file in sorted((ROOT / top).rglob("*")):
-            if file.suffix not in (".hpp", ".cpp", ".cu", ".cuh"):
+            if file.suffix in HEADERS | SOURCES:
+                path = file.relative_to(ROOT).as_posix()
+                files += 1
+                for bracket, spelled in INCLUDE.findall(text_of(path)):
+                    includes += 1
+                    problem = problem_with(path, bracket, spelled, used)
+                    if problem:
+                        yield f"{path}: {spelled}: {problem}"
+    for module, names in PUBLIC.items():
+        for pattern in names.split():
+            if (module, pattern) not in used:
+                yield f"{module} no longer includes reel/{pattern}.hpp: take it out of PUBLIC"
+    return f"{includes} includes in {files} files"
+
+
+# Declarations: what headers declare, by name
+
+HIDDEN = re.compile(r'//[^\n]*|/\*.*?\*/|^[ \t]*#(?:\\\n|[^\n])*|R"\(.*?\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'',
+                    re.DOTALL | re.MULTILINE)
+TEMPLATE = r"(?:template\s*<.*>\s*)?(?:requires [^;{]*?\s)?"
+CLASS = re.compile(TEMPLATE + r"(?:\[\[.*?\]\]\s*)?(?:class|struct|union)\s+(?:alignas\(.*?\)\s*)?(?:REEL_\w+\s+)?(\w+)"
+                   r"\s*(?:final)?\s*(?::.*)?$", re.DOTALL)
+NAME = re.compile(r"(operator\s*(?:\(\)|\[\]|[^\s\w(]+|[\w:&*<> ]+?)|\w+)\s*(?:<[^()]*>)?\s*\(")
+NO_NAME = re.compile(r"(?:alignas|decltype|noexcept|requires|__attribute__|REEL_\w+)$")
+Declaration = collections.namedtuple("Declaration", "path types")  # the types of the parameters, without those of std
+
+
+def types_in(parameters):
+    """The classes of the project that a list of parameters names."""
+    return frozenset(re.findall(r"\b[A-Z]\w*", re.sub(r"=[^,]*", "", parameters)))
+
+
+def statements(text):
+    """(namespace, class, code) of each declaration outside of function bodies; for a class, the code is None."""
+    text = HIDDEN.sub(lambda hidden: '""' if hidden.group()[0] in "R\"'" else " ", text)
+    scopes, begin, parentheses = [], 0, 0  # a scope is (kind, name); kind is None in a body
+
+    def inside(kind):
+        return "::".join(name for of, name in scopes if of == kind and name)
+
+    for mark in re.finditer(r"[{};()]", text):
+        at, letter = mark.start(), mark.group()
+        visible = not parentheses and (not scopes or scopes[-1][0])
+        if letter in "()":
+            parentheses += 1 if letter == "(" else -1
+        elif letter == "}" and scopes:
+            scopes.pop()
+            if not parentheses and (not scopes or scopes[-1][0]):
+                begin = mark.end()
+        elif letter == "{" and not visible:
+            scopes.append((None, ""))
+        elif letter in "{;" and visible:
+            code, begin = text[begin:at].strip(), mark.end()
+            namespace = re.match(r"(?:inline )?namespace\b\s*([\w:]*)$", code)
+            declared = CLASS.match(code)
+            if letter == ";":
+                yield inside("namespace"), inside("class"), code
+            elif namespace:
+                scopes.append(("namespace", namespace.group(1) or "(anonymous namespace)"))
+            elif re.match(r'extern\s*""$', code):
+                scopes.append(("linkage", ""))
+            elif declared:
+                scopes.append(("class", declared.group(1)))
+                yield inside("namespace"), inside("class"), None
+            else:
+                scopes.append((None, ""))
+
+
+def declarations():
+    """{name: [Declaration]} of classes, functions and variables. A function with a body is none of them."""
+    found = collections.defaultdict(list)
+    for top in ("include", "lib", "autograd", "cuda"):
+        for file in sorted((ROOT / top).rglob("*")):
+            if file.suffix not in HEADERS:
                 continue
-            files += 1
-            for bracket, spelled in INCLUDE.findall(file.read_text()):
-                includes += 1
-                problem = problem_with(file, bracket, spelled)
-                if problem:
-                    problems.append(f"{file.relative_to(ROOT)}: {spelled}: {problem}")
-    problems += strangers()
-    print("\n".join(problems + [f"{includes} includes in {files} files, {len(problems)} against the layers"]))
-    return 1 if problems or not includes else 0
+            path = file.relative_to(ROOT).as_posix()
+            for namespace, of, code in statements(text_of(path)):
+                before = namespace + "::" if namespace else ""
+                if code is None:
+                    found[before + of].append(Declaration(path, None))
+                elif not (of and not re.search(r"\bfriend\b", code)) and not re.search(r"= *(delete|default)$", code):
+                    for name, parameters in declared_names(code):
+                        found[before + name].append(Declaration(path, types_in(parameters)))
+    return found
+
+
+def declared_names(code):
+    """(name, parameters) of what a statement outside of classes declares."""
+    code = re.sub(r"\[\[.*?\]\]", "", code)
+    if re.match(r"(using|typedef|class|struct|enum|namespace|static_assert)\b[^(]*$|static_assert", code):
+        return
+    if "(" not in code or re.match(r"\w+ \w+ \w+\[", code):
+        if re.match(r"extern\b|.*\bthread_local\b", code):
+            for part in code.split(","):
+                yield re.search(r"(\w+)\s*(?:\[\w*\])?\s*$", part.split("=")[0]).group(1), ""
+        return
+    for match in NAME.finditer(code):
+        if not NO_NAME.match(match.group(1)):
+            yield re.sub(r"operator\s+(?=\W)", "operator", match.group(1)), code[match.end():]
+            return
+
+
+# Symbols: what objects define and call
+
+def objects_of(build):
+    """{object: module} of the library and the CUDA backend. The latter may be missing."""
+    found = {}
+    for command in json.loads((build / "compile_commands.json").read_text()):
+        source, made = re.sub(r"^(\.\./)+", "", command["file"]), build / command["output"]
+        if source.split("/")[0] not in ("lib", "autograd", "cuda") or "/libreel.a.p/" in f"/{command['output']}":
+            continue
+        if made.is_file():
+            found[str(made)] = module_of(source)
+        elif not source.startswith("cuda/"):
+            sys.exit(f"{made} is missing: build first")
+    return found
+
+
+def without_templates(name):
+    """A demangled name without arguments of templates."""
+    name = name.replace("[abi:cxx11]", "")
+    cut = re.search(r"\boperator(?!\w)", name)
+    head, tail = (name[:cut.start()], name[cut.start():]) if cut else (name, "")
+    while (shorter := re.sub(r"<[^<>]*>", "", head)) != head:
+        head = shorter
+    return head + re.sub(r"^(operator<?<|operator\W*)<.*>$", r"\1", tail)
+
+
+class Symbols:
+    """The symbols of all objects."""
+
+    def __init__(self, build):
+        objects = objects_of(build)
+        listed = subprocess.run(["nm", "-A", "--no-sort", *objects], check=True, capture_output=True, text=True).stdout
+        self.strong = collections.defaultdict(set)  # symbol: the modules that define it
+        self.calls = collections.defaultdict(set)   # symbol: the modules that name it and do not define it
+        self.weak = collections.defaultdict(set)    # the same for inline functions and the like
+        for object_, kind, symbol in re.findall(r"^(.*?\.o):.{16} (\S) (.*)$", listed, re.MULTILINE):
+            module = objects[object_]
+            if kind in "Uwv":
+                self.calls[symbol].add(module)
+            elif kind in "WVu":
+                self.weak[symbol].add(module)
+            elif kind.isupper():
+                self.strong[symbol].add(module)
+        self.definers = {"reel_install_cuda": {"cuda"}} | self.weak | self.strong
+        names = sorted(self.definers)
+        self.full = dict(zip(names, self.demangled(names)))
+        self.plain = {symbol: re.sub(r"^[\w -]+ (?:for|to) ", "", without_templates(name))
+                      for symbol, name in zip(names, self.demangled(names, "--no-params"))}
+
+    def types(self, symbol):
+        return types_in(self.full[symbol].partition("(")[2])
+
+    @staticmethod
+    def demangled(names, *options):
+        return subprocess.run(["c++filt", *options], input="\n".join(names), check=True, capture_output=True,
+                              text=True).stdout.splitlines()
+
+
+def declared_in(symbols, symbol, declared):
+    """The headers that declare a symbol, or its class. Overloads of several modules are told apart by their types."""
+    parts = re.sub(r"\bkernels::(?!REEL)\w+::", "kernels::REEL_ISA::", symbols.plain[symbol]).split("::")
+    for end in range(len(parts), 0, -1):
+        found = [d for d in declared.get("::".join(parts[:end]), ()) if end == len(parts) or d.types is None]
+        if found and len(set().union(*(homes_of(d.path) for d in found))) > 1 and found[0].types is not None:
+            found = [d for d in found if d.types == symbols.types(symbol)] or found
+        if found:
+            return {d.path for d in found}
+    return set()
+
+
+def declared_without_body(symbols, symbol, declared):
+    """The headers that declare exactly this function and do not define it."""
+    return {d.path for d in declared.get(symbols.plain[symbol], ()) if d.types == symbols.types(symbol)}
+
+
+def check_definitions(symbols, declared):
+    """Yields each function or variable that a module defines although a header of another one declares it."""
+    count = 0
+    found = [(symbol, modules, declared_in) for symbol, modules in symbols.strong.items()]
+    found += [(symbol, modules, declared_without_body) for symbol, modules in symbols.weak.items()]
+    for symbol, modules, find in sorted(found, key=lambda item: item[0]):
+        headers = find(symbols, symbol, declared)
+        if not headers:  # inline, or a function or variable of one module: check_calls() sees who else names it
+            continue
+        count += 1
+        homes = set().union(*map(homes_of, headers)) or {"no module, as the header names none"}
+        for module in sorted(modules - homes - {ROOT_FILE}):
+            yield (f"{module} defines {symbols.full[symbol]}, which {', '.join(sorted(headers))} declares; "
+                   f"it belongs to {', '.join(sorted(homes))}")
+    if count < 1000:
+        yield f"only {count} definitions found: the patterns no longer fit the headers"
+    return f"{count} definitions"
+
+
+def check_calls(symbols, declared):
+    """Yields each call that goes up or to a stranger without a line in EXCEPTIONS, or to what no header declares."""
+    count, used = 0, set()
+    for symbol, callers in sorted(symbols.calls.items()):
+        for module in sorted(callers - {ROOT_FILE}) if symbol in symbols.definers else ():
+            targets = symbols.definers[symbol]
+            if module in targets:
+                continue
+            count += 1
+            name = symbols.plain[symbol].removeprefix("reel::")
+            headers = declared_in(symbols, symbol, declared)
+            called, public = USERS.get(module, ("", ""))[0].split(), any(h.startswith("include/") for h in headers)
+            if not headers and name != "reel_install_cuda":
+                yield f"{module} names {symbols.full[symbol]} of {', '.join(sorted(targets))}, which no header declares"
+            allowed = BELOW.get(module, set()) | set(called if public or allowed_header(module, headers) else ())
+            used |= {(module, target) for target in targets & allowed}
+            listed = {(module, target, pattern) for target in targets
+                      for pattern in patterns_of(EXCEPTIONS.get((module, target), ("", ""))[0], name)}
+            used |= listed
+            if not listed and not targets & allowed:
+                yield f"{module} names {symbols.full[symbol]} of {', '.join(sorted(targets))}: not allowed"
+    for (module, target), (names, _) in EXCEPTIONS.items():
+        for name in names.split():
+            if (module, target, name) not in used:
+                yield f"{module} no longer names {name} of {target}: take it out of EXCEPTIONS"
+    for module, (called, _) in USERS.items():
+        for target in called.split():
+            if (module, target) not in used:
+                yield f"{module} no longer calls {target}: take it out of USERS"
+    return f"{count} calls between modules"
+
+
+def allowed_header(module, headers):
+    return bool(headers & set(USERS.get(module, ("", ""))[1].split()))
+
+
+def main(build):
+    modules = BELOW.keys() | USERS.keys() | PUBLIC.keys() | OUTSIDE
+    problems = [f"{module}: a row for no folder" for module in sorted(modules) if not (ROOT / module).is_dir()]
+    summary = []
+
+    def collect(checks):
+        while True:
+            try:
+                problems.append(next(checks))
+            except StopIteration as end:
+                summary.append(end.value)
+                return
+
+    collect(check_includes())
+    if build:
+        declared, symbols = declarations(), Symbols(build)
+        collect(check_definitions(symbols, declared))
+        collect(check_calls(symbols, declared))
+    print("\n".join(problems + [f"{', '.join(summary)}; {len(problems)} against the layers"]))
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else None))

@@ -132,6 +132,7 @@ def check_builds(tree, all_blocks):
     library = re.search(r"^build (libreel\.so[\d.]*):", (build / "build.ninja").read_text(), re.MULTILINE)[1]
     if "warning: " in (said := ninja(library, "tests/test_sweep", "tests/test_nn")):
         raise Wrong(said)
+    output_of(sys.executable, tree / "tests/layout/dependencies.py", build)
     output_of(build / "tests/test_nn", "LayerScale multiplies the last axis")
     sweep = build / "tests/test_sweep"
     lines = [output_of(sweep).splitlines()[-1], output_of(sys.executable, tree / "tests/layout/doc_examples.py", build)]
