@@ -62,17 +62,67 @@ constexpr DType dtype_of() {
     return DType::int64;
 }
 
+namespace detail {
+/// What a dtype is. A new dtype does not compile until it has a line in traits_of().
+struct DTypeTraits {
+  int size;         // bytes of one element; 0 for a number that is no DType
+  bool floating;    // holds numbers with a fraction
+  bool arithmetic;  // ops compute in it
+};
+constexpr DTypeTraits traits_of(DType dtype) {
+  switch (dtype) {
+    case DType::boolean:
+      return {1, false, true};
+    case DType::uint8:
+      return {1, false, true};
+    case DType::int32:
+      return {4, false, true};
+    case DType::int64:
+      return {8, false, true};
+    case DType::float32:
+      return {4, true, true};
+    case DType::float64:
+      return {8, true, true};
+    case DType::float16:
+      return {2, true, false};
+    case DType::bfloat16:
+      return {2, true, false};
+  }
+  return {0, true, false};
+}
+constexpr bool counts_all_dtypes() {
+  for (int i = 0; i < dtype_count; ++i)
+    if (traits_of(static_cast<DType>(i)).size == 0) return false;
+  return traits_of(static_cast<DType>(dtype_count)).size == 0;
+}
+static_assert(counts_all_dtypes(),
+              "dtype_count is the number of dtypes that traits_of() describes");
+
+/// One hexadecimal digit for the size of each dtype, the first last; 1 for a number that is no
+/// DType.
+constexpr std::uint64_t digits_of_sizes() {
+  std::uint64_t digits = 0;
+  for (int i = 0; i < 16; ++i) {
+    const int size = traits_of(static_cast<DType>(i)).size;
+    digits |= static_cast<std::uint64_t>(size ? size : 1) << 4 * i;
+  }
+  return digits;
+}
+static_assert(dtype_count <= 16, "size_of() has a digit for each dtype");
+}  // namespace detail
+
 /// Bytes of one element.
 constexpr int size_of(DType dtype) {
-  // One hexadecimal digit for each dtype, the first last: an array would be built at every call.
-  return 0x22848411 >> 4 * static_cast<int>(dtype) & 15;
+  // A switch would become a table in memory.
+  constexpr std::uint64_t digits = detail::digits_of_sizes();
+  return static_cast<int>(digits >> 4 * static_cast<int>(dtype) & 15);
 }
+// Compilers make a single comparison of each of these.
 /// Whether it holds numbers with a fraction.
-constexpr bool is_floating(DType dtype) { return dtype >= DType::float32; }
-/// Whether ops compute in it. float16 and bfloat16 are for storage only.
-constexpr bool has_arithmetic(DType dtype) { return dtype <= DType::float64; }
-/// How many dtypes have arithmetic.
-inline constexpr int arithmetic_count = 6;
+constexpr bool is_floating(DType dtype) { return detail::traits_of(dtype).floating; }
+/// Whether ops compute in it. float16 and bfloat16 are for storage only. False for a number that is
+/// no DType.
+constexpr bool has_arithmetic(DType dtype) { return detail::traits_of(dtype).arithmetic; }
 /// "float32", "bool", ...
 REEL_API std::string_view name_of(DType dtype);
 REEL_API std::ostream& operator<<(std::ostream& out, DType x);

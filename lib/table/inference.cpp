@@ -16,9 +16,10 @@ namespace {
                     device == cpu() ? "none from the system" : "none on " + to_text(device),
                     largest_on(device));
 }
+bool is_dtype(DType dtype) { return static_cast<unsigned>(dtype) < dtype_count; }
 /// Of an output.
 [[noreturn, gnu::noinline]] void fail_dtype(const Inference& call, DType dtype) {
-  if (static_cast<unsigned>(dtype) >= dtype_count)
+  if (!is_dtype(dtype))
     fail<DTypeError>(call.caller, call.op.name, "dtype", "a DType",
                      std::to_string(static_cast<unsigned>(dtype)));
   for (int i = 0; i < call.input_count; ++i) require_arithmetic(call, i);
@@ -45,8 +46,7 @@ const Body& Inference::made(int i) const {
   return *Access::body(outputs[static_cast<std::size_t>(i)]);
 }
 Body& Inference::output(DType dtype, const Shape& shape) {
-  const int known = op.moves ? dtype_count : arithmetic_count;
-  if (static_cast<int>(dtype) >= known) [[unlikely]]
+  if (!has_arithmetic(dtype) && !(op.moves && is_dtype(dtype))) [[unlikely]]
     fail_dtype(*this, dtype);
   computes = true;
   Body* body = allocate_or_fail(memory, device, op, dtype, shape, caller);
