@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -24,10 +25,11 @@ struct Description {
   std::string_view name;
   DType dtype;
 };
-/// The dtypes that NumPy has too.
+/// The dtypes that NumPy has too: all but bfloat16.
 constexpr Description descriptions[] = {
     {"|b1", DType::boolean}, {"|u1", DType::uint8},   {"<i4", DType::int32},  {"<i8", DType::int64},
     {"<f2", DType::float16}, {"<f4", DType::float32}, {"<f8", DType::float64}};
+static_assert(std::size(descriptions) == dtype_count - 1);
 
 /// Reads the header's text, a dictionary as Python writes it, from left to right.
 class Dictionary {

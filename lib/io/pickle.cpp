@@ -11,9 +11,11 @@
 namespace reel::io {
 namespace {
 constexpr int most_depth = 64;
-constexpr std::string_view storage_names[dtype_count] = {
-    "BoolStorage",  "ByteStorage",   "IntStorage",  "LongStorage",
-    "FloatStorage", "DoubleStorage", "HalfStorage", "BFloat16Storage"};
+/// In the order of DType.
+constexpr std::string_view storage_names[] = {"BoolStorage", "ByteStorage",    "IntStorage",
+                                              "LongStorage", "FloatStorage",   "DoubleStorage",
+                                              "HalfStorage", "BFloat16Storage"};
+static_assert(std::size(storage_names) == dtype_count);
 constexpr std::string_view callable[] = {"collections.OrderedDict", "torch._utils._rebuild_tensor",
                                          "torch._utils._rebuild_tensor_v2",
                                          "torch._utils._rebuild_parameter", "torch.Size"};

@@ -4,6 +4,7 @@
 #include <reel/error.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 
@@ -18,8 +19,10 @@ namespace {
 constexpr std::uint64_t most_header = 100'000'000;  // bytes, as in the format's own library
 constexpr std::string_view index_ending = ".index.json", ending = ".safetensors";
 
-constexpr std::string_view dtype_names[dtype_count] = {"BOOL", "U8",  "I32", "I64",
-                                                       "F32",  "F64", "F16", "BF16"};
+/// In the order of DType.
+constexpr std::string_view dtype_names[] = {"BOOL", "U8",  "I32", "I64",
+                                            "F32",  "F64", "F16", "BF16"};
+static_assert(std::size(dtype_names) == dtype_count);
 
 std::string quoted(std::string_view name) { return "\"" + escaped(name.substr(0, 100)) + "\""; }
 

@@ -2,6 +2,7 @@
 #include <reel/dlpack.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <string>
 
@@ -17,10 +18,12 @@ namespace {
 using dlpack::Array;
 using dlpack::DataType;
 
-constexpr DataType types[dtype_count] = {{dlpack::code_bool, 8, 1},   {dlpack::code_uint, 8, 1},
-                                         {dlpack::code_int, 32, 1},   {dlpack::code_int, 64, 1},
-                                         {dlpack::code_float, 32, 1}, {dlpack::code_float, 64, 1},
-                                         {dlpack::code_float, 16, 1}, {dlpack::code_bfloat, 16, 1}};
+/// In the order of DType.
+constexpr DataType types[] = {{dlpack::code_bool, 8, 1},   {dlpack::code_uint, 8, 1},
+                              {dlpack::code_int, 32, 1},   {dlpack::code_int, 64, 1},
+                              {dlpack::code_float, 32, 1}, {dlpack::code_float, 64, 1},
+                              {dlpack::code_float, 16, 1}, {dlpack::code_bfloat, 16, 1}};
+static_assert(std::size(types) == dtype_count);
 
 std::string text_of(DataType type) {
   constexpr const char* names[] = {"int", "uint", "float", "opaque", "bfloat", "complex", "bool"};
