@@ -9,6 +9,7 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
+#include <utility>
 
 namespace reel {
 namespace {
@@ -21,6 +22,16 @@ constexpr DType promotions[][dtype_count] = {
     {f4, f4, f4, f4, f4, f8, f4, f4}, {f8, f8, f8, f8, f8, f8, f8, f8},
     {f2, f2, f2, f2, f4, f8, f2, f4}, {b2, b2, b2, b2, f4, f8, f4, b2}};
 static_assert(std::size(promotions) == dtype_count);
+static_assert(
+    [] {
+      for (int i = 0; i < dtype_count; ++i) {
+        if (promotions[i][i] != static_cast<DType>(i)) return false;
+        for (int k = 0; k < i; ++k)
+          if (promotions[i][k] != promotions[k][i]) return false;
+      }
+      return true;
+    }(),
+    "every row has a column for each dtype, and the order of two dtypes does not matter");
 
 /// The largest dtypes among the promoted inputs of a call.
 struct Largest {
@@ -104,9 +115,12 @@ bool fits(Scalar number, DType dtype) {
   if (is_floating(dtype) || dtype == DType::boolean) return true;
   if (is_floating(number.dtype())) return false;
   const std::int64_t value = number.integer();
-  if (dtype == DType::uint8) return value >= 0 && value <= 255;
-  if (dtype == DType::int32) return value == static_cast<std::int32_t>(value);
-  return true;
+  return with_element(dtype, [&]<class T>(Type<T>) {
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+      return std::in_range<T>(value);
+    else
+      return true;
+  });
 }
 
 void store_number(void* to, Scalar number, DType dtype) {

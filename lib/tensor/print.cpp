@@ -22,10 +22,10 @@ constexpr std::int64_t edge = 3;  // what a summary shows of each end of an axis
 constexpr std::size_t line_width = 75;
 constexpr double fixed_below = 1e8, fixed_from = 1e-4, fixed_range = 1000;
 
-/// The number of a dtype of 16 bits that is nearest.
+/// The nearest number that a floating dtype holds.
 double rounded_to(DType dtype, double x) {
-  return dtype == DType::float16 ? static_cast<double>(Float16(x))
-                                 : static_cast<double>(BFloat16(x));
+  return with_element(dtype,
+                      [&]<class T>(Type<T>) { return static_cast<double>(static_cast<T>(x)); });
 }
 /// The shortest decimal that names the element; NaN without a sign.
 double number_at(const Body& x, std::int64_t i) {
