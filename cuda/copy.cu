@@ -95,19 +95,8 @@ KernelResult cast(const Call& call) {
                                 cudaMemcpyDeviceToDevice, queue.stream));
     return {};
   }
-  switch (size_of(from.dtype)) {
-    case 1:
-      copy_elements<std::uint8_t>(queue, places, from, to);
-      break;
-    case 2:
-      copy_elements<std::uint16_t>(queue, places, from, to);
-      break;
-    case 4:
-      copy_elements<std::uint32_t>(queue, places, from, to);
-      break;
-    case 8:
-      copy_elements<std::uint64_t>(queue, places, from, to);
-  }
+  with_unit(size_of(from.dtype),
+            [&]<class Unit>(Type<Unit>) { copy_elements<Unit>(queue, places, from, to); });
   return {};
 }
 }  // namespace

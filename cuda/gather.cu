@@ -11,21 +11,6 @@
 
 namespace reel::gpu {
 namespace {
-/// Calls f(Type<Unit>()) for the unsigned type that is as large as the elements.
-template <class F>
-void with_unit(DType dtype, const F& f) {
-  switch (size_of(dtype)) {
-    case 1:
-      return f(Type<std::uint8_t>());
-    case 2:
-      return f(Type<std::uint16_t>());
-    case 4:
-      return f(Type<std::uint32_t>());
-    default:
-      return f(Type<std::uint64_t>());
-  }
-}
-
 /// Copies rows of `row` units from [outer, length, row] to [outer, count, row].
 template <class Unit, class Index>
 __global__ void take_rows(Index units, Index count, Index row, std::int64_t length,
@@ -61,7 +46,7 @@ KernelResult take(const Call& call) {
   if (row % 16 == 0 && aligned(x.data, output.data))
     run(Type<uint4>());
   else
-    with_unit(x.dtype, run);
+    with_unit(size_of(x.dtype), run);
   return {};
 }
 
@@ -85,7 +70,7 @@ KernelResult gather(const Call& call) {
   first.shape = indices.shape;
   first.strides[axis] = 0;
   Fault* const fault = call.queue.fault({"index out of range", 1, 0, length, true});
-  with_unit(x.dtype, [&]<class Unit>(Type<Unit>) {
+  with_unit(size_of(x.dtype), [&]<class Unit>(Type<Unit>) {
     call.queue.launch_for(indices.elements, gather_each<Unit>, places_of(first), indices.elements,
                           x.strides[axis], length, x.as<Unit>(), Integers(indices),
                           call.output().as<Unit>(), fault);
@@ -162,7 +147,7 @@ KernelResult one_hot(const Call& call) {
   Fault* const fault = call.queue.fault({"index out of range", 0, 0, depth, false});
   with_type(output.dtype, [&]<class T>(Type<T>) {
     const T number(1);
-    with_unit(output.dtype, [&]<class Unit>(Type<Unit>) {
+    with_unit(size_of(output.dtype), [&]<class Unit>(Type<Unit>) {
       if constexpr (sizeof(Unit) == sizeof(T)) {
         Unit one;
         std::memcpy(&one, &number, sizeof(T));

@@ -79,18 +79,10 @@ void copy_all(const Queue& queue, Parts& parts, int size) {
   const auto run = [&]<class Unit>(Type<Unit>) {
     queue.launch(copy_parts<Unit>, grid, dim3(static_cast<unsigned>(threads)), 0, parts);
   };
-  switch (bytes) {
-    case 1:
-      return run(Type<std::uint8_t>());
-    case 2:
-      return run(Type<std::uint16_t>());
-    case 4:
-      return run(Type<std::uint32_t>());
-    case 8:
-      return run(Type<std::uint64_t>());
-    default:
-      return run(Type<uint4>());
-  }
+  if (bytes == 16)
+    run(Type<uint4>());
+  else
+    with_unit(bytes, run);
 }
 
 /// A part with this shape and the strides of its source and its destination.

@@ -10,26 +10,12 @@ struct Choose {
     return condition ? x : y;
   }
 };
-/// T represents every dtype of its size: elements are copied only.
-template <class T>
-void choose(const Call& call) {
-  apply<T, std::uint8_t, T, T>(call.queue, Choose(), call.output(),
-                               {&call.input(0), &call.input(1), &call.input(2)});
-}
 KernelResult where(const Call& call) {
-  switch (size_of(call.output().dtype)) {
-    case 1:
-      choose<std::uint8_t>(call);
-      break;
-    case 2:
-      choose<std::uint16_t>(call);
-      break;
-    case 4:
-      choose<std::uint32_t>(call);
-      break;
-    default:
-      choose<std::uint64_t>(call);
-  }
+  // A unit represents every dtype of its size: elements are copied only.
+  with_unit(size_of(call.output().dtype), [&]<class Unit>(Type<Unit>) {
+    apply<Unit, std::uint8_t, Unit, Unit>(call.queue, Choose(), call.output(),
+                                          {&call.input(0), &call.input(1), &call.input(2)});
+  });
   return {};
 }
 

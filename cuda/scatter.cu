@@ -49,23 +49,10 @@ KernelResult scatter_assign(const Call& call) {
   call.queue.check(cudaMemsetAsync(last, 0xff, static_cast<std::size_t>(places) * sizeof(*last),
                                    call.queue.stream));
   call.queue.launch_for(slices.count, find_last, slices, Integers(call.input(2)), last, fault);
-  const auto by = [&]<class Unit>(Type<Unit>) {
+  with_unit(size_of(x.dtype), [&]<class Unit>(Type<Unit>) {
     call.queue.launch_for(y.elements, pick<Unit>, slices, last, x.as<Unit>(),
                           call.input(1).as<Unit>(), y.as<Unit>());
-  };
-  switch (size_of(x.dtype)) {
-    case 1:
-      by(Type<std::uint8_t>());
-      break;
-    case 2:
-      by(Type<std::uint16_t>());
-      break;
-    case 4:
-      by(Type<std::uint32_t>());
-      break;
-    default:
-      by(Type<std::uint64_t>());
-  }
+  });
   return {};
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// From a dtype at run time to the C++ type of its elements. A new dtype does not compile until each
-// switch here has a case for it. Files that are compiled for each instruction set include this
+// From a dtype at run time to the C++ type of its elements. A new dtype does not compile until
+// with_element() has a case for it. Files that are compiled for each instruction set include this
 // header, so it must not use std functions with bodies.
 #pragma once
 #include <cstdint>
@@ -50,6 +50,46 @@ constexpr ByDType<V> by_dtype(const F& f) {
     values.of[i] = with_element(static_cast<DType>(i), [&](auto type) -> V { return f(type); });
   return values;
 }
+static_assert(
+    [] {
+      constexpr ByDType<int> sizes = by_dtype<int>([]<class T>(Type<T>) { return int{sizeof(T)}; });
+      constexpr ByDType<DType> same =
+          by_dtype<DType>([]<class T>(Type<T>) { return dtype_of<T>(); });
+      for (int i = 0; i < dtype_count; ++i)
+        if (const auto dtype = static_cast<DType>(i);
+            sizes[dtype] != size_of(dtype) || same[dtype] != dtype)
+          return false;
+      return true;
+    }(),
+    "with_element(), size_of() and dtype_of() agree");
+
+/// Calls f(Type<Unit>()) for the unsigned type of 1, 2, 4 or 8 bytes. Kernels that only move
+/// elements compute with it instead of each dtype of its size.
+template <class F>
+constexpr decltype(auto) with_unit(int bytes, const F& f) {
+  switch (bytes) {
+    case 1:
+      return f(Type<std::uint8_t>());
+    case 2:
+      return f(Type<std::uint16_t>());
+    case 4:
+      return f(Type<std::uint32_t>());
+    case 8:
+      return f(Type<std::uint64_t>());
+  }
+  __builtin_trap();
+}
+static_assert(
+    [] {
+      for (int i = 0; i < dtype_count; ++i) {
+        const int bytes = size_of(static_cast<DType>(i));
+        if (bytes != with_unit(bytes, []<class T>(Type<T>) { return int{sizeof(T)}; }))
+          return false;
+      }
+      return true;
+    }(),
+    "with_unit() has a unit for the elements of each dtype");
+
 /// Whether one element is true.
 inline bool truth_of(const Body& x) {
   return with_element(x.dtype, [&]<class T>(Type<T>) {

@@ -165,14 +165,7 @@ constexpr NamedTiles tiles[] = {{nullptr, nullptr}};
 
 void copy_elements(const CopyLoop& walk, std::int64_t elements, const void* from, void* to,
                    int size) {
-  if (size == 1)
-    copy_shared<std::uint8_t>(walk, elements, from, to);
-  else if (size == 2)
-    copy_shared<std::uint16_t>(walk, elements, from, to);
-  else if (size == 4)
-    copy_shared<std::uint32_t>(walk, elements, from, to);
-  else
-    copy_shared<std::uint64_t>(walk, elements, from, to);
+  with_unit(size, [&]<class Unit>(Type<Unit>) { copy_shared<Unit>(walk, elements, from, to); });
 }
 extern const Family copy_family = {kernels, tiles};
 }  // namespace reel::kernels::REEL_ISA

@@ -52,24 +52,14 @@ void for_each_update(const KernelCall& call, const AxisView& view, const std::in
 
 KernelResult scatter_assign(const KernelCall& call) {
   return scatter_into_copy(call, [&](const AxisView& view, const std::int64_t* places) {
-    const auto by = [&]<class T>(Type<T>) {
+    with_unit(size_of(call.input(0).dtype), [&]<class T>(Type<T>) {
       for_each_update<T>(call, view, places, [](const T* from, T* to, auto n) {
         if constexpr (std::is_same_v<decltype(n), std::int64_t>)
           __builtin_memcpy(to, from, static_cast<std::size_t>(n) * sizeof(T));
         else
           *to = *from;
       });
-    };
-    switch (size_of(call.input(0).dtype)) {
-      case 1:
-        return by(Type<std::uint8_t>());
-      case 2:
-        return by(Type<std::uint16_t>());
-      case 4:
-        return by(Type<std::uint32_t>());
-      default:
-        return by(Type<std::uint64_t>());
-    }
+    });
   });
 }
 

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What is known of each dtype follows from the C++ type of its elements.
+#include <set>
+#include <string_view>
+#include <type_traits>
+
+#include <reel/dtype.hpp>
+
+#include "lib/body/dtypes.hpp"
+#include "support/catch.hpp"
+
+namespace reel::tests {
+namespace {
+struct Known {
+  int size;
+  bool floating, arithmetic;
+  bool operator==(const Known&) const = default;
+};
+constexpr bool is_known_by_type() {
+  for (int i = 0; i < dtype_count; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    const Known known = with_element(dtype, []<class T>(Type<T>) {
+      return Known{sizeof(T), !std::is_integral_v<T>, std::is_arithmetic_v<T>};
+    });
+    if (known != Known{size_of(dtype), is_floating(dtype), has_arithmetic(dtype)}) return false;
+  }
+  return true;
+}
+static_assert(is_known_by_type());
+// Checks of arguments ask these before they refuse what is no DType.
+static_assert(!has_arithmetic(static_cast<DType>(dtype_count)));
+static_assert(!has_arithmetic(static_cast<DType>(255)));
+static_assert(size_of(static_cast<DType>(dtype_count)) == 1);
+}  // namespace
+
+TEST_CASE("dtypes have names of their own") {
+  std::set<std::string_view> names;
+  for (int i = 0; i < dtype_count; ++i) names.insert(name_of(static_cast<DType>(i)));
+  CHECK(names.size() == std::size_t{dtype_count});
+  CHECK(!names.contains(name_of(static_cast<DType>(dtype_count))));
+}
+
+TEST_CASE("a unit has the size of the elements that it represents") {
+  for (int i = 0; i < dtype_count; ++i) {
+    const int bytes = size_of(static_cast<DType>(i));
+    with_unit(bytes, [&]<class Unit>(Type<Unit>) {
+      CHECK(int{sizeof(Unit)} == bytes);
+      CHECK(std::is_unsigned_v<Unit>);
+    });
+  }
+}
+}  // namespace reel::tests
