@@ -5,6 +5,7 @@
 #pragma once
 #include <type_traits>
 
+#include "lib/body/dtypes.hpp"
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/simd_math.hpp"
 #include "lib/cpu/transposed_pass.hpp"
@@ -231,12 +232,6 @@ void loop_tile(std::int64_t n, const void* const* inputs, unsigned how, void* ou
   }
 }
 
-template <class F>
-constexpr Tiles comparison_tiles() {
-  return {{loop_tile<F, std::uint8_t, bool>, loop_tile<F, std::uint8_t, bool>,
-           loop_tile<F, std::int32_t, bool>, loop_tile<F, std::int64_t, bool>,
-           loop_tile<F, float, bool>, loop_tile<F, double, bool>}};
-}
 template <class F, class T>
 constexpr Tile integer_tile() {
   if constexpr (requires { F::wraps; })
@@ -252,51 +247,73 @@ struct OfTruths {
     return F()(x != 0, y != 0);
   }
 };
+/// Whether F gives numbers: neither truth values of a comparison nor bits.
 template <class F>
-constexpr Tiles bits_tiles() {
-  Tiles tiles;
-  tiles.value[static_cast<int>(DType::boolean)] = loop_tile<OfTruths<F>, std::uint8_t, bool>;
-  tiles.value[static_cast<int>(DType::uint8)] = loop_tile<F, std::uint8_t, std::uint8_t>;
-  tiles.value[static_cast<int>(DType::int32)] = loop_tile<F, std::int32_t, std::int32_t>;
-  tiles.value[static_cast<int>(DType::int64)] = loop_tile<F, std::int64_t, std::int64_t>;
-  return tiles;
-}
+inline constexpr bool computes = false;
 template <class F>
-constexpr Tiles number_tiles() {
-  Tiles tiles;
-  tiles.slow = is_slow<F>;
-  if constexpr (has_transposed_pass && is_binary<F> && !is_slow<F>)
-    tiles.transposed = transposed_pass<F>;
-  tiles.value[static_cast<int>(DType::float32)] = floating_tile<F, float>;
-  tiles.value[static_cast<int>(DType::float64)] = floating_tile<F, double>;
-  if constexpr (F::domain != Domain::floating) {
-    tiles.value[static_cast<int>(DType::uint8)] = integer_tile<F, std::uint8_t>();
-    tiles.value[static_cast<int>(DType::int32)] = integer_tile<F, std::int32_t>();
-    tiles.value[static_cast<int>(DType::int64)] = integer_tile<F, std::int64_t>();
+requires requires { F::domain; }
+inline constexpr bool computes<F> = F::domain != Domain::bits;
+/// The pass of a formula over inputs of type T, or null: some formulas compute in some dtypes only.
+template <class F, class T>
+constexpr Tile tile_of() {
+  constexpr bool truth = std::is_same_v<T, bool>;
+  if constexpr (!has_arithmetic(dtype_of<T>())) {
+    return nullptr;
+  } else if constexpr (!requires { F::domain; }) {  // a comparison
+    return loop_tile<F, Stored<T>, bool>;
+  } else if constexpr (F::domain == Domain::bits) {
+    if constexpr (truth)
+      return loop_tile<OfTruths<F>, std::uint8_t, bool>;
+    else if constexpr (std::is_integral_v<T>)
+      return loop_tile<F, T, T>;
+    else
+      return nullptr;
+  } else if constexpr (truth) {
+    if constexpr (F::domain == Domain::everything)
+      return loop_tile<F, std::uint8_t, bool>;
+    else
+      return nullptr;
+  } else if constexpr (std::is_integral_v<T>) {
+    if constexpr (F::domain == Domain::floating)
+      return nullptr;
+    else
+      return integer_tile<F, T>();
+  } else {
+    return floating_tile<F, T>;
   }
-  if constexpr (F::domain == Domain::everything)
-    tiles.value[static_cast<int>(DType::boolean)] = loop_tile<F, std::uint8_t, bool>;
-  return tiles;
 }
-template <class F, int input>
-constexpr void add_gradient(Tiles& tiles) {
-  if constexpr (has_gradient<F, input>) {
-    tiles.gradient[input][static_cast<int>(DType::float32)] = gradient_tile<F, input, float>;
-    tiles.gradient[input][static_cast<int>(DType::float64)] = gradient_tile<F, input, double>;
-  }
+/// Whether ops compute numbers with fractions of type T.
+template <class T>
+inline constexpr bool computes_fractions = is_floating(dtype_of<T>()) &&
+                                           has_arithmetic(dtype_of<T>());
+template <class F, int input, class T>
+constexpr Tile gradient_tile_of() {
+  if constexpr (has_gradient<F, input> && computes_fractions<T>)
+    return gradient_tile<F, input, T>;
+  else
+    return nullptr;
+}
+/// tile(Type<T>()) for the elements of each dtype.
+template <class TileOf>
+constexpr void fill_tiles(Tile (&tiles)[dtype_count], const TileOf& tile) {
+  const ByDType<Tile> by = by_dtype<Tile>(tile);
+  for (int i = 0; i < dtype_count; ++i) tiles[i] = by.of[i];
+}
+template <class TileOf>
+constexpr Tiles tiles_by(const TileOf& tile) {
+  Tiles tiles;
+  fill_tiles(tiles.value, tile);
+  return tiles;
 }
 template <class F>
 constexpr Tiles tiles_of() {
-  if constexpr (!requires { F::domain; }) {
-    return comparison_tiles<F>();
-  } else if constexpr (F::domain == Domain::bits) {
-    return bits_tiles<F>();
-  } else {
-    Tiles tiles = number_tiles<F>();
-    add_gradient<F, 0>(tiles);
-    add_gradient<F, 1>(tiles);
-    return tiles;
-  }
+  Tiles tiles = tiles_by([]<class T>(Type<T>) { return tile_of<F, T>(); });
+  fill_tiles(tiles.gradient[0], []<class T>(Type<T>) { return gradient_tile_of<F, 0, T>(); });
+  fill_tiles(tiles.gradient[1], []<class T>(Type<T>) { return gradient_tile_of<F, 1, T>(); });
+  tiles.slow = is_slow<F>;
+  if constexpr (has_transposed_pass && computes<F> && is_binary<F> && !is_slow<F>)
+    tiles.transposed = transposed_pass<F>;
+  return tiles;
 }
 
 template <class F>

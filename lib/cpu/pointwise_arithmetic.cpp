@@ -33,8 +33,12 @@ void power_tile(std::int64_t n, const void* const* inputs, unsigned how, void* o
   if (!done) floating_tile<Power, T>(n, inputs, how, output);
 }
 
-constexpr Tiles lerp_tiles = {
-    {nullptr, nullptr, nullptr, nullptr, lerp_tile<float>, lerp_tile<double>}};
+constexpr Tiles lerp_tiles = tiles_by([]<class T>(Type<T>) -> Tile {
+  if constexpr (computes_fractions<T>)
+    return lerp_tile<T>;
+  else
+    return nullptr;
+});
 constexpr NamedTiles lerp_table[] = {{"lerp", &lerp_tiles}, {nullptr, nullptr}};
 }  // namespace
 template <>

@@ -19,9 +19,12 @@ void where_tile(std::int64_t n, const void* const* inputs, unsigned how, void* o
   REEL_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) out[i] = condition[i] ? x[i] : y[i];
 }
-constexpr Tiles where_tiles = {{where_tile<std::uint8_t>, where_tile<std::uint8_t>,
-                                where_tile<std::uint32_t>, where_tile<std::uint64_t>,
-                                where_tile<std::uint32_t>, where_tile<std::uint64_t>}};
+constexpr Tiles where_tiles = tiles_by([]<class T>(Type<T>) -> Tile {
+  if constexpr (!has_arithmetic(dtype_of<T>()))
+    return nullptr;
+  else
+    return with_unit(sizeof(T), []<class Unit>(Type<Unit>) -> Tile { return where_tile<Unit>; });
+});
 
 template <class X, class Y>
 void order_tile(std::int64_t n, const void* const* inputs, unsigned how, void* output) {
@@ -33,9 +36,15 @@ void order_tile(std::int64_t n, const void* const* inputs, unsigned how, void* o
   float* const out = static_cast<float*>(output);
   for (std::int64_t i = 0; i < n; ++i) out[i] = Order()(x[i], y[i]);
 }
-/// By the dtype of the first input.
-constexpr Tiles order_tiles = {{nullptr, nullptr, nullptr, order_tile<std::int64_t, double>,
-                                nullptr, order_tile<double, std::int64_t>}};
+/// By the dtype of the first input. The op converts inputs of other dtypes first.
+constexpr Tiles order_tiles = tiles_by([]<class T>(Type<T>) -> Tile {
+  if constexpr (std::is_same_v<T, std::int64_t>)
+    return order_tile<std::int64_t, double>;
+  else if constexpr (std::is_same_v<T, double>)
+    return order_tile<double, std::int64_t>;
+  else
+    return nullptr;
+});
 constexpr NamedTiles where_table[] = {
     {"where", &where_tiles}, {"order", &order_tiles}, {nullptr, nullptr}};
 }  // namespace
