@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Live: a C++ number that a traced function reads anew at every call.
-#pragma once
+#pragma once  // defined in lib/tensor
 #include <reel/variable.hpp>
 
 namespace reel {
