@@ -13,7 +13,6 @@
 #include "support/catch.hpp"
 #include "support/resident.hpp"
 
-#ifndef __SANITIZE_ADDRESS__  // these have not run under AddressSanitizer yet
 namespace reel::tests {
 namespace {
 /// The number of blocks that a hundred calls do not free.
@@ -117,4 +116,3 @@ TEST_CASE("trim_memory() frees the records of tapes that other threads have ende
   CHECK(Context::here().reel->alive == 0);
 }
 }  // namespace reel::tests
-#endif

@@ -9,7 +9,6 @@
 
 #include "flow/event_log.hpp"
 
-#ifndef __SANITIZE_ADDRESS__  // these have not run under AddressSanitizer yet
 namespace reel::tests {
 namespace {
 /// Notes what C++ reads of the library.
@@ -228,4 +227,3 @@ TEST_CASE("each op of a backward pass that adds to a gradient has a beginning an
   CHECK(starting("begin ") == starting("end "));
 }
 }  // namespace reel::tests
-#endif

@@ -14,7 +14,6 @@
 #include "lib/gate/call_kernel.hpp"
 #include "support/refused.hpp"
 
-#ifndef __SANITIZE_ADDRESS__  // these have not run under AddressSanitizer yet
 namespace reel::tests {
 namespace {
 /// The second line of the error for a name that no op has.
@@ -214,4 +213,3 @@ TEST_CASE("what is chosen between numbers is a number only where it comes from l
   CHECK((ones({2}) * where(yes, live(2.0), 3.0)).dtype() == DType::float32);
 }
 }  // namespace reel::tests
-#endif

@@ -18,7 +18,6 @@
 #include "lib/body/access.hpp"
 #include "support/refused.hpp"
 
-#ifndef __SANITIZE_ADDRESS__  // these have not run under AddressSanitizer yet
 namespace reel::tests {
 namespace {
 namespace fs = std::filesystem;
@@ -498,4 +497,3 @@ TEST_CASE("only floating tensors are converted, and what fits beside a number is
   CHECK(error.find("\n  {.strict = false} loads what fits.") != error.npos);
 }
 }  // namespace reel::tests
-#endif

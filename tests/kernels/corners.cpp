@@ -19,7 +19,6 @@
 #include "support/resident.hpp"
 #include "threads/threads.hpp"
 
-#ifndef __SANITIZE_ADDRESS__  // these have not run under AddressSanitizer yet
 namespace reel::tests {
 namespace {
 template <class T>
@@ -398,4 +397,3 @@ TEST_CASE("kernels ask for little memory beside their results") {
   });
 }
 }  // namespace reel::tests
-#endif

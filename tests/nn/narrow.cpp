@@ -8,7 +8,6 @@
 
 #include "nn/near.hpp"
 
-#ifndef __SANITIZE_ADDRESS__  // these have not run under AddressSanitizer yet
 namespace reel::tests {
 namespace {
 struct Scaled {
@@ -116,4 +115,3 @@ TEST_CASE("the end of a cosine decay is exact to the last digit of 1", "[optim]"
   }
 }
 }  // namespace reel::tests
-#endif

@@ -3,7 +3,6 @@
 // too, and of sequences of several lengths.
 #include "nn/near.hpp"
 
-#ifndef __SANITIZE_ADDRESS__  // these have not run under AddressSanitizer yet
 namespace reel::tests {
 namespace {
 /// Compares the tape's gradient of f() for x, along one direction, with a central difference.
@@ -67,4 +66,3 @@ TEST_CASE("sequences of several lengths with many inputs and few states have gra
   for (const bool is_gru : {false, true}) check_sequence(is_gru, {5, 3, 100}, 2, tensor({5, 2, 0}));
 }
 }  // namespace reel::tests
-#endif

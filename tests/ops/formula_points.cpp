@@ -9,7 +9,6 @@
 
 #include "support/catch.hpp"
 
-#ifndef __SANITIZE_ADDRESS__  // these have not run under AddressSanitizer yet
 namespace reel::tests {
 namespace {
 constexpr double inf = std::numeric_limits<double>::infinity();
@@ -177,4 +176,3 @@ TEST_CASE("gamma and beta numbers are those of the method, word for word") {
   }
 }
 }  // namespace reel::tests
-#endif

@@ -6,8 +6,8 @@
 #include <reel/reel.hpp>
 
 #include "support/catch.hpp"
+#include "support/resident.hpp"
 
-#ifndef __SANITIZE_ADDRESS__  // these have not run under AddressSanitizer yet
 namespace reel::tests {
 namespace {
 struct Case {
@@ -151,8 +151,9 @@ TEST_CASE("sizes that cannot be are errors of every function that takes or makes
          {std::int64_t{1} << 57, (std::int64_t{1} << 58) - 1, std::int64_t{1} << 60,
           (std::int64_t{1} << 62) + 1, std::numeric_limits<std::int64_t>::max()}) {
       INFO(each.name << " with " << n);
+      // AddressSanitizer ends a program whose operator new has no memory.
+      if (sanitized && each.name == std::string("repeat by counts")) continue;
       CHECK_THROWS_AS(each.call(n), Error);
     }
 }
 }  // namespace reel::tests
-#endif

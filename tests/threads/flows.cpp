@@ -15,7 +15,6 @@
 #include "lib/pool/thread_count.hpp"
 #include "threads/threads.hpp"
 
-#ifndef __SANITIZE_ADDRESS__  // these have not run under AddressSanitizer yet
 namespace reel::tests {
 TEST_CASE("a tape that another thread ends takes no newer tape along", "[threads]") {
   const Variable w("w", tensor({1.0f, 2.0f}));
@@ -151,4 +150,3 @@ TEST_CASE("as many threads as the library can have may be asked for") {
   CHECK(num_threads() == before);
 }
 }  // namespace reel::tests
-#endif

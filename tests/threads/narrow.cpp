@@ -19,7 +19,6 @@
 #include "threads/process.hpp"
 #include "threads/threads.hpp"
 
-#ifndef __SANITIZE_ADDRESS__  // these have not run under AddressSanitizer yet
 namespace reel::tests {
 namespace {
 std::atomic<bool> lingers = false;
@@ -78,4 +77,3 @@ TEST_CASE("several threads compute while a program ends") {
 }
 #endif
 }  // namespace reel::tests
-#endif

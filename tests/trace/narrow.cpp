@@ -14,7 +14,6 @@
 #include "support/catch.hpp"
 #include "support/stderr.hpp"
 
-#ifndef __SANITIZE_ADDRESS__  // these have not run under AddressSanitizer yet
 namespace reel::tests {
 namespace {
 /// What explain() says after a few calls.
@@ -125,4 +124,3 @@ TEST_CASE("a change is read as that of floating numbers only if both are usual")
   CHECK(tracing::change_text(first, second) == whole(first, second));
 }
 }  // namespace reel::tests
-#endif
