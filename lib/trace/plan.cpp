@@ -8,6 +8,7 @@
 #include "lib/table/entries.hpp"
 #include "lib/table/passes.hpp"
 #include "lib/trace/lifetimes.hpp"
+#include "lib/trace/order.hpp"
 #include "lib/trace/ranges.hpp"
 
 namespace reel::tracing {
@@ -537,6 +538,7 @@ std::uint64_t next_plan() {
 }  // namespace
 
 Plan::Plan(const Tree& t) : tree(t), number(next_plan()) {
+  put_updates_last(tree);
   Planner(*this).run();
   find_waits();
 }

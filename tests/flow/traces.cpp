@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What observers are told of traced functions. Functions are captured and replayed as without
 // observers.
+#include <algorithm>
 #include <stdexcept>
 
 #include "flow/event_log.hpp"
@@ -154,6 +155,30 @@ TEST_CASE("what an observer throws in a replay leaves the call where the op woul
       CHECK(f(x).to_vector<float>() == exp(x).to_vector<float>());
     }
   }
+}
+
+TEST_CASE("a replay tells of what can fail before the updates that it does not need") {
+  Variable v("v", zeros({2}));
+  const auto f = trace(
+      [v, places = tensor({1, 0})](Tensor x) mutable {
+        v.assign_add(x);
+        return take(x, places, 0);
+      },
+      {.verify = 0});
+  const Tensor x = ones({2});
+  for (const bool replayed : {false, true}) {
+    const Events events = events_of([&] { f(x); });
+    const auto place = [&](const char* event) {
+      return std::find(events.begin(), events.end(), event) - events.begin();
+    };
+    CHECK(count(events, "begin take") == 1);
+    CHECK((place("begin take") < place("begin assign_add")) == replayed);
+  }
+  Thrower thrower;
+  thrower.op = "take";
+  const ObserverScope scope(thrower);
+  CHECK_THROWS_AS(f(x), std::runtime_error);
+  CHECK(v.value().to_vector<float>() == std::vector<float>{2, 2});
 }
 
 TEST_CASE("what an observer runs while a function is captured is no part of the trace") {

@@ -23,7 +23,7 @@ TEST_CASE("updates are settled where nothing behind them can fail", "[cpu]") {
         w.assign_add(v[0]);
         return List{take(v[0], tensor({1, 0}), 0)};
       },
-      "update assign_add, allocate, kernel take; 0");
+      "allocate, kernel take, update assign_add!; 0");
   check(
       [&](const List& v) {
         w.assign_add(take(v[0], tensor({1, 0, 2}), 0));
@@ -58,10 +58,11 @@ TEST_CASE("updates are settled where nothing behind them can fail", "[cpu]") {
         "multiply!, multiply!, kernel sum!, multiply!, kernel sum/1!, multiply/1!, multiply/1!, "
         "multiply!, multiply/256!, add/3!, kernel cast!, update adam_update!, update assign!; 256");
   check([&](const List& v) { return adam.step(slopes(v)), sgd.step(slopes(v)), List{}; },
-        "multiply, multiply, kernel sum, multiply, kernel sum/1, multiply/1, multiply/1, multiply, "
-        "multiply/256, add/3, kernel cast, update adam_update, update assign, multiply, multiply, "
-        "kernel sum, multiply, kernel sum/1, multiply/1, multiply/1, multiply, multiply/256, "
-        "kernel cast, update sgd_update!; 256");
+        "multiply!, multiply!, kernel sum!, multiply!, kernel sum/1!, multiply/1!, multiply/1!, "
+        "multiply!, multiply/256!, add/3!, kernel cast!, kernel cast!, numbers(1), "
+        "update adam_update!, update assign!, multiply!, multiply!, kernel sum!, multiply!, "
+        "kernel sum/1!, multiply/1!, multiply/1!, multiply!, multiply/256!, update sgd_update!; "
+        "320");
   // Numbers that are known before the first update are checked before it.
   check(
       [&](const List& v) {
@@ -77,7 +78,7 @@ TEST_CASE("updates are settled where nothing behind them can fail", "[cpu]") {
         sgd_update(u, v[0], rate);
         return List{};
       },
-      "update sgd_update, multiply/3, kernel cast, update sgd_update!; 128");
+      "multiply/3!, kernel cast!, numbers(1), update sgd_update!, update sgd_update!; 128");
   Variable first("first", zeros({3})), second("second", zeros({3}));
   check(
       [&](const List& v) {
@@ -86,6 +87,79 @@ TEST_CASE("updates are settled where nothing behind them can fail", "[cpu]") {
         return List{};
       },
       "numbers(2), update sgd_update!, update adam_update!; 0");
+}
+
+TEST_CASE("what can fail runs before the updates that it does not need", "[cpu]") {
+  register_op("ordered_code", [](const OpCall& call) {
+    const float first = call.input(0).values<float>()[0];
+    return Tensors{call.input(0) * first};
+  });
+  Variable w("w", zeros({3})), u("u", zeros({3}));
+  const Tensor places = tensor({1, 0});
+  const auto check = [&](const Traced& f, const std::string& wanted) {
+    CHECK(plan_of(f, {ones({3}), full({}, 0.5, {.dtype = DType::float64})}) == wanted);
+  };
+  // With it moves what it needs, and nothing else.
+  check(
+      [&](const List& v) {
+        w.assign_add(v[0]);
+        const Tensor rest = v[0] * 3.0f, whole = v[0] * 2.0f;
+        u.assign_sub(rest);
+        return List{take(whole(range(0, 2)), places, 0)};
+      },
+      "multiply/2, allocate, kernel take, update assign_add!, multiply/2!, update assign_sub!; "
+      "64");
+  // What reads a result of an update stays behind that update.
+  check(
+      [&](const List& v) {
+        w.assign_add(v[0]);
+        u.assign_add(v[0]);
+        return List{take(w * 2.0f, places, 0)};
+      },
+      "update assign_add, multiply/2, allocate, kernel take, update assign_add!; 64");
+  check(
+      [&](const List&) {
+        w.assign_add(1.0f);
+        const Tensor part = w(range(0, 2));
+        return List{take(part, places, 0)};
+      },
+      "update assign_add, view, allocate, kernel take; 0");
+  check(
+      [&](const List& v) {
+        w.assign_add(v[0]);
+        u.assign_add(v[0]);
+        const Tensor first = take(w, places, 0), second = take(v[0], places, 0);
+        return List{first, second};
+      },
+      "update assign_add, allocate, kernel take, allocate, kernel take, update assign_add!; 0");
+  check(
+      [&](const List& v) {
+        w.assign_add(v[0]);
+        sgd_update(u, v[0], cast(sum(w), DType::float64));
+        return List{};
+      },
+      "update assign_add, kernel sum, kernel cast, kernel cast, update sgd_update!; 128");
+  // User code stays where it is, and so does what is before it.
+  check(
+      [&](const List& v) {
+        w.assign_add(v[0]);
+        const Tensor before = take(v[0], places, 0), coded = call_op("ordered_code", {v[0]});
+        u.assign_add(v[0]);
+        const Tensor after = take(coded, places, 0);
+        return List{before, after};
+      },
+      "update assign_add, allocate, kernel take, user ordered_code, allocate, kernel take, "
+      "update assign_add!; 0");
+  // Random numbers keep their order.
+  check(
+      [&](const List& v) {
+        w.assign_add(v[0]);
+        const Tensor before = random::uniform({2}), needed = random::normal({3}),
+                     after = random::uniform({4});
+        return List{before, take(needed, places, 0), after};
+      },
+      "allocate, random, random, allocate, kernel take, update assign_add!, allocate, random!; "
+      "64");
 }
 
 TEST_CASE("numbers of updates are looked at first, whatever runs before them", "[cpu]") {
