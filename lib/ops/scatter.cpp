@@ -189,7 +189,7 @@ Tensor over_segments(std::string_view name, const Operand& x, const Operand& ids
     const DeviceScope device(values.device());
     Shape segments = shape;
     segments.data()[0] = count.value;
-    const RangeOptions range{-count.value, count.value - 1, "ids"};
+    const RangeOptions range{0, count.value - 1, "ids"};
     return f(values, run(check_range_op, {ids}, range), segments);
   });
 }

@@ -92,12 +92,20 @@ TEST_CASE("scatter ops say which of their arguments is wrong") {
       [&] {
         segment_sum(ones({3}), tensor({0, -3, 1}), 2);
       },
-      "segment_sum: ids: expected -2 to 1, got -3 at [1]");
+      "segment_sum: ids: expected 0 to 1, got -3 at [1]");
   check_refused<IndexError>(
       [&] {
         segment_softmax(ones({2}), tensor({0, 2}), 2);
       },
-      "segment_softmax: ids: expected -2 to 1, got 2 at [1]");
+      "segment_softmax: ids: expected 0 to 1, got 2 at [1]");
+  for (const auto f : {segment_sum, segment_mean, segment_max, segment_min, segment_softmax})
+    check_refused<IndexError>(
+        [&] {
+          f(ones({2}), tensor({1, -1}), 3);
+        },
+        ": ids: expected 0 to 2, got -1 at [1]");
+  check_refused<IndexError>([&] { segment_sum(ones({1}), tensor({0}), 0); },
+                            "segment_sum: ids: expected no number, got 0 at [0]");
   check_refused<Error>([&] { scatter_max(x, Tensor(), ones({1})); },
                        "scatter_max: indices: expected");
   check_refused<Error>([&] { scatter_min(Tensor(), places, ones({1})); },

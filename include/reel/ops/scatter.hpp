@@ -34,8 +34,8 @@ REEL_API Tensor scatter_min(Operand x, Operand indices, Operand updates, int axi
 ///     scatter_mean(tensor({1.0, 2.0}), tensor({0, 0}), tensor({3.0, 8.0}))    // [4., 2.]
 REEL_API Tensor scatter_mean(Operand x, Operand indices, Operand updates, int axis = 0);
 
-// Segments: slice i of x along axis 0 belongs to the segment ids[i], a number from 0 to count - 1.
-// ids has one axis with one number for each slice, in any order; another shape throws ShapeError.
+// Segments: slice i of x along axis 0 belongs to the segment ids[i], a number from 0 to count - 1;
+// others throw IndexError. ids has one axis, as long as that of x; others throw ShapeError.
 
 /// The sum of the slices of each segment; 0 for an empty segment. bool, uint8 and int32 are summed
 /// in int64.
