@@ -7,7 +7,7 @@
 
 namespace reel::metrics {
 /// The share of the examples whose label has the largest score. Of equal scores the first counts. A
-/// label that is not a class counts as wrong.
+/// label that is not a class, or whose score is NaN, counts as wrong.
 ///
 ///     metrics::accuracy(tensor({{2.0, 0.5}, {0.1, 0.9}}), tensor({0, 0}))     // 0.5
 REEL_API Tensor accuracy(Operand scores, Operand labels);

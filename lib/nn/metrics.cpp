@@ -19,7 +19,12 @@
 #include <span>
 #include <vector>
 
+#include "lib/body/text.hpp"
+#include "lib/flow/context.hpp"
+#include "lib/gate/gate.hpp"
 #include "lib/nn/check.hpp"
+#include "lib/ops/ops.hpp"
+#include "lib/table/options/gather.hpp"
 
 namespace reel::metrics {
 namespace {
@@ -51,25 +56,23 @@ Tensor scores_for(std::string_view name, const Operand& scores, const Tensor& la
 }
 Tensor mean_of(const Tensor& right) { return mean(cast(right, DType::float64)); }
 
-/// Throws IndexError with the first number of x that is no class.
-void check_classes(std::string_view name, std::string_view argument, const Tensor& x,
-                   std::int64_t classes, Caller caller) {
-  const Tensor right = (x >= 0) & (x < classes);
-  if (all(right)) return;
-  fail<IndexError>(caller, name, argument, fmt::format("0 to {}", classes - 1),
-                   fmt::format("{}", masked_select(x, ~right)(0)));
+/// The classes x, from 0 to classes - 1. Others are an IndexError.
+Tensor checked_classes(std::string_view name, const char* argument, const Tensor& x,
+                       std::int64_t classes, Caller caller) {
+  const FunctionScope scope(caller, name);
+  return run(check_range_op, {{x, caller}}, RangeOptions{0, classes - 1, argument});
 }
 
 /// The confusion matrix, for the function `name`.
 Tensor counts_of(std::string_view name, const Operand& predictions, const Operand& labels,
                  Extent classes) {
   const std::int64_t count = checked(name, "classes", classes, predictions.caller());
-  const Tensor guess = classes_of(name, "predictions", predictions);
-  const Tensor truth = classes_of(name, "labels", labels);
+  Tensor guess = classes_of(name, "predictions", predictions);
+  Tensor truth = classes_of(name, "labels", labels);
   check_same_shape(name, "the shape of the predictions,", guess.shape(), truth,
                    predictions.caller());
-  check_classes(name, "predictions", guess, count, predictions.caller());
-  check_classes(name, "labels", truth, count, predictions.caller());
+  guess = checked_classes(name, "predictions", guess, count, predictions.caller());
+  truth = checked_classes(name, "labels", truth, count, predictions.caller());
   const Tensor cells = reshape(truth * count + guess, {-1});
   const Tensor none = zeros({count * count}, {DType::int64}).to(cells.device());
   return reshape(scatter_add(none, cells, ones_like(cells)), {count, count});
@@ -99,7 +102,8 @@ double area(const std::vector<double>& scores, const std::vector<std::int64_t>& 
 Tensor accuracy(Operand scores, Operand labels) try {
   const CallerScope here(scores.caller(), "accuracy");
   const Tensor truth = classes_of("accuracy", "labels", labels);
-  return mean_of(argmax(scores_for("accuracy", scores, truth), -1) == truth);
+  const Tensor x = scores_for("accuracy", scores, truth), largest = max(x, -1);
+  return mean_of((argmax(x, -1) == truth) & (largest == largest));  // NaN is never right
 } catch (const std::bad_alloc&) {
   fail_memory(scores.caller(), "accuracy");
 }
@@ -108,9 +112,10 @@ Tensor top_k_accuracy(Operand scores, Operand labels, std::int64_t k) try {
   constexpr std::string_view name = "top_k_accuracy";
   const CallerScope here(scores.caller(), name);
   check_number(k >= 1, name, "k", "1 or more", static_cast<double>(k), scores.caller());
-  const Tensor truth = classes_of(name, "labels", labels), x = scores_for(name, scores, truth);
+  Tensor truth = classes_of(name, "labels", labels);
+  const Tensor x = scores_for(name, scores, truth);
   const std::int64_t classes = x.shape()[-1];
-  check_classes(name, "labels", truth, classes, scores.caller());
+  truth = checked_classes(name, "labels", truth, classes, scores.caller());
   const Tensor at = expand_dims(truth, -1), own = gather(x, at, -1);
   const Tensor earlier = arange(0, classes).to(x.device()) < at;
   const Tensor larger = ~(x <= own) | ((x == own) & earlier);
@@ -148,9 +153,11 @@ Tensor auc(Operand scores, Operand labels) try {
   check_same_shape("auc", "the shape of the scores,", shape ? *shape : Shape(), truth,
                    scores.caller());
   const auto classes = truth.to_vector<std::int64_t>();
-  for (const std::int64_t label : classes)
-    if (label != 0 && label != 1)
-      fail<Error>(scores.caller(), "auc", "labels", "0 and 1", fmt::format("{}", label));
+  for (std::size_t i = 0; i < classes.size(); ++i)
+    if (classes[i] != 0 && classes[i] != 1)
+      fail<Error>(
+          scores.caller(), "auc", "labels", "0 and 1",
+          std::to_string(classes[i]) + place_text(truth.shape(), static_cast<std::int64_t>(i)));
   return tensor<double>(area(cast(scores, DType::float64).to_vector<double>(), classes),
                         scores.caller());
 } catch (const std::bad_alloc&) {

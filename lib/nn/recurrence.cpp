@@ -7,7 +7,12 @@
 
 #include <algorithm>
 
+#include "lib/body/text.hpp"
+#include "lib/flow/context.hpp"
+#include "lib/gate/gate.hpp"
 #include "lib/nn/check.hpp"
+#include "lib/ops/ops.hpp"
+#include "lib/table/options/gather.hpp"
 
 namespace reel {
 std::vector<Variable> without(const std::vector<Variable>& all,
@@ -46,9 +51,12 @@ void check_recurrent(const Operand& x, std::size_t cells, std::size_t states,
   if (states != 0 && states != cells)
     fail<ShapeError>(x.caller(), "Recurrent", "states", fmt::format("{}, one for each cell", cells),
                      fmt::format("{}", states));
-  if (lengths.defined() && lengths.shape() != Shape({(*shape)[1]}))
+  if (!lengths.defined()) return;
+  if (lengths.shape() != Shape({(*shape)[1]}))
     fail<ShapeError>(x.caller(), "Recurrent", "lengths", fmt::format("shape ({},)", (*shape)[1]),
                      fmt::format("{}", lengths.shape()));
+  const FunctionScope scope(x.caller(), "Recurrent");
+  run(check_range_op, {{lengths, x.caller()}}, RangeOptions{0, (*shape)[0], "lengths"});
 } catch (const std::bad_alloc&) {
   fail_memory(x.caller(), "Recurrent");
 }
@@ -110,7 +118,7 @@ std::vector<Tensor> unpad_sequences(Operand values, const Tensor& lengths) try {
   for (const std::int64_t length : lengths.to(DType::int64).values<std::int64_t>(caller)) {
     if (length < 0 || length > time)
       fail<IndexError>(caller, name, "lengths", fmt::format("0 to {}", time),
-                       fmt::format("{}", length));
+                       std::to_string(length) + place_text(lengths.shape(), std::ssize(sequences)));
     sequences.push_back(padded(range(0, length), std::ssize(sequences)));
   }
   return sequences;

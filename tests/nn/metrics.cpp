@@ -44,6 +44,8 @@ TEST_CASE("accuracy and top_k_accuracy count the examples", "[metrics]") {
       equal(metrics::accuracy(cube, labelled), metrics::accuracy(guesses.scores, guesses.labels)));
   CHECK(number(metrics::top_k_accuracy(tensor({std::nan(""), 1.0}), tensor(0), 1)) == 0);
   CHECK(number(metrics::top_k_accuracy(tensor({std::nan(""), 1.0}), tensor(1), 1)) == 0);
+  CHECK(number(metrics::accuracy(tensor({std::nan(""), 1.0}), tensor(0))) == 0);
+  CHECK(number(metrics::accuracy(tensor({std::nan(""), 1.0}), tensor(1))) == 0);
   CHECK(std::isnan(number(metrics::accuracy(zeros({0, 3}), zeros({0}).to(DType::int64)))));
   require_parts(message<ShapeError>([] {
                   metrics::accuracy(ones({2, 3}), tensor({1, 2, 0}));
@@ -62,7 +64,7 @@ TEST_CASE("accuracy and top_k_accuracy count the examples", "[metrics]") {
   require_parts(message<IndexError>([] {
                   metrics::top_k_accuracy(ones({1, 3}), tensor({3}), 1);
                 }),
-                {"top_k_accuracy: labels"});
+                {"top_k_accuracy: labels: expected 0 to 2, got 3 at [0]"});
 }
 
 TEST_CASE("confusion_matrix and f1 follow their definitions", "[metrics]") {
@@ -92,12 +94,14 @@ TEST_CASE("confusion_matrix and f1 follow their definitions", "[metrics]") {
   const Tensor small = tensor({0, 1}).to(DType::uint8);
   require_near(metrics::f1(small, small, 200, Averaging::none)(range(0, 3)), {1, 1, 0});
   CHECK(equal(metrics::confusion_matrix(tensor({true}), tensor({1}), 2), tensor({{0, 0}, {0, 1}})));
-  require_parts(message<IndexError>([] { metrics::confusion_matrix(tensor({2}), tensor({0}), 2); }),
-                {"confusion_matrix: predictions: expected 0 to 1, got 2"});
+  require_parts(message<IndexError>([] {
+                  metrics::confusion_matrix(tensor({{1, 2}}), tensor({{0, 0}}), 2);
+                }),
+                {"confusion_matrix: predictions: expected 0 to 1, got 2 at [0, 1]"});
   require_parts(message<IndexError>([] {
                   metrics::f1(tensor({1, 0}), tensor({1, -1}), 2);
                 }),
-                {"f1: labels: expected 0 to 1, got -1"});
+                {"f1: labels: expected 0 to 1, got -1 at [1]"});
   require_parts(message<ShapeError>([] {
                   metrics::f1(tensor({1}), tensor({1, 0}), 2);
                 }),
@@ -123,7 +127,7 @@ TEST_CASE("auc counts the pairs that are in order", "[metrics]") {
   require_parts(message<Error>([] {
                   metrics::auc(ones({2}), tensor({1, 2}));
                 }),
-                {"auc: labels", "got 2"});
+                {"auc: labels: expected 0 and 1, got 2 at [1]"});
   require_parts(message<ShapeError>([] { metrics::auc(ones({2}), tensor({1})); }), {"auc: labels"});
 }
 

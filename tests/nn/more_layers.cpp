@@ -313,6 +313,16 @@ TEST_CASE("Recurrent runs cells of users, and has gradients", "[nn]") {
                   relus(ones({2, 2, 2}), {}, tensor({1}));
                 }),
                 {"Recurrent: lengths"});
+  for (const int length : {3, -1})
+    require_parts(
+        message<IndexError>([&] {
+          relus(ones({2, 2, 2}), {}, tensor({1, length}));
+        }),
+        {"Recurrent: lengths: expected 0 to 2, got " + std::to_string(length) + " at [1]"});
+  require_parts(message<DTypeError>([&] {
+                  relus(ones({2, 2, 2}), {}, ones({2}));
+                }),
+                {"Recurrent: lengths: expected uint8, int32 or int64, got float32"});
   require_parts(message<ShapeError>([&] {
                   relus(ones({2, 2, 2}), {ones({2, 3}), ones({2, 3})});
                 }),
@@ -369,10 +379,11 @@ TEST_CASE("unpad_sequences gives the sequences that pad_sequences was given", "[
                 }),
                 {"unpad_sequences: lengths", "undefined"});
   for (const int length : {3, -1})
-    require_parts(message<IndexError>([&] {
-                    nn::unpad_sequences(ones({2, 1}), tensor({length}));
-                  }),
-                  {"unpad_sequences: lengths: expected 0 to 2, got " + std::to_string(length)});
+    require_parts(
+        message<IndexError>([&] {
+          nn::unpad_sequences(ones({2, 2}), tensor({1, length}));
+        }),
+        {"unpad_sequences: lengths: expected 0 to 2, got " + std::to_string(length) + " at [1]"});
 }
 
 TEST_CASE("parameters are chosen by a test, or as all without some", "[nn]") {
