@@ -179,10 +179,11 @@ std::string path_text(Reel& reel, std::uint32_t start, const std::vector<bool>& 
   std::vector<std::string> places;
   for (std::size_t i = on_path.size(); i-- > 0;) {
     const std::uint32_t record = start + static_cast<std::uint32_t>(i);
-    if (on_path[i] && !reel.is_leaf(record)) places.push_back(place_of(reel[record]));
+    if (on_path[i] && !reel.is_leaf(record) && reel[record].op->name != "clip_below")
+      places.push_back(place_of(reel[record]));  // clip_above is listed, as clip
   }
   constexpr std::size_t most = 8;
-  std::string text;
+  std::string text = places.empty() ? "The target is the source itself" : "Its path: ";
   for (std::size_t i = 0; i < places.size() && i < most; ++i) text += (i ? " < " : "") + places[i];
   if (places.size() > most) text += fmt::format(" < {} more", places.size() - most);
   return text;
@@ -282,9 +283,9 @@ std::string GradientTape::explain(Operand target, GradientSource source) try {
       return about + "is zero everywhere: the gradients of several uses cancel at " +
              listed(findings.cancelled) + ".";
   }
-  return about +
-         fmt::format("is there: {} elements from {:.6g} to {:.6g}, {} of them 0. Its path: {}.",
-                     all.count, all.least, all.most, all.zeros, path_text(reel, start, on_path));
+  return about + fmt::format("is there: {} elements from {:.6g} to {:.6g}, {} of them 0. {}.",
+                             all.count, all.least, all.most, all.zeros,
+                             path_text(reel, start, on_path));
 } catch (const std::bad_alloc&) {
   fail_memory(target.caller(), "explain");
 }

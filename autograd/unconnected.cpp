@@ -11,7 +11,7 @@
 
 namespace reel {
 std::string place_of(std::string_view op, Caller site) {
-  std::string text(op);
+  std::string text(op.starts_with("clip_") ? "clip" : op);  // which is two ops
   if (!site.file) return text;
   const std::string_view file(site.file);
   const std::size_t slash = file.rfind('/');
@@ -67,8 +67,27 @@ Cause unknown(Reel& reel, std::uint64_t tape, GradientSource source) {
   }
   return {};
 }
-/// The reason why the tape has no record of the target, if it is known.
-Cause unrecorded(Context& context, const AskedTarget& target, GradientSource source) {
+/// Whether the target depends on tensors of which the tape has no record, and so perhaps on the
+/// result of an op without a gradient.
+bool has_unknown_inputs(Reel& reel, const AskedTarget& target) {
+  if (target.record < target.start) return true;
+  std::vector<bool> used(target.record - target.start + 1);
+  used.back() = true;
+  for (std::uint32_t i = target.record + 1; i-- > target.start;) {
+    if (!used[i - target.start] || reel.is_leaf(i)) continue;
+    for (int k = 0; k < reel[i].input_count; ++k) {
+      const InputSlot& input = reel[i].inputs[k];
+      if (!input.tracked) return true;
+      if (input.record >= target.start) used[input.record - target.start] = true;
+    }
+  }
+  return false;
+}
+constexpr const char* zero_advice = "Ask for Unconnected::zero if zeros are meant.";
+/// The reason why the tape has no record of the target. `cut` is the place of an op without a
+/// gradient that may be the reason, or empty.
+Cause unrecorded(Context& context, const AskedTarget& target, GradientSource source,
+                 const std::string& cut) {
   Reel& reel = *context.reel;
   const std::uint64_t made_on = id_of(*target.body).reel;
   const std::uint32_t record = reel.find(*target.body);
@@ -83,15 +102,21 @@ Cause unrecorded(Context& context, const AskedTarget& target, GradientSource sou
   if (made_on && made_on != watched_only)
     return {"a target from another thread", "Compute the target on the thread of the tape."};
   if (const Cause cause = unknown(reel, target.tape, source); !cause.got.empty()) return cause;
-  const std::string pause = reel.paused & target.tape ? " The tape was paused for a while." : "";
+  const bool paused = reel.paused & target.tape;
+  std::string got = "a target that this tape did not record", more;
+  if (paused) more = " The tape was paused for a while.";
+  if (!cut.empty() && paused)
+    more += " It was perhaps cut at " + cut + ".";
+  else if (!cut.empty())
+    got += ", perhaps cut at " + cut;
+  if (!cut.empty()) more.append(" ").append(zero_advice);
   return {
-      "a target that this tape did not record",
+      got,
       "Compute the target from the source after the tape is made (and after watch() of a tensor), "
       "on the thread of the tape, outside of pause(), and without item(). For a gradient of a "
       "gradient, make a second tape around this one." +
-          pause};
+          more};
 }
-
 }  // namespace
 
 Cause cause_of(Context& context, const AskedTarget& target, GradientSource source) {
@@ -102,27 +127,31 @@ Cause cause_of(Context& context, const AskedTarget& target, GradientSource sourc
     return {"a source of dtype " + std::string(name_of(dtype)),
             "Only floating tensors have gradients: convert it with to(DType::float32) before it is "
             "used."};
-  const std::string zero = "Ask for Unconnected::zero if zeros are meant.";
+  const std::string zero = zero_advice;
   const std::vector<bool> reached = reached_from(reel, target.tape, start, source);
   std::string cut_at;
   for (const Cut& cut : reel.cuts())
     if (cut.record >= start && reached[cut.record - start])
-      cut_at = place_of(cut.op->name, cut.site);
-  if (!cut_at.empty()) return {"one that was cut at " + cut_at + ", which has no gradient", zero};
-  if (target.record == no_record) return unrecorded(context, target, source);
+      cut_at = place_of(cut.op->name, cut.site) + ", which has no gradient";
+  if (target.record == no_record) return unrecorded(context, target, source, cut_at);
   if (reel.is_leaf(target.record))
     return {
         "a target that is the value of a Variable, or a tensor that the tape watches",
         "A tape does not record the assignment of a Variable: ask for the gradient of the Tensor "
         "that was assigned. " +
             zero};
+  const std::string perhaps =
+      cut_at.empty() || !has_unknown_inputs(reel, target) ? "" : ", perhaps cut at " + cut_at;
   for (std::size_t k = reached.size(); k-- > 0;) {
     const std::uint32_t last = start + static_cast<std::uint32_t>(k);
     if (reached[k] && !reel.is_leaf(last))
-      return {"one that ends at " + place_of(reel[last].op->name, reel[last].site()), zero};
+      return {"one that ends at " + place_of(reel[last].op->name, reel[last].site()) + perhaps,
+              zero};
   }
   if (const Cause cause = unknown(reel, target.tape, source); !cause.got.empty()) return cause;
-  return {"no recorded op that uses it; was it watched before it was used?", zero};
+  return {"a source that no recorded op uses" + perhaps,
+          "Read it and compute the target after the tape is made, and after watch() of a tensor. " +
+              zero};
 }
 
 std::string name_of(GradientSource source, std::size_t i) {

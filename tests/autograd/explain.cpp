@@ -33,7 +33,7 @@ TEST_CASE("explain() says why a gradient is missing") {
   const Tensor cut = sum(argmax(scores) * 1.0);
   const unsigned line = __LINE__ - 1;
   says(tape.explain(cut, w), {"The gradient of float32 () for \"w\" float32 (2,) is missing",
-                              "was cut at " + at("argmax", line), "Unconnected::zero"});
+                              "perhaps cut at " + at("argmax", line), "Unconnected::zero"});
   const Tensor loss = sum(scores);
   says(tape.explain(loss, x),
        {"for float32 (2,) is missing", "a tensor that this tape does not watch"});
@@ -62,6 +62,52 @@ TEST_CASE("explain() tells of pauses, and of targets on another branch") {
   const Tensor scores = w * 3, other = w * 2;
   says(tape.explain(paused, w), {"is missing", "The tape was paused for a while."});
   says(tape.explain(other, scores), {"is missing", "one that ends at multiply"});
+}
+
+TEST_CASE("a metric that reads the source is no cause, or the last one that is named") {
+  const Variable w("w", tensor({1.0, 2.0})), other("other", ones({2}));
+  Variable assigned("assigned", ones({2}));
+  const Tensor before = w;
+  GradientTape tape({.persistent = true});
+  argmax(w);
+  const std::string metric = at("argmax", __LINE__ - 1);
+  assigned.assign(w.value());
+  const auto text_of = [&](const Tensor& y, bool possible) {
+    const std::string text = tape.explain(y, w);
+    INFO(text);
+    CHECK((text.find(metric) != text.npos) == possible);
+    if (text.find("which has no gradient") != text.npos) says(text, {"perhaps cut at"});
+    try {
+      tape.gradient(y, w);
+      FAIL("it has a gradient");
+    } catch (const TapeError& error) {
+      const std::string message = error.what();
+      CHECK(message.find('\n') <= 200);
+      CHECK((message.find(metric) != message.npos) == possible);
+    }
+    return text;
+  };
+  const std::string unused = "got a source that no recorded op uses";
+  // All that the target depends on is known.
+  says(text_of(sum(other), false), {unused});
+  says(text_of(sum(square(assigned)), false), {unused});
+  const Tensor used = w * 1;
+  const std::string end = "got one that ends at " + at("multiply", __LINE__ - 1);
+  says(text_of(sum(other), false), {end});
+  says(text_of(other, false), {"got a target that is the value of a Variable"});
+  // It may depend on the position.
+  says(text_of(sum(other * argmax(used)), false), {end + ", perhaps cut at argmax"});
+  const std::string unrecorded = "got a target that this tape did not record";
+  says(text_of(argmax(w) * 1.0, false), {unrecorded + ", perhaps cut at argmax"});
+  says(text_of(tensor(sum(used).item<float>()) * 2, false), {unrecorded + ", perhaps cut at"});
+  Tensor paused;
+  {
+    const auto pause = tape.pause();
+    paused = sum(w * 2);
+    says(text_of(paused, false), {unrecorded + ", as it is paused"});
+  }
+  says(text_of(paused, false),
+       {unrecorded + ". ", "The tape was paused for a while. It was perhaps cut at argmax"});
 }
 
 TEST_CASE("explain() names the op that makes a gradient zero everywhere") {
@@ -148,7 +194,9 @@ TEST_CASE("explain() of a gradient that is there says how large it is, and its p
                                "Its path: " + at("sum", line + 2) + " < " +
                                    at("multiply", line + 2) + " < " + at("relu", line)});
   says(tape.explain(loss, y), {"float32 (2,) is there", at("sum", line + 2)});
-  says(tape.explain(w, w), {"is there: 2 elements from 1 to 1"});
+  says(tape.explain(w, w),
+       {"is there: 2 elements from 1 to 1, 0 of them 0. The target is the source itself."});
+  says(tape.explain(clip(w, 0, 5), w), {"Its path: " + at("clip", __LINE__) + "."});
   // A matrix that is used several times, whose products wait in gradient().
   const Variable m("m", tensor({{0.5f, 0.1f}, {0.2f, 0.3f}}));
   Tensor h = ones({1, 2});
