@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Selects elements and rows by index. Each thread writes one unit of the output.
 #include <cstring>
+#include <limits>
 
 #include "cuda/pack.hpp"
 #include "cuda/places.hpp"
@@ -114,9 +115,25 @@ __global__ void check_numbers(std::int64_t n, std::int64_t least, std::int64_t m
     if (y[i] < least || y[i] > most) report(fault, i, y[i]);
   }
 }
+template <class = void>
+__global__ void check_finite(std::int64_t n, double lowest, double most, const double* x, double* y,
+                             Fault* fault) {
+  for (std::int64_t i = first_index(); i < n; i += grid_step()) {
+    y[i] = x[i];
+    if (!(x[i] >= lowest && x[i] <= most)) report(fault, i, __double_as_longlong(x[i]));
+  }
+}
 KernelResult check_range(const Call& call) {
   const Body& x = call.input(0);
   const auto& range = call.option<RangeOptions>();
+  if (*range.expected) {
+    Fault* const fault =
+        call.queue.fault({.failure = "", .expected = range.expected, .argument = range.argument});
+    call.queue.launch_for(x.elements, check_finite<>, x.elements, range.lowest,
+                          std::numeric_limits<double>::max(), x.as<double>(),
+                          call.output().as<double>(), fault);
+    return {};
+  }
   Fault* const fault = call.queue.fault({.failure = "number out of range",
                                          .limit = range.most,
                                          .counts = true,

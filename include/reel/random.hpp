@@ -135,7 +135,7 @@ REEL_API Tensor shuffle(Operand x, int axis = 0);
 /// One random class (int64) for each row of scores: class k with the probability
 /// softmax(logits)[k]. logits are [..., classes]; the result does not have the last axis. A uniform
 /// number is searched in the running sums of the probabilities, in float64. Throws ShapeError for
-/// no classes, and IndexError for a row that has NaN, +inf or only -inf.
+/// no classes, and Error for a row that has NaN, +inf or only -inf.
 REEL_API Tensor categorical(Operand logits);
 /// `count` independent classes for each row: the last axis of the result has this length.
 REEL_API Tensor categorical(Operand logits, Extent count);
@@ -148,8 +148,8 @@ struct ChoiceOptions {
 /// n random slices of x along axis 0. Slice k has the probability weights[k] / sum(weights).
 /// Without replacement, each draw chooses among the slices that are left; a slice of weight 0 is
 /// chosen only if no other is left. Throws ShapeError for weights that are not one for each slice,
-/// for more draws without replacement than slices, and for draws from no slices. Throws IndexError,
-/// with replacement, for weights that are negative or NaN or have no positive finite sum.
+/// for more draws without replacement than slices, and for draws from no slices. Throws Error for
+/// weights that are negative or not finite, and, with replacement, for a sum of 0 or infinity.
 REEL_API Tensor choice(Operand x, Extent n, ChoiceOptions options = {});
 }  // namespace random
 

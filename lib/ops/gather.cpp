@@ -89,8 +89,9 @@ void flat_positions_shape(Inference& call) {
   call.output(DType::int64, broadcast_shapes(call, 0, call.input_count));
 }
 void check_range_shape(Inference& call) {
-  require_integer(call, 0, call.option<RangeOptions>().argument);
-  call.output(DType::int64, call.input(0).shape);
+  const auto& option = call.option<RangeOptions>();
+  if (!*option.expected) require_integer(call, 0, option.argument);
+  call.output(*option.expected ? DType::float64 : DType::int64, call.input(0).shape);
 }
 void one_hot_shape(Inference& call) {
   const auto& option = call.option<OneHotOptions>();

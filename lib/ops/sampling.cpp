@@ -11,6 +11,7 @@
 #include "lib/flow/context.hpp"
 #include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
+#include "lib/table/options/gather.hpp"
 
 namespace reel::random {
 namespace {
@@ -29,6 +30,13 @@ Tensor positions_in(const Tensor& sums, std::int64_t count) {
   return clip(places - row * n, 0, n - 1);
 }
 
+constexpr double most = std::numeric_limits<double>::max();
+/// x in float64. Elements that are not finite and at least `lowest` are an error.
+Tensor checked(const Tensor& x, const char* argument, double lowest, const char* expected) {
+  return run(check_range_op, {cast(x, DType::float64)},
+             RangeOptions::finite(argument, lowest, expected));
+}
+
 Tensor classes_of(const Operand& logits, std::int64_t count) {
   const Tensor scores = cast(logits, DType::float64);
   const std::int64_t classes = scores.rank() ? scores.shape(-1) : 0;
@@ -37,11 +45,9 @@ Tensor classes_of(const Operand& logits, std::int64_t count) {
                      "at least one class in the last axis", to_text(scores.shape()));
   const DeviceScope device(scores.device());
   const Tensor rows = reshape(scores, {scores.size() / classes, classes});
-  const Tensor sums = cumsum(exp(rows - max(rows, 1, keepdims)), 1);
-  const Tensor total = sums(all, range(classes - 1, classes)), good = total == total;
-  // Wrong rows get a position outside of the axis, so that take() throws.
-  return take(arange(std::int64_t{0}, classes),
-              where(good, positions_in(where(good, sums, 1), count), classes));
+  const Tensor largest =
+      checked(max(rows, 1, keepdims), "logits", -most, "rows whose largest number is finite");
+  return positions_in(cumsum(exp(rows - largest), 1), count);
 }
 }  // namespace
 
@@ -76,23 +82,21 @@ Tensor shuffle(Operand x, int axis) try {
 }
 
 namespace {
-/// The positions of n draws from `length` slices. Those of wrong weights are outside.
+/// The positions of n draws from `length` slices.
 Tensor chosen(std::int64_t length, std::int64_t n, const ChoiceOptions& options) {
   if (!options.weights.defined())
     return options.replace ? integers(0, length, {n}) : permutation(length)(range(0, n));
-  const Tensor weights = cast(options.weights, DType::float64);
-  Tensor right = (weights >= 0) & (weights < std::numeric_limits<double>::infinity());
-  right = count_nonzero(right) == length;
+  const Tensor weights = checked(options.weights, "weights", 0, "finite numbers of at least 0");
   if (!options.replace) {
-    constexpr double infinity = std::numeric_limits<double>::infinity();
     const Tensor is_drawn = weights > 0, logs = log(where(is_drawn, weights, 1));
-    const Tensor keys =
-        where(is_drawn, logs, -infinity) + gumbel({length}, {.dtype = DType::float64});
-    return where(right, topk(keys, n).positions, length);
+    const Tensor keys = where(is_drawn, logs, -std::numeric_limits<double>::infinity()) +
+                        gumbel({length}, {.dtype = DType::float64});
+    return topk(keys, n).positions;
   }
-  const Tensor sums = reshape(cumsum(weights), {1, length}), total = sums(0, length - 1);
-  right = right & (total > 0) & (total < std::numeric_limits<double>::infinity());
-  return where(right, reshape(positions_in(where(right, sums, 1), n), {n}), length);
+  const Tensor sums = reshape(cumsum(weights), {1, length});
+  checked(sums(0, length - 1), "weights", std::numeric_limits<double>::denorm_min(),
+          "a positive, finite sum");
+  return reshape(positions_in(sums, n), {n});
 }
 }  // namespace
 

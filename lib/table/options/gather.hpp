@@ -16,14 +16,22 @@ struct UnTakeOptions {
     field("axis", axis);
   }
 };
-/// The integers from `least` to `most` are valid. Errors name their tensor `argument`.
+/// The integers from `least` to `most` are valid. Errors name their tensor `argument`. If there is
+/// a text `expected`, the tensor is float64, and the finite numbers from `lowest` up are valid.
 struct RangeOptions {
   std::int64_t least = 0, most = 0;
   const char* argument = "x";
+  const char* expected = "";
+  double lowest = 0;
   void fields(auto&& field) {
     field("least", least);
     field("most", most);
     field("argument", argument);
+    field("expected", expected);
+    field("lowest", lowest);
+  }
+  static constexpr RangeOptions finite(const char* argument, double lowest, const char* expected) {
+    return {0, 0, argument, expected, lowest};
   }
 };
 /// Rows with the ignored label have no loss.
