@@ -121,7 +121,7 @@ LinearMap detail::linear_map(GradientTape& tape, const Tensor& y, const Tensor& 
 Tensor LinearMap::operator()(Operand tangent) const {
   const Caller caller = tangent.caller();
   const Tensor along = tangent.value();
-  check_along(along, state_->from, "linearize", "tangent", caller);
+  check_along(along, state_->from, "jvp or linearize", "tangent", caller);
   return state_->tape.gradient({state_->slope, caller}, state_->weights,
                                {.upstream = along, .unconnected = Unconnected::zero});
 }

@@ -20,9 +20,13 @@ std::string place_text(const Shape& shape, std::int64_t i) {
 
 std::string to_text(Scalar number) {
   char text[32];
-  const auto end = is_floating(number.dtype())
-                       ? std::to_chars(text, text + sizeof text, number.real())
-                       : std::to_chars(text, text + sizeof text, number.integer());
+  // A large unsigned integer is rounded to a double: its last digits are not known.
+  const double real = number.real();
+  const auto end =
+      !is_floating(number.dtype()) ? std::to_chars(text, text + sizeof text, number.integer())
+      : real >= 0x1p63 && real <= 0x1p64
+          ? std::to_chars(text, text + sizeof text, real, std::chars_format::scientific)
+          : std::to_chars(text, text + sizeof text, real);
   return std::string(text, end.ptr);
 }
 std::string to_text(Device device) {

@@ -61,9 +61,11 @@ constinit Op power_op = pointwise<formulas::Power>(
     {.not_finite = "0 to a negative power is inf; a negative number to a fraction is nan.",
      .slope_not_finite = "The slope of power(x, y) at 0 is infinite for y below 1."});
 constinit Op clip_below_op = pointwise<formulas::ClipBelow>(
-    [](SampleList out) { binary_samples(out, clip_below, even, odd); }, {.internal = true});
+    [](SampleList out) { binary_samples(out, clip_below, even, odd); },
+    {.internal = true, .argument_names = "x, low"});
 constinit Op clip_above_op = pointwise<formulas::ClipAbove>(
-    [](SampleList out) { binary_samples(out, clip_above, even, odd); }, {.internal = true});
+    [](SampleList out) { binary_samples(out, clip_above, even, odd); },
+    {.internal = true, .argument_names = "x, high"});
 constinit Op lerp_op{.name = "lerp",
                      .arity = 3,
                      .shape = broadcast,

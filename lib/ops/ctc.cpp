@@ -57,7 +57,7 @@ Tensor losses_of(const Tensor& log_probs, const Tensor& labels, const Tensor& in
   const Tensor last_label = gather(paths, maximum(2 * count - 1, 0), 1);
   const Tensor total =
       logaddexp(gather(paths, 2 * count, 1), where(count > 0, last_label, -infinity));
-  return squeeze(where(total == -infinity, infinity, -total), 1);
+  return squeeze(where(total == -infinity, infinity, 0 - total), 1);
 }
 }  // namespace
 

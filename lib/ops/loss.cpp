@@ -130,6 +130,8 @@ Tensor hinge_loss(Operand x, Operand target, Reduction reduction) {
 }
 Tensor kl_divergence(Operand x, Operand target, Reduction reduction) {
   return loss("kl_divergence", x, target, reduction, [&] {
+    if (shape_of(subtract_op, x).rank() == 0)
+      fail<ShapeError>(x.caller(), "kl_divergence", "x", "at least one axis", "()");
     const Tensor p = floating(target), counted = p != 0;
     return sum(p * (log(where(counted, p, 1)) - where(counted, x, 0)), -1);
   });

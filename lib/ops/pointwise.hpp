@@ -69,6 +69,7 @@ struct PointwiseNotes {
   const char* not_finite = nullptr;
   const char* slope_not_finite = nullptr;
   const char* bool_advice = "Cast it first.";
+  const char* argument_names = "x, y, z";
 };
 /// What the gradient of input i reads; nothing if F has no such gradient.
 template <class F, int i>
@@ -94,6 +95,7 @@ constexpr Op pointwise(Samples samples, PointwiseNotes notes = {}) {
           .passes = static_cast<std::uint8_t>(dx.upstream | dy.upstream << 1),
           .internal = notes.internal,
           .samples = samples,
+          .argument_names = notes.argument_names,
           .not_finite = notes.not_finite,
           .slope_not_finite = notes.slope_not_finite,
           .bool_advice = notes.bool_advice};

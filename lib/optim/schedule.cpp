@@ -69,7 +69,8 @@ Factor warm_up(std::int64_t steps, Factor after, Caller caller) {
 Factor one_cycle(std::int64_t steps, OneCycleOptions options, Caller caller) {
   check_positive(options.first, "one_cycle", "first", caller);
   check_positive(options.last, "one_cycle", "last", caller);
-  const double all = static_cast<double>(steps), top = options.rising * all - 1;
+  const double all = checked_steps(steps, "one_cycle", "steps", caller),
+               top = options.rising * all - 1;
   check_number(top > 0 && top < all - 1, "one_cycle", "rising",
                "a number above 1 / steps and below 1", options.rising, caller);
   return [=](const Tensor& step) {

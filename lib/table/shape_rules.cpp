@@ -136,6 +136,9 @@ Axes normal_axes(const Op& op, const Axes& axes, std::size_t rank, Caller caller
 }
 std::int64_t normal_axis(const Op& op, std::int64_t axis, std::size_t rank, Caller caller) try {
   const auto count = static_cast<std::int64_t>(rank);
+  if (count == 0)
+    fail<ShapeError>(caller, op.name, "axis", argument_name(op, 0) + " with at least one axis",
+                     "()");
   if (axis < -count || axis >= count)
     fail<ShapeError>(caller, op.name, "axis", one_of("axis", -count, count), std::to_string(axis));
   return axis < 0 ? axis + count : axis;

@@ -268,7 +268,8 @@ TEST_CASE("jvp and linearize are the Jacobian times a vector") {
   const Tensor v = numbers({4, 3});
   CHECK(near(map(v), (f(x + step * v) - f(x - step * v)) / (2 * step), 1e-6));
   check_refused<ShapeError>([&] { map(numbers({3})); }, "tangent: expected the shape of x (4, 3)");
-  check_refused<ShapeError>([&] { jvp(f, x, numbers({3})); }, "tangent: expected the shape of x");
+  check_refused<ShapeError>([&] { jvp(f, x, numbers({3})); },
+                            "jvp or linearize: tangent: expected the shape of x (4, 3), got (3,)");
   CHECK_THROWS_AS(jvp([](Tensor) { return ones({2}); }, x, x), TapeError);
   CHECK(equal(jvp([](Tensor t) { return 3 * t; }, x, v).second, 3 * v));
   // Under a tape: the derivative of the derivative.

@@ -410,6 +410,7 @@ TEST_CASE("schedules refuse numbers that make no sense", "[optim]") {
   require_parts(message<Error>([] { optim::cosine_decay(2, -1); }), {"cosine_decay: last"});
   require_parts(message<Error>([] { optim::warm_up(0); }), {"warm_up: steps"});
   require_parts(message<Error>([] { optim::one_cycle(3, {.rising = 1}); }), {"one_cycle: rising"});
+  require_parts(message<Error>([] { optim::one_cycle(0); }), {"one_cycle: steps"});
   require_parts(message<Error>([] { optim::one_cycle(10, {.first = -1}); }), {"one_cycle: first"});
   require_parts(message<Error>([] { optim::one_cycle(10, {.last = -1}); }), {"one_cycle: last"});
   // A rise of a step, and a fall of one, are the shortest.

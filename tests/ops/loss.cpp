@@ -266,7 +266,10 @@ TEST_CASE("losses refuse what does not fit, in their own name") {
                             "mse_loss: target: expected the shape of x, (3, 1), got (3,)");
   check_refused<ShapeError>([&] { triplet_margin_loss(x, x, y); }, "triplet_margin_loss: target");
   check_refused<ShapeError>([&] { cosine_embedding_loss(x, x, x); }, "cosine_embedding_loss: targ");
-  check_refused<ShapeError>([&] { kl_divergence(1.0, 1.0); }, "kl_divergence: ");
+  check_refused<ShapeError>([&] { kl_divergence(1.0, 1.0); },
+                            "kl_divergence: x: expected at least one axis");
+  check_refused<ShapeError>([&] { kl_divergence(tensor(1.0f), tensor(1.0f)); },
+                            "kl_divergence: x: expected at least one axis, got ()");
   check_refused<ShapeError>([&] { cosine_similarity(x, y, 2); }, "cosine_similarity: axis");
   check_refused<Error>([&] { l1_loss(x, Tensor()); }, "l1_loss: ");
   check_refused<Error>([&] { huber_loss(y, y, {.delta = 0}); }, "huber_loss: delta: expected more");

@@ -80,6 +80,8 @@ TEST_CASE("topk gives the largest elements and their positions") {
   CHECK(positions.to_vector<std::int64_t>() == Places{1, 2, 1, 0});
   CHECK(equal(values(0), tensor({7.0, 5.0})));
   CHECK(topk(x, 0).values.shape() == Shape{2, 0});
+  check_refused<ShapeError>([&] { topk(tensor(1.0f), 1); },
+                            "topk: axis: expected x with at least one axis, got ()");
   CHECK(equal(topk(x, 2, 0).positions, tensor({{1, 1, 1}, {0, 0, 0}})));
 }
 

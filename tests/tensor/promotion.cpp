@@ -158,6 +158,10 @@ TEST_CASE("a number that its tensor's dtype cannot hold is refused, but for comp
   check_refused<DTypeError>([] { one(i32) + (1LL << 40); }, "a number that fits int32");
   check_refused<DTypeError>([] { full_like(one(i32), 0.5); }, "a number that fits int32");
   check_refused<DTypeError>([] { one(u8) & 300; }, "a number that fits uint8");
+  check_refused<DTypeError>([] { clip(one(u8), -5, 100); },
+                            "clip: low: expected a number that fits uint8, got -5");
+  check_refused<DTypeError>([] { clip(one(u8), 5, 300); },
+                            "clip: high: expected a number that fits uint8, got 300");
 }
 
 TEST_CASE("a number too large for int64 keeps its value, as a floating one") {
@@ -178,6 +182,12 @@ TEST_CASE("a number too large for int64 keeps its value, as a floating one") {
   check_refused<DTypeError>([] { one(i64) & most; }, "bool or integers");
   check_refused<DTypeError>([] { Variable("n", one(i64)).assign(most); },
                             "a number that fits int64");
+  check_refused<DTypeError>(
+      [] {
+        tensor(std::vector<std::size_t>{1, most});
+      },
+      "tensor: value: expected a number that fits int64, got "
+      "1.8446744073709552e+19");
 }
 
 TEST_CASE("ops with fractions make float32 of integers") {
