@@ -164,9 +164,9 @@ class REEL_API GradientTape {
     return out;
   }
   /// The gradients of Variables in one pass, for the step() of an optimizer. If lookup() or a
-  /// sparse nn::Embedding reads a Variable, its gradient consists of the rows that were read, and
-  /// no tensor of the Variable's size is made. The gradients of other Variables are dense, as
-  /// gradient() makes them. A position that was read k times has one row with the sum of its
+  /// sparse nn::Embedding reads a Variable, outside of checkpoint(), its gradient is the rows that
+  /// were read; no tensor of the Variable's size is made. Gradients of other Variables are dense,
+  /// as gradient() makes them. A position that was read k times has one row with the sum of its
   /// gradients, and k - 1 unused rows at the end, whose position is -1. Throws TapeError like
   /// gradient(), and if another op reads a Variable that lookup() reads.
   std::vector<RowGradient> row_gradients(Operand target, const std::vector<Variable>& sources,
