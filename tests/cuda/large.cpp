@@ -227,6 +227,7 @@ void run_every_kernel() {
   random::truncated_normal(shape), random::gamma(0.7, shape);
   random::beta(2, 0.5, shape), random::categorical(x, 2);
   random::categorical(row, count), random::choice(x, 600), random::shuffle(x, 1);
+  random::choice(places, 9, {.weights = random::uniform({count}, {.low = 0.5})});
   histogram(x, 20, -2, 2);
   const Tensor many = random::normal({count, 2}), few = random::normal({400, 2});
   for (const auto f : {scatter, scatter_max, scatter_min, scatter_mean})

@@ -28,7 +28,8 @@ std::string text_of(const T& options) {
 
 TEST_CASE("options of scans, positions, places and devices are shown, all of them") {
   CHECK(text_of(DeviceOptions{cuda(1), cpu()}) == "device=cuda:1, from=cpu");
-  CHECK(text_of(RangeOptions{-4, 3, "rows"}) == "least=-4, most=3, argument=rows");
+  CHECK(text_of(RangeOptions{-4, 3, "rows"}) ==
+        "least=-4, most=3, argument=rows, expected=, lowest=0");
   CHECK(text_of(LabelOptions{true, -100}) == "ignores=1, ignored=-100");
   CHECK(text_of(PlaceOptions{4, {2}, {3}}) == "start=4, lengths=(2,), steps=(3,)");
   CHECK(text_of(LimitNormOptions{2.5}) == "norm=2.5");
