@@ -20,11 +20,8 @@
 #include <vector>
 
 #include "lib/body/text.hpp"
-#include "lib/flow/context.hpp"
-#include "lib/gate/gate.hpp"
 #include "lib/nn/check.hpp"
-#include "lib/ops/ops.hpp"
-#include "lib/table/options/gather.hpp"
+#include "lib/ops/check.hpp"
 
 namespace reel::metrics {
 namespace {
@@ -56,13 +53,6 @@ Tensor scores_for(std::string_view name, const Operand& scores, const Tensor& la
 }
 Tensor mean_of(const Tensor& right) { return mean(cast(right, DType::float64)); }
 
-/// The classes x, from 0 to classes - 1. Others are an IndexError.
-Tensor checked_classes(std::string_view name, const char* argument, const Tensor& x,
-                       std::int64_t classes, Caller caller) {
-  const FunctionScope scope(caller, name);
-  return run(check_range_op, {{x, caller}}, RangeOptions{0, classes - 1, argument});
-}
-
 /// The confusion matrix, for the function `name`.
 Tensor counts_of(std::string_view name, const Operand& predictions, const Operand& labels,
                  Extent classes) {
@@ -71,8 +61,8 @@ Tensor counts_of(std::string_view name, const Operand& predictions, const Operan
   Tensor truth = classes_of(name, "labels", labels);
   check_same_shape(name, "the shape of the predictions,", guess.shape(), truth,
                    predictions.caller());
-  guess = checked_classes(name, "predictions", guess, count, predictions.caller());
-  truth = checked_classes(name, "labels", truth, count, predictions.caller());
+  guess = checked_integers(name, "predictions", guess, 0, count - 1, predictions.caller());
+  truth = checked_integers(name, "labels", truth, 0, count - 1, predictions.caller());
   const Tensor cells = reshape(truth * count + guess, {-1});
   const Tensor none = zeros({count * count}, {DType::int64}).to(cells.device());
   return reshape(scatter_add(none, cells, ones_like(cells)), {count, count});
@@ -115,7 +105,7 @@ Tensor top_k_accuracy(Operand scores, Operand labels, std::int64_t k) try {
   Tensor truth = classes_of(name, "labels", labels);
   const Tensor x = scores_for(name, scores, truth);
   const std::int64_t classes = x.shape()[-1];
-  truth = checked_classes(name, "labels", truth, classes, scores.caller());
+  truth = checked_integers(name, "labels", truth, 0, classes - 1, scores.caller());
   const Tensor at = expand_dims(truth, -1), own = gather(x, at, -1);
   const Tensor earlier = arange(0, classes).to(x.device()) < at;
   const Tensor larger = ~(x <= own) | ((x == own) & earlier);

@@ -8,11 +8,8 @@
 #include <algorithm>
 
 #include "lib/body/text.hpp"
-#include "lib/flow/context.hpp"
-#include "lib/gate/gate.hpp"
 #include "lib/nn/check.hpp"
-#include "lib/ops/ops.hpp"
-#include "lib/table/options/gather.hpp"
+#include "lib/ops/check.hpp"
 
 namespace reel {
 std::vector<Variable> without(const std::vector<Variable>& all,
@@ -55,8 +52,7 @@ void check_recurrent(const Operand& x, std::size_t cells, std::size_t states,
   if (lengths.shape() != Shape({(*shape)[1]}))
     fail<ShapeError>(x.caller(), "Recurrent", "lengths", fmt::format("shape ({},)", (*shape)[1]),
                      fmt::format("{}", lengths.shape()));
-  const FunctionScope scope(x.caller(), "Recurrent");
-  run(check_range_op, {{lengths, x.caller()}}, RangeOptions{0, (*shape)[0], "lengths"});
+  checked_integers("Recurrent", "lengths", lengths, 0, (*shape)[0], x.caller());
 } catch (const std::bad_alloc&) {
   fail_memory(x.caller(), "Recurrent");
 }

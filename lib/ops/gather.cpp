@@ -9,6 +9,7 @@
 
 #include "lib/flow/context.hpp"
 #include "lib/gate/gate.hpp"
+#include "lib/ops/check.hpp"
 #include "lib/ops/gather.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
@@ -284,6 +285,11 @@ Tensor pick(Operand x, Operand indices, int axis) try {
   return squeeze(gather(x, expand_dims(indices, along), along), along);
 } catch (const std::bad_alloc&) {
   fail_memory(x.caller(), "pick");
+}
+Tensor checked_integers(std::string_view function, const char* argument, const Tensor& x,
+                        std::int64_t least, std::int64_t most, Caller caller) {
+  const FunctionScope scope(caller, function);
+  return run(check_range_op, {{x, caller}}, RangeOptions{least, most, argument});
 }
 Tensor one_hot(Operand indices, Extent depth, DType dtype) try {
   return run(one_hot_op, {indices}, OneHotOptions{depth.value, dtype});
