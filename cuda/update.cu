@@ -13,25 +13,11 @@ namespace {
 struct Same {
   constexpr auto operator()(auto x) const { return x; }
 };
-/// T represents every dtype of its size: elements are copied only.
-template <class T>
-void move(const Call& call) {
-  apply<T, T>(call.queue, Same(), call.output(), {&call.input(1)});
-}
 KernelResult assign(const Call& call) {
-  switch (size_of(call.output().dtype)) {
-    case 1:
-      move<std::uint8_t>(call);
-      break;
-    case 2:
-      move<std::uint16_t>(call);
-      break;
-    case 4:
-      move<std::uint32_t>(call);
-      break;
-    default:
-      move<std::uint64_t>(call);
-  }
+  // A unit represents every dtype of its size: elements are copied only.
+  with_unit(size_of(call.output().dtype), [&]<class Unit>(Type<Unit>) {
+    apply<Unit, Unit>(call.queue, Same(), call.output(), {&call.input(1)});
+  });
   return {};
 }
 /// Adds to the old value, or subtracts from it.

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include <reel/tensor.hpp>
+#include <reel/ops.hpp>
 
 namespace reel {
 /// x, whose integers are from `least` to `most`. Others throw IndexError in the name of `function`.
