@@ -77,7 +77,8 @@ reel_emulate_switch:
 
 namespace reel::emulate {
 namespace {
-constexpr std::size_t page = 4096, stack_bytes = 64 << 10;
+constexpr std::size_t page = 4096;
+constexpr std::size_t stack_bytes = 128 << 10;  // a kernel's arguments, 32 KB, may be copied twice
 
 // The stack that resumes fibers. The emulator's lock admits one thread at a time.
 struct {
