@@ -111,9 +111,17 @@ std::string input_name(const GateCall& call, int i) {
   if (!call.op.updates || call.op.arity >= 0) return argument_name(call.op, i);
   // The Variables that the op writes, the gradients of all parameters, and the op's numbers.
   const int numbers = call.input_count - call.op.numbers;
-  if (i < call.output_count) return std::string(call.updated[i].name());
-  if (i < numbers) return "gradient " + std::to_string(i - call.output_count);
-  return i == numbers ? "rate" : "step";
+  if (i < call.output_count) return call.updated[i].name();
+  const std::string_view names = call.op.argument_names;
+  if (i >= numbers) {
+    const auto count = static_cast<int>(std::count(names.begin(), names.end(), ',')) + 1;
+    return argument_name(call.op, count - (call.input_count - i));
+  }
+  int parameters = 0;  // rows of sparse gradients, which are integers, are not counted
+  for (int k = call.output_count; k < numbers; ++k)
+    parameters += call.inputs[k] && is_floating(call.inputs[k]->dtype);
+  return argument_name(call.op, call.output_count / std::max(parameters, 1)) + " " +
+         std::to_string(i - call.output_count);
 }
 /// Which gradient output i is, or which op of the user's function made it.
 std::string output_note(const GateCall& call, int i) {

@@ -165,6 +165,23 @@ TEST_CASE("a FiniteScope names the Variables and gradients of an optimizer's ste
                                "result. gradient 0 is between 1.0000000150474662e+30 and") &&
                    Catch::Contains("gradient 1 is between -2 and -2. rate is between 1e+20 and"));
   }
+  Variable mean("mean", ones({2})), m("m", ones({2})), v("v", ones({2}));
+  const auto text = [](const auto& step) {
+    try {
+      step();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK_THAT(text([&] {
+               average_update(std::vector{mean}, std::vector{tensor({NAN, NAN})}, 0.5);
+             }),
+             Catch::Contains("value 0 is nan. rate is between 0.5 and 0.5. "));
+  CHECK_THAT(text([&] {
+               adam_update(mean, m, v, tensor({NAN, NAN}), 0.5, 3);
+             }),
+             Catch::Contains("gradient 0 is nan. rate is between 0.5 and 0.5. "));
 }
 
 TEST_CASE("a FiniteScope takes an infinity that an op is given for a mask") {
