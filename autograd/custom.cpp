@@ -4,6 +4,7 @@
 #include <reel/tape.hpp>
 
 #include "autograd/gradient_call.hpp"
+#include "autograd/unconnected.hpp"
 #include "lib/gate/call_view.hpp"
 #include "lib/gate/crossing.hpp"
 #include "lib/gate/recording.hpp"
@@ -27,10 +28,10 @@ void custom_rule(GradientCall& call) {
   for (int i = 0; i < call.input_count(); ++i) call.give(i, found[static_cast<std::size_t>(i)]);
 }
 
-/// Not in the table, because it cannot be called by name. The gradient function itself holds the
-/// values that it needs.
-constinit Op custom_op{.name = "custom_gradient", .arity = -1, .gradient = {custom_rule}};
 }  // namespace
+
+/// The gradient function itself holds the values that it needs.
+constinit Op custom_op{.name = "custom_gradient", .arity = -1, .gradient = {custom_rule}};
 
 void GradientCall::give_from_user() {
   SmallVector<Body*, 4> inputs, outputs;
@@ -98,8 +99,15 @@ Tensors run_custom(Operands inputs, const std::vector<Variable>& variables,
     origins[i] = origin_of(context, Operand(given[i]), bodies[i]);
     tapes |= origins[i].tapes;
   }
+  // A Variable that f captures has no gradient through f, unless it is listed.
+  bool reaches = false;
+  for (std::size_t i = 0; i < values.size() && context.mode & recording; ++i) {
+    const Origin inside = origin_of(context, Operand(values[i]), Access::body(values[i]));
+    note_cut(context, custom_op, site, &inside, 1);
+    reaches |= inside.tapes != 0;
+  }
   SmallVector<Body*, 4> results;
-  for (std::size_t i = 0; tapes && i < values.size(); ++i) {
+  for (std::size_t i = 0; (tapes || reaches) && i < values.size(); ++i) {
     // A result needs a header of its own with the id of this record, not that of the last op inside
     // f.
     values[i] = make_alias(context, Access::body(values[i]));

@@ -48,7 +48,7 @@ Elements elements_of(const Body* body) {
 std::string text_of(const Body& x) {
   return fmt::format("{} {}", name_of(x.dtype), to_text(x.shape));
 }
-std::string place_of(const Record& record) { return place_of(record.op->name, record.site()); }
+std::string place_of(const Record& record) { return place_of(*record.op, record.site()); }
 
 /// ", where input 0 is -1": the saved element at the place of a gradient's element.
 std::string where_input_is(const Record& record, int input, std::int64_t at) {
@@ -179,8 +179,11 @@ std::string path_text(Reel& reel, std::uint32_t start, const std::vector<bool>& 
   std::vector<std::string> places;
   for (std::size_t i = on_path.size(); i-- > 0;) {
     const std::uint32_t record = start + static_cast<std::uint32_t>(i);
-    if (on_path[i] && !reel.is_leaf(record) && reel[record].op->name != "clip_below")
-      places.push_back(place_of(reel[record]));  // clip_above is listed, as clip
+    if (!on_path[i] || reel.is_leaf(record)) continue;
+    const std::string place = place_of(reel[record]);
+    // The ops of one call of a function are one place.
+    if (reel[record].op->function.empty() || places.empty() || places.back() != place)
+      places.push_back(place);
   }
   constexpr std::size_t most = 8;
   std::string text = places.empty() ? "The target is the source itself" : "Its path: ";

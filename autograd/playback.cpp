@@ -229,26 +229,19 @@ inline void Playback::find_wanted(const Record& record) {
   fresh_ = fresh;
 }
 
-/// The gradient of the first output that has one.
-Device Playback::device_of_gradient(const Record& record) const {
-  for (int i = 0; i < record.output_count(); ++i)
-    if (dy(i).defined()) return device_of(*Access::body(dy(i)));
-  return cpu();
-}
-
 void Playback::play_record(Record& record) {
   dy_ = slot_of(record.first_value);
-  bool any = false;
+  const Body* given = nullptr;  // the gradient of the first output that has one
   for (int i = 0; i < record.output_count(); ++i) {
     if (dy_[i].deferred) run_deferred(deferred_[dy_[i].deferred - 1]);
     if (dy_[i].aside) take_back(dy_[i]);
-    any |= dy(i).defined();
+    if (!given) given = Access::body(dy(i));
   }
-  if (any) {
+  if (given) {
     context_.site = record.site();
     find_wanted(record);
     const Op& op = *record.op;
-    const Device device = device_of_gradient(record);
+    const Device device = device_of(*given);
     const Kernels& kernels = op.on(device.kind);
     const bool fused = !listened() && op.gradient.fused;
     static constexpr Kernels none;

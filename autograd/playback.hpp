@@ -162,7 +162,6 @@ class Playback {
   /// Notifies observers that a kernel of the record's gradient has run.
   [[gnu::cold]] void tell_gradient_end(const GateCall& call);
   void play_fused(Record& record, Device device);
-  Device device_of_gradient(const Record& record) const;
 
   Context& context_;
   Crossings& crossings_;

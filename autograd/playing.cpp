@@ -3,29 +3,13 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "lib/body/text.hpp"
 #include "lib/gate/devices.hpp"
 #include "lib/table/backend.hpp"
 
 namespace reel {
-PlaybackScope::PlaybackScope(Context& context, std::uint64_t tape)
-    : context_(context),
-      muted_(tape & ~context.reel->muted),
-      site_(context.site),
-      names_(context.site_name.empty()) {
-  if (names_) context_.site_name = "gradient";
-  context_.reel->muted |= tape;
-  context_.update_recording();
-}
-PlaybackScope::~PlaybackScope() {
-  context_.reel->muted &= ~muted_;
-  context_.update_recording();
-  context_.site = site_;
-  if (names_) context_.site_name = {};
-}
-
-namespace {
 Tensor ones_alike(Context& context, const Body& like, Caller caller) {
   const Device device = device_of(like);
   Body* ones = allocate_on(context, device, like.dtype, like.shape, like.elements);
@@ -34,10 +18,8 @@ Tensor ones_alike(Context& context, const Body& like, Caller caller) {
   backend_of(device.kind)->fill(*ones, 1);
   return result;
 }
-}  // namespace
 
-Tensor upstream_for(Context& context, const Body& like, const Tensor& upstream, Caller caller) {
-  if (!upstream.defined()) return ones_alike(context, like, caller);
+Tensor checked_upstream(const Body& like, const Tensor& upstream, Caller caller) {
   if (!(upstream.shape() == like.shape))
     fail<ShapeError>(caller, "gradient", "upstream", "the target's shape " + to_text(like.shape),
                      to_text(upstream.shape()));
@@ -48,35 +30,61 @@ Tensor upstream_for(Context& context, const Body& like, const Tensor& upstream, 
   return upstream.to(like.dtype, caller);
 }
 
+namespace {
+using Places = SmallVector<SourceValue, 16>;
+
+bool is_watched(Reel& reel, const Leaf& leaf, std::uint64_t tape) {
+  return leaf.cell && reel[leaf.record].watchers & tape;
+}
+void add_leaf(Reel& reel, const Leaf& leaf, std::size_t source, Places& places) {
+  places.push_back({reel[leaf.record].first_value, source, false});
+}
+/// The place of a tensor that is a source.
+[[gnu::noinline]] void find_tensor(Reel& reel, const Tensor& x, std::size_t source,
+                                   std::uint64_t tape, std::uint32_t start, Places& places) {
+  const Body& body = *read_body(Context::here(), x);
+  std::uint32_t record = reel.find(body);
+  std::uint32_t value = record == no_record ? 0 : Reel::value_of(body, reel[record]);
+  // A leaf that only later tapes watch is the identity for this tape, so the gradient belongs to
+  // the value before it.
+  while (record != no_record && record >= start && reel.is_leaf(record) &&
+         !(reel[record].watchers & tape) && reel[record].tapes & tape) {
+    value = reel[record].inputs[0].value;
+    record = reel[record].inputs[0].record;
+  }
+  if (record == no_record || record < start) return;
+  const bool played = reel[record].tapes & tape;
+  if (played || reel[record].watchers & tape) places.push_back({value, source, played});
+}
+/// The places of many Variables. Their cells are sorted, so each leaf is looked up at once.
+[[gnu::noinline]] void find_variables(Reel& reel, const GradientSources& sources,
+                                      std::uint64_t tape, Places& places) {
+  std::vector<std::pair<const Cell*, std::size_t>> cells;
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    if (sources[i].variable()) cells.emplace_back(&Access::cell(*sources[i].variable()), i);
+  std::sort(cells.begin(), cells.end());
+  for (const Leaf& leaf : reel.leaves()) {
+    if (!is_watched(reel, leaf, tape)) continue;
+    auto cell = std::lower_bound(cells.begin(), cells.end(), std::pair(leaf.cell, std::size_t{0}));
+    for (; cell != cells.end() && leaf.is_of(*cell->first); ++cell)
+      add_leaf(reel, leaf, cell->second, places);
+  }
+}
+}  // namespace
+
 void find_sources(Reel& reel, const GradientSources& sources, std::uint64_t tape,
                   std::uint32_t start, SmallVector<SourceValue, 16>& places) {
-  SmallVector<std::pair<const Cell*, std::size_t>, 16> cells;
-  for (std::size_t i = 0; i < sources.size(); ++i) {
-    if (sources[i].variable()) {
-      cells.push_back({&Access::cell(*sources[i].variable()), i});
-      continue;
-    }
-    const Body& body = *read_body(Context::here(), *sources[i].tensor());
-    std::uint32_t record = reel.find(body);
-    std::uint32_t value = record == no_record ? 0 : Reel::value_of(body, reel[record]);
-    // A leaf that only later tapes watch is the identity for this tape, so the gradient belongs to
-    // the value before it.
-    while (record != no_record && record >= start && reel.is_leaf(record) &&
-           !(reel[record].watchers & tape) && reel[record].tapes & tape) {
-      value = reel[record].inputs[0].value;
-      record = reel[record].inputs[0].record;
-    }
-    if (record == no_record || record < start) continue;
-    const bool played = reel[record].tapes & tape;
-    if (played || reel[record].watchers & tape) places.push_back({value, i, played});
+  const std::size_t count = sources.size();
+  const Cell* cells[8];  // of the Variables, null for a Tensor
+  for (std::size_t i = 0; i < count; ++i) {
+    const Variable* const variable = sources[i].variable();
+    if (!variable) find_tensor(reel, *sources[i].tensor(), i, tape, start, places);
+    if (i < std::size(cells)) cells[i] = variable ? &Access::cell(*variable) : nullptr;
   }
-  if (cells.size() > 1) std::sort(cells.begin(), cells.end());
-  for (const Leaf& leaf : reel.leaves()) {
-    if (!leaf.cell || !(reel[leaf.record].watchers & tape)) continue;
-    auto* cell = std::lower_bound(cells.begin(), cells.end(),
-                                  std::pair<const Cell*, std::size_t>(leaf.cell, 0));
-    for (; cell != cells.end() && cell->first == leaf.cell; ++cell)
-      places.push_back({reel[leaf.record].first_value, cell->second, false});
-  }
+  if (count > std::size(cells)) return find_variables(reel, sources, tape, places);
+  for (const Leaf& leaf : reel.leaves())
+    for (std::size_t i = 0; i < count; ++i)
+      if (cells[i] && leaf.is_of(*cells[i]) && is_watched(reel, leaf, tape))
+        add_leaf(reel, leaf, i, places);
 }
 }  // namespace reel

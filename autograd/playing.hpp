@@ -20,8 +20,21 @@ inline Context& own_context(void* reel, std::string_view what, Caller caller) {
 /// While it lives, this tape does not record, and errors name the record that is played.
 class PlaybackScope {
  public:
-  PlaybackScope(Context& context, std::uint64_t tape);
-  ~PlaybackScope();
+  PlaybackScope(Context& context, std::uint64_t tape)
+      : context_(context),
+        muted_(tape & ~context.reel->muted),
+        site_(context.site),
+        names_(context.site_name.empty()) {
+    if (names_) context_.site_name = "gradient";
+    context_.reel->muted |= tape;
+    context_.update_recording();
+  }
+  ~PlaybackScope() {
+    context_.reel->muted &= ~muted_;
+    context_.update_recording();
+    context_.site = site_;
+    if (names_) context_.site_name = {};
+  }
   PlaybackScope(const PlaybackScope&) = delete;
   PlaybackScope& operator=(const PlaybackScope&) = delete;
 
@@ -40,8 +53,14 @@ inline Operand read_target(const Context& context, const Operand& x) {
 inline Body* read_body(const Context& context, const Tensor& x) {
   return Access::body(Redirect::read_tensor(context, x));
 }
+Tensor ones_alike(Context& context, const Body& like, Caller caller);
+Tensor checked_upstream(const Body& like, const Tensor& upstream, Caller caller);
 /// The gradient that a target starts with: `upstream`, or ones where it is undefined.
-Tensor upstream_for(Context& context, const Body& like, const Tensor& upstream, Caller caller);
+inline Tensor upstream_for(Context& context, const Body& like, const Tensor& upstream,
+                           Caller caller) {
+  return upstream.defined() ? checked_upstream(like, upstream, caller)
+                            : ones_alike(context, like, caller);
+}
 /// The values of the sources on the reel.
 void find_sources(Reel& reel, const GradientSources& sources, std::uint64_t tape,
                   std::uint32_t start, SmallVector<SourceValue, 16>& places);

@@ -10,8 +10,8 @@
 #include "lib/gate/gate.hpp"
 
 namespace reel {
-std::string place_of(std::string_view op, Caller site) {
-  std::string text(op.starts_with("clip_") ? "clip" : op);  // which is two ops
+std::string place_of(const Op& op, Caller site) {
+  std::string text(op.function.empty() ? op.name : op.function);
   if (!site.file) return text;
   const std::string_view file(site.file);
   const std::size_t slash = file.rfind('/');
@@ -32,7 +32,7 @@ std::vector<bool> reached_from(Reel& reel, std::uint64_t tape, std::uint32_t sta
     mark(reel.find(*read_body(Context::here(), *source.tensor())));
   else
     for (const Leaf& leaf : reel.leaves())
-      if (leaf.cell == &Access::cell(*source.variable()) && reel[leaf.record].watchers & tape)
+      if (leaf.is_of(Access::cell(*source.variable())) && reel[leaf.record].watchers & tape)
         mark(leaf.record);
   for (std::uint32_t i = start; i < reel.size(); ++i)
     for (int k = 0; k < reel[i].input_count; ++k) {
@@ -48,10 +48,10 @@ namespace {
 Cause unknown(Reel& reel, std::uint64_t tape, GradientSource source) {
   const bool watches_variables = reel.watching_variables & tape;
   if (const Variable* variable = source.variable()) {
-    const Cell* const cell = &Access::cell(*variable);
+    const Cell& cell = Access::cell(*variable);
     const auto& leaves = reel.leaves();
     const bool read = std::any_of(leaves.begin(), leaves.end(), [&](const Leaf& leaf) {
-      return leaf.cell == cell && reel[leaf.record].watchers & tape;
+      return leaf.is_of(cell) && reel[leaf.record].watchers & tape;
     });
     if (!read && !watches_variables)
       return {"a Variable that this tape does not watch", "Call watch() of the tape for it."};
@@ -130,9 +130,14 @@ Cause cause_of(Context& context, const AskedTarget& target, GradientSource sourc
   const std::string zero = zero_advice;
   const std::vector<bool> reached = reached_from(reel, target.tape, start, source);
   std::string cut_at;
-  for (const Cut& cut : reel.cuts())
-    if (cut.record >= start && reached[cut.record - start])
-      cut_at = place_of(cut.op->name, cut.site) + ", which has no gradient";
+  const Cut* unlisted = nullptr;  // the last use inside the function of a custom_gradient()
+  for (const Cut& cut : reel.cuts()) {
+    if (cut.record < start || !reached[cut.record - start]) continue;
+    const bool custom = cut.op == &custom_op;
+    if (custom && (!unlisted || cut.record >= unlisted->record)) unlisted = &cut;
+    cut_at = place_of(*cut.op, cut.site) +
+             (custom ? ", which does not list the source" : ", which has no gradient");
+  }
   if (target.record == no_record) return unrecorded(context, target, source, cut_at);
   if (reel.is_leaf(target.record))
     return {
@@ -144,9 +149,13 @@ Cause cause_of(Context& context, const AskedTarget& target, GradientSource sourc
       cut_at.empty() || !has_unknown_inputs(reel, target) ? "" : ", perhaps cut at " + cut_at;
   for (std::size_t k = reached.size(); k-- > 0;) {
     const std::uint32_t last = start + static_cast<std::uint32_t>(k);
-    if (reached[k] && !reel.is_leaf(last))
-      return {"one that ends at " + place_of(reel[last].op->name, reel[last].site()) + perhaps,
-              zero};
+    if (!reached[k] || reel.is_leaf(last)) continue;
+    if (unlisted && unlisted->record == last)
+      return {"one that ends at " + place_of(custom_op, unlisted->site),
+              "A Variable that its function captures has a gradient only if it is listed in the "
+              "second argument of custom_gradient. " +
+                  zero};
+    return {"one that ends at " + place_of(*reel[last].op, reel[last].site()) + perhaps, zero};
   }
   if (const Cause cause = unknown(reel, target.tape, source); !cause.got.empty()) return cause;
   return {"a source that no recorded op uses" + perhaps,

@@ -3,10 +3,10 @@
 #include "cuda/gpu.hpp"
 
 namespace reel::gpu {
-extern const NamedKernel copy_kernels[], create_kernels[], gather_kernels[], join_kernels[],
-    matmul_kernels[], normalize_kernels[], random_kernels[], recurrent_kernels[], reduce_kernels[],
-    scan_kernels[], gather_scatter_kernels[], scatter_kernels[], sequence_kernels[],
-    softmax_kernels[], sort_kernels[], update_kernels[];
+extern const NamedKernel copy_kernels[], create_kernels[], ctc_kernels[], gather_kernels[],
+    join_kernels[], matmul_kernels[], normalize_kernels[], random_kernels[], recurrent_kernels[],
+    reduce_kernels[], scan_kernels[], gather_scatter_kernels[], scatter_kernels[],
+    sequence_kernels[], softmax_kernels[], sort_kernels[], update_kernels[];
 extern const NamedKernel* const pointwise_activation_kernels;
 extern const NamedKernel* const pointwise_arithmetic_kernels;
 extern const NamedKernel* const pointwise_compare_kernels;
@@ -18,6 +18,7 @@ extern const NamedKernel* const pointwise_trigonometry_kernels;
 const NamedKernel* const families[] = {
     copy_kernels,
     create_kernels,
+    ctc_kernels,
     gather_kernels,
     join_kernels,
     matmul_kernels,

@@ -30,7 +30,8 @@ KernelResult take(const Call& call) {
   const std::int64_t axis = call.option<AxisOptions>().axis, length = x.shape.data()[axis];
   std::int64_t row = size_of(x.dtype);
   for (int i = static_cast<int>(axis) + 1; i < x.rank(); ++i) row *= x.shape.data()[i];
-  Fault* const fault = call.queue.fault({"index out of range", 1, 0, length, true});
+  Fault* const fault =
+      call.queue.fault({.failure = "index out of range", .input = 1, .limit = length});
   if (output.elements == 0) {
     call.queue.launch_for(indices.elements, check_positions<>, indices.elements, length,
                           Integers(indices), fault);
@@ -70,7 +71,8 @@ KernelResult gather(const Call& call) {
   Body first = x;
   first.shape = indices.shape;
   first.strides[axis] = 0;
-  Fault* const fault = call.queue.fault({"index out of range", 1, 0, length, true});
+  Fault* const fault =
+      call.queue.fault({.failure = "index out of range", .input = 1, .limit = length});
   with_unit(size_of(x.dtype), [&]<class Unit>(Type<Unit>) {
     call.queue.launch_for(indices.elements, gather_each<Unit>, places_of(first), indices.elements,
                           x.strides[axis], length, x.as<Unit>(), Integers(indices),
@@ -95,7 +97,8 @@ KernelResult flat_positions(const Call& call) {
   for (int i = 0; i < call.input_count; ++i) {
     const Body& indices = call.input(i);
     const std::int64_t length = call.option<ShapeOptions>().shape.data()[i];
-    Fault* const fault = call.queue.fault({"index out of range", i, 0, length, true});
+    Fault* const fault =
+        call.queue.fault({.failure = "index out of range", .input = i, .limit = length});
     if (output.elements == 0)
       call.queue.launch_for(indices.elements, check_positions<>, indices.elements, length,
                             Integers(indices), fault);
@@ -135,8 +138,8 @@ KernelResult check_range(const Call& call) {
     return {};
   }
   Fault* const fault = call.queue.fault({.failure = "number out of range",
-                                         .limit = range.most,
                                          .counts = true,
+                                         .limit = range.most,
                                          .least = range.least,
                                          .argument = range.argument});
   call.queue.launch_for(x.elements, check_numbers<>, x.elements, range.least, range.most,
@@ -161,7 +164,8 @@ KernelResult one_hot(const Call& call) {
   Body& output = call.output();
   const std::int64_t depth = call.option<OneHotOptions>().depth, n = indices.elements;
   // An index is a class here, so a negative index is an error.
-  Fault* const fault = call.queue.fault({"index out of range", 0, 0, depth, false});
+  Fault* const fault =
+      call.queue.fault({.failure = "index out of range", .from_end = false, .limit = depth});
   with_type(output.dtype, [&]<class T>(Type<T>) {
     const T number(1);
     with_unit(size_of(output.dtype), [&]<class Unit>(Type<Unit>) {

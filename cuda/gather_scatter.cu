@@ -238,7 +238,8 @@ void begin(const Call& call) {
 KernelResult scatter_by(const Call& call, const Lines& lines, const Target& target, bool sorts,
                         std::int64_t outer, std::int64_t inner, std::int64_t length) {
   const Body &updates = call.input(0), &indices = call.input(1);
-  Fault* const fault = call.queue.fault({"index out of range", 1, 0, lines.limit, true});
+  Fault* const fault =
+      call.queue.fault({.failure = "index out of range", .input = 1, .limit = lines.limit});
   begin(call);
   if (updates.elements == 0) {
     call.queue.launch_for(indices.elements, check_positions<>, indices.elements, lines.limit,

@@ -43,7 +43,8 @@ __global__ void pick(Slices slices, const long long* last, const Unit* __restric
 KernelResult scatter_assign(const Call& call) {
   const Slices slices(call);
   const Body &x = call.input(0), &y = call.output();
-  Fault* const fault = call.queue.fault({"index out of range", 2, 0, slices.length, true});
+  Fault* const fault =
+      call.queue.fault({.failure = "index out of range", .input = 2, .limit = slices.length});
   const std::int64_t places = std::max<std::int64_t>(slices.length, 1);
   auto* const last = call.queue.scratch_of<long long>(places);
   call.queue.check(cudaMemsetAsync(last, 0xff, static_cast<std::size_t>(places) * sizeof(*last),
@@ -100,7 +101,8 @@ template <bool largest>
 KernelResult scatter_extreme(const Call& call) {
   const Slices slices(call);
   const Body &x = call.input(0), &updates = call.input(1), &y = call.output();
-  Fault* const fault = call.queue.fault({"index out of range", 2, 0, slices.length, true});
+  Fault* const fault =
+      call.queue.fault({.failure = "index out of range", .input = 2, .limit = slices.length});
   const Integers indices(call.input(2));
   if (updates.elements == 0)
     call.queue.launch_for(slices.count, check_positions<>, slices.count, slices.length, indices,

@@ -101,8 +101,8 @@ inline const std::int64_t* lengths_of(const Queue& queue, const Sequence& q, con
   Fault* const fault = input < 0 ? nullptr
                                  : queue.fault({.failure = "There are no more steps than x has.",
                                                 .input = input,
-                                                .limit = q.time,
-                                                .counts = true});
+                                                .counts = true,
+                                                .limit = q.time});
   auto* const to = queue.scratch_of<std::int64_t>(q.batch);
   with_integers(lengths.dtype, [&]<class T>(Type<T>) {
     queue.launch_for(q.batch, sequences::read_lengths<T>, q.batch, lengths.as<T>(), q.time, fault,

@@ -191,7 +191,8 @@ KernelResult softmax_gradient(const Call& call) {
 KernelResult cross_entropy(const Call& call) {
   const Body &scores = call.input(0), &labels = call.input(1);
   const std::int64_t n = scores.shape.end()[-1];
-  Fault* const fault = call.queue.fault({"label out of range", 1, 0, n, false});
+  Fault* const fault = call.queue.fault(
+      {.failure = "label out of range", .input = 1, .from_end = false, .limit = n});
   return with_floating(scores.dtype, [&]<class T>(Type<T>) {
     const T* const x = scores.as<T>();
     const CrossEntropy<T> op{x, Integers(labels), call.option<LabelOptions>(),

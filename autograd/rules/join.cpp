@@ -11,10 +11,9 @@ namespace {
 // y = part of x        dx = dy at that part, else 0
 void slice_rule(GradientCall& call) {
   UnsliceOptions place{call.option<SliceOptions>(), call.input_shape(0)};
-  Tensor dy = call.dy();
-  if (!place.slice.keeps_axes()) dy = reshape(std::move(dy), place.slice.lengths);
+  if (place.slice.keeps_axes()) return call.give(0, unslice_op, {call.dy()}, place);
   place.slice.dropped = place.slice.added = 0;
-  call.give(0, unslice_op, {dy}, place);
+  call.give(0, unslice_op, {reshape(call.dy(), place.slice.lengths)}, place);
 }
 void unslice_rule(GradientCall& call) {
   call.give(0, run(slice_op, call.dy(), call.option<UnsliceOptions>().slice));

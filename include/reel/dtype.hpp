@@ -30,6 +30,9 @@ inline constexpr int dtype_count = 8;
 /// A C++ number: bool, an integer or a floating type; no enum, no pointer.
 template <class T>
 concept Number = std::is_arithmetic_v<T>;
+/// An enum that converts to integers: it stands for its number.
+template <class T>
+concept UnscopedEnum = std::is_enum_v<T> && std::is_convertible_v<T, std::int64_t>;
 
 /// A C++ type that a tensor can hold: bool, std::uint8_t, 32 and 64 bit signed integers, float,
 /// double, Float16, BFloat16.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Values made of tensors: structs that list their members, pairs, tuples, vectors, arrays,
 // optionals, pointers.
-#pragma once  // defined in lib/flow
+#pragma once  // defined in lib/flow, lib/tensor
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -166,14 +166,9 @@ constexpr void require_fields() {
                 "forgotten: add REEL_FIELDS(weight, bias) or fields(field) to it");
 }
 
-/// Throws Error: the path is so long that a pointer in the model may lead back to the model.
-[[noreturn]] REEL_API void fail_endless(std::string_view path);
-inline std::string path_to(std::string_view outer, std::string_view inner) {
-  if (outer.size() > 4000) fail_endless(outer);
-  std::string path(outer);
-  if (!path.empty()) path += '.';
-  return path += inner;
-}
+/// "outer.inner". Throws Error if `outer` is so long that a pointer in the model may lead back to
+/// the model.
+REEL_API std::string path_to(std::string_view outer, std::string_view inner);
 /// The name of a map's element in paths. It is empty if the key is neither a string nor an integer.
 template <class Key>
 std::string key_text(const Key& key) {
@@ -268,12 +263,7 @@ struct VariableNotes {
   void buffer(std::string_view path, const Buffer& leaf) const {
     if (buffers) note(path, leaf);
   }
-  void note(std::string_view path, const Variable& leaf) const {
-    for (const auto& [other, variable] : found)
-      if (variable.same_cell(leaf)) return;
-    name_by_path(leaf, path);
-    found.emplace_back(path, leaf);
-  }
+  REEL_API void note(std::string_view path, const Variable& leaf) const;
 };
 template <class Model>
 NamedVariables named_variables(const Model& model, bool parameters, bool buffers,

@@ -34,9 +34,8 @@ struct Bound {
   std::int64_t value = 0;
   bool open = true;
   constexpr Bound() = default;
-  template <class I>
-  requires(std::is_integral_v<I> && !std::is_same_v<I, bool>) constexpr Bound(I n)
-      : value(detail::position_of(n)), open(false) {}
+  template <WholeNumber I>
+  constexpr Bound(I n) : value(detail::position_of(n)), open(false) {}
 };
 /// The positions start, start + step, ... before stop. As in Python, ends outside the axis are
 /// moved to its ends.
@@ -68,15 +67,9 @@ class Index {
   Index(NewAxis, Caller caller = Caller::here()) : caller_(caller), kind_(Kind::new_axis) {}
   Index(Ellipsis, Caller caller = Caller::here()) : caller_(caller), kind_(Kind::other_axes) {}
   Index(Range r, Caller caller = Caller::here()) : range_(r), caller_(caller), kind_(Kind::range) {}
-  template <class I>
-  requires(std::is_integral_v<I> && !std::is_same_v<I, bool>)
-      Index(I position, Caller caller = Caller::here())
+  template <WholeNumber I>
+  Index(I position, Caller caller = Caller::here())
       : range_{detail::position_of(position), {}, 1}, caller_(caller), kind_(Kind::position) {}
-  /// An unscoped enum counts as its number.
-  template <class E>
-  requires(std::is_enum_v<E>&& std::is_convertible_v<E, std::int64_t>)
-      Index(E position, Caller caller = Caller::here())
-      : Index(static_cast<std::int64_t>(position), caller) {}
   REEL_API Index(const Tensor& positions, Caller caller = Caller::here());
   Index(const Index& other) noexcept
       : range_(other.range_), body_(other.body_), caller_(other.caller_), kind_(other.kind_) {

@@ -12,6 +12,7 @@
 #include <reel/dtype.hpp>
 
 namespace reel {
+class Shape;
 class Tensor;
 class Variable;
 template <Element T>
@@ -30,6 +31,8 @@ class Scalar {
     else
       integer_ = static_cast<std::int64_t>(value);
   }
+  template <UnscopedEnum E>
+  constexpr Scalar(E value) : Scalar(static_cast<std::underlying_type_t<E>>(value)) {}
   constexpr DType dtype() const { return dtype_; }
   constexpr double real() const {
     return is_floating(dtype_) ? real_ : static_cast<double>(integer_);
@@ -72,6 +75,9 @@ class Operand {
   template <Number T>
   Operand(T value, Caller caller = Caller::here())
       : scalar_(value), file_(caller.file), line_(caller.line), kind_(Kind::scalar) {}
+  template <UnscopedEnum E>
+  Operand(E value, Caller caller = Caller::here())
+      : Operand(static_cast<std::underlying_type_t<E>>(value), caller) {}
   // The copy constructor is not trivial, so calls pass a pointer to an Operand. A trivial class of
   // 32 bytes would be copied for each call, which costs 8 ns.
   // An op may reuse the memory of a temporary. A copy is not a temporary, because its tensor may be
@@ -91,6 +97,10 @@ class Operand {
   /// The argument as a tensor, whatever its kind. A number becomes a tensor of shape () on the
   /// CPU. Gradients flow through the tensor to the argument.
   REEL_API Tensor value() const;
+  /// The lengths of the axes, the length of one axis, and the dtype, as those of a Tensor.
+  REEL_API const Shape& shape() const;
+  REEL_API std::int64_t shape(int axis) const;
+  REEL_API DType dtype() const;
   /// The argument itself. Throws Error if the operand is of another kind.
   const Tensor& tensor() const {
     if (kind_ > Kind::temporary) fail_kind("a Tensor");
@@ -131,6 +141,7 @@ class Operands {
   Operand operator[](std::size_t i) const;
 
  private:
+  friend struct Access;
   enum class Kind : std::uint8_t { operands, tensors, variables };
   const void* first_;
   std::size_t count_;

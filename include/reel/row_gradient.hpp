@@ -29,8 +29,8 @@ class GradientList {
   GradientList(std::initializer_list<Tensor> list) : count_(list.size()) { dense_ = list.begin(); }
   GradientList(std::span<const Tensor> list) : dense_(list.data()), count_(list.size()) {}
   GradientList(std::span<const RowGradient> list) : mixed_(list.data()), count_(list.size()) {}
-  GradientList(const std::vector<Tensor>& list) : GradientList(std::span(list)) {}
-  GradientList(const std::vector<RowGradient>& list) : GradientList(std::span(list)) {}
+  GradientList(const std::vector<Tensor>& list) : dense_(list.data()), count_(list.size()) {}
+  GradientList(const std::vector<RowGradient>& list) : mixed_(list.data()), count_(list.size()) {}
   std::size_t size() const { return count_; }
   /// Of gradient i: the values, and the rows that they belong to; null if it is dense.
   const Tensor& values(std::size_t i) const { return mixed_ ? mixed_[i].values : dense_[i]; }

@@ -10,36 +10,64 @@
 #include <vector>
 
 #include <reel/caller.hpp>
+#include <reel/dtype.hpp>
 #include <reel/export.hpp>
+#include <reel/memory.hpp>
 
 namespace reel {
+/// A length, a position or the number of an axis: an integer or an unscoped enum, but not a truth
+/// value.
+template <class T>
+concept WholeNumber = (std::is_integral_v<T> && !std::is_same_v<T, bool>) || UnscopedEnum<T>;
+
 namespace detail {
 /// A number too large for int64 becomes INT64_MAX, which is no axis and no length.
 template <class I>
 constexpr std::int64_t position_of(I n) {
-  if constexpr (std::is_unsigned_v<I> && sizeof(I) == 8)
+  if constexpr (std::is_enum_v<I>)
+    return position_of(static_cast<std::underlying_type_t<I>>(n));
+  else if constexpr (std::is_unsigned_v<I> && sizeof(I) == 8)
     return n > static_cast<I>(INT64_MAX) ? INT64_MAX : static_cast<std::int64_t>(n);
   else
     return static_cast<std::int64_t>(n);
 }
+/// An axis too large for int becomes INT32_MAX, which is no axis.
+template <class I>
+constexpr int axis_of(I n) {
+  const std::int64_t wide = position_of(n);
+  return wide == static_cast<int>(wide) ? static_cast<int>(wide) : INT32_MAX;
+}
+/// What `convert` makes of each number. Errors name `what`.
+template <class To, class I>
+std::vector<To> converted(const std::vector<I>& numbers, To (*convert)(I), Caller caller,
+                          std::string_view what) try {
+  std::vector<To> found;
+  for (const I n : numbers) found.push_back(convert(n));
+  return found;
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, what);
+}
+template <class I>
+std::vector<std::int64_t> positions_of(const std::vector<I>& numbers, Caller caller,
+                                       std::string_view what) {
+  return converted(numbers, &position_of<I>, caller, what);
+}
 }  // namespace detail
 
-/// One length in a Shape. Any integer type converts to it, so `{v.size(), 3}` is no narrowing.
+/// One length in a Shape. Any integer type or unscoped enum converts to it, so `{v.size(), 3}` is
+/// no narrowing.
 struct Extent {
   std::int64_t value;
-  template <class I>
-  requires(std::is_integral_v<I> && !std::is_same_v<I, bool>) constexpr Extent(I n)
-      : value(detail::position_of(n)) {}
+  template <WholeNumber I>
+  constexpr Extent(I n) : value(detail::position_of(n)) {}
 };
 
 /// The number of an axis, and the line of the caller.
 struct AxisAt {
   std::int64_t axis;
   Caller caller;
-  template <class I>
-  requires(std::is_integral_v<I> &&
-           !std::is_same_v<I, bool>) constexpr AxisAt(I n, Caller at = Caller::here())
-      : axis(detail::position_of(n)), caller(at) {}
+  template <WholeNumber I>
+  constexpr AxisAt(I n, Caller at = Caller::here()) : axis(detail::position_of(n)), caller(at) {}
 };
 
 /// The lengths of up to eight axes; `{}` is the shape of a single number.
@@ -53,7 +81,10 @@ class REEL_API Shape {
   Shape(std::initializer_list<Extent> lengths, Caller caller = Caller::here());
   Shape(std::span<const std::int64_t> lengths, Caller caller = Caller::here());
   Shape(const std::vector<std::int64_t>& lengths, Caller caller = Caller::here())
-      : Shape(std::span<const std::int64_t>(lengths), caller) {}
+      : Shape(std::span<const std::int64_t>(lengths.data(), lengths.size()), caller) {}
+  template <WholeNumber I>
+  Shape(const std::vector<I>& lengths, Caller caller = Caller::here())
+      : Shape(detail::positions_of(lengths, caller, "Shape"), caller) {}
   std::size_t rank() const { return rank_; }
   /// The number of elements: the product of the lengths, 1 for `{}`.
   std::int64_t elements(Caller caller = Caller::here()) const;
@@ -85,23 +116,23 @@ class REEL_API Shape {
 /// Prints "(2, 3)".
 REEL_API std::ostream& operator<<(std::ostream& out, const Shape& x);
 
-/// The number of an axis: an integer or an unscoped enum, but not a truth value.
-template <class T>
-concept AxisNumber = (std::is_integral_v<T> && !std::is_same_v<T, bool>) ||
-                     (std::is_enum_v<T> && std::is_convertible_v<T, int>);
-
-/// One axis, or several in braces. Negative axes count from the end. `every()` means all axes.
+/// One axis, or several: numbers in braces, a std::vector or a span. Negative axes count from the
+/// end. `every()` means all axes.
 class REEL_API Axes {
  public:
-  template <AxisNumber T>
-  Axes(T axis) : axes_{number(axis)}, count_(1) {}
+  template <WholeNumber T>
+  Axes(T axis) : axes_{detail::axis_of(axis)}, count_(1) {}
   // There is none of an initializer_list, because g++ would take {.keepdims = true} for one.
-  template <AxisNumber A, AxisNumber B, AxisNumber... Rest>
+  template <WholeNumber A, WholeNumber B, WholeNumber... Rest>
   Axes(A first, B second, Rest... rest)
-      : axes_{number(first), number(second), number(rest)...}, count_(2 + sizeof...(Rest)) {
+      : axes_{detail::axis_of(first), detail::axis_of(second), detail::axis_of(rest)...},
+        count_(2 + sizeof...(Rest)) {
     static_assert(sizeof...(Rest) + 2 <= Shape::max_rank, "a tensor has at most 8 axes");
   }
   Axes(std::span<const int> axes, Caller caller = Caller::here());
+  template <WholeNumber I>
+  Axes(const std::vector<I>& axes, Caller caller = Caller::here())
+      : Axes(span_of(detail::converted(axes, &detail::axis_of<I>, caller, "Axes")), caller) {}
   static Axes every() { return Axes(); }
   bool is_every() const { return count_ < 0; }
   int count() const { return count_; }
@@ -110,10 +141,8 @@ class REEL_API Axes {
 
  private:
   Axes() = default;
-  template <class T>
-  static constexpr int number(T axis) {
-    const auto wide = static_cast<std::int64_t>(axis);
-    return wide == static_cast<int>(wide) ? static_cast<int>(wide) : INT32_MAX;
+  static std::span<const int> span_of(const std::vector<int>& axes) {
+    return {axes.data(), axes.size()};
   }
   int axes_[Shape::max_rank] = {};
   int count_ = -1;

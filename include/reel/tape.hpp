@@ -339,8 +339,9 @@ struct CustomGradient : TakesLine {
 /// the arguments: a Tensor for one argument, Tensors for several. An undefined Tensor stands for no
 /// gradient.
 ///
-/// A Variable that f captures has a gradient only if it is listed in `variables`. The gradient
-/// function then also returns the gradients of these Variables, after those of the arguments.
+/// A Variable that f captures has a gradient only if it is listed in `variables`, also where no
+/// argument has a gradient. The gradient function then also returns the gradients of these
+/// Variables, after those of the arguments.
 template <class F>
 auto custom_gradient(F f, std::vector<Variable> variables = {}) {
   return detail::CustomGradient<F>(static_cast<F&&>(f),

@@ -74,6 +74,7 @@ class REEL_API Tensor {
   std::size_t rank(Caller caller = Caller::here()) const { return shape(caller).rank(); }
   /// Number of elements.
   std::int64_t size(Caller caller = Caller::here()) const;
+  std::int64_t size(int axis) const = delete;  // shape(axis)
 
   /// Picks elements; see Index. The result is a view, which shares memory with this tensor. If an
   /// index is a tensor, the result is a copy. Throws IndexError for a position outside its axis,
@@ -105,7 +106,7 @@ class REEL_API Tensor {
                            : view(indices.data(), indices.size());
   }
   Tensor operator()(const std::vector<Index>& indices, Caller caller = Caller::here()) const {
-    return (*this)(std::span<const Index>(indices), caller);
+    return (*this)(std::span<const Index>(indices.data(), indices.size()), caller);
   }
   /// The same elements, in row-major order, in another shape; see reel::reshape().
   Tensor reshape(Shape shape, Caller caller = Caller::here()) const;
@@ -328,9 +329,7 @@ Tensor from_span(const R& values, Shape shape, Caller caller = Caller::here()) {
 namespace detail {
 /// The element type of a std::vector: its own, int64 for other integers and unscoped enums.
 template <class T>
-inline constexpr bool counts =
-    !Element<T> &&
-    (std::is_integral_v<T> || std::is_enum_v<T>)&&std::is_convertible_v<T, std::int64_t>;
+inline constexpr bool counts = !Element<T> && (std::is_integral_v<T> || UnscopedEnum<T>);
 template <class Chosen, class T>
 using vector_element = std::conditional_t<!std::is_void_v<Chosen>, Chosen,
                                           std::conditional_t<counts<T>, std::int64_t, T>>;

@@ -18,7 +18,8 @@ namespace reel {
 /// Options of trace().
 struct TraceOptions {
   /// The share of the time that checks may take. A check runs the function beside a replay, and
-  /// finds what has changed outside the trace. 0 checks nothing, 1 checks every replay.
+  /// finds what has changed outside the trace. Replays 1, 2, 4, ... 64 of each path are checked
+  /// too, unless it is 0: 0 checks nothing. 1 checks every replay.
   double verify = 0.01;
   /// A check that finds a difference throws TraceError. Otherwise one line on stderr says so. Calls
   /// of the same signature run eagerly afterwards in both cases.
@@ -191,7 +192,8 @@ class REEL_API TraceCall {
                     "struct: let the function capture it, as in trace([model](Tensor x) { ... })");
       static_assert(TraceLeaf<Leaf> || std::is_same_v<Leaf, Generator>,
                     "arguments of a traced function are Tensors, Variables, numbers, texts, "
-                    "Shapes, and lists and structs (with fields) of them");
+                    "Shapes, and lists and structs of them; a struct lists its members with "
+                    "REEL_FIELDS(a, b)");
       if constexpr (std::is_same_v<Leaf, Tensor>)
         call.add_tensor(path, leaf);
       else if constexpr (std::is_same_v<Leaf, Variable>)

@@ -20,6 +20,7 @@ struct Cell {
   Tensor value;  // always a body of the cell's own, with no record id
   std::string name;
   std::atomic<const VariablePath*> path = nullptr;  // in a model; null before it is visited
+  const std::uint32_t id = 0;  // differs from that of a cell that had this address before
 };
 }  // namespace detail
 using detail::Cell;
@@ -42,5 +43,9 @@ struct Access {
   /// Gives the caller the reference.
   static Body* detach(Tensor& x) { return std::exchange(x.body_, nullptr); }
   static Cell& cell(const Variable& x) { return *x.cell_; }
+  /// The operands of a list in braces; null for a vector and a span.
+  static const Operand* list(const Operands& x) {
+    return x.kind_ == Operands::Kind::operands ? static_cast<const Operand*>(x.first_) : nullptr;
+  }
 };
 }  // namespace reel

@@ -24,6 +24,12 @@ class SmallVector {
     while (count_ < count) new (first_ + count_++) T();
     while (count_ > count) first_[--count_].~T();
   }
+  /// Moves the first element out. If it is the only one, nothing is left.
+  T take_first() {
+    T first = std::move(*first_);
+    if (count_ == 1) first_[--count_].~T();
+    return first;
+  }
   void clear() {
     if (count_) resize(0);
   }

@@ -328,9 +328,9 @@ KernelResult check_range(const KernelCall& call) {
   with_integers(x.dtype, check);
   if (wrong == x.elements) return {};
   return {.failure = "number out of range",
+          .counts = true,
           .got = to[wrong],
           .limit = range.most,
-          .counts = true,
           .least = range.least,
           .argument = range.argument};
 }

@@ -35,7 +35,11 @@ KernelResult resolve(const Body& indices, std::int64_t limit, int input, bool fr
   });
   if (wrong == indices.elements) [[likely]]
     return {};
-  return {"index out of range", input, index[wrong], limit, from_end};
+  return {.failure = "index out of range",
+          .input = input,
+          .from_end = from_end,
+          .got = index[wrong],
+          .limit = limit};
 }
 
 /// Computes and checks all positions, then calls f(places).

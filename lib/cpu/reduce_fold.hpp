@@ -112,6 +112,7 @@ Vector<A> padded(const A* x, Chunk<A> chunk) {
   } else if constexpr (R::none == A(0)) {
     return chunk.zero_padded(x);
   } else {
+    if (chunk.whole()) return load(x);
     alignas(64) A row[lanes<A>];
     for (std::int64_t i = 0; i < lanes<A>; ++i) row[i] = i < chunk.n ? x[i] : R::none;
     return load(row);

@@ -36,9 +36,9 @@ struct Sequence {
       if (const std::int64_t got = length(row); got < 0 || got > time)
         return {.failure = "There are no more steps than x has.",
                 .input = input,
+                .counts = true,
                 .got = got,
-                .limit = time,
-                .counts = true};
+                .limit = time};
     return {};
   }
   std::int64_t rows() const { return time * batch; }

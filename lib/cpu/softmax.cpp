@@ -257,7 +257,8 @@ KernelResult cross_entropy(const KernelCall& call) {
   for (std::int64_t i = 0; i < labels.elements; ++i) {
     const std::int64_t label = integer_at(labels, i);
     if (options.counts(label) && (label < 0 || label >= n))
-      return {"label out of range", 1, label, n, false};
+      return {
+          .failure = "label out of range", .input = 1, .from_end = false, .got = label, .limit = n};
   }
   return with_floating(scores.dtype, [&]<class T>(Type<T>) {
     for_row_blocks(labels.elements, n, [&](std::int64_t first, std::int64_t count) {

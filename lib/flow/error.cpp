@@ -87,12 +87,6 @@ std::string message(Caller caller, std::string_view op, std::string_view argumen
 }
 }  // namespace
 
-void detail::fail_endless(std::string_view path) {
-  fail<Error>({}, "REEL_FIELDS", "model", "paths of at most 4000 characters",
-              std::string(path.substr(0, 60)) + "...",
-              "Perhaps a pointer in the model leads back to the model.");
-}
-
 Caller site_of(Caller caller) { return Context::here().site_of(caller); }
 
 const char* MemoryError::what() const noexcept { return *text_ ? text_ : Error::what(); }

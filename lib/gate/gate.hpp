@@ -37,9 +37,9 @@ void run_update(Op& op, std::span<const Variable> variables, std::span<const Ope
 
 /// The body of an operand; null for a number and an undefined tensor.
 inline Body* body_of(const Operand& x) {
-  if (x.kind() == Operand::Kind::scalar) return nullptr;
+  if (x.kind() <= Operand::Kind::temporary) return Access::body(x.tensor());
   if (x.kind() == Operand::Kind::variable) return Access::body(Access::cell(x.variable()).value);
-  return Access::body(x.tensor());
+  return nullptr;
 }
 
 /// What an operand, input i, is before it passes.

@@ -41,16 +41,20 @@ void run_any(Op& op, std::span<const Operand> operands, OptionsView options, Cal
 /// Whether these inputs need no conversion: tensors on the CPU, of one dtype where the op promotes.
 template <int N>
 [[gnu::always_inline]] inline bool ready(const Op& op, Body* const (&bodies)[N]) {
-  DType common = DType::boolean;
-  bool any = false;
-  for (int i = 0; i < N; ++i) {
+#pragma GCC unroll 3
+  for (int i = 0; i < N; ++i)
     if (!bodies[i] || bodies[i]->device_kind) return false;
-    if (op.promote == Promote::none || !(op.promoted >> i & 1)) continue;
-    if (any && bodies[i]->dtype != common) return false;
-    common = bodies[i]->dtype;
-    any = true;
+  if (op.promote == Promote::none) return true;
+  const Body* first = nullptr;  // of those that promote
+#pragma GCC unroll 3
+  for (int i = 0; i < N; ++i) {
+    if (!(op.promoted >> i & 1)) continue;
+    if (!first)
+      first = bodies[i];
+    else if (bodies[i]->dtype != first->dtype)
+      return false;
   }
-  return !any || op.promote != Promote::floating || is_floating(common);
+  return !first || op.promote != Promote::floating || is_floating(first->dtype);
 }
 
 /// Adds the record of a direct call, for the tapes that watch its inputs.
@@ -78,8 +82,9 @@ template <int N>
 template <int N, bool may_be_observed>
 [[gnu::always_inline]] inline void run_ready(Context& context, Op& op,
                                              const Operand* const (&operands)[N],
-                                             Body* const (&inputs)[N], OptionsView options,
-                                             Caller caller, SmallVector<Tensor, 2>& outputs) {
+                                             Body* const (&inputs)[N], const OptionsView& options,
+                                             const Caller& caller,
+                                             SmallVector<Tensor, 2>& outputs) {
   Inference call{context, op, inputs, N, options, caller, outputs};
   op.shape(call);
   CallOf<may_be_observed> told(context, op, operands, inputs, N, options);
@@ -114,11 +119,12 @@ template <int N>
 /// the call.
 template <int N>
 [[gnu::always_inline]] inline bool run_direct(Op& op, const Operand* const (&operands)[N],
-                                              OptionsView options, Caller caller,
+                                              const OptionsView& options, const Caller& caller,
                                               SmallVector<Tensor, 2>& outputs) {
   Context& context = Context::here();
   if (op.composite || !op.on_cpu().computes()) return false;
   Body* inputs[N];
+#pragma GCC unroll 3
   for (int i = 0; i < N; ++i) inputs[i] = body_of(*operands[i]);
   if (!ready(op, inputs)) return false;
   if (context.attention() & ~recording) [[unlikely]]
@@ -187,17 +193,30 @@ void run_any(Op& op, std::span<const Operand> operands, OptionsView options, Cal
   for (Tensor& output : outputs)
     differentiable ? crossings.mark(context, output, call.site) : unmark(output);
 }
+
+/// run_into() for an input that needs no conversion, while nothing watches. Returns false if this
+/// path cannot handle it.
+inline bool run_into_direct(Context& context, Op& op, const Operand& x, OptionsView options,
+                            Body& output) {
+  Body* const inputs[] = {body_of(x)};
+  if (context.mode || !on_cpu(output) || !op.on_cpu().computes() || !ready(op, inputs))
+    return false;
+  Body* place = &output;
+  run_on_host(op, options, {inputs, &place, options.data, 1, 1, 1}, context.site_of(x.caller()));
+  return true;
+}
 }  // namespace
 
 void run_into(Op& op, std::initializer_list<Operand> operands, OptionsView options, Body& output) {
   Context& context = Context::here();
+  const Operand& x = *operands.begin();
+  if (operands.size() == 1 && run_into_direct(context, op, x, options, output)) return;
   Resolved inputs;
-  resolve(context, op, std::span(operands.begin(), operands.size()), operands.begin()->caller(),
-          inputs);
+  resolve(context, op, std::span(operands.begin(), operands.size()), x.caller(), inputs);
   Body* place = &output;
   const KernelCall call{
       inputs.bodies.data(), &place, options.data, static_cast<int>(operands.size()), 1, 1};
-  const Caller site = context.site_of(operands.begin()->caller());
+  const Caller site = context.site_of(x.caller());
   const GateCall told{op,     inputs.bodies.data(), call.input_count, options, site, &place, 1,
                       nullptr};
   if (context.mode & observed) [[unlikely]]
@@ -210,7 +229,7 @@ void run_into(Op& op, std::initializer_list<Operand> operands, OptionsView optio
 Tensor run(Op& op, std::initializer_list<Operand> inputs, OptionsView options) try {
   SmallVector<Tensor, 2> outputs;
   run(op, std::span(inputs.begin(), inputs.size()), options, inputs.begin()->caller(), outputs);
-  return std::move(outputs[0]);
+  return outputs.take_first();
 } catch (const std::bad_alloc&) {
   fail_memory(inputs.begin()->caller(), op.name);
 }
@@ -218,7 +237,7 @@ Tensor run(Op& op, const Operand& x, OptionsView options) try {
   SmallVector<Tensor, 2> outputs;
   if (!run_direct<1>(op, {&x}, options, x.caller(), outputs))
     run_any(op, {&x, 1}, options, x.caller(), outputs);
-  return std::move(outputs[0]);
+  return outputs.take_first();
 } catch (const std::bad_alloc&) {
   fail_memory(x.caller(), op.name);
 }
@@ -228,24 +247,27 @@ Tensor run(Op& op, const Operand& x, const Operand& y) try {
     const Operand operands[] = {x, y};
     run_any(op, operands, {}, x.caller(), outputs);
   }
-  return std::move(outputs[0]);
+  return outputs.take_first();
 } catch (const std::bad_alloc&) {
   fail_memory(x.caller(), op.name);
 }
 Tensor run(Op& op, const Operands& inputs, OptionsView options) try {
-  SmallVector<Operand, 8> operands;
-  for (std::size_t i = 0; i < inputs.size(); ++i) operands.push_back(inputs[i]);
+  SmallVector<Operand, 8> copies;
+  const Operand* first = Access::list(inputs);
+  if (!first) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) copies.push_back(inputs[i]);
+    first = copies.data();
+  }
   SmallVector<Tensor, 2> outputs;
-  run(op, std::span<const Operand>(operands.data(), operands.size()), options, inputs.caller(),
-      outputs);
-  return std::move(outputs[0]);
+  run(op, std::span(first, inputs.size()), options, inputs.caller(), outputs);
+  return outputs.take_first();
 } catch (const std::bad_alloc&) {
   fail_memory(inputs.caller(), op.name);
 }
 Tensor run(Op& op, OptionsView options, Caller caller) try {
   SmallVector<Tensor, 2> outputs;
   run(op, std::span<const Operand>(), options, caller, outputs);
-  return std::move(outputs[0]);
+  return outputs.take_first();
 } catch (const std::bad_alloc&) {
   fail_memory(caller, op.name);
 }

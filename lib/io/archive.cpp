@@ -52,7 +52,7 @@ NamedTensors read_all(const Archive& archive, Caller caller) {
   NamedTensors tensors;
   tensors.reserve(archive.entries().size());
   for (std::size_t i = 0; i < archive.entries().size(); ++i)
-    tensors.emplace_back(archive.entries()[i].name, placed(archive.read(i), caller));
+    tensors.emplace_back(archive.entries()[i].name, on_current_device(archive.read(i), caller));
   return tensors;
 }
 

@@ -106,7 +106,7 @@ void Checkpoints::save_state(StepAt step, detail::State state) const {
                 "The folder " + escaped(folder_) +
                     " has later checkpoints: resume() them, or take "
                     "another folder.");
-  state.values.push_back(detail::saved_value("checkpoint.step", step.step));
+  state.add_value(detail::saved_value("checkpoint.step", step.step));
   detail::save_state({folder_ + name_of(step.step), step.caller}, state);
 
   std::int64_t kept = 1;
@@ -120,7 +120,7 @@ bool Checkpoints::load_state(const StepInto& step, const LoadOptions& options,
                              detail::State state) const {
   const Path path = latest(step.caller);
   if (path.empty()) return false;
-  state.values.push_back(step.value);
+  state.add_value(step.value);
   detail::load_from(*open_archive(path, op, step.caller), {path, step.caller}, options, state,
                     {op, true});
   return true;

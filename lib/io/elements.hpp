@@ -9,30 +9,19 @@
 #include <reel/tensor.hpp>
 
 #include "lib/io/input.hpp"
+#include "lib/tensor/raw.hpp"
 
 namespace reel::io {
 /// The number of bytes for these lengths; none if it exceeds 2^58. A length of 0 is left out of
 /// this product, because strides are products of the other lengths.
 std::optional<std::uint64_t> bytes_of(std::span<const std::int64_t> lengths, DType dtype);
 
-/// A tensor on the host, and its memory. The caller fills this memory before it passes the tensor
-/// on.
-struct NewTensor {
-  Tensor tensor;
-  void* elements;
-  std::size_t bytes;
-};
-NewTensor new_tensor(DType dtype, const Shape& shape, const Input& input);
+/// Throws MemoryError if there is no memory.
+RawTensor new_tensor(DType dtype, const Shape& shape, const Input& input);
 /// Makes each byte of a bool 0 or 1.
-void make_truths(const NewTensor& x);
-/// The elements of x from number `offset` on, with other strides, in the memory of x. The caller
-/// checks that all elements of the view are elements of x.
-Tensor view_of(const Tensor& x, const Shape& shape, const std::int64_t* strides,
-               std::int64_t offset);
+void make_truths(const RawTensor& x);
 /// The elements from `at` on, in row-major order.
 Tensor read_elements(const Input& input, std::uint64_t at, DType dtype, const Shape& shape);
-/// A tensor of the host on the device of this thread's DeviceScope, where load_*() puts it.
-Tensor placed(const Tensor& x, Caller caller);
 
 /// A tensor's elements in row-major order on the host, while it lives.
 class HostElements {

@@ -211,7 +211,7 @@ Tensor read_npy(Bytes& bytes, std::uint64_t size, const Input& input) {
   const NpyHeader header = read_npy_header(bytes, size, input);
   std::vector<std::int64_t> lengths(header.shape.begin(), header.shape.end());
   if (header.fortran) std::reverse(lengths.begin(), lengths.end());
-  const NewTensor made = new_tensor(header.dtype, Shape(lengths, input.caller()), input);
+  const RawTensor made = new_tensor(header.dtype, Shape(lengths, input.caller()), input);
   bytes.read(made.elements, made.bytes);
   make_truths(made);
   return header.fortran ? transpose(Operand(made.tensor, input.caller())) : made.tensor;
@@ -241,7 +241,7 @@ Tensor load_npy(const Path& path, Caller caller) try {
   const Input input(path, "load_npy", caller);
   of_format(input, {Format::npy}, "the format .npy");
   FileBytes bytes(input);
-  return placed(read_npy(bytes, input.size(), input), caller);
+  return on_current_device(read_npy(bytes, input.size(), input), caller);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "load_npy");
 }

@@ -14,6 +14,7 @@
 #include "lib/io/archive.hpp"
 #include "lib/io/elements.hpp"
 #include "lib/io/load.hpp"
+#include "lib/io/state.hpp"
 #include "lib/io/values.hpp"
 
 namespace reel::io {
@@ -113,7 +114,7 @@ class Loader {
   }
 
   void match_variables() {
-    for (const SavedVariable& known : state_.variables) {
+    for (const SavedVariable& known : state_.lists->variables) {
       const Shape& shape = known.variable.shape();
       const DType dtype = known.variable.dtype();
       const std::string line = std::string(known.role) + " " + escaped(known.name) + ": ";
@@ -136,7 +137,7 @@ class Loader {
   static bool can_convert(DType dtype) { return is_floating(dtype); }
 
   void match_tensors() {
-    for (const SavedTensor& known : state_.tensors) {
+    for (const SavedTensor& known : state_.lists->tensors) {
       if (const Found* const found = find(std::string(values_prefix) + known.name))
         tensors_.emplace_back(known.place, found->entry);
       else if (!known.in_model || (has_numbers_ && known.place->defined()))
@@ -147,7 +148,7 @@ class Loader {
   /// Entries of a kind that the call does not have are not reported as unexpected.
   void list_unexpected() {
     const bool has_optimizer =
-        std::any_of(state_.variables.begin(), state_.variables.end(),
+        std::any_of(state_.lists->variables.begin(), state_.lists->variables.end(),
                     [](const SavedVariable& known) { return known.role[0] == 'o'; });
     for (const auto& [name, found] : found_) {
       if (found.used) continue;
@@ -173,8 +174,8 @@ class Loader {
 
   void match_generators() {
     auto texts = texts_of(generator_key);
-    if (state_.generators.empty() && !scope_.whole) return;
-    for (const auto& [name, generator] : state_.generators) {
+    if (state_.lists->generators.empty() && !scope_.whole) return;
+    for (const auto& [name, generator] : state_.lists->generators) {
       const auto text = texts.find(name);
       if (text == texts.end()) {
         report_.missing.push_back("generator " + escaped(name));
@@ -193,7 +194,7 @@ class Loader {
 
   void match_values() {
     auto texts = texts_of(value_key);
-    for (const SavedValue& known : state_.values) {
+    for (const SavedValue& known : state_.lists->values) {
       const auto text = texts.find(known.name);
       if (text == texts.end()) {
         if (known.in_model && !has_numbers_) continue;
@@ -252,7 +253,7 @@ class Loader {
     for (const auto& [place, entry] : tensors_) {
       const Tensor read = archive_.read(entry);
       placed_tensors.push_back(place->defined() ? read.to(place->device(), path_.caller)
-                                                : placed(read, path_.caller));
+                                                : on_current_device(read, path_.caller));
     }
     reel::detail::replace_values(variables_, std::move(loaded));
     for (std::size_t i = 0; i < tensors_.size(); ++i)
@@ -292,26 +293,26 @@ void save_state(const PathAt& path, const State& state) {
                 "io::save_torch write the others.");
   NamedTensors tensors;
   std::string optimizer, values, model;
-  for (const SavedVariable& known : state.variables) {
+  for (const SavedVariable& known : state.lists->variables) {
     tensors.emplace_back(known.name, known.variable.value());
     if (known.role[0] == 'o') add_line(optimizer, known.name);
   }
-  for (const SavedTensor& known : state.tensors) {
+  for (const SavedTensor& known : state.lists->tensors) {
     if (known.in_model && !known.place->defined()) continue;  // nothing yet
     tensors.emplace_back(std::string(values_prefix) + known.name, *known.place);
     add_line(values, tensors.back().first);
     if (known.in_model) add_line(model, tensors.back().first);
   }
-  for (const SavedValue& value : state.values)
+  for (const SavedValue& value : state.lists->values)
     if (value.in_model) add_line(model, value.name);
   Metadata metadata = {{"format", "reel"}};
   if (!optimizer.empty()) metadata.emplace_back(optimizer_key, optimizer);
   if (!values.empty()) metadata.emplace_back(values_key, values);
   if (!model.empty()) metadata.emplace_back(model_key, model);
-  for (const auto& [name, generator] : state.generators)
+  for (const auto& [name, generator] : state.lists->generators)
     metadata.emplace_back(std::string(generator_key) + name,
                           text_of(Stream{generator.seed(), generator.position()}));
-  for (const SavedValue& value : state.values)
+  for (const SavedValue& value : state.lists->values)
     metadata.emplace_back(std::string(value_key) + value.name, text_of(value));
   write_safetensors(path.path, tensors, metadata, "save", path.caller);
 }
@@ -329,7 +330,7 @@ LoadReport load_state(const PathAt& path, const LoadOptions& options, const Stat
 
 LoadReport load_from(const Archive& archive, const PathAt& path, const LoadOptions& options,
                      const State& state, LoadScope scope) {
-  if (state.found() == 0 && state.values.empty() && state.tensors.empty())
+  if (state.found() == 0 && state.lists->values.empty() && state.lists->tensors.empty())
     fail<Error>(path.caller, "load", "parts", "something to load into", "parts that hold nothing",
                 "A list keeps the length that it has: give it that of the file before.");
   return Loader(archive, path, options, state, scope).load();

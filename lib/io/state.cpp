@@ -1,35 +1,49 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <reel/io/state.hpp>
+#include "lib/io/state.hpp"
 
 #include <algorithm>
 
 #include "lib/io/file.hpp"
 
 namespace reel::io::detail {
+State::State() : lists(new StateLists) {}
+State::State(State&& other) noexcept
+    : lists(std::exchange(other.lists, nullptr)),
+      plain_parts(other.plain_parts),
+      takes_values(other.takes_values) {}
+State::~State() { delete lists; }
+
+std::size_t State::found() const { return lists->variables.size() + lists->generators.size(); }
+
 void State::add(std::string_view name, const Variable& variable, const char* role) {
   if (!path_of(variable).empty()) return;
-  variables.push_back({name.empty() ? variable.name() : std::string(name), variable, role});
+  lists->variables.push_back({name.empty() ? variable.name() : std::string(name), variable, role});
 }
 
 std::string State::path_of(const Variable& variable) const {
-  for (const SavedVariable& known : variables)
+  for (const SavedVariable& known : lists->variables)
     if (known.variable.same_cell(variable)) return known.name;
   return {};
 }
 
 void State::add_generator(std::string_view name, const Generator& generator) {
-  const std::string number = std::to_string(generators.size());
-  generators.emplace_back(name.empty() ? number : std::string(name), generator);
+  const std::string number = std::to_string(lists->generators.size());
+  lists->generators.emplace_back(name.empty() ? number : std::string(name), generator);
 }
 
+void State::add_tensor(std::string_view name, const Tensor& tensor) {
+  lists->tensors.push_back({std::string(name), const_cast<Tensor*>(&tensor)});
+}
+void State::add_value(SavedValue value) { lists->values.push_back(std::move(value)); }
+
 void State::take_plain(State& other, bool in_model) {
-  for (SavedValue& value : other.values) {
+  for (SavedValue& value : other.lists->values) {
     value.in_model |= in_model;
-    values.push_back(std::move(value));
+    lists->values.push_back(std::move(value));
   }
-  for (SavedTensor& tensor : other.tensors) {
+  for (SavedTensor& tensor : other.lists->tensors) {
     tensor.in_model |= in_model;
-    tensors.push_back(std::move(tensor));
+    lists->tensors.push_back(std::move(tensor));
   }
 }
 
@@ -43,10 +57,10 @@ void check_names(const State& state, Caller caller) {
           "Give several models or optimizers as std::tie(a, b), or as members of a struct.");
   };
   std::vector<std::string> variables, generators, values;
-  for (const SavedVariable& known : state.variables) variables.push_back(known.name);
-  for (const auto& known : state.generators) generators.push_back(known.first);
-  for (const SavedValue& known : state.values) values.push_back(known.name);
-  for (const SavedTensor& known : state.tensors) values.push_back(known.name);
+  for (const SavedVariable& known : state.lists->variables) variables.push_back(known.name);
+  for (const auto& known : state.lists->generators) generators.push_back(known.first);
+  for (const SavedValue& known : state.lists->values) values.push_back(known.name);
+  for (const SavedTensor& known : state.lists->tensors) values.push_back(known.name);
   check(variables);
   check(generators);
   check(values);

@@ -40,7 +40,8 @@ class TorchFile : public Archive {
 
   Tensor read(std::size_t i) const override {
     const TorchTensor& x = tensors_[i];
-    return view_of(storage(x.storage), Shape(x.shape, input_.caller()), x.strides.data(), x.offset);
+    return strided_view(storage(x.storage), Shape(x.shape, input_.caller()), x.strides.data(),
+                        x.offset);
   }
 
  private:
@@ -69,7 +70,7 @@ class TorchFile : public Archive {
   const Tensor& storage(const TorchStorage& wanted) const {
     Tensor& known = storages_[{wanted.key, wanted.dtype}];
     if (known.defined()) return known;
-    const NewTensor made = new_tensor(wanted.dtype, Shape({wanted.elements}), input_);
+    const RawTensor made = new_tensor(wanted.dtype, Shape({wanted.elements}), input_);
     const std::unique_ptr<ZipMember> bytes = zip_.open(member_named("data/" + wanted.key));
     bytes->read(made.elements, made.bytes);
     bytes->finish();

@@ -14,6 +14,8 @@
 #include "lib/io/load.hpp"
 
 namespace reel::io {
+void detail::TorchLayers::add(TorchLayer layer) const { found.push_back(std::move(layer)); }
+
 namespace {
 using detail::TorchLayer;
 

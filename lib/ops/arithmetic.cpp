@@ -62,10 +62,10 @@ constinit Op power_op = pointwise<formulas::Power>(
      .slope_not_finite = "The slope of power(x, y) at 0 is infinite for y below 1."});
 constinit Op clip_below_op = pointwise<formulas::ClipBelow>(
     [](SampleList out) { binary_samples(out, clip_below, even, odd); },
-    {.internal = true, .argument_names = "x, low"});
+    {.internal = true, .argument_names = "x, low", .function = "clip"});
 constinit Op clip_above_op = pointwise<formulas::ClipAbove>(
     [](SampleList out) { binary_samples(out, clip_above, even, odd); },
-    {.internal = true, .argument_names = "x, high"});
+    {.internal = true, .argument_names = "x, high", .function = "clip"});
 constinit Op lerp_op{.name = "lerp",
                      .arity = 3,
                      .shape = broadcast,

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The CTC loss, made of other ops: one step of the forward recursion for each time step, in the
-// logarithms of probabilities (Graves et al. 2006, section 4.1).
+// The CTC loss (Graves et al. 2006, section 4.1).
 #include <reel/ops.hpp>
 
-#include <limits>
 #include <string>
 
 #include "lib/flow/context.hpp"
 #include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
+#include "lib/ops/samples.hpp"
+#include "lib/table/options/ctc.hpp"
 #include "lib/table/options/gather.hpp"
 
 namespace reel {
+extern Op ctc_op;
 namespace {
 constexpr std::string_view name = "ctc_loss";
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 void require_shape(const Operand& x, std::string_view argument, const Tensor& given,
                    const Shape& expected) {
@@ -26,40 +26,36 @@ Tensor checked(const Tensor& x, std::int64_t most, const char* argument) {
   return run(check_range_op, {x}, RangeOptions{0, most, argument});
 }
 
-/// The losses of all sequences. States are the labels with blanks before, between and behind them.
-Tensor losses_of(const Tensor& log_probs, const Tensor& labels, const Tensor& input_lengths,
-                 const Tensor& label_lengths, std::int64_t blank) {
-  const std::int64_t time = log_probs.shape(0), batch = log_probs.shape(1);
-  const std::int64_t classes = log_probs.shape(2), longest = labels.shape(1);
-  const std::int64_t states = 2 * longest + 1;
-  const Tensor steps = expand_dims(checked(input_lengths, time, "input_lengths"), 1);
-  const Tensor count = expand_dims(checked(label_lengths, longest, "label_lengths"), 1);
-  const Tensor known = where(arange(std::int64_t{0}, longest) < count, labels, blank);
-  const Tensor used = checked(known, classes - 1, "labels");
-  const Tensor blanks = full({batch, longest}, blank, DType::int64);
-  const Tensor pairs = reshape(stack({blanks, used}, 2), {batch, 2 * longest});
-  const Tensor chain = concat({pairs, full({batch, 1}, blank, DType::int64)}, 1);
-  const Tensor scores = gather(log_probs, broadcast_to(chain, {time, batch, states}), 2);
-  // A label that differs from the label before it can be reached without the blank between them.
-  const Tensor before = concat({chain(all, range(0, 1)), chain(all, range(0, 1)), chain}, 1);
-  const Tensor skips = chain != before(all, range(0, states));
-
-  const DType dtype = log_probs.dtype();
-  const Tensor nothing = full({batch, 2}, -infinity, dtype);
-  const Tensor first = arange(std::int64_t{0}, states) == 0;
-  Tensor paths = broadcast_to(where(first, 0, full({states}, -infinity, dtype)), {batch, states});
-  for (std::int64_t t = 0; t < time; ++t) {
-    const Tensor moved = concat({nothing, paths}, 1);
-    const Tensor next = logaddexp(paths, moved(all, range(1, states + 1)));
-    const Tensor over = where(skips, moved(all, range(0, states)), -infinity);
-    paths = where(steps > t, logaddexp(next, over) + scores(t), paths);
-  }
-  const Tensor last_label = gather(paths, maximum(2 * count - 1, 0), 1);
-  const Tensor total =
-      logaddexp(gather(paths, 2 * count, 1), where(count > 0, last_label, -infinity));
-  return squeeze(where(total == -infinity, infinity, 0 - total), 1);
+/// Labels that differ from their neighbours, equal ones, and all lengths.
+void ctc_samples(SampleList out) {
+  const auto add = [&](const Shape& shape, Layout layout, const Tensor& labels, const Tensor& steps,
+                       const Tensor& counts) {
+    for (const std::int64_t blank : {std::int64_t{0}, shape[2] - 1})
+      sample(out, {drawn(shape, layout), labels - (blank ? 1 : 0), steps, counts},
+             [blank](const std::vector<Tensor>& in) {
+               return ctc_loss(in[0], in[1], in[2], in[3], {blank, Reduction::none});
+             });
+  };
+  for (const auto layout : {Layout::plain, Layout::transposed, Layout::reversed, Layout::stepped})
+    add({5, 4, 3}, layout, tensor({1, 2, 1, 2, 2, 0, 2, 0, 0, 1, 1, 1}).reshape({4, 3}),
+        tensor({5, 4, 5, 4}), tensor({3, 2, 0, 2}));
+  add({3, 1, 2}, Layout::plain, ones({1, 1}, int64), tensor({2}), tensor({1}));
+  add({3, 0, 2}, Layout::plain, zeros({0, 2}, int64), zeros({0}, int64), zeros({0}, int64));
 }
+void ctc_shape(Inference& call) { call.output(call.input(0).dtype, call.input(2).shape); }
 }  // namespace
+
+constinit Op ctc_op{.name = "ctc_loss",
+                    .arity = 4,
+                    .shape = ctc_shape,
+                    .promote = Promote::floating,
+                    .promoted = 1,
+                    .options = &options_type<BlankOptions>,
+                    .needs = {{need_input(0) | need_input(1) | need_input(2) | need_input(3)}},
+                    .contiguous_inputs = true,
+                    .samples = ctc_samples,
+                    .argument_names = "log_probs, labels, input_lengths, label_lengths",
+                    .not_finite = "the labels do not fit into the steps"};
 
 Tensor ctc_loss(Operand log_probs, Operand labels, Operand input_lengths, Operand label_lengths,
                 CTCOptions options) try {
@@ -81,11 +77,19 @@ Tensor ctc_loss(Operand log_probs, Operand labels, Operand input_lengths, Operan
     fail<IndexError>(caller, name, "blank", "0 to " + std::to_string(x.shape(2) - 1),
                      std::to_string(options.blank));
   const DeviceScope device(x.device());
-  const Tensor losses = losses_of(x, targets, steps, counts, options.blank);
+  const std::int64_t longest = targets.shape(1);
+  const Tensor lengths = checked(steps, x.shape(0), "input_lengths");
+  const Tensor numbers = checked(counts, longest, "label_lengths");
+  const Tensor used =
+      where(arange(std::int64_t{0}, longest) < expand_dims(numbers, 1), targets, options.blank);
+  const Tensor losses = run(ctc_op, {x, checked(used, x.shape(2) - 1, "labels"), lengths, numbers},
+                            BlankOptions{options.blank});
   if (options.reduction == Reduction::none) return losses;
   if (options.reduction == Reduction::sum) return sum(losses);
   return mean(losses / maximum(cast(counts, x.dtype()), 1));
 } catch (const std::bad_alloc&) {
   fail_memory(log_probs.caller(), "ctc_loss");
 }
+
+const Entry ctc_ops[] = {&ctc_op, nullptr};
 }  // namespace reel

@@ -216,6 +216,7 @@ struct FiniteScope::Watch : OwnedObserver {
       text += cause;
     else if (!is_nan)
       text += "Is it too large for " + std::string(name_of(copy.dtype())) + "?";
+    if (text.ends_with(' ')) text.pop_back();
     fail<Error>(call.site, call.op.name, is_value ? "result" : "gradient",
                 options.infinity ? "finite numbers" : "no NaN",
                 (is_nan ? "nan" : to_text(Scalar(values[k]))) +

@@ -140,7 +140,7 @@ Tensor triangle(const Operand& x, std::int64_t offset, bool lower, std::string_v
     return cast(triangle(cast(x, DType::float32), offset, lower, function), dtype);
   const PlaceScope place(Context::here(), x);
   const std::int64_t rows = shape[-2], columns = shape[-1];
-  if (rows == 0 || columns == 0) return x.value();
+  if (rows == 0 || columns == 0) return reshape(x, shape);
   // Above a lower triangle is an upper one.
   const Tensor triangle = run(fill_op,
                               FillOptions{.kind = FillOptions::Kind::triangle,
@@ -165,7 +165,7 @@ Tensor roll(Operand x, std::int64_t shift, int axis) try {
   const std::size_t at = normal(axis, shape, x.caller());
   const std::int64_t length = shape.data()[at];
   shift = length ? (shift % length + length) % length : 0;
-  if (shift == 0) return x.value();
+  if (shift == 0) return reshape(x, shape);  // a result is never x itself
   return concat({part(whole, at, length - shift, shift), part(whole, at, 0, length - shift)},
                 static_cast<int>(at));
 } catch (const std::bad_alloc&) {
@@ -195,13 +195,13 @@ Tensor tile(Operand x, Shape counts) try {
   const FunctionScope scope(x.caller(), "tile");
   Shape shape = shape_of(slice_op, x);
   const auto added = static_cast<int>(counts.rank()) - static_cast<int>(shape.rank());
-  Tensor y = x.value();
   if (added > 0) {
     Shape longer;
     longer.resize(counts.rank());
     std::copy(shape.begin(), shape.end(), longer.data() + added);
-    y = reshape(y, shape = longer);
+    shape = longer;
   }
+  Tensor y = reshape(x, shape);
   // Begins at the last axis, so that the largest copy has the longest blocks.
   for (int axis = static_cast<int>(shape.rank()), i = static_cast<int>(counts.rank()); i-- > 0;) {
     std::int64_t& length = shape.data()[--axis];
@@ -321,7 +321,7 @@ Tensor pad(Operand x, const std::vector<Padding>& widths, PadOptions options) tr
   const Tensor value = options.mode == PadMode::constant
                            ? full({}, options.value, {.dtype = dtype_of(slice_op, x)})
                            : Tensor();
-  Tensor y = x.value();
+  Tensor y = reshape(x, shape);
   for (std::size_t axis = widths.size(); axis-- > 0;)
     if (const auto& [before, after] = widths[axis]; before.value || after.value)
       y = padded(y, axis, before.value, after.value, options, value, x.caller());

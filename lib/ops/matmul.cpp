@@ -172,15 +172,18 @@ template <class Begin>
 Tensor fast_product(Context& context, const Body& a, const Body& b, Caller caller,
                     const Begin& begin) {
   const Body* inputs[] = {&a, &b};
-  if (a.device_kind | b.device_kind) return {};
+  if (a.device_kind | b.device_kind) [[unlikely]]
+    return {};
   if (!matmul_op.on_cpu().computes() || matmul_op.composite || a.dtype != b.dtype ||
-      !is_floating(a.dtype) || !has_arithmetic(a.dtype))
+      !is_floating(a.dtype) || !has_arithmetic(a.dtype)) [[unlikely]]
     return {};
   const std::int64_t rows = a.shape.data()[0], columns = b.shape.data()[1];
-  if (a.shape.data()[1] != b.shape.data()[0] || (rows | columns) >> 29) return {};
+  if (a.shape.data()[1] != b.shape.data()[0] || (rows | columns) >> 29) [[unlikely]]
+    return {};
   Tensor product = Access::adopt(allocate(context, a.dtype, a.shape, rows * columns));
   Body* out = Access::body(product);
-  if (!out) return {};
+  if (!out) [[unlikely]]
+    return {};
   out->shape.data()[1] = out->strides[0] = columns;
   begin();
   run_on_host(matmul_op, {}, {inputs, &out, nullptr, 2, 1}, caller);

@@ -23,5 +23,5 @@ extern const Entry arithmetic_ops[], math_ops[], trigonometry_ops[], activation_
     compare_ops[], reduce_ops[], scan_ops[], sort_ops[], matmul_ops[], softmax_ops[],
     normalize_ops[], recurrent_ops[], sequence_ops[], reshape_ops[], copy_ops[], join_ops[],
     gather_ops[], create_ops[], device_ops[], random_ops[], update_ops[], special_ops[],
-    scatter_ops[];
+    scatter_ops[], ctc_ops[];
 }  // namespace reel

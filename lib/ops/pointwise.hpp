@@ -70,6 +70,7 @@ struct PointwiseNotes {
   const char* slope_not_finite = nullptr;
   const char* bool_advice = "Cast it first.";
   const char* argument_names = "x, y, z";
+  std::string_view function = {};
 };
 /// What the gradient of input i reads; nothing if F has no such gradient.
 template <class F, int i>
@@ -98,7 +99,8 @@ constexpr Op pointwise(Samples samples, PointwiseNotes notes = {}) {
           .argument_names = notes.argument_names,
           .not_finite = notes.not_finite,
           .slope_not_finite = notes.slope_not_finite,
-          .bool_advice = notes.bool_advice};
+          .bool_advice = notes.bool_advice,
+          .function = notes.function};
 }
 /// The same for one whose result is a truth value.
 template <class F>

@@ -92,7 +92,7 @@ Tensor norm_of(const Tensor& x, const Axes& axes, Keepdims keep, double p) {
   // Without this scale, powers of large numbers would overflow, and those of small ones would
   // vanish.
   const Tensor scale = where((largest > 0) & (largest < infinity), largest, 1);
-  const Tensor near = size / scale;
+  const Tensor near = (p == 2 ? x : size) / scale;
   const Tensor length = p == 2 ? root(sum_of_squares(near, axes, keepdims))
                                : powers(sum(powers(near, p), axes, keepdims), 1 / p);
   return keep == keepdims ? length * scale : sum(length * scale, axes);

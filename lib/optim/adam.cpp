@@ -47,11 +47,15 @@ Adam::Adam(std::vector<Variable> variables, AdamOptions options, Caller caller)
            caller) {}
 Adam::Adam(const std::vector<Group<AdamOptions>>& groups, Caller caller)
     : Adam("Adam", without_decay(groups, caller), caller) {}
+Adam::Adam(std::initializer_list<Group<AdamOptions>> groups, Caller caller)
+    : Adam(std::vector(groups), caller) {}
 
 AdamW::AdamW(std::vector<Variable> variables, AdamWOptions options, Caller caller)
     : AdamW(one_group("AdamW", std::move(variables), options, caller), caller) {}
 AdamW::AdamW(const std::vector<Group<AdamWOptions>>& groups, Caller caller)
     : Adam("AdamW", groups, caller) {}
+AdamW::AdamW(std::initializer_list<Group<AdamWOptions>> groups, Caller caller)
+    : AdamW(std::vector(groups), caller) {}
 
 void Adam::step(GradientList gradients, Caller caller) {
   const CallerScope here(caller, name());

@@ -10,6 +10,8 @@
 namespace reel::optim {
 RMSprop::RMSprop(std::vector<Variable> variables, RMSpropOptions options, Caller caller)
     : RMSprop(one_group("RMSprop", std::move(variables), options, caller), caller) {}
+RMSprop::RMSprop(std::initializer_list<Group<RMSpropOptions>> groups, Caller caller)
+    : RMSprop(std::vector(groups), caller) {}
 
 RMSprop::RMSprop(const std::vector<Group<RMSpropOptions>>& groups, Caller caller) try
     : Optimizer("RMSprop", groups, caller), v_(zeros_for("v", variables(), caller)) {
@@ -42,6 +44,8 @@ void RMSprop::step(GradientList gradients, Caller caller) {
 
 Adagrad::Adagrad(std::vector<Variable> variables, AdagradOptions options, Caller caller)
     : Adagrad(one_group("Adagrad", std::move(variables), options, caller), caller) {}
+Adagrad::Adagrad(std::initializer_list<Group<AdagradOptions>> groups, Caller caller)
+    : Adagrad(std::vector(groups), caller) {}
 
 Adagrad::Adagrad(const std::vector<Group<AdagradOptions>>& groups, Caller caller) try
     : Optimizer("Adagrad", groups, caller) {

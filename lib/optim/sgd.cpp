@@ -9,6 +9,8 @@
 namespace reel::optim {
 SGD::SGD(std::vector<Variable> variables, SGDOptions options, Caller caller)
     : SGD(one_group("SGD", std::move(variables), options, caller), caller) {}
+SGD::SGD(std::initializer_list<Group<SGDOptions>> groups, Caller caller)
+    : SGD(std::vector(groups), caller) {}
 
 SGD::SGD(const std::vector<Group<SGDOptions>>& groups, Caller caller) try
     : Optimizer("SGD", groups, caller) {

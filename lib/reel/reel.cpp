@@ -35,7 +35,7 @@ void leave_uids(std::uint64_t last) {
   }
 }
 /// The last uid before those of a new reel.
-std::uint64_t take_uids(int bits) {
+[[gnu::noinline]] std::uint64_t take_uids(int bits) {
   const Locked held(Lock::contexts);
   if (!left_uids || left_uids->empty()) return ++last_reel << bits;
   const std::uint64_t last = left_uids->back();
@@ -209,7 +209,7 @@ std::uint32_t Reel::watch(Body* body, const Cell* cell, std::uint64_t tapes, Cal
   reserve_record();
   Record& record = append(watch_op, 1, 1, {}, false);
   auto* shape = new (arena_.take(sizeof(Shape))) Shape(body->shape);
-  leaves_.push_back({Access::share(body), cell, size_ - 1});
+  leaves_.push_back({Access::share(body), cell, size_ - 1, cell ? cell->id : 0});
   record.file = caller.file;
   record.line = caller.line;
   record.tapes = known & ~tapes;
@@ -267,7 +267,8 @@ std::uint32_t Reel::end_of(std::uint64_t uid) const {
 std::uint64_t Reel::open_tape(bool watch_variables) {
   if (alive == ~std::uint64_t{0}) return 0;
   if (!alive) {
-    if (!last_uid_) last_uid_ = take_uids(uid_bits);
+    if (!last_uid_) [[unlikely]]
+      last_uid_ = take_uids(uid_bits);
     uid_ = ++last_uid_;
     __atomic_store_n(&oldest_uid_, uid_, __ATOMIC_RELAXED);
   }

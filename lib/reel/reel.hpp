@@ -80,8 +80,12 @@ static_assert(sizeof(Record) == 80);
 /// A value that tapes watch: a Variable's or a tensor's.
 struct Leaf {
   Tensor value;      // keeps the body, and so the key, alive
-  const Cell* cell;  // null for a tensor
+  const Cell* cell;  // null for a tensor; the Variable may be gone
   std::uint32_t record;
+  std::uint32_t cell_id;
+
+  /// Whether it is a value of this Variable.
+  bool is_of(const Cell& variable) const { return cell == &variable && cell_id == variable.id; }
 };
 
 /// The place where a tracked value was an input of an op without a gradient. Errors name it.

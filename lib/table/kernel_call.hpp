@@ -60,18 +60,20 @@ struct GradientKernelCallOn : KernelCallOn<Queue> {
   bool adds(int i = 0) const { return this->accumulate >> i & 1; }
 };
 using GradientKernelCall = GradientKernelCallOn<NoQueue>;
+
 /// The result of a kernel: success, or an error in the values.
 struct KernelResult {
   const char* failure = nullptr;  // e.g. "index out of range"; null if all went well
   int input = 0;                  // the input at fault
-  std::int64_t got = 0, limit = 0;
-  bool from_end = true;            // whether -limit to -1 are right too
+  bool from_end = true;           // whether -limit to -1 are right too
+  bool counts = false;            // `got` is a number, not an index, from `least` to `limit`
+  std::int64_t got = 0, limit = 0, least = 0;
   const char* expected = nullptr;  // where it is not a position at all but `number`
   double number = 0;
-  bool counts = false;  // `got` is a number, not an index, from `least` to `limit`
-  std::int64_t least = 0;
   const char* argument = nullptr;  // its name, where it is not that of the op's input
 };
+static_assert(sizeof(KernelResult) <= 64,
+              "every kernel fills one: g++ calls rep stos for more, 15 ns");
 template <class Queue>
 using KernelOn = KernelResult (*)(const KernelCallOn<Queue>&);
 using Kernel = KernelOn<NoQueue>;

@@ -99,7 +99,7 @@ class Kernels {
   }
   bool has(Part part) const { return kernels_[static_cast<int>(part)]; }
   /// Whether there is a kernel for the op's value.
-  bool computes() const { return tiles || has(Part::value); }
+  bool computes() const { return has(Part::value) || tiles; }
 
   const Tiles* tiles = nullptr;  // of a pointwise op on the CPU, instead of kernels
 
@@ -147,7 +147,8 @@ struct Op {
   const char* const not_finite = nullptr;            // why a result may be NaN or infinite
   const char* const slope_not_finite = nullptr;      // the same of a gradient
   const char* const bool_advice = "Cast it first.";  // where the op does not take bool
-  const std::string_view layer = {};  // that has the op's arguments, if its name is another one
+  const std::string_view layer = {};     // that has the op's arguments, if its name is another one
+  const std::string_view function = {};  // of users that runs this op beside others
 
   // What runs it. assemble() and backends fill these slots, and register_*() changes them.
   Kernels kernels[device_kinds] = {};  // by Device::Kind

@@ -36,7 +36,8 @@ void require_integer(const Inference& call, int i, const char* argument) {
   fail<DTypeError>(call.caller, call.op.name, argument ? argument : argument_name(call.op, i),
                    "uint8, int32 or int64", name_of(dtype),
                    dtype == DType::boolean ? "To choose by truth values use where(condition, x, y)."
-                                           : "Convert it first: x.to(DType::int64).");
+                                           : "Convert it first: x.to(DType::int64). x / y of "
+                                             "integers is float32; floor_divide(x, y) is not.");
 }
 
 void fail_rank(const Inference& call, int i, int at_least) {

@@ -2,6 +2,7 @@
 #include "lib/tensor/indexing.hpp"
 
 #include <algorithm>
+#include <vector>
 
 #include <reel/ops.hpp>
 
@@ -9,10 +10,27 @@
 #include "lib/flow/context.hpp"
 #include "lib/gate/observed_call.hpp"
 #include "lib/ops/ops.hpp"
+#include "lib/table/options/join.hpp"
 #include "lib/table/options/reshape.hpp"
 
 namespace reel {
 namespace {
+/// A tensor of positions or a mask, and the axis of the slice from which it picks. A mask picks
+/// from as many axes as it has.
+struct TensorIndex {
+  Tensor tensor;
+  std::size_t axis;
+  bool is_mask() const { return Access::body(tensor)->dtype == DType::boolean; }
+  std::size_t axes() const { return is_mask() ? Access::body(tensor)->shape.rank() : 1; }
+};
+/// The elements that a list of indices picks from a tensor of some shape.
+struct Selection {
+  SliceOptions slice;                     // positions leave their axis, newaxis adds one
+  bool whole = true;                      // the slice is everything as it is
+  std::vector<TensorIndex> tensors = {};  // they pick from the slice
+  bool apart = false;                     // there are whole axes or new ones between them
+};
+
 std::int64_t clipped(std::int64_t position, std::int64_t length, std::int64_t low,
                      std::int64_t high) {
   if (position < 0) position += length;
@@ -23,11 +41,11 @@ struct Picked {
   std::int64_t start, length, step;
 };
 /// Python's rules: ends are clipped to the axis, open ends depend on the direction.
-inline Picked pick_range(const Index& index, std::int64_t length, std::string_view op) {
+inline Picked pick_range(const Index& index, std::int64_t length) {
   const Range& range = index.range();
   const std::int64_t step = range.step;
   if (step == 0) [[unlikely]]
-    fail<IndexError>(index.caller(), op, "range", "a step other than 0", "0");
+    fail<IndexError>(index.caller(), index_name, "range", "a step other than 0", "0");
   const bool up = step > 0;
   const std::int64_t low = up ? 0 : -1, high = up ? length : length - 1;
   const std::int64_t start =
@@ -41,55 +59,55 @@ inline Picked pick_range(const Index& index, std::int64_t length, std::string_vi
   const std::int64_t count = (distance - 1) / stride + 1;
   return {start, count, count > 1 ? step : 1};
 }
-inline std::int64_t pick_position(const Index& index, std::int64_t length, std::size_t axis,
-                                  std::string_view op) {
+inline std::int64_t pick_position(const Index& index, std::int64_t length, std::size_t axis) {
   const std::int64_t position = index.position();
   if (position < -length || position >= length) [[unlikely]]
-    fail<IndexError>(index.caller(), op, "axis " + std::to_string(axis),
+    fail<IndexError>(index.caller(), index_name, "axis " + std::to_string(axis),
                      one_of("index", -length, length), std::to_string(position));
   return position < 0 ? position + length : position;
 }
 
 /// The number of axes of x that this index takes.
-std::size_t axes_of(const Index& index, std::string_view op) {
+std::size_t axes_of(const Index& index) {
   if (index.kind() == Index::Kind::other_axes || index.kind() == Index::Kind::new_axis) return 0;
   if (index.kind() != Index::Kind::tensor) return 1;
   const TensorIndex chosen{index.tensor(), 0};
   if (!chosen.tensor.defined())
-    fail<Error>(index.caller(), op, "indices", "a tensor", "an undefined Tensor");
+    fail<Error>(index.caller(), index_name, "indices", "a tensor", "an undefined Tensor");
   if (chosen.axes() == 0)
-    fail<IndexError>(index.caller(), op, "mask", "at least one axis", "a single truth value",
-                     "where() takes one.");
+    fail<IndexError>(index.caller(), index_name, "mask", "at least one axis",
+                     "a single truth value", "where() takes one.");
   return chosen.axes();
 }
-std::size_t axes_of(std::span<const Index> indices, std::size_t rank, std::string_view op,
-                    bool& has_ellipsis) {
+std::size_t axes_of(std::span<const Index> indices, std::size_t rank) {
   std::size_t axes = 0;
+  bool has_ellipsis = false;
   for (const Index& index : indices) {
     if (index.kind() == Index::Kind::other_axes && has_ellipsis)
-      fail<IndexError>(index.caller(), op, "indices", "one ellipsis", "two");
+      fail<IndexError>(index.caller(), index_name, "indices", "one ellipsis", "two");
     has_ellipsis |= index.kind() == Index::Kind::other_axes;
-    axes += axes_of(index, op);
+    axes += axes_of(index);
   }
   if (axes > rank)
-    fail<IndexError>(indices[0].caller(), op, "indices", "at most " + std::to_string(rank),
+    fail<IndexError>(indices[0].caller(), index_name, "indices", "at most " + std::to_string(rank),
                      std::to_string(axes) + " for a tensor of " + std::to_string(rank) + " axes");
   return axes;
 }
-void check_rank(std::size_t rank, Caller caller, std::string_view op) {
+void check_rank(std::size_t rank, Caller caller) {
   if (rank > Shape::max_rank)
-    fail<ShapeError>(caller, op, "indices", "at most 8 axes in the result", "more");
+    fail<ShapeError>(caller, index_name, "indices", "at most 8 axes in the result", "more");
 }
 
 /// The same view as by select() and slice(), without options to record.
-Tensor view_of(Context& context, Body& x, std::span<const Index> indices, std::string_view op) try {
+Tensor view_of(Context& context, Body& x, std::span<const Index> indices) try {
   const int x_rank = x.rank();
   Body* view = allocate_view(context, &x);
-  if (!view) fail<MemoryError>(indices[0].caller(), op, "result", "memory for a view", "none");
+  if (!view)
+    fail<MemoryError>(indices[0].caller(), index_name, "result", "memory for a view", "none");
   Tensor result = Access::adopt(view);
   Slicer slicer(x, *view);
   int axis = 0;
-  const auto check_space = [&] { check_rank(slicer.rank() + 1, indices[0].caller(), op); };
+  const auto check_space = [&] { check_rank(slicer.rank() + 1, indices[0].caller()); };
   const auto keep_whole = [&](int end) {
     for (; axis < end; ++axis) {
       check_space();
@@ -104,8 +122,7 @@ Tensor view_of(Context& context, Body& x, std::span<const Index> indices, std::s
       continue;
     }
     if (axis == x_rank || kind == Index::Kind::other_axes) {
-      bool has_ellipsis = false;
-      const std::size_t axes = axes_of(indices, x.shape.rank(), op, has_ellipsis);
+      const std::size_t axes = axes_of(indices, x.shape.rank());
       if (kind == Index::Kind::other_axes) {
         keep_whole(axis + x_rank - static_cast<int>(axes));
         continue;
@@ -113,10 +130,10 @@ Tensor view_of(Context& context, Body& x, std::span<const Index> indices, std::s
     }
     const std::int64_t length = x.shape.data()[axis];
     if (kind == Index::Kind::position) {
-      slicer.drop(pick_position(index, length, static_cast<std::size_t>(axis), op));
+      slicer.drop(pick_position(index, length, static_cast<std::size_t>(axis)));
     } else {
       const Picked picked =
-          kind == Index::Kind::range ? pick_range(index, length, op) : Picked{0, length, 1};
+          kind == Index::Kind::range ? pick_range(index, length) : Picked{0, length, 1};
       check_space();
       slicer.keep(picked.start, picked.length, picked.step);
     }
@@ -126,83 +143,76 @@ Tensor view_of(Context& context, Body& x, std::span<const Index> indices, std::s
   slicer.finish();
   return result;
 } catch (const std::bad_alloc&) {
-  fail_memory(indices[0].caller(), op);
+  fail_memory(indices[0].caller(), index_name);
 }
-}  // namespace
-
-Selection select(const Shape& shape, std::span<const Index> indices, std::string_view op) try {
-  Selection selection;
-  bool has_ellipsis = false;
-  const std::size_t axes = axes_of(indices, shape.rank(), op, has_ellipsis);
+/// Throws IndexError for a position outside its axis and for too many indices.
+Selection select(const Shape& shape, std::span<const Index> indices) {
+  Selection selection{.slice = whole_slice(shape)};
   SliceOptions& slice = selection.slice;
-  slice.lengths = slice.starts = slice.steps = shape;
-  for (std::size_t i = 0; i < shape.rank(); ++i) {
-    slice.starts.data()[i] = 0;
-    slice.steps.data()[i] = 1;
-  }
   std::size_t axis = 0, rank = 0;
   bool gap = false;  // since the last tensor
   for (const Index& index : indices) {
-    const bool is_tensor = index.kind() == Index::Kind::tensor;
-    gap |= !is_tensor && index.kind() != Index::Kind::position;
-    const std::int64_t length = axis < shape.rank() ? shape.data()[axis] : 0;
-    switch (index.kind()) {
-      case Index::Kind::position:
-        slice.starts.data()[axis] = pick_position(index, length, axis, op);
-        slice.lengths.data()[axis] = 1;
-        slice.dropped |= std::uint64_t{1} << axis++;
-        continue;
-      case Index::Kind::range: {
-        const Picked picked = pick_range(index, length, op);
-        slice.starts.data()[axis] = picked.start;
-        slice.lengths.data()[axis] = picked.length;
-        slice.steps.data()[axis] = picked.step;
-        break;
-      }
-      case Index::Kind::whole_axis:
-        break;
-      case Index::Kind::new_axis:
-        slice.added |= std::uint64_t{1} << rank++;
-        continue;
-      case Index::Kind::other_axes:
+    const Index::Kind kind = index.kind();
+    if (kind == Index::Kind::new_axis) {
+      slice.added |= std::uint64_t{1} << rank++;
+      selection.whole = false;
+      gap = true;
+      continue;
+    }
+    if (axis == shape.rank() || kind == Index::Kind::other_axes || kind == Index::Kind::tensor) {
+      const std::size_t axes = axes_of(indices, shape.rank());
+      if (kind == Index::Kind::other_axes) {
         axis += shape.rank() - axes;
         rank += shape.rank() - axes;
-        continue;
-      case Index::Kind::tensor: {
-        selection.apart |= gap && !selection.tensors.empty();
-        gap = false;
-        selection.tensors.push_back({index.tensor(), rank});
-        const TensorIndex& chosen = selection.tensors.back();
-        const Shape& lengths = Access::body(chosen.tensor)->shape;
-        if (chosen.is_mask() && !std::equal(lengths.begin(), lengths.end(), shape.begin() + axis))
-          fail<ShapeError>(
-              index.caller(), op, "mask",
-              "the lengths of x " + to_text(shape) + " from axis " + std::to_string(axis) + " on",
-              to_text(lengths));
-        axis += chosen.axes();
-        rank += chosen.axes();
+        gap = true;
         continue;
       }
     }
+    const std::int64_t length = shape.data()[axis];
+    if (kind == Index::Kind::tensor) {
+      selection.apart |= gap && !selection.tensors.empty();
+      gap = false;
+      selection.tensors.push_back({index.tensor(), rank});
+      const TensorIndex& chosen = selection.tensors.back();
+      const Shape& lengths = Access::body(chosen.tensor)->shape;
+      if (chosen.is_mask() && !std::equal(lengths.begin(), lengths.end(), shape.begin() + axis))
+        fail<ShapeError>(
+            index.caller(), index_name, "mask",
+            "the lengths of x " + to_text(shape) + " from axis " + std::to_string(axis) + " on",
+            to_text(lengths));
+      axis += chosen.axes();
+      rank += chosen.axes();
+      continue;
+    }
+    if (kind == Index::Kind::position) {
+      slice.starts.data()[axis] = pick_position(index, length, axis);
+      slice.lengths.data()[axis] = 1;
+      slice.dropped |= std::uint64_t{1} << axis++;
+      selection.whole = false;
+      continue;
+    }
+    if (kind == Index::Kind::range) {
+      const Picked picked = pick_range(index, length);
+      slice.starts.data()[axis] = picked.start;
+      slice.lengths.data()[axis] = picked.length;
+      slice.steps.data()[axis] = picked.step;
+      selection.whole &= picked.length == length && picked.step == 1;
+    }
+    gap = true;
     ++axis;
     ++rank;
   }
-  check_rank(rank + shape.rank() - axis, indices[0].caller(), op);
-  selection.whole = slice.keeps_axes() && slice.lengths == shape;
-  for (std::size_t i = 0; i < shape.rank(); ++i) selection.whole &= slice.steps.data()[i] == 1;
+  check_rank(rank + shape.rank() - axis, indices[0].caller());
   return selection;
-} catch (const std::bad_alloc&) {
-  fail_memory(indices[0].caller(), op);
 }
 
-namespace {
 /// Undefined where an index is a tensor.
 template <class Begin>
 Tensor view_at_once(Context& context, Body* x, std::span<const Index> indices, const Begin& begin) {
   for (const Index& index : indices)
     if (index.kind() == Index::Kind::tensor) return {};
   if (!x || slice_op.composite) return {};
-  Tensor result = view_of(context, *x, indices, index_name);
+  Tensor result = view_of(context, *x, indices);
   begin();
   return result;
 }
@@ -253,7 +263,7 @@ Tensor picked(Tensor x, const Selection& selection, Caller caller) {
 Tensor view_by_ops(const Operand& x, std::span<const Index> indices) try {
   const Caller caller = indices[0].caller();
   const FunctionScope scope(caller, index_name);
-  const Selection selection = select(shape_of(slice_op, x), indices, index_name);
+  const Selection selection = select(shape_of(slice_op, x), indices);
   if (selection.tensors.empty()) return slice(x, selection.slice);
   const TensorIndex& first = selection.tensors[0];
   if (selection.whole && selection.tensors.size() == 1 && !first.is_mask())

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <reel/fields.hpp>
 #include <reel/live.hpp>
 
 #include <algorithm>
@@ -53,7 +54,8 @@ Variable::Variable(std::string_view name, Tensor value, Caller caller) try {
   Crossings crossings;
   if (context.is_watchful()) crossings.read(context, *Access::body(value), "Variable", caller);
   const RecordId mark = crossings.together();
-  cell_ = new Cell{1, owned_value(std::move(value)), std::string(name)};
+  static std::atomic<std::uint32_t> cells = 0;
+  cell_ = new Cell{1, owned_value(std::move(value)), std::string(name), nullptr, ++cells};
   try {
     if (crossings) Access::body(cell_->value)->id = mark;
     tell_variable_made(context, *this);
@@ -106,6 +108,12 @@ void detail::name_by_path(const Variable& variable, std::string_view path) {
   const auto* longer = new VariablePath{std::string(path), now};
   if (!cell.path.compare_exchange_strong(now, longer)) delete longer;  // another thread was first
 }
+void detail::VariableNotes::note(std::string_view path, const Variable& leaf) const {
+  for (const auto& [other, variable] : found)
+    if (variable.same_cell(leaf)) return;
+  name_by_path(leaf, path);
+  found.emplace_back(path, leaf);
+}
 const Shape& Variable::shape() const { return Access::body(cell_->value)->shape; }
 DType Variable::dtype() const { return Access::body(cell_->value)->dtype; }
 Device Variable::device() const { return device_of(*Access::body(cell_->value)); }
@@ -134,6 +142,17 @@ Tensor Operand::value() const {
     default:
       return Redirect::read_tensor(Context::here(), tensor());
   }
+}
+
+const Shape& Operand::shape() const {
+  static const Shape number;
+  if (kind_ == Kind::scalar) return number;
+  return kind_ == Kind::variable ? variable().shape() : tensor().shape(caller());
+}
+std::int64_t Operand::shape(int axis) const { return shape()[{axis, caller()}]; }
+DType Operand::dtype() const {
+  if (kind_ == Kind::scalar) return scalar_.dtype();
+  return kind_ == Kind::variable ? variable().dtype() : tensor().dtype(caller());
 }
 
 void Operand::fail_kind(const char* expected) const {

@@ -108,6 +108,43 @@ void StateWatch::exclude_free_blocks() {
       exclude(block, malloc_usable_size(block));
 }
 
+/// A std::deque has a table of its blocks, and two iterators: of its first element, and of the end.
+/// An iterator has its position, the first element of a block, the end of the block, and the place
+/// of the block in the table. The rest of the table and of the last block may hold old pointers.
+struct StateWatch::DequeWords {
+  struct Iterator {
+    std::uintptr_t position, first, end, place;
+  };
+  std::uintptr_t table, length;
+  Iterator begin, end;
+};
+/// Leads to the elements in the first blocks of a deque: as many blocks as pointers are followed in
+/// other objects. Returns false if the words are those of another object.
+bool StateWatch::lead_to_deque(Memory& memory, const DequeWords& deque, std::size_t table_bytes,
+                               std::size_t from, std::size_t offset) {
+  const auto& [table, length, begin, end] = deque;
+  const auto block_at = [&](std::uintptr_t place) {
+    std::uintptr_t block = 0;
+    return memory.read(place, &block, word) ? block : 0;
+  };
+  const auto fits = [&](const DequeWords::Iterator& i) {
+    return i.first <= i.position && i.position <= i.end && block_at(i.place) == i.first;
+  };
+  const std::uintptr_t bytes = begin.end - begin.first;  // of a block
+  if (!length || length > table_bytes / word || begin.place < table || end.place < begin.place ||
+      end.place - table >= length * word || begin.place % word || end.place % word || !bytes ||
+      bytes > most_bytes || bytes != end.end - end.first || !fits(begin) || !fits(end))
+    return false;
+  const std::uintptr_t last_place = std::min(end.place, begin.place + most_inner_leads - word);
+  for (std::uintptr_t place = begin.place; place <= last_place; place += word)
+    if (const std::uintptr_t block = block_at(place); block >= page && block < end_of_addresses) {
+      const std::uintptr_t first = place == begin.place ? begin.position : block;
+      const std::uintptr_t last = place == end.place ? end.position : block + bytes;
+      if (first < last) lead_to(memory, first, last - first, from, offset, true);
+    }
+  return true;
+}
+
 void StateWatch::follow(Memory& memory, std::size_t number) {
   const Region region = regions_[number];
   const std::size_t first = (word - region.at % word) % word;
@@ -116,10 +153,20 @@ void StateWatch::follow(Memory& memory, std::size_t number) {
     if (i + word <= region.bytes) std::memcpy(&value, copies_.data() + region.copy + i, word);
     return value;
   };
+  const auto deque_at = [&](std::size_t i) {
+    DequeWords words;
+    std::memcpy(&words, copies_.data() + region.copy + i, sizeof words);
+    return words;
+  };
   for (std::size_t i = first; i + word <= std::min(region.bytes, region.leads); i += word) {
     const std::uintptr_t at = word_at(i), second = word_at(i + word), third = word_at(i + 2 * word);
     if (at < page || at >= end_of_addresses || excluded(region.at + i)) continue;
     const std::size_t bytes = heap_bytes(memory, at);
+    if (i + sizeof(DequeWords) <= region.bytes &&
+        lead_to_deque(memory, deque_at(i), bytes, number, i)) {
+      i += sizeof(DequeWords) - word;
+      continue;
+    }
     // A vector has three pointers: to its first element, to the end of its elements, to the end of
     // its memory. The three pointers of a map with one element are equal.
     const bool is_vector = at <= second && second <= third && third > at && third - at <= bytes;
@@ -151,7 +198,7 @@ std::size_t StateWatch::captured_bytes(Memory& memory, std::uintptr_t at, int le
 }
 
 void StateWatch::lead_to(Memory& memory, std::uintptr_t at, std::size_t most, std::size_t from,
-                         std::size_t offset) {
+                         std::size_t offset, bool exact) {
   auto known = followed_.upper_bound(at);
   if (known != followed_.begin() && at < std::prev(known)->second) return;
   if (excluded(at) || is_tensor(memory, at)) return;
@@ -159,7 +206,7 @@ void StateWatch::lead_to(Memory& memory, std::uintptr_t at, std::size_t most, st
   const int level = leader.level + 1;
   if (level > 1 && at % alignof(std::int32_t)) return;
   const bool beside = leader.beside || (stack_end(leader.at) && offset >= surely_captured);
-  const std::size_t bytes = std::min(size_behind(memory, at, level), most);
+  const std::size_t bytes = exact ? most : std::min(size_behind(memory, at, level), most);
   if (!bytes) return;
   std::size_t leads = beside          ? most_beside_leads
                       : stack_end(at) ? most_stack_leads
@@ -170,7 +217,7 @@ void StateWatch::lead_to(Memory& memory, std::uintptr_t at, std::size_t most, st
   // The last word of a block may not belong to the object, and may hold an old value.
   if ((level > 2 || is_variable(memory, at, bytes)) && most > bytes && bytes > word)
     leads = std::min(leads, bytes - word);
-  copy(memory, {at, bytes, 0, leads, level, static_cast<int>(from), offset, beside});
+  copy(memory, {at, bytes, 0, leads, level, static_cast<int>(from), offset, beside, exact});
 }
 
 /// Copies page by page, because the page after an object may not be mapped.
@@ -226,7 +273,8 @@ std::string StateWatch::change() {
     if (!block) return region.bytes;
     const std::uintptr_t inside = region.at - block->first;
     // The lowest three bits of a size are flags. One of them is about the previous block.
-    if (region.at >= block->end || (region.level > most_levels_inside && inside > 2 * word) ||
+    if (region.at >= block->end ||
+        (region.level > most_levels_inside && inside > 2 * word && !region.exact) ||
         (!inside && (block->size_word ^ region.size_word) > 7))
       return 0;
     return std::min(region.bytes, block->end - region.at);

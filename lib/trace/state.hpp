@@ -59,11 +59,16 @@ class StateWatch : public detail::StateList {
     int level, from;          // pointers from the function object; the region that led here, or -1
     std::size_t offset;       // of the pointer in that region
     bool beside = false;      // whether something next to a captured object may have led here
+    bool exact = false;       // whether the size is known; the region may start inside of a block
     std::uintptr_t size_word = 0;  // the word in front of the region
   };
+  struct DequeWords;
   void follow(Memory& memory, std::size_t region);
+  bool lead_to_deque(Memory& memory, const DequeWords& deque, std::size_t table_bytes,
+                     std::size_t from, std::size_t offset);
+  /// `exact`: an object of `most` bytes is there. Otherwise it has at most so many bytes.
   void lead_to(Memory& memory, std::uintptr_t at, std::size_t most, std::size_t from,
-               std::size_t offset);
+               std::size_t offset, bool exact = false);
   void copy(Memory& memory, Region region);
   void exclude_free_blocks();
   void merge_excluded();

@@ -306,4 +306,40 @@ TEST_CASE("a user's kernel computes each sum of a gradient, the second one too",
   CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
 }
 #endif
+TEST_CASE("a Variable that a custom_gradient captures has a gradient only if it is listed") {
+  const Variable s("s", tensor(2.0f));
+  const Tensor x = tensor({1.0f, 2.0f});
+  const auto listed = custom_gradient(
+      [&](Tensor t) {
+        return std::pair(t * s, [](Tensor up) { return Tensors{up * 100, sum(up) * 7}; });
+      },
+      {s});
+  const auto unlisted = custom_gradient(
+      [&](Tensor t) { return std::pair(t * s, [](Tensor up) { return up * 100; }); });
+  for (const bool watched : {false, true}) {
+    INFO(watched);
+    GradientTape tape({.persistent = true});
+    if (watched) tape.watch(x);
+    const Tensor y = sum(unlisted(x)), z = sum(listed(x));
+    CHECK(tape.gradient(y + 10 * s, s).item<float>() == 10);
+    CHECK(tape.gradient(z + 10 * s, s).item<float>() == 24);
+    if (watched) CHECK(equal(tape.gradient(y, x), full({2}, 100.0)));
+    GradientTape another;
+    if (watched) another.watch(x);
+    check_refused<TapeError>([&] { another.gradient(unlisted(x), s); },
+                             watched ? "one that ends at custom_gradient (corners.cpp:"
+                                     : "perhaps cut at custom_gradient (corners.cpp:");
+  }
+  // A tape around does not see the captured Variable either, and one inside is not disturbed.
+  GradientTape outer;
+  outer.watch(x);
+  const auto slope = custom_gradient([&](Tensor t) {
+    GradientTape inner;
+    inner.watch(t);
+    const Tensor dt = inner.gradient(sum(t * t * s), t);
+    return std::pair(dt, [](Tensor up) { return up * 3; });
+  });
+  CHECK(equal(outer.gradient(sum(slope(x)), x), full({2}, 3.0)));
+}
+
 }  // namespace reel::tests

@@ -156,6 +156,11 @@ void run_every_kernel() {
     both_ways({tall}, [&] { return log_softmax(tall, 1); });
   }
   both_ways({x}, [&] { return cross_entropy(x, labels); });
+  const std::int64_t batch = smaller ? 47 : 300;
+  const Tensor scores = random::normal({7, batch, 29}),
+               written = random::integers(1, 29, {batch, 3});
+  const Tensor steps = random::integers(4, 8, {batch}), counts = random::integers(0, 4, {batch});
+  both_ways({scores}, [&] { return ctc_loss(log_softmax(scores), written, steps, counts); });
   both_ways({x, row}, [&] { return layer_norm(x, row, row); });
   const Tensor doubles = y.to(DType::float64);
   std::vector<Tensor> parts{x, y, x, y, x, doubles, doubles(all, range(1, {}))};

@@ -10,18 +10,14 @@
 #include <reel/reel.hpp>
 
 #include "support/catch.hpp"
+#include "support/error_text.hpp"
 
 namespace reel::tests {
 namespace {
 template <class F>
-std::string text_of(const F& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    return text.substr(0, text.find('\n'));
-  }
-  return {};
+std::string first_line_of(const F& f) {
+  const std::string text = error_text(f);
+  return text.substr(0, text.find('\n'));
 }
 std::string at(unsigned line) { return "finite.cpp:" + std::to_string(line) + ": "; }
 }  // namespace
@@ -31,24 +27,24 @@ TEST_CASE("a FiniteScope names op, place and line of the first number that is no
   const Tensor x = tensor({{1.0f, 2.0f}, {-3.0f, 4.0f}});
   {
     const FiniteScope finite;
-    CHECK(text_of([&] { sqrt(w) + exp(x); }).empty());
-    CHECK(text_of([&] { log(x); }) ==
+    CHECK(first_line_of([&] { sqrt(w) + exp(x); }).empty());
+    CHECK(first_line_of([&] { log(x); }) ==
           at(__LINE__ - 1) + "log: result: expected finite numbers, got nan at [1, 0]");
-    CHECK(text_of([&] { log(w); }) ==
+    CHECK(first_line_of([&] { log(w); }) ==
           at(__LINE__ - 1) + "log: result: expected finite numbers, got -inf at [1, 1]");
-    CHECK(text_of([&] { log(x(1, 0)); }).find("got nan") != std::string::npos);
-    CHECK(text_of([&] { full({2}, 1e30).to(DType::float16); }).find("got inf at [0]") !=
+    CHECK(first_line_of([&] { log(x(1, 0)); }).find("got nan") != std::string::npos);
+    CHECK(first_line_of([&] { full({2}, 1e30).to(DType::float16); }).find("got inf at [0]") !=
           std::string::npos);
     GradientTape tape;
     const unsigned line = __LINE__ + 1;
     const Tensor y = sqrt(w);
-    CHECK(text_of([&] { tape.gradient(y, w); }) ==
+    CHECK(first_line_of([&] { tape.gradient(y, w); }) ==
           at(line) + "gradient: gradient of sqrt: expected finite numbers, got inf at [1, 1]");
   }
-  CHECK(text_of([&] { log(x); }).empty());
+  CHECK(first_line_of([&] { log(x); }).empty());
   const FiniteScope no_nan({.infinity = false});
-  CHECK(text_of([&] { log(w); }).empty());
-  CHECK(text_of([&] { log(x); }) ==
+  CHECK(first_line_of([&] { log(w); }).empty());
+  CHECK(first_line_of([&] { log(x); }) ==
         at(__LINE__ - 1) + "log: result: expected no NaN, got nan at [1, 0]");
 }
 
@@ -69,14 +65,14 @@ TEMPLATE_TEST_CASE("a FiniteScope sees each element, and no largest or smallest 
         const Tensor x = tensor<TestType>(values), factor = tensor<TestType>(factors);
         const std::string found = "got " + fmt::format("{}", bad);
         const FiniteScope finite;
-        CHECK(text_of([&] { good + 0; }).empty());
-        CHECK(text_of([&] { transpose(stack({good, good})); }).empty());
+        CHECK(first_line_of([&] { good + 0; }).empty());
+        CHECK(first_line_of([&] { transpose(stack({good, good})); }).empty());
         const unsigned line = __LINE__ + 1;
-        const std::string text = text_of([&] { x* factor; });
+        const std::string text = first_line_of([&] { x* factor; });
         CHECK(text == at(line) + "multiply: result: expected finite numbers, " + found + " at [" +
                           std::to_string(place) + "]");
         if (std::isnan(bad))
-          CHECK(text_of([&] {
+          CHECK(first_line_of([&] {
                   broadcast_to(expand_dims(factor, 1), {static_cast<std::int64_t>(size), 2});
                 }).find(found) != std::string::npos);
       }
@@ -84,36 +80,28 @@ TEMPLATE_TEST_CASE("a FiniteScope sees each element, and no largest or smallest 
 
 TEST_CASE("a FiniteScope tells the range of each input and a likely cause") {
   const Tensor x = tensor({{1.0f, 2.0f}, {-3.0f, 4.0f}});
-  const auto whole_text = [](const auto& f) {
-    try {
-      f();
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string();
-  };
   const Tensor zero = x - 1, all_nan = full({2}, NAN), one_nan = tensor({1.0, NAN});
   const FiniteScope finite;
-  CHECK_THAT(whole_text([&] { log(x); }),
+  CHECK_THAT(error_text([&] { log(x); }),
              Catch::Contains("x is between -3 and 4. log(0) is -inf; log of a negative number is"));
-  CHECK_THAT(whole_text([&] { x / zero; }),
+  CHECK_THAT(error_text([&] { x / zero; }),
              Catch::Contains("x is between -3 and 4. y is between -4 and 3. Was a number divided"));
-  CHECK_THAT(whole_text([&] { x / (x - 1); }),  // whose result is in the memory of y
+  CHECK_THAT(error_text([&] { x / (x - 1); }),  // whose result is in the memory of y
              Catch::Contains("x is between -3 and 4. y is between -4 and 3. Was a number divided"));
-  CHECK_THAT(whole_text([&] { log(relu(x)); }), Catch::Contains("x is between 0 and 4. log(0)"));
-  CHECK_THAT(whole_text([&] { exp(x * 100 + 1); }),
+  CHECK_THAT(error_text([&] { log(relu(x)); }), Catch::Contains("x is between 0 and 4. log(0)"));
+  CHECK_THAT(error_text([&] { exp(x * 100 + 1); }),
              Catch::Contains("x is between -299 and 401. exp of float32 overflows"));
-  CHECK_THAT(whole_text([&] { x * 1e38f; }),
+  CHECK_THAT(error_text([&] { x * 1e38f; }),
              Catch::Contains("y is between 9.999999680285692e+37 and 9.999999680285692e+37. "
                              "Is it too large for float32?"));
-  CHECK_THAT(whole_text([&] { norm(full({2}, 3e38f)); }),
+  CHECK_THAT(error_text([&] { norm(full({2}, 3e38f)); }),
              Catch::Contains("This is the result of ") && Catch::Contains(", a step of norm. "));
-  CHECK_THAT(whole_text([&] { x + all_nan; }), Catch::Contains("y is nan. "));
-  CHECK_THAT(whole_text([&] { x + one_nan; }), Catch::Contains("y is between 1 and 1, with nan. "));
+  CHECK_THAT(error_text([&] { x + all_nan; }), Catch::Contains("y is nan."));
+  CHECK_THAT(error_text([&] { x + one_nan; }), Catch::Contains("y is between 1 and 1, with nan."));
   const Variable w("w", zeros({2}));
   GradientTape tape;
   const Tensor y = sqrt(w);
-  CHECK_THAT(whole_text([&] { tape.gradient(y, w); }),
+  CHECK_THAT(error_text([&] { tape.gradient(y, w); }),
              Catch::Contains("The slope of sqrt at 0 is infinite."));
 }
 
@@ -166,22 +154,14 @@ TEST_CASE("a FiniteScope names the Variables and gradients of an optimizer's ste
                    Catch::Contains("gradient 1 is between -2 and -2. rate is between 1e+20 and"));
   }
   Variable mean("mean", ones({2})), m("m", ones({2})), v("v", ones({2}));
-  const auto text = [](const auto& step) {
-    try {
-      step();
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string();
-  };
-  CHECK_THAT(text([&] {
+  CHECK_THAT(error_text([&] {
                average_update(std::vector{mean}, std::vector{tensor({NAN, NAN})}, 0.5);
              }),
-             Catch::Contains("value 0 is nan. rate is between 0.5 and 0.5. "));
-  CHECK_THAT(text([&] {
+             Catch::Contains("value 0 is nan. rate is between 0.5 and 0.5."));
+  CHECK_THAT(error_text([&] {
                adam_update(mean, m, v, tensor({NAN, NAN}), 0.5, 3);
              }),
-             Catch::Contains("gradient 0 is nan. rate is between 0.5 and 0.5. "));
+             Catch::Contains("gradient 0 is nan. rate is between 0.5 and 0.5."));
 }
 
 TEST_CASE("a FiniteScope takes an infinity that an op is given for a mask") {
@@ -210,7 +190,8 @@ TEST_CASE("a FiniteScope takes an infinity that an op is given for a mask") {
   other.watch(logits);
   other.gradient(sum(losses(logits)), logits);
   // NaN is an error, whatever it comes from.
-  CHECK(text_of([&] { where(mask, scores, -INFINITY) * 0; }).find("got nan") != std::string::npos);
+  CHECK(first_line_of([&] { where(mask, scores, -INFINITY) * 0; }).find("got nan") !=
+        std::string::npos);
 }
 
 TEST_CASE("a FiniteScope checks the steps of a trace, and changes no result") {
@@ -221,8 +202,9 @@ TEST_CASE("a FiniteScope checks the steps of a trace, and changes no result") {
   for (int i = 0; i < 3; ++i) traced(good);
   const FiniteScope finite;
   CHECK(equal(traced(good), wanted));
-  CHECK(text_of([&] { traced(-good); }).find("log: result: expected finite numbers, got nan") !=
-        std::string::npos);
+  CHECK(first_line_of([&] {
+          traced(-good);
+        }).find("log: result: expected finite numbers, got nan") != std::string::npos);
   CHECK(equal(traced(good), wanted));
 }
 
@@ -234,8 +216,9 @@ TEST_CASE("a FiniteScope inside of a traced function checks every call") {
   const Tensor good = ones({4});
   for (int i = 0; i < 4; ++i) CHECK(equal(traced(good), zeros({4})));
   for (int i = 0; i < 2; ++i)
-    CHECK(text_of([&] { traced(-good); }).find("log: result: expected finite numbers, got nan") !=
-          std::string::npos);
+    CHECK(first_line_of([&] {
+            traced(-good);
+          }).find("log: result: expected finite numbers, got nan") != std::string::npos);
   CHECK(equal(traced(good), zeros({4})));
   CHECK_THAT(traced.explain(), Catch::Contains("FiniteScope"));
 }
@@ -245,11 +228,11 @@ TEST_CASE("a FiniteScope that ends elsewhere checks no more") {
   std::string both, one, none;
   std::thread([&] {
     auto outer = std::make_unique<FiniteScope>(), inner = std::make_unique<FiniteScope>();
-    both = text_of([&] { log(x); });
+    both = first_line_of([&] { log(x); });
     outer.reset();
-    one = text_of([&] { log(x); });
+    one = first_line_of([&] { log(x); });
     std::thread([&] { inner.reset(); }).join();
-    none = text_of([&] { log(x); });
+    none = first_line_of([&] { log(x); });
   }).join();
   CHECK(both.find("log: result: ") != std::string::npos);
   CHECK(one.find("log: result: ") != std::string::npos);

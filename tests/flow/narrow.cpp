@@ -4,24 +4,17 @@
 #include <string>
 
 #include "flow/event_log.hpp"
+#include "support/error_text.hpp"
 
 namespace reel::tests {
 TEST_CASE("a FiniteScope tells the ranges of floating inputs alone") {
-  const auto text_of = [](const auto& f) {
-    try {
-      f();
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string();
-  };
   const Tensor x = tensor({1.0f, NAN}), places = tensor({0, 1}), mask = tensor({true, true});
   const FiniteScope finite;
-  CHECK_THAT(text_of([&] { take(x, places); }),
-             Catch::Contains("x is between 1 and 1, with nan. ") && !Catch::Contains("indices is"));
+  CHECK_THAT(error_text([&] { take(x, places); }),
+             Catch::Contains("x is between 1 and 1, with nan.") && !Catch::Contains("indices is"));
   CHECK_THAT(
-      text_of([&] { where(mask, x, x); }),
-      Catch::Contains("y is between 1 and 1, with nan. ") && !Catch::Contains("condition is"));
+      error_text([&] { where(mask, x, x); }),
+      Catch::Contains("y is between 1 and 1, with nan.") && !Catch::Contains("condition is"));
 }
 
 TEST_CASE("printing a Variable reads its values on the host") {

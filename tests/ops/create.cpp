@@ -303,5 +303,46 @@ TEST_CASE("dtypes stand alone, and unscoped enums are positions") {
   enum Tag { noun, verb };
   CHECK(tensor({10, 20})(verb).item<int>() == 20);
   CHECK(equal(tensor(std::vector<Tag>{verb, noun}), tensor({1, 0}).to(int64)));
+  const Tensor tags = tensor({1, 0, 1}), rows = arange(0, 6).reshape({3, 2});
+  CHECK(equal(tags == verb, tensor({true, false, true})));
+  CHECK(equal(where(noun != tags, noun, 5), tensor({0, 5, 0})));
+  CHECK(equal(take(rows, verb), tensor({2, 3})));
+  CHECK(equal(one_hot(verb, 2), tensor({0, 1})));
+  CHECK(full({2}, verb).dtype() == int64);
+  enum Sizes { none, one, width };
+  const Tensor x = zeros({3, width});
+  CHECK(x.shape() == Shape{3, 2});
+  CHECK(x.shape()[one] == 2);
+  CHECK(equal(rows(all, range(one, width)), tensor({{1}, {3}, {5}})));
+  CHECK(zeros({width}).shape() == Shape{2});
+  CHECK(arange(none, width).size() == 2);
+}
+
+TEST_CASE("shapes and axes come from vectors of any integer") {
+  enum Axis { time, batch };
+  using Int64s = std::vector<std::int64_t>;
+  const Tensor x = arange(0, 6).reshape(std::vector<int>{2, -1});
+  CHECK(x.shape() == Shape{2, 3});
+  CHECK(zeros(std::vector<std::size_t>{2, 3}).shape() == Shape(Int64s{2, 3}));
+  CHECK(sum(x, std::vector<int>{0, -1}).item<std::int64_t>() == 15);
+  CHECK(equal(sum(x, std::vector<std::size_t>{1}), tensor({3, 12})));
+  CHECK(equal(sum(x, Int64s{0}, keepdims), tensor({{3, 5, 7}})));
+  CHECK(equal(transpose(x, std::vector<Axis>{batch, time}), transpose(x)));
+  CHECK(equal(sum(x, std::vector<int>{}), x));
+  const std::vector<Tensor> parts = split(x, std::vector<int>{1, 2}, 1);
+  CHECK(equal(parts[0], tensor({{0}, {3}})));
+  CHECK(equal(parts[1], tensor({{1, 2}, {4, 5}})));
+  CHECK(split(x, Int64s{1, 1}).size() == 2);
+  CHECK(equal(repeat(x, std::vector<std::size_t>{0, 2}, 0), tensor({{3, 4, 5}, {3, 4, 5}})));
+  CHECK(equal(repeat(x, Int64s{1, 0}, 0), tensor({{0, 1, 2}})));
+  check_refused<ShapeError>([&] { split(x, std::vector<std::size_t>{SIZE_MAX, 1}, 0); }, "split");
+  check_refused<ShapeError>([&] { zeros(std::vector<unsigned long>{~0ul}); }, "Shape");
+  check_refused<ShapeError>([&] { sum(x, Int64s{1LL << 32}); }, "sum");
+  check_refused<ShapeError>([&] { sum(x, std::vector<int>(9)); }, "Axes");
+  check_refused<ShapeError>([&] { sum(x, SIZE_MAX); }, "sum");
+  check_refused<ShapeError>([&] { sum(x, std::vector<std::size_t>{SIZE_MAX}); }, "sum");
+  enum Huge : std::uint64_t { huge = UINT64_MAX };
+  check_refused<IndexError>([&] { x(huge); }, "x(...)");
+  CHECK(full({2}, huge).dtype() == float32);
 }
 }  // namespace reel::tests

@@ -95,6 +95,64 @@ TEST_CASE("the gradients of ctc_loss, first and second, agree with differences")
   CHECK(allclose(second, expected, {.rtol = 1e-6, .atol = 1e-8}));
 }
 
+TEST_CASE("ctc_loss of a long sequence has all its digits") {
+  // If all classes are equally probable, the loss counts the paths: binomial(time + n - r, 2 n) for
+  // n labels, of which r equal the label before.
+  const std::int64_t time = 2'000, n = 50;
+  const double score = -30;  // the probability of a path is e^-60000
+  std::vector<std::int64_t> apart, pairs;
+  for (std::int64_t i = 0; i < n; ++i) apart.push_back(1 + i % 7), pairs.push_back(1 + i / 2 % 7);
+  const Tensor labels = stack({tensor(apart), tensor(pairs)}, 0);
+  const Tensor steps = full({2}, time, int64), counts = full({2}, n, int64);
+  const auto paths = [&](std::int64_t repeated) {  // the logarithm of their number
+    const auto all = static_cast<double>(time + n - repeated), chosen = static_cast<double>(2 * n);
+    return std::lgamma(all + 1) - std::lgamma(chosen + 1) - std::lgamma(all - chosen + 1);
+  };
+  for (const DType dtype : {float32, float64}) {
+    const Tensor x = full({time, 2, 9}, score, dtype);
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor losses = ctc_loss(x, labels, steps, counts, {.reduction = Reduction::none});
+    const double rounding = dtype == float32 ? 1e-7 : 1e-13;
+    const double whole = -score * static_cast<double>(time);
+    CHECK(losses(0).to(float64).item<double>() == Approx(whole - paths(0)).epsilon(rounding));
+    CHECK(losses(1).to(float64).item<double>() == Approx(whole - paths(n / 2)).epsilon(rounding));
+    // A path has one class at each step.
+    const Tensor dx = tape.gradient(losses, x);
+    CHECK(allclose(sum(dx, 2), full({time, 2}, -1, dtype), {.rtol = 1e-5}));
+    CHECK(all(dx(all, all, 8) == 0));
+    CHECK(all(dx <= 0));
+  }
+}
+
+TEST_CASE("one sequence of ctc_loss does not change another") {
+  const GeneratorScope scope(Generator(4));
+  const Tensor x = log_softmax(random::normal({4, 3, 3}));
+  const Tensor labels = tensor({{1, 2}, {1, 1}, {2, 0}});
+  const Tensor steps = tensor({4, 4, 3}), counts = tensor({2, 2, 1});
+  const auto run = [&](const Tensor& scores) {
+    GradientTape tape;
+    tape.watch(scores);
+    const Tensor y = ctc_loss(scores, labels, steps, counts, {.reduction = Reduction::none});
+    return std::pair(y, tape.gradient(y * tensor({3.0f, 1.0f, 0.5f}), scores));
+  };
+  const auto [y, dx] = run(x);
+  const Tensor second = (arange(0, 3) == 1).reshape({1, 3, 1});
+  for (const double bad : {std::numeric_limits<double>::quiet_NaN(), infinity}) {
+    const auto [z, dz] = run(where(second, bad, x));
+    for (const int b : {0, 2}) {
+      CHECK(equal(z(b), y(b)));
+      CHECK(equal(dz(all, b), dx(all, b)));
+    }
+    CHECK(std::isnan(z(1).item<float>()));
+    CHECK(all(isnan(dz(all, 1, range(0, 2)))));
+  }
+  // Scores behind the end of a sequence are not read.
+  const Tensor behind =
+      (arange(0, 4) == 3).reshape({4, 1, 1}) & (arange(0, 3) == 2).reshape({1, 3, 1});
+  CHECK(equal(run(where(behind, std::nan(""), x)).first, y));
+}
+
 TEST_CASE("labels that do not fit have an infinite loss and no gradient") {
   const Tensor x = log_softmax(random::normal({3, 3, 4}, {.dtype = float64}));
   const Tensor labels = tensor({{1, 1, 2}, {1, 2, 3}, {2, 2, 2}});

@@ -146,6 +146,7 @@ TEST_CASE("norms") {
   CHECK(norm(zeros({0})).item<float>() == 0);
   CHECK(slope_of({0, 0}, [](Operand x) { return norm(x); }) == std::vector<double>{0, 0});
   CHECK(slope_of({3e300, 4e300}, [](Operand x) { return norm(x); })[0] > 0.59);
+  CHECK(std::isnan(slope_of({1, nan}, [](Operand x) { return norm(x); })[1]));
   check_refused<Error>([] { norm(ones({2}), 0, keepdims, {.p = 0}); }, "norm: p: expected ");
   check_refused<Error>([] { norm(ones({2}), 0, keepdims, {.p = nan}); }, "norm: p: expected ");
   check_refused<ShapeError>([] { norm(ones({2}), 1); }, "norm: axis: expected ");

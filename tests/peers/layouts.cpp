@@ -32,16 +32,17 @@ at::Tensor segment_shares(const Theirs& x) {
   return e / at::zeros(shape, e.options()).scatter_add(0, ids, e).gather(0, ids);
 }
 
+/// The axes from the last to the first.
+at::DimVector backwards(std::int64_t rank) {
+  at::DimVector axes;
+  while (rank-- > 0) axes.push_back(rank);
+  return axes;
+}
 void add_shapes(Rows& rows) {
   rows.push_back(
       shaped("reshape", 0, REEL_PAIR(x[0].reshape({-1, 1}), x[0].reshape({x[0].numel(), 1}))));
   rows.push_back(
-      shaped("transpose", 0,
-             REEL_PAIR(transpose(x[0]),
-                       x[0].permute(at::DimVector(x[0].dim() == 0   ? at::DimVector{}
-                                                  : x[0].dim() == 1 ? at::DimVector{0}
-                                                  : x[0].dim() == 2 ? at::DimVector{1, 0}
-                                                                    : at::DimVector{2, 1, 0})))));
+      shaped("transpose", 0, REEL_PAIR(transpose(x[0]), x[0].permute(backwards(x[0].dim())))));
   rows.push_back(shaped("swap_axes", 2, REEL_PAIR(swap_axes(x[0], 0, -1), x[0].transpose(0, -1))));
   rows.push_back(shaped("matrix_transpose", 2, REEL_PAIR(matrix_transpose(x[0]), x[0].mT())));
   rows.push_back(shaped("expand_dims", 0, REEL_PAIR(expand_dims(x[0], 0), x[0].unsqueeze(0))));

@@ -61,6 +61,15 @@ Tensor signs(const Shape& shape) { return positions(shape, 2) * 2 - 1; }
 Op composite(const char* name, Samples samples, bool differentiable = true) {
   return {.name = name, .differentiable = differentiable, .samples = samples};
 }
+/// One that draws numbers, from a generator of its own in each call.
+Op drawing(const char* name, Samples samples, bool differentiable = true) {
+  return {.name = name, .differentiable = differentiable, .random = true, .samples = samples};
+}
+#define REEL_DRAW(...)                               \
+  +[](const Inputs& in [[maybe_unused]]) -> Tensor { \
+    const GeneratorScope scope(Generator(7));        \
+    return __VA_ARGS__;                              \
+  }
 #define REEL_CALL(...) +[](const Inputs& in) -> Tensor { return __VA_ARGS__; }
 
 /// Losses of every reduction in turn.
@@ -281,11 +290,49 @@ Op choices[] = {
     composite("segment_max", [](SampleList out) { each_with_ids(out, segment_max); }),
     composite("segment_min", [](SampleList out) { each_with_ids(out, segment_min); }),
     composite("segment_softmax", [](SampleList out) { each_with_ids(out, segment_softmax); }),
+    composite(
+        "sequence_mask",
+        [](SampleList out) {
+          for (const auto& [shape, layout] : shapes)
+            sample(out, {positions(shape, 4)}, REEL_CALL(sequence_mask(in[0], 3)));
+        },
+        false),
     composite("clip", [](SampleList out) {
       for (const auto& [shape, layout] : shapes)
         sample(out, {drawn(shape, layout, even), drawn({}, odd, 3), drawn({1}, odd, 5)},
                REEL_CALL(clip(in[0], in[1], in[1] + square(in[2]))));
     })};
+
+Op draws[] = {
+    drawing("shuffle",
+            [](SampleList out) {
+              each_shape(out, 1, REEL_DRAW(random::shuffle(in[0])));
+              each_shape(out, 2, REEL_DRAW(random::shuffle(in[0], -1)));
+            }),
+    drawing("dropout", [](SampleList out) { each_shape(out, 1, REEL_DRAW(dropout(in[0], 0.5))); }),
+    drawing("choice",
+            [](SampleList out) {
+              each_filled(out, 1, REEL_DRAW(random::choice(in[0], 3)));
+              each_filled(out, 1, REEL_DRAW(random::choice(in[0], 1, {.replace = false})));
+            }),
+    drawing(
+        "categorical",
+        [](SampleList out) {
+          each_filled(out, 1, REEL_DRAW(random::categorical(in[0])));
+          each_filled(out, 1, REEL_DRAW(random::categorical(in[0], 5)));
+        },
+        false),
+    drawing(
+        "distributions",
+        [](SampleList out) {
+          sample(out, {}, REEL_DRAW(random::exponential({3, 5})));
+          sample(out, {}, REEL_DRAW(random::truncated_normal({3, 5})));
+          sample(out, {}, REEL_DRAW(random::beta(0.5, 2, {3, 5}, {.dtype = float64})));
+          sample(out, {}, REEL_DRAW(random::bernoulli(0.5, {3, 5})));
+          sample(out, {}, REEL_DRAW(random::integers(-3, 3, {3, 5})));
+          sample(out, {}, REEL_DRAW(random::permutation(7)));
+        },
+        false)};
 }  // namespace
 
 std::vector<Op*> ops_and_composites() {
@@ -293,7 +340,7 @@ std::vector<Op*> ops_and_composites() {
   const auto add = [&](auto& entries) {
     for (Op& entry : entries) found.push_back(&entry);
   };
-  add(losses), add(statistics), add(layouts), add(choices);
+  add(losses), add(statistics), add(layouts), add(choices), add(draws);
   return found;
 }
 }  // namespace reel::tests

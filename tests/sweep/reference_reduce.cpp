@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <numeric>
 
 #include "lib/table/options/axis.hpp"
+#include "lib/table/options/ctc.hpp"
 #include "lib/table/options/normalize.hpp"
 #include "lib/table/options/reduce.hpp"
 #include "lib/table/options/reshape.hpp"
@@ -186,6 +188,45 @@ Hosts cross_entropy(const Hosts& in, const void*) {
   return {losses};
 }
 
+/// By the forward recursion over all prefixes of the labels, in logarithms: what a path has written
+/// so far, and whether its last class is a blank.
+Hosts ctc_loss(const Hosts& in, const void* given) {
+  const auto blank = static_cast<double>(as<BlankOptions>(given).blank);
+  const std::int64_t *shape = in[0].shape.data(), batch = shape[1], longest = in[1].shape.data()[1];
+  const double none = -std::numeric_limits<double>::infinity();
+  const auto sum_of = [none](Values terms) {
+    std::erase(terms, none);
+    return terms.empty() ? none : log_sum_exp(terms);
+  };
+  Host losses{DType::float64, in[2].shape, {}};
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const auto count = static_cast<std::size_t>(in[3].values[static_cast<std::size_t>(b)]);
+    const auto steps = static_cast<std::int64_t>(in[2].values[static_cast<std::size_t>(b)]);
+    const auto label = [&](std::size_t i) {
+      return in[1].values[static_cast<std::size_t>(b * longest) + i];
+    };
+    Values in_blank(count + 1, none), in_label(count + 1, none);  // by the number of labels written
+    in_blank[0] = 0;
+    for (std::int64_t t = 0; t < steps; ++t) {
+      const auto score = [&](double which) {
+        return in[0].values[static_cast<std::size_t>((t * batch + b) * shape[2]) +
+                            static_cast<std::size_t>(which)];
+      };
+      for (std::size_t n = count + 1; n-- > 0;) {
+        const double ended = sum_of({in_blank[n], in_label[n]});
+        if (n > 0) {
+          const bool apart = n > 1 && label(n - 1) == label(n - 2);  // a blank must be between
+          in_label[n] = score(label(n - 1)) +
+                        sum_of({in_label[n], in_blank[n - 1], apart ? none : in_label[n - 1]});
+        }
+        in_blank[n] = score(blank) + ended;
+      }
+    }
+    losses.values.push_back(0 - sum_of({in_blank[count], in_label[count]}));
+  }
+  return {losses};
+}
+
 Hosts layer_norm(const Hosts& in, const void* given) {
   const auto n = static_cast<std::size_t>(in[0].shape[-1]);
   Host y = in[0];
@@ -249,6 +290,7 @@ void add_reduce_references(References& table) {
                       log_softmax_row);
   };
   table["cross_entropy"] = cross_entropy;
+  table["ctc_loss"] = ctc_loss;
   table["layer_norm"] = layer_norm;
   table["limit_norm"] = [](const Hosts& in, const void* given) {
     double squares = 0;

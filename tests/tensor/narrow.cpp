@@ -107,6 +107,19 @@ TEST_CASE("an error of a type advises the conversion that would help") {
   CHECK_THAT(text_of([&] { x.values<std::int32_t>(); }), Catch::Contains("x.to(DType::int32)"));
 }
 
+TEST_CASE("an operand has the shape and the dtype of its argument") {
+  const auto describe = [](Operand x) { return std::pair(x.shape(), x.dtype()); };
+  const Variable w("w", zeros({2, 3}, {.dtype = DType::float64}));
+  CHECK(describe(w) == std::pair(Shape({2, 3}), DType::float64));
+  CHECK(describe(ones({4, 1}, {.dtype = DType::int32})) == std::pair(Shape({4, 1}), DType::int32));
+  CHECK(describe(3) == std::pair(Shape(), DType::int32));
+  CHECK(describe(0.5) == std::pair(Shape(), DType::float32));
+  const auto last = [](Operand x) { return x.shape(-1); };
+  CHECK(last(w) == 3);
+  check_refused<ShapeError>([&] { last(5); }, "axis");
+  check_refused<Error>([&] { describe(Tensor()); }, "an undefined Tensor");
+}
+
 TEST_CASE("errors and records name the line of the first index") {
   const Tensor x = ones({1, 1, 1, 1, 1, 1, 1, 2});
   const unsigned line = __LINE__ + 1;

@@ -35,11 +35,6 @@ struct SavedValue {
   void* place;
   bool in_model = false;  // and not an argument of its own
 };
-struct SavedTensor {
-  std::string name;
-  Tensor* place;
-  bool in_model = false;
-};
 template <class T>
 SavedValue saved_value(std::string_view name, T& value) {
   using Kind = SavedValue::Kind;
@@ -52,26 +47,28 @@ SavedValue saved_value(std::string_view name, T& value) {
   return {kind, static_cast<std::uint8_t>(sizeof(T)), std::string(name), place};
 }
 
-struct SavedVariable {
-  std::string name;
-  Variable variable;
-  const char* role;  // "parameter", "buffer" or "optimizer state", for reports
-};
-struct State {
-  std::vector<SavedVariable> variables;  // each once
-  std::vector<std::pair<std::string, Generator>> generators;
-  std::vector<SavedValue> values;
-  std::vector<SavedTensor> tensors;
+struct StateLists;
+struct REEL_API State {
+  StateLists* lists;          // whose vectors would cost each program that includes this header
   int plain_parts = 0;        // numbers, texts and Tensors that are arguments themselves
   bool takes_values = false;  // an argument is no model: it takes numbers, texts or Tensors
 
-  REEL_API void add(std::string_view name, const Variable& variable, const char* role);
+  State();
+  State(State&& other) noexcept;
+  State& operator=(State&&) = delete;
+  ~State();
+  /// Adds a Variable unless it is there. The role is "parameter", "buffer" or "optimizer state",
+  /// for reports.
+  void add(std::string_view name, const Variable& variable, const char* role);
   /// The path of a Variable among those that were added; empty if it is none of them.
-  REEL_API std::string path_of(const Variable& variable) const;
-  REEL_API void add_generator(std::string_view name, const Generator& generator);
+  std::string path_of(const Variable& variable) const;
+  void add_generator(std::string_view name, const Generator& generator);
+  void add_tensor(std::string_view name, const Tensor& tensor);
+  void add_value(SavedValue value);
   /// Appends the numbers and Tensors of `other`.
-  REEL_API void take_plain(State& other, bool in_model = false);
-  std::size_t found() const { return variables.size() + generators.size(); }
+  void take_plain(State& other, bool in_model = false);
+  /// The number of Variables and Generators.
+  std::size_t found() const;
 };
 /// Throws Error for two things of one name.
 REEL_API void check_names(const State& state, Caller caller);
@@ -94,9 +91,9 @@ struct Collector {
       state.add_generator(path, leaf);
       is_model = true;
     } else if constexpr (std::is_same_v<T, Tensor>) {
-      own.tensors.push_back({std::string(path), const_cast<Tensor*>(&leaf)});
+      own.add_tensor(path, leaf);
     } else if constexpr (SavedNumber<T>) {
-      own.values.push_back(saved_value(path, leaf));
+      own.add_value(saved_value(path, leaf));
     }
   }
   void buffer(std::string_view path, const Buffer& leaf) const {
@@ -161,10 +158,10 @@ void collect_part(State& state, Part& part) {
   const std::string number = std::to_string(state.plain_parts);
   state.takes_values |= SavedNumber<T> || std::is_same_v<T, Tensor>;
   if constexpr (SavedNumber<T>) {
-    state.values.push_back(saved_value(number, part));
+    state.add_value(saved_value(number, part));
     ++state.plain_parts;
   } else if constexpr (std::is_same_v<T, Tensor>) {
-    state.tensors.push_back({number, const_cast<Tensor*>(&part)});
+    state.add_tensor(number, part);
     ++state.plain_parts;
   } else {
     static_assert(!PlainField<T> || HasFields<T>,

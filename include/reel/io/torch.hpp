@@ -21,6 +21,7 @@ struct TorchLayer {
 };
 struct TorchLayers {
   std::vector<TorchLayer>& found;
+  REEL_API void add(TorchLayer layer) const;
   void operator()(std::string_view, auto&) const {}
   template <class T>
   bool takes(std::string_view path, T& layer) const {
@@ -29,16 +30,16 @@ struct TorchLayers {
     if constexpr (std::is_same_v<L, reel::detail::Member>)
       return takes_one_of<nn::Linear, nn::Embedding, nn::LayerNorm, nn::RNNCell, nn::LSTMCell,
                           nn::GRUCell, nn::LSTM, nn::GRU>(path, layer);
-    const auto add = [&](Kind kind) { found.push_back({kind, std::string{path}}); };
-    if constexpr (std::is_same_v<L, nn::Linear>) add(Kind::linear);
-    if constexpr (std::is_same_v<L, nn::Embedding>) add(Kind::embedding);
-    if constexpr (std::is_same_v<L, nn::LayerNorm>) add(Kind::layer_norm);
+    const auto note = [&](Kind kind) { add({kind, std::string(path)}); };
+    if constexpr (std::is_same_v<L, nn::Linear>) note(Kind::linear);
+    if constexpr (std::is_same_v<L, nn::Embedding>) note(Kind::embedding);
+    if constexpr (std::is_same_v<L, nn::LayerNorm>) note(Kind::layer_norm);
     if constexpr (std::is_same_v<L, nn::RNNCell> || std::is_same_v<L, nn::LSTMCell>)
-      add(Kind::cell);
-    if constexpr (std::is_same_v<L, nn::GRUCell>) add(Kind::gru_cell);
+      note(Kind::cell);
+    if constexpr (std::is_same_v<L, nn::GRUCell>) note(Kind::gru_cell);
     if constexpr (std::is_same_v<L, nn::LSTM> || std::is_same_v<L, nn::GRU>) {
       const Kind kind = std::is_same_v<L, nn::GRU> ? Kind::gru : Kind::rnn;
-      found.push_back({kind, std::string{path}, layer.cells.size(), layer.bidirectional});
+      add({kind, std::string(path), layer.cells.size(), layer.bidirectional});
       return true;  // not the cells inside
     }
     return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Layers one after another.
-#pragma once
+#pragma once  // defined in lib/nn
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -75,6 +75,8 @@ struct Member {
     return leaf < 0 && type == key_of<T>() ? static_cast<T*>(object) : nullptr;
   }
 };
+/// Adds a member to the list, and returns it.
+REEL_API Member& append(std::vector<Member>& list, Member member);
 /// Lists the members of an object. Empty objects, functions and views of texts are left out.
 struct MemberVisitor {
   std::vector<Member>& found;
@@ -90,12 +92,10 @@ struct MemberVisitor {
   template <class T>
   bool takes(std::string_view path, T& object) const {
     if constexpr (std::is_same_v<T, Member>) {  // of a Sequential inside
-      found.push_back(object);
-      found.back().name = path;
+      append(found, object).name = path;
       return true;
     }
-    found.push_back({std::string(path), &object, -1, key_of<T>()});
-    const MemberVisitor inside{found.back().inside};
+    const MemberVisitor inside{append(found, {std::string(path), &object, -1, key_of<T>()}).inside};
     visit_fields(object,
                  [&](std::string_view name, auto& member) { visit_leaves(name, member, inside); });
     return true;
@@ -103,7 +103,7 @@ struct MemberVisitor {
   template <class Leaf>
   void add(std::string_view path, void* leaf) const {
     if constexpr (constexpr int number = MemberLeaves::number_of<Leaf>; number >= 0)
-      found.push_back({std::string(path), leaf, number});
+      append(found, {std::string(path), leaf, number});
   }
 };
 }  // namespace detail
@@ -116,14 +116,10 @@ class Part {
   using Target = reel::detail::Target<P>;
 
  public:
-  Part(Tensor (*function)(Operand)) : Part(function, 0) {}  // also one of several overloads
+  REEL_API Part(Tensor (*function)(Operand));  // also one of several overloads
   template <class P>
   requires(!std::is_same_v<P, Part>) Part(P part) : Part(std::move(part), 0) {}
-  Part(const Part& other) try
-      : object_(other.object_ ? other.type_->copy(other.object_) : nullptr), type_(other.type_) {
-  } catch (const std::bad_alloc&) {
-    fail_memory({}, "Sequential");
-  }
+  REEL_API Part(const Part& other);
   Part(Part&& other) noexcept
       : object_(std::exchange(other.object_, nullptr)), type_(other.type_) {}
   Part& operator=(Part other) noexcept {
@@ -187,30 +183,19 @@ class Part {
 ///
 ///     nn::Sequential model{nn::Linear(2, 8), tanh, nn::Linear(8, 1)};
 ///     Tensor y = model(x);
-struct Sequential {
+struct REEL_API Sequential {
   std::vector<Part> parts;  // add to them as to any vector
   Sequential() = default;
-  Sequential(std::initializer_list<Part> each) try : parts(each) {
-    if (parts.size() == 1)  // Sequential{other} is a copy
-      if (const Sequential* const other = parts[0].as<Sequential>())
-        parts = std::vector<Part>(other->parts);
-  } catch (const std::bad_alloc&) {
-    fail_memory({}, "Sequential");
-  }
+  Sequential(std::initializer_list<Part> each);
   template <class... Parts>
   requires(sizeof...(Parts) > 1 ||
            !(std::is_same_v<Parts, Sequential> && ...)) explicit Sequential(Parts... each) try {
-    parts.reserve(sizeof...(Parts));
-    (parts.push_back(Part(std::move(each))), ...);
+    reserve(sizeof...(Parts));
+    (append(Part(std::move(each))), ...);
   } catch (const std::bad_alloc&) {
     fail_memory({}, "Sequential");
   }
-  Tensor operator()(Operand x) const {
-    CallerScope here(x.caller());
-    Tensor value = x.value();
-    for (const Part& part : parts) value = part(std::move(value));
-    return value;
-  }
+  Tensor operator()(Operand x) const;
   /// The parts are called "0", "1", ...
   void fields(auto&& field) {
     std::vector<reel::detail::Member> members;
@@ -221,6 +206,10 @@ struct Sequential {
   void clone_members(std::vector<Variable>& seen, std::vector<Variable>& clones) {
     for (Part& part : parts) part.type_->clone(part.object_, seen, clones);
   }
+
+ private:
+  void reserve(std::size_t count);
+  void append(Part part);
 };
 }  // namespace nn
 }  // namespace reel

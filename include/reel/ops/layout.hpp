@@ -55,6 +55,10 @@ REEL_API Tensor tile(Operand x, Shape counts);
 ///     repeat(tensor({1, 2}), {1, 2}, 0)    // [1, 2, 2]
 REEL_API Tensor repeat(Operand x, Extent count, int axis);
 REEL_API Tensor repeat(Operand x, const std::vector<std::int64_t>& counts, int axis);
+template <WholeNumber I>
+Tensor repeat(Operand x, const std::vector<I>& counts, int axis) {
+  return repeat(x, detail::positions_of(counts, x.caller(), "repeat"), axis);
+}
 REEL_API Tensor repeat(Operand x, std::initializer_list<std::int64_t> counts, int axis);
 
 /// How many elements pad() adds before and after the elements of an axis.

@@ -36,6 +36,11 @@ REEL_API Tensor stack(Operands parts, int axis = 0);
 /// not add up to it.
 REEL_API std::vector<Tensor> split(Operand x, std::int64_t parts, int axis = 0);
 REEL_API std::vector<Tensor> split(Operand x, std::span<const std::int64_t> lengths, int axis = 0);
+template <WholeNumber I>
+std::vector<Tensor> split(Operand x, const std::vector<I>& lengths, int axis = 0) {
+  const std::vector<std::int64_t> wide = detail::positions_of(lengths, x.caller(), "split");
+  return split(x, std::span<const std::int64_t>(wide.data(), wide.size()), axis);
+}
 /// x in another dtype. From floating to integer, the fraction is cut off, values out of range
 /// become the nearest end of the range, and NaN becomes 0. Between integers, values wrap around. To
 /// bool, everything but 0 becomes true.

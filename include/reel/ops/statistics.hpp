@@ -5,7 +5,9 @@
 
 namespace reel {
 /// The product; 1 if there are no elements. bool, uint8 and int32 are multiplied in int64. The
-/// gradient is exact where elements are 0.
+/// gradient is exact where elements are 0. Floating elements are multiplied in their dtype, in an
+/// order that depends on the shape: a part of the product may overflow to inf where the whole one
+/// would not, and inf times 0 is NaN. exp(sum(log(x))) of positive elements avoids this.
 ///
 ///     prod(tensor({{1, 2}, {3, 4}}), 1)    // [2, 12]
 REEL_API Tensor prod(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no);

@@ -22,8 +22,7 @@ class REEL_API Adam : public Optimizer {
   explicit Adam(std::vector<Variable> variables, AdamOptions options = {},
                 Caller caller = Caller::here());
   explicit Adam(const std::vector<Group<AdamOptions>>& groups, Caller caller = Caller::here());
-  explicit Adam(std::initializer_list<Group<AdamOptions>> groups, Caller caller = Caller::here())
-      : Adam(std::vector(groups), caller) {}
+  explicit Adam(std::initializer_list<Group<AdamOptions>> groups, Caller caller = Caller::here());
   /// Updates the Variables. Takes one gradient for each of them, in their order: of gradient() or
   /// row_gradients() of a tape. Throws Error, ShapeError, DTypeError, DeviceError or IndexError
   /// before anything of any group has changed.
@@ -56,7 +55,6 @@ class REEL_API AdamW : public Adam {
   explicit AdamW(std::vector<Variable> variables, AdamWOptions options = {},
                  Caller caller = Caller::here());
   explicit AdamW(const std::vector<Group<AdamWOptions>>& groups, Caller caller = Caller::here());
-  explicit AdamW(std::initializer_list<Group<AdamWOptions>> groups, Caller caller = Caller::here())
-      : AdamW(std::vector(groups), caller) {}
+  explicit AdamW(std::initializer_list<Group<AdamWOptions>> groups, Caller caller = Caller::here());
 };
 }  // namespace reel::optim

@@ -20,8 +20,7 @@ class REEL_API RMSprop : public Optimizer {
   explicit RMSprop(const std::vector<Group<RMSpropOptions>>& groups,
                    Caller caller = Caller::here());
   explicit RMSprop(std::initializer_list<Group<RMSpropOptions>> groups,
-                   Caller caller = Caller::here())
-      : RMSprop(std::vector(groups), caller) {}
+                   Caller caller = Caller::here());
   /// Updates the Variables. Takes one gradient for each of them, in their order: of gradient() or
   /// row_gradients() of a tape. Throws Error, ShapeError, DTypeError, DeviceError or IndexError
   /// before anything of any group has changed.
@@ -55,8 +54,7 @@ class REEL_API Adagrad : public Optimizer {
   explicit Adagrad(const std::vector<Group<AdagradOptions>>& groups,
                    Caller caller = Caller::here());
   explicit Adagrad(std::initializer_list<Group<AdagradOptions>> groups,
-                   Caller caller = Caller::here())
-      : Adagrad(std::vector(groups), caller) {}
+                   Caller caller = Caller::here());
   /// Updates the Variables. Takes one gradient for each of them, in their order: of gradient() or
   /// row_gradients() of a tape. Throws Error, ShapeError, DTypeError, DeviceError or IndexError
   /// before anything of any group has changed.

@@ -18,8 +18,7 @@ class REEL_API SGD : public Optimizer {
   explicit SGD(std::vector<Variable> variables, SGDOptions options = {},
                Caller caller = Caller::here());
   explicit SGD(const std::vector<Group<SGDOptions>>& groups, Caller caller = Caller::here());
-  explicit SGD(std::initializer_list<Group<SGDOptions>> groups, Caller caller = Caller::here())
-      : SGD(std::vector(groups), caller) {}
+  explicit SGD(std::initializer_list<Group<SGDOptions>> groups, Caller caller = Caller::here());
   /// Updates the Variables. Takes one gradient for each of them, in their order: of gradient() or
   /// row_gradients() of a tape. Throws Error, ShapeError, DTypeError, DeviceError or IndexError
   /// before anything of any group has changed.
