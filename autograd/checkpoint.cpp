@@ -156,7 +156,7 @@ class Repeats : public Redirect {
           options.dtype == first.options.dtype))
       fail_differs("random numbers", to_text(first.options.shape), to_text(options.shape));
     options = first.options;
-    return first.kept.defined() ? first.kept : run(random_op, options, caller);
+    return first.kept.defined() ? first.kept : run(core_ops.random, options, caller);
   }
 
  private:

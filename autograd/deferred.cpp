@@ -130,7 +130,7 @@ void Playback::add_to_bias(const DeferredProduct& product, const DeferredProduct
   if (product.bias == DeferredProduct::no_value) return;
   const Tensor& dz = rows.dz;
   Slot& bias = slots_[product.bias - first_value_];
-  if (!add_in_place(bias.gradient, sum_to_op, {dz}, ShapeOptions{Shape({dz.shape()[1]})}))
+  if (!add_in_place(bias.gradient, core_ops.sum_to, {dz}, ShapeOptions{Shape({dz.shape()[1]})}))
     add(bias.gradient, sum(dz, 0));
 }
 

@@ -61,7 +61,7 @@ bool GradientCall::step_before(const Op& op) {
 void GradientCall::give_sum(int input, Tensor dx) {
   if (!wants(input)) return;
   if (dx.shape() == input_shape(input)) return give(input, std::move(dx));
-  give(input, sum_to_op, {dx}, ShapeOptions{input_shape(input)});
+  give(input, core_ops.sum_to, {dx}, ShapeOptions{input_shape(input)});
 }
 void GradientCall::give(int input, Op& op, std::initializer_list<Operand> inputs,
                         OptionsView options) {

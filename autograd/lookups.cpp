@@ -28,7 +28,7 @@ void Lookups::find(Reel& reel, std::uint64_t tape, std::uint32_t start, std::uin
       leads[input.record - start] = true;
       for (const SourceValue& place : places) {
         if (place.value != input.value) continue;
-        if (record.op == &lookup_op)
+        if (record.op == &core_ops.lookup)
           all_.push_back(
               {place.source, record.first_value, Access::share(record.inputs[1].saved), {}});
         else

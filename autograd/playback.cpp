@@ -158,18 +158,18 @@ inline bool Playback::add_to(Tensor& slot, const Tensor& dx) {
   if (!owned(slot) || !Access::body(dx)->contiguous) return false;
   if (attended && context_.path_mode()) return false;
   Body& sum = *Access::body(slot);
-  const Pass pass = pass_of(add_op, sum.dtype);
+  const Pass pass = pass_of(core_ops.add, sum.dtype);
   // The gate computes other sums, and refuses those of 16 bits.
   if (on_cpu(sum) ? !pass : !has_arithmetic(sum.dtype)) return false;
   const Body* const summands[] = {&sum, Access::body(dx)};
   Body* output = &sum;
-  const GateCall call{add_op, summands, 2, {}, context_.site, &output, 1, nullptr};
+  const GateCall call{core_ops.add, summands, 2, {}, context_.site, &output, 1, nullptr};
   if (attended) tell_begin(context_, call);
   if (on_cpu(sum)) {
     const void* inputs[] = {sum.data, summands[1]->data};
     run_pass(pass, sum.elements, inputs, 2, sum.dtype, 0, sum.data, sum.dtype);
   } else {
-    run_kernel(add_op, {}, {summands, &output, nullptr, 2, 1}, context_.site);
+    run_kernel(core_ops.add, {}, {summands, &output, nullptr, 2, 1}, context_.site);
   }
   if (attended) tell_end(context_, call);
   return true;
@@ -180,7 +180,7 @@ bool Playback::add_in_place(Tensor& slot, const Tensor& dx) {
 }
 
 void Playback::add_another(Tensor& slot, Tensor dx) {
-  if (!add_in_place(slot, dx)) slot = run_binary(add_op, std::move(slot), std::move(dx));
+  if (!add_in_place(slot, dx)) slot = run_binary(core_ops.add, std::move(slot), std::move(dx));
 }
 
 bool Playback::add_in_place(Tensor& slot, Op& op, std::initializer_list<Operand> inputs,
@@ -192,24 +192,25 @@ bool Playback::add_in_place(Tensor& slot, Op& op, std::initializer_list<Operand>
 
 bool Playback::add_product(Tensor& slot, const Body& a, Transposed a_transposed, const Body& b,
                            Transposed b_transposed) {
-  if (context_.path_mode() || matmul_op.composite || a.rank() != 2 || b.rank() != 2) return false;
+  if (context_.path_mode() || core_ops.matmul.composite || a.rank() != 2 || b.rank() != 2)
+    return false;
   if (!on_cpu(a)) return false;
   Body x = matrix_of(a, a_transposed), y = matrix_of(b, b_transposed);
   const bool adds = writable(slot);
   Tensor made;
   if (!adds) {
     const std::int64_t rows = x.shape.data()[0], columns = y.shape.data()[1];
-    made =
-        new_gradient(context_, matmul_op, cpu(), a.dtype, Shape({rows, columns}), rows * columns);
+    made = new_gradient(context_, core_ops.matmul, cpu(), a.dtype, Shape({rows, columns}),
+                        rows * columns);
   }
   const Body* inputs[] = {&x, &y};
   Body* output = Access::body(adds ? slot : made);
-  const GateCall call{matmul_op, inputs, 2, {}, context_.site, &output, 1, nullptr};
+  const GateCall call{core_ops.matmul, inputs, 2, {}, context_.site, &output, 1, nullptr};
   if (context_.mode) [[unlikely]] {
     for (Body* view : {&x, &y}) view->references = 1, view->owner = nullptr;
     tell_begin(context_, call);
   }
-  run_on_host(matmul_op, {}, {inputs, &output, nullptr, 2, 1, adds}, context_.site);
+  run_on_host(core_ops.matmul, {}, {inputs, &output, nullptr, 2, 1, adds}, context_.site);
   if (context_.mode) [[unlikely]]
     tell_end(context_, call);
   if (!adds) add(slot, std::move(made));
@@ -426,8 +427,8 @@ const Body* Playback::spread(const Body& body, const Shape& shape) {
 
 /// A row-major copy, for the record being played.
 const Body* Playback::in_order(const Body& body) {
-  copies_.push_back(
-      run(cast_op, Operand(Access::share(const_cast<Body*>(&body))), DTypeOptions{body.dtype}));
+  copies_.push_back(run(core_ops.cast, Operand(Access::share(const_cast<Body*>(&body))),
+                        DTypeOptions{body.dtype}));
   return Access::body(copies_[copies_.size() - 1]);
 }
 

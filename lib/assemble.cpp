@@ -5,14 +5,51 @@
 #include <reel/error.hpp>
 
 #include "autograd/install.hpp"
+#include "lib/body/error.hpp"
 #include "lib/cpu/backend.hpp"
 #include "lib/cpu/install.hpp"
 #include "lib/cpu/kernels.hpp"
+#include "lib/flow/context.hpp"
 #include "lib/flow/device.hpp"
+#include "lib/flow/error.hpp"
+#include "lib/flow/observer.hpp"
 #include "lib/gate/plugin.hpp"
 #include "lib/ops/ops.hpp"
+#include "lib/table/entries.hpp"
+
+// Not null in a program that is linked with the plugin.
+extern "C" [[gnu::weak]] const char* reel_install_cuda(const reel::PluginHost& host);
 
 namespace reel {
+constinit const ErrorSource error_source = {
+    .begin = [] { tell_interceptors("it catches an error of the library"); },
+    .line = site_of,
+    .names = names_of_call,
+    .find_call = find_call,
+    .tell = tell_error,
+};
+constinit const CoreOps core_ops = {
+    .add = add_op,
+    .cast = cast_op,
+    .fill = fill_op,
+    .linear_scan = linear_scan_op,
+    .lookup = lookup_op,
+    .matmul = matmul_op,
+    .order = order_op,
+    .polygamma = polygamma_op,
+    .random = random_op,
+    .relu = relu_op,
+    .reshape = reshape_op,
+    .scatter = scatter_op,
+    .scatter_elements = scatter_elements_op,
+    .sigmoid = sigmoid_op,
+    .slice = slice_op,
+    .sum_to = sum_to_op,
+    .tanh = tanh_op,
+    .to_device = to_device_op,
+    .unslice = unslice_op,
+};
+
 namespace {
 std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\""; }
 
@@ -96,6 +133,7 @@ void fill_table() {
   ops.users_rule = user_rule;
   ops.copy_for_views(Device::Kind::cpu);
   open_cuda = open_cuda_plugin;
+  linked_plugin = reel_install_cuda;
   for (Op* op : ops.ops()) check(*op, problems);
   problems.raise();
 }

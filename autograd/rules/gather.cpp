@@ -10,11 +10,11 @@ namespace reel {
 namespace {
 // y = x[i]        dx[i] += dy
 void take_rule(GradientCall& call) {
-  call.give(0, scatter_op, {call.dy(), call.input(1)},
+  call.give(0, core_ops.scatter, {call.dy(), call.input(1)},
             UnTakeOptions{call.input_shape(0), call.option<AxisOptions>().axis});
 }
 void gather_rule(GradientCall& call) {
-  call.give(0, scatter_elements_op, {call.dy(), call.input(1)},
+  call.give(0, core_ops.scatter_elements, {call.dy(), call.input(1)},
             UnTakeOptions{call.input_shape(0), call.option<AxisOptions>().axis});
 }
 // y[i] += x        dx = dy[i]

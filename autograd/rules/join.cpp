@@ -11,12 +11,12 @@ namespace {
 // y = part of x        dx = dy at that part, else 0
 void slice_rule(GradientCall& call) {
   UnsliceOptions place{call.option<SliceOptions>(), call.input_shape(0)};
-  if (place.slice.keeps_axes()) return call.give(0, unslice_op, {call.dy()}, place);
+  if (place.slice.keeps_axes()) return call.give(0, core_ops.unslice, {call.dy()}, place);
   place.slice.dropped = place.slice.added = 0;
-  call.give(0, unslice_op, {reshape(call.dy(), place.slice.lengths)}, place);
+  call.give(0, core_ops.unslice, {reshape(call.dy(), place.slice.lengths)}, place);
 }
 void unslice_rule(GradientCall& call) {
-  call.give(0, run(slice_op, call.dy(), call.option<UnsliceOptions>().slice));
+  call.give(0, run(core_ops.slice, call.dy(), call.option<UnsliceOptions>().slice));
 }
 
 // y = parts side by side        d part = its slice of dy

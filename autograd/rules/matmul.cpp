@@ -41,7 +41,7 @@ void give_product(GradientCall& call, int input, const Tensor& a, Transposed a_t
   const Tensor x = a_transposed == Transposed::yes ? transposed(a) : a;
   const Tensor y = b_transposed == Transposed::yes ? transposed(b) : b;
   if (direct)
-    call.give(input, matmul_op, {x, y});
+    call.give(input, core_ops.matmul, {x, y});
   else
     call.give_sum(input, matmul(x, y));
 }
@@ -68,7 +68,7 @@ void matmul_add_rule(GradientCall& call) {
 // r = f(x y + z), and f' can be told from r
 void dense_rule(GradientCall& call) {
   const Activation activation = call.option<ActivationOptions>().activation;
-  const Op* const activating = activation_op(activation);
+  const Op* const activating = core_ops.of(activation);
   if (activating && !call.step_before(*activating))
     call.set_dy(gradient_of(activation)(call.dy(), call.output()));
   matmul_add_rule(call);

@@ -29,7 +29,9 @@ struct Functions<Tensor> {
   static Tensor hypot(const Tensor& x, const Tensor& y) { return reel::hypot(x, y); }
   static Tensor maximum(const Tensor& x, const Tensor& y) { return reel::maximum(x, y); }
   static Tensor minimum(const Tensor& x, const Tensor& y) { return reel::minimum(x, y); }
-  static Tensor polygamma(const Tensor& x, Operand n) { return run_binary(polygamma_op, x, n); }
+  static Tensor polygamma(const Tensor& x, Operand n) {
+    return run_binary(core_ops.polygamma, x, n);
+  }
   static Tensor power(const Tensor& x, const Tensor& y) { return reel::power(x, y); }
 };
 }  // namespace formulas::math

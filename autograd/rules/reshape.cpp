@@ -22,7 +22,7 @@ void transpose_rule(GradientCall& call) {
 
 // y = x repeated        dx = sum of dy over the copies
 void broadcast_to_rule(GradientCall& call) {
-  call.give(0, sum_to_op, {call.dy()}, ShapeOptions{call.input_shape(0)});
+  call.give(0, core_ops.sum_to, {call.dy()}, ShapeOptions{call.input_shape(0)});
 }
 }  // namespace
 

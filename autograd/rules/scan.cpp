@@ -26,7 +26,7 @@ Tensor moved_by_one(const Tensor& x, std::int64_t axis, bool back, double value)
 namespace {
 /// r[i] = a[i] r[i + 1] + b[i] for scans from the beginning; a[i] r[i - 1] + b[i] for others.
 Tensor back_through(const Tensor& a, const Tensor& b, const AxisScanOptions& option) {
-  return run(linear_scan_op, {a, b}, AxisScanOptions{option.axis, !option.reverse});
+  return run(core_ops.linear_scan, {a, b}, AxisScanOptions{option.axis, !option.reverse});
 }
 
 // y = cumsum x        dx[i] = sum of dy[k] for k >= i
@@ -56,7 +56,7 @@ void cummax_rule(GradientCall& call) {
   const Tensor chosen = (x == call.output()) | (x != x);
   const Tensor last = cummax(where(chosen, steps, option.reverse ? 1 - n : 0),
                              static_cast<int>(option.axis), {option.reverse});
-  call.give(0, scatter_elements_op, {call.dy(), option.reverse ? -last : last},
+  call.give(0, core_ops.scatter_elements, {call.dy(), option.reverse ? -last : last},
             UnTakeOptions{call.input_shape(0), option.axis});
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Element types of tensors, and their C++ types.
-#pragma once  // defined in lib/tensor
+#pragma once  // defined in lib/body, lib/tensor
 #include <cstdint>
 #include <iosfwd>
 #include <string_view>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Every exception type of reel. The first line of what() is at most 200 characters:
 // "program.cpp:12: op: argument: expected ..., got ...".
-#pragma once          // defined in lib/flow
+#pragma once          // defined in lib/body
 #include <stdexcept>  // std::invalid_argument
 #include <string_view>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How much memory the library holds, and what happens when there is no more.
-#pragma once  // defined in lib/flow, lib/memory
+#pragma once  // defined in lib/body, lib/flow, lib/memory
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

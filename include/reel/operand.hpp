@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What public ops take: a tensor, a Variable or a number, together with the caller's line.
-#pragma once  // defined in lib/tensor
+#pragma once  // defined in lib/body, lib/gate
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>

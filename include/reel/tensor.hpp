@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Tensor: an immutable array of numbers.
-#pragma once  // defined in lib/tensor
+#pragma once  // defined in lib/body, lib/memory, lib/gate, lib/ops, lib/tensor
 #include <cstdint>
 #include <initializer_list>
 #include <iosfwd>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Variable: a named value that can change.
-#pragma once  // defined in lib/tensor
+#pragma once  // defined in lib/body, lib/memory, lib/gate, lib/tensor
 #include <string>
 #include <string_view>
 

@@ -48,4 +48,6 @@ struct Access {
     return x.kind_ == Operands::Kind::operands ? static_cast<const Operand*>(x.first_) : nullptr;
   }
 };
+/// The body of a tensor that `what`, a method, needs.
+const Body& defined_body(const Tensor& x, std::string_view what, Caller caller);
 }  // namespace reel

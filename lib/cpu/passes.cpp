@@ -123,7 +123,7 @@ void copy_in_order(const Body& from, Body& to) {
   const Body* input = &from;
   Body* output = &to;
   const DTypeOptions options{to.dtype};
-  cast_op.on_cpu().of(Part::value)({&input, &output, &options, 1, 1});
+  core_ops.cast.on_cpu().of(Part::value)({&input, &output, &options, 1, 1});
 }
 }  // namespace
 

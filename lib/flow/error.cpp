@@ -1,34 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The text of errors: first line at most 200 characters, the rest below it.
-#include <reel/error.hpp>
+// What a thread knows of an error: the user's line, and the function and layer that the user
+// called.
 #include <reel/fields.hpp>
 
-#include <algorithm>
-#include <cstdio>
-#include <string>
-#include <utility>
-
-#include "lib/flow/observer.hpp"
+#include "lib/flow/context.hpp"
+#include "lib/flow/error.hpp"
+#include "lib/table/op.hpp"
 
 namespace reel {
 namespace {
-constexpr std::size_t first_line_limit = 200;
-
-std::string_view last_part(std::string_view path) {
-  const std::size_t slash = path.rfind('/');
-  return slash == std::string_view::npos ? path : path.substr(slash + 1);
-}
-
-/// Whether the line is in a standard header, which make_unique and emplace_back report. Errors do
-/// not name it.
-bool is_standard(Caller site) {
-  return site.file && std::string_view(site.file).find("/include/c++/") != std::string_view::npos;
-}
-Caller users_line(Caller caller) {
-  const Caller site = site_of(caller);
-  return is_standard(site) ? Caller{} : site;
-}
-
 /// Whether a layer's arguments are those of its op: LSTM and lstm, LayerNorm and layer_norm.
 bool same_name(std::string_view layer, std::string_view op) {
   if (layer == op) return true;
@@ -43,8 +23,9 @@ bool same_name(std::string_view layer, std::string_view op) {
   return i == layer.size();
 }
 
-/// The name of the function that the user called, and the argument as this function names it.
-std::pair<std::string, std::string> named(std::string_view op, std::string_view argument) {
+}  // namespace
+
+std::pair<std::string, std::string> names_of_call(std::string_view op, std::string_view argument) {
   const Context& context = Context::here();
   const std::string inner(context.function.empty() ? op : context.function);
   if (context.site_name.empty()) return {inner, std::string(argument)};
@@ -54,91 +35,14 @@ std::pair<std::string, std::string> named(std::string_view op, std::string_view 
           argument.empty() ? "in " + inner : std::string(argument) + " of " + inner};
 }
 
-/// At most `limit` bytes of one line.
-std::string shortened(std::string text, std::size_t limit) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  if (text.size() <= limit) return text;
-  std::size_t end = limit - 3;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // UTF-8
-  return text.substr(0, end) + "...";
-}
-
-std::string message(Caller caller, std::string_view op, std::string_view argument,
-                    std::string_view expected, std::string_view got, std::string_view advice) {
-  const Caller site = users_line(caller);
-  const auto [name, of] = named(op, argument);
-  const auto line = [&, &name = name, &of = of](std::size_t part, std::size_t limit) {
-    std::string text, end = ", got " + shortened(std::string(got), 2 * part);
-    if (site.file)
-      text = shortened(std::string(last_part(site.file)), 2 * part) + ":" +
-             std::to_string(site.line) + ": ";
-    text += shortened(name, part) + ": ";
-    if (!of.empty()) text += shortened(of, part) + ": ";
-    const std::size_t taken = text.size() + end.size();
-    return text + shortened("expected " + std::string(expected), limit - taken) + end;
-  };
-  constexpr std::size_t any = 1 << 30;
-  std::string text = line(any, 2 * any);
-  if (text.size() > first_line_limit) text = line(25, first_line_limit) + "\n  " + text;
-  if (!advice.empty()) text.append("\n  ").append(advice);
-  if (site.file)
-    text.append("\n  at ").append(site.file).append(":").append(std::to_string(site.line));
-  return text;
-}
-}  // namespace
-
-Caller site_of(Caller caller) { return Context::here().site_of(caller); }
-
-const char* MemoryError::what() const noexcept { return *text_ ? text_ : Error::what(); }
-
-void fail_memory(Caller caller, std::string_view op) {
+void find_call(Caller& caller, std::string_view& op) {
   const Context* const context = Context::current();  // making one would ask for memory
   if (context && context->site.file) caller = context->site;
   if (context && !context->site_name.empty())
     op = context->site_name;
   else if (context && !context->function.empty())
     op = context->function;
-  const Caller line = is_standard(caller) ? Caller{} : caller;
-  const std::string_view file = line.file ? last_part(line.file) : std::string_view();
-  char place[80] = "";
-  if (line.file)
-    std::snprintf(place, sizeof place,
-                  "%.*s:%u: ", static_cast<int>(std::min<std::size_t>(file.size(), 60)),
-                  file.data(), line.line);
-  MemoryError error("");  // an empty text takes no memory
-  std::snprintf(error.text_, sizeof error.text_,
-                "%s%.*s: memory: expected some for the call, got none from the system", place,
-                static_cast<int>(std::min<std::size_t>(op.size(), 50)), op.data());
-  tell_error(error, op, caller);
-  throw error;
 }
 
-template <class E>
-void fail(Caller caller, std::string_view op, std::string_view argument, std::string_view expected,
-          std::string_view got, std::string_view advice) try {
-  tell_interceptors("it catches an error of the library");
-  const E error(message(caller, op, argument, expected, got, advice));
-  tell_error(error, op, caller);
-  throw error;
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, op);
-}
-template void fail<Error>(Caller, std::string_view, std::string_view, std::string_view,
-                          std::string_view, std::string_view);
-template void fail<ShapeError>(Caller, std::string_view, std::string_view, std::string_view,
-                               std::string_view, std::string_view);
-template void fail<IndexError>(Caller, std::string_view, std::string_view, std::string_view,
-                               std::string_view, std::string_view);
-template void fail<DTypeError>(Caller, std::string_view, std::string_view, std::string_view,
-                               std::string_view, std::string_view);
-template void fail<DeviceError>(Caller, std::string_view, std::string_view, std::string_view,
-                                std::string_view, std::string_view);
-template void fail<MemoryError>(Caller, std::string_view, std::string_view, std::string_view,
-                                std::string_view, std::string_view);
-template void fail<IoError>(Caller, std::string_view, std::string_view, std::string_view,
-                            std::string_view, std::string_view);
-template void fail<TapeError>(Caller, std::string_view, std::string_view, std::string_view,
-                              std::string_view, std::string_view);
-template void fail<TraceError>(Caller, std::string_view, std::string_view, std::string_view,
-                               std::string_view, std::string_view);
+Caller site_of(Caller caller) { return Context::here().site_of(caller); }
 }  // namespace reel

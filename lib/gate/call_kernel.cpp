@@ -130,7 +130,7 @@ Tensor contiguous_copy(const Body& body) {
   Tensor result = Access::adopt(made);
   const Body* input = &body;
   const DTypeOptions options{body.dtype};
-  run_kernel(cast_op, options, {&input, &made, &options, 1, 1}, {});
+  run_kernel(core_ops.cast, options, {&input, &made, &options, 1, 1}, {});
   return result;
 }
 }  // namespace reel

@@ -12,10 +12,9 @@
 #include "lib/gate/call_kernel.hpp"
 #include "lib/pool/process.hpp"
 
-// Not null in a program that is linked with the plugin.
-extern "C" [[gnu::weak]] const char* reel_install_cuda(const reel::PluginHost& host);
-
 namespace reel {
+constinit InstallPlugin linked_plugin = nullptr;
+
 namespace {
 /// Errors name the call that queued the kernel, not the call that waits.
 class SiteScope {
@@ -92,7 +91,7 @@ void keep_reason(const char* what, const char* why) {
   std::snprintf(reason, sizeof reason, "%s%s", what, why);
 }
 InstallPlugin find_plugin() {
-  if (reel_install_cuda) return reel_install_cuda;
+  if (linked_plugin) return linked_plugin;
   void* const library = open_library();
   if (!library) {
     keep_reason("The CUDA backend could not be opened: ", dlerror());

@@ -48,6 +48,9 @@ struct PluginHost {
 using InstallPlugin = const char* (*)(const PluginHost& host);
 inline constexpr const char* install_cuda_name = "reel_install_cuda";
 
+/// That of a program that is linked with the plugin; else null.
+extern InstallPlugin linked_plugin;
+
 /// Opens the plugin at the first call. Null if the process has a CUDA backend, else the reason.
 const char* open_cuda_plugin();
 }  // namespace reel

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lib/gate/resolved.hpp"
 
-#include <reel/ops.hpp>
+#include "lib/gate/convert.hpp"
 
 #include "lib/body/live.hpp"
 #include "lib/gate/devices.hpp"
@@ -74,12 +74,12 @@ void resolve_order(Context& context, const Op& op, std::span<const Operand> oper
     const Body* const body = inputs.bodies[i];
     const bool floating = is_floating(body ? body->dtype : x.scalar().dtype());
     const DType dtype = floating ? DType::float64 : DType::int64;
-    sides[i] = body && body->dtype == dtype ? x.value() : cast(x, dtype);
+    sides[i] = body && body->dtype == dtype ? x.value() : as_dtype(x, dtype);
     if (!(sides[i].device() == inputs.device)) sides[i] = sides[i].to(inputs.device);
     if (body && context.mode & recording)
       inputs.origins[i] = origin_of(context, x, inputs.bodies[i]);
   }
-  inputs.bodies[0] = inputs.keep(run(order_op, sides[0], sides[1]));
+  inputs.bodies[0] = inputs.keep(run(core_ops.order, sides[0], sides[1]));
   inputs.bodies[1] = number_body(context, op, 1, 0, DType::float32, caller, inputs);
 }
 }  // namespace
@@ -121,7 +121,7 @@ void resolve(Context& context, Op& op, std::span<const Operand> operands, Caller
       continue;
     }
     if (takes_part && body->dtype != common) {
-      body = inputs.keep(cast(Operand(operands[i].value(), caller), common));
+      body = inputs.keep(as_dtype(Operand(operands[i].value(), caller), common));
       converted = true;
     }
     if (on_cpu(*body) && !(inputs.device == cpu()) && !as_given) [[unlikely]] {

@@ -2,7 +2,7 @@
 // The gate for ops that write Variables in place.
 #include "lib/gate/update.hpp"
 
-#include <reel/ops.hpp>
+#include "lib/gate/convert.hpp"
 
 #include "lib/body/live.hpp"
 #include "lib/flow/observer.hpp"
@@ -38,7 +38,7 @@ Tensor value_for_update(const Op& op, int i, const Operand& x, const Body& varia
     fail<DTypeError>(caller, op.name, argument_name(op, i),
                      "a number that fits " + std::string(name_of(dtype)), to_text(x.scalar()));
   if (scalar)
-    value = full({}, x.scalar(), {converts ? dtype : x.scalar().dtype()}, caller);
+    value = constant({}, converts ? dtype : x.scalar().dtype(), x.scalar(), caller);
   else
     value = x.kind() == Operand::Kind::variable ? read_variable(Context::here(), x.variable())
                                                 : x.tensor();
@@ -50,7 +50,7 @@ Tensor value_for_update(const Op& op, int i, const Operand& x, const Body& varia
     fail<DTypeError>(caller, op.name, argument_name(op, i),
                      "a dtype that promotes to " + std::string(name_of(dtype)),
                      std::string(name_of(value.dtype())), "Convert it first: x.to(...).");
-  return on_device_of(variable, cast(Operand(value, caller), dtype), op, i, caller);
+  return on_device_of(variable, as_dtype(Operand(value, caller), dtype), op, i, caller);
 }
 
 void run_update(Op& op, std::span<const Variable> variables, std::span<const Operand> operands,

@@ -49,20 +49,6 @@ constinit Op stop_gradient_op{.name = "stop_gradient",
                               .moves = true,
                               .samples = [](SampleList out) { unary_samples(out, stop_gradient); }};
 
-Op* activation_op(Activation activation) {
-  switch (activation) {
-    case Activation::none:
-      return nullptr;
-    case Activation::relu:
-      return &relu_op;
-    case Activation::sigmoid:
-      return &sigmoid_op;
-    case Activation::tanh:
-      return &tanh_op;
-  }
-  return nullptr;
-}
-
 Tensor relu(Operand x) { return run_unary(relu_op, x); }
 Tensor sigmoid(Operand x) { return run_unary(sigmoid_op, x); }
 Tensor tanh(Operand x) { return run_unary(tanh_op, x); }

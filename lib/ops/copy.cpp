@@ -3,6 +3,7 @@
 #include <reel/ops/create.hpp>
 #include <reel/ops/reshape.hpp>
 
+#include "lib/gate/convert.hpp"
 #include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
@@ -25,12 +26,7 @@ constinit Op cast_op{.name = "cast",
                      .moves = true,
                      .samples = cast_samples};
 
-Tensor cast(Operand x, DType dtype) {
-  // A C++ number is cast directly, because a tensor of it would lose digits.
-  if (x.kind() == Operand::Kind::scalar && is_floating(dtype) && is_floating(x.scalar().dtype()))
-    return full({}, x.scalar(), {dtype}, x.caller());
-  return run(cast_op, x, DTypeOptions{dtype});
-}
+Tensor cast(Operand x, DType dtype) { return as_dtype(x, dtype); }
 
 const Entry copy_ops[] = {&cast_op, nullptr};
 }  // namespace reel

@@ -8,6 +8,7 @@
 #include <reel/ops/reshape.hpp>
 
 #include "lib/flow/context.hpp"
+#include "lib/gate/convert.hpp"
 #include "lib/gate/devices.hpp"
 #include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
@@ -24,15 +25,6 @@ void fill_shape(Inference& call) {
       fail<ShapeError>(call.caller, call.op.name, "shape", "lengths of at least 0",
                        to_text(option.shape));
   call.output(option.dtype, option.shape);
-}
-
-Tensor constant(const Shape& shape, DType dtype, Scalar value, Caller caller) {
-  FillOptions options{.dtype = dtype, .shape = shape};
-  if (is_floating(dtype))
-    options.start = value.real();
-  else
-    options.first = dtype == DType::boolean ? value.real() != 0 : value.integer();
-  return run(fill_op, options, caller);
 }
 
 void require_fit(std::string_view function, Scalar value, DType dtype, Caller caller) {

@@ -11,7 +11,7 @@
 #include "lib/flow/observer.hpp"
 #include "lib/gate/call_kernel.hpp"
 #include "lib/gate/devices.hpp"
-#include "lib/table/entries.hpp"
+#include "lib/ops/entries.hpp"
 
 namespace reel {
 struct DeviceLogScope::Watch : OwnedObserver {

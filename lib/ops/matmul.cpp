@@ -11,6 +11,7 @@
 #include "lib/gate/observed_call.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
+#include "lib/table/entries.hpp"
 #include "lib/table/options/matmul.hpp"
 
 namespace reel {
@@ -211,7 +212,7 @@ Tensor matmul(Operand x, Operand y) try {
 Tensor matmul_add(Operand x, Operand y, Operand z) { return run(matmul_add_op, {x, y, z}); }
 
 Tensor dense(Operand x, Operand weight, Operand bias, Activation activation) try {
-  Op* const activating = activation_op(activation);
+  Op* const activating = core_ops.of(activation);
   if (!activating && activation != Activation::none)
     fail<Error>(x.caller(), dense_op.name, "activation", "none, relu, sigmoid or tanh",
                 std::to_string(static_cast<int>(activation)));

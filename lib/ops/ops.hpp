@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The entries of the op table, by family.
 #pragma once
-#include "lib/table/entries.hpp"
+#include "lib/ops/entries.hpp"
 
 namespace reel {
 /// A view by start, length and step along each axis.

@@ -229,6 +229,9 @@ Tensor reshape(Operand x, Shape shape) try {
 } catch (const std::bad_alloc&) {
   fail_memory(x.caller(), "reshape");
 }
+Tensor Tensor::reshape(Shape shape, Caller caller) const {
+  return reel::reshape(Operand(*this, caller), shape);
+}
 Tensor transpose(Operand x) {
   Context& context = Context::here();
   Body* const whole = body_of(x);

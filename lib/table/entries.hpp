@@ -1,19 +1,29 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The entries that are named outside of the file that defines them. Modules below lib/ops and
-// beside it name them here; see DEFINED_ABOVE in tests/layout/dependencies.py.
-#pragma once  // defined in lib/ops
+// The entries that modules below lib/ops and beside it name.
+#pragma once  // defined in lib/assemble.cpp
 #include <reel/activation.hpp>
 
 #include "lib/table/op.hpp"
 
 namespace reel {
-extern Op add_op, subtract_op, relu_op, sigmoid_op, tanh_op, order_op, cast_op, to_device_op,
-    fill_op;
-extern Op sum_to_op, prod_op, argsort_op, matmul_op, slice_op, unslice_op, scatter_op, take_op,
-    lookup_op, scatter_elements_op, flat_positions_op, check_range_op, linear_scan_op, polygamma_op,
-    random_op;
-extern Op assign_op, assign_add_op, assign_sub_op, assign_slice_op;
+struct CoreOps {
+  Op &add, &cast, &fill, &linear_scan, &lookup, &matmul, &order, &polygamma, &random, &relu,
+      &reshape, &scatter, &scatter_elements, &sigmoid, &slice, &sum_to, &tanh, &to_device, &unslice;
 
-/// The op of an activation; null for none.
-Op* activation_op(Activation activation);
+  /// The op of an activation; null for none.
+  Op* of(Activation activation) const {
+    switch (activation) {
+      case Activation::none:
+        return nullptr;
+      case Activation::relu:
+        return &relu;
+      case Activation::sigmoid:
+        return &sigmoid;
+      case Activation::tanh:
+        return &tanh;
+    }
+    return nullptr;
+  }
+};
+extern const CoreOps core_ops;
 }  // namespace reel

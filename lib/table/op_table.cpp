@@ -58,7 +58,8 @@ OpTable::NamedPart OpTable::find_kernel(std::string_view name) const {
 }
 void OpTable::copy_for_views(Device::Kind kind) const {
   for (Op* const op : ops())
-    if (op->fusion == Fusion::layout && !op->on(kind).computes()) op->on(kind) = cast_op.on(kind);
+    if (op->fusion == Fusion::layout && !op->on(kind).computes())
+      op->on(kind) = core_ops.cast.on(kind);
 }
 std::vector<Op*> OpTable::ops() const {
   const Locked held(Lock::table);

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "lib/body/refuse_type.hpp"
 #include "lib/body/live.hpp"
 #include "lib/flow/context.hpp"
 #include "lib/flow/device.hpp"
@@ -14,7 +15,6 @@
 #include "lib/gate/devices.hpp"
 #include "lib/gate/gate.hpp"
 #include "lib/table/backend.hpp"
-#include "lib/tensor/refuse_type.hpp"
 
 namespace reel::detail {
 namespace {

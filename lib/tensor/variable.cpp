@@ -16,19 +16,13 @@
 #include "lib/gate/devices.hpp"
 #include "lib/gate/recording.hpp"
 #include "lib/gate/update.hpp"
-#include "lib/table/entries.hpp"
+#include "lib/memory/handles.hpp"
+#include "lib/ops/entries.hpp"
+#include "lib/ops/indexing.hpp"
 #include "lib/tensor/assignment.hpp"
-#include "lib/tensor/indexing.hpp"
 
 namespace reel {
 namespace {
-void retain(Cell* cell) { detail::add_reference(cell->references); }
-void release(Cell* cell) {
-  if (!detail::drop_reference(cell->references)) return;
-  for (const VariablePath* path = cell->path; path;) delete std::exchange(path, path->shorter);
-  delete cell;
-}
-
 /// A body that only one cell holds: the tensor's body if nothing else holds it, else a copy.
 Tensor owned_value(Tensor value) {
   Body* body = Access::body(value);
@@ -66,38 +60,6 @@ Variable::Variable(std::string_view name, Tensor value, Caller caller) try {
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "Variable");
 }
-Variable::Variable(const Variable& other) noexcept : cell_(other.cell_) { retain(cell_); }
-Variable& Variable::operator=(const Variable& other) & {
-  retain(other.cell_);
-  release(std::exchange(cell_, other.cell_));
-  return *this;
-}
-Variable::~Variable() { release(cell_); }
-
-/// A read value has a header of its own. Tapes recognise the Variable by the header in its cell,
-/// whenever they began. They know the value only if they recorded when it was read.
-Tensor Variable::value() const try {
-  Context& context = Context::here();
-  const Operand self =
-      context.mode & redirected ? Redirect::here(context)->read(*this) : Operand(*this);
-  Body* const body = self.kind() == Operand::Kind::variable
-                         ? Access::body(read_variable(context, *this))
-                         : body_of(self);
-  const Origin origin = context.mode & recording ? origin_of(context, self, body) : Origin();
-  // One tape may need the value for longer than the leaf exists that another tape watches.
-  if (origin.tapes && (*context.reel)[origin.record].tapes) return reshape(self, body->shape);
-  Tensor value = make_alias(context, body);
-  if (!value.defined())
-    fail<MemoryError>({}, "Variable", "value", "memory for a header", "none from the system");
-  if (origin.tapes) Access::body(value)->id = {context.reel->uid(), origin.record, 0};
-  return value;
-} catch (const std::bad_alloc&) {
-  fail_memory({}, "Variable");
-}
-const std::string& Variable::name() const {
-  const VariablePath* path = cell_->path.load(std::memory_order_acquire);
-  return path ? path->text : cell_->name;
-}
 void detail::name_by_path(const Variable& variable, std::string_view path) {
   Cell& cell = Access::cell(variable);
   const VariablePath* now = cell.path;
@@ -114,10 +76,6 @@ void detail::VariableNotes::note(std::string_view path, const Variable& leaf) co
   name_by_path(leaf, path);
   found.emplace_back(path, leaf);
 }
-const Shape& Variable::shape() const { return Access::body(cell_->value)->shape; }
-DType Variable::dtype() const { return Access::body(cell_->value)->dtype; }
-Device Variable::device() const { return device_of(*Access::body(cell_->value)); }
-std::int64_t Variable::size() const { return Access::body(cell_->value)->elements; }
 Variable Variable::clone() const { return Variable(name(), read_variable(Context::here(), *this)); }
 
 void Variable::assign(Operand value) { run_assignment(assign_op, *this, value); }
@@ -129,38 +87,6 @@ Variable detail::make_live(Scalar value, DType dtype, Caller caller) {
   Variable made("live", full({}, value, {.dtype = dtype}, caller), caller);
   Access::body(Access::cell(made).value)->device_kind |= live_number;
   return made;
-}
-
-Tensor Operand::value() const {
-  switch (kind_) {
-    case Kind::variable:
-      return variable().value();
-    case Kind::scalar: {
-      const PlaceScope numbers(Context::here(), cpu());
-      return full({}, scalar_, caller());
-    }
-    default:
-      return Redirect::read_tensor(Context::here(), tensor());
-  }
-}
-
-const Shape& Operand::shape() const {
-  static const Shape number;
-  if (kind_ == Kind::scalar) return number;
-  return kind_ == Kind::variable ? variable().shape() : tensor().shape(caller());
-}
-std::int64_t Operand::shape(int axis) const { return shape()[{axis, caller()}]; }
-DType Operand::dtype() const {
-  if (kind_ == Kind::scalar) return scalar_.dtype();
-  return kind_ == Kind::variable ? variable().dtype() : tensor().dtype(caller());
-}
-
-void Operand::fail_kind(const char* expected) const {
-  fail<Error>(caller(), "Operand", "x", expected,
-              kind_ == Kind::scalar     ? "a number"
-              : kind_ == Kind::variable ? "a Variable"
-                                        : "a Tensor",
-              "value() gives a Tensor for each of them.");
 }
 
 void detail::move_variables(const std::vector<Variable>& variables, Device device,

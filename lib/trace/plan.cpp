@@ -235,7 +235,7 @@ class Planner {
       const Step& step = steps[static_cast<std::size_t>(i)];
       for (const int output : step.outputs)
         if (output >= 0) made_[static_cast<std::size_t>(output)] = {number, i};
-      if (step.op != &add_op || step.part != Part::value || step.user_code) continue;
+      if (step.op != &core_ops.add || step.part != Part::value || step.user_code) continue;
       const int total = step.inputs[0], part = step.inputs[1], sum = step.outputs[0];
       if (!alike_in_scratch(total, sum) || !alike_in_scratch(part, sum)) continue;
       const Made maker = made_[static_cast<std::size_t>(part)],
@@ -250,7 +250,7 @@ class Planner {
     }
   }
   bool is_summed(const Step& step) const {
-    return step.op == &add_op && step.part == Part::value && into(step.outputs[0]) >= 0 &&
+    return step.op == &core_ops.add && step.part == Part::value && into(step.outputs[0]) >= 0 &&
            into(step.outputs[0]) == step.inputs[1];
   }
   bool alike_in_scratch(int a, int b) const {

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Modules form layers. A module includes lower modules only, and only the public headers of its row. It calls functions
-of lower modules only, apart from the calls that are listed here. It defines what its own headers declare, and what a
-public header declares that names it. Includes are read in the sources; calls and definitions in the objects of a build.
+of lower modules only. It defines what its own headers declare, and what a header declares that names it. The composition
+root is the one exception: it may include and call everything, and everything may call it. Includes are read in the
+sources; calls and definitions in the objects of a build.
 
     python3 tests/layout/dependencies.py build/test
 
@@ -39,11 +40,11 @@ BELOW = {module: {below for rows in LAYERS[:row] for below in rows} for row, mod
          for module in modules}
 # These are written as a user would write them: against public headers. (the modules that they call; other headers)
 USERS = {
-    "lib/nn": ("lib/body lib/flow lib/ops lib/tensor", "lib/body/text.hpp lib/ops/check.hpp"),
-    "lib/optim": ("autograd lib/flow lib/ops lib/tensor", "lib/nn/check.hpp"),
-    "lib/io": ("lib/flow lib/body lib/ops lib/tensor", "lib/body/text.hpp lib/tensor/raw.hpp"),
-    "lib/bench": ("lib/flow", ""),
-    "lib/testing": ("autograd lib/body lib/flow lib/gate lib/ops lib/tensor lib/trace", ""),
+    "lib/nn": ("lib/body lib/flow lib/gate lib/memory lib/ops lib/tensor", "lib/body/text.hpp lib/ops/check.hpp"),
+    "lib/optim": ("autograd lib/body lib/flow lib/gate lib/memory lib/ops lib/tensor", "lib/nn/check.hpp"),
+    "lib/io": ("lib/body lib/flow lib/gate lib/memory lib/ops lib/tensor", "lib/body/text.hpp lib/tensor/raw.hpp"),
+    "lib/bench": ("lib/body", ""),
+    "lib/testing": ("autograd lib/body lib/flow lib/gate lib/memory lib/ops lib/tensor lib/trace", ""),
 }
 # These may include and call everything.
 OUTSIDE = {"bench", "tests"}
@@ -53,18 +54,18 @@ ROOT_FILE = "lib/assemble.cpp"
 # The public headers, inside of include/reel, that a module includes. Each must occur. What a module of LAYERS includes
 # may not lead to a header of USERS.
 PUBLIC = {
-    "lib/body": "caller device dtype error references shape tensor variable",
+    "lib/body": "caller device dtype error operand references shape tensor variable",
     "lib/memory": "device error memory",
     "lib/table": "activation device dtype error op shape",
     "lib/reel": "error",
     "lib/flow": "caller device error event fields nn/check random threads train",
-    "lib/gate": "error op ops",
+    "lib/gate": "error op operand ops",
     "lib/ops": "device_scopes error finite ops ops/* random row_gradient",
     "autograd": "activation ops ops/* references tape tensor train transform",
     "lib/trace": "random trace",
     "lib/cpu": "activation error ops/update",
     "cuda": "activation ops/update_options",
-    "lib/tensor": "caller dlpack dtype error fields format live ops pinned share tensor",
+    "lib/tensor": "dlpack error fields format live ops pinned share tensor",
     "lib/nn": "caller error format indexing metrics nn/* operand ops/* random row_gradient shape train variable",
     "lib/optim": "caller ops/* optim/* tape",
     "lib/io": "error io/* ops/arithmetic ops/reshape tensor",
@@ -73,36 +74,8 @@ PUBLIC = {
     "samples": "*",
 }
 
-# The calls that no row allows: (names, reason). Names may have a star. Each must occur.
-ERRORS = "an error names the caller that the flow knows, and is told to the observers of the flow"
-HANDLES = "public headers define copies and conversions of handles inline, and these call; texts name a dtype"
-ONE_OP = "the entry of an op is one variable (lib/table/entries.hpp): a pointer to it would cost a load"
-EXCEPTIONS = {
-    ("lib/body", "lib/flow"): ("fail fail_memory", ERRORS),
-    ("lib/table", "lib/flow"): ("fail fail_memory", ERRORS),
-    ("lib/reel", "lib/flow"): ("fail", ERRORS),
-    ("lib/table", "lib/tensor"): ("Operand::fail_kind Tensor::release name_of", HANDLES),
-    ("lib/reel", "lib/tensor"): ("Tensor::release", HANDLES),
-    ("lib/flow", "lib/tensor"): ("Operand::fail_kind Tensor::release Variable::*", HANDLES),
-    ("lib/gate", "lib/tensor"): ("Operand::fail_kind Operand::value Tensor::device Tensor::dtype Tensor::release "
-                                 "Tensor::shape Tensor::to Variable::name name_of", HANDLES),
-    ("lib/ops", "lib/tensor"): ("Operand::* Tensor::* Variable::* detail::contiguous_host detail::from_memory name_of",
-                                "ops of several steps use tensors as a user does"),
-    ("autograd", "lib/tensor"): ("Operand::* Tensor::* Variable::* detail::contiguous_host name_of",
-                                 "rules of gradients use tensors as a user does"),
-    ("lib/trace", "lib/tensor"): ("Tensor::dtype Tensor::release Tensor::shape Variable::* name_of", HANDLES),
-    ("lib/cpu", "lib/tensor"): ("Tensor::release", HANDLES),
-    ("lib/table", "lib/ops"): ("cast_op", "ops of layouts have the kernel of this op on other devices; " + ONE_OP),
-    ("lib/gate", "lib/ops"): ("cast cast_op full order_op", "the gate converts operands and numbers; " + ONE_OP),
-    ("lib/trace", "lib/ops"): ("add_op", "a plan adds gradients in place; " + ONE_OP),
-    ("lib/cpu", "lib/ops"): ("cast_op", "a pass reads strided operands from a copy; " + ONE_OP),
-    ("autograd", "lib/ops"): ("*", "the rules of gradients are made of public ops"),
-    ("lib/gate", ROOT_FILE): ("assemble assemble_for", "the first op that runs assembles the table"),
-    ("lib/gate", "cuda"): ("reel_install_cuda", "a weak symbol: a static program may link the plugin"),
-}
-# This header declares the entries of ops. The functions of lib/table, lib/gate and others name them; lib/ops defines
-# them, and the linker joins the two.
-DEFINED_ABOVE = {"lib/table/entries.hpp": {"lib/ops"}}
+# These modules also call the public functions of others, as a user does: the rules of gradients are made of ops.
+CALLS = {"autograd": "lib/ops lib/tensor"}
 # Only the CPU's backend uses threads and scratch memory.
 PRIVATE = {
     "lib/pool/pool.hpp": {"lib/cpu", "lib/pool", "tests"},
@@ -141,10 +114,10 @@ def text_of(path):
 def homes_of(path):
     """The modules that define what this header declares."""
     module = module_of(path)
-    if module != "include":
-        return DEFINED_ABOVE.get(path, {module})
     named = re.search(r"^#pragma once  *// defined in (.*)$", text_of(path), re.MULTILINE)
-    return set(named.group(1).split(", ")) if named else set()
+    if named:
+        return set(named.group(1).split(", "))
+    return set() if module == "include" else {module}
 
 
 # Includes
@@ -361,7 +334,7 @@ class Symbols:
                 self.weak[symbol].add(module)
             elif kind.isupper():
                 self.strong[symbol].add(module)
-        self.definers = {"reel_install_cuda": {"cuda"}} | self.weak | self.strong
+        self.definers = self.weak | self.strong
         names = sorted(self.definers)
         self.full = dict(zip(names, self.demangled(names)))
         self.plain = {symbol: re.sub(r"^[\w -]+ (?:for|to) ", "", without_templates(name))
@@ -413,7 +386,7 @@ def check_definitions(symbols, declared):
 
 
 def check_calls(symbols, declared):
-    """Yields each call that goes up or to a stranger without a line in EXCEPTIONS, or to what no header declares."""
+    """Yields each call that goes up or to a stranger, or to what no header declares."""
     count, used = 0, set()
     for symbol, callers in sorted(symbols.calls.items()):
         for module in sorted(callers - {ROOT_FILE}) if symbol in symbols.definers else ():
@@ -421,26 +394,19 @@ def check_calls(symbols, declared):
             if module in targets:
                 continue
             count += 1
-            name = symbols.plain[symbol].removeprefix("reel::")
             headers = declared_in(symbols, symbol, declared)
-            called, public = USERS.get(module, ("", ""))[0].split(), any(h.startswith("include/") for h in headers)
-            if not headers and name != "reel_install_cuda":
+            public = any(h.startswith("include/") for h in headers)
+            called = USERS.get(module, (CALLS.get(module, ""), ""))[0].split()
+            if not headers:
                 yield f"{module} names {symbols.full[symbol]} of {', '.join(sorted(targets))}, which no header declares"
-            allowed = BELOW.get(module, set()) | set(called if public or allowed_header(module, headers) else ())
+            allowed = BELOW.get(module, set()) | {ROOT_FILE} | set(called if public or allowed_header(module, headers) else ())
             used |= {(module, target) for target in targets & allowed}
-            listed = {(module, target, pattern) for target in targets
-                      for pattern in patterns_of(EXCEPTIONS.get((module, target), ("", ""))[0], name)}
-            used |= listed
-            if not listed and not targets & allowed:
+            if not targets & allowed:
                 yield f"{module} names {symbols.full[symbol]} of {', '.join(sorted(targets))}: not allowed"
-    for (module, target), (names, _) in EXCEPTIONS.items():
-        for name in names.split():
-            if (module, target, name) not in used:
-                yield f"{module} no longer names {name} of {target}: take it out of EXCEPTIONS"
-    for module, (called, _) in USERS.items():
+    for module, called in [(user, calls) for user, (calls, _) in USERS.items()] + list(CALLS.items()):
         for target in called.split():
             if (module, target) not in used:
-                yield f"{module} no longer calls {target}: take it out of USERS"
+                yield f"{module} no longer calls {target}: take it out of its row"
     return f"{count} calls between modules"
 
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "lib/tensor/indexing.hpp"
+#include "lib/ops/indexing.hpp"
 
 #include <algorithm>
 #include <vector>

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lib/body/dtypes.hpp"
+
+#include <string>
+
+#include <reel/error.hpp>
+#include <reel/tensor.hpp>
+
+#include "lib/body/refuse_type.hpp"
+#include "lib/body/text.hpp"
+
+namespace reel {
+namespace {
+constexpr ByDType<const char*> type_names = {"bool",         "std::uint8_t", "std::int32_t",
+                                             "std::int64_t", "float",        "double",
+                                             "Float16",      "BFloat16"};
+}  // namespace
+
+std::string_view name_of(DType dtype) {
+  switch (dtype) {
+    case DType::boolean:
+      return "bool";
+    case DType::uint8:
+      return "uint8";
+    case DType::int32:
+      return "int32";
+    case DType::int64:
+      return "int64";
+    case DType::float32:
+      return "float32";
+    case DType::float64:
+      return "float64";
+    case DType::float16:
+      return "float16";
+    case DType::bfloat16:
+      return "bfloat16";
+  }
+  return "no dtype";
+}
+
+void refuse_type(std::string_view op, DType dtype, DType asked, Caller caller) try {
+  fail<DTypeError>(
+      caller, op, "type", "the C++ type of the tensor's " + std::string(name_of(dtype)),
+      std::string(name_of(asked)),
+      "Use " + std::string(op) + "<" + type_names[dtype] + ">(), or convert first: x.to(DType::" +
+          (asked == DType::boolean ? "boolean" : std::string(name_of(asked))) + ").");
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, op);
+}
+
+namespace detail {
+void number_does_not_fit(Scalar value, DType dtype, Caller caller) try {
+  fail<DTypeError>(caller, "tensor", "value", "a number that fits " + std::string(name_of(dtype)),
+                   to_text(value));
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "tensor");
+}
+void ragged_list(std::size_t expected, std::size_t got, Caller caller) try {
+  fail<ShapeError>(caller, "tensor", "lists", "lists of one length, " + std::to_string(expected),
+                   std::to_string(got));
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "tensor");
+}
+}  // namespace detail
+}  // namespace reel

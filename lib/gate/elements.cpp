@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Elements of tensors in the memory of C++.
+#include <cstring>
+#include <string>
+
+#include "lib/body/dtypes.hpp"
+#include "lib/body/refuse_type.hpp"
+#include "lib/flow/context.hpp"
+#include "lib/gate/call_kernel.hpp"
+#include "lib/gate/devices.hpp"
+
+namespace reel {
+namespace {
+void check_dtype(const Body& body, std::string_view op, DType dtype, Caller caller) {
+  if (body.dtype == dtype) return;
+  refuse_type(op, body.dtype, dtype, caller);
+}
+}  // namespace
+
+void Tensor::read(const char* op, DType dtype, std::int64_t count, void* to, Caller caller) const
+    try {
+  const Body& body = defined_body(*this, op, caller);
+  check_dtype(body, op, dtype, caller);
+  if (body.elements != count)
+    fail<ShapeError>(caller, op, "tensor", std::to_string(count) + " element",
+                     "shape " + to_text(body.shape));
+  tell_host_read(*this, HostRead::values);
+  const Tensor host = on_host(*this);
+  std::memcpy(to, Access::body(host)->data, static_cast<std::size_t>(body.bytes()));
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, op);
+}
+
+Tensor::operator bool() const try {
+  const Body& body = defined_body(*this, "bool", {});
+  if (body.elements != 1)
+    fail<ShapeError>({}, "bool", "tensor", "1 element", "shape " + to_text(body.shape),
+                     "Ask any(x) or all(x).");
+  tell_host_read(*this, HostRead::truth);
+  return truth_of(*Access::body(on_host(*this)));
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "bool");
+}
+
+namespace detail {
+Tensor contiguous_host(const Tensor& x, DType dtype, const void** first, std::string_view op,
+                       Caller caller) try {
+  const Body& body = defined_body(x, op, caller);
+  check_dtype(body, op, dtype, caller);
+  tell_host_read(x, HostRead::values);
+  Tensor host = on_host(x);
+  if (!Access::body(host)->contiguous) host = contiguous_copy(*Access::body(host));
+  *first = Access::body(host)->data;
+  return host;
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, op);
+}
+
+Tensor from_memory(const void* data, DType dtype, const Shape& shape, std::int64_t available,
+                   Caller caller) try {
+  for (std::int64_t length : shape)
+    if (length < 0)
+      fail<ShapeError>(caller, "from_span", "shape", "lengths of at least 0", to_text(shape));
+  const std::int64_t elements = shape.elements();
+  if (elements != available)
+    fail<ShapeError>(caller, "from_span", "values",
+                     std::to_string(elements) + " for shape " + to_text(shape),
+                     std::to_string(available));
+  Body* body = allocate(Context::here(), dtype, shape, elements);
+  if (!body)
+    fail<MemoryError>(caller, "from_span", "shape", "memory for it", "none from the system");
+  if (elements) std::memcpy(body->data, data, static_cast<std::size_t>(body->bytes()));
+  return Access::adopt(body).to(Context::here().device, caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "from_span");
+}
+}  // namespace detail
+}  // namespace reel
