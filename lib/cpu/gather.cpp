@@ -222,17 +222,29 @@ KernelResult gather(const KernelCall& call) {
   const Body &x = call.input(0), &indices = call.input(1);
   const std::int64_t axis = call.option<AxisOptions>().axis;
   const Naming naming(indices, x.shape, axis);
-  return with_places(indices, x.shape.data()[axis], 1, [&](const std::int64_t* places) {
-    with_type(x.dtype, [&]<class T>(Type<T>) {
-      const T* const from = x.as<T>();
-      T* const to = call.output().as<T>();
-      for_parts(naming.walk, indices.elements,
-                [&](const CopyLoop& part, std::int64_t index, std::int64_t place) {
-                  for_each_place(part, naming.along, places, index, place,
-                                 [=](std::int64_t i, std::int64_t at) { to[i] = from[at]; });
-                });
-    });
-  });
+  Places positions(indices, x.shape.data()[axis], 1);
+  const auto copy = [&]<class T>(Type<T>) {
+    const T* const from = x.as<T>();
+    T* const to = call.output().as<T>();
+    constexpr std::int64_t block = 512;  // positions, which stay in the cache
+    for_parts(
+        naming.walk, indices.elements,
+        [&](const CopyLoop& part, std::int64_t first_index, std::int64_t first_place) {
+          const std::int64_t length = part.lengths[part.rank - 1], step = part.to[part.rank - 1];
+          for_each_row(part, 1, [&](std::int64_t index, std::int64_t place) {
+            std::int64_t places[block];
+            const T* row = from + first_place + place;
+            for (std::int64_t i = first_index + index, end = i + length; i < end; i += block) {
+              const std::int64_t count = end - i < block ? end - i : block;
+              if (!positions.write(i, i + count, places)) return;
+              for (std::int64_t k = 0; k < count; ++k, row += step)
+                to[i + k] = row[places[k] * naming.along];
+            }
+          });
+        });
+  };
+  with_type(x.dtype, copy);
+  return positions.result();
 }
 
 /// to[place of i] += from[i] for each of `count` indices.

@@ -18,29 +18,49 @@ inline void lower(std::int64_t& x, std::int64_t value) {
 
 inline constexpr std::int64_t bytes_in_block = 256 << 10, elements_in_block = 1 << 16;
 
-/// Writes the position along the axis for each index. `limit` is the length of the axis. Negative
-/// indices count from the end if from_end is set.
-template <class Index>
-KernelResult resolve(const Body& indices, std::int64_t limit, int input, bool from_end,
-                     std::int64_t* places) {
-  const Index* const index = indices.as<Index>();
-  std::int64_t wrong = indices.elements;  // the number of the first index that is out of range
-  parallel_ranges(indices.elements, elements_in_block, [&](std::int64_t first, std::int64_t end) {
-    for (std::int64_t i = first; i < end; ++i) {
-      const std::int64_t at = index[i], place = at < 0 && from_end ? at + limit : at;
-      if (place < 0 || place >= limit) [[unlikely]]
-        return lower(wrong, i);
-      places[i] = place;
-    }
-  });
-  if (wrong == indices.elements) [[likely]]
-    return {};
-  return {.failure = "index out of range",
-          .input = input,
-          .from_end = from_end,
-          .got = index[wrong],
-          .limit = limit};
-}
+/// Computes the positions along an axis that indices select. Several threads may share the work.
+/// The limit is the length of the axis. Negative indices count from the end if from_end is set.
+class Places {
+ public:
+  Places(const Body& indices, std::int64_t limit, int input, bool from_end = true)
+      : indices_(indices),
+        limit_(limit),
+        input_(input),
+        from_end_(from_end),
+        wrong_(indices.elements) {}
+  /// Writes the positions for the indices [first, end). False if one of them is out of range.
+  bool write(std::int64_t first, std::int64_t end, std::int64_t* places) {
+    return with_integers(indices_.dtype, [&]<class Index>(Type<Index>) {
+      const Index* const index = indices_.as<Index>();
+      for (std::int64_t i = first; i < end; ++i) {
+        const std::int64_t at = index[i], place = at < 0 && from_end_ ? at + limit_ : at;
+        if (place < 0 || place >= limit_) [[unlikely]] {
+          lower(wrong_, i);
+          return false;
+        }
+        places[i - first] = place;
+      }
+      return true;
+    });
+  }
+  /// A failure that names the first index that was out of range, if one was.
+  KernelResult result() const {
+    if (wrong_ == indices_.elements) [[likely]]
+      return {};
+    return {.failure = "index out of range",
+            .input = input_,
+            .from_end = from_end_,
+            .got = integer_at(indices_, wrong_),
+            .limit = limit_};
+  }
+
+ private:
+  const Body& indices_;
+  std::int64_t limit_;
+  int input_;
+  bool from_end_;
+  std::int64_t wrong_;  // the number of the first index that is out of range
+};
 
 /// Computes and checks all positions, then calls f(places).
 template <class F>
@@ -48,9 +68,11 @@ KernelResult with_places(const Body& indices, std::int64_t limit, int input, con
                          bool from_end = true) {
   auto* const places = static_cast<std::int64_t*>(
       scratch(static_cast<std::size_t>(indices.elements) * sizeof(std::int64_t)));
-  const KernelResult result = with_integers(indices.dtype, [&]<class T>(Type<T>) {
-    return resolve<T>(indices, limit, input, from_end, places);
+  Places positions(indices, limit, input, from_end);
+  parallel_ranges(indices.elements, elements_in_block, [&](std::int64_t first, std::int64_t end) {
+    positions.write(first, end, places + first);
   });
+  const KernelResult result = positions.result();
   if (!result.failure) f(static_cast<const std::int64_t*>(places));
   return result;
 }

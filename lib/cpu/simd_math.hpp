@@ -42,9 +42,15 @@ struct Functions<xsimd::batch<T, A>> {
   REEL_OF_XSIMD(cosh)
   REEL_OF_XSIMD(sinh)
 #undef REEL_OF_XSIMD
-  [[gnu::noinline]] static X cos(const X& x) { return by_quadrant(cosine_of, __builtin_cos, x); }
-  [[gnu::noinline]] static X sin(const X& x) { return by_quadrant(sine_of, __builtin_sin, x); }
-  [[gnu::noinline]] static X tan(const X& x) { return by_quadrant(tangent_of, __builtin_tan, x); }
+  [[gnu::noinline]] static X cos(const X& x) {
+    return by_quadrant([](const auto& v) { return cosine_of(v); }, __builtin_cos, x);
+  }
+  [[gnu::noinline]] static X sin(const X& x) {
+    return by_quadrant([](const auto& v) { return sine_of(v); }, __builtin_sin, x);
+  }
+  [[gnu::noinline]] static X tan(const X& x) {
+    return by_quadrant([](const auto& v) { return tangent_of(v); }, __builtin_tan, x);
+  }
   [[gnu::noinline]] static X acosh(const X& x) {
     return select(x < X(1), number(__builtin_nan("")), xsimd::acosh(x));
   }
@@ -203,21 +209,26 @@ struct Functions<xsimd::batch<T, A>> {
     for (std::size_t i = 0; i < X::size; ++i) xs[i] = f(xs[i], ys[i]);
     return X::load_aligned(xs);
   }
-  /// f in double, and the C library's function for the elements that are too large for f.
+  /// f, or f in double for the elements that are too large for f in float, or the C library's
+  /// function for those that are too large for both.
   template <class F>
   static X by_quadrant(const F& f, double (*exact)(double), const X& x) {
+    const X size = xsimd::abs(x);
     X y;
-    if constexpr (is_single<T>)
-      y = by_halves([&](const auto& v, const auto&) { return f(v); }, x, x);
-    else
+    if constexpr (is_single<T> && reduces_single) {
       y = f(x);
-    const Bool large = xsimd::abs(x) > constant<T>(Quadrant::largest);
-    if (!xsimd::any(large)) return y;
+      const Bool large = size > constant<T>(Quadrant<T>::largest);
+      if (!xsimd::any(large)) return y;
+      y = select(large, in_double(f, x), y);
+    } else {
+      y = in_double(f, x);
+    }
+    if (!xsimd::any(size > constant<T>(Quadrant<double>::largest))) return y;
     alignas(64) T xs[X::size], ys[X::size];
     x.store_aligned(xs);
     y.store_aligned(ys);
     for (std::size_t i = 0; i < X::size; ++i)
-      if (!(__builtin_fabs(static_cast<double>(xs[i])) <= Quadrant::largest))
+      if (!(__builtin_fabs(static_cast<double>(xs[i])) <= Quadrant<double>::largest))
         ys[i] = static_cast<T>(exact(static_cast<double>(xs[i])));
     return X::load_aligned(ys);
   }

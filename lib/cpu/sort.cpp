@@ -50,14 +50,35 @@ void insert_all(Item<Key>* items, std::int64_t n) {
     items[k] = item;
   }
 }
-/// Sorts n items, by insertion or from the lowest digit to the highest. The result is in `items` or
-/// in `other`.
+/// Merges neighbouring runs of `length` sorted items to runs of twice this length.
+template <class Key>
+void merge_runs(const Item<Key>* items, std::int64_t n, std::int64_t length, Item<Key>* to) {
+  for (std::int64_t first = 0; first < n; first += 2 * length) {
+    const std::int64_t middle = first + length < n ? first + length : n;
+    const std::int64_t end = middle + length < n ? middle + length : n;
+    std::int64_t left = first, right = middle, next = first;
+    while (left < middle && right < end) {  // without a branch that depends on the keys
+      const bool later = items[right].key < items[left].key;
+      to[next++] = items[left ^ ((left ^ right) & -std::int64_t{later})];
+      right += later;
+      left += !later;
+    }
+    while (left < middle) to[next++] = items[left++];
+    while (right < end) to[next++] = items[right++];
+  }
+}
+/// Sorts n items: a few by insertion, some by merging, more from the lowest digit to the
+/// highest. The result is in `items` or in `other`.
 template <class Key>
 Item<Key>* sorted(Item<Key>* items, Item<Key>* other, std::int64_t n) {
   constexpr int digits = sizeof(Key);
-  constexpr std::int64_t few = 48;
-  if (n <= few) {
-    insert_all(items, n);
+  constexpr std::int64_t few = 16, some = 96;
+  if (n <= some) {
+    for (std::int64_t i = 0; i < n; i += few) insert_all(items + i, n - i < few ? n - i : few);
+    for (std::int64_t length = few; length < n; length *= 2) {
+      merge_runs(items, n, length, other);
+      std::swap(items, other);
+    }
     return items;
   }
   std::int64_t counts[digits][256] = {};

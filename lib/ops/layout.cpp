@@ -2,6 +2,7 @@
 #include <reel/ops/layout.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -321,6 +322,15 @@ Tensor pad(Operand x, const std::vector<Padding>& widths, PadOptions options) tr
   const Tensor value = options.mode == PadMode::constant
                            ? full({}, options.value, {.dtype = dtype_of(slice_op, x)})
                            : Tensor();
+  const double number = options.value.real();
+  if (value.defined() && number == 0 && !std::signbit(number)) {  // one pass for all axes
+    UnsliceOptions place{whole_slice(shape), shape};
+    for (std::size_t axis = 0; axis < widths.size(); ++axis) {
+      place.slice.starts.data()[axis] = widths[axis].before.value;
+      place.shape.data()[axis] += widths[axis].before.value + widths[axis].after.value;
+    }
+    return run(unslice_op, {x}, place);
+  }
   Tensor y = reshape(x, shape);
   for (std::size_t axis = widths.size(); axis-- > 0;)
     if (const auto& [before, after] = widths[axis]; before.value || after.value)
