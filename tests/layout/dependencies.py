@@ -75,7 +75,7 @@ PUBLIC = {
 }
 
 # These modules also call the public functions of others, as a user does: the rules of gradients are made of ops.
-CALLS = {"autograd": "lib/ops lib/tensor"}
+CALLS = {"autograd": "lib/ops"}
 # Only the CPU's backend uses threads and scratch memory.
 PRIVATE = {
     "lib/pool/pool.hpp": {"lib/cpu", "lib/pool", "tests"},
