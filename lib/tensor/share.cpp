@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "lib/body/refuse_type.hpp"
 #include "lib/body/live.hpp"
+#include "lib/body/refuse_type.hpp"
 #include "lib/flow/context.hpp"
 #include "lib/flow/device.hpp"
 #include "lib/gate/call_kernel.hpp"
