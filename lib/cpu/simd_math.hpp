@@ -228,7 +228,7 @@ struct Functions<xsimd::batch<T, A>> {
     x.store_aligned(xs);
     y.store_aligned(ys);
     for (std::size_t i = 0; i < X::size; ++i)
-      if (!(__builtin_fabs(static_cast<double>(xs[i])) <= Quadrant<double>::largest))
+      if (__builtin_fabs(static_cast<double>(xs[i])) > Quadrant<double>::largest)
         ys[i] = static_cast<T>(exact(static_cast<double>(xs[i])));
     return X::load_aligned(ys);
   }

@@ -40,7 +40,7 @@ Tensor Tensor::to(DType dtype, Caller caller) const {
 }
 
 Tensor Tensor::to(Device device, Caller caller) const try {
-  const Device from = this->device(caller);
+  const Device from = device_of(defined_body(*this, "to", caller));
   if (device == from) return *this;
   check_device(device, "to", caller);
   const FunctionScope scope(caller, "to");

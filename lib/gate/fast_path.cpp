@@ -44,13 +44,14 @@ inline const Body* transposed_one(const Body& a, const Body& b) {
 
 /// Whether the fast path takes this number beside this tensor. Under a tape it does not: a record
 /// needs the number as a tensor.
-bool takes_number(const Context& context, const Op& op, const Body& tensor, const Operand& number) {
+inline bool takes_number(const Context& context, const Op& op, const Body& tensor,
+                         const Operand& number) {
   return number.kind() == Operand::Kind::scalar && !context.path_mode() && is_plain(tensor) &&
          is_floating(tensor.dtype) &&
          (op.promote != Promote::exact || holds(tensor.dtype, number.scalar()));
 }
 /// Stores the number as the tensor's dtype.
-const void* stored_number(const Operand& number, DType dtype, double& memory) {
+inline const void* stored_number(const Operand& number, DType dtype, double& memory) {
   kernels::with_floating(
       dtype, [&]<class T>(Type<T>) { new (&memory) T(static_cast<T>(number.scalar().real())); });
   return &memory;
@@ -231,8 +232,8 @@ template <Needed needed>
 }
 
 /// A tensor and a number while nothing watches: the same in fewer instructions.
-[[gnu::noinline]] Tensor run_with_number(Context& context, Op& op, const Operand& x,
-                                         const Operand& y, Body* a, Body* b) {
+[[gnu::noinline, gnu::flatten]] Tensor run_with_number(Context& context, Op& op, const Operand& x,
+                                                       const Operand& y, Body* a, Body* b) {
   Body* const tensor = a ? a : b;
   const Operand& number = a ? y : x;
   if (!tensor || !takes_number(context, op, *tensor, number)) return run(op, x, y);

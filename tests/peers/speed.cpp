@@ -16,9 +16,11 @@ using namespace reel::tests::peers;
 
 Tensor in_float32(const Tensor& x) { return x.dtype() == float64 ? x.to(float32) : x; }
 
-/// x with each axis `scale` times as long: its elements again and again.
+/// x with each axis `scale` times as long: its elements again and again. An axis of length 1 stays,
+/// because it may broadcast.
 Tensor scaled(const Tensor& x, std::int64_t scale) {
-  std::vector<std::int64_t> counts(x.rank(), scale);
+  std::vector<std::int64_t> counts;
+  for (const std::int64_t length : x.shape()) counts.push_back(length == 1 ? 1 : scale);
   return in_float32(
       x.rank() == 0 || scale == 1 ? x : tile(x, Shape(counts)) + full({}, 0, {x.dtype()}));
 }

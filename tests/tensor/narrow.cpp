@@ -117,6 +117,7 @@ TEST_CASE("an operand has the shape and the dtype of its argument") {
   const auto last = [](Operand x) { return x.shape(-1); };
   CHECK(last(w) == 3);
   check_refused<ShapeError>([&] { last(5); }, "axis");
+  check_refused<Error>([&] { Tensor().to(cpu()); }, "to: x: expected a tensor, got an undefined");
   check_refused<Error>([&] { describe(Tensor()); }, "an undefined Tensor");
 }
 
