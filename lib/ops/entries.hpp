@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The entries that are named outside of the file that defines them.
+// The entries that other files of lib/ops, and lib/tensor, name. Other modules name entries by
+// core_ops (lib/table/entries.hpp).
 #pragma once
 #include "lib/table/op.hpp"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The entries that modules below lib/ops and beside it name.
+// The entries that modules below lib/ops and beside it name. Files of lib/ops and lib/tensor
+// include lib/ops/entries.hpp instead.
 #pragma once  // defined in lib/assemble.cpp
 #include <reel/activation.hpp>
 

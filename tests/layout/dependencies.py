@@ -181,7 +181,8 @@ def problem_with(path, bracket, spelled, used):
         return None if fitting or module == "include" else f"is in no row of PUBLIC for {module}"
     if there in BELOW.get(module, ()) or there == module or target in USERS.get(module, ("", ""))[1].split():
         return None
-    return f"{module} may not include {there}"
+    hint = "; lib/table/entries.hpp names entries of ops" if there == "lib/ops" else ""
+    return f"{module} may not include {there}{hint}"
 
 
 def check_includes():
