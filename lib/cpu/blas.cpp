@@ -49,6 +49,7 @@ template <class T>
 void call(const BlasProduct& p, Gemm<T> gemm) {
   const auto as = [](bool is_transposed) { return is_transposed ? transposed : as_it_lies; };
   const auto length = [](std::int64_t n) { return static_cast<int>(n); };
+  const ForkDelay delay;  // OpenBLAS takes the memory for a call under a lock
   gemm(row_major, as(p.x_transposed), as(p.y_transposed), length(p.n), length(p.m), length(p.k),
        T(1), static_cast<const T*>(p.x), length(p.x_step), static_cast<const T*>(p.y),
        length(p.y_step), T(p.accumulate), static_cast<T*>(p.c), length(p.c_step));

@@ -5,19 +5,26 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <iterator>
+#include <thread>
 
 #include "lib/pool/pool.hpp"
 
 namespace reel {
 namespace {
 constinit std::mutex mutexes[static_cast<std::size_t>(Lock::count)];
+constinit std::atomic<bool> forking = false;
+constinit std::atomic<int> delays = 0;
 
 void before_fork() {
   for (std::mutex& mutex : mutexes) mutex.lock();
+  forking = true;
+  while (delays > 0) std::this_thread::yield();
 }
 void after_fork() {
+  forking = false;
   for (std::size_t i = std::size(mutexes); i > 0; --i) mutexes[i - 1].unlock();
 }
 void in_child() {
@@ -56,6 +63,14 @@ void stay_loaded() {
 
 Locked::Locked(Lock which) : mutex_(mutexes[static_cast<std::size_t>(which)]) { mutex_.lock(); }
 Locked::~Locked() { mutex_.unlock(); }
+
+ForkDelay::ForkDelay() {
+  while (++delays, forking) {
+    --delays;
+    const Locked until_forked(Lock::blas);
+  }
+}
+ForkDelay::~ForkDelay() { --delays; }
 
 void at_thread_end(ThreadEnd& end) noexcept {
   if (end.listed) return;

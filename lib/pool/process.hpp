@@ -13,7 +13,7 @@ enum class Lock : std::uint8_t {
   traces,        // what traced functions have captured
   registration,  // what users register
   table,         // the list of ops
-  blas,          // opening the BLAS library
+  blas,          // opening the BLAS library, and waiting until a fork is over
   contexts,      // the list of contexts, and what other threads change of one
   blocks,        // free memory that all threads share
   count
@@ -27,6 +27,17 @@ class Locked {
 
  private:
   std::mutex& mutex_;
+};
+
+/// While a thread has one, a fork waits. For calls of a library that has locks of its own: a child
+/// would inherit them locked, and its first call would never return. Such a call waits for no other
+/// thread of the process.
+class ForkDelay {
+ public:
+  ForkDelay();
+  ~ForkDelay();
+  ForkDelay(const ForkDelay&) = delete;
+  ForkDelay& operator=(const ForkDelay&) = delete;
 };
 
 /// An object that is destroyed when its thread ends, after the destructors of the thread's

@@ -13,6 +13,7 @@
 
 #include <reel/reel.hpp>
 
+#include "lib/cpu/blas.hpp"
 #include "lib/cpu/install.hpp"
 #include "lib/pool/thread_count.hpp"
 #include "support/catch.hpp"
@@ -221,6 +222,30 @@ TEST_CASE("a child may be forked while another thread opens the BLAS library") {
       other.join();
       return well;
     }));
+}
+
+TEST_CASE("a child may be forked while other threads are inside the BLAS library") {
+  if (sanitized) SKIP("a child inherits the locked allocator of AddressSanitizer");
+  if (!kernels::has_blas()) SKIP("no BLAS library");
+  constexpr std::int64_t n = 24;
+  static const std::vector<float> x(n * n, 1.0f);
+  const auto multiply = [] {
+    std::vector<float> y(n * n);
+    kernels::blas_product_f32(
+        {n, n, n, x.data(), n, false, x.data(), n, false, y.data(), n, false});
+    return y[0] == n;
+  };
+  std::atomic<bool> done = false;
+  std::vector<std::thread> others;
+  for (int i = 0; i < 3; ++i)
+    others.emplace_back([&] {
+      while (!done) multiply();
+    });
+  int ended = 0;
+  for (int i = 0; i < 300 && ended == i; ++i) ended += true_in_child(multiply);
+  done = true;
+  for (std::thread& other : others) other.join();
+  CHECK(ended == 300);
 }
 
 TEST_CASE("a child that is forked within a tape or a gradient goes on with it") {
