@@ -3,6 +3,7 @@
 
 #include "cuda/emulated.hpp"
 #include "lib/table/op.hpp"
+#include "support/error_text.hpp"
 #include "support/stderr.hpp"
 
 namespace reel::tests {
@@ -24,15 +25,6 @@ class WrongKernel {
   Kernels* kernels_;
   Kernels right_;
 };
-template <class F>
-std::string text_of(const F& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return {};
-}
 }  // namespace
 
 TEST_CASE("a LockstepScope names the first kernel that differs from the CPU's, and its line") {
@@ -45,10 +37,10 @@ TEST_CASE("a LockstepScope names the first kernel that differs from the CPU's, a
     return tape.gradient(y, w);
   };
   const LockstepScope lockstep;
-  CHECK(text_of(step).empty());
+  CHECK(error_text(step).empty());
   const WrongKernel wrong("tanh", "sigmoid");
   const unsigned line = __LINE__ + 1;
-  const std::string text = text_of([&] { tanh(w); });
+  const std::string text = error_text([&] { tanh(w); });
   INFO(text);
   CHECK(text.find("lockstep.cpp:" + std::to_string(line) + ": tanh: result: expected") == 0);
   CHECK(text.find("as on the CPU") != std::string::npos);
@@ -69,10 +61,10 @@ TEST_CASE("a LockstepScope checks gradients, optimizer steps and steps of a trac
   });
   for (int i = 0; i < 5; ++i) step(x);
   const LockstepScope lockstep;
-  for (int i = 0; i < 3; ++i) CHECK(text_of([&] { step(x); }).empty());
+  for (int i = 0; i < 3; ++i) CHECK(error_text([&] { step(x); }).empty());
   const auto text_with = [&](std::string_view kernel, std::string_view other) {
     const WrongKernel wrong(kernel, other);
-    return text_of([&] { step(x); });
+    return error_text([&] { step(x); });
   };
   CHECK_THAT(text_with("square", "exp"), Catch::Contains("square: result") &&
                                              Catch::Contains("as on the CPU") &&
@@ -80,15 +72,15 @@ TEST_CASE("a LockstepScope checks gradients, optimizer steps and steps of a trac
   CHECK_THAT(text_with("square.d0", "exp.d0"), Catch::Contains("gradient of square") &&
                                                    Catch::Contains("as on the CPU") &&
                                                    Catch::Contains("on cuda:0"));
-  CHECK(text_of([&] { step(x); }).empty());
+  CHECK(error_text([&] { step(x); }).empty());
 }
 
 TEST_CASE("a LockstepScope compares kernels whose inputs are copied in row-major order first") {
   const Tensor x = transpose(random::normal({5, 4})).to(cuda(0)), row = ones({5}).to(cuda(0));
   const Tensor strided = transpose(transpose(x) + 0);
   const LockstepScope lockstep;
-  CHECK(text_of([&] { layer_norm(strided, row, row); }).empty());
-  CHECK(text_of([&] { limit_norm({strided, row}, 1); }).empty());
+  CHECK(error_text([&] { layer_norm(strided, row, row); }).empty());
+  CHECK(error_text([&] { limit_norm({strided, row}, 1); }).empty());
 }
 
 TEST_CASE("a LockstepScope compares with the largest number, and float64 more closely") {
@@ -97,12 +89,12 @@ TEST_CASE("a LockstepScope compares with the largest number, and float64 more cl
   const LockstepScope lockstep;
   {
     const WrongKernel wrong("square", "abs");
-    CHECK_THAT(text_of([&] { square(tiny); }), Catch::Contains("square: result: expected "));
+    CHECK_THAT(error_text([&] { square(tiny); }), Catch::Contains("square: result: expected "));
   }
   // tanh(x) and sin(x) differ by x^2 / 6 = 1.7e-5 of their size.
   const WrongKernel wrong("tanh", "sin");
-  CHECK(text_of([&] { tanh(x); }).empty());
-  CHECK_THAT(text_of([&] { tanh(x.to(DType::float64)); }),
+  CHECK(error_text([&] { tanh(x); }).empty());
+  CHECK_THAT(error_text([&] { tanh(x.to(DType::float64)); }),
              Catch::Contains("tanh: result: expected "));
 }
 
@@ -110,10 +102,10 @@ TEST_CASE("a LockstepScope takes equal integers, infinities and NaN as equal") {
   const DeviceScope scope(cuda(0));
   const Tensor numbers = tensor({1.0f, -2.0f, 0.0f}), whole = tensor({7, -3, 5});
   const LockstepScope lockstep;
-  CHECK(text_of([&] { numbers / 0.0f; }).empty());
-  CHECK(text_of([&] { whole + whole; }).empty());
-  CHECK(text_of([&] { argsort(numbers); }).empty());
-  CHECK(text_of([&] { numbers > 0; }).empty());
+  CHECK(error_text([&] { numbers / 0.0f; }).empty());
+  CHECK(error_text([&] { whole + whole; }).empty());
+  CHECK(error_text([&] { argsort(numbers); }).empty());
+  CHECK(error_text([&] { numbers > 0; }).empty());
 }
 
 TEST_CASE("a LockstepScope compares no more after its end") {
@@ -121,7 +113,7 @@ TEST_CASE("a LockstepScope compares no more after its end") {
   const Tensor x = tensor({0.0f, 2.0f, 0.5f});
   { const LockstepScope lockstep; }
   const WrongKernel wrong("tanh", "sigmoid");
-  CHECK(text_of([&] { tanh(x); }).empty());
+  CHECK(error_text([&] { tanh(x); }).empty());
 }
 
 TEST_CASE("a DeviceLogScope prints each op with its device and line") {
