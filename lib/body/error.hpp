@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an error takes from modules above this one.
+// What errors need from higher modules.
 #pragma once  // defined in lib/assemble.cpp
 #include <string>
 #include <string_view>

@@ -48,7 +48,7 @@ struct PluginHost {
 using InstallPlugin = const char* (*)(const PluginHost& host);
 inline constexpr const char* install_cuda_name = "reel_install_cuda";
 
-/// That of a program that is linked with the plugin; else null.
+/// The plugin's function if the program is linked with the plugin; else null.
 extern InstallPlugin linked_plugin;
 
 /// Opens the plugin at the first call. Null if the process has a CUDA backend, else the reason.

@@ -28,7 +28,7 @@ void after_fork() {
   for (std::size_t i = std::size(mutexes); i > 0; --i) mutexes[i - 1].unlock();
 }
 void in_child() {
-  delays = 0;  // another thread may have come in to see that it must wait
+  delays = 0;  // a thread that the child does not have may have counted itself before it waited
   after_fork();
   kernels::forget_helpers();
 }

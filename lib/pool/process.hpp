@@ -29,9 +29,9 @@ class Locked {
   std::mutex& mutex_;
 };
 
-/// While a thread has one, a fork waits. For calls of a library that has locks of its own: a child
-/// would inherit them locked, and its first call would never return. Such a call waits for no other
-/// thread of the process.
+/// A fork waits while any thread has a ForkDelay. A thread makes one around each call of a library
+/// that has locks of its own, because a child would inherit such a lock locked and wait for it for
+/// ever. The call must not wait for another thread of the process.
 class ForkDelay {
  public:
   ForkDelay();
