@@ -4,6 +4,7 @@
 
 namespace reel {
 /// The function that dense(), nn::Linear and nn::RNNCell apply to each element of the product, in
-/// the same step: none, or relu(), sigmoid(), tanh().
-enum class Activation : std::uint8_t { none, relu, sigmoid, tanh };
+/// the same step: none, or relu(), sigmoid(), tanh(). It has 8 bytes, so that no layer has padding:
+/// an old pointer in padding would look to a trace like one of the layer's.
+enum class Activation : std::int64_t { none, relu, sigmoid, tanh };
 }  // namespace reel

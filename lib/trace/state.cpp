@@ -52,6 +52,14 @@ bool is_tensor(Memory& memory, std::uintptr_t at) {
          body.block_class < small_classes;
 }
 
+/// Whether a text of `length` characters, none of them zero, and a zero behind it are at this
+/// address. Longer texts are not found.
+bool is_text(Memory& memory, std::uintptr_t at, std::size_t length) {
+  char text[512];
+  return length < sizeof text && memory.read(at, text, length + 1) &&
+         strnlen(text, length + 1) == length;
+}
+
 bool is_mapped(Memory& memory, std::uintptr_t at) {
   std::byte there;
   return at >= page && at < end_of_addresses && memory.read(at, &there, 1);
@@ -173,8 +181,11 @@ void StateWatch::follow(Memory& memory, std::size_t number) {
     // A string has its address, its length and 16 bytes. These bytes are the text if it is short.
     const bool is_short = at == region.at + i + 2 * word;
     const bool is_long = second && second <= third && third < bytes;
-    if (!is_vector || second > at)
-      lead_to(memory, at, is_vector ? second - at : most_bytes, number, i);
+    // The memory behind the text may hold old pointers.
+    const std::size_t most = is_vector                                ? second - at
+                             : is_long && is_text(memory, at, second) ? second + 1
+                                                                      : most_bytes;
+    if (most) lead_to(memory, at, most, number, i);
     if (is_vector) i += 2 * word;
     if (is_short || is_long) i += 3 * word;
   }
