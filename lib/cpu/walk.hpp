@@ -63,16 +63,32 @@ void for_each_row(const CopyLoop& walk, int inner, const Row& row) {
   }
 }
 
+/// The axis along which a loop is cut into parts. Where neighbours are far apart, in both memories,
+/// the parts have whole rows. If no axis is long enough for so many parts, it is the longest one.
+inline int axis_to_cut(const CopyLoop& walk, std::int64_t parts) {
+  const auto distance = [&](int axis) -> std::int64_t {
+    const std::int64_t from = walk.from[axis] < 0 ? -walk.from[axis] : walk.from[axis];
+    const std::int64_t to = walk.to[axis] < 0 ? -walk.to[axis] : walk.to[axis];
+    if (walk.lengths[axis] < parts) return 0;
+    return from && from < to ? from : to;
+  };
+  int best = 0;
+  for (int axis = 1; axis < walk.rank; ++axis) {
+    const std::int64_t more = distance(axis) - distance(best);
+    if (more > 0 || (more == 0 && walk.lengths[axis] > walk.lengths[best])) best = axis;
+  }
+  return best;
+}
+
 /// Calls f(part, from, to) for a loop over this number of elements: for the whole loop, or for
-/// parts along its longest axis, which run on several threads. Offsets are in elements.
+/// parts, which run on several threads. Offsets are in elements.
 template <class F>
 void for_parts(const CopyLoop& walk, std::int64_t elements, const F& f) {
   constexpr std::int64_t shared = 1 << 18, block = 1 << 16;
   if (elements < shared) return f(walk, std::int64_t{0}, std::int64_t{0});
-  int axis = 0;
-  for (int i = 1; i < walk.rank; ++i)
-    if (walk.lengths[i] > walk.lengths[axis]) axis = i;
-  const std::int64_t length = walk.lengths[axis], parts = (elements + block - 1) / block;
+  const std::int64_t parts = (elements + block - 1) / block;
+  const int axis = axis_to_cut(walk, parts);
+  const std::int64_t length = walk.lengths[axis];
   parallel_blocks(length, (length + parts - 1) / parts, 1,
                   [&](std::int64_t first, std::int64_t end) {
                     CopyLoop part = walk;
