@@ -270,7 +270,7 @@ constexpr Tile tile_of() {
       return nullptr;
   } else if constexpr (truth) {
     if constexpr (F::domain == Domain::everything)
-      return loop_tile<F, std::uint8_t, bool>;
+      return loop_tile<OfTruths<F>, std::uint8_t, bool>;
     else
       return nullptr;
   } else if constexpr (std::is_integral_v<T>) {

@@ -120,7 +120,7 @@ struct Line {
 
   /// The items of the ranks of the line at x, in order. `items` has space for space() items.
   Items ranked(const std::byte* x, Items items) const {
-    if (takes_leading()) return leading(x, items);
+    if (takes_leading()) return ranks.end <= few ? first_few(x, items) : leading(x, items);
     if (ranks.end - ranks.first <= n / part) return between(x, items);
     Items end = items;
     for_blocks(x, [&](const Key* keys, std::int64_t i, std::int64_t count) {
@@ -133,6 +133,7 @@ struct Line {
  private:
   static constexpr std::int64_t part = 8;  // an eighth of a line is a small part
   static constexpr std::int64_t block = 32;
+  static constexpr std::int64_t few = 8;
   bool takes_leading() const { return ranks.end <= n / part; }
   std::int64_t candidates() const { return 3 * ranks.end + 2 * block; }
 
@@ -145,6 +146,26 @@ struct Line {
       load(x + i * step * size, count, step, flip, keys);
       f(keys, i, count);
     }
+  }
+  /// Inserts each element that comes before the last of the best so far.
+  Items first_few(const std::byte* x, Items items) const {
+    std::int64_t kept = 0;
+    Key limit = ~Key{0};  // the last key, once there are enough
+    for_blocks(x, [&](const Key* keys, std::int64_t i, std::int64_t count) {
+      Key any = kept < ranks.end;
+      for (std::int64_t k = 0; k < count; ++k) any |= keys[k] < limit;
+      if (!any) return;
+      for (std::int64_t k = 0; k < count; ++k) {
+        if (kept == ranks.end && keys[k] >= limit) continue;
+        kept += kept < ranks.end;
+        std::int64_t place = kept - 1;
+        for (; place > 0 && items[place - 1].key > keys[k]; --place)
+          items[place] = items[place - 1];
+        items[place] = {keys[k], static_cast<Key>(i + k)};
+        if (kept == ranks.end) limit = items[kept - 1].key;
+      }
+    });
+    return items + ranks.first;
   }
   /// An element that comes before the last of the best so far becomes a candidate. When there is no
   /// space for more candidates, only the best stay. So no more items are sorted than there are

@@ -8,6 +8,7 @@ struct Add {
   static constexpr Domain domain = Domain::everything;
   static constexpr bool wraps = true;
   constexpr auto operator()(auto x, auto y) const { return x + y; }
+  constexpr bool operator()(bool x, bool y) const { return x | y; }
   static constexpr auto d0(auto g) { return g.dy(); }
   static constexpr auto d1(auto g) { return g.dy(); }
 };
@@ -24,6 +25,7 @@ struct Multiply {
   static constexpr Domain domain = Domain::everything;
   static constexpr bool wraps = true;
   constexpr auto operator()(auto x, auto y) const { return x * y; }
+  constexpr bool operator()(bool x, bool y) const { return x & y; }
   static constexpr auto d0(auto g) { return g.dy() * g.y(); }
   static constexpr auto d1(auto g) { return g.dy() * g.x(); }
 };
