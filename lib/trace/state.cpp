@@ -148,7 +148,7 @@ bool StateWatch::lead_to_deque(Memory& memory, const DequeWords& deque, std::siz
     if (const std::uintptr_t block = block_at(place); block >= page && block < end_of_addresses) {
       const std::uintptr_t first = place == begin.place ? begin.position : block;
       const std::uintptr_t last = place == end.place ? end.position : block + bytes;
-      if (first < last) lead_to(memory, first, last - first, from, offset, true);
+      if (first < last) lead_to(memory, first, {last - first, last - first}, from, offset, true);
     }
   return true;
 }
@@ -179,13 +179,15 @@ void StateWatch::follow(Memory& memory, std::size_t number) {
     // its memory. The three pointers of a map with one element are equal.
     const bool is_vector = at <= second && second <= third && third > at && third - at <= bytes;
     // A string has its address, its length and 16 bytes. These bytes are the text if it is short.
+    // Else they begin with the capacity, 16 or more, and the text's block has one byte more, or as
+    // few more as malloc() may add.
     const bool is_short = at == region.at + i + 2 * word;
-    const bool is_long = second && second <= third && third < bytes;
+    const bool is_long = second && second <= third && third < bytes && third >= 2 * word &&
+                         bytes - third <= 4 * word;
+    const std::size_t most = is_vector ? second - at : most_bytes;
     // The memory behind the text may hold old pointers.
-    const std::size_t most = is_vector                                ? second - at
-                             : is_long && is_text(memory, at, second) ? second + 1
-                                                                      : most_bytes;
-    if (most) lead_to(memory, at, most, number, i);
+    const std::size_t led = is_long && is_text(memory, at, second) ? second + 1 : most;
+    if (most) lead_to(memory, at, {most, led}, number, i);
     if (is_vector) i += 2 * word;
     if (is_short || is_long) i += 3 * word;
   }
@@ -208,7 +210,7 @@ std::size_t StateWatch::captured_bytes(Memory& memory, std::uintptr_t at, int le
   return is_variable(memory, at, bytes) ? 0 : bytes;
 }
 
-void StateWatch::lead_to(Memory& memory, std::uintptr_t at, std::size_t most, std::size_t from,
+void StateWatch::lead_to(Memory& memory, std::uintptr_t at, Most most, std::size_t from,
                          std::size_t offset, bool exact) {
   auto known = followed_.upper_bound(at);
   if (known != followed_.begin() && at < std::prev(known)->second) return;
@@ -217,16 +219,17 @@ void StateWatch::lead_to(Memory& memory, std::uintptr_t at, std::size_t most, st
   const int level = leader.level + 1;
   if (level > 1 && at % alignof(std::int32_t)) return;
   const bool beside = leader.beside || (stack_end(leader.at) && offset >= surely_captured);
-  const std::size_t bytes = exact ? most : std::min(size_behind(memory, at, level), most);
+  const std::size_t bytes =
+      exact ? most.bytes : std::min(size_behind(memory, at, level), most.bytes);
   if (!bytes) return;
   std::size_t leads = beside          ? most_beside_leads
                       : stack_end(at) ? most_stack_leads
                       : level == 1    ? most_leads
                                       : most_inner_leads;
-  leads = std::min(leads, bytes);
+  leads = std::min({leads, bytes, most.leads});
   if (at % word || level == (beside ? most_beside_levels : most_levels)) leads = 0;
   // The last word of a block may not belong to the object, and may hold an old value.
-  if ((level > 2 || is_variable(memory, at, bytes)) && most > bytes && bytes > word)
+  if ((level > 2 || is_variable(memory, at, bytes)) && most.bytes > bytes && bytes > word)
     leads = std::min(leads, bytes - word);
   copy(memory, {at, bytes, 0, leads, level, static_cast<int>(from), offset, beside, exact});
 }

@@ -66,9 +66,13 @@ class StateWatch : public detail::StateList {
   void follow(Memory& memory, std::size_t region);
   bool lead_to_deque(Memory& memory, const DequeWords& deque, std::size_t table_bytes,
                      std::size_t from, std::size_t offset);
-  /// `exact`: an object of `most` bytes is there. Otherwise it has at most so many bytes.
-  void lead_to(Memory& memory, std::uintptr_t at, std::size_t most, std::size_t from,
-               std::size_t offset, bool exact = false);
+  /// How many bytes an object has at most, and in how many of them pointers are followed.
+  struct Most {
+    std::size_t bytes, leads;
+  };
+  /// `exact`: an object of so many bytes is there.
+  void lead_to(Memory& memory, std::uintptr_t at, Most most, std::size_t from, std::size_t offset,
+               bool exact = false);
   void copy(Memory& memory, Region region);
   void exclude_free_blocks();
   void merge_excluded();

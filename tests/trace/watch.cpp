@@ -364,6 +364,19 @@ TEST_CASE("the letters of a text are no pointers") {
   CHECK(watched(*object, [&] { ++second->n; }).text.size() > 10);
   object->text = {};
   object->text.shrink_to_fit();
+  // A matrix is no string, though its first number looks like a text of eight letters.
+  struct Matrix {
+    double* numbers;
+    std::size_t rows = 8, columns = 8;
+    Node* next;
+  };
+  std::vector<double> numbers(64);
+  numbers[0] = 0.1;
+  const Kept<Matrix> matrix;
+  matrix->numbers = numbers.data();
+  matrix->next = &*behind;
+  CHECK(watched(*matrix, [&] { ++numbers[63]; }).text.find("byte 504 behind") == 0);
+  CHECK(watched(*matrix, [&] { ++behind->n; }).text.size() > 10);
   // Adjacent pointers are no string.
   const Kept<std::array<Node*, 6>> pointers;
   std::array<Kept<Node>, 6> nodes;
