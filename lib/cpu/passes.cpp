@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lib/body/dtypes.hpp"
 #include "lib/cpu/backend.hpp"
 #include "lib/gate/call_kernel.hpp"
 #include "lib/pool/pool.hpp"
@@ -57,10 +58,12 @@ struct Offsets {
   const void* at[max_inputs] = {};
   std::int64_t position[Shape::max_rank] = {};
 
-  void step(const BroadcastLoop& walk, int count) {
-    for (int axis = walk.rank - 2; axis >= 0; --axis) {
-      const bool carries = ++position[axis] == walk.lengths[axis];
-      move(walk, count, axis, carries ? 1 - walk.lengths[axis] : 1);
+  /// Moves on by one row, or by more, but not beyond the end of the axis before the last.
+  void step(const BroadcastLoop& walk, int count, std::int64_t rows = 1) {
+    for (int axis = walk.rank - 2; axis >= 0; --axis, rows = 1) {
+      position[axis] += rows;
+      const bool carries = position[axis] == walk.lengths[axis];
+      move(walk, count, axis, carries ? rows - walk.lengths[axis] : rows);
       if (!carries) break;
       position[axis] = 0;
     }
@@ -88,6 +91,78 @@ void parallel_passes(std::int64_t elements, std::int64_t n, const F& f) {
   kernels::parallel_rows(elements / n, n, block, f);
 }
 
+/// Rows of at most so many elements are computed several at a time: those that are the same for all
+/// rows, or a single element, are first copied, row after row.
+constexpr std::int64_t short_row = 64, shorter_row = 16, least_rows = 4, elements_at_once = 1024;
+struct Copied {
+  alignas(64) std::byte memory[elements_at_once * sizeof(std::int64_t)];
+  const void* from = nullptr;
+  std::int64_t rows = 0;
+};
+
+/// The elements of several rows of an operand, row after row.
+template <class Unit>
+void copy_rows(const void* from, std::int64_t row_step, std::int64_t step, std::int64_t rows,
+               std::int64_t n, void* to) {
+  Unit* out = static_cast<Unit*>(to);
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t i = 0; i < n; ++i)
+      *out++ = *reinterpret_cast<const Unit*>(static_cast<const std::byte*>(from) + row * row_step +
+                                              i * step);
+}
+
+class ShortRows {
+ public:
+  ShortRows(const BroadcastLoop& walk, const Body* const* inputs, int count)
+      : walk_(walk), count_(count) {
+    if (walk.rank < 2) return;
+    const std::int64_t* const near = walk.steps[walk.rank - 2];
+    const std::int64_t* const inner = walk.steps[walk.rank - 1];
+    std::int64_t most = short_row;
+    for (int i = 0; i < count; ++i) {
+      sizes_[i] = size_of(inputs[i]->dtype);
+      if (!near[i] && !inner[i]) scalars_ |= 1u << i;
+      copied_[i] = near[i] != inner[i] * length();
+      if (copied_[i] && near[i]) most = shorter_row;
+    }
+    pay_ = length() <= most && walk.lengths[walk.rank - 2] >= least_rows;
+  }
+  bool pay() const { return pay_; }
+  unsigned scalars() const { return scalars_; }
+
+  /// The number of rows from this place on, at most `left`, that one pass can compute.
+  std::int64_t count_from(const Offsets& place, std::int64_t left) const {
+    const int near = walk_.rank - 2;
+    return std::min(
+        {elements_at_once / length(), walk_.lengths[near] - place.position[near], left});
+  }
+  /// Stores the addresses of the operands of so many rows.
+  void read(const Offsets& place, std::int64_t rows, Copied* copies, const void** from) const {
+    for (int i = 0; i < count_; ++i) {
+      from[i] = place.at[i];
+      if (!copied_[i]) continue;
+      const std::int64_t near = walk_.steps[walk_.rank - 2][i];
+      Copied& copy = copies[i];
+      from[i] = copy.memory;
+      if (near == 0 && copy.from == place.at[i] && copy.rows >= rows) continue;
+      copy.from = place.at[i];
+      copy.rows = rows;
+      with_unit(sizes_[i], [&]<class Unit>(Type<Unit>) {
+        copy_rows<Unit>(place.at[i], near, walk_.steps[walk_.rank - 1][i], rows, length(),
+                        copy.memory);
+      });
+    }
+  }
+
+ private:
+  std::int64_t length() const { return walk_.lengths[walk_.rank - 1]; }
+  const BroadcastLoop& walk_;
+  const int count_;
+  int sizes_[max_inputs] = {};
+  bool copied_[max_inputs] = {}, pay_ = false;
+  unsigned scalars_ = 0;
+};
+
 void walk_tiles(const Tiles& tiles, Tile tile, const BroadcastLoop& walk, const Body* const* inputs,
                 int count, Body& output) {
   const int inner = walk.rank - 1;
@@ -101,10 +176,22 @@ void walk_tiles(const Tiles& tiles, Tile tile, const BroadcastLoop& walk, const 
     sizes[i] = size_of(inputs[i]->dtype);
     if (!walk.rank || walk.steps[inner][i] == 0) scalars |= 1u << i;
   }
+  const ShortRows several(walk, inputs, count);
   parallel_passes(output.elements, n, [&](std::int64_t first, std::int64_t end) {
     Offsets place = start;
     if (first) place.skip(walk, count, first);
     std::byte* to = output.data + first * step;
+    if (several.pay()) {
+      Copied copies[max_inputs];
+      for (std::int64_t left = end - first, rows; left > 0; left -= rows, to += rows * step) {
+        rows = several.count_from(place, left);
+        const void* from[max_inputs];
+        several.read(place, rows, copies, from);
+        tile(rows * n, from, several.scalars(), to);
+        place.step(walk, count, rows);
+      }
+      return;
+    }
     for (std::int64_t left = end - first; left > 0; --left, to += step) {
       if (n < least_shared_pass)
         tile(n, place.at, scalars, to);
@@ -147,12 +234,23 @@ void CpuBackend::share_pass(const Tiles& tiles, Tile tile, std::int64_t n,
 
 void CpuBackend::run_rows(const Tiles& tiles, Tile tile, const Body& x, const Body& row,
                           Body& output) {
-  const std::int64_t n = row.elements;
+  const std::int64_t n = row.elements, rows = x.elements / n;
+  const void* repeated = row.data;
+  std::int64_t at_once = 1;
+  Copied copy;
+  if (n <= short_row && rows >= least_rows) {
+    at_once = std::min(rows, elements_at_once / n);
+    repeated = copy.memory;
+    with_unit(size_of(row.dtype), [&]<class Unit>(Type<Unit>) {
+      copy_rows<Unit>(row.data, 0, sizeof(Unit), at_once, n, copy.memory);
+    });
+  }
   const std::int64_t from_step = n * size_of(x.dtype), to_step = n * size_of(output.dtype);
   parallel_passes(x.elements, n, [&](std::int64_t first, std::int64_t end) {
-    for (std::int64_t i = first; i < end; ++i) {
-      const void* inputs[] = {x.data + i * from_step, row.data};
-      run_pass({&tiles, tile}, n, inputs, 2, x.dtype, 0, output.data + i * to_step, output.dtype);
+    for (std::int64_t i = first; i < end; i += at_once) {
+      const void* inputs[] = {x.data + i * from_step, repeated};
+      run_pass({&tiles, tile}, std::min(at_once, end - i) * n, inputs, 2, x.dtype, 0,
+               output.data + i * to_step, output.dtype);
     }
   });
 }

@@ -195,8 +195,10 @@ void repeat_numbers(Tile tile, std::int64_t n, const void* const* inputs, const 
   for (int k = 0; k < K; ++k) {
     from[k] = inputs[k];
     if (!(scalars >> k & 1)) continue;
-    for (std::int64_t i = 0; i < row && i < n; ++i)
-      __builtin_memcpy(buffer[k] + i * sizes[k], inputs[k], static_cast<std::size_t>(sizes[k]));
+    const std::int64_t bytes = (n < row ? n : row) * sizes[k];
+    __builtin_memcpy(buffer[k], inputs[k], static_cast<std::size_t>(sizes[k]));
+    for (std::int64_t done = sizes[k]; done < bytes; done *= 2)
+      __builtin_memcpy(buffer[k] + done, buffer[k], static_cast<std::size_t>(done));
     from[k] = buffer[k];
   }
   for (std::int64_t i = 0; i < n; i += row) {
