@@ -21,6 +21,10 @@ struct Groups {
     lengths[count - 1] *= length;
   }
   int last_gone() const { return count % 2 ? count - 2 : count - 1; }
+  /// The elements of a row of the last group that is reduced.
+  std::int64_t inner(int last_gone) const {
+    return last_gone + 1 < count ? lengths[last_gone + 1] : 1;
+  }
 };
 
 Groups groups_of(const KernelCall& call, const Shape& shape) {
@@ -64,6 +68,16 @@ struct Folds {
 template <class R, class A, class X>
 inline constexpr Folds folds_of = {fold_of<R, A, X>, fold_of<R, A, A>};
 
+/// So many rows of `inner` elements are folded side by side, as one longer row: short rows would
+/// leave lanes of vectors unused. The results, one for each of these rows, are folded afterwards.
+std::int64_t rows_side_by_side(std::int64_t rows, std::int64_t inner) {
+  constexpr std::int64_t least_rows = 64, most_elements = 64;
+  std::int64_t count = 1;
+  if (inner > 1 && rows >= least_rows)
+    while (2 * count * inner <= most_elements && rows % (2 * count) == 0) count *= 2;
+  return count;
+}
+
 /// Folds all groups in turn. Between the groups, elements are stored in scratch memory.
 KernelResult reduce(const Folds& folds, const Body& x, Groups& groups, Body& output,
                     bool accumulate) {
@@ -74,7 +88,11 @@ KernelResult reduce(const Folds& folds, const Body& x, Groups& groups, Body& out
   const std::int64_t copied = x.contiguous ? 0 : rounded(x.bytes());
   const bool folds_any = groups.count > 1 && gone;
   // The first fold leaves more elements than later folds.
-  const std::int64_t most = folds_any ? x.elements / groups.lengths[groups.last_gone()] : kept;
+  const int last_gone = groups.last_gone();
+  const std::int64_t most =
+      folds_any ? x.elements / groups.lengths[last_gone] *
+                      rows_side_by_side(groups.lengths[last_gone], groups.inner(last_gone))
+                : kept;
   const std::int64_t stage = rounded(most * size);
   std::int64_t depth = 0, inner_kept = 1;
   for (int i = groups.count - 1; i >= 0; --i) {
@@ -98,11 +116,16 @@ KernelResult reduce(const Folds& folds, const Body& x, Groups& groups, Body& out
     const int last = groups.last_gone();
     std::int64_t outer = 1;
     for (int i = 0; i < last; ++i) outer *= groups.lengths[i];
-    const std::int64_t inner = groups.count % 2 ? groups.lengths[groups.count - 1] : 1;
-    std::byte* const target = last == 1 && !accumulate ? to : stages[round % 2];
-    fold_all(round ? folds.then : folds.first, folded, outer, groups.lengths[last], inner, target,
+    const std::int64_t inner = groups.inner(last), rows = groups.lengths[last];
+    const std::int64_t beside = rows_side_by_side(rows, inner);
+    std::byte* const target = last == 1 && beside == 1 && !accumulate ? to : stages[round % 2];
+    fold_all(round ? folds.then : folds.first, folded, outer, rows / beside, beside * inner, target,
              waiting);
     folded = target;
+    if (beside > 1) {
+      groups.lengths[last] = beside;
+      continue;
+    }
     groups.lengths[last - 1] *= inner;
     groups.count = last;
   }

@@ -121,8 +121,9 @@ void check(const InstructionSet& set, const Fold& fold, const Body& x, Gone gone
 /// f(body) for arrays of many shapes, row-major and as views.
 template <class T, class F>
 void for_layouts(bool empty, const F& f) {
-  const Shape shapes[] = {{1, 1, 1},   {2, 3, 4},   {5, 1, 7},    {1, 70, 33}, {67, 3, 5},
-                          {3, 130, 1}, {4, 5, 300}, {1, 1, 5000}, {200, 1, 9}, {2, 2050, 3}};
+  const Shape shapes[] = {{1, 1, 1},   {2, 3, 4},    {5, 1, 7},   {1, 70, 33},
+                          {67, 3, 5},  {3, 130, 1},  {4, 5, 300}, {1, 1, 5000},
+                          {200, 1, 9}, {2, 2050, 3}, {128, 2, 2}, {3, 1024, 2}};
   unsigned seed = 0;
   for (const Shape& shape : shapes) {
     const std::int64_t a = shape[0], b = shape[1], c = shape[2];
