@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What nearly every test includes. A test names its includes all the same. This file is never included,
-// so it has no #pragma once, for which g++ warns.
+// What nearly every test includes. A test names its includes all the same. This file is never
+// included, so it has no #pragma once, for which g++ warns.
 #include <algorithm>
 #include <cmath>
 #include <functional>
