@@ -14,6 +14,7 @@
 
 #include "lib/body/access.hpp"
 #include "lib/flow/context.hpp"
+#include "lib/tensor/raw.hpp"
 #include "support/catch.hpp"
 #include "support/resident.hpp"
 
@@ -56,6 +57,17 @@ std::string mapping_flags(std::uintptr_t wanted) {
   return {};
 }
 }  // namespace
+
+TEST_CASE("memory that readers fill: none if there is too little, and none behind an empty view",
+          "[cpu]") {
+  const RawTensor none = raw_tensor(DType::float64, {std::int64_t{1} << 50});
+  CHECK_FALSE(none.tensor.defined());
+  CHECK(none.elements == nullptr);
+  const Tensor x = ones({4});
+  const std::int64_t steps[] = {1};
+  CHECK(address(strided_view(x, {2}, steps, 2)) == address(x) + 8);
+  CHECK(address(strided_view(x, {0}, steps, 1 << 20)) == address(x));
+}
 
 TEST_CASE("a tensor takes the least block of the sizes that there are") {
   std::vector<std::int64_t> sizes;
