@@ -91,9 +91,11 @@ void parallel_passes(std::int64_t elements, std::int64_t n, const F& f) {
   kernels::parallel_rows(elements / n, n, block, f);
 }
 
-/// Rows of at most so many elements are computed several at a time: those that are the same for all
-/// rows, or a single element, are first copied, row after row.
+/// Several rows of at most `short_row` elements are computed at once, as one row. An operand whose
+/// rows do not follow one another is first copied. If each pass needs a copy of its own, only rows
+/// of at most `shorter_row` elements are worth it.
 constexpr std::int64_t short_row = 64, shorter_row = 16, least_rows = 4, elements_at_once = 1024;
+/// The copy of some rows of an operand.
 struct Copied {
   alignas(64) std::byte memory[elements_at_once * sizeof(std::int64_t)];
   const void* from = nullptr;
@@ -111,6 +113,7 @@ void copy_rows(const void* from, std::int64_t row_step, std::int64_t step, std::
                                               i * step);
 }
 
+/// How a pass computes several short rows at once, if this pays.
 class ShortRows {
  public:
   ShortRows(const BroadcastLoop& walk, const Body* const* inputs, int count)

@@ -355,7 +355,7 @@ TEST_CASE("the letters of a text are no pointers") {
   // The block of a long string may hold old content behind the text. A string may have zeros in it.
   object->text = std::string(41, 'x');
   object->text.shrink_to_fit();
-  REQUIRE(malloc_usable_size(object->text.data()) == 56);
+  REQUIRE(malloc_usable_size(object->text.data()) >= 56);
   std::memcpy(object->text.data() + 48, &stale, 8);
   CHECK(watched(*object, [&] { ++second->n; }).text == nothing);
   CHECK(watched(*object, [&] { ++behind->n; }).text.size() > 10);
