@@ -127,9 +127,10 @@ struct StateWatch::DequeWords {
   Iterator begin, end;
 };
 /// Leads to the elements in the first blocks of a deque: as many blocks as pointers are followed in
-/// other objects. Returns false if the words are those of another object.
-bool StateWatch::lead_to_deque(Memory& memory, const DequeWords& deque, std::size_t table_bytes,
-                               std::size_t from, std::size_t offset) {
+/// other objects. Returns false if the words are those of another object. Only the first block is
+/// asked whether it is in use: the unused start of the table may look like that of a free block.
+bool StateWatch::lead_to_deque(Memory& memory, const DequeWords& deque, std::size_t from,
+                               std::size_t offset) {
   const auto& [table, length, begin, end] = deque;
   const auto block_at = [&](std::uintptr_t place) {
     std::uintptr_t block = 0;
@@ -139,9 +140,10 @@ bool StateWatch::lead_to_deque(Memory& memory, const DequeWords& deque, std::siz
     return i.first <= i.position && i.position <= i.end && block_at(i.place) == i.first;
   };
   const std::uintptr_t bytes = begin.end - begin.first;  // of a block
-  if (!length || length > table_bytes / word || begin.place < table || end.place < begin.place ||
+  if (!length || length > most_bytes / word || begin.place < table || end.place < begin.place ||
       end.place - table >= length * word || begin.place % word || end.place % word || !bytes ||
-      bytes > most_bytes || bytes != end.end - end.first || !fits(begin) || !fits(end))
+      bytes > most_bytes || bytes != end.end - end.first || !fits(begin) || !fits(end) ||
+      heap_bytes(memory, begin.first) < bytes)
     return false;
   const std::uintptr_t last_place = std::min(end.place, begin.place + most_inner_leads - word);
   for (std::uintptr_t place = begin.place; place <= last_place; place += word)
@@ -170,8 +172,7 @@ void StateWatch::follow(Memory& memory, std::size_t number) {
     const std::uintptr_t at = word_at(i), second = word_at(i + word), third = word_at(i + 2 * word);
     if (at < page || at >= end_of_addresses || excluded(region.at + i)) continue;
     const std::size_t bytes = heap_bytes(memory, at);
-    if (i + sizeof(DequeWords) <= region.bytes &&
-        lead_to_deque(memory, deque_at(i), bytes, number, i)) {
+    if (i + sizeof(DequeWords) <= region.bytes && lead_to_deque(memory, deque_at(i), number, i)) {
       i += sizeof(DequeWords) - word;
       continue;
     }

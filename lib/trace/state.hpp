@@ -64,8 +64,7 @@ class StateWatch : public detail::StateList {
   };
   struct DequeWords;
   void follow(Memory& memory, std::size_t region);
-  bool lead_to_deque(Memory& memory, const DequeWords& deque, std::size_t table_bytes,
-                     std::size_t from, std::size_t offset);
+  bool lead_to_deque(Memory& memory, const DequeWords& deque, std::size_t from, std::size_t offset);
   /// How many bytes an object has at most, and in how many of them pointers are followed.
   struct Most {
     std::size_t bytes, leads;

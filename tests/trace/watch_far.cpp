@@ -59,6 +59,15 @@ struct Neighbours {
   std::byte *first = nullptr, *second = nullptr;
   std::vector<std::byte*> all;
 };
+/// Writes into the unused start of a deque's table what free() writes into a block without a key.
+void look_free(std::deque<void*>& queue) {
+  void** table = nullptr;
+  std::memcpy(&table, &queue, sizeof table);
+  const std::unique_ptr<void, void (*)(void*)> other(std::malloc(malloc_usable_size(table)),
+                                                     std::free);
+  const std::uintptr_t next = address(other.get()) - 16, mixed = next ^ address(table) >> 12;
+  table[0] = reinterpret_cast<void*>(mixed), table[1] = &queue;
+}
 /// Whether the watch finds the change in an object behind this number of pointers.
 bool finds(int pointers, void* object, const Run& run) {
   const Chain chain(pointers, object);
@@ -272,6 +281,7 @@ TEST_CASE("the elements of a deque are state, and its spare memory is not") {
       const Kept<Object> object;
       std::deque<void*>& queue = object->queue;
       queue.assign(length + 2, nullptr);
+      look_free(queue);
       const auto follows = [&](void** place) {
         *place = &*target;
         const bool found = finds(pointers, &*object, [&] { ++target->n; });
