@@ -239,6 +239,14 @@ void place_of_extreme(const KernelCall& call) {
   std::int64_t* to = call.output().as<std::int64_t>();
   if (inner == 1)
     return parallel_rows(outer, gone, shared_elements, [&](std::int64_t o, std::int64_t end) {
+      if (in_tiles(outer, gone))
+        return for_tiles(reinterpret_cast<const std::byte*>(from + o * gone), end - o, gone,
+                         sizeof(T),
+                         [&](const std::byte* columns, std::int64_t first, std::int64_t rows) {
+                           T extreme[tile_rows];
+                           extremes_of_columns<R>(reinterpret_cast<const T*>(columns), gone, rows,
+                                                  extreme, to + o + first);
+                         });
       for (; o < end; ++o) {
         const T* row = from + o * gone;
         T extreme;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lib/cpu/chunk.hpp"
+#include "lib/cpu/walk.hpp"
 #include "lib/pool/pool.hpp"
 #include "lib/pool/thread_count.hpp"
 
@@ -337,12 +338,39 @@ inline void fold_columns(const Fold& fold, const std::byte* x, std::int64_t rows
   }
 }
 
+/// So many rows of so few elements are transposed, a tile at a time, and folded as columns. One by
+/// one, each row would take a call.
+constexpr std::int64_t tile_rows = 128, most_in_tile_row = 16;
+inline bool in_tiles(std::int64_t rows, std::int64_t n) {
+  return rows >= tile_rows / 2 && n > 1 && n <= most_in_tile_row;
+}
+/// Calls f(columns, first row, rows) for each tile of [rows, n] elements of `size` bytes.
+template <class F>
+void for_tiles(const std::byte* x, std::int64_t rows, std::int64_t n, int size, const F& f) {
+  alignas(64) std::byte columns[tile_rows * most_in_tile_row * sizeof(double)];
+  for (std::int64_t first = 0; first < rows; first += tile_rows) {
+    const std::int64_t here = rows - first < tile_rows ? rows - first : tile_rows;
+    CopyLoop walk;
+    walk.add_axis(n, 1, here);
+    walk.add_axis(here, n, 1);
+    copy_elements(walk, here * n, x + first * n * size, columns, size);
+    f(columns, first, here);
+  }
+}
+
 /// [outer, gone, inner] to [outer, inner]. If columns use `tree`, one `outer` follows the other.
 inline void fold_all(const Fold& fold, const std::byte* x, std::int64_t outer, std::int64_t gone,
                      std::int64_t inner, std::byte* to, std::byte* tree) {
   if (gone == 0) return fold.start(nullptr, outer * inner, to);
   const std::int64_t from_step = gone * inner * fold.from_size, to_step = inner * fold.to_size;
+  const bool tiles = inner == 1 && in_tiles(outer, gone);
   const auto fold_some = [&](std::int64_t o, std::int64_t end) {
+    if (tiles)
+      return for_tiles(x + o * from_step, end - o, gone, fold.from_size,
+                       [&](const std::byte* columns, std::int64_t first, std::int64_t rows) {
+                         fold.columns(columns, gone, rows, rows, to + (o + first) * to_step,
+                                      nullptr);
+                       });
     for (; o < end; ++o) {
       if (inner == 1)
         fold_long_row(fold, x + o * from_step, gone, to + o * to_step);

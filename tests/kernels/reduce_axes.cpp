@@ -123,7 +123,8 @@ template <class T, class F>
 void for_layouts(bool empty, const F& f) {
   const Shape shapes[] = {{1, 1, 1},   {2, 3, 4},    {5, 1, 7},   {1, 70, 33},
                           {67, 3, 5},  {3, 130, 1},  {4, 5, 300}, {1, 1, 5000},
-                          {200, 1, 9}, {2, 2050, 3}, {128, 2, 2}, {3, 1024, 2}};
+                          {200, 1, 9}, {2, 2050, 3}, {128, 2, 2}, {3, 1024, 2},
+                          {63, 1, 2},  {64, 1, 2},   {65, 2, 16}, {64, 1, 17}};
   unsigned seed = 0;
   for (const Shape& shape : shapes) {
     const std::int64_t a = shape[0], b = shape[1], c = shape[2];
@@ -267,6 +268,29 @@ TEST_CASE("NaN goes through the extremes, wherever it stands", "[reduce]") {
           CHECK(std::isnan(out[0]));
         }
       }
+    constexpr std::int64_t rows = 130;
+    const ReduceOptions last{.axes = 1};
+    for (const std::int64_t n : {2, 3, 8, 15, 16})  // short rows are folded as columns
+      for (const std::int64_t row : {0, 1, 7, 127, 128, 129})
+        for (std::int64_t at = 0; at < n; ++at) {
+          Array<float> x({rows, n}, 1.f), out({rows});
+          x[row * n + at] = std::numeric_limits<float>::quiet_NaN();
+          Array<std::int64_t> places({rows});
+          for (const char* op : {"argmax", "argmin"}) {
+            call_kernel(set, op, {&x.body}, places.body, &last);
+            for (std::int64_t i = 0; i < rows; ++i)
+              if (places[i] != (i == row ? at : 0))
+                FAIL(set.name << ": " << op << " of row " << i << " of " << n << ", NaN at " << at
+                              << " of row " << row << ": got " << places[i]);
+          }
+          for (const char* op : {"max", "min"}) {
+            call_kernel(set, op, {&x.body}, out.body, &last);
+            for (std::int64_t i = 0; i < rows; ++i)
+              if (i == row ? !std::isnan(out[i]) : out[i] != 1)
+                FAIL(set.name << ": " << op << " of row " << i << " of " << n << ", NaN at " << at
+                              << " of row " << row << ": got " << out[i]);
+          }
+        }
   });
 }
 

@@ -193,6 +193,10 @@ TEST_CASE("sums, rows and places give the same bits", "[threads]") {
     check_bits([&] {
       return Results{sum(x), min(x), sum(cube, 1), sum(cube, {0, 2}), sum(x.reshape({-1, 5}), 0)};
     });
+    const Tensor pairs = x.reshape({-1, 2}), short_rows = x.reshape({-1, 15});
+    check_bits([&] {
+      return Results{sum(pairs, 1), max(short_rows, 1), argmax(pairs, 1), argmin(short_rows, 1)};
+    });
     // Sums whose parts are shared among threads: parts of columns, the last one with a single row;
     // and axes that are not adjacent.
     const Tensor tall = numbers({4097, 130}, dtype), four = numbers({512, 33, 2, 32}, dtype);
