@@ -69,14 +69,13 @@ void scan_axis(const KernelCall& call) {
   const std::int64_t blocks = (inner + most_columns - 1) / most_columns;
   parallel_rows(outer * blocks, n * (inner < most_columns ? inner : most_columns), shared_elements,
                 [&](std::int64_t block, std::int64_t end) {
+                  if (inner == 1)  // divisions would take longer than a short row
+                    for (; block < end; ++block) scan.row(block * n + start);
                   for (; block < end; ++block) {
                     const std::int64_t column = block % blocks * most_columns;
                     const std::int64_t left = inner - column;
                     const std::int64_t first = block / blocks * n * inner + start + column;
-                    if (inner == 1)
-                      scan.row(first);
-                    else
-                      scan.columns(first, left < most_columns ? left : most_columns);
+                    scan.columns(first, left < most_columns ? left : most_columns);
                   }
                 });
 }

@@ -121,7 +121,7 @@ struct Line {
   /// The items of the ranks of the line at x, in order. `items` has space for space() items.
   Items ranked(const std::byte* x, Items items) const {
     if (takes_leading()) return ranks.end <= few ? first_few(x, items) : leading(x, items);
-    if (ranks.end - ranks.first <= n / part) return between(x, items);
+    if (n >= least_counted && ranks.end - ranks.first <= n / part) return between(x, items);
     Items end = items;
     for_blocks(x, [&](const Key* keys, std::int64_t i, std::int64_t count) {
       for (std::int64_t k = 0; k < count; ++k) *end++ = {keys[k], static_cast<Key>(i + k)};
@@ -134,6 +134,8 @@ struct Line {
   static constexpr std::int64_t part = 8;  // an eighth of a line is a small part
   static constexpr std::int64_t block = 32;
   static constexpr std::int64_t few = 8;
+  static constexpr std::int64_t least_counted =
+      128;  // the counts of a shorter line would take longer
   bool takes_leading() const { return ranks.end <= n / part; }
   std::int64_t candidates() const { return 3 * ranks.end + 2 * block; }
 
