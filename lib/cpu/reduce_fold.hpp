@@ -338,8 +338,8 @@ inline void fold_columns(const Fold& fold, const std::byte* x, std::int64_t rows
   }
 }
 
-/// So many rows of so few elements are transposed, a tile at a time, and folded as columns. One by
-/// one, each row would take a call.
+/// Many short rows are transposed, a tile at a time, and folded as columns. Folding each row by
+/// itself would take a call for each row.
 constexpr std::int64_t tile_rows = 128, most_in_tile_row = 16;
 inline bool in_tiles(std::int64_t rows, std::int64_t n) {
   return rows >= tile_rows / 2 && n > 1 && n <= most_in_tile_row;

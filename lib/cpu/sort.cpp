@@ -134,8 +134,7 @@ struct Line {
   static constexpr std::int64_t part = 8;  // an eighth of a line is a small part
   static constexpr std::int64_t block = 32;
   static constexpr std::int64_t few = 8;
-  static constexpr std::int64_t least_counted =
-      128;  // the counts of a shorter line would take longer
+  static constexpr std::int64_t least_counted = 64;  // counting takes longer for a shorter line
   bool takes_leading() const { return ranks.end <= n / part; }
   std::int64_t candidates() const { return 3 * ranks.end + 2 * block; }
 
