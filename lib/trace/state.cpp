@@ -125,6 +125,20 @@ struct StateWatch::DequeWords {
   };
   std::uintptr_t table, length;
   Iterator begin, end;
+
+  std::uintptr_t block_bytes() const { return begin.end - begin.first; }
+  /// Whether these words are those of a deque.
+  bool fit(Memory& memory) const {
+    const auto fits = [&](const Iterator& i) {
+      std::uintptr_t block = 0;
+      return i.first <= i.position && i.position <= i.end && i.place % word == 0 &&
+             memory.read(i.place, &block, word) && block == i.first;
+    };
+    const std::uintptr_t bytes = block_bytes();
+    return length && length <= most_bytes / word && begin.place >= table &&
+           end.place >= begin.place && end.place - table < length * word && bytes &&
+           bytes <= most_bytes && bytes == end.end - end.first && fits(begin) && fits(end);
+  }
 };
 /// Leads to the elements in the first blocks of a deque: as many blocks as pointers are followed in
 /// other objects. Returns false if the words are those of another object. Only the first block is
@@ -132,22 +146,11 @@ struct StateWatch::DequeWords {
 bool StateWatch::lead_to_deque(Memory& memory, const DequeWords& deque, std::size_t from,
                                std::size_t offset) {
   const auto& [table, length, begin, end] = deque;
-  const auto block_at = [&](std::uintptr_t place) {
-    std::uintptr_t block = 0;
-    return memory.read(place, &block, word) ? block : 0;
-  };
-  const auto fits = [&](const DequeWords::Iterator& i) {
-    return i.first <= i.position && i.position <= i.end && block_at(i.place) == i.first;
-  };
-  const std::uintptr_t bytes = begin.end - begin.first;  // of a block
-  if (!length || length > most_bytes / word || begin.place < table || end.place < begin.place ||
-      end.place - table >= length * word || begin.place % word || end.place % word || !bytes ||
-      bytes > most_bytes || bytes != end.end - end.first || !fits(begin) || !fits(end) ||
-      heap_bytes(memory, begin.first) < bytes)
-    return false;
+  const std::uintptr_t bytes = deque.block_bytes();
+  if (!deque.fit(memory) || heap_bytes(memory, begin.first) < bytes) return false;
   const std::uintptr_t last_place = std::min(end.place, begin.place + most_inner_leads - word);
-  for (std::uintptr_t place = begin.place; place <= last_place; place += word)
-    if (const std::uintptr_t block = block_at(place); block >= page && block < end_of_addresses) {
+  for (std::uintptr_t place = begin.place, block = 0; place <= last_place; place += word)
+    if (memory.read(place, &block, word) && block >= page && block < end_of_addresses) {
       const std::uintptr_t first = place == begin.place ? begin.position : block;
       const std::uintptr_t last = place == end.place ? end.position : block + bytes;
       if (first < last) lead_to(memory, first, {last - first, last - first}, from, offset, true);
@@ -229,9 +232,8 @@ void StateWatch::lead_to(Memory& memory, std::uintptr_t at, Most most, std::size
                                       : most_inner_leads;
   leads = std::min({leads, bytes, most.leads});
   if (at % word || level == (beside ? most_beside_levels : most_levels)) leads = 0;
-  // The last word of a block may not belong to the object, and may hold an old value.
-  if ((level > 2 || is_variable(memory, at, bytes)) && most.bytes > bytes && bytes > word)
-    leads = std::min(leads, bytes - word);
+  // The last word of a Variable's block is not part of it, and may hold an old value.
+  if (is_variable(memory, at, bytes)) leads = std::min(leads, bytes - word);
   copy(memory, {at, bytes, 0, leads, level, static_cast<int>(from), offset, beside, exact});
 }
 
@@ -323,8 +325,8 @@ std::string StateWatch::change() {
 
 /// Whether a changed word, two or more pointers away, is not part of the function's state. If the
 /// word is a pointer that changed, usually a stale pointer led to memory that is used again. If
-/// state changes, a number changes, or a vector or a deque grows: its end pointer changes, and its
-/// start does not.
+/// state changes, a number changes; or a vector grows: its end pointer changes, and its start does
+/// not; or a deque grows, and is still one.
 bool StateWatch::is_reused(Memory& memory, const Region& region, std::size_t start,
                            const std::byte* now) const {
   const std::byte* const before = copies_.data() + region.copy;
@@ -344,20 +346,20 @@ bool StateWatch::is_reused(Memory& memory, const Region& region, std::size_t sta
     return i + word <= region.bytes && word_at(before, i) == word_at(now, i) &&
            is_address(word_at(now, i));
   };
-  const auto is_between = [](std::uintptr_t low, std::uintptr_t x, std::uintptr_t high) {
-    return low <= x && x <= high;
-  };
-  const auto both_between = [&](std::uintptr_t low, std::uintptr_t high) {
-    return is_between(low, old_value, high) && is_between(low, value, high);
-  };
   // A vector's end pointer is between its start and the end of its memory.
   const bool ends_vector = start >= word && stays(start - word) && stays(start + word) &&
-                           both_between(word_at(now, start - word), word_at(now, start + word));
-  // A deque's iterator has three pointers: its position, the first element of a block, the end of
-  // the block.
-  const bool ends_deque = stays(start + word) && stays(start + 2 * word) &&
-                          both_between(word_at(now, start + word), word_at(now, start + 2 * word));
-  return !ends_vector && !ends_deque;
+                           std::min(old_value, value) >= word_at(now, start - word) &&
+                           std::max(old_value, value) <= word_at(now, start + word);
+  const auto is_in_deque = [&] {
+    DequeWords words;
+    for (std::size_t i = 0; i < sizeof words && i <= start; i += word) {
+      if (start - i + sizeof words > region.bytes) continue;
+      std::memcpy(&words, now + start - i, sizeof words);
+      if (words.fit(memory)) return true;
+    }
+    return false;
+  };
+  return !ends_vector && !is_in_deque();
 }
 
 /// Describes the first word that changed; empty if none did.
