@@ -313,16 +313,16 @@ Gpu::Gpu(int number)
       graphs(*this) {}
 
 cudaError_t Gpu::allocate(std::size_t bytes, std::byte*& block) {
+  Capture* const capture = Capture::current();
+  if (capture && (block = capture->reuse(bytes)))
+    return fills ? cudaMemsetAsync(block, 0xff, bytes, capture->stream) : cudaSuccess;
   const cudaError_t error = memory.take(bytes, block);
-  if (Capture* const capture = Capture::current(); capture && error == cudaSuccess)
-    capture->holdings.blocks.emplace_back(block, bytes);
+  if (capture && error == cudaSuccess) capture->holdings.blocks.emplace_back(block, bytes);
   return error;
 }
 void Gpu::release(std::byte* block, std::size_t bytes) noexcept {
-  if (const Capture* const capture = Capture::current())
-    for (const auto& [held, size] : capture->holdings.blocks)
-      if (held == block) return;
-  memory.give(block, bytes);
+  Capture* const capture = Capture::current();
+  if (!capture || !capture->keep(block)) memory.give(block, bytes);
 }
 void Gpu::give_back(const Holdings& holdings) noexcept {
   for (const auto& [block, bytes] : holdings.blocks) memory.give(block, bytes);

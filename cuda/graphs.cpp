@@ -22,6 +22,24 @@ Draws* Capture::draws() {
 void Capture::advance(std::uint64_t blocks) {
   if (draws_) check(advance_draws(stream, draws_, blocks), "trace");
 }
+bool Capture::keep(std::byte* block) noexcept {
+  const auto is_this = [=](const auto& held) { return held.first == block; };
+  const auto held = std::find_if(holdings.blocks.begin(), holdings.blocks.end(), is_this);
+  if (held == holdings.blocks.end()) return false;
+  if (keeps_memory) try {
+      released_.push_back(*held);
+    } catch (const std::bad_alloc&) {  // without memory for the list, no call uses it again
+    }
+  return true;
+}
+std::byte* Capture::reuse(std::size_t bytes) {
+  const auto fits = [=](const auto& each) { return rounded(each.second) == rounded(bytes); };
+  const auto found = std::find_if(released_.begin(), released_.end(), fits);
+  if (found == released_.end()) return nullptr;
+  std::byte* const block = found->first;
+  released_.erase(found);
+  return block;
+}
 Capture::~Capture() {
   capture_here = nullptr;
   cudaGraph_t graph = nullptr;

@@ -34,6 +34,11 @@ class Capture {
   Draws* draws();
   /// Adds so many blocks of random numbers at the end of the graph, if it draws any.
   void advance(std::uint64_t blocks);
+  /// Takes over a block that a call releases. False unless the block is of the holdings.
+  bool keep(std::byte* block) noexcept;
+  /// A block of this size that an earlier call has released, or null: the graph runs its calls in
+  /// their order, so they can share it.
+  std::byte* reuse(std::size_t bytes);
 
   const cudaStream_t stream;
   Holdings holdings;
@@ -42,6 +47,7 @@ class Capture {
   friend class Graphs;
   Gpu& gpu_;
   Draws* draws_ = nullptr;
+  OwnVector<std::pair<std::byte*, std::size_t>> released_;
   bool open_ = true;
 };
 

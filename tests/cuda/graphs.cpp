@@ -27,6 +27,27 @@ TEST_CASE("planned calls of a replay are one launch of a graph, with the numbers
   CHECK(allclose(traced(x), f(x)));
 }
 
+TEST_CASE("the calls of a graph share their scratch memory") {
+  const DeviceScope scope(cuda(0));
+  const Tensor weight = eye(8), x = random::normal({4, 8});
+  // What a graph of so many products keeps.
+  const auto kept_by = [&](int products) {
+    const auto traced = trace(
+        [&weight, products](Tensor y) {
+          for (int i = 0; i < products; ++i) y = tanh(matmul(y, weight));
+          return y;
+        },
+        {.verify = 0});
+    traced(x), traced(x);
+    const std::size_t before = device_memory_use(cuda(0)).live_bytes;
+    for (int i = 0; i < 8; ++i) traced(x);
+    return device_memory_use(cuda(0)).live_bytes - before;
+  };
+  const std::size_t one = kept_by(2);
+  CHECK(one > 0);
+  CHECK(kept_by(40) == one);
+}
+
 TEST_CASE("values of a replay that move get graphs of their own, and few are kept") {
   const DeviceScope scope(cuda(0));
   const auto f = [](Tensor x) { return exp(x) * 2 + x; };
