@@ -78,6 +78,13 @@ struct Request {
   const void *a, *b, *c;
   void* d;
   Descriptor a_layout, b_layout, c_layout, d_layout;
+  bool bias;
+
+  /// Whether the product can be tried again without a bias. cuBLASLt may refuse a bias by any
+  /// error.
+  bool may_fail(cublasStatus_t status) const {
+    return status != CUBLAS_STATUS_SUCCESS && bias && cudaPeekAtLastError() == cudaSuccess;
+  }
 };
 
 /// The alignment of an address, at most 16 bytes. cuBLASLt does not use more.
@@ -115,7 +122,7 @@ Choice choose(const Queue& queue, cublasLtHandle_t handle, Request& request) {
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
       handle, &request.operation, request.a_layout.get(), request.b_layout.get(),
       request.c_layout.get(), request.d_layout.get(), &preference, 1, &best, &found);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || request.may_fail(status)) return {};
   check(queue, status);
   if (!found || best.state != CUBLAS_STATUS_SUCCESS) return {};
   return {true, best.algo, best.workspaceSize};
@@ -151,9 +158,13 @@ class Shared {
       if (const auto known = choices_.find(key); known != choices_.end()) return known->second;
     }
     const Choice made = choose();
+    remember(key, made);
+    return made;
+  }
+  void remember(const Key& key, const Choice& choice) {
     const std::lock_guard held(lock_);
     if (choices_.size() == most_choices) choices_.clear();
-    return choices_[key] = made;
+    choices_[key] = choice;
   }
 
  private:
@@ -255,7 +266,8 @@ void Products::run(const Product& p, bool bias) {
                   {p, y, p.depth, p.columns, p.y.batch},
                   {p, x, p.rows, p.depth, p.x.batch},
                   {p, z, p.rows, p.columns, step},
-                  {p, c, p.rows, p.columns, step}};
+                  {p, c, p.rows, p.columns, step},
+                  bias};
   const cublasComputeType_t of_single =
       uses_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   check(queue_,
@@ -283,10 +295,13 @@ void Products::run(const Product& p, bool bias) {
                    y.leading, z.leading, p.batches, p.x.batch, p.y.batch};
   const cublasLtHandle_t handle = Shared::the().handle(queue_, device);
   const Choice choice = Shared::the().find(key, [&] { return choose(queue_, handle, request); });
+  const auto run_without_bias = [&] {
+    start_from_z(p);
+    run(p.added_to_c(), false);
+  };
   if (!choice.exists) {
     if (!bias) check(queue_, CUBLAS_STATUS_NOT_SUPPORTED);
-    start_from_z(p);
-    return run(p.added_to_c(), false);
+    return run_without_bias();
   }
   if (choice.workspace > workspace_bytes_) {
     workspace_ = queue_.scratch(choice.workspace);
@@ -297,10 +312,13 @@ void Products::run(const Product& p, bool bias) {
   const auto factor = [&](int i) -> const void* {
     return single ? static_cast<const void*>(factors + i) : double_factors + i;
   };
-  check(queue_, cublasLtMatmul(handle, &request.operation, factor(0), request.a,
-                               request.a_layout.get(), request.b, request.b_layout.get(), factor(1),
-                               request.c, request.c_layout.get(), request.d, request.d_layout.get(),
-                               &choice.algorithm, workspace_, workspace_bytes_, queue_.stream));
+  const cublasStatus_t status = cublasLtMatmul(
+      handle, &request.operation, factor(0), request.a, request.a_layout.get(), request.b,
+      request.b_layout.get(), factor(1), request.c, request.c_layout.get(), request.d,
+      request.d_layout.get(), &choice.algorithm, workspace_, workspace_bytes_, queue_.stream);
+  if (!request.may_fail(status)) return check(queue_, status);
+  Shared::the().remember(key, {});
+  run_without_bias();
 }
 
 namespace {

@@ -144,13 +144,14 @@ std::uint32_t hash_of_layouts(const Product& p) {
   return hash;
 }
 
+bool is_refused(const Product& p) {
+  return p.operation.epilogue != CUBLASLT_EPILOGUE_DEFAULT && state().refuses_epilogues;
+}
+
 cublasStatus_t choose(const Product& p, const Preference& preference,
                       cublasLtMatmulHeuristicResult_t& result) {
   if (const cublasStatus_t status = check_shapes(p)) return status;
   result = {};
-  result.state = CUBLAS_STATUS_NOT_SUPPORTED;
-  if (p.operation.epilogue != CUBLASLT_EPILOGUE_DEFAULT && state().refuses_epilogues)
-    return CUBLAS_STATUS_SUCCESS;
   Algorithm algorithm;
   // The algorithm needs the whole allowed workspace. So a program that passes less is found.
   algorithm.workspace = std::min<std::uint64_t>(preference.workspace, 4096);
@@ -278,18 +279,17 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "a descriptor was not initialised or is destroyed");
   if (const cublasStatus_t status = choose(p, limits, results[0])) return status;
   *found = 1;
-  if (results[0].state == CUBLAS_STATUS_SUCCESS) return CUBLAS_STATUS_SUCCESS;
-  // The three ways in which the vendor may say that there is no algorithm.
-  switch (roll(3)) {
-    case 0:
-      *found = 0;
-      return CUBLAS_STATUS_SUCCESS;
-    case 1:
-      *found = 0;
-      return CUBLAS_STATUS_NOT_SUPPORTED;
-    default:
-      return CUBLAS_STATUS_SUCCESS;
-  }
+  if (!is_refused(p)) return CUBLAS_STATUS_SUCCESS;
+  // The ways in which the vendor may say that there is no algorithm. In the last one, the product
+  // says it.
+  constexpr cublasStatus_t said[] = {CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_NOT_SUPPORTED,
+                                     CUBLAS_STATUS_INVALID_VALUE};
+  const std::size_t way = roll(5);
+  if (way == 4) return CUBLAS_STATUS_SUCCESS;
+  results[0].state = CUBLAS_STATUS_NOT_SUPPORTED;
+  if (way == 3) return CUBLAS_STATUS_SUCCESS;
+  *found = 0;
+  return said[way];
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
@@ -318,6 +318,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   if (const cublasStatus_t status = check_shapes(p)) return status;
   if (const cublasStatus_t status = read_algorithm(p, algorithm)) return status;
   if (const cublasStatus_t status = check_addresses(p)) return status;
+  if (is_refused(p)) return CUBLAS_STATUS_NOT_SUPPORTED;
   return queue(p, stream);
 }
 }
