@@ -47,7 +47,8 @@ class Mark final : public QueuePoint {
 
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(int count) : gpus_(static_cast<std::size_t>(count)) {}
+  explicit CudaBackend(int count)
+      : gpus_(static_cast<std::size_t>(count)), allowed_(gpus_.size() * gpus_.size()) {}
 
   int device_count() const override { return static_cast<int>(gpus_.size()); }
   std::byte* allocate(int index, std::size_t bytes) override {
@@ -96,6 +97,9 @@ class CudaBackend final : public Backend {
   void copy(int to_index, std::byte* to, int from_index, const std::byte* from,
             std::size_t bytes) override {
     Gpu &reader = at(from_index), &writer = at(to_index);
+    const auto pair = static_cast<std::size_t>(to_index) * gpus_.size();
+    std::call_once(allowed_[pair + static_cast<std::size_t>(from_index)], allow, to_index,
+                   from_index);
     follow(writer, reader);
     {
       const Current current(to_index);
@@ -128,6 +132,17 @@ class CudaBackend final : public Backend {
     });
     return *one.gpu;
   }
+  /// Lets a device read the memory of another one directly if the machine can. Else CUDA copies
+  /// through the host's memory.
+  static void allow(int reader, int owner) {
+    int can = 0;
+    cudaMemPool_t pool = nullptr;
+    const cudaMemAccessDesc access = {{cudaMemLocationTypeDevice, reader},
+                                      cudaMemAccessFlagsProtReadWrite};
+    if (reader == owner || cudaDeviceCanAccessPeer(&can, reader, owner) || !can ||
+        cudaDeviceGetDefaultMemPool(&pool, owner) || cudaMemPoolSetAccess(pool, &access, 1))
+      cudaGetLastError();
+  }
   /// Makes new work on `later` wait for all work that is already queued on `earlier`.
   static void follow(Gpu& later, Gpu& earlier) {
     if (&later == &earlier) return;
@@ -143,6 +158,7 @@ class CudaBackend final : public Backend {
   }
 
   OwnVector<OneGpu> gpus_;
+  OwnVector<std::once_flag> allowed_;  // for each reader, those that it reads
   Pinned pinned_;
 };
 

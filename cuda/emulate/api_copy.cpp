@@ -114,6 +114,8 @@ cudaError_t copy_between(void* to, int to_device, const void* from, int from_dev
     if (locate(to).device != state().devices[std::size_t(to_device)].get() ||
         locate(from).device != state().devices[std::size_t(from_device)].get())
       return cudaErrorInvalidValue;
+    const auto& readers = state().devices[std::size_t(from_device)]->pool_readers;
+    state().counts.staged_copies += from_device != to_device && !readers.count(to_device);
     // Without a stream the copy runs after all work of both devices.
     for (const int device : {to_device, from_device})
       if (waits) wait_for_device(device);

@@ -207,6 +207,22 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribut
   });
 }
 
+cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const cudaMemAccessDesc* list, size_t count) {
+  return call([=] {
+    if (!pool || !list) return cudaErrorInvalidValue;
+    const auto& devices = state().devices;
+    for (const cudaMemAccessDesc* each = list; each != list + count; ++each) {
+      const int device = each->location.id;
+      if (each->location.type != cudaMemLocationTypeDevice || device < 0 ||
+          device >= int(devices.size()) || device == pool->device)
+        return cudaErrorInvalidValue;
+      if (each->flags == cudaMemAccessFlagsProtReadWrite)
+        devices[std::size_t(pool->device)]->pool_readers.insert(device);
+    }
+    return cudaSuccess;
+  });
+}
+
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t) {
   return call([=] { return pool ? cudaSuccess : cudaErrorInvalidValue; });
 }

@@ -53,7 +53,8 @@ struct Device {
   cudaStream_t legacy = nullptr;
   cudaError_t sticky = cudaSuccess;
   bool has_context = false;
-  std::set<int> peers;  // devices whose memory its kernels may access
+  std::set<int> peers;         // devices whose memory its kernels may access
+  std::set<int> pool_readers;  // devices that may access its memory pool
 };
 
 struct State {

@@ -43,6 +43,28 @@ TEST_CASE("tensors move to a CUDA device, to a second one and back to the CPU") 
   }
 }
 
+TEST_CASE("two CUDA devices copy without the memory of the host, and both compute") {
+  const auto step = [](Device device) {
+    const DeviceScope scope(device);
+    seed(3);
+    nn::Linear model(6, 4);
+    optim::Adam adam(parameters(model));
+    const auto train = trace([&](Tensor x) {
+      GradientTape tape;
+      const Tensor loss = mean(square(model(x)));
+      adam.step(tape.gradient(loss, parameters(model)));
+      return loss;
+    });
+    const Tensor x = random::normal({5, 6});
+    for (int i = 0; i < 9; ++i) train(x);
+    return train(x).to(cuda(0));
+  };
+  emulate::reset_counts();
+  CHECK(allclose(step(cuda(1)), step(cuda(0))));
+  const emulate::Counts counts = emulate::counts();
+  CHECK(counts.staged_copies == 0);
+}
+
 TEST_CASE("a view that no strides describe is a copy on a CUDA device too") {
   const Tensor x = arange(0, 6).to(DType::float32).reshape({2, 3}), there = x.to(cuda(0));
   CHECK(transpose(there).reshape({6}).to_vector<float>() == std::vector<float>{0, 3, 1, 4, 2, 5});
