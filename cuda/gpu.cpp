@@ -108,7 +108,8 @@ cudaError_t Memory::take(std::size_t bytes, std::byte*& block) {
 cudaError_t Memory::allocate(std::size_t bytes, std::byte*& block) {
   if (bytes > limit || taken_ > limit - bytes) return cudaErrorMemoryAllocation;
   void* made = nullptr;
-  const cudaError_t error = cudaMallocAsync(&made, bytes, stream_);
+  const cudaError_t error =
+      has_pool_ ? cudaMallocAsync(&made, bytes, stream_) : cudaMalloc(&made, bytes);
   if (error == cudaErrorMemoryAllocation) cudaGetLastError();
   if (error != cudaSuccess) return error;
   taken_ += bytes;
@@ -125,8 +126,11 @@ void Memory::give(std::byte* block, std::size_t bytes) noexcept {
       return;
     } catch (const std::bad_alloc&) {  // without memory for the list, free the block
     }
-  cudaFreeAsync(block, stream_);
+  free(block);
   taken_ -= size;
+}
+void Memory::free(std::byte* block) noexcept {
+  has_pool_ ? cudaFreeAsync(block, stream_) : cudaFree(block);
 }
 void Memory::name(const Body& made, const Op& op, Caller site) {
   if (rounded(static_cast<std::size_t>(made.bytes())) < large) return;
@@ -142,7 +146,7 @@ void Memory::trim() noexcept {
 }
 void Memory::trim_kept() noexcept {
   for (auto& [size, blocks] : kept_) {
-    for (std::byte* const block : blocks) cudaFreeAsync(block, stream_);
+    for (std::byte* const block : blocks) free(block);
     taken_ -= size * blocks.size();
     blocks.clear();
   }
@@ -172,7 +176,7 @@ std::string Memory::largest() {
 // --- reports of kernels ---
 Faults::Faults(cudaStream_t stream) : stream_(stream) {
   constexpr std::size_t bytes = 2 * most * sizeof(Fault);
-  check(cudaMallocAsync(reinterpret_cast<void**>(&reports_), bytes, stream), "cuda");
+  check(cudaMalloc(reinterpret_cast<void**>(&reports_), bytes), "cuda");
   check(cudaMallocHost(reinterpret_cast<void**>(&copies_), bytes), "cuda");
   check(cudaMemsetAsync(reports_, 0xff, bytes, stream), "cuda");
   pending_.reserve(most);
@@ -296,18 +300,18 @@ cudaStream_t make_stream(int index) {
   check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cuda");
   return stream;
 }
-int count_processors(int index) {
-  int count = 0;
-  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, index), "cuda");
-  return count;
+int attribute(cudaDeviceAttr attribute, int index) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, attribute, index), "cuda");
+  return value;
 }
 }  // namespace
 
 Gpu::Gpu(int number)
     : index(number),
       stream(make_stream(number)),
-      processors(count_processors(number)),
-      memory(stream),
+      processors(attribute(cudaDevAttrMultiProcessorCount, number)),
+      memory(stream, attribute(cudaDevAttrMemoryPoolsSupported, number)),
       faults(stream),
       staging(stream),
       graphs(*this) {}

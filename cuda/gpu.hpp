@@ -42,7 +42,8 @@ class Memory {
  public:
   /// The most bytes of a device, by REEL_CUDA_MEMORY; 0 if that is no number of bytes.
   static const std::size_t limit;
-  explicit Memory(cudaStream_t stream) : stream_(stream) {}
+  /// Some virtual GPUs have no memory pool. A free without one waits for the device.
+  Memory(cudaStream_t stream, bool has_pool) : stream_(stream), has_pool_(has_pool) {}
   /// cudaErrorMemoryAllocation if the device is out of memory, even after the cache was freed;
   /// another error may be that of an earlier kernel.
   cudaError_t take(std::size_t bytes, std::byte*& block);
@@ -61,9 +62,11 @@ class Memory {
   };
   static constexpr std::size_t large = std::size_t{1} << 20;
   cudaError_t allocate(std::size_t bytes, std::byte*& block);
+  void free(std::byte* block) noexcept;
   void trim_kept() noexcept;
 
   cudaStream_t stream_;
+  bool has_pool_;
   std::mutex mutex_;
   std::size_t taken_ = 0;  // from the device, in use or kept
   std::size_t live_ = 0, peak_ = 0;

@@ -157,7 +157,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
             *value = 32;
             break;
           case cudaDevAttrMemoryPoolsSupported:
-            *value = 1;
+            *value = int(state().has_pools);
             break;
           default:
             return cudaErrorInvalidValue;

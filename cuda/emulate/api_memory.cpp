@@ -175,11 +175,14 @@ cudaError_t cudaHostUnregister(void* at) {
 }
 
 cudaError_t cudaMallocAsync(void** at, size_t bytes, cudaStream_t stream) {
-  return call([=] { return allocate_async(at, bytes, stream); });
+  return call([=] {
+    return state().has_pools ? allocate_async(at, bytes, stream) : cudaErrorNotSupported;
+  });
 }
 
 cudaError_t cudaFreeAsync(void* at, cudaStream_t stream) {
-  return call([=] { return release_async(at, stream); });
+  return call(
+      [=] { return state().has_pools ? release_async(at, stream) : cudaErrorNotSupported; });
 }
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {

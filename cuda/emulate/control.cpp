@@ -38,6 +38,10 @@ void set_driver_version(int version) {
   Entry entry;
   state().driver_version = version;
 }
+void set_memory_pools(bool exist) {
+  Entry entry;
+  state().has_pools = exist;
+}
 void refuse_epilogues(bool refused) {
   Entry entry;
   state().refuses_epilogues = refused;

@@ -19,6 +19,9 @@ void set_device_memory(std::size_t bytes);
 void set_driver_version(int version);
 /// Whether cuBLASLt has no algorithm for a product with an epilogue. Initially it has one.
 void refuse_epilogues(bool refused);
+/// Whether devices have memory pools, which cudaMallocAsync() needs. Initially they have. Call it
+/// before the first call of the runtime.
+void set_memory_pools(bool exist);
 /// Sets the sticky error of a device, as a kernel with an illegal access does.
 void break_device(int device);
 /// Whether the device has a context. A call that needs a device makes one on the current device.

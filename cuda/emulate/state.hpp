@@ -72,7 +72,7 @@ struct State {
   int driver_version = CUDART_VERSION;
   std::size_t device_memory = std::size_t(8) << 30;
   std::uint64_t tasks = 0, streams_made = 0;
-  bool refuses_epilogues = false;
+  bool refuses_epilogues = false, has_pools = true;
   std::function<void()> after_next_wait;
 };
 State& state();

@@ -24,6 +24,7 @@ namespace {
     emulate::set_device_count(std::atoi(count));
   if (const char* const version = std::getenv("REEL_TEST_DRIVER"))
     emulate::set_driver_version(std::atoi(version));
+  if (std::getenv("REEL_TEST_NO_POOLS")) emulate::set_memory_pools(false);
 }
 }  // namespace
 
@@ -103,6 +104,14 @@ TEST_CASE("without a plugin that works, the reason is told and the CPU works") {
   }
   CHECK(status("REEL_CUDA_MEMORY=1M").find("2 devices; CUDA devices: 2\nmoved") !=
         std::string::npos);
+}
+
+TEST_CASE("a device without memory pools works, and its memory is freed and counted") {
+  const std::string text = printed_under(
+      "\"a traced step of training*\",\"cached memory*\",\"the use of*\",\"two CUDA*\"",
+      "REEL_TEST_NO_POOLS=1");
+  INFO(text);
+  CHECK(text.find("4 passed, 0 failed") != std::string::npos);
 }
 
 TEST_CASE("break a device", "[.][break_device]") {
