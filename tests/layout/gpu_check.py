@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""tools/gpu-check ends within its 8 minutes, whatever its steps do, and leaves no process behind.
+
+The steps are simulated: a clock that only they advance, and threads that take turns."""
+import contextlib
+import importlib.machinery
+import importlib.util
+import io
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from unittest import mock
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TOOL = ROOT / "tools/gpu-check"
+HANG = 1e9  # seconds of a step that does not end
+
+
+class Skip(Exception):
+    pass
+
+
+def load():
+    sys.dont_write_bytecode = True
+    loader = importlib.machinery.SourceFileLoader("gpu_check_tool", str(TOOL))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+def catch2_log(failed):
+    """What a program of tests prints of failed test cases, and its counts."""
+    line = "-" * 79
+    cases = [f"{line}\ncase {i}\n{line}\nfile.cpp:1\n" for i in range(failed)]
+    return "".join(cases) + f"3 passed, {failed} failed, 0 skipped\n"
+
+
+class Simulation:
+    """Runs all steps. seconds_of(step) is how long a step takes; `failed` is the number of test cases that fail."""
+
+    def __init__(self, seconds_of, failed=0):
+        self.clock, self.ran, self.seconds_of, self.failed = 0.0, {}, seconds_of, failed
+        self.widths = []
+        self.tool = tool = load()
+        tool.now, tool.START, tool.execute, tool.ThreadPoolExecutor = lambda: self.clock, 0, self.execute, self.threads
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()), \
+                mock.patch.dict(os.environ), mock.patch.object(shutil, "which", lambda name: f"/missing/bin/{name}"):
+            tool.ROOT = root = pathlib.Path(folder)
+            tool.OUT, tool.LOGS, tool.BUILD = root / "out", root / "logs", root / "gpu"
+            (tool.BUILD / "tests").mkdir(parents=True)
+            for name in tool.TESTS:
+                (tool.BUILD / f"tests/test_{name}").touch()
+            with mock.patch.object(tool, "find_sanitizer", lambda: "compute-sanitizer"):
+                tool.check()
+            tool.write_report()
+            self.report = (tool.OUT / "gpu-report.md").read_text()
+
+    def execute(self, command, log, seconds, variables):
+        step = log.stem
+        assert step not in self.ran, step
+        takes = self.seconds_of(step)
+        self.ran[step] = self.clock, min(takes, seconds)
+        says = {"nvidia-smi": "NVIDIA H100, 580.65, 9.0\n"}.get(step, "")
+        if step.startswith("test-"):
+            says = catch2_log(self.failed)
+        log.write_text(says)
+        if takes > seconds:
+            self.clock += seconds + 2 * self.tool.GRACE
+            return None
+        self.clock += takes
+        return int(self.failed > 0 and step.startswith("test-"))
+
+    @contextlib.contextmanager
+    def threads(self, width):
+        self.widths.append(width)
+        yield mock.Mock(map=lambda function, items: self.map(width, function, items))
+
+    def map(self, width, function, items):
+        free = [self.clock] * width  # when each thread is free
+        results = []
+        for item in items:
+            thread = free.index(min(free))
+            self.clock = free[thread]
+            results.append(function(item))
+            free[thread] = self.clock
+        self.clock = max(free)
+        return results
+
+    def check_end(self):
+        assert self.clock <= self.tool.TOTAL - self.tool.LAST + 1e-6, f"the steps took {self.clock} s"
+        assert self.tool.LAST >= 5, "too little time for the report"
+
+
+def slowest(step):
+    """The first steps succeed just within their limits. The others do not end."""
+    return {"nvidia-smi": 29.9, "nvcc": 19.9, "setup": 59.9}.get(step, HANG)
+
+
+def every_step_runs_into_its_limit():
+    run = Simulation(slowest, failed=100)
+    run.check_end()
+    assert run.tool.TOTAL == 480
+
+
+def test_cases_that_failed_run_into_their_limits():
+    run = Simulation(lambda step: HANG if "-alone-" in step else 1, failed=100)
+    run.check_end()
+    assert any("-alone-" in step for step in run.ran), "no failed test case ran alone"
+    assert "no time to run alone" in run.report
+
+
+def any_step_may_be_slow():
+    numbers = random.Random(1)
+    for _ in range(30):
+        Simulation(lambda step: numbers.choice([0.1, 5, 14, 50, 90, HANG]), numbers.choice([0, 1, 30])).check_end()
+
+
+def is_running(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def run_and_end(command, folder):
+    """Ends a command by its limit, and expects that the process which it named in a file has ended, too."""
+    tool, child = load(), folder / "child"
+    tool.GRACE = 1
+    start = time.monotonic()
+    assert tool.execute(command, folder / "log", 1, {"CHILD": str(child)}) is None
+    assert time.monotonic() - start < 10
+    pid = int(child.read_text())
+    end = time.monotonic() + 10
+    while is_running(pid) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not is_running(pid), f"{command[0]} left a process"
+
+
+def a_program_that_ignores_sigterm_is_ended():
+    with tempfile.TemporaryDirectory() as folder:
+        script = "trap '' TERM; sleep 61 & echo $! > $CHILD; wait; sleep 62"
+        run_and_end(["bash", "-c", script], pathlib.Path(folder))
+
+
+def the_compilers_of_ninja_are_ended():
+    if not shutil.which("ninja"):
+        raise Skip("ninja is missing")
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "build.ninja").write_text(
+            "rule wait\n  command = echo $$$$ > $$CHILD; exec sleep 63\nbuild made: wait\n")
+        run_and_end(["ninja", "-C", folder], pathlib.Path(folder))
+
+
+CHECKS = [every_step_runs_into_its_limit, test_cases_that_failed_run_into_their_limits, any_step_may_be_slow,
+          a_program_that_ignores_sigterm_is_ended, the_compilers_of_ninja_are_ended]
+
+
+def main():
+    failed, skipped = 0, []
+    for check in CHECKS:
+        try:
+            check()
+        except Skip as reason:
+            skipped.append(f"{check.__name__}: {reason}")
+        except AssertionError as error:
+            failed += 1
+            print(f"{check.__name__}: {error}")
+    print(f"{len(CHECKS)} checks, {failed} failed", *[f"skipped: {each}" for each in skipped], sep="; ")
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main()
