@@ -105,7 +105,21 @@ def slowest(step):
 def every_step_runs_into_its_limit():
     run = Simulation(slowest, failed=100)
     run.check_end()
-    assert run.tool.TOTAL == 480
+    tool = run.tool
+    steps = ["build", *(f"test-{name}" for name in tool.TESTS), "bench-reel", "bench-pytorch",
+             *(f"{sanitizer}-of-test-{name}" for sanitizer in tool.SANITIZERS for name in tool.SANITIZED)]
+    for step in steps:
+        assert step in run.ran, f"{step} was not run"
+    starts = [min(run.ran[step][0] for step in phase) for phase in (steps[1:9], steps[9:11], steps[11:])]
+    for start, end, reserved in zip(starts, [*starts[1:], tool.TOTAL - tool.LAST], tool.RESERVED.values()):
+        assert end - start >= reserved - 1e-6, f"a phase had {end - start} s of {reserved} s"
+    assert "| build | 0 | 1 | time ran out, had " in run.report
+    assert tool.TOTAL == 480
+
+
+def quick_steps_have_their_limits():
+    report = Simulation(lambda step: 100 if step == "build" else 2).report
+    assert "had " not in report, report
 
 
 def test_cases_that_failed_run_into_their_limits():
@@ -157,7 +171,7 @@ def the_compilers_of_ninja_are_ended():
         run_and_end(["ninja", "-C", folder], pathlib.Path(folder))
 
 
-CHECKS = [every_step_runs_into_its_limit, test_cases_that_failed_run_into_their_limits, any_step_may_be_slow,
+CHECKS = [every_step_runs_into_its_limit, quick_steps_have_their_limits, test_cases_that_failed_run_into_their_limits, any_step_may_be_slow,
           a_program_that_ignores_sigterm_is_ended, the_compilers_of_ninja_are_ended]
 
 
