@@ -118,8 +118,9 @@ def every_step_runs_into_its_limit():
 
 
 def quick_steps_have_their_limits():
-    report = Simulation(lambda step: 100 if step == "build" else 2).report
-    assert "had " not in report, report
+    run = Simulation(lambda step: 100 if step == "build" else 2)
+    assert "had " not in run.report, run.report
+    assert run.widths == [run.tool.TESTS_AT_ONCE, 1, run.tool.SANITIZERS_AT_ONCE], run.widths
 
 
 def test_cases_that_failed_run_into_their_limits():
