@@ -203,6 +203,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", cuda_status().c_str());
     return 77;
   }
+  // Before the first use of the device, which fails without memory pools.
+  show("cudaDevAttrMemoryPoolsSupported", bare::memory_pools(), "property");
   const DeviceScope scope(cuda(0));
   int failures = 0;
   for (const auto measure :

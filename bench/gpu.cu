@@ -108,3 +108,9 @@ void bare::product(std::int64_t n) {
 void bare::launch() { check(reel::gpu::launch(empty, dim3(1), dim3(32), 0, stream())); }
 
 void bare::wait() { check(cudaStreamSynchronize(stream())); }
+
+bool bare::memory_pools() {
+  int supported = 0;
+  check(cudaDeviceGetAttribute(&supported, cudaDevAttrMemoryPoolsSupported, 0));
+  return supported != 0;
+}

@@ -13,4 +13,6 @@ void product(std::int64_t n);
 void launch();
 /// Waits for all that was started here.
 void wait();
+/// Whether device 0 has the memory pools that cudaMallocAsync needs.
+bool memory_pools();
 }  // namespace bare

@@ -66,7 +66,9 @@ class Simulation:
         assert step not in self.ran, step
         takes = self.seconds_of(step)
         self.ran[step] = self.clock, min(takes, seconds)
-        says = {"nvidia-smi": "NVIDIA H100, 580.65, 9.0\n"}.get(step, "")
+        says = {"nvidia-smi": "NVIDIA H100, 580.65, 9.0\n",
+                "bench-reel": "cudaDevAttrMemoryPoolsSupported\t0\tproperty\nadd 64M\t0.9\tof the copy's bandwidth\n",
+                "bench-pytorch": "PyTorch\t2.9\tversion\n"}.get(step, "")
         if step.startswith("test-"):
             says = catch2_log(self.failed)
         log.write_text(says)
@@ -136,6 +138,13 @@ def any_step_may_be_slow():
         Simulation(lambda step: numbers.choice([0.1, 5, 14, 50, 90, HANG]), numbers.choice([0, 1, 30])).check_end()
 
 
+def properties_and_figures_are_reported():
+    report = Simulation(lambda step: 1).report
+    assert "- cudaDevAttrMemoryPoolsSupported: 0, so cudaMallocAsync fails\n" in report, report
+    assert "- PyTorch 2.9\n" in report, report
+    assert "| add 64M | of the copy's bandwidth | 0.9 |  |  | at least 0.85: met |" in report, report
+
+
 def is_running(pid):
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -172,8 +181,9 @@ def the_compilers_of_ninja_are_ended():
         run_and_end(["ninja", "-C", folder], pathlib.Path(folder))
 
 
-CHECKS = [every_step_runs_into_its_limit, quick_steps_have_their_limits, test_cases_that_failed_run_into_their_limits, any_step_may_be_slow,
-          a_program_that_ignores_sigterm_is_ended, the_compilers_of_ninja_are_ended]
+CHECKS = [every_step_runs_into_its_limit, quick_steps_have_their_limits, test_cases_that_failed_run_into_their_limits,
+          any_step_may_be_slow, properties_and_figures_are_reported, a_program_that_ignores_sigterm_is_ended,
+          the_compilers_of_ninja_are_ended]
 
 
 def main():
