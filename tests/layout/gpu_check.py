@@ -20,6 +20,7 @@ from unittest import mock
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOL = ROOT / "tools/gpu-check"
 HANG = 1e9  # seconds of a step that does not end
+NEARLY = -7  # a step that ends 7 seconds before its time runs out
 
 
 class Skip(Exception):
@@ -64,8 +65,10 @@ class Simulation:
     def execute(self, command, log, seconds, variables):
         step = log.stem
         assert step not in self.ran, step
+        assert seconds > 0, step
         takes = self.seconds_of(step)
-        self.ran[step] = self.clock, min(takes, seconds)
+        if takes < 0:
+            takes = max(0, seconds + takes)
         says = {"nvidia-smi": "NVIDIA H100, 580.65, 9.0\n",
                 "bench-reel": "cudaDevAttrMemoryPoolsSupported\t0\tproperty\nadd 64M\t0.9\tof the copy's bandwidth\n",
                 "bench-pytorch": "PyTorch\t2.9\tversion\n"}.get(step, "")
@@ -73,9 +76,11 @@ class Simulation:
             says = catch2_log(self.failed)
         log.write_text(says)
         if takes > seconds:
-            self.clock += seconds + 2 * self.tool.GRACE
-            return None
+            takes = seconds + 2 * self.tool.GRACE
+        self.ran[step] = self.clock, self.clock + takes
         self.clock += takes
+        if takes > seconds:
+            return None
         return int(self.failed > 0 and step.startswith("test-"))
 
     @contextlib.contextmanager
@@ -95,8 +100,12 @@ class Simulation:
         return results
 
     def check_end(self):
-        assert self.clock <= self.tool.TOTAL - self.tool.LAST + 1e-6, f"the steps took {self.clock} s"
-        assert self.tool.LAST >= 5, "too little time for the report"
+        """Each phase ends in time, and leaves 5 s at least to the report."""
+        phases = [("test-", "tests"), ("bench-", "measurements"), ("-of-test-", "sanitizers")]
+        for step, (_, end) in self.ran.items():
+            phase = next((phase for part, phase in reversed(phases) if part in step), "build")
+            assert end <= self.tool.end_of(phase) + 1e-6, f"{step} ended after {end} s"
+        assert self.clock <= 475, f"the steps took {self.clock} s"
 
 
 def slowest(step):
@@ -132,10 +141,22 @@ def test_cases_that_failed_run_into_their_limits():
     assert "no time to run alone" in run.report
 
 
+def test_cases_that_failed_have_little_time():
+    run = Simulation(lambda step: NEARLY if step.startswith("test-") and "-alone-" not in step else HANG, failed=100)
+    run.check_end()
+    assert any("-alone-" in step for step in run.ran), "no failed test case ran alone"
+
+
+def a_step_without_time_is_not_started():
+    run = Simulation(lambda step: 1)
+    assert run.tool.run("late", ["true"], 9, run.clock + 2 * run.tool.GRACE) == (None, "", "had 0 s of 9 s")
+    assert "late" not in run.ran
+
+
 def any_step_may_be_slow():
     numbers = random.Random(1)
     for _ in range(30):
-        Simulation(lambda step: numbers.choice([0.1, 5, 14, 50, 90, HANG]), numbers.choice([0, 1, 30])).check_end()
+        Simulation(lambda step: numbers.choice([0.1, 5, 14, 50, 90, NEARLY, HANG]), numbers.choice([0, 1, 30])).check_end()
 
 
 def properties_and_figures_are_reported():
@@ -182,7 +203,8 @@ def the_compilers_of_ninja_are_ended():
 
 
 CHECKS = [every_step_runs_into_its_limit, quick_steps_have_their_limits, test_cases_that_failed_run_into_their_limits,
-          any_step_may_be_slow, properties_and_figures_are_reported, a_program_that_ignores_sigterm_is_ended,
+          test_cases_that_failed_have_little_time, a_step_without_time_is_not_started, any_step_may_be_slow,
+          properties_and_figures_are_reported, a_program_that_ignores_sigterm_is_ended,
           the_compilers_of_ninja_are_ended]
 
 
