@@ -195,8 +195,13 @@ template <class T, class Op>
 void over_columns(const Queue& queue, const Op& op, std::int64_t outer, std::int64_t length,
                   std::int64_t inner) {
   if (outer * inner == 0) return;
-  constexpr int few = 8;  // elements of a thread
-  const int width = power_of_two(inner, 32);
+  constexpr int few = 8;                                    // elements of a thread
+  constexpr int narrow = 32 / static_cast<int>(sizeof(T));  // 32 bytes are read at once
+  int width = power_of_two(inner, 32);
+  const auto kept = [&] { return length <= few * (column_threads<few> / width); };
+  // More threads for each column can keep longer ones.
+  if (length <= few * (column_threads<few> / narrow))
+    while (!kept() && width > narrow) width /= 2;
   const std::int64_t tiles = outer * ((inner + width - 1) / width);
   const auto run = [&]<int held>(std::integral_constant<int, held>) {
     int slots = power_of_two((length + few - 1) / few, column_threads<held> / width);
@@ -205,7 +210,7 @@ void over_columns(const Queue& queue, const Op& op, std::int64_t outer, std::int
                  dim3(static_cast<unsigned>(std::min(tiles, queue.most_blocks()))),
                  dim3(static_cast<unsigned>(width * slots)), 0, op, outer, length, inner, width);
   };
-  if (length <= few * (column_threads<few> / width))
+  if (kept())
     run(std::integral_constant<int, few>());
   else
     run(std::integral_constant<int, 0>());

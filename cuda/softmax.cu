@@ -16,6 +16,18 @@ struct Larger {
   static __device__ T join(T a, T b) { return b > a ? b : a; }
 };
 
+/// The largest of some numbers, and the sum of exp(x - largest). exp(x - largest) of the largest
+/// number is 1, even if it is infinite.
+template <class T>
+struct LargestAndSum {
+  static __device__ Two<T> none() { return {Larger<T>::none(), T(0)}; }
+  static __device__ Two<T> join(const Two<T>& a, const Two<T>& b) {
+    if (a.first == b.first) return {a.first, a.second + b.second};
+    if (b.first > a.first) return {b.first, b.second + a.second * std::exp(a.first - b.first)};
+    return {a.first, a.second + b.second * std::exp(b.first - a.first)};
+  }
+};
+
 /// The largest element of a line, and the sum of exp(x - largest).
 template <class Line, bool keeps_exponentials>
 struct Exponentials {
@@ -25,12 +37,18 @@ struct Exponentials {
   T max, sum;
 
   __device__ Exponentials(const Line& line, const T* from) : x(line, from) {
-    max = fold_line<Larger<T>, T>(line, [&](int k, std::int64_t i) { return x.get(line, k, i); });
-    sum = fold_line<Sum<T>, T>(line, [&](int k, std::int64_t i) {
-      const Packed e = exponentials(x.get(line, k, i));
-      if constexpr (kept) x.packs[k] = e;
-      return e;
-    });
+    if constexpr (Held<Line>::keeps) {
+      max = fold_line<Larger<T>, T>(line, [&](int k, std::int64_t i) { return x.get(line, k, i); });
+      sum = fold_line<Sum<T>, T>(line, [&](int k, std::int64_t i) {
+        const Packed e = exponentials(x.get(line, k, i));
+        if constexpr (kept) x.packs[k] = e;
+        return e;
+      });
+    } else {
+      const Two<T> both = in_one_pass(line);
+      max = both.first;
+      sum = both.second + (max - max);  // NaN if max is infinite
+    }
   }
   /// exp(x - largest) for a pack.
   __device__ Packed get(const Line& line, int k, std::int64_t i) const {
@@ -45,6 +63,25 @@ struct Exponentials {
   __device__ Packed exponentials(Packed pack) const {
     for (T& each : pack.of) each = std::exp(each - max);
     return pack;
+  }
+  /// A thread multiplies its sum by a factor when it finds a larger element.
+  __device__ Two<T> in_one_pass(const Line& line) const {
+    using Join = LargestAndSum<T>;
+    Two<T> all = Join::none();
+    line.each([&](int k, std::int64_t i) {
+      const Packed pack = x.get(line, k, i);
+      const int count = line.count(i);
+      T largest = all.first;
+      for (int v = 0; v < Line::n; ++v)
+        if (v < count) largest = Larger<T>::join(largest, pack.of[v]);
+      T e[Line::n];
+      for (int v = 0; v < Line::n; ++v)
+        e[v] = v >= count ? T(0) : pack.of[v] == largest ? T(1) : std::exp(pack.of[v] - largest);
+      for (int half = Line::n / 2; half > 0; half /= 2)
+        for (int v = 0; v < half; ++v) e[v] += e[v + half];
+      all = Join::join(all, {largest, e[0]});
+    });
+    return line.template fold<Join>(all);
   }
 };
 

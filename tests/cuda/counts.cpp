@@ -53,42 +53,100 @@ TEST_CASE("an eager op is one launch, without a wait or an allocation") {
 }
 
 #ifdef REEL_COUNTS_ACCESSES  // in a build without a sanitizer
-TEST_CASE("softmax, layer norm and Adam read and write each element once") {
+namespace {
+/// Checks the bytes of device memory that the kernels of f() read and write.
+template <class F>
+void check_bytes(const std::string& name, std::uint64_t read, std::uint64_t written, const F& f) {
+  INFO(name);
+  synchronize(cuda(0));
+  emulate::reset_counts();
+  f();
+  synchronize(cuda(0));
+  const emulate::Counts counts = emulate::counts();
+  CHECK(counts.read_bytes == read);
+  CHECK(counts.written_bytes == written);
+}
+/// The same for the gradient of y = f(sources).
+template <class F>
+void check_gradient_bytes(const std::string& name, std::uint64_t read, std::uint64_t written,
+                          const std::vector<Tensor>& sources, const F& f) {
+  GradientTape tape;
+  for (const Tensor& each : sources) tape.watch(each);
+  const Tensor y = f(), up = random::normal(y.shape());
+  check_bytes(name + ".d", read, written,
+              [&] { tape.gradient(y, sources, GradientOptions{.upstream = up}); });
+}
+std::uint64_t bytes_of(const Tensor& x) {
+  return static_cast<std::uint64_t>(x.size()) * sizeof(float);
+}
+
+/// The elements of x are read `reads` times: once if a thread can keep its elements of a line.
+void check_softmax_bytes(const Tensor& x, int axis, std::uint64_t reads) {
+  const std::uint64_t bytes = bytes_of(x);
+  check_bytes("softmax", reads * bytes, bytes, [&] { softmax(x, axis); });
+  check_bytes("log_softmax", reads * bytes, bytes, [&] { log_softmax(x, axis); });
+  check_gradient_bytes("softmax", 2 * reads * bytes, bytes, {x}, [&] { return softmax(x, axis); });
+  // y is needed for the result only.
+  check_gradient_bytes("log_softmax", (1 + reads) * bytes, bytes, {x},
+                       [&] { return log_softmax(x, axis); });
+}
+/// `threads`: of a row.
+void check_row_bytes(std::int64_t n, std::uint64_t reads, std::uint64_t threads) {
+  INFO("rows of " << n);
+  const std::int64_t rows = 3;
+  const Tensor x = random::normal({rows, n});
+  const Tensor labels = tensor({7, 0, 99});
+  const std::uint64_t bytes = bytes_of(x);
+  check_softmax_bytes(x, 1, reads);
+  // The label and its score are read once for each row, or by each thread with the upstream.
+  const auto loss = [&] { return cross_entropy(x, labels, Reduction::none); };
+  check_bytes("cross_entropy", bytes + rows * 8, rows * 4, loss);
+  check_gradient_bytes("cross_entropy", reads * bytes + rows * threads * 8, bytes, {x}, loss);
+}
+}  // namespace
+
+TEST_CASE("softmax and cross entropy read a line once, or twice if it is long") {
   const DeviceScope scope(cuda(0));
-  const std::uint64_t rows = 20, columns = 100, bytes = rows * columns * sizeof(float);
-  const Tensor x = random::normal({20, 100}), row = ones({100}), tall = ones({2, 250, 40});
-  Variable w("w", x), m("m", zeros({20, 100})), v("v", zeros({20, 100}));
-  const Tensor rate = tensor(0.1).to(DType::float64), step = tensor(1);
-  struct Case {
-    std::string name;
-    std::uint64_t read, written;
-    std::function<void()> run;
-  };
-  const std::vector<Case> cases = {
-      {"softmax", bytes, bytes, [&] { softmax(x); }},
-      {"log_softmax", bytes, bytes, [&] { log_softmax(x); }},
-      {"softmax of columns", bytes, bytes, [&] { softmax(x, 0); }},
-      {"log_softmax of columns", bytes, bytes, [&] { log_softmax(x, 0); }},
-      {"softmax of long columns", 2 * 250 * 40 * 4, 2 * 250 * 40 * 4, [&] { softmax(tall, 1); }},
-      // The scale and the shift are read for each row, from the cache.
-      {"layer_norm", 3 * bytes, bytes, [&] { layer_norm(x, row, row); }},
-      // Each of the two blocks reads the sums of both shares.
-      {"limit_norm", 4 * bytes + 4 * sizeof(double), 2 * bytes + 2 * sizeof(double),
-       [&] {
-         limit_norm({x, x}, 1);
-       }},
-      // The rate is read twice and the count of steps once, by each of the blocks.
-      {"adam_update", 4 * bytes + 24, 3 * bytes, [&] { adam_update(w, m, v, x, rate, step); }},
-  };
-  for (const Case& each : cases) {
-    INFO(each.name);
-    synchronize(cuda(0));
-    emulate::reset_counts();
-    each.run();
-    synchronize(cuda(0));
-    const emulate::Counts counts = emulate::counts();
-    CHECK(counts.read_bytes == each.read);
-    CHECK(counts.written_bytes == each.written);
+  check_row_bytes(100, 1, 32);
+  check_row_bytes(999, 1, 64);
+  check_row_bytes(8192, 1, 512);
+  check_row_bytes(16'384, 1, 1024);
+  check_row_bytes(16'385, 2, 1024);
+  check_row_bytes(20'000, 2, 1024);
+  for (const std::int64_t length : {20, 250, 500, 1024, 1025}) {
+    INFO("columns of " << length);
+    check_softmax_bytes(random::normal({2, length, 40}), 1, length <= 1024 ? 1 : 2);
+  }
+}
+
+TEST_CASE("optimizers and limit_norm read and write each element once") {
+  const DeviceScope scope(cuda(0));
+  for (const std::int64_t n : {2000, 5001}) {
+    INFO(n << " elements");
+    const std::uint64_t bytes = static_cast<std::uint64_t>(n) * 4, blocks = n == 2000 ? 1 : 3;
+    const std::vector<Tensor> g{random::normal({n})};
+    using Variables = std::vector<Variable>;
+    const Variables w{{"w", g[0]}}, a{{"a", zeros({n})}}, b{{"b", zeros({n})}},
+        c{{"c", zeros({n})}};
+    const Tensor rate = tensor(0.1).to(DType::float64), step = tensor(1);
+    // Each block reads the rate twice and the count of steps once.
+    const std::uint64_t numbers = 16 * blocks, counted = 24 * blocks;
+    const auto check_update = [&](const std::string& name, std::uint64_t variables,
+                                  std::uint64_t more, const auto& f) {
+      check_bytes(name, (variables + 1) * bytes + more, variables * bytes, f);
+    };
+    check_update("sgd_update", 1, numbers, [&] { sgd_update(w, g, rate); });
+    check_update("momentum_update", 2, numbers, [&] { momentum_update(w, a, g, rate); });
+    check_update("adam_update", 3, counted, [&] { adam_update(w, a, b, g, rate, step); });
+    check_update("amsgrad_update", 4, counted, [&] { amsgrad_update(w, a, b, c, g, rate, step); });
+    check_update("rmsprop_update", 2, numbers, [&] { rmsprop_update(w, a, g, rate); });
+    check_update("rmsprop_momentum_update", 3, numbers, [&] { rmsprop_update(w, a, b, g, rate); });
+    check_update("adagrad_update", 2, numbers, [&] { adagrad_update(w, a, g, rate); });
+    check_update("average_update", 1, numbers, [&] { average_update(w, g, rate); });
+    // Each of the two blocks reads the sums of both shares.
+    check_bytes("limit_norm", 4 * bytes + 4 * sizeof(double), 2 * bytes + 2 * sizeof(double), [&] {
+      limit_norm({g[0], g[0]}, 1);
+    });
   }
 }
 #endif
