@@ -6,6 +6,7 @@
 
 #include "cuda/fold.hpp"
 #include "cuda/line.hpp"
+#include "cuda/spread.hpp"
 #include "lib/table/options/normalize.hpp"
 
 namespace reel::gpu {
@@ -17,9 +18,34 @@ struct Moments {
   Moments() = default;
   template <class Line>
   __device__ Moments(const Line& line, const Held<Line>& x, T epsilon) {
+    if constexpr (Held<Line>::keeps) {
+      mean = average(line, x, T(0));
+      finish(line, x, variance_of(line, x), epsilon);
+    } else {
+      using Join = JoinSpreads<T>;
+      Spread<T> all = Join::none();
+      line.each([&](int k, std::int64_t i) {
+        all = Join::join(all, spread_of(x.get(line, k, i), line.count(i)));
+      });
+      *this = Moments(line, x, line.template fold<Join>(all), epsilon);
+    }
+  }
+  template <class Line>
+  __device__ Moments(const Line& line, const Held<Line>& x, const Spread<T>& all, T epsilon)
+      : mean(all.mean()) {
+    finish(line, x, all.squares / static_cast<T>(line.length), epsilon);
+  }
+  /// (x - mean) scale
+  template <int n>
+  __device__ Pack<T, n> of(Pack<T, n> x) const {
+    for (T& each : x.of) each = (each - mean) * scale;
+    return x;
+  }
+
+ private:
+  template <class Line>
+  __device__ void finish(const Line& line, const Held<Line>& x, T variance, T epsilon) {
     constexpr T rounding = sizeof(T) == 4 ? T(0x1p-17) : T(0x1p-46);  // the mean's error bound
-    mean = average(line, x, T(0));
-    T variance = variance_of(line, x);
     // If all elements are near the mean, rounding errors would look like differences. Then the mean
     // is computed relative to the first element, so that the mean of equal elements is exact.
     const bool near = line.exists && !(variance > rounding * mean * (rounding * mean));
@@ -31,8 +57,6 @@ struct Moments {
     }
     scale = T(1) / std::sqrt(variance + epsilon);
   }
-
- private:
   template <class Line>
   static __device__ T average(const Line& line, const Held<Line>& x, T by) {
     const T sum = fold_line<Sum<T>, T>(line, [&](int k, std::int64_t i) {
@@ -63,10 +87,9 @@ struct LayerNorm {
     const Held<Line> row(line, x + at);
     const Moments<T> moments(line, row, epsilon);
     line.each([&](int k, std::int64_t i) {
-      auto pack = row.get(line, k, i);
+      auto pack = moments.of(row.get(line, k, i));
       const auto by = line.read(gain, i), plus = line.read(shift, i);
-      for (int v = 0; v < Line::n; ++v)
-        pack.of[v] = (pack.of[v] - moments.mean) * moments.scale * by.of[v] + plus.of[v];
+      for (int v = 0; v < Line::n; ++v) pack.of[v] = pack.of[v] * by.of[v] + plus.of[v];
       line.write(y + at, i, pack);
     });
   }
@@ -78,21 +101,15 @@ struct RowSums {
   using T = typename Line::Number;
   using Packed = Pack<T, Line::n>;
   T* to;  // null if not needed
-  Packed sums[Line::packs > 0 ? Line::packs : 1];
+  Packed sums[Line::packs > 0 ? Line::packs : 1] = {};
 
-  __device__ RowSums(const Line& line, T* memory) : to(memory) {
-    const Packed zeros{};
-    if constexpr (Line::packs > 0)
-      for (Packed& pack : sums) pack = zeros;
-    else if (to)
-      line.each([&](int, std::int64_t i) { line.write(to, i, zeros); });
-  }
-  __device__ void add(const Line& line, int k, std::int64_t i, const Packed& pack) {
+  __device__ explicit RowSums(T* memory) : to(memory) {}
+  __device__ void add(const Line& line, int k, std::int64_t i, const Packed& pack, bool first) {
     if (!to) return;
     if constexpr (Line::packs > 0)
       for (int v = 0; v < Line::n; ++v) sums[k].of[v] += pack.of[v];
     else
-      line.write(to, i, pack, true);
+      line.write(to, i, pack, !first);
   }
   __device__ void finish(const Line& line) const {
     if constexpr (Line::packs > 0)
@@ -114,29 +131,48 @@ struct GradientRows {
   /// d gain += dy xhat, d shift += dy.
   template <class Line>
   __device__ void run(const Line& line, std::int64_t number) const {
-    RowSums<Line> gains(line, dgain ? dgain + number * step : nullptr);
-    RowSums<Line> shifts(line, dshift ? dshift + number * step : nullptr);
+    RowSums<Line> gains(dgain ? dgain + number * step : nullptr);
+    RowSums<Line> shifts(dshift ? dshift + number * step : nullptr);
     const Held<Line> by(line, dx ? gain : dy);
-    const std::int64_t end = (number + 1) * strip < rows ? (number + 1) * strip : rows;
-    for (std::int64_t row = number * strip; row < end; ++row) {
+    const std::int64_t begin = number * strip, end = begin + strip < rows ? begin + strip : rows;
+    for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t at = row * length;
       const Held<Line> up(line, dy + at), from(line, (x ? x : dy) + at);
-      const Moments<T> moments = x ? Moments<T>(line, from, epsilon) : Moments<T>();
-      const auto xhat = [&](int k, std::int64_t i) {
-        auto pack = from.get(line, k, i);
-        for (T& each : pack.of) each = (each - moments.mean) * moments.scale;
-        return pack;
-      };
+      const Factors factors = factors_of(line, up, from, by);
       line.each([&](int k, std::int64_t i) {
-        const auto ups = up.get(line, k, i);
-        auto pack = xhat(k, i);
+        const auto ups = up.get(line, k, i), places = factors.moments.of(from.get(line, k, i));
+        auto pack = places;
         for (int v = 0; v < Line::n; ++v) pack.of[v] *= ups.of[v];
-        gains.add(line, k, i, pack);
-        shifts.add(line, k, i, ups);
+        gains.add(line, k, i, pack, row == begin);
+        shifts.add(line, k, i, ups, row == begin);
+        if (!dx) return;
+        const auto scales = by.get(line, k, i);
+        for (int v = 0; v < Line::n; ++v)
+          pack.of[v] = factors.moments.scale *
+                       (ups.of[v] * scales.of[v] - factors.mean - places.of[v] * factors.product);
+        line.write(dx + at, i, pack, adds);
       });
-      if (!dx) continue;
+    }
+    gains.finish(line);
+    shifts.finish(line);
+  }
+
+ private:
+  /// mean: of g; product: mean(g xhat).
+  struct Factors {
+    Moments<T> moments;
+    T mean = 0, product = 0;
+  };
+  template <class Line>
+  __device__ Factors factors_of(const Line& line, const Held<Line>& up, const Held<Line>& from,
+                                const Held<Line>& by) const {
+    if (!dx) return {x ? Moments<T>(line, from, epsilon) : Moments<T>()};
+    const T n = static_cast<T>(length);
+    if constexpr (Held<Line>::keeps) {
+      const Moments<T> moments(line, from, epsilon);
       const auto sums = fold_line<TwoSums<T>, Two<T>>(line, [&](int k, std::int64_t i) {
-        const auto ups = up.get(line, k, i), scales = by.get(line, k, i), places = xhat(k, i);
+        const auto ups = up.get(line, k, i), scales = by.get(line, k, i);
+        const auto places = moments.of(from.get(line, k, i));
         Pack<Two<T>, Line::n> both;
         for (int v = 0; v < Line::n; ++v) {
           const T g = ups.of[v] * scales.of[v];
@@ -144,18 +180,27 @@ struct GradientRows {
         }
         return both;
       });
-      const T mean = sums.first / static_cast<T>(length);
-      const T product = sums.second / static_cast<T>(length);
+      return {moments, sums.first / n, sums.second / n};
+    } else {
+      using Join = JoinCovariances<T>;
+      Covariance<T> all = Join::none();
       line.each([&](int k, std::int64_t i) {
-        auto pack = up.get(line, k, i);
-        const auto scales = by.get(line, k, i), places = xhat(k, i);
-        for (int v = 0; v < Line::n; ++v)
-          pack.of[v] = moments.scale * (pack.of[v] * scales.of[v] - mean - places.of[v] * product);
-        line.write(dx + at, i, pack, adds);
+        const auto ups = up.get(line, k, i), scales = by.get(line, k, i);
+        const auto xs = from.get(line, k, i);
+        const int count = line.count(i);
+        Covariance<T> part{spread_of(xs, count), T(0), T(0)};
+        const T mean = part.x.mean();
+        for (int v = 0; v < Line::n; ++v) {
+          const T g = v < count ? ups.of[v] * scales.of[v] : T(0);
+          part.sum += g;
+          part.product += v < count ? g * (xs.of[v] - mean) : T(0);
+        }
+        all = Join::join(all, part);
       });
+      all = line.template fold<Join>(all);
+      const Moments<T> moments(line, from, all.x, epsilon);
+      return {moments, all.sum / n, Join::about(all, moments.mean) * moments.scale / n};
     }
-    gains.finish(line);
-    shifts.finish(line);
   }
 };
 /// Each block processes a strip of rows.

@@ -94,18 +94,24 @@ void check_softmax_bytes(const Tensor& x, int axis, std::uint64_t reads) {
 void check_row_bytes(std::int64_t n, std::uint64_t reads, std::uint64_t threads) {
   INFO("rows of " << n);
   const std::int64_t rows = 3;
-  const Tensor x = random::normal({rows, n});
+  const Tensor x = random::normal({rows, n}), gain = random::normal({n}), shift = ones({n});
   const Tensor labels = tensor({7, 0, 99});
-  const std::uint64_t bytes = bytes_of(x);
+  const std::uint64_t bytes = bytes_of(x), row = bytes / rows;
   check_softmax_bytes(x, 1, reads);
   // The label and its score are read once for each row, or by each thread with the upstream.
   const auto loss = [&] { return cross_entropy(x, labels, Reduction::none); };
   check_bytes("cross_entropy", bytes + rows * 8, rows * 4, loss);
   check_gradient_bytes("cross_entropy", reads * bytes + rows * threads * 8, bytes, {x}, loss);
+  // The gain and the shift are read for each row, from the cache.
+  check_bytes("layer_norm", (reads + 2) * bytes, bytes, [&] { layer_norm(x, gain, shift); });
+  // Sums for gain and shift: one of each strip, and here a strip is a row.
+  const std::uint64_t again = n <= 8192 ? 1 : 2;
+  check_gradient_bytes("layer_norm", 3 * again * bytes + 2 * bytes, 3 * bytes + 2 * row,
+                       {x, gain, shift}, [&] { return layer_norm(x, gain, shift); });
 }
 }  // namespace
 
-TEST_CASE("softmax and cross entropy read a line once, or twice if it is long") {
+TEST_CASE("softmax, layer norm and losses read a line once, or twice if it is long") {
   const DeviceScope scope(cuda(0));
   check_row_bytes(100, 1, 32);
   check_row_bytes(999, 1, 64);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Softmax and cross entropy of float32 on the device against float64 on the CPU. A
+// Softmax, cross entropy and layer norm of float32 on the device against float64 on the CPU. A
 // thread keeps the elements of short lines, and reads those of long lines twice.
 #include <reel/reel.hpp>
 
@@ -70,6 +70,7 @@ std::vector<std::pair<std::string, Tensor>> special_lines(std::int64_t n) {
 }  // namespace
 
 TEST_CASE("softmax and cross entropy of short and long lines are those of the CPU") {
+  seed(3);
   for (const std::int64_t n : {1000, 20'000, 20'001})
     for (const auto& [name, line] : special_lines(n)) {
       INFO(n << " elements, " << name);
@@ -87,5 +88,27 @@ TEST_CASE("softmax and cross entropy of short and long lines are those of the CP
       check("softmax", columns, 2e-5, [](const auto& x) { return softmax(x[0], 0); });
       check("log_softmax", columns, 2e-5, [](const auto& x) { return log_softmax(x[0], 0); });
     }
+}
+
+TEST_CASE("layer norm of short and long rows is that of the CPU") {
+  seed(3);
+  for (const std::int64_t n : {1000, 8196, 20'000, 20'001}) {
+    const Tensor x = random::normal({3, n}), i = arange(0, n);
+    const std::vector<std::pair<std::string, Tensor>> cases = {
+        {"normal", x},
+        {"a large mean", x + 1000},
+        {"a tiny variance", 1e-3 * x + 10},
+        {"one large element", where(i == n / 2, 1e5, x)},
+        {"equal elements", full({3, n}, 0.1f)},
+        {"a NaN", where(i == 5, nan, x)},
+        {"an infinite element", where(i == n - 1, inf, x)},
+    };
+    for (const auto& [name, rows] : cases) {
+      INFO(n << " elements, " << name);
+      const double tolerance = name == "a tiny variance" ? 2e-3 : 2e-4;
+      check("layer_norm", {rows.to(DType::float32), random::normal({n}), random::normal({n})},
+            tolerance, [](const auto& all) { return layer_norm(all[0], all[1], all[2]); });
+    }
+  }
 }
 }  // namespace reel::tests
