@@ -47,7 +47,7 @@ struct RowLine {
       for (int v = 0; v < n; ++v) pack.of[v] = before.of[v] + pack.of[v];
     }
     if (whole) {
-      *reinterpret_cast<Pack<T, n>*>(y + i) = pack;
+      store(y + i, pack);
       return;
     }
     for (int v = 0; v < n; ++v)

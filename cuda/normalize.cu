@@ -363,7 +363,7 @@ __global__ void scale_to(const Pieces<T> pieces, const double* sums, unsigned co
     for (std::int64_t i = threadIdx.x * width; i < whole; i += blockDim.x * width) {
       Pack<T, width> pack = *reinterpret_cast<const Pack<T, width>*>(x + i);
       for (T& value : pack.of) value *= factor;
-      *reinterpret_cast<Pack<T, width>*>(y + i) = pack;
+      store(y + i, pack);
     }
     for (std::int64_t i = whole + threadIdx.x; i < n; i += blockDim.x) y[i] = x[i] * factor;
   });

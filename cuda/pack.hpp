@@ -18,6 +18,17 @@ template <class T, int n>
 struct alignas(n * sizeof(T) < 16 ? n * sizeof(T) : 16) Pack {
   T of[n];
 };
+/// Writes a pack. nvcc may divide an assignment of 16 bytes into stores of elements.
+template <class T, int n>
+__device__ void store(T* to, const Pack<T, n>& pack) {
+#ifdef __CUDACC__
+  if constexpr (sizeof(pack) == 16) {
+    __stwb(reinterpret_cast<uint4*>(to), __builtin_bit_cast(uint4, pack));
+    return;
+  }
+#endif
+  *reinterpret_cast<Pack<T, n>*>(to) = pack;
+}
 /// The number of elements that take at most 16 bytes in every type.
 template <class... X>
 inline constexpr int pack_size = static_cast<int>(16 / std::max({sizeof(X)...}));

@@ -247,7 +247,7 @@ __device__ void step_at(const Rule& rule, const T* factor, const Parameter<T, wr
     rule.step(factor, g.of[lane], one);
     for (int v = 0; v < written; ++v) state[v].of[lane] = one[v];
   }
-  for (int v = 0; v < written; ++v) *reinterpret_cast<Some*>(parameter.after[v] + i) = state[v];
+  for (int v = 0; v < written; ++v) store(parameter.after[v] + i, state[v]);
 }
 
 template <class Rule, class T, int bytes>
