@@ -132,10 +132,14 @@ __device__ A fold_line(const Line& line, const Of& of) {
   return line.template fold<F>(value);
 }
 
+/// The threads of a row, at most. Fewer have more registers, and can keep more packs each.
+template <int held>
+constexpr int row_threads = held > 0 ? 512 : 1024;
+
 /// Each group of `lanes` threads processes a row. `op(line, at, row)`: `at` is the offset of the
 /// row's first element.
 template <class T, int held, class Op>
-__global__ void __launch_bounds__(1024)
+__global__ void __launch_bounds__(row_threads<held>)
     run_rows(Op op, std::int64_t rows, std::int64_t length, int lanes, bool whole) {
   const std::int64_t groups = static_cast<int>(blockDim.x) / lanes;
   const int group = static_cast<int>(threadIdx.x) / lanes;
@@ -152,21 +156,21 @@ template <class T, class Op>
 void over_rows(const Queue& queue, const Op& op, std::int64_t rows, std::int64_t length,
                bool whole) {
   if (rows == 0) return;
-  constexpr int n = pack_size<T>, few = 4;  // packs in a thread
+  constexpr int n = pack_size<T>, few = 8;  // packs in a thread
   const std::int64_t packs = (length + n - 1) / n;
   whole = whole && length % n == 0;
   int lanes = power_of_two(packs, 32);
+  const bool kept = packs <= few * row_threads<few>;
   if (packs > 32 * few)
-    lanes =
-        static_cast<int>(std::min<std::int64_t>(1024, (packs + 32 * few - 1) / (32 * few) * 32));
+    lanes = kept ? static_cast<int>((packs + 32 * few - 1) / (32 * few) * 32) : row_threads<0>;
   const std::int64_t threads =
       lanes > 32 ? lanes : std::min<std::int64_t>(256, (rows * lanes + 31) / 32 * 32);
   const std::int64_t groups = threads / lanes;
   const std::int64_t blocks =
       std::min((rows + groups - 1) / groups, queue.most_blocks() * 256 / threads);
-  const auto kernel = packs <= 32           ? run_rows<T, 1, Op>
-                      : packs <= few * 1024 ? run_rows<T, few, Op>
-                                            : run_rows<T, 0, Op>;
+  const auto kernel = packs <= 32 ? run_rows<T, 1, Op>
+                      : kept      ? run_rows<T, few, Op>
+                                  : run_rows<T, 0, Op>;
   queue.launch(kernel, dim3(static_cast<unsigned>(blocks)), dim3(static_cast<unsigned>(threads)), 0,
                op, rows, length, lanes, whole);
 }
