@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Lines: rows and columns that several threads process together. each() calls f(k, i) for every
-// pack of the calling thread: its k-th pack begins at element i. The packs may be kept in
+// pack of the calling thread: element i is the first one of its k-th pack. The packs may be kept in
 // registers.
 #pragma once
 #include <type_traits>
@@ -8,7 +8,9 @@
 #include "cuda/fold.hpp"
 
 namespace reel::gpu {
-/// A contiguous row. A thread has up to `held` packs, or any number of packs if `held` is 0.
+/// A contiguous row. A thread has up to `held` packs, or any number of packs if `held` is 0. A pack
+/// has adjacent elements if the row is whole. Otherwise its elements are `lanes` apart, so that
+/// adjacent threads read adjacent elements.
 template <class T, int held>
 struct RowLine {
   static constexpr int n = pack_size<T>, packs = held;
@@ -20,25 +22,35 @@ struct RowLine {
 
   template <class F>
   __device__ void each(const F& f) const {
+    const std::int64_t step = std::int64_t{lanes} * n, first = whole ? lane * n : lane;
     if constexpr (held > 0) {
       REEL_UNROLL_ALL
       for (int k = 0; k < held; ++k) {
-        const std::int64_t i = (std::int64_t{k} * lanes + lane) * n;
+        const std::int64_t i = k * step + first;
         if (i < length) f(k, i);
       }
     } else {
-      for (std::int64_t i = std::int64_t{lane} * n; i < length; i += std::int64_t{lanes} * n)
-        f(0, i);
+      for (std::int64_t i = first; i < length; i += step) f(0, i);
     }
+  }
+  /// The place of the v-th element of the pack at i.
+  __device__ std::int64_t place(std::int64_t i, int v) const {
+    return whole ? i + v : i + std::int64_t{v} * lanes;
   }
   /// How many elements of the pack at i are in the row.
   __device__ int count(std::int64_t i) const {
-    return whole || length - i >= n ? n : static_cast<int>(length - i);
+    if (whole) return n;
+    const int end = rest(i);
+    int elements = 0;
+    for (int v = 0; v < n; ++v) elements += v * lanes < end;
+    return elements;
   }
   __device__ Pack<T, n> read(const T* x, std::int64_t i) const {
-    if (whole) return *reinterpret_cast<const Pack<T, n>*>(x + i);
+    x += i;
+    if (whole) return *reinterpret_cast<const Pack<T, n>*>(x);
+    const int end = rest(i);
     Pack<T, n> pack;
-    for (int v = 0; v < n; ++v) pack.of[v] = i + v < length ? x[i + v] : T(0);
+    for (int v = 0; v < n; ++v) pack.of[v] = v * lanes < end ? x[v * lanes] : T(0);
     return pack;
   }
   __device__ void write(T* y, std::int64_t i, Pack<T, n> pack, bool add = false) const {
@@ -46,18 +58,25 @@ struct RowLine {
       const Pack<T, n> before = read(y, i);
       for (int v = 0; v < n; ++v) pack.of[v] = before.of[v] + pack.of[v];
     }
+    y += i;
     if (whole) {
-      store(y + i, pack);
+      store(y, pack);
       return;
     }
+    const int end = rest(i);
     for (int v = 0; v < n; ++v)
-      if (i + v < length) y[i + v] = pack.of[v];
+      if (v * lanes < end) y[v * lanes] = pack.of[v];
   }
   template <class F, class A>
   __device__ A fold(const A& value) const {
     return fold_lanes<F>(value, lanes);
   }
   __device__ bool is_first() const { return exists && lane == 0; }
+
+  /// The elements from i to the end of the row, as far as the pack at i matters.
+  __device__ int rest(std::int64_t i) const {
+    return static_cast<int>(std::min<std::int64_t>(length - i, n * lanes));
+  }
 };
 
 /// A column whose elements are `step` apart. A block handles `width` columns. A thread has up to
@@ -83,6 +102,7 @@ struct ColumnLine {
       for (std::int64_t i = slot; i < length; i += slots) f(0, i);
     }
   }
+  __device__ std::int64_t place(std::int64_t i, int) const { return i; }
   __device__ int count(std::int64_t) const { return 1; }
   __device__ Pack<T, 1> read(const T* x, std::int64_t i) const { return {{x[i * step]}}; }
   __device__ void write(T* y, std::int64_t i, const Pack<T, 1>& pack, bool add = false) const {

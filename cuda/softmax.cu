@@ -41,7 +41,7 @@ struct Exponentials {
       max = fold_line<Larger<T>, T>(line, [&](int k, std::int64_t i) { return x.get(line, k, i); });
       sum = fold_line<Sum<T>, T>(line, [&](int k, std::int64_t i) {
         const Packed e = exponentials(x.get(line, k, i));
-        if constexpr (kept) x.packs[k] = e;
+        if constexpr (keeps_exponentials) x.packs[k] = e;
         return e;
       });
     } else {
@@ -52,14 +52,13 @@ struct Exponentials {
   }
   /// exp(x - largest) for a pack.
   __device__ Packed get(const Line& line, int k, std::int64_t i) const {
-    if constexpr (kept)
+    if constexpr (keeps_exponentials && Held<Line>::keeps)
       return x.packs[k];
     else
       return exponentials(x.get(line, k, i));
   }
 
  private:
-  static constexpr bool kept = keeps_exponentials && Held<Line>::keeps;
   __device__ Packed exponentials(Packed pack) const {
     for (T& each : pack.of) each = std::exp(each - max);
     return pack;
@@ -185,7 +184,8 @@ struct CrossEntropyGradient {
     line.each([&](int k, std::int64_t i) {
       auto pack = e.get(line, k, i);
       for (int v = 0; v < Line::n; ++v)
-        pack.of[v] = counts ? (pack.of[v] * scale - (i + v == label ? T(1) : T(0))) * dy : T(0);
+        pack.of[v] =
+            counts ? (pack.of[v] * scale - (line.place(i, v) == label ? T(1) : T(0))) * dy : T(0);
       line.write(down + at, i, pack, adds);
     });
   }
