@@ -9,6 +9,13 @@
 #include "cuda/places.hpp"
 #include "lib/table/options/reshape.hpp"
 
+// One iteration at a time.
+#ifdef __CUDACC__
+#define REEL_UNROLL_NOT _Pragma("unroll 1")
+#else
+#define REEL_UNROLL_NOT
+#endif
+
 namespace reel::gpu {
 namespace {
 // --- folds: of(x, j) is the value of element j; result() is what is stored ---
@@ -16,9 +23,12 @@ namespace {
 template <class T>
 using Wide = std::conditional_t<sizeof(T) == 1, int, T>;
 
+/// The type of sums and products of a type. One fold for all integers makes fewer kernels.
 template <class T>
-struct Total : Sum<std::conditional_t<std::is_floating_point_v<T>, T, std::int64_t>> {
-  using A = std::conditional_t<std::is_floating_point_v<T>, T, std::int64_t>;
+using Accumulator = std::conditional_t<std::is_floating_point_v<T>, T, std::int64_t>;
+template <class Number>
+struct Added : Sum<Number> {
+  using A = Number;
   using Out = A;
   template <class X>
   static __device__ A of(X x, std::int64_t) {
@@ -27,7 +37,9 @@ struct Total : Sum<std::conditional_t<std::is_floating_point_v<T>, T, std::int64
   static __device__ A result(A sum, std::int64_t) { return sum; }
 };
 template <class T>
-struct Mean : Total<T> {
+using Total = Added<Accumulator<T>>;
+template <class T>
+struct Mean : Added<T> {
   static_assert(std::is_floating_point_v<T>);
   static __device__ T result(T sum, std::int64_t count) { return sum / static_cast<T>(count); }
 };
@@ -50,9 +62,9 @@ struct SumOfSquares {
   }
   static __device__ Out result(const A& all, std::int64_t) { return all.sum; }
 };
-template <class T>
-struct Product : Total<T> {
-  using A = typename Total<T>::A;
+template <class Number>
+struct Multiplied : Added<Number> {
+  using A = Number;
   static __device__ A none() { return A(1); }
   static __device__ A join(A a, A b) {
     if constexpr (std::is_floating_point_v<A>)
@@ -61,6 +73,8 @@ struct Product : Total<T> {
       return static_cast<A>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
   }
 };
+template <class T>
+using Product = Multiplied<Accumulator<T>>;
 /// The larger or the smaller of two elements. Of equal elements it is the first one. NaN wins over
 /// any number.
 template <class T, bool largest>
@@ -88,7 +102,7 @@ using Largest = Extreme<T, true>;
 template <class T>
 using Smallest = Extreme<T, false>;
 
-template <class T, bool every>
+template <bool every>
 struct Truth {
   using A = int;
   using Out = std::uint8_t;
@@ -101,9 +115,9 @@ struct Truth {
   static __device__ Out result(A truth, std::int64_t) { return static_cast<Out>(truth); }
 };
 template <class T>
-using Any = Truth<T, false>;
+using Any = Truth<false>;
 template <class T>
-using Every = Truth<T, true>;
+using Every = Truth<true>;
 
 template <class T>
 struct Ranked {
@@ -147,18 +161,53 @@ struct Task {
   std::int64_t part = 1, parts = 1;      // elements in a part, and parts of an output
 
   __device__ std::int64_t first(std::int64_t output) const { return at(kept, output); }
-  __device__ std::int64_t step(std::int64_t j) const {
-    return gone.rank == 1 ? j * gone.step[0][0] : at(gone, j);
+  /// The elements of a part: fewer than 2^31.
+  __device__ int count(std::int64_t p) const {
+    const std::int64_t left = length - p * part;
+    return static_cast<int>(left < part ? left : part);
   }
-  __device__ std::int64_t end(std::int64_t p) const {
-    return (p + 1) * part < length ? (p + 1) * part : length;
+  /// Calls f(element, j) for the elements j = first + i, first + i + by, ... of the output at x,
+  /// while i < count. An element is a pack of n where in_packs() is true and n > 1. Along one axis,
+  /// `deep` loads run at the same time.
+  template <int deep, int n, class X, class F>
+  __device__ void each(const X* x, std::int64_t first, int i, int count, int by, const F& f) const {
+    using Packed = Pack<X, n>;
+    if (gone.rank != 1) {
+      REEL_UNROLL_NOT
+      for (; i < count; i += by) {
+        const Packed pack = *reinterpret_cast<const Packed*>(x + at(gone, first + i));
+        f(pack, first + i);
+      }
+      return;
+    }
+    const std::int64_t step = n > 1 ? 1 : gone.step[0][0];
+    x += (first + i) * step;
+    REEL_UNROLL_NOT
+    for (; i < count; i += deep * by) {
+      Packed loaded[deep];
+      REEL_UNROLL_ALL
+      for (int k = 0; k < deep; ++k)
+        if (i + k * by < count) loaded[k] = *reinterpret_cast<const Packed*>(x + k * by * step);
+      REEL_UNROLL_ALL
+      for (int k = 0; k < deep; ++k)
+        if (i + k * by < count) f(loaded[k], first + i + k * by);
+      x += deep * by * step;
+    }
   }
 
  private:
+  /// As Places::find(). Its unrolled loop would be most of a kernel and take registers.
   static __device__ std::int64_t at(const Places<1>& places, std::int64_t i) {
-    std::int64_t place[1];
-    places.find(i, place);
-    return place[0];
+    std::int64_t place = 0;
+    REEL_UNROLL_NOT
+    for (int axis = places.rank - 1; axis > 0; --axis) {
+      const std::int64_t n = places.length[axis];
+      const std::int64_t rest =
+          places.narrow ? static_cast<std::uint32_t>(i) / static_cast<std::uint32_t>(n) : i / n;
+      place += (i - rest * n) * places.step[0][axis];
+      i = rest;
+    }
+    return places.rank > 0 ? place + i * places.step[0][0] : place;
   }
 };
 /// The destination of the results. Results of parts are stored as they are. Final results are
@@ -186,12 +235,19 @@ struct Results {
   }
 };
 
+/// The elements of a row that a thread loads at once. Each has its own accumulator in registers.
+template <class X>
+inline constexpr int row_pack = sizeof(X) < 16 ? std::min(pack_size<X>, 4) : 1;
+/// The blocks of 256 threads whose registers fit in a processor, without spills in the loops.
+template <class F, class X>
+inline constexpr int blocks_at_once = sizeof(typename F::A) > 4 || sizeof(X) > 4 ? 3 : 4;
+
 /// Each group of `lanes` threads reduces one part of an output. Results: [outputs, parts].
 template <class F, class X>
-__global__ void fold_rows(Task task, const X* __restrict__ x, int lanes, bool packs,
-                          Results<F> to) {
+__global__ void __launch_bounds__(256, blocks_at_once<F, X>)
+    fold_rows(Task task, const X* __restrict__ x, int lanes, bool packs, Results<F> to) {
   using A = typename F::A;
-  constexpr int n = sizeof(X) < 16 ? pack_size<X> : 1;
+  constexpr int n = row_pack<X>, deep = sizeof(A) > 8 ? 2 : 4;
   const int lane = static_cast<int>(threadIdx.x) % lanes;
   const std::int64_t groups = static_cast<int>(blockDim.x) / lanes;
   const std::int64_t group = static_cast<int>(threadIdx.x) / lanes;
@@ -202,23 +258,27 @@ __global__ void fold_rows(Task task, const X* __restrict__ x, int lanes, bool pa
     for (A& value : values) value = F::none();
     if (item < all) {
       const std::int64_t output = task.parts == 1 ? item : item / task.parts;
-      const std::int64_t p = item - output * task.parts, end = task.end(p);
+      const std::int64_t p = item - output * task.parts, first = p * task.part;
       const X* const row = x + task.first(output);
-      const std::int64_t step = std::int64_t{lanes} * n;
+      const int count = task.count(p);
       if (packs) {
-        REEL_UNROLL
-        for (std::int64_t j = p * task.part + lane * n; j < end; j += step) {
-          const auto pack = *reinterpret_cast<const Pack<X, n>*>(row + task.step(j));
-          for (int k = 0; k < n; ++k) values[k] = F::join(values[k], F::of(pack.of[k], j + k));
-        }
+        task.template each<deep, n>(row, first, lane * n, count, lanes * n,
+                                    [&](const Pack<X, n>& pack, std::int64_t j) {
+                                      REEL_UNROLL_ALL
+                                      for (int k = 0; k < n; ++k)
+                                        values[k] = F::join(values[k], F::of(pack.of[k], j + k));
+                                    });
       } else {
-        for (std::int64_t j = p * task.part + lane * n; j < end; j += step)
-          for (int k = 0; k < n; ++k)
-            if (j + k < end) values[k] = F::join(values[k], F::of(row[task.step(j + k)], j + k));
+        task.template each<4, 1>(row, first, lane, count, lanes, [&](const auto& one, auto j) {
+          values[0] = F::join(values[0], F::of(one.of[0], j));
+        });
       }
     }
-    for (int half = n / 2; half > 0; half /= 2)
+    REEL_UNROLL_ALL
+    for (int half = n / 2; half > 0; half /= 2) {
+      REEL_UNROLL_ALL
       for (int k = 0; k < half; ++k) values[k] = F::join(values[k], values[k + half]);
+    }
     const A value = fold_lanes<F>(values[0], lanes);
     if (lane == 0 && item < all) to.put(item, value);
   }
@@ -230,16 +290,17 @@ __global__ void fold_each(Task task, const X* __restrict__ x, Results<F> to) {
   for (std::int64_t i = first_index(); i < task.outputs; i += grid_step()) {
     const X* const from = x + task.first(i);
     typename F::A value = F::none();
-    REEL_UNROLL
-    for (std::int64_t j = 0; j < task.length; ++j)
-      value = F::join(value, F::of(from[task.step(j)], j));
+    task.template each<4, 1>(
+        from, 0, 0, static_cast<int>(task.length), 1,
+        [&](const auto& one, auto j) { value = F::join(value, F::of(one.of[0], j)); });
     to.put(i, value);
   }
 }
 
 /// Each block reduces a part of `width` adjacent outputs. Results: [parts, outputs].
 template <class F, class X>
-__global__ void fold_columns(Task task, const X* __restrict__ x, int width, Results<F> to) {
+__global__ void __launch_bounds__(256, blocks_at_once<F, X>)
+    fold_columns(Task task, const X* __restrict__ x, int width, Results<F> to) {
   using A = typename F::A;
   REEL_SHARED(A, shared, 256);
   const int column = static_cast<int>(threadIdx.x) % width;
@@ -248,15 +309,15 @@ __global__ void fold_columns(Task task, const X* __restrict__ x, int width, Resu
   const std::int64_t tiles_in_row = (task.inner + width - 1) / width;
   const std::int64_t tiles = task.outputs / task.inner * tiles_in_row;
   for (std::int64_t item = blockIdx.x; item < tiles * task.parts; item += gridDim.x) {
-    const std::int64_t p = item / tiles, tile = item - p * tiles, end = task.end(p);
+    const std::int64_t p = item / tiles, tile = item - p * tiles;
     const std::int64_t here = tile % tiles_in_row * width + column;
     const std::int64_t output = tile / tiles_in_row * task.inner + here;
     A value = F::none();
     if (here < task.inner) {
       const X* const from = x + task.first(output);
-      REEL_UNROLL
-      for (std::int64_t j = p * task.part + slot; j < end; j += slots)
-        value = F::join(value, F::of(from[task.step(j)], j));
+      task.template each<sizeof(X) < 16 ? 8 : 4, 1>(
+          from, p * task.part, slot, task.count(p), slots,
+          [&](const auto& one, auto j) { value = F::join(value, F::of(one.of[0], j)); });
     }
     value = fold_slots<F>(value, width, shared);
     if (slot == 0 && here < task.inner) to.put(p * task.outputs + output, value);
@@ -303,7 +364,7 @@ bool in_packs(const Task& task, const X* x, int n) {
 template <class F, class X>
 void fold(const Queue& queue, Task task, bool rows, const X* x, const Results<F>& to) {
   constexpr std::int64_t few = 32, most_lanes = 256, chain = 64;
-  constexpr int n = sizeof(X) < 16 ? pack_size<X> : 1;
+  constexpr int n = row_pack<X>;
   if (task.outputs == 0) return;
   task.part = task.length;
   if (task.length <= (rows ? 1 : few))
