@@ -380,19 +380,19 @@ void fold(const Queue& queue, Task task, bool rows, const X* x, const Results<F>
            chain * slots);
   Results<F> results = to;
   if (task.parts > 1) results.parts = queue.scratch_of<typename F::A>(task.outputs * task.parts);
-  const auto grid = [&](std::int64_t blocks) {
-    return dim3(static_cast<unsigned>(std::min(blocks, queue.most_blocks())));
+  const auto grid = [&](std::int64_t blocks, std::int64_t threads) {
+    return dim3(static_cast<unsigned>(std::min(blocks, queue.most_blocks() * 256 / threads)));
   };
   if (rows) {
     const std::int64_t items = task.outputs * task.parts;
     const std::int64_t threads =
         lanes > 32 ? lanes : std::min(most_lanes, (items * lanes + 31) / 32 * 32);
-    queue.launch(fold_rows<F, X>, grid((items * lanes + threads - 1) / threads),
+    queue.launch(fold_rows<F, X>, grid((items * lanes + threads - 1) / threads, threads),
                  dim3(static_cast<unsigned>(threads)), 0, task, x, lanes, in_packs(task, x, n),
                  results);
   } else {
     const std::int64_t tiles = task.outputs / task.inner * ((task.inner + width - 1) / width);
-    queue.launch(fold_columns<F, X>, grid(tiles * task.parts),
+    queue.launch(fold_columns<F, X>, grid(tiles * task.parts, width * slots),
                  dim3(static_cast<unsigned>(width * slots)), 0, task, x, width, results);
   }
   if (task.parts > 1)
