@@ -92,11 +92,21 @@ void apply(const Queue& queue, const F& f, const Body& out,
   const int last = places.rank - 1;
   const bool even = last <= 0 || (places.narrow && places.length[last] % n == 0);
   unsigned repeated = 0;
-  for (int k = 0; k < count; ++k)
-    if (last < 0 || places.step[k][last] == 0) repeated |= 1u << k;
+  bool flat = last <= 0;
+  for (int k = 0; k < count; ++k) {
+    if (last < 0 || places.step[k][last] == 0)
+      repeated |= 1u << k;
+    else
+      flat = flat && places.step[k][last] == 1;
+  }
   [&]<int... k>(std::integer_sequence<int, k...>) {
     const bool packed = even && is_aligned<n>(out.as<Out>()) &&
                         (in_packs<n>(places, k, inputs[k]->template as<X>()) && ...);
+    // The kernel for Flat has fewer registers, so that more of its threads fit in a processor.
+    if constexpr ((std::is_floating_point_v<X> || ...))
+      if (flat)
+        return launch_map<Out, X...>(queue, packed, Flat<count>{repeated}, repeated, f, out,
+                                     inputs[k]->template as<X>()...);
     launch_map<Out, X...>(queue, packed, places, repeated, f, out, inputs[k]->template as<X>()...);
   }
   (std::make_integer_sequence<int, count>());
