@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Copies and dtype conversions.
+#include "cuda/pack.hpp"
 #include "cuda/places.hpp"
 #include "lib/formulas/convert.hpp"
 
@@ -7,11 +8,22 @@ namespace reel::gpu {
 namespace {
 // --- copies: the kernels depend on the element size only ---
 template <class T>
-__global__ void copy_strided(Places<1> from, std::int64_t n, const T* x, T* y) {
-  for (std::int64_t i = first_index(); i < n; i += grid_step()) {
-    std::int64_t at[1];
-    from.find(i, at);
-    y[i] = x[at[0]];
+__global__ void copy_strided(Places<1> from, std::int64_t n, const T* __restrict__ x,
+                             T* __restrict__ y) {
+  constexpr int deep = 4;  // loads that run at the same time
+  const std::int64_t by = grid_step();
+  for (std::int64_t i = first_index(); i < n; i += deep * by) {
+    T loaded[deep];
+    REEL_UNROLL_ALL
+    for (int k = 0; k < deep; ++k) {
+      if (i + k * by >= n) continue;
+      std::int64_t at[1];
+      from.find(i + k * by, at);
+      loaded[k] = x[at[0]];
+    }
+    REEL_UNROLL_ALL
+    for (int k = 0; k < deep; ++k)
+      if (i + k * by < n) y[i + k * by] = loaded[k];
   }
 }
 
@@ -19,7 +31,8 @@ constexpr int side = 32, rows_at_once = 8;  // of a tile: its side, and its rows
 /// Copies column-major matrices to row-major order: [count, rows, columns].
 template <class T>
 __global__ void transpose(std::int64_t count, std::int64_t rows, std::int64_t columns,
-                          std::int64_t from_step, std::int64_t from_pitch, const T* x, T* y) {
+                          std::int64_t from_step, std::int64_t from_pitch, const T* __restrict__ x,
+                          T* __restrict__ y) {
   REEL_SHARED(T, tile, side * (side + 1));
   const std::int64_t blocks_in_row = (columns + side - 1) / side,
                      blocks_in_column = (rows + side - 1) / side;
@@ -32,13 +45,19 @@ __global__ void transpose(std::int64_t count, std::int64_t rows, std::int64_t co
                        first_column = rest % blocks_in_row * side;
     const T* const from = x + matrix * from_step;
     T* const to = y + matrix * rows * columns;
-    for (int i = ty; i < side; i += rows_at_once)
+    REEL_UNROLL_ALL
+    for (int k = 0; k < side / rows_at_once; ++k) {
+      const int i = ty + k * rows_at_once;
       if (first_column + i < columns && first_row + tx < rows)
         tile[i * (side + 1) + tx] = from[(first_column + i) * from_pitch + first_row + tx];
+    }
     __syncthreads();
-    for (int i = ty; i < side; i += rows_at_once)
+    REEL_UNROLL_ALL
+    for (int k = 0; k < side / rows_at_once; ++k) {
+      const int i = ty + k * rows_at_once;
       if (first_row + i < rows && first_column + tx < columns)
         to[(first_row + i) * columns + first_column + tx] = tile[tx * (side + 1) + i];
+    }
     __syncthreads();
   }
 }
@@ -66,11 +85,17 @@ void copy_elements(const Queue& queue, const Places<1>& places, const Body& from
 
 // --- conversions ---
 template <class From, class To>
-__global__ void convert(Places<1> from, std::int64_t n, const From* x, To* y) {
-  const bool ordered = from.rank == 0 || (from.rank == 1 && from.step[0][0] == 1);
+__global__ void convert(Places<1> from, std::int64_t n, const From* __restrict__ x,
+                        To* __restrict__ y) {
+  if (from.rank == 0 || (from.rank == 1 && from.step[0][0] == 1)) {
+    REEL_UNROLL
+    for (std::int64_t i = first_index(); i < n; i += grid_step())
+      y[i] = formulas::converted<To>(x[i]);
+    return;
+  }
   for (std::int64_t i = first_index(); i < n; i += grid_step()) {
-    std::int64_t at[1] = {i};
-    if (!ordered) from.find(i, at);
+    std::int64_t at[1];
+    from.find(i, at);
     y[i] = formulas::converted<To>(x[at[0]]);
   }
 }

@@ -3,6 +3,7 @@
 // does not depend on the order in which threads run.
 #include <type_traits>
 
+#include "cuda/pack.hpp"
 #include "cuda/positions.hpp"
 #include "lib/table/options/axis.hpp"
 
@@ -75,7 +76,8 @@ __device__ bool wins(T x, T best) {
   return largest ? x > best : x < best;
 }
 template <class T>
-__global__ void copy_all(std::int64_t n, const T* x, T* y) {
+__global__ void copy_all(std::int64_t n, const T* __restrict__ x, T* __restrict__ y) {
+  REEL_UNROLL
   for (std::int64_t i = first_index(); i < n; i += grid_step()) y[i] = x[i];
 }
 template <bool largest, class T>
