@@ -119,25 +119,44 @@ KernelResult searchsorted(const Call& call) {
   return {};
 }
 
+/// The first `own` bins, which are all or none, are counted in shared memory, once for each block.
 template <class T>
 __global__ void count_bins(Places<1> places, std::int64_t n, const T* __restrict__ x,
-                           formulas::Bins bins, unsigned long long* counts) {
+                           formulas::Bins bins, int own, unsigned long long* counts) {
+  REEL_DYNAMIC_SHARED(unsigned, of_block);
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  for (int k = thread; k < own; k += threads) of_block[k] = 0;
+  __syncthreads();
   for (std::int64_t i = first_index(); i < n; i += grid_step()) {
     std::int64_t at[1];
     places.find(i, at);
     const std::int64_t k = bins.of(static_cast<double>(x[at[0]]));
-    if (k >= 0) atomicAdd(&counts[k], 1ull);
+    if (k >= 0 && own > 0)
+      atomicAdd(&of_block[k], 1u);
+    else if (k >= 0)
+      atomicAdd(&counts[k], 1ull);
   }
+  __syncthreads();
+  for (int k = thread; k < own; k += threads)
+    if (of_block[k] > 0) atomicAdd(&counts[k], static_cast<unsigned long long>(of_block[k]));
 }
 KernelResult histogram(const Call& call) {
   const auto& options = call.option<HistogramOptions>();
   const Body &x = call.input(0), &counts = call.output();
   call.queue.check(
       cudaMemsetAsync(counts.data, 0, static_cast<std::size_t>(counts.bytes()), call.queue.stream));
+  if (x.elements == 0) return {};
+  constexpr std::int64_t threads = 256, most_own = 4096;  // 16 KB of counts
+  const bool shares = options.bins <= most_own && options.bins <= x.elements;
+  const int own = shares ? static_cast<int>(options.bins) : 0;
+  const std::int64_t blocks =
+      std::min((x.elements + threads - 1) / threads, call.queue.most_blocks());
   with_arithmetic(x.dtype, [&]<class T>(Type<T>) {
-    call.queue.launch_for(x.elements, count_bins<T>, places_of(x), x.elements, x.as<T>(),
-                          formulas::Bins(options.bins, options.low, options.high),
-                          counts.as<unsigned long long>());
+    call.queue.launch(count_bins<T>, dim3(static_cast<unsigned>(blocks)), dim3(threads),
+                      static_cast<std::size_t>(std::max(own, 1)) * sizeof(unsigned), places_of(x),
+                      x.elements, x.as<T>(),
+                      formulas::Bins(options.bins, options.low, options.high), own,
+                      counts.as<unsigned long long>());
   });
   return {};
 }

@@ -233,7 +233,7 @@ void run_every_kernel() {
   random::beta(2, 0.5, shape), random::categorical(x, 2);
   random::categorical(row, count), random::choice(x, 600), random::shuffle(x, 1);
   random::choice(places, 9, {.weights = random::uniform({count}, {.low = 0.5})});
-  histogram(x, 20, -2, 2);
+  for (const std::int64_t bins : {20, 4096, 4097}) histogram(x, bins, -2, 2);
   const Tensor many = random::normal({count, 2}), few = random::normal({400, 2});
   for (const auto f : {scatter, scatter_max, scatter_min, scatter_mean})
     both_ways({few, many}, [&] { return f(few, places, many, 0); });
