@@ -103,11 +103,15 @@ __global__ void gradients(Blocks<T> q, const T* dy, T* dx, bool adds) {
         rest[s] = states.backward_step(weighted, s);
       __syncthreads();
     }
+    // `rest` is free now. It gets what is equal for all steps, which takes time to find.
+    for (std::int64_t s = threadIdx.x; s < n; s += blockDim.x)
+      rest[s] = {states.is_first(s) ? 1.0 : 0.0, static_cast<double>(states.same_after(s))};
+    __syncthreads();
     for (std::int64_t i = threadIdx.x; i < steps * n && total.fraction != 0; i += blockDim.x) {
       const std::int64_t t = i / n, s = i % n;
-      if (!states.is_first(s)) continue;
+      if (rest[s].fraction == 0) continue;
       double sum = 0;
-      for (std::int64_t same = s; same < n; same = states.same_after(same))
+      for (std::int64_t same = s; same < n; same = static_cast<std::int64_t>(rest[same].exponent))
         sum += q.row(t + 1)[same].fraction;
       dx[q.at(t, b) + states.class_of(s)] -= static_cast<T>(sum);
     }
