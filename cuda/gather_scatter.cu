@@ -122,7 +122,8 @@ __global__ void merge_runs(const Key* __restrict__ from, std::int64_t n, std::in
 }
 
 // --- sums of places ---
-constexpr int tile = 32;  // updates that one thread adds
+constexpr int tile = 32;    // updates that one thread adds
+constexpr int at_once = 4;  // of them: those whose loads run at the same time
 
 template <class T>
 struct Sums {
@@ -135,8 +136,8 @@ struct Sums {
 
   __device__ Key place(std::int64_t i) const { return keys[i] >> bits; }
   __device__ bool right(std::int64_t i) const { return keys[i] != no_key; }
-  __device__ std::int64_t update(std::int64_t i) const {
-    return static_cast<std::int64_t>(keys[i] & ((Key{1} << bits) - 1));
+  __device__ std::int64_t update(Key key) const {
+    return static_cast<std::int64_t>(key & ((Key{1} << bits) - 1));
   }
   __device__ T& edge(std::int64_t o, std::int64_t t, int which, std::int64_t column) const {
     return edges[((o * tiles + t) * 2 + which) * inner + column];
@@ -155,19 +156,37 @@ __global__ void sum_tiles(Sums<T> of) {
     const std::int64_t o = row / of.tiles, t = row % of.tiles, first = t * tile;
     const std::int64_t end = first + tile < of.count ? first + tile : of.count;
     const T* const updates = of.updates + o * of.count * of.inner + column;
-    for (std::int64_t i = first; i < end && of.right(i);) {
-      const Key place = of.place(i);
-      const std::int64_t begin = i;
-      T sum = updates[of.update(i) * of.inner];
-      for (++i; i < end && of.right(i) && of.place(i) == place; ++i)
-        sum = plus(sum, updates[of.update(i) * of.inner], of.truth);
+    Key place = no_key;  // of `sum`, whose first update is `begin`
+    std::int64_t begin = first;
+    T sum = T(0);
+    const auto finish = [&](bool behind) {
       const bool before = begin == first && first > 0 && of.place(first - 1) == place;
-      const bool behind = i == end && end < of.count && of.right(end) && of.place(end) == place;
       if (before || behind)
         of.edge(o, t, before ? 0 : 1, column) = sum;
       else
         of.put(o, place, column, sum);
+    };
+    for (std::int64_t i = first; i < end; i += at_once) {
+      Key keys[at_once];
+      T values[at_once];
+      REEL_UNROLL_ALL
+      for (int k = 0; k < at_once; ++k) keys[k] = i + k < end ? of.keys[i + k] : no_key;
+      REEL_UNROLL_ALL
+      for (int k = 0; k < at_once; ++k)
+        if (keys[k] != no_key) values[k] = updates[of.update(keys[k]) * of.inner];
+      REEL_UNROLL_ALL
+      for (int k = 0; k < at_once; ++k) {
+        if (keys[k] == no_key) continue;
+        const Key here = keys[k] >> of.bits;
+        if (here == place) {
+          sum = plus(sum, values[k], of.truth);
+          continue;
+        }
+        if (place != no_key) finish(false);
+        place = here, begin = i + k, sum = values[k];
+      }
     }
+    if (place != no_key) finish(end < of.count && of.right(end) && of.place(end) == place);
   }
 }
 /// Completes the sums of places that span several tiles.
@@ -254,9 +273,10 @@ KernelResult scatter_by(const Call& call, const Lines& lines, const Target& targ
   });
   return {};
 }
-/// Whether sorting is faster than one thread for each line.
-bool worth_sorting(std::int64_t lines, std::int64_t updates_of_each) {
-  return updates_of_each > (lines < 4096 ? 32 : 256);
+/// Whether sorting is faster than one thread for each line, whose updates wait for each other.
+/// Lines with indices of their own have as many keys as updates.
+bool worth_sorting(std::int64_t updates_of_each, std::int64_t lines_of_keys) {
+  return updates_of_each > (lines_of_keys < 4096 ? 32 : 256);
 }
 
 KernelResult scatter(const Call& call) {
@@ -273,7 +293,7 @@ KernelResult scatter(const Call& call) {
   lines.places.step[0][1] = lines.places.step[1][1] = 1;
   lines.places.narrow = outer * inner < std::int64_t{1} << 31;
   const Target target = {count, limit, 1, false, 0, {}};
-  return scatter_by(call, lines, target, worth_sorting(outer * inner, count), outer, inner, limit);
+  return scatter_by(call, lines, target, worth_sorting(count, 1), outer, inner, limit);
 }
 KernelResult scatter_elements(const Call& call) {
   const auto& options = call.option<UnTakeOptions>();
@@ -290,7 +310,7 @@ KernelResult scatter_elements(const Call& call) {
   const Places<2> places = places_of<2>(first.shape, {&indices, &base});
   const Lines lines = {places, count, indices.strides[axis], limit, along, true};
   const Target target = {indices.elements, limit, along, true, 0, places_of(base)};
-  return scatter_by(call, lines, target, worth_sorting(first.elements, count), 1, 1,
+  return scatter_by(call, lines, target, worth_sorting(count, first.elements), 1, 1,
                     output.elements);
 }
 }  // namespace

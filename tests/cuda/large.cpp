@@ -173,6 +173,9 @@ void run_every_kernel() {
                   1);
   });
   both_ways({x}, [&] { return scatter_add(x, labels, x, 0); });
+  const Tensor slabs = random::normal({10, 40, 600});
+  for (const std::int64_t n : {20, 40})  // one thread for each line of updates, then sorted updates
+    both_ways({slabs}, [&] { return take(slabs, places(range(0, n)) % 40, 1); });
   one_hot(labels, 300);
   both_ways({x, y}, [&] { return concat({x, y}, 1); });
   both_ways({x}, [&] { return x(range(3, height - 1), range(1, {})); });
