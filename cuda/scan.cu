@@ -4,12 +4,22 @@
 #include "lib/formulas/scan.hpp"
 
 #include "cuda/numbers.hpp"
+#include "cuda/pack.hpp"
 #include "cuda/places.hpp"
 #include "lib/table/options/scan.hpp"
+
+// One iteration at a time.
+#ifdef __CUDACC__
+#define REEL_UNROLL_NOT _Pragma("unroll 1")
+#else
+#define REEL_UNROLL_NOT
+#endif
 
 namespace reel::gpu {
 namespace {
 namespace scans = formulas::scan;
+
+constexpr int side = 32;  // of a tile: parts, and elements of each
 
 template <class F, class T>
 struct Lines {
@@ -86,6 +96,72 @@ __global__ void scan_parts(Lines<F, T> lines) {
   }
 }
 
+/// The same for lines of adjacent elements: fold_parts() if `folds`, else scan_parts(). Each thread
+/// has a part, as there, so that the results are the same. The threads read and write a tile of
+/// their parts together, in rows of adjacent elements.
+template <bool folds, class F, class T>
+__global__ void scan_tiles(Lines<F, T> lines) {
+  constexpr int deep = 8;  // loads that run at the same time
+  REEL_SHARED(T, x, side * (side + 1));
+  REEL_SHARED(T, y, F::inputs == 2 ? side * (side + 1) : 1);
+  REEL_SHARED(typename F::Out, results, folds ? 1 : side * (side + 1));
+  REEL_SHARED(std::int64_t, starts, 3 * side);
+  REEL_SHARED(std::int64_t, counts, side);
+  const int lane = static_cast<int>(threadIdx.x);
+  const std::int64_t n = lines.count * lines.parts, by = lines.reverse ? -1 : 1;
+  const auto read = [&](const T* from, std::int64_t k, int operand, T* tile) {
+    REEL_UNROLL_NOT
+    for (int row = 0; row < side; row += deep) {
+      T loaded[deep];
+      REEL_UNROLL_ALL
+      for (int r = 0; r < deep; ++r)
+        if (k < counts[row + r]) loaded[r] = from[starts[operand * side + row + r] + k * by];
+      REEL_UNROLL_ALL
+      for (int r = 0; r < deep; ++r)
+        if (k < counts[row + r]) tile[(row + r) * (side + 1) + lane] = loaded[r];
+    }
+  };
+  for (std::int64_t round = blockIdx.x * std::int64_t{side}; round < n;
+       round += gridDim.x * std::int64_t{side}) {
+    const std::int64_t item = round + lane, p = item < n ? item / lines.count : 0;
+    Maybe<typename F::State> sum;
+    std::int64_t count = 0;
+    if (item < n) {
+      std::int64_t at[3];
+      lines.starts.find(item - p * lines.count, at);
+      const std::int64_t first = p * lines.part, left = lines.length - first;
+      count = left < lines.part ? left : lines.part;
+      for (int operand = 0; operand < 3; ++operand)
+        starts[operand * side + lane] = at[operand] + (lines.reverse ? left - 1 : first);
+      if (!folds && p > 0) sum.template join<F>(lines.before[item]);
+    }
+    counts[lane] = count;
+    for (std::int64_t first = 0; first < lines.part; first += side) {
+      __syncthreads();
+      read(lines.x, first + lane, 0, x);
+      if constexpr (F::inputs == 2) read(lines.y, first + lane, 1, y);
+      __syncthreads();
+      for (int k = 0; k < side && first + k < count; ++k) {
+        const int here = lane * (side + 1) + k;
+        if constexpr (F::inputs == 2)
+          sum.template join<F>(F::of(x[here], y[here]));
+        else
+          sum.template join<F>(F::of(x[here]));
+        if constexpr (!folds) results[here] = F::result(sum.state);
+      }
+      if constexpr (!folds) {
+        __syncthreads();
+        for (int row = 0; row < side; ++row)
+          if (first + lane < counts[row])
+            lines.to[starts[2 * side + row] + (first + lane) * by] =
+                results[row * (side + 1) + lane];
+      }
+    }
+    if (folds && item < n) lines.before[item] = sum.state;
+    __syncthreads();
+  }
+}
+
 template <class F, class T>
 void scan_axis(const Call& call) {
   constexpr std::int64_t enough = 1 << 16, least_part = 32, most_parts = 1024;
@@ -112,11 +188,24 @@ void scan_axis(const Call& call) {
                              y.as<T>(),
                              output.as<typename F::Out>(),
                              call.queue.scratch_of<typename F::State>(count * parts)};
+  const bool adjacent = n >= side && lines.step[0] == 1 && lines.step[1] == 1 && lines.step[2] == 1;
+  const std::int64_t items = count * parts;
+  const auto launch_tiles = [&](auto kernel) {
+    const std::int64_t blocks =
+        std::min((items + side - 1) / side, call.queue.most_blocks() * (256 / side));
+    call.queue.launch(kernel, dim3(static_cast<unsigned>(blocks)), dim3(side), 0, lines);
+  };
   if (parts > 1) {
-    call.queue.launch_for(count * parts, fold_parts<F, T>, lines);
+    if (adjacent)
+      launch_tiles(scan_tiles<true, F, T>);
+    else
+      call.queue.launch_for(items, fold_parts<F, T>, lines);
     call.queue.launch_for(count, scan_folds<F, T>, lines);
   }
-  call.queue.launch_for(count * parts, scan_parts<F, T>, lines);
+  if (adjacent)
+    launch_tiles(scan_tiles<false, F, T>);
+  else
+    call.queue.launch_for(items, scan_parts<F, T>, lines);
 }
 template <template <class> class F>
 KernelResult scan(const Call& call) {
