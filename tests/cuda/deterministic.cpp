@@ -30,7 +30,7 @@ std::vector<Tensor> results() {
   both_ways({x, row}, [&] { return x * row; });
   both_ways({x}, [&] { return matmul(x, transpose(x)); });
   both_ways({x}, [&] { return take(x, labels); });
-  both_ways({x}, [&] { return cumsum(x, 0); });
+  for (const int axis : {0, 1}) both_ways({x}, [&] { return cumsum(x, axis); });
   both_ways({many}, [&] { return scatter_add(zeros({5}), places, many, 0); });
   both_ways({many}, [&] { return segment_sum(many, places, 5); });
   both_ways({many}, [&] { return segment_softmax(many, places, 5); });
@@ -60,6 +60,20 @@ TEST_CASE("results are the same bits in any order of threads, blocks and streams
       INFO("result " << i << " with seed " << seed);
       CHECK(equal(again[i], first[i]));
     }
+  }
+}
+
+TEST_CASE("a scan gives the same bits along adjacent elements as along others") {
+  const DeviceScope scope(cuda(0));
+  for (const std::int64_t length : {32, 83, 5000}) {
+    INFO(length);
+    const Tensor rows = random::uniform({33, length}, {.low = 0.9, .high = 1.1});
+    const Tensor columns = transpose(rows) + 0;
+    for (const auto f : {cumsum, cumprod, cummax, logcumsumexp})
+      for (const bool reverse : {false, true}) {
+        const Tensor adjacent = f(rows, 1, {reverse}), other = f(columns, 0, {reverse});
+        CHECK(all(adjacent == transpose(other)).item<bool>());
+      }
   }
 }
 }  // namespace reel::tests
