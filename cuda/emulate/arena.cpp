@@ -13,7 +13,8 @@
 
 namespace reel::emulate {
 namespace {
-constexpr std::size_t page = 4096, alignment = 256, addresses = std::size_t(64) << 30;
+const auto page = std::size_t(sysconf(_SC_PAGESIZE));
+constexpr std::size_t alignment = 256, addresses = std::size_t(64) << 30;
 constexpr std::size_t filled_bytes = 64 << 20;  // more would cost time and memory
 constexpr std::size_t remembered = 4096;
 constexpr unsigned char canary = 0xE7;

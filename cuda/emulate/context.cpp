@@ -77,7 +77,7 @@ reel_emulate_switch:
 
 namespace reel::emulate {
 namespace {
-constexpr std::size_t page = 4096;
+const auto page = std::size_t(sysconf(_SC_PAGESIZE));
 constexpr std::size_t stack_bytes = 128 << 10;  // a kernel's arguments, 32 KB, may be copied twice
 
 // The stack that resumes fibers. The emulator's lock admits one thread at a time.
