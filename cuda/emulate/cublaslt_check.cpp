@@ -7,6 +7,8 @@
 namespace reel::emulate::products {
 namespace {
 constexpr std::size_t workspace_alignment = 256;
+// The vendor names none for a bias. Some kernels may read it in vectors of 16 bytes.
+constexpr std::size_t bias_alignment = 16;
 
 std::size_t element_bytes(std::int32_t type) { return type == CUDA_R_64F ? 8 : 4; }
 
@@ -164,8 +166,8 @@ cublasStatus_t check_addresses(const Product& p) {
   if (const void* const bias = p.operation.bias; bias && has_bias(p)) {
     if (!locate(bias).device)
       return refuse(CUBLAS_STATUS_INVALID_VALUE, "the bias is not in the memory of a device");
-    if (!is_aligned(bias, element))
-      return refuse(CUBLAS_STATUS_INVALID_VALUE, "the bias is not aligned to its elements");
+    if (!is_aligned(bias, bias_alignment))
+      return refuse(CUBLAS_STATUS_INVALID_VALUE, "the bias is not aligned to 16 bytes");
   }
   if (p.algorithm.workspace > p.workspace_bytes)
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "the workspace is smaller than the algorithm needs");

@@ -264,7 +264,7 @@ constexpr Program list[] = {
     {"bias on the host",
      with<[](C& c) { c.epilogue = CUBLASLT_EPILOGUE_BIAS, c.bias_on_host = true; }>, check,
      "bias is not in the memory"},
-    {"bias not aligned", with<[](C& c) { c.epilogue = CUBLASLT_EPILOGUE_BIAS, c.bias_offset = 2; }>,
+    {"bias not aligned", with<[](C& c) { c.epilogue = CUBLASLT_EPILOGUE_BIAS, c.bias_offset = 4; }>,
      check, "bias is not aligned"},
     {"algorithm of another shape", with<[](C& c) { c.algorithm_columns = 3; }>, check,
      "another product"},
