@@ -39,16 +39,23 @@ bool has_context(int device) {
   if (of_driver && of_driver(device, &flags, &active) != CUDA_SUCCESS) return true;
   return active;
 }
+/// The device that this thread set last. cudaSetDevice() makes its context current on the thread,
+/// as cuBLASLt needs. cudaGetDevice() does not.
+constinit thread_local int bound = -1;
+void bind(int index) {
+  if (cudaSetDevice(index) == cudaSuccess) bound = index;
+}
 }  // namespace
 
 Current::Current(int index) {
   int now = index;
-  if (cudaGetDevice(&now) == cudaSuccess && now == index) return;
-  before_ = now;
-  cudaSetDevice(index);
+  const bool known = cudaGetDevice(&now) == cudaSuccess;
+  if (known && now == index && bound == index) return;
+  if (now != index) before_ = now;
+  bind(index);
 }
 Current::~Current() {
-  if (before_ >= 0 && has_context(before_)) cudaSetDevice(before_);
+  if (before_ >= 0 && has_context(before_)) bind(before_);
 }
 
 // --- memory ---

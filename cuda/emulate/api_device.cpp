@@ -70,13 +70,13 @@ cudaError_t cudaGetDeviceCount(int* count) {
       Context::none);
 }
 
-// Since CUDA 12 it makes the context of the device.
+// Since CUDA 12 it makes the context of the device, and makes it current on this thread.
 cudaError_t cudaSetDevice(int device) {
   return call(
       [=] {
         if (!is_device(device)) return cudaErrorInvalidDevice;
         host_thread().device = device;
-        current_device().has_context = true;
+        current_device().has_context = host_thread().has_context = true;
         return current_device().sticky;
       },
       Context::none);

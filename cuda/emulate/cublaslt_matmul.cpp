@@ -215,6 +215,16 @@ cublasStatus_t queue(const Product& p, cudaStream_t handle) {
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS
                               : refuse(CUBLAS_STATUS_EXECUTION_FAILED, cudaGetErrorName(error));
 }
+
+/// cuBLASLt makes no context current on the calling thread. cudaGetDevice() does not either.
+cublasStatus_t check_thread() {
+  if (host_thread().has_context) return CUBLAS_STATUS_SUCCESS;
+  return refuse(CUBLAS_STATUS_NOT_INITIALIZED,
+                "no context is current on this thread: call cudaSetDevice() on it first");
+}
+cublasStatus_t check_handle(cublasLtHandle_t handle) {
+  return handles().count(handle) ? check_thread() : CUBLAS_STATUS_NOT_INITIALIZED;
+}
 }  // namespace
 }  // namespace reel::emulate::products
 
@@ -225,6 +235,7 @@ extern "C" {
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   Entry entry;
   if (!handle) return CUBLAS_STATUS_INVALID_VALUE;
+  if (const cublasStatus_t status = check_thread()) return status;
   *handle = new cublasLtContext{int(current_device().number)};
   handles().insert(*handle);
   return CUBLAS_STATUS_SUCCESS;
@@ -272,7 +283,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
   Entry entry;
   Product p;
   Preference limits;
-  if (!handles().count(handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (const cublasStatus_t status = check_handle(handle)) return status;
   if (!found || wanted < 1 || !results) return CUBLAS_STATUS_INVALID_VALUE;
   *found = 0;
   if (!read_all(p, operation, a, b, c, d) || !read(limits, preference))
@@ -300,7 +311,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
                               void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   if (host_thread().in_host_function) return CUBLAS_STATUS_EXECUTION_FAILED;
   Entry entry;
-  if (!handles().count(handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (const cublasStatus_t status = check_handle(handle)) return status;
   if (handle->device != host_thread().device)
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "the handle belongs to another device");
   if (current_device().sticky != cudaSuccess) return CUBLAS_STATUS_EXECUTION_FAILED;

@@ -95,6 +95,7 @@ void acquire_for_caller(Clock& clock);
 /// The state of one host thread.
 struct HostThread {
   int device = 0;
+  bool has_context = false;  // whether a call has made a context current on this thread
   cudaError_t last_error = cudaSuccess;
   cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
   bool in_host_function = false;
@@ -123,7 +124,7 @@ cudaError_t call(Body body, Context context = Context::current) {
   Entry entry;
   cudaError_t error = availability();
   if (error == cudaSuccess && context == Context::current) {
-    current_device().has_context = true;
+    current_device().has_context = thread.has_context = true;
     error = current_device().sticky;
   }
   if (error == cudaSuccess) error = body();

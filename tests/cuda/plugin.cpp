@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include <reel/reel.hpp>
@@ -151,6 +153,24 @@ TEST_CASE("the current device of a program that uses CUDA itself stays") {
     REQUIRE(cudaGetDevice(&now) == cudaSuccess);
     CHECK(now == mine);
   }
+}
+
+TEST_CASE("a product may be the first work of a thread") {
+  const DeviceScope scope(cuda(0));
+  const Tensor x = ones({3, 3});
+  for (int i = 0; i < 3; ++i) matmul(x, x);  // from now on there is memory, and an algorithm
+  synchronize(cuda(0));
+  std::string error;
+  bool right = false;
+  std::thread([&] {
+    try {
+      right = equal(matmul(x, x).to(cpu()), full({3, 3}, 3));
+    } catch (const Error& caught) {
+      error = caught.what();
+    }
+  }).join();
+  CHECK(error == "");
+  CHECK(right);
 }
 
 TEST_CASE("print what REEL_CUDA_MEMORY allows", "[.][print_limit]") {

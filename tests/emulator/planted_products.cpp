@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <thread>
 
 #include "emulator/kernels.hpp"
 #include "emulator/programs.hpp"
@@ -213,9 +214,25 @@ bool attribute_size(bool fault) {
                                                  &transpose, fault ? 8 : 4));
 }
 
+// A thread has no context before its first call that makes one. cudaGetDevice() is no such call.
+bool thread_without_context(bool fault) {
+  cublasLtHandle_t handle = nullptr;
+  ok(cudaSetDevice(0));
+  if (!succeeds(cublasLtCreate(&handle))) return false;
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+  std::thread([&] {
+    int device = -1;
+    ok(fault ? cudaGetDevice(&device) : cudaSetDevice(0));
+    cublasLtHandle_t other = nullptr;
+    status = cublasLtCreate(&other);
+  }).join();
+  return succeeds(status);
+}
+
 // Two streams run products with one workspace.
 bool shared_workspace(bool fault) {
   constexpr int n = 4;
+  ok(cudaSetDevice(0));
   cublasLtHandle_t handle = nullptr;
   cublasLtCreate(&handle);
   cublasLtMatmulDescOpaque_t operation{};
@@ -283,6 +300,7 @@ constexpr Program list[] = {
      check, "another product"},
     {"descriptor not initialised", destroyed_descriptor, check, "not initialised"},
     {"attribute of another size", attribute_size, check, "another size"},
+    {"product on a thread without a context", thread_without_context, check, "no context"},
     {"workspace shared by two streams", shared_workspace, thread, "data race"},
 };
 }  // namespace
