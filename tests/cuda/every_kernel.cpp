@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "cuda/every_kernel.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include <reel/reel.hpp>
+
+namespace reel::tests {
+namespace {
+/// Whether the gradient is dy itself, which needs no kernel.
+bool passes(const Op& op, Part part) {
+  return (part == Part::gradient_0 && op.gradient.passes & 1) ||
+         (part == Part::gradient_1 && op.gradient.passes & 2);
+}
+template <class F>
+void both_ways(const std::vector<Tensor>& sources, const F& f) {
+  GradientTape tape;
+  for (const Tensor& each : sources) tape.watch(each);
+  const Tensor y = f();
+  if (is_floating(y.dtype()))
+    tape.gradient(sum(y * y), sources, {.unconnected = Unconnected::zero});
+}
+}  // namespace
+
+std::set<std::string> kernels() {
+  std::set<std::string> names;
+  for (const Op* op : OpTable::the().ops())
+    for (const Part part : all_parts)
+      if (op->on(Device::Kind::cuda).has(part) && op->fusion != Fusion::layout &&
+          !passes(*op, part))
+        names.insert(std::string(op->name) + suffix_of(part).data());
+  return names;
+}
+
+void run_every_kernel() {
+  seed(5);
+  const std::int64_t height = smaller ? 47 : 251, width = smaller ? 97 : 203;
+  const std::int64_t count = smaller ? 4'700 : 60'000, units = smaller ? 37 : 101;
+  const Shape shape{height, width};
+  const Tensor x = random::normal(shape), y = random::uniform(shape, {.low = 0.5});
+  const Tensor row = random::normal({width}), column = random::normal({height, 1});
+  const Tensor integers = random::integers(1, 50, shape), truth = x > 0, other = y > 0.7;
+  const Tensor places = random::integers(0, height, {count}),
+               labels = random::integers(0, std::min(height, width), {height});
+  for (const auto f : {add, subtract, multiply, divide, remainder, maximum, minimum}) {
+    both_ways({x, y}, [&] { return f(x, y); });
+    both_ways({x, row}, [&] { return f(x, row); });
+    both_ways({x, column}, [&] { return f(x, column); });
+    both_ways({x, y}, [&] { return f(transpose(x), transpose(y)); });
+  }
+  both_ways({x, y}, [&] { return power(y, x); });
+  for (const auto f : {negative, abs, exp, square, relu, sigmoid, tanh})
+    both_ways({x}, [&] { return f(x); });
+  for (const auto f : {log, sqrt}) both_ways({y}, [&] { return f(y); });
+  for (const auto f : {sin, cos, tan, atan, sinh, cosh, asinh, exp2, expm1, erf, erfc, gelu,
+                       gelu_tanh, silu, softplus})
+    both_ways({x}, [&] { return f(x); });
+  const Tensor inside = 0.9 * tanh(x), above = 1 + y;
+  for (const auto f : {asin, acos, atanh, log1p}) both_ways({inside}, [&] { return f(inside); });
+  for (const auto f : {acosh, log2, rsqrt, reciprocal, lgamma, digamma})
+    both_ways({above}, [&] { return f(above); });
+  both_ways({above}, [&] { return polygamma(2, above); });
+  left_shift(integers, integers % 9), right_shift(integers, integers % 9);
+  for (const auto f : {ceil, floor, round, trunc, sign, isfinite, isinf, isnan}) f(x);
+  for (const auto f : {atan2, hypot, logaddexp, leaky_relu, elu})
+    both_ways({x, y}, [&] { return f(x, y); });
+  floor_divide(x, y);
+  both_ways({x, y, above}, [&] { return clip(x, y, above); });
+  both_ways({x, y, above}, [&] { return lerp(x, y, above); });
+  const Tensor share = sigmoid(x);
+  both_ways({share, y}, [&] { return binary_cross_entropy(share, y, Reduction::none); });
+  both_ways({x, y}, [&] { return binary_cross_entropy_with_logits(x, y); });
+  both_ways({x, y}, [&] { return call_op("huber", {x, y}); });
+  both_ways({y}, [&] { return prod(y, 1); });
+  for (const auto f : {cumsum, cumprod, cummax, logcumsumexp})
+    both_ways({y}, [&] { return f(y, 1, {}); });
+  argmin(x, 1), argsort(x, 1), searchsorted(sort(row), x);
+  for (const auto f : {logical_and, logical_or, logical_xor}) f(truth, other);
+  truth == other, x != y, x<row, x <= y, x> y, x >= y, logical_not(truth),
+      integers < x.to(DType::float64);
+  integers & 3, integers | 1, integers ^ integers, ~integers;
+  both_ways({x, y}, [&] { return where(truth, x, y); });
+  x.to(DType::float64), integers.to(DType::float32), transpose(x) + 0;
+  for (const Axes axes : {Axes({0}), Axes({1}), Axes({0, 1})}) {
+    for (const auto reduce : {static_cast<Tensor (*)(Operand, Axes, Keepdims)>(sum),
+                              static_cast<Tensor (*)(Operand, Axes, Keepdims)>(mean),
+                              static_cast<Tensor (*)(Operand, Axes, Keepdims)>(max),
+                              static_cast<Tensor (*)(Operand, Axes, Keepdims)>(min)})
+      both_ways({x}, [&] { return reduce(x, axes, Keepdims::no); });
+    both_ways({x}, [&] { return norm(x, axes); });
+    any(truth, axes, Keepdims::no), all(truth, axes, Keepdims::no);
+  }
+  argmax(x, 1), argmax(x, 0);
+  for (const int axis : {0, 1}) {
+    both_ways({x}, [&] { return softmax(x, axis); });
+    both_ways({x}, [&] { return log_softmax(x, axis); });
+  }
+  for (const std::int64_t length : {1, 8, 9, 256}) {  // a thread keeps 8 elements at most
+    const Tensor tall = random::normal({2, length, width});
+    both_ways({tall}, [&] { return softmax(tall, 1); });
+    both_ways({tall}, [&] { return log_softmax(tall, 1); });
+  }
+  both_ways({x}, [&] { return cross_entropy(x, labels); });
+  const std::int64_t batch = smaller ? 47 : 300;
+  const Tensor scores = random::normal({7, batch, 29}),
+               written = random::integers(1, 29, {batch, 3});
+  const Tensor steps = random::integers(4, 8, {batch}), counts = random::integers(0, 4, {batch});
+  both_ways({scores}, [&] { return ctc_loss(log_softmax(scores), written, steps, counts); });
+  both_ways({x, row}, [&] { return layer_norm(x, row, row); });
+  const Tensor doubles = y.to(DType::float64);
+  std::vector<Tensor> parts{x, y, x, y, x, doubles, doubles(all, range(1, {}))};
+  for (int i = 0; i < 300; ++i) parts.push_back(x(i % height));  // more than one launch takes
+  limit_norm(parts, 3);
+  both_ways({x}, [&] { return take(x, places(range(0, 400))); });
+  both_ways({x}, [&] { return x(places, places % width); });
+  both_ways({x}, [&] {
+    return gather(x, places(range(0, height * (width - 3))).reshape({height, width - 3}) % width,
+                  1);
+  });
+  both_ways({x}, [&] { return scatter_add(x, labels, x, 0); });
+  const Tensor slabs = random::normal({10, 40, 600});
+  for (const std::int64_t n : {20, 40})  // one thread for each line of updates, then sorted updates
+    both_ways({slabs}, [&] { return take(slabs, places(range(0, n)) % 40, 1); });
+  one_hot(labels, 300);
+  both_ways({x, y}, [&] { return concat({x, y}, 1); });
+  both_ways({x}, [&] { return x(range(3, height - 1), range(1, {})); });
+  both_ways({x, y}, [&] { return matmul(x, transpose(y)); });
+  both_ways({x, row}, [&] { return matmul_add(x, transpose(y), column); });
+  both_ways({x}, [&] { return dense(x, transpose(y), ones({height}), Activation::tanh); });
+  const Tensor gates = random::normal({131, 4 * units}), cells = random::normal({131, units});
+  both_ways({gates, cells}, [&] { return lstm_gates(gates, cells).h; });
+  const Tensor tree = random::normal({131, 5 * units}), leaf = random::normal({180, 3 * units});
+  both_ways({tree, cells}, [&] { return tree_lstm_gates(tree, cells, cells).h; });
+  both_ways({leaf}, [&] { return tree_lstm_leaf_gates(leaf).h; });
+  nn::LSTM lstm(30, 40);
+  nn::GRU gru(30, 40);
+  const Tensor sequence = random::normal({6, smaller ? 120 : 300, 30});
+  both_ways({sequence}, [&] { return lstm(sequence).outputs; });
+  both_ways({sequence}, [&] { return gru(sequence).outputs; });
+  // A thread for each of the states and lengths, and each weight's gradient.
+  const Tensor few_steps = random::normal({3, 600, 6}), state = random::normal({600, 40});
+  const Tensor weight = random::normal({46, 160}), bias = random::normal({160});
+  const SequenceOptions ends = {.lengths = random::integers(0, 4, {600})};
+  both_ways({few_steps, state, weight, bias},
+            [&] { return reel::lstm(few_steps, state, state, weight, bias, ends).outputs; });
+  Variable w("w", x), m("m", x), v("v", y), whole("whole", x);
+  sgd_update(w, y, 0.1);
+  momentum_update(w, m, y, 0.1);
+  adam_update(w, m, v, y, 0.1, 3);
+  const std::vector<Variable> ws{w}, ms{m}, vs{v}, most{Variable("most", y)};
+  const std::vector<Tensor> gradients{y};
+  amsgrad_update(ws, ms, vs, most, gradients, 0.1, 4);
+  rmsprop_update(ws, vs, gradients, 0.1);
+  rmsprop_update(ws, vs, ms, gradients, 0.1);
+  adagrad_update(ws, vs, gradients, 0.1);
+  average_update(ws, gradients, 0.1);
+  for (const int variables : {60, 500}) {  // more than few and than many arguments name
+    std::vector<Variable> xs, firsts, seconds;
+    std::vector<Tensor> changes;
+    for (int i = 0; i < variables; ++i) {
+      const Shape own{1 + i % 3};
+      xs.emplace_back("x", random::normal(own));
+      firsts.emplace_back("first", zeros(own));
+      seconds.emplace_back("second", ones(own));
+      changes.push_back(random::normal(own));
+    }
+    adam_update(xs, firsts, seconds, changes, 0.1, 3);
+  }
+  detail::check_rate(full({count}, 0.1), ws);
+  both_ways({x}, [&] { return lookup(x, places(range(0, 400))); });
+  const Tensor rows = concat({full({1}, std::int64_t{-1}), random::permutation(height)}, 0);
+  const std::vector<RowGradient> some{
+      {y(range(0, height * 4 / 5)), rows(range(0, height * 4 / 5))}};
+  const Tensor held = w, held_m = m;  // so that these are copied
+  sgd_update(ws, some, 0.1);
+  momentum_update(ws, ms, some, 0.1);
+  adam_update(ws, ms, vs, some, 0.1, 3);
+  amsgrad_update(ws, ms, vs, most, some, 0.1, 4);
+  rmsprop_update(ws, vs, some, 0.1);
+  rmsprop_update(ws, vs, ms, some, 0.1);
+  adagrad_update(ws, vs, some, 0.1);
+  w.assign(x), w.assign_add(y), w.assign_sub(y);
+  w(range(0, height - 1), all).assign(y(range(1, height)));
+  random::normal(shape), random::permutation(count), random::bernoulli(0.3, shape);
+  random::exponential(shape), random::gumbel(shape);
+  random::truncated_normal(shape), random::gamma(0.7, shape);
+  random::beta(2, 0.5, shape), random::categorical(x, 2);
+  random::categorical(row, count), random::choice(x, 600), random::shuffle(x, 1);
+  random::choice(places, 9, {.weights = random::uniform({count}, {.low = 0.5})});
+  for (const std::int64_t bins : {20, 4096, 4097}) histogram(x, bins, -2, 2);
+  const Tensor many = random::normal({count, 2}), few = random::normal({400, 2});
+  for (const auto f : {scatter, scatter_max, scatter_min, scatter_mean})
+    both_ways({few, many}, [&] { return f(few, places, many, 0); });
+  for (const auto f : {segment_sum, segment_mean, segment_max, segment_min, segment_softmax})
+    both_ways({many}, [&] { return f(many, places, height); });
+  // Each thread has one of many lines.
+  const Tensor wide = random::normal({90, 600});
+  both_ways({wide}, [&] { return sum(wide(range(0, 20)), 0); });
+  both_ways({wide}, [&] { return cumsum(wide, 0); });
+  // Few updates are not sorted. A gradient is added to one that there is.
+  both_ways({wide}, [&] { return take(wide, places(range(0, 20)) % 90); });
+  both_ways({x}, [&] { return x(range(1, {})) * x(range(0, -1)); });
+  take(zeros({height, 0}), places);  // checks the positions only
+  full(shape, 3), arange(0, count), arange(0.5, static_cast<double>(count)), eye(height), tril(x);
+}
+
+void run_long_lines() {
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    const Tensor rows = random::normal({3, 16'500}).to(dtype), row = rows(0);
+    const Tensor columns = random::normal({2, 257, 97}).to(dtype);
+    const Tensor labels = random::integers(0, 16'500, {3});
+    for (const auto f : {softmax, log_softmax}) {
+      both_ways({rows}, [&] { return f(rows, 1); });
+      both_ways({columns}, [&] { return f(columns, 1); });
+    }
+    both_ways({rows}, [&] { return cross_entropy(rows, labels); });
+    both_ways({rows, row}, [&] { return layer_norm(rows, row, row); });
+  }
+}
+}  // namespace reel::tests
