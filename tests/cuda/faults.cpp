@@ -8,6 +8,7 @@
 #include <reel/reel.hpp>
 
 #include "cuda/emulated.hpp"
+#include "cuda/every_kernel.hpp"
 #include "lib/flow/observer.hpp"
 
 namespace reel::tests {
@@ -56,6 +57,25 @@ TEST_CASE("the error of a kernel names the layer and the function that called it
   x(there);
   CHECK(name_in(text_of([] { synchronize(cuda(0)); })) == function);
   CHECK(name_in(text_of([] { ones({2}) + ones({3}); })) == "add");
+}
+TEST_CASE("an op without a kernel for a device says so, and where it can be computed") {
+  const Tensor x = full({3}, 0.5), there = x.to(cuda(0));
+  const Tensor right = tanh(there).to(cpu());
+  {
+    const NoKernel missing("tanh");
+    CHECK_NOTHROW(tanh(x));
+    const unsigned line = __LINE__ + 2;
+    try {
+      tanh(there);
+      FAIL("nothing was thrown");
+    } catch (const DeviceError& error) {
+      CHECK(error.what() == "faults.cpp:" + std::to_string(line) +
+                                ": tanh: device: expected a device with a kernel for this op, "
+                                "got cuda:0\n  Compute it on the CPU: x.to(cpu()).\n  at " +
+                                __FILE__ + ":" + std::to_string(line));
+    }
+  }
+  CHECK(equal(tanh(there).to(cpu()), right));
 }
 TEST_CASE("the first wrong call is thrown; there may be more calls than report slots") {
   const DeviceScope scope(cuda(0));
