@@ -9,13 +9,36 @@
 
 namespace reel::emulate {
 namespace {
+/// From the first to the last address of all devices. Other memory may be between two devices.
+struct {
+  std::uintptr_t first = 0, bytes = 0;
+} range;
+void find_range() {
+  std::uintptr_t first = UINTPTR_MAX, end = 0;
+  for (const auto& device : state().devices) {
+    const auto [from, to] = device->memory.range();
+    first = std::min(first, reinterpret_cast<std::uintptr_t>(from));
+    end = std::max(end, reinterpret_cast<std::uintptr_t>(to));
+  }
+  if (end) range = {first, end - first};
+}
 bool is_device_memory(const void* at) {
   const auto& devices = state().devices;
   return std::any_of(devices.begin(), devices.end(),
                      [=](const auto& device) { return device->memory.contains(at); });
 }
-void note(const void* at, std::size_t bytes, std::uint64_t& total) {
-  if (is_device_memory(at)) total += bytes;
+/// Most accesses are to the stack of a fiber. The first comparison excludes them.
+void note(const void* at, std::size_t n, std::uint64_t Counts::*total) {
+  if (range.bytes == 0) [[unlikely]]
+    find_range();
+  if (reinterpret_cast<std::uintptr_t>(at) - range.first < range.bytes && is_device_memory(at))
+    state().counts.*total += n;
+}
+void count_read(const volatile void* at, std::size_t n) {
+  note(const_cast<const void*>(at), n, &Counts::read_bytes);
+}
+void count_write(const volatile void* at, std::size_t n) {
+  note(const_cast<const void*>(at), n, &Counts::written_bytes);
 }
 }  // namespace
 }  // namespace reel::emulate
@@ -27,27 +50,51 @@ extern "C" {
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
-void __tsan_read_range(void* at, std::size_t n) { note(at, n, state().counts.read_bytes); }
-void __tsan_write_range(void* at, std::size_t n) { note(at, n, state().counts.written_bytes); }
-#define REEL_ACCESS(n)                                                  \
-  void __tsan_read##n(void* at) { __tsan_read_range(at, n); }           \
-  void __tsan_write##n(void* at) { __tsan_write_range(at, n); }         \
-  void __tsan_unaligned_read##n(void* at) { __tsan_read_range(at, n); } \
-  void __tsan_unaligned_write##n(void* at) { __tsan_write_range(at, n); }
+void __tsan_vptr_update(void**, void*) {}
+void __tsan_vptr_read(void**) {}
+void __tsan_read_range(void* at, std::size_t n) { count_read(at, n); }
+void __tsan_write_range(void* at, std::size_t n) { count_write(at, n); }
+#define REEL_ACCESS(n)                                           \
+  void __tsan_read##n(void* at) { count_read(at, n); }           \
+  void __tsan_write##n(void* at) { count_write(at, n); }         \
+  void __tsan_unaligned_read##n(void* at) { count_read(at, n); } \
+  void __tsan_unaligned_write##n(void* at) { count_write(at, n); }
 REEL_ACCESS(1)
 REEL_ACCESS(2)
 REEL_ACCESS(4)
 REEL_ACCESS(8)
 REEL_ACCESS(16)
 #undef REEL_ACCESS
-// Reports of kernels.
-std::uint64_t __tsan_atomic64_load(const volatile std::uint64_t* at, int) {
-  return __atomic_load_n(at, __ATOMIC_SEQ_CST);
-}
-int __tsan_atomic64_compare_exchange_strong(volatile std::uint64_t* at, std::uint64_t* expected,
-                                            std::uint64_t value, int, int) {
-  return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST,
-                                     __ATOMIC_SEQ_CST);
-}
+// One thread runs kernels at a time, so that the order of memory may always be the strictest.
+void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+#define REEL_ATOMIC(bits, T)                                                                    \
+  T __tsan_atomic##bits##_load(const volatile T* at, int) {                                     \
+    count_read(at, sizeof(T));                                                                  \
+    return __atomic_load_n(at, __ATOMIC_SEQ_CST);                                               \
+  }                                                                                             \
+  void __tsan_atomic##bits##_store(volatile T* at, T value, int) {                              \
+    count_write(at, sizeof(T));                                                                 \
+    __atomic_store_n(at, value, __ATOMIC_SEQ_CST);                                              \
+  }                                                                                             \
+  T __tsan_atomic##bits##_fetch_add(volatile T* at, T value, int) {                             \
+    count_read(at, sizeof(T)), count_write(at, sizeof(T));                                      \
+    return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST);                                     \
+  }                                                                                             \
+  int __tsan_atomic##bits##_compare_exchange_strong(volatile T* at, T* expected, T value, int,  \
+                                                    int) {                                      \
+    count_read(at, sizeof(T)), count_write(at, sizeof(T));                                      \
+    return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST,            \
+                                       __ATOMIC_SEQ_CST);                                       \
+  }                                                                                             \
+  /* Of clang++. */                                                                             \
+  T __tsan_atomic##bits##_compare_exchange_val(volatile T* at, T expected, T value, int, int) { \
+    __tsan_atomic##bits##_compare_exchange_strong(at, &expected, value, 0, 0);                  \
+    return expected;                                                                            \
+  }
+REEL_ATOMIC(8, std::uint8_t)
+REEL_ATOMIC(16, std::uint16_t)
+REEL_ATOMIC(32, std::uint32_t)
+REEL_ATOMIC(64, std::uint64_t)
+#undef REEL_ATOMIC
 }
 // NOLINTEND(bugprone-reserved-identifier)

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "cuda/emulate/sanitizers.hpp"
@@ -45,6 +46,8 @@ class Arena {
   /// Checks the canaries, then closes the block.
   void release(MemoryBlock& block);
   bool contains(const void* address) const { return address >= base_ && address < end_; }
+  /// The first address and the end.
+  std::pair<const void*, const void*> range() const { return {base_, end_}; }
   /// The live block that contains the address, canaries included. Null if there is none.
   MemoryBlock* find(const void* address);
   /// The freed block that contained the address last. Null if it is not known.

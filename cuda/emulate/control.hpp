@@ -40,8 +40,7 @@ struct Counts {
   std::uint64_t staged_copies = 0;    // from the pool of another device, without access to it
   std::uint64_t pageable_copies = 0;  // asynchronous ones for which CUDA may wait all the same
   std::uint64_t products = 0;         // cublasLtMatmul
-  // Of device memory, by kernels of the files that cuda/meson.build names, in a build without a
-  // sanitizer.
+  // Of device memory, by kernels, in a build without a sanitizer.
   std::uint64_t read_bytes = 0, written_bytes = 0;
 };
 Counts counts();
