@@ -325,8 +325,7 @@ std::string StateWatch::change() {
 
 /// Whether a changed word, two or more pointers away, is not part of the function's state. If the
 /// word is a pointer that changed, usually a stale pointer led to memory that is used again. If
-/// state changes, a number changes; or a vector grows: its end pointer changes, and its start does
-/// not; or a deque grows, and is still one.
+/// state changes, a number changes; or a vector or a deque grows, and is still one.
 bool StateWatch::is_reused(Memory& memory, const Region& region, std::size_t start,
                            const std::byte* now) const {
   const std::byte* const before = copies_.data() + region.copy;
@@ -342,14 +341,19 @@ bool StateWatch::is_reused(Memory& memory, const Region& region, std::size_t sta
   };
   const std::uintptr_t old_value = word_at(before, start), value = word_at(now, start);
   if (!is_address(old_value) && !is_address(value)) return false;
-  const auto stays = [&](std::size_t i) {
-    return i + word <= region.bytes && word_at(before, i) == word_at(now, i) &&
-           is_address(word_at(now, i));
+  // A vector's end pointer is between its start and the end of its memory. All three change if it
+  // moves to a larger block.
+  const auto is_vector = [&](const std::byte* bytes, std::size_t i) {
+    const std::uintptr_t first = word_at(bytes, i), end = word_at(bytes, i + 2 * word);
+    return first <= word_at(bytes, i + word) && word_at(bytes, i + word) <= end &&
+           is_address(first) && is_mapped(memory, end);
   };
-  // A vector's end pointer is between its start and the end of its memory.
-  const bool ends_vector = start >= word && stays(start - word) && stays(start + word) &&
-                           std::min(old_value, value) >= word_at(now, start - word) &&
-                           std::max(old_value, value) <= word_at(now, start + word);
+  const auto is_in_vector = [&](std::size_t i) {
+    if (!is_vector(before, i) || !is_vector(now, i)) return false;
+    const std::uintptr_t first = word_at(now, i), end = word_at(now, i + 2 * word);
+    const bool stays = first == word_at(before, i) && end == word_at(before, i + 2 * word);
+    return stays || (end > first && heap_bytes(memory, first) >= end - first);
+  };
   const auto is_in_deque = [&] {
     DequeWords words;
     for (std::size_t i = 0; i < sizeof words && i <= start; i += word) {
@@ -359,7 +363,9 @@ bool StateWatch::is_reused(Memory& memory, const Region& region, std::size_t sta
     }
     return false;
   };
-  return !ends_vector && !is_in_deque();
+  for (std::size_t i = 0; i <= 2 * word && i <= start; i += word)
+    if (is_in_vector(start - i)) return false;
+  return !is_in_deque();
 }
 
 /// Describes the first word that changed; empty if none did.

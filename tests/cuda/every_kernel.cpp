@@ -208,7 +208,7 @@ void run_every_kernel() {
 void run_long_lines() {
   for (const DType dtype : {DType::float32, DType::float64}) {
     const Tensor rows = random::normal({3, 16'500}).to(dtype), row = rows(0);
-    const Tensor columns = random::normal({2, 257, 97}).to(dtype);
+    const Tensor columns = random::normal({1, 2'060, 97}).to(dtype);
     const Tensor labels = random::integers(0, 16'500, {3});
     for (const auto f : {softmax, log_softmax}) {
       both_ways({rows}, [&] { return f(rows, 1); });

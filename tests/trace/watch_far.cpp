@@ -259,6 +259,20 @@ TEST_CASE("containers that grow are state at any distance") {
   new (&*object) Object();
 }
 
+TEST_CASE("a vector that moves to a larger block is state") {
+  if (sanitized) return;
+  const Kept<std::vector<std::int64_t>> object;
+  object->push_back(0);
+  for (const int pointers : {2, 3, 7})
+    for (int i = 0; i < 100; ++i)
+      CHECK(finds(pointers, &*object, [&] {
+        object->push_back(i);
+        object->shrink_to_fit();
+      }));
+  std::destroy_at(&*object);
+  new (&*object) std::vector<std::int64_t>();
+}
+
 TEST_CASE("a deque that grows or shrinks is state, and the memory of a former deque is not") {
   if (sanitized) return;
   const auto check = [](auto element) {
