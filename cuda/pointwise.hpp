@@ -102,7 +102,8 @@ void apply(const Queue& queue, const F& f, const Body& out,
   [&]<int... k>(std::integer_sequence<int, k...>) {
     const bool packed = even && is_aligned<n>(out.as<Out>()) &&
                         (in_packs<n>(places, k, inputs[k]->template as<X>()) && ...);
-    // The kernel for Flat has fewer registers, so that more of its threads fit in a processor.
+    // The kernel for Flat has fewer registers, so that more of its threads fit in a processor. Only
+    // floating operands have one, because each kernel takes time to compile.
     if constexpr ((std::is_floating_point_v<X> || ...))
       if (flat)
         return launch_map<Out, X...>(queue, packed, Flat<count>{repeated}, repeated, f, out,
