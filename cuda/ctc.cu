@@ -103,15 +103,20 @@ __global__ void gradients(Blocks<T> q, const T* dy, T* dx, bool adds) {
         rest[s] = states.backward_step(weighted, s);
       __syncthreads();
     }
-    // `rest` is free now. It gets what is equal for all steps, which takes time to find.
+    // The first states of classes, and the next state of the same class, are equal for all steps.
+    // Finding them takes time, so they are kept, in the memory of `rest`, which is free now.
     for (std::int64_t s = threadIdx.x; s < n; s += blockDim.x)
       rest[s] = {states.is_first(s) ? 1.0 : 0.0, static_cast<double>(states.same_after(s))};
     __syncthreads();
+    const auto is_first = [=](std::int64_t s) { return rest[s].fraction != 0; };
+    const auto same_after = [=](std::int64_t s) {
+      return static_cast<std::int64_t>(rest[s].exponent);
+    };
     for (std::int64_t i = threadIdx.x; i < steps * n && total.fraction != 0; i += blockDim.x) {
       const std::int64_t t = i / n, s = i % n;
-      if (rest[s].fraction == 0) continue;
+      if (!is_first(s)) continue;
       double sum = 0;
-      for (std::int64_t same = s; same < n; same = static_cast<std::int64_t>(rest[same].exponent))
+      for (std::int64_t same = s; same < n; same = same_after(same))
         sum += q.row(t + 1)[same].fraction;
       dx[q.at(t, b) + states.class_of(s)] -= static_cast<T>(sum);
     }

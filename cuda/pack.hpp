@@ -7,9 +7,11 @@
 #ifdef __CUDACC__
 #define REEL_UNROLL _Pragma("unroll 4")
 #define REEL_UNROLL_ALL _Pragma("unroll")
+#define REEL_NO_UNROLL _Pragma("unroll 1")
 #else
 #define REEL_UNROLL
 #define REEL_UNROLL_ALL
+#define REEL_NO_UNROLL
 #endif
 
 namespace reel::gpu {

@@ -9,13 +9,6 @@
 #include "cuda/places.hpp"
 #include "lib/table/options/reshape.hpp"
 
-// One iteration at a time.
-#ifdef __CUDACC__
-#define REEL_UNROLL_NOT _Pragma("unroll 1")
-#else
-#define REEL_UNROLL_NOT
-#endif
-
 namespace reel::gpu {
 namespace {
 // --- folds: of(x, j) is the value of element j; result() is what is stored ---
@@ -173,7 +166,7 @@ struct Task {
   __device__ void each(const X* x, std::int64_t first, int i, int count, int by, const F& f) const {
     using Packed = Pack<X, n>;
     if (gone.rank != 1) {
-      REEL_UNROLL_NOT
+      REEL_NO_UNROLL
       for (; i < count; i += by) {
         const Packed pack = *reinterpret_cast<const Packed*>(x + at(gone, first + i));
         f(pack, first + i);
@@ -182,7 +175,7 @@ struct Task {
     }
     const std::int64_t step = n > 1 ? 1 : gone.step[0][0];
     x += (first + i) * step;
-    REEL_UNROLL_NOT
+    REEL_NO_UNROLL
     for (; i < count; i += deep * by) {
       Packed loaded[deep];
       REEL_UNROLL_ALL
@@ -199,7 +192,7 @@ struct Task {
   /// As Places::find(). Its unrolled loop would be most of a kernel and take registers.
   static __device__ std::int64_t at(const Places<1>& places, std::int64_t i) {
     std::int64_t place = 0;
-    REEL_UNROLL_NOT
+    REEL_NO_UNROLL
     for (int axis = places.rank - 1; axis > 0; --axis) {
       const std::int64_t n = places.length[axis];
       const std::int64_t rest =

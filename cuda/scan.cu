@@ -8,13 +8,6 @@
 #include "cuda/places.hpp"
 #include "lib/table/options/scan.hpp"
 
-// One iteration at a time.
-#ifdef __CUDACC__
-#define REEL_UNROLL_NOT _Pragma("unroll 1")
-#else
-#define REEL_UNROLL_NOT
-#endif
-
 namespace reel::gpu {
 namespace {
 namespace scans = formulas::scan;
@@ -110,7 +103,7 @@ __global__ void scan_tiles(Lines<F, T> lines) {
   const int lane = static_cast<int>(threadIdx.x);
   const std::int64_t n = lines.count * lines.parts, by = lines.reverse ? -1 : 1;
   const auto read = [&](const T* from, std::int64_t k, int operand, T* tile) {
-    REEL_UNROLL_NOT
+    REEL_NO_UNROLL
     for (int row = 0; row < side; row += deep) {
       T loaded[deep];
       REEL_UNROLL_ALL

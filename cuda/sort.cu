@@ -119,25 +119,26 @@ KernelResult searchsorted(const Call& call) {
   return {};
 }
 
-/// The first `own` bins, which are all or none, are counted in shared memory, once for each block.
+/// Each block counts in shared memory first, which has room for `shared_bins`: all bins, or none if
+/// there are many.
 template <class T>
 __global__ void count_bins(Places<1> places, std::int64_t n, const T* __restrict__ x,
-                           formulas::Bins bins, int own, unsigned long long* counts) {
+                           formulas::Bins bins, int shared_bins, unsigned long long* counts) {
   REEL_DYNAMIC_SHARED(unsigned, of_block);
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  for (int k = thread; k < own; k += threads) of_block[k] = 0;
+  for (int k = thread; k < shared_bins; k += threads) of_block[k] = 0;
   __syncthreads();
   for (std::int64_t i = first_index(); i < n; i += grid_step()) {
     std::int64_t at[1];
     places.find(i, at);
     const std::int64_t k = bins.of(static_cast<double>(x[at[0]]));
-    if (k >= 0 && own > 0)
+    if (k >= 0 && shared_bins > 0)
       atomicAdd(&of_block[k], 1u);
     else if (k >= 0)
       atomicAdd(&counts[k], 1ull);
   }
   __syncthreads();
-  for (int k = thread; k < own; k += threads)
+  for (int k = thread; k < shared_bins; k += threads)
     if (of_block[k] > 0) atomicAdd(&counts[k], static_cast<unsigned long long>(of_block[k]));
 }
 KernelResult histogram(const Call& call) {
@@ -146,16 +147,16 @@ KernelResult histogram(const Call& call) {
   call.queue.check(
       cudaMemsetAsync(counts.data, 0, static_cast<std::size_t>(counts.bytes()), call.queue.stream));
   if (x.elements == 0) return {};
-  constexpr std::int64_t threads = 256, most_own = 4096;  // 16 KB of counts
-  const bool shares = options.bins <= most_own && options.bins <= x.elements;
-  const int own = shares ? static_cast<int>(options.bins) : 0;
+  constexpr std::int64_t threads = 256, most_shared = 4096;  // 16 KB of counts
+  const bool fits = options.bins <= most_shared && options.bins <= x.elements;
+  const int shared_bins = fits ? static_cast<int>(options.bins) : 0;
   const std::int64_t blocks =
       std::min((x.elements + threads - 1) / threads, call.queue.most_blocks());
   with_arithmetic(x.dtype, [&]<class T>(Type<T>) {
     call.queue.launch(count_bins<T>, dim3(static_cast<unsigned>(blocks)), dim3(threads),
-                      static_cast<std::size_t>(std::max(own, 1)) * sizeof(unsigned), places_of(x),
-                      x.elements, x.as<T>(),
-                      formulas::Bins(options.bins, options.low, options.high), own,
+                      static_cast<std::size_t>(std::max(shared_bins, 1)) * sizeof(unsigned),
+                      places_of(x), x.elements, x.as<T>(),
+                      formulas::Bins(options.bins, options.low, options.high), shared_bins,
                       counts.as<unsigned long long>());
   });
   return {};

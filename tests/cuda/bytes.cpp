@@ -65,12 +65,6 @@ void check(const Traffic& traffic, const Limits& limits) {
     CHECK(std::max(bytes.read, bytes.written) <= (limit == limits.end() ? 1 : limit->second));
   }
 }
-bool counts_bytes() {
-  emulate::reset_counts();
-  ones({100});
-  synchronize(cuda(0));
-  return emulate::counts().written_bytes > 0;
-}
 }  // namespace
 
 TEST_CASE("a kernel reads its inputs and writes its outputs once") {

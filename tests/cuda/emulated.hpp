@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Tests of the CUDA backend on the emulator.
 #pragma once
+#include <reel/reel.hpp>
+
 #include "cuda/emulate/control.hpp"
 #include "support/catch.hpp"
 
@@ -13,5 +15,14 @@ emulate::Counts counts_of(const F& f) {
   emulate::reset_counts();
   f();
   return emulate::counts();
+}
+/// Whether the kernels of the plugin count the bytes that they read and write. Those that are
+/// compiled for a sanitizer do not.
+inline bool counts_bytes() {
+  emulate::reset_counts();
+  const Tensor x = ones({100}).to(cuda(0));
+  x + x;
+  synchronize(cuda(0));
+  return emulate::counts().written_bytes > 0;
 }
 }  // namespace reel::tests
