@@ -33,19 +33,55 @@ sanitize() {
   export ASAN_OPTIONS=detect_stack_use_after_return=0:strict_string_checks=1:allocator_may_return_null=1
   export UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=0
   local part
-  for part in ${1:-address thread emulator}; do
+  for part in ${1:-tests thread emulator}; do
     declare -F "sanitize_$part" >/dev/null || { usage; exit 2; }
     "sanitize_$part"
   done
   finish
 }
 
-sanitize_address() {
+configure_address() {
   # A null or a wild pointer is AddressSanitizer's to see; looking for both twice takes a fifth of the build. Checks
   # of alignment take 20 to 45 % of the time of a file. x86-64 needs alignment for vectors only, and traps there.
   # Code that runs on the emulator has these checks, because a GPU needs alignment: cuda/emulate/meson.build.
-  build address "${common[@]}" -Db_sanitize=address,undefined \
+  configure address "${common[@]}" -Db_sanitize=address,undefined \
     "-Dcpp_args=$lines -fno-sanitize=null,object-size,alignment -fno-sanitize-recover=all -fno-omit-frame-pointer"
+}
+
+# relink PROGRAM: a program of './dev test', with the library of build/address.
+relink() {
+  local command
+  command=$(ninja -C build/test -t commands "tests/$1" | tail -n 1)
+  command=${command/ -o tests\/$1 / -o ../address/tests/$1 -fsanitize=address,undefined }
+  (cd build/test && eval "${command/ libreel.a / ../address/libreel.a }")
+}
+
+# With the tests of './dev test': compiling them again is half of the build. Those that replace malloc or load our
+# plugins are compiled for the sanitizers.
+sanitize_address() {
+  local program name
+  configure_address
+  build test "${test_options[@]}"
+  ninja -C build/address --quiet libreel.a
+  for program in build/test/tests/test_*; do
+    name=${program##*/}
+    if [[ $name =~ _(cuda|emulator|ends|exhaustion)$ ]]; then
+      ninja -C build/address --quiet "tests/$name"
+    elif [[ -f $program && -x $program ]]; then
+      relink "$name"
+    fi
+  done
+  run_for_address
+}
+
+sanitize_tests() {
+  configure_address
+  find build/address/tests -maxdepth 1 -name 'test_*' -type f -delete  # those of the part address
+  ninja -C build/address --quiet
+  run_for_address
+}
+
+run_for_address() {
   run_all_tests build/address
   # Without its cache the CUDA backend's blocks have their exact size: an access behind the last element is seen.
   local plugin=$PWD/build/address/cuda/libreel_cuda_emulated.so

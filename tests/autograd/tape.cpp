@@ -6,6 +6,7 @@
 #include <reel/reel.hpp>
 
 #include "support/catch.hpp"
+#include "support/resident.hpp"
 
 using namespace reel;
 
@@ -279,9 +280,7 @@ TEST_CASE("a custom gradient reaches second order through what it captured") {
 }
 
 TEST_CASE("a steady training step takes no new large block") {
-#if defined(__SANITIZE_ADDRESS__)
-  SKIP("blocks are not reused under AddressSanitizer");
-#endif
+  if (tests::under_asan) SKIP("blocks are not reused under AddressSanitizer");
   Variable w("w", random::normal({128, 128}));
   Tensor x = random::normal({64, 128});
   const auto step = [&] {

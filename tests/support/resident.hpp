@@ -6,18 +6,15 @@
 #include <cstdint>
 #include <cstdio>
 
+/// Those of the sanitizers' runtimes, null in a program without one.
+extern "C" [[gnu::weak]] void __asan_init();
+extern "C" [[gnu::weak]] void __tsan_init();
+
 namespace reel::tests {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool sanitized = true;  // a sanitizer does not give freed memory back at once
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-inline constexpr bool sanitized = true;
-#else
-inline constexpr bool sanitized = false;
-#endif
-#else
-inline constexpr bool sanitized = false;
-#endif
+/// Whether the program runs under AddressSanitizer or ThreadSanitizer. The library alone may be
+/// compiled for it.
+inline const bool under_asan = __asan_init, under_tsan = __tsan_init;
+inline const bool sanitized = under_asan || under_tsan;  // freed memory is not given back at once
 
 /// Number i of /proc/self/statm, which counts pages, in bytes.
 inline std::int64_t memory_number(int i) {

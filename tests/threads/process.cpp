@@ -22,13 +22,11 @@
 #include "threads/threads.hpp"
 
 bool reel::tests::in_child = false;
-#ifdef __SANITIZE_ADDRESS__
 // A child of a fork cannot reach what the threads of its parent hold. The leak checker would report
 // it.
 extern "C" [[gnu::visibility("default")]] int __lsan_is_turned_off() {
   return reel::tests::in_child;
 }
-#endif
 
 namespace reel::tests {
 namespace {
