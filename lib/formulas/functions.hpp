@@ -24,6 +24,8 @@ namespace reel::REEL_FORMULAS {
 enum class Domain { floating, numbers, everything, bits };
 
 namespace math {
+template <class X>
+struct Functions;
 /// The functions of numbers, by the compiler's own in double.
 template <class X>
 struct NumberFunctions {
@@ -104,7 +106,7 @@ struct NumberFunctions {
     } else {
       // Where x / y was rounded up to a whole number, the difference has the other sign. For 0 and
       // infinities it is NaN.
-      const X whole = floor(x / y), left = fused(-whole, y, x);
+      const X whole = Functions<X>::floor(x / y), left = fused(-whole, y, x);
       return (y < X(0) ? left > X(0) : left < X(0)) ? whole - X(1) : whole;
     }
   }
