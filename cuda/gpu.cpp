@@ -377,11 +377,16 @@ void* Queue::scratch(std::size_t bytes) const {
   const cudaError_t error = gpu->allocate(std::max<std::size_t>(bytes, 1), block);
   if (error == cudaErrorMemoryAllocation) {
     held->reporting = {};
-    host->fail_memory(host->site(call->site), call->op.name, bytes, gpu->memory.largest());
+    host->fail_memory(host->site(call->site), call->op.name, "scratch",
+                      std::to_string(bytes) + " bytes", gpu->memory.largest());
   }
   check(error);
   held->blocks.push_back({block, std::max<std::size_t>(bytes, 1)});
   return block;
+}
+void Queue::make_room() const {
+  cudaGetLastError();
+  if (!Capture::current()) gpu->memory.trim();  // a capture forbids a wait
 }
 Fault* Queue::fault(const KernelResult& result) const {
   Capture* const capture = Capture::current();
@@ -401,7 +406,13 @@ const Draws* Queue::draws() const {
 }
 void Queue::fail(cudaError_t error) const {
   if (held) held->reporting = {};  // the call ends; see Faults
-  gpu::check(error, call ? call->op.name : "fill", call ? host->site(call->site) : host->site({}));
+  const std::string_view op = call ? call->op.name : "fill";
+  const CallSite site = host->site(call ? call->site : Caller());
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    host->fail_memory(site, op, "kernel", "its code or its stack", gpu->memory.largest());
+  }
+  gpu::check(error, op, site);
   __builtin_unreachable();
 }
 void Queue::refuse(const char* expected, const char* got, const char* advice) const {

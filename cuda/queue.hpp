@@ -72,15 +72,25 @@ struct Queue {
       fail(error);
   }
   [[noreturn]] void fail(cudaError_t error) const;
+  /// Frees the memory that the cache keeps. A launch may need memory of the device, for the code
+  /// of a kernel or for its stack.
+  void make_room() const;
   /// Throws DeviceError for a call that the kernel does not support. `advice` says what to do
   /// instead.
   [[noreturn]] void refuse(const char* expected, const char* got, const char* advice) const;
 
   template <class... Parameters, class... Arguments>
   void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
-              Arguments&&... arguments) const {
-    check(gpu::launch(kernel, grid, block, shared_bytes, stream,
-                      std::forward<Arguments>(arguments)...));
+              const Arguments&... arguments) const {
+    const auto launched = [&] {
+      return gpu::launch(kernel, grid, block, shared_bytes, stream, arguments...);
+    };
+    cudaError_t error = launched();
+    if (error == cudaErrorMemoryAllocation) [[unlikely]] {
+      make_room();
+      error = launched();
+    }
+    check(error);
   }
   /// Launches threads for n items, in blocks of up to 256. There are at most most_blocks() blocks,
   /// so a kernel must be a grid-stride loop with grid_step(). If n is 0, nothing is launched.

@@ -47,6 +47,8 @@ cudaError_t queue_kernel(const void* kernel, dim3 grid, dim3 block, std::size_t 
     if (!stream) return cudaErrorInvalidResourceHandle;
     if (stream->device != host_thread().device) return cudaErrorInvalidResourceHandle;
     if (const cudaError_t error = launch_error(kernel, grid, block, shared_bytes)) return error;
+    const std::size_t used = current_device().memory.used() + state().launch_memory;
+    if (state().launch_memory && used > state().device_memory) return cudaErrorMemoryAllocation;
     ++state().counts.launches;
     std::uint64_t& largest = state().largest_launches[kernel];
     largest = std::max(largest, std::uint64_t(grid.x) * grid.y * grid.z);

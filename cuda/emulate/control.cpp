@@ -34,6 +34,10 @@ void set_device_memory(std::size_t bytes) {
   Entry entry;
   state().device_memory = bytes;
 }
+void set_launch_memory(std::size_t bytes) {
+  Entry entry;
+  state().launch_memory = bytes;
+}
 void set_driver_version(int version) {
   Entry entry;
   state().driver_version = version;

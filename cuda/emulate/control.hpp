@@ -15,6 +15,9 @@ void set_seed(std::uint64_t seed);
 void set_device_count(int count);
 /// Sets the memory of each device in bytes. Initially 8 GiB. Existing blocks are kept.
 void set_device_memory(std::size_t bytes);
+/// Sets how much memory of its device must be free at the launch of a kernel, as for the kernel's
+/// code and stack. Initially none.
+void set_launch_memory(std::size_t bytes);
 /// Sets the CUDA version that the driver supports. Initially the version of the toolkit.
 void set_driver_version(int version);
 /// Whether cuBLASLt has no algorithm for a product with an epilogue. Initially it has one.

@@ -70,7 +70,7 @@ struct State {
   std::map<const void*, std::uint64_t> largest_launches;
   int device_count = 2;
   int driver_version = CUDART_VERSION;
-  std::size_t device_memory = std::size_t(8) << 30;
+  std::size_t device_memory = std::size_t(8) << 30, launch_memory = 0;
   std::uint64_t tasks = 0, streams_made = 0;
   bool refuses_epilogues = false, has_pools = true;
   std::function<void()> after_next_wait;

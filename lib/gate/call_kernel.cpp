@@ -9,6 +9,7 @@
 #include "lib/table/entries.hpp"
 #include "lib/table/numbers.hpp"
 #include "lib/table/options/reshape.hpp"
+#include "lib/table/shape_rules.hpp"
 
 namespace reel {
 namespace {
@@ -51,7 +52,7 @@ void run_on_copies(Backend& backend, const DeviceCall& call) {
   for (int i = 0; i < call.kernel.input_count; ++i) {
     const Body* body = &call.kernel.input(i);
     if (!body->contiguous) {
-      copies.push_back(contiguous_copy(*body));
+      copies.push_back(contiguous_copy(*body, call.site));
       body = Access::body(copies[copies.size() - 1]);
     }
     inputs.push_back(body);
@@ -124,13 +125,13 @@ bool ask_interceptors(Context& context, const GateCall& call) {
   return now;
 }
 
-Tensor contiguous_copy(const Body& body) {
-  Body* made = allocate_on(Context::here(), device_of(body), body.dtype, body.shape, body.elements);
-  if (!made) fail<MemoryError>({}, "copy", "result", "memory", "none from the system");
+Tensor contiguous_copy(const Body& body, Caller caller) {
+  Body* made = allocate_or_fail(Context::here(), device_of(body), core_ops.cast, body.dtype,
+                                body.shape, caller);
   Tensor result = Access::adopt(made);
   const Body* input = &body;
   const DTypeOptions options{body.dtype};
-  run_kernel(core_ops.cast, options, {&input, &made, &options, 1, 1}, {});
+  run_kernel(core_ops.cast, options, {&input, &made, &options, 1, 1}, caller);
   return result;
 }
 }  // namespace reel

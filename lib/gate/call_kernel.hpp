@@ -53,5 +53,5 @@ void execute_kernels(const PlannedGraph& graph);
 /// Whether all interceptors want the kernel to be called now.
 bool ask_interceptors(Context& context, const GateCall& call);
 /// A row-major copy that no tape sees.
-Tensor contiguous_copy(const Body& body);
+Tensor contiguous_copy(const Body& body, Caller caller = {});
 }  // namespace reel

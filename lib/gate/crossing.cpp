@@ -218,7 +218,7 @@ void Crossings::mark(Context& context, Tensor& result, Caller site) const {
     return;
   }
   if (body->owner || references(*body) > 1) {
-    result = contiguous_copy(*body);
+    result = contiguous_copy(*body, site);
     body = Access::body(result);
   }
   body->id = mark;

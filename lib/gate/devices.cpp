@@ -23,8 +23,8 @@ void copy_elements(const Body& from, Body& to) {
   else
     reads.copy(target.index, to.data, source.index, from.data, bytes_of(from));
 }
-void copy_in_order(const Body& from, Body& to) {
-  const Tensor ordered = from.contiguous ? Tensor() : contiguous_copy(from);
+void copy_in_order(const Body& from, Body& to, Caller caller = {}) {
+  const Tensor ordered = from.contiguous ? Tensor() : contiguous_copy(from, caller);
   copy_elements(ordered.defined() ? *Access::body(ordered) : from, to);
 }
 }  // namespace
@@ -38,7 +38,7 @@ Tensor copy_to(const Body& x, Device device, Caller caller) {
                       "memory for shape " + to_text(x.shape) + " on " + to_text(device), "none",
                       largest_on(device));
   Tensor result = Access::adopt(made);
-  copy_in_order(x, *made);
+  copy_in_order(x, *made, caller);
   return result;
 }
 

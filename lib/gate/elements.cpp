@@ -49,7 +49,7 @@ Tensor contiguous_host(const Tensor& x, DType dtype, const void** first, std::st
   check_dtype(body, op, dtype, caller);
   tell_host_read(x, HostRead::values);
   Tensor host = on_host(x);
-  if (!Access::body(host)->contiguous) host = contiguous_copy(*Access::body(host));
+  if (!Access::body(host)->contiguous) host = contiguous_copy(*Access::body(host), caller);
   *first = Access::body(host)->data;
   return host;
 } catch (const std::bad_alloc&) {

@@ -39,8 +39,9 @@ struct PluginHost {
                       std::int64_t position, const CallSite& site);
   void (*fail_device)(const CallSite& site, std::string_view op, std::string_view argument,
                       std::string_view expected, std::string_view got, std::string_view advice);
-  void (*fail_memory)(const CallSite& site, std::string_view op, std::size_t bytes,
-                      std::string_view advice);
+  /// `for_what`: what the device has no memory for.
+  void (*fail_memory)(const CallSite& site, std::string_view op, std::string_view argument,
+                      std::string_view for_what, std::string_view advice);
 };
 
 /// The one function of the plugin. It adds a backend and returns null. If there is no backend, it

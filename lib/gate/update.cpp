@@ -12,6 +12,7 @@
 #include "lib/gate/devices.hpp"
 #include "lib/gate/recording.hpp"
 #include "lib/table/promotion.hpp"
+#include "lib/table/shape_rules.hpp"
 
 namespace reel {
 namespace {
@@ -101,11 +102,8 @@ void run_update(Op& op, std::span<const Variable> variables, std::span<const Ope
   for (std::size_t i = 0; i < written; ++i) {
     places[i] = inputs[i];
     if (unshared(*inputs[i])) continue;
-    places[i] = allocate_on(context, device_of(*inputs[i]), inputs[i]->dtype, inputs[i]->shape,
-                            inputs[i]->elements);
-    if (!places[i])
-      fail<MemoryError>(caller, op.name, "result", "memory for a new value",
-                        "none from the system");
+    places[i] = allocate_or_fail(context, device_of(*inputs[i]), op, inputs[i]->dtype,
+                                 inputs[i]->shape, caller);
     made.push_back(Access::adopt(places[i]));
     places[i]->device_kind = inputs[i]->device_kind;
   }

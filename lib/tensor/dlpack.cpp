@@ -113,7 +113,7 @@ std::unique_ptr<Exported<Managed>> exported(const Tensor& x, Copy copy, bool& co
                                     : "a tensor on " + to_text(x.device()),
                 "Copy::if_needed copies the elements.");
   if (!view.copied && copy == Copy::always) {
-    view.tensor = contiguous_copy(*Access::body(view.tensor));
+    view.tensor = contiguous_copy(*Access::body(view.tensor), caller);
     view.copied = true;
   }
   copied = view.copied;

@@ -148,7 +148,7 @@ SharedView view_on_host(std::string_view op, const Tensor& x, DType dtype, Calle
     return false;
   };
   if (unusual(*Access::body(view.tensor)))
-    view.tensor = contiguous_copy(*Access::body(view.tensor));
+    view.tensor = contiguous_copy(*Access::body(view.tensor), caller);
   const Body& body = *Access::body(view.tensor);
   view.copied = &body != Access::body(x);
   view.data = body.data;
@@ -223,7 +223,7 @@ Tensor pinned(const Tensor& x, Device device, Caller caller) try {
   PinnedBlock block(*backend_of(device.kind), device.index, std::max<std::size_t>(bytes, 1));
   Body* made = nullptr;
   if (block.first()) {
-    const Tensor ordered = from.contiguous ? Tensor() : contiguous_copy(from);
+    const Tensor ordered = from.contiguous ? Tensor() : contiguous_copy(from, caller);
     if (bytes)
       std::memcpy(block.first(), (ordered.defined() ? *Access::body(ordered) : from).data, bytes);
     Body layout;

@@ -24,16 +24,18 @@
 namespace reel {
 namespace {
 /// A body that only one cell holds: the tensor's body if nothing else holds it, else a copy.
-Tensor owned_value(Tensor value) {
+Tensor owned_value(Tensor value, Caller caller) {
   Body* body = Access::body(value);
-  if (!body->contiguous || references(*body) > 1 || body->owner) return contiguous_copy(*body);
+  if (!body->contiguous || references(*body) > 1 || body->owner)
+    return contiguous_copy(*body, caller);
   body->id = {};
   body->leaf = no_record;
   return value;
 }
 /// Writes all of them, or none if there is no memory.
-void replace(const std::vector<Variable>& variables, std::vector<Tensor> values) {
-  for (Tensor& value : values) value = owned_value(std::move(value));
+void replace(const std::vector<Variable>& variables, std::vector<Tensor> values,
+             Caller caller = {}) {
+  for (Tensor& value : values) value = owned_value(std::move(value), caller);
   for (std::size_t i = 0; i < variables.size(); ++i)
     Access::cell(variables[i]).value = std::move(values[i]);
   Context& context = Context::here();
@@ -49,7 +51,7 @@ Variable::Variable(std::string_view name, Tensor value, Caller caller) try {
   if (context.is_watchful()) crossings.read(context, *Access::body(value), "Variable", caller);
   const RecordId mark = crossings.together();
   static std::atomic<std::uint32_t> cells = 0;
-  cell_ = new Cell{1, owned_value(std::move(value)), std::string(name), nullptr, ++cells};
+  cell_ = new Cell{1, owned_value(std::move(value), caller), std::string(name), nullptr, ++cells};
   try {
     if (crossings) Access::body(cell_->value)->id = mark;
     tell_variable_made(context, *this);
@@ -103,7 +105,7 @@ void detail::move_variables(const std::vector<Variable>& variables, Device devic
   }
   tell_interceptors("it moves Variables to another device");
   count_registration();
-  replace(elsewhere, std::move(moved));
+  replace(elsewhere, std::move(moved), caller);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "to");
 }

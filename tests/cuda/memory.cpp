@@ -45,6 +45,36 @@ TEST_CASE("the error of a full memory names the lines of uploaded and copied ten
                     Catch::Contains("memory.cpp:" + std::to_string(copied)));
   emulate::set_device_memory(std::size_t{8} << 30);
 }
+TEST_CASE("the error of a full memory names the lines of Variables") {
+  const DeviceScope scope(cuda(0));
+  emulate::set_device_memory(std::size_t{64} << 20);
+  const Tensor x = zeros({7 << 20});
+  const unsigned line = __LINE__ + 1;
+  const Variable copied("w", x);
+  CHECK_THROWS_WITH(zeros({100 << 20}), Catch::Contains("28 MiB of cast (") &&
+                                            Catch::Contains("memory.cpp:" + std::to_string(line)));
+  const unsigned failing = __LINE__ + 1;
+  CHECK_THROWS_WITH(Variable("v", x),
+                    Catch::Contains("shape (7340032,) of float32, got none on cuda:0") &&
+                        Catch::Contains("memory.cpp:" + std::to_string(failing)));
+  emulate::set_device_memory(std::size_t{8} << 30);
+}
+TEST_CASE("a launch without memory is repeated after the cache was freed") {
+  const DeviceScope scope(cuda(0));
+  trim_memory();
+  const Tensor x = ones({1000});
+  { const Tensor cached = zeros({7 << 20}); }
+  emulate::set_device_memory(std::size_t{32} << 20);
+  emulate::set_launch_memory(std::size_t{8} << 20);
+  CHECK(sum(x * 2).item<float>() == 2000);
+  emulate::set_launch_memory(std::size_t{32} << 20);
+  CHECK_THROWS_AS(x * 2, MemoryError);
+  CHECK_THROWS_WITH(x * 2, Catch::Contains("mul") && Catch::Contains("memory of the device") &&
+                               Catch::Contains("memory.cpp"));
+  emulate::set_launch_memory(0);
+  CHECK(sum(x * 2).item<float>() == 2000);
+  emulate::set_device_memory(std::size_t{8} << 30);
+}
 TEST_CASE("the use of device memory is counted, and trim_memory() gives back what is unused") {
   const DeviceScope scope(cuda(0));
   const DeviceMemoryUse before = device_memory_use(cuda(0));
