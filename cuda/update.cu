@@ -41,8 +41,8 @@ struct Numbers {
   bool rounds = false;  // round to float32, because some parameters are float32
   Faults faults;
 
-  /// Whether the numbers are valid.
-  __device__ bool are_right() const {
+  /// Whether the numbers are valid. If they are not, one thread or more must report it.
+  __device__ bool are_right(bool reports) const {
     const std::int64_t t = step();
     const double rounded = static_cast<float>(*rate), here = rounds ? rounded : *rate;
     const bool finite = here - here == 0;
@@ -50,7 +50,7 @@ struct Numbers {
                          : !finite  ? faults.rate_finite
                          : here < 0 ? faults.rate_least
                                     : nullptr;
-    if (fault && blockIdx.x == 0) report_number(fault, t < 1 ? static_cast<double>(t) : here);
+    if (fault && reports) report_number(fault, t < 1 ? static_cast<double>(t) : here);
     return !fault;
   }
   __device__ std::int64_t step() const { return steps.data ? steps[0] : 1; }
@@ -232,10 +232,12 @@ struct Parameters {
   }
 };
 
-/// The step for n adjacent elements.
+/// The step for n adjacent elements. With wrong numbers it only copies the state: the Variable may
+/// have a new buffer.
 template <int n, class Rule, class T, int written>
-__device__ void step_at(const Rule& rule, const T* factor, const Parameter<T, written>& parameter,
-                        std::int64_t i, std::int64_t gradient_at) {
+__device__ void step_at(bool right, const Rule& rule, const T* factor,
+                        const Parameter<T, written>& parameter, std::int64_t i,
+                        std::int64_t gradient_at) {
   using Some = Pack<T, n>;
   Some state[written];
   Some g = *reinterpret_cast<const Some*>(parameter.gradient + gradient_at);
@@ -244,7 +246,7 @@ __device__ void step_at(const Rule& rule, const T* factor, const Parameter<T, wr
   for (int lane = 0; lane < n; ++lane) {
     T one[written];
     for (int v = 0; v < written; ++v) one[v] = state[v].of[lane];
-    rule.step(factor, g.of[lane], one);
+    if (right) rule.step(factor, g.of[lane], one);
     for (int v = 0; v < written; ++v) state[v].of[lane] = one[v];
   }
   for (int v = 0; v < written; ++v) store(parameter.after[v] + i, state[v]);
@@ -254,15 +256,15 @@ template <class Rule, class T, int bytes>
 __global__ void update_all(Rule rule, Numbers numbers, Parameters<T, Rule::written, bytes> all) {
   constexpr int written = Rule::written, width = all.width;
   REEL_SHARED(T, shared, Rule::factors);
-  REEL_SHARED(bool, right, 1);
+  REEL_SHARED(bool, are_right, 1);
   if (threadIdx.x == 0) {
-    right[0] = numbers.are_right();
-    if (right[0]) rule.prepare(numbers, shared);
+    are_right[0] = numbers.are_right(blockIdx.x == 0);
+    if (are_right[0]) rule.prepare(numbers, shared);
   }
   __syncthreads();
-  if (!right[0]) return;
-  T factor[Rule::factors];
-  for (int i = 0; i < Rule::factors; ++i) factor[i] = shared[i];
+  const bool right = are_right[0];
+  T factor[Rule::factors] = {};
+  for (int i = 0; i < Rule::factors && right; ++i) factor[i] = shared[i];
   for (std::int64_t part = blockIdx.x; part < all.shares(); part += gridDim.x) {
     const int p = all.owner(part);
     const Parameter<T, written>& parameter = all.of[p];
@@ -274,7 +276,7 @@ __global__ void update_all(Rule rule, Numbers numbers, Parameters<T, Rule::writt
           packs && is_aligned<width>(parameter.before[v]) && is_aligned<width>(parameter.after[v]);
     const std::int64_t whole = packs ? end - (end - first) % width : first;
     for (std::int64_t i = first + threadIdx.x * width; i < whole; i += blockDim.x * width)
-      step_at<width>(rule, factor, parameter, i, i);
+      step_at<width>(right, rule, factor, parameter, i, i);
     for (std::int64_t i = whole + threadIdx.x; i < end; i += blockDim.x) {
       std::int64_t at[1] = {i};
       if (all.strided) all.places.find(i, at);
@@ -284,7 +286,7 @@ __global__ void update_all(Rule rule, Numbers numbers, Parameters<T, Rule::writt
         if (row < 0 || row >= all.row_count) continue;
         to = row * all.row_width + i % all.row_width;
       }
-      step_at<1>(rule, factor, parameter, to, at[0]);
+      step_at<1>(right, rule, factor, parameter, to, at[0]);
     }
   }
 }
@@ -402,7 +404,8 @@ __global__ void copy_checked(std::int64_t n, const T* rates, Numbers numbers, T*
   for (std::int64_t i = first_index(); i < n; i += grid_step()) {
     const double rate = rates[i];
     numbers.rate = &rate;
-    if (numbers.are_right()) to[i] = rates[i];
+    numbers.are_right(true);
+    to[i] = rates[i];
   }
 }
 KernelResult check_rate(const Call& call) {

@@ -248,6 +248,33 @@ TEST_CASE("a wrong rate or row of the last group leaves everything as it was", "
   check(optim::AdagradOptions{}, std::type_identity<optim::Adagrad>());
 }
 
+TEST_CASE("a wrong rate leaves a Variable whose value is held elsewhere", "[optim]") {
+  const auto check = [](std::string_view what, auto optimizer, const std::vector<Variable>& all) {
+    INFO(what);
+    const std::vector<Tensor> held(all.begin(), all.end());  // so an update needs new buffers
+    std::vector<Variable> before;
+    for (const double rate : {-1.0, double(INFINITY)}) {
+      optimizer.learning_rate().assign(rate);
+      before.clear();
+      for (const Variable& x : all) before.push_back(x.clone());
+      message<Error>([&] {
+        optimizer.step({ones({3, 2})});
+        await_errors();
+      });
+      for (std::size_t i = 0; i < all.size(); ++i)
+        if (all[i].name() != "steps" || all[i].device() == cpu()) CHECK(equal(all[i], before[i]));
+    }
+    optimizer.learning_rate().assign(0.5);
+    optimizer.step({ones({3, 2})});
+    CHECK_FALSE(equal(all[0], before[0]));
+  };
+  const Variable x("x", full({3, 2}, 2.0));
+  optim::SGD sgd({x}, {.momentum = 0.5});
+  check("SGD", sgd, parameters(std::pair(x, sgd)));
+  optim::Adam adam({x});
+  check("Adam", adam, parameters(std::pair(x, adam)));
+}
+
 TEST_CASE("a wrong rate of the last group is found before a traced step writes", "[optim]") {
   const Variable a("a", ones({2})), b("b", ones({3}));
   optim::Adam adam({{{a}, {}}, {{b}, {}}});
