@@ -91,6 +91,11 @@ class CudaBackend final : public Backend {
     check(pinned_.upload(index, gpu.stream, to, first, bytes, copied), "to");
     if (!copied) check(gpu.staging.upload(to, first, bytes), "to");
   }
+  const std::byte* constant(int index, std::uint64_t bytes) override {
+    const Current current(index);
+    Gpu& gpu = at(index);
+    return gpu.constants.find(bytes, gpu.staging);
+  }
   void download(int index, void* to, const std::byte* from, std::size_t bytes) override {
     at(index).download(to, from, bytes);
   }

@@ -290,6 +290,27 @@ cudaError_t Staging::upload(std::byte* to, const std::byte* from, std::size_t by
   return cudaSuccess;
 }
 
+// --- numbers ---
+Constants::Constants() {
+  check(cudaMalloc(reinterpret_cast<void**>(&memory_), places * size), "cuda");
+}
+const std::byte* Constants::find(std::uint64_t bytes, Staging& staging) {
+  const std::uint64_t hash = (bytes * 0x9e3779b97f4a7c15) >> 32;
+  const std::lock_guard held(mutex_);
+  std::size_t place = hash % places;
+  while (at_[place] && *at_[place] != bytes) place = (place + 1) % places;
+  std::byte* const found = memory_ + place * size;
+  if (at_[place]) return found;
+  std::uint64_t& last = last_[hash / places % std::size(last_)];
+  const bool again = last == bytes;
+  last = bytes;
+  if (!again || count_ == places / 2) return nullptr;
+  check(staging.upload(found, reinterpret_cast<const std::byte*>(&bytes), sizeof bytes), "to");
+  at_[place] = bytes;
+  ++count_;
+  return found;
+}
+
 // --- the device ---
 /// Scratch memory of one call. Later work on the stream may reuse it.
 struct Scratch {

@@ -144,6 +144,23 @@ class Staging {
   int in_use_ = 0;
 };
 
+/// Numbers that a program uses often, in memory of the device. They are never freed: tensors and
+/// graphs may refer to them.
+class Constants {
+ public:
+  Constants();
+  /// Where the device has these eight bytes; null if they are new, or if there are too many others.
+  const std::byte* find(std::uint64_t bytes, Staging& staging);
+
+ private:
+  static constexpr std::size_t places = 8192, size = 16;
+  std::mutex mutex_;
+  std::byte* memory_ = nullptr;   // of the device
+  std::size_t count_ = 0;         // at most half of the places
+  std::uint64_t last_[256] = {};  // used once; a number that is not used again takes no place
+  std::optional<std::uint64_t> at_[places];  // a hash table
+};
+
 class Gpu {
  public:
   explicit Gpu(int index);
@@ -165,6 +182,7 @@ class Gpu {
   Memory memory;
   Faults faults;
   Staging staging;
+  Constants constants;
   Graphs graphs;
 };
 /// The kernel tables of all files. The last entry is null.

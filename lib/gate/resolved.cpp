@@ -10,17 +10,35 @@
 
 namespace reel {
 namespace {
+/// A number in memory that its device keeps.
+Tensor constant_on(Context& context, Device device, const std::byte* kept, DType dtype) {
+  Body* const owner = allocate_borrowed(context, kept, size_of(dtype));
+  if (!owner) throw std::bad_alloc();
+  const Tensor keeper = Access::adopt(owner);
+  Body* const body = allocate_view(context, owner);
+  if (!body) throw std::bad_alloc();
+  body->dtype = dtype;
+  body->device_kind = static_cast<std::uint8_t>(device.kind);
+  body->device_index = static_cast<std::int8_t>(device.index);
+  body->shape = {};
+  body->elements = 1;
+  return Access::adopt(body);
+}
 Body* number_body(Context& context, const Op& op, int i, Scalar number, DType dtype, Caller caller,
                   Resolved& inputs) {
   if (!fits(number, dtype))
     fail<DTypeError>(caller, op.name, argument_name(op, i),
                      "a number that fits " + std::string(name_of(dtype)), to_text(number));
-  Body* body = allocate_or_fail(context, inputs.device, op, dtype, {}, caller);
-  std::byte stored[sizeof(double)];
-  store_number(stored, number, dtype);
-  backend_of(inputs.device.kind)
-      ->upload(inputs.device.index, body->data, stored, static_cast<std::size_t>(body->bytes()));
-  return inputs.keep(Access::adopt(body));
+  std::uint64_t stored = 0;
+  store_number(reinterpret_cast<std::byte*>(&stored), number, dtype);
+  const Device device = inputs.device;
+  Backend& backend = *backend_of(device.kind);
+  if (const std::byte* const kept = backend.constant(device.index, stored))
+    return inputs.keep(constant_on(context, device, kept, dtype));
+  Body* body = allocate_or_fail(context, device, op, dtype, {}, caller);
+  inputs.keep(Access::adopt(body));
+  backend.upload(device.index, body->data, &stored, static_cast<std::size_t>(body->bytes()));
+  return body;
 }
 
 /// Whether only live numbers and C++ numbers take part in the promotion.

@@ -52,6 +52,9 @@ class Backend : public DeviceMemory {
   virtual void fill(Body& to, double number) = 0;
   /// Copies from the host's memory, which is read before this returns unless it is pinned.
   virtual void upload(int index, std::byte* to, const void* from, std::size_t bytes) = 0;
+  /// Memory of the device that has these eight bytes for ever, for a number that a program uses
+  /// often; null where there is none.
+  virtual const std::byte* constant(int /*index*/, std::uint64_t /*bytes*/) { return nullptr; }
   /// Copies to the host, after waiting for all work of the device.
   virtual void download(int index, void* to, const std::byte* from, std::size_t bytes) = 0;
   /// Between two devices of this kind. What is put on the queue of either later comes after it.
