@@ -67,7 +67,7 @@ class CudaBackend final : public Backend {
     for (const OneGpu& one : gpus_)
       if (one.gpu) {
         const Current current(one.gpu->index);
-        one.gpu->memory.trim();
+        one.gpu->make_room();
       }
     pinned_.trim();
   }
@@ -81,6 +81,12 @@ class CudaBackend final : public Backend {
   void execute(const PlannedGraph& graph) override {
     const Current current(graph.device.index);
     at(graph.device.index).graphs.execute(graph);
+  }
+  void forget(int index, std::uint64_t plan) noexcept override {
+    Gpu* const gpu = gpus_[static_cast<unsigned>(index)].gpu;
+    if (!gpu) return;  // nothing has used the device
+    const Current current(index);
+    gpu->graphs.forget(plan);
   }
   void fill(Body& to, double number) override { at(to.device_index).fill(to, number); }
   void upload(int index, std::byte* to, const void* from, std::size_t bytes) override {

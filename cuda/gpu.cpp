@@ -218,9 +218,9 @@ Fault* Faults::keep(const Queue& queue, const KernelResult& result) {
   kept_[i] = pending_of(queue, result);
   return reports_ + i;
 }
-void Faults::give_back(const Fault* fault) {
-  const std::lock_guard held(mutex_);
-  kept_[static_cast<std::size_t>(fault - reports_)]->given_back = true;
+void Faults::give_back(const Fault* fault) noexcept {
+  bool& given_back = kept_[static_cast<std::size_t>(fault - reports_)]->given_back;
+  __atomic_store_n(&given_back, true, __ATOMIC_RELEASE);
 }
 void Faults::wait() {
   cudaError_t error = cudaSuccess;
@@ -259,7 +259,7 @@ cudaError_t Faults::read() {
   }
   pending_.clear();
   for (std::optional<Pending>& each : kept_)
-    if (each && each->given_back) each.reset();
+    if (each && __atomic_load_n(&each->given_back, __ATOMIC_ACQUIRE)) each.reset();
   return reported ? cudaMemsetAsync(reports_ + first, 0xff, bytes, stream_) : cudaSuccess;
 }
 
@@ -344,11 +344,13 @@ Gpu::Gpu(int number)
       staging(stream),
       graphs(*this) {}
 
-cudaError_t Gpu::allocate(std::size_t bytes, std::byte*& block) {
+cudaError_t Gpu::allocate(std::size_t bytes, std::byte*& block, bool reports) {
   Capture* const capture = Capture::current();
   if (capture && (block = capture->reuse(bytes)))
     return fills ? cudaMemsetAsync(block, 0xff, bytes, capture->stream) : cudaSuccess;
-  const cudaError_t error = memory.take(bytes, block);
+  cudaError_t error = memory.take(bytes, block);
+  if (error == cudaErrorMemoryAllocation && graphs.free_all(!reports))
+    error = memory.take(bytes, block);
   if (capture && error == cudaSuccess) capture->holdings.blocks.emplace_back(block, bytes);
   return error;
 }
@@ -395,7 +397,8 @@ void Gpu::download(void* to, const std::byte* from, std::size_t bytes) {
 // --- functions for kernels ---
 void* Queue::scratch(std::size_t bytes) const {
   std::byte* block = nullptr;
-  const cudaError_t error = gpu->allocate(std::max<std::size_t>(bytes, 1), block);
+  const cudaError_t error =
+      gpu->allocate(std::max<std::size_t>(bytes, 1), block, held->reporting.owns_lock());
   if (error == cudaErrorMemoryAllocation) {
     held->reporting = {};
     host->fail_memory(host->site(call->site), call->op.name, "scratch",
@@ -407,7 +410,8 @@ void* Queue::scratch(std::size_t bytes) const {
 }
 void Queue::make_room() const {
   cudaGetLastError();
-  if (!Capture::current()) gpu->memory.trim();  // a capture forbids a wait
+  const bool reports = held && held->reporting.owns_lock();
+  if (!Capture::current()) gpu->make_room(reports);  // a capture forbids a wait
 }
 Fault* Queue::fault(const KernelResult& result) const {
   Capture* const capture = Capture::current();

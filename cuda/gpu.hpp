@@ -87,8 +87,9 @@ class Faults {
   /// One that kernels of a graph report to in each launch, until it is given back; null where none
   /// is left.
   Fault* keep(const Queue& queue, const KernelResult& result);
-  /// The graph is not launched again. What it has reported is thrown as before.
-  void give_back(const Fault* fault);
+  /// The graph is not launched again. What it has reported is thrown as before. The caller has
+  /// locked the graphs, as that of keep(), and may have locked the faults.
+  void give_back(const Fault* fault) noexcept;
   /// Calls f() while no thread reads reports. A graph that reports is launched so: the reader
   /// resets all reports, also those that came after it has copied them.
   template <class F>
@@ -167,8 +168,15 @@ class Gpu {
   void run(const DeviceCall& call);
   void fill(Body& to, double number);
   void download(void* to, const std::byte* from, std::size_t bytes);
-  cudaError_t allocate(std::size_t bytes, std::byte*& block);
+  /// If the device is out of memory, it frees all graphs and tries again. `reports`: the thread
+  /// has locked the faults, for which a thread that launches a graph may wait.
+  cudaError_t allocate(std::size_t bytes, std::byte*& block, bool reports = false);
   void release(std::byte* block, std::size_t bytes) noexcept;
+  /// Frees the graphs and the memory that the cache keeps.
+  void make_room(bool reports = false) noexcept {
+    graphs.free_all(!reports);
+    memory.trim();
+  }
   /// What a graph has used.
   void give_back(const Holdings& holdings) noexcept;
   void wait() {

@@ -156,7 +156,30 @@ void Graphs::capture(Entry& entry, const PlannedGraph& planned) {
     gpu_.give_back(capture.holdings);
 }
 
-void Graphs::forget(OwnList<Entry>::iterator entry) {
+void Graphs::forget(std::uint64_t plan) noexcept {
+  forget_if(true, [=](const Entry& entry) { return entry.plan == plan; });
+}
+bool Graphs::free_all(bool waits) noexcept {
+  return forget_if(waits, [](const Entry& entry) { return entry.graph; });
+}
+/// A capture of this thread has locked the mutex. Its own entry has no graph yet, and stays.
+template <class Ends>
+bool Graphs::forget_if(bool waits, const Ends& ends) noexcept {
+  const Capture* const capture = Capture::current();
+  const bool captures = capture && &capture->gpu_ == &gpu_;
+  std::unique_lock held(mutex_, std::defer_lock);
+  if (!captures && waits) held.lock();
+  if (!captures && !waits && !held.try_lock()) return false;
+  bool any = false;
+  for (auto next = entries_.begin(); next != entries_.end();) {
+    const auto entry = next++;
+    if (!ends(*entry) || (captures && !entry->graph)) continue;
+    any = true;
+    forget(entry);
+  }
+  return any;
+}
+void Graphs::forget(OwnList<Entry>::iterator entry) noexcept {
   if (entry->graph) {
     cudaGraphExecDestroy(entry->graph);  // a launch that runs still ends
     gpu_.give_back(entry->holdings);

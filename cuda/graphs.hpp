@@ -58,6 +58,11 @@ class Graphs {
  public:
   explicit Graphs(Gpu& gpu) : gpu_(gpu) {}
   void execute(const PlannedGraph& planned);
+  /// Frees the graphs of a plan.
+  void forget(std::uint64_t plan) noexcept;
+  /// Frees all graphs. The next replays make them again. False if there was none, or if another
+  /// thread uses them now and `waits` is false.
+  bool free_all(bool waits) noexcept;
 
  private:
   struct Entry {
@@ -75,7 +80,10 @@ class Graphs {
   /// The entry of these calls at these addresses; null where it is a new one.
   Entry* find(const PlannedGraph& planned);
   void capture(Entry& entry, const PlannedGraph& planned);
-  void forget(OwnList<Entry>::iterator entry);
+  void forget(OwnList<Entry>::iterator entry) noexcept;
+  /// Frees graphs for which ends(entry) is true.
+  template <class Ends>
+  bool forget_if(bool waits, const Ends& ends) noexcept;
 
   /// False if there is no graph of these calls.
   bool run_graph(const PlannedGraph& planned);

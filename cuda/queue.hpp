@@ -72,8 +72,8 @@ struct Queue {
       fail(error);
   }
   [[noreturn]] void fail(cudaError_t error) const;
-  /// Frees the memory that the cache keeps. A launch may need memory of the device, for the code
-  /// of a kernel or for its stack.
+  /// Frees the graphs and the memory of the cache. A launch may need memory of the device, for the
+  /// code of a kernel or for its stack.
   void make_room() const;
   /// Throws DeviceError for a call that the kernel does not support. `advice` says what to do
   /// instead.

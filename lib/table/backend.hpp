@@ -48,6 +48,9 @@ class Backend : public DeviceMemory {
   virtual Tile pass_of(const Op& op, Part part, DType dtype) const = 0;
   /// Runs planned calls in their order.
   virtual void execute(const PlannedGraph& graph) = 0;
+  /// Drops what execute() has kept for a plan that was replaced or is destroyed. Called on any
+  /// thread, also after main(). Another thread may still execute graphs of a replaced plan.
+  virtual void forget(int /*index*/, std::uint64_t /*plan*/) noexcept {}
   /// Fills a row-major body with one number.
   virtual void fill(Body& to, double number) = 0;
   /// Copies from the host's memory, which is read before this returns unless it is pinned.

@@ -72,9 +72,21 @@ void explain_tree(const tracing::Tree& tree, std::string& out) {
 }
 }  // namespace
 
-// Trees keep results of user types. Their destructors run while no mutex is locked.
+namespace {
+/// Retires a plan at its end.
+struct Retired {
+  tracing::Plan* plan = nullptr;
+  ~Retired() {
+    if (plan) plan->retire();
+  }
+};
+}  // namespace
+
+// Trees keep results of user types. Their destructors run while no mutex is locked. So does the
+// backend, which has mutexes of its own.
 tracing::Difference TraceEntry::publish(const tracing::Capture& path, std::uint64_t call,
                                         std::unique_ptr<tracing::CapturedWords> captured) {
+  Retired older;
   const Locked held(Lock::traces);
   const std::size_t before = tree.paths;
   if (before >= most_paths) {
@@ -96,8 +108,7 @@ tracing::Difference TraceEntry::publish(const tracing::Capture& path, std::uint6
     grown.ending()->until_check = 0;
   plans.push_back(std::make_unique<tracing::Plan>(grown));
   tree = std::move(grown);
-  tracing::Plan* const older = plan.exchange(plans.back().get(), std::memory_order_acq_rel);
-  if (older) older->retire();
+  older.plan = plan.exchange(plans.back().get(), std::memory_order_acq_rel);
   trouble.clear();
   return {};
 }
@@ -128,11 +139,11 @@ bool TraceEntry::skip(std::string why, bool by_chance) {
 
 void TraceEntry::forget(std::string why) {
   tracing::Tree dropped;
+  Retired older;
   const Locked held(Lock::traces);
   trouble = std::move(why);
   std::swap(tree, dropped);
-  if (tracing::Plan* const older = plan.exchange(nullptr, std::memory_order_acq_rel))
-    older->retire();
+  older.plan = plan.exchange(nullptr, std::memory_order_acq_rel);
 }
 
 TraceBook::~TraceBook() {

@@ -28,8 +28,8 @@ struct Plan {
   /// A frame that is not in use.
   Frame* take_frame();
   void give_back(Frame* frame);
-  /// Call it when there is a newer plan. Frees unused frames now, and the others when they are
-  /// given back.
+  /// Call it when there is a newer plan, while no mutex is locked. Frees unused frames and what the
+  /// backend keeps now, and the other frames when they are given back.
   void retire();
   /// Waits for the devices that a replay waits for, and throws the errors of earlier ops. During
   /// the replay such an error would look like an error of the function.

@@ -94,6 +94,7 @@ void Plan::give_back(Frame* frame) {
 void Plan::retire() {
   retired_.store(true, std::memory_order_relaxed);
   for (auto& spare : frames_) delete spare.exchange(nullptr);
+  if (Backend* const backend = backend_of(device.kind)) backend->forget(device.index, number);
 }
 Plan::~Plan() { retire(); }
 

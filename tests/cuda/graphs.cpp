@@ -2,6 +2,7 @@
 // Traced functions on a CUDA device: their planned calls are CUDA graphs.
 #include <cmath>
 #include <memory>
+#include <thread>
 
 #include <reel/reel.hpp>
 
@@ -237,5 +238,75 @@ TEST_CASE("a wrong index in a graph is reported by the wait behind each launch")
   for (int i = 0; i < 6; ++i)  // a call that is checked waits by itself
     CHECK_THROWS_WITH((traced(x, wrong), synchronize(cuda(0))), Catch::Contains("got 5 at [1]"));
   CHECK(sum(traced(x, right)).item<float>() == 6);
+}
+
+namespace {
+std::size_t live_bytes() { return device_memory_use(cuda(0)).live_bytes; }
+/// A function whose graph keeps some 300 KB of scratch memory.
+auto traced_sort() {
+  return trace([](Tensor x) { return argsort(x) + 1; }, {.verify = 0});
+}
+}  // namespace
+TEST_CASE("a traced function frees its graphs at its end") {
+  const DeviceScope scope(cuda(0));
+  const Tensor x = random::normal({20000});
+  const std::size_t before = live_bytes();
+  {
+    const auto traced = traced_sort();
+    traced(x);
+    const std::size_t without_graph = live_bytes();
+    for (int i = 0; i < 4; ++i) traced(x);
+    CHECK(live_bytes() >= without_graph + 20000 * 2 * 8);
+  }
+  CHECK(live_bytes() == before);
+  // Each of these graphs has 40 of the 1024 words for reports.
+  const Tensor right = tensor({1, 4});
+  for (int i = 0; i < 30; ++i) {
+    const auto traced = trace(
+        [](Tensor y, Tensor at) {
+          Tensor all = take(y, at);
+          for (int j = 1; j < 40; ++j) all = all + take(y, at);
+          return all;
+        },
+        {.verify = 0});
+    for (int j = 0; j < 3; ++j) traced(x, right);
+    emulate::reset_counts();
+    traced(x, right);
+    CHECK(emulate::counts().graph_launches == 1);
+    synchronize(cuda(0));
+  }
+}
+
+TEST_CASE("a new path of a traced function frees the graphs of the plan without it") {
+  const DeviceScope scope(cuda(0));
+  const Tensor x = random::normal({20000});
+  const auto traced = trace(
+      [](Tensor y) {
+        const Tensor order = argsort(y);
+        return any(y > 100) ? order + 1 : order + 2;
+      },
+      {.verify = 0});
+  const std::size_t before = live_bytes();
+  for (int i = 0; i < 4; ++i) traced(x);
+  CHECK(live_bytes() > before);
+  const Tensor other = x + 200;
+  const std::size_t with_graph = live_bytes();
+  traced(other);
+  CHECK(live_bytes() + 20000 * 2 * 8 <= with_graph);
+  for (int i = 0; i < 4; ++i) CHECK(traced(other)[0].item<std::int64_t>() >= 1);
+}
+
+TEST_CASE("traced functions end on one thread while another thread replays") {
+  const Tensor x = random::normal({300}).to(cuda(0));
+  std::thread other([&] {
+    for (int i = 0; i < 20; ++i) {
+      const auto traced = traced_sort();
+      for (int j = 0; j < 4; ++j) traced(x);
+    }
+  });
+  const auto traced = traced_sort();
+  const Tensor expected = argsort(x) + 1;
+  for (int i = 0; i < 40; ++i) CHECK(equal(traced(x), expected));
+  other.join();
 }
 }  // namespace reel::tests

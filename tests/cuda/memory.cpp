@@ -90,4 +90,77 @@ TEST_CASE("the use of device memory is counted, and trim_memory() gives back wha
   CHECK(device_memory_use(cuda(0)).cached_bytes == 0);
   CHECK(device_memory_use(cpu()).live_bytes == 0);
 }
+
+namespace {
+/// Traced functions whose graphs keep some 300 KB of memory each, and a word for reports.
+struct ManyGraphs {
+  Tensor x = random::normal({20000}), at = tensor({1, 4});
+  std::vector<Traced<Tensor(Tensor, Tensor)>> all;
+  void add() {
+    all.push_back(trace([](Tensor y, Tensor i) { return take(argsort(y) + 1, i); }, {.verify = 0}));
+    replay(all.size() - 1);
+  }
+  void replay(std::size_t i) {
+    for (int j = 0; j < 4; ++j) all[i](x, at);
+  }
+  bool right() {
+    const Tensor expected = take(argsort(x) + 1, at);
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (!equal(all[i](x, at), expected)) return false;
+    return true;
+  }
+};
+}  // namespace
+TEST_CASE("graphs are freed before an allocation fails, and made again later") {
+  const DeviceScope scope(cuda(0));
+  trim_memory();
+  emulate::set_device_memory(std::size_t{4} << 20);
+  ManyGraphs many;
+  for (int i = 0; i < 20; ++i) many.add();  // more than there is memory for
+  CHECK(many.right());
+  {
+    const Tensor large = zeros({800'000});
+    CHECK(sum(large).item<float>() == 0);
+  }
+  CHECK(many.right());
+  many.replay(3);
+  emulate::reset_counts();
+  many.replay(3);
+  CHECK(emulate::counts().graph_launches == 4);
+  emulate::set_device_memory(std::size_t{8} << 30);
+}
+TEST_CASE("a call that checks indices gets the memory of graphs, and reports") {
+  const DeviceScope scope(cuda(0));
+  trim_memory();
+  emulate::set_device_memory(std::size_t{4} << 20);
+  ManyGraphs many;
+  for (int i = 0; i < 5; ++i) many.add();
+  // Its scratch memory is one word for each element, and is taken after the word for reports.
+  const Tensor to = zeros({200'000}), wrong = tensor({1, 200'000});
+  CHECK_THROWS_WITH((scatter(to, wrong, ones({2})), synchronize(cuda(0))),
+                    Catch::Contains("got 200000 at [1]"));
+  CHECK(many.right());
+  emulate::set_launch_memory(std::size_t{3} << 20);
+  CHECK_THROWS_WITH((take(many.x, wrong), synchronize(cuda(0))), Catch::Contains("got 200000"));
+  emulate::set_launch_memory(0);
+  CHECK(many.right());
+  emulate::set_device_memory(std::size_t{8} << 30);
+}
+TEST_CASE("trim_memory() frees the memory of graphs, which are made again") {
+  const DeviceScope scope(cuda(0));
+  trim_memory();
+  const std::size_t before = device_memory_use(cuda(0)).live_bytes;
+  {
+    ManyGraphs many;
+    many.add();
+    const std::size_t with_graph = device_memory_use(cuda(0)).live_bytes;
+    trim_memory();
+    CHECK(device_memory_use(cuda(0)).live_bytes + 20000 * 2 * 8 <= with_graph);
+    CHECK(device_memory_use(cuda(0)).cached_bytes == 0);
+    many.replay(0);
+    CHECK(device_memory_use(cuda(0)).live_bytes == with_graph);
+    CHECK(many.right());
+  }
+  CHECK(device_memory_use(cuda(0)).live_bytes == before);
+}
 }  // namespace reel::tests
