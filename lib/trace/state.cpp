@@ -32,7 +32,7 @@ constexpr std::size_t most_regions = 1024, most_copied = std::size_t{4} << 20;
 constexpr std::uintptr_t end_of_addresses = std::uintptr_t{1} << 47;
 
 /// Whether a tensor is at this address. The trace itself handles the tensors that matter, and other
-/// tensors do not change.
+/// tensors do not change. A small object may have taken the first part of a freed tensor's block.
 bool is_tensor(Memory& memory, std::uintptr_t at) {
   alignas(Body) std::byte copy[sizeof(Body)];
   if (at % block_unit || !memory.read(at, copy, sizeof copy)) return false;
@@ -48,8 +48,11 @@ bool is_tensor(Memory& memory, std::uintptr_t at) {
     if (length < 0 || __builtin_mul_overflow(elements, length, &elements)) return false;
   const bool has_elements = body.owner || body.large_class ||
                             reinterpret_cast<std::uintptr_t>(body.data) == at + body_bytes;
-  return elements == body.elements && has_elements && body.block_class >= body_bytes / block_unit &&
-         body.block_class < small_classes;
+  if (elements != body.elements || !has_elements || body.block_class < body_bytes / block_unit ||
+      body.block_class >= small_classes)
+    return false;
+  const std::size_t bytes = heap_bytes(memory, at);
+  return !bytes || bytes >= body.block_class * block_unit;
 }
 
 /// Whether a text of `length` characters, none of them zero, and a zero behind it are at this

@@ -222,7 +222,7 @@ TEST_CASE("tensors and Variables are known, and memory that only looks like a te
   CHECK(watched(*object, [&] { next = full({7}, 2.0f); }).text == nothing);
   CHECK(Access::body(next) == (*object)[0]);
 
-  constexpr std::size_t bytes = 384, unit = 64;
+  constexpr std::size_t bytes = small_classes * block_unit, unit = 64;
   auto* const copy = static_cast<std::byte*>(std::aligned_alloc(unit, bytes));
   Body& body = *reinterpret_cast<Body*>(copy);
   const auto looks = [&](const Tensor& as, const std::function<void()>& change,
@@ -233,7 +233,7 @@ TEST_CASE("tensors and Variables are known, and memory that only looks like a te
     change();
     if (offset) std::memmove(copy + offset, copy, sizeof(Body));
     (*object)[0] = copy + offset;
-    return watched(*object, [&] { copy[300] ^= std::byte{1}; }).text.empty();
+    return watched(*object, [&] { copy[offset + 32] ^= std::byte{1}; }).text.empty();
   };
   const Tensor x = ones({2, 3}), empty = zeros({0, 3}),
                whole = zeros({3, 1}, {.dtype = DType::int64});
@@ -263,6 +263,14 @@ TEST_CASE("tensors and Variables are known, and memory that only looks like a te
   CHECK_FALSE(looks(x, [&] { body.block_class = small_classes; }));
   CHECK_FALSE(looks(
       x, [&] { body.data += 16; }, 16));  // tensors begin at multiples of 64
+  // A block of 40 bytes in what was the block of a tensor. The sizes are in front of each block.
+  const auto is_small = [&] {
+    const std::size_t size = 49, next_size = 33;
+    body.data += 256;
+    std::memcpy(copy + 248, &size, sizeof size);
+    std::memcpy(copy + 40, &next_size, sizeof next_size);
+  };
+  CHECK(looks(x, is_small, 256) == sanitized);
   std::free(copy);
 }
 
