@@ -345,14 +345,19 @@ bool StateWatch::is_reused(Memory& memory, const Region& region, std::size_t sta
   const std::uintptr_t old_value = word_at(before, start), value = word_at(now, start);
   if (!is_address(old_value) && !is_address(value)) return false;
   // A vector's end pointer is between its start and the end of its memory. All three change if it
-  // moves to a larger block.
+  // moves to a larger block. All three are null if it has no block.
   const auto is_vector = [&](const std::byte* bytes, std::size_t i) {
     const std::uintptr_t first = word_at(bytes, i), end = word_at(bytes, i + 2 * word);
     return first <= word_at(bytes, i + word) && word_at(bytes, i + word) <= end &&
            is_address(first) && is_mapped(memory, end);
   };
+  const auto has_no_block = [&](const std::byte* bytes, std::size_t i) {
+    return !word_at(bytes, i) && !word_at(bytes, i + word) && !word_at(bytes, i + 2 * word);
+  };
   const auto is_in_vector = [&](std::size_t i) {
-    if (!is_vector(before, i) || !is_vector(now, i)) return false;
+    const bool was = is_vector(before, i);
+    if (was && has_no_block(now, i)) return true;
+    if (!is_vector(now, i) || !(was || has_no_block(before, i))) return false;
     const std::uintptr_t first = word_at(now, i), end = word_at(now, i + 2 * word);
     const bool stays = first == word_at(before, i) && end == word_at(before, i + 2 * word);
     return stays || (end > first && heap_bytes(memory, first) >= end - first);

@@ -273,6 +273,15 @@ TEST_CASE("a vector that moves to a larger block is state") {
   new (&*object) std::vector<std::int64_t>();
 }
 
+TEST_CASE("a vector that gets its first block, or loses its block, is state") {
+  if (sanitized) return;
+  for (const int pointers : {2, 3, 7}) {
+    const Kept<std::vector<std::int64_t>> object;
+    CHECK(finds(pointers, &*object, [&] { object->push_back(1); }));
+    CHECK(finds(pointers, &*object, [&] { std::vector<std::int64_t>().swap(*object); }));
+  }
+}
+
 TEST_CASE("a deque that grows or shrinks is state, and the memory of a former deque is not") {
   if (sanitized) return;
   const auto check = [](auto element) {
