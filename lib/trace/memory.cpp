@@ -130,19 +130,21 @@ bool is_first_of_arena(Memory& memory, std::uintptr_t first, std::size_t bytes) 
 #if REEL_BLOCKS_OF_GLIBC
 /// Whether these words, the size and the first two words of a block, are those of a block that
 /// free() keeps for the next malloc(). glibc writes two words there: the address of the next such
-/// block, mixed with the address of this block, and a key, which malloc() clears. The next block
-/// has the same key. In a list without keys the address points to the word in front of the next
-/// block's size, so the word compared here is that size. Both blocks have the same size, at most
-/// 128 bytes.
+/// block, mixed with the address of this block, and a key, which malloc() clears. If the key is
+/// unknown, the next block must have the same one. In a list without keys the address points to the
+/// word in front of the next block's size, so the word compared here is that size. Both blocks have
+/// the same size, at most 128 bytes.
 bool is_kept_block(Memory& memory, std::uintptr_t block, const std::uintptr_t (&words)[3]) {
+  const std::uintptr_t known = key_of_free();
   const auto [size, first, key] = words;
   const std::uintptr_t next = first ^ block >> 12, near = std::uintptr_t{1} << 26;
   const bool may_have_no_key = size < 136;
+  if (known && (key == known || !may_have_no_key)) return key == known;
   if (!key || !next) return key;
   std::uintptr_t there = 0;
   return next % 16 == 0 && next - block + near < 2 * near &&
          memory.read(next + word, &there, sizeof there) &&
-         (there == key || (may_have_no_key && (there ^ size) <= 7));
+         ((!known && there == key) || (may_have_no_key && (there ^ size) <= 7));
 }
 
 /// Whether a block with this size word can be at this address: in the heap of brk(), in the memory
@@ -296,6 +298,26 @@ std::uintptr_t stack_end(std::uintptr_t at) {
   }
   const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
   return at > here && at < end ? end : 0;
+}
+
+namespace {
+std::uintptr_t find_key_of_free() {
+  std::uintptr_t keys[2] = {1, 2};
+  for (std::uintptr_t& key : keys) {
+    auto* const block = static_cast<volatile std::uintptr_t*>(std::malloc(key * 4 * word));
+    if (!block) return 0;
+    block[1] = key;
+    const auto at = reinterpret_cast<std::uintptr_t>(block);
+    std::free(const_cast<std::uintptr_t*>(block));
+    if (!read_memory(at + word, &key, sizeof key)) return 0;
+  }
+  const bool may_be_address = keys[0] < std::uintptr_t{1} << 48;
+  return keys[0] == keys[1] && !may_be_address ? keys[0] : 0;
+}
+}  // namespace
+std::uintptr_t key_of_free() {
+  static const std::uintptr_t known = find_key_of_free();
+  return known;
 }
 
 bool is_waiting_block(Memory& memory, std::uintptr_t at, const std::byte* bytes,

@@ -62,6 +62,10 @@ Mapped mapped(Memory& memory, std::uintptr_t first, std::size_t bytes);
 
 /// The end of this thread's stack if `at` is in an active frame, else 0.
 std::uintptr_t stack_end(std::uintptr_t at);
+/// The key that free() writes into the second word of a small block; 0 if it is unknown. glibc has
+/// one random key for the process. Older versions have an address for each thread, and another
+/// malloc() may leave what was in the blocks: so two blocks of different sizes must get one key.
+std::uintptr_t key_of_free();
 /// Whether `bytes`, the content of the memory at `at`, looks like a free block in a list of
 /// malloc(), or like one that has become a part of another block. Such a block begins with the
 /// addresses of two blocks, or of the list. A small object in use may still hold the second
