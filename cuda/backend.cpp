@@ -191,7 +191,9 @@ extern "C" __attribute__((visibility("default"))) const char* reel_install_cuda(
     return "The CUDA backend was built for another version of reel.";
   if (Memory::limit == 0) return "REEL_CUDA_MEMORY is no number of bytes, such as 500M or 4G.";
   if (!Products::read_options()) return "REEL_CUDA_TF32 is neither 0 nor 1.";
-  int count = 0;
+  int driver = 0, count = 0;
+  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0)
+    return "No NVIDIA driver is installed.";
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess)
     return cudaGetErrorString(error);
   if (count == 0) return "CUDA found no device.";

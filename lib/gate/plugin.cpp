@@ -2,6 +2,7 @@
 #include "lib/gate/plugin.hpp"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -74,8 +75,8 @@ constexpr PluginHost host = {
 constinit char reason[256] = "";
 constinit bool opened = false;
 
-/// Looks in the folder of this library, then in the search path of the dynamic loader.
-/// REEL_CUDA_LIBRARY replaces both with one file.
+/// The file in the folder of this library. If there is none, the search path of the dynamic loader
+/// decides. REEL_CUDA_LIBRARY replaces both with one file.
 void* open_library() {
   if (const char* const named = std::getenv("REEL_CUDA_LIBRARY"); named && *named)
     return dlopen(named, RTLD_NOW | RTLD_LOCAL);
@@ -83,7 +84,7 @@ void* open_library() {
   if (dladdr(reinterpret_cast<void*>(&open_library), &self) && self.dli_fname) {
     const std::string file = self.dli_fname;
     const std::string beside = file.substr(0, file.rfind('/') + 1) + "libreel_cuda.so";
-    if (void* const library = dlopen(beside.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+    if (access(beside.c_str(), F_OK) == 0) return dlopen(beside.c_str(), RTLD_NOW | RTLD_LOCAL);
   }
   return dlopen("libreel_cuda.so", RTLD_NOW | RTLD_LOCAL);
 }

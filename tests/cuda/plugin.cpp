@@ -97,6 +97,7 @@ TEST_CASE("without a plugin that works, the reason is told and the CPU works") {
            {"REEL_CUDA_TF32=yes", "REEL_CUDA_TF32 is neither 0 nor 1"},
            {"REEL_TEST_DEVICES=0", "no CUDA-capable device is detected"},
            {"REEL_TEST_DRIVER=11080", "CUDA driver version is insufficient"},
+           {"REEL_TEST_DRIVER=0", "No NVIDIA driver is installed."},
        }) {
     const std::string text = status(variables);
     INFO(text);
@@ -106,6 +107,16 @@ TEST_CASE("without a plugin that works, the reason is told and the CPU works") {
   }
   CHECK(status("REEL_CUDA_MEMORY=1M").find("2 devices; CUDA devices: 2\nmoved") !=
         std::string::npos);
+}
+
+TEST_CASE("the reason why the file beside the library cannot be opened is told") {
+  const std::string text = output_of(
+      "folder=$(mktemp -d); ln -s /proc/$PPID/exe $folder/program; echo no library > "
+      "$folder/libreel_cuda.so; REEL_TEST_PLUGIN= $folder/program '[print_status]' 2>&1; "
+      "rm -r $folder");
+  INFO(text);
+  CHECK(text.find("/libreel_cuda.so: ") != std::string::npos);
+  CHECK(text.find("No such file") == std::string::npos);
 }
 
 TEST_CASE("a device without memory pools works, and its memory is freed and counted") {
