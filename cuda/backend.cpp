@@ -148,11 +148,17 @@ class CudaBackend final : public Backend {
   static void allow(int reader, int owner) {
     int can = 0;
     cudaMemPool_t pool = nullptr;
-    const cudaMemAccessDesc access = {{cudaMemLocationTypeDevice, reader},
-                                      cudaMemAccessFlagsProtReadWrite};
-    if (reader == owner || cudaDeviceCanAccessPeer(&can, reader, owner) || !can ||
-        cudaDeviceGetDefaultMemPool(&pool, owner) || cudaMemPoolSetAccess(pool, &access, 1))
-      cudaGetLastError();
+    if (reader != owner && cudaDeviceCanAccessPeer(&can, reader, owner) == cudaSuccess && can) {
+      if (cudaDeviceGetDefaultMemPool(&pool, owner) == cudaSuccess) {
+        const cudaMemAccessDesc access = {{cudaMemLocationTypeDevice, reader},
+                                          cudaMemAccessFlagsProtReadWrite};
+        cudaMemPoolSetAccess(pool, &access, 1);
+      } else {  // the memory is that of cudaMalloc()
+        const Current current(reader);
+        cudaDeviceEnablePeerAccess(owner, 0);
+      }
+    }
+    cudaGetLastError();  // such as of access that the program has enabled before
   }
   /// Makes new work on `later` wait for all work that is already queued on `earlier`.
   static void follow(Gpu& later, Gpu& earlier) {

@@ -105,17 +105,25 @@ cudaError_t fill(void* to, int value, std::size_t bytes, cudaStream_t handle, bo
   return cudaSuccess;
 }
 
+/// Whether the device may read this memory of another one. Each kind has its own permission.
+bool reads(const Device& device, const Location& source) {
+  return source.block && source.block->of_pool
+             ? source.device->pool_readers.count(int(device.number)) > 0
+             : device.peers.count(int(source.device->number)) > 0;
+}
+
 bool is_device(int device) { return device >= 0 && device < int(state().devices.size()); }
 
 cudaError_t copy_between(void* to, int to_device, const void* from, int from_device,
                          std::size_t bytes, cudaStream_t stream, bool waits) {
   return call([=] {
     if (!is_device(to_device) || !is_device(from_device)) return cudaErrorInvalidDevice;
-    if (locate(to).device != state().devices[std::size_t(to_device)].get() ||
-        locate(from).device != state().devices[std::size_t(from_device)].get())
+    const Location source = locate(from);
+    Device& writer = *state().devices[std::size_t(to_device)];
+    if (locate(to).device != &writer ||
+        source.device != state().devices[std::size_t(from_device)].get())
       return cudaErrorInvalidValue;
-    const auto& readers = state().devices[std::size_t(from_device)]->pool_readers;
-    state().counts.staged_copies += from_device != to_device && !readers.count(to_device);
+    state().counts.staged_copies += &writer != source.device && !reads(writer, source);
     // Without a stream the copy runs after all work of both devices.
     for (const int device : {to_device, from_device})
       if (waits) wait_for_device(device);

@@ -120,7 +120,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
         properties->major = 9;
         properties->minor = 0;
         properties->l2CacheSize = 50 << 20;
-        properties->memoryPoolsSupported = 1;
+        properties->memoryPoolsSupported = int(state().has_pools);
         properties->unifiedAddressing = 1;
         properties->asyncEngineCount = 2;
         properties->concurrentKernels = 1;

@@ -111,6 +111,7 @@ cudaError_t allocate_async(void** at, std::size_t bytes, cudaStream_t handle) {
   MemoryBlock* const block = take(device, bytes);
   if (!block) return cudaErrorMemoryAllocation;
   block->live = false;
+  block->of_pool = true;
   *at = block->at;
   if (stream->capture) {
     block->of_graph = true;
@@ -196,6 +197,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
   return call([=] {
     if (device < 0 || device >= int(state().devices.size())) return cudaErrorInvalidDevice;
+    if (!state().has_pools) return cudaErrorNotSupported;
     *pool = pool_of(device);
     return cudaSuccess;
   });

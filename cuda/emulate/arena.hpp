@@ -22,6 +22,7 @@ struct MemoryBlock {
   bool open = false;     // the running work may access it
   bool freeing = false;  // cudaFreeAsync was called
   bool of_graph = false;
+  bool of_pool = false;
   bool kept = false;  // a launched graph allocated it, and the host has not freed it
   MemoryBlock* next_open = nullptr;
 

@@ -40,7 +40,7 @@ struct Counts {
   std::uint64_t allocations = 0;       // cudaMalloc, cudaMallocAsync, cudaMallocHost
   std::uint64_t copies = 0;
   std::uint64_t copied_bytes = 0;
-  std::uint64_t staged_copies = 0;    // from the pool of another device, without access to it
+  std::uint64_t staged_copies = 0;    // from memory of another device, without access to it
   std::uint64_t pageable_copies = 0;  // asynchronous ones for which CUDA may wait all the same
   std::uint64_t products = 0;         // cublasLtMatmul
   // Of device memory, by kernels, in a build without a sanitizer.

@@ -80,6 +80,39 @@ bool peer_copy(bool) {
   return all_are(y, 5);
 }
 
+// Peer access does not open a memory pool, and access to a pool opens no other memory.
+bool staged_copies(bool) {
+  float* const of_device = on_device(std::vector<float>(n, 5.0f));
+  void* of_pool = nullptr;
+  ok(cudaMallocAsync(&of_pool, bytes, nullptr));
+  ok(cudaMemsetAsync(of_pool, 0, bytes, nullptr));
+  cudaMemPool_t pool = nullptr;
+  ok(cudaDeviceGetDefaultMemPool(&pool, 0));
+  ok(cudaSetDevice(1));
+  float* const y = device_memory<float>(n);
+  const auto staged = [=](const void* x) {
+    reel::emulate::reset_counts();
+    ok(cudaMemcpyPeer(y, 1, x, 0, bytes));
+    return reel::emulate::counts().staged_copies == 1;
+  };
+  if (!staged(of_device) || !staged(of_pool)) return false;
+  ok(cudaDeviceEnablePeerAccess(0, 0));
+  if (staged(of_device) || !staged(of_pool)) return false;
+  ok(cudaDeviceDisablePeerAccess(0));
+  const cudaMemAccessDesc access = {{cudaMemLocationTypeDevice, 1},
+                                    cudaMemAccessFlagsProtReadWrite};
+  ok(cudaMemPoolSetAccess(pool, &access, 1));
+  return staged(of_device) && !staged(of_pool);
+}
+
+bool no_pools(bool) {
+  reel::emulate::set_memory_pools(false);
+  cudaMemPool_t pool = nullptr;
+  void* at = nullptr;
+  return cudaDeviceGetDefaultMemPool(&pool, 0) == cudaErrorNotSupported &&
+         cudaMallocAsync(&at, bytes, nullptr) == cudaErrorNotSupported;
+}
+
 bool events(bool) {
   cudaEvent_t event = nullptr;
   ok(cudaEventCreate(&event));
@@ -164,6 +197,8 @@ constexpr Program list[] = {
     {"last error", last_error, 0, ""},
     {"sticky error repeated", sticky_error, 0, ""},
     {"copy between devices", peer_copy, 0, ""},
+    {"copies through the host are counted", staged_copies, 0, ""},
+    {"no memory pools", no_pools, 0, ""},
     {"a loop of queries ends", events, 0, ""},
     {"host functions", host_function, 0, ""},
     {"graph launched again", graph, 0, ""},
