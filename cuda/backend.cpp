@@ -45,6 +45,20 @@ class Mark final : public QueuePoint {
   cudaEvent_t event_ = nullptr;
 };
 
+/// Throws DeviceError if the kernels have no code for the current device. The question makes its
+/// context.
+void check_code(int index) {
+  const cudaError_t error = find_code();
+  if (error != cudaErrorNoKernelImageForDevice && error != cudaErrorInvalidDeviceFunction)
+    return check(error, "cuda", host->site({}));
+  cudaGetLastError();
+  const std::string major = std::to_string(attribute(cudaDevAttrComputeCapabilityMajor, index)),
+                    minor = std::to_string(attribute(cudaDevAttrComputeCapabilityMinor, index));
+  host->fail_device(host->site({}), "cuda", "device", "a GPU that the CUDA backend has code for",
+                    "one of compute capability " + major + "." + minor,
+                    "Build the backend with -Dgpu_archs=" + major + minor + ".");
+}
+
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(int count)
@@ -139,6 +153,7 @@ class CudaBackend final : public Backend {
     OneGpu& one = gpus_[static_cast<unsigned>(index)];
     std::call_once(one.made, [&] {
       const Current current(index);
+      check_code(index);
       one.gpu = new_for_ever<Gpu>(index);
     });
     return *one.gpu;

@@ -328,12 +328,12 @@ cudaStream_t make_stream(int index) {
   check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cuda");
   return stream;
 }
+}  // namespace
 int attribute(cudaDeviceAttr attribute, int index) {
   int value = 0;
   check(cudaDeviceGetAttribute(&value, attribute, index), "cuda");
   return value;
 }
-}  // namespace
 
 Gpu::Gpu(int number)
     : index(number),

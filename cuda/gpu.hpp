@@ -17,6 +17,9 @@ extern const PluginHost* host;
 /// Throws DeviceError unless the result is cudaSuccess.
 void check(cudaError_t error, std::string_view op, const CallSite& site = {});
 
+/// A number that says what the device has.
+int attribute(cudaDeviceAttr attribute, int index);
+
 /// Makes a device the current one, as cudaSetDevice() does, until the end of the scope. It stays
 /// the current one if the earlier one has no context: nothing has used that device yet.
 class Current {

@@ -109,8 +109,10 @@ using Call = KernelCallOn<Queue>;
 using GradientCall = GradientKernelCallOn<Queue>;
 using Kernel = KernelOn<Queue>;
 
-/// Writes a number to n elements. In copy.cu.
+/// Writes a number to n elements. In create.cu.
 void fill_with(const Queue& queue, DType dtype, void* to, std::int64_t n, double number);
+/// An error if the kernels have no code for the current device. In create.cu.
+cudaError_t find_code();
 
 /// The start and the step of a grid-stride loop.
 __device__ inline std::int64_t first_index() {

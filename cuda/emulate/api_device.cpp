@@ -17,6 +17,16 @@ constexpr std::size_t usual_shared = 48 << 10, most_shared = 227 << 10;
 // Few processors, so that a launch of one block for each of them needs a grid-stride loop.
 constexpr int multiprocessors = 2;
 
+struct Capability {
+  int major, minor;
+};
+Capability capability_of(int device) {
+  return device == state().old_device ? Capability{7, 5} : Capability{9, 0};
+}
+cudaError_t code_error(int device) {
+  return device == state().old_device ? cudaErrorNoKernelImageForDevice : cudaSuccess;
+}
+
 bool is_device(int device) { return device >= 0 && device < int(state().devices.size()); }
 
 cudaError_t launch_error(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes) {
@@ -46,6 +56,7 @@ cudaError_t queue_kernel(const void* kernel, dim3 grid, dim3 block, std::size_t 
     const cudaStream_t stream = find_stream(handle);
     if (!stream) return cudaErrorInvalidResourceHandle;
     if (stream->device != host_thread().device) return cudaErrorInvalidResourceHandle;
+    if (const cudaError_t error = code_error(stream->device)) return error;
     if (const cudaError_t error = launch_error(kernel, grid, block, shared_bytes)) return error;
     const std::size_t used = current_device().memory.used() + state().launch_memory;
     if (state().launch_memory && used > state().device_memory) return cudaErrorMemoryAllocation;
@@ -117,8 +128,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
         properties->maxThreadsPerBlock = int(most_threads);
         properties->maxThreadsPerMultiProcessor = 2048;
         properties->multiProcessorCount = multiprocessors;
-        properties->major = 9;
-        properties->minor = 0;
+        properties->major = capability_of(device).major;
+        properties->minor = capability_of(device).minor;
         properties->l2CacheSize = 50 << 20;
         properties->memoryPoolsSupported = int(state().has_pools);
         properties->unifiedAddressing = 1;
@@ -150,10 +161,10 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
             *value = 2048;
             break;
           case cudaDevAttrComputeCapabilityMajor:
-            *value = 9;
+            *value = capability_of(device).major;
             break;
           case cudaDevAttrComputeCapabilityMinor:
-            *value = 0;
+            *value = capability_of(device).minor;
             break;
           case cudaDevAttrWarpSize:
             *value = 32;
@@ -241,6 +252,15 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
     if (value < 0 || std::size_t(value) > most_shared) return cudaErrorInvalidValue;
     state().dynamic_shared_limits[kernel] = std::size_t(value);
     return cudaSuccess;
+  });
+}
+
+// Only the error is as on a GPU, and the limits that all kernels have here.
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
+  return call([=] {
+    *attributes = {};
+    attributes->maxThreadsPerBlock = int(most_threads);
+    return code_error(int(current_device().number));
   });
 }
 

@@ -19,6 +19,7 @@ constexpr Row rows[] = {
              "CUDA driver version is insufficient for CUDA runtime version"),
     REEL_ROW(cudaErrorNoDevice, "no CUDA-capable device is detected"),
     REEL_ROW(cudaErrorInvalidDevice, "invalid device"),
+    REEL_ROW(cudaErrorNoKernelImageForDevice, "no kernel image is available for the device"),
     REEL_ROW(cudaErrorInvalidResourceHandle, "invalid resource handle"),
     REEL_ROW(cudaErrorIllegalState, "the object is in a state that does not allow the call"),
     REEL_ROW(cudaErrorNotReady, "the work is not done"),

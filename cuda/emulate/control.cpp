@@ -50,6 +50,10 @@ void refuse_epilogues(bool refused) {
   Entry entry;
   state().refuses_epilogues = refused;
 }
+void set_old_device(int device) {
+  Entry entry;
+  state().old_device = device;
+}
 void break_device(int device) {
   Entry entry;
   note_error(device, cudaErrorIllegalAddress);

@@ -26,6 +26,8 @@ namespace {
     emulate::set_device_count(std::atoi(count));
   if (const char* const version = std::getenv("REEL_TEST_DRIVER"))
     emulate::set_driver_version(std::atoi(version));
+  if (const char* const device = std::getenv("REEL_TEST_OLD_DEVICE"))
+    emulate::set_old_device(std::atoi(device));
   if (std::getenv("REEL_TEST_NO_POOLS")) emulate::set_memory_pools(false);
 }
 }  // namespace
@@ -139,6 +141,24 @@ TEST_CASE("break a device", "[.][break_device]") {
 }
 TEST_CASE("a device with a sticky error throws at every call; the CPU and other devices work") {
   const std::string text = printed_under("[break_device]", "");
+  INFO(text);
+  CHECK(text.find("1 passed, 0 failed") != std::string::npos);
+}
+
+TEST_CASE("use an old device", "[.][old_device]") {
+  CHECK(cuda_status() == "CUDA devices: 2");
+  const Tensor x = ones({3});
+  for (int i = 0; i < 2; ++i)
+    CHECK_THROWS_WITH(x.to(cuda(0)),
+                      Catch::Contains("to: device: expected a GPU that the CUDA backend has code "
+                                      "for, got one of compute capability 7.5") &&
+                          Catch::Contains("-Dgpu_archs=75"));
+  CHECK_THROWS_AS(synchronize(cuda(0)), DeviceError);
+  CHECK(cudaGetLastError() == cudaSuccess);
+  CHECK(sum(x.to(cuda(1))).item<float>() == 3);
+}
+TEST_CASE("a device that is older than the kernels is named; the CPU and other devices work") {
+  const std::string text = printed_under("[old_device]", "REEL_TEST_OLD_DEVICE=0");
   INFO(text);
   CHECK(text.find("1 passed, 0 failed") != std::string::npos);
 }

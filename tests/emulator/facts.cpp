@@ -113,6 +113,20 @@ bool no_pools(bool) {
          cudaMallocAsync(&at, bytes, nullptr) == cudaErrorNotSupported;
 }
 
+// A device that the kernels have no code for still has memory.
+bool old_device(bool) {
+  reel::emulate::set_old_device(0);
+  float* const x = device_memory<float>(n);
+  cudaFuncAttributes attributes = {};
+  const auto* const kernel = reinterpret_cast<const void*>(kernels::fill);
+  if (launch(kernels::fill, 3, 32, 0, nullptr, n, 1.0f, x) != cudaErrorNoKernelImageForDevice ||
+      cudaFuncGetAttributes(&attributes, kernel) != cudaErrorNoKernelImageForDevice)
+    return false;
+  ok(cudaSetDevice(1));
+  ok(cudaFuncGetAttributes(&attributes, kernel));
+  return attributes.maxThreadsPerBlock == 1024;
+}
+
 bool events(bool) {
   cudaEvent_t event = nullptr;
   ok(cudaEventCreate(&event));
@@ -199,6 +213,7 @@ constexpr Program list[] = {
     {"copy between devices", peer_copy, 0, ""},
     {"copies through the host are counted", staged_copies, 0, ""},
     {"no memory pools", no_pools, 0, ""},
+    {"an old device", old_device, 0, ""},
     {"a loop of queries ends", events, 0, ""},
     {"host functions", host_function, 0, ""},
     {"graph launched again", graph, 0, ""},
