@@ -203,7 +203,7 @@ struct Parameter {
   std::int64_t elements;
 };
 /// The bytes of a kernel's arguments. All are copied at each launch, so few parameters take few.
-constexpr int few_bytes = 4096, most_bytes = CUDART_VERSION >= 12010 ? 32'764 : few_bytes;
+constexpr int few_bytes = 4096, most_bytes = 32'764;
 /// The parameters of one launch, as many as fit into so many bytes of arguments. A parameter is
 /// divided into shares of `share` elements. A block processes one share after the other.
 template <class T, int written, int bytes>
