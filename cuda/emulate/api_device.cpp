@@ -61,8 +61,9 @@ cudaError_t queue_kernel(const void* kernel, dim3 grid, dim3 block, std::size_t 
     const std::size_t used = current_device().memory.used() + state().launch_memory;
     if (state().launch_memory && used > state().device_memory) return cudaErrorMemoryAllocation;
     ++state().counts.launches;
-    std::uint64_t& largest = state().largest_launches[kernel];
-    largest = std::max(largest, std::uint64_t(grid.x) * grid.y * grid.z);
+    Largest& largest = state().largest_launches[kernel];
+    largest.blocks = std::max(largest.blocks, std::uint64_t(grid.x) * grid.y * grid.z);
+    largest.threads = std::max(largest.threads, std::uint64_t(block.x) * block.y * block.z);
     return enqueue(stream,
                    [launch = Launch{kernel, grid, block, shared_bytes, std::move(body)}](
                        Lane& lane, int) { return run_grid(launch, lane.team, lane.identity); });

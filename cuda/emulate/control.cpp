@@ -75,7 +75,7 @@ void reset_counts() {
   state().counts = {};
   state().largest_launches.clear();
 }
-std::map<const void*, std::uint64_t> largest_launches() {
+std::map<const void*, Largest> largest_launches() {
   Entry entry;
   return state().largest_launches;
 }

@@ -51,9 +51,12 @@ struct Counts {
 };
 Counts counts();
 void reset_counts();
-/// The kernels that were launched since the last reset_counts(), each with the number of blocks of
-/// its largest launch.
-std::map<const void*, std::uint64_t> largest_launches();
+/// The most blocks of a launch of a kernel, and the most threads of a block.
+struct Largest {
+  std::uint64_t blocks = 0, threads = 0;
+};
+/// The kernels that were launched since the last reset_counts().
+std::map<const void*, Largest> largest_launches();
 
 /// Ends the program with a message if a canary of a live block was overwritten. Every wait for a
 /// whole device and every free makes this check too.

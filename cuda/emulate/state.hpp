@@ -67,7 +67,7 @@ struct State {
   std::vector<std::unique_ptr<Capture>> captures;            // unfinished captures
   std::map<const void*, std::size_t> dynamic_shared_limits;  // key: kernel
   Counts counts;
-  std::map<const void*, std::uint64_t> largest_launches;
+  std::map<const void*, Largest> largest_launches;
   int device_count = 2, old_device = -1;
   int driver_version = CUDART_VERSION;
   std::size_t device_memory = std::size_t(8) << 30, launch_memory = 0;

@@ -55,32 +55,32 @@ std::string missing_kernels() {
         missing += std::string(op->name) + suffix_of(part).data() + " ";
   return missing;
 }
-/// The names of the kernels in the sources.
-std::set<std::string> kernels_of_sources() {
+/// The kernels in the sources, each with the arguments of its __launch_bounds__, if it has any.
+std::map<std::string, std::string> kernels_of_sources() {
   const std::string text =
       output_of("cd '" REEL_CUDA_SOURCES
                 "' && grep -hv '^//' *.cu *.hpp | grep -h -A1 __global__ | tr '\\n' ' '");
-  const std::regex kernel(R"(__global__ void( __launch_bounds__\([^)]*\))?\s+(\w+)\()");
-  std::set<std::string> names;
+  const std::regex kernel(R"(__global__ void( __launch_bounds__\(([^)]*)\))?\s+(\w+)\()");
+  std::map<std::string, std::string> bounds;
   for (std::sregex_iterator each(text.begin(), text.end(), kernel), end; each != end; ++each)
-    names.insert((*each)[2]);
-  return names;
+    bounds[(*each)[3]] = (*each)[2];
+  return bounds;
 }
-/// The number of blocks of the largest launch of each kernel, 0 without a launch. The key is a
-/// function: "reel::gpu::run_rows<float, 4, ...>(...)".
-std::map<std::string, std::uint64_t> blocks_of_functions() {
+/// The largest launches of each kernel that was launched. The key is a function:
+/// "reel::gpu::run_rows<float, 4, ...>(...)".
+std::map<std::string, emulate::Largest> launched_functions() {
   Dl_info plugin = {};
   const auto launches = emulate::largest_launches();
   REQUIRE(!launches.empty());
   REQUIRE(dladdr(launches.begin()->first, &plugin));
   std::istringstream symbols(output_of("nm -C '" + std::string(plugin.dli_fname) + "'"));
-  std::map<std::string, std::uint64_t> blocks;
+  std::map<std::string, emulate::Largest> functions;
   for (std::string line; std::getline(symbols, line);) {
     const auto offset = std::strtoull(line.c_str(), nullptr, 16);
     const auto found = launches.find(static_cast<const char*>(plugin.dli_fbase) + offset);
-    if (found != launches.end()) blocks[line.substr(line.find("reel::"))] = found->second;
+    if (found != launches.end()) functions[line.substr(line.find("reel::"))] = found->second;
   }
-  return blocks;
+  return functions;
 }
 /// The name without namespaces and template arguments.
 std::string name_of(std::string function) {
@@ -94,11 +94,11 @@ std::string name_of(std::string function) {
 /// template counts once.
 std::string small_launches() {
   std::map<std::string, std::uint64_t> most;
-  for (const std::string& name : kernels_of_sources()) most[name] = 0;
+  for (const auto& [name, bound] : kernels_of_sources()) most[name] = 0;
   CHECK(most.size() > 50);
-  for (const auto& [function, blocks] : blocks_of_functions()) {
-    std::uint64_t& largest = most[name_of(function)];
-    largest = std::max(largest, blocks);
+  for (const auto& [function, largest] : launched_functions()) {
+    std::uint64_t& blocks = most[name_of(function)];
+    blocks = std::max(blocks, largest.blocks);
   }
   // These have one block always. Only graphs launch the last two.
   const std::set<std::string> single = {"permute_few", "put_draws", "add_blocks"};
@@ -106,6 +106,28 @@ std::string small_launches() {
   for (const auto& [name, blocks] : most)
     if (blocks < 3 && !single.count(name)) small += name + " " + std::to_string(blocks) + ", ";
   return small;
+}
+/// The most threads that a block of the function may have. Without a bound, a thread may take 255
+/// registers, and a GPU has them for 256 threads.
+std::uint64_t most_threads(const std::string& bound, const std::string& function) {
+  const bool holds = function.find(", 0", function.find('<')) != function.find(", ");
+  if (bound == "row_threads<held>") return holds ? 512 : 1024;
+  if (bound == "column_threads<held>") return holds ? 1024 : 256;
+  return bound.empty() ? 256 : std::stoull(bound);
+}
+/// The functions that were launched with more threads than their bound, which a GPU refuses.
+std::string above_bounds(const std::map<std::string, std::string>& bounds) {
+  std::string above;
+  for (const auto& [function, largest] : launched_functions())
+    if (largest.threads > most_threads(bounds.at(name_of(function)), function))
+      above += function.substr(0, 99) + " " + std::to_string(largest.threads) + ", ";
+  return above;
+}
+void check_bounds() {
+  auto bounds = kernels_of_sources();
+  CHECK(above_bounds(bounds) == "");
+  for (auto& [name, bound] : bounds) bound = "31";
+  CHECK(above_bounds(bounds).find("run_rows<") != std::string::npos);
 }
 /// The most launches of each kernel in one call, and what a kernel does beside launches.
 struct Launches : Observer {
@@ -144,6 +166,7 @@ TEST_CASE("every kernel gives the CPU's numbers for more elements than a grid ta
     if (!names.ran.count(each)) missing += each + " ";
   CHECK(missing == "");
   CHECK(small_launches() == "");
+  check_bounds();
 }
 
 TEST_CASE("lines that no block keeps in its registers have three blocks and the CPU's numbers") {
@@ -151,14 +174,15 @@ TEST_CASE("lines that no block keeps in its registers have three blocks and the 
   const LockstepScope lockstep({.tolerance = 2e-4});
   emulate::reset_counts();
   run_long_lines();
-  const auto launched = blocks_of_functions();
+  check_bounds();
+  const auto launched = launched_functions();
   for (const std::string name : {"run_rows", "run_columns", "gradient_rows"})
     for (const std::string type : {"float", "double"}) {
       const std::string instance = name + "<" + type + ", 0";
       INFO(instance);
       std::uint64_t most = 0;
-      for (const auto& [function, blocks] : launched)
-        if (function.find(instance) != std::string::npos) most = std::max(most, blocks);
+      for (const auto& [function, largest] : launched)
+        if (function.find(instance) != std::string::npos) most = std::max(most, largest.blocks);
       CHECK(most >= 3);
     }
 }
