@@ -140,7 +140,7 @@ TEST_CASE("a call that checks indices gets the memory of graphs, and reports") {
   CHECK_THROWS_WITH((scatter(to, wrong, ones({2})), synchronize(cuda(0))),
                     Catch::Contains("got 200000 at [1]"));
   CHECK(many.right());
-  emulate::set_launch_memory(std::size_t{3} << 20);
+  emulate::set_launch_memory(std::size_t{2} << 20);
   CHECK_THROWS_WITH((take(many.x, wrong), synchronize(cuda(0))), Catch::Contains("got 200000"));
   emulate::set_launch_memory(0);
   CHECK(many.right());
