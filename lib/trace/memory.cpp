@@ -130,21 +130,23 @@ bool is_first_of_arena(Memory& memory, std::uintptr_t first, std::size_t bytes) 
 #if REEL_BLOCKS_OF_GLIBC
 /// Whether these words, the size and the first two words of a block, are those of a block that
 /// free() keeps for the next malloc(). glibc writes two words there: the address of the next such
-/// block, mixed with the address of this block, and a key, which malloc() clears. If the key is
-/// unknown, the next block must have the same one. In a list without keys the address points to the
-/// word in front of the next block's size, so the word compared here is that size. Both blocks have
-/// the same size, at most 128 bytes.
+/// block, mixed with the address of this block, and a key, which malloc() clears. The next block
+/// has the same key. A block in use may still hold the key: the end of a thread frees its blocks
+/// again and clears nothing. In a list without keys the address points to the word in front of the
+/// next block's size, so the word compared here is that size. Both blocks have the same size, at
+/// most 128 bytes.
 bool is_kept_block(Memory& memory, std::uintptr_t block, const std::uintptr_t (&words)[3]) {
   const std::uintptr_t known = key_of_free();
   const auto [size, first, key] = words;
   const std::uintptr_t next = first ^ block >> 12, near = std::uintptr_t{1} << 26;
   const bool may_have_no_key = size < 136;
-  if (known && (key == known || !may_have_no_key)) return key == known;
+  const bool has_key = known && key == known;
+  if (known && !has_key && !may_have_no_key) return false;
   if (!key || !next) return key;
   std::uintptr_t there = 0;
-  return next % 16 == 0 && next - block + near < 2 * near &&
+  return next % 16 == 0 && (has_key || next - block + near < 2 * near) &&
          memory.read(next + word, &there, sizeof there) &&
-         ((!known && there == key) || (may_have_no_key && (there ^ size) <= 7));
+         (there == key || (may_have_no_key && (there ^ size) <= 7));
 }
 
 /// Whether a block with this size word can be at this address: in the heap of brk(), in the memory
