@@ -21,11 +21,16 @@ namespace {
 class SiteScope {
  public:
   explicit SiteScope(const CallSite& site)
-      : context_(Context::here()), layer_(context_.site_name), function_(context_.function) {
+      : context_(Context::here()),
+        caller_(context_.site),
+        layer_(context_.site_name),
+        function_(context_.function) {
+    context_.site = site.caller;
     context_.site_name = site.layer;
     context_.function = site.function;
   }
   ~SiteScope() {
+    context_.site = caller_;
     context_.site_name = layer_;
     context_.function = function_;
   }
@@ -34,6 +39,7 @@ class SiteScope {
 
  private:
   Context& context_;
+  Caller caller_;
   std::string_view layer_, function_;
 };
 

@@ -58,6 +58,27 @@ TEST_CASE("the error of a kernel names the layer and the function that called it
   CHECK(name_in(text_of([] { synchronize(cuda(0)); })) == function);
   CHECK(name_in(text_of([] { ones({2}) + ones({3}); })) == "add");
 }
+TEST_CASE("the error of a kernel names the line of the call, whatever waits") {
+  const DeviceScope scope(cuda(0));
+  const Tensor x = ones({5, 2}), wrong = tensor({7}),
+               mask = tensor({true, false, true, true, true});
+  Variable w("w", ones({2}));
+  optim::SGD sgd({w});
+  sgd.learning_rate().assign(-1);
+  const std::vector<std::function<void()>> waits = {
+      [&] { x.to(cpu()); },         [&] { w.value().to(cpu()); },  [&] { x[mask]; },
+      [&] { to_string(x); },        [&] { sum(x).item<float>(); }, [&] { pinned(x, cuda(0)); },
+      [&] { synchronize(cuda(0)); }};
+  for (std::size_t i = 0; i < waits.size(); ++i) {
+    INFO(i);
+    const unsigned take_line = __LINE__ + 1;
+    take(x, wrong);
+    CHECK_THROWS_WITH(waits[i](), Catch::Contains("faults.cpp:" + std::to_string(take_line) + ":"));
+    const unsigned step_line = __LINE__ + 1;
+    sgd.step({ones({2})});
+    CHECK_THROWS_WITH(waits[i](), Catch::Contains("faults.cpp:" + std::to_string(step_line) + ":"));
+  }
+}
 TEST_CASE("an op without a kernel for a device says so, and where it can be computed") {
   const Tensor x = full({3}, 0.5), there = x.to(cuda(0));
   const Tensor right = tanh(there).to(cpu());
