@@ -368,9 +368,11 @@ TEST_CASE("records keep the values that gradients need, and no others") {
   };
   CHECK(kept([&](const Tensor& y) { return y + x; }) == 0);
   CHECK(kept([&](const Tensor& y) { return x - y; }) == 0);
-  CHECK(kept([&](const Tensor& y) { return y * 2.0f; }) <= 20);  // the number
-  CHECK(kept([&](const Tensor& y) { return y * x; }) == 20);     // y, because the leaf keeps x
-  CHECK(kept([&](const Tensor& y) { return exp(y); }) == 20);    // the result
+  const int tensors =
+      x.device() == cpu() ? 1 : 2;  // a device may keep numbers in a table of its own
+  CHECK(kept([&](const Tensor& y) { return y * 2.0f; }) <= 20 * tensors);  // the number
+  CHECK(kept([&](const Tensor& y) { return y * x; }) == 20);   // y, because the leaf keeps x
+  CHECK(kept([&](const Tensor& y) { return exp(y); }) == 20);  // the result
   CHECK(kept([&](const Tensor& y) { return reshape(reshape(y, {1, 3}), {3}); }) == 0);
   CHECK(kept([&](const Tensor& y) { return sum(broadcast_to(y, {2, 3}), 0); }) == 0);
   CHECK(kept([&](const Tensor& y) { return matmul(y, m); }) <= 20);

@@ -143,10 +143,19 @@ class KeptCall {
     backend_of(Device::Kind::cpu)
         ->run({op_, part_, {options_, memory_.data()}, call, cpu(), site_});
   } catch (const std::exception&) {
+    if (op_.updates) keep_values();
     throw LateError{std::current_exception(), op_.name, site_};
   }
 
  private:
+  /// Of Variables whose update has failed. Output i is the new value of input i.
+  void keep_values() {
+    for (std::size_t i = 0; i < outputs_.size(); ++i)
+      if (outputs_[i]->data != inputs_[i]->data)
+        std::memcpy(outputs_[i]->data, inputs_[i]->data,
+                    static_cast<std::size_t>(outputs_[i]->bytes()));
+  }
+
   Body* keep(const Body* body, const Arena& arena) {
     if (!body) return nullptr;
     Body& copy = bodies_.emplace_back(*body);
