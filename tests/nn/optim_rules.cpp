@@ -262,7 +262,8 @@ TEST_CASE("a wrong rate leaves a Variable whose value is held elsewhere", "[opti
         await_errors();
       });
       for (std::size_t i = 0; i < all.size(); ++i)
-        if (all[i].name() != "steps" || all[i].device() == cpu()) CHECK(equal(all[i], before[i]));
+        if (all[i].device() == cpu() || !all[i].name().ends_with("steps"))
+          CHECK(equal(all[i], before[i]));
     }
     optimizer.learning_rate().assign(0.5);
     optimizer.step({ones({3, 2})});
