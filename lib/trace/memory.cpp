@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -316,10 +317,13 @@ std::uintptr_t find_key_of_free() {
   const bool may_be_address = keys[0] < std::uintptr_t{1} << 48;
   return keys[0] == keys[1] && !may_be_address ? keys[0] : 0;
 }
+constexpr std::uintptr_t not_asked = 1;
+constinit std::atomic<std::uintptr_t> known_key = not_asked;
 }  // namespace
 std::uintptr_t key_of_free() {
-  static const std::uintptr_t known = find_key_of_free();
-  return known;
+  std::uintptr_t key = known_key.load(std::memory_order_relaxed);
+  if (key == not_asked) known_key.store(key = find_key_of_free(), std::memory_order_relaxed);
+  return key;
 }
 
 bool is_waiting_block(Memory& memory, std::uintptr_t at, const std::byte* bytes,
