@@ -57,19 +57,17 @@ relink() {
 }
 
 # With the tests of './dev test': compiling them again is half of the build. Those that replace malloc or load our
-# plugins are compiled for the sanitizers.
+# plugins are compiled for the sanitizers, with all that they load.
 sanitize_address() {
-  local program name
+  local program own targets
   configure_address
   build test "${test_options[@]}"
-  ninja -C build/address --quiet libreel.a
+  own='test_(cuda|emulator|ends|exhaustion)'
+  mapfile -t targets < <(ninja -C build/address -t targets all | sed -n 's/: cpp_LINKER$//p' |
+    grep -E "^(cuda/|libreel|tests/(ends|lib(ends|planted).*|$own)$)")
+  ninja -C build/address --quiet libreel.a "${targets[@]}"
   for program in build/test/tests/test_*; do
-    name=${program##*/}
-    if [[ $name =~ _(cuda|emulator|ends|exhaustion)$ ]]; then
-      ninja -C build/address --quiet "tests/$name"
-    elif [[ -f $program && -x $program ]]; then
-      relink "$name"
-    fi
+    if [[ -f $program && -x $program && ! $program =~ $own$ ]]; then relink "${program##*/}"; fi
   done
   run_for_address
 }
