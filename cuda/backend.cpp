@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The backend of CUDA devices, and the function that installs it into the library.
+#include <atomic>
+#include <mutex>
+
 #include "cuda/gpu.hpp"
 #include "cuda/matmul.hpp"
 #include "cuda/pinned.hpp"
@@ -79,9 +82,9 @@ class CudaBackend final : public Backend {
   DeviceMemoryUse use(int index) override { return at(index).memory.use(); }
   void trim() noexcept override {
     for (const OneGpu& one : gpus_)
-      if (one.gpu) {
-        const Current current(one.gpu->index);
-        one.gpu->make_room();
+      if (Gpu* const gpu = one.gpu) {
+        const Current current(gpu->index);
+        gpu->make_room();
       }
     pinned_.trim();
   }
@@ -146,16 +149,16 @@ class CudaBackend final : public Backend {
 
  private:
   struct OneGpu {
-    std::once_flag made;
-    Gpu* gpu = nullptr;
+    std::mutex making;
+    std::atomic<Gpu*> gpu = nullptr;
   };
   Gpu& at(int index) {
     OneGpu& one = gpus_[static_cast<unsigned>(index)];
-    std::call_once(one.made, [&] {
-      const Current current(index);
-      check_code(index);
-      one.gpu = new_for_ever<Gpu>(index);
-    });
+    if (Gpu* const made = one.gpu.load(std::memory_order_acquire)) return *made;
+    const Current current(index);
+    check_code(index);  // before the lock: an observer that is told of the error may use the device
+    const std::lock_guard held(one.making);
+    if (!one.gpu) one.gpu = new_for_ever<Gpu>(index);
     return *one.gpu;
   }
   /// Lets a device read the memory of another one directly if the machine can. Else CUDA copies
