@@ -159,9 +159,9 @@ class Constants {
  private:
   static constexpr std::size_t places = 8192, size = 16;
   std::mutex mutex_;
-  std::byte* memory_ = nullptr;   // of the device
-  std::size_t count_ = 0;         // at most half of the places
-  std::uint64_t last_[256] = {};  // used once; a number that is not used again takes no place
+  std::byte* memory_ = nullptr;              // of the device
+  std::size_t count_ = 0;                    // at most half of the places
+  std::uint64_t last_[256] = {};             // new numbers; the second use puts one into the table
   std::optional<std::uint64_t> at_[places];  // a hash table
 };
 

@@ -25,7 +25,7 @@ race_on_emulator() {
 }
 
 sanitize() {
-  need "${build_packages[@]}" "${sanitize_packages[@]}"
+  need "${build_packages[@]}" "${test_packages[@]}"  # some parts use the programs of './dev test'
   local common=(-Dsamples=false -Disa=native -Doptimization=1 -Db_lundef=false)
   local lines=-g1  # enough for the lines of a report
   # Not detect_stack_use_after_return: g++ 12 aligns the locals of its fake stack to 32 bytes where

@@ -70,9 +70,7 @@ void explain_tree(const tracing::Tree& tree, std::string& out) {
   for (const auto& [part, times] : parts)
     out += part + (times == 1 ? "" : ", " + std::to_string(times) + " times") + "\n";
 }
-}  // namespace
 
-namespace {
 /// Retires a plan at its end.
 struct Retired {
   tracing::Plan* plan = nullptr;
@@ -82,8 +80,8 @@ struct Retired {
 };
 }  // namespace
 
-// Trees keep results of user types. Their destructors run while no mutex is locked. So does the
-// backend, which has mutexes of its own.
+// Trees keep results of user types. Their destructors run while no mutex is locked. A plan is
+// retired then, too, because the backend has mutexes of its own.
 tracing::Difference TraceEntry::publish(const tracing::Capture& path, std::uint64_t call,
                                         std::unique_ptr<tracing::CapturedWords> captured) {
   Retired older;
