@@ -20,6 +20,7 @@ race_on_emulator() {
   local -x TSAN_OPTIONS=halt_on_error=1:ignore_noninstrumented_modules=1
   local -x LD_PRELOAD
   LD_PRELOAD="$PWD/build/emulator/tests/libbegin_tsan.so $(clang++ "-print-file-name=libclang_rt.tsan-$(uname -m).so")"
+  LD_PRELOAD+=" $LD_LIBRARY_PATH/libemulate.so"
   sweep_on_emulator build/test
   REEL_TEST_SHORT=1 beside run_tests build/test/tests/test_cuda '~[.]'
 }

@@ -60,10 +60,12 @@ cudaError_t release(void* at) {
   wait_for_device(int(there.device->number));
   MemoryBlock* const block = there.device->memory.find(at);
   if (!block || block->freeing) return cudaErrorInvalidValue;
-  if (block->of_graph)
-    block->live = block->kept = false;  // the graph's next launch allocates it again
-  else
+  if (block->of_graph) {
+    there.device->memory.end(*block);  // the graph's next launch allocates it again
+    block->kept = false;
+  } else {
     there.device->memory.release(*block);
+  }
   return cudaSuccess;
 }
 
@@ -92,12 +94,10 @@ Work end_work(Device& device, void* at) {
     if (!block || !block->live) report("cudaFreeAsync of %p, which is not allocated", at);
     touch_write(lane.identity, at, block->bytes, "cudaFreeAsync");
     block->freeing = false;
-    if (!block->of_graph) {
+    if (block->of_graph)
+      device.memory.end(*block);
+    else
       device.memory.release(*block);
-    } else {
-      device.memory.close_all();
-      block->live = false;
-    }
     return cudaSuccess;
   };
 }
@@ -110,7 +110,7 @@ cudaError_t allocate_async(void** at, std::size_t bytes, cudaStream_t handle) {
   Device& device = *state().devices[std::size_t(stream->device)];
   MemoryBlock* const block = take(device, bytes);
   if (!block) return cudaErrorMemoryAllocation;
-  block->live = false;
+  device.memory.end(*block);
   block->of_pool = true;
   *at = block->at;
   if (stream->capture) {

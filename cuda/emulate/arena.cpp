@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "cuda/emulate/memory.hpp"
 #include "cuda/emulate/report.hpp"
 
 namespace reel::emulate {
@@ -17,9 +18,26 @@ const auto page = std::size_t(sysconf(_SC_PAGESIZE));
 constexpr std::size_t alignment = 256, addresses = std::size_t(64) << 30;
 constexpr std::size_t filled_bytes = 64 << 20;  // more would cost time and memory
 constexpr std::size_t remembered = 4096;
+constexpr std::size_t most_keyed = 16'000;  // each is two mappings; Linux allows 65,530
 constexpr unsigned char canary = 0xE7;
 
 std::size_t round_up(std::size_t n, std::size_t step) { return (n + step - 1) / step * step; }
+
+/// Opens a key for this thread, during its scope.
+class Opened {
+ public:
+  explicit Opened(int key) : key_(key), before_(key < 0 ? 0 : pkey_get(key)) {
+    if (key_ >= 0) pkey_set(key_, 0);
+  }
+  ~Opened() {
+    if (key_ >= 0) pkey_set(key_, static_cast<unsigned>(before_));
+  }
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+
+ private:
+  const int key_, before_;
+};
 }  // namespace
 
 // A direct system call, so that the sanitizers do not count the mapping as an access.
@@ -31,12 +49,24 @@ Arena::Arena(bool always_open) : always_open_(always_open) {
   base_ = reinterpret_cast<std::byte*>(at);
   end_ = base_ + addresses;
   next_ = base_ + page;
+  if (!always_open && hides_memory()) key_ = pkey_alloc(0, PKEY_DISABLE_ACCESS);
 }
 
-Arena::~Arena() { syscall(SYS_munmap, base_, addresses); }
+Arena::~Arena() {
+  syscall(SYS_munmap, base_, addresses);
+  if (key_ >= 0) pkey_free(key_);
+}
 
 void Arena::protect(const MemoryBlock& block, bool open) const {
-  syscall(SYS_mprotect, block.pages, block.page_bytes, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+  const int access = open ? PROT_READ | PROT_WRITE : PROT_NONE;
+  if (block.keyed)
+    syscall(SYS_pkey_mprotect, block.pages, block.page_bytes, access, key_);
+  else
+    syscall(SYS_mprotect, block.pages, block.page_bytes, access);
+}
+
+void Arena::set_key(unsigned rights) const {
+  if (key_ >= 0) pkey_set(key_, rights);
 }
 
 // Addresses are reused only after all were used, so that stale pointers are found.
@@ -57,6 +87,7 @@ MemoryBlock* Arena::allocate(std::size_t bytes) {
   block.page_bytes = page_bytes;
   block.at = next_ + page_bytes - size;
   block.bytes = bytes;
+  block.keyed = key_ >= 0 && blocks_.size() <= most_keyed;
   next_ += page_bytes + page;
   used_ += size;
   begin(block);
@@ -65,6 +96,7 @@ MemoryBlock* Arena::allocate(std::size_t bytes) {
 
 void Arena::begin(MemoryBlock& block) {
   protect(block, true);
+  const Opened opened(key_);
   unpoison(block.pages, block.page_bytes);
   std::memset(block.at, 0xFF, std::min(block.bytes, filled_bytes));
   std::byte* const behind = block.at + block.bytes;
@@ -73,16 +105,20 @@ void Arena::begin(MemoryBlock& block) {
   poison(block.pages, std::size_t(block.at - block.pages));
   poison(behind, std::size_t(block.pages + block.page_bytes - behind));
   block.live = true;
-  if (!always_open_ && !block.open) protect(block, false);
+  if (!block.keyed && !always_open_ && !block.open) protect(block, false);
+}
+
+void Arena::end(MemoryBlock& block) {
+  if (block.open) close_all();
+  if (block.keyed || always_open_) protect(block, false);
+  block.live = false;
 }
 
 void Arena::release(MemoryBlock& block) {
   check(block);
-  if (block.open) close_all();
+  end(block);
   unpoison(block.pages, block.page_bytes);
-  protect(block, true);
   syscall(SYS_madvise, block.pages, block.page_bytes, MADV_DONTNEED);
-  protect(block, false);
   poison(block.pages, block.page_bytes);
   used_ -= round_up(std::max<std::size_t>(block.bytes, 1), alignment);
   if (freed_.size() < remembered)
@@ -107,8 +143,11 @@ const MemoryBlock* Arena::find_freed(const void* address) const {
   return nullptr;
 }
 
+void Arena::open_all() const { set_key(0); }
+
 void Arena::open(MemoryBlock& block) {
   if (block.open || always_open_) return;
+  if (block.keyed) return open_all();
   protect(block, true);
   block.open = true;
   block.next_open = first_open_;
@@ -116,6 +155,7 @@ void Arena::open(MemoryBlock& block) {
 }
 
 void Arena::close_all() {
+  set_key(PKEY_DISABLE_ACCESS);
   for (; first_open_; first_open_ = first_open_->next_open) {
     protect(*first_open_, false);
     first_open_->open = false;
@@ -128,7 +168,8 @@ void Arena::check() {
 
 void Arena::check(const MemoryBlock& block) const {
   if (!block.live) return;
-  const bool shut = !block.open && !always_open_;
+  const Opened opened(key_);
+  const bool shut = !block.keyed && !block.open && !always_open_;
   if (shut) protect(block, true);
   const auto intact = [](std::byte b) { return b == std::byte{canary}; };
   const std::byte* const behind = block.at + block.bytes;

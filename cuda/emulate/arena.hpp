@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The memory of one device. No code can access its pages while no device work runs.
+// The memory of one device. No code can access its pages while no device work runs. Where the CPU has
+// protection keys, the pages of live blocks have the key of the arena, and each thread opens and
+// closes the key with one instruction. Otherwise each block is opened at its first access, and
+// closed, by system calls.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +22,8 @@ struct MemoryBlock {
   std::byte* pages = nullptr;
   std::size_t page_bytes = 0;
   bool live = false;     // false until the stream reaches an allocation in stream order
-  bool open = false;     // the running work may access it
+  bool keyed = false;    // its pages have the key of the arena
+  bool open = false;     // the running work may access it; not used if it is keyed
   bool freeing = false;  // cudaFreeAsync was called
   bool of_graph = false;
   bool of_pool = false;
@@ -44,6 +48,8 @@ class Arena {
   MemoryBlock* allocate(std::size_t bytes);
   /// Call it when the stream reaches the allocation. The content becomes NaN again.
   void begin(MemoryBlock& block);
+  /// The stream frees a block whose addresses are kept. Call begin() before the next use.
+  void end(MemoryBlock& block);
   /// Checks the canaries, then closes the block.
   void release(MemoryBlock& block);
   bool contains(const void* address) const { return address >= base_ && address < end_; }
@@ -54,7 +60,10 @@ class Arena {
   /// The freed block that contained the address last. Null if it is not known.
   const MemoryBlock* find_freed(const void* address) const;
 
+  /// For this thread.
   void open(MemoryBlock& block);
+  /// Opens all keyed blocks for this thread.
+  void open_all() const;
   void close_all();
   /// Ends the program if a canary was overwritten.
   void check();
@@ -63,9 +72,11 @@ class Arena {
 
  private:
   void protect(const MemoryBlock& block, bool open) const;
+  void set_key(unsigned rights) const;
   void check(const MemoryBlock& block) const;
 
   const bool always_open_;
+  int key_ = -1;  // -1: none
   std::byte* base_;
   std::byte* end_;
   std::byte* next_;

@@ -11,6 +11,11 @@ struct Location {
   bool pinned = false;
 };
 Location locate(const void* address);
+/// The device whose memory this is, or null.
+Device* locate_device(const void* address);
+/// Whether the program calls the process_vm_readv() of the emulator. It does if the emulator is
+/// linked or was loaded by LD_PRELOAD, but not if it came with a plugin.
+bool hides_memory();
 
 /// Whether the range is host memory, or is within one block of a device.
 bool is_within(const Location& location, const void* address, std::size_t bytes);

@@ -12,6 +12,7 @@
 namespace reel::emulate {
 namespace {
 thread_local int work_device = -1;  // the device of the work that this host thread runs
+int open_for = -1;                  // the device whose work may access the open memory
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -83,13 +84,17 @@ bool step() {
 bool device_work_runs() { return work_device >= 0; }
 int running_device() { return work_device; }
 
+// The memory stays open for the next work of the device. run_some() and run_until() close it
+// before the host goes on.
 cudaError_t run_work(const Work& work, Lane& lane, int device) {
   const int before = work_device;
   catch_faults();
-  work_device = device;
+  if (open_for != device) close_memory();
+  open_for = work_device = device;
+  for (auto& each : state().devices)
+    if (may_touch(device, *each)) each->memory.open_all();
   const cudaError_t error = work(lane, device);
   work_device = before;
-  close_memory();
   return error;
 }
 
@@ -151,17 +156,20 @@ void enqueue_task(cudaStream_t stream, Task task) {
   run_until([=] { return stream->tasks.size() < most_waiting; });
 }
 
+// Many tasks now and then, because each time their memory is opened and closed.
 void run_some() {
-  constexpr std::size_t one_in = 8, most = 4;
+  constexpr std::size_t one_in = 32, most = 19;
   if (roll(one_in)) return;
   for (std::size_t left = roll(most) + 1; left && step(); --left) {
   }
+  close_memory();
 }
 
 void run_until(const std::function<bool()>& done) {
   while (!done())
     if (!step())
       report("a wait that cannot end: its stream waits for an event that is never recorded");
+  close_memory();
 }
 
 bool is_idle(cudaStream_t stream) { return stream->tasks.empty(); }
