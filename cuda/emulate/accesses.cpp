@@ -9,18 +9,22 @@
 
 namespace reel::emulate {
 namespace {
-/// From the first to the last address of all devices. Other memory may be between two devices.
+/// From the first to the last address of all devices, and whether other memory is between two.
 struct {
   std::uintptr_t first = 0, bytes = 0;
+  bool has_gaps = false;
+  Counts* counts = nullptr;
 } range;
 void find_range() {
-  std::uintptr_t first = UINTPTR_MAX, end = 0;
+  std::uintptr_t first = UINTPTR_MAX, end = 0, sum = 0;
   for (const auto& device : state().devices) {
-    const auto [from, to] = device->memory.range();
-    first = std::min(first, reinterpret_cast<std::uintptr_t>(from));
-    end = std::max(end, reinterpret_cast<std::uintptr_t>(to));
+    const auto from = reinterpret_cast<std::uintptr_t>(device->memory.range().first),
+               to = reinterpret_cast<std::uintptr_t>(device->memory.range().second);
+    first = std::min(first, from);
+    end = std::max(end, to);
+    sum += to - from;
   }
-  if (end) range = {first, end - first};
+  if (end) range = {first, end - first, end - first != sum, &state().counts};
 }
 bool is_device_memory(const void* at) {
   const auto& devices = state().devices;
@@ -31,8 +35,9 @@ bool is_device_memory(const void* at) {
 void note(const void* at, std::size_t n, std::uint64_t Counts::*total) {
   if (range.bytes == 0) [[unlikely]]
     find_range();
-  if (reinterpret_cast<std::uintptr_t>(at) - range.first < range.bytes && is_device_memory(at))
-    state().counts.*total += n;
+  if (reinterpret_cast<std::uintptr_t>(at) - range.first < range.bytes &&
+      (!range.has_gaps || is_device_memory(at)))
+    range.counts->*total += n;
 }
 void count_read(const volatile void* at, std::size_t n) {
   note(const_cast<const void*>(at), n, &Counts::read_bytes);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The memory of one device. No code can access its pages while no device work runs. Where the CPU has
-// protection keys, the pages of live blocks have the key of the arena, and each thread opens and
-// closes the key with one instruction. Otherwise each block is opened at its first access, and
+// The memory of one device. No code can access its pages while no device work runs. Where the CPU
+// has protection keys, the pages of live blocks have the key of the arena, and each thread opens
+// and closes the key with one instruction. Otherwise each block is opened at its first access, and
 // closed, by system calls.
 #pragma once
 #include <cstddef>

@@ -46,6 +46,8 @@ USERS = {
     "lib/bench": ("lib/body", ""),
     "lib/testing": ("autograd lib/body lib/flow lib/gate lib/memory lib/ops lib/tensor lib/trace", ""),
 }
+# A function of the C library that the CUDA emulator replaces.
+REPLACED = "process_vm_readv"
 # These may include and call everything.
 OUTSIDE = {"bench", "tests"}
 # The composition root: it fills the op table with what all modules give.
@@ -329,6 +331,8 @@ class Symbols:
         self.weak = collections.defaultdict(set)    # the same for inline functions and the like
         for object_, kind, symbol in re.findall(r"^(.*?\.o):.{16} (\S) (.*)$", listed, re.MULTILINE):
             module = objects[object_]
+            if symbol == REPLACED:
+                continue
             if kind in "Uwv":
                 self.calls[symbol].add(module)
             elif kind in "WVu":

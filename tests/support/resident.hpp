@@ -6,14 +6,15 @@
 #include <cstdint>
 #include <cstdio>
 
-/// Those of the sanitizers' runtimes, null in a program without one.
+/// Those of the sanitizers' runtimes, null in a program without one. The CUDA emulator has a
+/// __tsan_init() too.
 extern "C" [[gnu::weak]] void __asan_init();
-extern "C" [[gnu::weak]] void __tsan_init();
+extern "C" [[gnu::weak]] void* __tsan_get_current_fiber();
 
 namespace reel::tests {
 /// Whether the program runs under AddressSanitizer or ThreadSanitizer. The library alone may be
 /// compiled for it.
-inline const bool under_asan = __asan_init, under_tsan = __tsan_init;
+inline const bool under_asan = __asan_init, under_tsan = __tsan_get_current_fiber;
 inline const bool sanitized = under_asan || under_tsan;  // freed memory is not given back at once
 
 /// Number i of /proc/self/statm, which counts pages, in bytes.
