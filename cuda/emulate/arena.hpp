@@ -48,7 +48,7 @@ class Arena {
   MemoryBlock* allocate(std::size_t bytes);
   /// Call it when the stream reaches the allocation. The content becomes NaN again.
   void begin(MemoryBlock& block);
-  /// The stream frees a block whose addresses are kept. Call begin() before the next use.
+  /// Closes a block and keeps its addresses. Call begin() before the next use.
   void end(MemoryBlock& block);
   /// Checks the canaries, then closes the block.
   void release(MemoryBlock& block);
@@ -60,10 +60,11 @@ class Arena {
   /// The freed block that contained the address last. Null if it is not known.
   const MemoryBlock* find_freed(const void* address) const;
 
-  /// For this thread.
+  /// Opens a block. If it is keyed, all keyed blocks are opened, for this thread only.
   void open(MemoryBlock& block);
   /// Opens all keyed blocks for this thread.
   void open_all() const;
+  /// Closes all blocks that were opened. Keyed blocks are closed for this thread only.
   void close_all();
   /// Ends the program if a canary was overwritten.
   void check();

@@ -12,7 +12,6 @@
 namespace reel::emulate {
 namespace {
 thread_local int work_device = -1;  // the device of the work that this host thread runs
-int open_for = -1;                  // the device whose work may access the open memory
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -48,7 +47,6 @@ bool can_run(const CUstream_st& stream) {
   return (!front.waits || front.waits->done) && legacy_allows(stream);
 }
 
-// Whether everything that was queued before `task` on its stream is done.
 void run_front(CUstream_st& stream) {
   Task& front = stream.tasks.front();
   become(stream.lane.identity);
@@ -84,15 +82,14 @@ bool step() {
 bool device_work_runs() { return work_device >= 0; }
 int running_device() { return work_device; }
 
-// The memory stays open for the next work of the device. run_some() and run_until() close it
+// The memory stays open for the next work that may access it. run_some() and run_until() close it
 // before the host goes on.
 cudaError_t run_work(const Work& work, Lane& lane, int device) {
   const int before = work_device;
   catch_faults();
-  if (open_for != device) close_memory();
-  open_for = work_device = device;
+  work_device = device;
   for (auto& each : state().devices)
-    if (may_touch(device, *each)) each->memory.open_all();
+    may_touch(device, *each) ? each->memory.open_all() : each->memory.close_all();
   const cudaError_t error = work(lane, device);
   work_device = before;
   return error;
@@ -156,7 +153,7 @@ void enqueue_task(cudaStream_t stream, Task task) {
   run_until([=] { return stream->tasks.size() < most_waiting; });
 }
 
-// Many tasks now and then, because each time their memory is opened and closed.
+// Runs are rare and long, because each run opens and closes the memory of its tasks.
 void run_some() {
   constexpr std::size_t one_in = 32, most = 19;
   if (roll(one_in)) return;

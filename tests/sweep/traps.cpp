@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Some programs trap division by zero, invalid operations and overflow. An op with finite inputs
-// and results must not raise one of these, and neither must its gradient, at any length.
+// and results must not raise one of these, and neither must its gradient, at any of many lengths.
 #include <cfenv>
 #include <cmath>
 #include <cstdlib>
@@ -48,12 +48,12 @@ std::vector<Tensor> stretched(const std::vector<Tensor>& inputs, std::int64_t n)
   return all;
 }
 
-/// All lengths with REEL_TEST_LONG. Otherwise those of up to two vectors of 8 numbers and some
-/// around, and the lengths next to 32, 48 and 64; fewer under a sanitizer.
+/// The step from a length to the next one. Each length up to two vectors of 16 numbers is tested,
+/// and those next to 48 and 64. REEL_TEST_LONG tests each length, a sanitizer fewer.
 std::int64_t next_length(std::int64_t n) {
   if (std::getenv("REEL_TEST_LONG")) return 1;
   if (sanitized) return n < 8 ? 1 : 11;
-  return n < 18 || n % 16 == 15 || n % 16 == 0 ? 1 : 15 - n % 16;
+  return n < 34 || n % 16 == 15 || n % 16 == 0 ? 1 : 15 - n % 16;
 }
 
 /// The exceptions of a call and of its gradient. 0 if the call is refused, or if a result is not
