@@ -80,6 +80,19 @@ bool peer_without_access(bool fault) {
   return all_are(y, 4);
 }
 
+/// A copy may use memory of both devices. The kernel behind it may not.
+bool peer_after_copy(bool fault) {
+  ok(cudaSetDevice(1));
+  float* const y = device_memory<float>(n);
+  ok(cudaSetDevice(0));
+  float* const x = on_device(std::vector<float>(n, 2.0f));
+  if (!fault) ok(cudaDeviceEnablePeerAccess(1, 0));
+  ok(cudaMemcpyPeerAsync(y, 1, x, 0, n * sizeof(float), nullptr));
+  ok(launch(kernels::scale, 3, 32, 0, nullptr, n, 2.0f, x, y, false));
+  ok(cudaDeviceSynchronize());
+  return all_are(y, 4);
+}
+
 bool stream_of_other_device(bool fault) {
   cudaStream_t stream = nullptr;
   ok(cudaSetDevice(fault ? 1 : 0));
@@ -99,14 +112,15 @@ bool out_of_memory(bool fault) {
 }
 
 constexpr Program list[] = {
-    {"host reads device memory", host_reads_device, closed_memory, "the host accesses"},
+    {"host reads device memory", host_reads_device, closed_memory | any_order, "the host accesses"},
     {"kernel reads a null pointer", kernel_reads_host, closed_memory, ""},
     {"kernel after free", use_after_free, closed_memory | address, ""},
     {"free twice", free_twice, check, "cudaErrorInvalidValue"},
     {"copy too long", copy_too_long, check, "cudaErrorInvalidValue"},
     {"copy in the wrong direction", wrong_direction, check, "cudaErrorInvalidValue"},
     {"uninitialised memory", uninitialised, comparison, "wrong"},
-    {"peer without access", peer_without_access, closed_memory, "without peer access"},
+    {"peer without access", peer_without_access, closed_memory | any_order, "without peer access"},
+    {"peer after a copy", peer_after_copy, closed_memory | any_order, "without peer access"},
     {"stream of another device", stream_of_other_device, check, "cudaErrorInvalidResourceHandle"},
     {"out of memory", out_of_memory, check, "cudaErrorMemoryAllocation"},
 };

@@ -14,6 +14,7 @@ enum Finder : unsigned {
   comparison = 1,     // random orders and a comparison of the result with a reference
   check = 2,          // a check of the emulator, or an error that the runtime returns
   closed_memory = 4,  // closed pages, which only allowed work can access
+  any_order = 64,     // with another finder: that one finds the fault in every order
   address = 8,        // AddressSanitizer
   undefined = 16,     // UndefinedBehaviorSanitizer
   thread = 32,        // ThreadSanitizer
