@@ -105,6 +105,10 @@ class CudaBackend final : public Backend {
     const Current current(index);
     gpu->graphs.forget(plan);
   }
+  std::size_t kept_bytes(const Inference& call) override {
+    const Current current(call.device.index);
+    return bytes_kept_by_cudnn(at(call.device.index).cudnn, call);
+  }
   void fill(Body& to, double number) override { at(to.device_index).fill(to, number); }
   void upload(int index, std::byte* to, const void* from, std::size_t bytes) override {
     const Current current(index);
@@ -215,6 +219,7 @@ extern "C" __attribute__((visibility("default"))) const char* reel_install_cuda(
     return "The CUDA backend was built for another version of reel.";
   if (Memory::limit == 0) return "REEL_CUDA_MEMORY is no number of bytes, such as 500M or 4G.";
   if (!Products::read_options()) return "REEL_CUDA_TF32 is neither 0 nor 1.";
+  if (!Cudnn::read_options()) return "REEL_CUDNN is neither 0 nor 1.";
   int driver = 0, count = 0;
   if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0)
     return "No NVIDIA driver is installed.";

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "cuda/cudnn.hpp"
 #include "cuda/graphs.hpp"
 #include "cuda/own_memory.hpp"
 #include "cuda/queue.hpp"
@@ -195,6 +196,7 @@ class Gpu {
   Staging staging;
   Constants constants;
   Graphs graphs;
+  Cudnn cudnn;
 };
 /// The kernel tables of all files. The last entry is null.
 extern const NamedKernel* const families[];

@@ -60,12 +60,14 @@ cudaGraphExec_t Capture::finish() {
 }
 
 namespace {
-/// Whether a call reads or writes a result of the replay.
-bool has_result(const PlannedGraph& planned, const Instruction& call) {
+/// Whether a call is not in a graph of several calls: it reads or writes a result of the replay, or
+/// the host waits in it.
+bool stands_alone(const PlannedGraph& planned, const Instruction& call) {
   const int* const values = planned.operands + call.first;
-  return std::any_of(values, values + call.input_count + call.output_count, [&](int value) {
-    return value >= 0 && planned.places[value].kind == ValuePlace::Kind::fresh;
-  });
+  return waits_for_lengths(planned, call) ||
+         std::any_of(values, values + call.input_count + call.output_count, [&](int value) {
+           return value >= 0 && planned.places[value].kind == ValuePlace::Kind::fresh;
+         });
 }
 }  // namespace
 
@@ -73,11 +75,12 @@ bool has_result(const PlannedGraph& planned, const Instruction& call) {
 /// results are graphs.
 void Graphs::execute(const PlannedGraph& planned) {
   if (Capture::current()) return host->execute_kernels(planned);
-  if (run_graph(planned)) return;
+  const auto waits = [&](const Instruction& call) { return waits_for_lengths(planned, call); };
+  if (std::none_of(planned.calls.begin(), planned.calls.end(), waits) && run_graph(planned)) return;
   PlannedGraph part = planned;
   for (auto rest = planned.calls; !rest.empty(); rest = rest.subspan(part.calls.size())) {
     const auto end = std::find_if(rest.begin(), rest.end(), [&](const Instruction& call) {
-      return has_result(planned, call);
+      return stands_alone(planned, call);
     });
     part.calls =
         rest.first(static_cast<std::size_t>(std::max<std::ptrdiff_t>(end - rest.begin(), 1)));

@@ -173,7 +173,6 @@ class Shared {
   OwnMap<int, cublasLtHandle_t> handles_;  // key: device
   OwnMap<Key, Choice> choices_;
 };
-/// Whether products of float32 may round their inputs to TF32: 10 bits after the first one.
 bool uses_tf32 = false;
 // Not all kernels of cuBLASLt take more than 65535 matrices. A round number keeps the rest aligned.
 constexpr std::int64_t most_batches = 1 << 15;
@@ -195,6 +194,8 @@ bool Products::read_options() {
   uses_tf32 = asked == "1";
   return asked.empty() || asked == "0" || uses_tf32;
 }
+
+bool Products::use_tf32() { return uses_tf32; }
 
 /// Copies z to c.
 void Products::start_from_z(const Product& p) const {

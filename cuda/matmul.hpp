@@ -39,6 +39,8 @@ class Products {
   void multiply(Product p);
   /// Reads REEL_CUDA_TF32. False if it is neither 0 nor 1.
   static bool read_options();
+  /// Whether products of float32 may round their inputs to TF32: 10 bits after the first one.
+  static bool use_tf32();
 
  private:
   void start_from_z(const Product& p) const;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// lstm and gru. For the gradient they also store the activated gates of all steps, and the cells of
-// an LSTM or, for a GRU, the part of n that comes from the state. These are 0 after the end of a
+// lstm and gru, by cuDNN where it takes the call (sequence_cudnn.cu), else by the kernels of this
+// file. For the gradient these also store the activated gates of all steps, then the cells of an
+// LSTM or, for a GRU, the part of n that comes from the state. These are 0 after the end of a
 // sequence. Each step is one product by cuBLASLt and one launch for the gates.
+#include "cuda/cudnn.hpp"
 #include "cuda/sequence.hpp"
 
 namespace reel::gpu {
@@ -130,14 +132,15 @@ struct GruBack {
   }
 };
 
-/// Inputs: x, h, c, weight, bias, lengths. Outputs: all h, last h, last c, gates, cells.
+/// Inputs: x, h, c, weight, bias, lengths. Outputs: all h, last h, last c, gates with cells.
 KernelResult lstm(const Call& call) {
+  if (run_by_cudnn(call)) return {};
   return with_floating(call.output().dtype, [&]<class T>(Type<T>) {
     const auto x = [&](int i) { return call.input(i).template as<T>(); };
     const auto y = [&](int i) { return call.output(i).template as<T>(); };
     Sequence q(call.input(0), call.input(3), call.input(1), call.options);
     q.lengths = lengths_of(call.queue, q, call.input(5), 5);
-    const Lstm<T> cell{q, y(0), y(1), y(2), y(3), y(4)};
+    const Lstm<T> cell{q, y(0), y(1), y(2), y(3), y(3) + q.rows() * q.columns};
     copy(call.queue, x(1), q.state_size(), cell.h);
     copy(call.queue, x(2), q.state_size(), cell.c);
     SequenceProducts<T> products(call.queue, q, x(3));
@@ -150,16 +153,17 @@ KernelResult lstm(const Call& call) {
   });
 }
 
-/// Inputs: x, h, weight, bias, lengths. Outputs: all h, last h, gates, the part of n from the
+/// Inputs: x, h, weight, bias, lengths. Outputs: all h, last h, gates with the parts of n from the
 /// state.
 KernelResult gru(const Call& call) {
+  if (run_by_cudnn(call)) return {};
   return with_floating(call.output().dtype, [&]<class T>(Type<T>) {
     const auto x = [&](int i) { return call.input(i).template as<T>(); };
     const auto y = [&](int i) { return call.output(i).template as<T>(); };
     Sequence q(call.input(0), call.input(2), call.input(1), call.options);
     q.lengths = lengths_of(call.queue, q, call.input(4), 4);
     T* const sums = call.queue.scratch_of<T>(q.batch * q.columns);
-    const Gru<T> cell{q, sums, x(3) + q.columns, y(0), y(1), y(2), y(3)};
+    const Gru<T> cell{q, sums, x(3) + q.columns, y(0), y(1), y(2), y(2) + q.rows() * q.columns};
     copy(call.queue, x(1), q.state_size(), cell.h);
     SequenceProducts<T> products(call.queue, q, x(2));
     products.of_inputs(x(0), x(3), cell.gates);
@@ -220,7 +224,7 @@ struct PlayBack {
     if (q.lengths) {
       const std::int64_t size = q.rows() * q.in;
       T* const kept = queue.scratch_of<T>(size);
-      queue.launch_for(size, sequences::without_rest<T>, q, x, kept);
+      queue.launch_for(size, sequences::arrange<T>, q, q.in, false, x, kept, false);
       x = kept;
     }
     const bool adds = g.adds(weight);
@@ -239,13 +243,15 @@ struct PlayBack {
 
 KernelResult lstm_gradient(const Call& call) {
   const GradientCall g(call);
+  if (run_gradient_by_cudnn(g)) return {};
   return with_floating(g.x(0)->dtype, [&]<class T>(Type<T>) {
     PlayBack<T> back(g, 3);
     const Sequence& q = back.q;
     T *const dh = back.state(1), *const dc = back.state(2);
     T* const da = call.queue.scratch_of<T>(q.rows() * q.columns);
-    back.run(LstmBack<T>{q, elements<T>(g.dy(0)), elements<T>(g.x(2)), elements<T>(g.y(3)),
-                         elements<T>(g.y(4)), dh, dc, da, back.begun},
+    const T* const gates = elements<T>(g.y(3));
+    back.run(LstmBack<T>{q, elements<T>(g.dy(0)), elements<T>(g.x(2)), gates,
+                         gates + q.rows() * q.columns, dh, dc, da, back.begun},
              da, dh);
     back.give_state(1, dh);
     back.give_state(2, dc);
@@ -258,6 +264,7 @@ KernelResult lstm_gradient(const Call& call) {
 
 KernelResult gru_gradient(const Call& call) {
   const GradientCall g(call);
+  if (run_gradient_by_cudnn(g)) return {};
   return with_floating(g.x(0)->dtype, [&]<class T>(Type<T>) {
     PlayBack<T> back(g, 2);
     const Sequence& q = back.q;
@@ -265,8 +272,9 @@ KernelResult gru_gradient(const Call& call) {
     T *const da = call.queue.scratch_of<T>(q.rows() * q.columns), *const ds =
                                                                       call.queue.scratch_of<T>(
                                                                           q.rows() * q.columns);
-    back.run(GruBack<T>{q, elements<T>(g.dy(0)), elements<T>(g.x(1)), elements<T>(g.y(0)),
-                        elements<T>(g.y(2)), elements<T>(g.y(3)), dh, da, ds, back.begun},
+    const T* const gates = elements<T>(g.y(2));
+    back.run(GruBack<T>{q, elements<T>(g.dy(0)), elements<T>(g.x(1)), elements<T>(g.y(0)), gates,
+                        gates + q.rows() * q.columns, dh, da, ds, back.begun},
              ds, dh);
     back.give_state(1, dh);
     back.finish(da, ds);

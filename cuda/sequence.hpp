@@ -52,12 +52,16 @@ __global__ void step(Cell cell, std::int64_t t) {
     cell(t, InRow(i, q.hidden));
 }
 
-/// Copies x, with zeros after the end of each sequence. x may hold anything there, even NaN.
+/// Copies the steps of all sequences, [time, batch, width], with zeros after the end of each one.
+/// The rest of x may hold anything, even NaN. If `turns`, the first step of each one becomes the
+/// last.
 template <class T>
-__global__ void without_rest(Sequence q, const T* x, T* to) {
-  for (std::int64_t i = first_index(); i < q.time * q.batch * q.in; i += grid_step()) {
-    const InRow step(i, q.batch * q.in), in(step.k, q.in);
-    to[i] = step.row < q.length(in.row) ? x[i] : T(0);
+__global__ void arrange(Sequence q, std::int64_t width, bool turns, const T* x, T* to, bool adds) {
+  for (std::int64_t i = first_index(); i < q.time * q.batch * width; i += grid_step()) {
+    const InRow step(i, q.batch * width), in(step.k, width);
+    const std::int64_t t = step.row, length = q.length(in.row);
+    const std::int64_t from = turns ? length - 1 - t : t;
+    give(to + i, t < length ? x[from * q.batch * width + step.k] : T(0), adds);
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// gru: x, h, weight, bias, lengths give outputs and h. For the gradient they also give the
-// activated gates, and the share of the state in n. These are zero behind the end of a sequence.
+// gru: x, h, weight, bias, lengths give outputs and h. For the gradient they also give one output
+// with the activated gates of all steps, then the shares of the state in n. These are zero behind
+// the end of a sequence.
 #include "lib/cpu/sequence.hpp"
 #include "lib/table/numbers.hpp"
 
@@ -11,7 +12,8 @@ namespace {
 template <class T>
 struct Gru {
   Sequence q;
-  T *outputs, *h, *gates, *recalled;
+  T *outputs, *h, *gates;
+  T* const recalled = gates + q.rows() * q.columns;
 
   void run(const KernelCall& call) const {
     const T *const weight = call.input(2).as<T>(), *const bias = call.input(3).as<T>();
@@ -101,8 +103,7 @@ KernelResult gru_of(const KernelCall& call) {
   const Gru<T> gru{{call.input(0), call.input(2), call.input(1), call.input(4), call.options},
                    call.output(0).as<T>(),
                    call.output(1).as<T>(),
-                   call.output(2).as<T>(),
-                   call.output(3).as<T>()};
+                   call.output(2).as<T>()};
   const KernelResult checked = gru.q.check(4);
   if (!checked.failure) gru.run(call);
   return checked;
@@ -111,7 +112,7 @@ KernelResult gru(const KernelCall& call) {
   return with_floating(call.output().dtype, [&]<class T>(Type<T>) { return gru_of<T>(call); });
 }
 
-/// Inputs: x, h, weight, bias, lengths; outputs: every h, h, gates, the state's share of n.
+/// Inputs: x, h, weight, bias, lengths; outputs: every h, h, gates with the state's shares of n.
 template <class T>
 void gru_gradient_of(const GradientKernelCall& g) {
   const auto dy = [&](int i) { return elements<T>(g.dy(i)); };
@@ -121,8 +122,14 @@ void gru_gradient_of(const GradientKernelCall& g) {
   const Sequence q(*g.x(0), *g.x(2), *g.x(1), *g.x(4), g.options);
   T* const dbias = dx(3);
   if (dbias && !g.adds(3)) clear(dbias, 4 * q.hidden);
-  GruBack<T> cell{
-      q, dy(0), x(1), y(0), y(2), y(3), {dbias, 4 * q.hidden}, {{dy(1), dx(1), g.adds(1)}}};
+  GruBack<T> cell{q,
+                  dy(0),
+                  x(1),
+                  y(0),
+                  y(2),
+                  y(2) + q.rows() * q.columns,
+                  {dbias, 4 * q.hidden},
+                  {{dy(1), dx(1), g.adds(1)}}};
   PlayBack<T, GruBack<T>>(q, cell, {q, x(0), x(1), x(2), y(0), dx(0), dx(2), g.adds(0), g.adds(2)})
       .run();
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// lstm: x, h, c, weight, bias, lengths give outputs, h and c. For the gradient they also give the
-// activated gates and the cells of all steps. These are zero behind the end of a sequence.
+// lstm: x, h, c, weight, bias, lengths give outputs, h and c. For the gradient they also give one
+// output with the activated gates of all steps, then the cells. These are zero behind the end of a
+// sequence.
 #include "lib/cpu/sequence.hpp"
 #include "lib/table/numbers.hpp"
 
@@ -10,7 +11,8 @@ namespace {
 template <class T>
 struct Lstm {
   Sequence q;
-  T *outputs, *h, *c, *gates, *cells;
+  T *outputs, *h, *c, *gates;
+  T* const cells = gates + q.rows() * q.columns;
 
   void run(const KernelCall& call) const {
     const T* const weight = call.input(3).as<T>();
@@ -101,8 +103,7 @@ KernelResult lstm_of(const KernelCall& call) {
                      call.output(0).as<T>(),
                      call.output(1).as<T>(),
                      call.output(2).as<T>(),
-                     call.output(3).as<T>(),
-                     call.output(4).as<T>()};
+                     call.output(3).as<T>()};
   const KernelResult checked = lstm.q.check(5);
   if (!checked.failure) lstm.run(call);
   return checked;
@@ -111,7 +112,7 @@ KernelResult lstm(const KernelCall& call) {
   return with_floating(call.output().dtype, [&]<class T>(Type<T>) { return lstm_of<T>(call); });
 }
 
-/// Inputs: x, h, c, weight, bias, lengths; outputs: every h, h, c, gates, cells.
+/// Inputs: x, h, c, weight, bias, lengths; outputs: every h, h, c, gates with cells.
 template <class T>
 void lstm_gradient_of(const GradientKernelCall& g) {
   const auto dy = [&](int i) { return elements<T>(g.dy(i)); };
@@ -125,7 +126,7 @@ void lstm_gradient_of(const GradientKernelCall& g) {
                    dy(0),
                    x(2),
                    y(3),
-                   y(4),
+                   y(3) + q.rows() * q.columns,
                    {dbias, q.columns},
                    {{dy(1), dx(1), g.adds(1)}, {dy(2), dx(2), g.adds(2)}}};
   PlayBack<T, LstmBack<T>>(q, cell, {q, x(0), x(1), x(3), y(0), dx(0), dx(3), g.adds(0), g.adds(3)})

@@ -42,8 +42,9 @@ struct LockstepScope::Watch : OwnedObserver {
       outputs.push_back(copy_of(call.kernel.outputs[i]));
   }
   void kernel_ends(const DeviceCall& call) override {
-    const auto [inputs, outputs] = std::move(open.back());
+    auto [inputs, outputs] = std::move(open.back());
     open.pop_back();
+    if (call.op.kept >= 0 && call.part == Part::gradients) replace_kept(call, inputs);
     std::vector<const Body*> from;
     std::vector<Body*> to;
     for (const Tensor& each : inputs) from.push_back(Access::body(each));
@@ -53,10 +54,29 @@ struct LockstepScope::Watch : OwnedObserver {
     kernel.outputs = to.data();
     host_backend().run({call.op, call.part, call.options, kernel, cpu(), call.site});
     for (std::size_t i = 0; i < outputs.size(); ++i)
-      if (to[i]) compare(call, outputs[i], copy_of(call.kernel.outputs[i]));
+      if (to[i] && !is_kept_by_device(call, static_cast<int>(i)))
+        compare(call, outputs[i], copy_of(call.kernel.outputs[i]));
   }
 
  private:
+  /// Whether output i is what only kernels of the device can read.
+  static bool is_kept_by_device(const DeviceCall& call, int i) {
+    return call.part == Part::value && i == call.op.kept &&
+           !is_floating(call.kernel.output(i).dtype);
+  }
+  /// Replaces what kernels of the device keep for a gradient, if only they can read it, by what the
+  /// CPU keeps.
+  static void replace_kept(const DeviceCall& call, std::vector<Tensor>& inputs) {
+    const int op_inputs = call.kernel.output_count;
+    const int op_outputs = (call.kernel.input_count - op_inputs) / 2;
+    Tensor& kept = inputs[static_cast<std::size_t>(op_outputs + op_inputs + call.op.kept)];
+    if (is_floating(kept.dtype())) return;
+    const std::vector<Operand> given(inputs.begin() + op_outputs,
+                                     inputs.begin() + op_outputs + op_inputs);
+    SmallVector<Tensor, 2> made;
+    run(*OpTable::the().find(call.op.name), given, call.options, call.site, made);
+    kept = made[static_cast<std::size_t>(call.op.kept)];
+  }
   static Tensor copy_of(const Body* body) { return body ? copy_to(*body, cpu(), {}) : Tensor(); }
   void compare(const DeviceCall& call, const Tensor& expected, const Tensor& got) const {
     const bool exact = !is_floating(expected.dtype());

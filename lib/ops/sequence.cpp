@@ -58,25 +58,38 @@ Sizes sequence_sizes(Inference& call, int states, std::int64_t gates, std::int64
   return {x.data()[0], x.data()[1], hidden};
 }
 
+/// What kernels keep for the gradient: on the CPU, numbers of this shape. A backend that keeps
+/// something of its own makes it int32, so that nobody takes it for numbers. It has room for both.
+void keep(Inference& call, const Shape& shape) {
+  const DType dtype = call.input(0).dtype;
+  Backend* const backend = backend_of(call.device.kind);
+  const std::size_t own = backend ? backend->kept_bytes(call) : 0;
+  if (own == 0) {
+    call.output(dtype, shape);
+    return;
+  }
+  const auto bytes =
+      std::max<std::int64_t>(static_cast<std::int64_t>(own), shape.elements() * size_of(dtype));
+  call.output(DType::int32, {(bytes + 3) / 4});
+}
+
 void lstm_shape(Inference& call) {
   const auto [time, batch, hidden] = sequence_sizes(call, 2, 4, 4);
   const DType dtype = call.input(0).dtype;
-  const Shape steps({time, batch, hidden}), state({batch, hidden});
-  call.output(dtype, steps);
+  const Shape state({batch, hidden});
+  call.output(dtype, {time, batch, hidden});
   call.output(dtype, state);
   call.output(dtype, state);
-  call.output(dtype, {time, batch, 4 * hidden});  // the activated gates and
-  call.output(dtype, steps);                      // the cells, for the gradient
+  keep(call, {time * batch, 5 * hidden});  // the activated gates of all steps, then the cells
 }
 
 void gru_shape(Inference& call) {
   const auto [time, batch, hidden] = sequence_sizes(call, 1, 3, 4);
   const DType dtype = call.input(0).dtype;
-  const Shape steps({time, batch, hidden});
-  call.output(dtype, steps);
+  call.output(dtype, {time, batch, hidden});
   call.output(dtype, {batch, hidden});
-  call.output(dtype, {time, batch, 3 * hidden});  // the activated gates, and
-  call.output(dtype, steps);                      // the state's share of n, for the gradient
+  // The activated gates of all steps, then the state's shares of n.
+  keep(call, {time * batch, 4 * hidden});
 }
 
 /// Lengths as the ops take them: none if every sequence has all steps.
@@ -142,8 +155,8 @@ Tensor gru_result(const std::vector<Tensor>& in, const SequenceOptions& options,
   return result == 1 ? all.h : sum(all.outputs, 0) + 2 * all.h;
 }
 
-constexpr std::uint16_t gru_needs = 0x1f | need_output(0) | need_output(2) | need_output(3);
-constexpr std::uint16_t lstm_needs = 0x3f | need_output(0) | need_output(3) | need_output(4);
+constexpr std::uint16_t gru_needs = 0x1f | need_output(0) | need_output(2);
+constexpr std::uint16_t lstm_needs = 0x3f | need_output(0) | need_output(3);
 }  // namespace
 
 constinit Op gru_op{.name = "gru",
@@ -154,6 +167,7 @@ constinit Op gru_op{.name = "gru",
                     .options = &options_type<DirectionOptions>,
                     .needs = {{gru_needs, gru_needs, gru_needs, gru_needs}},
                     .contiguous_inputs = true,
+                    .kept = 2,
                     .samples = [](SampleList out) { sequence_samples(out, gru_result, 1, 3, 4); },
                     .argument_names = "x, h, weight, bias, lengths"};
 constinit Op lstm_op{.name = "lstm",
@@ -164,6 +178,7 @@ constinit Op lstm_op{.name = "lstm",
                      .options = &options_type<DirectionOptions>,
                      .needs = {{lstm_needs, lstm_needs, lstm_needs, lstm_needs}},
                      .contiguous_inputs = true,
+                     .kept = 3,
                      .samples = [](SampleList out) { sequence_samples(out, lstm_result, 2, 4, 4); },
                      .argument_names = "x, h, c, weight, bias, lengths"};
 

@@ -51,6 +51,9 @@ class Backend : public DeviceMemory {
   /// Drops what execute() has kept for a plan that was replaced or is destroyed. Called on any
   /// thread, also after main(). Another thread may still execute graphs of a replaced plan.
   virtual void forget(int /*index*/, std::uint64_t /*plan*/) noexcept {}
+  /// The bytes of Op::kept, where kernels of this backend keep something of their own in it, which
+  /// only they can read; 0 where they keep what those of the CPU keep.
+  virtual std::size_t kept_bytes(const Inference& /*call*/) { return 0; }
   /// Fills a row-major body with one number.
   virtual void fill(Body& to, double number) = 0;
   /// Copies from the host's memory, which is read before this returns unless it is pinned.

@@ -140,6 +140,7 @@ struct Op {
   const bool random = false;             // draws numbers, as its RandomOptions say
   const bool needs_elements = false;     // refuses to reduce no elements
   const std::uint8_t numbers = 0;        // of an update: so many numbers follow the gradients
+  const std::int8_t kept = -1;           // the output that only the gradient reads: keep()
   const bool changes_device = false;     // from the input's to the one that its options name
   const Samples samples = nullptr;
   // Texts of errors.

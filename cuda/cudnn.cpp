@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "cuda/cudnn.hpp"
+
+#include <cstdlib>
+#include <limits>
+#include <string_view>
+
+#include "cuda/gpu.hpp"
+#include "cuda/matmul.hpp"
+
+namespace reel::gpu {
+namespace {
+bool is_on = true;  // REEL_CUDNN
+}  // namespace
+}  // namespace reel::gpu
+
+#if __has_include(<cudnn.h>)
+#include <cudnn.h>
+#include <dlfcn.h>
+
+#ifndef REEL_CUDNN_LIBRARY
+#define REEL_CUDNN_LIBRARY "libcudnn.so.9"
+#endif
+/// The functions that this file calls, without the prefix of their names.
+#define REEL_CUDNN_FUNCTIONS(each)                                                                \
+  each(GetVersion) each(GetErrorString) each(Create) each(SetStream) each(CreateTensorDescriptor) \
+      each(DestroyTensorDescriptor) each(SetTensorNdDescriptor) each(GetTensorNdDescriptor)       \
+          each(CreateDropoutDescriptor) each(SetDropoutDescriptor) each(CreateRNNDescriptor)      \
+              each(SetRNNDescriptor_v8) each(CreateRNNDataDescriptor)                             \
+                  each(DestroyRNNDataDescriptor) each(SetRNNDataDescriptor)                       \
+                      each(GetRNNWeightSpaceSize) each(GetRNNTempSpaceSizes)                      \
+                          each(GetRNNWeightParams) each(RNNForward) each(RNNBackwardData_v8)      \
+                              each(RNNBackwardWeights_v8)
+
+namespace reel::gpu {
+namespace {
+/// cuDNN, opened at its first use. There is none if a function is missing, or if the version has
+/// another number than the header.
+struct Library {
+#define REEL_MEMBER(name) decltype(&::cudnn##name) name = nullptr;
+  REEL_CUDNN_FUNCTIONS(REEL_MEMBER)
+#undef REEL_MEMBER
+  bool exists = false;
+
+  Library() {
+    void* const opened = dlopen(REEL_CUDNN_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    exists = opened;
+#define REEL_FIND(name)                                                              \
+  if (exists) {                                                                      \
+    name = reinterpret_cast<decltype(&::cudnn##name)>(dlsym(opened, "cudnn" #name)); \
+    exists = name;                                                                   \
+  }
+    REEL_CUDNN_FUNCTIONS(REEL_FIND)
+#undef REEL_FIND
+    exists = exists && GetVersion() / 10000 == CUDNN_MAJOR;
+  }
+};
+const Library& cudnn() {
+  static const Library& it = *new_for_ever<Library>();
+  return it;
+}
+
+/// The status of several calls: that of the first one that failed. The others are not made.
+struct Calls {
+  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+
+  template <class F, class... Arguments>
+  Calls& then(F* function, const Arguments&... arguments) {
+    if (status == CUDNN_STATUS_SUCCESS) status = function(arguments...);
+    return *this;
+  }
+  bool succeeded() const { return status == CUDNN_STATUS_SUCCESS; }
+};
+
+cudnnDataType_t data_type(const Rnn& rnn) {
+  return rnn.dtype == DType::float32 ? CUDNN_DATA_FLOAT : CUDNN_DATA_DOUBLE;
+}
+
+/// The values of all steps, [time, batch, width]. Those after the end of a sequence are filled with
+/// 0 where cuDNN writes them.
+void describe(Calls& calls, const Rnn& rnn, std::int64_t width, const int* lengths,
+              cudnnRNNDataDescriptor_t& made) {
+  double zero = 0;  // whose first bytes are a float of 0
+  calls.then(cudnn().CreateRNNDataDescriptor, &made)
+      .then(cudnn().SetRNNDataDescriptor, made, data_type(rnn),
+            CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED, static_cast<int>(rnn.time),
+            static_cast<int>(rnn.batch), static_cast<int>(width), lengths,
+            static_cast<void*>(&zero));
+}
+}  // namespace
+
+/// They are never destroyed: a CUDA graph may refer to what they hold.
+struct Descriptors {
+  cudnnDropoutDescriptor_t no_dropout = nullptr;
+  cudnnRNNDescriptor_t rnn = nullptr;
+  cudnnRNNDataDescriptor_t x = nullptr, y = nullptr;  // with all steps of all sequences
+  cudnnTensorDescriptor_t state = nullptr;
+};
+
+namespace {
+void describe_state(Calls& calls, const Rnn& rnn, cudnnTensorDescriptor_t& made) {
+  const int batch = static_cast<int>(rnn.batch), hidden = static_cast<int>(rnn.hidden);
+  const int lengths[] = {1, batch, hidden}, steps[] = {batch * hidden, hidden, 1};
+  calls.then(cudnn().CreateTensorDescriptor, &made)
+      .then(cudnn().SetTensorNdDescriptor, made, data_type(rnn), 3, lengths, steps);
+}
+
+/// An LSTM has one bias for each gate. A GRU multiplies that of the state by its reset gate.
+void describe_network(Calls& calls, cudnnHandle_t handle, const Rnn& rnn, Descriptors& made) {
+  const bool exact = rnn.dtype == DType::float32 && !Products::use_tf32();
+  const int in = static_cast<int>(rnn.in), hidden = static_cast<int>(rnn.hidden);
+  void* const no_states = nullptr;
+  calls.then(cudnn().CreateDropoutDescriptor, &made.no_dropout)
+      .then(cudnn().SetDropoutDescriptor, made.no_dropout, handle, 0.f, no_states, 0, 0)
+      .then(cudnn().CreateRNNDescriptor, &made.rnn)
+      .then(cudnn().SetRNNDescriptor_v8, made.rnn, CUDNN_RNN_ALGO_STANDARD,
+            rnn.lstm ? CUDNN_LSTM : CUDNN_GRU,
+            rnn.lstm ? CUDNN_RNN_SINGLE_INP_BIAS : CUDNN_RNN_DOUBLE_BIAS, CUDNN_UNIDIRECTIONAL,
+            CUDNN_LINEAR_INPUT, data_type(rnn), data_type(rnn),
+            exact ? CUDNN_FMA_MATH : CUDNN_DEFAULT_MATH, in, hidden, hidden, 1, made.no_dropout,
+            CUDNN_RNN_PADDED_IO_ENABLED);
+}
+
+/// Whether a descriptor is that of `rows` by `columns` numbers without gaps.
+bool is_matrix(cudnnTensorDescriptor_t given, std::int64_t rows, std::int64_t columns) {
+  cudnnDataType_t type;
+  int rank = 0, lengths[4] = {}, steps[4] = {};
+  return cudnn().GetTensorNdDescriptor(given, 4, &type, &rank, lengths, steps) ==
+             CUDNN_STATUS_SUCCESS &&
+         rank == 3 && lengths[0] == 1 && lengths[1] == rows && lengths[2] == columns &&
+         (rows == 1 || steps[1] == columns) && (columns == 1 || steps[2] == 1);
+}
+
+/// Where the parameters are. False if cuDNN has them in another form than this plugin expects.
+bool find_places(cudnnHandle_t handle, const Rnn& rnn, RnnPlan& plan) {
+  Calls calls;
+  cudnnTensorDescriptor_t matrix = nullptr, bias = nullptr;
+  calls.then(cudnn().CreateTensorDescriptor, &matrix).then(cudnn().CreateTensorDescriptor, &bias);
+  // cuDNN only computes addresses from that of the block. A missing bias has the address 0.
+  const std::uintptr_t block = std::uintptr_t{1} << 20;
+  bool expected = true;
+  for (int i = 0; i < 2 * rnn.gates() && expected; ++i) {
+    void *at = nullptr, *bias_at = nullptr;
+    calls.then(cudnn().GetRNNWeightParams, handle, plan.descriptors->rnn, 0, plan.weights,
+               reinterpret_cast<const void*>(block), i, matrix, &at, bias, &bias_at);
+    if (!calls.succeeded()) break;
+    const bool of_state = i >= rnn.gates(), has_bias = !of_state || !rnn.lstm;
+    expected = is_matrix(matrix, rnn.hidden, of_state ? rnn.hidden : rnn.in) &&
+               has_bias == (bias_at != nullptr) && (!has_bias || is_matrix(bias, rnn.hidden, 1));
+    const auto place = [&](void* address) {
+      return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address) - block);
+    };
+    plan.places.matrix[i] = place(at);
+    plan.places.bias[i] = bias_at ? place(bias_at) : -1;
+  }
+  if (matrix) cudnn().DestroyTensorDescriptor(matrix);
+  if (bias) cudnn().DestroyTensorDescriptor(bias);
+  return calls.succeeded() && expected;
+}
+
+/// An empty plan if cuDNN refuses the network.
+RnnPlan plan_of(cudnnHandle_t handle, const Rnn& rnn) {
+  RnnPlan plan = {};
+  plan.descriptors = new_for_ever<Descriptors>();
+  Descriptors& d = *plan.descriptors;
+  OwnVector<int> lengths;
+  lengths.assign(static_cast<std::size_t>(rnn.batch), static_cast<int>(rnn.time));
+  Calls calls;
+  describe_network(calls, handle, rnn, d);
+  describe(calls, rnn, rnn.in, lengths.data(), d.x);
+  describe(calls, rnn, rnn.hidden, lengths.data(), d.y);
+  describe_state(calls, rnn, d.state);
+  calls.then(cudnn().GetRNNWeightSpaceSize, handle, d.rnn, &plan.weights)
+      .then(cudnn().GetRNNTempSpaceSizes, handle, d.rnn, CUDNN_FWD_MODE_TRAINING, d.x,
+            &plan.workspace, &plan.reserve);
+  if (calls.succeeded() && find_places(handle, rnn, plan)) return plan;
+  return {};
+}
+
+/// Whether cuDNN, whose sizes are of type int, can take a network.
+bool fits(const Rnn& rnn) {
+  const std::int64_t most = std::numeric_limits<int>::max();
+  std::int64_t elements = 1;
+  for (const std::int64_t size : {rnn.time, rnn.batch, std::max(rnn.in, rnn.hidden)}) {
+    if (size < 1 || size > most / elements) return false;
+    elements *= size;
+  }
+  return rnn.hidden <= most / 8 / std::max(rnn.in, rnn.hidden);
+}
+}  // namespace
+
+bool Cudnn::open() {
+  if (tried_) return handle_;
+  tried_ = true;
+  if (cudnn().exists && cudnn().Create(&handle_) != CUDNN_STATUS_SUCCESS) handle_ = nullptr;
+  cudaGetLastError();
+  return handle_;
+}
+const RnnPlan* Cudnn::find(const Rnn& rnn) {
+  constexpr std::size_t most_plans = 4096;
+  if (!is_on || !fits(rnn)) return nullptr;
+  const std::lock_guard held(mutex_);
+  if (!open()) return nullptr;
+  auto found = plans_.find(rnn);
+  if (found == plans_.end()) {
+    if (plans_.size() == most_plans) return nullptr;
+    found = plans_.emplace(rnn, plan_of(handle_, rnn)).first;
+  }
+  return found->second.descriptors ? &found->second : nullptr;
+}
+
+/// Calls f(calls, plan, x, y, workspace). Scratch memory is taken before the lock, and errors are
+/// thrown after it: others may use the device then, and this object.
+template <class F>
+void Cudnn::run(const Queue& queue, const Rnn& rnn, std::span<const int> lengths, const F& f) {
+  const RnnPlan* const plan = find(rnn);
+  if (!plan) queue.refuse("cuDNN", "none", "It was there when the op was called.");
+  void* const workspace = plan->workspace ? queue.scratch(plan->workspace) : nullptr;
+  Calls calls;
+  {
+    const std::lock_guard held(mutex_);
+    cudnnRNNDataDescriptor_t x = nullptr, y = nullptr;
+    calls.then(cudnn().SetStream, handle_, queue.stream);
+    if (!lengths.empty()) {
+      describe(calls, rnn, rnn.in, lengths.data(), x);
+      describe(calls, rnn, rnn.hidden, lengths.data(), y);
+    }
+    f(calls, *plan, x ? x : plan->descriptors->x, y ? y : plan->descriptors->y, workspace);
+    if (x) cudnn().DestroyRNNDataDescriptor(x);
+    if (y) cudnn().DestroyRNNDataDescriptor(y);
+  }
+  if (calls.succeeded()) return;
+  queue.check(cudaPeekAtLastError());  // an error of CUDA itself says more
+  queue.refuse("a sequence that cuDNN computes", cudnn().GetErrorString(calls.status),
+               "Set REEL_CUDNN=0: then reel's own kernels compute it.");
+}
+
+void Cudnn::forward(const Queue& queue, const Rnn& rnn, std::span<const int> lengths,
+                    const RnnForward& call) {
+  run(queue, rnn, lengths, [&](Calls& calls, const RnnPlan& plan, auto x, auto y, void* workspace) {
+    const Descriptors& d = *plan.descriptors;
+    const std::int32_t* const ignored = nullptr;
+    calls.then(cudnn().RNNForward, handle_, d.rnn, CUDNN_FWD_MODE_TRAINING, ignored, x, call.x, y,
+               call.outputs, d.state, call.h, call.last_h, d.state, call.c, call.last_c,
+               plan.weights, call.weights, plan.workspace, workspace, plan.reserve, call.reserve);
+  });
+}
+
+void Cudnn::backward(const Queue& queue, const Rnn& rnn, std::span<const int> lengths,
+                     const RnnBackward& call) {
+  run(queue, rnn, lengths, [&](Calls& calls, const RnnPlan& plan, auto x, auto y, void* workspace) {
+    const Descriptors& d = *plan.descriptors;
+    const std::int32_t* const ignored = nullptr;
+    calls.then(cudnn().RNNBackwardData_v8, handle_, d.rnn, ignored, y, call.outputs, call.dy, x,
+               call.dx, d.state, call.h, call.dlast_h, call.dh, d.state, call.c, call.dlast_c,
+               call.dc, plan.weights, call.weights, plan.workspace, workspace, plan.reserve,
+               call.reserve);
+    if (call.dweights)  // it was filled with 0
+      calls.then(cudnn().RNNBackwardWeights_v8, handle_, d.rnn, CUDNN_WGRAD_MODE_ADD, ignored, x,
+                 call.x, d.state, call.h, y, call.outputs, plan.weights, call.dweights,
+                 plan.workspace, workspace, plan.reserve, call.reserve);
+  });
+}
+}  // namespace reel::gpu
+
+#else  // without the header of cuDNN
+
+namespace reel::gpu {
+const RnnPlan* Cudnn::find(const Rnn&) { return nullptr; }
+void Cudnn::forward(const Queue&, const Rnn&, std::span<const int>, const RnnForward&) {}
+void Cudnn::backward(const Queue&, const Rnn&, std::span<const int>, const RnnBackward&) {}
+}  // namespace reel::gpu
+#endif
+
+namespace reel::gpu {
+bool Cudnn::read_options() {
+  const char* const text = std::getenv("REEL_CUDNN");
+  const std::string_view asked = text ? text : "";
+  is_on = asked != "0";
+  return asked.empty() || asked == "0" || asked == "1";
+}
+
+std::size_t bytes_kept_by_cudnn(Cudnn& cudnn, const Inference& call) {
+  const RnnPlan* const plan = cudnn.find(Rnn(call.input(0), call.input(1), call.input_count == 6));
+  return plan ? std::max<std::size_t>(plan->reserve, 1) : 0;
+}
+
+bool waits_for_lengths(const PlannedGraph& planned, const Instruction& call) {
+  if (call.kind != Instruction::Kind::kernel || call.op->kept < 0) return false;
+  const int* const values = planned.operands + call.first;
+  const auto inputs = static_cast<int>(call.input_count),
+             outputs = static_cast<int>(call.output_count);
+  const bool value = call.part == Part::value;
+  const int op_outputs = value ? outputs : (inputs - outputs) / 2;
+  const int op_inputs = value ? inputs : outputs;
+  const int first_input = value ? 0 : op_outputs;
+  const Body* const lengths = planned.value(values[first_input + op_inputs - 1]);
+  const Body* const kept = planned.value(values[first_input + op_inputs + call.op->kept]);
+  return lengths && lengths->elements > 0 && kept && is_kept_by_cudnn(*kept);
+}
+}  // namespace reel::gpu
