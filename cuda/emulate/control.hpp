@@ -46,6 +46,7 @@ struct Counts {
   std::uint64_t staged_copies = 0;    // from memory of another device, without access to it
   std::uint64_t pageable_copies = 0;  // asynchronous ones for which CUDA may wait all the same
   std::uint64_t products = 0;         // cublasLtMatmul
+  std::uint64_t recurrences = 0;      // cudnnRNNForward and the two backward calls
   // Of device memory, by kernels, in a build without a sanitizer.
   std::uint64_t read_bytes = 0, written_bytes = 0;
 };
