@@ -36,6 +36,7 @@ std::span<const Program> in_memory();
 std::span<const Program> in_streams();
 std::span<const Program> in_graphs();
 std::span<const Program> in_products();
+std::span<const Program> in_recurrent();  // only with the headers of cuDNN
 std::vector<Program> all();
 
 /// Ends the process with a message if the runtime returns an error.

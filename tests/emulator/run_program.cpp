@@ -12,6 +12,10 @@ std::vector<Program> all() {
   for (const auto part :
        {facts(), in_kernels(), in_memory(), in_streams(), in_graphs(), in_products()})
     list.insert(list.end(), part.begin(), part.end());
+#ifdef REEL_CUDNN
+  const auto part = in_recurrent();
+  list.insert(list.end(), part.begin(), part.end());
+#endif
   return list;
 }
 
