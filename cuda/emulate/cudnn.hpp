@@ -93,7 +93,7 @@ std::size_t workspace_bytes(const Call& call);
 cudnnStatus_t check_handle(cudnnHandle_t handle);
 template <class T>
 cudnnStatus_t check_descriptor(const T* descriptor, bool must_be_set = true);
-/// Checks the descriptor of x and copies both. Without a call on y.
+/// Checks the layer against the descriptor of x, and copies both.
 cudnnStatus_t read_shapes(Call& call, cudnnRNNDescriptor_t net, cudnnRNNDataDescriptor_t x);
 /// Checks that y, h and c have the shapes that x and the layer ask for.
 cudnnStatus_t check_outputs(Call& call, cudnnRNNDataDescriptor_t x, cudnnRNNDataDescriptor_t y,
