@@ -10,7 +10,8 @@
 
 namespace reel::gpu {
 namespace {
-bool is_on = true;  // REEL_CUDNN
+// As REEL_CUDNN says.
+bool is_on = true, takes_lengths = false;
 }  // namespace
 }  // namespace reel::gpu
 
@@ -181,6 +182,7 @@ RnnPlan plan_of(cudnnHandle_t handle, const Rnn& rnn) {
 bool fits(const Rnn& rnn) {
   const std::int64_t most = std::numeric_limits<int>::max();
   std::int64_t elements = 1;
+  if (rnn.in < 1) return false;
   for (const std::int64_t size : {rnn.time, rnn.batch, std::max(rnn.in, rnn.hidden)}) {
     if (size < 1 || size > most / elements) return false;
     elements *= size;
@@ -277,10 +279,12 @@ bool Cudnn::read_options() {
   const char* const text = std::getenv("REEL_CUDNN");
   const std::string_view asked = text ? text : "";
   is_on = asked != "0";
-  return asked.empty() || asked == "0" || asked == "1";
+  takes_lengths = asked == "lengths";
+  return asked.empty() || !is_on || asked == "1" || takes_lengths;
 }
 
 std::size_t bytes_kept_by_cudnn(Cudnn& cudnn, const Inference& call) {
+  if (call.input(call.input_count - 1).elements > 0 && !takes_lengths) return 0;
   const RnnPlan* const plan = cudnn.find(Rnn(call.input(0), call.input(1), call.input_count == 6));
   return plan ? std::max<std::size_t>(plan->reserve, 1) : 0;
 }

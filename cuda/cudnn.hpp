@@ -58,7 +58,7 @@ struct RnnBackward {
 /// the host; without lengths, each sequence has all steps.
 class Cudnn {
  public:
-  /// Reads REEL_CUDNN. False if it is neither 0 nor 1.
+  /// Reads REEL_CUDNN. False if it is not 0, 1 or lengths.
   static bool read_options();
   /// The plan for a network; null if there is no cuDNN, or if it does not take the network. The
   /// answer for a network never changes. The current device is the one of this object.
@@ -79,7 +79,9 @@ class Cudnn {
   OwnMap<Rnn, RnnPlan> plans_;  // without descriptors: cuDNN does not take the network
 };
 
-/// The bytes of Op::kept of lstm or gru, if cuDNN does the work; else 0.
+/// The bytes of Op::kept of lstm or gru, if cuDNN does the work; else 0. cuDNN takes lengths from
+/// memory of the host, so a call with lengths has to wait for the device. So cuDNN does such calls
+/// only if REEL_CUDNN asks for it.
 std::size_t bytes_kept_by_cudnn(Cudnn& cudnn, const Inference& call);
 /// Whether the outputs of a call have room for what cuDNN keeps, so that it does the work.
 inline bool is_kept_by_cudnn(const Body& kept) { return kept.dtype == DType::int32; }

@@ -140,10 +140,17 @@ void run_every_kernel() {
   both_ways({sequence}, [&] { return gru(sequence).outputs; });
   // A thread for each of the states and lengths, and each weight's gradient.
   const Tensor few_steps = random::normal({3, 600, 6}), state = random::normal({600, 40});
-  const Tensor weight = random::normal({46, 160}), bias = random::normal({160});
+  const Tensor weight = random::normal({46, 160}), bias = random::normal({160}),
+               gru_weight = random::normal({46, 120});
   const SequenceOptions ends = {.lengths = random::integers(0, 4, {600})};
   both_ways({few_steps, state, weight, bias},
             [&] { return reel::lstm(few_steps, state, state, weight, bias, ends).outputs; });
+  both_ways({few_steps, state, gru_weight, bias},
+            [&] { return reel::gru(few_steps, state, gru_weight, bias, ends).outputs; });
+  // Copies of many weights, for cuDNN.
+  const nn::GRU large(5, 200);
+  const Tensor two_steps = random::normal({2, 300, 5});
+  both_ways({two_steps}, [&] { return large(two_steps).outputs; });
   Variable w("w", x), m("m", x), v("v", y), whole("whole", x);
   sgd_update(w, y, 0.1);
   momentum_update(w, m, y, 0.1);
