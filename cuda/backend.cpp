@@ -9,13 +9,13 @@
 
 namespace reel::gpu {
 namespace {
-/// A point in the stream of a device.
+/// A point in the stream of a thread.
 class Mark final : public QueuePoint {
  public:
-  explicit Mark(const Gpu& gpu) : device_(gpu.index) {
+  explicit Mark(Gpu& gpu) : device_(gpu.index) {
     const Current current(device_);
     check(cudaEventCreateWithFlags(&event_, cudaEventDefault), "Event", host->site({}));
-    if (const cudaError_t error = cudaEventRecord(event_, gpu.stream)) {
+    if (const cudaError_t error = cudaEventRecord(event_, gpu.streams.mine().handle)) {
       cudaEventDestroy(event_);
       check(error, "Event", host->site({}));
     }
@@ -115,13 +115,15 @@ class CudaBackend final : public Backend {
     Gpu& gpu = at(index);
     const auto* const first = static_cast<const std::byte*>(from);
     bool copied = false;
-    check(pinned_.upload(index, gpu.stream, to, first, bytes, copied), "to");
-    if (!copied) check(gpu.staging.upload(to, first, bytes), "to");
+    check(gpu.use(to, true), "to");
+    Stream& stream = gpu.streams.mine();
+    check(pinned_.upload(stream.handle, to, first, bytes, copied), "to");
+    if (!copied) check(stream.staging.upload(to, first, bytes), "to");
   }
   const std::byte* constant(int index, std::uint64_t bytes) override {
     const Current current(index);
     Gpu& gpu = at(index);
-    return gpu.constants.find(bytes, gpu.staging);
+    return gpu.constants.find(bytes, gpu.streams);
   }
   void download(int index, void* to, const std::byte* from, std::size_t bytes) override {
     at(index).download(to, from, bytes);
@@ -132,10 +134,16 @@ class CudaBackend final : public Backend {
     const auto pair = static_cast<std::size_t>(to_index) * gpus_.size();
     std::call_once(allowed_[pair + static_cast<std::size_t>(from_index)], allow, to_index,
                    from_index);
+    {
+      const Current current(from_index);
+      check(reader.use(from, false), "to");
+    }
     follow(writer, reader);
     {
       const Current current(to_index);
-      check(cudaMemcpyPeerAsync(to, to_index, from, from_index, bytes, writer.stream), "to");
+      check(writer.use(to, true), "to");
+      const cudaStream_t stream = writer.streams.mine().handle;
+      check(cudaMemcpyPeerAsync(to, to_index, from, from_index, bytes, stream), "to");
     }
     follow(reader, writer);  // later work of the reader may reuse the memory
   }
@@ -182,17 +190,17 @@ class CudaBackend final : public Backend {
     }
     cudaGetLastError();  // such as of access that the program has enabled before
   }
-  /// Makes new work on `later` wait for all work that is already queued on `earlier`.
+  /// Makes new work of this thread on `later` wait for all of its work on `earlier`.
   static void follow(Gpu& later, Gpu& earlier) {
     if (&later == &earlier) return;
     cudaEvent_t done = nullptr;
     {
       const Current current(earlier.index);
       check(cudaEventCreateWithFlags(&done, cudaEventDisableTiming), "to");
-      check(cudaEventRecord(done, earlier.stream), "to");
+      check(cudaEventRecord(done, earlier.streams.mine().handle), "to");
     }
     const Current current(later.index);
-    check(cudaStreamWaitEvent(later.stream, done), "to");
+    check(cudaStreamWaitEvent(later.streams.mine().handle, done), "to");
     check(cudaEventDestroy(done), "to");
   }
 

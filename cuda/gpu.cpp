@@ -96,53 +96,88 @@ const std::size_t Memory::limit = read_limit();
 
 cudaError_t Memory::take(std::size_t bytes, std::byte*& block) {
   const std::size_t size = rounded(bytes);
+  const Stream& mine = streams_.mine();
+  // What a graph uses is ordered when the graph is launched.
+  const Capture* const capture = Capture::current();
   const std::lock_guard held(mutex_);
   cudaError_t error = cudaSuccess;
   if (const auto found = kept_.find(size); found != kept_.end() && !found->second.empty()) {
-    block = found->second.back();
-    if (fills && (error = cudaMemsetAsync(block, 0xff, size, stream_))) return error;
-    found->second.pop_back();
-  } else if ((error = allocate(size, block)) == cudaErrorMemoryAllocation) {
+    auto& kept = found->second;
+    const auto is_mine = [&](Blocks::iterator each) { return each->second.users == mine.alone(); };
+    auto chosen = std::prev(kept.end());
+    if (!is_mine(*chosen))
+      if (const auto own = std::find_if(kept.rbegin(), kept.rend(), is_mine); own != kept.rend())
+        chosen = std::prev(own.base());
+    Block& reused = (*chosen)->second;
+    if (!capture) {
+      if ((error = streams_.follow(mine, reused.users))) return error;
+      reused.users = mine.alone();
+    }
+    block = (*chosen)->first;
+    const cudaStream_t stream = capture ? capture->stream : mine.handle;
+    if (fills && (error = cudaMemsetAsync(block, 0xff, size, stream))) return error;
+    reused.live = true;
+    kept.erase(chosen);
+  } else if ((error = allocate(size, mine, block)) == cudaErrorMemoryAllocation) {
     trim_kept();
-    error = allocate(size, block);
+    error = allocate(size, mine, block);
   }
   if (error != cudaSuccess) return error;
   live_ += size;
   peak_ = std::max(peak_, live_);
-  if (size >= large) large_[block].bytes = size;
   return cudaSuccess;
 }
-cudaError_t Memory::allocate(std::size_t bytes, std::byte*& block) {
+cudaError_t Memory::allocate(std::size_t bytes, const Stream& stream, std::byte*& block) {
   if (bytes > limit || taken_ > limit - bytes) return cudaErrorMemoryAllocation;
   void* made = nullptr;
   const cudaError_t error =
-      has_pool_ ? cudaMallocAsync(&made, bytes, stream_) : cudaMalloc(&made, bytes);
+      has_pool_ ? cudaMallocAsync(&made, bytes, stream.handle) : cudaMalloc(&made, bytes);
   if (error == cudaErrorMemoryAllocation) cudaGetLastError();
   if (error != cudaSuccess) return error;
   taken_ += bytes;
   block = static_cast<std::byte*>(made);
+  blocks_[block] = {.bytes = bytes, .users = stream.alone()};
   return error;
 }
-void Memory::give(std::byte* block, std::size_t bytes) noexcept {
-  const std::size_t size = rounded(bytes);
+void Memory::give(std::byte* block, std::size_t) noexcept {
   const std::lock_guard held(mutex_);
-  live_ -= size;
-  if (size >= large) large_.erase(block);
+  const auto found = blocks_.find(block);
+  Block& given = found->second;
+  live_ -= given.bytes;
+  given.live = false;
+  given.op = {};
+  given.site = {};
   if (keeps_memory) try {
-      kept_[size].push_back(block);
+      kept_[given.bytes].push_back(found);
       return;
     } catch (const std::bad_alloc&) {  // without memory for the list, free the block
     }
-  free(block);
-  taken_ -= size;
+  streams_.follow(streams_.first(), given.users);
+  free(found);
 }
-void Memory::free(std::byte* block) noexcept {
-  has_pool_ ? cudaFreeAsync(block, stream_) : cudaFree(block);
+void Memory::free(Blocks::iterator block) noexcept {
+  has_pool_ ? cudaFreeAsync(block->first, streams_.first().handle) : cudaFree(block->first);
+  taken_ -= block->second.bytes;
+  blocks_.erase(block);
+}
+cudaError_t Memory::use(const std::byte* at, bool writes) {
+  const Stream& mine = streams_.mine();
+  const std::lock_guard held(mutex_);
+  const auto next = blocks_.upper_bound(const_cast<std::byte*>(at));
+  if (next == blocks_.begin()) return streams_.follow(mine, streams_.all());
+  auto& [first, block] = *std::prev(next);
+  if (at >= first + block.bytes)  // memory of the program itself
+    return streams_.follow(mine, streams_.all());
+  const bool in_order = writes ? block.users == mine.alone() : block.users & mine.alone();
+  if (in_order) return cudaSuccess;
+  const cudaError_t error = streams_.follow(mine, block.users);
+  block.users = writes ? mine.alone() : block.users | mine.alone();
+  return error;
 }
 void Memory::name(const Body& made, const Op& op, Caller site) {
   if (rounded(static_cast<std::size_t>(made.bytes())) < large) return;
   const std::lock_guard held(mutex_);
-  if (const auto found = large_.find(made.data); found != large_.end()) {
+  if (const auto found = blocks_.find(made.data); found != blocks_.end()) {
     found->second.op = op.name;
     found->second.site = site;
   }
@@ -152,12 +187,12 @@ void Memory::trim() noexcept {
   trim_kept();
 }
 void Memory::trim_kept() noexcept {
+  streams_.wait_for_all();
   for (auto& [size, blocks] : kept_) {
-    for (std::byte* const block : blocks) free(block);
-    taken_ -= size * blocks.size();
+    for (const Blocks::iterator block : blocks) free(block);
     blocks.clear();
   }
-  cudaStreamSynchronize(stream_);
+  cudaStreamSynchronize(streams_.first().handle);
 }
 DeviceMemoryUse Memory::use() {
   const std::lock_guard held(mutex_);
@@ -165,13 +200,14 @@ DeviceMemoryUse Memory::use() {
 }
 std::string Memory::largest() {
   const std::lock_guard held(mutex_);
-  std::vector<const Large*> all;
-  for (const auto& [block, each] : large_) all.push_back(&each);
+  std::vector<const Block*> all;
+  for (const auto& [memory, each] : blocks_)
+    if (each.live && each.bytes >= large) all.push_back(&each);
   std::sort(all.begin(), all.end(),
-            [](const Large* a, const Large* b) { return a->bytes > b->bytes; });
+            [](const Block* a, const Block* b) { return a->bytes > b->bytes; });
   std::string text = std::to_string(live_ >> 20) + " MiB are in use";
   for (std::size_t i = 0; i < all.size() && i < 5; ++i) {
-    const Large& each = *all[i];
+    const Block& each = *all[i];
     text += (i ? ", " : "; the largest: ") + std::to_string(each.bytes >> 20) + " MiB";
     if (!each.op.empty()) text += " of " + std::string(each.op);
     if (each.site.file)
@@ -181,11 +217,11 @@ std::string Memory::largest() {
 }
 
 // --- reports of kernels ---
-Faults::Faults(cudaStream_t stream) : stream_(stream) {
+Faults::Faults(Streams& streams) : streams_(streams) {
   constexpr std::size_t bytes = 2 * most * sizeof(Fault);
   check(cudaMalloc(reinterpret_cast<void**>(&reports_), bytes), "cuda");
   check(cudaMallocHost(reinterpret_cast<void**>(&copies_), bytes), "cuda");
-  check(cudaMemsetAsync(reports_, 0xff, bytes, stream), "cuda");
+  check(cudaMemsetAsync(reports_, 0xff, bytes, streams.first().handle), "cuda");
   pending_.reserve(most);
 }
 Faults::Pending Faults::pending_of(const Queue& queue, const KernelResult& result) {
@@ -203,8 +239,10 @@ Faults::Pending Faults::pending_of(const Queue& queue, const KernelResult& resul
 Fault* Faults::next(const Queue& queue, const KernelResult& result,
                     std::unique_lock<std::mutex>& held) {
   if (!held) {
+    const Stream& mine = streams_.mine();
     held = std::unique_lock(mutex_);
-    if (pending_.size() + most_of_call > most) queue.check(read());
+    if (pending_.size() + most_of_call > most) queue.check(read(mine));
+    reporting_ |= mine.alone();
   }
   pending_.push_back(pending_of(queue, result));
   return reports_ + most + pending_.size() - 1;
@@ -225,9 +263,10 @@ void Faults::give_back(const Fault* fault) noexcept {
 void Faults::wait() {
   cudaError_t error = cudaSuccess;
   std::optional<Report> first;
+  const Stream& mine = streams_.mine();
   {
     const std::lock_guard held(mutex_);
-    error = read();
+    error = read(mine);
     if (error == cudaSuccess) first.swap(first_);
   }
   check(error, "synchronize");
@@ -241,14 +280,16 @@ void Faults::wait() {
   host->fail_kernel(*of.op, result, of.shape, of.has_place ? position : -1,
                     {of.caller, of.layer, of.function});
 }
-cudaError_t Faults::read() {
+cudaError_t Faults::read(const Stream& mine) {
+  if (const cudaError_t error = streams_.follow(mine, reporting_)) return error;
   const std::size_t first = kept_.empty() ? most : 0, end = most + pending_.size();
   const std::size_t bytes = (end - first) * sizeof(Fault);
   if (bytes)
     if (const cudaError_t error = cudaMemcpyAsync(copies_ + first, reports_ + first, bytes,
-                                                  cudaMemcpyDeviceToHost, stream_))
+                                                  cudaMemcpyDeviceToHost, mine.handle))
       return error;
-  if (const cudaError_t error = cudaStreamSynchronize(stream_)) return error;
+  if (const cudaError_t error = cudaStreamSynchronize(mine.handle)) return error;
+  reporting_ = 0;
   bool reported = false;
   // Those of single calls first: what is kept is in no order.
   for (std::size_t i = 0; i < end - first && !reported; ++i) {
@@ -260,41 +301,18 @@ cudaError_t Faults::read() {
   pending_.clear();
   for (std::optional<Pending>& each : kept_)
     if (each && __atomic_load_n(&each->given_back, __ATOMIC_ACQUIRE)) each.reset();
-  return reported ? cudaMemsetAsync(reports_ + first, 0xff, bytes, stream_) : cudaSuccess;
-}
-
-// --- copies from the host ---
-Staging::Staging(cudaStream_t stream) : stream_(stream) {
-  check(cudaMallocHost(reinterpret_cast<void**>(&memory_), 2 * half), "cuda");
-  for (cudaEvent_t& event : read_)
-    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cuda");
-}
-cudaError_t Staging::upload(std::byte* to, const std::byte* from, std::size_t bytes) {
-  const std::lock_guard held(mutex_);
-  while (bytes > 0) {
-    if (used_ == half) {
-      if (const cudaError_t error = cudaEventRecord(read_[in_use_], stream_)) return error;
-      in_use_ = 1 - in_use_;
-      used_ = 0;
-      if (const cudaError_t error = cudaEventSynchronize(read_[in_use_])) return error;
-    }
-    const std::size_t part = std::min(bytes, half - used_);
-    std::byte* const between = memory_ + static_cast<std::size_t>(in_use_) * half + used_;
-    std::memcpy(between, from, part);
-    if (const cudaError_t error =
-            cudaMemcpyAsync(to, between, part, cudaMemcpyHostToDevice, stream_))
-      return error;
-    used_ += std::min((part + 63) / 64 * 64, half - used_);
-    to += part, from += part, bytes -= part;
-  }
-  return cudaSuccess;
+  if (!reported) return cudaSuccess;
+  const cudaError_t error = cudaMemsetAsync(reports_ + first, 0xff, bytes, mine.handle);
+  // Other streams report after that.
+  return error || !streams_.are_several() ? error : cudaStreamSynchronize(mine.handle);
 }
 
 // --- numbers ---
 Constants::Constants() {
   check(cudaMalloc(reinterpret_cast<void**>(&memory_), places * size), "cuda");
 }
-const std::byte* Constants::find(std::uint64_t bytes, Staging& staging) {
+const std::byte* Constants::find(std::uint64_t bytes, Streams& streams) {
+  Stream& mine = streams.mine();
   const std::uint64_t hash = (bytes * 0x9e3779b97f4a7c15) >> 32;
   const std::lock_guard held(mutex_);
   std::size_t place = hash % places;
@@ -305,7 +323,11 @@ const std::byte* Constants::find(std::uint64_t bytes, Staging& staging) {
   const bool again = last == bytes;
   last = bytes;
   if (!again || count_ == places / 2) return nullptr;
-  check(staging.upload(found, reinterpret_cast<const std::byte*>(&bytes), sizeof bytes), "to");
+  cudaError_t error =
+      mine.staging.upload(found, reinterpret_cast<const std::byte*>(&bytes), sizeof bytes);
+  // A stream that is made later comes after the copy.
+  if (!error && streams.are_several()) error = cudaStreamSynchronize(mine.handle);
+  check(error, "to");
   at_[place] = bytes;
   ++count_;
   return found;
@@ -321,14 +343,6 @@ struct Scratch {
     for (std::size_t i = 0; i < blocks.size(); ++i) gpu.release(blocks[i].first, blocks[i].second);
   }
 };
-namespace {
-cudaStream_t make_stream(int index) {
-  const Current current(index);
-  cudaStream_t stream = nullptr;
-  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cuda");
-  return stream;
-}
-}  // namespace
 int attribute(cudaDeviceAttr attribute, int index) {
   int value = 0;
   check(cudaDeviceGetAttribute(&value, attribute, index), "cuda");
@@ -337,11 +351,9 @@ int attribute(cudaDeviceAttr attribute, int index) {
 
 Gpu::Gpu(int number)
     : index(number),
-      stream(make_stream(number)),
       processors(attribute(cudaDevAttrMultiProcessorCount, number)),
-      memory(stream, attribute(cudaDevAttrMemoryPoolsSupported, number)),
-      faults(stream),
-      staging(stream),
+      memory(streams, attribute(cudaDevAttrMemoryPoolsSupported, number)),
+      faults(streams),
       graphs(*this) {}
 
 cudaError_t Gpu::allocate(std::size_t bytes, std::byte*& block, bool reports) {
@@ -365,13 +377,23 @@ void Gpu::give_back(const Holdings& holdings) noexcept {
 
 namespace {
 /// Where work of this thread for a device goes.
-cudaStream_t stream_of(const Gpu& gpu) {
+cudaStream_t stream_of(Gpu& gpu) {
   const Capture* const capture = Capture::current();
-  return capture ? capture->stream : gpu.stream;
+  return capture ? capture->stream : gpu.streams.mine().handle;
 }
 }  // namespace
+cudaError_t Gpu::use_of_several(const std::byte* at, bool writes) {
+  return Capture::current() || constants.have(at) ? cudaSuccess : memory.use(at, writes);
+}
 void Gpu::run(const DeviceCall& call) {
   const Current current(index);
+  if (streams.are_several()) [[unlikely]] {
+    const KernelCall& kernel = call.kernel;
+    cudaError_t error = cudaSuccess;
+    for (int i = 0; i < kernel.input_count && !error; ++i) error = use(kernel.inputs[i], false);
+    for (int i = 0; i < kernel.output_count && !error; ++i) error = use(kernel.outputs[i], true);
+    check(error, call.op.name, host->site(call.site));
+  }
   Scratch scratch{*this};
   const Queue queue{this, &call, &scratch, stream_of(*this), processors};
   const KernelResult result =
@@ -385,12 +407,19 @@ void Gpu::run(const DeviceCall& call) {
 }
 void Gpu::fill(Body& to, double number) {
   const Current current(index);
+  check(use(&to, true), "fill");
   const Queue queue{this, nullptr, nullptr, stream_of(*this), processors};
   fill_with(queue, to.dtype, to.data, to.elements, number);
 }
 void Gpu::download(void* to, const std::byte* from, std::size_t bytes) {
   const Current current(index);
-  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream), "to");
+  check(use(from, false), "to");
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, streams.mine().handle), "to");
+  faults.wait();
+}
+void Gpu::wait() {
+  const Current current(index);
+  check(streams.follow(streams.mine(), streams.all()), "synchronize");
   faults.wait();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One device: its stream, its cache of memory blocks, and the reports of its kernels.
+// One device: its streams, its cache of memory blocks, and the reports of its kernels.
 #pragma once
 #include <mutex>
 #include <optional>
@@ -9,6 +9,7 @@
 #include "cuda/graphs.hpp"
 #include "cuda/own_memory.hpp"
 #include "cuda/queue.hpp"
+#include "cuda/streams.hpp"
 #include "lib/gate/plugin.hpp"
 
 namespace reel::gpu {
@@ -40,18 +41,21 @@ std::size_t rounded(std::size_t bytes);
 /// size, so that memory checkers see its end and the free.
 extern const bool keeps_memory;
 
-/// Caches released memory of a device for later allocations. All work of a device is on one stream,
-/// so new work on a block runs after the earlier work on it.
+/// Caches released memory of a device for later allocations. It remembers which streams use a block
+/// since it was last written, and orders them where a thread uses a block of another one.
 class Memory {
  public:
   /// The most bytes of a device, by REEL_CUDA_MEMORY; 0 if that is no number of bytes.
   static const std::size_t limit;
   /// Some virtual GPUs have no memory pool. A free without one waits for the device.
-  Memory(cudaStream_t stream, bool has_pool) : stream_(stream), has_pool_(has_pool) {}
+  Memory(Streams& streams, bool has_pool) : streams_(streams), has_pool_(has_pool) {}
   /// cudaErrorMemoryAllocation if the device is out of memory, even after the cache was freed;
   /// another error may be that of an earlier kernel.
   cudaError_t take(std::size_t bytes, std::byte*& block);
   void give(std::byte* block, std::size_t bytes) noexcept;
+  /// Before work of this thread reads or writes memory: the work comes after that of other threads
+  /// that writes it, or uses it at all.
+  cudaError_t use(const std::byte* at, bool writes);
   /// Remembers what makes a value in a large block, for errors.
   void name(const Body& made, const Op& op, Caller site);
   void trim() noexcept;
@@ -59,30 +63,34 @@ class Memory {
   std::string largest();
 
  private:
-  struct Large {
+  struct Block {
     std::size_t bytes = 0;
-    std::string_view op;
-    Caller site;
+    StreamSet users = 0;  // that come after its last write, or are that write
+    bool live = true;
+    std::string_view op = {};  // of a large one, for errors
+    Caller site = {};
   };
+  using Blocks = OwnMap<std::byte*, Block>;
   static constexpr std::size_t large = std::size_t{1} << 20;
-  cudaError_t allocate(std::size_t bytes, std::byte*& block);
-  void free(std::byte* block) noexcept;
+  cudaError_t allocate(std::size_t bytes, const Stream& stream, std::byte*& block);
+  /// The work on the block is done.
+  void free(Blocks::iterator block) noexcept;
   void trim_kept() noexcept;
 
-  cudaStream_t stream_;
+  Streams& streams_;
   bool has_pool_;
   std::mutex mutex_;
   std::size_t taken_ = 0;  // from the device, in use or kept
   std::size_t live_ = 0, peak_ = 0;
-  OwnMap<std::size_t, std::pmr::vector<std::byte*>> kept_;
-  OwnMap<const std::byte*, Large> large_;  // those in use
+  Blocks blocks_;  // all that are taken from the device
+  OwnMap<std::size_t, std::pmr::vector<Blocks::iterator>> kept_;
 };
 
 /// Errors that kernels report, with the call that queued the kernel. No error is thrown while the
 /// lock is held: an observer that is told of it may use the device, and may wait for other threads.
 class Faults {
  public:
-  explicit Faults(cudaStream_t stream);
+  explicit Faults(Streams& streams);
   /// `held` is of the call, and locked from its first report until all its kernels are on the
   /// stream: a wait of another thread in between would forget reports that have yet to come.
   /// If the table is full, it waits for the stream, and the next wait() throws what was reported:
@@ -98,10 +106,13 @@ class Faults {
   /// resets all reports, also those that came after it has copied them.
   template <class F>
   void between_reads(const F& f) {
+    const StreamSet mine = streams_.mine().alone();
     const std::lock_guard held(mutex_);
+    reporting_ |= mine;
     f();
   }
-  /// Waits for the stream, then throws the first report.
+  /// Waits for the work of this thread, and for that of others that may report something. Then
+  /// throws the first report.
   void wait();
 
  private:
@@ -119,34 +130,19 @@ class Faults {
     Fault words;
   };
   static Pending pending_of(const Queue& queue, const KernelResult& result);
-  /// Waits for the stream and reads the table.
-  cudaError_t read();
+  /// Waits, and reads the table.
+  cudaError_t read(const Stream& mine);
 
   static constexpr std::size_t most_of_call = Shape::max_rank;  // one for each axis
   static constexpr std::size_t most = 1024;  // of those that are kept, and of the others
-  cudaStream_t stream_;
+  Streams& streams_;
   std::mutex mutex_;
-  Fault* reports_;  // of the device: those that are kept, then the others
-  Fault* copies_;   // of the host
+  StreamSet reporting_ = 0;  // those with work that may report something
+  Fault* reports_;           // of the device: those that are kept, then the others
+  Fault* copies_;            // of the host
   OwnVector<std::optional<Pending>> kept_;
   OwnVector<Pending> pending_;
   std::optional<Report> first_;  // the first report that was read, until it is thrown
-};
-
-/// Copies host memory to the device through pinned memory.
-class Staging {
- public:
-  explicit Staging(cudaStream_t stream);
-  cudaError_t upload(std::byte* to, const std::byte* from, std::size_t bytes);
-
- private:
-  static constexpr std::size_t half = std::size_t{1} << 20;
-  cudaStream_t stream_;
-  std::mutex mutex_;
-  std::byte* memory_;     // two halves: the device reads one while the host fills the other
-  cudaEvent_t read_[2];   // recorded when the device has read a half
-  std::size_t used_ = 0;  // used bytes of the current half
-  int in_use_ = 0;
 };
 
 /// Numbers that a program uses often, in memory of the device. They are never freed: tensors and
@@ -155,7 +151,8 @@ class Constants {
  public:
   Constants();
   /// Where the device has these eight bytes; null if they are new, or if there are too many others.
-  const std::byte* find(std::uint64_t bytes, Staging& staging);
+  const std::byte* find(std::uint64_t bytes, Streams& streams);
+  bool have(const std::byte* at) const { return at >= memory_ && at < memory_ + places * size; }
 
  private:
   static constexpr std::size_t places = 8192, size = 16;
@@ -176,6 +173,13 @@ class Gpu {
   /// has locked the faults, for which a thread that launches a graph may wait.
   cudaError_t allocate(std::size_t bytes, std::byte*& block, bool reports = false);
   void release(std::byte* block, std::size_t bytes) noexcept;
+  /// Before work on the stream of this thread, and not of a capture, reads or writes memory.
+  cudaError_t use(const std::byte* at, bool writes) {
+    return streams.are_several() ? use_of_several(at, writes) : cudaSuccess;
+  }
+  cudaError_t use(const Body* body, bool writes) {
+    return body && body->elements > 0 ? use(body->data, writes) : cudaSuccess;
+  }
   /// Frees the graphs and the memory that the cache keeps.
   void make_room(bool reports = false) noexcept {
     graphs.free_all(!reports);
@@ -183,20 +187,20 @@ class Gpu {
   }
   /// What a graph has used.
   void give_back(const Holdings& holdings) noexcept;
-  void wait() {
-    const Current current(index);
-    faults.wait();
-  }
+  /// Waits for the work of all threads.
+  void wait();
 
   const int index;
-  const cudaStream_t stream;
+  Streams streams;
   const int processors;
   Memory memory;
   Faults faults;
-  Staging staging;
   Constants constants;
   Graphs graphs;
   Cudnn cudnn;
+
+ private:
+  cudaError_t use_of_several(const std::byte* at, bool writes);
 };
 /// The kernel tables of all files. The last entry is null.
 extern const NamedKernel* const families[];

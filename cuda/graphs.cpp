@@ -91,9 +91,23 @@ void Graphs::execute(const PlannedGraph& planned) {
 
 bool Graphs::run_graph(const PlannedGraph& planned) {
   cudaError_t error = cudaSuccess;
+  gpu_.streams.mine();  // before the lock: it may throw
   const bool launched = planned.calls.size() > 1 && launch(planned, error);
   check(error, "trace");
   return launched;
+}
+
+/// Orders a launch on the stream of this thread after the work of other threads on its memory.
+cudaError_t Graphs::order(const Entry& entry, const PlannedGraph& planned) {
+  if (!gpu_.streams.are_several()) return cudaSuccess;
+  for (const auto& [block, bytes] : entry.holdings.blocks)
+    if (const cudaError_t error = gpu_.use(block, true)) return error;
+  for (const Instruction& call : planned.calls)
+    for (unsigned i = 0; i < call.input_count + call.output_count; ++i) {
+      const Body* const value = planned.value(planned.operands[call.first + i]);
+      if (const cudaError_t error = gpu_.use(value, i >= call.input_count)) return error;
+    }
+  return cudaSuccess;
 }
 
 bool Graphs::launch(const PlannedGraph& planned, cudaError_t& error) {
@@ -101,11 +115,13 @@ bool Graphs::launch(const PlannedGraph& planned, cudaError_t& error) {
   Entry* const entry = find(planned);
   if (entry && !entry->tried) capture(*entry, planned);
   if (!entry || !entry->graph) return false;
+  error = order(*entry, planned);
+  const cudaStream_t stream = gpu_.streams.mine().handle;
   const Draws now{planned.seed, planned.position};
-  if (entry->draws && !(entry->next == now)) error = set_draws(gpu_.stream, entry->draws, now);
+  if (!error && entry->draws && !(entry->next == now)) error = set_draws(stream, entry->draws, now);
   entry->next = {now.seed, now.position + entry->blocks};
   const auto start = [&] {
-    if (error == cudaSuccess) error = cudaGraphLaunch(entry->graph, gpu_.stream);
+    if (error == cudaSuccess) error = cudaGraphLaunch(entry->graph, stream);
   };
   entry->holdings.faults.empty() ? start() : gpu_.faults.between_reads(start);
   return true;

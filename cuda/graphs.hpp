@@ -87,6 +87,7 @@ class Graphs {
 
   /// False if there is no graph of these calls.
   bool run_graph(const PlannedGraph& planned);
+  cudaError_t order(const Entry& entry, const PlannedGraph& planned);
   /// Launches the graph of these calls. False if there is none.
   bool launch(const PlannedGraph& planned, cudaError_t& error);
 

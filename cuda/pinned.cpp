@@ -58,7 +58,7 @@ Pinned::Blocks::iterator Pinned::free_block(Blocks::iterator block) noexcept {
   cudaFreeHost(block->first);
   return blocks_.erase(block);
 }
-cudaError_t Pinned::upload(int device, cudaStream_t stream, std::byte* to, const std::byte* from,
+cudaError_t Pinned::upload(cudaStream_t stream, std::byte* to, const std::byte* from,
                            std::size_t bytes, bool& copied) {
   const std::lock_guard held(mutex_);
   auto found = blocks_.upper_bound(const_cast<std::byte*>(from));
@@ -66,12 +66,12 @@ cudaError_t Pinned::upload(int device, cudaStream_t stream, std::byte* to, const
   auto& [first, block] = *--found;
   if (!std::less<>()(from, first + block.bytes)) return cudaSuccess;
   auto read = std::find_if(block.reads.begin(), block.reads.end(),
-                           [&](const Read& each) { return each.device == device; });
+                           [&](const Read& each) { return each.stream == stream; });
   if (read == block.reads.end()) {
     cudaEvent_t done = nullptr;
     if (const cudaError_t error = cudaEventCreateWithFlags(&done, cudaEventDisableTiming))
       return error;
-    read = block.reads.insert(read, {device, done});
+    read = block.reads.insert(read, {stream, done});
   }
   if (const cudaError_t error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream))
     return error;

@@ -8,7 +8,7 @@
 #include "cuda/queue.hpp"
 
 namespace reel::gpu {
-/// Keeps released blocks. A block is used again when all devices have read what was copied from it.
+/// Keeps released blocks. A block is used again when all streams have read what was copied from it.
 class Pinned {
  public:
   /// Null in `block` if there is no such memory. `device` is one whose context is made anyway.
@@ -16,15 +16,14 @@ class Pinned {
   void give(std::byte* block) noexcept;
   /// Frees what no tensor uses. Waits for the copies from it.
   void trim() noexcept;
-  /// Queues a copy to a device, whose stream this is, if `from` is in a block. Else `copied` stays
-  /// false.
-  cudaError_t upload(int device, cudaStream_t stream, std::byte* to, const std::byte* from,
-                     std::size_t bytes, bool& copied);
+  /// Queues a copy to the stream's device if `from` is in a block. Else `copied` stays false.
+  cudaError_t upload(cudaStream_t stream, std::byte* to, const std::byte* from, std::size_t bytes,
+                     bool& copied);
 
  private:
   struct Read {
-    int device;
-    cudaEvent_t done;  // recorded after the last copy to this device
+    cudaStream_t stream;
+    cudaEvent_t done;  // recorded after the last copy on this stream
   };
   struct Block {
     std::size_t bytes = 0;

@@ -48,6 +48,7 @@ class Checker : public Interceptor {
     Hosts expected = reference->second(inputs, call.options.data);
     REQUIRE(static_cast<int>(expected.size()) == call.output_count);
     for (int i = 0; i < call.output_count; ++i) {
+      if (i == call.op.kept && !is_floating(call.outputs[i]->dtype)) continue;  // of the device
       Host& wanted = expected[static_cast<std::size_t>(i)];
       wanted = as_stored(wanted, call.outputs[i]->dtype);
       CHECK(difference(host_of(*call.outputs[i]), wanted, near_) == "");

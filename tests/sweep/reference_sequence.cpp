@@ -43,6 +43,12 @@ struct Sequences {
     const Shape shape({x.shape[0], x.shape[1], static_cast<std::int64_t>(width)});
     return filled(shape, [](const auto&) { return 0.0; });
   }
+  /// What the ops keep for the gradient: all of `gates`, then all of `rest`.
+  Host kept(Host gates, const Host& rest) const {
+    gates.values.insert(gates.values.end(), rest.values.begin(), rest.values.end());
+    gates.shape = Shape({x.shape[0] * x.shape[1], static_cast<std::int64_t>(columns() + hidden)});
+    return gates;
+  }
   /// Calls f(t, row) for every step of every sequence, in order.
   template <class F>
   void each(const F& f) const {
@@ -74,7 +80,7 @@ Hosts lstm(const Hosts& in, const void* options) {
       outputs.values[place * n + k] = h.values[row * n + k] = gate[3 * n + k] * std::tanh(cell);
     }
   });
-  return {outputs, h, c, gates, cells};
+  return {outputs, h, c, sequences.kept(gates, cells)};
 }
 
 Hosts gru(const Hosts& in, const void* options) {
@@ -103,7 +109,7 @@ Hosts gru(const Hosts& in, const void* options) {
       outputs.values[place * n + k] = state;
     }
   });
-  return {outputs, h, gates, recalled};
+  return {outputs, h, sequences.kept(gates, recalled)};
 }
 }  // namespace
 

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The streams of a device, one for each thread that uses it. The device may run the work of two
+// threads at the same time. Memory (gpu.hpp) remembers which streams use a block.
+#pragma once
+#include <cuda_runtime.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+namespace reel::gpu {
+/// Streams of one device. Bit i stands for the stream with the number i.
+using StreamSet = std::uint32_t;
+
+/// Copies host memory to the device through pinned memory.
+class Staging {
+ public:
+  explicit Staging(cudaStream_t stream);
+  cudaError_t upload(std::byte* to, const std::byte* from, std::size_t bytes);
+
+ private:
+  static constexpr std::size_t half = std::size_t{1} << 20;
+  cudaStream_t stream_;
+  std::mutex mutex_;
+  std::byte* memory_;     // two halves: the device reads one while the host fills the other
+  cudaEvent_t read_[2];   // recorded when the device has read a half
+  std::size_t used_ = 0;  // used bytes of the current half
+  int in_use_ = 0;
+};
+
+struct Stream {
+  explicit Stream(int its_number);
+  StreamSet alone() const { return StreamSet{1} << number; }
+
+  const int number;
+  const cudaStream_t handle;
+  const cudaEvent_t reached;  // of Streams::follow()
+  Staging staging;
+};
+
+class Streams {
+ public:
+  /// Makes the stream of this thread. The device is the current one, also in mine().
+  Streams() : first_(mine()) {}
+  /// The stream of this thread. When a thread ends, another one takes over its stream. If there are
+  /// more than 32 threads at a time, some of them share a stream.
+  Stream& mine();
+  /// One that exists.
+  const Stream& first() const { return first_; }
+  /// Whether there is more than one stream. Else all work is in order.
+  bool are_several() const { return all() & (all() - 1); }
+  StreamSet all() const { return all_.load(std::memory_order_seq_cst); }
+  /// Makes later work on a stream wait for all work that is already queued on others.
+  cudaError_t follow(const Stream& later, StreamSet earlier) const;
+  /// Waits for all work of all streams.
+  cudaError_t wait_for_all() const;
+
+ private:
+  static constexpr int most = 32;
+  Stream& make(int number);
+
+  std::mutex making_;
+  std::atomic<Stream*> streams_[most] = {};
+  std::atomic<StreamSet> all_ = 0;
+  Stream& first_;
+};
+}  // namespace reel::gpu
