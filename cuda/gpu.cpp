@@ -302,9 +302,9 @@ cudaError_t Faults::read(const Stream& mine) {
   for (std::optional<Pending>& each : kept_)
     if (each && __atomic_load_n(&each->given_back, __ATOMIC_ACQUIRE)) each.reset();
   if (!reported) return cudaSuccess;
-  const cudaError_t error = cudaMemsetAsync(reports_ + first, 0xff, bytes, mine.handle);
-  // Other streams report after that.
-  return error || !streams_.are_several() ? error : cudaStreamSynchronize(mine.handle);
+  if (const cudaError_t error = cudaMemsetAsync(reports_ + first, 0xff, bytes, mine.handle))
+    return error;
+  return streams_.lead(mine);  // later reports come after that
 }
 
 // --- numbers ---

@@ -73,23 +73,31 @@ Stream& Streams::make(int at) {
   return *made;
 }
 
-cudaError_t Streams::follow(const Stream& later, StreamSet earlier) const {
+template <class F>
+cudaError_t Streams::for_each(StreamSet set, const F& f) const {
   cudaError_t error = cudaSuccess;
-  for (earlier &= ~later.alone(); earlier && !error; earlier &= earlier - 1) {
+  for (; set && !error; set &= set - 1)
     // One that is still being made has no work.
-    const Stream* const each = streams_[std::countr_zero(earlier)].load(std::memory_order_acquire);
-    if (!each) continue;
-    error = cudaEventRecord(each->reached, each->handle);
-    if (!error) error = cudaStreamWaitEvent(later.handle, each->reached);
-  }
+    if (const Stream* const each = streams_[std::countr_zero(set)].load(std::memory_order_acquire))
+      error = f(*each);
   return error;
 }
+cudaError_t Streams::follow(const Stream& later, StreamSet earlier) const {
+  return for_each(earlier & ~later.alone(), [&](const Stream& each) {
+    const cudaError_t error = cudaEventRecord(each.reached, each.handle);
+    return error ? error : cudaStreamWaitEvent(later.handle, each.reached);
+  });
+}
+cudaError_t Streams::lead(const Stream& earlier) const {
+  const StreamSet others = all() & ~earlier.alone();
+  if (!others) return cudaSuccess;
+  if (const cudaError_t error = cudaEventRecord(earlier.reached, earlier.handle)) return error;
+  return for_each(others, [&](const Stream& each) {
+    return cudaStreamWaitEvent(each.handle, earlier.reached);
+  });
+}
 cudaError_t Streams::wait_for_all() const {
-  cudaError_t error = cudaSuccess;
-  for (StreamSet rest = all(); rest && !error; rest &= rest - 1)
-    if (const Stream* const each = streams_[std::countr_zero(rest)].load(std::memory_order_acquire))
-      error = cudaStreamSynchronize(each->handle);
-  return error;
+  return for_each(all(), [](const Stream& each) { return cudaStreamSynchronize(each.handle); });
 }
 
 // --- copies from the host ---

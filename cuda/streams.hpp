@@ -53,12 +53,17 @@ class Streams {
   StreamSet all() const { return all_.load(std::memory_order_seq_cst); }
   /// Makes later work on a stream wait for all work that is already queued on others.
   cudaError_t follow(const Stream& later, StreamSet earlier) const;
+  /// Makes later work on all other streams wait for all work that is already queued on this one.
+  cudaError_t lead(const Stream& earlier) const;
   /// Waits for all work of all streams.
   cudaError_t wait_for_all() const;
 
  private:
   static constexpr int most = 32;
   Stream& make(int number);
+  /// Calls f(stream) for the streams of a set until it returns an error.
+  template <class F>
+  cudaError_t for_each(StreamSet set, const F& f) const;
 
   std::mutex making_;
   std::atomic<Stream*> streams_[most] = {};
