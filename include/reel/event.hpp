@@ -6,8 +6,8 @@
 #include <reel/export.hpp>
 
 namespace reel {
-/// A point in the work of a device: after all that was queued before the Event was made. Making one
-/// does not wait.
+/// A point in the work of a device: after all that this thread had queued when it made the Event.
+/// Making one does not wait.
 ///
 ///     const Event start(device);
 ///     Tensor y = model(x);
