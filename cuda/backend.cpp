@@ -226,7 +226,7 @@ extern "C" __attribute__((visibility("default"))) const char* reel_install_cuda(
       library.layout_of_host != reel::PluginHost::layout)
     return "The CUDA backend was built for another version of reel.";
   if (Memory::limit == 0) return "REEL_CUDA_MEMORY is no number of bytes, such as 500M or 4G.";
-  if (!Products::read_options()) return "REEL_CUDA_TF32 is neither 0 nor 1.";
+  if (const char* const wrong = Products::read_options()) return wrong;
   if (!Cudnn::read_options()) return "REEL_CUDNN is not 0, 1 or lengths.";
   int driver = 0, count = 0;
   if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0)

@@ -173,7 +173,8 @@ class Shared {
   OwnMap<int, cublasLtHandle_t> handles_;  // key: device
   OwnMap<Key, Choice> choices_;
 };
-bool uses_tf32 = false;
+// As REEL_CUDA_TF32 and REEL_CUDA_FUSED_RELU say.
+bool uses_tf32 = false, fuses_relu = false;
 // Not all kernels of cuBLASLt take more than 65535 matrices. A round number keeps the rest aligned.
 constexpr std::int64_t most_batches = 1 << 15;
 
@@ -188,11 +189,16 @@ void add_axis(Places<1>& places, std::int64_t length, std::int64_t step) {
 }
 }  // namespace
 
-bool Products::read_options() {
-  const char* const text = std::getenv("REEL_CUDA_TF32");
-  const std::string_view asked = text ? text : "";
-  uses_tf32 = asked == "1";
-  return asked.empty() || asked == "0" || uses_tf32;
+const char* Products::read_options() {
+  const auto read = [](const char* name, bool& to) {
+    const char* const text = std::getenv(name);
+    const std::string_view asked = text ? text : "";
+    to = asked == "1";
+    return asked.empty() || asked == "0" || to;
+  };
+  if (!read("REEL_CUDA_TF32", uses_tf32)) return "REEL_CUDA_TF32 is neither 0 nor 1.";
+  if (!read("REEL_CUDA_FUSED_RELU", fuses_relu)) return "REEL_CUDA_FUSED_RELU is neither 0 nor 1.";
+  return nullptr;
 }
 
 bool Products::use_tf32() { return uses_tf32; }
@@ -221,16 +227,16 @@ void Products::fit(const Product& p, Matrix& x, std::int64_t rows, std::int64_t 
   x = {copy, columns, 1, x.batch ? rows * columns : 0};
 }
 
-void Products::multiply(Product p) {
+bool Products::multiply(Product p) {
   const std::int64_t elements = p.batches * p.rows * p.columns;
-  if (elements == 0) return;
+  if (elements == 0) return false;
   if (p.depth == 0) {
     if (!p.z.data)
       queue_.check(
           cudaMemsetAsync(p.c, 0, static_cast<std::size_t>(p.bytes(elements)), queue_.stream));
     else if (p.z.data != p.c)
       start_from_z(p);
-    return;
+    return false;
   }
   fit(p, p.x, p.rows, p.depth);
   fit(p, p.y, p.depth, p.columns);
@@ -241,19 +247,21 @@ void Products::multiply(Product p) {
     start_from_z(p);
     p = p.added_to_c();
   }
+  bool with_relu = false;
   for (std::int64_t left = p.batches; left > 0; left -= most_batches) {
     p.batches = std::min(left, most_batches);
-    run(p, bias);
+    with_relu = run(p, bias);
     p.x.data = moved(p, p.x.data, p.batches * p.x.batch);
     p.y.data = moved(p, p.y.data, p.batches * p.y.batch);
     p.c = static_cast<std::byte*>(p.c) + p.bytes(p.batches * p.rows * p.columns);
     if (p.z.data) p.z.data = p.c;
   }
+  return with_relu;
 }
 
 /// Computes a product. cuBLASLt accepts the layouts of all operands. It may have no algorithm that
 /// adds a bias, for example for a single row or column. Then the product is added to copies of it.
-void Products::run(const Product& p, bool bias) {
+bool Products::run(const Product& p, bool bias) {
   const cudaDataType_t type = data_type(p.dtype);
   const bool single = type == CUDA_R_32F, adds = p.z.data && !bias;
   const std::int64_t step = p.rows * p.columns;
@@ -281,7 +289,8 @@ void Products::run(const Product& p, bool bias) {
   if (y.transposed) set(CUBLASLT_MATMUL_DESC_TRANSA, transpose);
   if (x.transposed) set(CUBLASLT_MATMUL_DESC_TRANSB, transpose);
   if (bias) {
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE,
+        p.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS);
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.z.data);
   }
 
@@ -290,7 +299,8 @@ void Products::run(const Product& p, bool bias) {
   std::int64_t facts = device;
   for (const void* at : {request.a, request.b, request.c, static_cast<const void*>(p.c)})
     facts = facts * 32 + alignment_of(at);
-  for (const bool fact : {single, bias, adds, request.c == p.c, x.transposed, y.transposed})
+  for (const bool fact :
+       {single, bias, bias && p.relu, adds, request.c == p.c, x.transposed, y.transposed})
     facts = facts * 2 + fact;
   const Key key = {facts,     p.rows,    p.columns, p.depth,   x.leading,
                    y.leading, z.leading, p.batches, p.x.batch, p.y.batch};
@@ -298,7 +308,7 @@ void Products::run(const Product& p, bool bias) {
   const Choice choice = Shared::the().find(key, [&] { return choose(queue_, handle, request); });
   const auto run_without_bias = [&] {
     start_from_z(p);
-    run(p.added_to_c(), false);
+    return run(p.added_to_c(), false);
   };
   if (!choice.exists) {
     if (!bias) check(queue_, CUBLAS_STATUS_NOT_SUPPORTED);
@@ -317,9 +327,12 @@ void Products::run(const Product& p, bool bias) {
       handle, &request.operation, factor(0), request.a, request.a_layout.get(), request.b,
       request.b_layout.get(), factor(1), request.c, request.c_layout.get(), request.d,
       request.d_layout.get(), &choice.algorithm, workspace_, workspace_bytes_, queue_.stream);
-  if (!request.may_fail(status)) return check(queue_, status);
-  Shared::the().remember(key, {});
-  run_without_bias();
+  if (request.may_fail(status)) {
+    Shared::the().remember(key, {});
+    return run_without_bias();
+  }
+  check(queue_, status);
+  return bias && p.relu;
 }
 
 namespace {
@@ -408,20 +421,25 @@ KernelResult matmul(const Call& call) {
   return {};
 }
 
-KernelResult matmul_add(const Call& call) {
+/// x y + z.
+Product sum_of_inputs(const Call& call) {
   const Body &x = call.input(0), &y = call.input(1), &out = call.output();
   const std::int64_t* const lengths = out.shape.data();
-  Products(call.queue)
-      .multiply({out.dtype, lengths[0], lengths[1], x.shape.data()[1], last_axes(x), last_axes(y),
-                 out.data, added(call.input(2))});
+  return {out.dtype,    lengths[0],   lengths[1], x.shape.data()[1],
+          last_axes(x), last_axes(y), out.data,   added(call.input(2))};
+}
+KernelResult matmul_add(const Call& call) {
+  Products(call.queue).multiply(sum_of_inputs(call));
   return {};
 }
 
 KernelResult dense(const Call& call) {
-  matmul_add(call);
+  const Activation activation = call.option<ActivationOptions>().activation;
+  Product p = sum_of_inputs(call);
+  p.relu = fuses_relu && activation == Activation::relu;
+  if (Products(call.queue).multiply(p)) return {};
   const Body& out = call.output();
-  activate(call.queue, call.option<ActivationOptions>().activation, out.dtype, out.elements,
-           out.data);
+  activate(call.queue, activation, out.dtype, out.elements, out.data);
   return {};
 }
 }  // namespace

@@ -21,6 +21,7 @@ struct Product {
   void* c;
   Matrix z = {};  // without data, z is 0. For a batch, z has no data or is c
   std::int64_t batches = 1;
+  bool relu = false;  // cuBLASLt may apply it to z + x y
 
   /// The size of n elements in bytes.
   std::int64_t bytes(std::int64_t elements) const { return elements * size_of(dtype); }
@@ -36,16 +37,17 @@ struct Product {
 class Products {
  public:
   explicit Products(const Queue& queue) : queue_(queue) {}
-  void multiply(Product p);
-  /// Reads REEL_CUDA_TF32. False if it is neither 0 nor 1.
-  static bool read_options();
+  /// Whether ReLU was applied.
+  bool multiply(Product p);
+  /// Reads REEL_CUDA_TF32 and REEL_CUDA_FUSED_RELU. What is wrong with them, or null.
+  static const char* read_options();
   /// Whether products of float32 may round their inputs to TF32: 10 bits after the first one.
   static bool use_tf32();
 
  private:
   void start_from_z(const Product& p) const;
   void fit(const Product& p, Matrix& x, std::int64_t rows, std::int64_t columns) const;
-  void run(const Product& p, bool bias);
+  bool run(const Product& p, bool bias);
 
   const Queue& queue_;
   void* workspace_ = nullptr;  // of this size

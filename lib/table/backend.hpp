@@ -35,8 +35,8 @@ class QueuePoint {
   virtual double milliseconds_since(QueuePoint& earlier) = 0;
 };
 
-/// Work of a device runs later, possibly on another thread. That of one thread runs in its order, as
-/// does all work on one block of memory. The next wait throws errors that kernels have found.
+/// Work of a device runs later, possibly on another thread. That of one thread runs in its order,
+/// as does all work on one block of memory. The next wait throws errors that kernels have found.
 class Backend : public DeviceMemory {
  public:
   virtual int device_count() const = 0;

@@ -2,7 +2,10 @@
 // Products that cuBLASLt may refuse.
 #include <reel/reel.hpp>
 
+#include <cmath>
+
 #include "cuda/emulated.hpp"
+#include "threads/process.hpp"
 
 namespace reel::tests {
 TEST_CASE("where cuBLASLt has no algorithm with a bias, the bias is copied first") {
@@ -27,5 +30,47 @@ TEST_CASE("where cuBLASLt has no algorithm with a bias, the bias is copied first
   const Tensor x = random::normal({3, 29});
   for (int i = 0; i < 6; ++i) CHECK(allclose(traced(x), tanh(layer(x))));
   emulate::refuse_epilogues(false);
+}
+
+namespace {
+/// The launches of kernels and products of a layer with ReLU, which is checked.
+emulate::Counts counts_of_relu() {
+  seed(9);
+  const Tensor x = random::normal({13, 8}), y = random::normal({8, 12}), bias = ones({12});
+  const Tensor there[] = {x.to(cuda(0)), y.to(cuda(0)), bias.to(cuda(0))};
+  const auto layer = [&](const Tensor& from) {
+    return dense(from, there[1], there[2], Activation::relu);
+  };
+  CHECK(allclose(layer(there[0]).to(cpu()), dense(x, y, bias, Activation::relu)));
+  GradientTape tape;
+  tape.watch(there[0]);
+  GradientTape on_host;
+  on_host.watch(x);
+  CHECK(allclose(tape.gradient(sum(layer(there[0])), there[0]).to(cpu()),
+                 on_host.gradient(sum(dense(x, y, bias, Activation::relu)), x)));
+  return counts_of([&] { layer(there[0]); });
+}
+}  // namespace
+
+TEST_CASE("ReLU is a launch of its own, which keeps NaN") {
+  const emulate::Counts counts = counts_of_relu();
+  CHECK(counts.products == 1);
+  CHECK(counts.launches == 1);
+  const Tensor x = full({1, 4}, std::nanf("")).to(cuda(0)), y = ones({4, 4}).to(cuda(0));
+  CHECK(std::isnan(sum(dense(x, y, ones({4}).to(cuda(0)), Activation::relu)).item<float>()));
+}
+TEST_CASE("what a test with REEL_CUDA_FUSED_RELU=1 prints", "[.][fused_relu]") {
+  const emulate::Counts counts = counts_of_relu();
+  CHECK(counts.products == 1);
+  CHECK(counts.launches == 0);
+  // Where cuBLASLt has no such product, ReLU is a launch.
+  emulate::refuse_epilogues(true);
+  const Tensor x = -ones({3, 5}).to(cuda(0)), y = ones({5, 2}).to(cuda(0));
+  CHECK(sum(dense(x, y, ones({2}).to(cuda(0)), Activation::relu)).item<float>() == 0);
+  emulate::refuse_epilogues(false);
+}
+TEST_CASE("REEL_CUDA_FUSED_RELU=1 makes ReLU a part of the product") {
+  CHECK_THAT(printed_under("[fused_relu]", "REEL_CUDA_FUSED_RELU=1"),
+             Catch::Contains("1 passed, 0 failed"));
 }
 }  // namespace reel::tests
