@@ -97,8 +97,6 @@ const std::size_t Memory::limit = read_limit();
 cudaError_t Memory::take(std::size_t bytes, std::byte*& block) {
   const std::size_t size = rounded(bytes);
   const Stream& mine = streams_.mine();
-  // What a graph uses is ordered when the graph is launched.
-  const Capture* const capture = Capture::current();
   const std::lock_guard held(mutex_);
   cudaError_t error = cudaSuccess;
   if (const auto found = kept_.find(size); found != kept_.end() && !found->second.empty()) {
@@ -109,13 +107,10 @@ cudaError_t Memory::take(std::size_t bytes, std::byte*& block) {
       if (const auto own = std::find_if(kept.rbegin(), kept.rend(), is_mine); own != kept.rend())
         chosen = std::prev(own.base());
     Block& reused = (*chosen)->second;
-    if (!capture) {
-      if ((error = streams_.follow(mine, reused.users))) return error;
-      reused.users = mine.alone();
-    }
+    if ((error = streams_.follow(mine, reused.users))) return error;
+    reused.users = mine.alone();
     block = (*chosen)->first;
-    const cudaStream_t stream = capture ? capture->stream : mine.handle;
-    if (fills && (error = cudaMemsetAsync(block, 0xff, size, stream))) return error;
+    if (fills && (error = cudaMemsetAsync(block, 0xff, size, mine.handle))) return error;
     reused.live = true;
     kept.erase(chosen);
   } else if ((error = allocate(size, mine, block)) == cudaErrorMemoryAllocation) {
