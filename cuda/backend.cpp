@@ -107,7 +107,7 @@ class CudaBackend final : public Backend {
   }
   std::size_t kept_bytes(const Inference& call) override {
     const Current current(call.device.index);
-    return bytes_kept_by_cudnn(at(call.device.index).cudnn, call);
+    return bytes_kept_by_cudnn(at(call.device.index), call);
   }
   void fill(Body& to, double number) override { at(to.device_index).fill(to, number); }
   void upload(int index, std::byte* to, const void* from, std::size_t bytes) override {
@@ -127,6 +127,7 @@ class CudaBackend final : public Backend {
   }
   void download(int index, void* to, const std::byte* from, std::size_t bytes) override {
     at(index).download(to, from, bytes);
+    throw_of_sources(index);
   }
   void copy(int to_index, std::byte* to, int from_index, const std::byte* from,
             std::size_t bytes) override {
@@ -146,11 +147,17 @@ class CudaBackend final : public Backend {
       check(cudaMemcpyPeerAsync(to, to_index, from, from_index, bytes, stream), "to");
     }
     follow(reader, writer);  // later work of the reader may reuse the memory
+    if (&reader == &writer) return;
+    const std::uint32_t of_reader = reader.streams.mine().devices;
+    writer.streams.mine().devices |= of_reader | std::uint32_t{1} << from_index % 32;
   }
   void name(const Body& made, const Op& op, Caller site) override {
     at(made.device_index).memory.name(made, op, site);
   }
-  void wait(int index) override { at(index).wait(); }
+  void wait(int index) override {
+    at(index).wait();
+    throw_of_sources(index);
+  }
   std::unique_ptr<QueuePoint> mark(int index) override { return std::make_unique<Mark>(at(index)); }
   std::byte* allocate_pinned(int index, std::size_t bytes) override {
     std::byte* block = nullptr;
@@ -173,6 +180,16 @@ class CudaBackend final : public Backend {
     if (!one.gpu) one.gpu = new_for_ever<Gpu>(index);
     return *one.gpu;
   }
+  /// A result of this device may come from wrong calls on others.
+  void throw_of_sources(int index) {
+    std::uint32_t others = 0;
+    {
+      const Current current(index);
+      others = at(index).streams.mine().devices.exchange(0);
+    }
+    for (int other = 0; others; ++other, others >>= 1)
+      if (others & 1 && other != index) at(other).throw_reports();
+  }
   /// Lets a device read the memory of another one directly if the machine can. Else CUDA copies
   /// through the host's memory.
   static void allow(int reader, int owner) {
@@ -193,15 +210,15 @@ class CudaBackend final : public Backend {
   /// Makes new work of this thread on `later` wait for all of its work on `earlier`.
   static void follow(Gpu& later, Gpu& earlier) {
     if (&later == &earlier) return;
-    cudaEvent_t done = nullptr;
+    cudaEvent_t reached = nullptr;
     {
       const Current current(earlier.index);
-      check(cudaEventCreateWithFlags(&done, cudaEventDisableTiming), "to");
-      check(cudaEventRecord(done, earlier.streams.mine().handle), "to");
+      const Stream& stream = earlier.streams.mine();
+      reached = stream.reached;
+      check(cudaEventRecord(reached, stream.handle), "to");
     }
     const Current current(later.index);
-    check(cudaStreamWaitEvent(later.streams.mine().handle, done), "to");
-    check(cudaEventDestroy(done), "to");
+    check(cudaStreamWaitEvent(later.streams.mine().handle, reached), "to");
   }
 
   OwnVector<OneGpu> gpus_;

@@ -35,8 +35,8 @@ bool is_on = true, takes_lengths = false;
 
 namespace reel::gpu {
 namespace {
-/// cuDNN, opened at its first use. There is none if a function is missing, or if the version has
-/// another number than the header.
+/// cuDNN, opened at its first use. There is none if a function is missing, or if its major version
+/// is not that of the header.
 struct Library {
 #define REEL_MEMBER(name) decltype(&::cudnn##name) name = nullptr;
   REEL_CUDNN_FUNCTIONS(REEL_MEMBER)
@@ -61,13 +61,27 @@ const Library& cudnn() {
   return it;
 }
 
-/// The status of several calls: that of the first one that failed. The others are not made.
+/// Whether a call may succeed if the device has more free memory, as for the code of a kernel.
+bool lacks_memory(cudnnStatus_t status) {
+  return status == CUDNN_STATUS_ALLOC_FAILED ||
+         (status != CUDNN_STATUS_SUCCESS && cudaPeekAtLastError() == cudaErrorMemoryAllocation);
+}
+
+/// The status of several calls: that of the first one that failed. The others are not made. A call
+/// that lacks memory is repeated once, after the cache and the graphs were freed.
 struct Calls {
+  Gpu& gpu;
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
 
   template <class F, class... Arguments>
   Calls& then(F* function, const Arguments&... arguments) {
-    if (status == CUDNN_STATUS_SUCCESS) status = function(arguments...);
+    if (status != CUDNN_STATUS_SUCCESS) return *this;
+    status = function(arguments...);
+    if (lacks_memory(status) && !Capture::current()) {
+      cudaGetLastError();
+      gpu.make_room(true);  // the caller has locked this object
+      status = function(arguments...);
+    }
     return *this;
   }
   bool succeeded() const { return status == CUDNN_STATUS_SUCCESS; }
@@ -112,7 +126,8 @@ void describe_network(Calls& calls, cudnnHandle_t handle, const Rnn& rnn, Descri
   const int in = static_cast<int>(rnn.in), hidden = static_cast<int>(rnn.hidden);
   void* const no_states = nullptr;
   calls.then(cudnn().CreateDropoutDescriptor, &made.no_dropout)
-      .then(cudnn().SetDropoutDescriptor, made.no_dropout, handle, 0.f, no_states, 0, 0)
+      .then(cudnn().SetDropoutDescriptor, made.no_dropout, handle, 0.f, no_states, std::size_t{0},
+            0ull)
       .then(cudnn().CreateRNNDescriptor, &made.rnn)
       .then(cudnn().SetRNNDescriptor_v8, made.rnn, CUDNN_RNN_ALGO_STANDARD,
             rnn.lstm ? CUDNN_LSTM : CUDNN_GRU,
@@ -133,8 +148,7 @@ bool is_matrix(cudnnTensorDescriptor_t given, std::int64_t rows, std::int64_t co
 }
 
 /// Where the parameters are. False if cuDNN has them in another form than this plugin expects.
-bool find_places(cudnnHandle_t handle, const Rnn& rnn, RnnPlan& plan) {
-  Calls calls;
+bool find_places(Calls& calls, cudnnHandle_t handle, const Rnn& rnn, RnnPlan& plan) {
   cudnnTensorDescriptor_t matrix = nullptr, bias = nullptr;
   calls.then(cudnn().CreateTensorDescriptor, &matrix).then(cudnn().CreateTensorDescriptor, &bias);
   // cuDNN only computes addresses from that of the block. A missing bias has the address 0.
@@ -160,13 +174,12 @@ bool find_places(cudnnHandle_t handle, const Rnn& rnn, RnnPlan& plan) {
 }
 
 /// An empty plan if cuDNN refuses the network.
-RnnPlan plan_of(cudnnHandle_t handle, const Rnn& rnn) {
+RnnPlan plan_of(Calls& calls, cudnnHandle_t handle, const Rnn& rnn) {
   RnnPlan plan = {};
   plan.descriptors = new_for_ever<Descriptors>();
   Descriptors& d = *plan.descriptors;
   OwnVector<int> lengths;
   lengths.assign(static_cast<std::size_t>(rnn.batch), static_cast<int>(rnn.time));
-  Calls calls;
   describe_network(calls, handle, rnn, d);
   describe(calls, rnn, rnn.in, lengths.data(), d.x);
   describe(calls, rnn, rnn.hidden, lengths.data(), d.y);
@@ -174,7 +187,7 @@ RnnPlan plan_of(cudnnHandle_t handle, const Rnn& rnn) {
   calls.then(cudnn().GetRNNWeightSpaceSize, handle, d.rnn, &plan.weights)
       .then(cudnn().GetRNNTempSpaceSizes, handle, d.rnn, CUDNN_FWD_MODE_TRAINING, d.x,
             &plan.workspace, &plan.reserve);
-  if (calls.succeeded() && find_places(handle, rnn, plan)) return plan;
+  if (calls.succeeded() && find_places(calls, handle, rnn, plan)) return plan;
   return {};
 }
 
@@ -191,22 +204,30 @@ bool fits(const Rnn& rnn) {
 }
 }  // namespace
 
-bool Cudnn::open() {
-  if (tried_) return handle_;
-  tried_ = true;
-  if (cudnn().exists && cudnn().Create(&handle_) != CUDNN_STATUS_SUCCESS) handle_ = nullptr;
-  cudaGetLastError();
-  return handle_;
+bool Cudnn::open(Gpu& gpu) {
+  if (tried_) return handles_[1];
+  Calls calls{gpu};
+  if (cudnn().exists)
+    for (cudnnContext*& handle : handles_)
+      if (!handle) calls.then(cudnn().Create, &handle);
+  tried_ = !lacks_memory(calls.status);
+  if (!calls.succeeded()) cudaGetLastError();
+  return calls.succeeded() && handles_[1];
 }
-const RnnPlan* Cudnn::find(const Rnn& rnn) {
+const RnnPlan* Cudnn::find(Gpu& gpu, const Rnn& rnn) {
   constexpr std::size_t most_plans = 4096;
   if (!is_on || !fits(rnn)) return nullptr;
   const std::lock_guard held(mutex_);
-  if (!open()) return nullptr;
+  if (!open(gpu)) return nullptr;
   auto found = plans_.find(rnn);
   if (found == plans_.end()) {
     if (plans_.size() == most_plans) return nullptr;
-    found = plans_.emplace(rnn, plan_of(handle_, rnn)).first;
+    Calls calls{gpu};
+    const RnnPlan plan = plan_of(calls, handles_[0], rnn);
+    const bool lacked_memory = lacks_memory(calls.status);
+    if (!calls.succeeded()) cudaGetLastError();
+    if (lacked_memory) return nullptr;  // another call may find it
+    found = plans_.emplace(rnn, plan).first;
   }
   return found->second.descriptors ? &found->second : nullptr;
 }
@@ -214,20 +235,20 @@ const RnnPlan* Cudnn::find(const Rnn& rnn) {
 /// Calls f(calls, plan, x, y, workspace). Scratch memory is taken before the lock, and errors are
 /// thrown after it: others may use the device then, and this object.
 template <class F>
-void Cudnn::run(const Queue& queue, const Rnn& rnn, std::span<const int> lengths, const F& f) {
-  const RnnPlan* const plan = find(rnn);
-  if (!plan) queue.refuse("cuDNN", "none", "It was there when the op was called.");
-  void* const workspace = plan->workspace ? queue.scratch(plan->workspace) : nullptr;
-  Calls calls;
+void Cudnn::run(const Queue& queue, const Rnn& rnn, const RnnPlan& plan,
+                std::span<const int> lengths, const F& f) {
+  void* const workspace = plan.workspace ? queue.scratch(plan.workspace) : nullptr;
+  Calls calls{*queue.gpu};
   {
     const std::lock_guard held(mutex_);
     cudnnRNNDataDescriptor_t x = nullptr, y = nullptr;
-    calls.then(cudnn().SetStream, handle_, queue.stream);
+    cudnnHandle_t const handle = handles_[Capture::current() ? 1 : 0];
+    calls.then(cudnn().SetStream, handle, queue.stream);
     if (!lengths.empty()) {
       describe(calls, rnn, rnn.in, lengths.data(), x);
       describe(calls, rnn, rnn.hidden, lengths.data(), y);
     }
-    f(calls, *plan, x ? x : plan->descriptors->x, y ? y : plan->descriptors->y, workspace);
+    f(calls, handle, x ? x : plan.descriptors->x, y ? y : plan.descriptors->y, workspace);
     if (x) cudnn().DestroyRNNDataDescriptor(x);
     if (y) cudnn().DestroyRNNDataDescriptor(y);
   }
@@ -237,28 +258,28 @@ void Cudnn::run(const Queue& queue, const Rnn& rnn, std::span<const int> lengths
                "Set REEL_CUDNN=0: then reel's own kernels compute it.");
 }
 
-void Cudnn::forward(const Queue& queue, const Rnn& rnn, std::span<const int> lengths,
-                    const RnnForward& call) {
-  run(queue, rnn, lengths, [&](Calls& calls, const RnnPlan& plan, auto x, auto y, void* workspace) {
+void Cudnn::forward(const Queue& queue, const Rnn& rnn, const RnnPlan& plan,
+                    std::span<const int> lengths, const RnnForward& call) {
+  run(queue, rnn, plan, lengths, [&](Calls& calls, auto handle, auto x, auto y, void* workspace) {
     const Descriptors& d = *plan.descriptors;
     const std::int32_t* const ignored = nullptr;
-    calls.then(cudnn().RNNForward, handle_, d.rnn, CUDNN_FWD_MODE_TRAINING, ignored, x, call.x, y,
+    calls.then(cudnn().RNNForward, handle, d.rnn, CUDNN_FWD_MODE_TRAINING, ignored, x, call.x, y,
                call.outputs, d.state, call.h, call.last_h, d.state, call.c, call.last_c,
                plan.weights, call.weights, plan.workspace, workspace, plan.reserve, call.reserve);
   });
 }
 
-void Cudnn::backward(const Queue& queue, const Rnn& rnn, std::span<const int> lengths,
-                     const RnnBackward& call) {
-  run(queue, rnn, lengths, [&](Calls& calls, const RnnPlan& plan, auto x, auto y, void* workspace) {
+void Cudnn::backward(const Queue& queue, const Rnn& rnn, const RnnPlan& plan,
+                     std::span<const int> lengths, const RnnBackward& call) {
+  run(queue, rnn, plan, lengths, [&](Calls& calls, auto handle, auto x, auto y, void* workspace) {
     const Descriptors& d = *plan.descriptors;
     const std::int32_t* const ignored = nullptr;
-    calls.then(cudnn().RNNBackwardData_v8, handle_, d.rnn, ignored, y, call.outputs, call.dy, x,
+    calls.then(cudnn().RNNBackwardData_v8, handle, d.rnn, ignored, y, call.outputs, call.dy, x,
                call.dx, d.state, call.h, call.dlast_h, call.dh, d.state, call.c, call.dlast_c,
                call.dc, plan.weights, call.weights, plan.workspace, workspace, plan.reserve,
                call.reserve);
     if (call.dweights)  // it was filled with 0
-      calls.then(cudnn().RNNBackwardWeights_v8, handle_, d.rnn, CUDNN_WGRAD_MODE_ADD, ignored, x,
+      calls.then(cudnn().RNNBackwardWeights_v8, handle, d.rnn, CUDNN_WGRAD_MODE_ADD, ignored, x,
                  call.x, d.state, call.h, y, call.outputs, plan.weights, call.dweights,
                  plan.workspace, workspace, plan.reserve, call.reserve);
   });
@@ -268,9 +289,11 @@ void Cudnn::backward(const Queue& queue, const Rnn& rnn, std::span<const int> le
 #else  // without the header of cuDNN
 
 namespace reel::gpu {
-const RnnPlan* Cudnn::find(const Rnn&) { return nullptr; }
-void Cudnn::forward(const Queue&, const Rnn&, std::span<const int>, const RnnForward&) {}
-void Cudnn::backward(const Queue&, const Rnn&, std::span<const int>, const RnnBackward&) {}
+const RnnPlan* Cudnn::find(Gpu&, const Rnn&) { return nullptr; }
+void Cudnn::forward(const Queue&, const Rnn&, const RnnPlan&, std::span<const int>,
+                    const RnnForward&) {}
+void Cudnn::backward(const Queue&, const Rnn&, const RnnPlan&, std::span<const int>,
+                     const RnnBackward&) {}
 }  // namespace reel::gpu
 #endif
 
@@ -283,9 +306,10 @@ bool Cudnn::read_options() {
   return asked.empty() || !is_on || asked == "1" || takes_lengths;
 }
 
-std::size_t bytes_kept_by_cudnn(Cudnn& cudnn, const Inference& call) {
+std::size_t bytes_kept_by_cudnn(Gpu& gpu, const Inference& call) {
   if (call.input(call.input_count - 1).elements > 0 && !takes_lengths) return 0;
-  const RnnPlan* const plan = cudnn.find(Rnn(call.input(0), call.input(1), call.input_count == 6));
+  const Rnn rnn(call.input(0), call.input(1), call.input_count == 6);
+  const RnnPlan* const plan = gpu.cudnn.find(gpu, rnn);
   return plan ? std::max<std::size_t>(plan->reserve, 1) : 0;
 }
 
@@ -300,6 +324,6 @@ bool waits_for_lengths(const PlannedGraph& planned, const Instruction& call) {
   const int first_input = value ? 0 : op_outputs;
   const Body* const lengths = planned.value(values[first_input + op_inputs - 1]);
   const Body* const kept = planned.value(values[first_input + op_inputs + call.op->kept]);
-  return lengths && lengths->elements > 0 && kept && is_kept_by_cudnn(*kept);
+  return lengths && lengths->elements > 0 && kept && has_room_for_cudnn(*kept);
 }
 }  // namespace reel::gpu

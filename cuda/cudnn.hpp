@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// lstm and gru by cuDNN, which this plugin opens when such an op is first called. It is not there
-// on every machine. Then the kernels of sequence.cu do the work.
+// lstm and gru by cuDNN. The plugin opens the library at the first call. If it is missing, the
+// kernels of sequence.cu compute. These are the ops with Op::kept. Their last input is the lengths.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -60,31 +60,34 @@ class Cudnn {
  public:
   /// Reads REEL_CUDNN. False if it is not 0, 1 or lengths.
   static bool read_options();
-  /// The plan for a network; null if there is no cuDNN, or if it does not take the network. The
-  /// answer for a network never changes. The current device is the one of this object.
-  const RnnPlan* find(const Rnn& rnn);
-  void forward(const Queue& queue, const Rnn& rnn, std::span<const int> lengths,
-               const RnnForward& call);
-  void backward(const Queue& queue, const Rnn& rnn, std::span<const int> lengths,
-                const RnnBackward& call);
+  /// The plan for a network; null if there is no cuDNN, or if it does not take the network. A plan
+  /// that exists stays. The current device is the one of this object.
+  const RnnPlan* find(Gpu& gpu, const Rnn& rnn);
+  void forward(const Queue& queue, const Rnn& rnn, const RnnPlan& plan,
+               std::span<const int> lengths, const RnnForward& call);
+  void backward(const Queue& queue, const Rnn& rnn, const RnnPlan& plan,
+                std::span<const int> lengths, const RnnBackward& call);
 
  private:
-  bool open();
+  bool open(Gpu& gpu);
   template <class F>
-  void run(const Queue& queue, const Rnn& rnn, std::span<const int> lengths, const F& f);
+  void run(const Queue& queue, const Rnn& rnn, const RnnPlan& plan, std::span<const int> lengths,
+           const F& f);
 
   std::mutex mutex_;  // a handle is for one thread at a time
   bool tried_ = false;
-  cudnnContext* handle_ = nullptr;
-  OwnMap<Rnn, RnnPlan> plans_;  // without descriptors: cuDNN does not take the network
+  // The second one is for captures: a handle has streams of its own, which a capture takes over.
+  cudnnContext* handles_[2] = {};
+  OwnMap<Rnn, RnnPlan> plans_;  // a plan without descriptors: cuDNN refused the network
 };
 
 /// The bytes of Op::kept of lstm or gru, if cuDNN does the work; else 0. cuDNN takes lengths from
 /// memory of the host, so a call with lengths has to wait for the device. So cuDNN does such calls
 /// only if REEL_CUDNN asks for it.
-std::size_t bytes_kept_by_cudnn(Cudnn& cudnn, const Inference& call);
-/// Whether the outputs of a call have room for what cuDNN keeps, so that it does the work.
-inline bool is_kept_by_cudnn(const Body& kept) { return kept.dtype == DType::int32; }
+std::size_t bytes_kept_by_cudnn(Gpu& gpu, const Inference& call);
+/// Whether this output has room for what cuDNN keeps. Then cuDNN computes the call, unless it does
+/// not take its lengths.
+inline bool has_room_for_cudnn(const Body& kept) { return kept.dtype == DType::int32; }
 /// Whether a call waits for the device to read lengths, so that it cannot be in a CUDA graph.
 bool waits_for_lengths(const PlannedGraph& planned, const Instruction& call);
 

@@ -107,8 +107,8 @@ cudaError_t Memory::take(std::size_t bytes, std::byte*& block) {
       if (const auto own = std::find_if(kept.rbegin(), kept.rend(), is_mine); own != kept.rend())
         chosen = std::prev(own.base());
     Block& reused = (*chosen)->second;
-    if ((error = streams_.follow(mine, reused.users))) return error;
-    reused.users = mine.alone();
+    if ((error = streams_.order(mine, reused.users))) return error;
+    reused.users = reused.writer = mine.alone();
     block = (*chosen)->first;
     if (fills && (error = cudaMemsetAsync(block, 0xff, size, mine.handle))) return error;
     reused.live = true;
@@ -131,7 +131,7 @@ cudaError_t Memory::allocate(std::size_t bytes, const Stream& stream, std::byte*
   if (error != cudaSuccess) return error;
   taken_ += bytes;
   block = static_cast<std::byte*>(made);
-  blocks_[block] = {.bytes = bytes, .users = stream.alone()};
+  blocks_[block] = {.bytes = bytes, .writer = stream.alone(), .users = stream.alone()};
   return error;
 }
 void Memory::give(std::byte* block, std::size_t) noexcept {
@@ -147,7 +147,7 @@ void Memory::give(std::byte* block, std::size_t) noexcept {
       return;
     } catch (const std::bad_alloc&) {  // without memory for the list, free the block
     }
-  streams_.follow(streams_.first(), given.users);
+  streams_.order(streams_.first(), given.users);
   free(found);
 }
 void Memory::free(Blocks::iterator block) noexcept {
@@ -156,18 +156,21 @@ void Memory::free(Blocks::iterator block) noexcept {
   blocks_.erase(block);
 }
 cudaError_t Memory::use(const std::byte* at, bool writes) {
-  const Stream& mine = streams_.mine();
+  Stream& mine = streams_.mine();
   const std::lock_guard held(mutex_);
   const auto next = blocks_.upper_bound(const_cast<std::byte*>(at));
   if (next == blocks_.begin()) return streams_.follow(mine, streams_.all());
   auto& [first, block] = *std::prev(next);
   if (at >= first + block.bytes)  // memory of the program itself
     return streams_.follow(mine, streams_.all());
-  const bool in_order = writes ? block.users == mine.alone() : block.users & mine.alone();
-  if (in_order) return cudaSuccess;
-  const cudaError_t error = streams_.follow(mine, block.users);
-  block.users = writes ? mine.alone() : block.users | mine.alone();
-  return error;
+  if (writes) {
+    const StreamSet earlier = std::exchange(block.users, mine.alone());
+    block.writer = mine.alone();
+    return streams_.order(mine, earlier);
+  }
+  if (block.users & mine.alone()) return cudaSuccess;
+  block.users |= mine.alone();
+  return streams_.follow(mine, block.writer);
 }
 void Memory::name(const Body& made, const Op& op, Caller site) {
   if (rounded(static_cast<std::size_t>(made.bytes())) < large) return;
@@ -219,7 +222,8 @@ Faults::Faults(Streams& streams) : streams_(streams) {
   check(cudaMemsetAsync(reports_, 0xff, bytes, streams.first().handle), "cuda");
   pending_.reserve(most);
 }
-Faults::Pending Faults::pending_of(const Queue& queue, const KernelResult& result) {
+Faults::Pending Faults::pending_of(const Queue& queue, const KernelResult& result,
+                                   StreamSet streams) {
   const DeviceCall& call = *queue.call;
   const Body& input = call.kernel.input(result.input);
   const CallSite site = host->site(call.site);
@@ -229,17 +233,19 @@ Faults::Pending Faults::pending_of(const Queue& queue, const KernelResult& resul
           std::string(site.layer),
           std::string(site.function),
           input.shape,
-          call.part == Part::value && !is_floating(input.dtype)};
+          call.part == Part::value && !is_floating(input.dtype),
+          streams};
 }
 Fault* Faults::next(const Queue& queue, const KernelResult& result,
                     std::unique_lock<std::mutex>& held) {
+  const Stream& mine = streams_.mine();
   if (!held) {
-    const Stream& mine = streams_.mine();
     held = std::unique_lock(mutex_);
     if (pending_.size() + most_of_call > most) queue.check(read(mine));
     reporting_ |= mine.alone();
   }
-  pending_.push_back(pending_of(queue, result));
+  pending_.push_back(pending_of(queue, result, mine.alone()));
+  pending_.back().owner = owner_of(mine.number);
   return reports_ + most + pending_.size() - 1;
 }
 Fault* Faults::keep(const Queue& queue, const KernelResult& result) {
@@ -248,21 +254,53 @@ Fault* Faults::keep(const Queue& queue, const KernelResult& result) {
   while (i < kept_.size() && kept_[i]) ++i;
   if (i == most) return nullptr;
   if (i == kept_.size()) kept_.emplace_back();
-  kept_[i] = pending_of(queue, result);
+  kept_[i] = pending_of(queue, result, 0);
   return reports_ + i;
 }
 void Faults::give_back(const Fault* fault) noexcept {
-  bool& given_back = kept_[static_cast<std::size_t>(fault - reports_)]->given_back;
+  bool& given_back = kept_[index_of(fault)]->given_back;
   __atomic_store_n(&given_back, true, __ATOMIC_RELEASE);
 }
-void Faults::wait() {
+std::optional<Faults::Report> Faults::take(Stream& mine, bool all) {
+  const auto is_own = [&](const Report& each) {
+    return each.stream == mine.number && each.owner == owner_of(mine.number);
+  };
+  const StreamSet sources = mine.sources();
+  const auto concerns = [&](const Report& each) {
+    return (all || sources >> each.stream & 1) && !(each.told & mine.alone());
+  };
+  auto found = std::find_if(owed_.begin(), owed_.end(), is_own);
+  if (found == owed_.end()) found = std::find_if(owed_.begin(), owed_.end(), concerns);
+  if (found == owed_.end()) {
+    mine.set_sources(0);
+    return std::nullopt;
+  }
+  found->told |= mine.alone();
+  const Report report = *found;
+  if (is_own(report) || !is_alive(report.stream, report.owner)) owed_.erase(found);
+  return report;
+}
+void Faults::add(const Pending& of, const Fault& words) {
+  constexpr std::size_t most_owed = 1024;
+  for (int stream = 0; stream < Streams::most; ++stream) {
+    if (!(of.streams >> stream & 1)) continue;
+    const unsigned owner = of.owner ? of.owner : owner_of(stream);
+    const auto is_same = [=](const Report& each) {
+      return each.stream == stream && each.owner == owner;
+    };
+    if (std::any_of(owed_.begin(), owed_.end(), is_same)) continue;
+    if (owed_.size() == most_owed) owed_.pop_front();
+    owed_.push_back({of, words, stream, owner});
+  }
+}
+void Faults::wait(bool all) {
   cudaError_t error = cudaSuccess;
   std::optional<Report> first;
-  const Stream& mine = streams_.mine();
+  Stream& mine = streams_.mine();
   {
     const std::lock_guard held(mutex_);
     error = read(mine);
-    if (error == cudaSuccess) first.swap(first_);
+    if (error == cudaSuccess) first = take(mine, all);
   }
   check(error, "synchronize");
   if (!first) return;
@@ -276,7 +314,7 @@ void Faults::wait() {
                     {of.caller, of.layer, of.function});
 }
 cudaError_t Faults::read(const Stream& mine) {
-  if (const cudaError_t error = streams_.follow(mine, reporting_)) return error;
+  if (const cudaError_t error = streams_.order(mine, reporting_)) return error;
   const std::size_t first = kept_.empty() ? most : 0, end = most + pending_.size();
   const std::size_t bytes = (end - first) * sizeof(Fault);
   if (bytes)
@@ -287,15 +325,17 @@ cudaError_t Faults::read(const Stream& mine) {
   reporting_ = 0;
   bool reported = false;
   // Those of single calls first: what is kept is in no order.
-  for (std::size_t i = 0; i < end - first && !reported; ++i) {
+  for (std::size_t i = 0; i < end - first; ++i) {
     const std::size_t at = first + (i + (most - first)) % (end - first);
-    reported = copies_[at].high != ~0ull;
-    if (reported && !first_)
-      first_ = Report{at < most ? *kept_[at] : pending_[at - most], copies_[at]};
+    if (copies_[at].high == ~0ull) continue;
+    reported = true;
+    add(at < most ? *kept_[at] : pending_[at - most], copies_[at]);
   }
   pending_.clear();
-  for (std::optional<Pending>& each : kept_)
+  for (std::optional<Pending>& each : kept_) {
     if (each && __atomic_load_n(&each->given_back, __ATOMIC_ACQUIRE)) each.reset();
+    if (each) each->streams = 0;
+  }
   if (!reported) return cudaSuccess;
   if (const cudaError_t error = cudaMemsetAsync(reports_ + first, 0xff, bytes, mine.handle))
     return error;
@@ -320,8 +360,7 @@ const std::byte* Constants::find(std::uint64_t bytes, Streams& streams) {
   if (!again || count_ == places / 2) return nullptr;
   cudaError_t error =
       mine.staging.upload(found, reinterpret_cast<const std::byte*>(&bytes), sizeof bytes);
-  // A stream that is made later comes after the copy.
-  if (!error && streams.are_several()) error = cudaStreamSynchronize(mine.handle);
+  if (!error) error = streams.lead(mine);
   check(error, "to");
   at_[place] = bytes;
   ++count_;
@@ -382,6 +421,7 @@ cudaError_t Gpu::use_of_several(const std::byte* at, bool writes) {
 }
 void Gpu::run(const DeviceCall& call) {
   const Current current(index);
+  streams.mine();  // this may be a second one
   if (streams.are_several()) [[unlikely]] {
     const KernelCall& kernel = call.kernel;
     cudaError_t error = cudaSuccess;
@@ -414,8 +454,8 @@ void Gpu::download(void* to, const std::byte* from, std::size_t bytes) {
 }
 void Gpu::wait() {
   const Current current(index);
-  check(streams.follow(streams.mine(), streams.all()), "synchronize");
-  faults.wait();
+  check(streams.order(streams.mine(), streams.all()), "synchronize");
+  faults.wait(true);
 }
 
 // --- functions for kernels ---

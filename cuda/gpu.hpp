@@ -53,8 +53,8 @@ class Memory {
   /// another error may be that of an earlier kernel.
   cudaError_t take(std::size_t bytes, std::byte*& block);
   void give(std::byte* block, std::size_t bytes) noexcept;
-  /// Before work of this thread reads or writes memory: the work comes after that of other threads
-  /// that writes it, or uses it at all.
+  /// Call it before work of this thread on the memory is queued. A read then runs after the last
+  /// write, and a write after all earlier uses.
   cudaError_t use(const std::byte* at, bool writes);
   /// Remembers what makes a value in a large block, for errors.
   void name(const Body& made, const Op& op, Caller site);
@@ -65,7 +65,8 @@ class Memory {
  private:
   struct Block {
     std::size_t bytes = 0;
-    StreamSet users = 0;  // that come after its last write, or are that write
+    StreamSet writer = 0;  // the stream of the last write
+    StreamSet users = 0;   // those that have used the block since then, and the writer
     bool live = true;
     std::string_view op = {};  // of a large one, for errors
     Caller site = {};
@@ -105,15 +106,17 @@ class Faults {
   /// Calls f() while no thread reads reports. A graph that reports is launched so: the reader
   /// resets all reports, also those that came after it has copied them.
   template <class F>
-  void between_reads(const F& f) {
+  void between_reads(const OwnVector<Fault*>& of_graph, const F& f) {
     const StreamSet mine = streams_.mine().alone();
     const std::lock_guard held(mutex_);
     reporting_ |= mine;
+    for (const Fault* const fault : of_graph) kept_[index_of(fault)]->streams |= mine;
     f();
   }
   /// Waits for the work of this thread, and for that of others that may report something. Then
-  /// throws the first report.
-  void wait();
+  /// throws what concerns this thread: a report of its own work, or of another thread whose results
+  /// it has read. The other thread gets it too. `all`: any report of the device concerns it.
+  void wait(bool all = false);
 
  private:
   struct Pending {
@@ -123,13 +126,25 @@ class Faults {
     std::string layer, function;  // of the CallSite, whose names may be gone when the report comes
     Shape shape;                  // of the input
     bool has_place;
+    StreamSet streams;        // on which its kernels run
+    unsigned owner = 0;       // of the stream; 0 for a graph, which several may launch
     bool given_back = false;  // the place in the table is free after the next read
   };
   struct Report {
     Pending of;
     Fault words;
+    int stream;  // of the thread that made the call
+    unsigned owner;
+    StreamSet told = 0;  // other streams whose threads have thrown it
   };
-  static Pending pending_of(const Queue& queue, const KernelResult& result);
+  static Pending pending_of(const Queue& queue, const KernelResult& result, StreamSet streams);
+  std::size_t index_of(const Fault* fault) const {
+    return static_cast<std::size_t>(fault - reports_);
+  }
+  /// What concerns this thread, if it was not told.
+  std::optional<Report> take(Stream& mine, bool all);
+  /// Remembers a report for each thread whose call it may be.
+  void add(const Pending& of, const Fault& words);
   /// Waits, and reads the table.
   cudaError_t read(const Stream& mine);
 
@@ -142,7 +157,7 @@ class Faults {
   Fault* copies_;            // of the host
   OwnVector<std::optional<Pending>> kept_;
   OwnVector<Pending> pending_;
-  std::optional<Report> first_;  // the first report that was read, until it is thrown
+  OwnList<Report> owed_;  // until they are thrown: the first one of each thread
 };
 
 /// Numbers that a program uses often, in memory of the device. They are never freed: tensors and
@@ -169,12 +184,18 @@ class Gpu {
   void run(const DeviceCall& call);
   void fill(Body& to, double number);
   void download(void* to, const std::byte* from, std::size_t bytes);
+  /// Throws what concerns work of this thread. Other devices may have copied results from here.
+  void throw_reports() {
+    const Current current(index);
+    faults.wait();
+  }
   /// If the device is out of memory, it frees all graphs and tries again. `reports`: the thread
   /// has locked the faults, for which a thread that launches a graph may wait.
   cudaError_t allocate(std::size_t bytes, std::byte*& block, bool reports = false);
   void release(std::byte* block, std::size_t bytes) noexcept;
   /// Before work on the stream of this thread, and not of a capture, reads or writes memory.
   cudaError_t use(const std::byte* at, bool writes) {
+    streams.mine();  // this may be a second one
     return streams.are_several() ? use_of_several(at, writes) : cudaSuccess;
   }
   cudaError_t use(const Body* body, bool writes) {

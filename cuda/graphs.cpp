@@ -123,7 +123,8 @@ bool Graphs::launch(const PlannedGraph& planned, cudaError_t& error) {
   const auto start = [&] {
     if (error == cudaSuccess) error = cudaGraphLaunch(entry->graph, stream);
   };
-  entry->holdings.faults.empty() ? start() : gpu_.faults.between_reads(start);
+  entry->holdings.faults.empty() ? start()
+                                 : gpu_.faults.between_reads(entry->holdings.faults, start);
   return true;
 }
 

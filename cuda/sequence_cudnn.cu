@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// lstm and gru by cuDNN. cuDNN wants the weights in a block of its own, and a reverse sequence
-// turned around. It need not ignore what is after the end of a sequence, so that is set to 0.
+// lstm and gru by cuDNN. It reads the weights from a block of its own, and has no reverse direction
+// alone. It may read steps after the end of a sequence, so they are set to 0.
 #include "cuda/cudnn.hpp"
 #include "cuda/gpu.hpp"
 #include "cuda/sequence.hpp"
@@ -145,7 +145,7 @@ void forward(const Call& call, const ByCudnn<T>& by) {
   const int weight = lstm ? 3 : 2;
   T* const outputs =
       by.q.reverse ? by.queue.template scratch_of<T>(by.q.rows() * by.q.hidden) : y(0);
-  by.cudnn.forward(by.queue, by.rnn, by.lengths,
+  by.cudnn.forward(by.queue, by.rnn, by.plan, by.lengths,
                    {.x = by.arranged(x(0), by.q.in),
                     .h = x(1),
                     .c = lstm ? x(2) : nullptr,
@@ -186,7 +186,7 @@ void backward(const GradientCall& g, const ByCudnn<T>& by) {
     dweights = static_cast<std::byte*>(queue.scratch(by.plan.weights));
     clear(queue, dweights, static_cast<std::int64_t>(by.plan.weights));
   }
-  by.cudnn.backward(queue, by.rnn, by.lengths,
+  by.cudnn.backward(queue, by.rnn, by.plan, by.lengths,
                     {.x = by.arranged(x(0), q.in),
                      .h = x(1),
                      .c = lstm ? x(2) : nullptr,
@@ -213,12 +213,12 @@ void backward(const GradientCall& g, const ByCudnn<T>& by) {
 template <class F>
 bool with_cudnn(const Queue& queue, const Body* const* inputs, int input_count, const Body& kept,
                 const void* options, const F& run) {
-  if (!is_kept_by_cudnn(kept)) return false;
+  if (!has_room_for_cudnn(kept)) return false;
   const Body &x = *inputs[0], &lengths = *inputs[input_count - 1];
   SmallVector<int, 64> of_host;
   if (!read_lengths(queue, lengths, x.shape.data()[0], of_host)) return false;
   const Rnn rnn(x, *inputs[1], input_count == 6);
-  const RnnPlan* const plan = queue.gpu->cudnn.find(rnn);
+  const RnnPlan* const plan = queue.gpu->cudnn.find(*queue.gpu, rnn);
   if (!plan) queue.refuse("cuDNN", "none", "It was there when the op was called.");
   Sequence q(x, *inputs[input_count - 3], *inputs[1], options);
   q.lengths = lengths_of(queue, q, lengths);

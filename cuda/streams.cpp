@@ -12,7 +12,8 @@ namespace reel::gpu {
 namespace {
 // --- the numbers of threads ---
 constinit std::mutex numbers;
-constinit unsigned threads_with[32] = {};  // how many threads have a number
+constinit unsigned threads_with[Streams::most] = {};  // how many threads have a number
+constinit std::atomic<unsigned> owners[Streams::most] = {};
 constexpr int none = -1, ended = -2;
 constinit thread_local int mine_now = none;
 
@@ -32,9 +33,10 @@ int take_number() {
   if (mine_now == ended) return 0;  // objects of the thread's end may use the device
   const std::lock_guard held(numbers);
   const auto least = std::min_element(std::begin(threads_with), std::end(threads_with));
-  ++*least;
+  const auto at = least - threads_with;
+  if ((*least)++ == 0) ++owners[at];
   number.taken = true;
-  return mine_now = static_cast<int>(least - threads_with);
+  return mine_now = static_cast<int>(at);
 }
 
 cudaStream_t make_stream() {
@@ -48,6 +50,12 @@ cudaEvent_t make_event() {
   return event;
 }
 }  // namespace
+
+unsigned owner_of(int at) { return owners[at]; }
+bool is_alive(int at, unsigned owner) {
+  const std::lock_guard held(numbers);
+  return threads_with[at] > 0 && owners[at] == owner;
+}
 
 Stream::Stream(int its_number)
     : number(its_number), handle(make_stream()), reached(make_event()), staging(handle) {}
@@ -66,7 +74,7 @@ Stream& Streams::make(int at) {
     const std::lock_guard held(making_);
     if (Stream* const other = streams_[at]) return *other;  // of a thread that shares the number
     const StreamSet earlier = all_.fetch_or(made->alone(), std::memory_order_seq_cst);
-    error = follow(*made, earlier);
+    error = order(*made, earlier);
     streams_[at].store(made, std::memory_order_release);
   }
   check(error, "cuda");
@@ -82,13 +90,24 @@ cudaError_t Streams::for_each(StreamSet set, const F& f) const {
       error = f(*each);
   return error;
 }
-cudaError_t Streams::follow(const Stream& later, StreamSet earlier) const {
+cudaError_t Streams::follow(Stream& later, StreamSet earlier) const {
+  StreamSet sources = later.sources() | earlier;
+  for_each(earlier, [&](const Stream& each) {
+    sources |= each.sources();
+    later.devices |= each.devices;
+    return cudaSuccess;
+  });
+  later.set_sources(sources & ~later.alone());
+  return order(later, earlier);
+}
+cudaError_t Streams::order(const Stream& later, StreamSet earlier) const {
   return for_each(earlier & ~later.alone(), [&](const Stream& each) {
     const cudaError_t error = cudaEventRecord(each.reached, each.handle);
     return error ? error : cudaStreamWaitEvent(later.handle, each.reached);
   });
 }
-cudaError_t Streams::lead(const Stream& earlier) const {
+cudaError_t Streams::lead(const Stream& earlier) {
+  const std::lock_guard held(making_);  // a stream that is being made may not come after this one
   const StreamSet others = all() & ~earlier.alone();
   if (!others) return cudaSuccess;
   if (const cudaError_t error = cudaEventRecord(earlier.reached, earlier.handle)) return error;

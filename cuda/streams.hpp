@@ -29,37 +29,60 @@ class Staging {
   int in_use_ = 0;
 };
 
+/// Threads take streams over from others that have ended. This counts the owners of the streams of
+/// a number.
+unsigned owner_of(int number);
+/// Whether this owner has not ended.
+bool is_alive(int number, unsigned owner);
+
 struct Stream {
   explicit Stream(int its_number);
   StreamSet alone() const { return StreamSet{1} << number; }
+  /// The streams whose results work of the owner has read since its last wait.
+  StreamSet sources() const { return sources_of_ == owner_of(number) ? sources_.load() : 0; }
+  /// Other devices from which its memory has come since the last wait. Bit i stands for device i.
+  std::atomic<std::uint32_t> devices = 0;
+  void set_sources(StreamSet sources) {
+    sources_ = sources;
+    sources_of_ = owner_of(number);
+  }
 
   const int number;
   const cudaStream_t handle;
-  const cudaEvent_t reached;  // of Streams::follow()
+  // Recorded where other streams wait for this one, by several threads. A later record stands for
+  // more work, so no wait is too short.
+  const cudaEvent_t reached;
   Staging staging;
+
+ private:
+  std::atomic<StreamSet> sources_ = 0;
+  std::atomic<unsigned> sources_of_ = 0;
 };
 
 class Streams {
  public:
-  /// Makes the stream of this thread. The device is the current one, also in mine().
+  static constexpr int most = 32;
+  /// Makes the stream of this thread. The device of this object must be the current one, here and
+  /// in mine().
   Streams() : first_(mine()) {}
   /// The stream of this thread. When a thread ends, another one takes over its stream. If there are
   /// more than 32 threads at a time, some of them share a stream.
   Stream& mine();
-  /// One that exists.
+  /// The stream of the thread that used the device first.
   const Stream& first() const { return first_; }
   /// Whether there is more than one stream. Else all work is in order.
   bool are_several() const { return all() & (all() - 1); }
   StreamSet all() const { return all_.load(std::memory_order_seq_cst); }
   /// Makes later work on a stream wait for all work that is already queued on others.
-  cudaError_t follow(const Stream& later, StreamSet earlier) const;
+  cudaError_t order(const Stream& later, StreamSet earlier) const;
+  /// The same for work that reads results of the others, so that their errors concern it.
+  cudaError_t follow(Stream& later, StreamSet earlier) const;
   /// Makes later work on all other streams wait for all work that is already queued on this one.
-  cudaError_t lead(const Stream& earlier) const;
+  cudaError_t lead(const Stream& earlier);
   /// Waits for all work of all streams.
   cudaError_t wait_for_all() const;
 
  private:
-  static constexpr int most = 32;
   Stream& make(int number);
   /// Calls f(stream) for the streams of a set until it returns an error.
   template <class F>

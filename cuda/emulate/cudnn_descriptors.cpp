@@ -237,6 +237,8 @@ cudnnStatus_t cudnnSetRNNDataDescriptor(cudnnRNNDataDescriptor_t data, cudnnData
   if (const cudnnStatus_t status = check_descriptor(data, false)) return status;
   if (steps < 1 || batch < 1 || size < 1 || !lengths)
     return refuse(CUDNN_STATUS_BAD_PARAM, "a size of a sequence is below 1, or no lengths");
+  if (steps > 65535)
+    return refuse(CUDNN_STATUS_NOT_SUPPORTED, "a sequence has more than 65,535 steps");
   const auto is_wrong = [=](int length) { return length < 0 || length > steps; };
   if (std::any_of(lengths, lengths + batch, is_wrong))
     return refuse(CUDNN_STATUS_BAD_PARAM, "a length is negative or above the maximum");

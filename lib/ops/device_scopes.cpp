@@ -68,7 +68,7 @@ struct LockstepScope::Watch : OwnedObserver {
   /// CPU keeps.
   static void replace_kept(const DeviceCall& call, std::vector<Tensor>& inputs) {
     const int op_inputs = call.kernel.output_count;
-    const int op_outputs = (call.kernel.input_count - op_inputs) / 2;
+    const int op_outputs = GradientKernelCall(call.kernel).op_outputs();
     Tensor& kept = inputs[static_cast<std::size_t>(op_outputs + op_inputs + call.op.kept)];
     if (is_floating(kept.dtype())) return;
     const std::vector<Operand> given(inputs.begin() + op_outputs,

@@ -8,6 +8,7 @@
 
 #include "lib/body/dtypes.hpp"
 #include "lib/flow/redirect.hpp"
+#include "lib/gate/devices.hpp"
 #include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
@@ -252,6 +253,7 @@ Tensor dropout(Operand x, double probability) try {
   if (!(probability >= 0 && probability < 1))
     fail<Error>(caller, "dropout", "probability", "a number in [0, 1)", to_text(probability));
   require_fractions(dtype_of(random_op, x), "dropout", "x", caller);
+  const PlaceScope place(Context::here(), x);
   const Tensor mask = draw({.kind = RandomOptions::Kind::bernoulli,
                             .a = 1 - probability,
                             .b = 1 / (1 - probability),

@@ -61,7 +61,7 @@ class Backend : public DeviceMemory {
   /// Memory of the device that has these eight bytes for ever, for a number that a program uses
   /// often; null where there is none.
   virtual const std::byte* constant(int /*index*/, std::uint64_t /*bytes*/) { return nullptr; }
-  /// Copies to the host, after waiting for all work of the device.
+  /// Copies to the host, after waiting for the work of this thread, and for what may report errors.
   virtual void download(int index, void* to, const std::byte* from, std::size_t bytes) = 0;
   /// Between two devices of this kind. What is put on the queue of either later comes after it.
   virtual void copy(int to_index, std::byte* to, int from_index, const std::byte* from,
@@ -70,8 +70,8 @@ class Backend : public DeviceMemory {
   virtual void name(const Body& /*made*/, const Op& /*op*/, Caller /*site*/) {}
   /// Waits until all work of the device is done.
   virtual void wait(int index) = 0;
-  /// The end of the queue as it is now; null where the backend has no such points. Then an Event
-  /// waits.
+  /// The end of this thread's work as it is now; null where the backend has no such points. Then an
+  /// Event waits.
   virtual std::unique_ptr<QueuePoint> mark(int /*index*/) { return nullptr; }
   /// Memory of the host, from which upload() to this device may read after it has returned, until
   /// release_pinned() and later; null where there is none. All elements are written before the

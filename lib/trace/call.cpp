@@ -76,6 +76,7 @@ struct TraceProgress {
     arguments.clear();
     again.clear();
     variables.clear();
+    entry = nullptr;  // its function may end before the next call uses this object
     if (std::exchange(doing, Doing::eager) == Doing::replaying) return;
     if (std::exchange(runs, false)) ++book->runs().ended;
     scope.reset();
@@ -84,7 +85,6 @@ struct TraceProgress {
     user_calls.clear();
     slots.clear();
     results.clear();
-    entry = nullptr;
     result.reset();
     result_shared = differs = scheduled = false;
     changes.clear();

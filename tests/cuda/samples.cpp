@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cuda/emulated.hpp"
+#include "support/error_text.hpp"
 #include "sweep/table.hpp"
 
 namespace reel::tests {
@@ -38,5 +39,24 @@ TEST_CASE("no op allocates or waits when it runs a second time") {
     }
   }
   CHECK(ops > 130);
+}
+
+TEST_CASE("ops run on the device of their inputs, without a DeviceScope") {
+  std::string failed;
+  for (const Op* op : library_ops()) {
+    const std::vector<Sample> samples = samples_of(*op);
+    if (samples.empty() || samples[0].inputs.empty()) continue;
+    const std::string text = error_text([&] { samples[0].call(on_cuda(samples[0].inputs)); });
+    if (!text.empty()) failed += std::string(op->name) + ": " + text + "\n";
+  }
+  CHECK(failed == "");
+  const Tensor x = ones({2, 3}).to(cuda(0));
+  const nn::LSTM layers(3, 4, {.layers = 2, .dropout = 0.5});
+  to(layers, cuda(0));
+  CHECK(dropout(x, 0.5).device() == cuda(0));
+  CHECK(nn::Dropout(0.5)(x).device() == cuda(0));
+  CHECK(layers(expand_dims(x, 0)).outputs.device() == cuda(0));
+  const DeviceScope scope(cuda(0));
+  CHECK(dropout(ones({2}).to(cpu()), 0.5).device() == cpu());
 }
 }  // namespace reel::tests

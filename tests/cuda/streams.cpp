@@ -11,6 +11,7 @@
 
 #include "cuda/emulated.hpp"
 #include "support/error_text.hpp"
+#include "threads/process.hpp"
 
 namespace reel::tests {
 namespace {
@@ -181,21 +182,104 @@ TEST_CASE("a graph of one thread comes after the updates and graphs of other thr
   }
 }
 
-TEST_CASE("a wait finds the wrong index of another thread") {
+namespace {
+/// A call with the wrong index 9, after some work.
+Tensor with_wrong_index(Tensor x) {
+  for (int i = 0; i < 10; ++i) x = x * 1;
+  return take(x, tensor({1, 9}).to(cuda(0)), 0) + 1;
+}
+bool names_wrong_index(const std::string& text) {
+  return text.find("streams.cpp") == 0 && text.find("take") != std::string::npos &&
+         text.find("got 9") != std::string::npos;
+}
+std::string error_of_read(const Tensor& x) {
+  return error_text([&] { x.to(cpu()); });
+}
+}  // namespace
+
+TEST_CASE("a wrong index is thrown where its result is read, and by synchronize()") {
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     emulate::set_seed(seed);
     const Tensor table = ones({4, 2}).to(cuda(0)), other = zeros({3}).to(cuda(0));
     Tensor result;
-    on_threads(1, [&](int) {
-      Tensor x = table;
-      for (int i = 0; i < 10; ++i) x = x * 1;
-      result = take(x, tensor({1, 9}).to(cuda(0)), 0) + 1;
-    });
-    const std::string text = error_text([&] { other.to(cpu()); });
-    CHECK_THAT(text,
-               Catch::Contains("streams.cpp") && Catch::Contains("take") && Catch::Contains("9"));
+    on_threads(1, [&](int) { result = with_wrong_index(table); });
+    CHECK(error_of_read(other) == "");
+    const std::string first = error_of_read(result + 1);
+    INFO(first);
+    CHECK(names_wrong_index(first));
+    CHECK(error_text([&] { synchronize(cuda(0)); }) == "");
+    on_threads(1, [&](int) { with_wrong_index(table); });
+    CHECK(error_of_read(other) == "");
+    CHECK(names_wrong_index(error_text([&] { synchronize(cuda(0)); })));
     CHECK(error_text([&] { synchronize(cuda(0)); }) == "");
   }
+}
+
+TEST_CASE("a wrong index is thrown where its result is read from another device") {
+  const Tensor table = ones({4, 2}).to(cuda(0));
+  const Tensor there = with_wrong_index(table).to(cuda(1)) * 2;
+  CHECK(names_wrong_index(error_of_read(there)));
+  CHECK(error_of_read(there) == "");
+  CHECK(error_text([&] { synchronize(cuda(0)); }) == "");
+}
+
+TEST_CASE("a thread gets the errors of its own calls, whatever other threads wait") {
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    emulate::set_seed(seed);
+    const Tensor table = ones({4, 2}).to(cuda(0));
+    std::atomic<int> wrong = 0, turn = 0, step = 0;
+    Tensor shared;
+    on_threads(3, [&](int number) {
+      for (int i = 0; i < 8; ++i) {
+        while (turn.load() < 3 * i) std::this_thread::yield();
+        const bool guilty = number == i % 3;
+        const Tensor result = guilty ? with_wrong_index(table) : table + 1;
+        ++turn;
+        while (turn.load() < 3 * i + 3) std::this_thread::yield();
+        wrong += names_wrong_index(error_of_read(result)) != guilty;
+      }
+      // Who reads the result gets the error once, and so does the thread that made it.
+      if (number == 0) {
+        shared = with_wrong_index(table);
+        step = 1;
+        while (step.load() < 2) std::this_thread::yield();
+        wrong += !names_wrong_index(error_of_read(table)) || !error_of_read(table).empty();
+        step = 3;
+      } else if (number == 1) {
+        while (step.load() < 1) std::this_thread::yield();
+        wrong += !names_wrong_index(error_of_read(shared)) || !error_of_read(table).empty();
+        step = 2;
+        while (step.load() < 3) std::this_thread::yield();
+      } else {
+        wrong += !error_of_read(table + 1).empty();
+      }
+    });
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("what the first write of a second thread does", "[.][second_writes]") {
+  Variable w("w", zeros({33}).to(cuda(0)));
+  const Tensor step = ones({33}).to(cuda(0));
+  for (int i = 0; i < 6; ++i) w.assign_add(step);
+  on_threads(1, [&](int) { w.assign_sub(step); });
+  CHECK(has_only(w + 0, 5));
+}
+TEST_CASE("what the first copy of a second thread does", "[.][second_copies]") {
+  Tensor x = full({33}, 2.0f).to(cuda(0)), there;
+  on_threads(1, [&](int) {
+    there = x.to(cuda(1));
+    x = Tensor();
+  });
+  const Tensor reused = full({33}, 7.0f).to(cuda(0));
+  CHECK(has_only(there, 2));
+  CHECK(has_only(reused, 7));
+}
+TEST_CASE("the first work of a second thread comes after that of the first one") {
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed)  // a process has its second stream once
+    for (const char* test : {"[second_writes]", "[second_copies]"})
+      CHECK_THAT(printed_under(test, "REEL_EMULATE_SEED=" + std::to_string(seed)),
+                 Catch::Contains("1 passed, 0 failed"));
 }
 
 TEST_CASE("copies between devices, memory of the host and random numbers work on every thread") {

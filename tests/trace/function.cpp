@@ -42,6 +42,18 @@ TEST_CASE("a traced function gives what the function gives, for new arguments to
   CHECK(traced.trace_count() == 1);
 }
 
+TEST_CASE("a traced function may end after a replay, and another one run under a tape") {
+  const Tensor x = ones({3});
+  {
+    const auto ended = trace([](Tensor y) { return y * 2; });
+    for (int i = 0; i < 7; ++i) ended(x);
+  }
+  GradientTape tape;
+  tape.watch(x);
+  const auto f = trace([](Tensor y) { return y * 3; });
+  CHECK(equal(tape.gradient(sum(f(x)), x), full({3}, 3.0f)));
+}
+
 TEST_CASE("each signature has a trace of its own") {
   auto traced = trace([](Tensor x) { return sum(x) * 2; });
   for (int i = 0; i < 4; ++i) {
