@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cuda/emulate/block.hpp"
 #include "cuda/emulate/state.hpp"
 
 namespace reel::emulate {
@@ -36,8 +37,10 @@ void note(const void* at, std::size_t n, std::uint64_t Counts::*total) {
   if (range.bytes == 0) [[unlikely]]
     find_range();
   if (reinterpret_cast<std::uintptr_t>(at) - range.first < range.bytes &&
-      (!range.has_gaps || is_device_memory(at)))
+      (!range.has_gaps || is_device_memory(at))) {
     range.counts->*total += n;
+    ++*thread_accesses;
+  }
 }
 void count_read(const volatile void* at, std::size_t n) {
   note(const_cast<const void*>(at), n, &Counts::read_bytes);

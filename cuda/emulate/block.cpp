@@ -15,7 +15,9 @@ constexpr std::size_t canary_bytes = 64;
 constexpr unsigned char canary = 0xE7;
 
 bool same(Site a, Site b) { return a.line == b.line && std::string_view(a.file) == b.file; }
+std::uint64_t outside_of_kernels = 0;
 }  // namespace
+std::uint64_t* thread_accesses = &outside_of_kernels;
 
 Block::Block(const Launch& launch, uint3 index, std::vector<Fiber*> fibers, LaunchClocks& clocks)
     : launch_(launch), clocks_(clocks), threads_(fibers.size()) {
@@ -57,13 +59,21 @@ cudaError_t Block::run() {
   return error_;
 }
 
+std::vector<std::uint64_t> Block::accesses_of_threads() const {
+  std::vector<std::uint64_t> counts;
+  for (const Thread& thread : threads_) counts.push_back(thread.accesses);
+  return counts;
+}
+
 void Block::run_ready() {
   while (!ready_.empty() && error_ == cudaSuccess) {
     std::swap(ready_[roll(ready_.size())], ready_.back());
     const unsigned at = ready_.back();
     ready_.pop_back();
     current_ = &threads_[at];
+    thread_accesses = &current_->accesses;
     current_->fiber->resume();
+    thread_accesses = &outside_of_kernels;
     if (current_->fiber->ended()) {
       current_->wait = Wait::left;
       ++left_;

@@ -14,6 +14,9 @@ struct LaunchClocks {
   Clock start, end;
 };
 
+/// Where the accesses of the running thread to device memory are counted.
+extern std::uint64_t* thread_accesses;
+
 class Block {
  public:
   Block(const Launch& launch, uint3 index, std::vector<Fiber*> fibers, LaunchClocks& clocks);
@@ -23,6 +26,8 @@ class Block {
 
   /// Runs until all threads have ended, or one has called stop().
   cudaError_t run();
+  /// The accesses of each thread to device memory.
+  std::vector<std::uint64_t> accesses_of_threads() const;
 
   // Called by the running thread:
   const ThreadIndices& here() const { return current_->indices; }
@@ -42,7 +47,7 @@ class Block {
     Wait wait = Wait::none;
     bool vote = false;
     unsigned mask = 0, barriers = 0;
-    std::uint64_t given = 0;
+    std::uint64_t given = 0, accesses = 0;
     std::array<std::uint64_t, lanes_of_warp> received;  // by lane
     Site site{"", 0};
   };

@@ -55,6 +55,14 @@ void reset_counts();
 /// The most blocks of a launch of a kernel, and the most threads of a block.
 struct Largest {
   std::uint64_t blocks = 0, threads = 0;
+  // Found in launches with three blocks at least, from each thread's number of accesses to device
+  // memory, which a build without a sanitizer counts.
+  // Whether the last thread of a block had fewer than that of the block before it, other threads of
+  // the block had as many, and none had more.
+  bool ragged = false;
+  // Of launches where that last thread had, in addition, at least as many as it had fewer, because
+  // it had elements before: the most blocks of one, and the most threads of all its blocks.
+  std::uint64_t repeating_blocks = 0, repeating_threads = 0;
 };
 /// The kernels that were launched since the last reset_counts().
 std::map<const void*, Largest> largest_launches();

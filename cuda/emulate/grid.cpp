@@ -3,12 +3,14 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 
 #include "cuda/emulate/block.hpp"
 #include "cuda/emulate/dice.hpp"
 #include "cuda/emulate/report.hpp"
+#include "cuda/emulate/state.hpp"
 
 namespace reel::emulate {
 namespace {
@@ -22,6 +24,24 @@ Block& block_here() {
 const char* name_of(const void* kernel) {
   Dl_info found{};
   return dladdr(kernel, &found) && found.dli_sname ? found.dli_sname : "a kernel";
+}
+
+/// Compares the accesses of a block's threads with those of the block before it. See Largest.
+void note_end(const std::vector<std::uint64_t>& before, const std::vector<std::uint64_t>& block,
+              std::uint64_t blocks, Largest& largest) {
+  bool some_equal = false;
+  std::size_t last = 0;  // of the threads with accesses
+  for (std::size_t i = 0; i < block.size(); ++i) {
+    if (block[i] > before[i]) return;
+    if (before[i] > 0) last = i;
+    some_equal = some_equal || (block[i] > 0 && block[i] == before[i]);
+  }
+  const std::uint64_t fewer = before[last] - block[last];
+  if (!some_equal || fewer == 0) return;
+  largest.ragged = true;
+  if (block[last] < fewer) return;
+  largest.repeating_blocks = std::max(largest.repeating_blocks, blocks);
+  largest.repeating_threads = std::max(largest.repeating_threads, blocks * block.size());
 }
 }  // namespace
 
@@ -47,6 +67,8 @@ cudaError_t run_grid(const Launch& launch, Team& team, Identity stream) {
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   shuffle(order);
   const std::size_t threads = count(launch.block);
+  const bool compares = order.size() >= 3;
+  std::vector<std::vector<std::uint64_t>> accesses(compares ? order.size() : 0);
   cudaError_t error = cudaSuccess;
   for (const std::size_t at : order) {
     const std::size_t width = launch.grid.x, height = launch.grid.y;
@@ -57,7 +79,12 @@ cudaError_t run_grid(const Launch& launch, Team& team, Identity stream) {
     error = block.run();
     running = nullptr;
     if (error != cudaSuccess) break;
+    if (compares) accesses[at] = block.accesses_of_threads();
   }
+  const auto largest = state().largest_launches.find(launch.kernel);
+  if (error == cudaSuccess && largest != state().largest_launches.end())
+    for (std::size_t i = 1; i < accesses.size(); ++i)
+      note_end(accesses[i - 1], accesses[i], order.size(), largest->second);
   become(stream);
   clocks->end.acquire();
   become(emulator_identity());

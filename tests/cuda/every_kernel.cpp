@@ -212,16 +212,102 @@ void run_every_kernel() {
   full(shape, 3), arange(0, count), arange(0.5, static_cast<double>(count)), eye(height), tril(x);
 }
 
+// Threads are counted here, each with one element, pack, line or share. What they do does not
+// depend on random numbers, so that the end of a grid can be seen.
+void run_ragged_grids() {
+  // 3 blocks, the last one with 188 threads. Or one round of 16 blocks, and 1.6 blocks.
+  const std::int64_t n = smaller ? 700 : 4'500;
+  const Tensor lines = random::normal({n, 36});
+  const Tensor doubles = random::uniform({2 * n}, {.low = 0.5, .dtype = DType::float64});
+  const Tensor integers = random::integers(1, 50, {2 * n});
+  // Packs of 16 bytes.
+  const Tensor bytes = zeros({16 * n}, DType::boolean);
+  for (const auto f : {logical_and, logical_or, logical_xor}) f(bytes, bytes);
+  logical_not(bytes), bytes == bytes, (bytes & bytes), (bytes | bytes);
+  integers + integers, integers * 7, integers >= integers, integers < integers;
+  both_ways({doubles}, [&] { return sqrt(doubles); });
+  doubles == doubles, doubles - doubles;
+  doubles.to(DType::float32), integers.to(DType::float64), full({n}, 3, DType::float64);
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    const Tensor part = zeros({4 * n + (dtype == DType::float64)}, dtype);
+    concat({part, part}, 0);
+    scatter(zeros({n}, dtype), arange(0, 9), zeros({9}, dtype));
+    searchsorted(arange(0.0, 300.0).to(dtype), zeros({n}, dtype));
+  }
+  random::exponential({4 * n}), random::gumbel({4 * n}), random::truncated_normal({4 * n});
+  random::bernoulli(0.3, {4 * n});
+  // Rows in groups of 8 lanes, 32 of them in a block; columns that a thread or a block reduces.
+  const Tensor rows = random::normal({smaller ? 100 : 700, 100});
+  const Tensor few = random::normal({20, n}), many = random::normal({70, n});
+  for (const auto& [x, axis] : {std::pair(rows, 1), {few, 0}}) {
+    const Tensor truth = x > 0;
+    sum(x, axis), mean(x, axis), max(x, axis), min(x, axis), prod(x, axis), norm(x, axis);
+    argmax(x, axis), argmin(x, axis), any(truth, axis), all(truth, axis);
+    any(x.to(DType::int32), axis), all(x.to(DType::int32), axis);
+  }
+  const Tensor truth = many > 0;
+  norm(many, 0), argmax(many, 0), any(truth, 0), all(truth, 0);
+  sum(rows.to(DType::float64), 1), mean(rows.to(DType::float64), 1);
+  sum(few.to(DType::float64), 0), mean(few.to(DType::float64), 0);
+  // Lines in two parts.
+  for (const auto f : {cumsum, cumprod, cummax, logcumsumexp})
+    both_ways({lines}, [&] { return f(lines, 1, {}); });
+  cumsum(lines.to(DType::float64), 1), cumsum(random::normal({36, n}), 0);
+  const Tensor wide = random::normal({60, smaller ? 97 : 600});
+  for (const auto f : {softmax, log_softmax}) both_ways({wide}, [&] { return f(wide, 0); });
+  const Tensor tall = random::normal({smaller ? 47 : 251, 203}, {.dtype = DType::float64}),
+               gain = tall(0);
+  both_ways({tall, gain}, [&] { return layer_norm(tall, gain, gain); });
+  // Tiles of 32 by 32 elements.
+  transpose(random::normal({32, 633})).reshape({-1});
+  argsort(zeros({n / 31, 32}), 1);
+  // Shares of the tensors.
+  const std::int64_t shares = smaller ? 3 : 20;
+  for (const DType dtype : {DType::float32, DType::float64})
+    limit_norm({zeros({shares * 8192 - 100}, dtype)}, 3);
+  const Tensor x = zeros({shares * 2048 - 100});
+  const std::vector<Variable> ws{Variable("w", x)}, ms{Variable("m", x)}, vs{Variable("v", x)},
+      most{Variable("most", x)};
+  const std::vector<Tensor> gradients{x};
+  sgd_update(ws, gradients, 0.1);
+  momentum_update(ws, ms, gradients, 0.1);
+  adam_update(ws, ms, vs, gradients, 0.1, 3);
+  amsgrad_update(ws, ms, vs, most, gradients, 0.1, 4);
+  rmsprop_update(ws, vs, gradients, 0.1);
+  rmsprop_update(ws, vs, ms, gradients, 0.1);
+  adagrad_update(ws, vs, gradients, 0.1);
+  average_update(ws, gradients, 0.1);
+  // Each update is in a place of its own, or all are in one.
+  scatter_max(zeros({n}), arange(0, n), full({n}, -1));
+  scatter_min(zeros({n}), arange(0, n), ones({n}));
+  scatter_add(zeros({5'000}), arange(0, 5'000), ones({5'000}));
+  scatter_add(zeros({9, n}, DType::int64), full({40}, std::int64_t{3}),
+              ones({40, n}, DType::int64));
+  // Sequences that all have two steps.
+  const Tensor steps = random::normal({2, n, 1}), state = random::normal({n, 1}),
+               weight = random::normal({2, 4}), gru_weight = random::normal({2, 3}),
+               bias = random::normal({4});
+  const SequenceOptions ends = {.lengths = full({n}, std::int64_t{2})};
+  both_ways({steps, state, weight, bias},
+            [&] { return reel::lstm(steps, state, state, weight, bias, ends).outputs; });
+  both_ways({steps, state, gru_weight, bias},
+            [&] { return reel::gru(steps, state, gru_weight, bias, ends).outputs; });
+}
+
 void run_long_lines() {
   for (const DType dtype : {DType::float32, DType::float64}) {
-    const Tensor rows = random::normal({3, 16'500}).to(dtype), row = rows(0);
-    const Tensor columns = random::normal({1, 2'060, 97}).to(dtype);
-    const Tensor labels = random::integers(0, 16'500, {3});
+    // A grid takes 4 rows at once, 8 for the gradient of layer_norm, or 16 tiles of 32 columns.
+    const std::int64_t count = smaller ? 3 : 9, few = smaller ? 3 : 5;
+    const Tensor rows = random::normal({count, 16'500}).to(dtype), row = rows(0);
+    const Tensor some = rows(range(0, few)), labels = random::integers(0, 16'500, {few});
+    const bool wide = dtype == DType::float32 && !smaller;
+    const Tensor columns =
+        wide ? random::normal({1, 1'030, 570}) : random::normal({1, 2'060, 97}).to(dtype);
     for (const auto f : {softmax, log_softmax}) {
-      both_ways({rows}, [&] { return f(rows, 1); });
+      both_ways({some}, [&] { return f(some, 1); });
       both_ways({columns}, [&] { return f(columns, 1); });
     }
-    both_ways({rows}, [&] { return cross_entropy(rows, labels); });
+    both_ways({some}, [&] { return cross_entropy(some, labels); });
     both_ways({rows, row}, [&] { return layer_norm(rows, row, row); });
   }
 }

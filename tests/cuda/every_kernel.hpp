@@ -18,6 +18,8 @@ inline constexpr Part all_parts[] = {Part::value, Part::gradient_0, Part::gradie
 std::set<std::string> kernels();
 /// Calls every kernel on more elements than a grid takes at once.
 void run_every_kernel();
+/// Calls kernels with three blocks or more, and elements for a part of the last one.
+void run_ragged_grids();
 /// Calls the kernels of lines that no block keeps in its registers.
 void run_long_lines();
 
