@@ -313,6 +313,37 @@ std::size_t bytes_kept_by_cudnn(Gpu& gpu, const Inference& call) {
   return plan ? std::max<std::size_t>(plan->reserve, 1) : 0;
 }
 
+const RnnPlan& plan_of_cudnn(const Queue& queue, const Rnn& rnn) {
+  const RnnPlan* const plan = queue.gpu->cudnn.find(*queue.gpu, rnn);
+  if (!plan) queue.refuse("cuDNN", "none", "It was there when the op was called.");
+  return *plan;
+}
+void forward_by_cudnn(const Queue& queue, const Rnn& rnn, const RnnPlan& plan,
+                      std::span<const int> lengths, const RnnForward& call) {
+  queue.gpu->cudnn.forward(queue, rnn, plan, lengths, call);
+}
+void backward_by_cudnn(const Queue& queue, const Rnn& rnn, const RnnPlan& plan,
+                       std::span<const int> lengths, const RnnBackward& call) {
+  queue.gpu->cudnn.backward(queue, rnn, plan, lengths, call);
+}
+
+bool read_lengths(const Queue& queue, const Body& lengths, std::int64_t time,
+                  SmallVector<int, 64>& to) {
+  if (lengths.elements == 0) return true;
+  if (Capture::current()) queue.refuse("a CUDA graph in which nothing waits", "one", "");
+  return with_integers(lengths.dtype, [&]<class I>(Type<I>) {
+    SmallVector<I, 64> read(static_cast<std::size_t>(lengths.elements));
+    queue.check(cudaMemcpyAsync(&read[0], lengths.data, read.size() * sizeof(I),
+                                cudaMemcpyDeviceToHost, queue.stream));
+    queue.check(cudaStreamSynchronize(queue.stream));
+    for (std::size_t i = 0; i < read.size(); ++i) {
+      if (read[i] < 1 || static_cast<std::int64_t>(read[i]) > time) return false;
+      to.push_back(static_cast<int>(read[i]));
+    }
+    return true;
+  });
+}
+
 bool waits_for_lengths(const PlannedGraph& planned, const Instruction& call) {
   if (call.kind != Instruction::Kind::kernel || call.op->kept < 0) return false;
   const int* const values = planned.operands + call.first;

@@ -3,8 +3,8 @@
 // file. For the gradient these also store the activated gates of all steps, then the cells of an
 // LSTM or, for a GRU, the part of n that comes from the state. These are 0 after the end of a
 // sequence. Each step is one product by cuBLASLt and one launch for the gates.
-#include "cuda/cudnn.hpp"
 #include "cuda/sequence.hpp"
+#include "cuda/sequence_cudnn.hpp"
 
 namespace reel::gpu {
 namespace {

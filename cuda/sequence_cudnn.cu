@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // lstm and gru by cuDNN. It reads the weights from a block of its own, and has no reverse direction
 // alone. It may read steps after the end of a sequence, so they are set to 0.
-#include "cuda/cudnn.hpp"
-#include "cuda/gpu.hpp"
+#include "cuda/sequence_cudnn.hpp"
+
 #include "cuda/sequence.hpp"
 
 namespace reel::gpu {
@@ -79,7 +79,6 @@ __global__ void copy_bias(Weights<T> w, bool back, std::int64_t n, T* bias, bool
 template <class T>
 struct ByCudnn {
   const Queue& queue;
-  Cudnn& cudnn;
   const Rnn rnn;
   const RnnPlan& plan;
   const Sequence q;
@@ -118,24 +117,6 @@ struct ByCudnn {
   }
 };
 
-/// The lengths of the sequences, in memory of the host; false if cuDNN does not take them.
-bool read_lengths(const Queue& queue, const Body& lengths, std::int64_t time,
-                  SmallVector<int, 64>& to) {
-  if (lengths.elements == 0) return true;
-  if (Capture::current()) queue.refuse("a CUDA graph in which nothing waits", "one", "");
-  return with_integers(lengths.dtype, [&]<class I>(Type<I>) {
-    SmallVector<I, 64> read(static_cast<std::size_t>(lengths.elements));
-    queue.check(cudaMemcpyAsync(&read[0], lengths.data, read.size() * sizeof(I),
-                                cudaMemcpyDeviceToHost, queue.stream));
-    queue.check(cudaStreamSynchronize(queue.stream));
-    for (std::size_t i = 0; i < read.size(); ++i) {
-      if (read[i] < 1 || static_cast<std::int64_t>(read[i]) > time) return false;
-      to.push_back(static_cast<int>(read[i]));
-    }
-    return true;
-  });
-}
-
 /// Inputs: x, h, c (an LSTM), weight, bias, lengths. Outputs: all h, last h, last c, kept.
 template <class T>
 void forward(const Call& call, const ByCudnn<T>& by) {
@@ -145,7 +126,7 @@ void forward(const Call& call, const ByCudnn<T>& by) {
   const int weight = lstm ? 3 : 2;
   T* const outputs =
       by.q.reverse ? by.queue.template scratch_of<T>(by.q.rows() * by.q.hidden) : y(0);
-  by.cudnn.forward(by.queue, by.rnn, by.plan, by.lengths,
+  forward_by_cudnn(by.queue, by.rnn, by.plan, by.lengths,
                    {.x = by.arranged(x(0), by.q.in),
                     .h = x(1),
                     .c = lstm ? x(2) : nullptr,
@@ -186,7 +167,7 @@ void backward(const GradientCall& g, const ByCudnn<T>& by) {
     dweights = static_cast<std::byte*>(queue.scratch(by.plan.weights));
     clear(queue, dweights, static_cast<std::int64_t>(by.plan.weights));
   }
-  by.cudnn.backward(queue, by.rnn, by.plan, by.lengths,
+  backward_by_cudnn(queue, by.rnn, by.plan, by.lengths,
                     {.x = by.arranged(x(0), q.in),
                      .h = x(1),
                      .c = lstm ? x(2) : nullptr,
@@ -218,17 +199,12 @@ bool with_cudnn(const Queue& queue, const Body* const* inputs, int input_count, 
   SmallVector<int, 64> of_host;
   if (!read_lengths(queue, lengths, x.shape.data()[0], of_host)) return false;
   const Rnn rnn(x, *inputs[1], input_count == 6);
-  const RnnPlan* const plan = queue.gpu->cudnn.find(*queue.gpu, rnn);
-  if (!plan) queue.refuse("cuDNN", "none", "It was there when the op was called.");
+  const RnnPlan& plan = plan_of_cudnn(queue, rnn);
   Sequence q(x, *inputs[input_count - 3], *inputs[1], options);
   q.lengths = lengths_of(queue, q, lengths);
   with_floating(x.dtype, [&]<class T>(Type<T>) {
-    run(ByCudnn<T>{queue,
-                   queue.gpu->cudnn,
-                   rnn,
-                   *plan,
-                   q,
-                   {of_host.size() ? &of_host[0] : nullptr, of_host.size()}});
+    const std::span<const int> host_lengths{of_host.size() ? &of_host[0] : nullptr, of_host.size()};
+    run(ByCudnn<T>{queue, rnn, plan, q, host_lengths});
   });
   return true;
 }
