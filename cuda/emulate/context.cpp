@@ -7,7 +7,9 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 // Saves the callee-saved registers and the stack pointer, switches to the other stack, and restores
 // its registers.
@@ -89,6 +91,17 @@ struct {
 } scheduler;
 Fiber* running = nullptr;
 
+// Stacks of fibers that have ended, each with its identity, for later fibers.
+struct Spare {
+  char* memory;
+  Identity identity;
+};
+std::mutex spares_lock;
+std::vector<Spare>& spares() {  // never destroyed: fibers end after main(), too
+  static std::vector<Spare>& all = *new std::vector<Spare>;
+  return all;
+}
+
 // A direct system call: ThreadSanitizer counts mmap() as a write by the current identity.
 char* map_pages(std::size_t bytes) {
   const long at = syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE,
@@ -125,12 +138,27 @@ Identity emulator_identity() {
   return one;
 }
 
-Fiber::Fiber() : memory_(map_pages(page + stack_bytes)), identity_(new_identity()) {
-  syscall(SYS_mprotect, memory_, page, PROT_NONE);
+Fiber::Fiber() {
+  {
+    const std::lock_guard held(spares_lock);
+    if (!spares().empty()) {
+      memory_ = spares().back().memory;
+      identity_ = spares().back().identity;
+      spares().pop_back();
+    }
+  }
+  if (!memory_) {
+    memory_ = map_pages(page + stack_bytes);
+    identity_ = new_identity();
+    syscall(SYS_mprotect, memory_, page, PROT_NONE);
+  }
   unpoison(memory_, page + stack_bytes);  // earlier memory at this address may have been poisoned
 }
 
-Fiber::~Fiber() { syscall(SYS_munmap, memory_, page + stack_bytes); }
+Fiber::~Fiber() {
+  const std::lock_guard held(spares_lock);
+  spares().push_back({memory_, identity_});
+}
 
 Fiber* Fiber::current() { return running; }
 

@@ -31,7 +31,7 @@ class Fiber {
   [[noreturn]] static void enter();
   void leave(bool for_good);
 
-  char* memory_;  // a guard page, then the stack
+  char* memory_ = nullptr;  // a guard page, then the stack
   void* stack_pointer_ = nullptr;
   void* fake_stack_ = nullptr;  // AddressSanitizer's
   Identity identity_ = nullptr;

@@ -105,7 +105,11 @@ struct LockstepScope::Watch : OwnedObserver {
   };
   std::vector<Kept> open;
 };
-LockstepScope::LockstepScope(LockstepOptions options) try : watch_(new Watch(options)) {
+LockstepScope::LockstepScope(LockstepOptions options) try {
+  if (!(options.tolerance >= 0))
+    fail<Error>({}, "LockstepScope", "tolerance", "a number of at least 0",
+                to_text(Scalar(options.tolerance)));
+  watch_ = new Watch(options);
   start_owned(*watch_, sizeof(Watch));
 } catch (const std::bad_alloc&) {
   fail_memory({}, "LockstepScope");

@@ -108,6 +108,12 @@ TEST_CASE("a LockstepScope takes equal integers, infinities and NaN as equal") {
   CHECK(error_text([&] { numbers > 0; }).empty());
 }
 
+TEST_CASE("a LockstepScope refuses a tolerance that is no share") {
+  for (const double wrong : {-1.0, std::nan("")})
+    CHECK_THAT(error_text([&] { const LockstepScope lockstep({.tolerance = wrong}); }),
+               Catch::Contains("LockstepScope: tolerance: expected a number of at least 0"));
+}
+
 TEST_CASE("a LockstepScope compares no more after its end") {
   const DeviceScope scope(cuda(0));
   const Tensor x = tensor({0.0f, 2.0f, 0.5f});

@@ -11,11 +11,12 @@
 
 #include "cuda/emulated.hpp"
 #include "support/error_text.hpp"
+#include "support/short.hpp"
 #include "threads/process.hpp"
 
 namespace reel::tests {
 namespace {
-constexpr std::uint64_t seeds = 12;
+const std::uint64_t seeds = is_short() ? 3 : 12;
 
 /// Hands tensors from threads to threads.
 class Exchange {
