@@ -159,17 +159,16 @@ struct LstmBias {
   static constexpr std::int64_t hidden = 8, columns = 4 * hidden;
   Array<float> x{{time, batch, 1}}, state{{batch, hidden}}, weight{{1 + hidden, columns}};
   Array<float> bias{{columns}}, up{{time, batch, hidden}, 1.0f}, zero{{time, batch, hidden}};
-  Array<float> gates{{time, batch, columns}, 0.5f};
+  Array<float> kept{{time * batch * (columns + hidden)}};  // gates, then cells
   Array<std::int64_t> lengths{{0}};
 
   void run(const InstructionSet& set) {
     for (std::int64_t i = 0; i < time * batch * columns; ++i)
-      if (i % columns / hidden == 2) gates[i] = 0;
+      kept[i] = i % columns / hidden == 2 ? 0.0f : 0.5f;
     const DirectionOptions options;
     call_kernel(find_kernel(set, "lstm.d"),
-                {&up.body, nullptr, nullptr, nullptr, nullptr, &x.body, &state.body, &state.body,
-                 &weight.body, &bias.body, &lengths.body, &zero.body, nullptr, nullptr, &gates.body,
-                 &zero.body},
+                {&up.body, nullptr, nullptr, nullptr, &x.body, &state.body, &state.body,
+                 &weight.body, &bias.body, &lengths.body, &zero.body, nullptr, nullptr, &kept.body},
                 {nullptr, nullptr, nullptr, nullptr, &bias.body, nullptr}, &options);
   }
 };
