@@ -8,7 +8,7 @@ struct BinaryCrossEntropy {
   static constexpr Domain domain = Domain::floating;
   static constexpr bool slow = true;
   constexpr auto operator()(auto x, auto y) const {
-    return -(y * log_of(x) + (1 - y) * log_of_rest(x));
+    return math::negative(y * log_of(x) + (1 - y) * log_of_rest(x));
   }
   // dx = dout (x - y) / (x (1 - x)), with a bound as in PyTorch
   static constexpr auto d0(auto g) {
@@ -25,9 +25,10 @@ struct BinaryCrossEntropy {
     auto none = x == 0;
     return limited(none, math::log(math::select(none, 1.f, x)));
   }
+  // x * -1: -x makes 0 of 0 with AVX-512, and the logarithm of 1 - 0 has the sign of -0.
   static constexpr auto log_of_rest(auto x) {
     auto none = x == 1;
-    return limited(none, math::log1p(math::select(none, 0.f, -x)));
+    return limited(none, math::log1p(math::select(none, 0.f, x * -1)));
   }
   static constexpr auto limited(auto none, auto log) {
     return math::select(none, -100.f, math::select(log < -100, -100.f, log));
