@@ -98,7 +98,7 @@ TEST_CASE("a kernel reads its inputs and writes its outputs once") {
       // The steps of all sequences read each other's results.
       {"ctc_loss", 8},
       {"ctc_loss.d", 2},
-      {"gru.d", 6.5},
+      {"gru.d", with_cudnn ? 6.5 : 14},  // the latter of few inputs and many weights
       {"lstm.d", 4.5},
       // Sums of strips of rows.
       {"layer_norm.d", 2.5},

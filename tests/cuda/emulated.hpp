@@ -7,6 +7,12 @@
 #include "support/catch.hpp"
 
 namespace reel::tests {
+/// Whether the plugin was built with the header of cuDNN. The emulator has its functions then.
+#ifdef REEL_CUDNN
+inline constexpr bool with_cudnn = true;
+#else
+inline constexpr bool with_cudnn = false;
+#endif
 /// Counts the runtime calls of f(), after a first call of f() that may allocate.
 template <class F>
 emulate::Counts counts_of(const F& f) {
