@@ -40,8 +40,6 @@ struct Stream {
   StreamSet alone() const { return StreamSet{1} << number; }
   /// The streams whose results work of the owner has read since its last wait.
   StreamSet sources() const { return sources_of_ == owner_of(number) ? sources_.load() : 0; }
-  /// Other devices from which its memory has come since the last wait. Bit i stands for device i.
-  std::atomic<std::uint32_t> devices = 0;
   void set_sources(StreamSet sources) {
     sources_ = sources;
     sources_of_ = owner_of(number);
@@ -53,10 +51,13 @@ struct Stream {
   // more work, so no wait is too short.
   const cudaEvent_t reached;
   Staging staging;
+  // The other devices whose results its work has read since the last wait. Bit i stands for device
+  // i.
+  std::atomic<std::uint32_t> devices = 0;
 
  private:
   std::atomic<StreamSet> sources_ = 0;
-  std::atomic<unsigned> sources_of_ = 0;
+  std::atomic<unsigned> sources_of_ = 0;  // the owner whose sources these are
 };
 
 class Streams {

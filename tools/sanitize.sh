@@ -21,8 +21,8 @@ race_on_emulator() {
   local -x LD_PRELOAD
   LD_PRELOAD="$PWD/build/emulator/tests/libbegin_tsan.so $(clang++ "-print-file-name=libclang_rt.tsan-$(uname -m).so")"
   LD_PRELOAD+=" $LD_LIBRARY_PATH/libemulate.so"
+  REEL_TEST_SHORT=1 beside run_tests build/test/tests/test_cuda '~[.]'  # first, as it takes longest
   sweep_on_emulator build/test
-  REEL_TEST_SHORT=1 beside run_tests build/test/tests/test_cuda '~[.]'
 }
 
 sanitize() {
