@@ -11,7 +11,7 @@ FOLDERS = ("lib", "autograd", "cuda", "tests")
 ELSEWHERE = {"tests/consumers/arrays.cpp", "tests/consumers/program.cpp",  # compiled against the installed library
              "tests/consumers/static_cuda.cpp"}  # by static_cuda.sh
 PEERS = "tests/peers/"  # built where the folder of a LibTorch is given
-EMULATOR = ("cuda/emulate/", "tests/emulator/")  # built where a CUDA toolkit is
+EMULATOR = ("cuda/", "tests/cuda/", "tests/emulator/")  # built where a CUDA toolkit is
 CUDNN = ("cuda/emulate/cudnn_", "tests/emulator/planted_recurrent.cpp")  # built where cuDNN's header is too
 
 
@@ -23,10 +23,8 @@ def main(build):
               for group in target["target_sources"] for source in group.get("sources", [])
               if pathlib.Path(source).is_relative_to(ROOT)}
     found = {file.relative_to(ROOT).as_posix() for folder in FOLDERS for file in (ROOT / folder).rglob("*.cpp")}
-    if not any(name.startswith(EMULATOR[0]) for name in listed):
+    if not any(name.startswith(EMULATOR) for name in listed):
         found = {name for name in found if not name.startswith(EMULATOR)}
-    else:
-        found.discard("tests/emulator/absent.cpp")
     if not any(name.startswith(CUDNN[0]) for name in listed):
         found = {name for name in found if not name.startswith(CUDNN)}
     if not any(name.startswith(PEERS) for name in listed):

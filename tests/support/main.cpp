@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <reel/device.hpp>
 #include <reel/memory.hpp>
@@ -85,12 +86,17 @@ void reel::tests::skip(const std::string& reason) { tally().skip_reason = reason
 #endif
 
 int main(int argc, char** argv) {
+  Catch::Session session;
+  if (const int wrong = session.applyCommandLine(argc, argv)) return wrong;
   std::optional<reel::DeviceScope> other;
   if (const char* const device = std::getenv("REEL_TEST_DEVICE")) {
     if (std::string_view(device) == "far") reel::tests::add_far_devices();
     other.emplace(reel::cuda(0));
+    // Tests tagged [cpu] are about the CPU; tests tagged [slow] take a minute on another device.
+    std::vector<std::string>& asked = session.configData().testsOrTags;
+    asked.push_back(asked.empty() ? "~[cpu]~[slow]~[.]" : "~[cpu]~[slow]");
   }
-  const int failures = Catch::Session().run(argc, argv);
+  const int failures = session.run();
   std::cout << tally().passed << " passed, " << tally().failed << " failed, " << tally().skipped
             << " skipped\n";
   return failures ? failures : tally().failed > 0;
