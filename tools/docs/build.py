@@ -64,6 +64,7 @@ reference/index
 extending
 benchmarks
 design/*
+design/decisions/*
 ci
 mutation
 dependencies
