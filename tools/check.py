@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Wider checks than `./dev test` runs: ./dev check [--since REV] [--again] [--list] [NAME...]
+"""Wider checks than `./dev test` runs: ./dev check [--since REV] [--again] [--list] [NAME...] [-- ARGUMENTS]
 
 NAME is a check below, or a set of checks: nightly (the default) or weekly. Each check runs alone, prints its minutes and
 records the commit that it passed on. A check that has passed on this commit, without a change since, is not repeated.
-With --since REV, a check runs only if the changes since REV can have touched what it checks."""
-import json
+With --since REV, a check runs only if the changes since REV can have touched what it checks. ARGUMENTS are for the check's
+own program: `mutate -- --help` lists those of mutation testing, `peers -- speed` compares the time of each op."""
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 
 sys.dont_write_bytecode = True
@@ -45,9 +44,9 @@ def add(name, passed, failed, skipped, output=""):
         print(output, flush=True)
 
 
-def command(name, *words, env=None, cwd=ROOT):
+def command(name, *words, env=None, shown=False):
     """Counts what the last line says; without counts, the exit status, of which 77 is a skip."""
-    done = subprocess.run([str(word) for word in words], cwd=cwd, env={**os.environ, **(env or {})},
+    done = subprocess.run([str(word) for word in words], cwd=ROOT, env={**os.environ, **(env or {})},
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     lines = done.stdout.strip().splitlines()
     found = COUNT.match(lines[-1]) if lines else None
@@ -57,6 +56,8 @@ def command(name, *words, env=None, cwd=ROOT):
     elif not found:
         passed, skipped = (0, 1) if done.returncode == 77 else (1, 0)
     add(name, passed, failed, skipped, done.stdout[-20000:])
+    if shown:
+        print(done.stdout, flush=True)
     return not failed
 
 
@@ -284,10 +285,11 @@ def python_with(modules):
 
 # --- weekly ---
 @check("weekly")
-def mutate():
+def mutate(*arguments):
     """Plants each fault in the library and names those that no test notices."""
     need("mutate")
-    command("mutation testing", python_with("clang.cindex"), "tools/mutate/mutate.py", "--werror")
+    command("mutation testing", python_with("clang.cindex"), "tools/mutate/mutate.py", *(arguments or ["--werror"]),
+            shown=True)
 
 
 @check("weekly")
@@ -387,13 +389,15 @@ def cuda():
 
 
 @check("weekly")
-def peers():
+def peers(*arguments):
     """Values and gradients of all ops beside LibTorch's: that in REEL_LIBTORCH, or PyTorch's wheel, which pip downloads."""
     libtorch = os.environ.get("REEL_LIBTORCH") or fetch_libtorch()
     if not libtorch:
         add("comparison with LibTorch: pip cannot install PyTorch", 0, 0, 1)
-    elif build("peers", f"-Dlibtorch={libtorch}", "-Dsamples=false", targets=["tests/test_peers"]):
-        command("peers", "build/peers/tests/test_peers")
+        return
+    program, arguments = ("peers_speed", arguments[1:]) if arguments[:1] == ("speed",) else ("test_peers", arguments)
+    if build("peers", f"-Dlibtorch={libtorch}", "-Dsamples=false", targets=[f"tests/{program}"]):
+        command("peers", f"build/peers/tests/{program}", *arguments, shown=bool(arguments))
 
 
 def fetch_libtorch():
@@ -423,24 +427,25 @@ def commit():
     return None if changed.stdout or changed.returncode else head.stdout.strip()
 
 
-def run(name, again):
+def run(name, arguments, again):
     record, now, start, before = PASSED / name, commit(), time.monotonic(), list(total)
-    if now and not again and record.exists() and record.read_text() == now:
+    if now and not again and not arguments and record.exists() and record.read_text() == now:
         print(f"=== {name}: passed on {now[:12]} before", flush=True)
         return
     print(f"=== {name}: {' '.join(CHECKS[name][1].__doc__.split())}", flush=True)
-    CHECKS[name][1]()
+    CHECKS[name][1](*arguments)
     passed, failed, skipped = (new - old for new, old in zip(total, before))
     seconds = int(time.monotonic() - start)
     print(f"=== {name}: {passed} passed, {failed} failed, {skipped} skipped, {seconds // 60}:{seconds % 60:02} minutes",
           flush=True)
     record.unlink(missing_ok=True)
-    if now and not failed and now == commit():
+    if now and not failed and not arguments and now == commit():
         PASSED.mkdir(parents=True, exist_ok=True)
         record.write_text(now)
 
 
 def main(words):
+    words, arguments = (words[:words.index("--")], words[words.index("--") + 1:]) if "--" in words else (words, [])
     again = "--again" in words
     if "--list" in words or "--help" in words:
         print(__doc__ + "\n")
@@ -458,13 +463,14 @@ def main(words):
             sys.exit(f"check: no check '{word}'; there are nightly, weekly, {', '.join(CHECKS)}")
         names += [word] if word in CHECKS else [name for name, (when, _) in CHECKS.items() if when == word]
     if since:
-        left_out = [name for name in names if name not in touched.checks(since, CHECKS)]
+        _, those = touched.touched(since)
+        left_out = [name for name in names if not {name, '*'} & those]
         names = [name for name in names if name not in left_out]
         print(f"not touched since {since}: {', '.join(left_out) or 'nothing'}")
     os.environ.setdefault("REEL_SHARED", str(ROOT / "../shared"))
     start = time.monotonic()
     for name in names:
-        run(name, again)
+        run(name, arguments, again)
     seconds = int(time.monotonic() - start)
     print(f"=== all: {seconds // 60}:{seconds % 60:02} minutes")
     print("{} passed, {} failed, {} skipped".format(*total))

@@ -60,10 +60,12 @@ def write_pages(source):
 guide/*
 from_*
 recipes
+samples
 reference/index
 extending
 benchmarks
 design/*
+design/decisions/*
 ci
 mutation
 dependencies
@@ -72,6 +74,9 @@ cuda_emulator
 ```
 """)
     shutil.copytree(ROOT / "docs", source, dirs_exist_ok=True)
+    shutil.copytree(ROOT / "samples", source / "samples")  # links to programs become downloads
+    page = source / "samples.md"
+    page.write_text(page.read_text().replace("](../samples/", "](samples/"))
     shutil.copy(HERE / "conf.py", source)
 
 

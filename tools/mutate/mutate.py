@@ -22,7 +22,7 @@ REQUIRED = 0.95  # share of faults that must be caught
 
 
 def read_arguments(words=None):
-    parser = argparse.ArgumentParser(prog="./dev mutate", description=__doc__)
+    parser = argparse.ArgumentParser(prog="./dev check mutate", description=__doc__)
     parser.add_argument("--file", action="append", default=[], metavar="GLOB", help="faults of these files alone")
     parser.add_argument("--id", action="append", default=[], type=int, metavar="N", help="this fault alone")
     parser.add_argument("--every", action="store_true", help="every fault that the rules make, not a choice")
