@@ -64,6 +64,7 @@ TEST_CASE("Variables and host reads are told") {
   CHECK(events_of([&] { two.to_vector<float>(); }) == Events{"host read"});
   CHECK(events_of([&] { (void)bool(sum(two)); }) == Events{"begin sum", "end sum ()", "host read"});
   CHECK(events_of([&] { to_string(two); }) == Events{"host read"});
+  CHECK(count(events_of([&] { to_string(v); }), "host read") == 1);
 }
 
 TEST_CASE("an error is told, and an op that fails has no end") {
@@ -191,4 +192,5 @@ TEST_CASE("an observer that makes a tape of its own gets its gradients") {
   CHECK(taper.slopes == std::vector<float>{18, 18});
   CHECK(tape.gradient(y, w).to_vector<float>() == std::vector<float>{6, 6});
 }
+
 }  // namespace reel::tests

@@ -8,6 +8,7 @@
 #include <reel/reel.hpp>
 
 #include "lib/flow/interceptor.hpp"
+#include "lib/flow/observer.hpp"
 #include "lib/gate/gate.hpp"
 #include "support/catch.hpp"
 
@@ -134,5 +135,33 @@ TEST_CASE("tapes that other threads have ended close with the next one that ends
     CHECK(reel.size() == 0);
     CHECK(reel.alive == 0);
   }
+}
+
+TEST_CASE("one interceptor of several puts a kernel off, and no observer hears of it then") {
+  struct Deferral : Interceptor {
+    bool now = true;
+    bool before(const GateCall&) override { return now; }
+  };
+  struct KernelCount : Observer {
+    int begun = 0, ended = 0;
+    void op_begins(const GateCall&) override { ++begun; }
+    void op_ends(const GateCall&) override { ++ended; }
+  };
+  const Tensor x = ones({3});
+  Variable w("w", zeros({3}));
+  for (const bool outer_now : {false, true})
+    for (const bool inner_now : {false, true}) {
+      KernelCount kernels;
+      Deferral outer, inner;
+      outer.now = outer_now;
+      inner.now = inner_now;
+      const ObserverScope watching(kernels);
+      const InterceptorScope first(outer), second(inner);
+      exp(x);
+      w.assign_add(x);
+      INFO(outer_now << inner_now);
+      CHECK(kernels.begun == (outer_now && inner_now ? 2 : 0));
+      CHECK(kernels.ended == kernels.begun);
+    }
 }
 }  // namespace reel::tests

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <vector>
+
+#include <reel/optim/schedule.hpp>
+
 #include "nn/near.hpp"
 
 namespace reel::tests {
@@ -241,5 +245,23 @@ TEST_CASE("A rate that is no number is refused and changes nothing", "[optim][cp
   REQUIRE(equal(w, start));
   REQUIRE(adam.steps().value().item<std::int64_t>() == 0);
   REQUIRE(optim::global_norm({}).item<float>() == 0);
+}
+
+TEST_CASE("groups of float64 Variables take rates that float32 does not hold", "[optim]") {
+  const Variable x("x", tensor<double>({1.0})), y("y", tensor<double>({1.0}));
+  optim::SGD sgd({{{x}, {.learning_rate = 1e200}}, {{y}, {.learning_rate = 1}}});
+  sgd.step({tensor<double>({0.25e-200}), tensor<double>({0.5})});
+  require_near(x, {0.75});
+  require_near(y, {0.5});
+}
+
+TEST_CASE("the end of a cosine decay is exact to the last digit of 1", "[optim]") {
+  const optim::Factor factor = optim::cosine_decay(1000);
+  for (int step = 980; step <= 1000; ++step) {
+    INFO(step);
+    const double wave = std::sin(std::acos(0.0) * (1000 - step) / 1000);
+    const double got = factor(tensor<double>(step)).item<double>();
+    CHECK(std::abs(got - wave * wave) <= 5e-16);
+  }
 }
 }  // namespace reel::tests

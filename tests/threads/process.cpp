@@ -4,7 +4,10 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -35,6 +38,10 @@ namespace {
   return exp(x) + x;
 }
 [[maybe_unused]] bool same(const Tensor& x, const Tensor& y) { return all(x == y).item<bool>(); }
+
+[[maybe_unused]] std::ptrdiff_t threads_here() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+}
 
 bool tells(const std::string& text, int threads) {
   return text.find("threads: " + std::to_string(threads) + "\n") != text.npos;
@@ -118,6 +125,7 @@ TEST_CASE("a child of a fork has a pool of its own") {
     return true;
   };
   CHECK(true_in_child(computes));
+  CHECK(true_in_child([&] { return threads_here() == 1 && computes() && threads_here() == 3; }));
   CHECK(true_in_child([&] { return computes() && true_in_child(computes) && computes(); }));
   CHECK(computes());
 }
@@ -288,4 +296,13 @@ TEST_CASE("a program ends while helpers sleep and while they work") {
       }));
 }
 #endif
+
+TEST_CASE("without a quota there are as many threads as processors") {
+  std::string quota;
+  std::ifstream("/sys/fs/cgroup/cpu.max") >> quota;
+  if (!quota.empty() && quota != "max") SKIP("this process has a quota");
+  cpu_set_t mask;
+  REQUIRE(sched_getaffinity(0, sizeof mask, &mask) == 0);
+  CHECK(kernels::usable_processors() == std::min(CPU_COUNT(&mask), kernels::most_threads));
+}
 }  // namespace reel::tests

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// R12 and R20: limits of depth and memory for any program.
+// Programs of millions of ops, and training of thousands of steps: depth and memory.
 #include <pthread.h>
 
 #include <cstdlib>
