@@ -132,7 +132,8 @@ TEST_CASE("views of Variables inside of a checkpoint and under other weights") {
   tape.watch(other);
   const Tensor squared = other * other;
   const WeightScope again({w}, {squared});
-  CHECK(equal(tape.gradient(w, other), 2 * other));  // the weight is the target in place of the Variable
+  // The weight is the target in place of the Variable.
+  CHECK(equal(tape.gradient(w, other), 2 * other));
 }
 
 TEST_CASE("functional_call of an LSTM and of a model of several layers") {
