@@ -91,7 +91,7 @@ TEST_CASE("a kernel that fails after its op has ended is told at the next wait")
   CHECK(log.events.size() == 3);
 }
 
-TEST_CASE("observers hear of the kernels of a device, and of none of the CPU") {
+TEST_CASE("observers are notified of kernels of a device, and of none of the CPU") {
   const Tensor x = ones({3}), there = x.to(far);
   KernelLog kernels;
   const ObserverScope scope(kernels);

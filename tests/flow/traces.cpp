@@ -128,7 +128,7 @@ struct Thrower : Observer {
 };
 }  // namespace
 
-TEST_CASE("what an observer throws in a replay leaves the call where the op would have been") {
+TEST_CASE("an exception of an observer in a replay leaves the call at the place of the op") {
   for (const int calls : {1, 2, 6, 7}) {  // the function is captured, then checked, then replayed
     for (const char* const op : {"assign_add", "exp", "assign_sub"}) {
       INFO(calls << " " << op);

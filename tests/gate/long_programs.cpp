@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Programs of millions of ops, and training of thousands of steps: depth and memory.
+// R12 and R20: the depth and memory of programs of millions of ops and of long training.
 #include <pthread.h>
 
 #include <cstdlib>

@@ -21,7 +21,7 @@ struct Counter : Interceptor {
 };
 }  // namespace
 
-TEST_CASE("all guests of the gate hear of a call, the innermost and those outside of it") {
+TEST_CASE("a call notifies every interceptor, the innermost and the outer ones") {
   Counter outer, middle, inner;
   const Tensor x = ones({3});
   const InterceptorScope first(outer);
@@ -44,7 +44,7 @@ TEST_CASE("all guests of the gate hear of a call, the innermost and those outsid
   CHECK(inner.after_calls == 1);
 }
 
-TEST_CASE("guests may leave in any order") {
+TEST_CASE("interceptors may end in any order") {
   Counter a, b, c;
   const Tensor x = ones({3});
   auto first = std::make_unique<InterceptorScope>(a),
@@ -65,7 +65,7 @@ TEST_CASE("guests may leave in any order") {
   CHECK((Context::here().mode & intercepted) == 0);
 }
 
-TEST_CASE("no guest hears of what happens in a pause, and all do after it") {
+TEST_CASE("a pause hides calls from interceptors, and its end shows them again") {
   Counter counter;
   const Tensor x = ones({3});
   {
@@ -84,7 +84,7 @@ TEST_CASE("no guest hears of what happens in a pause, and all do after it") {
   CHECK((Context::here().mode & intercepted) == 0);
 }
 
-TEST_CASE("a user's function runs though a guest listens") {
+TEST_CASE("a user's function runs under an interceptor") {
   register_op("tripled", [](const OpCall& call) { return call.input(0) * 3.0f; });
   Counter counter;
   const InterceptorScope scope(counter);
@@ -92,7 +92,7 @@ TEST_CASE("a user's function runs though a guest listens") {
   CHECK(counter.after_calls >= 1);
 }
 
-TEST_CASE("while ops only infer, no kernel runs and no guest hears of one") {
+TEST_CASE("while ops only infer, no kernel runs and no interceptor is notified") {
   Counter counter;
   const Tensor x = ones({5, 4}), y = ones({4, 3});
   const InterceptorScope interceptor(counter);
@@ -107,7 +107,7 @@ TEST_CASE("while ops only infer, no kernel runs and no guest hears of one") {
   CHECK(counter.before_calls > 0);
 }
 
-TEST_CASE("a tape records on behind a scope in which ops only infer") {
+TEST_CASE("a tape records again after a scope in which ops only infer") {
   const Variable w("w", ones({3}));
   GradientTape tape;
   {
@@ -121,7 +121,7 @@ TEST_CASE("a tape records on behind a scope in which ops only infer") {
   CHECK(equal(tape.gradient(y, w), full({3}, 3.0f)));
 }
 
-TEST_CASE("tapes that other threads have ended close with the next one that ends") {
+TEST_CASE("tapes that other threads have ended close with the next tape that ends") {
   const Variable w("w", ones({3}));
   Reel& reel = *Context::here().reel;
   for (int round = 0; round < 3; ++round) {
@@ -137,7 +137,7 @@ TEST_CASE("tapes that other threads have ended close with the next one that ends
   }
 }
 
-TEST_CASE("one interceptor of several puts a kernel off, and no observer hears of it then") {
+TEST_CASE("one interceptor of several defers a kernel, and no observer is notified") {
   struct Deferral : Interceptor {
     bool now = true;
     bool before(const GateCall&) override { return now; }

@@ -257,8 +257,7 @@ TEST_CASE("attributes are read by name and kind") {
   CHECK(shown.ops()[0].options.find("wide") != std::string::npos);
 }
 
-TEST_CASE("a gradient and a kernel of one op stay beside each other, and each newest counts",
-          "[cpu]") {
+TEST_CASE("an op keeps its newest gradient and its newest kernel", "[cpu]") {
   const Tensor x = numbers();
   const auto gradient_of = [](float by) {
     return [by](const OpCall&, Tensor upstream) { return upstream * by; };

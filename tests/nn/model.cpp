@@ -53,7 +53,7 @@ TEST_CASE("parameters come in the order of the fields, under the path to them", 
   REQUIRE(count_parameters(model) == 10 + 9 + 4 + 4);
 }
 
-TEST_CASE("A Variable's name is its path, once a model that holds it was walked", "[nn]") {
+TEST_CASE("A Variable is named by its path once parameters of its model are listed", "[nn]") {
   struct Own {
     Variable w{"temperature", ones({})};
     nn::Linear head{2, 1};

@@ -2,6 +2,7 @@
 // Pointwise ops of a row-major and a transposed matrix, compared element by element.
 #include <cmath>
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include <reel/reel.hpp>
@@ -80,6 +81,7 @@ TEST_CASE("a transposed operand on either side", "[transposed]") {
       const Tensor x = random::uniform({rows, columns}, {0.5, 1.5, dtype});
       const Tensor y = random::uniform({columns, rows}, {0.5, 1.5, dtype});
       for (const Case& c : cases) {
+        if (rows * columns > 100'000 && c.name != std::string_view("subtract")) continue;
         check(c, x, transpose(y));
         check(c, transpose(y), x);
       }

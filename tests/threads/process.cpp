@@ -188,6 +188,7 @@ TEST_CASE("a child may be forked while another thread holds any mutex of the lib
   if (sanitized) SKIP("a child inherits the locked allocator of AddressSanitizer");
   const KeepThreads keep;
   set_num_threads(2);
+  const int forks = std::getenv("REEL_TEST_LONG") ? 200 : 20;
   using Activity = void (*)();
   const std::pair<const char*, Activity> activities[] = {
       {"make_traces", make_traces}, {"register_ops", register_ops},
@@ -202,12 +203,12 @@ TEST_CASE("a child may be forked while another thread holds any mutex of the lib
         while (!done) run();
       });
     int ended = 0;
-    for (int i = 0; i < 60; ++i)
+    for (int i = 0; i < forks; ++i)
       ended += true_in_child([&] {
         for (const auto& [each, run] : activities) run();
         return true;
       });
-    CHECK(ended == 60);
+    CHECK(ended == forks);
     done = true;
     for (std::thread& other : others) other.join();
   }
@@ -249,10 +250,11 @@ TEST_CASE("a child may be forked while other threads are inside the BLAS library
       while (!done) multiply();
     });
   int ended = 0;
-  for (int i = 0; i < 300 && ended == i; ++i) ended += true_in_child(forks_too);
+  const int forks = std::getenv("REEL_TEST_LONG") ? 300 : 60;
+  for (int i = 0; i < forks && ended == i; ++i) ended += true_in_child(forks_too);
   done = true;
   for (std::thread& other : others) other.join();
-  CHECK(ended == 300);
+  CHECK(ended == forks);
 }
 
 TEST_CASE("a child that is forked within a tape or a gradient goes on with it") {
