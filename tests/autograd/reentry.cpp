@@ -357,4 +357,17 @@ TEST_CASE("a tape that is asked inside its own gradient does not record what fol
   CHECK(equal(tape.gradient(y, x), tensor({36.0})));
   CHECK(tape.ops().size() == ops);
 }
+
+TEST_CASE("a record made after gradient() names its own line") {
+  const Tensor x = tensor({1.0f, 2.0f});
+  GradientTape tape({.persistent = true});
+  tape.watch(x);
+  const Tensor y = x * x;
+  tape.gradient(y, x);
+  const Tensor z = y + x;
+  const unsigned line = __LINE__ - 1;
+  REQUIRE(tape.ops().size() == 2);
+  CHECK(tape.ops()[1].line == line);
+  check_refused<ShapeError>([&] { z + ones({3}); }, "add");
+}
 }  // namespace reel::tests

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Interceptors at the gate, and what holds during a scope.
 #include <memory>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -163,5 +164,50 @@ TEST_CASE("one interceptor of several defers a kernel, and no observer is notifi
       CHECK(kernels.begun == (outer_now && inner_now ? 2 : 0));
       CHECK(kernels.ended == kernels.begun);
     }
+}
+
+namespace {
+/// Counts calls of user code that begin and end, and may give their result.
+struct UserCode : Interceptor {
+  bool gives = false;
+  int begun = 0, ended = 0, failed = 0;
+  bool user_code_begins(const CallView&, Tensors& results) override {
+    ++begun;
+    if (gives) results = Tensors(full({2}, 8.0f));
+    return gives;
+  }
+  void user_code_ends(const GateCall* call) override { ++(call ? ended : failed); }
+};
+}  // namespace
+
+TEST_CASE("one interceptor of several gives the result of user code, which does not run then") {
+  int runs = 0;
+  register_op("given", [&](const OpCall& call) {
+    ++runs;
+    return call.input(0) * 2.0f;
+  });
+  CHECK(equal(call_op("given", {ones({2})}), full({2}, 2.0f)));
+  for (const bool inner_gives : {false, true}) {
+    UserCode outer, inner;
+    (inner_gives ? inner : outer).gives = true;
+    const InterceptorScope first(outer), second(inner);
+    CHECK(equal(call_op("given", {ones({2})}), full({2}, 8.0f)));
+    CHECK(runs == 1);
+    CHECK(outer.ended == 1);
+    CHECK(inner.ended == 1);
+  }
+}
+
+TEST_CASE("interceptors are notified that user code ended by an exception") {
+  register_op("throws", [](const OpCall& call) -> Tensors {
+    if (call.input_count() == 1) throw std::runtime_error("no result");
+    return call.input(0);
+  });
+  UserCode code;
+  const InterceptorScope scope(code);
+  CHECK_THROWS_AS(call_op("throws", {ones({2})}), std::runtime_error);
+  CHECK(code.begun == 1);
+  CHECK(code.ended == 0);
+  CHECK(code.failed == 1);
 }
 }  // namespace reel::tests

@@ -437,4 +437,13 @@ TEST_CASE("a number stays on its side of a tensor where an op has a kernel of a 
   CHECK(equal(floor_divide(x, 2.0f), tensor({3.0f, -4.0f})));
   CHECK(equal(floor_divide(2.0f, x), tensor({0.0f, -1.0f})));
 }
+
+TEST_CASE("the ops inside of a user's function are steps of a trace") {
+  register_op("draws", [](const OpCall& call) { return call.input(0) + random::uniform({2}); });
+  const auto traced = trace([](const Tensor& x) { return call_op("draws", {x}); });
+  for (int i = 0; i < 6; ++i) traced(ones({2}));
+  const std::string text = traced.explain();
+  INFO(text);
+  CHECK(text.find("runs eagerly") == std::string::npos);
+}
 }  // namespace reel::tests
