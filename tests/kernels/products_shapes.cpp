@@ -325,25 +325,6 @@ TEST_CASE("a row of a product of few rows has the same bits alone", "[products]"
   });
 }
 
-TEST_CASE("products read matrices whose neighbours are two elements apart", "[products]") {
-  for_each_set([](const InstructionSet& set) {
-    for (const auto& [n, k, m] :
-         {std::array<std::int64_t, 3>{128, 70, 129}, {130, 33, 260}, {7, 20, 90}}) {
-      INFO(set.name << ": " << n << " x " << k << " x " << m);
-      WholeProduct product{n, k, m};
-      const Body x_down = product.x_with(2, 2 * n), y = product.y_with(m, 1);
-      call_kernel(set, "matmul", {&x_down, &y}, product.out.body);
-      CHECK(product.is_right());
-      const Body y_down = product.y_with(2, 2 * k);
-      call_kernel(set, "matmul", {&x_down, &y_down}, product.out.body);
-      CHECK(product.is_right());
-      const Body x = product.x_with(k, 1);
-      call_kernel(set, "matmul", {&x, &y_down}, product.out.body);
-      CHECK(product.is_right());
-    }
-  });
-}
-
 // A new thread has no scratch memory of earlier kernels behind which a write would go unseen.
 TEST_CASE("a first large product and a first sum of tall columns on a thread are right") {
   const KeepThreads keep;
