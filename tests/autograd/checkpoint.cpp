@@ -515,4 +515,19 @@ TEST_CASE("a traced function inside a checkpoint runs eagerly in it") {
   const auto f = [&](Tensor t) { return sum(traced(t) * t); };
   CHECK(allclose(grad(checkpoint(f))(x), grad([&](Tensor t) { return sum(block(t) * t); })(x)));
 }
+
+TEST_CASE("a checkpoint reads nothing for a tape from what only a paused tape recorded") {
+  const Tensor x = tensor({1.0, 2.0}), other = tensor({3.0, 4.0});
+  GradientTape first;
+  first.watch(other);
+  const Tensor seen = other * 2;
+  const auto pause = first.pause();
+  GradientTape tape;
+  tape.watch(x);
+  const Tensor y = checkpoint([&](const Tensor& t) { return t * seen; })(x);
+  REQUIRE(tape.ops().size() == 1);
+  CHECK(tape.ops()[0].inputs.size() == 1);
+  CHECK(tape.memory().bytes == 0);
+  CHECK(equal(tape.gradient(y, x), tensor({6.0, 8.0})));
+}
 }  // namespace reel::tests

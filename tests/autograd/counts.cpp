@@ -7,6 +7,7 @@
 #include <reel/reel.hpp>
 
 #include "support/catch.hpp"
+#include "support/refused.hpp"
 
 namespace reel::tests {
 namespace {
@@ -219,5 +220,16 @@ TEST_CASE("a registered gradient gives one tensor for each input") {
   }
   count = 300;
   CHECK(equal(slope(), full({2}, 300).to(DType::float64)));
+}
+
+TEST_CASE("a Jacobian of no elements, of numbers and of Variables has the shapes of both") {
+  Variable w("w", tensor<double>({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}}));
+  GradientTape tape({.persistent = true});
+  const Tensor none = w(range(0, 0)), number = sum(w.value() * w);
+  CHECK(tape.jacobian(none, w).shape() == Shape{0, 3, 2, 3});
+  CHECK(tape.jacobian(none, w).dtype() == DType::float64);
+  CHECK(equal(tape.jacobian(number, w), 2.0 * w.value()));
+  check_refused<TapeError>([&] { tape.jacobian(number, tensor(1.0)); }, "source 0");
+  CHECK(equal(tape.jacobian(number, tensor({1.0, 2.0}), Unconnected::zero), zeros({2})));
 }
 }  // namespace reel::tests

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Many products use one matrix. Its gradient must be that of the products one after another.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -9,6 +12,7 @@
 #include "autograd/deferred.hpp"
 #include "lib/body/access.hpp"
 #include "support/catch.hpp"
+#include "support/resident.hpp"
 
 using namespace reel;
 
@@ -288,4 +292,32 @@ TEST_CASE("a gradient that throws amid deferred products leaves nothing behind")
   }
   CHECK(memory_statistics().live_tensors == before.live_tensors);
   CHECK(memory_statistics().live_bytes == before.live_bytes);
+}
+
+TEST_CASE("a user's kernel computes each sum of a gradient, the second one too", "[cpu]") {
+  if (tests::sanitized) SKIP("a sanitizer does not follow a fork of several threads");
+  const Tensor x = ones({3, 4}), b = zeros({4});
+  // In a child process, because a kernel is replaced for the rest of the program.
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    int calls = 0;
+    bool right = false;
+    try {
+      register_kernel("sum_to", [&](const OpCall& call) {
+        ++calls;
+        return sum(call.input(0), 0);
+      });
+      GradientTape tape;
+      tape.watch(b);
+      const Tensor y = (x + b) * 2.0f + (x + b) * 3.0f;
+      right = equal(tape.gradient(y, b), tensor({15.0, 15.0, 15.0, 15.0}));
+    } catch (...) {
+      right = false;
+    }
+    _exit(right && calls == 2 ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // explain() and memory() of a tape.
+#include <limits>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -272,6 +273,37 @@ TEST_CASE("memory() lists what a tape keeps, the largest first") {
   const Tensor loss = sum(w * w.value());
   once.gradient(loss, w);
   CHECK(once.memory().ops.empty());
+  TapeMemory table;
+  table.bytes = 4321;
+  table.ops.push_back({"matmul", "a/b/file.cpp", 12, 3, 4321});
+  CHECK(to_string(table) ==
+        "          4321 bytes\n"
+        "          4321      3 matmul file.cpp:12\n");
   std::thread([&] { CHECK_THROWS_AS(tape.memory(), TapeError); }).join();
+}
+
+TEST_CASE("explain() names the use of a matrix that makes its gradient infinite") {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  const Variable m("m", ones({2, 1}));
+  GradientTape tape;
+  const Tensor bad = tensor({{infinity, 1.0}}), good = tensor({{2.0, 1.0}});
+  const Tensor first = matmul(bad, m);
+  const std::string line = std::to_string(__LINE__ - 1);
+  const Tensor second = matmul(good, m), third = matmul(good, m), last = matmul(good, m);
+  says(tape.explain(sum(first + second + third + last), m),
+       {"is not finite: the gradient of matmul (explain.cpp:" + line + ") makes inf at [0, 0]"});
+}
+
+TEST_CASE("views of one tensor count once in a tape's memory, as the whole tensor") {
+  const Tensor x = ones({4, 4}, {.dtype = DType::float64});
+  GradientTape tape;
+  tape.watch(x);
+  const Tensor whole = x + x;
+  const Tensor y = whole(0) * whole(1);
+  const TapeMemory kept = tape.memory();
+  CHECK(kept.bytes == 16 * 8);
+  REQUIRE(kept.ops.size() == 1);
+  CHECK(kept.ops[0].tensors == 1);
+  CHECK(equal(y, full({4}, 4.0)));
 }
 }  // namespace reel::tests

@@ -103,4 +103,33 @@ TEST_CASE("a matrix and a bias of thousands of products have exact gradients") {
   CHECK(std::abs(corner(slopes[0]) / (64 * products * rate) - 1) < 3e-6);
   CHECK(slopes[1](0).item<float>() == static_cast<float>(64 * products));
 }
+
+TEST_CASE("results of layers are sources beside what they were computed from") {
+  const Tensor x = random::normal({3, 4}), w = random::normal({4, 5}), b = random::normal({5});
+  for (const Activation activation :
+       {Activation::none, Activation::relu, Activation::tanh, Activation::sigmoid}) {
+    GradientTape tape({.persistent = true});
+    for (const Tensor* each : {&x, &w, &b}) tape.watch(*each);
+    const Tensor y = dense(x, w, b, activation), z = y * y * 3.0;
+    const auto all = tape.gradient(z, {y, x, w, b});
+    CHECK(allclose(all[0], 6.0 * y));
+    CHECK(equal(all[1], tape.gradient(z, x)));
+    CHECK(equal(all[2], tape.gradient(z, w)));
+    CHECK(equal(all[3], tape.gradient(z, b)));
+  }
+  // A scale that is used twice. Its gradients are added, in place or not.
+  const Tensor scale = random::normal({4}), shift = random::normal({4});
+  const auto loss = [&] {
+    return sum(layer_norm(x, scale, shift) * x) + sum(layer_norm(x * x, scale, shift) * x);
+  };
+  GradientTape tape;
+  for (const Tensor* each : {&scale, &shift}) tape.watch(*each);
+  const auto found = tape.gradient(loss(), {scale, shift});
+  const auto normal = [](const Tensor& v) {
+    const Tensor centred = v - mean(v, 1, keepdims);
+    return centred / sqrt(mean(square(centred), 1, keepdims) + 1e-5);
+  };
+  CHECK(allclose(found[0], sum((normal(x) + normal(x * x)) * x, 0), {.rtol = 1e-4, .atol = 1e-5}));
+  CHECK(allclose(found[1], 2.0 * sum(x, 0), {.rtol = 1e-5, .atol = 1e-6}));
+}
 }  // namespace reel::tests

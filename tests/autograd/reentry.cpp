@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Gradient functions that use the tape which is calling them.
+#include <cstddef>
+#include <cstring>
 #include <memory>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -319,5 +322,52 @@ TEST_CASE("a paused tape keeps out a temporary that is moved into an op") {
   CHECK(equal(alone, full({n}, 18).to(dtype)));
   CHECK_THROWS_AS(tape.gradient(alone, x), TapeError);
   CHECK(equal(tape.gradient(alone * x, x), full({n}, 18).to(dtype)));
+}
+
+TEST_CASE("jacobian leaves the memory of a tape that was destroyed alone") {
+  alignas(GradientTape) std::byte memory[sizeof(GradientTape)];
+  const Tensor x = tensor({3.0, 4.0});
+  auto* const tape = new (memory) GradientTape;
+  tape->watch(x);
+  const auto ending = custom_gradient([&](Tensor a) {
+    return std::pair(a * 2.0, [&](Tensor up) {
+      tape->~GradientTape();
+      std::memset(memory, 0x5a, sizeof memory);
+      return up;
+    });
+  });
+  const Tensor y = ending(x);
+  CHECK_THROWS_AS(tape->jacobian(y, x), TapeError);
+  for (const std::byte each : memory) CHECK(each == std::byte{0x5a});
+}
+
+TEST_CASE("a tape that is asked inside its own gradient does not record what follows there") {
+  const Tensor x = tensor({3.0});
+  GradientTape tape({.persistent = true});
+  tape.watch(x);
+  const Tensor cube = x * x * x;
+  const auto f = custom_gradient([&](Tensor t) {
+    return std::pair{t * 1, [&](Tensor up) {
+                       const Tensor slope = tape.gradient(cube, x);
+                       return up * (slope + x * x);  // this is no part of the tape
+                     }};
+  });
+  const Tensor y = f(x);
+  const std::size_t ops = tape.ops().size();
+  CHECK(equal(tape.gradient(y, x), tensor({36.0})));
+  CHECK(tape.ops().size() == ops);
+}
+
+TEST_CASE("a record made after gradient() names its own line") {
+  const Tensor x = tensor({1.0f, 2.0f});
+  GradientTape tape({.persistent = true});
+  tape.watch(x);
+  const Tensor y = x * x;
+  tape.gradient(y, x);
+  const Tensor z = y + x;
+  const unsigned line = __LINE__ - 1;
+  REQUIRE(tape.ops().size() == 2);
+  CHECK(tape.ops()[1].line == line);
+  check_refused<ShapeError>([&] { z + ones({3}); }, "add");
 }
 }  // namespace reel::tests

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Gradients at kinks, ties, poles and NaN, computed by passes and by ops.
 #include <cmath>
+#include <cstddef>
 #include <functional>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include <reel/reel.hpp>
@@ -137,5 +139,78 @@ TEST_CASE("gradients at kinks and poles") {
                {{0x1p-90}, {-0x1p-80}});
   check_slopes([](Tensor a, Tensor b) { return remainder(a, b); }, {7, -7, 7, 6}, {3, 3, -3, 3},
                {1, 1, 2, 1}, {{1, 1, 2, 1}, {-2, 3, 6, -2}});
+}
+
+TEST_CASE("layer_norm of equal numbers has gradients of 0, by the kernel and by ops") {
+  for (const bool listened : {false, true}) {
+    const Tensor x = full({2, 7}, 0.1f), scale = ones({7}), shift = zeros({7});
+    GradientTape outer;
+    if (listened) outer.watch(scale);
+    GradientTape tape;
+    for (const Tensor* each : {&x, &scale, &shift}) tape.watch(*each);
+    const Tensor y = layer_norm(x, scale, shift);
+    CHECK(equal(y, zeros({2, 7})));
+    const auto found = tape.gradient(y * arange(0.0, 7.0), {x, scale, shift});
+    CHECK(allclose(found[1], zeros({7}), {.atol = 1e-12}));
+    CHECK(allclose(found[2], 2.0f * arange(0.0, 7.0)));
+  }
+}
+
+TEST_CASE("layer_norm of numbers far from 0 has the gradients of the formula, by kernel and ops") {
+  constexpr std::size_t n = 7;
+  const double x[n] = {0x1p23 + 1,  0x1p23 + 2,  0x1p23 + 4, 0x1p23 + 7,
+                       0x1p23 + 12, 0x1p23 + 19, 0x1p23 + 31};
+  const double up[n] = {1, -2, 0.5, 3, -1, 0.25, 2}, gain[n] = {1, 2, -1, 0.5, 1, 3, -2};
+  constexpr double epsilon = 1e-5;
+  double mean = 0, variance = 0, g_mean = 0, product = 0;
+  for (const double each : x) mean += each / n;
+  for (const double each : x) variance += (each - mean) * (each - mean) / n;
+  const double scale = 1 / std::sqrt(variance + epsilon);
+  for (std::size_t i = 0; i < n; ++i) {
+    g_mean += up[i] * gain[i] / n;
+    product += up[i] * gain[i] * (x[i] - mean) * scale / n;
+  }
+  const auto row = [](const double(&values)[n]) {
+    return from_span(std::span<const double>(values), {1, n}).to(DType::float32);
+  };
+  for (const bool listened : {false, true}) {
+    INFO("listened: " << listened);
+    const Tensor rows = row(x), scales = row(gain).reshape({n}), shifts = zeros({n});
+    GradientTape outer;
+    if (listened) outer.watch(scales);
+    GradientTape tape;
+    for (const Tensor* each : {&rows, &scales}) tape.watch(*each);
+    const auto found =
+        tape.gradient(layer_norm(rows, scales, shifts, epsilon) * row(up), {rows, scales});
+    for (std::size_t i = 0; i < n; ++i) {
+      const double place = (x[i] - mean) * scale;
+      const auto at = static_cast<std::int64_t>(i);
+      CHECK(std::abs(found[0](0, at).item<float>() -
+                     scale * (up[i] * gain[i] - g_mean - place * product)) < 1e-6);
+      CHECK(std::abs(found[1](at).item<float>() - up[i] * place) < 1e-5);
+    }
+  }
+}
+
+TEST_CASE("the gradient of limit_norm() at the very limit is that of no limit") {
+  for (const bool listened : {false, true}) {
+    INFO("listened: " << listened);
+    const Tensor x = tensor({3.0, 4.0}), up = tensor({1.0, 2.0});
+    GradientTape outer;
+    if (listened) outer.watch(x);
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y = limit_norm({x}, 5)[0];
+    CHECK(equal(tape.gradient(y, x, {.upstream = up}), tensor({1.0, 2.0})));
+  }
+}
+
+TEST_CASE("a 16-bit tensor that is read twice has no gradient yet, and that is an error") {
+  const Tensor x = tensor({1.0f, 2.0f}).to(DType::float16);
+  GradientTape tape;
+  tape.watch(x);
+  const Tensor y = x.to(DType::float32) * 2.0f + x.to(DType::float32) * 3.0f;
+  // The sum of both gradients would have 16 bits, which are for storage only.
+  CHECK_THROWS_AS(tape.gradient(y, x), DTypeError);
 }
 }  // namespace reel::tests

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The promises of GradientTape, one fact in each test.
 #include <cmath>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include <reel/reel.hpp>
 
 #include "support/catch.hpp"
+#include "support/refused.hpp"
 #include "support/resident.hpp"
 
 using namespace reel;
+using tests::check_refused;
 
 namespace {
 float number(const Tensor& x) { return x.item<float>(); }
@@ -204,6 +208,9 @@ TEST_CASE("a tape that is not persistent answers once") {
   tape.gradient(y, w);
   const std::string text = message_of([&] { tape.gradient(y, w); });
   CHECK(text.find("persistent") != std::string::npos);
+  CHECK(text.find("gradient: tape: expected one call of gradient()") != std::string::npos);
+  CHECK(message_of([&] { tape.jacobian(y, w); }).find("got jacobian() after it") !=
+        std::string::npos);
 }
 
 TEST_CASE("an unconnected source says where the path was cut") {
@@ -361,4 +368,33 @@ TEST_CASE("one source in braces gives a list of one gradient") {
   CHECK(tape.gradient(y, {w, x}).size() == 2);
   CHECK(tape.gradient(y, {v}, Unconnected::zero)[0].item<float>() == 0);
   CHECK(tape.gradient(y, {w}, {tensor(2.0f)})[0].item<float>() == 24);
+}
+
+TEST_CASE("the 65th tape of a thread is refused, and the 64 others go on") {
+  const Tensor x = tensor(3.0f);
+  std::vector<std::unique_ptr<GradientTape>> tapes;
+  for (int i = 0; i < 64; ++i) tapes.push_back(std::make_unique<GradientTape>());
+  for (const auto& tape : tapes) tape->watch(x);
+  check_refused<TapeError>([] { const GradientTape tape; }, "at most 64 alive on a thread");
+  const Tensor y = x * x;
+  for (const auto& tape : tapes) CHECK(tape->gradient(y, x).item<float>() == 6);
+  tapes.pop_back();
+  CHECK_NOTHROW(GradientTape());
+}
+
+TEST_CASE("only floating values are watched, and a spent tape watches nothing") {
+  const Tensor x = tensor({1.0f, 2.0f});
+  const Variable count("count", tensor({1, 2})), w("w", x);
+  GradientTape tape;
+  check_refused<DTypeError>([&] { tape.watch(count); }, "x: expected a floating dtype, got int32");
+  check_refused<DTypeError>([&] { tape.watch(tensor({1})); }, "x: expected a floating dtype");
+  check_refused<Error>([&] { tape.watch(Tensor()); }, "an undefined Tensor");
+  tape.watch(x);
+  tape.gradient(x * x, x);
+  const auto records = memory_statistics().live_records;
+  tape.watch(x);
+  tape.watch(w);
+  const Tensor y = x * w;
+  CHECK(memory_statistics().live_records == records);
+  CHECK(tape.ops().empty());
 }

@@ -343,6 +343,8 @@ TEST_CASE("batch_jacobian is the diagonal of the Jacobian, in as many passes as 
   CHECK(batch_jacobian(net, numbers({0, 3})).shape() == Shape{0, 2, 3});
   check_refused<ShapeError>([&] { batch_jacobian([](Tensor t) { return sum(t, 0); }, x); },
                             "target: expected a first axis like the source (5, 3), got (3,)");
+  check_refused<ShapeError>([&] { batch_jacobian([](Tensor t) { return sum(t); }, x); },
+                            "target: expected a first axis like the source (5, 3), got ()");
   GradientTape tape;
   tape.watch(x);
   CHECK(near(tape.batch_jacobian(net(x), x), found));

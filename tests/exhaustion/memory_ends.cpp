@@ -6,11 +6,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <typeinfo>
+#include <vector>
 
 #include "exhaustion/allocations.hpp"
 #include "exhaustion/programs.hpp"
 #include "support/catch.hpp"
+#include "support/resident.hpp"
 #include "support/thread_state.hpp"
 #include "threads/process.hpp"
 
@@ -67,6 +70,22 @@ Point fail_at(Program& program, const Results& wanted, std::int64_t k, Failing f
   return point;
 }
 
+/// Calls f() while allocation k fails. The text of its MemoryError; empty if there was none.
+template <class F>
+std::string text_without_memory(std::int64_t k, Failing failing, const F& f) {
+  std::array<char, 400> text = {};
+  {
+    const FailingAllocations scope(k, failing);
+    try {
+      f();
+    } catch (const MemoryError& error) {
+      std::strncpy(text.data(), error.what(), text.size() - 1);
+    } catch (...) {
+      std::strncpy(text.data(), "another error", text.size() - 1);
+    }
+  }
+  return text.data();
+}
 }  // namespace
 
 int exhaust(const std::string& name, Program& program, Failing failing, std::int64_t step) {
@@ -186,5 +205,85 @@ TEST_CASE("one process of the test above", "[.cold]") {
   CHECK(again == results_of(*program));
   if (outcome == Outcome::whole) CHECK(results == again);
   if (!failed) std::puts("nothing failed");
+}
+
+TEST_CASE("a thread's first tape is whole, or not there, when memory ends") {
+  const Tensor x = ones({3});
+  for (const Failing failing : {Failing::one, Failing::all_from})
+    for (std::int64_t k = 0;; ++k) {
+      bool failed = false, right = false;
+      std::string text;
+      std::thread([&] {
+        const Tensor y = x * x;  // makes what a thread has without a tape
+        text = text_without_memory(k, failing, [&] {
+          GradientTape tape;
+          tape.watch(x);
+          const Tensor z = x * y;
+          argmax(z, 0);
+        });
+        failed = FailingAllocations::failed();
+        GradientTape tape;
+        tape.watch(x);
+        right = equal(tape.gradient(x * x, x), 2.0f * x);
+      }).join();
+      INFO("allocation " << k << ": " << text);
+      CHECK(text != "another error");
+      CHECK(right);
+      if (!failed) break;
+    }
+}
+
+TEST_CASE("a read by an op without a gradient, for which there is no memory, is an error") {
+  const Tensor x = ones({3});
+  bool found = false;
+  for (std::int64_t k = 0;; ++k) {
+    bool failed = false;
+    std::string text;
+    std::thread([&] {
+      argmax(x * x, 0);
+      GradientTape tape;
+      tape.watch(x);
+      const Tensor y = x * x;
+      text = text_without_memory(k, Failing::one, [&] { argmax(y, 0); });
+      failed = FailingAllocations::failed();
+    }).join();
+    found |= text.find("records: expected memory for more of them") != std::string::npos;
+    if (!failed) break;
+  }
+  if (!sanitized) CHECK(found);
+}
+
+TEST_CASE("a product of matrices without memory is a MemoryError") {
+  if (sanitized) SKIP("AddressSanitizer keeps its own malloc, which cannot be made to fail");
+  const Tensor x = ones({40, 40});
+  int errors = 0;
+  for (std::int64_t k = 0;; ++k) {
+    trim_memory();
+    const std::string text = text_without_memory(k, Failing::all_from, [&] { matmul(x, x); });
+    if (!FailingAllocations::failed()) break;
+    INFO("allocation " << k << ": " << text);
+    if (text.empty()) continue;
+    CHECK(text.find("matmul") != std::string::npos);
+    ++errors;
+  }
+  CHECK(errors > 0);
+  CHECK(equal(matmul(x, x), full({40, 40}, 40.0f)));
+}
+
+TEST_CASE("a step of a list of Variables without memory names its line") {
+  const std::vector<Variable> x = {Variable("x", ones({2})), Variable("y", ones({3}))};
+  const std::vector<Tensor> g = {ones({2}), ones({3})};
+  for (std::int64_t k = 0;; ++k) {
+    unsigned line = 0;
+    const std::string text = text_without_memory(k, Failing::all_from, [&] {
+      line = __LINE__ + 1;
+      sgd_update(x, g, 0.0);
+    });
+    if (!FailingAllocations::failed()) break;
+    INFO("allocation " << k << ": " << text);
+    const std::string start = "memory_ends.cpp:" + std::to_string(line) + ": sgd_update: ";
+    if (!text.empty()) CHECK(text.compare(0, start.size(), start) == 0);
+  }
+  CHECK(equal(x[0], ones({2})));
 }
 }  // namespace reel::tests

@@ -9,6 +9,17 @@ using namespace reel::tests;
 namespace {
 const bool added = (add_far_devices(), true);
 const Device far = cuda(0);
+
+/// "begin exp", "end exp": the kernels that are put on a queue.
+struct KernelLog : Observer {
+  std::vector<std::string> events;
+  void kernel_begins(const DeviceCall& call) override {
+    events.push_back("begin " + std::string(call.op.name));
+  }
+  void kernel_ends(const DeviceCall& call) override {
+    events.push_back("end " + std::string(call.op.name));
+  }
+};
 }  // namespace
 
 TEST_CASE("an op on a device is told while its kernel waits") {
@@ -78,4 +89,15 @@ TEST_CASE("a kernel that fails after its op has ended is told at the next wait")
   CHECK(log.line == line);
   synchronize(far);
   CHECK(log.events.size() == 3);
+}
+
+TEST_CASE("observers are notified of kernels of a device, and of none of the CPU") {
+  const Tensor x = ones({3}), there = x.to(far);
+  KernelLog kernels;
+  const ObserverScope scope(kernels);
+  exp(x);
+  sum(x);
+  CHECK(kernels.events.empty());
+  exp(there);
+  CHECK(kernels.events == std::vector<std::string>{"begin exp", "end exp"});
 }

@@ -17,7 +17,7 @@ using namespace reel::tests;
 
 namespace {
 const bool added = (add_far_devices(), true);
-const Device far = cuda(0);
+const Device far = cuda(0), farther = cuda(1);
 }  // namespace
 
 TEST_CASE("no kernel runs before the host waits, and then all have run") {
@@ -138,4 +138,21 @@ TEST_CASE("a gradient kernel that the device lacks is made of ops") {
   const Tensor y = sum(square(softmax(x)));
   const WithoutFarKernel none("softmax.d");
   CHECK(allclose(tape.gradient(y, x).to(cpu()), expected));
+}
+
+TEST_CASE("synchronize() refuses a device that is missing") {
+  check_refused<DeviceError>([] { synchronize(cuda(7)); }, "synchronize: device: ");
+  check_refused<DeviceError>([] { synchronize(cuda(-1)); }, "got cuda:-1");
+  synchronize(cpu());
+  synchronize(farther);
+}
+
+TEST_CASE("an Event that is assigned brings its device along") {
+  Event here(cpu());
+  const Event there(far);
+  CHECK(there.milliseconds_since(there) == 0);
+  here = Event(far);
+  CHECK(here.device() == far);
+  CHECK_NOTHROW(here.milliseconds_since(there));
+  CHECK_THROWS_AS(here.milliseconds_since(Event(cpu())), DeviceError);
 }

@@ -33,7 +33,7 @@ std::vector<std::string> reasons_of(const F& f) {
 }
 }  // namespace
 
-TEST_CASE("in a pause no interceptor hears of anything, not of ops alone") {
+TEST_CASE("a pause hides all events from interceptors, not only ops") {
   Variable w("w", ones({2}));
   Follower follower;
   const InterceptorScope scope(follower);
@@ -107,7 +107,7 @@ TEST_CASE("interceptors are told that an observer has thrown") {
   CHECK(follower.reasons == std::vector<std::string>{"an observer throws"});
 }
 
-TEST_CASE("an observer computes while the program only infers, and the program goes on inferring") {
+TEST_CASE("an observer computes while the program only infers, and the program still infers") {
   struct Adder : Observer {
     float sum_of_read = 0;
     void variable_read(const Variable& x) override { sum_of_read = sum(x).item<float>(); }
@@ -151,7 +151,8 @@ TEST_CASE("ops, gradients and kernels have events of their own") {
   if (w.device() == cpu()) CHECK(counts.kernels == 0);
 }
 
-TEST_CASE("the error of a backward pass counts, not that of an observer which hears of it") {
+TEST_CASE(
+    "the error of a backward pass is thrown, not that of an observer that is notified of it") {
   struct Thrower : Observer {
     int ends = 0;
     void backward_ends(bool) override {
@@ -197,7 +198,7 @@ TEST_CASE("a number beside a tensor is shown as one element that can be computed
   CHECK(numbers.doubled == std::vector<float>{5.0f, 3.0f});
 }
 
-TEST_CASE("a short cut that cannot make a result leaves no event") {
+TEST_CASE("a fast path that cannot make a result leaves no event") {
   const Tensor x = arange(0, 24).to(DType::float32).reshape({4, 6}), rows = tensor({0, 2});
   CHECK(events_of([&] { x(rows); }) == Events{"begin take", "end take (2, 6)"});
   std::thread([] {

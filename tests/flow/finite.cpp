@@ -238,4 +238,14 @@ TEST_CASE("a FiniteScope that ends elsewhere checks no more") {
   CHECK(one.find("log: result: ") != std::string::npos);
   CHECK(none.empty());
 }
+
+TEST_CASE("a FiniteScope tells the ranges of floating inputs alone") {
+  const Tensor x = tensor({1.0f, NAN}), places = tensor({0, 1}), mask = tensor({true, true});
+  const FiniteScope finite;
+  CHECK_THAT(error_text([&] { take(x, places); }),
+             Catch::Contains("x is between 1 and 1, with nan.") && !Catch::Contains("indices is"));
+  CHECK_THAT(
+      error_text([&] { where(mask, x, x); }),
+      Catch::Contains("y is between 1 and 1, with nan.") && !Catch::Contains("condition is"));
+}
 }  // namespace reel::tests

@@ -64,6 +64,7 @@ TEST_CASE("Variables and host reads are told") {
   CHECK(events_of([&] { two.to_vector<float>(); }) == Events{"host read"});
   CHECK(events_of([&] { (void)bool(sum(two)); }) == Events{"begin sum", "end sum ()", "host read"});
   CHECK(events_of([&] { to_string(two); }) == Events{"host read"});
+  CHECK(count(events_of([&] { to_string(v); }), "host read") == 1);
 }
 
 TEST_CASE("an error is told, and an op that fails has no end") {
@@ -91,7 +92,7 @@ TEST_CASE("an error is told, and an op that fails has no end") {
   CHECK(reader.line == __LINE__ - 5);
 }
 
-TEST_CASE("what an observer throws leaves the op, and nothing else is lost") {
+TEST_CASE("an exception of an observer leaves the op, and nothing else is lost") {
   struct Thrower : Observer {
     bool at_end = false;
     void op_begins(const GateCall&) override {
@@ -151,7 +152,7 @@ TEST_CASE("a NaN check that computes is not observed, recorded or followed itsel
   }
 }
 
-TEST_CASE("observers are of a thread, may leave in any order, and rest in a pause") {
+TEST_CASE("observers belong to a thread, may end in any order, and are off in a pause") {
   EventLog a, b;
   const Tensor x = ones({2});
   auto first = std::make_unique<ObserverScope>(a), second = std::make_unique<ObserverScope>(b);
@@ -191,4 +192,5 @@ TEST_CASE("an observer that makes a tape of its own gets its gradients") {
   CHECK(taper.slopes == std::vector<float>{18, 18});
   CHECK(tape.gradient(y, w).to_vector<float>() == std::vector<float>{6, 6});
 }
+
 }  // namespace reel::tests

@@ -81,7 +81,7 @@ TEST_CASE("an op is told once, with its inputs as the kernel reads them") {
   CHECK(events_of([&] { mean(x); }) == Events{"begin mean", "end mean ()"});
 }
 
-TEST_CASE("views and small products take their short cuts") {
+TEST_CASE("views and small products take their fast paths") {
   const Tensor x = arange(0, 24).to(DType::float32).reshape({4, 6});
   const Events events = observe_alike([&](Trail& trail) {
     trail.add(transpose(x));
@@ -143,7 +143,7 @@ TEST_CASE("functions and kernels of users are observed, and the ops inside of th
                      "begin multiply", "end multiply (2,)", "complete 0", "backward ends"});
 }
 
-TEST_CASE("while ops only infer, observers hear of no kernel") {
+TEST_CASE("while ops only infer, observers are notified of no kernel") {
   const Tensor x = ones({2, 3});
   CHECK(events_of([&] {
           const InferScope scope;

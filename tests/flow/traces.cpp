@@ -128,7 +128,7 @@ struct Thrower : Observer {
 };
 }  // namespace
 
-TEST_CASE("what an observer throws in a replay leaves the call where the op would have been") {
+TEST_CASE("an exception of an observer in a replay leaves the call at the place of the op") {
   for (const int calls : {1, 2, 6, 7}) {  // the function is captured, then checked, then replayed
     for (const char* const op : {"assign_add", "exp", "assign_sub"}) {
       INFO(calls << " " << op);
@@ -197,5 +197,24 @@ TEST_CASE("what an observer runs while a function is captured is no part of the 
   CHECK(f.trace_count() == 1);
   CHECK(events_of([&] { f(x); }) ==
         Events{"begin exp", "end exp (3,)", "begin add", "end add (3,)"});
+}
+
+TEST_CASE("an observed replay tells the Variables that it reads and writes") {
+  Variable kept("kept", ones({3})), set("set", ones({3}));
+  const auto f = trace([kept, set](Tensor x) mutable {
+    const Tensor twice = x * 2, old = kept.value();
+    kept.assign_add(twice);
+    set.assign(twice);
+    return old * x;
+  });
+  const Tensor x = ones({3});
+  for (int i = 0; i < 5; ++i) f(x);
+  const Events events = events_of([&] { f(x); });
+  CHECK(f.trace_count() == 1);
+  CHECK(count(events, "write kept") == 1);
+  CHECK(count(events, "write set") == 1);
+  CHECK(count(events, "read kept") >= 1);
+  CHECK(equal(kept, full({3}, 13.0f)));
+  CHECK(equal(set, full({3}, 2.0f)));
 }
 }  // namespace reel::tests

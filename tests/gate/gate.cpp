@@ -205,7 +205,7 @@ TEST_CASE(
   CHECK_FALSE(tracer.replay(tensor({-1.0f, 0.0f, 0.0f}), result, again, Generator(7)));
 }
 
-TEST_CASE("a guest before the kernel can put it off") {
+TEST_CASE("an interceptor before the kernel can defer it") {
   Tensor x = tensor({1.0f, 2.0f}), y;
   Deferral deferral;
   {

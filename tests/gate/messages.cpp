@@ -121,6 +121,10 @@ TEST_CASE("an error names the user's function, and the op inside it") {
     const CallerScope named({"inner.cpp", 1}, "LayerNorm");
     CHECK(text_of({}, "sum", "x", "p", "q").substr(0, 30) == "program.cpp:7: LayerNorm: x: e");
   }
+  {
+    const CallerScope scope(site, "SumPool");  // another name that begins like that of the op
+    CHECK(text_of({}, "sum", "x", "p", "q").substr(0, 28) == "program.cpp:7: SumPool: x of");
+  }
   CHECK(text_of({}, "sum", "x", "p", "q") == "sum: x: expected p, got q");
 }
 

@@ -8,6 +8,7 @@
 #include "lib/table/options.hpp"
 #include "lib/table/options/axis.hpp"
 #include "lib/table/options/create.hpp"
+#include "lib/table/options/device.hpp"
 #include "lib/table/options/gather.hpp"
 #include "lib/table/options/join.hpp"
 #include "lib/table/options/matmul.hpp"
@@ -15,7 +16,9 @@
 #include "lib/table/options/random.hpp"
 #include "lib/table/options/reduce.hpp"
 #include "lib/table/options/reshape.hpp"
+#include "lib/table/options/scan.hpp"
 #include "lib/table/options/sequence.hpp"
+#include "lib/table/options/update.hpp"
 #include "support/catch.hpp"
 
 namespace reel::tests {
@@ -53,6 +56,17 @@ TEST_CASE("options are shown by name, all of them") {
         "dtype=int32, shape=(6,)");
   CHECK(text_of(FillOptions{FillOptions::Kind::range, 0.5, 0.25, 1, 2, DType::float64, {8}}) ==
         "kind=1, start=0.5, step=0.25, first=1, stride=2, dtype=float64, shape=(8,)");
+  CHECK(text_of(DeviceOptions{cuda(1), cpu()}) == "device=cuda:1, from=cpu");
+  CHECK(text_of(RangeOptions{-4, 3, "rows"}) ==
+        "least=-4, most=3, argument=rows, expected=, lowest=0");
+  CHECK(text_of(LabelOptions{true, -100}) == "ignores=1, ignored=-100");
+  CHECK(text_of(PlaceOptions{4, {2}, {3}}) == "start=4, lengths=(2,), steps=(3,)");
+  CHECK(text_of(LimitNormOptions{2.5}) == "norm=2.5");
+  CHECK(text_of(AxisScanOptions{1, true}) == "axis=1, reverse=1");
+  CHECK(text_of(AxisSortOptions{1, true, 2, 3}) == "axis=1, descending=1, first=2, count=3");
+  CHECK(text_of(HistogramOptions{3, -0.5, 1.5}) == "bins=3, low=-0.5, high=1.5");
+  CHECK(text_of(SearchSortedOptions{true}) == "right=1");
+  CHECK(text_of(RateOptions{true}) == "single=1");
   CHECK(to_string(OptionsView()).empty());
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Interceptors at the gate, and what holds during a scope.
 #include <memory>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include <reel/reel.hpp>
 
 #include "lib/flow/interceptor.hpp"
+#include "lib/flow/observer.hpp"
 #include "lib/gate/gate.hpp"
 #include "support/catch.hpp"
 
@@ -20,7 +22,7 @@ struct Counter : Interceptor {
 };
 }  // namespace
 
-TEST_CASE("all guests of the gate hear of a call, the innermost and those outside of it") {
+TEST_CASE("a call notifies every interceptor, the innermost and the outer ones") {
   Counter outer, middle, inner;
   const Tensor x = ones({3});
   const InterceptorScope first(outer);
@@ -43,7 +45,7 @@ TEST_CASE("all guests of the gate hear of a call, the innermost and those outsid
   CHECK(inner.after_calls == 1);
 }
 
-TEST_CASE("guests may leave in any order") {
+TEST_CASE("interceptors may end in any order") {
   Counter a, b, c;
   const Tensor x = ones({3});
   auto first = std::make_unique<InterceptorScope>(a),
@@ -64,7 +66,7 @@ TEST_CASE("guests may leave in any order") {
   CHECK((Context::here().mode & intercepted) == 0);
 }
 
-TEST_CASE("no guest hears of what happens in a pause, and all do after it") {
+TEST_CASE("a pause hides calls from interceptors, and its end shows them again") {
   Counter counter;
   const Tensor x = ones({3});
   {
@@ -83,7 +85,7 @@ TEST_CASE("no guest hears of what happens in a pause, and all do after it") {
   CHECK((Context::here().mode & intercepted) == 0);
 }
 
-TEST_CASE("a user's function runs though a guest listens") {
+TEST_CASE("a user's function runs under an interceptor") {
   register_op("tripled", [](const OpCall& call) { return call.input(0) * 3.0f; });
   Counter counter;
   const InterceptorScope scope(counter);
@@ -91,7 +93,7 @@ TEST_CASE("a user's function runs though a guest listens") {
   CHECK(counter.after_calls >= 1);
 }
 
-TEST_CASE("while ops only infer, no kernel runs and no guest hears of one") {
+TEST_CASE("while ops only infer, no kernel runs and no interceptor is notified") {
   Counter counter;
   const Tensor x = ones({5, 4}), y = ones({4, 3});
   const InterceptorScope interceptor(counter);
@@ -106,7 +108,7 @@ TEST_CASE("while ops only infer, no kernel runs and no guest hears of one") {
   CHECK(counter.before_calls > 0);
 }
 
-TEST_CASE("a tape records on behind a scope in which ops only infer") {
+TEST_CASE("a tape records again after a scope in which ops only infer") {
   const Variable w("w", ones({3}));
   GradientTape tape;
   {
@@ -120,7 +122,7 @@ TEST_CASE("a tape records on behind a scope in which ops only infer") {
   CHECK(equal(tape.gradient(y, w), full({3}, 3.0f)));
 }
 
-TEST_CASE("tapes that other threads have ended close with the next one that ends") {
+TEST_CASE("tapes that other threads have ended close with the next tape that ends") {
   const Variable w("w", ones({3}));
   Reel& reel = *Context::here().reel;
   for (int round = 0; round < 3; ++round) {
@@ -134,5 +136,78 @@ TEST_CASE("tapes that other threads have ended close with the next one that ends
     CHECK(reel.size() == 0);
     CHECK(reel.alive == 0);
   }
+}
+
+TEST_CASE("one interceptor of several defers a kernel, and no observer is notified") {
+  struct Deferral : Interceptor {
+    bool now = true;
+    bool before(const GateCall&) override { return now; }
+  };
+  struct KernelCount : Observer {
+    int begun = 0, ended = 0;
+    void op_begins(const GateCall&) override { ++begun; }
+    void op_ends(const GateCall&) override { ++ended; }
+  };
+  const Tensor x = ones({3});
+  Variable w("w", zeros({3}));
+  for (const bool outer_now : {false, true})
+    for (const bool inner_now : {false, true}) {
+      KernelCount kernels;
+      Deferral outer, inner;
+      outer.now = outer_now;
+      inner.now = inner_now;
+      const ObserverScope watching(kernels);
+      const InterceptorScope first(outer), second(inner);
+      exp(x);
+      w.assign_add(x);
+      INFO(outer_now << inner_now);
+      CHECK(kernels.begun == (outer_now && inner_now ? 2 : 0));
+      CHECK(kernels.ended == kernels.begun);
+    }
+}
+
+namespace {
+/// Counts calls of user code that begin and end, and may give their result.
+struct UserCode : Interceptor {
+  bool gives = false;
+  int begun = 0, ended = 0, failed = 0;
+  bool user_code_begins(const CallView&, Tensors& results) override {
+    ++begun;
+    if (gives) results = Tensors(full({2}, 8.0f));
+    return gives;
+  }
+  void user_code_ends(const GateCall* call) override { ++(call ? ended : failed); }
+};
+}  // namespace
+
+TEST_CASE("one interceptor of several gives the result of user code, which does not run then") {
+  int runs = 0;
+  register_op("given", [&](const OpCall& call) {
+    ++runs;
+    return call.input(0) * 2.0f;
+  });
+  CHECK(equal(call_op("given", {ones({2})}), full({2}, 2.0f)));
+  for (const bool inner_gives : {false, true}) {
+    UserCode outer, inner;
+    (inner_gives ? inner : outer).gives = true;
+    const InterceptorScope first(outer), second(inner);
+    CHECK(equal(call_op("given", {ones({2})}), full({2}, 8.0f)));
+    CHECK(runs == 1);
+    CHECK(outer.ended == 1);
+    CHECK(inner.ended == 1);
+  }
+}
+
+TEST_CASE("interceptors are notified that user code ended by an exception") {
+  register_op("throws", [](const OpCall& call) -> Tensors {
+    if (call.input_count() == 1) throw std::runtime_error("no result");
+    return call.input(0);
+  });
+  UserCode code;
+  const InterceptorScope scope(code);
+  CHECK_THROWS_AS(call_op("throws", {ones({2})}), std::runtime_error);
+  CHECK(code.begun == 1);
+  CHECK(code.ended == 0);
+  CHECK(code.failed == 1);
 }
 }  // namespace reel::tests

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <bit>
+#include <cerrno>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
@@ -289,5 +290,37 @@ TEST_CASE("a run is not resumed without a part that its checkpoint has") {
   CHECK(equal(fresh.weight, model.weight));
   CHECK(checkpoints.resume(step, fresh, other, second, read));
   CHECK((read == 0.5 && second.seed() == 5));
+}
+
+TEST_CASE("step 0 is a checkpoint, and a file of another name is none") {
+  const Folder folder;
+  const io::Checkpoints checkpoints(folder.path, {.keep = 1});
+  const nn::Linear model(1, 1);
+  CHECK(checkpoints.save(0, model));
+  CHECK(checkpoints.latest() == folder.file("step-000000000000.safetensors"));
+  write_file(folder.file("best-000000000030.safetensors"), "");
+  CHECK(checkpoints.latest() == folder.file("step-000000000000.safetensors"));
+  CHECK(checkpoints.save(1, model));
+  CHECK(names_in(folder.path) ==
+        std::vector<std::string>{"best-000000000030.safetensors", "step-000000000001.safetensors"});
+  // An error of an earlier system call is none of this one.
+  errno = ENOMEM;
+  const std::string latest = checkpoints.latest();
+  CHECK(latest == folder.file("step-000000000001.safetensors"));
+}
+
+TEST_CASE("the folder of checkpoints is made whole, or its path is in the error") {
+  const Folder folder;
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.path);
+  const io::Checkpoints relative("a/b/c");
+  fs::current_path(before);
+  CHECK(fs::is_directory(folder.path / "a" / "b" / "c"));
+  write_file(folder.file("notes"), "");
+  check_refused<IoError>([&] { io::Checkpoints(folder.file("notes") + "/"); },
+                         "Checkpoints: \"notes/\": expected a folder, got something else");
+  check_refused<IoError>([&] { io::Checkpoints(""); }, "a path without a byte 0, got none");
+  check_refused<IoError>([&] { io::Checkpoints(std::string(1, '\0')); },
+                         "a path without a byte 0, got one with it");
 }
 }  // namespace reel::tests

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -348,5 +349,33 @@ TEST_CASE("float16 is read from NumPy's bytes and written as them; NumPy has no 
   CHECK(written.find("'descr': '<f2'") != std::string::npos);
   CHECK(written.substr(written.size() - 8) == std::string("\x00\x3c\xff\x7b\x66\x2e\x01\x80", 8));
   CHECK_THROWS_AS(io::save_npy(path, x.to(DType::bfloat16)), DTypeError);
+}
+
+TEST_CASE("a .npy header lacks no key, and its length is that of the file") {
+  const Folder folder;
+  const std::string path = folder.file("x.npy");
+  const auto refuse = [&](const std::string& bytes, const std::string& part,
+                          Caller caller = Caller::here()) {
+    write_file(path, bytes);
+    check_refused<IoError>([&] { io::load_npy(path, caller); }, part, caller);
+  };
+  refuse(npy_bytes(1, "{'descr': '|u1', 'shape': (1,)}", "\5"),
+         "a header of 'descr', 'fortran_order' and 'shape'");
+  refuse(npy_bytes(1, "{'fortran_order': False, 'shape': (1,)}", "\5"),
+         "a header of 'descr', 'fortran_order' and 'shape'");
+  for (const int version : {1, 2}) {
+    const std::string whole = npy_bytes(version, dictionary("'|u1'", "False", "(1,)"), "");
+    refuse(whole.substr(0, whole.size() - 1), "expected a whole header, got the end of the file");
+  }
+  refuse(std::string("abcd\0\0\0\0xyz", 11), "expected the format .npy, got something else");
+}
+
+TEST_CASE("a file that ends before its size is refused") {
+  // Files of the system say that they have a page, and give less.
+  const std::string path = "/sys/devices/system/cpu/online";
+  if (!std::filesystem::exists(path) || std::filesystem::file_size(path) <= contents(path).size())
+    SKIP("the system has no such file");
+  check_refused<IoError>([&] { io::load_npy(path); },
+                         "expected a whole file, got the end of the file");
 }
 }  // namespace reel::tests

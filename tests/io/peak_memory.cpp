@@ -49,7 +49,7 @@ std::int64_t peak_of(const std::function<void()>& f) {
 TEST_CASE("loading takes at most twice the memory of the tensors, and 8 MiB", "[cpu]") {
   if (sanitized) SKIP("a sanitizer keeps memory for itself");
   const Folder folder;
-  constexpr std::int64_t side = 2048;  // 16 MiB of float32
+  constexpr std::int64_t side = 1600;  // 10 MiB of float32
   const auto save = [&](const Tensor& x) {
     io::save_npy(folder.file("x.npy"), x);
     io::save_npy(folder.file("fortran.npy"), transpose(x));

@@ -8,8 +8,10 @@
 
 #include <reel/reel.hpp>
 
+#include "io/folder.hpp"
 #include "io/pickle_bytes.hpp"
 #include "io/same_tensors.hpp"
+#include "lib/body/access.hpp"
 #include "support/refused.hpp"
 
 namespace reel::tests {
@@ -41,6 +43,7 @@ struct Tagger {
     field("head", head);
   }
 };
+const std::string ordered = "ccollections\nOrderedDict\n";
 }  // namespace
 
 TEST_CASE("a file that PyTorch wrote is read: every dtype, views, shared storages, nested") {
@@ -240,5 +243,63 @@ TEST_CASE("a pickle that is no state dict is refused") {
   check_refused<IoError>([&] { io::load_torch(file.path); }, "a member data.pkl");
   write_file(file.path, "\x80\x02\x8a\x0a");
   check_refused<IoError>([&] { io::load_torch(file.path); }, "PyTorch since 1.6");
+}
+
+TEST_CASE("pickles of older PyTorch and of dicts with arguments are read") {
+  const Pickled file;
+  for (const std::string& pair : {"(" + text("a") + four + "t", "](" + text("a") + four + "e"}) {
+    const io::NamedTensors read = file.read(two + ordered + "(]" + pair + "atR.");
+    REQUIRE(read.size() == 1);
+    CHECK(read[0].first == "a");
+    CHECK(read[0].second.size() == 4);
+  }
+  CHECK(file.read(two + "}}b.").empty());
+  const std::string old = "ctorch._utils\n_rebuild_tensor\n(" + storage() + zero + "(K\4t";
+  CHECK(file.read(two + old + "(K\1ttR.")[0].second.size() == 4);
+  file.refuse(two + old + "tR.", "a tensor of less than four arguments");
+}
+
+TEST_CASE("a pickle whose values are of other kinds is refused, with what is wrong") {
+  const Pickled file;
+  file.refuse(two + "](Nae.", "a value of another kind");  // to a list that is below the mark
+  file.refuse(two + "N}b.", "a value of another kind");
+  file.refuse(two + "]}b.", "a value of another kind");
+  file.refuse(two + "ctorch._utils\n_rebuild_parameter\n(]\x89)tR.", "a value of another kind");
+  file.refuse(two + ordered + "(](" + text("a") + "tatR.", "arguments of a dict");
+  file.refuse(two + ordered + "(](" + text("a") + "NNtatR.", "arguments of a dict");
+  file.refuse(two + ordered + "(]NatR.", "arguments of a dict");
+  file.refuse(two + ordered + "(]]tR.", "arguments of a dict");
+  const std::string large = "\x8a\x08" + number(std::uint64_t{1} << 57, 8);
+  for (const std::string& length : {std::string("J\xff\xff\xff\xff"), large})
+    file.refuse(two + storage(length) + ".", "a storage of no length");
+}
+
+TEST_CASE("tensors of one storage share its memory", "[cpu]") {
+  const Pickled file;
+  const io::NamedTensors read = file.read(two + "}(" + text("a") + four + text("b") + four + "u.");
+  REQUIRE(read.size() == 2);
+  CHECK(Access::body(read[0].second)->data == Access::body(read[1].second)->data);
+}
+
+TEST_CASE("weights of a recurrent layer that do not belong together are refused") {
+  const Folder folder;
+  const std::string path = folder.file("x.safetensors");
+  const nn::RNNCell cell(4, 4);
+  const auto write = [&](std::int64_t rows, std::int64_t biases) {
+    io::save_safetensors(path, {{"weight_ih", ones({4, 4})},
+                                {"weight_hh", ones({rows, 4})},
+                                {"bias_ih", ones({4})},
+                                {"bias_hh", ones({biases})}});
+  };
+  write(4, 4);
+  CHECK(io::load_torch(path, cell).complete());
+  CHECK(equal(cell.bias, full({4}, 2)));
+  write(3, 4);
+  check_refused<IoError>([&] { io::load_torch(path, cell); },
+                         "weights of as many rows of weight_ih, got (4, 4) and (3, 4)");
+  for (const std::int64_t biases : {1, 3}) {
+    write(4, biases);
+    check_refused<IoError>([&] { io::load_torch(path, cell); }, "two biases of one length");
+  }
 }
 }  // namespace reel::tests

@@ -75,6 +75,33 @@ void check_cast(const InstructionSet& set, const std::vector<From>& from,
   for (std::int64_t i = 0; i < n; ++i)
     CHECK(static_cast<To>(stepped[i]) == expected[static_cast<std::size_t>(i)]);
 }
+template <class T>
+Tile tile_of(const InstructionSet& set, const char* op) {
+  return find_tiles(set, op)->value[static_cast<int>(dtype_of<T>())];
+}
+/// The sum of two rows, stored past the caches at every offset from a cache line.
+template <class T>
+void check_streamed(const InstructionSet& set) {
+  constexpr std::int64_t space = 16;  // elements before the row
+  const Tile add = tile_of<T>(set, "add");
+  for (std::int64_t start = space; start < 2 * space; ++start)
+    for (const std::int64_t n : {1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100}) {
+      Array<T> x({n}), y({n}), out({n + 3 * space}, T(-1));
+      for (std::int64_t i = 0; i < n; ++i) {
+        x[i] = static_cast<T>(i + 1);
+        y[i] = static_cast<T>(2 * i);
+      }
+      const void* inputs[] = {x.body.data, y.body.data};
+      add(n, inputs, pass_streams, &out[start]);
+      bool right = true;
+      for (std::int64_t i = 0; i < n + 3 * space; ++i) {
+        const std::int64_t k = i - start;
+        right &= out[i] == (k >= 0 && k < n ? static_cast<T>(3 * k + 1) : T(-1));
+      }
+      INFO(set.name << ": " << n << " elements at " << start);
+      CHECK(right);
+    }
+}
 }  // namespace
 
 TEST_CASE("copies of any layout") {
@@ -245,6 +272,28 @@ TEST_CASE("gather and scatter_elements") {
     at[0] = 9;
     axis.axis = 1;
     CHECK(call_kernel(set, "gather", {&x.body, &at.body}, out.body, &axis).got == 9);
+  });
+}
+
+TEST_CASE("stores past the caches write each element of a row, and nothing beside it") {
+  for_each_set([](const InstructionSet& set) {
+    check_streamed<float>(set);
+    check_streamed<double>(set);
+  });
+}
+
+TEST_CASE("a value with an axis of one element is assigned to every position along it") {
+  for_each_set([](const InstructionSet& set) {
+    INFO(set.name);
+    Array<float> before({2, 3}, {10, 20, 30, 40, 50, 60}), out({2, 3});
+    Array<float> memory({6}, {1, 2, 3, 100, 100, 100});
+    const Body row = memory.view({1, 3}, {3, 1}), column = memory.view({2, 1}, {1, 1});
+    call_kernel(set, "assign", {&before.body, &row}, out.body);
+    CHECK(out.elements == std::vector<float>{1, 2, 3, 1, 2, 3});
+    call_kernel(set, "assign_add", {&before.body, &row}, out.body);
+    CHECK(out.elements == std::vector<float>{11, 22, 33, 41, 52, 63});
+    call_kernel(set, "assign_sub", {&before.body, &column}, out.body);
+    CHECK(out.elements == std::vector<float>{9, 19, 29, 38, 48, 58});
   });
 }
 }  // namespace reel::tests

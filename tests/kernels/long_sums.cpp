@@ -13,6 +13,7 @@
 
 #include "kernels/kernels.hpp"
 #include "lib/table/options/gather.hpp"
+#include "lib/table/options/normalize.hpp"
 #include "support/catch.hpp"
 #include "support/resident.hpp"
 
@@ -268,5 +269,20 @@ TEST_CASE("biases of recurrent ops have gradients of many rows as exact as float
     for (std::size_t i = 0; i < got.size(); ++i)
       CHECK(std::abs(got[i] - exact[i]) <= 2e-6 * std::abs(exact[i]));
   }
+}
+
+TEST_CASE("the norm of one element more than 64 whole blocks has them all") {
+  constexpr std::int64_t n = (std::int64_t{64} << 15) + 1;
+  Array<float> x({n}), y({n});
+  x[0] = 3;
+  x[n - 1] = 4;
+  const LimitNormOptions options{2.5};
+  for_each_set([&](const InstructionSet& set) {
+    INFO(set.name);
+    call_kernel(set, "limit_norm", {&x.body}, y.body, &options);
+    CHECK(y[0] == 1.5f);
+    CHECK(y[n - 1] == 2);
+    CHECK(y[1] == 0);
+  });
 }
 }  // namespace reel::tests

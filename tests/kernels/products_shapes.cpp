@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Products of many shapes and layouts against sums in float64, for each instruction set.
+#include <array>
 #include <cmath>
 #include <random>
+#include <thread>
 #include <vector>
+
+#include <reel/threads.hpp>
 
 #include "kernels/kernels.hpp"
 #include "lib/table/options/matmul.hpp"
+#include "lib/table/options/reduce.hpp"
 #include "support/catch.hpp"
+#include "threads/threads.hpp"
 
 namespace reel::tests {
 namespace {
@@ -158,6 +164,36 @@ void check_random_shapes(const InstructionSet& set, unsigned trials) {
     check(set, trial, i);
   }
 }
+struct WholeProduct {
+  std::int64_t n, k, m;
+  Array<float> x{{2 * n * k}, 100.0f}, y{{2 * k * m}, 100.0f}, out{{n, m}};
+
+  static float left(std::int64_t i, std::int64_t l) {
+    return static_cast<float>((i * 7 + l * 3) % 11 - 5);
+  }
+  static float right(std::int64_t l, std::int64_t j) {
+    return static_cast<float>((l * 5 + j) % 7 - 3);
+  }
+  Body x_with(std::int64_t row, std::int64_t column) {
+    for (std::int64_t i = 0; i < n; ++i)
+      for (std::int64_t l = 0; l < k; ++l) x[i * row + l * column] = left(i, l);
+    return x.view({n, k}, {row, column});
+  }
+  Body y_with(std::int64_t row, std::int64_t column) {
+    for (std::int64_t l = 0; l < k; ++l)
+      for (std::int64_t j = 0; j < m; ++j) y[l * row + j * column] = right(l, j);
+    return y.view({k, m}, {row, column});
+  }
+  bool is_right() {
+    for (std::int64_t i = 0; i < n; ++i)
+      for (std::int64_t j = 0; j < m; ++j) {
+        float sum = 0;
+        for (std::int64_t l = 0; l < k; ++l) sum += left(i, l) * right(l, j);
+        if (out[i * m + j] != sum) return false;
+      }
+    return true;
+  }
+};
 }  // namespace
 
 TEST_CASE("products agree with float64 at 500 shapes and layouts", "[products]") {
@@ -286,6 +322,25 @@ TEST_CASE("a row of a product of few rows has the same bits alone", "[products]"
                           part.elements.size() * sizeof(float)) == 0);
       }
     }
+  });
+}
+
+// A new thread has no scratch memory of earlier kernels behind which a write would go unseen.
+TEST_CASE("a first large product and a first sum of tall columns on a thread are right") {
+  const KeepThreads keep;
+  for_each_set([](const InstructionSet& set) {
+    INFO(set.name);
+    WholeProduct product{3000, 4, 1601};
+    const Body x = product.x_with(1, 3000), y = product.y_with(1601, 1);
+    set_num_threads(1);
+    std::thread([&] { call_kernel(set, "matmul", {&x, &y}, product.out.body); }).join();
+    CHECK(product.is_right());
+
+    Array<float> tall({1024, 512}, 0.5f), sums({512});
+    const ReduceOptions down{.axes = 0};
+    set_num_threads(2);
+    std::thread([&] { call_kernel(set, "sum", {&tall.body}, sums.body, &down); }).join();
+    CHECK(sums.elements == std::vector<float>(512, 512.0f));
   });
 }
 }  // namespace reel::tests

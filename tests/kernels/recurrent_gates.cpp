@@ -2,9 +2,12 @@
 // The gates of LSTM and tree LSTM cells against float64, values and gradients, for each instruction
 // set.
 #include <cmath>
+#include <iterator>
+#include <limits>
 #include <random>
 
 #include "kernels/kernels.hpp"
+#include "lib/table/options/sequence.hpp"
 #include "support/catch.hpp"
 
 namespace reel::tests {
@@ -119,6 +122,43 @@ void check_cell(const char* op) {
         }
   });
 }
+/// Gates of an LSTM cell far out, where one exponential overflows.
+template <class T>
+void check_far_gates(const InstructionSet& set) {
+  const double far[] = {-1000, -301, -100, -90, -87, -40, 0, 40, 87, 90, 100, 301, 1000};
+  constexpr std::int64_t n = std::size(far);
+  Array<T> gates({1, 4 * n}, T(0.5)), cell({1, n}, T(0.75)), h({1, n}), c({1, n});
+  for (std::int64_t k = 0; k < n; ++k)
+    for (const std::int64_t gate : {0, 1, 3}) gates[gate * n + k] = static_cast<T>(far[k]);
+  call_kernel(find_kernel(set, "lstm_gates"), {&gates.body, &cell.body}, {&h.body, &c.body});
+  for (std::int64_t k = 0; k < n; ++k) {
+    INFO(set.name << ": gates of " << far[k]);
+    const double share = 1 / (1 + std::exp(-far[k])), next = share * (std::tanh(0.5) + 0.75);
+    constexpr double most = 64 * static_cast<double>(std::numeric_limits<T>::epsilon());
+    CHECK(std::abs(static_cast<double>(c[k]) - next) <= most);
+    CHECK(std::abs(static_cast<double>(h[k]) - share * std::tanh(next)) <= most);
+  }
+}
+/// A gradient of the bias of an LSTM whose gates are all open by half. `up` is the gradient of each
+/// output.
+struct LstmBias {
+  std::int64_t time, batch;
+  static constexpr std::int64_t hidden = 8, columns = 4 * hidden;
+  Array<float> x{{time, batch, 1}}, state{{batch, hidden}}, weight{{1 + hidden, columns}};
+  Array<float> bias{{columns}}, up{{time, batch, hidden}, 1.0f}, zero{{time, batch, hidden}};
+  Array<float> kept{{time * batch * (columns + hidden)}};  // gates, then cells
+  Array<std::int64_t> lengths{{0}};
+
+  void run(const InstructionSet& set) {
+    for (std::int64_t i = 0; i < time * batch * columns; ++i)
+      kept[i] = i % columns / hidden == 2 ? 0.0f : 0.5f;
+    const DirectionOptions options;
+    call_kernel(find_kernel(set, "lstm.d"),
+                {&up.body, nullptr, nullptr, nullptr, &x.body, &state.body, &state.body,
+                 &weight.body, &bias.body, &lengths.body, &zero.body, nullptr, nullptr, &kept.body},
+                {nullptr, nullptr, nullptr, nullptr, &bias.body, nullptr}, &options);
+  }
+};
 }  // namespace
 
 TEST_CASE("LSTM gates agree with float64", "[recurrent]") {
@@ -141,6 +181,26 @@ TEST_CASE("gates saturate far from zero", "[recurrent]") {
     call_kernel(find_kernel(set, "lstm_gates"), {&gates.body, &c.body}, {&h.body, &next.body});
     CHECK(next[0] == 1);
     CHECK(h[0] == Approx(std::tanh(1.0)));
+  });
+}
+
+TEST_CASE("gates far out are 0 and 1") {
+  for_each_set([](const InstructionSet& set) {
+    check_far_gates<float>(set);
+    check_far_gates<double>(set);
+  });
+}
+
+TEST_CASE("the gradient of an LSTM with a very large batch goes through all steps") {
+  constexpr std::int64_t batch = 70'000;
+  LstmBias lstm{2, batch};
+  for_each_set([&](const InstructionSet& set) {
+    INFO(set.name);
+    lstm.run(set);
+    // The cell of the last step gets o = 1/2 from its output. That of the step before gets the
+    // same, and f = 1/2 of the last one's. i = 1/2 of each goes to g.
+    for (std::int64_t k = 0; k < LstmBias::columns; ++k)
+      CHECK(lstm.bias[k] == (k / LstmBias::hidden == 2 ? (0.5f + 0.75f) / 2 * batch : 0.0f));
   });
 }
 }  // namespace reel::tests

@@ -184,6 +184,26 @@ void check_places(const InstructionSet& set, std::int64_t n, std::int64_t at) {
   }
   SUCCEED();
 }
+/// The largest and the smallest of numbers that are all equal but for their sign.
+template <class T>
+void check_zeros(const InstructionSet& set) {
+  constexpr std::int64_t columns = 70, n = 2048;
+  const ReduceOptions down{.axes = 0}, every;
+  for (const char* op : {"max", "min"})
+    for (const T first : {T(0), T(-0.0)}) {
+      INFO(set.name << ": " << op << " of zeros, the first is " << first);
+      Array<T> x({4, columns}, -first), row({n}, -first), out({columns}), one(Shape{});
+      for (std::int64_t i = 0; i < columns; ++i) x[i] = first;
+      for (std::int64_t i = 0; i < n / 2; ++i) row[i] = first;
+      call_kernel(set, op, {&x.body}, out.body, &down);
+      call_kernel(set, op, {&row.body}, one.body, &every);
+      bool same = true;
+      for (std::int64_t i = 0; i < columns; ++i)
+        same &= std::signbit(out[i]) == std::signbit(first);
+      CHECK(same);
+      CHECK(std::signbit(one[0]) == std::signbit(first));
+    }
+}
 }  // namespace
 
 TEST_CASE("sums and means agree with exact sums over every axis", "[reduce]") {
@@ -342,6 +362,35 @@ TEST_CASE("a sum of a million equal numbers is exact to the last places", "[redu
     for (const float column : sums.elements)
       CHECK(std::abs(4 * static_cast<double>(column) / (n * static_cast<double>(0.1f)) - 1) < 4e-6);
     CHECK(std::abs(static_cast<double>(out[0]) / (n * static_cast<double>(0.1f)) - 1) < 1e-6);
+  });
+}
+
+TEST_CASE("of equal elements max and min give the first, down columns and of the halves of a row") {
+  for_each_set([](const InstructionSet& set) {
+    check_zeros<float>(set);
+    check_zeros<double>(set);
+  });
+}
+
+TEST_CASE("argmax of a large transposed matrix reads a whole copy of it") {
+  constexpr std::int64_t rows = 2000, columns = 33;
+  const ReduceOptions down{.axes = 0};
+  for_each_set([&](const InstructionSet& set) {
+    for (std::int64_t shift = 0; shift < 100; shift += 7) {
+      const auto place = [&](std::int64_t column) { return rows - 1 - (column + shift) % 100; };
+      Array<float> x({columns * rows});
+      for (std::int64_t c = 0; c < columns; ++c) {
+        for (std::int64_t r = 0; r < rows; ++r) x[c * rows + r] = static_cast<float>(r % 50);
+        x[c * rows + place(c)] = 1000;
+      }
+      const Body view = x.view({rows, columns}, {1, rows});
+      Array<std::int64_t> out({columns}, -1);
+      call_kernel(set, "argmax", {&view}, out.body, &down);
+      bool right = true;
+      for (std::int64_t c = 0; c < columns; ++c) right &= out[c] == place(c);
+      INFO(set.name << ", shift " << shift);
+      CHECK(right);
+    }
   });
 }
 }  // namespace reel::tests

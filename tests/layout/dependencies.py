@@ -9,7 +9,6 @@ sources; calls and definitions in the objects of a build.
 
 Without a build, only the includes are checked."""
 import collections
-import fnmatch
 import functools
 import json
 import os
@@ -52,29 +51,6 @@ REPLACED = "process_vm_readv"
 OUTSIDE = {"bench", "tests"}
 # The composition root: it fills the op table with what all modules give.
 ROOT_FILE = "lib/assemble.cpp"
-
-# The public headers, inside of include/reel, that a module includes. Each must occur. What a module of LAYERS includes
-# may not lead to a header of USERS.
-PUBLIC = {
-    "lib/body": "caller device dtype error operand references shape tensor variable",
-    "lib/memory": "device error memory",
-    "lib/table": "activation device dtype error op shape",
-    "lib/reel": "error",
-    "lib/flow": "caller device error event fields nn/check random threads train",
-    "lib/gate": "error op operand ops",
-    "lib/ops": "device_scopes error finite ops ops/* random row_gradient",
-    "autograd": "activation ops ops/* references tape tensor train transform",
-    "lib/trace": "random trace",
-    "lib/cpu": "activation error ops/update",
-    "cuda": "activation ops/update_options",
-    "lib/tensor": "dlpack error fields format live ops pinned share tensor",
-    "lib/nn": "caller error format indexing metrics nn/* operand ops/* random row_gradient shape train variable",
-    "lib/optim": "caller ops/* optim/* tape",
-    "lib/io": "error io/* ops/arithmetic ops/reshape tensor",
-    "lib/bench": "bench error",
-    "lib/testing": "error format ops tape testing trace",
-    "samples": "*",
-}
 
 # These modules also call the public functions of others, as a user does: the rules of gradients are made of ops.
 CALLS = {"autograd": "lib/ops"}
@@ -148,13 +124,7 @@ def users_reached(path):
     return found
 
 
-def patterns_of(names, name):
-    """Those of the names, which may have a star, that fit."""
-    return [pattern for pattern in names.split() if pattern == name or
-            ("operator" not in pattern and fnmatch.fnmatchcase(name, pattern))]
-
-
-def problem_with(path, bracket, spelled, used):
+def problem_with(path, bracket, spelled):
     module, target = module_of(path), project_path(path, spelled, bracket == '"')
     if not spelled:
         return "an #include names a header, not a macro"
@@ -178,9 +148,7 @@ def problem_with(path, bracket, spelled, used):
             return "no such public header"
         if module in BELOW and users_reached(target) and (module != "include" or homes_of(path) & set(BELOW)):
             return f"leads to {', '.join(sorted(users_reached(target)))}, which is above"
-        fitting = patterns_of(PUBLIC.get(module, ""), target.removeprefix("include/reel/").removesuffix(".hpp"))
-        used.update((module, pattern) for pattern in fitting)
-        return None if fitting or module == "include" else f"is in no row of PUBLIC for {module}"
+        return None
     if there in BELOW.get(module, ()) or there == module or target in USERS.get(module, ("", ""))[1].split():
         return None
     hint = "; lib/table/entries.hpp names entries of ops" if there == "lib/ops" else ""
@@ -189,7 +157,7 @@ def problem_with(path, bracket, spelled, used):
 
 def check_includes():
     """Yields each include against the layers. At the end, their number."""
-    files, includes, used = 0, 0, set()
+    files, includes = 0, 0
     for top in TOPS:
         for file in sorted((ROOT / top).rglob("*")):
             if file.suffix in HEADERS | SOURCES:
@@ -197,13 +165,9 @@ def check_includes():
                 files += 1
                 for bracket, spelled in INCLUDE.findall(text_of(path)):
                     includes += 1
-                    problem = problem_with(path, bracket, spelled, used)
+                    problem = problem_with(path, bracket, spelled)
                     if problem:
                         yield f"{path}: {spelled}: {problem}"
-    for module, names in PUBLIC.items():
-        for pattern in names.split():
-            if (module, pattern) not in used:
-                yield f"{module} no longer includes reel/{pattern}.hpp: take it out of PUBLIC"
     return f"{includes} includes in {files} files"
 
 
@@ -420,7 +384,7 @@ def allowed_header(module, headers):
 
 
 def main(build):
-    modules = BELOW.keys() | USERS.keys() | PUBLIC.keys() | OUTSIDE
+    modules = BELOW.keys() | USERS.keys() | OUTSIDE
     problems = [f"{module}: a row for no folder" for module in sorted(modules) if not (ROOT / module).is_dir()]
     summary = []
 

@@ -127,6 +127,12 @@ TEST_CASE("Layers refuse sizes, dtypes and numbers, naming the user's line", "[n
   nn::Sequential model(embed, layer);
   require_parts(message<ShapeError>([&] { model(tensor({0, 1})); }), {"Linear: x"});
   require_parts(message<Error>([&] { layer(Tensor()); }), {"Linear: x: expected a tensor"});
+  require_parts(message<ShapeError>([&] { layer(2.0); }),
+                {"Linear: x of matmul: expected at least 1 axis"});
+  require_parts(message<ShapeError>([&] {
+                  nn::Highway(3)(ones({2, 5}));
+                }),
+                {"Highway: x: expected last length 3, got (2, 5)"});
 }
 
 TEST_CASE("cells and sequences name their own arguments", "[nn]") {
@@ -141,6 +147,9 @@ TEST_CASE("cells and sequences name their own arguments", "[nn]") {
   const nn::GRUCell gru(3, 4);
   require_parts(message<ShapeError>([&] { gru(ones({3}), gru.initial_state(2)); }),
                 {"GRUCell: x: expected shape (batch, 3), got (3,)"});
+  for (const Shape& shape : {Shape({2}), Shape({2, 4, 1}), Shape({2, 4, 4})})
+    require_parts(message<ShapeError>([&] { gru(x, ones(shape)); }),
+                  {"GRUCell: h: expected shape (2, 4), got "});
   const nn::RNNCell rnn(3, 4);
   require_parts(message<ShapeError>([&] {
                   rnn(x, ones({2, 5}));
@@ -162,5 +171,17 @@ TEST_CASE("Layers promote as ops do; gradients have the dtype of the weights", "
   const Tensor y = layer(ones({4, 3}, {.dtype = DType::float64}));
   REQUIRE(y.dtype() == DType::float64);
   REQUIRE(tape.gradient(y, layer.weight).dtype() == DType::float32);
+}
+
+TEST_CASE("a layer refuses single numbers that a tape has recorded", "[nn]") {
+  const nn::Linear layer(3, 2);
+  const Variable w("w", tensor(1.0f));
+  GradientTape tape;
+  Tensor y = w * 2;
+  for (int i = 0; i < 8; ++i) {
+    require_parts(message<ShapeError>([&] { layer(y); }),
+                  {"Linear: x: expected last length 3, got ()"});
+    y = y * 2;
+  }
 }
 }  // namespace reel::tests

@@ -32,6 +32,14 @@ struct Forgetful {
   Tensor operator()(Operand x) const { return encode(x) * scale; }
   REEL_FIELDS(encode)
 };
+struct Scaled {
+  Variable factor{"weight", ones({2})};
+  REEL_FIELDS(factor)
+};
+struct Outer {
+  Scaled own;
+  REEL_FIELDS(own)
+};
 }  // namespace
 
 TEST_CASE("parameters come in the order of the fields, under the path to them", "[nn]") {
@@ -45,7 +53,7 @@ TEST_CASE("parameters come in the order of the fields, under the path to them", 
   REQUIRE(count_parameters(model) == 10 + 9 + 4 + 4);
 }
 
-TEST_CASE("A Variable's name is its path, once a model that holds it was walked", "[nn]") {
+TEST_CASE("A Variable is named by its path once parameters of its model are listed", "[nn]") {
   struct Own {
     Variable w{"temperature", ones({})};
     nn::Linear head{2, 1};
@@ -297,5 +305,20 @@ TEST_CASE("a model that leads back to itself is an error", "[nn]") {
   CHECK_THROWS_WITH(parameters(*link), Catch::Contains("got " + path.substr(0, 60) + "..."));
   link->next = nullptr;
   CHECK(parameters(*link).size() == 2);
+}
+
+TEST_CASE("a model of another dtype is not assigned", "[nn]") {
+  const nn::Linear single(2, 3), twice(2, 3, wide);
+  const Tensor before = single.weight.value() + 0;
+  const std::string text = message<Error>([&] { assign(single, twice); });
+  require_parts(text, {"the paths, shapes and dtypes of the model, got 2 that differ"});
+  require_advice(text, "different: weight: expected (2, 3) float32, got (2, 3) float64");
+  CHECK(equal(single.weight, before));
+}
+
+TEST_CASE("a Variable keeps its name where a path ends in another one of the same length", "[nn]") {
+  const Outer outer;
+  REQUIRE(named_parameters(outer)[0].first == "own.factor");
+  CHECK(outer.own.factor.name() == "weight");
 }
 }  // namespace reel::tests

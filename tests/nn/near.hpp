@@ -21,10 +21,9 @@ inline Tensor numbers(Shape shape) { return random::normal(shape, {.dtype = DTyp
 inline void require_near(const std::vector<double>& got, const std::vector<double>& expected,
                          double tolerance) {
   REQUIRE(got.size() == expected.size());
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    INFO("element " << i);
-    REQUIRE(std::abs(got[i] - expected[i]) <= tolerance * std::max(1.0, std::abs(expected[i])));
-  }
+  for (std::size_t i = 0; i < got.size(); ++i)
+    if (!(std::abs(got[i] - expected[i]) <= tolerance * std::max(1.0, std::abs(expected[i]))))
+      FAIL("element " << i << ": got " << got[i] << ", expected " << expected[i]);
 }
 inline void require_near(const Tensor& got, const std::vector<double>& expected,
                          double tolerance = 1e-12) {

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <vector>
+
+#include <reel/optim/schedule.hpp>
+
 #include "nn/near.hpp"
 
 namespace reel::tests {
@@ -193,27 +197,6 @@ TEST_CASE("step refuses gradients that do not fit and changes nothing", "[optim]
   REQUIRE(adam.steps().value().item<std::int64_t>() == 0);
 }
 
-TEST_CASE("Optimizers refuse options that make no sense", "[optim]") {
-  const std::vector<Variable> x = {Variable("x", ones({2}))};
-  require_parts(message<Error>([&] { optim::SGD(x, {.learning_rate = -1}); }),
-                {"SGD: learning_rate", "got -1"});
-  require_parts(message<Error>([&] { optim::SGD(x, {.momentum = 1}); }), {"SGD: momentum"});
-  require_parts(message<Error>([&] { optim::SGD(x, {.nesterov = true}); }), {"SGD: momentum"});
-  require_parts(message<Error>([&] { optim::Adam(x, {.beta2 = 1}); }), {"Adam: beta"});
-  require_parts(message<Error>([&] { optim::AdamW(x, {.weight_decay = -1}); }),
-                {"AdamW: weight_decay"});
-  const Variable twice("w", tensor(1.0f));
-  require_parts(message<Error>([&] { optim::SGD({twice, twice}); }), {"SGD: variable 1 (w)"});
-  require_parts(message<DTypeError>([&] { optim::SGD({Variable("n", tensor({1}))}); }),
-                {"SGD: variable 0 (n)", "got int32"});
-  const std::string none = message<Error>([&] { optim::Adam({}); });
-  require_parts(none, {"Adam: variables: expected at least one Variable, got none"});
-  require_advice(none, "REEL_FIELDS");
-  require_parts(message<Error>([&] { optim::clip_by_value({}, 1, -1); }), {"clip_by_value: low"});
-  require_parts(message<Error>([&] { optim::clip_by_global_norm({}, 0); }),
-                {"clip_by_global_norm: norm"});
-}
-
 TEST_CASE("A rate that is no number is refused and changes nothing", "[optim][cpu]") {
   const Tensor start = ones({2, 3}) * 1;
   Variable w("w", start);
@@ -241,5 +224,23 @@ TEST_CASE("A rate that is no number is refused and changes nothing", "[optim][cp
   REQUIRE(equal(w, start));
   REQUIRE(adam.steps().value().item<std::int64_t>() == 0);
   REQUIRE(optim::global_norm({}).item<float>() == 0);
+}
+
+TEST_CASE("groups of float64 Variables take rates that float32 does not hold", "[optim]") {
+  const Variable x("x", tensor<double>({1.0})), y("y", tensor<double>({1.0}));
+  optim::SGD sgd({{{x}, {.learning_rate = 1e200}}, {{y}, {.learning_rate = 1}}});
+  sgd.step({tensor<double>({0.25e-200}), tensor<double>({0.5})});
+  require_near(x, {0.75});
+  require_near(y, {0.5});
+}
+
+TEST_CASE("the end of a cosine decay is exact to the last digit of 1", "[optim]") {
+  const optim::Factor factor = optim::cosine_decay(1000);
+  for (int step = 980; step <= 1000; ++step) {
+    INFO(step);
+    const double wave = std::sin(std::acos(0.0) * (1000 - step) / 1000);
+    const double got = factor(tensor<double>(step)).item<double>();
+    CHECK(std::abs(got - wave * wave) <= 5e-16);
+  }
 }
 }  // namespace reel::tests

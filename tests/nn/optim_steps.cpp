@@ -64,6 +64,7 @@ TEST_CASE("an optimizer that was moved from says so", "[optim]") {
   GradientTape tape;
   const Tensor loss = sum(model(ones({1, 2})));
   require_parts(message<Error>([&] { a.step(tape, loss); }), {words});
+  CHECK(equal(tape.gradient(loss, model.bias), ones({2})));  // the tape is not spent
 }
 
 TEST_CASE("an error of step() of a tape and a loss names the optimizer", "[optim]") {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Gradients of tables as rows, and optimizers that change these rows only.
 #include <cmath>
+#include <cstdint>
+#include <vector>
 
 #include "lib/body/access.hpp"
 #include "nn/near.hpp"
@@ -390,5 +392,48 @@ TEST_CASE("clipping takes the norm over all rows", "[optim]") {
   CHECK(equal(clipped[0].rows, tensor({1, -1})));
   require_near(clipped[1].values.to(float64), {0.8}, 1e-6);
   CHECK_FALSE(clipped[1].rows.defined());
+}
+
+TEST_CASE("two equal positions are one row of a row gradient") {
+  const Variable table("table", ones({3, 2}, {.dtype = DType::float64}));
+  GradientTape tape({.persistent = true});
+  const Tensor both = lookup(table, tensor({1, 1})), apart = lookup(table, tensor({2, 0}));
+  const Tensor upstream = tensor({{1.0, 2.0}, {10.0, 20.0}});
+  const RowGradient same = tape.row_gradients(both, {table}, {.upstream = upstream})[0];
+  CHECK(same.rows.to_vector<std::int64_t>() == std::vector<std::int64_t>{1, -1});
+  CHECK(equal(same.values, tensor({{11.0, 22.0}, {0.0, 0.0}})));
+  const RowGradient other = tape.row_gradients(apart, {table}, {.upstream = upstream})[0];
+  CHECK(other.rows.to_vector<std::int64_t>() == std::vector<std::int64_t>{0, 2});
+  CHECK(equal(other.values, tensor({{10.0, 20.0}, {1.0, 2.0}})));
+}
+
+TEST_CASE("lookups to which no gradient comes have no rows") {
+  const Variable table("table", ones({3, 2}, {.dtype = DType::float64}));
+  const auto nothing =
+      custom_gradient([](Tensor t) { return std::pair(t * 2, [](Tensor) { return Tensor(); }); });
+  GradientTape tape;
+  const Tensor y = nothing(lookup(table, tensor({1, 2})));
+  const RowGradient got = tape.row_gradients(y, {table}, {.unconnected = Unconnected::zero})[0];
+  REQUIRE(got.rows.defined());
+  CHECK(got.rows.shape() == Shape{0});
+  CHECK(got.values.shape() == Shape{0, 2});
+  CHECK(got.values.dtype() == DType::float64);
+}
+
+TEST_CASE("an op that only another tape recorded does not read a table for this one") {
+  const Variable table("table", tensor({{1.0, 2.0}, {3.0, 4.0}, {5.0, 6.0}}));
+  GradientTape outer, tape;
+  const Tensor rows = lookup(table, tensor({2, 0}));
+  Tensor scale;
+  {
+    const auto pause = tape.pause();
+    scale = table * 2;
+  }
+  tape.watch(scale);
+  const Tensor y = sum(rows) * sum(scale);
+  const RowGradient got = tape.row_gradients(y, {table})[0];
+  REQUIRE(got.rows.defined());
+  CHECK(got.rows.to_vector<std::int64_t>() == std::vector<std::int64_t>{0, 2});
+  CHECK(equal(got.values, full({2, 2}, 42.0)));
 }
 }  // namespace reel::tests

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Traced steps of several tables: they write in place, and change nothing if they fail.
 #include <limits>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include <reel/reel.hpp>
 
 #include "lib/body/access.hpp"
+#include "nn/near.hpp"
 #include "support/catch.hpp"
 #include "support/resident.hpp"
 
@@ -220,5 +223,26 @@ TEST_CASE("a traced step of rows refuses a rate before it writes", "[optim][cpu]
   CHECK_THROWS_AS(traced(ones({2, 3})), Error);
   require_equal(x, before);
   CHECK(adam.steps().value().item<std::int64_t>() == 4);
+}
+
+TEST_CASE("a step of rows takes one number as its rate", "[optim]") {
+  const std::vector<Variable> table = {Variable("table", zeros({4, 3}))};
+  const std::vector<RowGradient> g = {{ones({2, 3}), tensor({0, 2}).to(int64)}};
+  require_parts(message<ShapeError>([&] { sgd_update(table, g, ones({2})); }),
+                {"sgd_update: rate: expected one number, got shape (2,)"});
+  CHECK(equal(table[0], zeros({4, 3})));
+  sgd_update(table, g, ones({1}));
+  CHECK(equal(table[0].value()(0), -ones({3})));
+}
+
+TEST_CASE("an optimizer reads no gradient behind the last one", "[optim]") {
+  const Variable a("a", ones({2})), b("b", ones({2}));
+  optim::SGD sgd({{{a}, {.learning_rate = 1}}, {{b}, {.learning_rate = 0.5}}});
+  // The third one belongs to no Variable and has a row that does not exist.
+  const std::vector<RowGradient> all = {
+      {ones({2})}, {ones({2})}, {ones({1}), tensor({77}).to(int64)}};
+  sgd.step(std::span<const RowGradient>(all).first(2));
+  CHECK(equal(a, zeros({2})));
+  CHECK(equal(b, full({2}, 0.5f)));
 }
 }  // namespace reel::tests

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Values and gradients of nn::LSTM and nn::GRU, compared with loops over their cells.
 #include "nn/near.hpp"
+#include "support/error_text.hpp"
+#include "support/refused.hpp"
 
 namespace reel::tests {
 namespace {
@@ -208,5 +210,22 @@ TEST_CASE("Layers refuse what does not fit, naming the user's line", "[nn]") {
   const nn::GRU gru(2, 3);
   swapped(message<ShapeError>([&] { gru(x, gru.initial_states(5)); }),
           "GRU: h: expected (7, 3), [batch, hidden], got (5, 3)");
+}
+
+TEST_CASE("sequences say that x may be transposed only where its first axis is the batch") {
+  const Tensor weight = ones({7, 12}), bias = ones({16});
+  const auto text = [&](const Shape& x, const Tensor& h) {
+    return error_text([&] { gru(ones(x), h, weight, bias); });
+  };
+  CHECK_THAT(text({5, 2, 3}, ones({5, 4})), Catch::Contains("pass transpose(x, {1, 0, 2})"));
+  CHECK_THAT(text({5, 2, 3}, ones({3, 4})),
+             Catch::Contains("gru: h: expected (2, 4)") && !Catch::Contains("transpose"));
+  CHECK_THAT(text({0, 2, 3}, tensor(1.0f)),
+             Catch::Contains("gru: h: expected (2, 4)") && !Catch::Contains("transpose"));
+  check_refused<ShapeError>(
+      [&] {
+        gru(ones({5, 3}), ones({2, 4}), weight, bias, {.lengths = tensor({5})});
+      },
+      "gru: x: expected [time, batch, in], got (5, 3)");
 }
 }  // namespace reel::tests

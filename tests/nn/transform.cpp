@@ -126,6 +126,14 @@ TEST_CASE("views of Variables inside of a checkpoint and under other weights") {
   VariableSlice part = w.view([](Tensor t) { return diagonal(t); });
   require_parts(message<Error>([&] { part.assign(0); }), {"a WeightScope"});
   CHECK(equal(part, diagonal(other)));
+  const Variable unlisted("unlisted", ones({2}));
+  CHECK(equal(unlisted * 2, full({2}, 2.0)));
+  GradientTape tape;
+  tape.watch(other);
+  const Tensor squared = other * other;
+  const WeightScope again({w}, {squared});
+  // The weight is the target in place of the Variable.
+  CHECK(equal(tape.gradient(w, other), 2 * other));
 }
 
 TEST_CASE("functional_call of an LSTM and of a model of several layers") {

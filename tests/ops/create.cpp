@@ -26,6 +26,8 @@ TEST_CASE("arange counts as NumPy's") {
   CHECK(whole(arange(3, 3)).empty());
   CHECK(whole(arange(3, 0)).empty());
   CHECK(whole(arange(0, 3, -1)).empty());
+  CHECK(whole(arange(0, 3, INT64_MAX)) == Whole{0});
+  CHECK(whole(arange(3, 0, -INT64_MAX)) == Whole{3});
   CHECK(arange(0.0, 1.0, 0.25).to_vector<float>() == Floats{0, 0.25f, 0.5f, 0.75f});
   CHECK(arange(0, 1, 0.25, {.dtype = DType::float64}).to_vector<double>() ==
         Reals{0, 0.25, 0.5, 0.75});
@@ -52,6 +54,8 @@ TEST_CASE("arange takes the dtype asked for") {
         std::vector<std::uint8_t>{255, 0});
   CHECK(arange(0, 256, uint8).size() == 256);
   CHECK(arange(300, 300, uint8).size() == 0);
+  check_refused<DTypeError>([] { arange(300, 301, 1, uint8); },
+                            "arange: value: expected a number that fits uint8, got 300");
   CHECK(arange(0, 3, float32).to_vector<float>() == Floats{0, 1, 2});
   CHECK(arange(0, 2, bfloat16).dtype() == bfloat16);
 }
@@ -61,6 +65,7 @@ TEST_CASE("ranges that do not end are refused") {
   check_refused<Error>([] { arange(0, 5, 0); },
                        "arange: step: expected a finite step other than 0");
   check_refused<Error>([] { arange(0, 5, NAN); }, "arange: step");
+  check_refused<Error>([&] { arange(0.0, 3.0, infinity); }, "arange: step");
   check_refused<ShapeError>([&] { arange(0, infinity); }, "arange: stop: expected a finite range");
   check_refused<Error>([] { arange(NAN, 1); }, "arange: start: expected a number");
   check_refused<ShapeError>([] { arange(INT64_MIN, INT64_MAX); }, "arange: stop");
@@ -344,5 +349,16 @@ TEST_CASE("shapes and axes come from vectors of any integer") {
   enum Huge : std::uint64_t { huge = UINT64_MAX };
   check_refused<IndexError>([&] { x(huge); }, "x(...)");
   CHECK(full({2}, huge).dtype() == float32);
+}
+
+TEST_CASE("numbers keep their digits where they become tensors") {
+  CHECK(cast(0.1, DType::float64).item<double>() == 0.1);
+  CHECK(cast(0.1, DType::float32).item<float>() == 0.1f);
+  CHECK(cast(2.9, DType::int32).item<std::int32_t>() == 2);
+  CHECK(cast(INT64_MAX, DType::int64).item<std::int64_t>() == INT64_MAX);
+  // It is above the middle of two float32 numbers by 1, which float64 does not hold.
+  const std::int64_t number = (std::int64_t{1} << 54) + (std::int64_t{1} << 30) + 1;
+  CHECK(cast(number, DType::float32).item<float>() == 0x1p54f + 0x1p31f);
+  CHECK(cast(-number, DType::float32).item<float>() == -0x1p54f - 0x1p31f);
 }
 }  // namespace reel::tests

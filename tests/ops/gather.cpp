@@ -129,6 +129,12 @@ TEST_CASE("arguments that do not fit are refused") {
   check_refused<DTypeError>([&] { take(x, tensor({0.0f})); },
                             "take: indices: expected uint8, int32 or");
   check_refused<DTypeError>([&] { take(x, tensor({true})); }, "take: indices");
+  check_refused<DTypeError>([&] { gather(x, zeros({3, 4}), 1); }, "gather: indices");
+  check_refused<DTypeError>(
+      [&] {
+        scatter_add(x, zeros({1}), ones({1, 4}));
+      },
+      "scatter_add: indices");
   check_refused<DTypeError>([&] { one_hot(x, 3); },
                             "one_hot: indices: expected uint8, int32 or int64");
   check_refused<ShapeError>([&] { take(x, i, 2); },

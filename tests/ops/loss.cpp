@@ -187,6 +187,11 @@ TEST_CASE("cosines and distances of rows, also of huge, tiny and zero ones") {
   GradientTape tape;
   tape.watch(x);
   CHECK(all(tape.gradient(triplet_margin_loss(x, x, x), x) == 0));
+  // The gradient by a vector of zeros is that by a vector of length 1.
+  const Variable none("x", zeros({1, 2}, wide));
+  GradientTape of_none;
+  require_near(of_none.gradient(cosine_similarity(none, tensor<double>({{3.0, 4.0}})), none),
+               {0.6, 0.8});
 }
 
 TEST_CASE("cross_entropy with an ignored label, weights of classes and smoothing") {
@@ -277,6 +282,11 @@ TEST_CASE("losses refuse what does not fit, in their own name") {
   check_refused<ShapeError>(
       [&] { binary_cross_entropy_with_logits(y, y, {.positive_weight = ones({2})}); },
       "binary_cross_entropy_with_logits: positive_weight");
+  check_refused<ShapeError>([&] { cross_entropy(tensor(1.0), tensor(0)); },
+                            "cross_entropy: scores: expected an axis of classes");
+  for (const Tensor& wrong : {labels(0), labels(range(0, 2)), expand_dims(labels, 0)})
+    check_refused<ShapeError>([&] { cross_entropy(x, wrong); },
+                              "cross_entropy: labels: expected shape (3,)");
   check_refused<Error>([&] { cross_entropy(x, labels, {.smoothing = 1.5}); },
                        "cross_entropy: smoothing: expected a number in [0, 1], got 1.5");
   check_refused<ShapeError>([&] { cross_entropy(x, labels, {.class_weights = y}); },
@@ -286,5 +296,17 @@ TEST_CASE("losses refuse what does not fit, in their own name") {
         cross_entropy(x, tensor({0, 1, 0}), {.smoothing = 0.1});
       },
       "cross_entropy: labels: expected an index in [0, 1), got 1 at [1]");
+}
+
+TEST_CASE("the gradient of a divergence by its target is 0 where the target is 0") {
+  const Variable x("x", log_softmax(numbers({2, 3})));
+  const std::vector<double> of_p = {0, 0.25, 0.75, 1, 0, 0}, of_x = x.value().to_vector<double>();
+  const Variable p("target", from_span(of_p, {2, 3}));
+  GradientTape tape;
+  const Tensor slope = tape.gradient(kl_divergence(x, p, Reduction::sum), p);
+  std::vector<double> expected;
+  for (std::size_t i = 0; i < 6; ++i)
+    expected.push_back(of_p[i] == 0 ? 0 : std::log(of_p[i]) + 1 - of_x[i]);
+  require_near(slope, expected);
 }
 }  // namespace reel::tests

@@ -129,6 +129,12 @@ TEST_CASE("distributions have the ends, moments and dtypes that were asked for")
   CHECK(equal(random::uniform({3}, {.low = 2, .high = 2}), full({3}, 2.0f)));
   CHECK(equal(random::normal({3}, {.mean = 2, .stddev = 0}), full({3}, 2.0f)));
   CHECK(random::normal({}).rank() == 0);
+  CHECK(random::normal({0, 3}).shape() == Shape{0, 3});
+  CHECK(equal(random::integers(5, 6, {4}), full({4}, 5)));
+  CHECK(equal(random::bernoulli(0, {50}), full({50}, false)));
+  CHECK(equal(random::bernoulli(1, {50}), full({50}, true)));
+  const Tensor far = random::normal({4}, {.mean = 1e300, .dtype = DType::float64});
+  CHECK(all(abs(far - 1e300) < 1e290).item<bool>());
 }
 
 TEST_CASE("a permutation holds each number once") {
@@ -159,16 +165,18 @@ TEST_CASE("dropout keeps the mean; its gradient has the same zeros") {
 TEST_CASE("distributions that do not exist are refused, and draw nothing") {
   Generator generator(1);
   const GeneratorScope scope(generator);
-  check_refused<Error>([] { random::normal({2}, {.stddev = -1}); }, "normal: stddev: expected");
+  check_refused<Error>([] { random::normal({2}, {.stddev = -1e-9}); }, "normal: stddev: expected");
   check_refused<Error>([] { random::normal({2}, {.mean = NAN}); }, "normal: mean");
   check_refused<Error>([] { random::uniform({2}, {.low = NAN}); }, "uniform: low");
   check_refused<Error>([] { random::uniform({2}, {.high = 1e39}); }, "uniform: high");
   check_refused<Error>([] { random::uniform({2}, {.low = 1, .high = 0}); }, "uniform: high");
   check_refused<Error>([] { random::uniform({2}, {.high = INFINITY}); }, "uniform: high");
   check_refused<Error>([] { random::integers(3, 3, {2}); }, "integers: high: expected more than");
-  check_refused<Error>([] { random::bernoulli(1.5, {2}); }, "bernoulli: probability");
-  check_refused<Error>([] { random::bernoulli(NAN, {2}); }, "bernoulli: probability");
-  check_refused<Error>([] { dropout(ones({2}), 1); }, "dropout: probability");
+  check_refused<Error>([] { random::normal({2}, {.mean = 1e300}); }, "normal: mean");
+  for (const double p : {-1e-9, 1 + 1e-9, std::nan("")})
+    check_refused<Error>([&] { random::bernoulli(p, {2}); }, "bernoulli: probability");
+  for (const double p : {-1e-9, 1.0, std::nan("")})
+    check_refused<Error>([&] { dropout(ones({2}), p); }, "dropout: probability");
   check_refused<DTypeError>([] { dropout(tensor({1}), 0.5); }, "dropout");
   check_refused<DTypeError>([] { random::normal({2}, {.dtype = DType::int32}); }, "normal: dtype");
   check_refused<ShapeError>([] { random::uniform({-1}); }, "lengths of at least 0");

@@ -141,6 +141,7 @@ TEST_CASE("concat, stack and split undo each other") {
   CHECK(numbers(stack({tensor(std::int64_t{3}), tensor(std::int64_t{4})})) == Whole{3, 4});
   CHECK(concat({zeros({0, 2}), zeros({3, 2})}).shape() == Shape({3, 2}));
   CHECK(split(zeros({4, 0}), 2)[1].shape() == Shape({2, 0}));
+  CHECK(equal(split(x, 1, 1)[0], x));
   Variable w("w", ones({2})), v("v", zeros({2}));
   CHECK(sum(concat({w, v, w})).item<float>() == 4);
 
@@ -159,6 +160,11 @@ TEST_CASE("concat, stack and split undo each other") {
         stack({x, x(0)});
       },
       "stack: part 1: expected the shape of part 0");
+  check_refused<ShapeError>(
+      [&] {
+        stack({x, x, x(0)});
+      },
+      "stack: part 2: expected the shape of part 0 (2, 6), got (6,)");
   check_refused<ShapeError>([&] { stack({x, x}, 3); }, "axis");
   check_refused<ShapeError>([&] { split(x, 4, 1); },
                             "split: parts: expected a number that divides");
@@ -169,6 +175,18 @@ TEST_CASE("concat, stack and split undo each other") {
   check_refused<ShapeError>([&] { split(x, Lengths{INT64_MAX, INT64_MAX, 8}, 1); }, "got more");
   check_refused<ShapeError>([&] { split(x, Lengths{-1, 7}, 1); }, "add up to 6");
   check_refused<Error>([&] { concat({x, Tensor()}); }, "an undefined Tensor");
+}
+
+TEST_CASE("parts along an axis of eight have a gradient") {
+  const Tensor deep = arange(0.0, 12.0).reshape({1, 2, 1, 3, 1, 1, 2, 1});
+  GradientTape tape;
+  tape.watch(deep);
+  const std::vector<Tensor> parts = split(deep, std::vector<std::int64_t>{1, 2}, 3);
+  CHECK(parts[1].shape() == Shape{1, 2, 1, 2, 1, 1, 2, 1});
+  CHECK(equal(sum(parts[0]), 0.0f + 1 + 6 + 7));
+  const Tensor slope = tape.gradient(parts[1] * parts[1], deep).reshape({2, 3, 2});
+  CHECK(equal(slope(all, 0), zeros({2, 2})));
+  CHECK(equal(slope(0, 2), tensor({8.0f, 10.0f})));
 }
 
 TEST_CASE("parts of a temporary keep its memory") {

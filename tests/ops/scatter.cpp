@@ -27,6 +27,11 @@ TEST_CASE("scatter replaces slices; of equal positions the last update counts") 
   CHECK(equal(scatter(zeros({0, 2}), zeros({0}, int64), zeros({0, 2})), zeros({0, 2})));
   CHECK(equal(scatter(tensor({true, false}), tensor({1}), tensor({true})), tensor({true, true})));
   CHECK(scatter(tensor({1.0f}), tensor({0}), tensor({2})).dtype() == DType::float32);
+  const Tensor bytes = tensor({1, 2}).to(uint8), first = tensor({0}).to(int64);
+  CHECK(equal(scatter(bytes, first, tensor({5})), tensor({5, 2})));  // int32, not int64
+  CHECK(scatter(bytes, first, tensor({5})).dtype() == DType::int32);
+  CHECK(equal(scatter_add(full({2}, false), tensor({0, 0, 0}), full({3}, true)),
+              tensor({true, false})));
   CHECK(scatter(cast(tensor({1.0}), bfloat16), tensor({0}), cast(tensor({2.0}), bfloat16))
             .to(float32)
             .item<float>() == 2);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <vector>
 
 #include "nn/near.hpp"
 #include "support/refused.hpp"
@@ -178,7 +179,11 @@ TEST_CASE("sorting refuses wrong arguments") {
   check_refused<Error>([] { sort(Tensor()); }, "sort: x: expected ");
   check_refused<ShapeError>([] { topk(ones({2}), 3); }, "topk: k: expected 0 to 2, got 3");
   check_refused<ShapeError>([] { topk(ones({2}), -1); }, "topk: k: expected 0 to 2, got -1");
-  check_refused<ShapeError>([] { searchsorted(ones({2, 2}), 1); }, "searchsorted: sorted: ");
+  check_refused<ShapeError>(
+      [] {
+        searchsorted(ones({2, 2}), 1);
+      },
+      "searchsorted: sorted: expected one axis, got (2, 2)");
   check_refused<IndexError>(
       [] {
         bincount(tensor({1, 3}), 3);
@@ -193,5 +198,27 @@ TEST_CASE("sorting refuses wrong arguments") {
                             "bincount: x: expected no number, got 0 at [0]");
   check_refused<DTypeError>([] { bincount(ones({2}), 3); }, "bincount: x: expected ");
   check_refused<Error>([] { bincount(Tensor(), 3); }, "bincount: x: expected ");
+}
+
+TEST_CASE("columns beside one, two and three others are sorted alone") {
+  for (const std::int64_t columns : {2, 3, 4})
+    for (const std::int64_t rows : {9, 60}) {
+      INFO(rows << " rows of " << columns);
+      const Tensor x = (arange(0, rows * columns) * 37 % 101).reshape({rows, columns});
+      const auto check = [&]<class T>(const Tensor& each, T) {
+        const Tensor order = argsort(each, 0);
+        for (std::int64_t c = 0; c < columns; ++c)
+          CHECK(order(all, c).to_vector<std::int64_t>() ==
+                order_of(each(all, c).template to_vector<T>(), false));
+      };
+      check(x, std::int64_t());
+      check(cast(x, DType::int32), std::int32_t());
+      check(cast(x, DType::uint8), std::uint8_t());
+      check(cast(x, DType::float32), float());
+      check(cast(x, DType::float64), double());
+      check(x > 50, bool());
+    }
+  // No line needs memory for a line.
+  CHECK(sort(zeros({0, std::int64_t{1} << 44}), 1).size() == 0);
 }
 }  // namespace reel::tests

@@ -208,6 +208,8 @@ TEST_CASE("shifts move bits, and all of them where the count is outside the dtyp
   CHECK(equal(right_shift(bytes, 7), cast(tensor({0, 1, 1}), DType::uint8)));
   CHECK(equal(right_shift(bytes, 8), cast(tensor({0, 0, 0}), DType::uint8)));
   CHECK(left_shift(tensor({true}), 2).dtype() == DType::int32);
+  check_refused<Error>([] { left_shift(tensor({true}), Tensor()); },
+                       "left_shift: y: expected a tensor");
 }
 
 TEST_CASE("gelu_tanh is close to gelu and exact at its ends") {
@@ -230,6 +232,10 @@ TEST_CASE("histogram counts as NumPy does") {
   CHECK(equal(histogram(zeros({0}), 3, 0, 1), tensor<std::int64_t>({0, 0, 0})));
   CHECK(equal(histogram(tensor({1, 2, 2, 5}), 4, 1, 5), tensor<std::int64_t>({1, 2, 0, 1})));
   CHECK(equal(histogram(tensor({-1, 0, 1, 2, 3}), 2, 0, 2), tensor<std::int64_t>({1, 2})));
+  const Tensor whole = tensor({0, 1, 2, 2, 3, 3, 3, 4, 5, -1});
+  CHECK(equal(histogram(whole, 4, 2, 4), tensor({2, 0, 3, 1})));
+  CHECK(equal(histogram(whole, 4, -4, 4), tensor({0, 1, 2, 6})));
+  CHECK(equal(histogram(whole, 4, 0, 4), tensor({1, 1, 2, 4})));
   CHECK(equal(histogram(tensor({true, false, true}), 2, 0, 1), tensor<std::int64_t>({1, 2})));
   CHECK(equal(histogram(transpose(tensor({{1.0, 2.0}, {3.0, 4.0}})), 2, 1, 4),
               tensor<std::int64_t>({2, 2})));

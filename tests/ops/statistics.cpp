@@ -232,4 +232,26 @@ TEST_CASE("quantiles and the median") {
   check_refused<ShapeError>([] { median(ones({2}), 1); }, "median: axis: expected ");
   check_refused<Error>([] { median(Tensor()); }, "median: x: expected ");
 }
+
+TEST_CASE("sums of magnitudes are exact for whole numbers") {
+  for (const DType dtype : {DType::float32, DType::float64})
+    for (std::int64_t n = 2; n < 80; ++n) {
+      const Tensor x = arange(1, n + 1).to(dtype) * tensor(-1.0).to(dtype);
+      INFO(n);
+      CHECK(norm(x, Keepdims::no, {.p = 1}).to(DType::float64).item<double>() ==
+            static_cast<double>(n * (n + 1) / 2));
+    }
+}
+
+TEST_CASE("many rows without elements are reduced and normalized") {
+  const std::int64_t n = 1 << 21;
+  const Tensor none = zeros({n, 0});
+  CHECK(equal(sum(none, 1), zeros({n})));
+  CHECK(equal(prod(none, 1), ones({n})));
+  CHECK(softmax(none, 1).shape() == Shape({n, 0}));
+  CHECK(cumsum(none, 1).shape() == Shape({n, 0}));
+  CHECK(sort(none, 1).shape() == Shape({n, 0}));
+  CHECK(take(zeros({4, 0}), zeros({n}, int64)).shape() == Shape({n, 0}));
+  CHECK(layer_norm(none, ones({0}), ones({0})).shape() == Shape({n, 0}));
+}
 }  // namespace reel::tests

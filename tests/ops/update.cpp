@@ -267,6 +267,21 @@ TEST_CASE("steps refuse what does not fit and change nothing") {
   check_refused<Error>([&] { adam_update(x, m, m, g, 0.1, 1); },
                        "v: expected a Variable of its own");
   check_refused<Error>([&] { sgd_update(x, Tensor(), 0.1); }, "an undefined Tensor");
+  check_refused<Error>([&] { sgd_update(x, g, Tensor()); }, "rate: expected a number");
+  check_refused<Error>([&] { momentum_update(x, m, g, 0.1, {.momentum = NAN}); },
+                       "momentum: expected a finite number");
+  check_refused<Error>([&] { adam_update(x, m, v, g, 0.1, 1, {.beta1 = INFINITY}); },
+                       "beta1: expected a finite number");
+  check_refused<Error>(
+      [&] {
+        sgd_update(std::vector{x, x}, std::vector{g, g}, 0.1);
+      },
+      "x 1: expected a Variable of its own, got the same Variable as x 0");
+  check_refused<DTypeError>(
+      [&] {
+        sgd_update(std::vector{x, whole}, std::vector{g, tensor({1, 2})}, 0.1);
+      },
+      "x 1: expected float32 or float64, got int32");
   for (const Variable& untouched : {x, m, v}) CHECK(equal(untouched, g));
 }
 }  // namespace reel::tests

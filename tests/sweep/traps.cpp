@@ -48,12 +48,12 @@ std::vector<Tensor> stretched(const std::vector<Tensor>& inputs, std::int64_t n)
   return all;
 }
 
-/// The step from a length to the next one. Each length up to two vectors of 16 numbers is tested,
-/// and those next to 48 and 64. REEL_TEST_LONG tests each length, a sanitizer fewer.
+/// The step from a length to the next one. Each length up to a vector of 16 numbers is tested, and
+/// those next to 32, 48 and 64. REEL_TEST_LONG tests each length, a sanitizer fewer.
 std::int64_t next_length(std::int64_t n) {
   if (std::getenv("REEL_TEST_LONG")) return 1;
   if (sanitized) return n < 8 ? 1 : 11;
-  return n < 34 || n % 16 == 15 || n % 16 == 0 ? 1 : 15 - n % 16;
+  return n < 17 || n % 16 == 15 || n % 16 == 0 ? 1 : 15 - n % 16;
 }
 
 /// The exceptions of a call and of its gradient. 0 if the call is refused, or if a result is not

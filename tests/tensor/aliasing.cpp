@@ -223,4 +223,21 @@ TEST_CASE("compound assignment of a tensor leaves its copies and views") {
   CHECK(equal(view, reversed(start())));
   CHECK(equal(x, square(start() + 1) - reversed(start())));
 }
+
+// A result of 16 MB or more is stored past the caches, but not over an input.
+TEST_CASE("a large result that takes over the memory of an operand is computed once") {
+  constexpr std::int64_t n = 4'300'003;
+  const Tensor x = cast(arange(0, n) % 1000, DType::float32);
+  const std::vector<float> from = x.to_vector<float>();
+  const auto right = [&](const Tensor& got, float factor, float shift) {
+    const std::vector<float> y = got.to_vector<float>();
+    std::int64_t wrong = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) wrong += y[i] != factor * from[i] + shift;
+    return y.size() == from.size() && wrong == 0;
+  };
+  CHECK(right(-(x + 1.0f), -1, -1));
+  CHECK(right((x + 1.0f) * 2.0f, 2, 2));
+  CHECK(right((x * 2.0f) - x, 1, 0));
+  CHECK(right(x - (x * 2.0f), -1, 0));
+}
 }  // namespace reel::tests

@@ -7,6 +7,7 @@
 #include <reel/reel.hpp>
 
 #include "support/catch.hpp"
+#include "support/refused.hpp"
 
 namespace reel::tests {
 namespace {
@@ -154,5 +155,26 @@ TEST_CASE("a number fills a Variable and a tensor of rank 0 does not, eagerly an
     CHECK_THROWS_AS(traced(x, tensor(number)), ShapeError);
     CHECK(equal(v, expected));
   }
+}
+
+TEST_CASE("an axis of length 1 with any stride belongs to a view that is assigned") {
+  Variable w("w", tensor({1.0f, 2.0f, 3.0f}));
+  w.view([](const Tensor& x) { return broadcast_to(x, {1, 3}); }).assign_add(1);
+  w.view([](const Tensor& x) { return expand_dims(x, -1); }).assign_add(1);
+  w.view([](const Tensor& x) { return expand_dims(x(range(1, 2)), 0); }).assign_add(1);
+  CHECK(equal(w, tensor({3.0f, 5.0f, 5.0f})));
+  check_refused<Error>(
+      [&] { w.view([](const Tensor& x) {
+               return broadcast_to(x, {2, 3});
+             }).assign(1); },
+      "view: f: expected a view of the Variable's value in which each element occurs once");
+}
+
+TEST_CASE("a Live number that has axes does not give a slice another shape", "[cpu]") {
+  Variable w("w", ones({3}));
+  const Live<float> number{2.0f};
+  const Tensor x = reshape(Tensor(number), {1, 1});
+  check_refused<ShapeError>([&] { w(range(0, 2)).assign_add(x); }, "got (1, ");
+  CHECK(equal(w, ones({3})));
 }
 }  // namespace reel::tests

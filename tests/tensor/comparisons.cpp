@@ -269,4 +269,39 @@ TEST_CASE("the largest numbers of a dtype are finite, at every place of a vector
   check(std::numeric_limits<float>::max());
   check(std::numeric_limits<double>::max());
 }
+
+TEST_CASE("NaN is close to NaN only if the call says so") {
+  const Tensor x = tensor({1.0, NAN}), y = tensor({1.0, 2.0});
+  CHECK_FALSE(allclose(x, x));
+  CHECK(allclose(x, x, {.equal_nan = true}));
+  CHECK(allclose(x, cast(x, DType::float64), {.equal_nan = true}));
+  CHECK_FALSE(allclose(x, y, {.equal_nan = true}));
+  CHECK_FALSE(allclose(y, x, {.equal_nan = true}));
+  CHECK_FALSE(allclose(x, tensor({1, 2}), {.equal_nan = true}));
+}
+
+TEST_CASE("allclose leaves nothing on a tape, and reads numbers with all their digits") {
+  const Tensor x = tensor({1.0f, 2.0f});
+  const Variable w("w", x);
+  GradientTape tape;
+  tape.watch(x);
+  CHECK(allclose(x, x));
+  CHECK(allclose(x, tensor<double>({1.0, 2.0})));
+  CHECK(allclose(w, x));
+  CHECK(!allclose(x, 1.0));
+  CHECK(tape.ops().empty());
+  // Doubles beyond 2^53 are even integers.
+  const std::int64_t odd = (std::int64_t{1} << 53) + 1;
+  for (const Tensor& even : {tensor(odd - 1), tensor<double>(0x1p53)}) {
+    CHECK(!allclose(odd, even, {.rtol = 0, .atol = 0.5}));
+    CHECK(!allclose(even, odd, {.rtol = 0, .atol = 0.5}));
+    CHECK(allclose(tensor(odd), even, {.rtol = 0, .atol = 1}));
+  }
+  check_refused<Error>([&] { allclose(Tensor(), x); }, "x: expected a tensor");
+  check_refused<Error>([&] { allclose(x, Tensor()); }, "y: expected a tensor");
+  for (const double bad : {-1e-9, std::nan("")}) {
+    check_refused<Error>([&] { allclose(x, x, {.rtol = bad}); }, "rtol: expected at least 0");
+    check_refused<Error>([&] { allclose(x, x, {.atol = bad}); }, "atol: expected at least 0");
+  }
+}
 }  // namespace reel::tests

@@ -8,6 +8,7 @@
 #include <reel/reel.hpp>
 
 #include "support/catch.hpp"
+#include "support/error_text.hpp"
 
 namespace reel::tests {
 namespace {
@@ -222,5 +223,33 @@ TEST_CASE("an array without a deleter is taken too", "[dlpack]") {
   Foreign<ManagedTensor> array(data.data(), f32, {2});
   array.managed.deleter = nullptr;
   CHECK(equal(from_dlpack(&array.managed), tensor({1.0f, 2.0f})));
+}
+
+TEST_CASE("an array is refused whose type has no name, or that has no lengths", "[dlpack][cpu]") {
+  float data[3] = {1, 2, 3};
+  Foreign<ManagedTensor> unknown(data, {7, 8, 1}, {3}), shapeless(data, f32, {3});
+  shapeless.managed.dl_tensor.shape = nullptr;
+  CHECK_THAT(error_text([&] { from_dlpack(&unknown.managed); }),
+             Catch::Contains("got code 7 of 8 bits"));
+  CHECK_THAT(error_text([&] { from_dlpack(&shapeless.managed); }),
+             Catch::Contains("shape: expected 1 length, got a null pointer"));
+}
+
+TEST_CASE("elements are copied or shared one by one, and a bool may be any byte", "[dlpack][cpu]") {
+  std::int32_t data[6] = {10, 20, 30, 40, 50, 60};
+  Foreign<ManagedTensor> columns(data, {dlpack::code_int, 32, 1}, {3, 2}, {1, 3});
+  const Tensor x = from_dlpack(&columns.managed, {Copy::always});
+  CHECK(equal(x, tensor({{10, 40}, {20, 50}, {30, 60}})));
+  data[0] = 0;
+  CHECK(x(0, 0).item<std::int32_t>() == 10);
+  float number = 5;
+  Foreign<ManagedTensor> single(&number, f32, {1});
+  CHECK(from_dlpack(&single.managed, {Copy::never}).values<float>().data() == &number);
+  std::uint8_t truth = 2;
+  const dlpack::DataType boolean = {dlpack::code_bool, 8, 1};
+  Foreign<ManagedTensor> refused(&truth, boolean, {1}), copied(&truth, boolean, {1});
+  CHECK_THAT(error_text([&] { from_dlpack(&refused.managed, {Copy::never}); }),
+             Catch::Contains("bools with other bytes than 0 and 1"));
+  CHECK(from_dlpack(&copied.managed).item<bool>());
 }
 }  // namespace reel::tests

@@ -3,11 +3,13 @@
 #include <set>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
-#include <reel/dtype.hpp>
+#include <reel/reel.hpp>
 
 #include "lib/body/dtypes.hpp"
 #include "support/catch.hpp"
+#include "support/refused.hpp"
 
 namespace reel::tests {
 namespace {
@@ -48,5 +50,19 @@ TEST_CASE("a unit has the size of the elements that it represents") {
       CHECK(std::is_unsigned_v<Unit>);
     });
   }
+}
+
+TEST_CASE("an operand has the shape and the dtype of its argument") {
+  const auto describe = [](Operand x) { return std::pair(x.shape(), x.dtype()); };
+  const Variable w("w", zeros({2, 3}, {.dtype = DType::float64}));
+  CHECK(describe(w) == std::pair(Shape({2, 3}), DType::float64));
+  CHECK(describe(ones({4, 1}, {.dtype = DType::int32})) == std::pair(Shape({4, 1}), DType::int32));
+  CHECK(describe(3) == std::pair(Shape(), DType::int32));
+  CHECK(describe(0.5) == std::pair(Shape(), DType::float32));
+  const auto last = [](Operand x) { return x.shape(-1); };
+  CHECK(last(w) == 3);
+  check_refused<ShapeError>([&] { last(5); }, "axis");
+  check_refused<Error>([&] { Tensor().to(cpu()); }, "to: x: expected a tensor, got an undefined");
+  check_refused<Error>([&] { describe(Tensor()); }, "an undefined Tensor");
 }
 }  // namespace reel::tests

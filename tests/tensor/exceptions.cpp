@@ -7,6 +7,7 @@
 #include <reel/reel.hpp>
 
 #include "support/catch.hpp"
+#include "support/error_text.hpp"
 #include "support/late.hpp"
 #include "support/thread_state.hpp"
 
@@ -176,5 +177,11 @@ TEST_CASE("a kernel that finds a bad position leaves the thread, the tape and th
     CHECK(check_all());
   }
   CHECK(equal(w, start));
+}
+
+TEST_CASE("an error of a type advises the conversion that would help") {
+  const Tensor x = ones({2});
+  CHECK_THAT(error_text([&] { x.values<bool>(); }), Catch::Contains("x.to(DType::boolean)"));
+  CHECK_THAT(error_text([&] { x.values<std::int32_t>(); }), Catch::Contains("x.to(DType::int32)"));
 }
 }  // namespace reel::tests

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The shapes and elements of the table come from NumPy 2.4 with x = arange(24).reshape(2, 3, 4).
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <reel/reel.hpp>
 
 #include "lib/body/access.hpp"
+#include "support/error_text.hpp"
 #include "support/refused.hpp"
 
 namespace reel::tests {
@@ -254,5 +256,43 @@ TEST_CASE("the only position of an axis drops the axis, and a new axis stays") {
   const Tensor one = tensor({{7.0f}});
   CHECK(one(0, 0).shape() == Shape{});
   CHECK(one(0).shape() == Shape{1});
+}
+
+TEST_CASE("a new axis behind the others is recorded as one before them is") {
+  const Tensor x = tensor({{1.0f, 2.0f}, {3.0f, 4.0f}});
+  GradientTape tape({.persistent = true});
+  tape.watch(x);
+  const Tensor behind = x(ellipsis, newaxis), before = x(newaxis),
+               both = x(0, newaxis, all, newaxis);
+  CHECK(behind.shape() == Shape{2, 2, 1});
+  CHECK(before.shape() == Shape{1, 2, 2});
+  CHECK(both.shape() == Shape{1, 2, 1});
+  CHECK(equal(both.reshape({2}), tensor({1.0f, 2.0f})));
+  CHECK(equal(tape.gradient(behind * behind, x), 2.0f * x));
+  CHECK(equal(tape.gradient(before * before, x), 2.0f * x));
+  CHECK(equal(tape.gradient(both * both, x), tensor({{2.0f, 4.0f}, {0.0f, 0.0f}})));
+}
+
+TEST_CASE("errors and records name the line of the first index") {
+  const Tensor x = ones({1, 1, 1, 1, 1, 1, 1, 2});
+  const unsigned line = __LINE__ + 1;
+  std::vector<Index> indices = {Index(newaxis)};
+  indices.emplace_back(Index(tensor({{0}, {0}})));
+  const std::string text = error_text([&] { x(indices); });
+  INFO(text);
+  CHECK(text.find("indexing.cpp:" + std::to_string(line) + ": ") == 0);
+  CHECK(text.find("expected at most 8 axes in the result") != std::string::npos);
+
+  const Variable w("w", ones({2, 3}));
+  const unsigned first = __LINE__ + 1;
+  std::vector<Index> places = {Index(0)};
+  places.emplace_back(Index(1));
+  GradientTape tape;
+  const Tensor y = w(places) * 2;
+  CHECK(equal(tape.gradient(y, w), tensor({{0.0f, 2.0f, 0.0f}, {0.0f, 0.0f, 0.0f}})));
+  GradientTape other;
+  const Tensor z = w(places) * 2;
+  REQUIRE(!other.ops().empty());
+  CHECK(other.ops()[0].line == first);
 }
 }  // namespace reel::tests

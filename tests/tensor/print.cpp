@@ -233,4 +233,13 @@ TEST_CASE("printing is recorded by no tape and changes nothing") {
   CHECK(to_string(w) == "Variable(\"w\", float32 (2,), [1., 2.])");
   CHECK(tape.ops().size() == 1);
 }
+
+TEST_CASE("texts of the smallest numbers, of wide ones and of devices") {
+  // 2^-23: 1e-7 is nearer to it than to any other number of 16 bits.
+  CHECK(to_string(tensor({0x1p-23f}).to(DType::float16)) == "[1.e-07]");
+  const std::string one(77, ' ');
+  CHECK(to_string(tensor({1.0f, 2.0f}), "80.1f") == "[" + one + "1.0,\n " + one + "2.0]");
+  CHECK(to_string(cpu()) == "cpu");
+  CHECK(to_string(cuda(1)) == "cuda:1");
+}
 }  // namespace reel::tests

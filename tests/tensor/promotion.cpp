@@ -355,4 +355,11 @@ TEST_CASE("an operand gives its argument as a tensor, and refuses to give anothe
   refuses(x, "got a Tensor", as_scalar);
   refuses(w, "got a Variable", as_scalar);
 }
+
+TEST_CASE("where() of two plain numbers is a tensor, of a live one a number") {
+  const Tensor yes = tensor(true), bytes = cast(tensor({1, 2}), DType::uint8);
+  const Tensor chosen = where(yes, 300, 2);
+  CHECK((bytes + chosen).dtype() != DType::uint8);
+  CHECK((ones({2}) * where(yes, live(2.0), 3.0)).dtype() == DType::float32);
+}
 }  // namespace reel::tests

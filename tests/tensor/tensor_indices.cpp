@@ -146,6 +146,7 @@ TEST_CASE("pick takes one element of each line") {
   check_refused<IndexError>([&] { pick(x(0), tensor({0, 1, 4})); }, "pick: indices");
   check_refused<IndexError>([&] { pick(zeros({2, 0}), tensor({0, 0})); }, "pick: indices");
   check_refused<ShapeError>([] { pick(tensor(1), tensor(0)); }, "pick: axis");
+  check_refused<Error>([&] { pick(x, Tensor()); }, "pick: indices: expected a tensor");
 }
 
 TEST_CASE("lists of indices keep their tensors alive") {

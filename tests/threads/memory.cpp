@@ -152,7 +152,7 @@ void leave(std::int64_t length) {
 TEST_CASE("what a thread frees at its end is used again", "[threads]") {
   for (const std::int64_t length : {2, 25'000, 100'000}) {
     const auto end_threads = [&] {
-      for (int i = 0; i < 1'000; ++i) std::thread(leave, length).join();
+      for (int i = 0; i < 200; ++i) std::thread(leave, length).join();
     };
     end_threads();
     const std::int64_t bytes = resident_bytes();

@@ -4,7 +4,10 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -35,6 +38,10 @@ namespace {
   return exp(x) + x;
 }
 [[maybe_unused]] bool same(const Tensor& x, const Tensor& y) { return all(x == y).item<bool>(); }
+
+[[maybe_unused]] std::ptrdiff_t threads_here() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+}
 
 bool tells(const std::string& text, int threads) {
   return text.find("threads: " + std::to_string(threads) + "\n") != text.npos;
@@ -118,6 +125,7 @@ TEST_CASE("a child of a fork has a pool of its own") {
     return true;
   };
   CHECK(true_in_child(computes));
+  CHECK(true_in_child([&] { return threads_here() == 1 && computes() && threads_here() == 3; }));
   CHECK(true_in_child([&] { return computes() && true_in_child(computes) && computes(); }));
   CHECK(computes());
 }
@@ -180,6 +188,7 @@ TEST_CASE("a child may be forked while another thread holds any mutex of the lib
   if (sanitized) SKIP("a child inherits the locked allocator of AddressSanitizer");
   const KeepThreads keep;
   set_num_threads(2);
+  const int forks = std::getenv("REEL_TEST_LONG") ? 200 : 20;
   using Activity = void (*)();
   const std::pair<const char*, Activity> activities[] = {
       {"make_traces", make_traces}, {"register_ops", register_ops},
@@ -194,12 +203,12 @@ TEST_CASE("a child may be forked while another thread holds any mutex of the lib
         while (!done) run();
       });
     int ended = 0;
-    for (int i = 0; i < 60; ++i)
+    for (int i = 0; i < forks; ++i)
       ended += true_in_child([&] {
         for (const auto& [each, run] : activities) run();
         return true;
       });
-    CHECK(ended == 60);
+    CHECK(ended == forks);
     done = true;
     for (std::thread& other : others) other.join();
   }
@@ -241,10 +250,11 @@ TEST_CASE("a child may be forked while other threads are inside the BLAS library
       while (!done) multiply();
     });
   int ended = 0;
-  for (int i = 0; i < 300 && ended == i; ++i) ended += true_in_child(forks_too);
+  const int forks = std::getenv("REEL_TEST_LONG") ? 300 : 60;
+  for (int i = 0; i < forks && ended == i; ++i) ended += true_in_child(forks_too);
   done = true;
   for (std::thread& other : others) other.join();
-  CHECK(ended == 300);
+  CHECK(ended == forks);
 }
 
 TEST_CASE("a child that is forked within a tape or a gradient goes on with it") {
@@ -288,4 +298,13 @@ TEST_CASE("a program ends while helpers sleep and while they work") {
       }));
 }
 #endif
+
+TEST_CASE("without a quota there are as many threads as processors") {
+  std::string quota;
+  std::ifstream("/sys/fs/cgroup/cpu.max") >> quota;
+  if (!quota.empty() && quota != "max") SKIP("this process has a quota");
+  cpu_set_t mask;
+  REQUIRE(sched_getaffinity(0, sizeof mask, &mask) == 0);
+  CHECK(kernels::usable_processors() == std::min(CPU_COUNT(&mask), kernels::most_threads));
+}
 }  // namespace reel::tests

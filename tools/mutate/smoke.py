@@ -38,7 +38,7 @@ def check(folder, mutate):
     copy = build.Build(ROOT, folder / "tree", [])
     sites = mutate.read_sites(copy, lambda name: True, folder)
     options = mutate.read_arguments(["--every", "--fresh"])
-    endings, failing = mutate.run(options, copy, folder, mutate.pick(options, sites, []))
+    endings, failing = mutate.run(options, copy, folder, mutate.pick(options, sites))
     found = {(site.function, report.change_of(site)): ending for site, ending in endings}
     problems = [f"{case.name} fails without a fault: {ending}" for case, ending in failing]
     for function, change, expected in EXPECTED:

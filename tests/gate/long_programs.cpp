@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// R12 and R20: limits of depth and memory for any program.
+// R12 and R20: the depth and memory of programs of millions of ops and of long training.
 #include <pthread.h>
 
 #include <cstdlib>

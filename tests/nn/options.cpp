@@ -64,6 +64,37 @@ TEST_CASE("optimizers take the ends of the ranges of their options", "[optim]") 
        [&](double v) { optim::AdamW(one, {.weight_decay = v}); },
        {0, 1},
        no_rate},
+      {"SGD: weight_decay",
+       [&](double v) { optim::SGD(one, {.weight_decay = v}); },
+       {0, 1},
+       no_rate},
+      {"RMSprop: decay", [&](double v) { optim::RMSprop(one, {.decay = v}); }, {0, 0.999}, no_part},
+      {"RMSprop: momentum",
+       [&](double v) { optim::RMSprop(one, {.momentum = v}); },
+       {0, 0.999},
+       no_part},
+      {"RMSprop: epsilon", [&](double v) { optim::RMSprop(one, {.epsilon = v}); }, {0, 1}, no_rate},
+      {"RMSprop: weight_decay",
+       [&](double v) { optim::RMSprop(one, {.weight_decay = v}); },
+       {0, 1},
+       no_rate},
+      {"RMSprop: learning_rate",
+       [&](double v) { optim::RMSprop(one, {.learning_rate = v}); },
+       {0, 1},
+       no_rate},
+      {"Adagrad: epsilon", [&](double v) { optim::Adagrad(one, {.epsilon = v}); }, {0, 1}, no_rate},
+      {"Adagrad: weight_decay",
+       [&](double v) { optim::Adagrad(one, {.weight_decay = v}); },
+       {0, 1},
+       no_rate},
+      {"Adagrad: first_sum",
+       [&](double v) { optim::Adagrad(one, {.first_sum = v}); },
+       {0, 1},
+       no_rate},
+      {"Adagrad: learning_rate",
+       [&](double v) { optim::Adagrad(one, {.learning_rate = v}); },
+       {0, 1},
+       no_rate},
       {"clip_by_global_norm: norm",
        [](double v) { optim::clip_by_global_norm({}, v); },
        {1e-9, inf},
@@ -79,8 +110,9 @@ TEST_CASE("optimizers take the ends of the ranges of their options", "[optim]") 
   for (const Range& range : ranges) check(range);
   require_parts(message<Error>([] { optim::SGD(std::vector<Variable>{}); }),
                 {"SGD: variables", "at least one"});
-  require_parts(message<Error>([] { optim::Adam(std::vector<Variable>{}); }),
-                {"Adam: variables", "at least one"});
+  const std::string none = message<Error>([] { optim::Adam(std::vector<Variable>{}); });
+  require_parts(none, {"Adam: variables: expected at least one Variable, got none"});
+  require_advice(none, "REEL_FIELDS");
   require_parts(message<DTypeError>([] {
                   optim::clip_by_global_norm({tensor({1, 2})}, 1);
                 }),

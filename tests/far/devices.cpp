@@ -4,7 +4,9 @@
 #include <reel/nn.hpp>
 #include <reel/optim.hpp>
 #include <reel/reel.hpp>
+#include <reel/share.hpp>
 
+#include "lib/body/access.hpp"
 #include "support/far_device.hpp"
 #include "support/refused.hpp"
 
@@ -252,7 +254,11 @@ TEST_CASE("no layout of a device's tensor lets the CPU's fast paths read it") {
 TEST_CASE("an optimizer's Variables are on one device") {
   const Variable v("v", ones({2})), w("w", ones({2}).to(far));
   optim::SGD sgd({v, w});
-  check_refused<DeviceError>([&] { sgd.step({ones({2}), ones({2}).to(far)}); }, "one on cuda:0");
+  check_refused<DeviceError>(
+      [&] {
+        sgd.step({ones({2}), ones({2}).to(far)});
+      },
+      "expected a Variable on cpu like the first, got one on cuda:0");
   CHECK(equal(v, ones({2})));
 }
 
@@ -299,4 +305,23 @@ TEST_CASE("a gradient is added in place on the device") {
   const Tensor slope = tape.gradient(y, w);  // tanh(0) + (0 + 1) tanh'(0)
   CHECK(slope.device() == far);
   CHECK(on_host_equal(slope, ones({3})));
+}
+
+TEST_CASE("a device's transposed matrix keeps its layout on the host") {
+  const Tensor x = arange(0, 6).to(DType::float32).reshape({2, 3}).to(far);
+  const Tensor y = transpose(x);
+  const detail::SharedView view =
+      detail::view_on_host("as_eigen", y, DType::float32, Caller::here());
+  for (int i = 0; i < 2; ++i) CHECK(view.strides[i] == Access::body(y)->strides[i]);
+  CHECK(y.to_vector<float>() == std::vector<float>{0, 3, 1, 4, 2, 5});
+}
+
+TEST_CASE("numbers beside tensors of the CPU stay there, whatever the DeviceScope says") {
+  const Tensor x = tensor<std::int64_t>({1, 2, 3}), y = ones({3});
+  const DeviceScope scope(far);
+  CHECK(Operand(3).value().device() == cpu());
+  CHECK(equal(x < 1.5, tensor({true, false, false}).to(cpu())));  // int64 beside a fraction
+  CHECK(equal(2.5 > x, tensor({true, true, false}).to(cpu())));
+  CHECK((y * 2).device() == cpu());
+  CHECK((y * live(2.0)).device() == cpu());
 }

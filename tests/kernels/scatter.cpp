@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which elements the kernels that fill, take, slice and scatter read and write: all of a tensor and
-// none beside it, and how much memory they keep.
-#include <malloc.h>
-
+// none beside it.
 #include <algorithm>
 #include <cmath>
 #include <random>
 #include <set>
-#include <thread>
 
 #include "kernels/kernels.hpp"
 #include "lib/table/options/axis.hpp"
@@ -15,7 +12,6 @@
 #include "lib/table/options/gather.hpp"
 #include "lib/table/options/join.hpp"
 #include "support/catch.hpp"
-#include "support/resident.hpp"
 
 namespace reel::tests {
 namespace {
@@ -87,22 +83,6 @@ struct Sums {
     return worst;
   }
 };
-
-/// The bytes of memory that the call takes on a new thread, and that the thread keeps.
-template <class F>
-std::int64_t bytes_kept_by(const F& f) {
-  std::int64_t kept = 0;
-  std::thread([&] {
-    const auto used = [] {
-      const auto now = mallinfo2();
-      return static_cast<std::int64_t>(now.uordblks + now.hblkhd);
-    };
-    const std::int64_t before = used();
-    f();
-    kept = used() - before;
-  }).join();
-  return kept;
-}
 }  // namespace
 
 TEST_CASE("fills write each element, and none behind the last") {
@@ -215,47 +195,6 @@ TEST_CASE("a thousand updates of one element are rounded once") {
     call_kernel(set, "scatter_elements", {&updates.body, &at.body}, out.body, &options);
     CHECK(out[1] == static_cast<float>(1000 * static_cast<double>(0.1f)));
     CHECK((out[0] == 0 && out[2] == 0));
-  });
-}
-
-TEST_CASE("scatter keeps little memory beside its operands") {
-  if (sanitized) SKIP("a sanitizer has its own malloc");
-  for_each_set([](const InstructionSet& set) {
-    struct Case {
-      std::int64_t places, count, width;
-    };
-    // few updates of a long table, and many wide updates of a short one
-    for (const Case& c : {Case{1 << 22, 100, 1}, Case{10, 1 << 14, 16}}) {
-      INFO(set.name << ": " << c.count << " updates of " << c.places << " places");
-      Array<float> updates({c.count, c.width}, 1.0f), out({c.places, c.width});
-      Array<std::int64_t> at({c.count}, 3);
-      const UnTakeOptions options{{c.places, c.width}, 0};
-      CHECK(bytes_kept_by([&] {
-              call_kernel(set, "scatter", {&updates.body, &at.body}, out.body, &options);
-            }) < 1 << 20);
-      CHECK(out[3 * c.width] == static_cast<float>(c.count));
-    }
-  });
-}
-
-TEST_CASE("products keep little memory beside their operands", "[products]") {
-  if (sanitized) SKIP("a sanitizer has its own malloc");
-  struct Case {
-    std::int64_t n, k, m, most;
-    bool transposed;  // whether x is column-major
-  };
-  // a large result of a short k, few rows of a long y, and a narrow y
-  const Case cases[] = {{1024, 4, 1024, 1 << 20, true},
-                        {13, 64, 9000, 1 << 18, false},
-                        {2500, 400, 8, 1 << 16, false}};
-  for_each_set([&](const InstructionSet& set) {
-    for (const auto& [n, k, m, most, transposed] : cases) {
-      INFO(set.name << ": " << n << " x " << k << " x " << m);
-      Array<float> x({n, k}, 0.5f), y({k, m}, 2.0f), out({n, m});
-      const Body left = transposed ? x.view({n, k}, {1, n}) : x.body;
-      CHECK(bytes_kept_by([&] { call_kernel(set, "matmul", {&left, &y.body}, out.body); }) < most);
-      CHECK(out[n * m - 1] == static_cast<float>(k));
-    }
   });
 }
 }  // namespace reel::tests
