@@ -11,7 +11,7 @@ FOLDERS = ("lib", "autograd", "cuda", "tests")
 ELSEWHERE = {"tests/consumers/arrays.cpp", "tests/consumers/program.cpp",  # compiled against the installed library
              "tests/consumers/static_cuda.cpp"}  # by static_cuda.sh
 PEERS = "tests/peers/"  # built where the folder of a LibTorch is given
-EMULATOR = ("cuda/emulate/", "tests/emulator/")  # built where a CUDA toolkit is
+EMULATOR = ("cuda/", "tests/cuda/", "tests/emulator/")  # built where a CUDA toolkit is
 CUDNN = ("cuda/emulate/cudnn_", "tests/emulator/planted_recurrent.cpp")  # built where cuDNN's header is too
 
 
