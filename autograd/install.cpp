@@ -2,8 +2,9 @@
 #include "autograd/install.hpp"
 
 namespace reel {
-const Rules gradient_rules[] = {copy_rules,     ctc_rules,     device_rules,    gather_rules,
-                                join_rules,     matmul_rules,  normalize_rules, recurrent_rules,
-                                reduce_rules,   reshape_rules, scan_rules,      scatter_rules,
-                                sequence_rules, softmax_rules, nullptr};
+const Rules gradient_rules[] = {
+#define REEL_POINTWISE(...)
+#define REEL_FAMILY(family, rules, ...) REEL_IF_##rules(family##_rules, )
+#include "lib/table/families.def"
+    nullptr};
 }  // namespace reel

@@ -12,9 +12,9 @@ struct NamedRule {
 };
 /// The rules of one family, ended by {nullptr, nullptr}.
 using Rules = const NamedRule*;
-extern const NamedRule copy_rules[], ctc_rules[], device_rules[], gather_rules[], join_rules[],
-    matmul_rules[], normalize_rules[], recurrent_rules[], reduce_rules[], reshape_rules[],
-    scan_rules[], scatter_rules[], sequence_rules[], softmax_rules[];
+#define REEL_POINTWISE(...)
+#define REEL_FAMILY(family, rules, ...) REEL_IF_##rules(extern const NamedRule family##_rules[];)
+#include "lib/table/families.def"
 /// The rule of ops whose gradient a user registered.
 void user_rule(GradientCall& call);
 /// dx of an activation in public ops, from dy and its result; null for `none`.

@@ -11,6 +11,9 @@
 #include "lib/table/options/reshape.hpp"
 
 namespace reel::gpu {
+KernelResult scatter(const Call& call);  // gather_scatter.cu
+KernelResult scatter_elements(const Call& call);
+
 namespace {
 /// Copies rows of `row` units from [outer, length, row] to [outer, count, row].
 template <class Unit, class Index>
@@ -187,5 +190,7 @@ extern const NamedKernel gather_kernels[] = {{"take", take},
                                              {"one_hot", one_hot},
                                              {"flat_positions", flat_positions},
                                              {"check_range", check_range},
+                                             {"scatter", scatter},
+                                             {"scatter_elements", scatter_elements},
                                              {nullptr, nullptr}};
 }  // namespace reel::gpu

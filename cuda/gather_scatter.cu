@@ -278,6 +278,7 @@ KernelResult scatter_by(const Call& call, const Lines& lines, const Target& targ
 bool worth_sorting(std::int64_t updates_of_each, std::int64_t lines_of_keys) {
   return updates_of_each > (lines_of_keys < 4096 ? 32 : 256);
 }
+}  // namespace
 
 KernelResult scatter(const Call& call) {
   const auto& options = call.option<UnTakeOptions>();
@@ -313,8 +314,4 @@ KernelResult scatter_elements(const Call& call) {
   return scatter_by(call, lines, target, worth_sorting(count, first.elements), 1, 1,
                     output.elements);
 }
-}  // namespace
-
-extern const NamedKernel gather_scatter_kernels[] = {
-    {"scatter", scatter}, {"scatter_elements", scatter_elements}, {nullptr, nullptr}};
 }  // namespace reel::gpu

@@ -54,12 +54,10 @@ namespace {
 std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\""; }
 
 void add_ops(OpTable& ops) {
-  for (const Entry* family :
-       {arithmetic_ops, math_ops,      trigonometry_ops, activation_ops, loss_ops,
-        compare_ops,    reduce_ops,    scan_ops,         sort_ops,       matmul_ops,
-        softmax_ops,    normalize_ops, recurrent_ops,    sequence_ops,   reshape_ops,
-        copy_ops,       join_ops,      gather_ops,       create_ops,     device_ops,
-        random_ops,     update_ops,    special_ops,      scatter_ops,    ctc_ops})
+  for (const Entry* family : {
+#define REEL_FAMILY(family, ...) family##_ops,
+#include "lib/table/families.def"
+       })
     for (; *family; ++family) ops.add(**family);
 }
 

@@ -5,6 +5,7 @@
 #include "autograd/install.hpp"
 #include "lib/formulas/activation.hpp"
 #include "lib/formulas/arithmetic.hpp"
+#include "lib/formulas/compare.hpp"
 #include "lib/formulas/loss.hpp"
 #include "lib/formulas/math.hpp"
 #include "lib/formulas/special.hpp"
@@ -109,12 +110,9 @@ PointwiseGradient gradient_of(Activation activation) {
   return nullptr;
 }
 
-const Rules pointwise_rules[] = {rules_of<formulas::ArithmeticFormulas>,
-                                 rules_of<formulas::MathFormulas>,
-                                 rules_of<formulas::TrigonometryFormulas>,
-                                 rules_of<formulas::ActivationFormulas>,
-                                 rules_of<formulas::LossFormulas>,
-                                 rules_of<formulas::SpecialFormulas>,
-                                 rules_of_three,
-                                 nullptr};
+const Rules pointwise_rules[] = {
+#define REEL_POINTWISE(family, list) rules_of<formulas::list>,
+#define REEL_FAMILY(...)
+#include "lib/table/families.def"
+    rules_of_three, nullptr};
 }  // namespace reel

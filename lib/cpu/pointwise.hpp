@@ -320,6 +320,9 @@ constexpr Tiles tiles_of() {
 
 template <class F>
 inline constexpr Tiles tiles = tiles_of<F>();
+/// The formulas of two lists.
+template <class... F, class... G>
+formulas::List<F..., G...> operator+(formulas::List<F...>, formulas::List<G...>);
 /// The passes of a family, by name.
 template <class List>
 inline constexpr NamedTiles tile_table[] = {{nullptr, nullptr}};

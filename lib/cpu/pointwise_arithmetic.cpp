@@ -32,15 +32,14 @@ void power_tile(std::int64_t n, const void* const* inputs, unsigned how, void* o
     });
   if (!done) floating_tile<Power, T>(n, inputs, how, output);
 }
-
-constexpr Tiles lerp_tiles = tiles_by([]<class T>(Type<T>) -> Tile {
+}  // namespace
+template <>
+inline constexpr Tiles tiles<Lerp> = tiles_by([]<class T>(Type<T>) -> Tile {
   if constexpr (computes_fractions<T>)
     return lerp_tile<T>;
   else
     return nullptr;
 });
-constexpr NamedTiles lerp_table[] = {{"lerp", &lerp_tiles}, {nullptr, nullptr}};
-}  // namespace
 template <>
 inline constexpr Tiles tiles<Power> = [] {
   Tiles made = tiles_of<Power>();
@@ -48,6 +47,6 @@ inline constexpr Tiles tiles<Power> = [] {
   made.value[static_cast<int>(DType::float64)] = power_tile<double>;
   return made;
 }();
-extern const Family arithmetic_family = {no_kernels, tile_table<ArithmeticFormulas>};
-extern const Family lerp_family = {no_kernels, lerp_table};
+extern const Family arithmetic_family = {no_kernels,
+                                         tile_table<decltype(ArithmeticFormulas() + List<Lerp>())>};
 }  // namespace reel::kernels::REEL_ISA

@@ -19,13 +19,6 @@ void where_tile(std::int64_t n, const void* const* inputs, unsigned how, void* o
   REEL_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) out[i] = condition[i] ? x[i] : y[i];
 }
-constexpr Tiles where_tiles = tiles_by([]<class T>(Type<T>) -> Tile {
-  if constexpr (!has_arithmetic(dtype_of<T>()))
-    return nullptr;
-  else
-    return with_unit(sizeof(T), []<class Unit>(Type<Unit>) -> Tile { return where_tile<Unit>; });
-});
-
 template <class X, class Y>
 void order_tile(std::int64_t n, const void* const* inputs, unsigned how, void* output) {
   if (const unsigned scalars = how & pass_scalars)
@@ -36,8 +29,20 @@ void order_tile(std::int64_t n, const void* const* inputs, unsigned how, void* o
   float* const out = static_cast<float*>(output);
   for (std::int64_t i = 0; i < n; ++i) out[i] = Order()(x[i], y[i]);
 }
+struct Where {
+  static constexpr const char* name = "where";
+};
+}  // namespace
+template <>
+inline constexpr Tiles tiles<Where> = tiles_by([]<class T>(Type<T>) -> Tile {
+  if constexpr (!has_arithmetic(dtype_of<T>()))
+    return nullptr;
+  else
+    return with_unit(sizeof(T), []<class Unit>(Type<Unit>) -> Tile { return where_tile<Unit>; });
+});
 /// By the dtype of the first input. The op converts inputs of other dtypes first.
-constexpr Tiles order_tiles = tiles_by([]<class T>(Type<T>) -> Tile {
+template <>
+inline constexpr Tiles tiles<Order> = tiles_by([]<class T>(Type<T>) -> Tile {
   if constexpr (std::is_same_v<T, std::int64_t>)
     return order_tile<std::int64_t, double>;
   else if constexpr (std::is_same_v<T, double>)
@@ -45,10 +50,6 @@ constexpr Tiles order_tiles = tiles_by([]<class T>(Type<T>) -> Tile {
   else
     return nullptr;
 });
-constexpr NamedTiles where_table[] = {
-    {"where", &where_tiles}, {"order", &order_tiles}, {nullptr, nullptr}};
-}  // namespace
-extern const Family compare_family = {no_kernels, tile_table<CompareFormulas>};
-extern const Family bitwise_family = {no_kernels, tile_table<BitwiseFormulas>};
-extern const Family where_family = {no_kernels, where_table};
+extern const Family compare_family = {
+    no_kernels, tile_table<decltype(CompareFormulas() + BitwiseFormulas() + List<Where, Order>())>};
 }  // namespace reel::kernels::REEL_ISA

@@ -261,4 +261,7 @@ class PlayBack {
                {dh, q.batch, q.hidden, q.hidden, 1}, dh);
   }
 };
+
+KernelResult gru(const KernelCall& call);  // sequence_gru.cpp
+KernelResult gru_gradient(const KernelCall& call);
 }  // namespace reel::kernels::REEL_ISA

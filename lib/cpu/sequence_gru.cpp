@@ -108,9 +108,6 @@ KernelResult gru_of(const KernelCall& call) {
   if (!checked.failure) gru.run(call);
   return checked;
 }
-KernelResult gru(const KernelCall& call) {
-  return with_floating(call.output().dtype, [&]<class T>(Type<T>) { return gru_of<T>(call); });
-}
 
 /// Inputs: x, h, weight, bias, lengths; outputs: every h, h, gates with the state's shares of n.
 template <class T>
@@ -133,13 +130,13 @@ void gru_gradient_of(const GradientKernelCall& g) {
   PlayBack<T, GruBack<T>>(q, cell, {q, x(0), x(1), x(2), y(0), dx(0), dx(2), g.adds(0), g.adds(2)})
       .run();
 }
+}  // namespace
+
+KernelResult gru(const KernelCall& call) {
+  return with_floating(call.output().dtype, [&]<class T>(Type<T>) { return gru_of<T>(call); });
+}
 KernelResult gru_gradient(const KernelCall& call) {
   const GradientKernelCall g(call);
   return with_floating(g.x(0)->dtype, [&]<class T>(Type<T>) { gru_gradient_of<T>(g); });
 }
-
-const NamedKernel kernels[] = {{"gru", gru}, {"gru.d", gru_gradient}, {nullptr, nullptr}};
-}  // namespace
-extern const Family sequence_gru_family;
-const Family sequence_gru_family = {kernels, nullptr};
 }  // namespace reel::kernels::REEL_ISA

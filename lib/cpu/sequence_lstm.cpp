@@ -137,8 +137,12 @@ KernelResult lstm_gradient(const KernelCall& call) {
   return with_floating(g.x(0)->dtype, [&]<class T>(Type<T>) { lstm_gradient_of<T>(g); });
 }
 
-const NamedKernel kernels[] = {{"lstm", lstm}, {"lstm.d", lstm_gradient}, {nullptr, nullptr}};
+const NamedKernel kernels[] = {{"gru", gru},
+                               {"gru.d", gru_gradient},
+                               {"lstm", lstm},
+                               {"lstm.d", lstm_gradient},
+                               {nullptr, nullptr}};
 }  // namespace
-extern const Family sequence_lstm_family;
-const Family sequence_lstm_family = {kernels, nullptr};
+extern const Family sequence_family;
+const Family sequence_family = {kernels, nullptr};
 }  // namespace reel::kernels::REEL_ISA

@@ -112,6 +112,7 @@ struct ClipAbove {
 /// x + w (y - x), from the end that is nearer: exact for w = 0 and w = 1, and x if y is x. It has
 /// three inputs, so it is not in the list.
 struct Lerp {
+  static constexpr const char* name = "lerp";
   constexpr auto operator()(auto x, auto y, auto w) const {
     auto difference = y - x, rest = 1 - w;
     auto near = math::select(w < 0.5f, x + w * difference, y - rest * difference);

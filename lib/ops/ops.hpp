@@ -19,9 +19,6 @@ Tensor ranks_of(Operand x, std::int64_t axis, struct SortOptions options, std::i
 
 /// The list of entries of each family. It ends with null.
 using Entry = Op*;
-extern const Entry arithmetic_ops[], math_ops[], trigonometry_ops[], activation_ops[], loss_ops[],
-    compare_ops[], reduce_ops[], scan_ops[], sort_ops[], matmul_ops[], softmax_ops[],
-    normalize_ops[], recurrent_ops[], sequence_ops[], reshape_ops[], copy_ops[], join_ops[],
-    gather_ops[], create_ops[], device_ops[], random_ops[], update_ops[], special_ops[],
-    scatter_ops[], ctc_ops[];
+#define REEL_FAMILY(family, ...) extern const Entry family##_ops[];
+#include "lib/table/families.def"
 }  // namespace reel

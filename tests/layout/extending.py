@@ -35,7 +35,7 @@ class Block:
         self.old, self.new = ("".join(line[1:] + "\n" for line in lines if line[0] in marks) for marks in (" -", " +"))
 
     def apply(self, text):
-        """The file's text with the old lines replaced. The text has the old lines exactly once."""
+        """The file's text with the old lines replaced. The text has the old lines exactly once; a new file has none."""
         found = ("\n" + text).count("\n" + self.old)
         if found != 1:
             raise Wrong(f"{self.place}: {self.file} has these lines {found} times, expected once:\n{self.old}")
@@ -83,24 +83,23 @@ def extended(all_blocks, without=None):
     texts = {}
     for block in all_blocks:
         if block is not without:
-            texts[block.file] = block.apply(texts.get(block.file) or (ROOT / block.file).read_text())
+            text = texts.get(block.file) or ((ROOT / block.file).read_text() if (ROOT / block.file).exists() else "")
+            texts[block.file] = block.apply(text)
     return texts
 
 
 def write(tree, texts):
     """Makes `tree` a copy of the sources with these texts. Unchanged files keep their time, so builds are short."""
     wanted = set()
-    for name in COPIED:
-        for source in [ROOT / name, *(ROOT / name).rglob("*")]:
-            if not source.is_file() or source.suffix == ".pyc":
-                continue
-            path = source.relative_to(ROOT)
-            target = tree / path
-            wanted.add(target)
-            content = texts[str(path)].encode() if str(path) in texts else source.read_bytes()
-            if not target.exists() or target.read_bytes() != content:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(content)
+    sources = [source for name in COPIED for source in [ROOT / name, *(ROOT / name).rglob("*")]
+               if source.is_file() and source.suffix != ".pyc"]
+    for path in {source.relative_to(ROOT) for source in sources} | set(map(pathlib.Path, texts)):
+        target = tree / path
+        wanted.add(target)
+        content = texts[str(path)].encode() if str(path) in texts else (ROOT / path).read_bytes()
+        if not target.exists() or target.read_bytes() != content:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
     for name in COPIED:
         for old in (tree / name).rglob("*"):
             if old.is_file() and old not in wanted:
@@ -118,7 +117,8 @@ def check_sources(tree, texts):
     for script in ("dependencies", "ops_listed"):
         output_of(sys.executable, tree / f"tests/layout/{script}.py")
     if " 14." in output_of("clang-format", "--version"):
-        output_of("clang-format", "--dry-run", "-Werror", *texts, cwd=tree)
+        code = [file for file in texts if file.endswith((".cpp", ".cu", ".hpp"))]
+        output_of("clang-format", "--dry-run", "-Werror", *code, cwd=tree)
 
 
 def check_builds(tree, all_blocks):
@@ -135,6 +135,10 @@ def check_builds(tree, all_blocks):
     output_of(sys.executable, tree / "tests/layout/dependencies.py", build)
     output_of(build / "tests/test_nn", "LayerScale multiplies the last axis")
     sweep = build / "tests/test_sweep"
+    if (build / "cuda/emulate").exists():
+        ninja("cuda/libreel_cuda_emulated.so")
+        output_of("env", f"LD_PRELOAD={build}/cuda/emulate/libemulate.so", "REEL_TEST_DEVICE=cuda",
+                  f"REEL_CUDA_LIBRARY={build}/cuda/libreel_cuda_emulated.so", sweep, "every op*,*gradient agrees*")
     lines = [output_of(sweep).splitlines()[-1], output_of(sys.executable, tree / "tests/layout/doc_examples.py", build)]
     for file, part, expected in LEFT_OUT:
         left_out = next(block for block in all_blocks if block.file == file and part in block.new)

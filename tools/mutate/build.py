@@ -7,7 +7,7 @@ import subprocess
 
 import source
 
-OPTIONS = ["-Disa=native", "-Dsamples=false"]  # objects as those of ./dev test, which ccache has
+OPTIONS = ["-Disa=native", "-Dcuda=disabled", "-Dsamples=false"]  # objects as those of ./dev test, which ccache has
 
 
 class Build:
