@@ -120,7 +120,7 @@ class Notes : public Redirect {
   std::vector<Writes> writes_;
 };
 
-[[noreturn]] void fail_differs(std::string_view what, std::string first, std::string second) {
+[[noreturn]] void fail_differs(const Text& what, const Text& first, const Text& second) {
   fail<TapeError>(site_of({}), "checkpoint", what, "as in the first run: " + first, second,
                   "f must compute the same again.");
 }
@@ -150,7 +150,7 @@ class Repeats : public Redirect {
   }
   Tensor draw(RandomOptions& options, Caller caller, Draw) override {
     if (next_draw_ == run_.drawn.size())
-      fail_differs("random numbers", std::to_string(next_draw_) + " draws", "one more");
+      fail_differs("random numbers", to_text(next_draw_) + " draws", "one more");
     const Drawn& first = run_.drawn[next_draw_++];
     if (!(options.kind == first.options.kind && options.shape == first.options.shape &&
           options.dtype == first.options.dtype))
@@ -239,12 +239,10 @@ void checkpoint_rule(GradientCall& call) {
   }
   const Tensors results = run_again(context, *run, values);
   if (results.size() != run->results.size())
-    fail_differs("results", std::to_string(run->results.size()) + " tensors",
-                 std::to_string(results.size()));
+    fail_differs("results", to_text(run->results.size()) + " tensors", to_text(results.size()));
   for (std::size_t i = 0; i < results.size(); ++i)
     if (!(results[i].shape() == run->results[i]))
-      fail_differs("result " + std::to_string(i), to_text(run->results[i]),
-                   to_text(results[i].shape()));
+      fail_differs("result " + to_text(i), to_text(run->results[i]), to_text(results[i].shape()));
   const auto [target, upstream] = target_of(call, results);
   const std::vector<Tensor> found = TapeAccess::gradients(tape, target, sources, upstream);
   for (std::size_t i = 0; i < wanted.size(); ++i) call.give(wanted[i], found[i]);
@@ -262,8 +260,8 @@ Tensors detail::run_checkpoint(Operands inputs, const Runs& f, Runs again) try {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     arguments.push_back(inputs[i].value());
     if (!arguments[i].defined())
-      fail<Error>(inputs[i].caller(), checkpoint_op.name, "argument " + std::to_string(i),
-                  "a tensor", "an undefined Tensor");
+      fail<Error>(inputs[i].caller(), checkpoint_op.name, "argument " + to_text(i), "a tensor",
+                  "an undefined Tensor");
   }
   if (!(context.mode & recording)) return f(arguments);
   const auto run = std::make_shared<FirstRun>();

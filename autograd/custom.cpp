@@ -23,8 +23,8 @@ void custom_rule(GradientCall& call) {
   const Tensors found = call.option<CustomOptions>().gradient(Tensors(std::move(upstream)));
   if (static_cast<int>(found.size()) != call.input_count())
     fail<TapeError>(site_of({}), "custom_gradient", "gradient",
-                    std::to_string(call.input_count()) + " tensors, one for each argument",
-                    std::to_string(found.size()));
+                    to_text(call.input_count()) + " tensors, one for each argument",
+                    to_text(found.size()));
   for (int i = 0; i < call.input_count(); ++i) call.give(i, found[static_cast<std::size_t>(i)]);
 }
 
@@ -51,8 +51,8 @@ void GradientCall::give_from_user() {
   const Tensors found = call_user_gradient(view, Tensors(std::move(all)));
   if (static_cast<int>(found.size()) != record_.input_count)
     fail<TapeError>(record_.site(), record_.op->name, "gradient",
-                    std::to_string(record_.input_count) + " tensors, one for each input",
-                    std::to_string(found.size()));
+                    to_text(record_.input_count) + " tensors, one for each input",
+                    to_text(found.size()));
   for (int i = 0; i < record_.input_count; ++i) give(i, found[static_cast<std::size_t>(i)]);
 }
 
@@ -72,7 +72,7 @@ Tensors run_custom(Operands inputs, const std::vector<Variable>& variables,
     given.push_back(is_argument ? inputs[i].value() : variables[i - inputs.size()].value());
     bodies[i] = Access::body(given[i]);
     if (!bodies[i])
-      fail<Error>(inputs[i].caller(), custom_op.name, "argument " + std::to_string(i), "a tensor",
+      fail<Error>(inputs[i].caller(), custom_op.name, "argument " + to_text(i), "a tensor",
                   "an undefined Tensor");
   }
   const CallView view{custom_op, bodies.data(),  static_cast<int>(count), nullptr, 0,

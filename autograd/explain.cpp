@@ -46,7 +46,7 @@ Elements elements_of(const Body* body) {
 }
 
 std::string text_of(const Body& x) {
-  return fmt::format("{} {}", name_of(x.dtype), to_text(x.shape));
+  return fmt::format("{} {}", name_of(x.dtype), std::string(to_text(x.shape)));
 }
 std::string place_of(const Record& record) { return place_of(*record.op, record.site()); }
 
@@ -130,7 +130,7 @@ class Inquiry {
     if (found_.odd.empty() && finite && before.finite && !after.finite)
       found_.odd = fmt::format("the gradient of {} makes {}{}{}", place_of(record),
                                std::isnan(after.odd) ? "nan" : fmt::format("{}", after.odd),
-                               place_text(*record.inputs[k].shape, after.odd_at),
+                               std::string(place_text(*record.inputs[k].shape, after.odd_at)),
                                where_input_is(record, k, after.odd_at));
     if (zero) return;
     if (!after.defined)

@@ -22,16 +22,12 @@ class PlaybackScope {
  public:
   PlaybackScope(Context& context, std::uint64_t tape)
       : context_(context),
-        muted_(tape & ~context.reel->muted),
+        pause_(context, tape),
         site_(context.site),
         names_(context.site_name.empty()) {
     if (names_) context_.site_name = "gradient";
-    context_.reel->muted |= tape;
-    context_.update_recording();
   }
   ~PlaybackScope() {
-    context_.reel->muted &= ~muted_;
-    context_.update_recording();
     context_.site = site_;
     if (names_) context_.site_name = {};
   }
@@ -40,7 +36,7 @@ class PlaybackScope {
 
  private:
   Context& context_;
-  std::uint64_t muted_;
+  RecordingPause pause_;
   Caller site_;
   bool names_;
 };

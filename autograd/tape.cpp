@@ -10,6 +10,7 @@
 #include "autograd/lookups.hpp"
 #include "autograd/playing.hpp"
 #include "autograd/unconnected.hpp"
+#include "lib/body/room.hpp"
 #include "lib/flow/observer.hpp"
 #include "lib/flow/redirect.hpp"
 #include "lib/gate/devices.hpp"
@@ -62,7 +63,7 @@ void GradientTape::watch(const Tensor& x, Caller caller) try {
   Body* body = Access::body(Redirect::read_tensor(Context::here(), x));
   if (!body) fail<Error>(caller, "watch", "x", "a tensor", "an undefined Tensor");
   if (!is_floating(body->dtype))
-    fail<DTypeError>(caller, "watch", "x", "a floating dtype", std::string(name_of(body->dtype)));
+    fail<DTypeError>(caller, "watch", "x", "a floating dtype", name_of(body->dtype));
   Context& context = own_context(reel_, "watch", caller);
   if (!spent_) context.reel->watch(body, nullptr, bit_, context.site_of(caller));
 } catch (const std::bad_alloc&) {
@@ -70,7 +71,7 @@ void GradientTape::watch(const Tensor& x, Caller caller) try {
 }
 void GradientTape::watch(const Variable& x, Caller caller) try {
   if (!is_floating(x.dtype()))
-    fail<DTypeError>(caller, "watch", "x", "a floating dtype", std::string(name_of(x.dtype())));
+    fail<DTypeError>(caller, "watch", "x", "a floating dtype", name_of(x.dtype()));
   Context& context = own_context(reel_, "watch", caller);
   if (spent_) return;
   context.reel->watch(Access::body(read_variable(context, x)), &Access::cell(x), bit_,
@@ -114,12 +115,11 @@ Tensor GradientTape::gradient(Operand target, GradientSource source, Unconnected
   return gradient(target, source, GradientOptions{.unconnected = unconnected});
 }
 std::vector<Tensor> GradientTape::gradient(Operand target, GradientSources sources,
-                                           GradientOptions options) try {
-  std::vector<Tensor> results(sources.size());
+                                           GradientOptions options) {
+  auto results = room_for<Tensor>(sources.size(), target.caller(), "gradient");
+  results.resize(sources.size());
   gradients(target, sources, options, results.data());
   return results;
-} catch (const std::bad_alloc&) {
-  fail_memory(target.caller(), "gradient");
 }
 std::vector<Tensor> GradientTape::gradient(Operand target, GradientSources sources,
                                            Unconnected unconnected) {
@@ -128,7 +128,7 @@ std::vector<Tensor> GradientTape::gradient(Operand target, GradientSources sourc
 
 namespace {
 [[noreturn, gnu::cold]] void fail_undefined_source(std::size_t i, Caller caller) {
-  fail<Error>(caller, "gradient", "source " + std::to_string(i), "a tensor", "an undefined Tensor");
+  fail<Error>(caller, "gradient", "source " + to_text(i), "a tensor", "an undefined Tensor");
 }
 inline void check_source(const GradientSource& source, std::size_t i, Caller caller) {
   if (source.tensor() && !source.tensor()->defined()) [[unlikely]]
@@ -139,7 +139,7 @@ inline void check_source(const GradientSource& source, std::size_t i, Caller cal
   fail<TapeError>(caller, what, "tape", "one call of gradient() on a tape that is not persistent",
                   inside               ? "another call inside its own gradient()"
                   : what == "gradient" ? "another call"
-                                       : std::string(what) + "() after it",
+                                       : Text(what) + "() after it",
                   "Make it GradientTape tape({.persistent = true}).");
 }
 }  // namespace
@@ -166,8 +166,7 @@ void GradientTape::gradients(const Operand& target, const GradientSources& sourc
   Body* body = body_of(asked);
   if (!body) fail<Error>(caller, "gradient", "target", "a tensor", "an undefined Tensor");
   if (!is_floating(body->dtype))
-    fail<DTypeError>(caller, "gradient", "target", "a floating dtype",
-                     std::string(name_of(body->dtype)));
+    fail<DTypeError>(caller, "gradient", "target", "a floating dtype", name_of(body->dtype));
 
   std::optional<BackwardEvents> own_events;
   std::optional<BackwardEvents>& events = lookups ? lookups->events : own_events;
@@ -257,9 +256,10 @@ Tensor choose(std::int64_t i, std::int64_t parts, const Tensor& y, Caller caller
       .reshape(y.shape(), caller);
 }
 Shape joined(const Shape& first, std::span<const std::int64_t> second, Caller caller) {
-  std::vector<std::int64_t> lengths(first.begin(), first.end());
-  lengths.insert(lengths.end(), second.begin(), second.end());
-  return Shape(lengths, caller);
+  SmallVector<std::int64_t, 2 * Shape::max_rank> lengths;
+  for (const std::int64_t length : first) lengths.push_back(length);
+  for (const std::int64_t length : second) lengths.push_back(length);
+  return Shape(std::span<const std::int64_t>(lengths.data(), lengths.size()), caller);
 }
 }  // namespace
 
@@ -278,8 +278,9 @@ std::vector<Tensor> GradientTape::rows(const Tensor& y, GradientSource source,
   };
   const Persistence persistence{this, reel_of(reel_), bit_,
                                 std::exchange(options_.persistent, true)};
-  std::vector<Tensor> found;
-  for (std::int64_t i = 0; parts > 0 && i < y.size() / parts; ++i)
+  const std::int64_t count = parts > 0 ? y.size() / parts : 0;
+  auto found = room_for<Tensor>(static_cast<std::size_t>(count), caller, "gradient");
+  for (std::int64_t i = 0; i < count; ++i)
     found.push_back(
         gradient(Operand(y, caller), source, {choose(i, parts, y, caller), unconnected}));
   return found;
@@ -296,7 +297,7 @@ Tensor GradientTape::jacobian_target(const Operand& target, GradientSource sourc
   return Access::share(body_of(target));
 }
 
-Tensor GradientTape::jacobian(Operand target, GradientSource source, Unconnected unconnected) try {
+Tensor GradientTape::jacobian(Operand target, GradientSource source, Unconnected unconnected) {
   const Caller caller = target.caller();
   const FunctionScope scope(caller, "jacobian");
   const Tensor y = jacobian_target(target, source, "jacobian");
@@ -306,12 +307,10 @@ Tensor GradientTape::jacobian(Operand target, GradientSource source, Unconnected
   const std::vector<Tensor> found = rows(y, source, unconnected, 1, caller);
   if (found.empty()) return zeros(shape, {.dtype = y.dtype()}, caller);
   return reshape(Operand(stack(Operands(found, caller)), caller), shape);
-} catch (const std::bad_alloc&) {
-  fail_memory(target.caller(), "jacobian");
 }
 
 Tensor GradientTape::batch_jacobian(Operand target, GradientSource source,
-                                    Unconnected unconnected) try {
+                                    Unconnected unconnected) {
   const Caller caller = target.caller();
   const FunctionScope scope(caller, "batch_jacobian");
   const Tensor y = jacobian_target(target, source, "batch_jacobian");
@@ -327,8 +326,6 @@ Tensor GradientTape::batch_jacobian(Operand target, GradientSource source,
   const auto count = static_cast<std::int64_t>(found.size());
   const Tensor all = stack(Operands(found, caller)).reshape({count, x[0], -1}, caller);
   return reshape(Operand(transpose(Operand(all, caller), {1, 0, 2}), caller), shape);
-} catch (const std::bad_alloc&) {
-  fail_memory(target.caller(), "batch_jacobian");
 }
 
 std::vector<RecordedOp> GradientTape::ops(Caller caller) const try {

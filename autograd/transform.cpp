@@ -31,7 +31,7 @@ struct WeightScope::Weights : Redirect {
   }
   bool writes(const Variable& x, std::string_view op, Caller caller) override {
     if (find(x))
-      fail<Error>(caller, op, "\"" + x.name() + "\"", "a Variable with its own value",
+      fail<Error>(caller, op, "\"" + Text(x.name()) + "\"", "a Variable with its own value",
                   "one whose value a WeightScope or functional_call() gives");
     return Redirect::writes(x, op, caller);
   }
@@ -39,7 +39,7 @@ struct WeightScope::Weights : Redirect {
 
 namespace {
 void check_weight(const Variable& variable, const Tensor& weight, Caller caller) {
-  const std::string name = "weight of \"" + variable.name() + "\"";
+  const Text name = "weight of \"" + Text(variable.name()) + "\"";
   if (!weight.defined())
     fail<Error>(caller, "functional_call", name, "a tensor", "an undefined Tensor");
   if (!(weight.shape() == variable.shape()))
@@ -58,8 +58,8 @@ void check_weight(const Variable& variable, const Tensor& weight, Caller caller)
 WeightScope::WeightScope(const std::vector<Variable>& variables, Operands weights) try {
   if (weights.size() != variables.size())
     fail<Error>(weights.caller(), "functional_call", "weights",
-                std::to_string(variables.size()) + " tensors, one for each Variable",
-                std::to_string(weights.size()));
+                to_text(variables.size()) + " tensors, one for each Variable",
+                to_text(weights.size()));
   std::vector<Tensor> values;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     values.push_back(weights[i].value());
@@ -94,8 +94,8 @@ LinearMap::~LinearMap() {
 }
 
 namespace {
-void check_along(const Tensor& along, const Shape& shape, std::string_view op,
-                 std::string_view argument, Caller caller) {
+void check_along(const Tensor& along, const Shape& shape, std::string_view op, const Text& argument,
+                 Caller caller) {
   if (!along.defined()) fail<Error>(caller, op, argument, "a tensor", "an undefined Tensor");
   if (!(along.shape() == shape))
     fail<ShapeError>(caller, op, argument, "the shape of x " + to_text(shape),
@@ -128,19 +128,16 @@ Tensor LinearMap::operator()(Operand tangent) const {
 
 std::vector<Tensor> detail::second_along(GradientTape& outer, std::span<const Tensor> slopes,
                                          std::span<const Tensor> along,
-                                         const GradientSources& sources, Caller caller) try {
+                                         const GradientSources& sources, Caller caller) {
   if (along.size() != slopes.size())
-    fail<Error>(caller, "hvp", "v", std::to_string(slopes.size()) + " tensors",
-                std::to_string(along.size()));
+    fail<Error>(caller, "hvp", "v", to_text(slopes.size()) + " tensors", to_text(along.size()));
   Tensor target;
   for (std::size_t i = 0; i < slopes.size(); ++i) {
-    const std::string argument = slopes.size() == 1 ? "v" : "v " + std::to_string(i);
+    const Text argument = slopes.size() == 1 ? "v" : "v " + to_text(i);
     check_along(along[i], slopes[i].shape(), "hvp", argument, caller);
     const Tensor product = sum(Operand(slopes[i] * along[i].to(slopes[i].dtype(), caller), caller));
     target = i == 0 ? product : target + product;
   }
   return outer.gradient({target, caller}, sources, Unconnected::zero);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "hvp");
 }
 }  // namespace reel

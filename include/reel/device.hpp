@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Devices: where tensors are stored and ops run.
-#pragma once  // defined in lib/flow
+#pragma once  // defined in lib/flow, lib/tensor
 #include <cstddef>
 #include <cstdint>
 #include <iosfwd>

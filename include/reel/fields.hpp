@@ -274,14 +274,12 @@ NamedVariables named_variables(const Model& model, bool parameters, bool buffers
 } catch (const std::bad_alloc&) {
   fail_memory({}, op);
 }
+/// The Variables without their names.
+REEL_API std::vector<Variable> variables_of(const NamedVariables& named, std::string_view op);
 /// Parameters and buffers.
 template <class Model>
-std::vector<Variable> all_variables(const Model& model, std::string_view op) try {
-  std::vector<Variable> found;
-  for (auto& [name, variable] : named_variables(model, true, true, op)) found.push_back(variable);
-  return found;
-} catch (const std::bad_alloc&) {
-  fail_memory({}, op);
+std::vector<Variable> all_variables(const Model& model, std::string_view op) {
+  return variables_of(named_variables(model, true, true, op), op);
 }
 }  // namespace detail
 
@@ -300,21 +298,13 @@ std::vector<std::pair<std::string, Variable>> named_buffers(const Model& model) 
 /// occurs twice is listed once. A struct without REEL_FIELDS does not compile. If a list misses a
 /// Variable, nn::check() finds it.
 template <class Model>
-std::vector<Variable> parameters(const Model& model) try {
-  std::vector<Variable> found;
-  for (auto& [name, variable] : named_parameters(model)) found.push_back(variable);
-  return found;
-} catch (const std::bad_alloc&) {
-  fail_memory({}, "parameters");
+std::vector<Variable> parameters(const Model& model) {
+  return detail::variables_of(named_parameters(model), "parameters");
 }
 /// The Buffers in a model, in the order of its fields.
 template <class Model>
-std::vector<Variable> buffers(const Model& model) try {
-  std::vector<Variable> found;
-  for (auto& [name, variable] : named_buffers(model)) found.push_back(variable);
-  return found;
-} catch (const std::bad_alloc&) {
-  fail_memory({}, "buffers");
+std::vector<Variable> buffers(const Model& model) {
+  return detail::variables_of(named_buffers(model), "buffers");
 }
 /// The total number of elements of the parameters.
 template <class Model>

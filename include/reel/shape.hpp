@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The lengths of a tensor's axes, and lists of axes.
-#pragma once  // defined in lib/body
+#pragma once  // defined in lib/body, lib/tensor
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>

@@ -38,28 +38,21 @@ std::string_view name_of(DType dtype) {
   return "no dtype";
 }
 
-void refuse_type(std::string_view op, DType dtype, DType asked, Caller caller) try {
+void refuse_type(std::string_view op, DType dtype, DType asked, Caller caller) {
   fail<DTypeError>(
-      caller, op, "type", "the C++ type of the tensor's " + std::string(name_of(dtype)),
-      std::string(name_of(asked)),
-      "Use " + std::string(op) + "<" + type_names[dtype] + ">(), or convert first: x.to(DType::" +
+      caller, op, "type", "the C++ type of the tensor's " + Text(name_of(dtype)), name_of(asked),
+      "Use " + Text(op) + "<" + type_names[dtype] + ">(), or convert first: x.to(DType::" +
           (asked == DType::boolean ? "boolean" : std::string(name_of(asked))) + ").");
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, op);
 }
 
 namespace detail {
-void number_does_not_fit(Scalar value, DType dtype, Caller caller) try {
-  fail<DTypeError>(caller, "tensor", "value", "a number that fits " + std::string(name_of(dtype)),
+void number_does_not_fit(Scalar value, DType dtype, Caller caller) {
+  fail<DTypeError>(caller, "tensor", "value", "a number that fits " + Text(name_of(dtype)),
                    to_text(value));
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "tensor");
 }
-void ragged_list(std::size_t expected, std::size_t got, Caller caller) try {
-  fail<ShapeError>(caller, "tensor", "lists", "lists of one length, " + std::to_string(expected),
-                   std::to_string(got));
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "tensor");
+void ragged_list(std::size_t expected, std::size_t got, Caller caller) {
+  fail<ShapeError>(caller, "tensor", "lists", "lists of one length, " + to_text(expected),
+                   to_text(got));
 }
 }  // namespace detail
 }  // namespace reel

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lib/body/error.hpp"
+#include "lib/body/text.hpp"
 
 namespace reel {
 namespace {
@@ -80,6 +81,8 @@ void fail_memory(Caller caller, std::string_view op) {
 template <class E>
 void fail(Caller caller, std::string_view op, std::string_view argument, std::string_view expected,
           std::string_view got, std::string_view advice) try {
+  for (const std::string_view text : {argument, expected, got, advice})
+    if (is_lost(text)) fail_memory(caller, op);
   error_source.begin();
   const E error(message(caller, op, argument, expected, got, advice));
   error_source.tell(error, op, caller);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lib/body/shape.hpp"
 
-#include <ostream>
 #include <string>
 
 #include <reel/error.hpp>
@@ -13,24 +12,18 @@ namespace reel {
 namespace {
 constexpr std::int64_t most_elements = std::int64_t{1} << 58;  // 8 bytes each still fit 2^61
 
-void check_lengths(const Shape& shape, Caller caller) try {
+void check_lengths(const Shape& shape, Caller caller) {
   for (std::int64_t length : shape)
     if (length < -1)
-      fail<ShapeError>(caller, "Shape", "length", "a length of at least 0", std::to_string(length));
+      fail<ShapeError>(caller, "Shape", "length", "a length of at least 0", to_text(length));
   count_elements(shape, "Shape", caller);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "Shape");
 }
-[[noreturn]] void too_many(std::string_view what, std::size_t count, Caller caller) try {
-  fail<ShapeError>(caller, what, "axes", "at most 8 axes", std::to_string(count));
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, what);
+[[noreturn]] void too_many(std::string_view what, std::size_t count, Caller caller) {
+  fail<ShapeError>(caller, what, "axes", "at most 8 axes", to_text(count));
 }
 [[noreturn, gnu::noinline]] void too_many_elements(const Shape& shape, std::string_view op,
-                                                   Caller caller) try {
+                                                   Caller caller) {
   fail<ShapeError>(caller, op, "shape", "at most 2^58 elements", to_text(shape));
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, op);
 }
 }  // namespace
 
@@ -56,21 +49,13 @@ std::int64_t count_all_elements(const Shape& shape, std::string_view op, Caller 
   return none ? 0 : others;
 }
 std::int64_t Shape::elements(Caller caller) const { return count_elements(*this, "Shape", caller); }
-std::int64_t Shape::fail_axis(AxisAt at) const try {
-  fail<ShapeError>(at.caller, "Shape", "axis", "an axis of " + to_text(*this),
-                   std::to_string(at.axis));
-} catch (const std::bad_alloc&) {
-  fail_memory(at.caller, "Shape");
+std::int64_t Shape::fail_axis(AxisAt at) const {
+  fail<ShapeError>(at.caller, "Shape", "axis", "an axis of " + to_text(*this), to_text(at.axis));
 }
 void Shape::resize(std::size_t rank, Caller caller) {
   if (rank > max_rank) too_many("Shape", rank, caller);
   for (std::size_t i = rank_; i < rank; ++i) lengths_[i] = 1;
   rank_ = rank;
-}
-std::ostream& operator<<(std::ostream& out, const Shape& x) try {
-  return out << to_text(x);
-} catch (const std::bad_alloc&) {
-  fail_memory({}, "to_string");
 }
 
 Axes::Axes(std::span<const int> axes, Caller caller) : count_(0) {

@@ -8,6 +8,7 @@
 #include <reel/threads.hpp>
 #include <reel/train.hpp>
 
+#include "lib/body/text.hpp"
 #include "lib/flow/interceptor.hpp"
 #include "lib/pool/process.hpp"
 #include "lib/pool/thread_count.hpp"
@@ -105,15 +106,12 @@ int num_threads() {
   tell_interceptors("it reads num_threads()");
   return kernels::thread_count();
 }
-void set_num_threads(int threads, Caller caller) try {
+void set_num_threads(int threads, Caller caller) {
   tell_interceptors("it calls set_num_threads()");
   if (threads < 1 || threads > kernels::most_threads)
     fail<Error>(caller, "set_num_threads", "threads",
-                "a whole number in [1, " + std::to_string(kernels::most_threads) + "]",
-                std::to_string(threads));
+                "a whole number in [1, " + to_text(kernels::most_threads) + "]", to_text(threads));
   kernels::set_thread_count(threads);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "set_num_threads");
 }
 InferScope::InferScope() : before_(Context::here().mode & infer_only) {
   Context::here().mode |= infer_only;

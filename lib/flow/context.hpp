@@ -67,10 +67,12 @@ class InferScope {
  private:
   bool before_;
 };
-/// While it lives, the tapes that record now do not record.
+/// While it lives, these tapes do not record: those that record now, if none are named.
 class RecordingPause {
  public:
-  explicit RecordingPause(Context& context) : context_(context), tapes_(context.reel->active) {
+  explicit RecordingPause(Context& context) : RecordingPause(context, context.reel->active) {}
+  RecordingPause(Context& context, std::uint64_t tapes)
+      : context_(context), tapes_(tapes & ~context.reel->muted) {
     context_.reel->muted |= tapes_;
     context_.update_recording();
   }

@@ -2,7 +2,6 @@
 #include "lib/flow/device.hpp"
 
 #include <chrono>
-#include <ostream>
 #include <utility>
 
 #include <reel/error.hpp>
@@ -29,11 +28,6 @@ std::string cuda_status() {
   if (const char* const reason = why_no_cuda()) return reason;
   return "CUDA devices: " + std::to_string(cuda_device_count());
 }
-std::ostream& operator<<(std::ostream& out, Device x) try {
-  return out << to_text(x);
-} catch (const std::bad_alloc&) {
-  fail_memory({}, "to_string");
-}
 
 void check_device(Device device, std::string_view op, Caller caller) {
   if (device == cpu()) return;
@@ -46,11 +40,9 @@ void check_device(Device device, std::string_view op, Caller caller) {
   fail<DeviceError>(caller, op, "device", "a device of this machine", to_text(device), reason);
 }
 
-void synchronize(Device device, Caller caller) try {
+void synchronize(Device device, Caller caller) {
   check_device(device, "synchronize", caller);
   if (Backend* const backend = backend_of(device.kind)) backend->wait(device.index);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "synchronize");
 }
 
 DeviceMemoryUse device_memory_use(Device device, Caller caller) {
@@ -104,12 +96,10 @@ double Event::milliseconds_since(const Event& earlier, Caller caller) const {
   return std::chrono::duration<double, std::milli>(point_->time - earlier.point_->time).count();
 }
 
-DeviceScope::DeviceScope(Device device, Caller caller) try : device_(device) {
+DeviceScope::DeviceScope(Device device, Caller caller) : device_(device) {
   check_device(device, "DeviceScope", caller);
   Context& context = open_scope(*this, &Flow::device_scopes);
   context.device = device;
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "DeviceScope");
 }
 DeviceScope::~DeviceScope() {
   close_scope(*this, &Flow::device_scopes, [](Flow& flow, OpenScope* innermost) {

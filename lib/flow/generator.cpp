@@ -69,8 +69,10 @@ struct ThreadGenerator : Generator {
 constinit thread_local OfThread<ThreadGenerator> generator_of_thread;
 
 /// Without a scope.
-Generator& own_generator(const Flow& flow) {
+Generator& own_generator(const Flow& flow) try {
   return flow.own_generator ? *flow.own_generator : generator_of_thread.get();
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "Generator");
 }
 }  // namespace
 
@@ -85,10 +87,8 @@ Generator thread_generator() {
   return current_generator();
 }
 
-void seed(std::uint64_t seed) try {
+void seed(std::uint64_t seed) {
   own_generator(Context::here()).Generator::operator=(Generator(seed));
-} catch (const std::bad_alloc&) {
-  fail_memory({}, "seed");
 }
 
 GeneratorScope::GeneratorScope(const Generator& generator) : generator_(generator) {

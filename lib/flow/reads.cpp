@@ -48,19 +48,17 @@ VariableReads::VariableReads() try : listener_(new Listener) {
 }
 VariableReads::~VariableReads() { delete listener_; }
 
-void VariableReads::require_listed(const std::vector<Variable>& listed, Caller caller) const try {
-  std::string forgotten;
+void VariableReads::require_listed(const std::vector<Variable>& listed, Caller caller) const {
+  Text forgotten = "";
   for (const Variable& variable : listener_->read)
     if (!is_among(listed, variable) && !listener_->is_gone(variable))
-      forgotten +=
-          (forgotten.empty() ? "\"" : ", \"") + variable.name() + "\" " + to_text(variable.shape());
+      forgotten += (forgotten.empty() ? "\"" : ", \"") + Text(variable.name()) + "\" " +
+                   to_text(variable.shape());
   if (!forgotten.empty())
     fail<Error>(caller, "check", "model", "every Variable that f reads in its list of members",
                 "none of " + forgotten, "Add them to REEL_FIELDS or fields().");
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "check");
 }
 void fail_input_count(std::size_t count, Caller caller) {
-  fail<Error>(caller, "check", "inputs", "as many tensors as f takes", std::to_string(count));
+  fail<Error>(caller, "check", "inputs", "as many tensors as f takes", to_text(count));
 }
 }  // namespace reel::detail

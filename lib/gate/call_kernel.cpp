@@ -15,32 +15,31 @@ namespace reel {
 namespace {
 /// " at [1, 3]", where the input first has this value; empty for a single number. A kernel reports
 /// the first element that is wrong, and no element before it can have its value.
-std::string place_of(const DeviceCall& call, const KernelResult& result) {
+Text place_of(const DeviceCall& call, const KernelResult& result) {
   const Body& x = call.kernel.input(result.input);
-  if (call.part != Part::value || is_floating(x.dtype) || x.dtype == DType::boolean) return {};
+  if (call.part != Part::value || is_floating(x.dtype) || x.dtype == DType::boolean) return "";
   for (std::int64_t i = 0; i < x.elements; ++i) {
     std::int64_t rest = i, place = 0;
     for (int axis = x.rank() - 1; axis >= 0; rest /= x.shape.data()[axis--])
       place += rest % x.shape.data()[axis] * x.strides[axis];
     if (kernels::integer_at(x, place) == result.got) return place_text(x.shape, i);
   }
-  return {};
+  return "";
 }
-std::string range_of(std::int64_t least, std::int64_t most) {
-  return most < least ? "no number" : std::to_string(least) + " to " + std::to_string(most);
+Text range_of(std::int64_t least, std::int64_t most) {
+  return most < least ? "no number" : to_text(least) + " to " + to_text(most);
 }
 }  // namespace
 
-void fail_kernel(const Op& op, const KernelResult& result, const std::string& place,
-                 Caller caller) {
-  const std::string argument = result.argument ? result.argument : argument_name(op, result.input);
+void fail_kernel(const Op& op, const KernelResult& result, const Text& place, Caller caller) {
+  const Text argument = result.argument ? Text(result.argument) : argument_name(op, result.input);
   if (result.expected)
     fail<Error>(caller, op.name, argument, result.expected, to_text(result.number), result.failure);
   fail<IndexError>(caller, op.name, argument,
                    result.counts
                        ? range_of(result.least, result.limit)
                        : one_of("index", result.from_end ? -result.limit : 0, result.limit),
-                   std::to_string(result.got) + place);
+                   to_text(result.got) + place);
 }
 void fail_kernel(const DeviceCall& call, const KernelResult& result) {
   fail_kernel(call.op, result, place_of(call, result), call.site);

@@ -34,7 +34,7 @@ inline void run_gradient(const Op& op, Part part, OptionsView options, const Ker
   run_on_backend({op, part, options, call, device, caller});
 }
 /// Throws what a kernel has found; `place` is " at [1, 3]" or empty.
-[[noreturn]] void fail_kernel(const Op& op, const KernelResult& result, const std::string& place,
+[[noreturn]] void fail_kernel(const Op& op, const KernelResult& result, const Text& place,
                               Caller caller);
 /// The same for a call whose inputs the host can read.
 [[noreturn]] void fail_kernel(const DeviceCall& call, const KernelResult& result);

@@ -21,8 +21,8 @@ void check_results(Context& context, const Op& op, Resolved& inputs, OptionsView
       caller,  promised};
   op.shape(inference);
   if (results.size() != promised.size())
-    fail<Error>(caller, op.name, "results of its kernel", std::to_string(promised.size()),
-                std::to_string(results.size()));
+    fail<Error>(caller, op.name, "results of its kernel", to_text(promised.size()),
+                to_text(results.size()));
   for (std::size_t i = 0; i < results.size(); ++i) {
     const Body &result = *Access::body(results[i]), &expected = *Access::body(promised[i]);
     if (!(result.shape == expected.shape))

@@ -39,20 +39,18 @@ Tensor Tensor::to(DType dtype, Caller caller) const {
   return as_dtype(Operand(*this, caller), dtype);
 }
 
-Tensor Tensor::to(Device device, Caller caller) const try {
+Tensor Tensor::to(Device device, Caller caller) const {
   const Device from = device_of(defined_body(*this, "to", caller));
   if (device == from) return *this;
   check_device(device, "to", caller);
   const FunctionScope scope(caller, "to");
   return run(core_ops.to_device, Operand(*this, caller),
              DeviceOptions{.device = device, .from = from});
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "to");
 }
 
 /// A read value has a header of its own. Tapes recognise the Variable by the header in its cell,
 /// whenever they began. They know the value only if they recorded when it was read.
-Tensor Variable::value() const try {
+Tensor Variable::value() const {
   Context& context = Context::here();
   const Operand self =
       context.mode & redirected ? Redirect::here(context)->read(*this) : Operand(*this);
@@ -68,8 +66,6 @@ Tensor Variable::value() const try {
     fail<MemoryError>({}, "Variable", "value", "memory for a header", "none from the system");
   if (origin.tapes) Access::body(value)->id = {context.reel->uid(), origin.record, 0};
   return value;
-} catch (const std::bad_alloc&) {
-  fail_memory({}, "Variable");
 }
 Tensor Operand::value() const {
   switch (kind_) {

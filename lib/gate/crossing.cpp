@@ -24,7 +24,7 @@ std::vector<Reader>& readers() {
   if (!all) all = new std::vector<Reader>;
   return *all;
 }
-std::uint32_t number_of(std::string_view op, Caller site) try {
+std::uint32_t number_of(std::string_view op, Caller site) {
   std::vector<Reader>& all = readers();
   const auto found = std::find_if(all.rbegin(), all.rend(), [&](const Reader& reader) {
     return reader.site.file == site.file && reader.site.line == site.line && reader.op == op;
@@ -32,17 +32,15 @@ std::uint32_t number_of(std::string_view op, Caller site) try {
   if (found != all.rend()) return static_cast<std::uint32_t>(all.rend() - found - 1);
   all.push_back({std::string(op), site});
   return static_cast<std::uint32_t>(all.size() - 1);
-} catch (const std::bad_alloc&) {
-  fail_memory(site, op);
 }
 
-std::string text_of(std::uint32_t number) {
+Text text_of(std::uint32_t number) {
   const Locked held(Lock::contexts);
   const Reader& reader = readers()[number];
   if (!reader.site.file) return reader.op;
   const std::string_view file(reader.site.file);
-  return reader.op + " (" + std::string(file.substr(file.rfind('/') + 1)) + ":" +
-         std::to_string(reader.site.line) + ")";
+  return reader.op + " (" + Text(file.substr(file.rfind('/') + 1)) + ":" +
+         to_text(reader.site.line) + ")";
 }
 
 RecordId without_flags(RecordId mark) {
@@ -182,26 +180,31 @@ void Crossings::read(Context& context, const Body& x, std::string_view op, Calle
   fail_memory(site, op);
 }
 
-void Crossings::check(const Context& context, std::uint64_t tapes, std::string_view op,
-                      const std::string& argument, Caller site) const try {
-  if (!tapes) return;
-  for (std::size_t i = 0; i < marks_.size(); ++i) {
+int Crossings::followed(const Context& context, std::uint64_t tapes) const {
+  for (std::size_t i = 0; tapes && i < marks_.size(); ++i) {
     const bool before = marks_[i].reel & and_before;
-    if (!context.reel->is_followed(without_flags(marks_[i]), before, tapes)) continue;
-    fail<TapeError>(site, op, argument, "a value that this thread computed",
-                    "one that another thread computed from a tensor of the tape, by " +
-                        text_of(marks_[i].output),
-                    argument == "x" || argument == "y"
-                        ? "stop_gradient(" + argument + ") makes a constant of it."
-                        : "stop_gradient() makes a constant of it.");
+    if (context.reel->is_followed(without_flags(marks_[i]), before, tapes))
+      return static_cast<int>(i);
   }
-} catch (const std::bad_alloc&) {
-  fail_memory(site, op);
+  return -1;
+}
+void Crossings::check(const Context& context, std::uint64_t tapes, std::string_view op,
+                      std::string_view argument, Caller site) const {
+  const int place = followed(context, tapes);
+  if (place < 0) return;
+  fail<TapeError>(site, op, argument, "a value that this thread computed",
+                  "one that another thread computed from a tensor of the tape, by " +
+                      text_of(marks_[static_cast<std::size_t>(place)].output),
+                  argument == "x" || argument == "y"
+                      ? "stop_gradient(" + Text(argument) + ") makes a constant of it."
+                      : "stop_gradient() makes a constant of it.");
 }
 
 void Crossings::use(Context& context, const Op& op, int argument, const Body* x, Caller site) {
   read(context, *x, op.name, site);
-  if (*this) check(context, context.reel->active, op.name, argument_name(op, argument), site);
+  const std::uint64_t tapes = context.reel->active;
+  if (*this && followed(context, tapes) >= 0)
+    check(context, tapes, op.name, argument_name(op, argument).view(), site);
 }
 
 void Crossings::mark(Context& context, Tensor& result, Caller site) const {

@@ -5,6 +5,7 @@
 
 #include "lib/body/access.hpp"
 #include "lib/body/small_vector.hpp"
+#include "lib/body/text.hpp"
 #include "lib/flow/context.hpp"
 
 namespace reel {
@@ -43,7 +44,7 @@ class Crossings {
   void read(Context& context, const Body& x, std::string_view op, Caller site);
   /// Throws TapeError if one of `tapes` watches a tensor that a mark names.
   void check(const Context& context, std::uint64_t tapes, std::string_view op,
-             const std::string& argument, Caller site) const;
+             std::string_view argument, Caller site) const;
   /// read() and check() for the tapes that record now.
   void use(Context& context, const Op& op, int argument, const Body* x, Caller site);
   /// Marks a result, which may get another header.
@@ -52,6 +53,8 @@ class Crossings {
   RecordId together() const;
 
  private:
+  /// The number of a mark that one of `tapes` follows, or -1.
+  int followed(const Context& context, std::uint64_t tapes) const;
   void add(RecordId mark);
   /// Adds the mark, or the marks of its set, whose tapes still live. Lock::contexts must be held.
   void add_live(RecordId mark);

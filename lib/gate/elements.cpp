@@ -22,7 +22,7 @@ void Tensor::read(const char* op, DType dtype, std::int64_t count, void* to, Cal
   const Body& body = defined_body(*this, op, caller);
   check_dtype(body, op, dtype, caller);
   if (body.elements != count)
-    fail<ShapeError>(caller, op, "tensor", std::to_string(count) + " element",
+    fail<ShapeError>(caller, op, "tensor", to_text(count) + " element",
                      "shape " + to_text(body.shape));
   tell_host_read(*this, HostRead::values);
   const Tensor host = on_host(*this);
@@ -57,22 +57,19 @@ Tensor contiguous_host(const Tensor& x, DType dtype, const void** first, std::st
 }
 
 Tensor from_memory(const void* data, DType dtype, const Shape& shape, std::int64_t available,
-                   Caller caller) try {
+                   Caller caller) {
   for (std::int64_t length : shape)
     if (length < 0)
       fail<ShapeError>(caller, "from_span", "shape", "lengths of at least 0", to_text(shape));
   const std::int64_t elements = shape.elements();
   if (elements != available)
     fail<ShapeError>(caller, "from_span", "values",
-                     std::to_string(elements) + " for shape " + to_text(shape),
-                     std::to_string(available));
+                     to_text(elements) + " for shape " + to_text(shape), to_text(available));
   Body* body = allocate(Context::here(), dtype, shape, elements);
   if (!body)
     fail<MemoryError>(caller, "from_span", "shape", "memory for it", "none from the system");
   if (elements) std::memcpy(body->data, data, static_cast<std::size_t>(body->bytes()));
   return Access::adopt(body).to(Context::here().device, caller);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "from_span");
 }
 }  // namespace detail
 }  // namespace reel

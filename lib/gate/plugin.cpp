@@ -60,8 +60,8 @@ void fail_device(const CallSite& site, std::string_view op, std::string_view arg
 void fail_device_memory(const CallSite& site, std::string_view op, std::string_view argument,
                         std::string_view for_what, std::string_view advice) {
   const SiteScope scope(site);
-  fail<MemoryError>(site.caller, op, argument, "memory of the device for " + std::string(for_what),
-                    "none", advice);
+  fail<MemoryError>(site.caller, op, argument, "memory of the device for " + Text(for_what), "none",
+                    advice);
 }
 void add_backend(Device::Kind kind, Backend& backend) {
   OpTable::the().copy_for_views(kind);

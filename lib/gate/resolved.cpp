@@ -28,7 +28,7 @@ Body* number_body(Context& context, const Op& op, int i, Scalar number, DType dt
                   Resolved& inputs) {
   if (!fits(number, dtype))
     fail<DTypeError>(caller, op.name, argument_name(op, i),
-                     "a number that fits " + std::string(name_of(dtype)), to_text(number));
+                     "a number that fits " + Text(name_of(dtype)), to_text(number));
   std::uint64_t stored = 0;
   store_number(reinterpret_cast<std::byte*>(&stored), number, dtype);
   const Device device = inputs.device;

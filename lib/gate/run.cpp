@@ -120,7 +120,7 @@ template <int N>
 template <int N>
 [[gnu::always_inline]] inline bool run_direct(Op& op, const Operand* const (&operands)[N],
                                               const OptionsView& options, const Caller& caller,
-                                              SmallVector<Tensor, 2>& outputs) {
+                                              SmallVector<Tensor, 2>& outputs) try {
   Context& context = Context::here();
   if (op.composite || !op.on_cpu().computes()) return false;
   Body* inputs[N];
@@ -131,24 +131,24 @@ template <int N>
     return run_attended_direct<N>(context, op, operands, options, caller, outputs);
   run_ready<N, false>(context, op, operands, inputs, options, caller, outputs);
   return true;
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, op.name);
 }
 }  // namespace
 
 void run(Op& op, std::span<const Operand> operands, OptionsView options, Caller caller,
-         SmallVector<Tensor, 2>& outputs) try {
+         SmallVector<Tensor, 2>& outputs) {
   const std::size_t count = operands.size();
   const Operand* const x = operands.data();
   if (count == 1 && run_direct<1>(op, {x}, options, caller, outputs)) return;
   if (count == 2 && run_direct<2>(op, {x, x + 1}, options, caller, outputs)) return;
   if (count == 3 && run_direct<3>(op, {x, x + 1, x + 2}, options, caller, outputs)) return;
   run_any(op, operands, options, caller, outputs);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, op.name);
 }
 
 namespace {
 void run_any(Op& op, std::span<const Operand> operands, OptionsView options, Caller caller,
-             SmallVector<Tensor, 2>& outputs) {
+             SmallVector<Tensor, 2>& outputs) try {
   if (!op.on_cpu().computes() && !op.composite) [[unlikely]]
     assemble_for(op, caller);
   Context& context = Context::here();
@@ -192,6 +192,8 @@ void run_any(Op& op, std::span<const Operand> operands, OptionsView options, Cal
   if (!context.is_watchful()) return;
   for (Tensor& output : outputs)
     differentiable ? crossings.mark(context, output, call.site) : unmark(output);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, op.name);
 }
 
 /// run_into() for an input that needs no conversion, while nothing watches. Returns false if this
@@ -226,30 +228,24 @@ void run_into(Op& op, std::initializer_list<Operand> operands, OptionsView optio
     tell_end(context, told);
 }
 
-Tensor run(Op& op, std::initializer_list<Operand> inputs, OptionsView options) try {
+Tensor run(Op& op, std::initializer_list<Operand> inputs, OptionsView options) {
   SmallVector<Tensor, 2> outputs;
   run(op, std::span(inputs.begin(), inputs.size()), options, inputs.begin()->caller(), outputs);
   return outputs.take_first();
-} catch (const std::bad_alloc&) {
-  fail_memory(inputs.begin()->caller(), op.name);
 }
-Tensor run(Op& op, const Operand& x, OptionsView options) try {
+Tensor run(Op& op, const Operand& x, OptionsView options) {
   SmallVector<Tensor, 2> outputs;
   if (!run_direct<1>(op, {&x}, options, x.caller(), outputs))
     run_any(op, {&x, 1}, options, x.caller(), outputs);
   return outputs.take_first();
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), op.name);
 }
-Tensor run(Op& op, const Operand& x, const Operand& y) try {
+Tensor run(Op& op, const Operand& x, const Operand& y) {
   SmallVector<Tensor, 2> outputs;
   if (!run_direct<2>(op, {&x, &y}, {}, x.caller(), outputs)) {
     const Operand operands[] = {x, y};
     run_any(op, operands, {}, x.caller(), outputs);
   }
   return outputs.take_first();
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), op.name);
 }
 Tensor run(Op& op, const Operands& inputs, OptionsView options) try {
   SmallVector<Operand, 8> copies;
@@ -264,23 +260,19 @@ Tensor run(Op& op, const Operands& inputs, OptionsView options) try {
 } catch (const std::bad_alloc&) {
   fail_memory(inputs.caller(), op.name);
 }
-Tensor run(Op& op, OptionsView options, Caller caller) try {
+Tensor run(Op& op, OptionsView options, Caller caller) {
   SmallVector<Tensor, 2> outputs;
   run(op, std::span<const Operand>(), options, caller, outputs);
   return outputs.take_first();
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, op.name);
 }
 
-const Shape& shape_of(const Op& op, const Operand& x, int i) try {
+const Shape& shape_of(const Op& op, const Operand& x, int i) {
   static const Shape number;
   if (x.kind() == Operand::Kind::scalar) return number;
   const Body* body = body_of(x);
   if (!body)
     fail<Error>(x.caller(), op.name, argument_name(op, i), "a tensor", "an undefined Tensor");
   return body->shape;
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), op.name);
 }
 DType dtype_of(const Op& op, const Operand& x, int i) {
   if (x.kind() == Operand::Kind::scalar) return x.scalar().dtype();

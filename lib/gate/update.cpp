@@ -37,7 +37,7 @@ Tensor value_for_update(const Op& op, int i, const Operand& x, const Body& varia
   const bool scalar = x.kind() == Operand::Kind::scalar;
   if (scalar && converts && !fits(x.scalar(), dtype))
     fail<DTypeError>(caller, op.name, argument_name(op, i),
-                     "a number that fits " + std::string(name_of(dtype)), to_text(x.scalar()));
+                     "a number that fits " + Text(name_of(dtype)), to_text(x.scalar()));
   if (scalar)
     value = constant({}, converts ? dtype : x.scalar().dtype(), x.scalar(), caller);
   else
@@ -49,8 +49,8 @@ Tensor value_for_update(const Op& op, int i, const Operand& x, const Body& varia
   const bool as_number = is_live(*Access::body(value)) && is_floating(dtype);
   if (promoted(value.dtype(), dtype) != dtype && !as_number)
     fail<DTypeError>(caller, op.name, argument_name(op, i),
-                     "a dtype that promotes to " + std::string(name_of(dtype)),
-                     std::string(name_of(value.dtype())), "Convert it first: x.to(...).");
+                     "a dtype that promotes to " + Text(name_of(dtype)), name_of(value.dtype()),
+                     "Convert it first: x.to(...).");
   return on_device_of(variable, as_dtype(Operand(value, caller), dtype), op, i, caller);
 }
 
@@ -74,7 +74,7 @@ void run_update(Op& op, std::span<const Variable> variables, std::span<const Ope
   for (std::size_t i = 1; i < written; ++i)
     if (inputs[i]->device_kind != inputs[0]->device_kind ||
         inputs[i]->device_index != inputs[0]->device_index) [[unlikely]]
-      fail<DeviceError>(caller, op.name, "\"" + variables[i].name() + "\"",
+      fail<DeviceError>(caller, op.name, "\"" + Text(variables[i].name()) + "\"",
                         "a Variable on " + to_text(device_of(*inputs[0])) + " like the first",
                         "one on " + to_text(device_of(*inputs[i])));
   for (std::size_t i = 0; i < operands.size(); ++i) {

@@ -77,14 +77,14 @@ Op& find_op(std::string_view name, Caller caller, std::string_view who) {
   Op* op = OpTable::the().find(name);
   if (op) return *op;
   const std::string meant(nearest(name.substr(0, 100)));
-  fail<Error>(caller, who, "name", "the name of a registered op", "\"" + std::string(name) + "\"",
+  fail<Error>(caller, who, "name", "the name of a registered op", "\"" + Text(name) + "\"",
               meant.empty() ? "op_names() lists all names." : "Did you mean \"" + meant + "\"?");
 }
 
 void check_count(std::size_t got, int expected, std::string_view op, std::string_view what,
                  Caller caller) {
   if (static_cast<int>(got) != expected)
-    fail<Error>(caller, op, what, std::to_string(expected), std::to_string(got));
+    fail<Error>(caller, op, what, to_text(expected), to_text(got));
 }
 
 constinit std::uint64_t registered = 0;
@@ -128,8 +128,8 @@ void check_inputs(const UserOp& user, std::size_t count, Caller caller) {
   const std::uint64_t read = __atomic_load_n(&user.read_inputs, __ATOMIC_RELAXED);
   for (std::size_t i = 0; i < std::min<std::size_t>(count, 63); ++i)
     if (!(read >> i & 1))
-      fail<Error>(caller, user.name, "input " + std::to_string(i),
-                  "an input that its functions read", "one that none reads",
+      fail<Error>(caller, user.name, "input " + to_text(i), "an input that its functions read",
+                  "one that none reads",
                   "Where an op may leave inputs unread, its function asks input_count().");
 }
 /// Throws Error for an attribute that no function of the op reads.
@@ -138,7 +138,7 @@ void check_attributes(const UserOp& user, const Attributes& attributes, Caller c
     for (const auto* other = attributes.data(); other != &attribute; ++other)
       if (other->first == attribute.first)
         fail<Error>(caller, user.name, "attributes", "each name once",
-                    "\"" + attribute.first + "\" twice");
+                    "\"" + Text(attribute.first) + "\" twice");
   for (const auto& attribute : attributes) {
     std::string known;
     {
@@ -147,11 +147,11 @@ void check_attributes(const UserOp& user, const Attributes& attributes, Caller c
       if (std::find(user.asked.begin(), user.asked.end(), attribute.first) != user.asked.end())
         continue;
       for (const std::string& name : user.asked)
-        known += (known.empty() ? "\"" : ", \"") + name + "\"";
+        known += (known.empty() ? "\"" : ", \"") + Text(name) + "\"";
     }
     fail<Error>(caller, user.name, "attributes",
                 known.empty() ? "none" : "what its functions read, " + known,
-                "\"" + attribute.first + "\"");
+                "\"" + Text(attribute.first) + "\"");
   }
 }
 }  // namespace
@@ -182,8 +182,7 @@ void register_op(std::string_view name, detail::Function<Tensors(const OpCall&)>
     fail<Error>(caller, "register_op", "name", "a name and a function", "none");
   const Locked held(Lock::registration);
   if (OpTable::the().find(name))
-    fail<Error>(caller, "register_op", "name", "a name that is free",
-                "\"" + std::string(name) + "\"");
+    fail<Error>(caller, "register_op", "name", "a name that is free", "\"" + Text(name) + "\"");
   UserOp& user = find_or_add_user_op(name);
   user.function = std::move(f);
   user.op.emplace(Op{.name = user.name, .arity = -1, .options = &options_type<AttributeOptions>});
@@ -211,13 +210,10 @@ void register_gradients(std::string_view name,
   fail_memory(caller, "register_gradient");
 }
 void register_gradient(std::string_view name,
-                       detail::Function<Tensors(const OpCall&, Tensor upstream)> f,
-                       Caller caller) try {
+                       detail::Function<Tensors(const OpCall&, Tensor upstream)> f, Caller caller) {
   register_gradients(
       name, [f](const OpCall& call, const Tensors& upstream) { return f(call, upstream[0]); },
       caller);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "register_gradient");
 }
 
 void register_kernel(std::string_view name, detail::Function<Tensors(const OpCall&)> f,
@@ -225,7 +221,7 @@ void register_kernel(std::string_view name, detail::Function<Tensors(const OpCal
   Op& op = find_op(name, caller, "register_kernel");
   if (op.updates)
     fail<Error>(caller, "register_kernel", "name", "an op that computes tensors",
-                "\"" + std::string(name) + "\"");
+                "\"" + Text(name) + "\"");
   const Locked held(Lock::registration);
   UserOp& user = find_or_add_user_op(name);
   std::swap(user.function, f);
@@ -246,7 +242,7 @@ Tensors call_op_all(std::string_view name, Operands inputs, Attributes attribute
     fail<Error>(caller, op.name, "call", "a function of tensors", "an op that writes Variables");
   const bool takes_attributes = op.options == &options_type<AttributeOptions>;
   if (!attributes.empty() && !takes_attributes)
-    fail<Error>(caller, op.name, "attributes", "none", "\"" + attributes[0].first + "\"");
+    fail<Error>(caller, op.name, "attributes", "none", "\"" + Text(attributes[0].first) + "\"");
   if (op.options && !takes_attributes)
     fail<Error>(caller, op.name, "call", "its public function, which sets its options", "call_op");
   SmallVector<Operand, 8> operands;
@@ -265,15 +261,13 @@ Tensors call_op_all(std::string_view name, Operands inputs, Attributes attribute
 } catch (const std::bad_alloc&) {
   fail_memory(inputs.caller(), "call_op");
 }
-Tensor call_op(std::string_view name, Operands inputs, Attributes attributes) try {
+Tensor call_op(std::string_view name, Operands inputs, Attributes attributes) {
   const Caller caller = inputs.caller();
   Tensors results = call_op_all(name, inputs, std::move(attributes));
   if (results.size() != 1)
-    fail<Error>(caller, name, "call", "an op with one output", std::to_string(results.size()),
+    fail<Error>(caller, name, "call", "an op with one output", to_text(results.size()),
                 "Use call_op_all.");
   return std::move(results[0]);
-} catch (const std::bad_alloc&) {
-  fail_memory(inputs.caller(), "call_op");
 }
 
 std::vector<std::string> op_names() try {
@@ -290,23 +284,19 @@ std::size_t OpCall::input_count() const {
   note_read(*call_, ~std::uint64_t{0});
   return static_cast<std::size_t>(call_->input_count);
 }
-const Tensor& OpCall::input(std::size_t i) const try {
+const Tensor& OpCall::input(std::size_t i) const {
   if (i >= static_cast<std::size_t>(call_->input_count))
-    fail<IndexError>(call_->caller, name(), "inputs", "at least " + std::to_string(i + 1),
-                     std::to_string(call_->input_count));
+    fail<IndexError>(call_->caller, name(), "inputs", "at least " + to_text(i + 1),
+                     to_text(call_->input_count));
   note_read(*call_, std::uint64_t{1} << std::min<std::size_t>(i, 63));
   return Access::tensor(call_->inputs[i]);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller(), name());
 }
 std::size_t OpCall::output_count() const { return static_cast<std::size_t>(call_->output_count); }
-const Tensor& OpCall::output(std::size_t i) const try {
+const Tensor& OpCall::output(std::size_t i) const {
   if (i >= output_count())
-    fail<IndexError>(call_->caller, name(), "outputs", "at least " + std::to_string(i + 1),
-                     std::to_string(output_count()));
+    fail<IndexError>(call_->caller, name(), "outputs", "at least " + to_text(i + 1),
+                     to_text(output_count()));
   return Access::tensor(call_->outputs[i]);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller(), name());
 }
 Caller OpCall::caller() const { return call_->caller; }
 
@@ -319,13 +309,10 @@ const Attribute* OpCall::find(std::string_view wanted) const {
     if (name == wanted) return &value;
   return nullptr;
 }
-const Attribute& OpCall::attribute(std::string_view wanted) const try {
+const Attribute& OpCall::attribute(std::string_view wanted) const {
   const Attribute* found = find(wanted);
-  if (!found)
-    fail<Error>(call_->caller, name(), "attribute", "\"" + std::string(wanted) + "\"", "none");
+  if (!found) fail<Error>(call_->caller, name(), "attribute", "\"" + Text(wanted) + "\"", "none");
   return *found;
-} catch (const std::bad_alloc&) {
-  fail_memory(caller(), name());
 }
 namespace {
 constexpr const char* kind_name(Attribute::Kind kind) {
@@ -341,15 +328,13 @@ constexpr const char* kind_name(Attribute::Kind kind) {
   }
   return "no attribute";
 }
-const Attribute& of_kind(const OpCall& call, std::string_view name, Attribute::Kind kind) try {
+const Attribute& of_kind(const OpCall& call, std::string_view name, Attribute::Kind kind) {
   const Attribute& found = call.attribute(name);
   const bool widened = kind == Attribute::Kind::real && found.kind() == Attribute::Kind::integer;
   if (found.kind() != kind && !widened)
-    fail<Error>(call.caller(), call.name(), "attribute \"" + std::string(name) + "\"",
-                kind_name(kind), kind_name(found.kind()));
+    fail<Error>(call.caller(), call.name(), "attribute \"" + Text(name) + "\"", kind_name(kind),
+                kind_name(found.kind()));
   return found;
-} catch (const std::bad_alloc&) {
-  fail_memory(call.caller(), call.name());
 }
 }  // namespace
 std::int64_t OpCall::integer(std::string_view name) const {

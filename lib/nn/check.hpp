@@ -2,25 +2,23 @@
 // How layers and optimizers refuse an argument.
 #pragma once
 #include <reel/error.hpp>
-#include <reel/format.hpp>
+#include <reel/format.hpp>  // a Shape in a text
 #include <reel/operand.hpp>
 #include <reel/shape.hpp>
 #include <reel/variable.hpp>
 
 #include <cstdint>
-#include <string>
 #include <string_view>
+
+#include "lib/body/format.hpp"
 
 namespace reel {
 /// `size`, if it is the size of a layer. The end keeps sums and products of sizes within int64.
 inline std::int64_t checked(std::string_view layer, std::string_view argument, Extent size,
-                            Caller caller) try {
+                            Caller caller) {
   constexpr std::int64_t end = std::int64_t{1} << 40;
   if (size.value >= 1 && size.value < end) return size.value;
-  fail<ShapeError>(caller, layer, argument, "1 or more (and below 2^40)",
-                   fmt::format("{}", size.value));
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, layer);
+  fail<ShapeError>(caller, layer, argument, "1 or more (and below 2^40)", to_text(size.value));
 }
 
 /// `dtype`, if it is floating.
@@ -47,43 +45,35 @@ inline const Shape* shape_of_input(std::string_view layer, std::string_view argu
 }
 /// Throws ShapeError unless the last axis of a layer's input has length `width`.
 inline void check_width(std::string_view layer, std::string_view argument, const Operand& x,
-                        std::int64_t width) try {
+                        std::int64_t width) {
   const Shape* const shape = shape_of_input(layer, argument, x);
   if (!shape || (shape->rank() > 0 && shape->end()[-1] == width)) return;
-  fail<ShapeError>(x.caller(), layer, argument, fmt::format("last length {}", width),
-                   fmt::format("{}", *shape));
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), layer);
+  fail<ShapeError>(x.caller(), layer, argument, error_text("last length {}", width),
+                   to_text(*shape));
 }
 /// Throws ShapeError unless a cell's input is (batch, width) and its state (batch, hidden).
 inline void check_cell(std::string_view cell, const Operand& x, std::int64_t width,
-                       const Operand& h, std::int64_t hidden) try {
+                       const Operand& h, std::int64_t hidden) {
   const Shape* const shape = shape_of_input(cell, "x", x);
   if (shape && (shape->rank() != 2 || shape->end()[-1] != width))
-    fail<ShapeError>(x.caller(), cell, "x", fmt::format("shape (batch, {})", width),
-                     fmt::format("{}", *shape));
+    fail<ShapeError>(x.caller(), cell, "x", error_text("shape (batch, {})", width),
+                     to_text(*shape));
   const Shape* const state = shape_of_input(cell, "h", h);
   if (shape && state && (state->rank() != 2 || (*state)[0] != (*shape)[0] || (*state)[1] != hidden))
-    fail<ShapeError>(x.caller(), cell, "h", fmt::format("shape ({}, {})", (*shape)[0], hidden),
-                     fmt::format("{}", *state));
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), cell);
+    fail<ShapeError>(x.caller(), cell, "h", error_text("shape ({}, {})", (*shape)[0], hidden),
+                     to_text(*state));
 }
 /// Throws ShapeError unless a layer's input is (time, batch, width).
-inline void check_sequence(std::string_view layer, const Operand& x, std::int64_t width) try {
+inline void check_sequence(std::string_view layer, const Operand& x, std::int64_t width) {
   const Shape* const shape = shape_of_input(layer, "x", x);
   if (shape && (shape->rank() != 3 || shape->end()[-1] != width))
-    fail<ShapeError>(x.caller(), layer, "x", fmt::format("shape (time, batch, {})", width),
-                     fmt::format("{}", *shape));
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), layer);
+    fail<ShapeError>(x.caller(), layer, "x", error_text("shape (time, batch, {})", width),
+                     to_text(*shape));
 }
 
 /// NaN is refused too.
 inline void check_number(bool good, std::string_view name, std::string_view argument,
-                         std::string_view expected, double got, Caller caller) try {
-  if (!good) fail<Error>(caller, name, argument, expected, fmt::format("{}", got));
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, name);
+                         std::string_view expected, double got, Caller caller) {
+  if (!good) fail<Error>(caller, name, argument, expected, error_text("{}", got));
 }
 }  // namespace reel

@@ -17,17 +17,15 @@ namespace {
 struct Fans {
   double in, out;
 };
-Fans fans(std::string_view name, const Shape& shape, DType dtype, Caller caller) try {
+Fans fans(std::string_view name, const Shape& shape, DType dtype, Caller caller) {
   checked(name, dtype, caller);
   if (shape.rank() < 2) {
-    fail<ShapeError>(caller, name, "shape", "two axes or more", to_string(shape));
+    fail<ShapeError>(caller, name, "shape", "two axes or more", to_text(shape));
   }
   const auto in = shape[-2], out = shape[-1];
   const std::int64_t others = in * out == 0 ? 0 : shape.elements() / (in * out);
   return {std::max(1.0, static_cast<double>(in * others)),
           std::max(1.0, static_cast<double>(out * others))};
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, name);
 }
 Tensor uniform_within(const Shape& shape, double limit, DType dtype, Caller caller) {
   return random::uniform(shape, {.low = -limit, .high = limit, .dtype = dtype}, caller);
@@ -73,21 +71,19 @@ Tensor he_normal(Shape shape, TensorOptions options, Caller caller) {
   return normal_around_zero(shape, std::sqrt(2 / in), options.dtype, caller);
 }
 
-Tensor orthogonal(Shape shape, double gain, TensorOptions options, Caller caller) try {
+Tensor orthogonal(Shape shape, double gain, TensorOptions options, Caller caller) {
   const CallerScope here(caller, "orthogonal");
   checked("orthogonal", options.dtype, caller);
   if (shape.rank() != 2) {
-    fail<ShapeError>(caller, "orthogonal", "shape", "two axes", to_string(shape));
+    fail<ShapeError>(caller, "orthogonal", "shape", "two axes", to_text(shape));
   }
   if (!std::isfinite(gain))
-    fail<Error>(caller, "orthogonal", "gain", "a finite number", fmt::format("{}", gain));
+    fail<Error>(caller, "orthogonal", "gain", "a finite number", error_text("{}", gain));
   const std::int64_t height = std::min(shape[0], shape[1]), width = std::max(shape[0], shape[1]);
   if (height == 0) return zeros(shape, options, caller);
   const Tensor drawn = random::normal({height, width}, {.dtype = DType::float64}, caller);
   const Tensor rows = (orthogonalised(drawn) * gain).to(options.dtype, caller);
   return shape[0] == height ? rows : transpose(Operand(rows, caller));
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "orthogonal");
 }
 
 Tensor constant(Shape shape, double value, TensorOptions options, Caller caller) {

@@ -80,8 +80,8 @@ Tensor Flatten::operator()(Operand x) const {
   const std::int64_t rank = shape ? static_cast<std::int64_t>(shape->rank()) : 0;
   const std::int64_t first = first_axis < 0 ? first_axis + rank : first_axis;
   if (first < 0 || first >= rank)
-    fail<IndexError>(x.caller(), "Flatten", "first_axis", fmt::format("an axis of {} axes", rank),
-                     fmt::format("{}", first_axis));
+    fail<IndexError>(x.caller(), "Flatten", "first_axis", error_text("an axis of {} axes", rank),
+                     to_text(first_axis));
   std::vector<std::int64_t> lengths(shape->begin(), shape->begin() + first);
   std::int64_t joined = 1;
   for (const std::int64_t* length = shape->begin() + first; length != shape->end(); ++length)

@@ -37,15 +37,15 @@ Tensor classes_of(std::string_view name, std::string_view argument, const Operan
 void check_same_shape(std::string_view name, std::string_view expected, const Shape& shape,
                       const Tensor& labels, Caller caller) {
   if (labels.shape() == shape) return;
-  fail<ShapeError>(caller, name, "labels", fmt::format("{} {}", expected, shape),
-                   fmt::format("{}", labels.shape()));
+  fail<ShapeError>(caller, name, "labels", error_text("{} {}", expected, shape),
+                   to_text(labels.shape()));
 }
 /// Scores with an axis of classes, whose other axes are those of the labels.
 Tensor scores_for(std::string_view name, const Operand& scores, const Tensor& labels) {
   const Shape* const shape = shape_of_input(name, "scores", scores);
   if (!shape || shape->rank() == 0)
     fail<ShapeError>(scores.caller(), name, "scores", "at least one axis",
-                     shape ? fmt::format("{}", *shape) : "a number");
+                     shape ? to_text(*shape) : "a number");
   const Shape outer(std::span(shape->begin(), shape->rank() - 1));
   check_same_shape(name, "the shape of the scores without classes,", outer, labels,
                    scores.caller());
@@ -89,16 +89,14 @@ double area(const std::vector<double>& scores, const std::vector<std::int64_t>& 
 }
 }  // namespace
 
-Tensor accuracy(Operand scores, Operand labels) try {
+Tensor accuracy(Operand scores, Operand labels) {
   const CallerScope here(scores.caller(), "accuracy");
   const Tensor truth = classes_of("accuracy", "labels", labels);
   const Tensor x = scores_for("accuracy", scores, truth), largest = max(x, -1);
   return mean_of((argmax(x, -1) == truth) & (largest == largest));  // NaN is never right
-} catch (const std::bad_alloc&) {
-  fail_memory(scores.caller(), "accuracy");
 }
 
-Tensor top_k_accuracy(Operand scores, Operand labels, std::int64_t k) try {
+Tensor top_k_accuracy(Operand scores, Operand labels, std::int64_t k) {
   constexpr std::string_view name = "top_k_accuracy";
   const CallerScope here(scores.caller(), name);
   check_number(k >= 1, name, "k", "1 or more", static_cast<double>(k), scores.caller());
@@ -110,18 +108,14 @@ Tensor top_k_accuracy(Operand scores, Operand labels, std::int64_t k) try {
   const Tensor earlier = arange(0, classes).to(x.device()) < at;
   const Tensor larger = ~(x <= own) | ((x == own) & earlier);
   return mean_of(sum(cast(larger, DType::int64), -1) < k);
-} catch (const std::bad_alloc&) {
-  fail_memory(scores.caller(), "top_k_accuracy");
 }
 
-Tensor confusion_matrix(Operand predictions, Operand labels, Extent classes) try {
+Tensor confusion_matrix(Operand predictions, Operand labels, Extent classes) {
   const CallerScope here(predictions.caller(), "confusion_matrix");
   return counts_of("confusion_matrix", predictions, labels, classes);
-} catch (const std::bad_alloc&) {
-  fail_memory(predictions.caller(), "confusion_matrix");
 }
 
-Tensor f1(Operand predictions, Operand labels, Extent classes, Averaging averaging) try {
+Tensor f1(Operand predictions, Operand labels, Extent classes, Averaging averaging) {
   const CallerScope here(predictions.caller(), "f1");
   const Tensor counts = cast(counts_of("f1", predictions, labels, classes), DType::float64);
   const Tensor diagonal = eye(classes, {DType::float64}).to(counts.device());
@@ -132,8 +126,6 @@ Tensor f1(Operand predictions, Operand labels, Extent classes, Averaging averagi
   }
   const Tensor each = where(all > 0, right / maximum(all, 1), 0);
   return averaging == Averaging::macro ? mean(each) : each;
-} catch (const std::bad_alloc&) {
-  fail_memory(predictions.caller(), "f1");
 }
 
 Tensor auc(Operand scores, Operand labels) try {
@@ -145,9 +137,8 @@ Tensor auc(Operand scores, Operand labels) try {
   const auto classes = truth.to_vector<std::int64_t>();
   for (std::size_t i = 0; i < classes.size(); ++i)
     if (classes[i] != 0 && classes[i] != 1)
-      fail<Error>(
-          scores.caller(), "auc", "labels", "0 and 1",
-          std::to_string(classes[i]) + place_text(truth.shape(), static_cast<std::int64_t>(i)));
+      fail<Error>(scores.caller(), "auc", "labels", "0 and 1",
+                  to_text(classes[i]) + place_text(truth.shape(), static_cast<std::int64_t>(i)));
   return tensor<double>(area(cast(scores, DType::float64).to_vector<double>(), classes),
                         scores.caller());
 } catch (const std::bad_alloc&) {

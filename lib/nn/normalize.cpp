@@ -33,14 +33,11 @@ double checked_epsilon(double epsilon, std::string_view layer, Caller caller) {
 }
 
 /// The shape of x, which is [batch, channels, ...].
-const Shape& shape_with_channels(std::string_view layer, const Operand& x,
-                                 std::int64_t channels) try {
+const Shape& shape_with_channels(std::string_view layer, const Operand& x, std::int64_t channels) {
   const Shape* const shape = shape_of_input(layer, "x", x);
   if (shape && shape->rank() >= 2 && (*shape)[1] == channels) return *shape;
-  fail<ShapeError>(x.caller(), layer, "x", fmt::format("shape (batch, {}, ...)", channels),
-                   shape ? fmt::format("{}", *shape) : "a number");
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), layer);
+  fail<ShapeError>(x.caller(), layer, "x", error_text("shape (batch, {}, ...)", channels),
+                   shape ? to_text(*shape) : "a number");
 }
 /// [channels] as [channels, 1, ...], for x of this rank.
 Tensor along_channels(const Variable& x, std::size_t rank) {
@@ -69,8 +66,7 @@ GroupNorm::GroupNorm(Extent groups, Extent channels, NormOptions options, Caller
       epsilon(checked_epsilon(options.epsilon, "GroupNorm", caller)) {
   if (channels.value % groups.value != 0)
     fail<ShapeError>(caller, "GroupNorm", "groups",
-                     fmt::format("a divisor of {} channels", channels.value),
-                     fmt::format("{}", groups.value));
+                     error_text("a divisor of {} channels", channels.value), to_text(groups.value));
 }
 
 Tensor GroupNorm::operator()(Operand x) const {
@@ -109,7 +105,7 @@ Tensor BatchNorm::operator()(Operand x) const {
   const std::int64_t count = from.size() / scale.size();
   if (count < 2)
     fail<ShapeError>(x.caller(), "BatchNorm", "x", "two elements or more for each channel",
-                     fmt::format("{}", shape), "TrainScope evaluating(false) uses running ones.");
+                     to_text(shape), "TrainScope evaluating(false) uses running ones.");
   constexpr int but_channels[] = {0, 2, 3, 4, 5, 6, 7};
   const Axes others(std::span<const int>(but_channels).first(rank - 1));
   const Tensor middle = reel::mean(from, others, keepdims), centred = from - middle;

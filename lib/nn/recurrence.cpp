@@ -7,26 +7,25 @@
 
 #include <algorithm>
 
+#include "lib/body/room.hpp"
 #include "lib/body/text.hpp"
 #include "lib/nn/check.hpp"
 #include "lib/ops/check.hpp"
 
 namespace reel {
 std::vector<Variable> without(const std::vector<Variable>& all,
-                              const std::vector<Variable>& frozen) try {
-  std::vector<Variable> rest;
+                              const std::vector<Variable>& frozen) {
+  auto rest = room_for<Variable>(all.size(), {}, "without");
   for (const Variable& x : all)
     if (std::none_of(frozen.begin(), frozen.end(),
                      [&](const Variable& other) { return x.same_cell(other); }))
       rest.push_back(x);
   return rest;
-} catch (const std::bad_alloc&) {
-  fail_memory({}, "without");
 }
 
 namespace detail {
 void check_recurrent(std::int64_t in, std::int64_t hidden, const nn::RecurrentOptions& options,
-                     Caller caller) try {
+                     Caller caller) {
   checked("Recurrent", "in", in, caller);
   checked("Recurrent", "hidden", hidden, caller);
   checked("Recurrent", "layers", options.layers, caller);
@@ -34,27 +33,23 @@ void check_recurrent(std::int64_t in, std::int64_t hidden, const nn::RecurrentOp
                "0 or more and below 1", options.dropout, caller);
   if (options.layers == 1 && options.dropout > 0)
     fail<Error>(caller, "Recurrent", "dropout", "0, as one layer has nothing between layers",
-                fmt::format("{}", options.dropout), "nn::Dropout drops elements of the outputs.");
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "Recurrent");
+                error_text("{}", options.dropout), "nn::Dropout drops elements of the outputs.");
 }
 
 void check_recurrent(const Operand& x, std::size_t cells, std::size_t states,
-                     const Tensor& lengths) try {
+                     const Tensor& lengths) {
   const Shape* const shape = shape_of_input("Recurrent", "x", x);
   if (!shape || shape->rank() != 3)
     fail<ShapeError>(x.caller(), "Recurrent", "x", "shape (time, batch, in)",
-                     shape ? fmt::format("{}", *shape) : "a number");
+                     shape ? to_text(*shape) : "a number");
   if (states != 0 && states != cells)
-    fail<ShapeError>(x.caller(), "Recurrent", "states", fmt::format("{}, one for each cell", cells),
-                     fmt::format("{}", states));
+    fail<ShapeError>(x.caller(), "Recurrent", "states", error_text("{}, one for each cell", cells),
+                     to_text(states));
   if (!lengths.defined()) return;
   if (lengths.shape() != Shape({(*shape)[1]}))
-    fail<ShapeError>(x.caller(), "Recurrent", "lengths", fmt::format("shape ({},)", (*shape)[1]),
-                     fmt::format("{}", lengths.shape()));
+    fail<ShapeError>(x.caller(), "Recurrent", "lengths", error_text("shape ({},)", (*shape)[1]),
+                     to_text(lengths.shape()));
   checked_integers("Recurrent", "lengths", lengths, 0, (*shape)[0], x.caller());
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "Recurrent");
 }
 
 Tensor dropped(const Tensor& x, double probability) {
@@ -64,62 +59,57 @@ Tensor dropped(const Tensor& x, double probability) {
 
 namespace nn {
 
-PaddedSequences pad_sequences(const std::vector<Tensor>& sequences, Scalar padding,
-                              Caller caller) try {
+PaddedSequences pad_sequences(const std::vector<Tensor>& sequences, Scalar padding, Caller caller) {
   constexpr std::string_view name = "pad_sequences";
   const CallerScope here(caller, name);
   if (sequences.empty()) fail<ShapeError>(caller, name, "sequences", "at least one", "none");
-  std::vector<std::int64_t> lengths;
+  auto lengths = room_for<std::int64_t>(sequences.size(), caller, name);
   for (std::size_t i = 0; i < sequences.size(); ++i) {
-    const std::string argument = fmt::format("sequence {}", i);
+    const Text argument = error_text("sequence {}", i);
     if (!sequences[i].defined()) fail<Error>(caller, name, argument, "a tensor", "nothing");
     const Shape &shape = sequences[i].shape(), &first = sequences[0].shape();
     if (shape.rank() == 0 || shape.rank() != first.rank() ||
         !std::equal(shape.begin() + 1, shape.end(), first.begin() + 1))
       fail<ShapeError>(caller, name, argument,
                        i == 0 ? "at least one axis"
-                              : fmt::format("the shape of the first, {}, but for axis 0", first),
-                       fmt::format("{}", shape));
+                              : error_text("the shape of the first, {}, but for axis 0", first),
+                       to_text(shape));
     lengths.push_back(shape[0]);
   }
   const std::int64_t longest = *std::max_element(lengths.begin(), lengths.end());
-  std::vector<Tensor> filled;
+  auto filled = room_for<Tensor>(sequences.size(), caller, name);
   for (const Tensor& x : sequences) {
     Shape rest = x.shape();
     rest.data()[0] = longest - x.shape()[0];
     filled.push_back(concat({x, full(rest, padding, {x.dtype()}).to(x.device())}));
   }
   return {stack(filled, 1), tensor(lengths, caller)};
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "pad_sequences");
 }
 
-std::vector<Tensor> unpad_sequences(Operand values, const Tensor& lengths) try {
+std::vector<Tensor> unpad_sequences(Operand values, const Tensor& lengths) {
   constexpr std::string_view name = "unpad_sequences";
   const Caller caller = values.caller();
   const CallerScope here(caller, name);
   const Shape* const shape = shape_of_input(name, "values", values);
   if (!shape || shape->rank() < 2)
     fail<ShapeError>(caller, name, "values", "shape (time, batch, ...)",
-                     shape ? fmt::format("{}", *shape) : "a number");
+                     shape ? to_text(*shape) : "a number");
   const std::int64_t time = (*shape)[0], batch = (*shape)[1];
   if (!lengths.defined()) fail<Error>(caller, name, "lengths", "a tensor", "an undefined Tensor");
   if (is_floating(lengths.dtype()) || lengths.dtype() == DType::boolean)
     fail<DTypeError>(caller, name, "lengths", "uint8, int32 or int64", name_of(lengths.dtype()));
   if (lengths.shape() != Shape({batch}))
-    fail<ShapeError>(caller, name, "lengths", fmt::format("({},), one for each sequence", batch),
-                     fmt::format("{}", lengths.shape()));
+    fail<ShapeError>(caller, name, "lengths", error_text("({},), one for each sequence", batch),
+                     to_text(lengths.shape()));
   const Tensor padded = values.value();
-  std::vector<Tensor> sequences;
+  auto sequences = room_for<Tensor>(static_cast<std::size_t>(batch), caller, name);
   for (const std::int64_t length : lengths.to(DType::int64).values<std::int64_t>(caller)) {
     if (length < 0 || length > time)
-      fail<IndexError>(caller, name, "lengths", fmt::format("0 to {}", time),
-                       std::to_string(length) + place_text(lengths.shape(), std::ssize(sequences)));
+      fail<IndexError>(caller, name, "lengths", error_text("0 to {}", time),
+                       to_text(length) + place_text(lengths.shape(), std::ssize(sequences)));
     sequences.push_back(padded(range(0, length), std::ssize(sequences)));
   }
   return sequences;
-} catch (const std::bad_alloc&) {
-  fail_memory(values.caller(), "unpad_sequences");
 }
 }  // namespace nn
 }  // namespace reel

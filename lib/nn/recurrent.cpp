@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/body/room.hpp"
 #include "lib/nn/check.hpp"
 #include "lib/nn/gates.hpp"
 
@@ -23,18 +24,16 @@ Tensor gate_weight(std::int64_t in, std::int64_t hidden, int gates, DType dtype,
 }
 
 Tensor gate_bias(Extent hidden, int gates, int first_forget, int end_forget, LSTMOptions options,
-                 Caller caller) try {
+                 Caller caller) {
   if (!std::isfinite(options.forget_bias))
     fail<Error>(caller, "gates", "forget_bias", "a finite number",
-                fmt::format("{}", options.forget_bias));
-  std::vector<Tensor> parts;
+                error_text("{}", options.forget_bias));
+  auto parts = room_for<Tensor>(static_cast<std::size_t>(gates), caller, "gates");
   for (int gate = 0; gate < gates; ++gate) {
     const bool forget = gate >= first_forget && gate < end_forget;
     parts.push_back(constant({hidden}, forget ? options.forget_bias : 0, {options.dtype}, caller));
   }
   return concat(Operands(parts, caller));
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "gates");
 }
 
 RNNCell::RNNCell(Extent in, Extent hidden, TensorOptions options, Caller caller)

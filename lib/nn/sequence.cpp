@@ -9,6 +9,7 @@
 
 #include <utility>
 
+#include "lib/body/room.hpp"
 #include "lib/nn/check.hpp"
 
 namespace reel::nn {
@@ -16,29 +17,27 @@ namespace {
 /// A cell for each layer and direction; cell(in) makes one.
 template <class Options, class Make>
 auto cells_of(std::string_view name, std::int64_t in, std::int64_t hidden, const Options& options,
-              Caller caller, const Make& cell) try {
+              Caller caller, const Make& cell) {
   const std::int64_t layers = checked(name, "layers", options.layers, caller);
   check_number(options.dropout >= 0 && options.dropout < 1, name, "dropout",
                "0 or more and below 1", options.dropout, caller);
   if (layers == 1 && options.dropout > 0)
     fail<Error>(caller, name, "dropout", "0, as one layer has nothing between layers",
-                fmt::format("{}", options.dropout), "nn::Dropout drops elements of the outputs.");
+                error_text("{}", options.dropout), "nn::Dropout drops elements of the outputs.");
   const std::int64_t directions = options.bidirectional ? 2 : 1;
-  std::vector<decltype(cell(in))> cells;
+  auto cells =
+      room_for<decltype(cell(in))>(static_cast<std::size_t>(layers * directions), caller, name);
   for (std::int64_t i = 0; i < layers * directions; ++i)
     cells.push_back(cell(i < directions ? in : directions * hidden));
   return cells;
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, name);
 }
 
 template <class Layers>
-auto zero_states(const Layers& layers, Extent batch, Caller caller) try {
-  std::vector<decltype(layers.cells[0].initial_state(batch))> states;
+auto zero_states(const Layers& layers, Extent batch, Caller caller) {
+  auto states = room_for<decltype(layers.cells[0].initial_state(batch))>(layers.cells.size(),
+                                                                         caller, "initial_states");
   for (const auto& cell : layers.cells) states.push_back(cell.initial_state(batch, caller));
   return states;
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "initial_states");
 }
 
 /// The outputs of the last layer. step(i, x, options) runs cell i and gives its outputs; it finds
@@ -52,8 +51,8 @@ Tensor run_layers(std::string_view name, const Layers& layers, const Operand& in
   if (states.empty())
     states = layers.initial_states(x.defined() && x.rank() == 3 ? x.shape()[1] : 0);
   if (states.size() != count)
-    fail<ShapeError>(input.caller(), name, "states", fmt::format("{}, one for each cell", count),
-                     fmt::format("{}", states.size()));
+    fail<ShapeError>(input.caller(), name, "states", error_text("{}, one for each cell", count),
+                     to_text(states.size()));
   for (std::size_t i = 0; i < count; i += directions) {
     if (i > 0 && layers.dropout > 0 && training()) x = reel::dropout(x, layers.dropout);
     Tensor outputs = step(i, x, SequenceOptions{lengths, false});

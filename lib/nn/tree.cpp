@@ -71,8 +71,7 @@ ChildSumTreeLSTMCell::ChildSumTreeLSTMCell(Extent in, Extent hidden, LSTMOptions
         return gate_weight(hidden.value, hidden.value, 1, options.dtype, caller);
       })) {}
 
-LSTMState ChildSumTreeLSTMCell::operator()(Operand x, const std::vector<LSTMState>& states) const
-    try {
+LSTMState ChildSumTreeLSTMCell::operator()(Operand x, const std::vector<LSTMState>& states) const {
   const CallerScope here(x.caller(), "ChildSumTreeLSTMCell");
   check_width("ChildSumTreeLSTMCell", "x", x, weight.shape()[0]);
   const auto word = split(matmul_add(x, weight, bias), 4, 1);
@@ -86,8 +85,6 @@ LSTMState ChildSumTreeLSTMCell::operator()(Operand x, const std::vector<LSTMStat
   const auto gates = split(matmul(std::move(sum), children), 3, 1);
   return state_of(sigmoid(word[0] + gates[0]) * tanh(word[1] + gates[1]) + kept,
                   word[2] + gates[2]);
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "ChildSumTreeLSTMCell");
 }
 
 SPINNCell::SPINNCell(Extent hidden, Extent tracking, LSTMOptions options, Caller caller)

@@ -90,11 +90,9 @@ namespace {
 Tensor clip_below(Operand x, Operand low) { return run_binary(clip_below_op, x, low); }
 Tensor clip_above(Operand x, Operand high) { return run_binary(clip_above_op, x, high); }
 }  // namespace
-Tensor clip(Operand x, Operand low, Operand high) try {
+Tensor clip(Operand x, Operand low, Operand high) {
   const FunctionScope scope(x.caller(), "clip");
   return clip_above(clip_below(x, low), high);
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "clip");
 }
 Tensor lerp(Operand x, Operand y, Operand weight) { return run(lerp_op, {x, y, weight}); }
 
@@ -107,10 +105,8 @@ Tensor operator-(Operand x) { return run_unary(negative_op, x); }
 
 namespace {
 // x is moved, so that the op can reuse its memory if nothing else holds it.
-Tensor& combine(Op& op, Tensor& x, const Operand& y) try {
+Tensor& combine(Op& op, Tensor& x, const Operand& y) {
   return x = run_binary(op, Operand(std::move(x), y.caller()), y);
-} catch (const std::bad_alloc&) {
-  fail_memory(y.caller(), op.name);
 }
 }  // namespace
 Tensor& operator+=(Tensor& x, Operand y) { return combine(add_op, x, y); }

@@ -49,7 +49,7 @@ void order_shape(Inference& call) {
       (x == DType::int64 && y == DType::float64) || (x == DType::float64 && y == DType::int64);
   if (!either)
     fail<DTypeError>(call.caller, call.op.name, "operands", "int64 and float64",
-                     std::string(name_of(x)) + " and " + std::string(name_of(y)));
+                     Text(name_of(x)) + " and " + Text(name_of(y)));
   call.output(DType::float32, broadcast_shapes(call, 0, 2));
 }
 
@@ -206,7 +206,7 @@ Tensor value_of(const Operand& x, int i) {
 }
 }  // namespace
 
-bool allclose(Operand x, Operand y, Tolerance tolerance) try {
+bool allclose(Operand x, Operand y, Tolerance tolerance) {
   const FunctionScope scope(x.caller(), "allclose");
   for (const auto& [name, value] : {std::pair("rtol", tolerance.rtol), {"atol", tolerance.atol}})
     if (!(value >= 0)) fail<Error>(x.caller(), "allclose", name, "at least 0", to_text(value));
@@ -220,16 +220,12 @@ bool allclose(Operand x, Operand y, Tolerance tolerance) try {
   Tensor close = (near & finite) | (a == b);
   if (tolerance.equal_nan) close = close | (isnan(a) & isnan(b));
   return static_cast<bool>(all(close));
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "allclose");
 }
 
-bool equal(Operand x, Operand y) try {
+bool equal(Operand x, Operand y) {
   const FunctionScope scope(x.caller(), "equal");
   if (!(shape_of(equal_op, x) == shape_of(equal_op, y, 1))) return false;
   return static_cast<bool>(all(x == y));
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "equal");
 }
 
 const Entry compare_ops[] = {&isfinite_op,      &isinf_op,       &isnan_op,       &equal_op,

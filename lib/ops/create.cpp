@@ -7,6 +7,7 @@
 #include <reel/ops/compare.hpp>
 #include <reel/ops/reshape.hpp>
 
+#include "lib/body/room.hpp"
 #include "lib/flow/context.hpp"
 #include "lib/gate/convert.hpp"
 #include "lib/gate/devices.hpp"
@@ -29,7 +30,7 @@ void fill_shape(Inference& call) {
 
 void require_fit(std::string_view function, Scalar value, DType dtype, Caller caller) {
   if (!fits(value, dtype))
-    fail<DTypeError>(caller, function, "value", "a number that fits " + std::string(name_of(dtype)),
+    fail<DTypeError>(caller, function, "value", "a number that fits " + Text(name_of(dtype)),
                      to_text(value));
 }
 
@@ -65,50 +66,38 @@ constinit Op fill_op{.name = "fill",
                      .internal = true,
                      .samples = fill_samples};
 
-Tensor zeros(Shape shape, TensorOptions options, Caller caller) try {
+Tensor zeros(Shape shape, TensorOptions options, Caller caller) {
   const FunctionScope scope(caller, "zeros");
   return constant(shape, options.dtype, 0, caller);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "zeros");
 }
-Tensor ones(Shape shape, TensorOptions options, Caller caller) try {
+Tensor ones(Shape shape, TensorOptions options, Caller caller) {
   const FunctionScope scope(caller, "ones");
   return constant(shape, options.dtype, 1, caller);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "ones");
 }
 Tensor full(Shape shape, Scalar value, Caller caller) {
   return full(shape, value, {value.dtype()}, caller);
 }
-Tensor full(Shape shape, Scalar value, TensorOptions options, Caller caller) try {
+Tensor full(Shape shape, Scalar value, TensorOptions options, Caller caller) {
   const FunctionScope scope(caller, "full");
   require_fit("full", value, options.dtype, caller);
   return constant(shape, options.dtype, value, caller);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "full");
 }
-Tensor zeros_like(Operand x) try {
+Tensor zeros_like(Operand x) {
   const FunctionScope scope(x.caller(), "zeros_like");
   const PlaceScope place(Context::here(), x);
   return constant(shape_of(fill_op, x), dtype_of(fill_op, x), 0, x.caller());
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "zeros_like");
 }
-Tensor ones_like(Operand x) try {
+Tensor ones_like(Operand x) {
   const FunctionScope scope(x.caller(), "ones_like");
   const PlaceScope place(Context::here(), x);
   return constant(shape_of(fill_op, x), dtype_of(fill_op, x), 1, x.caller());
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "ones_like");
 }
-Tensor full_like(Operand x, Scalar value) try {
+Tensor full_like(Operand x, Scalar value) {
   const FunctionScope scope(x.caller(), "full_like");
   const PlaceScope place(Context::here(), x);
   const DType dtype = dtype_of(fill_op, x);
   require_fit("full_like", value, dtype, x.caller());
   return constant(shape_of(fill_op, x), dtype, value, x.caller());
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "full_like");
 }
 
 namespace {
@@ -123,7 +112,7 @@ double count_range(Scalar start, Scalar stop, Scalar step, bool floating) {
 
 namespace {
 Tensor arange_of(Scalar start, Scalar stop, Scalar step, bool floating, DType dtype,
-                 Caller caller) try {
+                 Caller caller) {
   for (const auto& [name, number] : {std::pair("start", start), {"stop", stop}})
     if (std::isnan(number.real())) fail<Error>(caller, "arange", name, "a number", "nan");
   if (step.real() == 0 || !std::isfinite(step.real()))
@@ -143,8 +132,6 @@ Tensor arange_of(Scalar start, Scalar stop, Scalar step, bool floating, DType dt
     options.stride = step.integer();
   }
   return run(fill_op, options, caller);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "arange");
 }
 DType dtype_of_range(Scalar start, Scalar stop, Scalar step) {
   return promoted(promoted(start.dtype(), stop.dtype()), promoted(step.dtype(), DType::int64));
@@ -156,7 +143,7 @@ Tensor arange(Scalar start, Scalar stop, Scalar step, Caller caller) {
   const DType dtype = dtype_of_range(start, stop, step);
   return arange_of(start, stop, step, is_floating(dtype), dtype, caller);
 }
-Tensor arange(Scalar start, Scalar stop, Scalar step, TensorOptions options, Caller caller) try {
+Tensor arange(Scalar start, Scalar stop, Scalar step, TensorOptions options, Caller caller) {
   const FunctionScope scope(caller, "arange");
   const bool floating = is_floating(dtype_of_range(start, stop, step));
   if (is_floating(options.dtype))
@@ -171,18 +158,15 @@ Tensor arange(Scalar start, Scalar stop, Scalar step, TensorOptions options, Cal
     for (const Scalar end : {start, Scalar(start.integer() + last * step.integer())})
       require_fit("arange", end, options.dtype, caller);
   return range.to(options.dtype, caller);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "arange");
 }
 
-Tensor linspace(Scalar start, Scalar stop, Extent count, TensorOptions options, Caller caller) try {
+Tensor linspace(Scalar start, Scalar stop, Extent count, TensorOptions options, Caller caller) {
   const FunctionScope scope(caller, "linspace");
   if (!is_floating(options.dtype))
     fail<DTypeError>(caller, "linspace", "dtype", "a floating dtype", name_of(options.dtype),
                      "Convert the result: linspace(0, 10, 5).to(DType::int32).");
   const std::int64_t n = count.value;
-  if (n < 0)
-    fail<ShapeError>(caller, "linspace", "count", "a count of at least 0", std::to_string(n));
+  if (n < 0) fail<ShapeError>(caller, "linspace", "count", "a count of at least 0", to_text(n));
   const double first = start.real(), last = stop.real();
   for (const auto& [name, number] : {std::pair("start", start), {"stop", stop}})
     if (!std::isfinite(number.real()))
@@ -196,25 +180,23 @@ Tensor linspace(Scalar start, Scalar stop, Extent count, TensorOptions options, 
   // The last number is set to `stop`, because rounding may miss it.
   range.shape.data()[0] = n - 1;
   return concat({run(fill_op, range, caller), full({1}, stop, options)});
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "linspace");
 }
 
-std::vector<Tensor> meshgrid(Operands parts) try {
+std::vector<Tensor> meshgrid(Operands parts) {
   const FunctionScope scope(parts.caller(), "meshgrid");
   const std::size_t rank = parts.size();
   if (rank > Shape::max_rank)
-    fail<ShapeError>(parts.caller(), "meshgrid", "parts", "at most 8", std::to_string(rank));
+    fail<ShapeError>(parts.caller(), "meshgrid", "parts", "at most 8", to_text(rank));
   Shape shape;
   shape.resize(rank);
   for (std::size_t i = 0; i < rank; ++i) {
     const Shape& part = shape_of(fill_op, parts[i]);
     if (part.rank() != 1)
-      fail<ShapeError>(parts.caller(), "meshgrid", "part " + std::to_string(i), "one axis",
+      fail<ShapeError>(parts.caller(), "meshgrid", "part " + to_text(i), "one axis",
                        "shape " + to_text(part));
     shape.data()[i] = part.data()[0];
   }
-  std::vector<Tensor> grids;
+  auto grids = room_for<Tensor>(rank, parts.caller(), "meshgrid");
   for (std::size_t i = 0; i < rank; ++i) {
     Shape along;
     along.resize(rank);
@@ -222,11 +204,9 @@ std::vector<Tensor> meshgrid(Operands parts) try {
     grids.push_back(broadcast_to(reshape(parts[i], along), shape));
   }
   return grids;
-} catch (const std::bad_alloc&) {
-  fail_memory(parts.caller(), "meshgrid");
 }
 
-Tensor sequence_mask(Operand lengths, Extent steps) try {
+Tensor sequence_mask(Operand lengths, Extent steps) {
   const FunctionScope scope(lengths.caller(), "sequence_mask");
   const DType dtype = dtype_of(fill_op, lengths);
   if (dtype != DType::uint8 && dtype != DType::int32 && dtype != DType::int64)
@@ -234,22 +214,18 @@ Tensor sequence_mask(Operand lengths, Extent steps) try {
                      name_of(dtype));
   if (steps.value < 0)
     fail<ShapeError>(lengths.caller(), "sequence_mask", "steps", "a number of at least 0",
-                     std::to_string(steps.value));
+                     to_text(steps.value));
   const PlaceScope place(Context::here(), lengths);
   return arange(0, steps.value) < expand_dims(lengths, -1);
-} catch (const std::bad_alloc&) {
-  fail_memory(lengths.caller(), "sequence_mask");
 }
 
-Tensor eye(Extent n, TensorOptions options, Caller caller) try {
+Tensor eye(Extent n, TensorOptions options, Caller caller) {
   const FunctionScope scope(caller, "eye");
   return run(fill_op,
              FillOptions{.kind = FillOptions::Kind::identity,
                          .dtype = options.dtype,
                          .shape = Shape({n, n}, caller)},
              caller);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "eye");
 }
 
 const Entry create_ops[] = {&fill_op, nullptr};

@@ -58,7 +58,7 @@ constinit Op ctc_op{.name = "ctc_loss",
                     .not_finite = "the labels do not fit into the steps"};
 
 Tensor ctc_loss(Operand log_probs, Operand labels, Operand input_lengths, Operand label_lengths,
-                CTCOptions options) try {
+                CTCOptions options) {
   const Caller caller = log_probs.caller();
   const FunctionScope scope(caller, name);
   const Tensor given = log_probs.value(), targets = labels.value();
@@ -68,14 +68,14 @@ Tensor ctc_loss(Operand log_probs, Operand labels, Operand input_lengths, Operan
   const std::int64_t batch = x.shape(1);
   if (targets.rank() != 2 || targets.shape(0) != batch)
     fail<ShapeError>(caller, name, "labels",
-                     "[batch, longest] with the batch of log_probs, " + std::to_string(batch),
+                     "[batch, longest] with the batch of log_probs, " + to_text(batch),
                      to_text(targets.shape()));
   const Tensor steps = input_lengths.value(), counts = label_lengths.value();
   require_shape(log_probs, "input_lengths", steps, Shape({batch}));
   require_shape(log_probs, "label_lengths", counts, Shape({batch}));
   if (options.blank < 0 || options.blank >= x.shape(2))
-    fail<IndexError>(caller, name, "blank", "0 to " + std::to_string(x.shape(2) - 1),
-                     std::to_string(options.blank));
+    fail<IndexError>(caller, name, "blank", "0 to " + to_text(x.shape(2) - 1),
+                     to_text(options.blank));
   const DeviceScope device(x.device());
   const std::int64_t longest = targets.shape(1);
   const Tensor lengths = checked(steps, x.shape(0), "input_lengths");
@@ -87,8 +87,6 @@ Tensor ctc_loss(Operand log_probs, Operand labels, Operand input_lengths, Operan
   if (options.reduction == Reduction::none) return losses;
   if (options.reduction == Reduction::sum) return sum(losses);
   return mean(losses / maximum(cast(counts, x.dtype()), 1));
-} catch (const std::bad_alloc&) {
-  fail_memory(log_probs.caller(), "ctc_loss");
 }
 
 const Entry ctc_ops[] = {&ctc_op, nullptr};

@@ -19,7 +19,7 @@ struct DeviceLogScope::Watch : OwnedObserver {
     if (call.output_count == 0 || !call.outputs[0]) return;
     std::fprintf(stderr, "reel: %s:%u: %.*s on %s\n", call.site.file ? call.site.file : "?",
                  call.site.line, static_cast<int>(call.op.name.size()), call.op.name.data(),
-                 to_text(device_of(*call.outputs[0])).c_str());
+                 std::string(to_text(device_of(*call.outputs[0])).view()).c_str());
   }
 };
 DeviceLogScope::DeviceLogScope() try : watch_(new Watch) {

@@ -101,7 +101,7 @@ Extremes range_of(const Body& body) {
 }
 
 /// The name of input i of a call. Those of gradients are in the order that Part gives.
-std::string input_name(const GateCall& call, int i) {
+Text input_name(const GateCall& call, int i) {
   if (call.part != Part::value) {
     const int inputs = call.part == Part::gradients ? call.output_count : 2;
     const int outputs = (call.input_count - inputs) / 2;
@@ -121,17 +121,16 @@ std::string input_name(const GateCall& call, int i) {
   for (int k = call.output_count; k < numbers; ++k)
     parameters += call.inputs[k] && is_floating(call.inputs[k]->dtype);
   return argument_name(call.op, call.output_count / std::max(parameters, 1)) + " " +
-         std::to_string(i - call.output_count);
+         to_text(i - call.output_count);
 }
 /// Which gradient output i is, or which op of the user's function made it.
-std::string output_note(const GateCall& call, int i) {
+Text output_note(const GateCall& call, int i) {
   if (call.part != Part::value)
     return "This is the gradient with respect to " +
            argument_name(call.op, call.part == Part::gradient_1 ? 1 : i) + ". ";
   const std::string_view function = Context::here().function;
-  if (function.empty() || function == call.op.name) return {};
-  return "This is the result of " + std::string(call.op.name) + ", a step of " +
-         std::string(function) + ". ";
+  if (function.empty() || function == call.op.name) return "";
+  return "This is the result of " + Text(call.op.name) + ", a step of " + function + ". ";
 }
 }  // namespace
 
@@ -208,25 +207,25 @@ struct FiniteScope::Watch : OwnedObserver {
     const bool is_nan = find([](double x) { return std::isnan(x); });
     if (!is_nan && !(options.infinity && find([](double x) { return std::isinf(x); }))) return;
     if (!is_nan && was_given_infinity(call)) return;
-    std::string text = output_note(call, output);
+    Text text = output_note(call, output);
     for (int i = 0; i < call.input_count; ++i)
       if (has_elements(call.inputs[i])) text += range_text(call, i);
     const bool is_value = call.part == Part::value;
     if (const char* cause = is_value ? call.op.not_finite : call.op.slope_not_finite)
       text += cause;
     else if (!is_nan)
-      text += "Is it too large for " + std::string(name_of(copy.dtype())) + "?";
-    if (text.ends_with(' ')) text.pop_back();
+      text += "Is it too large for " + Text(name_of(copy.dtype())) + "?";
+    const std::string_view advice = text.view();
     fail<Error>(call.site, call.op.name, is_value ? "result" : "gradient",
                 options.infinity ? "finite numbers" : "no NaN",
                 (is_nan ? "nan" : to_text(Scalar(values[k]))) +
                     place_text(copy.shape(), static_cast<std::int64_t>(k)),
-                text);
+                advice.substr(0, advice.find_last_not_of(' ') + 1));
   }
   /// "x is between -3 and 4. "
-  std::string range_text(const GateCall& call, int i) {
+  Text range_text(const GateCall& call, int i) {
     const Extremes* const range = range_of_input(call, *call.inputs[i]);
-    std::string text = input_name(call, i);
+    Text text = input_name(call, i);
     if (!range) return text + " was overwritten by the result. ";
     const bool any = range->low <= range->high;
     if (any)

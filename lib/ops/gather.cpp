@@ -64,7 +64,7 @@ void require_inside(const Inference& call, const Shape& x, const Shape& indices,
     fits = static_cast<std::int64_t>(i) == axis || indices.data()[i] <= x.data()[i];
   if (!fits)
     fail<ShapeError>(call.caller, call.op.name, "indices",
-                     "within shape " + to_text(x) + " but for axis " + std::to_string(axis),
+                     "within shape " + to_text(x) + " but for axis " + to_text(axis),
                      to_text(indices));
 }
 void gather_shape(Inference& call) {
@@ -99,7 +99,7 @@ void one_hot_shape(Inference& call) {
   require_integer(call, 0);
   if (option.depth < 0)
     fail<ShapeError>(call.caller, call.op.name, "depth", "a length of at least 0",
-                     std::to_string(option.depth));
+                     to_text(option.depth));
   Shape shape = call.input(0).shape;
   if (shape.rank() == Shape::max_rank)
     fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 0), "at most 7 axes",
@@ -269,7 +269,7 @@ Tensor gather(Operand x, Operand indices, int axis) {
   const std::size_t rank = shape_of(gather_op, x).rank();
   return run(gather_op, {x, indices}, AxisOptions{normal_axis(gather_op, axis, rank, x.caller())});
 }
-Tensor pick(Operand x, Operand indices, int axis) try {
+Tensor pick(Operand x, Operand indices, int axis) {
   const FunctionScope scope(x.caller(), "pick");
   const Shape& shape = shape_of(gather_op, x);
   const std::int64_t at = normal_axis(gather_op, axis, shape.rank(), x.caller());
@@ -279,22 +279,18 @@ Tensor pick(Operand x, Operand indices, int axis) try {
   const Shape& given = shape_of(gather_op, indices, 1);
   if (!(given == lines))
     fail<ShapeError>(x.caller(), "pick", "indices",
-                     "shape " + to_text(lines) + ", as x has without axis " + std::to_string(at),
+                     "shape " + to_text(lines) + ", as x has without axis " + to_text(at),
                      to_text(given));
   const int along = static_cast<int>(at);
   return squeeze(gather(x, expand_dims(indices, along), along), along);
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "pick");
 }
 Tensor checked_integers(std::string_view function, const char* argument, const Tensor& x,
                         std::int64_t least, std::int64_t most, Caller caller) {
   const FunctionScope scope(caller, function);
   return run(check_range_op, {{x, caller}}, RangeOptions{least, most, argument});
 }
-Tensor one_hot(Operand indices, Extent depth, DType dtype) try {
+Tensor one_hot(Operand indices, Extent depth, DType dtype) {
   return run(one_hot_op, {indices}, OneHotOptions{depth.value, dtype});
-} catch (const std::bad_alloc&) {
-  fail_memory(indices.caller(), "one_hot");
 }
 
 const Entry gather_ops[] = {&take_op,    &lookup_op,           &scatter_op,

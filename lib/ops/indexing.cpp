@@ -62,8 +62,8 @@ inline Picked pick_range(const Index& index, std::int64_t length) {
 inline std::int64_t pick_position(const Index& index, std::int64_t length, std::size_t axis) {
   const std::int64_t position = index.position();
   if (position < -length || position >= length) [[unlikely]]
-    fail<IndexError>(index.caller(), index_name, "axis " + std::to_string(axis),
-                     one_of("index", -length, length), std::to_string(position));
+    fail<IndexError>(index.caller(), index_name, "axis " + to_text(axis),
+                     one_of("index", -length, length), to_text(position));
   return position < 0 ? position + length : position;
 }
 
@@ -89,8 +89,8 @@ std::size_t axes_of(std::span<const Index> indices, std::size_t rank) {
     axes += axes_of(index);
   }
   if (axes > rank)
-    fail<IndexError>(indices[0].caller(), index_name, "indices", "at most " + std::to_string(rank),
-                     std::to_string(axes) + " for a tensor of " + std::to_string(rank) + " axes");
+    fail<IndexError>(indices[0].caller(), index_name, "indices", "at most " + to_text(rank),
+                     to_text(axes) + " for a tensor of " + to_text(rank) + " axes");
   return axes;
 }
 void check_rank(std::size_t rank, Caller caller) {
@@ -99,7 +99,7 @@ void check_rank(std::size_t rank, Caller caller) {
 }
 
 /// The same view as by select() and slice(), without options to record.
-Tensor view_of(Context& context, Body& x, std::span<const Index> indices) try {
+Tensor view_of(Context& context, Body& x, std::span<const Index> indices) {
   const int x_rank = x.rank();
   Body* view = allocate_view(context, &x);
   if (!view)
@@ -142,8 +142,6 @@ Tensor view_of(Context& context, Body& x, std::span<const Index> indices) try {
   keep_whole(x_rank);
   slicer.finish();
   return result;
-} catch (const std::bad_alloc&) {
-  fail_memory(indices[0].caller(), index_name);
 }
 /// Throws IndexError for a position outside its axis and for too many indices.
 Selection select(const Shape& shape, std::span<const Index> indices) {
@@ -178,7 +176,7 @@ Selection select(const Shape& shape, std::span<const Index> indices) {
       if (chosen.is_mask() && !std::equal(lengths.begin(), lengths.end(), shape.begin() + axis))
         fail<ShapeError>(
             index.caller(), index_name, "mask",
-            "the lengths of x " + to_text(shape) + " from axis " + std::to_string(axis) + " on",
+            "the lengths of x " + to_text(shape) + " from axis " + to_text(axis) + " on",
             to_text(lengths));
       axis += chosen.axes();
       rank += chosen.axes();

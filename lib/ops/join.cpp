@@ -7,6 +7,7 @@
 #include <reel/ops/arithmetic.hpp>
 #include <reel/ops/create.hpp>
 
+#include "lib/body/room.hpp"
 #include "lib/body/slice.hpp"
 #include "lib/gate/devices.hpp"
 #include "lib/gate/gate.hpp"
@@ -62,10 +63,10 @@ void concat_shape(Inference& call) {
     for (std::size_t k = 0; fits && k < part.rank(); ++k)
       fits = k == axis || part.data()[k] == shape.data()[k];
     if (!fits)
-      fail<ShapeError>(call.caller, call.op.name, "part " + std::to_string(i),
-                       "the shape of part 0 " + to_text(call.input(0).shape) + " but for axis " +
-                           std::to_string(axis),
-                       to_text(part));
+      fail<ShapeError>(
+          call.caller, call.op.name, "part " + to_text(i),
+          "the shape of part 0 " + to_text(call.input(0).shape) + " but for axis " + to_text(axis),
+          to_text(part));
     shape.data()[axis] += part.data()[axis];
     count_elements(shape, call.op.name, call.caller);
   }
@@ -100,8 +101,7 @@ std::vector<Tensor> parts_of(const Operand& whole, std::size_t axis, std::size_t
   Context& context = Context::here();
   Body* const body = body_of(x);
   const bool fast = body && !slice_op.composite;
-  std::vector<Tensor> parts;
-  parts.reserve(count);
+  auto parts = room_for<Tensor>(count, whole.caller(), "split");
   std::int64_t start = 0;
   if (fast && !context.attention()) {
     for (std::size_t i = 0; i < count; start += length_of(i++))
@@ -183,13 +183,11 @@ constinit Op concat_op{.name = "concat",
                        .argument_names = "part"};
 
 Tensor slice(const Operand& x, const SliceOptions& options) { return run(slice_op, x, options); }
-Tensor concat(Operands parts, int axis) try {
+Tensor concat(Operands parts, int axis) {
   if (parts.size() == 0)
     fail<ShapeError>(parts.caller(), concat_op.name, "parts", "at least one tensor", "none");
   const std::size_t rank = shape_of(concat_op, parts[0]).rank();
   return run(concat_op, parts, AxisOptions{normal_axis(concat_op, axis, rank, parts.caller())});
-} catch (const std::bad_alloc&) {
-  fail_memory(parts.caller(), "concat");
 }
 Tensor stack(Operands parts, int axis) try {
   const FunctionScope scope(parts.caller(), "stack");
@@ -200,7 +198,7 @@ Tensor stack(Operands parts, int axis) try {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Operand part = parts[i];
     if (!(shape_of(concat_op, part, static_cast<int>(i)) == shape_of(concat_op, parts[0])))
-      fail<ShapeError>(parts.caller(), "stack", "part " + std::to_string(i),
+      fail<ShapeError>(parts.caller(), "stack", "part " + to_text(i),
                        "the shape of part 0 " + to_text(shape_of(concat_op, parts[0])),
                        to_text(shape_of(concat_op, part)));
     operands.push_back(part);
@@ -222,7 +220,7 @@ Tensor stack(Operands parts, int axis) try {
   fail_memory(parts.caller(), "stack");
 }
 
-std::vector<Tensor> split(Operand x, std::span<const std::int64_t> lengths, int axis) try {
+std::vector<Tensor> split(Operand x, std::span<const std::int64_t> lengths, int axis) {
   const FunctionScope scope(x.caller(), "split");
   const Shape& shape = shape_of(slice_op, x);
   const auto along =
@@ -231,25 +229,21 @@ std::vector<Tensor> split(Operand x, std::span<const std::int64_t> lengths, int 
   for (std::int64_t length : lengths) rest = length < 0 || rest < length ? -1 : rest - length;
   if (rest != 0)
     fail<ShapeError>(x.caller(), "split", "lengths",
-                     "lengths that add up to " + std::to_string(shape.data()[along]),
-                     rest < 0 ? "more" : std::to_string(rest) + " less");
+                     "lengths that add up to " + to_text(shape.data()[along]),
+                     rest < 0 ? "more" : to_text(rest) + " less");
   return parts_of(x, along, lengths.size(), [&](std::size_t i) { return lengths[i]; });
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "split");
 }
-std::vector<Tensor> split(Operand x, std::int64_t parts, int axis) try {
+std::vector<Tensor> split(Operand x, std::int64_t parts, int axis) {
   const FunctionScope scope(x.caller(), "split");
   const Shape& shape = shape_of(slice_op, x);
   const auto along =
       static_cast<std::size_t>(normal_axis(slice_op, axis, shape.rank(), x.caller()));
   if (parts <= 0 || shape.data()[along] % parts != 0)
     fail<ShapeError>(x.caller(), "split", "parts",
-                     "a number that divides the length " + std::to_string(shape.data()[along]),
-                     std::to_string(parts));
+                     "a number that divides the length " + to_text(shape.data()[along]),
+                     to_text(parts));
   const std::int64_t length = shape.data()[along] / parts;
   return parts_of(x, along, static_cast<std::size_t>(parts), [&](std::size_t) { return length; });
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "split");
 }
 
 const Entry join_ops[] = {&slice_op, &unslice_op, &assign_slice_op, &concat_op, nullptr};

@@ -8,6 +8,7 @@
 
 #include <reel/ops.hpp>
 
+#include "lib/body/room.hpp"
 #include "lib/flow/context.hpp"
 #include "lib/gate/devices.hpp"
 #include "lib/gate/gate.hpp"
@@ -48,23 +49,19 @@ void require_matrices(const Operand& x, std::string_view function) {
 }
 }  // namespace
 
-Tensor swap_axes(Operand x, int first, int second) try {
+Tensor swap_axes(Operand x, int first, int second) {
   const FunctionScope scope(x.caller(), "swap_axes");
   const Shape& shape = shape_of(slice_op, x);
   return exchanged(x, normal(first, shape, x.caller()), normal(second, shape, x.caller()));
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "swap_axes");
 }
-Tensor matrix_transpose(Operand x) try {
+Tensor matrix_transpose(Operand x) {
   const FunctionScope scope(x.caller(), "matrix_transpose");
   require_matrices(x, "matrix_transpose");
   const std::size_t rank = shape_of(slice_op, x).rank();
   return exchanged(x, rank - 2, rank - 1);
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "matrix_transpose");
 }
 
-std::vector<Tensor> unbind(Operand x, int axis) try {
+std::vector<Tensor> unbind(Operand x, int axis) {
   const FunctionScope scope(x.caller(), "unbind");
   const Operand whole(x);  // a copy is no temporary, which the first slice could take over
   const Shape shape = shape_of(slice_op, x);
@@ -72,15 +69,13 @@ std::vector<Tensor> unbind(Operand x, int axis) try {
   SliceOptions place = whole_slice(shape);
   place.lengths.data()[at] = 1;
   place.dropped = std::uint64_t{1} << at;
-  std::vector<Tensor> slices;
+  auto slices = room_for<Tensor>(static_cast<std::size_t>(shape.data()[at]), x.caller(), "unbind");
   for (std::int64_t& i = place.starts.data()[at]; i < shape.data()[at]; ++i)
     slices.push_back(slice(whole, place));
   return slices;
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "unbind");
 }
 
-Tensor flip(Operand x, Axes axes) try {
+Tensor flip(Operand x, Axes axes) {
   const FunctionScope scope(x.caller(), "flip");
   const Shape& shape = shape_of(slice_op, x);
   const Axes chosen = normal_axes(slice_op, axes, shape.rank(), x.caller());
@@ -92,18 +87,16 @@ Tensor flip(Operand x, Axes axes) try {
     place.steps.data()[axis] = -1;
   }
   return slice(x, place);
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "flip");
 }
 
-Tensor diagonal(Operand x, std::int64_t offset, int first, int second) try {
+Tensor diagonal(Operand x, std::int64_t offset, int first, int second) {
   const FunctionScope scope(x.caller(), "diagonal");
   require_matrices(x, "diagonal");
   Shape shape = shape_of(slice_op, x);
   std::size_t row = normal(first, shape, x.caller()), column = normal(second, shape, x.caller());
   if (row == column)
     fail<ShapeError>(x.caller(), "diagonal", "axes", "two different axes",
-                     std::to_string(first) + " and " + std::to_string(second));
+                     to_text(first) + " and " + to_text(second));
   offset = bounded(offset);
   if (row > column) {  // the order in which they are more often one axis
     std::swap(row, column);
@@ -127,12 +120,10 @@ Tensor diagonal(Operand x, std::int64_t offset, int first, int second) try {
   shape.data()[count] = rows * columns;
   return part(reshape(matrices, shape), count, length == 0 ? 0 : start * (offset < 0 ? columns : 1),
               length, length > 1 ? columns + 1 : 1);
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "diagonal");
 }
 
 namespace {
-Tensor triangle(const Operand& x, std::int64_t offset, bool lower, std::string_view function) try {
+Tensor triangle(const Operand& x, std::int64_t offset, bool lower, std::string_view function) {
   const FunctionScope scope(x.caller(), function);
   require_matrices(x, function);
   const Shape& shape = shape_of(slice_op, x);
@@ -151,15 +142,13 @@ Tensor triangle(const Operand& x, std::int64_t offset, bool lower, std::string_v
                               x.caller());
   const Tensor zero = zeros({}, {.dtype = dtype});
   return lower ? where(triangle, x, zero) : where(triangle, zero, x);
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), function);
 }
 }  // namespace
 
 Tensor tril(Operand x, std::int64_t offset) { return triangle(x, offset, true, "tril"); }
 Tensor triu(Operand x, std::int64_t offset) { return triangle(x, offset, false, "triu"); }
 
-Tensor roll(Operand x, std::int64_t shift, int axis) try {
+Tensor roll(Operand x, std::int64_t shift, int axis) {
   const FunctionScope scope(x.caller(), "roll");
   const Operand whole(x);
   const Shape& shape = shape_of(slice_op, x);
@@ -169,8 +158,6 @@ Tensor roll(Operand x, std::int64_t shift, int axis) try {
   if (shift == 0) return reshape(x, shape);  // a result is never x itself
   return concat({part(whole, at, length - shift, shift), part(whole, at, 0, length - shift)},
                 static_cast<int>(at));
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "roll");
 }
 
 namespace {
@@ -185,14 +172,14 @@ Tensor copies(const Tensor& x, std::size_t axis, std::int64_t count, const Shape
 std::int64_t times(std::int64_t length, std::int64_t count, std::string_view function,
                    Caller caller) {
   if (count < 0)
-    fail<ShapeError>(caller, function, "count", "a count of at least 0", std::to_string(count));
+    fail<ShapeError>(caller, function, "count", "a count of at least 0", to_text(count));
   if (__builtin_mul_overflow(length, count, &length))
-    fail<ShapeError>(caller, function, "count", "at most 2^58 elements", std::to_string(count));
+    fail<ShapeError>(caller, function, "count", "at most 2^58 elements", to_text(count));
   return length;
 }
 }  // namespace
 
-Tensor tile(Operand x, Shape counts) try {
+Tensor tile(Operand x, Shape counts) {
   const FunctionScope scope(x.caller(), "tile");
   Shape shape = shape_of(slice_op, x);
   const auto added = static_cast<int>(counts.rank()) - static_cast<int>(shape.rank());
@@ -212,28 +199,25 @@ Tensor tile(Operand x, Shape counts) try {
     y = copies(y, static_cast<std::size_t>(axis), count, shape, x.caller());
   }
   return y;
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "tile");
 }
 
-Tensor repeat(Operand x, Extent count, int axis) try {
+Tensor repeat(Operand x, Extent count, int axis) {
   const FunctionScope scope(x.caller(), "repeat");
   Shape shape = shape_of(slice_op, x);
   const std::size_t at = normal(axis, shape, x.caller());
   shape.data()[at] = times(shape.data()[at], count.value, "repeat", x.caller());
   return copies(x.value(), at + 1, count.value, shape, x.caller());
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "repeat");
 }
-Tensor repeat(Operand x, const std::vector<std::int64_t>& counts, int axis) try {
+namespace {
+Tensor repeat_each(const Operand& x, std::span<const std::int64_t> counts, int axis) try {
   const FunctionScope scope(x.caller(), "repeat");
   const Shape& shape = shape_of(slice_op, x);
   const std::size_t at = normal(axis, shape, x.caller());
   const std::int64_t length = shape.data()[at];
   if (counts.size() == 1) return repeat(x, counts[0], axis);
   if (static_cast<std::int64_t>(counts.size()) != length)
-    fail<ShapeError>(x.caller(), "repeat", "counts", "1 or " + std::to_string(length) + " counts",
-                     std::to_string(counts.size()));
+    fail<ShapeError>(x.caller(), "repeat", "counts", "1 or " + to_text(length) + " counts",
+                     to_text(counts.size()));
   std::vector<std::int64_t> places;
   for (std::int64_t i = 0; i < length; ++i) {
     const std::int64_t count = counts[static_cast<std::size_t>(i)];
@@ -247,10 +231,12 @@ Tensor repeat(Operand x, const std::vector<std::int64_t>& counts, int axis) try 
 } catch (const std::length_error&) {
   fail_memory(x.caller(), "repeat");
 }
-Tensor repeat(Operand x, std::initializer_list<std::int64_t> counts, int axis) try {
-  return repeat(x, std::vector(counts), axis);
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "repeat");
+}  // namespace
+Tensor repeat(Operand x, const std::vector<std::int64_t>& counts, int axis) {
+  return repeat_each(x, counts, axis);
+}
+Tensor repeat(Operand x, std::initializer_list<std::int64_t> counts, int axis) {
+  return repeat_each(x, std::span(counts.begin(), counts.size()), axis);
 }
 
 namespace {
@@ -288,7 +274,7 @@ Tensor padded(const Tensor& x, std::size_t axis, std::int64_t before, std::int64
     shape.data()[axis] = after;
     tail = broadcast_to(value, shape);
   } else if (length == 0) {
-    fail<ShapeError>(caller, "pad", "x", "elements along axis " + std::to_string(axis),
+    fail<ShapeError>(caller, "pad", "x", "elements along axis " + to_text(axis),
                      to_text(x.shape()));
   } else {
     head = added_part(x, axis, -before, before, options.mode);
@@ -309,15 +295,14 @@ Tensor pad(Operand x, const std::vector<Padding>& widths, PadOptions options) tr
   const FunctionScope scope(x.caller(), "pad");
   const Shape& shape = shape_of(slice_op, x);
   if (widths.size() != shape.rank())
-    fail<ShapeError>(x.caller(), "pad", "widths",
-                     std::to_string(shape.rank()) + " pairs, one an axis",
-                     std::to_string(widths.size()));
+    fail<ShapeError>(x.caller(), "pad", "widths", to_text(shape.rank()) + " pairs, one an axis",
+                     to_text(widths.size()));
   constexpr std::int64_t most = std::int64_t{1} << 58;
   for (const auto& [before, after] : widths)
     for (const std::int64_t width : {before.value, after.value})
       if (width < 0 || width > most)
-        fail<ShapeError>(x.caller(), "pad", "widths", "widths from 0 to 2^58",
-                         std::to_string(width), "A slice makes an axis shorter.");
+        fail<ShapeError>(x.caller(), "pad", "widths", "widths from 0 to 2^58", to_text(width),
+                         "A slice makes an axis shorter.");
   const PlaceScope place(Context::here(), x);
   const Tensor value = options.mode == PadMode::constant
                            ? full({}, options.value, {.dtype = dtype_of(slice_op, x)})

@@ -43,11 +43,9 @@ Tensor huber(Operand d, Operand delta) { return run_binary(huber_op, d, delta); 
 
 /// Calls f(); errors name this public function.
 template <class F>
-Tensor named(std::string_view name, const Operand& x, const F& f) try {
+Tensor named(std::string_view name, const Operand& x, const F& f) {
   const FunctionScope scope(x.caller(), name);
   return f();
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), name);
 }
 
 Tensor reduced(Tensor losses, Reduction reduction) {

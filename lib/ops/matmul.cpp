@@ -17,11 +17,11 @@
 namespace reel {
 namespace {
 [[noreturn]] void fail_inner(Caller caller, const Op& op, const Shape& x, const Shape& y) {
-  const std::string name = argument_name(op, 1);
+  const Text name = argument_name(op, 1);
   fail<ShapeError>(
       caller, op.name, name,
-      "length " + std::to_string(x.end()[-1]) +
-          (y.rank() == 1 ? "" : " in the second to last axis") + ", as x is " + to_text(x),
+      "length " + to_text(x.end()[-1]) + (y.rank() == 1 ? "" : " in the second to last axis") +
+          ", as x is " + to_text(x),
       to_text(y), y.end()[-1] == x.end()[-1] && y.rank() >= 2 ? "Transpose " + name + "?" : "");
 }
 
@@ -192,7 +192,7 @@ Tensor fast_product(Context& context, const Body& a, const Body& b, Caller calle
 }
 }  // namespace
 
-Tensor matmul(Operand x, Operand y) try {
+Tensor matmul(Operand x, Operand y) {
   const Body *a = body_of(x), *b = body_of(y);
   if (a && b && a->rank() == 2 && b->rank() == 2) {
     Context& context = Context::here();
@@ -205,17 +205,15 @@ Tensor matmul(Operand x, Operand y) try {
   }
   if (a && b && a->rank() >= 2 && b->rank() >= 2) return run(matmul_op, x, y);
   return vector_product(x, y, shape_of(matmul_op, x), shape_of(matmul_op, y, 1));
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "matmul");
 }
 
 Tensor matmul_add(Operand x, Operand y, Operand z) { return run(matmul_add_op, {x, y, z}); }
 
-Tensor dense(Operand x, Operand weight, Operand bias, Activation activation) try {
+Tensor dense(Operand x, Operand weight, Operand bias, Activation activation) {
   Op* const activating = core_ops.of(activation);
   if (!activating && activation != Activation::none)
     fail<Error>(x.caller(), dense_op.name, "activation", "none, relu, sigmoid or tanh",
-                std::to_string(static_cast<int>(activation)));
+                to_text(static_cast<int>(activation)));
   const Shape &from = shape_of(dense_op, x), &by = shape_of(dense_op, weight, 1);
   if (by.rank() != 2)
     fail<ShapeError>(x.caller(), dense_op.name, "weight", "a matrix", to_text(by));
@@ -228,8 +226,6 @@ Tensor dense(Operand x, Operand weight, Operand bias, Activation activation) try
   const FunctionScope scope(x.caller(), "dense");
   Tensor y = matrix ? matmul_add(x, weight, bias) : run_binary(add_op, matmul(x, weight), bias);
   return activating ? run_unary(*activating, std::move(y)) : y;
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "dense");
 }
 
 const Entry matmul_ops[] = {&matmul_op, &matmul_add_op, &dense_op, nullptr};

@@ -91,10 +91,8 @@ constinit Op limit_norm_op{.name = "limit_norm",
                            .samples = limit_norm_samples,
                            .argument_names = "x"};
 
-Tensor layer_norm(Operand x, Operand scale, Operand shift, double epsilon) try {
+Tensor layer_norm(Operand x, Operand scale, Operand shift, double epsilon) {
   return run(layer_norm_op, {x, scale, shift}, EpsilonOptions{epsilon});
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "layer_norm");
 }
 
 std::vector<Tensor> limit_norm(Operands x, double norm) try {

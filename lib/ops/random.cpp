@@ -43,7 +43,7 @@ Tensor draw(RandomOptions options, Caller caller) {
 
 void require_fractions(DType dtype, std::string_view op, std::string_view argument, Caller caller) {
   if (!is_floating(dtype))
-    fail<DTypeError>(caller, op, argument, "float32 or float64", std::string(name_of(dtype)));
+    fail<DTypeError>(caller, op, argument, "float32 or float64", name_of(dtype));
 }
 
 /// Every number of the range must be representable in the dtype.
@@ -54,7 +54,7 @@ void require_finite(std::string_view op, std::string_view argument, double numbe
     return std::numeric_limits<Number>::max();  // the other dtypes are refused
   });
   if (!(std::abs(number) <= most))
-    fail<Error>(caller, op, argument, "a finite " + std::string(name_of(dtype)), to_text(number));
+    fail<Error>(caller, op, argument, "a finite " + Text(name_of(dtype)), to_text(number));
 }
 
 void random_samples(SampleList out) {
@@ -89,7 +89,7 @@ constinit Op random_op{.name = "random",
                        .samples = random_samples};
 
 namespace random {
-Tensor normal(Shape shape, NormalOptions options, Caller caller) try {
+Tensor normal(Shape shape, NormalOptions options, Caller caller) {
   const FunctionScope scope(caller, "normal");
   require_fractions(options.dtype, "normal", "dtype", caller);
   require_finite("normal", "mean", options.mean, options.dtype, caller);
@@ -102,10 +102,8 @@ Tensor normal(Shape shape, NormalOptions options, Caller caller) try {
                .dtype = options.dtype,
                .shape = shape},
               caller);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "normal");
 }
-Tensor uniform(Shape shape, UniformOptions options, Caller caller) try {
+Tensor uniform(Shape shape, UniformOptions options, Caller caller) {
   const FunctionScope scope(caller, "uniform");
   require_fractions(options.dtype, "uniform", "dtype", caller);
   require_finite("uniform", "low", options.low, options.dtype, caller);
@@ -119,24 +117,19 @@ Tensor uniform(Shape shape, UniformOptions options, Caller caller) try {
                .dtype = options.dtype,
                .shape = shape},
               caller);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "uniform");
 }
-Tensor integers(std::int64_t low, std::int64_t high, Shape shape, Caller caller) try {
+Tensor integers(std::int64_t low, std::int64_t high, Shape shape, Caller caller) {
   const FunctionScope scope(caller, "integers");
   if (low >= high)
-    fail<Error>(caller, "integers", "high", "more than low = " + std::to_string(low),
-                std::to_string(high));
+    fail<Error>(caller, "integers", "high", "more than low = " + to_text(low), to_text(high));
   return draw({.kind = RandomOptions::Kind::integers,
                .low = low,
                .high = high,
                .dtype = DType::int64,
                .shape = shape},
               caller);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "integers");
 }
-Tensor bernoulli(double probability, Shape shape, Caller caller) try {
+Tensor bernoulli(double probability, Shape shape, Caller caller) {
   const FunctionScope scope(caller, "bernoulli");
   if (!(probability >= 0 && probability <= 1))
     fail<Error>(caller, "bernoulli", "probability", "a number in [0, 1]", to_text(probability));
@@ -146,8 +139,6 @@ Tensor bernoulli(double probability, Shape shape, Caller caller) try {
                .dtype = DType::boolean,
                .shape = shape},
               caller);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "bernoulli");
 }
 namespace {
 void require_parameter(std::string_view op, std::string_view name, double number, DType dtype,
@@ -162,7 +153,7 @@ Tensor draw_floating(std::string_view name, RandomOptions options, Caller caller
   return draw(options, caller);
 }
 }  // namespace
-Tensor exponential(Shape shape, ExponentialOptions options, Caller caller) try {
+Tensor exponential(Shape shape, ExponentialOptions options, Caller caller) {
   const FunctionScope scope(caller, "exponential");
   require_parameter("exponential", "scale", options.scale, options.dtype, caller);
   return draw_floating("exponential",
@@ -171,10 +162,8 @@ Tensor exponential(Shape shape, ExponentialOptions options, Caller caller) try {
                         .dtype = options.dtype,
                         .shape = shape},
                        caller);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "exponential");
 }
-Tensor gumbel(Shape shape, GumbelOptions options, Caller caller) try {
+Tensor gumbel(Shape shape, GumbelOptions options, Caller caller) {
   const FunctionScope scope(caller, "gumbel");
   require_parameter("gumbel", "scale", options.scale, options.dtype, caller);
   return draw_floating("gumbel",
@@ -184,10 +173,8 @@ Tensor gumbel(Shape shape, GumbelOptions options, Caller caller) try {
                         .dtype = options.dtype,
                         .shape = shape},
                        caller);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "gumbel");
 }
-Tensor truncated_normal(Shape shape, TruncatedNormalOptions options, Caller caller) try {
+Tensor truncated_normal(Shape shape, TruncatedNormalOptions options, Caller caller) {
   constexpr std::string_view name = "truncated_normal";
   const FunctionScope scope(caller, name);
   require_fractions(options.dtype, name, "dtype", caller);
@@ -207,10 +194,8 @@ Tensor truncated_normal(Shape shape, TruncatedNormalOptions options, Caller call
                         .dtype = options.dtype,
                         .shape = shape},
                        caller);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "truncated_normal");
 }
-Tensor gamma(double alpha, Shape shape, GammaOptions options, Caller caller) try {
+Tensor gamma(double alpha, Shape shape, GammaOptions options, Caller caller) {
   const FunctionScope scope(caller, "gamma");
   require_parameter("gamma", "alpha", alpha, DType::float64, caller);
   require_parameter("gamma", "scale", options.scale, options.dtype, caller);
@@ -221,10 +206,8 @@ Tensor gamma(double alpha, Shape shape, GammaOptions options, Caller caller) try
                         .dtype = options.dtype,
                         .shape = shape},
                        caller);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "gamma");
 }
-Tensor beta(double a, double b, Shape shape, BetaOptions options, Caller caller) try {
+Tensor beta(double a, double b, Shape shape, BetaOptions options, Caller caller) {
   const FunctionScope scope(caller, "beta");
   require_parameter("beta", "a", a, DType::float64, caller);
   require_parameter("beta", "b", b, DType::float64, caller);
@@ -232,22 +215,18 @@ Tensor beta(double a, double b, Shape shape, BetaOptions options, Caller caller)
       "beta",
       {.kind = RandomOptions::Kind::beta, .a = a, .b = b, .dtype = options.dtype, .shape = shape},
       caller);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "beta");
 }
 
-Tensor permutation(Extent n, Caller caller) try {
+Tensor permutation(Extent n, Caller caller) {
   const FunctionScope scope(caller, "permutation");
   return draw({.kind = RandomOptions::Kind::permutation,
                .dtype = DType::int64,
                .shape = Shape({n}, caller)},
               caller);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "permutation");
 }
 }  // namespace random
 
-Tensor dropout(Operand x, double probability) try {
+Tensor dropout(Operand x, double probability) {
   const Caller caller = x.caller();
   const FunctionScope scope(caller, "dropout");
   if (!(probability >= 0 && probability < 1))
@@ -261,8 +240,6 @@ Tensor dropout(Operand x, double probability) try {
                             .shape = shape_of(random_op, x)},
                            caller);
   return multiply(x, Operand(mask, caller));
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "dropout");
 }
 
 const Entry random_ops[] = {&random_op, nullptr};

@@ -22,8 +22,8 @@ void gates_shape(Inference& call) {
   if (!whole || (call.input_count > 1 && !(call.input(1).shape == cell)))
     fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 0),
                      call.input_count == 1
-                         ? "a last axis that " + std::to_string(count) + " divides"
-                         : "last axis " + std::to_string(count) + " times that of " +
+                         ? "a last axis that " + to_text(count) + " divides"
+                         : "last axis " + to_text(count) + " times that of " +
                                argument_name(call.op, 1) + " " + to_text(call.input(1).shape),
                      to_text(gates));
   for (int i = 2; i < call.input_count; ++i)
@@ -114,12 +114,10 @@ constinit Op tree_lstm_leaf_gates_op{
     .argument_names = "gates"};
 
 namespace {
-HiddenAndCell run_cell(Op& op, std::initializer_list<Operand> inputs) try {
+HiddenAndCell run_cell(Op& op, std::initializer_list<Operand> inputs) {
   SmallVector<Tensor, 2> outputs;
   run(op, std::span(inputs.begin(), inputs.size()), {}, inputs.begin()->caller(), outputs);
   return {std::move(outputs[0]), std::move(outputs[1])};
-} catch (const std::bad_alloc&) {
-  fail_memory(inputs.begin()->caller(), op.name);
 }
 }  // namespace
 

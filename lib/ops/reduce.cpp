@@ -43,7 +43,7 @@ void argmax_shape(Inference& call) {
   const Axes& axes = call.option<ReduceOptions>().axes;
   if (!axes.is_every() && axes.count() != 1)
     fail<ShapeError>(call.caller, call.op.name, "axes", "one axis, or all of them",
-                     std::to_string(axes.count()) + " axes");
+                     to_text(axes.count()) + " axes");
   reduced_to(call, DType::int64);
   require_elements(call);
 }
@@ -198,12 +198,10 @@ constinit Op sum_to_op{.name = "sum_to",
                        .samples = sum_to_samples};
 
 namespace {
-Tensor reduce(Op& op, const Operand& x, const Axes& axes, Keepdims keep) try {
+Tensor reduce(Op& op, const Operand& x, const Axes& axes, Keepdims keep) {
   if (axes.is_every()) return run(op, x, ReduceOptions{axes, keep});
   const std::size_t rank = shape_of(op, x).rank();
   return run(op, x, ReduceOptions{normal_axes(op, axes, rank, x.caller()), keep});
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), op.name);
 }
 }  // namespace
 

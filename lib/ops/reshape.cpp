@@ -150,7 +150,7 @@ Shape completed(const Op& op, const Shape& from, Shape shape, Caller caller) {
   if (overflow || !fits)
     fail<ShapeError>(
         caller, op.name, "shape",
-        "a shape of " + std::to_string(elements) + " elements, as x " + to_text(from) + " has",
+        "a shape of " + to_text(elements) + " elements, as x " + to_text(from) + " has",
         to_text(shape));
   if (open >= 0) shape.data()[open] = elements / known;
   return shape;
@@ -223,11 +223,9 @@ constinit Op broadcast_to_op{.name = "broadcast_to",
                              .moves = true,
                              .samples = broadcast_to_samples};
 
-Tensor reshape(Operand x, Shape shape) try {
+Tensor reshape(Operand x, Shape shape) {
   return run(reshape_op, x,
              ShapeOptions{completed(reshape_op, shape_of(reshape_op, x), shape, x.caller())});
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "reshape");
 }
 Tensor Tensor::reshape(Shape shape, Caller caller) const {
   return reel::reshape(Operand(*this, caller), shape);
@@ -253,8 +251,8 @@ Tensor transpose(Operand x, Axes axes) {
   const std::size_t rank = shape_of(transpose_op, x).rank();
   if (axes.is_every()) return transpose(x);
   if (normal_axes(transpose_op, axes, rank, x.caller()).count() != static_cast<int>(rank))
-    fail<ShapeError>(x.caller(), transpose_op.name, "axes", std::to_string(rank) + " axes",
-                     std::to_string(axes.count()));
+    fail<ShapeError>(x.caller(), transpose_op.name, "axes", to_text(rank) + " axes",
+                     to_text(axes.count()));
   int order[Shape::max_rank];
   for (std::size_t i = 0; i < rank; ++i)
     order[i] =
@@ -268,7 +266,7 @@ Tensor expand_dims(Operand x, Axes axes) {
       shape_of(expand_dims_op, x).rank() + static_cast<std::size_t>(axes.count());
   if (rank > Shape::max_rank)
     fail<ShapeError>(x.caller(), expand_dims_op.name, "axes", "at most 8 axes in the result",
-                     std::to_string(rank));
+                     to_text(rank));
   return changed(expand_dims_op, x, normal_axes(expand_dims_op, axes, rank, x.caller()));
 }
 Tensor squeeze(Operand x, Axes axes) {
@@ -281,7 +279,7 @@ Tensor squeeze(Operand x, Axes axes) {
       ones[count++] = chosen[i];
     else if (!axes.is_every())
       fail<ShapeError>(x.caller(), squeeze_op.name, "axes", "axes of length 1",
-                       "axis " + std::to_string(chosen[i]) + " of " + to_text(shape));
+                       "axis " + to_text(chosen[i]) + " of " + to_text(shape));
   }
   return changed(squeeze_op, x, Axes(std::span<const int>(ones, count)));
 }

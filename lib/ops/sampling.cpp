@@ -51,34 +51,27 @@ Tensor classes_of(const Operand& logits, std::int64_t count) {
 }
 }  // namespace
 
-Tensor categorical(Operand logits) try {
+Tensor categorical(Operand logits) {
   const FunctionScope scope(logits.caller(), "categorical");
   const Tensor drawn = classes_of(logits, 1);
   Shape shape = shape_of(argsort_op, logits);
   shape.resize(shape.rank() - 1);
   return reshape(drawn, shape);
-} catch (const std::bad_alloc&) {
-  fail_memory(logits.caller(), "categorical");
 }
-Tensor categorical(Operand logits, Extent count) try {
+Tensor categorical(Operand logits, Extent count) {
   const FunctionScope scope(logits.caller(), "categorical");
   Shape shape = shape_of(argsort_op, logits);
   if (count.value < 0)
-    fail<ShapeError>(logits.caller(), "categorical", "count", "at least 0",
-                     std::to_string(count.value));
+    fail<ShapeError>(logits.caller(), "categorical", "count", "at least 0", to_text(count.value));
   if (shape.rank() > 0) shape.data()[shape.rank() - 1] = count.value;
   return reshape(classes_of(logits, count.value), shape);
-} catch (const std::bad_alloc&) {
-  fail_memory(logits.caller(), "categorical");
 }
 
-Tensor shuffle(Operand x, int axis) try {
+Tensor shuffle(Operand x, int axis) {
   const FunctionScope scope(x.caller(), "shuffle");
   const Tensor values = x.value();
   const DeviceScope device(values.device());
   return take(values, permutation(values.shape(axis)), axis);
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "shuffle");
 }
 
 namespace {
@@ -100,24 +93,21 @@ Tensor chosen(std::int64_t length, std::int64_t n, const ChoiceOptions& options)
 }
 }  // namespace
 
-Tensor choice(Operand x, Extent n, ChoiceOptions options) try {
+Tensor choice(Operand x, Extent n, ChoiceOptions options) {
   const Caller caller = x.caller();
   const FunctionScope scope(caller, "choice");
   const Tensor values = x.value();
   if (values.rank() == 0) fail<ShapeError>(caller, "choice", "x", "at least one axis", "()");
   const std::int64_t length = values.shape(0), count = n.value;
-  if (count < 0) fail<ShapeError>(caller, "choice", "n", "at least 0", std::to_string(count));
+  if (count < 0) fail<ShapeError>(caller, "choice", "n", "at least 0", to_text(count));
   if (count > 0 && (length == 0 || (!options.replace && count > length)))
-    fail<ShapeError>(caller, "choice", "n",
-                     "at most " + std::to_string(length) + ", the length of x",
-                     std::to_string(count));
+    fail<ShapeError>(caller, "choice", "n", "at most " + to_text(length) + ", the length of x",
+                     to_text(count));
   if (count == 0) return values(range(0, 0));
   if (options.weights.defined() && options.weights.shape() != Shape({length}))
     fail<ShapeError>(caller, "choice", "weights", to_text(Shape({length})),
                      to_text(options.weights.shape()));
   const DeviceScope device(values.device());
   return take(values, chosen(length, count, options));
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "choice");
 }
 }  // namespace reel::random

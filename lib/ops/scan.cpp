@@ -95,11 +95,9 @@ constinit Op linear_scan_op{.name = "linear_scan",
                             .samples = linear_samples};
 
 namespace {
-Tensor scan(Op& op, const Operand& x, int axis, ScanOptions options) try {
+Tensor scan(Op& op, const Operand& x, int axis, ScanOptions options) {
   const std::size_t rank = shape_of(op, x).rank();
   return run(op, x, AxisScanOptions{normal_axis(op, axis, rank, x.caller()), options.reverse});
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), op.name);
 }
 }  // namespace
 

@@ -91,17 +91,14 @@ namespace {
 void require_dtype(std::string_view name, const Operand& x, const Operand& updates) {
   const DType own = dtype_of(take_op, x), given = dtype_of(scatter_op, updates);
   if (is_floating(given) && !is_floating(own))
-    fail<DTypeError>(x.caller(), name, "updates",
-                     "no fractions, as x is " + std::string(name_of(own)), name_of(given),
-                     "Convert x first: x.to(...).");
+    fail<DTypeError>(x.caller(), name, "updates", "no fractions, as x is " + Text(name_of(own)),
+                     name_of(given), "Convert x first: x.to(...).");
 }
 /// Calls f(); errors name this public function.
 template <class F>
-Tensor named(std::string_view name, const Operand& x, const F& f) try {
+Tensor named(std::string_view name, const Operand& x, const F& f) {
   const FunctionScope scope(x.caller(), name);
   return f();
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), name);
 }
 Tensor select(Op& op, std::string_view name, const Operand& x, const Operand& indices,
               const Operand& updates, int axis) {
@@ -141,14 +138,14 @@ Tensor scatter_max(Operand x, Operand indices, Operand updates, int axis) {
 Tensor scatter_min(Operand x, Operand indices, Operand updates, int axis) {
   return select(scatter_min_op, "scatter_min", x, indices, updates, axis);
 }
-Tensor scatter_add(Operand x, Operand indices, Operand updates, int axis) try {
+Tensor scatter_add(Operand x, Operand indices, Operand updates, int axis) {
   const Caller caller = x.caller();
   const FunctionScope scope(caller, "scatter_add");
   const Shape shape = shape_of(take_op, x);
   const DType own = dtype_of(take_op, x), given = dtype_of(scatter_op, updates);
   if (is_floating(given) && !is_floating(own))
     fail<DTypeError>(caller, "scatter_add", "updates",
-                     "no fractions, as x is " + std::string(name_of(own)), name_of(given),
+                     "no fractions, as x is " + Text(name_of(own)), name_of(given),
                      "Convert x first: x.to(...).");
   // Summed in the dtype of the result, because small integers would wrap around.
   const DType common = promoted(own, given);
@@ -157,8 +154,6 @@ Tensor scatter_add(Operand x, Operand indices, Operand updates, int axis) try {
   const Tensor sums =
       run(scatter_op, {given == common ? updates : Operand(wide, caller), indices}, place);
   return add(x, Operand(sums, caller));
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "scatter_add");
 }
 Tensor scatter_mean(Operand x, Operand indices, Operand updates, int axis) {
   return named("scatter_mean", x, [&] {
@@ -185,7 +180,7 @@ Tensor over_segments(std::string_view name, const Operand& x, const Operand& ids
       fail<ShapeError>(x.caller(), name, "ids", to_text(Shape({shape[0]})),
                        to_text(shape_of(take_op, ids, 1)));
     if (count.value < 0)
-      fail<ShapeError>(x.caller(), name, "count", "at least 0", std::to_string(count.value));
+      fail<ShapeError>(x.caller(), name, "count", "at least 0", to_text(count.value));
     const DeviceScope device(values.device());
     Shape segments = shape;
     segments.data()[0] = count.value;

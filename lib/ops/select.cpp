@@ -35,7 +35,7 @@ Tensor places_of_true(const Tensor& mask) {
   return ranks_of(in_one_axis(mask), 0, {.descending = true}, 0, count);
 }
 
-Tensor nonzero(Operand x) try {
+Tensor nonzero(Operand x) {
   const FunctionScope scope(x.caller(), "nonzero");
   const Tensor mask = dtype_of(argsort_op, x) == DType::boolean ? x.value() : x != 0;
   const Shape& shape = mask.shape();
@@ -43,7 +43,7 @@ Tensor nonzero(Operand x) try {
   const DeviceScope device(mask.device());
   if (shape.rank() == 0) return zeros({places.size(), 0}, {DType::int64});
   if (shape.rank() == 1) return expand_dims(places, 1);
-  std::vector<Tensor> coordinates(shape.rank());
+  Tensor coordinates[Shape::max_rank];
   Tensor rest = places;
   for (std::size_t axis = shape.rank(); --axis > 0;) {
     const std::int64_t length = shape.data()[axis];
@@ -52,12 +52,10 @@ Tensor nonzero(Operand x) try {
     rest = rows;
   }
   coordinates[0] = rest;
-  return stack(coordinates, 1);
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "nonzero");
+  return stack(std::span<const Tensor>(coordinates, shape.rank()), 1);
 }
 
-Tensor masked_select(Operand x, Operand mask) try {
+Tensor masked_select(Operand x, Operand mask) {
   const FunctionScope scope(x.caller(), "masked_select");
   const DType dtype = dtype_of(argsort_op, mask, 1);
   if (dtype != DType::boolean)
@@ -71,11 +69,9 @@ Tensor masked_select(Operand x, Operand mask) try {
     chosen = chosen & broadcast_to(full({}, true), values.shape());
   const Tensor every = broadcast_to(values, chosen.shape());
   return take(in_one_axis(every), places_of_true(chosen));
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "masked_select");
 }
 
-Tensor unique(Operand x) try {
+Tensor unique(Operand x) {
   const FunctionScope scope(x.caller(), "unique");
   const Tensor sorted = sort(in_one_axis(x.value()));
   if (sorted.size() < 2) return sorted;
@@ -83,7 +79,5 @@ Tensor unique(Operand x) try {
   const Tensor is_new = (before != here) & (before == before);  // behind NaN is only NaN
   const DeviceScope device(sorted.device());
   return take(sorted, places_of_true(concat({full({1}, true), is_new})));
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "unique");
 }
 }  // namespace reel

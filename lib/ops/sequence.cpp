@@ -19,12 +19,12 @@ void require_shape(const Inference& call, int i, const Shape& expected, const ch
 }
 
 /// The error for a state or lengths whose batch is not that of x.
-[[noreturn]] void fail_batch(Caller caller, const Op& op, std::string_view argument,
+[[noreturn]] void fail_batch(Caller caller, const Op& op, const Text& argument,
                              const Shape& expected, std::string_view meaning, const Shape& got,
                              const Shape& x) {
   const bool swapped = got.rank() > 0 && got.data()[0] == x.data()[0];
   fail<ShapeError>(
-      caller, op.name, argument, to_text(expected) + ", " + std::string(meaning),
+      caller, op.name, argument, to_text(expected) + ", " + Text(meaning),
       to_text(got) + ", and x is " + to_text(x),
       swapped ? "x is [time, batch, in]: of [batch, time, in], pass transpose(x, {1, 0, 2})." : "");
 }
@@ -44,8 +44,8 @@ Sizes sequence_sizes(Inference& call, int states, std::int64_t gates, std::int64
   const std::int64_t hidden = w.rank() == 2 ? w.data()[0] - x.data()[2] : 0;
   if (hidden < 1 || w.data()[1] != gates * hidden)
     fail<ShapeError>(call.caller, call.op.name, "weight",
-                     "[" + std::to_string(x.data()[2]) + " + hidden, " + std::to_string(gates) +
-                         " hidden], x's last axis being " + std::to_string(x.data()[2]),
+                     "[" + to_text(x.data()[2]) + " + hidden, " + to_text(gates) +
+                         " hidden], x's last axis being " + to_text(x.data()[2]),
                      to_text(w));
   const Shape state({x.data()[1], hidden});
   for (int i = 1; i <= states; ++i)
@@ -183,27 +183,23 @@ constinit Op lstm_op{.name = "lstm",
                      .argument_names = "x, h, c, weight, bias, lengths"};
 
 GRUSequence gru(Operand x, Operand h, Operand weight, Operand bias,
-                const SequenceOptions& options) try {
+                const SequenceOptions& options) {
   const Tensor lengths = lengths_of(gru_op, x, options);
   const Operand inputs[] = {x, h, weight, bias, lengths};
   const DirectionOptions direction{options.reverse};
   SmallVector<Tensor, 2> made;
   run(gru_op, inputs, direction, x.caller(), made);
   return {std::move(made[0]), std::move(made[1])};
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "gru");
 }
 
 LSTMSequence lstm(Operand x, Operand h, Operand c, Operand weight, Operand bias,
-                  const SequenceOptions& options) try {
+                  const SequenceOptions& options) {
   const Tensor lengths = lengths_of(lstm_op, x, options);
   const Operand inputs[] = {x, h, c, weight, bias, lengths};
   const DirectionOptions direction{options.reverse};
   SmallVector<Tensor, 2> made;
   run(lstm_op, inputs, direction, x.caller(), made);
   return {std::move(made[0]), std::move(made[1]), std::move(made[2])};
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "lstm");
 }
 
 const Entry sequence_ops[] = {&gru_op, &lstm_op, nullptr};

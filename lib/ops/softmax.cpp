@@ -80,11 +80,9 @@ constinit Op cross_entropy_op{.name = "cross_entropy",
                               .argument_names = "scores, labels"};
 
 namespace {
-Tensor along(Op& op, const Operand& x, int axis) try {
+Tensor along(Op& op, const Operand& x, int axis) {
   const std::size_t rank = shape_of(op, x).rank();
   return run(op, x, AxisOptions{normal_axis(op, axis, rank, x.caller())});
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), op.name);
 }
 }  // namespace
 
@@ -95,13 +93,11 @@ Tensor row_losses(const Operand& scores, const Operand& labels, const LabelOptio
   return run(cross_entropy_op, {scores, labels}, options);
 }
 
-Tensor cross_entropy(Operand scores, Operand labels, Reduction reduction) try {
+Tensor cross_entropy(Operand scores, Operand labels, Reduction reduction) {
   const FunctionScope scope(scores.caller(), "cross_entropy");
   Tensor losses = row_losses(scores, labels, {});
   if (reduction == Reduction::none) return losses;
   return reduction == Reduction::mean ? mean(std::move(losses)) : sum(std::move(losses));
-} catch (const std::bad_alloc&) {
-  fail_memory(scores.caller(), "cross_entropy");
 }
 
 const Entry softmax_ops[] = {&softmax_op, &log_softmax_op, &cross_entropy_op, nullptr};

@@ -99,43 +99,36 @@ constinit Op histogram_op{.name = "histogram",
                           .contiguous_inputs = true,
                           .samples = histogram_samples};
 
-Tensor argsort(Operand x, int axis, SortOptions options) try {
+Tensor argsort(Operand x, int axis, SortOptions options) {
   const std::size_t rank = shape_of(argsort_op, x).rank();
   return run(argsort_op, x,
              AxisSortOptions{normal_axis(argsort_op, axis, rank, x.caller()), options.descending});
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "argsort");
 }
 Tensor ranks_of(Operand x, std::int64_t axis, SortOptions options, std::int64_t first,
                 std::int64_t count) {
   axis = normal_axis(argsort_op, axis, shape_of(argsort_op, x).rank(), x.caller());
   return run(argsort_op, x, AxisSortOptions{axis, options.descending, first, count});
 }
-Tensor sort(Operand x, int axis, SortOptions options) try {
+Tensor sort(Operand x, int axis, SortOptions options) {
   const FunctionScope scope(x.caller(), "sort");
   return gather(x, argsort(x, axis, options), axis);
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "sort");
 }
 
-TopK topk(Operand x, std::int64_t k, int axis) try {
+TopK topk(Operand x, std::int64_t k, int axis) {
   const FunctionScope scope(x.caller(), "topk");
   const Shape& shape = shape_of(argsort_op, x);
   const std::int64_t along = normal_axis(argsort_op, axis, shape.rank(), x.caller());
   const std::int64_t n = shape.data()[along];
-  if (k < 0 || k > n)
-    fail<ShapeError>(x.caller(), "topk", "k", "0 to " + std::to_string(n), std::to_string(k));
+  if (k < 0 || k > n) fail<ShapeError>(x.caller(), "topk", "k", "0 to " + to_text(n), to_text(k));
   const Tensor positions = ranks_of(x, along, {.descending = true}, 0, k);
   return {gather(x, positions, axis), positions};
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "topk");
 }
 
 Tensor searchsorted(Operand sorted, Operand values, SearchOptions options) {
   return run(searchsorted_op, {sorted, values}, SearchSortedOptions{options.right});
 }
 
-Tensor bincount(Operand x, Extent length) try {
+Tensor bincount(Operand x, Extent length) {
   const FunctionScope scope(x.caller(), "bincount");
   const std::int64_t bins = length.value;
   const Tensor numbers = run(check_range_op, {x}, RangeOptions{0, bins - 1, "x"});
@@ -144,19 +137,15 @@ Tensor bincount(Operand x, Extent length) try {
     return full({length}, std::int64_t{0});
   }
   return run(histogram_op, numbers, HistogramOptions{bins, 0, static_cast<double>(bins)});
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "bincount");
 }
 
-Tensor histogram(Operand x, Extent bins, double low, double high) try {
+Tensor histogram(Operand x, Extent bins, double low, double high) {
   if (bins.value <= 0)
-    fail<Error>(x.caller(), "histogram", "bins", "more than 0", std::to_string(bins.value));
+    fail<Error>(x.caller(), "histogram", "bins", "more than 0", to_text(bins.value));
   if (!(low < high) || !std::isfinite(high - low))
     fail<Error>(x.caller(), "histogram", "high", "a finite number above low = " + to_text(low),
                 to_text(high));
   return run(histogram_op, x, HistogramOptions{bins.value, low, high});
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "histogram");
 }
 
 const Entry sort_ops[] = {&argsort_op, &searchsorted_op, &histogram_op, nullptr};

@@ -33,7 +33,7 @@ constinit Op polygamma_op = pointwise<formulas::Polygamma>(polygamma_samples);
 Tensor lgamma(Operand x) { return run_unary(lgamma_op, x); }
 Tensor digamma(Operand x) { return run_unary(digamma_op, x); }
 Tensor polygamma(int n, Operand x) {
-  if (n < 0 || n > 100) fail<Error>(x.caller(), "polygamma", "n", "0 to 100", std::to_string(n));
+  if (n < 0 || n > 100) fail<Error>(x.caller(), "polygamma", "n", "0 to 100", to_text(n));
   return run_binary(polygamma_op, x, n);
 }
 

@@ -19,12 +19,10 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// Calls f with x as a floating tensor; errors name this function.
 template <class F>
-Tensor compute(const Operand& x, std::string_view name, const F& f) try {
+Tensor compute(const Operand& x, std::string_view name, const F& f) {
   const FunctionScope scope(x.caller(), name);
   const bool floating = is_floating(dtype_of(prod_op, x));
   return f(floating ? x.value() : cast(x, DType::float32));
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), name);
 }
 
 /// f(x) where x is not 0, else 0; so is its gradient.
@@ -51,11 +49,9 @@ Tensor variance(const Tensor& x, const Axes& axes, Keepdims keep, double correct
 }
 }  // namespace
 
-Tensor count_nonzero(Operand x, Axes axes, Keepdims keep) try {
+Tensor count_nonzero(Operand x, Axes axes, Keepdims keep) {
   const FunctionScope scope(x.caller(), "count_nonzero");
   return sum(x != 0, axes, keep);
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), "count_nonzero");
 }
 Tensor count_nonzero(Operand x, Keepdims keep) { return count_nonzero(x, Axes::every(), keep); }
 
@@ -126,8 +122,8 @@ namespace {
 /// x as [kept..., n]: n elements that are reduced together.
 Tensor in_rows(const Tensor& x, const Axes& axes) {
   if (axes.is_every()) return reshape(x, {x.size()});
-  std::vector<int> order;
-  std::vector<std::int64_t> lengths;
+  SmallVector<int, Shape::max_rank> order;
+  SmallVector<std::int64_t, Shape::max_rank + 1> lengths;
   std::int64_t n = 1;
   for (int axis = 0, next = 0; axis < static_cast<int>(x.rank()); ++axis) {
     if (next < axes.count() && axes[next] == axis) {
@@ -140,10 +136,10 @@ Tensor in_rows(const Tensor& x, const Axes& axes) {
   }
   for (int i = 0; i < axes.count(); ++i) order.push_back(axes[i]);
   lengths.push_back(n);
-  return reshape(transpose(x, Axes(order)), Shape(lengths));
+  return reshape(transpose(x, Axes(std::span<const int>(order.data(), order.size()))),
+                 Shape(std::span<const std::int64_t>(lengths.data(), lengths.size())));
 }
-Tensor quantile_of(const Operand& x, std::string_view name, double q, Axes axes,
-                   Keepdims keep) try {
+Tensor quantile_of(const Operand& x, std::string_view name, double q, Axes axes, Keepdims keep) {
   const Caller caller = x.caller();
   const FunctionScope scope(caller, name);
   if (!(q >= 0 && q <= 1)) fail<Error>(caller, name, "q", "0 to 1", to_text(q));
@@ -174,8 +170,6 @@ Tensor quantile_of(const Operand& x, std::string_view name, double q, Axes axes,
     if (axes.is_every()) kept.data()[i] = 1;
   for (int i = 0; i < axes.count(); ++i) kept.data()[axes[i]] = 1;
   return reshape(y, kept);
-} catch (const std::bad_alloc&) {
-  fail_memory(x.caller(), name);
 }
 }  // namespace
 

@@ -28,9 +28,9 @@ namespace {
 void assign_shape(Inference&) {}
 
 /// An argument's name, with a number where there are several parameters.
-std::string name_of_one(const Op& op, int argument, std::size_t p, std::size_t count) {
-  const std::string name = argument_name(op, argument);
-  return count > 1 ? name + " " + std::to_string(p) : name;
+Text name_of_one(const Op& op, int argument, std::size_t p, std::size_t count) {
+  Text name = argument_name(op, argument);
+  return count > 1 ? name + " " + to_text(p) : name;
 }
 /// The inputs of a step: the `written` Variables of each parameter, then all gradients, then the
 /// numbers of the op.
@@ -52,8 +52,7 @@ void step_shape(Inference& call, int written) {
                          "the Variable's shape " + to_text(x.shape), to_text(y.shape));
       if (x.dtype != y.dtype)
         fail<DTypeError>(call.caller, call.op.name, name(i),
-                         "the Variable's " + std::string(name_of(x.dtype)),
-                         std::string(name_of(y.dtype)));
+                         "the Variable's " + Text(name_of(x.dtype)), name_of(y.dtype));
     }
   }
   for (int i = 0; i < numbers; ++i) {
@@ -71,8 +70,8 @@ void row_step_shape(Inference& call, int written) {
       fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, i),
                        meaning + to_text(shape), to_text(y.shape));
     if (y.dtype != dtype)
-      fail<DTypeError>(call.caller, call.op.name, argument_name(call.op, i),
-                       std::string(name_of(dtype)), std::string(name_of(y.dtype)));
+      fail<DTypeError>(call.caller, call.op.name, argument_name(call.op, i), name_of(dtype),
+                       name_of(y.dtype));
   };
   const Body &x = call.input(0), &rows = call.input(written + 1);
   if (!is_floating(x.dtype))
@@ -202,7 +201,7 @@ void run_steps(Op& op, Op* row_op, std::initializer_list<std::span<const Variabl
   for (const auto& list : lists) {
     if (list.size() != count)
       fail<Error>(caller, op.name, argument_name(op, argument),
-                  "as many as gradients, " + std::to_string(count), std::to_string(list.size()));
+                  "as many as gradients, " + to_text(count), to_text(list.size()));
     ++argument;
   }
   if (count == 0) return;

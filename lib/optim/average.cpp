@@ -7,6 +7,7 @@
 
 #include <utility>
 
+#include "lib/body/room.hpp"
 #include "lib/optim/check.hpp"
 
 namespace reel::optim {
@@ -29,17 +30,16 @@ WeightAverage::WeightAverage(std::vector<Variable> variables, AverageOptions opt
   fail_memory(caller, "WeightAverage");
 }
 
-void WeightAverage::update(Caller caller) try {
+void WeightAverage::update(Caller caller) {
   const CallerScope here(caller, "WeightAverage");
-  const std::vector<Tensor> values(variables_.begin(), variables_.end());
+  auto values = room_for<Tensor>(variables_.size(), caller, "WeightAverage");
+  values.assign(variables_.begin(), variables_.end());
   const Tensor updates = updates_ + 1;
   if (options_.equal)
     average_update(averages_, values, {1 / updates, caller});
   else
     average_update(averages_, values, {1 - options_.decay, caller});
   updates_.assign(updates);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "WeightAverage");
 }
 
 void WeightAverage::swap(Caller caller) {
@@ -65,16 +65,14 @@ void GradientSum::add(const std::vector<Tensor>& gradients, Caller caller) {
   count_.assign_add(1);
 }
 
-std::vector<Tensor> GradientSum::take(Caller caller) try {
+std::vector<Tensor> GradientSum::take(Caller caller) {
   const CallerScope here(caller, "GradientSum");
-  std::vector<Tensor> means;
+  auto means = room_for<Tensor>(sums_.size(), caller, "GradientSum");
   for (Variable& sum : sums_) {
     means.push_back(sum / cast(count_, sum.dtype()));
     sum.assign(0);
   }
   count_.assign(0);
   return means;
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "GradientSum");
 }
 }  // namespace reel::optim

@@ -18,21 +18,19 @@ void check_fraction(double number, std::string_view name, std::string_view argum
 }
 
 void check_variables(std::string_view optimizer, const std::vector<Variable>& variables,
-                     Caller caller) try {
+                     Caller caller) {
   if (variables.empty())
     fail<Error>(caller, optimizer, "variables", "at least one Variable", "none",
                 "parameters(model) are those of a model. It lists its members with REEL_FIELDS.");
   for (std::size_t i = 0; i < variables.size(); ++i) {
     for (std::size_t k = 0; k < i; ++k)
       if (variables[i].same_cell(variables[k]))
-        fail<Error>(caller, optimizer, fmt::format("variable {} ({})", i, variables[i].name()),
-                    "a Variable of its own", fmt::format("variable {} again", k));
+        fail<Error>(caller, optimizer, error_text("variable {} ({})", i, variables[i].name()),
+                    "a Variable of its own", error_text("variable {} again", k));
     if (is_floating(variables[i].dtype())) continue;
-    fail<DTypeError>(caller, optimizer, fmt::format("variable {} ({})", i, variables[i].name()),
+    fail<DTypeError>(caller, optimizer, error_text("variable {} ({})", i, variables[i].name()),
                      "float32 or float64", name_of(variables[i].dtype()));
   }
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, optimizer);
 }
 
 void check_not_moved(std::string_view optimizer, const std::vector<Variable>& variables,
@@ -47,7 +45,7 @@ namespace {
 Shape shape_of_rows(std::string_view optimizer, const Variable& variable, std::size_t i,
                     const Tensor& rows, Caller caller) {
   Shape shape = variable.shape();
-  const std::string argument = fmt::format("rows of gradient {} ({})", i, variable.name());
+  const Text argument = error_text("rows of gradient {} ({})", i, variable.name());
   if (shape.rank() == 0)
     fail<ShapeError>(caller, optimizer, argument, "none for a Variable without axes", "some");
   if (rows.rank() != 1)
@@ -60,11 +58,11 @@ Shape shape_of_rows(std::string_view optimizer, const Variable& variable, std::s
 }  // namespace
 
 void check_gradients(std::string_view optimizer, const std::vector<Variable>& variables,
-                     const GradientList& gradients, Caller caller) try {
+                     const GradientList& gradients, Caller caller) {
   check_not_moved(optimizer, variables, caller);
   if (gradients.size() != variables.size()) {
-    fail<Error>(caller, optimizer, "gradients", fmt::format("{}", variables.size()),
-                fmt::format("{}", gradients.size()));
+    fail<Error>(caller, optimizer, "gradients", to_text(variables.size()),
+                to_text(gradients.size()));
   }
   for (std::size_t i = 0; i < variables.size(); ++i) {
     const Variable& variable = variables[i];
@@ -76,17 +74,14 @@ void check_gradients(std::string_view optimizer, const std::vector<Variable>& va
         gradient.dtype() == variable.dtype()) {
       continue;
     }
-    const std::string argument = fmt::format("gradient {} ({})", i, variable.name());
+    const Text argument = error_text("gradient {} ({})", i, variable.name());
     if (!gradient.defined()) fail<Error>(caller, optimizer, argument, "a tensor", "nothing");
     if (gradient.shape() != expected) {
-      fail<ShapeError>(caller, optimizer, argument, to_string(expected),
-                       to_string(gradient.shape()));
+      fail<ShapeError>(caller, optimizer, argument, to_text(expected), to_text(gradient.shape()));
     }
     fail<DTypeError>(caller, optimizer, argument, name_of(variable.dtype()),
                      name_of(gradient.dtype()));
   }
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, optimizer);
 }
 
 Tensor on_device_of(const std::vector<Variable>& variables, const Tensor& number, Caller caller) {

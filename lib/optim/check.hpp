@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/body/room.hpp"
 #include "lib/nn/check.hpp"
 
 namespace reel::optim {
@@ -17,12 +18,10 @@ void check_fraction(double number, std::string_view name, std::string_view argum
 /// All Variables in one group.
 template <class Options>
 std::vector<Group<Options>> one_group(std::string_view optimizer, std::vector<Variable> variables,
-                                      const Options& options, Caller caller) try {
-  std::vector<Group<Options>> groups;
+                                      const Options& options, Caller caller) {
+  auto groups = room_for<Group<Options>>(1, caller, optimizer);
   groups.push_back({std::move(variables), options});
   return groups;
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, optimizer);
 }
 /// Appends options with zeros between their members. A trace that captures an optimizer follows
 /// each word that looks like a pointer, and an old one there would lead to memory of others.

@@ -10,18 +10,18 @@
 #include <cmath>
 #include <utility>
 
+#include "lib/body/room.hpp"
 #include "lib/nn/check.hpp"
 
 namespace reel::optim {
 std::vector<Tensor> clip_by_value(std::vector<Tensor> gradients, double low, double high,
-                                  Caller caller) try {
+                                  Caller caller) {
   const CallerScope here(caller, "clip_by_value");
   check_number(!std::isnan(high), "clip_by_value", "high", "a number", high, caller);
-  check_number(low <= high, "clip_by_value", "low", fmt::format("{} or less", high), low, caller);
+  check_number(low <= high, "clip_by_value", "low", error_text("{} or less", high).view(), low,
+               caller);
   for (Tensor& x : gradients) x = minimum(maximum(std::move(x), low), high);
   return gradients;
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "clip_by_value");
 }
 
 Tensor global_norm(const std::vector<Tensor>& gradients, Caller caller) {
@@ -31,22 +31,17 @@ Tensor global_norm(const std::vector<Tensor>& gradients, Caller caller) {
   return sqrt(std::move(total));
 }
 
-std::vector<Tensor> clip_by_global_norm(std::vector<Tensor> gradients, double norm,
-                                        Caller caller) try {
+std::vector<Tensor> clip_by_global_norm(std::vector<Tensor> gradients, double norm, Caller caller) {
   const CallerScope here(caller, "clip_by_global_norm");
   check_number(norm > 0, "clip_by_global_norm", "norm", "more than 0", norm, caller);
   for (const Tensor& x : gradients)
     if (x.defined()) checked("clip_by_global_norm", x.dtype(), caller);
   return limit_norm(gradients, norm);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "clip_by_global_norm");
 }
-void detail::clip_rows(std::vector<RowGradient>& gradients, double norm, Caller caller) try {
-  std::vector<Tensor> values;
+void detail::clip_rows(std::vector<RowGradient>& gradients, double norm, Caller caller) {
+  auto values = room_for<Tensor>(gradients.size(), caller, "clip_by_global_norm");
   for (const RowGradient& x : gradients) values.push_back(x.values);
   values = clip_by_global_norm(std::move(values), norm, caller);
   for (std::size_t i = 0; i < values.size(); ++i) gradients[i].values = std::move(values[i]);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "clip_by_global_norm");
 }
 }  // namespace reel::optim

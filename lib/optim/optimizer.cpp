@@ -33,12 +33,9 @@ void Optimizer::check_numbers(const GradientList& gradients, Caller caller) cons
 }
 void Optimizer::check(Caller caller) const { check_variables(name_, variables_, caller); }
 
-Variable& Optimizer::learning_rate(std::size_t group, Caller caller) try {
+Variable& Optimizer::learning_rate(std::size_t group, Caller caller) {
   if (group < rates_.size()) return rates_[group];
   check_not_moved(name_, variables_, caller);
-  fail<IndexError>(caller, name_, "group", fmt::format("below {}", rates_.size()),
-                   fmt::format("{}", group));
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, name_);
+  fail<IndexError>(caller, name_, "group", error_text("below {}", rates_.size()), to_text(group));
 }
 }  // namespace reel::optim

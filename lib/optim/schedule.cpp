@@ -102,7 +102,7 @@ void Schedule::set_rates(Caller caller) {
   const Tensor factor = factor_(cast(steps_, DType::float64));
   if (!factor.defined() || factor.rank() != 0)
     fail<ShapeError>(caller, "Schedule", "factor", "one number, of shape ()",
-                     factor.defined() ? fmt::format("{}", factor.shape()) : "an undefined Tensor");
+                     factor.defined() ? to_text(factor.shape()) : "an undefined Tensor");
   const Tensor rates = first_rates_ * factor;
   for (std::size_t i = 0; i < rates_.size(); ++i)
     rates_[i].assign(rates[static_cast<std::int64_t>(i)]);

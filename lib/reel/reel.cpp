@@ -123,7 +123,7 @@ void Reel::require_values(int outputs, const Op& op, Caller caller) const {
   const auto more = static_cast<std::uint32_t>(outputs);
   if (more >= most_outputs || values_ > ~more)
     fail<TapeError>(caller, op.name, "outputs", "at most 2^30, and 2^32 on a tape",
-                    std::to_string(outputs) + " more");
+                    to_text(outputs) + " more");
 }
 
 void Reel::release_saved(Record& record) {

@@ -12,7 +12,7 @@ namespace {
 [[noreturn, gnu::noinline]] void fail_memory(const Op& op, DType dtype, const Shape& shape,
                                              Device device, Caller caller) {
   fail<MemoryError>(caller, op.name, "result",
-                    "memory for shape " + to_text(shape) + " of " + std::string(name_of(dtype)),
+                    "memory for shape " + to_text(shape) + " of " + Text(name_of(dtype)),
                     device == cpu() ? "none from the system" : "none on " + to_text(device),
                     largest_on(device));
 }
@@ -21,7 +21,7 @@ bool is_dtype(DType dtype) { return static_cast<unsigned>(dtype) < dtype_count; 
 [[noreturn, gnu::noinline]] void fail_dtype(const Inference& call, DType dtype) {
   if (!is_dtype(dtype))
     fail<DTypeError>(call.caller, call.op.name, "dtype", "a DType",
-                     std::to_string(static_cast<unsigned>(dtype)));
+                     to_text(static_cast<unsigned>(dtype)));
   for (int i = 0; i < call.input_count; ++i) require_arithmetic(call, i);
   fail_arithmetic(call.op, "dtype", dtype, call.caller);
 }

@@ -3,6 +3,7 @@
 
 #include <reel/error.hpp>
 
+#include "lib/body/text.hpp"
 #include "lib/pool/process.hpp"
 #include "lib/table/entries.hpp"
 
@@ -40,8 +41,7 @@ void OpTable::add(Op& op) {
       other = *place;
   }
   if (other && other != &op)  // errors look names up
-    fail<Error>({}, "op table", "name", "a name for each op",
-                "\"" + std::string(op.name) + "\" twice");
+    fail<Error>({}, "op table", "name", "a name for each op", "\"" + Text(op.name) + "\" twice");
 }
 Op* OpTable::find(std::string_view name) const {
   const Locked held(Lock::table);

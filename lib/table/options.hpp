@@ -51,12 +51,11 @@ bool equal_options(const void* first, const void* second) {
   T &a = *static_cast<T*>(const_cast<void*>(first)),
     &b = *static_cast<T*>(const_cast<void*>(second));
   if constexpr (requires { a == b; }) return a == b;
-  const void* members[16];
-  int listed = 0, compared = 0;
   bool equal = true;
-  b.fields([&](std::string_view, const auto& member) { members[listed++] = &member; });
   a.fields([&]<class M>(std::string_view, const M& member) {
-    equal = equal && member == *static_cast<const M*>(members[compared++]);
+    const auto place = reinterpret_cast<const char*>(&member) - static_cast<const char*>(first);
+    equal =
+        equal && member == *reinterpret_cast<const M*>(static_cast<const char*>(second) + place);
   });
   return equal;
 }

@@ -8,16 +8,15 @@
 #include "lib/table/shape_rules.hpp"
 
 namespace reel {
-std::string argument_name(const Op& op, int i) {
+Text argument_name(const Op& op, int i) {
   std::string_view rest = op.argument_names;
-  if (op.arity < 0 && rest.find(',') == rest.npos)
-    return std::string(rest) + " " + std::to_string(i);
+  if (op.arity < 0 && rest.find(',') == rest.npos) return Text(rest) + " " + to_text(i);
   for (int skipped = 0; skipped < i; ++skipped) {
     const std::size_t comma = rest.find(", ");
-    if (comma == rest.npos) return "input " + std::to_string(i);
+    if (comma == rest.npos) return "input " + to_text(i);
     rest.remove_prefix(comma + 2);
   }
-  return std::string(rest.substr(0, rest.find(", ")));
+  return rest.substr(0, rest.find(", "));
 }
 
 void fail_floating(const Inference& call, int i) {
@@ -25,9 +24,9 @@ void fail_floating(const Inference& call, int i) {
                    name_of(call.input(i).dtype), "Convert it first: x.to(DType::float32).");
 }
 
-void fail_arithmetic(const Op& op, const std::string& argument, DType dtype, Caller caller) {
-  fail<DTypeError>(caller, op.name, argument, "a dtype with arithmetic",
-                   std::string(name_of(dtype)), "Convert it first: x.to(DType::float32).");
+void fail_arithmetic(const Op& op, const Text& argument, DType dtype, Caller caller) {
+  fail<DTypeError>(caller, op.name, argument, "a dtype with arithmetic", name_of(dtype),
+                   "Convert it first: x.to(DType::float32).");
 }
 
 void require_integer(const Inference& call, int i, const char* argument) {
@@ -42,7 +41,7 @@ void require_integer(const Inference& call, int i, const char* argument) {
 
 void fail_rank(const Inference& call, int i, int at_least) {
   fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, i),
-                   "at least " + std::to_string(at_least) + (at_least == 1 ? " axis" : " axes"),
+                   "at least " + to_text(at_least) + (at_least == 1 ? " axis" : " axes"),
                    to_text(call.input(i).shape));
 }
 
@@ -117,14 +116,13 @@ void reduced_to(Inference& call, DType dtype) {
   out.resize(rank);
   call.output(dtype, out);
 }
-Axes normal_axes(const Op& op, const Axes& axes, std::size_t rank, Caller caller) try {
+Axes normal_axes(const Op& op, const Axes& axes, std::size_t rank, Caller caller) {
   const int count = static_cast<int>(rank);
   bool chosen[Shape::max_rank] = {};
   for (int i = 0; i < axes.count(); ++i) {
     const auto axis = static_cast<std::size_t>(normal_axis(op, axes[i], rank, caller));
     if (chosen[axis])
-      fail<ShapeError>(caller, op.name, "axes", "each axis once",
-                       std::to_string(axes[i]) + " again");
+      fail<ShapeError>(caller, op.name, "axes", "each axis once", to_text(axes[i]) + " again");
     chosen[axis] = true;
   }
   int sorted[Shape::max_rank] = {};
@@ -132,18 +130,14 @@ Axes normal_axes(const Op& op, const Axes& axes, std::size_t rank, Caller caller
   for (int axis = 0; axis < count; ++axis)
     if (axes.is_every() || chosen[axis]) sorted[found++] = axis;
   return Axes(std::span<const int>(sorted, found), caller);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, op.name);
 }
-std::int64_t normal_axis(const Op& op, std::int64_t axis, std::size_t rank, Caller caller) try {
+std::int64_t normal_axis(const Op& op, std::int64_t axis, std::size_t rank, Caller caller) {
   const auto count = static_cast<std::int64_t>(rank);
   if (count == 0)
     fail<ShapeError>(caller, op.name, "axis", argument_name(op, 0) + " with at least one axis",
                      "()");
   if (axis < -count || axis >= count)
-    fail<ShapeError>(caller, op.name, "axis", one_of("axis", -count, count), std::to_string(axis));
+    fail<ShapeError>(caller, op.name, "axis", one_of("axis", -count, count), to_text(axis));
   return axis < 0 ? axis + count : axis;
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, op.name);
 }
 }  // namespace reel

@@ -34,9 +34,8 @@ inline void require_floating(const Inference& call, int i) {
 }
 void require_integer(const Inference& call, int i, const char* argument = nullptr);
 /// Name of input i for errors, from Op::argument_names.
-std::string argument_name(const Op& op, int i);
-[[noreturn]] void fail_arithmetic(const Op& op, const std::string& argument, DType dtype,
-                                  Caller caller);
+Text argument_name(const Op& op, int i);
+[[noreturn]] void fail_arithmetic(const Op& op, const Text& argument, DType dtype, Caller caller);
 /// Throws DTypeError if input i has a dtype that is only for storage.
 inline void require_arithmetic(const Inference& call, int i) {
   if (!has_arithmetic(call.input(i).dtype)) [[unlikely]]

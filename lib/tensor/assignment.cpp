@@ -25,11 +25,9 @@ void require_shape(const Op& op, const Operand& value, const Shape& shape) {
 }
 }  // namespace
 
-void run_assignment(Op& op, const Variable& variable, const Operand& value) try {
+void run_assignment(Op& op, const Variable& variable, const Operand& value) {
   require_shape(op, value, variable.shape());
   run_update(op, {&variable, 1}, {&value, 1}, {}, value.caller());
-} catch (const std::bad_alloc&) {
-  fail_memory(value.caller(), op.name);
 }
 
 namespace {
@@ -51,7 +49,7 @@ PlaceOptions place_of(const Body& part, const Body& whole) {
 }
 }  // namespace
 
-void run_part_update(Op& op, const Variable& variable, Tensor part, const Operand& value) try {
+void run_part_update(Op& op, const Variable& variable, Tensor part, const Operand& value) {
   const Caller caller = value.caller();
   const PlaceOptions place =
       place_of(*Access::body(part), *Access::body(Access::cell(variable).value));
@@ -59,12 +57,10 @@ void run_part_update(Op& op, const Variable& variable, Tensor part, const Operan
   part = Tensor();  // its share of the buffer would force a copy
   const Operand operand(next, caller);
   run_update(assign_slice_op, {&variable, 1}, {&operand, 1}, place, caller);
-} catch (const std::bad_alloc&) {
-  fail_memory(value.caller(), op.name);
 }
 
 void run_picked_update(Op& op, const Variable& variable, const Tensor& positions,
-                       const Operand& value) try {
+                       const Operand& value) {
   const Caller caller = value.caller();
   const Body& whole = *Access::body(Access::cell(variable).value);
   Tensor values = value_for_update(op, 1, value, whole, true, caller);
@@ -74,8 +70,6 @@ void run_picked_update(Op& op, const Variable& variable, const Tensor& positions
   const auto put = &op == &assign_op ? scatter : scatter_add;
   const Tensor next = put(reshape(variable, {-1}), reshape(positions, {-1}), values, 0);
   run_assignment(assign_op, variable, Operand(reshape(next, whole.shape), caller));
-} catch (const std::bad_alloc&) {
-  fail_memory(value.caller(), op.name);
 }
 
 bool is_part(const Tensor& part, const Tensor& value) {
@@ -83,7 +77,7 @@ bool is_part(const Tensor& part, const Tensor& value) {
   if (!body.owner || body.owner != whole.owner || body.dtype != whole.dtype) return false;
   // If the axes are sorted by step, the step of each axis must be larger than the extent of all
   // axes before it.
-  std::vector<std::pair<std::int64_t, std::int64_t>> axes;  // step, length
+  SmallVector<std::pair<std::int64_t, std::int64_t>, Shape::max_rank> axes;  // step, length
   for (int i = 0; i < body.rank(); ++i)
     axes.emplace_back(std::abs(body.strides[i]), body.shape.data()[i]);
   std::sort(axes.begin(), axes.end());

@@ -27,10 +27,10 @@ static_assert(std::size(types) == dtype_count);
 
 std::string text_of(DataType type) {
   constexpr const char* names[] = {"int", "uint", "float", "opaque", "bfloat", "complex", "bool"};
-  std::string text = type.code < std::size(names) ? names[type.code]
-                                                  : "code " + std::to_string(type.code) + " of ";
-  text += std::to_string(type.bits) + (type.code < std::size(names) ? "" : " bits");
-  if (type.lanes != 1) text += " with " + std::to_string(type.lanes) + " lanes";
+  std::string text =
+      type.code < std::size(names) ? names[type.code] : "code " + to_text(type.code) + " of ";
+  text += to_text(type.bits) + (type.code < std::size(names) ? "" : " bits");
+  if (type.lanes != 1) text += " with " + to_text(type.lanes) + " lanes";
   return text;
 }
 
@@ -48,24 +48,24 @@ void check_device(dlpack::Device device, Caller caller) {
     return;
   fail<DeviceError>(caller, "from_dlpack", "device", "the memory of the host",
                     device.device_type == dlpack::device_cuda
-                        ? "that of CUDA device " + std::to_string(device.device_id)
-                        : "that of a device of type " + std::to_string(device.device_type),
+                        ? "that of CUDA device " + to_text(device.device_id)
+                        : "that of a device of type " + to_text(device.device_type),
                     "Copy the array to the host before it is exported.");
 }
 
 Shape shape_of(const Array& array, Caller caller) {
   if (array.ndim < 0 || array.ndim > static_cast<int>(Shape::max_rank))
-    fail<ShapeError>(caller, "from_dlpack", "ndim", "0 to 8", std::to_string(array.ndim));
+    fail<ShapeError>(caller, "from_dlpack", "ndim", "0 to 8", to_text(array.ndim));
   if (array.ndim > 0 && !array.shape)
     fail<ShapeError>(caller, "from_dlpack", "shape",
-                     std::to_string(array.ndim) + (array.ndim == 1 ? " length" : " lengths"),
+                     to_text(array.ndim) + (array.ndim == 1 ? " length" : " lengths"),
                      "a null pointer");
   Shape shape;
   shape.resize(static_cast<std::size_t>(array.ndim), caller);
   for (int i = 0; i < array.ndim; ++i) {
     if (array.shape[i] < 0)
       fail<ShapeError>(caller, "from_dlpack", "shape", "lengths of at least 0",
-                       std::to_string(array.shape[i]));
+                       to_text(array.shape[i]));
     shape.data()[i] = array.shape[i];
   }
   shape.elements(caller);  // not too many
@@ -79,7 +79,7 @@ void call_deleter(void* what) noexcept {
 }
 
 template <class Managed>
-Tensor imported(Managed* managed, DlpackOptions options, Caller caller) try {
+Tensor imported(Managed* managed, DlpackOptions options, Caller caller) {
   const Array& array = managed->dl_tensor;
   check_device(array.device, caller);
   const DType dtype = dtype_of(array.dtype, caller);
@@ -90,8 +90,6 @@ Tensor imported(Managed* managed, DlpackOptions options, Caller caller) try {
                               shape, array.strides};
   return share_array("from_dlpack", elements, options.copy, {call_deleter<Managed>, managed},
                      caller);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "from_dlpack");
 }
 
 /// What an exported array points to.
@@ -105,7 +103,7 @@ struct Exported {
 /// An array over x's memory, or over a copy.
 template <class Managed>
 std::unique_ptr<Exported<Managed>> exported(const Tensor& x, Copy copy, bool& copied,
-                                            Caller caller) {
+                                            Caller caller) try {
   SharedView view = view_on_host("to_dlpack", x, x.dtype(caller), caller);
   if (view.copied && copy == Copy::never)
     fail<Error>(caller, "to_dlpack", "copy", "memory that an array can share",
@@ -134,6 +132,8 @@ std::unique_ptr<Exported<Managed>> exported(const Tensor& x, Copy copy, bool& co
                                .byte_offset = 0};
   result->tensor = std::move(view.tensor);
   return result;
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "to_dlpack");
 }
 }  // namespace
 
@@ -141,33 +141,26 @@ Tensor import_dlpack(dlpack::ManagedTensor* array, DlpackOptions options, Caller
   if (!array) fail<Error>(caller, "from_dlpack", "array", "an array", "a null pointer");
   return imported(array, options, caller);
 }
-Tensor import_dlpack(dlpack::ManagedTensorVersioned* array, DlpackOptions options,
-                     Caller caller) try {
+Tensor import_dlpack(dlpack::ManagedTensorVersioned* array, DlpackOptions options, Caller caller) {
   if (!array) fail<Error>(caller, "from_dlpack", "array", "an array", "a null pointer");
   if (array->version.major > 1)
     fail<Error>(caller, "from_dlpack", "version", "DLPack 0 or 1",
-                std::to_string(array->version.major) + "." + std::to_string(array->version.minor));
+                to_text(array->version.major) + "." + to_text(array->version.minor));
   return imported(array, options, caller);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "from_dlpack");
 }
 
 void export_dlpack(const Tensor& x, dlpack::ManagedTensor*& to, DlpackOptions options,
-                   Caller caller) try {
+                   Caller caller) {
   bool copied = false;
   const Copy copy = options.copy == Copy::if_needed ? Copy::always : options.copy;
   to = &exported<dlpack::ManagedTensor>(x, copy, copied, caller).release()->managed;
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "to_dlpack");
 }
 void export_dlpack(const Tensor& x, dlpack::ManagedTensorVersioned*& to, DlpackOptions options,
-                   Caller caller) try {
+                   Caller caller) {
   bool copied = false;
   auto result = exported<dlpack::ManagedTensorVersioned>(x, options.copy, copied, caller);
   result->managed.version = {1, 0};
   result->managed.flags = copied ? dlpack::is_copied : dlpack::read_only;
   to = &result.release()->managed;
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "to_dlpack");
 }
 }  // namespace reel::detail

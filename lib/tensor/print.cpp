@@ -196,8 +196,8 @@ std::string to_string(const Tensor& x, std::string_view format, Caller caller) t
   fail_memory(caller, "to_string");
 }
 std::string to_string(const Variable& x, std::string_view format, Caller caller) try {
-  const std::string head =
-      fmt::format("Variable(\"{}\", {} {}, ", x.name(), name_of(x.dtype()), to_text(x.shape()));
+  const std::string head = fmt::format("Variable(\"{}\", {} {}, ", x.name(), name_of(x.dtype()),
+                                       std::string(to_text(x.shape())));
   const Tensor& value = read_variable(Context::here(), x);
   tell_host_read(value, HostRead::values);
   const Tensor host = on_host(value);
@@ -205,24 +205,26 @@ std::string to_string(const Variable& x, std::string_view format, Caller caller)
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "to_string");
 }
-std::string to_string(const Shape& x, std::string_view format, Caller caller) try {
-  return formatted(format, to_text(x), "a text", caller);
+namespace {
+std::string formatted(std::string_view format, const Text& text, Caller caller) try {
+  return formatted(format, std::string(text), "a text", caller);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "to_string");
 }
-std::string to_string(DType x, std::string_view format, Caller caller) try {
-  return formatted(format, name_of(x), "a text", caller);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "to_string");
+}  // namespace
+std::string to_string(const Shape& x, std::string_view format, Caller caller) {
+  return formatted(format, to_text(x), caller);
 }
-std::string to_string(Device x, std::string_view format, Caller caller) try {
-  const std::string name = x.kind == Device::Kind::cpu ? "cpu" : fmt::format("cuda:{}", x.index);
-  return formatted(format, name, "a text", caller);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "to_string");
+std::string to_string(DType x, std::string_view format, Caller caller) {
+  return formatted(format, name_of(x), caller);
+}
+std::string to_string(Device x, std::string_view format, Caller caller) {
+  return formatted(format, to_text(x), caller);
 }
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x) { return out << to_string(x); }
 std::ostream& operator<<(std::ostream& out, const Variable& x) { return out << to_string(x); }
 std::ostream& operator<<(std::ostream& out, DType x) { return out << to_string(x); }
+std::ostream& operator<<(std::ostream& out, Device x) { return out << to_string(x); }
+std::ostream& operator<<(std::ostream& out, const Shape& x) { return out << to_string(x); }
 }  // namespace reel

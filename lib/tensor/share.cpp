@@ -32,8 +32,8 @@ Reach reach_of(std::string_view op, DType dtype, const Shape& shape, const Strid
         __builtin_mul_overflow(distance, size_of(dtype), &distance) ||
         __builtin_add_overflow(end, distance, &end))
       fail<ShapeError>(caller, op, "strides", "elements that lie within 2^63 bytes",
-                       "a stride of " + std::to_string(strides[i]) + " along axis " +
-                           std::to_string(i) + " of " + to_text(shape));
+                       "a stride of " + to_text(strides[i]) + " along axis " + to_text(i) + " of " +
+                           to_text(shape));
   }
   return reach;
 }
@@ -105,7 +105,7 @@ Body* viewed(const void* data, DType dtype, const Shape& shape, const Strides& s
 }  // namespace
 
 Tensor share_array(std::string_view op, const HostArray& array, Copy copy, Release release,
-                   Caller caller) try {
+                   Caller caller) {
   const Shape& shape = array.shape;
   for (const std::int64_t length : shape)
     if (length < 0) fail<ShapeError>(caller, op, "shape", "lengths of at least 0", to_text(shape));
@@ -133,11 +133,9 @@ Tensor share_array(std::string_view op, const HostArray& array, Copy copy, Relea
   Tensor result = Access::adopt(body).to(Context::here().device, caller);
   release.function(release.what);
   return result;
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, op);
 }
 
-SharedView view_on_host(std::string_view op, const Tensor& x, DType dtype, Caller caller) try {
+SharedView view_on_host(std::string_view op, const Tensor& x, DType dtype, Caller caller) {
   if (!x.defined()) fail<Error>(caller, op, "x", "a tensor", "an undefined Tensor");
   if (x.dtype() != dtype) refuse_type(op, x.dtype(), dtype, caller);
   tell_host_read(x, HostRead::values);
@@ -154,12 +152,10 @@ SharedView view_on_host(std::string_view op, const Tensor& x, DType dtype, Calle
   view.data = body.data;
   std::copy_n(body.strides, body.rank(), view.strides);
   return view;
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, op);
 }
 
 MatrixLayout matrix_layout(std::string_view op, const SharedView& x, int rows, int columns,
-                           Caller caller) try {
+                           Caller caller) {
   const Shape& shape = x.tensor.shape();
   MatrixLayout layout;
   if (shape.rank() == 2)
@@ -170,24 +166,19 @@ MatrixLayout matrix_layout(std::string_view op, const SharedView& x, int rows, i
     layout = {shape[0], 1, x.strides[0], shape[0] * x.strides[0]};
   const auto fits = [](int wanted, std::int64_t length) { return wanted < 0 || wanted == length; };
   if (shape.rank() <= 2 && fits(rows, layout.rows) && fits(columns, layout.columns)) return layout;
-  const auto text_of = [](int wanted) { return wanted < 0 ? "n" : std::to_string(wanted); };
+  const auto text_of = [](int wanted) { return wanted < 0 ? "n" : to_text(wanted); };
   fail<ShapeError>(caller, op, "x",
                    rows < 0 && columns < 0
                        ? "at most 2 axes"
                        : "a matrix of " + text_of(rows) + " x " + text_of(columns),
                    "shape " + to_text(shape));
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, op);
 }
 
-void check_count(std::string_view op, const Shape& shape, std::int64_t count, Caller caller) try {
+void check_count(std::string_view op, const Shape& shape, std::int64_t count, Caller caller) {
   const std::int64_t elements = shape.elements();
   if (elements != count)
-    fail<ShapeError>(caller, op, "values",
-                     std::to_string(elements) + " for shape " + to_text(shape),
-                     std::to_string(count));
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, op);
+    fail<ShapeError>(caller, op, "values", to_text(elements) + " for shape " + to_text(shape),
+                     to_text(count));
 }
 }  // namespace reel::detail
 
@@ -212,7 +203,7 @@ class PinnedBlock {
 };
 }  // namespace
 
-Tensor pinned(const Tensor& x, Device device, Caller caller) try {
+Tensor pinned(const Tensor& x, Device device, Caller caller) {
   const CallerScope here(caller, "pinned");
   if (!x.defined()) fail<Error>(caller, "pinned", "x", "a tensor", "an undefined Tensor");
   check_device(device, "pinned", caller);
@@ -242,7 +233,5 @@ Tensor pinned(const Tensor& x, Device device, Caller caller) try {
       },
       block.leave()};
   return Access::adopt(made);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "pinned");
 }
 }  // namespace reel

@@ -8,6 +8,7 @@
 #include <reel/ops.hpp>
 
 #include "lib/body/live.hpp"
+#include "lib/body/room.hpp"
 #include "lib/flow/observer.hpp"
 #include "lib/flow/redirect.hpp"
 #include "lib/gate/call_kernel.hpp"
@@ -72,6 +73,11 @@ void detail::name_by_path(const Variable& variable, std::string_view path) {
   const auto* longer = new VariablePath{std::string(path), now};
   if (!cell.path.compare_exchange_strong(now, longer)) delete longer;  // another thread was first
 }
+std::vector<Variable> detail::variables_of(const NamedVariables& named, std::string_view op) {
+  auto variables = room_for<Variable>(named.size(), {}, op);
+  for (const auto& [name, variable] : named) variables.push_back(variable);
+  return variables;
+}
 void detail::VariableNotes::note(std::string_view path, const Variable& leaf) const {
   for (const auto& [other, variable] : found)
     if (variable.same_cell(leaf)) return;
@@ -91,13 +97,12 @@ Variable detail::make_live(Scalar value, DType dtype, Caller caller) {
   return made;
 }
 
-void detail::move_variables(const std::vector<Variable>& variables, Device device,
-                            Caller caller) try {
+void detail::move_variables(const std::vector<Variable>& variables, Device device, Caller caller) {
   const FunctionScope scope(caller, "to");
   Context& context = Context::here();
   const RecordingPause pause(context);
-  std::vector<Variable> elsewhere;
-  std::vector<Tensor> moved;
+  auto elsewhere = room_for<Variable>(variables.size(), caller, "to");
+  auto moved = room_for<Tensor>(variables.size(), caller, "to");
   for (const Variable& x : variables) {
     if (x.device() == device) continue;
     elsewhere.push_back(x);
@@ -106,8 +111,6 @@ void detail::move_variables(const std::vector<Variable>& variables, Device devic
   tell_interceptors("it moves Variables to another device");
   count_registration();
   replace(elsewhere, std::move(moved), caller);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "to");
 }
 
 void detail::replace_values(const std::vector<Variable>& variables, std::vector<Tensor> values) {
@@ -157,7 +160,7 @@ VariableSlice::VariableSlice(const Variable& variable, std::span<const Index> in
   fail_memory({}, index_name);
 }
 VariableSlice::VariableSlice(const Variable& variable, detail::Function<Tensor(const Tensor&)> f,
-                             Caller caller) try
+                             Caller caller)
     : variable_(variable), view_(std::move(f)) {
   const FunctionScope scope(caller, "view");
   if (!view_) fail<Error>(caller, "view", "f", "a function", "an empty one");
@@ -167,8 +170,6 @@ VariableSlice::VariableSlice(const Variable& variable, detail::Function<Tensor(c
     fail<Error>(caller, "view", "f",
                 "a view of the Variable's value in which each element occurs once",
                 "another tensor");
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "view");
 }
 void VariableSlice::assign(Operand value) { write(assign_op, value); }
 void VariableSlice::assign_add(Operand value) { write(assign_add_op, value); }
@@ -187,7 +188,7 @@ Tensor picked_positions(const Variable& variable, std::span<const Index> indices
 }
 }  // namespace
 
-void VariableSlice::write(Op& op, const Operand& value) try {
+void VariableSlice::write(Op& op, const Operand& value) {
   const bool picks = std::any_of(indices_.begin(), indices_.end(), [](const Index& index) {
     return index.kind() == Index::Kind::tensor;
   });
@@ -210,7 +211,5 @@ void VariableSlice::write(Op& op, const Operand& value) try {
     throw;
   }
   read = part(value.caller());
-} catch (const std::bad_alloc&) {
-  fail_memory(value.caller(), op.name);
 }
 }  // namespace reel
