@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A program without Catch2: fibers keep their registers while others run. './dev check arm' runs it, too.
+// A program without Catch2: fibers keep their registers while others run. './dev check arm' runs
+// it, too.
 #include <array>
 #include <cstdio>
 #include <memory>

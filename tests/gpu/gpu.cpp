@@ -9,7 +9,8 @@
 using namespace reel;
 
 TEST_CASE("the CUDA backend opens, and says why if it finds no GPU", "[gpu]") {
-  if (!std::getenv("REEL_CUDA_LIBRARY")) SKIP("no CUDA backend was built: ./dev check cuda builds one");
+  if (!std::getenv("REEL_CUDA_LIBRARY"))
+    SKIP("no CUDA backend was built: ./dev check cuda builds one");
   INFO(cuda_status());
   CHECK(cuda_status().find("could not be opened") == std::string::npos);
   CHECK(cuda_status().find("another version") == std::string::npos);
