@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "autograd/completion.hpp"
-#include "lib/reel/reel.hpp"
+#include "lib/record/record.hpp"
 
 namespace reel::detail {
 class Lookups {

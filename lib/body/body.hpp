@@ -11,7 +11,7 @@
 #include <reel/shape.hpp>
 
 namespace reel {
-/// Which record made a tensor; none where the reel is 0. See Note [Record ids] in reel.hpp.
+/// Which record made a tensor; none where the reel is 0. See Note [Record ids] in record.hpp.
 struct RecordId {
   std::uint64_t reel = 0;
   std::uint32_t record = 0;

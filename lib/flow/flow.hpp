@@ -8,7 +8,7 @@
 #include <reel/device.hpp>
 #include <reel/random.hpp>
 
-#include "lib/reel/reel.hpp"
+#include "lib/record/record.hpp"
 
 namespace reel {
 class Interceptor;

@@ -29,7 +29,7 @@ LAYERS = [
     ["lib/pool"],
     ["lib/memory"],
     ["lib/table"],
-    ["lib/reel"],
+    ["lib/record"],
     ["lib/flow"],
     ["lib/gate"],
     ["lib/ops", "autograd", "lib/trace", "lib/cpu", "cuda"],
