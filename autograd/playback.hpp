@@ -35,7 +35,7 @@ class Playback {
   void play_rest();
   /// For each value, the first record that used it; no_record if none of the tape did.
   std::vector<std::uint32_t> first_uses() const;
-  /// The same for one value that takes part; for the target itself, the number after the target.
+  /// The first use of a value that takes part; for the target itself, the number after the target.
   std::uint32_t first_use_of(std::uint32_t value, const std::vector<std::uint32_t>& uses) const;
   /// From now on no product is deferred: each record adds all its gradients when it is played.
   void add_at_once() { at_once_ = true; }

@@ -324,7 +324,7 @@ cudaError_t Faults::read(const Stream& mine) {
   if (const cudaError_t error = cudaStreamSynchronize(mine.handle)) return error;
   reporting_ = 0;
   bool reported = false;
-  // Those of single calls first: what is kept is in no order.
+  // Faults of single calls first: kept faults are in no order.
   for (std::size_t i = 0; i < end - first; ++i) {
     const std::size_t at = first + (i + (most - first)) % (end - first);
     if (copies_[at].high == ~0ull) continue;

@@ -97,7 +97,7 @@ class Faults {
   /// If the table is full, it waits for the stream, and the next wait() throws what was reported:
   /// an error of an earlier call within a replay would look like an error of the function.
   Fault* next(const Queue& queue, const KernelResult& result, std::unique_lock<std::mutex>& held);
-  /// One that kernels of a graph report to in each launch, until it is given back; null where none
+  /// A Fault that kernels of a graph report to in each launch, until it is given back; null if none
   /// is left.
   Fault* keep(const Queue& queue, const KernelResult& result);
   /// The graph is not launched again. What it has reported is thrown as before. The caller has

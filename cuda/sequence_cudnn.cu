@@ -60,7 +60,7 @@ __global__ void copy_weights(Weights<T> w, bool back, T* weight, bool adds) {
   }
 }
 
-/// The same for the bias. A GRU's gates r and z have a second bias in the block: it is 0.
+/// Copies the bias. A GRU's gates r and z have a second bias in the block: it is 0.
 template <class T>
 __global__ void copy_bias(Weights<T> w, bool back, std::int64_t n, T* bias, bool adds) {
   for (std::int64_t i = first_index(); i < n; i += grid_step()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The object that a Tensor points to. One block of memory holds the header and the elements, if
-// they are few.
+// The object that a Tensor points to. A single block of memory holds the header and the elements,
+// if they are few.
 #pragma once
 #include <cstddef>
 #include <cstdint>

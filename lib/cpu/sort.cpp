@@ -196,7 +196,7 @@ struct Line {
     keep_best();
     return items + ranks.first;
   }
-  /// Counts elements by the highest bits of their keys. Those with the bits of the ranks remain,
+  /// Counts elements by the highest bits of their keys. Elements with the bits of the ranks remain,
   /// and are counted by the next bits.
   Items between(const std::byte* x, Items items) const {
     constexpr int bits = 8 * sizeof(Key), width = 11;

@@ -13,7 +13,7 @@ namespace reel {
 /// scratch memory, and DeviceError if the device has no such kernel. A device may report errors of
 /// its kernels at the next wait.
 void run_kernel(const Op& op, OptionsView options, const KernelCall& call, Caller caller);
-/// The same where the outputs are known to be on the CPU, and the op has a kernel there.
+/// run_kernel() where the outputs are known to be on the CPU, and the op has a kernel there.
 inline void run_on_host(const Op& op, OptionsView options, const KernelCall& call, Caller caller) {
   host_backend().run({op, Part::value, options, call, cpu(), caller});
 }
@@ -36,7 +36,7 @@ inline void run_gradient(const Op& op, Part part, OptionsView options, const Ker
 /// Throws what a kernel has found; `place` is " at [1, 3]" or empty.
 [[noreturn]] void fail_kernel(const Op& op, const KernelResult& result, const Text& place,
                               Caller caller);
-/// The same for a call whose inputs the host can read.
+/// Throws what a kernel has found in a call whose inputs the host can read.
 [[noreturn]] void fail_kernel(const DeviceCall& call, const KernelResult& result);
 inline void check_kernel(const DeviceCall& call, const KernelResult& result) {
   if (result.failure) [[unlikely]]

@@ -49,7 +49,7 @@ class Crossings {
   void use(Context& context, const Op& op, int argument, const Body* x, Caller site);
   /// Marks a result, which may get another header.
   void mark(Context& context, Tensor& result, Caller site) const;
-  /// One mark for all of them; no id where there is none.
+  /// A mark that stands for all marks; no id where there is no mark.
   RecordId together() const;
 
  private:

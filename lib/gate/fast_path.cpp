@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The fast path of pointwise ops of one and two inputs. The inputs have one dtype and are stored in
-// row-major order on the CPU. One of two may also be a C++ number, a row that is repeated, or a
-// transposed matrix. All other calls go through run().
+// row-major order on the CPU. An input of two may also be a C++ number, a row that is repeated,
+// or a transposed matrix. All other calls go through run().
 #include "lib/body/live.hpp"
 #include "lib/gate/crossing.hpp"
 #include "lib/gate/observed_call.hpp"

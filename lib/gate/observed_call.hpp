@@ -40,7 +40,7 @@ class ObservedCall {
   bool told_;
 };
 
-/// The same for callers that never have observers.
+/// An ObservedCall for callers that never have observers.
 struct UnobservedCall {
   template <class... Any>
   explicit UnobservedCall(const Any&...) {}

@@ -103,7 +103,7 @@ template <int N, bool may_be_observed>
       !context.reel->is_leaf(context.reel->size() - 1))
     told.recorded((*context.reel)[context.reel->size() - 1]);
 }
-/// The same if more than a tape may need the call. Returns false if this path cannot handle it.
+/// run_direct() if more than a tape may need the call. Returns false if it cannot handle the call.
 template <int N>
 [[gnu::noinline]] bool run_attended_direct(Context& context, Op& op,
                                            const Operand* const (&operands)[N], OptionsView options,

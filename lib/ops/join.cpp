@@ -93,7 +93,7 @@ Tensor part_of(Context& context, const Operand& x, Body& whole, std::size_t axis
   slicer.finish();
   return Access::adopt(part);
 }
-/// One after the other.
+/// Makes the parts one after the other.
 template <class LengthOf>
 std::vector<Tensor> parts_of(const Operand& whole, std::size_t axis, std::size_t count,
                              LengthOf length_of) {

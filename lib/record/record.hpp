@@ -208,11 +208,11 @@ class Reel {
   /// The tapes that are neither paused nor spent; those that must not record during the current
   /// call; and those that record now, which are open and not muted.
   std::uint64_t open = 0, muted = 0, active = 0;
-  /// Those that were paused at any time.
+  /// The tapes that were paused at any time.
   std::uint64_t paused = 0;
-  /// Those inside gradient(), and those of them whose tapes were destroyed there.
+  /// The tapes inside gradient(), and the tapes of these that were destroyed inside gradient().
   std::uint64_t playing = 0, ended = 0;
-  /// Those that other threads have destroyed. Atomic; this thread closes them.
+  /// The tapes that other threads have destroyed. Atomic; this thread closes them.
   std::uint64_t ended_elsewhere = 0;
 
   /// The record of a leaf for this body that all of `tapes` watch; made if there is none.

@@ -28,7 +28,7 @@ TEST_CASE("passes, fused kernels and rules of gradients are observed") {
   CHECK(gradient_events(w, [](const Variable& x) { return tanh(x); }) ==
         Events{"backward begins", "begin tanh'0", "end tanh'0 (2, 3)", "complete 0",
                "backward ends"});
-  // One pass computes the gradient of the first use, and the other adds to it.
+  // The first pass computes the gradient of the first use, and the second pass adds to it.
   CHECK(gradient_events(w, [](const Variable& x) { return x * x; }) ==
         Events{"backward begins", "begin multiply'0", "end multiply'0 (2, 3)", "begin multiply'1",
                "end multiply'1 (2, 3)", "complete 0", "backward ends"});
