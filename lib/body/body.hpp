@@ -20,7 +20,7 @@ struct RecordId {
 
 inline constexpr std::uint32_t no_record = 0xffffffffu;
 
-/// Steps between neighbours along each axis, in elements.
+/// Steps between adjacent elements along each axis, in elements.
 using Strides = std::int64_t[Shape::max_rank];
 
 namespace detail {

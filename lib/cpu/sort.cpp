@@ -50,7 +50,7 @@ void insert_all(Item<Key>* items, std::int64_t n) {
     items[k] = item;
   }
 }
-/// Merges neighbouring runs of `length` sorted items to runs of twice this length.
+/// Merges adjacent runs of `length` sorted items to runs of twice this length.
 template <class Key>
 void merge_runs(const Item<Key>* items, std::int64_t n, std::int64_t length, Item<Key>* to) {
   for (std::int64_t first = 0; first < n; first += 2 * length) {

@@ -13,7 +13,7 @@ struct DeviceCall;
 // Note [Observers]
 // An observer changes nothing. Ops take the path and the memory that they take without it, tapes
 // record the same, traces are captured and replayed: Context::path_mode() has no bit for it. Only
-// a replay gives a device its kernels one by one, not as a graph, so that each one can be told.
+// a replay gives a device its kernels one by one, not as a graph, so that each has an event.
 // While an observer handles an event, no tape records, no interceptor sees an op, and no observer
 // is notified. It may run ops, also ops that read elements. It must not write Variables, draw
 // from the thread's generator, keep a tensor that it was given (only a copy), or end a scope or a

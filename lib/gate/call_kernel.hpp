@@ -17,16 +17,17 @@ void run_kernel(const Op& op, OptionsView options, const KernelCall& call, Calle
 inline void run_on_host(const Op& op, OptionsView options, const KernelCall& call, Caller caller) {
   host_backend().run({op, Part::value, options, call, cpu(), caller});
 }
-/// The kernel of a call, which the device has. Observers are told of those that no CPU runs.
+/// The kernel of a call, which the device has. Observers get events of kernels on other devices
+/// than the CPU.
 inline void run_on_backend(const DeviceCall& call) {
   Backend& backend = *backend_of(call.device.kind);
   if (call.device.kind == Device::Kind::cpu) [[likely]]
     return backend.run(call);
   Context& context = Context::here();
-  const bool told = context.mode & observed;
-  if (told) tell_kernel(context, call, true);
+  const bool is_observed = context.mode & observed;
+  if (is_observed) tell_kernel(context, call, true);
   backend.run(call);
-  if (told) tell_kernel(context, call, false);
+  if (is_observed) tell_kernel(context, call, false);
 }
 /// A kernel of the op's gradient, which the device has.
 inline void run_gradient(const Op& op, Part part, OptionsView options, const KernelCall& call,

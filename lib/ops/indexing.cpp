@@ -284,7 +284,7 @@ Tensor Tensor::view(const Index* first, std::size_t count) const {
   Context& context = Context::here();
   const std::span<const Index> indices(first, count);
   Tensor result;
-  if (!context.attention()) result = view_at_once(context, body_, indices, [] {});
+  if (!context.dispatch_flags()) result = view_at_once(context, body_, indices, [] {});
   return result.defined() ? std::move(result)
                           : reel::view(Operand(*this, first->caller()), indices);
 }

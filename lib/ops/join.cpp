@@ -103,7 +103,7 @@ std::vector<Tensor> parts_of(const Operand& whole, std::size_t axis, std::size_t
   const bool fast = body && !slice_op.composite;
   auto parts = room_for<Tensor>(count, whole.caller(), "split");
   std::int64_t start = 0;
-  if (fast && !context.attention()) {
+  if (fast && !context.dispatch_flags()) {
     for (std::size_t i = 0; i < count; start += length_of(i++))
       parts.push_back(part_of(context, x, *body, axis, start, length_of(i)));
     return parts;

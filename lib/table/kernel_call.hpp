@@ -78,9 +78,9 @@ template <class Queue>
 using KernelOn = KernelResult (*)(const KernelCallOn<Queue>&);
 using Kernel = KernelOn<NoQueue>;
 
-/// One pass of a pointwise op over n neighbours, or of its gradient, whose inputs are dy, x, y
-/// (null for one input) and out, each only if needed. `how` is a sum of what follows. The output
-/// may be one of the inputs.
+/// One pass of a pointwise op over n contiguous elements, or of its gradient, whose inputs are dy,
+/// x, y (null for one input) and out, each only if needed. `how` is a sum of what follows. The
+/// output may be one of the inputs.
 using Tile = void (*)(std::int64_t n, const void* const* inputs, unsigned how, void* output);
 inline constexpr unsigned pass_scalars = 15;       // bit i: input i is one number for all
 inline constexpr unsigned pass_adds = 1u << 8;     // to the output: gradients only

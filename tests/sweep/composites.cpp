@@ -24,7 +24,7 @@ void each_shape(SampleList out, std::size_t least_rank, Call f, Draw x = {}) {
   for (const auto& [shape, layout] : shapes)
     if (shape.rank() >= least_rank) sample(out, {drawn(shape, layout, x, seed++)}, f);
 }
-/// f on x of each such shape without empty tensors.
+/// each_shape() without empty tensors.
 void each_filled(SampleList out, std::size_t least_rank, Call f, Draw x = {}) {
   std::vector<Sample> all;
   each_shape(all, least_rank, f, x);
