@@ -11,8 +11,8 @@
 #include "autograd/gradient_call.hpp"
 #include "autograd/tape_access.hpp"
 #include "lib/flow/redirect.hpp"
-#include "lib/gate/crossing.hpp"
 #include "lib/gate/devices.hpp"
+#include "lib/gate/marks.hpp"
 #include "lib/gate/recording.hpp"
 #include "lib/table/entries.hpp"
 #include "lib/table/options/random.hpp"
@@ -281,13 +281,13 @@ Tensors detail::run_checkpoint(Operands inputs, const Runs& f, Runs again) try {
   const std::size_t count = run->readings.size();
   SmallVector<Body*, 4> bodies, outputs;
   SmallVector<Origin, 4> origins;
-  Crossings crossings;
+  ResultMarks marks;
   std::uint64_t tapes = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const Reading& reading = run->readings[i];
     bodies.push_back(Access::body(reading.value));
     if (context.is_watchful())
-      crossings.use(context, checkpoint_op, static_cast<int>(i), bodies[i], site);
+      marks.use(context, checkpoint_op, static_cast<int>(i), bodies[i], site);
     if (context.mode & recording)
       origins.push_back(
           origin_of(context, reading.is_own ? Operand(reading.variable[0]) : Operand(reading.value),
@@ -300,8 +300,7 @@ Tensors detail::run_checkpoint(Operands inputs, const Runs& f, Runs again) try {
     if (!results[i].defined())
       fail<Error>(inputs.caller(), checkpoint_op.name, "result", "a tensor", "an undefined Tensor");
     run->results.push_back(results[i].shape());
-    if (context.is_watchful())
-      crossings.use(context, checkpoint_op, 0, Access::body(results[i]), site);
+    if (context.is_watchful()) marks.use(context, checkpoint_op, 0, Access::body(results[i]), site);
     if (tapes) results[i] = make_alias(context, Access::body(results[i]));
     outputs.push_back(Access::body(results[i]));
     if (!outputs[i])
@@ -311,7 +310,7 @@ Tensors detail::run_checkpoint(Operands inputs, const Runs& f, Runs again) try {
     leave_record(context, checkpoint_op, CheckpointOptions{run}, site, bodies.data(),
                  origins.data(), static_cast<int>(count), outputs.data(),
                  static_cast<int>(outputs.size()), tapes);
-  for (std::size_t i = 0; i < results.size(); ++i) crossings.mark(context, results[i], site);
+  for (std::size_t i = 0; i < results.size(); ++i) marks.mark(context, results[i], site);
   return results;
 } catch (const std::bad_alloc&) {
   fail_memory(inputs.caller(), checkpoint_op.name);

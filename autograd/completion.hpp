@@ -19,21 +19,21 @@ struct SourceValue {
 class BackwardEvents {
  public:
   BackwardEvents(Context& context, const Body& target)
-      : context_(context), told_(context.mode & observed) {
-    if (told_) tell_backward_begin(context, target);
+      : context_(context), observed_(context.mode & observed) {
+    if (observed_) tell_backward_begin(context, target);
   }
   ~BackwardEvents() {
-    if (told_) tell_backward_end(context_, false);
+    if (observed_) tell_backward_end(context_, false);
   }
   BackwardEvents(const BackwardEvents&) = delete;
   BackwardEvents& operator=(const BackwardEvents&) = delete;
   void end() {
-    if (std::exchange(told_, false)) tell_backward_end(context_, true);
+    if (std::exchange(observed_, false)) tell_backward_end(context_, true);
   }
 
  private:
   Context& context_;
-  bool told_;
+  bool observed_;
 };
 
 /// The backward pass for observers, which are notified of each source as soon as its gradient is

@@ -6,7 +6,7 @@
 #include "autograd/gradient_call.hpp"
 #include "autograd/unconnected.hpp"
 #include "lib/gate/call_view.hpp"
-#include "lib/gate/crossing.hpp"
+#include "lib/gate/marks.hpp"
 #include "lib/gate/recording.hpp"
 
 namespace reel {
@@ -85,13 +85,12 @@ Tensors run_custom(Operands inputs, const std::vector<Variable>& variables,
       fail<Error>(inputs.caller(), custom_op.name, "value", "a tensor", "an undefined Tensor");
   if (values.size() == 0)
     fail<Error>(inputs.caller(), custom_op.name, "value", "at least one tensor", "none");
-  Crossings crossings;
+  ResultMarks marks;
   const Caller site = context.site_of(inputs.caller());
   if (context.is_watchful()) {
     for (std::size_t i = 0; i < count; ++i)
-      crossings.use(context, custom_op, static_cast<int>(i), bodies[i], site);
-    for (const Tensor& value : values)
-      crossings.use(context, custom_op, 0, Access::body(value), site);
+      marks.use(context, custom_op, static_cast<int>(i), bodies[i], site);
+    for (const Tensor& value : values) marks.use(context, custom_op, 0, Access::body(value), site);
   }
   // Tapes may have ended inside f, so numbers of records may have been freed.
   std::uint64_t tapes = 0;
@@ -119,7 +118,7 @@ Tensors run_custom(Operands inputs, const std::vector<Variable>& variables,
     leave_record(context, custom_op, options, site, bodies.data(), origins.data(),
                  static_cast<int>(count), results.data(), static_cast<int>(results.size()), tapes);
   }
-  for (std::size_t i = 0; i < values.size(); ++i) crossings.mark(context, values[i], site);
+  for (std::size_t i = 0; i < values.size(); ++i) marks.mark(context, values[i], site);
   return std::move(values);
 } catch (const std::bad_alloc&) {
   fail_memory(inputs.caller(), custom_op.name);

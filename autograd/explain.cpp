@@ -260,8 +260,8 @@ std::string GradientTape::explain(Operand target, GradientSource source) try {
   Tensor gradient;
   {
     const PlaybackScope scope(context, bit);
-    Crossings crossings;
-    Playback playback(context, crossings, bit, start, record, true);
+    ResultMarks marks;
+    Playback playback(context, marks, bit, start, record, true);
     playback.add_at_once();
     for (const SourceValue& place : places) playback.request(place.value);
     playback.ignore_other_leaves();

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "lib/gate/gate.hpp"
-#include "lib/reel/reel.hpp"
+#include "lib/record/record.hpp"
 
 namespace reel {
 enum class Transposed : bool { no, yes };

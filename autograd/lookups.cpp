@@ -52,10 +52,10 @@ void Lookups::request(Playback& playback) const {
   for (const Lookup& lookup : all_) playback.request(lookup.value);
 }
 
-void Lookups::take(Playback& playback, Context& context, Crossings& crossings, Caller caller) {
+void Lookups::take(Playback& playback, Context& context, ResultMarks& marks, Caller caller) {
   for (Lookup& lookup : all_) {
     playback.take_requested(lookup.value, lookup.dy);
-    if (crossings && lookup.dy.defined()) crossings.mark(context, lookup.dy, caller);
+    if (marks && lookup.dy.defined()) marks.mark(context, lookup.dy, caller);
   }
 }
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "autograd/completion.hpp"
-#include "lib/reel/reel.hpp"
+#include "lib/record/record.hpp"
 
 namespace reel::detail {
 class Lookups {
@@ -16,7 +16,7 @@ class Lookups {
             const GradientSources& sources, SmallVector<SourceValue, 16>& places, Caller caller);
   /// Before playing, and after it: the gradients of the results.
   void request(Playback& playback) const;
-  void take(Playback& playback, Context& context, Crossings& crossings, Caller caller);
+  void take(Playback& playback, Context& context, ResultMarks& marks, Caller caller);
   /// Whether lookup() reads this source.
   bool has(std::size_t source) const;
   /// The gradient of a source: the sum of each row.

@@ -62,10 +62,10 @@ bool wants_ops(const Context& context) {
 }
 }  // namespace
 
-Playback::Playback(Context& context, Crossings& crossings, std::uint64_t tape, std::uint32_t start,
+Playback::Playback(Context& context, ResultMarks& marks, std::uint64_t tape, std::uint32_t start,
                    std::uint32_t target, bool keeps_saved)
     : context_(context),
-      crossings_(crossings),
+      marks_(marks),
       tape_(tape),
       start_(start),
       target_(target),
@@ -152,11 +152,11 @@ void Playback::take_back(Slot& slot) {
   slot.aside = 0;
 }
 
-/// `attended` where the mode is not 0.
-template <bool attended>
+/// `hooked` where the mode is not 0.
+template <bool hooked>
 inline bool Playback::add_to(Tensor& slot, const Tensor& dx) {
   if (!owned(slot) || !Access::body(dx)->contiguous) return false;
-  if (attended && context_.path_mode()) return false;
+  if (hooked && context_.path_mode()) return false;
   Body& sum = *Access::body(slot);
   const Pass pass = pass_of(core_ops.add, sum.dtype);
   // The gate computes other sums, and refuses those of 16 bits.
@@ -164,14 +164,14 @@ inline bool Playback::add_to(Tensor& slot, const Tensor& dx) {
   const Body* const summands[] = {&sum, Access::body(dx)};
   Body* output = &sum;
   const GateCall call{core_ops.add, summands, 2, {}, context_.site, &output, 1, nullptr};
-  if (attended) tell_begin(context_, call);
+  if (hooked) tell_begin(context_, call);
   if (on_cpu(sum)) {
     const void* inputs[] = {sum.data, summands[1]->data};
     run_pass(pass, sum.elements, inputs, 2, sum.dtype, 0, sum.data, sum.dtype);
   } else {
     run_kernel(core_ops.add, {}, {summands, &output, nullptr, 2, 1}, context_.site);
   }
-  if (attended) tell_end(context_, call);
+  if (hooked) tell_end(context_, call);
   return true;
 }
 
@@ -468,18 +468,18 @@ void Playback::play_fused(Record& record, Device device) {
                         record.options, static_cast<int>(given.size()),
                         inputs,         accumulate};
   const OptionsView options{record.options_type, record.options};
-  const GateCall told{const_cast<Op&>(*record.op),
-                      given.data(),
-                      call.input_count,
-                      options,
-                      record.site(),
-                      results.data(),
-                      inputs,
-                      nullptr,
-                      Part::gradients};
-  if (context_.mode & observed) tell_begin(context_, told);
+  const GateCall event{const_cast<Op&>(*record.op),
+                       given.data(),
+                       call.input_count,
+                       options,
+                       record.site(),
+                       results.data(),
+                       inputs,
+                       nullptr,
+                       Part::gradients};
+  if (context_.mode & observed) tell_begin(context_, event);
   run_gradient(*record.op, Part::gradients, options, call, device, record.site());
-  if (context_.mode) tell_gradient_end(told);
+  if (context_.mode) tell_gradient_end(event);
   for (int i = 0; i < inputs; ++i)
     if (made[static_cast<std::size_t>(i)].defined())
       add(input_slot(record, i), std::move(made[static_cast<std::size_t>(i)]));

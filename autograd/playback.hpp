@@ -9,7 +9,7 @@
 
 #include "autograd/deferred.hpp"
 #include "autograd/gradient_call.hpp"
-#include "lib/gate/crossing.hpp"
+#include "lib/gate/marks.hpp"
 #include "lib/table/passes.hpp"
 
 namespace reel {
@@ -18,9 +18,9 @@ namespace reel {
 // *Wanted* inputs of a record are those that the tape follows, leaves only if requested.
 class Playback {
  public:
-  /// For the records from `target` down to `start`. `crossings` gets the marks of tensors that
+  /// For the records from `target` down to `start`. `marks` gets the marks of tensors that
   /// gradient functions return.
-  Playback(Context& context, Crossings& crossings, std::uint64_t tape, std::uint32_t start,
+  Playback(Context& context, ResultMarks& marks, std::uint64_t tape, std::uint32_t start,
            std::uint32_t target, bool keeps_saved);
 
   /// Call it before playing: the gradient of this value must stay in its slot.
@@ -35,7 +35,7 @@ class Playback {
   void play_rest();
   /// For each value, the first record that used it; no_record if none of the tape did.
   std::vector<std::uint32_t> first_uses() const;
-  /// The same for one value that takes part; for the target itself, the number after the target.
+  /// The first use of a value that takes part; for the target itself, the number after the target.
   std::uint32_t first_use_of(std::uint32_t value, const std::vector<std::uint32_t>& uses) const;
   /// From now on no product is deferred: each record adds all its gradients when it is played.
   void add_at_once() { at_once_ = true; }
@@ -84,7 +84,7 @@ class Playback {
   /// Notes that a gradient function has returned x.
   void use(const Record& record, int input, const Tensor& x) {
     if (context_.is_watchful())
-      crossings_.use(context_, *record.op, input, Access::body(x), record.site());
+      marks_.use(context_, *record.op, input, Access::body(x), record.site());
   }
   /// Whether x's elements may be overwritten: nothing else uses them, and no interceptor has seen
   /// them.
@@ -135,7 +135,7 @@ class Playback {
   }
   void add_another(Tensor& slot, Tensor dx);
   bool add_in_place(Tensor& slot, const Tensor& dx);
-  template <bool attended>
+  template <bool hooked>
   bool add_to(Tensor& slot, const Tensor& dx);
   /// Calls the kernel for the gradient of input i alone.
   static Part part_of(int i) { return i == 0 ? Part::gradient_0 : Part::gradient_1; }
@@ -164,7 +164,7 @@ class Playback {
   void play_fused(Record& record, Device device);
 
   Context& context_;
-  Crossings& crossings_;
+  ResultMarks& marks_;
   std::uint64_t tape_;
   std::uint32_t start_, target_, first_value_;
   std::uint32_t played_;  // the last record that was

@@ -24,13 +24,13 @@ FlowReel& reel_of(void* reel) { return *static_cast<FlowReel*>(reel); }
 
 /// The marks of the target and of the upstream gradient.
 [[gnu::noinline]] void read_marks(Context& context, const Body& target, const Body* upstream,
-                                  std::uint64_t tape, Caller caller, Crossings& crossings) {
+                                  std::uint64_t tape, Caller caller, ResultMarks& marks) {
   const std::uint64_t active = context.reel->active;
-  crossings.read(context, target, "gradient", caller);
-  crossings.check(context, active | tape, "gradient", "target", caller);
+  marks.read(context, target, "gradient", caller);
+  marks.check(context, active | tape, "gradient", "target", caller);
   if (!upstream) return;
-  crossings.read(context, *upstream, "gradient", caller);
-  crossings.check(context, active & ~tape, "gradient", "upstream", caller);
+  marks.read(context, *upstream, "gradient", caller);
+  marks.check(context, active & ~tape, "gradient", "upstream", caller);
 }
 }  // namespace
 
@@ -177,9 +177,9 @@ void GradientTape::gradients(const Operand& target, const GradientSources& sourc
   std::uint32_t record = origin.record;
   if (record != no_record && !((reel[record].tapes | reel[record].watchers) & bit_))
     record = no_record;
-  Crossings crossings;
+  ResultMarks marks;
   if (context.is_watchful())
-    read_marks(context, *body, Access::body(options.upstream), bit_, caller, crossings);
+    read_marks(context, *body, Access::body(options.upstream), bit_, caller, marks);
   // From here on, saved values are freed as the records are played, so the tape is spent even if a
   // rule throws. A gradient function may destroy the tape, so the code after play() must check this
   // before it reads the tape.
@@ -202,7 +202,7 @@ void GradientTape::gradients(const Operand& target, const GradientSources& sourc
   const std::uint32_t start = reel.start_of(bit_);
   if (record != no_record && record >= start) {
     const PlaybackScope scope(context, bit_);
-    Playback playback(context, crossings, bit_, start, record, options_.persistent);
+    Playback playback(context, marks, bit_, start, record, options_.persistent);
     SmallVector<SourceValue, 16> places;
     find_sources(reel, sources, bit_, start, places);
     if (lookups) lookups->find(reel, bit_, start, record, sources, places, caller);
@@ -210,15 +210,15 @@ void GradientTape::gradients(const Operand& target, const GradientSources& sourc
     if (lookups) lookups->request(playback);
     playback.ignore_other_leaves();
     playback.begin(origin.value, upstream_for(context, *body, options.upstream, caller));
-    const bool told = context.mode & observed;
-    if (told)
+    const bool is_observed = context.mode & observed;
+    if (is_observed)
       Completion(context, playback, sources, {places.data(), places.size()}, out).play();
     else
       playback.play_rest();
-    if (!told && !(reel.ended & end.bit))
+    if (!is_observed && !(reel.ended & end.bit))
       for (const SourceValue& place : places)
         playback.take_requested(place.value, out[place.source]);
-    if (lookups && !(reel.ended & end.bit)) lookups->take(playback, context, crossings, caller);
+    if (lookups && !(reel.ended & end.bit)) lookups->take(playback, context, marks, caller);
   }
   if (reel.ended & end.bit)
     fail<TapeError>(caller, "gradient", "tape", "a tape that lives until gradient() has ended",
@@ -231,9 +231,9 @@ void GradientTape::gradients(const Operand& target, const GradientSources& sourc
                                    : zeros_like(Operand(*sources[i].tensor(), caller));
     if (context.mode & observed) tell_gradient_complete(context, sources[i], i, out[i]);
   }
-  if (crossings)
+  if (marks)
     for (std::size_t i = 0; i < sources.size(); ++i)
-      if (out[i].defined()) crossings.mark(context, out[i], caller);
+      if (out[i].defined()) marks.mark(context, out[i], caller);
   if (!lookups) events->end();
 } catch (const std::bad_alloc&) {
   fail_memory(target.caller(), "gradient");

@@ -16,7 +16,7 @@ struct Fused {
   std::vector<Variable> variables() const { return {cell.weight, cell.bias}; }
 };
 
-/// The same from ops for numbers.
+/// An LSTM cell from ops for numbers.
 struct Primitive {
   explicit Primitive(std::size_t hidden)
       : weight("weight",

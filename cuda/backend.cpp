@@ -175,7 +175,7 @@ class CudaBackend final : public Backend {
     OneGpu& one = gpus_[static_cast<unsigned>(index)];
     if (Gpu* const made = one.gpu.load(std::memory_order_acquire)) return *made;
     const Current current(index);
-    check_code(index);  // before the lock: an observer that is told of the error may use the device
+    check_code(index);  // before the lock: an observer that gets the error may use the device
     const std::lock_guard held(one.making);
     if (!one.gpu) one.gpu = new_for_ever<Gpu>(index);
     return *one.gpu;

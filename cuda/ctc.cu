@@ -31,8 +31,8 @@ struct Blocks : ctc::Sequences {
   __device__ Number* row(std::int64_t r) const {
     return memory + (blockIdx.x * rows + r) * most_states();
   }
-  /// The probabilities of the paths to each state, before the first step and after each. Those
-  /// after step t are in row (t + 1) % kept.
+  /// The probabilities of the paths to each state, before the first step and after each.
+  /// Probabilities after step t are in row (t + 1) % kept.
   __device__ Number forward(const ctc::States& states, std::int64_t b, std::int64_t kept) const {
     for (std::int64_t s = threadIdx.x; s < states.count; s += blockDim.x)
       row(0)[s] = s == 0 ? Number{1, 0} : Number{};

@@ -91,8 +91,8 @@ cudnnDataType_t data_type(const Rnn& rnn) {
   return rnn.dtype == DType::float32 ? CUDNN_DATA_FLOAT : CUDNN_DATA_DOUBLE;
 }
 
-/// The values of all steps, [time, batch, width]. Those after the end of a sequence are filled with
-/// 0 where cuDNN writes them.
+/// The values of all steps, [time, batch, width]. Values after the end of a sequence are filled
+/// with 0 where cuDNN writes them.
 void describe(Calls& calls, const Rnn& rnn, std::int64_t width, const int* lengths,
               cudnnRNNDataDescriptor_t& made) {
   double zero = 0;  // whose first bytes are a float of 0

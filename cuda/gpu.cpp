@@ -267,7 +267,7 @@ std::optional<Faults::Report> Faults::take(Stream& mine, bool all) {
   };
   const StreamSet sources = mine.sources();
   const auto concerns = [&](const Report& each) {
-    return (all || sources >> each.stream & 1) && !(each.told & mine.alone());
+    return (all || sources >> each.stream & 1) && !(each.notified & mine.alone());
   };
   auto found = std::find_if(owed_.begin(), owed_.end(), is_own);
   if (found == owed_.end()) found = std::find_if(owed_.begin(), owed_.end(), concerns);
@@ -275,7 +275,7 @@ std::optional<Faults::Report> Faults::take(Stream& mine, bool all) {
     mine.set_sources(0);
     return std::nullopt;
   }
-  found->told |= mine.alone();
+  found->notified |= mine.alone();
   const Report report = *found;
   if (is_own(report) || !is_alive(report.stream, report.owner)) owed_.erase(found);
   return report;
@@ -324,7 +324,7 @@ cudaError_t Faults::read(const Stream& mine) {
   if (const cudaError_t error = cudaStreamSynchronize(mine.handle)) return error;
   reporting_ = 0;
   bool reported = false;
-  // Those of single calls first: what is kept is in no order.
+  // Faults of single calls first: kept faults are in no order.
   for (std::size_t i = 0; i < end - first; ++i) {
     const std::size_t at = first + (i + (most - first)) % (end - first);
     if (copies_[at].high == ~0ull) continue;

@@ -88,7 +88,8 @@ class Memory {
 };
 
 /// Errors that kernels report, with the call that queued the kernel. No error is thrown while the
-/// lock is held: an observer that is told of it may use the device, and may wait for other threads.
+/// lock is held: an observer that gets the error may use the device, and may wait for other
+/// threads.
 class Faults {
  public:
   explicit Faults(Streams& streams);
@@ -97,7 +98,7 @@ class Faults {
   /// If the table is full, it waits for the stream, and the next wait() throws what was reported:
   /// an error of an earlier call within a replay would look like an error of the function.
   Fault* next(const Queue& queue, const KernelResult& result, std::unique_lock<std::mutex>& held);
-  /// One that kernels of a graph report to in each launch, until it is given back; null where none
+  /// A Fault that kernels of a graph report to in each launch, until it is given back; null if none
   /// is left.
   Fault* keep(const Queue& queue, const KernelResult& result);
   /// The graph is not launched again. What it has reported is thrown as before. The caller has
@@ -135,13 +136,13 @@ class Faults {
     Fault words;
     int stream;  // of the thread that made the call
     unsigned owner;
-    StreamSet told = 0;  // other streams whose threads have thrown it
+    StreamSet notified = 0;  // other streams whose threads have thrown it
   };
   static Pending pending_of(const Queue& queue, const KernelResult& result, StreamSet streams);
   std::size_t index_of(const Fault* fault) const {
     return static_cast<std::size_t>(fault - reports_);
   }
-  /// What concerns this thread, if it was not told.
+  /// What concerns this thread, if it was not notified.
   std::optional<Report> take(Stream& mine, bool all);
   /// Remembers a report for each thread whose call it may be.
   void add(const Pending& of, const Fault& words);

@@ -25,7 +25,7 @@ struct Product {
 
   /// The size of n elements in bytes.
   std::int64_t bytes(std::int64_t elements) const { return elements * size_of(dtype); }
-  /// The same product with z = c.
+  /// This product with z = c.
   Product added_to_c() const {
     Product sum = *this;
     sum.z = {c, columns, 1, rows * columns};

@@ -28,7 +28,7 @@ struct Places {
     else
       find_by<std::uint64_t>(i, at);
   }
-  /// The same. Either Index can hold i, or there is one axis.
+  /// find() with this type. Either Index can hold i, or there is one axis.
   template <class Index>
   __device__ void find_by(std::int64_t i, std::int64_t (&at)[K]) const {
     for (int k = 0; k < K; ++k) at[k] = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The same random numbers as on the CPU. Number i depends only on the key and on position + i /
+// Random numbers as on the CPU. Number i depends only on the key and on position + i /
 // (numbers in a block). A thread draws a block of four words.
 #include "cuda/numbers.hpp"
 #include "cuda/pack.hpp"
@@ -229,7 +229,7 @@ __global__ void draw_beta(std::int64_t n, Stream stream, formulas::GammaDraws fi
   }
 }
 
-/// The same permutation as on the CPU: step i swaps place i with place partner(i) <= i.
+/// A permutation as on the CPU: step i swaps place i with place partner(i) <= i.
 ///
 /// Step i moves the number i to the place partner(i). A number at place p stays there until the
 /// first later step j with partner(j) = p. That step moves it to place j. So a list, for each

@@ -16,7 +16,7 @@ namespace {
 template <class T>
 using Wide = std::conditional_t<sizeof(T) == 1, int, T>;
 
-/// The type of sums and products of a type. One fold for all integers makes fewer kernels.
+/// The type of sums and products of a type. A single fold for all integers makes fewer kernels.
 template <class T>
 using Accumulator = std::conditional_t<std::is_floating_point_v<T>, T, std::int64_t>;
 template <class Number>

@@ -89,8 +89,8 @@ __global__ void scan_parts(Lines<F, T> lines) {
   }
 }
 
-/// The same for lines of adjacent elements: fold_parts() if `folds`, else scan_parts(). Each thread
-/// has a part, as there, so that the results are the same. The threads read and write a tile of
+/// fold_parts() if `folds`, else scan_parts(), for lines of adjacent elements. Each thread has a
+/// part, as in these kernels, so that the results are equal. The threads read and write a tile of
 /// their parts together, in rows of adjacent elements.
 template <bool folds, class F, class T>
 __global__ void scan_tiles(Lines<F, T> lines) {

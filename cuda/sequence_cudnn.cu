@@ -31,7 +31,7 @@ struct Weights {
 };
 
 /// Copies the op's weight to the block, or, if `back`, the block to the op's gradient. Threads copy
-/// tiles, so that they read and write neighbours on both sides.
+/// tiles, so that they read and write contiguous elements on both sides.
 template <class T>
 __global__ void copy_weights(Weights<T> w, bool back, T* weight, bool adds) {
   REEL_SHARED(T, tile, tile_size * (tile_size + 1));
@@ -42,7 +42,7 @@ __global__ void copy_weights(Weights<T> w, bool back, T* weight, bool adds) {
   for (std::int64_t at = blockIdx.x; at < tiles; at += gridDim.x) {
     const std::int64_t row = at / across * tile_size, column = at % across * tile_size;
     for (int phase = 0; phase < 2; ++phase) {
-      const bool in_block = (phase == 0) == back;  // neighbours there are in a column
+      const bool in_block = (phase == 0) == back;  // where columns are contiguous
       for (int k = y; k < tile_size; k += tile_rows) {
         const int r = in_block ? x : k, c = in_block ? k : x;
         if (row + r >= rows || column + c >= columns) continue;
@@ -60,7 +60,7 @@ __global__ void copy_weights(Weights<T> w, bool back, T* weight, bool adds) {
   }
 }
 
-/// The same for the bias. A GRU's gates r and z have a second bias in the block: it is 0.
+/// Copies the bias. A GRU's gates r and z have a second bias in the block: it is 0.
 template <class T>
 __global__ void copy_bias(Weights<T> w, bool back, std::int64_t n, T* bias, bool adds) {
   for (std::int64_t i = first_index(); i < n; i += grid_step()) {

@@ -85,7 +85,7 @@ template <class F>
 cudaError_t Streams::for_each(StreamSet set, const F& f) const {
   cudaError_t error = cudaSuccess;
   for (; set && !error; set &= set - 1)
-    // One that is still being made has no work.
+    // A stream that is still being made has no work.
     if (const Stream* const each = streams_[std::countr_zero(set)].load(std::memory_order_acquire))
       error = f(*each);
   return error;

@@ -76,7 +76,7 @@ class Streams {
   StreamSet all() const { return all_.load(std::memory_order_seq_cst); }
   /// Makes later work on a stream wait for all work that is already queued on others.
   cudaError_t order(const Stream& later, StreamSet earlier) const;
-  /// The same for work that reads results of the others, so that their errors concern it.
+  /// order() for work that reads results of `earlier`, so that errors of `earlier` concern it.
   cudaError_t follow(Stream& later, StreamSet earlier) const;
   /// Makes later work on all other streams wait for all work that is already queued on this one.
   cudaError_t lead(const Stream& earlier);

@@ -65,7 +65,7 @@ void matmul_add_rule(GradientCall& call) {
   call.give_sum(2, call.dy());
 }
 
-// r = f(x y + z), and f' can be told from r
+// r = f(x y + z), and f' is a function of r
 void dense_rule(GradientCall& call) {
   const Activation activation = call.option<ActivationOptions>().activation;
   const Op* const activating = core_ops.of(activation);

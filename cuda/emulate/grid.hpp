@@ -32,7 +32,7 @@ class Team {
 /// Runs the launch with the identity of `stream`: after the stream's earlier work and before its
 /// later work. Returns the error of stop_kernel, which also stops the other threads of the grid.
 cudaError_t run_grid(const Launch& launch, Team& team, Identity stream);
-/// The same for a function on one fiber, for example for cudaLaunchHostFunc.
+/// Runs a function on one fiber as run_grid() runs a launch, for example for cudaLaunchHostFunc.
 void run_alone(const std::function<void()>& body, Team& team, Identity stream);
 
 /// in_kernel(): whether the emulator runs a kernel now. explain_thread(): adds lines about the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The state of the emulated runtime: devices, streams, events, captures. One lock protects it.
+// The state of the emulated runtime: devices, streams, events, captures. A lock protects it.
 #pragma once
 #include <cuda_runtime.h>
 

@@ -78,7 +78,7 @@ REEL_API Comparison compare(const std::vector<Candidate>& candidates, CompareOpt
 /// A table: a line for each candidate, with median, quartiles and ratio to the first.
 REEL_API std::string to_string(const Comparison& comparison);
 
-/// The same as one JSON object.
+/// The comparison as a JSON object.
 REEL_API std::string json(const Comparison& comparison);
 
 }  // namespace reel::bench

@@ -53,7 +53,7 @@ struct Version {
 };
 /// Bits of ManagedTensorVersioned::flags.
 inline constexpr std::uint64_t read_only = 1;
-/// The same.
+/// Another bit of ManagedTensorVersioned::flags.
 inline constexpr std::uint64_t is_copied = 2;
 /// DLManagedTensorVersioned, of DLPack 1: a Python capsule of the name "dltensor_versioned".
 struct ManagedTensorVersioned {

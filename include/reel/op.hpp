@@ -10,7 +10,7 @@
 #include <reel/variable.hpp>
 
 namespace reel {
-/// One tensor or several.
+/// One tensor or several tensors.
 class Tensors {
  public:
   Tensors() = default;
@@ -102,7 +102,7 @@ REEL_API void register_op(std::string_view name, detail::Function<Tensors(const 
 REEL_API void register_gradient(std::string_view name,
                                 detail::Function<Tensors(const OpCall&, Tensor upstream)> f,
                                 Caller caller = Caller::here());
-/// The same for an op with several outputs. f gets one upstream gradient for each output.
+/// Sets the gradient of an op with several outputs. f gets an upstream gradient for each output.
 REEL_API void register_gradients(
     std::string_view name, detail::Function<Tensors(const OpCall&, const Tensors& upstream)> f,
     Caller caller = Caller::here());
@@ -118,7 +118,7 @@ REEL_API void register_kernel(std::string_view name, detail::Function<Tensors(co
 /// and for an attribute or an input that no function of the op reads. A function that calls
 /// input_count() counts as reading all inputs.
 REEL_API Tensor call_op(std::string_view name, Operands inputs, Attributes attributes = {});
-/// The same, for ops with several outputs.
+/// Calls an op with several outputs by name.
 REEL_API Tensors call_op_all(std::string_view name, Operands inputs, Attributes attributes = {});
 /// The names of all ops, sorted.
 REEL_API std::vector<std::string> op_names();

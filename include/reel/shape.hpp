@@ -73,7 +73,7 @@ struct AxisAt {
 /// The lengths of up to eight axes; `{}` is the shape of a single number.
 ///
 /// Throws ShapeError for more than eight axes, for more than 2^58 elements, and for a negative
-/// length. One length may be -1 in the argument of reshape(), which replaces it.
+/// length. A length may be -1 in the argument of reshape(), which replaces it.
 class REEL_API Shape {
  public:
   static constexpr std::size_t max_rank = 8;

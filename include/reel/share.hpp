@@ -62,8 +62,8 @@ REEL_API SharedView view_on_host(std::string_view op, const Tensor& x, DType dty
 struct MatrixLayout {
   std::int64_t rows = 1, columns = 1, row_stride = 1, column_stride = 1;
 };
-/// Throws ShapeError unless x has so many rows and columns; -1 is any number. One axis is a column,
-/// or a row if `rows` is 1.
+/// Throws ShapeError unless x has so many rows and columns; -1 is any number. A tensor of one axis
+/// is a column, or a row if `rows` is 1.
 REEL_API MatrixLayout matrix_layout(std::string_view op, const SharedView& x, int rows, int columns,
                                     Caller caller);
 /// Throws ShapeError unless there are as many values as the shape has.

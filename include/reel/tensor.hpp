@@ -100,7 +100,7 @@ class REEL_API Tensor {
   Tensor operator()(Index a, Index b, Index c, Index d, Index e, Index f, Index g, Index h) const {
     return view({a, b, c, d, e, f, g, h});
   }
-  /// The same by a list that is made when the program runs. An empty list picks all of x.
+  /// Indexing by a list that is made when the program runs. An empty list picks all of x.
   Tensor operator()(std::span<const Index> indices, Caller caller = Caller::here()) const {
     return indices.empty() ? (*this)(Index(ellipsis, caller))
                            : view(indices.data(), indices.size());
@@ -108,7 +108,7 @@ class REEL_API Tensor {
   Tensor operator()(const std::vector<Index>& indices, Caller caller = Caller::here()) const {
     return (*this)(std::span<const Index>(indices.data(), indices.size()), caller);
   }
-  /// The same elements, in row-major order, in another shape; see reel::reshape().
+  /// The elements of this tensor, in row-major order, in another shape; see reel::reshape().
   Tensor reshape(Shape shape, Caller caller = Caller::here()) const;
   /// This tensor in another dtype; see cast().
   Tensor to(DType dtype, Caller caller = Caller::here()) const;
@@ -304,7 +304,7 @@ tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> bl
   }
   return flat.tensor(Shape({blocks.size(), height, width}, caller), caller);
 }
-/// The same for a list of mixed C++ types, such as `tensor({1.0, NAN, 2})`: float32, or float64
+/// A tensor of a list of mixed C++ types, such as `tensor({1.0, NAN, 2})`: float32, or float64
 /// for `tensor<double>(...)`.
 template <class Chosen = float>
 requires std::is_floating_point_v<Chosen> && Element<Chosen> Tensor

@@ -187,8 +187,8 @@ Tensor hvp(F f, Tensor x, Tensor v, Caller caller = Caller::here()) {
   const Tensor slope = inner.gradient({detail::call_at(caller, f, x), caller}, x);
   return detail::second_along(outer, {&slope, 1}, {&v, 1}, {x}, caller)[0];
 }
-/// The same for the Variables that f() reads, such as parameters(model): a vector of tensors like
-/// the Variables.
+/// hvp() for the Variables that f() reads, such as parameters(model). Returns a vector of tensors
+/// like the Variables.
 ///
 ///     hvp([&] { return cross_entropy(model(x), labels); }, parameters(model), directions);
 template <class F>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The object that a Tensor points to. One block of memory holds the header and the elements, if
-// they are few.
+// The object that a Tensor points to. A single block of memory holds the header and the elements,
+// if they are few.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include <reel/shape.hpp>
 
 namespace reel {
-/// Which record made a tensor; none where the reel is 0. See Note [Record ids] in reel.hpp.
+/// Which record made a tensor; none where the reel is 0. See Note [Record ids] in record.hpp.
 struct RecordId {
   std::uint64_t reel = 0;
   std::uint32_t record = 0;
@@ -20,7 +20,7 @@ struct RecordId {
 
 inline constexpr std::uint32_t no_record = 0xffffffffu;
 
-/// Steps between neighbours along each axis, in elements.
+/// Steps between adjacent elements along each axis, in elements.
 using Strides = std::int64_t[Shape::max_rank];
 
 namespace detail {

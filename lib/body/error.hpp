@@ -15,7 +15,7 @@ struct ErrorSource {
   Caller (*line)(Caller caller);
   /// The name of the function that the user called, and the argument as this function names it.
   std::pair<std::string, std::string> (*names)(std::string_view op, std::string_view argument);
-  /// The same without memory: the line and the name replace what is given.
+  /// line() and names() without memory: the line and the name of the op replace what is given.
   void (*find_call)(Caller& caller, std::string_view& op);
   /// The error is about to be thrown.
   void (*tell)(const std::exception& error, std::string_view op, Caller caller) noexcept;

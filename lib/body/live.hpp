@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Live numbers: tensors of rank 0 that take part in promotion as C++ numbers do. One bit beside the
-// kind of device says so.
+// Live numbers: tensors of rank 0 that take part in promotion as C++ numbers do. A bit beside the
+// kind of device marks live numbers.
 #pragma once
 #include "lib/body/body.hpp"
 

@@ -25,7 +25,7 @@ class Slicer {
       put(length, stride);
     ++axis_;
   }
-  /// One position of the next axis. The slice does not have this axis.
+  /// A position of the next axis. The slice does not have this axis.
   void drop(std::int64_t position) { offset_ += position * x_.strides[axis_++]; }
   /// A new axis of length 1.
   void add() { put(1, 1); }

@@ -101,7 +101,7 @@ void copy_shared(const CopyLoop& walk, std::int64_t elements, const void* from, 
   });
 }
 
-/// Converts a row of n elements. Those of the source are `step` apart.
+/// Converts a row of n elements. Elements of the source are `step` apart.
 using Convert = void (*)(const void* from, std::int64_t step, void* to, std::int64_t n);
 template <class From, class To>
 REEL_NOT_IN_VECTORS [[gnu::noinline]] void convert_strided(const From* x, std::int64_t step, To* y,

@@ -182,7 +182,7 @@ struct TanhFraction {
 };
 
 /// top / (sum + lost) in float32. sum is between 1 and 2, and lost is the error of its rounding.
-/// One step corrects both this error and that of an approximate inverse, so that the result is
+/// A single step corrects both this error and that of an approximate inverse, so that the result is
 /// rounded once.
 inline Vector<float> quotient(const Vector<float>& top, const Vector<float>& sum,
                               const Vector<float>& lost) {

@@ -55,7 +55,7 @@ void add_row(const T* from, T* to, std::int64_t n, bool truth) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = plus(to[i], from[i], truth);
 }
 
-/// The same, with compensated summation: `lost` holds the rounding errors of the sums (Kahan's
+/// add_row() with compensated summation: `lost` holds the rounding errors of the sums (Kahan's
 /// method, with Knuth's exact error).
 template <class T>
 void add_row(const T* from, T* to, T* lost, std::int64_t n) {

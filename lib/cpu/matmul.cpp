@@ -401,7 +401,7 @@ void large_product(Task<T>& task) {
   run(task, by_tiles<T>);
 }
 
-/// The same.
+/// Computes a product, small or large.
 template <class T>
 [[gnu::always_inline]] inline void any_product(Task<T>& task) {
   const Matrix<T>&x = task.x, &y = task.y, &z = task.z;

@@ -50,7 +50,7 @@ struct Product {
   std::int64_t x_group = 0;  // from one tile's rows of x to the next one's, if not by x_row
 
   // Tiles of Strategy::fetching also prefetch from this matrix, which has so many lines in each
-  // row. One tile prefetches the first line of each row, the next tile the second line, and so on.
+  // row. The first tile prefetches the first line of each row, the second tile the second line, ...
   const T* soon = nullptr;
   std::int64_t soon_row = 0, soon_lines = 0;
 

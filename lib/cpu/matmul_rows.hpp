@@ -40,7 +40,7 @@ void add_rows(const Product<T>& p, const T* start, T* to, bool adds) {
   }
 }
 
-/// The same for all remaining rows of p: Rows at a time, then fewer.
+/// Adds the products with all remaining rows of p: Rows at a time, then fewer.
 template <int Rows, class T>
 void add_all_rows(Product<T>& p, const T* start, T* sums) {
   for (; p.k >= Rows; p.k -= Rows) {

@@ -172,7 +172,7 @@ double squares_of(const T* x, std::int64_t n) {
   for (const double sum : sums) total += sum;
   return total;
 }
-/// The same in blocks that depend on n alone.
+/// The sum of the squares of n elements, in blocks that depend on n alone.
 template <class T>
 double squares_in_blocks(const T* x, std::int64_t n) {
   constexpr std::int64_t most = 64, least = 1 << 15;

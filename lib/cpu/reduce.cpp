@@ -11,7 +11,7 @@
 
 namespace reel::kernels::REEL_ISA {
 namespace {
-/// Groups of neighbouring axes that are all kept or all reduced. Group i is reduced if i is odd.
+/// Groups of adjacent axes that are all kept or all reduced. Group i is reduced if i is odd.
 struct Groups {
   int count = 1;
   std::int64_t lengths[Shape::max_rank + 1] = {1};

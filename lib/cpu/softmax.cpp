@@ -102,7 +102,7 @@ Vector<T> column_sum(std::int64_t first, std::int64_t end, const F& f) {
   return sum;
 }
 
-/// The same as RowSums for adjacent columns.
+/// RowSums for adjacent columns.
 template <class T>
 struct ColumnSums {
   Vector<T> max = least<T>(), sum;

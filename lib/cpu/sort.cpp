@@ -50,7 +50,7 @@ void insert_all(Item<Key>* items, std::int64_t n) {
     items[k] = item;
   }
 }
-/// Merges neighbouring runs of `length` sorted items to runs of twice this length.
+/// Merges adjacent runs of `length` sorted items to runs of twice this length.
 template <class Key>
 void merge_runs(const Item<Key>* items, std::int64_t n, std::int64_t length, Item<Key>* to) {
   for (std::int64_t first = 0; first < n; first += 2 * length) {
@@ -196,7 +196,7 @@ struct Line {
     keep_best();
     return items + ranks.first;
   }
-  /// Counts elements by the highest bits of their keys. Those with the bits of the ranks remain,
+  /// Counts elements by the highest bits of their keys. Elements with the bits of the ranks remain,
   /// and are counted by the next bits.
   Items between(const std::byte* x, Items items) const {
     constexpr int bits = 8 * sizeof(Key), width = 11;

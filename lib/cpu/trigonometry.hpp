@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Sine, cosine and tangent over vectors. Those of xsimd 8.1 choose a method by all elements of a
-// vector, so that the bits of one element depend on its neighbours.
+// Sine, cosine and tangent over vectors. xsimd 8.1 chooses a method by all elements of a vector, so
+// that the bits of one element depend on the elements beside it.
 #pragma once
 #include "lib/cpu/exponential.hpp"
 

@@ -121,7 +121,7 @@ void for_each_strided(const Body& gradient, const F& f) {
                });
 }
 
-/// The same for the rows of one parameter that the gradient belongs to.
+/// Calls make(0)(i, chunk, gradient) for the rows of the parameter that the gradient belongs to.
 template <class T, class Make>
 void for_each_picked(const Parameters& all, const Make& make) {
   for (int i = 0; i < all.written; ++i) {

@@ -64,7 +64,7 @@ void for_each_row(const CopyLoop& walk, int inner, const Row& row) {
 }
 
 /// The axis along which a loop is cut into so many parts. Of the axes that are long enough, it is
-/// the one whose neighbours are farthest apart in both memories, so that parts have whole rows. If
+/// the one with the largest strides in both memories, so that parts have whole rows. If
 /// no axis is long enough, it is the longest one.
 inline int axis_to_cut(const CopyLoop& walk, std::int64_t parts) {
   const auto distance = [&](int axis) -> std::int64_t {

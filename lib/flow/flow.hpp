@@ -8,7 +8,7 @@
 #include <reel/device.hpp>
 #include <reel/random.hpp>
 
-#include "lib/reel/reel.hpp"
+#include "lib/record/record.hpp"
 
 namespace reel {
 class Interceptor;
@@ -22,7 +22,7 @@ enum Mode : std::uint8_t {
   observed = 8,
   redirected = 16
 };
-/// A value of `watchful`, which is none of Mode's: see Note [Crossings] in crossing.hpp.
+/// A value of `watchful`, which is none of Mode's: see Note [Marks] in marks.hpp.
 inline constexpr std::uint8_t marks_matter = 128;
 
 struct Flow;
@@ -58,14 +58,14 @@ struct Flow {
   OpenScope *train_scopes = nullptr, *device_scopes = nullptr, *generator_scopes = nullptr;
   OpenScope* redirects = nullptr;  // see redirect.hpp
   FlowReel* reel = nullptr;
-  std::uint64_t number = 0;     // unique in the process
-  std::uint64_t crossings = 0;  // how often an op has read a value with a mark
+  std::uint64_t number = 0;        // unique in the process
+  std::uint64_t marked_reads = 0;  // how often an op has read a value with a mark
 
   /// The bits of `mode` that decide which code runs.
   int path_mode() const { return mode & ~observed; }
   /// The bits of `mode` and `watchful`: 0 if nothing watches ops and no mark matters. These are two
   /// loads, as one load of both bytes would wait for a store to `mode`.
-  int attention() const { return mode | __atomic_load_n(&watchful, __ATOMIC_RELAXED); }
+  int dispatch_flags() const { return mode | __atomic_load_n(&watchful, __ATOMIC_RELAXED); }
   bool is_watchful() const { return __atomic_load_n(&watchful, __ATOMIC_RELAXED); }
   void set_watchful() {
     if (!is_watchful()) __atomic_store_n(&watchful, marks_matter, __ATOMIC_RELAXED);

@@ -83,9 +83,9 @@ void tell_variable_made(Context& context, const Variable& variable);
 /// Notifies them that a Variable was read. Returns its value, or what an interceptor returns in its
 /// place.
 const Tensor& read_variable(Context& context, const Variable& variable);
-/// The same for an update that does not read the elements. Observers are not notified.
+/// The value for an update that does not read the elements. Observers are not notified.
 const Tensor& find_variable(Context& context, const Variable& variable);
-/// The same as without a Redirect.
+/// The value that a Variable has without a Redirect.
 const Tensor& own_value(Context& context, const Variable& variable);
 /// Another header for a body, which may carry a record of its own; undefined if there is no memory.
 Tensor make_alias(Context& context, Body* body);

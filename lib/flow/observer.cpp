@@ -55,13 +55,13 @@ class Aside {
       : context_(context),
         observers_(context.observers),
         infers_(context.mode & infer_only),
-        crossings_(context.crossings),
+        marked_reads_(context.marked_reads),
         no_observers_(context),
         no_records_(context) {
     context.mode &= static_cast<std::uint8_t>(~infer_only);
   }
   ~Aside() {
-    context_.crossings = crossings_;
+    context_.marked_reads = marked_reads_;
     if (infers_) context_.mode |= infer_only;
   }
   Aside(const Aside&) = delete;
@@ -72,7 +72,7 @@ class Aside {
   Context& context_;
   Observer* observers_;
   bool infers_;
-  std::uint64_t crossings_;
+  std::uint64_t marked_reads_;
   ObserverPause no_observers_;
   InterceptorPause no_interceptors_;
   RecordingPause no_records_;

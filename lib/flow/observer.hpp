@@ -13,7 +13,7 @@ struct DeviceCall;
 // Note [Observers]
 // An observer changes nothing. Ops take the path and the memory that they take without it, tapes
 // record the same, traces are captured and replayed: Context::path_mode() has no bit for it. Only
-// a replay gives a device its kernels one by one, not as a graph, so that each one can be told.
+// a replay gives a device its kernels one by one, not as a graph, so that each has an event.
 // While an observer handles an event, no tape records, no interceptor sees an op, and no observer
 // is notified. It may run ops, also ops that read elements. It must not write Variables, draw
 // from the thread's generator, keep a tensor that it was given (only a copy), or end a scope or a
@@ -42,12 +42,12 @@ class Observer {
   /// The op has its outputs; on other devices than the CPU its kernel waits in the queue. An input
   /// whose memory the op has taken over holds the output. Not called for an op that throws.
   virtual void op_ends(const GateCall&) {}
-  /// The same for a kernel of a gradient: call.part says which. It may add to its outputs. For
-  /// a gradient made of ops, there are events for these ops.
+  /// A kernel of a gradient begins, and has ended: call.part says which. It may add to its outputs.
+  /// For a gradient made of ops, there are events for these ops.
   virtual void gradient_begins(const GateCall&) {}
   virtual void gradient_ends(const GateCall&) {}
-  /// The same for each kernel of a device other than the CPU: it is about to be put on the queue,
-  /// and was put there.
+  /// A kernel of a device other than the CPU is about to be put on the queue, and was put on the
+  /// queue.
   virtual void kernel_begins(const DeviceCall&) {}
   virtual void kernel_ends(const DeviceCall&) {}
   /// A tape has a record of the last op now.
@@ -61,7 +61,7 @@ class Observer {
   /// this tensor.
   virtual void gradient_complete(const GradientSource&, std::size_t /*i*/,
                                  const Tensor& /*gradient*/) {}
-  /// The same for a source whose gradient row_gradients() gives as rows. These events come last.
+  /// The gradient of a source is complete, as rows for row_gradients(). These events come last.
   virtual void rows_complete(const GradientSource&, std::size_t /*i*/, const RowGradient&) {}
 
   virtual void variable_made(const Variable&) {}

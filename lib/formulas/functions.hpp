@@ -16,7 +16,7 @@
 #define REEL_EACH_FUNCTION(f)                                                                     \
   f(acos) f(acosh) f(asin) f(asinh) f(atan) f(atanh) f(cos) f(cosh) f(erf) f(erfc) f(exp) f(exp2) \
       f(expm1) f(log) f(log1p) f(log2) f(sin) f(sinh) f(sqrt) f(tan) f(tanh)
-/// Those whose results are whole numbers.
+/// Functions whose results are whole numbers.
 #define REEL_EACH_ROUNDING(f) f(ceil) f(floor) f(nearbyint) f(trunc)
 
 namespace reel::REEL_FORMULAS {

@@ -24,7 +24,7 @@ constexpr X series(const X& x, const double (&c)[n]) {
   return sum;
 }
 
-/// The same with the first coefficients where the condition holds, else with the second.
+/// A series with the first coefficients where the condition holds, else with the second.
 template <class X, class C, int n>
 constexpr X series(const X& x, const C& condition, const double (&a)[n], const double (&b)[n]) {
   X sum = math::select(condition, X(a[0]), X(b[0]));
@@ -47,7 +47,7 @@ constexpr X log_gamma_of_size(const X& z) {
       -2.2315475845357937976e-4,  5.0966952474304242234e-4,  -1.1927539117032609771e-3,
       2.8905103307415232858e-3,   -7.3855510286739852663e-3, 2.0580808427784547879e-2,
       -6.7352301053198095133e-2,  3.2246703342411321824e-1,  4.2278433509846713939e-1};
-  // The same around the point where log gamma is least: polygamma(k - 1, point) / k!
+  // Coefficients around the point where log gamma is least: polygamma(k - 1, point) / k!
   constexpr double near_least[] = {
       -1.3122248499133210674e-6,   1.9917599212392652563e-6,    -3.0276718328780313132e-6,
       4.6097386536447617719e-6,    -7.0307052573803598913e-6,   0.00001074345525637594853,

@@ -13,20 +13,21 @@ namespace reel {
 /// scratch memory, and DeviceError if the device has no such kernel. A device may report errors of
 /// its kernels at the next wait.
 void run_kernel(const Op& op, OptionsView options, const KernelCall& call, Caller caller);
-/// The same where the outputs are known to be on the CPU, and the op has a kernel there.
+/// run_kernel() where the outputs are known to be on the CPU, and the op has a kernel there.
 inline void run_on_host(const Op& op, OptionsView options, const KernelCall& call, Caller caller) {
   host_backend().run({op, Part::value, options, call, cpu(), caller});
 }
-/// The kernel of a call, which the device has. Observers are told of those that no CPU runs.
+/// The kernel of a call, which the device has. Observers get events of kernels on other devices
+/// than the CPU.
 inline void run_on_backend(const DeviceCall& call) {
   Backend& backend = *backend_of(call.device.kind);
   if (call.device.kind == Device::Kind::cpu) [[likely]]
     return backend.run(call);
   Context& context = Context::here();
-  const bool told = context.mode & observed;
-  if (told) tell_kernel(context, call, true);
+  const bool is_observed = context.mode & observed;
+  if (is_observed) tell_kernel(context, call, true);
   backend.run(call);
-  if (told) tell_kernel(context, call, false);
+  if (is_observed) tell_kernel(context, call, false);
 }
 /// A kernel of the op's gradient, which the device has.
 inline void run_gradient(const Op& op, Part part, OptionsView options, const KernelCall& call,
@@ -36,7 +37,7 @@ inline void run_gradient(const Op& op, Part part, OptionsView options, const Ker
 /// Throws what a kernel has found; `place` is " at [1, 3]" or empty.
 [[noreturn]] void fail_kernel(const Op& op, const KernelResult& result, const Text& place,
                               Caller caller);
-/// The same for a call whose inputs the host can read.
+/// Throws what a kernel has found in a call whose inputs the host can read.
 [[noreturn]] void fail_kernel(const DeviceCall& call, const KernelResult& result);
 inline void check_kernel(const DeviceCall& call, const KernelResult& result) {
   if (result.failure) [[unlikely]]

@@ -6,7 +6,7 @@
 
 #include "lib/flow/observer.hpp"
 #include "lib/gate/call_view.hpp"
-#include "lib/gate/crossing.hpp"
+#include "lib/gate/marks.hpp"
 #include "lib/gate/resolved.hpp"
 #include "lib/gate/update.hpp"
 
@@ -71,15 +71,15 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
   const int input_count = static_cast<int>(inputs.bodies.size());
   const CallView view{op, inputs.bodies.data(), input_count, nullptr, 0, options, caller};
   const Caller site = context.site_of(caller);
-  GateCall told{op, inputs.bodies.data(), input_count, options, site, nullptr, 0, nullptr};
-  if (context.mode & observed) tell_begin(context, told);
+  GateCall event{op, inputs.bodies.data(), input_count, options, site, nullptr, 0, nullptr};
+  if (context.mode & observed) tell_begin(context, event);
   Tensors results;
   UserCodeScope code(context, view, results);
   const bool own_gradient = op.gradient.rule != nullptr;
-  Crossings crossings;
+  ResultMarks marks;
   const auto use = [&](Body* const* bodies, int count) {
     if (context.is_watchful() && own_gradient)
-      for (int i = 0; i < count; ++i) crossings.use(context, op, i, bodies[i], site);
+      for (int i = 0; i < count; ++i) marks.use(context, op, i, bodies[i], site);
   };
   use(inputs.bodies.data(), input_count);
   const bool kernel = op.shape != nullptr;  // a user's, for an op of the library
@@ -115,12 +115,12 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
     if (!outputs[i].defined()) fail<MemoryError>(caller, op.name, "result", "memory", "none");
     results[i] = {};
   }
-  told.outputs = Access::bodies(outputs.data());
-  told.output_count = static_cast<int>(outputs.size());
-  code.end(&told);
+  event.outputs = Access::bodies(outputs.data());
+  event.output_count = static_cast<int>(outputs.size());
+  code.end(&event);
   for (Interceptor* each = kernel ? context.interceptors : nullptr; each; each = each->next)
-    each->after(told);
-  if (context.mode & observed) tell_end(context, told);
+    each->after(event);
+  if (context.mode & observed) tell_end(context, event);
   if (context.mode & recording && (own_gradient || !is_recorded(*context.reel, outputs))) {
     // Inside the user's function tapes may have ended, so numbers of records may have been freed.
     for (std::size_t i = 0; i < inputs.bodies.size(); ++i) {
@@ -137,6 +137,6 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
     else if (tapes)
       note_cut(context, op, site, inputs.origins.data(), input_count);
   }
-  for (Tensor& output : outputs) crossings.mark(context, output, site);
+  for (Tensor& output : outputs) marks.mark(context, output, site);
 }
 }  // namespace reel

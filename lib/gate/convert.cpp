@@ -58,7 +58,7 @@ Tensor Variable::value() const {
                          ? Access::body(read_variable(context, *this))
                          : body_of(self);
   const Origin origin = context.mode & recording ? origin_of(context, self, body) : Origin();
-  // One tape may need the value for longer than the leaf exists that another tape watches.
+  // A tape may need the value for longer than the leaf exists that another tape watches.
   if (origin.tapes && (*context.reel)[origin.record].tapes)
     return run(core_ops.reshape, self, ShapeOptions{body->shape});
   Tensor value = make_alias(context, body);

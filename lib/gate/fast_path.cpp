@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The fast path of pointwise ops of one and two inputs. The inputs have one dtype and are stored in
-// row-major order on the CPU. One of two may also be a C++ number, a row that is repeated, or a
-// transposed matrix. All other calls go through run().
+// row-major order on the CPU. An input of two may also be a C++ number, a row that is repeated,
+// or a transposed matrix. All other calls go through run().
 #include "lib/body/live.hpp"
-#include "lib/gate/crossing.hpp"
+#include "lib/gate/marks.hpp"
 #include "lib/gate/observed_call.hpp"
 #include "lib/gate/recording.hpp"
 #include "lib/table/numbers.hpp"
@@ -70,7 +70,7 @@ template <Needed needed>
   Body* const a = body_of(x);
   if (!a || !is_plain(*a)) return run(op, x);
   const Pass pass = fast_pass_of(op, a->dtype);
-  if (!pass || (any && detours(context, &a, 1))) return run(op, x);
+  if (!pass || (any && needs_slow_path(context, &a, 1))) return run(op, x);
   Origin origin;
   if (needed == Needed::by_tape || (any && context.mode & recording))
     origin = origin_of(context, x, a);
@@ -104,9 +104,9 @@ template <Needed needed>
 
 Tensor run_unary(Op& op, const Operand& x) {
   Context& context = Context::here();
-  if (const int attention = context.attention())
-    return (attention == recording ? run_watched<Needed::by_tape>
-                                   : run_watched<Needed::by_any>)(context, op, x);
+  if (const int flags = context.dispatch_flags())
+    return (flags == recording ? run_watched<Needed::by_tape>
+                               : run_watched<Needed::by_any>)(context, op, x);
   return run_one<Needed::by_none>(context, op, x);
 }
 
@@ -203,7 +203,8 @@ template <Needed needed>
   pair.a = body_of(x);
   pair.b = body_of(y);
   if (any && context.is_watchful() &&
-      ((pair.a && may_cross(context, *pair.a)) || (pair.b && may_cross(context, *pair.b))))
+      ((pair.a && may_give_marks(context, *pair.a)) ||
+       (pair.b && may_give_marks(context, *pair.b))))
     return run(op, x, y);
   if (!find_pass(context, op, x, y, pair)) return run(op, x, y);
   Body* const bodies[] = {pair.a, pair.b};
@@ -302,9 +303,9 @@ template <Needed needed>
 
 Tensor run_binary(Op& op, const Operand& x, const Operand& y) {
   Context& context = Context::here();
-  if (const int attention = context.attention())
-    return (attention == recording ? run_recorded_pair : run_any_pair<Needed::by_any>)(context, op,
-                                                                                       x, y);
+  if (const int flags = context.dispatch_flags())
+    return (flags == recording ? run_recorded_pair : run_any_pair<Needed::by_any>)(context, op, x,
+                                                                                   y);
   return run_alike<Needed::by_none>(context, op, x, y);
 }
 }  // namespace reel

@@ -17,7 +17,7 @@ namespace reel {
 Tensor run(Op& op, std::initializer_list<Operand> inputs, OptionsView options = {});
 Tensor run(Op& op, const Operand& x, OptionsView options = {});
 Tensor run(Op& op, const Operand& x, const Operand& y);
-/// The same for any number of inputs, and for ops with several outputs.
+/// run() for any number of inputs, and for ops with several outputs.
 void run(Op& op, std::span<const Operand> inputs, OptionsView options, Caller caller,
          SmallVector<Tensor, 2>& outputs);
 Tensor run(Op& op, const Operands& inputs, OptionsView options = {});

@@ -4,8 +4,8 @@
 #include <type_traits>
 
 #include "lib/flow/observer.hpp"
-#include "lib/gate/crossing.hpp"
 #include "lib/gate/gate.hpp"
+#include "lib/gate/marks.hpp"
 
 namespace reel {
 /// A call on a fast path, for observers. Without observers it does nothing.
@@ -17,19 +17,19 @@ class ObservedCall {
         operands_(operands),
         call_{op,      inputs, count,  options, context.site_of(operands[0]->caller()),
               nullptr, 0,      nullptr},
-        told_(context.mode & observed) {}
+        observed_(context.mode & observed) {}
   /// Call it before the kernel, when no other path can be taken any more.
   void begin() const {
-    if (told_) tell_begin_and_reads();
+    if (observed_) tell_begin_and_reads();
   }
   void end(Body* const* outputs, int count) {
-    if (!told_) return;
+    if (!observed_) return;
     call_.outputs = outputs;
     call_.output_count = count;
     tell_end(context_, call_);
   }
   void recorded(const Record& record) const {
-    if (told_) tell_recorded(context_, record);
+    if (observed_) tell_recorded(context_, record);
   }
 
  private:
@@ -37,10 +37,10 @@ class ObservedCall {
   Context& context_;
   const Operand* const* operands_;
   GateCall call_;
-  bool told_;
+  bool observed_;
 };
 
-/// The same for callers that never have observers.
+/// An ObservedCall for callers that never have observers.
 struct UnobservedCall {
   template <class... Any>
   explicit UnobservedCall(const Any&...) {}
@@ -52,12 +52,12 @@ template <bool may_be_observed>
 using CallOf = std::conditional_t<may_be_observed, ObservedCall, UnobservedCall>;
 
 template <class F>
-[[gnu::noinline]] Tensor attended_short_cut(Context& context, Op& op, const F& f,
-                                            const Operand* const* operands, int count) {
+[[gnu::noinline]] Tensor short_cut_with_hooks(Context& context, Op& op, const F& f,
+                                              const Operand* const* operands, int count) {
   const Body* inputs[2];
   for (int i = 0; i < count; ++i)
     if (!(inputs[i] = body_of(*operands[i]))) return {};
-  if (detours(context, inputs, count)) return {};
+  if (needs_slow_path(context, inputs, count)) return {};
   ObservedCall call(context, op, operands, inputs, count);
   Tensor made = f([&] { call.begin(); });
   Body* const output = Access::body(made);
@@ -70,11 +70,11 @@ template <class F>
 template <class F, class... Operands>
 [[gnu::always_inline]] inline Tensor short_cut(Context& context, Op& op, const F& f,
                                                const Operands&... tensors) {
-  if (!context.attention()) [[likely]]
+  if (!context.dispatch_flags()) [[likely]]
     return f([] {});
   if (context.path_mode()) return {};
   const F copy = f;  // so that f itself needs no memory
   const Operand* const operands[] = {&tensors...};
-  return attended_short_cut(context, op, copy, operands, sizeof...(tensors));
+  return short_cut_with_hooks(context, op, copy, operands, sizeof...(tensors));
 }
 }  // namespace reel

@@ -103,11 +103,11 @@ struct Origin {
   record.tapes = tapes;
   return record;
 }
-/// The same for any counts, out of line.
+/// leave_record() for any counts, out of line.
 Record& leave_record(Context& context, const Op& op, OptionsView options, Caller site,
                      Body* const* inputs, const Origin* origins, int input_count,
                      Body* const* outputs, int output_count, std::uint64_t tapes);
-/// The same for a call without options whose inputs and one output are of one shape and dtype.
+/// leave_record() for a call without options whose inputs and output have one shape and dtype.
 template <int N>
 [[gnu::always_inline]] inline Record& leave_record_alike(Context& context, const Op& op,
                                                          Caller site, Body* const* inputs,

@@ -4,8 +4,8 @@
 #include "lib/flow/redirect.hpp"
 #include "lib/gate/call_kernel.hpp"
 #include "lib/gate/call_view.hpp"
-#include "lib/gate/crossing.hpp"
 #include "lib/gate/devices.hpp"
+#include "lib/gate/marks.hpp"
 #include "lib/gate/observed_call.hpp"
 #include "lib/gate/recording.hpp"
 #include "lib/gate/resolved.hpp"
@@ -22,7 +22,7 @@ void finish_views(const Inference& call) {
 }
 
 /// Calls the kernel, if there is one, and notifies interceptors and observers.
-void run_attended(Context& context, const GateCall& call, bool kernel) {
+void run_with_hooks(Context& context, const GateCall& call, bool kernel) {
   if (context.mode & infer_only) return;
   const bool now = ask_interceptors(context, call);
   if (kernel && now) run_deferred_kernel(call);
@@ -87,8 +87,8 @@ template <int N, bool may_be_observed>
                                              SmallVector<Tensor, 2>& outputs) {
   Inference call{context, op, inputs, N, options, caller, outputs};
   op.shape(call);
-  CallOf<may_be_observed> told(context, op, operands, inputs, N, options);
-  told.begin();
+  CallOf<may_be_observed> observed_call(context, op, operands, inputs, N, options);
+  observed_call.begin();
   if (call.computes)
     run_on_host(
         op, options,
@@ -96,21 +96,22 @@ template <int N, bool may_be_observed>
         caller);
   else
     finish_views(call);
-  told.end(Access::bodies(outputs.data()), static_cast<int>(outputs.size()));
+  observed_call.end(Access::bodies(outputs.data()), static_cast<int>(outputs.size()));
   const std::uint32_t records = may_be_observed ? context.reel->size() : 0;
   if (context.mode & recording) record_direct<N>(context, call, operands);
   if (may_be_observed && context.reel->size() > records &&
       !context.reel->is_leaf(context.reel->size() - 1))
-    told.recorded((*context.reel)[context.reel->size() - 1]);
+    observed_call.recorded((*context.reel)[context.reel->size() - 1]);
 }
-/// The same if more than a tape may need the call. Returns false if this path cannot handle it.
+/// run_direct() if more than a tape may need the call.
 template <int N>
-[[gnu::noinline]] bool run_attended_direct(Context& context, Op& op,
-                                           const Operand* const (&operands)[N], OptionsView options,
-                                           Caller caller, SmallVector<Tensor, 2>& outputs) {
+[[gnu::noinline]] bool run_direct_with_hooks(Context& context, Op& op,
+                                             const Operand* const (&operands)[N],
+                                             OptionsView options, Caller caller,
+                                             SmallVector<Tensor, 2>& outputs) {
   Body* inputs[N];
   for (int i = 0; i < N; ++i) inputs[i] = body_of(*operands[i]);
-  if (detours(context, inputs, N)) return false;
+  if (needs_slow_path(context, inputs, N)) return false;
   run_ready<N, true>(context, op, operands, inputs, options, caller, outputs);
   return true;
 }
@@ -127,8 +128,8 @@ template <int N>
 #pragma GCC unroll 3
   for (int i = 0; i < N; ++i) inputs[i] = body_of(*operands[i]);
   if (!ready(op, inputs)) return false;
-  if (context.attention() & ~recording) [[unlikely]]
-    return run_attended_direct<N>(context, op, operands, options, caller, outputs);
+  if (context.dispatch_flags() & ~recording) [[unlikely]]
+    return run_direct_with_hooks<N>(context, op, operands, options, caller, outputs);
   run_ready<N, false>(context, op, operands, inputs, options, caller, outputs);
   return true;
 } catch (const std::bad_alloc&) {
@@ -175,12 +176,12 @@ void run_any(Op& op, std::span<const Operand> operands, OptionsView options, Cal
                       bodies, output_count,         nullptr};
   const bool differentiable =
       op.gradient.differentiable && output_count > 0 && is_floating(bodies[0]->dtype);
-  Crossings crossings;
+  ResultMarks marks;
   if (context.is_watchful() && differentiable)
     for (int i = 0; i < input_count; ++i)
-      crossings.use(context, op, i, inputs.bodies[static_cast<std::size_t>(i)], call.site);
+      marks.use(context, op, i, inputs.bodies[static_cast<std::size_t>(i)], call.site);
   if (context.mode & ~recording) [[unlikely]]
-    run_attended(context, call, inference.computes);
+    run_with_hooks(context, call, inference.computes);
   else if (inference.computes)
     run_kernel(call);
   const std::uint64_t tapes = context.mode & recording ? tapes_of(inputs) : 0;
@@ -191,7 +192,7 @@ void run_any(Op& op, std::span<const Operand> operands, OptionsView options, Cal
     note_cut(context, op, call.site, inputs.origins.data(), input_count);
   if (!context.is_watchful()) return;
   for (Tensor& output : outputs)
-    differentiable ? crossings.mark(context, output, call.site) : unmark(output);
+    differentiable ? marks.mark(context, output, call.site) : unmark(output);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, op.name);
 }
@@ -219,13 +220,13 @@ void run_into(Op& op, std::initializer_list<Operand> operands, OptionsView optio
   const KernelCall call{
       inputs.bodies.data(), &place, options.data, static_cast<int>(operands.size()), 1, 1};
   const Caller site = context.site_of(x.caller());
-  const GateCall told{op,     inputs.bodies.data(), call.input_count, options, site, &place, 1,
-                      nullptr};
+  const GateCall event{op,     inputs.bodies.data(), call.input_count, options, site, &place, 1,
+                       nullptr};
   if (context.mode & observed) [[unlikely]]
-    tell_begin(context, told);
+    tell_begin(context, event);
   run_kernel(op, options, call, site);
   if (context.mode & observed) [[unlikely]]
-    tell_end(context, told);
+    tell_end(context, event);
 }
 
 Tensor run(Op& op, std::initializer_list<Operand> inputs, OptionsView options) {

@@ -8,8 +8,8 @@
 #include "lib/flow/observer.hpp"
 #include "lib/flow/redirect.hpp"
 #include "lib/gate/call_kernel.hpp"
-#include "lib/gate/crossing.hpp"
 #include "lib/gate/devices.hpp"
+#include "lib/gate/marks.hpp"
 #include "lib/gate/recording.hpp"
 #include "lib/table/promotion.hpp"
 #include "lib/table/shape_rules.hpp"
@@ -90,12 +90,12 @@ void run_update(Op& op, std::span<const Variable> variables, std::span<const Ope
   op.shape(inference);
   if (context.mode & infer_only) return;
 
-  Crossings crossings;
+  ResultMarks marks;
   const Caller site = context.site_of(caller);
   if (context.is_watchful())
     for (std::size_t i = op.replaces ? written : 0; i < count; ++i)
-      crossings.read(context, *inputs[i], op.name, site);
-  const RecordId mark = crossings.together();
+      marks.read(context, *inputs[i], op.name, site);
+  const RecordId mark = marks.together();
 
   SmallVector<Tensor, 4> made;  // new buffers, where the old one is shared
   SmallVector<Body*, 4> places(written);
@@ -109,16 +109,16 @@ void run_update(Op& op, std::span<const Variable> variables, std::span<const Ope
   }
   const GateCall call{op,   inputs.data(), static_cast<int>(count),   options,
                       site, places.data(), static_cast<int>(written), variables.data()};
-  const bool told = context.mode & observed, now = ask_interceptors(context, call);
-  if (told && now) tell_begin(context, call);
+  const bool is_observed = context.mode & observed, now = ask_interceptors(context, call);
+  if (is_observed && now) tell_begin(context, call);
   if (now) run_kernel(call);
   if (context.is_watchful())
     for (std::size_t i = 0; i < written; ++i) places[i]->id = mark;
   for (std::size_t i = 0; i < written; ++i)
     if (places[i] != inputs[i]) Access::cell(variables[i]).value = Access::share(places[i]);
   for (Interceptor* each = context.interceptors; each; each = each->next) each->after(call);
-  if (told && now) tell_end(context, call);
-  if (told)
+  if (is_observed && now) tell_end(context, call);
+  if (is_observed)
     for (const Variable& variable : variables) tell_written(context, variable);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, op.name);

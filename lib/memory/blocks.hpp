@@ -37,9 +37,9 @@ struct ThreadMemory {
 
 /// A new body with memory for its elements, row-major. `elements` is shape.elements().
 Body* allocate(ThreadMemory& memory, DType dtype, const Shape& shape, std::int64_t elements);
-/// The same in the shape of a row-major body.
+/// A new body in the shape of a row-major body.
 Body* allocate_like(ThreadMemory& memory, DType dtype, const Body& like);
-/// The same on any device.
+/// A new body on any device.
 Body* allocate_on(ThreadMemory& memory, Device device, DType dtype, const Shape& shape,
                   std::int64_t elements);
 /// The function that a borrowed body calls when nothing uses its elements any more.

@@ -26,7 +26,7 @@ Tensor checked(const Tensor& x, std::int64_t most, const char* argument) {
   return run(check_range_op, {x}, RangeOptions{0, most, argument});
 }
 
-/// Labels that differ from their neighbours, equal ones, and all lengths.
+/// Adjacent labels that differ, adjacent labels that are equal, and all lengths.
 void ctc_samples(SampleList out) {
   const auto add = [&](const Shape& shape, Layout layout, const Tensor& labels, const Tensor& steps,
                        const Tensor& counts) {

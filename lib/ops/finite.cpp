@@ -100,7 +100,7 @@ Extremes range_of(const Body& body) {
   return range;
 }
 
-/// The name of input i of a call. Those of gradients are in the order that Part gives.
+/// The name of input i of a call. Inputs of gradients are in the order that Part gives.
 Text input_name(const GateCall& call, int i) {
   if (call.part != Part::value) {
     const int inputs = call.part == Part::gradients ? call.output_count : 2;

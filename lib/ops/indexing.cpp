@@ -98,7 +98,7 @@ void check_rank(std::size_t rank, Caller caller) {
     fail<ShapeError>(caller, index_name, "indices", "at most 8 axes in the result", "more");
 }
 
-/// The same view as by select() and slice(), without options to record.
+/// The view that select() and slice() make, without options to record.
 Tensor view_of(Context& context, Body& x, std::span<const Index> indices) {
   const int x_rank = x.rank();
   Body* view = allocate_view(context, &x);
@@ -242,7 +242,7 @@ Tensor picked(Tensor x, const Selection& selection, Caller caller) {
   for (const TensorIndex& chosen : tensors)
     places.push_back(chosen.is_mask() ? places_of_true(chosen.tensor) : chosen.tensor);
   if (axes == 1) return take(x, places[0], along);
-  // One axis in place of the indexed axes.
+  // A single axis replaces the indexed axes.
   Shape merged;
   merged.resize(rank - axes + 1);
   for (std::size_t i = 0, to = 0; i < rank; ++i) {
@@ -284,7 +284,7 @@ Tensor Tensor::view(const Index* first, std::size_t count) const {
   Context& context = Context::here();
   const std::span<const Index> indices(first, count);
   Tensor result;
-  if (!context.attention()) result = view_at_once(context, body_, indices, [] {});
+  if (!context.dispatch_flags()) result = view_at_once(context, body_, indices, [] {});
   return result.defined() ? std::move(result)
                           : reel::view(Operand(*this, first->caller()), indices);
 }

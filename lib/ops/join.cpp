@@ -93,7 +93,7 @@ Tensor part_of(Context& context, const Operand& x, Body& whole, std::size_t axis
   slicer.finish();
   return Access::adopt(part);
 }
-/// One after the other.
+/// Makes the parts one after the other.
 template <class LengthOf>
 std::vector<Tensor> parts_of(const Operand& whole, std::size_t axis, std::size_t count,
                              LengthOf length_of) {
@@ -103,7 +103,7 @@ std::vector<Tensor> parts_of(const Operand& whole, std::size_t axis, std::size_t
   const bool fast = body && !slice_op.composite;
   auto parts = room_for<Tensor>(count, whole.caller(), "split");
   std::int64_t start = 0;
-  if (fast && !context.attention()) {
+  if (fast && !context.dispatch_flags()) {
     for (std::size_t i = 0; i < count; start += length_of(i++))
       parts.push_back(part_of(context, x, *body, axis, start, length_of(i)));
     return parts;

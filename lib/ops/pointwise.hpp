@@ -102,7 +102,7 @@ constexpr Op pointwise(Samples samples, PointwiseNotes notes = {}) {
           .bool_advice = notes.bool_advice,
           .function = notes.function};
 }
-/// The same for one whose result is a truth value.
+/// The entry of a pointwise op whose result is a truth value.
 template <class F>
 constexpr Op comparison(Samples samples, Promote promote) {
   return {.name = F::name,

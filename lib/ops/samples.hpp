@@ -19,8 +19,8 @@ struct Draw {
 Tensor drawn(const Shape& shape, Draw draw = {}, unsigned seed = 0);
 
 enum class Layout { plain, transposed, reversed, repeated, stepped };
-/// The same values in other layouts: axes reversed, the last axis reversed, the first axis repeated
-/// (stride 0), and every other element of the last axis.
+/// Random values in different layouts: axes reversed, the last axis reversed, the first axis
+/// repeated (stride 0), and every other element of the last axis.
 Tensor drawn(const Shape& shape, Layout layout, Draw draw = {}, unsigned seed = 0);
 
 struct ShapeAndLayout {

@@ -190,7 +190,7 @@ void run_row_step(Op& op, std::span<const Variable> written, const Tensor& value
   for (const Operand& number : numbers.subspan(1)) operands.push_back(number);
   run_update(op, written, {operands.data(), operands.size()}, options, caller);
 }
-/// The same with lists: the first list holds x, the others the state of each x. `row_op` takes
+/// A step with lists: the first list holds x, the other lists the state of each x. `row_op` takes
 /// gradients of some rows.
 void run_steps(Op& op, Op* row_op, std::initializer_list<std::span<const Variable>> lists,
                GradientList gradients, std::span<const Operand> numbers, OptionsView options) try {

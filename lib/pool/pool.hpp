@@ -40,12 +40,12 @@ void parallel_blocks(std::int64_t n, std::int64_t grain, std::int64_t unit, cons
     f(first, n - first < length ? n : first + length);
   });
 }
-/// The same over elements or bytes: blocks begin at multiples of 64.
+/// parallel_blocks() over elements or bytes: blocks begin at multiples of 64.
 template <class F>
 void parallel_ranges(std::int64_t n, std::int64_t grain, const F& f) {
   parallel_blocks(n, grain, 64, f);
 }
-/// The same over rows that hold `width` elements each, in blocks of about `block` elements.
+/// f(first, end) over rows that hold `width` elements each, in blocks of about `block` elements.
 template <class F>
 void parallel_rows(std::int64_t rows, std::int64_t width, std::int64_t block, const F& f) {
   if (rows * width < 2 * block) return f(std::int64_t{0}, rows);

@@ -36,7 +36,7 @@ struct KernelCallOn {
   const T& option() const {
     return *static_cast<const T*>(options);
   }
-  /// The same call on another queue.
+  /// This call on another queue.
   template <class Other>
   KernelCallOn<Other> on(const Other& other) const {
     return {inputs, outputs, options, input_count, output_count, accumulate, other};
@@ -78,16 +78,16 @@ template <class Queue>
 using KernelOn = KernelResult (*)(const KernelCallOn<Queue>&);
 using Kernel = KernelOn<NoQueue>;
 
-/// One pass of a pointwise op over n neighbours, or of its gradient, whose inputs are dy, x, y
-/// (null for one input) and out, each only if needed. `how` is a sum of what follows. The output
-/// may be one of the inputs.
+/// One pass of a pointwise op over n contiguous elements, or of its gradient, whose inputs are dy,
+/// x, y (null for one input) and out, each only if needed. `how` is a sum of what follows. The
+/// output may be one of the inputs.
 using Tile = void (*)(std::int64_t n, const void* const* inputs, unsigned how, void* output);
 inline constexpr unsigned pass_scalars = 15;       // bit i: input i is one number for all
 inline constexpr unsigned pass_adds = 1u << 8;     // to the output: gradients only
 inline constexpr unsigned pass_streams = 1u << 9;  // the output is too large for the caches
 
-/// Two matrices of one shape. One is stored column after column, the other and the output row after
-/// row. The output is a matrix of its own.
+/// Two matrices of one shape. One matrix is stored column after column, the other matrix and the
+/// output row after row. The output is a matrix of its own.
 struct TransposedPair {
   std::int64_t rows, columns;
   const void* transposed;
@@ -96,7 +96,7 @@ struct TransposedPair {
   bool transposed_first;
   void* output;
 };
-/// One pass of a pointwise op over such a pair.
+/// One pass of a pointwise op over a TransposedPair.
 using TransposedPass = void (*)(const TransposedPair&);
 
 /// The passes of one pointwise op, by the dtype of its (promoted) inputs; null where there is none.

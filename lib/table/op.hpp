@@ -193,6 +193,6 @@ class OpTable {
 
 /// Fills every slot, once, and checks the table; throws Error for what is missing.
 void assemble();
-/// The same for an op without a kernel; throws Error if it is in no list of its family.
+/// Calls assemble() for an op without a kernel; throws Error if no list of its family has the op.
 void assemble_for(const Op& op, Caller caller);
 }  // namespace reel

@@ -33,7 +33,7 @@ struct Pass {
   Tile tile = nullptr;
   explicit operator bool() const { return tile; }
 };
-/// The pass that computes a pointwise op over neighbours of this dtype; none where it has none.
+/// The pass that computes a pointwise op over contiguous elements of this dtype, or none.
 inline Pass pass_of(const Op& op, DType dtype) {
   const Tiles* const tiles = op.on_cpu().tiles;
   return {tiles, tiles ? tiles->value[static_cast<int>(dtype)] : nullptr};

@@ -23,8 +23,8 @@ struct ValuePlace {
 struct Instruction {
   enum class Kind : std::uint8_t {
     // Of backends:
-    blocks,  // the passes that follow, over a block of neighbours at a time
-    pass,    // a pass of a pointwise op over neighbours
+    blocks,  // the passes that follow, over a block of contiguous elements at a time
+    pass,    // a pass of a pointwise op over contiguous elements
     kernel,  // a kernel as it is
     // Of the replay:
     elsewhere,  // a kernel on another device than the plan's, or a copy from there
@@ -36,7 +36,7 @@ struct Instruction {
     user      // a user's function or kernel
   };
   Kind kind;
-  bool settled = false;                        // nothing that follows can fail or ask
+  bool rest_cannot_fail = false;               // nothing that follows can fail or ask
   Part part = Part::value;                     // of its op
   unsigned input_count = 0, output_count = 0;  // of blocks: passes; bytes of buffer
   unsigned first = 0;    // of its values: inputs, then outputs; then the Variables of an update: v,

@@ -11,7 +11,7 @@ DType promoted(DType a, DType b);
 /// The dtype to which the promoted inputs of an op are converted. Bodies are null for C++ numbers.
 /// These take the tensors' dtype, or float32 if a number has a fraction and that dtype has none.
 DType common_dtype(const Op& op, std::span<const Operand> operands, Body* const* bodies);
-/// The same for comparisons, where no integer may be rounded. None where no dtype holds all
+/// The common dtype for comparisons, where no integer may be rounded. None where no dtype holds all
 /// values: int64 beside floating numbers.
 std::optional<DType> exact_dtype(const Op& op, std::span<const Operand> operands,
                                  Body* const* bodies);

@@ -7,9 +7,9 @@ namespace reel {
 /// Writes a Variable: `op` is assign_op, assign_add_op or assign_sub_op. The value has its shape or
 /// is a C++ number.
 void run_assignment(Op& op, const Variable& variable, const Operand& value);
-/// The same for a part of it. `part` is a view of the Variable's value, which nothing else holds.
+/// Runs an update of `part`, a view of the Variable's value, which nothing else holds.
 void run_part_update(Op& op, const Variable& variable, Tensor part, const Operand& value);
-/// The same for the elements of these positions (int64) in the row-major order of the Variable. Of
+/// Runs an update of the elements at positions (int64) in the row-major order of the Variable. Of
 /// several values for one element, assign_op keeps the last; the others add or subtract all. The
 /// whole Variable is written.
 void run_picked_update(Op& op, const Variable& variable, const Tensor& positions,

@@ -13,8 +13,8 @@
 #include "lib/flow/redirect.hpp"
 #include "lib/gate/call_kernel.hpp"
 #include "lib/gate/call_view.hpp"
-#include "lib/gate/crossing.hpp"
 #include "lib/gate/devices.hpp"
+#include "lib/gate/marks.hpp"
 #include "lib/gate/recording.hpp"
 #include "lib/gate/update.hpp"
 #include "lib/memory/handles.hpp"
@@ -48,13 +48,13 @@ void replace(const std::vector<Variable>& variables, std::vector<Tensor> values,
 Variable::Variable(std::string_view name, Tensor value, Caller caller) try {
   if (!value.defined()) fail<Error>(caller, "Variable", "value", "a tensor", "an undefined Tensor");
   Context& context = Context::here();
-  Crossings crossings;
-  if (context.is_watchful()) crossings.read(context, *Access::body(value), "Variable", caller);
-  const RecordId mark = crossings.together();
+  ResultMarks marks;
+  if (context.is_watchful()) marks.read(context, *Access::body(value), "Variable", caller);
+  const RecordId mark = marks.together();
   static std::atomic<std::uint32_t> cells = 0;
   cell_ = new Cell{1, owned_value(std::move(value), caller), std::string(name), nullptr, ++cells};
   try {
-    if (crossings) Access::body(cell_->value)->id = mark;
+    if (marks) Access::body(cell_->value)->id = mark;
     tell_variable_made(context, *this);
   } catch (...) {
     release(cell_);

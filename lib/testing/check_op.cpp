@@ -32,7 +32,7 @@ Tensor drawn(const Shape& shape, int seed) {
 }
 
 enum class View { transposed, reversed, stepped };
-/// The same values in another layout.
+/// The values of x in another layout.
 Tensor laid_out(const Tensor& x, View view) {
   if (x.rank() == 0) return x;
   if (view == View::transposed) {

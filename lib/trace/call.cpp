@@ -14,7 +14,7 @@
 #include "lib/flow/observer.hpp"
 #include "lib/gate/call_kernel.hpp"
 #include "lib/gate/call_view.hpp"
-#include "lib/gate/crossing.hpp"
+#include "lib/gate/marks.hpp"
 #include "lib/pool/process.hpp"
 #include "lib/trace/book.hpp"
 #include "lib/trace/check.hpp"
@@ -52,7 +52,7 @@ struct TraceProgress {
   std::vector<Tensor> expected;
   std::vector<std::pair<Variable, Tensor>> assigned;
   std::uint64_t position = 0;
-  std::uint64_t crossings = 0;  // Context::crossings before the capture
+  std::uint64_t marked_reads = 0;  // Context::marked_reads before the capture
   std::chrono::steady_clock::time_point began;
   double replay_seconds = 0;
   TraceProgress* next = nullptr;
@@ -212,7 +212,8 @@ void finish_capture(TraceProgress& call) {
   tracing::Capture path = call.tracer->finish(call.results);
   if (!can_capture(call, change)) return;
   path.result = std::move(call.result);
-  if (call.crossings != Context::here().crossings) return;  // a replay would not pass marks on
+  if (call.marked_reads != Context::here().marked_reads)
+    return;  // a replay would not pass marks on
   std::unique_ptr<tracing::CapturedWords> captured;
   if (call.book->options.verify > 0) captured = captured_words(call, path.steps.size(), {});
   const auto difference = call.entry->publish(path, call.number, std::move(captured));
@@ -376,13 +377,14 @@ const tracing::Ending* replay_plan(TraceProgress& call, Context& context, tracin
 
 bool may_cross_any(const Context& context, const TraceProgress& call) {
   for (const Tensor* x : call.arguments)
-    if (may_cross(context, *Access::body(*x))) return true;
+    if (may_give_marks(context, *Access::body(*x))) return true;
   const tracing::Plan* plan = call.entry->plan.load(std::memory_order_acquire);
   if (!plan) return false;
   for (const Variable& variable : plan->tree.variables)
-    if (may_cross(context, *Access::body(Access::cell(variable).value))) return true;
+    if (may_give_marks(context, *Access::body(Access::cell(variable).value))) return true;
   for (const tracing::Value& value : plan->tree.values)
-    if (value.constant.defined() && may_cross(context, *Access::body(value.constant))) return true;
+    if (value.constant.defined() && may_give_marks(context, *Access::body(value.constant)))
+      return true;
   return false;
 }
 
@@ -425,7 +427,7 @@ const void* TraceCall::replay() try {
   }
   if (call.entry->eager.load(std::memory_order_relaxed)) return nullptr;
   if (context.is_watchful() && may_cross_any(context, call)) return nullptr;
-  call.crossings = context.crossings;
+  call.marked_reads = context.marked_reads;
   tracing::Plan* const plan = call.entry->plan.load(std::memory_order_acquire);
   if (plan && !call.book->doubting.load(std::memory_order_relaxed)) {
     if (const tracing::Ending* ending = replay_plan(call, context, *plan)) {

@@ -192,9 +192,9 @@ class Planner {
           start = i;  // made too late for the check, so no earlier update writes in place
           break;
         }
-    for (unsigned i = start; i < size; ++i) all[i].settled = true;
+    for (unsigned i = start; i < size; ++i) all[i].rest_cannot_fail = true;
     const unsigned update = next_update(start);
-    Instruction look{.kind = Instruction::Kind::numbers, .settled = true};
+    Instruction look{.kind = Instruction::Kind::numbers, .rest_cannot_fail = true};
     look.first = static_cast<unsigned>(plan_.operands.size());
     for (unsigned i = update + 1; i < size; ++i)
       for (const int number : numbers_of(all[i]))
@@ -489,7 +489,7 @@ class Planner {
   /// Whether a backend may execute an update among other calls. A replay finds out whether it can
   /// write in place then.
   bool is_planned_update(const Instruction& made) const {
-    if (made.kind != Instruction::Kind::update || !made.settled || on_cpu()) return false;
+    if (made.kind != Instruction::Kind::update || !made.rest_cannot_fail || on_cpu()) return false;
     const int* const outputs = plan_.operands.data() + made.first + made.input_count;
     for (unsigned i = 0; i < made.output_count; ++i)
       if (!(value(outputs[i]).layout.device == plan_.device) || outputs[made.output_count + i] < 0)

@@ -293,7 +293,7 @@ bool Replay::writes_in_place(const Instruction& update, bool may_write) {
     return frame_->shadows[static_cast<std::size_t>(variables[i])].defined();
   };
   for (unsigned i = 0; i < update.output_count; ++i)
-    if (!(has_shadow(i) || (may_write && update.settled)) || !unshared(*slot(values[i])))
+    if (!(has_shadow(i) || (may_write && update.rest_cannot_fail)) || !unshared(*slot(values[i])))
       return false;
   for (unsigned i = 0; i < update.output_count; ++i) {
     slot_of(made[i]) = slot(values[i]);
@@ -316,7 +316,8 @@ void Replay::update(const Instruction& instruction, bool may_write) {
   for (unsigned i = 0; i < outputs; ++i) {
     const int variable = values[inputs + outputs + i];
     places[i] = slot(values[i]);
-    const bool own = shadow_of(variable).defined(), late = may_write && instruction.settled;
+    const bool own = shadow_of(variable).defined(),
+               late = may_write && instruction.rest_cannot_fail;
     if (variable >= 0 && (own || late) && unshared(*places[i])) {
       writes |= !own;
       continue;

@@ -73,7 +73,7 @@ TEST_CASE("a matrix used once, twice and often has the sum of all products as gr
   }
 }
 
-TEST_CASE("rows that wait are added up before they meet a large gradient", "[cpu]") {
+TEST_CASE("rows that wait are added up before they are added to a large gradient", "[cpu]") {
   constexpr int uses = 40;  // so many that the library keeps the large gradient apart
   const Variable w("w", zeros({inputs, outputs}));
   const Tensor x = ones({1, inputs}), large = full({1, inputs}, 0x1p24f), up = ones({1, outputs});

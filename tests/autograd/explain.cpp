@@ -261,7 +261,7 @@ TEST_CASE("memory() lists what a tape keeps, the largest first") {
   CHECK(kept.ops[1].op == "tanh");
   CHECK(kept.ops[1].bytes == 4000);
   CHECK(kept.ops[2].bytes == 400);
-  // The same line again and again is one entry; a tensor counts once.
+  // A line that runs again and again is one entry; a tensor counts once.
   for (int i = 0; i < 5; ++i) z = z * z;
   CHECK(tape.memory().ops.size() == 4);
   const std::string text = to_string(tape.memory());

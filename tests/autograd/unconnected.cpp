@@ -140,7 +140,7 @@ TEST_CASE("an unconnected source says why the tape knows nothing of it or of the
   says(text, "Call watch() of the tape for it");
 }
 
-TEST_CASE("an unconnected source of another tape is told from one of this tape") {
+TEST_CASE("errors distinguish unconnected sources of another tape and of this tape") {
   const Variable w("w", tensor({2.0f, 1.0f}));
   const Tensor x = tensor({3.0f, 4.0f}), own = tensor({1.0f, 2.0f});
   GradientTape outer({.persistent = true});

@@ -75,7 +75,7 @@ TEST_CASE("a kernel reads its inputs and writes its outputs once") {
       {"all", 1.1},
       {"any", 1.1},
       {"argmax", 1.1},
-      // One launch folds parts of lines, the last one reads the lines again.
+      // A launch folds parts of lines, the last launch reads the lines again.
       {"cummax", 2},
       {"cumprod", 2},
       {"cumsum", 2},

@@ -91,7 +91,7 @@ void check_bytes(const std::string& name, std::uint64_t read, std::uint64_t writ
   CHECK(counts.read_bytes == read);
   CHECK(counts.written_bytes == written);
 }
-/// The same for the gradient of y = f(sources).
+/// Checks the bytes of the gradient of y = f(sources).
 template <class F>
 void check_gradient_bytes(const std::string& name, std::uint64_t read, std::uint64_t written,
                           const std::vector<Tensor>& sources, const F& f) {

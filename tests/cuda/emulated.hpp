@@ -22,8 +22,8 @@ emulate::Counts counts_of(const F& f) {
   f();
   return emulate::counts();
 }
-/// Whether the kernels of the plugin count the bytes that they read and write. Those that are
-/// compiled for a sanitizer do not.
+/// Whether the kernels of the plugin count the bytes that they read and write. Kernels that
+/// are compiled for a sanitizer do not.
 inline bool counts_bytes() {
   emulate::reset_counts();
   const Tensor x = ones({100}).to(cuda(0));

@@ -222,7 +222,7 @@ struct Starter : Observer {
   bool ended = false;
 };
 }  // namespace
-TEST_CASE("an observer that is told of a device's error may use the device") {
+TEST_CASE("an observer that gets a device's error may use the device") {
   const DeviceScope scope(cuda(0));
   Reader reader;
   const ObserverScope observed(reader);
@@ -230,7 +230,7 @@ TEST_CASE("an observer that is told of a device's error may use the device") {
   CHECK_THROWS_WITH(synchronize(cuda(0)), Catch::Contains("got 7"));
   CHECK(reader.read == 2);
 }
-TEST_CASE("while an observer is told of a device's error, another thread may use the device") {
+TEST_CASE("while an observer gets a device's error, another thread may use the device") {
   const DeviceScope scope(cuda(0));
   Starter starter;
   const ObserverScope observed(starter);

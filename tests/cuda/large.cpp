@@ -132,7 +132,7 @@ struct Exception {
 };
 const std::vector<Exception>& exceptions() {
   static const std::vector<Exception> all = {
-      // One block by its method.
+      // The method of this kernel has one block.
       {"permute_few(", {has_three_blocks, fills_grid, is_ragged, repeats}},
       // Joins the sums of parts of rows. Three blocks need 513 rows of 16,385 elements. With other
       // types the same kernel reads rows too, and has many blocks.
@@ -293,13 +293,13 @@ TEST_CASE("a kernel is one launch, or as many as its method needs, and waits for
       // A product, and a bias or an activation.
       {"dense", 2},
       {"matmul_add", 2},
-      // Those with lengths: a product for all inputs, and for each of 3 steps a product and the
-      // gates.
+      // Recurrent ops with lengths: a product for all inputs, and for each of 3 steps a product and
+      // the gates.
       // cuDNN wants its own order of the weights.
-      // Without cuDNN there are others of 6 steps.
+      // Without cuDNN there are recurrent ops of 6 steps.
       {"gru", with_cudnn ? 8 : 13},
       {"lstm", with_cudnn ? 8 : 13},
-      // The same, and the lengths, the steps behind them, sums of rows in two launches.
+      // What gru and lstm have, the lengths, the steps behind them, sums of rows in two launches.
       {"gru.d", 17},
       {"lstm.d", 16},
       // 500 Variables, 474 in a launch.

@@ -85,7 +85,7 @@ TEST_CASE("print the status of CUDA", "[.][print_status]") {
     std::puts(error.what());
   }
 }
-TEST_CASE("without a plugin that works, the reason is told and the CPU works") {
+TEST_CASE("without a plugin that works, the reason is reported and the CPU works") {
   const auto status = [](const std::string& variables) {
     const std::string text = printed_under("[print_status]", variables);
     CHECK(text.find("0 failed") != std::string::npos);
@@ -111,7 +111,7 @@ TEST_CASE("without a plugin that works, the reason is told and the CPU works") {
         std::string::npos);
 }
 
-TEST_CASE("the reason why the file beside the library cannot be opened is told") {
+TEST_CASE("the reason why the file beside the library cannot be opened is reported") {
   const std::string text = output_of(
       "folder=$(mktemp -d); ln -s /proc/$PPID/exe $folder/program; echo no library > "
       "$folder/libreel_cuda.so; REEL_TEST_PLUGIN= $folder/program '[print_status]' 2>&1; "

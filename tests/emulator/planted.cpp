@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every planted fault is found by the expected finder. The same program without the fault passes.
+// Every planted fault is found by the expected finder. The program without the fault passes.
 #include <sys/wait.h>
 #include <unistd.h>
 

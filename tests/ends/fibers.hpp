@@ -24,7 +24,7 @@ struct FiberSubject : Subject {
     flow->swap();
   }
 };
-/// The same, but all ends in the flow.
+/// A FiberSubject whose objects all end in the flow.
 struct EndedFiberSubject : FiberSubject {
   ~EndedFiberSubject() override {
     flow->swap();

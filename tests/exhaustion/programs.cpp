@@ -388,8 +388,7 @@ struct OwnOps : Program {
   }
 };
 
-/// The same work with several threads of the pool, and on a thread that has not used the library
-/// yet.
+/// Work with several threads of the pool, and on a thread that has not used the library yet.
 struct Threads : Program {
   Tensor x, w;
   bool ended = false;

@@ -22,7 +22,7 @@ struct KernelLog : Observer {
 };
 }  // namespace
 
-TEST_CASE("an op on a device is told while its kernel waits") {
+TEST_CASE("an op on a device is reported while its kernel waits") {
   const Tensor x = ones({3}).to(far);
   synchronize(far);
   CHECK(events_of([&] { exp(x); }) == Events{"begin exp", "end exp (3,)"});
@@ -53,7 +53,7 @@ TEST_CASE("a training step on a device is the same with an observer") {
   CHECK(count(events, "complete 1") == 1);
 }
 
-TEST_CASE("a replay on a device and an update are told") {
+TEST_CASE("a replay on a device and an update are reported") {
   Variable w("w", ones({3}).to(far));
   const auto f = trace([w](Tensor x) mutable {
     GradientTape tape;
@@ -70,7 +70,7 @@ TEST_CASE("a replay on a device and an update are told") {
   CHECK(f.trace_count() == 1);
 }
 
-TEST_CASE("a kernel that fails after its op has ended is told at the next wait") {
+TEST_CASE("a kernel that fails after its op has ended is reported at the next wait") {
   const Tensor x = ones({3}).to(far), wrong = tensor({7}).to(far);
   struct Log : EventLog {
     unsigned line = 0;

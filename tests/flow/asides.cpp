@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What observers and interceptors are told at the edges: while ops only infer, in a pause, when an
-// error leaves an observer, and for values that C++ reads from the library.
+// Which events observers and interceptors get at the edges: while ops only infer, in a pause, when
+// an error leaves an observer, and for values that C++ reads from the library.
 #include <algorithm>
 #include <stdexcept>
 #include <string>
@@ -71,7 +71,7 @@ TEST_CASE("a pause without an observer leaves the thread without one") {
   CHECK((context.mode & observed) != 0);
 }
 
-TEST_CASE("interceptors are told what a program asks of a generator, and which errors it catches") {
+TEST_CASE("interceptors get what a program asks of a generator, and which errors it catches") {
   using Reasons = std::vector<std::string>;
   Generator generator(5);
   CHECK(reasons_of([&] { CHECK(generator.seed() == 5); }) ==
@@ -96,7 +96,7 @@ TEST_CASE("a clone of a generator draws what the generator draws next") {
   CHECK(clone.position() == 1234);
 }
 
-TEST_CASE("interceptors are told that an observer has thrown") {
+TEST_CASE("interceptors are notified that an observer has thrown") {
   struct Thrower : Observer {
     void op_ends(const GateCall&) override { throw std::runtime_error("not wanted"); }
   } thrower;

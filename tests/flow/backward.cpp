@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What observers are told of a backward pass. The pass computes the same as without an observer.
+// Which events a backward pass has. The pass computes the same as without an observer.
 #include <algorithm>
 #include <memory>
 #include <stdexcept>
@@ -28,7 +28,7 @@ TEST_CASE("passes, fused kernels and rules of gradients are observed") {
   CHECK(gradient_events(w, [](const Variable& x) { return tanh(x); }) ==
         Events{"backward begins", "begin tanh'0", "end tanh'0 (2, 3)", "complete 0",
                "backward ends"});
-  // One pass computes the gradient of the first use, and the other adds to it.
+  // The first pass computes the gradient of the first use, and the second pass adds to it.
   CHECK(gradient_events(w, [](const Variable& x) { return x * x; }) ==
         Events{"backward begins", "begin multiply'0", "end multiply'0 (2, 3)", "begin multiply'1",
                "end multiply'1 (2, 3)", "complete 0", "backward ends"});
@@ -168,7 +168,8 @@ TEST_CASE("a bias that two matrices share, or that is used otherwise too, keeps 
   }
 }
 
-TEST_CASE("every source is told once: twice asked, unconnected, assigned between, and the target") {
+TEST_CASE(
+    "every source is reported once: twice asked, unconnected, assigned between, and the target") {
   Variable w("w", ones({2}));
   const Variable other("other", ones({2}));
   EventLog log;
@@ -298,7 +299,8 @@ TEST_CASE("a bias whose matrix goes on without it is complete at its own first u
   CHECK(seen.gradients[2] == std::vector<float>(4, 4 * 2));   // four sums of two rows
 }
 
-TEST_CASE("products that were put off in a traced function are told, and their gradient is whole") {
+TEST_CASE(
+    "products that were put off in a traced function are reported, and their gradient is whole") {
   const Variable w("w", ones({3, 4}));
   const auto f = trace([w](Tensor x) {
     GradientTape tape;
@@ -336,7 +338,7 @@ namespace {
 }
 }  // namespace
 
-TEST_CASE("the target of a tape inside another is told as a source too") {
+TEST_CASE("the target of a tape inside another is reported as a source too") {
   const Variable w("w", full({2}, 3.0f));
   GradientTape outer;
   const Tensor before = w * 2.0f;
@@ -351,7 +353,7 @@ TEST_CASE("the target of a tape inside another is told as a source too") {
   CHECK(found[1].to_vector<float>() == std::vector<float>{12, 12});
 }
 
-TEST_CASE("an observer that comes during a backward pass is not told of its end") {
+TEST_CASE("an observer that comes during a backward pass is not notified of its end") {
   const Variable w("w", ones({2}));
   EventLog log;
   std::unique_ptr<ObserverScope> scope;
@@ -386,7 +388,7 @@ struct Inputs : Observer {
 };
 }  // namespace
 
-TEST_CASE("the matrices of a gradient's product are told as tensors of the CPU") {
+TEST_CASE("the matrices of a gradient's product are reported as tensors of the CPU") {
   const Variable w("w", ones({3, 4}));
   const auto last = custom_gradient([](Tensor t) {
     return std::pair(t * 1.0f, [](Tensor up) {
@@ -408,7 +410,7 @@ TEST_CASE("the matrices of a gradient's product are told as tensors of the CPU")
   CHECK(seen.on_host);
 }
 
-TEST_CASE("a gradient that is added in place is told as an op of two inputs") {
+TEST_CASE("a gradient that is added in place is reported as an op of two inputs") {
   const Variable w("w", zeros({3}));
   Inputs seen;
   seen.op = "add";

@@ -44,7 +44,7 @@ TEST_CASE("all events of a training step come in this order") {
   CHECK(loss_read > 0);
 }
 
-TEST_CASE("Variables and host reads are told") {
+TEST_CASE("Variables and host reads are reported") {
   const Tensor two = full({2}, 2.0f);
   CHECK(events_of([&] {
           Variable v("v", zeros({2}));
@@ -67,7 +67,7 @@ TEST_CASE("Variables and host reads are told") {
   CHECK(count(events_of([&] { to_string(v); }), "host read") == 1);
 }
 
-TEST_CASE("an error is told, and an op that fails has no end") {
+TEST_CASE("an error is reported, and an op that fails has no end") {
   const Tensor x = ones({2, 3}), wrong = tensor({5});
   CHECK(events_of([&] { CHECK_THROWS_AS(x + ones({4}), ShapeError); }).back() == "error add");
   CHECK(events_of([&] { CHECK_THROWS_AS(take(x, wrong), IndexError); }) ==

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Observers are told of the ops on every path of the gate. No op takes another path because of
+// Observers get the ops on every path of the gate. No op takes another path because of
 // them.
 #include <stdexcept>
 #include <utility>
@@ -73,7 +73,7 @@ TEST_CASE("direct and general calls are observed") {
   CHECK(count(events, "begin cast") == 1);
 }
 
-TEST_CASE("an op is told once, with its inputs as the kernel reads them") {
+TEST_CASE("an op is reported once, with its inputs as the kernel reads them") {
   const Tensor x = ones({2, 3}), whole = arange(0, 3);
   CHECK(events_of([&] { x + whole; }) ==
         Events{"begin cast", "end cast (3,)", "begin add", "end add (2, 3)"});
@@ -96,7 +96,7 @@ TEST_CASE("views and small products take their fast paths") {
   CHECK(count(events, "end matmul (4, 4)") == 1);
 }
 
-TEST_CASE("a record is told behind its op, and tapes record the same") {
+TEST_CASE("a record is reported after its op, and tapes record the same") {
   const Variable w("w", arange(0, 12).to(DType::float32).reshape({3, 4}) / 12.0f);
   const Tensor x = ones({3, 4}), row = ones({4}), whole = arange(0, 4);
   const Events events = observe_alike([&](Trail& trail) {
@@ -153,7 +153,7 @@ TEST_CASE("while ops only infer, observers are notified of no kernel") {
         }) == Events{});
 }
 
-TEST_CASE("a kernel that an interceptor defers is told when it runs") {
+TEST_CASE("a kernel that an interceptor defers is reported when it runs") {
   struct Deferral : Interceptor {
     std::function<void()> run;
     std::vector<Tensor> held;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What observers are told of traced functions. Functions are captured and replayed as without
+// Which events traced functions have. Functions are captured and replayed as without
 // observers.
 #include <algorithm>
 #include <stdexcept>
@@ -91,7 +91,7 @@ TEST_CASE("passes that run block by block begin together, and what lies in no me
                                            "end multiply -", "end tanh -", "end exp (8192,)"});
 }
 
-TEST_CASE("gradient kernels, questions and updates of a replay are told") {
+TEST_CASE("gradient kernels, questions and updates of a replay are reported") {
   Variable w("w", ones({3}));
   const auto f = trace([w](Tensor x) mutable {
     GradientTape tape;

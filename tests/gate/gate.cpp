@@ -118,7 +118,7 @@ class Tracer : public Interceptor {
   std::unordered_map<const Body*, int> by_body_;
 };
 
-/// Delays every kernel until it is told to run them.
+/// Delays every kernel until flush().
 class Deferral : public Interceptor {
  public:
   bool before(const GateCall& call) override {

@@ -346,7 +346,7 @@ TEST_CASE("an input that no function of an op reads is refused") {
       },
       "half: input 1: expected an input that its functions read, got one that none reads");
   CHECK(equal(call_op("half", {x}), x / 2));
-  // One that only the gradient reads is accepted, and one of an op that asks how many there are.
+  // An input that only the gradient reads is accepted, and an input of an op that counts inputs.
   register_op("shown", [](const OpCall& call) { return call.input(0) + 0; });
   register_gradient("shown", [](const OpCall& call, Tensor up) {
     return Tensors{up * call.input(1), Tensor()};

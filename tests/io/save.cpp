@@ -75,7 +75,7 @@ bool same(const std::vector<Variable>& a, const std::vector<Tensor>& b) {
 }
 }  // namespace
 
-TEST_CASE("buffers are told apart from parameters, and keys of maps are names") {
+TEST_CASE("buffers are distinguished from parameters, and keys of maps are names") {
   const Model model;
   CHECK(names_of(named_parameters(model)) == parameter_names);
   CHECK(names_of(named_buffers(model)) == std::vector<std::string>{"mean", "count"});

@@ -73,7 +73,7 @@ TEST_CASE("an LSTM tagger of PyTorch has the same outputs here") {
   const Tagger tagger;
   CHECK(io::load_torch(REEL_GOLDEN "/tagger.pt", tagger).complete());
   CHECK(allclose(tagger(words), scores, {.rtol = 0, .atol = 1e-5}));
-  // The same through safetensors, with other names, and without the layouts of the layers.
+  // The tagger through safetensors, with other names, and without the layouts of the layers.
   const Folder folder;
   const std::string path = folder.file("t.safetensors");
   io::NamedTensors renamed = io::load_torch(REEL_GOLDEN "/tagger.pt");

@@ -282,7 +282,7 @@ std::vector<double> sample64() {
 }
 
 /// Runs of adjacent numbers at many places.
-std::vector<double> neighbours() {
+std::vector<double> adjacent_numbers() {
   std::mt19937_64 random(12);
   std::vector<double> values;
   for (int i = 0; i < (std::getenv("REEL_TEST_LONG") ? 200'000 : 4'000); ++i) {
@@ -316,7 +316,7 @@ TEST_CASE("functions of float64 are accurate to some units of the last place") {
 }
 
 TEST_CASE("functions of float64 never fall, and tanh is never larger than its argument") {
-  const std::vector<double> x = neighbours();
+  const std::vector<double> x = adjacent_numbers();
   std::vector<double> y;
   for_each_set([&](const InstructionSet& set) {
     for (const char* op : {"exp", "log", "sigmoid", "sqrt", "tanh"}) {

@@ -28,7 +28,7 @@ struct Array {
   Array(const Array&) = delete;
   auto& operator[](std::int64_t i) { return elements[static_cast<std::size_t>(i)]; }
 
-  /// The same memory with another shape and other strides, from element `start` on.
+  /// This memory with another shape and other strides, from element `start` on.
   Body view(Shape shape, std::initializer_list<std::int64_t> strides, std::int64_t start = 0) {
     Body seen = body;
     seen.shape = shape;

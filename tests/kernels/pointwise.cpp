@@ -120,7 +120,7 @@ TEST_CASE("special values give what IEEE 754 says at every lane") {
     for (const auto& f : formulas_for<double>(Numbers())) check_special(f, set);
   });
 }
-TEST_CASE("an element's bits do not depend on its neighbours") {
+TEST_CASE("an element's bits do not depend on adjacent elements") {
   for (const auto& f : formulas_for<float>(Numbers())) check_bits(f);
 }
 }  // namespace reel::tests

@@ -36,7 +36,7 @@ struct Joined<List<F...>, List<G...>, Rest...> : Joined<List<F..., G...>, Rest..
 using Numbers = Joined<ArithmeticFormulas, MathFormulas, TrigonometryFormulas, ActivationFormulas,
                        LossFormulas, SpecialFormulas>::type;
 
-/// Those that xsimd or a sum of several functions computes err by some units more.
+/// Formulas that xsimd or a sum of several functions computes err by some units more.
 using Rough = List<Acos, Asin, Atan, Atan2, Cos, Sin, Tan, Acosh, Asinh, Atanh, Cosh, Sinh, Exp2,
                    Expm1, Log1p, Log2, LogAddExp, Erf, Erfc, Elu, Gelu, GeluTanh, Silu, Softplus,
                    BinaryCrossEntropy, BinaryCrossEntropyWithLogits, LogGamma, Digamma>;
@@ -44,15 +44,15 @@ template <class F, class Family>
 constexpr bool is_in = false;
 template <class F, class... G>
 constexpr bool is_in<F, List<G...>> = (std::is_same_v<F, G> || ...);
-/// Those with roots, near which their sums cancel: their errors may be of the size of a unit at 1.
+/// Formulas with roots, near which sums cancel: their errors may be of the size of a unit at 1.
 template <class F>
 constexpr bool cancels = is_in<F, List<LogAddExp, Gelu, GeluTanh, Silu, LogGamma, Digamma>>;
-/// The same of gradients.
+/// Formulas whose gradients have such roots.
 template <class F>
 constexpr bool gradient_cancels =
     cancels<F> || is_in<F, List<BinaryCrossEntropy, BinaryCrossEntropyWithLogits>>;
-/// Those that add or multiply two NaNs. The result has the sign of either, as the compiler orders
-/// them.
+/// Formulas that add or multiply two NaNs. The result has the sign of either NaN, as the compiler
+/// orders them.
 template <class F>
 constexpr bool has_any_nan = is_in<F, List<GeluTanh, BinaryCrossEntropyWithLogits>>;
 template <class F>

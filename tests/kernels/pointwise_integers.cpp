@@ -9,7 +9,7 @@ namespace reel::tests {
 namespace {
 template <class F>
 struct OfIntegers : std::bool_constant<F::domain != Domain::floating> {};
-/// Those of a list of formulas that take integers.
+/// The formulas of a list that take integers.
 template <class... F>
 auto of_integers(List<F...>) {
   return

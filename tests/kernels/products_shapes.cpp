@@ -66,7 +66,7 @@ struct Operand {
       case Layout::broadcast_rows:
         see(0, 1, 0);
         break;
-      case Layout::transposed_gaps:  // neither rows nor columns have neighbours
+      case Layout::transposed_gaps:  // neither rows nor columns are contiguous
         see(2, 2 * rows, 0);
         break;
       case Layout::overlapping:  // columns that begin inside of the column before

@@ -159,7 +159,8 @@ TEST_CASE("many updates along a middle axis reach their places") {
 TEST_CASE("rounding errors of one place are not added to another one") {
   for_each_set([](const InstructionSet& set) {
     INFO(set.name);
-    // So few of many places get updates that a hash table holds them. Some of them meet in it.
+    // So few of many places get updates that a hash table holds them. Some places collide in the
+    // table.
     constexpr std::int64_t places = 200'000, rounds = 10;
     std::mt19937 random(1);
     std::set<std::int64_t> chosen;

@@ -115,7 +115,7 @@ TEST_CASE("sine, cosine and tangent next to their roots, and where the C library
             worst_narrow, std::abs(static_cast<double>(y_narrow[i]) - exact) / std::abs(exact));
       }
       CHECK(worst_narrow <= 4 * static_cast<double>(std::numeric_limits<float>::epsilon()));
-      // A large neighbour changes no bit, not even the sign of NaN.
+      // A large adjacent element changes no bit, not even the sign of NaN.
       for (const float value : {-NAN, NAN, -0.f, 2.f, 40'000.f}) {
         std::uint32_t bits[3];
         for (int i = 0; i < 3; ++i) {

@@ -29,7 +29,7 @@ LAYERS = [
     ["lib/pool"],
     ["lib/memory"],
     ["lib/table"],
-    ["lib/reel"],
+    ["lib/record"],
     ["lib/flow"],
     ["lib/gate"],
     ["lib/ops", "autograd", "lib/trace", "lib/cpu", "cuda"],
@@ -321,7 +321,7 @@ class Symbols:
 
 
 def declared_in(symbols, symbol, declared):
-    """The headers that declare a symbol, or its class. Overloads of several modules are told apart by their types."""
+    """The headers that declare a symbol, or its class. Overloads of several modules are distinguished by their types."""
     parts = re.sub(r"\bkernels::(?!REEL)\w+::", "kernels::REEL_ISA::", symbols.plain[symbol]).split("::")
     for end in range(len(parts), 0, -1):
         found = [d for d in declared.get("::".join(parts[:end]), ()) if end == len(parts) or d.types is None]

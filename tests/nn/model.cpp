@@ -229,7 +229,7 @@ TEST_CASE("nn::check finds Variables that f reads and the model does not list", 
   nn::check(std::pair(model, model.scale), f, x);
   nn::check(
       layer, [](Tensor t) { return Variable("made", t) * 2; }, x);
-  // The same inside of another check.
+  // Variables that are made inside of another check.
   const auto makes = [](Tensor t) {
     const Variable made("made", t);
     return made * 2 + made.clone();

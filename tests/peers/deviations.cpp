@@ -7,7 +7,7 @@ namespace reel::tests::peers {
 namespace {
 using Deviations = std::map<std::string, std::string>;
 
-/// The same reason for several parts of a row.
+/// Adds one reason for several parts of a row.
 void add(Deviations& to, const std::string& row, const std::vector<std::string>& parts,
          const std::string& reason) {
   for (const std::string& part : parts) to[row + ": " + part] = reason;

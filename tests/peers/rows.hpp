@@ -55,7 +55,7 @@ Row binary(std::string name, std::function<Ours(const Ours&)> ours,
 /// A function of one floating input of every shape and layout with at least so many axes.
 Row shaped(std::string name, std::size_t least_rank, std::function<Ours(const Ours&)> ours,
            std::function<Theirs(const Theirs&)> theirs, Draw x = {});
-/// The same without empty inputs.
+/// shaped() without empty inputs.
 Row filled(std::string name, std::size_t least_rank, std::function<Ours(const Ours&)> ours,
            std::function<Theirs(const Theirs&)> theirs, Draw x = {});
 /// A function of these inputs. Positions, labels and lengths are int64 as LibTorch wants them.

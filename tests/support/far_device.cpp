@@ -96,7 +96,7 @@ struct LateError {
   std::string_view op = {};
   Caller site = {};
 
-  /// Throws it on the thread that waits, whose interceptors and observers are told first.
+  /// Throws it on the thread that waits, whose interceptors and observers are notified first.
   [[noreturn]] void raise() const try {
     std::rethrow_exception(error);
   } catch (const std::exception& found) {

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <cstdio>
 
-/// Those of the sanitizers' runtimes, null in a program without one. The CUDA emulator has a
-/// __tsan_init() too.
+/// Functions of the sanitizers' runtimes, null in a program without a sanitizer. The CUDA emulator
+/// has a __tsan_init() too.
 extern "C" [[gnu::weak]] void __asan_init();
 extern "C" [[gnu::weak]] void* __tsan_get_current_fiber();
 

@@ -24,7 +24,7 @@ void each_shape(SampleList out, std::size_t least_rank, Call f, Draw x = {}) {
   for (const auto& [shape, layout] : shapes)
     if (shape.rank() >= least_rank) sample(out, {drawn(shape, layout, x, seed++)}, f);
 }
-/// The same without empty tensors.
+/// each_shape() without empty tensors.
 void each_filled(SampleList out, std::size_t least_rank, Call f, Draw x = {}) {
   std::vector<Sample> all;
   each_shape(all, least_rank, f, x);
@@ -61,7 +61,7 @@ Tensor signs(const Shape& shape) { return positions(shape, 2) * 2 - 1; }
 Op composite(const char* name, Samples samples, bool differentiable = true) {
   return {.name = name, .differentiable = differentiable, .samples = samples};
 }
-/// One that draws numbers, from a generator of its own in each call.
+/// A composite that draws numbers, from a generator of its own in each call.
 Op drawing(const char* name, Samples samples, bool differentiable = true) {
   return {.name = name, .differentiable = differentiable, .random = true, .samples = samples};
 }

@@ -54,7 +54,7 @@ class GradientCase {
     const Tensor y = sample_.call(sample_.inputs) + sample_.call(sample_.inputs);
     return tape.gradient(y, GradientSources(sources_), options(upstream_));
   }
-  /// The same numbers, with the first axis stored backward.
+  /// The numbers of x, with the first axis stored backward.
   static Tensor strided(const Tensor& x) {
     return x.rank() ? fresh(x[range({}, {}, -1)])[range({}, {}, -1)] : x;
   }

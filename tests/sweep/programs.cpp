@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // R4: random programs of every op and composite give the same results eagerly, captured and
-// replayed. Those of tests/trace also have Variables, random numbers and updates.
+// replayed. Programs of tests/trace also have Variables, random numbers and updates.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -20,7 +20,7 @@ struct Call {
   Sample sample;
   bool any_numbers;  // takes floating numbers of every shape: a pointwise op
 };
-/// Those of all ops that neither write Variables nor draw numbers. A trace does not search a static
+/// Calls of all ops that neither write Variables nor draw numbers. A trace does not search a static
 /// for state.
 std::vector<Call> calls;
 /// Fills `calls` while it lives.

@@ -127,7 +127,7 @@ Position taken_from(Position index, const Host& indices, const Shape& x, std::si
   from.insert(from.end(), first + static_cast<std::ptrdiff_t>(count), index.end());
   return from;
 }
-/// The same for gather(), which has one index for each element.
+/// The position in x for gather(), which has one index for each element.
 Position gathered_from(Position index, const Host& indices, const Shape& x, std::size_t axis) {
   const double chosen = at(indices, index);
   index[axis] = static_cast<std::int64_t>(chosen) + (chosen < 0 ? x.data()[axis] : 0);

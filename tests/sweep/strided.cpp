@@ -10,7 +10,7 @@
 
 namespace reel::tests {
 namespace {
-/// The same values in another layout: axes in reverse order, last axis backward, or every other
+/// The values of x in another layout: axes in reverse order, last axis backward, or every other
 /// element.
 Tensor laid_out(const Tensor& x, Layout layout) {
   if (x.rank() == 0) return x;
@@ -33,7 +33,7 @@ bool is_repeatable(const Sample& sample) {
   return true;
 }
 
-/// The same values in a block that ends with the last value, and begins at an odd multiple of the
+/// The values of x in a block that ends with the last value, and begins at an odd multiple of the
 /// element size. AddressSanitizer reports reads beyond it.
 Tensor elsewhere(const Tensor& x) {
   const Tensor y = fresh(x);

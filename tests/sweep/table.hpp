@@ -22,11 +22,11 @@ Host host_of(const Tensor& x);
 
 /// All ops of the library, sorted. Ops that tests register are not included.
 std::vector<Op*> library_ops();
-/// The same and an entry for each public function that is made of several ops. Such an entry has a
+/// library_ops() and an entry for each public function made of several ops. Such an entry has a
 /// name and samples, but no kernels, rules or shapes: see composites.cpp.
 std::vector<Op*> ops_and_composites();
 std::vector<Sample> samples_of(const Op& op);
-/// The same for tests that call each sample many times. With REEL_TEST_SHORT=1 they are about
+/// Samples for tests that call each sample many times. With REEL_TEST_SHORT=1 there are about
 /// `few`, spread over the list: early samples are small, late ones are strided or have several
 /// axes.
 std::vector<Sample> some_samples_of(const Op& op, std::size_t few);
@@ -39,7 +39,7 @@ struct Near {
 /// Describes the first difference; empty if there is none. NaN equals NaN.
 std::string difference(const Host& got, const Host& expected, Near near);
 
-/// The same values in new row-major memory.
+/// The values of x in new row-major memory.
 Tensor fresh(const Tensor& x);
 /// Weights for a result: float64 values that all differ.
 Tensor weights_like(const Tensor& y, unsigned turn = 0);

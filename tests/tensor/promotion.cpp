@@ -232,7 +232,7 @@ TEST_CASE("optimizer rates stay float64") {
 
 namespace {
 /// Checks the sum of f(x, y) for x and y of these dtypes. The gradients must have the same dtypes,
-/// and be equal to those in float64 except for rounding. The same holds for Variables, eager and
+/// and be equal to those in float64 except for rounding. Variables are checked too, eager and
 /// traced.
 void check_gradients(Tensor (*f)(Operand, Operand), DType x_dtype, DType y_dtype) {
   INFO(x_dtype << " and " << y_dtype);

@@ -58,13 +58,13 @@ TEST_CASE("what an observer computes from another thread's tensors is none of it
       float read = 0;
     } reader(h);
     const Tensor own = ones({3});
-    const std::uint64_t before = Context::here().crossings;
+    const std::uint64_t before = Context::here().marked_reads;
     const ObserverScope scope(reader);
     exp(own);
     CHECK(reader.read == 18);
-    CHECK(Context::here().crossings == before);
+    CHECK(Context::here().marked_reads == before);
     Tensor(h) * 2;
-    CHECK(Context::here().crossings > before);
+    CHECK(Context::here().marked_reads > before);
     return own;
   });
 }
@@ -116,14 +116,14 @@ TEST_CASE("a mark means nothing after the thread of its tape has ended", "[threa
     done.get_future().wait();
   });
   made.get_future().wait();
-  std::uint64_t before = Context::here().crossings;
+  std::uint64_t before = Context::here().marked_reads;
   const Tensor r = h * 2;
-  CHECK(Context::here().crossings > before);
+  CHECK(Context::here().marked_reads > before);
   done.set_value();
   other.join();
-  before = Context::here().crossings;
+  before = Context::here().marked_reads;
   r * 2;
-  CHECK(Context::here().crossings == before);
+  CHECK(Context::here().marked_reads == before);
 }
 
 TEST_CASE("a tensor that a function with a gradient gives back stays without its mark",

@@ -16,13 +16,13 @@ Tensor start(DType dtype) { return tensor({{1.0, 2.0}, {3.0, 4.0}}).to(dtype); }
 }  // namespace
 
 TEST_CASE("what gives its input back gives that very value, or is refused", "[threads]") {
-  register_op("crossing_back", [](const OpCall& call) { return Tensors(call.input(0)); });
+  register_op("cross_thread_back", [](const OpCall& call) { return Tensors(call.input(0)); });
   const Tensor x = start(DType::float32);
   GradientTape tape({.persistent = true});
   tape.watch(x);
   const Tensor h = x * 2;
   for (const Tensor& given : {h, x}) {
-    const Tensor back = elsewhere([&] { return call_op("crossing_back", {given}); });
+    const Tensor back = elsewhere([&] { return call_op("cross_thread_back", {given}); });
     const std::string text = refusal([&] {
       CHECK(equal(tape.gradient(back * 3, given), full({2, 2}, 3.0f)));
     });
@@ -39,7 +39,7 @@ TEST_CASE("a view of a marked value shares its memory", "[threads]") {
   const Tensor r = elsewhere([&] { return x * 2; });
   const Tensor view = elsewhere([&] { return reshape(r, {4}); });
   CHECK(Access::body(view)->data == Access::body(r)->data);
-  check_crossing([&] { view* sum(x); });
+  check_cross_thread([&] { view* sum(x); });
 }
 
 TEST_CASE("a value of two tapes of one thread is refused by each of them", "[threads]") {
@@ -56,10 +56,10 @@ TEST_CASE("a value of two tapes of one thread is refused by each of them", "[thr
     const Tensor r = elsewhere([&] { return swapped ? b * a : a * b; });
     {
       const auto pause = second.pause();
-      check_crossing([&] { a + r; });
+      check_cross_thread([&] { a + r; });
     }
     const auto pause = first.pause();
-    check_crossing([&] { b + r; });
+    check_cross_thread([&] { b + r; });
   }
 }
 
@@ -74,10 +74,10 @@ TEST_CASE("another name of a value of two threads' tapes is refused by both", "[
     r = elsewhere([&] { return a * c; });
     again = elsewhere([&] { return r(ellipsis); });
     read = elsewhere([&] { return Variable("v", r).value(); });
-    for (const Tensor& x : {r, again, read}) check_crossing([&] { x* c; });
+    for (const Tensor& x : {r, again, read}) check_cross_thread([&] { x* c; });
     return c;
   });
-  for (const Tensor& x : {r, again, read}) check_crossing([&] { x* a; });
+  for (const Tensor& x : {r, again, read}) check_cross_thread([&] { x* a; });
 }
 
 TEST_CASE("what a tape that has ended watched on this thread is another thread's still",
@@ -98,7 +98,7 @@ TEST_CASE("what a tape that has ended watched on this thread is another thread's
     CHECK(equal(outer.gradient(later, z), 2 * z));
     return made;
   });
-  check_crossing([&] { r* x; });
+  check_cross_thread([&] { r* x; });
 }
 
 TEST_CASE("the result of a checkpoint that another thread computed is refused by its name",
@@ -123,7 +123,7 @@ TEST_CASE("a row gradient is marked where its upstream gradient is another threa
     return own.row_gradients(y, {table}, {.upstream = x})[0].values;
   });
   CHECK(equal(stop_gradient(values), tensor({{2.0, 4.0}, {6.0, 8.0}})));
-  check_crossing([&] { values* x; });
+  check_cross_thread([&] { values* x; });
 }
 
 TEST_CASE("a gradient is marked where a gradient function read another thread's tensor",
@@ -142,6 +142,6 @@ TEST_CASE("a gradient is marked where a gradient function read another thread's 
     return own.gradient(y, w);
   });
   CHECK(equal(stop_gradient(slope), 2 * stop_gradient(x)));
-  check_crossing([&] { slope* x; });
+  check_cross_thread([&] { slope* x; });
 }
 }  // namespace reel::tests

@@ -41,8 +41,8 @@ inline std::string refusal(const detail::Function<void()>& f) {
 }
 /// On this thread f uses a value that another thread computed from a tensor of the tape. Checks
 /// that this is refused, and that both lines are named, in the file of this call.
-inline void check_crossing(const detail::Function<void()>& f,
-                           const std::string& path = __builtin_FILE()) {
+inline void check_cross_thread(const detail::Function<void()>& f,
+                               const std::string& path = __builtin_FILE()) {
   const std::string text = refusal(f), first = text.substr(0, text.find('\n'));
   const std::string file = path.substr(path.rfind('/') + 1) + ":";
   INFO("got: " << text);

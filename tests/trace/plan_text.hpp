@@ -55,7 +55,7 @@ inline std::string name_of(const Instruction& made) {
                                                           : "";
   std::string text = kind + std::string(made.op->name);
   if (made.how) text += "/" + std::to_string(made.how);
-  return text + (made.settled ? "!" : "");
+  return text + (made.rest_cannot_fail ? "!" : "");
 }
 /// The instructions of all segments, and the number of bytes of memory that their values share.
 inline std::string plan_of(const tracing::Tree& tree) {

@@ -62,7 +62,7 @@ void check(const Model& model, F&& f, const A& a, const B& b, const C& c,
            Caller caller = Caller::here()) {
   detail::check_reads(model, caller, [&] { static_cast<void>(f(a, b, c)); });
 }
-/// The same with the inputs in a list: as many tensors as f takes, up to four.
+/// check() with the inputs in a list: as many tensors as f takes, up to four.
 template <class Model, class F>
 requires(!std::is_invocable_v<F&, const std::vector<Tensor>&>) void check(
     const Model& model, F&& f, const std::vector<Tensor>& inputs, Caller caller = Caller::here()) {

@@ -103,7 +103,7 @@ struct Recurrent {
   Recurrent(Extent in, Extent hidden, RecurrentOptions options = {}, Caller caller = Caller::here())
       : Recurrent(
             in, hidden, options, [](Extent i, Extent h) { return Cell(i, h); }, caller) {}
-  /// The same; make(in, hidden) makes a cell.
+  /// Makes cells: make(in, hidden).
   template <class Make>
   requires std::is_invocable_r_v<Cell, const Make&, Extent, Extent> Recurrent(
       Extent in, Extent hidden, RecurrentOptions options, const Make& make,

@@ -42,8 +42,8 @@ struct BinaryCrossEntropyOptions {
   Tensor positive_weight = {};  // multiplies target log(sigmoid(x)), the loss of positive examples
   Reduction reduction = Reduction::mean;
 };
-/// The same with a weight of positive examples, which broadcasts to the shape of x. An undefined
-/// Tensor counts as 1.
+/// The loss with a weight of positive examples, which broadcasts to the shape of x. An undefined
+/// weight counts as 1.
 REEL_API Tensor binary_cross_entropy_with_logits(Operand x, Operand target,
                                                  BinaryCrossEntropyOptions options);
 /// max(0, 1 - target x), the loss of support vector machines, for targets -1 and 1.

@@ -17,7 +17,7 @@ REEL_API HiddenAndCell lstm_gates(Operand gates, Operand c);
 /// activations. c' = sigmoid(i) tanh(g) + sigmoid(fl) cl + sigmoid(fr) cr, h' = sigmoid(o)
 /// tanh(c'), where cl and cr are the cells of the children.
 REEL_API HiddenAndCell tree_lstm_gates(Operand gates, Operand c_left, Operand c_right);
-/// The same for a leaf, which has no children and so no f. gates [..., 3 n] hold i, g, o.
+/// The state of a leaf of a binary tree LSTM. A leaf has no f; gates [..., 3 n] hold i, g, o.
 /// c = sigmoid(i) tanh(g), h = sigmoid(o) tanh(c).
 REEL_API HiddenAndCell tree_lstm_leaf_gates(Operand gates);
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The same elements in other shapes. Results are views where the layout allows it.
+// Functions that give a tensor another shape. Results are views where the layout allows it.
 #pragma once  // defined in lib/ops
 #include <vector>
 
 #include <reel/tensor.hpp>
 
 namespace reel {
-/// The same elements, in row-major order, in another shape. One length may be -1: it follows from
-/// the others. Throws ShapeError if the numbers of elements differ.
+/// The elements of x, in row-major order, in another shape. A length may be -1: it follows from
+/// the other lengths. Throws ShapeError if the numbers of elements differ.
 ///
 ///     reshape(arange(0, 6), {2, -1})       // [[0, 1, 2], [3, 4, 5]]
 REEL_API Tensor reshape(Operand x, Shape shape);

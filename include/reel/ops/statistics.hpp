@@ -69,9 +69,9 @@ REEL_API Tensor logsumexp(Operand x, Keepdims keep);
 ///     median(tensor({7, 1, 3, 2}))         // 2.5
 REEL_API Tensor median(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no);
 REEL_API Tensor median(Operand x, Keepdims keep);
-/// The value at the position q (n - 1) of the n sorted elements, interpolated between its
-/// neighbours; NaN if an element is NaN. Integers become float32. Throws Error unless 0 <= q <= 1,
-/// and ShapeError for no elements.
+/// The value at the position q (n - 1) of the n sorted elements, interpolated between the
+/// elements on both sides; NaN if an element is NaN. Integers become float32. Throws Error unless 0
+/// <= q <= 1, and ShapeError for no elements.
 ///
 ///     quantile(tensor({1.0, 2.0, 3.0}), 0.25)  // 1.5
 REEL_API Tensor quantile(Operand x, double q, Axes axes = Axes::every(),

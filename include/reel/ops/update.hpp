@@ -52,8 +52,8 @@ REEL_API void amsgrad_update(std::span<const Variable> x, std::span<const Variab
 REEL_API void rmsprop_update(std::span<const Variable> x, std::span<const Variable> v,
                              GradientList gradients, Operand rate,
                              RMSpropUpdateOptions options = {});
-/// The same with momentum: velocity = momentum velocity + g / (sqrt(v) + epsilon); x -= rate
-/// velocity.
+/// RMSprop with momentum: v as above, velocity = momentum velocity + g / (sqrt(v) + epsilon);
+/// x -= rate velocity.
 REEL_API void rmsprop_update(std::span<const Variable> x, std::span<const Variable> v,
                              std::span<const Variable> velocity, GradientList gradients,
                              Operand rate, RMSpropUpdateOptions options = {});

@@ -19,7 +19,7 @@ REEL_API std::vector<Tensor> clip_by_global_norm(std::vector<Tensor> gradients, 
 namespace detail {
 REEL_API void clip_rows(std::vector<RowGradient>& gradients, double norm, Caller caller);
 }  // namespace detail
-/// The same for what row_gradients() returned.
+/// clip_by_global_norm() of gradients that row_gradients() returned.
 template <class G>
 requires std::is_same_v<G, RowGradient>  // and not {}
     std::vector<G> clip_by_global_norm(std::vector<G> gradients, double norm,

@@ -25,7 +25,7 @@ class REEL_API RMSprop : public Optimizer {
   /// row_gradients() of a tape. Throws Error, ShapeError, DTypeError, DeviceError or IndexError
   /// before anything of any group has changed.
   void step(GradientList gradients, Caller caller = Caller::here());
-  /// The same with the gradients of a loss for variables(), in their order.
+  /// Updates the Variables with the gradients of a loss for variables().
   void step(GradientTape& tape, Operand loss) { step(gradients_of(tape, loss), loss.caller()); }
   /// The state, which a checkpoint must contain.
   void fields(auto&& field) {
@@ -59,7 +59,7 @@ class REEL_API Adagrad : public Optimizer {
   /// row_gradients() of a tape. Throws Error, ShapeError, DTypeError, DeviceError or IndexError
   /// before anything of any group has changed.
   void step(GradientList gradients, Caller caller = Caller::here());
-  /// The same with the gradients of a loss for variables(), in their order.
+  /// Updates the Variables with the gradients of a loss for variables().
   void step(GradientTape& tape, Operand loss) { step(gradients_of(tape, loss), loss.caller()); }
   /// The state, which a checkpoint must contain.
   void fields(auto&& field) {

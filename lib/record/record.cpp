@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "lib/reel/reel.hpp"
+#include "lib/record/record.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -20,7 +20,7 @@ namespace reel {
 // Each record has two sets of tapes, a bit for each: `tapes` play it backward, `watchers` take its
 // output as a leaf and stop there. Records of a tape have numbers from the tape's start on.
 
-// A body's id may be a mark instead, see Note [Crossings] in crossing.hpp.
+// A body's id may be a mark instead, see Note [Marks] in marks.hpp.
 /// A value in place of a reel's uid: no record made the tensor, but tapes of some thread watch it.
 inline constexpr std::uint64_t watched_only = 1;
 
@@ -30,11 +30,11 @@ inline RecordId id_of(const Body& x) {
 }
 
 /// A bit of the uid that says that the id is a mark.
-inline constexpr std::uint64_t crossed = std::uint64_t{1} << 63;
+inline constexpr std::uint64_t mark_bit = std::uint64_t{1} << 63;
 /// A mark of several records of one reel: the named one and others before it.
 inline constexpr std::uint64_t and_before = std::uint64_t{1} << 62;
 
-inline bool is_mark(const Body& x) { return id_of(x).reel & crossed; }
+inline bool is_mark(const Body& x) { return id_of(x).reel & mark_bit; }
 
 struct InputSlot {
   std::uint32_t record = no_record;  // the record that made it, if tracked
@@ -208,11 +208,11 @@ class Reel {
   /// The tapes that are neither paused nor spent; those that must not record during the current
   /// call; and those that record now, which are open and not muted.
   std::uint64_t open = 0, muted = 0, active = 0;
-  /// Those that were paused at any time.
+  /// The tapes that were paused at any time.
   std::uint64_t paused = 0;
-  /// Those inside gradient(), and those of them whose tapes were destroyed there.
+  /// The tapes inside gradient(), and the tapes that were destroyed inside their gradient().
   std::uint64_t playing = 0, ended = 0;
-  /// Those that other threads have destroyed. Atomic; this thread closes them.
+  /// The tapes that other threads have destroyed. Atomic; this thread closes them.
   std::uint64_t ended_elsewhere = 0;
 
   /// The record of a leaf for this body that all of `tapes` watch; made if there is none.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "lib/gate/crossing.hpp"
+#include "lib/gate/marks.hpp"
 
 #include <algorithm>
 #include <map>
@@ -44,7 +44,7 @@ Text text_of(std::uint32_t number) {
 }
 
 RecordId without_flags(RecordId mark) {
-  mark.reel &= ~(crossed | and_before);
+  mark.reel &= ~(mark_bit | and_before);
   return mark;
 }
 /// Whether a tape that still exists may watch the record of the mark. Lock::contexts must be held.
@@ -87,9 +87,9 @@ void forget_ended_sets(MarkSets& all) {
 }
 /// The id of the set, in the form of a mark without a reel.
 RecordId mark_of(std::uint64_t set) {
-  return {crossed, static_cast<std::uint32_t>(set >> 32), static_cast<std::uint32_t>(set)};
+  return {mark_bit, static_cast<std::uint32_t>(set >> 32), static_cast<std::uint32_t>(set)};
 }
-bool is_set(RecordId mark) { return mark.reel == crossed; }
+bool is_set(RecordId mark) { return mark.reel == mark_bit; }
 std::uint64_t set_of(RecordId mark) { return std::uint64_t{mark.record} << 32 | mark.output; }
 
 /// The set with these marks. If it is not listed yet, it is added.
@@ -114,13 +114,14 @@ std::size_t listed_mark_sets() {
   return mark_sets().ids.size();
 }
 
-bool detours(const Context& context, const Body* const* inputs, int count) {
+bool needs_slow_path(const Context& context, const Body* const* inputs, int count) {
   if (context.path_mode() & ~recording) return true;
   if (!context.is_watchful()) return false;
-  return std::any_of(inputs, inputs + count, [&](const Body* x) { return may_cross(context, *x); });
+  return std::any_of(inputs, inputs + count,
+                     [&](const Body* x) { return may_give_marks(context, *x); });
 }
 
-RecordId Crossings::together() const {
+RecordId ResultMarks::together() const {
   if (marks_.size() == 0) return {};
   if (marks_.size() == 1) return marks_[0];
   Marks marks(marks_.data(), marks_.data() + marks_.size());
@@ -130,7 +131,7 @@ RecordId Crossings::together() const {
   return listed(std::move(marks));
 }
 
-void Crossings::add(RecordId mark) {
+void ResultMarks::add(RecordId mark) {
   const RecordId b = without_flags(mark);
   for (std::size_t i = 0; i < marks_.size(); ++i) {
     const RecordId a = without_flags(marks_[i]);
@@ -146,7 +147,7 @@ void Crossings::add(RecordId mark) {
   marks_.push_back(mark);
 }
 
-void Crossings::add_live(RecordId mark) {
+void ResultMarks::add_live(RecordId mark) {
   if (!is_set(mark)) {
     if (is_live(mark)) add(mark);
     return;
@@ -157,8 +158,8 @@ void Crossings::add_live(RecordId mark) {
     if (is_live(each)) add(each);
 }
 
-void Crossings::read(Context& context, const Body& x, std::string_view op, Caller site) try {
-  if (!is_floating(x.dtype) || !may_cross(context, x)) return;
+void ResultMarks::read(Context& context, const Body& x, std::string_view op, Caller site) try {
+  if (!is_floating(x.dtype) || !may_give_marks(context, x)) return;
   const Locked held(Lock::contexts);
   const RecordId id = id_of(x);
   if (x.owner && is_mark(*x.owner)) add_live(x.owner->id);
@@ -167,20 +168,20 @@ void Crossings::read(Context& context, const Body& x, std::string_view op, Calle
     const std::uint64_t number = other->live_number();
     if (other == context.reel || !number) continue;
     if (number == Reel::number_of(id.reel))
-      add({id.reel | crossed, id.record, number_of(op, site)});
+      add({id.reel | mark_bit, id.record, number_of(op, site)});
     if (!may_be_watched(x)) continue;
     for (const Reel::Watched& watched : other->watched_tensors())
-      if (watched.body == &x) add({watched.reel | crossed, watched.record, number_of(op, site)});
+      if (watched.body == &x) add({watched.reel | mark_bit, watched.record, number_of(op, site)});
   }
   if (marks_.size() == 0) return;
-  ++context.crossings;
+  ++context.marked_reads;
   for (const FlowReel* each = first_reel(); each; each = each->next)
     if (each->flow) each->flow->set_watchful();
 } catch (const std::bad_alloc&) {
   fail_memory(site, op);
 }
 
-int Crossings::followed(const Context& context, std::uint64_t tapes) const {
+int ResultMarks::followed(const Context& context, std::uint64_t tapes) const {
   for (std::size_t i = 0; tapes && i < marks_.size(); ++i) {
     const bool before = marks_[i].reel & and_before;
     if (context.reel->is_followed(without_flags(marks_[i]), before, tapes))
@@ -188,8 +189,8 @@ int Crossings::followed(const Context& context, std::uint64_t tapes) const {
   }
   return -1;
 }
-void Crossings::check(const Context& context, std::uint64_t tapes, std::string_view op,
-                      std::string_view argument, Caller site) const {
+void ResultMarks::check(const Context& context, std::uint64_t tapes, std::string_view op,
+                        std::string_view argument, Caller site) const {
   const int place = followed(context, tapes);
   if (place < 0) return;
   fail<TapeError>(site, op, argument, "a value that this thread computed",
@@ -200,14 +201,14 @@ void Crossings::check(const Context& context, std::uint64_t tapes, std::string_v
                       : "stop_gradient() makes a constant of it.");
 }
 
-void Crossings::use(Context& context, const Op& op, int argument, const Body* x, Caller site) {
+void ResultMarks::use(Context& context, const Op& op, int argument, const Body* x, Caller site) {
   read(context, *x, op.name, site);
   const std::uint64_t tapes = context.reel->active;
   if (*this && followed(context, tapes) >= 0)
     check(context, tapes, op.name, argument_name(op, argument).view(), site);
 }
 
-void Crossings::mark(Context& context, Tensor& result, Caller site) const {
+void ResultMarks::mark(Context& context, Tensor& result, Caller site) const {
   Body* body = Access::body(result);
   if (!*this || !is_floating(body->dtype)) return;
   const RecordId own = id_of(*body), mark = together();

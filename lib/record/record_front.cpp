@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "lib/pool/process.hpp"
-#include "lib/reel/reel.hpp"
+#include "lib/record/record.hpp"
 
 namespace reel {
 std::vector<Arena::Chunk> Arena::chunks_from(const void* place) const {

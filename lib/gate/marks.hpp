@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Marks for values that a thread computes from tensors that a tape of another thread watches.
+// Marks for values that a thread computes from tensors that a tape of another thread watches. This
+// is a taint analysis.
 #pragma once
 #include <string_view>
 
@@ -9,7 +10,7 @@
 #include "lib/flow/context.hpp"
 
 namespace reel {
-// Note [Crossings]
+// Note [Marks]
 // A tape sees the ops of its own thread. When thread B reads a tensor that a tape of thread A
 // follows, A would take the result for a constant. So B marks the result: its id names the record
 // of A's tensor and the line of B's op. Ops of any thread pass marks on. A tape of A that follows
@@ -18,7 +19,7 @@ namespace reel {
 // A mark is in Body::id. Where that names a record of the thread itself, the body is a view, and
 // the mark is in the body that owns its memory.
 // A value with marks of several reels has the number of a set of marks instead. Sets are listed in
-// crossing.cpp as long as a reel of theirs has a tape.
+// marks.cpp as long as a reel of theirs has a tape.
 // A tensor that tapes of both threads follow is marked for each of them by the other. Ops look at
 // ids only where Context::watchful is set: another thread has a tape, or has marked something.
 
@@ -27,16 +28,16 @@ inline bool may_be_watched(const Body& x) {
   return __atomic_load_n(&x.leaf, __ATOMIC_RELAXED) != no_record;
 }
 /// Whether x may have a mark or belong to a tape of another thread.
-inline bool may_cross(const Context& context, const Body& x) {
+inline bool may_give_marks(const Context& context, const Body& x) {
   if (x.owner && is_mark(*x.owner)) return true;
   const std::uint64_t reel = id_of(x).reel;
   return reel && (reel != context.reel->uid() || may_be_watched(x));
 }
 /// Whether an interceptor needs a call, or an input has marks.
-bool detours(const Context& context, const Body* const* inputs, int count);
+bool needs_slow_path(const Context& context, const Body* const* inputs, int count);
 
 /// The marks that a result gets from its inputs.
-class Crossings {
+class ResultMarks {
  public:
   explicit operator bool() const { return marks_.size(); }
   /// Adds the marks of a value that an op at the line `site` reads, and a mark for another thread's
@@ -49,7 +50,7 @@ class Crossings {
   void use(Context& context, const Op& op, int argument, const Body* x, Caller site);
   /// Marks a result, which may get another header.
   void mark(Context& context, Tensor& result, Caller site) const;
-  /// One mark for all of them; no id where there is none.
+  /// A mark that stands for all marks; no id where there is no mark.
   RecordId together() const;
 
  private:

@@ -8,7 +8,7 @@
 
 #include <reel/reel.hpp>
 
-#include "lib/gate/crossing.hpp"
+#include "lib/gate/marks.hpp"
 #include "threads/threads.hpp"
 
 namespace reel::tests {
@@ -21,9 +21,10 @@ struct Use {
 
 void register_ops() {
   static const bool done = [] {
-    register_op("crossing_plain", [](const OpCall& call) { return Tensors(call.input(0) * 2); });
-    register_op("crossing_own", [](const OpCall& call) { return Tensors(call.input(0) * 2); });
-    register_gradient("crossing_own", [](const OpCall&, Tensor up) { return up * 2; });
+    register_op("cross_thread_plain",
+                [](const OpCall& call) { return Tensors(call.input(0) * 2); });
+    register_op("cross_thread_own", [](const OpCall& call) { return Tensors(call.input(0) * 2); });
+    register_gradient("cross_thread_own", [](const OpCall&, Tensor up) { return up * 2; });
     return true;
   }();
   (void)done;
@@ -67,8 +68,8 @@ std::vector<Use> uses() {
        [](const Tensor& x) {
          return take(x, tensor({1, 0}), 0);
        }},
-      {"user op", [](const Tensor& x) { return call_op("crossing_plain", {x}); }},
-      {"user gradient", [](const Tensor& x) { return call_op("crossing_own", {x}); }},
+      {"user op", [](const Tensor& x) { return call_op("cross_thread_plain", {x}); }},
+      {"user gradient", [](const Tensor& x) { return call_op("cross_thread_own", {x}); }},
       {"custom", [twice](const Tensor& x) { return custom_gradient(twice)(x); }},
       {"captured",
        [](const Tensor& x) {
@@ -118,8 +119,8 @@ TEST_CASE("the result of another thread's op is refused, and both lines are name
   const unsigned here = __LINE__ + 1;
   const std::string text = refusal([&] { h + r; });
   INFO(text);
-  CHECK(text.rfind("crossings.cpp:" + std::to_string(here) + ": add", 0) == 0);
-  CHECK(text.find("multiply (crossings.cpp:" + std::to_string(there) + ")") != text.npos);
+  CHECK(text.rfind("cross_thread.cpp:" + std::to_string(here) + ": add", 0) == 0);
+  CHECK(text.find("multiply (cross_thread.cpp:" + std::to_string(there) + ")") != text.npos);
   CHECK(tape.gradient(h + stop_gradient(r), x).item<float>() == 6);
 }
 
@@ -137,10 +138,10 @@ TEST_CASE("every op of another thread marks its result", "[threads]") {
         const Tensor h = watched ? x : x * 2;
         r = elsewhere([&] { return there.step(h); });
         further = elsewhere([&] { return exp(elsewhere([&] { return r * 2; }) + 1); });
-        check_crossing([&] { sum(h) + r; });
-        check_crossing([&] { exp(r); });
-        check_crossing([&] { sum(further) * x; });
-        check_crossing([&] { tape.gradient(r, x, Unconnected::zero); });
+        check_cross_thread([&] { sum(h) + r; });
+        check_cross_thread([&] { exp(r); });
+        check_cross_thread([&] { sum(further) * x; });
+        check_cross_thread([&] { tape.gradient(r, x, Unconnected::zero); });
         const Tensor y = sum(h) + sum(stop_gradient(r)) + sum(stop_gradient(further) * 0);
         CHECK(equal(tape.gradient(y, h), ones({2, 2}).to(dtype)));
         const Tensor outside =
@@ -169,8 +170,8 @@ TEST_CASE("every use of a marked value under the tape is refused", "[threads]") 
     INFO(here.name);
     const std::string name = here.name;
     if (name == "new Variable" || name == "assign" || name == "part of a Variable") continue;
-    check_crossing([&] { here.step(r); });
-    check_crossing([&] { here.step(view); });
+    check_cross_thread([&] { here.step(r); });
+    check_cross_thread([&] { here.step(view); });
     CHECK(here.step(stop_gradient(r)).defined());
   }
   // Ops without a gradient accept the value.
@@ -183,15 +184,15 @@ TEST_CASE("every use of a marked value under the tape is refused", "[threads]") 
     const auto pause = tape.pause();
     hidden = exp(r) + view;
   }
-  check_crossing([&] { hidden* x; });
+  check_cross_thread([&] { hidden* x; });
   Variable v("v", zeros({2, 2}));
   v.assign(r);
-  check_crossing([&] { v* x; });
-  check_crossing([&] { v.value() + 1; });
+  check_cross_thread([&] { v* x; });
+  check_cross_thread([&] { v.value() + 1; });
   v.assign(ones({2, 2}));
   CHECK(equal(tape.gradient(v * x, x), ones({2, 2})));
   v.assign_add(r);
-  check_crossing([&] { v* x; });
+  check_cross_thread([&] { v* x; });
   v.assign(stop_gradient(r));
   CHECK(equal(tape.gradient(v * x, x), 2 * x));
 }
@@ -218,7 +219,7 @@ TEST_CASE("a tape of another thread may watch what a tape has recorded; its resu
   });
   CHECK(equal(stop_gradient(dh), 6 * stop_gradient(x) * stop_gradient(x)));
   CHECK(equal(stop_gradient(second), 12 * stop_gradient(x)));
-  for (const Tensor* each : {&y, &view, &dh, &second}) check_crossing([&] { sum(*each) + x; });
+  for (const Tensor* each : {&y, &view, &dh, &second}) check_cross_thread([&] { sum(*each) + x; });
   CHECK(equal(tape.gradient(h * stop_gradient(dh), x), stop_gradient(dh)));
 }
 
@@ -252,8 +253,8 @@ TEST_CASE("what is computed from a tensor that tapes of several threads watch is
   const Tensor expected = 5 * x * x * x * x;
   for (std::size_t t = 0; t < count; ++t) {
     CHECK(allclose(stop_gradient(slopes[t]), stop_gradient(expected)));
-    check_crossing([&] { values[t] * x; });
-    check_crossing([&] { slopes[t] + 1; });
+    check_cross_thread([&] { values[t] * x; });
+    check_cross_thread([&] { slopes[t] + 1; });
   }
   used.set_value();
   for (std::thread& thread : threads) thread.join();
@@ -287,18 +288,18 @@ TEST_CASE("a tape may watch what another thread's tape has recorded, or another 
       tape.watch(h);
       watched.set_value();
       computed.get_future().wait();
-      check_crossing([&] { r * 2; });
-      check_crossing([&] { sum(h) + r; });
-      check_crossing([&] { slope* h; });
+      check_cross_thread([&] { r * 2; });
+      check_cross_thread([&] { sum(h) + r; });
+      check_cross_thread([&] { slope* h; });
       const Tensor third = elsewhere([&] { return sum(exp(r)) + z; });
-      check_crossing([&] { third + h; });
+      check_cross_thread([&] { third + h; });
       CHECK(equal(tape.gradient(h * stop_gradient(slope), h), stop_gradient(slope)));
     }
     GradientTape tape;  // it watches a value that has a mark of the other thread's tape
     const Tensor marked = elsewhere([&] { return h + 1; });
     tape.watch(marked);
     const Tensor fourth = elsewhere([&] { return marked * marked; });
-    check_crossing([&] { fourth* marked; });
+    check_cross_thread([&] { fourth* marked; });
     CHECK(equal(tape.gradient(marked * stop_gradient(fourth), marked), stop_gradient(fourth)));
     done.set_value();
     other.join();
@@ -410,12 +411,12 @@ TEST_CASE("a third thread with a tape of its own does not take the mark away", "
     done.get_future().wait();
   });
   made.get_future().wait();
-  check_crossing([&] { y* x; });
-  check_crossing([&] { sum(deeper) * x; });
-  check_crossing([&] { slope + x; });
+  check_cross_thread([&] { y* x; });
+  check_cross_thread([&] { sum(deeper) * x; });
+  check_cross_thread([&] { slope + x; });
   done.set_value();
   third.join();
-  check_crossing([&] { y + 1; });
+  check_cross_thread([&] { y + 1; });
 }
 
 TEST_CASE("what two threads' tapes follow is refused by both", "[threads]") {
@@ -432,17 +433,17 @@ TEST_CASE("what two threads' tapes follow is refused by both", "[threads]") {
     const Tensor k = v * 3;
     r = elsewhere([&] { return h * k; });
     sums = elsewhere([&] { return sum(h) + sum(k) + r; });
-    check_crossing([&] { r* v; });
-    check_crossing([&] { sums* v; });
+    check_cross_thread([&] { r* v; });
+    check_cross_thread([&] { sums* v; });
     made.set_value();
     done.get_future().wait();
   });
   made.get_future().wait();
-  check_crossing([&] { r* x; });
-  check_crossing([&] { sums* x; });
+  check_cross_thread([&] { r* x; });
+  check_cross_thread([&] { sums* x; });
   done.set_value();
   other.join();
-  check_crossing([&] { r* x; });
+  check_cross_thread([&] { r* x; });
 }
 
 TEST_CASE("a replay on another thread marks its result", "[threads]") {
@@ -455,19 +456,19 @@ TEST_CASE("a replay on another thread marks its result", "[threads]") {
   GradientTape tape;
   tape.watch(x);
   const Tensor h = x * 2;
-  check_crossing([&] { sum(elsewhere([&] { return f(h); })) * x; });
-  check_crossing([&] { sum(elsewhere([&] { return f(x); })) * x; });
+  check_cross_thread([&] { sum(elsewhere([&] { return f(h); })) * x; });
+  check_cross_thread([&] { sum(elsewhere([&] { return f(x); })) * x; });
   CHECK((elsewhere([&] { return f(ones({2, 2})); }) * x).defined());
   tape.watch(constant);
-  check_crossing([&] { sum(elsewhere([&] { return f(ones({2, 2})); })) * x; });
+  check_cross_thread([&] { sum(elsewhere([&] { return f(ones({2, 2})); })) * x; });
   const auto g = trace([&](const Tensor& t) { return t + v; });
   for (int call = 0; call < 3; ++call) elsewhere([&] { return g(ones({2, 2})); });
   elsewhere([&] {
     v.assign(h);
     return h;
   });
-  check_crossing([&] { sum(elsewhere([&] { return g(ones({2, 2})); })) * x; });
-  check_crossing([&] { g(x); });
+  check_cross_thread([&] { sum(elsewhere([&] { return g(ones({2, 2})); })) * x; });
+  check_cross_thread([&] { g(x); });
 }
 
 TEST_CASE("Variables that another thread reads are constants there", "[threads]") {
@@ -493,8 +494,8 @@ TEST_CASE("marks mean nothing to other tapes, and after their own", "[threads]")
     const Tensor h = x * 2, k = x * 3;
     r = elsewhere([&] { return h * h; });
     both = elsewhere([&] { return h * k; });
-    check_crossing([&] { r* z; });
-    check_crossing([&] { both* z; });
+    check_cross_thread([&] { r* z; });
+    check_cross_thread([&] { both* z; });
   }
   CHECK(equal(outer.gradient(r * z, z), r));  // the inner tape has ended
   CHECK(equal(outer.gradient(tanh(r * z) * 0 + z, z), ones({2, 2})));
