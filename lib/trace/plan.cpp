@@ -188,7 +188,7 @@ class Planner {
     while (start > first && !can_fail(all[start - 1])) --start;
     for (unsigned i = size; i-- > start;)
       for (const int number : numbers_of(all[i]))
-        if (maker_of(number, start, i) > next_update(start)) {
+        if (after_maker_of(number, start, i) > next_update(start)) {
           start = i;  // made too late for the check, so no earlier update writes in place
           break;
         }
@@ -208,14 +208,14 @@ class Planner {
     const auto end = plan_.operands.begin() + update.first + update.input_count;
     return {end - update.op->numbers, end};
   }
-  /// The instruction in [first, end) that makes a value; 0 if none does.
-  unsigned maker_of(int value, unsigned first, unsigned end) const {
+  /// The index after the instruction in [first, end) that makes a value; 0 if none does.
+  unsigned after_maker_of(int value, unsigned first, unsigned end) const {
     for (unsigned i = first; i < end; ++i) {
       const Instruction& made = plan_.instructions[i];
       const int* const outputs = plan_.operands.data() + made.first + made.input_count;
       if (made.kind != Instruction::Kind::blocks &&
           std::count(outputs, outputs + made.output_count, root(value)))
-        return i;
+        return i + 1;
     }
     return 0;
   }

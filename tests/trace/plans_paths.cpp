@@ -87,6 +87,15 @@ TEST_CASE("updates are settled where nothing behind them can fail", "[cpu]") {
         return List{};
       },
       "numbers(2), update sgd_update!, update adam_update!; 0");
+  // The first update makes a number of the second, so the number cannot be checked before it.
+  Variable steps("steps", tensor(std::int64_t{0}));
+  check(
+      [&](const List& v) {
+        steps.assign_add(1);
+        adam_update(w, first, second, v[0], 0.1, steps);
+        return List{};
+      },
+      "update assign_add, update adam_update!; 0");
 }
 
 TEST_CASE("what can fail runs before the updates that it does not need", "[cpu]") {
