@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Adds what the tests of a `meson test` run counted: counts.py BUILD SECONDS
 
-A test program that ends with `N passed, N failed, N skipped` counts its test cases; any other test counts as one. Prints
-the seconds of each test, names what was skipped and what failed, and ends with the sum."""
+A test program ends with `N passed, N failed, N skipped` and counts its test cases; without this line it has died. A test
+of another suite may count as one. Prints the seconds of each test, names what was skipped and what failed, and ends with the sum."""
 import json
 import pathlib
 import re
@@ -13,11 +13,12 @@ COUNT = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$")
 
 
 def counts_of(test):
-    """(passed, failed, skipped); a program that dies, or a sanitizer that speaks at its exit, is a failure."""
+    """(passed, failed, skipped). A test program that dies, or a sanitizer that reports at its exit, is a failure."""
     lines = test.get("stdout", "").strip().splitlines()
     found = COUNT.match(lines[-1]) if lines else None
     passed, failed, skipped = (int(number or 0) for number in found.groups()) if found else (0, 0, 0)
-    if test["result"] not in ("OK", "SKIP"):
+    is_program = test["name"].startswith(("reel:device /", "reel:host /"))
+    if test["result"] not in ("OK", "SKIP") or (is_program and not found):
         failed = max(failed, 1)
     elif not found:
         passed, skipped = (1, 0) if test["result"] == "OK" else (0, 1)
