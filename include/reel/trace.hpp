@@ -74,6 +74,14 @@ struct TracedFunction {
   void (*list)(const void* object, StateList& list);
 };
 
+class TraceCall;
+/// An object that a traced function reads, and what visits it.
+struct ReadObject {
+  const void* object;
+  void (*add)(const void* object, TraceCall& call);       // to the signature
+  void (*describe)(const void* object, TraceCall& call);  // in explain()
+};
+
 /// What frees an object whose type is not known.
 template <class T>
 void free_object(void* object) {
@@ -88,6 +96,8 @@ class REEL_API Traces {
   Traces(const Traces& other) noexcept;
   Traces& operator=(Traces other) noexcept;
   ~Traces();
+  /// Throws Error after the first call.
+  void reads(ReadObject object, Caller caller) const;
   std::size_t count() const;
   std::string explain() const;
   TraceBook& book() const { return *book_; }
@@ -118,6 +128,17 @@ class REEL_API TraceCall {
     visit_leaves("", value, KeyVisitor{*this});
   } catch (const std::bad_alloc&) {
     fail_memory({}, "trace");
+  }
+  /// What visits an object that the function reads.
+  template <class T>
+  static ReadObject reading(const T& object) {
+    return {&object,
+            [](const void* at, TraceCall& call) {
+              visit_leaves("", *static_cast<const T*>(at), ReadVisitor{call});
+            },
+            [](const void* at, TraceCall& call) {
+              visit_leaves("", *static_cast<const T*>(at), TextVisitor{call});
+            }};
   }
   /// What an earlier run gave, for filled(), if this call was replayed; null if the function is to
   /// be run.
@@ -209,6 +230,26 @@ class REEL_API TraceCall {
       call.add_plain(path, {reinterpret_cast<const char*>(&count), sizeof count});
     }
   };
+  /// Tensors count by identity: their elements never change.
+  struct ReadVisitor {
+    TraceCall& call;
+    template <class Leaf>
+    void operator()(std::string_view path, Leaf& leaf) const {
+      static_assert(
+          TraceLeaf<Leaf>,
+          "reads() takes Tensors, Variables, numbers, texts, Shapes, and lists and structs "
+          "of them; a struct lists its members with REEL_FIELDS(a, b)");
+      if constexpr (std::is_same_v<Leaf, Tensor>)
+        call.add_identity(path, leaf);
+      else if constexpr (TraceLeaf<Leaf>)
+        KeyVisitor{call}(path, leaf);
+      call.end_read(path);
+    }
+    void holds(std::string_view path, std::size_t count) const {
+      KeyVisitor{call}.holds(path, count);
+      call.end_read(path);
+    }
+  };
   struct TextVisitor {
     TraceCall& call;
     template <class Leaf>
@@ -234,6 +275,10 @@ class REEL_API TraceCall {
   void add_tensor(std::string_view path, Tensor& x);
   void add_variable(std::string_view path, const Variable& x);
   void add_plain(std::string_view path, std::string_view bytes);
+  void add_identity(std::string_view path, const Tensor& x);
+  void end_read(std::string_view path);
+  void add_reads();
+  std::string changed_read();
   void add_result(const Tensor& x);
   Tensor take_result(std::size_t i);
   bool captures() const;
@@ -284,6 +329,20 @@ class REEL_API TraceCall {
   Traces traces_;  // the function may replace the handle it was called by
   TraceProgress* progress_;
 };
+/// An argument of Traced::reads().
+struct Listed {
+  ReadObject object = {};
+  Caller caller = {};
+  Listed() = default;
+  template <class T>
+  requires(!std::is_same_v<std::remove_cvref_t<T>, Listed>)
+      Listed(T&& x, Caller from = Caller::here())
+      : object(TraceCall::reading(x)), caller(from) {
+    static_assert(std::is_lvalue_reference_v<T>,
+                  "reads(x): x is a temporary, but each call reads it: give it a name, and let it "
+                  "live as long as the trace");
+  }
+};
 }  // namespace detail
 
 /// A traced function, made by trace(). It is a handle: copies share what was captured. Several
@@ -326,6 +385,19 @@ class Traced<R(Args...)> {
       call.finish(result);
       return result;
     }
+  }
+  /// Names objects outside of tensors that the function reads, up to eight. Each call reads their
+  /// fields, and the values belong to the signature: numbers, texts and Shapes by their values,
+  /// Tensors and Variables by which they are. What else the function captures by pointer or
+  /// reference is not watched then. A run that changes a listed value changes state. After four
+  /// signatures that differ in listed values only, calls run eagerly. The objects must live as long
+  /// as the trace. Copies of the handle share the list. Throws Error after the first call.
+  Traced reads(detail::Listed a, detail::Listed b = {}, detail::Listed c = {},
+               detail::Listed d = {}, detail::Listed e = {}, detail::Listed f = {},
+               detail::Listed g = {}, detail::Listed h = {}) const {
+    for (const detail::Listed& each : {a, b, c, d, e, f, g, h})
+      if (each.object.object) traces_.reads(each.object, each.caller);
+    return *this;
   }
   /// How many paths through the function have been captured, over all signatures.
   std::size_t trace_count() const { return traces_.count(); }

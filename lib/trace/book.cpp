@@ -9,7 +9,7 @@
 
 namespace reel::detail {
 namespace {
-constexpr int most_failures = 3, most_skips = 64, most_doubts = 32;
+constexpr int most_failures = 3, most_changes = 16, most_skips = 64;
 constexpr std::size_t most_paths = 64, most_signatures = 1024;
 
 std::string line_of(Caller site) {
@@ -86,6 +86,7 @@ tracing::Difference TraceEntry::publish(const tracing::Capture& path, std::uint6
                                         std::unique_ptr<tracing::CapturedWords> captured) {
   Retired older;
   const Locked held(Lock::traces);
+  if (eager) return {};  // another thread has found why
   const std::size_t before = tree.paths;
   if (before >= most_paths) {
     Caller site;
@@ -114,6 +115,7 @@ tracing::Difference TraceEntry::publish(const tracing::Capture& path, std::uint6
 tracing::Difference TraceEntry::difference(const tracing::Capture& path) const {
   tracing::Tree known;
   const Locked held(Lock::traces);
+  if (!tree.paths) return {};  // another thread has dropped what was captured
   known = tree;
   if (tracing::Difference difference = known.add(path)) return difference;
   if (known.paths == tree.paths) return {};
@@ -157,15 +159,19 @@ TraceEntry* TraceBook::find(const Key& key, std::uint64_t hash) const {
   return nullptr;
 }
 
-TraceEntry* TraceBook::find_or_add(const Key& key, std::uint64_t hash,
-                                   const std::vector<const Variable*>& variables) {
+TraceEntry* TraceBook::find_or_add(const Key& key, std::uint64_t hash, std::uint64_t rest,
+                                   const std::vector<const Variable*>& variables,
+                                   const std::vector<const Tensor*>& tensors) {
   const Locked held(Lock::traces);
   if (TraceEntry* found = find(key, hash)) return found;
   if (full()) return nullptr;
+  if (int& count = listed[rest]; !reads.empty() && (count > most_listed || ++count > most_listed))
+    return nullptr;
   auto made = std::make_unique<TraceEntry>();
   made->key = key;
   made->hash = hash;
   for (const Variable* variable : variables) made->variables.push_back(*variable);
+  for (const Tensor* tensor : tensors) made->tensors.push_back(*tensor);
   made->trouble = state;
   made->eager = !state.empty();
   auto& bucket = buckets[hash % 64];
@@ -201,57 +207,30 @@ void TraceBook::for_each(const Visit& visit) const {
       visit(*entry);
 }
 
-bool TraceBook::may_be_stale(Doubtful& memory) {
-  const Locked held(Lock::traces);
-  const auto before = [&](const auto& word) {
-    return std::any_of(doubtful.begin(), doubtful.end(),
-                       [&](const auto& other) { return other.at == word.at; });
-  };
-  const bool may_be =
-      !memory.empty() && doubts < most_doubts && std::none_of(memory.begin(), memory.end(), before);
-  doubts += may_be;
-  doubting = may_be;
-  if (memory.empty()) return may_be;
-  std::swap(doubtful, memory);
-  const std::uint64_t begun = runs().begun;
-  doubtful_run = begun == runs().ended + 1 ? begun : 0;
-  return may_be;
-}
-
-bool TraceBook::state_changed(TraceEntry& changed, const std::string& why) {
-  bool known;
+bool TraceBook::state_changed(TraceEntry& changed, const std::string& why, bool certain,
+                              const std::optional<tracing::RunChange>& change) {
   {
     const Locked held(Lock::traces);
-    known = ++changed.failures < most_failures;
+    ++changed.failures;
+    if (change && change->behind) {
+      auto& last = changed.change;
+      const bool kept =
+          last.at == change->at && !((last.now ^ change->before) & last.bytes & change->bytes());
+      last = {change->at, change->now, change->bytes(), kept ? last.runs + 1 : 1};
+      certain |= last.runs >= most_failures || changed.failures >= most_changes;
+    } else {
+      certain |= changed.failures >= most_failures;
+    }
   }
   for_each([&](TraceEntry& entry) {
     const bool captured = entry.plan.load(std::memory_order_relaxed);
     if (captured || &entry == &changed) entry.forget(why);
-    if (!known) entry.run_eagerly(why);
+    if (certain) entry.run_eagerly(why);
   });
-  if (known) return false;
+  if (!certain) return false;
   const Locked held(Lock::traces);
   state = why;
   return true;
-}
-
-void TraceBook::settle_doubt(tracing::StateWatch& state) {
-  const Locked held(Lock::traces);
-  const auto written_since = [&](const auto& word) {
-    std::uint64_t now = 0;
-    if (tracing::read_memory(word.at, &now, word.bytes) && now == word.value) return false;
-    not_state.push_back(word.at);
-    return true;
-  };
-  if (runs().begun == doubtful_run && runs().ended == doubtful_run)
-    doubtful.erase(std::remove_if(doubtful.begin(), doubtful.end(), written_since), doubtful.end());
-  for (const std::uintptr_t at : not_state)
-    state.exclude(reinterpret_cast<const void*>(at), sizeof at);
-}
-
-TraceBook::Runs& TraceBook::runs() const {
-  static constinit std::array<Runs, 64> all = {};
-  return all[reinterpret_cast<std::uintptr_t>(this) / 16 * 0x9e3779b97f4a7c15u >> 58];
 }
 
 bool TraceBook::full() const {
@@ -270,6 +249,12 @@ std::string TraceBook::explain() const {
       out += "  a run was not captured: " + entry.trouble + "\n";
   });
   if (full()) out += "calls of further signatures run eagerly: more than 1024\n";
+  const Locked held(Lock::traces);
+  for (const auto& [rest, count] : listed)
+    if (count > most_listed) {
+      out += "calls with other values of what reads() lists run eagerly: more than 4\n";
+      break;
+    }
   return out.empty() ? "not called yet, or only while a tape recorded\n" : out;
 }
 
@@ -284,6 +269,13 @@ Traces::Traces(TracedFunction function, TraceOptions options, Caller caller) try
   owned.release();
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "trace");
+}
+void Traces::reads(ReadObject object, Caller caller) const try {
+  if (book_->begun)
+    fail<Error>(caller, "reads", "call", "reads() before the first call", "a later one");
+  book_->reads.push_back(object);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "reads");
 }
 Traces::Traces(const Traces& other) noexcept : book_(other.book_) {
   add_reference(book_->references);

@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -12,6 +13,7 @@
 #include <reel/trace.hpp>
 
 #include "lib/trace/plan.hpp"
+#include "lib/trace/state.hpp"
 
 namespace reel::detail {
 using Key = std::vector<std::uint64_t>;
@@ -24,7 +26,8 @@ struct ArgumentText {
 struct TraceEntry {
   Key key;
   std::uint64_t hash = 0;
-  std::vector<Variable> variables;  // the Variables that the key names
+  std::vector<Variable> variables;  // the Variables and tensors that the key names by address
+  std::vector<Tensor> tensors;
   TraceEntry* next = nullptr;
   std::atomic<tracing::Plan*> plan = nullptr;  // the newest plan
   std::atomic<bool> eager = false, described = false;
@@ -35,6 +38,11 @@ struct TraceEntry {
   std::vector<std::unique_ptr<tracing::Plan>> plans;
   std::string signature, trouble;
   int failures = 0;
+  struct {  // what the last run changed behind a pointer, and how many runs in a row changed it
+    std::uintptr_t at = 0;
+    std::uint64_t now = 0, bytes = 0;  // a mask of the bytes that it changed
+    int runs = 0;
+  } change;
 
   /// Adds the path of call number `call`. If it leaves a known path although all values that were
   /// read are equal, nothing is added, and the result says where it leaves. If there are `captured`
@@ -52,55 +60,46 @@ struct TraceEntry {
 };
 
 struct TraceBook {
-  std::uint32_t references = 1;
+  // The first 64 bytes behind a handle are watched: they do not change.
   TracedFunction function = {};
   TraceOptions options;
+  std::vector<ReadObject> reads;  // what trace().reads() lists
+  std::array<std::atomic<TraceEntry*>, 64> buckets = {};
+  std::uint32_t references = 1;
   // calls while a tape or an interceptor is active are not counted
   std::atomic<std::uint64_t> calls = 0;
-  std::array<std::atomic<TraceEntry*>, 64> buckets = {};
-  std::atomic<TraceEntry*> last = nullptr;  // the entry of the last call
-  std::atomic<bool> warned = false;
-  std::atomic<bool> doubting = false;          // whether the next call runs the function
+  /// The runs of the function so far, with and without a trace, and those that have ended.
+  std::atomic<std::uint64_t> begun = 0, ended = 0;
+  std::atomic<TraceEntry*> last = nullptr;     // the entry of the last call
+  std::atomic<bool> warned = false;            // of too many signatures
+  std::atomic<bool> told_unread = false;       // that replays do not read everything
   std::size_t entries = 0;                     // guarded by Lock::traces
   std::unordered_map<std::string, int> alike;  // signatures by the rest without one number
-  using Doubtful = std::vector<tracing::StateWatch::Doubtful>;
-  Doubtful doubtful;               // what the last watched run changed
-  std::uint64_t doubtful_run = 0;  // the number of that run, if no other run overlapped it
-  int doubts = 0;                  // runs that changed no word that the run before changed
-  std::vector<std::uintptr_t> not_state;
+  std::unordered_map<std::uint64_t, int>
+      listed;         // signatures by the rest without what reads() lists
   std::string state;  // the state that the function keeps: all signatures run eagerly then
 
   ~TraceBook();
   TraceEntry* find(const Key& key, std::uint64_t hash) const;
-  /// Null if there are too many entries.
-  TraceEntry* find_or_add(const Key& key, std::uint64_t hash,
-                          const std::vector<const Variable*>& variables);
+  /// Null if there are too many entries. `rest` is the hash of the key without what reads() lists.
+  TraceEntry* find_or_add(const Key& key, std::uint64_t hash, std::uint64_t rest,
+                          const std::vector<const Variable*>& variables,
+                          const std::vector<const Tensor*>& tensors);
   /// There is a warning if so many signatures differ in one number only.
   static constexpr int alike_signatures = 8;
+  /// More signatures that differ in listed values only run eagerly.
+  static constexpr int most_listed = 4;
   /// Describes the entry. Returns the path of a number if the number of signatures reaches the
   /// limit for the warning now.
   std::string describe(TraceEntry& entry, const std::vector<ArgumentText>& arguments,
                        bool training);
   bool full() const;
-  /// Counts the runs of the function so far, with and without a trace, and the runs that have
-  /// ended. The counts are outside of the book: in the book they would be state of a function that
-  /// captures the trace. Few books share one pair of counts.
-  struct Runs {
-    std::atomic<std::uint64_t> begun = 0, ended = 0;
-  };
-  Runs& runs() const;
-  /// Whether the changes of a run may be no state. All of them are behind pointers that may be
-  /// stale, and the run before changed other words. State would change at the same words again. If
-  /// so, the next call runs the function and decides.
-  bool may_be_stale(Doubtful& memory);
   /// Call it if a call of `entry` has changed state of the function: nothing that was captured is
-  /// valid then. Returns true if calls of all signatures run eagerly from now on, after several
-  /// such calls.
-  bool state_changed(TraceEntry& entry, const std::string& why);
-  /// Call it before the next run. State keeps the values that the last run gave it. Memory that has
-  /// other values now is no state, and its changes do not count. If the function ran in between,
-  /// nothing is known.
-  void settle_doubt(tracing::StateWatch& state);
+  /// valid then. Returns true if calls of all signatures run eagerly from now on: if the state is
+  /// `certain`, or after several such calls. Memory behind a pointer may belong to something else.
+  /// State keeps what each run writes there.
+  bool state_changed(TraceEntry& entry, const std::string& why, bool certain,
+                     const std::optional<tracing::RunChange>& change);
   std::string explain() const;
   template <class Visit>
   void for_each(const Visit& visit) const;

@@ -6,8 +6,6 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
-#include <optional>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -16,84 +14,10 @@
 #include "lib/gate/call_view.hpp"
 #include "lib/gate/marks.hpp"
 #include "lib/pool/process.hpp"
-#include "lib/trace/book.hpp"
 #include "lib/trace/check.hpp"
-#include "lib/trace/replay.hpp"
-#include "lib/trace/state.hpp"
+#include "lib/trace/progress.hpp"
 
 namespace reel::detail {
-enum class Doing : std::uint8_t { eager, replaying, capturing, verifying };
-
-struct TraceProgress {
-  TraceBook* book = nullptr;
-  Caller caller;
-  Doing doing = Doing::eager;
-  Key key;
-  std::vector<Tensor*> arguments;                       // each tensor once
-  std::vector<std::pair<Tensor*, Tensor*>> again;       // repeated arguments: (repeated, first)
-  std::unordered_map<const Body*, std::size_t> places;  // indices in `arguments`, if there are many
-  std::vector<const Variable*> variables;
-  std::vector<ArgumentText> texts;
-  std::vector<Tensor> results;
-  TraceEntry* entry = nullptr;
-  std::optional<tracing::Replay> replay;
-  const tracing::Ending* replayed = nullptr;
-  std::vector<tracing::UserCall> user_calls;  // made by a replay that was dropped
-  std::optional<tracing::Tracer> tracer;
-  std::optional<InterceptorScope> scope;
-  tracing::StateWatch state;
-  std::vector<const Tensor*> slots;  // the Tensors that held the arguments when the run began
-  std::shared_ptr<tracing::KeptResult> result;
-  bool runs = false, result_shared = false, differs = false, scheduled = false;
-  std::vector<tracing::ChangedWord> changes;  // the changes that made this check due
-  std::uint64_t number = 0;                   // the number of this call
-  // The results of a replay that was not committed.
-  std::shared_ptr<tracing::Ending> ending;
-  std::vector<Tensor> expected;
-  std::vector<std::pair<Variable, Tensor>> assigned;
-  std::uint64_t position = 0;
-  std::uint64_t marked_reads = 0;  // Context::marked_reads before the capture
-  std::chrono::steady_clock::time_point began;
-  double replay_seconds = 0;
-  TraceProgress* next = nullptr;
-
-  /// The index of the tensor in `arguments`; the size of `arguments` if it is not there.
-  std::size_t place_of(const Body* body) {
-    constexpr std::size_t few = 16;
-    const std::size_t count = arguments.size();
-    std::size_t i = 0;
-    while (i < std::min(count, few) && Access::body(*arguments[i]) != body) ++i;
-    if (count < few || i < few) return i;
-    for (i = places.size(); i < count; ++i) places.emplace(Access::body(*arguments[i]), i);
-    const auto found = places.find(body);
-    return found == places.end() ? count : found->second;
-  }
-
-  void clear() {
-    replay.reset();
-    if (!places.empty()) places.clear();
-    key.clear();
-    arguments.clear();
-    again.clear();
-    variables.clear();
-    entry = nullptr;  // its function may end before the next call uses this object
-    if (std::exchange(doing, Doing::eager) == Doing::replaying) return;
-    if (std::exchange(runs, false)) ++book->runs().ended;
-    scope.reset();
-    tracer.reset();
-    state.clear();
-    user_calls.clear();
-    slots.clear();
-    results.clear();
-    result.reset();
-    result_shared = differs = scheduled = false;
-    changes.clear();
-    ending.reset();
-    expected.clear();
-    assigned.clear();
-  }
-};
-
 namespace {
 /// Objects kept for later calls. A nested call needs an object of its own.
 struct SpareProgress {
@@ -153,8 +77,15 @@ void report(TraceProgress& call, const tracing::Difference& difference) {
                    since + ". Calls of this signature run eagerly from now on.");
 }
 
-/// Describes how the run changed the state of the function; empty if it did not.
-std::string state_change(TraceProgress& call) {
+/// What a run did to the state of its function.
+struct StateFound {
+  enum class Kind { none, state, certain } kind = Kind::none;
+  std::string why = {};
+  std::optional<tracing::RunChange> change = {};
+};
+/// `changed_read` names what the run changed of the objects that reads() lists.
+StateFound find_state(TraceProgress& call, const std::string& changed_read) {
+  using Kind = StateFound::Kind;
   std::vector<const Body*> arguments;
   for (const Tensor* slot : call.slots) {
     const Body* body = nullptr;  // the run may have freed the object that contained the slot
@@ -163,23 +94,34 @@ std::string state_change(TraceProgress& call) {
   }
   if (std::string kept = call.tracer->escaped(call.results, call.expected, arguments);
       !kept.empty())
-    return "it keeps " + kept;
-  call.tracer->exclude_from(call.state);
+    return {Kind::state, "it keeps " + kept};
+  const std::string advice = "; keep it in a Variable, or pass it as an argument";
+  if (!changed_read.empty())
+    return {Kind::certain, "it changes " + changed_read + ", which reads() lists" + advice};
+  tracing::StateWatch& state = call.state;
+  call.tracer->exclude_from(state);
   for (const Tensor& result : call.results)
-    if (result.defined()) call.state.exclude(*Access::body(result));
-  const std::string change = call.state.change();
-  if (change.empty()) return change;
-  return "it changes its own state: " + call.state.change_in_words() +
-         "; keep it in a Variable, or pass it as an argument\n    " + change;
+    if (result.defined()) state.exclude(*Access::body(result));
+  const std::optional<tracing::RunChange> change = state.change();
+  if (!change) return {};
+  // Another thread may run the function, and write what its pointers lead to.
+  const bool alone = call.alone && call.book->begun == call.run;
+  if (change->behind && !alone) return {};
+  return {Kind::state,
+          "it changes its own state: " + state.in_words(*change) + advice + "\n    " +
+              state.in_bytes(*change),
+          change};
+}
+
+/// The function has changed its state, so its calls cannot be replayed.
+void refuse(TraceProgress& call, const StateFound& found) {
+  if (call.book->state_changed(*call.entry, found.why, found.kind == StateFound::Kind::certain,
+                               found.change))
+    warn(call, found.why);
 }
 
 /// Whether the run can be captured. If not, the reason is stored in its entry.
-bool can_capture(TraceProgress& call, const std::string& change) {
-  const bool stale = call.book->may_be_stale(call.state.doubtful());
-  if (!change.empty() && !stale) {
-    if (call.book->state_changed(*call.entry, change)) warn(call, change);
-    return false;
-  }
+bool can_capture(TraceProgress& call) {
   const std::string& trouble = call.tracer->trouble();
   if (!call.result_shared && trouble.empty()) return true;
   const std::string why =
@@ -188,34 +130,44 @@ bool can_capture(TraceProgress& call, const std::string& change) {
   return false;
 }
 
-struct FirstOf : StateList {
-  const void* first = nullptr;
-  std::size_t bytes = 0;
-  void add(const void* object, std::size_t size) override {
-    if (!first) first = object, bytes = size;
-  }
-};
-/// The current bytes of the function's captured variables.
-std::unique_ptr<tracing::CapturedWords> captured_words(
-    const TraceProgress& call, std::size_t steps,
-    const std::vector<tracing::CapturedWords::Ignored>& ignored) {
-  const TracedFunction& function = call.book->function;
-  FirstOf object;
-  function.list(function.object, object);
-  return std::make_unique<tracing::CapturedWords>(object.first, object.bytes, call.state, steps,
-                                                  ignored);
+/// The current content of the function's captured variables.
+std::unique_ptr<tracing::CapturedWords> captured_words(const TraceProgress& call,
+                                                       const tracing::CapturedWatch& known) {
+  const TraceBook& book = *call.book;
+  return std::make_unique<tracing::CapturedWords>(
+      book.function, call.state, known.ignored(),
+      tracing::CapturedWords::Compares{book.reads.empty(), !known.tolerates_fields()});
 }
 
-void finish_capture(TraceProgress& call) {
+/// Says once where replays compare less than they do elsewhere.
+void tell_unread(TraceProgress& call, int number) {
+  if (!number || call.book->told_unread.exchange(true)) return;
+  const std::string what =
+      number < 0 ? "captured pointers and references lead to: the system refuses to read memory"
+                 : "captured pointer or reference number " + std::to_string(number) +
+                       " leads to: this memory may be unmapped (a stack of another thread or of a "
+                       "fiber, a large block, or memory that is not of glibc's main heap)";
+  std::fprintf(
+      stderr,
+      "reel: %s:%u: replays of a traced function do not compare what its %s; list what the "
+      "function reads: trace(f).reads(x)\n",
+      call.caller.file ? call.caller.file : "?", call.caller.line, what.c_str());
+}
+
+void finish_capture(TraceProgress& call, const std::string& changed_read) {
   call.scope.reset();
-  const std::string change = state_change(call);
+  const StateFound found = find_state(call, changed_read);
   tracing::Capture path = call.tracer->finish(call.results);
-  if (!can_capture(call, change)) return;
+  if (found.kind >= StateFound::Kind::state) return refuse(call, found);
+  if (!can_capture(call)) return;
   path.result = std::move(call.result);
   if (call.marked_reads != Context::here().marked_reads)
     return;  // a replay would not pass marks on
   std::unique_ptr<tracing::CapturedWords> captured;
-  if (call.book->options.verify > 0) captured = captured_words(call, path.steps.size(), {});
+  if (call.book->options.verify > 0) {
+    captured = captured_words(call, tracing::CapturedWatch());
+    tell_unread(call, captured->unread());
+  }
   const auto difference = call.entry->publish(path, call.number, std::move(captured));
   if (difference) return report(call, difference);
   if (call.entry->eager) {
@@ -244,36 +196,36 @@ tracing::Difference compare(const TraceProgress& call, const tracing::Capture& p
 
 /// Handles a change of captured variables that did not change the results. True if they change so
 /// often that all later calls run eagerly.
-bool tolerate_changes(TraceProgress& call, std::size_t steps) {
+bool tolerate_changes(TraceProgress& call) {
   tracing::CapturedWatch& captured = call.ending->captured;
-  std::vector<tracing::CapturedWords::Ignored> ignored;
   std::string why;
   {
     const Locked held(Lock::traces);
     why = captured.tolerate(call.changes);
-    ignored = captured.ignored();
   }
   if (!why.empty()) {
     call.entry->run_eagerly(why);
     warn(call, why);
     return true;
   }
-  auto words = captured_words(call, steps, ignored);
+  auto words = captured_words(call, captured);
   const Locked held(Lock::traces);
   captured.set(std::move(words));
   return false;
 }
 
 /// The run must have taken the path of the replay, with equal results.
-void finish_verification(TraceProgress& call) {
+void finish_verification(TraceProgress& call, const std::string& changed_read) {
   call.scope.reset();
-  const std::string change = state_change(call);
+  const StateFound found = find_state(call, changed_read);
   const tracing::Capture path = call.tracer->finish(call.results);
-  if (!can_capture(call, change)) return;
+  if (found.kind >= StateFound::Kind::state) return refuse(call, found);
+  if (!can_capture(call)) return;
+  if (call.entry->plan.load(std::memory_order_acquire) != call.plan) return;  // of another thread
   if (const tracing::Difference difference = compare(call, path)) return report(call, difference);
   call.ending->last_good = call.number;
   const bool renewed = !call.scheduled || !call.changes.empty();
-  if (renewed && tolerate_changes(call, path.steps.size())) return;
+  if (renewed && tolerate_changes(call)) return;
   if (!call.scheduled) return;
   const double check_seconds = seconds_since(call.began);
   tracing::plan_next_check(*call.ending, call.book->options.verify, check_seconds,
@@ -329,6 +281,39 @@ void TraceCall::add_plain(std::string_view path, std::string_view bytes) {
     key.push_back(word);
   }
 }
+void TraceCall::add_identity(std::string_view path, const Tensor& x) {
+  progress_->key.push_back(hash_of(path));
+  progress_->key.push_back(reinterpret_cast<std::uintptr_t>(Access::body(x)));
+  progress_->tensors.push_back(&x);
+}
+void TraceCall::end_read(std::string_view path) {
+  if (progress_->read_paths) progress_->read_paths->emplace_back(path, progress_->key.size());
+}
+void TraceCall::add_reads() {
+  progress_->rest = progress_->key.size();
+  for (const ReadObject& each : progress_->book->reads) {
+    begin_argument();
+    each.add(each.object, *this);
+  }
+}
+/// Names the first listed value that is different now. Empty if there is none.
+std::string TraceCall::changed_read() {
+  TraceProgress& call = *progress_;
+  if (call.book->reads.empty()) return {};
+  std::vector<std::pair<std::string, std::size_t>> paths;
+  Key key(call.key.begin(), call.key.begin() + static_cast<std::ptrdiff_t>(call.rest));
+  std::swap(key, call.key);
+  call.read_paths = &paths;
+  add_reads();
+  call.read_paths = nullptr;
+  std::swap(key, call.key);
+  if (key == call.key) return {};
+  const auto at = std::mismatch(key.begin(), key.end(), call.key.begin(), call.key.end()).first;
+  for (const auto& [path, end] : paths)
+    if (at - key.begin() < static_cast<std::ptrdiff_t>(end) && !path.empty())
+      return '"' + path + '"';
+  return "a value";
+}
 
 namespace {
 /// Measures a replay. A replay with user code is not repeated; it is assumed to take as long as the
@@ -368,6 +353,7 @@ const tracing::Ending* replay_plan(TraceProgress& call, Context& context, tracin
   call.ending = std::const_pointer_cast<tracing::Ending>(ending->shared_from_this());
   call.scheduled = call.replay->scheduled();
   call.changes = std::move(call.replay->changes());
+  call.plan = &plan;
   call.doing = Doing::verifying;
   call.replay_seconds = call.scheduled && tracing::needs_times(*ending, call.book->options.verify)
                             ? seconds_of_replay(call, context, plan)
@@ -375,7 +361,7 @@ const tracing::Ending* replay_plan(TraceProgress& call, Context& context, tracin
   return nullptr;
 }
 
-bool may_cross_any(const Context& context, const TraceProgress& call) {
+bool may_give_any_marks(const Context& context, const TraceProgress& call) {
   for (const Tensor* x : call.arguments)
     if (may_give_marks(context, *Access::body(*x))) return true;
   const tracing::Plan* plan = call.entry->plan.load(std::memory_order_acquire);
@@ -411,25 +397,34 @@ const void* TraceCall::replay() try {
   TraceProgress& call = *progress_;
   Context& context = Context::here();
   if (context.path_mode()) return nullptr;  // a tape or an interceptor must see every op
+  if (!call.book->reads.empty()) add_reads();
   call.number = 1 + call.book->calls.load(std::memory_order_relaxed);
   call.book->calls.store(call.number, std::memory_order_relaxed);
   call.entry = call.book->last.load(std::memory_order_acquire);
   if (!call.entry || call.entry->key != call.key) {
     const std::uint64_t hash = hash_of(call.key);
     call.entry = call.book->find(call.key, hash);
-    if (!call.entry) call.entry = call.book->find_or_add(call.key, hash, call.variables);
+    if (!call.entry) {
+      Key rest;
+      if (!call.book->reads.empty())
+        rest.assign(call.key.begin(), call.key.begin() + static_cast<std::ptrdiff_t>(call.rest));
+      call.entry =
+          call.book->find_or_add(call.key, hash, hash_of(rest), call.variables, call.tensors);
+    }
     if (call.entry) call.book->last.store(call.entry, std::memory_order_release);
   }
   if (!call.entry) {
     if (!call.book->warned.exchange(true))
-      warn(call, "it has been called with more than 1024 signatures");
+      warn(call, call.book->full() ? "it has been called with more than 1024 signatures"
+                                   : "what reads() lists has had more than 4 values; make what "
+                                     "changes a Live number or a Variable");
     return nullptr;
   }
   if (call.entry->eager.load(std::memory_order_relaxed)) return nullptr;
-  if (context.is_watchful() && may_cross_any(context, call)) return nullptr;
+  if (context.is_watchful() && may_give_any_marks(context, call)) return nullptr;
   call.marked_reads = context.marked_reads;
   tracing::Plan* const plan = call.entry->plan.load(std::memory_order_acquire);
-  if (plan && !call.book->doubting.load(std::memory_order_relaxed)) {
+  if (plan) {
     if (const tracing::Ending* ending = replay_plan(call, context, *plan)) {
       call.replay->commit();
       call.doing = Doing::replaying;
@@ -485,6 +480,10 @@ void TraceCall::describe_value(const Tensor& x) {
 void TraceCall::describe_value(const Variable& x) { progress_->texts.push_back({x.name(), {}}); }
 void TraceCall::describe_value(const Shape& x) { progress_->texts.push_back({to_text(x), {}}); }
 void TraceCall::described() {
+  const std::size_t arguments = progress_->texts.size();
+  for (const ReadObject& each : progress_->book->reads) each.describe(each.object, *this);
+  for (std::size_t i = arguments; i < progress_->texts.size(); ++i)
+    progress_->texts[i] = {"reads " + progress_->texts[i].text, {}};
   const std::string number =
       progress_->book->describe(*progress_->entry, progress_->texts, Context::here().training);
   if (number.empty()) return;
@@ -497,7 +496,8 @@ void TraceCall::described() {
 
 void* TraceCall::begin_run() {
   progress_->runs = true;
-  ++progress_->book->runs().begun;
+  progress_->run = ++progress_->book->begun;
+  progress_->alone = progress_->book->ended + 1 == progress_->run;
   return progress_->book->function.target;
 }
 
@@ -517,17 +517,21 @@ void TraceCall::note_state() {
   progress_->state.exclude(progress_, sizeof *progress_);
   const Context& context = Context::here();
   progress_->state.exclude(&context, sizeof context);
+  const void* generator = nullptr;  // what its handle leads to: draws are no state
+  static_assert(sizeof(Generator) == sizeof generator);
+  std::memcpy(&generator, static_cast<const void*>(&current_generator()), sizeof generator);
+  progress_->state.exclude(generator, 3 * sizeof(std::uint64_t));
   progress_->state.exclude(context.reel, sizeof *context.reel);
   for (const Observer* each = context.observers; each; each = each->next)
     progress_->state.exclude(each, each->bytes);
-  progress_->book->settle_doubt(progress_->state);
-  progress_->state.begin();  // before the tracer allocates memory that stale pointers may lead to
+  progress_->state.begin(reinterpret_cast<std::uintptr_t>(this + 1),
+                         progress_->book->reads.empty());
   listen(*progress_);
 }
 
 void TraceCall::finish() try {
-  if (progress_->doing == Doing::capturing) finish_capture(*progress_);
-  if (progress_->doing == Doing::verifying) finish_verification(*progress_);
+  if (progress_->doing == Doing::capturing) finish_capture(*progress_, changed_read());
+  if (progress_->doing == Doing::verifying) finish_verification(*progress_, changed_read());
 } catch (const std::bad_alloc&) {  // the next call repeats the capture or the check
 } catch (const MemoryError&) {
 }

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <reel/trace.hpp>
+
 #include "lib/trace/memory.hpp"
 
 namespace reel::tracing {
@@ -20,9 +22,8 @@ struct ChangedWord {
   std::uint64_t before = 0, now = 0;
 };
 
-/// The first bytes behind each pointer of a function object, and behind the pointers found there.
-/// Each replay reads these bytes, so there are few of them. A replay reads them without a system
-/// call, so only memory that stays mapped is taken (see Mapped).
+/// The first bytes behind each pointer of a function object, and the fields of the object. A replay
+/// reads the bytes without a system call, so only memory that stays mapped is taken (see Mapped).
 class CapturedWords {
  public:
   /// A word that changed without a difference in the results. If it changes often, its halves that
@@ -33,57 +34,58 @@ class CapturedWords {
     int times;
     bool often;
   };
-  /// `known` knows which memory the trace itself handles. A trace of many steps compares more
-  /// words.
-  CapturedWords(const void* object, std::size_t bytes, const StateWatch& known, std::size_t steps,
-                const std::vector<Ignored>& ignored);
-  bool empty() const { return all_.empty(); }
-  /// Whether a word that the thread with this number may read has changed.
-  bool changed(std::uint64_t thread) const noexcept;
+  struct Compares {
+    bool pointers, fields;
+  };
+  /// `known` knows which memory the trace itself handles.
+  CapturedWords(const detail::TracedFunction& function, const StateWatch& known,
+                const std::vector<Ignored>& ignored, Compares compares);
+  /// The number of the first pointer whose memory replays do not read, because it may be unmapped;
+  /// 0 if there is none, and -1 if the system refuses to read memory.
+  int unread() const { return unread_; }
+  bool empty() const { return windows_.empty() && !fields_; }
+  /// Whether something has changed that the thread with this number may read.
+  bool changed(std::uint64_t thread) const;
   /// The words that changed() found.
   std::vector<ChangedWord> changes() const;
   /// Names the pointer of the function object that leads to the first byte of what changed each
-  /// time. Such a byte is certainly captured. Empty if no pointer leads there, or if the pointer
-  /// leads to a large object.
-  std::string name_of(const Ignored& changed) const;
+  /// time. Empty if no pointer does, or if it leads to a larger object: `words` changed at once.
+  std::string name_of(const Ignored& changed, std::size_t words) const;
 
+ private:
+  static constexpr std::size_t words = window_bytes / word;
   /// The expected content of memory, and the bits of it that are compared.
-  static constexpr std::size_t words = 8, line_bytes = words * word;
-  struct alignas(4 * word) Line {
+  struct alignas(2 * word) Window {
     std::array<std::uint64_t, words> expected, compared;
     std::uintptr_t at;
   };
-  /// The first line that changed; null if none did.
-  using Find = const Line* (*)(const Line* line, const Line* end) noexcept;
-  static const Line* first_changed(const Line* line, const Line* end) noexcept;
-  /// The same with AVX2.
-  static const Line* first_changed_wide(const Line* line, const Line* end) noexcept;
-
- private:
   struct Named {
     std::uintptr_t at;
     std::size_t offset;  // of the pointer, in the function object
     int number;          // the position of the pointer among the pointers there
+    std::size_t words;   // more words of a larger object change at once
   };
-  struct Selection;
-  static Find fastest();
+  void add(std::uintptr_t at, const std::byte* content, std::size_t bytes,
+           std::size_t compared_bytes, const StateWatch& known,
+           const std::vector<Ignored>& ignored);
+  const Window* first_changed(std::uint64_t thread) const noexcept;
   bool is_unmapped() const noexcept;
 
-  Find find_ = fastest();
-  // shared lines are not reached through the stack of `thread_`
-  const Line *lines_, *end_, *end_of_shared_;
-  std::vector<Line> all_;
+  const detail::TracedFunction& function_;
+  std::uint64_t fields_ = 0;  // a hash of the fields; 0 if there are none
+  std::vector<Window> windows_;
+  std::size_t shared_ = 0;  // the first windows are not on the stack of `thread_`
   std::vector<Named> named_;
-  // the least end of the heap that the lines need; 0 if no line is in the heap
-  std::uintptr_t break_ = 0;
+  std::uintptr_t break_ = 0;  // the least end of the heap that the windows need
   std::uint64_t thread_;
+  int unread_ = 0;
 };
 
 /// The captured words of a path through a function. They are renewed if they changed and nothing
 /// else did.
 class CapturedWatch {
  public:
-  bool changed(std::uint64_t thread) const noexcept {
+  bool changed(std::uint64_t thread) const {
     const CapturedWords* const now = now_.load(std::memory_order_acquire);
     return now && now->changed(thread);
   }
@@ -91,9 +93,11 @@ class CapturedWatch {
   /// Compares these words from now on.
   void set(std::unique_ptr<CapturedWords> words);
   /// Call it if a check found that these changes made no difference. Words that change often are no
-  /// longer compared. If such a word is certainly captured, the result says where it is.
+  /// longer compared. If a pointer leads directly to such a word, the result says where it is.
   std::string tolerate(const std::vector<ChangedWord>& changes);
   const std::vector<CapturedWords::Ignored>& ignored() const { return ignored_; }
+  /// Whether there were many such changes.
+  bool tolerates_fields() const;
 
  private:
   std::atomic<const CapturedWords*> now_ = nullptr;

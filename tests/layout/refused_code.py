@@ -99,6 +99,9 @@ CASES = [
      "trace([](Holder<Variable>, Tensor t) { return t; })({w}, x)", CAPTURES),
     ("trace<Tensor(Tensor, Tensor)>(scales)", "trace(scales)", "does not take the arguments of the signature"),
     ("trace<Tensor(Tensor)>([](Tensor t) { return t.size(); })", "trace([](Tensor t) { return t.size(); })", OTHER),
+    ("trace(scaled).reads(2.0)", "trace(scaled).reads(k)", "x is a temporary"),
+    ("trace(scaled).reads(Named())", "Named n; trace(scaled).reads(n)", "x is a temporary"),
+    ("Bare b; trace(scaled).reads(b)", "Holder<Named> h; trace(scaled).reads(h)", "reads() takes Tensors, Variables"),
     ("detail::Function<Tensor(Tensor)> f(owns())", "detail::Function<Tensor(Tensor)> f(scales)", "can only be moved"),
     ("nn::check(Bare(), [] {})", "nn::check(Named(), [] {})", FORGETS),
 ]

@@ -50,6 +50,4 @@ inline Tensor input(int i) { return full({3}, 1.0f + 0.25f * static_cast<float>(
 
 /// The function changes its own state.
 void add_kept(std::vector<Program>& list);
-/// The function changes state far from the function object.
-void add_deep(std::vector<Program>& list);
 }  // namespace reel::tests::outside

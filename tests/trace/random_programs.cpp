@@ -125,6 +125,7 @@ void check_program(unsigned number) {
     for (std::size_t i = 0; i < 2; ++i)
       CHECK(same(eager.variables()[i].value(), other.variables()[i].value()));
   }
+  INFO(traced.explain());
   CHECK(traced.explain().find("agerly") == std::string::npos);
 }
 }  // namespace

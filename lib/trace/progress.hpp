@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What one call of a traced function knows.
+#pragma once
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "lib/trace/book.hpp"
+#include "lib/trace/replay.hpp"
+#include "lib/trace/state.hpp"
+
+namespace reel::detail {
+enum class Doing : std::uint8_t { eager, replaying, capturing, verifying };
+
+struct TraceProgress {
+  TraceBook* book = nullptr;
+  Caller caller;
+  Doing doing = Doing::eager;
+  Key key;
+  std::vector<Tensor*> arguments;                       // each tensor once
+  std::vector<std::pair<Tensor*, Tensor*>> again;       // repeated arguments: (repeated, first)
+  std::unordered_map<const Body*, std::size_t> places;  // indices in `arguments`, if there are many
+  std::vector<const Variable*> variables;
+  std::vector<ArgumentText> texts;
+  std::vector<Tensor> results;
+  TraceEntry* entry = nullptr;
+  std::optional<tracing::Replay> replay;
+  const tracing::Ending* replayed = nullptr;
+  std::vector<tracing::UserCall> user_calls;  // made by a replay that was dropped
+  std::optional<tracing::Tracer> tracer;
+  std::optional<InterceptorScope> scope;
+  tracing::StateWatch state;
+  std::vector<const Tensor*> slots;  // the Tensors that held the arguments when the run began
+  std::shared_ptr<tracing::KeptResult> result;
+  bool runs = false, result_shared = false, differs = false, scheduled = false;
+  std::uint64_t run = 0;               // the number of this run of the function
+  bool alone = false;                  // whether no other run was going on when it began
+  std::size_t rest = 0;                // the length of the key without what reads() lists
+  std::vector<const Tensor*> tensors;  // listed there
+  std::vector<std::pair<std::string, std::size_t>>* read_paths = nullptr;  // and their ends in key
+  std::vector<tracing::ChangedWord> changes;  // the changes that made this check due
+  std::uint64_t number = 0;                   // the number of this call
+  // The results of a replay that was not committed.
+  std::shared_ptr<tracing::Ending> ending;
+  const tracing::Plan* plan = nullptr;
+  std::vector<Tensor> expected;
+  std::vector<std::pair<Variable, Tensor>> assigned;
+  std::uint64_t position = 0;
+  std::uint64_t marked_reads = 0;  // Context::marked_reads before the capture
+  std::chrono::steady_clock::time_point began;
+  double replay_seconds = 0;
+  TraceProgress* next = nullptr;
+
+  /// The index of the tensor in `arguments`; the size of `arguments` if it is not there.
+  std::size_t place_of(const Body* body) {
+    constexpr std::size_t few = 16;
+    const std::size_t count = arguments.size();
+    std::size_t i = 0;
+    while (i < std::min(count, few) && Access::body(*arguments[i]) != body) ++i;
+    if (count < few || i < few) return i;
+    for (i = places.size(); i < count; ++i) places.emplace(Access::body(*arguments[i]), i);
+    const auto found = places.find(body);
+    return found == places.end() ? count : found->second;
+  }
+
+  void clear() {
+    replay.reset();
+    if (!places.empty()) places.clear();
+    key.clear();
+    arguments.clear();
+    again.clear();
+    variables.clear();
+    tensors.clear();
+    entry = nullptr;  // its function may end before the next call uses this object
+    if (std::exchange(doing, Doing::eager) == Doing::replaying) return;
+    if (std::exchange(runs, false)) ++book->ended;
+    scope.reset();
+    tracer.reset();
+    state.clear();
+    user_calls.clear();
+    slots.clear();
+    results.clear();
+    result.reset();
+    result_shared = differs = scheduled = false;
+    changes.clear();
+    ending.reset();
+    expected.clear();
+    assigned.clear();
+  }
+};
+}  // namespace reel::detail
