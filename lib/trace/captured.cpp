@@ -155,12 +155,16 @@ std::vector<ChangedWord> CapturedWords::changes() const {
   return found;
 }
 
-std::string CapturedWords::name_of(const Ignored& changed, std::size_t words) const {
+std::string CapturedWords::describe(const Ignored& word, const ChangedWord& change,
+                                    std::size_t words) const {
   for (const Named& named : named_) {
-    const std::uintptr_t byte = named.at - changed.at;
-    if (byte < word && changed.all >> 8 * byte & 0xff && words <= named.words)
-      return "captured pointer or reference number " + std::to_string(named.number) + " (byte " +
-             std::to_string(named.offset) + " of the function object)";
+    const std::uintptr_t byte = named.at - word.at;
+    if (byte < tracing::word && word.all >> 8 * byte & 0xff && words <= named.words)
+      return "what its captured pointer or reference number " + std::to_string(named.number) +
+             " (byte " + std::to_string(named.offset) +
+             " of the function object) leads to changes between calls: it " +
+             change_text(change.before >> 8 * byte, change.now >> 8 * byte) +
+             "; list it in reads(), or make it a Live number, a Variable or an argument";
   }
   return {};
 }
@@ -189,12 +193,8 @@ std::string CapturedWatch::tolerate(const std::vector<ChangedWord>& changes) {
     word->any |= whole(change.before ^ change.now, 32);
     word->all &= whole(change.before ^ change.now, 8);
     word->often |= ++word->times >= most_times || changes_ > most_changes;
-    if (word->times < most_times || !found.empty()) continue;
-    const std::string name = now_.load(std::memory_order_relaxed)->name_of(*word, changes.size());
-    if (name.empty()) continue;
-    found = "what its " + name + " leads to changes between calls: it " +
-            change_text(change.before, change.now) +
-            "; list it in reads(), or make it a Live number, a Variable or an argument";
+    if (word->times >= most_times && found.empty())
+      found = now_.load(std::memory_order_relaxed)->describe(*word, change, changes.size());
   }
   return found;
 }

@@ -48,9 +48,10 @@ class CapturedWords {
   bool changed(std::uint64_t thread) const;
   /// The words that changed() found.
   std::vector<ChangedWord> changes() const;
-  /// Names the pointer of the function object that leads to the first byte of what changed each
-  /// time. Empty if no pointer does, or if it leads to a larger object: `words` changed at once.
-  std::string name_of(const Ignored& changed, std::size_t words) const;
+  /// Says that the object behind a pointer of the function object changes between calls. Empty if
+  /// no pointer leads to the first byte of what changed each time, or if it leads to a larger
+  /// object: `words` changed at once.
+  std::string describe(const Ignored& word, const ChangedWord& change, std::size_t words) const;
 
  private:
   static constexpr std::size_t words = window_bytes / word;

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <link.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -65,15 +66,14 @@ std::uintptr_t known_once(std::atomic<std::uintptr_t>& known, std::uintptr_t (*f
   if (!known.load(std::memory_order_relaxed)) known.store(find(), std::memory_order_relaxed);
   return known.load(std::memory_order_relaxed);
 }
-/// Whether malloc() is glibc's, which keeps the size of a block in front of it.
+/// Whether malloc() is glibc's, which keeps the size of a block in front of it, with three flags.
 bool is_glibc_malloc() {
-  constexpr std::size_t asked = 40, kept = 48 + 1;
-  void* const block = std::malloc(asked);
-  const auto at = reinterpret_cast<std::uintptr_t>(block);
+  void* const block = std::malloc(40);
   std::size_t size = 0;
-  read_memory(at - word, &size, word);
+  read_memory(reinterpret_cast<std::uintptr_t>(block) - word, &size, word);
+  const bool is = block && malloc_usable_size(block) == size / 8 * 8 - word;
   std::free(block);
-  return size == kept;
+  return is;
 }
 /// The start of the heap that brk() extends. No address is in it where another malloc() is used.
 std::uintptr_t start_of_heap() {
