@@ -3,6 +3,7 @@
 // the same vector code as its body. Integers and truth values are computed by loops that the
 // compiler vectorizes.
 #pragma once
+#include <initializer_list>
 #include <type_traits>
 
 #include "lib/body/dtypes.hpp"
@@ -92,31 +93,79 @@ std::int64_t run_streamed(const From& from, std::int64_t n, T* out, const Formul
 }
 
 /// The same if some inputs are single numbers, or if stores go past the caches.
-template <bool streams, class T, int K, class Formula>
+template <class T, int K, class Formula>
 [[gnu::noinline]] void run_mixed(const void* const (&inputs)[K], unsigned how, std::int64_t n,
                                  T* out, const Formula& formula) {
   Sources<T, K> sources(inputs, how & pass_scalars);
   std::int64_t i = 0;
-  if constexpr (streams)
-    if (how & pass_streams && n >= lanes<T>) i = run_streamed(sources, n, out, formula);
+  if (how & pass_streams && n >= lanes<T>) i = run_streamed(sources, n, out, formula);
   i = run_vectors<true>(sources, i, n, out, formula);
   if (i == n) return;
   sources.keep_rest(i, n - i);
   store_part(out + i, formula(sources, 0), n - i);
 }
 
-/// out[i] = formula(from, i) for all i. If no input is a single number, the formula reads memory
-/// directly.
-template <bool slow, bool streams, class T, int K, class Formula>
-void run_all(const void* const (&inputs)[K], unsigned how, std::int64_t n, T* out,
-             const Formula& formula) {
-  constexpr bool may_stream = streams && !slow;
-  if (how & (pass_scalars | pass_streams)) [[unlikely]]
-    return run_mixed<may_stream>(inputs, how, n, out, formula);
+/// out[i] = formula(from, i) for all i. No input is a single number.
+template <bool slow, class T, int K, class Formula>
+void run_arrays(const void* const (&inputs)[K], std::int64_t n, T* out, const Formula& formula) {
   Rows<T, K> rows;
   for (int k = 0; k < K; ++k) rows.first[k] = static_cast<const T*>(inputs[k]);
   const std::int64_t i = run_vectors<slow>(rows, 0, n, out, formula);
   if (i < n) store_part(out + i, formula(Ends<T, K>{rows, n - i}, i), n - i);
+}
+
+/// What a pass leaves to run_pieces(). A slow formula gains nothing from stores past the caches.
+template <bool slow>
+inline constexpr unsigned in_pieces = pass_scalars | (slow ? 0 : pass_streams);
+
+/// Eight bytes of repeated copies of a number of 1, 4 or 8 bytes.
+inline std::uint64_t repeated_bytes(const void* number, int size) {
+  if (size == 8) return *static_cast<const std::uint64_t*>(number);
+  if (size == 4) return *static_cast<const std::uint32_t*>(number) * 0x1'0000'0001u;
+  return *static_cast<const std::uint8_t*>(number) * 0x0101'0101'0101'0101u;
+}
+/// A pass in pieces, for inputs that are single numbers and for stores past the caches. A number
+/// is repeated for the length of a piece, so that the pass reads arrays. A result that goes past
+/// the caches is first computed in the caches.
+[[gnu::noinline]] inline void run_pieces(Tile tile, std::int64_t n, const void* const* inputs,
+                                         std::initializer_list<int> sizes, unsigned how,
+                                         void* output, int size) {
+  const unsigned adds = how & pass_adds;
+  if (n == 1) return tile(1, inputs, adds, output);
+  constexpr std::int64_t piece = 1024, line = 64;
+  alignas(line) std::byte numbers[4][piece * sizeof(std::int64_t)];
+  const void* from[4];
+  const int count = static_cast<int>(sizes.size());
+  const int* const widths = sizes.begin();
+  for (int k = 0; k < count; ++k) from[k] = inputs[k];
+  const unsigned scalars = how & ((1u << count) - 1);
+  for (unsigned left = scalars; left; left &= left - 1) {
+    const int k = __builtin_ctz(left);
+    if (!from[k]) continue;
+    const xsimd::batch<std::uint64_t, Arch> repeated(repeated_bytes(from[k], widths[k]));
+    const std::int64_t end = (n < piece ? n : piece) * widths[k];
+    for (std::int64_t i = 0; i < end; i += sizeof repeated)
+      repeated.store_aligned(reinterpret_cast<std::uint64_t*>(numbers[k] + i));
+    from[k] = numbers[k];
+  }
+  const bool streams = how & pass_streams && !adds;
+  if (n <= piece && !streams) return tile(n, from, adds, output);
+  alignas(line) std::byte results[piece * sizeof(std::int64_t)];
+  auto* to = static_cast<std::byte*>(output);
+  const auto past = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) % line);
+  std::int64_t now = streams && past ? (line - past) / size : piece;
+  for (; n > 0; n -= now, to += now * size, now = piece) {
+    if (now > n) now = n;
+    const bool whole = streams && now == piece;
+    tile(now, from, adds, whole ? results : to);
+    if (whole)
+      for (std::int64_t i = 0; i < piece * size; i += sizeof(Vector<float>))
+        stream(reinterpret_cast<float*>(to + i), load(reinterpret_cast<const float*>(results + i)));
+    for (int k = 0; k < count; ++k)
+      if (from[k] && !(scalars >> k & 1))
+        from[k] = static_cast<const std::byte*>(from[k]) + now * widths[k];
+  }
+  if (streams) stream_end();
 }
 
 template <class F>
@@ -126,17 +175,27 @@ inline constexpr bool is_slow = requires {
 
 template <class F, class T>
 void floating_tile(std::int64_t n, const void* const* inputs, unsigned how, void* output) {
-  const auto formula = [](const auto& from, std::int64_t i) -> Vector<T> {
-    if constexpr (is_binary<F>)
-      return F()(from.at(0, i), from.at(1, i));
-    else
-      return F()(from.at(0, i));
-  };
+  constexpr bool slow = is_slow<F>;
+  constexpr int size = sizeof(T);
   T* const out = static_cast<T*>(output);
-  if constexpr (is_binary<F>)
-    run_all<is_slow<F>, true>({inputs[0], inputs[1]}, how, n, out, formula);
-  else
-    run_all<is_slow<F>, true>({inputs[0]}, how, n, out, formula);
+  how &= in_pieces<slow>;
+  if constexpr (is_binary<F>) {
+    const auto formula = [](const auto& from, std::int64_t i) -> Vector<T> {
+      return F()(from.at(0, i), from.at(1, i));
+    };
+    if (!how) [[likely]]
+      return run_arrays<slow>({inputs[0], inputs[1]}, n, out, formula);
+    if constexpr (slow)
+      run_pieces(floating_tile<F, T>, n, inputs, {size, size}, how, output, size);
+    else
+      run_mixed({inputs[0], inputs[1]}, how, n, out, formula);
+  } else {
+    if (how) [[unlikely]]
+      return run_pieces(floating_tile<F, T>, n, inputs, {size}, how, output, size);
+    run_arrays<slow>({inputs[0]}, n, out, [](const auto& from, std::int64_t i) -> Vector<T> {
+      return F()(from.at(0, i));
+    });
+  }
 }
 
 /// The operands of a gradient formula. Each is loaded when the formula reads it.
@@ -157,25 +216,30 @@ auto gradient_at(const From& from, std::int64_t i) {
     return F::d1(Saved<From>{from, i});
 }
 template <class F, int input>
-inline constexpr bool has_gradient = requires(const Sources<float, 5>& from) {
-  F::d0(Saved<Sources<float, 5>>{from, 0});
+inline constexpr bool has_gradient = requires(const Rows<float, 5>& from) {
+  F::d0(Saved<Rows<float, 5>>{from, 0});
 };
 template <class F>
-inline constexpr bool has_gradient<F, 1> = requires(const Sources<float, 5>& from) {
-  F::d1(Saved<Sources<float, 5>>{from, 0});
+inline constexpr bool has_gradient<F, 1> = requires(const Rows<float, 5>& from) {
+  F::d1(Saved<Rows<float, 5>>{from, 0});
 };
 
 template <class F, int input, class T>
 void gradient_tile(std::int64_t n, const void* const* values, unsigned how, void* output) {
+  constexpr bool slow = is_slow<F>;
+  constexpr int size = sizeof(T);
   const bool adds = how & pass_adds;
+  if (how & in_pieces<slow>) [[unlikely]]
+    return run_pieces(gradient_tile<F, input, T>, n, values, {size, size, size, size},
+                      how & (in_pieces<slow> | pass_adds), output, size);
   const void* all[] = {values[0], values[1], values[2], values[3], adds ? output : nullptr};
   T* const out = static_cast<T*>(output);
   if (adds)
-    run_all<is_slow<F>, false>(all, how, n, out, [](const auto& from, std::int64_t i) {
+    run_arrays<slow>(all, n, out, [](const auto& from, std::int64_t i) {
       return Vector<T>(from.at(4, i) + gradient_at<F, input>(from, i));
     });
   else
-    run_all<is_slow<F>, true>(all, how, n, out, [](const auto& from, std::int64_t i) {
+    run_arrays<slow>(all, n, out, [](const auto& from, std::int64_t i) {
       return Vector<T>(gradient_at<F, input>(from, i));
     });
 }
@@ -184,42 +248,17 @@ void gradient_tile(std::int64_t n, const void* const* values, unsigned how, void
 template <class T>
 using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
 
-/// A pass in which some inputs are a single number. It runs along short rows in which the number is
-/// repeated.
-template <int K>
-void repeat_numbers(Tile tile, std::int64_t n, const void* const* inputs, const int (&sizes)[K],
-                    unsigned scalars, void* output, int size) {
-  constexpr std::int64_t row = 64;
-  alignas(64) std::byte buffer[K][row * sizeof(std::int64_t)];
-  const void* from[K];
-  for (int k = 0; k < K; ++k) {
-    from[k] = inputs[k];
-    if (!(scalars >> k & 1)) continue;
-    const std::int64_t bytes = (n < row ? n : row) * sizes[k];
-    __builtin_memcpy(buffer[k], inputs[k], static_cast<std::size_t>(sizes[k]));
-    for (std::int64_t done = sizes[k]; done < bytes; done *= 2)
-      __builtin_memcpy(buffer[k] + done, buffer[k], static_cast<std::size_t>(done));
-    from[k] = buffer[k];
-  }
-  for (std::int64_t i = 0; i < n; i += row) {
-    tile(n - i < row ? n - i : row, from, 0, static_cast<std::byte*>(output) + i * size);
-    for (int k = 0; k < K; ++k)
-      if (!(scalars >> k & 1)) from[k] = static_cast<const std::byte*>(from[k]) + row * sizes[k];
-  }
-}
-
 /// T is the type in which the formula computes; Out is the type of the result.
 template <class F, class T, class Out>
 void loop_tile(std::int64_t n, const void* const* inputs, unsigned how, void* output) {
-  const unsigned scalars = how & pass_scalars;
-  if (scalars) {
-    constexpr int size = sizeof(T), sizes[] = {size, size};
+  constexpr int size = sizeof(T);
+  if (how & pass_scalars) {
     if constexpr (is_binary<F>)
-      return repeat_numbers<2>(loop_tile<F, T, Out>, n, inputs, sizes, scalars, output,
-                               sizeof(Out));
+      return run_pieces(loop_tile<F, T, Out>, n, inputs, {size, size}, how & pass_scalars, output,
+                        sizeof(Out));
     else
-      return repeat_numbers<1>(loop_tile<F, T, Out>, n, inputs, {size}, scalars, output,
-                               sizeof(Out));
+      return run_pieces(loop_tile<F, T, Out>, n, inputs, {size}, how & pass_scalars, output,
+                        sizeof(Out));
   }
   const T* const x = static_cast<const T*>(inputs[0]);
   auto* const out = static_cast<Stored<Out>*>(output);

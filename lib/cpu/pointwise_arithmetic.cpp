@@ -7,10 +7,13 @@ using namespace formulas;
 namespace {
 template <class T>
 void lerp_tile(std::int64_t n, const void* const* inputs, unsigned how, void* output) {
-  run_all<false, true>({inputs[0], inputs[1], inputs[2]}, how, n, static_cast<T*>(output),
-                       [](const auto& from, std::int64_t i) -> Vector<T> {
-                         return Lerp()(from.at(0, i), from.at(1, i), from.at(2, i));
-                       });
+  constexpr int size = sizeof(T);
+  if (how) [[unlikely]]
+    return run_pieces(lerp_tile<T>, n, inputs, {size, size, size}, how, output, size);
+  run_arrays<false>({inputs[0], inputs[1], inputs[2]}, n, static_cast<T*>(output),
+                    [](const auto& from, std::int64_t i) -> Vector<T> {
+                      return Lerp()(from.at(0, i), from.at(1, i), from.at(2, i));
+                    });
 }
 /// One exponent for all elements has a loop of its own if its powers need no logarithm.
 template <class T>

@@ -10,8 +10,8 @@ namespace {
 template <class T>
 void where_tile(std::int64_t n, const void* const* inputs, unsigned how, void* output) {
   constexpr int size = sizeof(T);
-  if (const unsigned scalars = how & pass_scalars)
-    return repeat_numbers<3>(where_tile<T>, n, inputs, {1, size, size}, scalars, output, size);
+  if (how & pass_scalars)
+    return run_pieces(where_tile<T>, n, inputs, {1, size, size}, how & pass_scalars, output, size);
   const auto* const condition = static_cast<const std::uint8_t*>(inputs[0]);
   const T* const x = static_cast<const T*>(inputs[1]);
   const T* const y = static_cast<const T*>(inputs[2]);
@@ -21,9 +21,9 @@ void where_tile(std::int64_t n, const void* const* inputs, unsigned how, void* o
 }
 template <class X, class Y>
 void order_tile(std::int64_t n, const void* const* inputs, unsigned how, void* output) {
-  if (const unsigned scalars = how & pass_scalars)
-    return repeat_numbers<2>(order_tile<X, Y>, n, inputs, {sizeof(X), sizeof(Y)}, scalars, output,
-                             sizeof(float));
+  if (how & pass_scalars)
+    return run_pieces(order_tile<X, Y>, n, inputs, {sizeof(X), sizeof(Y)}, how & pass_scalars,
+                      output, sizeof(float));
   const X* const x = static_cast<const X*>(inputs[0]);
   const Y* const y = static_cast<const Y*>(inputs[1]);
   float* const out = static_cast<float*>(output);

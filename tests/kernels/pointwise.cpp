@@ -87,6 +87,47 @@ void check_special(const Formula<T>& f, const InstructionSet& set) {
         if (!f.binary) break;
       }
 }
+/// A number as an input, and stores past the caches, give the bits of a plain pass over arrays.
+template <class T>
+void check_how(std::string_view op, Tile tile, unsigned inputs, unsigned flags) {
+  constexpr std::int64_t most = 2100, size = sizeof(T);
+  for (const std::int64_t n : {1, 2, 7, 16, 67, 1024, 2100})
+    for (unsigned scalars = 0; scalars < 1u << inputs; ++scalars) {
+      std::vector<T> values[4], repeated[4];
+      const void *from[4], *arrays[4];
+      for (unsigned k = 0; k < 4; ++k) {
+        for (std::int64_t i = 0; i < n; ++i)
+          values[k].push_back(T(0.5) + static_cast<T>((i * 37 + 11 * k) % 101) / 128);
+        repeated[k] = values[k];
+        const std::int64_t width = op == "where" && k == 0 ? 1 : size;  // the condition is bytes
+        auto* const bytes = reinterpret_cast<std::byte*>(repeated[k].data());
+        if (scalars >> k & 1)
+          for (std::int64_t i = width; i < n * size; ++i) bytes[i] = bytes[i - width];
+        from[k] = values[k].data();
+        arrays[k] = repeated[k].data();
+      }
+      constexpr std::int64_t before = 3;  // elements: the output starts within a cache line
+      alignas(64) T out[before + most + 1], right[before + most + 1];
+      std::fill(std::begin(out), std::end(out), T(3));
+      std::copy(std::begin(out), std::end(out), right);
+      tile(n, from, scalars | flags, out + before);
+      tile(n, arrays, flags & pass_adds, right + before);
+      if (std::memcmp(out, right, sizeof out) != 0)
+        FAIL(op << ": " << n << " elements, scalars " << scalars << ", flags " << flags);
+    }
+}
+template <class T>
+void check_how(const kernels::NamedTiles& op) {
+  const std::string_view name = op.op;
+  const auto dtype = static_cast<int>(dtype_of<T>());
+  for (const unsigned flags : {0u, pass_streams})
+    if (const Tile value = op.tiles->value[dtype])
+      check_how<T>(name, value, name == "lerp" || name == "where" ? 3 : 2, flags);
+  for (const unsigned flags : {0u, pass_streams, pass_adds})
+    for (const auto& gradient : op.tiles->gradient)
+      if (gradient[dtype]) check_how<T>(name, gradient[dtype], 4, flags);
+}
+
 template <class... F>
 void add_names(std::set<std::string_view>& names, List<F...>) {
   (names.insert(F::name), ...);
@@ -118,6 +159,16 @@ TEST_CASE("special values give what IEEE 754 says at every lane") {
     INFO(set.name);
     for (const auto& f : formulas_for<float>(Numbers())) check_special(f, set);
     for (const auto& f : formulas_for<double>(Numbers())) check_special(f, set);
+  });
+}
+TEST_CASE("a pass with numbers or past the caches has the bits of a pass over arrays") {
+  for_each_set([](const InstructionSet& set) {
+    INFO(set.name);
+    for (auto* family = set.families; *family; ++family)
+      for (auto* op = (*family)->tiles; op && op->op; ++op) {
+        check_how<float>(*op);
+        check_how<double>(*op);
+      }
   });
 }
 TEST_CASE("an element's bits do not depend on adjacent elements") {
