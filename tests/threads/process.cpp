@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The pool after a fork, at the end of a program, and with environment variables.
 #include <sched.h>
+#include <sys/resource.h>
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
@@ -229,6 +231,38 @@ TEST_CASE("a child may be forked while another thread opens the BLAS library") {
       other.join();
       return well;
     }));
+}
+
+TEST_CASE("a product ends where the system refuses the BLAS library its memory") {
+  if (sanitized) SKIP("a sanitizer needs the address space");
+  constexpr std::int64_t n = 200;
+  static const std::vector<float> x(n * n, 1.0f);
+  static std::array<std::vector<float>, 4> results;
+  for (auto& y : results) y.assign(n * n, 0.0f);
+  const auto multiply = [](std::vector<float>& y) {
+    if (!kernels::has_blas()) return true;
+    for (int i = 0; i < 20; ++i)
+      kernels::blas_product_f32(
+          {n, n, n, x.data(), n, false, x.data(), n, false, y.data(), n, false});
+    return y[0] == n && y.back() == n;
+  };
+  const auto in_little_memory = [&] {
+    alarm(60);  // ends a child that hangs
+    std::size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlim_t most = pages * 4096 + (rlim_t{120} << 20);
+    const rlimit limits{most, most};
+    if (setrlimit(RLIMIT_AS, &limits)) return false;
+    std::vector<std::thread> others;
+    for (std::size_t i = 1; i < results.size(); ++i)
+      others.emplace_back([&, i] { multiply(results[i]); });
+    const bool right = multiply(results[0]);
+    for (std::thread& other : others) other.join();
+    return right;
+  };
+  CHECK(true_in_child(in_little_memory));  // before the library is opened, unless another test did
+  kernels::has_blas();
+  CHECK(true_in_child(in_little_memory));
 }
 
 TEST_CASE("a child may be forked while other threads are inside the BLAS library") {
