@@ -21,6 +21,9 @@ void Optimizer::add_group(const std::vector<Variable>& variables, double rate, C
 std::vector<RowGradient> Optimizer::gradients_of(GradientTape& tape, const Operand& loss) const {
   const CallerScope here(loss.caller(), name_);
   check_not_moved(name_, variables_, loss.caller());
+  if (const Tensor x = loss.value(); x.defined() && x.size() != 1)
+    fail<ShapeError>(loss.caller(), name_, "loss", "one number", "shape " + to_text(x.shape()),
+                     "Use its mean() or its sum().");
   return tape.row_gradients(loss, variables_);
 }
 

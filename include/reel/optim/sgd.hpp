@@ -23,7 +23,8 @@ class REEL_API SGD : public Optimizer {
   /// row_gradients() of a tape. Throws Error, ShapeError, DTypeError, DeviceError or IndexError
   /// before anything of any group has changed.
   void step(GradientList gradients, Caller caller = Caller::here());
-  /// Updates the Variables with the gradients of a loss for variables().
+  /// Updates the Variables with the gradients of a loss for variables(). Throws ShapeError unless
+  /// the loss is one number.
   void step(GradientTape& tape, Operand loss) { step(gradients_of(tape, loss), loss.caller()); }
   /// The state, which a checkpoint must contain.
   void fields(auto&& field) {
