@@ -87,19 +87,20 @@ Schedule::Schedule(Optimizer& optimizer, Factor factor, Caller caller) try
       factor_(std::move(factor)) {
   const CallerScope here(caller, "Schedule");
   if (!factor_) fail<Error>(caller, "Schedule", "factor", "a function", "none");
-  set_rates(caller);
+  set_rates(steps_, caller);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "Schedule");
 }
 
 void Schedule::step(Caller caller) {
   const CallerScope here(caller, "Schedule");
-  steps_.assign_add(1);
-  set_rates(caller);
+  const Tensor steps = steps_ + 1;
+  set_rates(steps, caller);
+  steps_.assign(steps);
 }
 
-void Schedule::set_rates(Caller caller) {
-  const Tensor factor = factor_(cast(steps_, DType::float64));
+void Schedule::set_rates(const Tensor& steps, Caller caller) {
+  const Tensor factor = factor_(cast(steps, DType::float64));
   if (!factor.defined() || factor.rank() != 0)
     fail<ShapeError>(caller, "Schedule", "factor", "one number, of shape ()",
                      factor.defined() ? to_text(factor.shape()) : "an undefined Tensor");
@@ -108,10 +109,15 @@ void Schedule::set_rates(Caller caller) {
     rates_[i].assign(rates[static_cast<std::int64_t>(i)]);
 }
 
+namespace {
+constexpr double infinity = std::numeric_limits<double>::infinity();
+}  // namespace
+
 ReduceOnPlateau::ReduceOnPlateau(Optimizer& optimizer, PlateauOptions options, Caller caller) try
     : rates_(optimizer.learning_rates()),
       best_("best",
-            on_device_of(rates_, tensor<double>(std::numeric_limits<double>::infinity(), caller),
+            on_device_of(rates_,
+                         tensor<double>(options.larger_is_better ? -infinity : infinity, caller),
                          caller),
             caller),
       bad_steps_("bad_steps", on_device_of(rates_, tensor(std::int64_t{0}, caller), caller),
@@ -127,7 +133,9 @@ ReduceOnPlateau::ReduceOnPlateau(Optimizer& optimizer, PlateauOptions options, C
 
 void ReduceOnPlateau::step(Operand loss) {
   const CallerScope here(loss.caller(), "ReduceOnPlateau");
-  const Tensor good = loss < best_ * (1 - options_.threshold);
+  const double sign = options_.larger_is_better ? -1 : 1;
+  const Tensor best = sign * best_, size = options_.absolute ? Tensor(best * 0 + 1) : abs(best);
+  const Tensor good = sign * loss < where(best == infinity, best, best - options_.threshold * size);
   const Tensor bad_steps = where(good, 0, bad_steps_ + 1), reduces = bad_steps > options_.patience;
   best_.assign(where(good, loss, best_));
   bad_steps_.assign(where(reduces, 0, bad_steps));

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include <reel/optim/schedule.hpp>
@@ -195,6 +197,65 @@ TEST_CASE("step refuses gradients that do not fit and changes nothing", "[optim]
                 {"gradient 1 (b)", "got nothing"});
   REQUIRE(equal(w, ones({2, 3})));
   REQUIRE(adam.steps().value().item<std::int64_t>() == 0);
+}
+
+TEST_CASE("step refuses a loss that is not one number and names its shape") {
+  const Variable w("w", tensor({1.0f, 2.0f}));
+  optim::SGD sgd({w});
+  optim::Adam adam({w});
+  const auto refused = [&](auto& optimizer, const std::string& name) {
+    GradientTape tape;
+    const Tensor losses = w * 2;
+    std::string text;
+    try {
+      optimizer.step(tape, losses);
+    } catch (const ShapeError& error) {
+      text = error.what();
+    }
+    INFO(text);
+    CHECK(text.find(name + ": loss: expected one number, got shape (2,)") != text.npos);
+    CHECK(text.find("row_gradients") == text.npos);
+    optimizer.step(tape, sum(losses));  // the tape is as it was
+  };
+  refused(sgd, "SGD");
+  refused(adam, "Adam");
+}
+
+TEST_CASE("ReduceOnPlateau compares losses of either sign, by shares or differences") {
+  const auto rate_after = [](optim::PlateauOptions options, std::vector<double> losses) {
+    optim::SGD sgd({Variable("w", ones({1}))}, {.learning_rate = 1});
+    options.patience = 0;
+    options.factor = 0.5;
+    optim::ReduceOnPlateau plateau(sgd, options);
+    for (const double loss : losses) plateau.step(loss);
+    return sgd.learning_rate().value().item<double>();
+  };
+  CHECK(rate_after({}, {4, 3, 2}) == 1);
+  CHECK(rate_after({}, {4, 4}) == 0.5);
+  CHECK(rate_after({}, {-1, -2, -3}) == 1);
+  CHECK(rate_after({}, {-1, -1}) == 0.5);
+  CHECK(rate_after({.threshold = 0.1}, {-1, -1.05}) == 0.5);
+  CHECK(rate_after({.threshold = 0.1}, {-1, -1.2}) == 1);
+  CHECK(rate_after({.threshold = 0.1, .absolute = true}, {10, 9.8, 9.5}) == 1);
+  CHECK(rate_after({.threshold = 0.1, .absolute = true}, {10, 9.95}) == 0.5);
+  CHECK(rate_after({.larger_is_better = true}, {-1, 0.5, 0.8}) == 1);
+  CHECK(rate_after({.larger_is_better = true}, {0.5, 0.4}) == 0.5);
+}
+
+TEST_CASE("a step of a schedule whose factor throws does not count") {
+  optim::SGD sgd({Variable("w", ones({1}))}, {.learning_rate = 1});
+  bool fails = false;
+  optim::Schedule schedule(sgd, [&](const Tensor& step) {
+    if (fails) throw std::runtime_error("no factor");
+    return 1 / (step + 1);
+  });
+  schedule.step();
+  fails = true;
+  CHECK_THROWS_AS(schedule.step(), std::runtime_error);
+  CHECK(schedule.steps().value().item<std::int64_t>() == 1);
+  fails = false;
+  schedule.step();
+  CHECK(sgd.learning_rate().value().item<double>() == Approx(1.0 / 3));
 }
 
 TEST_CASE("A rate that is no number is refused and changes nothing", "[optim][cpu]") {

@@ -47,7 +47,8 @@ class REEL_API Schedule {
  public:
   /// Sets the rates of the first step.
   Schedule(Optimizer& optimizer, Factor factor, Caller caller = Caller::here());
-  /// Sets the rates of the next step. Call it after the optimizer's step().
+  /// Sets the rates of the next step. Call it after the optimizer's step(). If the factor throws,
+  /// the step does not count.
   void step(Caller caller = Caller::here());
   /// The number of steps so far, an int64 Variable.
   const Variable& steps() const { return steps_; }
@@ -60,7 +61,7 @@ class REEL_API Schedule {
   }
 
  private:
-  void set_rates(Caller caller);
+  void set_rates(const Tensor& steps, Caller caller);
   std::vector<Variable> rates_;
   Variable first_rates_, steps_;
   Factor factor_;
@@ -70,10 +71,13 @@ class REEL_API Schedule {
 struct PlateauOptions {
   double factor = 0.1;
   std::int64_t patience = 10;  // the rates change after more than this many bad losses in a row
-  double threshold = 1e-4;     // a bad loss is not below (1 - threshold) times the last good one
-  double least = 0;            // no rate becomes smaller than this
+  double threshold = 1e-4;  // a good loss is better than the last good one by more than threshold
+                            // times the absolute value of that one
+  double least = 0;         // no rate becomes smaller than this
+  bool absolute = false;    // a good loss is better by more than threshold itself
+  bool larger_is_better = false;  // as for an accuracy; else the smaller loss is better
 };
-/// Multiplies the learning rates of an optimizer by a factor when a loss does not fall any more.
+/// Multiplies the learning rates of an optimizer by a factor when a loss does not improve any more.
 /// Throws Error for a factor outside [0, 1), or a negative or infinite option.
 class REEL_API ReduceOnPlateau {
  public:
@@ -81,7 +85,7 @@ class REEL_API ReduceOnPlateau {
                            Caller caller = Caller::here());
   /// Call it with one loss, for example that of an epoch. NaN is a bad loss.
   void step(Operand loss);
-  /// The last good loss, float64; infinity before the first.
+  /// The last good loss, float64. Before the first, infinity; -infinity if larger is better.
   const Variable& best() const { return best_; }
   /// The learning rates that it sets.
   const std::vector<Variable>& variables() const { return rates_; }
