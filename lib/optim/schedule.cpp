@@ -110,7 +110,8 @@ void Schedule::set_rates(const Tensor& steps, Caller caller) {
 }
 
 namespace {
-constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double infinity = std::numeric_limits<double>::infinity(),
+                 largest = std::numeric_limits<double>::max();
 }  // namespace
 
 ReduceOnPlateau::ReduceOnPlateau(Optimizer& optimizer, PlateauOptions options, Caller caller) try
@@ -134,8 +135,11 @@ ReduceOnPlateau::ReduceOnPlateau(Optimizer& optimizer, PlateauOptions options, C
 void ReduceOnPlateau::step(Operand loss) {
   const CallerScope here(loss.caller(), "ReduceOnPlateau");
   const double sign = options_.larger_is_better ? -1 : 1;
-  const Tensor best = sign * best_, size = options_.absolute ? Tensor(best * 0 + 1) : abs(best);
-  const Tensor good = sign * loss < where(best == infinity, best, best - options_.threshold * size);
+  const Tensor best = sign * best_;
+  // the first time, the best loss is infinite
+  const Tensor least = options_.absolute ? best - options_.threshold
+                                         : best - minimum(abs(best), largest) * options_.threshold;
+  const Tensor good = sign * loss < least;
   const Tensor bad_steps = where(good, 0, bad_steps_ + 1), reduces = bad_steps > options_.patience;
   best_.assign(where(good, loss, best_));
   bad_steps_.assign(where(reduces, 0, bad_steps));
