@@ -92,12 +92,12 @@ bool is_on_main_stack(std::uintptr_t first, std::size_t bytes) {
 
 /// The size of the block of glibc's main heap that begins there; 0 if there is none. The words in
 /// front of it and of the next block must look like sizes.
-[[gnu::no_sanitize_thread]] std::size_t block_bytes(std::uintptr_t at) {
+std::size_t block_bytes(std::uintptr_t at) {
   constexpr std::size_t least = 32, most = std::size_t{1} << 32, in_use = 1;
-  const auto end = reinterpret_cast<std::uintptr_t>(sbrk(0));
-  const auto size_at = [end](std::uintptr_t header) {
-    const std::size_t size = header < end ? *reinterpret_cast<const std::size_t*>(header) : 0;
-    return size >= least && size < most && size % 16 <= in_use ? size / 16 * 16 : 0;
+  const auto size_at = [](std::uintptr_t header) {
+    std::size_t size = 0;  // another thread may free the end of the heap meanwhile
+    const bool there = read_memory(header, &size, word);
+    return there && size >= least && size < most && size % 16 <= in_use ? size / 16 * 16 : 0;
   };
   const std::size_t size = at % 16 ? 0 : size_at(at - word);
   return size && size_at(at - word + size) ? size - word : 0;
