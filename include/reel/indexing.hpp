@@ -33,21 +33,24 @@ inline constexpr Ellipsis ellipsis{};
 struct Bound {
   std::int64_t value = 0;
   bool open = true;
+  bool wrapped = false;  // unsigned, and in the upper half of its type, as -n is
   constexpr Bound() = default;
   template <WholeNumber I>
-  constexpr Bound(I n) : value(detail::position_of(n)), open(false) {}
+  constexpr Bound(I n) : value(detail::position_of(n)), open(false) {
+    if constexpr (std::is_integral_v<I>)
+      wrapped = std::is_unsigned_v<I> && sizeof(I) >= 4 && n > static_cast<I>(-1) / 2;
+  }
 };
 /// The positions start, start + step, ... before stop. As in Python, ends outside the axis are
-/// moved to its ends.
+/// moved to its ends. An unsigned end beyond the axis that stands for a negative number, such as -n
+/// with a std::size_t, throws IndexError.
 struct Range {
   Bound start, stop;
   std::int64_t step = 1;
 };
 /// The positions start, start + step, ... before stop. `{}` leaves an end open: `range({}, {}, -1)`
 /// reverses an axis.
-constexpr Range range(Bound start, Bound stop, std::int64_t step = 1) {
-  return {start, stop, step};
-}
+constexpr Range range(Bound start, Bound stop, CountNumber step = 1) { return {start, stop, step}; }
 
 /// One index of x(...):
 /// - a position; negative positions count from the end;

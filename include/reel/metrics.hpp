@@ -14,7 +14,7 @@ REEL_API Tensor accuracy(Operand scores, Operand labels);
 /// The share of the examples whose label is among the k largest scores. Of equal scores the first
 /// ones count as larger, and NaN counts as larger than any number. A label whose score is NaN
 /// counts as wrong. Throws Error unless k >= 1, and IndexError for a label that is not a class.
-REEL_API Tensor top_k_accuracy(Operand scores, Operand labels, std::int64_t k);
+REEL_API Tensor top_k_accuracy(Operand scores, Operand labels, CountNumber k);
 /// A matrix [classes, classes] of counts (int64): row i and column j hold the number of examples
 /// with the label i and the prediction j. Throws IndexError for a label or prediction that is not a
 /// class.

@@ -10,12 +10,17 @@ namespace reel {
 /// its own generator. Without a call of seed(), the first thread that draws has seed 0, and later
 /// threads have other seeds. To make a run repeatable, seed each of its threads.
 REEL_API void seed(std::uint64_t seed);
+template <class T>
+requires(std::is_arithmetic_v<T> &&
+         !WholeNumber<T>) void seed(T) = delete;  // a fraction or a truth value
 
 /// A stream of random numbers: a seed and a position. A Generator is a handle: copies share the
 /// stream.
 class REEL_API Generator {
  public:
   explicit Generator(std::uint64_t seed);
+  template <class T>
+  requires(std::is_arithmetic_v<T> && !WholeNumber<T>) explicit Generator(T) = delete;
   Generator(const Generator& other);
   Generator& operator=(const Generator& other);
   ~Generator();
@@ -25,6 +30,8 @@ class REEL_API Generator {
   std::uint64_t position() const;
   /// Moves the stream to a position. All copies follow.
   void set_position(std::uint64_t position);
+  template <class T>
+  requires(std::is_arithmetic_v<T> && !WholeNumber<T>) void set_position(T) = delete;
   /// Continues where a generator with this seed and position would. All copies follow.
   void restore(std::uint64_t seed, std::uint64_t position);
   /// A new stream with the same seed and position.
@@ -73,7 +80,7 @@ REEL_API Tensor normal(Shape shape, NormalOptions options = {}, Caller caller = 
 /// low <= high, and unless both are finite in the dtype.
 REEL_API Tensor uniform(Shape shape, UniformOptions options = {}, Caller caller = Caller::here());
 /// Uniform integers (int64) in [low, high). Throws Error unless low < high.
-REEL_API Tensor integers(std::int64_t low, std::int64_t high, Shape shape,
+REEL_API Tensor integers(CountNumber low, CountNumber high, Shape shape,
                          Caller caller = Caller::here());
 /// bools that are true with this probability. Throws Error unless 0 <= probability <= 1.
 REEL_API Tensor bernoulli(double probability, Shape shape, Caller caller = Caller::here());
@@ -130,7 +137,7 @@ REEL_API Tensor beta(double a, double b, Shape shape, BetaOptions options = {},
                      Caller caller = Caller::here());
 
 /// x with the slices along an axis in random order: take(x, permutation(n), axis).
-REEL_API Tensor shuffle(Operand x, int axis = 0);
+REEL_API Tensor shuffle(Operand x, AxisNumber axis = 0);
 
 /// One random class (int64) for each row of scores: class k with the probability
 /// softmax(logits)[k]. logits are [..., classes]; the result does not have the last axis. A uniform

@@ -62,6 +62,23 @@ struct Extent {
   constexpr Extent(I n) : value(detail::position_of(n)) {}
 };
 
+/// A count, a distance or a position. No fraction and no truth value converts to it.
+struct CountNumber {
+  std::int64_t value;
+  template <WholeNumber I>
+  constexpr CountNumber(I n) : value(detail::position_of(n)) {}
+  constexpr operator std::int64_t() const { return value; }
+};
+
+/// The number of an axis; negative numbers count from the end. No fraction and no truth value
+/// converts to it.
+struct AxisNumber {
+  int value;
+  template <WholeNumber I>
+  constexpr AxisNumber(I n) : value(detail::axis_of(n)) {}
+  constexpr operator int() const { return value; }
+};
+
 /// The number of an axis, and the line of the caller.
 struct AxisAt {
   std::int64_t axis;

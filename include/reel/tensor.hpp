@@ -65,7 +65,7 @@ class REEL_API Tensor {
   }
   /// The length of one axis. Negative axes count from the end. Throws ShapeError for an axis that
   /// does not exist.
-  std::int64_t shape(int axis, Caller caller = Caller::here()) const;
+  std::int64_t shape(AxisNumber axis, Caller caller = Caller::here()) const;
   /// The type of the elements.
   DType dtype(Caller caller = Caller::here()) const;
   /// Where the elements are.

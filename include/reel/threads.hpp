@@ -3,6 +3,7 @@
 #pragma once  // defined in lib/flow
 #include <reel/caller.hpp>
 #include <reel/export.hpp>
+#include <reel/shape.hpp>
 
 namespace reel {
 /// How many threads share the work of a large op, the calling thread included. At first this is the
@@ -11,5 +12,5 @@ namespace reel {
 REEL_API int num_threads();
 /// Sets the number for all threads of the program, from the next op on. Throws Error unless it is 1
 /// to 256.
-REEL_API void set_num_threads(int threads, Caller caller = Caller::here());
+REEL_API void set_num_threads(CountNumber threads, Caller caller = Caller::here());
 }  // namespace reel

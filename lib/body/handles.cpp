@@ -19,12 +19,12 @@ const Body& defined_body(const Tensor& x, std::string_view what, Caller caller) 
 const Shape& Tensor::shape(Caller caller) const& {
   return defined_body(*this, "shape", caller).shape;
 }
-std::int64_t Tensor::shape(int axis, Caller caller) const {
+std::int64_t Tensor::shape(AxisNumber axis, Caller caller) const {
   const Shape& shape = defined_body(*this, "shape", caller).shape;
   const int rank = static_cast<int>(shape.rank());
   if (axis < -rank || axis >= rank)
-    fail<ShapeError>(caller, "shape", "axis", "an axis of " + to_text(shape), to_text(axis));
-  return shape[axis];
+    fail<ShapeError>(caller, "shape", "axis", "an axis of " + to_text(shape), to_text(axis.value));
+  return shape[axis.value];
 }
 DType Tensor::dtype(Caller caller) const { return defined_body(*this, "dtype", caller).dtype; }
 Device Tensor::device(Caller caller) const {

@@ -106,12 +106,13 @@ int num_threads() {
   tell_interceptors("it reads num_threads()");
   return kernels::thread_count();
 }
-void set_num_threads(int threads, Caller caller) {
+void set_num_threads(CountNumber threads, Caller caller) {
   tell_interceptors("it calls set_num_threads()");
   if (threads < 1 || threads > kernels::most_threads)
     fail<Error>(caller, "set_num_threads", "threads",
-                "a whole number in [1, " + to_text(kernels::most_threads) + "]", to_text(threads));
-  kernels::set_thread_count(threads);
+                "a whole number in [1, " + to_text(kernels::most_threads) + "]",
+                to_text(threads.value));
+  kernels::set_thread_count(static_cast<int>(threads));
 }
 InferScope::InferScope() : before_(Context::here().mode & infer_only) {
   Context::here().mode |= infer_only;

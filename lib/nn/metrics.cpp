@@ -96,7 +96,7 @@ Tensor accuracy(Operand scores, Operand labels) {
   return mean_of((argmax(x, -1) == truth) & (largest == largest));  // NaN is never right
 }
 
-Tensor top_k_accuracy(Operand scores, Operand labels, std::int64_t k) {
+Tensor top_k_accuracy(Operand scores, Operand labels, CountNumber k) {
   constexpr std::string_view name = "top_k_accuracy";
   const CallerScope here(scores.caller(), name);
   check_number(k >= 1, name, "k", "1 or more", static_cast<double>(k), scores.caller());
@@ -107,7 +107,7 @@ Tensor top_k_accuracy(Operand scores, Operand labels, std::int64_t k) {
   const Tensor at = expand_dims(truth, -1), own = gather(x, at, -1);
   const Tensor earlier = arange(0, classes).to(x.device()) < at;
   const Tensor larger = ~(x <= own) | ((x == own) & earlier);
-  return mean_of(sum(cast(larger, DType::int64), -1) < k);
+  return mean_of(sum(cast(larger, DType::int64), -1) < k.value);
 }
 
 Tensor confusion_matrix(Operand predictions, Operand labels, Extent classes) {

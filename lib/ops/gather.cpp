@@ -263,13 +263,15 @@ Tensor take_by(Op& op, const Operand& x, const Operand& indices, int axis) {
   return run(op, {x, indices}, AxisOptions{normal_axis(op, axis, rank, x.caller())});
 }
 }  // namespace
-Tensor take(Operand x, Operand indices, int axis) { return take_by(take_op, x, indices, axis); }
+Tensor take(Operand x, Operand indices, AxisNumber axis) {
+  return take_by(take_op, x, indices, axis);
+}
 Tensor lookup(Operand table, Operand rows) { return take_by(lookup_op, table, rows, 0); }
-Tensor gather(Operand x, Operand indices, int axis) {
+Tensor gather(Operand x, Operand indices, AxisNumber axis) {
   const std::size_t rank = shape_of(gather_op, x).rank();
   return run(gather_op, {x, indices}, AxisOptions{normal_axis(gather_op, axis, rank, x.caller())});
 }
-Tensor pick(Operand x, Operand indices, int axis) {
+Tensor pick(Operand x, Operand indices, AxisNumber axis) {
   const FunctionScope scope(x.caller(), "pick");
   const Shape& shape = shape_of(gather_op, x);
   const std::int64_t at = normal_axis(gather_op, axis, shape.rank(), x.caller());

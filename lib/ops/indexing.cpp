@@ -46,6 +46,11 @@ inline Picked pick_range(const Index& index, std::int64_t length) {
   const std::int64_t step = range.step;
   if (step == 0) [[unlikely]]
     fail<IndexError>(index.caller(), index_name, "range", "a step other than 0", "0");
+  for (const Bound& end : {range.start, range.stop})
+    if (end.wrapped && end.value > length) [[unlikely]]
+      fail<IndexError>(index.caller(), index_name, "range", "signed ends",
+                       "an unsigned number that stands for a negative one",
+                       "Convert it first: range(-std::int64_t(n), {}).");
   const bool up = step > 0;
   const std::int64_t low = up ? 0 : -1, high = up ? length : length - 1;
   const std::int64_t start =

@@ -183,13 +183,13 @@ constinit Op concat_op{.name = "concat",
                        .argument_names = "part"};
 
 Tensor slice(const Operand& x, const SliceOptions& options) { return run(slice_op, x, options); }
-Tensor concat(Operands parts, int axis) {
+Tensor concat(Operands parts, AxisNumber axis) {
   if (parts.size() == 0)
     fail<ShapeError>(parts.caller(), concat_op.name, "parts", "at least one tensor", "none");
   const std::size_t rank = shape_of(concat_op, parts[0]).rank();
   return run(concat_op, parts, AxisOptions{normal_axis(concat_op, axis, rank, parts.caller())});
 }
-Tensor stack(Operands parts, int axis) try {
+Tensor stack(Operands parts, AxisNumber axis) try {
   const FunctionScope scope(parts.caller(), "stack");
   if (parts.size() == 0)
     fail<ShapeError>(parts.caller(), "stack", "parts", "at least one tensor", "none");
@@ -213,14 +213,14 @@ Tensor stack(Operands parts, int axis) try {
   for (const Operand& part : operands) {
     const bool number = part.kind() == Operand::Kind::scalar;
     wide.push_back(expand_dims(
-        number ? Operand(full({}, part.scalar(), {common}, parts.caller())) : part, axis));
+        number ? Operand(full({}, part.scalar(), {common}, parts.caller())) : part, axis.value));
   }
   return concat(Operands(wide, parts.caller()), axis);
 } catch (const std::bad_alloc&) {
   fail_memory(parts.caller(), "stack");
 }
 
-std::vector<Tensor> split(Operand x, std::span<const std::int64_t> lengths, int axis) {
+std::vector<Tensor> split(Operand x, std::span<const std::int64_t> lengths, AxisNumber axis) {
   const FunctionScope scope(x.caller(), "split");
   const Shape& shape = shape_of(slice_op, x);
   const auto along =
@@ -233,7 +233,7 @@ std::vector<Tensor> split(Operand x, std::span<const std::int64_t> lengths, int 
                      rest < 0 ? "more" : to_text(rest) + " less");
   return parts_of(x, along, lengths.size(), [&](std::size_t i) { return lengths[i]; });
 }
-std::vector<Tensor> split(Operand x, std::int64_t parts, int axis) {
+std::vector<Tensor> split(Operand x, CountNumber parts, AxisNumber axis) {
   const FunctionScope scope(x.caller(), "split");
   const Shape& shape = shape_of(slice_op, x);
   const auto along =
@@ -241,7 +241,7 @@ std::vector<Tensor> split(Operand x, std::int64_t parts, int axis) {
   if (parts <= 0 || shape.data()[along] % parts != 0)
     fail<ShapeError>(x.caller(), "split", "parts",
                      "a number that divides the length " + to_text(shape.data()[along]),
-                     to_text(parts));
+                     to_text(parts.value));
   const std::int64_t length = shape.data()[along] / parts;
   return parts_of(x, along, static_cast<std::size_t>(parts), [&](std::size_t) { return length; });
 }

@@ -49,7 +49,7 @@ void require_matrices(const Operand& x, std::string_view function) {
 }
 }  // namespace
 
-Tensor swap_axes(Operand x, int first, int second) {
+Tensor swap_axes(Operand x, AxisNumber first, AxisNumber second) {
   const FunctionScope scope(x.caller(), "swap_axes");
   const Shape& shape = shape_of(slice_op, x);
   return exchanged(x, normal(first, shape, x.caller()), normal(second, shape, x.caller()));
@@ -61,7 +61,7 @@ Tensor matrix_transpose(Operand x) {
   return exchanged(x, rank - 2, rank - 1);
 }
 
-std::vector<Tensor> unbind(Operand x, int axis) {
+std::vector<Tensor> unbind(Operand x, AxisNumber axis) {
   const FunctionScope scope(x.caller(), "unbind");
   const Operand whole(x);  // a copy is no temporary, which the first slice could take over
   const Shape shape = shape_of(slice_op, x);
@@ -89,14 +89,14 @@ Tensor flip(Operand x, Axes axes) {
   return slice(x, place);
 }
 
-Tensor diagonal(Operand x, std::int64_t offset, int first, int second) {
+Tensor diagonal(Operand x, CountNumber offset, AxisNumber first, AxisNumber second) {
   const FunctionScope scope(x.caller(), "diagonal");
   require_matrices(x, "diagonal");
   Shape shape = shape_of(slice_op, x);
   std::size_t row = normal(first, shape, x.caller()), column = normal(second, shape, x.caller());
   if (row == column)
     fail<ShapeError>(x.caller(), "diagonal", "axes", "two different axes",
-                     to_text(first) + " and " + to_text(second));
+                     to_text(first.value) + " and " + to_text(second.value));
   offset = bounded(offset);
   if (row > column) {  // the order in which they are more often one axis
     std::swap(row, column);
@@ -113,7 +113,7 @@ Tensor diagonal(Operand x, std::int64_t offset, int first, int second) {
                               : transpose(x, Axes(std::span<const int>(order, shape.rank())));
   shape = matrices.shape();
   const std::int64_t rows = shape.data()[count], columns = shape.data()[count + 1];
-  const std::int64_t start = offset < 0 ? -offset : offset;
+  const std::int64_t start = offset < 0 ? -offset.value : offset.value;
   const std::int64_t length = std::max<std::int64_t>(
       0, offset < 0 ? std::min(rows - start, columns) : std::min(rows, columns - start));
   shape.resize(count + 1);
@@ -145,10 +145,10 @@ Tensor triangle(const Operand& x, std::int64_t offset, bool lower, std::string_v
 }
 }  // namespace
 
-Tensor tril(Operand x, std::int64_t offset) { return triangle(x, offset, true, "tril"); }
-Tensor triu(Operand x, std::int64_t offset) { return triangle(x, offset, false, "triu"); }
+Tensor tril(Operand x, CountNumber offset) { return triangle(x, offset, true, "tril"); }
+Tensor triu(Operand x, CountNumber offset) { return triangle(x, offset, false, "triu"); }
 
-Tensor roll(Operand x, std::int64_t shift, int axis) {
+Tensor roll(Operand x, CountNumber shift, AxisNumber axis) {
   const FunctionScope scope(x.caller(), "roll");
   const Operand whole(x);
   const Shape& shape = shape_of(slice_op, x);
@@ -201,7 +201,7 @@ Tensor tile(Operand x, Shape counts) {
   return y;
 }
 
-Tensor repeat(Operand x, Extent count, int axis) {
+Tensor repeat(Operand x, Extent count, AxisNumber axis) {
   const FunctionScope scope(x.caller(), "repeat");
   Shape shape = shape_of(slice_op, x);
   const std::size_t at = normal(axis, shape, x.caller());
@@ -232,10 +232,10 @@ Tensor repeat_each(const Operand& x, std::span<const std::int64_t> counts, int a
   fail_memory(x.caller(), "repeat");
 }
 }  // namespace
-Tensor repeat(Operand x, const std::vector<std::int64_t>& counts, int axis) {
+Tensor repeat(Operand x, const std::vector<std::int64_t>& counts, AxisNumber axis) {
   return repeat_each(x, counts, axis);
 }
-Tensor repeat(Operand x, std::initializer_list<std::int64_t> counts, int axis) {
+Tensor repeat(Operand x, std::initializer_list<std::int64_t> counts, AxisNumber axis) {
   return repeat_each(x, std::span(counts.begin(), counts.size()), axis);
 }
 

@@ -149,9 +149,9 @@ Tensor units_of(const Tensor& x, int axis) {
 }
 }  // namespace
 
-Tensor cosine_similarity(Operand x, Operand y, int axis) {
+Tensor cosine_similarity(Operand x, Operand y, AxisNumber axis) {
   return named("cosine_similarity", x, [&] {
-    return sum(units_of(floating(x), axis) * units_of(floating(y), axis), axis);
+    return sum(units_of(floating(x), axis) * units_of(floating(y), axis), axis.value);
   });
 }
 Tensor cosine_embedding_loss(Operand x, Operand y, Operand target, CosineEmbeddingOptions options) {

@@ -118,10 +118,11 @@ Tensor uniform(Shape shape, UniformOptions options, Caller caller) {
                .shape = shape},
               caller);
 }
-Tensor integers(std::int64_t low, std::int64_t high, Shape shape, Caller caller) {
+Tensor integers(CountNumber low, CountNumber high, Shape shape, Caller caller) {
   const FunctionScope scope(caller, "integers");
   if (low >= high)
-    fail<Error>(caller, "integers", "high", "more than low = " + to_text(low), to_text(high));
+    fail<Error>(caller, "integers", "high", "more than low = " + to_text(low.value),
+                to_text(high.value));
   return draw({.kind = RandomOptions::Kind::integers,
                .low = low,
                .high = high,

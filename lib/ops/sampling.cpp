@@ -67,7 +67,7 @@ Tensor categorical(Operand logits, Extent count) {
   return reshape(classes_of(logits, count.value), shape);
 }
 
-Tensor shuffle(Operand x, int axis) {
+Tensor shuffle(Operand x, AxisNumber axis) {
   const FunctionScope scope(x.caller(), "shuffle");
   const Tensor values = x.value();
   const DeviceScope device(values.device());

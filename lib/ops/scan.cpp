@@ -31,7 +31,7 @@ void linear_shape(Inference& call) {
   scan_shape(call);
 }
 
-using Scan = Tensor (*)(Operand, int, ScanOptions);
+using Scan = Tensor (*)(Operand, AxisNumber, ScanOptions);
 /// Unless elements of a line may be `equal`, no sample repeats elements along the axis.
 void scan_samples(SampleList out, Scan f, Draw draw = {}, bool equal = true) {
   for (const bool reverse : {false, true}) {
@@ -101,16 +101,16 @@ Tensor scan(Op& op, const Operand& x, int axis, ScanOptions options) {
 }
 }  // namespace
 
-Tensor cumsum(Operand x, int axis, ScanOptions options) {
+Tensor cumsum(Operand x, AxisNumber axis, ScanOptions options) {
   return scan(cumsum_op, x, axis, options);
 }
-Tensor cumprod(Operand x, int axis, ScanOptions options) {
+Tensor cumprod(Operand x, AxisNumber axis, ScanOptions options) {
   return scan(cumprod_op, x, axis, options);
 }
-Tensor cummax(Operand x, int axis, ScanOptions options) {
+Tensor cummax(Operand x, AxisNumber axis, ScanOptions options) {
   return scan(cummax_op, x, axis, options);
 }
-Tensor logcumsumexp(Operand x, int axis, ScanOptions options) {
+Tensor logcumsumexp(Operand x, AxisNumber axis, ScanOptions options) {
   return scan(logcumsumexp_op, x, axis, options);
 }
 

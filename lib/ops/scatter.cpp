@@ -33,7 +33,7 @@ void scatter_select_shape(Inference& call) {
   call.output(call.input(0).dtype, x);
 }
 
-void select_samples(SampleList out, Tensor (*f)(Operand, Operand, Operand, int), Draw x) {
+void select_samples(SampleList out, Tensor (*f)(Operand, Operand, Operand, AxisNumber), Draw x) {
   for (const auto& [shape, axis] :
        {std::pair<Shape, int>({3}, 0), {{1}, 1}, {{2, 2}, -1}, {{7}, 0}, {{0}, 0}, {{}, 1}})
     for (const auto layout : {Layout::plain, Layout::transposed, Layout::reversed}) {
@@ -129,16 +129,16 @@ Tensor along_axis(const Tensor& numbers, const Shape& x, int axis) {
 }
 }  // namespace
 
-Tensor scatter(Operand x, Operand indices, Operand updates, int axis) {
+Tensor scatter(Operand x, Operand indices, Operand updates, AxisNumber axis) {
   return select(scatter_assign_op, "scatter", x, indices, updates, axis);
 }
-Tensor scatter_max(Operand x, Operand indices, Operand updates, int axis) {
+Tensor scatter_max(Operand x, Operand indices, Operand updates, AxisNumber axis) {
   return select(scatter_max_op, "scatter_max", x, indices, updates, axis);
 }
-Tensor scatter_min(Operand x, Operand indices, Operand updates, int axis) {
+Tensor scatter_min(Operand x, Operand indices, Operand updates, AxisNumber axis) {
   return select(scatter_min_op, "scatter_min", x, indices, updates, axis);
 }
-Tensor scatter_add(Operand x, Operand indices, Operand updates, int axis) {
+Tensor scatter_add(Operand x, Operand indices, Operand updates, AxisNumber axis) {
   const Caller caller = x.caller();
   const FunctionScope scope(caller, "scatter_add");
   const Shape shape = shape_of(take_op, x);
@@ -155,7 +155,7 @@ Tensor scatter_add(Operand x, Operand indices, Operand updates, int axis) {
       run(scatter_op, {given == common ? updates : Operand(wide, caller), indices}, place);
   return add(x, Operand(sums, caller));
 }
-Tensor scatter_mean(Operand x, Operand indices, Operand updates, int axis) {
+Tensor scatter_mean(Operand x, Operand indices, Operand updates, AxisNumber axis) {
   return named("scatter_mean", x, [&] {
     require_dtype("scatter_mean", x, updates);
     const bool floats = is_floating(dtype_of(take_op, x));

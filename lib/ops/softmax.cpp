@@ -27,7 +27,7 @@ void cross_entropy_shape(Inference& call) {
   call.output(call.input(0).dtype, labels);
 }
 
-void softmax_samples(SampleList out, Tensor (*f)(Operand, int)) {
+void softmax_samples(SampleList out, Tensor (*f)(Operand, AxisNumber)) {
   samples_of(out, 1, [f](const std::vector<Tensor>& in) { return f(in[0], -1); });
   samples_of(out, 2, [f](const std::vector<Tensor>& in) { return f(in[0], 0); });
   samples_of(out, 3, [f](const std::vector<Tensor>& in) { return f(in[0], 1); }, {-30, 30});
@@ -86,8 +86,8 @@ Tensor along(Op& op, const Operand& x, int axis) {
 }
 }  // namespace
 
-Tensor softmax(Operand x, int axis) { return along(softmax_op, x, axis); }
-Tensor log_softmax(Operand x, int axis) { return along(log_softmax_op, x, axis); }
+Tensor softmax(Operand x, AxisNumber axis) { return along(softmax_op, x, axis); }
+Tensor log_softmax(Operand x, AxisNumber axis) { return along(log_softmax_op, x, axis); }
 
 Tensor row_losses(const Operand& scores, const Operand& labels, const LabelOptions& options) {
   return run(cross_entropy_op, {scores, labels}, options);

@@ -99,7 +99,7 @@ constinit Op histogram_op{.name = "histogram",
                           .contiguous_inputs = true,
                           .samples = histogram_samples};
 
-Tensor argsort(Operand x, int axis, SortOptions options) {
+Tensor argsort(Operand x, AxisNumber axis, SortOptions options) {
   const std::size_t rank = shape_of(argsort_op, x).rank();
   return run(argsort_op, x,
              AxisSortOptions{normal_axis(argsort_op, axis, rank, x.caller()), options.descending});
@@ -109,17 +109,18 @@ Tensor ranks_of(Operand x, std::int64_t axis, SortOptions options, std::int64_t 
   axis = normal_axis(argsort_op, axis, shape_of(argsort_op, x).rank(), x.caller());
   return run(argsort_op, x, AxisSortOptions{axis, options.descending, first, count});
 }
-Tensor sort(Operand x, int axis, SortOptions options) {
+Tensor sort(Operand x, AxisNumber axis, SortOptions options) {
   const FunctionScope scope(x.caller(), "sort");
   return gather(x, argsort(x, axis, options), axis);
 }
 
-TopK topk(Operand x, std::int64_t k, int axis) {
+TopK topk(Operand x, CountNumber k, AxisNumber axis) {
   const FunctionScope scope(x.caller(), "topk");
   const Shape& shape = shape_of(argsort_op, x);
   const std::int64_t along = normal_axis(argsort_op, axis, shape.rank(), x.caller());
   const std::int64_t n = shape.data()[along];
-  if (k < 0 || k > n) fail<ShapeError>(x.caller(), "topk", "k", "0 to " + to_text(n), to_text(k));
+  if (k < 0 || k > n)
+    fail<ShapeError>(x.caller(), "topk", "k", "0 to " + to_text(n), to_text(k.value));
   const Tensor positions = ranks_of(x, along, {.descending = true}, 0, k);
   return {gather(x, positions, axis), positions};
 }

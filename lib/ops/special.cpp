@@ -32,9 +32,9 @@ constinit Op polygamma_op = pointwise<formulas::Polygamma>(polygamma_samples);
 
 Tensor lgamma(Operand x) { return run_unary(lgamma_op, x); }
 Tensor digamma(Operand x) { return run_unary(digamma_op, x); }
-Tensor polygamma(int n, Operand x) {
-  if (n < 0 || n > 100) fail<Error>(x.caller(), "polygamma", "n", "0 to 100", to_text(n));
-  return run_binary(polygamma_op, x, n);
+Tensor polygamma(CountNumber n, Operand x) {
+  if (n < 0 || n > 100) fail<Error>(x.caller(), "polygamma", "n", "0 to 100", to_text(n.value));
+  return run_binary(polygamma_op, x, static_cast<int>(n));
 }
 
 const Entry special_ops[] = {&lgamma_op, &digamma_op, &polygamma_op, nullptr};

@@ -9,18 +9,18 @@ namespace reel {
 /// axis.
 ///
 ///     take(tensor({10, 20, 30}), tensor({2, 0}))    // [30, 10]
-REEL_API Tensor take(Operand x, Operand indices, int axis = 0);
+REEL_API Tensor take(Operand x, Operand indices, AxisNumber axis = 0);
 /// One element for each position. For axis 1: result[i][j] = x[i][indices[i][j]]. `indices` has as
 /// many axes as x; along the other axes it may be shorter than x, not longer. The result has the
 /// shape of `indices`.
 ///
 ///     gather(tensor({{1, 5, 2}, {7, 0, 3}}), tensor({{2, 0}, {1, 1}}), 1)  // [[2, 1], [0, 0]]
-REEL_API Tensor gather(Operand x, Operand indices, int axis);
+REEL_API Tensor gather(Operand x, Operand indices, AxisNumber axis);
 /// One element of each line along an axis. For axis 1: result[k] = x[k][indices[k]]. `indices` and
 /// the result have the shape of x without this axis.
 ///
 ///     pick(tensor({{1, 5, 2}, {7, 0, 3}}), tensor({2, 0}))  // [2, 7]
-REEL_API Tensor pick(Operand x, Operand indices, int axis = -1);
+REEL_API Tensor pick(Operand x, Operand indices, AxisNumber axis = -1);
 /// 1 at each position of a new last axis of length `depth`, 0 elsewhere. The positions are classes:
 /// negative ones throw IndexError.
 ///

@@ -9,14 +9,14 @@
 
 namespace reel {
 /// x with two of its axes exchanged. The result is a view.
-REEL_API Tensor swap_axes(Operand x, int first, int second);
+REEL_API Tensor swap_axes(Operand x, AxisNumber first, AxisNumber second);
 /// x with its last two axes exchanged. The result is a view. Throws ShapeError for fewer than two
 /// axes.
 ///
 ///     matrix_transpose(tensor({{1, 2, 3}}))  // [[1], [2], [3]]
 REEL_API Tensor matrix_transpose(Operand x);
 /// The slices of x along an axis, as views: x(0), x(1), ... for axis 0.
-REEL_API std::vector<Tensor> unbind(Operand x, int axis = 0);
+REEL_API std::vector<Tensor> unbind(Operand x, AxisNumber axis = 0);
 /// The elements in reverse order along these axes, by default along all axes. The result is a view.
 ///
 ///     flip(tensor({{1, 2}, {3, 4}}), 1)    // [[2, 1], [4, 3]]
@@ -26,22 +26,23 @@ REEL_API Tensor flip(Operand x, Axes axes = Axes::every());
 ///
 ///     diagonal(tensor({{1, 2, 3}, {4, 5, 6}}))     // [1, 5]
 ///     diagonal(tensor({{1, 2, 3}, {4, 5, 6}}), 1)  // [2, 6]
-REEL_API Tensor diagonal(Operand x, std::int64_t offset = 0, int first = -2, int second = -1);
+REEL_API Tensor diagonal(Operand x, CountNumber offset = 0, AxisNumber first = -2,
+                         AxisNumber second = -1);
 /// The lower triangle of each matrix in the last two axes: 0 where the column is above row +
 /// offset.
 ///
 ///     tril(ones({2, 2}, int32))            // [[1, 0], [1, 1]]
-REEL_API Tensor tril(Operand x, std::int64_t offset = 0);
+REEL_API Tensor tril(Operand x, CountNumber offset = 0);
 /// The upper triangle of each matrix in the last two axes: 0 where the column is below row +
 /// offset.
 ///
 ///     triu(ones({2, 2}, int32))            // [[1, 1], [0, 1]]
-REEL_API Tensor triu(Operand x, std::int64_t offset = 0);
+REEL_API Tensor triu(Operand x, CountNumber offset = 0);
 /// x with its elements moved along an axis by `shift` positions. Elements that leave one end come
 /// back at the other end.
 ///
 ///     roll(tensor({1, 2, 3, 4}), 1, 0)     // [4, 1, 2, 3]
-REEL_API Tensor roll(Operand x, std::int64_t shift, int axis);
+REEL_API Tensor roll(Operand x, CountNumber shift, AxisNumber axis);
 /// x as a whole, repeated counts[i] times along axis i. If x has more axes than there are counts,
 /// its first axes are not repeated. If it has fewer, it gets new first axes.
 ///
@@ -53,13 +54,13 @@ REEL_API Tensor tile(Operand x, Shape counts);
 ///
 ///     repeat(tensor({1, 2}), 3, 0)         // [1, 1, 1, 2, 2, 2]
 ///     repeat(tensor({1, 2}), {1, 2}, 0)    // [1, 2, 2]
-REEL_API Tensor repeat(Operand x, Extent count, int axis);
-REEL_API Tensor repeat(Operand x, const std::vector<std::int64_t>& counts, int axis);
+REEL_API Tensor repeat(Operand x, Extent count, AxisNumber axis);
+REEL_API Tensor repeat(Operand x, const std::vector<std::int64_t>& counts, AxisNumber axis);
 template <WholeNumber I>
-Tensor repeat(Operand x, const std::vector<I>& counts, int axis) {
+Tensor repeat(Operand x, const std::vector<I>& counts, AxisNumber axis) {
   return repeat(x, detail::positions_of(counts, x.caller(), "repeat"), axis);
 }
-REEL_API Tensor repeat(Operand x, std::initializer_list<std::int64_t> counts, int axis);
+REEL_API Tensor repeat(Operand x, std::initializer_list<std::int64_t> counts, AxisNumber axis);
 
 /// How many elements pad() adds before and after the elements of an axis.
 struct Padding {

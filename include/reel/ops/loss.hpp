@@ -61,7 +61,7 @@ REEL_API Tensor kl_divergence(Operand x, Operand target, Reduction reduction = R
 /// A vector of zeros gives 0. Large and small elements do not overflow or vanish.
 ///
 ///     cosine_similarity(tensor({3.0, 4.0}), tensor({4.0, 3.0}))     // 0.96
-REEL_API Tensor cosine_similarity(Operand x, Operand y, int axis = -1);
+REEL_API Tensor cosine_similarity(Operand x, Operand y, AxisNumber axis = -1);
 
 /// Options of cosine_embedding_loss().
 struct CosineEmbeddingOptions {

@@ -26,18 +26,19 @@ REEL_API Tensor broadcast_to(Operand x, Shape shape);
 /// Tensors joined along one of their axes. Throws ShapeError if they differ in another axis.
 ///
 ///     concat({tensor({1, 2}), tensor({3})})        // [1, 2, 3]
-REEL_API Tensor concat(Operands parts, int axis = 0);
+REEL_API Tensor concat(Operands parts, AxisNumber axis = 0);
 /// Tensors of one shape, joined along a new axis. Throws ShapeError if their shapes differ.
 ///
 ///     stack({tensor({1, 2}), tensor({3, 4})}, 1)   // [[1, 3], [2, 4]]
-REEL_API Tensor stack(Operands parts, int axis = 0);
+REEL_API Tensor stack(Operands parts, AxisNumber axis = 0);
 /// Views of x, cut along an axis into equal parts, or into parts of these lengths. Throws
 /// ShapeError if the number of parts does not divide the length of the axis, or if the lengths do
 /// not add up to it.
-REEL_API std::vector<Tensor> split(Operand x, std::int64_t parts, int axis = 0);
-REEL_API std::vector<Tensor> split(Operand x, std::span<const std::int64_t> lengths, int axis = 0);
+REEL_API std::vector<Tensor> split(Operand x, CountNumber parts, AxisNumber axis = 0);
+REEL_API std::vector<Tensor> split(Operand x, std::span<const std::int64_t> lengths,
+                                   AxisNumber axis = 0);
 template <WholeNumber I>
-std::vector<Tensor> split(Operand x, const std::vector<I>& lengths, int axis = 0) {
+std::vector<Tensor> split(Operand x, const std::vector<I>& lengths, AxisNumber axis = 0) {
   const std::vector<std::int64_t> wide = detail::positions_of(lengths, x.caller(), "split");
   return split(x, std::span<const std::int64_t>(wide.data(), wide.size()), axis);
 }

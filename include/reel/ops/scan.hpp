@@ -15,20 +15,20 @@ struct ScanOptions {
 ///
 ///     cumsum(tensor({1, 2, 3}))            // [1, 3, 6]
 ///     cumsum(tensor({1, 2, 3}), 0, {.reverse = true})  // [6, 5, 3]
-REEL_API Tensor cumsum(Operand x, int axis = -1, ScanOptions options = {});
+REEL_API Tensor cumsum(Operand x, AxisNumber axis = -1, ScanOptions options = {});
 /// The product of the elements up to each one. The gradient is exact where elements are 0. Dtypes
 /// are those of cumsum().
 ///
 ///     cumprod(tensor({1, 2, 3}))           // [1, 2, 6]
-REEL_API Tensor cumprod(Operand x, int axis = -1, ScanOptions options = {});
+REEL_API Tensor cumprod(Operand x, AxisNumber axis = -1, ScanOptions options = {});
 /// The largest element up to each one; NaN from the first NaN on. The gradient goes to the largest
 /// element; of equal ones it goes to the last.
 ///
 ///     cummax(tensor({1, 3, 2}))            // [1, 3, 3]
-REEL_API Tensor cummax(Operand x, int axis = -1, ScanOptions options = {});
+REEL_API Tensor cummax(Operand x, AxisNumber axis = -1, ScanOptions options = {});
 /// log(sum(exp(x))) of the elements up to each one, safe for large x. Integers become float32. The
 /// gradient of an element that is -inf is 0.
 ///
 ///     logcumsumexp(tensor({0.0, 0.0}))     // [0.0000, 0.6931]
-REEL_API Tensor logcumsumexp(Operand x, int axis = -1, ScanOptions options = {});
+REEL_API Tensor logcumsumexp(Operand x, AxisNumber axis = -1, ScanOptions options = {});
 }  // namespace reel

@@ -12,27 +12,27 @@ namespace reel {
 /// has several updates, the last one counts and the others get no gradient.
 ///
 ///     scatter(tensor({1, 2, 3}), tensor({0, 2}), tensor({7, 8}))      // [7, 2, 8]
-REEL_API Tensor scatter(Operand x, Operand indices, Operand updates, int axis = 0);
+REEL_API Tensor scatter(Operand x, Operand indices, Operand updates, AxisNumber axis = 0);
 /// A copy of x where updates[i] is added to the slice at position indices[i] of an axis. A position
 /// may have several updates.
 ///
 ///     scatter_add(tensor({1, 2, 3}), tensor({0, 0}), tensor({7, 8}))  // [16, 2, 3]
-REEL_API Tensor scatter_add(Operand x, Operand indices, Operand updates, int axis = 0);
+REEL_API Tensor scatter_add(Operand x, Operand indices, Operand updates, AxisNumber axis = 0);
 /// A copy of x where each element with updates becomes the largest of itself and its updates; NaN
 /// if one of them is NaN. Equal largest ones share the gradient.
 ///
 ///     scatter_max(tensor({1, 2, 3}), tensor({0, 2}), tensor({7, 0}))  // [7, 2, 3]
-REEL_API Tensor scatter_max(Operand x, Operand indices, Operand updates, int axis = 0);
+REEL_API Tensor scatter_max(Operand x, Operand indices, Operand updates, AxisNumber axis = 0);
 /// A copy of x where each element with updates becomes the smallest of itself and its updates; NaN
 /// if one of them is NaN. Equal smallest ones share the gradient.
 ///
 ///     scatter_min(tensor({1, 2, 3}), tensor({0, 2}), tensor({7, 0}))  // [1, 2, 0]
-REEL_API Tensor scatter_min(Operand x, Operand indices, Operand updates, int axis = 0);
+REEL_API Tensor scatter_min(Operand x, Operand indices, Operand updates, AxisNumber axis = 0);
 /// A copy of x where each element with updates becomes the mean of itself and its updates. Integers
 /// become float32.
 ///
 ///     scatter_mean(tensor({1.0, 2.0}), tensor({0, 0}), tensor({3.0, 8.0}))    // [4., 2.]
-REEL_API Tensor scatter_mean(Operand x, Operand indices, Operand updates, int axis = 0);
+REEL_API Tensor scatter_mean(Operand x, Operand indices, Operand updates, AxisNumber axis = 0);
 
 // Segments: slice i of x along axis 0 belongs to the segment ids[i], a number from 0 to count - 1;
 // others throw IndexError. ids has one axis, as long as that of x; others throw ShapeError.

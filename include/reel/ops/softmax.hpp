@@ -11,9 +11,9 @@ enum class Reduction : std::uint8_t { mean, sum, none };
 /// A row in which all elements are -inf gives NaN.
 ///
 ///     softmax(tensor({1.f, 1.f}))          // [0.5, 0.5]
-REEL_API Tensor softmax(Operand x, int axis = -1);
+REEL_API Tensor softmax(Operand x, AxisNumber axis = -1);
 /// log(softmax(x)), computed without loss of precision.
-REEL_API Tensor log_softmax(Operand x, int axis = -1);
+REEL_API Tensor log_softmax(Operand x, AxisNumber axis = -1);
 /// -log(softmax(scores)[label]), one loss for each row. scores are [..., classes], without a
 /// softmax. labels are integers [...]. The mean of no rows is NaN. Throws IndexError for a label
 /// outside 0 to classes - 1, and ShapeError for other shapes. loss.hpp has a form with options.

@@ -14,11 +14,11 @@ struct SortOptions {
 ///
 ///     sort(tensor({3, 1, 2}))              // [1, 2, 3]
 ///     sort(tensor({3, 1, 2}), 0, {.descending = true})  // [3, 2, 1]
-REEL_API Tensor sort(Operand x, int axis = -1, SortOptions options = {});
+REEL_API Tensor sort(Operand x, AxisNumber axis = -1, SortOptions options = {});
 /// The positions in x of the elements of sort(x), in their order.
 ///
 ///     argsort(tensor({3, 1, 2}))           // [1, 2, 0]
-REEL_API Tensor argsort(Operand x, int axis = -1, SortOptions options = {});
+REEL_API Tensor argsort(Operand x, AxisNumber axis = -1, SortOptions options = {});
 
 /// The result of topk().
 struct TopK {
@@ -29,7 +29,7 @@ struct TopK {
 ///
 ///     topk(tensor({3, 7, 5}), 2).values    // [7, 5]
 ///     topk(tensor({3, 7, 5}), 2).positions  // [1, 2]
-REEL_API TopK topk(Operand x, std::int64_t k, int axis = -1);
+REEL_API TopK topk(Operand x, CountNumber k, AxisNumber axis = -1);
 
 /// Options of searchsorted().
 struct SearchOptions {

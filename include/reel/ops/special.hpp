@@ -21,5 +21,5 @@ REEL_API Tensor digamma(Operand x);
 /// unless n is 0 to 100.
 ///
 ///     polygamma(1, tensor({1.0}))          // [1.645]
-REEL_API Tensor polygamma(int n, Operand x);
+REEL_API Tensor polygamma(CountNumber n, Operand x);
 }  // namespace reel
