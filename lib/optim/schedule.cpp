@@ -15,7 +15,7 @@
 
 namespace reel::optim {
 namespace {
-double checked_steps(std::int64_t steps, std::string_view name, std::string_view argument,
+double checked_steps(CountNumber steps, std::string_view name, std::string_view argument,
                      Caller caller) {
   const double count = static_cast<double>(steps);
   check_number(steps >= 1, name, argument, "1 or more", count, caller);
@@ -35,7 +35,7 @@ Tensor cosine_between(double first, double last, const Tensor& t) {
 }
 }  // namespace
 
-Factor step_decay(std::int64_t every, double decay, Caller caller) {
+Factor step_decay(CountNumber every, double decay, Caller caller) {
   const double count = checked_steps(every, "step_decay", "every", caller);
   check_positive(decay, "step_decay", "decay", caller);
   return [=](const Tensor& step) { return power(decay, (step - step % count) / count); };
@@ -46,19 +46,19 @@ Factor exponential_decay(double decay, Caller caller) {
   return [=](const Tensor& step) { return power(decay, step); };
 }
 
-Factor linear_decay(std::int64_t steps, double last, Caller caller) {
+Factor linear_decay(CountNumber steps, double last, Caller caller) {
   const double count = checked_steps(steps, "linear_decay", "steps", caller);
   check_positive(last, "linear_decay", "last", caller);
   return [=](const Tensor& step) { return 1 - (1 - last) * minimum(step / count, 1); };
 }
 
-Factor cosine_decay(std::int64_t steps, double last, Caller caller) {
+Factor cosine_decay(CountNumber steps, double last, Caller caller) {
   const double count = checked_steps(steps, "cosine_decay", "steps", caller);
   check_positive(last, "cosine_decay", "last", caller);
   return [=](const Tensor& step) { return cosine_between(1, last, step / count); };
 }
 
-Factor warm_up(std::int64_t steps, Factor after, Caller caller) {
+Factor warm_up(CountNumber steps, Factor after, Caller caller) {
   const double count = checked_steps(steps, "warm_up", "steps", caller);
   return [=](const Tensor& step) {
     const Tensor rise = minimum((step + 1) / count, 1);
@@ -66,7 +66,7 @@ Factor warm_up(std::int64_t steps, Factor after, Caller caller) {
   };
 }
 
-Factor one_cycle(std::int64_t steps, OneCycleOptions options, Caller caller) {
+Factor one_cycle(CountNumber steps, OneCycleOptions options, Caller caller) {
   check_positive(options.first, "one_cycle", "first", caller);
   check_positive(options.last, "one_cycle", "last", caller);
   const double all = checked_steps(steps, "one_cycle", "steps", caller),

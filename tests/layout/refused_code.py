@@ -87,7 +87,7 @@ CASES = [
     ("seed(0.2)", "seed(-1)", "deleted"),
     ("Generator g(true)", "Generator g(1)", "deleted"),
     ("set_num_threads(1.5)", "set_num_threads(1)", ""),
-    ("top_k_accuracy(x, y, 1.5)", "top_k_accuracy(x, y, 1)", ""),
+    ("metrics::top_k_accuracy(x, y, 1.5)", "metrics::top_k_accuracy(x, y, 1)", ""),
     ("optim::step_decay(2.5, .1)", "optim::step_decay(2, .1)", ""),
     ("max(x, 0.0)", "maximum(x, 0.0)", ""),
     ("var(x, {.correction = 1})", "var(x, {0}, keepdims, {.correction = 1})", ""),

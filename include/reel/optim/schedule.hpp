@@ -16,20 +16,20 @@ using Factor = reel::detail::Function<Tensor(const Tensor& step)>;
 
 /// decay^floor(step / every): the rate is multiplied by `decay` after `every`, 2 `every`, ...
 /// steps. Throws Error unless every >= 1.
-REEL_API Factor step_decay(std::int64_t every, double decay = 0.1, Caller caller = Caller::here());
+REEL_API Factor step_decay(CountNumber every, double decay = 0.1, Caller caller = Caller::here());
 /// decay^step.
 REEL_API Factor exponential_decay(double decay, Caller caller = Caller::here());
 /// Falls linearly from 1 to `last` in this number of steps, then stays `last`. Throws Error unless
 /// steps >= 1.
-REEL_API Factor linear_decay(std::int64_t steps, double last = 0, Caller caller = Caller::here());
+REEL_API Factor linear_decay(CountNumber steps, double last = 0, Caller caller = Caller::here());
 /// Falls from 1 to `last` along half a period of the cosine in this number of steps (Loshchilov and
 /// Hutter 2017), then stays `last`. Throws Error unless steps >= 1.
-REEL_API Factor cosine_decay(std::int64_t steps, double last = 0, Caller caller = Caller::here());
+REEL_API Factor cosine_decay(CountNumber steps, double last = 0, Caller caller = Caller::here());
 /// Rises linearly in this number of steps: 1 / steps, 2 / steps, ... 1. Then the factor is `after`,
 /// whose steps count from 0. Without `after` the factor stays 1. Throws Error unless steps >= 1.
 ///
 ///     optim::Schedule schedule(adam, optim::warm_up(100, optim::cosine_decay(900)));
-REEL_API Factor warm_up(std::int64_t steps, Factor after = {}, Caller caller = Caller::here());
+REEL_API Factor warm_up(CountNumber steps, Factor after = {}, Caller caller = Caller::here());
 /// Options of one_cycle().
 struct OneCycleOptions {
   double first = 1.0 / 25, last = 1.0 / 25e4;  // factors of the first and of the last step
@@ -38,7 +38,7 @@ struct OneCycleOptions {
 /// Rises from `first` to 1, then falls to `last`, each along half a period of the cosine (Smith and
 /// Topin 2018). So the highest rate is the one that the optimizer has when the schedule is made.
 /// Throws Error unless 1 / steps < rising < 1.
-REEL_API Factor one_cycle(std::int64_t steps, OneCycleOptions options = {},
+REEL_API Factor one_cycle(CountNumber steps, OneCycleOptions options = {},
                           Caller caller = Caller::here());
 
 /// Sets the learning rates of an optimizer: the rate that each group has when the schedule is made,
