@@ -103,6 +103,10 @@ void check_along(const Tensor& along, const Shape& shape, std::string_view op, c
 }
 }  // namespace
 
+Tensor detail::own_argument(const Tensor& x, Caller caller) {
+  return x.defined() ? reshape(Operand(x, caller), x.shape()) : x;
+}
+
 LinearMap detail::linear_map(GradientTape& tape, const Tensor& y, const Tensor& x,
                              Caller caller) try {
   auto* const state = new LinearMap::State{

@@ -225,13 +225,17 @@ Tensor call_at(Caller caller, const F& f, Tensor& x, const Rest&... rest) {
     return f(x, rest...);
 }
 
+/// The argument of f in grad() and its like: a tensor of its own, so that an equal tensor that f
+/// captures is a constant.
+REEL_API Tensor own_argument(const Tensor& x, Caller caller);
+
 template <class F>
 struct ValueAndGradient : TakesLine {
   F f;
   explicit ValueAndGradient(F function) : f(static_cast<F&&>(function)) {}
   template <class... Rest>
   std::pair<Tensor, Tensor> operator()(Operand at, const Rest&... rest) const {
-    Tensor x = at.value();
+    Tensor x = own_argument(at.value(), at.caller());
     GradientTape tape({}, at.caller());
     tape.watch(x, at.caller());
     Tensor y = call_at(at.caller(), f, x, rest...);
@@ -250,7 +254,9 @@ struct Gradient : ValueAndGradient<F> {
 }  // namespace detail
 
 /// Returns a function that computes the gradient of f with respect to its first argument. If f's
-/// result has several elements, it is the gradient of their sum.
+/// result has several elements, it is the gradient of their sum. A tensor that f captures is a
+/// constant, even if it is the argument too; this holds for all functions of functions here and in
+/// transform.hpp.
 template <class F>
 auto grad(F f) {
   return detail::Gradient<F>(static_cast<F&&>(f));
@@ -264,6 +270,7 @@ auto value_and_grad(F f) {
 /// All derivatives of f at x. The shape is that of f(x) followed by that of x.
 template <class F>
 Tensor jacobian(F f, Tensor x, Caller caller = Caller::here()) {
+  x = detail::own_argument(x, caller);
   GradientTape tape({.persistent = true}, caller);
   tape.watch(x, caller);
   return tape.jacobian({detail::call_at(caller, f, x), caller}, x);

@@ -156,6 +156,7 @@ REEL_API std::vector<Tensor> second_along(GradientTape& outer, std::span<const T
 ///     linearize([](Tensor x) { return x * x; }, tensor({3.0})).second(tensor({2.0}))  // [12.]
 template <class F>
 std::pair<Tensor, LinearMap> linearize(F f, Tensor x, Caller caller = Caller::here()) {
+  x = detail::own_argument(x, caller);
   GradientTape tape({.watch_variables = false}, caller);
   tape.watch(x, caller);
   Tensor y = detail::call_at(caller, f, x);
@@ -181,6 +182,7 @@ std::pair<Tensor, Tensor> jvp(F f, Tensor x, Operand tangent) {
 ///     hvp([](Tensor x) { return sum(x * x * x); }, tensor({1.0}), tensor({2.0}))  // [12.]
 template <class F>
 Tensor hvp(F f, Tensor x, Tensor v, Caller caller = Caller::here()) {
+  x = detail::own_argument(x, caller);
   GradientTape outer({.watch_variables = false}, caller), inner({.watch_variables = false}, caller);
   outer.watch(x, caller);
   inner.watch(x, caller);
@@ -206,6 +208,7 @@ std::vector<Tensor> hvp(F f, const std::vector<Variable>& variables, const std::
 ///     batch_jacobian([](Tensor x) { return x * x; }, tensor({2.0, 3.0}))  // [4., 6.]
 template <class F>
 Tensor batch_jacobian(F f, Tensor x, Caller caller = Caller::here()) {
+  x = detail::own_argument(x, caller);
   GradientTape tape({.persistent = true}, caller);
   tape.watch(x, caller);
   return tape.batch_jacobian({detail::call_at(caller, f, x), caller}, x);

@@ -33,6 +33,28 @@ std::vector<Tensor> slopes_at(const Net& net, const std::vector<Tensor>& along, 
 }
 }  // namespace
 
+TEST_CASE("a tensor that a differentiated function captures is a constant, also its argument") {
+  const Tensor x = tensor({1.0, 2.0, 3.0}), one = ones({3});
+  const auto f = [&](Tensor q) { return sum(q * x); };
+  CHECK(equal(grad(f)(x), x));
+  CHECK(equal(value_and_grad(f)(x).second, x));
+  CHECK(jvp(f, x, one).second.item<float>() == 6);
+  CHECK(linearize(f, x).second(one).item<float>() == 6);
+  CHECK(equal(hvp([&](Tensor q) { return sum(q * q * x); }, x, one), 2 * x));
+  CHECK(equal(diagonal(jacobian([&](Tensor q) { return q * x; }, x)), x));
+  CHECK(equal(batch_jacobian([&](Tensor q) { return q * x; }, x), x));
+  const auto slope = [&](Tensor q) {
+    return sum(grad([&](Tensor p) { return sum(p * p * q * x); })(q));
+  };
+  CHECK(equal(grad(slope)(x), 4 * x * x));
+  // A tape follows the tensor itself, and through the argument.
+  GradientTape tape({.persistent = true});
+  tape.watch(x);
+  const Tensor y = x * 1;
+  CHECK(equal(tape.gradient(sum(x * x), x), 2 * x));
+  CHECK(equal(tape.gradient(sum(grad([&](Tensor q) { return sum(q * q * y); })(y)), x), 4 * x));
+}
+
 TEST_CASE("functional_call runs a model with other weights, and does not change it") {
   Net net;
   const Net other;
