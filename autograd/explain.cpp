@@ -261,7 +261,7 @@ std::string GradientTape::explain(Operand target, GradientSource source) try {
   {
     const PlaybackScope scope(context, bit);
     ResultMarks marks;
-    Playback playback(context, marks, bit, start, record, true);
+    Playback playback(context, marks, bit, start, record, true, caller);
     playback.add_at_once();
     for (const SourceValue& place : places) playback.request(place.value);
     playback.ignore_other_leaves();

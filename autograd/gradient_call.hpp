@@ -23,6 +23,9 @@ class GradientCall {
   const Shape& input_shape(int i) const;
   DType input_dtype(int i) const;
   int input_count() const { return record_.input_count; }
+  /// For a user's gradient: the number of the inputs that the op lists. Throws TapeError if a
+  /// source leads to a value that the function of the op has read without listing it.
+  int listed_inputs() const;
   int output_count() const { return record_.output_count(); }
   template <class T>
   const T& option() const {

@@ -63,7 +63,7 @@ bool wants_ops(const Context& context) {
 }  // namespace
 
 Playback::Playback(Context& context, ResultMarks& marks, std::uint64_t tape, std::uint32_t start,
-                   std::uint32_t target, bool keeps_saved)
+                   std::uint32_t target, bool keeps_saved, Caller caller)
     : context_(context),
       marks_(marks),
       tape_(tape),
@@ -72,7 +72,8 @@ Playback::Playback(Context& context, ResultMarks& marks, std::uint64_t tape, std
       first_value_((*context.reel)[start].first_value),
       played_(target + 1),
       keeps_saved_(keeps_saved),
-      listened_(context.mode && wants_ops(context)) {
+      listened_(context.mode && wants_ops(context)),
+      caller_(context.site_of(caller)) {
   const Record& last = (*context.reel)[target];
   slots_.resize(last.first_value + static_cast<std::uint32_t>(last.output_count()) - first_value_);
 }

@@ -21,7 +21,7 @@ class Playback {
   /// For the records from `target` down to `start`. `marks` gets the marks of tensors that
   /// gradient functions return.
   Playback(Context& context, ResultMarks& marks, std::uint64_t tape, std::uint32_t start,
-           std::uint32_t target, bool keeps_saved);
+           std::uint32_t target, bool keeps_saved, Caller caller);
 
   /// Call it before playing: the gradient of this value must stay in its slot.
   void request(std::uint32_t value) {
@@ -78,6 +78,8 @@ class Playback {
   /// that was not kept. Undefined if a tape or an interceptor must see ops, or if the pass of this
   /// op does not fit.
   Tensor step_before(const Record& record, const Op& op);
+  /// Throws TapeError if a requested value leads to this input, which the record does not list.
+  [[gnu::cold]] void require_no_request(const Record& record, int input);
   const Tensor& dy(int output) const { return dy_[output].gradient; }
   /// Whether another tape, or an interceptor that does not take gradients, must see ops.
   bool listened() const { return listened_; }
@@ -169,6 +171,7 @@ class Playback {
   std::uint32_t start_, target_, first_value_;
   std::uint32_t played_;  // the last record that was
   bool keeps_saved_, listened_, at_once_ = false;
+  Caller caller_;
   // The inputs of the current record whose gradients are still to be computed, a bit for each (bit
   // 63: all from there on); and those of them whose slots were empty.
   std::uint64_t wanted_ = 0, fresh_ = 0;
@@ -176,6 +179,7 @@ class Playback {
   SmallVector<Tensor, 4> copies_;  // made for that record
   SmallVector<Slot, 16> slots_;
   std::vector<DeferredProduct> deferred_;
+  std::vector<bool> led_to_;  // records from start_ on that a requested value leads to
   std::vector<std::vector<Tensor>> aside_;  // sums of 2^i times most_added gradients
 };
 }  // namespace reel

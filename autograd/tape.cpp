@@ -7,6 +7,7 @@
 #include <reel/ops.hpp>
 
 #include "autograd/completion.hpp"
+#include "autograd/late_tapes.hpp"
 #include "autograd/lookups.hpp"
 #include "autograd/playing.hpp"
 #include "autograd/unconnected.hpp"
@@ -201,8 +202,11 @@ void GradientTape::gradients(const Operand& target, const GradientSources& sourc
   reel.playing |= bit_;
   const std::uint32_t start = reel.start_of(bit_);
   if (record != no_record && record >= start) {
+    std::optional<LateTapes> late;
+    if (reel.active & ~bit_) [[unlikely]]
+      late.emplace().find(context, bit_, start, record);
     const PlaybackScope scope(context, bit_);
-    Playback playback(context, marks, bit_, start, record, options_.persistent);
+    Playback playback(context, marks, bit_, start, record, options_.persistent, caller);
     SmallVector<SourceValue, 16> places;
     find_sources(reel, sources, bit_, start, places);
     if (lookups) lookups->find(reel, bit_, start, record, sources, places, caller);
@@ -218,6 +222,7 @@ void GradientTape::gradients(const Operand& target, const GradientSources& sourc
     if (!is_observed && !(reel.ended & end.bit))
       for (const SourceValue& place : places)
         playback.take_requested(place.value, out[place.source]);
+    if (late && !(reel.ended & end.bit)) late->mark(context, out, sources.size(), caller);
     if (lookups && !(reel.ended & end.bit)) lookups->take(playback, context, marks, caller);
   }
   if (reel.ended & end.bit)
@@ -337,7 +342,7 @@ std::vector<RecordedOp> GradientTape::ops(Caller caller) const try {
     if (!(record.tapes & bit_)) continue;
     RecordedOp op{
         std::string(record.op->name), record.file ? record.file : "", record.line, {}, {}, {}};
-    for (int k = 0; k < record.input_count; ++k) op.inputs.push_back(*record.inputs[k].shape);
+    for (int k = 0; k < record.listed_count(); ++k) op.inputs.push_back(*record.inputs[k].shape);
     for (int k = 0; k < record.output_count(); ++k) op.outputs.push_back(*record.outputs[k].shape);
     if (record.options_type)
       op.options = to_string(OptionsView(record.options_type, record.options));

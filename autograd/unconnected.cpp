@@ -130,13 +130,9 @@ Cause cause_of(Context& context, const AskedTarget& target, GradientSource sourc
   const std::string zero = zero_advice;
   const std::vector<bool> reached = reached_from(reel, target.tape, start, source);
   std::string cut_at;
-  const Cut* unlisted = nullptr;  // the last use inside the function of a custom_gradient()
   for (const Cut& cut : reel.cuts()) {
     if (cut.record < start || !reached[cut.record - start]) continue;
-    const bool custom = cut.op == &custom_op;
-    if (custom && (!unlisted || cut.record >= unlisted->record)) unlisted = &cut;
-    cut_at = place_of(*cut.op, cut.site) +
-             (custom ? ", which does not list the source" : ", which has no gradient");
+    cut_at = place_of(*cut.op, cut.site) + ", which has no gradient";
   }
   if (target.record == no_record) return unrecorded(context, target, source, cut_at);
   if (reel.is_leaf(target.record))
@@ -150,11 +146,6 @@ Cause cause_of(Context& context, const AskedTarget& target, GradientSource sourc
   for (std::size_t k = reached.size(); k-- > 0;) {
     const std::uint32_t last = start + static_cast<std::uint32_t>(k);
     if (!reached[k] || reel.is_leaf(last)) continue;
-    if (unlisted && unlisted->record == last)
-      return {"one that ends at " + place_of(custom_op, unlisted->site),
-              "A Variable that its function captures has a gradient only if it is listed in the "
-              "second argument of custom_gradient. " +
-                  zero};
     return {"one that ends at " + place_of(*reel[last].op, reel[last].site()) + perhaps, zero};
   }
   if (const Cause cause = unknown(reel, target.tape, source); !cause.got.empty()) return cause;

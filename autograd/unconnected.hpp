@@ -5,9 +5,6 @@
 #include "lib/flow/context.hpp"
 
 namespace reel {
-/// The op of custom_gradient(). It is not in the table, because it cannot be called by name.
-extern Op custom_op;
-
 /// "relu (train.cpp:30)"
 std::string place_of(const Op& op, Caller site);
 /// What gradient() of a tape was asked for: the record is no_record where the tape has none.

@@ -99,6 +99,8 @@ REEL_API void register_op(std::string_view name, detail::Function<Tensors(const 
 /// Sets the gradient of an op with one output. f gets the call and the gradient of the output. It
 /// returns one tensor for each input, with the shape and dtype of this input; an undefined Tensor
 /// stands for no gradient. A gradient that was set before is replaced.
+/// gradient() of a tape throws TapeError where a source leads to the result through a tensor that
+/// the function of the op reads and that is no input; stop_gradient(x) makes a constant of x.
 REEL_API void register_gradient(std::string_view name,
                                 detail::Function<Tensors(const OpCall&, Tensor upstream)> f,
                                 Caller caller = Caller::here());

@@ -348,7 +348,9 @@ struct CustomGradient : TakesLine {
 ///
 /// A Variable that f captures has a gradient only if it is listed in `variables`, also where no
 /// argument has a gradient. The gradient function then also returns the gradients of these
-/// Variables, after those of the arguments.
+/// Variables, after those of the arguments. gradient() of a tape throws TapeError where a source
+/// leads to the value through a Variable or tensor that f reads and that is neither listed nor an
+/// argument; stop_gradient(x) inside f makes a constant of x.
 template <class F>
 auto custom_gradient(F f, std::vector<Variable> variables = {}) {
   return detail::CustomGradient<F>(static_cast<F&&>(f),

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The gate for ops that are functions of other ops, and for kernels of users.
+#include <optional>
 #include <utility>
 
 #include <reel/op.hpp>
 
 #include "lib/flow/observer.hpp"
 #include "lib/gate/call_view.hpp"
+#include "lib/gate/captures.hpp"
 #include "lib/gate/marks.hpp"
 #include "lib/gate/resolved.hpp"
 #include "lib/gate/update.hpp"
@@ -87,10 +89,13 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
     const CallerScope scope(caller, op.name);
     results = op.composite(OpCall(view), op.composite_state);
   };
+  std::optional<Captures> captures;
   const auto call_recorded = [&] {
     if (!own_gradient) return call();
+    if (!kernel) captures.emplace(context);
     const RecordingPause pause(context);
     call();
+    if (captures) captures->stop();
   };
   if (kernel && !code.given()) {
     const InterceptorPause pause;
@@ -129,11 +134,14 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
           origin_of(context, Operand(Access::tensor(inputs.bodies[i])), inputs.bodies[i]);
       inputs.origins[i].temporary = temporary;
     }
+    const int unlisted = captures ? captures->add_to(Access::bodies(outputs.data()), outputs.size(),
+                                                     inputs.bodies, inputs.origins, caller)
+                                  : 0;
     const std::uint64_t tapes = tapes_of(inputs);
     if (tapes && own_gradient)
       leave_record(context, op, options, site, inputs.bodies.data(), inputs.origins.data(),
-                   input_count, Access::bodies(outputs.data()), static_cast<int>(outputs.size()),
-                   tapes);
+                   input_count + unlisted, Access::bodies(outputs.data()),
+                   static_cast<int>(outputs.size()), tapes, unlisted);
     else if (tapes)
       note_cut(context, op, site, inputs.origins.data(), input_count);
   }

@@ -64,16 +64,19 @@ struct Origin {
     retain(body);
 }
 
-/// Appends a record of this call for `tapes`, and stores its id in the outputs.
+/// Appends a record of this call for `tapes`, and stores its id in the outputs. The last inputs are
+/// those that the op does not list, see InputSlot::is_listed().
 [[gnu::always_inline]] inline Record& write_record(Context& context, const Op& op,
                                                    OptionsView options, Caller site,
                                                    Body* const* inputs, const Origin* origins,
                                                    int input_count, Body* const* outputs,
-                                                   int output_count, std::uint64_t tapes) {
+                                                   int output_count, std::uint64_t tapes,
+                                                   int unlisted = 0) {
   Reel& reel = *context.reel;
   const std::uint32_t number = reel.size();
   if (output_count > 1) reel.require_values(output_count, op, site);
-  const unsigned needs = needs_of(op, origins, input_count);
+  const int listed = input_count - unlisted;
+  const unsigned needs = needs_of(op, origins, listed);
   Record& record = reel.append(op, input_count, output_count, options, needs != 0);
   record.file = site.file;
   record.line = site.line;
@@ -87,8 +90,10 @@ struct Origin {
       shape = new (reel.arena().take(sizeof(Shape))) Shape(body.shape);
     return shape;
   };
+  for (int i = listed; i < input_count; ++i)
+    set_input(reel, record.inputs[i], origins[i], inputs[i], nullptr, tapes, false);
 #pragma GCC unroll 3
-  for (int i = 0; i < input_count; ++i) {
+  for (int i = 0; i < listed; ++i) {
     if (origins[i].shape) shape = origins[i].shape;
     set_input(reel, record.inputs[i], origins[i], inputs[i],
               origins[i].shape ? shape : shape_of(*inputs[i]), tapes, needs >> (i < 7 ? i : 7) & 1);
@@ -106,7 +111,7 @@ struct Origin {
 /// leave_record() for any counts, out of line.
 Record& leave_record(Context& context, const Op& op, OptionsView options, Caller site,
                      Body* const* inputs, const Origin* origins, int input_count,
-                     Body* const* outputs, int output_count, std::uint64_t tapes);
+                     Body* const* outputs, int output_count, std::uint64_t tapes, int unlisted = 0);
 /// leave_record() for a call without options whose inputs and output have one shape and dtype.
 template <int N>
 [[gnu::always_inline]] inline Record& leave_record_alike(Context& context, const Op& op,

@@ -39,12 +39,16 @@ inline bool is_mark(const Body& x) { return id_of(x).reel & mark_bit; }
 struct InputSlot {
   std::uint32_t record = no_record;  // the record that made it, if tracked
   std::uint32_t value = 0;           // its number on the reel
-  const Shape* shape = nullptr;      // in the arena, or the output's
+  const Shape* shape = nullptr;      // in the arena, or the output's; null if not listed
   Body* saved = nullptr;             // if the gradient needs it: a reference unless borrowed
   DType dtype = DType::float32;
   bool tracked = false;
   bool followed = false;  // by all of the record's tapes
   bool borrows = false;   // the saved value is a leaf's, which outlives the record's tapes
+
+  /// False for a value that the function of the op has read although it is no input of the op. Its
+  /// part of a gradient is lost.
+  bool is_listed() const { return shape; }
 };
 struct OutputSlot {
   const Shape* shape = nullptr;
@@ -73,6 +77,12 @@ struct Record {
   static constexpr std::uint32_t alike = 2 * most_outputs;  // one output, at most two inputs, all
                                                             // of one shape and dtype
   int output_count() const { return static_cast<int>(outputs_and_flags & (most_outputs - 1)); }
+  /// The number of the inputs that the op lists, which come first.
+  int listed_count() const {
+    int count = input_count;
+    while (count > 0 && !inputs[count - 1].is_listed()) --count;
+    return count;
+  }
   Caller site() const { return {file, line}; }
 };
 static_assert(sizeof(Record) == 80);

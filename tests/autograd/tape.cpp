@@ -131,6 +131,31 @@ TEST_CASE("a saved value outlives the tape that watched it, for another that nee
   CHECK(equal(outer.gradient(y, x), tensor({10.0f, 14.0f})));
 }
 
+TEST_CASE("an outer tape that is younger than ops of the inner tape refuses what it would lose") {
+  const Tensor a = tensor(2.0f), b = tensor(3.0f);
+  const Variable w("w", tensor(2.0f));
+  const char* const refused = "an outer tape that is younger than ops of the inner tape";
+  GradientTape inner({.persistent = true});
+  inner.watch(a);
+  inner.watch(b);
+  const Tensor cube = a * a * a, cubed = w * w * w, line = a * b;
+  GradientTape outer({.persistent = true});
+  outer.watch(a);
+  const Tensor slope = inner.gradient(cube, a), slope_w = inner.gradient(cubed, w);
+  CHECK(slope.item<float>() == 12);
+  check_refused<TapeError>([&] { outer.gradient(slope, a); }, refused);
+  check_refused<TapeError>([&] { outer.gradient(slope * a, a); }, refused);
+  check_refused<TapeError>([&] { outer.gradient(slope_w * w, w); }, refused);
+  // What the outer tape knows, and what does not depend on its values, has its gradient.
+  CHECK(outer.gradient(inner.gradient(line, b), a).item<float>() == 1);
+  const Tensor weight = tensor(5.0f);
+  outer.watch(weight);
+  const Tensor product = inner.gradient(cube, a, {.upstream = weight});
+  CHECK(outer.gradient(product, weight).item<float>() == 12);
+  const Tensor later = inner.gradient(a * a * a, a);
+  CHECK(outer.gradient(later, a).item<float>() == 12);
+}
+
 TEST_CASE("an inner tape that watches an outer tape's intermediate stops there") {
   Tensor x = tensor(3.0f);
   GradientTape outer;
