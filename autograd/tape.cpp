@@ -2,6 +2,7 @@
 #include <reel/tape.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include <reel/ops.hpp>
@@ -151,6 +152,20 @@ void GradientTape::require_unspent(std::string_view what, Caller caller) const {
     fail_spent(what, inside, caller);
 }
 
+namespace {
+/// Throws TapeError for a source that the tape does not know, while the tape has all its records.
+inline void require_known(const AskedTarget& target, Context& context,
+                          const GradientSources& sources,
+                          const SmallVector<SourceValue, 16>& places, Caller caller) {
+  std::uint64_t known = 0;  // of the first 64 sources
+  for (const SourceValue& place : places)
+    if (place.source < 64) known |= std::uint64_t{1} << place.source;
+  const std::size_t unknown = static_cast<std::size_t>(std::countr_one(known));
+  if (unknown < std::min<std::size_t>(sources.size(), 64)) [[unlikely]]
+    unconnected_source(context, target, sources[unknown], unknown, caller);
+}
+}  // namespace
+
 void GradientTape::gradients(const Operand& target, const GradientSources& sources,
                              const GradientOptions& options, Tensor* out, bool may_miss,
                              detail::Lookups* lookups) try {
@@ -181,6 +196,19 @@ void GradientTape::gradients(const Operand& target, const GradientSources& sourc
   ResultMarks marks;
   if (context.is_watchful())
     read_marks(context, *body, Access::body(options.upstream), bit_, caller, marks);
+  const std::uint32_t start = reel.start_of(bit_);
+  const bool recorded = record != no_record && record >= start;
+  SmallVector<SourceValue, 16> places;
+  Tensor upstream = options.upstream;
+  if (recorded) {
+    find_sources(reel, sources, bit_, start, places);
+    if (upstream.defined()) {
+      const PlaybackScope scope(context, bit_);
+      upstream = checked_upstream(*body, upstream, caller);
+    }
+  }
+  if (options.unconnected == Unconnected::error && !may_miss && !lookups)
+    require_known({bit_, start, record, body}, context, sources, places, caller);
   // From here on, saved values are freed as the records are played, so the tape is spent even if a
   // rule throws. A gradient function may destroy the tape, so the code after play() must check this
   // before it reads the tape.
@@ -200,20 +228,17 @@ void GradientTape::gradients(const Operand& target, const GradientSources& sourc
     }
   } const end{this, reel, bit_, !(reel.playing & bit_)};
   reel.playing |= bit_;
-  const std::uint32_t start = reel.start_of(bit_);
-  if (record != no_record && record >= start) {
+  if (recorded) {
     std::optional<LateTapes> late;
     if (reel.active & ~bit_) [[unlikely]]
       late.emplace().find(context, bit_, start, record);
     const PlaybackScope scope(context, bit_);
     Playback playback(context, marks, bit_, start, record, options_.persistent, caller);
-    SmallVector<SourceValue, 16> places;
-    find_sources(reel, sources, bit_, start, places);
     if (lookups) lookups->find(reel, bit_, start, record, sources, places, caller);
     for (const SourceValue& place : places) playback.request(place.value);
     if (lookups) lookups->request(playback);
     playback.ignore_other_leaves();
-    playback.begin(origin.value, upstream_for(context, *body, options.upstream, caller));
+    playback.begin(origin.value, upstream_for(context, *body, upstream, caller));
     const bool is_observed = context.mode & observed;
     if (is_observed)
       Completion(context, playback, sources, {places.data(), places.size()}, out).play();

@@ -423,3 +423,13 @@ TEST_CASE("only floating values are watched, and a spent tape watches nothing") 
   CHECK(memory_statistics().live_records == records);
   CHECK(tape.ops().empty());
 }
+
+TEST_CASE("a tape whose gradient() was refused before it began can be asked again") {
+  const Tensor x = tensor({1.0f, 2.0f}), other = tensor(3.0f);
+  GradientTape tape;
+  tape.watch(x);
+  const Tensor y = sum(x * x);
+  check_refused<TapeError>([&] { tape.gradient(y, other); }, "source 0");
+  check_refused<ShapeError>([&] { tape.gradient(y, x, {.upstream = ones({3})}); }, "upstream");
+  CHECK(equal(tape.gradient(y, x), 2 * x));
+}
