@@ -16,8 +16,8 @@ using Kind = Instruction::Kind;
 using List = std::vector<Tensor>;
 using Traced = detail::Function<List(const List&)>;
 
-/// Adds one run of a function to a tree.
-inline void add_way(tracing::Tree& tree, const Traced& f, List arguments) {
+/// One run of a function.
+inline tracing::Capture capture_of(const Traced& f, List arguments) {
   tracing::Tracer tracer;
   for (Tensor& x : arguments) {
     x = tracing::named_apart(x);
@@ -28,10 +28,14 @@ inline void add_way(tracing::Tree& tree, const Traced& f, List arguments) {
     const InterceptorScope scope(tracer);
     results = f(arguments);
   }
-  const tracing::Capture path = tracer.finish(results);
+  tracing::Capture path = tracer.finish(results);
   INFO(tracer.trouble());
   REQUIRE(tracer.trouble().empty());
-  REQUIRE_FALSE(tree.add(path));
+  return path;
+}
+/// Adds one run of a function to a tree.
+inline void add_way(tracing::Tree& tree, const Traced& f, List arguments) {
+  REQUIRE_FALSE(tree.add(capture_of(f, std::move(arguments))));
 }
 
 inline std::string name_of(const Instruction& made) {

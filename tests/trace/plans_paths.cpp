@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/trace/book.hpp"
 #include "lib/trace/replay.hpp"
 #include "trace/plan_text.hpp"
 
@@ -407,5 +408,21 @@ TEST_CASE("the first step of a path may be a product that is added in place", "[
   tracing::Tree tree;
   add_way(tree, f, {ones({3, 3}), tensor(1.0f)});
   CHECK(plan_of(tree) == "tanh | kernel matmul/1, allocate, tanh!; 64");
+}
+
+TEST_CASE("a signature keeps what another thread has decided while this thread ran the function") {
+  const Tensor x = tensor({1.0f, 2.0f});
+  const auto doubled = capture_of([](const List& in) { return List{in[0] * 2}; }, {x});
+  const auto tripled = capture_of([](const List& in) { return List{in[0] * 3}; }, {x});
+  detail::TraceEntry eager;
+  eager.run_eagerly("it reads a file");
+  CHECK_FALSE(eager.publish(doubled, 1, nullptr));
+  CHECK(eager.trouble == "it reads a file");
+  CHECK(eager.plan.load() == nullptr);
+  detail::TraceEntry dropped;
+  REQUIRE_FALSE(dropped.publish(doubled, 1, nullptr));
+  CHECK(dropped.difference(tripled));
+  dropped.forget("an op was registered");
+  CHECK_FALSE(dropped.difference(tripled));
 }
 }  // namespace reel::tests
