@@ -23,6 +23,8 @@ class Archive {
 
   const std::vector<Entry>& entries() const { return entries_; }
   const Metadata& metadata() const { return metadata_; }
+  /// The names of entries that no Tensor can hold, and the reasons.
+  const Metadata& left() const { return left_; }
   /// Whether the program that wrote the file is this one: "reel", or "pt" for PyTorch.
   bool has_format(std::string_view program) const;
   /// Entry i, on the host.
@@ -30,7 +32,7 @@ class Archive {
 
  protected:
   std::vector<Entry> entries_;
-  Metadata metadata_;
+  Metadata metadata_, left_;
 };
 
 /// A .safetensors file, or several with an index.
@@ -46,10 +48,11 @@ std::unique_ptr<Archive> open_archive(const Path& path, std::string_view op, Cal
 void write_safetensors(const Path& path, const NamedTensors& tensors, const Metadata& metadata,
                        std::string_view op, Caller caller);
 
-/// All tensors of a file, on the device of this thread's scope.
-NamedTensors read_all(const Archive& archive, Caller caller);
+/// The tensors of a file that the options choose, on the device of this thread's scope.
+LoadedTensors read_tensors(const Archive& archive, const ReadOptions& options, const Path& path,
+                           std::string_view op, Caller caller);
 /// Throws Error if a name is not UTF-8 or occurs twice, or if a tensor is undefined.
 void check_names(const NamedTensors& tensors, std::string_view op, Caller caller);
-/// The name that occurs twice; null if none does.
-const std::string* repeated(const std::vector<Archive::Entry>& entries);
+/// The name that occurs twice among the entries; null if none does.
+const std::string* repeated(const std::vector<Archive::Entry>& entries, const Metadata& left);
 }  // namespace reel::io

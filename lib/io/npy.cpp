@@ -54,6 +54,24 @@ class Dictionary {
     rest_.remove_prefix(end + 1);
     return text;
   }
+  /// The text of a list or tuple with all its brackets; nothing if none comes next.
+  std::optional<std::string_view> brackets() {
+    if (!next_is('[') && !next_is('(')) return std::nullopt;
+    const std::string_view from = rest_;
+    int depth = 0;
+    do {
+      if (next_is('\'') || next_is('"')) {
+        if (!quoted()) return std::nullopt;
+      } else if (rest_.empty()) {
+        return std::nullopt;
+      } else {
+        depth += next_is('[') || next_is('(');
+        depth -= next_is(']') || next_is(')');
+        rest_.remove_prefix(1);
+      }
+    } while (depth > 0);
+    return from.substr(0, from.size() - rest_.size());
+  }
   bool word(std::string_view wanted) {
     skip_space();
     if (!rest_.starts_with(wanted)) return false;
@@ -95,6 +113,7 @@ struct Header {
   std::optional<bool> fortran;
   std::optional<std::vector<std::int64_t>> lengths;
   std::size_t bytes = 0;  // in front of the elements
+  std::string unread = {};
 };
 
 /// Reads a header and says what is wrong with it.
@@ -105,6 +124,7 @@ class HeaderReader {
 
   NpyHeader read() const {
     const Header header = read_header();
+    if (!header.unread.empty()) return {DType::boolean, false, Shape(), header.unread};
     check_size(header);
     return {*header.dtype, *header.fortran, Shape(*header.lengths, input_.caller())};
   }
@@ -149,7 +169,7 @@ class HeaderReader {
     if (!whole || !rest.at_end() || !header.dtype || !header.fortran || !header.lengths)
       fail("a header of 'descr', 'fortran_order' and 'shape'", rest.rest());
     if (header.lengths->size() > Shape::max_rank)
-      fail("a shape of at most 8 axes", std::to_string(header.lengths->size()));
+      header.unread = std::to_string(header.lengths->size()) + " axes";
   }
 
   /// False if the dictionary cannot be understood from here on.
@@ -157,11 +177,14 @@ class HeaderReader {
     if (key == "descr" && !header.dtype) {
       const std::string before = rest.rest();
       const std::optional<std::string_view> name = rest.quoted();
+      const std::optional<std::string_view> fields = name ? name : rest.brackets();
+      if (!fields) fail("the name of a dtype", before);
       for (const Description& description : descriptions)
         if (name == description.name) header.dtype = description.dtype;
-      if (!header.dtype)
-        fail("a dtype of bool, u1, i4, i8, f2, f4 or f8 (in NumPy: x.astype('f4'))",
-             name ? "'" + escaped(name->substr(0, 64)) + "'" : before);
+      if (!header.dtype) {
+        header.dtype = DType::boolean;
+        header.unread = "dtype '" + escaped(fields->substr(0, 64)) + "'";
+      }
       return true;
     }
     if (key == "fortran_order" && !header.fortran) {
@@ -209,6 +232,8 @@ NpyHeader read_npy_header(Bytes& bytes, std::uint64_t size, const Input& input) 
 
 Tensor read_npy(Bytes& bytes, std::uint64_t size, const Input& input) {
   const NpyHeader header = read_npy_header(bytes, size, input);
+  if (!header.unread.empty())
+    input.fail("a dtype of bool, u1, i4, i8, f2, f4 or f8 and at most 8 axes", header.unread);
   std::vector<std::int64_t> lengths(header.shape.begin(), header.shape.end());
   if (header.fortran) std::reverse(lengths.begin(), lengths.end());
   const RawTensor made = new_tensor(header.dtype, Shape(lengths, input.caller()), input);

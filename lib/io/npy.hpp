@@ -18,6 +18,7 @@ struct NpyHeader {
   DType dtype;
   bool fortran;  // column by column
   Shape shape;
+  std::string unread = {};  // if no Tensor can hold the array, the reason; then the rest is empty
 };
 /// Reads the header of a file of `size` bytes. Refuses a size that differs from the header's.
 NpyHeader read_npy_header(Bytes& bytes, std::uint64_t size, const Input& input);

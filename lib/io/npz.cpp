@@ -2,6 +2,8 @@
 // NumPy's .npz format: a zip file of .npy files.
 #include <reel/error.hpp>
 
+#include <algorithm>
+
 #include "lib/io/archive.hpp"
 #include "lib/io/magic.hpp"
 #include "lib/io/npy.hpp"
@@ -17,17 +19,28 @@ class NpzFile : public Archive {
       : input_(path, op, caller),
         zip_(of_format(input_, {Format::npz}, "a .npz file, which is a zip file")) {
     for (const ZipReader::Entry& member : zip_.entries()) {
-      if (!member.name.ends_with(ending))
-        input_.fail("members that end with .npy",
-                    "\"" + escaped(member.name.substr(0, 100)) + "\"");
+      if (member.name.ends_with('/')) continue;  // a folder
+      if (!member.name.ends_with(ending) || !member.unread.empty()) {
+        left_.emplace_back(member.name,
+                           member.unread.empty() ? "no .npy file" : std::string(member.unread));
+        continue;
+      }
+      const std::string name = member.name.substr(0, member.name.size() - ending.size());
       const std::unique_ptr<ZipMember> bytes = zip_.open(member);
       const NpyHeader header = read_npy_header(*bytes, member.size, input_);
-      entries_.push_back(
-          {member.name.substr(0, member.name.size() - ending.size()), header.dtype, header.shape});
+      if (!header.unread.empty()) {
+        check_rest(*bytes);  // a damaged header can have a dtype of no program
+        left_.emplace_back(name, header.unread);
+        continue;
+      }
+      entries_.push_back({name, header.dtype, header.shape});
+      members_.push_back(&member);
     }
+    if (const std::string* const name = repeated(entries_, left_))
+      input_.fail("each name once", "\"" + escaped(name->substr(0, 100)) + "\" twice");
   }
   Tensor read(std::size_t i) const override {
-    const ZipReader::Entry& member = zip_.entries()[i];
+    const ZipReader::Entry& member = *members_[i];
     const std::unique_ptr<ZipMember> bytes = zip_.open(member);
     const Tensor x = read_npy(*bytes, member.size, input_);
     bytes->finish();
@@ -35,8 +48,15 @@ class NpzFile : public Archive {
   }
 
  private:
+  static void check_rest(ZipMember& member) {
+    char part[4096];
+    while (member.rest() > 0)
+      member.read(part, std::min<std::uint64_t>(sizeof part, member.rest()));
+    member.finish();
+  }
   const Input input_;
   const ZipReader zip_;
+  std::vector<const ZipReader::Entry*> members_;
 };
 }  // namespace
 
@@ -61,8 +81,8 @@ void save_npz(const Path& path, const NamedTensors& tensors, NpzOptions options,
   fail_memory(caller, "save_npz");
 }
 
-NamedTensors load_npz(const Path& path, Caller caller) try {
-  return read_all(*open_npz(path, "load_npz", caller), caller);
+LoadedTensors load_npz(const Path& path, const ReadOptions& options, Caller caller) try {
+  return read_tensors(*open_npz(path, "load_npz", caller), options, path, "load_npz", caller);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "load_npz");
 }

@@ -11,30 +11,34 @@
 namespace reel::io {
 namespace {
 constexpr int most_depth = 64;
+constexpr std::size_t most_shown = 100;  // bytes of a name or text
 /// In the order of DType.
 constexpr std::string_view storage_names[] = {"BoolStorage", "ByteStorage",    "IntStorage",
                                               "LongStorage", "FloatStorage",   "DoubleStorage",
                                               "HalfStorage", "BFloat16Storage"};
 static_assert(std::size(storage_names) == dtype_count);
-constexpr std::string_view callable[] = {"collections.OrderedDict", "torch._utils._rebuild_tensor",
-                                         "torch._utils._rebuild_tensor_v2",
-                                         "torch._utils._rebuild_parameter", "torch.Size"};
 
-bool is_known(std::string_view global) {
-  if (std::find(std::begin(callable), std::end(callable), global) != std::end(callable))
-    return true;
-  return global.starts_with("torch.") &&
-         std::find(std::begin(storage_names), std::end(storage_names), global.substr(6)) !=
-             std::end(storage_names);
+constexpr std::uint32_t none = UINT32_MAX;  // of values
+
+std::optional<DType> dtype_of(std::string_view storage_type) {
+  for (int i = 0; i < dtype_count; ++i)
+    if (storage_type == "torch." + std::string(storage_names[i])) return static_cast<DType>(i);
+  return std::nullopt;
 }
 }  // namespace
+
+PickleReader::PickleReader(std::string_view text, const Input& input)
+    : text_(text),
+      rest_(text),
+      input_(input),
+      most_visits_(text.size() + 1),  // a named value takes at least one byte
+      most_name_bytes_(8 * text.size() + (1 << 16)) {}
 
 void PickleReader::fail(std::string_view got) const {
   input_.fail("a pickle of tensors, dicts, lists, numbers and texts", got);
 }
 
 void PickleReader::read() {
-  most_visits_ = rest_.size() + 1;  // a named value takes at least one byte
   const std::string_view start = take(2);
   if (start[0] != '\x80' || start[1] < 2 || start[1] > 5) fail("another protocol than 2 to 5");
   while (true) {
@@ -43,7 +47,7 @@ void PickleReader::read() {
     run(op);
   }
   if (stack_.size() != 1 || !marks_.empty() || !rest_.empty()) fail("more than one value");
-  name_values("", stack_[0], 0);
+  if (visit(stack_[0], 0) == Inside::plain && left_.empty()) leave(stack_[0]);
 }
 
 std::string_view PickleReader::take(std::uint64_t bytes) {
@@ -64,9 +68,9 @@ std::string_view PickleReader::line() {
   return take(end + 1).substr(0, end);
 }
 
-PickleReader::Id PickleReader::add(Value value) {
-  values_.push_back(std::move(value));
-  return static_cast<Id>(values_.size() - 1);
+void PickleReader::push(Value value) {
+  stack_.push_back(static_cast<Id>(values_.size()));
+  values_.push_back(value);
 }
 PickleReader::Id PickleReader::pop() {
   if (stack_.empty() || (!marks_.empty() && marks_.back() >= stack_.size())) fail("an empty stack");
@@ -74,17 +78,21 @@ PickleReader::Id PickleReader::pop() {
   stack_.pop_back();
   return id;
 }
-std::vector<PickleReader::Id> PickleReader::pop_to_mark() {
-  if (marks_.empty()) fail("no mark");
-  const auto first = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
-  const std::vector<Id> items(first, stack_.end());
-  stack_.erase(first, stack_.end());
-  marks_.pop_back();
+std::vector<PickleReader::Id> PickleReader::pop(std::size_t count) {
+  std::vector<Id> items(count);
+  for (std::size_t i = count; i-- > 0;) items[i] = pop();
   return items;
 }
-PickleReader::Value& PickleReader::top(Kind kind) {
+/// How many values are above the last mark, which is removed.
+std::size_t PickleReader::pop_mark() {
+  if (marks_.empty()) fail("no mark");
+  const std::size_t count = stack_.size() - marks_.back();
+  marks_.pop_back();
+  return count;
+}
+PickleReader::Value& PickleReader::top(bool (*fits)(Kind)) {
   if (stack_.empty() || (!marks_.empty() && marks_.back() >= stack_.size()) ||
-      values_[stack_.back()].kind != kind)
+      !fits(values_[stack_.back()].kind))
     fail("a value of another kind");
   return values_[stack_.back()];
 }
@@ -92,60 +100,107 @@ const PickleReader::Value& PickleReader::of_kind(Id id, Kind kind) const {
   if (values_[id].kind != kind) fail("a value of another kind");
   return values_[id];
 }
+std::string_view PickleReader::text_of(Id id) const {
+  const Value& text = of_kind(id, Kind::text);
+  return text_.substr(static_cast<std::size_t>(text.number), text.size);
+}
+const std::string& PickleReader::global_name(Id id) const {
+  return globals_[static_cast<std::size_t>(of_kind(id, Kind::global).number)];
+}
+
+void PickleReader::append(Value& container, Id item) {
+  const auto cell = static_cast<std::uint32_t>(cells_.size());
+  cells_.push_back({item, 0});
+  // The lower half of the number is the first cell, the upper half the last one.
+  const auto bits = static_cast<std::uint64_t>(container.number);
+  if (container.size > 0) cells_[bits >> 32].next = cell;
+  const std::uint64_t first = container.size > 0 ? bits & 0xffffffff : cell;
+  container.number = static_cast<std::int64_t>(std::uint64_t{cell} << 32 | first);
+  ++container.size;
+  const int depth = std::max<int>(container.depth, values_[item].depth + 1);
+  if (depth > most_depth) fail("more than 64 levels");
+  container.depth = static_cast<std::uint8_t>(depth);
+}
+std::vector<PickleReader::Id> PickleReader::items_of(Id id) const {
+  std::vector<Id> items;
+  auto cell = static_cast<std::uint32_t>(values_[id].number & 0xffffffff);
+  for (std::uint32_t i = 0; i < values_[id].size; ++i, cell = cells_[cell].next)
+    items.push_back(cells_[cell].item);
+  return items;
+}
 
 void PickleReader::push_text(std::uint64_t bytes) {
   const std::string_view text = take(bytes);
-  if (!is_utf8(text)) fail("a text that is no UTF-8");
-  push({.kind = Kind::text, .text = std::string(text)});
+  if (!is_utf8(text)) return push_object("a text that is no UTF-8");
+  push({.kind = Kind::text,
+        .size = static_cast<std::uint32_t>(bytes),
+        .number = text.data() - text_.data()});
 }
-void PickleReader::push_long() {
-  const auto bytes = static_cast<std::size_t>(number(1));
-  if (bytes > 8) fail("an integer of more than 64 bits");
+void PickleReader::push_long(std::uint64_t bytes) {
+  if (bytes > 8) {
+    take(bytes);
+    return push_object("an integer of more than 64 bits");
+  }
   const int unused = 64 - 8 * static_cast<int>(bytes);
   const std::uint64_t bits = number(bytes);
-  push({.kind = Kind::integer,
-        .integer = bytes ? static_cast<std::int64_t>(bits << unused) >> unused : 0});
+  push_integer(bytes ? static_cast<std::int64_t>(bits << unused) >> unused : 0);
 }
 void PickleReader::push_tuple(std::size_t count) {
-  std::vector<Id> items(count);
-  for (std::size_t i = count; i-- > 0;) items[i] = pop();
-  push({.kind = Kind::tuple, .items = std::move(items)});
+  Value tuple{.kind = Kind::tuple};
+  for (const Id item : pop(count)) append(tuple, item);
+  push(tuple);
 }
 void PickleReader::push_global(std::string_view module, std::string_view name) {
-  const std::string global = std::string(module) + "." + std::string(name);
-  if (!is_known(global)) fail("the global " + escaped(global.substr(0, 100)));
-  push({.kind = Kind::global, .text = global});
+  std::string global(module.substr(0, most_shown));
+  global.append(".").append(name.substr(0, most_shown));
+  globals_.push_back(std::move(global));
+  push({.kind = Kind::global, .number = static_cast<std::int64_t>(globals_.size() - 1)});
 }
-void PickleReader::extend(Kind kind, const std::vector<Id>& items) {
-  Value& value = top(kind);
-  if (kind == Kind::dict && items.size() % 2) fail("a key without a value");
-  value.items.insert(value.items.end(), items.begin(), items.end());
+void PickleReader::push_object(std::string reason) {
+  globals_.push_back(std::move(reason));
+  push({.kind = Kind::object, .number = static_cast<std::int64_t>(globals_.size() - 1)});
+}
+/// Adds the last values to the container below them. Items of an object are forgotten.
+void PickleReader::extend(Kind kind, std::size_t count) {
+  const std::vector<Id> items = pop(count);
+  Value& value =
+      top([](Kind k) { return k == Kind::list || k == Kind::dict || k == Kind::object; });
+  if (value.kind == Kind::object) return;
+  if (value.kind != kind) fail("a value of another kind");
+  if (kind == Kind::dict && count % 2) fail("a key without a value");
+  for (const Id item : items) append(value, item);
+}
+/// Pickle numbers its notes one after the other.
+void PickleReader::note(std::uint64_t key) {
+  const Id id = pop();
+  stack_.push_back(id);
+  if (key >= text_.size()) fail("a note of too large a number");
+  if (key >= memo_.size()) memo_.resize(key + 1, none);
+  memo_[key] = id;
 }
 void PickleReader::recall(std::uint64_t key) {
-  const auto known = memo_.find(key);
-  if (known == memo_.end()) fail("a value that was not noted");
-  stack_.push_back(known->second);
+  if (key >= memo_.size() || memo_[key] == none) fail("a value that was not noted");
+  stack_.push_back(memo_[key]);
 }
-/// Attributes of a dict: state dicts note versions of modules there.
+/// Attributes: a state dict notes versions of modules there, a tensor names of its own.
 void PickleReader::build() {
-  of_kind(pop(), Kind::dict);
-  top(Kind::dict);
+  pop();
+  top([](Kind k) { return k == Kind::dict || k == Kind::object || k == Kind::tensor; });
 }
 
 void PickleReader::run(unsigned char op) {
-  const auto note = [&](std::uint64_t key) {
-    const Id id = pop();
-    stack_.push_back(id);
-    memo_[key] = id;
-  };
-  const auto last = [&](std::size_t count) {
-    std::vector<Id> items(count);
-    for (std::size_t i = count; i-- > 0;) items[i] = pop();
-    return items;
-  };
   switch (op) {
     case '(':
-      return marks_.push_back(stack_.size());
+      return marks_.push_back(static_cast<std::uint32_t>(stack_.size()));
+    case '0':
+      return static_cast<void>(pop());
+    case '1':
+      return static_cast<void>(pop(pop_mark()));
+    case '2': {
+      const Id id = pop();
+      stack_.push_back(id);
+      return stack_.push_back(id);
+    }
     case '}':
       return push({.kind = Kind::dict});
     case ']':
@@ -156,47 +211,62 @@ void PickleReader::run(unsigned char op) {
       return push({.kind = Kind::none});
     case 0x88:
     case 0x89:
-      return push({.kind = Kind::boolean, .integer = op == 0x88});
+      return push({.kind = Kind::boolean, .number = op == 0x88});
     case 'K':
-      return push({.kind = Kind::integer, .integer = static_cast<std::int64_t>(number(1))});
+      return push_integer(static_cast<std::int64_t>(number(1)));
     case 'M':
-      return push({.kind = Kind::integer, .integer = static_cast<std::int64_t>(number(2))});
+      return push_integer(static_cast<std::int64_t>(number(2)));
     case 'J':
-      return push({.kind = Kind::integer,
-                   .integer = static_cast<std::int32_t>(static_cast<std::uint32_t>(number(4)))});
+      return push_integer(static_cast<std::int32_t>(static_cast<std::uint32_t>(number(4))));
     case 0x8a:
-      return push_long();
+      return push_long(number(1));
+    case 0x8b:
+      return push_long(number(4));
     case 'G':
       return push(
-          {.kind = Kind::real, .real = std::bit_cast<double>(__builtin_bswap64(number(8)))});
+          {.kind = Kind::real, .number = static_cast<std::int64_t>(__builtin_bswap64(number(8)))});
     case 'X':
+    case 'T':
       return push_text(number(4));
     case 0x8c:
+    case 'U':
       return push_text(number(1));
     case 0x8d:
       return push_text(number(8));
+    case 'B':
+    case 'C':
+    case 0x8e:
+    case 0x96:
+      take(number(op == 'C' ? 1 : op == 'B' ? 4 : 8));
+      return push_object("bytes");
     case 'c': {
       const std::string_view module = line();
       return push_global(module, line());
     }
     case 0x93: {
-      const std::string name = of_kind(pop(), Kind::text).text;
-      return push_global(of_kind(pop(), Kind::text).text, name);
+      const std::string_view name = text_of(pop());
+      return push_global(text_of(pop()), name);
     }
     case 't':
-      return push({.kind = Kind::tuple, .items = pop_to_mark()});
+      return push_tuple(pop_mark());
     case 0x85:
     case 0x86:
     case 0x87:
       return push_tuple(op - 0x84u);
+    case 0x8f:
+      return push_object("a set");
+    case 0x91:
+      pop(pop_mark());
+      return push_object("a set");
     case 'a':
-      return extend(Kind::list, last(1));
+      return extend(Kind::list, 1);
     case 'e':
-      return extend(Kind::list, pop_to_mark());
+    case 0x90:
+      return extend(Kind::list, pop_mark());
     case 's':
-      return extend(Kind::dict, last(2));
+      return extend(Kind::dict, 2);
     case 'u':
-      return extend(Kind::dict, pop_to_mark());
+      return extend(Kind::dict, pop_mark());
     case 'q':
       return note(number(1));
     case 'r':
@@ -209,8 +279,16 @@ void PickleReader::run(unsigned char op) {
       return recall(number(4));
     case 'Q':
       return find_storage();
+    case 0x92:
+      pop();  // named arguments
+      [[fallthrough]];
     case 'R':
-      return reduce();
+    case 0x81: {
+      const Id arguments = pop();
+      of_kind(arguments, Kind::tuple);
+      const Id function = pop();
+      return call(function, items_of(arguments));
+    }
     case 'b':
       return build();
     case 0x95:
@@ -220,116 +298,175 @@ void PickleReader::run(unsigned char op) {
   }
 }
 
-/// ('storage', torch.FloatStorage, key, device, elements)
+/// ('storage', torch.FloatStorage, key, device, elements). A program may keep other objects apart.
 void PickleReader::find_storage() {
-  const std::vector<Id> items = of_kind(pop(), Kind::tuple).items;
-  if (items.size() != 5 || of_kind(items[0], Kind::text).text != "storage") fail("no storage");
-  const std::string type = of_kind(items[1], Kind::global).text;
-  for (int i = 0; i < dtype_count; ++i) {
-    if (type != "torch." + std::string(storage_names[i])) continue;
-    const std::int64_t elements = of_kind(items[4], Kind::integer).integer;
-    if (elements < 0 || elements > INT64_MAX / 64) fail("a storage of no length");
-    storages_.push_back({of_kind(items[2], Kind::text).text, static_cast<DType>(i), elements});
-    return push(
-        {.kind = Kind::storage, .integer = static_cast<std::int64_t>(storages_.size() - 1)});
-  }
-  fail("a storage of " + type);
+  const Id tuple = pop();
+  of_kind(tuple, Kind::tuple);
+  const std::vector<Id> items = items_of(tuple);
+  if (items.size() < 5 || text_of(items[0]) != "storage") return push_object("an object apart");
+  global_name(items[1]);
+  text_of(items[2]);
+  const std::int64_t elements = of_kind(items[4], Kind::integer).number;
+  if (elements < 0 || elements > INT64_MAX / 64) fail("a storage of no length");
+  storages_.push_back({items[2], items[1], elements});
+  push({.kind = Kind::storage, .number = static_cast<std::int64_t>(storages_.size() - 1)});
 }
 
-void PickleReader::reduce() {
-  const std::vector<Id> arguments = of_kind(pop(), Kind::tuple).items;
-  const std::string global = of_kind(pop(), Kind::global).text;
-  if (global == "collections.OrderedDict") {
-    Value dict{.kind = Kind::dict};
-    if (arguments.size() > 1) fail("arguments of a dict");
-    if (arguments.size() == 1)
-      for (const Id pair : of_kind(arguments[0], Kind::list).items) {
-        const Kind kind = values_[pair].kind;
-        const bool whole =
-            (kind == Kind::tuple || kind == Kind::list) && values_[pair].items.size() == 2;
-        if (!whole) fail("arguments of a dict");
-        dict.items.insert(dict.items.end(), values_[pair].items.begin(), values_[pair].items.end());
-      }
-    return push(std::move(dict));
+void PickleReader::call(Id function, const std::vector<Id>& arguments) {
+  if (values_[function].kind == Kind::object) return stack_.push_back(function);
+  const std::string& name = global_name(function);
+  const auto give = [&](bool (*fits)(Kind)) {
+    if (arguments.empty() || !fits(values_[arguments[0]].kind)) fail("a value of another kind");
+    stack_.push_back(arguments[0]);
+  };
+  if (name == "collections.OrderedDict") return make_dict(arguments);
+  if (name == "collections.defaultdict") return push({.kind = Kind::dict});
+  if (name == "torch._utils._rebuild_tensor" || name == "torch._utils._rebuild_tensor_v2")
+    return make_tensor(arguments);
+  if (name.starts_with("torch._utils._rebuild_parameter"))
+    return give([](Kind kind) { return kind == Kind::tensor || kind == Kind::object; });
+  if (name == "torch.Size") return give([](Kind kind) { return kind == Kind::tuple; });
+  push_object("an object of " + name);
+}
+
+/// OrderedDict([(key, value), ...])
+void PickleReader::make_dict(const std::vector<Id>& arguments) {
+  Value dict{.kind = Kind::dict};
+  if (arguments.size() > 1) fail("arguments of a dict");
+  if (arguments.size() == 1) {
+    of_kind(arguments[0], Kind::list);
+    for (const Id pair : items_of(arguments[0])) {
+      const Kind kind = values_[pair].kind;
+      if ((kind != Kind::tuple && kind != Kind::list) || values_[pair].size != 2)
+        fail("arguments of a dict");
+      for (const Id item : items_of(pair)) append(dict, item);
+    }
   }
-  if (global.starts_with("torch._utils._rebuild_tensor")) return reduce_tensor(arguments);
-  if (global == "torch._utils._rebuild_parameter" && !arguments.empty()) {
-    of_kind(arguments[0], Kind::tensor);
-    return stack_.push_back(arguments[0]);
-  }
-  if (global == "torch.Size" && arguments.size() == 1) {
-    of_kind(arguments[0], Kind::tuple);
-    return stack_.push_back(arguments[0]);
-  }
-  fail("a call of " + global);
+  push(dict);
 }
 
 std::vector<std::int64_t> PickleReader::integers(Id id) const {
+  of_kind(id, Kind::tuple);
   std::vector<std::int64_t> numbers;
-  for (const Id item : of_kind(id, Kind::tuple).items) {
-    numbers.push_back(of_kind(item, Kind::integer).integer);
+  for (const Id item : items_of(id)) {
+    numbers.push_back(of_kind(item, Kind::integer).number);
     if (numbers.back() < 0) fail("a negative length or step");
   }
   return numbers;
 }
 
-/// (storage, offset, shape, strides, ...)
-void PickleReader::reduce_tensor(const std::vector<Id>& arguments) {
+/// (storage, offset, shape, strides, requires_grad, hooks, metadata)
+void PickleReader::make_tensor(const std::vector<Id>& arguments) {
   if (arguments.size() < 4) fail("a tensor of less than four arguments");
-  const Value& storage = of_kind(arguments[0], Kind::storage);
-  TorchTensor x{storages_[static_cast<std::size_t>(storage.integer)],
-                of_kind(arguments[1], Kind::integer).integer, integers(arguments[2]),
-                integers(arguments[3])};
-  if (x.shape.size() != x.strides.size() || x.offset < 0)
-    fail("a tensor of other strides than lengths");
-  if (x.shape.size() > Shape::max_rank) fail("a tensor of more than 8 axes");
-  const bool empty = std::find(x.shape.begin(), x.shape.end(), 0) != x.shape.end();
-  __int128 end = x.offset;
-  for (std::size_t i = 0; i < x.shape.size() && !empty; ++i)
-    end += static_cast<__int128>(x.shape[i] - 1) * x.strides[i];
-  if (!empty && end >= x.storage.elements) fail("a tensor outside of its storage");
-  tensors_.push_back(std::move(x));
-  push({.kind = Kind::tensor, .integer = static_cast<std::int64_t>(tensors_.size() - 1)});
+  if (values_[arguments[0]].kind == Kind::object) return stack_.push_back(arguments[0]);
+  const auto place = static_cast<std::uint32_t>(of_kind(arguments[0], Kind::storage).number);
+  const StorageNote& storage = storages_[place];
+  const std::int64_t offset = of_kind(arguments[1], Kind::integer).number;
+  const std::vector<std::int64_t> shape = integers(arguments[2]), strides = integers(arguments[3]);
+  if (shape.size() != strides.size() || offset < 0) fail("a tensor of other strides than lengths");
+  const bool empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
+  __int128 end = offset;
+  for (std::size_t i = 0; i < shape.size() && !empty; ++i)
+    if (__builtin_add_overflow(end, static_cast<__int128>(shape[i] - 1) * strides[i], &end))
+      fail("a tensor outside of its storage");
+  if (!empty && end >= storage.elements) fail("a tensor outside of its storage");
+  if (shape.size() > Shape::max_rank)
+    return push_object("a tensor of " + std::to_string(shape.size()) + " axes");
+  if (arguments.size() > 6 && values_[arguments[6]].size > 0)
+    return push_object("a tensor that is conjugated or negated when it is read");
+  if (!dtype_of(global_name(storage.type)))
+    return push_object("a tensor of " + global_name(storage.type));
+  tensors_.push_back({place, arguments[2], arguments[3], offset});
+  push({.kind = Kind::tensor, .number = static_cast<std::int64_t>(tensors_.size() - 1)});
 }
 
-std::string PickleReader::key_text(Id id) const {
-  if (values_[id].kind == Kind::integer) return std::to_string(values_[id].integer);
-  return of_kind(id, Kind::text).text;
-}
-
-void PickleReader::name_values(const std::string& path, Id id, int depth) {
+/// Lists the tensors and objects inside of a value. A container that has some lists its other
+/// values too; the container around it lists one that has none.
+PickleReader::Inside PickleReader::visit(Id id, int depth) {
   if (depth > most_depth) fail("more than 64 levels");
   if (most_visits_-- == 0) fail("values that are there again and again");
+  const Value value = values_[id];
+  if (value.kind == Kind::none) return Inside::nothing;
+  if (value.kind == Kind::tensor) {
+    const TensorNote& x = tensors_[static_cast<std::size_t>(value.number)];
+    const StorageNote& storage = storages_[x.storage];
+    named_.emplace_back(path_text(),
+                        TorchTensor{{std::string(text_of(storage.key)),
+                                     *dtype_of(global_name(storage.type)), storage.elements},
+                                    x.offset,
+                                    integers(x.shape),
+                                    integers(x.strides)});
+    return Inside::listed;
+  }
+  if (value.kind == Kind::object || value.kind == Kind::storage || value.kind == Kind::global) {
+    leave(id);
+    return Inside::listed;
+  }
+  if (!is_container(value.kind)) return Inside::plain;
+  const std::vector<Id> items = items_of(id);
+  const std::size_t stride = value.kind == Kind::dict ? 2 : 1, count = items.size() / stride;
+  std::vector<Inside> found;
+  Inside most = Inside::nothing;
+  for (std::size_t i = 0; i < count; ++i) {
+    path_.push_back({value.kind == Kind::dict ? items[2 * i] : none, static_cast<Id>(i)});
+    found.push_back(visit(items[i * stride + stride - 1], depth + 1));
+    path_.pop_back();
+    most = std::max(most, found.back());
+  }
+  for (std::size_t i = 0; i < count && (most == Inside::listed || depth == 0); ++i) {
+    if (found[i] != Inside::plain) continue;
+    path_.push_back({value.kind == Kind::dict ? items[2 * i] : none, static_cast<Id>(i)});
+    leave(items[i * stride + stride - 1]);
+    path_.pop_back();
+  }
+  return most;
+}
+
+void PickleReader::leave(Id id) {
+  std::string path = path_text();
+  left_.emplace_back(std::move(path), reason_of(id));
+}
+/// Keys and places, with dots between them. The place stands for a key that is neither a text nor
+/// an integer.
+std::string PickleReader::path_text() {
+  std::string path;
+  for (const Step& step : path_) {
+    if (!path.empty()) path += '.';
+    const Kind kind = step.key == none ? Kind::none : values_[step.key].kind;
+    if (kind == Kind::text)
+      path += text_of(step.key);
+    else
+      path += std::to_string(kind == Kind::integer ? values_[step.key].number : step.place);
+    if (path.size() + 64 > most_name_bytes_) fail("names that are there again and again");
+  }
+  most_name_bytes_ -= std::min<std::uint64_t>(path.size() + 64, most_name_bytes_);
+  return path;
+}
+std::string PickleReader::reason_of(Id id) const {
   const Value& value = values_[id];
-  const auto inside = [&](const std::string& key) { return path.empty() ? key : path + "." + key; };
-  char number[32];
+  char real[32];
   switch (value.kind) {
-    case Kind::tensor:
-      return named_.emplace_back(path, tensors_[static_cast<std::size_t>(value.integer)]), void();
-    case Kind::dict:
-      for (std::size_t i = 0; i < value.items.size(); i += 2)
-        name_values(inside(key_text(value.items[i])), value.items[i + 1], depth + 1);
-      return;
-    case Kind::list:
-    case Kind::tuple:
-      for (std::size_t i = 0; i < value.items.size(); ++i)
-        name_values(inside(std::to_string(i)), value.items[i], depth + 1);
-      return;
-    case Kind::none:
-      return plain_.emplace_back(path, "None"), void();
     case Kind::boolean:
-      return plain_.emplace_back(path, value.integer ? "True" : "False"), void();
+      return value.number ? "bool True" : "bool False";
     case Kind::integer:
-      return plain_.emplace_back(path, std::to_string(value.integer)), void();
+      return "int " + std::to_string(value.number);
     case Kind::real:
-      return plain_.emplace_back(
-                 path,
-                 std::string(number, std::to_chars(number, std::end(number), value.real).ptr)),
-             void();
+      return "float " +
+             std::string(
+                 real,
+                 std::to_chars(real, std::end(real), std::bit_cast<double>(value.number)).ptr);
     case Kind::text:
-      return plain_.emplace_back(path, value.text), void();
+      return "text \"" + escaped(text_of(id).substr(0, most_shown)) + "\"";
+    case Kind::global:
+      return "the name " + escaped(global_name(id));
+    case Kind::object:
+      return escaped(globals_[static_cast<std::size_t>(value.number)]);
+    case Kind::storage:
+      return "a storage by itself";
+    case Kind::dict:
+      return "a dict of numbers and texts";
     default:
-      fail("a name or storage by itself");
+      return "a list of numbers and texts";
   }
 }
 

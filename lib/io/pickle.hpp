@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reads the part of Python's pickles that state dicts of PyTorch use. Nothing is executed: this
-// file knows the few functions that a pickle may name, and any other name is an error.
+// Reads Python's pickles of tensors, dicts, lists and plain values. Nothing is executed: this file
+// knows the few functions that make tensors and dicts. What another function would make is an
+// object, of which only the function's name is known.
 #pragma once
 #include <cstdint>
-#include <map>
+#include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,18 +26,19 @@ struct TorchTensor {
   std::vector<std::int64_t> shape, strides;
 };
 
-/// Reads a pickle into tensors and plain values, by path.
+/// Reads a pickle into tensors, by path. Its memory is at most 64 times the text and 1 MiB.
 class PickleReader {
  public:
-  PickleReader(std::string_view text, const Input& input) : rest_(text), input_(input) {}
-  /// Call it once.
+  PickleReader(std::string_view text, const Input& input);
+  /// Reads all of the text. Call it once.
   void read();
   const std::vector<std::pair<std::string, TorchTensor>>& tensors() const { return named_; }
-  /// Numbers, texts and None, as text.
-  const Metadata& plain() const { return plain_; }
+  /// Paths of values that are no tensors, and what they are. A dict, list or tuple without tensors
+  /// is one of them. None and empty containers are left out.
+  const Metadata& left() const { return left_; }
 
  private:
-  using Id = std::uint32_t;
+  using Id = std::uint32_t;  // the place among the values
   enum class Kind : std::uint8_t {
     none,
     boolean,
@@ -46,53 +49,90 @@ class PickleReader {
     tuple,
     dict,
     global,
+    object,
     storage,
     tensor
   };
+  /// 16 bytes, because one byte of a pickle can make a value.
   struct Value {
     Kind kind;
-    std::int64_t integer = 0;  // also the place among storages and tensors
-    double real = 0;
-    std::string text{};
-    std::vector<Id> items{};  // of a dict: key, value, key, value
+    std::uint8_t depth = 0;   // of tuples, lists and dicts inside
+    std::uint32_t size = 0;   // bytes of a text, items of a container; a dict has keys and values
+    std::int64_t number = 0;  // integer, bits of a real, offset of a text, place in a list below
   };
+  /// An item of a container, and the next one.
+  struct Cell {
+    Id item;
+    std::uint32_t next;
+  };
+  struct StorageNote {
+    Id key, type;  // a text and a global
+    std::int64_t elements;
+  };
+  struct TensorNote {
+    std::uint32_t storage;
+    Id shape, strides;  // tuples of integers
+    std::int64_t offset;
+  };
+  /// A step of a path: the key of a dict, and the place in a dict or list.
+  struct Step {
+    Id key;
+    std::uint32_t place;
+  };
+  enum class Inside : std::uint8_t { nothing, plain, listed };
+  static bool is_container(Kind kind) {
+    return kind == Kind::list || kind == Kind::tuple || kind == Kind::dict;
+  }
 
   [[noreturn]] void fail(std::string_view got) const;
   void run(unsigned char op);
   std::string_view take(std::uint64_t bytes);
   std::uint64_t number(std::size_t bytes);
   std::string_view line();
-  Id add(Value value);
-  void push(Value value) { stack_.push_back(add(std::move(value))); }
-  Id pop();
-  std::vector<Id> pop_to_mark();
-  Value& top(Kind kind);
+  void push(Value value);
+  void push_integer(std::int64_t value) { push({.kind = Kind::integer, .number = value}); }
   void push_text(std::uint64_t bytes);
-  void push_long();
+  void push_long(std::uint64_t bytes);
   void push_tuple(std::size_t count);
   void push_global(std::string_view module, std::string_view name);
-  void extend(Kind kind, const std::vector<Id>& items);
+  void push_object(std::string reason);
+  Id pop();
+  std::vector<Id> pop(std::size_t count);
+  std::size_t pop_mark();
+  Value& top(bool (*fits)(Kind));
+  void append(Value& container, Id item);
+  void extend(Kind kind, std::size_t count);
+  void note(std::uint64_t key);
   void recall(std::uint64_t key);
   void build();
-  void reduce();
-  void reduce_tensor(const std::vector<Id>& arguments);
   void find_storage();
+  void call(Id function, const std::vector<Id>& arguments);
+  void make_dict(const std::vector<Id>& arguments);
+  void make_tensor(const std::vector<Id>& arguments);
   const Value& of_kind(Id id, Kind kind) const;
+  std::string_view text_of(Id id) const;
+  const std::string& global_name(Id id) const;
+  std::vector<Id> items_of(Id id) const;
   std::vector<std::int64_t> integers(Id id) const;
-  void name_values(const std::string& path, Id id, int depth);
-  std::string key_text(Id id) const;
+  Inside visit(Id id, int depth);
+  std::string path_text();
+  void leave(Id id);
+  std::string reason_of(Id id) const;
 
+  const std::string_view text_;
   std::string_view rest_;
   const Input& input_;
-  std::uint64_t most_visits_ = 0;
-  std::vector<Value> values_;
-  std::vector<Id> stack_;
-  std::vector<std::size_t> marks_;
-  std::map<std::uint64_t, Id> memo_;
-  std::vector<TorchStorage> storages_;
-  std::vector<TorchTensor> tensors_;
+  std::uint64_t most_visits_, most_name_bytes_;
+  std::deque<Value> values_;
+  std::deque<Cell> cells_;
+  std::deque<Id> stack_, memo_;
+  std::deque<std::uint32_t> marks_;
+  std::deque<std::string> globals_;  // and what objects are
+  std::deque<StorageNote> storages_;
+  std::deque<TensorNote> tensors_;
+  std::vector<Step> path_;
   std::vector<std::pair<std::string, TorchTensor>> named_;
-  Metadata plain_;
+  Metadata left_;
 };
 
 /// A dict of these tensors, each in the storage of its number.

@@ -35,13 +35,13 @@ class SafetensorsFile : public Archive {
     const std::string header = input_.read(8, length);
     first_ = 8 + length;
     read_header(header);
-    if (const std::string* const name = repeated(entries_))
+    if (const std::string* const name = repeated(entries_, left_))
       input_.fail("each name once", quoted(*name) + " twice");
     check_ranges();
   }
 
   Tensor read(std::size_t i) const override {
-    return read_elements(input_, first_ + ranges_[i].begin, entries_[i].dtype, entries_[i].shape);
+    return read_elements(input_, first_ + begins_[i], entries_[i].dtype, entries_[i].shape);
   }
 
  private:
@@ -78,16 +78,18 @@ class SafetensorsFile : public Archive {
   }
 
   void read_entry(const std::string& name, JsonReader& json) {
-    std::optional<DType> dtype;
+    std::optional<std::string> dtype;
     std::optional<std::vector<std::int64_t>> shape, offsets;
     json.members([&](const std::string& key) {
       if (key == "dtype" && !dtype) {
-        dtype = dtype_named(name, json.string());
+        dtype = json.string();
       } else if ((key == "shape" && !shape) || (key == "data_offsets" && !offsets)) {
         auto& numbers = (key == "shape" ? shape : offsets).emplace();
         json.elements([&] { numbers.push_back(json.count()); });
+      } else if (key == "dtype" || key == "shape" || key == "data_offsets") {
+        input_.fail("each key of " + quoted(name) + " once", quoted(key) + " twice");
       } else {
-        input_.fail("\"dtype\", \"shape\" and \"data_offsets\" of " + quoted(name), quoted(key));
+        json.skip();
       }
     });
     if (!dtype || !shape || !offsets || offsets->size() != 2)
@@ -96,24 +98,28 @@ class SafetensorsFile : public Archive {
         static_cast<std::uint64_t>((*offsets)[1]));
   }
 
-  DType dtype_named(const std::string& name, const std::string& text) const {
+  static std::optional<DType> dtype_named(std::string_view text) {
     for (int i = 0; i < dtype_count; ++i)
       if (text == dtype_names[i]) return static_cast<DType>(i);
-    input_.fail("a dtype of BOOL, U8, I32, I64, F16, BF16, F32 or F64 of " + quoted(name),
-                quoted(text));
+    return std::nullopt;
   }
 
-  void add(const std::string& name, DType dtype, const std::vector<std::int64_t>& shape,
+  void add(const std::string& name, const std::string& type, const std::vector<std::int64_t>& shape,
            std::uint64_t begin, std::uint64_t end) {
-    if (shape.size() > Shape::max_rank)
-      input_.fail("a shape of at most 8 axes of " + quoted(name), std::to_string(shape.size()));
-    const std::optional<std::uint64_t> bytes = bytes_of(shape, dtype);
+    const std::optional<DType> dtype = dtype_named(type);
+    if (begin <= end) ranges_.push_back({begin, end});
+    if (begin <= end && (!dtype || shape.size() > Shape::max_rank)) {
+      left_.emplace_back(name, dtype ? std::to_string(shape.size()) + " axes"
+                                     : "dtype " + quoted(type.substr(0, 20)));
+      return;
+    }
+    const std::optional<std::uint64_t> bytes = bytes_of(shape, dtype.value_or(DType::boolean));
     if (!bytes) input_.fail("a shape of at most 2^58 bytes of " + quoted(name), "a larger one");
     if (end < begin || end - begin != *bytes)
       input_.fail(std::to_string(*bytes) + " bytes of " + quoted(name) + ", by its shape",
                   "offsets " + std::to_string(begin) + " and " + std::to_string(end));
-    entries_.push_back({name, dtype, Shape(shape, input_.caller())});
-    ranges_.push_back({begin, end});
+    entries_.push_back({name, *dtype, Shape(shape, input_.caller())});
+    begins_.push_back(begin);
   }
 
   /// Behind the header there are elements and nothing else.
@@ -136,7 +142,8 @@ class SafetensorsFile : public Archive {
 
   const Input input_;
   std::uint64_t first_ = 0;
-  std::vector<ByteRange> ranges_;
+  std::vector<ByteRange> ranges_;  // also of what is left
+  std::vector<std::uint64_t> begins_;
 };
 
 /// Reads the files that an index lists.
@@ -190,19 +197,25 @@ class SafetensorsShards : public Archive {
         shards_.push_back(
             std::make_unique<SafetensorsFile>(folder + file, input_.op(), input_.caller()));
     for (const auto& [file, shard] : shard_of) {
+      const auto check = [&, &in = file](const std::string& name) {
+        const auto listed = file_of.find(name);
+        if (listed == file_of.end() || listed->second != in)
+          input_.fail("a list of all tensors", "none of " + quoted(name) + " in " + quoted(in));
+      };
       const std::vector<Entry>& entries = shards_[shard]->entries();
       for (std::size_t i = 0; i < entries.size(); ++i) {
-        const auto listed = file_of.find(entries[i].name);
-        if (listed == file_of.end() || listed->second != file)
-          input_.fail("a list of all tensors",
-                      "none of " + quoted(entries[i].name) + " in " + quoted(file));
+        check(entries[i].name);
         entries_.push_back(entries[i]);
         shard_entries_.push_back({shard, i});
       }
+      for (const auto& left : shards_[shard]->left()) {
+        check(left.first);
+        left_.push_back(left);
+      }
     }
-    if (entries_.size() != file_of.size())
+    if (entries_.size() + left_.size() != file_of.size())
       input_.fail(std::to_string(file_of.size()) + " tensors, by the index",
-                  std::to_string(entries_.size()) + " in its files");
+                  std::to_string(entries_.size() + left_.size()) + " in its files");
     if (!shards_.empty()) metadata_ = shards_[0]->metadata();
   }
 
@@ -351,8 +364,9 @@ void save_safetensors(const Path& path, const NamedTensors& tensors,
   fail_memory(caller, "save_safetensors");
 }
 
-NamedTensors load_safetensors(const Path& path, Caller caller) try {
-  return read_all(*open_safetensors(path, "load_safetensors", caller), caller);
+LoadedTensors load_safetensors(const Path& path, const ReadOptions& options, Caller caller) try {
+  constexpr std::string_view op = "load_safetensors";
+  return read_tensors(*open_safetensors(path, op, caller), options, path, op, caller);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "load_safetensors");
 }

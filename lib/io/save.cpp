@@ -14,6 +14,7 @@
 #include "lib/io/archive.hpp"
 #include "lib/io/elements.hpp"
 #include "lib/io/load.hpp"
+#include "lib/io/names.hpp"
 #include "lib/io/state.hpp"
 #include "lib/io/values.hpp"
 
@@ -42,6 +43,7 @@ std::string LoadReport::text() const {
   add("missing", missing);
   add("unexpected", unexpected);
   add("different", different);
+  add("left", left);
   return text;
 }
 
@@ -90,13 +92,17 @@ class Loader {
   };
 
   void name_tensors() {
+    NewNames names(options_.names, &options_.rename);
     for (std::size_t i = 0; i < archive_.entries().size(); ++i) {
-      const std::string name = options_.rename(archive_.entries()[i].name);
-      if (name.empty()) continue;
-      if (!found_.emplace(name, Found{i}).second)
+      const std::optional<std::string> name = names(archive_.entries()[i].name);
+      if (name && !found_.emplace(*name, Found{i}).second)
         fail_file(path_.caller, scope_.op, path_.path, "each name once after .rename",
-                  "\"" + escaped(name) + "\" twice");
+                  "\"" + escaped(*name) + "\" twice");
     }
+    for (const auto& [old, reason] : archive_.left())
+      if (const std::optional<std::string> name = names(old))
+        report_.left.push_back(escaped(*name) + ": " + reason);
+    names.check_used(path_.path, scope_.op, path_.caller);
     for (const auto& [key, text] : archive_.metadata()) {
       if (key == optimizer_key) optimizer_names_ = lines_of(text);
       if (key == values_key) value_names_ = lines_of(text);
@@ -223,7 +229,7 @@ class Loader {
     };
     std::string counts = count(report_.missing, " missing, ") +
                          count(report_.unexpected, " unexpected, ") +
-                         count(report_.different, " different, ");
+                         count(report_.different, " different, ") + count(report_.left, " left, ");
     counts.resize(counts.size() - 2);
     std::string lines = report_.text();
     for (std::size_t at = 0; (at = lines.find('\n', at)) != lines.npos; at += 3)

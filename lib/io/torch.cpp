@@ -29,12 +29,13 @@ class TorchFile : public Archive {
     const std::string text = zip_.read(member);
     PickleReader pickle(text, input_);
     pickle.read();
+    left_ = pickle.left();
     for (const auto& [name, x] : pickle.tensors()) {
       check_storage(x.storage);
       entries_.push_back({name, x.storage.dtype, Shape(x.shape, input_.caller())});
       tensors_.push_back(x);
     }
-    if (const std::string* const name = repeated(entries_))
+    if (const std::string* const name = repeated(entries_, left_))
       input_.fail("each name once", "\"" + escaped(*name) + "\" twice");
   }
 
@@ -90,8 +91,8 @@ std::unique_ptr<Archive> open_torch(const Path& path, std::string_view op, Calle
   return std::make_unique<TorchFile>(path, op, caller);
 }
 
-NamedTensors load_torch(const Path& path, Caller caller) try {
-  return read_all(*open_torch(path, "load_torch", caller), caller);
+LoadedTensors load_torch(const Path& path, const ReadOptions& options, Caller caller) try {
+  return read_tensors(*open_torch(path, "load_torch", caller), options, path, "load_torch", caller);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "load_torch");
 }

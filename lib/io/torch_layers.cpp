@@ -12,6 +12,7 @@
 #include "lib/io/archive.hpp"
 #include "lib/io/file.hpp"
 #include "lib/io/load.hpp"
+#include "lib/io/names.hpp"
 
 namespace reel::io {
 void detail::TorchLayers::add(TorchLayer layer) const { found.push_back(std::move(layer)); }
@@ -75,15 +76,19 @@ std::vector<Recipe> recipes_of(const std::vector<TorchLayer>& layers) {
 /// A file whose entries have our names and layouts.
 class TorchLayout : public Archive {
  public:
-  TorchLayout(std::unique_ptr<Archive> file, const Rename& rename,
+  TorchLayout(std::unique_ptr<Archive> file, const LoadOptions& options,
               const std::vector<TorchLayer>& layers, const PathAt& path)
       : file_(std::move(file)), path_(path) {
+    NewNames names(options.names, &options.rename);
     std::map<std::string, std::size_t> places;
     for (std::size_t i = 0; i < file_->entries().size(); ++i) {
-      const std::string name = rename(file_->entries()[i].name);
-      if (!name.empty() && !places.emplace(name, i).second)
-        refuse("each name once after .rename", "\"" + escaped(name) + "\" twice");
+      const std::optional<std::string> name = names(file_->entries()[i].name);
+      if (name && !places.emplace(*name, i).second)
+        refuse("each name once after .rename", "\"" + escaped(*name) + "\" twice");
     }
+    for (const auto& [old, reason] : file_->left())
+      if (const std::optional<std::string> name = names(old)) left_.emplace_back(*name, reason);
+    names.check_used(path.path, "load_torch", path.caller);
     for (const Recipe& recipe : recipes_of(layers)) add(recipe, places);
     for (const auto& [name, place] : places)
       if (!used_.contains(place)) keep({Recipe::Kind::copy, {place}}, name, entry(place).shape);
@@ -186,7 +191,7 @@ LoadReport load_torch_state(const PathAt& path, const LoadOptions& options, cons
   if (file->has_format("reel"))
     fail_file(path.caller, "load_torch", path.path, "weights in the layouts of PyTorch",
               "a file of io::save, whose layouts differ", "Read it by io::load.");
-  const TorchLayout layout(std::move(file), options.rename, layers, path);
+  const TorchLayout layout(std::move(file), options, layers, path);
   return load_from(layout, path, {options.strict, options.convert}, state, {"load_torch"});
 }
 }  // namespace detail

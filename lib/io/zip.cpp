@@ -27,6 +27,12 @@ void append(std::string& text, std::uint64_t value, int bytes) {
   for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> 8 * i);
 }
 
+/// Why a member cannot be read; empty if it can.
+std::string_view unread_for(std::uint64_t flags, std::uint64_t method) {
+  if (flags & 1) return "an encrypted member";
+  return method != 0 && method != 8 ? "neither stored nor deflated" : "";
+}
+
 /// Checks size and checksum of what is read.
 class CheckedMember : public ZipMember {
  public:
@@ -39,6 +45,7 @@ class CheckedMember : public ZipMember {
         crc32_z(checksum_, static_cast<const unsigned char*>(to), bytes));
     done_ += bytes;
   }
+  std::uint64_t rest() const final { return entry_.size - done_; }
   void finish() override {
     if (done_ != entry_.size)
       input_.fail(std::to_string(done_) + " bytes of \"" + escaped(entry_.name) + "\"",
@@ -191,8 +198,7 @@ ZipReader::Entry ZipReader::read_entry(std::string_view& rest) const {
   Entry entry;
   entry.name = rest.substr(entry_bytes, name_bytes);
   const std::uint64_t flags = number(rest, 8, 2), method = number(rest, 10, 2);
-  if ((flags & 1) || (method != 0 && method != 8))
-    input_.fail("stored or deflated members", "\"" + escaped(entry.name) + "\" of another kind");
+  entry.unread = unread_for(flags, method);
   entry.deflated = method == 8;
   entry.checksum = static_cast<std::uint32_t>(number(rest, 16, 4));
   std::uint64_t* const fields[] = {&entry.size, &entry.packed, &entry.at};
@@ -211,7 +217,8 @@ ZipReader::Entry ZipReader::read_entry(std::string_view& rest) const {
     extra.remove_prefix(4 + length);
   }
   const bool possible =
-      entry.deflated ? entry.size / most_ratio <= entry.packed : entry.size == entry.packed;
+      !entry.unread.empty() ||
+      (entry.deflated ? entry.size / most_ratio <= entry.packed : entry.size == entry.packed);
   if (!possible)
     input_.fail("a size that " + std::to_string(entry.packed) + " packed bytes can have",
                 std::to_string(entry.size));
@@ -231,8 +238,11 @@ void ZipReader::find_data(std::uint64_t directory) {
       input_.fail("members one after the other", "\"" + escaped(entry->name) + "\" elsewhere");
     const std::string local = input_.read(entry->at, local_bytes);
     const std::uint64_t head = local_bytes + number(local, 26, 2) + number(local, 28, 2);
+    const std::uint64_t method = number(local, 8, 2);
     if (number(local, 0, 4) != local_mark || number(local, 26, 2) != entry->name.size() ||
-        head > directory - entry->at || entry->packed > directory - entry->at - head ||
+        (method == 8) != entry->deflated ||
+        unread_for(number(local, 6, 2), method) != entry->unread || head > directory - entry->at ||
+        entry->packed > directory - entry->at - head ||
         input_.read(entry->at + local_bytes, entry->name.size()) != entry->name)
       input_.fail("the header of \"" + escaped(entry->name) + "\"", "something else");
     entry->at += head;
@@ -247,6 +257,8 @@ const ZipReader::Entry* ZipReader::find(std::string_view name) const {
 }
 
 std::unique_ptr<ZipMember> ZipReader::open(const Entry& entry) const {
+  if (!entry.unread.empty())
+    input_.fail("\"" + escaped(entry.name.substr(0, 100)) + "\" stored or deflated", entry.unread);
   if (entry.deflated) return std::make_unique<DeflatedMember>(input_, entry);
   return std::make_unique<StoredMember>(input_, entry);
 }

@@ -17,10 +17,12 @@ class ZipMember : public Bytes {
   /// Call it after the last byte. Throws IoError if there are more bytes, or if the checksum
   /// differs from the one in the file.
   virtual void finish() = 0;
+  /// How many bytes have not been read.
+  virtual std::uint64_t rest() const = 0;
 };
 
-/// The members that a zip file lists. Overlapping members, encrypted members, other compressions,
-/// and sizes that the packed bytes cannot have are refused.
+/// The members that a zip file lists. Overlapping members, and sizes that the packed bytes cannot
+/// have, are refused. Encrypted members and other compressions are refused by open().
 class ZipReader {
  public:
   struct Entry {
@@ -28,6 +30,7 @@ class ZipReader {
     bool deflated = false;
     std::uint32_t checksum = 0;
     std::uint64_t packed = 0, size = 0, at = 0;  // at: the first packed byte
+    std::string_view unread = {};                // why open() refuses it; empty if it does not
   };
   explicit ZipReader(const Input& input);
   const std::vector<Entry>& entries() const { return entries_; }

@@ -214,8 +214,10 @@ TEST_CASE("errors of headers show where reading ended, 64 bytes of it at most") 
   const std::string digits = "1234567890", many = digits + digits + digits + digits;
   const std::string shown = many + digits + digits + "1234";
   refuse("{" + many + many, "got '" + shown + "'");
-  refuse("{'descr': '" + many + many + "'}", "got '" + shown + "'");
-  refuse("{'descr': " + many + many + "}", "got ' " + shown.substr(0, 63) + "'");
+  refuse("{'descr': '" + many + many + "', 'fortran_order': False, 'shape': (1,)}",
+         "got dtype '" + shown + "'");
+  refuse("{'descr': " + many + many + "}",
+         "the name of a dtype, got ' " + shown.substr(0, 63) + "'");
   refuse("{'shape': (x" + many + many + "}", "got ' (x" + shown.substr(0, 61) + "'");
 }
 

@@ -104,10 +104,8 @@ TEST_CASE("members that a .npz file cannot have are refused") {
   const auto refuse = [&](const std::string& bytes, const std::string& part,
                           Caller caller = Caller::here()) {
     write_file(path, bytes);
-    check_refused<IoError>([&] { io::load_npz(path, caller); }, part, caller);
+    check_refused<IoError>([&] { io::load_npz(path, {}, caller); }, part, caller);
   };
-  write_zip(path, {{"a.npy", one_byte}, {"notes.txt", "x"}});
-  check_refused<IoError>([&] { io::load_npz(path); }, "end with .npy, got \"notes.txt\"");
   write_zip(path, {{"a.npy", one_byte}, {"a.npy", one_byte}});
   check_refused<IoError>([&] { io::load_npz(path); }, "got \"a.npy\" twice");
   write_zip(path, {{"a.npy", one_byte + "x"}});
@@ -126,8 +124,8 @@ TEST_CASE("members that a .npz file cannot have are refused") {
   const std::string huge(8, '\x7f');
   // zip64 sizes of the content and of the packed bytes
   const std::size_t extra = entry + 46 + 5 + 4;
-  refuse(with(entry + 8, "\1"), "stored or deflated");
-  refuse(with(entry + 10, "\x0c"), "stored or deflated");
+  refuse(with(entry + 8, "\1"), "the header of");
+  refuse(with(entry + 10, "\x0c"), "the header of");
   refuse(with(extra, huge), "packed bytes can have");
   refuse(with(extra + 8, huge), "the header of");
   refuse(with(extra + 16, huge), "one after the other");

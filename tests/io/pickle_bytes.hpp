@@ -17,14 +17,14 @@ struct Pickled {
   void write(const std::string& pickle) const {
     write_zip(path, {{"a/data.pkl", pickle}, {"a/data/0", std::string(16, '\0')}});
   }
-  io::NamedTensors read(const std::string& pickle) const {
+  io::LoadedTensors read(const std::string& pickle) const {
     write(pickle);
     return io::load_torch(path);
   }
   void refuse(const std::string& pickle, const std::string& part,
               Caller caller = Caller::here()) const {
     write(pickle);
-    check_refused<IoError>([&] { io::load_torch(path, caller); }, part, caller);
+    check_refused<IoError>([&] { io::load_torch(path, {}, caller); }, part, caller);
   }
 };
 inline const std::string two("\x80\x02", 2);

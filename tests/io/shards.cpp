@@ -18,7 +18,7 @@ TEST_CASE("a .safetensors header lacks no key, and its length is that of the fil
   const auto refuse = [&](const std::string& bytes, const std::string& part,
                           Caller caller = Caller::here()) {
     write_file(path, bytes);
-    check_refused<IoError>([&] { io::load_safetensors(path, caller); }, part, caller);
+    check_refused<IoError>([&] { io::load_safetensors(path, {}, caller); }, part, caller);
   };
   const std::string four_bytes(4, '\0'),
       wanted = "\"dtype\", \"shape\" and two \"data_offsets\" of \"x\", got others";

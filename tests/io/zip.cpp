@@ -71,7 +71,7 @@ TEST_CASE("a zip64 directory that is not where the file says is refused") {
                           Caller caller = Caller::here()) {
     std::string other = whole;
     write_file(path, other.replace(at, bytes.size(), bytes));
-    check_refused<IoError>([&] { io::load_npz(path, caller); }, part, caller);
+    check_refused<IoError>([&] { io::load_npz(path, {}, caller); }, part, caller);
   };
   const std::size_t locator = whole.rfind("PK\6\7"), entry = whole.find("PK\1\2");
   refuse(locator, "PK\6\5", "expected a directory of zip64, got none");

@@ -16,6 +16,23 @@ using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 /// Texts and their names, in order.
 using Metadata = std::vector<std::pair<std::string, std::string>>;
 
+/// Options of the functions that read named tensors.
+struct ReadOptions {
+  /// The names to read; if there are none, all names of the file. A name that ends with a dot
+  /// stands for all names that begin with it. Throws IoError for a name that the file does not
+  /// have, and for one of an entry that cannot be read.
+  std::vector<std::string> names = {};
+  /// Whether an entry that cannot be read is an IoError.
+  bool strict = false;
+};
+/// The tensors of a file, in its order, and what else the file has.
+///
+///     io::LoadedTensors file = io::load_npz("counts.npz", {.names = {"data", "indices"}});
+struct LoadedTensors : NamedTensors {
+  /// The names of entries that were left, and the reasons: an array of texts, an object of Python.
+  Metadata left;
+};
+
 /// Writes NumPy's .npy format, version 1.0. The new file replaces an old one as a whole: at any
 /// moment a reader finds the complete old file or the complete new one, even if the process is
 /// killed or the machine stops. The bytes are written to a new file in the same folder and synced;
@@ -42,8 +59,11 @@ REEL_API void save_safetensors(const Path& path, const NamedTensors& tensors,
                                const SafetensorsOptions& options = {},
                                Caller caller = Caller::here());
 /// Reads a .safetensors file, or the shards of an index: `path` is that of the ".index.json", with
-/// or without this ending. The tensors are in the order of the header.
-REEL_API NamedTensors load_safetensors(const Path& path, Caller caller = Caller::here());
+/// or without this ending. The tensors are in the order of the header. Like load_npz() and
+/// load_torch(), it reads the entries that reel has a dtype for, and lists the others in `left`.
+/// Throws IoError if none of the entries can be read.
+REEL_API LoadedTensors load_safetensors(const Path& path, const ReadOptions& options = {},
+                                        Caller caller = Caller::here());
 /// Options of save_npz().
 struct NpzOptions {
   bool compress = false;  // deflate, as np.savez_compressed does
@@ -52,19 +72,21 @@ struct NpzOptions {
 /// NumPy does not have.
 REEL_API void save_npz(const Path& path, const NamedTensors& tensors, NpzOptions options = {},
                        Caller caller = Caller::here());
-/// Reads a .npz file, stored or deflated, of arrays that load_npy() reads.
-REEL_API NamedTensors load_npz(const Path& path, Caller caller = Caller::here());
+/// Reads the members of a .npz file, stored or deflated, that load_npy() reads.
+REEL_API LoadedTensors load_npz(const Path& path, const ReadOptions& options = {},
+                                Caller caller = Caller::here());
 
 /// Writes a dict that PyTorch's torch.load(path, weights_only=True) reads.
 REEL_API void save_torch(const Path& path, const NamedTensors& tensors,
                          Caller caller = Caller::here());
 /// Reads the tensors of a file that torch.save() of PyTorch 1.6 or later wrote. Tensors inside
-/// dicts, lists and tuples are named by their path, such as "optimizer.state.0.exp_avg". Numbers
-/// and texts are skipped. Nothing in the file is executed: a pickle that calls a function other
-/// than those for tensors throws an IoError that names the function. Tensors that share memory in
-/// PyTorch share it here. A whole model (`torch.save(model)`) cannot be read: save its
-/// state_dict().
-REEL_API NamedTensors load_torch(const Path& path, Caller caller = Caller::here());
+/// dicts, lists and tuples are named by their path, such as "optimizer.state.0.exp_avg". Numbers,
+/// texts and objects of Python are left; a dict or list without tensors is one entry. Nothing in
+/// the file is executed: what a function other than those for tensors would make is an object, and
+/// the reason names the function. Tensors that share memory in PyTorch share it here. A whole model
+/// (`torch.save(model)`) is an object: save its state_dict().
+REEL_API LoadedTensors load_torch(const Path& path, const ReadOptions& options = {},
+                                  Caller caller = Caller::here());
 
 /// The texts that a .safetensors file has beside its tensors; of shards, those of the first.
 REEL_API Metadata load_safetensors_metadata(const Path& path, Caller caller = Caller::here());

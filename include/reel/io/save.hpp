@@ -56,16 +56,22 @@ struct LoadOptions {
   bool strict = true;
   /// Whether floating tensors are converted to the dtype of their Variable.
   bool convert = false;
+  /// The names of the file to load, as in ReadOptions; if there are none, all.
+  std::vector<std::string> names = {};
   Rename rename = {};
 };
 
-/// The differences between the file and the arguments, one line for each tensor or value. State
+/// The differences between the file and the arguments, one line for each tensor or value. `left`
+/// lists what .names and .rename do not skip and no Tensor can hold, such as texts. State
 /// that load() skips, because the call has no argument of its kind, is not listed.
 struct REEL_API LoadReport {
   std::vector<std::string> missing;     // the program has it, the file does not
   std::vector<std::string> unexpected;  // the file has it, the program does not
   std::vector<std::string> different;   // the shape or dtype differs
-  bool complete() const { return missing.empty() && unexpected.empty() && different.empty(); }
+  std::vector<std::string> left;        // no Tensor can hold what the file has
+  bool complete() const {
+    return missing.empty() && unexpected.empty() && different.empty() && left.empty();
+  }
   std::string text() const;
 };
 
@@ -108,9 +114,9 @@ void save(PathAt path, const Parts&... parts) try {
 /// - numbers, strings, Tensors and structs of these that were arguments of save(), if no argument
 ///   is one.
 ///
-/// Returns a report of what is missing, unexpected or different; it is empty unless options.strict
-/// is false. Throws IoError for a file of PyTorch, whose weights have other layouts: load_torch()
-/// reads it.
+/// Returns a report of what is missing, unexpected, different or left; it is empty unless
+/// options.strict is false. Throws IoError for a file of PyTorch, whose weights have other layouts:
+/// load_torch() reads it.
 template <class... Parts>
 LoadReport load(PathAt path, const LoadOptions& options, Parts&&... parts) try {
   return detail::load_state(path, options, detail::state_of(path.caller, parts...));

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The names of a file's entries in the program.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <reel/io/save.hpp>
+
+namespace reel::io {
+/// Applies the options `names` and `rename`, which must live as long.
+class NewNames {
+ public:
+  explicit NewNames(const std::vector<std::string>& chosen, const Rename* rename = nullptr)
+      : chosen_(chosen), rename_(rename), used_(chosen.size()) {}
+  /// Nothing if the entry is not chosen, or renamed to an empty name.
+  std::optional<std::string> operator()(const std::string& name);
+  /// Throws IoError if one of those chosen fitted no name.
+  void check_used(const Path& path, std::string_view op, Caller caller) const;
+
+ private:
+  const std::vector<std::string>& chosen_;
+  const Rename* rename_;
+  std::vector<bool> used_;  // by place among those chosen
+};
+}  // namespace reel::io
