@@ -21,6 +21,7 @@ std::unique_ptr<Archive> open_archive(const Path& path, std::string_view op, Cal
         if (member.name.ends_with("/data.pkl")) return open_torch(path, op, caller);
       return open_npz(path, op, caller);
     }
+    if (is_legacy_torch(input)) return open_torch(path, op, caller);
     if (!path.ends_with(".json"))
       of_format(input, {Format::safetensors}, "the format .safetensors, .npz or that of PyTorch");
   }
@@ -84,6 +85,9 @@ LoadedTensors read_tensors(const Archive& archive, const ReadOptions& options, c
   tensors.reserve(chosen.size());
   for (const std::size_t i : chosen)
     tensors.emplace_back(archive.entries()[i].name, on_current_device(archive.read(i), caller));
+  for (const std::size_t i : chosen)
+    if (const Archive::Entry& entry = archive.entries()[i]; !entry.file_dtype.empty())
+      tensors.widened.emplace_back(entry.name, entry.file_dtype);
   return tensors;
 }
 

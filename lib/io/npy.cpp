@@ -22,14 +22,22 @@ constexpr std::string_view magic = "\x93NUMPY";
 constexpr std::size_t most_header = 1 << 16;  // bytes; NumPy's own are below 128
 
 struct Description {
-  std::string_view name;
-  DType dtype;
+  std::string_view code, name;
 };
-/// The dtypes that NumPy has too: all but bfloat16.
-constexpr Description descriptions[] = {
-    {"|b1", DType::boolean}, {"|u1", DType::uint8},   {"<i4", DType::int32},  {"<i8", DType::int64},
-    {"<f2", DType::float16}, {"<f4", DType::float32}, {"<f8", DType::float64}};
-static_assert(std::size(descriptions) == dtype_count - 1);
+/// The dtypes that NumPy has too: all but bfloat16, and those that are read as wider ones.
+constexpr Description descriptions[] = {{"b1", "bool"},    {"u1", "uint8"},   {"i4", "int32"},
+                                        {"i8", "int64"},   {"f2", "float16"}, {"f4", "float32"},
+                                        {"f8", "float64"}, {"i1", "int8"},    {"i2", "int16"},
+                                        {"u2", "uint16"},  {"u4", "uint32"},  {"u8", "uint64"}};
+static_assert(std::size(descriptions) == dtype_count + 4);
+
+/// Null if no Tensor can hold it. The mark of the byte order may be left out.
+const FileDType* dtype_described(std::string_view text) {
+  if (text.find_first_of("<>=|") == 0) text.remove_prefix(1);
+  for (const Description& description : descriptions)
+    if (text == description.code) return file_dtype(description.name);
+  return nullptr;
+}
 
 /// Reads the header's text, a dictionary as Python writes it, from left to right.
 class Dictionary {
@@ -109,7 +117,8 @@ class Dictionary {
 };
 
 struct Header {
-  std::optional<DType> dtype;
+  const FileDType* dtype = nullptr;
+  bool has_dtype = false, big_endian = false;
   std::optional<bool> fortran;
   std::optional<std::vector<std::int64_t>> lengths;
   std::size_t bytes = 0;  // in front of the elements
@@ -124,9 +133,10 @@ class HeaderReader {
 
   NpyHeader read() const {
     const Header header = read_header();
-    if (!header.unread.empty()) return {DType::boolean, false, Shape(), header.unread};
+    if (!header.unread.empty()) return {nullptr, false, false, Shape(), header.unread};
     check_size(header);
-    return {*header.dtype, *header.fortran, Shape(*header.lengths, input_.caller())};
+    return {header.dtype, header.big_endian, *header.fortran,
+            Shape(*header.lengths, input_.caller())};
   }
 
  private:
@@ -166,7 +176,7 @@ class HeaderReader {
       whole = key && rest.take(':') && read_value(*key, rest, header) &&
               (rest.take(',') || rest.next_is('}'));
     }
-    if (!whole || !rest.at_end() || !header.dtype || !header.fortran || !header.lengths)
+    if (!whole || !rest.at_end() || !header.has_dtype || !header.fortran || !header.lengths)
       fail("a header of 'descr', 'fortran_order' and 'shape'", rest.rest());
     if (header.lengths->size() > Shape::max_rank)
       header.unread = std::to_string(header.lengths->size()) + " axes";
@@ -174,17 +184,15 @@ class HeaderReader {
 
   /// False if the dictionary cannot be understood from here on.
   bool read_value(std::string_view key, Dictionary& rest, Header& header) const {
-    if (key == "descr" && !header.dtype) {
+    if (key == "descr" && !header.has_dtype) {
       const std::string before = rest.rest();
       const std::optional<std::string_view> name = rest.quoted();
       const std::optional<std::string_view> fields = name ? name : rest.brackets();
       if (!fields) fail("the name of a dtype", before);
-      for (const Description& description : descriptions)
-        if (name == description.name) header.dtype = description.dtype;
-      if (!header.dtype) {
-        header.dtype = DType::boolean;
-        header.unread = "dtype '" + escaped(fields->substr(0, 64)) + "'";
-      }
+      header.has_dtype = true;
+      header.big_endian = fields->starts_with('>');
+      header.dtype = name ? dtype_described(*name) : nullptr;
+      if (!header.dtype) header.unread = "dtype '" + escaped(fields->substr(0, 64)) + "'";
       return true;
     }
     if (key == "fortran_order" && !header.fortran) {
@@ -199,7 +207,7 @@ class HeaderReader {
 
   /// Compares with the size of the file before memory is allocated.
   void check_size(const Header& header) const {
-    const std::optional<std::uint64_t> elements = bytes_of(*header.lengths, *header.dtype);
+    const std::optional<std::uint64_t> elements = bytes_of(*header.lengths, header.dtype->bytes);
     if (!elements) fail("a shape of at most 2^58 bytes", "a larger one");
     const std::uint64_t wanted = header.bytes + *elements;
     if (size_ != wanted)
@@ -210,36 +218,21 @@ class HeaderReader {
   const std::uint64_t size_;
   const Input& input_;
 };
-
-/// The bytes of a file.
-class FileBytes : public Bytes {
- public:
-  explicit FileBytes(const Input& input) : input_(input) {}
-  void read(void* to, std::size_t bytes) override {
-    input_.read(at_, to, bytes);
-    at_ += bytes;
-  }
-
- private:
-  const Input& input_;
-  std::uint64_t at_ = 0;
-};
 }  // namespace
 
 NpyHeader read_npy_header(Bytes& bytes, std::uint64_t size, const Input& input) {
   return HeaderReader(bytes, size, input).read();
 }
 
-Tensor read_npy(Bytes& bytes, std::uint64_t size, const Input& input) {
+Tensor read_npy(Bytes& bytes, std::uint64_t size, const Input& input, std::string_view name) {
   const NpyHeader header = read_npy_header(bytes, size, input);
   if (!header.unread.empty())
-    input.fail("a dtype of bool, u1, i4, i8, f2, f4 or f8 and at most 8 axes", header.unread);
+    input.fail("a dtype of bool, integers, f2, f4 or f8, and at most 8 axes", header.unread);
   std::vector<std::int64_t> lengths(header.shape.begin(), header.shape.end());
   if (header.fortran) std::reverse(lengths.begin(), lengths.end());
-  const RawTensor made = new_tensor(header.dtype, Shape(lengths, input.caller()), input);
-  bytes.read(made.elements, made.bytes);
-  make_truths(made);
-  return header.fortran ? transpose(Operand(made.tensor, input.caller())) : made.tensor;
+  const Tensor x = read_elements(bytes, *header.dtype, header.big_endian,
+                                 Shape(lengths, input.caller()), input, name);
+  return header.fortran ? transpose(Operand(x, input.caller())) : x;
 }
 
 std::string npy_header(const Tensor& x, std::string_view op, Caller caller) {
@@ -249,12 +242,13 @@ std::string npy_header(const Tensor& x, std::string_view op, Caller caller) {
   if (x.rank() > 0) lengths.resize(lengths.size() - (x.rank() > 1 ? 2 : 1));  // (2, 3) and (2,)
   const auto* const description =
       std::find_if(std::begin(descriptions), std::end(descriptions),
-                   [&](const Description& known) { return known.dtype == x.dtype(); });
+                   [&](const Description& known) { return known.name == name_of(x.dtype()); });
   if (description == std::end(descriptions))
     fail<DTypeError>(caller, op, "x", "a dtype that NumPy has", name_of(x.dtype()),
                      "Convert it first: x.to(DType::float32).");
-  std::string header = "{'descr': '" + std::string(description->name) +
-                       "', 'fortran_order': False, 'shape': (" + lengths + "), }";
+  std::string header = std::string("{'descr': '") + (size_of(x.dtype()) > 1 ? '<' : '|') +
+                       std::string(description->code) + "', 'fortran_order': False, 'shape': (" +
+                       lengths + "), }";
   header.append(63 - (10 + header.size()) % 64, ' ').push_back('\n');
   std::string start(magic);
   start += {'\x01', '\0', static_cast<char>(header.size() & 0xff),
@@ -265,7 +259,7 @@ std::string npy_header(const Tensor& x, std::string_view op, Caller caller) {
 Tensor load_npy(const Path& path, Caller caller) try {
   const Input input(path, "load_npy", caller);
   of_format(input, {Format::npy}, "the format .npy");
-  FileBytes bytes(input);
+  InputBytes bytes(input);
   return on_current_device(read_npy(bytes, input.size(), input), caller);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "load_npy");

@@ -33,7 +33,7 @@ class NpzFile : public Archive {
         left_.emplace_back(name, header.unread);
         continue;
       }
-      entries_.push_back({name, header.dtype, header.shape});
+      entries_.push_back({name, header.dtype->dtype, header.shape, header.dtype->foreign()});
       members_.push_back(&member);
     }
     if (const std::string* const name = repeated(entries_, left_))
@@ -42,7 +42,7 @@ class NpzFile : public Archive {
   Tensor read(std::size_t i) const override {
     const ZipReader::Entry& member = *members_[i];
     const std::unique_ptr<ZipMember> bytes = zip_.open(member);
-    const Tensor x = read_npy(*bytes, member.size, input_);
+    const Tensor x = read_npy(*bytes, member.size, input_, entries_[i].name);
     bytes->finish();
     return x;
   }

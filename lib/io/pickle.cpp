@@ -11,19 +11,30 @@
 namespace reel::io {
 namespace {
 constexpr int most_depth = 64;
-constexpr std::size_t most_shown = 100;  // bytes of a name or text
-/// In the order of DType.
-constexpr std::string_view storage_names[] = {"BoolStorage", "ByteStorage",    "IntStorage",
-                                              "LongStorage", "FloatStorage",   "DoubleStorage",
-                                              "HalfStorage", "BFloat16Storage"};
-static_assert(std::size(storage_names) == dtype_count);
-
+constexpr std::size_t most_shown = 100;     // bytes of a name or text
 constexpr std::uint32_t none = UINT32_MAX;  // of values
 
-std::optional<DType> dtype_of(std::string_view storage_type) {
-  for (int i = 0; i < dtype_count; ++i)
-    if (storage_type == "torch." + std::string(storage_names[i])) return static_cast<DType>(i);
-  return std::nullopt;
+struct StorageType {
+  std::string_view name, dtype;
+  std::uint8_t bytes;  // of an element
+};
+constexpr StorageType storage_types[] = {
+    {"BoolStorage", "bool", 1},       {"ByteStorage", "uint8", 1},
+    {"CharStorage", "int8", 1},       {"ShortStorage", "int16", 2},
+    {"IntStorage", "int32", 4},       {"LongStorage", "int64", 8},
+    {"HalfStorage", "float16", 2},    {"BFloat16Storage", "bfloat16", 2},
+    {"FloatStorage", "float32", 4},   {"DoubleStorage", "float64", 8},
+    {"ComplexFloatStorage", "", 8},   {"ComplexDoubleStorage", "", 16},
+    {"QInt8Storage", "", 1},          {"QUInt8Storage", "", 1},
+    {"QInt32Storage", "", 4},         {"QUInt4x2Storage", "", 1},
+    {"QUInt2x4Storage", "", 1},       {"UntypedStorage", "", 1},
+    {"storage.UntypedStorage", "", 1}};
+
+/// Null if PyTorch has no such type.
+const StorageType* storage_type(std::string_view global) {
+  for (const StorageType& type : storage_types)
+    if (global.starts_with("torch.") && global.substr(6) == type.name) return &type;
+  return nullptr;
 }
 }  // namespace
 
@@ -38,7 +49,7 @@ void PickleReader::fail(std::string_view got) const {
   input_.fail("a pickle of tensors, dicts, lists, numbers and texts", got);
 }
 
-void PickleReader::read() {
+std::size_t PickleReader::read() {
   const std::string_view start = take(2);
   if (start[0] != '\x80' || start[1] < 2 || start[1] > 5) fail("another protocol than 2 to 5");
   while (true) {
@@ -46,8 +57,9 @@ void PickleReader::read() {
     if (op == '.') break;
     run(op);
   }
-  if (stack_.size() != 1 || !marks_.empty() || !rest_.empty()) fail("more than one value");
+  if (stack_.size() != 1 || !marks_.empty()) fail("more than one value");
   if (visit(stack_[0], 0) == Inside::plain && left_.empty()) leave(stack_[0]);
+  return text_.size() - rest_.size();
 }
 
 std::string_view PickleReader::take(std::uint64_t bytes) {
@@ -304,8 +316,10 @@ void PickleReader::find_storage() {
   of_kind(tuple, Kind::tuple);
   const std::vector<Id> items = items_of(tuple);
   if (items.size() < 5 || text_of(items[0]) != "storage") return push_object("an object apart");
-  global_name(items[1]);
+  if (!storage_type(global_name(items[1]))) fail("a storage of " + escaped(global_name(items[1])));
   text_of(items[2]);
+  if (items.size() > 5 && values_[items[5]].kind != Kind::none)
+    return push_object("a tensor of a part of a storage");  // PyTorch before 0.4
   const std::int64_t elements = of_kind(items[4], Kind::integer).number;
   if (elements < 0 || elements > INT64_MAX / 64) fail("a storage of no length");
   storages_.push_back({items[2], items[1], elements});
@@ -322,7 +336,8 @@ void PickleReader::call(Id function, const std::vector<Id>& arguments) {
   if (name == "collections.OrderedDict") return make_dict(arguments);
   if (name == "collections.defaultdict") return push({.kind = Kind::dict});
   if (name == "torch._utils._rebuild_tensor" || name == "torch._utils._rebuild_tensor_v2")
-    return make_tensor(arguments);
+    return make_tensor(arguments, false);
+  if (name == "torch._utils._rebuild_tensor_v3") return make_tensor(arguments, true);
   if (name.starts_with("torch._utils._rebuild_parameter"))
     return give([](Kind kind) { return kind == Kind::tensor || kind == Kind::object; });
   if (name == "torch.Size") return give([](Kind kind) { return kind == Kind::tuple; });
@@ -355,12 +370,39 @@ std::vector<std::int64_t> PickleReader::integers(Id id) const {
   return numbers;
 }
 
-/// (storage, offset, shape, strides, requires_grad, hooks, metadata)
-void PickleReader::make_tensor(const std::vector<Id>& arguments) {
+TorchStorage PickleReader::storage_of(const StorageNote& note, const FileDType* dtype) const {
+  const StorageType& type = *storage_type(global_name(note.type));
+  if (!dtype) dtype = file_dtype(type.dtype);
+  const std::int64_t bytes = note.elements * type.bytes;
+  return {std::string(text_of(note.key)), dtype, bytes / (dtype ? dtype->bytes : type.bytes),
+          bytes};
+}
+std::vector<TorchStorage> PickleReader::storages() const {
+  std::vector<TorchStorage> storages;
+  for (const StorageNote& note : storages_) storages.push_back(storage_of(note));
+  return storages;
+}
+std::vector<std::string> PickleReader::texts() const {
+  of_kind(stack_[0], Kind::list);
+  std::vector<std::string> texts;
+  for (const Id item : items_of(stack_[0])) texts.emplace_back(text_of(item));
+  return texts;
+}
+
+/// (storage, offset, shape, strides, requires_grad, hooks, metadata). With a dtype, it is in front
+/// of the metadata, and the storage has bytes.
+void PickleReader::make_tensor(const std::vector<Id>& arguments, bool has_dtype) {
+  const std::size_t metadata = has_dtype ? 7 : 6;
   if (arguments.size() < 4) fail("a tensor of less than four arguments");
+  if (has_dtype && arguments.size() < metadata) fail("a tensor without a dtype");
   if (values_[arguments[0]].kind == Kind::object) return stack_.push_back(arguments[0]);
   const auto place = static_cast<std::uint32_t>(of_kind(arguments[0], Kind::storage).number);
-  const StorageNote& storage = storages_[place];
+  const std::string& type = global_name(has_dtype ? arguments[6] : storages_[place].type);
+  const FileDType* const dtype =
+      has_dtype && type.starts_with("torch.")
+          ? file_dtype(std::string_view(type).substr(6))
+          : file_dtype(storage_type(global_name(storages_[place].type))->dtype);
+  const TorchStorage storage = storage_of(storages_[place], dtype);
   const std::int64_t offset = of_kind(arguments[1], Kind::integer).number;
   const std::vector<std::int64_t> shape = integers(arguments[2]), strides = integers(arguments[3]);
   if (shape.size() != strides.size() || offset < 0) fail("a tensor of other strides than lengths");
@@ -369,14 +411,13 @@ void PickleReader::make_tensor(const std::vector<Id>& arguments) {
   for (std::size_t i = 0; i < shape.size() && !empty; ++i)
     if (__builtin_add_overflow(end, static_cast<__int128>(shape[i] - 1) * strides[i], &end))
       fail("a tensor outside of its storage");
+  if (!dtype) return push_object("a tensor of " + type);
   if (!empty && end >= storage.elements) fail("a tensor outside of its storage");
   if (shape.size() > Shape::max_rank)
     return push_object("a tensor of " + std::to_string(shape.size()) + " axes");
-  if (arguments.size() > 6 && values_[arguments[6]].size > 0)
+  if (arguments.size() > metadata && values_[arguments[metadata]].size > 0)
     return push_object("a tensor that is conjugated or negated when it is read");
-  if (!dtype_of(global_name(storage.type)))
-    return push_object("a tensor of " + global_name(storage.type));
-  tensors_.push_back({place, arguments[2], arguments[3], offset});
+  tensors_.push_back({dtype, place, arguments[2], arguments[3], offset});
   push({.kind = Kind::tensor, .number = static_cast<std::int64_t>(tensors_.size() - 1)});
 }
 
@@ -389,13 +430,8 @@ PickleReader::Inside PickleReader::visit(Id id, int depth) {
   if (value.kind == Kind::none) return Inside::nothing;
   if (value.kind == Kind::tensor) {
     const TensorNote& x = tensors_[static_cast<std::size_t>(value.number)];
-    const StorageNote& storage = storages_[x.storage];
-    named_.emplace_back(path_text(),
-                        TorchTensor{{std::string(text_of(storage.key)),
-                                     *dtype_of(global_name(storage.type)), storage.elements},
-                                    x.offset,
-                                    integers(x.shape),
-                                    integers(x.strides)});
+    named_.emplace_back(path_text(), TorchTensor{storage_of(storages_[x.storage], x.dtype),
+                                                 x.offset, integers(x.shape), integers(x.strides)});
     return Inside::listed;
   }
   if (value.kind == Kind::object || value.kind == Kind::storage || value.kind == Kind::global) {
@@ -492,7 +528,10 @@ std::string state_dict_pickle(const NamedTensors& tensors) {
     append_text(text, name);
     text += "ctorch._utils\n_rebuild_tensor_v2\n((";
     append_text(text, "storage");
-    text += "ctorch\n" + std::string(storage_names[static_cast<int>(x.dtype())]) + "\n";
+    const auto* const type =
+        std::find_if(std::begin(storage_types), std::end(storage_types),
+                     [&](const StorageType& known) { return known.dtype == name_of(x.dtype()); });
+    text += "ctorch\n" + std::string(type->name) + "\n";
     append_text(text, std::to_string(key++));
     append_text(text, "cpu");
     append_integer(text, x.size());

@@ -11,13 +11,14 @@
 #include <vector>
 
 #include "lib/io/archive.hpp"
+#include "lib/io/elements.hpp"
 #include "lib/io/input.hpp"
 
 namespace reel::io {
 struct TorchStorage {
   std::string key;
-  DType dtype;
-  std::int64_t elements;
+  const FileDType* dtype;  // null if no Tensor can hold it
+  std::int64_t elements, bytes;
 };
 /// A tensor: elements of a storage, with strides.
 struct TorchTensor {
@@ -30,12 +31,17 @@ struct TorchTensor {
 class PickleReader {
  public:
   PickleReader(std::string_view text, const Input& input);
-  /// Reads all of the text. Call it once.
-  void read();
+  /// Reads the text up to the end of the pickle, and returns the number of its bytes. Call it once.
+  std::size_t read();
   const std::vector<std::pair<std::string, TorchTensor>>& tensors() const { return named_; }
   /// Paths of values that are no tensors, and what they are. A dict, list or tuple without tensors
   /// is one of them. None and empty containers are left out.
   const Metadata& left() const { return left_; }
+  /// The storages of all tensors, also of those that are left. A storage may be there several
+  /// times.
+  std::vector<TorchStorage> storages() const;
+  /// The texts of a pickle that is a list of texts.
+  std::vector<std::string> texts() const;
 
  private:
   using Id = std::uint32_t;  // the place among the values
@@ -70,6 +76,7 @@ class PickleReader {
     std::int64_t elements;
   };
   struct TensorNote {
+    const FileDType* dtype;
     std::uint32_t storage;
     Id shape, strides;  // tuples of integers
     std::int64_t offset;
@@ -108,7 +115,8 @@ class PickleReader {
   void find_storage();
   void call(Id function, const std::vector<Id>& arguments);
   void make_dict(const std::vector<Id>& arguments);
-  void make_tensor(const std::vector<Id>& arguments);
+  void make_tensor(const std::vector<Id>& arguments, bool has_dtype);
+  TorchStorage storage_of(const StorageNote& note, const FileDType* dtype = nullptr) const;
   const Value& of_kind(Id id, Kind kind) const;
   std::string_view text_of(Id id) const;
   const std::string& global_name(Id id) const;

@@ -23,6 +23,9 @@ constexpr std::string_view index_ending = ".index.json", ending = ".safetensors"
 constexpr std::string_view dtype_names[] = {"BOOL", "U8",  "I32", "I64",
                                             "F32",  "F64", "F16", "BF16"};
 static_assert(std::size(dtype_names) == dtype_count);
+/// Dtypes that are read into wider ones.
+constexpr std::pair<std::string_view, std::string_view> narrow_names[] = {
+    {"I8", "int8"}, {"I16", "int16"}, {"U16", "uint16"}, {"U32", "uint32"}, {"U64", "uint64"}};
 
 std::string quoted(std::string_view name) { return "\"" + escaped(name.substr(0, 100)) + "\""; }
 
@@ -41,7 +44,9 @@ class SafetensorsFile : public Archive {
   }
 
   Tensor read(std::size_t i) const override {
-    return read_elements(input_, first_ + begins_[i], entries_[i].dtype, entries_[i].shape);
+    InputBytes bytes(input_, first_ + begins_[i]);
+    const Entry& entry = entries_[i];
+    return read_elements(bytes, *dtypes_[i], false, entry.shape, input_, entry.name);
   }
 
  private:
@@ -98,27 +103,30 @@ class SafetensorsFile : public Archive {
         static_cast<std::uint64_t>((*offsets)[1]));
   }
 
-  static std::optional<DType> dtype_named(std::string_view text) {
+  static const FileDType* dtype_named(std::string_view text) {
     for (int i = 0; i < dtype_count; ++i)
-      if (text == dtype_names[i]) return static_cast<DType>(i);
-    return std::nullopt;
+      if (text == dtype_names[i]) return file_dtype(name_of(static_cast<DType>(i)));
+    for (const auto& [ours, name] : narrow_names)
+      if (text == ours) return file_dtype(name);
+    return nullptr;
   }
 
   void add(const std::string& name, const std::string& type, const std::vector<std::int64_t>& shape,
            std::uint64_t begin, std::uint64_t end) {
-    const std::optional<DType> dtype = dtype_named(type);
+    const FileDType* const dtype = dtype_named(type);
     if (begin <= end) ranges_.push_back({begin, end});
     if (begin <= end && (!dtype || shape.size() > Shape::max_rank)) {
       left_.emplace_back(name, dtype ? std::to_string(shape.size()) + " axes"
                                      : "dtype " + quoted(type.substr(0, 20)));
       return;
     }
-    const std::optional<std::uint64_t> bytes = bytes_of(shape, dtype.value_or(DType::boolean));
+    const std::optional<std::uint64_t> bytes = bytes_of(shape, dtype ? dtype->bytes : 1);
     if (!bytes) input_.fail("a shape of at most 2^58 bytes of " + quoted(name), "a larger one");
     if (end < begin || end - begin != *bytes)
       input_.fail(std::to_string(*bytes) + " bytes of " + quoted(name) + ", by its shape",
                   "offsets " + std::to_string(begin) + " and " + std::to_string(end));
-    entries_.push_back({name, *dtype, Shape(shape, input_.caller())});
+    entries_.push_back({name, dtype->dtype, Shape(shape, input_.caller()), dtype->foreign()});
+    dtypes_.push_back(dtype);
     begins_.push_back(begin);
   }
 
@@ -144,6 +152,7 @@ class SafetensorsFile : public Archive {
   std::uint64_t first_ = 0;
   std::vector<ByteRange> ranges_;  // also of what is left
   std::vector<std::uint64_t> begins_;
+  std::vector<const FileDType*> dtypes_;
 };
 
 /// Reads the files that an index lists.

@@ -44,6 +44,7 @@ std::string LoadReport::text() const {
   add("unexpected", unexpected);
   add("different", different);
   add("left", left);
+  add("widened", widened);
   return text;
 }
 
@@ -55,6 +56,10 @@ constexpr std::string_view value_key = "reel.value.", generator_key = "reel.gene
 
 std::string type_text(const Shape& shape, DType dtype) {
   return to_text(shape) + " " + std::string(name_of(dtype));
+}
+std::string type_text(const Archive::Entry& entry) {
+  const std::string text = type_text(entry.shape, entry.dtype);
+  return entry.file_dtype.empty() ? text : text + " from " + std::string(entry.file_dtype);
 }
 
 /// The bytes of an integer, because a number of the file may be too large for it.
@@ -133,11 +138,12 @@ class Loader {
       const bool converts = options_.convert && can_convert(entry.dtype) && can_convert(dtype);
       if (!(entry.shape == shape) || (entry.dtype != dtype && !converts)) {
         report_.different.push_back(line + "expected " + type_text(shape, dtype) + ", got " +
-                                    type_text(entry.shape, entry.dtype));
+                                    type_text(entry));
         continue;
       }
       variables_.push_back(known.variable);
       entries_.push_back(found->entry);
+      if (!entry.file_dtype.empty()) report_.widened.push_back(line + type_text(entry));
     }
   }
   static bool can_convert(DType dtype) { return is_floating(dtype); }
@@ -161,7 +167,7 @@ class Loader {
       const Archive::Entry& entry = archive_.entries()[found.entry];
       if (optimizer_names_.contains(entry.name) && !has_optimizer && !scope_.whole) continue;
       if (value_names_.contains(entry.name) && passes_over(entry.name)) continue;
-      report_.unexpected.push_back(escaped(name) + ": " + type_text(entry.shape, entry.dtype));
+      report_.unexpected.push_back(escaped(name) + ": " + type_text(entry));
     }
   }
 

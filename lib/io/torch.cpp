@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// State dicts of PyTorch: a zip file of a pickle and of one member for each storage.
+// State dicts of PyTorch: a pickle, and the elements of its storages.
 #include <reel/error.hpp>
 
+#include <algorithm>
 #include <map>
 
 #include "lib/io/archive.hpp"
@@ -13,39 +14,80 @@ namespace reel::io {
 namespace {
 constexpr std::uint64_t most_pickle = 16 << 20;
 
+/// The tensors of a pickle, whose storages are apart from it.
 class TorchFile : public Archive {
  public:
-  TorchFile(const Path& path, std::string_view op, Caller caller)
-      : input_(path, op, caller),
-        zip_(of_format(input_, {Format::torch}, "a zip file, as PyTorch since 1.6 writes")) {
+  Tensor read(std::size_t i) const final {
+    const TorchTensor& x = tensors_[i];
+    Tensor& storage = storages_[{x.storage.key, x.storage.dtype}];
+    if (!storage.defined())
+      storage = read_storage(x.storage);  // several tensors may be parts of it
+    return strided_view(storage, Shape(x.shape, input_.caller()), x.strides.data(), x.offset);
+  }
+
+ protected:
+  TorchFile(const Path& path, std::string_view op, Caller caller) : input_(path, op, caller) {
     metadata_.emplace_back("format", "pt");
-    find_folder();
-    const ZipReader::Entry& member = member_named("data.pkl");
-    if (member.size > most_pickle)
-      input_.fail("a pickle of at most 16 MiB", std::to_string(member.size) + " bytes");
-    if (const ZipReader::Entry* const order = zip_.find(folder_ + "byteorder"))
-      if (order->size > 16 || zip_.read(*order) != "little")
-        input_.fail("the byte order \"little\"", "another one");
-    const std::string text = zip_.read(member);
-    PickleReader pickle(text, input_);
-    pickle.read();
+  }
+  void list(const PickleReader& pickle) {
     left_ = pickle.left();
     for (const auto& [name, x] : pickle.tensors()) {
-      check_storage(x.storage);
-      entries_.push_back({name, x.storage.dtype, Shape(x.shape, input_.caller())});
+      const FileDType& dtype = *x.storage.dtype;
+      entries_.push_back({name, dtype.dtype, Shape(x.shape, input_.caller()), dtype.foreign()});
       tensors_.push_back(x);
     }
     if (const std::string* const name = repeated(entries_, left_))
       input_.fail("each name once", "\"" + escaped(*name) + "\" twice");
   }
+  virtual Tensor read_storage(const TorchStorage& storage) const = 0;
+  void check_bytes(const TorchStorage& storage, std::uint64_t bytes) const {
+    if (bytes != static_cast<std::uint64_t>(storage.bytes))
+      input_.fail(std::to_string(storage.bytes) + " bytes of storage " +
+                      escaped(storage.key.substr(0, 100)),
+                  std::to_string(bytes));
+  }
+  Tensor read_elements(Bytes& bytes, const TorchStorage& storage, bool big_endian) const {
+    return io::read_elements(bytes, *storage.dtype, big_endian, Shape({storage.elements}), input_,
+                             "storage " + storage.key);
+  }
+  const Input input_;
+  std::vector<TorchTensor> tensors_;
 
-  Tensor read(std::size_t i) const override {
-    const TorchTensor& x = tensors_[i];
-    return strided_view(storage(x.storage), Shape(x.shape, input_.caller()), x.strides.data(),
-                        x.offset);
+ private:
+  mutable std::map<std::pair<std::string, const FileDType*>, Tensor> storages_;
+};
+
+/// A file of PyTorch since 1.6: a zip file of a pickle, and of one member for each storage.
+class ZippedFile : public TorchFile {
+ public:
+  ZippedFile(const Path& path, std::string_view op, Caller caller)
+      : TorchFile(path, op, caller),
+        zip_(of_format(input_, {Format::torch}, "a file that torch.save() wrote")) {
+    find_folder();
+    const ZipReader::Entry& member = member_named("data.pkl");
+    if (member.size > most_pickle)
+      input_.fail("a pickle of at most 16 MiB", std::to_string(member.size) + " bytes");
+    if (const ZipReader::Entry* const order = zip_.find(folder_ + "byteorder")) {
+      const std::string text = order->size > 16 ? "" : zip_.read(*order);
+      if (text != "little" && text != "big")
+        input_.fail("the byte order \"little\" or \"big\"", "another one");
+      big_endian_ = text == "big";
+    }
+    const std::string text = zip_.read(member);
+    PickleReader pickle(text, input_);
+    if (pickle.read() != text.size()) input_.fail("one pickle", "more behind it");
+    list(pickle);
+    for (const TorchTensor& x : tensors_)
+      check_bytes(x.storage, member_named("data/" + x.storage.key).size);
   }
 
  private:
+  Tensor read_storage(const TorchStorage& storage) const override {
+    const std::unique_ptr<ZipMember> bytes = zip_.open(member_named("data/" + storage.key));
+    const Tensor x = read_elements(*bytes, storage, big_endian_);
+    bytes->finish();
+    return x;
+  }
   /// The folder that all members are in.
   void find_folder() {
     for (const ZipReader::Entry& member : zip_.entries()) {
@@ -59,36 +101,68 @@ class TorchFile : public Archive {
     if (!member) input_.fail("a member " + escaped(name.substr(0, 100)), "none");
     return *member;
   }
-  void check_storage(const TorchStorage& wanted) const {
-    const ZipReader::Entry& member = member_named("data/" + wanted.key);
-    const auto bytes = static_cast<std::uint64_t>(wanted.elements * size_of(wanted.dtype));
-    if (member.size != bytes)
-      input_.fail(std::to_string(bytes) + " bytes of storage " + escaped(wanted.key.substr(0, 100)),
-                  std::to_string(member.size));
-  }
-
-  /// Read once, as several tensors may be parts of it.
-  const Tensor& storage(const TorchStorage& wanted) const {
-    Tensor& known = storages_[{wanted.key, wanted.dtype}];
-    if (known.defined()) return known;
-    const RawTensor made = new_tensor(wanted.dtype, Shape({wanted.elements}), input_);
-    const std::unique_ptr<ZipMember> bytes = zip_.open(member_named("data/" + wanted.key));
-    bytes->read(made.elements, made.bytes);
-    bytes->finish();
-    make_truths(made);
-    return known = made.tensor;
-  }
-
-  const Input input_;
   const ZipReader zip_;
   std::string folder_;
-  std::vector<TorchTensor> tensors_;
-  mutable std::map<std::pair<std::string, DType>, Tensor> storages_;
+  bool big_endian_ = false;
+};
+
+/// A file of PyTorch before 1.6: pickles of a magic number, the version, facts of the machine, the
+/// object and a list of the storages' keys; then each storage, with its number of elements in front
+/// of them. The elements are little-endian on any machine.
+class LegacyFile : public TorchFile {
+ public:
+  LegacyFile(const Path& path, std::string_view op, Caller caller) : TorchFile(path, op, caller) {
+    const std::string text = input_.read(0, std::min(input_.size(), most_pickle));
+    std::size_t at = 0;
+    const auto read_pickle = [&] {
+      PickleReader pickle(std::string_view(text).substr(at), input_);
+      at += pickle.read();
+      return pickle;
+    };
+    for (int i = 0; i < 3; ++i) read_pickle();
+    const PickleReader object = read_pickle(), keys = read_pickle();
+    list(object);
+    find_storages(object, keys, at);
+  }
+
+ private:
+  void find_storages(const PickleReader& object, const PickleReader& keys, std::uint64_t at) {
+    std::map<std::string, TorchStorage> known;
+    for (TorchStorage& storage : object.storages()) known.emplace(storage.key, storage);
+    for (const std::string& key : keys.texts()) {
+      const auto storage = known.find(key);
+      if (storage == known.end() || !places_.emplace(key, at + 8).second)
+        input_.fail("the storages of the tensors", "another list of them");
+      unsigned char count[8];
+      input_.read(at, count, 8);
+      std::uint64_t elements = 0;
+      for (int i = 7; i >= 0; --i) elements = elements << 8 | count[i];
+      const TorchStorage& of = storage->second;
+      const auto bytes = static_cast<std::uint64_t>(of.bytes);
+      if (elements != static_cast<std::uint64_t>(of.elements) || bytes > input_.size() - at - 8)
+        input_.fail(
+            std::to_string(of.elements) + " elements of storage " + escaped(key.substr(0, 100)),
+            std::to_string(elements));
+      at += 8 + bytes;
+    }
+    if (at != input_.size())
+      input_.fail(std::to_string(at) + " bytes, by its pickles", std::to_string(input_.size()));
+    for (const TorchTensor& x : tensors_)
+      if (!places_.contains(x.storage.key) || known.at(x.storage.key).bytes != x.storage.bytes)
+        input_.fail("the storages of the tensors", "another list of them");
+  }
+  Tensor read_storage(const TorchStorage& storage) const override {
+    InputBytes bytes(input_, places_.at(storage.key));
+    return read_elements(bytes, storage, false);
+  }
+  std::map<std::string, std::uint64_t> places_;  // the first byte of each storage
 };
 }  // namespace
 
 std::unique_ptr<Archive> open_torch(const Path& path, std::string_view op, Caller caller) {
-  return std::make_unique<TorchFile>(path, op, caller);
+  if (is_legacy_torch(Input(path, op, caller)))
+    return std::make_unique<LegacyFile>(path, op, caller);
+  return std::make_unique<ZippedFile>(path, op, caller);
 }
 
 LoadedTensors load_torch(const Path& path, const ReadOptions& options, Caller caller) try {

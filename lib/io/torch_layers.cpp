@@ -122,7 +122,8 @@ class TorchLayout : public Archive {
     fail_file(path_.caller, "load_torch", path_.path, expected, got);
   }
   void keep(Part part, const std::string& name, const Shape& shape) {
-    entries_.push_back({name, entry(part.from[0]).dtype, shape});
+    const Entry& first = entry(part.from[0]);
+    entries_.push_back({name, first.dtype, shape, first.file_dtype});
     parts_.push_back(std::move(part));
   }
 

@@ -126,10 +126,10 @@ TEST_CASE("a header that says something else is refused, with what it says") {
                           const std::string& part, Caller caller = Caller::here()) {
     file.refuse(npy_bytes(1, dictionary(type, order, shape), one_float), part, caller);
   };
-  refuse("'>f4'", "False", "(1,)", "'>f4'");
+  refuse("'>c8'", "False", "(1,)", "'>c8'");
   refuse("'<f16'", "False", "(1,)", "'<f16'");
   refuse("'|O'", "False", "(1,)", "'|O'");
-  refuse("[('a', '<f4')]", "False", "(1,)", "a dtype of bool");
+  refuse("[('a', '<f4')]", "False", "(1,)", "a dtype of bool, integers, f2, f4 or f8");
   refuse("'<f4'", "0", "(1,)", "'fortran_order'");
   refuse("'<f4'", "Falsehood", "(1,)", "'fortran_order'");
   refuse("'<f4'", "False", "(-1,)", "lengths of at least 0");

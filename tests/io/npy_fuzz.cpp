@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // R22: a damaged file is read as its bytes say, or refused with an IoError. Nothing else happens.
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -13,14 +15,15 @@
 
 namespace reel::tests {
 namespace {
+struct Type {
+  const char* name;
+  std::size_t bytes;
+};
+constexpr Type types[] = {{"'|b1'", 1}, {"'|u1'", 1}, {"'<i4'", 4},
+                          {"'<i8'", 8}, {"'<f4'", 4}, {"'<f8'", 8}};
 std::vector<std::string> whole_files() {
-  struct Type {
-    const char* name;
-    std::size_t bytes;
-  };
   std::vector<std::string> files;
-  for (const Type type : {Type{"'|b1'", 1}, Type{"'|u1'", 1}, Type{"'<i4'", 4}, Type{"'<i8'", 8},
-                          Type{"'<f4'", 4}, Type{"'<f8'", 8}})
+  for (const Type& type : types)
     for (const int version : {1, 2, 3})
       for (const char* const order : {"True", "False"}) {
         const std::string elements(6 * type.bytes, '\1');
@@ -71,11 +74,15 @@ TEST_CASE("a damaged .npy file is read as what it says, or refused") {
     try {
       const Tensor x = io::load_npy(path);
       ++read;
-      // The elements that were read are in the file; none is invented.
+      // The elements that were read are in the file; none is invented. Some are read into a wider
+      // dtype, or swapped.
       const auto bytes = static_cast<std::size_t>(x.size() * size_of(x.dtype()));
-      REQUIRE(bytes + 10 <= file.size());
+      const bool as_it_is = std::any_of(std::begin(types), std::end(types), [&](const Type& type) {
+        return file.find(type.name) != file.npos;
+      });
+      REQUIRE((as_it_is ? bytes : static_cast<std::size_t>(x.size())) + 10 <= file.size());
       REQUIRE(x.rank() <= 8);
-      if (bytes && x.dtype() != DType::boolean) {
+      if (bytes && as_it_is && x.dtype() != DType::boolean) {
         io::save_npy(path, transpose(x));
         const std::string saved = contents(path);
         const bool same = saved.substr(saved.size() - bytes) == file.substr(file.size() - bytes);

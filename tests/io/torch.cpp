@@ -214,7 +214,7 @@ TEST_CASE("a pickle that is no state dict is refused") {
               "32 bytes of storage 0, got 16");
   file.refuse(two + storage() + ".", "got a storage by itself");
   file.refuse(two + "NN.", "more than one value");
-  file.refuse(two + "N.N", "more than one value");
+  file.refuse(two + "N.N", "one pickle, got more behind it");
   file.refuse(two + "(N.", "more than one value");
   file.refuse(two + ".", "more than one value");
   file.refuse("N.", "protocol");
@@ -242,13 +242,14 @@ TEST_CASE("a pickle that is no state dict is refused") {
   write_zip(file.path, {{"a/data.pkl", two + four + "."}});
   check_refused<IoError>([&] { io::load_torch(file.path); }, "a member data/0, got none");
   write_zip(file.path, {{"a/data.pkl", two + four + "."},
-                        {"a/byteorder", "big"},
+                        {"a/byteorder", "middle"},
                         {"a/data/0", std::string(16, '\0')}});
   check_refused<IoError>([&] { io::load_torch(file.path); }, "byte order");
   write_zip(file.path, {{"a/b", ""}});
   check_refused<IoError>([&] { io::load_torch(file.path); }, "a member data.pkl");
   write_file(file.path, "\x80\x02\x8a\x0a");
-  check_refused<IoError>([&] { io::load_torch(file.path); }, "PyTorch since 1.6");
+  check_refused<IoError>([&] { io::load_torch(file.path); },
+                         "a file that torch.save() wrote, got a pickle of Python");
 }
 
 TEST_CASE("pickles of older PyTorch and of dicts with arguments are read") {

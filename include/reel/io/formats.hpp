@@ -31,6 +31,9 @@ struct ReadOptions {
 struct LoadedTensors : NamedTensors {
   /// The names of entries that were left, and the reasons: an array of texts, an object of Python.
   Metadata left;
+  /// The names of tensors whose dtype in the file is none of reel's, and this dtype. They were read
+  /// into a wider dtype: int8, int16 and uint16 into int32, uint32 and uint64 into int64.
+  Metadata widened;
 };
 
 /// Writes NumPy's .npy format, version 1.0. The new file replaces an old one as a whole: at any
@@ -39,8 +42,10 @@ struct LoadedTensors : NamedTensors {
 /// then this file is renamed. Links are followed, and permissions are kept. A killed process may
 /// leave a file "x.npy.*.new". Throws IoError if a step fails, and removes the new file.
 REEL_API void save_npy(const Path& path, const Tensor& x, Caller caller = Caller::here());
-/// Reads a .npy file of bool, uint8, int32, int64, float16, float32 or float64, little-endian, in C
-/// or Fortran order, of version 1, 2 or 3.
+/// Reads a .npy file of bool, integers, float16, float32 or float64, of version 1, 2 or 3, in
+/// either byte order, and in C or Fortran order. int8, int16 and uint16 become int32; uint32 and
+/// uint64 become int64. Throws IoError for a value above 2^63 - 1, and names the first such
+/// element.
 REEL_API Tensor load_npy(const Path& path, Caller caller = Caller::here());
 
 /// Options of save_safetensors().
@@ -79,7 +84,7 @@ REEL_API LoadedTensors load_npz(const Path& path, const ReadOptions& options = {
 /// Writes a dict that PyTorch's torch.load(path, weights_only=True) reads.
 REEL_API void save_torch(const Path& path, const NamedTensors& tensors,
                          Caller caller = Caller::here());
-/// Reads the tensors of a file that torch.save() of PyTorch 1.6 or later wrote. Tensors inside
+/// Reads the tensors of a file that torch.save() wrote, also before PyTorch 1.6. Tensors inside
 /// dicts, lists and tuples are named by their path, such as "optimizer.state.0.exp_avg". Numbers,
 /// texts and objects of Python are left; a dict or list without tensors is one entry. Nothing in
 /// the file is executed: what a function other than those for tensors would make is an object, and

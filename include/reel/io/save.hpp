@@ -69,6 +69,7 @@ struct REEL_API LoadReport {
   std::vector<std::string> unexpected;  // the file has it, the program does not
   std::vector<std::string> different;   // the shape or dtype differs
   std::vector<std::string> left;        // no Tensor can hold what the file has
+  std::vector<std::string> widened;     // loaded from a dtype that reel has not, such as int16
   bool complete() const {
     return missing.empty() && unexpected.empty() && different.empty() && left.empty();
   }
@@ -114,8 +115,8 @@ void save(PathAt path, const Parts&... parts) try {
 /// - numbers, strings, Tensors and structs of these that were arguments of save(), if no argument
 ///   is one.
 ///
-/// Returns a report of what is missing, unexpected, different or left; it is empty unless
-/// options.strict is false. Throws IoError for a file of PyTorch, whose weights have other layouts:
+/// Returns a report. What is missing, unexpected, different or left is empty unless options.strict
+/// is false. Throws IoError for a file of PyTorch, whose weights have other layouts:
 /// load_torch() reads it.
 template <class... Parts>
 LoadReport load(PathAt path, const LoadOptions& options, Parts&&... parts) try {

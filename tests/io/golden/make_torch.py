@@ -31,6 +31,17 @@ def torch_file():
                HERE / "mixed.pt")
 
 
+def narrow_files():
+    values = {"int8": [-128, 127], "int16": [-32768, 32767], "uint16": [0, 65535], "uint32": [0, 2**32 - 1],
+              "uint64": [0, 2**63 - 1]}
+    tensors = {name: torch.tensor(numbers, dtype=getattr(torch, name)) for name, numbers in values.items()}
+    shared = torch.arange(10.0)
+    tensors |= {"step": torch.tensor(4), "views": [shared[2:8:2], shared], "complex": torch.zeros(2, dtype=torch.complex64),
+                "device": torch.device("cpu"), "epoch": 5}
+    torch.save(tensors, HERE / "narrow.pt")
+    torch.save(tensors, HERE / "legacy.pt", _use_new_zipfile_serialization=False)
+
+
 class Tagger(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -59,4 +70,5 @@ def tagger():
 if __name__ == "__main__":
     npz_files()
     torch_file()
+    narrow_files()
     tagger()
