@@ -6,7 +6,7 @@
 
 namespace reel::io {
 namespace {
-constexpr int most_depth = 64;
+constexpr int most_depth = 127;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -147,8 +147,15 @@ std::int64_t JsonReader::count() {
   return number;
 }
 
+bool JsonReader::take_null() {
+  skip_space();
+  if (!rest_.starts_with("null")) return false;
+  skip_word("null");
+  return true;
+}
+
 void JsonReader::skip(int depth) {
-  if (depth > most_depth) fail("JSON of at most 64 levels");
+  if (depth > most_depth) fail("JSON of at most 127 levels");
   skip_space();
   switch (rest_.empty() ? '\0' : rest_[0]) {
     case '{':

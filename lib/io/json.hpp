@@ -32,6 +32,8 @@ class JsonReader {
   std::string string();
   /// An integer from 0 to 2^63 - 1.
   std::int64_t count();
+  /// Whether null comes next. Skips it if so.
+  bool take_null();
   /// Skips one value of any type.
   void skip() { skip(0); }
   void expect_end();

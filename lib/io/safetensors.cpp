@@ -66,20 +66,21 @@ class SafetensorsFile : public Archive {
   }
 
   void read_header(const std::string& header) {
-    if (!header.starts_with('{')) input_.fail("a header of JSON", "something else");
+    const std::size_t first = header.find_first_not_of(" \t\r\n");
+    if (first == header.npos || header[first] != '{')
+      input_.fail("a header of JSON", "something else");
     JsonReader json(header, input_);
     bool has_metadata = false;
     json.members([&](const std::string& name) {
       if (name != "__metadata__") return read_entry(name, json);
       if (has_metadata) input_.fail("each name once", "\"__metadata__\" twice");
       has_metadata = true;
+      if (json.take_null()) return;
       json.members([&](const std::string& key) { metadata_.emplace_back(key, json.string()); });
     });
     json.expect_end();
-    for (std::size_t i = 0; i < metadata_.size(); ++i)
-      for (std::size_t k = 0; k < i; ++k)
-        if (metadata_[i].first == metadata_[k].first)
-          input_.fail("each name once", quoted(metadata_[i].first) + " twice");
+    if (const std::string* const name = repeated({}, metadata_))
+      input_.fail("each name once", quoted(*name) + " twice");
   }
 
   void read_entry(const std::string& name, JsonReader& json) {
@@ -115,12 +116,14 @@ class SafetensorsFile : public Archive {
            std::uint64_t begin, std::uint64_t end) {
     const FileDType* const dtype = dtype_named(type);
     if (begin <= end) ranges_.push_back({begin, end});
-    if (begin <= end && (!dtype || shape.size() > Shape::max_rank)) {
-      left_.emplace_back(name, dtype ? std::to_string(shape.size()) + " axes"
-                                     : "dtype " + quoted(type.substr(0, 20)));
-      return;
-    }
+    const bool is_empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
     const std::optional<std::uint64_t> bytes = bytes_of(shape, dtype ? dtype->bytes : 1);
+    const auto leave = [&](const std::string& reason) { left_.emplace_back(name, reason); };
+    if (begin <= end && !dtype) return leave("dtype " + quoted(type.substr(0, 20)));
+    if (begin <= end && shape.size() > Shape::max_rank)
+      return leave(std::to_string(shape.size()) + " axes");
+    if (begin == end && !bytes && is_empty)
+      return leave("lengths above 2^58 bytes beside a length 0");
     if (!bytes) input_.fail("a shape of at most 2^58 bytes of " + quoted(name), "a larger one");
     if (end < begin || end - begin != *bytes)
       input_.fail(std::to_string(*bytes) + " bytes of " + quoted(name) + ", by its shape",
