@@ -27,10 +27,8 @@ Rename::Rename(std::initializer_list<std::pair<std::string_view, std::string_vie
 
 std::string Rename::operator()(const std::string& name) const {
   if (function_) return function_(name);
-  for (const auto& [from, to] : table_) {
-    if (name == from) return to;
-    if (from.ends_with('.') && name.starts_with(from)) return to + name.substr(from.size());
-  }
+  for (const auto& [from, to] : table_)
+    if (fits_row(name, from)) return name == from ? to : to + name.substr(from.size());
   return name;
 }
 
@@ -105,8 +103,10 @@ class Loader {
                   "\"" + escaped(*name) + "\" twice");
     }
     for (const auto& [old, reason] : archive_.left())
-      if (const std::optional<std::string> name = names(old))
+      if (const std::optional<std::string> name = names(old)) {
+        splits_model_ |= is_in_model(*name);
         report_.left.push_back(escaped(*name) + ": " + reason);
+      }
     names.check_used(path_.path, scope_.op, path_.caller);
     for (const auto& [key, text] : archive_.metadata()) {
       if (key == optimizer_key) optimizer_names_ = lines_of(text);
@@ -131,12 +131,14 @@ class Loader {
       const std::string line = std::string(known.role) + " " + escaped(known.name) + ": ";
       const Found* const found = find(known.name);
       if (!found) {
+        splits_model_ = true;
         report_.missing.push_back(line + type_text(shape, dtype));
         continue;
       }
       const Archive::Entry& entry = archive_.entries()[found->entry];
       const bool converts = options_.convert && can_convert(entry.dtype) && can_convert(dtype);
       if (!(entry.shape == shape) || (entry.dtype != dtype && !converts)) {
+        splits_model_ = true;
         report_.different.push_back(line + "expected " + type_text(shape, dtype) + ", got " +
                                     type_text(entry));
         continue;
@@ -167,8 +169,21 @@ class Loader {
       const Archive::Entry& entry = archive_.entries()[found.entry];
       if (optimizer_names_.contains(entry.name) && !has_optimizer && !scope_.whole) continue;
       if (value_names_.contains(entry.name) && passes_over(entry.name)) continue;
+      splits_model_ |= is_in_model(name);
       report_.unexpected.push_back(escaped(name) + ": " + type_text(entry));
     }
+  }
+
+  /// Whether a name is inside a member of the model that has Variables.
+  bool is_in_model(const std::string& name) const {
+    for (const SavedVariable& known : state_.lists->variables) {
+      if (known.role[0] == 'o') continue;
+      const std::size_t dot = known.name.find('.');
+      if (dot == known.name.npos ? name.find('.') == name.npos
+                                 : name.starts_with(known.name.substr(0, dot + 1)))
+        return true;
+    }
+    return false;
   }
 
   /// Whether this call skips a number, text or Tensor of the file.
@@ -241,15 +256,14 @@ class Loader {
     for (std::size_t at = 0; (at = lines.find('\n', at)) != lines.npos; at += 3)
       lines.replace(at, 1, "\n  ");
     const std::size_t fit = entries_.size() + tensors_.size() + streams_.size() + values_.size();
-    if (fit > (scope_.whole ? 1 : 0))  // a checkpoint of the step alone cannot resume a run
-      lines += scope_.whole
-                   ? "\n  Call it with the arguments of save(). {.strict = false} loads what "
-                     "fits, and drops the rest."
-                   : "\n  {.strict = false} loads what fits.";
-    else if (!report_.missing.empty() && !report_.unexpected.empty())
+    if (fit > (scope_.whole ? 1 : 0)) {  // a checkpoint of the step alone cannot resume a run
+      if (scope_.whole) lines += "\n  Call it with the arguments of save().";
+      if (!splits_model_) lines += "\n  {.strict = false} loads what fits.";
+    } else if (!report_.missing.empty() && !report_.unexpected.empty()) {
       lines +=
           "\n  Nothing fits. {.rename = {{\"old.\", \"new.\"}}} maps names of the file to names in "
           "the model.";
+    }
     fail_file(path_.caller, scope_.op, path_.path, "what the program has, by name, shape and dtype",
               counts, lines);
   }
@@ -283,6 +297,9 @@ class Loader {
   std::set<std::string> optimizer_names_, value_names_, model_names_;
   bool has_numbers_ = false;  // files of other programs have none
   bool passes_over_values_ = false;
+  /// Whether a part of the model would keep its values, so that it would compute other numbers than
+  /// the model that was saved.
+  bool splits_model_ = false;
   LoadReport report_;
   std::vector<Variable> variables_;
   std::vector<std::size_t> entries_;

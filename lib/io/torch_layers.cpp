@@ -3,6 +3,7 @@
 #include <reel/io/torch.hpp>
 
 #include <reel/ops/arithmetic.hpp>
+#include <reel/ops/create.hpp>
 #include <reel/ops/reshape.hpp>
 
 #include <map>
@@ -22,10 +23,17 @@ using detail::TorchLayer;
 
 /// One of our weights, and the entries of the file from which it is made.
 struct Recipe {
-  enum class Kind : std::uint8_t { copy, transpose, stack, sum, gru_bias } kind;
-  std::string name;
+  enum class Kind : std::uint8_t { copy, transpose, stack, sum, gru_bias, zeros, gru_zeros } kind;
+  std::string name;  // empty if the entry is not needed here
   std::vector<std::string> from;
 };
+
+/// PyTorch's layers may have no bias, where ours always have one. It is zeros, one for each row of
+/// the weight; such a recipe is used if the one before it finds no entries.
+void add_bias_of_zeros(std::vector<Recipe>& recipes, const std::string& weight, bool is_gru) {
+  recipes.push_back(
+      {is_gru ? Recipe::Kind::gru_zeros : Recipe::Kind::zeros, recipes.back().name, {weight}});
+}
 
 void add_cell(std::vector<Recipe>& recipes, const std::string& ours, const std::string& theirs,
               const std::string& ending, bool is_gru) {
@@ -36,24 +44,46 @@ void add_cell(std::vector<Recipe>& recipes, const std::string& ours, const std::
   recipes.push_back({is_gru ? Kind::gru_bias : Kind::sum,
                      ours + "bias",
                      {theirs + "bias_ih" + ending, theirs + "bias_hh" + ending}});
+  add_bias_of_zeros(recipes, theirs + "weight_ih" + ending, is_gru);
+}
+
+void add_cells(std::vector<Recipe>& recipes, const TorchLayer& layer, const std::string& path) {
+  const std::size_t directions = layer.bidirectional ? 2 : 1;
+  for (std::size_t i = 0; i < layer.cells; ++i) {
+    const std::string ending =
+        "_l" + std::to_string(i / directions) + (i % directions ? "_reverse" : "");
+    add_cell(recipes, path + "cells." + std::to_string(i) + ".", path, ending,
+             layer.kind == TorchLayer::Kind::gru);
+  }
 }
 
 std::vector<Recipe> recipes_of(const std::vector<TorchLayer>& layers) {
-  using Kind = Recipe::Kind;
   using Layer = TorchLayer::Kind;
   std::vector<Recipe> recipes;
   for (const TorchLayer& layer : layers) {
     const std::string path = layer.path.empty() ? "" : layer.path + ".";
+    const auto copy = [&](const char* ours, const char* theirs) {
+      recipes.push_back({Recipe::Kind::copy, *ours ? path + ours : "", {path + theirs}});
+    };
     switch (layer.kind) {
       case Layer::linear:
-        recipes.push_back({Kind::transpose, path + "weight", {path + "weight"}});
+        recipes.push_back({Recipe::Kind::transpose, path + "weight", {path + "weight"}});
         break;
       case Layer::embedding:
-        recipes.push_back({Kind::copy, path + "table", {path + "weight"}});
+        copy("table", "weight");
         break;
-      case Layer::layer_norm:
-        recipes.push_back({Kind::copy, path + "scale", {path + "weight"}});
-        recipes.push_back({Kind::copy, path + "shift", {path + "bias"}});
+      case Layer::batch_norm:
+        copy("mean", "running_mean");
+        copy("variance", "running_var");
+        copy("", "num_batches_tracked");
+        [[fallthrough]];
+      case Layer::norm:
+        copy("scale", "weight");
+        copy("shift", "bias");
+        if (layer.kind == Layer::norm) add_bias_of_zeros(recipes, path + "weight", false);
+        break;
+      case Layer::rms_norm:
+        copy("scale", "weight");
         break;
       case Layer::cell:
       case Layer::gru_cell:
@@ -61,13 +91,7 @@ std::vector<Recipe> recipes_of(const std::vector<TorchLayer>& layers) {
         break;
       case Layer::rnn:
       case Layer::gru:
-        for (std::size_t i = 0; i < layer.cells; ++i) {
-          const std::size_t directions = layer.bidirectional ? 2 : 1;
-          const std::string ending =
-              "_l" + std::to_string(i / directions) + (i % directions ? "_reverse" : "");
-          add_cell(recipes, path + "cells." + std::to_string(i) + ".", path, ending,
-                   layer.kind == Layer::gru);
-        }
+        add_cells(recipes, layer, path);
     }
   }
   return recipes;
@@ -89,13 +113,20 @@ class TorchLayout : public Archive {
     for (const auto& [old, reason] : file_->left())
       if (const std::optional<std::string> name = names(old)) left_.emplace_back(*name, reason);
     names.check_used(path.path, "load_torch", path.caller);
-    for (const Recipe& recipe : recipes_of(layers)) add(recipe, places);
+    bool made = false;
+    for (const Recipe& recipe : recipes_of(layers)) {
+      const bool is_substitute =
+          recipe.kind == Recipe::Kind::zeros || recipe.kind == Recipe::Kind::gru_zeros;
+      if (!is_substitute || !made) made = add(recipe, places);
+    }
     for (const auto& [name, place] : places)
       if (!used_.contains(place)) keep({Recipe::Kind::copy, {place}}, name, entry(place).shape);
   }
 
   Tensor read(std::size_t i) const override {
     const Part& part = parts_[i];
+    if (part.kind == Recipe::Kind::zeros || part.kind == Recipe::Kind::gru_zeros)
+      return zeros(entries_[i].shape).to(entries_[i].dtype);
     std::vector<Tensor> from;
     for (const std::size_t place : part.from) from.push_back(file_->read(place));
     const Caller caller = path_.caller;
@@ -127,16 +158,17 @@ class TorchLayout : public Archive {
     parts_.push_back(std::move(part));
   }
 
-  /// Nothing if the file has no part of it; then our name is reported as missing.
-  void add(const Recipe& recipe, const std::map<std::string, std::size_t>& places) {
+  /// Whether the file has all parts. If not, our name is reported as missing.
+  bool add(const Recipe& recipe, const std::map<std::string, std::size_t>& places) {
     Part part{recipe.kind, {}};
     for (const std::string& name : recipe.from)
       if (const auto place = places.find(name); place != places.end())
         part.from.push_back(place->second);
-    if (part.from.size() != recipe.from.size()) return;
+    if (part.from.size() != recipe.from.size()) return false;
     const Shape shape = shape_of(recipe, part);
     used_.insert(part.from.begin(), part.from.end());
-    keep(std::move(part), recipe.name, shape);
+    if (!recipe.name.empty()) keep(std::move(part), recipe.name, shape);
+    return true;
   }
 
   Shape shape_of(const Recipe& recipe, const Part& part) const {
@@ -158,6 +190,12 @@ class TorchLayout : public Archive {
         check(a.rank() == 2 && b.rank() == 2 && a.data()[0] == b.data()[0],
               "weights of as many rows");
         return Shape({a.data()[1] + b.data()[1], a.data()[0]}, caller);
+      case Recipe::Kind::zeros:
+      case Recipe::Kind::gru_zeros:
+        check(a.rank() > 0, "a weight of one axis or two");
+        check(recipe.kind == Recipe::Kind::zeros || a.data()[0] % 3 == 0, "rows of three gates");
+        return Shape({recipe.kind == Recipe::Kind::zeros ? a.data()[0] : a.data()[0] / 3 * 4},
+                     caller);
       default:
         check(a.rank() == 1 && a == b, "two biases of one length");
         if (recipe.kind == Recipe::Kind::sum) return a;

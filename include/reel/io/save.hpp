@@ -15,6 +15,8 @@
 #include <reel/io/state.hpp>
 
 namespace reel::io {
+class NewNames;
+
 /// A path, and the line of the call.
 struct PathAt {
   Path path;
@@ -30,7 +32,7 @@ struct PathAt {
 /// Maps the names of tensors in a file to names in the model. It is a function or a table. Each row
 /// of a table maps a name to a name, or a prefix that ends with a dot to another prefix. The first
 /// row that fits is used; if none fits, the name is kept. A tensor whose new name is empty is
-/// skipped.
+/// skipped. A load throws IoError for a row that it uses for no name of the file.
 ///
 ///     io::load("x.safetensors", {.rename = {{"encoder.lstm.", "reader."}, {"unused", ""}}},
 ///     model);
@@ -45,6 +47,7 @@ class REEL_API Rename {
   std::string operator()(const std::string& name) const;
 
  private:
+  friend class NewNames;
   reel::detail::Function<Name(const Name&)> function_;
   std::vector<std::pair<std::string, std::string>> table_;
 };

@@ -7,6 +7,8 @@
 
 #include <reel/io/save.hpp>
 #include <reel/nn/layers.hpp>
+#include <reel/nn/normalize.hpp>
+#include <reel/nn/recurrence.hpp>
 #include <reel/nn/recurrent.hpp>
 #include <reel/nn/sequence.hpp>
 
@@ -14,7 +16,17 @@ namespace reel::io {
 namespace detail {
 /// A layer of a model whose weights have another layout in PyTorch.
 struct TorchLayer {
-  enum class Kind : std::uint8_t { linear, embedding, layer_norm, cell, gru_cell, rnn, gru } kind;
+  enum class Kind : std::uint8_t {
+    linear,
+    embedding,
+    norm,  // with scale and shift
+    rms_norm,
+    batch_norm,
+    cell,
+    gru_cell,
+    rnn,
+    gru
+  } kind;
   std::string path;
   std::size_t cells = 0;  // of a network over sequences
   bool bidirectional = false;
@@ -28,22 +40,35 @@ struct TorchLayers {
     using Kind = TorchLayer::Kind;
     using L = std::remove_const_t<T>;
     if constexpr (std::is_same_v<L, reel::detail::Member>)
-      return takes_one_of<nn::Linear, nn::Embedding, nn::LayerNorm, nn::RNNCell, nn::LSTMCell,
-                          nn::GRUCell, nn::LSTM, nn::GRU>(path, layer);
+      return takes_one_of<nn::Linear, nn::Embedding, nn::LayerNorm, nn::GroupNorm, nn::RMSNorm,
+                          nn::BatchNorm, nn::RNNCell, nn::LSTMCell, nn::GRUCell, nn::LSTM, nn::GRU,
+                          nn::Recurrent<nn::RNNCell>, nn::Recurrent<nn::LSTMCell>,
+                          nn::Recurrent<nn::GRUCell>>(path, layer);
     const auto note = [&](Kind kind) { add({kind, std::string(path)}); };
     if constexpr (std::is_same_v<L, nn::Linear>) note(Kind::linear);
     if constexpr (std::is_same_v<L, nn::Embedding>) note(Kind::embedding);
-    if constexpr (std::is_same_v<L, nn::LayerNorm>) note(Kind::layer_norm);
+    if constexpr (std::is_same_v<L, nn::LayerNorm> || std::is_same_v<L, nn::GroupNorm>)
+      note(Kind::norm);
+    if constexpr (std::is_same_v<L, nn::RMSNorm>) note(Kind::rms_norm);
+    if constexpr (std::is_same_v<L, nn::BatchNorm>) note(Kind::batch_norm);
     if constexpr (std::is_same_v<L, nn::RNNCell> || std::is_same_v<L, nn::LSTMCell>)
       note(Kind::cell);
     if constexpr (std::is_same_v<L, nn::GRUCell>) note(Kind::gru_cell);
-    if constexpr (std::is_same_v<L, nn::LSTM> || std::is_same_v<L, nn::GRU>) {
-      const Kind kind = std::is_same_v<L, nn::GRU> ? Kind::gru : Kind::rnn;
-      add({kind, std::string(path), layer.cells.size(), layer.bidirectional});
+    if constexpr (cells_of<L> != Kind::linear) {
+      add({cells_of<L>, std::string(path), layer.cells.size(), layer.bidirectional});
       return true;  // not the cells inside
     }
     return false;
   }
+  /// The kind of a network of PyTorch's cells; linear if it is none.
+  template <class L>
+  static constexpr TorchLayer::Kind cells_of =
+      std::is_same_v<L, nn::GRU> || std::is_same_v<L, nn::Recurrent<nn::GRUCell>>
+          ? TorchLayer::Kind::gru
+      : std::is_same_v<L, nn::LSTM> || std::is_same_v<L, nn::Recurrent<nn::LSTMCell>> ||
+              std::is_same_v<L, nn::Recurrent<nn::RNNCell>>
+          ? TorchLayer::Kind::rnn
+          : TorchLayer::Kind::linear;
   template <class... Layer>
   bool takes_one_of(std::string_view path, const reel::detail::Member& layer) const {
     const auto taken = [&](auto* object) { return object && takes(path, *object); };
@@ -56,9 +81,11 @@ REEL_API LoadReport load_torch_state(const PathAt& path, const LoadOptions& opti
 
 /// Loads a file of a PyTorch model into a model of the same layers: a state dict as torch.save()
 /// writes it, or the same tensors as .safetensors. The weights of Linear, RNNCell, LSTMCell,
-/// GRUCell, LSTM and GRU are converted: they are transposed, the two matrices of a recurrent layer
-/// are joined, and its two biases are added. Weights of Embedding and LayerNorm get the names that
-/// they have here.
+/// GRUCell, LSTM, GRU, and Recurrent of these cells, are converted: they are transposed, the two
+/// matrices of a recurrent layer are joined, and its two biases are added. Weights and statistics
+/// of Embedding, LayerNorm, GroupNorm, RMSNorm and BatchNorm get the names that they have here. A
+/// bias is zeros if PyTorch's layer has none (`bias=False`) and the layer here always has one. The
+/// number num_batches_tracked of a BatchNorm is not needed: `momentum` is a setting here.
 /// `.rename` maps the name of a module in PyTorch to the path of the layer here. Errors and the
 /// report are those of load(). A file of save() is an IoError.
 ///

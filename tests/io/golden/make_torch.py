@@ -67,8 +67,43 @@ def tagger():
         torch.save({"words": words, "scores": model(words)}, HERE / "tagged.pt")
 
 
+class Layers(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.batch = torch.nn.BatchNorm1d(4)
+        self.group = torch.nn.GroupNorm(2, 4)
+        self.rms = torch.nn.RMSNorm(4, eps=1e-5)
+        self.layer = torch.nn.LayerNorm(4, bias=False)
+        self.rnn = torch.nn.RNN(4, 3, num_layers=2, bidirectional=True)
+        self.lstm = torch.nn.LSTM(6, 2, bias=False)
+        self.gru = torch.nn.GRU(2, 2, bias=False)
+        self.cells = torch.nn.ModuleDict({"lstm": torch.nn.LSTMCell(2, 2, bias=False), "gru": torch.nn.GRUCell(2, 2, bias=False),
+                                          "rnn": torch.nn.RNNCell(2, 2, bias=False)})
+
+    def forward(self, x):
+        x = self.layer(self.rms(self.group(self.batch(x))))
+        x = self.gru(self.lstm(self.rnn(x.unsqueeze(0))[0])[0])[0][0]
+        return self.cells["rnn"](self.cells["gru"](self.cells["lstm"](x)[0]))
+
+
+def layers():
+    torch.manual_seed(2)
+    model = Layers()
+    with torch.no_grad():
+        for name, x in model.named_parameters():
+            if name.split(".")[0] in ("batch", "group", "rms", "layer"):
+                x.uniform_(0.5, 1.5)
+        for _ in range(3):
+            model.batch(torch.randn(8, 4) * 2 + 1)
+        model.eval()
+        x = torch.randn(5, 4)
+        torch.save(model.state_dict(), HERE / "layers.pt")
+        torch.save({"x": x, "y": model(x)}, HERE / "layered.pt")
+
+
 if __name__ == "__main__":
     npz_files()
     torch_file()
     narrow_files()
     tagger()
+    layers()

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Layers of PyTorch become layers of reel with the same outputs.
+#include <string>
+
+#include <reel/reel.hpp>
+
+#include "io/folder.hpp"
+#include "support/refused.hpp"
+
+namespace reel::tests {
+namespace {
+/// The model that tests/io/golden/make_torch.py builds from PyTorch's layers.
+struct Layers {
+  nn::BatchNorm batch{4};
+  nn::GroupNorm group{2, 4};
+  nn::RMSNorm rms{4};
+  nn::LayerNorm layer{4};
+  nn::Recurrent<nn::RNNCell> rnn{4, 3, {.layers = 2, .bidirectional = true}};
+  nn::LSTM lstm{6, 2};
+  nn::GRU gru{2, 2};
+  nn::LSTMCell lstm_cell{2, 2};
+  nn::GRUCell gru_cell{2, 2};
+  nn::RNNCell rnn_cell{2, 2};
+  Tensor operator()(const Tensor& input) const {
+    Tensor x = layer(rms(group(batch(input))));
+    x = gru(lstm(rnn(expand_dims(x, 0)).outputs).outputs).outputs[0];
+    x = lstm_cell(x, lstm_cell.initial_state(5)).h;
+    return rnn_cell(gru_cell(x, gru_cell.initial_state(5)), rnn_cell.initial_state(5));
+  }
+  void fields(auto&& field) {
+    field("batch", batch);
+    field("group", group);
+    field("rms", rms);
+    field("layer", layer);
+    field("rnn", rnn);
+    field("lstm", lstm);
+    field("gru", gru);
+    field("cells.lstm", lstm_cell);
+    field("cells.gru", gru_cell);
+    field("cells.rnn", rnn_cell);
+  }
+};
+/// A file of PyTorch's names and these tensors.
+struct State {
+  Folder folder;
+  std::string path = folder.file("x.pt");
+  template <class Model>
+  std::string load(const io::NamedTensors& state, const Model& model) const {
+    io::save_torch(path, state);
+    try {
+      const bool complete = io::load_torch(path, model).complete();
+      CHECK(complete);
+    } catch (const IoError& error) {
+      return error.what();
+    }
+    return {};
+  }
+};
+}  // namespace
+
+TEST_CASE("norms, networks of cells and layers without bias of PyTorch have the same outputs") {
+  const auto data = io::load_torch(REEL_GOLDEN "/layered.pt");
+  REQUIRE((data[0].first == "x" && data[1].first == "y"));
+  const Layers layers;
+  for (const Variable& x : parameters(layers)) Variable(x).assign(full(x.shape(), 3));
+  CHECK(io::load_torch(REEL_GOLDEN "/layers.pt", layers).complete());
+  const TrainScope evaluate(false);
+  CHECK(allclose(layers(data[0].second), data[1].second, {.rtol = 0, .atol = 1e-5}));
+  CHECK(equal(layers.layer.shift, zeros({4})));
+  CHECK(equal(layers.gru.cells[0].bias, zeros({8})));
+}
+
+TEST_CASE("norms inside of a Sequential are found") {
+  const State state;
+  struct Model {
+    nn::Sequential net{nn::Linear(2, 2), nn::BatchNorm(2), nn::GroupNorm(1, 2), nn::RMSNorm(2)};
+    REEL_FIELDS(net)
+  };
+  const Model model;
+  const Tensor v = tensor({2.0f, 3.0f}), w = tensor({{1.0f, 2.0f}, {3.0f, 4.0f}});
+  CHECK(state
+            .load({{"net.0.weight", w},
+                   {"net.0.bias", v},
+                   {"net.1.weight", v},
+                   {"net.1.bias", v},
+                   {"net.1.running_mean", v},
+                   {"net.1.running_var", v + 1},
+                   {"net.1.num_batches_tracked", tensor(std::int64_t{9})},
+                   {"net.2.weight", v},
+                   {"net.2.bias", v},
+                   {"net.3.weight", v}},
+                  model)
+            .empty());
+  CHECK(equal(model.net.parts[0].as<nn::Linear>()->weight, transpose(w)));
+  CHECK(equal(model.net.parts[1].as<nn::BatchNorm>()->variance, v + 1));
+  CHECK(equal(model.net.parts[3].as<nn::RMSNorm>()->scale, v));
+}
+
+TEST_CASE("what a layer of the file does not have is missing, and no advice drops the rest") {
+  const State state;
+  struct Norm {
+    nn::BatchNorm norm{2};
+    REEL_FIELDS(norm)
+  };
+  const Norm norm;
+  const Tensor v = ones({2});
+  // A BatchNorm of PyTorch without running statistics.
+  std::string error = state.load({{"norm.weight", v}, {"norm.bias", v}}, norm);
+  CHECK(error.find("missing: buffer norm.mean") != error.npos);
+  CHECK(error.find("{.") == error.npos);
+  error = state.load({{"norm.weight", v}, {"norm.running_mean", v}, {"norm.running_var", v}}, norm);
+  CHECK(error.find("missing: parameter norm.shift") != error.npos);
+  struct Rnn {
+    nn::LSTM rnn{2, 3};
+    REEL_FIELDS(rnn)
+  };
+  const Rnn rnn;
+  // An LSTM of PyTorch with a projection, and one with half of its biases.
+  const io::NamedTensors weights = {{"rnn.weight_ih_l0", ones({12, 2})},
+                                    {"rnn.weight_hh_l0", ones({12, 3})}};
+  CHECK(state.load(weights, rnn).empty());
+  CHECK(equal(rnn.rnn.cells[0].bias, zeros({12})));
+  for (const char* const more : {"rnn.weight_hr_l0", "rnn.bias_ih_l0"}) {
+    io::NamedTensors other = weights;
+    other.emplace_back(more, ones({12}));
+    error = state.load(other, rnn);
+    CHECK(error.find(std::string("unexpected: ") + more) != error.npos);
+    CHECK(error.find("{.") == error.npos);
+  }
+  // Beside the model there may be what the program does not need.
+  io::NamedTensors beside = weights;
+  beside.emplace_back("steps", tensor(7));
+  error = state.load(beside, rnn);
+  CHECK(error.find("{.strict = false} loads what fits.") != error.npos);
+  struct Gru {
+    nn::GRUCell cell{2, 3};
+    REEL_FIELDS(cell)
+  };
+  const Gru gru;
+  error = state.load({{"cell.weight_ih", ones({8, 2})}, {"cell.weight_hh", ones({8, 3})}}, gru);
+  CHECK(error.find("expected rows of three gates of cell.weight_ih") != error.npos);
+}
+
+TEST_CASE("a row of .rename that is used for no name is an error") {
+  const Folder folder;
+  const std::string path = folder.file("x.pt");
+  struct Model {
+    nn::Linear a{2, 2};
+    REEL_FIELDS(a)
+  };
+  const Model model;
+  io::save_torch(path, {{"net.a.weight", ones({2, 2})}, {"net.a.bias", ones({2})}});
+  CHECK(io::load_torch(path, {.rename = {{"net.", ""}}}, model).complete());
+  const auto refuse = [&](const io::Rename& rename, const std::string& row,
+                          Caller caller = Caller::here()) {
+    for (const bool strict : {true, false})
+      check_refused<IoError>(
+          [&] {
+            io::load_torch({path, caller}, {.strict = strict, .rename = rename}, model);
+          },
+          "a name for each row of .rename, got no \"" + row + "\"", caller);
+  };
+  refuse({{"net.", ""}, {"head.", "b."}}, "head.");
+  refuse({{"net", ""}}, "net");
+  refuse({{"Net.", ""}}, "Net.");
+  refuse({{"net.", ""}, {"net.a.bias", ""}}, "net.a.bias");  // the first row that fits is used
+  CHECK(io::load_torch(path, {.strict = false, .rename = {{"net.a.bias", ""}, {"net.", ""}}}, model)
+            .missing.size() == 1);
+  const std::string ours = folder.file("x.safetensors");
+  io::save(ours, model);
+  check_refused<IoError>([&] { io::load(ours, {.rename = {{"b.", "a."}}}, model); }, "no \"b.\"");
+}
+}  // namespace reel::tests
