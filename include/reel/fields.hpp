@@ -190,6 +190,7 @@ std::string key_text(const Key& key) {
 /// - holds(path, count) is called after the elements of a list, an optional or a pointer, with
 /// their
 ///   number;
+/// - in_const(bool) returns the visitor for a const object, or for what a smart pointer points to;
 /// - behind(object) is called with the object that a smart pointer points to;
 /// - buffer(path, leaf) is called for Buffers; without it, visit(path, leaf) is;
 /// - takes(path, object) is called before the members of a struct; if it returns true, the members
@@ -204,7 +205,11 @@ void visit_leaves(std::string_view path, T& value, const Visit& visit) {
     if constexpr (requires { visit.holds(path, count); }) visit.holds(path, count);
   };
   if constexpr (std::is_const_v<T>) {  // fields() is not const
-    visit_leaves(path, const_cast<std::remove_const_t<T>&>(value), visit);
+    auto& object = const_cast<std::remove_const_t<T>&>(value);
+    if constexpr (requires { visit.in_const(true); })
+      visit_leaves(path, object, visit.in_const(true));
+    else
+      visit_leaves(path, object, visit);
   } else if constexpr (std::is_same_v<T, Tensor> || std::is_same_v<T, Variable>) {
     visit(path, value);
   } else if constexpr (std::is_same_v<T, Buffer>) {
@@ -240,7 +245,13 @@ void visit_leaves(std::string_view path, T& value, const Visit& visit) {
                       visit.behind(*value);
                     })
         visit.behind(*value);
-      visit_leaves(path, *value, visit);
+      if constexpr (requires {
+                      value.get();
+                      visit.in_const(false);
+                    })
+        visit_leaves(path, *value, visit.in_const(false));
+      else
+        visit_leaves(path, *value, visit);
     }
     holds(static_cast<bool>(value));
   } else {

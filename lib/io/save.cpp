@@ -148,13 +148,20 @@ class Loader {
       if (!entry.file_dtype.empty()) report_.widened.push_back(line + type_text(entry));
     }
   }
+  bool is_same(const Tensor& x, const Tensor& y) const {
+    return x.defined() && x.dtype() == y.dtype() && x.shape() == y.shape() &&
+           HostElements(x, path_.caller).text() == HostElements(y, path_.caller).text();
+  }
   static bool can_convert(DType dtype) { return is_floating(dtype); }
 
   void match_tensors() {
     for (const SavedTensor& known : state_.lists->tensors) {
-      if (const Found* const found = find(std::string(values_prefix) + known.name))
-        tensors_.emplace_back(known.place, found->entry);
-      else if (!known.in_model || (has_numbers_ && known.place->defined()))
+      if (const Found* const found = find(std::string(values_prefix) + known.name)) {
+        if (!known.is_const)
+          tensors_.emplace_back(known.place, found->entry);
+        else if (!is_same(*known.place, archive_.read(found->entry)))
+          refuse_const(known.name);
+      } else if (!known.in_model || (has_numbers_ && known.place->defined()))
         report_.missing.push_back("tensor " + escaped(known.name));
     }
   }
@@ -229,12 +236,14 @@ class Loader {
         continue;
       }
       std::optional<NewValue> value = parsed(known, text->second);
-      if (value)
-        values_.push_back(std::move(*value));
-      else
+      if (!value)
         report_.different.push_back("value " + escaped(known.name) + ": expected " +
                                     kind_text(known) + size_text(known) + ", got " +
                                     escaped(text->second.substr(0, 100)));
+      else if (!known.is_const)
+        values_.push_back(std::move(*value));
+      else if (text_of(known) != text->second)
+        refuse_const(known.name);
       texts.erase(text);
     }
     texts.erase("checkpoint.step");  // only Checkpoints reads it
@@ -244,6 +253,10 @@ class Loader {
                                      escaped(text.substr(0, 100)));
   }
 
+  [[noreturn]] void refuse_const(const std::string& name) const {
+    fail<Error>(path_.caller, scope_.op, escaped(name), "a value that may change",
+                "one of a const object", "Load into an object that is not const.");
+  }
   [[noreturn]] void refuse() const {
     const auto count = [](const std::vector<std::string>& lines, const char* what) {
       return lines.empty() ? std::string() : std::to_string(lines.size()) + what;

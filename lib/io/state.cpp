@@ -31,20 +31,17 @@ void State::add_generator(std::string_view name, const Generator& generator) {
   lists->generators.emplace_back(name.empty() ? number : std::string(name), generator);
 }
 
-void State::add_tensor(std::string_view name, const Tensor& tensor) {
-  lists->tensors.push_back({std::string(name), const_cast<Tensor*>(&tensor)});
+void State::add_tensor(std::string_view name, const Tensor& tensor, bool is_const) {
+  lists->tensors.push_back({std::string(name), const_cast<Tensor*>(&tensor), is_const});
 }
 void State::add_value(SavedValue value) { lists->values.push_back(std::move(value)); }
 
-void State::take_plain(State& other, bool in_model) {
-  for (SavedValue& value : other.lists->values) {
-    value.in_model |= in_model;
-    lists->values.push_back(std::move(value));
-  }
-  for (SavedTensor& tensor : other.lists->tensors) {
-    tensor.in_model |= in_model;
-    lists->tensors.push_back(std::move(tensor));
-  }
+std::size_t State::count_values() const { return lists->values.size(); }
+std::size_t State::count_tensors() const { return lists->tensors.size(); }
+void State::set_in_model(std::size_t first_value, std::size_t first_tensor) {
+  for (std::size_t i = first_value; i < lists->values.size(); ++i) lists->values[i].in_model = true;
+  for (std::size_t i = first_tensor; i < lists->tensors.size(); ++i)
+    lists->tensors[i].in_model = true;
 }
 
 void check_names(const State& state, Caller caller) {

@@ -16,6 +16,7 @@ struct SavedVariable {
 struct SavedTensor {
   std::string name;
   Tensor* place;
+  bool is_const = false;  // a load may not write to it
   bool in_model = false;  // and not an argument of its own
 };
 struct StateLists {

@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <cstring>
+#include <vector>
 
 namespace reel::io {
 namespace {
@@ -44,6 +45,18 @@ std::string real_text(double real) {
   return std::string(text, std::to_chars(text, text + sizeof text, real).ptr);
 }
 
+/// The lengths, which have spaces between them.
+std::optional<Shape> shape_of(std::string_view text) {
+  std::vector<std::int64_t> lengths;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    if (!parse(text.substr(0, end), lengths.emplace_back()) || lengths.back() < 0)
+      return std::nullopt;
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lengths.size() > Shape::max_rank ? std::nullopt : std::optional(Shape(lengths));
+}
+
 /// Whether the text is an integer that the place can hold.
 bool parse_integer(const SavedValue& of, std::string_view text, std::uint64_t& bits) {
   const int unused = 64 - 8 * of.bytes;
@@ -75,6 +88,8 @@ std::string kind_text(const SavedValue& value) {
       return "float";
     case Kind::text:
       return "text";
+    case Kind::shape:
+      return "shape";
     default:
       return "int";
   }
@@ -94,6 +109,9 @@ std::string text_of(const SavedValue& value) {
                                                : number_at<double>(value));
     case Kind::text:
       return text + *static_cast<const std::string*>(value.place);
+    case Kind::shape:
+      for (const std::int64_t length : *static_cast<const Shape*>(value.place))
+        text += std::to_string(length) + " ";
   }
   return text;
 }
@@ -116,6 +134,10 @@ std::optional<NewValue> parsed(const SavedValue& of, std::string_view text) {
     case Kind::real:
       good = parse(text, value.real);
       break;
+    case Kind::shape:
+      good = shape_of(text).has_value();
+      if (good) value.shape = *shape_of(text);
+      break;
     case Kind::text:
       value.text = text;
   }
@@ -128,6 +150,9 @@ void put(NewValue& value) {
   switch (of.kind) {
     case Kind::text:
       return static_cast<std::string*>(of.place)->swap(value.text);
+    case Kind::shape:
+      *static_cast<Shape*>(of.place) = value.shape;
+      return;
     case Kind::real:
       if (of.bytes == 4)
         std::memcpy(of.place, &narrow, sizeof narrow);

@@ -22,9 +22,10 @@ struct NewValue {
   std::uint64_t bits = 0;
   double real = 0;
   std::string text{};
+  Shape shape{};
 };
 std::string text_of(const detail::SavedValue& value);
-/// "int", "float", "bool" or "text".
+/// "int", "float", "bool", "text" or "shape".
 std::string kind_text(const detail::SavedValue& value);
 /// None if the text is of another kind, or its number does not fit.
 std::optional<NewValue> parsed(const detail::SavedValue& of, std::string_view text);

@@ -41,6 +41,7 @@ std::vector<double> doubles;
 """
 FORGETS = "a struct in this model does not list its members"
 DTYPES = "there are dtypes for bool, std::uint8_t, std::int32_t, std::int64_t, float, double, Float16 and BFloat16"
+HOLDS = "save() and load() cannot keep a field of this type"
 GENERIC = "f is a generic lambda, has several operator(), or is no function"
 CAPTURES = "cannot take a Generator or an nn::Sequential, alone or in a struct: let the function capture it"
 OTHER = "its result does not convert to that of the signature"
@@ -129,6 +130,9 @@ CASES = [
     ("trace(scaled).reads(Named())", "Named n; trace(scaled).reads(n)", "x is a temporary"),
     ("Bare b; trace(scaled).reads(b)", "Holder<Named> h; trace(scaled).reads(h)", "reads() takes Tensors, Variables"),
     ("detail::Function<Tensor(Tensor)> f(owns())", "detail::Function<Tensor(Tensor)> f(scales)", "can only be moved"),
+    ("io::save(\"x\", Holder<long double>())", "io::save(\"x\", Holder<double>())", HOLDS),
+    ("io::load(\"x\", Holder<std::string_view>())", "io::load(\"x\", Holder<std::string>())", HOLDS),
+    ("io::save(\"x\", std::pair(w, \"text\"))", "io::save(\"x\", std::pair(w, Shape()))", HOLDS),
     ("nn::check(Bare(), [] {})", "nn::check(Named(), [] {})", FORGETS),
 ]
 

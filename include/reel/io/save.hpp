@@ -93,11 +93,11 @@ REEL_API LoadReport load_state(const PathAt& path, const LoadOptions& options, c
 /// - Optimizers: their state, by the paths of the parameters ("optimizer.m.layers.0.weight").
 /// - Generators: the seed and the position in the stream. A member is named by its path, an
 ///   argument by its position among all generators of the call.
-/// - Numbers, strings and Tensors: by their position among these arguments.
-/// - Structs that hold only numbers, strings and Tensors: by path. They may be members of a model.
+/// - Numbers, strings, Shapes and Tensors: by their position among these arguments; those that a
+///   struct or a model lists: by path.
 ///
-/// If a struct has Variables, Buffers, generators or optimizers, its own numbers, strings and
-/// Tensors are settings: they are not saved. Neither is the probability of a Dropout.
+/// The probability of a Dropout is a setting: it is not saved. A listed member of a type that no
+/// file can hold, such as long double, does not compile.
 /// Throws Error if two saved values get the same name: pass two models as std::tie(a, b), or as
 /// members of one struct. Throws IoError if the file cannot be written, or if the path ends with
 /// .npy, .npz, .pt or .pth.
@@ -119,8 +119,8 @@ void save(PathAt path, const Parts&... parts) try {
 ///   is one.
 ///
 /// Returns a report. What is missing, unexpected, different or left is empty unless options.strict
-/// is false. Throws IoError for a file of PyTorch, whose weights have other layouts:
-/// load_torch() reads it.
+/// is false. Throws IoError for a file of PyTorch, whose weights have other layouts: load_torch()
+/// reads it. Throws Error if a number, string or Tensor of a const object would change.
 template <class... Parts>
 LoadReport load(PathAt path, const LoadOptions& options, Parts&&... parts) try {
   return detail::load_state(path, options, detail::state_of(path.caller, parts...));

@@ -25,21 +25,23 @@ concept OptimizerLike = HasFields<T> && requires(const T& optimizer) {
 /// A C++ value that a file can hold.
 template <class T>
 concept SavedNumber = std::is_integral_v<T> || std::is_enum_v<T> || std::is_same_v<T, float> ||
-    std::is_same_v<T, double> || std::is_same_v<T, std::string>;
+    std::is_same_v<T, double> || std::is_same_v<T, std::string> || std::is_same_v<T, Shape>;
 
 /// Numbers and texts of the program, by their addresses.
 struct SavedValue {
-  enum class Kind : std::uint8_t { boolean, integer, natural, real, text } kind;
+  enum class Kind : std::uint8_t { boolean, integer, natural, real, text, shape } kind;
   std::uint8_t bytes;
   std::string name;
   void* place;
   bool in_model = false;  // and not an argument of its own
+  bool is_const = false;  // a load may not write to it
 };
 template <class T>
 SavedValue saved_value(std::string_view name, T& value) {
   using Kind = SavedValue::Kind;
   void* const place = const_cast<std::remove_const_t<T>*>(&value);
   constexpr Kind kind = std::is_same_v<std::remove_const_t<T>, std::string> ? Kind::text
+                        : std::is_same_v<std::remove_const_t<T>, Shape>     ? Kind::shape
                         : std::is_same_v<std::remove_const_t<T>, bool>      ? Kind::boolean
                         : std::is_floating_point_v<T>                       ? Kind::real
                         : std::is_unsigned_v<T>                             ? Kind::natural
@@ -63,10 +65,12 @@ struct REEL_API State {
   /// The path of a Variable among those that were added; empty if it is none of them.
   std::string path_of(const Variable& variable) const;
   void add_generator(std::string_view name, const Generator& generator);
-  void add_tensor(std::string_view name, const Tensor& tensor);
+  void add_tensor(std::string_view name, const Tensor& tensor, bool is_const = false);
   void add_value(SavedValue value);
-  /// Appends the numbers and Tensors of `other`.
-  void take_plain(State& other, bool in_model = false);
+  /// Notes that the numbers and Tensors from these places on are inside a model.
+  void set_in_model(std::size_t first_value, std::size_t first_tensor);
+  std::size_t count_values() const;
+  std::size_t count_tensors() const;
   /// The number of Variables and Generators.
   std::size_t found() const;
 };
@@ -76,10 +80,10 @@ REEL_API void check_names(const State& state, Caller caller);
 /// Notes what a part holds but for optimizers.
 struct Collector {
   State& state;
-  State& kept;     // numbers and Tensors that are saved
-  State& own;      // those of this struct, which are saved if it is no model
   bool& is_model;  // it holds a Variable, a Generator or an optimizer
+  bool is_const = false;
   static constexpr bool skips_keys = true;
+  Collector in_const(bool constant) const { return {state, is_model, constant}; }
   template <class Leaf>
   void operator()(std::string_view path, Leaf& leaf) const {
     using T = std::remove_const_t<Leaf>;
@@ -91,9 +95,16 @@ struct Collector {
       state.add_generator(path, leaf);
       is_model = true;
     } else if constexpr (std::is_same_v<T, Tensor>) {
-      own.add_tensor(path, leaf);
+      state.add_tensor(path, leaf, is_const);
     } else if constexpr (SavedNumber<T>) {
-      own.add_value(saved_value(path, leaf));
+      SavedValue value = saved_value(path, leaf);
+      value.is_const = is_const;
+      state.add_value(std::move(value));
+    } else {
+      static_assert(std::is_empty_v<T> || std::is_function_v<std::remove_pointer_t<T>>,
+                    "save() and load() cannot keep a field of this type, such as a long double "
+                    "or a std::string_view: use another type, or leave the field out of "
+                    "REEL_FIELDS");
     }
   }
   void buffer(std::string_view path, const Buffer& leaf) const {
@@ -101,19 +112,11 @@ struct Collector {
     is_model = true;
   }
   template <class T>
-  bool takes(std::string_view path, T& object) const {
+  bool takes(std::string_view, T& object) const {
     if constexpr (std::is_same_v<T, reel::detail::Member>)
       if (object.template as<nn::Dropout>()) return true;
-    bool model_inside = OptimizerLike<T>;
-    if constexpr (!OptimizerLike<T> && !std::is_same_v<T, nn::Dropout>) {
-      State plain;
-      reel::detail::visit_fields(object, [&](std::string_view field, auto& member) {
-        visit_leaves(path_to(path, field), member, Collector{state, kept, plain, model_inside});
-      });
-      if (!model_inside) kept.take_plain(plain);
-    }
-    is_model |= model_inside;
-    return true;
+    is_model |= OptimizerLike<T>;
+    return OptimizerLike<T> || std::is_same_v<T, nn::Dropout>;
   }
 };
 
@@ -158,19 +161,21 @@ void collect_part(State& state, Part& part) {
   const std::string number = std::to_string(state.plain_parts);
   state.takes_values |= SavedNumber<T> || std::is_same_v<T, Tensor>;
   if constexpr (SavedNumber<T>) {
-    state.add_value(saved_value(number, part));
+    SavedValue value = saved_value(number, part);
+    value.is_const = std::is_const_v<Part>;
+    state.add_value(std::move(value));
     ++state.plain_parts;
   } else if constexpr (std::is_same_v<T, Tensor>) {
-    state.add_tensor(number, part);
+    state.add_tensor(number, part, std::is_const_v<Part>);
     ++state.plain_parts;
   } else {
     static_assert(!PlainField<T> || HasFields<T>,
                   "save() and load() take models, optimizers, Generators, Tensors, std::string, "
                   "numbers, and structs with fields of these");
-    State plain;
+    const std::size_t values = state.count_values(), tensors = state.count_tensors();
     bool is_model = false;
-    visit_leaves("", part, Collector{state, plain, plain, is_model});
-    state.take_plain(plain, is_model);
+    visit_leaves("", part, Collector{state, is_model});
+    if (is_model) state.set_in_model(values, tensors);
     state.takes_values |= !is_model;
   }
 }
