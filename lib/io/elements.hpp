@@ -25,6 +25,10 @@ struct FileDType {
 /// Null if no dtype of ours has all values of this one.
 const FileDType* file_dtype(std::string_view name);
 
+/// A deflated byte can become so many bytes. No tensor of a file is larger than the file times
+/// this.
+constexpr std::uint64_t most_ratio = 1032;
+
 /// The number of bytes for these lengths; none if it exceeds 2^58. A length of 0 is left out of
 /// this product, because strides are products of the other lengths.
 std::optional<std::uint64_t> bytes_of(std::span<const std::int64_t> lengths,

@@ -27,7 +27,8 @@ struct TorchTensor {
   std::vector<std::int64_t> shape, strides;
 };
 
-/// Reads a pickle into tensors, by path. Its memory is at most 64 times the text and 1 MiB.
+/// Reads a pickle into tensors, by path. Its memory is at most 48 times the text and 1 MiB:
+/// one byte can make a value, and what is there again and again is refused.
 class PickleReader {
  public:
   PickleReader(std::string_view text, const Input& input);
@@ -45,6 +46,9 @@ class PickleReader {
 
  private:
   using Id = std::uint32_t;  // the place among the values
+  static constexpr Id none = UINT32_MAX;
+  static constexpr int most_depth = 64;
+  static constexpr std::uint32_t most_arguments = 8;  // of the functions that are known
   enum class Kind : std::uint8_t {
     none,
     boolean,
@@ -70,6 +74,15 @@ class PickleReader {
   struct Cell {
     Id item;
     std::uint32_t next;
+  };
+  /// A module and a name in it, which are parts of the text.
+  struct GlobalNote {
+    std::uint32_t module, module_size, name, name_size;
+  };
+  /// What it is. The name of a global follows, if there is one.
+  struct ObjectNote {
+    const char* reason;
+    Id global;
   };
   struct StorageNote {
     Id key, type;  // a text and a global
@@ -102,7 +115,7 @@ class PickleReader {
   void push_long(std::uint64_t bytes);
   void push_tuple(std::size_t count);
   void push_global(std::string_view module, std::string_view name);
-  void push_object(std::string reason);
+  void push_object(const char* reason, Id global = none);
   Id pop();
   std::vector<Id> pop(std::size_t count);
   std::size_t pop_mark();
@@ -116,15 +129,20 @@ class PickleReader {
   void call(Id function, const std::vector<Id>& arguments);
   void make_dict(const std::vector<Id>& arguments);
   void make_tensor(const std::vector<Id>& arguments, bool has_dtype);
+  void check_extent(const TorchStorage& storage, std::int64_t offset,
+                    const std::vector<std::int64_t>& shape,
+                    const std::vector<std::int64_t>& strides) const;
   TorchStorage storage_of(const StorageNote& note, const FileDType* dtype = nullptr) const;
   const Value& of_kind(Id id, Kind kind) const;
   std::string_view text_of(Id id) const;
-  const std::string& global_name(Id id) const;
-  std::vector<Id> items_of(Id id) const;
+  std::string global_name(Id id) const;
+  std::vector<Id> items_of(Id id, std::uint32_t most = UINT32_MAX) const;
   std::vector<std::int64_t> integers(Id id) const;
   Inside visit(Id id, int depth);
+  void charge(std::size_t bytes);
   std::string path_text();
   void leave(Id id);
+  std::string object_text(const ObjectNote& object) const;
   std::string reason_of(Id id) const;
 
   const std::string_view text_;
@@ -135,7 +153,8 @@ class PickleReader {
   std::deque<Cell> cells_;
   std::deque<Id> stack_, memo_;
   std::deque<std::uint32_t> marks_;
-  std::deque<std::string> globals_;  // and what objects are
+  std::deque<GlobalNote> globals_;
+  std::deque<ObjectNote> objects_;
   std::deque<StorageNote> storages_;
   std::deque<TensorNote> tensors_;
   std::vector<Step> path_;

@@ -13,7 +13,6 @@ constexpr std::uint32_t local_mark = 0x04034b50, entry_mark = 0x02014b50, end_ma
                         end64_mark = 0x06064b50, locator_mark = 0x07064b50;
 constexpr std::size_t local_bytes = 30, entry_bytes = 46, end_bytes = 22, end64_bytes = 56,
                       locator_bytes = 20, most_comment = 0xffff;
-constexpr std::uint64_t most_ratio = 1032;  // of deflate
 constexpr std::size_t chunk = 1 << 16;
 
 /// `bytes` bytes of a number, the lowest first.
@@ -136,12 +135,14 @@ ZipReader::ZipReader(const Input& input) : input_(input) {
     input.fail("a zip file, as NumPy and PyTorch since 1.6 write", "something else");
   const Directory directory = find_directory();
   read_directory(directory);
-  std::vector<std::string_view> names;
-  for (const Entry& entry : entries_) names.push_back(entry.name);
-  std::sort(names.begin(), names.end());
-  const auto twice = std::adjacent_find(names.begin(), names.end());
-  if (twice != names.end())
-    input_.fail("each name once", "\"" + escaped(twice->substr(0, 100)) + "\" twice");
+  for (const Entry& entry : entries_) by_name_.push_back(&entry);
+  std::sort(by_name_.begin(), by_name_.end(),
+            [](const Entry* a, const Entry* b) { return a->name < b->name; });
+  const auto twice =
+      std::adjacent_find(by_name_.begin(), by_name_.end(),
+                         [](const Entry* a, const Entry* b) { return a->name == b->name; });
+  if (twice != by_name_.end())
+    input_.fail("each name once", "\"" + escaped((*twice)->name.substr(0, 100)) + "\" twice");
   find_data(directory.at);
 }
 
@@ -251,9 +252,10 @@ void ZipReader::find_data(std::uint64_t directory) {
 }
 
 const ZipReader::Entry* ZipReader::find(std::string_view name) const {
-  const auto found = std::find_if(entries_.begin(), entries_.end(),
-                                  [&](const Entry& entry) { return entry.name == name; });
-  return found == entries_.end() ? nullptr : &*found;
+  const auto found = std::lower_bound(
+      by_name_.begin(), by_name_.end(), name,
+      [](const Entry* entry, std::string_view other) { return entry->name < other; });
+  return found == by_name_.end() || (*found)->name != name ? nullptr : *found;
 }
 
 std::unique_ptr<ZipMember> ZipReader::open(const Entry& entry) const {

@@ -33,6 +33,8 @@ class ZipReader {
     std::string_view unread = {};                // why open() refuses it; empty if it does not
   };
   explicit ZipReader(const Input& input);
+  ZipReader(const ZipReader&) = delete;
+  ZipReader& operator=(const ZipReader&) = delete;
   const std::vector<Entry>& entries() const { return entries_; }
   /// Null if there is none.
   const Entry* find(std::string_view name) const;
@@ -50,6 +52,7 @@ class ZipReader {
   void find_data(std::uint64_t directory);
   const Input& input_;
   std::vector<Entry> entries_;
+  std::vector<const Entry*> by_name_;
 };
 
 /// Whether the file begins as a zip file does.

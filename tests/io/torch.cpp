@@ -201,14 +201,15 @@ TEST_CASE("a pickle that is no state dict is refused") {
   const std::string large = std::string("\x8a\x08") + std::string(7, '\xff') + "\x3f";
   file.refuse(tensor("K\1", "(K\4t", "(K\1t"), "outside of its storage");
   file.refuse(tensor(zero, "(K\3t", "(K\2t"), "outside of its storage");
-  file.refuse(tensor(zero, "(" + large + large + "t", "(" + large + large + "t"), "outside");
+  file.refuse(tensor(zero, "(" + large + large + "t", "(" + large + large + "t"),
+              "a tensor of more bytes than this file can have");
   file.refuse(tensor("K\4", "(t", "(t"), "outside of its storage");
   file.refuse(tensor("J\xff\xff\xff\xff", "(K\1t", "(K\1t"), "");
   file.refuse(tensor(zero, "(J\xff\xff\xff\xfft", "(K\1t"), "negative");
   file.refuse(tensor(zero, "(K\1t", "(J\xff\xff\xff\xfft"), "negative");
   file.refuse(tensor(zero, "(K\1K\1t", "(K\1t"), "other strides");
   file.refuse(tensor(zero, "(K\1K\1K\1K\1K\1K\1K\1K\1K\1t", "(K\1K\1K\1K\1K\1K\1K\1K\1K\1t"),
-              "a tensor of 9 axes");
+              "a tensor of more than 8 axes");
   file.refuse(two + rebuilt(storage("K\5"), zero, "(K\4t", "(K\1t") + ".", "bytes of storage 0");
   file.refuse(two + rebuilt(storage("K\4", "DoubleStorage"), zero, "(t", "(t") + ".",
               "32 bytes of storage 0, got 16");
@@ -219,6 +220,14 @@ TEST_CASE("a pickle that is no state dict is refused") {
   file.refuse(two + ".", "more than one value");
   file.refuse("N.", "protocol");
   file.refuse("\x80\x01N.", "protocol");
+  // Elements that are there again and again, in a file of some 500 bytes.
+  const auto repeated = [&](std::int64_t length) {
+    const std::string integer = "\x8a\x08" + number(static_cast<std::uint64_t>(length), 8);
+    return tensor(zero, "(K\2" + integer + "t", "(" + zero + zero + "t");
+  };
+  CHECK(equal(file.read(repeated(3000))[0].second, zeros({2, 3000})));
+  file.refuse(repeated(std::int64_t{1} << 53), "a tensor of more bytes than this file can have");
+  file.refuse(repeated(500'000), "a tensor of more bytes than this file can have");
   file.refuse(two + "}(" + text("a") + four + text("a") + four + "u.", "\"a\" twice");
   file.refuse(two + "}(" + text("a") + "u.", "a key without a value");
   file.refuse(two + "](N0.", "more than one value");
@@ -239,12 +248,29 @@ TEST_CASE("a pickle that is no state dict is refused") {
     doubling +=
         std::string("](h") + static_cast<char>(i - 1) + "h" + static_cast<char>(i - 1) + "eq" + i;
   file.refuse(doubling + ".", "");
+  // What a few bytes name again and again would be more than the file.
+  const auto many = [&](const std::string& once, int count) {
+    std::string all;
+    for (int i = 0; i < count; ++i) all += once;
+    return all;
+  };
+  const std::string long_key = "X" + number(100'000, 4) + std::string(100'000, 'k') + "q\1";
+  const std::string again = "got names that are there again and again";
+  file.refuse(two + "}(" + long_key + four + "q\2" + many("h\1h\2", 1000) + "u.", again);
+  file.refuse(two + "}(" + long_key + four + many("h\1K\5", 1000) + "u.", again);
+  file.refuse(two + "(" + four + "q\2" + many("h\2", 100'000) + "t.", again);
+  file.refuse(two + "(" + ordered + "q\1](" + many("NN\x86", 1000) + "e\x85q\2" +
+                  many("h\1h\2R", 100) + "t.",
+              "got values that are there again and again");
+  file.refuse(two + "Nr\xff\xff\xff\x7f.", "a note of too large a number");
   write_zip(file.path, {{"a/data.pkl", two + four + "."}});
   check_refused<IoError>([&] { io::load_torch(file.path); }, "a member data/0, got none");
   write_zip(file.path, {{"a/data.pkl", two + four + "."},
                         {"a/byteorder", "middle"},
                         {"a/data/0", std::string(16, '\0')}});
   check_refused<IoError>([&] { io::load_torch(file.path); }, "byte order");
+  write_zip(file.path, {{"a/data.pkl", two + "](" + std::string(1 << 20, 'N') + "e."}}, true);
+  check_refused<IoError>([&] { io::load_torch(file.path); }, "at most 64 times its packed bytes");
   write_zip(file.path, {{"a/b", ""}});
   check_refused<IoError>([&] { io::load_torch(file.path); }, "a member data.pkl");
   write_file(file.path, "\x80\x02\x8a\x0a");
