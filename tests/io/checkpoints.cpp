@@ -309,6 +309,30 @@ TEST_CASE("step 0 is a checkpoint, and a file of another name is none") {
   CHECK(latest == folder.file("step-000000000001.safetensors"));
 }
 
+TEST_CASE("files of killed writers are no checkpoints, and the next save removes them") {
+  const Folder folder;
+  const io::Checkpoints checkpoints(folder.path, {.keep = 2});
+  const nn::Linear model(1, 1);
+  const auto step = [](int n) { return "step-00000000000" + std::to_string(n) + ".safetensors"; };
+  const auto add = [&](const std::string& name) { write_file(folder.file(name.c_str()), "part"); };
+  checkpoints.save(3, model);
+  const std::vector<std::string> others = {"notes.new", "step-5.txt.a1.new", step(5) + ".bak",
+                                           "step-x.safetensors.a1.new"};
+  for (const std::string& other : others) add(other);
+  for (const int n : {2, 4, 9}) add(step(n) + ".a1b2c3.new");
+  CHECK(checkpoints.latest() == folder.file(step(3).c_str()));
+  checkpoints.save(4, model);  // 9 is not a later checkpoint
+  std::vector<std::string> wanted = others;
+  wanted.insert(wanted.end(), {step(3), step(4), step(4) + ".a1b2c3.new"});
+  std::sort(wanted.begin(), wanted.end());
+  CHECK(names_in(folder.path) == wanted);  // another writer may be at step 4
+  checkpoints.save(5, model);
+  wanted = others;
+  wanted.insert(wanted.end(), {step(4), step(5)});
+  std::sort(wanted.begin(), wanted.end());
+  CHECK(names_in(folder.path) == wanted);
+}
+
 TEST_CASE("the folder of checkpoints is made whole, or its path is in the error") {
   const Folder folder;
   const fs::path before = fs::current_path();

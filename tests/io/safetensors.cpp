@@ -140,7 +140,10 @@ TEST_CASE("a header that the format does not allow is refused, with what it says
   refuse("{\"\xed\xa0\x80\":{}}", "UTF-8");
   refuse("{\"\xc0\x80\":{}}", "UTF-8");
   refuse("{\"\\ud800\":{}}", "surrogates");
-  refuse("{\"\\ud800\\u0041\":{}}", "surrogates");
+  for (const char* const low : {"0041", "dbff", "d800", "e000", "ffff"})
+    refuse(std::string("{\"\\ud800\\u") + low + "\":{}}", "two surrogates of JSON");
+  refuse("{\"\\udc00\":{}}", "two surrogates of JSON");
+  refuse("{\"\\udfff\\udc00\":{}}", "two surrogates of JSON");
   refuse("{\"\\x\":{}}", "an escape");
   refuse("{\"\\u00g0\":{}}", "hexadecimal");
   refuse("{\"a\nb\":{}}", "control bytes");
@@ -148,6 +151,19 @@ TEST_CASE("a header that the format does not allow is refused, with what it says
               one_float, "from offset 4, got 0");
   file.refuse("{" + float_entry + R"(,"y":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}})",
               one_float + one_float + one_float, "from offset 4, got 8");
+}
+
+TEST_CASE("escaped characters of JSON are read up to the last one") {
+  const Written file;
+  const std::pair<const char*, const char*> characters[] = {{"\\ud7ff", "\xed\x9f\xbf"},
+                                                            {"\\ue000", "\xee\x80\x80"},
+                                                            {"\\uffff", "\xef\xbf\xbf"},
+                                                            {"\\ud800\\udc00", "\xf0\x90\x80\x80"},
+                                                            {"\\uDBFF\\uDFFF", "\xf4\x8f\xbf\xbf"}};
+  for (const auto& [escape, utf8] : characters) {
+    const std::string entry = R"(":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+    CHECK(file.read(std::string("{\"") + escape + entry, one_float)[0].first == utf8);
+  }
 }
 
 TEST_CASE("what the format's own library accepts is read") {

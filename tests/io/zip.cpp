@@ -22,20 +22,32 @@ std::uint32_t checksum(const std::string& bytes) {
   }
   return ~rest;
 }
+/// What the header of a stored member and its entry in the directory have in common.
+std::string header_of(const std::string& name, const std::string& bytes) {
+  return number(20, 2) + number(0, 8) + number(checksum(bytes), 4) + number(bytes.size(), 4) +
+         number(bytes.size(), 4) + number(name.size(), 2) + number(0, 2);
+}
+std::string member_of(const std::string& name, const std::string& bytes) {
+  return "PK\3\4" + header_of(name, bytes) + name + bytes;
+}
+std::string entry_of(const std::string& name, const std::string& bytes, std::size_t at,
+                     const std::string& comment = "") {
+  return "PK\1\2" + number(20, 2) + header_of(name, bytes) + number(comment.size(), 2) +
+         number(0, 8) + number(at, 4) + name + comment;
+}
+std::string end_of(std::size_t entries, std::size_t directory, std::size_t at) {
+  const std::string count = number(entries, 2);
+  return "PK\5\6" + number(0, 4) + count + count + number(directory, 4) + number(at, 4) +
+         number(0, 2);
+}
 /// A zip file as it was before zip64. Each member has a comment in the directory.
 std::string old_zip(const Members& members, const std::string& comment) {
   std::string file, directory;
   for (const auto& [name, bytes] : members) {
-    const std::string shared = number(20, 2) + number(0, 8) + number(checksum(bytes), 4) +
-                               number(bytes.size(), 4) + number(bytes.size(), 4) +
-                               number(name.size(), 2) + number(0, 2);
-    directory += "PK\1\2" + number(20, 2) + shared + number(comment.size(), 2) + number(0, 8) +
-                 number(file.size(), 4) + name + comment;
-    file += "PK\3\4" + shared + name + bytes;
+    directory += entry_of(name, bytes, file.size(), comment);
+    file += member_of(name, bytes);
   }
-  const std::string count = number(members.size(), 2);
-  return file + directory + "PK\5\6" + number(0, 4) + count + count + number(directory.size(), 4) +
-         number(file.size(), 4) + number(0, 2);
+  return file + directory + end_of(members.size(), directory.size(), file.size());
 }
 const std::string one_byte = npy_bytes(1, dictionary("'|u1'", "False", "(1,)"), "\5");
 }  // namespace
@@ -60,6 +72,39 @@ TEST_CASE("a zip file that names a member twice is refused, wherever the two are
   write_zip(path, {{name, one_byte}, {name, one_byte}});
   check_refused<IoError>([&] { io::load_npz(path); },
                          "got \"" + std::string(100, 'n') + "\" twice");
+}
+
+TEST_CASE("members of a zip file that overlap are refused, also if each is whole") {
+  const Folder folder;
+  const std::string path = folder.file("x.npz");
+  // The elements of one array are the header and the bytes of another member.
+  const std::string inner = member_of("b.npy", one_byte), length = std::to_string(inner.size() + 1),
+                    outer = npy_bytes(1, dictionary("'|u1'", "False", "(" + length + ",)"),
+                                      inner + "x"),
+                    file = member_of("a.npy", outer), first = entry_of("a.npy", outer, 0);
+  const auto write = [&](const std::string& directory, std::size_t entries) {
+    write_file(path, file + directory + end_of(entries, directory.size(), file.size()));
+  };
+  write(first, 1);
+  CHECK(io::load_npz(path)[0].second.size() == static_cast<std::int64_t>(inner.size() + 1));
+  const std::string second = entry_of("b.npy", one_byte, file.size() - inner.size() - 1);
+  write(second, 1);
+  CHECK(io::load_npz(path)[0].second.size() == 1);
+  for (const std::string& directory : {first + second, second + first}) {
+    write(directory, 2);
+    check_refused<IoError>([&] { io::load_npz(path); },
+                           "members one after the other, got \"b.npy\" elsewhere");
+  }
+  // The last byte of one member is the first byte of the next one.
+  const std::string p = npy_bytes(1, dictionary("'|u1'", "False", "(1,)"), "P"),
+                    a = member_of("a.npy", p), joined = a + member_of("b.npy", one_byte).substr(1),
+                    both = entry_of("a.npy", p, 0) + entry_of("b.npy", one_byte, a.size() - 1);
+  write_file(path, joined + both + end_of(2, both.size(), joined.size()));
+  check_refused<IoError>([&] { io::load_npz(path); }, "members one after the other");
+  // The last byte of a member is the first byte of the directory.
+  const std::string one = entry_of("a.npy", p, 0);
+  write_file(path, a + one.substr(1) + end_of(1, one.size(), a.size() - 1));
+  check_refused<IoError>([&] { io::load_npz(path); }, "the header of \"a.npy\"");
 }
 
 TEST_CASE("a zip64 directory that is not where the file says is refused") {
