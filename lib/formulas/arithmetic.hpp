@@ -79,11 +79,12 @@ struct Power {
   static constexpr Domain domain = Domain::floating;
   static constexpr bool slow = true;
   constexpr auto operator()(auto x, auto y) const { return math::power(x, y); }
-  // dx = dy y x^(y - 1), 0 where y = 0. What is not taken is computed too: it must not be 0 inf.
+  // dx = dy y x^(y - 1), 0 where y = 0. For y = 0 the product is computed unless 1 / x overflows:
+  // it has the derivative 1 / x along y. What is not taken is computed too: it must not be 0 inf.
   static constexpr auto d0(auto g) {
-    auto y = g.y();
-    auto none = y == 0;
-    return math::select(none, 0.f, g.dy() * y * math::power(g.x(), math::select(none, 1.f, y - 1)));
+    auto x = g.x(), y = g.y();
+    auto zero = y == 0, none = zero ^ (zero & (math::abs(x) > math::like(x, 0x1p-128)));
+    return math::select(none, 0.f, g.dy() * y * math::power(x, math::select(none, 1.f, y - 1)));
   }
   // dy = dy x^y log x, 0 where x = 0 and y >= 0
   static constexpr auto d1(auto g) {

@@ -79,22 +79,22 @@ struct Log2 {
     return g.dy() * math::like(x, 1.4426950408889634) / x;
   }
 };
-/// log(e^x + e^y). Of equal arguments, also infinite ones, it is x + log 2.
+/// log(e^x + e^y). Of equal infinities it is x.
 struct LogAddExp {
   static constexpr const char* name = "logaddexp";
   static constexpr Domain domain = Domain::floating;
   static constexpr bool slow = true;
   constexpr auto operator()(auto x, auto y) const {
-    auto same = x == y;
-    auto gap = math::abs(math::select(same, 0.f, x) - math::select(same, 0.f, y));
-    return math::maximum(x, y) + math::log1p(math::exp(math::negative(gap)));
+    return math::maximum(x, y) + math::log1p(math::exp(math::negative(math::abs(gap(x, y)))));
   }
   // dx = dy / (1 + e^(y - x)), half of dy where x = y
   static constexpr auto d0(auto g) { return share(g.dy(), g.x(), g.y()); }
   static constexpr auto d1(auto g) { return share(g.dy(), g.y(), g.x()); }
-  static constexpr auto share(auto dz, auto x, auto y) {
-    auto same = x == y;
-    return dz * math::sigmoid(math::select(same, 0.f, x) - math::select(same, 0.f, y));
+  static constexpr auto share(auto dz, auto x, auto y) { return dz * math::sigmoid(gap(x, y)); }
+  /// x - y, and 0 of equal infinities. Equal numbers are subtracted: the gap has derivatives there.
+  static constexpr auto gap(auto x, auto y) {
+    auto same = (x == y) & (math::abs(x) == math::like(x, __builtin_inf()));
+    return math::select(same, 0.f, x) - math::select(same, 0.f, y);
   }
 };
 struct Reciprocal {

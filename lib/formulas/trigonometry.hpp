@@ -90,11 +90,12 @@ struct Asinh {
   static constexpr Domain domain = Domain::floating;
   static constexpr bool slow = true;
   constexpr auto operator()(auto x) const { return math::asinh(x); }
-  // dx = dy / sqrt(x^2 + 1), where x^2 may overflow
+  // dx = dy / sqrt(x^2 + 1), where x^2 may overflow. |x| has no derivative at 0.
   static constexpr auto d0(auto g) {
-    auto x = math::abs(g.x());
-    auto larger = math::select(x > 1, x, 1.f);
-    auto ratio = math::select(x > 1, 1.f, x) / larger;
+    auto x = g.x(), size = math::abs(x);
+    auto far = size > 1;
+    auto larger = math::select(far, size, 1.f);
+    auto ratio = math::select(far, 1.f, x) / larger;
     return g.dy() / (larger * math::sqrt(1 + ratio * ratio));
   }
 };

@@ -57,6 +57,7 @@ constinit Op minimum_op =
 constinit Op power_op = pointwise<formulas::Power>(
     [](SampleList out) {
       binary_samples(out, power, positive, {-2, 3});
+      binary_samples(out, power, positive, {-2, 3, 1});
     },
     {.not_finite = "0 to a negative power is inf; a negative number to a fraction is nan.",
      .slope_not_finite = "The slope of power(x, y) at 0 is infinite for y below 1."});

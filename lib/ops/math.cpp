@@ -11,7 +11,7 @@ namespace reel {
 namespace {
 constexpr Draw positive{0.3, 3};
 constexpr Draw off_zero{.grid = 0.25, .offset = 0.125};
-constexpr Draw even{.grid = 0.25}, odd{.grid = 0.25, .offset = 0.125};
+constexpr Draw even{.grid = 0.5};
 }  // namespace
 
 constinit Op abs_op =
@@ -63,7 +63,7 @@ constinit Op trunc_op =
 constinit Op sign_op =
     pointwise<formulas::Sign>([](SampleList out) { unary_samples(out, sign, off_zero); });
 constinit Op logaddexp_op = pointwise<formulas::LogAddExp>(
-    [](SampleList out) { binary_samples(out, logaddexp, even, odd); });
+    [](SampleList out) { binary_samples(out, logaddexp, even, even); });
 constinit Op hypot_op =
     pointwise<formulas::Hypot>([](SampleList out) { binary_samples(out, hypot, {}, positive); });
 constinit Op floor_divide_op = pointwise<formulas::FloorDivide>([](SampleList out) {

@@ -25,6 +25,7 @@ constexpr Term operator-(const Term& x, const Term& y) { return joined(x, y); }
 constexpr Term operator*(const Term& x, const Term& y) { return joined(x, y); }
 constexpr Term operator/(const Term& x, const Term& y) { return joined(x, y); }
 constexpr Term operator&(const Term& x, const Term& y) { return joined(x, y); }
+constexpr Term operator^(const Term& x, const Term& y) { return joined(x, y); }
 constexpr Term operator>(const Term& x, const Term& y) { return joined(x, y); }
 constexpr Term operator<(const Term& x, const Term& y) { return joined(x, y); }
 constexpr Term operator>=(const Term& x, const Term& y) { return joined(x, y); }

@@ -59,7 +59,96 @@ void check_slopes(const Binary& f, const Vector& x, const Vector& y, const Vecto
         CHECK(alike(found[1](range(before, before + size)), expected.y));
       }
 }
+/// The first, second and third derivative of f at x.
+Vector derivatives(const std::function<Tensor(Tensor)>& f, double x) {
+  const Tensor at = full({1}, x, DType::float64);
+  const auto first = [&](Tensor v) { return grad(f)(v); };
+  const auto second = [&](Tensor v) { return grad(first)(v); };
+  return {first(at).item<double>(), second(at).item<double>(), grad(second)(at).item<double>()};
+}
+/// d2 f / dx dy at (x, y), by both orders.
+Vector mixed_derivatives(const Binary& f, double x, double y) {
+  const Tensor a = full({1}, x, DType::float64), b = full({1}, y, DType::float64);
+  const auto along_x = [&](Tensor v) { return grad([&](Tensor u) { return f(u, v); })(a); };
+  const auto along_y = [&](Tensor u) { return grad([&](Tensor v) { return f(u, v); })(b); };
+  return {grad(along_x)(b).item<double>(), grad(along_y)(a).item<double>()};
+}
+void check_derivatives(const char* name, const Vector& found, const Vector& expected) {
+  INFO(name << ": " << found[0] << ", " << found[1] << ", " << found.back());
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    CHECK(found[i] == Approx(expected[i]).epsilon(1e-12).margin(1e-14));
+}
 }  // namespace
+
+// A formula that takes a constant at such a point in place of an operand has a right first
+// derivative there, and a wrong second or third one. Values by JAX, except for those of power at
+// the exponent 0.
+TEST_CASE("smooth functions have three right derivatives where their formulas branch") {
+  const auto check = [](const char* name, auto f, double x, const Vector& expected) {
+    check_derivatives(name, derivatives([&](Tensor v) { return f(v); }, x), expected);
+  };
+  const auto of = [](auto f, double other) {
+    return [=](Tensor v) { return f(v, full({1}, other, DType::float64)); };
+  };
+  const auto from = [](auto f, double other) {
+    return [=](Tensor v) { return f(full({1}, other, DType::float64), v); };
+  };
+  const double density = std::sqrt(2 / M_PI), root = std::sqrt(0.5), log2 = std::log(2);
+  check("logaddexp", of([](Tensor a, Tensor b) { return logaddexp(a, b); }, 0.5), 0.5,
+        {0.5, 0.25, 0});
+  check("logaddexp of x twice", [](Tensor v) { return logaddexp(v, 2 * v); }, 0, {1.5, 0.25, 0});
+  check("softplus", [](Tensor v) { return softplus(v); }, 0, {0.5, 0.25, 0});
+  check("asinh", [](Tensor v) { return asinh(v); }, 0, {1, 0, -1});
+  check("asinh", [](Tensor v) { return asinh(v); }, 1, {root, -root / 2, root / 4});
+  check("asinh", [](Tensor v) { return asinh(v); }, -1, {root, root / 2, root / 4});
+  check("silu", [](Tensor v) { return silu(v); }, 0, {0.5, 0.5, 0});
+  check("gelu", [](Tensor v) { return gelu(v); }, 0, {0.5, density, 0});
+  check("elu", [](Tensor v) { return elu(v, 1.5); }, 0, {1.5, 1.5, 1.5});
+  check("binary_cross_entropy_with_logits",
+        [](Tensor v) { return binary_cross_entropy_with_logits(v, full({1}, 0.3)); }, 0,
+        {0.5 - 0.3f, 0.25, 0});
+  const auto angle = [](Tensor a, Tensor b) { return atan2(a, b); };
+  check("atan2 along y", of(angle, 2), 0, {0.5, 0, -0.25});
+  check("atan2 along x", from(angle, 2), 0, {-0.5, 0, 0.25});
+  check("hypot", of([](Tensor a, Tensor b) { return hypot(a, b); }, 3), 0, {0, 1 / 3.0, 0});
+  check("norm", [](Tensor v) { return norm(concat({v, tensor<double>({3, 4})})); }, 0, {0, 0.2, 0});
+  check("logsumexp",
+        [](Tensor v) {
+          return logsumexp(concat({v, full({3}, 0.5, DType::float64)}));
+        },
+        0.5, {0.25, 0.1875, 0.09375});
+  check("logcumsumexp",
+        [](Tensor v) {
+          return logcumsumexp(concat({v, full({3}, 0.5, DType::float64)}))(range(3, 4));
+        },
+        0.5, {0.25, 0.1875, 0.09375});
+  const auto raised = [](Tensor a, Tensor b) { return power(a, b); };
+  check("power 1 of 0", of(raised, 1), 0, {1, 0, 0});
+  check("power 2 of 0", of(raised, 2), 0, {0, 2, 0});
+  check("power 3 of 0", of(raised, 3), 0, {0, 0, 6});
+  check("power 3 of -2", of(raised, 3), -2, {12, -12, 6});
+  check("power 0 of 2", of(raised, 0), 2, {0, 0, 0});
+  check("power of 2 along the exponent", from(raised, 2), 0,
+        {log2, log2 * log2, log2 * log2 * log2});
+  // d2 x^y / dx dy = x^(y - 1) (1 + y log x)
+  for (const double x : {2.0, 0.25, 1e20})
+    check_derivatives("power", mixed_derivatives(raised, x, 0), {1 / x, 1 / x});
+  check_derivatives("power", mixed_derivatives(raised, 2, 1), {1 + log2, 1 + log2});
+  check_derivatives("power", mixed_derivatives(raised, 0, 2), {0, 0});
+  check_derivatives("logaddexp",
+                    mixed_derivatives([](Tensor a, Tensor b) { return logaddexp(a, b); }, 3, 3),
+                    {-0.25, -0.25});
+}
+
+TEST_CASE("the second derivative of ctc_loss at equal scores is that of differences of the first") {
+  const auto loss = [](Tensor z) {
+    return ctc_loss(log_softmax(z), tensor({{1, 2}}), tensor({4}), tensor({2}));
+  };
+  const Tensor z = zeros({4, 1, 3}, DType::float64);
+  const Tensor v = ones({4, 1, 3}, DType::float64) * arange(0, 3, DType::float64);
+  const Tensor slopes = grad(loss)(z + 1e-5 * v) - grad(loss)(z - 1e-5 * v);
+  CHECK(allclose(hvp(loss, z, v), slopes / 2e-5, {.rtol = 1e-6, .atol = 1e-8}));
+}
 
 TEST_CASE("the gradient of equal numbers goes to both, half each") {
   const Vector x = {1, 2, 3, -4, 0}, y = {1, 3, 2, -4, -0.0}, dz = {8, 8, 8, 2, 6};
