@@ -22,7 +22,8 @@ class Steps {
   }
   const Tensor& input(int i) const { return inputs_[static_cast<std::size_t>(i)]; }
 
-  /// step(x, states) gives the next states, the first of which is the output.
+  /// step(x, states) gives the next states, the first of which is the output. x is 0 behind the
+  /// end of a sequence: NaN there, times a gradient of 0, would reach the weights.
   template <class Step>
   void give_gradients(const Step& step) {
     const std::int64_t time = call_.input_shape(0)[0];
@@ -30,13 +31,12 @@ class Steps {
     Tensor target = zeros({}, {call_.input_dtype(0)});
     for (std::int64_t s = 0; s < time; ++s) {
       const std::int64_t t = call_.option<DirectionOptions>().reverse ? time - 1 - s : s;
-      const std::vector<Tensor> next = step(input(0)(t), now);
       const Tensor runs = lengths_.defined() ? lengths_ > t : Tensor();
+      const auto masked = [&](const Tensor& v) { return runs.defined() ? where(runs, v, 0) : v; };
+      const std::vector<Tensor> next = step(masked(input(0)(t)), now);
       for (std::size_t i = 0; i < now.size(); ++i)
         now[i] = runs.defined() ? where(runs, next[i], now[i]) : next[i];
-      if (!call_.has_dy(0)) continue;
-      const Tensor dy = call_.dy(0)(t);
-      target = target + sum(runs.defined() ? where(runs, next[0], 0) * dy : next[0] * dy);
+      if (call_.has_dy(0)) target = target + sum(masked(next[0]) * call_.dy(0)(t));
     }
     for (int i = 0; i < states_; ++i)
       if (call_.has_dy(i + 1))

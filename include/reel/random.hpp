@@ -160,8 +160,9 @@ struct ChoiceOptions {
 REEL_API Tensor choice(Operand x, Extent n, ChoiceOptions options = {});
 }  // namespace random
 
-/// Sets each element to 0 with this probability, and divides the others by 1 - probability. Unlike
-/// nn::Dropout, it does so even while training() is false. Throws Error unless 0 <= probability <
-/// 1, and DTypeError unless x is floating.
+/// Sets each element to 0 with this probability, and divides the others by 1 - probability; NaN and
+/// infinities become NaN where they are dropped. Unlike nn::Dropout, it does so even while
+/// training() is false. Throws Error unless 0 <= probability < 1, and DTypeError unless x is
+/// floating.
 REEL_API Tensor dropout(Operand x, double probability);
 }  // namespace reel

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Values and gradients of nn::LSTM and nn::GRU, compared with loops over their cells.
+#include <limits>
+#include <optional>
+
 #include "nn/near.hpp"
 #include "support/error_text.hpp"
 #include "support/refused.hpp"
@@ -148,20 +151,45 @@ TEST_CASE("Layers drop between each other while training", "[nn]") {
   REQUIRE(equal(gru(x).outputs, gru(x).outputs));
 }
 
-TEST_CASE("What x holds behind a sequence's end reaches nothing", "[nn]") {
-  const Variable x("x", numbers({4, 2, 3}));
-  const Tensor lengths = tensor({4, 2});
-  const nn::LSTM lstm(3, 2, {.bidirectional = true, .dtype = DType::float64});
+template <class Layers>
+void check_padding(const Layers& layers) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  const Tensor x = numbers({4, 2, 3}), lengths = tensor({4, 2});
+  const std::vector<Variable> weights = parameters(layers);
+  const auto loss = [&](const Tensor& input) {
+    return sum(square(layers(input, {}, lengths).outputs));
+  };
   const auto gradients = [&](const Tensor& input) {
-    GradientTape tape;
+    GradientTape tape({.persistent = true});
     tape.watch(input);
-    const Tensor target = sum(square(lstm(input, {}, lengths).outputs));
-    return tape.gradient(target, {input, lstm.cells[0].weight, lstm.cells[1].weight});
+    const Tensor target = loss(input);
+    std::vector<Tensor> found = tape.gradient(target, weights);
+    found.push_back(tape.gradient(target, input));
+    return found;
   };
   const Tensor past = expand_dims(lengths <= expand_dims(arange(0, 4), 1), 2);
-  const auto clean = gradients(where(past, 0.0, x)),
-             dirty = gradients(where(past, std::nan(""), x));
-  for (std::size_t i = 0; i < clean.size(); ++i) REQUIRE(equal(clean[i], dirty[i]));
+  const Tensor clean = where(past, 0.0, x);
+  for (const double padding : {std::nan(""), infinity, -infinity})
+    for (const bool listened : {false, true}) {
+      INFO("padding " << padding << ", an outer tape: " << listened);
+      std::optional<GradientTape> outer;
+      if (listened) outer.emplace();
+      const Tensor dirty = where(past, padding, x);
+      if (outer) outer->watch(dirty);
+      const auto expected = gradients(clean), found = gradients(dirty);
+      for (std::size_t i = 0; i < found.size(); ++i) CHECK(equal(expected[i], found[i]));
+    }
+  const Tensor v = ones(x.shape(), wide);
+  CHECK(equal(hvp(loss, clean, v), hvp(loss, where(past, std::nan(""), x), v)));
+}
+
+TEST_CASE("What x holds behind a sequence's end reaches nothing", "[nn]") {
+  const DType dtype = DType::float64;
+  check_padding(nn::LSTM(3, 2, {.bidirectional = true, .dtype = dtype}));
+  check_padding(nn::GRU(3, 2, {.bidirectional = true, .dtype = dtype}));
+  check_padding(nn::Recurrent<nn::GRUCell>(
+      3, 2, {.bidirectional = true},
+      [](Extent in, Extent hidden) { return nn::GRUCell(in, hidden, {.dtype = DType::float64}); }));
 }
 
 TEST_CASE("Layers refuse what does not fit, naming the user's line", "[nn]") {

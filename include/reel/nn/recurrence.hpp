@@ -69,15 +69,16 @@ Tensor run_cell(const Cell& cell, const Tensor& x, State& state, const Tensor& l
   std::vector<Tensor> outputs(static_cast<std::size_t>(time));
   for (std::int64_t step = 0; step < time; ++step) {
     const std::int64_t t = reverse ? time - 1 - step : step;
-    State next = cell(x(t), state);
     Tensor& output = outputs[static_cast<std::size_t>(t)];
     if (lengths.defined()) {
+      // NaN in padding, times a gradient of 0, would reach the weights.
       const Tensor runs = expand_dims(lengths, 1) > t;
+      State next = cell(where(runs, x(t), 0), state);
       output = where(runs, h_of(next), 0);
       state = chosen(runs, std::move(next), std::move(state));
     } else {
-      output = h_of(next);
-      state = std::move(next);
+      state = cell(x(t), state);
+      output = h_of(state);
     }
   }
   return stack(outputs);
@@ -89,8 +90,8 @@ namespace reel::nn {
 /// Layers of cells of any type over sequences x [time, batch, in]. `cell(x, state)` takes x
 /// [batch, in] and returns the next state. A state is a Tensor h [batch, hidden], or a struct with
 /// a member h that lists its members. Sequences may have lengths [batch], as in lstm(): outputs
-/// after the end of a sequence are 0, and its last state is the one at its end. Padding must be
-/// finite, because the cells compute it too.
+/// after the end of a sequence are 0, and its last state is the one at its end. Padding may hold
+/// any values, even NaN: there a cell gets zeros.
 ///
 ///     nn::Recurrent<nn::RNNCell> rnn(3, 4, {.layers = 2, .bidirectional = true});
 template <class Cell>
