@@ -8,6 +8,8 @@
 #include "lib/cpu/simd_math.hpp"
 
 namespace reel::kernels::REEL_ISA {
+inline std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+
 /// The elements of one vector, or fewer at the end of a row.
 template <class T>
 struct Chunk {

@@ -3,6 +3,7 @@
 // L1 cache. Each panel is first copied, so that its short rows are contiguous. Without the copy,
 // rows 4 KiB apart would map to the same few cache sets, and each tile would load them again.
 #pragma once
+#include "lib/cpu/chunk.hpp"
 #include "lib/cpu/matmul.hpp"
 #include "lib/cpu/transpose.hpp"
 
@@ -25,7 +26,6 @@ inline constexpr std::int64_t block_bytes = 384 << 10;
 inline constexpr std::int64_t least_apart = 16;
 inline constexpr std::int64_t group_width = 8;
 
-inline std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 inline std::int64_t rounded_up(std::int64_t n, std::int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }

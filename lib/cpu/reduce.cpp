@@ -4,8 +4,7 @@
 // sum depends on the shape alone.
 #include "lib/table/options/reduce.hpp"
 #include "lib/cpu/kernels.hpp"
-#include "lib/cpu/reduce_fold.hpp"
-#include "lib/cpu/walk.hpp"
+#include "lib/cpu/reduce_packed.hpp"
 #include "lib/pool/scratch.hpp"
 #include "lib/table/numbers.hpp"
 
@@ -47,18 +46,6 @@ Groups groups_to(const Shape& target, const Shape& shape) {
   return groups;
 }
 
-/// x's elements in row-major order, copied to `memory`.
-const std::byte* packed(const Body& x, std::byte* memory) {
-  Strides steps;
-  std::int64_t step = 1;
-  for (int axis = x.rank() - 1; axis >= 0; --axis) {
-    steps[axis] = step;
-    step *= x.shape.data()[axis];
-  }
-  copy_elements(walk_over(x.shape, x.strides, steps), x.elements, x.data, memory, size_of(x.dtype));
-  return memory;
-}
-
 std::int64_t rounded(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /// A fold of elements of the input, and a fold of the results of the first one.
@@ -85,15 +72,20 @@ KernelResult reduce(const Folds& folds, const Body& x, Groups& groups, Body& out
   for (int i = 0; i < groups.count; ++i) (i % 2 ? gone : kept) *= groups.lengths[i];
   if (kept == 0) return {};
   const int size = folds.then.from_size;
-  const std::int64_t copied = x.contiguous ? 0 : rounded(x.bytes());
+  Packed view(x);
+  const std::int64_t copied = x.contiguous ? 0 : rounded(view.bytes());
   const bool folds_any = groups.count > 1 && gone;
   // The first fold leaves more elements than later folds.
   const int last_gone = groups.last_gone();
-  const std::int64_t most =
-      folds_any ? x.elements / groups.lengths[last_gone] *
-                      rows_side_by_side(groups.lengths[last_gone], groups.inner(last_gone))
-                : kept;
+  const std::int64_t first_rows = folds_any ? groups.lengths[last_gone] : 1;
+  const std::int64_t first_inner = groups.inner(last_gone);
+  const std::int64_t first_beside = rows_side_by_side(first_rows, first_inner);
+  const std::int64_t most = folds_any ? x.elements / first_rows * first_beside : kept;
   const std::int64_t stage = rounded(most * size);
+  const std::int64_t parts =
+      copied ? rounded(packed_memory(folds.first, view, first_rows / first_beside,
+                                     first_inner * first_beside))
+             : 0;
   std::int64_t depth = 0, inner_kept = 1;
   for (int i = groups.count - 1; i >= 0; --i) {
     const std::int64_t here = i % 2 ? fold_memory(groups.lengths[i], inner_kept) : 0;
@@ -101,14 +93,21 @@ KernelResult reduce(const Folds& folds, const Body& x, Groups& groups, Body& out
     if (i % 2 == 0) inner_kept *= groups.lengths[i];
   }
   auto* memory = static_cast<std::byte*>(
-      scratch(static_cast<std::size_t>(copied + 2 * stage + depth * fold_bytes)));
-  std::byte* const stages[2] = {memory + copied, memory + copied + stage};
-  std::byte* const waiting = memory + copied + 2 * stage;
-  const std::byte* folded = copied ? packed(x, memory) : x.data;
+      scratch(static_cast<std::size_t>(copied + parts + 2 * stage + depth * fold_bytes)));
+  view.use(memory);
+  std::byte* const of_blocks = memory + copied;
+  std::byte* const stages[2] = {of_blocks + parts, of_blocks + parts + stage};
+  std::byte* const waiting = stages[1] + stage;
+  const std::byte* folded = x.data;
   std::byte* const to = output.data;
   if (!folds_any) {
     std::byte* const target = accumulate ? stages[0] : to;
-    folds.first.start(gone ? folded : nullptr, kept, target);
+    const std::int64_t block = copied && gone ? view.most() : kept;
+    for (std::int64_t i = 0; i < kept; i += block) {
+      const std::int64_t n = least(block, kept - i);
+      const std::byte* const here = copied && gone ? view.take(i, n) : folded;
+      folds.first.start(gone ? here : nullptr, n, target + i * size);
+    }
     folded = target;
     groups.count = 1;
   }
@@ -119,8 +118,12 @@ KernelResult reduce(const Folds& folds, const Body& x, Groups& groups, Body& out
     const std::int64_t inner = groups.inner(last), rows = groups.lengths[last];
     const std::int64_t beside = rows_side_by_side(rows, inner);
     std::byte* const target = last == 1 && beside == 1 && !accumulate ? to : stages[round % 2];
-    fold_all(round ? folds.then : folds.first, folded, outer, rows / beside, beside * inner, target,
-             waiting);
+    const std::int64_t long_rows = rows / beside, long_inner = beside * inner;
+    if (round == 0 && copied)
+      fold_packed(folds.first, view, outer, long_rows, long_inner, target, waiting, of_blocks);
+    else
+      fold_all(round ? folds.then : folds.first, folded, outer, long_rows, long_inner,
+               in_tiles(outer, long_rows, long_inner), target, waiting);
     folded = target;
     if (beside > 1) {
       groups.lengths[last] = beside;
@@ -204,39 +207,34 @@ std::int64_t first_place(const T* x, std::int64_t n, T best) {
   while (!((x[i] == best) | (x[i] != x[i]))) ++i;
   return i;
 }
-/// For each column the position of its first extreme element, or of its first NaN. `best` has space
-/// for a row.
+/// For each column the position of its first extreme element, or of its first NaN, of rows from
+/// `first` on. `best` has space for a row, and keeps the extremes for the next rows.
 template <class R, class T>
-void extremes_of_columns(const T* x, std::int64_t rows, std::int64_t inner, T* best,
-                         std::int64_t* to) {
-  for (std::int64_t i = 0; i < inner; ++i) {
-    best[i] = x[i];
-    to[i] = 0;
+void extremes_of_columns(const T* x, std::int64_t first, std::int64_t rows, std::int64_t inner,
+                         T* best, std::int64_t* to) {
+  std::int64_t r = 0;
+  if (first == 0) {
+    for (std::int64_t i = 0; i < inner; ++i) {
+      best[i] = x[i];
+      to[i] = 0;
+    }
+    r = 1;
   }
-  for (std::int64_t r = 1; r < rows; ++r) {
+  for (; r < rows; ++r) {
     const T* row = x + r * inner;
     REEL_INDEPENDENT
     for (std::int64_t i = 0; i < inner; ++i) {
       const bool better = R::better(row[i], best[i]) | ((row[i] != row[i]) & (best[i] == best[i]));
       best[i] = better ? row[i] : best[i];
-      to[i] = better ? r : to[i];
+      to[i] = better ? first + r : to[i];
     }
   }
 }
 
-/// The position of the first extreme element along one axis, or of all elements.
+/// The positions of the first extreme elements in [outer, gone, inner].
 template <class R, class T>
-void place_of_extreme(const KernelCall& call) {
-  const Body& x = call.input(0);
-  const Groups groups = groups_of(call, x.shape);
-  const std::int64_t outer = groups.lengths[0], gone = groups.count > 1 ? groups.lengths[1] : 1;
-  const std::int64_t inner = groups.count > 2 ? groups.lengths[2] : 1;
-  const std::int64_t copied = x.contiguous ? 0 : rounded(x.bytes());
-  auto* memory = static_cast<std::byte*>(
-      scratch(static_cast<std::size_t>(copied + inner * static_cast<std::int64_t>(sizeof(T)))));
-  const auto* from = reinterpret_cast<const T*>(copied ? packed(x, memory) : x.data);
-  T* best = reinterpret_cast<T*>(memory + copied);
-  std::int64_t* to = call.output().as<std::int64_t>();
+void find_places(const T* from, std::int64_t outer, std::int64_t gone, std::int64_t inner, T* best,
+                 std::int64_t* to) {
   if (inner == 1)
     return parallel_rows(outer, gone, shared_elements, [&](std::int64_t o, std::int64_t end) {
       if (in_tiles(outer, gone))
@@ -244,8 +242,8 @@ void place_of_extreme(const KernelCall& call) {
                          sizeof(T),
                          [&](const std::byte* columns, std::int64_t first, std::int64_t rows) {
                            T extreme[tile_rows];
-                           extremes_of_columns<R>(reinterpret_cast<const T*>(columns), gone, rows,
-                                                  extreme, to + o + first);
+                           extremes_of_columns<R>(reinterpret_cast<const T*>(columns), 0, gone,
+                                                  rows, extreme, to + o + first);
                          });
       for (; o < end; ++o) {
         const T* row = from + o * gone;
@@ -256,11 +254,73 @@ void place_of_extreme(const KernelCall& call) {
       }
     });
   for (std::int64_t o = 0; o < outer; ++o)
-    extremes_of_columns<R>(from + o * gone * inner, gone, inner, best, to + o * inner);
+    extremes_of_columns<R>(from + o * gone * inner, 0, gone, inner, best, to + o * inner);
+}
+
+/// The functions of argmax or argmin for elements of one type.
+struct Place {
+  void (*find)(const void* x, std::int64_t outer, std::int64_t gone, std::int64_t inner, void* best,
+               std::int64_t* to);
+  void (*columns)(const void* x, std::int64_t first, std::int64_t rows, std::int64_t inner,
+                  void* best, std::int64_t* to);
+};
+template <class R, class T>
+constexpr Place place_of = {
+    [](const void* x, std::int64_t outer, std::int64_t gone, std::int64_t inner, void* best,
+       std::int64_t* to) {
+      find_places<R>(static_cast<const T*>(x), outer, gone, inner, static_cast<T*>(best), to);
+    },
+    [](const void* x, std::int64_t first, std::int64_t rows, std::int64_t inner, void* best,
+       std::int64_t* to) {
+      extremes_of_columns<R>(static_cast<const T*>(x), first, rows, inner, static_cast<T*>(best),
+                             to);
+    }};
+
+/// The position of the first extreme element along one axis, or of all elements.
+void find_place(const KernelCall& call, const Place& place) {
+  const Body& x = call.input(0);
+  const Groups groups = groups_of(call, x.shape);
+  const std::int64_t outer = groups.lengths[0], gone = groups.count > 1 ? groups.lengths[1] : 1;
+  const std::int64_t inner = groups.count > 2 ? groups.lengths[2] : 1, each = gone * inner;
+  std::int64_t* const to = call.output().as<std::int64_t>();
+  Packed view(x);
+  const std::int64_t copied = x.contiguous ? 0 : rounded(view.bytes()), most = view.most();
+  auto* memory =
+      static_cast<std::byte*>(scratch(static_cast<std::size_t>(copied + inner * size_of(x.dtype))));
+  view.use(memory);
+  std::byte* const best = memory + copied;
+  if (!copied) return place.find(x.data, outer, gone, inner, best, to);
+  const std::int64_t at_once = each <= most ? most / each : 1;
+  const ColumnBlocks blocks(most, gone, inner);
+  for (std::int64_t o = 0; o < outer; o += at_once) {
+    if (each <= most) {
+      const std::int64_t n = least(at_once, outer - o);
+      place.find(view.take(o * each, n * each), n, gone, inner, best, to + o * inner);
+    } else if (inner == 1) {
+      for (std::int64_t at = 0; at < gone; at += most) {
+        const std::int64_t n = least(most, gone - at);
+        const std::byte* const row = view.take(o * gone + at, n);
+        std::int64_t here = 0;  // in this block; find() of a row does not use `best`
+        place.find(row, 1, n, 1, nullptr, &here);
+        place.columns(row + here * size_of(x.dtype), at ? at + here : 0, 1, 1, best, to + o);
+        if (at == 0) to[o] = here;
+      }
+    } else {
+      // A block of columns, a block of its rows after the other.
+      for (std::int64_t column = 0; column < inner; column += blocks.width)
+        for (std::int64_t row = 0; row < gone; row += blocks.rows) {
+          const std::int64_t width = least(blocks.width, inner - column);
+          const std::int64_t rows = least(blocks.rows, gone - row);
+          place.columns(view.take(o * each + row * inner + column, rows, width, inner), row, rows,
+                        width, best, to + o * inner + column);
+        }
+    }
+  }
 }
 template <template <class> class R>
 KernelResult place(const KernelCall& call) {
-  with_arithmetic(call.input(0).dtype, [&]<class T>(Type<T>) { place_of_extreme<R<T>, T>(call); });
+  with_arithmetic(call.input(0).dtype,
+                  [&]<class T>(Type<T>) { find_place(call, place_of<R<T>, T>); });
   return {};
 }
 

@@ -250,9 +250,9 @@ inline constexpr Fold fold_of = {sizeof(X),
                                  FoldOf<R, A, X>::start,
                                  FoldOf<R, A, X>::join};
 
-/// Folds a row. Threads share the branches of its tree.
-inline void fold_long_row(const Fold& fold, const std::byte* x, std::int64_t n, std::byte* to) {
-  if (n < 2 * shared_elements) return fold.row(x, n, to);
+/// Folds a row whose branches threads share.
+[[gnu::noinline]] inline void fold_shared_row(const Fold& fold, const std::byte* x, std::int64_t n,
+                                              std::byte* to) {
   constexpr int branches = 16;
   std::int64_t starts[branches + 1] = {0, n};
   for (int count = 1; count < branches; count *= 2)
@@ -269,6 +269,11 @@ inline void fold_long_row(const Fold& fold, const std::byte* x, std::int64_t n, 
     for (int i = 0; i < branches; i += 2 * step)
       fold.join(sums + (i + step) * fold.to_size, 1, sums + i * fold.to_size);
   __builtin_memcpy(to, sums, static_cast<std::size_t>(fold.to_size));
+}
+
+/// Folds a row. Threads share the branches of its tree.
+inline void fold_long_row(const Fold& fold, const std::byte* x, std::int64_t n, std::byte* to) {
+  n < 2 * shared_elements ? fold.row(x, n, to) : fold_shared_row(fold, x, n, to);
 }
 
 /// Whether the columns have so many rows that threads share the branches of their tree.
@@ -317,8 +322,8 @@ inline void fold_tall_columns(const Fold& fold, const std::byte* x, std::int64_t
 
 /// Each column is folded in the same way however columns are shared. A single thread folds all
 /// columns at once.
-inline void fold_columns(const Fold& fold, const std::byte* x, std::int64_t rows,
-                         std::int64_t inner, std::byte* to, std::byte* tree) {
+[[gnu::noinline]] inline void fold_columns(const Fold& fold, const std::byte* x, std::int64_t rows,
+                                           std::int64_t inner, std::byte* to, std::byte* tree) {
   const std::int64_t most = fold_bytes / fold.to_size, least_grain = 256;
   const bool shared = rows * inner >= 8 * shared_elements && thread_count() > 1;  // short rows each
   for (std::int64_t first = 0; first < inner; first += most) {
@@ -341,8 +346,8 @@ inline void fold_columns(const Fold& fold, const std::byte* x, std::int64_t rows
 /// Many short rows are transposed, a tile at a time, and folded as columns. Folding each row by
 /// itself would take a call for each row.
 constexpr std::int64_t tile_rows = 128, most_in_tile_row = 16;
-inline bool in_tiles(std::int64_t rows, std::int64_t n) {
-  return rows >= tile_rows / 2 && n > 1 && n <= most_in_tile_row;
+inline bool in_tiles(std::int64_t rows, std::int64_t n, std::int64_t inner = 1) {
+  return inner == 1 && rows >= tile_rows / 2 && n > 1 && n <= most_in_tile_row;
 }
 /// Calls f(columns, first row, rows) for each tile of [rows, n] elements of `size` bytes.
 template <class F>
@@ -359,11 +364,12 @@ void for_tiles(const std::byte* x, std::int64_t rows, std::int64_t n, int size, 
 }
 
 /// [outer, gone, inner] to [outer, inner]. If columns use `tree`, one `outer` follows the other.
-inline void fold_all(const Fold& fold, const std::byte* x, std::int64_t outer, std::int64_t gone,
-                     std::int64_t inner, std::byte* to, std::byte* tree) {
+/// Rows are folded in tiles or not: that decides the order of their elements.
+[[gnu::noinline]] inline void fold_all(const Fold& fold, const std::byte* x, std::int64_t outer,
+                                       std::int64_t gone, std::int64_t inner, bool tiles,
+                                       std::byte* to, std::byte* tree) {
   if (gone == 0) return fold.start(nullptr, outer * inner, to);
   const std::int64_t from_step = gone * inner * fold.from_size, to_step = inner * fold.to_size;
-  const bool tiles = inner == 1 && in_tiles(outer, gone);
   const auto fold_some = [&](std::int64_t o, std::int64_t end) {
     if (tiles)
       return for_tiles(x + o * from_step, end - o, gone, fold.from_size,

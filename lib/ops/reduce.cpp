@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include <reel/ops/arithmetic.hpp>
 #include <reel/ops/reshape.hpp>
 #include <reel/ops/statistics.hpp>
 
@@ -208,8 +209,17 @@ Tensor reduce(Op& op, const Operand& x, const Axes& axes, Keepdims keep) {
 Tensor sum(Operand x, Axes axes, Keepdims keep) { return reduce(sum_op, x, axes, keep); }
 Tensor sum(Operand x, Keepdims keep) { return reduce(sum_op, x, Axes::every(), keep); }
 Tensor sum_to(Operand x, Shape shape) { return run(sum_to_op, x, ShapeOptions{shape}); }
-Tensor mean(Operand x, Axes axes, Keepdims keep) { return reduce(mean_op, x, axes, keep); }
-Tensor mean(Operand x, Keepdims keep) { return reduce(mean_op, x, Axes::every(), keep); }
+Tensor mean(Operand x, Axes axes, Keepdims keep) {
+  const DType dtype = dtype_of(sum_op, x);
+  if (is_floating(dtype) || dtype == DType::int64) return reduce(mean_op, x, axes, keep);
+  // The sum of narrow integers fits int64. Without it, a copy in float32 would be made of them.
+  const FunctionScope scope(x.caller(), "mean");
+  const Tensor total = sum(x, axes, keep);
+  const double kept = static_cast<double>(total.size());
+  const double count = kept > 0 ? static_cast<double>(shape_of(sum_op, x).elements()) / kept : 0;
+  return cast(divide(cast(total, DType::float64), count), DType::float32);
+}
+Tensor mean(Operand x, Keepdims keep) { return mean(x, Axes::every(), keep); }
 Tensor sum_of_squares(Operand x, Axes axes, Keepdims keep) {
   return reduce(sum_squares_op, x, axes, keep);
 }

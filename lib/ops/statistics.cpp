@@ -38,13 +38,15 @@ Tensor root(const Tensor& x) {
 std::int64_t reduced_count(const Tensor& x, const Tensor& y) {
   return y.size() ? x.size() / y.size() : 0;
 }
-Tensor variance(const Tensor& x, const Axes& axes, Keepdims keep, double correction) {
+Tensor variance(Tensor x, const Axes& axes, Keepdims keep, double correction) {
   // The mean is rounded, so the mean of the differences is subtracted too.
-  Tensor centred = x - stop_gradient(mean(x, axes, keepdims));
+  const Tensor middle = stop_gradient(mean(x, axes, keepdims));
+  Tensor centred = x - middle;
+  x = {};
   const Tensor rest = mean(centred, axes, keepdims);
   centred = std::move(centred) - rest;
-  const Tensor squares = cast(sum_of_squares(centred, axes, keep), x.dtype());
-  const auto count = static_cast<double>(reduced_count(x, squares));
+  const Tensor squares = cast(sum_of_squares(centred, axes, keep), centred.dtype());
+  const auto count = static_cast<double>(reduced_count(centred, squares));
   return squares / std::max(count - correction, 0.0);
 }
 }  // namespace
@@ -56,16 +58,16 @@ Tensor count_nonzero(Operand x, Axes axes, Keepdims keep) {
 Tensor count_nonzero(Operand x, Keepdims keep) { return count_nonzero(x, Axes::every(), keep); }
 
 Tensor var(Operand x, Axes axes, Keepdims keep, VarianceOptions options) {
-  return compute(x, "var", [&](const Tensor& values) {
-    return variance(values, axes, keep, options.correction);
+  return compute(x, "var", [&](Tensor values) {
+    return variance(std::move(values), axes, keep, options.correction);
   });
 }
 Tensor var(Operand x, Keepdims keep, VarianceOptions options) {
   return var(x, Axes::every(), keep, options);
 }
 Tensor stddev(Operand x, Axes axes, Keepdims keep, VarianceOptions options) {
-  return compute(x, "stddev", [&](const Tensor& values) {
-    return root(variance(values, axes, keep, options.correction));
+  return compute(x, "stddev", [&](Tensor values) {
+    return root(variance(std::move(values), axes, keep, options.correction));
   });
 }
 Tensor stddev(Operand x, Keepdims keep, VarianceOptions options) {

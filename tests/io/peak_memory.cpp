@@ -1,52 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Loading a file takes at most twice the memory of its tensors.
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cstdint>
-#include <functional>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include <reel/reel.hpp>
 
 #include "io/folder.hpp"
 #include "io/pickle_bytes.hpp"
 #include "support/catch.hpp"
-#include "support/resident.hpp"
+#include "support/peak.hpp"
 
 namespace reel::tests {
-namespace {
-constexpr std::int64_t mebibyte = 1 << 20;
-
-/// By how many bytes the memory of a child grows at most while it runs f; -1 if the child fails.
-std::int64_t peak_of(const std::function<void()>& f) {
-  int ends[2];
-  if (pipe(ends) != 0) return -1;
-  const pid_t child = fork();
-  if (child == 0) {
-    const std::int64_t before = resident_bytes();
-    std::int64_t grown = -1;
-    try {
-      f();
-      rusage usage{};
-      getrusage(RUSAGE_SELF, &usage);
-      grown = usage.ru_maxrss * 1024 - before;
-    } catch (...) {
-    }
-    _exit(write(ends[1], &grown, sizeof grown) == sizeof grown ? 0 : 1);
-  }
-  std::int64_t grown = -1;
-  if (read(ends[0], &grown, sizeof grown) != sizeof grown) grown = -1;
-  waitpid(child, nullptr, 0);
-  close(ends[0]);
-  close(ends[1]);
-  return grown;
-}
-}  // namespace
-
 TEST_CASE("loading takes at most twice the memory of the tensors, and 8 MiB", "[cpu]") {
   if (sanitized) SKIP("a sanitizer keeps memory for itself");
   const Folder folder;
