@@ -245,19 +245,60 @@ struct Flat {  // vector<bool> has no data()
     return from_memory(data, dtype_of<E>(), shape, static_cast<std::int64_t>(count), caller);
   }
 };
-/// One of several C++ types in a list: `NAN` and `INFINITY` are floats.
-struct Real {
-  double value;
+/// Makes a tensor of the numbers of nested lists.
+class REEL_API ListReader {
+ public:
+  explicit ListReader(Caller caller) : caller_(caller) {}
+  /// A list begins, which is in `depth` other lists.
+  void list(std::size_t depth, std::size_t length);
+  void number(std::size_t depth, Scalar number, DType dtype);
+  /// Without a dtype it is that of the numbers. If these differ, it is float32, and int64 if all
+  /// are integers.
+  Tensor tensor(const DType* dtype) const;
+
+ private:
+  Caller caller_;
+  std::vector<std::int64_t> lengths_;
+  std::vector<Scalar> numbers_;
+  DType dtype_ = DType::float32;
+};
+/// A number, or a list of numbers and lists. The C++ types may differ: `NAN` is a float.
+template <class Chosen>
+class Nested {
+ public:
   template <class T>
-  requires(std::is_same_v<T, float> || std::is_same_v<T, double> ||
-           std::is_same_v<T, int>) constexpr Real(T x)
-      : value(static_cast<double>(x)) {}
+  requires Converts<Chosen, T> Nested(T value)
+      : number_(value), dtype_(dtype_of<element_for<Chosen, T>>()) {}
+  // The array of the list lives until the end of the call that takes this.
+  Nested(std::initializer_list<Nested> parts) : length_(parts.size()), list_(true) {
+    first_ = parts.begin();
+  }
+  void read(ListReader& to, std::size_t depth = 0) const {
+    if (!list_) return to.number(depth, number_, dtype_);
+    to.list(depth, length_);
+    for (std::size_t i = 0; i < length_; ++i) first_[i].read(to, depth + 1);
+  }
+
+ private:
+  Scalar number_ = 0;
+  DType dtype_ = DType::float32;
+  const Nested* first_ = nullptr;
+  std::size_t length_ = 0;
+  bool list_ = false;
+};
+template <class T>
+struct SameType {  // of which the compiler does not deduce T
+  using type = T;
 };
 }  // namespace detail
 
-/// A tensor of these values: one number, or nested lists up to three deep. The dtype is that of the
-/// C++ type, but float32 for doubles, because literals are doubles: `tensor({1, 2})` is int32,
-/// `tensor(0.5)` is float32. A type in angle brackets decides: `tensor<double>(0.5)` is float64.
+/// A tensor of these values: one number, or nested lists. The dtype is that of the C++ type, but
+/// float32 for doubles, because literals are doubles: `tensor({1, 2})` is int32, `tensor(0.5)` is
+/// float32. Numbers of several types give float32, and int64 if all are integers. A type in angle
+/// brackets decides: `tensor<double>(0.5)` is float64. Throws DTypeError for a number that does not
+/// fit, and ShapeError for lists of different lengths or depths.
+///
+///     tensor({{1, 2}, {3.5, NAN}})         // [[1.0, 2.0], [3.5, nan]]
 template <class Chosen = void, class T>
 requires detail::Converts<Chosen, T> Tensor tensor(T value, Caller caller = Caller::here()) {
   const auto element = detail::to_element<detail::element_for<Chosen, T>>(value, caller);
@@ -277,41 +318,19 @@ requires detail::Converts<Chosen, T> Tensor tensor(std::initializer_list<T> valu
     return flat.tensor(shape, caller);
   }
 }
-template <class Chosen = void, class T>
-requires detail::Converts<Chosen, T> Tensor
-tensor(std::initializer_list<std::initializer_list<T>> rows, Caller caller = Caller::here()) {
-  const std::size_t width = rows.size() ? rows.begin()->size() : 0;
-  detail::Flat<detail::element_for<Chosen, T>> flat(rows.size() * width, caller);
-  for (auto& row : rows) {
-    if (row.size() != width) detail::ragged_list(width, row.size(), caller);
-    flat.append(row, caller);
+template <class Chosen = void>
+Tensor tensor(std::initializer_list<typename detail::SameType<detail::Nested<Chosen>>::type> parts,
+              Caller caller = Caller::here()) try {
+  detail::ListReader reader(caller);
+  detail::Nested<Chosen>(parts).read(reader);
+  if constexpr (std::is_void_v<Chosen>) {
+    return reader.tensor(nullptr);
+  } else {
+    constexpr DType dtype = dtype_of<Chosen>();
+    return reader.tensor(&dtype);
   }
-  return flat.tensor(Shape({rows.size(), width}, caller), caller);
-}
-template <class Chosen = void, class T>
-requires detail::Converts<Chosen, T> Tensor
-tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> blocks,
-       Caller caller = Caller::here()) {
-  const std::size_t height = blocks.size() ? blocks.begin()->size() : 0;
-  const std::size_t width = height ? blocks.begin()->begin()->size() : 0;
-  detail::Flat<detail::element_for<Chosen, T>> flat(blocks.size() * height * width, caller);
-  for (auto& block : blocks) {
-    if (block.size() != height) detail::ragged_list(height, block.size(), caller);
-    for (auto& row : block) {
-      if (row.size() != width) detail::ragged_list(width, row.size(), caller);
-      flat.append(row, caller);
-    }
-  }
-  return flat.tensor(Shape({blocks.size(), height, width}, caller), caller);
-}
-/// A tensor of a list of mixed C++ types, such as `tensor({1.0, NAN, 2})`: float32, or float64
-/// for `tensor<double>(...)`.
-template <class Chosen = float>
-requires std::is_floating_point_v<Chosen> && Element<Chosen> Tensor
-tensor(std::initializer_list<detail::Real> values, Caller caller = Caller::here()) {
-  detail::Flat<Chosen> flat(values.size(), caller);
-  for (const detail::Real& real : values) flat.append({real.value}, caller);
-  return flat.tensor(Shape({values.size()}, caller), caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "tensor");
 }
 /// A tensor with a copy of these values, in row-major order, in this shape. Throws ShapeError
 /// unless there is one value for each element.
@@ -362,31 +381,46 @@ Tensor tensor(const std::vector<T>& values, Caller caller = Caller::here()) {
     return flat.tensor(Shape({values.size()}, caller), caller);
   }
 }
-/// A matrix, one inner vector for each row. Throws ShapeError unless all rows have one length.
+namespace detail {
+/// What a vector has inside the vectors of vectors.
+template <class T>
+struct Innermost {
+  using type = T;
+};
+template <class T>
+struct Innermost<std::vector<T>> : Innermost<T> {};
+template <class T>
+Shape lengths_of(const std::vector<T>& values, std::size_t depth, Caller caller) {
+  Shape shape;
+  if constexpr (requires(const T& row) { row.begin(); })
+    shape = values.empty() ? lengths_of(T(), depth + 1, caller)
+                           : lengths_of(values.front(), depth + 1, caller);
+  else
+    shape.resize(depth + 1, caller);
+  shape.data()[depth] = static_cast<std::int64_t>(values.size());
+  return shape;
+}
+template <class E, class T>
+void append(Flat<E>& flat, const std::vector<T>& values, const std::int64_t* length,
+            Caller caller) {
+  if (values.size() != static_cast<std::size_t>(*length))
+    ragged_list(static_cast<std::size_t>(*length), values.size(), caller);
+  for (const T& value : values)
+    if constexpr (requires { value.begin(); })
+      append(flat, value, length + 1, caller);
+    else
+      flat.append({as_number(value)}, caller);
+}
+}  // namespace detail
+/// A tensor of vectors of vectors: the matrix of these rows, and so on to any depth. Throws
+/// ShapeError unless all rows have one length.
 template <class Chosen = void, class T>
 Tensor tensor(const std::vector<std::vector<T>>& rows, Caller caller = Caller::here()) {
-  const std::size_t width = rows.size() ? rows.front().size() : 0;
-  detail::Flat<detail::vector_element<Chosen, T>> flat(rows.size() * width, caller);
-  for (const std::vector<T>& row : rows) {
-    if (row.size() != width) detail::ragged_list(width, row.size(), caller);
-    for (const T value : row) flat.append({detail::as_number(value)}, caller);
-  }
-  return flat.tensor(Shape({rows.size(), width}, caller), caller);
-}
-template <class Chosen = void, class T>
-Tensor tensor(const std::vector<std::vector<std::vector<T>>>& blocks,
-              Caller caller = Caller::here()) {
-  const std::size_t height = blocks.size() ? blocks.front().size() : 0;
-  const std::size_t width = height ? blocks.front().front().size() : 0;
-  detail::Flat<detail::vector_element<Chosen, T>> flat(blocks.size() * height * width, caller);
-  for (const std::vector<std::vector<T>>& block : blocks) {
-    if (block.size() != height) detail::ragged_list(height, block.size(), caller);
-    for (const std::vector<T>& row : block) {
-      if (row.size() != width) detail::ragged_list(width, row.size(), caller);
-      for (const T value : row) flat.append({detail::as_number(value)}, caller);
-    }
-  }
-  return flat.tensor(Shape({blocks.size(), height, width}, caller), caller);
+  using E = detail::vector_element<Chosen, typename detail::Innermost<T>::type>;
+  const Shape shape = detail::lengths_of(rows, 0, caller);
+  detail::Flat<E> flat(static_cast<std::size_t>(shape.elements(caller)), caller);
+  detail::append(flat, rows, shape.data(), caller);
+  return flat.tensor(shape, caller);
 }
 
 /// Text in the layout of NumPy, with at most 4 digits after the point. `format` applies to each

@@ -2,12 +2,14 @@
 // Elements of tensors in the memory of C++.
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "lib/body/dtypes.hpp"
 #include "lib/body/refuse_type.hpp"
 #include "lib/flow/context.hpp"
 #include "lib/gate/call_kernel.hpp"
 #include "lib/gate/devices.hpp"
+#include "lib/table/promotion.hpp"
 
 namespace reel {
 namespace {
@@ -54,6 +56,38 @@ Tensor contiguous_host(const Tensor& x, DType dtype, const void** first, std::st
   return host;
 } catch (const std::bad_alloc&) {
   fail_memory(caller, op);
+}
+
+void ListReader::list(std::size_t depth, std::size_t length) {
+  if (depth < lengths_.size()) {
+    const auto expected = static_cast<std::size_t>(lengths_[depth]);
+    if (length != expected) ragged_list(expected, length, caller_);
+  } else if (numbers_.empty()) {
+    lengths_.push_back(static_cast<std::int64_t>(length));
+  } else {
+    fail<ShapeError>(caller_, "tensor", "lists", "lists of one depth", "a list beside a number");
+  }
+}
+void ListReader::number(std::size_t depth, Scalar number, DType dtype) {
+  if (depth != lengths_.size())
+    fail<ShapeError>(caller_, "tensor", "lists", "lists of one depth", "a number beside a list");
+  if (numbers_.empty())
+    dtype_ = dtype;
+  else if (dtype != dtype_)
+    dtype_ = is_floating(dtype) || is_floating(dtype_) ? DType::float32 : DType::int64;
+  numbers_.push_back(number);
+}
+Tensor ListReader::tensor(const DType* chosen) const {
+  const DType dtype = chosen ? *chosen : dtype_;
+  std::vector<std::byte> bytes(numbers_.size() * static_cast<std::size_t>(size_of(dtype)));
+  std::byte* to = bytes.data();
+  for (const Scalar& number : numbers_) {
+    if (!fits(number, dtype)) number_does_not_fit(number, dtype, caller_);
+    store_number(to, number, dtype);
+    to += size_of(dtype);
+  }
+  return from_memory(bytes.data(), dtype, Shape(lengths_, caller_),
+                     static_cast<std::int64_t>(numbers_.size()), caller_);
 }
 
 Tensor from_memory(const void* data, DType dtype, const Shape& shape, std::int64_t available,

@@ -196,6 +196,48 @@ TEST_CASE("integers and bools have the dtype of their C++ type, or of the type t
   check_refused<DTypeError>([] { arange(1, -2, -1, uint8); }, "fits uint8, got -1");
 }
 
+TEST_CASE("a list may hold several C++ types, and lists of any depth") {
+  const Tensor mixed = tensor({{1, 2}, {3.5, 4}});
+  CHECK(mixed.dtype() == float32);
+  CHECK(mixed.shape() == Shape({2, 2}));
+  CHECK(mixed.to_vector<float>() == Floats{1, 2, 3.5f, 4});
+  CHECK(tensor({{1.0}, {2}}).shape() == Shape({2, 1}));
+  CHECK(tensor({{1, 2.0f, NAN}}).dtype() == float32);
+  CHECK(whole(tensor<std::int64_t>({3000000000, 3})) == Whole{3000000000, 3});
+  CHECK(whole(tensor({{3000000000, 3}, {1, 2}})) == Whole{3000000000, 3, 1, 2});
+  CHECK(whole(tensor<std::int64_t>({{3000000000u, 3}})) == Whole{3000000000, 3});
+  CHECK(tensor({true, 2}).dtype() == int64);
+  CHECK(tensor<std::uint8_t>({{1, 2L}}).dtype() == uint8);
+  CHECK(tensor<bool>({{1, 0L}}).to_vector<bool>() == std::vector<bool>{true, false});
+  CHECK(tensor<double>({{1, 0.1}}).to_vector<double>() == Reals{1, 0.1});
+  const Tensor deep = tensor({{{{1.0, 2.0}, {3.0, 4.0}}}, {{{5.0, 6.0}, {7.0, 8.0}}}});
+  CHECK(deep.shape() == Shape({2, 1, 2, 2}));
+  CHECK(deep.to_vector<float>() == Floats{1, 2, 3, 4, 5, 6, 7, 8});
+  CHECK(tensor({{{{{{{{7}}}}}}}}).shape() == Shape({1, 1, 1, 1, 1, 1, 1, 1}));
+  CHECK(tensor({{}, {}}).shape() == Shape({2, 0}));
+  CHECK(tensor<int>({{}}).dtype() == int32);
+  using Block = std::vector<std::vector<std::vector<std::vector<int>>>>;
+  CHECK(tensor(Block{{{{1, 2}, {3, 4}}}}).shape() == Shape({1, 1, 2, 2}));
+  CHECK(tensor<float>(Block{}).shape() == Shape({0, 0, 0, 0}));
+}
+
+TEST_CASE("lists of different lengths or depths are refused") {
+  const char* lengths = "tensor: lists: expected lists of one length, 2, got 1";
+  check_refused<ShapeError>([] { tensor({{1, 2}, {3}}); }, lengths);
+  check_refused<ShapeError>([] { tensor({{{{1, 2}}, {{3}}}}); }, lengths);
+  check_refused<ShapeError>([] { tensor({{}, {1}}); }, "lists of one length, 0, got 1");
+  const char* depths = "tensor: lists: expected lists of one depth, got a list beside a number";
+  check_refused<ShapeError>([] { tensor({{1}, {{2}}}); }, depths);
+  const char* number = "tensor: lists: expected lists of one depth, got a number beside a list";
+  check_refused<ShapeError>([] { tensor({{1, {2.5, 3}}}); }, depths);
+  check_refused<ShapeError>([] { tensor({{{2.5, 3}, 1}}); }, number);
+  check_refused<ShapeError>([] { tensor({{{{{{{{{7}}}}}}}}}); }, "at most 8 axes, got 9");
+  check_refused<DTypeError>([] { tensor<std::uint8_t>({{1, 256L}}); }, "fits uint8, got 256");
+  check_refused<DTypeError>([] { tensor<std::int64_t>({1, UINT64_MAX}); }, "fits int64");
+  using Rows = std::vector<std::vector<std::vector<int>>>;
+  check_refused<ShapeError>([] { tensor(Rows{{{1, 2}}, {{3}}}); }, lengths);
+}
+
 TEST_CASE("a device that this build does not have is refused by name", "[cpu]") {
   CHECK_FALSE(cuda_available());
   check_refused<DeviceError>([] { const DeviceScope scope(cuda(1)); }, "got cuda:1");
