@@ -21,19 +21,19 @@ template <std::size_t, class T>
 struct PackElement {
   T value;
 };
-template <std::size_t I, class T>
-auto& value_of(PackElement<I, T>& element) {
+template <std::size_t K, class T>
+auto& value_of(PackElement<K, T>& element) {
   return element.value;
 }
-template <std::size_t I, class T>
-const auto& value_of(const PackElement<I, T>& element) {
+template <std::size_t K, class T>
+const auto& value_of(const PackElement<K, T>& element) {
   return element.value;
 }
 template <class Indices, class... T>
 struct PackOf;
-template <std::size_t... I, class... T>
-struct PackOf<std::index_sequence<I...>, T...> : PackElement<I, T>... {
-  explicit PackOf(T... each) : PackElement<I, T>{static_cast<T&&>(each)}... {}
+template <std::size_t... K, class... T>
+struct PackOf<std::index_sequence<K...>, T...> : PackElement<K, T>... {
+  explicit PackOf(T... each) : PackElement<K, T>{static_cast<T&&>(each)}... {}
   template <std::size_t At>
   auto& get() {
     return value_of<At>(*this);
@@ -42,9 +42,9 @@ struct PackOf<std::index_sequence<I...>, T...> : PackElement<I, T>... {
   const auto& get() const {
     return value_of<At>(*this);
   }
-  void for_each(const auto& f) { (f(static_cast<PackElement<I, T>&>(*this).value), ...); }
+  void for_each(const auto& f) { (f(static_cast<PackElement<K, T>&>(*this).value), ...); }
   void for_each(const auto& f) const {
-    (f(static_cast<const PackElement<I, T>&>(*this).value), ...);
+    (f(static_cast<const PackElement<K, T>&>(*this).value), ...);
   }
 };
 /// A list of values or references that supports structured bindings. It replaces std::tuple, whose
@@ -55,9 +55,9 @@ using Pack = PackOf<std::index_sequence_for<T...>, T...>;
 /// Calls f(element) for each element of a std::tuple or std::pair. The caller includes its header.
 template <class T>
 void for_each_element(T& value, const auto& f) {
-  [&]<std::size_t... I>(std::index_sequence<I...>) {
+  [&]<std::size_t... K>(std::index_sequence<K...>) {
     using std::get;
-    (f(get<I>(value)), ...);
+    (f(get<K>(value)), ...);
   }
   (std::make_index_sequence<std::tuple_size<T>::value>());
 }
@@ -68,10 +68,10 @@ void for_each_element(T& value, const auto& f) {
 template <class Indices, class... T>
 struct std::tuple_size<reel::detail::PackOf<Indices, T...>>
     : std::integral_constant<std::size_t, sizeof...(T)> {};
-template <std::size_t I, class Indices, class... T>
-struct std::tuple_element<I, reel::detail::PackOf<Indices, T...>> {
+template <std::size_t K, class Indices, class... T>
+struct std::tuple_element<K, reel::detail::PackOf<Indices, T...>> {
   using type = std::remove_reference_t<
-      decltype(std::declval<reel::detail::PackOf<Indices, T...>&>().template get<I>())>;
+      decltype(std::declval<reel::detail::PackOf<Indices, T...>&>().template get<K>())>;
 };
 /// @endcond
 
@@ -156,15 +156,135 @@ void visit_fields(T& value, const Field& field) {
   else
     value.fields(field);
 }
-/// A model is made of Tensors, Variables, Buffers, Generators, plain values, and structs that list
-/// their members.
+
+/// Why a member of a model is refused. `hidden` means a list that cannot be called.
+enum class FieldFault {
+  none,
+  pointer,
+  array,
+  variant,
+  function,
+  lambda,
+  hidden,
+  abstract,
+  unlisted
+};
+struct ListNames {
+  int reel_fields, fields;
+};
 template <class T>
-constexpr void require_fields() {
-  static_assert(std::is_same_v<T, Tensor> || std::is_same_v<T, Variable> ||
-                    std::is_same_v<T, Generator> || PlainField<T>,
-                "a struct in this model does not list its members, so its Variables would be "
-                "forgotten: add REEL_FIELDS(weight, bias) or fields(field) to it");
+struct WithListNames : T, ListNames {};
+template <class T>
+constexpr FieldFault fault_of() {
+  using enum FieldFault;
+  if constexpr (std::is_void_v<T> || std::is_same_v<T, Tensor> || std::is_base_of_v<Variable, T> ||
+                std::is_same_v<T, Generator> || PlainField<T>)
+    return none;
+  else if constexpr (std::is_pointer_v<T>)
+    return pointer;
+  else if constexpr (std::is_array_v<T>)
+    return array;
+  else if constexpr (requires(T & value) { value.valueless_by_exception(); })
+    return variant;
+  else if constexpr (requires { typename T::result_type; } && std::is_constructible_v<bool, T&>)
+    return function;
+  else if constexpr (std::string_view(__PRETTY_FUNCTION__).find("lambda") != std::string_view::npos)
+    return lambda;
+  // A name that T has too is ambiguous in WithListNames<T>.
+  else if constexpr (std::is_class_v<T> && !std::is_final_v<T> &&
+                     !(
+                         requires { &WithListNames<T>::reel_fields; } &&
+                         requires { &WithListNames<T>::fields; }))
+    return hidden;
+  else
+    return std::is_polymorphic_v<T> ? abstract : unlisted;
 }
+
+template <class T>
+struct TypeOf {
+  using type = T;
+};
+template <class T>
+constexpr TypeOf<T> operator|(TypeOf<T> first, auto) {
+  return first;
+}
+template <class T>
+constexpr TypeOf<T> operator|(TypeOf<void>, TypeOf<T> second) {
+  return second;
+}
+constexpr TypeOf<void> operator|(TypeOf<void>, TypeOf<void>) { return {}; }
+/// The first type inside T that is refused, or void. Types in `Outer` are around T.
+template <class... Outer, class T>
+constexpr auto faulty(TypeOf<T>) {
+  using Bare = std::remove_cvref_t<T>;
+  const auto inside = []<class... Each>(TypeOf<Each>... each) {
+    return (TypeOf<void>() | ... | faulty<Outer..., Bare>(each));
+  };
+  if constexpr ((std::is_same_v<Bare, Outer> || ...)) {
+    return TypeOf<void>();
+  } else if constexpr (HasFieldList<Bare>) {
+    return [&]<class... M>(TypeOf<FieldList<M...>>) {
+      return inside(TypeOf<M>()...);
+    }(TypeOf<decltype(std::declval<Bare&>().reel_fields())>());
+  } else if constexpr (std::is_base_of_v<Variable, Bare> || HasFields<Bare>) {
+    return TypeOf<void>();
+  } else if constexpr (ListLike<Bare>) {
+    return inside(TypeOf<typename Bare::value_type>());
+  } else if constexpr (TupleLike<Bare>) {
+    return [&]<std::size_t... K>(std::index_sequence<K...>) {
+      return inside(TypeOf<std::tuple_element_t<K, Bare>>()...);
+    }
+    (std::make_index_sequence<std::tuple_size<Bare>::value>());
+  } else if constexpr (PointerLike<Bare>) {
+    return inside(TypeOf<decltype(*std::declval<Bare&>())>());
+  } else {
+    return TypeOf<std::conditional_t<fault_of<Bare>() == FieldFault::none, void, Bare>>();
+  }
+}
+template <class T>
+using Faulty = typename decltype(faulty(TypeOf<T>()))::type;
+template <class T, FieldFault fault>
+concept Has = fault_of<Faulty<T>>()
+== fault;
+
+/// Refuses a model of other parts than Tensors, Variables, Buffers, Generators, plain values and
+/// structs that list their members. g++ names the line that uses a function without a trace of
+/// instantiations around it, which a static_assert would have.
+struct RequireFields {
+  template <Has<FieldFault::none> T>
+  void operator()(std::string_view, T& value) const {
+    using Bare = std::remove_const_t<T>;
+    if constexpr (HasFields<Bare> && !HasFieldList<Bare>)
+      if (false) const_cast<Bare&>(value).fields(*this);
+  }
+#define REEL_REFUSED(fault, ...)                                 \
+  template <Has<FieldFault::fault> T, class Refused = Faulty<T>> \
+  __attribute__((unavailable(__VA_ARGS__))) void operator()(std::string_view, T&) const;
+  REEL_REFUSED(pointer,
+               "a raw pointer in a model does not say who owns its object: hold the object itself, "
+               "or a std::unique_ptr or std::shared_ptr to it")
+  REEL_REFUSED(array, "a C array has no list of members: write std::array<Layer, 3> in its place")
+  REEL_REFUSED(variant,
+               "a std::variant has no list of members: hold a std::optional for each alternative")
+  REEL_REFUSED(
+      function,
+      "a std::function hides the Variables of the function in it: hold the layer itself or "
+      "an nn::Sequential, or leave the std::function out of the list")
+  REEL_REFUSED(lambda,
+               "a lambda hides the Variables that it captures: write a struct with operator() and "
+               "REEL_FIELDS")
+  REEL_REFUSED(hidden,
+               "a struct in this model lists its members in its private part, or its fields() does "
+               "not take every `field`: write REEL_FIELDS(weight, bias) after `public:`")
+  REEL_REFUSED(abstract,
+               "a pointer to a base class hides the members of the derived class: hold the layer "
+               "itself or an nn::Sequential, or list members in the base class")
+  REEL_REFUSED(unlisted,
+               "a struct in this model does not list its members, so its Variables would be "
+               "forgotten: add REEL_FIELDS(weight, bias) or fields(field) to it")
+#undef REEL_REFUSED
+};
+inline constexpr RequireFields require_fields;
 
 /// "outer.inner". Throws Error if `outer` is so long that a pointer in the model may lead back to
 /// the model.
@@ -267,7 +387,7 @@ struct VariableNotes {
   bool parameters, buffers;
   template <class Leaf>
   void operator()(std::string_view path, Leaf& leaf) const {
-    require_fields<std::remove_const_t<Leaf>>();
+    require_fields(path, leaf);
     if constexpr (std::is_same_v<Leaf, Variable>)
       if (parameters) note(path, leaf);
   }
@@ -298,11 +418,13 @@ std::vector<Variable> all_variables(const Model& model, std::string_view op) {
 /// once. After this call Variable::name() returns the path.
 template <class Model>
 std::vector<std::pair<std::string, Variable>> named_parameters(const Model& model) {
+  detail::require_fields("", model);
   return detail::named_variables(model, true, false, "named_parameters");
 }
 /// The Buffers of the model and their paths.
 template <class Model>
 std::vector<std::pair<std::string, Variable>> named_buffers(const Model& model) {
+  detail::require_fields("", model);
   return detail::named_variables(model, false, true, "named_buffers");
 }
 /// The Variables in a model, in the order of its fields, without its Buffers. A Variable that
@@ -310,16 +432,19 @@ std::vector<std::pair<std::string, Variable>> named_buffers(const Model& model) 
 /// Variable, nn::check() finds it.
 template <class Model>
 std::vector<Variable> parameters(const Model& model) {
+  detail::require_fields("", model);
   return detail::variables_of(named_parameters(model), "parameters");
 }
 /// The Buffers in a model, in the order of its fields.
 template <class Model>
 std::vector<Variable> buffers(const Model& model) {
+  detail::require_fields("", model);
   return detail::variables_of(named_buffers(model), "buffers");
 }
 /// The total number of elements of the parameters.
 template <class Model>
 std::int64_t count_parameters(const Model& model) {
+  detail::require_fields("", model);
   std::int64_t count = 0;
   for (const Variable& variable : parameters(model)) count += variable.size();
   return count;

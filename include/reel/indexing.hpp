@@ -35,10 +35,10 @@ struct Bound {
   bool open = true;
   bool wrapped = false;  // unsigned, and in the upper half of its type, as -n is
   constexpr Bound() = default;
-  template <WholeNumber I>
-  constexpr Bound(I n) : value(detail::position_of(n)), open(false) {
-    if constexpr (std::is_integral_v<I>)
-      wrapped = std::is_unsigned_v<I> && sizeof(I) >= 4 && n > static_cast<I>(-1) / 2;
+  template <WholeNumber N>
+  constexpr Bound(N n) : value(detail::position_of(n)), open(false) {
+    if constexpr (std::is_integral_v<N>)
+      wrapped = std::is_unsigned_v<N> && sizeof(N) >= 4 && n > static_cast<N>(-1) / 2;
   }
 };
 /// The positions start, start + step, ... before stop. As in Python, ends outside the axis are
@@ -70,8 +70,8 @@ class Index {
   Index(NewAxis, Caller caller = Caller::here()) : caller_(caller), kind_(Kind::new_axis) {}
   Index(Ellipsis, Caller caller = Caller::here()) : caller_(caller), kind_(Kind::other_axes) {}
   Index(Range r, Caller caller = Caller::here()) : range_(r), caller_(caller), kind_(Kind::range) {}
-  template <WholeNumber I>
-  Index(I position, Caller caller = Caller::here())
+  template <WholeNumber N>
+  Index(N position, Caller caller = Caller::here())
       : range_{detail::position_of(position), {}, 1}, caller_(caller), kind_(Kind::position) {}
   REEL_API Index(const Tensor& positions, Caller caller = Caller::here());
   Index(const Index& other) noexcept

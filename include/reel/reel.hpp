@@ -2,6 +2,14 @@
 // All headers but those for arrays of other libraries: dlpack.hpp, eigen.hpp, share.hpp,
 // xtensor.hpp.
 #pragma once
+// First, because the compiler prints the includes around a message about a model before it.
+#include <reel/fields.hpp>
+#include <reel/io/save.hpp>
+#include <reel/io/torch.hpp>
+#include <reel/nn/check.hpp>
+#include <reel/nn/model.hpp>
+#include <reel/nn/sequential.hpp>
+
 #include <reel/bench.hpp>
 #include <reel/device_scopes.hpp>
 #include <reel/error.hpp>

@@ -22,35 +22,35 @@ concept WholeNumber = (std::is_integral_v<T> && !std::is_same_v<T, bool>) || Uns
 
 namespace detail {
 /// A number too large for int64 becomes INT64_MAX, which is no axis and no length.
-template <class I>
-constexpr std::int64_t position_of(I n) {
-  if constexpr (std::is_enum_v<I>)
-    return position_of(static_cast<std::underlying_type_t<I>>(n));
-  else if constexpr (std::is_unsigned_v<I> && sizeof(I) == 8)
-    return n > static_cast<I>(INT64_MAX) ? INT64_MAX : static_cast<std::int64_t>(n);
+template <class N>
+constexpr std::int64_t position_of(N n) {
+  if constexpr (std::is_enum_v<N>)
+    return position_of(static_cast<std::underlying_type_t<N>>(n));
+  else if constexpr (std::is_unsigned_v<N> && sizeof(N) == 8)
+    return n > static_cast<N>(INT64_MAX) ? INT64_MAX : static_cast<std::int64_t>(n);
   else
     return static_cast<std::int64_t>(n);
 }
 /// An axis too large for int becomes INT32_MAX, which is no axis.
-template <class I>
-constexpr int axis_of(I n) {
+template <class N>
+constexpr int axis_of(N n) {
   const std::int64_t wide = position_of(n);
   return wide == static_cast<int>(wide) ? static_cast<int>(wide) : INT32_MAX;
 }
 /// What `convert` makes of each number. Errors name `what`.
-template <class To, class I>
-std::vector<To> converted(const std::vector<I>& numbers, To (*convert)(I), Caller caller,
+template <class To, class N>
+std::vector<To> converted(const std::vector<N>& numbers, To (*convert)(N), Caller caller,
                           std::string_view what) try {
   std::vector<To> found;
-  for (const I n : numbers) found.push_back(convert(n));
+  for (const N n : numbers) found.push_back(convert(n));
   return found;
 } catch (const std::bad_alloc&) {
   fail_memory(caller, what);
 }
-template <class I>
-std::vector<std::int64_t> positions_of(const std::vector<I>& numbers, Caller caller,
+template <class N>
+std::vector<std::int64_t> positions_of(const std::vector<N>& numbers, Caller caller,
                                        std::string_view what) {
-  return converted(numbers, &position_of<I>, caller, what);
+  return converted(numbers, &position_of<N>, caller, what);
 }
 }  // namespace detail
 
@@ -58,15 +58,15 @@ std::vector<std::int64_t> positions_of(const std::vector<I>& numbers, Caller cal
 /// no narrowing.
 struct Extent {
   std::int64_t value;
-  template <WholeNumber I>
-  constexpr Extent(I n) : value(detail::position_of(n)) {}
+  template <WholeNumber N>
+  constexpr Extent(N n) : value(detail::position_of(n)) {}
 };
 
 /// A count, a distance or a position. No fraction and no truth value converts to it.
 struct CountNumber {
   std::int64_t value;
-  template <WholeNumber I>
-  constexpr CountNumber(I n) : value(detail::position_of(n)) {}
+  template <WholeNumber N>
+  constexpr CountNumber(N n) : value(detail::position_of(n)) {}
   constexpr operator std::int64_t() const { return value; }
 };
 
@@ -74,8 +74,8 @@ struct CountNumber {
 /// converts to it.
 struct AxisNumber {
   int value;
-  template <WholeNumber I>
-  constexpr AxisNumber(I n) : value(detail::axis_of(n)) {}
+  template <WholeNumber N>
+  constexpr AxisNumber(N n) : value(detail::axis_of(n)) {}
   constexpr operator int() const { return value; }
 };
 
@@ -83,8 +83,8 @@ struct AxisNumber {
 struct AxisAt {
   std::int64_t axis;
   Caller caller;
-  template <WholeNumber I>
-  constexpr AxisAt(I n, Caller at = Caller::here()) : axis(detail::position_of(n)), caller(at) {}
+  template <WholeNumber N>
+  constexpr AxisAt(N n, Caller at = Caller::here()) : axis(detail::position_of(n)), caller(at) {}
 };
 
 /// The lengths of up to eight axes; `{}` is the shape of a single number.
@@ -99,8 +99,8 @@ class REEL_API Shape {
   Shape(std::span<const std::int64_t> lengths, Caller caller = Caller::here());
   Shape(const std::vector<std::int64_t>& lengths, Caller caller = Caller::here())
       : Shape(std::span<const std::int64_t>(lengths.data(), lengths.size()), caller) {}
-  template <WholeNumber I>
-  Shape(const std::vector<I>& lengths, Caller caller = Caller::here())
+  template <WholeNumber N>
+  Shape(const std::vector<N>& lengths, Caller caller = Caller::here())
       : Shape(detail::positions_of(lengths, caller, "Shape"), caller) {}
   std::size_t rank() const { return rank_; }
   /// The number of elements: the product of the lengths, 1 for `{}`.
@@ -147,9 +147,9 @@ class REEL_API Axes {
     static_assert(sizeof...(Rest) + 2 <= Shape::max_rank, "a tensor has at most 8 axes");
   }
   Axes(std::span<const int> axes, Caller caller = Caller::here());
-  template <WholeNumber I>
-  Axes(const std::vector<I>& axes, Caller caller = Caller::here())
-      : Axes(span_of(detail::converted(axes, &detail::axis_of<I>, caller, "Axes")), caller) {}
+  template <WholeNumber N>
+  Axes(const std::vector<N>& axes, Caller caller = Caller::here())
+      : Axes(span_of(detail::converted(axes, &detail::axis_of<N>, caller, "Axes")), caller) {}
   static Axes every() { return Axes(); }
   bool is_every() const { return count_ < 0; }
   int count() const { return count_; }

@@ -313,9 +313,9 @@ struct CustomGradient : TakesLine {
   }
 
  private:
-  template <std::size_t... I>
+  template <std::size_t... K>
   auto run(Operands inputs) const {
-    return run(inputs, [this](const OpCall& call) { return f(call.input(I)...); });
+    return run(inputs, [this](const OpCall& call) { return f(call.input(K)...); });
   }
   template <class Call>
   auto run(Operands inputs, const Call& call_f) const {

@@ -42,16 +42,16 @@ struct Checkpoint : TakesLine {
   }
 
  private:
-  template <std::size_t... I>
+  template <std::size_t... K>
   auto run(Operands inputs) const try {
-    using R = std::remove_cvref_t<decltype(f(std::declval<const Tensors&>()[I]...))>;
+    using R = std::remove_cvref_t<decltype(f(std::declval<const Tensors&>()[K]...))>;
     std::vector<R> result;  // one, which need not have a default constructor
     const Function<Tensors(const Tensors&)> first = [this, &result](const Tensors& x) {
-      result.push_back(f(x[I]...));
+      result.push_back(f(x[K]...));
       return tensors_of(result[0]);
     };
     const Tensors named = run_checkpoint(inputs, first, [f = f](const Tensors& x) {
-      R again = f(x[I]...);
+      R again = f(x[K]...);
       return tensors_of(again);
     });
     std::size_t i = 0;
@@ -115,6 +115,7 @@ class REEL_API WeightScope {
 /// stay the model's own.
 template <class Model, class... X>
 auto functional_call(Model&& model, Operands weights, X&&... x) {
+  detail::require_fields("", model);
   const WeightScope scope(parameters(model), weights);
   return model(static_cast<X&&>(x)...);
 }

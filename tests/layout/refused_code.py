@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The library refuses, with its own message, code that would do nothing or lose Variables, and types that do not fit.
+"""The library refuses, with its own message, code that would do nothing or lose Variables, types that do not fit, and
+compilers' modes in which it cannot work. A message about the members of a model is in the first lines of the output.
 `using namespace reel` does not take names that programs often use."""
 import concurrent.futures
 import os
@@ -10,7 +11,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-START = """#include <memory>
+START = """#include <functional>
+#include <memory>
 #include <optional>
 #include <variant>
 #include <vector>
@@ -32,6 +34,9 @@ VariableSlice slice = w(0);
 double k = 2;
 auto scaled = [](Tensor t) { return t * k; };
 auto scales = [factor = k](Tensor t) { return t * factor; };
+class Private { Variable w{"w", ones({2})}; REEL_FIELDS(w) };
+struct Row { nn::Linear layers[2]{{2, 2}, {2, 2}}; REEL_FIELDS(layers) };
+struct Layer { virtual ~Layer() = default; virtual Tensor operator()(Operand) const = 0; };
 struct Overloaded {
   Tensor operator()(Tensor t) const { return t; }
   Tensor operator()(Tensor t, Tensor) const { return t; }
@@ -40,6 +45,14 @@ auto owns = [] { return [p = std::make_unique<double>(2)](Tensor t) { return t *
 std::vector<double> doubles;
 """
 FORGETS = "a struct in this model does not list its members"
+HIDES = "a struct in this model lists its members in its private part"
+POINTER = "a raw pointer in a model does not say who owns its object"
+ARRAY = "a C array has no list of members"
+VARIANT = "a std::variant has no list of members"
+FUNCTION = "a std::function hides the Variables of the function in it"
+LAMBDA = "a lambda hides the Variables that it captures"
+ABSTRACT = "a pointer to a base class hides the members of the derived class"
+FIELDS = (FORGETS, HIDES, POINTER, ARRAY, VARIANT, FUNCTION, LAMBDA, ABSTRACT)
 DTYPES = "there are dtypes for bool, std::uint8_t, std::int32_t, std::int64_t, float, double, Float16 and BFloat16"
 HOLDS = "save() and load() cannot keep a field of this type"
 GENERIC = "f is a generic lambda, has several operator(), or is no function"
@@ -109,12 +122,29 @@ CASES = [
     ("parameters(std::optional<Bare>())", "parameters(std::optional<Named>())", FORGETS),
     ("parameters(std::make_unique<Bare>())", "parameters(std::make_unique<Named>())", FORGETS),
     ("parameters(std::pair(1, Bare()))", "parameters(std::pair(1, Named()))", FORGETS),
-    ("parameters(std::variant<Named>())", "parameters(std::tuple<Named>())", FORGETS),
-    ("parameters(nn::Sequential(relu, scales))", "parameters(nn::Sequential(relu, scaled))", FORGETS),
-    ("nn::Sequential{nn::Linear(2, 2), scales}", "nn::Sequential{nn::Linear(2, 2), tanh}", FORGETS),
+    ("parameters(std::variant<Named>())", "parameters(std::tuple<Named>())", VARIANT),
+    ("parameters(nn::Sequential(relu, scales))", "parameters(nn::Sequential(relu, scaled))", LAMBDA),
+    ("nn::Sequential{nn::Linear(2, 2), scales}", "nn::Sequential{nn::Linear(2, 2), tanh}", LAMBDA),
+    ("parameters(Private())", "parameters(Named())", HIDES),
+    ("parameters(Row())", "parameters(std::vector<nn::Linear>())", ARRAY),
+    ("parameters(Holder<Named*>())", "parameters(Holder<std::shared_ptr<Named>>())", POINTER),
+    ("parameters(Holder<std::variant<int, Named>>())", "parameters(Holder<std::optional<Named>>())", VARIANT),
+    ("parameters(Holder<std::function<Tensor(Tensor)>>())", "parameters(Holder<nn::Sequential>())", FUNCTION),
+    ("parameters(Holder<std::unique_ptr<Layer>>())", "parameters(Holder<std::unique_ptr<Named>>())", ABSTRACT),
+    ("parameters(Holder<decltype(scales)>{scales})", "parameters(Holder<decltype(scaled)>{scaled})", LAMBDA),
+    ("buffers(Older<std::vector<Named*>>())", "buffers(Older<std::vector<Named>>())", POINTER),
+    ("io::save(\"f\", 1, Private())", "io::save(\"f\", 1, Named())", HIDES),
+    ("io::load(\"f\", Row())", "io::load(\"f\", Named())", ARRAY),
+    ("io::load_torch(\"f\", Bare())", "io::load_torch(\"f\", Named())", FORGETS),
+    ("io::save_safetensors(\"f\", Bare())", "io::save_safetensors(\"f\", Named())", FORGETS),
+    ("assign(Named(), Bare())", "assign(Named(), Named())", FORGETS),
+    ("to(Bare(), cpu())", "to(Named(), cpu())", FORGETS),
     ("nn::Sequential{Bare()}", "nn::Sequential{nn::Highway(2)}", "takes a Tensor and returns one"),
     ("nn::Sequential{nn::LSTM(2, 2)}", "nn::Sequential{nn::Linear(2, 2)}", "takes a Tensor and returns one"),
-    ("parameters(&w)", "parameters(w)", FORGETS),
+    ("parameters(&w)", "parameters(w)", POINTER),
+    ("tensor({{1.0, true}, {std::string(), 2}})", "tensor({{1, 2}, {3.5, 4}})", ""),
+    ("tensor<int>({{1, 2.5}})", "tensor<std::int64_t>({3000000000, 3})", ""),
+    ("tensor({{{{1.0L}}}})", "tensor({{{{1.0, 2}}}})", ""),
     ("tensor(std::vector<std::string>())", "tensor(std::vector<Float16>())", DTYPES),
     ("tensor<int>(doubles)", "tensor<float>(doubles)", "takes float or double as E"),
     ("trace([](auto t) { return t; })", "trace<Tensor(Tensor)>([](auto t) { return t; })", GENERIC),
@@ -136,11 +166,22 @@ CASES = [
     ("nn::check(Bare(), [] {})", "nn::check(Named(), [] {})", FORGETS),
 ]
 
+# Flags of the compiler, and the message for them; without a message the program compiles.
+MODES = [
+    ("-std=c++17", "reel needs C++20"),
+    ("-fno-exceptions", "reel needs exceptions"),
+    ("-D_GLIBCXX_DEBUG", "reel needs the std::vector and std::string that it was compiled with"),
+    ("-D_GLIBCXX_USE_CXX11_ABI=0", "reel needs the std::vector and std::string that it was compiled with"),
+    ("-D_GLIBCXX_DEBUG -DREEL_SAME_STL", ""),
+    ("-D_GLIBCXX_ASSERTIONS", ""),
+    ("-fno-rtti", ""),
+]
 
-def compiled(*lines):
-    command = ["g++", "-std=c++20", "-fsyntax-only", f"-I{ROOT / 'include'}", "-x", "c++", "-"]
+
+def compiled(*lines, flags="", text=START):
+    command = ["g++", "-std=c++20", *flags.split(), "-fsyntax-only", f"-I{ROOT / 'include'}", "-x", "c++", "-"]
     tests = "".join(f"void test_{i}() {{ {line}; }}\n" for i, line in enumerate(lines))
-    return subprocess.run(command, input=START + tests, capture_output=True, text=True)
+    return subprocess.run(command, input=text + tests, capture_output=True, text=True)
 
 
 def problem(case):
@@ -148,15 +189,25 @@ def problem(case):
     refused = compiled(bad)
     if not refused.returncode:
         return f"{bad}: compiles"
-    if words not in refused.stderr:
-        return f"{bad}: the compiler does not say '{words}'\n{refused.stderr}"
+    said = "".join(refused.stderr.splitlines(True)[: 5 if words in FIELDS else None])
+    if words not in said:
+        return f"{bad}: the compiler does not say '{words}'\n{said}"
+    return None
+
+
+def mode_problem(mode):
+    flags, words = mode
+    result = compiled(flags=flags, text="#include <reel/reel.hpp>\n")
+    if bool(result.returncode) != bool(words) or words not in result.stderr:
+        return f"{flags}: expected '{words or 'no message'}', got\n{result.stderr[:1000]}"
     return None
 
 
 def main():
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         taken = pool.submit(compiled, *(good for _, good, _ in CASES))
-        problems = [said for said in pool.map(problem, CASES) if said]
+        modes = pool.map(mode_problem, MODES)
+        problems = [said for said in [*pool.map(problem, CASES), *modes] if said]
     if taken.result().returncode:
         problems.append(taken.result().stderr)
     print("\n".join(problems + [f"{len(CASES)} cases, {len(problems)} wrong"]))

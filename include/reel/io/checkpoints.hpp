@@ -13,18 +13,18 @@ namespace reel::io {
 struct StepAt {
   std::int64_t step;
   Caller caller;
-  template <class I>
-  requires(std::is_integral_v<I> && !std::is_same_v<I, bool>)
-      StepAt(I count, Caller at = Caller::here())
+  template <class N>
+  requires(std::is_integral_v<N> && !std::is_same_v<N, bool>)
+      StepAt(N count, Caller at = Caller::here())
       : step(static_cast<std::int64_t>(count)), caller(at) {}
 };
 /// A variable for a number of steps.
 struct StepInto {
   detail::SavedValue value;
   Caller caller;
-  template <class I>
-  requires(std::is_integral_v<I> && !std::is_same_v<I, bool> && !std::is_const_v<I>)
-      StepInto(I& step, Caller at = Caller::here())
+  template <class N>
+  requires(std::is_integral_v<N> && !std::is_same_v<N, bool> && !std::is_const_v<N>)
+      StepInto(N& step, Caller at = Caller::here())
       : value(detail::saved_value("checkpoint.step", step)), caller(at) {}
 };
 

@@ -103,6 +103,7 @@ REEL_API LoadReport load_state(const PathAt& path, const LoadOptions& options, c
 /// .npy, .npz, .pt or .pth.
 template <class... Parts>
 void save(PathAt path, const Parts&... parts) try {
+  (reel::detail::require_fields("", parts), ...);
   detail::save_state(path, detail::state_of(path.caller, parts...));
 } catch (const std::bad_alloc&) {
   fail_memory(path.caller, "save");
@@ -123,6 +124,7 @@ void save(PathAt path, const Parts&... parts) try {
 /// reads it. Throws Error if a number, string or Tensor of a const object would change.
 template <class... Parts>
 LoadReport load(PathAt path, const LoadOptions& options, Parts&&... parts) try {
+  (reel::detail::require_fields("", parts), ...);
   return detail::load_state(path, options, detail::state_of(path.caller, parts...));
 } catch (const std::bad_alloc&) {
   fail_memory(path.caller, "load");
@@ -130,6 +132,7 @@ LoadReport load(PathAt path, const LoadOptions& options, Parts&&... parts) try {
 template <class Part, class... Parts>
 requires(!std::is_same_v<std::remove_cvref_t<Part>, LoadOptions>) LoadReport
     load(PathAt path, Part&& part, Parts&&... parts) {
+  (reel::detail::require_fields("", part), ..., reel::detail::require_fields("", parts));
   return load(std::move(path), LoadOptions(), part, parts...);
 }
 
@@ -137,6 +140,7 @@ requires(!std::is_same_v<std::remove_cvref_t<Part>, LoadOptions>) LoadReport
 /// a state dict.
 template <class Model>
 NamedTensors tensors_of(const Model& model) try {
+  reel::detail::require_fields("", model);
   NamedTensors tensors;
   for (auto& [name, variable] : reel::detail::named_variables(model, true, true, "tensors_of"))
     tensors.emplace_back(name, variable.value());
@@ -145,13 +149,14 @@ NamedTensors tensors_of(const Model& model) try {
   fail_memory({}, "tensors_of");
 }
 template <class Model>
-requires HasFields<Model>
-void save_safetensors(const Path& path, const Model& model, Caller caller = Caller::here()) {
+requires(!std::is_convertible_v<const Model&, NamedTensors>) void save_safetensors(
+    const Path& path, const Model& model, Caller caller = Caller::here()) {
+  reel::detail::require_fields("", model);
   save_safetensors(path, tensors_of(model), {}, caller);
 }
 template <class Model>
-requires HasFields<Model>
 void load_safetensors(const Path& path, const Model& model, Caller caller = Caller::here()) {
+  reel::detail::require_fields("", model);
   load({path, caller}, LoadOptions(), model);
 }
 }  // namespace reel::io

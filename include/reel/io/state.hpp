@@ -87,7 +87,7 @@ struct Collector {
   template <class Leaf>
   void operator()(std::string_view path, Leaf& leaf) const {
     using T = std::remove_const_t<Leaf>;
-    reel::detail::require_fields<T>();
+    reel::detail::require_fields(path, leaf);
     if constexpr (std::is_same_v<T, Variable>) {
       state.add(path, leaf, "parameter");
       is_model = true;

@@ -91,10 +91,8 @@ REEL_API LoadReport load_torch_state(const PathAt& path, const LoadOptions& opti
 ///
 ///     io::load_torch("tagger.pt", {.rename = {{"lstm.", "reader."}}}, tagger);
 template <class Model>
-requires HasFields<std::remove_cvref_t<Model>> LoadReport load_torch(PathAt path,
-                                                                     const LoadOptions& options,
-                                                                     Model&& model)
-try {
+LoadReport load_torch(PathAt path, const LoadOptions& options, Model&& model) try {
+  reel::detail::require_fields("", model);
   std::vector<detail::TorchLayer> layers;
   visit_leaves("", model, detail::TorchLayers{layers});
   return detail::load_torch_state(path, options, detail::state_of(path.caller, model), layers);
@@ -102,7 +100,8 @@ try {
   fail_memory(path.caller, "load_torch");
 }
 template <class Model>
-requires HasFields<std::remove_cvref_t<Model>> LoadReport load_torch(PathAt path, Model&& model) {
+LoadReport load_torch(PathAt path, Model&& model) {
+  reel::detail::require_fields("", model);
   return load_torch(std::move(path), LoadOptions(), model);
 }
 }  // namespace reel::io

@@ -44,28 +44,33 @@ namespace nn {
 template <class Model, class F>
 requires std::is_invocable_v<F&>
 void check(const Model& model, F&& f, Caller caller = Caller::here()) {
+  detail::require_fields("", model);
   detail::check_reads(model, caller, [&] { static_cast<void>(f()); });
 }
 template <class Model, class F, class A>
 requires std::is_invocable_v<F&, const A&>
 void check(const Model& model, F&& f, const A& a, Caller caller = Caller::here()) {
+  detail::require_fields("", model);
   detail::check_reads(model, caller, [&] { static_cast<void>(f(a)); });
 }
 template <class Model, class F, class A, class B>
 requires std::is_invocable_v<F&, const A&, const B&>
 void check(const Model& model, F&& f, const A& a, const B& b, Caller caller = Caller::here()) {
+  detail::require_fields("", model);
   detail::check_reads(model, caller, [&] { static_cast<void>(f(a, b)); });
 }
 template <class Model, class F, class A, class B, class C>
 requires std::is_invocable_v<F&, const A&, const B&, const C&>
 void check(const Model& model, F&& f, const A& a, const B& b, const C& c,
            Caller caller = Caller::here()) {
+  detail::require_fields("", model);
   detail::check_reads(model, caller, [&] { static_cast<void>(f(a, b, c)); });
 }
 /// check() with the inputs in a list: as many tensors as f takes, up to four.
 template <class Model, class F>
 requires(!std::is_invocable_v<F&, const std::vector<Tensor>&>) void check(
     const Model& model, F&& f, const std::vector<Tensor>& inputs, Caller caller = Caller::here()) {
+  detail::require_fields("", model);
   using T = const Tensor&;
   const std::vector<Tensor>& x = inputs;
   detail::check_reads(model, caller, [&] {

@@ -40,7 +40,7 @@ void clone_leaves(Value& value, std::vector<Variable>& seen, std::vector<Variabl
     }
     clone_leaves(*value, seen, clones);
   } else {
-    require_fields<Value>();
+    require_fields("", value);
   }
 }
 }  // namespace detail
@@ -48,6 +48,7 @@ void clone_leaves(Value& value, std::vector<Variable>& seen, std::vector<Variabl
 /// A table of the parameters: name, shape, dtype, count, and the sum of the counts.
 template <class Model>
 std::string summary(const Model& model) {
+  detail::require_fields("", model);
   return detail::summary_table(named_parameters(model));
 }
 
@@ -58,6 +59,7 @@ std::string summary(const Model& model) {
 ///     to(model, cuda(0));
 template <class Model>
 void to(const Model& model, Device device, Caller caller = Caller::here()) {
+  detail::require_fields("", model);
   detail::move_variables(detail::all_variables(model, "to"), device, caller);
 }
 
@@ -65,6 +67,7 @@ void to(const Model& model, Device device, Caller caller = Caller::here()) {
 /// the same Variable, they are the same in the copy too.
 template <class Model>
 Model clone(const Model& model) try {
+  detail::require_fields("", model);
   Model copy = model;
   std::vector<Variable> seen, clones;
   detail::clone_leaves(copy, seen, clones);
@@ -81,6 +84,8 @@ Model clone(const Model& model) try {
 ///     assign(best, model);
 template <class Model, class Other>
 void assign(const Model& model, const Other& other, Caller caller = Caller::here()) {
+  detail::require_fields("", model);
+  detail::require_fields("", other);
   detail::assign_variables(detail::named_variables(model, true, true, "assign"),
                            detail::named_variables(other, true, true, "assign"), caller);
 }

@@ -15,6 +15,7 @@ namespace reel {
 ///     });
 template <class Model, class Keep>
 std::vector<Variable> parameters(const Model& model, const Keep& keep) try {
+  detail::require_fields("", model);
   std::vector<Variable> found;
   for (auto& [path, variable] : named_parameters(model))
     if (keep(std::string_view(path), std::as_const(variable))) found.push_back(variable);

@@ -82,7 +82,7 @@ struct MemberVisitor {
   std::vector<Member>& found;
   template <class Leaf>
   void operator()(std::string_view path, Leaf& leaf) const {
-    require_fields<std::remove_const_t<Leaf>>();
+    require_fields(path, leaf);
     if constexpr (std::is_enum_v<Leaf>)
       add<std::underlying_type_t<Leaf>>(path, &leaf);
     else if constexpr (!std::is_const_v<Leaf>)
@@ -118,7 +118,9 @@ class Part {
  public:
   REEL_API Part(Tensor (*function)(Operand));  // also one of several overloads
   template <class P>
-  requires(!std::is_same_v<P, Part>) Part(P part) : Part(std::move(part), 0) {}
+  requires(!std::is_same_v<P, Part>) Part(P part) : Part(std::move(part), 0) {
+    reel::detail::require_fields("", part);
+  }
   REEL_API Part(const Part& other);
   Part(Part&& other) noexcept
       : object_(std::exchange(other.object_, nullptr)), type_(other.type_) {}
@@ -190,6 +192,7 @@ struct REEL_API Sequential {
   template <class... Parts>
   requires(sizeof...(Parts) > 1 ||
            !(std::is_same_v<Parts, Sequential> && ...)) explicit Sequential(Parts... each) try {
+    (reel::detail::require_fields("", each), ...);
     reserve(sizeof...(Parts));
     (append(Part(std::move(each))), ...);
   } catch (const std::bad_alloc&) {

@@ -13,12 +13,12 @@ struct TensorOptions {
 REEL_API Tensor zeros(Shape shape, TensorOptions options = {}, Caller caller = Caller::here());
 /// A tensor of ones. Throws ShapeError for a negative length.
 REEL_API Tensor ones(Shape shape, TensorOptions options = {}, Caller caller = Caller::here());
-template <class I, class... J>
-requires std::is_integral_v<I>
-void zeros(I, J...) = delete;  // zeros({2, 3})
-template <class I, class... J>
-requires std::is_integral_v<I>
-void ones(I, J...) = delete;  // ones({2, 3})
+template <class N, class... J>
+requires std::is_integral_v<N>
+void zeros(N, J...) = delete;  // zeros({2, 3})
+template <class N, class... J>
+requires std::is_integral_v<N>
+void ones(N, J...) = delete;  // ones({2, 3})
 /// A tensor whose elements are all `value`. Without options the dtype follows the C++ type: float32
 /// for floating types (also for double) and for integers too large for int64, else dtype_of(). With
 /// options it is their dtype; a value that does not fit this dtype throws DTypeError.

@@ -56,8 +56,8 @@ REEL_API Tensor tile(Operand x, Shape counts);
 ///     repeat(tensor({1, 2}), {1, 2}, 0)    // [1, 2, 2]
 REEL_API Tensor repeat(Operand x, Extent count, AxisNumber axis);
 REEL_API Tensor repeat(Operand x, const std::vector<std::int64_t>& counts, AxisNumber axis);
-template <WholeNumber I>
-Tensor repeat(Operand x, const std::vector<I>& counts, AxisNumber axis) {
+template <WholeNumber N>
+Tensor repeat(Operand x, const std::vector<N>& counts, AxisNumber axis) {
   return repeat(x, detail::positions_of(counts, x.caller(), "repeat"), axis);
 }
 REEL_API Tensor repeat(Operand x, std::initializer_list<std::int64_t> counts, AxisNumber axis);

@@ -37,8 +37,8 @@ REEL_API Tensor stack(Operands parts, AxisNumber axis = 0);
 REEL_API std::vector<Tensor> split(Operand x, CountNumber parts, AxisNumber axis = 0);
 REEL_API std::vector<Tensor> split(Operand x, std::span<const std::int64_t> lengths,
                                    AxisNumber axis = 0);
-template <WholeNumber I>
-std::vector<Tensor> split(Operand x, const std::vector<I>& lengths, AxisNumber axis = 0) {
+template <WholeNumber N>
+std::vector<Tensor> split(Operand x, const std::vector<N>& lengths, AxisNumber axis = 0) {
   const std::vector<std::int64_t> wide = detail::positions_of(lengths, x.caller(), "split");
   return split(x, std::span<const std::int64_t>(wide.data(), wide.size()), axis);
 }
