@@ -15,6 +15,7 @@
 #include "lib/flow/observer.hpp"
 #include "lib/gate/plugin.hpp"
 #include "lib/ops/ops.hpp"
+#include "lib/pool/copies.hpp"
 #include "lib/table/entries.hpp"
 
 // Not null in a program that is linked with the plugin.
@@ -118,7 +119,16 @@ void check(Op& op, Problems& problems) {
   if (!op.samples && !op.updates) problems.add(name + " has no samples; add some in lib/ops");
 }
 
+/// A tape of one copy does not see the ops of the other.
+void require_one_copy() {
+  const std::string other = other_copy();
+  if (other.empty()) return;
+  fail<Error>({}, "reel", "process", "one copy of the library", "a second one in " + other,
+              "Link the program and its plug-ins with the shared library.");
+}
+
 void fill_table() {
+  require_one_copy();
   register_backend(Device::Kind::cpu, CpuBackend::the());
   std::string error;
   const kernels::Families families = kernels::active_families(&error);

@@ -71,8 +71,8 @@ std::size_t run_all(const std::vector<std::string>& ends, const std::string& mod
     for (const auto& [subject, make_subject] : *kind)
       for (const std::string_view place : places)
         for (const std::string& end : ends) {
-          std::vector<std::string> words = {folder() + "ends", std::string(subject),
-                                            std::string(place), end};
+          std::vector<std::string> words = {folder() + (module.empty() ? "ends" : "ends_loader"),
+                                            std::string(subject), std::string(place), end};
           if (!module.empty()) words.push_back(module);
           runs.start(words);
         }
@@ -99,5 +99,12 @@ TEST_CASE("children of forks end while objects live") {
 TEST_CASE("plugins are unloaded while objects live") {
   for (const char* module : {"libends_shared.so", "libends_static.so"})
     CHECK(run_all({"dlclose", "dlclose on a thread"}, folder() + module) > 0);
+}
+TEST_CASE("a second copy of the library in a process is refused") {
+  Runs runs;
+  for (const char* module : {"libends_shared.so", "libends_static.so"})
+    runs.start({folder() + "ends", std::string(subjects().begin()->first), std::string(places[0]),
+                "second copy", folder() + module});
+  CHECK(runs.finish() == 2);
 }
 }  // namespace reel::tests
