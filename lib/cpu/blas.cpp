@@ -5,9 +5,9 @@
 #include <dlfcn.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
-#include <initializer_list>
 #include <memory>
 #include <new>
 #include <thread>
@@ -33,39 +33,106 @@ bool has_room(std::size_t bytes) {
   return place != MAP_FAILED && munmap(place, bytes) == 0;
 }
 
+/// The number of threads of the BLAS library. It is a setting of the process, which may use the
+/// library too. While products of this library run it is 1, because threads of BLAS and of this
+/// library would only wait for each other; then it is what the program has set.
+class BlasThreads {
+ public:
+  void open(void* library) {
+    constexpr const char* names[][2] = {
+        {"openblas_get_num_threads", "openblas_set_num_threads"},
+        {"bli_thread_get_num_threads", "bli_thread_set_num_threads"}};
+    for (const auto& [get, set] : names) {
+      set_ = reinterpret_cast<Set>(dlsym(library, set));
+      get_ = set_ ? reinterpret_cast<Get>(dlsym(library, get)) : nullptr;
+      if (get_) return;
+    }
+    set_of_thread_ = reinterpret_cast<SetOfThread>(dlsym(library, "MKL_Set_Num_Threads_Local"));
+  }
+  /// Returns what end() takes.
+  int begin() {
+    if (set_of_thread_) return set_of_thread_(1);
+    if (!get_) return 0;
+    const Turn turn(turn_);
+    if (calls_++ == 0) {
+      before_ = get_();
+      if (before_ != 1) set_(1);
+    }
+    return 0;
+  }
+  void end(int of_thread) {
+    if (set_of_thread_) set_of_thread_(of_thread);
+    if (!get_) return;
+    const Turn turn(turn_);
+    // Another number than 1 is one that the program has set meanwhile.
+    if (--calls_ == 0 && before_ != 1 && get_() == 1) set_(before_);
+  }
+
+ private:
+  using Get = int (*)();
+  using Set = void (*)(std::int64_t);  // OpenBLAS reads the low half
+  using SetOfThread = int (*)(int);    // returns the number before; 0 is that of the process
+  /// A lock that a fork need not know: it is held under a ForkDelay, for some nanoseconds.
+  class Turn {
+   public:
+    explicit Turn(std::atomic_flag& flag) : flag_(flag) {
+      while (flag_.test_and_set(std::memory_order_acquire)) sched_yield();
+    }
+    ~Turn() { flag_.clear(std::memory_order_release); }
+
+   private:
+    std::atomic_flag& flag_;
+  };
+  Get get_ = nullptr;
+  Set set_ = nullptr;
+  SetOfThread set_of_thread_ = nullptr;
+  std::atomic_flag turn_;
+  int calls_ = 0, before_ = 0;
+};
+constinit BlasThreads threads;
+
 struct Blas {
   Gemm<float> f32 = nullptr;
   Gemm<double> f64 = nullptr;
 
   void open() {
     if (!has_room(bytes_of_call * (std::thread::hardware_concurrency() + 1))) return;
+    const bool is_ours = !dlopen(REEL_BLAS_FILE, RTLD_LAZY | RTLD_NOLOAD);
     void* const library = dlopen(REEL_BLAS_FILE, RTLD_LAZY | RTLD_LOCAL);
     if (!library) return;
-    // Threads of BLAS and threads of this library would only wait for each other.
-    for (const char* name :
-         {"openblas_set_num_threads", "bli_thread_set_num_threads", "MKL_Set_Threading_Layer"})
-      if (auto set = reinterpret_cast<void (*)(std::int64_t)>(dlsym(library, name))) set(1);
+    threads.open(library);
+    // MKL would load a library of threads at its first call.
+    if (auto set = reinterpret_cast<int (*)(int)>(dlsym(library, "MKL_Set_Threading_Layer"));
+        set && is_ours)
+      set(1);
     const auto multiply = reinterpret_cast<Gemm<float>>(dlsym(library, "cblas_sgemm"));
     // The first call takes its memory here. Later calls can wait for this memory, so a product
     // never depends on how much the system gives then.
     constexpr int n = 128;
     const std::unique_ptr<float[]> zeros(new (std::nothrow) float[3 * n * n]());
     if (!multiply || !zeros || !has_room(bytes_of_call)) return;
+    const int before = threads.begin();
     multiply(row_major, as_it_lies, as_it_lies, n, n, n, 1, &zeros[0], n, &zeros[n * n], n, 0,
              &zeros[2 * n * n], n);
+    threads.end(before);
     f32 = multiply;
     f64 = reinterpret_cast<Gemm<double>>(dlsym(library, "cblas_dgemm"));
   }
 };
 /// Opened at the first product that may use it: linking it took most of the start time of a small
-/// program.
+/// program. The child of a fork opens it anew: OpenBLAS makes its threads there again, also for a
+/// product that uses one, and takes memory for them.
 const Blas& blas() {
   static constinit Blas blas;
-  static constinit std::atomic<bool> opened = false;
-  if (opened.load(std::memory_order_acquire)) return blas;
+  static constinit std::atomic<pid_t> opened_by = 0;
+  const pid_t process = getpid();
+  if (opened_by.load(std::memory_order_acquire) == process) return blas;
   const Locked held(Lock::blas);
-  if (!opened) blas.open();
-  opened.store(true, std::memory_order_release);
+  if (opened_by != process) {
+    blas = {};
+    blas.open();
+  }
+  opened_by.store(process, std::memory_order_release);
   return blas;
 }
 
@@ -87,9 +154,11 @@ void call(const BlasProduct& p, Gemm<T> gemm) {
   const auto multiply = [&] {
     const ForkDelay delay;  // OpenBLAS takes the memory for a call under a lock
     if (!begin_call()) return false;
+    const int before = threads.begin();
     gemm(row_major, as(p.x_transposed), as(p.y_transposed), length(p.n), length(p.m), length(p.k),
          T(1), static_cast<const T*>(p.x), length(p.x_step), static_cast<const T*>(p.y),
          length(p.y_step), T(p.accumulate), static_cast<T*>(p.c), length(p.c_step));
+    threads.end(before);
     --running;
     return true;
   };

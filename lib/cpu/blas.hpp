@@ -18,8 +18,8 @@ struct BlasProduct {
   std::int64_t c_step;
   bool accumulate;
 };
-/// Whether there is a BLAS library, and memory for it. Opens it at the first call, whose answer
-/// holds for the process.
+/// Whether there is a BLAS library, and memory for it. Opens it at the first call of a process,
+/// whose answer holds for this process.
 bool has_blas();
 void blas_product_f32(const BlasProduct& product);
 void blas_product_f64(const BlasProduct& product);

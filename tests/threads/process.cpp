@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The pool after a fork, at the end of a program, and with environment variables.
+#include <dlfcn.h>
 #include <sched.h>
 #include <sys/resource.h>
 
@@ -263,6 +264,39 @@ TEST_CASE("a product ends where the system refuses the BLAS library its memory")
   CHECK(true_in_child(in_little_memory));  // before the library is opened, unless another test did
   kernels::has_blas();
   CHECK(true_in_child(in_little_memory));
+}
+
+TEST_CASE("products leave the number of threads of the BLAS library as the program has set it") {
+  void* const library = dlopen("libopenblas.so.0", RTLD_LAZY | RTLD_LOCAL);
+  if (!library || !kernels::has_blas()) SKIP("no OpenBLAS");
+  const auto set = reinterpret_cast<void (*)(int)>(dlsym(library, "openblas_set_num_threads"));
+  const auto get = reinterpret_cast<int (*)()>(dlsym(library, "openblas_get_num_threads"));
+  REQUIRE(set);
+  REQUIRE(get);
+  constexpr std::int64_t n = 200;
+  static const std::vector<float> x(n * n, 1.0f);
+  const auto multiply = [] {
+    std::vector<float> y(n * n);
+    kernels::blas_product_f32(
+        {n, n, n, x.data(), n, false, x.data(), n, false, y.data(), n, false});
+    return y[0] == n;
+  };
+  const int before = get();
+  for (const int threads : {2, 1, before}) {
+    set(threads);
+    CHECK(multiply());
+    CHECK(get() == threads);
+    std::vector<std::thread> others;
+    for (int i = 0; i < 3; ++i)
+      others.emplace_back([&] {
+        for (int k = 0; k < 20; ++k) multiply();
+      });
+    for (std::thread& other : others) other.join();
+    CHECK(get() == threads);
+  }
+  set(2);
+  CHECK(true_in_child([&] { return multiply() && get() == 2; }));
+  set(before);
 }
 
 TEST_CASE("a child may be forked while other threads are inside the BLAS library") {
