@@ -190,6 +190,8 @@ constexpr FieldFault fault_of() {
     return function;
   else if constexpr (std::string_view(__PRETTY_FUNCTION__).find("lambda") != std::string_view::npos)
     return lambda;
+  else if constexpr (std::is_abstract_v<T>)
+    return abstract;
   // A name that T has too is ambiguous in WithListNames<T>.
   else if constexpr (std::is_class_v<T> && !std::is_final_v<T> &&
                      !(
@@ -388,11 +390,7 @@ struct VariableNotes {
   template <class Leaf>
   void operator()(std::string_view path, Leaf& leaf) const {
     require_fields(path, leaf);
-    if constexpr (std::is_same_v<Leaf, Variable>)
-      if (parameters) note(path, leaf);
-  }
-  void buffer(std::string_view path, const Buffer& leaf) const {
-    if (buffers) note(path, leaf);
+    if constexpr (std::is_same_v<Leaf, Variable>) note(path, leaf);
   }
   REEL_API void note(std::string_view path, const Variable& leaf) const;
 };

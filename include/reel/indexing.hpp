@@ -57,7 +57,8 @@ constexpr Range range(Bound start, Bound stop, CountNumber step = 1) { return {s
 /// - range(), all, newaxis or ellipsis;
 /// - a tensor of positions (uint8, int32 or int64);
 /// - a mask, that is a tensor of bools. It picks the elements where it is true. A mask of n axes
-///   indexes n axes of x, and has their lengths.
+///   indexes n axes of x, and has their lengths. A single truth value, as the only index, picks x
+///   or nothing along a new first axis.
 ///
 /// Several tensors are broadcast together and pick single elements, as in NumPy: `x(i, j)` holds
 /// x[i[k], j[k]] for each k. Their common axes replace the axes that they index. If a range, all,

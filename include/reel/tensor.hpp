@@ -100,6 +100,8 @@ class REEL_API Tensor {
   Tensor operator()(Index a, Index b, Index c, Index d, Index e, Index f, Index g, Index h) const {
     return view({a, b, c, d, e, f, g, h});
   }
+  Tensor operator()(std::initializer_list<std::int64_t> positions) const =
+      delete;  // an element is x(0, 1), rows are x(tensor({0, 1}))
   /// Indexing by a list that is made when the program runs. An empty list picks all of x.
   Tensor operator()(std::span<const Index> indices, Caller caller = Caller::here()) const {
     return indices.empty() ? (*this)(Index(ellipsis, caller))
@@ -116,8 +118,9 @@ class REEL_API Tensor {
   /// machine does not have.
   Tensor to(Device device, Caller caller = Caller::here()) const;
 
-  /// The only element, as a C++ value. Throws DTypeError unless T is the type of the dtype, and
-  /// ShapeError unless there is exactly one element.
+  /// The only element, as a C++ value. T is the type of the dtype, or one that holds each of its
+  /// numbers: double for bool, uint8, int32 and float32, std::int64_t for bool, uint8 and int32.
+  /// Throws DTypeError for another T, and ShapeError unless there is exactly one element.
   template <Element T>
   T item(Caller caller = Caller::here()) const {
     T value{};
@@ -125,8 +128,8 @@ class REEL_API Tensor {
     return value;
   }
   /// The elements in row-major order. `values` shares the memory of a contiguous tensor on the CPU
-  /// and copies others; `to_vector` always copies. Throws DTypeError unless T is the type of the
-  /// dtype.
+  /// whose dtype is that of T, and copies others; `to_vector` always copies. Throws DTypeError for
+  /// a T that item() does not take.
   template <Element T>
   Values<T> values(Caller caller = Caller::here()) const;
   template <Element T>

@@ -48,9 +48,10 @@ class REEL_API Variable {
   /// broadcasting. A dtype that does not promote to the Variable's dtype throws a DTypeError. Tapes
   /// do not record assignments: a later loss has a gradient with respect to the Variable, but not
   /// with respect to the tensors from which the assigned value was computed.
-  void assign(Operand value);
-  void assign_add(Operand value);
-  void assign_sub(Operand value);
+  /// A Variable is a handle: what is const is the handle, not the value.
+  void assign(Operand value) const;
+  void assign_add(Operand value) const;
+  void assign_sub(Operand value) const;
 
   /// A slice, to read or to assign: `w(range(0, 3), all).assign(0)`. Read as a tensor, it has the
   /// values of the time when this object was made, or last assigned. It does not see assignments to
@@ -67,6 +68,8 @@ class REEL_API Variable {
   VariableSlice operator()(Index a, Index b, Index c, Index d, Index e, Index f, Index g) const;
   VariableSlice operator()(Index a, Index b, Index c, Index d, Index e, Index f, Index g,
                            Index h) const;
+  VariableSlice operator()(std::initializer_list<std::int64_t> positions) const =
+      delete;  // an element is w(0, 1), rows are w(tensor({0, 1}))
   VariableSlice operator()(std::span<const Index> indices, Caller caller = Caller::here()) const;
   VariableSlice operator()(const std::vector<Index>& indices, Caller caller = Caller::here()) const;
   /// The view that f makes of the value, to read or to assign. f may call slices, transpose(),
@@ -87,15 +90,18 @@ class REEL_API Variable {
 
 /// State of a model that is saved, moved and cloned with it, but not trained, such as running
 /// statistics, a mask or a count. buffers() lists members of this type; parameters() does not.
-/// Otherwise a Buffer works as a Variable does.
+/// Otherwise a Buffer works as a Variable does. A copy of it in a Variable is not trained either.
 ///
 ///     Buffer mean{"mean", zeros({64})};
-class Buffer : public Variable {
+class REEL_API Buffer : public Variable {
  public:
-  using Variable::Variable;
+  /// Throws Error if `value` is undefined.
+  Buffer(std::string_view name, Tensor value, Caller caller = Caller::here());
 };
 
 namespace detail {
+/// Whether the value was made by a Buffer.
+REEL_API bool is_buffer(const Variable& variable);
 /// Makes the path the Variable's name if it ends with the name so far.
 REEL_API void name_by_path(const Variable& variable, std::string_view path);
 /// Each Variable's value is on the device afterwards; none changes if it throws.

@@ -20,6 +20,7 @@ struct Cell {
   Tensor value;  // always a body of the cell's own, with no record id
   std::string name;
   std::atomic<const VariablePath*> path = nullptr;  // in a model; null before it is visited
+  bool is_buffer = false;
   const std::uint32_t id = 0;  // differs from that of a cell that had this address before
 };
 }  // namespace detail

@@ -13,9 +13,30 @@
 
 namespace reel {
 namespace {
+/// Whether the wider type holds each number of the dtype.
+bool widens(DType dtype, DType to) {
+  if (to == DType::float64)
+    return dtype == DType::float32 || (!is_floating(dtype) && dtype != DType::int64);
+  return to == DType::int64 && !is_floating(dtype);
+}
 void check_dtype(const Body& body, std::string_view op, DType dtype, Caller caller) {
-  if (body.dtype == dtype) return;
-  refuse_type(op, body.dtype, dtype, caller);
+  if (body.dtype != dtype && !widens(body.dtype, dtype)) refuse_type(op, body.dtype, dtype, caller);
+}
+/// Elements of a contiguous body on the host, in a dtype that is wider or its own.
+void copy_elements(const Body& from, DType dtype, void* to) {
+  if (from.dtype == dtype) {
+    std::memcpy(to, from.data, static_cast<std::size_t>(from.bytes()));
+    return;
+  }
+  const auto write = [&]<class To>(To* out) {
+    with_element(from.dtype, [&]<class T>(Type<T>) {
+      for (std::int64_t i = 0; i < from.elements; ++i) out[i] = static_cast<To>(from.as<T>()[i]);
+    });
+  };
+  if (dtype == DType::float64)
+    write(static_cast<double*>(to));
+  else
+    write(static_cast<std::int64_t*>(to));
 }
 }  // namespace
 
@@ -28,7 +49,7 @@ void Tensor::read(const char* op, DType dtype, std::int64_t count, void* to, Cal
                      "shape " + to_text(body.shape));
   tell_host_read(*this, HostRead::values);
   const Tensor host = on_host(*this);
-  std::memcpy(to, Access::body(host)->data, static_cast<std::size_t>(body.bytes()));
+  copy_elements(*Access::body(host), dtype, to);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, op);
 }
@@ -52,6 +73,15 @@ Tensor contiguous_host(const Tensor& x, DType dtype, const void** first, std::st
   tell_host_read(x, HostRead::values);
   Tensor host = on_host(x);
   if (!Access::body(host)->contiguous) host = contiguous_copy(*Access::body(host), caller);
+  if (body.dtype != dtype) {
+    Context& context = Context::here();
+    const PlaceScope on_cpu(context, cpu());
+    Body* const wide = allocate(context, dtype, body.shape, body.elements);
+    if (!wide) fail_memory(caller, op);
+    Tensor copy = Access::adopt(wide);
+    copy_elements(*Access::body(host), dtype, wide->data);
+    host = std::move(copy);
+  }
   *first = Access::body(host)->data;
   return host;
 } catch (const std::bad_alloc&) {

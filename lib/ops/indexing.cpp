@@ -262,10 +262,21 @@ Tensor picked(Tensor x, const Selection& selection, Caller caller) {
                           : run(flat_positions_op, Operands(places, caller), ShapeOptions{lengths});
   return take(reshape(x, merged), flat, along);
 }
+/// The mask, if the only index is a single truth value: all of x is picked, or nothing.
+Tensor truth_value(std::span<const Index> indices) {
+  if (indices.size() != 1 || indices[0].kind() != Index::Kind::tensor) return {};
+  Tensor mask = indices[0].tensor();
+  if (mask.defined() && mask.rank() == 0 && mask.dtype() == DType::boolean) return mask;
+  return {};
+}
 /// Indexes by ops, which tapes and interceptors see.
 Tensor view_by_ops(const Operand& x, std::span<const Index> indices) try {
   const Caller caller = indices[0].caller();
   const FunctionScope scope(caller, index_name);
+  if (const Tensor mask = truth_value(indices); mask.defined()) {
+    const Tensor slices = expand_dims(x, 0);
+    return take(slices, places_of_true(mask), 0);
+  }
   const Selection selection = select(shape_of(slice_op, x), indices);
   if (selection.tensors.empty()) return slice(x, selection.slice);
   const TensorIndex& first = selection.tensors[0];

@@ -52,7 +52,8 @@ Variable::Variable(std::string_view name, Tensor value, Caller caller) try {
   if (context.is_watchful()) marks.read(context, *Access::body(value), "Variable", caller);
   const RecordId mark = marks.together();
   static std::atomic<std::uint32_t> cells = 0;
-  cell_ = new Cell{1, owned_value(std::move(value), caller), std::string(name), nullptr, ++cells};
+  cell_ = new Cell{1,      owned_value(std::move(value), caller), std::string(name), nullptr, false,
+                   ++cells};
   try {
     if (marks) Access::body(cell_->value)->id = mark;
     tell_variable_made(context, *this);
@@ -79,16 +80,26 @@ std::vector<Variable> detail::variables_of(const NamedVariables& named, std::str
   return variables;
 }
 void detail::VariableNotes::note(std::string_view path, const Variable& leaf) const {
+  if (!(is_buffer(leaf) ? buffers : parameters)) return;
   for (const auto& [other, variable] : found)
     if (variable.same_cell(leaf)) return;
   name_by_path(leaf, path);
   found.emplace_back(path, leaf);
 }
-Variable Variable::clone() const { return Variable(name(), read_variable(Context::here(), *this)); }
+Variable Variable::clone() const {
+  Variable copy(name(), read_variable(Context::here(), *this));
+  copy.cell_->is_buffer = cell_->is_buffer;
+  return copy;
+}
+Buffer::Buffer(std::string_view name, Tensor value, Caller caller)
+    : Variable(name, std::move(value), caller) {
+  Access::cell(*this).is_buffer = true;
+}
+bool detail::is_buffer(const Variable& variable) { return Access::cell(variable).is_buffer; }
 
-void Variable::assign(Operand value) { run_assignment(assign_op, *this, value); }
-void Variable::assign_add(Operand value) { run_assignment(assign_add_op, *this, value); }
-void Variable::assign_sub(Operand value) { run_assignment(assign_sub_op, *this, value); }
+void Variable::assign(Operand value) const { run_assignment(assign_op, *this, value); }
+void Variable::assign_add(Operand value) const { run_assignment(assign_add_op, *this, value); }
+void Variable::assign_sub(Operand value) const { run_assignment(assign_sub_op, *this, value); }
 
 Variable detail::make_live(Scalar value, DType dtype, Caller caller) {
   const PlaceScope numbers(Context::here(), cpu());

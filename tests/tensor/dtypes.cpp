@@ -65,4 +65,26 @@ TEST_CASE("an operand has the shape and the dtype of its argument") {
   check_refused<Error>([&] { Tensor().to(cpu()); }, "to: x: expected a tensor, got an undefined");
   check_refused<Error>([&] { describe(Tensor()); }, "an undefined Tensor");
 }
+
+TEST_CASE("elements are read as their own type, or as one that holds each of their numbers") {
+  CHECK(tensor(0.1f).item<double>() == double{0.1f});
+  CHECK(tensor(-7).item<double>() == -7);
+  CHECK(tensor(-7).item<std::int64_t>() == -7);
+  CHECK(tensor(true).item<std::int64_t>() == 1);
+  CHECK(tensor(std::uint8_t{200}).item<double>() == 200);
+  const Tensor x = tensor({{1.5f, 2.5f}, {3.5f, 4.5f}});
+  CHECK(transpose(x).to_vector<double>() == std::vector<double>{1.5, 3.5, 2.5, 4.5});
+  const Values<double> values = x(all, 1).values<double>();
+  CHECK(std::vector<double>(values.begin(), values.end()) == std::vector<double>{2.5, 4.5});
+  CHECK(tensor({true, false}).to_vector<std::int64_t>() == std::vector<std::int64_t>{1, 0});
+  CHECK(zeros({0}).values<double>().size() == 0);
+  const char* text = "expected the C++ type of the tensor's ";
+  check_refused<DTypeError>([] { tensor(1L).item<double>(); }, text);
+  check_refused<DTypeError>([] { tensor(1).item<float>(); }, text);
+  check_refused<DTypeError>([] { tensor(1.0).item<std::int64_t>(); }, text);
+  check_refused<DTypeError>([] { tensor<double>(1.0).item<float>(); }, text);
+  check_refused<DTypeError>([] { tensor(1L).values<std::int32_t>(); }, text);
+  check_refused<DTypeError>([] { ones({2}, float16).values<double>(); }, text);
+  check_refused<DTypeError>([] { tensor(true).to_vector<std::uint8_t>(); }, text);
+}
 }  // namespace reel::tests

@@ -162,7 +162,8 @@ TEST_CASE("lists of indices keep their tensors alive") {
   CHECK(equal(x(copy), x(1, all, tensor({0, 3}))));
   CHECK(equal(x(0)(std::span(copy).subspan(1)), x(0, all, tensor({0, 3}))));
   CHECK(equal(x(std::vector<Index>()), x));
-  CHECK(equal(x({1, 2}), x(1, 2)));
+  CHECK(equal(x(std::vector<Index>{1, 2}), x(1, 2)));
+  CHECK(equal(x({1, all}), x(1)));
   const std::vector<Index> long_one{0,       1,       2,       ellipsis, newaxis, newaxis,
                                     newaxis, newaxis, newaxis, newaxis,  newaxis, newaxis};
   CHECK(x(long_one).shape() == Shape{1, 1, 1, 1, 1, 1, 1, 1});
@@ -193,7 +194,7 @@ TEST_CASE("tensors that fit nothing are refused") {
       },
       "x(...): mask: expected the lengths of x (2, 3, 4) from axis 1 on, got");
   check_refused<ShapeError>([&] { x(all, tensor({true, true, true}), i); }, "x(...): ");
-  check_refused<IndexError>([&] { x(full({}, true)); }, "x(...): mask: expected at least one axis");
+  check_refused<IndexError>([&] { x(0, full({}, true)); }, "mask: expected at least one axis");
   check_refused<DTypeError>([&] { x(i, ones({2})); }, "x(...): indices 1: expected ");
   check_refused<Error>([&] { x(i, Tensor()); },
                        "x(...): indices: expected a tensor, got an undefined");
@@ -308,5 +309,21 @@ TEST_CASE("tapes and traces see a picked assignment as any other") {
     CHECK(equal(w, other));
   }
   CHECK(traced.explain().find("eagerly") == std::string::npos);
+}
+
+TEST_CASE("a single truth value picks all of a tensor or nothing, along a new axis") {
+  const Tensor x = tensor(2.0), rows = ones({2, 3});
+  CHECK(equal(x(x > 0), tensor({2.0})));
+  CHECK(x(x < 0).shape() == Shape({0}));
+  CHECK(equal(masked_select(x, x > 0), tensor({2.0})));
+  CHECK(rows(tensor(true)).shape() == Shape({1, 2, 3}));
+  CHECK(rows(tensor(false)).shape() == Shape({0, 2, 3}));
+  Variable w("w", x);
+  GradientTape tape;
+  CHECK(tape.gradient(square(w(w > 0)), w).item<float>() == 4);
+  w(w < 0).assign(5);
+  CHECK(equal(w, x));
+  w(w > 0).assign(5);
+  CHECK(w.value().item<float>() == 5);
 }
 }  // namespace reel::tests

@@ -260,4 +260,46 @@ TEST_CASE("the same write of an empty Variable, and of a single number") {
   one(ellipsis).assign_sub(tensor(0.5f));
   CHECK(one.value().item<float>() == 2.5f);
 }
+
+TEST_CASE("what is const of a Variable is the handle") {
+  const std::vector<Variable> list = {Variable("a", zeros({2})), Variable("b", zeros({2}))};
+  for (const Variable& x : list) {
+    x.assign(1);
+    x.assign_add(2);
+    x.assign_sub(ones({2}));
+    x(0).assign(5);
+    CHECK(equal(x, tensor({5.0, 2.0})));
+  }
+}
+
+TEST_CASE("a copy of a Buffer in a Variable is not trained") {
+  struct Model {
+    Buffer mean{"mean", zeros({2})};
+    Variable same = mean, weight{"weight", ones({2})};
+    REEL_FIELDS(same, weight)
+  };
+  const Model model;
+  CHECK(parameters(model).size() == 1);
+  CHECK(buffers(model).size() == 1);
+  CHECK(buffers(model)[0].same_cell(model.mean));
+  const Model copy = clone(model);
+  CHECK(parameters(copy).size() == 1);
+  CHECK_FALSE(buffers(copy)[0].same_cell(model.mean));
+}
+
+TEST_CASE("a layer with a Buffer can be called where it is const") {
+  struct Count {
+    Buffer calls{"calls", tensor(std::int64_t{0})};
+    Tensor operator()(Operand x) const {
+      calls.assign_add(1);
+      return x * 2;
+    }
+    REEL_FIELDS(calls)
+  };
+  const Count count;
+  count(ones({2}));
+  const nn::Sequential layers{count, tanh};
+  layers(ones({2}));
+  CHECK(count.calls.value().item<std::int64_t>() == 2);
+}
 }  // namespace reel::tests
