@@ -5,6 +5,7 @@
 #include <reel/nn/sequential.hpp>
 #include <reel/ops/activation.hpp>
 #include <reel/ops/arithmetic.hpp>
+#include <reel/ops/compare.hpp>
 #include <reel/ops/gather.hpp>
 #include <reel/ops/matmul.hpp>
 #include <reel/ops/normalize.hpp>
@@ -97,11 +98,20 @@ Embedding::Embedding(Extent count, Extent width, EmbeddingOptions options, Calle
                                                checked("Embedding", "width", width, caller)},
                                               {.dtype = options.dtype}, caller);
                       })),
-      sparse(options.sparse) {}
+      sparse(options.sparse),
+      padding(options.padding) {
+  if (padding < -1 || padding >= count.value)
+    fail<IndexError>(caller, "Embedding", "padding", error_text("-1 to {}", count.value - 1),
+                     to_text(padding));
+  if (padding >= 0) table(padding).assign(0);
+}
 
 Tensor Embedding::operator()(Operand words) const {
   const CallerScope here(words.caller(), "Embedding");
-  return sparse ? lookup(table, words) : take(table, words);
+  Tensor rows = sparse ? lookup(table, words) : take(table, words);
+  if (padding < 0) return rows;
+  const Tensor pads = (words == padding) | (words == padding - table.shape()[0]);
+  return where(expand_dims(pads, -1), stop_gradient(rows), rows);
 }
 
 LayerNorm::LayerNorm(Extent width, LayerNormOptions options, Caller caller)

@@ -82,8 +82,9 @@ Tensor ctc_loss(Operand log_probs, Operand labels, Operand input_lengths, Operan
   const Tensor numbers = checked(counts, longest, "label_lengths");
   const Tensor used =
       where(arange(std::int64_t{0}, longest) < expand_dims(numbers, 1), targets, options.blank);
-  const Tensor losses = run(ctc_op, {x, checked(used, x.shape(2) - 1, "labels"), lengths, numbers},
-                            BlankOptions{options.blank});
+  Tensor losses = run(ctc_op, {x, checked(used, x.shape(2) - 1, "labels"), lengths, numbers},
+                      BlankOptions{options.blank});
+  if (options.zero_infinity) losses = where(isinf(losses), 0, losses);
   if (options.reduction == Reduction::none) return losses;
   if (options.reduction == Reduction::sum) return sum(losses);
   return mean(losses / maximum(cast(counts, x.dtype()), 1));

@@ -181,13 +181,19 @@ Tensor cross_entropy(Operand scores, Operand labels, CrossEntropyOptions options
     const double smoothing = options.smoothing;
     require_number(smoothing >= 0 && smoothing <= 1, name, "smoothing", "a number in [0, 1]",
                    smoothing, scores.caller());
-    const Tensor counted = labels != options.ignored_label, safe = where(counted, labels, 0);
-    Tensor losses = row_losses(scores, labels, {true, options.ignored_label});
-    const std::int64_t classes = shape_of(cast_op, scores).end()[-1];
+    const Shape& shape = shape_of(cast_op, scores);
+    const std::int64_t classes = shape.rank() ? shape.end()[-1] : 0;
     const Tensor& weights = options.class_weights;
     if (weights.defined() && weights.shape() != Shape({classes}))
       fail<ShapeError>(scores.caller(), name, "class_weights", to_text(Shape({classes})),
                        to_text(weights.shape()));
+    if (are_probabilities(scores, labels)) {
+      const Tensor target = (1 - smoothing) * labels + smoothing / static_cast<double>(classes);
+      const Tensor p = weights.defined() ? target * weights : target;
+      return reduced(-sum(p * where(p != 0, log_softmax(scores), 0), -1), options.reduction);
+    }
+    const Tensor counted = labels != options.ignored_label, safe = where(counted, labels, 0);
+    Tensor losses = row_losses(scores, labels, {true, options.ignored_label});
     const Tensor weight = weights.defined() ? take(weights, safe) : ones_like(losses);
     losses = losses * weight;
     if (smoothing > 0) {

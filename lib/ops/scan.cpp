@@ -2,6 +2,7 @@
 #include <reel/ops/scan.hpp>
 
 #include "lib/gate/gate.hpp"
+#include "lib/ops/along.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
 #include "lib/table/options/scan.hpp"
@@ -96,8 +97,9 @@ constinit Op linear_scan_op{.name = "linear_scan",
 
 namespace {
 Tensor scan(Op& op, const Operand& x, int axis, ScanOptions options) {
-  const std::size_t rank = shape_of(op, x).rank();
-  return run(op, x, AxisScanOptions{normal_axis(op, axis, rank, x.caller()), options.reverse});
+  return along_axis(op, x, axis, [&](const Operand& line, std::int64_t at) {
+    return run(op, line, AxisScanOptions{at, options.reverse});
+  });
 }
 }  // namespace
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <reel/ops/softmax.hpp>
 
+#include <reel/ops/loss.hpp>
 #include <reel/ops/reduce.hpp>
 #include <reel/ops/reshape.hpp>
 
 #include "lib/flow/context.hpp"
 #include "lib/gate/gate.hpp"
+#include "lib/ops/along.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
 #include "lib/ops/softmax.hpp"
@@ -81,8 +83,9 @@ constinit Op cross_entropy_op{.name = "cross_entropy",
 
 namespace {
 Tensor along(Op& op, const Operand& x, int axis) {
-  const std::size_t rank = shape_of(op, x).rank();
-  return run(op, x, AxisOptions{normal_axis(op, axis, rank, x.caller())});
+  return along_axis(op, x, axis, [&](const Operand& line, std::int64_t at) {
+    return run(op, line, AxisOptions{at});
+  });
 }
 }  // namespace
 
@@ -93,7 +96,15 @@ Tensor row_losses(const Operand& scores, const Operand& labels, const LabelOptio
   return run(cross_entropy_op, {scores, labels}, options);
 }
 
+bool are_probabilities(const Operand& scores, const Operand& labels) {
+  return is_floating(dtype_of(cross_entropy_op, labels, 1)) &&
+         shape_of(cross_entropy_op, labels, 1) == shape_of(cross_entropy_op, scores) &&
+         shape_of(cross_entropy_op, scores).rank() > 0;
+}
+
 Tensor cross_entropy(Operand scores, Operand labels, Reduction reduction) {
+  if (are_probabilities(scores, labels))
+    return cross_entropy(scores, labels, CrossEntropyOptions{.reduction = reduction});
   const FunctionScope scope(scores.caller(), "cross_entropy");
   Tensor losses = row_losses(scores, labels, {});
   if (reduction == Reduction::none) return losses;

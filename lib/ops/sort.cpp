@@ -8,6 +8,7 @@
 
 #include "lib/flow/context.hpp"
 #include "lib/gate/gate.hpp"
+#include "lib/ops/along.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
 #include "lib/table/options/gather.hpp"
@@ -100,9 +101,9 @@ constinit Op histogram_op{.name = "histogram",
                           .samples = histogram_samples};
 
 Tensor argsort(Operand x, AxisNumber axis, SortOptions options) {
-  const std::size_t rank = shape_of(argsort_op, x).rank();
-  return run(argsort_op, x,
-             AxisSortOptions{normal_axis(argsort_op, axis, rank, x.caller()), options.descending});
+  return along_axis(argsort_op, x, axis, [&](const Operand& line, std::int64_t at) {
+    return run(argsort_op, line, AxisSortOptions{at, options.descending});
+  });
 }
 Tensor ranks_of(Operand x, std::int64_t axis, SortOptions options, std::int64_t first,
                 std::int64_t count) {
@@ -111,12 +112,20 @@ Tensor ranks_of(Operand x, std::int64_t axis, SortOptions options, std::int64_t 
 }
 Tensor sort(Operand x, AxisNumber axis, SortOptions options) {
   const FunctionScope scope(x.caller(), "sort");
-  return gather(x, argsort(x, axis, options), axis);
+  return along_axis(argsort_op, x, axis, [&](const Operand& line, std::int64_t at) {
+    return gather(line, argsort(line, at, options), at);
+  });
 }
 
 TopK topk(Operand x, CountNumber k, AxisNumber axis) {
   const FunctionScope scope(x.caller(), "topk");
   const Shape& shape = shape_of(argsort_op, x);
+  if (shape.rank() == 0) {  // a line of one element
+    if (k != 1) fail<ShapeError>(x.caller(), "topk", "k", "1 of a single number", to_text(k.value));
+    const Tensor line = reshape(x, {1});
+    const auto [values, positions] = topk(Operand(line, x.caller()), k, axis);
+    return {reshape(values, {}), reshape(positions, {})};
+  }
   const std::int64_t along = normal_axis(argsort_op, axis, shape.rank(), x.caller());
   const std::int64_t n = shape.data()[along];
   if (k < 0 || k > n)

@@ -5,6 +5,7 @@
 #include <reel/nn/select.hpp>
 
 #include "nn/near.hpp"
+#include "support/refused.hpp"
 
 namespace reel::tests {
 namespace {
@@ -404,5 +405,29 @@ TEST_CASE("parameters are chosen by a test, or as all without some", "[nn]") {
   GradientTape tape;
   sgd.step(tape.gradient(sum(model.head(model.hidden(ones({1, 2})))), sgd.variables()));
   CHECK(equal(model.hidden.weight, before));
+}
+
+TEST_CASE("the padding of an Embedding starts with zeros and gets no gradient") {
+  for (const bool sparse : {false, true}) {
+    const nn::Embedding embed(4, 3, {.sparse = sparse, .padding = 1});
+    CHECK(all(embed.table(1) == 0));
+    CHECK(any(embed.table(0) != 0));
+    const Tensor words = tensor({{0, 1}, {-3, 3}});
+    CHECK(equal(embed(words), take(embed.table, words)));
+    GradientTape tape;
+    const Tensor slope = tape.gradient(sum(embed(words)), embed.table);
+    CHECK(equal(sum(slope, 1), tensor({3.0, 0.0, 0.0, 3.0})));
+    optim::AdamW adam(parameters(embed));
+    for (int i = 0; i < 2; ++i) {
+      GradientTape step;
+      adam.step(step, sum(square(embed(words) - 1)));
+    }
+    CHECK(all(embed.table(1) == 0));
+    embed.table(1).assign(7);  // as weights that are loaded
+    CHECK(all(embed(tensor({1})) == 7));
+  }
+  CHECK(any(nn::Embedding(4, 3).table(3) != 0));
+  check_refused<IndexError>([] { nn::Embedding(4, 3, {.padding = 4}); },
+                            "Embedding: padding: expected -1 to 3, got 4");
 }
 }  // namespace reel::tests

@@ -244,4 +244,20 @@ TEST_CASE("a network learns a sequence by ctc_loss") {
   }
   CHECK(last < 0.05f);
 }
+
+TEST_CASE("infinite losses count as 0 if asked, and have no gradient") {
+  const Variable x("x", log_softmax(random::normal({3, 2, 4}, {.dtype = float64})));
+  const Tensor labels = tensor({{1, 1, 2}, {1, 2, 3}}), counts = tensor({3, 3});
+  const Tensor steps = tensor({3, 3});
+  GradientTape tape;
+  const Tensor losses =
+      ctc_loss(x, labels, steps, counts, {.reduction = Reduction::none, .zero_infinity = true});
+  CHECK(losses(0).item<double>() == 0);
+  CHECK(equal(losses(1), ctc_loss(x, labels, steps, counts, {.reduction = Reduction::none})(1)));
+  CHECK(ctc_loss(x, labels, steps, counts, {.zero_infinity = true}).item<double>() ==
+        Approx(losses(1).item<double>() / 6));
+  const Tensor dx = tape.gradient(losses, x);
+  CHECK(all(dx(all, 0) == 0));
+  CHECK(sum(dx(all, 1)).item<double>() == Approx(-3));
+}
 }  // namespace reel::tests

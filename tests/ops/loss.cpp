@@ -309,4 +309,38 @@ TEST_CASE("the gradient of a divergence by its target is 0 where the target is 0
     expected.push_back(of_p[i] == 0 ? 0 : std::log(of_p[i]) + 1 - of_x[i]);
   require_near(slope, expected);
 }
+
+TEST_CASE("cross_entropy of the probabilities of classes") {
+  const Tensor scores = numbers({5, 4}), target = softmax(numbers({5, 4}) * 2);
+  const Tensor logs = log_softmax(scores), weights = tensor<double>({0.5, 1.0, 2.0, 3.0});
+  const Numbers ls = logs.to_vector<double>(), ps = target.to_vector<double>(),
+                ws = weights.to_vector<double>();
+  for (const bool weighted : {false, true})
+    for (const double smoothing : {0.0, 0.1}) {
+      Numbers expected(5);
+      double total = 0;
+      for (std::size_t i = 0; i < 20; ++i) {
+        const double p = (1 - smoothing) * ps[i] + smoothing / 4;
+        expected[i / 4] -= p * ls[i] * (weighted ? ws[i % 4] : 1.0);
+      }
+      for (const double loss : expected) total += loss;
+      CrossEntropyOptions options{.class_weights = weighted ? weights : Tensor(),
+                                  .smoothing = smoothing,
+                                  .reduction = Reduction::none};
+      require_near(cross_entropy(scores, target, options), expected);
+      const Variable x("scores", scores), p("target", target);
+      check_gradients({x, p}, [&] { return cross_entropy(x, p, options); });
+      options.reduction = Reduction::sum;
+      require_near(cross_entropy(scores, target, options), {total});
+      options.reduction = Reduction::mean;
+      require_near(cross_entropy(scores, target, options), {total / 5});
+    }
+  // One class each: the loss of its label, also beside a score of -inf.
+  const Tensor labels = tensor({2, 0, 1}), x = tensor({{0.5, -INFINITY, 1.0}}) + zeros({3, 1});
+  const Tensor sure = one_hot(tensor({2, 0, 2}), 3);
+  CHECK(allclose(cross_entropy(x, sure), cross_entropy(x, tensor({2, 0, 2}))));
+  CHECK(allclose(cross_entropy(x, sure, Reduction::sum), 3 * cross_entropy(x, sure)));
+  check_refused<DTypeError>([&] { cross_entropy(x, labels.to(float32)); },
+                            "cross_entropy: labels: expected uint8, int32 or int64");
+}
 }  // namespace reel::tests

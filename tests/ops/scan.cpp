@@ -100,8 +100,28 @@ TEST_CASE("logcumsumexp's gradient is that of its exponentials") {
 
 TEST_CASE("scans refuse axes that are not there") {
   check_refused<ShapeError>([] { cumsum(ones({2, 3}), 2); }, "cumsum: axis: expected ");
-  check_refused<ShapeError>([] { cumprod(tensor(1.0)); }, "cumprod: axis: expected ");
+  check_refused<ShapeError>([] { cumprod(tensor(1.0), -2); }, "cumprod: axis: expected ");
   check_refused<DTypeError>([] { cummax(ones({2}, {DType::float16})); }, "cummax: x: expected ");
   check_refused<Error>([] { logcumsumexp(Tensor()); }, "logcumsumexp: x: expected ");
+}
+
+TEST_CASE("scans and softmax of a single number are those of one element") {
+  const Variable w("w", tensor(2.0));
+  using Scan = Tensor (*)(Operand, AxisNumber, ScanOptions);
+  for (const Scan f : {Scan(cumsum), Scan(cumprod), Scan(cummax), Scan(logcumsumexp)})
+    for (const int axis : {0, -1})
+      for (const bool reverse : {false, true}) {
+        GradientTape tape;
+        const Tensor y = f(w, axis, {reverse});
+        CHECK(equal(y, w));
+        CHECK(tape.gradient(y, w).item<float>() == 1);
+      }
+  CHECK(cumsum(tensor(true)).item<std::int64_t>() == 1);
+  GradientTape tape;
+  const Tensor y = softmax(w) + log_softmax(w, 0);
+  CHECK(y.shape() == Shape());
+  CHECK(y.item<float>() == 1);
+  CHECK(tape.gradient(y, w).item<float>() == 0);
+  check_refused<ShapeError>([&] { softmax(w, 1); }, "softmax: axis: expected ");
 }
 }  // namespace reel::tests

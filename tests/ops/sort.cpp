@@ -81,8 +81,8 @@ TEST_CASE("topk gives the largest elements and their positions") {
   CHECK(positions.to_vector<std::int64_t>() == Places{1, 2, 1, 0});
   CHECK(equal(values(0), tensor({7.0, 5.0})));
   CHECK(topk(x, 0).values.shape() == Shape{2, 0});
-  check_refused<ShapeError>([&] { topk(tensor(1.0f), 1); },
-                            "topk: axis: expected x with at least one axis, got ()");
+  check_refused<ShapeError>([&] { topk(tensor(1.0f), 0); },
+                            "topk: k: expected 1 of a single number, got 0");
   CHECK(equal(topk(x, 2, 0).positions, tensor({{1, 1, 1}, {0, 0, 0}})));
 }
 
@@ -174,7 +174,7 @@ TEST_CASE("sorting refuses wrong arguments") {
   check_refused<DTypeError>([&] { searchsorted(half, half); }, "searchsorted: ");
   check_refused<DTypeError>([&] { argsort(half); }, "argsort: ");
   check_refused<ShapeError>([] { sort(ones({2}), 1); }, "sort: axis: expected ");
-  check_refused<ShapeError>([] { argsort(tensor(1.0)); }, "argsort: axis: expected ");
+  check_refused<ShapeError>([] { argsort(tensor(1.0), 1); }, "argsort: axis: expected ");
   check_refused<DTypeError>([] { sort(ones({2}, {DType::bfloat16})); }, "sort: x: expected ");
   check_refused<Error>([] { sort(Tensor()); }, "sort: x: expected ");
   check_refused<ShapeError>([] { topk(ones({2}), 3); }, "topk: k: expected 0 to 2, got 3");
@@ -220,5 +220,21 @@ TEST_CASE("columns beside one, two and three others are sorted alone") {
     }
   // No line needs memory for a line.
   CHECK(sort(zeros({0, std::int64_t{1} << 44}), 1).size() == 0);
+}
+
+TEST_CASE("a single number is sorted as a line of one element") {
+  const Tensor x = tensor(2.5);
+  for (const int axis : {0, -1}) {
+    CHECK(equal(sort(x, axis), x));
+    CHECK(equal(sort(x, axis, {.descending = true}), x));
+    CHECK(equal(argsort(x, axis), tensor(std::int64_t{0})));
+    const auto [values, positions] = topk(x, 1, axis);
+    CHECK(equal(values, x));
+    CHECK(equal(positions, tensor(std::int64_t{0})));
+  }
+  const Variable w("w", x);
+  GradientTape tape;
+  CHECK(tape.gradient(square(sort(w)), w).item<float>() == 5);
+  check_refused<ShapeError>([&] { sort(x, 1); }, "sort: axis: expected ");
 }
 }  // namespace reel::tests

@@ -69,13 +69,16 @@ struct REEL_API Flatten {
 struct EmbeddingOptions {
   DType dtype = DType::float32;
   bool sparse = false;  // GradientTape::row_gradients() gives the gradient of the table as rows
+  std::int64_t padding = -1;  // this word's row starts with zeros and gets no gradient; -1: none
 };
 /// A table [count, width] with a row for each word. Words are integers [...] from 0 to count - 1;
 /// the result [..., width] holds their rows. Negative words count from the end, as in take(). The
-/// table starts with normal random numbers. Throws IndexError for a word outside the table.
+/// table starts with normal random numbers. Throws IndexError for a word or a padding outside the
+/// table.
 struct REEL_API Embedding {
   Variable table;
   bool sparse;
+  std::int64_t padding;
   Embedding(Extent count, Extent width, EmbeddingOptions options = {},
             Caller caller = Caller::here());
   Tensor operator()(Operand words) const;

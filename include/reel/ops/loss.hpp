@@ -92,8 +92,10 @@ struct CrossEntropyOptions {
   Reduction reduction = Reduction::mean;
 };
 /// cross_entropy() of softmax.hpp with options, as PyTorch defines them. The mean is the sum of the
-/// weighted losses divided by the sum of their class weights; ignored rows count in neither. Throws
-/// ShapeError unless there is one weight for each class, and Error unless 0 <= smoothing <= 1.
+/// weighted losses divided by the sum of their class weights; ignored rows count in neither. With
+/// probabilities in place of labels, no row is ignored, and the mean divides by the number of rows.
+/// Throws ShapeError unless there is one weight for each class, and Error unless 0 <= smoothing
+/// <= 1.
 ///
 ///     cross_entropy(zeros({2, 3}), tensor({1, -1}), {.ignored_label = -1})     // 1.0986
 REEL_API Tensor cross_entropy(Operand scores, Operand labels, CrossEntropyOptions options);
@@ -102,6 +104,7 @@ REEL_API Tensor cross_entropy(Operand scores, Operand labels, CrossEntropyOption
 struct CTCOptions {
   std::int64_t blank = 0;  // the class that means "no label"
   Reduction reduction = Reduction::mean;
+  bool zero_infinity = false;  // a loss that is infinite counts as 0
 };
 /// The connectionist temporal classification loss (Graves et al. 2006), as PyTorch defines it. It
 /// aligns a sequence of labels with a longer sequence of steps. A path has one class for each step;

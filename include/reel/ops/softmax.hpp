@@ -15,8 +15,10 @@ REEL_API Tensor softmax(Operand x, AxisNumber axis = -1);
 /// log(softmax(x)), computed without loss of precision.
 REEL_API Tensor log_softmax(Operand x, AxisNumber axis = -1);
 /// -log(softmax(scores)[label]), one loss for each row. scores are [..., classes], without a
-/// softmax. labels are integers [...]. The mean of no rows is NaN. Throws IndexError for a label
-/// outside 0 to classes - 1, and ShapeError for other shapes. loss.hpp has a form with options.
+/// softmax. labels are integers [...], or the probabilities of the classes, floating and of the
+/// shape of the scores: then the loss of a row is -sum(labels log(softmax(scores))). The mean of no
+/// rows is NaN. Throws IndexError for a label outside 0 to classes - 1, and ShapeError for other
+/// shapes. loss.hpp has a form with options.
 ///
 ///     cross_entropy(tensor({{0.0, 0.0}}), tensor({1}))     // 0.6931
 REEL_API Tensor cross_entropy(Operand scores, Operand labels,
