@@ -8,7 +8,8 @@
 namespace reel {
 /// Gives this thread a new generator with this seed (-1 is 2^64 - 1, as in C++). Each thread has
 /// its own generator. Without a call of seed(), the first thread that draws has seed 0, and later
-/// threads have other seeds. To make a run repeatable, seed each of its threads.
+/// threads have other seeds. To make a run repeatable, seed each of its threads. Inside a
+/// GeneratorScope it restarts the stream of the scope's generator with this seed instead.
 REEL_API void seed(std::uint64_t seed);
 template <class T>
 requires(std::is_arithmetic_v<T> &&

@@ -88,7 +88,9 @@ Generator thread_generator() {
 }
 
 void seed(std::uint64_t seed) {
-  own_generator(Context::here()).Generator::operator=(Generator(seed));
+  const Flow& flow = Context::here();
+  if (flow.generator) return flow.generator->restore(seed, 0);
+  own_generator(flow).Generator::operator=(Generator(seed));
 }
 
 GeneratorScope::GeneratorScope(const Generator& generator) : generator_(generator) {

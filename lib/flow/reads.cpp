@@ -58,6 +58,28 @@ void VariableReads::require_listed(const std::vector<Variable>& listed, Caller c
     fail<Error>(caller, "check", "model", "every Variable that f reads in its list of members",
                 "none of " + forgotten, "Add them to REEL_FIELDS or fields().");
 }
+StateGuard::StateGuard(const std::vector<Variable>& variables) try : variables_(variables) {
+  for (const Variable& variable : variables_) values_.push_back(Access::cell(variable).value);
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "check");
+}
+void StateGuard::add(const Generator& generator) try {
+  generators_.push_back(generator);
+  places_.insert(places_.end(), {seed_of(generator), position_of(generator)});
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "check");
+}
+StateGuard::~StateGuard() {
+  Context& context = Context::here();
+  for (std::size_t i = 0; i < variables_.size(); ++i) {
+    Tensor& value = Access::cell(variables_[i]).value;
+    if (Access::body(value) == Access::body(values_[i])) continue;  // not written: a write copies
+    value = values_[i];
+    if (context.mode & observed) tell_written(context, variables_[i]);
+  }
+  for (std::size_t i = 0; i < generators_.size(); ++i)
+    generators_[i].restore(places_[2 * i], places_[2 * i + 1]);
+}
 void fail_input_count(std::size_t count, Caller caller) {
   fail<Error>(caller, "check", "inputs", "as many tensors as f takes", to_text(count));
 }

@@ -35,16 +35,29 @@ std::string summary_table(const NamedVariables& variables) try {
   fail_memory({}, "summary");
 }
 
-Variable clone_once(const Variable& variable, std::vector<Variable>& seen,
-                    std::vector<Variable>& clones) try {
-  for (std::size_t i = 0; i < seen.size(); ++i) {
-    if (seen[i].same_cell(variable)) return clones[i];
-  }
-  seen.push_back(variable);
-  clones.push_back(variable.clone());
-  return clones.back();
+namespace {
+/// The place of a Variable in a list; the length of the list if it is not there.
+std::size_t place_of(const Variable& variable, const std::vector<Variable>& list) {
+  std::size_t i = 0;
+  while (i < list.size() && !list[i].same_cell(variable)) ++i;
+  return i;
+}
+}  // namespace
+
+Variable Clones::copy_of(const Variable& variable) try {
+  const std::size_t i = place_of(variable, originals);
+  if (i < originals.size()) return copies[i];
+  originals.push_back(variable);
+  copies.push_back(variable.clone());
+  return copies.back();
 } catch (const std::bad_alloc&) {
   fail_memory({}, "clone");
+}
+void Clones::rebind() const {
+  for (std::vector<Variable>* const list : bound)
+    for (Variable& variable : *list)
+      if (const std::size_t i = place_of(variable, originals); i < originals.size())
+        variable = copies[i];
 }
 
 namespace {

@@ -321,4 +321,32 @@ TEST_CASE("a Variable keeps its name where a path ends in another one of the sam
   REQUIRE(named_parameters(outer)[0].first == "own.factor");
   CHECK(outer.own.factor.name() == "weight");
 }
+
+TEST_CASE("nn::check leaves the model and the generators as they were", "[nn]") {
+  struct Model {
+    nn::BatchNorm norm{2};
+    nn::Dropout dropout{0.5};
+    Generator own{3};
+    Tensor operator()(Operand x) const {
+      const Tensor y = dropout(norm(x));
+      const GeneratorScope scope(own);
+      return y + random::normal({2});
+    }
+    REEL_FIELDS(norm, dropout, own)
+  };
+  const Model model;
+  seed(4);
+  const std::uint64_t position = thread_generator().position();
+  nn::check(model, model, ones({3, 2}));
+  CHECK_THROWS(nn::check(model, [&]() -> Tensor {
+    model(ones({3, 2}));
+    throw std::runtime_error("stop");
+  }));
+  CHECK(thread_generator().position() == position);
+  CHECK(model.own.position() == 0);
+  CHECK(all(model.norm.mean == 0));
+  CHECK(all(model.norm.variance == 1));
+  model(ones({3, 2}));
+  CHECK(all(model.norm.mean != 0));
+}
 }  // namespace reel::tests

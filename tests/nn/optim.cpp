@@ -304,4 +304,56 @@ TEST_CASE("the end of a cosine decay is exact to the last digit of 1", "[optim]"
     CHECK(std::abs(got - wave * wave) <= 5e-16);
   }
 }
+
+TEST_CASE("an optimizer steps through its base", "[optim]") {
+  const Variable x("x", ones({2})), same("same", ones({2}));
+  optim::AdamW adam({x});
+  optim::AdamW other({same});
+  optim::Optimizer& base = adam;
+  for (int i = 0; i < 3; ++i) {
+    base.step({tensor({1.0, -2.0})});
+    other.step({tensor({1.0, -2.0})});
+  }
+  GradientTape tape, tape_of_other;
+  base.step(tape, sum(square(x)));
+  other.step(tape_of_other, sum(square(same)));
+  CHECK(equal(x, same));
+  std::vector<std::unique_ptr<optim::Optimizer>> several;
+  several.push_back(std::make_unique<optim::SGD>(std::vector{x}));
+  several.push_back(std::make_unique<optim::RMSprop>(std::vector{x}));
+  several.push_back(std::make_unique<optim::Adagrad>(std::vector{x}));
+  for (const auto& each : several) {
+    const Tensor before = x;
+    each->step({ones({2})});
+    CHECK(all(x < before));
+  }
+}
+
+TEST_CASE("an optimizer in a clone trains the clone's Variables", "[optim]") {
+  struct Training {
+    optim::Adam adam;
+    nn::Linear layer;
+    optim::Schedule schedule;
+    optim::WeightAverage average;
+    REEL_FIELDS(adam, layer, schedule, average)
+  };
+  const nn::Linear layer(2, 2);
+  optim::Adam adam(parameters(layer), {.learning_rate = 0.5});
+  const optim::Schedule schedule(adam, optim::exponential_decay(0.5));
+  const Training first{adam, layer, schedule, optim::WeightAverage(parameters(layer))};
+  Training copy = clone(first);
+  const Tensor before = layer.weight;
+  copy.schedule.step();
+  CHECK(copy.adam.learning_rate().value().item<double>() == 0.25);
+  CHECK(adam.learning_rate().value().item<double>() == 0.5);
+  GradientTape tape;
+  copy.adam.step(tape, sum(copy.layer(ones({1, 2}))));
+  copy.average.update();
+  CHECK(equal(layer.weight, before));
+  CHECK_FALSE(equal(copy.layer.weight, before));
+  CHECK(copy.adam.variables()[0].same_cell(copy.layer.weight));
+  CHECK(copy.average.variables()[1].same_cell(copy.layer.bias));
+  // Variables outside of what is cloned stay the same.
+  CHECK(clone(adam).variables()[0].same_cell(layer.weight));
+}
 }  // namespace reel::tests

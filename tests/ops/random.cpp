@@ -217,4 +217,20 @@ TEST_CASE("a traced function reads the seed and the position of a generator anew
     if (i == 3) numbers = Generator(11);
   }
 }
+
+TEST_CASE("seed() inside a scope restarts the stream of the scope") {
+  seed(5);
+  const Tensor first = random::uniform({3}), second = random::uniform({3});
+  seed(5);
+  random::uniform({3});
+  Generator generator(1);
+  {
+    const GeneratorScope scope(generator);
+    random::uniform({7});
+    seed(5);
+    CHECK(equal(random::uniform({3}), first));
+    CHECK(generator.seed() == 5);
+  }
+  CHECK(equal(random::uniform({3}), second));
+}
 }  // namespace reel::tests

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A check that a model lists all Variables that it uses.
 #pragma once  // defined in lib/flow
+#include <cstdint>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <reel/fields.hpp>
+#include <reel/random.hpp>
 
 namespace reel {
 namespace detail {
@@ -25,9 +27,34 @@ class REEL_API VariableReads {
 };
 [[noreturn]] REEL_API void fail_input_count(std::size_t count, Caller caller);
 
+/// Gives Variables and generators back the state that they have now.
+class REEL_API StateGuard {
+ public:
+  explicit StateGuard(const std::vector<Variable>& variables);
+  ~StateGuard();
+  StateGuard(const StateGuard&) = delete;
+  StateGuard& operator=(const StateGuard&) = delete;
+  void add(const Generator& generator);
+
+ private:
+  std::vector<Variable> variables_;
+  std::vector<Tensor> values_;
+  std::vector<Generator> generators_;
+  std::vector<std::uint64_t> places_;  // the seed and position of each
+};
+struct GeneratorVisitor {
+  StateGuard& guard;
+  void operator()(std::string_view, const auto& leaf) const {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(leaf)>, Generator>) guard.add(leaf);
+  }
+};
+
 template <class Model, class Call>
 void check_reads(const Model& model, Caller caller, const Call& call) {
   const std::vector<Variable> listed = all_variables(model, "check");
+  StateGuard guard(listed);
+  guard.add(thread_generator());
+  visit_leaves("", model, GeneratorVisitor{guard});
   const VariableReads reads;
   call();
   reads.require_listed(listed, caller);
@@ -37,8 +64,9 @@ void check_reads(const Model& model, Caller caller, const Call& call) {
 namespace nn {
 /// Runs f(inputs...) once. Throws Error if f reads Variables that the model does not list among its
 /// members; the error names them. Such Variables would be neither trained nor saved, and clone()
-/// would share them. Only reads on the calling thread are seen: a Variable that f reads on another
-/// thread is not found.
+/// would share them. Afterwards the model's Variables and generators, and the generator of the
+/// thread, are as they were: running means do not move. Only reads on the calling thread are seen:
+/// a Variable that f reads on another thread is not found.
 ///
 ///     nn::check(model, [&](const Tensor& x) { return model(x); }, ones({1, 784}));
 template <class Model, class F>

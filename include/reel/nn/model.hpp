@@ -12,25 +12,32 @@ namespace reel {
 namespace detail {
 REEL_API std::string summary_table(const NamedVariables& variables);
 REEL_API void assign_variables(const NamedVariables& to, const NamedVariables& from, Caller caller);
-/// The clone of this Variable. The first call makes it.
-REEL_API Variable clone_once(const Variable& variable, std::vector<Variable>& seen,
-                             std::vector<Variable>& clones);
+/// The Variables that clone() has cloned, in the order of their clones.
+struct Clones {
+  std::vector<Variable> originals, copies;
+  std::vector<std::vector<Variable>*> bound;  // lists in optimizers and the like
+  /// The clone of this Variable. The first call makes it.
+  REEL_API Variable copy_of(const Variable& variable);
+  /// Replaces the Variables in the lists by their clones. Others stay.
+  REEL_API void rebind() const;
+};
 
 template <class Value>
-void clone_leaves(Value& value, std::vector<Variable>& seen, std::vector<Variable>& clones) {
+void clone_leaves(Value& value, Clones& clones) {
+  if constexpr (requires { value.bound_variables(); })
+    clones.bound.push_back(&value.bound_variables());
   if constexpr (std::is_base_of_v<Variable, Value>) {
-    static_cast<Variable&>(value) = clone_once(value, seen, clones);
+    static_cast<Variable&>(value) = clones.copy_of(value);
   } else if constexpr (std::is_same_v<Value, Generator>) {
     value = value.clone();
-  } else if constexpr (requires { value.clone_members(seen, clones); }) {
-    value.clone_members(seen, clones);
+  } else if constexpr (requires { value.clone_members(clones); }) {
+    value.clone_members(clones);
   } else if constexpr (HasFields<Value>) {
-    visit_fields(value,
-                 [&](std::string_view, auto& member) { clone_leaves(member, seen, clones); });
+    visit_fields(value, [&](std::string_view, auto& member) { clone_leaves(member, clones); });
   } else if constexpr (ListLike<Value>) {
-    for (auto& element : value) clone_leaves(element, seen, clones);
+    for (auto& element : value) clone_leaves(element, clones);
   } else if constexpr (TupleLike<Value>) {
-    for_each_element(value, [&](auto& element) { clone_leaves(element, seen, clones); });
+    for_each_element(value, [&](auto& element) { clone_leaves(element, clones); });
   } else if constexpr (PointerLike<Value>) {
     if (!value) return;
     if constexpr (requires { typename Value::element_type; }) {  // shared: copy what it points to
@@ -38,7 +45,7 @@ void clone_leaves(Value& value, std::vector<Variable>& seen, std::vector<Variabl
                     "clone() would cut a derived part down to its base");
       value.reset(new typename Value::element_type(*value));
     }
-    clone_leaves(*value, seen, clones);
+    clone_leaves(*value, clones);
   } else {
     require_fields("", value);
   }
@@ -64,13 +71,15 @@ void to(const Model& model, Device device, Caller caller = Caller::here()) {
 }
 
 /// A copy of the model with new Variables, Buffers and Generators. If two members of the model are
-/// the same Variable, they are the same in the copy too.
+/// the same Variable, they are the same in the copy too. An optimizer in the copy trains the copy's
+/// Variables; those that are no members of the model, it shares with the model's.
 template <class Model>
 Model clone(const Model& model) try {
   detail::require_fields("", model);
   Model copy = model;
-  std::vector<Variable> seen, clones;
-  detail::clone_leaves(copy, seen, clones);
+  detail::Clones clones;
+  detail::clone_leaves(copy, clones);
+  clones.rebind();
   return copy;
 } catch (const std::bad_alloc&) {
   fail_memory({}, "clone");

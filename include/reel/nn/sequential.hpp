@@ -149,7 +149,7 @@ class Part {
     void* (*copy)(const void* object);
     void (*free)(void* object);
     void (*list)(void* object, std::string_view name, std::vector<reel::detail::Member>& members);
-    void (*clone)(void* object, std::vector<Variable>& seen, std::vector<Variable>& clones);
+    void (*clone)(void* object, reel::detail::Clones& clones);
   };
   template <class P>
   static constexpr Type type_of = {
@@ -165,8 +165,8 @@ class Part {
         visit_leaves(name, static_cast<Target<P>*>(object)->f,
                      reel::detail::MemberVisitor{members});
       },
-      [](void* object, std::vector<Variable>& seen, std::vector<Variable>& clones) {
-        reel::detail::clone_leaves(static_cast<Target<P>*>(object)->f, seen, clones);
+      [](void* object, reel::detail::Clones& clones) {
+        reel::detail::clone_leaves(static_cast<Target<P>*>(object)->f, clones);
       }};
   template <class P>
   Part(P part, int) try : object_(new Target<P>{std::move(part)}), type_(&type_of<P>) {
@@ -206,8 +206,8 @@ struct REEL_API Sequential {
       parts[i].type_->list(parts[i].object_, std::to_string(i), members);
     for (reel::detail::Member& member : members) member.give(field);
   }
-  void clone_members(std::vector<Variable>& seen, std::vector<Variable>& clones) {
-    for (Part& part : parts) part.type_->clone(part.object_, seen, clones);
+  void clone_members(reel::detail::Clones& clones) {
+    for (Part& part : parts) part.type_->clone(part.object_, clones);
   }
 
  private:

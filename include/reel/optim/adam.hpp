@@ -23,13 +23,8 @@ class REEL_API Adam : public Optimizer {
                 Caller caller = Caller::here());
   explicit Adam(const std::vector<Group<AdamOptions>>& groups, Caller caller = Caller::here());
   explicit Adam(std::initializer_list<Group<AdamOptions>> groups, Caller caller = Caller::here());
-  /// Updates the Variables. Takes one gradient for each of them, in their order: of gradient() or
-  /// row_gradients() of a tape. Throws Error, ShapeError, DTypeError, DeviceError or IndexError
-  /// before anything of any group has changed.
-  void step(GradientList gradients, Caller caller = Caller::here());
-  /// Updates the Variables with the gradients of a loss for variables(). Throws ShapeError unless
-  /// the loss is one number.
-  void step(GradientTape& tape, Operand loss) { step(gradients_of(tape, loss), loss.caller()); }
+  using Optimizer::step;
+  void step(GradientList gradients, Caller caller = Caller::here()) override;
   /// The number of steps so far, int64.
   const Variable& steps() const { return steps_; }
   /// The state, which a checkpoint must contain.

@@ -31,6 +31,7 @@ class REEL_API WeightAverage {
   const std::vector<Variable>& averages() const { return averages_; }
   /// The Variables that it averages.
   const std::vector<Variable>& variables() const { return variables_; }
+  std::vector<Variable>& bound_variables() { return variables_; }  // see Optimizer
   /// The state, which a checkpoint must contain.
   void fields(auto&& field) {
     field("average", averages_);
@@ -58,6 +59,7 @@ class REEL_API GradientSum {
   std::vector<Tensor> take(Caller caller = Caller::here());
   /// The Variables that the gradients belong to.
   const std::vector<Variable>& variables() const { return variables_; }
+  std::vector<Variable>& bound_variables() { return variables_; }  // see Optimizer
   /// The state, which a checkpoint must contain.
   void fields(auto&& field) {
     field("gradient_sum", sums_);

@@ -26,6 +26,14 @@ struct Group {
 /// The base of SGD, Adam, RMSprop and Adagrad.
 class REEL_API Optimizer {
  public:
+  virtual ~Optimizer() = default;
+  /// Updates the Variables. Takes one gradient for each of them, in their order: of gradient() or
+  /// row_gradients() of a tape. Throws Error, ShapeError, DTypeError, DeviceError or IndexError
+  /// before anything of any group has changed.
+  virtual void step(GradientList gradients, Caller caller = Caller::here()) = 0;
+  /// Updates the Variables with the gradients of a loss for variables(). Throws ShapeError unless
+  /// the loss is one number.
+  void step(GradientTape& tape, Operand loss) { step(gradients_of(tape, loss), loss.caller()); }
   /// The learning rate of a group, a float64 number. Assign another one at any time. Throws
   /// IndexError if there is no such group.
   Variable& learning_rate(std::size_t group = 0, Caller caller = Caller::here());
@@ -34,13 +42,19 @@ class REEL_API Optimizer {
   /// The Variables that it updates, one group after the other. step() takes gradients in this
   /// order.
   const std::vector<Variable>& variables() const { return variables_; }
-  /// The state, which a checkpoint must contain.
+  /// The Variables of other objects. clone() replaces those that it clones too.
+  std::vector<Variable>& bound_variables() { return variables_; }
+
+ protected:
+  Optimizer(const Optimizer&) = default;
+  Optimizer(Optimizer&&) = default;
+  Optimizer& operator=(const Optimizer&) = default;
+  Optimizer& operator=(Optimizer&&) = default;
+  /// The state that all optimizers have. A pointer to an Optimizer does not show the rest.
   void fields(auto&& field) {
     for (std::size_t i = 0; i < rates_.size(); ++i)
       field(i == 0 ? "learning_rate" : "learning_rate." + std::to_string(i), rates_[i]);
   }
-
- protected:
   template <class Options>
   Optimizer(std::string_view name, const std::vector<Group<Options>>& groups, Caller caller)
       : name_(name) {

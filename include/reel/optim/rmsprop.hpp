@@ -21,13 +21,8 @@ class REEL_API RMSprop : public Optimizer {
                    Caller caller = Caller::here());
   explicit RMSprop(std::initializer_list<Group<RMSpropOptions>> groups,
                    Caller caller = Caller::here());
-  /// Updates the Variables. Takes one gradient for each of them, in their order: of gradient() or
-  /// row_gradients() of a tape. Throws Error, ShapeError, DTypeError, DeviceError or IndexError
-  /// before anything of any group has changed.
-  void step(GradientList gradients, Caller caller = Caller::here());
-  /// Updates the Variables with the gradients of a loss for variables(). Throws ShapeError unless
-  /// the loss is one number.
-  void step(GradientTape& tape, Operand loss) { step(gradients_of(tape, loss), loss.caller()); }
+  using Optimizer::step;
+  void step(GradientList gradients, Caller caller = Caller::here()) override;
   /// The state, which a checkpoint must contain.
   void fields(auto&& field) {
     Optimizer::fields(field);
@@ -56,13 +51,8 @@ class REEL_API Adagrad : public Optimizer {
                    Caller caller = Caller::here());
   explicit Adagrad(std::initializer_list<Group<AdagradOptions>> groups,
                    Caller caller = Caller::here());
-  /// Updates the Variables. Takes one gradient for each of them, in their order: of gradient() or
-  /// row_gradients() of a tape. Throws Error, ShapeError, DTypeError, DeviceError or IndexError
-  /// before anything of any group has changed.
-  void step(GradientList gradients, Caller caller = Caller::here());
-  /// Updates the Variables with the gradients of a loss for variables(). Throws ShapeError unless
-  /// the loss is one number.
-  void step(GradientTape& tape, Operand loss) { step(gradients_of(tape, loss), loss.caller()); }
+  using Optimizer::step;
+  void step(GradientList gradients, Caller caller = Caller::here()) override;
   /// The state, which a checkpoint must contain.
   void fields(auto&& field) {
     Optimizer::fields(field);

@@ -42,7 +42,9 @@ REEL_API Factor one_cycle(CountNumber steps, OneCycleOptions options = {},
                           Caller caller = Caller::here());
 
 /// Sets the learning rates of an optimizer: the rate that each group has when the schedule is made,
-/// times the factor.
+/// times the factor. It sets them anew in each step, so it undoes what ReduceOnPlateau or
+/// `learning_rate().assign()` has set since the step before: call these after its step(). A second
+/// Schedule starts from the rates that the first one has set: assign the rates first.
 class REEL_API Schedule {
  public:
   /// Sets the rates of the first step.
@@ -54,6 +56,7 @@ class REEL_API Schedule {
   const Variable& steps() const { return steps_; }
   /// The learning rates that it sets.
   const std::vector<Variable>& variables() const { return rates_; }
+  std::vector<Variable>& bound_variables() { return rates_; }  // see Optimizer
   /// The state, which a checkpoint must contain.
   void fields(auto&& field) {
     field("schedule_steps", steps_);
@@ -78,7 +81,8 @@ struct PlateauOptions {
   bool larger_is_better = false;  // as for an accuracy; else the smaller loss is better
 };
 /// Multiplies the learning rates of an optimizer by a factor when a loss does not improve any more.
-/// Throws Error for a factor outside [0, 1), or a negative or infinite option.
+/// A Schedule of the same optimizer undoes this in its next step(). Throws Error for a factor
+/// outside [0, 1), or a negative or infinite option.
 class REEL_API ReduceOnPlateau {
  public:
   explicit ReduceOnPlateau(Optimizer& optimizer, PlateauOptions options = {},
@@ -89,6 +93,7 @@ class REEL_API ReduceOnPlateau {
   const Variable& best() const { return best_; }
   /// The learning rates that it sets.
   const std::vector<Variable>& variables() const { return rates_; }
+  std::vector<Variable>& bound_variables() { return rates_; }  // see Optimizer
   /// The state, which a checkpoint must contain.
   void fields(auto&& field) {
     field("plateau_best", best_);

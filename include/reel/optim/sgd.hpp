@@ -19,13 +19,8 @@ class REEL_API SGD : public Optimizer {
                Caller caller = Caller::here());
   explicit SGD(const std::vector<Group<SGDOptions>>& groups, Caller caller = Caller::here());
   explicit SGD(std::initializer_list<Group<SGDOptions>> groups, Caller caller = Caller::here());
-  /// Updates the Variables. Takes one gradient for each of them, in their order: of gradient() or
-  /// row_gradients() of a tape. Throws Error, ShapeError, DTypeError, DeviceError or IndexError
-  /// before anything of any group has changed.
-  void step(GradientList gradients, Caller caller = Caller::here());
-  /// Updates the Variables with the gradients of a loss for variables(). Throws ShapeError unless
-  /// the loss is one number.
-  void step(GradientTape& tape, Operand loss) { step(gradients_of(tape, loss), loss.caller()); }
+  using Optimizer::step;
+  void step(GradientList gradients, Caller caller = Caller::here()) override;
   /// The state, which a checkpoint must contain.
   void fields(auto&& field) {
     Optimizer::fields(field);
