@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Every op that is defined is in the list of its family. Every formula is in the list of its file. The kernels and
-the gradient rule of an op are in files with the name of its family. Meson's list of families is that of C++.
+the gradient rule of an op are in files with the name of its family. Meson's list of families is that of C++. Each
+function of ops and each call of a layer has a comment directly above it, which an editor shows.
 
 The op table does not know an op that is missing in the list, so a call of it is an error."""
 import pathlib
@@ -46,6 +47,17 @@ def misplaced_parts():
                         yield file, name, (stem + "_").startswith((family[name] + "_", "pointwise_"))
 
 
+def uncommented():
+    """The functions in the public headers of ops and layers, and whether there is a comment above each."""
+    for folder in ("ops", "nn"):
+        for file in sorted((ROOT / "include/reel" / folder).glob("*.hpp")):
+            lines = re.sub(r"namespace [\w:]*detail \{.*?\}  // namespace [\w:]*detail", lambda hidden: "\n" * hidden[0].count("\n"),
+                           file.read_text(), flags=re.DOTALL).split("\n")
+            for i, line in enumerate(lines):
+                if re.match(r"REEL_API |  (?!return)[\w:<>]+ operator\(\)\(", line):
+                    yield file, f"line {i + 1}", lines[i - 1].strip().startswith("///")
+
+
 EXCEPT = {"Order": "kernels of two dtypes, listed beside where", "Lerp": "three inputs, listed beside the others", "watch_op": "the op of leaves, which no call names",
           "view_op": "the step of a trace that makes an alias"}
 count = 0
@@ -54,6 +66,10 @@ for file, name, listed in [*unlisted_ops(), *unlisted_formulas()]:
     count += 1
     if not listed and name not in EXCEPT:
         problems.append(f"{file.relative_to(ROOT)}: {name} is defined and not listed")
+for file, line, has_comment in uncommented():
+    count += 1
+    if not has_comment:
+        problems.append(f"{file.relative_to(ROOT)}: {line}: a function has no comment directly above it")
 named = re.findall(r"^REEL_\w+\((\w+)", (ROOT / "lib/table/families.def").read_text(), re.MULTILINE)
 built = re.findall(r"'(\w+)'", re.search(r"^families = \[(.*?)\]", (ROOT / "meson.build").read_text(), re.M | re.S)[1])
 problems += [f"the family {name} is in only one of lib/table/families.def and meson.build" for name in set(named) ^ set(built)]

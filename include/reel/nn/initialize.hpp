@@ -6,22 +6,27 @@
 #include <reel/ops/create.hpp>
 
 namespace reel::nn {
-/// Uniform between -a and a, with a = sqrt(6 / (in + out)) (Glorot and Bengio 2010).
+/// Uniform between -a and a, with a = sqrt(6 / (in + out)) (Glorot and Bengio 2010). The shape has
+/// two axes or more: [..., in, out]. float32 by default. Throws ShapeError for fewer axes.
 REEL_API Tensor glorot_uniform(Shape shape, TensorOptions options = {},
                                Caller caller = Caller::here());
-/// Normal with mean 0 and variance 2 / (in + out).
+/// Normal with mean 0 and variance 2 / (in + out). The shape has two axes or more: [..., in, out].
+/// float32 by default. Throws ShapeError for fewer axes.
 REEL_API Tensor glorot_normal(Shape shape, TensorOptions options = {},
                               Caller caller = Caller::here());
-/// Uniform between -a and a, with a = sqrt(6 / in), for layers before a relu (He et al. 2015).
+/// Uniform between -a and a, with a = sqrt(6 / in), for layers before a relu (He et al. 2015). The
+/// shape has two axes or more: [..., in, out]. float32 by default. Throws ShapeError for fewer
+/// axes.
 REEL_API Tensor he_uniform(Shape shape, TensorOptions options = {}, Caller caller = Caller::here());
-/// Normal with mean 0 and variance 2 / in.
+/// Normal with mean 0 and variance 2 / in. The shape has two axes or more: [..., in, out]. float32
+/// by default. Throws ShapeError for fewer axes.
 REEL_API Tensor he_normal(Shape shape, TensorOptions options = {}, Caller caller = Caller::here());
 /// A random matrix whose rows (or columns, if there are fewer) are orthogonal to each other and
 /// have the length `gain` (Saxe, McClelland and Ganguli 2014). Throws ShapeError unless the shape
-/// has two axes.
+/// has two axes. float32 and the gain 1 by default.
 REEL_API Tensor orthogonal(Shape shape, double gain = 1, TensorOptions options = {},
                            Caller caller = Caller::here());
-/// A tensor whose elements are all `value`, of any shape.
+/// A tensor whose elements are all `value`, of any shape. float32 by default.
 REEL_API Tensor constant(Shape shape, double value, TensorOptions options = {},
                          Caller caller = Caller::here());
 }  // namespace reel::nn

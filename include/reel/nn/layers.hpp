@@ -36,6 +36,7 @@ struct REEL_API Linear {
       : Linear(in, out, options, function, caller, has_bias) {}
   Linear(Extent in, Extent out, TensorOptions options, Activation activation, Caller caller,
          Bias has_bias = Bias::yes);
+  /// x [..., in] gives [..., out]. Throws ShapeError for another last axis.
   Tensor operator()(Operand x) const;
   void fields(auto&& field) {
     field("weight", weight);
@@ -50,6 +51,7 @@ struct REEL_API Highway {
   Linear transform, gate;
   explicit Highway(Extent width, Activation activation = Activation::relu,
                    TensorOptions options = {}, Caller caller = Caller::here());
+  /// x [..., width] gives [..., width].
   Tensor operator()(Operand x) const;
   void fields(auto&& field) {
     field("transform", transform);
@@ -61,6 +63,7 @@ struct REEL_API Highway {
 /// 6]. Throws IndexError if the axis does not exist.
 struct REEL_API Flatten {
   int first_axis = 1;
+  /// x with the axes from first_axis on in one.
   Tensor operator()(Operand x) const;
   void fields(auto&&) {}
 };
@@ -81,6 +84,7 @@ struct REEL_API Embedding {
   std::int64_t padding;
   Embedding(Extent count, Extent width, EmbeddingOptions options = {},
             Caller caller = Caller::here());
+  /// words [...] (uint8, int32 or int64) give [..., width].
   Tensor operator()(Operand words) const;
   void fields(auto&& field) { field("table", table); }
 };
@@ -96,6 +100,7 @@ struct REEL_API LayerNorm {
   Variable scale, shift;
   double epsilon;
   LayerNorm(Extent width, LayerNormOptions options = {}, Caller caller = Caller::here());
+  /// x [..., width] gives [..., width].
   Tensor operator()(Operand x) const;
   void fields(auto&& field) {
     field("scale", scale);
@@ -109,6 +114,7 @@ struct REEL_API LayerNorm {
 struct REEL_API Dropout {
   double probability;
   explicit Dropout(double probability = 0.5, Caller caller = Caller::here());
+  /// The result has the shape of x. Floating dtypes while training().
   Tensor operator()(Operand x) const;
   void fields(auto&& field) { field("probability", probability); }
 };

@@ -11,11 +11,13 @@ struct NormOptions {
   double epsilon = 1e-5;
   DType dtype = DType::float32;
 };
-/// x scale / sqrt(mean of x^2 + epsilon) over the last axis (Zhang and Sennrich 2019).
+/// x scale / sqrt(mean of x^2 + epsilon) over the last axis (Zhang and Sennrich 2019). The default
+/// epsilon is 1e-5.
 struct REEL_API RMSNorm {
   Variable scale;
   double epsilon;
   explicit RMSNorm(Extent width, NormOptions options = {}, Caller caller = Caller::here());
+  /// x [..., width] gives [..., width].
   Tensor operator()(Operand x) const;
   void fields(auto&& field) { field("scale", scale); }
 };
@@ -29,6 +31,7 @@ struct REEL_API GroupNorm {
   double epsilon;
   GroupNorm(Extent groups, Extent channels, NormOptions options = {},
             Caller caller = Caller::here());
+  /// x [batch, channels, ...] gives a tensor of its shape.
   Tensor operator()(Operand x) const;
   void fields(auto&& field) {
     field("scale", scale);
@@ -53,6 +56,8 @@ struct REEL_API BatchNorm {
   double epsilon, momentum;
   explicit BatchNorm(Extent channels, BatchNormOptions options = {},
                      Caller caller = Caller::here());
+  /// x [batch, channels, ...] gives a tensor of its shape. While training() it changes the running
+  /// mean and variance.
   Tensor operator()(Operand x) const;
   void fields(auto&& field) {
     field("scale", scale);

@@ -21,6 +21,7 @@ struct REEL_API RNNCell {
   RNNCell(Extent in, Extent hidden, TensorOptions options, Activation activation, Caller caller);
   /// Zeros [batch, hidden].
   Tensor initial_state(Extent batch, Caller caller = Caller::here()) const;
+  /// The next h [batch, hidden], for x [batch, in] and h [batch, hidden].
   Tensor operator()(Operand x, Operand h) const;
   void fields(auto&& field) {
     field("weight", weight);
@@ -34,6 +35,7 @@ struct REEL_API GRUCell {
   GRUCell(Extent in, Extent hidden, TensorOptions options = {}, Caller caller = Caller::here());
   /// Zeros [batch, hidden].
   Tensor initial_state(Extent batch, Caller caller = Caller::here()) const;
+  /// The next h [batch, hidden], for x [batch, in] and h [batch, hidden].
   Tensor operator()(Operand x, Operand h) const;
   void fields(auto&& field) {
     field("weight", weight);
@@ -60,8 +62,9 @@ struct LSTMOptions {
 struct REEL_API LSTMCell {
   Variable weight, bias;  // [in + hidden, 4 hidden], [4 hidden]
   LSTMCell(Extent in, Extent hidden, LSTMOptions options = {}, Caller caller = Caller::here());
-  /// Zeros.
+  /// Zeros [batch, hidden] for h and c.
   LSTMState initial_state(Extent batch, Caller caller = Caller::here()) const;
+  /// The next state, for x [batch, in].
   LSTMState operator()(Operand x, const LSTMState& state) const;
   void fields(auto&& field) {
     field("weight", weight);

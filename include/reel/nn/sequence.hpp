@@ -34,7 +34,10 @@ struct REEL_API LSTM {
   LSTM(Extent in, Extent hidden, LSTMLayersOptions options = {}, Caller caller = Caller::here());
   /// A state of zeros for each cell.
   std::vector<LSTMState> initial_states(Extent batch, Caller caller = Caller::here()) const;
-  /// Starts from `states`, one for each cell, or from zeros if there are none.
+  /// Starts from `states`, one for each cell, or from zeros if there are none. x is [time, batch,
+  /// in], the outputs are [time, batch, hidden] ([time, batch, 2 hidden] if bidirectional). lengths
+  /// are [batch], integers; behind the end of a sequence its outputs are 0, and its last state is
+  /// the one at its end. Without lengths all steps count.
   LSTMOutput operator()(Operand x, const std::vector<LSTMState>& states = {},
                         const Tensor& lengths = {}) const;
   void fields(auto&& field) { field("cells", cells); }
@@ -62,7 +65,11 @@ struct REEL_API GRU {
   bool bidirectional;
   double dropout;
   GRU(Extent in, Extent hidden, GRULayersOptions options = {}, Caller caller = Caller::here());
+  /// Zeros [batch, hidden] for each cell.
   std::vector<Tensor> initial_states(Extent batch, Caller caller = Caller::here()) const;
+  /// Starts from `states`, one for each cell, or from zeros if there are none. x is [time, batch,
+  /// in], the outputs are [time, batch, hidden] ([time, batch, 2 hidden] if bidirectional). lengths
+  /// are [batch], integers; behind the end of a sequence its outputs are 0.
   GRUOutput operator()(Operand x, const std::vector<Tensor>& states = {},
                        const Tensor& lengths = {}) const;
   void fields(auto&& field) { field("cells", cells); }

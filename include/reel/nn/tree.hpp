@@ -16,6 +16,7 @@ struct REEL_API TreeLSTMCell {
   TreeLSTMCell(Extent in, Extent hidden, LSTMOptions options = {}, Caller caller = Caller::here());
   /// A leaf, or a batch of them: x is [batch, in].
   LSTMState leaf(Operand x) const;
+  /// An inner node. States and result have h and c [batch, hidden].
   LSTMState operator()(const LSTMState& left, const LSTMState& right,
                        Caller caller = Caller::here()) const;
   void fields(auto&& field) {
@@ -35,7 +36,8 @@ struct REEL_API ChildSumTreeLSTMCell {
   Variable forget;        // [hidden, hidden]: of f, for each child
   ChildSumTreeLSTMCell(Extent in, Extent hidden, LSTMOptions options = {},
                        Caller caller = Caller::here());
-  /// A node with the word x [batch, in] and the states of its children; a leaf has none.
+  /// A node with the word x [batch, in] and the states of its children; a leaf has none. The result
+  /// has h and c [batch, hidden].
   LSTMState operator()(Operand x, const std::vector<LSTMState>& states = {}) const;
   void fields(auto&& field) {
     field("weight", weight);
@@ -52,7 +54,7 @@ struct REEL_API SPINNCell {
   Variable weight, bias;  // [2 hidden + tracking, 5 hidden], [5 hidden]
   SPINNCell(Extent hidden, Extent tracking, LSTMOptions options = {},
             Caller caller = Caller::here());
-  /// tracking is [batch, tracking].
+  /// tracking is [batch, tracking]. The states and the result have h and c [batch, hidden].
   LSTMState operator()(const LSTMState& left, const LSTMState& right, Operand tracking) const;
   void fields(auto&& field) {
     field("weight", weight);

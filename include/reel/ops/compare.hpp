@@ -4,50 +4,70 @@
 #include <reel/tensor.hpp>
 
 namespace reel {
-/// Comparisons return bool tensors. They never round an integer: an int64 and a float32 are
-/// compared by their exact values, and so are an integer and a C++ number that its dtype cannot
-/// hold.
+/// Whether elements are equal. A bool for each element; x and y broadcast. Comparisons never round
+/// an integer: an int64 and a float32 are compared by their exact values, and so are an integer and
+/// a C++ number that its dtype cannot hold.
 ///
 ///     tensor({16777217}) == tensor({16777216.0f})     // [false]
 REEL_API Tensor operator==(Operand x, Operand y);
+/// Whether elements differ. A bool for each element; x and y broadcast.
 REEL_API Tensor operator!=(Operand x, Operand y);
+/// Whether elements of x are less. A bool for each element; x and y broadcast.
 REEL_API Tensor operator<(Operand x, Operand y);
+/// Whether elements of x are less or equal. A bool for each element; x and y broadcast.
 REEL_API Tensor operator<=(Operand x, Operand y);
+/// Whether elements of x are greater. A bool for each element; x and y broadcast.
 REEL_API Tensor operator>(Operand x, Operand y);
+/// Whether elements of x are greater or equal. A bool for each element; x and y broadcast.
 REEL_API Tensor operator>=(Operand x, Operand y);
 
-/// The comparisons by name, element by element. `equal_to(x, y)` is `x == y`; equal(x, y), below,
-/// compares whole tensors and gives one bool.
+/// x < y: see the operator.
 REEL_API Tensor less(Operand x, Operand y);
+/// x <= y: see the operator.
 REEL_API Tensor less_equal(Operand x, Operand y);
+/// x > y: see the operator.
 REEL_API Tensor greater(Operand x, Operand y);
+/// x >= y: see the operator.
 REEL_API Tensor greater_equal(Operand x, Operand y);
+/// x == y: see the operator. equal(x, y) compares whole tensors and gives one bool.
 REEL_API Tensor equal_to(Operand x, Operand y);
+/// x != y: see the operator.
 REEL_API Tensor not_equal(Operand x, Operand y);
 
-/// Whether each element is neither infinite nor NaN.
+/// Whether each element is neither infinite nor NaN. A bool tensor in the shape of x.
 ///
 ///     isfinite(tensor({1.f, INFINITY}))    // [true, false]
 REEL_API Tensor isfinite(Operand x);
-/// Whether each element is infinite.
+/// Whether each element is infinite. A bool tensor in the shape of x.
 REEL_API Tensor isinf(Operand x);
-/// Whether each element is NaN.
+/// Whether each element is NaN. A bool tensor in the shape of x.
 REEL_API Tensor isnan(Operand x);
 
-/// Logic on truth values, element by element. A number is true unless it is 0. The operators `&&`,
-/// `||` and `!` are C++'s own: their operands must have one element, and their result is a C++
-/// bool.
+/// Whether both elements are true. A bool for each element; x and y broadcast. A number is true
+/// unless it is 0. The operators `&&`, `||` and `!` are C++'s own: their operands must have one
+/// element, and their result is a C++ bool.
 REEL_API Tensor logical_and(Operand x, Operand y);
+/// Whether one of the elements is true, or both. A bool for each element; x and y broadcast. A
+/// number is true unless it is 0.
 REEL_API Tensor logical_or(Operand x, Operand y);
+/// Whether exactly one of the elements is true. A bool for each element; x and y broadcast. A
+/// number is true unless it is 0.
 REEL_API Tensor logical_xor(Operand x, Operand y);
+/// Whether the element is false, that is 0. A bool tensor in the shape of x.
 REEL_API Tensor logical_not(Operand x);
-/// And, or, exclusive or, and not: logical on bools, bitwise on integers. Floating tensors throw
-/// DTypeError. `^` is exclusive or, not a power.
+/// And: logical on bools, bitwise on integers. x and y broadcast, and come to one dtype. Floating
+/// tensors throw DTypeError. C++ applies `==` before `&`: `m & x == 0` is `m & (x == 0)`.
 ///
 ///     tensor({6}) & 3                      // [2]
 REEL_API Tensor operator&(Operand x, Operand y);
+/// Or: logical on bools, bitwise on integers. x and y broadcast, and come to one dtype. Floating
+/// tensors throw DTypeError.
 REEL_API Tensor operator|(Operand x, Operand y);
+/// Exclusive or, not a power: logical on bools, bitwise on integers. x and y broadcast, and come to
+/// one dtype. Floating tensors throw DTypeError.
 REEL_API Tensor operator^(Operand x, Operand y);
+/// Not: logical on bools, bitwise on integers. The result has the shape and dtype of x. Floating
+/// tensors throw DTypeError.
 REEL_API Tensor operator~(Operand x);
 /// The bits of x moved up by n places: x * 2^n, which wraps around. The result is 0 if n is
 /// negative or at least the number of bits of the dtype. x and n come to one dtype; unless it is an

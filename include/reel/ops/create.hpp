@@ -9,9 +9,9 @@ namespace reel {
 struct TensorOptions {
   DType dtype = DType::float32;
 };
-/// A tensor of zeros. Throws ShapeError for a negative length.
+/// A tensor of zeros. Throws ShapeError for a negative length. float32 by default.
 REEL_API Tensor zeros(Shape shape, TensorOptions options = {}, Caller caller = Caller::here());
-/// A tensor of ones. Throws ShapeError for a negative length.
+/// A tensor of ones. Throws ShapeError for a negative length. float32 by default.
 REEL_API Tensor ones(Shape shape, TensorOptions options = {}, Caller caller = Caller::here());
 template <class N, class... J>
 requires std::is_integral_v<N>
@@ -23,6 +23,7 @@ void ones(N, J...) = delete;  // ones({2, 3})
 /// for floating types (also for double) and for integers too large for int64, else dtype_of(). With
 /// options it is their dtype; a value that does not fit this dtype throws DTypeError.
 REEL_API Tensor full(Shape shape, Scalar value, Caller caller = Caller::here());
+/// full() in the dtype of the options. A value that does not fit it throws DTypeError.
 REEL_API Tensor full(Shape shape, Scalar value, TensorOptions options,
                      Caller caller = Caller::here());
 /// start, start + step, ... before stop: int64 if all three are integers, else float32, or the
@@ -32,10 +33,11 @@ REEL_API Tensor full(Shape shape, Scalar value, TensorOptions options,
 ///     arange(0, 6, 2)                      // [0, 2, 4]
 ///     arange(0, 3, float32)                // [0., 1., 2.]
 REEL_API Tensor arange(Scalar start, Scalar stop, Scalar step = 1, Caller caller = Caller::here());
+/// arange() in the dtype of the options.
 REEL_API Tensor arange(Scalar start, Scalar stop, Scalar step, TensorOptions options,
                        Caller caller = Caller::here());
 /// `count` numbers at equal distances, from start to stop. The last one is stop. Throws ShapeError
-/// for a negative count, and DTypeError unless the dtype is floating.
+/// for a negative count, and DTypeError unless the dtype is floating. float32 by default.
 ///
 ///     linspace(0, 1, 5)                    // [0.00, 0.25, 0.50, 0.75, 1.00]
 REEL_API Tensor linspace(Scalar start, Scalar stop, Extent count, TensorOptions options = {},
@@ -53,7 +55,7 @@ REEL_API std::vector<Tensor> meshgrid(Operands parts);
 ///
 ///     sequence_mask(tensor({2, 0}), 3)     // [[true, true, false], [false, false, false]]
 REEL_API Tensor sequence_mask(Operand lengths, Extent steps);
-/// The identity matrix of n rows.
+/// The identity matrix of n rows. [n, n], float32 by default.
 REEL_API Tensor eye(Extent n, TensorOptions options = {}, Caller caller = Caller::here());
 
 /// The functions above with a dtype in place of the options: `zeros({3}, int64)`.
@@ -92,9 +94,11 @@ requires std::is_same_v<D, DType> Tensor eye(Extent n, D dtype, Caller caller = 
   return eye(n, TensorOptions{dtype}, caller);
 }
 
-/// A tensor of zeros, of ones or of one value, with the shape, dtype and device of x. Throws
-/// DTypeError if the value does not fit the dtype.
+/// A tensor of zeros with the shape, dtype and device of x.
 REEL_API Tensor zeros_like(Operand x);
+/// A tensor of ones with the shape, dtype and device of x.
 REEL_API Tensor ones_like(Operand x);
+/// A tensor of one value with the shape, dtype and device of x. Throws DTypeError if the value does
+/// not fit the dtype.
 REEL_API Tensor full_like(Operand x, Scalar value);
 }  // namespace reel

@@ -48,18 +48,23 @@ REEL_API Tensor roll(Operand x, CountNumber shift, AxisNumber axis);
 ///
 ///     tile(tensor({1, 2}), {3})            // [1, 2, 1, 2, 1, 2]
 REEL_API Tensor tile(Operand x, Shape counts);
-/// Each slice along an axis, repeated `count` times; or slice i, repeated counts[i] times. As in
-/// NumPy, a list of one count is for every slice. Throws ShapeError for a negative count, and
-/// unless there is one count for each slice or one for all.
+/// Each slice along an axis, repeated `count` times. Throws ShapeError for a negative count.
 ///
 ///     repeat(tensor({1, 2}), 3, 0)         // [1, 1, 1, 2, 2, 2]
-///     repeat(tensor({1, 2}), {1, 2}, 0)    // [1, 2, 2]
 REEL_API Tensor repeat(Operand x, Extent count, AxisNumber axis);
+/// Slice i along an axis, repeated counts[i] times. As in NumPy, a list of one count is for every
+/// slice. Throws ShapeError for a negative count, and unless there is one count for each slice or
+/// one for all.
 REEL_API Tensor repeat(Operand x, const std::vector<std::int64_t>& counts, AxisNumber axis);
 template <WholeNumber N>
 Tensor repeat(Operand x, const std::vector<N>& counts, AxisNumber axis) {
   return repeat(x, detail::positions_of(counts, x.caller(), "repeat"), axis);
 }
+/// Slice i along an axis, repeated counts[i] times. As in NumPy, a list of one count is for every
+/// slice. Throws ShapeError for a negative count, and unless there is one count for each slice or
+/// one for all.
+///
+///     repeat(tensor({1, 2}), {1, 2}, 0)    // [1, 2, 2]
 REEL_API Tensor repeat(Operand x, std::initializer_list<std::int64_t> counts, AxisNumber axis);
 
 /// How many elements pad() adds before and after the elements of an axis.

@@ -8,11 +8,15 @@
 #include <reel/ops/softmax.hpp>  // Reduction
 
 namespace reel {
-/// The square of x - target.
+/// The square of x - target. x and target have the same shape, or one of them is a single number;
+/// other shapes throw ShapeError. Integers become float32. The result is one number, the mean by
+/// default.
 ///
 ///     mse_loss(tensor({1.0, 3.0}), tensor({2.0, 3.0}))     // 0.5
 REEL_API Tensor mse_loss(Operand x, Operand target, Reduction reduction = Reduction::mean);
-/// The absolute value of x - target.
+/// The absolute value of x - target. x and target have the same shape, or one of them is a single
+/// number; other shapes throw ShapeError. Integers become float32. The result is one number, the
+/// mean by default.
 REEL_API Tensor l1_loss(Operand x, Operand target, Reduction reduction = Reduction::mean);
 
 /// Options of huber_loss().
@@ -21,18 +25,23 @@ struct HuberOptions {
   Reduction reduction = Reduction::mean;
 };
 /// With d = x - target: d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2). Throws Error
-/// unless delta > 0.
+/// unless delta > 0. x and target have the same shape, or one of them is a single number; other
+/// shapes throw ShapeError. Integers become float32. The result is one number, the mean by default.
 ///
 ///     huber_loss(tensor({0.5, 3.0}), 0.0, {.reduction = Reduction::none})     // [0.125, 2.5]
 REEL_API Tensor huber_loss(Operand x, Operand target, HuberOptions options = {});
 
 /// -(target log(x) + (1 - target) log(1 - x)), for probabilities x. A logarithm below -100 counts
 /// as -100. The loss is NaN where x is outside 0 to 1. For scores use
-/// binary_cross_entropy_with_logits(), which loses no precision.
+/// binary_cross_entropy_with_logits(), which loses no precision. x and target have the same shape,
+/// or one of them is a single number; other shapes throw ShapeError. Integers become float32. The
+/// result is one number, the mean by default.
 REEL_API Tensor binary_cross_entropy(Operand x, Operand target,
                                      Reduction reduction = Reduction::mean);
 /// binary_cross_entropy(sigmoid(x), target), computed from the scores x without loss of precision.
-/// The logarithms have no bound.
+/// The logarithms have no bound. x and target have the same shape, or one of them is a single
+/// number; other shapes throw ShapeError. Integers become float32. The result is one number, the
+/// mean by default.
 ///
 ///     binary_cross_entropy_with_logits(tensor({2.0, -1.0}), tensor({1.0, 0.0}))     // 0.2201
 REEL_API Tensor binary_cross_entropy_with_logits(Operand x, Operand target,
@@ -46,19 +55,23 @@ struct BinaryCrossEntropyOptions {
 /// weight counts as 1.
 REEL_API Tensor binary_cross_entropy_with_logits(Operand x, Operand target,
                                                  BinaryCrossEntropyOptions options);
-/// max(0, 1 - target x), the loss of support vector machines, for targets -1 and 1.
+/// max(0, 1 - target x), the loss of support vector machines, for targets -1 and 1. x and target
+/// have the same shape, or one of them is a single number; other shapes throw ShapeError. Integers
+/// become float32. The result is one number, the mean by default.
 REEL_API Tensor hinge_loss(Operand x, Operand target, Reduction reduction = Reduction::mean);
 
 /// sum(target (log(target) - x)) over the last axis: the Kullback-Leibler divergence of each row. x
 /// holds log probabilities, and target probabilities. Elements with target 0 add nothing. There is
-/// one loss for each row, so the mean is PyTorch's "batchmean". Throws ShapeError for a single
-/// number.
+/// one loss for each row, and their mean is PyTorch's "batchmean" only if x has two axes: that
+/// divides the sum by the length of the first axis. Throws ShapeError for a single number. x and
+/// target have the same shape. The result is one number, the mean by default.
 ///
 ///     kl_divergence(log_softmax(tensor({{0.0, 0.0}})), tensor({{0.0, 1.0}}))     // 0.6931
 REEL_API Tensor kl_divergence(Operand x, Operand target, Reduction reduction = Reduction::mean);
 
 /// sum(x y) / (|x| |y|) along an axis, the cosine of the angle between vectors. x and y broadcast.
-/// A vector of zeros gives 0. Large and small elements do not overflow or vanish.
+/// A vector of zeros gives 0, and its gradient is that of a vector of length 1. Large and small
+/// elements do not overflow or vanish. The result does not have the axis, the last one by default.
 ///
 ///     cosine_similarity(tensor({3.0, 4.0}), tensor({4.0, 3.0}))     // 0.96
 REEL_API Tensor cosine_similarity(Operand x, Operand y, AxisNumber axis = -1);

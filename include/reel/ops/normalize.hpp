@@ -6,10 +6,10 @@
 #include <reel/tensor.hpp>
 
 namespace reel {
-/// (x - mean) / sqrt(variance + epsilon) over the last axis, times scale, plus shift (Ba, Kiros
-/// and Hinton 2016). scale and shift are vectors of the length of the last axis; other shapes throw
-/// ShapeError. The three come to one dtype; unless it is floating, DTypeError is thrown.
-/// Throws Error for a negative epsilon.
+/// (x - mean) / sqrt(variance + epsilon) over the last axis, times scale, plus shift (Ba, Kiros and
+/// Hinton 2016). scale and shift are vectors of the length of the last axis; other shapes throw
+/// ShapeError. The three come to one dtype; unless it is floating, DTypeError is thrown. Throws
+/// Error for a negative epsilon. The result has the shape of x. The default epsilon is 1e-5.
 REEL_API Tensor layer_norm(Operand x, Operand scale, Operand shift, double epsilon = 1e-5);
 /// All tensors scaled by one factor, so that their Euclidean length, taken as one vector, is at
 /// most `norm` (Pascanu, Mikolov and Bengio 2013); each keeps its dtype. NaN in one makes all NaN.

@@ -11,9 +11,10 @@ namespace reel {
 ///
 ///     reshape(arange(0, 6), {2, -1})       // [[0, 1, 2], [3, 4, 5]]
 REEL_API Tensor reshape(Operand x, Shape shape);
-/// x with its axes in reverse order; or in the given order, so that axis i of the result is axis
-/// axes[i] of x. The result is a view.
+/// x with its axes in reverse order. The result is a view.
 REEL_API Tensor transpose(Operand x);
+/// x with its axes in the given order: axis i of the result is axis axes[i] of x. The result is a
+/// view.
 REEL_API Tensor transpose(Operand x, Axes axes);
 /// x with new axes of length 1 at these positions of the result. The result is a view.
 REEL_API Tensor expand_dims(Operand x, Axes axes);
@@ -23,18 +24,21 @@ REEL_API Tensor squeeze(Operand x, Axes axes = Axes::every());
 /// x repeated along its axes of length 1 and along new first axes, to this shape. The result is a
 /// view. Throws ShapeError if another length differs.
 REEL_API Tensor broadcast_to(Operand x, Shape shape);
-/// Tensors joined along one of their axes. Throws ShapeError if they differ in another axis.
+/// Tensors joined along one of their axes. Throws ShapeError if they differ in another axis. The
+/// axis is 0 by default. The parts come to one dtype.
 ///
 ///     concat({tensor({1, 2}), tensor({3})})        // [1, 2, 3]
 REEL_API Tensor concat(Operands parts, AxisNumber axis = 0);
-/// Tensors of one shape, joined along a new axis. Throws ShapeError if their shapes differ.
+/// Tensors of one shape, joined along a new axis. Throws ShapeError if their shapes differ. It is
+/// axis 0 of the result by default. The parts come to one dtype.
 ///
 ///     stack({tensor({1, 2}), tensor({3, 4})}, 1)   // [[1, 3], [2, 4]]
 REEL_API Tensor stack(Operands parts, AxisNumber axis = 0);
-/// Views of x, cut along an axis into equal parts, or into parts of these lengths. Throws
-/// ShapeError if the number of parts does not divide the length of the axis, or if the lengths do
-/// not add up to it.
+/// Views of x, cut along an axis (0 by default) into so many equal parts. Throws ShapeError if the
+/// number does not divide the length of the axis.
 REEL_API std::vector<Tensor> split(Operand x, CountNumber parts, AxisNumber axis = 0);
+/// Views of x, cut along an axis (0 by default) into parts of these lengths. Throws ShapeError if
+/// they do not add up to the length of the axis.
 REEL_API std::vector<Tensor> split(Operand x, std::span<const std::int64_t> lengths,
                                    AxisNumber axis = 0);
 template <WholeNumber N>

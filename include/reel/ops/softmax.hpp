@@ -8,11 +8,13 @@ namespace reel {
 enum class Reduction : std::uint8_t { mean, sum, none };
 
 /// exp(x) / sum(exp(x)) along one axis. Safe for large x, because the largest is subtracted first.
-/// A row in which all elements are -inf gives NaN.
+/// A row in which all elements are -inf gives NaN. The axis is the last one by default. The result
+/// has the shape of x and its dtype, float32 for integers. A single number gives 1.
 ///
 ///     softmax(tensor({1.f, 1.f}))          // [0.5, 0.5]
 REEL_API Tensor softmax(Operand x, AxisNumber axis = -1);
-/// log(softmax(x)), computed without loss of precision.
+/// log(softmax(x)), computed without loss of precision. The axis is the last one by default. The
+/// result has the shape of x and its dtype, float32 for integers.
 REEL_API Tensor log_softmax(Operand x, AxisNumber axis = -1);
 /// -log(softmax(scores)[label]), one loss for each row. scores are [..., classes], without a
 /// softmax. labels are integers [...], or the probabilities of the classes, floating and of the

@@ -9,13 +9,15 @@ namespace reel {
 struct SortOptions {
   bool descending = false;  // the largest first
 };
-/// The elements of each line along an axis, the smallest first. NaN is last, and first
-/// if descending.
+/// The elements of each line along an axis, the smallest first. NaN is last, and first if
+/// descending. The axis is the last one by default. The result has the shape and dtype of x. Equal
+/// elements keep their order. A single number is a line of one element.
 ///
 ///     sort(tensor({3, 1, 2}))              // [1, 2, 3]
 ///     sort(tensor({3, 1, 2}), 0, {.descending = true})  // [3, 2, 1]
 REEL_API Tensor sort(Operand x, AxisNumber axis = -1, SortOptions options = {});
-/// The positions in x of the elements of sort(x), in their order.
+/// The positions in x of the elements of sort(x), in their order. int64, in the shape of x; the
+/// axis is the last one by default. Equal elements keep their order.
 ///
 ///     argsort(tensor({3, 1, 2}))           // [1, 2, 0]
 REEL_API Tensor argsort(Operand x, AxisNumber axis = -1, SortOptions options = {});
@@ -25,7 +27,9 @@ struct TopK {
   Tensor values, positions;
 };
 /// The k largest elements of each line along an axis, the largest first, and their positions.
-/// Throws ShapeError if k is below 0 or above the length of the axis.
+/// Throws ShapeError if k is below 0 or above the length of the axis. The axis is the last one by
+/// default, and has the length k in both results; the positions are int64. Of a single number k is
+/// 1, and the results are single numbers.
 ///
 ///     topk(tensor({3, 7, 5}), 2).values    // [7, 5]
 ///     topk(tensor({3, 7, 5}), 2).positions  // [1, 2]

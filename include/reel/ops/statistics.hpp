@@ -7,10 +7,12 @@ namespace reel {
 /// The product; 1 if there are no elements. bool, uint8 and int32 are multiplied in int64. The
 /// gradient is exact where elements are 0. Floating elements are multiplied in their dtype, in an
 /// order that depends on the shape: a part of the product may overflow to inf where the whole one
-/// would not, and inf times 0 is NaN. exp(sum(log(x))) of positive elements avoids this.
+/// would not, and inf times 0 is NaN. exp(sum(log(x))) of positive elements avoids this. Of all
+/// axes by default, else of one axis or several; with `keepdims` they stay, with length 1.
 ///
 ///     prod(tensor({{1, 2}, {3, 4}}), 1)    // [2, 12]
 REEL_API Tensor prod(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no);
+/// prod() of all axes, which stay, with length 1.
 REEL_API Tensor prod(Operand x, Keepdims keep);
 /// The position (int64) of the smallest element along one axis, or in the flattened tensor if no
 /// axis is given. Of several smallest elements it is the first. NaN counts as the smallest. Throws
@@ -18,11 +20,14 @@ REEL_API Tensor prod(Operand x, Keepdims keep);
 ///
 ///     argmin(tensor({{5, 1}, {2, 7}}), 1)  // [1, 0]
 REEL_API Tensor argmin(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no);
+/// argmin() of all axes, which stay, with length 1.
 REEL_API Tensor argmin(Operand x, Keepdims keep);
-/// The number of elements that are not 0 (int64). NaN is not 0.
+/// The number of elements that are not 0 (int64). NaN is not 0. Of all axes by default, else of one
+/// axis or several; with `keepdims` they stay, with length 1.
 ///
 ///     count_nonzero(tensor({3, 0, 5}))     // 2
 REEL_API Tensor count_nonzero(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no);
+/// count_nonzero() of all axes, which stay, with length 1.
 REEL_API Tensor count_nonzero(Operand x, Keepdims keep);
 
 /// Options of var() and stddev().
@@ -30,17 +35,21 @@ struct VarianceOptions {
   double correction = 0;  // 1: the estimate from a sample (PyTorch's default)
 };
 /// The variance: the sum of the squared distances from the mean, divided by n - correction for n
-/// elements. Integers become float32. The result is NaN if there are no elements.
+/// elements. Integers become float32. The result is NaN if there are no elements. Of all axes by
+/// default, else of one axis or several; with `keepdims` they stay, with length 1.
 ///
 ///     var(tensor({1.0, 2.0, 3.0, 4.0}))    // 1.25
 REEL_API Tensor var(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no,
                     VarianceOptions options = {});
+/// var() of all axes, which stay, with length 1.
 REEL_API Tensor var(Operand x, Keepdims keep, VarianceOptions options = {});
-/// The square root of var(). The gradient is 0 where all elements are equal.
+/// The square root of var(). The gradient is 0 where all elements are equal. Of all axes by
+/// default, else of one axis or several; with `keepdims` they stay, with length 1.
 ///
 ///     stddev(tensor({1.0, 3.0}))           // 1.0
 REEL_API Tensor stddev(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no,
                        VarianceOptions options = {});
+/// stddev() of all axes, which stay, with length 1.
 REEL_API Tensor stddev(Operand x, Keepdims keep, VarianceOptions options = {});
 
 /// Options of norm().
@@ -49,32 +58,40 @@ struct NormOptions {
 };
 /// (sum of |x|^p)^(1/p), by default the Euclidean length. The powers of large and small elements do
 /// not overflow or vanish. Integers become float32. The gradient is 0 where the norm is 0. Throws
-/// Error unless p > 0, and ShapeError if p is infinite and there are no elements.
+/// Error unless p > 0, and ShapeError if p is infinite and there are no elements. Of all axes by
+/// default, else of one axis or several; with `keepdims` they stay, with length 1.
 ///
 ///     norm(tensor({3.0, 4.0}))             // 5.0
 ///     norm(tensor({3.0, -4.0}), 0, Keepdims::no, {.p = 1})  // 7.0
 REEL_API Tensor norm(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no,
                      NormOptions options = {});
+/// norm() of all axes, which stay, with length 1.
 REEL_API Tensor norm(Operand x, Keepdims keep, NormOptions options = {});
 /// log(sum(exp(x))), without overflow for large x. Integers become float32. The gradient is
-/// softmax(x). If there are no elements, or all are -inf, the result is -inf and the gradient 0.
+/// softmax(x). If there are no elements, or all are -inf, the result is -inf and the gradient 0. Of
+/// all axes by default, else of one axis or several; with `keepdims` they stay, with length 1.
 ///
 ///     logsumexp(tensor({1000.0, 1000.0}))  // 1000.69
 REEL_API Tensor logsumexp(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no);
+/// logsumexp() of all axes, which stay, with length 1.
 REEL_API Tensor logsumexp(Operand x, Keepdims keep);
 
 /// The middle of the sorted elements, or the mean of the two in the middle; NaN if one is NaN.
-/// Integers become float32. Throws ShapeError for no elements.
+/// Integers become float32. Throws ShapeError for no elements. Of all axes by default, else of one
+/// axis or several; with `keepdims` they stay, with length 1.
 ///
 ///     median(tensor({7, 1, 3, 2}))         // 2.5
 REEL_API Tensor median(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no);
+/// median() of all axes, which stay, with length 1.
 REEL_API Tensor median(Operand x, Keepdims keep);
-/// The value at the position q (n - 1) of the n sorted elements, interpolated between the
-/// elements on both sides; NaN if an element is NaN. Integers become float32. Throws Error unless 0
-/// <= q <= 1, and ShapeError for no elements.
+/// The value at the position q (n - 1) of the n sorted elements, interpolated between the elements
+/// on both sides; NaN if an element is NaN. Integers become float32. Throws Error unless 0 <= q <=
+/// 1, and ShapeError for no elements. Of all axes by default, else of one axis or several; with
+/// `keepdims` they stay, with length 1.
 ///
 ///     quantile(tensor({1.0, 2.0, 3.0}), 0.25)  // 1.5
 REEL_API Tensor quantile(Operand x, double q, Axes axes = Axes::every(),
                          Keepdims keep = Keepdims::no);
+/// quantile() of all axes, which stay, with length 1.
 REEL_API Tensor quantile(Operand x, double q, Keepdims keep);
 }  // namespace reel

@@ -21,6 +21,7 @@ namespace reel {
 /// x -= rate gradient.
 REEL_API void sgd_update(Variable& x, Operand gradient, Operand rate,
                          SGDUpdateOptions options = {});
+/// Of several Variables, as one op.
 REEL_API void sgd_update(std::span<const Variable> x, GradientList gradients, Operand rate,
                          SGDUpdateOptions options = {});
 
@@ -28,6 +29,7 @@ REEL_API void sgd_update(std::span<const Variable> x, GradientList gradients, Op
 /// the second step is x -= rate (gradient + momentum velocity).
 REEL_API void momentum_update(Variable& x, Variable& velocity, Operand gradient, Operand rate,
                               MomentumOptions options = {});
+/// Of several Variables, as one op.
 REEL_API void momentum_update(std::span<const Variable> x, std::span<const Variable> velocity,
                               GradientList gradients, Operand rate, MomentumOptions options = {});
 
@@ -37,6 +39,7 @@ REEL_API void momentum_update(std::span<const Variable> x, std::span<const Varia
 /// epsilon).
 REEL_API void adam_update(Variable& x, Variable& m, Variable& v, Operand gradient, Operand rate,
                           Operand step, AdamUpdateOptions options = {});
+/// Of several Variables, as one op.
 REEL_API void adam_update(std::span<const Variable> x, std::span<const Variable> m,
                           std::span<const Variable> v, GradientList gradients, Operand rate,
                           Operand step, AdamUpdateOptions options = {});
