@@ -20,9 +20,13 @@ constexpr Kind hdf5 = {Format::other, "an HDF5 file",
                        "Convert it in Python, for example to .safetensors."};
 constexpr Kind text = {Format::other, "a text"};
 
-/// A pickle of the number 0x1950a86a20f9469cfc6c.
-constexpr std::string_view legacy_torch =
-    "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
+/// Whether the bytes are a pickle of the number 0x1950a86a20f9469cfc6c, in any protocol: from
+/// protocol 4 on, the length of a frame comes first.
+bool begins_as_legacy_torch(std::string_view bytes) {
+  constexpr std::string_view number = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
+  const std::size_t at = bytes.find(number);
+  return bytes.starts_with('\x80') && (at == 2 || at == 11);
+}
 
 /// Tells the format of a zip file by the name of its first member.
 const Kind* kind_of_zip(std::string_view bytes) {
@@ -44,7 +48,7 @@ const Kind* kind_of(std::string_view bytes) {
     return &safetensors;
   if (bytes.starts_with("PK\x03\x04")) return kind_of_zip(bytes);
   if (bytes.starts_with("\x89HDF\r\n")) return &hdf5;
-  if (bytes.starts_with(legacy_torch)) return &torch;
+  if (begins_as_legacy_torch(bytes)) return &torch;
   if (bytes.starts_with('\x80') && bytes.size() > 1 && bytes[1] >= 2 && bytes[1] <= 5)
     return &pickle;
   const bool all_printable = std::all_of(bytes.begin(), bytes.end(), is_printable);
@@ -53,7 +57,7 @@ const Kind* kind_of(std::string_view bytes) {
 }  // namespace
 
 bool is_legacy_torch(const Input& input) {
-  return input.read(0, std::min<std::uint64_t>(input.size(), legacy_torch.size())) == legacy_torch;
+  return begins_as_legacy_torch(input.read(0, std::min<std::uint64_t>(input.size(), 24)));
 }
 
 const Input& of_format(const Input& input, std::initializer_list<Format> wanted,

@@ -76,6 +76,21 @@ TEST_CASE("old files have their storages behind a list of keys, and texts of Pyt
   check_refused<IoError>([&] { io::load_safetensors(file.path); }, "got a PyTorch file");
 }
 
+TEST_CASE("an old file may have any protocol of pickles") {
+  const Legacy file;
+  const std::string rest = version + machine + two + vector_of("1") + "." + keys(text("1")) +
+                           ones_of_it,
+                    of_number = magic.substr(2);
+  const std::string frame = "\x95" + number(of_number.size(), 8);
+  for (const std::string& first :
+       {std::string("\x80\x03"), "\x80\x04" + frame, "\x80\x05" + frame}) {
+    write_file(file.path, first + of_number + rest);
+    CHECK(equal(io::load_torch(file.path)[0].second, ones({4})));
+  }
+  write_file(file.path, "\x80\x04N" + of_number + rest);
+  check_refused<IoError>([&] { io::load_torch(file.path); }, "got a pickle of Python");
+}
+
 TEST_CASE("an old file whose pickles and storages do not agree is refused") {
   const Legacy file;
   const std::string one = two + vector_of("1") + ".";
