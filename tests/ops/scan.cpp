@@ -88,6 +88,17 @@ TEST_CASE("equal largest elements give cummax's gradient to the last of them") {
   CHECK(slope(true) == std::vector<double>{0, 2, 1, 0, 2});
 }
 
+TEST_CASE("NaN has the gradient of all results of cummax that it makes NaN") {
+  const auto slope = [](const std::vector<double>& elements, bool reverse) {
+    const Variable x("x", tensor(elements));
+    GradientTape tape;
+    return tape.gradient(sum(cummax(x, 0, {reverse})), x).to_vector<double>();
+  };
+  CHECK(slope({1, 3, nan, 2}, false) == std::vector<double>{1, 1, 2, 0});
+  CHECK(slope({nan, 5, nan}, false) == std::vector<double>{2, 0, 1});
+  CHECK(slope({1, nan, 0}, true) == std::vector<double>{0, 2, 1});
+}
+
 TEST_CASE("logcumsumexp's gradient is that of its exponentials") {
   const Variable x = source({1, -800, 700, 700.5, -3});
   for (const bool reverse : {false, true})
