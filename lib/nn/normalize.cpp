@@ -108,7 +108,10 @@ Tensor BatchNorm::operator()(Operand x) const {
                      to_text(shape), "TrainScope evaluating(false) uses running ones.");
   constexpr int but_channels[] = {0, 2, 3, 4, 5, 6, 7};
   const Axes others(std::span<const int>(but_channels).first(rank - 1));
-  const Tensor middle = reel::mean(from, others, keepdims), centred = from - middle;
+  const Tensor middle = reel::mean(from, others, keepdims);
+  // The mean is rounded, so the mean of the differences is subtracted too.
+  Tensor centred = from - middle;
+  centred = centred - stop_gradient(reel::mean(centred, others, keepdims));
   const Tensor spread = reel::mean(square(centred), others, keepdims);
   const double unbiased = static_cast<double>(count) / static_cast<double>(count - 1);
   const auto follow = [&](const Buffer& buffer, const Tensor& now) {

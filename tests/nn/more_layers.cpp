@@ -91,6 +91,15 @@ TEST_CASE("GroupNorm normalises groups of channels of each example", "[nn]") {
   require_parts(message<ShapeError>([&] { nn::GroupNorm(3, 4); }), {"GroupNorm: groups"});
 }
 
+TEST_CASE("BatchNorm has the variance of a batch that is far from 0", "[nn]") {
+  nn::BatchNorm norm(1, {.momentum = 1});
+  const double at = 1e7 + 0.5;  // the mean is rounded to a whole number
+  const Tensor x = (at + tensor<double>({{-1.5}, {-0.5}, {0.5}, {1.5}})).to(DType::float32);
+  const Tensor y = norm(x);
+  CHECK(norm.variance.value().item<float>() == Approx(5 / 3.0));  // 1.25, of a sample
+  require_near(y.to(DType::float64), {-1.341635, -0.447212, 0.447212, 1.341635}, 1e-5);
+}
+
 TEST_CASE("BatchNorm normalises with the batch while training, else with running numbers", "[nn]") {
   for (const Shape& shape : {Shape({5, 3}), Shape({2, 3, 4}), Shape({2, 3, 2, 2})}) {
     nn::BatchNorm norm(3, {.epsilon = 1e-2, .momentum = 0.25, .dtype = DType::float64});
