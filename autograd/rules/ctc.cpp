@@ -42,14 +42,16 @@ Tensor losses_of(const Tensor& log_probs, const Tensor& labels, const Tensor& in
   return squeeze(where(total == -infinity, infinity, 0 - total), 1);
 }
 
-// An outer tape sees the steps of the recursion, so gradients of every order exist.
+// An outer tape sees the steps of the recursion, so gradients of every order exist. They are
+// computed in float64, as the kernel does: sums of many steps would lose digits.
 void ctc_rule(GradientCall& call) {
   GradientTape tape({.watch_variables = false});
-  const Tensor x = call.input(0) + 0;
+  const Tensor x = cast(call.input(0), DType::float64) + 0;
   tape.watch(x);
   const Tensor losses =
       losses_of(x, call.input(1), call.input(2), call.input(3), call.option<BlankOptions>().blank);
-  call.give(0, tape.gradient(losses, x, {.upstream = call.dy(), .unconnected = Unconnected::zero}));
+  const Tensor dy = cast(call.dy(), DType::float64);
+  call.give(0, tape.gradient(losses, x, {.upstream = dy, .unconnected = Unconnected::zero}));
 }
 }  // namespace
 

@@ -30,18 +30,20 @@ void limit_norm_rule(GradientCall& call) {
   const double norm = call.option<LimitNormOptions>().norm;
   Tensor squares, products;
   for (int i = 0; i < call.input_count(); ++i) {
-    const Tensor square_sum = cast(sum(square(call.input(i))), DType::float64);
-    const Tensor product = cast(sum(call.dy(i) * call.input(i)), DType::float64);
+    const Tensor x = cast(call.input(i), DType::float64), dy = cast(call.dy(i), DType::float64);
+    const Tensor square_sum = sum(square(x)), product = sum(dy * x);
     squares = i ? squares + square_sum : square_sum;
     products = i ? products + product : product;
   }
   const Tensor most = maximum(squares, norm * norm), longer = squares > norm * norm;
-  const Tensor scale = where(longer, norm / sqrt(most), 1.0);
-  const Tensor along = where(longer, scale * products / most, 0.0);
+  const Tensor length = sqrt(most), scale = where(longer, norm / length, 1.0);
+  const Tensor along = where(longer, scale * products / length, 0.0);
   for (int i = 0; i < call.input_count(); ++i) {
     if (!call.wants(i)) continue;
     const DType dtype = call.input_dtype(i);
-    call.give(i, cast(scale, dtype) * call.dy(i) - cast(along, dtype) * call.input(i));
+    // |x|^2 would be too large for float32.
+    const Tensor direction = call.input(i) / cast(where(longer, length, 1.0), dtype);
+    call.give(i, cast(scale, dtype) * call.dy(i) - cast(along, dtype) * direction);
   }
 }
 }  // namespace

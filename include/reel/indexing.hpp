@@ -63,7 +63,8 @@ constexpr Range range(Bound start, Bound stop, CountNumber step = 1) { return {s
 /// Several tensors are broadcast together and pick single elements, as in NumPy: `x(i, j)` holds
 /// x[i[k], j[k]] for each k. Their common axes replace the axes that they index. If a range, all,
 /// newaxis or ellipsis is between them, these common axes come first in the result. A mask counts
-/// as the tensors of the positions where it is true.
+/// as the tensors of the positions where it is true. A position is not a tensor, unlike in NumPy:
+/// of x [2, 3, 4], `x(0, all, i)` has the shape (3, n) for n positions i, and (n, 3) in NumPy.
 class Index {
  public:
   enum class Kind : std::uint8_t { position, range, whole_axis, new_axis, other_axes, tensor };

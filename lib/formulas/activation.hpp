@@ -67,7 +67,7 @@ struct Gelu {
   constexpr auto operator()(auto x) const { return finite(x) * phi(x); }
   // dx = dy (Phi(x) + x e^(-x^2 / 2) / sqrt(2 pi))
   static constexpr auto d0(auto g) {
-    auto x = finite(g.x());
+    auto x = bounded(g.x());
     auto density = math::exp(-0.5f * (x * x)) * math::like(x, 0.39894228040143268);
     return g.dy() * (phi(x) + x * density);
   }
@@ -77,6 +77,7 @@ struct Gelu {
   }
   /// -infinity times 0 would be NaN.
   static constexpr auto finite(auto x) { return math::select(x < -1e30f, -1e30f, x); }
+  static constexpr auto bounded(auto x) { return math::select(x > 1e30f, 1e30f, finite(x)); }
 };
 /// x (1 + tanh(v)) / 2, which is x sigmoid(2 v), with v = sqrt(2 / pi) (x + 0.044715 x^3).
 struct GeluTanh {
@@ -108,7 +109,7 @@ struct Silu {
   static constexpr auto d0(auto g) {
     auto x = g.x();
     auto s = math::sigmoid(x);
-    return g.dy() * (s * (1 + Gelu::finite(x) * math::sigmoid(-x)));
+    return g.dy() * (s * (1 + Gelu::bounded(x) * math::sigmoid(-x)));
   }
 };
 /// log(1 + e^x)

@@ -45,9 +45,13 @@ struct Remainder {
   static constexpr Domain domain = Domain::numbers;
   static constexpr bool slow = true;
   constexpr auto operator()(auto x, auto y) const { return math::remainder(x, y); }
-  // out = x - y floor(x / y)
+  // out = x - y floor(x / y), where floor(x / y) is -1 if out is infinite
   static constexpr auto d0(auto g) { return g.dy(); }
-  static constexpr auto d1(auto g) { return g.dy() * ((g.out() - g.x()) / g.y()); }
+  static constexpr auto d1(auto g) {
+    auto y = g.y(), out = g.out();
+    auto whole = (out == y) & (math::abs(y) == math::like(y, __builtin_inf()));
+    return g.dy() * (math::select(whole, 1.f, out - g.x()) / math::select(whole, 1.f, y));
+  }
 };
 struct Negative {
   static constexpr const char* name = "negative";

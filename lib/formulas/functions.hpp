@@ -105,8 +105,9 @@ struct NumberFunctions {
       return static_cast<X>(whole - ((x % y != 0) & ((x < X(0)) != (y < X(0)))));
     } else {
       // Where x / y was rounded up to a whole number, the difference has the other sign. For 0 and
-      // infinities it is NaN.
+      // infinities it is NaN; -1 is the floor of a negative number that vanishes.
       const X whole = Functions<X>::floor(x / y), left = fused(-whole, y, x);
+      if (whole == X(0) && x != X(0) && (x < X(0)) != (y < X(0))) return X(-1);
       return (y < X(0) ? left > X(0) : left < X(0)) ? whole - X(1) : whole;
     }
   }

@@ -10,12 +10,14 @@ struct BinaryCrossEntropy {
   constexpr auto operator()(auto x, auto y) const {
     return math::negative(y * log_of(x) + (1 - y) * log_of_rest(x));
   }
-  // dx = dout (x - y) / (x (1 - x)), with a bound as in PyTorch
+  // dx = dout (x - y) / (x (1 - x)), where x and 1 - x are at least 1e-12. The numerator is that of
+  // the bounded one, so that -log x has the slope -1 at x = 1, and -log(1 - x) the slope 1 at 0.
   static constexpr auto d0(auto g) {
-    auto x = g.x();
-    auto variance = x * (1 - x);
-    return g.dy() * ((x - g.y()) / math::select(variance < 1e-12f, 1e-12f, variance));
+    auto x = g.x(), y = g.y();
+    auto p = bounded(x), q = bounded(1 - x);
+    return g.dy() * (math::select(x < 0.5f, p - y, (1 - y) - q) / (p * q));
   }
+  static constexpr auto bounded(auto x) { return math::select(x < 1e-12f, 1e-12f, x); }
   static constexpr auto d1(auto g) {
     auto x = g.x();
     return g.dy() * (log_of_rest(x) - log_of(x));

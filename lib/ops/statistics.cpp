@@ -35,19 +35,20 @@ Tensor root(const Tensor& x) {
   return zero_at_zero(x, [](const Tensor& y) { return sqrt(y); });
 }
 
-std::int64_t reduced_count(const Tensor& x, const Tensor& y) {
-  return y.size() ? x.size() / y.size() : 0;
-}
-Tensor variance(Tensor x, const Axes& axes, Keepdims keep, double correction) {
+/// The differences from the mean.
+Tensor centred(Tensor x, const Axes& axes) {
   // The mean is rounded, so the mean of the differences is subtracted too.
   const Tensor middle = stop_gradient(mean(x, axes, keepdims));
-  Tensor centred = x - middle;
+  Tensor differences = x - middle;
   x = {};
-  const Tensor rest = mean(centred, axes, keepdims);
-  centred = std::move(centred) - rest;
-  const Tensor squares = cast(sum_of_squares(centred, axes, keep), centred.dtype());
-  const auto count = static_cast<double>(reduced_count(centred, squares));
-  return squares / std::max(count - correction, 0.0);
+  const Tensor rest = mean(differences, axes, keepdims);
+  return std::move(differences) - rest;
+}
+/// The divisor of a variance: the number of elements that are reduced to one of y, less
+/// `correction`.
+double freedom(const Tensor& x, const Tensor& y, double correction) {
+  const auto count = static_cast<double>(y.size() ? x.size() / y.size() : 0);
+  return std::max(count - correction, 0.0);
 }
 }  // namespace
 
@@ -59,21 +60,13 @@ Tensor count_nonzero(Operand x, Keepdims keep) { return count_nonzero(x, Axes::e
 
 Tensor var(Operand x, Axes axes, Keepdims keep, VarianceOptions options) {
   return compute(x, "var", [&](Tensor values) {
-    return variance(std::move(values), axes, keep, options.correction);
+    const Tensor x = centred(std::move(values), axes), squares = sum_of_squares(x, axes, keep);
+    return cast(squares / freedom(x, squares, options.correction), x.dtype());
   });
 }
 Tensor var(Operand x, Keepdims keep, VarianceOptions options) {
   return var(x, Axes::every(), keep, options);
 }
-Tensor stddev(Operand x, Axes axes, Keepdims keep, VarianceOptions options) {
-  return compute(x, "stddev", [&](Tensor values) {
-    return root(variance(std::move(values), axes, keep, options.correction));
-  });
-}
-Tensor stddev(Operand x, Keepdims keep, VarianceOptions options) {
-  return stddev(x, Axes::every(), keep, options);
-}
-
 namespace {
 /// x to the power p; 0 where x is 0, and so is its gradient.
 Tensor powers(const Tensor& x, double p) {
@@ -96,6 +89,16 @@ Tensor norm_of(const Tensor& x, const Axes& axes, Keepdims keep, double p) {
   return keep == keepdims ? length * scale : sum(length * scale, axes);
 }
 }  // namespace
+
+Tensor stddev(Operand x, Axes axes, Keepdims keep, VarianceOptions options) {
+  return compute(x, "stddev", [&](Tensor values) {
+    const Tensor x = centred(std::move(values), axes), length = norm_of(x, axes, keep, 2);
+    return length / std::sqrt(freedom(x, length, options.correction));
+  });
+}
+Tensor stddev(Operand x, Keepdims keep, VarianceOptions options) {
+  return stddev(x, Axes::every(), keep, options);
+}
 
 Tensor norm(Operand x, Axes axes, Keepdims keep, NormOptions options) {
   if (!(options.p > 0))

@@ -212,6 +212,45 @@ TEST_CASE("the gradient of where is 0 for what was not chosen, whatever came the
   CHECK(alike(dat, {0, 0, 2}));
 }
 
+TEST_CASE("gradients at infinities and NaN") {
+  const auto of = [](auto f) { return [f](Tensor a, Tensor) { return f(a); }; };
+  const Vector none(3, 0), ends = {inf, -inf, nan};
+  check_slopes(of([](Tensor a) { return gelu(a); }), ends, none, {3, 3, 3}, {{3, 0, nan}, none});
+  check_slopes(of([](Tensor a) { return silu(a); }), ends, none, {3, 3, 3}, {{3, 0, nan}, none});
+  check_slopes(of([](Tensor a) { return relu(a); }), ends, none, {3, 3, 3}, {{3, 0, 0}, none});
+  check_slopes([](Tensor a, Tensor b) { return maximum(a, b); }, {nan, 1, inf}, {1, nan, inf},
+               {3, 3, 4}, {{0, 0, 2}, {0, 0, 2}});
+  check_slopes([](Tensor a, Tensor b) { return minimum(a, b); }, {nan, 1, -inf}, {1, nan, inf},
+               {3, 3, 4}, {{0, 0, 4}, {0, 0, 0}});
+  // x - y floor(x / y): the floor of a small negative quotient is -1.
+  check_slopes([](Tensor a, Tensor b) { return remainder(a, b); }, {-1, 1, -1, 1, 0},
+               {inf, inf, -inf, -inf, inf}, {2, 2, 2, 2, 2}, {{2, 2, 2, 2, 2}, {2, 0, 0, 2, 0}});
+  CHECK(alike(
+      floor_divide(tensor<double>({-1, 1, -1, 1, 0}), tensor<double>({inf, inf, -inf, -inf, inf})),
+      {-1, 0, 0, -1, 0}));
+}
+
+TEST_CASE("the gradient of binary_cross_entropy is right where a prediction is certain") {
+  check_slopes([](Tensor a, Tensor b) { return binary_cross_entropy(a, b, Reduction::none); },
+               {0, 1, 0.5}, {0, 1, 0.5}, {1, 1, 1}, {{1, -1, 0}, {100, -100, 0}});
+}
+
+TEST_CASE("limit_norm of large float32 numbers has the gradient of float64") {
+  const auto slope = [](DType dtype, bool listened) {
+    const Tensor x = tensor({1e30, 2e30, -2e30}).to(dtype);
+    GradientTape outer;
+    if (listened) outer.watch(x);
+    GradientTape tape;
+    tape.watch(x);
+    return tape.gradient(limit_norm({x}, 1e20)[0](0), x).to(DType::float64);
+  };
+  // s (e - x x[0] / |x|^2) with s = 1e20 / 3e30
+  const Tensor expected = 1e20 / 3e30 * tensor<double>({8 / 9.0, -2 / 9.0, 2 / 9.0});
+  for (const DType dtype : {DType::float32, DType::float64})
+    for (const bool listened : {false, true})
+      CHECK(allclose(slope(dtype, listened), expected, {.rtol = 1e-5, .atol = 0}));
+}
+
 TEST_CASE("gradients at kinks and poles") {
   const auto of = [](auto f) { return [f](Tensor a, Tensor) { return f(a); }; };
   const Vector x = {0, -0.0, 2, -2, inf, -inf}, none(6, 0), dz = {3, 3, 3, 3, 3, 3};

@@ -123,6 +123,19 @@ TEST_CASE("variance and standard deviation") {
   check_refused<Error>([] { stddev(Tensor()); }, "stddev: x: expected ");
 }
 
+TEST_CASE("variance and deviation of numbers near the ends of their range") {
+  for (const double size : {1e30, 1e19, 1e-19, 1e-30}) {
+    const Tensor x = size * tensor<double>({1, 2, 3, 4});
+    CHECK(stddev(x.to(DType::float32)).item<float>() == Approx(size * std::sqrt(1.25)));
+    const double exact = 1.25 * size * size;
+    if (size < 1e30 && size > 1e-30)
+      CHECK(var(x.to(DType::float32)).item<float>() == Approx(exact).epsilon(1e-5));
+  }
+  for (const double size : {1e200, 1e-200})
+    CHECK(stddev(size * tensor<double>({1, 2, 3, 4})).item<double>() ==
+          Approx(size * std::sqrt(1.25)));
+}
+
 TEST_CASE("norms") {
   for (const double p : {1.0, 2.0, 3.0, 1.5, inf}) {
     const NormOptions options{p};

@@ -181,7 +181,9 @@ void add_pointwise_references(References& table) {
     const bool floating = is_floating(in[0].dtype) || is_floating(in[1].dtype);
     return Hosts{filled(broadcast_shape(in), [&](const auto& index) {
       const D x = at(in[0], index), y = at(in[1], index);
-      return y == 0 ? (floating ? x / y : nan) : std::floor(x / y);  // nan: integers give 0
+      if (y == 0) return floating ? x / y : nan;  // nan: integers give 0
+      const bool vanishes = std::isinf(y) && std::isfinite(x) && x != 0 && (x < 0) != (y < 0);
+      return vanishes ? -1 : std::floor(x / y);
     })};
   };
   table["hypot"] = of_two([](D x, D y) { return std::hypot(x, y); });

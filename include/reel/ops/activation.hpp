@@ -4,8 +4,8 @@
 #include <reel/tensor.hpp>
 
 namespace reel {
-/// max(x, 0); the gradient at 0 is 0. NaN stays NaN. The result has the shape of x and its dtype,
-/// float32 for integers.
+/// max(x, 0); the gradient at 0 is 0. NaN stays NaN, and has the gradient 0. The result has the
+/// shape of x and its dtype, float32 for integers.
 REEL_API Tensor relu(Operand x);
 /// The logistic function 1 / (1 + exp(-x)). The result has the shape of x and its dtype, float32
 /// for integers.

@@ -32,10 +32,10 @@ struct HuberOptions {
 REEL_API Tensor huber_loss(Operand x, Operand target, HuberOptions options = {});
 
 /// -(target log(x) + (1 - target) log(1 - x)), for probabilities x. A logarithm below -100 counts
-/// as -100. The loss is NaN where x is outside 0 to 1. For scores use
-/// binary_cross_entropy_with_logits(), which loses no precision. x and target have the same shape,
-/// or one of them is a single number; other shapes throw ShapeError. Integers become float32. The
-/// result is one number, the mean by default.
+/// as -100. The gradient divides by x and 1 - x, each at least 1e-12. The loss is NaN where x is
+/// outside 0 to 1. For scores use binary_cross_entropy_with_logits(), which loses no precision. x
+/// and target have the same shape, or one of them is a single number; other shapes throw
+/// ShapeError. Integers become float32. The result is one number, the mean by default.
 REEL_API Tensor binary_cross_entropy(Operand x, Operand target,
                                      Reduction reduction = Reduction::mean);
 /// binary_cross_entropy(sigmoid(x), target), computed from the scores x without loss of precision.
@@ -123,7 +123,8 @@ struct CTCOptions {
 /// aligns a sequence of labels with a longer sequence of steps. A path has one class for each step;
 /// if repeated classes are merged and blanks are removed, the labels must remain. The loss is minus
 /// the logarithm of the probability of all such paths. It is inf, with a gradient of 0, if there
-/// are too few steps.
+/// are too few steps; PyTorch's gradient is NaN then, unless zero_infinity is set. The gradient for
+/// log_probs is that of the loss alone. PyTorch's adds exp(log_probs), which log_softmax() removes.
 ///
 /// log_probs are the log probabilities [time, batch, classes], from log_softmax(). labels are
 /// [batch, longest], and both lengths are [batch]. Labels after the length of a sequence are not

@@ -38,8 +38,8 @@ REEL_API Tensor log1p(Operand x);
 REEL_API Tensor log2(Operand x);
 /// log(exp(x) + exp(y)), without overflow. x and y broadcast. Integers become float32.
 REEL_API Tensor logaddexp(Operand x, Operand y);
-/// sqrt(x*x + y*y), without overflow; the gradient at x = y = 0 is 0. x and y broadcast. Integers
-/// become float32.
+/// sqrt(x*x + y*y), without overflow; the gradient at x = y = 0 is 0, and NaN at infinities. x and
+/// y broadcast. Integers become float32.
 ///
 ///     hypot(tensor({3.f}), 4)              // [5.]
 REEL_API Tensor hypot(Operand x, Operand y);
@@ -59,8 +59,9 @@ REEL_API Tensor floor(Operand x);
 /// The smallest whole number that is at least x. The result has the shape and dtype of x; bools
 /// throw DTypeError. It has no gradient.
 REEL_API Tensor ceil(Operand x);
-/// The nearest whole number. Halfway between two numbers, it is the even one. The result has the
-/// shape and dtype of x; bools throw DTypeError. It has no gradient.
+/// The nearest whole number. Halfway between two numbers, it is the even one. A thread that changes
+/// its rounding mode by std::fesetround() must not call round(). The result has the shape and dtype
+/// of x; bools throw DTypeError. It has no gradient.
 ///
 ///     round(tensor({0.5f, 1.5f}))          // [0., 2.]
 REEL_API Tensor round(Operand x);

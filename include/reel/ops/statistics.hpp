@@ -57,9 +57,10 @@ struct NormOptions {
   double p = 2;  // above 0; infinity gives the largest absolute value
 };
 /// (sum of |x|^p)^(1/p), by default the Euclidean length. The powers of large and small elements do
-/// not overflow or vanish. Integers become float32. The gradient is 0 where the norm is 0. Throws
-/// Error unless p > 0, and ShapeError if p is infinite and there are no elements. Of all axes by
-/// default, else of one axis or several; with `keepdims` they stay, with length 1.
+/// not overflow or vanish. Integers become float32. The gradient is 0 where the norm is 0. It is
+/// NaN where an element is infinite, and overflows where 1 / norm does: below 3e-39 in float32.
+/// Throws Error unless p > 0, and ShapeError if p is infinite and there are no elements. Of all
+/// axes by default, else of one axis or several; with `keepdims` they stay, with length 1.
 ///
 ///     norm(tensor({3.0, 4.0}))             // 5.0
 ///     norm(tensor({3.0, -4.0}), 0, Keepdims::no, {.p = 1})  // 7.0
@@ -68,8 +69,9 @@ REEL_API Tensor norm(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepd
 /// norm() of all axes, which stay, with length 1.
 REEL_API Tensor norm(Operand x, Keepdims keep, NormOptions options = {});
 /// log(sum(exp(x))), without overflow for large x. Integers become float32. The gradient is
-/// softmax(x). If there are no elements, or all are -inf, the result is -inf and the gradient 0. Of
-/// all axes by default, else of one axis or several; with `keepdims` they stay, with length 1.
+/// softmax(x), so NaN where an element is +inf. If there are no elements, or all are -inf, the
+/// result is -inf and the gradient 0. Of all axes by default, else of one axis or several; with
+/// `keepdims` they stay, with length 1.
 ///
 ///     logsumexp(tensor({1000.0, 1000.0}))  // 1000.69
 REEL_API Tensor logsumexp(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no);
