@@ -64,8 +64,8 @@ StateGuard::StateGuard(const std::vector<Variable>& variables) try : variables_(
   fail_memory({}, "check");
 }
 void StateGuard::add(const Generator& generator) try {
-  generators_.push_back(generator);
   places_.insert(places_.end(), {seed_of(generator), position_of(generator)});
+  generators_.push_back(generator);  // last: the destructor goes by their number
 } catch (const std::bad_alloc&) {
   fail_memory({}, "check");
 }

@@ -48,13 +48,19 @@ struct GeneratorVisitor {
     if constexpr (std::is_same_v<std::remove_cvref_t<decltype(leaf)>, Generator>) guard.add(leaf);
   }
 };
+template <class Model>
+void add_generators(StateGuard& guard, const Model& model) try {
+  visit_leaves("", model, GeneratorVisitor{guard});
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "check");
+}
 
 template <class Model, class Call>
 void check_reads(const Model& model, Caller caller, const Call& call) {
   const std::vector<Variable> listed = all_variables(model, "check");
   StateGuard guard(listed);
   guard.add(thread_generator());
-  visit_leaves("", model, GeneratorVisitor{guard});
+  add_generators(guard, model);
   const VariableReads reads;
   call();
   reads.require_listed(listed, caller);
