@@ -2,13 +2,18 @@
 // All headers but those for arrays of other libraries: dlpack.hpp, eigen.hpp, share.hpp,
 // xtensor.hpp.
 #pragma once
-// First, because the compiler prints the includes around a message about a model before it.
+// First, because the compiler prints the includes around a message about a model before it. Each
+// of these headers includes none of those below it.
 #include <reel/fields.hpp>
-#include <reel/io/save.hpp>
-#include <reel/io/torch.hpp>
-#include <reel/nn/check.hpp>
+
 #include <reel/nn/model.hpp>
+
+#include <reel/nn/check.hpp>
 #include <reel/nn/sequential.hpp>
+
+#include <reel/io/save.hpp>
+
+#include <reel/io/torch.hpp>
 
 #include <reel/bench.hpp>
 #include <reel/device_scopes.hpp>
