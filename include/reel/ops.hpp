@@ -3,6 +3,7 @@
 #include <reel/ops/activation.hpp>
 #include <reel/ops/arithmetic.hpp>
 #include <reel/ops/compare.hpp>
+#include <reel/ops/convolution.hpp>
 #include <reel/ops/create.hpp>
 #include <reel/ops/gather.hpp>
 #include <reel/ops/layout.hpp>

@@ -8,7 +8,7 @@
 
 namespace reel {
 struct CoreOps {
-  Op &add, &cast, &fill, &linear_scan, &lookup, &matmul, &order, &polygamma, &random, &relu,
+  Op &add, &cast, &convolution, &convolution_data, &convolution_weights, &fill, &linear_scan, &lookup, &matmul, &order, &polygamma, &random, &relu,
       &reshape, &scatter, &scatter_elements, &sigmoid, &slice, &sum_to, &tanh, &to_device, &unslice;
 
   /// The op of an activation; null for none.

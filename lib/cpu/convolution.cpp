@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Convolution along one to three spatial axes, channels last, and its gradients.
+#include "lib/table/options/convolution.hpp"
+#include "lib/cpu/convolution_weights.hpp"
+#include "lib/cpu/kernels.hpp"
+#include "lib/table/numbers.hpp"
+
+namespace reel::kernels::REEL_ISA {
+Tile activation_pass(Activation activation, DType dtype);  // pointwise_activation.cpp
+
+namespace {
+/// x and y are [batch, spatial axes, channels], the weight is [taps, channels of a group, outputs].
+Geometry geometry_of(const KernelCall& call, const Shape& x, const Shape& weight, const Shape& y) {
+  const auto& options = call.option<ConvolutionGeometry>();
+  const int axes = static_cast<int>(options.stride.rank());
+  Geometry g{};
+  g.batch = x.data()[0];
+  g.groups = options.groups;
+  g.channels = x.data()[axes + 1] / g.groups;
+  g.outputs = y.data()[axes + 1] / g.groups;
+  for (int a = 0; a < spatial; ++a) {
+    const int own = a - (spatial - axes);
+    const auto length = [&](const Shape& shape, int first, Int absent) {
+      return own < 0 ? absent : shape.data()[own + first];
+    };
+    g.in[a] = length(x, 1, 1);
+    g.out[a] = length(y, 1, 1);
+    g.taps[a] = length(weight, 0, 1);
+    g.stride[a] = length(options.stride, 0, 1);
+    g.dilation[a] = length(options.dilation, 0, 1);
+    g.before[a] = length(options.before, 0, 0);
+  }
+  return g;
+}
+
+KernelResult convolution(const KernelCall& call) {
+  const Body &x = call.input(0), &weight = call.input(1), &y = call.output();
+  const Geometry g = geometry_of(call, x.shape, weight.shape, y.shape);
+  return with_floating(y.dtype, [&]<class T>(Type<T>) {
+    convolution_value(g, x.as<T>(), weight.as<T>(),
+                      call.input_count > 2 ? call.input(2).as<T>() : nullptr, y.as<T>());
+    const Tile pass = activation_pass(call.option<ConvolutionGeometry>().activation, y.dtype);
+    if (pass)
+      parallel_ranges(y.elements, Int{1} << 16, [&](Int first, Int end) {
+        activate_rows(pass, y.as<T>() + first, end - first, 1, end - first);
+      });
+  });
+}
+KernelResult convolution_data(const KernelCall& call) {
+  const Body &dy = call.input(0), &weight = call.input(1), &dx = call.output();
+  const Geometry g = geometry_of(call, dx.shape, weight.shape, dy.shape);
+  return with_floating(dx.dtype, [&]<class T>(Type<T>) {
+    convolution_data(g, dy.as<T>(), weight.as<T>(), dx.as<T>());
+  });
+}
+KernelResult convolution_weights(const KernelCall& call) {
+  const Body &x = call.input(0), &dy = call.input(1), &dweight = call.output();
+  const Geometry g = geometry_of(call, x.shape, dweight.shape, dy.shape);
+  return with_floating(dweight.dtype, [&]<class T>(Type<T>) {
+    if (is_depthwise(g))
+      depthwise_weights(g, x.as<T>(), dy.as<T>(), dweight.as<T>());
+    else
+      convolution_weights(g, x.as<T>(), dy.as<T>(), dweight.as<T>());
+  });
+}
+
+const NamedKernel kernels[] = {{"convolution", convolution},
+                               {"convolution_add", convolution},
+                               {"convolution_dense", convolution},
+                               {"convolution_data", convolution_data},
+                               {"convolution_weights", convolution_weights},
+                               {nullptr, nullptr}};
+}  // namespace
+extern const Family convolution_family;
+const Family convolution_family = {kernels, nullptr};
+}  // namespace reel::kernels::REEL_ISA

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Convolution as a product of gathered rows. A row of the product has a pointer into an image with
+// zeros around it, one for each output position. Each tap has one offset from this pointer. So the
+// image is never copied once for each tap.
+#pragma once
+#include <cstring>
+
+#include "lib/body/dtypes.hpp"
+#include "lib/cpu/panels.hpp"
+#include "lib/pool/pool.hpp"
+#include "lib/pool/scratch.hpp"
+
+namespace reel::kernels::REEL_ISA {
+using Int = std::int64_t;
+inline constexpr int spatial = 3;  // axes: depth, height, width; absent ones have length 1
+
+inline Int most(Int a, Int b) { return a > b ? a : b; }
+inline Int within(Int x, Int low, Int high) { return x < low ? low : x > high ? high : x; }
+
+/// The geometry of one convolution from x to y: lengths along each axis, channels of one group.
+struct Geometry {
+  Int batch, in[spatial], out[spatial], taps[spatial];
+  Int stride[spatial], dilation[spatial], before[spatial];
+  Int channels, outputs, groups;  // of one group: of x, of y
+
+  Int all_channels() const { return channels * groups; }
+  Int all_outputs() const { return outputs * groups; }
+  Int tap_count() const { return taps[0] * taps[1] * taps[2]; }
+  Int in_pixels() const { return in[0] * in[1] * in[2]; }
+  Int out_pixels() const { return out[0] * out[1] * out[2]; }
+  double work() const {
+    return static_cast<double>(batch * out_pixels() * all_outputs()) *
+           static_cast<double>(channels * tap_count());
+  }
+};
+
+// The width of a panel of weights: that of a tile of sums in registers.
+inline constexpr int tile_height = wide_tile_rows, tall_height = 8;
+inline constexpr int panel_vectors = tile_vectors(tile_height);
+template <class T>
+inline constexpr Int panel = panel_vectors * lanes<T>;
+inline constexpr Int band_bytes = 160 << 10, pass_bytes = 48 << 10, tiles_bytes = 80 << 10;
+
+/// The number of rows of the next tile, so that the last two tiles are equal.
+inline Int tile_rows_of(Int rows, Int highest) {
+  return rows >= 2 * highest ? highest : rows > highest ? (rows + 1) / 2 : rows;
+}
+
+/// Where the elements of a sum are, relative to the pointer of a row: `count` runs of `run`
+/// contiguous elements.
+struct Runs {
+  const Int* offsets;
+  Int count, run;
+};
+
+/// c [Rows, columns] = start + sum over the runs of x[row][i] weights[i][...]. `start` is one row of
+/// Vectors vectors. If `adds`, the sums are added to c.
+template <int Rows, int Vectors, class T>
+[[gnu::noinline]] void gather_tile(const T* const* x, const Runs& runs, const T* weights,
+                                   T* const* c, Int columns, const T* start, bool adds) {
+  constexpr Int L = lanes<T>;
+  Vector<T> sums[Rows][Vectors];
+  const T* rows[Rows];
+  REEL_UNROLL
+  for (int r = 0; r < Rows; ++r) {
+    rows[r] = x[r];
+    REEL_UNROLL
+    for (int v = 0; v < Vectors; ++v) sums[r][v] = load(start + v * L);
+  }
+  for (Int t = 0; t < runs.count; ++t) {
+    const Int first = runs.offsets[t], end = first + runs.run;
+    REEL_UNROLL_STEPS
+    for (Int i = first; i < end; ++i, weights += panel<T>) {
+      Vector<T> y[Vectors];
+      REEL_UNROLL
+      for (int v = 0; v < Vectors; ++v) y[v] = load(weights + v * L);
+      REEL_UNROLL
+      for (int r = 0; r < Rows; ++r) {
+        const Vector<T> factor(rows[r][i]);
+        REEL_UNROLL
+        for (int v = 0; v < Vectors; ++v) sums[r][v] = xsimd::fma(factor, y[v], sums[r][v]);
+      }
+    }
+  }
+  REEL_UNROLL
+  for (int r = 0; r < Rows; ++r) {
+    REEL_UNROLL
+    for (int v = 0; v < Vectors; ++v) {
+      const Int left = columns - v * L;
+      T* const to = c[r] + v * L;
+      if (left >= L)
+        store(to, adds ? Vector<T>(load(to) + sums[r][v]) : sums[r][v]);
+      else if (left > 0)
+        store_part(to, adds ? Vector<T>(load_part(to, left) + sums[r][v]) : sums[r][v], left);
+    }
+  }
+}
+/// gather_tile() for any number of rows up to Rows.
+template <int Rows, class T>
+void gather_rows(Int rows, const T* const* x, const Runs& runs, const T* weights, T* const* c,
+                 Int columns, const T* start, bool adds) {
+  if constexpr (Rows > 1)
+    if (rows < Rows) return gather_rows<Rows - 1>(rows, x, runs, weights, c, columns, start, adds);
+  if constexpr (Rows <= tile_height)
+    if (columns > lanes<T>)
+      return gather_tile<Rows, panel_vectors>(x, runs, weights, c, columns, start, adds);
+  gather_tile<Rows, 1>(x, runs, weights, c, columns, start, adds);
+}
+
+/// Copies [rows, columns] pixels of a plane to contiguous memory, with zeros where the plane ends.
+/// `channels` elements of each pixel are copied; pixels of the plane are `step` elements apart.
+template <class T>
+void copy_band(const T* plane, Int height, Int width, Int channels, Int step, Int top, Int rows,
+               Int left, Int columns, T* to) {
+  const auto clear = [&](T* from, Int pixels) {
+    if (pixels > 0) std::memset(from, 0, static_cast<std::size_t>(pixels * channels) * sizeof(T));
+  };
+  const Int begin = within(-left, 0, columns), end = within(width - left, begin, columns);
+  for (Int i = 0; i < rows; ++i, to += columns * channels) {
+    const Int y = top + i;
+    if (!plane || y < 0 || y >= height) {
+      clear(to, columns);
+      continue;
+    }
+    clear(to, begin);
+    const T* from = plane + (y * width + left + begin) * step;
+    T* at = to + begin * channels;
+    if (channels == step)
+      std::memcpy(at, from, static_cast<std::size_t>((end - begin) * channels) * sizeof(T));
+    else
+      for (Int q = begin; q < end; ++q, from += step, at += channels)
+        std::memcpy(at, from, static_cast<std::size_t>(channels) * sizeof(T));
+    clear(to + end * channels, columns - end);
+  }
+}
+
+/// Copies rows of weights to panels: [panel][row][column in panel], with zeros behind the last
+/// column. at(r): where row r begins; its elements are `step` apart.
+template <class T, class At>
+void pack_panels(Int rows, Int columns, T* to, Int step, const At& at) {
+  constexpr Int width = panel<T>, some = 16;  // rows at once, to read whole lines of a transpose
+  for (Int first = 0; first < columns; first += width) {
+    const Int left = least(width, columns - first);
+    for (Int r = 0; r < rows; r += some) {
+      const Int height = least(some, rows - r);
+      const T* from[some];
+      for (Int i = 0; i < height; ++i) from[i] = at(r + i) + first * step;
+      if (step == 1 && left == width)
+        for (Int i = 0; i < height; ++i)
+          std::memcpy(to + i * width, from[i], static_cast<std::size_t>(width) * sizeof(T));
+      else
+        for (Int j = 0; j < width; ++j)
+          for (Int i = 0; i < height; ++i) to[i * width + j] = j < left ? from[i][j * step] : T(0);
+      to += height * width;
+    }
+  }
+}
+
+template <class T>
+T* elements(void* (*buffer)(std::size_t), Int count) {
+  return static_cast<T*>(buffer(static_cast<std::size_t>(count) * sizeof(T)));
+}
+
+/// y[o] = sum over taps of x[o * stride + t * dilation - before] weight[t]. `before` may be
+/// negative. Position o along an axis of y is at first + o * step of its length.
+template <class T>
+struct Gather {
+  Geometry g;
+  Int y_length[spatial], y_first[spatial], y_step[spatial];
+  const T* x;
+  const T* packed;  // panels of each group
+  const T* start;   // a row of all outputs, whole panels for each group; null for zeros
+  T* y;
+};
+}  // namespace reel::kernels::REEL_ISA

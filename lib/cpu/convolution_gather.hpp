@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The value of a convolution, and its gradient for the input.
+#pragma once
+#include "lib/cpu/convolution_depthwise.hpp"
+
+namespace reel::kernels::REEL_ISA {
+/// How the work is divided: a band is some rows of one image, or several small images. Its input
+/// and output stay in the L2 cache. An image is one depth of an element of the batch.
+struct Bands {
+  bool copies, joined;  // joined: the taps of a window row are contiguous
+  bool is_short;        // the elements of a tile's rows are copied side by side, for all panels
+  Int columns, row, plane, image;  // elements from one to the next in the band
+  Int rows, count, images, sets;
+  Int run, runs;
+
+  template <class T>
+  Bands(const Geometry& g, Type<T>) {
+    const auto reach = [&](int a) { return (g.taps[a] - 1) * g.dilation[a] + 1; };
+    const auto is_inside = [&](int a) {
+      return g.before[a] == 0 && (g.out[a] - 1) * g.stride[a] + reach(a) <= g.in[a];
+    };
+    joined = g.dilation[2] == 1;
+    run = (joined ? g.taps[2] : 1) * g.channels;
+    runs = g.taps[0] * g.taps[1] * (joined ? 1 : g.taps[2]);
+    is_short = runs > 1 && run < 48;
+    copies = is_short || g.groups > 1 || !(is_inside(0) && is_inside(1) && is_inside(2));
+    columns = (g.out[2] - 1) * g.stride[2] + reach(2);
+    row = (copies ? columns : g.in[2]) * g.channels;
+    constexpr Int size = size_in_bytes<T>;
+    const Int halo = most(reach(1) - g.stride[1], 0) * columns * g.channels * size;
+    const Int each = (columns * g.channels * g.stride[1] + g.out[2] * g.outputs) * size;
+    const Int planes = g.taps[0], all = g.batch * g.out[0];
+    rows = within((band_bytes - planes * halo) / (planes * each), 1, g.out[1]);
+    count = (g.out[1] + rows - 1) / rows;
+    rows = (g.out[1] + count - 1) / count;
+    images = count > 1 ? 1 : within(band_bytes / (planes * (each * g.out[1] + halo)), 1, all);
+    images = least(images, most(1, all / 2));  // at least two pieces for two threads
+    sets = (all + images - 1) / images;
+    plane = copies ? ((rows - 1) * g.stride[1] + reach(1)) * row : g.in[1] * row;
+    image = g.taps[0] * plane;
+  }
+};
+
+template <class T>
+class GatherBand {
+ public:
+  GatherBand(const Gather<T>& call, const Bands& bands, const Int* offsets, Int piece)
+      : call_(call), g_(call.g), bands_(bands), offsets_(offsets) {
+    group_ = piece % g_.groups;
+    first_image_ = piece / g_.groups / bands.count * bands.images;
+    first_ = piece / g_.groups % bands.count * bands.rows;
+    rows_ = least(bands.rows, g_.out[1] - first_);
+    images_ = least(bands.images, g_.batch * g_.out[0] - first_image_);
+  }
+
+  void run() {
+    constexpr Int width = panel<T>;
+    if (rows_ <= 0) return;
+    const Int length = bands_.runs * bands_.run, pixels = images_ * rows_ * g_.out[2];
+    const T* const panels = call_.packed + group_ * rounded_up(g_.outputs, width) * length;
+    const Int wide = rounded_up(g_.outputs, width);
+    const T* const start = call_.start ? call_.start + group_ * wide : nullptr;
+    const Int band = bands_.copies ? images_ * bands_.image + 64 : 0;
+    T* const memory = elements<T>(scratch, band + tall_height * (length + lanes<T>));
+    if (bands_.copies) copy(memory);
+    memory_ = memory;
+    // If all panels stay in L2, each tile goes through all of them, and y is written in order.
+    if (bands_.is_short ||
+        (length * wide * size_in_bytes<T> <= tiles_bytes && g_.outputs >= 2 * length)) {
+      by_tiles(pixels, length, panels, start, bands_.is_short ? memory + band : nullptr);
+      return;
+    }
+    const Int in_pass = within(pass_bytes / (bands_.run * width * size_in_bytes<T>), 1, bands_.runs);
+    for (Int column = 0; column < g_.outputs; column += width) {
+      const Int left = least(width, g_.outputs - column);
+      for (Int t = 0; t < bands_.runs; t += in_pass) {
+        const Runs runs{offsets_ + t, least(in_pass, bands_.runs - t), bands_.run};
+        const T* const weights = panels + (column / width * length + t * bands_.run) * width;
+        rewind();
+        for (Int done = 0, height; done < pixels; done += height) {
+          height = next_tile(pixels - done, left);
+          for (Int i = 0; i < height; ++i) to_[i] += column;
+          gather_rows<tall_height>(height, from_, runs, weights, to_, left,
+                                   start && t == 0 ? start + column : zeros<T>, t > 0);
+        }
+      }
+    }
+  }
+
+ private:
+  void by_tiles(Int pixels, Int length, const T* panels, const T* start, T* side_by_side) {
+    static constexpr Int none = 0;
+    rewind();
+    for (Int done = 0, height; done < pixels; done += height) {
+      height = next_tile(pixels - done, g_.outputs);
+      Runs runs{offsets_, bands_.runs, bands_.run};
+      if (side_by_side) {
+        runs = {&none, 1, length};
+        for (Int i = 0; i < height; ++i) {
+          T* c = side_by_side + i * length;
+          for (Int t = 0; t < bands_.runs; ++t, c += bands_.run) {
+            const T* const from = from_[i] + offsets_[t];
+            // A vector may end behind the run; what follows is written later.
+            for (Int e = 0; e < bands_.run; e += lanes<T>) store(c + e, load(from + e));
+          }
+          from_[i] = side_by_side + i * length;
+        }
+      }
+      for (Int column = 0; column < g_.outputs; column += panel<T>) {
+        T* to[tall_height];
+        for (Int i = 0; i < height; ++i) to[i] = to_[i] + column;
+        gather_rows<tall_height>(height, from_, runs, panels + column * length, to,
+                                 least(panel<T>, g_.outputs - column),
+                                 start ? start + column : zeros<T>, false);
+      }
+    }
+  }
+  const T* plane_of(Int image, Int tap) const {
+    const Int n = image / g_.out[0], d = image % g_.out[0] * g_.stride[0] +
+                                         tap * g_.dilation[0] - g_.before[0];
+    if (d < 0 || d >= g_.in[0]) return nullptr;
+    return call_.x + (n * g_.in[0] + d) * g_.in[1] * g_.in[2] * g_.all_channels() +
+           group_ * g_.channels;
+  }
+  void copy(T* to) const {
+    const Int rows = (rows_ - 1) * g_.stride[1] + (g_.taps[1] - 1) * g_.dilation[1] + 1;
+    for (Int i = 0; i < images_; ++i)
+      for (Int t = 0; t < g_.taps[0]; ++t)
+        copy_band(plane_of(first_image_ + i, t), g_.in[1], g_.in[2], g_.channels,
+                  g_.all_channels(), first_ * g_.stride[1] - g_.before[1], rows, -g_.before[2],
+                  bands_.columns, to + i * bands_.image + t * bands_.plane);
+  }
+
+  // The positions of the output, in order.
+  void rewind() {
+    image_ = row_ = column_ = 0;
+    begin_image();
+  }
+  void begin_image() {
+    if (image_ == images_) return;
+    const Int at = first_image_ + image_, n = at / g_.out[0], d = at % g_.out[0];
+    image_from_ = bands_.copies
+                      ? memory_ + image_ * bands_.image
+                      : plane_of(at, 0) + first_ * g_.stride[1] * bands_.row;
+    const Int depth = n * call_.y_length[0] + call_.y_first[0] + d * call_.y_step[0];
+    const Int line = depth * call_.y_length[1] + call_.y_first[1] + first_ * call_.y_step[1];
+    image_to_ = call_.y + (line * call_.y_length[2] + call_.y_first[2]) * g_.all_outputs() +
+                group_ * g_.outputs;
+  }
+  Int next_tile(Int left, Int outputs) {
+    const Int height = tile_rows_of(left, outputs <= lanes<T> ? tall_height : tile_height);
+    const Int y_row = call_.y_step[1] * call_.y_length[2] * g_.all_outputs();
+    for (Int i = 0; i < height; ++i) {
+      from_[i] = image_from_ + row_ * g_.stride[1] * bands_.row +
+                 column_ * g_.stride[2] * g_.channels;
+      to_[i] = image_to_ + row_ * y_row + column_ * call_.y_step[2] * g_.all_outputs();
+      if (++column_ < g_.out[2]) continue;
+      column_ = 0;
+      if (++row_ < rows_) continue;
+      row_ = 0;
+      ++image_;
+      begin_image();
+    }
+    return height;
+  }
+
+  const Gather<T>& call_;
+  const Geometry& g_;
+  const Bands& bands_;
+  const Int* offsets_;
+  Int group_, first_image_, first_, rows_, images_;
+  const T* memory_ = nullptr;
+  Int image_ = 0, row_ = 0, column_ = 0;
+  const T* image_from_ = nullptr;
+  T* image_to_ = nullptr;
+  const T* from_[tall_height];
+  T* to_[tall_height];
+};
+
+/// Elements of memory for the offsets of gather().
+template <class T>
+Int offsets_size(const Geometry& g) {
+  return rounded_up(g.tap_count() * size_in_bytes<Int> / size_in_bytes<T> + 1, 16);
+}
+template <class T>
+void gather(const Gather<T>& call, Int* offsets) {
+  const Geometry& g = call.g;
+  if (g.batch * g.out_pixels() * g.outputs == 0) return;
+  const Bands bands(g, Type<T>());
+  Int* next = offsets;
+  const Int depth = bands.copies ? bands.plane : g.dilation[0] * g.in[1] * g.in[2] * g.channels;
+  for (Int d = 0; d < g.taps[0]; ++d)
+    for (Int h = 0; h < g.taps[1]; ++h)
+      for (Int w = 0; w < (bands.joined ? 1 : g.taps[2]); ++w)
+        *next++ = d * depth + h * g.dilation[1] * bands.row + w * g.dilation[2] * g.channels;
+  parallel_for(bands.sets * bands.count * g.groups,
+               [&](Int piece) { GatherBand<T>(call, bands, offsets, piece).run(); });
+}
+
+template <class T>
+void convolution_value(const Geometry& g, const T* x, const T* weight, const T* bias, T* y) {
+  if (is_depthwise(g))
+    return gather_depthwise<T>(
+        {g, {g.out[0], g.out[1], g.out[2]}, {0, 0, 0}, {1, 1, 1}, x, weight, bias, y});
+  const Int wide = rounded_up(g.outputs, panel<T>), rows = g.tap_count() * g.channels;
+  const Int offsets = offsets_size<T>(g), size = offsets + g.groups * wide * (rows + 1);
+  T* const memory = elements<T>(lasting_scratch, size);
+  T* const packed = memory + offsets;
+  T* const start = packed + g.groups * wide * rows;
+  for (Int group = 0; group < g.groups; ++group) {
+    pack_panels(rows, g.outputs, packed + group * wide * rows, 1,
+                [&](Int r) { return weight + r * g.all_outputs() + group * g.outputs; });
+    for (Int j = 0; bias && j < wide; ++j)
+      start[group * wide + j] = j < g.outputs ? bias[group * g.outputs + j] : T(0);
+  }
+  gather<T>({g,
+             {g.out[0], g.out[1], g.out[2]},
+             {0, 0, 0},
+             {1, 1, 1},
+             x,
+             packed,
+             bias ? start : nullptr,
+             y},
+            reinterpret_cast<Int*>(memory));
+}
+
+/// The positions of x along one axis that have one remainder modulo the stride, and the taps that
+/// meet them: tap first_tap + m tap_step meets element i - m dilation of y, where i counts these
+/// positions, plus `base`.
+struct Residue {
+  Int first, count, taps, first_tap, tap_step, dilation, base;
+
+  Residue(Int remainder, Int length, Int all_taps, Int stride, Int dilated, Int before) {
+    first = remainder;
+    count = (length - remainder + stride - 1) / stride;
+    Int divisor = stride;  // the greatest common one
+    for (Int rest = dilated; rest;) {
+      const Int next = divisor % rest;
+      divisor = rest;
+      rest = next;
+    }
+    tap_step = stride / divisor;
+    dilation = dilated / divisor;
+    first_tap = 0;
+    while (first_tap < tap_step && (remainder + before - first_tap * dilated) % stride != 0)
+      ++first_tap;
+    taps = first_tap < tap_step && first_tap < all_taps
+               ? (all_taps - first_tap + tap_step - 1) / tap_step
+               : 0;
+    base = taps ? (remainder + before - first_tap * dilated) / stride : 0;
+  }
+};
+
+/// dx of a convolution: for each remainder of the positions of x modulo the strides a convolution of
+/// dy with stride 1 over the taps that meet these positions, in reverse order.
+template <class T>
+void convolution_data(const Geometry& g, const T* dy, const T* weight, T* dx) {
+  const Int wide = rounded_up(g.channels, panel<T>);
+  const Int offsets = offsets_size<T>(g);
+  T* const memory =
+      elements<T>(lasting_scratch, offsets + g.groups * wide * g.tap_count() * g.outputs);
+  T* const packed = memory + offsets;
+  for (Int remainder = 0; remainder < g.stride[0] * g.stride[1] * g.stride[2]; ++remainder) {
+    const Int r[spatial] = {remainder / g.stride[2] / g.stride[1],
+                            remainder / g.stride[2] % g.stride[1], remainder % g.stride[2]};
+    const auto along = [&](int a) {
+      return Residue(r[a], g.in[a], g.taps[a], g.stride[a], g.dilation[a], g.before[a]);
+    };
+    const Residue axes[spatial] = {along(0), along(1), along(2)};
+    Gather<T> call{g, {}, {}, {}, dy, packed, nullptr, dx};
+    Geometry& h = call.g;
+    h.channels = g.outputs;
+    h.outputs = g.channels;
+    for (int a = 0; a < spatial; ++a) {
+      h.in[a] = g.out[a];
+      h.out[a] = most(axes[a].count, 0);
+      h.taps[a] = axes[a].taps;
+      h.stride[a] = 1;
+      h.dilation[a] = axes[a].dilation;
+      h.before[a] = (axes[a].taps - 1) * axes[a].dilation - axes[a].base;
+      call.y_length[a] = g.in[a];
+      call.y_first[a] = r[a];
+      call.y_step[a] = g.stride[a];
+    }
+    if (h.tap_count() == 0 || h.channels == 0) {  // one tap of zeros
+      for (int a = 0; a < spatial; ++a) h.taps[a] = 1, h.before[a] = h.in[a] + h.out[a];
+      h.channels = 0;
+    }
+    const Int rows = h.tap_count() * h.channels;
+    const auto weights_of = [&](Int tap) {  // of the reversed taps
+      Int at[spatial], number = 0;
+      for (int a = spatial; a-- > 0; tap /= h.taps[a]) at[a] = h.taps[a] - 1 - tap % h.taps[a];
+      for (int a = 0; a < spatial; ++a)
+        number = number * g.taps[a] + axes[a].first_tap + at[a] * axes[a].tap_step;
+      return weight + number * g.channels * g.all_outputs();
+    };
+    if (is_depthwise(g) && h.channels > 0) {
+      for (Int tap = 0; tap < rows; ++tap)
+        std::memcpy(packed + tap * g.groups, weights_of(tap),
+                    static_cast<std::size_t>(g.groups) * sizeof(T));
+      gather_depthwise(call);
+      continue;
+    }
+    for (Int group = 0; group < g.groups; ++group)
+      pack_panels(rows, h.outputs, packed + group * wide * rows, g.all_outputs(), [&](Int row) {
+        return weights_of(row / h.channels) + group * g.outputs + row % h.channels;
+      });
+    gather(call, reinterpret_cast<Int*>(memory));
+  }
+}
+}  // namespace reel::kernels::REEL_ISA

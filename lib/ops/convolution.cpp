@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/ops/convolution.hpp>
+
+#include <algorithm>
+
+#include <reel/ops/reshape.hpp>
+
+#include "lib/gate/gate.hpp"
+#include "lib/ops/ops.hpp"
+#include "lib/ops/samples.hpp"
+#include "lib/table/entries.hpp"
+#include "lib/table/options/convolution.hpp"
+
+namespace reel {
+namespace {
+Shape shape_with(std::int64_t first, const Shape& middle, std::int64_t last) {
+  Shape shape;
+  shape.resize(middle.rank() + 2);
+  shape.data()[0] = first;
+  std::copy(middle.begin(), middle.end(), shape.data() + 1);
+  shape.data()[middle.rank() + 1] = last;
+  return shape;
+}
+void require_axes(const Inference& call, int i, const char* lengths) {
+  const std::size_t axes = call.option<ConvolutionGeometry>().stride.rank();
+  if (call.input(i).shape.rank() != axes + 2)
+    fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, i),
+                     to_text(axes + 2) + " axes: " + lengths, to_text(call.input(i).shape));
+}
+[[noreturn]] void fail_channels(const Inference& call, int i, std::int64_t expected,
+                                const char* axis, const Text& reason) {
+  fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, i),
+                   to_text(expected) + " channels in " + axis + reason,
+                   to_text(call.input(i).shape),
+                   i == 0 ? "If axis 1 has the channels, say .channels = Channels::first." : "");
+}
+
+// x [batch, sizes, in], weight [taps, in / groups, out], bias [out]: [batch, sizes, out]
+void convolution_shape(Inference& call) {
+  const auto& options = call.option<ConvolutionGeometry>();
+  for (int i = 0; i < call.input_count; ++i) require_floating(call, i);
+  require_axes(call, 0, "the batch, the spatial axes and the channels");
+  require_axes(call, 1, "the window, the input channels of a group and the output channels");
+  const Shape &x = call.input(0).shape, &weight = call.input(1).shape;
+  const std::int64_t in = weight.end()[-2] * options.groups, out = weight.end()[-1];
+  if (out % options.groups != 0)
+    fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 1),
+                     "output channels that " + to_text(options.groups) + " groups divide",
+                     to_text(weight));
+  if (x.end()[-1] != in)
+    fail_channels(call, 0, in, "the last axis",
+                  ", as the weight is " + to_text(weight) + " with " + to_text(options.groups) +
+                      (options.groups == 1 ? " group" : " groups"));
+  if (call.input_count > 2 && !(call.input(2).shape == Shape({out})))
+    fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 2),
+                     "shape " + to_text(Shape({out})), to_text(call.input(2).shape));
+  call.output(call.input(0).dtype, shape_with(x.data()[0], options.sizes, out));
+}
+// dy [batch, sizes, out], weight [taps, in / groups, out]: [batch, sizes, in]
+void data_shape(Inference& call) {
+  const auto& options = call.option<ConvolutionGeometry>();
+  for (int i : {0, 1}) require_floating(call, i);
+  require_axes(call, 0, "the batch, the spatial axes and the channels");
+  require_axes(call, 1, "the window, the output channels of a group and the input channels");
+  const Shape &dy = call.input(0).shape, &weight = call.input(1).shape;
+  if (weight.end()[-1] % options.groups != 0)
+    fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 1),
+                     "input channels that " + to_text(options.groups) + " groups divide",
+                     to_text(weight));
+  if (dy.end()[-1] != weight.end()[-1])
+    fail_channels(call, 0, weight.end()[-1], "the last axis",
+                  ", as the weight is " + to_text(weight));
+  call.output(call.input(0).dtype,
+              shape_with(dy.data()[0], options.sizes, weight.end()[-2] * options.groups));
+}
+// x [batch, sizes, in], dy [batch, sizes, out]: [taps, in / groups, out]
+void weights_shape(Inference& call) {
+  const auto& options = call.option<ConvolutionGeometry>();
+  for (int i : {0, 1}) {
+    require_floating(call, i);
+    require_axes(call, i, "the batch, the spatial axes and the channels");
+  }
+  const Shape &x = call.input(0).shape, &dy = call.input(1).shape;
+  if (x.data()[0] != dy.data()[0])
+    fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 1),
+                     "a batch of " + to_text(x.data()[0]), to_text(dy));
+  Shape shape = options.sizes;
+  shape.resize(options.sizes.rank() + 2);
+  shape.data()[options.sizes.rank()] = x.end()[-1] / options.groups;
+  shape.data()[options.sizes.rank() + 1] = dy.end()[-1];
+  call.output(call.input(0).dtype, shape);
+}
+
+using Convolution = Tensor (*)(Operand, Operand, Operand, const ConvolutionOptions&);
+using Transposed = Tensor (*)(Operand, Operand, Operand, const TransposedConvolutionOptions&);
+struct Case {
+  Shape x, weight;
+  ConvolutionOptions options;
+};
+const std::vector<Case>& cases() {
+  static const std::vector<Case> list = {
+      {{2, 5, 3}, {2, 3, 4}, {}},
+      {{1, 7, 4}, {3, 2, 2}, {.stride = 2, .padding = 1, .groups = 2}},
+      {{2, 4, 5, 3}, {3, 2, 3, 2}, {.padding = {1, 0}}},
+      {{1, 6, 5, 2}, {2, 3, 2, 3}, {.stride = {2, 3}, .dilation = {2, 1}, .padding = same}},
+      {{1, 5, 4, 3}, {2, 2, 1, 3}, {.padding = {{0, 1}, {1, 2}}, .groups = 3}},
+      {{1, 7, 3, 2}, {2, 1, 2, 2}, {.stride = {3, 1}, .dilation = {2, 1}}},
+      {{1, 3, 4, 3, 2}, {2, 2, 3, 2, 2}, {.stride = {1, 2, 1}, .padding = 1}},
+      {{0, 4, 3}, {2, 3, 2}, {}},
+      {{1, 4, 0}, {2, 0, 2}, {}},
+  };
+  return list;
+}
+Tensor convolved(std::size_t rank, const Tensor& x, const Tensor& weight,
+                 const ConvolutionOptions& options) {
+  return rank == 3   ? conv1d(x, weight, options)
+         : rank == 4 ? conv2d(x, weight, options)
+                     : conv3d(x, weight, options);
+}
+Tensor convolved(std::size_t rank, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                 const ConvolutionOptions& options) {
+  return rank == 3   ? conv1d(x, weight, bias, options)
+         : rank == 4 ? conv2d(x, weight, bias, options)
+                     : conv3d(x, weight, bias, options);
+}
+void convolution_samples(SampleList out) {
+  for (const Case& each : cases())
+    sample(out, {drawn(each.x), drawn(each.weight, {}, 3)},
+           [each](const std::vector<Tensor>& in) {
+             return convolved(each.x.rank(), in[0], in[1], each.options);
+           });
+  sample(out, {drawn({1, 3, 5, 2}, Layout::transposed), drawn({2, 2, 2, 2}, Layout::reversed)},
+         [](const std::vector<Tensor>& in) {
+           return conv2d(transpose(in[0], {0, 2, 1, 3}), in[1], {.padding = 1});
+         });
+  sample(out, {drawn({1, 2, 4, 3}), drawn({2, 2, 2, 2}, {}, 3)},
+         [](const std::vector<Tensor>& in) {
+           return conv2d(in[0], in[1], {.channels = Channels::first});
+         });
+}
+void dense_samples(SampleList out, Activation activation) {
+  for (const Case& each : cases())
+    sample(out,
+           {drawn(each.x), drawn(each.weight, {}, 3), drawn({each.weight.end()[-1]}, {}, 5)},
+           [each, activation](const std::vector<Tensor>& in) {
+             ConvolutionOptions options = each.options;
+             options.activation = activation;
+             return convolved(each.x.rank(), in[0], in[1], in[2], options);
+           });
+}
+void transposed_samples(SampleList out) {
+  struct Transposed {
+    Shape x, weight;
+    TransposedConvolutionOptions options;
+  };
+  const Transposed all[] = {
+      {{2, 3, 4}, {2, 3, 4}, {}},
+      {{1, 3, 2, 4}, {3, 2, 1, 4}, {.stride = {2, 1}, .padding = 1, .groups = 2}},
+      {{1, 3, 2, 2}, {2, 2, 3, 2}, {.stride = 3, .dilation = 2, .output_padding = {2, 1}}},
+      {{1, 2, 2, 2, 3}, {2, 1, 2, 2, 3}, {.stride = 2, .padding = same}},
+      {{1, 4, 3, 3}, {2, 2, 1, 3}, {.stride = {2, 3}, .groups = 3}},
+      {{0, 4, 3}, {2, 2, 3}, {}},
+      {{1, 4, 0}, {2, 2, 0}, {}}};
+  for (const Transposed& each : all)
+    sample(out, {drawn(each.x), drawn(each.weight, {}, 3)},
+           [each](const std::vector<Tensor>& in) {
+             const std::size_t rank = each.x.rank();
+             return rank == 3   ? conv_transpose1d(in[0], in[1], each.options)
+                    : rank == 4 ? conv_transpose2d(in[0], in[1], each.options)
+                                : conv_transpose3d(in[0], in[1], each.options);
+           });
+}
+void weights_samples(SampleList out) {
+  for (const auto& [groups, stride] : {std::pair{1, 1}, {2, 2}}) {
+    const ConvolutionGeometry options{.stride = {stride, 1},
+                                      .dilation = {1, 2},
+                                      .before = {1, 0},
+                                      .sizes = {2, 2},
+                                      .groups = groups};
+    sample(out, {drawn({2, 4, 5, 4}), drawn({2, stride == 1 ? 5 : 3, 3, 2}, {}, 3)},
+           [options](const std::vector<Tensor>& in) {
+             return run(convolution_weights_op, {in[0], in[1]}, options);
+           });
+  }
+}
+}  // namespace
+
+constinit Op convolution_op{.name = "convolution",
+                            .arity = 2,
+                            .shape = convolution_shape,
+                            .promote = Promote::numeric,
+                            .options = &options_type<ConvolutionGeometry>,
+                            .needs = {{need_input(1), need_input(0)}},
+                            .contiguous_inputs = true,
+                            .samples = convolution_samples,
+                            .argument_names = "x, weight"};
+constinit Op convolution_add_op{
+    .name = "convolution_add",
+    .arity = 3,
+    .shape = convolution_shape,
+    .promote = Promote::numeric,
+    .options = &options_type<ConvolutionGeometry>,
+    .needs = {{need_input(1), need_input(0), 0}},
+    .contiguous_inputs = true,
+    .samples = [](SampleList out) { dense_samples(out, Activation::none); },
+    .argument_names = "x, weight, bias"};
+constinit Op convolution_dense_op{
+    .name = "convolution_dense",
+    .arity = 3,
+    .shape = convolution_shape,
+    .promote = Promote::numeric,
+    .options = &options_type<ConvolutionGeometry>,
+    .needs = {{need_input(1) | need_output(), need_input(0) | need_output(), need_output()}},
+    .contiguous_inputs = true,
+    .samples = [](SampleList out) { dense_samples(out, Activation::tanh); },
+    .argument_names = "x, weight, bias"};
+constinit Op convolution_data_op{.name = "convolution_data",
+                                 .arity = 2,
+                                 .shape = data_shape,
+                                 .promote = Promote::numeric,
+                                 .options = &options_type<ConvolutionGeometry>,
+                                 .needs = {{need_input(1), need_input(0)}},
+                                 .contiguous_inputs = true,
+                                 .samples = transposed_samples,
+                                 .argument_names = "x, weight"};
+constinit Op convolution_weights_op{.name = "convolution_weights",
+                                    .arity = 2,
+                                    .shape = weights_shape,
+                                    .promote = Promote::numeric,
+                                    .options = &options_type<ConvolutionGeometry>,
+                                    .needs = {{need_input(1), need_input(0)}},
+                                    .contiguous_inputs = true,
+                                    .internal = true,
+                                    .samples = weights_samples};
+
+namespace {
+/// The arguments of a convolution along so many spatial axes.
+class Arguments {
+ public:
+  Arguments(const char* name, int axes, const Operand& x, const Operand& weight,
+            Channels channels)
+      : caller_(x.caller()), name_(name), axes_(axes), first_(channels == Channels::first) {
+    const std::size_t rank = static_cast<std::size_t>(axes) + 2;
+    require_rank("x", shape_of(convolution_op, x), rank);
+    require_rank("weight", shape_of(convolution_op, weight, 1), rank);
+    window_ = shape_of(convolution_op, weight, 1);
+    x_ = first_ ? moved(x, true) : x.value();
+  }
+  const Tensor& x() const { return x_; }
+  int axes() const { return axes_; }
+  std::int64_t length(int axis) const { return x_.shape().data()[axis + 1]; }
+  std::int64_t window(int axis) const { return window_.data()[axis]; }
+  /// The result, with its channels where x has them.
+  Tensor result(Tensor y) const { return first_ ? moved(Operand(y, caller_), false) : y; }
+
+  /// One number of an option for each axis.
+  Shape numbers(const char* option, const Steps& steps, std::int64_t lowest) const {
+    require_count(option, steps.count());
+    Shape shape;
+    shape.resize(static_cast<std::size_t>(axes_));
+    for (int a = 0; a < axes_; ++a) {
+      if (steps[a] < lowest)
+        fail<ShapeError>(caller_, name_, option, to_text(lowest) + " or more", to_text(steps[a]));
+      shape.data()[a] = steps[a];
+    }
+    return shape;
+  }
+  void require_count(const char* option, std::int64_t count) const {
+    if (count > 1 && count != axes_)
+      fail<ShapeError>(caller_, name_, option,
+                       "one number, or one for each of " + to_text(axes_) + " axes",
+                       to_text(count));
+  }
+  void require_padding(const Paddings& padding) const {
+    require_count("padding", padding.count());
+    for (int a = 0; a < axes_; ++a)
+      if (padding.before(a) < 0 || padding.after(a) < 0)
+        fail<ShapeError>(caller_, name_, "padding", "0 or more",
+                         to_text(std::min(padding.before(a), padding.after(a))));
+  }
+  ConvolutionGeometry geometry(const Steps& stride, const Steps& dilation,
+                               std::int64_t groups) const {
+    if (groups < 1) fail<ShapeError>(caller_, name_, "groups", "1 or more", to_text(groups));
+    ConvolutionGeometry geometry;
+    geometry.stride = geometry.before = geometry.sizes = numbers("stride", stride, 1);
+    geometry.dilation = numbers("dilation", dilation, 1);
+    geometry.groups = groups;
+    return geometry;
+  }
+  [[noreturn]] void fail_size(int axis, std::int64_t window, std::int64_t padded) const {
+    fail<ShapeError>(caller_, name_, "weight",
+                     "a window that fits the padded length " + to_text(padded) + " of axis " +
+                         to_text(axis + 1),
+                     to_text(window));
+  }
+  Caller caller() const { return caller_; }
+
+ private:
+  void require_rank(const char* argument, const Shape& shape, std::size_t rank) const {
+    if (shape.rank() != rank)
+      fail<ShapeError>(caller_, name_, argument, to_text(rank) + " axes", to_text(shape));
+  }
+  /// The channels moved from axis 1 to the end, or back.
+  Tensor moved(const Operand& x, bool to_end) const {
+    int order[5];
+    const int rank = axes_ + 2;
+    for (int a = 0; a < rank; ++a)
+      order[a] = a == 0 ? 0 : to_end ? (a == rank - 1 ? 1 : a + 1) : (a == 1 ? rank - 1 : a - 1);
+    return transpose(x, Axes(std::span<const int>(order, static_cast<std::size_t>(rank))));
+  }
+  Caller caller_;
+  const char* name_;
+  int axes_;
+  bool first_;
+  Shape window_;
+  Tensor x_;
+};
+
+/// The reach of a window: the length of what it reads.
+std::int64_t reach(const Arguments& given, const ConvolutionGeometry& geometry, int axis) {
+  return geometry.dilation.data()[axis] * (given.window(axis) - 1) + 1;
+}
+
+Tensor convolve(const char* name, int axes, const Operand& x, const Operand& weight,
+                const Operand* bias, const ConvolutionOptions& options) {
+  const FunctionScope scope(x.caller(), name);
+  const Arguments given(name, axes, x, weight, options.channels);
+  given.require_padding(options.padding);
+  Op* const activating = core_ops.of(options.activation);
+  if (!activating && options.activation != Activation::none)
+    fail<Error>(x.caller(), name, "activation", "none, relu, sigmoid or tanh",
+                to_text(static_cast<int>(options.activation)));
+  ConvolutionGeometry geometry = given.geometry(options.stride, options.dilation, options.groups);
+  for (int a = 0; a < axes; ++a) {
+    const std::int64_t length = given.length(a), stride = geometry.stride.data()[a];
+    const std::int64_t wide = reach(given, geometry, a);
+    std::int64_t before = options.padding.before(a), after = options.padding.after(a);
+    if (options.padding.is_same()) {
+      const std::int64_t all =
+          std::max<std::int64_t>(0, ((length + stride - 1) / stride - 1) * stride + wide - length);
+      before = all / 2;
+      after = all - before;
+    }
+    const std::int64_t left = length + before + after - wide;
+    if (given.window(a) < 1 || left < 0)
+      given.fail_size(a, given.window(a), length + before + after);
+    geometry.before.data()[a] = before;
+    geometry.sizes.data()[a] = left / stride + 1;
+  }
+  const Operand image(given.x(), x.caller());
+  const auto is_own = [](const Op& op) { return !op.composite && op.gradient.fused; };
+  if (bias && activating && is_own(*activating)) {
+    geometry.activation = options.activation;
+    return given.result(run(convolution_dense_op, {image, weight, *bias}, geometry));
+  }
+  Tensor y = bias ? run(convolution_add_op, {image, weight, *bias}, geometry)
+                  : run(convolution_op, {image, weight}, geometry);
+  return given.result(activating ? run_unary(*activating, std::move(y)) : std::move(y));
+}
+
+Tensor convolve_transposed(const char* name, int axes, const Operand& x, const Operand& weight,
+                           const Operand* bias, const TransposedConvolutionOptions& options) {
+  const FunctionScope scope(x.caller(), name);
+  const Arguments given(name, axes, x, weight, options.channels);
+  given.require_padding(options.padding);
+  ConvolutionGeometry geometry = given.geometry(options.stride, options.dilation, options.groups);
+  const Shape more = given.numbers("output_padding", options.output_padding, 0);
+  for (int a = 0; a < axes; ++a) {
+    const std::int64_t stride = geometry.stride.data()[a], wide = reach(given, geometry, a);
+    const std::int64_t most = std::max(stride, geometry.dilation.data()[a]);
+    if (more.data()[a] >= most)
+      fail<ShapeError>(x.caller(), name, "output_padding",
+                       "less than the larger one of stride and dilation, " + to_text(most),
+                       to_text(more.data()[a]));
+    const std::int64_t all = (given.length(a) - 1) * stride + wide + more.data()[a];
+    std::int64_t before = options.padding.before(a), size = all - before - options.padding.after(a);
+    if (options.padding.is_same()) {
+      size = given.length(a) * stride;
+      before = std::max<std::int64_t>(0, all - size) / 2;
+    }
+    if (given.window(a) < 1 || size < 1)
+      fail<ShapeError>(x.caller(), name, "padding",
+                       "less than the length " + to_text(all) + " of axis " + to_text(a + 1) +
+                           " without padding",
+                       to_text(all - size));
+    geometry.before.data()[a] = before;
+    geometry.sizes.data()[a] = size;
+  }
+  const Operand image(given.x(), x.caller());
+  Tensor y = run(convolution_data_op, {image, weight}, geometry);
+  if (bias) {
+    const Shape &shape = shape_of(convolution_add_op, *bias, 2), channels{y.shape().end()[-1]};
+    if (!(shape == channels))
+      fail<ShapeError>(x.caller(), name, "bias", "shape " + to_text(channels), to_text(shape));
+    y = run_binary(add_op, std::move(y), *bias);
+  }
+  return given.result(std::move(y));
+}
+}  // namespace
+
+#define REEL_CONVOLUTIONS(axes)                                                                 \
+  Tensor conv##axes##d(Operand x, Operand weight, const ConvolutionOptions& options) {          \
+    return convolve("conv" #axes "d", axes, x, weight, nullptr, options);                       \
+  }                                                                                             \
+  Tensor conv##axes##d(Operand x, Operand weight, Operand bias,                                 \
+                       const ConvolutionOptions& options) {                                     \
+    return convolve("conv" #axes "d", axes, x, weight, &bias, options);                         \
+  }                                                                                             \
+  Tensor conv_transpose##axes##d(Operand x, Operand weight,                                     \
+                                 const TransposedConvolutionOptions& options) {                 \
+    return convolve_transposed("conv_transpose" #axes "d", axes, x, weight, nullptr, options);  \
+  }                                                                                             \
+  Tensor conv_transpose##axes##d(Operand x, Operand weight, Operand bias,                       \
+                                 const TransposedConvolutionOptions& options) {                 \
+    return convolve_transposed("conv_transpose" #axes "d", axes, x, weight, &bias, options);    \
+  }
+REEL_CONVOLUTIONS(1)
+REEL_CONVOLUTIONS(2)
+REEL_CONVOLUTIONS(3)
+#undef REEL_CONVOLUTIONS
+
+const Entry convolution_ops[] = {&convolution_op,      &convolution_add_op,     &convolution_dense_op,
+                                 &convolution_data_op, &convolution_weights_op, nullptr};
+}  // namespace reel
