@@ -251,10 +251,72 @@ struct Residue {
   }
 };
 
+/// Whether dx by data_by_columns() is faster: a window row has few elements.
+inline bool has_short_rows(const Geometry& g) {
+  return g.groups == 1 && g.channels > 0 && g.channels < 8 && g.channels * g.taps[2] < 48 &&
+         g.dilation[0] == 1 && g.dilation[1] == 1 && g.dilation[2] == 1;
+}
+/// dx where a window row has few elements: the products dy weight of some positions, with a column
+/// for each element of the window, are added at their places in an image with zeros around it.
+template <class T>
+void data_by_columns(const Geometry& g, const T* dy, const T* weight, T* dx) {
+  const Int c = g.channels, k = g.outputs, run = g.taps[2] * c, m = g.tap_count() * c;
+  const Int wide = rounded_up(m, panel<T>), lines = g.out[0] * g.out[1], width = g.out[2];
+  T* const packed = elements<T>(lasting_scratch, wide * k);
+  pack_panels(k, m, packed, k, [&](Int o) { return weight + o; });
+  Int length[spatial];
+  for (int a = 0; a < spatial; ++a)
+    length[a] = most(g.in[a] + g.before[a], (g.out[a] - 1) * g.stride[a] + g.taps[a]);
+  const Int row = length[2] * c, plane = length[1] * row, all = length[0] * plane;
+  const Int some = within((96 << 10) / (width * wide * size_in_bytes<T>), 1, lines);
+  parallel_for(g.batch, [&](Int n) {
+    T* const image = elements<T>(scratch, rounded_up(all, 16) + some * width * wide);
+    T* const columns = image + rounded_up(all, 16);
+    std::memset(image, 0, static_cast<std::size_t>(all) * sizeof(T));
+    for (Int first = 0; first < lines; first += some) {
+      const Int count = least(some, lines - first) * width;
+      const T* const from = dy + (n * lines + first) * width * k;
+      for (Int column = 0; column < wide; column += panel<T>)
+        for (Int done = 0, height; done < count; done += height) {
+          height = tile_rows_of(count - done, tile_height);
+          const T* x[tall_height];
+          T* to[tall_height];
+          for (Int i = 0; i < height; ++i) {
+            x[i] = from + (done + i) * k;
+            to[i] = columns + (done + i) * wide + column;
+          }
+          static constexpr Int none = 0;
+          gather_rows<tile_height>(height, x, {&none, 1, k}, packed + column * k, to, panel<T>,
+                                   zeros<T>, false);
+        }
+      for (Int p = 0; p < count; ++p) {
+        const Int line = first + p / width, depth = line / g.out[1], height = line % g.out[1];
+        T* const to = image + depth * g.stride[0] * plane + height * g.stride[1] * row +
+                      p % width * g.stride[2] * c;
+        const T* sums = columns + p * wide;
+        for (Int d = 0; d < g.taps[0]; ++d)
+          for (Int h = 0; h < g.taps[1]; ++h, sums += run) {
+            T* const at = to + d * plane + h * row;
+            Int e = 0;
+            for (; e + lanes<T> <= run; e += lanes<T>)
+              store(at + e, Vector<T>(load(at + e) + load(sums + e)));
+            for (; e < run; ++e) at[e] += sums[e];
+          }
+      }
+    }
+    for (Int d = 0; d < g.in[0]; ++d)
+      for (Int h = 0; h < g.in[1]; ++h)
+        std::memcpy(dx + ((n * g.in[0] + d) * g.in[1] + h) * g.in[2] * c,
+                    image + (d + g.before[0]) * plane + (h + g.before[1]) * row + g.before[2] * c,
+                    static_cast<std::size_t>(g.in[2] * c) * sizeof(T));
+  });
+}
+
 /// dx of a convolution: for each remainder of the positions of x modulo the strides a convolution of
 /// dy with stride 1 over the taps that meet these positions, in reverse order.
 template <class T>
 void convolution_data(const Geometry& g, const T* dy, const T* weight, T* dx) {
+  if (has_short_rows(g)) return data_by_columns(g, dy, weight, dx);
   const Int wide = rounded_up(g.channels, panel<T>);
   const Int offsets = offsets_size<T>(g);
   T* const memory =
