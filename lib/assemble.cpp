@@ -39,6 +39,7 @@ constinit const CoreOps core_ops = {
     .linear_scan = linear_scan_op,
     .lookup = lookup_op,
     .matmul = matmul_op,
+    .max_pool_places = max_pool_places_op,
     .order = order_op,
     .polygamma = polygamma_op,
     .random = random_op,

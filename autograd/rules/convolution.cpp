@@ -34,18 +34,14 @@ void convolution_rule(GradientCall& call) {
     call.give(1, core_ops.convolution_weights, {call.input(0), dy},
               geometry(call, window(call.input_shape(1))));
 }
-// r = x * w + b        db = dr, summed over all positions
-void convolution_add_rule(GradientCall& call) {
-  convolution_rule(call);
-  call.give_sum(2, call.dy());
-}
-// r = f(x * w + b), and f' is a function of r
+// r = f(x * w + b), and f' is a function of r        db = dr, summed over all positions
 void convolution_dense_rule(GradientCall& call) {
   const Activation activation = call.option<ConvolutionGeometry>().activation;
   const Op* const activating = core_ops.of(activation);
   if (activating && !call.step_before(*activating))
     call.set_dy(gradient_of(activation)(call.dy(), call.output()));
-  convolution_add_rule(call);
+  convolution_rule(call);
+  call.give_sum(2, call.dy());
 }
 // x = y *T w        dy = dx * w        dw = dx *w y
 void convolution_data_rule(GradientCall& call) {
@@ -70,7 +66,7 @@ void convolution_weights_rule(GradientCall& call) {
 }  // namespace
 
 const NamedRule convolution_rules[] = {{"convolution", convolution_rule},
-                                       {"convolution_add", convolution_add_rule},
+                                       {"convolution_add", convolution_dense_rule},
                                        {"convolution_dense", convolution_dense_rule},
                                        {"convolution_data", convolution_data_rule},
                                        {"convolution_weights", convolution_weights_rule},

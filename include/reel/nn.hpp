@@ -2,6 +2,7 @@
 // Layers, cells and models. A model is a struct that lists its parts: REEL_FIELDS or fields().
 #pragma once
 #include <reel/nn/check.hpp>
+#include <reel/nn/convolution.hpp>
 #include <reel/nn/initialize.hpp>
 #include <reel/nn/layers.hpp>
 #include <reel/nn/model.hpp>

@@ -11,6 +11,7 @@
 #include <reel/ops/math.hpp>
 #include <reel/ops/matmul.hpp>
 #include <reel/ops/normalize.hpp>
+#include <reel/ops/pool.hpp>
 #include <reel/ops/recurrent.hpp>
 #include <reel/ops/reduce.hpp>
 #include <reel/ops/reshape.hpp>

@@ -9,28 +9,8 @@ namespace reel::kernels::REEL_ISA {
 Tile activation_pass(Activation activation, DType dtype);  // pointwise_activation.cpp
 
 namespace {
-/// x and y are [batch, spatial axes, channels], the weight is [taps, channels of a group, outputs].
 Geometry geometry_of(const KernelCall& call, const Shape& x, const Shape& weight, const Shape& y) {
-  const auto& options = call.option<ConvolutionGeometry>();
-  const int axes = static_cast<int>(options.stride.rank());
-  Geometry g{};
-  g.batch = x.data()[0];
-  g.groups = options.groups;
-  g.channels = x.data()[axes + 1] / g.groups;
-  g.outputs = y.data()[axes + 1] / g.groups;
-  for (int a = 0; a < spatial; ++a) {
-    const int own = a - (spatial - axes);
-    const auto length = [&](const Shape& shape, int first, Int absent) {
-      return own < 0 ? absent : shape.data()[own + first];
-    };
-    g.in[a] = length(x, 1, 1);
-    g.out[a] = length(y, 1, 1);
-    g.taps[a] = length(weight, 0, 1);
-    g.stride[a] = length(options.stride, 0, 1);
-    g.dilation[a] = length(options.dilation, 0, 1);
-    g.before[a] = length(options.before, 0, 0);
-  }
-  return g;
+  return {sizes_of(call.option<ConvolutionGeometry>(), x, weight, y)};
 }
 
 KernelResult convolution(const KernelCall& call) {

@@ -9,6 +9,7 @@
 #include "lib/cpu/panels.hpp"
 #include "lib/pool/pool.hpp"
 #include "lib/pool/scratch.hpp"
+#include "lib/table/options/convolution.hpp"
 
 namespace reel::kernels::REEL_ISA {
 using Int = std::int64_t;
@@ -17,12 +18,7 @@ inline constexpr int spatial = 3;  // axes: depth, height, width; absent ones ha
 inline Int most(Int a, Int b) { return a > b ? a : b; }
 inline Int within(Int x, Int low, Int high) { return x < low ? low : x > high ? high : x; }
 
-/// The geometry of one convolution from x to y: lengths along each axis, channels of one group.
-struct Geometry {
-  Int batch, in[spatial], out[spatial], taps[spatial];
-  Int stride[spatial], dilation[spatial], before[spatial];
-  Int channels, outputs, groups;  // of one group: of x, of y
-
+struct Geometry : ConvolutionSizes {
   Int all_channels() const { return channels * groups; }
   Int all_outputs() const { return outputs * groups; }
   Int tap_count() const { return taps[0] * taps[1] * taps[2]; }
@@ -38,7 +34,7 @@ struct Geometry {
 inline constexpr int tile_height = wide_tile_rows, tall_height = 8;
 inline constexpr int panel_vectors = tile_vectors(tile_height);
 template <class T>
-inline constexpr Int panel = panel_vectors * lanes<T>;
+inline constexpr Int panel = panel_vectors* lanes<T>;
 inline constexpr Int band_bytes = 160 << 10, pass_bytes = 48 << 10, tiles_bytes = 80 << 10;
 
 /// The number of rows of the next tile, so that the last two tiles are equal.
@@ -53,8 +49,8 @@ struct Runs {
   Int count, run;
 };
 
-/// c [Rows, columns] = start + sum over the runs of x[row][i] weights[i][...]. `start` is one row of
-/// Vectors vectors. If `adds`, the sums are added to c.
+/// c [Rows, columns] = start + sum over the runs of x[row][i] weights[i][...]. `start` is one row
+/// of Vectors vectors. If `adds`, the sums are added to c.
 template <int Rows, int Vectors, class T>
 [[gnu::noinline]] void gather_tile(const T* const* x, const Runs& runs, const T* weights,
                                    T* const* c, Int columns, const T* start, bool adds) {

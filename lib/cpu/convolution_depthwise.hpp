@@ -20,8 +20,8 @@ struct WindowRows {
   Int count;
 };
 
-/// `Outputs` outputs of a line, all channels: y = start + sum over taps. The taps of a row follow one
-/// another with `tap` elements between them, the outputs with `step` in x and `y_step` in y.
+/// `Outputs` outputs of a line, all channels: y = start + sum over taps. The taps of a row follow
+/// one another with `tap` elements between them, the outputs with `step` in x and `y_step` in y.
 template <int Outputs, class T>
 [[gnu::noinline]] void depthwise_tile(const WindowRows<T>& rows, Int offset, Int taps, Int tap,
                                       Int step, Int channels, const T* weights, Int weight_row,
@@ -39,8 +39,7 @@ template <int Outputs, class T>
       for (Int j = 0; j < taps; ++j, p += tap, f += channels) {
         const Vector<T> factor = get(f);
         REEL_UNROLL
-        for (int t = 0; t < Outputs; ++t)
-          sums[t] = xsimd::fma(get(p + t * step), factor, sums[t]);
+        for (int t = 0; t < Outputs; ++t) sums[t] = xsimd::fma(get(p + t * step), factor, sums[t]);
       }
     }
     REEL_UNROLL
@@ -58,8 +57,7 @@ template <int Outputs, class T>
 /// sums[tap][channel] += x dy of `Outputs` outputs.
 template <int Outputs, class T>
 [[gnu::noinline]] void depthwise_outer(const WindowRows<T>& rows, Int offset, Int taps, Int tap,
-                                       Int step, Int channels, const T* dy, T* sums,
-                                       Int sums_row) {
+                                       Int step, Int channels, const T* dy, T* sums, Int sums_row) {
   constexpr Int L = lanes<T>;
   const auto at = [&](Int e, Int left) {
     const auto get = [&](const T* from) { return left >= L ? load(from) : load_part(from, left); };
@@ -86,8 +84,8 @@ template <int Outputs, class T>
   if (e < channels) at(e, channels - e);
 }
 
-/// Calls f(output, outputs, first tap, taps, offset) for the outputs of a line: several at once where
-/// no tap is outside of the input, else one by one with the taps inside.
+/// Calls f(output, outputs, first tap, taps, offset) for the outputs of a line: several at once
+/// where no tap is outside of the input, else one by one with the taps inside.
 template <class F>
 void for_outputs(const Geometry& g, const F& f) {
   const Int c = g.all_channels(), stride = g.stride[2], dilation = g.dilation[2];
@@ -140,8 +138,8 @@ void gather_depthwise(const Gather<T>& call) {
       const Int y_step = call.y_step[2] * c;
       for_outputs(g, [&](Int q, bool several, Int first, Int taps, Int offset) {
         const auto compute = several ? depthwise_tile<outputs_at_once, T> : depthwise_tile<1, T>;
-        compute(rows, offset, taps, g.dilation[2] * c, g.stride[2] * c, c,
-                call.packed + first * c, g.taps[2] * c, call.start, to + q * y_step, y_step);
+        compute(rows, offset, taps, g.dilation[2] * c, g.stride[2] * c, c, call.packed + first * c,
+                g.taps[2] * c, call.start, to + q * y_step, y_step);
       });
     }
   });
@@ -154,8 +152,7 @@ void depthwise_weights(const Geometry& g, const T* x, const T* dy, T* dweight) {
   // The pieces depend on the shape alone.
   const double enough = g.work() / (1 << 19);
   const Int pieces = within(enough > 8 ? 8 : static_cast<Int>(enough), 1, most(lines, 1));
-  T* const parts =
-      pieces > 1 ? elements<T>(lasting_scratch, (pieces - 1) * weights) : nullptr;
+  T* const parts = pieces > 1 ? elements<T>(lasting_scratch, (pieces - 1) * weights) : nullptr;
   parallel_for(pieces, [&](Int piece) {
     T* const sums = piece ? parts + (piece - 1) * weights : dweight;
     std::memset(sums, 0, static_cast<std::size_t>(weights) * sizeof(T));

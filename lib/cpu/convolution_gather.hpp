@@ -70,7 +70,8 @@ class GatherBand {
       by_tiles(pixels, length, panels, start, bands_.is_short ? memory + band : nullptr);
       return;
     }
-    const Int in_pass = within(pass_bytes / (bands_.run * width * size_in_bytes<T>), 1, bands_.runs);
+    const Int in_pass =
+        within(pass_bytes / (bands_.run * width * size_in_bytes<T>), 1, bands_.runs);
     for (Int column = 0; column < g_.outputs; column += width) {
       const Int left = least(width, g_.outputs - column);
       for (Int t = 0; t < bands_.runs; t += in_pass) {
@@ -116,8 +117,8 @@ class GatherBand {
     }
   }
   const T* plane_of(Int image, Int tap) const {
-    const Int n = image / g_.out[0], d = image % g_.out[0] * g_.stride[0] +
-                                         tap * g_.dilation[0] - g_.before[0];
+    const Int n = image / g_.out[0],
+              d = image % g_.out[0] * g_.stride[0] + tap * g_.dilation[0] - g_.before[0];
     if (d < 0 || d >= g_.in[0]) return nullptr;
     return call_.x + (n * g_.in[0] + d) * g_.in[1] * g_.in[2] * g_.all_channels() +
            group_ * g_.channels;
@@ -126,9 +127,9 @@ class GatherBand {
     const Int rows = (rows_ - 1) * g_.stride[1] + (g_.taps[1] - 1) * g_.dilation[1] + 1;
     for (Int i = 0; i < images_; ++i)
       for (Int t = 0; t < g_.taps[0]; ++t)
-        copy_band(plane_of(first_image_ + i, t), g_.in[1], g_.in[2], g_.channels,
-                  g_.all_channels(), first_ * g_.stride[1] - g_.before[1], rows, -g_.before[2],
-                  bands_.columns, to + i * bands_.image + t * bands_.plane);
+        copy_band(plane_of(first_image_ + i, t), g_.in[1], g_.in[2], g_.channels, g_.all_channels(),
+                  first_ * g_.stride[1] - g_.before[1], rows, -g_.before[2], bands_.columns,
+                  to + i * bands_.image + t * bands_.plane);
   }
 
   // The positions of the output, in order.
@@ -139,9 +140,8 @@ class GatherBand {
   void begin_image() {
     if (image_ == images_) return;
     const Int at = first_image_ + image_, n = at / g_.out[0], d = at % g_.out[0];
-    image_from_ = bands_.copies
-                      ? memory_ + image_ * bands_.image
-                      : plane_of(at, 0) + first_ * g_.stride[1] * bands_.row;
+    image_from_ = bands_.copies ? memory_ + image_ * bands_.image
+                                : plane_of(at, 0) + first_ * g_.stride[1] * bands_.row;
     const Int depth = n * call_.y_length[0] + call_.y_first[0] + d * call_.y_step[0];
     const Int line = depth * call_.y_length[1] + call_.y_first[1] + first_ * call_.y_step[1];
     image_to_ = call_.y + (line * call_.y_length[2] + call_.y_first[2]) * g_.all_outputs() +
@@ -151,8 +151,8 @@ class GatherBand {
     const Int height = tile_rows_of(left, outputs <= lanes<T> ? tall_height : tile_height);
     const Int y_row = call_.y_step[1] * call_.y_length[2] * g_.all_outputs();
     for (Int i = 0; i < height; ++i) {
-      from_[i] = image_from_ + row_ * g_.stride[1] * bands_.row +
-                 column_ * g_.stride[2] * g_.channels;
+      from_[i] =
+          image_from_ + row_ * g_.stride[1] * bands_.row + column_ * g_.stride[2] * g_.channels;
       to_[i] = image_to_ + row_ * y_row + column_ * call_.y_step[2] * g_.all_outputs();
       if (++column_ < g_.out[2]) continue;
       column_ = 0;
@@ -253,8 +253,9 @@ struct Residue {
 
 /// Whether dx by data_by_columns() is faster: a window row has few elements.
 inline bool has_short_rows(const Geometry& g) {
-  return g.groups == 1 && g.channels > 0 && g.channels < 8 && g.channels * g.taps[2] < 48 &&
-         g.dilation[0] == 1 && g.dilation[1] == 1 && g.dilation[2] == 1;
+  return g.out_pixels() * g.outputs > 0 && g.groups == 1 && g.channels > 0 && g.channels < 8 &&
+         g.channels * g.taps[2] < 48 && g.dilation[0] == 1 && g.dilation[1] == 1 &&
+         g.dilation[2] == 1;
 }
 /// dx where a window row has few elements: the products dy weight of some positions, with a column
 /// for each element of the window, are added at their places in an image with zeros around it.
@@ -312,8 +313,8 @@ void data_by_columns(const Geometry& g, const T* dy, const T* weight, T* dx) {
   });
 }
 
-/// dx of a convolution: for each remainder of the positions of x modulo the strides a convolution of
-/// dy with stride 1 over the taps that meet these positions, in reverse order.
+/// dx of a convolution: for each remainder of the positions of x modulo the strides a convolution
+/// of dy with stride 1 over the taps that meet these positions, in reverse order.
 template <class T>
 void convolution_data(const Geometry& g, const T* dy, const T* weight, T* dx) {
   if (has_short_rows(g)) return data_by_columns(g, dy, weight, dx);

@@ -220,13 +220,13 @@ void convolution_weights(const Geometry& g, const T* x, const T* dy, T* dweight)
   if (weights * g.batch * g.out_pixels() == 0) return;
   const WeightPieces<T> pieces(g);
   const bool apart = !pieces.by_columns && pieces.count > 1;
-  T* const parts =
-      apart ? elements<T>(lasting_scratch, (pieces.count - 1) * weights) : nullptr;
+  T* const parts = apart ? elements<T>(lasting_scratch, (pieces.count - 1) * weights) : nullptr;
   parallel_for(pieces.count, [&](Int i) {
     WeightPiece<T> piece(g, pieces, x, dy);
     const Int n = pieces.count;
     if (pieces.by_columns)
-      return piece.add(0, pieces.units, pieces.panels * i / n, pieces.panels * (i + 1) / n, dweight);
+      return piece.add(0, pieces.units, pieces.panels * i / n, pieces.panels * (i + 1) / n,
+                       dweight);
     T* const sums = i == 0 ? dweight : parts + (i - 1) * weights;
     if (i > 0) clear(sums);
     piece.add(pieces.units * i / n, pieces.units * (i + 1) / n, 0, pieces.panels, sums);

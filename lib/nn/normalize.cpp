@@ -32,15 +32,25 @@ double checked_epsilon(double epsilon, std::string_view layer, Caller caller) {
   return epsilon;
 }
 
-/// The shape of x, which is [batch, channels, ...].
-const Shape& shape_with_channels(std::string_view layer, const Operand& x, std::int64_t channels) {
+/// The shape of x, which is [batch, ..., channels], or [batch, channels, ...].
+const Shape& shape_with_channels(std::string_view layer, const Operand& x, std::int64_t count,
+                                 Channels channels) {
+  const bool last = channels == Channels::last;
   const Shape* const shape = shape_of_input(layer, "x", x);
-  if (shape && shape->rank() >= 2 && (*shape)[1] == channels) return *shape;
-  fail<ShapeError>(x.caller(), layer, "x", error_text("shape (batch, {}, ...)", channels),
-                   shape ? to_text(*shape) : "a number");
+  if (shape && shape->rank() >= 2 && (*shape)[last ? -1 : 1] == count) return *shape;
+  const bool other = shape && shape->rank() >= 2 && (*shape)[last ? 1 : -1] == count;
+  fail<ShapeError>(
+      x.caller(), layer, "x",
+      last ? error_text("shape (batch, ..., {})", count)
+           : error_text("shape (batch, {}, ...)", count),
+      shape ? to_text(*shape) : "a number",
+      !other ? ""
+      : last ? "Where axis 1 has the channels, give the layer .channels = Channels::first."
+             : "Where the last axis has the channels, give the layer .channels = Channels::last.");
 }
-/// [channels] as [channels, 1, ...], for x of this rank.
-Tensor along_channels(const Variable& x, std::size_t rank) {
+/// [channels] in the place of the channels of x, for x of this rank.
+Tensor along_channels(const Variable& x, std::size_t rank, Channels channels) {
+  if (channels == Channels::last) return x.value();
   Shape shape;
   shape.resize(rank - 1);
   shape.data()[0] = x.size();
@@ -59,11 +69,12 @@ Tensor RMSNorm::operator()(Operand x) const {
   return from / sqrt(mean(square(from), -1, keepdims) + epsilon) * scale;
 }
 
-GroupNorm::GroupNorm(Extent groups, Extent channels, NormOptions options, Caller caller)
+GroupNorm::GroupNorm(Extent groups, Extent channels, GroupNormOptions options, Caller caller)
     : scale(vector_of(1, "GroupNorm", "scale", channels, options.dtype, caller)),
       shift(vector_of(0, "GroupNorm", "shift", channels, options.dtype, caller)),
       groups(checked("GroupNorm", "groups", groups, caller)),
-      epsilon(checked_epsilon(options.epsilon, "GroupNorm", caller)) {
+      epsilon(checked_epsilon(options.epsilon, "GroupNorm", caller)),
+      channels(options.channels) {
   if (channels.value % groups.value != 0)
     fail<ShapeError>(caller, "GroupNorm", "groups",
                      error_text("a divisor of {} channels", channels.value), to_text(groups.value));
@@ -71,15 +82,24 @@ GroupNorm::GroupNorm(Extent groups, Extent channels, NormOptions options, Caller
 
 Tensor GroupNorm::operator()(Operand x) const {
   const CallerScope here(x.caller(), "GroupNorm");
-  const Shape shape = shape_with_channels("GroupNorm", x, scale.size());
+  const Shape shape = shape_with_channels("GroupNorm", x, scale.size(), channels);
   const Tensor from = x.value();
-  if (from.size() == 0) return from * along_channels(scale, shape.rank());
+  const Tensor gain = along_channels(scale, shape.rank(), channels);
+  if (from.size() == 0) return from * gain;
   const std::int64_t length = from.size() / (shape[0] * groups);
   const Tensor one = full({length}, 1, {scale.dtype()}).to(scale.device());
+  // The elements of a group side by side.
+  const std::int64_t width = scale.size() / groups;
+  const Shape parts = channels == Channels::last ? Shape({shape[0], length / width, groups, width})
+                                                 : Shape({shape[0], groups, length, 1});
+  const auto exchanged = [&](const Tensor& rows) {
+    return channels == Channels::last ? transpose(rows, {0, 2, 1, 3}) : rows;
+  };
+  const Tensor sides = exchanged(reshape(from, parts));
   const Tensor rows =
-      layer_norm(reshape(from, {shape[0], groups, length}), one, one - one, epsilon);
-  return reshape(rows, shape) * along_channels(scale, shape.rank()) +
-         along_channels(shift, shape.rank());
+      layer_norm(reshape(sides, {shape[0], groups, length}), one, one - one, epsilon);
+  return reshape(exchanged(reshape(rows, sides.shape())), shape) * gain +
+         along_channels(shift, shape.rank(), channels);
 }
 
 BatchNorm::BatchNorm(Extent channels, BatchNormOptions options, Caller caller)
@@ -88,26 +108,29 @@ BatchNorm::BatchNorm(Extent channels, BatchNormOptions options, Caller caller)
       mean(vector_of<Buffer>(0, "BatchNorm", "mean", channels, options.dtype, caller)),
       variance(vector_of<Buffer>(1, "BatchNorm", "variance", channels, options.dtype, caller)),
       epsilon(checked_epsilon(options.epsilon, "BatchNorm", caller)),
-      momentum(options.momentum) {
+      momentum(options.momentum),
+      channels(options.channels) {
   check_number(momentum >= 0 && momentum <= 1, "BatchNorm", "momentum", "0 to 1", momentum, caller);
 }
 
 Tensor BatchNorm::operator()(Operand x) const {
   const CallerScope here(x.caller(), "BatchNorm");
-  const Shape shape = shape_with_channels("BatchNorm", x, scale.size());
+  const Shape shape = shape_with_channels("BatchNorm", x, scale.size(), channels);
   const Tensor from = x.value();
   const std::size_t rank = shape.rank();
-  const Tensor gain = along_channels(scale, rank), plus = along_channels(shift, rank);
+  const Tensor gain = along_channels(scale, rank, channels),
+               plus = along_channels(shift, rank, channels);
   if (!training())
-    return (from - along_channels(mean, rank)) *
-               (gain / sqrt(along_channels(variance, rank) + epsilon)) +
+    return (from - along_channels(mean, rank, channels)) *
+               (gain / sqrt(along_channels(variance, rank, channels) + epsilon)) +
            plus;
   const std::int64_t count = from.size() / scale.size();
   if (count < 2)
     fail<ShapeError>(x.caller(), "BatchNorm", "x", "two elements or more for each channel",
                      to_text(shape), "TrainScope evaluating(false) uses running ones.");
-  constexpr int but_channels[] = {0, 2, 3, 4, 5, 6, 7};
-  const Axes others(std::span<const int>(but_channels).first(rank - 1));
+  constexpr int but_channels[] = {0, 2, 3, 4, 5, 6, 7}, but_last[] = {0, 1, 2, 3, 4, 5, 6};
+  const std::span<const int> axes = channels == Channels::last ? but_last : but_channels;
+  const Axes others(axes.first(rank - 1));
   const Tensor middle = reel::mean(from, others, keepdims);
   // The mean is rounded, so the mean of the differences is subtracted too.
   Tensor centred = from - middle;

@@ -8,6 +8,7 @@
 #include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
+#include "lib/ops/spatial.hpp"
 #include "lib/table/entries.hpp"
 #include "lib/table/options/convolution.hpp"
 
@@ -23,9 +24,18 @@ Shape shape_with(std::int64_t first, const Shape& middle, std::int64_t last) {
 }
 void require_axes(const Inference& call, int i, const char* lengths) {
   const std::size_t axes = call.option<ConvolutionGeometry>().stride.rank();
-  if (call.input(i).shape.rank() != axes + 2)
+  const Shape& shape = call.input(i).shape;
+  if (shape.rank() != axes + 2)
     fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, i),
-                     to_text(axes + 2) + " axes: " + lengths, to_text(call.input(i).shape));
+                     to_text(axes + 2) + " axes: " + lengths, to_text(shape));
+}
+void require_window(const Inference& call, const char* lengths) {
+  require_axes(call, 1, lengths);
+  const Shape& weight = call.input(1).shape;
+  for (std::size_t a = 0; a + 2 < weight.rank(); ++a)
+    if (weight.data()[a] < 1)
+      fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 1),
+                       "a window of one element or more", to_text(weight));
 }
 [[noreturn]] void fail_channels(const Inference& call, int i, std::int64_t expected,
                                 const char* axis, const Text& reason) {
@@ -40,7 +50,7 @@ void convolution_shape(Inference& call) {
   const auto& options = call.option<ConvolutionGeometry>();
   for (int i = 0; i < call.input_count; ++i) require_floating(call, i);
   require_axes(call, 0, "the batch, the spatial axes and the channels");
-  require_axes(call, 1, "the window, the input channels of a group and the output channels");
+  require_window(call, "the window, the input channels of a group and the output channels");
   const Shape &x = call.input(0).shape, &weight = call.input(1).shape;
   const std::int64_t in = weight.end()[-2] * options.groups, out = weight.end()[-1];
   if (out % options.groups != 0)
@@ -61,7 +71,7 @@ void data_shape(Inference& call) {
   const auto& options = call.option<ConvolutionGeometry>();
   for (int i : {0, 1}) require_floating(call, i);
   require_axes(call, 0, "the batch, the spatial axes and the channels");
-  require_axes(call, 1, "the window, the output channels of a group and the input channels");
+  require_window(call, "the window, the output channels of a group and the input channels");
   const Shape &dy = call.input(0).shape, &weight = call.input(1).shape;
   if (weight.end()[-1] % options.groups != 0)
     fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 1),
@@ -123,30 +133,36 @@ Tensor convolved(std::size_t rank, const Tensor& x, const Tensor& weight, const 
          : rank == 4 ? conv2d(x, weight, bias, options)
                      : conv3d(x, weight, bias, options);
 }
+constexpr Layout layouts[] = {Layout::plain, Layout::transposed, Layout::reversed, Layout::repeated,
+                              Layout::stepped};
 void convolution_samples(SampleList out) {
-  for (const Case& each : cases())
-    sample(out, {drawn(each.x), drawn(each.weight, {}, 3)},
-           [each](const std::vector<Tensor>& in) {
-             return convolved(each.x.rank(), in[0], in[1], each.options);
-           });
+  for (const Layout layout : layouts)
+    for (const Case& each : cases())
+      if (layout == Layout::plain || each.x.rank() == 3)
+        sample(out, {drawn(each.x, layout), drawn(each.weight, layout, {}, 3)},
+               [each](const std::vector<Tensor>& in) {
+                 return convolved(each.x.rank(), in[0], in[1], each.options);
+               });
   sample(out, {drawn({1, 3, 5, 2}, Layout::transposed), drawn({2, 2, 2, 2}, Layout::reversed)},
          [](const std::vector<Tensor>& in) {
            return conv2d(transpose(in[0], {0, 2, 1, 3}), in[1], {.padding = 1});
          });
-  sample(out, {drawn({1, 2, 4, 3}), drawn({2, 2, 2, 2}, {}, 3)},
-         [](const std::vector<Tensor>& in) {
-           return conv2d(in[0], in[1], {.channels = Channels::first});
-         });
+  sample(out, {drawn({1, 2, 4, 3}), drawn({2, 2, 2, 2}, {}, 3)}, [](const std::vector<Tensor>& in) {
+    return conv2d(in[0], in[1], {.channels = Channels::first});
+  });
 }
 void dense_samples(SampleList out, Activation activation) {
-  for (const Case& each : cases())
-    sample(out,
-           {drawn(each.x), drawn(each.weight, {}, 3), drawn({each.weight.end()[-1]}, {}, 5)},
-           [each, activation](const std::vector<Tensor>& in) {
-             ConvolutionOptions options = each.options;
-             options.activation = activation;
-             return convolved(each.x.rank(), in[0], in[1], in[2], options);
-           });
+  for (const Layout layout : layouts)
+    for (const Case& each : cases())
+      if (layout == Layout::plain || each.x.rank() == 3)
+        sample(out,
+               {drawn(each.x, layout), drawn(each.weight, layout, {}, 3),
+                drawn({each.weight.end()[-1]}, {}, 5)},
+               [each, activation](const std::vector<Tensor>& in) {
+                 ConvolutionOptions options = each.options;
+                 options.activation = activation;
+                 return convolved(each.x.rank(), in[0], in[1], in[2], options);
+               });
 }
 void transposed_samples(SampleList out) {
   struct Transposed {
@@ -161,14 +177,16 @@ void transposed_samples(SampleList out) {
       {{1, 4, 3, 3}, {2, 2, 1, 3}, {.stride = {2, 3}, .groups = 3}},
       {{0, 4, 3}, {2, 2, 3}, {}},
       {{1, 4, 0}, {2, 2, 0}, {}}};
-  for (const Transposed& each : all)
-    sample(out, {drawn(each.x), drawn(each.weight, {}, 3)},
-           [each](const std::vector<Tensor>& in) {
-             const std::size_t rank = each.x.rank();
-             return rank == 3   ? conv_transpose1d(in[0], in[1], each.options)
-                    : rank == 4 ? conv_transpose2d(in[0], in[1], each.options)
-                                : conv_transpose3d(in[0], in[1], each.options);
-           });
+  for (const Layout layout : layouts)
+    for (const Transposed& each : all)
+      if (layout == Layout::plain || each.x.rank() == 3)
+        sample(out, {drawn(each.x, layout), drawn(each.weight, layout, {}, 3)},
+               [each](const std::vector<Tensor>& in) {
+                 const std::size_t rank = each.x.rank();
+                 return rank == 3   ? conv_transpose1d(in[0], in[1], each.options)
+                        : rank == 4 ? conv_transpose2d(in[0], in[1], each.options)
+                                    : conv_transpose3d(in[0], in[1], each.options);
+               });
 }
 void weights_samples(SampleList out) {
   for (const auto& [groups, stride] : {std::pair{1, 1}, {2, 2}}) {
@@ -182,6 +200,13 @@ void weights_samples(SampleList out) {
              return run(convolution_weights_op, {in[0], in[1]}, options);
            });
   }
+  const ConvolutionGeometry line{.stride = {1}, .dilation = {1}, .before = {0}, .sizes = {2}};
+  for (const Layout layout : layouts)
+    for (const std::int64_t batch : {0, 1, 2})
+      sample(out, {drawn({batch, 4, 1}, layout), drawn({batch, 3, 2}, layout, {}, 3)},
+             [line](const std::vector<Tensor>& in) {
+               return run(convolution_weights_op, {in[0], in[1]}, line);
+             });
 }
 }  // namespace
 
@@ -234,106 +259,43 @@ constinit Op convolution_weights_op{.name = "convolution_weights",
                                     .samples = weights_samples};
 
 namespace {
-/// The arguments of a convolution along so many spatial axes.
-class Arguments {
- public:
-  Arguments(const char* name, int axes, const Operand& x, const Operand& weight,
-            Channels channels)
-      : caller_(x.caller()), name_(name), axes_(axes), first_(channels == Channels::first) {
-    const std::size_t rank = static_cast<std::size_t>(axes) + 2;
-    require_rank("x", shape_of(convolution_op, x), rank);
-    require_rank("weight", shape_of(convolution_op, weight, 1), rank);
-    window_ = shape_of(convolution_op, weight, 1);
-    x_ = first_ ? moved(x, true) : x.value();
-  }
-  const Tensor& x() const { return x_; }
-  int axes() const { return axes_; }
-  std::int64_t length(int axis) const { return x_.shape().data()[axis + 1]; }
-  std::int64_t window(int axis) const { return window_.data()[axis]; }
-  /// The result, with its channels where x has them.
-  Tensor result(Tensor y) const { return first_ ? moved(Operand(y, caller_), false) : y; }
-
-  /// One number of an option for each axis.
-  Shape numbers(const char* option, const Steps& steps, std::int64_t lowest) const {
-    require_count(option, steps.count());
-    Shape shape;
-    shape.resize(static_cast<std::size_t>(axes_));
-    for (int a = 0; a < axes_; ++a) {
-      if (steps[a] < lowest)
-        fail<ShapeError>(caller_, name_, option, to_text(lowest) + " or more", to_text(steps[a]));
-      shape.data()[a] = steps[a];
-    }
-    return shape;
-  }
-  void require_count(const char* option, std::int64_t count) const {
-    if (count > 1 && count != axes_)
-      fail<ShapeError>(caller_, name_, option,
-                       "one number, or one for each of " + to_text(axes_) + " axes",
-                       to_text(count));
-  }
-  void require_padding(const Paddings& padding) const {
-    require_count("padding", padding.count());
-    for (int a = 0; a < axes_; ++a)
-      if (padding.before(a) < 0 || padding.after(a) < 0)
-        fail<ShapeError>(caller_, name_, "padding", "0 or more",
-                         to_text(std::min(padding.before(a), padding.after(a))));
-  }
-  ConvolutionGeometry geometry(const Steps& stride, const Steps& dilation,
-                               std::int64_t groups) const {
-    if (groups < 1) fail<ShapeError>(caller_, name_, "groups", "1 or more", to_text(groups));
-    ConvolutionGeometry geometry;
-    geometry.stride = geometry.before = geometry.sizes = numbers("stride", stride, 1);
-    geometry.dilation = numbers("dilation", dilation, 1);
-    geometry.groups = groups;
-    return geometry;
-  }
-  [[noreturn]] void fail_size(int axis, std::int64_t window, std::int64_t padded) const {
-    fail<ShapeError>(caller_, name_, "weight",
-                     "a window that fits the padded length " + to_text(padded) + " of axis " +
-                         to_text(axis + 1),
-                     to_text(window));
-  }
-  Caller caller() const { return caller_; }
-
- private:
-  void require_rank(const char* argument, const Shape& shape, std::size_t rank) const {
-    if (shape.rank() != rank)
-      fail<ShapeError>(caller_, name_, argument, to_text(rank) + " axes", to_text(shape));
-  }
-  /// The channels moved from axis 1 to the end, or back.
-  Tensor moved(const Operand& x, bool to_end) const {
-    int order[5];
-    const int rank = axes_ + 2;
-    for (int a = 0; a < rank; ++a)
-      order[a] = a == 0 ? 0 : to_end ? (a == rank - 1 ? 1 : a + 1) : (a == 1 ? rank - 1 : a - 1);
-    return transpose(x, Axes(std::span<const int>(order, static_cast<std::size_t>(rank))));
-  }
-  Caller caller_;
-  const char* name_;
-  int axes_;
-  bool first_;
-  Shape window_;
-  Tensor x_;
-};
-
 /// The reach of a window: the length of what it reads.
-std::int64_t reach(const Arguments& given, const ConvolutionGeometry& geometry, int axis) {
-  return geometry.dilation.data()[axis] * (given.window(axis) - 1) + 1;
+std::int64_t reach(std::int64_t window, const ConvolutionGeometry& geometry, int axis) {
+  return geometry.dilation.data()[axis] * (window - 1) + 1;
+}
+/// The geometry of a convolution; the places and lengths are still to be set.
+ConvolutionGeometry geometry_of(const Images& given, const Steps& stride, const Steps& dilation,
+                                std::int64_t groups) {
+  if (groups < 1)
+    fail<ShapeError>(given.caller(), given.name(), "groups", "1 or more", to_text(groups));
+  ConvolutionGeometry geometry;
+  geometry.stride = geometry.before = geometry.sizes = given.numbers("stride", stride, 1);
+  geometry.dilation = given.numbers("dilation", dilation, 1);
+  geometry.groups = groups;
+  return geometry;
+}
+/// The weight's shape, which has as many axes as x.
+const Shape& window_of(const Images& given, const Operand& weight) {
+  const Shape& shape = shape_of(convolution_op, weight, 1);
+  given.require_rank("weight", shape);
+  return shape;
 }
 
 Tensor convolve(const char* name, int axes, const Operand& x, const Operand& weight,
                 const Operand* bias, const ConvolutionOptions& options) {
   const FunctionScope scope(x.caller(), name);
-  const Arguments given(name, axes, x, weight, options.channels);
+  const Images given(name, axes, convolution_op, x, options.channels);
+  const Shape& window = window_of(given, weight);
   given.require_padding(options.padding);
   Op* const activating = core_ops.of(options.activation);
   if (!activating && options.activation != Activation::none)
     fail<Error>(x.caller(), name, "activation", "none, relu, sigmoid or tanh",
                 to_text(static_cast<int>(options.activation)));
-  ConvolutionGeometry geometry = given.geometry(options.stride, options.dilation, options.groups);
+  ConvolutionGeometry geometry =
+      geometry_of(given, options.stride, options.dilation, options.groups);
   for (int a = 0; a < axes; ++a) {
     const std::int64_t length = given.length(a), stride = geometry.stride.data()[a];
-    const std::int64_t wide = reach(given, geometry, a);
+    const std::int64_t wide = reach(window.data()[a], geometry, a);
     std::int64_t before = options.padding.before(a), after = options.padding.after(a);
     if (options.padding.is_same()) {
       const std::int64_t all =
@@ -342,8 +304,8 @@ Tensor convolve(const char* name, int axes, const Operand& x, const Operand& wei
       after = all - before;
     }
     const std::int64_t left = length + before + after - wide;
-    if (given.window(a) < 1 || left < 0)
-      given.fail_size(a, given.window(a), length + before + after);
+    if (window.data()[a] < 1 || left < 0)
+      given.fail_window("weight", a, wide, length + before + after);
     geometry.before.data()[a] = before;
     geometry.sizes.data()[a] = left / stride + 1;
   }
@@ -361,12 +323,15 @@ Tensor convolve(const char* name, int axes, const Operand& x, const Operand& wei
 Tensor convolve_transposed(const char* name, int axes, const Operand& x, const Operand& weight,
                            const Operand* bias, const TransposedConvolutionOptions& options) {
   const FunctionScope scope(x.caller(), name);
-  const Arguments given(name, axes, x, weight, options.channels);
+  const Images given(name, axes, convolution_op, x, options.channels);
+  const Shape& window = window_of(given, weight);
   given.require_padding(options.padding);
-  ConvolutionGeometry geometry = given.geometry(options.stride, options.dilation, options.groups);
+  ConvolutionGeometry geometry =
+      geometry_of(given, options.stride, options.dilation, options.groups);
   const Shape more = given.numbers("output_padding", options.output_padding, 0);
   for (int a = 0; a < axes; ++a) {
-    const std::int64_t stride = geometry.stride.data()[a], wide = reach(given, geometry, a);
+    const std::int64_t stride = geometry.stride.data()[a],
+                       wide = reach(window.data()[a], geometry, a);
     const std::int64_t most = std::max(stride, geometry.dilation.data()[a]);
     if (more.data()[a] >= most)
       fail<ShapeError>(x.caller(), name, "output_padding",
@@ -378,7 +343,7 @@ Tensor convolve_transposed(const char* name, int axes, const Operand& x, const O
       size = given.length(a) * stride;
       before = std::max<std::int64_t>(0, all - size) / 2;
     }
-    if (given.window(a) < 1 || size < 1)
+    if (window.data()[a] < 1 || size < 1)
       fail<ShapeError>(x.caller(), name, "padding",
                        "less than the length " + to_text(all) + " of axis " + to_text(a + 1) +
                            " without padding",
@@ -398,27 +363,28 @@ Tensor convolve_transposed(const char* name, int axes, const Operand& x, const O
 }
 }  // namespace
 
-#define REEL_CONVOLUTIONS(axes)                                                                 \
-  Tensor conv##axes##d(Operand x, Operand weight, const ConvolutionOptions& options) {          \
-    return convolve("conv" #axes "d", axes, x, weight, nullptr, options);                       \
-  }                                                                                             \
-  Tensor conv##axes##d(Operand x, Operand weight, Operand bias,                                 \
-                       const ConvolutionOptions& options) {                                     \
-    return convolve("conv" #axes "d", axes, x, weight, &bias, options);                         \
-  }                                                                                             \
-  Tensor conv_transpose##axes##d(Operand x, Operand weight,                                     \
-                                 const TransposedConvolutionOptions& options) {                 \
-    return convolve_transposed("conv_transpose" #axes "d", axes, x, weight, nullptr, options);  \
-  }                                                                                             \
-  Tensor conv_transpose##axes##d(Operand x, Operand weight, Operand bias,                       \
-                                 const TransposedConvolutionOptions& options) {                 \
-    return convolve_transposed("conv_transpose" #axes "d", axes, x, weight, &bias, options);    \
+#define REEL_CONVOLUTIONS(axes)                                                                \
+  Tensor conv##axes##d(Operand x, Operand weight, const ConvolutionOptions& options) {         \
+    return convolve("conv" #axes "d", axes, x, weight, nullptr, options);                      \
+  }                                                                                            \
+  Tensor conv##axes##d(Operand x, Operand weight, Operand bias,                                \
+                       const ConvolutionOptions& options) {                                    \
+    return convolve("conv" #axes "d", axes, x, weight, &bias, options);                        \
+  }                                                                                            \
+  Tensor conv_transpose##axes##d(Operand x, Operand weight,                                    \
+                                 const TransposedConvolutionOptions& options) {                \
+    return convolve_transposed("conv_transpose" #axes "d", axes, x, weight, nullptr, options); \
+  }                                                                                            \
+  Tensor conv_transpose##axes##d(Operand x, Operand weight, Operand bias,                      \
+                                 const TransposedConvolutionOptions& options) {                \
+    return convolve_transposed("conv_transpose" #axes "d", axes, x, weight, &bias, options);   \
   }
 REEL_CONVOLUTIONS(1)
 REEL_CONVOLUTIONS(2)
 REEL_CONVOLUTIONS(3)
 #undef REEL_CONVOLUTIONS
 
-const Entry convolution_ops[] = {&convolution_op,      &convolution_add_op,     &convolution_dense_op,
-                                 &convolution_data_op, &convolution_weights_op, nullptr};
+const Entry convolution_ops[] = {&convolution_op,         &convolution_add_op,
+                                 &convolution_dense_op,   &convolution_data_op,
+                                 &convolution_weights_op, nullptr};
 }  // namespace reel

@@ -71,7 +71,7 @@ struct Layers : Program {
   std::int64_t n;
   nn::Recurrent<nn::LSTMCell> recurrent;
   nn::BatchNorm batch;
-  nn::GroupNorm group{2, 6};
+  nn::GroupNorm group{2, 6, {.channels = Channels::first}};
   nn::RMSNorm root;
   Tensor x, lengths = tensor({3, 1}), labels = tensor({1, 0}), image;
   std::vector<Tensor> start, sequences;
@@ -79,7 +79,7 @@ struct Layers : Program {
   explicit Layers(unsigned variant)
       : n(side(variant)),
         recurrent(n, 3, {.layers = 2, .bidirectional = true, .dropout = 0.2}),
-        batch(6),
+        batch(6, {.channels = Channels::first}),
         root(6),
         x(numbers({3, 2, n}, 0)),
         image(numbers({2, 6, n}, 0)),

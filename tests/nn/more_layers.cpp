@@ -71,7 +71,8 @@ TEST_CASE("GroupNorm normalises groups of channels of each example", "[nn]") {
   for (const std::int64_t groups : {1, 2, 6}) {
     for (const Shape& shape : {Shape({3, 6, 2}), Shape({2, 6, 2, 3}), Shape({2, 6})}) {
       if (shape.elements() / (shape[0] * groups) == 1) continue;  // no variance to differentiate
-      nn::GroupNorm norm(groups, 6, {.epsilon = 1e-2, .dtype = DType::float64});
+      nn::GroupNorm norm(groups, 6,
+                         {.epsilon = 1e-2, .dtype = DType::float64, .channels = Channels::first});
       norm.scale.assign(numbers({6}));
       norm.shift.assign(numbers({6}));
       Variable x("x", numbers(shape));
@@ -82,11 +83,15 @@ TEST_CASE("GroupNorm normalises groups of channels of each example", "[nn]") {
     }
   }
   nn::GroupNorm norm(2, 4);
-  CHECK(norm(zeros({0, 4, 3})).shape() == Shape({0, 4, 3}));
+  CHECK(norm(zeros({0, 3, 4})).shape() == Shape({0, 3, 4}));
+  require_parts(message<ShapeError>([&] {
+                  norm(ones({2, 4, 3}));
+                }),
+                {".channels = Channels::first"});
   require_parts(message<ShapeError>([&] {
                   norm(ones({2, 3}));
                 }),
-                {"GroupNorm: x", "(batch, 4, ...)"});
+                {"GroupNorm: x", "(batch, ..., 4)"});
   require_parts(message<ShapeError>([&] { norm(ones({4})); }), {"GroupNorm: x"});
   require_parts(message<ShapeError>([&] { nn::GroupNorm(3, 4); }), {"GroupNorm: groups"});
 }
@@ -100,9 +105,29 @@ TEST_CASE("BatchNorm has the variance of a batch that is far from 0", "[nn]") {
   require_near(y.to(DType::float64), {-1.341635, -0.447212, 0.447212, 1.341635}, 1e-5);
 }
 
+TEST_CASE("norms of channels in the last axis are those of channels in axis 1", "[nn]") {
+  const Tensor x = numbers({2, 3, 2, 6}), first = transpose(x, {0, 3, 1, 2});
+  const auto turned = [](const Tensor& y) { return transpose(y, {0, 2, 3, 1}); };
+  const DType dtype = DType::float64;
+  const Channels one = Channels::first;
+  CHECK(allclose(nn::GroupNorm(2, 6, {.dtype = dtype})(x),
+                 turned(nn::GroupNorm(2, 6, {.dtype = dtype, .channels = one})(first))));
+  CHECK(allclose(nn::InstanceNorm(6, {.dtype = dtype})(x),
+                 turned(nn::GroupNorm(6, 6, {.dtype = dtype, .channels = one})(first))));
+  nn::BatchNorm last(6, {.dtype = dtype}), other(6, {.dtype = dtype, .channels = one});
+  CHECK(allclose(last(x), turned(other(first))));
+  CHECK(allclose(last.variance, other.variance));
+  const TrainScope evaluating(false);
+  CHECK(allclose(last(x), turned(other(first))));
+  require_parts(message<ShapeError>([&] { last(first); }), {"BatchNorm: x", "Channels::first"});
+  require_parts(message<ShapeError>([&] { other(x); }), {"BatchNorm: x", "Channels::last"});
+}
+
 TEST_CASE("BatchNorm normalises with the batch while training, else with running numbers", "[nn]") {
   for (const Shape& shape : {Shape({5, 3}), Shape({2, 3, 4}), Shape({2, 3, 2, 2})}) {
-    nn::BatchNorm norm(3, {.epsilon = 1e-2, .momentum = 0.25, .dtype = DType::float64});
+    nn::BatchNorm norm(
+        3,
+        {.epsilon = 1e-2, .momentum = 0.25, .dtype = DType::float64, .channels = Channels::first});
     norm.scale.assign(numbers({3}));
     norm.shift.assign(numbers({3}));
     const std::vector<double> scale = norm.scale.value().to_vector<double>(),

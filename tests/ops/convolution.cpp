@@ -23,9 +23,7 @@ struct Problem {
   Shape x() const { return {batch, in[0], in[1], channels * groups}; }
   Shape weight() const { return {taps[0], taps[1], channels, outputs * groups}; }
   Shape y() const { return {batch, out(0), out(1), outputs * groups}; }
-  double work() const {
-    return static_cast<double>(y().elements() * taps[0] * taps[1] * channels);
-  }
+  double work() const { return static_cast<double>(y().elements() * taps[0] * taps[1] * channels); }
   ConvolutionOptions options() const {
     return {.stride = {stride[0], stride[1]},
             .dilation = {dilation[0], dilation[1]},
@@ -66,8 +64,7 @@ Problem random_problem(std::mt19937& random) {
     p.outputs = single && pick(0, 2) ? 1 : one_of({1, 2, 5, 8, 16, 17, 31, 64, 70});
   } while (p.out(0) < 1 || p.out(1) < 1 ||
            p.in[0] + p.before[0] + p.after[0] <= p.dilation[0] * (p.taps[0] - 1) ||
-           p.in[1] + p.before[1] + p.after[1] <= p.dilation[1] * (p.taps[1] - 1) ||
-           p.work() > 4e5);
+           p.in[1] + p.before[1] + p.after[1] <= p.dilation[1] * (p.taps[1] - 1) || p.work() > 4e5);
   return p;
 }
 
@@ -91,10 +88,10 @@ Results by_loops(const Problem& p, const std::vector<float>& x, const std::vecto
               for (Int c = 0; c < p.channels; ++c) {
                 const auto a = static_cast<std::size_t>(((n * p.in[0] + h) * p.in[1] + v) * in +
                                                         k / p.outputs * p.channels + c);
-                const auto b = static_cast<std::size_t>(
-                    ((s * p.taps[1] + t) * p.channels + c) * all + k);
-                const auto o = static_cast<std::size_t>(
-                    ((n * p.out(0) + i) * p.out(1) + j) * all + k);
+                const auto b =
+                    static_cast<std::size_t>(((s * p.taps[1] + t) * p.channels + c) * all + k);
+                const auto o =
+                    static_cast<std::size_t>(((n * p.out(0) + i) * p.out(1) + j) * all + k);
                 r.y[o] += double(x[a]) * w[b];
                 r.dx[a] += double(dy[o]) * w[b];
                 r.dw[b] += double(dy[o]) * x[a];
@@ -151,8 +148,7 @@ TEST_CASE("convolutions give the same bits in every form and for any number of t
   const Tensor y = conv2d(x, w, bias, options);
   ConvolutionOptions first = options;
   first.channels = Channels::first;
-  CHECK(equal_bits(conv2d(transpose(x, {0, 3, 1, 2}), w, bias, first),
-                   transpose(y, {0, 3, 1, 2})));
+  CHECK(equal_bits(conv2d(transpose(x, {0, 3, 1, 2}), w, bias, first), transpose(y, {0, 3, 1, 2})));
 
   CHECK(allclose(y, conv2d(x, w, options) + bias, {.rtol = 1e-5, .atol = 1e-5}));
   ConvolutionOptions active = options;
@@ -161,10 +157,9 @@ TEST_CASE("convolutions give the same bits in every form and for any number of t
   CHECK(equal_bits(conv2d(x, w, active), relu(conv2d(x, w, options))));
   const Tensor line = random::normal({2, 40, 5}), taps = random::normal({3, 5, 9});
   const ConvolutionOptions step{.stride = 2, .dilation = 2, .padding = 3};
-  CHECK(equal_bits(
-      conv1d(line, taps, step).reshape({2, 1, -1, 9}),
-      conv2d(line.reshape({2, 1, 40, 5}), taps.reshape({1, 3, 5, 9}),
-             {.stride = {1, 2}, .dilation = {1, 2}, .padding = {0, 3}})));
+  CHECK(equal_bits(conv1d(line, taps, step).reshape({2, 1, -1, 9}),
+                   conv2d(line.reshape({2, 1, 40, 5}), taps.reshape({1, 3, 5, 9}),
+                          {.stride = {1, 2}, .dilation = {1, 2}, .padding = {0, 3}})));
   CHECK(equal_bits(conv3d(x.reshape({1, 3, 9, 14, 6}), w.reshape({1, 3, 2, 6, 20}),
                           {.stride = {1, 1, 2}, .padding = {0, 1, 1}})
                        .reshape(y.shape()),
@@ -192,9 +187,9 @@ TEST_CASE("padding and lengths of convolutions follow their formulas") {
   CHECK(conv2d(x, w, {.stride = {2, 3}, .padding = {{0, 1}, {2, 0}}}).shape() ==
         Shape({1, 3, 3, 4}));
   // TensorFlow adds the odd zero of `same` after the elements.
-  CHECK(equal(conv1d(tensor({{{1.f}, {2.f}, {3.f}}}), tensor({{{1.f}}, {{10.f}}}),
-                     {.padding = same}),
-              tensor({{{21.f}, {32.f}, {3.f}}})));
+  CHECK(
+      equal(conv1d(tensor({{{1.f}, {2.f}, {3.f}}}), tensor({{{1.f}}, {{10.f}}}), {.padding = same}),
+            tensor({{{21.f}, {32.f}, {3.f}}})));
   CHECK(equal(conv_transpose1d(tensor({{{1.f}, {2.f}}}), tensor({{{1.f}}, {{10.f}}}),
                                {.stride = 3, .output_padding = 2}),
               tensor({{{1.f}, {10.f}, {0.f}, {2.f}, {20.f}, {0.f}, {0.f}}})));
@@ -209,20 +204,31 @@ TEST_CASE("padding and lengths of convolutions follow their formulas") {
 TEST_CASE("wrong arguments of convolutions are errors that name them") {
   const Tensor x = ones({1, 4, 5, 6}), w = ones({3, 3, 6, 2});
   check_refused<ShapeError>([&] { conv2d(ones({4, 5, 6}), w); }, "conv2d: x: expected 4 axes");
-  check_refused<ShapeError>([&] { conv2d(x, ones({5, 3, 6, 2})); },
-                            "conv2d: weight: expected a window that fits the padded length 4");
+  check_refused<ShapeError>(
+      [&] {
+        conv2d(x, ones({5, 3, 6, 2}));
+      },
+      "conv2d: weight: expected a window that fits the padded length 4");
   check_refused<ShapeError>([&] { conv2d(ones({1, 6, 4, 5}), w); }, "6 channels in the last axis");
-  check_refused<ShapeError>([&] { conv2d(x, ones({3, 3, 2, 4}), {.groups = 3}); },
-                            "output channels that 3 groups divide");
+  check_refused<ShapeError>(
+      [&] {
+        conv2d(x, ones({3, 3, 2, 4}), {.groups = 3});
+      },
+      "output channels that 3 groups divide");
   check_refused<ShapeError>([&] { conv2d(x, w, {.stride = {1, 2, 3}}); }, "stride");
   check_refused<ShapeError>([&] { conv2d(x, w, {.stride = 0}); }, "stride: expected 1 or more");
   check_refused<ShapeError>([&] { conv2d(x, w, {.padding = -1}); }, "padding");
   check_refused<ShapeError>([&] { conv2d(x, w, {.groups = 0}); }, "groups: expected 1 or more");
   check_refused<ShapeError>([&] { conv2d(x, w, ones({3})); }, "bias");
-  check_refused<DTypeError>([&] { conv2d(ones({1, 4, 5, 6}, int32), ones({3, 3, 6, 2}, int32)); },
-                            "x: expected float32 or float64");
-  check_refused<ShapeError>([&] { conv_transpose1d(ones({1, 2, 3}), ones({2, 4, 3}),
-                                                   {.stride = 2, .output_padding = 2}); },
-                            "output_padding");
+  check_refused<DTypeError>(
+      [&] {
+        conv2d(ones({1, 4, 5, 6}, int32), ones({3, 3, 6, 2}, int32));
+      },
+      "x: expected float32 or float64");
+  check_refused<ShapeError>(
+      [&] {
+        conv_transpose1d(ones({1, 2, 3}), ones({2, 4, 3}), {.stride = 2, .output_padding = 2});
+      },
+      "output_padding");
 }
 }  // namespace reel::tests

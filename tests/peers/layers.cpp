@@ -62,13 +62,13 @@ at::Tensor theirs_of(const Tensor& x) {
 }
 
 Ours batch_norm(const Tensor& x) {
-  const nn::BatchNorm layer(x.shape(1), {.dtype = x.dtype()});
+  const nn::BatchNorm layer(x.shape(1), {.dtype = x.dtype(), .channels = Channels::first});
   Variable(layer.scale).assign(scale_of(x, x.shape(1)));
   Variable(layer.shift).assign(shift_of(x, x.shape(1)));
   return {layer(x)};
 }
 Ours group_norm(const Tensor& x) {
-  const nn::GroupNorm layer(2, x.shape(1), {.dtype = x.dtype()});
+  const nn::GroupNorm layer(2, x.shape(1), {.dtype = x.dtype(), .channels = Channels::first});
   Variable(layer.scale).assign(scale_of(x, x.shape(1)));
   Variable(layer.shift).assign(shift_of(x, x.shape(1)));
   return {layer(x)};

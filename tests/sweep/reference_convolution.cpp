@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// References of convolutions: loops over output positions, taps and channels.
+// References of convolutions and pooling: loops over output positions, taps and channels.
 #include <cmath>
+#include <limits>
 
 #include "lib/table/options/convolution.hpp"
 #include "sweep/reference.hpp"
@@ -27,8 +28,8 @@ void each_product(const Shape& x, const Shape& weight, const Shape& y,
     each_position(taps, [&](const Position& tap, std::size_t) {
       Position from{at[0]}, by = tap;
       for (std::size_t a = 0; a < axes; ++a) {
-        from.push_back(at[a + 1] * options.stride.data()[a] +
-                       tap[a] * options.dilation.data()[a] - options.before.data()[a]);
+        from.push_back(at[a + 1] * options.stride.data()[a] + tap[a] * options.dilation.data()[a] -
+                       options.before.data()[a]);
         if (from.back() < 0 || from.back() >= x.data()[a + 1]) return;
       }
       const std::int64_t out = at[axes + 1], in = weight.data()[axes];
@@ -86,11 +87,44 @@ Hosts weights(const Hosts& in, const void* given) {
                });
   return {weight};
 }
+/// The largest element of each window, or its place in the image.
+Hosts largest(const Hosts& in, const void* given, bool place) {
+  const auto& options = as<PoolGeometry>(given);
+  const std::size_t axes = options.window.rank();
+  Shape shape = in[0].shape;
+  for (std::size_t a = 0; a < axes; ++a) shape.data()[a + 1] = options.sizes.data()[a];
+  return {filled(shape, [&](const Position& at) {
+    double best = -std::numeric_limits<double>::infinity(), found = 0;
+    bool any = false;
+    each_position(options.window, [&](const Position& tap, std::size_t) {
+      Position from = at;
+      std::int64_t pixel = 0;
+      for (std::size_t a = 0; a < axes; ++a) {
+        const std::int64_t length = in[0].shape.data()[a + 1];
+        const std::int64_t p = at[a + 1] * options.stride.data()[a] +
+                               tap[a] * options.dilation.data()[a] - options.before.data()[a];
+        if (p < 0 || p >= length) return;
+        from[a + 1] = p;
+        pixel = pixel * length + p;
+      }
+      const double x = in[0].values[static_cast<std::size_t>(flat_of(in[0].shape, from))];
+      if (any && !(x > best || (std::isnan(x) && !std::isnan(best)))) return;
+      best = x;
+      found = static_cast<double>(pixel);
+      any = true;
+    });
+    return place ? found : best;
+  })};
+}
 }  // namespace
 
 void add_convolution_references(References& table) {
   table["convolution"] = table["convolution_add"] = table["convolution_dense"] = convolution;
   table["convolution_data"] = data;
   table["convolution_weights"] = weights;
+  table["max_pool"] = [](const Hosts& in, const void* given) { return largest(in, given, false); };
+  table["max_pool_places"] = [](const Hosts& in, const void* given) {
+    return largest(in, given, true);
+  };
 }
 }  // namespace reel::tests

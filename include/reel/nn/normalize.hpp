@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Layers that normalise. Their inputs have the channels in axis 1: [batch, channels, ...]. Sizes
-// below 1 throw ShapeError.
+// Layers that normalise. Their inputs have the channels in the last axis: [batch, ..., channels];
+// with Channels::first in axis 1, as in PyTorch. Sizes below 1 throw ShapeError.
 #pragma once  // defined in lib/nn
 #include <reel/fields.hpp>
+#include <reel/ops/convolution.hpp>
 #include <reel/ops/create.hpp>
 
 namespace reel::nn {
-/// Options of RMSNorm and GroupNorm.
+/// Options of RMSNorm.
 struct NormOptions {
   double epsilon = 1e-5;
   DType dtype = DType::float32;
@@ -22,21 +23,35 @@ struct REEL_API RMSNorm {
   void fields(auto&& field) { field("scale", scale); }
 };
 
-/// Divides the channels of [batch, channels, ...] into groups. Normalises each group of each
+/// Options of GroupNorm and InstanceNorm.
+struct GroupNormOptions {
+  double epsilon = 1e-5;
+  DType dtype = DType::float32;
+  Channels channels = Channels::last;  ///< where x has its channels
+};
+/// Divides the channels of x [batch, ..., channels] into groups. Normalises each group of each
 /// example to mean 0 and variance 1, then multiplies by scale [channels] and adds shift [channels]
 /// (Wu and He 2018). Throws ShapeError unless `groups` divides the channels.
 struct REEL_API GroupNorm {
   Variable scale, shift;
   std::int64_t groups;
   double epsilon;
-  GroupNorm(Extent groups, Extent channels, NormOptions options = {},
+  Channels channels;
+  GroupNorm(Extent groups, Extent channels, GroupNormOptions options = {},
             Caller caller = Caller::here());
-  /// x [batch, channels, ...] gives a tensor of its shape.
+  /// x and the result are [batch, ..., channels].
   Tensor operator()(Operand x) const;
   void fields(auto&& field) {
     field("scale", scale);
     field("shift", shift);
   }
+};
+/// Normalises each channel of each example (Ulyanov, Vedaldi and Lempitsky 2016): a GroupNorm with
+/// one channel in each group.
+struct REEL_API InstanceNorm : GroupNorm {
+  explicit InstanceNorm(Extent channels, GroupNormOptions options = {},
+                        Caller caller = Caller::here())
+      : GroupNorm(channels, channels, options, caller) {}
 };
 
 /// Options of BatchNorm.
@@ -44,8 +59,9 @@ struct BatchNormOptions {
   double epsilon = 1e-5;
   double momentum = 0.1;  // running statistics += momentum (those of the batch - running ones)
   DType dtype = DType::float32;
+  Channels channels = Channels::last;  ///< where x has its channels
 };
-/// Normalises each channel of [batch, channels, ...] to mean 0 and variance 1, then multiplies by
+/// Normalises each channel of x [batch, ..., channels] to mean 0 and variance 1, then multiplies by
 /// scale [channels] and adds shift [channels] (Ioffe and Szegedy 2015). While training(), mean and
 /// variance are those of the batch, and the running ones follow them, with n / (n - 1) times the
 /// batch's variance. Else the running ones are used. A batch to train with that has fewer than two
@@ -54,9 +70,10 @@ struct REEL_API BatchNorm {
   Variable scale, shift;
   Buffer mean, variance;  // running: 0 and 1 at first
   double epsilon, momentum;
+  Channels channels;
   explicit BatchNorm(Extent channels, BatchNormOptions options = {},
                      Caller caller = Caller::here());
-  /// x [batch, channels, ...] gives a tensor of its shape. While training() it changes the running
+  /// x [batch, ..., channels] gives a tensor of its shape. While training() it changes the running
   /// mean and variance.
   Tensor operator()(Operand x) const;
   void fields(auto&& field) {

@@ -14,8 +14,8 @@ namespace reel {
 /// bytes, so that options of layers have no padding.
 enum class Channels : std::int64_t { last, first };
 
-/// Padding so that the result has ceil(length / stride) elements along each axis. The odd zero comes
-/// after the elements, as in TensorFlow.
+/// Padding so that the result has ceil(length / stride) elements along each axis. The odd zero
+/// comes after the elements, as in TensorFlow.
 struct Same {};
 inline constexpr Same same;
 
@@ -65,9 +65,9 @@ struct ConvolutionOptions {
   Steps stride = 1;    ///< from one window to the next
   Steps dilation = 1;  ///< from one tap of a window to the next
   Paddings padding = 0;
-  std::int64_t groups = 1;          ///< each has its own part of the channels
-  Channels channels = {};           ///< where x and the result have their channels
-  Activation activation = {};       ///< applied to the result, in the same step if there is a bias
+  std::int64_t groups = 1;     ///< each has its own part of the channels
+  Channels channels = {};      ///< where x and the result have their channels
+  Activation activation = {};  ///< applied to the result, in the same step if there is a bias
 };
 /// Options of conv_transpose1d(), conv_transpose2d() and conv_transpose3d().
 struct TransposedConvolutionOptions {
@@ -108,12 +108,13 @@ REEL_API Tensor conv3d(Operand x, Operand weight, Operand bias,
                        const ConvolutionOptions& options = {});
 
 /// The transposed convolution, which is the gradient of conv1d() for its x: each element of x adds
-/// the weight times itself to a window of the result. x is [batch, width, in], the weight is [window
-/// width, out / groups, in], the bias is [out], the result is [batch, width, out]. A length is
-/// (length - 1) stride - before - after + dilation (window - 1) + output_padding + 1. With
+/// the weight times itself to a window of the result. x is [batch, width, in], the weight is
+/// [window width, out / groups, in], the bias is [out], the result is [batch, width, out]. A length
+/// is (length - 1) stride - before - after + dilation (window - 1) + output_padding + 1. With
 /// `padding = same` it is length times stride. Dtypes and errors are those of conv1d().
 ///
-///     conv_transpose1d(tensor({{{1.f}, {2.f}}}), tensor({{{1.f}}, {{10.f}}}))  // [[[ 1.], [12.], [20.]]]
+///     conv_transpose1d(tensor({{{1.f}, {2.f}}}), tensor({{{1.f}}, {{10.f}}}))  // [[[ 1.], [12.],
+///     [20.]]]
 REEL_API Tensor conv_transpose1d(Operand x, Operand weight,
                                  const TransposedConvolutionOptions& options = {});
 REEL_API Tensor conv_transpose1d(Operand x, Operand weight, Operand bias,
@@ -124,8 +125,9 @@ REEL_API Tensor conv_transpose2d(Operand x, Operand weight,
                                  const TransposedConvolutionOptions& options = {});
 REEL_API Tensor conv_transpose2d(Operand x, Operand weight, Operand bias,
                                  const TransposedConvolutionOptions& options = {});
-/// See conv_transpose1d(): x [batch, depth, height, width, in], weight [window depth, window height,
-/// window width, out / groups, in], bias [out]; the result is [batch, depth, height, width, out].
+/// See conv_transpose1d(): x [batch, depth, height, width, in], weight [window depth, window
+/// height, window width, out / groups, in], bias [out]; the result is [batch, depth, height, width,
+/// out].
 REEL_API Tensor conv_transpose3d(Operand x, Operand weight,
                                  const TransposedConvolutionOptions& options = {});
 REEL_API Tensor conv_transpose3d(Operand x, Operand weight, Operand bias,
