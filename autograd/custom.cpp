@@ -37,8 +37,8 @@ constinit Op custom_op{.name = "custom_gradient", .arity = -1, .gradient = {cust
 
 void Playback::require_no_request(const Record& record, int input) {
   Reel& reel = *context_.reel;
-  if (led_to_.empty()) {
-    led_to_.resize(target_ + 1 - start_);
+  if (!led_to_) {
+    led_to_ = std::make_unique<std::vector<bool>>(target_ + 1 - start_);
     const auto is_requested = [](const Slot& slot) {
       return slot.requests && slot.requests != Slot::ignored;
     };
@@ -48,12 +48,12 @@ void Playback::require_no_request(const Record& record, int input) {
       for (int k = 0; k < each.output_count(); ++k)
         led_to |= is_requested(slots_[each.first_value + static_cast<unsigned>(k) - first_value_]);
       for (int k = 0; k < each.input_count; ++k)
-        led_to |= follows(each.inputs[k]) && led_to_[each.inputs[k].record - start_];
-      led_to_[i - start_] = led_to;
+        led_to |= follows(each.inputs[k]) && (*led_to_)[each.inputs[k].record - start_];
+      (*led_to_)[i - start_] = led_to;
     }
   }
   const std::uint32_t made = record.inputs[input].record;
-  if (!led_to_[made - start_]) return;
+  if (!(*led_to_)[made - start_]) return;
   const Record& read = reel[made];
   context_.site = caller_;
   if (record.op->name == "gradient")

@@ -265,7 +265,7 @@ std::string GradientTape::explain(Operand target, GradientSource source) try {
     playback.add_at_once();
     for (const SourceValue& place : places) playback.request(place.value);
     playback.ignore_other_leaves();
-    playback.begin(origin.value, upstream_for(context, *body, {}, caller));
+    playback.begin(origin.value, ones_alike(context, *body, caller));
     findings = Inquiry(reel, playback, bit, start, on_path).play(record);
     for (const SourceValue& place : places) playback.take_requested(place.value, gradient);
   }

@@ -96,12 +96,15 @@ void LateTapes::mark(Context& context, Tensor* gradients, std::size_t count, Cal
     for (const Lost& lost : lost_) {
       if (!(reel.active & lost.tape)) continue;  // it has ended in the meantime
       Body* const value = Access::body(lost.value);
-      const std::uint32_t leaf = reel.watch(value, lost.cell, lost.tape, caller);
+      // Another leaf of a tensor would hide the one that the tape knows.
+      const std::uint32_t leaf =
+          lost.cell ? reel.watch(value, lost.cell, lost.tape, caller) : reel.find(*value);
+      if (leaf == no_record) continue;
       inputs.push_back(value);
-      origins.push_back({leaf, reel[leaf].first_value, lost.tape});
+      origins.push_back({leaf, Reel::value_of(*value, reel[leaf]), lost.tape});
       tapes |= lost.tape;
     }
-    if (inputs.size() == 1) return;
+    if (inputs.size() == 1) continue;
     Tensor marked = make_alias(context, body);
     Body* output = Access::body(marked);
     if (!output) fail<MemoryError>(caller, late_op.name, "gradient", "memory", "none");

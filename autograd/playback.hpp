@@ -2,6 +2,7 @@
 // Goes backward through the records of a reel for one tape ("plays" them): a loop from the target
 // down, without recursion.
 #pragma once
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -179,7 +180,8 @@ class Playback {
   SmallVector<Tensor, 4> copies_;  // made for that record
   SmallVector<Slot, 16> slots_;
   std::vector<DeferredProduct> deferred_;
-  std::vector<bool> led_to_;  // records from start_ on that a requested value leads to
+  // Records from start_ on that a requested value leads to; made when it is asked for.
+  std::unique_ptr<std::vector<bool>> led_to_;
   std::vector<std::vector<Tensor>> aside_;  // sums of 2^i times most_added gradients
 };
 }  // namespace reel

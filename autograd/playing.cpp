@@ -19,7 +19,7 @@ Tensor ones_alike(Context& context, const Body& like, Caller caller) {
   return result;
 }
 
-Tensor checked_upstream(const Body& like, const Tensor& upstream, Caller caller) {
+void check_upstream(const Body& like, const Tensor& upstream, Caller caller) {
   if (!(upstream.shape() == like.shape))
     fail<ShapeError>(caller, "gradient", "upstream", "the target's shape " + to_text(like.shape),
                      to_text(upstream.shape()));
@@ -27,7 +27,6 @@ Tensor checked_upstream(const Body& like, const Tensor& upstream, Caller caller)
   if (!(upstream.device() == device))
     fail<DeviceError>(caller, "gradient", "upstream", "a tensor on the target's " + to_text(device),
                       "one on " + to_text(upstream.device()));
-  return upstream.to(like.dtype, caller);
 }
 
 namespace {

@@ -50,13 +50,8 @@ inline Body* read_body(const Context& context, const Tensor& x) {
   return Access::body(Redirect::read_tensor(context, x));
 }
 Tensor ones_alike(Context& context, const Body& like, Caller caller);
-Tensor checked_upstream(const Body& like, const Tensor& upstream, Caller caller);
-/// The gradient that a target starts with: `upstream`, or ones where it is undefined.
-inline Tensor upstream_for(Context& context, const Body& like, const Tensor& upstream,
-                           Caller caller) {
-  return upstream.defined() ? checked_upstream(like, upstream, caller)
-                            : ones_alike(context, like, caller);
-}
+/// Throws unless the upstream gradient has the target's shape and device.
+void check_upstream(const Body& like, const Tensor& upstream, Caller caller);
 /// The values of the sources on the reel.
 void find_sources(Reel& reel, const GradientSources& sources, std::uint64_t tape,
                   std::uint32_t start, SmallVector<SourceValue, 16>& places);

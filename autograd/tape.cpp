@@ -157,6 +157,8 @@ namespace {
 inline void require_known(const AskedTarget& target, Context& context,
                           const GradientSources& sources,
                           const SmallVector<SourceValue, 16>& places, Caller caller) {
+  if (sources.size() == 1 && places.size() > 0) [[likely]]
+    return;
   std::uint64_t known = 0;  // of the first 64 sources
   for (const SourceValue& place : places)
     if (place.source < 64) known |= std::uint64_t{1} << place.source;
@@ -199,13 +201,9 @@ void GradientTape::gradients(const Operand& target, const GradientSources& sourc
   const std::uint32_t start = reel.start_of(bit_);
   const bool recorded = record != no_record && record >= start;
   SmallVector<SourceValue, 16> places;
-  Tensor upstream = options.upstream;
   if (recorded) {
     find_sources(reel, sources, bit_, start, places);
-    if (upstream.defined()) {
-      const PlaybackScope scope(context, bit_);
-      upstream = checked_upstream(*body, upstream, caller);
-    }
+    if (options.upstream.defined()) check_upstream(*body, options.upstream, caller);
   }
   if (options.unconnected == Unconnected::error && !may_miss && !lookups)
     require_known({bit_, start, record, body}, context, sources, places, caller);
@@ -238,7 +236,9 @@ void GradientTape::gradients(const Operand& target, const GradientSources& sourc
     for (const SourceValue& place : places) playback.request(place.value);
     if (lookups) lookups->request(playback);
     playback.ignore_other_leaves();
-    playback.begin(origin.value, upstream_for(context, *body, upstream, caller));
+    playback.begin(origin.value, options.upstream.defined()
+                                     ? options.upstream.to(body->dtype, caller)
+                                     : ones_alike(context, *body, caller));
     const bool is_observed = context.mode & observed;
     if (is_observed)
       Completion(context, playback, sources, {places.data(), places.size()}, out).play();
