@@ -8,6 +8,7 @@
 
 #include <map>
 #include <set>
+#include <span>
 
 #include "lib/body/text.hpp"
 #include "lib/io/archive.hpp"
@@ -135,7 +136,7 @@ class TorchLayout : public Archive {
       case Recipe::Kind::copy:
         return from[0];
       case Recipe::Kind::transpose:
-        return transpose(first);
+        return transpose(first, order_of(from[0].rank()));
       case Recipe::Kind::stack:
         return concat({transpose(first), transpose(Operand(from[1], caller))}, 0);
       default:
@@ -149,6 +150,13 @@ class TorchLayout : public Archive {
     std::vector<std::size_t> from;
   };
   const Entry& entry(std::size_t place) const { return file_->entries()[place]; }
+  /// The axes [out, in, window] of PyTorch as [window, in, out].
+  static Axes order_of(std::size_t rank) {
+    int order[Shape::max_rank];
+    for (int i = 0; i < static_cast<int>(rank); ++i)
+      order[i] = i + 2 < static_cast<int>(rank) ? i + 2 : static_cast<int>(rank) - 1 - i;
+    return Axes(std::span<const int>(order, rank));
+  }
   [[noreturn]] void refuse(std::string_view expected, const std::string& got) const {
     fail_file(path_.caller, "load_torch", path_.path, expected, got);
   }
@@ -183,9 +191,13 @@ class TorchLayout : public Archive {
     switch (recipe.kind) {
       case Recipe::Kind::copy:
         return a;
-      case Recipe::Kind::transpose:
-        check(a.rank() == 2, "a weight of two axes");
-        return Shape({a.data()[1], a.data()[0]}, caller);
+      case Recipe::Kind::transpose: {
+        check(a.rank() >= 2, "a weight of two axes or more");
+        Shape turned = a;
+        for (std::size_t i = 0; i < a.rank(); ++i)
+          turned.data()[i] = a[order_of(a.rank())[static_cast<int>(i)]];
+        return turned;
+      }
       case Recipe::Kind::stack:
         check(a.rank() == 2 && b.rank() == 2 && a.data()[0] == b.data()[0],
               "weights of as many rows");

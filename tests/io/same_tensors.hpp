@@ -9,7 +9,7 @@ namespace reel::tests {
 inline bool same_tensor(const Tensor& x, const Tensor& y) {
   if (x.dtype() != y.dtype() || !(x.shape() == y.shape())) return false;
   const DType wide = has_arithmetic(x.dtype()) ? x.dtype() : DType::float32;
-  return equal(x.to(wide), y.to(wide));
+  return equal(x.to(wide), y.to(wide).to(x.device()));
 }
 inline void check_same(const io::NamedTensors& read, const io::NamedTensors& wanted) {
   CHECK(read.size() == wanted.size());

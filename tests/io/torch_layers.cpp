@@ -70,6 +70,30 @@ TEST_CASE("norms, networks of cells and layers without bias of PyTorch have the 
   CHECK(equal(layers.gru.cells[0].bias, zeros({8})));
 }
 
+TEST_CASE("weights of convolutions become windows of input and output channels") {
+  struct Images {
+    nn::Conv2d there{2, 4, {3, 2}, {.groups = 2}};
+    nn::ConvTranspose1d back{4, 3, 2, {}, nn::no_bias};
+    nn::Sequential body{nn::Conv1d(3, 2, 5), relu};
+    REEL_FIELDS(there, back, body)
+  } model;
+  const Tensor there = arange(0.0f, 24.0f).reshape({4, 1, 3, 2});  // [out, in / groups, 3, 2]
+  const Tensor back = arange(0.0f, 24.0f).reshape({4, 3, 2});      // [in, out, 2]
+  const Tensor line = arange(0.0f, 30.0f).reshape({2, 3, 5});
+  const State state;
+  CHECK(state.load({{"there.weight", there},
+                    {"there.bias", arange(0.0f, 4.0f)},
+                    {"back.weight", back},
+                    {"body.0.weight", line},
+                    {"body.0.bias", zeros({2})}},
+                   model) == "");
+  CHECK(equal(model.there.weight, transpose(there, {2, 3, 1, 0})));
+  CHECK(model.there.weight(2, 1, 0, 3).item<float>() == there(3, 0, 2, 1).item<float>());
+  CHECK(equal(model.there.bias, arange(0.0f, 4.0f)));
+  CHECK(model.back.weight(1, 2, 3).item<float>() == back(3, 2, 1).item<float>());
+  CHECK(equal(parameters(model)[3], transpose(line, {2, 1, 0})));
+}
+
 TEST_CASE("norms inside of a Sequential are found") {
   const State state;
   struct Model {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <reel/io/save.hpp>
+#include <reel/nn/convolution.hpp>
 #include <reel/nn/layers.hpp>
 #include <reel/nn/normalize.hpp>
 #include <reel/nn/recurrence.hpp>
@@ -17,7 +18,7 @@ namespace detail {
 /// A layer of a model whose weights have another layout in PyTorch.
 struct TorchLayer {
   enum class Kind : std::uint8_t {
-    linear,
+    linear,  // or a convolution
     embedding,
     norm,  // with scale and shift
     rms_norm,
@@ -31,6 +32,12 @@ struct TorchLayer {
   std::size_t cells = 0;  // of a network over sequences
   bool bidirectional = false;
 };
+template <class L>
+inline constexpr bool is_convolution = false;
+template <int axes>
+inline constexpr bool is_convolution<nn::Convolution<axes>> = true;
+template <int axes>
+inline constexpr bool is_convolution<nn::TransposedConvolution<axes>> = true;
 struct TorchLayers {
   std::vector<TorchLayer>& found;
   REEL_API void add(TorchLayer layer) const;
@@ -40,14 +47,16 @@ struct TorchLayers {
     using Kind = TorchLayer::Kind;
     using L = std::remove_const_t<T>;
     if constexpr (std::is_same_v<L, reel::detail::Member>)
-      return takes_one_of<nn::Linear, nn::Embedding, nn::LayerNorm, nn::GroupNorm, nn::RMSNorm,
-                          nn::BatchNorm, nn::RNNCell, nn::LSTMCell, nn::GRUCell, nn::LSTM, nn::GRU,
-                          nn::Recurrent<nn::RNNCell>, nn::Recurrent<nn::LSTMCell>,
-                          nn::Recurrent<nn::GRUCell>>(path, layer);
+      return takes_one_of<nn::Linear, nn::Conv1d, nn::Conv2d, nn::Conv3d, nn::ConvTranspose1d,
+                          nn::ConvTranspose2d, nn::ConvTranspose3d, nn::Embedding, nn::LayerNorm,
+                          nn::GroupNorm, nn::InstanceNorm, nn::RMSNorm, nn::BatchNorm, nn::RNNCell,
+                          nn::LSTMCell, nn::GRUCell, nn::LSTM, nn::GRU, nn::Recurrent<nn::RNNCell>,
+                          nn::Recurrent<nn::LSTMCell>, nn::Recurrent<nn::GRUCell>>(path, layer);
     const auto note = [&](Kind kind) { add({kind, std::string(path)}); };
-    if constexpr (std::is_same_v<L, nn::Linear>) note(Kind::linear);
+    if constexpr (std::is_same_v<L, nn::Linear> || is_convolution<L>) note(Kind::linear);
     if constexpr (std::is_same_v<L, nn::Embedding>) note(Kind::embedding);
-    if constexpr (std::is_same_v<L, nn::LayerNorm> || std::is_same_v<L, nn::GroupNorm>)
+    if constexpr (std::is_same_v<L, nn::LayerNorm> || std::is_same_v<L, nn::GroupNorm> ||
+                  std::is_same_v<L, nn::InstanceNorm>)
       note(Kind::norm);
     if constexpr (std::is_same_v<L, nn::RMSNorm>) note(Kind::rms_norm);
     if constexpr (std::is_same_v<L, nn::BatchNorm>) note(Kind::batch_norm);
@@ -81,11 +90,13 @@ REEL_API LoadReport load_torch_state(const PathAt& path, const LoadOptions& opti
 
 /// Loads a file of a PyTorch model into a model of the same layers: a state dict as torch.save()
 /// writes it, or the same tensors as .safetensors. The weights of Linear, RNNCell, LSTMCell,
-/// GRUCell, LSTM, GRU, and Recurrent of these cells, are converted: they are transposed, the two
-/// matrices of a recurrent layer are joined, and its two biases are added. Weights and statistics
-/// of Embedding, LayerNorm, GroupNorm, RMSNorm and BatchNorm get the names that they have here. A
-/// bias is zeros if PyTorch's layer has none (`bias=False`) and the layer here always has one. The
-/// number num_batches_tracked of a BatchNorm is not needed: `momentum` is a setting here.
+/// GRUCell, LSTM, GRU, Recurrent of these cells, and convolutions are converted: they are
+/// transposed, the two matrices of a recurrent layer are joined, and its two biases are added. The
+/// rows of a Linear behind a flattened image keep PyTorch's order of channels, height and width.
+/// Weights and statistics of Embedding, LayerNorm, GroupNorm, RMSNorm and BatchNorm get the names
+/// that they have here. A bias is zeros if PyTorch's layer has none (`bias=False`) and the layer
+/// here always has one. The number num_batches_tracked of a BatchNorm is not needed: `momentum` is
+/// a setting here.
 /// `.rename` maps the name of a module in PyTorch to the path of the layer here. Errors and the
 /// report are those of load(). A file of save() is an IoError.
 ///
