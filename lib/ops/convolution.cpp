@@ -107,8 +107,8 @@ struct Case {
   Shape x, weight;
   ConvolutionOptions options;
 };
-const std::vector<Case>& cases() {
-  static const std::vector<Case> list = {
+std::vector<Case> cases() {
+  return {
       {{2, 5, 3}, {2, 3, 4}, {}},
       {{1, 7, 4}, {3, 2, 2}, {.stride = 2, .padding = 1, .groups = 2}},
       {{2, 4, 5, 3}, {3, 2, 3, 2}, {.padding = {1, 0}}},
@@ -119,7 +119,6 @@ const std::vector<Case>& cases() {
       {{0, 4, 3}, {2, 3, 2}, {}},
       {{1, 4, 0}, {2, 0, 2}, {}},
   };
-  return list;
 }
 Tensor convolved(std::size_t rank, const Tensor& x, const Tensor& weight,
                  const ConvolutionOptions& options) {

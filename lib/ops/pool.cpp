@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 #include <vector>
 
 #include <reel/ops/arithmetic.hpp>
@@ -223,7 +224,7 @@ Tensor matrix_of(const std::vector<double>& values, std::int64_t rows, const Ten
 }
 
 Tensor adaptive_pool(const char* name, int axes, const Operand& x, const Steps& size, bool largest,
-                     Channels channels) {
+                     Channels channels) try {
   const FunctionScope scope(x.caller(), name);
   const Images given(name, axes, max_pool_op, x, channels);
   const Shape sizes = sizes_of(given, size);
@@ -262,6 +263,8 @@ Tensor adaptive_pool(const char* name, int axes, const Operand& x, const Steps& 
     }
   }
   return given.result(std::move(y));
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), name);
 }
 
 /// The weights of the elements near a point at distance t, 0 <= t < 1, behind element 0.
@@ -289,7 +292,7 @@ struct Taps {
 };
 }  // namespace
 
-Tensor resize(Operand x, Steps size, const ResizeOptions& options) {
+Tensor resize(Operand x, Steps size, const ResizeOptions& options) try {
   const FunctionScope scope(x.caller(), "resize");
   const int rank = static_cast<int>(shape_of(max_pool_op, x).rank());
   if (rank < 3 || rank > 5)
@@ -335,6 +338,8 @@ Tensor resize(Operand x, Steps size, const ResizeOptions& options) {
     y = sum;
   }
   return given.result(std::move(y));
+} catch (const std::bad_alloc&) {
+  fail_memory(x.caller(), "resize");
 }
 
 #define REEL_POOLS(axes)                                                                  \

@@ -52,7 +52,7 @@ TEST_CASE("a network of convolutions learns, is saved and traced", "[nn]") {
     labels.push_back(i % 2);
   }
   const Tensor x = stack(images), y = tensor(labels);
-  optim::Adam adam(parameters(model), {.rate = 0.01});
+  optim::Adam adam(parameters(model), {.learning_rate = 0.01});
   auto step = trace([&](Tensor batch, Tensor truth) {
     GradientTape tape;
     const Tensor loss = cross_entropy(model(batch), truth);

@@ -55,6 +55,12 @@ void each_with_ids(SampleList out, Tensor (*f)(Operand, Operand, Extent)) {
 auto padded(std::vector<Padding> widths, PadOptions options) {
   return [widths, options](const Inputs& in) { return pad(in[0], widths, options); };
 }
+/// f on images of several layouts.
+#define REEL_IMAGES(...)                                                             \
+  [](SampleList out) {                                                               \
+    for (const Layout layout : {Layout::plain, Layout::transposed, Layout::stepped}) \
+      sample(out, {drawn({2, 4, 5, 3}, layout)}, REEL_CALL(__VA_ARGS__));            \
+  }
 /// Targets -1 and 1.
 Tensor signs(const Shape& shape) { return positions(shape, 2) * 2 - 1; }
 
@@ -216,6 +222,11 @@ Op layouts[] = {
                   sample(out, {drawn({3}, layout), drawn({2}, layout, {}, 3)},
                          REEL_CALL(stack(meshgrid({in[0], in[1]}))));
               }),
+    composite("mean_pool",
+              REEL_IMAGES(mean_pool2d(in[0], {2, 3}, {.stride = 2, .padding = 1, .ceil = true}))),
+    composite("adaptive_mean_pool", REEL_IMAGES(adaptive_mean_pool2d(in[0], {2, 3}))),
+    composite("adaptive_max_pool", REEL_IMAGES(adaptive_max_pool2d(in[0], {2, 3}))),
+    composite("resize", REEL_IMAGES(resize(in[0], {3, 7}, {.method = Resize::linear}))),
     composite("pad", [](SampleList out) {
       for (const auto& [shape, layout] : shapes) {
         if (shape.rank() != 2) continue;

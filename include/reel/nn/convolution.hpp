@@ -58,6 +58,7 @@ template <int axes>
 struct REEL_API MaxPool {
   Steps window;
   PoolOptions options = {};
+  /// x [batch, spatial axes, channels]; the result has other lengths.
   Tensor operator()(Operand x) const;
   void fields(auto&&) {}
 };
@@ -70,6 +71,7 @@ template <int axes>
 struct REEL_API MeanPool {
   Steps window;
   MeanPoolOptions options = {};
+  /// x [batch, spatial axes, channels]; the result has other lengths.
   Tensor operator()(Operand x) const;
   void fields(auto&&) {}
 };

@@ -94,16 +94,19 @@ struct TransposedConvolutionOptions {
 ///
 ///     conv1d(tensor({{{1.f}, {2.f}, {3.f}}}), tensor({{{1.f}}, {{10.f}}}))     // [[[21.], [32.]]]
 REEL_API Tensor conv1d(Operand x, Operand weight, const ConvolutionOptions& options = {});
+/// conv1d() with a bias [out].
 REEL_API Tensor conv1d(Operand x, Operand weight, Operand bias,
                        const ConvolutionOptions& options = {});
 /// See conv1d(): x [batch, height, width, in], weight [window height, window width, in / groups,
 /// out], bias [out]; the result is [batch, height, width, out].
 REEL_API Tensor conv2d(Operand x, Operand weight, const ConvolutionOptions& options = {});
+/// conv2d() with a bias [out].
 REEL_API Tensor conv2d(Operand x, Operand weight, Operand bias,
                        const ConvolutionOptions& options = {});
 /// See conv1d(): x [batch, depth, height, width, in], weight [window depth, window height, window
 /// width, in / groups, out], bias [out]; the result is [batch, depth, height, width, out].
 REEL_API Tensor conv3d(Operand x, Operand weight, const ConvolutionOptions& options = {});
+/// conv3d() with a bias [out].
 REEL_API Tensor conv3d(Operand x, Operand weight, Operand bias,
                        const ConvolutionOptions& options = {});
 
@@ -117,12 +120,14 @@ REEL_API Tensor conv3d(Operand x, Operand weight, Operand bias,
 ///     [20.]]]
 REEL_API Tensor conv_transpose1d(Operand x, Operand weight,
                                  const TransposedConvolutionOptions& options = {});
+/// conv_transpose1d() with a bias [out].
 REEL_API Tensor conv_transpose1d(Operand x, Operand weight, Operand bias,
                                  const TransposedConvolutionOptions& options = {});
 /// See conv_transpose1d(): x [batch, height, width, in], weight [window height, window width, out /
 /// groups, in], bias [out]; the result is [batch, height, width, out].
 REEL_API Tensor conv_transpose2d(Operand x, Operand weight,
                                  const TransposedConvolutionOptions& options = {});
+/// conv_transpose2d() with a bias [out].
 REEL_API Tensor conv_transpose2d(Operand x, Operand weight, Operand bias,
                                  const TransposedConvolutionOptions& options = {});
 /// See conv_transpose1d(): x [batch, depth, height, width, in], weight [window depth, window
@@ -130,6 +135,7 @@ REEL_API Tensor conv_transpose2d(Operand x, Operand weight, Operand bias,
 /// out].
 REEL_API Tensor conv_transpose3d(Operand x, Operand weight,
                                  const TransposedConvolutionOptions& options = {});
+/// conv_transpose3d() with a bias [out].
 REEL_API Tensor conv_transpose3d(Operand x, Operand weight, Operand bias,
                                  const TransposedConvolutionOptions& options = {});
 }  // namespace reel
