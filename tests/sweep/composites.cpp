@@ -56,10 +56,11 @@ auto padded(std::vector<Padding> widths, PadOptions options) {
   return [widths, options](const Inputs& in) { return pad(in[0], widths, options); };
 }
 /// f on images of several layouts.
-#define REEL_IMAGES(...)                                                             \
-  [](SampleList out) {                                                               \
-    for (const Layout layout : {Layout::plain, Layout::transposed, Layout::stepped}) \
-      sample(out, {drawn({2, 4, 5, 3}, layout)}, REEL_CALL(__VA_ARGS__));            \
+#define REEL_IMAGES(...)                                                         \
+  [](SampleList out) {                                                           \
+    for (const Layout layout :                                                   \
+         {Layout::plain, Layout::transposed, Layout::reversed, Layout::stepped}) \
+      sample(out, {drawn({2, 4, 5, 3}, layout)}, REEL_CALL(__VA_ARGS__));        \
   }
 /// Targets -1 and 1.
 Tensor signs(const Shape& shape) { return positions(shape, 2) * 2 - 1; }
