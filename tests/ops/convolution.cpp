@@ -195,6 +195,7 @@ TEST_CASE("padding and lengths of convolutions follow their formulas") {
               tensor({{{1.f}, {10.f}, {0.f}, {2.f}, {20.f}, {0.f}, {0.f}}})));
   CHECK(conv_transpose2d(x, ones({3, 2, 5, 2}), {.stride = 2, .padding = same}).shape() ==
         Shape({1, 14, 16, 5}));
+  CHECK(equal(conv2d(x, w, {}, {.padding = same()}), conv2d(x, w, {.padding = same})));
   // Without input channels, the bias.
   CHECK(equal(conv1d(zeros({1, 3, 0}), zeros({2, 0, 2}), tensor({1.f, 2.f})),
               tensor({{{1.f, 2.f}, {1.f, 2.f}}})));

@@ -14,10 +14,14 @@ namespace reel {
 /// bytes, so that options of layers have no padding.
 enum class Channels : std::int64_t { last, first };
 
-/// Padding so that the result has ceil(length / stride) elements along each axis. The odd zero
-/// comes after the elements, as in TensorFlow.
+/// What same() returns.
 struct Same {};
-inline constexpr Same same;
+/// Padding so that the result has ceil(length / stride) elements along each axis. The odd zero
+/// comes after the elements, as in TensorFlow. Its name is enough: `.padding = same`. It is a
+/// function, so that a program may have functions of this name too.
+constexpr Same same() { return {}; }
+/// Stands for no bias: `{}`.
+struct NoBias {};
 
 /// A number for each spatial axis, or one number for all of them: `2`, `{2, 1}`.
 class Steps {
@@ -50,6 +54,7 @@ class Paddings {
     }
   }
   constexpr Paddings(Same) : count_(0) {}
+  constexpr Paddings(Same (*)()) : count_(0) {}
   bool is_same() const { return count_ == 0; }
   std::int64_t count() const { return count_; }
   std::int64_t before(int axis) const { return before_[count_ == 1 ? 0 : axis]; }
@@ -97,18 +102,30 @@ REEL_API Tensor conv1d(Operand x, Operand weight, const ConvolutionOptions& opti
 /// conv1d() with a bias [out].
 REEL_API Tensor conv1d(Operand x, Operand weight, Operand bias,
                        const ConvolutionOptions& options = {});
+/// conv1d() without a bias.
+inline Tensor conv1d(Operand x, Operand weight, NoBias, const ConvolutionOptions& options) {
+  return conv1d(x, weight, options);
+}
 /// See conv1d(): x [batch, height, width, in], weight [window height, window width, in / groups,
 /// out], bias [out]; the result is [batch, height, width, out].
 REEL_API Tensor conv2d(Operand x, Operand weight, const ConvolutionOptions& options = {});
 /// conv2d() with a bias [out].
 REEL_API Tensor conv2d(Operand x, Operand weight, Operand bias,
                        const ConvolutionOptions& options = {});
+/// conv2d() without a bias.
+inline Tensor conv2d(Operand x, Operand weight, NoBias, const ConvolutionOptions& options) {
+  return conv2d(x, weight, options);
+}
 /// See conv1d(): x [batch, depth, height, width, in], weight [window depth, window height, window
 /// width, in / groups, out], bias [out]; the result is [batch, depth, height, width, out].
 REEL_API Tensor conv3d(Operand x, Operand weight, const ConvolutionOptions& options = {});
 /// conv3d() with a bias [out].
 REEL_API Tensor conv3d(Operand x, Operand weight, Operand bias,
                        const ConvolutionOptions& options = {});
+/// conv3d() without a bias.
+inline Tensor conv3d(Operand x, Operand weight, NoBias, const ConvolutionOptions& options) {
+  return conv3d(x, weight, options);
+}
 
 /// The transposed convolution, which is the gradient of conv1d() for its x: each element of x adds
 /// the weight times itself to a window of the result. x is [batch, width, in], the weight is
@@ -123,6 +140,11 @@ REEL_API Tensor conv_transpose1d(Operand x, Operand weight,
 /// conv_transpose1d() with a bias [out].
 REEL_API Tensor conv_transpose1d(Operand x, Operand weight, Operand bias,
                                  const TransposedConvolutionOptions& options = {});
+/// conv_transpose1d() without a bias.
+inline Tensor conv_transpose1d(Operand x, Operand weight, NoBias,
+                               const TransposedConvolutionOptions& options) {
+  return conv_transpose1d(x, weight, options);
+}
 /// See conv_transpose1d(): x [batch, height, width, in], weight [window height, window width, out /
 /// groups, in], bias [out]; the result is [batch, height, width, out].
 REEL_API Tensor conv_transpose2d(Operand x, Operand weight,
@@ -130,6 +152,11 @@ REEL_API Tensor conv_transpose2d(Operand x, Operand weight,
 /// conv_transpose2d() with a bias [out].
 REEL_API Tensor conv_transpose2d(Operand x, Operand weight, Operand bias,
                                  const TransposedConvolutionOptions& options = {});
+/// conv_transpose2d() without a bias.
+inline Tensor conv_transpose2d(Operand x, Operand weight, NoBias,
+                               const TransposedConvolutionOptions& options) {
+  return conv_transpose2d(x, weight, options);
+}
 /// See conv_transpose1d(): x [batch, depth, height, width, in], weight [window depth, window
 /// height, window width, out / groups, in], bias [out]; the result is [batch, depth, height, width,
 /// out].
@@ -138,4 +165,9 @@ REEL_API Tensor conv_transpose3d(Operand x, Operand weight,
 /// conv_transpose3d() with a bias [out].
 REEL_API Tensor conv_transpose3d(Operand x, Operand weight, Operand bias,
                                  const TransposedConvolutionOptions& options = {});
+/// conv_transpose3d() without a bias.
+inline Tensor conv_transpose3d(Operand x, Operand weight, NoBias,
+                               const TransposedConvolutionOptions& options) {
+  return conv_transpose3d(x, weight, options);
+}
 }  // namespace reel
