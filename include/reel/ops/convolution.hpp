@@ -133,8 +133,7 @@ inline Tensor conv3d(Operand x, Operand weight, NoBias, const ConvolutionOptions
 /// is (length - 1) stride - before - after + dilation (window - 1) + output_padding + 1. With
 /// `padding = same` it is length times stride. Dtypes and errors are those of conv1d().
 ///
-///     conv_transpose1d(tensor({{{1.f}, {2.f}}}), tensor({{{1.f}}, {{10.f}}}))  // [[[ 1.], [12.],
-///     [20.]]]
+///     conv_transpose1d(ones({1, 2, 1}), ones({2, 1, 1}))  // [[[1.], [2.], [1.]]]
 REEL_API Tensor conv_transpose1d(Operand x, Operand weight,
                                  const TransposedConvolutionOptions& options = {});
 /// conv_transpose1d() with a bias [out].
