@@ -26,9 +26,9 @@ struct NoBias {};
 /// A number for each spatial axis, or one number for all of them: `2`, `{2, 1}`.
 class Steps {
  public:
-  template <WholeNumber... I>
-  requires(sizeof...(I) >= 1 && sizeof...(I) <= 3) constexpr Steps(I... n)
-      : number_{detail::position_of(n)...}, count_(sizeof...(I)) {}
+  template <WholeNumber... N>
+  requires(sizeof...(N) >= 1 && sizeof...(N) <= 3) constexpr Steps(N... n)
+      : number_{detail::position_of(n)...}, count_(sizeof...(N)) {}
   std::int64_t count() const { return count_; }
   std::int64_t operator[](int axis) const { return number_[count_ == 1 ? 0 : axis]; }
 
@@ -41,11 +41,11 @@ class Steps {
 /// axis (`{1, 2}`), a pair {before, after} for each axis (`{{1, 2}, {0, 1}}`), or `same`.
 class Paddings {
  public:
-  template <WholeNumber... I>
-  requires(sizeof...(I) >= 1 && sizeof...(I) <= 3) constexpr Paddings(I... n)
+  template <WholeNumber... N>
+  requires(sizeof...(N) >= 1 && sizeof...(N) <= 3) constexpr Paddings(N... n)
       : before_{detail::position_of(n)...},
         after_{detail::position_of(n)...},
-        count_(sizeof...(I)) {}
+        count_(sizeof...(N)) {}
   constexpr Paddings(std::initializer_list<Padding> pairs)
       : count_(static_cast<std::int64_t>(pairs.size())) {
     for (std::int64_t i = 0; i < count_ && i < 3; ++i) {
