@@ -5,6 +5,7 @@
 #include <reel/ops/compare.hpp>
 #include <reel/ops/convolution.hpp>
 #include <reel/ops/create.hpp>
+#include <reel/ops/einsum.hpp>
 #include <reel/ops/gather.hpp>
 #include <reel/ops/layout.hpp>
 #include <reel/ops/loss.hpp>

@@ -240,6 +240,20 @@ Op layouts[] = {
       }
     })};
 
+/// f on two matrices of the shapes (n, k) and (k, m), in several layouts.
+#define REEL_MATRICES(...)                                                                        \
+  [](SampleList out) {                                                                            \
+    for (const Layout layout : {plain, transposed, reversed, repeated, stepped})                  \
+      sample(out, {drawn({2, 3}, layout), drawn({3, 4}, layout, {}, 3)}, REEL_CALL(__VA_ARGS__)); \
+    sample(out, {drawn({2, 0}), drawn({0, 4})}, REEL_CALL(__VA_ARGS__));                          \
+  }
+Op products[] = {composite("einsum", REEL_MATRICES(einsum("ij,jk,jk->kji", {in[0], in[1], in[1]}))),
+                 composite("einsum_sums", REEL_MATRICES(einsum("ij,...k", {in[0], in[1]}) +
+                                                        einsum("ij,jk->", {in[0], in[1]}))),
+                 composite("tensordot", REEL_MATRICES(tensordot(in[0], in[1], 1, 0))),
+                 composite("outer", REEL_MATRICES(outer(in[0], in[1]))),
+                 composite("kron", REEL_MATRICES(kron(in[0], in[1])))};
+
 Op choices[] = {
     composite("sort",
               [](SampleList out) {
@@ -352,7 +366,7 @@ std::vector<Op*> ops_and_composites() {
   const auto add = [&](auto& entries) {
     for (Op& entry : entries) found.push_back(&entry);
   };
-  add(losses), add(statistics), add(layouts), add(choices), add(draws);
+  add(losses), add(statistics), add(layouts), add(products), add(choices), add(draws);
   return found;
 }
 }  // namespace reel::tests
