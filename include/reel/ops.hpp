@@ -8,6 +8,7 @@
 #include <reel/ops/einsum.hpp>
 #include <reel/ops/gather.hpp>
 #include <reel/ops/layout.hpp>
+#include <reel/ops/linalg.hpp>
 #include <reel/ops/loss.hpp>
 #include <reel/ops/math.hpp>
 #include <reel/ops/matmul.hpp>

@@ -91,9 +91,28 @@ class BlasThreads {
 };
 constinit BlasThreads threads;
 
+/// The names of Fortran's functions, without the letter of the dtype.
+constexpr const char* fortran_names[fortran_functions] = {"potrf_", "getrf_", "trsm_",  "gelqf_",
+                                                          "orglq_", "syevd_", "gesdd_", "gesvd_"};
+
 struct Blas {
   Gemm<float> f32 = nullptr;
   Gemm<double> f64 = nullptr;
+  AnyFunction functions[2][fortran_functions] = {};
+
+  /// Those that the library lacks, as BLIS does, are in the reference library.
+  void find_functions(void* library) {
+    void* other = nullptr;
+    for (const bool is_double : {false, true})
+      for (int i = 0; i < fortran_functions; ++i) {
+        char name[16] = {is_double ? 'd' : 's'};
+        for (int k = 0; fortran_names[i][k]; ++k) name[k + 1] = fortran_names[i][k];
+        void* found = dlsym(library, name);
+        if (!found && !other) other = dlopen("liblapack.so.3", RTLD_LAZY | RTLD_LOCAL);
+        if (!found && other) found = dlsym(other, name);
+        functions[is_double][i] = reinterpret_cast<AnyFunction>(found);
+      }
+  }
 
   void open() {
     if (!has_room(bytes_of_call * (std::thread::hardware_concurrency() + 1))) return;
@@ -117,6 +136,7 @@ struct Blas {
     threads.end(before);
     f32 = multiply;
     f64 = reinterpret_cast<Gemm<double>>(dlsym(library, "cblas_dgemm"));
+    find_functions(library);
   }
 };
 /// Opened at the first product that may use it: linking it took most of the start time of a small
@@ -147,31 +167,52 @@ bool begin_call() {
   return false;
 }
 
-template <class T>
-void call(const BlasProduct& p, Gemm<T> gemm) {
-  const auto as = [](bool is_transposed) { return is_transposed ? transposed : as_it_lies; };
-  const auto length = [](std::int64_t n) { return static_cast<int>(n); };
-  const auto multiply = [&] {
+void call_library(void (*f)(const void* work), const void* work) {
+  const auto call = [&] {
     const ForkDelay delay;  // OpenBLAS takes the memory for a call under a lock
     if (!begin_call()) return false;
     const int before = threads.begin();
-    gemm(row_major, as(p.x_transposed), as(p.y_transposed), length(p.n), length(p.m), length(p.k),
-         T(1), static_cast<const T*>(p.x), length(p.x_step), static_cast<const T*>(p.y),
-         length(p.y_step), T(p.accumulate), static_cast<T*>(p.c), length(p.c_step));
+    f(work);
     threads.end(before);
     --running;
     return true;
   };
-  while (!multiply()) sched_yield();
+  while (!call()) sched_yield();
+}
+
+template <class T>
+struct Product {
+  const BlasProduct& p;
+  Gemm<T> gemm;
+
+  static void run(const void* work) {
+    const auto as = [](bool is_transposed) { return is_transposed ? transposed : as_it_lies; };
+    const auto length = [](std::int64_t n) { return static_cast<int>(n); };
+    const auto& [p, gemm] = *static_cast<const Product*>(work);
+    gemm(row_major, as(p.x_transposed), as(p.y_transposed), length(p.n), length(p.m), length(p.k),
+         T(1), static_cast<const T*>(p.x), length(p.x_step), static_cast<const T*>(p.y),
+         length(p.y_step), T(p.accumulate), static_cast<T*>(p.c), length(p.c_step));
+  }
+};
+template <class T>
+void call(const BlasProduct& p, Gemm<T> gemm) {
+  const Product<T> product{p, gemm};
+  call_library(Product<T>::run, &product);
 }
 }  // namespace
 
 bool has_blas() { return blas().f32 && blas().f64; }
 void blas_product_f32(const BlasProduct& product) { call<float>(product, blas().f32); }
 void blas_product_f64(const BlasProduct& product) { call<double>(product, blas().f64); }
+AnyFunction fortran(Fortran function, bool is_double) {
+  return blas().functions[is_double][static_cast<int>(function)];
+}
+void call_fortran(void (*f)(const void* work), const void* work) { call_library(f, work); }
 #else
 bool has_blas() { return false; }
 void blas_product_f32(const BlasProduct&) {}
 void blas_product_f64(const BlasProduct&) {}
+AnyFunction fortran(Fortran, bool) { return nullptr; }
+void call_fortran(void (*)(const void*), const void*) {}
 #endif
 }  // namespace reel::kernels

@@ -23,4 +23,14 @@ struct BlasProduct {
 bool has_blas();
 void blas_product_f32(const BlasProduct& product);
 void blas_product_f64(const BlasProduct& product);
+
+/// Functions of LAPACK, and one of BLAS, as Fortran has them: arguments by address, column-major
+/// matrices, and the length of each text at the end.
+enum class Fortran { potrf, getrf, trsm, gelqf, orglq, syevd, gesdd, gesvd };
+inline constexpr int fortran_functions = 8;
+using AnyFunction = void (*)();
+/// Null if there is no library with this function, or no memory for it.
+AnyFunction fortran(Fortran function, bool is_double);
+/// Calls f(work), which calls such functions. They use one thread meanwhile. f throws nothing.
+void call_fortran(void (*f)(const void* work), const void* work);
 }  // namespace reel::kernels

@@ -33,6 +33,12 @@ Text range_of(std::int64_t least, std::int64_t most) {
 
 void fail_kernel(const Op& op, const KernelResult& result, const Text& place, Caller caller) {
   const Text argument = result.argument ? Text(result.argument) : argument_name(op, result.input);
+  if (result.expected && result.counts) {
+    Text found = result.failure;
+    if (result.got >= 0) found += " in row " + to_text(result.got);
+    if (result.limit >= 0) found += " of matrix " + to_text(result.limit);
+    fail<Error>(caller, op.name, argument, result.expected, found);
+  }
   if (result.expected)
     fail<Error>(caller, op.name, argument, result.expected, to_text(result.number), result.failure);
   fail<IndexError>(caller, op.name, argument,

@@ -69,7 +69,8 @@ struct KernelResult {
   bool counts = false;            // `got` is a number, not an index, from `least` to `limit`
   std::int64_t got = 0, limit = 0, least = 0;
   const char* expected = nullptr;  // where it is not a position at all but `number`
-  double number = 0;
+  double number = 0;               // or with `counts`, `failure` is what was got, in row `got` of
+                                   // matrix `limit`, where these are not -1
   const char* argument = nullptr;  // its name, where it is not that of the op's input
 };
 static_assert(sizeof(KernelResult) <= 64,

@@ -89,6 +89,21 @@ const std::set<std::string_view> limited = {
     "dense",              // 1 - y * y and y - y * y of a rounded y near 1
     "convolution_dense",  // as dense
     "softmax",
+    // Conditions of matrices, and squares.
+    "cholesky",
+    "cofactors",
+    "det",
+    "eigh",
+    "eigvalsh",
+    "function_curve",
+    "function_slope",
+    "inverse",
+    "matrix_function",
+    "qr",
+    "slogdet",
+    "solve",
+    "svd",
+    "triangular_solve",
 };
 }  // namespace
 

@@ -19,6 +19,7 @@ void add_pointwise_references(References& table);
 void add_reduce_references(References& table);
 void add_product_references(References& table);
 void add_convolution_references(References& table);
+void add_linalg_references(References& table);
 void add_sequence_references(References& table);
 void add_layout_references(References& table);
 void add_gather_references(References& table);

@@ -54,6 +54,7 @@ void check_sample(const Sample& sample, const Sample& on_cpu) {
 TEST_CASE("every second gradient agrees with differences of the first") {
   for (const Op* op : ops_and_composites()) {
     if (!op->gradient.differentiable || op->updates) continue;
+    if (op->name == "function_slope") continue;  // a derivative itself; apply() has two of them
     const std::vector<Sample> samples = samples_of(*op);
     std::vector<Sample> on_cpu;
     {

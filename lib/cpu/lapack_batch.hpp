@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// LAPACK for each matrix of a batch. A row-major matrix is for LAPACK the transpose of a
+// column-major one.
+#pragma once
+#include <algorithm>
+#include <atomic>
+#include <cfenv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "lib/cpu/blas.hpp"
+#include "lib/pool/pool.hpp"
+#include "lib/pool/scratch.hpp"
+#include "lib/table/numbers.hpp"
+
+namespace reel::kernels::lapack {
+using Int = std::int64_t;
+/// Up to so many rows, own code takes the place of LAPACK where there is some.
+inline constexpr Int small = 16;
+
+/// The functions of LAPACK for one dtype, with the texts in front of their lengths.
+template <class T>
+struct Lapack {
+  using Text = const char*;
+  using Size = const int*;
+  using Length = std::size_t;
+  template <class F>
+  static F* get(Fortran name) {
+    return reinterpret_cast<F*>(fortran(name, sizeof(T) == 8));
+  }
+  static int potrf(Text uplo, int n, T* a) {
+    int info = 0;
+    get<void(Text, Size, T*, Size, int*, Length)>(Fortran::potrf)(uplo, &n, a, &n, &info, 1);
+    return info;
+  }
+  static int getrf(int n, T* a, int* pivots) {
+    int info = 0;
+    get<void(Size, Size, T*, Size, int*, int*)>(Fortran::getrf)(&n, &n, a, &n, pivots, &info);
+    return info;
+  }
+  /// b [rows, n] a^-1, or with the transposed a, in place.
+  static void trsm(Text uplo, Text transposed, Text diagonal, int rows, int n, const T* a, T* b) {
+    const T one = 1;
+    get<void(Text, Text, Text, Text, Size, Size, const T*, const T*, Size, T*, Size, Length, Length,
+             Length, Length)>(Fortran::trsm)("R", uplo, transposed, diagonal, &rows, &n, &one, a,
+                                             &n, b, &rows, 1, 1, 1, 1);
+  }
+  static int gelqf(int m, int n, T* a, T* tau, T* work, int size) {
+    int info = 0;
+    get<void(Size, Size, T*, Size, T*, T*, Size, int*)>(Fortran::gelqf)(&m, &n, a, &m, tau, work,
+                                                                        &size, &info);
+    return info;
+  }
+  static int orglq(int k, int n, T* a, const T* tau, T* work, int size) {
+    int info = 0;
+    get<void(Size, Size, Size, T*, Size, const T*, T*, Size, int*)>(Fortran::orglq)(
+        &k, &n, &k, a, &k, tau, work, &size, &info);
+    return info;
+  }
+  static int syevd(Text job, int n, T* a, T* values, T* work, int size, int* indices, int count) {
+    int info = 0;
+    get<void(Text, Text, Size, T*, Size, T*, T*, Size, int*, Size, int*, Length, Length)>(
+        Fortran::syevd)(job, "U", &n, a, &n, values, work, &size, indices, &count, &info, 1, 1);
+    return info;
+  }
+  /// a [m, n], u [m, k], vt [k, n], column-major.
+  static int gesdd(int m, int n, int k, T* a, T* s, T* u, T* vt, T* work, int size, int* indices) {
+    int info = 0;
+    get<void(Text, Size, Size, T*, Size, T*, T*, Size, T*, Size, T*, Size, int*, int*, Length)>(
+        Fortran::gesdd)("S", &m, &n, a, &m, s, u, &m, vt, &k, work, &size, indices, &info, 1);
+    return info;
+  }
+  static int gesvd(int m, int n, int k, T* a, T* s, T* u, T* vt, T* work, int size) {
+    int info = 0;
+    get<void(Text, Text, Size, Size, T*, Size, T*, T*, Size, T*, Size, T*, Size, int*, Length,
+             Length)>(Fortran::gesvd)("S", "S", &m, &n, a, &m, s, u, &m, vt, &k, work, &size, &info,
+                                      1, 1);
+    return info;
+  }
+};
+
+/// The batch of a call: its matrices are the last two axes of input 0.
+struct Batch {
+  Int count = 1, rows = 1, columns = 1;
+  bool has_axes = false;  // whether there may be several matrices
+
+  explicit Batch(const Body& x) {
+    const int rank = x.rank();
+    for (int a = 0; a < rank - 2; ++a) count *= x.shape.data()[a];
+    rows = x.shape.data()[rank - 2];
+    columns = x.shape.data()[rank - 1];
+    has_axes = rank > 2;
+  }
+  bool empty() const { return count == 0 || rows == 0 || columns == 0; }
+};
+
+/// What is wrong with a matrix.
+enum class Wrong { pivot, not_finite, no_end };
+/// The first matrix of a batch that is wrong, whichever thread finds it.
+class Findings {
+ public:
+  void add(Int matrix, Wrong wrong, Int row = 0) {
+    const std::uint64_t found = static_cast<std::uint64_t>(matrix) << 20 |
+                                static_cast<std::uint64_t>(row) << 2 |
+                                static_cast<std::uint64_t>(wrong);
+    std::uint64_t first = first_.load(std::memory_order_relaxed);
+    while (found < first && !first_.compare_exchange_weak(first, found)) {
+    }
+  }
+  /// `expected` and `got` say what a pivot means.
+  KernelResult result(const Batch& batch, const char* expected, const char* got) const {
+    const std::uint64_t first = first_.load(std::memory_order_relaxed);
+    if (first == none) return {};
+    KernelResult result;
+    const auto wrong = static_cast<Wrong>(first & 3);
+    result.counts = true;
+    result.expected = wrong == Wrong::pivot        ? expected
+                      : wrong == Wrong::not_finite ? "finite numbers"
+                                                   : "a matrix for which LAPACK's iteration ends";
+    result.failure = wrong == Wrong::pivot        ? got
+                     : wrong == Wrong::not_finite ? "NaN or infinity"
+                                                  : "one for which it does not";
+    result.got = wrong == Wrong::pivot ? static_cast<Int>(first >> 2 & 0x3ffff) : -1;
+    result.limit = batch.has_axes ? static_cast<Int>(first >> 20) : -1;
+    return result;
+  }
+
+ private:
+  static constexpr std::uint64_t none = ~std::uint64_t{0};
+  std::atomic<std::uint64_t> first_ = none;
+};
+
+inline KernelResult no_library() {
+  KernelResult result;
+  result.counts = true;
+  result.argument = "library";
+  result.expected = "LAPACK, as in Debian's package libopenblas0-pthread";
+  result.failure = "none";
+  result.got = result.limit = -1;
+  return result;
+}
+inline bool has_lapack() {
+  for (int i = 0; i < fortran_functions; ++i)
+    if (!fortran(static_cast<Fortran>(i), true) || !fortran(static_cast<Fortran>(i), false))
+      return false;
+  return true;
+}
+
+/// f(first, end) over the matrices, each of which costs `work` operations, on several threads from
+/// 64 K operations.
+template <class F>
+void each_block(const Batch& batch, double work, const F& f) {
+  const double matrices = 65536 / std::max(work, 1.0);
+  parallel_blocks(batch.count, std::max<Int>(1, static_cast<Int>(std::min(matrices, 1e9))), 1, f);
+}
+/// f(), with `needed` around functions of LAPACK. They may raise floating-point exceptions over clean
+/// numbers, which a program may trap; it does not see them.
+template <class F>
+void with_lapack(bool needed, const F& f) {
+  const auto call = [](const void* work) { (*static_cast<const F*>(work))(); };
+  if (!needed) return call(&f);
+  std::fenv_t before;
+  std::feholdexcept(&before);
+  call_fortran(call, &f);
+  std::fesetenv(&before);
+}
+
+/// Parts of the scratch memory of one block.
+class Parts {
+ public:
+  template <class T>
+  T* add(Int count) {
+    const std::size_t begin = bytes_;
+    bytes_ += (static_cast<std::size_t>(count) * sizeof(T) + 63) / 64 * 64;
+    return reinterpret_cast<T*>(memory_ ? memory_ + begin : nullptr);
+  }
+  /// Calls layout(*this) twice: to know the size, and for the places.
+  template <class F>
+  explicit Parts(const F& layout) {
+    layout(*this);
+    memory_ = static_cast<std::byte*>(lasting_scratch(bytes_ ? bytes_ : 1));
+    bytes_ = 0;
+    layout(*this);
+  }
+
+ private:
+  std::byte* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+template <class T>
+bool is_finite(const T* x, Int n) {
+  T sum = 0;  // NaN if one is not finite
+  for (Int i = 0; i < n; ++i) sum += x[i] - x[i];
+  return sum == 0;
+}
+template <class T>
+void copy(const T* from, T* to, Int n) {
+  if (n > 0) std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(T));
+}
+/// A square matrix, transposed in place.
+template <class T>
+void transpose(T* a, Int n) {
+  constexpr Int side = 16;
+  for (Int i = 0; i < n; i += side)
+    for (Int j = i; j < n; j += side)
+      for (Int r = i; r < std::min(i + side, n); ++r)
+        for (Int c = std::max(j, r + 1); c < std::min(j + side, n); ++c)
+          std::swap(a[r * n + c], a[c * n + r]);
+}
+
+/// Eigenvalues, and eigenvectors as rows, of symmetric matrices.
+template <class T>
+struct Eigen {
+  int n, size, indices;
+  T* work;
+  int* integers;
+
+  explicit Eigen(Int rows)
+      : n(static_cast<int>(rows)), size(1 + 6 * n + 2 * n * n), indices(3 + 5 * n) {}
+  void add_to(Parts& parts) {
+    work = parts.add<T>(size);
+    integers = parts.add<int>(indices);
+  }
+  /// False if it is not finite or the iteration does not end, which `findings` says.
+  bool operator()(const T* a, Int matrix, T* vectors, T* values, bool wants_vectors,
+                  Findings& findings) const {
+    for (int i = 0; i < n; ++i)
+      if (!is_finite(a + Int{i} * n, i + 1)) return findings.add(matrix, Wrong::not_finite), false;
+    copy(a, vectors, Int{n} * n);
+    if (Lapack<T>::syevd(wants_vectors ? "V" : "N", n, vectors, values, work, size, integers,
+                         indices))
+      return findings.add(matrix, Wrong::no_end), false;
+    // The element of largest size is positive.
+    for (int i = 0; wants_vectors && i < n; ++i) {
+      T* const row = vectors + Int{i} * n;
+      T largest = 0;
+      for (int k = 0; k < n; ++k)
+        if (std::abs(row[k]) > std::abs(largest)) largest = row[k];
+      for (int k = 0; largest < 0 && k < n; ++k) row[k] = -row[k];
+    }
+    return true;
+  }
+};
+}  // namespace reel::kernels::lapack
