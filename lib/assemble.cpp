@@ -31,6 +31,7 @@ constinit const ErrorSource error_source = {
 };
 constinit const CoreOps core_ops = {
     .add = add_op,
+    .attention_dropout = attention_dropout_op,
     .cast = cast_op,
     .cofactors = cofactors_op,
     .convolution = convolution_op,

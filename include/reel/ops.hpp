@@ -2,6 +2,7 @@
 #pragma once
 #include <reel/ops/activation.hpp>
 #include <reel/ops/arithmetic.hpp>
+#include <reel/ops/attention.hpp>
 #include <reel/ops/compare.hpp>
 #include <reel/ops/convolution.hpp>
 #include <reel/ops/create.hpp>

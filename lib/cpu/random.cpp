@@ -2,6 +2,7 @@
 // Random numbers. Number i depends on the key and on position + i / (numbers in a block) alone.
 #include "lib/table/options/random.hpp"
 #include "lib/cpu/kernels.hpp"
+#include "lib/cpu/philox.hpp"
 #include "lib/cpu/simd_math.hpp"
 #include "lib/formulas/distributions.hpp"
 #include "lib/pool/pool.hpp"
@@ -17,47 +18,11 @@ struct Words {
   alignas(64) std::uint32_t word[4 * batch];
 };
 
-using Lanes = Vector<std::uint64_t>;
-/// The products of the lower halves of lanes.
-Lanes multiply_halves(const Lanes& x, const Lanes& y) {
-#if defined(__AVX512F__)
-  return _mm512_mul_epu32(x, y);
-#elif defined(__AVX2__)
-  return _mm256_mul_epu32(x, y);
-#elif defined(__SSE2__)
-  return _mm_mul_epu32(x, y);
-#else
-  const Lanes low(0xffffffff);
-  return (x & low) * (y & low);
-#endif
-}
-
-/// Philox over lanes of 64 bits. The upper halves of the lanes are not used.
-void draw_lanes(std::uint64_t seed, const std::uint64_t* counters, std::uint64_t* first,
-                std::uint64_t* second) {
-  const Lanes m0(formulas::philox_multipliers[0]), m1(formulas::philox_multipliers[1]),
-      low(0xffffffff);
-  const Lanes counter = load(counters);
-  Lanes a = counter, b = counter >> 32, c(0), d(0);
-  auto key0 = static_cast<std::uint32_t>(seed), key1 = static_cast<std::uint32_t>(seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const Lanes x = multiply_halves(m0, a), y = multiply_halves(m1, c);
-    a = (y >> 32) ^ b ^ Lanes(key0);
-    b = y;
-    c = (x >> 32) ^ d ^ Lanes(key1);
-    d = x;
-    key0 += formulas::philox_weyl[0];
-    key1 += formulas::philox_weyl[1];
-  }
-  store(first, (a & low) | (b << 32));
-  store(second, (c & low) | (d << 32));
-}
-
 void draw(const RandomOptions& options, std::uint64_t block, Words& words) {
   alignas(64) std::uint64_t counters[batch], first[batch], second[batch];
   for (unsigned k = 0; k < batch; ++k) counters[k] = options.position + block + k;
   for (std::int64_t k = 0; k < batch; k += lanes<std::uint64_t>)
-    draw_lanes(options.seed, counters + k, first + k, second + k);
+    draw_lanes(options.seed, counters + k, 0, first + k, second + k);
   for (std::int64_t k = 0; k < batch; ++k) {
     words.wide[2 * k] = first[k];
     words.wide[2 * k + 1] = second[k];

@@ -18,6 +18,7 @@ const References& references();
 void add_pointwise_references(References& table);
 void add_reduce_references(References& table);
 void add_product_references(References& table);
+void add_attention_references(References& table);
 void add_convolution_references(References& table);
 void add_linalg_references(References& table);
 void add_sequence_references(References& table);

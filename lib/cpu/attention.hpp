@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Blocks of queries by keys, which kernels of attention compute one after the other.
+#pragma once
+#include "lib/cpu/matmul_dots.hpp"
+#include "lib/cpu/philox.hpp"
+#include "lib/pool/scratch.hpp"
+#include "lib/table/numbers.hpp"
+#include "lib/table/options/attention.hpp"
+
+namespace reel::kernels::REEL_ISA {
+using Int = std::int64_t;
+inline constexpr Int query_block = 96, key_block = 64;
+/// So few queries read keys row by row. More of them read keys packed as columns.
+inline constexpr Int few_queries = 8;
+
+/// e^x for x <= 0. float32 results below the smallest normal number are 0.
+template <class T>
+Vector<T> decay(const Vector<T>& x) {
+  if constexpr (is_single<T>) {
+    const Reduced<T> e(xsimd::max(constant<T>(-88), x));
+    const Vector<T> y = (constant<T>(1) + e.less_one) * power_of_two<T>(e.sum);
+    return xsimd::select(x < constant<T>(-87), constant<T>(0), y);
+  } else {
+    return exponential<T>(x);
+  }
+}
+
+/// The factors of dropout for scores of one query.
+struct Dropout {
+  std::uint64_t seed = 0, limit = 0;
+  double growth = 1;
+
+  /// For key_block keys from j on, a multiple of 4.
+  template <class T>
+  void factors(Int head, Int query, Int j, T* to) const {
+    constexpr Int blocks = key_block / 4;
+    alignas(64) std::uint64_t counters[blocks], word[2][blocks];
+    for (Int k = 0; k < blocks; ++k)
+      counters[k] = static_cast<std::uint64_t>(query) << 32 | static_cast<std::uint64_t>(j / 4 + k);
+    for (Int k = 0; k < blocks; k += lanes<std::uint64_t>)
+      draw_lanes(seed, counters + k, static_cast<std::uint64_t>(head), word[0] + k, word[1] + k);
+    const T kept = static_cast<T>(growth);
+    for (Int k = 0; k < key_block; ++k) {
+      const std::uint64_t pair = word[k / 2 % 2][k / 4], drawn = k % 2 ? pair >> 32 : pair;
+      to[k] = (drawn & 0xffffffff) < limit ? kept : T(0);
+    }
+  }
+};
+inline Dropout dropout_of(double probability, const Body& seed) {
+  return {static_cast<std::uint64_t>(*seed.as<std::int64_t>()), kept_below(probability),
+          1 / (1 - probability)};
+}
+
+/// What the heads of one call attend to.
+template <class T>
+struct Attended : AttentionSizes {
+  const T *q = nullptr, *k = nullptr, *v = nullptr;
+  T scale = 1;
+  const std::uint8_t* seen = nullptr;  // by a mask of bool
+  const T* added = nullptr;            // by a floating mask
+  const Int* lengths = nullptr;
+  bool drops = false;
+  Dropout dropout = {};
+
+  Int length_of(Int head) const { return lengths ? lengths[head / heads_in_batch] : keys; }
+  bool packs() const { return queries > few_queries; }
+  Int packed_size(Int wide) const { return packs() ? rounded_up(keys, key_block) * wide : 0; }
+  /// Multiply-adds of one head.
+  Int work() const { return queries * keys * (width + value_width); }
+};
+template <class T>
+Attended<T> attended(const AttentionSettings& options, const Body* const* inputs) {
+  const Body* const mask = options.has_mask ? inputs[options.mask()] : nullptr;
+  const Body &q = *inputs[0], &k = *inputs[1], &v = *inputs[2];
+  Attended<T> a{sizes_of(options, q.shape, k.shape, v.shape, mask ? &mask->shape : nullptr)};
+  a.q = q.as<T>();
+  a.k = k.as<T>();
+  a.v = v.as<T>();
+  a.scale = static_cast<T>(options.scale);
+  if (mask && mask->dtype == DType::boolean) a.seen = mask->as<std::uint8_t>();
+  if (mask && mask->dtype != DType::boolean) a.added = mask->as<T>();
+  if (options.has_lengths) a.lengths = inputs[options.lengths()]->as<std::int64_t>();
+  a.drops = options.dropout > 0;
+  if (a.drops) a.dropout = dropout_of(options.dropout, *inputs[options.seed()]);
+  return a;
+}
+
+/// c [n, m] (+)= x [n, k] y [k, m].
+template <class T>
+void product(Int n, Int m, Int k, const T* x, Int x_row, Int x_column, const T* y, Int y_row, T* c,
+             Int c_row, bool adds) {
+  Product<T> p{n, m, k, x, x_row, x_column, y, y_row, c, c_row, adds ? c : nullptr, c_row};
+  multiply<Strategy::plain>(p, wide_tile_rows);
+}
+
+/// Packs rows of keys or values as columns, block by block.
+template <class T>
+void pack(const T* from, Int rows, Int width, T* to) {
+  for (; rows > 0; rows -= key_block, from += key_block * width, to += key_block * width)
+    transpose_elements(from, width, to, key_block, width, least(rows, key_block));
+}
+/// Products of n rows of x with the m rows from row j of a matrix, which may be packed.
+template <class T>
+void products_with_rows(Int n, Int m, Int width, const T* x, const T* rows, const T* packed, Int j,
+                        T* to) {
+  if (packed)
+    return product(n, m, width, x, width, Int{1}, packed + j * width, key_block, to, key_block,
+                   false);
+  multiply_dots(Matrix<T>{x, n, width, width, 1}, Matrix<T>{rows + j * width, width, m, 1, width},
+                Dots<T>{to, key_block, 1, false});
+}
+
+/// Adds the mask to scores of one query with m keys from key j on. Hidden keys get -infinity, and
+/// so do elements behind them, up to a whole vector.
+template <class T>
+void mask_scores(const Attended<T>& a, Int query, Int length, Int mask, Int j, Int m, T* scores) {
+  constexpr T hidden = -static_cast<T>(__builtin_inf());
+  mask += query * a.mask_row + j * a.mask_column;
+  if (a.seen) {
+    const std::uint8_t* const seen = a.seen + mask;
+    if (a.mask_column)
+      for (Int e = 0; e < m; ++e) scores[e] = seen[e] ? scores[e] : hidden;
+    else
+      for (Int e = 0; e < m; ++e) scores[e] = *seen ? scores[e] : hidden;
+  }
+  if (a.added) {
+    const T* const added = a.added + mask;
+    if (a.mask_column)
+      for (Int e = 0; e < m; ++e) scores[e] += added[e];
+    else
+      for (Int e = 0; e < m; ++e) scores[e] += *added;
+  }
+  const Int first = least(m, a.first_key(query) - j), end = least(m, a.end_key(query, length) - j);
+  for (Int e = 0; e < first; ++e) scores[e] = hidden;
+  for (Int e = end > 0 ? end : 0; e < rounded_up(m, lanes<T>); ++e) scores[e] = hidden;
+}
+
+/// The memory of one call of a kernel.
+template <class T>
+class Room {
+ public:
+  explicit Room(Int elements)
+      : at_(static_cast<T*>(scratch(static_cast<std::size_t>(elements + spare) * sizeof(T)))) {}
+  T* take(Int elements) {
+    T* const taken = at_;
+    at_ += rounded_up(elements, 16);
+    return taken;
+  }
+
+ private:
+  static constexpr Int spare = 256;  // for lengths that are rounded up
+  T* at_;
+};
+}  // namespace reel::kernels::REEL_ISA
