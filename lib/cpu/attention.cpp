@@ -245,50 +245,30 @@ void differentiate(const Attended<T>& a, const Gradients<T>& g, const Area& area
   }
 }
 
-/// Computes the area of each unit.
-template <class T, class AreaOf>
-void share(const Attended<T>& a, const Gradients<T>& g, Int units, Int work,
-           const AreaOf& area_of) {
-  const Int own = a.packed_size(a.width + a.value_width) + 2 * query_block * (key_block + a.width) +
-                  query_block + key_block;
-  parallel_rows(units, work, shared_work, [&](Int unit, Int end) {
-    const Room<T> room(own);
-    for (; unit < end; ++unit) differentiate(a, g, area_of(unit), room);
-  });
-}
-/// dq of parts of the queries of each head.
+/// Heads from `first` on, `group` of them in each unit, by parts of the queries and keys.
+struct Division {
+  Int first, heads, group, queries, keys;
+};
+/// Threads share the areas of a division.
 template <class T>
-void by_queries(const Attended<T>& a, Gradients<T> g) {
-  const Parts parts(a.heads, blocks_of(a.queries, query_block));
-  const Int length = parts.blocks * query_block;
-  g.dk = g.dv = nullptr;
-  share(a, g, a.heads * parts.count, a.work() / parts.count, [&](Int unit) -> Area {
-    const Int head = unit / parts.count, first = unit % parts.count * length;
-    return {head, head + 1, first, least(a.queries, first + length), 0, a.keys};
-  });
-}
-/// dk and dv of parts of the keys that heads share.
-template <class T>
-void by_keys(const Attended<T>& a, Gradients<T> g) {
-  const Parts parts(a.shared, blocks_of(a.keys, key_block));
-  const Int length = parts.blocks * key_block;
-  g.dq = nullptr;
-  share(a, g, a.shared * parts.count, a.work() * a.group / parts.count, [&](Int unit) -> Area {
-    const Int head = unit / parts.count * a.group, first = unit % parts.count * length;
-    return {head, head + a.group, 0, a.queries, first, least(a.keys, first + length)};
-  });
-}
-/// The gradient of the mask, one head after the other, as heads may share it. If queries share it
-/// too, they are one unit.
-template <class T>
-void by_mask(const Attended<T>& a, Gradients<T> g) {
-  const Int length = a.mask_row ? query_block : a.queries;
-  g.dq = g.dk = g.dv = nullptr;
-  for (Int head = 0; head < a.heads; ++head)
-    share(a, g, blocks_of(a.queries, length), length * a.work() / a.queries, [&](Int unit) -> Area {
-      const Int first = unit * length;
-      return {head, head + 1, first, least(a.queries, first + length), 0, a.keys};
-    });
+void share(const Attended<T>& a, const Gradients<T>& g, const Division& d) {
+  const Int of_queries = blocks_of(a.queries, d.queries);
+  const Int of_keys = a.keys ? blocks_of(a.keys, d.keys) : 1, parts = of_queries * of_keys;
+  const Int memory = a.packed_size(a.width + a.value_width) +
+                     2 * query_block * (key_block + a.width) + query_block + key_block;
+  parallel_rows(d.heads / d.group * parts, a.work() * d.group / parts, shared_work,
+                [&](Int unit, Int end) {
+                  const Room<T> room(memory);
+                  for (; unit < end; ++unit) {
+                    const Int head = d.first + unit / parts * d.group;
+                    const Int query = unit / of_keys % of_queries * d.queries;
+                    const Int key = unit % of_keys * d.keys;
+                    differentiate(a, g,
+                                  {head, head + d.group, query, least(a.queries, query + d.queries),
+                                   key, least(a.keys, key + d.keys)},
+                                  room);
+                  }
+                });
 }
 
 template <class T>
@@ -314,17 +294,24 @@ KernelResult attention_gradient(const KernelCall& given) {
     }
     T* const dmask = g.dmask;
     g.dmask = nullptr;
-    // If threads share the heads, one pass computes all. Otherwise each pass computes the scores.
     if (a.shared >= thread_count() && (g.dk || g.dv)) {
-      share(a, g, a.shared, a.work() * a.group, [&](Int unit) -> Area {
-        return {unit * a.group, (unit + 1) * a.group, 0, a.queries, 0, a.keys};
-      });
-    } else {
-      if (g.dq) by_queries(a, g);
-      if (g.dk || g.dv) by_keys(a, g);
+      share(a, g, {0, a.heads, a.group, a.queries, a.keys});
+    } else {  // dq of parts of the queries, dk and dv of parts of the keys: each computes the
+              // scores
+      Gradients<T> of_q = g, of_keys = g;
+      of_q.dk = of_q.dv = of_keys.dq = nullptr;
+      const Parts by_queries(a.heads, blocks_of(a.queries, query_block));
+      const Parts by_keys(a.shared, blocks_of(a.keys, key_block));
+      if (g.dq) share(a, of_q, {0, a.heads, 1, by_queries.blocks * query_block, a.keys});
+      if (g.dk || g.dv)
+        share(a, of_keys, {0, a.heads, a.group, a.queries, by_keys.blocks * key_block});
     }
-    g.dmask = dmask;
-    if (dmask) by_mask(a, g);
+    // The mask follows, one head after the other, as heads may share it. If queries share it too,
+    // they are one unit.
+    if (!dmask) return;
+    g = {g.out, g.log_sums, g.dy, nullptr, nullptr, nullptr, dmask, false, false, false};
+    for (Int head = 0; head < a.heads; ++head)
+      share(a, g, {head, 1, 1, a.mask_row ? query_block : a.queries, a.keys});
   });
 }
 

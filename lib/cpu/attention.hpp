@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Blocks of queries by keys, which kernels of attention compute one after the other.
 #pragma once
-#include "lib/cpu/matmul_dots.hpp"
 #include "lib/cpu/philox.hpp"
+#include "lib/cpu/product.hpp"
 #include "lib/pool/scratch.hpp"
 #include "lib/table/numbers.hpp"
 #include "lib/table/options/attention.hpp"
@@ -32,7 +32,7 @@ struct Dropout {
 
   /// For key_block keys from j on, a multiple of 4.
   template <class T>
-  void factors(Int head, Int query, Int j, T* to) const {
+  [[gnu::noinline]] void factors(Int head, Int query, Int j, T* to) const {
     constexpr Int blocks = key_block / 4;
     alignas(64) std::uint64_t counters[blocks], word[2][blocks];
     for (Int k = 0; k < blocks; ++k)
@@ -89,8 +89,8 @@ Attended<T> attended(const AttentionSettings& options, const Body* const* inputs
 template <class T>
 void product(Int n, Int m, Int k, const T* x, Int x_row, Int x_column, const T* y, Int y_row, T* c,
              Int c_row, bool adds) {
-  Product<T> p{n, m, k, x, x_row, x_column, y, y_row, c, c_row, adds ? c : nullptr, c_row};
-  multiply<Strategy::plain>(p, wide_tile_rows);
+  product_of_tiles(
+      Product<T>{n, m, k, x, x_row, x_column, y, y_row, c, c_row, adds ? c : nullptr, c_row});
 }
 
 /// Packs rows of keys or values as columns, block by block.
@@ -106,8 +106,8 @@ void products_with_rows(Int n, Int m, Int width, const T* x, const T* rows, cons
   if (packed)
     return product(n, m, width, x, width, Int{1}, packed + j * width, key_block, to, key_block,
                    false);
-  multiply_dots(Matrix<T>{x, n, width, width, 1}, Matrix<T>{rows + j * width, width, m, 1, width},
-                Dots<T>{to, key_block, 1, false});
+  product_of_dots(Matrix<T>{x, n, width, width, 1}, Matrix<T>{rows + j * width, width, m, 1, width},
+                  to, key_block);
 }
 
 /// Adds the mask to scores of one query with m keys from key j on. Hidden keys get -infinity, and

@@ -426,6 +426,18 @@ template void product(const Matrix<float>&, const Matrix<float>&, const Matrix<f
                       Tile);
 template void product(const Matrix<double>&, const Matrix<double>&, const Matrix<double>&, double*,
                       Tile);
+template <class T>
+void product_of_tiles(Product<T> p) {
+  multiply<Strategy::plain>(p, wide_tile_rows);
+}
+template void product_of_tiles(Product<float>);
+template void product_of_tiles(Product<double>);
+template <class T>
+void product_of_dots(const Matrix<T>& x, const Matrix<T>& y, T* c, std::int64_t c_row) {
+  multiply_dots(x, y, Dots<T>{c, c_row, 1, false});
+}
+template void product_of_dots(const Matrix<float>&, const Matrix<float>&, float*, std::int64_t);
+template void product_of_dots(const Matrix<double>&, const Matrix<double>&, double*, std::int64_t);
 
 namespace {
 template <class T>

@@ -13,4 +13,19 @@ extern template void product(const Matrix<float>&, const Matrix<float>&, const M
                              float*, Tile);
 extern template void product(const Matrix<double>&, const Matrix<double>&, const Matrix<double>&,
                              double*, Tile);
+
+/// The product p by tiles in registers, of blocks that stay in the caches. For float and double
+/// (matmul.cpp).
+template <class T>
+void product_of_tiles(Product<T> p);
+extern template void product_of_tiles(Product<float>);
+extern template void product_of_tiles(Product<double>);
+/// c = x y, where rows of c are c_row elements apart. Elements of x's rows and of y's columns are
+/// contiguous. For float and double (matmul.cpp).
+template <class T>
+void product_of_dots(const Matrix<T>& x, const Matrix<T>& y, T* c, std::int64_t c_row);
+extern template void product_of_dots(const Matrix<float>&, const Matrix<float>&, float*,
+                                     std::int64_t);
+extern template void product_of_dots(const Matrix<double>&, const Matrix<double>&, double*,
+                                     std::int64_t);
 }  // namespace reel::kernels::REEL_ISA
