@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Layers, cells and models. A model is a struct that lists its parts: REEL_FIELDS or fields().
 #pragma once
+#include <reel/nn/attention.hpp>
 #include <reel/nn/check.hpp>
 #include <reel/nn/convolution.hpp>
 #include <reel/nn/initialize.hpp>
