@@ -17,16 +17,59 @@
 #include "lib/io/names.hpp"
 
 namespace reel::io {
-void detail::TorchLayers::add(TorchLayer layer) const { found.push_back(std::move(layer)); }
-
 namespace {
 using detail::TorchLayer;
 
+/// The path of a member.
+std::string inside(std::string_view path, std::string_view member) {
+  return path.empty() ? std::string(member) : std::string(path) + "." + std::string(member);
+}
+}  // namespace
+
+namespace detail {
+void TorchLayers::add(TorchLayer layer) const { found.push_back(std::move(layer)); }
+void TorchLayers::add_attention(std::string_view path, std::string_view theirs,
+                                bool key_bias) const {
+  using Kind = TorchLayer::Kind;
+  add({.kind = Kind::attention,
+       .path = std::string(path),
+       .theirs = std::string(theirs),
+       .key_bias = key_bias});
+  add({.kind = Kind::linear, .path = inside(path, "output"), .theirs = inside(theirs, "out_proj")});
+}
+void TorchLayers::add_transformer(std::string_view path, bool decodes, bool key_bias) const {
+  const auto member = [&](TorchLayer::Kind kind, const char* ours, const char* theirs) {
+    add({.kind = kind, .path = inside(path, ours), .theirs = inside(path, theirs)});
+  };
+  using enum TorchLayer::Kind;
+  add_attention(inside(path, "attention"), inside(path, "self_attn"), key_bias);
+  member(linear, "expand", "linear1");
+  member(linear, "contract", "linear2");
+  member(norm, "attention_norm", "norm1");
+  member(norm, "feed_forward_norm", decodes ? "norm3" : "norm2");
+  if (!decodes) return;
+  add_attention(inside(path, "cross_attention"), inside(path, "multihead_attn"), false);
+  member(norm, "cross_norm", "norm2");
+}
+}  // namespace detail
+
+namespace {
+
 /// One of our weights, and the entries of the file from which it is made.
 struct Recipe {
-  enum class Kind : std::uint8_t { copy, transpose, stack, sum, gru_bias, zeros, gru_zeros } kind;
+  enum class Kind : std::uint8_t {
+    copy,
+    transpose,
+    third,
+    stack,
+    sum,
+    gru_bias,
+    zeros,
+    gru_zeros
+  } kind;
   std::string name;  // empty if the entry is not needed here
   std::vector<std::string> from;
+  std::int64_t third = 0;  // which rows are taken
 };
 
 /// PyTorch's layers may have no bias, where ours always have one. It is zeros, one for each row of
@@ -63,12 +106,25 @@ std::vector<Recipe> recipes_of(const std::vector<TorchLayer>& layers) {
   std::vector<Recipe> recipes;
   for (const TorchLayer& layer : layers) {
     const std::string path = layer.path.empty() ? "" : layer.path + ".";
+    const std::string from = layer.theirs.empty() ? path : layer.theirs + ".";
     const auto copy = [&](const char* ours, const char* theirs) {
-      recipes.push_back({Recipe::Kind::copy, *ours ? path + ours : "", {path + theirs}});
+      recipes.push_back({Recipe::Kind::copy, *ours ? path + ours : "", {from + theirs}});
+    };
+    const auto third = [&](const char* ours, const char* theirs, std::int64_t number) {
+      recipes.push_back({Recipe::Kind::third, path + ours, {from + theirs}, number});
     };
     switch (layer.kind) {
       case Layer::linear:
-        recipes.push_back({Recipe::Kind::transpose, path + "weight", {path + "weight"}});
+        recipes.push_back({Recipe::Kind::transpose, path + "weight", {from + "weight"}});
+        if (from != path) copy("bias", "bias");
+        break;
+      case Layer::attention:
+        third("query.weight", "in_proj_weight", 0);
+        third("key.weight", "in_proj_weight", 1);
+        third("value.weight", "in_proj_weight", 2);
+        third("query.bias", "in_proj_bias", 0);
+        if (layer.key_bias) third("key.bias", "in_proj_bias", 1);
+        third("value.bias", "in_proj_bias", 2);
         break;
       case Layer::embedding:
         copy("table", "weight");
@@ -81,7 +137,7 @@ std::vector<Recipe> recipes_of(const std::vector<TorchLayer>& layers) {
       case Layer::norm:
         copy("scale", "weight");
         copy("shift", "bias");
-        if (layer.kind == Layer::norm) add_bias_of_zeros(recipes, path + "weight", false);
+        if (layer.kind == Layer::norm) add_bias_of_zeros(recipes, from + "weight", false);
         break;
       case Layer::rms_norm:
         copy("scale", "weight");
@@ -137,6 +193,11 @@ class TorchLayout : public Archive {
         return from[0];
       case Recipe::Kind::transpose:
         return transpose(first, order_of(from[0].rank()));
+      case Recipe::Kind::third: {
+        const std::int64_t rows = from[0].shape(0) / 3, begin = part.third * rows;
+        const Tensor own = from[0](range(begin, begin + rows));
+        return own.rank() == 2 ? transpose(own) : own;
+      }
       case Recipe::Kind::stack:
         return concat({transpose(first), transpose(Operand(from[1], caller))}, 0);
       default:
@@ -148,6 +209,7 @@ class TorchLayout : public Archive {
   struct Part {
     Recipe::Kind kind;
     std::vector<std::size_t> from;
+    std::int64_t third = 0;
   };
   const Entry& entry(std::size_t place) const { return file_->entries()[place]; }
   /// The axes [out, in, window] of PyTorch as [window, in, out].
@@ -168,7 +230,7 @@ class TorchLayout : public Archive {
 
   /// Whether the file has all parts. If not, our name is reported as missing.
   bool add(const Recipe& recipe, const std::map<std::string, std::size_t>& places) {
-    Part part{recipe.kind, {}};
+    Part part{recipe.kind, {}, recipe.third};
     for (const std::string& name : recipe.from)
       if (const auto place = places.find(name); place != places.end())
         part.from.push_back(place->second);
@@ -197,6 +259,11 @@ class TorchLayout : public Archive {
         for (std::size_t i = 0; i < a.rank(); ++i)
           turned.data()[i] = a[order_of(a.rank())[static_cast<int>(i)]];
         return turned;
+      }
+      case Recipe::Kind::third: {
+        check(a.rank() >= 1 && a.rank() <= 2 && a.data()[0] % 3 == 0, "rows of three weights");
+        const std::int64_t rows = a.data()[0] / 3;
+        return a.rank() == 2 ? Shape({a.data()[1], rows}, caller) : Shape({rows}, caller);
       }
       case Recipe::Kind::stack:
         check(a.rank() == 2 && b.rank() == 2 && a.data()[0] == b.data()[0],

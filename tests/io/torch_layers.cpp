@@ -70,6 +70,58 @@ TEST_CASE("norms, networks of cells and layers without bias of PyTorch have the 
   CHECK(equal(layers.gru.cells[0].bias, zeros({8})));
 }
 
+TEST_CASE("transformers of PyTorch have the same outputs") {
+  struct Transformers {
+    nn::TransformerEncoderLayer first{4, 2, {.feed_forward = 6, .activation = gelu}};
+    nn::TransformerEncoderLayer last{
+        4, 2, {.feed_forward = 6, .norm_first = false, .bias = nn::Bias::no}};
+    nn::TransformerDecoderLayer decoder{4, 2, {.feed_forward = 6, .norm_first = false}};
+    nn::MultiHeadAttention attention{4, 2};
+    REEL_FIELDS(first, last, decoder, attention)
+  };
+  const auto data = io::load_torch(REEL_GOLDEN "/transformed.pt");
+  REQUIRE((data[0].first == "x" && data[1].first == "memory" && data[2].first == "y"));
+  const Transformers model;
+  for (const Variable& x : parameters(model)) Variable(x).assign(full(x.shape(), 3));
+  CHECK(io::load_torch(REEL_GOLDEN "/transformers.pt", model).complete());
+  Tensor x = model.last(model.first(data[0].second), {.key_lengths = tensor({3, 5})});
+  x = model.decoder(x, data[1].second);
+  x = model.attention(x, data[1].second);
+  CHECK(allclose(x, data[2].second, {.rtol = 0, .atol = 1e-5}));
+
+  // In a Sequential, with a bias of keys, which only a layer with rotary positions has.
+  const nn::MultiHeadAttention turning(2, 1, {.rotary_base = 100});
+  const State state;
+  const Tensor w = arange(0.0f, 12.0f).reshape({6, 2}), b = arange(0.0f, 6.0f);
+  CHECK(state.load({{"in_proj_weight", w},
+                    {"in_proj_bias", b},
+                    {"out_proj.weight", w(range(0, 2))},
+                    {"out_proj.bias", b(range(0, 2))}},
+                   turning) == "");
+  CHECK(equal(turning.key.weight, transpose(w(range(2, 4)))));
+  CHECK(equal(turning.key.bias, tensor({2.0f, 3.0f})));
+  struct Body {
+    nn::Sequential net{nn::TransformerEncoderLayer(2, 1, {.feed_forward = 3})};
+    REEL_FIELDS(net)
+  } body;
+  const Tensor wide = ones({3, 2}), line = ones({3}), norm = tensor({1.0f, 2.0f});
+  CHECK(state.load({{"net.0.self_attn.in_proj_weight", w},
+                    {"net.0.self_attn.in_proj_bias", b},
+                    {"net.0.self_attn.out_proj.weight", w(range(0, 2))},
+                    {"net.0.self_attn.out_proj.bias", b(range(0, 2))},
+                    {"net.0.linear1.weight", wide},
+                    {"net.0.linear1.bias", line},
+                    {"net.0.linear2.weight", transpose(wide)},
+                    {"net.0.linear2.bias", norm},
+                    {"net.0.norm1.weight", norm},
+                    {"net.0.norm1.bias", norm},
+                    {"net.0.norm2.weight", norm},
+                    {"net.0.norm2.bias", norm}},
+                   body) == "");
+  const std::string error = state.load({{"in_proj_weight", ones({5, 2})}}, turning);
+  CHECK(error.find("expected rows of three weights of in_proj_weight") != error.npos);
+}
+
 TEST_CASE("weights of convolutions become windows of input and output channels") {
   struct Images {
     nn::Conv2d there{2, 4, {3, 2}, {.groups = 2}};

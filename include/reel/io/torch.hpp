@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <reel/io/save.hpp>
+#include <reel/nn/attention.hpp>
 #include <reel/nn/convolution.hpp>
 #include <reel/nn/layers.hpp>
 #include <reel/nn/normalize.hpp>
@@ -26,11 +27,14 @@ struct TorchLayer {
     cell,
     gru_cell,
     rnn,
-    gru
+    gru,
+    attention  // its query, key and value
   } kind;
   std::string path;
   std::size_t cells = 0;  // of a network over sequences
   bool bidirectional = false;
+  std::string theirs = {};  // the path in PyTorch, if it is another one
+  bool key_bias = false;    // of an attention
 };
 template <class L>
 inline constexpr bool is_convolution = false;
@@ -41,17 +45,21 @@ inline constexpr bool is_convolution<nn::TransposedConvolution<axes>> = true;
 struct TorchLayers {
   std::vector<TorchLayer>& found;
   REEL_API void add(TorchLayer layer) const;
+  REEL_API void add_attention(std::string_view path, std::string_view theirs, bool key_bias) const;
+  REEL_API void add_transformer(std::string_view path, bool decodes, bool key_bias) const;
   void operator()(std::string_view, auto&) const {}
   template <class T>
   bool takes(std::string_view path, T& layer) const {
     using Kind = TorchLayer::Kind;
     using L = std::remove_const_t<T>;
     if constexpr (std::is_same_v<L, reel::detail::Member>)
-      return takes_one_of<nn::Linear, nn::Conv1d, nn::Conv2d, nn::Conv3d, nn::ConvTranspose1d,
-                          nn::ConvTranspose2d, nn::ConvTranspose3d, nn::Embedding, nn::LayerNorm,
-                          nn::GroupNorm, nn::InstanceNorm, nn::RMSNorm, nn::BatchNorm, nn::RNNCell,
-                          nn::LSTMCell, nn::GRUCell, nn::LSTM, nn::GRU, nn::Recurrent<nn::RNNCell>,
-                          nn::Recurrent<nn::LSTMCell>, nn::Recurrent<nn::GRUCell>>(path, layer);
+      return takes_one_of<
+          nn::Linear, nn::Conv1d, nn::Conv2d, nn::Conv3d, nn::ConvTranspose1d, nn::ConvTranspose2d,
+          nn::ConvTranspose3d, nn::Embedding, nn::LayerNorm, nn::GroupNorm, nn::InstanceNorm,
+          nn::RMSNorm, nn::BatchNorm, nn::RNNCell, nn::LSTMCell, nn::GRUCell, nn::LSTM, nn::GRU,
+          nn::Recurrent<nn::RNNCell>, nn::Recurrent<nn::LSTMCell>, nn::Recurrent<nn::GRUCell>,
+          nn::MultiHeadAttention, nn::TransformerEncoderLayer, nn::TransformerDecoderLayer>(path,
+                                                                                            layer);
     const auto note = [&](Kind kind) { add({kind, std::string(path)}); };
     if constexpr (std::is_same_v<L, nn::Linear> || is_convolution<L>) note(Kind::linear);
     if constexpr (std::is_same_v<L, nn::Embedding>) note(Kind::embedding);
@@ -63,6 +71,12 @@ struct TorchLayers {
     if constexpr (std::is_same_v<L, nn::RNNCell> || std::is_same_v<L, nn::LSTMCell>)
       note(Kind::cell);
     if constexpr (std::is_same_v<L, nn::GRUCell>) note(Kind::gru_cell);
+    if constexpr (std::is_same_v<L, nn::MultiHeadAttention>)
+      add_attention(path, path, layer.key.bias.size() > 0);
+    if constexpr (std::is_same_v<L, nn::TransformerEncoderLayer> ||
+                  std::is_same_v<L, nn::TransformerDecoderLayer>)
+      add_transformer(path, std::is_same_v<L, nn::TransformerDecoderLayer>,
+                      layer.attention.key.bias.size() > 0);
     if constexpr (cells_of<L> != Kind::linear) {
       add({cells_of<L>, std::string(path), layer.cells.size(), layer.bidirectional});
       return true;  // not the cells inside
@@ -93,6 +107,8 @@ REEL_API LoadReport load_torch_state(const PathAt& path, const LoadOptions& opti
 /// GRUCell, LSTM, GRU, Recurrent of these cells, and convolutions are converted: they are
 /// transposed, the two matrices of a recurrent layer are joined, and its two biases are added. The
 /// rows of a Linear behind a flattened image keep PyTorch's order of channels, height and width.
+/// The joined weights of MultiheadAttention are divided, also those in TransformerEncoderLayer and
+/// TransformerDecoderLayer; the bias of keys, which changes no weight, is left out.
 /// Weights and statistics of Embedding, LayerNorm, GroupNorm, RMSNorm and BatchNorm get the names
 /// that they have here. A bias is zeros if PyTorch's layer has none (`bias=False`) and the layer
 /// here always has one. The number num_batches_tracked of a BatchNorm is not needed: `momentum` is

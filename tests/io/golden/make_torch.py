@@ -101,9 +101,39 @@ def layers():
         torch.save({"x": x, "y": model(x)}, HERE / "layered.pt")
 
 
+class Transformers(torch.nn.Module):
+    """Layers with norms first and last, a decoder, and attention by itself."""
+    def __init__(self):
+        super().__init__()
+        options = dict(dim_feedforward=6, batch_first=True, dropout=0.0)
+        self.first = torch.nn.TransformerEncoderLayer(4, 2, norm_first=True, activation="gelu", **options)
+        self.last = torch.nn.TransformerEncoderLayer(4, 2, bias=False, **options)
+        self.decoder = torch.nn.TransformerDecoderLayer(4, 2, **options)
+        self.attention = torch.nn.MultiheadAttention(4, 2, batch_first=True)
+
+    def forward(self, x, memory, keep):
+        x = self.last(self.first(x), src_key_padding_mask=~keep)
+        causal = torch.nn.Transformer.generate_square_subsequent_mask(x.shape[1])
+        x = self.decoder(x, memory, tgt_mask=causal)
+        return self.attention(x, memory, memory)[0]
+
+
+def transformers():
+    torch.manual_seed(3)
+    model = Transformers()
+    with torch.no_grad():
+        for x in model.parameters():
+            if x.dim() == 1:
+                x.add_(torch.rand_like(x) - 0.5)
+        x, memory, keep = torch.randn(2, 5, 4), torch.randn(2, 3, 4), torch.arange(5) < torch.tensor([[3], [5]])
+        torch.save(model.state_dict(), HERE / "transformers.pt")
+        torch.save({"x": x, "memory": memory, "y": model(x, memory, keep)}, HERE / "transformed.pt")
+
+
 if __name__ == "__main__":
     npz_files()
     torch_file()
     narrow_files()
     tagger()
     layers()
+    transformers()
