@@ -39,8 +39,8 @@ const References& references() {
     References all;
     for (const auto add :
          {add_pointwise_references, add_reduce_references, add_product_references,
-  Op &add_attention_references, &add_convolution_references, &add_linalg_references,
-      &add_sequence_references;
+          add_attention_references, add_convolution_references, add_linalg_references,
+          add_sequence_references,
           add_layout_references, add_gather_references, add_create_references})
       add(all);
     return all;
