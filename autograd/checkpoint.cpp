@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include <reel/autocast.hpp>
 #include <reel/ops.hpp>
 #include <reel/train.hpp>
 #include <reel/transform.hpp>
@@ -48,6 +49,7 @@ struct FirstRun {
   std::vector<Drawn> drawn;
   std::vector<Shape> results;
   bool training = true;
+  DType autocast = DType::float32;
   Device device;
 };
 
@@ -199,6 +201,7 @@ Tensor named_apart(Context& context, const Tensor& value) {
 
 Tensors run_again(Context& context, const FirstRun& run, const std::vector<Tensor>& values) {
   const TrainScope training(run.training);
+  const AutocastScope autocast({run.autocast});
   const PlaceScope place(context, run.device);
   const Repeats repeats(run, values);
   const OwnLines lines(context);
@@ -268,6 +271,7 @@ Tensors detail::run_checkpoint(Operands inputs, const Runs& f, Runs again) try {
   run->again = std::move(again);
   run->arguments = arguments.size();
   run->training = training();
+  run->autocast = context.autocast;
   run->device = context.device;
   for (const Tensor& x : arguments) run->readings.push_back({x, {}});
   Tensors results;

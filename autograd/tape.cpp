@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 #include <utility>
 
+#include <reel/autocast.hpp>
 #include <reel/ops.hpp>
 
 #include "autograd/completion.hpp"
@@ -231,6 +233,9 @@ void GradientTape::gradients(const Operand& target, const GradientSources& sourc
     if (reel.active & ~bit_) [[unlikely]]
       late.emplace().find(context, bit_, start, record);
     const PlaybackScope scope(context, bit_);
+    std::optional<AutocastScope> as_recorded;
+    if (context.mode & autocasts) [[unlikely]]
+      as_recorded.emplace(AutocastOptions{DType::float32});
     Playback playback(context, marks, bit_, start, record, options_.persistent, caller);
     if (lookups) lookups->find(reel, bit_, start, record, sources, places, caller);
     for (const SourceValue& place : places) playback.request(place.value);

@@ -90,11 +90,12 @@ class CudaBackend final : public Backend {
   }
   std::string largest(int index) override { return at(index).memory.largest(); }
   void run(const DeviceCall& call) override {
+    if (must_widen(call)) return host->run_widened(*this, call);
     if (call.op.contiguous_inputs && call.part == Part::value && !call.kernel.in_order())
       return host->run_on_copies(*this, call);
     at(call.device.index).run(call);
   }
-  Tile pass_of(const Op&, Part, DType) const override { return nullptr; }
+  Pass pass_of(const Op&, Part, DType) const override { return {}; }
   void execute(const PlannedGraph& graph) override {
     const Current current(graph.device.index);
     at(graph.device.index).graphs.execute(graph);

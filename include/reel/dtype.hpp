@@ -10,9 +10,8 @@
 #include <reel/half.hpp>
 
 namespace reel {
-/// The type of a tensor's elements. docs/guide/dtypes.md has a table of promotion. float16 and
-/// bfloat16 are for storage: tensors of them can be made, copied, moved, cast, printed and saved;
-/// other ops throw DTypeError.
+/// The type of a tensor's elements. docs/guide/dtypes.md has a table of promotion. Ops compute
+/// float16 and bfloat16 in float32 and round the result once.
 enum class DType : std::uint8_t {
   boolean,
   uint8,
@@ -87,9 +86,9 @@ constexpr DTypeTraits traits_of(DType dtype) {
     case DType::float64:
       return {8, true, true};
     case DType::float16:
-      return {2, true, false};
+      return {2, true, true};
     case DType::bfloat16:
-      return {2, true, false};
+      return {2, true, true};
   }
   return {0, true, false};
 }
@@ -123,9 +122,10 @@ constexpr int size_of(DType dtype) {
 // Compilers make a single comparison of each of these.
 /// Whether it holds numbers with a fraction.
 constexpr bool is_floating(DType dtype) { return detail::traits_of(dtype).floating; }
-/// Whether ops compute in it. float16 and bfloat16 are for storage only. False for a number that is
-/// no DType.
+/// Whether ops compute in it. False for a number that is no DType.
 constexpr bool has_arithmetic(DType dtype) { return detail::traits_of(dtype).arithmetic; }
+/// Whether it is float16 or bfloat16.
+constexpr bool is_half(DType dtype) { return is_floating(dtype) && size_of(dtype) == 2; }
 /// "float32", "bool", ...
 REEL_API std::string_view name_of(DType dtype);
 REEL_API std::ostream& operator<<(std::ostream& out, DType x);

@@ -15,6 +15,7 @@
 
 #include <reel/io/torch.hpp>
 
+#include <reel/autocast.hpp>
 #include <reel/bench.hpp>
 #include <reel/device_scopes.hpp>
 #include <reel/error.hpp>

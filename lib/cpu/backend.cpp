@@ -50,6 +50,8 @@ void CpuBackend::run(const DeviceCall& call) try {
   if (kernels.tiles && call.part == Part::value) return run_pointwise(call.op, call.kernel);
   if (kernels.tiles) return run_pointwise_gradient(call);
   const Kernel kernel = kernels.of(call.part);
+  if (must_widen(call)) [[unlikely]]
+    return run_widened(*this, call);
   if (call.op.contiguous_inputs && call.part == Part::value && !call.kernel.in_order()) [[unlikely]]
     return run_on_copies(*this, call);
   check_kernel(call, kernel(call.kernel));
@@ -57,10 +59,10 @@ void CpuBackend::run(const DeviceCall& call) try {
   fail_scratch(call, none);
 }
 
-Tile CpuBackend::pass_of(const Op& op, Part part, DType dtype) const {
-  if (part == Part::gradients) return nullptr;
-  if (part == Part::value) return reel::pass_of(op, dtype).tile;
-  return gradient_pass_of(op.on_cpu(), part == Part::gradient_1, dtype).tile;
+Pass CpuBackend::pass_of(const Op& op, Part part, DType dtype) const {
+  if (part == Part::gradients) return {};
+  if (part == Part::value) return reel::pass_of(op, dtype);
+  return gradient_pass_of(op.on_cpu(), part == Part::gradient_1, dtype);
 }
 
 void CpuBackend::fill(Body& to, double number) {

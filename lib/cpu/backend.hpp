@@ -13,7 +13,7 @@ class CpuBackend final : public HostBackend {
   void release(int index, std::byte* block, std::size_t bytes) noexcept override;
   int device_count() const override { return 1; }
   void run(const DeviceCall& call) override;
-  Tile pass_of(const Op& op, Part part, DType dtype) const override;
+  Pass pass_of(const Op& op, Part part, DType dtype) const override;
   void execute(const PlannedGraph& graph) override;
   void fill(Body& to, double number) override;
   void upload(int index, std::byte* to, const void* from, std::size_t bytes) override;
@@ -24,9 +24,8 @@ class CpuBackend final : public HostBackend {
   // In passes.cpp.
   void share_pass(const Tiles& tiles, Tile tile, std::int64_t n, const void* const* inputs,
                   const int* sizes, int count, unsigned how, void* output, int size) override;
-  void run_rows(const Tiles& tiles, Tile tile, const Body& x, const Body& row,
-                Body& output) override;
-  void run_transposed(const Tiles& tiles, Tile tile, const Body& transposed, const Body& in_order,
+  void run_rows(const Pass& pass, const Body& x, const Body& row, Body& output) override;
+  void run_transposed(const Pass& pass, const Body& transposed, const Body& in_order,
                       bool transposed_first, Body& output) override;
 
  private:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lib/cpu/bytes.hpp"
+#include "lib/cpu/half.hpp"
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/simd.hpp"
 #include "lib/cpu/transpose.hpp"
@@ -101,6 +102,8 @@ void copy_shared(const CopyLoop& walk, std::int64_t elements, const void* from, 
   });
 }
 
+template <class T>
+constexpr unsigned pass_of_half = std::is_same_v<T, Float16> ? pass_float16 : pass_bfloat16;
 /// Converts a row of n elements. Elements of the source are `step` apart.
 using Convert = void (*)(const void* from, std::int64_t step, void* to, std::int64_t n);
 template <class From, class To>
@@ -113,8 +116,14 @@ void convert(const void* from, std::int64_t step, void* to, std::int64_t n) {
   const From* const x = static_cast<const From*>(from);
   To* const y = static_cast<To*>(to);
   if (step == 1) {
-    REEL_INDEPENDENT
-    for (std::int64_t i = 0; i < n; ++i) y[i] = formulas::converted<To>(x[i]);
+    if constexpr (is_short_float<From> && std::is_same_v<To, float>) {
+      widen(reinterpret_cast<const std::uint16_t*>(x), y, n, pass_of_half<From>);
+    } else if constexpr (std::is_same_v<From, float> && is_short_float<To>) {
+      narrow(x, reinterpret_cast<std::uint16_t*>(y), n, pass_of_half<To>);
+    } else {
+      REEL_INDEPENDENT
+      for (std::int64_t i = 0; i < n; ++i) y[i] = formulas::converted<To>(x[i]);
+    }
   } else {
     convert_strided(x, step, y, n);
   }

@@ -4,6 +4,10 @@
 #include <cstdlib>
 #include <string_view>
 
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
 namespace reel::kernels {
 #define REEL_DECLARE(isa)                \
   namespace isa {                        \
@@ -24,12 +28,20 @@ REEL_DECLARE(neon)
 #undef REEL_DECLARE
 
 namespace {
+#ifdef REEL_HAVE_avx2
+/// Conversions of float16, which clang 14 cannot ask for by name.
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
+}
+#endif
 constexpr InstructionSet compiled[] = {
 #ifdef REEL_HAVE_sse4
     {"sse4", [] { return __builtin_cpu_supports("sse4.2") != 0; }, sse4::families},
 #endif
 #ifdef REEL_HAVE_avx2
-    {"avx2", [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); },
+    {"avx2",
+     [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c(); },
      avx2::families},
 #endif
 #ifdef REEL_HAVE_avx512

@@ -166,18 +166,18 @@ class ShortRows {
   unsigned scalars_ = 0;
 };
 
-void walk_tiles(const Tiles& tiles, Tile tile, const BroadcastLoop& walk, const Body* const* inputs,
-                int count, Body& output) {
+void walk_tiles(const Pass& pass, const BroadcastLoop& walk, const Body* const* inputs, int count,
+                Body& output) {
   const int inner = walk.rank - 1;
   const std::int64_t n = walk.rank ? walk.lengths[inner] : 1;
   const std::int64_t step = n * size_of(output.dtype);
-  unsigned scalars = 0;
+  unsigned how = pass.how;
   int sizes[max_inputs];
   Offsets start;
   for (int i = 0; i < count; ++i) {
     start.at[i] = inputs[i]->data;
     sizes[i] = size_of(inputs[i]->dtype);
-    if (!walk.rank || walk.steps[inner][i] == 0) scalars |= 1u << i;
+    if (!walk.rank || walk.steps[inner][i] == 0) how |= 1u << i;
   }
   const ShortRows several(walk, inputs, count);
   parallel_passes(output.elements, n, [&](std::int64_t first, std::int64_t end) {
@@ -190,16 +190,16 @@ void walk_tiles(const Tiles& tiles, Tile tile, const BroadcastLoop& walk, const 
         rows = several.count_from(place, left);
         const void* from[max_inputs];
         several.read(place, rows, copies, from);
-        tile(rows * n, from, several.scalars(), to);
+        pass.tile(rows * n, from, several.scalars() | pass.how, to);
         place.step(walk, count, rows);
       }
       return;
     }
     for (std::int64_t left = end - first; left > 0; --left, to += step) {
       if (n < least_shared_pass)
-        tile(n, place.at, scalars, to);
+        pass.tile(n, place.at, how, to);
       else
-        CpuBackend::the().share_pass(tiles, tile, n, place.at, sizes, count, scalars, to,
+        CpuBackend::the().share_pass(*pass.tiles, pass.tile, n, place.at, sizes, count, how, to,
                                      size_of(output.dtype));
       place.step(walk, count);
     }
@@ -235,8 +235,7 @@ void CpuBackend::share_pass(const Tiles& tiles, Tile tile, std::int64_t n,
   });
 }
 
-void CpuBackend::run_rows(const Tiles& tiles, Tile tile, const Body& x, const Body& row,
-                          Body& output) {
+void CpuBackend::run_rows(const Pass& pass, const Body& x, const Body& row, Body& output) {
   const std::int64_t n = row.elements, rows = x.elements / n;
   const void* repeated = row.data;
   std::int64_t at_once = 1;
@@ -252,7 +251,7 @@ void CpuBackend::run_rows(const Tiles& tiles, Tile tile, const Body& x, const Bo
   parallel_passes(x.elements, n, [&](std::int64_t first, std::int64_t end) {
     for (std::int64_t i = first; i < end; i += at_once) {
       const void* inputs[] = {x.data + i * from_step, repeated};
-      run_pass({&tiles, tile}, std::min(at_once, end - i) * n, inputs, 2, x.dtype, 0,
+      run_pass(pass, std::min(at_once, end - i) * n, inputs, 2, x.dtype, 0,
                output.data + i * to_step, output.dtype);
     }
   });
@@ -277,20 +276,20 @@ void share_transposed(TransposedPass pass, const TransposedPair& whole) {
 }
 }  // namespace
 
-void CpuBackend::run_transposed(const Tiles& tiles, Tile tile, const Body& transposed,
-                                const Body& in_order, bool transposed_first, Body& output) {
+void CpuBackend::run_transposed(const Pass& pass, const Body& transposed, const Body& in_order,
+                                bool transposed_first, Body& output) {
   constexpr std::int64_t least = 16;  // the most elements of a vector
   const std::int64_t* const lengths = output.shape.data();
-  if (tiles.transposed && output.dtype == DType::float32 && output.rank() == 2 &&
+  if (pass.tiles->transposed && output.dtype == DType::float32 && output.rank() == 2 &&
       transposed.strides[0] == 1 && lengths[0] >= least && lengths[1] >= least)
-    return share_transposed(tiles.transposed,
+    return share_transposed(pass.tiles->transposed,
                             {lengths[0], lengths[1], transposed.data, transposed.strides[1],
                              in_order.data, transposed_first, output.data});
   // the output is unused so far, so it holds a copy of the input
   copy_in_order(transposed, output);
   const void* inputs[] = {output.data, in_order.data};
   if (!transposed_first) std::swap(inputs[0], inputs[1]);
-  run_pass({&tiles, tile}, output.elements, inputs, 2, output.dtype, 0, output.data, output.dtype);
+  run_pass(pass, output.elements, inputs, 2, output.dtype, 0, output.data, output.dtype);
 }
 
 namespace {
@@ -301,18 +300,18 @@ bool is_flat(const Body& x, const Body& output) {
 }
 
 /// One pass over all elements.
-void run_flat(const Tiles& tiles, Tile tile, const Body* const* inputs, int count,
-              const Body& output) {
+void run_flat(const Pass& pass, const Body* const* inputs, int count, const Body& output) {
   const void* from[max_inputs];
   int sizes[max_inputs];
-  unsigned scalars = 0;
+  unsigned how = pass.how;
   for (int i = 0; i < count; ++i) {
     from[i] = inputs[i]->data;
     sizes[i] = size_of(inputs[i]->dtype);
-    if (inputs[i]->elements == 1) scalars |= 1u << i;
+    if (inputs[i]->elements == 1) how |= 1u << i;
   }
-  if (output.elements < least_shared_pass) return tile(output.elements, from, scalars, output.data);
-  CpuBackend::the().share_pass(tiles, tile, output.elements, from, sizes, count, scalars,
+  if (output.elements < least_shared_pass)
+    return pass.tile(output.elements, from, how, output.data);
+  CpuBackend::the().share_pass(*pass.tiles, pass.tile, output.elements, from, sizes, count, how,
                                output.data, size_of(output.dtype));
 }
 }  // namespace
@@ -320,9 +319,8 @@ void run_flat(const Tiles& tiles, Tile tile, const Body* const* inputs, int coun
 void CpuBackend::run_pointwise(const Op& op, const KernelCall& call) {
   Body& output = call.output();
   if (output.elements == 0) return;
-  const Tiles& tiles = *op.on_cpu().tiles;
   const DType dtype = call.input(op.promoted & 1 ? 0 : 1).dtype;
-  const Tile tile = tiles.value[static_cast<int>(dtype)];
+  const Pass pass = reel::pass_of(op, dtype);
   const Body* inputs[max_inputs] = {};
   SmallVector<Tensor, max_inputs> copies;
   bool in_place = false, flat = true;
@@ -345,9 +343,9 @@ void CpuBackend::run_pointwise(const Op& op, const KernelCall& call) {
     flat &= is_flat(*inputs[i], output);
   }
   if (flat)
-    run_flat(tiles, tile, inputs, call.input_count, output);
+    run_flat(pass, inputs, call.input_count, output);
   else
-    walk_tiles(tiles, tile, plan(output.shape, inputs, call.input_count), inputs, call.input_count,
+    walk_tiles(pass, plan(output.shape, inputs, call.input_count), inputs, call.input_count,
                output);
 }
 

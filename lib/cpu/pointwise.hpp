@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "lib/body/dtypes.hpp"
+#include "lib/cpu/half.hpp"
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/simd_math.hpp"
 #include "lib/cpu/transposed_pass.hpp"
@@ -116,54 +117,72 @@ void run_arrays(const void* const (&inputs)[K], std::int64_t n, T* out, const Fo
 
 /// What a pass leaves to run_pieces(). A slow formula gains nothing from stores past the caches.
 template <bool slow>
-inline constexpr unsigned in_pieces = pass_scalars | (slow ? 0 : pass_streams);
+inline constexpr unsigned in_pieces = pass_scalars | pass_converts | (slow ? 0 : pass_streams);
 
-/// Eight bytes of repeated copies of a number of 1, 4 or 8 bytes.
+/// Eight bytes of repeated copies of a number of 1, 2, 4 or 8 bytes.
 inline std::uint64_t repeated_bytes(const void* number, int size) {
   if (size == 8) return *static_cast<const std::uint64_t*>(number);
   if (size == 4) return *static_cast<const std::uint32_t*>(number) * 0x1'0000'0001u;
+  if (size == 2) return *static_cast<const std::uint16_t*>(number) * 0x0001'0001'0001'0001u;
   return *static_cast<const std::uint8_t*>(number) * 0x0101'0101'0101'0101u;
 }
-/// A pass in pieces, for inputs that are single numbers and for stores past the caches. A number
-/// is repeated for the length of a piece, so that the pass reads arrays. A result that goes past
-/// the caches is first computed in the caches.
+/// A pass in pieces, for inputs that are single numbers, for stores past the caches, and for
+/// elements of 16 bits. A number is repeated for the length of a piece, so that the pass reads
+/// arrays. Elements of 16 bits are widened to float32 in the caches, and the result is rounded from
+/// there. A result that goes past the caches is first computed in the caches.
 [[gnu::noinline]] inline void run_pieces(Tile tile, std::int64_t n, const void* const* inputs,
                                          std::initializer_list<int> sizes, unsigned how,
                                          void* output, int size) {
-  const unsigned adds = how & pass_adds;
-  if (n == 1) return tile(1, inputs, adds, output);
-  constexpr std::int64_t piece = 1024, line = 64;
+  const unsigned adds = how & pass_adds, converts = how & pass_converts;
+  if (n == 1 && !converts) return tile(1, inputs, adds, output);
+  constexpr std::int64_t piece = 1024, line = 64, wide = sizeof(float), half = 2;
   alignas(line) std::byte numbers[4][piece * sizeof(std::int64_t)];
-  const void* from[4];
+  const void *from[4], *given[4];
   const int count = static_cast<int>(sizes.size());
   const int* const widths = sizes.begin();
-  for (int k = 0; k < count; ++k) from[k] = inputs[k];
+  const auto is_converted = [&](int bytes) { return converts && bytes == wide; };
+  for (int k = 0; k < count; ++k) from[k] = given[k] = inputs[k];
   const unsigned scalars = how & ((1u << count) - 1);
   for (unsigned left = scalars; left; left &= left - 1) {
     const int k = __builtin_ctz(left);
     if (!from[k]) continue;
+    float number;
+    if (is_converted(widths[k])) {
+      widen(static_cast<const std::uint16_t*>(from[k]), &number, 1, converts);
+      from[k] = &number;
+    }
     const xsimd::batch<std::uint64_t, Arch> repeated(repeated_bytes(from[k], widths[k]));
     const std::int64_t end = (n < piece ? n : piece) * widths[k];
     for (std::int64_t i = 0; i < end; i += sizeof repeated)
       repeated.store_aligned(reinterpret_cast<std::uint64_t*>(numbers[k] + i));
     from[k] = numbers[k];
   }
-  const bool streams = how & pass_streams && !adds;
-  if (n <= piece && !streams) return tile(n, from, adds, output);
+  const bool rounds = is_converted(size), streams = how & pass_streams && !adds && !rounds;
+  if (n <= piece && !streams && !converts) return tile(n, from, adds, output);
   alignas(line) std::byte results[piece * sizeof(std::int64_t)];
+  auto* const rounded = reinterpret_cast<float*>(results);
   auto* to = static_cast<std::byte*>(output);
   const auto past = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) % line);
   std::int64_t now = streams && past ? (line - past) / size : piece;
-  for (; n > 0; n -= now, to += now * size, now = piece) {
+  for (; n > 0; n -= now, now = piece) {
     if (now > n) now = n;
+    for (int k = 0; k < count; ++k) {
+      if (!given[k] || scalars >> k & 1) continue;
+      const bool widens = is_converted(widths[k]);
+      if (widens)
+        widen(static_cast<const std::uint16_t*>(given[k]), reinterpret_cast<float*>(numbers[k]),
+              now, converts);
+      from[k] = widens ? numbers[k] : given[k];
+      given[k] = static_cast<const std::byte*>(given[k]) + now * (widens ? half : widths[k]);
+    }
     const bool whole = streams && now == piece;
-    tile(now, from, adds, whole ? results : to);
+    if (rounds && adds) widen(reinterpret_cast<std::uint16_t*>(to), rounded, now, converts);
+    tile(now, from, adds, whole || rounds ? results : to);
+    if (rounds) narrow(rounded, reinterpret_cast<std::uint16_t*>(to), now, converts);
     if (whole)
       for (std::int64_t i = 0; i < piece * size; i += sizeof(Vector<float>))
         stream(reinterpret_cast<float*>(to + i), load(reinterpret_cast<const float*>(results + i)));
-    for (int k = 0; k < count; ++k)
-      if (from[k] && !(scalars >> k & 1))
-        from[k] = static_cast<const std::byte*>(from[k]) + now * widths[k];
+    to += now * (rounds ? half : size);
   }
   if (streams) stream_end();
 }
@@ -185,10 +204,9 @@ void floating_tile(std::int64_t n, const void* const* inputs, unsigned how, void
     };
     if (!how) [[likely]]
       return run_arrays<slow>({inputs[0], inputs[1]}, n, out, formula);
-    if constexpr (slow)
-      run_pieces(floating_tile<F, T>, n, inputs, {size, size}, how, output, size);
-    else
-      run_mixed({inputs[0], inputs[1]}, how, n, out, formula);
+    if (slow || how & pass_converts)
+      return run_pieces(floating_tile<F, T>, n, inputs, {size, size}, how, output, size);
+    if constexpr (!slow) run_mixed({inputs[0], inputs[1]}, how, n, out, formula);
   } else {
     if (how) [[unlikely]]
       return run_pieces(floating_tile<F, T>, n, inputs, {size}, how, output, size);
@@ -252,13 +270,13 @@ using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
 template <class F, class T, class Out>
 void loop_tile(std::int64_t n, const void* const* inputs, unsigned how, void* output) {
   constexpr int size = sizeof(T);
-  if (how & pass_scalars) {
+  constexpr unsigned pieces = std::is_same_v<T, float> ? in_pieces<true> : pass_scalars;
+  if (how & pieces) {
     if constexpr (is_binary<F>)
-      return run_pieces(loop_tile<F, T, Out>, n, inputs, {size, size}, how & pass_scalars, output,
+      return run_pieces(loop_tile<F, T, Out>, n, inputs, {size, size}, how & pieces, output,
                         sizeof(Out));
     else
-      return run_pieces(loop_tile<F, T, Out>, n, inputs, {size}, how & pass_scalars, output,
-                        sizeof(Out));
+      return run_pieces(loop_tile<F, T, Out>, n, inputs, {size}, how & pieces, output, sizeof(Out));
   }
   const T* const x = static_cast<const T*>(inputs[0]);
   auto* const out = static_cast<Stored<Out>*>(output);
@@ -298,8 +316,8 @@ inline constexpr bool computes<F> = F::domain != Domain::bits;
 template <class F, class T>
 constexpr Tile tile_of() {
   constexpr bool truth = std::is_same_v<T, bool>;
-  if constexpr (!has_arithmetic(dtype_of<T>())) {
-    return nullptr;
+  if constexpr (is_half(dtype_of<T>())) {
+    return nullptr;                                 // that of float32 is taken, see pass_among()
   } else if constexpr (!requires { F::domain; }) {  // a comparison
     return loop_tile<F, Stored<T>, bool>;
   } else if constexpr (F::domain == Domain::bits) {
@@ -323,10 +341,9 @@ constexpr Tile tile_of() {
     return floating_tile<F, T>;
   }
 }
-/// Whether ops compute numbers with fractions of type T.
+/// Whether passes compute numbers with fractions of type T.
 template <class T>
-inline constexpr bool computes_fractions = is_floating(dtype_of<T>()) &&
-                                           has_arithmetic(dtype_of<T>());
+inline constexpr bool computes_fractions = std::is_floating_point_v<T>;
 template <class F, int input, class T>
 constexpr Tile gradient_tile_of() {
   if constexpr (has_gradient<F, input> && computes_fractions<T>)

@@ -35,10 +35,7 @@ struct Where {
 }  // namespace
 template <>
 inline constexpr Tiles tiles<Where> = tiles_by([]<class T>(Type<T>) -> Tile {
-  if constexpr (!has_arithmetic(dtype_of<T>()))
-    return nullptr;
-  else
-    return with_unit(sizeof(T), []<class Unit>(Type<Unit>) -> Tile { return where_tile<Unit>; });
+  return with_unit(sizeof(T), []<class Unit>(Type<Unit>) -> Tile { return where_tile<Unit>; });
 });
 /// By the dtype of the first input. The op converts inputs of other dtypes first.
 template <>

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include <reel/autocast.hpp>
 #include <reel/error.hpp>
 #include <reel/threads.hpp>
 #include <reel/train.hpp>
@@ -128,6 +129,25 @@ TrainScope::TrainScope(bool training) : training_(training) {
 TrainScope::~TrainScope() {
   close_scope(*this, &Flow::train_scopes, [](Flow& flow, OpenScope* innermost) {
     flow.training = !innermost || static_cast<TrainScope*>(innermost)->training_;
+  });
+}
+
+namespace {
+void set_autocast(Flow& flow, DType dtype) {
+  flow.autocast = dtype;
+  const int others = flow.mode & ~autocasts;
+  flow.mode = static_cast<std::uint8_t>(dtype == DType::float32 ? others : others | autocasts);
+}
+}  // namespace
+AutocastScope::AutocastScope(AutocastOptions options, Caller caller) : dtype_(options.dtype) {
+  if (dtype_ != DType::float32 && !is_half(dtype_))
+    fail<DTypeError>(caller, "AutocastScope", "dtype", "bfloat16, float16 or float32",
+                     name_of(dtype_));
+  set_autocast(open_scope(*this, &Flow::autocast_scopes), dtype_);
+}
+AutocastScope::~AutocastScope() {
+  close_scope(*this, &Flow::autocast_scopes, [](Flow& flow, OpenScope* innermost) {
+    set_autocast(flow, innermost ? static_cast<AutocastScope*>(innermost)->dtype_ : DType::float32);
   });
 }
 

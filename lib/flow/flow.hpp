@@ -20,7 +20,8 @@ enum Mode : std::uint8_t {
   intercepted = 2,
   infer_only = 4,
   observed = 8,
-  redirected = 16
+  redirected = 16,
+  autocasts = 32
 };
 /// A value of `watchful`, which is none of Mode's: see Note [Marks] in marks.hpp.
 inline constexpr std::uint8_t marks_matter = 128;
@@ -47,6 +48,7 @@ struct Flow {
   std::uint8_t mode = 0;
   std::uint8_t watchful = 0;  // 0 or marks_matter; other threads set it
   bool training = true;
+  DType autocast = DType::float32;  // of the innermost AutocastScope
   Device device;
   Caller site;                 // of the outermost CallerScope; file is null outside
   std::string_view site_name;  // of the outermost one with a name
@@ -56,6 +58,7 @@ struct Flow {
   Generator* generator = nullptr;      // of the innermost GeneratorScope
   Generator* own_generator = nullptr;  // null: the thread's
   OpenScope *train_scopes = nullptr, *device_scopes = nullptr, *generator_scopes = nullptr;
+  OpenScope* autocast_scopes = nullptr;
   OpenScope* redirects = nullptr;  // see redirect.hpp
   FlowReel* reel = nullptr;
   std::uint64_t number = 0;        // unique in the process
@@ -63,6 +66,9 @@ struct Flow {
 
   /// The bits of `mode` that decide which code runs.
   int path_mode() const { return mode & ~observed; }
+  /// Whether a traced function may be replayed. The captured ops have the casts of an
+  /// AutocastScope.
+  bool replays() const { return !(mode & ~(observed | autocasts)); }
   /// The bits of `mode` and `watchful`: 0 if nothing watches ops and no mark matters. These are two
   /// loads, as one load of both bytes would wait for a store to `mode`.
   int dispatch_flags() const { return mode | __atomic_load_n(&watchful, __ATOMIC_RELAXED); }

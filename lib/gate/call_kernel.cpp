@@ -67,6 +67,44 @@ void run_on_copies(Backend& backend, const DeviceCall& call) {
   backend.run({call.op, call.part, call.options, kernel, call.device, call.site});
 }
 
+namespace {
+/// One tensor in another dtype, in row-major order.
+void convert(const Body& from, Body& to, Caller caller) {
+  const Body* input = &from;
+  Body* output = &to;
+  const DTypeOptions options{to.dtype};
+  run_kernel(core_ops.cast, options, {&input, &output, &options, 1, 1}, caller);
+}
+}  // namespace
+
+void run_widened(Backend& backend, const DeviceCall& call) {
+  SmallVector<Tensor, 4> made;
+  const auto widened = [&](const Body& x, bool filled) {
+    made.push_back(Access::adopt(allocate_or_fail(Context::here(), call.device, call.op,
+                                                  DType::float32, x.shape, call.site)));
+    Body* const wide = Access::body(made[made.size() - 1]);
+    if (filled && x.elements > 0) convert(x, *wide, call.site);
+    return wide;
+  };
+  SmallVector<const Body*, 4> inputs;
+  SmallVector<Body*, 4> outputs;
+  for (int i = 0; i < call.kernel.input_count; ++i) {
+    const Body* const x = call.kernel.inputs[i];
+    inputs.push_back(x && is_half(x->dtype) ? widened(*x, true) : x);
+  }
+  for (int i = 0; i < call.kernel.output_count; ++i) {
+    Body* const y = call.kernel.outputs[i];
+    outputs.push_back(y && is_half(y->dtype) ? widened(*y, call.kernel.accumulate >> i & 1) : y);
+  }
+  KernelCall kernel = call.kernel;
+  kernel.inputs = inputs.data();
+  kernel.outputs = outputs.data();
+  backend.run({call.op, call.part, call.options, kernel, call.device, call.site});
+  for (int i = 0; i < call.kernel.output_count; ++i)
+    if (Body* const y = call.kernel.outputs[i]; y != kernel.outputs[i] && y->elements > 0)
+      convert(*kernel.outputs[i], *y, call.site);
+}
+
 void run_kernel(const Op& op, OptionsView options, const KernelCall& call, Caller caller) {
   const Device device = device_of(call.output());
   if (op.changes_device) [[unlikely]] {
@@ -134,9 +172,7 @@ Tensor contiguous_copy(const Body& body, Caller caller) {
   Body* made = allocate_or_fail(Context::here(), device_of(body), core_ops.cast, body.dtype,
                                 body.shape, caller);
   Tensor result = Access::adopt(made);
-  const Body* input = &body;
-  const DTypeOptions options{body.dtype};
-  run_kernel(core_ops.cast, options, {&input, &made, &options, 1, 1}, caller);
+  convert(body, *made, caller);
   return result;
 }
 }  // namespace reel

@@ -52,8 +52,11 @@ inline bool takes_number(const Context& context, const Op& op, const Body& tenso
 }
 /// Stores the number as the tensor's dtype.
 inline const void* stored_number(const Operand& number, DType dtype, double& memory) {
-  kernels::with_floating(
-      dtype, [&]<class T>(Type<T>) { new (&memory) T(static_cast<T>(number.scalar().real())); });
+  if (is_half(dtype)) [[unlikely]]
+    store_number(&memory, number.scalar(), dtype);
+  else
+    kernels::with_floating(
+        dtype, [&]<class T>(Type<T>) { new (&memory) T(static_cast<T>(number.scalar().real())); });
   return &memory;
 }
 }  // namespace
@@ -133,7 +136,7 @@ struct Pair {
   pair.like = a ? a : b;
   pair.from = pair.like->dtype;
   pair.to = op.result_dtype(pair.from);
-  pair.pass = fast_pass_of(op, pair.from);
+  pair.pass = any_fast_pass_of(op, pair.from);
   if (!pair.pass) return false;
   if (!a || !b) {
     const Operand& number = a ? y : x;
@@ -176,10 +179,9 @@ template <class Call>
   else if (p.numbers)
     run_pass(p.pass, out->elements, p.inputs, 2, p.from, p.numbers, out->data, p.to);
   else if (p.transposed)
-    host_backend().run_transposed(*p.pass.tiles, p.pass.tile, *p.transposed, *p.like,
-                                  p.transposed == p.a, *out);
+    host_backend().run_transposed(p.pass, *p.transposed, *p.like, p.transposed == p.a, *out);
   else
-    host_backend().run_rows(*p.pass.tiles, p.pass.tile, *p.a, *p.b, *out);
+    host_backend().run_rows(p.pass, *p.a, *p.b, *out);
   call.end(&out, 1);
   return result;
 }

@@ -72,6 +72,7 @@ constexpr PluginHost host = {
     .add_backend = add_backend,
     .execute_kernels = execute_kernels,
     .run_on_copies = run_on_copies,
+    .run_widened = run_widened,
     .site = site,
     .fail_kernel = fail_queued_kernel,
     .fail_device = fail_device,

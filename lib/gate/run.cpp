@@ -2,6 +2,7 @@
 // The gate for any op: resolve, infer, allocate, run the kernel, record.
 #include "lib/body/live.hpp"
 #include "lib/flow/redirect.hpp"
+#include "lib/gate/autocast.hpp"
 #include "lib/gate/call_kernel.hpp"
 #include "lib/gate/call_view.hpp"
 #include "lib/gate/devices.hpp"
@@ -154,10 +155,13 @@ void run_any(Op& op, std::span<const Operand> operands, OptionsView options, Cal
     assemble_for(op, caller);
   Context& context = Context::here();
   SmallVector<Operand, 4> others;
+  AutocastOperands cast;
   if (context.mode & redirected) [[unlikely]] {
     for (const Operand& x : operands) others.push_back(Redirect::here(context)->read(x));
     operands = {others.data(), others.size()};
   }
+  if (context.mode & autocasts) [[unlikely]]
+    operands = cast.of(context, op, operands);
   Resolved inputs;
   resolve(context, op, operands, caller, inputs);
   if (op.composite && runs_user_code(op, inputs.device))

@@ -286,7 +286,7 @@ class TorchLayout : public Archive {
   /// Of a GRU, the biases of r and z are added; n keeps both.
   Tensor sum_of(const std::vector<Tensor>& biases, bool is_gru) const {
     const DType dtype = biases[0].dtype();
-    const DType wide = is_floating(dtype) && has_arithmetic(dtype) ? dtype : DType::float32;
+    const DType wide = is_floating(dtype) && !is_half(dtype) ? dtype : DType::float32;
     const Tensor a = biases[0].to(wide, path_.caller), b = biases[1].to(wide, path_.caller);
     if (!is_gru) return (a + b).to(dtype);
     const std::int64_t n = a.size() / 3;

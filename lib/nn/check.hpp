@@ -24,7 +24,7 @@ inline std::int64_t checked(std::string_view layer, std::string_view argument, E
 /// `dtype`, if it is floating.
 inline DType checked(std::string_view layer, DType dtype, Caller caller) {
   if (is_floating(dtype)) return dtype;
-  fail<DTypeError>(caller, layer, "dtype", "float32 or float64", name_of(dtype));
+  fail<DTypeError>(caller, layer, "dtype", "a floating dtype", name_of(dtype));
 }
 
 /// A Variable with the value that `make` returns; errors name the layer.

@@ -59,7 +59,8 @@ constinit Op power_op = pointwise<formulas::Power>(
       binary_samples(out, power, positive, {-2, 3});
       binary_samples(out, power, positive, {-2, 3, 1});
     },
-    {.not_finite = "0 to a negative power is inf; a negative number to a fraction is nan.",
+    {.autocast = Autocast::full,
+     .not_finite = "0 to a negative power is inf; a negative number to a fraction is nan.",
      .slope_not_finite = "The slope of power(x, y) at 0 is infinite for y below 1."});
 constinit Op clip_below_op = pointwise<formulas::ClipBelow>(
     [](SampleList out) { binary_samples(out, clip_below, even, odd); },

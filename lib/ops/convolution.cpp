@@ -216,6 +216,7 @@ constinit Op convolution_op{.name = "convolution",
                             .options = &options_type<ConvolutionGeometry>,
                             .needs = {{need_input(1), need_input(0)}},
                             .contiguous_inputs = true,
+                            .autocast = Autocast::low,
                             .samples = convolution_samples,
                             .argument_names = "x, weight"};
 constinit Op convolution_add_op{
@@ -226,6 +227,7 @@ constinit Op convolution_add_op{
     .options = &options_type<ConvolutionGeometry>,
     .needs = {{need_input(1), need_input(0), 0}},
     .contiguous_inputs = true,
+    .autocast = Autocast::low,
     .samples = [](SampleList out) { dense_samples(out, Activation::none); },
     .argument_names = "x, weight, bias"};
 constinit Op convolution_dense_op{
@@ -236,6 +238,7 @@ constinit Op convolution_dense_op{
     .options = &options_type<ConvolutionGeometry>,
     .needs = {{need_input(1) | need_output(), need_input(0) | need_output(), need_output()}},
     .contiguous_inputs = true,
+    .autocast = Autocast::low,
     .samples = [](SampleList out) { dense_samples(out, Activation::tanh); },
     .argument_names = "x, weight, bias"};
 constinit Op convolution_data_op{.name = "convolution_data",
@@ -245,6 +248,7 @@ constinit Op convolution_data_op{.name = "convolution_data",
                                  .options = &options_type<ConvolutionGeometry>,
                                  .needs = {{need_input(1), need_input(0)}},
                                  .contiguous_inputs = true,
+                                 .autocast = Autocast::low,
                                  .samples = transposed_samples,
                                  .argument_names = "x, weight"};
 constinit Op convolution_weights_op{.name = "convolution_weights",
@@ -255,6 +259,7 @@ constinit Op convolution_weights_op{.name = "convolution_weights",
                                     .needs = {{need_input(1), need_input(0)}},
                                     .contiguous_inputs = true,
                                     .internal = true,
+                                    .autocast = Autocast::low,
                                     .samples = weights_samples};
 
 namespace {

@@ -151,7 +151,7 @@ Tensor arange(Scalar start, Scalar stop, Scalar step, TensorOptions options, Cal
   if (floating || options.dtype == DType::boolean)
     fail<DTypeError>(
         caller, "arange", "dtype",
-        floating ? "float32 or float64, as the numbers are not integers" : "a dtype of numbers",
+        floating ? "a floating dtype, as the numbers are not integers" : "a dtype of numbers",
         name_of(options.dtype));
   const Tensor range = arange_of(start, stop, step, false, DType::int64, caller);
   if (const std::int64_t last = range.size() - 1; last >= 0)

@@ -53,6 +53,7 @@ constinit Op ctc_op{.name = "ctc_loss",
                     .options = &options_type<BlankOptions>,
                     .needs = {{need_input(0) | need_input(1) | need_input(2) | need_input(3)}},
                     .contiguous_inputs = true,
+                    .autocast = Autocast::full,
                     .samples = ctc_samples,
                     .argument_names = "log_probs, labels, input_lengths, label_lengths",
                     .not_finite = "the labels do not fit into the steps"};

@@ -127,9 +127,6 @@ Tensor triangle(const Operand& x, std::int64_t offset, bool lower, std::string_v
   const FunctionScope scope(x.caller(), function);
   require_matrices(x, function);
   const Shape& shape = shape_of(slice_op, x);
-  const DType dtype = dtype_of(slice_op, x);
-  if (!has_arithmetic(dtype))
-    return cast(triangle(cast(x, DType::float32), offset, lower, function), dtype);
   const PlaceScope place(Context::here(), x);
   const std::int64_t rows = shape[-2], columns = shape[-1];
   if (rows == 0 || columns == 0) return reshape(x, shape);
@@ -140,7 +137,7 @@ Tensor triangle(const Operand& x, std::int64_t offset, bool lower, std::string_v
                                           .dtype = DType::boolean,
                                           .shape = Shape({rows, columns}, x.caller())},
                               x.caller());
-  const Tensor zero = zeros({}, {.dtype = dtype});
+  const Tensor zero = zeros({}, {.dtype = dtype_of(slice_op, x)});
   return lower ? where(triangle, x, zero) : where(triangle, zero, x);
 }
 }  // namespace

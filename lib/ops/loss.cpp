@@ -24,13 +24,15 @@ Tensor huber(Operand d, Operand delta);
 }  // namespace
 
 constinit Op binary_cross_entropy_op = pointwise<formulas::BinaryCrossEntropy>(
-    [](SampleList out) { binary_samples(out, each_cross_entropy, probability, probability); });
+    [](SampleList out) { binary_samples(out, each_cross_entropy, probability, probability); },
+    {.autocast = Autocast::full});
 constinit Op binary_cross_entropy_with_logits_op =
     pointwise<formulas::BinaryCrossEntropyWithLogits>(
-        [](SampleList out) { binary_samples(out, each_with_logits, off_zero); });
+        [](SampleList out) { binary_samples(out, each_with_logits, off_zero); },
+        {.autocast = Autocast::full});
 constinit Op huber_op = pointwise<formulas::Huber>(
     [](SampleList out) { binary_samples(out, huber, off_zero, {.low = 0.5, .grid = 0.25}); },
-    {.internal = true});
+    {.internal = true, .autocast = Autocast::full});
 
 namespace {
 Tensor each_cross_entropy(Operand x, Operand target) {
@@ -65,16 +67,21 @@ void require_number(bool good, std::string_view name, std::string_view argument,
   if (!good) fail<Error>(caller, name, argument, expected, to_text(got));
 }
 
-/// x, as float32 if it is an integer.
+/// x, as float32 if it has 16 bits inside an AutocastScope.
+Tensor uncast(const Operand& x) {
+  const bool casts = Context::here().mode & autocasts && is_half(dtype_of(cast_op, x));
+  return casts ? cast(x, DType::float32) : x.value();
+}
+/// uncast(x), as float32 if it is an integer.
 Tensor floating(const Operand& x) {
   if (!is_floating(dtype_of(cast_op, x))) return cast(x, DType::float32);
-  return x.value();
+  return uncast(x);
 }
 /// x - y, without a wrap around of integers.
 Tensor difference(const Operand& x, const Operand& y) {
   const bool floats =
       is_floating(dtype_of(subtract_op, x)) || is_floating(dtype_of(subtract_op, y));
-  return floats ? x - y : cast(x, DType::float32) - cast(y, DType::float32);
+  return floats ? uncast(x) - uncast(y) : cast(x, DType::float32) - cast(y, DType::float32);
 }
 
 /// The loss f of each pair, reduced.

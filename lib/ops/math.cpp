@@ -18,10 +18,12 @@ constinit Op abs_op =
     pointwise<formulas::Abs>([](SampleList out) { unary_samples(out, abs, off_zero); });
 constinit Op exp_op = pointwise<formulas::Exp>(
     [](SampleList out) { unary_samples(out, exp); },
-    {.not_finite = "exp of float32 overflows from 88.8 on, of float64 from 709.8 on."});
+    {.autocast = Autocast::full,
+     .not_finite = "exp of float32 overflows from 88.8 on, of float64 from 709.8 on."});
 constinit Op log_op =
     pointwise<formulas::Log>([](SampleList out) { unary_samples(out, log, positive); },
-                             {.not_finite = "log(0) is -inf; log of a negative number is nan.",
+                             {.autocast = Autocast::full,
+                              .not_finite = "log(0) is -inf; log of a negative number is nan.",
                               .slope_not_finite = "The slope of log at 0 is infinite."});
 constinit Op square_op =
     pointwise<formulas::Square>([](SampleList out) { unary_samples(out, square); });
@@ -29,26 +31,31 @@ constinit Op sqrt_op =
     pointwise<formulas::Sqrt>([](SampleList out) { unary_samples(out, sqrt, positive); },
                               {.not_finite = "sqrt of a negative number is nan.",
                                .slope_not_finite = "The slope of sqrt at 0 is infinite."});
-constinit Op exp2_op = pointwise<formulas::Exp2>([](SampleList out) { unary_samples(out, exp2); });
-constinit Op expm1_op =
-    pointwise<formulas::Expm1>([](SampleList out) { unary_samples(out, expm1); });
+constinit Op exp2_op = pointwise<formulas::Exp2>([](SampleList out) { unary_samples(out, exp2); },
+                                                 {.autocast = Autocast::full});
+constinit Op expm1_op = pointwise<formulas::Expm1>(
+    [](SampleList out) { unary_samples(out, expm1); }, {.autocast = Autocast::full});
 constinit Op log1p_op = pointwise<formulas::Log1p>(
     [](SampleList out) {
       unary_samples(out, log1p, {-0.7, 3});
     },
-    {.not_finite = "log1p(-1) is -inf; below -1 it is nan.",
+    {.autocast = Autocast::full,
+     .not_finite = "log1p(-1) is -inf; below -1 it is nan.",
      .slope_not_finite = "The slope of log1p at -1 is infinite."});
 constinit Op log2_op =
     pointwise<formulas::Log2>([](SampleList out) { unary_samples(out, log2, positive); },
-                              {.not_finite = "log2(0) is -inf; log2 of a negative number is nan.",
+                              {.autocast = Autocast::full,
+                               .not_finite = "log2(0) is -inf; log2 of a negative number is nan.",
                                .slope_not_finite = "The slope of log2 at 0 is infinite."});
 constinit Op reciprocal_op = pointwise<formulas::Reciprocal>(
     [](SampleList out) { unary_samples(out, reciprocal, positive); },
-    {.not_finite = "reciprocal(0) is infinite.",
+    {.autocast = Autocast::full,
+     .not_finite = "reciprocal(0) is infinite.",
      .slope_not_finite = "The slope of reciprocal at 0 is infinite."});
 constinit Op rsqrt_op =
     pointwise<formulas::Rsqrt>([](SampleList out) { unary_samples(out, rsqrt, positive); },
-                               {.not_finite = "rsqrt(0) is inf; rsqrt of a negative number is nan.",
+                               {.autocast = Autocast::full,
+                                .not_finite = "rsqrt(0) is inf; rsqrt of a negative number is nan.",
                                 .slope_not_finite = "The slope of rsqrt at 0 is infinite."});
 constinit Op erf_op = pointwise<formulas::Erf>([](SampleList out) { unary_samples(out, erf); });
 constinit Op erfc_op = pointwise<formulas::Erfc>([](SampleList out) { unary_samples(out, erfc); });
@@ -63,7 +70,8 @@ constinit Op trunc_op =
 constinit Op sign_op =
     pointwise<formulas::Sign>([](SampleList out) { unary_samples(out, sign, off_zero); });
 constinit Op logaddexp_op = pointwise<formulas::LogAddExp>(
-    [](SampleList out) { binary_samples(out, logaddexp, even, even); });
+    [](SampleList out) { binary_samples(out, logaddexp, even, even); },
+    {.autocast = Autocast::full});
 constinit Op hypot_op =
     pointwise<formulas::Hypot>([](SampleList out) { binary_samples(out, hypot, {}, positive); });
 constinit Op floor_divide_op = pointwise<formulas::FloorDivide>([](SampleList out) {

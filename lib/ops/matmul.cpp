@@ -150,12 +150,14 @@ constinit Op matmul_op{.name = "matmul",
                        .promote = Promote::numeric,
                        .needs = {{need_input(1), need_input(0)}},
                        .accumulates = true,
+                       .autocast = Autocast::low,
                        .samples = matmul_samples};
 constinit Op matmul_add_op{.name = "matmul_add",
                            .arity = 3,
                            .shape = matmul_add_shape,
                            .promote = Promote::numeric,
                            .needs = {{need_input(1), need_input(0), 0}},
+                           .autocast = Autocast::low,
                            .samples = matmul_add_samples};
 constinit Op dense_op{
     .name = "dense",
@@ -164,6 +166,7 @@ constinit Op dense_op{
     .promote = Promote::numeric,
     .options = &options_type<ActivationOptions>,
     .needs = {{need_input(1) | need_output(), need_input(0) | need_output(), need_output()}},
+    .autocast = Autocast::low,
     .samples = dense_samples,
     .argument_names = "x, weight, bias"};
 
@@ -176,7 +179,7 @@ Tensor fast_product(Context& context, const Body& a, const Body& b, Caller calle
   if (a.device_kind | b.device_kind) [[unlikely]]
     return {};
   if (!matmul_op.on_cpu().computes() || matmul_op.composite || a.dtype != b.dtype ||
-      !is_floating(a.dtype) || !has_arithmetic(a.dtype)) [[unlikely]]
+      !is_floating(a.dtype)) [[unlikely]]
     return {};
   const std::int64_t rows = a.shape.data()[0], columns = b.shape.data()[1];
   if (a.shape.data()[1] != b.shape.data()[0] || (rows | columns) >> 29) [[unlikely]]

@@ -79,6 +79,7 @@ constinit Op layer_norm_op{.name = "layer_norm",
                            .options = &options_type<EpsilonOptions>,
                            .needs = {{need_input(0) | need_input(1), need_input(0), 0}},
                            .contiguous_inputs = true,
+                           .autocast = Autocast::full,
                            .samples = layer_norm_samples,
                            .argument_names = "x, scale, shift"};
 
@@ -88,6 +89,7 @@ constinit Op limit_norm_op{.name = "limit_norm",
                            .options = &options_type<LimitNormOptions>,
                            .needs = {{0xff, 0xff, 0xff, 0xff}},  // every input
                            .contiguous_inputs = true,
+                           .autocast = Autocast::full,
                            .samples = limit_norm_samples,
                            .argument_names = "x"};
 

@@ -67,6 +67,7 @@ struct TermValues {
 /// What of an entry no formula says.
 struct PointwiseNotes {
   bool internal = false;
+  Autocast autocast = Autocast::as_given;
   const char* not_finite = nullptr;
   const char* slope_not_finite = nullptr;
   const char* bool_advice = "Cast it first.";
@@ -96,6 +97,7 @@ constexpr Op pointwise(Samples samples, PointwiseNotes notes = {}) {
           .differentiable = differentiable,
           .passes = static_cast<std::uint8_t>(dx.upstream | dy.upstream << 1),
           .internal = notes.internal,
+          .autocast = notes.autocast,
           .samples = samples,
           .argument_names = notes.argument_names,
           .not_finite = notes.not_finite,

@@ -43,7 +43,7 @@ Tensor draw(RandomOptions options, Caller caller) {
 
 void require_fractions(DType dtype, std::string_view op, std::string_view argument, Caller caller) {
   if (!is_floating(dtype))
-    fail<DTypeError>(caller, op, argument, "float32 or float64", name_of(dtype));
+    fail<DTypeError>(caller, op, argument, "a floating dtype", name_of(dtype));
 }
 
 /// Every number of the range must be representable in the dtype.

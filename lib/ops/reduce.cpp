@@ -122,12 +122,14 @@ constinit Op sum_op{.name = "sum",
                     .options = &options_type<ReduceOptions>,
                     .fusion = Fusion::reduction,
                     .accumulates = true,
+                    .autocast = Autocast::full,
                     .samples = [](SampleList out) { reduce_samples(out, sum); }};
 constinit Op prod_op{.name = "prod",
                      .shape = sum_shape,
                      .options = &options_type<ReduceOptions>,
                      .needs = {{need_input(0)}},
                      .fusion = Fusion::reduction,
+                     .autocast = Autocast::full,
                      .samples = [](SampleList out) {
                        reduce_samples(out, prod, {.draw = {0.5, 1.5}});
                      }};
@@ -136,6 +138,7 @@ constinit Op mean_op{.name = "mean",
                      .promote = Promote::floating,
                      .options = &options_type<ReduceOptions>,
                      .fusion = Fusion::reduction,
+                     .autocast = Autocast::full,
                      .samples = [](SampleList out) { reduce_samples(out, mean); }};
 constinit Op sum_squares_op{
     .name = "sum_squares",
@@ -145,6 +148,7 @@ constinit Op sum_squares_op{
     .needs = {{need_input(0)}},
     .fusion = Fusion::reduction,
     .internal = true,
+    .autocast = Autocast::full,
     .samples = [](SampleList out) { reduce_samples(out, narrow_sum_of_squares); }};
 constinit Op max_op{.name = "max",
                     .shape = extreme_shape,

@@ -63,12 +63,14 @@ constinit Op cumsum_op{.name = "cumsum",
                        .shape = wide_shape,
                        .options = &options_type<AxisScanOptions>,
                        .contiguous_inputs = true,
+                       .autocast = Autocast::full,
                        .samples = [](SampleList out) { scan_samples(out, cumsum); }};
 constinit Op cumprod_op{.name = "cumprod",
                         .shape = wide_shape,
                         .options = &options_type<AxisScanOptions>,
                         .needs = {{both}},
                         .contiguous_inputs = true,
+                        .autocast = Autocast::full,
                         .samples = [](SampleList out) {
                           scan_samples(out, cumprod, {0.5, 1.5});
                         }};
@@ -84,6 +86,7 @@ constinit Op logcumsumexp_op{.name = "logcumsumexp",
                              .options = &options_type<AxisScanOptions>,
                              .needs = {{both}},
                              .contiguous_inputs = true,
+                             .autocast = Autocast::full,
                              .samples = [](SampleList out) { scan_samples(out, logcumsumexp); }};
 constinit Op linear_scan_op{.name = "linear_scan",
                             .arity = 2,
@@ -93,6 +96,7 @@ constinit Op linear_scan_op{.name = "linear_scan",
                             .needs = {{both, need_input(0)}},
                             .contiguous_inputs = true,
                             .internal = true,
+                            .autocast = Autocast::full,
                             .samples = linear_samples};
 
 namespace {

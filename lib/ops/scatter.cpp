@@ -24,7 +24,7 @@ void scatter_select_shape(Inference& call) {
   normal_axis(call.op, axis, x.rank(), call.caller);
   require_integer(call, 2);
   if (const DType dtype = call.input(0).dtype; !call.op.moves && size_of(dtype) == 1)
-    fail<DTypeError>(call.caller, call.op.name, "x", "int32, int64, float32 or float64",
+    fail<DTypeError>(call.caller, call.op.name, "x", "int32, int64 or a floating dtype",
                      name_of(dtype));
   const Shape expected = taken_shape(call, x, call.input(2).shape, axis);
   if (!(call.input(1).shape == expected))

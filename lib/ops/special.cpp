@@ -20,15 +20,20 @@ void polygamma_samples(SampleList out) {
 }
 }  // namespace
 
-constinit Op lgamma_op = pointwise<formulas::LogGamma>([](SampleList out) {
-  unary_samples(out, lgamma, positive);
-  unary_samples(out, lgamma, off_poles);
-});
-constinit Op digamma_op = pointwise<formulas::Digamma>([](SampleList out) {
-  unary_samples(out, digamma, positive);
-  unary_samples(out, digamma, off_poles);
-});
-constinit Op polygamma_op = pointwise<formulas::Polygamma>(polygamma_samples);
+constinit Op lgamma_op = pointwise<formulas::LogGamma>(
+    [](SampleList out) {
+      unary_samples(out, lgamma, positive);
+      unary_samples(out, lgamma, off_poles);
+    },
+    {.autocast = Autocast::full});
+constinit Op digamma_op = pointwise<formulas::Digamma>(
+    [](SampleList out) {
+      unary_samples(out, digamma, positive);
+      unary_samples(out, digamma, off_poles);
+    },
+    {.autocast = Autocast::full});
+constinit Op polygamma_op =
+    pointwise<formulas::Polygamma>(polygamma_samples, {.autocast = Autocast::full});
 
 Tensor lgamma(Operand x) { return run_unary(lgamma_op, x); }
 Tensor digamma(Operand x) { return run_unary(digamma_op, x); }

@@ -17,12 +17,15 @@ namespace reel {
 namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// Calls f with x as a floating tensor; errors name this function.
+/// Calls f with x as float32 or float64; errors name this function. The result of 16 bits is
+/// rounded once, except inside an AutocastScope.
 template <class F>
 Tensor compute(const Operand& x, std::string_view name, const F& f) {
   const FunctionScope scope(x.caller(), name);
-  const bool floating = is_floating(dtype_of(prod_op, x));
-  return f(floating ? x.value() : cast(x, DType::float32));
+  const DType dtype = dtype_of(prod_op, x);
+  if (is_floating(dtype) && !is_half(dtype)) return f(x.value());
+  const Tensor result = f(cast(x, DType::float32));
+  return is_half(dtype) && !(Context::here().mode & autocasts) ? cast(result, dtype) : result;
 }
 
 /// f(x) where x is not 0, else 0; so is its gradient.

@@ -12,13 +12,15 @@ constinit Op acos_op = pointwise<formulas::Acos>(
     [](SampleList out) {
       unary_samples(out, acos, {-0.9, 0.9});
     },
-    {.not_finite = "acos is nan outside of [-1, 1].",
+    {.autocast = Autocast::full,
+     .not_finite = "acos is nan outside of [-1, 1].",
      .slope_not_finite = "The slope of acos at -1 and 1 is infinite."});
 constinit Op asin_op = pointwise<formulas::Asin>(
     [](SampleList out) {
       unary_samples(out, asin, {-0.9, 0.9});
     },
-    {.not_finite = "asin is nan outside of [-1, 1].",
+    {.autocast = Autocast::full,
+     .not_finite = "asin is nan outside of [-1, 1].",
      .slope_not_finite = "The slope of asin at -1 and 1 is infinite."});
 constinit Op atan_op = pointwise<formulas::Atan>([](SampleList out) { unary_samples(out, atan); });
 constinit Op atan2_op = pointwise<formulas::Atan2>([](SampleList out) {
@@ -26,9 +28,11 @@ constinit Op atan2_op = pointwise<formulas::Atan2>([](SampleList out) {
 });
 constinit Op cos_op = pointwise<formulas::Cos>([](SampleList out) { unary_samples(out, cos); });
 constinit Op sin_op = pointwise<formulas::Sin>([](SampleList out) { unary_samples(out, sin); });
-constinit Op tan_op = pointwise<formulas::Tan>([](SampleList out) {
-  unary_samples(out, tan, {-1, 1});
-});
+constinit Op tan_op = pointwise<formulas::Tan>(
+    [](SampleList out) {
+      unary_samples(out, tan, {-1, 1});
+    },
+    {.autocast = Autocast::full});
 constinit Op acosh_op = pointwise<formulas::Acosh>(
     [](SampleList out) {
       unary_samples(out, acosh, {1.3, 3});
@@ -42,8 +46,10 @@ constinit Op atanh_op = pointwise<formulas::Atanh>(
       unary_samples(out, atanh, {-0.9, 0.9});
     },
     {.not_finite = "atanh is infinite at -1 and 1, and nan beyond."});
-constinit Op cosh_op = pointwise<formulas::Cosh>([](SampleList out) { unary_samples(out, cosh); });
-constinit Op sinh_op = pointwise<formulas::Sinh>([](SampleList out) { unary_samples(out, sinh); });
+constinit Op cosh_op = pointwise<formulas::Cosh>([](SampleList out) { unary_samples(out, cosh); },
+                                                 {.autocast = Autocast::full});
+constinit Op sinh_op = pointwise<formulas::Sinh>([](SampleList out) { unary_samples(out, sinh); },
+                                                 {.autocast = Autocast::full});
 
 Tensor acos(Operand x) { return run_unary(acos_op, x); }
 Tensor asin(Operand x) { return run_unary(asin_op, x); }

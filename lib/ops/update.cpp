@@ -44,7 +44,7 @@ void step_shape(Inference& call, int written) {
     };
     const Body& x = call.input(written * p);
     if (!is_floating(x.dtype))
-      fail<DTypeError>(call.caller, call.op.name, name(0), "float32 or float64", name_of(x.dtype));
+      fail<DTypeError>(call.caller, call.op.name, name(0), "a floating dtype", name_of(x.dtype));
     for (int i = 1; i <= written; ++i) {
       const Body& y = call.input(i < written ? written * p + i : written * count + p);
       if (!(x.shape == y.shape))
@@ -75,7 +75,7 @@ void row_step_shape(Inference& call, int written) {
   };
   const Body &x = call.input(0), &rows = call.input(written + 1);
   if (!is_floating(x.dtype))
-    fail<DTypeError>(call.caller, call.op.name, "x", "float32 or float64", name_of(x.dtype));
+    fail<DTypeError>(call.caller, call.op.name, "x", "a floating dtype", name_of(x.dtype));
   if (x.rank() == 0) fail<ShapeError>(call.caller, call.op.name, "x", "at least one axis", "()");
   for (int i = 1; i < written; ++i) require(i, x.shape, x.dtype, "the Variable's shape ");
   Shape picked = x.shape;

@@ -29,7 +29,7 @@ void check_variables(std::string_view optimizer, const std::vector<Variable>& va
                     "a Variable of its own", error_text("variable {} again", k));
     if (is_floating(variables[i].dtype())) continue;
     fail<DTypeError>(caller, optimizer, error_text("variable {} ({})", i, variables[i].name()),
-                     "float32 or float64", name_of(variables[i].dtype()));
+                     "a floating dtype", name_of(variables[i].dtype()));
   }
 }
 

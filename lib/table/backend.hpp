@@ -45,7 +45,7 @@ class Backend : public DeviceMemory {
   virtual void run(const DeviceCall& call) = 0;
   /// The pass that does a part of a pointwise op over contiguous elements of this dtype; null where
   /// there is none, or where passes are no functions of the host.
-  virtual Tile pass_of(const Op& op, Part part, DType dtype) const = 0;
+  virtual Pass pass_of(const Op& op, Part part, DType dtype) const = 0;
   /// Runs planned calls in their order.
   virtual void execute(const PlannedGraph& graph) = 0;
   /// Drops what execute() has kept for a plan that was replaced or is destroyed. Called on any

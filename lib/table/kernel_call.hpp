@@ -86,6 +86,10 @@ using Tile = void (*)(std::int64_t n, const void* const* inputs, unsigned how, v
 inline constexpr unsigned pass_scalars = 15;       // bit i: input i is one number for all
 inline constexpr unsigned pass_adds = 1u << 8;     // to the output: gradients only
 inline constexpr unsigned pass_streams = 1u << 9;  // the output is too large for the caches
+/// What the pass takes as float32 is float16 or bfloat16 in memory: inputs are widened, the result
+/// is rounded once.
+inline constexpr unsigned pass_float16 = 1u << 10, pass_bfloat16 = 1u << 11;
+inline constexpr unsigned pass_converts = pass_float16 | pass_bfloat16;
 
 /// Two matrices of one shape. One matrix is stored column after column, the other matrix and the
 /// output row after row. The output is a matrix of its own.
@@ -106,5 +110,12 @@ struct Tiles {
   Tile gradient[2][dtype_count] = {};   // for input 0 and 1
   TransposedPass transposed = nullptr;  // of float32, where vectors are large enough to pay
   bool slow = false;                    // worth sharing among threads before memory is
+};
+/// A pass of the CPU, and the passes of its op.
+struct Pass {
+  const Tiles* tiles = nullptr;
+  Tile tile = nullptr;
+  unsigned how = 0;  // pass_float16, pass_bfloat16 or 0
+  explicit operator bool() const { return tile; }
 };
 }  // namespace reel

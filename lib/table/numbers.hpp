@@ -43,7 +43,8 @@ constexpr auto with_type(DType dtype, const F& f) {
 }
 // The gate refuses dtypes without arithmetic, and shape rules what is no integer or no
 // floating dtype where ops want one. So the last lines of what follows are never reached.
-/// with_type() for dtypes in which kernels compute.
+/// with_type() for dtypes in which kernels compute. Kernels get 16 bits as float32, unless their op
+/// only moves elements.
 template <class F>
 constexpr auto with_arithmetic(DType dtype, const F& f) {
   return with_type(dtype, [&]<class T>(Type<T> type) {

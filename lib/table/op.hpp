@@ -51,6 +51,10 @@ enum class Fusion : std::uint8_t { opaque, pointwise, reduction, layout };
 /// promotion, and integers become float32. exact: without rounding an integer, for comparisons.
 enum class Promote : std::uint8_t { none, numeric, floating, exact };
 
+/// What an AutocastScope does with the inputs of an op. low: float32 becomes its 16-bit dtype.
+/// full: 16 bits become float32.
+enum class Autocast : std::uint8_t { as_given, low, full };
+
 /// The dtype of the result of a pointwise op: that of its converted inputs, or bool.
 enum class ResultDType : std::uint8_t { of_inputs, boolean };
 
@@ -137,11 +141,12 @@ struct Op {
   const bool replaces = false;           // an update that does not read what it writes
   const bool moves = false;              // computes nothing: takes dtypes without arithmetic too
   const bool internal = false;           // no user calls it by its name
-  const bool random = false;             // draws numbers, as its RandomOptions say
-  const bool needs_elements = false;     // refuses to reduce no elements
-  const std::uint8_t numbers = 0;        // of an update: so many numbers follow the gradients
-  const std::int8_t kept = -1;           // the output that only the gradient reads: keep()
-  const bool changes_device = false;     // from the input's to the one that its options name
+  const Autocast autocast = Autocast::as_given;
+  const bool random = false;          // draws numbers, as its RandomOptions say
+  const bool needs_elements = false;  // refuses to reduce no elements
+  const std::uint8_t numbers = 0;     // of an update: so many numbers follow the gradients
+  const std::int8_t kept = -1;        // the output that only the gradient reads: keep()
+  const bool changes_device = false;  // from the input's to the one that its options name
   const Samples samples = nullptr;
   // Texts of errors.
   const char* const argument_names = "x, y, z";

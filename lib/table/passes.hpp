@@ -13,12 +13,11 @@ class HostBackend : public Backend {
   virtual void share_pass(const Tiles& tiles, Tile tile, std::int64_t n, const void* const* inputs,
                           const int* sizes, int count, unsigned how, void* output, int size) = 0;
   /// A pass over the rows of x, with one row of the other input that is repeated.
-  virtual void run_rows(const Tiles& tiles, Tile tile, const Body& x, const Body& row,
-                        Body& output) = 0;
+  virtual void run_rows(const Pass& pass, const Body& x, const Body& row, Body& output) = 0;
   /// A pass over two inputs of one shape and of the output's dtype: one is a transposed view, the
   /// other is in row-major order. The output shares memory with neither.
-  virtual void run_transposed(const Tiles& tiles, Tile tile, const Body& transposed,
-                              const Body& in_order, bool transposed_first, Body& output) = 0;
+  virtual void run_transposed(const Pass& pass, const Body& transposed, const Body& in_order,
+                              bool transposed_first, Body& output) = 0;
 
  protected:
   ~HostBackend() = default;
@@ -27,25 +26,33 @@ inline HostBackend& host_backend() {
   return *static_cast<HostBackend*>(device_memories[static_cast<int>(Device::Kind::cpu)]);
 }
 
-/// A pass of the CPU, and the passes of its op.
-struct Pass {
-  const Tiles* tiles = nullptr;
-  Tile tile = nullptr;
-  explicit operator bool() const { return tile; }
-};
+/// One of an op's passes for each dtype. A dtype of 16 bits without a pass of its own takes that of
+/// float32.
+inline Pass pass_among(const Tiles& tiles, const Tile (&by)[dtype_count], DType dtype) {
+  if (const Tile tile = by[static_cast<int>(dtype)]) [[likely]]
+    return {&tiles, tile};
+  if (!is_half(dtype)) return {};
+  return {&tiles, by[static_cast<int>(DType::float32)],
+          dtype == DType::float16 ? pass_float16 : pass_bfloat16};
+}
 /// The pass that computes a pointwise op over contiguous elements of this dtype, or none.
 inline Pass pass_of(const Op& op, DType dtype) {
   const Tiles* const tiles = op.on_cpu().tiles;
-  return {tiles, tiles ? tiles->value[static_cast<int>(dtype)] : nullptr};
+  return tiles ? pass_among(*tiles, tiles->value, dtype) : Pass();
 }
 /// The pass of the gradient of input 0 or 1; none where these kernels have none.
 inline Pass gradient_pass_of(const Kernels& kernels, int input, DType dtype) {
   const Tiles* const tiles = kernels.tiles;
-  return {tiles, tiles ? tiles->gradient[input][static_cast<int>(dtype)] : nullptr};
+  return tiles ? pass_among(*tiles, tiles->gradient[input], dtype) : Pass();
 }
-/// pass_of() for the fast path: none where a user has registered another kernel.
+/// pass_of() for the fast path: none where a user has registered another kernel, and none where
+/// elements are converted.
 inline Pass fast_pass_of(const Op& op, DType dtype) {
   return {op.fast, op.fast ? op.fast->value[static_cast<int>(dtype)] : nullptr};
+}
+/// fast_pass_of(), also where elements are converted.
+inline Pass any_fast_pass_of(const Op& op, DType dtype) {
+  return op.fast ? pass_among(*op.fast, op.fast->value, dtype) : Pass();
 }
 /// Whether passes compute the op on the CPU. A pass of a value replaces its output; a kernel of an
 /// op that accumulates can add to it.
@@ -56,6 +63,7 @@ inline constexpr std::int64_t least_shared_pass = 1 << 16;
 /// A pass whose inputs are all of dtype `from`.
 inline void run_pass(const Pass& pass, std::int64_t n, const void* const* inputs, int count,
                      DType from, unsigned how, void* output, DType to) {
+  how |= pass.how;
   if (n < least_shared_pass) [[likely]]
     return pass.tile(n, inputs, how, output);
   const int size = size_of(from), sizes[] = {size, size, size, size};

@@ -20,7 +20,7 @@ Text argument_name(const Op& op, int i) {
 }
 
 void fail_floating(const Inference& call, int i) {
-  fail<DTypeError>(call.caller, call.op.name, argument_name(call.op, i), "float32 or float64",
+  fail<DTypeError>(call.caller, call.op.name, argument_name(call.op, i), "a floating dtype",
                    name_of(call.input(i).dtype), "Convert it first: x.to(DType::float32).");
 }
 

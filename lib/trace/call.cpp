@@ -139,9 +139,12 @@ std::unique_ptr<tracing::CapturedWords> captured_words(const TraceProgress& call
       tracing::CapturedWords::Compares{book.reads.empty(), !known.tolerates_fields()});
 }
 
-/// Says once where replays compare less than they do elsewhere.
+/// Says where replays compare less than they do elsewhere: once for each function, and once for a
+/// line that makes many functions.
 void tell_unread(TraceProgress& call, int number) {
+  static std::atomic<unsigned> last_line = 0;
   if (!number || call.book->told_unread.exchange(true)) return;
+  if (last_line.exchange(call.caller.line) == call.caller.line) return;
   const std::string what =
       number < 0 ? "captured pointers and references lead to: the system refuses to read memory"
                  : "captured pointer or reference number " + std::to_string(number) +
@@ -239,7 +242,8 @@ TraceCall::TraceCall(Traces traces, Caller caller) try
   progress_->caller = caller;
   const Context& context = Context::here();
   progress_->key.push_back(
-      registrations() << 16 | static_cast<std::uint64_t>(context.device.kind) << 9 |
+      registrations() << 24 | static_cast<std::uint64_t>(context.autocast) << 16 |
+      static_cast<std::uint64_t>(context.device.kind) << 9 |
       std::uint64_t{static_cast<std::uint8_t>(context.device.index)} << 1 | context.training);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "trace");
@@ -396,7 +400,7 @@ void listen(TraceProgress& call) {
 const void* TraceCall::replay() try {
   TraceProgress& call = *progress_;
   Context& context = Context::here();
-  if (context.path_mode()) return nullptr;  // a tape or an interceptor must see every op
+  if (!context.replays()) return nullptr;  // a tape or an interceptor must see every op
   if (!call.book->reads.empty()) add_reads();
   call.number = 1 + call.book->calls.load(std::memory_order_relaxed);
   call.book->calls.store(call.number, std::memory_order_relaxed);

@@ -281,7 +281,7 @@ class Planner {
         continue;
       }
       if (is_summed(step)) continue;
-      if (!tile_of(step)) break;
+      if (!pass_of(step)) break;
       const std::int64_t own = value(step.outputs[0]).layout.elements;
       if (own < 2 * block_elements || (!made.empty() && own != elements)) break;
       elements = own;
@@ -347,7 +347,7 @@ class Planner {
 
   /// Gives the output of a pass the memory of an input that is not read later.
   bool take_over(int output, const Step& step, int segment, int at, State& state) {
-    if (!tile_of(step)) return false;
+    if (!pass_of(step)) return false;
     for (const int input : step.inputs) {
       if (input < 0 || !state.live[static_cast<std::size_t>(input)] ||
           lifetimes_.used_after(input, segment, at) || reads_part(step, input) ||
@@ -411,17 +411,17 @@ class Planner {
     state.live[static_cast<std::size_t>(output)] = true;
   }
 
-  /// The pass that computes the whole step; null if there is none.
-  Tile tile_of(const Step& step) const {
+  /// The pass that computes the whole step, or none.
+  Pass pass_of(const Step& step) const {
     const Op& op = *step.op;
-    if (step.user_code || step.outputs.size() != 1 || !on_device_of_plan(step)) return nullptr;
+    if (step.user_code || step.outputs.size() != 1 || !on_device_of_plan(step)) return {};
     const Layout& output = value(step.outputs[0]).layout;
     DType dtype = output.dtype;
     if (step.part == Part::value) {
-      if (op.fusion != Fusion::pointwise) return nullptr;
+      if (op.fusion != Fusion::pointwise) return {};
       for (const int input : step.inputs) {
         const Layout& x = value(input).layout;
-        if (x.elements != 1 && !(x.contiguous && x.shape == output.shape)) return nullptr;
+        if (x.elements != 1 && !(x.contiguous && x.shape == output.shape)) return {};
       }
       dtype = value(step.inputs[op.promoted & 1 ? 0 : 1]).layout.dtype;
     }
@@ -451,9 +451,10 @@ class Planner {
       made.kind = Instruction::Kind::user;
     } else if (step.op->changes_device || !on_device_of_plan(step)) {
       made.kind = Instruction::Kind::elsewhere;
-    } else if (const Tile tile = tile_of(step)) {
+    } else if (const Pass pass = pass_of(step)) {
       made.kind = Instruction::Kind::pass;
-      made.tile = tile;
+      made.tile = pass.tile;
+      made.how = pass.how;
       made.elements = value(step.outputs[0]).layout.elements;
       for (std::size_t i = 0; i < step.inputs.size(); ++i)
         if (step.inputs[i] >= 0 && is_scalar(value(step.inputs[i]).layout, step))

@@ -156,7 +156,7 @@ bool count_down(std::atomic<std::uint32_t>& left) {
 }  // namespace
 
 const Ending* Replay::run() try {
-  const bool told = context_.mode;  // only observers: with any other mode there is no replay
+  const bool told = context_.mode & observed;
   if (told) tell_reads();
   for (int at = 0; at >= 0;) {
     const Plan::PlannedSegment& segment = plan_.segments[static_cast<std::size_t>(at)];
@@ -400,7 +400,7 @@ void Replay::commit() {
       // The frame releases the old value later, because a result may share it.
       std::swap(Access::cell(plan_.tree.variables[i]).value, frame_->shadows[i]);
   if (position_ != position_of(generator_)) generator_.set_position(position_);
-  if (context_.mode) tell_commit();
+  if (context_.mode & observed) tell_commit();
 }
 
 Tensor Replay::result(int number) const {

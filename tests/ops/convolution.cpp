@@ -225,7 +225,7 @@ TEST_CASE("wrong arguments of convolutions are errors that name them") {
       [&] {
         conv2d(ones({1, 4, 5, 6}, int32), ones({3, 3, 6, 2}, int32));
       },
-      "x: expected float32 or float64");
+      "x: expected a floating dtype");
   check_refused<ShapeError>(
       [&] {
         conv_transpose1d(ones({1, 2, 3}), ones({2, 4, 3}), {.stride = 2, .output_padding = 2});

@@ -186,7 +186,7 @@ TEST_CASE("integers and bools have the dtype of their C++ type, or of the type t
                             "full: value: expected a number that fits int32, got 0.5");
   check_refused<DTypeError>([] { full({2}, 256, {.dtype = DType::uint8}); }, "fits uint8");
   check_refused<DTypeError>([] { arange(0.0, 3, 1, {.dtype = DType::int32}); },
-                            "arange: dtype: expected float32 or float64, as the numbers are not "
+                            "arange: dtype: expected a floating dtype, as the numbers are not "
                             "integers, got int32");
   check_refused<DTypeError>([] { arange(0, 3, boolean); },
                             "arange: dtype: expected a dtype of numbers, got bool");

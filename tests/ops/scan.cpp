@@ -112,7 +112,6 @@ TEST_CASE("logcumsumexp's gradient is that of its exponentials") {
 TEST_CASE("scans refuse axes that are not there") {
   check_refused<ShapeError>([] { cumsum(ones({2, 3}), 2); }, "cumsum: axis: expected ");
   check_refused<ShapeError>([] { cumprod(tensor(1.0), -2); }, "cumprod: axis: expected ");
-  check_refused<DTypeError>([] { cummax(ones({2}, {DType::float16})); }, "cummax: x: expected ");
   check_refused<Error>([] { logcumsumexp(Tensor()); }, "logcumsumexp: x: expected ");
 }
 

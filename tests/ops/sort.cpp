@@ -169,13 +169,8 @@ TEST_CASE("bincount counts") {
 }
 
 TEST_CASE("sorting refuses wrong arguments") {
-  const Tensor half = ones({2}).to(float16);
-  check_refused<DTypeError>([&] { histogram(half, 2, 0, 1); }, "histogram: ");
-  check_refused<DTypeError>([&] { searchsorted(half, half); }, "searchsorted: ");
-  check_refused<DTypeError>([&] { argsort(half); }, "argsort: ");
   check_refused<ShapeError>([] { sort(ones({2}), 1); }, "sort: axis: expected ");
   check_refused<ShapeError>([] { argsort(tensor(1.0), 1); }, "argsort: axis: expected ");
-  check_refused<DTypeError>([] { sort(ones({2}, {DType::bfloat16})); }, "sort: x: expected ");
   check_refused<Error>([] { sort(Tensor()); }, "sort: x: expected ");
   check_refused<ShapeError>([] { topk(ones({2}), 3); }, "topk: k: expected 0 to 2, got 3");
   check_refused<ShapeError>([] { topk(ones({2}), -1); }, "topk: k: expected 0 to 2, got -1");

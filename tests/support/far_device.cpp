@@ -289,11 +289,12 @@ class FarBackend : public Backend {
     far.arena.give(first, bytes);
   }
   void run(const DeviceCall& call) override {
+    if (must_widen(call)) return run_widened(*this, call);
     FarDevice& far = device(call.device.index);
     const auto kernel = call.op.on(kind).of<FarQueue>(call.part);
     kernel(call.kernel.on(FarQueue{&far, &call}));
   }
-  Tile pass_of(const Op&, Part, DType) const override { return nullptr; }
+  Pass pass_of(const Op&, Part, DType) const override { return {}; }
   void execute(const PlannedGraph& graph) override { execute_kernels(graph); }
   void fill(Body& to, double number) override {
     FarDevice& far = device(to.device_index);
