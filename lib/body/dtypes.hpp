@@ -90,6 +90,9 @@ static_assert(
     }(),
     "with_unit() has a unit for the elements of each dtype");
 
+/// The dtype in which ops compute what has this dtype.
+constexpr DType computed(DType dtype) { return is_half(dtype) ? DType::float32 : dtype; }
+
 /// Whether one element is true.
 inline bool truth_of(const Body& x) {
   return with_element(x.dtype, [&]<class T>(Type<T>) {

@@ -21,7 +21,8 @@ std::span<const Operand> AutocastOperands::of(const Context& context, const Op& 
   bool any = false;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Body* const body = body_of(operands[i]);
-    if (!body || is_live(*body)) continue;
+    const bool takes_part = op.promoted >> (i < 7 ? i : 7) & 1;
+    if (!takes_part || !body || is_live(*body)) continue;
     const DType dtype = cast_dtype(op.autocast, body->dtype, context.autocast);
     if (dtype == body->dtype) continue;
     cast_[i] = as_dtype(operands[i], dtype);

@@ -61,14 +61,14 @@ void attention_shape(Inference& call) {
   if (q.rank() < 3) fail_shape(call, 0, "[..., heads, queries, width]");
   require_heads(call);
   const Shape scores = with_last(q, call.input(1).shape.end()[-2]);
-  const DType dtype = call.input(0).dtype;
+  const DType dtype = call.input(0).dtype, wide = computed(dtype);
   if (options.has_mask) {
     const Body& mask = call.input(options.mask());
     if (!broadcasts_to(mask.shape, scores))
       fail<ShapeError>(call.caller, call.op.name, "mask",
                        "a shape that broadcasts to [..., heads, queries, keys], " + to_text(scores),
                        to_text(mask.shape));
-    if (mask.dtype != DType::boolean && mask.dtype != dtype)
+    if (mask.dtype != DType::boolean && mask.dtype != wide)
       fail<DTypeError>(call.caller, call.op.name, "mask", "bool, float32 or float64",
                        name_of(mask.dtype),
                        "In a mask of bool, true marks the keys that are seen: mask != 0.");
@@ -81,7 +81,7 @@ void attention_shape(Inference& call) {
                        to_text(lengths.shape));
   }
   call.output(dtype, with_last(q, call.input(2).shape.end()[-1]));
-  call.output(dtype, without_last(q, 1));
+  call.output(wide, without_last(q, 1));
 }
 void attention_dropout_shape(Inference& call) {
   const auto& options = call.option<AttentionDropoutOptions>();
@@ -160,6 +160,7 @@ constinit Op attention_op{
     .options = &options_type<AttentionSettings>,
     .needs = {{attention_needs, attention_needs, attention_needs, attention_needs}},
     .contiguous_inputs = true,
+    .autocast = Autocast::low,
     .kept = 1,
     .samples = attention_samples,
     .argument_names = "q, k, v"};
@@ -173,11 +174,11 @@ constinit Op attention_dropout_op{.name = "attention_dropout",
                                   .argument_names = "seed"};
 
 namespace {
-/// A floating mask in the dtype of the result.
+/// A floating mask in the dtype in which the scores are computed.
 Tensor mask_of(const AttentionOptions& options, DType result) {
-  const DType dtype = options.mask.dtype();
-  const bool converts = is_floating(dtype) && is_floating(result) && dtype != result;
-  return converts ? cast(options.mask, result) : options.mask;
+  const DType dtype = options.mask.dtype(), scores = computed(result);
+  const bool converts = is_floating(dtype) && is_floating(result) && dtype != scores;
+  return converts ? cast(options.mask, scores) : options.mask;
 }
 void require_options(const AttentionOptions& options, Caller caller) {
   constexpr std::string_view name = "attention";

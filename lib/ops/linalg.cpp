@@ -18,8 +18,14 @@ namespace reel {
 namespace {
 constexpr std::int64_t most_rows = 32000;  // LAPACK counts in 32 bits
 
-void require_matrices(const Inference& call, int i) {
+void require_dtype(const Inference& call, int i) {
   require_floating(call, i);
+  if (is_half(call.input(i).dtype))
+    fail<DTypeError>(call.caller, call.op.name, argument_name(call.op, i), "float32 or float64",
+                     name_of(call.input(i).dtype), "Convert it first: x.to(DType::float32).");
+}
+void require_matrices(const Inference& call, int i) {
+  require_dtype(call, i);
   require_rank(call, i, 2);
   const Shape& shape = call.input(i).shape;
   if (std::max(shape.end()[-1], shape.end()[-2]) > most_rows)
@@ -57,7 +63,7 @@ void det_shape(Inference& call) {
 // a [..., n, n], b [..., n, k], of the same leading axes
 void solve_shape(Inference& call) {
   require_square(call, 0);
-  require_floating(call, 1);
+  require_dtype(call, 1);
   require_rank(call, 1, 2);
   const Shape &a = call.input(0).shape, &b = call.input(1).shape;
   if (b.end()[-2] != a.end()[-1] || !(leading(a, {}) == leading(b, {})))
@@ -206,6 +212,7 @@ constinit Op cholesky_op{.name = "cholesky",
                          .promote = Promote::numeric,
                          .needs = {{need_output()}},
                          .contiguous_inputs = true,
+                         .autocast = Autocast::full,
                          .samples =
                              [](SampleList out) {
                                samples_of_squares(out,
@@ -218,6 +225,7 @@ constinit Op solve_op{.name = "solve",
                       .promote = Promote::numeric,
                       .needs = {{need_input(0) | need_output(), need_input(0)}},
                       .contiguous_inputs = true,
+                      .autocast = Autocast::full,
                       .samples = solve_samples,
                       .argument_names = "a, b"};
 constinit Op triangular_solve_op{.name = "triangular_solve",
@@ -227,6 +235,7 @@ constinit Op triangular_solve_op{.name = "triangular_solve",
                                  .options = &options_type<TriangularSystem>,
                                  .needs = {{need_input(0) | need_output(), need_input(0)}},
                                  .contiguous_inputs = true,
+                                 .autocast = Autocast::full,
                                  .samples = triangular_samples,
                                  .argument_names = "a, b"};
 constinit Op inverse_op{.name = "inverse",
@@ -234,6 +243,7 @@ constinit Op inverse_op{.name = "inverse",
                         .promote = Promote::numeric,
                         .needs = {{need_output()}},
                         .contiguous_inputs = true,
+                        .autocast = Autocast::full,
                         .samples =
                             [](SampleList out) {
                               samples_of_squares(out, REEL_MATRIX(linalg::inverse(regular(in[0]))));
@@ -244,6 +254,7 @@ constinit Op det_op{.name = "det",
                     .promote = Promote::numeric,
                     .needs = {{need_input(0)}},
                     .contiguous_inputs = true,
+                    .autocast = Autocast::full,
                     .samples =
                         [](SampleList out) {
                           samples_of_squares(out, REEL_MATRIX(linalg::det(regular(in[0]) / 4)));
@@ -255,6 +266,7 @@ constinit Op slogdet_op{
     .promote = Promote::numeric,
     .needs = {{need_input(0)}},
     .contiguous_inputs = true,
+    .autocast = Autocast::full,
     .samples =
         [](SampleList out) {
           samples_of_squares(out, REEL_MATRIX(linalg::slogdet(regular(in[0])).log));
@@ -269,6 +281,7 @@ constinit Op cofactors_op{
     .needs = {{need_input(0) | need_output()}},
     .contiguous_inputs = true,
     .internal = true,
+    .autocast = Autocast::full,
     .samples =
         [](SampleList out) {
           samples_of_squares(out, REEL_MATRIX(square(run(cofactors_op, {regular(in[0]) / 4}))));
@@ -279,6 +292,7 @@ constinit Op qr_op{.name = "qr",
                    .promote = Promote::numeric,
                    .needs = {{both_outputs}},
                    .contiguous_inputs = true,
+                   .autocast = Autocast::full,
                    .samples =
                        [](SampleList out) {
                          samples_of_rectangles(out, REEL_MATRIX(linalg::qr(regular(in[0])).q));
@@ -292,6 +306,7 @@ constinit Op eigh_op{
     .promote = Promote::numeric,
     .needs = {{both_outputs}},
     .contiguous_inputs = true,
+    .autocast = Autocast::full,
     .samples =
         [](SampleList out) {
           samples_of_squares(out, REEL_MATRIX(linalg::eigh(regular_symmetric(in[0])).vectors));
@@ -303,6 +318,7 @@ constinit Op eigvalsh_op{.name = "eigvalsh",
                          .promote = Promote::numeric,
                          .needs = {{need_input(0)}},
                          .contiguous_inputs = true,
+                         .autocast = Autocast::full,
                          .samples =
                              [](SampleList out) {
                                samples_of_squares(
@@ -314,6 +330,7 @@ constinit Op svd_op{.name = "svd",
                     .promote = Promote::numeric,
                     .needs = {{three_outputs}},
                     .contiguous_inputs = true,
+                    .autocast = Autocast::full,
                     .samples =
                         [](SampleList out) {
                           samples_of_rectangles(out, REEL_MATRIX(linalg::svd(regular(in[0])).u));
@@ -327,6 +344,7 @@ constinit Op matrix_function_op{.name = "matrix_function",
                                 .options = &options_type<MatrixFunction>,
                                 .needs = {{need_input(0)}},
                                 .contiguous_inputs = true,
+                                .autocast = Autocast::full,
                                 .samples = matrix_function_samples,
                                 .argument_names = "a"};
 /// The derivative of a function of a matrix a, along a symmetric matrix.
@@ -339,6 +357,7 @@ constinit Op function_slope_op{
     .needs = {{need_input(0) | need_input(1), need_input(0)}},
     .contiguous_inputs = true,
     .internal = true,
+    .autocast = Autocast::full,
     .samples = [](SampleList out) { derivative_samples(out, function_slope_op, 1); },
     .argument_names = "a, x"};
 /// Its second derivative along two symmetric matrices.
@@ -351,6 +370,7 @@ constinit Op function_curve_op{
     .differentiable = false,
     .contiguous_inputs = true,
     .internal = true,
+    .autocast = Autocast::full,
     .samples = [](SampleList out) { derivative_samples(out, function_curve_op, 2); },
     .argument_names = "a, x, y"};
 
