@@ -90,7 +90,7 @@ class CudaBackend final : public Backend {
   }
   std::string largest(int index) override { return at(index).memory.largest(); }
   void run(const DeviceCall& call) override {
-    if (must_widen(call)) return host->run_widened(*this, call);
+    if (must_widen(call, false)) return host->run_widened(*this, call, false);
     if (call.op.contiguous_inputs && call.part == Part::value && !call.kernel.in_order())
       return host->run_on_copies(*this, call);
     at(call.device.index).run(call);

@@ -50,8 +50,9 @@ void CpuBackend::run(const DeviceCall& call) try {
   if (kernels.tiles && call.part == Part::value) return run_pointwise(call.op, call.kernel);
   if (kernels.tiles) return run_pointwise_gradient(call);
   const Kernel kernel = kernels.of(call.part);
-  if (must_widen(call)) [[unlikely]]
-    return run_widened(*this, call);
+  const bool reads_halves = call.op.reads_halves && call.part == Part::value;
+  if (must_widen(call, reads_halves)) [[unlikely]]
+    return run_widened(*this, call, reads_halves);
   if (call.op.contiguous_inputs && call.part == Part::value && !call.kernel.in_order()) [[unlikely]]
     return run_on_copies(*this, call);
   check_kernel(call, kernel(call.kernel));

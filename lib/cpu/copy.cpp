@@ -102,8 +102,6 @@ void copy_shared(const CopyLoop& walk, std::int64_t elements, const void* from, 
   });
 }
 
-template <class T>
-constexpr unsigned pass_of_half = std::is_same_v<T, Float16> ? pass_float16 : pass_bfloat16;
 /// Converts a row of n elements. Elements of the source are `step` apart.
 using Convert = void (*)(const void* from, std::int64_t step, void* to, std::int64_t n);
 template <class From, class To>

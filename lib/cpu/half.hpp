@@ -5,9 +5,13 @@
 #include <cstdint>
 
 #include "lib/cpu/simd.hpp"
-#include "lib/table/kernel_call.hpp"
+#include "lib/table/numbers.hpp"
 
 namespace reel::kernels::REEL_ISA {
+/// The bit of a pass whose elements are of this type.
+template <class T>
+constexpr unsigned pass_of_half = std::is_same_v<T, Float16> ? pass_float16 : pass_bfloat16;
+
 namespace half {
 inline std::uint32_t bits_of(float x) { return __builtin_bit_cast(std::uint32_t, x); }
 inline float float_of(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }

@@ -149,8 +149,11 @@ constexpr ByDType<Folds> folds_by_dtype(const F& f) {
 }
 template <class T>
 using SumOf = std::conditional_t<std::is_floating_point_v<T>, T, Int>;
-constexpr ByDType<Folds> sums =
-    folds_by_dtype([]<class T>(Type<T>) { return folds_of<Sum<SumOf<T>>, SumOf<T>, T>; });
+constexpr ByDType<Folds> sums = by_dtype<Folds>([]<class T>(Type<T>) {
+  using X = in_memory<T>;
+  using A = std::conditional_t<is_short_float<X>, float, SumOf<X>>;
+  return folds_of<Sum<A>, A, X>;
+});
 constexpr ByDType<Folds> products =
     folds_by_dtype([]<class T>(Type<T>) { return folds_of<Product<SumOf<T>>, SumOf<T>, T>; });
 /// Squares of float32 neither overflow nor vanish in float64.

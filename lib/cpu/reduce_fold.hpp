@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lib/cpu/chunk.hpp"
+#include "lib/cpu/half.hpp"
 #include "lib/cpu/walk.hpp"
 #include "lib/pool/pool.hpp"
 #include "lib/pool/thread_count.hpp"
@@ -124,7 +125,11 @@ Vector<A> padded(const A* x, Chunk<A> chunk) {
 /// joined by halves. The compiler chooses the order of other elements, which changes no result.
 template <class R, class A, class X>
 [[gnu::noinline]] A fold_leaf(const X* x, std::int64_t n) {
-  if constexpr (in_vectors<R, A>) {
+  if constexpr (is_short_float<X>) {
+    alignas(64) float wide[leaf];
+    widen(reinterpret_cast<const std::uint16_t*>(x), wide, n, pass_of_half<X>);
+    return fold_leaf<R, A>(wide, n);
+  } else if constexpr (in_vectors<R, A>) {
     const auto vector = [&](std::int64_t i, Chunk<A> chunk) { return padded<R>(x + i, chunk); };
     return fold_lanes<A>(row_fold<A>(n, vector, R::join), R::join);
   } else if constexpr (is_floating<A>) {
@@ -174,11 +179,30 @@ template <class R, int rows, class A, class X>
 template <class R, class A, class X>
 [[gnu::noinline]] void fold_block(const X* x, std::int64_t rows, std::int64_t step,
                                   std::int64_t width, A* to) {
-  REEL_INDEPENDENT
-  for (std::int64_t j = 0; j < width; ++j) to[j] = first_step<R, A>(x[j]);
-  std::int64_t r = 1;
-  for (; r + 4 <= rows; r += 4) join_rows<R, 4>(x + r * step, step, width, to);
-  for (; r < rows; ++r) join_rows<R, 1>(x + r * step, step, width, to);
+  if constexpr (is_short_float<X>) {
+    constexpr std::int64_t piece = 256, at_once = 8;
+    alignas(64) float wide[at_once * piece];
+    for (std::int64_t j = 0; j < width; j += piece) {
+      const std::int64_t n = width - j < piece ? width - j : piece;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const std::int64_t here = r % at_once;
+        widen(reinterpret_cast<const std::uint16_t*>(x + r * step + j), wide + here * n, n,
+              pass_of_half<X>);
+        const std::int64_t first = r - here, count = here + 1;
+        if (count < at_once && r + 1 < rows) continue;
+        if (first == 0)
+          fold_block<R>(wide, count, n, n, to + j);
+        else
+          for (std::int64_t k = 0; k < count; ++k) join_rows<R, 1>(wide + k * n, n, n, to + j);
+      }
+    }
+  } else {
+    REEL_INDEPENDENT
+    for (std::int64_t j = 0; j < width; ++j) to[j] = first_step<R, A>(x[j]);
+    std::int64_t r = 1;
+    for (; r + 4 <= rows; r += 4) join_rows<R, 4>(x + r * step, step, width, to);
+    for (; r < rows; ++r) join_rows<R, 1>(x + r * step, step, width, to);
+  }
 }
 
 /// The most sums that wait for their partner while columns with this number of rows are folded.

@@ -77,7 +77,7 @@ void convert(const Body& from, Body& to, Caller caller) {
 }
 }  // namespace
 
-void run_widened(Backend& backend, const DeviceCall& call) {
+void run_widened(Backend& backend, const DeviceCall& call, bool reads_halves) {
   SmallVector<Tensor, 4> made;
   const auto widened = [&](const Body& x, bool filled) {
     made.push_back(Access::adopt(allocate_or_fail(Context::here(), call.device, call.op,
@@ -90,7 +90,7 @@ void run_widened(Backend& backend, const DeviceCall& call) {
   SmallVector<Body*, 4> outputs;
   for (int i = 0; i < call.kernel.input_count; ++i) {
     const Body* const x = call.kernel.inputs[i];
-    inputs.push_back(x && is_half(x->dtype) ? widened(*x, true) : x);
+    inputs.push_back(x && is_half(x->dtype) && !reads_halves ? widened(*x, true) : x);
   }
   for (int i = 0; i < call.kernel.output_count; ++i) {
     Body* const y = call.kernel.outputs[i];

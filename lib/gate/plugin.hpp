@@ -30,7 +30,7 @@ struct PluginHost {
   void (*execute_kernels)(const PlannedGraph& graph);
   /// Runs a call again, with row-major copies of its strided inputs.
   void (*run_on_copies)(Backend& backend, const DeviceCall& call);
-  void (*run_widened)(Backend& backend, const DeviceCall& call);
+  void (*run_widened)(Backend& backend, const DeviceCall& call, bool reads_halves);
 
   /// The user's call that this thread executes now.
   CallSite (*site)(Caller caller);

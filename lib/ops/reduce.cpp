@@ -123,6 +123,7 @@ constinit Op sum_op{.name = "sum",
                     .fusion = Fusion::reduction,
                     .accumulates = true,
                     .autocast = Autocast::full,
+                    .reads_halves = true,
                     .samples = [](SampleList out) { reduce_samples(out, sum); }};
 constinit Op prod_op{.name = "prod",
                      .shape = sum_shape,
@@ -139,6 +140,7 @@ constinit Op mean_op{.name = "mean",
                      .options = &options_type<ReduceOptions>,
                      .fusion = Fusion::reduction,
                      .autocast = Autocast::full,
+                     .reads_halves = true,
                      .samples = [](SampleList out) { reduce_samples(out, mean); }};
 constinit Op sum_squares_op{
     .name = "sum_squares",
@@ -200,6 +202,7 @@ constinit Op sum_to_op{.name = "sum_to",
                        .fusion = Fusion::reduction,
                        .accumulates = true,
                        .internal = true,
+                       .reads_halves = true,
                        .samples = sum_to_samples};
 
 namespace {

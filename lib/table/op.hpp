@@ -142,6 +142,7 @@ struct Op {
   const bool moves = false;              // computes nothing: takes dtypes without arithmetic too
   const bool internal = false;           // no user calls it by its name
   const Autocast autocast = Autocast::as_given;
+  const bool reads_halves = false;    // the CPU's kernel takes inputs of 16 bits: see must_widen()
   const bool random = false;          // draws numbers, as its RandomOptions say
   const bool needs_elements = false;  // refuses to reduce no elements
   const std::uint8_t numbers = 0;     // of an update: so many numbers follow the gradients

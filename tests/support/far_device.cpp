@@ -289,7 +289,7 @@ class FarBackend : public Backend {
     far.arena.give(first, bytes);
   }
   void run(const DeviceCall& call) override {
-    if (must_widen(call)) return run_widened(*this, call);
+    if (must_widen(call, false)) return run_widened(*this, call, false);
     FarDevice& far = device(call.device.index);
     const auto kernel = call.op.on(kind).of<FarQueue>(call.part);
     kernel(call.kernel.on(FarQueue{&far, &call}));
