@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A multilayer perceptron learns to name pictures of clothes (Fashion-MNIST): minibatches, Adam
-// with a cosine schedule, dropout, a confusion matrix.
+// A multilayer perceptron, or a convolutional network, learns to name pictures of clothes
+// (Fashion-MNIST): minibatches, Adam with a cosine schedule, dropout, a confusion matrix.
 #include <reel/reel.hpp>
 
 #include "fashion.hpp"
@@ -12,13 +12,13 @@ using namespace reel;
 struct Options : CommonOptions {
   std::int64_t epochs = 10, batch = 100, hidden = 256;
   double rate = 1e-3;
-  std::string data = fashion::debian_folder;
+  std::string data = fashion::debian_folder, model = "mlp";
 };
 
-struct Model {
+struct Perceptron {
   nn::Linear first, second, head;
   nn::Dropout dropout{0.2};
-  explicit Model(std::int64_t hidden)
+  explicit Perceptron(std::int64_t hidden)
       : first(784, hidden, Activation::relu),
         second(hidden, hidden, Activation::relu),
         head(hidden, fashion::names.size()) {}
@@ -29,6 +29,22 @@ struct Model {
   REEL_FIELDS(first, second, head, dropout)
 };
 
+struct Convolutions {
+  nn::Conv2d first{1, 16, 3, {.padding = same, .activation = Activation::relu}};
+  nn::Conv2d second{16, 32, 3, {.padding = same, .activation = Activation::relu}};
+  nn::Linear third, head;
+  nn::Dropout dropout{0.3};
+  explicit Convolutions(std::int64_t hidden)
+      : third(7 * 7 * 32, hidden, Activation::relu), head(hidden, fashion::names.size()) {}
+  Tensor operator()(const Tensor& images) const {
+    const Tensor x = reshape(images / 255.0, {-1, 28, 28, 1});
+    const Tensor y = max_pool2d(second(max_pool2d(first(x), 2)), 2);
+    return head(dropout(third(dropout(reshape(y, {y.shape(0), -1})))));
+  }
+  REEL_FIELDS(first, second, third, head, dropout)
+};
+
+template <class Model>
 void train(Model& model, const fashion::Set& data, const Options& options) {
   const std::int64_t count = data.images.shape(0), steps = count / options.batch;
   optim::Adam adam(parameters(model), {.learning_rate = options.rate});
@@ -49,9 +65,13 @@ void train(Model& model, const fashion::Set& data, const Options& options) {
   progress.end_line();
 }
 
+template <class Model>
 void evaluate(const Model& model, const fashion::Set& test) {
   TrainScope evaluating(false);
-  const Tensor answers = argmax(model(test.images), 1);
+  std::vector<Tensor> parts;
+  for (std::int64_t first = 0; first < test.images.shape(0); first += 1000)
+    parts.push_back(argmax(model(test.images(range(first, first + 1000))), 1));
+  const Tensor answers = concat(parts);
   const auto kinds = static_cast<std::int64_t>(fashion::names.size());
   const Tensor table = metrics::confusion_matrix(answers, test.labels, kinds);
   fmt::print("\na row is what a picture shows, a column what the model says\n{:9}", "");
@@ -64,19 +84,25 @@ void evaluate(const Model& model, const fashion::Set& test) {
   fmt::print("\nheld out: {:.2f} % of {} right\n", 100 * right.item<float>(), answers.size());
 }
 
+template <class Model>
+void run(const Options& options) {
+  const fashion::Set data = fashion::train(options.data), test = fashion::test(options.data);
+  Model model(options.hidden);
+  fmt::print("{}", summary(model));
+  train(model, data, options);
+  evaluate(model, test);
+}
+
 int main(int argc, char** argv) {
   Options options;
-  CommandLine line("A multilayer perceptron learns Fashion-MNIST.", options);
+  CommandLine line("A perceptron or a convolutional network learns Fashion-MNIST.", options);
+  line.add("--model", options.model, "mlp or cnn")->check(CLI::IsMember({"mlp", "cnn"}));
   line.add("--data", options.data, "folder of the four files of Fashion-MNIST");
   line.add("--epochs", options.epochs, "passes over the pictures")->check(CLI::PositiveNumber);
   line.add("--batch", options.batch, "pictures a step")->check(CLI::Range(1, 60000));
   line.add("--hidden", options.hidden, "width of the hidden layers")->check(CLI::PositiveNumber);
   line.add("--rate", options.rate, "Adam's learning rate at the start");
   return line.run(argc, argv, [&] {
-    const fashion::Set data = fashion::train(options.data), test = fashion::test(options.data);
-    Model model(options.hidden);
-    fmt::print("{}", summary(model));
-    train(model, data, options);
-    evaluate(model, test);
+    options.model == "cnn" ? run<Convolutions>(options) : run<Perceptron>(options);
   });
 }

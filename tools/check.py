@@ -146,7 +146,9 @@ SAMPLES = """a2c --updates 2
 char_rnn --text LICENSE --steps 2 --hidden 8 --batch 2 --length 6 --sample 5
 crf_tagger --sentences 40 --epochs 1 --hidden 4
 fashion_mnist --data build/check/pictures --epochs 1 --batch 16 --hidden 4
+fashion_mnist --data build/check/pictures --epochs 1 --batch 16 --hidden 4 --model cnn
 maml --steps 2 --tasks 2 --hidden 4
+resnet --data build/check/pictures --epochs 1 --batch 16 --width 2
 resume --folder build/check/resumed --steps 4 --every 2
 spinn --trees 20 --epochs 1 --hidden 4
 tree_lstm --trees 20 --epochs 1 --hidden 4

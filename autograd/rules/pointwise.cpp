@@ -111,7 +111,7 @@ PointwiseGradient gradient_of(Activation activation) {
 }
 
 const Rules pointwise_rules[] = {
-#define REEL_POINTWISE(family, list) rules_of<formulas::list>,
+#define REEL_POINTWISE(family, list, cpu) rules_of<formulas::list>,
 #define REEL_FAMILY(...)
 #include "lib/table/families.def"
     rules_of_three, nullptr};

@@ -154,8 +154,8 @@ void each_block(const Batch& batch, double work, const F& f) {
   const double matrices = 65536 / std::max(work, 1.0);
   parallel_blocks(batch.count, std::max<Int>(1, static_cast<Int>(std::min(matrices, 1e9))), 1, f);
 }
-/// f(), with `needed` around functions of LAPACK. They may raise floating-point exceptions over clean
-/// numbers, which a program may trap; it does not see them.
+/// f(), with `needed` around functions of LAPACK. They may raise floating-point exceptions over
+/// clean numbers, which a program may trap; it does not see them.
 template <class F>
 void with_lapack(bool needed, const F& f) {
   const auto call = [](const void* work) { (*static_cast<const F*>(work))(); };

@@ -6,15 +6,20 @@
 #include <reel/ops/activation.hpp>
 #include <reel/ops/arithmetic.hpp>
 #include <reel/ops/compare.hpp>
+#include <reel/ops/create.hpp>
 #include <reel/ops/gather.hpp>
 #include <reel/ops/matmul.hpp>
 #include <reel/ops/normalize.hpp>
+#include <reel/ops/reduce.hpp>
 #include <reel/ops/reshape.hpp>
+#include <reel/ops/scatter.hpp>
+#include <reel/ops/sort.hpp>
 #include <reel/random.hpp>
 #include <reel/row_gradient.hpp>
 #include <reel/train.hpp>
 
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -112,6 +117,51 @@ Tensor Embedding::operator()(Operand words) const {
   if (padding < 0) return rows;
   const Tensor pads = (words == padding) | (words == padding - table.shape()[0]);
   return where(expand_dims(pads, -1), stop_gradient(rows), rows);
+}
+
+namespace {
+/// Which words are not the padding.
+Tensor counted_words(const Embedding& rows, const Tensor& words) {
+  const std::int64_t padding = rows.padding;
+  if (padding < 0) return words == words;
+  return (words != padding) & (words != padding - rows.table.shape()[0]);
+}
+constexpr double infinity = std::numeric_limits<double>::infinity();
+}  // namespace
+EmbeddingBag::EmbeddingBag(Extent count, Extent width, Bag bag, EmbeddingOptions options,
+                           Caller caller)
+    : rows(count, width, options, caller), bag(bag) {}
+Tensor EmbeddingBag::operator()(Operand words) const {
+  const CallerScope here(words.caller(), "EmbeddingBag");
+  const Tensor list = words.value();
+  if (list.rank() != 2)
+    fail<ShapeError>(words.caller(), "EmbeddingBag", "words", "2 axes, [batch, n]",
+                     to_text(list.shape()));
+  const Tensor counted = expand_dims(counted_words(rows, list), -1), x = rows(words);
+  if (bag == Bag::sum) return sum(where(counted, x, 0), 1);
+  const Tensor n = sum(counted, 1);
+  if (bag == Bag::mean) return sum(where(counted, x, 0), 1) / maximum(n, 1);
+  if (x.shape()[1] == 0) return sum(x, 1);
+  return where(n == 0, 0, max(where(counted, x, -infinity), 1));
+}
+Tensor EmbeddingBag::operator()(Operand words, Operand offsets) const {
+  const CallerScope here(words.caller(), "EmbeddingBag");
+  const Tensor list = words.value(), starts = offsets.value();
+  if (list.rank() != 1)
+    fail<ShapeError>(words.caller(), "EmbeddingBag", "words", "1 axis beside offsets",
+                     to_text(list.shape()));
+  if (starts.rank() != 1)
+    fail<ShapeError>(words.caller(), "EmbeddingBag", "offsets", "1 axis, [bags]",
+                     to_text(starts.shape()));
+  const Tensor places = arange(std::int64_t{0}, list.shape()[0]).to(list.device());
+  const Tensor ids = searchsorted(starts, places, {.right = true}) - 1;
+  const Extent bags(starts.shape()[0]);
+  const Tensor counted = counted_words(rows, list), x = rows(words);
+  const Tensor n = expand_dims(segment_sum(counted, ids, bags), -1);
+  const Tensor real = expand_dims(counted, -1);
+  if (bag == Bag::max) return where(n == 0, 0, segment_max(where(real, x, -infinity), ids, bags));
+  const Tensor sums = segment_sum(where(real, x, 0), ids, bags);
+  return bag == Bag::sum ? sums : sums / maximum(n, 1);
 }
 
 LayerNorm::LayerNorm(Extent width, LayerNormOptions options, Caller caller)

@@ -7,6 +7,7 @@
 #include <reel/ops.hpp>
 #include <reel/random.hpp>
 
+#include "lib/body/dtypes.hpp"
 #include "lib/gate/devices.hpp"
 #include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"

@@ -174,6 +174,8 @@ Tensor window_sums(const Tensor& x, const PoolGeometry& g, const Shape& before, 
 Tensor mean_pool(const char* name, int axes, const Operand& x, const Steps& window,
                  const MeanPoolOptions& options) {
   const FunctionScope scope(x.caller(), name);
+  if (const DType dtype = dtype_of(max_pool_op, x); is_half(dtype))
+    return cast(mean_pool(name, axes, cast(x, DType::float32), window, options), dtype);
   const Images given(name, axes, max_pool_op, x, options.channels);
   if (!is_floating(given.x().dtype()))
     fail<DTypeError>(x.caller(), name, "x", "a floating dtype", name_of(given.x().dtype()));
@@ -226,6 +228,8 @@ Tensor matrix_of(const std::vector<double>& values, std::int64_t rows, const Ten
 Tensor adaptive_pool(const char* name, int axes, const Operand& x, const Steps& size, bool largest,
                      Channels channels) try {
   const FunctionScope scope(x.caller(), name);
+  if (const DType dtype = dtype_of(max_pool_op, x); is_half(dtype))
+    return cast(adaptive_pool(name, axes, cast(x, DType::float32), size, largest, channels), dtype);
   const Images given(name, axes, max_pool_op, x, channels);
   const Shape sizes = sizes_of(given, size);
   Tensor y = given.x();
@@ -294,6 +298,8 @@ struct Taps {
 
 Tensor resize(Operand x, Steps size, const ResizeOptions& options) try {
   const FunctionScope scope(x.caller(), "resize");
+  if (const DType dtype = dtype_of(max_pool_op, x); is_half(dtype))
+    return cast(resize(cast(x, DType::float32), size, options), dtype);
   const int rank = static_cast<int>(shape_of(max_pool_op, x).rank());
   if (rank < 3 || rank > 5)
     fail<ShapeError>(x.caller(), "resize", "x", "3 to 5 axes", to_text(x.shape()));

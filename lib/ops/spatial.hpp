@@ -18,6 +18,9 @@ class Images {
     require_rank("x", shape_of(op, x));
     x_ = first_ ? moved(x, true) : x.value();
   }
+  /// Of a result alone.
+  Images(const char* name, int axes, Channels channels, Caller caller)
+      : caller_(caller), name_(name), axes_(axes), first_(channels == Channels::first) {}
   const Tensor& x() const { return x_; }
   Operand operand() const { return Operand(x_, caller_); }
   int axes() const { return axes_; }

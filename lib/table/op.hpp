@@ -51,8 +51,8 @@ enum class Fusion : std::uint8_t { opaque, pointwise, reduction, layout };
 /// promotion, and integers become float32. exact: without rounding an integer, for comparisons.
 enum class Promote : std::uint8_t { none, numeric, floating, exact };
 
-/// What an AutocastScope does with the promoted inputs of an op. low: float32 becomes its 16-bit dtype.
-/// full: 16 bits become float32.
+/// What an AutocastScope does with the promoted inputs of an op. low: float32 becomes its 16-bit
+/// dtype. full: 16 bits become float32.
 enum class Autocast : std::uint8_t { as_given, low, full };
 
 /// The dtype of the result of a pointwise op: that of its converted inputs, or bool.

@@ -464,4 +464,33 @@ TEST_CASE("the padding of an Embedding starts with zeros and gets no gradient") 
   check_refused<IndexError>([] { nn::Embedding(4, 3, {.padding = 4}); },
                             "Embedding: padding: expected -1 to 3, got 4");
 }
+
+TEST_CASE("EmbeddingBag: bags in rows, and bags by offsets") {
+  nn::EmbeddingBag mean(4, 2), sum(4, 2, nn::Bag::sum), largest(4, 2, nn::Bag::max);
+  const Tensor table = tensor({{1.0, -1.0}, {2.0, 5.0}, {3.0, 0.0}, {-4.0, 8.0}});
+  for (nn::EmbeddingBag* layer : {&mean, &sum, &largest}) layer->rows.table.assign(table);
+  const Tensor words = tensor({{0, 1}, {3, 3}, {2, -1}});
+  CHECK(allclose(sum(words), tensor({{3.0, 4.0}, {-8.0, 16.0}, {-1.0, 8.0}})));
+  CHECK(allclose(mean(words), tensor({{1.5, 2.0}, {-4.0, 8.0}, {-0.5, 4.0}})));
+  CHECK(allclose(largest(words), tensor({{2.0, 5.0}, {-4.0, 8.0}, {3.0, 8.0}})));
+  const Tensor list = tensor({0, 1, 2, 3}), offsets = tensor({0, 3, 3});
+  CHECK(allclose(sum(list, offsets), tensor({{6.0, 4.0}, {0.0, 0.0}, {-4.0, 8.0}})));
+  CHECK(allclose(mean(list, offsets), tensor({{2.0, 4.0 / 3}, {0.0, 0.0}, {-4.0, 8.0}})));
+  CHECK(allclose(largest(list, offsets), tensor({{3.0, 5.0}, {0.0, 0.0}, {-4.0, 8.0}})));
+  nn::EmbeddingBag padded(4, 2, nn::Bag::mean, {.padding = 3});
+  padded.rows.table.assign(table);
+  CHECK(allclose(padded(tensor({{0, 3}, {3, -1}, {1, 2}})),
+                 tensor({{1.0, -1.0}, {0.0, 0.0}, {2.5, 2.5}})));
+  CHECK(allclose(padded(tensor({0, 3, 3, 2}), tensor({0, 2, 3})),
+                 tensor({{1.0, -1.0}, {0.0, 0.0}, {3.0, 0.0}})));
+  nn::EmbeddingBag rows(4, 2, nn::Bag::sum, {.sparse = true});
+  GradientTape tape;
+  const auto gradients =
+      tape.row_gradients(reel::sum(rows(tensor({{0, 2}, {2, 2}}))), {rows.rows.table});
+  CHECK(equal(scatter_add(zeros({4, 2}), gradients[0].rows, gradients[0].values),
+              tensor({{1.0, 1.0}, {0.0, 0.0}, {3.0, 3.0}, {0.0, 0.0}})));
+  CHECK_THROWS_AS(mean(list), ShapeError);
+  CHECK_THROWS_AS(mean(words, offsets), ShapeError);
+  CHECK_THROWS_AS(mean(tensor({{4}})), IndexError);
+}
 }  // namespace reel::tests

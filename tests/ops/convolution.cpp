@@ -232,4 +232,46 @@ TEST_CASE("wrong arguments of convolutions are errors that name them") {
       },
       "output_padding");
 }
+
+TEST_CASE("a convolution is the product of unfolded windows and the weight") {
+  seed(8);
+  const Tensor x = random::normal({2, 6, 7, 3}), w = random::normal({3, 2, 3, 4});
+  const Tensor matrix = reshape(w, {18, 4});
+  for (const WindowOptions& options : {WindowOptions{},
+                                       {.stride = 2},
+                                       {.stride = {1, 3}, .padding = {1, 2}},
+                                       {.dilation = 2, .padding = {{1, 2}, {0, 1}}},
+                                       {.stride = 2, .padding = same}}) {
+    const Tensor y = conv2d(
+        x, w, {},
+        {.stride = options.stride, .dilation = options.dilation, .padding = options.padding});
+    const Tensor columns = unfold(x, {3, 2}, options);
+    CHECK(allclose(reshape(matmul(columns, matrix), y.shape()), y, {.atol = 1e-4}));
+    WindowOptions first = options;
+    first.channels = Channels::first;
+    CHECK(equal(unfold(transpose(x, {0, 3, 1, 2}), {3, 2}, first), columns));
+    // fold() is the transpose of unfold(): <unfold(x), c> = <x, fold(c)>.
+    const Tensor c = random::normal(columns.shape()), folded = fold(c, {6, 7}, {3, 2}, options);
+    CHECK(folded.shape() == x.shape());
+    CHECK(allclose(sum(columns * c), sum(x * folded), {.rtol = 1e-3, .atol = 1e-2}));
+    CHECK(equal(fold(c, {6, 7}, {3, 2}, first), transpose(folded, {0, 3, 1, 2})));
+  }
+  CHECK(unfold(ones({2, 5, 1}), 3).shape() == Shape({2, 3, 3}));
+  CHECK(unfold(ones({1, 3, 4, 5, 2}), 2).shape() == Shape({1, 2 * 3 * 4, 16}));
+  CHECK(unfold(ones({0, 5, 1}), 3).shape() == Shape({0, 3, 3}));
+  check_refused<ShapeError>([] { unfold(ones({2, 5}), 3); }, "unfold: x: expected 3 to 5 axes");
+  check_refused<ShapeError>([] { unfold(ones({2, 5, 1}), 6); }, "unfold: window");
+  check_refused<ShapeError>(
+      [] {
+        fold(ones({1, 3, 4}), {3}, 2);
+      },
+      "fold: columns: expected [batch, 2, a multiple of 2]");
+}
+
+TEST_CASE("means over windows of 16 bits are rounded once") {
+  const Tensor x = full({1, 3, 3, 2}, 3, {DType::bfloat16});
+  CHECK(equal(mean_pool2d(x, 3), full({1, 1, 1, 2}, 3, {DType::bfloat16})));
+  CHECK(equal(adaptive_mean_pool2d(x, 2), full({1, 2, 2, 2}, 3, {DType::bfloat16})));
+  CHECK(equal(resize(x, 5, {.method = Resize::cubic}), full({1, 5, 5, 2}, 3, {DType::bfloat16})));
+}
 }  // namespace reel::tests

@@ -227,6 +227,7 @@ Op layouts[] = {
               REEL_IMAGES(mean_pool2d(in[0], {2, 3}, {.stride = 2, .padding = 1, .ceil = true}))),
     composite("adaptive_mean_pool", REEL_IMAGES(adaptive_mean_pool2d(in[0], {2, 3}))),
     composite("adaptive_max_pool", REEL_IMAGES(adaptive_max_pool2d(in[0], {2, 3}))),
+    composite("unfold", REEL_IMAGES(unfold(in[0], {2, 1}, {.stride = 2, .padding = 1}))),
     composite("resize", REEL_IMAGES(resize(in[0], {3, 7}, {.method = Resize::linear}))),
     composite("pad", [](SampleList out) {
       for (const auto& [shape, layout] : shapes) {

@@ -73,6 +73,24 @@ class Widener : public Observer {
   std::optional<std::vector<Tensor>> inputs_;
 };
 
+/// LAPACK's ops refuse 16 bits.
+bool refuses(const Op& op) {
+  static constexpr std::string_view names[] = {"cholesky",
+                                               "cofactors",
+                                               "det",
+                                               "eigh",
+                                               "eigvalsh",
+                                               "function_curve",
+                                               "function_slope",
+                                               "inverse",
+                                               "matrix_function",
+                                               "qr",
+                                               "slogdet",
+                                               "solve",
+                                               "svd",
+                                               "triangular_solve"};
+  return std::binary_search(std::begin(names), std::end(names), op.name);
+}
 std::vector<Tensor> in_dtype(const Sample& sample, DType dtype) {
   std::vector<Tensor> inputs;
   for (const Tensor& x : sample.inputs)
@@ -89,6 +107,10 @@ TEST_CASE("ops of 16 bits compute in float32 and round once") {
       for (const Sample& sample : samples_of(*op)) {
         INFO(describe(*op, number++, sample) << " of " << name_of(dtype));
         const std::vector<Tensor> inputs = in_dtype(sample, dtype);
+        if (refuses(*op)) {
+          CHECK_THROWS_AS(sample.call(inputs), DTypeError);
+          continue;
+        }
         const Tensor y = sample.call(inputs);
         const ObserverScope scope(widener);
         CHECK(difference(host_of(sample.call(inputs)), host_of(y), {}) == "");
@@ -98,7 +120,7 @@ TEST_CASE("ops of 16 bits compute in float32 and round once") {
 
 TEST_CASE("gradients of 16 bits are those of float32, rounded") {
   for (const Op* op : ops_and_composites()) {
-    if (!op->gradient.differentiable) continue;
+    if (!op->gradient.differentiable || refuses(*op)) continue;
     std::size_t number = 0;
     for (const Sample& sample : some_samples_of(*op, 4)) {
       INFO(describe(*op, number++, sample));

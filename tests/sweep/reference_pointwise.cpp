@@ -37,11 +37,10 @@ Shape broadcast_shape(const Hosts& inputs) {
 const References& references() {
   static const References table = [] {
     References all;
-    for (const auto add :
-         {add_pointwise_references, add_reduce_references, add_product_references,
-          add_attention_references, add_convolution_references, add_linalg_references,
-          add_sequence_references,
-          add_layout_references, add_gather_references, add_create_references})
+    for (const auto add : {add_pointwise_references, add_reduce_references, add_product_references,
+                           add_attention_references, add_convolution_references,
+                           add_linalg_references, add_sequence_references, add_layout_references,
+                           add_gather_references, add_create_references})
       add(all);
     return all;
   }();

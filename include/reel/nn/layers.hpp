@@ -89,6 +89,23 @@ struct REEL_API Embedding {
   void fields(auto&& field) { field("table", table); }
 };
 
+/// What an EmbeddingBag does with the rows of a bag.
+enum class Bag : std::uint8_t { mean, sum, max };
+/// The mean, the sum or the largest elements of the rows of several words. A word that is the
+/// Embedding's `padding` counts in no bag. A bag without words gives zeros.
+struct REEL_API EmbeddingBag {
+  Embedding rows;
+  Bag bag;
+  EmbeddingBag(Extent count, Extent width, Bag bag = Bag::mean, EmbeddingOptions options = {},
+               Caller caller = Caller::here());
+  /// words [batch, n] (uint8, int32 or int64), a bag in each row, give [batch, width].
+  Tensor operator()(Operand words) const;
+  /// words [n] give [bags, width]: bag i has the words from offsets[i] to offsets[i + 1]. offsets
+  /// [bags] begin with 0 and ascend; they are int32 or int64.
+  Tensor operator()(Operand words, Operand offsets) const;
+  void fields(auto&& field) { rows.fields(field); }
+};
+
 /// Options of LayerNorm.
 struct LayerNormOptions {
   double epsilon = 1e-5;

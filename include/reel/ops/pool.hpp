@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Pooling, and images of another size.
+// Pooling, windows of images, and images of another size.
 #pragma once  // defined in lib/ops
 #include <reel/ops/convolution.hpp>
 
@@ -58,6 +58,28 @@ REEL_API Tensor adaptive_max_pool1d(Operand x, Steps size, Channels channels = {
 REEL_API Tensor adaptive_max_pool2d(Operand x, Steps size, Channels channels = {});
 /// See adaptive_max_pool1d(): x is [batch, depth, height, width, channels].
 REEL_API Tensor adaptive_max_pool3d(Operand x, Steps size, Channels channels = {});
+
+/// Options of unfold() and fold().
+struct WindowOptions {
+  Steps stride = 1;      ///< from one window to the next
+  Steps dilation = 1;    ///< from one element of a window to the next
+  Paddings padding = 0;  ///< zeros around the images
+  Channels channels = {};
+};
+/// The windows of images as rows: x is [batch, one to three spatial axes, channels]; the result is
+/// [batch, positions, window elements * channels], where positions and the elements of a window are
+/// in row-major order and channels come last. A convolution is unfold(x, window) times its weight
+/// as a matrix. Lengths and errors are those of conv1d().
+///
+///     unfold(tensor({{{1.f}, {3.f}, {2.f}}}), 2)              // [[[1., 3.], [3., 2.]]]
+REEL_API Tensor unfold(Operand x, Steps window, const WindowOptions& options = {});
+/// The sum of windows at their places: the inverse of unfold(), where elements of several windows
+/// are added. columns is [batch, positions, window elements * channels]; `image` has the spatial
+/// lengths of the result, [batch, image..., channels]. Throws ShapeError if there are other
+/// positions.
+///
+///     fold(tensor({{{1.f, 3.f}, {3.f, 2.f}}}), {3}, 2)        // [[[1.], [6.], [2.]]]
+REEL_API Tensor fold(Operand columns, Shape image, Steps window, const WindowOptions& options = {});
 
 /// How resize() finds an element between those of x: the nearest one, or a polynomial of degree 1
 /// between two of them, or of degree 3 between four of them (Keys 1981, with a = -0.75).

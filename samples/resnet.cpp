@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A small residual network (He et al. 2016) learns Fashion-MNIST in float32, or with its products
+// in bfloat16 or float16: convolutions, batch norms, an AutocastScope, a LossScaler.
+#include <reel/reel.hpp>
+
+#include "fashion.hpp"
+#include "options.hpp"
+#include "progress.hpp"
+
+using namespace reel;
+
+struct Options : CommonOptions {
+  std::int64_t epochs = 3, batch = 100, width = 16;
+  double rate = 2e-3;
+  std::string data = fashion::debian_folder, dtype = "bfloat16";
+};
+
+/// Two convolutions, and the image itself beside them: y = relu(x + f(x)).
+struct Block {
+  nn::Conv2d first, second;
+  nn::BatchNorm norm1, norm2;
+  nn::Conv2d shorter;  // the image with other lengths and channels
+  bool changes;
+  Block(std::int64_t in, std::int64_t out, std::int64_t stride)
+      : first(in, out, 3, {.stride = stride, .padding = 1}, nn::Bias::no),
+        second(out, out, 3, {.padding = 1}, nn::Bias::no),
+        norm1(out),
+        norm2(out),
+        shorter(in, out, 1, {.stride = stride}),
+        changes(in != out || stride != 1) {}
+  Tensor operator()(const Tensor& x) const {
+    const Tensor y = norm2(second(relu(norm1(first(x)))));
+    return relu(y + (changes ? shorter(x) : x));
+  }
+  REEL_FIELDS(first, second, norm1, norm2, shorter)
+};
+
+struct Model {
+  nn::Conv2d stem;
+  Block one, two, three;
+  nn::Linear head;
+  explicit Model(std::int64_t width)
+      : stem(1, width, 3, {.padding = 1, .activation = Activation::relu}),
+        one(width, width, 1),
+        two(width, 2 * width, 2),
+        three(2 * width, 4 * width, 2),
+        head(4 * width, fashion::names.size()) {}
+  /// Scores of the ten kinds for bytes [batch, 784]: [batch, 10].
+  Tensor operator()(const Tensor& images) const {
+    const Tensor x = reshape(images / 255.0, {-1, 28, 28, 1});
+    return head(mean(three(two(one(stem(x)))), {1, 2}));
+  }
+  REEL_FIELDS(stem, one, two, three, head)
+};
+
+DType dtype_of(const std::string& name) {
+  return name == "float32" ? float32 : name == "float16" ? float16 : bfloat16;
+}
+
+void train(Model& model, const fashion::Set& data, const Options& options) {
+  const std::int64_t count = data.images.shape(0), steps = count / options.batch;
+  optim::Adam adam(parameters(model), {.learning_rate = options.rate});
+  optim::Schedule schedule(adam, optim::cosine_decay(options.epochs * steps));
+  optim::LossScaler scaler;
+  Progress progress("images", options.epochs * count);
+  for (std::int64_t epoch = 0; epoch < options.epochs; ++epoch) {
+    const Tensor order = random::permutation(count);
+    for (std::int64_t step = 0; step < steps; ++step) {
+      const Tensor batch = order(range(step * options.batch, (step + 1) * options.batch));
+      GradientTape tape;
+      Tensor loss;
+      {
+        AutocastScope autocast({.dtype = dtype_of(options.dtype)});
+        loss = cross_entropy(model(data.images(batch)), data.labels(batch));
+      }
+      if (scaler.step(adam, tape, loss)) schedule.step();
+      progress.show(epoch * count + (step + 1) * options.batch,
+                    fmt::format("epoch {}  loss {:.3f}", epoch + 1, loss.item<float>()));
+    }
+  }
+  progress.end_line();
+}
+
+double accuracy(const Model& model, const fashion::Set& test) {
+  TrainScope evaluating(false);
+  std::int64_t right = 0;
+  const std::int64_t count = test.images.shape(0);
+  for (std::int64_t first = 0; first < count; first += 500) {
+    const auto part = range(first, first + 500);
+    right += sum(argmax(model(test.images(part)), 1) == test.labels(part)).item<std::int64_t>();
+  }
+  return 100.0 * static_cast<double>(right) / static_cast<double>(count);
+}
+
+int main(int argc, char** argv) {
+  Options options;
+  CommandLine line("A small residual network learns Fashion-MNIST.", options);
+  line.add("--data", options.data, "folder of the four files of Fashion-MNIST");
+  line.add("--dtype", options.dtype, "of products: float32, bfloat16 or float16")
+      ->check(CLI::IsMember({"float32", "bfloat16", "float16"}));
+  line.add("--epochs", options.epochs, "passes over the pictures")->check(CLI::PositiveNumber);
+  line.add("--batch", options.batch, "pictures a step")->check(CLI::Range(1, 60000));
+  line.add("--width", options.width, "channels of the first block")->check(CLI::PositiveNumber);
+  line.add("--rate", options.rate, "Adam's learning rate at the start");
+  return line.run(argc, argv, [&] {
+    const fashion::Set data = fashion::train(options.data), test = fashion::test(options.data);
+    Model model(options.width);
+    fmt::print("{}", summary(model));
+    train(model, data, options);
+    fmt::print("held out: {:.2f} % of {} right\n", accuracy(model, test), test.labels.size());
+  });
+}
