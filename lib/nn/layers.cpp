@@ -63,8 +63,8 @@ Tensor Linear::operator()(Operand x) const {
   if (bias.size() == 0) return activated(matmul(x, weight), activation);
   const bool matrix = (x.kind() == Operand::Kind::tensor || x.kind() == Operand::Kind::temporary) &&
                       x.tensor().defined() && x.tensor().rank() == 2;
-  if (activation != Activation::none) return dense(x, weight, bias, activation);
-  return matrix ? matmul_add(x, weight, bias) : matmul(x, weight) + bias;
+  if (activation == Activation::none && matrix) return matmul_add(x, weight, bias);
+  return dense(x, weight, bias, activation);
 }
 
 Highway::Highway(Extent width, Activation activation, TensorOptions options, Caller caller)

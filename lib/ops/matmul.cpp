@@ -227,7 +227,12 @@ Tensor dense(Operand x, Operand weight, Operand bias, Activation activation) {
   if (matrix && activating && is_own(*activating) && is_own(matmul_add_op))
     return run(dense_op, {x, weight, bias}, ActivationOptions{activation});
   const FunctionScope scope(x.caller(), "dense");
-  Tensor y = matrix ? matmul_add(x, weight, bias) : run_binary(add_op, matmul(x, weight), bias);
+  Tensor y = matrix ? matmul_add(x, weight, bias) : matmul(x, weight);
+  if (!matrix) {  // inside an AutocastScope, y may have 16 bits beside a bias of float32
+    const bool casts = is_half(y.dtype()) && dtype_of(dense_op, bias, 2) == DType::float32;
+    y = casts ? run_binary(add_op, std::move(y), cast(bias, y.dtype()))
+              : run_binary(add_op, std::move(y), bias);
+  }
   return activating ? run_unary(*activating, std::move(y)) : y;
 }
 

@@ -91,6 +91,7 @@ TEST_CASE("autocast: the dtype of each result") {
     nn::Linear layer(3, 2);
     CHECK(layer(x).dtype() == DType::float16);
     CHECK(layer.weight.dtype() == f);
+    CHECK(layer(ones({2, 2, 3})).dtype() == DType::float16);
     CHECK(matmul(tensor({{1.0, 2.0}}), tensor({{3}, {4}})).dtype() == DType::float16);
   }
 }
