@@ -10,6 +10,7 @@
 #include <reel/nn/normalize.hpp>
 #include <reel/nn/recurrence.hpp>
 #include <reel/nn/recurrent.hpp>
+#include <reel/nn/search.hpp>
 #include <reel/nn/select.hpp>
 #include <reel/nn/sequence.hpp>
 #include <reel/nn/sequential.hpp>
