@@ -175,15 +175,19 @@ MultiHeadAttention::MultiHeadAttention(Extent width, Extent head_count,
 namespace {
 /// [batch, time, heads * width] as [batch, heads, time, width].
 Tensor divided(const Tensor& x, std::int64_t heads) {
-  std::vector<std::int64_t> lengths(x.shape().begin(), x.shape().end() - 1);
-  lengths.insert(lengths.end(), {heads, x.shape(-1) / heads});
-  return swap_axes(reshape(x, Shape(lengths)), -2, -3);
+  Shape shape = x.shape();
+  const std::size_t rank = shape.rank();
+  shape.resize(rank + 1);
+  shape.data()[rank - 1] = heads;
+  shape.data()[rank] = x.shape(-1) / heads;
+  return swap_axes(reshape(x, shape), -2, -3);
 }
 Tensor joined(const Tensor& x) {
   const Tensor turned = swap_axes(x, -2, -3);
-  std::vector<std::int64_t> lengths(turned.shape().begin(), turned.shape().end() - 2);
-  lengths.push_back(turned.shape(-2) * turned.shape(-1));
-  return reshape(turned, Shape(lengths));
+  Shape shape = turned.shape();
+  shape.resize(shape.rank() - 1);
+  shape.data()[shape.rank() - 1] = turned.shape(-2) * turned.shape(-1);
+  return reshape(turned, shape);
 }
 void check_steps(const Operand& x, const char* argument, std::int64_t width) {
   constexpr const char* name = "MultiHeadAttention";

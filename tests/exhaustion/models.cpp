@@ -129,6 +129,37 @@ struct Layers : Program {
   }
 };
 
+struct Transformers : Program {
+  nn::TransformerDecoderLayer layer;
+  nn::KeyValueCache cache;
+  Tensor x, memory, start = tensor({{0, 1}});
+  explicit Transformers(unsigned variant)
+      : layer(4, 2, {.feed_forward = side(variant), .dropout = 0.2, .rotary_base = 100}),
+        cache(layer.attention.cache(2, 4)),
+        x(numbers({2, 3, 4}, variant)),
+        memory(numbers({2, 2, 4}, variant)) {}
+  void reset() override {
+    cache.clear();
+    seed(3);
+  }
+  void run(Results& results) override {
+    {
+      GradientTape tape;
+      const Tensor y = layer(x + nn::sinusoidal_positions(3, 4), memory);
+      for (const Tensor& slope : tape.gradient(sum(y * y), parameters(layer))) results.add(slope);
+    }
+    const nn::Beams found = nn::beam_search(
+        [this](const Tensor&, const Tensor& rows) {
+          if (cache.used()) cache.reorder(rows);
+          return layer(x(all, range(0, 1)), memory, cache)(all, 0);
+        },
+        start, {.steps = 2, .beams = 2, .end = 1});
+    results.add(found.tokens);
+    results.add(nn::greedy_search([](const Tensor& tokens) { return one_hot(tokens(all, -1), 3); },
+                                  start, {.steps = 2}));
+  }
+};
+
 struct Transforms : Program {
   nn::Linear layer;
   Variable w, kept;
@@ -188,5 +219,8 @@ struct Transforms : Program {
 
 std::unique_ptr<Program> optimizers_program(unsigned variant) { return make<Optimizers>(variant); }
 std::unique_ptr<Program> layers_program(unsigned variant) { return make<Layers>(variant); }
+std::unique_ptr<Program> transformers_program(unsigned variant) {
+  return make<Transformers>(variant);
+}
 std::unique_ptr<Program> transforms_program(unsigned variant) { return make<Transforms>(variant); }
 }  // namespace reel::tests

@@ -570,6 +570,7 @@ constexpr ProgramKind kinds[] = {
     {"losses", losses_program},
     {"optimizers", optimizers_program},
     {"layers", layers_program},
+    {"transformers", transformers_program},
     {"transforms", transforms_program},
     {"random", make<Numbers>},
     {"refusals", make<Refusals>},

@@ -63,6 +63,7 @@ std::unique_ptr<Program> losses_program(unsigned variant);
 // models.cpp
 std::unique_ptr<Program> optimizers_program(unsigned variant);
 std::unique_ptr<Program> layers_program(unsigned variant);
+std::unique_ptr<Program> transformers_program(unsigned variant);
 std::unique_ptr<Program> transforms_program(unsigned variant);
 
 inline constexpr DType floats[] = {DType::float32, DType::float64};

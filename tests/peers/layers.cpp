@@ -97,6 +97,17 @@ void add_layers(Rows& rows) {
        {drawn({3, 5}, stepped), scale, shift},
        {drawn({0, 5}), scale, shift}},
       REEL_PAIR(layer_norm(x[0], x[1], x[2]), layer_norm(x[0], {x[0].size(-1)}, x[1], x[2]))));
+  const std::vector<Ours> heads = {
+      {drawn({2, 3, 5, 4}), drawn({2, 3, 5, 4}, {}, 3), drawn({2, 3, 5, 2}, {}, 5)},
+      {drawn({1, 2, 9, 3}, transposed), drawn({1, 2, 9, 3}, reversed, {}, 3),
+       drawn({1, 2, 9, 3}, stepped, {}, 5)}};
+  rows.push_back(once_differentiable(called(
+      "attention", heads,
+      REEL_PAIR(attention(x[0], x[1], x[2]), at::scaled_dot_product_attention(x[0], x[1], x[2])))));
+  rows.push_back(once_differentiable(
+      called("attention, causal", heads,
+             REEL_PAIR(attention(x[0], x[1], x[2], {.causal = true}),
+                       at::scaled_dot_product_attention(x[0], x[1], x[2], {}, 0, true)))));
   rows.push_back(called("lstm_gates",
                         {{drawn({3, 8}), drawn({3, 2}, {}, 3)},
                          {drawn({8}), drawn({2}, {}, 3)},
