@@ -92,8 +92,9 @@ class BlasThreads {
 constinit BlasThreads threads;
 
 /// The names of Fortran's functions, without the letter of the dtype.
-constexpr const char* fortran_names[fortran_functions] = {"potrf_", "getrf_", "trsm_",  "gelqf_",
-                                                          "orglq_", "syevd_", "gesdd_", "gesvd_"};
+constexpr const char* fortran_names[fortran_functions] = {"potrf_", "getrf_", "getri_", "getrs_",
+                                                          "trsm_",  "gelqf_", "orglq_", "syevd_",
+                                                          "gesdd_", "gesvd_"};
 
 struct Blas {
   Gemm<float> f32 = nullptr;

@@ -26,8 +26,8 @@ void blas_product_f64(const BlasProduct& product);
 
 /// Functions of LAPACK, and one of BLAS, as Fortran has them: arguments by address, column-major
 /// matrices, and the length of each text at the end.
-enum class Fortran { potrf, getrf, trsm, gelqf, orglq, syevd, gesdd, gesvd };
-inline constexpr int fortran_functions = 8;
+enum class Fortran { potrf, getrf, getri, getrs, trsm, gelqf, orglq, syevd, gesdd, gesvd };
+inline constexpr int fortran_functions = 10;
 using AnyFunction = void (*)();
 /// Null if there is no library with this function, or no memory for it.
 AnyFunction fortran(Fortran function, bool is_double);

@@ -14,31 +14,82 @@ double cube(Int n) {
   return static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
 }
 
-/// y -= f x
+/// 16 bytes of a row: every machine has vectors of this size.
 template <class T>
-inline void subtract(T* y, const T* x, T f, Int n) {
-  for (Int i = 0; i < n; ++i) y[i] -= f * x[i];
+struct Lanes {
+  using Vector [[gnu::vector_size(16), gnu::aligned(sizeof(T)), gnu::may_alias]] = T;
+  static constexpr Int count = 16 / sizeof(T);
+  static Vector& at(T* x) { return *reinterpret_cast<Vector*>(x); }
+  static const Vector& at(const T* x) { return *reinterpret_cast<const Vector*>(x); }
+};
+/// z -= f x
+template <class T>
+void subtract(T* z, const T* x, T f, Int n) {
+  Int i = 0;
+  for (; i + Lanes<T>::count <= n; i += Lanes<T>::count)
+    Lanes<T>::at(z + i) -= f * Lanes<T>::at(x + i);
+  for (; i < n; ++i) z[i] -= f * x[i];
+}
+/// z -= f x + g y
+template <class T>
+void subtract(T* z, const T* x, T f, const T* y, T g, Int n) {
+  Int i = 0;
+  for (; i + Lanes<T>::count <= n; i += Lanes<T>::count)
+    Lanes<T>::at(z + i) -= f * Lanes<T>::at(x + i) + g * Lanes<T>::at(y + i);
+  for (; i < n; ++i) z[i] -= f * x[i] + g * y[i];
 }
 
-/// The lower factor of a small matrix. Returns the row of the first pivot that is not positive, or
-/// n.
+/// The lower factor of a small matrix, two rows and two columns at a time. Returns the row of the
+/// first pivot that is not positive, or n.
 template <class T>
 Int small_cholesky(const T* a, T* l, Int n) {
-  T u[small][small];  // the transpose of l
-  for (Int i = 0; i < n; ++i)
-    for (Int k = 0; k <= i; ++k) u[k][i] = a[i * n + k];
-  for (Int k = 0; k < n; ++k) {
-    if (!(u[k][k] > 0)) return k;
-    u[k][k] = std::sqrt(u[k][k]);
-    const T r = 1 / u[k][k];
-    for (Int i = k + 1; i < n; ++i) u[k][i] *= r;
-    for (Int i = k + 1; i < n; ++i) subtract(u[i] + i, u[k] + i, u[k][i], n - i);
+  T inverses[small];  // of the diagonal
+  for (Int k = 1; k < n; ++k)
+    for (Int i = 0; i < k; ++i) l[i * n + k] = 0;
+  const auto root = [&](T pivot, Int i) {
+    if (!(pivot > 0)) return false;
+    l[i * n + i] = std::sqrt(pivot);
+    inverses[i] = 1 / l[i * n + i];
+    return true;
+  };
+  Int i = 0;
+  for (; i + 2 <= n; i += 2) {
+    T *const p = l + i * n, *const q = p + n;
+    const T *const b = a + i * n, *const c = b + n;
+    for (Int j = 0; j < i; j += 2) {
+      const T *const x = l + j * n, *const y = x + n;
+      T px = b[j], py = b[j + 1], qx = c[j], qy = c[j + 1];
+      for (Int k = 0; k < j; ++k) {
+        px -= p[k] * x[k];
+        py -= p[k] * y[k];
+        qx -= q[k] * x[k];
+        qy -= q[k] * y[k];
+      }
+      p[j] = px *= inverses[j];
+      q[j] = qx *= inverses[j];
+      p[j + 1] = (py - px * y[j]) * inverses[j + 1];
+      q[j + 1] = (qy - qx * y[j]) * inverses[j + 1];
+    }
+    T pp = b[i], pq = c[i], qq = c[i + 1];
+    for (Int k = 0; k < i; ++k) {
+      pp -= p[k] * p[k];
+      pq -= p[k] * q[k];
+      qq -= q[k] * q[k];
+    }
+    if (!root(pp, i)) return i;
+    q[i] = pq *= inverses[i];
+    if (!root(qq - pq * pq, i + 1)) return i + 1;
   }
-  for (Int i = 0; i < n; ++i) {
-    for (Int k = 0; k <= i; ++k) l[i * n + k] = u[k][i];
-    for (Int k = i + 1; k < n; ++k) l[i * n + k] = 0;
+  if (i == n) return n;
+  T* const p = l + i * n;
+  T pp = a[i * n + i];
+  for (Int j = 0; j < i; ++j) {
+    T sum = a[i * n + j];
+    for (Int k = 0; k < j; ++k) sum -= p[k] * l[j * n + k];
+    p[j] = sum *= inverses[j];
+    pp -= sum * sum;
   }
-  return n;
+  return root(pp, i) ? n : i;
 }
 
 /// LU factors: row-major, with exchanged rows, of small matrices; else those of LAPACK for the
@@ -48,6 +99,8 @@ struct Factors {
   Int n;
   T* lu;
   int* pivots;
+  T* work;  // of an inverse
+  int work_size;
 
   /// Returns the row of the first pivot that is 0, or n.
   Int factor() const {
@@ -56,21 +109,27 @@ struct Factors {
       return info ? info - 1 : n;
     }
     Int zero = n;
-    for (Int k = 0; k < n; ++k) {
-      Int best = k;
-      for (Int i = k + 1; i < n; ++i)
-        if (std::abs(lu[i * n + k]) > std::abs(lu[best * n + k])) best = i;
-      pivots[k] = static_cast<int>(best + 1);
-      if (lu[best * n + k] == 0) {
-        zero = std::min(zero, k);
-        continue;
+    for (Int k = 0; k < n; k += 2) {  // two columns, and then all columns behind them at once
+      for (Int c = k; c < std::min(k + 2, n); ++c) {
+        T* const row = lu + c * n;
+        Int best = c;
+        for (Int i = c + 1; i < n; ++i)
+          if (std::abs(lu[i * n + c]) > std::abs(lu[best * n + c])) best = i;
+        pivots[c] = static_cast<int>(best + 1);
+        if (best != c) std::swap_ranges(row, row + n, lu + best * n);
+        if (row[c] == 0) zero = std::min(zero, c);
+        const T r = row[c] == 0 ? T(0) : 1 / row[c];  // below a 0 are only zeros
+        for (Int i = c + 1; i < n; ++i) {
+          const T f = lu[i * n + c] *= r;
+          if (c == k && c + 1 < n) lu[i * n + c + 1] -= f * row[c + 1];
+        }
       }
-      if (best != k) std::swap_ranges(lu + k * n, lu + k * n + n, lu + best * n);
-      const T r = 1 / lu[k * n + k];
-      for (Int i = k + 1; i < n; ++i) {
-        const T f = lu[i * n + k] *= r;
-        subtract(lu + i * n + k + 1, lu + k * n + k + 1, f, n - k - 1);
-      }
+      const T *const x = lu + k * n + k + 2, *const y = x + n;
+      const Int rest = n - k - 2;
+      if (rest <= 0) break;
+      subtract(lu + (k + 1) * n + k + 2, x, lu[(k + 1) * n + k], rest);
+      for (Int i = k + 2; i < n; ++i)
+        subtract(lu + i * n + k + 2, x, lu[i * n + k], y, lu[i * n + k + 1], rest);
     }
     return zero;
   }
@@ -78,21 +137,30 @@ struct Factors {
   void solve(T* b, Int columns) const {
     if (n > small) {
       const int rows = static_cast<int>(columns), order = static_cast<int>(n);
+      if (rows == 1) return Lapack<T>::getrs(order, lu, pivots, b);
       Lapack<T>::trsm("U", "N", "N", rows, order, lu, b);
       Lapack<T>::trsm("L", "N", "U", rows, order, lu, b);
       for (Int k = n - 1; k >= 0; --k) exchange(b, columns, k);
       return;
     }
     for (Int k = 0; k < n; ++k) exchange(b, columns, k);
-    for (Int i = 1; i < n; ++i)
-      for (Int k = 0; k < i; ++k)
-        subtract(b + i * columns, b + k * columns, lu[i * n + k], columns);
-    for (Int i = n - 1; i >= 0; --i) {
-      for (Int k = i + 1; k < n; ++k)
-        subtract(b + i * columns, b + k * columns, lu[i * n + k], columns);
-      const T pivot = lu[i * n + i];
-      for (Int c = 0; c < columns; ++c) b[i * columns + c] /= pivot;
+    for (Int k = 0; k < n; ++k) subtract_row(b, columns, k, k + 1, n);
+    for (Int k = n - 1; k >= 0; --k) {
+      const T r = 1 / lu[k * n + k];
+      for (Int c = 0; c < columns; ++c) b[k * columns + c] *= r;
+      subtract_row(b, columns, k, 0, k);
     }
+  }
+  /// The inverse.
+  void invert(T* x) const {
+    if (n > small) {
+      copy(lu, x, n * n);
+      Lapack<T>::getri(static_cast<int>(n), x, pivots, work, work_size);
+      return;
+    }
+    clear(x, n * n);
+    for (Int i = 0; i < n; ++i) x[i * n + i] = 1;
+    solve(x, n);
   }
   /// The sign of the order of rows: -1 for an odd number of exchanges.
   T sign() const {
@@ -102,6 +170,16 @@ struct Factors {
   }
 
  private:
+  /// Subtracts row k of b from rows first to end - 1, times the elements of column k.
+  void subtract_row(T* b, Int columns, Int k, Int first, Int end) const {
+    if (columns > 1) {
+      for (Int i = first; i < end; ++i)
+        subtract(b + i * columns, b + k * columns, lu[i * n + k], columns);
+    } else {
+      const T factor = b[k];
+      for (Int i = first; i < end; ++i) b[i] -= factor * lu[i * n + k];
+    }
+  }
   void exchange(T* b, Int columns, Int k) const {
     const Int other = pivots[k] - 1;
     if (other != k) std::swap_ranges(b + k * columns, b + (k + 1) * columns, b + other * columns);
@@ -117,8 +195,14 @@ KernelResult each_factored(const KernelCall& call, double work, const F& f) {
   if (n > small && !has_lapack()) return no_library();
   Findings findings;
   each_block(batch, cube(n) * 0.7 + work, [&](Int first, Int end) {
-    Factors<T> factors{n, nullptr, nullptr};
+    Factors<T> factors{n, nullptr, nullptr, nullptr, 0};
+    if (n > small) {
+      T size = 0;
+      Lapack<T>::getri(static_cast<int>(n), nullptr, nullptr, &size, -1);
+      factors.work_size = static_cast<int>(size);
+    }
     const Parts parts([&](Parts& all) {
+      factors.work = all.add<T>(factors.work_size);
       factors.lu = all.add<T>(n * n);
       factors.pivots = all.add<int>(n);
     });
@@ -155,7 +239,7 @@ KernelResult cholesky(const KernelCall& call) {
           copy(a + m * n * n, made, n * n);
           if (const int info = Lapack<T>::potrf("U", static_cast<int>(n), made))
             findings.add(m, Wrong::pivot, info - 1);
-          for (Int i = 0; i < n; ++i) std::fill(made + i * n + i + 1, made + i * n + n, T(0));
+          for (Int i = 0; i < n; ++i) clear(made + i * n + i + 1, n - i - 1);
         }
       };
       with_lapack(n > small, run);
@@ -186,7 +270,7 @@ KernelResult inverse(const KernelCall& call) {
                             [&](const Factors<T>& factors, Int m, Int zero, Findings& findings) {
                               if (zero < n) return findings.add(m, Wrong::pivot, zero);
                               T* const x = call.output().as<T>() + m * n * n;
-                              std::fill(x, x + n * n, T(0));
+                              clear(x, n * n);
                               for (Int i = 0; i < n; ++i) x[i * n + i] = 1;
                               factors.solve(x, n);
                             });
@@ -298,7 +382,7 @@ KernelResult qr(const KernelCall& call) {
                        for (Int c = 0; c < n; ++c) copy(both + c * m, q + c * k, k);
                      Lapack<T>::orglq(few, columns, q, tau, work, size);
                      for (Int row = 0; row < k; ++row) {
-                       std::fill(r + row * m, r + row * m + row, T(0));
+                       clear(r + row * m, row);
                        if (!(r[row * m + row] < 0)) continue;
                        for (Int c = row; c < m; ++c) r[row * m + c] = -r[row * m + c];
                        for (Int c = 0; c < n; ++c) q[c * k + row] = -q[c * k + row];
@@ -343,7 +427,7 @@ struct Singular {
       if (Lapack<T>::gesvd(rows, columns, few, copy_of_a, s, vt, u, work, size))
         return findings.add(matrix, Wrong::no_end), false;
     }
-    std::fill(largest, largest + k, T(0));
+    clear(largest, k);
     for (Int i = 0; i < n; ++i)
       for (Int c = 0; c < k; ++c)
         if (std::abs(u[i * k + c]) > std::abs(largest[c])) largest[c] = u[i * k + c];
@@ -400,7 +484,7 @@ KernelResult cofactors(const KernelCall& call) {
           }
           T* const made = out + i * n * n;
           if (least > most * T(1e-3)) {
-            std::fill(made, made + n * n, T(0));
+            clear(made, n * n);
             for (Int r = 0; r < n; ++r) made[r * n + r] = product;
             factors.solve(made, n);
             transpose(made, n);
@@ -434,7 +518,7 @@ KernelResult cofactors(const KernelCall& call) {
         found = values(a + i * n * n, i, u, s, vt, findings);
         for (const T* each : {u, vt}) {
           if (!found) break;
-          const Factors<T> factors{n, lu, pivots};
+          const Factors<T> factors{n, lu, pivots, nullptr, 0};
           copy(each, lu, n * n);
           factors.factor();
           sign *= factors.sign();
@@ -452,7 +536,7 @@ KernelResult cofactors(const KernelCall& call) {
           if (c != r) others *= s[c];
         for (Int c = 0; c < n; ++c) vt[r * n + c] *= others;
       }
-      std::fill(made, made + n * n, T(0));
+      clear(made, n * n);
       for (Int r = 0; r < n; ++r)
         for (Int c = 0; c < n; ++c) subtract(made + r * n, vt + c * n, -u[r * n + c], n);
     }

@@ -39,6 +39,18 @@ struct Lapack {
     get<void(Size, Size, T*, Size, int*, int*)>(Fortran::getrf)(&n, &n, a, &n, pivots, &info);
     return info;
   }
+  /// A vector b becomes the solution for the transposed matrix.
+  static void getrs(int n, const T* a, const int* pivots, T* b) {
+    int one = 1, info = 0;
+    get<void(Text, Size, Size, const T*, Size, const int*, T*, Size, int*, Length)>(Fortran::getrs)(
+        "T", &n, &one, a, &n, pivots, b, &n, &info, 1);
+  }
+  static int getri(int n, T* a, const int* pivots, T* work, int size) {
+    int info = 0;
+    get<void(Size, T*, Size, const int*, T*, Size, int*)>(Fortran::getri)(&n, a, &n, pivots, work,
+                                                                          &size, &info);
+    return info;
+  }
   /// b [rows, n] a^-1, or with the transposed a, in place.
   static void trsm(Text uplo, Text transposed, Text diagonal, int rows, int n, const T* a, T* b) {
     const T one = 1;
@@ -198,6 +210,10 @@ bool is_finite(const T* x, Int n) {
 template <class T>
 void copy(const T* from, T* to, Int n) {
   if (n > 0) std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(T));
+}
+template <class T>
+void clear(T* x, Int n) {
+  if (n > 0) std::memset(x, 0, static_cast<std::size_t>(n) * sizeof(T));
 }
 /// A square matrix, transposed in place.
 template <class T>
