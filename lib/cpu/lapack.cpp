@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Factors of matrices.
+// Triangular factors of matrices, and what follows from them.
 #include "lib/cpu/lapack.hpp"
 
-#include "lib/cpu/lapack_batch.hpp"
+#include "lib/cpu/lapack_spectrum.hpp"
+#include "lib/pool/scratch.hpp"
 #include "lib/table/options/linalg.hpp"
 
 namespace reel::kernels::lapack {
 namespace {
 constexpr const char* singular = "a matrix that has an inverse";
 constexpr const char* no_pivot = "a pivot of 0";
-
-double cube(Int n) {
-  return static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
-}
 
 /// 16 bytes of a row: every machine has vectors of this size.
 template <class T>
@@ -162,6 +159,11 @@ struct Factors {
     for (Int i = 0; i < n; ++i) x[i * n + i] = 1;
     solve(x, n);
   }
+  T det() const {
+    T product = sign();
+    for (Int k = 0; k < n; ++k) product *= lu[k * n + k];
+    return product;
+  }
   /// The sign of the order of rows: -1 for an odd number of exchanges.
   T sign() const {
     bool odd = false;
@@ -186,35 +188,122 @@ struct Factors {
   }
 };
 
-/// f(factors of matrix m, m, the row of its first pivot that is 0) for all matrices of input 0.
-template <class T, class F>
-KernelResult each_factored(const KernelCall& call, double work, const F& f) {
+/// Takes the factors of matrix m, and the row of its first pivot that is 0, or n.
+template <class T>
+using UseFactors = void (*)(const KernelCall& call, const Factors<T>& factors, Int m, Int zero,
+                            Findings& findings);
+/// Calls `use` for all matrices of input 0.
+template <class T>
+KernelResult each_factored(const KernelCall& call, double operations, UseFactors<T> use) {
   const Body& a = call.input(0);
   const Batch batch(a);
   const Int n = batch.rows;
   if (n > small && !has_lapack()) return no_library();
+  T size = 0;
+  if (n > small) Lapack<T>::getri(static_cast<int>(n), nullptr, nullptr, &size, -1);
   Findings findings;
-  each_block(batch, cube(n) * 0.7 + work, [&](Int first, Int end) {
-    Factors<T> factors{n, nullptr, nullptr, nullptr, 0};
-    if (n > small) {
-      T size = 0;
-      Lapack<T>::getri(static_cast<int>(n), nullptr, nullptr, &size, -1);
-      factors.work_size = static_cast<int>(size);
-    }
-    const Parts parts([&](Parts& all) {
-      factors.work = all.add<T>(factors.work_size);
-      factors.lu = all.add<T>(n * n);
-      factors.pivots = all.add<int>(n);
-    });
-    const auto run = [&] {
-      for (Int m = first; m < end; ++m) {
-        copy(a.as<T>() + m * n * n, factors.lu, n * n);
-        f(factors, m, factors.factor(), findings);
-      }
-    };
-    with_lapack(n > small, run);
-  });
+  each_block(
+      batch, cube(n) * 0.7 + operations, n > small,
+      Memory::room<T>(n * n) + Memory::room<int>(n) + Memory::room<T>(static_cast<Int>(size)),
+      [&](Int first, Int end, Memory memory) {
+        Factors<T> factors{n, memory.take<T>(n * n), memory.take<int>(n),
+                           memory.take<T>(static_cast<Int>(size)), static_cast<int>(size)};
+        for (Int m = first; m < end; ++m) {
+          copy(a.as<T>() + m * n * n, factors.lu, n * n);
+          use(call, factors, m, factors.factor(), findings);
+        }
+      });
   return findings.result(batch, singular, no_pivot);
+}
+/// Calls `use` for both dtypes.
+KernelResult each_factored(const KernelCall& call, double operations, UseFactors<float> f32,
+                           UseFactors<double> f64) {
+  return call.output().dtype == DType::float32 ? each_factored<float>(call, operations, f32)
+                                               : each_factored<double>(call, operations, f64);
+}
+
+template <class T>
+void use_for_solution(const KernelCall& call, const Factors<T>& factors, Int m, Int zero,
+                      Findings& findings) {
+  const Int n = factors.n, columns = call.output().shape.end()[-1];
+  if (zero < n) return findings.add(m, Wrong::pivot, zero);
+  T* const x = call.output().as<T>() + m * n * columns;
+  copy(call.input(1).as<T>() + m * n * columns, x, n * columns);
+  if (columns > 0) factors.solve(x, columns);
+}
+template <class T>
+void use_for_inverse(const KernelCall& call, const Factors<T>& factors, Int m, Int zero,
+                     Findings& findings) {
+  if (zero < factors.n) return findings.add(m, Wrong::pivot, zero);
+  factors.invert(call.output().as<T>() + m * factors.n * factors.n);
+}
+template <class T>
+void use_for_det(const KernelCall& call, const Factors<T>& factors, Int m, Int, Findings&) {
+  call.output().as<T>()[m] = factors.det();
+}
+template <class T>
+void use_for_log(const KernelCall& call, const Factors<T>& factors, Int m, Int, Findings&) {
+  T sign = factors.sign(), log = 0;
+  for (Int k = 0; k < factors.n; ++k) {
+    const T pivot = factors.lu[k * factors.n + k];
+    sign = pivot == 0 ? T(0) : pivot < 0 ? -sign : pivot > 0 ? sign : pivot;
+    log += std::log(std::abs(pivot));
+  }
+  call.output(0).as<T>()[m] = sign;
+  call.output(1).as<T>()[m] = log;
+}
+/// The cofactors by the inverse, or NaN first where pivots differ too much for it.
+template <class T>
+void use_for_cofactors(const KernelCall& call, const Factors<T>& factors, Int m, Int zero,
+                       Findings&) {
+  const Int n = factors.n;
+  T* const made = call.output().as<T>() + m * n * n;
+  T least = zero < n ? T(0) : std::numeric_limits<T>::infinity(), most = 0;
+  for (Int r = 0; r < n; ++r) {
+    const T pivot = std::abs(factors.lu[r * n + r]);
+    least = std::min(least, pivot);
+    most = std::max(most, pivot);
+  }
+  if (!(least > most * T(1e-3))) {
+    made[0] = std::numeric_limits<T>::quiet_NaN();
+    return;
+  }
+  const T det = factors.det();
+  factors.invert(made);
+  transpose(made, n);
+  for (Int i = 0; i < n * n; ++i) made[i] *= det;
+}
+/// The cofactors by the singular values: u diag(products of the others) vt, times the determinants
+/// of u and vt. Of a matrix that is not finite they are NaN.
+template <class T>
+void find_cofactors(const T* a, Int n, T* made) {
+  Singular<T> values(n, n);
+  Memory memory(static_cast<std::byte*>(lasting_scratch(
+      values.bytes() + 3 * Memory::room<T>(n * n) + Memory::room<T>(n) + Memory::room<int>(n))));
+  values.take(memory);
+  T *const u = memory.take<T>(n * n), *const vt = memory.take<T>(n * n),
+           *const s = memory.take<T>(n);
+  const Factors<T> factors{n, memory.take<T>(n * n), memory.take<int>(n), nullptr, 0};
+  Findings findings;
+  bool found = false;
+  T sign = 1;
+  with_lapack([&] {
+    found = values(a, 0, u, s, vt, findings);
+    for (const T* each : {u, vt}) {
+      if (!found) break;
+      copy(each, factors.lu, n * n);
+      factors.factor();
+      if (factors.det() < 0) sign = -sign;
+    }
+  });
+  if (!found) return std::fill(made, made + n * n, std::numeric_limits<T>::quiet_NaN());
+  clear(made, n * n);
+  for (Int c = 0; c < n; ++c) {
+    T others = sign;
+    for (Int r = 0; r < n; ++r)
+      if (c != r) others *= s[r];
+    for (Int r = 0; r < n; ++r) subtract(made + r * n, vt + c * n, -others * u[r * n + c], n);
+  }
 }
 }  // namespace
 
@@ -224,82 +313,42 @@ KernelResult cholesky(const KernelCall& call) {
   if (batch.empty()) return {};
   if (n > small && !has_lapack()) return no_library();
   return with_floating(call.input(0).dtype, [&]<class T>(Type<T>) {
-    const T* const a = call.input(0).as<T>();
-    T* const l = call.output().as<T>();
     Findings findings;
-    each_block(batch, cube(n) / 3, [&](Int first, Int end) {
-      const auto run = [&] {
-        for (Int m = first; m < end; ++m) {
-          T* const made = l + m * n * n;
-          if (n <= small) {
-            const Int row = small_cholesky(a + m * n * n, made, n);
-            if (row < n) findings.add(m, Wrong::pivot, row);
-            continue;
-          }
-          copy(a + m * n * n, made, n * n);
-          if (const int info = Lapack<T>::potrf("U", static_cast<int>(n), made))
-            findings.add(m, Wrong::pivot, info - 1);
+    each_block(batch, cube(n) / 3, n > small, 0, [&](Int first, Int end, Memory) {
+      for (Int m = first; m < end; ++m) {
+        const T* const a = call.input(0).as<T>() + m * n * n;
+        T* const made = call.output().as<T>() + m * n * n;
+        Int row = n;
+        if (n <= small) {
+          row = small_cholesky(a, made, n);
+        } else {
+          copy(a, made, n * n);
+          if (const int info = Lapack<T>::potrf("U", static_cast<int>(n), made)) row = info - 1;
           for (Int i = 0; i < n; ++i) clear(made + i * n + i + 1, n - i - 1);
         }
-      };
-      with_lapack(n > small, run);
+        if (row < n) findings.add(m, Wrong::pivot, row);
+      }
     });
     return findings.result(batch, "a positive definite matrix", "a pivot that is not positive");
   });
 }
 
 KernelResult solve(const KernelCall& call) {
-  return with_floating(call.output().dtype, [&]<class T>(Type<T>) -> KernelResult {
-    const Int n = call.output().shape.end()[-2], columns = call.output().shape.end()[-1];
-    if (call.input(0).elements == 0) return {};
-    return each_factored<T>(call, static_cast<double>(2 * n * n * columns),
-                            [&](const Factors<T>& factors, Int m, Int zero, Findings& findings) {
-                              if (zero < n) return findings.add(m, Wrong::pivot, zero);
-                              T* const x = call.output().as<T>() + m * n * columns;
-                              copy(call.input(1).as<T>() + m * n * columns, x, n * columns);
-                              if (columns > 0) factors.solve(x, columns);
-                            });
-  });
+  if (call.input(0).elements == 0) return {};
+  const Shape& b = call.output().shape;
+  return each_factored(call, static_cast<double>(2 * b.end()[-2] * b.end()[-2] * b.end()[-1]),
+                       use_for_solution<float>, use_for_solution<double>);
 }
-
 KernelResult inverse(const KernelCall& call) {
-  return with_floating(call.output().dtype, [&]<class T>(Type<T>) -> KernelResult {
-    const Int n = call.output().shape.end()[-1];
-    if (call.output().elements == 0) return {};
-    return each_factored<T>(call, cube(n) * 1.3,
-                            [&](const Factors<T>& factors, Int m, Int zero, Findings& findings) {
-                              if (zero < n) return findings.add(m, Wrong::pivot, zero);
-                              T* const x = call.output().as<T>() + m * n * n;
-                              clear(x, n * n);
-                              for (Int i = 0; i < n; ++i) x[i * n + i] = 1;
-                              factors.solve(x, n);
-                            });
-  });
+  if (call.output().elements == 0) return {};
+  return each_factored(call, cube(call.output().shape.end()[-1]) * 1.3, use_for_inverse<float>,
+                       use_for_inverse<double>);
 }
-
 KernelResult det(const KernelCall& call) {
-  return with_floating(call.output().dtype, [&]<class T>(Type<T>) {
-    return each_factored<T>(call, 0, [&](const Factors<T>& factors, Int m, Int, Findings&) {
-      T product = factors.sign();
-      for (Int k = 0; k < factors.n; ++k) product *= factors.lu[k * factors.n + k];
-      call.output().as<T>()[m] = product;
-    });
-  });
+  return each_factored(call, 0, use_for_det<float>, use_for_det<double>);
 }
-
 KernelResult slogdet(const KernelCall& call) {
-  return with_floating(call.output().dtype, [&]<class T>(Type<T>) {
-    return each_factored<T>(call, 0, [&](const Factors<T>& factors, Int m, Int, Findings&) {
-      T sign = factors.sign(), log = 0;
-      for (Int k = 0; k < factors.n; ++k) {
-        const T pivot = factors.lu[k * factors.n + k];
-        sign = pivot == 0 ? T(0) : pivot < 0 ? -sign : pivot > 0 ? sign : pivot;
-        log += std::log(std::abs(pivot));
-      }
-      call.output(0).as<T>()[m] = sign;
-      call.output(1).as<T>()[m] = log;
-    });
-  });
+  return each_factored(call, 0, use_for_log<float>, use_for_log<double>);
 }
 
 KernelResult triangular_solve(const KernelCall& call) {
@@ -310,8 +359,8 @@ KernelResult triangular_solve(const KernelCall& call) {
   if (n > small && !has_lapack()) return no_library();
   return with_floating(call.output().dtype, [&]<class T>(Type<T>) {
     Findings findings;
-    const bool upper = options.upper != options.transposed;  // of the matrix that is solved for
     const auto solve_small = [&](const T* a, T* b) {
+      const bool upper = options.upper != options.transposed;  // of the matrix that is solved for
       for (Int step = 0; step < n; ++step) {
         const Int i = upper ? n - 1 - step : step;
         T* const row = b + i * columns;
@@ -321,273 +370,51 @@ KernelResult triangular_solve(const KernelCall& call) {
         for (Int c = 0; !options.unit && c < columns; ++c) row[c] /= pivot;
       }
     };
-    each_block(batch, static_cast<double>(n) * static_cast<double>(n * columns),
-               [&](Int first, Int end) {
-                 const auto run = [&] {
-                   for (Int m = first; m < end; ++m) {
-                     const T* const a = call.input(0).as<T>() + m * n * n;
-                     T* const x = call.output().as<T>() + m * n * columns;
-                     T largest = 0;
-                     for (Int i = 0; options.tolerance > 0 && i < n; ++i)
-                       largest = std::max(largest, std::abs(a[i * n + i]));
-                     const T least = static_cast<T>(options.tolerance) * largest;
-                     for (Int i = 0; !options.unit && i < n; ++i)
-                       if (std::abs(a[i * n + i]) <= least) findings.add(m, Wrong::pivot, i);
-                     copy(call.input(1).as<T>() + m * n * columns, x, n * columns);
-                     if (n <= small)
-                       solve_small(a, x);
-                     else if (columns > 0)
-                       Lapack<T>::trsm(options.upper ? "L" : "U", options.transposed ? "T" : "N",
-                                       options.unit ? "U" : "N", static_cast<int>(columns),
-                                       static_cast<int>(n), a, x);
-                   }
-                 };
-                 with_lapack(n > small, run);
-               });
+    const double operations = static_cast<double>(n) * static_cast<double>(n * columns);
+    each_block(batch, operations, n > small, 0, [&](Int first, Int end, Memory) {
+      for (Int m = first; m < end; ++m) {
+        const T* const a = call.input(0).as<T>() + m * n * n;
+        T* const x = call.output().as<T>() + m * n * columns;
+        T largest = 0;
+        for (Int i = 0; options.tolerance > 0 && i < n; ++i)
+          largest = std::max(largest, std::abs(a[i * n + i]));
+        const T least = static_cast<T>(options.tolerance) * largest;
+        for (Int i = 0; !options.unit && i < n; ++i)
+          if (std::abs(a[i * n + i]) <= least) findings.add(m, Wrong::pivot, i);
+        copy(call.input(1).as<T>() + m * n * columns, x, n * columns);
+        if (n <= small)
+          solve_small(a, x);
+        else if (columns > 0)
+          Lapack<T>::trsm(options.upper ? "L" : "U", options.transposed ? "T" : "N",
+                          options.unit ? "U" : "N", static_cast<int>(columns), static_cast<int>(n),
+                          a, x);
+      }
+    });
     return options.tolerance > 0 ? findings.result(batch, "a matrix of full rank", "a pivot near 0")
                                  : findings.result(batch, singular, no_pivot);
   });
 }
 
-KernelResult qr(const KernelCall& call) {
-  const Batch batch(call.input(0));
-  const Int n = batch.rows, m = batch.columns, k = std::min(n, m);
-  if (batch.empty()) return {};
-  if (!has_lapack()) return no_library();
-  return with_floating(call.output().dtype, [&]<class T>(Type<T>) {
-    // a = q r is for LAPACK the factors of the transpose [m, n], r transposed and q transposed.
-    const int rows = static_cast<int>(m), columns = static_cast<int>(n), few = static_cast<int>(k);
-    each_block(batch, 2 * static_cast<double>(n) * static_cast<double>(m * k) * 2,
-               [&](Int first, Int end) {
-                 T ask[2];
-                 Lapack<T>::gelqf(rows, columns, nullptr, nullptr, ask, -1);
-                 Lapack<T>::orglq(few, columns, nullptr, nullptr, ask + 1, -1);
-                 const int size = static_cast<int>(std::max(ask[0], ask[1]));
-                 T *tau = nullptr, *work = nullptr;
-                 const Parts parts([&](Parts& all) {
-                   tau = all.add<T>(k);
-                   work = all.add<T>(size);
-                 });
-                 const auto run = [&] {
-                   for (Int i = first; i < end; ++i) {
-                     T *const q = call.output(0).as<T>() + i * n * k, *const r =
-                                                                          call.output(1).as<T>() +
-                                                                          i * k * m;
-                     T* const both = n >= m ? q : r;  // has room for all
-                     copy(call.input(0).as<T>() + i * n * m, both, n * m);
-                     Lapack<T>::gelqf(rows, columns, both, tau, work, size);
-                     if (n >= m)
-                       copy(both, r, k * m);
-                     else
-                       for (Int c = 0; c < n; ++c) copy(both + c * m, q + c * k, k);
-                     Lapack<T>::orglq(few, columns, q, tau, work, size);
-                     for (Int row = 0; row < k; ++row) {
-                       clear(r + row * m, row);
-                       if (!(r[row * m + row] < 0)) continue;
-                       for (Int c = row; c < m; ++c) r[row * m + c] = -r[row * m + c];
-                       for (Int c = 0; c < n; ++c) q[c * k + row] = -q[c * k + row];
-                     }
-                   }
-                 };
-                 with_lapack(true, run);
-               });
-    return KernelResult{};
-  });
-}
-
-namespace {
-/// Factors of matrices [n, m] that have u [n, k] and vt [k, m], all row-major.
-template <class T>
-struct Singular {
-  Int n, m, k;
-  int size = 0;
-  T *copy_of_a = nullptr, *work = nullptr, *largest = nullptr;
-  int* integers = nullptr;
-
-  Singular(Int rows, Int columns) : n(rows), m(columns), k(std::min(rows, columns)) {
-    T ask[2];
-    const int a = static_cast<int>(m), b = static_cast<int>(n), c = static_cast<int>(k);
-    Lapack<T>::gesdd(a, b, c, nullptr, nullptr, nullptr, nullptr, ask, -1, nullptr);
-    Lapack<T>::gesvd(a, b, c, nullptr, nullptr, nullptr, nullptr, ask + 1, -1);
-    size = static_cast<int>(std::max(ask[0], ask[1]));
-  }
-  void add_to(Parts& parts) {
-    copy_of_a = parts.add<T>(n * m);
-    work = parts.add<T>(size);
-    largest = parts.add<T>(k);
-    integers = parts.add<int>(8 * k);
-  }
-  bool operator()(const T* a, Int matrix, T* u, T* s, T* vt, Findings& findings) const {
-    if (!is_finite(a, n * m)) return findings.add(matrix, Wrong::not_finite), false;
-    copy(a, copy_of_a, n * m);
-    // LAPACK sees the transpose, whose factors are exchanged.
-    const int rows = static_cast<int>(m), columns = static_cast<int>(n), few = static_cast<int>(k);
-    if (Lapack<T>::gesdd(rows, columns, few, copy_of_a, s, vt, u, work, size, integers)) {
-      copy(a, copy_of_a, n * m);
-      if (Lapack<T>::gesvd(rows, columns, few, copy_of_a, s, vt, u, work, size))
-        return findings.add(matrix, Wrong::no_end), false;
-    }
-    clear(largest, k);
-    for (Int i = 0; i < n; ++i)
-      for (Int c = 0; c < k; ++c)
-        if (std::abs(u[i * k + c]) > std::abs(largest[c])) largest[c] = u[i * k + c];
-    for (Int c = 0; c < k; ++c) {
-      if (!(largest[c] < 0)) continue;
-      for (Int i = 0; i < n; ++i) u[i * k + c] = -u[i * k + c];
-      for (Int i = 0; i < m; ++i) vt[c * m + i] = -vt[c * m + i];
-    }
-    return true;
-  }
-};
-}  // namespace
-
-KernelResult svd(const KernelCall& call) {
-  const Batch batch(call.input(0));
-  const Int n = batch.rows, m = batch.columns, k = std::min(n, m);
-  if (batch.empty()) return {};
-  if (!has_lapack()) return no_library();
-  return with_floating(call.output().dtype, [&]<class T>(Type<T>) {
-    Findings findings;
-    each_block(
-        batch, 10 * static_cast<double>(n) * static_cast<double>(m * k), [&](Int first, Int end) {
-          Singular<T> singular_values(n, m);
-          const Parts parts([&](Parts& all) { singular_values.add_to(all); });
-          with_lapack(true, [&] {
-            for (Int i = first; i < end; ++i)
-              singular_values(call.input(0).as<T>() + i * n * m, i,
-                              call.output(0).as<T>() + i * n * k, call.output(1).as<T>() + i * k,
-                              call.output(2).as<T>() + i * k * m, findings);
-          });
-        });
-    return findings.result(batch, singular, no_pivot);
-  });
-}
-
-/// det(a) times the transposed inverse of a, also for a singular a: the cofactors. Where pivots
-/// differ too much, they follow from the singular values.
+/// det(a) times the transposed inverse of a, also for a singular a.
 KernelResult cofactors(const KernelCall& call) {
   const Batch batch(call.input(0));
   const Int n = batch.rows;
   if (batch.empty()) return {};
+  const KernelResult result =
+      each_factored(call, cube(n) * 2, use_for_cofactors<float>, use_for_cofactors<double>);
+  if (result.failure) return result;
   return with_floating(call.output().dtype, [&]<class T>(Type<T>) -> KernelResult {
-    const T* const a = call.input(0).as<T>();
-    T* const out = call.output().as<T>();
-    const KernelResult result = each_factored<T>(
-        call, cube(n) * 2, [&](const Factors<T>& factors, Int i, Int zero, Findings&) {
-          T least = zero < n ? T(0) : std::numeric_limits<T>::infinity(), most = 0,
-            product = factors.sign();
-          for (Int r = 0; r < n; ++r) {
-            const T pivot = factors.lu[r * n + r];
-            product *= pivot;
-            least = std::min(least, std::abs(pivot));
-            most = std::max(most, std::abs(pivot));
-          }
-          T* const made = out + i * n * n;
-          if (least > most * T(1e-3)) {
-            clear(made, n * n);
-            for (Int r = 0; r < n; ++r) made[r * n + r] = product;
-            factors.solve(made, n);
-            transpose(made, n);
-          } else {
-            made[0] = std::numeric_limits<T>::quiet_NaN();
-          }
-        });
-    if (result.failure) return result;
-    Findings findings;
     for (Int i = 0; i < batch.count; ++i) {
-      T* const made = out + i * n * n;
+      T* const made = call.output().as<T>() + i * n * n;
       if (made[0] == made[0]) continue;
       if (n == 1) {
         made[0] = 1;
         continue;
       }
       if (!has_lapack()) return no_library();
-      // u diag(products of the other singular values) vt times the determinants of u and vt
-      Singular<T> values(n, n);
-      T *u = nullptr, *s = nullptr, *vt = nullptr, *lu = nullptr;
-      int* pivots = nullptr;
-      const Parts parts([&](Parts& all) {
-        values.add_to(all);
-        for (T** each : {&u, &vt, &lu}) *each = all.add<T>(n * n);
-        s = all.add<T>(n);
-        pivots = all.add<int>(n);
-      });
-      bool found = false;
-      T sign = 1;
-      with_lapack(true, [&] {
-        found = values(a + i * n * n, i, u, s, vt, findings);
-        for (const T* each : {u, vt}) {
-          if (!found) break;
-          const Factors<T> factors{n, lu, pivots, nullptr, 0};
-          copy(each, lu, n * n);
-          factors.factor();
-          sign *= factors.sign();
-          for (Int r = 0; r < n; ++r)
-            if (lu[r * n + r] < 0) sign = -sign;
-        }
-      });
-      if (!found) {  // as an inverse of NaN and infinity
-        std::fill(made, made + n * n, std::numeric_limits<T>::quiet_NaN());
-        continue;
-      }
-      for (Int r = 0; r < n; ++r) {
-        T others = sign;
-        for (Int c = 0; c < n; ++c)
-          if (c != r) others *= s[c];
-        for (Int c = 0; c < n; ++c) vt[r * n + c] *= others;
-      }
-      clear(made, n * n);
-      for (Int r = 0; r < n; ++r)
-        for (Int c = 0; c < n; ++c) subtract(made + r * n, vt + c * n, -u[r * n + c], n);
+      find_cofactors(call.input(0).as<T>() + i * n * n, n, made);
     }
     return {};
-  });
-}
-
-KernelResult eigh(const KernelCall& call) {
-  const Batch batch(call.input(0));
-  const Int n = batch.rows;
-  if (batch.empty()) return {};
-  if (!has_lapack()) return no_library();
-  return with_floating(call.output().dtype, [&]<class T>(Type<T>) {
-    Findings findings;
-    each_block(batch, cube(n) * 9, [&](Int first, Int end) {
-      Eigen<T> eigen(n);
-      const Parts parts([&](Parts& all) { eigen.add_to(all); });
-      with_lapack(true, [&] {
-        for (Int m = first; m < end; ++m) {
-          T* const vectors = call.output(1).as<T>() + m * n * n;
-          eigen(call.input(0).as<T>() + m * n * n, m, vectors, call.output(0).as<T>() + m * n, true,
-                findings);
-          transpose(vectors, n);
-        }
-      });
-    });
-    return findings.result(batch, singular, no_pivot);
-  });
-}
-
-KernelResult eigvalsh(const KernelCall& call) {
-  const Batch batch(call.input(0));
-  const Int n = batch.rows;
-  if (batch.empty()) return {};
-  if (!has_lapack()) return no_library();
-  return with_floating(call.output().dtype, [&]<class T>(Type<T>) {
-    Findings findings;
-    each_block(batch, cube(n) * 1.5, [&](Int first, Int end) {
-      Eigen<T> eigen(n);
-      T* destroyed = nullptr;
-      const Parts parts([&](Parts& all) {
-        eigen.add_to(all);
-        destroyed = all.add<T>(n * n);
-      });
-      with_lapack(true, [&] {
-        for (Int m = first; m < end; ++m)
-          eigen(call.input(0).as<T>() + m * n * n, m, destroyed, call.output().as<T>() + m * n,
-                false, findings);
-      });
-    });
-    return findings.result(batch, singular, no_pivot);
   });
 }
 }  // namespace reel::kernels::lapack

@@ -4,14 +4,11 @@
 #pragma once
 #include <algorithm>
 #include <atomic>
-#include <cfenv>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "lib/cpu/blas.hpp"
-#include "lib/pool/pool.hpp"
-#include "lib/pool/scratch.hpp"
 #include "lib/table/numbers.hpp"
 
 namespace reel::kernels::lapack {
@@ -97,13 +94,7 @@ struct Batch {
   Int count = 1, rows = 1, columns = 1;
   bool has_axes = false;  // whether there may be several matrices
 
-  explicit Batch(const Body& x) {
-    const int rank = x.rank();
-    for (int a = 0; a < rank - 2; ++a) count *= x.shape.data()[a];
-    rows = x.shape.data()[rank - 2];
-    columns = x.shape.data()[rank - 1];
-    has_axes = rank > 2;
-  }
+  explicit Batch(const Body& x);
   bool empty() const { return count == 0 || rows == 0 || columns == 0; }
 };
 
@@ -121,86 +112,63 @@ class Findings {
     }
   }
   /// `expected` and `got` say what a pivot means.
-  KernelResult result(const Batch& batch, const char* expected, const char* got) const {
-    const std::uint64_t first = first_.load(std::memory_order_relaxed);
-    if (first == none) return {};
-    KernelResult result;
-    const auto wrong = static_cast<Wrong>(first & 3);
-    result.counts = true;
-    result.expected = wrong == Wrong::pivot        ? expected
-                      : wrong == Wrong::not_finite ? "finite numbers"
-                                                   : "a matrix for which LAPACK's iteration ends";
-    result.failure = wrong == Wrong::pivot        ? got
-                     : wrong == Wrong::not_finite ? "NaN or infinity"
-                                                  : "one for which it does not";
-    result.got = wrong == Wrong::pivot ? static_cast<Int>(first >> 2 & 0x3ffff) : -1;
-    result.limit = batch.has_axes ? static_cast<Int>(first >> 20) : -1;
-    return result;
-  }
+  KernelResult result(const Batch& batch, const char* expected = "", const char* got = "") const;
 
  private:
   static constexpr std::uint64_t none = ~std::uint64_t{0};
   std::atomic<std::uint64_t> first_ = none;
 };
 
-inline KernelResult no_library() {
-  KernelResult result;
-  result.counts = true;
-  result.argument = "library";
-  result.expected = "LAPACK, as in Debian's package libopenblas0-pthread";
-  result.failure = "none";
-  result.got = result.limit = -1;
-  return result;
-}
-inline bool has_lapack() {
-  for (int i = 0; i < fortran_functions; ++i)
-    if (!fortran(static_cast<Fortran>(i), true) || !fortran(static_cast<Fortran>(i), false))
-      return false;
-  return true;
+KernelResult no_library();
+bool has_lapack();
+
+/// f(), which calls functions of LAPACK. They may raise floating-point exceptions over clean
+/// numbers, which a program may trap; it does not see them. f throws nothing.
+void call_lapack(void (*f)(const void* work), const void* work);
+template <class F>
+void with_lapack(const F& f) {
+  call_lapack([](const void* work) { (*static_cast<const F*>(work))(); }, &f);
 }
 
-/// f(first, end) over the matrices, each of which costs `work` operations, on several threads from
-/// 64 K operations.
-template <class F>
-void each_block(const Batch& batch, double work, const F& f) {
-  const double matrices = 65536 / std::max(work, 1.0);
-  parallel_blocks(batch.count, std::max<Int>(1, static_cast<Int>(std::min(matrices, 1e9))), 1, f);
-}
-/// f(), with `needed` around functions of LAPACK. They may raise floating-point exceptions over
-/// clean numbers, which a program may trap; it does not see them.
-template <class F>
-void with_lapack(bool needed, const F& f) {
-  const auto call = [](const void* work) { (*static_cast<const F*>(work))(); };
-  if (!needed) return call(&f);
-  std::fenv_t before;
-  std::feholdexcept(&before);
-  call_fortran(call, &f);
-  std::fesetenv(&before);
-}
-
-/// Parts of the scratch memory of one block.
-class Parts {
+/// Scratch memory of one block, which gives one part after the other.
+class Memory {
  public:
+  explicit Memory(std::byte* begin) : next_(begin) {}
   template <class T>
-  T* add(Int count) {
-    const std::size_t begin = bytes_;
-    bytes_ += (static_cast<std::size_t>(count) * sizeof(T) + 63) / 64 * 64;
-    return reinterpret_cast<T*>(memory_ ? memory_ + begin : nullptr);
+  T* take(Int count) {
+    std::byte* const part = next_;
+    next_ += room<T>(count);
+    return reinterpret_cast<T*>(part);
   }
-  /// Calls layout(*this) twice: to know the size, and for the places.
-  template <class F>
-  explicit Parts(const F& layout) {
-    layout(*this);
-    memory_ = static_cast<std::byte*>(lasting_scratch(bytes_ ? bytes_ : 1));
-    bytes_ = 0;
-    layout(*this);
+  /// The bytes of a part.
+  template <class T>
+  static std::size_t room(Int count) {
+    return (static_cast<std::size_t>(count) * sizeof(T) + 63) / 64 * 64;
   }
 
  private:
-  std::byte* memory_ = nullptr;
-  std::size_t bytes_ = 0;
+  std::byte* next_;
 };
+using MatrixBlock = void (*)(const void* work, Int first, Int end, Memory memory);
+/// Calls block(work, first, end, memory of so many bytes) over all matrices, each of which costs
+/// `operations`. From 64 K operations on, several threads share them. With `lapack`, the block
+/// calls its functions and throws nothing.
+void share_blocks(const Batch& batch, double operations, bool lapack, std::size_t bytes,
+                  MatrixBlock block, const void* work);
+template <class F>
+void each_block(const Batch& batch, double operations, bool lapack, std::size_t bytes, const F& f) {
+  share_blocks(
+      batch, operations, lapack, bytes,
+      [](const void* work, Int first, Int end, Memory memory) {
+        (*static_cast<const F*>(work))(first, end, memory);
+      },
+      &f);
+}
 
+/// The number of elements of a cube: matrices take time in proportion to it.
+inline double cube(Int n) {
+  return static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
+}
 template <class T>
 bool is_finite(const T* x, Int n) {
   T sum = 0;  // NaN if one is not finite
@@ -226,37 +194,4 @@ void transpose(T* a, Int n) {
           std::swap(a[r * n + c], a[c * n + r]);
 }
 
-/// Eigenvalues, and eigenvectors as rows, of symmetric matrices.
-template <class T>
-struct Eigen {
-  int n, size, indices;
-  T* work;
-  int* integers;
-
-  explicit Eigen(Int rows)
-      : n(static_cast<int>(rows)), size(1 + 6 * n + 2 * n * n), indices(3 + 5 * n) {}
-  void add_to(Parts& parts) {
-    work = parts.add<T>(size);
-    integers = parts.add<int>(indices);
-  }
-  /// False if it is not finite or the iteration does not end, which `findings` says.
-  bool operator()(const T* a, Int matrix, T* vectors, T* values, bool wants_vectors,
-                  Findings& findings) const {
-    for (int i = 0; i < n; ++i)
-      if (!is_finite(a + Int{i} * n, i + 1)) return findings.add(matrix, Wrong::not_finite), false;
-    copy(a, vectors, Int{n} * n);
-    if (Lapack<T>::syevd(wants_vectors ? "V" : "N", n, vectors, values, work, size, integers,
-                         indices))
-      return findings.add(matrix, Wrong::no_end), false;
-    // The element of largest size is positive.
-    for (int i = 0; wants_vectors && i < n; ++i) {
-      T* const row = vectors + Int{i} * n;
-      T largest = 0;
-      for (int k = 0; k < n; ++k)
-        if (std::abs(row[k]) > std::abs(largest)) largest = row[k];
-      for (int k = 0; largest < 0 && k < n; ++k) row[k] = -row[k];
-    }
-    return true;
-  }
-};
 }  // namespace reel::kernels::lapack

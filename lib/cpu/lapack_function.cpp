@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Functions of symmetric matrices and their first and second derivatives, by divided differences.
 #include "lib/cpu/lapack.hpp"
-#include "lib/cpu/lapack_batch.hpp"
+#include "lib/cpu/lapack_spectrum.hpp"
 #include "lib/table/options/linalg.hpp"
 
 namespace reel::kernels::lapack {
@@ -68,128 +68,142 @@ class Scalar {
   bool rounds_;
 };
 
-/// One block's memory, and products of matrices [n, n].
-template <class T>
+/// One block's memory, and products of matrices [n, n]. Everything is computed in float64.
 struct Basis {
   Int n;
-  Eigen<T> eigen;
-  T *vectors, *values, *turned[2], *between;  // vectors are rows
+  Eigen<double> eigen;
+  double *given, *vectors, *values, *turned[2], *between;  // vectors are rows
 
   explicit Basis(Int rows) : n(rows), eigen(rows) {}
-  void add_to(Parts& parts) {
-    eigen.add_to(parts);
-    vectors = parts.add<T>(n * n);
-    values = parts.add<T>(n);
-    for (T** each : {&turned[0], &turned[1], &between}) *each = parts.add<T>(n * n);
+  std::size_t bytes() const {
+    return eigen.bytes() + 5 * Memory::room<double>(n * n) + Memory::room<double>(n);
   }
-  void multiply(const T* x, bool x_transposed, const T* y, bool y_transposed, T* out) const {
-    const BlasProduct product{n, n, n, x, n, x_transposed, y, n, y_transposed, out, n, false};
-    sizeof(T) == 8 ? blas_product_f64(product) : blas_product_f32(product);
+  void take(Memory& memory) {
+    eigen.take(memory);
+    for (double** each : {&given, &vectors, &turned[0], &turned[1], &between})
+      *each = memory.take<double>(n * n);
+    values = memory.take<double>(n);
   }
-  /// The symmetric part of x, in the basis of eigenvectors.
-  void enter(const T* x, T* to) const {
+  /// Matrix m of a tensor, in float64.
+  void load(const Body& x, Int m, double* to) const {
+    const Int first = m * n * n;
+    for (Int i = 0; i < n * n; ++i)
+      to[i] =
+          x.dtype == DType::float32 ? double{x.as<float>()[first + i]} : x.as<double>()[first + i];
+  }
+  void store(const double* from, Body& y, Int m) const {
+    const Int first = m * n * n;
+    for (Int i = 0; i < n * n; ++i)
+      if (y.dtype == DType::float32)
+        y.as<float>()[first + i] = static_cast<float>(from[i]);
+      else
+        y.as<double>()[first + i] = from[i];
+  }
+  void multiply(const double* x, bool x_transposed, const double* y, bool y_transposed,
+                double* out) const {
+    blas_product_f64({n, n, n, x, n, x_transposed, y, n, y_transposed, out, n, false});
+  }
+  /// The symmetric part of matrix m of x, in the basis of eigenvectors.
+  void enter(const Body& x, Int m, double* to) const {
+    load(x, m, between);
     for (Int i = 0; i < n; ++i)
-      for (Int k = 0; k < n; ++k) to[i * n + k] = (x[i * n + k] + x[k * n + i]) / 2;
+      for (Int k = 0; k < n; ++k) to[i * n + k] = (between[i * n + k] + between[k * n + i]) / 2;
     multiply(vectors, false, to, false, between);
     multiply(between, false, vectors, true, to);
   }
-  /// Back from this basis. `x` is overwritten.
-  void leave(const T* x, T* out) const {
+  /// Back from this basis, to matrix m of y. `x` is overwritten.
+  void leave(double* x, Body& y, Int m) const {
     multiply(vectors, true, x, false, between);
-    multiply(between, false, vectors, false, out);
+    multiply(between, false, vectors, false, x);
+    store(x, y, m);
   }
 };
 
-/// f(basis of matrix m, m) for the symmetric matrices of input 0.
-template <class T, class F>
-KernelResult each_basis(const KernelCall& call, double work, bool rounds, const F& f) {
+using UseBasis = void (*)(const KernelCall& call, const Scalar& function, const Basis& basis,
+                          Int m);
+/// Calls `use` for the symmetric matrices of input 0.
+KernelResult each_basis(const KernelCall& call, double operations, UseBasis use) {
   const Body& a = call.input(0);
   const Batch batch(a);
   const Int n = batch.rows;
+  if (batch.empty()) return {};
+  if (!has_lapack()) return no_library();
+  const Scalar function(call.option<MatrixFunction>());
   Findings findings;
-  each_block(batch, work, [&](Int first, Int end) {
-    Basis<T> basis(n);
-    const Parts parts([&](Parts& all) { basis.add_to(all); });
-    for (Int m = first; m < end; ++m) {
-      bool found = false;
-      with_lapack(true, [&] {
-        found = basis.eigen(a.as<T>() + m * n * n, m, basis.vectors, basis.values, true, findings);
+  const Basis basis(n);
+  const double epsilon = a.dtype == DType::float32 ? std::numeric_limits<float>::epsilon()
+                                                   : std::numeric_limits<double>::epsilon();
+  each_block(
+      batch, operations * cube(n), false, basis.bytes(), [&](Int first, Int end, Memory memory) {
+        Basis own = basis;
+        own.take(memory);
+        for (Int m = first; m < end; ++m) {
+          bool found = false;
+          own.load(a, m, own.given);
+          with_lapack(
+              [&] { found = own.eigen(own.given, m, own.vectors, own.values, true, findings); });
+          if (!found) continue;
+          const double least = -static_cast<double>(n) * epsilon *
+                               std::max(std::abs(own.values[0]), std::abs(own.values[n - 1]));
+          for (Int i = 0; function.rounds() && i < n; ++i)
+            if (own.values[i] < 0 && own.values[i] >= least) own.values[i] = 0;
+          use(call, function, own, m);
+        }
       });
-      if (!found) continue;
-      const T least = -static_cast<T>(n) * std::numeric_limits<T>::epsilon() *
-                      std::max(std::abs(basis.values[0]), std::abs(basis.values[n - 1]));
-      for (Int i = 0; rounds && i < n; ++i)
-        if (basis.values[i] < 0 && basis.values[i] >= least) basis.values[i] = 0;
-      f(basis, m);
-    }
-  });
-  return findings.result(batch, "", "");
+  return findings.result(batch);
 }
 }  // namespace
 
 KernelResult matrix_function(const KernelCall& call) {
-  if (call.output().elements == 0) return {};
-  if (!has_lapack()) return no_library();
-  const Scalar function(call.option<MatrixFunction>());
-  return with_floating(call.output().dtype, [&]<class T>(Type<T>) {
-    const Int n = call.output().shape.end()[-1];
-    const double cube = static_cast<double>(n * n) * static_cast<double>(n);
-    return each_basis<T>(call, cube * 11, function.rounds(), [&](const Basis<T>& basis, Int m) {
-      T* const scaled = basis.turned[0];
-      for (Int i = 0; i < n; ++i) {
-        const T value = static_cast<T>(function.at(basis.values[i]));
-        for (Int k = 0; k < n; ++k) scaled[i * n + k] = value * basis.vectors[i * n + k];
-      }
-      basis.multiply(basis.vectors, true, scaled, false, call.output().as<T>() + m * n * n);
-    });
-  });
+  return each_basis(call, 11,
+                    [](const KernelCall& to, const Scalar& function, const Basis& basis, Int m) {
+                      const Int n = basis.n;
+                      for (Int i = 0; i < n; ++i) {
+                        const double value = function.at(basis.values[i]);
+                        for (Int k = 0; k < n; ++k)
+                          basis.turned[0][i * n + k] = value * basis.vectors[i * n + k];
+                      }
+                      basis.multiply(basis.vectors, true, basis.turned[0], false, basis.between);
+                      basis.store(basis.between, to.output(), m);
+                    });
 }
 
 // dy = V (f[w_i, w_j] (V^T dx V)_ij) V^T
 KernelResult function_slope(const KernelCall& call) {
-  if (call.output().elements == 0) return {};
-  if (!has_lapack()) return no_library();
-  const Scalar function(call.option<MatrixFunction>());
-  return with_floating(call.output().dtype, [&]<class T>(Type<T>) {
-    const Int n = call.output().shape.end()[-1];
-    const double cube = static_cast<double>(n * n) * static_cast<double>(n);
-    return each_basis<T>(call, cube * 17, function.rounds(), [&](const Basis<T>& basis, Int m) {
-      T* const x = basis.turned[0];
-      basis.enter(call.input(1).as<T>() + m * n * n, x);
-      for (Int i = 0; i < n; ++i)
-        for (Int k = 0; k <= i; ++k) {
-          const T slope = static_cast<T>(function.slope(basis.values[i], basis.values[k]));
-          x[i * n + k] *= slope;
-          if (i != k) x[k * n + i] *= slope;
-        }
-      basis.leave(x, call.output().as<T>() + m * n * n);
-    });
-  });
+  return each_basis(call, 17,
+                    [](const KernelCall& to, const Scalar& function, const Basis& basis, Int m) {
+                      const Int n = basis.n;
+                      double* const x = basis.turned[0];
+                      basis.enter(to.input(1), m, x);
+                      for (Int i = 0; i < n; ++i)
+                        for (Int k = 0; k <= i; ++k) {
+                          const double slope = function.slope(basis.values[i], basis.values[k]);
+                          x[i * n + k] *= slope;
+                          if (i != k) x[k * n + i] *= slope;
+                        }
+                      basis.leave(x, to.output(), m);
+                    });
 }
 
 // ddy = V (sum over j of f[w_i, w_j, w_k] (X_ij Y_jk + Y_ij X_jk)) V^T, X = V^T dx V, Y = V^T dy V
 KernelResult function_curve(const KernelCall& call) {
-  if (call.output().elements == 0) return {};
-  if (!has_lapack()) return no_library();
-  const Scalar function(call.option<MatrixFunction>());
-  return with_floating(call.output().dtype, [&]<class T>(Type<T>) {
-    const Int n = call.output().shape.end()[-1];
-    const double cube = static_cast<double>(n * n) * static_cast<double>(n);
-    return each_basis<T>(call, cube * 100, function.rounds(), [&](const Basis<T>& basis, Int m) {
-      const T *const w = basis.values, *const x = basis.turned[0], *const y = basis.turned[1];
-      T* const sums = call.output().as<T>() + m * n * n;
-      basis.enter(call.input(1).as<T>() + m * n * n, basis.turned[0]);
-      basis.enter(call.input(2).as<T>() + m * n * n, basis.turned[1]);
-      for (Int i = 0; i < n; ++i)
-        for (Int k = 0; k <= i; ++k) {
-          double sum = 0;
-          for (Int j = 0; j < n; ++j)
-            sum += function.curve(w[i], w[j], w[k]) *
-                   (double{x[i * n + j]} * y[j * n + k] + double{y[i * n + j]} * x[j * n + k]);
-          sums[i * n + k] = sums[k * n + i] = static_cast<T>(sum);
-        }
-      basis.leave(sums, sums);
-    });
-  });
+  return each_basis(call, 100,
+                    [](const KernelCall& to, const Scalar& function, const Basis& basis, Int m) {
+                      const Int n = basis.n;
+                      const double *const w = basis.values, *const x = basis.turned[0],
+                                          *const y = basis.turned[1];
+                      double* const sums = basis.given;
+                      basis.enter(to.input(1), m, basis.turned[0]);
+                      basis.enter(to.input(2), m, basis.turned[1]);
+                      for (Int i = 0; i < n; ++i)
+                        for (Int k = 0; k <= i; ++k) {
+                          double sum = 0;
+                          for (Int j = 0; j < n; ++j)
+                            sum += function.curve(w[i], w[j], w[k]) *
+                                   (x[i * n + j] * y[j * n + k] + y[i * n + j] * x[j * n + k]);
+                          sums[i * n + k] = sums[k * n + i] = sum;
+                        }
+                      basis.leave(sums, to.output(), m);
+                    });
 }
 }  // namespace reel::kernels::lapack

@@ -17,6 +17,10 @@
 
 namespace reel {
 namespace {
+[[noreturn]] void refuse(Caller caller, std::string_view function, const Text& argument,
+                         const Text& expected, const Text& got) {
+  fail<ShapeError>(caller, function, argument, expected, got);
+}
 constexpr int first_of_dots = 52;
 int index_of(char letter) { return letter < 'a' ? letter - 'A' : letter - 'a' + 26; }
 
@@ -89,7 +93,7 @@ Factor multiplied(const Factor& x, const Factor& y, Indices keep) {
   Factor product{{}, batch};
   const int rank = batch.count + of_x.count + of_y.count;
   if (rank > static_cast<int>(Shape::max_rank))
-    fail<ShapeError>({}, "einsum", "formula", "products with at most 8 axes", to_text(rank));
+    refuse({}, "einsum", "formula", "products with at most 8 axes", to_text(rank));
   product.term.add(of_x, of_x.set);
   product.term.add(of_y, of_y.set);
   if (summed.count == 0) {
@@ -176,7 +180,7 @@ Factor product_of(std::vector<Factor>& factors, const Lengths& lengths, const Te
       list();
       order = Search(lengths, result.set, limit).best(sets.data(), sets.size());
       if (order.work == std::numeric_limits<double>::infinity())
-        fail<ShapeError>({}, "einsum", "formula", "products with at most 8 axes", "more");
+        refuse({}, "einsum", "formula", "products with at most 8 axes", "more");
     }
     for (int step = 0; factors.size() > 1; ++step) multiply(order.pairs[step]);
   }
@@ -231,10 +235,10 @@ class Formula {
   /// Gives each axis of each operand its index, and returns the term of the result.
   Term resolve(std::vector<Factor>& factors, Lengths& lengths) const {
     if (factors.size() != terms_.size())
-      fail<ShapeError>(caller_, "einsum", "operands",
-                       to_text(terms_.size()) + (terms_.size() == 1 ? " operand" : " operands") +
-                           ", as \"" + shown() + "\" says",
-                       to_text(factors.size()));
+      refuse(caller_, "einsum", "operands",
+             to_text(terms_.size()) + (terms_.size() == 1 ? " operand" : " operands") + ", as \"" +
+                 shown() + "\" says",
+             to_text(factors.size()));
     std::fill(lengths.of, lengths.of + index_count, -1);
     int dots = 0;
     for (std::size_t i = 0; i < factors.size(); ++i) {
@@ -244,11 +248,10 @@ class Formula {
       const bool has_dots = term.find('.') != term.npos;
       const int letters = static_cast<int>(term.size()) - has_dots;
       if (has_dots ? rank < letters : rank != letters)
-        fail<ShapeError>(caller_, "einsum", operand(i),
-                         to_text(letters) + (letters == 1 ? " axis" : " axes") +
-                             (has_dots ? " or more" : "") + ", as its term in \"" + shown() +
-                             "\" says",
-                         to_text(shape));
+        refuse(caller_, "einsum", operand(i),
+               to_text(letters) + (letters == 1 ? " axis" : " axes") +
+                   (has_dots ? " or more" : "") + ", as its term in \"" + shown() + "\" says",
+               to_text(shape));
       add(factors[i].term, term, rank - letters);
       dots = std::max(dots, rank - letters);
       for (int a = 0; a < rank; ++a) join(lengths, factors, i, a);
@@ -276,9 +279,9 @@ class Formula {
     const Text axis = index >= first_of_dots
                           ? Text(" in axis ") + to_text(a) + ", an axis of \"...\","
                           : Text(" for the index ") + name(index);
-    fail<ShapeError>(caller_, "einsum", operand(i),
-                     "length " + to_text(length) + axis + " of \"" + shown() + "\"",
-                     to_text(factors[i].x.shape()));
+    refuse(caller_, "einsum", operand(i),
+           "length " + to_text(length) + axis + " of \"" + shown() + "\"",
+           to_text(factors[i].x.shape()));
   }
   Term result(int dots, const std::vector<Factor>& factors) const {
     int uses[index_count] = {};
@@ -294,7 +297,7 @@ class Formula {
     if (dots > 0 && !has_dots) fail_form("\"...\" in the result, as an operand has axes for it");
     const std::size_t rank = text.size() - has_dots + static_cast<std::size_t>(has_dots ? dots : 0);
     if (rank > Shape::max_rank)
-      fail<ShapeError>(caller_, "einsum", "formula", "a result with at most 8 axes", to_text(rank));
+      refuse(caller_, "einsum", "formula", "a result with at most 8 axes", to_text(rank));
     for (std::size_t i = 0; i < text.size(); ++i) {
       if (text[i] == '.') continue;
       if (uses[index_of(text[i])] == 0)
@@ -412,10 +415,10 @@ Tensor dotted(const Operand& x, const Operand& y, int count, const int* of_x, co
     if (at == of_y + count) continue;
     keep &= ~set_of(index);
     if (factors[0].x.shape().data()[index] != factors[1].x.shape().data()[a])
-      fail<ShapeError>(x.caller(), "tensordot", "y",
-                       "length " + to_text(factors[0].x.shape().data()[index]) + " in axis " +
-                           to_text(a) + ", as x is " + to_text(factors[0].x.shape()),
-                       to_text(factors[1].x.shape()));
+      refuse(x.caller(), "tensordot", "y",
+             "length " + to_text(factors[0].x.shape().data()[index]) + " in axis " + to_text(a) +
+                 ", as x is " + to_text(factors[0].x.shape()),
+             to_text(factors[1].x.shape()));
   }
   return multiplied(factors[0], factors[1], keep).x;
 }
@@ -426,8 +429,8 @@ Tensor tensordot(Operand x, Operand y, CountNumber axes) try {
   const auto rank = static_cast<std::int64_t>(shape_of(matmul_op, x).rank());
   const auto least = std::min(rank, static_cast<std::int64_t>(shape_of(matmul_op, y, 1).rank()));
   if (axes < 0 || axes > least)
-    fail<ShapeError>(x.caller(), "tensordot", "axes", "0 to " + to_text(least) + " axes",
-                     to_text(axes.value));
+    refuse(x.caller(), "tensordot", "axes", "0 to " + to_text(least) + " axes",
+           to_text(axes.value));
   int of_x[Shape::max_rank], of_y[Shape::max_rank];
   for (int a = 0; a < axes; ++a) {
     of_x[a] = static_cast<int>(rank - axes.value) + a;
@@ -442,15 +445,15 @@ Tensor tensordot(Operand x, Operand y, Axes of_x, Axes of_y) try {
   const FunctionScope scope(x.caller(), "tensordot");
   const Shape &from = shape_of(matmul_op, x), &by = shape_of(matmul_op, y, 1);
   if (of_x.is_every() || of_y.is_every() || of_x.count() != of_y.count())
-    fail<ShapeError>(x.caller(), "tensordot", "axes", "as many axes of x as of y",
-                     to_text(of_x.count()) + " and " + to_text(of_y.count()));
+    refuse(x.caller(), "tensordot", "axes", "as many axes of x as of y",
+           to_text(of_x.count()) + " and " + to_text(of_y.count()));
   int chosen[2][Shape::max_rank];
   for (int i = 0; i < of_x.count(); ++i) {
     chosen[0][i] = static_cast<int>(normal_axis(matmul_op, of_x[i], from.rank(), x.caller()));
     chosen[1][i] = static_cast<int>(normal_axis(matmul_op, of_y[i], by.rank(), x.caller()));
     for (const auto& axes : chosen)
       if (std::find(axes, axes + i, axes[i]) != axes + i)
-        fail<ShapeError>(x.caller(), "tensordot", "axes", "each axis once", to_text(axes[i]));
+        refuse(x.caller(), "tensordot", "axes", "each axis once", to_text(axes[i]));
   }
   return dotted(x, y, of_x.count(), chosen[0], chosen[1]);
 } catch (const std::bad_alloc&) {
@@ -469,8 +472,8 @@ Tensor kron(Operand x, Operand y) {
   const Shape &a = shape_of(matmul_op, x), &b = shape_of(matmul_op, y, 1);
   const std::size_t rank = std::max(a.rank(), b.rank());
   if (2 * rank > Shape::max_rank)
-    fail<ShapeError>(x.caller(), "kron", a.rank() < rank ? "y" : "x", "at most 4 axes",
-                     to_text(a.rank() < rank ? b : a));
+    refuse(x.caller(), "kron", a.rank() < rank ? "y" : "x", "at most 4 axes",
+           to_text(a.rank() < rank ? b : a));
   Shape first, second, shape;
   for (Shape* each : {&first, &second}) each->resize(2 * rank);
   shape.resize(rank);

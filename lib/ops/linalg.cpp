@@ -16,6 +16,10 @@
 
 namespace reel {
 namespace {
+[[noreturn]] void refuse(Caller caller, std::string_view function, const Text& argument,
+                         const Text& expected, const Text& got) {
+  fail<ShapeError>(caller, function, argument, expected, got);
+}
 constexpr std::int64_t most_rows = 32000;  // LAPACK counts in 32 bits
 
 void require_dtype(const Inference& call, int i) {
@@ -29,15 +33,14 @@ void require_matrices(const Inference& call, int i) {
   require_rank(call, i, 2);
   const Shape& shape = call.input(i).shape;
   if (std::max(shape.end()[-1], shape.end()[-2]) > most_rows)
-    fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, i),
-                     "at most " + to_text(most_rows) + " rows and columns", to_text(shape));
+    refuse(call.caller, call.op.name, argument_name(call.op, i),
+           "at most " + to_text(most_rows) + " rows and columns", to_text(shape));
 }
 void require_square(const Inference& call, int i) {
   require_matrices(call, i);
   const Shape& shape = call.input(i).shape;
   if (shape.end()[-1] != shape.end()[-2])
-    fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, i), "square matrices",
-                     to_text(shape));
+    refuse(call.caller, call.op.name, argument_name(call.op, i), "square matrices", to_text(shape));
 }
 /// x's leading axes, and these.
 Shape leading(const Shape& x, std::initializer_list<std::int64_t> last) {
@@ -50,8 +53,8 @@ void square_shape(Inference& call) {
   for (int i = 0; i < call.input_count; ++i) {
     require_square(call, i);
     if (i > 0 && !(call.input(i).shape == call.input(0).shape))
-      fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, i),
-                       "shape " + to_text(call.input(0).shape), to_text(call.input(i).shape));
+      refuse(call.caller, call.op.name, argument_name(call.op, i),
+             "shape " + to_text(call.input(0).shape), to_text(call.input(i).shape));
   }
   call.output(call.input(0).dtype, call.input(0).shape);
 }
@@ -67,13 +70,11 @@ void solve_shape(Inference& call) {
   require_rank(call, 1, 2);
   const Shape &a = call.input(0).shape, &b = call.input(1).shape;
   if (b.end()[-2] != a.end()[-1] || !(leading(a, {}) == leading(b, {})))
-    fail<ShapeError>(
-        call.caller, call.op.name, argument_name(call.op, 1),
-        "length " + to_text(a.end()[-1]) + " in the second to last axis, as a is " + to_text(a),
-        to_text(b));
+    refuse(call.caller, call.op.name, argument_name(call.op, 1),
+           "length " + to_text(a.end()[-1]) + " in the second to last axis, as a is " + to_text(a),
+           to_text(b));
   if (b.end()[-1] > std::numeric_limits<int>::max())
-    fail<ShapeError>(call.caller, call.op.name, argument_name(call.op, 1), "fewer columns",
-                     to_text(b));
+    refuse(call.caller, call.op.name, argument_name(call.op, 1), "fewer columns", to_text(b));
   call.output(call.input(0).dtype, b);
 }
 void qr_shape(Inference& call) {
@@ -101,37 +102,45 @@ void svd_shape(Inference& call) {
 using Inputs = std::vector<Tensor>;
 using Call = Tensor (*)(const Inputs&);
 /// Matrices of all layouts, of one element and without elements.
-const ShapeAndLayout squares[] = {{{1, 1}},
-                                  {{2, 2}},
-                                  {{3, 3}, Layout::transposed},
-                                  {{3, 3}, Layout::reversed},
-                                  {{4, 4}, Layout::stepped},
-                                  {{2, 3, 3}},
-                                  {{2, 2, 2}, Layout::transposed},
-                                  {{2, 3, 3}, Layout::reversed},
-                                  {{3, 2, 2}, Layout::stepped},
-                                  {{2, 1, 2, 2}},
-                                  {{0, 0}},
-                                  {{0, 2, 2}},
-                                  {{18, 18}}};
-const ShapeAndLayout rectangles[] = {{{1, 1}},
-                                     {{3, 2}},
-                                     {{2, 3}},
-                                     {{4, 2}, Layout::transposed},
-                                     {{2, 4}, Layout::reversed},
-                                     {{3, 3}, Layout::stepped},
-                                     {{2, 3, 2}},
-                                     {{2, 2, 3}, Layout::transposed},
-                                     {{2, 3, 1}, Layout::reversed},
-                                     {{2, 1, 3, 2}},
-                                     {{0, 2}},
-                                     {{2, 0}},
-                                     {{0, 2, 2}}};
-constexpr Draw tame{-0.5, 0.5};
-void samples_of_squares(SampleList out, Call f) {
-  unsigned seed = 0;
-  for (const auto& [shape, layout] : squares) sample(out, {drawn(shape, layout, tame, seed++)}, f);
+std::vector<ShapeAndLayout> squares() {
+  using enum Layout;
+  return {{{1, 1}},
+          {{2, 2}},
+          {{3, 3}, transposed},
+          {{3, 3}, reversed},
+          {{4, 4}, stepped},
+          {{2, 3, 3}},
+          {{2, 2, 2}, transposed},
+          {{2, 3, 3}, reversed},
+          {{3, 2, 2}, stepped},
+          {{2, 1, 2, 2}},
+          {{0, 0}},
+          {{0, 2, 2}},
+          {{18, 18}}};
 }
+std::vector<ShapeAndLayout> rectangles() {
+  using enum Layout;
+  return {{{1, 1}},
+          {{3, 2}},
+          {{2, 3}},
+          {{4, 2}, transposed},
+          {{2, 4}, reversed},
+          {{3, 3}, stepped},
+          {{2, 3, 2}},
+          {{2, 2, 3}, transposed},
+          {{2, 3, 1}, reversed},
+          {{2, 1, 3, 2}},
+          {{0, 2}},
+          {{2, 0}},
+          {{0, 2, 2}}};
+}
+constexpr Draw tame{-0.5, 0.5};
+void samples_of(SampleList out, const std::vector<ShapeAndLayout>& cases, Call f) {
+  unsigned seed = 0;
+  for (const auto& [shape, layout] : cases) sample(out, {drawn(shape, layout, tame, seed++)}, f);
+}
+void samples_of_squares(SampleList out, Call f) { samples_of(out, squares(), f); }
+void samples_of_rectangles(SampleList out, Call f) { samples_of(out, rectangles(), f); }
 /// x with 2, 3, ... added to its diagonal. So it has full rank and no equal singular values.
 Tensor regular(const Tensor& x) {
   const std::int64_t n = x.shape().end()[-2], m = x.shape().end()[-1];
@@ -142,16 +151,11 @@ Tensor regular_symmetric(const Tensor& x) { return regular((x + matrix_transpose
 Tensor positive(const Tensor& x) { return regular(matmul(x, matrix_transpose(x))); }
 #define REEL_MATRIX(...) +[](const Inputs& in) -> Tensor { return __VA_ARGS__; }
 
-void samples_of_rectangles(SampleList out, Call f) {
-  unsigned seed = 0;
-  for (const auto& [shape, layout] : rectangles)
-    sample(out, {drawn(shape, layout, tame, seed++)}, f);
-}
 /// f on matrices a and b of `columns` columns.
 void samples_of_systems(SampleList out, std::int64_t columns,
                         detail::Function<Tensor(const Inputs&)> f) {
   unsigned seed = 0;
-  for (const auto& [shape, layout] : squares) {
+  for (const auto& [shape, layout] : squares()) {
     Shape b = shape;
     b.data()[shape.rank() - 1] = columns;
     sample(out, {drawn(shape, layout, tame, seed), drawn(b, layout, {}, seed + 5)}, f);
@@ -191,7 +195,7 @@ constexpr MatrixFunction functions[] = {{0, 1}, {1, 1}, {2, 1}, {3, 2.5}};
 /// The op of a derivative on symmetric matrices and `count` directions.
 void derivative_samples(SampleList out, Op& op, int count) {
   unsigned seed = 0;
-  for (const auto& [shape, layout] : squares) {
+  for (const auto& [shape, layout] : squares()) {
     const MatrixFunction function = functions[seed % 4];
     Inputs inputs{drawn(shape, layout, tame, seed++)};
     for (int i = 0; i < count; ++i)
@@ -402,9 +406,8 @@ Tensor solved(Op& op, const Operand& a, const Operand& b, OptionsView options) {
     const std::int64_t of_one = i <= batch_a.rank() ? batch_a.end()[-static_cast<int>(i)] : 1,
                        of_other = i <= batch_b.rank() ? batch_b.end()[-static_cast<int>(i)] : 1;
     if (of_one != of_other && of_one != 1 && of_other != 1)
-      fail<ShapeError>(a.caller(), op.name, "b",
-                       "leading axes that broadcast with those of a " + to_text(of_a),
-                       to_text(of_b));
+      refuse(a.caller(), op.name, "b",
+             "leading axes that broadcast with those of a " + to_text(of_a), to_text(of_b));
     batch.data()[batch.rank() - i] = of_one == 1 ? of_other : of_one;
   }
   const auto with = [&](std::int64_t rows, std::int64_t columns) {
@@ -458,14 +461,13 @@ SVD svd(Operand a) {
 Tensor lstsq(Operand a, Operand b) {
   const FunctionScope scope(a.caller(), "lstsq");
   const Shape &of_a = shape_of(solve_op, a), &of_b = shape_of(solve_op, b, 1);
-  if (of_a.rank() < 2) fail<ShapeError>(a.caller(), "lstsq", "a", "at least 2 axes", to_text(of_a));
+  if (of_a.rank() < 2) refuse(a.caller(), "lstsq", "a", "at least 2 axes", to_text(of_a));
   if (of_b.rank() == 1) return squeeze(lstsq(a, expand_dims(b, 1)), -1);
   const std::int64_t n = of_a.end()[-2], m = of_a.end()[-1];
   if (of_b.rank() == 0 || of_b.end()[-2] != n)
-    fail<ShapeError>(
-        a.caller(), "lstsq", "b",
-        "length " + to_text(n) + " in the second to last axis, as a is " + to_text(of_a),
-        to_text(of_b));
+    refuse(a.caller(), "lstsq", "b",
+           "length " + to_text(n) + " in the second to last axis, as a is " + to_text(of_a),
+           to_text(of_b));
   const double epsilon = dtype_of(solve_op, a) == DType::float64
                              ? std::numeric_limits<double>::epsilon()
                              : std::numeric_limits<float>::epsilon();
@@ -484,7 +486,7 @@ Tensor matrix_power(Operand a, CountNumber n) {
   const FunctionScope scope(a.caller(), "matrix_power");
   const Shape& shape = shape_of(inverse_op, a);
   if (shape.rank() < 2 || shape.end()[-1] != shape.end()[-2])
-    fail<ShapeError>(a.caller(), "matrix_power", "a", "square matrices", to_text(shape));
+    refuse(a.caller(), "matrix_power", "a", "square matrices", to_text(shape));
   if (n == 0) {
     const PlaceScope place(Context::here(), a);
     return broadcast_to(eye(shape.end()[-1], {dtype_of(inverse_op, a)}), shape);
