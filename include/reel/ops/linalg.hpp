@@ -35,7 +35,7 @@ struct TriangularOptions {
 REEL_API Tensor triangular_solve(Operand a, Operand b, TriangularOptions options = {});
 /// The inverse of a [..., n, n]. Throws Error for a matrix whose LU factors have a pivot of 0.
 ///
-///     linalg::inverse(tensor({{2.f, 0.f}, {0.f, 4.f}}))    // [[0.5, 0.], [0., 0.25]]
+///     linalg::inverse(tensor({{0.5f, 0.f}, {0.f, 0.25f}}))  // [[2., 0.], [0., 4.]]
 REEL_API Tensor inverse(Operand a);
 /// The determinant of a [..., n, n]. Its gradient exists for a singular matrix too; there the
 /// second derivative throws Error.
