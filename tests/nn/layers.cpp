@@ -128,7 +128,7 @@ TEST_CASE("Layers refuse sizes, dtypes and numbers, naming the user's line", "[n
   require_parts(message<ShapeError>([&] { model(tensor({0, 1})); }), {"Linear: x"});
   require_parts(message<Error>([&] { layer(Tensor()); }), {"Linear: x: expected a tensor"});
   require_parts(message<ShapeError>([&] { layer(2.0); }),
-                {"Linear: x of matmul: expected at least 1 axis"});
+                {"Linear: x of dense: expected at least 1 axis"});
   require_parts(message<ShapeError>([&] {
                   nn::Highway(3)(ones({2, 5}));
                 }),
