@@ -187,13 +187,20 @@ Factor product_of(std::vector<Factor>& factors, const Lengths& lengths, const Te
   return std::move(factors[0]);
 }
 
+/// x; a number is where the tensor `beside` it is.
+Tensor placed(const Operand& x, const Operand& beside) {
+  const bool moves = x.kind() == Operand::Kind::scalar && beside.kind() != Operand::Kind::scalar;
+  return moves ? x.value().to(beside.value().device(), x.caller()) : x.value();
+}
 /// The operands as tensors of one dtype.
 std::vector<Factor> factors_of(const Operands& operands) {
   std::vector<Factor> factors(operands.size());
+  std::size_t tensor = 0;
+  while (tensor + 1 < operands.size() && operands[tensor].kind() == Operand::Kind::scalar) ++tensor;
   DType common = DType::boolean;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     shape_of(matmul_op, operands[i], static_cast<int>(std::min<std::size_t>(i, 2)));
-    factors[i].x = operands[i].value();
+    factors[i].x = placed(operands[i], operands[tensor]);
     common = promoted(common, factors[i].x.dtype());
   }
   if (!is_floating(common)) common = DType::int64;
@@ -464,7 +471,7 @@ Tensor outer(Operand x, Operand y) {
   const FunctionScope scope(x.caller(), "outer");
   const std::int64_t n = shape_of(matmul_op, x).elements(),
                      m = shape_of(matmul_op, y, 1).elements();
-  return reshape(x.value(), {n, 1}) * reshape(y.value(), {1, m});
+  return reshape(placed(x, y), {n, 1}) * reshape(placed(y, x), {1, m});
 }
 
 Tensor kron(Operand x, Operand y) {
@@ -482,6 +489,6 @@ Tensor kron(Operand x, Operand y) {
     if (i + b.rank() >= rank) second.data()[2 * i + 1] = b.data()[i + b.rank() - rank];
     shape.data()[i] = first.data()[2 * i] * second.data()[2 * i + 1];
   }
-  return reshape(reshape(x.value(), first) * reshape(y.value(), second), shape);
+  return reshape(reshape(placed(x, y), first) * reshape(placed(y, x), second), shape);
 }
 }  // namespace reel

@@ -491,6 +491,8 @@ TEST_CASE("EmbeddingBag: bags in rows, and bags by offsets") {
               tensor({{1.0, 1.0}, {0.0, 0.0}, {3.0, 3.0}, {0.0, 0.0}})));
   CHECK_THROWS_AS(mean(list), ShapeError);
   CHECK_THROWS_AS(mean(words, offsets), ShapeError);
-  CHECK_THROWS_AS(mean(tensor({{4}})), IndexError);
+}
+TEST_CASE("EmbeddingBag refuses a word outside of the table", "[cpu]") {
+  CHECK_THROWS_AS(nn::EmbeddingBag(4, 2)(tensor({{4}})), IndexError);
 }
 }  // namespace reel::tests
