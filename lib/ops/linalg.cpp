@@ -147,8 +147,15 @@ Tensor regular(const Tensor& x) {
   const Tensor diagonal = expand_dims(arange(0, n), 1) == arange(0, m);
   return x + where(diagonal, arange(0, m) + 2, 0).to(x.device());
 }
-Tensor regular_symmetric(const Tensor& x) { return regular((x + matrix_transpose(x)) / 2); }
-Tensor positive(const Tensor& x) { return regular(matmul(x, matrix_transpose(x))); }
+/// The symmetric part of a square x, with the same diagonal. Tests lengthen one axis of x, and a
+/// sum with the transpose would broadcast.
+Tensor regular_symmetric(const Tensor& x) {
+  if (x.shape().end()[-1] != x.shape().end()[-2])
+    refuse({}, "sample", "x", "square matrices", to_text(x.shape()));
+  return regular((x + matrix_transpose(x)) / 2);
+}
+/// All eigenvalues are above 1.
+Tensor positive(const Tensor& x) { return regular_symmetric(x / 2); }
 #define REEL_MATRIX(...) +[](const Inputs& in) -> Tensor { return __VA_ARGS__; }
 
 /// f on matrices a and b of `columns` columns.
