@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include <reel/autocast.hpp>
 #include <reel/ops.hpp>
 
 #include "lib/flow/context.hpp"
@@ -483,9 +484,11 @@ Tensor lstsq(Operand a, Operand b) {
                           .tolerance = epsilon * static_cast<double>(std::max(n, m))};
   if (n >= m) {
     const QR factors = qr(a);
+    const AutocastScope exact({DType::float32});
     return solved(triangular_solve_op, factors.r, matmul(matrix_transpose(factors.q), b), system);
   }
   const QR factors = qr(matrix_transpose(a));
+  const AutocastScope exact({DType::float32});
   return matmul(factors.q, solved(triangular_solve_op, factors.r, b, system));
 }
 
@@ -499,6 +502,7 @@ Tensor matrix_power(Operand a, CountNumber n) {
     return broadcast_to(eye(shape.end()[-1], {dtype_of(inverse_op, a)}), shape);
   }
   Tensor square = n < 0 ? inverse(a) : a.value(), power;
+  const AutocastScope exact({DType::float32});
   std::uint64_t rest =
       n < 0 ? 0 - static_cast<std::uint64_t>(n.value) : static_cast<std::uint64_t>(n.value);
   for (;; square = matmul(square, square)) {

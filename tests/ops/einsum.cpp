@@ -278,6 +278,18 @@ TEST_CASE("einsum keeps dtypes as promotion does, and integers exact") {
   CHECK(einsum("ij,jk->ik", {zeros({0, 2}), zeros({2, 3})}).shape() == Shape({0, 3}));
 }
 
+TEST_CASE("einsum takes 16 bits, and an AutocastScope its products") {
+  const Tensor x = random::normal({2, 3}), y = random::normal({3, 4});
+  const Tensor expected = matmul(x, y);
+  const Tensor low = einsum("ij,jk->ik", {x.to(bfloat16), y.to(bfloat16)});
+  CHECK(low.dtype() == DType::bfloat16);
+  CHECK(allclose(low.to(float32), expected, {.rtol = 0.05, .atol = 0.05}));
+  CHECK(einsum("ij,jk->ik", {x.to(bfloat16), y}).dtype() == DType::float32);
+  const AutocastScope autocast;
+  CHECK(einsum("ij,jk->ik", {x, y}).dtype() == DType::bfloat16);
+  CHECK(linalg::cholesky(eye(2)).dtype() == DType::float32);
+}
+
 TEST_CASE("einsum is traced as its products") {
   auto f = trace([](Tensor x, Tensor y) { return einsum("bij,bkj,k->bi", {x, y, y(0, all, 0)}); });
   for (int i = 0; i < 3; ++i) {

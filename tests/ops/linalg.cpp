@@ -322,6 +322,15 @@ TEST_CASE("dtypes and shapes that are not those of matrices are refused") {
         DType::float64);
 }
 
+TEST_CASE("an AutocastScope leaves linear algebra in float32") {
+  const Tensor a = numbers_of({6, 3}, float32), b = numbers_of({6}, float32);
+  const Tensor x = linalg::lstsq(a, b), power = linalg::matrix_power(a(range(0, 3)), 3);
+  const AutocastScope autocast;
+  CHECK(equal(linalg::lstsq(a, b), x));
+  CHECK(equal(linalg::matrix_power(a(range(0, 3)), 3), power));
+  CHECK(linalg::solve(a(range(0, 3)), b(range(0, 3))).dtype() == DType::float32);
+}
+
 TEST_CASE("products and eigenvalues at the same time on two threads give what they give alone") {
   const Tensor a = numbers({300, 300}), s = positive(200, float64);
   const Tensor product = matmul(a, a);
