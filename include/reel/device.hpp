@@ -8,6 +8,7 @@
 
 #include <reel/caller.hpp>
 #include <reel/export.hpp>
+#include <reel/shape.hpp>
 
 namespace reel {
 /// A device that holds tensors and runs ops: the CPU, or a GPU by its number.
@@ -19,7 +20,9 @@ struct Device {
 /// The CPU.
 constexpr Device cpu() { return {}; }
 /// The GPU with this number.
-constexpr Device cuda(int index = 0) { return {Device::Kind::cuda, index}; }
+constexpr Device cuda(CountNumber index = 0) {
+  return {Device::Kind::cuda, detail::axis_of(index.value)};
+}
 /// Whether this machine has a CUDA device that reel can use.
 REEL_API bool cuda_available();
 /// The number of CUDA devices that reel can use.

@@ -36,9 +36,11 @@ void Optimizer::check_numbers(const GradientList& gradients, Caller caller) cons
 }
 void Optimizer::check(Caller caller) const { check_variables(name_, variables_, caller); }
 
-Variable& Optimizer::learning_rate(std::size_t group, Caller caller) {
-  if (group < rates_.size()) return rates_[group];
+Variable& Optimizer::learning_rate(CountNumber group, Caller caller) {
+  const auto number = static_cast<std::size_t>(group.value);
+  if (number < rates_.size()) return rates_[number];
   check_not_moved(name_, variables_, caller);
-  fail<IndexError>(caller, name_, "group", error_text("below {}", rates_.size()), to_text(group));
+  fail<IndexError>(caller, name_, "group", error_text("below {}", rates_.size()),
+                   to_text(group.value));
 }
 }  // namespace reel::optim

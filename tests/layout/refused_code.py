@@ -97,6 +97,8 @@ CASES = [
     ("x.shape(0.5)", "x.shape(0)", ""),
     ("x(range(0, 4, 1.5))", "x(range(0, 4, 2))", ""),
     ("random::integers(0, 9.9, {2})", "random::integers(0, 9, {2})", ""),
+    ("cuda(0.5)", "cuda(doubles.size())", ""),
+    ("optim::SGD({w}, {.learning_rate = 1}).learning_rate(true)", "optim::SGD({w}, {.learning_rate = 1}).learning_rate(0u)", ""),
     ("random::shuffle(x, true)", "random::shuffle(x, 0)", ""),
     ("seed(0.2)", "seed(-1)", "deleted"),
     ("Generator g(true)", "Generator g(1)", "deleted"),

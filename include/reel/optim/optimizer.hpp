@@ -36,7 +36,7 @@ class REEL_API Optimizer {
   void step(GradientTape& tape, Operand loss) { step(gradients_of(tape, loss), loss.caller()); }
   /// The learning rate of a group, a float64 number. Assign another one at any time. Throws
   /// IndexError if there is no such group.
-  Variable& learning_rate(std::size_t group = 0, Caller caller = Caller::here());
+  Variable& learning_rate(CountNumber group = 0, Caller caller = Caller::here());
   /// The learning rates of all groups.
   const std::vector<Variable>& learning_rates() const { return rates_; }
   /// The Variables that it updates, one group after the other. step() takes gradients in this
