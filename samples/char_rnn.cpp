@@ -4,11 +4,9 @@
 #include <reel/reel.hpp>
 
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <numbers>
-#include <set>
 
+#include "letters.hpp"
 #include "options.hpp"
 #include "progress.hpp"
 
@@ -18,43 +16,6 @@ struct Options : CommonOptions {
   int steps = 500, hidden = 256, batch = 32, length = 64, sample = 400;
   double rate = 4e-3, temperature = 0.7;
   std::string text;
-};
-
-/// The King James Bible without the names of the verses.
-std::string bible() {
-  FILE* pipe = popen("bible -f ge1:1-re22:21 2>/dev/null", "r");
-  std::string text, line;
-  for (int c; pipe && (c = std::fgetc(pipe)) != EOF;) {
-    line += static_cast<char>(c);
-    if (c != '\n') continue;
-    text += line.substr(line.find(' ') + 1);
-    line.clear();
-  }
-  if (pipe) pclose(pipe);
-  if (text.empty()) throw std::runtime_error("no text: install bible-kjv, or give --text FILE");
-  return text;
-}
-
-std::string read(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  if (text.empty()) throw std::runtime_error(path + ": cannot be read, or is empty");
-  return text;
-}
-
-/// The text as numbers: the place of each byte in an alphabet of those that occur.
-struct Text {
-  std::string alphabet;
-  Tensor train, test;  // int32; the last twentieth is for the test
-  explicit Text(const std::string& text) {
-    const std::set<char> letters(text.begin(), text.end());
-    alphabet.assign(letters.begin(), letters.end());
-    std::vector<std::int32_t> places;
-    for (char c : text) places.push_back(static_cast<std::int32_t>(alphabet.find(c)));
-    const auto cut = std::ssize(places) - std::ssize(places) / 20;
-    train = tensor(places)(range(0, cut));
-    test = tensor(places)(range(cut, {}));
-  }
 };
 
 struct Writer {
@@ -91,23 +52,17 @@ struct Writer {
   }
 };
 
-/// The text in `batch` rows, to be read side by side.
-Tensor rows(const Tensor& letters, std::int64_t batch) {
-  const std::int64_t length = letters.size() / batch;
-  return letters(range(0, batch * length)).reshape({batch, length});
-}
-
 double evaluate(const Writer& model, const Tensor& test, const Options& options) {
   TrainScope evaluating(false);
-  const Tensor text = rows(test, options.batch);
+  const Tensor text = letters::rows(test, options.batch);
   const auto length = std::min<std::int64_t>(text.shape(1), 1000);
   nn::LSTMState state = model.cell.initial_state(options.batch);
   return model.bits(text(all, range(0, length)), state).item<float>();
 }
 
-void train(Writer& model, const Text& data, const Options& options) {
+void train(Writer& model, const letters::Text& data, const Options& options) {
   optim::Adam adam(parameters(model), {.learning_rate = options.rate});
-  const Tensor text = rows(data.train, options.batch);
+  const Tensor text = letters::rows(data.train, options.batch);
   nn::LSTMState state = model.cell.initial_state(options.batch);
   const std::int64_t characters = std::int64_t{options.batch} * options.length;
   Progress progress("characters", options.steps * characters);
@@ -138,7 +93,7 @@ int main(int argc, char** argv) {
   line.add("--sample", options.sample, "characters to write at the end");
   line.add("--temperature", options.temperature, "below 1 cautious")->check(CLI::PositiveNumber);
   return line.run(argc, argv, [&] {
-    const Text data(options.text.empty() ? bible() : read(options.text));
+    const letters::Text data(options.text);
     Writer model(data.alphabet.size(), options.hidden);
     fmt::print("{} characters, {} different\n{}", data.train.size(), data.alphabet.size(),
                summary(model));

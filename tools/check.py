@@ -151,6 +151,7 @@ maml --steps 2 --tasks 2 --hidden 4
 resnet --data build/check/pictures --epochs 1 --batch 16 --width 2
 resume --folder build/check/resumed --steps 4 --every 2
 spinn --trees 20 --epochs 1 --hidden 4
+transformer --text LICENSE --steps 2 --width 8 --heads 2 --layers 1 --batch 2 --length 6 --sample 5
 tree_lstm --trees 20 --epochs 1 --hidden 4
 vae --data build/check/pictures --epochs 1 --batch 16 --hidden 4 --code 2"""
 
