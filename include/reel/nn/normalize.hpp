@@ -49,9 +49,8 @@ struct REEL_API GroupNorm {
 /// Normalises each channel of each example (Ulyanov, Vedaldi and Lempitsky 2016): a GroupNorm with
 /// one channel in each group.
 struct REEL_API InstanceNorm : GroupNorm {
-  explicit InstanceNorm(Extent channels, GroupNormOptions options = {},
-                        Caller caller = Caller::here())
-      : GroupNorm(channels, channels, options, caller) {}
+  explicit InstanceNorm(Extent width, GroupNormOptions options = {}, Caller caller = Caller::here())
+      : GroupNorm(width, width, options, caller) {}
 };
 
 /// Options of BatchNorm.
