@@ -2,7 +2,6 @@
 #include <reel/io/checkpoints.hpp>
 
 #include <dirent.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -62,15 +61,6 @@ const StepFile* latest_of(const std::vector<StepFile>& files) {
                                  [](const StepFile& file) { return file.finished; });
   return last == files.rend() ? nullptr : &*last;
 }
-
-void make_folders(const Path& folder, Caller caller) {
-  for (std::size_t at = folder.find('/', 1); at != folder.npos; at = folder.find('/', at + 1))
-    if (::mkdir(folder.substr(0, at).c_str(), 0777) != 0 && errno != EEXIST && errno != EISDIR)
-      fail_file(caller, op, folder, "a folder that can be made", std::strerror(errno));
-  struct stat status {};
-  if (::stat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode))
-    fail_file(caller, op, folder, "a folder", "something else");
-}
 }  // namespace
 
 Checkpoints::Checkpoints(const Path& folder, CheckpointOptions options, Caller caller) try
@@ -83,7 +73,7 @@ Checkpoints::Checkpoints(const Path& folder, CheckpointOptions options, Caller c
   if (folder.empty() || folder.find('\0') != folder.npos)
     fail_file(caller, op, folder, "a path without a byte 0",
               folder.empty() ? "none" : "one with it");
-  make_folders(folder_, caller);
+  make_folders(folder_, op, caller);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, op);
 }

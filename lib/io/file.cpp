@@ -2,9 +2,11 @@
 #include "lib/io/file.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include <reel/error.hpp>
@@ -46,6 +48,15 @@ std::string escaped(std::string_view bytes) {
   return text;
 }
 
+void make_folders(const Path& folder, std::string_view op, Caller caller) {
+  for (std::size_t at = folder.find('/', 1); at != folder.npos; at = folder.find('/', at + 1))
+    if (::mkdir(folder.substr(0, at).c_str(), 0777) != 0 && errno != EEXIST && errno != EISDIR)
+      fail_file(caller, op, folder, "a folder that can be made", std::strerror(errno));
+  struct stat status {};
+  if (::stat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode))
+    fail_file(caller, op, folder, "a folder", "something else");
+}
+
 bool exists(const Path& path) { return ::access(path.c_str(), F_OK) == 0; }
 void remove_file(const Path& path) { ::unlink(path.c_str()); }
 
@@ -64,16 +75,16 @@ bool File::read_all(void* to, std::size_t bytes) const {
   }
   return true;
 }
-bool File::write_all(const void* from, std::size_t bytes) const {
-  const auto* at = static_cast<const char*>(from);
-  while (bytes > 0) {
+std::size_t File::write(const void* from, std::size_t bytes) const {
+  std::size_t all = 0;
+  while (all < bytes) {
     errno = EIO;  // the reason if the system takes no byte and gives none
-    const ssize_t done = uninterrupted([&] { return ::write(descriptor_, at, bytes); });
-    if (done <= 0) return false;
-    at += done;
-    bytes -= static_cast<std::size_t>(done);
+    const char* const at = static_cast<const char*>(from) + all;
+    const ssize_t done = uninterrupted([&] { return ::write(descriptor_, at, bytes - all); });
+    if (done <= 0) break;
+    all += static_cast<std::size_t>(done);
   }
-  return true;
+  return all;
 }
 bool File::sync() const {
   return uninterrupted([&] { return ::fsync(descriptor_); }) == 0;

@@ -16,6 +16,9 @@ namespace reel::io {
                             std::string_view advice = {});
 /// Bytes of a file as text for an error: all but printable ASCII becomes \xNN.
 std::string escaped(std::string_view bytes);
+/// Makes a folder, and those above it, unless they exist. The path ends with a slash. Throws
+/// IoError.
+void make_folders(const Path& folder, std::string_view op, Caller caller);
 /// Whether something exists at the path.
 bool exists(const Path& path);
 /// Removes a file. Does nothing if it does not exist.
@@ -33,7 +36,9 @@ class File {
   int descriptor() const { return descriptor_; }
   /// False if the file has fewer bytes.
   bool read_all(void* to, std::size_t bytes) const;
-  bool write_all(const void* from, std::size_t bytes) const;
+  /// The number of bytes that were written: fewer where a call fails.
+  std::size_t write(const void* from, std::size_t bytes) const;
+  bool write_all(const void* from, std::size_t bytes) const { return write(from, bytes) == bytes; }
   /// Returns when the bytes are on the disk.
   bool sync() const;
   bool close();

@@ -9,6 +9,7 @@ namespace reel {
 /// them, so in the child each mutex is free and the data that it guards are consistent. No user
 /// code runs under one of them, because it might fork.
 enum class Lock : std::uint8_t {
+  boards,        // events that wait to be written
   cuda,          // opening the CUDA backend
   traces,        // what traced functions have captured
   registration,  // what users register

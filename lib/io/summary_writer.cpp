@@ -1,0 +1,584 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/io/summary_writer.hpp>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include <reel/caller.hpp>
+#include <reel/ops.hpp>
+
+#include "lib/body/text.hpp"
+#include "lib/io/file.hpp"
+#include "lib/io/media.hpp"
+#include "lib/io/wire.hpp"
+#include "lib/nn/check.hpp"
+#include "lib/pool/process.hpp"
+
+namespace reel {
+namespace {
+using io::Message;
+constexpr std::string_view op = "SummaryWriter";
+constexpr std::size_t most_waiting = 1 << 20;            // bytes
+enum TensorType { floats = 1, doubles = 2, texts = 7 };  // of tensorflow.DataType
+enum DataClass { no_class, scalars, tensors, blobs };    // of tensorflow.DataClass
+
+double seconds_of(clockid_t clock) {
+  timespec now{};
+  ::clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+/// The bytes of the UTF-8 character at the beginning; 0 if there is none.
+std::size_t character(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  if (byte(0) < 0x80) return 1;
+  const std::size_t size = byte(0) < 0xc2 ? 0 : byte(0) < 0xe0 ? 2 : byte(0) < 0xf0 ? 3 : 4;
+  if (size == 0 || byte(0) > 0xf4 || text.size() < size) return 0;
+  std::uint32_t code = byte(0) & (0x7fu >> size);
+  for (std::size_t i = 1; i < size; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+    code = code << 6 | (byte(i) & 0x3f);
+  }
+  const bool surrogate = code >= 0xd800 && code < 0xe000;
+  const bool longer_than_needed = (size == 3 && code < 0x800) || (size == 4 && code < 0x10000);
+  return surrogate || longer_than_needed || code > 0x10ffff ? 0 : size;
+}
+/// A reader of messages refuses the whole file for a text that is not UTF-8.
+std::string utf8(std::string_view text) {
+  std::string valid;
+  valid.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t size = character(text);
+    valid.append(size ? text.substr(0, size) : "\xef\xbf\xbd");
+    text.remove_prefix(std::max<std::size_t>(size, 1));
+  }
+  return valid;
+}
+
+/// A tensor of tensorflow.TensorProto, without elements.
+Message tensor_of(TensorType type, std::initializer_list<std::size_t> lengths) {
+  Message shape;
+  for (const std::size_t length : lengths)
+    shape.message(2, Message().integer(1, static_cast<std::int64_t>(length)));
+  return Message().integer(1, type).message(2, shape);
+}
+/// Numbers are the last field: a scalar that is read later replaces the last bytes of its record.
+template <class T>
+Message tensor_of(TensorType type, std::initializer_list<std::size_t> lengths, const T* numbers,
+                  std::size_t count) {
+  return tensor_of(type, lengths)
+      .bytes(4, {reinterpret_cast<const char*>(numbers), count * sizeof(T)});
+}
+
+/// What one plugin of TensorBoard shows.
+struct Event {
+  std::string_view plugin;
+  DataClass data_class = no_class;
+  Message content = {};
+  std::string record(std::string_view tag, std::int64_t step, const Message& tensor) const {
+    Message plugin_data, metadata;
+    plugin_data.bytes(1, plugin);
+    if (!content.view().empty()) plugin_data.message(2, content);
+    metadata.message(1, plugin_data);
+    if (data_class != no_class) metadata.integer(4, data_class);
+    const Message value = Message().bytes(1, utf8(tag)).message(9, metadata).message(8, tensor);
+    const Message event = Message()
+                              .number(1, seconds_of(CLOCK_REALTIME))
+                              .integer(2, step)
+                              .message(5, Message().message(1, value));
+    std::string record;
+    io::append_record(record, event.view());
+    io::seal_record(record.data());
+    return record;
+  }
+};
+
+void check_tag(std::string_view tag, Caller caller, std::string_view argument = "tag") {
+  if (tag.empty()) fail<Error>(caller, op, argument, "a text", "an empty one");
+}
+void check_in(std::string_view argument, std::int64_t value, std::int64_t least, std::int64_t most,
+              Caller caller) {
+  if (value >= least && value <= most) return;
+  fail<Error>(caller, op, argument, error_text("a number from {} to {}", least, most),
+              to_text(value));
+}
+const Shape& shape_of(std::string_view argument, const Operand& x, std::string_view expected) {
+  const Shape* const shape = shape_of_input(op, argument, x);
+  if (!shape) fail<ShapeError>(x.caller(), op, argument, expected, "a number");
+  return *shape;
+}
+/// The elements as T, on the host.
+template <class T>
+std::vector<T> elements(const Operand& x) {
+  return stop_gradient(x.value()).to(dtype_of<T>(), x.caller()).template to_vector<T>(x.caller());
+}
+/// Empty if the file cannot be read.
+std::string contents_of(const io::Path& path) {
+  const io::File file(path, O_RDONLY);
+  const off_t size = file.is_open() ? ::lseek(file.descriptor(), 0, SEEK_END) : 0;
+  std::string bytes(static_cast<std::size_t>(std::max<off_t>(size, 0)), '\0');
+  const bool read = file.is_open() && ::lseek(file.descriptor(), 0, SEEK_SET) == 0 &&
+                    file.read_all(bytes.data(), bytes.size());
+  return read ? bytes : std::string();
+}
+std::size_t length(const Shape& shape, int axis) { return static_cast<std::size_t>(shape[axis]); }
+}  // namespace
+
+struct SummaryWriter::Board {
+  struct Late {  // a scalar whose number is read at the flush
+    std::size_t offset;
+    Tensor value;
+  };
+  io::Path folder;  // with a slash at its end
+  double flush_seconds;
+  std::unique_ptr<io::File> file = nullptr;
+  pid_t process = ::getpid();
+  std::size_t written = 0;  // bytes of the file; used by the thread that is `busy`
+  bool told = false;
+  // What follows is used under Lock::boards.
+  double next_flush = 0;
+  bool busy = false;  // a thread writes
+  std::string waiting = {};
+  std::vector<Late> late = {};
+  std::int64_t waiting_records = 0, lost = 0;
+
+  void open(Caller caller);
+  void add(std::string_view record, std::int64_t count = 1, const Tensor* value = nullptr);
+  void flush(bool wait);
+  std::int64_t write(std::string& records, std::vector<Late>& values, std::int64_t count);
+  bool save(const io::Path& path, int flags, std::string_view bytes);
+  void tell(const io::Path& path, const char* reason);
+};
+
+void SummaryWriter::Board::open(Caller caller) {
+  io::make_folders(folder, op, caller);
+  char host[65] = {};
+  ::gethostname(host, 64);
+  std::replace(host, host + sizeof host, '/', '_');
+  char name[160];
+  for (int number = 0; !file || !file->is_open(); ++number) {
+    std::snprintf(name, sizeof name, "events.out.tfevents.%010.0f.%s.%d.%d",
+                  std::floor(seconds_of(CLOCK_REALTIME)), host, process, number);
+    file = std::make_unique<io::File>(folder + name, O_WRONLY | O_CREAT | O_EXCL | O_APPEND);
+    if (!file->is_open() && errno != EEXIST)
+      io::fail_file(caller, op, folder, "a folder to write into", std::strerror(errno));
+  }
+}
+
+/// Appends records, or nothing where memory ends.
+void SummaryWriter::Board::add(std::string_view records, std::int64_t count, const Tensor* value) {
+  bool due;
+  {
+    const Locked lock(Lock::boards);
+    if (value) late.push_back({waiting.size(), *value});
+    try {
+      waiting.append(records);
+    } catch (...) {
+      if (value) late.pop_back();
+      throw;
+    }
+    waiting_records += count;
+    due = waiting.size() >= most_waiting || seconds_of(CLOCK_MONOTONIC) >= next_flush;
+  }
+  if (due) flush(false);
+}
+
+/// One thread writes at a time, outside of the lock. A call that must not wait leaves its events to
+/// a later flush.
+void SummaryWriter::Board::flush(bool wait) {
+  if (::getpid() != process) return;
+  while (true) {
+    std::string records;
+    std::vector<Late> values;
+    std::int64_t count = 0;
+    bool mine;
+    {
+      const Locked lock(Lock::boards);
+      mine = !std::exchange(busy, true);
+      if (mine) {
+        next_flush = seconds_of(CLOCK_MONOTONIC) + flush_seconds;
+        records.swap(waiting);
+        values.swap(late);
+        count = std::exchange(waiting_records, 0);
+      }
+    }
+    if (!mine && !wait) return;
+    if (!mine) {
+      ::usleep(100);
+      continue;
+    }
+    const std::int64_t done = write(records, values, count);
+    const Locked lock(Lock::boards);
+    busy = false;
+    lost += count - done;
+    return;
+  }
+}
+
+/// The number of records that are in the file then.
+std::int64_t SummaryWriter::Board::write(std::string& records, std::vector<Late>& values,
+                                         std::int64_t count) {
+  for (auto value = values.rbegin(); value != values.rend(); ++value) {
+    char* const record = records.data() + value->offset;
+    const std::size_t size = io::record_size(record);
+    try {
+      const float number = value->value.to(DType::float32).item<float>();
+      std::memcpy(record + size - io::record_tail - sizeof number, &number, sizeof number);
+      io::seal_record(record);
+    } catch (const std::exception& error) {
+      tell(folder, error.what());
+      records.erase(value->offset, size);
+    }
+  }
+  try {
+    if (written == 0) {
+      std::string version;
+      const double now = seconds_of(CLOCK_REALTIME);
+      io::append_record(version, Message().number(1, now).bytes(3, "brain.Event:2").view());
+      io::seal_record(version.data());
+      const std::size_t done = file->write(version.data(), version.size());
+      if (done == version.size()) {
+        written = done;
+      } else {
+        tell(folder, std::strerror(errno));
+        if (done > 0 && ::ftruncate(file->descriptor(), 0) != 0) file->close();
+        return 0;
+      }
+    }
+  } catch (const std::bad_alloc&) {
+    tell(folder, "no memory");
+    return 0;
+  }
+  const std::size_t done = file->write(records.data(), records.size());
+  if (done < records.size()) tell(folder, std::strerror(errno));
+  std::size_t whole = 0;
+  std::int64_t stored = 0;
+  for (; whole < done; ++stored) {
+    const std::size_t next = whole + io::record_size(records.data() + whole);
+    if (next > done) break;
+    whole = next;
+  }
+  // Readers stop at a cut record, and would not see what follows it.
+  written += whole;
+  if (whole < done && ::ftruncate(file->descriptor(), static_cast<off_t>(written)) != 0)
+    file->close();
+  return std::min(stored, count);
+}
+
+void SummaryWriter::Board::tell(const io::Path& path, const char* reason) {
+  if (!std::exchange(told, true))
+    std::fprintf(stderr, "reel: SummaryWriter: events are lost: %.200s: %.200s\n", path.c_str(),
+                 reason);
+}
+
+bool SummaryWriter::Board::save(const io::Path& path, int flags, std::string_view bytes) {
+  io::File to(path, O_WRONLY | O_CREAT | flags);
+  if (to.is_open() && to.write_all(bytes.data(), bytes.size()) && to.close()) return true;
+  const int reason = errno;
+  const Locked lock(Lock::boards);
+  tell(path, std::strerror(reason));
+  return false;
+}
+
+SummaryWriter::SummaryWriter(const io::Path& folder, SummaryOptions options, Caller caller) try {
+  if (!(options.flush_seconds >= 0))
+    fail<Error>(caller, op, "flush_seconds", "0 or more", to_text(options.flush_seconds));
+  if (folder.empty() || folder.find('\0') != folder.npos)
+    io::fail_file(caller, op, folder, "a path without a byte 0",
+                  folder.empty() ? "none" : "one with it");
+  auto board = std::make_unique<Board>(
+      Board{folder.ends_with('/') ? folder : folder + "/", options.flush_seconds});
+  board->open(caller);
+  board->flush(true);
+  board_ = board.release();
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, op);
+}
+SummaryWriter::~SummaryWriter() {
+  board_->flush(true);
+  delete board_;
+}
+void SummaryWriter::flush() { board_->flush(true); }
+std::int64_t SummaryWriter::lost() const {
+  const Locked lock(Lock::boards);
+  return board_->lost;
+}
+
+void SummaryWriter::scalar(std::string_view tag, Operand value, std::int64_t step) try {
+  check_tag(tag, value.caller());
+  float number = 0;
+  Tensor late;
+  if (value.kind() == Operand::Kind::scalar) {
+    number = static_cast<float>(value.scalar().real());
+  } else {
+    const Shape& shape = shape_of("value", value, "one element");
+    if (shape.elements() != 1)
+      fail<ShapeError>(value.caller(), op, "value", "one element", to_text(shape));
+    late = stop_gradient(value.value());
+    if (late.device().kind == Device::Kind::cpu) {
+      number = late.to(DType::float32).item<float>(value.caller());
+      late = Tensor();
+    }
+  }
+  const std::string record =
+      Event{"scalars", scalars}.record(tag, step, tensor_of(floats, {}, &number, 1));
+  board_->add(record, 1, late.defined() ? &late : nullptr);
+} catch (const std::bad_alloc&) {
+  fail_memory(value.caller(), op);
+}
+
+void SummaryWriter::histogram(std::string_view tag, Operand values, std::int64_t step,
+                              HistogramOptions options) try {
+  check_tag(tag, values.caller());
+  check_in("buckets", options.buckets, 1, 1'000'000, values.caller());
+  const CallerScope here(values.caller(), op);
+  std::vector<double> x = elements<double>(values);
+  const std::size_t all = x.size();
+  std::erase_if(x, [](double value) { return !std::isfinite(value); });
+  struct Bucket {
+    double left, right, count;
+  };
+  std::vector<Bucket> buckets;
+  if (!x.empty()) {
+    const auto [least, most] = std::minmax_element(x.begin(), x.end());
+    const double first = *least, last = *most;
+    if (first == last) {
+      buckets.push_back({first - 0.5, last + 0.5, static_cast<double>(x.size())});
+    } else {
+      const auto count = static_cast<double>(options.buckets);
+      const auto edge = [&](double i) { return first * (1 - i / count) + last * (i / count); };
+      for (double i = 0; i < count; ++i) buckets.push_back({edge(i), edge(i + 1), 0});
+      // Halves, because the difference of two finite numbers may be infinite.
+      const double half = last / 2 - first / 2;
+      for (const double value : x) {
+        const double place = (value / 2 - first / 2) / half * count;
+        buckets[static_cast<std::size_t>(std::min(place, count - 1))].count += 1;
+      }
+    }
+  }
+  std::string records = Event{"histograms", tensors}.record(
+      tag, step,
+      tensor_of(doubles, {buckets.size(), 3}, &buckets.data()->left, 3 * buckets.size()));
+  const std::size_t left_out = all - x.size();
+  if (left_out > 0) {
+    const auto number = static_cast<float>(left_out);
+    records += Event{"scalars", scalars}.record(std::string(tag) + "/non_finite", step,
+                                                tensor_of(floats, {}, &number, 1));
+  }
+  board_->add(records, left_out > 0 ? 2 : 1);
+} catch (const std::bad_alloc&) {
+  fail_memory(values.caller(), op);
+}
+
+void SummaryWriter::image(std::string_view tag, Operand pixels, std::int64_t step) try {
+  constexpr std::string_view expected = "[height, width] or [height, width, 1 to 4 channels]";
+  const Caller caller = pixels.caller();
+  check_tag(tag, caller);
+  const Shape& shape = shape_of("pixels", pixels, expected);
+  const bool has_channels = shape.rank() == 3;
+  if ((shape.rank() != 2 && !has_channels) || shape.elements() == 0 || shape.elements() > 1 << 30 ||
+      (has_channels && shape[2] > 4))
+    fail<ShapeError>(caller, op, "pixels", expected, to_text(shape),
+                     "An image has 1 to 2^30 numbers. Its channels are the last axis.");
+  const CallerScope here(caller, op);
+  Tensor x = stop_gradient(pixels.value());
+  if (x.dtype() != DType::uint8) {
+    if (!is_floating(x.dtype()))
+      fail<DTypeError>(caller, op, "pixels", "uint8 or floating numbers", name_of(x.dtype()));
+    x = x.to(DType::float32);
+    x = round(clip(where(x == x, x, 0), 0, 1) * 255).to(DType::uint8);
+  }
+  const auto bytes = x.to_vector<std::uint8_t>();
+  const std::size_t height = length(shape, 0), width = length(shape, 1);
+  Message content = tensor_of(texts, {3});
+  content.bytes(8, std::to_string(width)).bytes(8, std::to_string(height));
+  content.bytes(8, io::png(bytes.data(), height, width, has_channels ? length(shape, 2) : 1));
+  board_->add(Event{"images", blobs}.record(tag, step, content));
+} catch (const std::bad_alloc&) {
+  fail_memory(pixels.caller(), op);
+}
+
+void SummaryWriter::text(std::string_view tag, std::string_view text, std::int64_t step,
+                         Caller caller) try {
+  check_tag(tag, caller);
+  board_->add(Event{"text", tensors}.record(tag, step, tensor_of(texts, {1}).bytes(8, utf8(text))));
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, op);
+}
+
+void SummaryWriter::audio(std::string_view tag, Operand samples, AudioOptions options,
+                          std::int64_t step) try {
+  constexpr std::string_view expected = "[samples] or [samples, channels]";
+  const Caller caller = samples.caller();
+  check_tag(tag, caller);
+  check_in("rate", options.rate, 1, 1'000'000, caller);
+  const Shape& shape = shape_of("samples", samples, expected);
+  if (shape.rank() < 1 || shape.rank() > 2 || shape.elements() == 0 || shape.elements() > 1 << 30 ||
+      (shape.rank() == 2 && shape[1] > 256))
+    fail<ShapeError>(caller, op, "samples", expected, to_text(shape),
+                     "A sound has 1 to 2^30 numbers, and at most 256 channels.");
+  if (!is_floating(samples.dtype()))
+    fail<DTypeError>(caller, op, "samples", "floating numbers", name_of(samples.dtype()));
+  const CallerScope here(caller, op);
+  const std::size_t channels = shape.rank() == 2 ? length(shape, 1) : 1;
+  const auto x = elements<float>(samples);
+  const std::string sound =
+      io::wav(x.data(), x.size(), channels, static_cast<std::uint32_t>(options.rate));
+  const Message content = tensor_of(texts, {1, 2}).bytes(8, sound).bytes(8, {});
+  board_->add(Event{"audio", blobs, Message().integer(2, 2)}.record(tag, step, content));
+} catch (const std::bad_alloc&) {
+  fail_memory(samples.caller(), op);
+}
+
+void SummaryWriter::pr_curve(std::string_view tag, Operand labels, Operand scores,
+                             std::int64_t step, PrCurveOptions options) try {
+  const Caller caller = labels.caller();
+  check_tag(tag, caller);
+  check_in("thresholds", options.thresholds, 2, 100'000, caller);
+  const Shape& shape = shape_of("labels", labels, "a tensor");
+  if (shape_of("scores", scores, "a tensor") != shape)
+    fail<ShapeError>(caller, op, "scores",
+                     "the shape of the labels, " + std::string(to_text(shape)),
+                     to_text(scores.shape()));
+  if (is_floating(labels.dtype()))
+    fail<DTypeError>(caller, op, "labels", "bools or integers", name_of(labels.dtype()));
+  const CallerScope here(caller, op);
+  const auto truth = elements<std::int64_t>(labels);
+  const auto x = elements<double>(scores);
+  const auto n = static_cast<std::size_t>(options.thresholds);
+  // Rows: true and false positives, true and false negatives, precision, recall.
+  std::vector<float> rows(6 * n);
+  std::vector<double> positives(n), negatives(n);  // by the highest threshold that they reach
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const auto place = [&] { return place_text(shape, static_cast<std::int64_t>(i)); };
+    if (truth[i] != 0 && truth[i] != 1)
+      fail<Error>(caller, op, "labels", "0 and 1", to_text(truth[i]) + place());
+    if (!(x[i] >= 0 && x[i] <= 1))
+      fail<Error>(caller, op, "scores", "numbers from 0 to 1", to_text(x[i]) + place());
+    (truth[i] ? positives
+              : negatives)[static_cast<std::size_t>(x[i] * static_cast<double>(n - 1))] += 1;
+  }
+  double all_positives = 0, all_negatives = 0, right = 0, wrong = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    all_positives += positives[i];
+    all_negatives += negatives[i];
+  }
+  for (std::size_t i = n; i-- > 0;) {
+    right += positives[i];
+    wrong += negatives[i];
+    const double column[6] = {right,
+                              wrong,
+                              all_negatives - wrong,
+                              all_positives - right,
+                              right / std::max(right + wrong, 1.0),
+                              right / std::max(all_positives, 1.0)};
+    for (std::size_t row = 0; row < 6; ++row) rows[row * n + i] = static_cast<float>(column[row]);
+  }
+  const Event event{"pr_curves", tensors, Message().integer(2, options.thresholds)};
+  board_->add(event.record(tag, step, tensor_of(floats, {6, n}, rows.data(), rows.size())));
+} catch (const std::bad_alloc&) {
+  fail_memory(labels.caller(), op);
+}
+
+void SummaryWriter::embedding(std::string_view name, Operand table,
+                              const EmbeddingOptions& options) try {
+  const Caller caller = table.caller();
+  check_tag(name, caller, "name");
+  const Shape& shape = shape_of("table", table, "[rows, width]");
+  if (shape.rank() != 2 || shape.elements() == 0)
+    fail<ShapeError>(caller, op, "table", "[rows, width]", to_text(shape));
+  const std::size_t width = length(shape, 1);
+  if (!options.labels.empty() && options.labels.size() != length(shape, 0))
+    fail<ShapeError>(caller, op, "labels", std::to_string(shape[0]),
+                     std::to_string(options.labels.size()));
+  const CallerScope here(caller, op);
+  const auto x = elements<float>(table);
+  std::string points, labels;
+  char digits[32];
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    points.append(digits, std::to_chars(digits, digits + sizeof digits, x[i]).ptr);
+    points += (i + 1) % width ? '\t' : '\n';
+  }
+  for (std::size_t row = 0; row < length(shape, 0); ++row) {
+    std::string line = options.labels.empty() ? std::to_string(row) : utf8(options.labels[row]);
+    for (char& c : line)
+      if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+    labels.append(line.empty() ? " " : line) += '\n';
+  }
+  // Files of one name differ in the checksum of the name.
+  char sum[16];
+  std::snprintf(sum, sizeof sum, "-%08x", io::crc32c(name));
+  std::string stem;
+  for (const char c : name.substr(0, 60))
+    stem += (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') ? c : '_';
+  stem += sum;
+  std::string quoted;
+  for (const char c : utf8(name)) {
+    char code[8];
+    std::snprintf(code, sizeof code, "\\%03o", static_cast<unsigned char>(c));
+    quoted.append(c >= 0x20 && c < 0x7f && c != '"' && c != '\\' ? std::string(1, c) : code);
+  }
+  const std::string entry = "embeddings {\n  tensor_name: \"" + quoted + "\"\n  tensor_path: \"" +
+                            stem + ".tsv\"\n  metadata_path: \"" + stem + ".labels.tsv\"\n}\n";
+  const io::Path start = board_->folder + stem, config = board_->folder + "projector_config.pbtxt";
+  // The entry of a name is appended by one write, so that several writers share the file.
+  if (board_->save(start + ".tsv", O_TRUNC, points) &&
+      board_->save(start + ".labels.tsv", O_TRUNC, labels) &&
+      (contents_of(config).find(entry) != entry.npos || board_->save(config, O_APPEND, entry)))
+    return;
+  const Locked lock(Lock::boards);
+  ++board_->lost;
+} catch (const std::bad_alloc&) {
+  fail_memory(table.caller(), op);
+}
+
+void SummaryWriter::hparams(std::initializer_list<HParam> settings,
+                            std::initializer_list<std::string_view> metrics, Caller caller) try {
+  constexpr int types[] = {1, 2, 3};   // string, bool, float64 of hparams.DataType
+  constexpr int fields[] = {3, 4, 2};  // of google.protobuf.Value
+  Message experiment, session;
+  for (const HParam& setting : settings) {
+    check_tag(setting.name, caller, "settings");
+    const std::string name = utf8(setting.name);
+    const auto kind = static_cast<std::size_t>(setting.kind);
+    Message value;
+    switch (setting.kind) {
+      case HParam::Kind::text:
+        value.bytes(fields[kind], utf8(setting.text));
+        break;
+      case HParam::Kind::boolean:
+        value.integer(fields[kind], setting.number != 0);
+        break;
+      default:
+        value.number(fields[kind], setting.number);
+    }
+    experiment.message(4, Message().bytes(1, name).bytes(2, name).integer(4, types[kind]));
+    session.message(1, Message().bytes(1, name).message(2, value));
+  }
+  for (const std::string_view metric : metrics) {
+    check_tag(metric, caller, "metrics");
+    experiment.message(5, Message().message(1, Message().bytes(2, utf8(metric))));
+  }
+  session.number(5, seconds_of(CLOCK_REALTIME));
+  const auto record = [&](std::string_view tag, int field, const Message& data) {
+    return Event{"hparams", no_class, Message().message(field, data)}.record(
+        tag, 0, tensor_of<float>(floats, {}, nullptr, 0));
+  };
+  board_->add(record("_hparams_/experiment", 2, experiment) +
+                  record("_hparams_/session_start_info", 3, session),
+              2);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, op);
+}
+}  // namespace reel

@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""TensorBoard's own reader returns each kind of event that reel writes. Skipped without TensorBoard."""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy as np
+    import tensorboard
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.hparams import metadata as hparams
+    from tensorboard.util import tensor_util
+except ImportError as missing:
+    print(f"Python has no {missing.name}")
+    sys.exit(77)
+
+SHAPES = {"weights": ("histograms", (30, 3)), "input": ("images", (3,)), "note": ("text", (1,)), "tone": ("audio", (1, 2)),
+          "curve": ("pr_curves", (6, 3)), "odd \n\x01\ufffd": ("scalars", ())}
+
+
+def check(folder):
+    events = EventAccumulator(str(folder), size_guidance={"tensors": 0})
+    events.Reload()
+    loss = [(e.step, tensor_util.make_ndarray(e.tensor_proto).item()) for e in events.Tensors("train/loss")]
+    assert loss == [(i, np.float32(np.exp(-i / 20))) for i in range(100)], loss
+    for tag, (plugin, shape) in SHAPES.items():
+        assert events.SummaryMetadata(tag).plugin_data.plugin_name == plugin, tag
+        array = tensor_util.make_ndarray(events.Tensors(tag)[0].tensor_proto)
+        assert array.shape == shape, f"{tag}: {array.shape}"
+    assert np.isnan(tensor_util.make_ndarray(events.Tensors("odd \n\x01\ufffd")[0].tensor_proto))
+    content = events.SummaryMetadata(hparams.SESSION_START_INFO_TAG).plugin_data.content
+    settings = hparams.parse_session_start_info_plugin_data(content).hparams
+    assert settings["rate"].number_value == 1e-3 and settings["optimizer"].string_value == "adam" and settings["nesterov"].bool_value
+    content = events.SummaryMetadata(hparams.EXPERIMENT_TAG).plugin_data.content
+    assert hparams.parse_experiment_plugin_data(content).metric_infos[0].name.tag == "train/loss"
+    return len(events.Tags()["tensors"])
+
+
+def main(build):
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "REEL_SUMMARIES": folder}
+        subprocess.run([build / "tests/test_io", "[every_event]"], env=environment, check=True, stdout=subprocess.DEVNULL)
+        print(f"TensorBoard {tensorboard.__version__} reads {check(folder)} tags")
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]))
