@@ -22,7 +22,6 @@
 #include "lib/io/file.hpp"
 #include "lib/io/media.hpp"
 #include "lib/io/wire.hpp"
-#include "lib/nn/check.hpp"
 #include "lib/pool/process.hpp"
 
 namespace reel {
@@ -32,6 +31,8 @@ constexpr std::string_view op = "SummaryWriter";
 constexpr std::size_t most_waiting = 1 << 20;            // bytes
 enum TensorType { floats = 1, doubles = 2, texts = 7 };  // of tensorflow.DataType
 enum DataClass { no_class, scalars, tensors, blobs };    // of tensorflow.DataClass
+
+constexpr int wav_encoding = 11;  // of tensorboard.AudioPluginData
 
 double seconds_of(clockid_t clock) {
   timespec now{};
@@ -110,13 +111,15 @@ void check_tag(std::string_view tag, Caller caller, std::string_view argument = 
 void check_in(std::string_view argument, std::int64_t value, std::int64_t least, std::int64_t most,
               Caller caller) {
   if (value >= least && value <= most) return;
-  fail<Error>(caller, op, argument, error_text("a number from {} to {}", least, most),
+  fail<Error>(caller, op, argument, "a number from " + to_text(least) + " to " + to_text(most),
               to_text(value));
 }
 const Shape& shape_of(std::string_view argument, const Operand& x, std::string_view expected) {
-  const Shape* const shape = shape_of_input(op, argument, x);
-  if (!shape) fail<ShapeError>(x.caller(), op, argument, expected, "a number");
-  return *shape;
+  if (x.kind() == Operand::Kind::scalar)
+    fail<ShapeError>(x.caller(), op, argument, expected, "a number");
+  if (x.kind() != Operand::Kind::variable && !x.tensor().defined())
+    fail<Error>(x.caller(), op, argument, "a tensor", "an undefined Tensor");
+  return x.shape();
 }
 /// The elements as T, on the host.
 template <class T>
@@ -436,7 +439,7 @@ void SummaryWriter::audio(std::string_view tag, Operand samples, AudioOptions op
   const std::string sound =
       io::wav(x.data(), x.size(), channels, static_cast<std::uint32_t>(options.rate));
   const Message content = tensor_of(texts, {1, 2}).bytes(8, sound).bytes(8, {});
-  board_->add(Event{"audio", blobs, Message().integer(2, 2)}.record(tag, step, content));
+  board_->add(Event{"audio", blobs, Message().integer(2, wav_encoding)}.record(tag, step, content));
 } catch (const std::bad_alloc&) {
   fail_memory(samples.caller(), op);
 }
@@ -492,7 +495,7 @@ void SummaryWriter::pr_curve(std::string_view tag, Operand labels, Operand score
 }
 
 void SummaryWriter::embedding(std::string_view name, Operand table,
-                              const EmbeddingOptions& options) try {
+                              const ProjectorOptions& options) try {
   const Caller caller = table.caller();
   check_tag(name, caller, "name");
   const Shape& shape = shape_of("table", table, "[rows, width]");

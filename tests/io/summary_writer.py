@@ -11,6 +11,7 @@ try:
     import numpy as np
     import tensorboard
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.audio import metadata as audio, plugin_data_pb2
     from tensorboard.plugins.hparams import metadata as hparams
     from tensorboard.util import tensor_util
 except ImportError as missing:
@@ -36,6 +37,8 @@ def check(folder):
     assert settings["rate"].number_value == 1e-3 and settings["optimizer"].string_value == "adam" and settings["nesterov"].bool_value
     content = events.SummaryMetadata(hparams.EXPERIMENT_TAG).plugin_data.content
     assert hparams.parse_experiment_plugin_data(content).metric_infos[0].name.tag == "train/loss"
+    content = events.SummaryMetadata("tone").plugin_data.content
+    assert audio.parse_plugin_metadata(content).encoding == plugin_data_pb2.AudioPluginData.WAV
     return len(events.Tags()["tensors"])
 
 

@@ -29,7 +29,7 @@ struct PrCurveOptions {
   std::int64_t thresholds = 127;  // equally spaced in [0, 1]
 };
 /// Options of embedding().
-struct EmbeddingOptions {
+struct ProjectorOptions {
   std::vector<std::string> labels = {};  // of the rows; none: their numbers
 };
 /// A setting of a run: its name, and a number, bool or text.
@@ -98,7 +98,7 @@ class REEL_API SummaryWriter {
                 PrCurveOptions options = {});
   /// Points of the projector: a table [rows, width]. It writes the files of the projector into the
   /// folder. A call with the name of an earlier one replaces its points.
-  void embedding(std::string_view name, Operand table, const EmbeddingOptions& options = {});
+  void embedding(std::string_view name, Operand table, const ProjectorOptions& options = {});
   /// The settings of the run, and the tags of scalars that measure its success. Call it once.
   ///
   ///     board.hparams({{"rate", 1e-3}, {"optimizer", "adam"}}, {"loss"});
