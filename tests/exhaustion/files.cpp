@@ -11,7 +11,8 @@ namespace {
 struct Files : Program {
   Folder folder;
   std::string path = folder.file("a file with a name of some length"),
-              broken = folder.file("broken.npy");
+              broken = folder.file("broken.npy"), events = folder.file("a folder for events"),
+              tag = "a tag of some length, for the heap";
   Tensor x;
   io::NamedTensors tensors;
   io::SafetensorsOptions options{.metadata = {{"a key of some length, for the heap", "a text"}}};
@@ -30,6 +31,7 @@ struct Files : Program {
     io::save_safetensors(path, tensors, options);
     for (const auto& [name, read] : io::load_safetensors(path)) results.add(read);
     save_and_load(results);
+    write_events(results);
     for (const bool compress : {false, true}) {
       io::save_npz(path, tensors, {.compress = compress});
       for (const auto& [name, read] : io::load_npz(path)) results.add(read);
@@ -45,6 +47,18 @@ struct Files : Program {
     results.add(static_cast<double>(to_string(x > 0).size() + to_string(x.shape()).size()));
     results.add(static_cast<double>(to_string(x, ".3f").size() + to_string(x.dtype()).size()));
     results.add(static_cast<double>(op_names().size()));
+  }
+  void write_events(Results& results) {
+    SummaryWriter board(events, {.flush_seconds = 1e9});
+    board.scalar(tag, x(0, 0), 0);
+    board.histogram(tag, x, 0);
+    board.image(tag, x, 0);
+    board.text(tag, text, 0);
+    board.audio(tag, x, {}, 0);
+    board.pr_curve(tag, x > 0, clip(x, 0, 1), 0);
+    board.embedding(tag, x);
+    board.hparams({{tag, 1}, {"b", "a text of some length, for the heap"}}, {tag});
+    results.add(static_cast<double>(board.lost()));
   }
   void save_and_load(Results& results) {
     int step = 0;

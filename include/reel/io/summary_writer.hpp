@@ -32,10 +32,11 @@ struct PrCurveOptions {
 struct ProjectorOptions {
   std::vector<std::string> labels = {};  // of the rows; none: their numbers
 };
-/// A setting of a run: its name, and a number, bool or text.
+/// A setting of a run: its name, and a number, bool or text. It points to the texts, so use it only
+/// as an argument.
 struct HParam {
   enum class Kind : std::uint8_t { text, boolean, number };
-  std::string name, text = {};
+  std::string_view name, text = {};
   double number = 0;
   Kind kind = Kind::number;
   template <Number T>
