@@ -151,7 +151,7 @@ void SummaryWriter::scalar(std::string_view tag, Operand value, std::int64_t ste
 }
 
 void SummaryWriter::histogram(std::string_view tag, Operand values, std::int64_t step,
-                              HistogramOptions options) try {
+                              BucketOptions options) try {
   check_tag(tag, values.caller());
   check_in("buckets", options.buckets, 1, 1'000'000, values.caller());
   const CallerScope here(values.caller(), op);

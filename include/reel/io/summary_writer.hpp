@@ -17,7 +17,7 @@ struct SummaryOptions {
   double flush_seconds = 10;  // the longest time between two writes while events are added
 };
 /// Options of histogram().
-struct HistogramOptions {
+struct BucketOptions {
   std::int64_t buckets = 30;  // of equal width, from the least value to the largest
 };
 /// Options of audio().
@@ -83,7 +83,7 @@ class REEL_API SummaryWriter {
   /// How often values occur, in a tensor of any shape and dtype. NaN and infinity are left out; if
   /// there are some, scalar "<tag>/non_finite" has their number.
   void histogram(std::string_view tag, Operand values, std::int64_t step,
-                 HistogramOptions options = {});
+                 BucketOptions options = {});
   /// An image [height, width] or [height, width, channels]: uint8, or floating numbers from 0 to 1,
   /// which are clamped; NaN is 0. 1 channel is gray, 2 gray and opacity, 3 RGB, 4 RGB and opacity.
   void image(std::string_view tag, Operand pixels, std::int64_t step);
