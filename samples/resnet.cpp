@@ -2,6 +2,7 @@
 // A small residual network (He et al. 2016) learns Fashion-MNIST in float32, or with its products
 // in bfloat16 or float16: convolutions, batch norms, an AutocastScope, a LossScaler.
 #include <reel/reel.hpp>
+#include <vector>
 
 #include "fashion.hpp"
 #include "options.hpp"
@@ -19,18 +20,18 @@ struct Options : CommonOptions {
 struct Block {
   nn::Conv2d first, second;
   nn::BatchNorm norm1, norm2;
-  nn::Conv2d shorter;  // the image with other lengths and channels
-  bool changes;
+  std::vector<nn::Conv2d> shorter;  // the image with other lengths and channels, where they change
   Block(std::int64_t in, std::int64_t out, std::int64_t stride)
       : first(in, out, 3, {.stride = stride, .padding = 1}, nn::Bias::no),
         second(out, out, 3, {.padding = 1}, nn::Bias::no),
         norm1(out),
-        norm2(out),
-        shorter(in, out, 1, {.stride = stride}),
-        changes(in != out || stride != 1) {}
+        norm2(out) {
+    if (in != out || stride != 1)
+      shorter.emplace_back(in, out, 1, ConvolutionOptions{.stride = stride});
+  }
   Tensor operator()(const Tensor& x) const {
     const Tensor y = norm2(second(relu(norm1(first(x)))));
-    return relu(y + (changes ? shorter(x) : x));
+    return relu(y + (shorter.empty() ? x : shorter[0](x)));
   }
   REEL_FIELDS(first, second, norm1, norm2, shorter)
 };
