@@ -32,6 +32,7 @@ TABLE = {
     "lib/optim": ("exhaustion nn trace", "sets emulator samples address pages peers"),
     "lib/io": ("exhaustion io", "sets samples address pages"),
     "lib/bench": ("bench", "rows pages"),
+    "lib/data": ("data exhaustion", "sets samples address threads pages"),
     "lib/testing": ("testing", "sets pages"),
     "samples": ("", "samples"),
     "bench": ("", "budgets rows"),
