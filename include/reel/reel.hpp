@@ -17,6 +17,7 @@
 
 #include <reel/autocast.hpp>
 #include <reel/bench.hpp>
+#include <reel/data.hpp>
 #include <reel/device_scopes.hpp>
 #include <reel/error.hpp>
 #include <reel/event.hpp>

@@ -2,7 +2,6 @@
 // The wire format of Protocol Buffers, and records with checksums, which TFRecord and event files
 // of TensorBoard have.
 #pragma once
-#include <array>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -33,13 +32,15 @@ class Message {
   Message& message(int field, const Message& value) { return bytes(field, value.view()); }
   std::string_view view() const { return bytes_; }
 
- private:
-  static std::uint64_t key(int field, int type) {
-    return static_cast<std::uint64_t>(field) << 3 | static_cast<std::uint64_t>(type);
-  }
+  /// A number without a field, as in packed lists.
   void varint(std::uint64_t value) {
     for (; value > 127; value >>= 7) bytes_ += static_cast<char>(value | 128);
     bytes_ += static_cast<char>(value);
+  }
+
+ private:
+  static std::uint64_t key(int field, int type) {
+    return static_cast<std::uint64_t>(field) << 3 | static_cast<std::uint64_t>(type);
   }
   Message& raw(const void* from, std::size_t size) {
     bytes_.append(static_cast<const char*>(from), size);
@@ -48,22 +49,10 @@ class Message {
   std::string bytes_;
 };
 
-inline constexpr std::array<std::uint32_t, 256> crc32c_table = [] {
-  std::array<std::uint32_t, 256> table{};
-  for (std::uint32_t i = 0; i < table.size(); ++i) {
-    table[i] = i;
-    for (int bit = 0; bit < 8; ++bit)
-      table[i] = table[i] & 1 ? 0x82f63b78 ^ table[i] >> 1 : table[i] >> 1;
-  }
-  return table;
-}();
 /// CRC-32C (Castagnoli).
-inline std::uint32_t crc32c(std::string_view bytes) {
-  std::uint32_t sum = ~0u;
-  for (const char byte : bytes)
-    sum = crc32c_table[(sum ^ static_cast<unsigned char>(byte)) & 255] ^ sum >> 8;
-  return ~sum;
-}
+std::uint32_t crc32c(std::string_view bytes);
+/// The slow form, for processors without an instruction for it.
+std::uint32_t crc32c_by_table(std::string_view bytes);
 /// The checksum that records have, because a CRC of bytes that contain their CRC is weak.
 inline std::uint32_t masked_crc32c(std::string_view bytes) {
   return std::rotr(crc32c(bytes), 15) + 0xa282ead8;

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Readers of files.
+#pragma once
+#include <reel/data/files.hpp>
+#include <reel/data/reader.hpp>
+#include <reel/data/records.hpp>
+#include <reel/data/text.hpp>

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The bytes of several files, one file after the other, and readers of the elements in them.
+#pragma once
+#include <memory>
+#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <reel/caller.hpp>
+#include <reel/memory.hpp>
+
+#include <reel/data/reader.hpp>
+
+#include "lib/io/input.hpp"
+
+namespace reel::data {
+using Paths = std::vector<std::string>;
+
+/// What has been read of files, and what comes next. An element lies in one file. Errors name
+/// `op`, which must live as long.
+class Files {
+ public:
+  /// Errors name lines of a text, and bytes of other files. The mark of the byte order at the
+  /// beginning of a text is skipped.
+  enum class Kind : bool { text, binary };
+  Files(Paths paths, Place from, Kind kind, std::string_view op, Caller caller);
+
+  /// Whether a file has bytes left. Opens the next file where the last one has ended, and marks
+  /// the beginning of an element.
+  bool begin();
+  /// The element begins at the next byte.
+  void mark() { mark_ = place(); }
+  /// Goes back to the mark.
+  void rewind();
+  /// Leaves out the rest of the file, because no element can be found there.
+  void leave() { seek(input_->size()); }
+
+  Place place() const { return {file_, static_cast<std::int64_t>(offset_ + at_)}; }
+  /// Bytes of the file that have not been read.
+  std::uint64_t left() const { return input_->size() - offset_ - at_; }
+  /// The next line of the file without its end, "\n" or "\r\n". False at the end of the file. The
+  /// line is valid until the next call of a function that reads.
+  bool line(std::string_view& line);
+  /// The next bytes, of which the file must have so many. Valid as a line is.
+  const char* bytes(std::size_t count);
+  /// All bytes that are in memory; at least one, unless the file has ended. Valid as a line is.
+  std::string_view ahead();
+  /// Goes on behind bytes that are in memory.
+  void skip(std::size_t count) { at_ += count; }
+
+  /// "words.csv: line 3" of the mark, or "words.tfrecord: byte 340".
+  std::string where() const;
+  /// Throws IoError that names the line or the byte of the mark.
+  [[noreturn]] void fail(std::string_view expected, std::string_view got) const;
+  Caller caller() const { return caller_; }
+  std::string_view op() const { return op_; }
+
+ private:
+  const std::string& path() const { return paths_[static_cast<std::size_t>(mark_.file)]; }
+  bool more();
+  void seek(std::uint64_t offset) { offset_ = offset, at_ = size_ = 0; }
+  std::string at_mark() const;
+
+  const Paths paths_;
+  const Kind kind_;
+  const std::string_view op_;
+  const Caller caller_;
+  std::unique_ptr<io::Input> input_;  // null where no file is open
+  std::int64_t file_;                 // that is open, or is opened next
+  std::vector<char> buffer_;
+  std::size_t at_ = 0, size_ = 0;  // in the buffer: what is read, what is filled
+  std::uint64_t offset_;           // of the buffer in the file
+  Place mark_;
+};
+
+/// A reader of files. Of a format, `read` gives the next element of the file, or false where the
+/// file ends before one.
+template <class T>
+class FileReader : public Reader<T> {
+ public:
+  FileReader(Files::Kind kind, Paths paths, Place from, std::string_view op, Caller caller)
+      : files_(std::move(paths), from, kind, op, caller) {}
+  bool next(T& element) final try {
+    while (files_.begin())
+      if (read(files_, element)) return true;
+    return false;
+  } catch (const std::bad_alloc&) {
+    files_.rewind();
+    fail_memory(files_.caller(), files_.op());
+  }
+  Place place() const final { return files_.place(); }
+  std::string where() const final { return files_.where(); }
+
+ private:
+  virtual bool read(Files& files, T& element) = 0;
+  Files files_;
+};
+/// Makes a reader R in a public function.
+template <class R>
+std::unique_ptr<R> open_reader(Files::Kind kind, Paths& files, Place from, std::string_view op,
+                               Caller caller) try {
+  return std::make_unique<R>(kind, std::move(files), from, op, caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, op);
+}
+
+/// A piece of text for an error.
+std::string quoted(std::string_view text);
+}  // namespace reel::data

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/data/records.hpp>
+
+#include <fcntl.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include <reel/error.hpp>
+
+#include "lib/data/files.hpp"
+#include "lib/io/wire.hpp"
+
+namespace reel::data {
+namespace {
+using io::record_head, io::record_tail;
+
+struct Records : FileReader<std::string> {
+  using FileReader::FileReader;
+  bool read(Files& files, std::string& element) override {
+    if (files.left() < record_head) cut(files, record_head);
+    const char* const head = files.bytes(record_head);
+    std::uint64_t length;
+    std::memcpy(&length, head, sizeof length);
+    if (!fits({head, sizeof length}, head + sizeof length)) {
+      files.leave();
+      files.fail("a length with its checksum", "another checksum");
+    }
+    if (files.left() < record_tail || length > files.left() - record_tail) cut(files, length);
+    const char* const data = files.bytes(length + record_tail);
+    if (!fits({data, length}, data + length))
+      files.fail("a record with its checksum", "another checksum");
+    element.assign(data, length);
+    return true;
+  }
+  static bool fits(std::string_view bytes, const char* stored) {
+    std::uint32_t sum;
+    std::memcpy(&sum, stored, sizeof sum);
+    return sum == io::masked_crc32c(bytes);
+  }
+  [[noreturn]] static void cut(Files& files, std::uint64_t length) {
+    const std::uint64_t left = files.left();
+    files.leave();
+    files.fail("a record of " + std::to_string(length) + " bytes", std::to_string(left) + " bytes");
+  }
+};
+
+/// Bytes of Protocol Buffers, from left to right.
+class Wire {
+ public:
+  explicit Wire(std::string_view bytes) : at_(bytes.data()), end_(at_ + bytes.size()) {}
+  bool more() const { return at_ != end_; }
+  bool failed() const { return failed_; }
+  std::uint64_t varint() {
+    std::uint64_t value = 0;
+    for (int shift = 0; shift < 64 && more(); shift += 7) {
+      const auto byte = static_cast<unsigned char>(*at_++);
+      value |= static_cast<std::uint64_t>(byte & 127) << shift;
+      if (byte < 128) return value;
+    }
+    return fail();
+  }
+  std::string_view bytes() { return fixed(varint()); }
+  std::string_view fixed(std::uint64_t count) {
+    if (count > static_cast<std::uint64_t>(end_ - at_)) return fail(), std::string_view();
+    at_ += count;
+    return {at_ - count, count};
+  }
+  void skip(std::uint64_t key) {
+    switch (key & 7) {
+      case 0:
+        return static_cast<void>(varint());
+      case 1:
+        return static_cast<void>(fixed(8));
+      case 2:
+        return static_cast<void>(bytes());
+      case 5:
+        return static_cast<void>(fixed(4));
+      default:
+        fail();
+    }
+  }
+  /// What a part of the message has found.
+  void join(const Wire& part) {
+    if (part.failed_) fail();
+  }
+
+ private:
+  std::uint64_t fail() {
+    failed_ = true;
+    at_ = end_;
+    return 0;
+  }
+  const char *at_, *end_;
+  bool failed_ = false;
+};
+constexpr std::uint64_t field(unsigned number, unsigned type) { return number << 3 | type; }
+
+void append_floats(std::vector<float>& floats, std::string_view bytes) {
+  const std::size_t before = floats.size();
+  floats.resize(before + bytes.size() / sizeof(float));
+  if (!bytes.empty()) std::memcpy(floats.data() + before, bytes.data(), bytes.size());
+}
+/// Reads a list of one of the three kinds. False for bytes that are no list.
+bool read_list(std::uint64_t kind, std::string_view bytes, Feature& feature) {
+  Wire list(bytes);
+  while (list.more()) {
+    const std::uint64_t key = list.varint();
+    if (kind == 1 && key == field(1, 2)) {
+      feature.bytes.emplace_back(list.bytes());
+    } else if (kind == 2 && key == field(1, 2)) {
+      const std::string_view packed = list.bytes();
+      if (packed.size() % sizeof(float) != 0) return false;
+      append_floats(feature.floats, packed);
+    } else if (kind == 2 && key == field(1, 5)) {
+      append_floats(feature.floats, list.fixed(sizeof(float)));
+    } else if (kind == 3 && key == field(1, 2)) {
+      Wire packed(list.bytes());
+      while (packed.more()) feature.integers.push_back(static_cast<std::int64_t>(packed.varint()));
+      list.join(packed);
+    } else if (kind == 3 && key == field(1, 0)) {
+      feature.integers.push_back(static_cast<std::int64_t>(list.varint()));
+    } else {
+      list.skip(key);
+    }
+  }
+  return !list.failed();
+}
+/// Reads an entry of the map into `feature`, which may have been used before.
+bool read_feature(std::string_view bytes, Feature& feature) {
+  std::string_view name, value;
+  Wire entry(bytes);
+  while (entry.more()) {
+    const std::uint64_t key = entry.varint();
+    if (key == field(1, 2))
+      name = entry.bytes();
+    else if (key == field(2, 2))
+      value = entry.bytes();
+    else
+      entry.skip(key);
+  }
+  feature.name = name;
+  feature.bytes.clear();
+  feature.floats.clear();
+  feature.integers.clear();
+  std::uint64_t last = 0;  // the kind: of a oneof, the last one counts
+  Wire parts(value);
+  while (parts.more()) {
+    const std::uint64_t key = parts.varint(), kind = key >> 3;
+    if ((key & 7) != 2 || kind < 1 || kind > 3) {
+      parts.skip(key);
+      continue;
+    }
+    if (last != 0 && kind != last) {
+      feature.bytes.clear();
+      feature.floats.clear();
+      feature.integers.clear();
+    }
+    last = kind;
+    if (!read_list(kind, parts.bytes(), feature)) return false;
+  }
+  return !entry.failed() && !parts.failed();
+}
+bool read_example(std::string_view record, Example& example) {
+  std::vector<Feature>& features = example.features;
+  std::size_t count = 0;
+  Wire message(record);
+  while (message.more()) {
+    const std::uint64_t key = message.varint();
+    if (key != field(1, 2)) {
+      message.skip(key);
+      continue;
+    }
+    Wire map(message.bytes());
+    while (map.more()) {
+      const std::uint64_t inner = map.varint();
+      if (inner != field(1, 2)) {
+        map.skip(inner);
+        continue;
+      }
+      if (count == features.size()) features.emplace_back();
+      if (!read_feature(map.bytes(), features[count])) return false;
+      ++count;
+    }
+    message.join(map);
+  }
+  features.resize(count);
+  return !message.failed();
+}
+}  // namespace
+
+std::unique_ptr<Reader<std::string>> open_tfrecords(std::vector<std::string> files, Place from,
+                                                    Caller caller) {
+  return open_reader<Records>(Files::Kind::binary, files, from, "open_tfrecords", caller);
+}
+
+const Feature* Example::find(std::string_view name) const {
+  for (std::size_t i = features.size(); i-- > 0;)
+    if (features[i].name == name) return &features[i];
+  return nullptr;
+}
+const Feature& Example::operator[](Name name) const try {
+  if (const Feature* const feature = find(name.text)) return *feature;
+  std::string names;
+  for (const Feature& feature : features)
+    names += (names.empty() ? "" : ", ") + io::escaped(feature.name);
+  fail<Error>(name.caller, "Example", "name", "a feature of the example (" + names + ")",
+              quoted(name.text));
+} catch (const std::bad_alloc&) {
+  fail_memory(name.caller, "Example");
+}
+
+void parse_example(std::string_view record, Example& example, Caller caller) try {
+  if (!read_example(record, example))
+    fail<IoError>(caller, "parse_example", "record", "a message tf.train.Example",
+                  quoted(record) + " of " + std::to_string(record.size()) + " bytes");
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "parse_example");
+}
+Example parse_example(std::string_view record, Caller caller) {
+  Example example;
+  parse_example(record, example, caller);
+  return example;
+}
+
+std::string serialize(const Example& example, Caller caller) try {
+  io::Message map;
+  for (const Feature& feature : example.features) {
+    const int kinds = !feature.bytes.empty() + !feature.floats.empty() + !feature.integers.empty();
+    if (kinds > 1)
+      fail<Error>(caller, "serialize", "example", "features with elements of one kind",
+                  "several in " + quoted(feature.name));
+    io::Message list, value;
+    for (const std::string& bytes : feature.bytes) list.bytes(1, bytes);
+    if (!feature.floats.empty())
+      list.bytes(1, {reinterpret_cast<const char*>(feature.floats.data()),
+                     feature.floats.size() * sizeof(float)});
+    if (!feature.integers.empty()) {
+      io::Message packed;
+      for (const std::int64_t integer : feature.integers)
+        packed.varint(static_cast<std::uint64_t>(integer));
+      list.message(1, packed);
+    }
+    if (kinds == 1)
+      value.message(!feature.bytes.empty() ? 1 : !feature.floats.empty() ? 2 : 3, list);
+    map.message(1, io::Message().bytes(1, feature.name).message(2, value));
+  }
+  return std::string(io::Message().message(1, map).view());
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "serialize");
+}
+
+struct RecordWriter::Output {
+  const std::string path;
+  io::File file;
+  std::string waiting = {};
+  /// Writes all that waits. The bytes are lost if the disk does not take them.
+  void flush(Caller caller) {
+    const bool written = file.write_all(waiting.data(), waiting.size());
+    waiting.clear();
+    if (!written)
+      io::fail_file(caller, "RecordWriter", path, "a disk that takes more", std::strerror(errno));
+  }
+};
+RecordWriter::RecordWriter(const std::string& path, Caller caller) try
+    : output_(new Output{path, {path, O_WRONLY | O_CREAT | O_TRUNC}}) {
+  if (!output_->file.is_open())
+    io::fail_file(caller, "RecordWriter", path, "a file to write", std::strerror(errno));
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "RecordWriter");
+}
+RecordWriter::~RecordWriter() {
+  try {
+    close();
+  } catch (const Error&) {
+  }
+}
+void RecordWriter::write(std::string_view record, Caller caller) try {
+  constexpr std::size_t most_waiting = 1 << 18;
+  if (!output_->file.is_open())
+    fail<Error>(caller, "RecordWriter", "write", "an open file", "a closed one");
+  const std::size_t before = output_->waiting.size();
+  io::append_record(output_->waiting, record);
+  io::seal_record(output_->waiting.data() + before);
+  if (output_->waiting.size() >= most_waiting) output_->flush(caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "RecordWriter");
+}
+void RecordWriter::close(Caller caller) try {
+  if (!output_->file.is_open()) return;
+  output_->flush(caller);
+  if (!output_->file.close())
+    io::fail_file(caller, "RecordWriter", output_->path, "a disk that takes more",
+                  std::strerror(errno));
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "RecordWriter");
+}
+}  // namespace reel::data
