@@ -15,7 +15,8 @@ namespace {
 constexpr std::size_t first_bytes = 1 << 16;  // of a buffer
 constexpr std::string_view order_mark = "\xef\xbb\xbf";
 
-/// The line that the byte at `offset` is in, from 1; 0 if the file cannot be read up to there.
+}  // namespace
+
 std::int64_t line_of(const std::string& path, std::int64_t offset) {
   const io::File file(path, 0);
   if (!file.is_open()) return 0;
@@ -29,7 +30,6 @@ std::int64_t line_of(const std::string& path, std::int64_t offset) {
   }
   return line;
 }
-}  // namespace
 
 std::string quoted(std::string_view text) {
   return "'" + io::escaped(text.substr(0, 40)) + (text.size() > 40 ? "...'" : "'");
@@ -70,16 +70,24 @@ bool Files::begin() {
       seek(0);
       throw;
     }
-    if (kind_ == Kind::text && offset_ == 0 && left() >= order_mark.size() &&
-        std::string_view(bytes(order_mark.size()), order_mark.size()) != order_mark)
-      seek(0);
+    opened_ = true;
+    if (offset_ == 0) restart();
   }
   mark();
   return true;
 }
 
-void Files::rewind() {
-  if (input_) seek(static_cast<std::uint64_t>(mark_.offset));
+void Files::restart() {
+  seek(0);
+  if (kind_ == Kind::text && left() >= order_mark.size() &&
+      std::string_view(bytes(order_mark.size()), order_mark.size()) != order_mark)
+    seek(0);
+}
+
+void Files::go_to(Place place) {
+  input_.reset();
+  file_ = place.file;
+  go_to(place.offset);
 }
 
 bool Files::more() {
@@ -112,17 +120,22 @@ bool Files::line(std::string_view& line) {
     if (end) {
       line = {from, static_cast<std::size_t>(static_cast<const char*>(end) - from)};
       at_ += line.size() + 1;
+      line_end_ = "\n";
       break;
     }
     seen = filled;
     if (!more()) {
       line = {buffer_.data() + at_, seen};
       at_ = size_;
+      line_end_ = "";
       if (seen == 0) return false;
       break;
     }
   }
-  if (line.ends_with('\r')) line.remove_suffix(1);
+  if (line.ends_with('\r')) {
+    line.remove_suffix(1);
+    line_end_ = line_end_.empty() ? "\r" : "\r\n";
+  }
   return true;
 }
 

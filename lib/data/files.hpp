@@ -30,19 +30,30 @@ class Files {
   /// Whether a file has bytes left. Opens the next file where the last one has ended, and marks
   /// the beginning of an element.
   bool begin();
+  /// Whether begin() has opened a file. True once for each file.
+  bool opened() { return std::exchange(opened_, false); }
   /// The element begins at the next byte.
   void mark() { mark_ = place(); }
-  /// Goes back to the mark.
-  void rewind();
+  void mark(Place place) { mark_ = place; }
+  /// Goes to a place. The file is opened again.
+  void go_to(Place place);
+  /// Goes to the first byte of the file behind the mark of the byte order.
+  void restart();
+  /// Goes to a byte of the file.
+  void go_to(std::int64_t offset) { seek(static_cast<std::uint64_t>(offset)); }
   /// Leaves out the rest of the file, because no element can be found there.
   void leave() { seek(input_->size()); }
 
   Place place() const { return {file_, static_cast<std::int64_t>(offset_ + at_)}; }
+  Place marked() const { return mark_; }
+  const std::string& path() const { return paths_[static_cast<std::size_t>(mark_.file)]; }
   /// Bytes of the file that have not been read.
   std::uint64_t left() const { return input_->size() - offset_ - at_; }
   /// The next line of the file without its end, "\n" or "\r\n". False at the end of the file. The
   /// line is valid until the next call of a function that reads.
   bool line(std::string_view& line);
+  /// The end of the line that was read last: "\n", "\r\n", or nothing at the end of the file.
+  std::string_view line_end() const { return line_end_; }
   /// The next bytes, of which the file must have so many. Valid as a line is.
   const char* bytes(std::size_t count);
   /// All bytes that are in memory; at least one, unless the file has ended. Valid as a line is.
@@ -58,7 +69,6 @@ class Files {
   std::string_view op() const { return op_; }
 
  private:
-  const std::string& path() const { return paths_[static_cast<std::size_t>(mark_.file)]; }
   bool more();
   void seek(std::uint64_t offset) { offset_ = offset, at_ = size_ = 0; }
   std::string at_mark() const;
@@ -73,6 +83,8 @@ class Files {
   std::size_t at_ = 0, size_ = 0;  // in the buffer: what is read, what is filled
   std::uint64_t offset_;           // of the buffer in the file
   Place mark_;
+  bool opened_ = false;
+  std::string_view line_end_;
 };
 
 /// A reader of files. Of a format, `read` gives the next element of the file, or false where the
@@ -82,19 +94,26 @@ class FileReader : public Reader<T> {
  public:
   FileReader(Files::Kind kind, Paths paths, Place from, std::string_view op, Caller caller)
       : files_(std::move(paths), from, kind, op, caller) {}
-  bool next(T& element) final try {
-    while (files_.begin())
-      if (read(files_, element)) return true;
-    return false;
-  } catch (const std::bad_alloc&) {
-    files_.rewind();
-    fail_memory(files_.caller(), files_.op());
+  bool next(T& element) final {
+    const Place before = files_.place();
+    try {
+      while (files_.begin()) {
+        if (files_.opened()) opened(files_);
+        if (read(files_, element)) return true;
+      }
+      return false;
+    } catch (const std::bad_alloc&) {
+      files_.go_to(before);
+      fail_memory(files_.caller(), files_.op());
+    }
   }
   Place place() const final { return files_.place(); }
   std::string where() const final { return files_.where(); }
 
  private:
   virtual bool read(Files& files, T& element) = 0;
+  /// Reads what a file has in front of its elements. The file may have been opened at any place.
+  virtual void opened(Files&) {}
   Files files_;
 };
 /// Makes a reader R in a public function.
@@ -106,6 +125,8 @@ std::unique_ptr<R> open_reader(Files::Kind kind, Paths& files, Place from, std::
   fail_memory(caller, op);
 }
 
+/// The line that the byte at `offset` is in, from 1; 0 if the file cannot be read up to there.
+std::int64_t line_of(const std::string& path, std::int64_t offset);
 /// A piece of text for an error.
 std::string quoted(std::string_view text);
 }  // namespace reel::data

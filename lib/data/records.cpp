@@ -9,6 +9,7 @@
 #include <reel/error.hpp>
 
 #include "lib/data/files.hpp"
+#include "lib/data/key.hpp"
 #include "lib/io/wire.hpp"
 
 namespace reel::data {
@@ -199,15 +200,12 @@ const Feature* Example::find(std::string_view name) const {
     if (features[i].name == name) return &features[i];
   return nullptr;
 }
-const Feature& Example::operator[](Name name) const try {
-  if (const Feature* const feature = find(name.text)) return *feature;
-  std::string names;
-  for (const Feature& feature : features)
-    names += (names.empty() ? "" : ", ") + io::escaped(feature.name);
-  fail<Error>(name.caller, "Example", "name", "a feature of the example (" + names + ")",
-              quoted(name.text));
-} catch (const std::bad_alloc&) {
-  fail_memory(name.caller, "Example");
+const Feature& Example::operator[](Key key) const {
+  const Feature* const last = key.position < 0 ? find(key.name) : nullptr;
+  return last ? *last
+              : features[position_of(
+                    key, "Example", "feature", features,
+                    [](const Feature& feature) -> std::string_view { return feature.name; })];
 }
 
 void parse_example(std::string_view record, Example& example, Caller caller) try {

@@ -28,7 +28,7 @@ std::vector<T> read_all(data::Reader<T>& reader, int* errors = nullptr) {
     }
 }
 /// The text of an element, by which elements are compared.
-inline std::string text_of(const std::string& text) { return text; }
+inline std::string text_of(const std::string& text) { return text; }  // others: in reel::data
 
 template <class T>
 using Open = std::function<std::unique_ptr<data::Reader<T>>(std::vector<std::string>, data::Place)>;

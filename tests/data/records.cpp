@@ -155,9 +155,8 @@ TEST_CASE("an Example has bytes, floats and integers by their names") {
   CHECK(example["y"].integers == std::vector<std::int64_t>{5, -1, 7});
   CHECK(example["none"].bytes.empty());
   CHECK(example.find("z") == nullptr);
-  check_refused<Error>(
-      [&] { example["z"]; },
-      "Example: name: expected a feature of the example (text, x, y, none), got 'z'");
+  check_refused<Error>([&] { example["z"]; },
+                       "Example: feature: expected one of text, x, y, none, got 'z'");
   data::Example again;
   data::parse_example(bytes, again);
   data::parse_example(field(1, entry("x", field(2, field(1, one_point_five)))), again);

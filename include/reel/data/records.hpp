@@ -10,7 +10,7 @@
 #include <reel/caller.hpp>
 #include <reel/export.hpp>
 
-#include <reel/data/name.hpp>
+#include <reel/data/key.hpp>
 #include <reel/data/reader.hpp>
 
 namespace reel::data {
@@ -57,7 +57,7 @@ struct Feature {
 struct REEL_API Example {
   std::vector<Feature> features;
   /// Throws Error if there is no such feature.
-  const Feature& operator[](Name name) const;
+  const Feature& operator[](Key key) const;
   /// The last feature of this name; null if there is none.
   const Feature* find(std::string_view name) const;
 };
