@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Readers of files.
+// Pipelines of data, and readers of files.
 #pragma once
 #include <reel/data/conllu.hpp>
 #include <reel/data/csv.hpp>
 #include <reel/data/files.hpp>
 #include <reel/data/images.hpp>
 #include <reel/data/key.hpp>
+#include <reel/data/pipeline.hpp>
 #include <reel/data/reader.hpp>
 #include <reel/data/records.hpp>
+#include <reel/data/sources.hpp>
 #include <reel/data/text.hpp>
 #include <reel/data/trees.hpp>

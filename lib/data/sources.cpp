@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <reel/data/sources.hpp>
 
+#include <reel/data/records.hpp>
+#include <reel/data/text.hpp>
 #include <reel/ops.hpp>
 
 #include "lib/body/text.hpp"
@@ -32,6 +34,43 @@ std::int64_t common_length(const std::vector<Tensor>& arrays, Caller caller) {
 }
 Tensor row_of(const Tensor& array, std::int64_t i) { return array(i); }
 }  // namespace detail
+
+namespace {
+/// "lines(a.txt and 2 more)"
+std::string text_of(std::string op, const std::vector<std::string>& files) {
+  if (files.empty()) return op + "(no files)";
+  op += "(" + files[0].substr(files[0].rfind('/') + 1);
+  if (files.size() > 1) op += " and " + std::to_string(files.size() - 1) + " more";
+  return op + ")";
+}
+/// A stream of what open(files, place, caller) reads.
+auto files_stream(const char* op, std::vector<std::string> files, auto open, Caller caller) {
+  std::string text = text_of(op, files);
+  return stream(
+      std::move(text),
+      [files = std::move(files), open, caller](Place place) { return open(files, place, caller); },
+      caller);
+}
+}  // namespace
+
+Pipeline<std::string> lines(std::vector<std::string> files, Caller caller) {
+  return files_stream("lines", std::move(files), open_lines, caller);
+}
+Pipeline<std::string> tfrecords(std::vector<std::string> files, Caller caller) {
+  return files_stream("tfrecords", std::move(files), open_tfrecords, caller);
+}
+Pipeline<CsvRow> csv(std::vector<std::string> files, CsvOptions options, Caller caller) {
+  const auto open = [options](const std::vector<std::string>& names, Place place, Caller at) {
+    return open_csv(names, options, place, at);
+  };
+  return files_stream("csv", std::move(files), open, caller);
+}
+Pipeline<Tree> trees(std::vector<std::string> files, Caller caller) {
+  return files_stream("trees", std::move(files), open_trees, caller);
+}
+Pipeline<Sentence> conllu(std::vector<std::string> files, Caller caller) {
+  return files_stream("conllu", std::move(files), open_conllu, caller);
+}
 
 Pipeline<std::int64_t> range(CountNumber begin, CountNumber end, Caller caller) {
   if (end < begin)

@@ -6,8 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include <reel/data/conllu.hpp>
+#include <reel/data/csv.hpp>
 #include <reel/data/pipeline.hpp>
 #include <reel/data/reader.hpp>
+#include <reel/data/trees.hpp>
 #include <reel/function.hpp>
 
 namespace reel::data {
@@ -175,4 +178,19 @@ Pipeline<T> generate(F start, Caller caller = Caller::here()) {
       },
       caller);
 }
+
+/// The lines of text files, one file after another, without their ends. The files are opened when a
+/// loop needs them: a missing one is an IoError there. So it is for the other sources of files.
+REEL_API Pipeline<std::string> lines(std::vector<std::string> files,
+                                     Caller caller = Caller::here());
+/// The records of TFRecord files, with both checksums checked: see Features::parse().
+REEL_API Pipeline<std::string> tfrecords(std::vector<std::string> files,
+                                         Caller caller = Caller::here());
+/// The rows of CSV files.
+REEL_API Pipeline<CsvRow> csv(std::vector<std::string> files, CsvOptions options = {},
+                              Caller caller = Caller::here());
+/// Trees in brackets, as the Penn Treebank and the Stanford Sentiment Treebank have them.
+REEL_API Pipeline<Tree> trees(std::vector<std::string> files, Caller caller = Caller::here());
+/// The sentences of CoNLL-U files.
+REEL_API Pipeline<Sentence> conllu(std::vector<std::string> files, Caller caller = Caller::here());
 }  // namespace reel::data
