@@ -334,10 +334,6 @@ class Pipeline {
   }
   bool advance() {
     take_loaded();
-    if (cursor_ && process_ != detail::process_number()) {
-      point_ = point();
-      close();
-    }
     ++at_;
     while (at_ >= chunk_.elements.size()) {
       point_ = chunk_.elements.empty() && !chunk_.error ? point_ : chunk_.after;
@@ -348,6 +344,7 @@ class Pipeline {
         std::rethrow_exception(error);
       }
       chunk_ = {};
+      if (cursor_ && process_ != detail::process_number()) close();
       const std::int64_t start = detail::nanoseconds_now();
       if (!cursor_) {
         cursor_ = stage_->open(epoch_, point_);
