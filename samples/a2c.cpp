@@ -7,7 +7,6 @@
 #include <random>
 
 #include "options.hpp"
-#include "progress.hpp"
 
 using namespace reel;
 
@@ -70,7 +69,7 @@ void train(const Model& model, const Options& options) {
   optim::Adam adam(parameters(model), {.learning_rate = options.rate});
   optim::Schedule schedule(adam, optim::linear_decay(options.updates));
   std::vector<Cart> carts(static_cast<std::size_t>(options.carts), Cart(random));
-  Progress progress("updates", options.updates);
+  bench::Progress progress("updates", options.updates);
   double average = 20;  // of the length of runs
   for (int update = 1; update <= options.updates; ++update) {
     std::vector<Tensor> states, actions, going;

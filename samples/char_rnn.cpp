@@ -8,7 +8,6 @@
 
 #include "letters.hpp"
 #include "options.hpp"
-#include "progress.hpp"
 
 using namespace reel;
 
@@ -65,7 +64,7 @@ void train(Writer& model, const letters::Text& data, const Options& options) {
   const Tensor text = letters::rows(data.train, options.batch);
   nn::LSTMState state = model.cell.initial_state(options.batch);
   const std::int64_t characters = std::int64_t{options.batch} * options.length;
-  Progress progress("characters", options.steps * characters);
+  bench::Progress progress("characters", options.steps * characters);
   std::int64_t at = 0;
   for (int step = 1; step <= options.steps; ++step) {
     if (at + options.length >= text.shape(1)) at = 0;

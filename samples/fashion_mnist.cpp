@@ -5,7 +5,6 @@
 
 #include "fashion.hpp"
 #include "options.hpp"
-#include "progress.hpp"
 
 using namespace reel;
 
@@ -49,7 +48,7 @@ void train(Model& model, const fashion::Set& data, const Options& options) {
   const std::int64_t count = data.images.shape(0), steps = count / options.batch;
   optim::Adam adam(parameters(model), {.learning_rate = options.rate});
   optim::Schedule schedule(adam, optim::cosine_decay(options.epochs * steps));
-  Progress progress("images", options.epochs * count);
+  bench::Progress progress("images", options.epochs * count);
   for (std::int64_t epoch = 0; epoch < options.epochs; ++epoch) {
     const Tensor order = random::permutation(count);
     for (std::int64_t step = 0; step < steps; ++step) {

@@ -9,7 +9,6 @@
 #include <numbers>
 
 #include "options.hpp"
-#include "progress.hpp"
 
 using namespace reel;
 
@@ -75,7 +74,7 @@ struct Learner {
 void train(Learner& learner, bool meta, const Options& options) {
   optim::Adam adam(parameters(learner), {.learning_rate = options.rate});
   optim::Schedule schedule(adam, optim::cosine_decay(options.steps, 0.05));
-  Progress progress("steps", options.steps);
+  bench::Progress progress("steps", options.steps);
   double average = 3;
   for (std::int64_t step = 1; step <= options.steps; ++step) {
     const Waves waves(options.tasks);

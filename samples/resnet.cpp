@@ -6,7 +6,6 @@
 
 #include "fashion.hpp"
 #include "options.hpp"
-#include "progress.hpp"
 
 using namespace reel;
 
@@ -63,7 +62,7 @@ void train(Model& model, const fashion::Set& data, const Options& options) {
   optim::Adam adam(parameters(model), {.learning_rate = options.rate});
   optim::Schedule schedule(adam, optim::cosine_decay(options.epochs * steps));
   optim::LossScaler scaler;
-  Progress progress("images", options.epochs * count);
+  bench::Progress progress("images", options.epochs * count);
   for (std::int64_t epoch = 0; epoch < options.epochs; ++epoch) {
     const Tensor order = random::permutation(count);
     for (std::int64_t step = 0; step < steps; ++step) {

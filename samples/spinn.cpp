@@ -8,7 +8,6 @@
 
 #include "listops.hpp"
 #include "options.hpp"
-#include "progress.hpp"
 
 using namespace reel;
 using listops::Expression, listops::Node;
@@ -107,7 +106,7 @@ void train(const Spinn& model, std::span<const Expression> data, const Options& 
   const auto total = options.epochs * std::ssize(data);
   optim::Schedule schedule(
       adam, optim::cosine_decay(total / static_cast<std::int64_t>(options.batch) + 1));
-  Progress progress("trees", total);
+  bench::Progress progress("trees", total);
   double loss = 3;
   for (std::int64_t done = 0; done < total; done += static_cast<std::int64_t>(options.batch)) {
     GradientTape tape;

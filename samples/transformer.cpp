@@ -9,7 +9,6 @@
 
 #include "letters.hpp"
 #include "options.hpp"
-#include "progress.hpp"
 
 using namespace reel;
 
@@ -75,7 +74,7 @@ void train(Writer& model, const letters::Text& data, const Options& options) {
     return loss;
   });
   const std::int64_t characters = std::int64_t{options.batch} * options.length;
-  Progress progress("characters", options.steps * characters);
+  bench::Progress progress("characters", options.steps * characters);
   const Tensor reach = arange(0, options.length + 1);
   for (int i = 1; i <= options.steps; ++i) {
     // It rises in the first twentieth, and falls as half a cosine.

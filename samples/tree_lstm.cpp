@@ -11,7 +11,6 @@
 
 #include "listops.hpp"
 #include "options.hpp"
-#include "progress.hpp"
 
 using namespace reel;
 using listops::Expression, listops::Node;
@@ -91,7 +90,7 @@ void train(Calculator& model, listops::Split& data, const Options& options) {
   std::mt19937_64 random(options.seed);
   optim::Adam adam(parameters(model), {.learning_rate = options.rate});
   const auto total = options.epochs * std::ssize(data.train);
-  Progress progress("trees", total);
+  bench::Progress progress("trees", total);
   double loss = 2.3, testing = 0;
   std::int64_t done = 0;
   for (int epoch = 1; epoch <= options.epochs; ++epoch) {

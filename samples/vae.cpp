@@ -6,7 +6,6 @@
 
 #include "fashion.hpp"
 #include "options.hpp"
-#include "progress.hpp"
 
 using namespace reel;
 
@@ -72,7 +71,7 @@ void train(Autoencoder& model, const fashion::Set& data, const Tensor& test,
   const std::int64_t count = data.images.shape(0), steps = count / options.batch;
   optim::Adam adam(parameters(model), {.learning_rate = options.rate});
   optim::Schedule schedule(adam, optim::cosine_decay(options.epochs * steps, 0.05));
-  Progress progress("pictures", options.epochs * count);
+  bench::Progress progress("pictures", options.epochs * count);
   for (std::int64_t epoch = 0; epoch < options.epochs; ++epoch) {
     const Tensor order = random::permutation(count);
     for (std::int64_t step = 0; step < steps; ++step) {
