@@ -12,6 +12,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "lib/body/utf8.hpp"
+
 namespace reel::bench {
 namespace {
 double now() {
@@ -32,24 +34,6 @@ void write_all(int descriptor, std::string_view text) {
     if (written <= 0) return;
     text.remove_prefix(static_cast<std::size_t>(written));
   }
-}
-
-/// Control characters as spaces: those of ASCII, and U+0080 to U+009F in UTF-8.
-void append_line(std::string& line, std::string_view text) {
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = [&](std::size_t j) { return static_cast<unsigned char>(text[j]); };
-    const bool wide =
-        byte(i) == 0xc2 && i + 1 < text.size() && byte(i + 1) >= 0x80 && byte(i + 1) < 0xa0;
-    line += byte(i) < 0x20 || byte(i) == 0x7f || wide ? ' ' : text[i];
-    i += wide;
-  }
-}
-
-/// The length of a prefix of so many characters of UTF-8.
-std::size_t clipped(std::string_view text, std::size_t characters) {
-  for (std::size_t i = 0; i < text.size(); ++i)
-    if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80 && characters-- == 0) return i;
-  return text.size();
 }
 
 std::string duration(double seconds) {
@@ -76,7 +60,7 @@ Progress::Progress(std::string_view unit, std::int64_t total, ProgressOptions op
       start_(now()) {
   if (total < 0)
     fail<Error>(caller, "Progress", "total", "a number from 0", fmt::format("{}", total));
-  append_line(unit_, unit);
+  unit_ = printable(unit);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "Progress");
 }
@@ -97,12 +81,11 @@ void Progress::show(std::int64_t done, std::string_view note) try {
     line += fmt::format("  {} so far", duration(passed));
   else if (rate > 0)
     line += fmt::format("  {} left", duration(static_cast<double>(total_ - done) / rate));
-  if (!note.empty()) line += "  ";
-  append_line(line, note);
+  if (!note.empty()) line += "  " + printable(note);
   if (terminal_) {
     winsize size{};
     if (ioctl(descriptor_, TIOCGWINSZ, &size) == 0 && size.ws_col > 1)
-      line.resize(clipped(line, size.ws_col - 1u));
+      line.resize(first_characters(line, size.ws_col - 1u).size());
     line = "\r" + line + "\033[K";
   } else {
     line += '\n';

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "lib/body/utf8.hpp"  // is_utf8
 #include "lib/io/input.hpp"
 
 namespace reel::io {
@@ -55,8 +56,6 @@ class JsonReader {
   const Input& input_;
 };
 
-/// Whether the bytes are UTF-8, without surrogates and overlong forms.
-bool is_utf8(std::string_view text);
 /// The text in quotes.
 std::string json_string(std::string_view text);
 }  // namespace reel::io

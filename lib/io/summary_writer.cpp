@@ -14,6 +14,7 @@
 #include <reel/ops.hpp>
 
 #include "lib/body/text.hpp"
+#include "lib/body/utf8.hpp"
 #include "lib/io/board.hpp"
 #include "lib/io/file.hpp"
 #include "lib/io/media.hpp"
@@ -28,33 +29,6 @@ enum TensorType { floats = 1, doubles = 2, texts = 7 };  // of tensorflow.DataTy
 enum DataClass { no_class, scalars, tensors, blobs };    // of tensorflow.DataClass
 
 constexpr int wav_encoding = 11;  // of tensorboard.AudioPluginData
-
-/// The bytes of the UTF-8 character at the beginning; 0 if there is none.
-std::size_t character(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  if (byte(0) < 0x80) return 1;
-  const std::size_t size = byte(0) < 0xc2 ? 0 : byte(0) < 0xe0 ? 2 : byte(0) < 0xf0 ? 3 : 4;
-  if (size == 0 || byte(0) > 0xf4 || text.size() < size) return 0;
-  std::uint32_t code = byte(0) & (0x7fu >> size);
-  for (std::size_t i = 1; i < size; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-    code = code << 6 | (byte(i) & 0x3f);
-  }
-  const bool surrogate = code >= 0xd800 && code < 0xe000;
-  const bool longer_than_needed = (size == 3 && code < 0x800) || (size == 4 && code < 0x10000);
-  return surrogate || longer_than_needed || code > 0x10ffff ? 0 : size;
-}
-/// A reader of messages refuses the whole file for a text that is not UTF-8.
-std::string utf8(std::string_view text) {
-  std::string valid;
-  valid.reserve(text.size());
-  while (!text.empty()) {
-    const std::size_t size = character(text);
-    valid.append(size ? text.substr(0, size) : "\xef\xbf\xbd");
-    text.remove_prefix(std::max<std::size_t>(size, 1));
-  }
-  return valid;
-}
 
 /// A tensor of tensorflow.TensorProto, without elements.
 Message tensor_of(TensorType type, std::initializer_list<std::size_t> lengths) {

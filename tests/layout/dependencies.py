@@ -44,8 +44,8 @@ USERS = {
     "lib/optim": ("autograd lib/body lib/flow lib/gate lib/memory lib/ops lib/tensor",
                   "lib/body/format.hpp lib/body/room.hpp lib/body/text.hpp lib/nn/check.hpp"),
     "lib/io": ("lib/body lib/flow lib/gate lib/memory lib/ops lib/pool lib/tensor",
-               "lib/body/text.hpp lib/pool/process.hpp lib/tensor/raw.hpp"),
-    "lib/bench": ("lib/body", ""),
+               "lib/body/text.hpp lib/body/utf8.hpp lib/pool/process.hpp lib/tensor/raw.hpp"),
+    "lib/bench": ("lib/body", "lib/body/utf8.hpp"),
     "lib/data": ("lib/body lib/flow lib/gate lib/io lib/memory lib/ops lib/pool lib/tensor",
                  "lib/body/text.hpp lib/io/elements.hpp lib/io/file.hpp lib/io/input.hpp lib/io/json.hpp "
                  "lib/io/wire.hpp lib/pool/process.hpp lib/tensor/raw.hpp"),
