@@ -22,6 +22,7 @@
 #include <reel/error.hpp>
 #include <reel/event.hpp>
 #include <reel/finite.hpp>
+#include <reel/fit.hpp>
 #include <reel/io.hpp>
 #include <reel/live.hpp>
 #include <reel/memory.hpp>

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/fit.hpp>
+
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <limits>
+
+#include <reel/bench.hpp>
+#include <reel/ops.hpp>
+#include <reel/progress.hpp>
+
+#include "lib/body/text.hpp"
+
+namespace reel::detail {
+namespace {
+constexpr std::size_t most_late = 64;
+double seconds_now() {
+  timespec now;
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+}  // namespace
+
+void RunningMean::add(const Tensor& value, double value_weight) {
+  late_.emplace_back(value, value_weight);
+  if (value.device() == cpu() || late_.size() == most_late) read();
+}
+void RunningMean::read() {
+  for (const auto& [value, value_weight] : late_) {
+    sum += value_weight * value.to(DType::float64).item<double>();
+    weight += value_weight;
+  }
+  late_.clear();
+}
+double RunningMean::mean() {
+  read();
+  return sum / weight;
+}
+
+struct FitRun::Screen {
+  bench::Progress progress;
+  std::int64_t total;
+};
+
+FitRun::FitRun(Settings own, optim::Optimizer& optimizer, std::vector<Variable> parameters,
+               Caller caller)
+    : settings(std::move(own)),
+      best(std::numeric_limits<double>::infinity()),
+      started(seconds_now()),
+      generator(thread_generator()),
+      optimizer_(optimizer),
+      parameters_(std::move(parameters)),
+      caller_(caller),
+      screen_(nullptr) {
+  const auto check = [&](const char* name, std::int64_t got, std::int64_t least) {
+    if (got < least)
+      fail<Error>(caller, "fit", name, "at least " + std::to_string(least), std::to_string(got));
+  };
+  check("options.epochs", settings.epochs, 0);
+  check("options.steps", settings.steps, 0);
+  check("options.patience", settings.patience, 0);
+  check("options.board_every", settings.board_every, 1);
+  check("options.accumulate", settings.accumulate, 1);
+  if (!(settings.clip_norm >= 0))
+    fail<Error>(caller, "fit", "options.clip_norm", "0 or more", to_text(settings.clip_norm));
+  if (!settings.metrics.empty() && !settings.validates)
+    fail<Error>(caller, "fit", "options.metrics", "options.validate too", "metrics alone");
+  if (settings.accumulate > 1) sum_.emplace_back(optimizer.variables(), caller);
+  if (settings.restore_best)
+    for (const Variable& parameter : parameters_) best_parameters.push_back(parameter.value());
+  if (settings.progress)
+    screen_ = new Screen{bench::Progress("steps", settings.steps, {}, caller), settings.steps};
+}
+FitRun::~FitRun() { delete screen_; }
+
+void FitRun::refuse_checkpoints() const {
+  fail<Error>(caller_, "fit", "options.checkpoints", "examples of a Pipeline",
+              "a range that cannot say where it is",
+              "data::from(vector) makes a Pipeline of a std::vector.");
+}
+
+bool FitRun::learn(GradientTape& tape, const Tensor& cost, double weight) {
+  const CallerScope here(caller_, "fit");
+  if (settings.accumulate == 1) {
+    if (settings.clip_norm == 0)
+      optimizer_.step(tape, {cost, caller_});
+    else
+      optimizer_.step(optim::clip_by_global_norm(tape.row_gradients(cost, optimizer_.variables()),
+                                                 settings.clip_norm),
+                      caller_);
+    training.add(cost, weight);
+    ++step;
+    return true;
+  }
+  sum_[0].add(tape.gradient(cost, optimizer_.variables()), caller_);
+  training.add(cost, weight);
+  if (++waiting_ < settings.accumulate) return false;
+  update();
+  return true;
+}
+bool FitRun::finish_group() {
+  if (waiting_ == 0) return false;
+  update();
+  return true;
+}
+void FitRun::update() {
+  const CallerScope here(caller_, "fit");
+  waiting_ = 0;
+  std::vector<Tensor> gradients = sum_[0].take(caller_);
+  if (settings.clip_norm > 0)
+    gradients = optim::clip_by_global_norm(std::move(gradients), settings.clip_norm, caller_);
+  optimizer_.step(gradients, caller_);
+  ++step;
+}
+
+void FitRun::after_step(const Tensor& cost) {
+  if (settings.board && step % settings.board_every == 0) {
+    settings.board->scalar("train/loss", cost, step);
+    settings.board->scalar("learning_rate", optimizer_.learning_rate(), step);
+  }
+  if (!screen_) return;
+  char note[80] = {};
+  if (cost.device() == cpu())
+    std::snprintf(note, sizeof note, "epoch %lld  loss %.4g", static_cast<long long>(epoch),
+                  training.mean());
+  screen_->progress.show(step, note);
+}
+
+void FitRun::end_epoch(FitEpoch& result, FitHistory& history) {
+  result.step = step;
+  result.epoch = epoch;
+  result.loss = training.mean();
+  training = {};
+  const double now = seconds_now();
+  result.seconds = now - started;
+  started = now;
+  if (!settings.validates) result.validation = std::numeric_limits<double>::quiet_NaN();
+  if (settings.board) {
+    if (settings.validates) settings.board->scalar("validation/loss", result.validation, step);
+    for (std::size_t i = 0; i < settings.metrics.size(); ++i)
+      settings.board->scalar("validation/" + settings.metrics[i], result.metrics[i], step);
+  }
+  if (screen_) {
+    screen_->progress.end_line();
+    std::string line = "epoch " + std::to_string(epoch) + ": loss ";
+    char number[32];
+    const auto add = [&](double value) {
+      std::snprintf(number, sizeof number, "%.4g", value);
+      line += number;
+    };
+    add(result.loss);
+    if (settings.validates) {
+      line += "  validation ";
+      add(result.validation);
+    }
+    for (std::size_t i = 0; i < settings.metrics.size(); ++i) {
+      line += "  " + settings.metrics[i] + " ";
+      add(result.metrics[i]);
+    }
+    std::printf("%s\n", line.c_str());
+    std::fflush(stdout);
+  }
+  const double score = settings.validates ? result.validation : result.loss;
+  if (score < best - settings.threshold) {
+    best = score;
+    bad = 0;
+    history.best = static_cast<std::int64_t>(history.epochs.size());
+    for (std::size_t i = 0; i < best_parameters.size(); ++i)
+      best_parameters[i] = parameters_[i].value();
+  } else if (++bad >= settings.patience && settings.patience > 0) {
+    stop = history.stopped_early = true;
+  }
+  history.epochs.push_back(result);
+}
+void FitRun::restore_best() {
+  for (std::size_t i = 0; i < best_parameters.size(); ++i)
+    parameters_[i].assign(best_parameters[i]);
+}
+}  // namespace reel::detail
