@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Pipelines of data, and readers of files.
 #pragma once
+#include <reel/data/audio.hpp>
 #include <reel/data/conllu.hpp>
 #include <reel/data/csv.hpp>
 #include <reel/data/files.hpp>
@@ -12,3 +13,4 @@
 #include <reel/data/sources.hpp>
 #include <reel/data/text.hpp>
 #include <reel/data/trees.hpp>
+#include <reel/data/vocabulary.hpp>
