@@ -3,7 +3,6 @@
 // next one. The text is the King James Bible of Debian's package bible-kjv, or any file.
 #include <reel/reel.hpp>
 
-#include <cmath>
 #include <numbers>
 
 #include "letters.hpp"
@@ -60,23 +59,20 @@ double evaluate(const Writer& model, const Tensor& test, const Options& options)
 }
 
 void train(Writer& model, const letters::Text& data, const Options& options) {
-  optim::Adam adam(parameters(model), {.learning_rate = options.rate});
   const Tensor text = letters::rows(data.train, options.batch);
+  const std::int64_t length = options.length;
+  auto windows =
+      data::range((text.shape(1) - 1) / length)
+          .map([=](std::int64_t i) { return text(all, range(i * length, (i + 1) * length + 1)); })
+          .repeat();
+  optim::Adam adam(parameters(model), {.learning_rate = options.rate});
+  optim::Schedule schedule(adam, optim::cosine_decay(options.steps, 0.04));
   nn::LSTMState state = model.cell.initial_state(options.batch);
-  const std::int64_t characters = std::int64_t{options.batch} * options.length;
-  bench::Progress progress("characters", options.steps * characters);
-  std::int64_t at = 0;
-  for (int step = 1; step <= options.steps; ++step) {
-    if (at + options.length >= text.shape(1)) at = 0;
-    GradientTape tape;
-    const Tensor loss = model.bits(text(all, range(at, at + options.length + 1)), state);
-    const double turn = std::numbers::pi * step / options.steps;
-    adam.learning_rate().assign(options.rate * (0.52 + 0.48 * std::cos(turn)));
-    adam.step(optim::clip_by_global_norm(tape.gradient(loss, parameters(model)), 1));
-    at += options.length;
-    progress.show(step * characters, fmt::format("{:.3f} bits a character", loss.item<float>()));
-  }
-  progress.end_line();
+  const auto loss = [&state](const Writer& m, const Tensor& window) {
+    return m.bits(window, state);
+  };
+  fit(model, adam, windows, loss,
+      {.steps = options.steps, .schedule = &schedule, .clip_norm = 1, .progress = true});
 }
 
 int main(int argc, char** argv) {

@@ -44,27 +44,6 @@ struct Convolutions {
 };
 
 template <class Model>
-void train(Model& model, const fashion::Set& data, const Options& options) {
-  const std::int64_t count = data.images.shape(0), steps = count / options.batch;
-  optim::Adam adam(parameters(model), {.learning_rate = options.rate});
-  optim::Schedule schedule(adam, optim::cosine_decay(options.epochs * steps));
-  bench::Progress progress("images", options.epochs * count);
-  for (std::int64_t epoch = 0; epoch < options.epochs; ++epoch) {
-    const Tensor order = random::permutation(count);
-    for (std::int64_t step = 0; step < steps; ++step) {
-      const Tensor batch = order(range(step * options.batch, (step + 1) * options.batch));
-      GradientTape tape;
-      const Tensor loss = cross_entropy(model(data.images(batch)), data.labels(batch));
-      adam.step(tape.gradient(loss, parameters(model)));
-      schedule.step();
-      progress.show(epoch * count + (step + 1) * options.batch,
-                    fmt::format("epoch {}  loss {:.3f}", epoch + 1, loss.item<float>()));
-    }
-  }
-  progress.end_line();
-}
-
-template <class Model>
 void evaluate(const Model& model, const fashion::Set& test) {
   TrainScope evaluating(false);
   std::vector<Tensor> parts;
@@ -85,10 +64,20 @@ void evaluate(const Model& model, const fashion::Set& test) {
 
 template <class Model>
 void run(const Options& options) {
-  const fashion::Set data = fashion::train(options.data), test = fashion::test(options.data);
+  const fashion::Set test = fashion::test(options.data);
+  auto train = data::rows(fashion::train(options.data))
+                   .shuffle({.seed = options.seed})
+                   .batch(options.batch, {.drop_rest = true})
+                   .prefetch({.device = device_named(options.device)});
   Model model(options.hidden);
   fmt::print("{}", summary(model));
-  train(model, data, options);
+  optim::Adam adam(parameters(model), {.learning_rate = options.rate});
+  optim::Schedule schedule(adam, optim::cosine_decay(options.epochs * train.size()));
+  const auto loss = [](const Model& m, const fashion::Set& batch) {
+    return cross_entropy(m(batch.images), batch.labels);
+  };
+  fit(model, adam, train, loss,
+      {.epochs = options.epochs, .schedule = &schedule, .progress = true});
   evaluate(model, test);
 }
 

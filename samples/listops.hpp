@@ -6,9 +6,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
 #include <memory>
 #include <random>
+#include <reel/data.hpp>
 #include <set>
 #include <sstream>
 #include <stdexcept>
@@ -110,18 +110,9 @@ inline Expression read_line(const std::string& line) {
 }
 
 inline std::vector<Expression> read(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw std::runtime_error(path + ": cannot be read");
   std::vector<Expression> expressions;
-  for (std::string line; std::getline(file, line);) {
-    if (line.empty()) continue;
-    try {
-      expressions.push_back(read_line(line));
-    } catch (const std::out_of_range& error) {
-      throw std::runtime_error(path + ": expression " + std::to_string(expressions.size() + 1) +
-                               ": " + error.what());
-    }
-  }
+  for (Expression& e : reel::data::lines({path}).map(read_line))
+    expressions.push_back(std::move(e));
   return expressions;
 }
 

@@ -57,28 +57,20 @@ DType dtype_of(const std::string& name) {
   return name == "float32" ? float32 : name == "float16" ? float16 : bfloat16;
 }
 
-void train(Model& model, const fashion::Set& data, const Options& options) {
-  const std::int64_t count = data.images.shape(0), steps = count / options.batch;
+void train(Model& model, const Options& options) {
+  auto train = data::rows(fashion::train(options.data))
+                   .shuffle({.seed = options.seed})
+                   .batch(options.batch, {.drop_rest = true})
+                   .prefetch({.device = device_named(options.device)});
   optim::Adam adam(parameters(model), {.learning_rate = options.rate});
-  optim::Schedule schedule(adam, optim::cosine_decay(options.epochs * steps));
+  optim::Schedule schedule(adam, optim::cosine_decay(options.epochs * train.size()));
   optim::LossScaler scaler;
-  bench::Progress progress("images", options.epochs * count);
-  for (std::int64_t epoch = 0; epoch < options.epochs; ++epoch) {
-    const Tensor order = random::permutation(count);
-    for (std::int64_t step = 0; step < steps; ++step) {
-      const Tensor batch = order(range(step * options.batch, (step + 1) * options.batch));
-      GradientTape tape;
-      Tensor loss;
-      {
-        AutocastScope autocast({.dtype = dtype_of(options.dtype)});
-        loss = cross_entropy(model(data.images(batch)), data.labels(batch));
-      }
-      if (scaler.step(adam, tape, loss)) schedule.step();
-      progress.show(epoch * count + (step + 1) * options.batch,
-                    fmt::format("epoch {}  loss {:.3f}", epoch + 1, loss.item<float>()));
-    }
-  }
-  progress.end_line();
+  const auto loss = [&](const Model& m, const fashion::Set& batch) {
+    const AutocastScope autocast({.dtype = dtype_of(options.dtype)});
+    return cross_entropy(m(batch.images), batch.labels);
+  };
+  fit(model, adam, train, loss,
+      {.epochs = options.epochs, .schedule = &schedule, .scaler = &scaler, .progress = true});
 }
 
 double accuracy(const Model& model, const fashion::Set& test) {
@@ -103,10 +95,10 @@ int main(int argc, char** argv) {
   line.add("--width", options.width, "channels of the first block")->check(CLI::PositiveNumber);
   line.add("--rate", options.rate, "Adam's learning rate at the start");
   return line.run(argc, argv, [&] {
-    const fashion::Set data = fashion::train(options.data), test = fashion::test(options.data);
+    const fashion::Set test = fashion::test(options.data);
     Model model(options.width);
     fmt::print("{}", summary(model));
-    train(model, data, options);
+    train(model, options);
     fmt::print("held out: {:.2f} % of {} right\n", accuracy(model, test), test.labels.size());
   });
 }

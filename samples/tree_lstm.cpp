@@ -4,16 +4,13 @@
 #include <reel/reel.hpp>
 
 #include <array>
-#include <cmath>
-#include <numbers>
-#include <numeric>
-#include <span>
 
 #include "listops.hpp"
 #include "options.hpp"
 
 using namespace reel;
 using listops::Expression, listops::Node;
+using Batch = std::vector<const Expression*>;
 
 struct Options : CommonOptions {
   std::size_t trees = 90000, batch = 16, longest = 50;
@@ -45,78 +42,65 @@ struct Calculator {
     return cell(encode(*node.left, words), encode(*node.right, words));
   }
   /// Scores of the ten digits for each expression: [expressions, 10].
-  Tensor operator()(std::span<const Expression> expressions) const {
+  Tensor operator()(const Batch& batch) const {
     const std::vector<nn::LSTMState> leaves = words();
     std::vector<Tensor> roots;
-    for (const Expression& e : expressions) roots.push_back(encode(*e.tree, leaves).h);
+    for (const Expression* e : batch) roots.push_back(encode(*e->tree, leaves).h);
     return head(concat(roots));
   }
 };
 
-std::vector<std::int64_t> values(std::span<const Expression> expressions) {
-  std::vector<std::int64_t> out;
-  for (const Expression& e : expressions) out.push_back(e.value);
-  return out;
+auto pointers(const std::vector<Expression>& all) {
+  return data::from(all.size(),
+                    [&all](std::int64_t i) { return &all[static_cast<std::size_t>(i)]; });
 }
 
 /// Prints the share of right answers, in all and by length.
-void evaluate(const Calculator& model, std::span<const Expression> test) {
+void evaluate(const Calculator& model, const std::vector<Expression>& test) {
   TrainScope evaluating(false);
-  constexpr std::array<std::size_t, 5> ends = {10, 30, 100, 300, std::size_t(-1)};
-  std::array<int, 5> right{}, count{};
-  for (std::size_t first = 0; first < test.size(); first += 100) {
-    const auto some = test.subspan(first, std::min<std::size_t>(100, test.size() - first));
-    const auto answers = argmax(model(some), 1).values<std::int64_t>();
-    for (std::size_t i = 0; i < some.size(); ++i) {
-      const auto end = std::lower_bound(ends.begin(), ends.end(), some[i].words.size());
-      const auto bucket = static_cast<std::size_t>(end - ends.begin());
-      ++count[bucket];
-      right[bucket] += answers[i] == some[i].value;
+  constexpr std::array<std::size_t, 6> ends = {10, 30, 100, 300, std::size_t(-1), 0};
+  std::array<int, 6> right{}, count{};  // the last one is for all
+  for (const Batch& batch : pointers(test).batch(100)) {
+    const auto answers = argmax(model(batch), 1).values<std::int64_t>();
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      std::size_t bucket = 0;
+      while (batch[i]->words.size() > ends[bucket]) ++bucket;
+      for (const std::size_t place : {bucket, ends.size() - 1}) {
+        ++count[place];
+        right[place] += answers[i] == batch[i]->value;
+      }
     }
   }
-  auto percent = [](int part, int whole) { return whole ? 100.0 * part / whole : 0.0; };
-  const int all_right = std::accumulate(right.begin(), right.end(), 0);
-  const int whole = static_cast<int>(test.size());
-  fmt::print("held out: {:.2f} % of {}; by length", percent(all_right, whole), whole);
-  constexpr std::array names = {"1-10", "11-30", "31-100", "101-300", "over 300"};
-  for (std::size_t i = 0; i < 5; ++i) {
-    fmt::print("{} {}: {:.1f} % of {}", i ? "," : "", names[i], percent(right[i], count[i]),
+  constexpr std::array names = {"1-10", "11-30", "31-100", "101-300", "over 300", "all"};
+  fmt::print("held out, by length:");
+  for (std::size_t i = 0; i < names.size(); ++i)
+    fmt::print(" {}: {:.2f} % of {};", names[i], count[i] ? 100.0 * right[i] / count[i] : 0.0,
                count[i]);
-  }
   fmt::print("\n");
 }
 
-void train(Calculator& model, listops::Split& data, const Options& options) {
-  std::mt19937_64 random(options.seed);
+void train(Calculator& model, const listops::Split& data, const Options& options) {
+  auto train = pointers(data.train).shuffle({.seed = options.seed}).batch(options.batch);
   optim::Adam adam(parameters(model), {.learning_rate = options.rate});
-  const auto total = options.epochs * std::ssize(data.train);
-  bench::Progress progress("trees", total);
-  double loss = 2.3, testing = 0;
-  std::int64_t done = 0;
-  for (int epoch = 1; epoch <= options.epochs; ++epoch) {
-    std::shuffle(data.train.begin(), data.train.end(), random);
-    for (std::size_t first = 0; first < data.train.size(); first += options.batch) {
-      const auto count = std::min(options.batch, data.train.size() - first);
-      const auto some = std::span(data.train).subspan(first, count);
-      GradientTape tape;
-      const Tensor cost = nn::cross_entropy(model(some), tensor(values(some)));
-      const double turn = std::numbers::pi * static_cast<double>(done) / static_cast<double>(total);
-      adam.learning_rate().assign(options.rate * (0.51 + 0.49 * std::cos(turn)));
-      // A tree of one word uses no cell.
-      const auto slopes = tape.gradient(cost, parameters(model), Unconnected::zero);
-      adam.step(optim::clip_by_global_norm(slopes, 1));
-      done += std::ssize(some);
-      loss += 0.01 * (cost.item<float>() - loss);
-      progress.show(done, fmt::format("epoch {}  loss {:.3f}", epoch, loss));
-    }
-    progress.end_line();
-    const double before = progress.seconds();
-    evaluate(model, data.test);
-    testing += progress.seconds() - before;
-  }
-  const double training = progress.seconds() - testing;
-  fmt::print("trained {:.0f} s, {:.0f} trees a second; tested {:.0f} s\n", training,
-             static_cast<double>(done) / training, testing);
+  optim::Schedule schedule(adam, optim::cosine_decay(options.epochs * train.size(), 0.02));
+  const auto loss = [](const Calculator& m, const Batch& batch) {
+    std::vector<std::int64_t> values;
+    for (const Expression* e : batch) values.push_back(e->value);
+    return nn::cross_entropy(m(batch), tensor(values));
+  };
+  double seconds = 0;
+  fit(model, adam, train, loss,
+      {.epochs = options.epochs,
+       .schedule = &schedule,
+       .clip_norm = 1,
+       .unconnected = Unconnected::zero,  // a tree of one word uses no cell
+       .progress = true,
+       .after_epoch = [&](FitEpoch& epoch) {
+         seconds += epoch.seconds;
+         evaluate(model, data.test);
+       }});
+  fmt::print("trained {:.0f} s, {:.0f} trees a second\n", seconds,
+             static_cast<double>(options.epochs * std::ssize(data.train)) / seconds);
 }
 
 int main(int argc, char** argv) {

@@ -68,24 +68,20 @@ double independent_pixels(const Tensor& train, const Tensor& test) {
 
 void train(Autoencoder& model, const fashion::Set& data, const Tensor& test,
            const Options& options) {
-  const std::int64_t count = data.images.shape(0), steps = count / options.batch;
+  auto train = data::rows(data.images)
+                   .shuffle({.seed = options.seed})
+                   .batch(options.batch, {.drop_rest = true})
+                   .prefetch({.device = device_named(options.device)});
   optim::Adam adam(parameters(model), {.learning_rate = options.rate});
-  optim::Schedule schedule(adam, optim::cosine_decay(options.epochs * steps, 0.05));
-  bench::Progress progress("pictures", options.epochs * count);
-  for (std::int64_t epoch = 0; epoch < options.epochs; ++epoch) {
-    const Tensor order = random::permutation(count);
-    for (std::int64_t step = 0; step < steps; ++step) {
-      const Tensor batch = order(range(step * options.batch, (step + 1) * options.batch));
-      GradientTape tape;
-      const Tensor loss = model(binary(data.images(batch))).total();
-      adam.step(tape.gradient(loss, parameters(model)));
-      schedule.step();
-      progress.show(epoch * count + (step + 1) * options.batch,
-                    fmt::format("epoch {}  loss {:.1f}", epoch + 1, loss.item<float>()));
-    }
-    progress.end_line();
-    evaluate(model, test);
-  }
+  optim::Schedule schedule(adam, optim::cosine_decay(options.epochs * train.size(), 0.05));
+  const auto loss = [](const Autoencoder& m, const Tensor& images) {
+    return m(binary(images)).total();
+  };
+  fit(model, adam, train, loss,
+      {.epochs = options.epochs,
+       .schedule = &schedule,
+       .progress = true,
+       .after_epoch = [&](FitEpoch&) { evaluate(model, test); }});
 }
 
 /// Pictures side by side as letters, two rows of pixels a line.

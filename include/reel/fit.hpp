@@ -13,6 +13,7 @@
 #include <reel/io/summary_writer.hpp>
 #include <reel/optim/average.hpp>
 #include <reel/optim/clip.hpp>
+#include <reel/optim/loss_scaler.hpp>
 #include <reel/optim/schedule.hpp>
 #include <reel/tape.hpp>
 #include <reel/train.hpp>
@@ -84,13 +85,16 @@ struct FitOptions {
   /// generator. The examples must come from a Pipeline.
   const io::Checkpoints* checkpoints = nullptr;
   optim::Schedule* schedule = nullptr;  // its step() follows each step of the optimizer
+  /// Takes the steps, for float16; without .accumulate and .clip_norm.
+  optim::LossScaler* scaler = nullptr;
+  std::int64_t accumulate = 1;  // batches for a step, which gets the mean of their gradients
+  double clip_norm = 0;         // the largest global norm of the gradients; 0 is no limit
+  Unconnected unconnected = Unconnected::error;  // for parameters that a loss does not use
   /// Curves "train/loss" and "learning_rate", every .board_every steps; "validation/loss" and
   /// "validation/<metric>", after each epoch.
   SummaryWriter* board = nullptr;
   std::int64_t board_every = 10;
-  bool progress = false;        // a line on stdout, and one for each epoch
-  std::int64_t accumulate = 1;  // batches for a step, which gets the mean of their gradients
-  double clip_norm = 0;         // the largest global norm of the gradients; 0 is no limit
+  bool progress = false;  // a line on stdout, and one for each epoch
   detail::Function<void(FitStep&)> after_step = {};
   detail::Function<void(FitEpoch&)> after_epoch = {};
 };
@@ -113,6 +117,8 @@ class REEL_API FitRun {
   struct Settings {
     std::int64_t epochs, steps, patience, board_every, accumulate;
     double threshold, clip_norm;
+    Unconnected unconnected;
+    optim::LossScaler* scaler;
     bool restore_best, validates, progress;
     SummaryWriter* board;
     std::vector<std::string> metrics;
@@ -177,6 +183,7 @@ struct FitState {
   optim::Schedule* schedule;
   void fields(const auto& field) {
     run.fields(field);
+    if (run.settings.scaler) run.settings.scaler->fields(field);
     if constexpr (HasFields<Train>) train.fields(field);
     if (schedule) schedule->fields(field);
   }
@@ -211,8 +218,9 @@ fit(Model& model, Optimizer& optimizer, Train&& train, const Loss& loss,
   for (const auto& metric : options.metrics) names.push_back(metric.name);
   detail::FitRun run(
       {options.epochs, options.steps, options.patience, options.board_every, options.accumulate,
-       options.threshold, options.clip_norm, options.restore_best,
-       static_cast<bool>(options.validate.each), options.progress, options.board, std::move(names)},
+       options.threshold, options.clip_norm, options.unconnected, options.scaler,
+       options.restore_best, static_cast<bool>(options.validate.each), options.progress,
+       options.board, std::move(names)},
       optimizer, parameters(model), caller);
   using Examples = std::remove_reference_t<Train>;
   detail::FitState<Examples> state{run, train, options.schedule};

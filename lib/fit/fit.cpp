@@ -66,6 +66,12 @@ FitRun::FitRun(Settings own, optim::Optimizer& optimizer, std::vector<Variable> 
     fail<Error>(caller, "fit", "options.clip_norm", "0 or more", to_text(settings.clip_norm));
   if (!settings.metrics.empty() && !settings.validates)
     fail<Error>(caller, "fit", "options.metrics", "options.validate too", "metrics alone");
+  if (settings.scaler && settings.accumulate > 1)
+    fail<Error>(caller, "fit", "options.accumulate", "1 beside options.scaler",
+                std::to_string(settings.accumulate));
+  if (settings.scaler && settings.clip_norm > 0)
+    fail<Error>(caller, "fit", "options.clip_norm", "0 beside options.scaler",
+                to_text(settings.clip_norm), "LossScalerOptions has a clip_norm of its own.");
   if (settings.accumulate > 1) sum_.emplace_back(optimizer.variables(), caller);
   if (settings.restore_best)
     for (const Variable& parameter : parameters_) best_parameters.push_back(parameter.value());
@@ -82,21 +88,22 @@ void FitRun::refuse_checkpoints() const {
 
 bool FitRun::learn(GradientTape& tape, const Tensor& cost, double weight) {
   const CallerScope here(caller_, "fit");
-  if (settings.accumulate == 1) {
-    if (settings.clip_norm == 0)
-      optimizer_.step(tape, {cost, caller_});
-    else
-      optimizer_.step(optim::clip_by_global_norm(tape.row_gradients(cost, optimizer_.variables()),
-                                                 settings.clip_norm),
-                      caller_);
-    training.add(cost, weight);
-    ++step;
-    return true;
-  }
-  sum_[0].add(tape.gradient(cost, optimizer_.variables()), caller_);
+  const std::vector<Variable>& variables = optimizer_.variables();
   training.add(cost, weight);
-  if (++waiting_ < settings.accumulate) return false;
-  update();
+  if (settings.accumulate > 1) {
+    sum_[0].add(tape.gradient(cost, variables, settings.unconnected), caller_);
+    return ++waiting_ == settings.accumulate && (update(), true);
+  }
+  if (settings.scaler) {
+    if (!settings.scaler->step(optimizer_, tape, {cost, caller_})) return false;
+  } else {
+    std::vector<RowGradient> gradients =
+        tape.row_gradients(cost, variables, {.unconnected = settings.unconnected});
+    if (settings.clip_norm > 0)
+      gradients = optim::clip_by_global_norm(std::move(gradients), settings.clip_norm, caller_);
+    optimizer_.step(gradients, caller_);
+  }
+  ++step;
   return true;
 }
 bool FitRun::finish_group() {
