@@ -147,6 +147,7 @@ char_rnn --text LICENSE --steps 2 --hidden 8 --batch 2 --length 6 --sample 5
 crf_tagger --sentences 40 --epochs 1 --hidden 4
 fashion_mnist --data build/check/pictures --epochs 1 --batch 16 --hidden 4
 fashion_mnist --data build/check/pictures --epochs 1 --batch 16 --hidden 4 --model cnn
+hyperparameters --models 3 --steps 2 --folder build/check/runs
 maml --steps 2 --tasks 2 --hidden 4
 resnet --data build/check/pictures --epochs 1 --batch 16 --width 2
 resume --folder build/check/resumed --steps 4 --every 2
