@@ -6,6 +6,7 @@
 #include <reel/data/csv.hpp>
 #include <reel/data/files.hpp>
 #include <reel/data/images.hpp>
+#include <reel/data/json.hpp>
 #include <reel/data/key.hpp>
 #include <reel/data/pipeline.hpp>
 #include <reel/data/reader.hpp>

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cstdio>
 
+#include "lib/io/file.hpp"
+
 namespace reel::io {
 namespace {
 constexpr int most_depth = 127;
@@ -44,7 +46,8 @@ std::string json_string(std::string_view text) {
 }
 
 void JsonReader::fail(std::string_view expected) const {
-  input_.fail(expected, "'" + escaped(rest_.substr(0, 64)) + "'");
+  fail_(owner_, expected, "'" + escaped(rest_.substr(0, 64)) + "'");
+  __builtin_unreachable();
 }
 void JsonReader::skip_space() {
   rest_.remove_prefix(std::min(rest_.find_first_not_of(" \t\r\n"), rest_.size()));
@@ -130,6 +133,12 @@ bool JsonReader::take_null() {
   return true;
 }
 
+std::string_view JsonReader::value() {
+  skip_space();
+  const std::string_view before = rest_;
+  skip();
+  return before.substr(0, before.size() - rest_.size());
+}
 void JsonReader::skip(int depth) {
   if (depth > most_depth) fail("JSON of at most 127 levels");
   skip_space();

@@ -6,13 +6,19 @@
 #include <string_view>
 
 #include "lib/body/utf8.hpp"  // is_utf8
-#include "lib/io/input.hpp"
 
 namespace reel::io {
-/// Reads a text from left to right. Throws IoError, which names the file, if it is not JSON.
+/// Reads a text from left to right. If it is not JSON, `owner.fail(expected, got)` throws, such as
+/// that of an Input.
 class JsonReader {
  public:
-  JsonReader(std::string_view text, const Input& input) : rest_(text), input_(input) {}
+  template <class Owner>
+  JsonReader(std::string_view text, const Owner& owner)
+      : rest_(text),
+        owner_(&owner),
+        fail_([](const void* of, std::string_view expected, std::string_view got) {
+          static_cast<const Owner*>(of)->fail(expected, got);
+        }) {}
 
   /// Calls f(key) for each member of the object that comes next; f reads the value.
   template <class F>
@@ -37,6 +43,8 @@ class JsonReader {
   bool take_null();
   /// Skips one value of any type.
   void skip() { skip(0); }
+  /// The text of the value that comes next, which is skipped.
+  std::string_view value();
   void expect_end();
 
  private:
@@ -53,7 +61,8 @@ class JsonReader {
   std::uint32_t escaped_code();
   [[noreturn]] void fail(std::string_view expected) const;
   std::string_view rest_;
-  const Input& input_;
+  const void* owner_;
+  void (*fail_)(const void* owner, std::string_view expected, std::string_view got);
 };
 
 /// The text in quotes.
