@@ -4,6 +4,7 @@
 #include <reel/data/audio.hpp>
 #include <reel/data/conllu.hpp>
 #include <reel/data/csv.hpp>
+#include <reel/data/features.hpp>
 #include <reel/data/files.hpp>
 #include <reel/data/images.hpp>
 #include <reel/data/json.hpp>
