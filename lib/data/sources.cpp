@@ -65,6 +65,9 @@ Pipeline<CsvRow> csv(std::vector<std::string> files, CsvOptions options, Caller 
   };
   return files_stream("csv", std::move(files), open, caller);
 }
+Pipeline<JsonRecord> json_lines(std::vector<std::string> files, Caller caller) {
+  return files_stream("json_lines", std::move(files), open_json_lines, caller);
+}
 Pipeline<Tree> trees(std::vector<std::string> files, Caller caller) {
   return files_stream("trees", std::move(files), open_trees, caller);
 }

@@ -8,6 +8,7 @@
 
 #include <reel/data/conllu.hpp>
 #include <reel/data/csv.hpp>
+#include <reel/data/json.hpp>
 #include <reel/data/pipeline.hpp>
 #include <reel/data/reader.hpp>
 #include <reel/data/trees.hpp>
@@ -189,6 +190,9 @@ REEL_API Pipeline<std::string> tfrecords(std::vector<std::string> files,
 /// The rows of CSV files.
 REEL_API Pipeline<CsvRow> csv(std::vector<std::string> files, CsvOptions options = {},
                               Caller caller = Caller::here());
+/// The lines of files that each have one value of JSON.
+REEL_API Pipeline<JsonRecord> json_lines(std::vector<std::string> files,
+                                         Caller caller = Caller::here());
 /// Trees in brackets, as the Penn Treebank and the Stanford Sentiment Treebank have them.
 REEL_API Pipeline<Tree> trees(std::vector<std::string> files, Caller caller = Caller::here());
 /// The sentences of CoNLL-U files.
