@@ -20,7 +20,7 @@ INSTALLED = "headers pages refused consumers docs"  # checks that public headers
 TABLE = {
     "include": ("*", f"{LIBRARY} {INSTALLED} budgets clang whole-address extending tidy peers"),
     "lib/formulas": ("*", "*"), "lib/body": ("*", "*"), "lib/pool": ("*", "*"), "lib/memory": ("*", "*"),
-    "lib/table": ("*", "*"), "lib/record": ("*", "*"), "lib/flow": ("*", "*"),
+    "lib/table": ("*", "*"), "lib/graph": ("*", "*"), "lib/record": ("*", "*"), "lib/flow": ("*", "*"),
     "lib/gate": ("*", "*"),
     "lib/ops": ("*", f"{LIBRARY} pages budgets peers extending races"),
     "autograd": ("autograd exhaustion flow sweep threads trace nn", f"{LIBRARY} pages budgets peers"),

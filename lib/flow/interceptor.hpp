@@ -2,6 +2,7 @@
 // What may change how the ops of a thread run: traces, batching.
 #pragma once
 #include "lib/flow/context.hpp"
+#include "lib/table/host_read.hpp"
 
 namespace reel {
 /// One call of an op in the gate. Its inputs are converted to one dtype.
@@ -19,9 +20,6 @@ struct GateCall {
 
 struct CallView;
 class Tensors;
-
-/// What C++ asks of a tensor's elements.
-enum class HostRead : std::uint8_t { truth, values };
 
 /// Sees every op of this thread and may change what runs. Code that only watches is an Observer.
 class Interceptor {

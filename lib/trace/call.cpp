@@ -349,8 +349,9 @@ const tracing::Ending* replay_plan(TraceProgress& call, Context& context, tracin
   const tracing::Ending* const ending = call.replay->run();
   if (!ending || !call.replay->due()) return ending;
   call.began = std::chrono::steady_clock::now();
-  for (const int result : ending->results) call.expected.push_back(call.replay->result(result));
-  for (const auto& [variable, value] : ending->assigned)
+  const tracing::Segment& last = plan.tree.segments[ending->segment];
+  for (const int result : last.results) call.expected.push_back(call.replay->result(result));
+  for (const auto& [variable, value] : last.assigned)
     call.assigned.emplace_back(plan.tree.variables[static_cast<std::size_t>(variable)],
                                call.replay->assigned(variable));
   call.position = call.replay->position();
@@ -446,7 +447,8 @@ const void* TraceCall::replay() try {
 }
 
 Tensor TraceCall::take_result(std::size_t i) {
-  return progress_->replay->result(progress_->replayed->results[i]);
+  const tracing::Replay& replay = *progress_->replay;
+  return replay.result(replay.plan().tree.segments[progress_->replayed->segment].results[i]);
 }
 void TraceCall::add_result(const Tensor& x) {
   if (progress_->doing != Doing::eager) progress_->results.push_back(x);

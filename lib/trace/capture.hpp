@@ -15,68 +15,11 @@
 
 #include "lib/flow/interceptor.hpp"
 #include "lib/gate/gate.hpp"
+#include "lib/graph/graph.hpp"
 #include "lib/trace/state.hpp"
 
 namespace reel::tracing {
-/// Dtype, shape, strides and device of a value.
-struct Layout {
-  DType dtype = DType::float32;
-  bool contiguous = true;
-  bool live = false;  // promotes as a C++ number does
-  Device device = {};
-  std::int64_t elements = 0;
-  Shape shape;
-  Strides strides = {};
-
-  Layout() = default;
-  explicit Layout(const Body& body);
-  void set(Body& body) const;
-  std::int64_t bytes() const { return elements * size_of(dtype); }
-  friend bool operator==(const Layout& a, const Layout& b);
-};
-
-/// A value of a trace. A call starts with these values: its arguments, and the Variables that it
-/// reads or writes. An assignment to a Variable makes a new value.
-struct Value {
-  enum class Kind : std::uint8_t { argument, variable, constant, computed, view };
-  Kind kind = Kind::computed;
-  int number = 0;           // the number of the argument or Variable, or of the viewed value
-  std::int64_t offset = 0;  // of a view, in bytes
-  Layout layout = {};
-  Tensor constant = {};
-};
-
-/// A copy of options that stays valid after the call.
-class KeptOptions {
- public:
-  KeptOptions() = default;
-  explicit KeptOptions(OptionsView options);
-  KeptOptions(const KeptOptions& other) : KeptOptions(other.view()) {}
-  KeptOptions(KeptOptions&& other) noexcept;
-  KeptOptions& operator=(KeptOptions other) noexcept;
-  ~KeptOptions();
-  OptionsView view() const { return {type_, data_}; }
-  void* data() { return data_; }
-  friend bool operator==(const KeptOptions& a, const KeptOptions& b);
-
- private:
-  const OptionsType* type_ = nullptr;
-  void* data_ = nullptr;
-};
-
-/// A call of an op or of its gradient. A step without an op is a question: C++ reads elements of a
-/// value and may branch on them.
-struct Step {
-  Op* op = nullptr;
-  Part part = Part::value;
-  HostRead read = HostRead::values;  // for a question: what it reads
-  std::vector<int> inputs, outputs;  // values; -1 for a missing one
-  std::vector<int> updated;          // the Variables that an update writes
-  KeptOptions options;
-  Caller site;
-  bool user_code = false;  // a user's function or kernel; its gradient is another step
-  std::string answer;      // for a question: the bytes that C++ read
-};
+using graph::Branch, graph::KeptOptions, graph::Layout, graph::Segment, graph::Step, graph::Value;
 
 /// What C++ reads of x's elements, as a string of bytes.
 std::string answer_of(const Tensor& x, HostRead read);

@@ -45,8 +45,8 @@ void Lifetimes::find_uses() {
       ++step;
     }
     if (!segment.branches.empty()) use(segment.question.inputs[0], at_end);
-    if (!segment.ending) continue;
-    for (const int result : segment.ending->results) use(result, at_end);
+    if (!segment.ends) continue;
+    for (const int result : segment.results) use(result, at_end);
   }
 }
 

@@ -75,6 +75,6 @@ class Order {
 
 void put_updates_last(Tree& tree) {
   for (Segment& segment : tree.segments)
-    if (segment.ending) Order(tree, segment.steps).run();
+    if (segment.ends) Order(tree, segment.steps).run();
 }
 }  // namespace reel::tracing

@@ -93,8 +93,8 @@ class Planner {
           for (const int output : step.outputs)
             place(output).kind =
                 step.updated.empty() ? ValuePlace::Kind::given : ValuePlace::Kind::variable;
-      if (!segment.ending) continue;
-      for (const int result : segment.ending->results)
+      if (!segment.ends) continue;
+      for (const int result : segment.results)
         if (result >= 0 && place(root(result)).kind == ValuePlace::Kind::scratch)
           place(root(result)).kind = ValuePlace::Kind::fresh;
     }
@@ -153,9 +153,9 @@ class Planner {
     if (segment.branches.size() == 1)  // several branches may need different values
       release_if_dead(state, root(segment.question.inputs[0]), segment.branches[0].segment, -1);
     if (!on_cpu()) prepare_first(planned.first);
-    if (segment.ending) settle(planned.first);
+    if (segment.ends) settle(planned.first);
     planned.end = static_cast<unsigned>(plan_.instructions.size());
-    planned.ending = segment.ending;
+    planned.ending = tree_.endings[static_cast<std::size_t>(number)];
     planned.branches = segment.branches;
     if (segment.branches.empty()) return;
     planned.asked = segment.question.inputs[0];

@@ -17,7 +17,7 @@ struct Plan {
     unsigned first = 0, end = 0;  // instructions
     int asked = -1;
     HostRead read = HostRead::values;
-    std::vector<Branch> branches;
+    std::vector<graph::Branch> branches;
     std::shared_ptr<Ending> ending;
   };
   explicit Plan(const Tree& tree);

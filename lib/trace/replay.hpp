@@ -46,6 +46,7 @@ class Replay {
   /// The next value of a Variable.
   Tensor assigned(int variable) const;
   std::uint64_t position() const { return position_; }
+  const Plan& plan() const { return plan_; }
   /// The calls of user code in this replay, in order.
   std::vector<UserCall>& user_calls() { return user_calls_; }
 

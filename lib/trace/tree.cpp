@@ -53,7 +53,7 @@ class Walker {
   Difference walk() {
     for (const Variable& variable : path_.variables) variables_.push_back(number_of(variable));
     if (tree_.segments.empty()) {
-      tree_.segments.emplace_back();
+      start_segment();
       building_ = true;
     }
     for (const Step& step : path_.steps)
@@ -284,22 +284,29 @@ class Walker {
     const int next = static_cast<int>(tree_.segments.size());
     segment().branches.push_back({step.answer, next});
     segment_ = next;
-    tree_.segments.emplace_back();
+    start_segment();
     return true;
+  }
+
+  void start_segment() {
+    tree_.segments.emplace_back();
+    tree_.endings.emplace_back();
   }
 
   bool finish() {
     // Another thread may have added this path before.
-    if (!building_) return next_ == segment().steps.size() && segment().ending;
-    auto ending = std::make_shared<Ending>();
-    meet_all(nullptr, {}, path_.results, nullptr, ending->results);
+    if (!building_) return next_ == segment().steps.size() && segment().ends;
+    meet_all(nullptr, {}, path_.results, nullptr, segment().results);
     for (const auto& [variable, value] : path_.assigned) {
       int last;
       meet(value, -1, last);
-      ending->assigned.emplace_back(variables_[static_cast<std::size_t>(variable)], last);
+      segment().assigned.emplace_back(variables_[static_cast<std::size_t>(variable)], last);
     }
+    segment().ends = true;
+    auto ending = std::make_shared<Ending>();
+    ending->segment = static_cast<std::size_t>(segment_);
     ending->result = path_.result;
-    segment().ending = std::move(ending);
+    tree_.endings[ending->segment] = std::move(ending);
     ++tree_.paths;
     return true;
   }
@@ -316,14 +323,6 @@ class Walker {
   Difference difference_;
 };
 }  // namespace
-
-std::string place_of(const Step& step) {
-  std::string text(step.op ? step.op->name : "an op");
-  if (!step.site.file) return text;
-  const std::string_view path = step.site.file;
-  return text.append(" at ").append(path.substr(path.rfind('/') + 1)) + ":" +
-         std::to_string(step.site.line);
-}
 
 std::string element_text(const Body& x, std::int64_t i) {
   return with_element(x.dtype, [&]<class T>(Type<T>) -> std::string {

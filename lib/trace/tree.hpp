@@ -12,10 +12,9 @@
 #include "lib/trace/captured.hpp"
 
 namespace reel::tracing {
-/// The end of a path.
+/// The end of a path, at the end of a segment.
 struct Ending : std::enable_shared_from_this<Ending> {
-  std::vector<int> results;
-  std::vector<std::pair<int, int>> assigned;
+  std::size_t segment;
   std::shared_ptr<KeptResult> result;
   /// The number of replays up to the next one that is checked; 0 if none is.
   std::atomic<std::uint32_t> until_check = 1;
@@ -30,35 +29,19 @@ struct Difference {
   explicit operator bool() const { return !what.empty(); }
 };
 
-struct Branch {
-  std::string answer;
-  int segment;
-};
-
-/// Steps without a question. Then follows a question, whose answer selects the next segment, or the
-/// end.
-struct Segment {
-  std::vector<Step> steps;
-  Step question;  // only if there are branches
-  std::vector<Branch> branches;
-  std::shared_ptr<Ending> ending;
-};
-
-struct Tree {
-  std::vector<Value> values;
+/// A graph, the Variables that its values name by number, and the ends of its paths.
+struct Tree : graph::Graph {
   std::vector<Variable> variables;
-  std::vector<Segment> segments;
+  std::vector<std::shared_ptr<Ending>> endings;  // of each segment; null where no path ends
   std::size_t paths = 0;
 
   /// Adds a path. If it leaves a known path although all answers are equal, nothing is added, and
   /// the result says where it leaves.
   Difference add(const Capture& path);
   /// The end of the newest path.
-  std::shared_ptr<Ending> ending() const { return segments.back().ending; }
+  const std::shared_ptr<Ending>& ending() const { return endings.back(); }
 };
 
-/// "multiply at train.cpp:12"
-std::string place_of(const Step& step);
 /// An element, with as few digits as identify it.
 std::string element_text(const Body& x, std::int64_t i);
 }  // namespace reel::tracing

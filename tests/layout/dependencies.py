@@ -29,6 +29,7 @@ LAYERS = [
     ["lib/pool"],
     ["lib/memory"],
     ["lib/table"],
+    ["lib/graph"],
     ["lib/record"],
     ["lib/flow"],
     ["lib/gate"],

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A function as plain data: steps over numbered values, in segments that part where C++ asked a
+// value for something and got different answers. A graph has no addresses of Variables or of user
+// types, and nothing that changes while it runs.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lib/body/shape.hpp"
+#include "lib/table/host_read.hpp"
+#include "lib/table/op.hpp"
+
+namespace reel::graph {
+/// Dtype, shape, strides and device of a value.
+struct Layout {
+  DType dtype = DType::float32;
+  bool contiguous = true;
+  bool live = false;  // promotes as a C++ number does
+  Device device = {};
+  std::int64_t elements = 0;
+  Shape shape;
+  Strides strides = {};
+
+  Layout() = default;
+  explicit Layout(const Body& body);
+  void set(Body& body) const;
+  std::int64_t bytes() const { return elements * size_of(dtype); }
+  friend bool operator==(const Layout& a, const Layout& b);
+};
+
+/// A value of a trace. A call starts with these values: its arguments, and the Variables that it
+/// reads or writes. An assignment to a Variable makes a new value.
+struct Value {
+  enum class Kind : std::uint8_t { argument, variable, constant, computed, view };
+  Kind kind = Kind::computed;
+  int number = 0;           // the number of the argument or Variable, or of the viewed value
+  std::int64_t offset = 0;  // of a view, in bytes
+  Layout layout = {};
+  Tensor constant = {};
+  std::string name = {};  // that named() gave
+};
+
+/// A copy of options that stays valid after the call.
+class KeptOptions {
+ public:
+  KeptOptions() = default;
+  explicit KeptOptions(OptionsView options);
+  KeptOptions(const KeptOptions& other) : KeptOptions(other.view()) {}
+  KeptOptions(KeptOptions&& other) noexcept;
+  KeptOptions& operator=(KeptOptions other) noexcept;
+  ~KeptOptions();
+  OptionsView view() const { return {type_, data_}; }
+  void* data() { return data_; }
+  friend bool operator==(const KeptOptions& a, const KeptOptions& b);
+
+ private:
+  const OptionsType* type_ = nullptr;
+  void* data_ = nullptr;
+};
+
+/// A call of an op or of its gradient. A step without an op is a question: C++ reads elements of a
+/// value and may branch on them.
+struct Step {
+  Op* op = nullptr;
+  Part part = Part::value;
+  HostRead read = HostRead::values;  // for a question: what it reads
+  std::vector<int> inputs, outputs;  // values; -1 for a missing one
+  std::vector<int> updated;          // the Variables that an update writes
+  KeptOptions options;
+  Caller site;
+  bool user_code = false;  // a user's function or kernel; its gradient is another step
+  std::string answer;      // for a question: the bytes that C++ read
+};
+
+/// "multiply at train.cpp:12"
+std::string place_of(const Step& step);
+
+struct Branch {
+  std::string answer;
+  int segment;
+};
+
+/// Steps without a question. Then follows a question, whose answer selects the next segment, or the
+/// end of a path.
+struct Segment {
+  std::vector<Step> steps;
+  Step question;  // only if there are branches
+  std::vector<Branch> branches;
+  bool ends = false;
+  std::vector<int> results;                   // of a path that ends; -1: undefined
+  std::vector<std::pair<int, int>> assigned;  // Variables and their values at the end
+};
+
+/// What starts at segment 0. Values come before what reads them.
+struct Graph {
+  std::vector<Value> values;
+  std::vector<Segment> segments;
+};
+}  // namespace reel::graph
