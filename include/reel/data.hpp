@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Pipelines of data, and readers of files.
 #pragma once
+#include <reel/data/arrow.hpp>
 #include <reel/data/audio.hpp>
 #include <reel/data/conllu.hpp>
 #include <reel/data/csv.hpp>
