@@ -175,8 +175,11 @@ std::string_view take_last(std::string_view& line) {
 }
 template <class T>
 bool parse(std::string_view text, T& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size();
+  T read{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), read);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  if (whole) number = read;
+  return whole;
 }
 /// The number of words and dimensions, if the first line has them.
 bool read_head(std::string_view line, std::size_t& words, std::size_t& dimensions) {

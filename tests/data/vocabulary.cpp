@@ -109,6 +109,8 @@ TEST_CASE("vectors of words are read as GloVe and word2vec write them") {
   const auto known = data::read_vectors(File("a 1\nunk 2\n").path, {.unknown = "unk"});
   CHECK(known.vocabulary.id("x") == 1);
   CHECK(known.vectors.shape() == Shape({2, 1}));
+  CHECK(data::read_vectors(File("a 2.5 1.5\n").path).vectors.to_vector<float>() ==
+        std::vector<float>{2.5, 1.5});
   CHECK(data::read_vectors(File("").path).vocabulary.size() == 0);
 }
 
