@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A library for tests/io/dlpack.py. It exports arrays to NumPy and PyTorch, and imports theirs.
+// A library for tests/io/dlpack.py and tests/data/peers.py. It exports arrays to NumPy and PyTorch,
+// and imports theirs and tables of pyarrow.
 #include <cstring>
 #include <string>
 
@@ -53,6 +54,27 @@ REEL_API const void* address() {
   const void* const first = array->dl_tensor.data;
   array->deleter(array);
   return first;
+}
+/// Reads a stream of Arrow. `text` gets the columns, one on each line, or the message of an error.
+REEL_API void take_arrow(void* stream, bool nulls, char* text, std::size_t size) {
+  std::string words;
+  try {
+    const data::Table table =
+        data::read_arrow(static_cast<ArrowArrayStream*>(stream), {.nulls = nulls});
+    for (const data::TableColumn& column : table.columns) {
+      words += column.name + ":";
+      for (const std::string& one : column.texts) words += " " + one;
+      if (column.values.defined())
+        for (const double one : column.values.to(DType::float64).to_vector<double>())
+          words += fmt::format(" {}", one);
+      if (nulls)
+        for (const bool valid : column.valid.to_vector<bool>()) words += valid ? " +" : " -";
+      words += '\n';
+    }
+  } catch (const Error& error) {
+    words = error.what();
+  }
+  std::strncpy(text, words.c_str(), size - 1);
 }
 REEL_API void drop() { held() = Tensor(); }
 REEL_API long live_tensors() { return memory_statistics().live_tensors; }
