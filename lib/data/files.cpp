@@ -4,6 +4,7 @@
 #include <glob.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include <reel/data/files.hpp>
@@ -167,8 +168,9 @@ std::vector<std::string> glob(const std::string& pattern, Caller caller) try {
     Found() : glob_t() {}
     ~Found() { ::globfree(this); }
   } found;
-  const int status = ::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found);
-  if (status == GLOB_NOSPACE) throw std::bad_alloc();
+  const auto ends = [](const char*, int error) { return static_cast<int>(error == ENOMEM); };
+  const int status = ::glob(pattern.c_str(), GLOB_NOSORT, ends, &found);
+  if (status == GLOB_NOSPACE || status == GLOB_ABORTED) throw std::bad_alloc();
   if (status != 0)
     fail<IoError>(caller, "glob", "pattern", "a pattern that files fit",
                   "\"" + io::escaped(pattern) + "\"");

@@ -3,6 +3,8 @@
 
 #include <dlfcn.h>
 
+#include <new>
+
 #include <reel/error.hpp>
 
 #include "lib/io/file.hpp"
@@ -15,9 +17,12 @@ void Encoded::fail(std::string_view expected, std::string_view got, std::string_
 
 Foreign::Foreign(const char* file, std::string_view package, const Encoded& encoded)
     : library_(::dlopen(file, RTLD_LAZY | RTLD_LOCAL)), package_(package), encoded_(encoded) {
-  if (!library_)
-    encoded.fail("the library " + std::string(file), "none",
-                 "Install it: its package in Debian is " + std::string(package) + ".");
+  if (library_) return;
+  const char* const reason = ::dlerror();
+  if (reason && std::string_view(reason).find("memory") != std::string_view::npos)
+    throw std::bad_alloc();
+  encoded.fail("the library " + std::string(file), "none",
+               "Install it: its package in Debian is " + std::string(package) + ".");
 }
 void* Foreign::address(const char* name) const {
   void* const found = ::dlsym(library_, name);

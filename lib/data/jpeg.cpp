@@ -4,6 +4,7 @@
 #if __has_include(<jpeglib.h>)
 #include <csetjmp>
 #include <cstdio>
+#include <new>
 // Only behind <cstdio>.
 #include <jpeglib.h>
 
@@ -90,6 +91,7 @@ class Decoder {
     return true;
   }
   std::string_view message() const { return message_; }
+  bool lacks_memory() const { return errors_.msg_code == JERR_OUT_OF_MEMORY; }
 
  private:
   static Decoder& of(j_common_ptr image) { return *static_cast<Decoder*>(image->client_data); }
@@ -121,6 +123,7 @@ Pixels read_jpeg(const Encoded& encoded, int channels, std::int64_t most_pixels)
     pixels.make(encoded, most_pixels, 1024);  // a bit for a block of 64 pixels, and twice this
     whole = decoder.finish(pixels);
   }
+  if (!whole && decoder.lacks_memory()) throw std::bad_alloc();
   if (!whole) encoded.fail("a whole JPEG, gray or in color", decoder.message());
   return pixels;
 }

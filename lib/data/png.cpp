@@ -8,6 +8,7 @@
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
+#include <new>
 
 namespace reel::data {
 namespace {
@@ -126,6 +127,7 @@ Pixels read_png(const Encoded& encoded, std::int64_t most_pixels) {
     pixels.make(encoded, most_pixels, 8 * 1032);  // eight pixels in a byte, and a deflated byte
     whole = decoder.finish(pixels);
   }
+  if (!whole && decoder.message().find("memory") != std::string_view::npos) throw std::bad_alloc();
   if (!whole) encoded.fail("a whole PNG", decoder.message());
   return pixels;
 }

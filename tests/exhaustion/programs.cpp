@@ -562,6 +562,7 @@ constexpr ProgramKind kinds[] = {
     {"a lasting trace", make<LastingTrace>},
     {"files", files_program},
     {"checkpoints", checkpoints_program},
+    {"files of data", data_files_program},
     {"arrays of others", exchange_program},
     {"selection", selection_program},
     {"layout", layout_program},

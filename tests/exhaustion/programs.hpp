@@ -52,6 +52,8 @@ std::unique_ptr<Program> make(unsigned variant) {
 // files.cpp
 std::unique_ptr<Program> files_program(unsigned variant);
 std::unique_ptr<Program> checkpoints_program(unsigned variant);
+// data_files.cpp
+std::unique_ptr<Program> data_files_program(unsigned variant);
 // exchange.cpp
 std::unique_ptr<Program> exchange_program(unsigned variant);
 // functions.cpp
