@@ -34,6 +34,7 @@ TABLE = {
     "lib/io": ("exhaustion io", "sets samples address pages"),
     "lib/bench": ("bench", "rows pages"),
     "lib/data": ("data exhaustion fit", "sets samples address threads pages"),
+    "lib/plot": ("exhaustion plot", "sets pages"),
     "lib/testing": ("testing", "sets pages"),
     "samples": ("", "samples"),
     "bench": ("", "budgets rows"),

@@ -32,6 +32,7 @@
 #include <reel/ops.hpp>
 #include <reel/optim.hpp>
 #include <reel/pinned.hpp>
+#include <reel/plot.hpp>
 #include <reel/progress.hpp>
 #include <reel/random.hpp>
 #include <reel/tape.hpp>

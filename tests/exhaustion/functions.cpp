@@ -164,8 +164,32 @@ struct Losses : Program {
     results.add(mse_loss(w, target, Reduction::none) + l1_loss(w, target, Reduction::sum));
   }
 };
+
+struct Plots : Program {
+  Tensor x;
+  std::vector<double> y = {1, 2, 4};
+  std::vector<plot::Series> series{{"a name that is on the heap, as long as it is", y, {}}};
+  plot::LineOptions options{.title = "a title that is on the heap, as long as it is"};
+  std::vector<std::string> names;
+  explicit Plots(unsigned variant)
+      : x(abs(numbers({3, 3}, variant))), names(3, "the name of a row, which is on the heap") {}
+  void run(Results& results) override {
+    const auto add = [&](const plot::Plot& plot) {
+      results.add(static_cast<double>(plot.to_text().size() + plot.to_svg().size()));
+    };
+    add(plot::lines(series, options));
+    add(plot::lines(x));
+    add(plot::histogram(y));
+    add(plot::heatmap(x));
+    add(plot::confusion(x));
+    add(plot::attention(x));
+    bench::Progress progress("a unit whose name is on the heap", 1, {.descriptor = -1});
+    progress.show(1, names[0]);
+  }
+};
 }  // namespace
 
+std::unique_ptr<Program> plots_program(unsigned variant) { return make<Plots>(variant); }
 std::unique_ptr<Program> selection_program(unsigned variant) { return make<Selection>(variant); }
 std::unique_ptr<Program> layout_program(unsigned variant) { return make<Layout>(variant); }
 std::unique_ptr<Program> scatter_program(unsigned variant) { return make<Scatter>(variant); }

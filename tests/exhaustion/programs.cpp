@@ -569,6 +569,7 @@ constexpr ProgramKind kinds[] = {
     {"scatter", scatter_program},
     {"distributions", distributions_program},
     {"losses", losses_program},
+    {"plots", plots_program},
     {"optimizers", optimizers_program},
     {"layers", layers_program},
     {"transformers", transformers_program},

@@ -62,6 +62,7 @@ std::unique_ptr<Program> layout_program(unsigned variant);
 std::unique_ptr<Program> scatter_program(unsigned variant);
 std::unique_ptr<Program> distributions_program(unsigned variant);
 std::unique_ptr<Program> losses_program(unsigned variant);
+std::unique_ptr<Program> plots_program(unsigned variant);
 // models.cpp
 std::unique_ptr<Program> optimizers_program(unsigned variant);
 std::unique_ptr<Program> layers_program(unsigned variant);

@@ -48,6 +48,7 @@ USERS = {
                 "lib/body/text.hpp"),
     "lib/io": ("lib/body lib/flow lib/gate lib/memory lib/ops lib/pool lib/tensor",
                "lib/body/text.hpp lib/body/utf8.hpp lib/pool/process.hpp lib/tensor/raw.hpp"),
+    "lib/plot": ("lib/body lib/gate lib/memory lib/ops", "lib/body/text.hpp lib/body/utf8.hpp"),
     "lib/bench": ("lib/body", "lib/body/utf8.hpp"),
     "lib/data": ("lib/body lib/flow lib/gate lib/io lib/memory lib/ops lib/pool lib/tensor",
                  "lib/body/text.hpp lib/io/atomic_file.hpp lib/io/elements.hpp lib/io/file.hpp lib/io/input.hpp "
