@@ -24,7 +24,7 @@ TABLE = {
     "lib/gate": ("*", "*"),
     "lib/ops": ("*", f"{LIBRARY} pages budgets peers extending races"),
     "autograd": ("autograd exhaustion flow sweep threads trace nn", f"{LIBRARY} pages budgets peers"),
-    "lib/trace": ("exhaustion flow sweep threads trace nn", f"{LIBRARY} pages arm"),
+    "lib/trace": ("exhaustion flow graph sweep threads trace nn", f"{LIBRARY} pages arm"),
     "lib/cpu": ("exhaustion kernels ops sweep threads trace", "budgets sets address threads arm peers tidy clang"),
     "cuda": ("", "emulator samples address races cuda"),
     "lib/tensor": ("autograd exhaustion far gate tensor trace", f"{LIBRARY} pages"),

@@ -23,6 +23,7 @@
 #include <reel/event.hpp>
 #include <reel/finite.hpp>
 #include <reel/fit.hpp>
+#include <reel/graph.hpp>
 #include <reel/io.hpp>
 #include <reel/live.hpp>
 #include <reel/memory.hpp>

@@ -3,6 +3,7 @@
 #pragma once  // defined in lib/trace
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -15,6 +16,8 @@
 #include <reel/signature.hpp>
 
 namespace reel {
+class Graph;
+
 /// Options of trace().
 struct TraceOptions {
   /// The share of the time that checks may take. A check runs the function beside a replay, and
@@ -29,6 +32,7 @@ struct TraceOptions {
 namespace detail {
 struct TraceBook;      // what was captured (lib/trace)
 struct TraceProgress;  // one call
+struct GraphData;      // lib/graph
 
 /// The memory that holds the state of a function: a run that changes it cannot be replayed.
 class REEL_API StateList {
@@ -186,6 +190,9 @@ class REEL_API TraceCall {
   /// After the function has run. Its result is valid even if there is no memory to keep what was
   /// captured.
   void finish();
+  /// For graph_of(): what a call with these arguments would replay.
+  std::shared_ptr<const GraphData> graph(
+      const std::vector<std::pair<const Tensor*, std::string>>& names);
   template <class R>
   void finish(R& result) try {
     owns(&result, sizeof result);
@@ -404,6 +411,8 @@ class Traced<R(Args...)> {
   /// A text for people: for each signature its steps, its branches, its Variables and constants,
   /// and why calls run eagerly, if they do.
   std::string explain() const { return traces_.explain(); }
+  /// The graph that a call with these arguments would replay: see graph_of() in graph.hpp.
+  Graph graph(std::decay_t<Args>... args, Caller caller = Caller::here()) const;
 
  private:
   template <class F>

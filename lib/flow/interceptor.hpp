@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What may change how the ops of a thread run: traces, batching.
 #pragma once
+#include <string_view>
+
 #include "lib/flow/context.hpp"
 #include "lib/table/host_read.hpp"
 
@@ -39,6 +41,9 @@ class Interceptor {
   virtual void host_read(const Tensor&, HostRead) {}
   /// C++ reads a value that is not in a tensor. A trace cannot notice when this value changes.
   virtual void cannot_follow(const char* /*what*/) {}
+  /// named() was called; a NameScope begins, or ends (an empty name).
+  virtual void named(const Body& /*x*/, std::string_view /*name*/) {}
+  virtual void scope_changes(std::string_view /*name*/) {}
   /// A user's function or kernel is about to run. True if the interceptor gives its results.
   virtual bool user_code_begins(const CallView&, Tensors& /*results*/) { return false; }
   /// The user's function has run; null if it threw. Events of a kernel follow this one.

@@ -2,10 +2,13 @@
 #include "lib/graph/graph.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
-#include "lib/body/body.hpp"
+#include "lib/body/access.hpp"
+#include "lib/body/dtypes.hpp"
 #include "lib/body/live.hpp"
+#include "lib/body/text.hpp"
 
 namespace reel::graph {
 Layout::Layout(const Body& body)
@@ -56,6 +59,16 @@ KeptOptions::~KeptOptions() {
 bool operator==(const KeptOptions& a, const KeptOptions& b) {
   return a.type_ == b.type_ && (!a.type_ || a.type_->equal(a.data_, b.data_));
 }
+std::string element_text(const Body& x, std::int64_t i) {
+  return with_element(x.dtype, [&]<class T>(Type<T>) -> std::string {
+    if constexpr (std::is_same_v<T, bool>) return x.as<bool>()[i] ? "true" : "false";
+    if constexpr (std::is_integral_v<T> || std::is_same_v<T, double>)
+      return to_text(Scalar(x.as<T>()[i]));
+    char text[32];
+    return {text, std::to_chars(text, text + sizeof text, static_cast<float>(x.as<T>()[i])).ptr};
+  });
+}
+
 std::string place_of(const Step& step) {
   std::string text(step.op ? step.op->name : "an op");
   if (!step.site.file) return text;

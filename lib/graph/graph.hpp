@@ -3,6 +3,8 @@
 // value for something and got different answers. A graph has no addresses of Variables or of user
 // types, and nothing that changes while it runs.
 #pragma once
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +12,10 @@
 #include "lib/body/shape.hpp"
 #include "lib/table/host_read.hpp"
 #include "lib/table/op.hpp"
+
+namespace reel::detail {
+struct GraphData;
+}
 
 namespace reel::graph {
 /// Dtype, shape, strides and device of a value.
@@ -69,10 +75,13 @@ struct Step {
   std::vector<int> updated;          // the Variables that an update writes
   KeptOptions options;
   Caller site;
+  std::shared_ptr<const std::string> scope = {};  // of NameScopes; null outside of them
   bool user_code = false;  // a user's function or kernel; its gradient is another step
   std::string answer;      // for a question: the bytes that C++ read
 };
 
+/// An element, with as few digits as identify it.
+std::string element_text(const Body& x, std::int64_t i);
 /// "multiply at train.cpp:12"
 std::string place_of(const Step& step);
 
@@ -97,4 +106,20 @@ struct Graph {
   std::vector<Value> values;
   std::vector<Segment> segments;
 };
+
+/// "tanh.d0", "ask"
+std::string op_text(const Step& step);
+/// A name for each value, each once.
+std::vector<std::string> names_of(const detail::GraphData& data);
+/// What is wrong in a graph with so many arguments and Variables: "step 3, multiply at
+/// model.cpp:12: %7 is read before it is made". Empty if nothing is.
+std::string fault_of(const Graph& graph, std::size_t variables);
 }  // namespace reel::graph
+
+namespace reel::detail {
+/// A graph with the names of its arguments and Variables, and the values that these had.
+struct GraphData : graph::Graph {
+  std::vector<std::string> arguments, variables;
+  std::vector<Tensor> variable_values;
+};
+}  // namespace reel::detail

@@ -2,6 +2,7 @@
 #include "lib/trace/book.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "lib/pool/process.hpp"
@@ -9,6 +10,7 @@
 
 namespace reel::detail {
 namespace {
+const bool verifies = std::getenv("REEL_VERIFY") != nullptr;
 constexpr int most_failures = 3, most_changes = 16, most_skips = 64;
 constexpr std::size_t most_paths = 64, most_signatures = 1024;
 
@@ -99,6 +101,9 @@ tracing::Difference TraceEntry::publish(const tracing::Capture& path, std::uint6
   }
   tracing::Tree grown = tree;  // a copy, so that nothing changes before all memory is allocated
   if (tracing::Difference difference = grown.add(path)) return difference;
+  if (verifies)
+    if (const std::string fault = graph::fault_of(grown, grown.variables.size()); !fault.empty())
+      fail<TraceError>({}, "trace", "graph", "values that are made before they are read", fault);
   if (grown.paths == before) return {};  // another thread has added the path already
   grown.ending()->last_good = call;
   if (captured)

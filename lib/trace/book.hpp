@@ -17,6 +17,7 @@
 
 namespace reel::detail {
 using Key = std::vector<std::uint64_t>;
+std::uint64_t hash_of(const Key& key);
 
 /// The description of one argument of a signature. A number has a path.
 struct ArgumentText {

@@ -157,6 +157,7 @@ void Tracer::after(const GateCall& call) {
   step.op = &call.op;
   step.part = call.part;
   step.site = call.site;
+  if (!scopes_.empty()) step.scope = scopes_.back();
   const int written = call.updated ? call.output_count : 0;
   const bool user_code = step.user_code = call.part == Part::value && call.op.composite &&
                                           runs_user_code(call.op, device_of(*call.outputs[0]));
@@ -191,6 +192,20 @@ void Tracer::after(const GateCall& call) {
     }
   }
   capture_.steps.push_back(std::move(step));
+}
+
+void Tracer::named(const Body& x, std::string_view name) {
+  const auto known = by_body_.find(&x);
+  if (known == by_body_.end()) return;
+  capture_.values[static_cast<std::size_t>(known->second)].name = name;
+}
+void Tracer::scope_changes(std::string_view name) {
+  if (name.empty()) {
+    if (!scopes_.empty()) scopes_.pop_back();
+    return;
+  }
+  std::string path = scopes_.empty() ? std::string() : *scopes_.back() + "/";
+  scopes_.push_back(std::make_shared<const std::string>(path.append(name)));
 }
 
 void Tracer::cannot_follow(const char* what) {

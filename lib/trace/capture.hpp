@@ -81,6 +81,8 @@ class Tracer : public Interceptor {
   void aliased(const Body& x, Body& made) override;
   void host_read(const Tensor& x, HostRead read) override;
   void cannot_follow(const char* what) override;
+  void named(const Body& x, std::string_view name) override;
+  void scope_changes(std::string_view name) override;
   bool user_code_begins(const CallView& call, Tensors& results) override;
   void user_code_ends(const GateCall* call) override;
   bool takes_gradients() const override { return true; }
@@ -119,6 +121,7 @@ class Tracer : public Interceptor {
   std::vector<UserCall> known_calls_;
   std::size_t next_known_call_ = 0;
   std::unordered_set<const Body*> inner_;  // bodies that were made inside of such a step
+  std::vector<std::shared_ptr<const std::string>> scopes_;  // the open ones, with those around them
   std::string trouble_;
   bool by_chance_ = false;
   const Generator* generator_;

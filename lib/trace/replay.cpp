@@ -19,6 +19,7 @@ namespace reel::tracing {
 namespace {
 /// A frame with more scratch memory than this returns it to the cache of blocks after each call.
 constexpr std::int64_t most_kept_bytes = 256 << 10;
+}  // namespace
 
 Tensor made_for(Context& context, const Layout& layout) {
   Body* body = allocate_on(context, layout.device, layout.dtype, layout.shape, layout.elements);
@@ -28,7 +29,6 @@ Tensor made_for(Context& context, const Layout& layout) {
   if (layout.live) body->device_kind |= live_number;
   return Access::adopt(body);
 }
-}  // namespace
 
 Frame::Frame(const Plan& plan)
     : headers(plan.tree.values.size()),

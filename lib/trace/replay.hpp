@@ -25,6 +25,9 @@ struct Frame {
   std::vector<ChangedWord> changes;
 };
 
+/// A Tensor with memory of its own and this layout. Throws MemoryError.
+Tensor made_for(Context& context, const Layout& layout);
+
 class Replay {
  public:
   Replay(Context& context, Plan& plan);

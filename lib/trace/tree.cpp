@@ -238,6 +238,7 @@ class Walker {
     mine.user_code = step.user_code;
     mine.options = step.options;
     mine.site = step.site;
+    mine.scope = step.scope;
     segment().steps.push_back(std::move(mine));
     return true;
   }
@@ -323,16 +324,6 @@ class Walker {
   Difference difference_;
 };
 }  // namespace
-
-std::string element_text(const Body& x, std::int64_t i) {
-  return with_element(x.dtype, [&]<class T>(Type<T>) -> std::string {
-    if constexpr (std::is_same_v<T, bool>) return x.as<bool>()[i] ? "true" : "false";
-    if constexpr (std::is_integral_v<T> || std::is_same_v<T, double>)
-      return to_text(Scalar(x.as<T>()[i]));
-    char text[32];
-    return {text, std::to_chars(text, text + sizeof text, static_cast<float>(x.as<T>()[i])).ptr};
-  });
-}
 
 Difference Tree::add(const Capture& path) {
   Tree grown = *this;

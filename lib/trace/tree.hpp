@@ -42,6 +42,5 @@ struct Tree : graph::Graph {
   const std::shared_ptr<Ending>& ending() const { return endings.back(); }
 };
 
-/// An element, with as few digits as identify it.
-std::string element_text(const Body& x, std::int64_t i);
+using graph::element_text;
 }  // namespace reel::tracing

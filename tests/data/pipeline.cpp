@@ -95,7 +95,8 @@ void check_every_stop(const std::function<data::Pipeline<T>(int)>& make,
 }
 }  // namespace
 
-TEST_CASE("the order and the values of a pipeline do not depend on its threads", "[cpu][data]") {
+TEST_CASE("the order and the values of a pipeline do not depend on its threads",
+          "[cpu][data][threads]") {
   const auto make = [](int threads) {
     return data::range(1000)
         .shuffle({.seed = 3})
@@ -137,7 +138,7 @@ TEST_CASE("ops in map() draw from the element's own random numbers", "[cpu][data
   CHECK(std::set<float>(first.begin(), first.end()).size() == 5);
 }
 
-TEST_CASE("a pipeline stops and resumes at each step", "[cpu][data]") {
+TEST_CASE("a pipeline stops and resumes at each step", "[cpu][data][threads]") {
   const auto same = [](const Tensor& x) { return numbers(x); };
   SECTION("indexed") {
     check_every_stop<Tensor>(
@@ -201,7 +202,7 @@ TEST_CASE("a pipeline stops and resumes at each step", "[cpu][data]") {
   }
 }
 
-TEST_CASE("random pipelines agree with a model made of lists", "[cpu][data]") {
+TEST_CASE("random pipelines agree with a model made of lists", "[cpu][data][threads]") {
   std::mt19937_64 random(11);
   const auto below = [&](std::int64_t n) {
     return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n));
@@ -427,7 +428,7 @@ TEST_CASE("a loop goes through the rest of the epoch", "[cpu][data]") {
   CHECK(rest_of(line) != seen);  // the next epoch
 }
 
-TEST_CASE("an exception arrives in its turn with its item", "[cpu][data]") {
+TEST_CASE("an exception arrives in its turn with its item", "[cpu][data][threads]") {
   const auto wrong_at = [](std::int64_t bad) {
     return [bad](std::int64_t i) {
       if (i == bad) throw std::runtime_error("a bad file");
@@ -472,7 +473,7 @@ TEST_CASE("an exception arrives in its turn with its item", "[cpu][data]") {
   CHECK_THROWS_AS(rest_of(strange), data::ItemError);
 }
 
-TEST_CASE("the threads of a pipeline end with it", "[cpu][data]") {
+TEST_CASE("the threads of a pipeline end with it", "[cpu][data][threads]") {
   const auto threads_now = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
   };

@@ -494,6 +494,41 @@ TEST_CASE("a failed write throws nothing, and lost() counts", "[board]") {
   CHECK(stored == 2 + 1 + 1 + 5);
 }
 
+TEST_CASE("a graph is a tensorflow.GraphDef", "[cpu]") {
+  const Folder folder;
+  auto traced = trace([](Tensor x) {
+    const NameScope scope("a b");  // a blank is not allowed in a name
+    return named(tanh(x * x), "length");
+  });
+  traced(ones({2, 3}));
+  auto steps = trace([](Tensor x) {
+    for (int i = 0; i < 3000; ++i) x = x + x;
+    return x;
+  });
+  steps(ones({1}));
+  {
+    SummaryWriter board(folder.path.string());
+    board.graph(graph_of(traced, ones({2, 3})));
+    board.graph(graph_of(steps, ones({1})));
+  }
+  const auto nodes_of = [&](std::size_t event) {
+    const Fields graph =
+        fields(field(fields(records(contents(only_file(folder.path))).at(event)), {4}));
+    std::map<std::string, Fields> nodes;
+    for (auto [at, end] = graph.equal_range(1); at != end; ++at) {
+      const Fields node = fields(at->second);
+      CHECK(nodes.emplace(field(node, {1}), node).second);
+    }
+    return nodes;
+  };
+  const auto nodes = nodes_of(1);
+  REQUIRE(nodes.size() == 3);
+  CHECK(field(nodes.at("argument_0"), {2}) == "Placeholder");
+  CHECK(field(nodes.at("a_b/multiply"), {3}) == "argument_0");
+  CHECK(field(nodes.at("a_b/length"), {2}) == "tanh");
+  CHECK(field(nodes.at("a_b/length"), {3}) == "a_b/multiply");
+  CHECK(nodes_of(2).size() == 2);  // one node for 3,000 equal steps
+}
 TEST_CASE("every kind of event", "[every_event]") {
   Folder own;
   const char* const given = std::getenv("REEL_SUMMARIES");
@@ -507,9 +542,19 @@ TEST_CASE("every kind of event", "[every_event]") {
   board.audio("tone", sin(arange(0, 800).to(DType::float32) * 0.3) / 2, {.rate = 8000}, 0);
   board.pr_curve("curve", tensor({1, 0, 1, 0}), tensor({1.0, 0.5, 0.5, 0.0}), 0, {.thresholds = 3});
   board.embedding("words", eye(3), {.labels = {"a", "b", "c"}});
+  auto traced = trace([](Tensor x) {
+    Tensor product;
+    {
+      const NameScope scope("scope");
+      product = named(x * x, "product");
+    }
+    return tanh(product);
+  });
+  traced(ones({3}));
+  board.graph(graph_of(traced, ones({3})));
   board.hparams({{"rate", 1e-3}, {"optimizer", "adam"}, {"nesterov", true}}, {"train/loss"});
   board.flush();
   CHECK(board.lost() == 0);
-  CHECK(events_in(only_file(folder)).size() == 108);
+  CHECK(events_in(only_file(folder)).size() == 109);
 }
 }  // namespace reel::tests

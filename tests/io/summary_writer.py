@@ -39,6 +39,10 @@ def check(folder):
     assert hparams.parse_experiment_plugin_data(content).metric_infos[0].name.tag == "train/loss"
     content = events.SummaryMetadata("tone").plugin_data.content
     assert audio.parse_plugin_metadata(content).encoding == plugin_data_pb2.AudioPluginData.WAV
+    nodes = {node.name: node for node in events.Graph().node}
+    assert nodes["scope/product"].op == "multiply" and nodes["scope/product"].input == ["argument_0"], nodes
+    assert nodes["scope/product"].attr["_output_shapes"].list.shape[0].dim[0].size == 3, nodes
+    assert nodes["tanh"].input == ["scope/product"] and nodes["argument_0"].op == "Placeholder", nodes
     return len(events.Tags()["tensors"])
 
 

@@ -12,6 +12,8 @@
 #include <reel/operand.hpp>
 
 namespace reel {
+class Graph;
+
 /// Options of SummaryWriter.
 struct SummaryOptions {
   double flush_seconds = 10;  // the longest time between two writes while events are added
@@ -100,6 +102,12 @@ class REEL_API SummaryWriter {
   /// Points of the projector: a table [rows, width]. It writes the files of the projector into the
   /// folder. A call with the name of an earlier one replaces its points.
   void embedding(std::string_view name, Operand table, const ProjectorOptions& options = {});
+  /// The graph of a traced function: see graph_of(). Scopes of NameScopes can be opened by a click.
+  /// Above 2,000 steps, one node stands for the steps of one op, line and scope, because the page
+  /// of TensorBoard cannot draw long chains. A run has one graph: call it once.
+  ///
+  ///     board.graph(graph_of(traced, x));
+  void graph(const Graph& graph, Caller caller = Caller::here());
   /// The settings of the run, and the tags of scalars that measure its success. Call it once.
   ///
   ///     board.hparams({{"rate", 1e-3}, {"optimizer", "adam"}}, {"loss"});

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Runs a part of a graph eagerly.
+#include <cstring>
+
+#include <reel/graph.hpp>
+#include <reel/tape.hpp>
+
+#include "lib/body/text.hpp"
+#include "lib/gate/call_kernel.hpp"
+#include "lib/table/options/random.hpp"
+#include "lib/trace/replay.hpp"
+
+namespace reel {
+namespace {
+using graph::Step, graph::Value, detail::GraphData;
+
+class Run {
+ public:
+  Run(const GraphData& data, Caller caller)
+      : data_(data),
+        caller_(caller),
+        names_(graph::names_of(data)),
+        makers_(data.values.size()),
+        values_(data.values.size()) {
+    for (const graph::Segment& segment : data.segments)
+      for (const Step& step : segment.steps)
+        for (const int output : step.outputs)
+          if (output >= 0) makers_[static_cast<std::size_t>(output)] = &step;
+  }
+  void feed(const std::string& name, const Tensor& x) {
+    const int i = find(name);
+    const graph::Layout& layout = data_.values[static_cast<std::size_t>(i)].layout;
+    if (!x.defined() || !(x.shape() == layout.shape))
+      fail<ShapeError>(caller_, "run", "\"" + name + "\"", to_text(layout.shape),
+                       x.defined() ? to_text(x.shape()) : Text("an empty Tensor"));
+    if (x.dtype() != layout.dtype)
+      fail<DTypeError>(caller_, "run", "\"" + name + "\"", name_of(layout.dtype),
+                       name_of(x.dtype()));
+    values_[static_cast<std::size_t>(i)] =
+        contiguous_copy(*Access::body(x), caller_).to(layout.device);
+  }
+  /// Makes what the value needs first, without recursion: a graph may be long.
+  Tensor fetch(const std::string& name) {
+    std::vector<int> open = {find(name)};
+    while (!open.empty()) {
+      const int i = open.back();
+      if (here(i).defined()) {
+        open.pop_back();
+        continue;
+      }
+      const std::size_t before = open.size();
+      const Value& value = data_.values[static_cast<std::size_t>(i)];
+      const Step* const step = makers_[static_cast<std::size_t>(i)];
+      if (value.kind == Value::Kind::view) {
+        need(value.number, open);
+      } else if (step) {
+        for (const int input : step->inputs) need(input, open);
+      }
+      if (open.size() == before) make(i, value, step);
+    }
+    return here(find(name));
+  }
+
+ private:
+  Tensor& here(int i) { return values_[static_cast<std::size_t>(i)]; }
+  void need(int i, std::vector<int>& open) {
+    if (i >= 0 && !here(i).defined()) open.push_back(i);
+  }
+  int find(const std::string& name) const {
+    for (std::size_t i = 0; i < names_.size(); ++i)
+      if (names_[i] == name) return static_cast<int>(i);
+    fail<Error>(caller_, "run", "name", "the name of a value in the graph", "\"" + name + "\"",
+                "to_string(graph) shows all values; named(x, \"name\") gives a name.");
+  }
+  void make(int i, const Value& value, const Step* step) {
+    const auto number = static_cast<std::size_t>(value.number);
+    switch (value.kind) {
+      case Value::Kind::argument:
+        fail<Error>(caller_, "run", "options.feed",
+                    "\"" + names_[static_cast<std::size_t>(i)] + "\"", "no such Tensor",
+                    "An argument has no value of its own.");
+      case Value::Kind::variable:
+        here(i) = data_.variable_values[number];
+        return;
+      case Value::Kind::constant:
+        here(i) = value.constant;
+        return;
+      case Value::Kind::view: {
+        Tensor view = make_alias(Context::here(), Access::body(here(value.number)));
+        if (!view.defined()) fail_memory(caller_, "run");
+        value.layout.set(*Access::body(view));
+        Access::body(view)->data += value.offset;
+        here(i) = std::move(view);
+        return;
+      }
+      case Value::Kind::computed:
+        return compute(*step);
+    }
+  }
+  void compute(const Step& step) {
+    if (step.user_code)
+      fail<Error>(caller_, "run", "step", "an op of the library",
+                  place_of(step) + ", a user's function");
+    std::vector<const Body*> inputs;
+    for (const int input : step.inputs)
+      inputs.push_back(input < 0 ? nullptr : Access::body(here(input)));
+    std::vector<Tensor> made;
+    std::vector<Body*> outputs;
+    for (const int output : step.outputs) {
+      made.push_back(
+          output < 0 ? Tensor()
+                     : tracing::made_for(Context::here(),
+                                         data_.values[static_cast<std::size_t>(output)].layout));
+      outputs.push_back(output < 0 ? nullptr : Access::body(made.back()));
+    }
+    RandomOptions random;
+    OptionsView options = step.options.view();
+    if (tracing::draws(step)) {
+      random = *static_cast<const RandomOptions*>(options.data);
+      random.position = position_;
+      position_ += random.blocks(outputs[0]->elements);
+      options = random;
+    }
+    run_kernel({*step.op, inputs.data(), static_cast<int>(inputs.size()), options,
+                step.site.file ? step.site : caller_, outputs.data(),
+                static_cast<int>(outputs.size()), nullptr, step.part});
+    for (std::size_t i = 0; i < made.size(); ++i)
+      if (step.outputs[i] >= 0) here(step.outputs[i]) = std::move(made[i]);
+  }
+
+  const GraphData& data_;
+  Caller caller_;
+  std::vector<std::string> names_;
+  std::vector<const Step*> makers_;  // of each value; null where a call starts with it
+  std::vector<Tensor> values_;
+  std::uint64_t position_ = 0;  // in a stream of random numbers
+};
+}  // namespace
+
+Fetched run(const Graph& graph, const RunOptions& options, Caller caller) try {
+  Run running(graph.data(), caller);
+  for (const auto& [name, x] : options.feed) running.feed(name, x);
+  Fetched fetched;
+  for (const std::string& name : options.fetch)
+    fetched.values.emplace_back(name, running.fetch(name));
+  return fetched;
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "run");
+}
+const Tensor& Fetched::at(std::string_view name, Caller caller) const {
+  for (const auto& [known, value] : values)
+    if (known == name) return value;
+  fail<IndexError>(caller, "Fetched", "name", "the name of a value that was fetched", name);
+}
+}  // namespace reel
