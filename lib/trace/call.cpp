@@ -127,9 +127,10 @@ std::unique_ptr<tracing::CapturedWords> captured_words(const TraceProgress& call
 /// Says where replays compare less than they do elsewhere: once for each function, and once for a
 /// line that makes many functions.
 void tell_unread(TraceProgress& call, int number) {
-  static std::atomic<unsigned> last_line = 0;
+  static std::atomic<std::uintptr_t> last = 0;
   if (!number || call.book->told_unread.exchange(true)) return;
-  if (last_line.exchange(call.caller.line) == call.caller.line) return;
+  const std::uintptr_t line = reinterpret_cast<std::uintptr_t>(call.caller.file) ^ call.caller.line;
+  if (last.exchange(line) == line) return;
   const std::string what =
       number < 0 ? "captured pointers and references lead to: the system refuses to read memory"
                  : "captured pointer or reference number " + std::to_string(number) +

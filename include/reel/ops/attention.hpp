@@ -30,9 +30,10 @@ struct AttentionOptions {
 ///   divides heads: heads / kv_heads heads after each other share keys and values;
 /// - the result is [..., heads, queries, value_width].
 ///
-/// q, k and v are promoted to one floating dtype, which the result has; a floating mask is
-/// converted to it. The memory grows with queries + keys, not with their product. A query that sees
-/// no key has the result 0 and gradients of 0. Without keys, all results are 0.
+/// q, k and v are promoted to one floating dtype, which the result has. A floating mask is
+/// converted to it, and to float32 if it has 16 bits. The memory grows with queries + keys, not
+/// with their product. A query that sees no key has the result 0 and gradients of 0. Without keys,
+/// all results are 0.
 ///
 ///     attention(ones({1, 2, 4}), ones({1, 3, 4}), ones({1, 3, 1}))  // [[[1.], [1.]]]
 ///
