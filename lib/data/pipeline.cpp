@@ -95,7 +95,9 @@ ElementScope::ElementScope(std::uint64_t seed, std::int64_t epoch)
     : key_(mixed(seed, static_cast<std::uint64_t>(epoch))),
       generator_(0),
       scope_(generator_),
-      device_(cpu()) {}
+      device_(cpu()),
+      train_(true),
+      autocast_({DType::float32}) {}
 Generator& ElementScope::at(std::int64_t position) {
   generator_.restore(mixed(key_, static_cast<std::uint64_t>(position)), 0);
   return generator_;
@@ -289,6 +291,10 @@ void PipelineState::unpack(const Tensor& state, const std::vector<const Notes*>&
                 "the state of another pipeline",
                 "Steps, their sizes and their seeds must be those of the pipeline that was saved; "
                 "threads may differ.");
+  for (const std::int64_t word : words)
+    if (&word - words.data() > 1 && (word < 0 || word > static_cast<std::int64_t>(low48)))
+      fail<Error>(steps.back()->caller, "Pipeline", "state", "positions from 0 to 2^48 - 1",
+                  std::to_string(word), "The saved state is damaged.");
   epoch = static_cast<std::int64_t>(first & low48);
   point = {{words.begin() + 2, words.end()}, static_cast<std::int64_t>(second & low48)};
 }

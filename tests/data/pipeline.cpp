@@ -138,6 +138,26 @@ TEST_CASE("ops in map() draw from the element's own random numbers", "[cpu][data
   CHECK(std::set<float>(first.begin(), first.end()).size() == 5);
 }
 
+TEST_CASE("functions of map() see the same on each thread", "[cpu][data][threads]") {
+  const TrainScope evaluating(false);
+  const AutocastScope autocast;
+  for (const int threads : {0, 2}) {
+    auto line = data::range(4).map(
+        [](std::int64_t) {
+          return std::pair(training(), matmul(ones({2, 2}), ones({2, 2})).dtype());
+        },
+        {.threads = threads});
+    for (const auto& [trains, dtype] : line) {
+      CHECK(trains);
+      CHECK(dtype == float32);
+    }
+  }
+  // Two steps with one seed draw different numbers.
+  const auto draw = [](auto&&...) { return random::uniform({}).item<float>(); };
+  const auto first = data::range(5).map(draw), second = data::range(5).map(draw).map(draw);
+  for (auto& [a, b] : data::zip(first, second)) CHECK(a != b);
+}
+
 TEST_CASE("a pipeline stops and resumes at each step", "[cpu][data][threads]") {
   const auto same = [](const Tensor& x) { return numbers(x); };
   SECTION("indexed") {

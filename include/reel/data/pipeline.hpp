@@ -152,8 +152,9 @@ class Pipeline {
   }
   /// f(element), or f(element, generator), for each element. The function is called on several
   /// threads at once if options.threads is above 0, so it must not change what it captures. Random
-  /// numbers in it, also those of ops such as random::normal(), depend on options.seed, the epoch
-  /// and the position alone.
+  /// numbers in it, also those of ops such as random::normal(), depend on options.seed, the number
+  /// of the step, the epoch and the position alone. On any thread new tensors are on the CPU,
+  /// training() is true, and there is no AutocastScope.
   template <class F>
   auto map(F f, const MapOptions& options = {}, Caller caller = Caller::here()) const {
     static_assert(
@@ -167,7 +168,7 @@ class Pipeline {
     return Pipeline<Out>(std::make_shared<detail::MapStage<T, Out, F>>(
         stage_, std::move(f),
         detail::notes("map(seed " + std::to_string(options.seed) + ")", caller, options.threads),
-        options.seed, static_cast<int>(options.threads)));
+        detail::mixed(options.seed, steps().size()), static_cast<int>(options.threads)));
   }
   /// The elements for which keeps(element) is true. The result is a stream.
   template <class F>

@@ -13,9 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include <reel/autocast.hpp>
 #include <reel/device.hpp>
 #include <reel/error.hpp>
 #include <reel/random.hpp>
+#include <reel/train.hpp>
 
 namespace reel::data {
 /// An exception of a function that a pipeline called, or of a source. what() names the step, the
@@ -294,8 +296,9 @@ std::unique_ptr<Cursor<T>> Stage<T>::open(std::int64_t epoch, Point from) const 
       2 * static_cast<std::size_t>(count > 0 ? count : 1), most);
 }
 
-/// The state of random numbers and of the device while a function of the user makes an element: the
-/// numbers depend on the seed, the epoch and the position only, and new tensors are on the CPU.
+/// What ops of a function of the user see while it makes an element, on whatever thread: random
+/// numbers that depend on the seed, the epoch and the position only, new tensors on the CPU,
+/// training() true, and no AutocastScope.
 class REEL_API ElementScope {
  public:
   ElementScope(std::uint64_t seed, std::int64_t epoch);
@@ -306,6 +309,8 @@ class REEL_API ElementScope {
   Generator generator_;
   GeneratorScope scope_;
   DeviceScope device_;
+  TrainScope train_;
+  AutocastScope autocast_;
 };
 /// Mixes the bits of two numbers.
 REEL_API std::uint64_t mixed(std::uint64_t a, std::uint64_t b);
