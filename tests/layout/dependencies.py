@@ -44,7 +44,7 @@ USERS = {
                "lib/body/format.hpp lib/body/room.hpp lib/body/text.hpp lib/ops/check.hpp"),
     "lib/optim": ("autograd lib/body lib/flow lib/gate lib/memory lib/ops lib/tensor",
                   "lib/body/format.hpp lib/body/room.hpp lib/body/text.hpp lib/nn/check.hpp"),
-    "lib/fit": ("autograd lib/bench lib/body lib/data lib/flow lib/gate lib/io lib/memory lib/ops lib/optim lib/tensor",
+    "lib/fit": ("autograd lib/bench lib/body lib/flow lib/gate lib/io lib/memory lib/optim lib/tensor",
                 "lib/body/text.hpp"),
     "lib/io": ("lib/body lib/flow lib/gate lib/graph lib/memory lib/ops lib/pool lib/tensor",
                "lib/body/text.hpp lib/body/utf8.hpp lib/pool/process.hpp lib/tensor/raw.hpp"),

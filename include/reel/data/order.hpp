@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Steps that choose and order elements: take, skip, shard, repeat, shuffle. Programs use
 // pipeline.hpp.
-#pragma once
+#pragma once  // defined in lib/data
 #include <reel/data/each.hpp>
 
 namespace reel::data::detail {
