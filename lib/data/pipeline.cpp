@@ -291,10 +291,10 @@ void PipelineState::unpack(const Tensor& state, const std::vector<const Notes*>&
                 "the state of another pipeline",
                 "Steps, their sizes and their seeds must be those of the pipeline that was saved; "
                 "threads may differ.");
-  for (const std::int64_t word : words)
-    if (&word - words.data() > 1 && (word < 0 || word > static_cast<std::int64_t>(low48)))
+  for (std::size_t i = 2; i < words.size(); ++i)
+    if (words[i] < 0 || words[i] > static_cast<std::int64_t>(low48))
       fail<Error>(steps.back()->caller, "Pipeline", "state", "positions from 0 to 2^48 - 1",
-                  std::to_string(word), "The saved state is damaged.");
+                  std::to_string(words[i]), "The saved state is damaged.");
   epoch = static_cast<std::int64_t>(first & low48);
   point = {{words.begin() + 2, words.end()}, static_cast<std::int64_t>(second & low48)};
 }
