@@ -493,6 +493,34 @@ TEST_CASE("an exception arrives in its turn with its item", "[cpu][data][threads
   CHECK_THROWS_AS(rest_of(strange), data::ItemError);
 }
 
+TEST_CASE("a source that cannot be opened is opened again", "[cpu][data]") {
+  int opens = 0;
+  const auto source = data::stream("flaky", [&opens](data::Place place) {
+    if (++opens == 2) throw IoError("the disk is away");
+    struct Count final : data::Reader<int> {
+      bool next(int& x) override { return at < 100 ? (x = static_cast<int>(at++), true) : false; }
+      data::Place place() const override { return {0, at}; }
+      std::string where() const override { return "a number"; }
+      std::int64_t at;
+    };
+    auto reader = std::make_unique<Count>();
+    reader->at = place.offset;
+    return reader;
+  });
+  for (const int threads : {0, 2}) {
+    opens = 0;
+    auto line = source.map([](int x) { return x; }, {.threads = threads}).repeat(2).prefetch();
+    int count = 0;
+    CHECK_THROWS_AS(
+        [&] {
+          for ([[maybe_unused]] const int x : line) ++count;
+        }(),
+        IoError);
+    for ([[maybe_unused]] const int x : line) ++count;
+    CHECK(count == 200);
+  }
+}
+
 TEST_CASE("the threads of a pipeline end with it", "[cpu][data][threads]") {
   const auto threads_now = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});

@@ -36,22 +36,15 @@ struct MapJob {
   std::uint64_t seed;
   std::int64_t epoch, at;
   std::unique_ptr<Cursor<T>> cursor;
-  bool ended = false;
 
-  bool pull(Slot& slot, std::int64_t want) noexcept {
+  bool pull(Slot& slot, std::int64_t want) {
     slot.in = {};
     slot.at = at;
-    if (ended) return false;
-    try {
-      if (!cursor->next(slot.in, want)) return false;
-    } catch (...) {
-      slot.in.error = std::current_exception();
-      ended = true;
-    }
+    if (!cursor->next(slot.in, want)) return false;
     at += static_cast<std::int64_t>(slot.in.elements.size());
     return true;
   }
-  void run(Slot& slot) const noexcept {
+  void run(Slot& slot) const {
     const std::int64_t start = nanoseconds_now();
     std::size_t next = 0;
     Chunk<T>& in = slot.in;

@@ -301,26 +301,19 @@ struct PrefetchJob {
   Device device;
   bool moves;
   std::int64_t most;
-  bool ended = false;
 
-  bool pull(Slot& slot, std::int64_t) noexcept {
-    if (ended) return false;
+  bool pull(Slot& slot, std::int64_t) {
     slot.parts.emplace_back();
     Chunk<T>& chunk = slot.parts.back();
-    try {
-      if (!cursor->next(chunk, most)) return false;
-      if (moves)
-        for (T& element : chunk.elements)
-          visit_leaves("", element, [this](std::string_view, auto& leaf) {
-            if constexpr (std::is_same_v<decltype(leaf), Tensor&>) leaf = moved(leaf, device);
-          });
-    } catch (...) {
-      chunk.error = std::current_exception();
-      ended = true;
-    }
+    if (!cursor->next(chunk, most)) return false;
+    if (moves)
+      for (T& element : chunk.elements)
+        visit_leaves("", element, [this](std::string_view, auto& leaf) {
+          if constexpr (std::is_same_v<decltype(leaf), Tensor&>) leaf = moved(leaf, device);
+        });
     return true;
   }
-  void run(Slot&) const noexcept {}
+  void run(Slot&) const {}
   std::string where() const { return cursor->where(); }
   void stop() noexcept { cursor->stop(); }
 };

@@ -333,7 +333,7 @@ class Pipeline {
     chunk_ = {};
     at_ = none;
   }
-  bool advance() {
+  bool advance() try {
     take_loaded();
     ++at_;
     while (at_ >= chunk_.elements.size()) {
@@ -345,20 +345,8 @@ class Pipeline {
         std::rethrow_exception(error);
       }
       chunk_ = {};
-      if (cursor_ && process_ != detail::process_number()) close();
-      const std::int64_t start = detail::nanoseconds_now();
-      if (!cursor_) {
-        cursor_ = stage_->open(epoch_, point_);
-        process_ = detail::process_number();
-      }
-      if (left_) loop_ += start - left_;
-      const std::int64_t weight = stage_->weight();
-      const bool more = cursor_->next(chunk_, weight < 64 ? 64 / weight : 1);
-      left_ = detail::nanoseconds_now();
-      waited_ += left_ - start;
-      loop_ += left_ - start;
       at_ = 0;
-      if (more) continue;
+      if (fetch()) continue;
       left_ = 0;
       close();
       point_ = {};
@@ -366,6 +354,29 @@ class Pipeline {
       return false;
     }
     return true;
+  } catch (const std::bad_alloc&) {
+    fail_memory(stage_->notes.caller, "Pipeline");
+  }
+  /// The next chunk. After an exception that is not an element's, the next call opens the pass
+  /// again behind what was delivered.
+  bool fetch() try {
+    if (cursor_ && process_ != detail::process_number()) close();
+    const std::int64_t start = detail::nanoseconds_now();
+    if (!cursor_) {
+      cursor_ = stage_->open(epoch_, point_);
+      process_ = detail::process_number();
+    }
+    if (left_) loop_ += start - left_;
+    const std::int64_t weight = stage_->weight();
+    const bool more = cursor_->next(chunk_, weight < 64 ? 64 / weight : 1);
+    left_ = detail::nanoseconds_now();
+    waited_ += left_ - start;
+    loop_ += left_ - start;
+    at_ = 0;
+    return more;
+  } catch (...) {
+    close();
+    throw;
   }
 
   static constexpr std::size_t none = static_cast<std::size_t>(-1);  // before the first element

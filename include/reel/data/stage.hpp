@@ -170,6 +170,7 @@ class Threaded final : public Cursor<typename Job::Out>, public Crew::Work {
   Threaded(Job job, const Notes& notes, int threads, std::size_t slots, std::int64_t most)
       : job_(std::move(job)), most_(most) {
     slots_.resize(threads > 0 ? slots : 1);
+    failures_.resize(slots_.size());
     if (threads > 0) crew_ = std::make_unique<Crew>(*this, threads, slots, notes);
   }
   ~Threaded() override { crew_.reset(); }
@@ -186,6 +187,8 @@ class Threaded final : public Cursor<typename Job::Out>, public Crew::Work {
         if (ready == 0) job_.run(slots_[0]);
       }
       if (ready < 0) return false;
+      if (failures_[static_cast<std::size_t>(ready)])
+        std::rethrow_exception(std::exchange(failures_[static_cast<std::size_t>(ready)], nullptr));
       slot_ = &slots_[static_cast<std::size_t>(ready)];
       part_ = 0;
       given_ = 0;
@@ -220,12 +223,22 @@ class Threaded final : public Cursor<typename Job::Out>, public Crew::Work {
  private:
   bool pull(std::size_t slot) noexcept override {
     slots_[slot].parts.clear();
-    return job_.pull(slots_[slot], __atomic_load_n(&want_, __ATOMIC_RELAXED));
+    try {
+      return job_.pull(slots_[slot], __atomic_load_n(&want_, __ATOMIC_RELAXED));
+    } catch (...) {  // there is no memory
+      failures_[slot] = std::current_exception();
+      return true;
+    }
   }
   /// The next chunks take about 2 ms.
   void run(std::size_t slot) noexcept override {
+    if (failures_[slot]) return;
     const std::int64_t start = nanoseconds_now();
-    job_.run(slots_[slot]);
+    try {
+      job_.run(slots_[slot]);
+    } catch (...) {
+      failures_[slot] = std::current_exception();
+    }
     std::int64_t count = 0;
     for (const auto& part : slots_[slot].parts)
       count += static_cast<std::int64_t>(part.elements.size());
@@ -240,6 +253,7 @@ class Threaded final : public Cursor<typename Job::Out>, public Crew::Work {
   Job job_;
   std::int64_t want_ = 1, most_;
   std::vector<typename Job::Slot> slots_;
+  std::vector<std::exception_ptr> failures_;  // of the slots, for want of memory
   typename Job::Slot* slot_ = nullptr;
   std::size_t part_ = 0;
   std::int64_t given_ = 0;
@@ -257,14 +271,14 @@ struct IndexedJob {
   const Stage<T>& stage;
   std::int64_t epoch, at, size;
 
-  bool pull(Slot& slot, std::int64_t want) noexcept {
+  bool pull(Slot& slot, std::int64_t want) {
     if (at >= size) return false;
     slot.begin = at;
     slot.end = at = size - at <= want ? size : at + want;
     return true;
   }
   /// A chunk up to each exception, and one for the rest.
-  void run(Slot& slot) const noexcept {
+  void run(Slot& slot) const {
     for (std::int64_t begin = slot.begin; begin < slot.end;) {
       Chunk<T> part;
       part.before = {{begin}, 0};
