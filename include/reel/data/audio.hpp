@@ -16,7 +16,7 @@ struct Audio {
 /// the header WAVE_FORMAT_EXTENSIBLE. An integer of n bits is divided by 2^(n - 1). Throws IoError
 /// for other codecs, and for a file that is cut.
 ///
-///     auto [samples, rate] = data::read_wav("yes.wav");       // rate is 16000
+///     auto [samples, rate] = data::read_wav("yes.wav");
 REEL_API Audio read_wav(const std::string& path, Caller caller = Caller::here());
 /// Reads a WAV file as read_wav() does, and FLAC, Ogg Vorbis, Opus, MP3, AIFF and others by
 /// libsndfile, which is opened at the first such file. Throws IoError if libsndfile cannot read the

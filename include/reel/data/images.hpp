@@ -12,7 +12,7 @@ namespace reel::data {
 /// it (.gz). uint8, int32, float32 and float64 keep their dtype; int8 and int16 become int32.
 /// Throws IoError for a file that is no IDX, or that is shorter or longer than its shape says.
 ///
-///     Tensor pixels = data::read_idx("train-images-idx3-ubyte.gz");    // uint8 [60000, 28, 28]
+///     Tensor pixels = data::read_idx("train-images-idx3-ubyte.gz");
 REEL_API Tensor read_idx(const std::string& path, Caller caller = Caller::here());
 
 /// Options of read_image() and decode_image().
