@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <reel/data/group.hpp>
+#include <reel/data/pipeline.hpp>
 #include <reel/function.hpp>
 #include <reel/io/checkpoints.hpp>
 #include <reel/io/summary_writer.hpp>
@@ -37,20 +37,31 @@ struct FitEpoch {
 /// What fit() returns.
 struct FitHistory {
   std::vector<FitEpoch> epochs;  // that this call has ended
-  std::int64_t best = -1;        // among them: the one with the least validation loss, or loss
-  bool stopped_early = false;    // by .patience
+  /// An index into `epochs`: the least validation loss, or loss; -1 if none of them improved.
+  std::int64_t best = -1;
+  bool stopped_early = false;  // by .patience
 };
 
 namespace detail {
-/// A range that is gone through by a function; the range must outlive it.
+/// Goes through a range from its start. A Pipeline gives its first epoch each time, whatever its
+/// position. Another range must outlive this object.
 template <class T>
 struct Examples {
   Examples() = default;
+  Examples(const data::Pipeline<T>& pipeline)
+      : each([stage = pipeline.stage()](const Function<void(T&)>& f) {
+          for (T& example : data::Pipeline<T>(stage)) f(example);
+        }) {}
   template <class Range>
-  requires(!std::is_same_v<std::remove_cvref_t<Range>, Examples>) Examples(Range& range)
+  requires(!std::is_same_v<std::remove_cvref_t<Range>, Examples> &&
+           !std::is_same_v<std::remove_cvref_t<Range>, data::Pipeline<T>>) Examples(Range&& range)
       : each([&range](const Function<void(T&)>& f) {
           for (auto&& example : range) f(example);
-        }) {}
+        }) {
+    static_assert(std::is_lvalue_reference_v<Range>,
+                  "options.validate is a Pipeline, or a range that outlives the call: give the "
+                  "range a name");
+  }
   Function<void(const Function<void(T&)>&)> each;
 };
 template <class Range>
@@ -71,7 +82,7 @@ struct FitOptions {
   /// Ends after so many steps in all, also of earlier runs; 0 is no limit.
   std::int64_t steps = 0;
   /// Examples for the loss after each epoch, with training() false and without a tape: a Pipeline,
-  /// a std::vector or another range that outlives the call.
+  /// whose first epoch is used each time, a std::vector or another range that outlives the call.
   detail::Examples<T> validate = {};
   std::vector<FitMetric<Model, T>> metrics = {};
   /// Ends the training after so many epochs in a row without a better validation loss (loss,
@@ -136,6 +147,9 @@ class REEL_API FitRun {
   void end_epoch(FitEpoch& result, FitHistory& history);
   void restore_best();
   void refuse_checkpoints() const;
+  /// For an epoch without examples: true the first time, if no step of it was made before. Throws
+  /// Error the next time.
+  bool left_none(Caller caller);
   bool done() const { return stop || epoch >= settings.epochs || at_limit(); }
   bool at_limit() const { return settings.steps > 0 && step >= settings.steps; }
   /// For checkpoints.
@@ -158,6 +172,7 @@ class REEL_API FitRun {
   bool stop = false;
 
  private:
+  bool left_none_ = false;
   struct Screen;
   void update();
   optim::Optimizer& optimizer_;
@@ -242,9 +257,10 @@ fit(Model& model, Optimizer& optimizer, Train&& train, const Loss& loss,
   };
   FitHistory history;
   while (!run.done()) {
-    bool whole = true;
+    bool whole = true, empty = true;
     Tensor cost;
     for (auto&& example : train) {
+      empty = false;
       bool stepped;
       {
         GradientTape tape;
@@ -255,6 +271,8 @@ fit(Model& model, Optimizer& optimizer, Train&& train, const Loss& loss,
       whole = !run.stop && !run.at_limit();
       if (!whole) break;
     }
+    // A stop at the last example of an epoch leaves an epoch without examples.
+    if (empty && run.left_none(caller)) continue;
     if (whole && run.finish_group()) step_ended(cost);
     FitEpoch result;
     if (options.validate.each) {

@@ -2,13 +2,13 @@
 // The graph of a traced function: its steps as data, to be read, printed, and run in part.
 #pragma once  // defined in lib/graph, lib/trace
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <reel/pointer.hpp>
 #include <reel/trace.hpp>
 
 namespace reel {
@@ -39,7 +39,7 @@ struct GraphNode {
 /// "_1", and so on.
 class REEL_API Graph {
  public:
-  explicit Graph(std::shared_ptr<const detail::GraphData> data) : data_(std::move(data)) {}
+  explicit Graph(Shared<const detail::GraphData> data) : data_(std::move(data)) {}
   /// All steps, in their order.
   std::vector<GraphNode> nodes() const;
   /// A line for each value and step: see to_string().
@@ -55,7 +55,7 @@ class REEL_API Graph {
   const detail::GraphData& data() const { return *data_; }
 
  private:
-  std::shared_ptr<const detail::GraphData> data_;
+  Shared<const detail::GraphData> data_;
 };
 /// The text of a graph:
 ///

@@ -3,7 +3,6 @@
 #pragma once  // defined in lib/trace
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -13,6 +12,7 @@
 #include <reel/error.hpp>
 #include <reel/fields.hpp>
 #include <reel/function.hpp>
+#include <reel/pointer.hpp>
 #include <reel/signature.hpp>
 
 namespace reel {
@@ -191,8 +191,7 @@ class REEL_API TraceCall {
   /// captured.
   void finish();
   /// For graph_of(): what a call with these arguments would replay.
-  std::shared_ptr<const GraphData> graph(
-      const std::vector<std::pair<const Tensor*, std::string>>& names);
+  Shared<const GraphData> graph(const std::vector<std::pair<const Tensor*, std::string>>& names);
   template <class R>
   void finish(R& result) try {
     owns(&result, sizeof result);

@@ -335,9 +335,9 @@ Table read_arrow(ArrowArrayStream* stream, const ArrowOptions& options, Caller c
   fail_memory(caller, "read_arrow");
 }
 
-std::unique_ptr<Reader<Table>> open_arrow(ArrowArrayStream* stream, const ArrowOptions& options,
-                                          Place from, Caller caller) try {
-  auto batches = std::make_unique<Batches>(stream, options, Errors{"open_arrow", caller});
+Owned<Reader<Table>> open_arrow(ArrowArrayStream* stream, const ArrowOptions& options, Place from,
+                                Caller caller) try {
+  auto batches = make_owned<Batches>(stream, options, Errors{"open_arrow", caller});
   batches->skip(from.offset);
   return batches;
 } catch (const std::bad_alloc&) {

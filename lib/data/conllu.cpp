@@ -143,8 +143,7 @@ std::string_view Sentence::comment(std::string_view name) const {
   return {};
 }
 
-std::unique_ptr<Reader<Sentence>> open_conllu(std::vector<std::string> files, Place from,
-                                              Caller caller) {
+Owned<Reader<Sentence>> open_conllu(std::vector<std::string> files, Place from, Caller caller) {
   return open_reader<Sentences>(Files::Kind::text, files, from, "open_conllu", caller);
 }
 }  // namespace reel::data

@@ -24,7 +24,7 @@ struct CsvReader : FileReader<CsvRow> {
     const std::int64_t wanted = files.place().offset;
     files.restart();
     const std::int64_t first = files.place().offset;
-    auto table = std::make_shared<CsvRow::Table>(CsvRow::Table{files.path()});
+    auto table = make_shared_of<CsvRow::Table>(CsvRow::Table{files.path()});
     CsvRow row;
     columns_ = 0;
     try {
@@ -101,15 +101,15 @@ struct CsvReader : FileReader<CsvRow> {
  private:
   const CsvOptions options_;
   std::size_t columns_ = 0;
-  std::shared_ptr<const CsvRow::Table> table_;
+  Shared<const CsvRow::Table> table_;
 };
 
-std::unique_ptr<Reader<CsvRow>> open_csv(std::vector<std::string> files, CsvOptions options,
-                                         Place from, Caller caller) try {
+Owned<Reader<CsvRow>> open_csv(std::vector<std::string> files, CsvOptions options, Place from,
+                               Caller caller) try {
   if (options.delimiter == '"' || options.delimiter == '\n' || options.delimiter == '\r')
     fail<Error>(caller, "open_csv", "delimiter", "another byte than quotes and line ends",
                 quoted({&options.delimiter, 1}));
-  return std::make_unique<CsvReader>(std::move(files), from, std::move(options), caller);
+  return make_owned<CsvReader>(std::move(files), from, std::move(options), caller);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "open_csv");
 }

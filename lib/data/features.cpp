@@ -167,7 +167,7 @@ Column categorical(std::string name, Vocabulary vocabulary, Caller caller) try {
   column.kind_ = Column::Kind::categorical;
   column.name_ = std::move(name);
   column.size_ = vocabulary.size();
-  column.vocabulary_ = std::make_shared<const Vocabulary>(std::move(vocabulary));
+  column.vocabulary_ = make_shared_of<const Vocabulary>(std::move(vocabulary));
   return column;
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "categorical");

@@ -61,7 +61,7 @@ bool Files::begin() {
     if (file_ == static_cast<std::int64_t>(paths_.size())) return false;
     mark();
     try {
-      input_ = std::make_unique<io::Input>(path(), op_, caller_);
+      input_ = make_owned<io::Input>(path(), op_, caller_);
       if (offset_ > input_->size())
         input_->fail("a file of at least " + std::to_string(offset_) + " bytes",
                      std::to_string(input_->size()));

@@ -10,6 +10,7 @@
 
 #include <reel/caller.hpp>
 #include <reel/memory.hpp>
+#include <reel/pointer.hpp>
 
 #include <reel/data/reader.hpp>
 
@@ -77,8 +78,8 @@ class Files {
   const Kind kind_;
   const std::string_view op_;
   const Caller caller_;
-  std::unique_ptr<io::Input> input_;  // null where no file is open
-  std::int64_t file_;                 // that is open, or is opened next
+  Owned<io::Input> input_;  // null where no file is open
+  std::int64_t file_;       // that is open, or is opened next
   std::vector<char> buffer_;
   std::size_t at_ = 0, size_ = 0;  // in the buffer: what is read, what is filled
   std::uint64_t offset_;           // of the buffer in the file
@@ -118,9 +119,9 @@ class FileReader : public Reader<T> {
 };
 /// Makes a reader R in a public function.
 template <class R>
-std::unique_ptr<R> open_reader(Files::Kind kind, Paths& files, Place from, std::string_view op,
-                               Caller caller) try {
-  return std::make_unique<R>(kind, std::move(files), from, op, caller);
+Owned<R> open_reader(Files::Kind kind, Paths& files, Place from, std::string_view op,
+                     Caller caller) try {
+  return make_owned<R>(kind, std::move(files), from, op, caller);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, op);
 }

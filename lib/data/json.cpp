@@ -155,7 +155,7 @@ std::vector<std::string> JsonRecord::texts(std::string_view path, Caller caller)
 
 struct JsonLines : FileReader<JsonRecord> {
   using FileReader::FileReader;
-  void opened(Files& files) override { file_ = std::make_shared<const std::string>(files.path()); }
+  void opened(Files& files) override { file_ = make_shared_of<const std::string>(files.path()); }
   bool read(Files& files, JsonRecord& record) override {
     std::string_view line;
     do {
@@ -169,11 +169,11 @@ struct JsonLines : FileReader<JsonRecord> {
   }
 
  private:
-  std::shared_ptr<const std::string> file_;
+  Shared<const std::string> file_;
 };
 
-std::unique_ptr<Reader<JsonRecord>> open_json_lines(std::vector<std::string> files, Place from,
-                                                    Caller caller) {
+Owned<Reader<JsonRecord>> open_json_lines(std::vector<std::string> files, Place from,
+                                          Caller caller) {
   return open_reader<JsonLines>(Files::Kind::text, files, from, "open_json_lines", caller);
 }
 }  // namespace reel::data

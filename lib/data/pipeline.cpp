@@ -236,7 +236,9 @@ std::string PipelineState::explain(const std::vector<const Notes*>& steps, std::
   for (const Notes* step : steps) {
     report += step->text;
     if (!step->extra.empty()) report += (step->text.empty() ? "" : ", ") + step->extra;
-    if (step->elements > 0) {
+    if (step->text == "skip_errors") {
+      report += ": left out " + std::to_string(step->elements) + " elements";
+    } else if (step->elements > 0) {
       const double each =
           static_cast<double>(step->nanoseconds) * 1e-3 / static_cast<double>(step->elements);
       std::snprintf(line, sizeof line, ": %lld elements, %.3g us each",
@@ -250,9 +252,14 @@ std::string PipelineState::explain(const std::vector<const Notes*>& steps, std::
   std::snprintf(line, sizeof line, "the loop took %.3g s and waited %.3g %% of it\n",
                 static_cast<double>(loop) * 1e-9, 100 * share);
   report += line;
-  if (slow && share > 0.02)
-    report += "the slowest step is " + slow->text +
-              ": more threads in map(), or prefetch() at the end, may help\n";
+  const bool ahead = steps.back()->extra.starts_with("prefetch");
+  if (slow && share > 0.2) {
+    report += "the slowest step is " + slow->text;
+    if (slow->text.starts_with("map"))
+      report += slow->extra.empty() ? ": give map() threads" : ": more threads may help";
+    if (!ahead) report += "; prefetch() at the end would make elements during the steps";
+    report += "\n";
+  }
   return report;
 }
 

@@ -190,8 +190,8 @@ bool read_example(std::string_view record, Example& example) {
 }
 }  // namespace
 
-std::unique_ptr<Reader<std::string>> open_tfrecords(std::vector<std::string> files, Place from,
-                                                    Caller caller) {
+Owned<Reader<std::string>> open_tfrecords(std::vector<std::string> files, Place from,
+                                          Caller caller) {
   return open_reader<Records>(Files::Kind::binary, files, from, "open_tfrecords", caller);
 }
 

@@ -80,7 +80,7 @@ Pipeline<std::int64_t> range(CountNumber begin, CountNumber end, Caller caller) 
     fail<Error>(caller, "range", "end", "at least begin, " + std::to_string(begin.value),
                 std::to_string(end.value));
   const std::string from = begin == 0 ? "" : std::to_string(begin.value) + ", ";
-  return Pipeline<std::int64_t>(std::make_shared<detail::RangeStage>(
+  return Pipeline<std::int64_t>(make_shared_of<detail::RangeStage>(
       detail::notes("range(" + from + std::to_string(end.value) + ")", caller), begin.value,
       end - begin));
 }

@@ -16,8 +16,7 @@ struct Lines : FileReader<std::string> {
 };
 }  // namespace
 
-std::unique_ptr<Reader<std::string>> open_lines(std::vector<std::string> files, Place from,
-                                                Caller caller) {
+Owned<Reader<std::string>> open_lines(std::vector<std::string> files, Place from, Caller caller) {
   return open_reader<Lines>(Files::Kind::text, files, from, "open_lines", caller);
 }
 }  // namespace reel::data

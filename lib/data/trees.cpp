@@ -136,8 +136,7 @@ Tree::~Tree() {
   }
 }
 
-std::unique_ptr<Reader<Tree>> open_trees(std::vector<std::string> files, Place from,
-                                         Caller caller) {
+Owned<Reader<Tree>> open_trees(std::vector<std::string> files, Place from, Caller caller) {
   return open_reader<Trees>(Files::Kind::text, files, from, "open_trees", caller);
 }
 

@@ -80,6 +80,12 @@ FitRun::FitRun(Settings own, optim::Optimizer& optimizer, std::vector<Variable> 
 }
 FitRun::~FitRun() { delete screen_; }
 
+bool FitRun::left_none(Caller caller) {
+  if (training.weight > 0) return false;
+  if (std::exchange(left_none_, true))
+    fail<Error>(caller, "fit", "train", "examples", "an epoch without examples");
+  return true;
+}
 void FitRun::refuse_checkpoints() const {
   fail<Error>(caller_, "fit", "options.checkpoints", "examples of a Pipeline",
               "a range that cannot say where it is",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The graphs of traced functions, for programs; names in them.
 #include <reel/graph.hpp>
+#include <reel/train.hpp>
 
 #include <unordered_map>
 
@@ -10,12 +11,13 @@
 #include "lib/trace/progress.hpp"
 
 namespace reel {
-std::shared_ptr<const detail::GraphData> detail::TraceCall::graph(const ArgumentNames& names) {
+Shared<const detail::GraphData> detail::TraceCall::graph(const ArgumentNames& names) {
   TraceProgress& call = *progress_;
   if (!call.book->reads.empty()) add_reads();
   const TraceEntry* const entry = call.book->find(call.key, hash_of(call.key));
-  auto data = std::make_shared<GraphData>();
-  std::string why = "this signature was never called";
+  auto data = make_shared_of<GraphData>();
+  std::string why = std::string("a signature that was never called with training() ") +
+                    (training() ? "true" : "false");
   if (entry) {
     const Locked held(Lock::traces);
     why = entry->trouble.empty() ? "no call of this signature was captured yet"

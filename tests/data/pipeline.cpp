@@ -344,52 +344,6 @@ TEST_CASE("random pipelines agree with a model made of lists", "[cpu][data][thre
   }
 }
 
-TEST_CASE("a shuffle is fair", "[cpu][data]") {
-  // The places of the first two elements, over many seeds: chi-square as distance in standard
-  // deviations.
-  for (const std::int64_t n : {2, 3, 8, 50, 200}) {
-    const int seeds = n < 50 ? 4000 : 40000;
-    std::map<std::pair<std::int64_t, std::int64_t>, int> count;
-    for (int s = 0; s < seeds; ++s) {
-      std::int64_t first[2] = {0, 1};
-      data::detail::permute(data::detail::mixed(static_cast<std::uint64_t>(s), 9), n, first);
-      ++count[{first[0], first[1]}];
-    }
-    const auto cells = static_cast<double>(n * (n - 1));
-    const double expected = seeds / cells;
-    double chi = (cells - static_cast<double>(count.size())) * expected;
-    for (const auto& [pair, times] : count)
-      chi += (times - expected) * (times - expected) / expected;
-    INFO(n);
-    CHECK(std::abs(chi - (cells - 1)) < 5 * std::sqrt(2 * cells));
-  }
-  // Neighbours of a large one, in 16 x 16 fields; each number occurs once.
-  for (const std::int64_t n : {5000, 100000}) {
-    Numbers order(static_cast<std::size_t>(n));
-    std::iota(order.begin(), order.end(), 0);
-    data::detail::permute(42, n, order);
-    double chi = 0;
-    std::vector<int> fields(256);
-    for (std::size_t i = 0; i + 1 < order.size(); ++i)
-      ++fields[static_cast<std::size_t>(order[i] * 16 / n * 16 + order[i + 1] * 16 / n)];
-    const double expected = static_cast<double>(n - 1) / 256;
-    for (const int times : fields) chi += (times - expected) * (times - expected) / expected;
-    CHECK(std::abs(chi - 255) < 5 * std::sqrt(2 * 255));
-    std::sort(order.begin(), order.end());
-    CHECK(order.front() == 0);
-    CHECK(order.back() == n - 1);
-    CHECK(std::adjacent_find(order.begin(), order.end()) == order.end());
-  }
-  // A buffer that holds the whole stream gives each order equally often.
-  std::map<Numbers, int> orders;
-  for (std::uint64_t s = 0; s < 2400; ++s) {
-    auto line = stream_of(4).shuffle({.seed = s, .buffer = 10});
-    ++orders[rest_of(line)];
-  }
-  CHECK(orders.size() == 24);
-  for (const auto& [order, times] : orders) CHECK(std::abs(times - 100) < 60);
-}
-
 TEST_CASE("the state of a pipeline is short", "[cpu][data]") {
   auto indexed = data::range(100000).shuffle().batch(32).prefetch();
   int steps = 0;
@@ -503,7 +457,7 @@ TEST_CASE("a source that cannot be opened is opened again", "[cpu][data]") {
       std::string where() const override { return "a number"; }
       std::int64_t at;
     };
-    auto reader = std::make_unique<Count>();
+    auto reader = make_owned<Count>();
     reader->at = place.offset;
     return reader;
   });

@@ -31,7 +31,7 @@ std::vector<T> read_all(data::Reader<T>& reader, int* errors = nullptr) {
 inline std::string text_of(const std::string& text) { return text; }  // others: in reel::data
 
 template <class T>
-using Open = std::function<std::unique_ptr<data::Reader<T>>(std::vector<std::string>, data::Place)>;
+using Open = std::function<Owned<data::Reader<T>>(std::vector<std::string>, data::Place)>;
 
 /// Checks that a reader that is opened at the place of an element goes on with this element.
 template <class T>

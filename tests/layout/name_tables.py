@@ -27,11 +27,20 @@ struct Model {
   Tensor operator()(Operand x) const { return head(hidden(x)); }
   REEL_FIELDS(hidden, head)
 };
+struct Example {
+  Tensor x, y;
+  REEL_FIELDS(x, y)
+};
 Tensor f(Tensor x);
+Example load(std::int64_t i);
+std::int64_t length_of(const Tensor& x);
+Tensor group(const std::vector<Tensor>& all);
+Tensor loss_of(const Model& model, const Example& batch);
 void names(Model model, Model target_model, Tensor x, Tensor y, Tensor i, Tensor mask, Variable w, optim::Adam adam,
            Generator generator, std::vector<Tensor> gradients, std::vector<Tensor> parts, std::vector<float> values,
            double rate, std::string path, Tensor loss, Tensor target, Tensor scores, Tensor labels, Tensor lengths,
-           dlpack::ManagedTensor* array) {
+           dlpack::ManagedTensor* array, data::Pipeline<Example> train, data::Pipeline<Example> valid,
+           data::Pipeline<Tensor> texts, std::vector<std::string> files, std::int64_t rank, std::int64_t count) {
 """
 
 

@@ -3,12 +3,12 @@
 // Interface: of pyarrow, Polars, DuckDB and others. No library of Arrow is needed.
 #pragma once  // defined in lib/data
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include <reel/data/key.hpp>
 #include <reel/data/reader.hpp>
+#include <reel/pointer.hpp>
 #include <reel/tensor.hpp>
 
 // The structs of the two interfaces, which headers of other programs may have too.
@@ -94,7 +94,6 @@ REEL_API Table read_arrow(ArrowArrayStream* stream, const ArrowOptions& options 
                           Caller caller = Caller::here());
 /// The batches of a stream, each as a Table. Takes over the stream. A stream begins at its first
 /// batch only: `from` counts batches, which are read and dropped.
-REEL_API std::unique_ptr<Reader<Table>> open_arrow(ArrowArrayStream* stream,
-                                                   const ArrowOptions& options = {},
-                                                   Place from = {}, Caller caller = Caller::here());
+REEL_API Owned<Reader<Table>> open_arrow(ArrowArrayStream* stream, const ArrowOptions& options = {},
+                                         Place from = {}, Caller caller = Caller::here());
 }  // namespace reel::data

@@ -2,13 +2,13 @@
 // Sentences with their words and dependencies, in the format CoNLL-U of Universal Dependencies.
 #pragma once  // defined in lib/data
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <reel/caller.hpp>
 #include <reel/export.hpp>
+#include <reel/pointer.hpp>
 
 #include <reel/data/reader.hpp>
 
@@ -43,7 +43,6 @@ struct REEL_API Sentence {
 /// The sentences of CoNLL-U files. Throws IoError for a line without ten fields, for ids that are
 /// not in order, for a head that is no word of the sentence, and for a sentence without words. The
 /// next call goes on with the next sentence.
-REEL_API std::unique_ptr<Reader<Sentence>> open_conllu(std::vector<std::string> files,
-                                                       Place from = {},
-                                                       Caller caller = Caller::here());
+REEL_API Owned<Reader<Sentence>> open_conllu(std::vector<std::string> files, Place from = {},
+                                             Caller caller = Caller::here());
 }  // namespace reel::data

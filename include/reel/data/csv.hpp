@@ -2,7 +2,6 @@
 // Tables in text: comma-separated values (RFC 4180), or values that another byte separates.
 #pragma once  // defined in lib/data
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +9,7 @@
 
 #include <reel/caller.hpp>
 #include <reel/export.hpp>
+#include <reel/pointer.hpp>
 
 #include <reel/data/key.hpp>
 #include <reel/data/reader.hpp>
@@ -60,7 +60,7 @@ class REEL_API CsvRow {
   T parsed(std::size_t i, std::string_view expected, Caller caller) const;
   std::string text_;               // of all cells
   std::vector<std::size_t> ends_;  // of each cell in the text
-  std::shared_ptr<const Table> table_;
+  Shared<const Table> table_;
   std::int64_t offset_ = 0;  // of the row in the file
 };
 
@@ -73,7 +73,6 @@ class REEL_API CsvRow {
 ///
 ///     auto rows = data::open_csv({"adult.csv"}, {.delimiter = ';'});
 ///     for (data::CsvRow row; rows->next(row);) total += row.number("age");
-REEL_API std::unique_ptr<Reader<CsvRow>> open_csv(std::vector<std::string> files,
-                                                  CsvOptions options = {}, Place from = {},
-                                                  Caller caller = Caller::here());
+REEL_API Owned<Reader<CsvRow>> open_csv(std::vector<std::string> files, CsvOptions options = {},
+                                        Place from = {}, Caller caller = Caller::here());
 }  // namespace reel::data

@@ -2,6 +2,7 @@
 // Steps that look at one element at a time: map, filter, skip_errors. Programs use pipeline.hpp.
 #pragma once
 #include <reel/data/stage.hpp>
+#include <reel/pointer.hpp>
 
 namespace reel::data::detail {
 /// f(element), or f(element, generator).
@@ -35,7 +36,7 @@ struct MapJob {
   const F& f;
   std::uint64_t seed;
   std::int64_t epoch, at;
-  std::unique_ptr<Cursor<T>> cursor;
+  Owned<Cursor<T>> cursor;
 
   bool pull(Slot& slot, std::int64_t want) {
     slot.in = {};
@@ -117,11 +118,11 @@ class MapStage final : public Stage<Out> {
   std::string item(std::int64_t epoch, std::int64_t position) const override {
     return before_->item(epoch, position);
   }
-  std::unique_ptr<Cursor<Out>> open(std::int64_t epoch, Point from) const override {
+  Owned<Cursor<Out>> open(std::int64_t epoch, Point from) const override {
     if (indexed()) return Stage<Out>::open(epoch, std::move(from));
     std::int64_t at = 0;
     auto cursor = before_->open(epoch, inner(from.words, &at, 1));
-    auto opened = std::make_unique<Threaded<MapJob<T, Out, F>>>(
+    auto opened = make_owned<Threaded<MapJob<T, Out, F>>>(
         MapJob<T, Out, F>{*before_, this->notes, f_, seed_, epoch, at, std::move(cursor)},
         this->notes, threads_, 2 * static_cast<std::size_t>(threads_ > 0 ? threads_ : 1), 64);
     discard(*opened, from.skip);
@@ -163,16 +164,16 @@ class FilterStage final : public StreamStage<T> {
  public:
   FilterStage(StageOf<T> before, F keeps, Notes own)
       : StreamStage<T>(std::move(before), std::move(own)), keeps_(std::move(keeps)) {}
-  std::unique_ptr<Cursor<T>> open(std::int64_t epoch, Point from) const override {
+  Owned<Cursor<T>> open(std::int64_t epoch, Point from) const override {
     auto opened =
-        std::make_unique<Pass>(*this, epoch, this->before_->open(epoch, inner(from.words, {}, 0)));
+        make_owned<Pass>(*this, epoch, this->before_->open(epoch, inner(from.words, {}, 0)));
     discard(*opened, from.skip);
     return opened;
   }
 
  private:
   struct Pass final : Cursor<T> {
-    Pass(const FilterStage& own, std::int64_t number, std::unique_ptr<Cursor<T>> source)
+    Pass(const FilterStage& own, std::int64_t number, Owned<Cursor<T>> source)
         : stage(own), epoch(number), cursor(std::move(source)) {}
     /// After an exception of the function, the rest of its chunk is left in `in`.
     bool next(Chunk<T>& out, std::int64_t want) override {
@@ -210,7 +211,7 @@ class FilterStage final : public StreamStage<T> {
     void stop() noexcept override { cursor->stop(); }
     const FilterStage& stage;
     std::int64_t epoch;
-    std::unique_ptr<Cursor<T>> cursor;
+    Owned<Cursor<T>> cursor;
     Chunk<T> in;
     std::size_t used = 0;
   };
@@ -221,17 +222,16 @@ template <class T>
 class SkipErrorsStage final : public StreamStage<T> {
  public:
   using StreamStage<T>::StreamStage;
-  std::unique_ptr<Cursor<T>> open(std::int64_t epoch, Point from) const override {
+  Owned<Cursor<T>> open(std::int64_t epoch, Point from) const override {
     auto opened =
-        std::make_unique<Pass>(this->before_->open(epoch, inner(from.words, {}, 0)), this->notes);
+        make_owned<Pass>(this->before_->open(epoch, inner(from.words, {}, 0)), this->notes);
     discard(*opened, from.skip);
     return opened;
   }
 
  private:
   struct Pass final : Cursor<T> {
-    Pass(std::unique_ptr<Cursor<T>> source, const Notes& own)
-        : cursor(std::move(source)), notes(own) {}
+    Pass(Owned<Cursor<T>> source, const Notes& own) : cursor(std::move(source)), notes(own) {}
     bool next(Chunk<T>& out, std::int64_t want) override {
       do {
         out = {};
@@ -245,7 +245,7 @@ class SkipErrorsStage final : public StreamStage<T> {
     }
     std::string where() const override { return cursor->where(); }
     void stop() noexcept override { cursor->stop(); }
-    std::unique_ptr<Cursor<T>> cursor;
+    Owned<Cursor<T>> cursor;
     const Notes& notes;
   };
 };

@@ -2,13 +2,13 @@
 // Columns of tables as numbers and ids, for models such as wide and deep ones.
 #pragma once  // defined in lib/data
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include <reel/data/csv.hpp>
 #include <reel/data/vocabulary.hpp>
 #include <reel/fields.hpp>
+#include <reel/pointer.hpp>
 #include <reel/tensor.hpp>
 
 namespace reel::data::features {
@@ -35,7 +35,7 @@ REEL_API Tensor cross(const std::vector<Tensor>& columns, CountNumber buckets,
 /// Rows of zeros, with 1 at each id of the row: [rows, classes], float32. For one id in each row
 /// see one_hot(). Throws IndexError for an id that is not in [0, classes).
 ///
-///     data::features::multi_hot({{0, 2}, {}}, 3)  // [[1, 0, 1], [0, 0, 0]]
+///     data::features::multi_hot({{0, 2}, {}}, 3)  // [[1., 0., 1.], [0., 0., 0.]]
 REEL_API Tensor multi_hot(const std::vector<std::vector<std::int64_t>>& ids, CountNumber classes,
                           Caller caller = Caller::here());
 
@@ -64,7 +64,7 @@ class REEL_API Column {
   std::int64_t size_ = 0;
   double mean_ = 0, deviation_ = 1;
   std::vector<double> boundaries_;
-  std::shared_ptr<const Vocabulary> vocabulary_;
+  Shared<const Vocabulary> vocabulary_;
   std::vector<Column> parts_;
 };
 /// The number (x - mean) / deviation. Throws Error for a deviation that is not above 0.

@@ -4,6 +4,7 @@
 #pragma once  // defined in lib/data
 #include <reel/data/order.hpp>
 #include <reel/fields.hpp>
+#include <reel/pointer.hpp>
 
 namespace reel::data {
 /// Elements of different lengths in one batch: [elements, longest, ...], filled up behind their
@@ -109,6 +110,9 @@ std::int64_t length_of_element(T& element, Caller caller) {
   } else if constexpr (requires { element.first; }) {
     return length_of_element(element.first, caller);
   } else {
+    static_assert(
+        requires { element.size(); },
+        "padded_batch() needs Tensors, pairs, or structs with REEL_FIELDS");
     return static_cast<std::int64_t>(element.size());
   }
 }
@@ -173,11 +177,11 @@ class BatchStage final : public Stage<Out> {
     if (indexed()) text += ", which begins with " + before_->item(epoch, position * count_);
     return text;
   }
-  std::unique_ptr<Cursor<Out>> open(std::int64_t epoch, Point from) const override {
+  Owned<Cursor<Out>> open(std::int64_t epoch, Point from) const override {
     if (indexed()) return Stage<Out>::open(epoch, std::move(from));
     std::int64_t at = 0;
     auto cursor = before_->open(epoch, inner(from.words, &at, 1));
-    auto opened = std::make_unique<Pass>(*this, epoch, std::move(cursor), at);
+    auto opened = make_owned<Pass>(*this, epoch, std::move(cursor), at);
     discard(*opened, from.skip);
     return opened;
   }
@@ -194,8 +198,7 @@ class BatchStage final : public Stage<Out> {
     this->notes.add(1, start);
   }
   struct Pass final : Cursor<Out> {
-    Pass(const BatchStage& own, std::int64_t number, std::unique_ptr<Cursor<T>> source,
-         std::int64_t start)
+    Pass(const BatchStage& own, std::int64_t number, Owned<Cursor<T>> source, std::int64_t start)
         : stage(own), epoch(number), cursor(std::move(source)), at(start) {}
     /// After an exception the next call fills the same group further.
     bool next(Chunk<Out>& out, std::int64_t) override {
@@ -231,7 +234,7 @@ class BatchStage final : public Stage<Out> {
     void stop() noexcept override { cursor->stop(); }
     const BatchStage& stage;
     std::int64_t epoch;
-    std::unique_ptr<Cursor<T>> cursor;
+    Owned<Cursor<T>> cursor;
     std::int64_t at;
     std::vector<T> group;
     Point before, after;
@@ -266,8 +269,8 @@ class BucketStage final : public Stage<Padded<BatchOf<T>>> {
     before_->list(all);
     all.push_back(&this->notes);
   }
-  std::unique_ptr<Cursor<Out>> open(std::int64_t epoch, Point from) const override {
-    auto opened = std::make_unique<Pass>(*this, epoch);
+  Owned<Cursor<Out>> open(std::int64_t epoch, Point from) const override {
+    auto opened = make_owned<Pass>(*this, epoch);
     opened->start(from);
     discard(*opened, from.skip);
     return opened;
@@ -396,7 +399,7 @@ class BucketStage final : public Stage<Padded<BatchOf<T>>> {
     void stop() noexcept override { cursor->stop(); }
     const BucketStage& stage;
     std::int64_t epoch;
-    std::unique_ptr<Cursor<T>> cursor;
+    Owned<Cursor<T>> cursor;
     std::vector<Held> buckets;
     Trail trail;
     Point point;

@@ -2,12 +2,13 @@
 // Steps around whole pipelines: zip, interleave, cache, prefetch. Programs use pipeline.hpp.
 #pragma once  // defined in lib/data
 #include <reel/data/group.hpp>
+#include <reel/pointer.hpp>
 
 namespace reel::data::detail {
 /// One of several cursors that are read together, element by element.
 template <class T>
 struct Side {
-  std::unique_ptr<Cursor<T>> cursor;
+  Owned<Cursor<T>> cursor;
   Chunk<T> chunk = {};
   std::size_t used = 0;
   Point end = {};  // where the next chunk begins
@@ -86,10 +87,10 @@ class ZipStage final : public Stage<std::pair<A, B>> {
   std::string item(std::int64_t epoch, std::int64_t position) const override {
     return first_->item(epoch, position) + " and " + second_->item(epoch, position);
   }
-  std::unique_ptr<Cursor<Out>> open(std::int64_t epoch, Point from) const override {
+  Owned<Cursor<Out>> open(std::int64_t epoch, Point from) const override {
     if (indexed()) return Stage<Out>::open(epoch, std::move(from));
     const std::vector<Point> points = points_of(from.words, 2);
-    auto opened = std::make_unique<Pass>();
+    auto opened = make_owned<Pass>();
     opened->first = {first_->open(epoch, points[0]), {}, 0, points[0]};
     opened->second = {second_->open(epoch, points[1]), {}, 0, points[1]};
     discard(*opened, from.skip);
@@ -154,8 +155,8 @@ class InterleaveStage final : public Stage<T> {
     for (const auto& stage : before_) stage->list(all);
     all.push_back(&this->notes);
   }
-  std::unique_ptr<Cursor<T>> open(std::int64_t epoch, Point from) const override {
-    auto opened = std::make_unique<Pass>();
+  Owned<Cursor<T>> open(std::int64_t epoch, Point from) const override {
+    auto opened = make_owned<Pass>();
     opened->block = block_;
     if (!from.words.empty()) {
       opened->given = from.words.back();
@@ -297,7 +298,7 @@ struct PrefetchJob {
   struct Slot {
     std::vector<Chunk<T>> parts;
   };
-  std::unique_ptr<Cursor<T>> cursor;
+  Owned<Cursor<T>> cursor;
   Device device;
   bool moves;
   std::int64_t most;
@@ -328,9 +329,9 @@ class PrefetchStage final : public StreamStage<T> {
         moves_(moves) {}
   std::int64_t size() const override { return this->before_->size(); }
   Point settled(Point point) const override { return this->before_->settled(std::move(point)); }
-  std::unique_ptr<Cursor<T>> open(std::int64_t epoch, Point from) const override {
+  Owned<Cursor<T>> open(std::int64_t epoch, Point from) const override {
     const std::int64_t weight = this->weight(), most = weight < 64 ? 64 / weight : 1;
-    return std::make_unique<Threaded<PrefetchJob<T>>>(
+    return make_owned<Threaded<PrefetchJob<T>>>(
         PrefetchJob<T>{this->before_->open(epoch, std::move(from)), device_, moves_, most},
         this->notes, 1, chunks_, most);
   }

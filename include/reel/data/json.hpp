@@ -2,13 +2,13 @@
 // Files that have a value of JSON on each line (JSON lines).
 #pragma once  // defined in lib/data
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <reel/caller.hpp>
 #include <reel/export.hpp>
+#include <reel/pointer.hpp>
 
 #include <reel/data/reader.hpp>
 
@@ -44,13 +44,12 @@ class REEL_API JsonRecord {
   friend struct JsonLines;
   struct Value;
   std::string json_ = "null";
-  std::shared_ptr<const std::string> file_;  // null for a text of the program
-  std::int64_t offset_ = 0;                  // in the file
+  Shared<const std::string> file_;  // null for a text of the program
+  std::int64_t offset_ = 0;         // in the file
 };
 
 /// The values of files of JSON lines. Empty lines are skipped. Throws IoError for a line that is
 /// not one value of JSON (strictly: UTF-8, no comments, no NaN), and goes on with the next line.
-REEL_API std::unique_ptr<Reader<JsonRecord>> open_json_lines(std::vector<std::string> files,
-                                                             Place from = {},
-                                                             Caller caller = Caller::here());
+REEL_API Owned<Reader<JsonRecord>> open_json_lines(std::vector<std::string> files, Place from = {},
+                                                   Caller caller = Caller::here());
 }  // namespace reel::data

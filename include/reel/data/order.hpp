@@ -3,6 +3,7 @@
 // pipeline.hpp.
 #pragma once  // defined in lib/data
 #include <reel/data/each.hpp>
+#include <reel/pointer.hpp>
 
 namespace reel::data::detail {
 /// Throws Error for a size without an end.
@@ -34,18 +35,18 @@ class SelectStage final : public StreamStage<T> {
   std::string item(std::int64_t epoch, std::int64_t position) const override {
     return this->before_->item(epoch, first_ + step_ * position);
   }
-  std::unique_ptr<Cursor<T>> open(std::int64_t epoch, Point from) const override {
+  Owned<Cursor<T>> open(std::int64_t epoch, Point from) const override {
     if (indexed()) return Stage<T>::open(epoch, std::move(from));
     std::int64_t at = 0;
     auto cursor = this->before_->open(epoch, inner(from.words, &at, 1));
-    auto opened = std::make_unique<Pass>(*this, std::move(cursor), at);
+    auto opened = make_owned<Pass>(*this, std::move(cursor), at);
     discard(*opened, from.skip);
     return opened;
   }
 
  private:
   struct Pass final : Cursor<T> {
-    Pass(const SelectStage& own, std::unique_ptr<Cursor<T>> source, std::int64_t start)
+    Pass(const SelectStage& own, Owned<Cursor<T>> source, std::int64_t start)
         : stage(own), cursor(std::move(source)), at(start) {}
     bool next(Chunk<T>& out, std::int64_t want) override {
       while (out.elements.empty() && !out.error) {
@@ -69,7 +70,7 @@ class SelectStage final : public StreamStage<T> {
     std::string where() const override { return cursor->where(); }
     void stop() noexcept override { cursor->stop(); }
     const SelectStage& stage;
-    std::unique_ptr<Cursor<T>> cursor;
+    Owned<Cursor<T>> cursor;
     std::int64_t at;
   };
   std::int64_t first_, step_, limit_;
@@ -103,12 +104,12 @@ class RepeatStage final : public StreamStage<T> {
     const std::int64_t once = this->before_->size();
     return this->before_->item(number(epoch, position / once), position % once);
   }
-  std::unique_ptr<Cursor<T>> open(std::int64_t epoch, Point from) const override {
+  Owned<Cursor<T>> open(std::int64_t epoch, Point from) const override {
     if (indexed()) return Stage<T>::open(epoch, std::move(from));
     std::int64_t round = 0;
     Point before = inner(from.words, &round, 1);
-    auto opened = std::make_unique<Pass>(
-        *this, epoch, round, this->before_->open(number(epoch, round), std::move(before)));
+    auto opened = make_owned<Pass>(*this, epoch, round,
+                                   this->before_->open(number(epoch, round), std::move(before)));
     discard(*opened, from.skip);
     return opened;
   }
@@ -119,15 +120,14 @@ class RepeatStage final : public StreamStage<T> {
     return times_ == INT64_MAX ? epoch + round : epoch * times_ + round;
   }
   struct Pass final : Cursor<T> {
-    Pass(const RepeatStage& own, std::int64_t number, std::int64_t start,
-         std::unique_ptr<Cursor<T>> source)
+    Pass(const RepeatStage& own, std::int64_t number, std::int64_t start, Owned<Cursor<T>> source)
         : stage(own), epoch(number), round(start), cursor(std::move(source)) {}
     bool next(Chunk<T>& out, std::int64_t want) override {
       for (bool fresh = false; !cursor->next(out, want); fresh = true) {
         if (fresh || round + 1 >= stage.times_) return false;  // an empty epoch has no rest
         ++round;
         auto opened = stage.before_->open(stage.number(epoch, round), {});
-        cursor.swap(opened);
+        cursor = std::move(opened);
       }
       out.before = outer(out.before, std::array{round});
       out.after = outer(out.after, std::array{round});
@@ -137,7 +137,7 @@ class RepeatStage final : public StreamStage<T> {
     void stop() noexcept override { cursor->stop(); }
     const RepeatStage& stage;
     std::int64_t epoch, round;
-    std::unique_ptr<Cursor<T>> cursor;
+    Owned<Cursor<T>> cursor;
   };
   std::int64_t times_;
 };
@@ -164,7 +164,7 @@ class ShuffleStage final : public StreamStage<T> {
     permute(mixed(seed_, static_cast<std::uint64_t>(epoch)), size(), {&position, 1});
     return this->before_->item(epoch, position);
   }
-  std::unique_ptr<Cursor<T>> open(std::int64_t epoch, Point from) const override {
+  Owned<Cursor<T>> open(std::int64_t epoch, Point from) const override {
     return Stage<T>::open(epoch, std::move(from));
   }
 
@@ -208,8 +208,8 @@ class BufferStage final : public StreamStage<T> {
   BufferStage(StageOf<T> before, Notes own, std::uint64_t seed, std::int64_t buffer)
       : StreamStage<T>(std::move(before), std::move(own)), seed_(seed), buffer_(buffer) {}
   std::int64_t size() const override { return this->before_->size(); }
-  std::unique_ptr<Cursor<T>> open(std::int64_t epoch, Point from) const override {
-    auto opened = std::make_unique<Pass>(*this, epoch);
+  Owned<Cursor<T>> open(std::int64_t epoch, Point from) const override {
+    auto opened = make_owned<Pass>(*this, epoch);
     opened->start(from);
     discard(*opened, from.skip);
     return opened;
@@ -297,7 +297,7 @@ class BufferStage final : public StreamStage<T> {
     const BufferStage& stage;
     std::int64_t epoch;
     SlotOrder order;
-    std::unique_ptr<Cursor<T>> cursor;
+    Owned<Cursor<T>> cursor;
     std::vector<T> slots;
     std::vector<std::int64_t> positions;
     Trail trail;

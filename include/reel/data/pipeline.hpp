@@ -3,13 +3,13 @@
 // batches. A loop over a pipeline is one epoch.
 #pragma once  // defined in lib/data
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <reel/data/join.hpp>
+#include <reel/pointer.hpp>
 
 namespace reel::data {
 /// Options of Pipeline::shuffle().
@@ -87,8 +87,9 @@ REEL_API std::string bucket_text(const std::vector<std::int64_t>& bounds, std::i
 /// rest of that epoch. Elements that threads had made ahead are made again, so a `break` and a
 /// restart lose nothing.
 ///
-/// An exception of a function or a source leaves the loop in its turn, as an ItemError that names
-/// the item. A new loop goes on behind it; skip_errors() leaves such elements out.
+/// The loop throws an exception of a function when the turn of its element comes: as an ItemError
+/// that names the item. An error of a file is an IoError. A new loop continues after the element;
+/// skip_errors() leaves such elements out.
 template <class T>
 class Pipeline {
   using State = detail::PipelineState;
@@ -160,12 +161,13 @@ class Pipeline {
     static_assert(
         std::is_invocable_v<const F&, T&&> || std::is_invocable_v<const F&, T&&, Generator&>,
         "map() calls f(element) or f(element, generator) on a const function: a lambda "
-        "must not be mutable, because several threads may call it");
+        "must not be mutable, because several threads may call it. It takes T, T&& or "
+        "const T&, not T&");
     using Out = std::remove_cvref_t<decltype(detail::call_with(
         f, std::declval<T&>(), std::declval<detail::ElementScope&>(), 0))>;
     static_assert(!std::is_void_v<Out>, "map() needs a function that returns an element");
     detail::check_threads(options.threads, caller);
-    return Pipeline<Out>(std::make_shared<detail::MapStage<T, Out, F>>(
+    return Pipeline<Out>(make_shared_of<detail::MapStage<T, Out, F>>(
         stage_, std::move(f),
         detail::notes("map(seed " + std::to_string(options.seed) + ")", caller, options.threads),
         detail::mixed(options.seed, steps().size()), static_cast<int>(options.threads)));
@@ -175,8 +177,8 @@ class Pipeline {
   Pipeline filter(F keeps, Caller caller = Caller::here()) const {
     static_assert(std::is_invocable_r_v<bool, const F&, const T&>,
                   "filter() needs a function of an element that returns bool");
-    return Pipeline(std::make_shared<detail::FilterStage<T, F>>(stage_, std::move(keeps),
-                                                                detail::notes("filter", caller)));
+    return Pipeline(make_shared_of<detail::FilterStage<T, F>>(stage_, std::move(keeps),
+                                                              detail::notes("filter", caller)));
   }
   /// Leaves out the elements whose functions or source threw. explain() has their number.
   Pipeline skip_errors(Caller caller = Caller::here()) const {
@@ -200,7 +202,7 @@ class Pipeline {
   /// As batch(), for Tensors whose first axes have different lengths: they are filled up to the
   /// longest of their batch.
   ///
-  ///     for (auto [words, lengths] : sentences.padded_batch(32)) ...   // [32, longest], [32]
+  ///     for (auto& [words, lengths] : sentences.padded_batch(32)) train(words, lengths);
   auto padded_batch(CountNumber count, const PaddedOptions& options = {},
                     Caller caller = Caller::here()) const {
     return grouped("padded_batch", count,
@@ -218,7 +220,7 @@ class Pipeline {
     detail::check_count("bucket_by_length", "options.batch", options.batch, 1, caller);
     detail::check_bounds(options.bounds, caller);
     using Stage = detail::BucketStage<T, F>;
-    return Pipeline<typename Stage::Out>(std::make_shared<Stage>(
+    return Pipeline<typename Stage::Out>(make_shared_of<Stage>(
         stage_, std::move(length),
         detail::notes(detail::bucket_text(options.bounds, options.batch), caller), options.bounds,
         options.batch.value, options.value));
@@ -290,7 +292,7 @@ class Pipeline {
   template <class Stage, class... Options>
   Pipeline make(detail::Notes notes, Options&&... options) const {
     return Pipeline(
-        std::make_shared<Stage>(stage_, std::move(notes), std::forward<Options>(options)...));
+        make_shared_of<Stage>(stage_, std::move(notes), std::forward<Options>(options)...));
   }
   Pipeline select(std::string text, std::int64_t first, std::int64_t step, std::int64_t limit,
                   Caller caller) const {
@@ -301,7 +303,7 @@ class Pipeline {
     detail::check_count(op, "count", count, 1, caller);
     using Out = std::remove_cvref_t<std::invoke_result_t<const F&, std::vector<T>&&>>;
     std::string text = op + ("(" + std::to_string(count)) + (drop_rest ? ", drop_rest)" : ")");
-    return Pipeline<Out>(std::make_shared<detail::BatchStage<T, Out, F>>(
+    return Pipeline<Out>(make_shared_of<detail::BatchStage<T, Out, F>>(
         stage_, std::move(group), detail::notes(std::move(text), caller), count, drop_rest));
   }
 
@@ -383,7 +385,7 @@ class Pipeline {
   detail::StageOf<T> stage_;
   std::int64_t epoch_ = 0;
   detail::Point point_;  // where the chunk begins, or the next one
-  std::unique_ptr<detail::Cursor<T>> cursor_;
+  Owned<detail::Cursor<T>> cursor_;
   detail::Chunk<T> chunk_;
   std::size_t at_ = none;
   int process_ = 0;
@@ -398,7 +400,7 @@ class Pipeline {
 template <class A, class B>
 Pipeline<std::pair<A, B>> zip(const Pipeline<A>& first, const Pipeline<B>& second,
                               Caller caller = Caller::here()) {
-  return Pipeline<std::pair<A, B>>(std::make_shared<detail::ZipStage<A, B>>(
+  return Pipeline<std::pair<A, B>>(make_shared_of<detail::ZipStage<A, B>>(
       first.stage(), second.stage(), detail::notes("zip", caller)));
 }
 /// `block` elements of each pipeline in turn, until all have ended. The result is a stream.
@@ -408,7 +410,7 @@ Pipeline<T> interleave(const std::vector<Pipeline<T>>& pipelines, CountNumber bl
   detail::check_count("interleave", "block", block, 1, caller);
   std::vector<detail::StageOf<T>> stages;
   for (const Pipeline<T>& each : pipelines) stages.push_back(each.stage());
-  return Pipeline<T>(std::make_shared<detail::InterleaveStage<T>>(
+  return Pipeline<T>(make_shared_of<detail::InterleaveStage<T>>(
       std::move(stages), detail::notes("interleave(" + std::to_string(block.value) + ")", caller),
       block.value));
 }

@@ -2,13 +2,13 @@
 // TFRecord files, and the messages tf.train.Example that their records usually are.
 #pragma once  // defined in lib/data
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <reel/caller.hpp>
 #include <reel/export.hpp>
+#include <reel/pointer.hpp>
 
 #include <reel/data/key.hpp>
 #include <reel/data/reader.hpp>
@@ -18,9 +18,8 @@ namespace reel::data {
 /// for a checksum that does not fit, for a record that is cut, and for a file that cannot be read.
 /// The next call goes on with the next record if the length of the wrong one is right, and with the
 /// next file otherwise. Compressed files are not read.
-REEL_API std::unique_ptr<Reader<std::string>> open_tfrecords(std::vector<std::string> files,
-                                                             Place from = {},
-                                                             Caller caller = Caller::here());
+REEL_API Owned<Reader<std::string>> open_tfrecords(std::vector<std::string> files, Place from = {},
+                                                   Caller caller = Caller::here());
 
 /// Writes a TFRecord file. An old file is replaced. A process that is killed leaves the records
 /// that were written before; the last one may be cut.
@@ -39,7 +38,7 @@ class REEL_API RecordWriter {
 
  private:
   struct Output;
-  std::unique_ptr<Output> output_;
+  Owned<Output> output_;
 };
 
 /// One feature of an Example. At most one of the lists has elements.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Where the elements of a pipeline come from.
 #pragma once  // defined in lib/data
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +12,7 @@
 #include <reel/data/reader.hpp>
 #include <reel/data/trees.hpp>
 #include <reel/function.hpp>
+#include <reel/pointer.hpp>
 
 namespace reel::data {
 namespace detail {
@@ -26,8 +26,10 @@ class FunctionStage final : public Stage<T> {
   void get(std::int64_t epoch, std::span<const std::int64_t> positions,
            std::vector<T>& out) const override {
     const std::size_t first = out.size();
+    const std::int64_t start = nanoseconds_now();
     try {
       for (const std::int64_t i : positions) out.push_back(f_(i));
+      this->notes.add(static_cast<std::int64_t>(positions.size()), start);
     } catch (...) {
       throw_item_error(this->notes, "from", this->item(epoch, positions[out.size() - first]));
     }
@@ -45,8 +47,8 @@ class ReaderStage final : public Stage<T> {
   ReaderStage(Open open, Notes own) : Stage<T>(std::move(own)), open_(std::move(open)) {}
   bool indexed() const override { return false; }
   std::int64_t size() const override { return -1; }
-  std::unique_ptr<Cursor<T>> open(std::int64_t, Point from) const override {
-    auto opened = std::make_unique<Pass>();
+  Owned<Cursor<T>> open(std::int64_t, Point from) const override {
+    auto opened = make_owned<Pass>(this->notes);
     Place place;
     if (from.words.size() == 3) {
       opened->item = from.words[0];
@@ -59,8 +61,10 @@ class ReaderStage final : public Stage<T> {
 
  private:
   struct Pass final : Cursor<T> {
+    explicit Pass(const Notes& own) : notes(own) {}
     bool next(Chunk<T>& out, std::int64_t want) override {
       out.before = at();
+      const std::int64_t start = nanoseconds_now();
       out.elements.reserve(static_cast<std::size_t>(want));
       try {
         for (std::int64_t i = 0; i < want; ++i) {
@@ -77,6 +81,7 @@ class ReaderStage final : public Stage<T> {
         ++item;
       }
       out.after = at();
+      notes.add(static_cast<std::int64_t>(out.elements.size()), start);
       return !out.elements.empty() || out.error;
     }
     Point at() const {
@@ -86,7 +91,8 @@ class ReaderStage final : public Stage<T> {
     std::string where() const override {
       return "item " + std::to_string(item - 1) + " (" + reader->where() + ")";
     }
-    std::unique_ptr<Reader<T>> reader;
+    const Notes& notes;
+    Owned<Reader<T>> reader;
     std::int64_t item = 0;
   };
   Open open_;
@@ -122,14 +128,14 @@ auto from(CountNumber size, F f, std::string name = "from", Caller caller = Call
   detail::Notes notes =
       detail::notes(std::move(name) + "(" + std::to_string(size.value) + ")", caller);
   return Pipeline<T>(
-      std::make_shared<detail::FunctionStage<T, F>>(std::move(f), std::move(notes), size.value));
+      make_shared_of<detail::FunctionStage<T, F>>(std::move(f), std::move(notes), size.value));
 }
 /// The elements of a vector, which the pipeline takes over.
 ///
 ///     data::from(data::glob("images/*.png")).shuffle({.seed = 1}).map(load, {.threads = 4})
 template <class T>
 Pipeline<T> from(std::vector<T> values, Caller caller = Caller::here()) {
-  const auto shared = std::make_shared<const std::vector<T>>(std::move(values));
+  const auto shared = make_shared_of<const std::vector<T>>(std::move(values));
   const auto element = [shared](std::int64_t i) { return (*shared)[static_cast<std::size_t>(i)]; };
   return from(shared->size(), element, "vector", caller);
 }
@@ -150,14 +156,14 @@ requires detail::Grouped<T> Pipeline<T> rows(T arrays, Caller caller = Caller::h
   return from(detail::common_length(all, caller), row, "rows", caller);
 }
 
-/// A stream of what Readers read. open(place) returns a std::unique_ptr<Reader<T>> that begins
+/// A stream of what Readers read. open(place) returns an Owned<Reader<T>> that begins
 /// there; a new epoch begins at Place{}. `name` stands for the source in errors.
 template <class Open>
 auto stream(std::string name, Open open, Caller caller = Caller::here()) {
   using Opened = std::invoke_result_t<const Open&, Place>;
   using T = std::remove_reference_t<decltype(
       []<class E>(const Reader<E>&) -> E& { throw 0; }(*std::declval<Opened>()))>;
-  return Pipeline<T>(std::make_shared<detail::ReaderStage<T, Open>>(
+  return Pipeline<T>(make_shared_of<detail::ReaderStage<T, Open>>(
       std::move(open), detail::notes(std::move(name), caller)));
 }
 /// A stream from a function: start() is called for each epoch and returns a function that writes
@@ -171,8 +177,8 @@ template <class T, class F>
 Pipeline<T> generate(F start, Caller caller = Caller::here()) {
   return stream(
       "generate",
-      [start = std::move(start)](Place place) -> std::unique_ptr<Reader<T>> {
-        auto calls = std::make_unique<detail::Calls<T, std::invoke_result_t<const F&>>>(start());
+      [start = std::move(start)](Place place) -> Owned<Reader<T>> {
+        auto calls = make_owned<detail::Calls<T, std::invoke_result_t<const F&>>>(start());
         for (T dropped; calls->count < place.offset && calls->next(dropped);) {
         }
         return calls;

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>  // std::exception_ptr
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +15,7 @@
 #include <reel/autocast.hpp>
 #include <reel/device.hpp>
 #include <reel/error.hpp>
+#include <reel/pointer.hpp>
 #include <reel/random.hpp>
 #include <reel/train.hpp>
 
@@ -98,7 +98,7 @@ class Stage {
   virtual std::string item(std::int64_t /*epoch*/, std::int64_t position) const {
     return "item " + std::to_string(position) + " of " + notes.text;
   }
-  virtual std::unique_ptr<Cursor<T>> open(std::int64_t epoch, Point from) const;
+  virtual Owned<Cursor<T>> open(std::int64_t epoch, Point from) const;
   /// The shortest form of a point: the position alone where the stage is indexed.
   virtual Point settled(Point point) const {
     if (indexed() && point.words.size() == 1) point = {{}, point.words[0] + point.skip};
@@ -114,7 +114,7 @@ class Stage {
   const Notes notes;
 };
 template <class T>
-using StageOf = std::shared_ptr<const Stage<T>>;
+using StageOf = Shared<const Stage<T>>;
 
 /// The item of a stream at this point, by reading it again.
 template <class T>
@@ -171,7 +171,7 @@ class Threaded final : public Cursor<typename Job::Out>, public Crew::Work {
       : job_(std::move(job)), most_(most) {
     slots_.resize(threads > 0 ? slots : 1);
     failures_.resize(slots_.size());
-    if (threads > 0) crew_ = std::make_unique<Crew>(*this, threads, slots, notes);
+    if (threads > 0) crew_ = make_owned<Crew>(*this, threads, slots, notes);
   }
   ~Threaded() override { crew_.reset(); }
   bool next(Chunk<T>& out, std::int64_t want) override {
@@ -257,7 +257,7 @@ class Threaded final : public Cursor<typename Job::Out>, public Crew::Work {
   typename Job::Slot* slot_ = nullptr;
   std::size_t part_ = 0;
   std::int64_t given_ = 0;
-  std::unique_ptr<Crew> crew_;
+  Owned<Crew> crew_;
 };
 
 /// Positions of an indexed stage, one after another.
@@ -301,13 +301,13 @@ struct IndexedJob {
 };
 
 template <class T>
-std::unique_ptr<Cursor<T>> Stage<T>::open(std::int64_t epoch, Point from) const {
+Owned<Cursor<T>> Stage<T>::open(std::int64_t epoch, Point from) const {
   const std::int64_t at = (from.words.empty() ? 0 : from.words[0]) + from.skip;
   const std::int64_t most = weight() < 64 ? 64 / weight() : 1;
   const int count = threads();
-  return std::make_unique<Threaded<IndexedJob<T>>>(
-      IndexedJob<T>{*this, epoch, at, size()}, notes, count,
-      2 * static_cast<std::size_t>(count > 0 ? count : 1), most);
+  return make_owned<Threaded<IndexedJob<T>>>(IndexedJob<T>{*this, epoch, at, size()}, notes, count,
+                                             2 * static_cast<std::size_t>(count > 0 ? count : 1),
+                                             most);
 }
 
 /// What ops of a function of the user see while it makes an element, on whatever thread: random

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Parse trees in brackets, as the Penn Treebank and the Stanford Sentiment Treebank have them.
 #pragma once  // defined in lib/data
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -9,6 +8,7 @@
 
 #include <reel/caller.hpp>
 #include <reel/export.hpp>
+#include <reel/pointer.hpp>
 
 #include <reel/data/reader.hpp>
 
@@ -44,8 +44,8 @@ struct REEL_API Tree {
 /// label. Escapes such as "-LRB-" stay as they are. Throws IoError for text outside of brackets and
 /// for a closing bracket without an opening one, and goes on with the next line then; and for
 /// brackets that are not closed in their file.
-REEL_API std::unique_ptr<Reader<Tree>> open_trees(std::vector<std::string> files, Place from = {},
-                                                  Caller caller = Caller::here());
+REEL_API Owned<Reader<Tree>> open_trees(std::vector<std::string> files, Place from = {},
+                                        Caller caller = Caller::here());
 /// The tree as text on one line, as open_trees() reads it.
 REEL_API std::string bracketed(const Tree& tree, Caller caller = Caller::here());
 }  // namespace reel::data
