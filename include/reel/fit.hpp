@@ -116,10 +116,11 @@ class REEL_API RunningMean {
  public:
   void add(const Tensor& value, double weight);
   double mean();
+  /// Reads what is on a GPU.
+  void read();
   double sum = 0, weight = 0;
 
  private:
-  void read();
   std::vector<std::pair<Tensor, double>> late_;
 };
 /// The part of fit() that does not depend on types.
@@ -154,6 +155,7 @@ class REEL_API FitRun {
   bool at_limit() const { return settings.steps > 0 && step >= settings.steps; }
   /// For checkpoints.
   void fields(const auto& field) {
+    training.read();
     field("fit_epoch", epoch);
     field("fit_best", best);
     field("fit_bad", bad);
@@ -182,13 +184,23 @@ class REEL_API FitRun {
   Caller caller_;
   Screen* screen_;
 };
-/// How many examples a batch has, for means.
+/// How many examples a batch has, for means: the length of its first Tensor, or its size.
 template <class T>
-double weight_of(T& example, Caller caller) {
-  if constexpr (data::detail::Grouped<T> || requires { example.size(); })
-    return static_cast<double>(data::detail::length_of_element(example, caller));
-  else
+double weight_of(T& example) {
+  if constexpr (data::detail::Grouped<T>) {
+    double weight = -1;
+    visit_leaves("", example, [&](std::string_view, auto& leaf) {
+      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(leaf)>, Tensor>)
+        if (weight < 0) weight = leaf.rank() > 0 ? static_cast<double>(leaf.shape()[0]) : 1;
+    });
+    return weight < 0 ? 1 : weight;
+  } else if constexpr (requires { example.first; }) {
+    return weight_of(example.first);
+  } else if constexpr (requires { example.size(); }) {
+    return static_cast<double>(example.size());
+  } else {
     return 1;
+  }
 }
 /// What a checkpoint has of the run, the examples and the schedule.
 template <class Train>
@@ -251,6 +263,8 @@ fit(Model& model, Optimizer& optimizer, Train&& train, const Loss& loss,
     FitStep event{run.step, run.epoch, cost};
     if (options.after_step) options.after_step(event);
     run.stop |= event.stop;
+  };
+  const auto save = [&] {
     if constexpr (HasFields<Examples>)
       if (options.checkpoints)
         options.checkpoints->save({run.step, caller}, model, optimizer, state);
@@ -265,22 +279,23 @@ fit(Model& model, Optimizer& optimizer, Train&& train, const Loss& loss,
       {
         GradientTape tape;
         cost = loss(std::as_const(model), std::as_const(example));
-        stepped = run.learn(tape, cost, detail::weight_of(example, caller));
+        stepped = run.learn(tape, cost, detail::weight_of(example));
       }
-      if (stepped) step_ended(cost);
+      if (stepped) step_ended(cost), save();
       whole = !run.stop && !run.at_limit();
       if (!whole) break;
     }
     // A stop at the last example of an epoch leaves an epoch without examples.
     if (empty && run.left_none(caller)) continue;
-    if (whole && run.finish_group()) step_ended(cost);
+    const bool rest = whole && run.finish_group();
+    if (rest) step_ended(cost);
     FitEpoch result;
     if (options.validate.each) {
       const TrainScope evaluating(false);
       detail::RunningMean validation;
       std::vector<detail::RunningMean> means(options.metrics.size());
       options.validate.each([&](T& example) {
-        const double weight = detail::weight_of(example, caller);
+        const double weight = detail::weight_of(example);
         validation.add(loss(std::as_const(model), std::as_const(example)), weight);
         for (std::size_t i = 0; i < means.size(); ++i)
           means[i].add(options.metrics[i].f(std::as_const(model), std::as_const(example)), weight);
@@ -290,6 +305,7 @@ fit(Model& model, Optimizer& optimizer, Train&& train, const Loss& loss,
     }
     run.end_epoch(result, history);
     if (whole) ++run.epoch;
+    if (rest) save();  // `train` is at the next epoch already
     if (options.after_epoch) options.after_epoch(history.epochs.back());
     run.stop |= history.epochs.back().stop;
   }

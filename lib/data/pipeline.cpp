@@ -82,6 +82,18 @@ void throw_item_error(const Notes& notes, std::string_view step, const std::stri
   throw ItemError(line + item + ": " + text, cause);
 }
 
+namespace {
+constinit thread_local bool without_threads = false;
+}
+WithoutThreads::WithoutThreads() { without_threads = true; }
+WithoutThreads::~WithoutThreads() { without_threads = false; }
+bool WithoutThreads::here() { return without_threads; }
+void check_position(std::int64_t at, std::int64_t size, const Notes& notes) {
+  if (at > size)
+    fail<Error>(notes.caller, "Pipeline", "state", "a position of at most " + std::to_string(size),
+                std::to_string(at), "The saved state is damaged.");
+}
+
 std::uint64_t mixed(std::uint64_t a, std::uint64_t b) {
   std::uint64_t x = a ^ (b + 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
   x ^= x >> 31;
@@ -222,8 +234,12 @@ std::string PipelineState::text(const std::vector<const Notes*>& steps) {
     if (!step->text.empty()) text += (text.empty() ? "" : ".") + step->text;
   return text;
 }
-std::uint64_t PipelineState::fingerprint(const std::vector<const Notes*>& steps) {
-  std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
+std::size_t PipelineState::count(const std::vector<const Notes*>& steps) {
+  return static_cast<std::size_t>(std::count_if(
+      steps.begin(), steps.end(), [](const Notes* step) { return !step->text.empty(); }));
+}
+std::uint64_t PipelineState::fingerprint(const std::vector<const Notes*>& steps, bool compact) {
+  std::uint64_t hash = 0xcbf29ce484222325u + compact;  // FNV-1a
   for (const char letter : text(steps))
     hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3u;
   return hash;
@@ -283,8 +299,8 @@ Tensor PipelineState::pack(std::uint64_t fingerprint, std::int64_t epoch, const 
   return tensor(words);
 }
 void PipelineState::unpack(const Tensor& state, const std::vector<const Notes*>& steps,
-                           std::int64_t& epoch, Point& point) {
-  const std::uint64_t own = fingerprint(steps);
+                           bool compact, std::int64_t& epoch, Point& point) {
+  const std::uint64_t own = fingerprint(steps, compact);
   const bool kind = state.dtype() == DType::int64 && state.rank() == 1 && state.size() >= 2;
   std::vector<std::int64_t> words(2);
   if (kind) {
@@ -299,8 +315,8 @@ void PipelineState::unpack(const Tensor& state, const std::vector<const Notes*>&
                 "Steps, their sizes and their seeds must be those of the pipeline that was saved; "
                 "threads may differ.");
   for (std::size_t i = 2; i < words.size(); ++i)
-    if (words[i] < 0 || words[i] > static_cast<std::int64_t>(low48))
-      fail<Error>(steps.back()->caller, "Pipeline", "state", "positions from 0 to 2^48 - 1",
+    if (words[i] < 0)
+      fail<Error>(steps.back()->caller, "Pipeline", "state", "positions of at least 0",
                   std::to_string(words[i]), "The saved state is damaged.");
   epoch = static_cast<std::int64_t>(first & low48);
   point = {{words.begin() + 2, words.end()}, static_cast<std::int64_t>(second & low48)};

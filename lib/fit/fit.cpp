@@ -81,6 +81,7 @@ FitRun::FitRun(Settings own, optim::Optimizer& optimizer, std::vector<Variable> 
 FitRun::~FitRun() { delete screen_; }
 
 bool FitRun::left_none(Caller caller) {
+  training.read();
   if (training.weight > 0) return false;
   if (std::exchange(left_none_, true))
     fail<Error>(caller, "fit", "train", "examples", "an epoch without examples");

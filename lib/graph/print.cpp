@@ -251,9 +251,18 @@ std::uint64_t Graph::hash() const try {
         std::to_string(value.offset));
     add(type_text(value.layout));
     if (value.kind == Kind::constant && value.constant.defined() &&
-        value.constant.device() == cpu() && Access::body(value.constant)->contiguous) {
+        value.constant.device() == cpu()) {
       const Body& body = *Access::body(value.constant);
-      add({reinterpret_cast<const char*>(body.data), static_cast<std::size_t>(body.bytes())});
+      for (std::int64_t i = 0; i < body.elements; ++i) {
+        std::int64_t rest = i, place = 0;  // of element i in row-major order
+        for (int axis = body.rank() - 1; axis >= 0; --axis) {
+          place += rest % body.shape.data()[axis] * body.strides[axis];
+          rest /= body.shape.data()[axis];
+        }
+        const std::int64_t size = size_of(body.dtype);
+        add({reinterpret_cast<const char*>(body.data) + place * size,
+             static_cast<std::size_t>(size)});
+      }
     }
   }
   for (const Segment& segment : data.segments) {

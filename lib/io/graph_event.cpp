@@ -49,10 +49,10 @@ class Drawing {
       } else {
         ++drawn[place->second].times;
       }
-      Drawn& here = drawn[place->second];
+      const std::size_t own = place->second;  // source() adds nodes
       for (const std::string& input : node.inputs)
-        if (const std::string from = source(input); !from.empty() && from != here.name)
-          drawn[place->second].inputs.insert(from);
+        if (const std::string from = source(input); !from.empty() && from != drawn[own].name)
+          drawn[own].inputs.insert(from);
       for (const std::string& output : node.outputs)
         if (!output.empty()) makers_[output] = drawn[place->second].name;
     }

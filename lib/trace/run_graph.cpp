@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Runs a part of a graph eagerly.
-#include <cstring>
+#include <unordered_map>
 
 #include <reel/graph.hpp>
 #include <reel/tape.hpp>
@@ -21,11 +21,18 @@ class Run {
         caller_(caller),
         names_(graph::names_of(data)),
         makers_(data.values.size()),
-        values_(data.values.size()) {
+        values_(data.values.size()),
+        fed_(data.values.size()) {
+    std::uint64_t position = 0;  // in the order of the graph, whatever is computed first
     for (const graph::Segment& segment : data.segments)
-      for (const Step& step : segment.steps)
+      for (const Step& step : segment.steps) {
         for (const int output : step.outputs)
           if (output >= 0) makers_[static_cast<std::size_t>(output)] = &step;
+        if (!tracing::draws(step)) continue;
+        positions_[&step] = position;
+        position += static_cast<const RandomOptions*>(step.options.view().data)
+                        ->blocks(layout(step.outputs[0]).elements);
+      }
   }
   void feed(const std::string& name, const Tensor& x) {
     const int i = find(name);
@@ -38,6 +45,7 @@ class Run {
                        name_of(x.dtype()));
     values_[static_cast<std::size_t>(i)] =
         contiguous_copy(*Access::body(x), caller_).to(layout.device);
+    fed_[static_cast<std::size_t>(i)] = true;
   }
   /// Makes what the value needs first, without recursion: a graph may be long.
   Tensor fetch(const std::string& name) {
@@ -51,7 +59,7 @@ class Run {
       const std::size_t before = open.size();
       const Value& value = data_.values[static_cast<std::size_t>(i)];
       const Step* const step = makers_[static_cast<std::size_t>(i)];
-      if (value.kind == Value::Kind::view) {
+      if (value.kind == Value::Kind::view && !changed(i)) {
         need(value.number, open);
       } else if (step) {
         for (const int input : step->inputs) need(input, open);
@@ -62,6 +70,9 @@ class Run {
   }
 
  private:
+  const graph::Layout& layout(int i) const {
+    return data_.values[static_cast<std::size_t>(i)].layout;
+  }
   Tensor& here(int i) { return values_[static_cast<std::size_t>(i)]; }
   void need(int i, std::vector<int>& open) {
     if (i >= 0 && !here(i).defined()) open.push_back(i);
@@ -86,6 +97,7 @@ class Run {
         here(i) = value.constant;
         return;
       case Value::Kind::view: {
+        if (changed(i)) return view_again(i, *step);
         Tensor view = make_alias(Context::here(), Access::body(here(value.number)));
         if (!view.defined()) fail_memory(caller_, "run");
         value.layout.set(*Access::body(view));
@@ -96,6 +108,26 @@ class Run {
       case Value::Kind::computed:
         return compute(*step);
     }
+  }
+  /// Whether a view's own input, not only what it views, is fed or changed.
+  bool changed(int i) const {
+    while (data_.values[static_cast<std::size_t>(i)].kind == Value::Kind::view) {
+      const Step* const step = makers_[static_cast<std::size_t>(i)];
+      if (!step || step->inputs.empty() || step->inputs[0] < 0) return false;
+      i = step->inputs[0];
+      if (fed_[static_cast<std::size_t>(i)]) return true;
+    }
+    return false;
+  }
+  void view_again(int i, const Step& step) {
+    if (!step.op->shape)
+      fail<Error>(caller_, "run", "options.feed", "a value that no alias reads", place_of(step));
+    std::vector<Operand> inputs;
+    for (const int input : step.inputs) inputs.emplace_back(here(input), caller_);
+    SmallVector<Tensor, 2> outputs;
+    run(*step.op, inputs, step.options.view(), caller_, outputs);
+    for (std::size_t k = 0; k < step.outputs.size(); ++k)
+      if (step.outputs[k] == i) here(i) = outputs[k];
   }
   void compute(const Step& step) {
     if (step.user_code)
@@ -117,15 +149,15 @@ class Run {
     OptionsView options = step.options.view();
     if (tracing::draws(step)) {
       random = *static_cast<const RandomOptions*>(options.data);
-      random.position = position_;
-      position_ += random.blocks(outputs[0]->elements);
+      random.position = positions_.at(&step);
       options = random;
     }
     run_kernel({*step.op, inputs.data(), static_cast<int>(inputs.size()), options,
                 step.site.file ? step.site : caller_, outputs.data(),
                 static_cast<int>(outputs.size()), nullptr, step.part});
     for (std::size_t i = 0; i < made.size(); ++i)
-      if (step.outputs[i] >= 0) here(step.outputs[i]) = std::move(made[i]);
+      if (step.outputs[i] >= 0 && !here(step.outputs[i]).defined())
+        here(step.outputs[i]) = std::move(made[i]);
   }
 
   const GraphData& data_;
@@ -133,7 +165,8 @@ class Run {
   std::vector<std::string> names_;
   std::vector<const Step*> makers_;  // of each value; null where a call starts with it
   std::vector<Tensor> values_;
-  std::uint64_t position_ = 0;  // in a stream of random numbers
+  std::vector<bool> fed_;
+  std::unordered_map<const Step*, std::uint64_t> positions_;  // in a stream of random numbers
 };
 }  // namespace
 

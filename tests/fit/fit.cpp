@@ -163,12 +163,70 @@ TEST_CASE("fit() goes on from a checkpoint as if it had not stopped", "[cpu][fit
     CHECK(weights(net) == weights(whole));
     CHECK(history.epochs.back().loss == all.epochs.back().loss);
   }
+  // 7 batches, and a step for each two: the last one has a step of its own.
+  Net pairs = fresh();
+  auto even = batches();
+  optim::Adam third(parameters(pairs));
+  fit(pairs, third, even, loss, {.epochs = 3, .accumulate = 2});
+  for (const std::int64_t stop : {1, 3, 4, 5, 8, 11, 12}) {
+    const Folder folder;
+    const io::Checkpoints checkpoints(folder.path.string());
+    const auto run_to = [&](std::int64_t last) {
+      Net net = fresh();
+      auto some = batches();
+      optim::Adam own(parameters(net));
+      fit(net, own, some, loss,
+          {.epochs = 3,
+           .checkpoints = &checkpoints,
+           .accumulate = 2,
+           .after_step = [&](FitStep& step) { step.stop = step.step == last; }});
+      return weights(net);
+    };
+    run_to(stop);
+    INFO(stop);
+    CHECK(run_to(-1) == weights(pairs));
+    CHECK(run_to(-1) == weights(pairs));  // there is nothing left to do
+  }
   Net net = fresh();
   std::vector<Example> list = {table()};
   optim::Adam other(parameters(net));
   const Folder folder;
   const io::Checkpoints checkpoints(folder.path.string());
   CHECK_THROWS_AS(fit(net, other, list, loss, {.checkpoints = &checkpoints}), Error);
+}
+
+TEST_CASE("fit() weighs batches by their examples", "[cpu][fit]") {
+  Variable w("w", zeros({}));
+  struct Model {
+    Variable& w;
+    REEL_FIELDS(w)
+  } model{w};
+  const Tensor y = tensor({1.0f, 1.0f, 1.0f, 1.0f, 3.0f});
+  auto pairs = data::zip(data::rows(y), data::range(5)).batch(4);
+  optim::SGD sgd({w}, {.learning_rate = 0});
+  const auto first = [](const Model& m, const std::pair<Tensor, Tensor>& e) {
+    return mean(e.first) + m.w;
+  };
+  CHECK(std::abs(fit(model, sgd, pairs, first).epochs[0].loss - 1.4) < 1e-6);
+  // A stop at the last batch leaves no epoch without examples.
+  const auto stopped = fit(model, sgd, pairs, first, {.epochs = 2, .steps = 2});
+  CHECK(stopped.epochs.size() == 1);
+  const auto next = fit(model, sgd, pairs, first, {.epochs = 2});
+  CHECK(next.epochs.size() == 2);
+  for (const FitEpoch& epoch : next.epochs) CHECK(std::isfinite(epoch.loss));
+  auto none = pairs.take(0);
+  CHECK_THROWS_AS(fit(model, sgd, none, first, {.epochs = 2}), Error);
+}
+
+TEST_CASE("fit() validates from the start of an epoch", "[cpu][fit]") {
+  Net net = fresh();
+  auto train = batches();
+  optim::SGD sgd(parameters(net), {.learning_rate = 0});
+  auto valid = batches().take(3);
+  for ([[maybe_unused]] const Example& e : valid) break;
+  const auto history = fit(net, sgd, train, loss, {.epochs = 2, .validate = valid});
+  CHECK(history.epochs[0].validation == history.epochs[1].validation);
+  CHECK(valid.epoch() == 0);
 }
 
 TEST_CASE("fit() ends after steps, and writes curves", "[cpu][fit]") {

@@ -169,6 +169,39 @@ TEST_CASE("gradient steps of a graph run", "[cpu][graph]") {
                  expected));
 }
 
+TEST_CASE("random steps, views and other outputs run as in the graph", "[cpu][graph]") {
+  auto draws = trace([](Tensor x) {
+    const Tensor a = random::normal({2}), b = named(random::normal({2}), "b");
+    return named(a + b * 10 + x, "c");
+  });
+  const Tensor zero = zeros({2});
+  draws(zero);
+  seed(0);
+  const Tensor expected = draws(zero);
+  const Graph random_graph = draws.graph(zero);
+  const auto fetched = run(random_graph, {.feed = {{"argument 0", zero}}, .fetch = {"c", "b"}});
+  CHECK(equal(fetched.at("c"), expected));
+  CHECK(equal(run(random_graph, {.fetch = {"b"}}).at("b"), fetched.at("b")));
+
+  auto views =
+      trace([](Tensor x) { return named(transpose(named(transpose(x), "t")) + 1, "out"); });
+  const Tensor x = ones({2, 2});
+  views(x);
+  const Tensor hundred = full({2, 2}, 100.0);
+  CHECK(equal(run(views.graph(x), {.feed = {{"t", hundred}}, .fetch = {"out"}}).at("out"),
+              hundred + 1));
+
+  auto pair = trace([](Tensor v) {
+    const auto [q, r] = linalg::qr(v);
+    return named(named(q, "q") + 0, "s") + named(r, "r");
+  });
+  const Tensor square = full({2, 2}, 2.0) + eye(2);
+  pair(square);
+  const auto both =
+      run(pair.graph(square), {.feed = {{"argument 0", square}, {"q", x}}, .fetch = {"r", "q"}});
+  CHECK(equal(both.at("q"), x));
+}
+
 TEST_CASE("equal names get a number", "[cpu][graph]") {
   auto f = trace([](Tensor x) { return named(named(x + 1, "y") * 2, "y"); });
   const Tensor x = ones({2});
@@ -187,6 +220,12 @@ TEST_CASE("the hash of a graph is that of what it computes", "[cpu][graph]") {
   CHECK(graph(2, 3, "a").hash() == graph(2, 3, "b").hash());
   CHECK(graph(2, 3, "a").hash() != graph(3, 3, "a").hash());
   CHECK(graph(2, 3, "a").hash() != graph(2, 4, "a").hash());
+  const auto constant = [](const Tensor& c) {
+    auto f = trace([=](Tensor x) { return x + transpose(c); });
+    f(ones({2, 2}));
+    return f.graph(ones({2, 2})).hash();
+  };
+  CHECK(constant(ones({2, 2})) != constant(ones({2, 2}) * 2));
 }
 
 TEST_CASE("a graph that was not captured is an error with the reason", "[cpu][graph]") {

@@ -151,7 +151,9 @@ class BatchStage final : public Stage<Out> {
     const std::int64_t all = before_->size();
     return all < 0 || all == INT64_MAX ? all : all / count_ + (!drop_rest_ && all % count_ != 0);
   }
-  std::int64_t weight() const override { return count_ * before_->weight(); }
+  std::int64_t weight() const override {
+    return count_ < 64 ? std::int64_t{count_} * before_->weight() : 64;
+  }
   int threads() const override { return before_->threads(); }
   void list(std::vector<const Notes*>& all) const override {
     before_->list(all);
@@ -263,7 +265,9 @@ class BucketStage final : public Stage<Padded<BatchOf<T>>> {
         fill_(fill) {}
   bool indexed() const override { return false; }
   std::int64_t size() const override { return -1; }
-  std::int64_t weight() const override { return count_ * before_->weight(); }
+  std::int64_t weight() const override {
+    return count_ < 64 ? std::int64_t{count_} * before_->weight() : 64;
+  }
   int threads() const override { return before_->threads(); }
   void list(std::vector<const Notes*>& all) const override {
     before_->list(all);
@@ -303,7 +307,10 @@ class BucketStage final : public Stage<Padded<BatchOf<T>>> {
       trail.note(taken, place);
       std::size_t found = 0;
       while (taken < own[1]) {
-        if (used == ready.elements.size() && !refill(own[1] - taken)) break;
+        if (used == ready.elements.size()) {  // what threw was delivered, or throws again
+          if (!refill(own[1] - taken)) break;
+          continue;
+        }
         if (found < wanted.size() && wanted[found] == taken) {
           ++found;
           put();
@@ -333,12 +340,14 @@ class BucketStage final : public Stage<Padded<BatchOf<T>>> {
           ended = !refill(64);
           continue;
         }
+        bool passed = false;
         try {
           Held& bucket = put();
           pass();
+          passed = true;
           if (static_cast<std::int64_t>(bucket.elements.size()) == stage.count_) give(bucket, out);
         } catch (...) {
-          if (ready.elements.size() > used) pass();
+          if (!passed) pass();
           out.error = std::current_exception();
         }
       }

@@ -274,6 +274,7 @@ class CacheStage final : public Stage<T> {
   };
   void fill() const {
     if (full_) return;
+    check_endless("cache", before_->size(), this->notes.caller);
     elements_.clear();
     const auto cursor = before_->open(0, {});
     for (Chunk<T> chunk; cursor->next(chunk, 64); chunk = {}) {
@@ -328,6 +329,7 @@ class PrefetchStage final : public StreamStage<T> {
         device_(device),
         moves_(moves) {}
   std::int64_t size() const override { return this->before_->size(); }
+  bool compact() const override { return this->before_->compact(); }
   Point settled(Point point) const override { return this->before_->settled(std::move(point)); }
   Owned<Cursor<T>> open(std::int64_t epoch, Point from) const override {
     const std::int64_t weight = this->weight(), most = weight < 64 ? 64 / weight : 1;

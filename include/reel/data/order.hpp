@@ -55,7 +55,8 @@ class SelectStage final : public StreamStage<T> {
         if (given >= stage.limit_) return false;
         if (stage.limit_ - given < want) want = stage.limit_ - given;
         Chunk<T> in;
-        if (!cursor->next(in, at < stage.first_ ? stage.first_ - at : want)) return false;
+        const std::int64_t left = stage.first_ - at;
+        if (!cursor->next(in, left > 64 ? 64 : left > 0 ? left : want)) return false;
         out.before = outer(in.before, std::array{at});
         for (T& element : in.elements) {
           const std::int64_t past = at++ - stage.first_;
@@ -127,6 +128,8 @@ class RepeatStage final : public StreamStage<T> {
         if (fresh || round + 1 >= stage.times_) return false;  // an empty epoch has no rest
         ++round;
         auto opened = stage.before_->open(stage.number(epoch, round), {});
+        Lock lock(busy);  // against stop() of another thread
+        if (stopped) return false;
         cursor = std::move(opened);
       }
       out.before = outer(out.before, std::array{round});
@@ -134,7 +137,23 @@ class RepeatStage final : public StreamStage<T> {
       return true;
     }
     std::string where() const override { return cursor->where(); }
-    void stop() noexcept override { cursor->stop(); }
+    void stop() noexcept override {
+      Lock lock(busy);
+      stopped = true;
+      cursor->stop();
+    }
+    struct Lock {
+      explicit Lock(char& own) : flag(own) {
+        while (__atomic_test_and_set(&flag, __ATOMIC_ACQUIRE)) {
+        }
+      }
+      ~Lock() { __atomic_clear(&flag, __ATOMIC_RELEASE); }
+      Lock(const Lock&) = delete;
+      Lock& operator=(const Lock&) = delete;
+      char& flag;
+    };
+    char busy = 0;
+    bool stopped = false;
     const RepeatStage& stage;
     std::int64_t epoch, round;
     Owned<Cursor<T>> cursor;
@@ -249,7 +268,9 @@ class BufferStage final : public StreamStage<T> {
     bool next(Chunk<T>& out, std::int64_t want) override {
       out.before = point;
       while (static_cast<std::int64_t>(out.elements.size()) < want && !out.error) {
-        if (!ended && static_cast<std::int64_t>(slots.size()) < stage.buffer_) {
+        if (next_late < late.size()) {
+          out.error = late[next_late++];
+        } else if (!ended && static_cast<std::int64_t>(slots.size()) < stage.buffer_) {
           slots.emplace_back();
           positions.push_back(0);
           take(slots.size() - 1, out);
@@ -268,7 +289,7 @@ class BufferStage final : public StreamStage<T> {
     /// Puts the next element into a slot; at the end the last slot's.
     void take(std::size_t slot, Chunk<T>& out) {
       while (!ended && used == ready.elements.size()) {
-        if (ready.error) out.error = ready.error;
+        if (ready.error) late.push_back(ready.error);
         ready = {};
         used = 0;
         ended = !cursor->next(ready, 64);
@@ -303,7 +324,8 @@ class BufferStage final : public StreamStage<T> {
     Trail trail;
     Point point;
     Chunk<T> ready;
-    std::size_t used = 0;
+    std::vector<std::exception_ptr> late;  // of the stream; each is given by itself
+    std::size_t used = 0, next_late = 0;
     std::int64_t given = 0, taken = 0;
     bool ended = false;
   };

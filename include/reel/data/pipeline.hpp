@@ -54,13 +54,15 @@ class REEL_API PipelineState {
  public:
   /// "range(1000).shuffle(seed 3)", a hash of it, and the report of explain().
   static std::string text(const std::vector<const Notes*>& steps);
-  static std::uint64_t fingerprint(const std::vector<const Notes*>& steps);
+  static std::uint64_t fingerprint(const std::vector<const Notes*>& steps, bool compact);
+  /// The steps but prefetch().
+  static std::size_t count(const std::vector<const Notes*>& steps);
   static std::string explain(const std::vector<const Notes*>& steps, std::int64_t loop,
                              std::int64_t waited);
   static bool same(const Tensor& a, const Tensor& b);
   static Tensor pack(std::uint64_t fingerprint, std::int64_t epoch, const Point& point);
   /// Throws Error for a state of another pipeline.
-  static void unpack(const Tensor& state, const std::vector<const Notes*>& steps,
+  static void unpack(const Tensor& state, const std::vector<const Notes*>& steps, bool compact,
                      std::int64_t& epoch, Point& point);
 };
 REEL_API Notes notes(std::string text, Caller caller, std::int64_t threads = 0);
@@ -170,7 +172,7 @@ class Pipeline {
     return Pipeline<Out>(make_shared_of<detail::MapStage<T, Out, F>>(
         stage_, std::move(f),
         detail::notes("map(seed " + std::to_string(options.seed) + ")", caller, options.threads),
-        detail::mixed(options.seed, steps().size()), static_cast<int>(options.threads)));
+        detail::mixed(options.seed, State::count(steps())), static_cast<int>(options.threads)));
   }
   /// The elements for which keeps(element) is true. The result is a stream.
   template <class F>
@@ -250,7 +252,7 @@ class Pipeline {
   /// Throws Error unless 0 <= rank < count.
   Pipeline shard(CountNumber rank, CountNumber count, Caller caller = Caller::here()) const {
     detail::check_shard(rank, count, caller);
-    return select("shard", rank, count, INT64_MAX, caller);
+    return select("shard(of " + std::to_string(count.value) + ")", rank, count, INT64_MAX, caller);
   }
   /// Keeps all elements in memory. The first use makes them, in the order of epoch 0; random
   /// numbers in them stay as they were. The result is indexed, also over a stream.
@@ -319,13 +321,14 @@ class Pipeline {
     return {chunk_.before.words, chunk_.before.skip + static_cast<std::int64_t>(at_) + 1};
   }
   Tensor packed() const {
-    return State::pack(State::fingerprint(steps()), epoch_, stage_->settled(point()));
+    return State::pack(State::fingerprint(steps(), stage_->compact()), epoch_,
+                       stage_->settled(point()));
   }
   /// Goes to the state that a load has put into state_, if it is another one.
   void take_loaded() {
     if (!std::exchange(loaded_, false)) return;
     if (State::same(state_, packed())) return;
-    State::unpack(state_, steps(), epoch_, point_);
+    State::unpack(state_, steps(), stage_->compact(), epoch_, point_);
     close();
   }
   /// Ends the pass. The threads of another process do not exist in this one.

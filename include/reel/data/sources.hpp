@@ -28,7 +28,11 @@ class FunctionStage final : public Stage<T> {
     const std::size_t first = out.size();
     const std::int64_t start = nanoseconds_now();
     try {
-      for (const std::int64_t i : positions) out.push_back(f_(i));
+      ElementScope scope(seed_of_text(), epoch);
+      for (const std::int64_t i : positions) {
+        scope.at(i);
+        out.push_back(f_(i));
+      }
       this->notes.add(static_cast<std::int64_t>(positions.size()), start);
     } catch (...) {
       throw_item_error(this->notes, "from", this->item(epoch, positions[out.size() - first]));
@@ -36,6 +40,7 @@ class FunctionStage final : public Stage<T> {
   }
 
  private:
+  std::uint64_t seed_of_text() const { return this->notes.text.size(); }
   F f_;
   std::int64_t size_;
 };
@@ -65,7 +70,7 @@ class ReaderStage final : public Stage<T> {
     bool next(Chunk<T>& out, std::int64_t want) override {
       out.before = at();
       const std::int64_t start = nanoseconds_now();
-      out.elements.reserve(static_cast<std::size_t>(want));
+      out.elements.reserve(static_cast<std::size_t>(want < 64 ? want : 64));
       try {
         for (std::int64_t i = 0; i < want; ++i) {
           out.elements.emplace_back();
@@ -75,10 +80,18 @@ class ReaderStage final : public Stage<T> {
           }
           ++item;
         }
-      } catch (...) {
+      } catch (const IoError&) {  // it names file and line
         out.elements.pop_back();
         out.error = std::current_exception();
         ++item;
+      } catch (...) {
+        out.elements.pop_back();
+        ++item;
+        try {
+          throw_item_error(notes, "stream", where());
+        } catch (...) {
+          out.error = std::current_exception();
+        }
       }
       out.after = at();
       notes.add(static_cast<std::int64_t>(out.elements.size()), start);
@@ -101,7 +114,12 @@ class ReaderStage final : public Stage<T> {
 template <class T, class F>
 struct Calls final : Reader<T> {
   explicit Calls(F next_element) : f(std::move(next_element)) {}
-  bool next(T& element) override { return f(element) ? (++count, true) : false; }
+  bool next(T& element) override {
+    ++count;  // a call that throws counts too
+    const bool more = f(element);
+    if (!more) --count;
+    return more;
+  }
   Place place() const override { return {0, count}; }
   std::string where() const override { return "call " + std::to_string(count) + " of a function"; }
   F f;
@@ -179,8 +197,11 @@ Pipeline<T> generate(F start, Caller caller = Caller::here()) {
       "generate",
       [start = std::move(start)](Place place) -> Owned<Reader<T>> {
         auto calls = make_owned<detail::Calls<T, std::invoke_result_t<const F&>>>(start());
-        for (T dropped; calls->count < place.offset && calls->next(dropped);) {
-        }
+        bool more = true;
+        for (T dropped; more && calls->count < place.offset;) try {
+            more = calls->next(dropped);
+          } catch (...) {  // it was thrown before
+          }
         return calls;
       },
       caller);

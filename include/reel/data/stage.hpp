@@ -104,6 +104,8 @@ class Stage {
     if (indexed() && point.words.size() == 1) point = {{}, point.words[0] + point.skip};
     return point;
   }
+  /// Whether a state is the position alone.
+  virtual bool compact() const { return indexed(); }
   /// How many elements of the source one element is made of, about.
   virtual std::int64_t weight() const { return 1; }
   /// How many threads a map of this stage or of those before it asked for.
@@ -116,9 +118,19 @@ class Stage {
 template <class T>
 using StageOf = Shared<const Stage<T>>;
 
+/// While it lives, passes that this thread opens have no threads of their own.
+class REEL_API WithoutThreads {
+ public:
+  WithoutThreads();
+  ~WithoutThreads();
+  WithoutThreads(const WithoutThreads&) = delete;
+  WithoutThreads& operator=(const WithoutThreads&) = delete;
+  static bool here();
+};
 /// The item of a stream at this point, by reading it again.
 template <class T>
 std::string item_at(const Stage<T>& stage, std::int64_t epoch, Point at) try {
+  const WithoutThreads alone;
   const auto cursor = stage.open(epoch, std::move(at));
   Chunk<T> one;
   if (!cursor->next(one, 1)) return "an item";
@@ -135,6 +147,9 @@ void discard(Cursor<T>& cursor, std::int64_t count) {
     count -= static_cast<std::int64_t>(chunk.elements.size()) + (chunk.error ? 1 : 0);
   }
 }
+
+/// Throws Error for a position behind the end, as a damaged state has it.
+REEL_API void check_position(std::int64_t at, std::int64_t size, const Notes& notes);
 
 /// Threads that fill slots in order. One thread at a time pulls; all of them run.
 class REEL_API Crew {
@@ -169,6 +184,7 @@ class Threaded final : public Cursor<typename Job::Out>, public Crew::Work {
   using T = typename Job::Out;
   Threaded(Job job, const Notes& notes, int threads, std::size_t slots, std::int64_t most)
       : job_(std::move(job)), most_(most) {
+    if (WithoutThreads::here()) threads = 0;
     slots_.resize(threads > 0 ? slots : 1);
     failures_.resize(slots_.size());
     if (threads > 0) crew_ = make_owned<Crew>(*this, threads, slots, notes);
@@ -195,7 +211,9 @@ class Threaded final : public Cursor<typename Job::Out>, public Crew::Work {
     }
     Chunk<T>& part = slot_->parts[part_];
     const auto count = static_cast<std::int64_t>(part.elements.size());
-    if (given_ == 0 && count <= want) {
+    // An error is the last one of `want` items, so it may have to wait for the next call.
+    const bool fits = count - given_ < want || !part.error;
+    if (given_ == 0 && count <= want && fits) {
       std::swap(out, part);
       ++part_;
       return true;
@@ -206,7 +224,7 @@ class Threaded final : public Cursor<typename Job::Out>, public Crew::Work {
       out.elements.push_back(std::move(part.elements[static_cast<std::size_t>(i)]));
     out.after = {part.before.words, part.before.skip + end};
     given_ = end;
-    if (end == count) {
+    if (end == count && fits) {
       out.after = std::move(part.after);
       out.error = std::move(part.error);
       given_ = 0;
@@ -303,6 +321,7 @@ struct IndexedJob {
 template <class T>
 Owned<Cursor<T>> Stage<T>::open(std::int64_t epoch, Point from) const {
   const std::int64_t at = (from.words.empty() ? 0 : from.words[0]) + from.skip;
+  check_position(at, size(), notes);
   const std::int64_t most = weight() < 64 ? 64 / weight() : 1;
   const int count = threads();
   return make_owned<Threaded<IndexedJob<T>>>(IndexedJob<T>{*this, epoch, at, size()}, notes, count,
