@@ -5,6 +5,7 @@
 #include <reel/error.hpp>
 
 #include "autograd/install.hpp"
+#include "lib/bench/profile.hpp"
 #include "lib/body/error.hpp"
 #include "lib/cpu/backend.hpp"
 #include "lib/cpu/install.hpp"
@@ -12,6 +13,7 @@
 #include "lib/flow/context.hpp"
 #include "lib/flow/device.hpp"
 #include "lib/flow/error.hpp"
+#include "lib/flow/hooks.hpp"
 #include "lib/flow/observer.hpp"
 #include "lib/gate/plugin.hpp"
 #include "lib/ops/ops.hpp"
@@ -28,6 +30,10 @@ constinit const ErrorSource error_source = {
     .names = names_of_call,
     .find_call = find_call,
     .tell = tell_error,
+};
+constinit const ContextHooks context_hooks = {
+    .made = detail::profile_thread,
+    .ended = detail::ProfileSession::context_ended,
 };
 constinit const CoreOps core_ops = {
     .add = add_op,

@@ -32,7 +32,7 @@ TABLE = {
     "lib/optim": ("exhaustion nn trace", "sets emulator samples address pages peers"),
     "lib/fit": ("fit", "sets address pages"),
     "lib/io": ("exhaustion io", "sets samples address pages"),
-    "lib/bench": ("bench", "rows pages"),
+    "lib/bench": ("bench exhaustion far", "rows pages"),
     "lib/data": ("data exhaustion fit", "sets samples address threads pages"),
     "lib/plot": ("exhaustion plot", "sets pages"),
     "lib/testing": ("testing", "sets pages"),

@@ -34,6 +34,7 @@
 #include <reel/optim.hpp>
 #include <reel/pinned.hpp>
 #include <reel/plot.hpp>
+#include <reel/profile.hpp>
 #include <reel/progress.hpp>
 #include <reel/random.hpp>
 #include <reel/tape.hpp>

@@ -10,6 +10,7 @@
 #include <reel/train.hpp>
 
 #include "lib/body/text.hpp"
+#include "lib/flow/hooks.hpp"
 #include "lib/flow/interceptor.hpp"
 #include "lib/pool/process.hpp"
 #include "lib/pool/thread_count.hpp"
@@ -32,6 +33,7 @@ constinit struct AllContexts {
 
 void end_context(ThreadEnd&) {
   Context& context = *Context::current();
+  context_hooks.ended(context);
   close_tapes_ended_elsewhere(context);
   retire_blocks(context);
   current_memory = nullptr;  // what is freed from here on is another context's
@@ -66,6 +68,7 @@ Context& make_context() try {
   }
   current_memory = context.get();
   at_thread_end(context_end);
+  context_hooks.made(*context);
   return *context.release();
 } catch (const std::bad_alloc&) {
   fail_memory({}, "reel");

@@ -78,8 +78,17 @@ class Aside {
   RecordingPause no_records_;
 };
 
+/// Calls f with the one observer, if it only looks.
+template <class F>
+[[gnu::always_inline]] inline bool tell_one(Context& context, const F& f) {
+  Observer& only = *context.observers;
+  if (!only.only_looks || only.next) return false;
+  if (!only.ended_elsewhere()) f(only);
+  return true;
+}
 template <class F>
 void tell(Context& context, const F& f) try {
+  if (tell_one(context, f)) return;
   const Aside aside(context);
   for (Observer* each = aside.observers(); each; each = each->next)
     if (!each->ended_elsewhere()) f(*each);
@@ -89,11 +98,14 @@ void tell(Context& context, const F& f) try {
 }
 }  // namespace
 
-void tell_begin(Context& context, GateCall call) {
-  call.output_count = 0;
-  tell(context, [&](Observer& each) {
+void tell_begin(Context& context, const GateCall& whole) {
+  const auto begin = [](Observer& each, const GateCall& call) {
     call.part == Part::value ? each.op_begins(call) : each.gradient_begins(call);
-  });
+  };
+  if (tell_one(context, [&](Observer& only) { begin(only, whole); })) return;
+  GateCall call = whole;
+  call.output_count = 0;
+  tell(context, [&](Observer& each) { begin(each, call); });
 }
 void tell_end(Context& context, const GateCall& call) {
   tell(context, [&](Observer& each) {

@@ -74,6 +74,9 @@ class Observer {
 
   Observer* next = nullptr;
   std::size_t bytes = 0;  // of the whole object
+  /// Whether it runs no op, reads no element and throws nothing. Then nothing need be paused while
+  /// it handles an event, which takes 30 ns. It must not look at outputs where an op begins.
+  bool only_looks = false;
   /// Whether its scope has ended on another thread than its own.
   bool ended_elsewhere() const { return __atomic_load_n(&ended_, __ATOMIC_RELAXED); }
 
@@ -126,7 +129,7 @@ class ObserverPause {
 
 // Each of these is to be called where Mode::observed is set.
 /// Notifies observers of the op, or of the gradient kernel if call.part says so.
-[[gnu::cold]] void tell_begin(Context& context, GateCall call);
+[[gnu::cold]] void tell_begin(Context& context, const GateCall& call);
 [[gnu::cold]] void tell_end(Context& context, const GateCall& call);
 [[gnu::cold]] void tell_kernel(Context& context, const DeviceCall& call, bool begins);
 [[gnu::cold]] void tell_recorded(Context& context, const Record& record);

@@ -17,6 +17,7 @@ enum class Lock : std::uint8_t {
   blas,          // opening the BLAS library, and waiting until a fork is over
   contexts,      // the list of contexts, and what other threads change of one
   blocks,        // free memory that all threads share
+  profiles,      // what profiles collect
   count
 };
 class Locked {

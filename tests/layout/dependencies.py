@@ -49,7 +49,10 @@ USERS = {
     "lib/io": ("lib/body lib/flow lib/gate lib/graph lib/memory lib/ops lib/pool lib/tensor",
                "lib/body/text.hpp lib/body/utf8.hpp lib/pool/process.hpp lib/tensor/raw.hpp"),
     "lib/plot": ("lib/body lib/gate lib/memory lib/ops", "lib/body/text.hpp lib/body/utf8.hpp"),
-    "lib/bench": ("lib/body", "lib/body/utf8.hpp"),
+    "lib/bench": ("lib/body lib/flow lib/io lib/memory lib/pool",
+                  "lib/body/text.hpp lib/body/utf8.hpp lib/flow/context.hpp lib/flow/observer.hpp lib/io/atomic_file.hpp "
+                  "lib/io/file.hpp lib/io/json.hpp lib/memory/blocks.hpp lib/pool/process.hpp lib/table/backend.hpp "
+                  "lib/table/op.hpp"),
     "lib/data": ("lib/body lib/flow lib/gate lib/io lib/memory lib/ops lib/pool lib/tensor",
                  "lib/body/text.hpp lib/io/atomic_file.hpp lib/io/elements.hpp lib/io/file.hpp lib/io/input.hpp "
                  "lib/io/json.hpp lib/io/wire.hpp lib/pool/process.hpp lib/tensor/raw.hpp"),

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a profile tells.
+#include "lib/bench/profile.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+#include <reel/error.hpp>
+#include <reel/references.hpp>
+
+#include "lib/body/utf8.hpp"
+#include "lib/table/op.hpp"
+
+namespace reel {
+using detail::ProfileData;
+
+namespace detail {
+std::string name_of(const Op* op, Part part) {
+  if (!op) return "backward pass";
+  return part == Part::value ? std::string(op->name) : fmt::format("gradient of {}", op->name);
+}
+
+namespace {
+std::string line_of(const SpanKey& key) {
+  if (!key.file) return "no line";
+  const std::string_view file = key.file;
+  return fmt::format("{}:{}", file.substr(file.rfind('/') + 1), key.line);
+}
+
+std::string time_text(double seconds) {
+  if (seconds < 1e-3) return fmt::format("{:.1f} us", seconds * 1e6);
+  if (seconds < 1) return fmt::format("{:.2f} ms", seconds * 1e3);
+  return fmt::format("{:.2f} s", seconds);
+}
+std::string bytes_text(std::int64_t bytes) {
+  const auto count = static_cast<double>(bytes);
+  if (bytes < 1000) return fmt::format("{} B", bytes);
+  if (bytes < 1'000'000) return fmt::format("{:.1f} kB", count / 1e3);
+  if (bytes < 1'000'000'000) return fmt::format("{:.1f} MB", count / 1e6);
+  return fmt::format("{:.2f} GB", count / 1e9);
+}
+
+/// The profile of the whole program, and where its timeline goes.
+struct Whole {
+  ProfileSession* session = nullptr;
+  std::string path;
+};
+constinit Whole* whole = nullptr;
+constinit bool asked = false;
+
+void write_whole() noexcept try {
+  if (whole->session->process != getpid()) return;  // a child's exit
+  const Profile profile(whole->session->end());
+  std::fputs(profile.to_text().c_str(), stderr);
+  profile.write_chrome_trace(whole->path, {});
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "REEL_PROFILE: %s\n", error.what());
+}
+}  // namespace
+
+void profile_thread(Context& context) noexcept try {
+  if (!__atomic_exchange_n(&asked, true, __ATOMIC_RELAXED)) {
+    const char* const path = std::getenv("REEL_PROFILE");
+    if (path && *path) {
+      whole = new Whole{&ProfileSession::begin(), path};
+      std::atexit(write_whole);
+      return;
+    }
+  }
+  ProfileSession::context_made(context);
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "REEL_PROFILE: %s\n", error.what());
+}
+
+ProfileRun::ProfileRun(Caller caller) try : caller_(caller), session_(&ProfileSession::begin()) {
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "profile");
+}
+ProfileRun::~ProfileRun() {
+  if (session_) try {
+      delete session_->end();
+    } catch (const std::bad_alloc&) {  // the session goes on
+    }
+}
+Profile ProfileRun::finish() try {
+  return Profile(std::exchange(session_, nullptr)->end());
+} catch (const std::bad_alloc&) {
+  fail_memory(caller_, "profile");
+}
+}  // namespace detail
+
+Profile::Profile(const Profile& other) noexcept : data_(other.data_) {
+  detail::add_reference(data_->references);
+}
+Profile& Profile::operator=(const Profile& other) noexcept {
+  Profile copy(other);
+  std::swap(data_, copy.data_);
+  return *this;
+}
+Profile::~Profile() {
+  if (detail::drop_reference(data_->references)) delete data_;
+}
+
+std::vector<ProfileRow> Profile::rows(ProfileBy by) const try {
+  std::map<std::string, ProfileRow> rows;
+  for (const auto& [key, sums] : data_->sums) {
+    const std::string name =
+        by == ProfileBy::op ? detail::name_of(key.op, key.part) : detail::line_of(key);
+    ProfileRow& row = rows[name];
+    row.name = name;
+    row.calls += sums.calls;
+    row.total_seconds += data_->nanoseconds(sums.total) * 1e-9;
+    row.self_seconds += data_->nanoseconds(sums.total - sums.inside) * 1e-9;
+    row.device_seconds += sums.device_seconds;
+    row.moved_bytes += sums.moved;
+    row.result_bytes += sums.made;
+  }
+  std::vector<ProfileRow> result;
+  for (auto& [name, row] : rows) result.push_back(std::move(row));
+  std::stable_sort(result.begin(), result.end(), [](const ProfileRow& a, const ProfileRow& b) {
+    return a.self_seconds + a.device_seconds > b.self_seconds + b.device_seconds;
+  });
+  return result;
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "rows");
+}
+
+double Profile::seconds() const {
+  return static_cast<double>(data_->end.nanoseconds - data_->begin.nanoseconds) * 1e-9;
+}
+int Profile::threads() const {
+  return static_cast<int>(std::count_if(data_->threads.begin(), data_->threads.end(),
+                                        [](const auto& thread) { return !thread.spans.empty(); }));
+}
+std::int64_t Profile::peak_bytes() const { return data_->peak; }
+
+std::string Profile::to_text(const ProfileTextOptions& options, Caller caller) const try {
+  using detail::bytes_text, detail::time_text;
+  if (options.rows < 1 || options.rows > 10000)
+    fail<Error>(caller, "to_text", "rows", "a number from 1 to 10000",
+                fmt::format("{}", options.rows));
+  const std::vector<ProfileRow> all = rows(options.by);
+  double time = 0;
+  std::int64_t calls = 0;
+  bool devices = false;
+  for (const ProfileRow& row : all) {
+    time += row.self_seconds;
+    calls += row.calls;
+    devices |= row.device_seconds > 0;
+  }
+  std::string text = fmt::format(
+      "{} on {} thread{}: {} calls take {} ({:.0f} %), at most {} of tensors\n",
+      time_text(seconds()), threads(), threads() == 1 ? "" : "s", calls, time_text(time),
+      seconds() > 0 ? 100 * time / seconds() : 0, bytes_text(peak_bytes()));
+  text += fmt::format("{:>10} {:>6} {:>10} {:>10} {:>9} {:>9}{}  {}\n", "self", "%", "total",
+                      "calls", "moved", "results", devices ? "     device" : "",
+                      options.by == ProfileBy::op ? "op" : "line");
+  for (std::size_t i = 0; i < all.size() && i < static_cast<std::size_t>(options.rows); ++i) {
+    const ProfileRow& row = all[i];
+    text += fmt::format(
+        "{:>10} {:>6.1f} {:>10} {:>10} {:>9} {:>9}{}  {}\n", time_text(row.self_seconds),
+        time > 0 ? 100 * row.self_seconds / time : 0, time_text(row.total_seconds), row.calls,
+        bytes_text(row.moved_bytes), bytes_text(row.result_bytes),
+        devices ? fmt::format(" {:>10}", time_text(row.device_seconds)) : "", printable(row.name));
+  }
+  if (all.size() > static_cast<std::size_t>(options.rows))
+    text += fmt::format("and {} more\n", all.size() - static_cast<std::size_t>(options.rows));
+  if (data_->lost > 0)
+    text += fmt::format("{} calls are missing, because there was no memory\n", data_->lost);
+  return text;
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "to_text");
+}
+}  // namespace reel

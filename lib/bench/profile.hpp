@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a profile collects while the program runs.
+#pragma once
+#include <reel/event.hpp>
+#include <reel/profile.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lib/flow/observer.hpp"
+
+namespace reel::detail {
+using Ticks = std::uint64_t;
+
+/// One call of an op, of a gradient's kernel, or a backward pass.
+struct Span {
+  Ticks begin, end, inside;  // inside: of the spans in this one
+  const Op* op;              // null: a backward pass
+  Caller site;
+  Part part;
+  std::int64_t moved, made;  // bytes
+  std::int64_t live;         // bytes of the thread's tensors at the end, as it counts them
+};
+/// A kernel of another device: when it was put on the queue, and when it ran.
+struct DeviceSpan {
+  Ticks launched;
+  const Op* op;
+  Caller site;
+  Part part;
+  Event begin, end;
+};
+
+/// What the calls of one op at one line have in common.
+struct SpanKey {
+  const Op* op;
+  Part part;
+  const char* file;
+  unsigned line;
+  auto operator<=>(const SpanKey&) const = default;
+};
+struct SpanSums {
+  std::int64_t calls = 0, moved = 0, made = 0;
+  Ticks total = 0, inside = 0;
+  double device_seconds = 0;
+  void add(const Span& span) {
+    ++calls;
+    moved += span.moved;
+    made += span.made;
+    total += span.end - span.begin;
+    inside += span.inside;
+  }
+};
+using AllSums = std::map<SpanKey, SpanSums>;
+
+/// A moment by two clocks. Ticks are cheap, and the difference of two moments says how long they
+/// are.
+struct Moment {
+  Ticks ticks;
+  std::int64_t nanoseconds;
+  static Moment now();
+};
+inline Ticks ticks_now() {
+#ifdef __x86_64__
+  return __builtin_ia32_rdtsc();
+#else
+  return static_cast<Ticks>(std::chrono::steady_clock::now().time_since_epoch().count());
+#endif
+}
+
+/// Watches one thread. Only this thread adds to it. Others read it behind Lock::profiles.
+class Recorder final : public OwnedObserver {
+ public:
+  static constexpr std::size_t chunk_bytes = 1 << 21, chunk_spans = chunk_bytes / sizeof(Span);
+  static constexpr std::size_t most_chunks = 40;
+  Recorder(ProfileSession& session, Context& context, int number);
+
+  void op_begins(const GateCall& call) override { push(&call.op, call.part, call.site); }
+  void op_ends(const GateCall& call) override { pop(call); }
+  void gradient_begins(const GateCall& call) override { push(&call.op, call.part, call.site); }
+  void gradient_ends(const GateCall& call) override { pop(call); }
+  void backward_begins(const Body&) override { push(nullptr, Part::value, {}); }
+  void backward_ends(bool finished) override;
+  void kernel_begins(const DeviceCall& call) override;
+  void kernel_ends(const DeviceCall& call) override;
+  void error(const ErrorEvent&) override { thrown_ = true; }
+
+ private:
+  friend class ProfileSession;
+  /// Of two megabytes from the second on, which the system gives in one page where it can.
+  struct Chunk {
+    explicit Chunk(std::size_t spans);
+    struct Free {
+      void operator()(Span* spans) const { std::free(spans); }
+    };
+    const std::size_t size;
+    const std::unique_ptr<Span[], Free> spans;
+    std::size_t count = 0;  // atomic
+    std::unique_ptr<Chunk> next = nullptr;
+  };
+  struct Open {
+    Ticks begin, inside;
+    const Op* op;
+    Part part;
+    Caller site;
+  };
+  static constexpr std::size_t most_open = 1024;
+
+  void push(const Op* op, Part part, Caller site);
+  void pop(const GateCall& call);
+  /// An op ends before those that began after it: they are passes of a replay, which begin together
+  /// and end in the order of their beginnings, or have thrown.
+  void pop_inner(std::size_t at, Ticks now, std::int64_t moved, std::int64_t made);
+  void drop_passes();
+  void add(const Open& open, Ticks end, std::int64_t moved, std::int64_t made, std::size_t outer);
+  bool make_room();
+
+  ProfileSession& session_;
+  Context& context_;
+  const std::int64_t live_before_;
+  const int number_;
+  std::vector<Open> open_;
+  // The passes that have not ended are open_[pass_] and the following ones. They began together
+  // with open_[first_pass_], and each has so many ticks.
+  std::size_t pass_ = 0, first_pass_ = 0;
+  Ticks pass_ticks_ = 0;
+  bool thrown_ = false;
+  std::unique_ptr<Chunk> first_;
+  Chunk* last_ = nullptr;
+  std::size_t chunks_ = 0;
+  std::unique_ptr<Event> kernel_begin_;
+  Ticks launched_ = 0;
+  // Behind Lock::profiles.
+  AllSums sums_;  // of spans that are in no chunk any more
+  std::int64_t most_live_ = INT64_MIN, left_out_ = 0, lost_ = 0;  // lost: for want of memory
+  std::vector<DeviceSpan> kernels_;
+  bool thread_ended_ = false;
+};
+
+/// Where the time of a device begins.
+struct DeviceTrack {
+  Device device;
+  Event begin;
+  Ticks ticks;
+};
+
+class ProfileSession {
+ public:
+  /// Watches this thread, and threads that use the library for the first time.
+  static ProfileSession& begin();
+  /// Ends it, and gives what it has measured. The session is deleted.
+  ProfileData* end();
+  const int process;
+
+  /// For the hooks of contexts.
+  static void context_made(Context& context) noexcept;
+  static void context_ended(Context& context) noexcept;
+
+ private:
+  friend class Recorder;
+  ProfileSession();
+  void watch(Context& context);
+  void see(Device device);
+  ProfileSession* next_ = nullptr;
+  const Moment begin_;
+  const std::int64_t live_before_;
+  std::vector<Recorder*> recorders_;
+  std::vector<DeviceTrack> tracks_;
+};
+
+struct ThreadSpans {
+  int number;
+  std::int64_t live_before;
+  std::vector<Span> spans;
+};
+struct KernelTime {
+  Device device;
+  const Op* op;
+  Part part;
+  Caller site;
+  int thread;
+  double launched, begin, end;  // microseconds since the beginning
+};
+struct ProfileData {
+  std::uint32_t references = 1;
+  Moment begin, end;
+  std::vector<ThreadSpans> threads;
+  std::vector<KernelTime> kernels;
+  AllSums sums;
+  std::vector<std::pair<Ticks, std::int64_t>> memory;  // live bytes of all threads
+  std::int64_t live_before = 0, peak = 0, left_out = 0, lost = 0;
+  double nanoseconds(Ticks ticks) const {
+    return static_cast<double>(ticks) * static_cast<double>(end.nanoseconds - begin.nanoseconds) /
+           static_cast<double>(end.ticks - begin.ticks);
+  }
+  double microseconds_at(Ticks ticks) const { return nanoseconds(ticks - begin.ticks) / 1e3; }
+};
+/// The hook of a thread's first context. The first one of the process starts the profile that the
+/// environment asks for.
+void profile_thread(Context& context) noexcept;
+/// "matmul", "gradient of matmul", "backward pass".
+std::string name_of(const Op* op, Part part);
+}  // namespace reel::detail
