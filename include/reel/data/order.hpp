@@ -273,11 +273,11 @@ class BufferStage final : public StreamStage<T> {
         } else if (!ended && static_cast<std::int64_t>(slots.size()) < stage.buffer_) {
           slots.emplace_back();
           positions.push_back(0);
-          take(slots.size() - 1, out);
+          take(slots.size() - 1);
         } else if (!slots.empty()) {
           const std::size_t slot = order.draw(given++, static_cast<std::int64_t>(slots.size()));
           out.elements.push_back(std::move(slots[slot]));
-          take(slot, out);
+          take(slot);
           if (given % stage.buffer_ == 0) trail.forget(lowest());
         } else {
           break;
@@ -287,7 +287,7 @@ class BufferStage final : public StreamStage<T> {
       return !out.elements.empty() || out.error;
     }
     /// Puts the next element into a slot; at the end the last slot's.
-    void take(std::size_t slot, Chunk<T>& out) {
+    void take(std::size_t slot) {
       while (!ended && used == ready.elements.size()) {
         if (ready.error) late.push_back(ready.error);
         ready = {};
