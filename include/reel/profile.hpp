@@ -51,7 +51,7 @@ class REEL_API Profile {
   std::string to_text(const ProfileTextOptions& options = {}, Caller caller = Caller::here()) const;
   /// Writes the timeline as JSON, for ui.perfetto.dev and chrome://tracing: a row for each thread
   /// and device, an arrow from the launch of a kernel to the kernel, and the memory. Only the first
-  /// million calls of each thread are in it. Throws IoError if the file cannot be written.
+  /// 800,000 calls or more of each thread are in it. Throws IoError if the file cannot be written.
   void write_chrome_trace(std::string_view path, Caller caller = Caller::here()) const;
 
   explicit Profile(detail::ProfileData* data) : data_(data) {}  // of profile()
@@ -80,7 +80,7 @@ class REEL_API ProfileRun {
 }  // namespace detail
 
 /// Calls f() and measures the ops of this thread, and those of threads that use the library for the
-/// first time meanwhile. An op takes about 50 ns more. Exceptions of f pass through. A replay of a
+/// first time meanwhile. An op takes about 100 ns more. Exceptions of f pass through. A replay of a
 /// trace shows its steps; on a GPU these are then launched one by one. The environment variable
 /// REEL_PROFILE=trace.json does the same for a whole program: at its exit it prints the table on
 /// stderr and writes the timeline. A program that crashes writes nothing.
