@@ -45,17 +45,6 @@ inline void check_kernel(const DeviceCall& call, const KernelResult& result) {
 }
 /// Backend::run() with row-major copies of the inputs that are strided.
 void run_on_copies(Backend& backend, const DeviceCall& call);
-/// Whether the kernel must not see a dtype of 16 bits of this call. Kernels that only move elements
-/// take these dtypes, and some kernels of the CPU read them: Op::reads_halves.
-inline bool must_widen(const DeviceCall& call, bool reads_halves) {
-  if (call.op.moves && call.part == Part::value) return false;
-  const KernelCall& kernel = call.kernel;
-  for (int i = 0; i < kernel.input_count && !reads_halves; ++i)
-    if (kernel.inputs[i] && is_half(kernel.inputs[i]->dtype)) return true;
-  for (int i = 0; i < kernel.output_count; ++i)
-    if (kernel.outputs[i] && is_half(kernel.outputs[i]->dtype)) return true;
-  return false;
-}
 /// Backend::run() with float32 in the place of float16 and bfloat16, of inputs unless the kernel
 /// reads them. Results are rounded once.
 void run_widened(Backend& backend, const DeviceCall& call, bool reads_halves);

@@ -21,6 +21,18 @@ struct DeviceCall {
   const Caller& site;  // the line that an error names
 };
 
+/// Whether the kernel must not see a dtype of 16 bits of this call. Kernels that only move elements
+/// take these dtypes, and some kernels of the CPU read them: Op::reads_halves.
+inline bool must_widen(const DeviceCall& call, bool reads_halves) {
+  if (call.op.moves && call.part == Part::value) return false;
+  const KernelCall& kernel = call.kernel;
+  for (int i = 0; i < kernel.input_count && !reads_halves; ++i)
+    if (kernel.inputs[i] && is_half(kernel.inputs[i]->dtype)) return true;
+  for (int i = 0; i < kernel.output_count; ++i)
+    if (kernel.outputs[i] && is_half(kernel.outputs[i]->dtype)) return true;
+  return false;
+}
+
 /// A point in the queue of a device.
 class QueuePoint {
  public:
