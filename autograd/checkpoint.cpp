@@ -173,26 +173,6 @@ class Repeats : public Redirect {
   std::vector<Writes> writes_;
 };
 
-/// Errors and records name the lines inside f while it lives.
-class OwnLines {
- public:
-  explicit OwnLines(Context& context)
-      : context_(context),
-        site_(std::exchange(context.site, {})),
-        name_(std::exchange(context.site_name, {})) {}
-  ~OwnLines() {
-    context_.site = site_;
-    context_.site_name = name_;
-  }
-  OwnLines(const OwnLines&) = delete;
-  OwnLines& operator=(const OwnLines&) = delete;
-
- private:
-  Context& context_;
-  Caller site_;
-  std::string_view name_;
-};
-
 /// The value with a header of its own, which only the tape of the second run watches.
 Tensor named_apart(Context& context, const Tensor& value) {
   if (context.mode & recording) return reshape(value, value.shape());

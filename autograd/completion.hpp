@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Completes the gradient of each source before the backward pass ends, for observers.
+// Completes the gradient of each source before the backward pass ends.
 #pragma once
 #include <utility>
 #include <vector>
 
+#include "autograd/late_tapes.hpp"
 #include "autograd/playback.hpp"
 #include "lib/flow/observer.hpp"
 
@@ -36,22 +37,38 @@ class BackwardEvents {
   bool observed_;
 };
 
-/// The backward pass for observers, which are notified of each source as soon as its gradient is
-/// complete.
-class Completion {
+/// What follows when the gradient of a source is complete, in this order: it is marked, observers
+/// are notified, and the user's function may replace it.
+class Completed {
  public:
-  Completion(Context& context, Playback& playback, const GradientSources& sources,
-             std::span<const SourceValue> places, Tensor* out);
-  /// Goes through the records, and takes the gradients of the sources.
-  void play();
+  Completed(Context& context, const GradientSources& sources, const GradientOptions& options,
+            Tensor* out, Caller caller)
+      : context_(context), sources_(sources), options_(options), out_(out), caller_(caller) {}
+  /// Whether somebody must be told before the backward pass ends.
+  static bool is_awaited(const Context& context, const GradientOptions& options) {
+    return context.mode & observed || options.on_complete;
+  }
+  void operator()(std::size_t source, const ResultMarks& marks, const LateTapes* late) const;
+  Tensor& operator[](std::size_t source) const { return out_[source]; }
 
  private:
-  void complete(std::size_t source);
   Context& context_;
-  Playback& playback_;
   const GradientSources& sources_;
-  std::span<const SourceValue> places_;
+  const GradientOptions& options_;
   Tensor* out_;
+  Caller caller_;
+};
+
+/// A backward pass that completes the gradient of each source as soon as possible.
+class Completion {
+ public:
+  Completion(Playback& playback, std::size_t sources, std::span<const SourceValue> places);
+  /// Goes through the records, and takes the gradients of the sources.
+  void play(const Completed& completed, const ResultMarks& marks, const LateTapes* late);
+
+ private:
+  Playback& playback_;
+  std::span<const SourceValue> places_;
   struct FirstUse {
     std::uint32_t record;
     std::size_t source;

@@ -97,11 +97,40 @@ RowGradient Lookups::gradient(std::size_t source, const Variable& table) const {
 }
 }  // namespace detail
 
+namespace {
+/// What the user's function returns for the last of these gradients.
+RowGradient replaced_rows(Context& context, const GradientOptions& options,
+                          const std::vector<Variable>& sources, std::vector<RowGradient>& all,
+                          Caller caller) {
+  const std::size_t i = all.size() - 1;
+  const OwnLines lines(context);
+  RowGradient found = options.on_rows_complete(i, std::move(all[i]));
+  const Variable& table = sources[i];
+  const Tensor& values = found.values;
+  const std::string argument = "on_rows_complete for " + name_of(GradientSource(table), i);
+  if (!values.defined())
+    fail<Error>(caller, "row_gradients", argument, "values", "an undefined Tensor");
+  Shape shape = table.shape();
+  if (found.rows.defined()) shape.data()[0] = found.rows.size();
+  if (!(values.shape() == shape))
+    fail<ShapeError>(caller, "row_gradients", argument, "values of shape " + to_text(shape),
+                     to_text(values.shape()));
+  if (values.dtype() != table.dtype())
+    fail<DTypeError>(caller, "row_gradients", argument, name_of(table.dtype()),
+                     name_of(values.dtype()));
+  if (found.rows.defined() && (found.rows.dtype() != DType::int64 || found.rows.rank() != 1))
+    fail<DTypeError>(caller, "row_gradients", argument, "rows: int64 (n,)",
+                     Text(name_of(found.rows.dtype())) + " " + to_text(found.rows.shape()));
+  return found;
+}
+}  // namespace
+
 std::vector<RowGradient> GradientTape::row_gradients(Operand target,
                                                      const std::vector<Variable>& sources,
                                                      GradientOptions options) try {
   const Caller caller = target.caller();
   const FunctionScope scope(caller, "row_gradients");
+  Context& context = Context::here();
   std::vector<Tensor> dense(sources.size());
   detail::Lookups lookups;
   gradients(target, sources, options, dense.data(), false, &lookups);
@@ -109,8 +138,10 @@ std::vector<RowGradient> GradientTape::row_gradients(Operand target,
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const DeviceScope place(sources[i].device());
     all.push_back(lookups.has(i) ? lookups.gradient(i, sources[i]) : RowGradient{dense[i]});
-    if (Context& context = Context::here(); lookups.has(i) && context.mode & observed)
-      tell_rows_complete(context, sources[i], i, all.back());
+    if (!lookups.has(i)) continue;
+    if (context.mode & observed) tell_rows_complete(context, sources[i], i, all.back());
+    if (options.on_rows_complete)
+      all.back() = replaced_rows(context, options, sources, all, caller);
   }
   lookups.events->end();
   return all;

@@ -244,18 +244,18 @@ void GradientTape::gradients(const Operand& target, const GradientSources& sourc
     playback.begin(origin.value, options.upstream.defined()
                                      ? options.upstream.to(body->dtype, caller)
                                      : ones_alike(context, *body, caller));
-    const bool is_observed = context.mode & observed;
-    if (is_observed)
-      Completion(context, playback, sources, {places.data(), places.size()}, out).play();
-    else
+    if (Completed::is_awaited(context, options)) [[unlikely]] {
+      Completion(playback, sources.size(), {places.data(), places.size()})
+          .play({context, sources, options, out, caller}, marks, late ? &*late : nullptr);
+    } else {
       playback.play_rest();
-    if (!is_observed && !(reel.ended & end.bit))
       for (const SourceValue& place : places)
         playback.take_requested(place.value, out[place.source]);
-    if (late && !(reel.ended & end.bit)) late->mark(context, out, sources.size(), caller);
-    if (lookups && !(reel.ended & end.bit)) lookups->take(playback, context, marks, caller);
+      if (late) late->mark(context, out, sources.size(), caller);
+    }
+    if (lookups) lookups->take(playback, context, marks, caller);
   }
-  if (reel.ended & end.bit)
+  if (reel.ended & end.bit) [[unlikely]]
     fail<TapeError>(caller, "gradient", "tape", "a tape that lives until gradient() has ended",
                     "one that was destroyed inside one of its gradient functions");
   for (std::size_t i = 0; i < sources.size(); ++i) {
@@ -264,7 +264,8 @@ void GradientTape::gradients(const Operand& target, const GradientSources& sourc
       unconnected_source(context, {bit_, start, record, body}, sources[i], i, caller);
     out[i] = sources[i].variable() ? zeros_like(Operand(*sources[i].variable(), caller))
                                    : zeros_like(Operand(*sources[i].tensor(), caller));
-    if (context.mode & observed) tell_gradient_complete(context, sources[i], i, out[i]);
+    if (Completed::is_awaited(context, options))
+      Completed(context, sources, options, out, caller)(i, marks, nullptr);
   }
   if (marks)
     for (std::size_t i = 0; i < sources.size(); ++i)

@@ -42,44 +42,49 @@ class Function<R(Args...)> {
   template <class F>
   requires(!std::is_same_v<std::remove_cvref_t<F>, Function> &&
            std::is_invocable_r_v<R, F&, Args...>) Function(F f)
-      : target_(made<F>(std::move(f))),
-        call_([](void* target, Args&&... args) -> R {
-          return static_cast<R>(static_cast<Target<F>*>(target)->f(std::forward<Args>(args)...));
-        }),
-        copy_([](void* target) -> void* {
-          return made<F>(std::as_const(static_cast<Target<F>*>(target)->f));
-        }),
-        free_([](void* target) { delete static_cast<Target<F>*>(target); }) {
+      : target_(made<F>(std::move(f))), actions_(&actions_of<F>) {
     static_assert(std::is_copy_constructible_v<F>,
                   "this function is copied, but it holds something that can only be moved: hold a "
                   "std::shared_ptr in place of a std::unique_ptr");
   }
   Function(const Function& other)
-      : target_(other.target_ ? other.copy_(other.target_) : nullptr),
-        call_(other.call_),
-        copy_(other.copy_),
-        free_(other.free_) {}
+      : target_(other.target_ ? other.actions_->copy(other.target_) : nullptr),
+        actions_(other.actions_) {}
   Function(Function&& other) noexcept
-      : target_(std::exchange(other.target_, nullptr)),
-        call_(other.call_),
-        copy_(other.copy_),
-        free_(other.free_) {}
+      : target_(std::exchange(other.target_, nullptr)), actions_(other.actions_) {}
   Function& operator=(Function other) noexcept {
     std::swap(target_, other.target_);
-    std::swap(call_, other.call_);
-    std::swap(copy_, other.copy_);
-    std::swap(free_, other.free_);
+    std::swap(actions_, other.actions_);
     return *this;
   }
   ~Function() {
-    if (target_) free_(target_);
+    if (target_) actions_->free(target_);
   }
-  R operator()(Args... args) const { return call_(target_, std::forward<Args>(args)...); }
+  R operator()(Args... args) const { return actions_->call(target_, std::forward<Args>(args)...); }
   explicit operator bool() const { return target_ != nullptr; }
   /// The callable object inside; null if there is none.
   const void* target() const { return target_; }
 
  private:
+  struct Actions {
+    R (*call)(void*, Args&&...);
+    void* (*copy)(void*);
+    void (*free)(void*);
+  };
+  template <class F>
+  static R call(void* target, Args&&... args) {
+    return static_cast<R>(static_cast<Target<F>*>(target)->f(std::forward<Args>(args)...));
+  }
+  template <class F>
+  static void* copy(void* target) {
+    return made<F>(std::as_const(static_cast<Target<F>*>(target)->f));
+  }
+  template <class F>
+  static void free(void* target) {
+    delete static_cast<Target<F>*>(target);
+  }
+  template <class F>
+  static constexpr Actions actions_of{call<F>, copy<F>, free<F>};
   template <class F, class From>
   static Target<F>* made(From&& f) try {
     return new Target<F>{std::forward<From>(f)};
@@ -87,9 +92,7 @@ class Function<R(Args...)> {
     fail_memory({}, "Function");
   }
   void* target_ = nullptr;
-  R (*call_)(void*, Args&&...) = nullptr;
-  void* (*copy_)(void*) = nullptr;
-  void (*free_)(void*) = nullptr;
+  const Actions* actions_ = nullptr;
 };
 }  // namespace detail
 }  // namespace reel

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <reel/fields.hpp>
+#include <reel/function.hpp>
 #include <reel/op.hpp>
 #include <reel/row_gradient.hpp>
 #include <reel/signature.hpp>
@@ -26,10 +27,19 @@ struct TapeOptions {
   bool persistent = false;      // gradient() may be called more than once
   bool watch_variables = true;  // Variables are watched when they are read
 };
-/// Options of GradientTape::gradient().
+/// Options of GradientTape::gradient() and row_gradients().
 struct GradientOptions {
   Tensor upstream = {};  // gradient of the target; ones by default
   Unconnected unconnected = Unconnected::error;
+  /// Is called once for each source, on the calling thread, as soon as the gradient of this source
+  /// is complete; the backward pass then goes on. Its arguments are the position of the source in
+  /// the list and the gradient. What it returns is the result for this source: a tensor of the same
+  /// shape, dtype and device. The gradients of other sources do not change. The function may run
+  /// ops: outer tapes record them, a trace captures them. An exception that it throws leaves
+  /// gradient(); a persistent tape can be used again, another one is spent.
+  detail::Function<Tensor(std::size_t source, Tensor gradient)> on_complete = {};
+  /// The same for a source whose gradient row_gradients() gives as rows; after the pass.
+  detail::Function<RowGradient(std::size_t source, RowGradient gradient)> on_rows_complete = {};
 };
 
 /// The Tensor or Variable with respect to which a gradient is computed.

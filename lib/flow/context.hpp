@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include "lib/flow/flow.hpp"
 #include "lib/memory/blocks.hpp"
@@ -54,6 +55,26 @@ class FunctionScope {
  private:
   CallerScope scope_;
   bool outermost_;
+};
+
+/// While it lives, errors and records name the lines of the ops themselves: a user's function runs.
+class OwnLines {
+ public:
+  explicit OwnLines(Context& context)
+      : context_(context),
+        site_(std::exchange(context.site, {})),
+        name_(std::exchange(context.site_name, {})) {}
+  ~OwnLines() {
+    context_.site = site_;
+    context_.site_name = name_;
+  }
+  OwnLines(const OwnLines&) = delete;
+  OwnLines& operator=(const OwnLines&) = delete;
+
+ private:
+  Context& context_;
+  Caller site_;
+  std::string_view name_;
 };
 
 /// While it lives, ops infer shapes and dtypes but compute nothing.
