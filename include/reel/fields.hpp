@@ -307,10 +307,10 @@ std::string key_text(const Key& key) {
 
 /// Calls visit(path, leaf) for each Tensor, Variable and plain value inside `value`, in order. A
 /// path is, for example, "cells.0.weight" in a list of structs and "heads.noun.bias" in a map. The
-/// keys of a map are leaves too, unless the visitor has a member skips_keys. A visitor may have
-/// more functions:
-/// - holds(path, count) is called after the elements of a list, an optional or a pointer, with
-/// their
+/// keys of a map are leaves too, unless the visitor has a member skips_keys. If it has a member
+/// skips_positions, elements of a list have the path of the list, which is faster. A visitor may
+/// have more functions:
+/// - holds(path, count) is called after the elements of a list, an optional or a pointer, with their
 ///   number;
 /// - in_const(bool) returns the visitor for a const object, or for what a smart pointer points to;
 /// - behind(object) is called with the object that a smart pointer points to;
@@ -321,7 +321,11 @@ template <class T, class Visit>
 void visit_leaves(std::string_view path, T& value, const Visit& visit) {
   [[maybe_unused]] std::size_t i = 0;
   [[maybe_unused]] auto visit_next = [&](auto& element) {
-    visit_leaves(detail::path_to(path, std::to_string(i++)), element, visit);
+    if constexpr (requires { Visit::skips_positions; })
+      visit_leaves(path, element, visit);
+    else
+      visit_leaves(detail::path_to(path, std::to_string(i)), element, visit);
+    ++i;
   };
   [[maybe_unused]] auto holds = [&](std::size_t count) {
     if constexpr (requires { visit.holds(path, count); }) visit.holds(path, count);

@@ -212,6 +212,7 @@ class REEL_API TraceCall {
  private:
   struct KeyVisitor {
     TraceCall& call;
+    static constexpr bool skips_positions = true;  // holds() gives the length of a list
     template <class Leaf>
     void operator()(std::string_view path, Leaf& leaf) const {
       static_assert(!std::is_same_v<Leaf, Generator>,
@@ -233,6 +234,7 @@ class REEL_API TraceCall {
         call.add_plain(path, {reinterpret_cast<const char*>(&leaf), sizeof leaf});
     }
     void holds(std::string_view path, std::size_t count) const {
+      call.begin_argument();  // no element begins like this
       call.add_plain(path, {reinterpret_cast<const char*>(&count), sizeof count});
     }
   };

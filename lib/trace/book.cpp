@@ -169,7 +169,8 @@ TraceEntry* TraceBook::find_or_add(const Key& key, std::uint64_t hash, std::uint
                                    const std::vector<const Tensor*>& tensors) {
   const Locked held(Lock::traces);
   if (TraceEntry* found = find(key, hash)) return found;
-  if (full()) return nullptr;
+  if (full() || (unused.load(std::memory_order_relaxed) >= most_unused && is_new(hash)))
+    return nullptr;
   if (int& count = listed[rest]; !reads.empty() && (count > most_listed || ++count > most_listed))
     return nullptr;
   auto made = std::make_unique<TraceEntry>();
@@ -184,6 +185,13 @@ TraceEntry* TraceBook::find_or_add(const Key& key, std::uint64_t hash, std::uint
   bucket.store(made.get(), std::memory_order_release);
   __atomic_fetch_add(&entries, 1u, __ATOMIC_RELAXED);
   return made.release();
+}
+
+/// Whether the signature was not seen among the last ones that were not captured. Lock::traces must
+/// be held.
+bool TraceBook::is_new(std::uint64_t hash) {
+  seen.resize(1024);
+  return std::exchange(seen[hash / 64 % seen.size()], hash) != hash;
 }
 
 std::string TraceBook::describe(TraceEntry& entry, const std::vector<ArgumentText>& arguments,
@@ -240,6 +248,15 @@ bool TraceBook::state_changed(TraceEntry& changed, const std::string& why, bool 
 
 bool TraceBook::full() const {
   return __atomic_load_n(&entries, __ATOMIC_RELAXED) >= most_signatures;
+}
+
+const char* TraceBook::why_not_captured() const {
+  if (full()) return "it has been called with more than 1024 signatures";
+  if (unused.load(std::memory_order_relaxed) >= most_unused)
+    return "16 of its signatures were called once only; from now on a signature is captured at its "
+           "second call";
+  return "what reads() lists has had more than 4 values; make what changes a Live number or a "
+         "Variable";
 }
 
 std::string TraceBook::explain() const {

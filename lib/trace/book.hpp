@@ -32,6 +32,9 @@ struct TraceEntry {
   TraceEntry* next = nullptr;
   std::atomic<tracing::Plan*> plan = nullptr;  // the newest plan
   std::atomic<bool> eager = false, described = false;
+  /// Whether it was captured, and was called again since.
+  enum class Use : std::uint8_t { none, captured, again };
+  std::atomic<Use> use = Use::none;
 
   // Guarded by Lock::traces:
   tracing::Tree tree;
@@ -75,6 +78,8 @@ struct TraceBook {
   std::atomic<bool> warned = false;            // of too many signatures
   std::atomic<bool> told_unread = false;       // that replays do not read everything
   std::size_t entries = 0;                     // guarded by Lock::traces
+  std::atomic<int> unused = 0;                 // entries that were captured and not called again
+  std::vector<std::uint64_t> seen;  // hashes of signatures that were not captured, by themselves
   std::unordered_map<std::string, int> alike;  // signatures by the rest without one number
   std::unordered_map<std::uint64_t, int>
       listed;         // signatures by the rest without what reads() lists
@@ -82,7 +87,8 @@ struct TraceBook {
 
   ~TraceBook();
   TraceEntry* find(const Key& key, std::uint64_t hash) const;
-  /// Null if there are too many entries. `rest` is the hash of the key without what reads() lists.
+  /// Null if calls of the signature run eagerly: there are too many entries, or too many of them
+  /// were not called again and the signature is new. `rest` is the hash of the key without what reads() lists.
   TraceEntry* find_or_add(const Key& key, std::uint64_t hash, std::uint64_t rest,
                           const std::vector<const Variable*>& variables,
                           const std::vector<const Tensor*>& tensors);
@@ -95,6 +101,11 @@ struct TraceBook {
   std::string describe(TraceEntry& entry, const std::vector<ArgumentText>& arguments,
                        bool training);
   bool full() const;
+  /// So many signatures may wait for a second call. After that, a new signature is captured at its
+  /// second call.
+  static constexpr int most_unused = 16;
+  bool is_new(std::uint64_t hash);
+  const char* why_not_captured() const;
   /// Call it if a call of `entry` has changed state of the function: nothing that was captured is
   /// valid then. Returns true if calls of all signatures run eagerly from now on: if the state is
   /// `certain`, or after several such calls. Memory behind a pointer may belong to something else.

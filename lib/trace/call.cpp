@@ -163,6 +163,9 @@ void finish_capture(TraceProgress& call, const std::string& changed_read) {
     const Locked held(Lock::traces);
     warn(call, call.entry->trouble);
   }
+  auto none = TraceEntry::Use::none;
+  if (call.entry->use.compare_exchange_strong(none, TraceEntry::Use::captured))
+    ++call.book->unused;
 }
 
 tracing::Difference compare(const TraceProgress& call, const tracing::Capture& path) {
@@ -339,10 +342,7 @@ const void* TraceCall::replay() try {
     if (call.entry) call.book->last.store(call.entry, std::memory_order_release);
   }
   if (!call.entry) {
-    if (!call.book->warned.exchange(true))
-      warn(call, call.book->full() ? "it has been called with more than 1024 signatures"
-                                   : "what reads() lists has had more than 4 values; make what "
-                                     "changes a Live number or a Variable");
+    if (!call.book->warned.exchange(true)) warn(call, call.book->why_not_captured());
     return nullptr;
   }
   if (call.entry->eager.load(std::memory_order_relaxed)) return nullptr;
@@ -350,6 +350,9 @@ const void* TraceCall::replay() try {
   call.marked_reads = context.marked_reads;
   tracing::Plan* const plan = call.entry->plan.load(std::memory_order_acquire);
   if (plan) {
+    if (call.entry->use.load(std::memory_order_relaxed) != TraceEntry::Use::again) [[unlikely]]
+      if (call.entry->use.exchange(TraceEntry::Use::again) == TraceEntry::Use::captured)
+        --call.book->unused;
     if (const tracing::Ending* ending = replay_plan(call, context, *plan)) {
       call.replay->commit();
       call.doing = Doing::replaying;

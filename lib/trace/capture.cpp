@@ -45,11 +45,31 @@ int Tracer::add(Body* body, Value value) {
   value.layout = Layout(*body);
   const int number = static_cast<int>(capture_.values.size());
   held_.push_back(Access::share(body));
+  if (!body->owner && (bytes_held_ += body->bytes()) > bytes_to_sweep_) release_unused();
   if (value.kind == Value::Kind::constant) value.constant = held_.back();
   capture_.values.push_back(std::move(value));
   by_body_[body] = number;
   inner_.erase(body);
   return number;
+}
+
+/// Nothing can read a computed tensor any more that only this list holds. A view holds the tensor
+/// that it shows, so later tensors go first.
+void Tracer::release_unused() {
+  bytes_held_ = 0;
+  for (std::size_t i = held_.size() - 1; i-- > 0;) {
+    const Body* body = Access::body(held_[i]);
+    if (!body) continue;
+    const Value::Kind kind = capture_.values[i].kind;
+    const bool is_made = kind == Value::Kind::computed || kind == Value::Kind::view;
+    if (is_made && references(*body) == 1) {
+      by_body_.erase(body);
+      held_[i] = Tensor();
+    } else if (!body->owner) {
+      bytes_held_ += body->bytes();
+    }
+  }
+  bytes_to_sweep_ = std::max(most_unused_bytes, 2 * bytes_held_);
 }
 
 void Tracer::argument(const Tensor& x) {
@@ -275,7 +295,7 @@ void Tracer::user_code_ends(const GateCall* call) {
     Value& value = capture_.values[i];
     if (value.kind != Value::Kind::computed && value.kind != Value::Kind::view) continue;
     value.kind = Value::Kind::constant;
-    inner_.insert(Access::body(held_[i]));
+    if (held_[i].defined()) inner_.insert(Access::body(held_[i]));
   }
   after(*call);
 }
@@ -311,7 +331,7 @@ std::string Tracer::escaped(std::span<const Tensor> results, std::span<const Ten
   }
   for (std::size_t i = 0; i < held_.size(); ++i) {
     const Body* body = Access::body(held_[i]);
-    if (capture_.values[i].kind == Value::Kind::constant || references(*body) <= known[body])
+    if (!body || capture_.values[i].kind == Value::Kind::constant || references(*body) <= known[body])
       continue;
     for (const Step& step : capture_.steps)
       if (std::count(step.outputs.begin(), step.outputs.end(), static_cast<int>(i)))
@@ -323,7 +343,8 @@ std::string Tracer::escaped(std::span<const Tensor> results, std::span<const Ten
 }
 
 void Tracer::exclude_from(StateWatch& state) const {
-  for (const Tensor& x : held_) state.exclude(*Access::body(x));
+  for (const Tensor& x : held_)
+    if (x.defined()) state.exclude(*Access::body(x));
   for (const Start& start : starts_) state.exclude(*Access::body(start.value));
   for (const Variable& variable : capture_.variables) {
     state.exclude(variable);

@@ -95,11 +95,16 @@ class Tracer : public Interceptor {
   int value_of(const Variable& variable, Body* body);
   int number_of(const Variable& variable);
   int add(Body* body, Value value);
+  void release_unused();
   int add_view(int base, const Body& of, Body* made);
   void add_random(Step& step, const GateCall& call);
 
   Capture capture_;
-  std::vector<Tensor> held_;  // keeps every recorded body alive, so that an address names one body
+  // Keeps the recorded bodies alive, so that an address names one body; and the bytes of them, since
+  // what nothing else holds was released.
+  std::vector<Tensor> held_;
+  static constexpr std::int64_t most_unused_bytes = 32 << 20;
+  std::int64_t bytes_held_ = 0, bytes_to_sweep_ = most_unused_bytes;
   std::unordered_map<const Body*, int> by_body_;
   std::unordered_map<const Cell*, int> numbers_;  // numbers of the Variables
   struct Start {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What one call of a traced function knows.
 #pragma once
+#include <bit>
 #include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -23,7 +23,7 @@ struct TraceProgress {
   Key key;
   std::vector<Tensor*> arguments;                       // each tensor once
   std::vector<std::pair<Tensor*, Tensor*>> again;       // repeated arguments: (repeated, first)
-  std::unordered_map<const Body*, std::size_t> places;  // indices in `arguments`, if there are many
+  std::vector<std::uint32_t> places;  // if there are many arguments: 1 + an index, by the body's hash
   std::vector<const Variable*> variables;
   std::vector<ArgumentText> texts;
   std::vector<Tensor> results;
@@ -55,16 +55,31 @@ struct TraceProgress {
   double replay_seconds = 0;
   TraceProgress* next = nullptr;
 
-  /// The index of the tensor in `arguments`; the size of `arguments` if it is not there.
+  /// The index of the tensor in `arguments`; the size of `arguments` if it is not there and the
+  /// caller adds it.
   std::size_t place_of(const Body* body) {
     constexpr std::size_t few = 16;
     const std::size_t count = arguments.size();
     std::size_t i = 0;
     while (i < std::min(count, few) && Access::body(*arguments[i]) != body) ++i;
     if (count < few || i < few) return i;
-    for (i = places.size(); i < count; ++i) places.emplace(Access::body(*arguments[i]), i);
-    const auto found = places.find(body);
-    return found == places.end() ? count : found->second;
+    if (places.size() < 2 * (count + 1)) {
+      places.assign(std::bit_ceil(4 * (count + 1)), 0);
+      for (i = 0; i < count; ++i)
+        places[slot_of(Access::body(*arguments[i]))] = static_cast<std::uint32_t>(i + 1);
+    }
+    std::uint32_t& place = places[slot_of(body)];
+    if (place) return place - 1;
+    place = static_cast<std::uint32_t>(count + 1);  // the caller adds the argument
+    return count;
+  }
+  /// The slot that holds the body, or the free one where it belongs.
+  std::size_t slot_of(const Body* body) const {
+    const std::size_t mask = places.size() - 1;
+    std::size_t slot = reinterpret_cast<std::uintptr_t>(body) * 0x9e3779b97f4a7c15u >> 32 & mask;
+    while (places[slot] && Access::body(*arguments[places[slot] - 1]) != body)
+      slot = (slot + 1) & mask;
+    return slot;
   }
 
   void clear() {

@@ -276,7 +276,8 @@ TEST_CASE("too many signatures are worth one warning") {
   const auto call = [&](int i) {
     return on_stderr([&] { CHECK(equal(traced(given(), std::to_string(i)), given() * 2)); });
   };
-  for (int i = 0; i < 1024; ++i) REQUIRE(call(i).empty());
+  for (int i = 0; i < 1024; ++i)
+    for (int time = 0; time < 2; ++time) REQUIRE(call(i).empty());
   CHECK(traced.explain().find("calls of further signatures") != std::string::npos);
   const std::string said = call(1024);
   CHECK(said.find("it has been called with more than 1024 signatures\n") != said.npos);

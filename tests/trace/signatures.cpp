@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Calls with the same signature share a trace. Other calls do not.
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "lib/flow/context.hpp"
 #include "support/catch.hpp"
 #include "support/resident.hpp"
+#include "support/stderr.hpp"
 
 namespace reel::tests {
 namespace {
@@ -179,9 +181,46 @@ TEST_CASE("a text counts to its end and no further, with all of its bytes") {
   for (std::size_t at = 0; at < 17; ++at, ++texts) {
     std::string text(17, 'a');
     text[at] = 'b';
-    traced(zeros({}), text);
+    for (int time = 0; time < 2; ++time) traced(zeros({}), text);
     CHECK(traced.trace_count() == texts + 1);
   }
+}
+
+TEST_CASE("after many signatures that were called once, a new one is captured at its second call") {
+  const auto traced = trace([](Tensor x) { return x * 2; });
+  const auto call = [&](std::int64_t length) {
+    CHECK(equal(traced(ones({length})), full({length}, 2)));
+  };
+  const std::string said = on_stderr([&] {
+    for (std::int64_t length = 1; length <= 40; ++length) call(length);
+  });
+  CHECK(said.find("signatures.cpp:") != std::string::npos);
+  CHECK(said.find("is captured at its second call") != std::string::npos);
+  CHECK(std::count(said.begin(), said.end(), '\n') == 1);
+  CHECK(traced.trace_count() == 16);
+  call(30);
+  CHECK(traced.trace_count() == 17);
+  // Signatures that come again make room for new ones.
+  call(30);
+  call(1);
+  call(100);
+  CHECK(traced.trace_count() == 18);
+}
+
+TEST_CASE("lists of different lengths are different signatures") {
+  const auto traced = trace([](std::vector<Tensor> a, std::vector<Tensor> b) {
+    Tensor y = zeros({2});
+    for (const Tensor& x : a) y = y + x;
+    for (const Tensor& x : b) y = y * x;
+    return y;
+  });
+  const Tensor x = full({2}, 3);
+  for (int time = 0; time < 2; ++time) {
+    CHECK(equal(traced({x}, {x + 0, x + 1}), full({2}, 36)));
+    CHECK(equal(traced({x, x + 0}, {x + 1}), full({2}, 24)));
+    CHECK(equal(traced({}, {x, x + 0, x + 1}), zeros({2})));
+  }
+  CHECK(traced.trace_count() == 3);
 }
 
 TEST_CASE("of many arguments some may be the same tensor") {
@@ -212,7 +251,8 @@ TEST_CASE("a Variable that is an argument lives as long as its trace") {
   const auto traced = trace([](const Variable& v) { return v * 2; });
   for (int i = 0; i < 30; ++i) {
     const Variable v("v", full({1 + i % 3}, static_cast<float>(i)));
-    CHECK(equal(traced(v), full({1 + i % 3}, static_cast<float>(2 * i))));
+    for (int time = 0; time < 2; ++time)
+      CHECK(equal(traced(v), full({1 + i % 3}, static_cast<float>(2 * i))));
   }
   CHECK(traced.trace_count() == 30);
   // The same for an argument that the function does not use.
