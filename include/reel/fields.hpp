@@ -310,7 +310,8 @@ std::string key_text(const Key& key) {
 /// keys of a map are leaves too, unless the visitor has a member skips_keys. If it has a member
 /// skips_positions, elements of a list have the path of the list, which is faster. A visitor may
 /// have more functions:
-/// - holds(path, count) is called after the elements of a list, an optional or a pointer, with their
+/// - holds(path, count) is called after the elements of a list, an optional or a pointer, with
+/// their
 ///   number;
 /// - in_const(bool) returns the visitor for a const object, or for what a smart pointer points to;
 /// - behind(object) is called with the object that a smart pointer points to;

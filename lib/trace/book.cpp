@@ -85,7 +85,9 @@ struct Retired {
 // Trees keep results of user types. Their destructors run while no mutex is locked. A plan is
 // retired then, too, because the backend has mutexes of its own.
 tracing::Difference TraceEntry::publish(const tracing::Capture& path, std::uint64_t call,
-                                        std::unique_ptr<tracing::CapturedWords> captured) {
+                                        std::unique_ptr<tracing::CapturedWords> captured,
+                                        bool nested, const std::atomic<bool>& shared) {
+  std::vector<std::unique_ptr<tracing::Plan>> unused;
   Retired older;
   const Locked held(Lock::traces);
   if (eager) return {};  // another thread has found why
@@ -110,7 +112,10 @@ tracing::Difference TraceEntry::publish(const tracing::Capture& path, std::uint6
     grown.ending()->captured.set(std::move(captured));
   else
     grown.ending()->until_check = 0;
-  plans.push_back(std::make_unique<tracing::Plan>(grown));
+  auto newest = std::make_unique<tracing::Plan>(grown);
+  plans.reserve(plans.size() + 1);
+  if (!nested && !shared.load()) std::swap(plans, unused);
+  plans.push_back(std::move(newest));
   tree = std::move(grown);
   older.plan = plan.exchange(plans.back().get(), std::memory_order_acq_rel);
   trouble.clear();
@@ -244,6 +249,14 @@ bool TraceBook::state_changed(TraceEntry& changed, const std::string& why, bool 
   const Locked held(Lock::traces);
   state = why;
   return true;
+}
+
+void TraceBook::note_thread(std::uint64_t caller) {
+  const Locked held(Lock::traces);  // a thread that publishes frees plans under this lock
+  if (!thread)
+    __atomic_store_n(&thread, caller, __ATOMIC_RELAXED);
+  else if (thread != caller)
+    shared.store(true);
 }
 
 bool TraceBook::full() const {

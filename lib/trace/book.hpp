@@ -50,9 +50,11 @@ struct TraceEntry {
 
   /// Adds the path of call number `call`. If it leaves a known path although all values that were
   /// read are equal, nothing is added, and the result says where it leaves. If there are `captured`
-  /// words, replays compare them.
+  /// words, replays compare them. Older plans are freed, unless
+  /// a call around this one, or a thread of several, may use them.
   tracing::Difference publish(const tracing::Capture& path, std::uint64_t call,
-                              std::unique_ptr<tracing::CapturedWords> captured);
+                              std::unique_ptr<tracing::CapturedWords> captured, bool nested,
+                              const std::atomic<bool>& shared);
   /// Where the path of a run, which was checked against a replay, differs from the known paths.
   tracing::Difference difference(const tracing::Capture& path) const;
   /// Call it if a run could not be captured. Returns true if calls run eagerly from now on. This
@@ -74,11 +76,13 @@ struct TraceBook {
   std::atomic<std::uint64_t> calls = 0;
   /// The runs of the function so far, with and without a trace, and those that have ended.
   std::atomic<std::uint64_t> begun = 0, ended = 0;
-  std::atomic<TraceEntry*> last = nullptr;     // the entry of the last call
-  std::atomic<bool> warned = false;            // of too many signatures
-  std::atomic<bool> told_unread = false;       // that replays do not read everything
-  std::size_t entries = 0;                     // guarded by Lock::traces
-  std::atomic<int> unused = 0;                 // entries that were captured and not called again
+  std::atomic<TraceEntry*> last = nullptr;  // the entry of the last call
+  std::atomic<bool> warned = false;         // of too many signatures
+  std::atomic<bool> told_unread = false;    // that replays do not read everything
+  std::size_t entries = 0;                  // guarded by Lock::traces
+  std::atomic<int> unused = 0;              // entries that were captured and not called again
+  std::uint64_t thread = 0;                 // the one that calls the function
+  std::atomic<bool> shared = false;         // several threads have called it
   std::vector<std::uint64_t> seen;  // hashes of signatures that were not captured, by themselves
   std::unordered_map<std::string, int> alike;  // signatures by the rest without one number
   std::unordered_map<std::uint64_t, int>
@@ -88,7 +92,8 @@ struct TraceBook {
   ~TraceBook();
   TraceEntry* find(const Key& key, std::uint64_t hash) const;
   /// Null if calls of the signature run eagerly: there are too many entries, or too many of them
-  /// were not called again and the signature is new. `rest` is the hash of the key without what reads() lists.
+  /// were not called again and the signature is new. `rest` is the hash of the key without what
+  /// reads() lists.
   TraceEntry* find_or_add(const Key& key, std::uint64_t hash, std::uint64_t rest,
                           const std::vector<const Variable*>& variables,
                           const std::vector<const Tensor*>& tensors);
@@ -100,6 +105,8 @@ struct TraceBook {
   /// limit for the warning now.
   std::string describe(TraceEntry& entry, const std::vector<ArgumentText>& arguments,
                        bool training);
+  /// Call it before a thread looks for a plan.
+  void note_thread(std::uint64_t caller);
   bool full() const;
   /// So many signatures may wait for a second call. After that, a new signature is captured at its
   /// second call.

@@ -22,6 +22,7 @@ namespace {
 /// Objects kept for later calls. A nested call needs an object of its own.
 struct SpareProgress {
   TraceProgress* first = nullptr;
+  int calls = 0;  // calls of traced functions that this thread is in
   ~SpareProgress() {
     while (first) delete std::exchange(first, first->next);
   }
@@ -29,7 +30,9 @@ struct SpareProgress {
 constinit thread_local OfThread<SpareProgress> spare;
 
 TraceProgress* take_progress() {
-  TraceProgress*& first = spare.get().first;
+  SpareProgress& own = spare.get();
+  ++own.calls;
+  TraceProgress*& first = own.first;
   if (first) return std::exchange(first, first->next);
   auto made = std::make_unique<TraceProgress>();
   made->key.reserve(8);  // so that the start of a key does not allocate
@@ -157,15 +160,15 @@ void finish_capture(TraceProgress& call, const std::string& changed_read) {
     captured = captured_words(call, tracing::CapturedWatch());
     tell_unread(call, captured->unread());
   }
-  const auto difference = call.entry->publish(path, call.number, std::move(captured));
+  const auto difference = call.entry->publish(path, call.number, std::move(captured),
+                                              spare.get().calls > 1, call.book->shared);
   if (difference) return report(call, difference);
   if (call.entry->eager) {
     const Locked held(Lock::traces);
     warn(call, call.entry->trouble);
   }
   auto none = TraceEntry::Use::none;
-  if (call.entry->use.compare_exchange_strong(none, TraceEntry::Use::captured))
-    ++call.book->unused;
+  if (call.entry->use.compare_exchange_strong(none, TraceEntry::Use::captured)) ++call.book->unused;
 }
 
 tracing::Difference compare(const TraceProgress& call, const tracing::Capture& path) {
@@ -239,7 +242,9 @@ TraceCall::TraceCall(Traces traces, Caller caller) try
 }
 TraceCall::~TraceCall() {
   progress_->clear();
-  progress_->next = std::exchange(spare.get().first, progress_);
+  SpareProgress& own = spare.get();
+  --own.calls;
+  progress_->next = std::exchange(own.first, progress_);
 }
 
 namespace {
@@ -326,6 +331,9 @@ const void* TraceCall::replay() try {
   Context& context = Context::here();
   if (!context.replays()) return nullptr;  // a tape or an interceptor must see every op
   if (!call.book->reads.empty()) add_reads();
+  if (call.book->thread != context.thread && !call.book->shared.load(std::memory_order_relaxed))
+      [[unlikely]]
+    call.book->note_thread(context.thread);
   call.number = 1 + call.book->calls.load(std::memory_order_relaxed);
   call.book->calls.store(call.number, std::memory_order_relaxed);
   call.entry = call.book->last.load(std::memory_order_acquire);

@@ -331,7 +331,8 @@ std::string Tracer::escaped(std::span<const Tensor> results, std::span<const Ten
   }
   for (std::size_t i = 0; i < held_.size(); ++i) {
     const Body* body = Access::body(held_[i]);
-    if (!body || capture_.values[i].kind == Value::Kind::constant || references(*body) <= known[body])
+    if (!body || capture_.values[i].kind == Value::Kind::constant ||
+        references(*body) <= known[body])
       continue;
     for (const Step& step : capture_.steps)
       if (std::count(step.outputs.begin(), step.outputs.end(), static_cast<int>(i)))

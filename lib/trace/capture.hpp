@@ -100,8 +100,8 @@ class Tracer : public Interceptor {
   void add_random(Step& step, const GateCall& call);
 
   Capture capture_;
-  // Keeps the recorded bodies alive, so that an address names one body; and the bytes of them, since
-  // what nothing else holds was released.
+  // Keeps the recorded bodies alive, so that an address names one body; and the bytes of them,
+  // since what nothing else holds was released.
   std::vector<Tensor> held_;
   static constexpr std::int64_t most_unused_bytes = 32 << 20;
   std::int64_t bytes_held_ = 0, bytes_to_sweep_ = most_unused_bytes;

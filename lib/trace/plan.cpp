@@ -52,7 +52,7 @@ class Planner {
  private:
   struct State {
     FreeRanges free;
-    std::vector<bool> live;   // whether a value occupies scratch memory
+    std::vector<char> live;   // whether a value occupies scratch memory
     std::vector<int> viewed;  // values of which the passes of a group read views
   };
 
@@ -114,8 +114,8 @@ class Planner {
 
   /// Frees the memory of all values that are not read after `step`.
   void release_dead(State& state, int segment) {
-    for (std::size_t v = 0; v < state.live.size(); ++v)
-      release_if_dead(state, static_cast<int>(v), segment, -1);
+    for (auto v = state.live.begin(); (v = std::find(v, state.live.end(), 1)) != state.live.end();)
+      release_if_dead(state, static_cast<int>(v++ - state.live.begin()), segment, -1);
   }
   void release_if_dead(State& state, int v, int segment, int step) {
     if (!state.live[static_cast<std::size_t>(v)] || lifetimes_.used_after(v, segment, step)) return;
@@ -299,7 +299,7 @@ class Planner {
       return segment_of(number).steps[static_cast<std::size_t>(i)];
     };
     const auto is_pass = [&](int i) { return !is_view(step_at(i)) && !is_summed(step_at(i)); };
-    State buffer{{}, std::vector<bool>(tree_.values.size()), {}};
+    State buffer{{}, std::vector<char>(tree_.values.size()), {}};
     unsigned passes = 0;
     state.viewed.clear();
     for (int i = first; i < end; ++i) {

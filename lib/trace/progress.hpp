@@ -21,9 +21,10 @@ struct TraceProgress {
   Caller caller;
   Doing doing = Doing::eager;
   Key key;
-  std::vector<Tensor*> arguments;                       // each tensor once
-  std::vector<std::pair<Tensor*, Tensor*>> again;       // repeated arguments: (repeated, first)
-  std::vector<std::uint32_t> places;  // if there are many arguments: 1 + an index, by the body's hash
+  std::vector<Tensor*> arguments;                  // each tensor once
+  std::vector<std::pair<Tensor*, Tensor*>> again;  // repeated arguments: (repeated, first)
+  std::vector<std::uint32_t>
+      places;  // if there are many arguments: 1 + an index, by the body's hash
   std::vector<const Variable*> variables;
   std::vector<ArgumentText> texts;
   std::vector<Tensor> results;

@@ -416,11 +416,12 @@ TEST_CASE("a signature keeps what another thread has decided while this thread r
   const auto tripled = capture_of([](const List& in) { return List{in[0] * 3}; }, {x});
   detail::TraceEntry eager;
   eager.run_eagerly("it reads a file");
-  CHECK_FALSE(eager.publish(doubled, 1, nullptr));
+  const std::atomic<bool> alone = false;  // no other thread calls the function
+  CHECK_FALSE(eager.publish(doubled, 1, nullptr, false, alone));
   CHECK(eager.trouble == "it reads a file");
   CHECK(eager.plan.load() == nullptr);
   detail::TraceEntry dropped;
-  REQUIRE_FALSE(dropped.publish(doubled, 1, nullptr));
+  REQUIRE_FALSE(dropped.publish(doubled, 1, nullptr, false, alone));
   CHECK(dropped.difference(tripled));
   dropped.forget("an op was registered");
   CHECK_FALSE(dropped.difference(tripled));
