@@ -113,6 +113,9 @@ tracing::Difference TraceEntry::publish(const tracing::Capture& path, std::uint6
   else
     grown.ending()->until_check = 0;
   auto newest = std::make_unique<tracing::Plan>(grown);
+  if (verifies)
+    if (const std::string fault = tracing::fault_of(*newest); !fault.empty())
+      fail<TraceError>({}, "trace", "plan", "values that are made before they are read", fault);
   plans.reserve(plans.size() + 1);
   if (!nested && !shared.load()) std::swap(plans, unused);
   plans.push_back(std::move(newest));

@@ -4,6 +4,7 @@
 #pragma once
 #include <array>
 #include <atomic>
+#include <string>
 #include <vector>
 
 #include "lib/table/planned_graph.hpp"
@@ -55,4 +56,9 @@ struct Plan {
   std::array<std::atomic<Frame*>, 4> frames_ = {};
   std::atomic<bool> retired_ = false;
 };
+
+/// What is wrong in a plan: "add: %7 is read where no instruction has made it". An instruction
+/// reads what a call starts with, and what instructions before it on the same path have made and
+/// what none since has overwritten. Empty if nothing is wrong.
+std::string fault_of(const Plan& plan);
 }  // namespace reel::tracing

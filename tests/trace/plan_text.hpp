@@ -64,6 +64,7 @@ inline std::string name_of(const Instruction& made) {
 /// The instructions of all segments, and the number of bytes of memory that their values share.
 inline std::string plan_of(const tracing::Tree& tree) {
   const tracing::Plan plan(tree);
+  CHECK(fault_of(plan) == "");
   std::string text;
   for (const auto& segment : plan.segments) {
     if (!text.empty()) text += " | ";

@@ -286,6 +286,48 @@ TEST_CASE("random numbers and a user's code have steps of their own", "[cpu]") {
       "update assign_add, multiply/2, user planned_kernel, allocate, add/2!; 448");
 }
 
+TEST_CASE("a plan whose instructions read what is not made yet is refused") {
+  Variable w("w", ones({4})), m("m", zeros({4})), v("v", zeros({4})),
+      steps("steps", full({}, std::int64_t{0}));
+  const Tensor g = ones({4});
+  tracing::Tree tree;
+  add_way(tree,
+          [&](const List& in) {
+            steps.assign_add(1);
+            adam_update(w, m, v, in[0], 0.1f, steps);
+            return List{};
+          },
+          {g});
+  tracing::Plan plan(tree);
+  CHECK(fault_of(plan) == "");
+  std::vector<Instruction>& all = plan.instructions;
+  const auto update = [&](std::string_view name) {
+    return std::find_if(all.begin(), all.end(),
+                        [&](const Instruction& each) { return each.op && each.op->name == name; });
+  };
+  // The number of steps is checked, or read, before the update that makes it.
+  std::rotate(update("assign_add"), update("assign_add") + 1, update("adam_update") + 1);
+  CHECK(fault_of(plan).find("is read where no instruction has made it") != std::string::npos);
+}
+
+TEST_CASE("a plan that overwrites what is read later is refused") {
+  tracing::Tree tree;
+  add_way(tree,
+          [](const List& in) {
+            const Tensor a = matmul(in[0], in[0]), b = matmul(a, in[0]), c = matmul(a, b);
+            return List{sum(c)};
+          },
+          {ones({3, 3})});
+  tracing::Plan plan(tree);
+  CHECK(fault_of(plan) == "");
+  std::vector<ValuePlace*> places;
+  for (ValuePlace& place : plan.places)
+    if (place.kind == ValuePlace::Kind::scratch) places.push_back(&place);
+  REQUIRE(places.size() >= 3);
+  places[1]->offset = places[0]->offset;  // b takes the memory of a
+  CHECK(fault_of(plan).find("matmul: %") == 0);
+}
+
 TEST_CASE("a plan keeps four frames for its calls, and none once there is a newer plan") {
   tracing::Tree tree;
   add_way(tree, [](const List& v) { return List{tanh(v[0] * 2.0f) + 1.0f}; }, {line(100)});
