@@ -16,6 +16,7 @@
 #include <reel/io/torch.hpp>
 
 #include <reel/autocast.hpp>
+#include <reel/batched.hpp>
 #include <reel/bench.hpp>
 #include <reel/data.hpp>
 #include <reel/device_scopes.hpp>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What may change how the ops of a thread run: traces, batching.
 #pragma once
+#include <span>
 #include <string_view>
 
 #include "lib/flow/context.hpp"
@@ -27,6 +28,12 @@ class Tensors;
 class Interceptor {
  public:
   virtual ~Interceptor() = default;
+  /// Before anything of a call is checked or made. True: the interceptor has made the outputs, and
+  /// nothing more happens here. Composites of the user are not asked.
+  virtual bool takes(Op&, std::span<const Operand>, OptionsView, Caller,
+                     SmallVector<Tensor, 2>& /*outputs*/) {
+    return false;
+  }
   /// Before the kernel. False: the kernel is not called now, but later by run_deferred_kernel().
   virtual bool before(const GateCall&) { return true; }
   virtual void after(const GateCall&) {}

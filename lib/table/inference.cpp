@@ -49,6 +49,15 @@ Body& Inference::output(DType dtype, const Shape& shape) {
   if (!has_arithmetic(dtype) && !(op.moves && is_dtype(dtype))) [[unlikely]]
     fail_dtype(*this, dtype);
   computes = true;
+  if (stand_in) [[unlikely]] {
+    Body* const header = allocate_view(memory, stand_in);
+    if (!header) fail_view(op, caller);
+    outputs.emplace_back(Access::adopt(header));
+    header->dtype = dtype;
+    header->shape = shape;
+    header->elements = count_elements(shape, op.name, caller);
+    return *header;
+  }
   Body* body = allocate_or_fail(memory, device, op, dtype, shape, caller);
   outputs.emplace_back(Access::adopt(body));
   return *body;

@@ -29,8 +29,9 @@ struct Inference {
   OptionsView options;
   Caller caller;
   SmallVector<Tensor, 2>& outputs;
-  bool computes = false;  // some output has memory of its own
-  Device device = {};     // where its memory is
+  bool computes = false;     // some output has memory of its own
+  Device device = {};        // where its memory is
+  Body* stand_in = nullptr;  // outputs have no elements yet: they are headers over this body
 
   const Body& input(int i) const { return *inputs[i]; }
   const Body& made(int i) const;

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// batched: many examples at once from code written for one. vmap: a function over a leading axis.
+#pragma once  // defined in lib/batch
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <reel/error.hpp>
+#include <reel/fields.hpp>
+#include <reel/function.hpp>
+#include <reel/operand.hpp>
+
+namespace reel {
+/// Options of batched().
+struct BatchedOptions {
+  /// The stack of each example in bytes, of which only what is used takes memory. Under 16 KiB that
+  /// are left, an op throws Error: f recurses too deeply.
+  std::size_t stack = std::size_t{1} << 20;
+};
+
+/// One kind of op in the last batched() of this thread.
+struct BatchedOp {
+  std::string name;
+  std::int64_t calls = 0;     // that f made
+  std::int64_t launches = 0;  // of kernels for several calls
+  std::int64_t alone = 0;     // calls that ran one by one, because the op has no rule for them
+};
+/// What the last batched() of this thread did.
+struct BatchingReport {
+  std::int64_t examples = 0;
+  std::int64_t rounds = 0;  // how often all examples waited, or had ended
+  std::int64_t calls = 0, launches = 0;
+  std::vector<BatchedOp> ops;         // the one with the most calls first
+  std::optional<std::size_t> failed;  // the first example that threw
+};
+REEL_API BatchingReport batching_report();
+/// A table: ops, calls, launches, calls that ran alone.
+REEL_API std::string to_string(const BatchingReport& report);
+
+namespace detail {
+/// Calls f(i) for each example on a fiber of its own, and the ops of all of them together.
+REEL_API void run_batched(std::size_t examples, const Function<void(std::size_t)>& f,
+                          BatchedOptions options, Caller caller);
+
+struct MapData;
+/// While it lives, ops of tensors from row() compute all rows at once.
+class REEL_API MapScope {
+ public:
+  explicit MapScope(Caller caller);
+  ~MapScope();
+  MapScope(const MapScope&) = delete;
+  MapScope& operator=(const MapScope&) = delete;
+  /// Stands for each of the rows of x. Throws ShapeError unless all x have equally many.
+  Tensor row(const Tensor& x);
+  /// The rows that a tensor stands for; the same row each time for any other tensor.
+  Tensor all(const Tensor& x);
+
+ private:
+  MapData* data_;
+};
+template <class F>
+struct Mapped {
+  F f;
+  template <class... Rest>
+  auto operator()(Operand x, const Rest&... rest) const {
+    MapScope scope(x.caller());
+    auto result = f(scope.row(x.value()), scope.row(Operand(rest).value())...);
+    visit_leaves("", result, [&](std::string_view, auto& leaf) {
+      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(leaf)>, Tensor>)
+        leaf = scope.all(leaf);
+    });
+    return result;
+  }
+};
+}  // namespace detail
+
+/// Calls f for each example and returns the results in order. Ops of the same kind and shapes run
+/// as one kernel for all examples. f is written for one example: it may recurse, loop and decide on
+/// values. An example that reads a value waits until the others have come as far. Results and
+/// gradients are those of a loop, up to the order of sums; tapes, layers and devices work as in a
+/// loop. f must not write Variables. Random ops of example i draw from a generator of its own,
+/// which the thread's generator and i determine. If f throws, the other examples finish; then the
+/// exception of the first such example is thrown. Throws Error for a batched() inside f.
+/// Method: automatic batching by agenda (Neubig, Goldberg, Dyer, 2017), with fibers (Fegade et al.,
+/// ACRoBat, 2024).
+template <class Examples, class F>
+auto batched(const Examples& examples, const F& f, BatchedOptions options = {},
+             Caller caller = Caller::here()) {
+  using Result = std::remove_cvref_t<decltype(f(*std::begin(examples)))>;
+  static_assert(!std::is_void_v<Result>, "batched(): f returns a value for each example");
+  std::vector<std::optional<Result>> found(
+      static_cast<std::size_t>(std::distance(std::begin(examples), std::end(examples))));
+  std::vector<decltype(std::begin(examples))> places;
+  for (auto at = std::begin(examples); at != std::end(examples); ++at) places.push_back(at);
+  detail::run_batched(
+      found.size(), [&](std::size_t i) { found[i].emplace(f(*places[i])); }, options, caller);
+  std::vector<Result> results;
+  results.reserve(found.size());
+  for (std::optional<Result>& each : found) results.push_back(std::move(*each));
+  return results;
+}
+
+/// Returns a function that calls f for each row of its arguments, all rows at once, and stacks the
+/// results. Rows lie along the first axis. Tensors that f captures are the same for each row. f
+/// must not read elements or write Variables: Error.
+template <class F>
+auto vmap(F f) {
+  return detail::Mapped<F>{std::move(f)};
+}
+}  // namespace reel
