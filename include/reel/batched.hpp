@@ -3,8 +3,6 @@
 #pragma once  // defined in lib/batch
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
-#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -14,6 +12,7 @@
 #include <reel/fields.hpp>
 #include <reel/function.hpp>
 #include <reel/operand.hpp>
+#include <reel/pointer.hpp>
 
 namespace reel {
 /// Options of batched().
@@ -35,8 +34,8 @@ struct BatchingReport {
   std::int64_t examples = 0;
   std::int64_t rounds = 0;  // how often all examples waited, or had ended
   std::int64_t calls = 0, launches = 0;
-  std::vector<BatchedOp> ops;         // the one with the most calls first
-  std::optional<std::size_t> failed;  // the first example that threw
+  std::vector<BatchedOp> ops;  // the one with the most calls first
+  std::int64_t failed = -1;    // the first example that threw; -1: none
 };
 REEL_API BatchingReport batching_report();
 /// A table: ops, calls, launches, calls that ran alone.
@@ -68,8 +67,13 @@ struct Mapped {
   F f;
   template <class... Rest>
   auto operator()(Operand x, const Rest&... rest) const {
+    return run(std::index_sequence_for<Operand, Rest...>(), x, Operand(rest)...);
+  }
+  template <std::size_t... K, class... Operands>
+  auto run(std::index_sequence<K...>, const Operand& x, const Operands&... rest) const {
     MapScope scope(x.caller());
-    auto result = f(scope.row(x.value()), scope.row(Operand(rest).value())...);
+    const Tensor rows[] = {scope.row(x.value()), scope.row(rest.value())...};
+    auto result = f(rows[K]...);
     visit_leaves("", result, [&](std::string_view, auto& leaf) {
       if constexpr (std::is_same_v<std::remove_cvref_t<decltype(leaf)>, Tensor>)
         leaf = scope.all(leaf);
@@ -93,15 +97,15 @@ auto batched(const Examples& examples, const F& f, BatchedOptions options = {},
              Caller caller = Caller::here()) {
   using Result = std::remove_cvref_t<decltype(f(*std::begin(examples)))>;
   static_assert(!std::is_void_v<Result>, "batched(): f returns a value for each example");
-  std::vector<std::optional<Result>> found(
-      static_cast<std::size_t>(std::distance(std::begin(examples), std::end(examples))));
   std::vector<decltype(std::begin(examples))> places;
   for (auto at = std::begin(examples); at != std::end(examples); ++at) places.push_back(at);
+  std::vector<Owned<Result>> found(places.size());
   detail::run_batched(
-      found.size(), [&](std::size_t i) { found[i].emplace(f(*places[i])); }, options, caller);
+      found.size(), [&](std::size_t i) { found[i] = make_owned<Result>(f(*places[i])); }, options,
+      caller);
   std::vector<Result> results;
   results.reserve(found.size());
-  for (std::optional<Result>& each : found) results.push_back(std::move(*each));
+  for (Owned<Result>& each : found) results.push_back(std::move(*each));
   return results;
 }
 

@@ -34,77 +34,71 @@ constinit thread_local bool is_running = false;
 struct Launch {
   SmallVector<Tensor, 2> outputs;
   std::int64_t rows = 0;
+  std::size_t number = 0;
 };
 
 struct Node;
-/// An input of a call: the output of another call, or what is known already.
+/// What an input of a call is, unless all calls of its queue share it: the output of another call,
+/// or a tensor.
 struct Source {
   Node* node = nullptr;
   std::uint32_t output = 0;
-  Input known = {};
+  Tensor known = {};
 };
 struct Queue;
 /// A call that waits, or has run as a row of a launch.
 struct Node {
-  Op* op;
-  graph::KeptOptions options;
-  Caller site;
-  std::vector<Source> inputs = {};
-  std::vector<Tensor> outputs = {};  // stand-ins
-  std::vector<Node*> readers = {};
   Queue* queue = nullptr;
+  SmallVector<Source, 4> inputs = {};
+  SmallVector<Tensor, 2> outputs = {};  // stand-ins
+  SmallVector<Node*, 2> readers = {};
   Launch* launch = nullptr;
   std::int64_t row = 0;
   int waiting = 0;  // for so many inputs
   int depth = 0;
+  Caller site = {};
+  std::size_t example = 0;
   std::exception_ptr error = {};
+};
+/// An input as far as it decides which calls run together.
+struct Kind {
+  const Cell* variable = nullptr;
+  bool is_number = false;
+  DType dtype = DType::float32;
+  Device device = {};
+  Shape shape = {};
+  Scalar number = 0;
 };
 /// Calls of one kind.
 struct Queue {
-  std::uint64_t hash;
-  std::vector<Node*> ready;
+  Op* op = nullptr;
+  graph::KeptOptions options = {};
+  SmallVector<Kind, 4> kinds = {};
+  std::vector<Input> shared = {};  // Variables and numbers; empty for other inputs
+  SmallVector<Kind, 2> outputs = {};
+  BatchedOp* told = nullptr;
+  std::vector<Node*> ready = {};
   std::int64_t left = 0, depths = 0;  // calls that have not run, and the sum of their depths
-  const Node* like;
-  BatchedOp* told;
+  Queue* next = nullptr;              // of the same hash
 };
 
-/// Whether two calls can run together.
-bool alike(const Node& a, const Node& b) {
-  if (a.op != b.op || a.inputs.size() != b.inputs.size() || !(a.options == b.options)) return false;
-  for (std::size_t i = 0; i < a.inputs.size(); ++i) {
-    const Source &x = a.inputs[i], &y = b.inputs[i];
-    const Input &p = x.known, &q = y.known;
-    if (p.variable.has_value() != q.variable.has_value() ||
-        p.scalar.has_value() != q.scalar.has_value())
-      return false;
-    if (p.variable) {
-      if (&Access::cell(*p.variable) != &Access::cell(*q.variable)) return false;
-    } else if (p.scalar) {
-      if (p.scalar->dtype() != q.scalar->dtype() || p.scalar->real() != q.scalar->real() ||
-          p.scalar->integer() != q.scalar->integer())
-        return false;
-    } else {
-      const Body& s = *Access::body(x.node ? x.node->outputs[x.output] : p.tensor);
-      const Body& t = *Access::body(y.node ? y.node->outputs[y.output] : q.tensor);
-      if (s.dtype != t.dtype || !(s.shape == t.shape) || !(s.device() == t.device())) return false;
-    }
+/// Whether an operand, perhaps the value of a Variable, has this kind.
+bool fits(const Kind& kind, const Operand& x, const Cell* cell) {
+  if (cell) return kind.variable == cell;
+  if (x.kind() == Operand::Kind::scalar) {
+    const Scalar& number = x.scalar();
+    if (!kind.is_number || kind.number.dtype() != number.dtype()) return false;
+    return is_floating(number.dtype()) ? kind.number.real() == number.real()
+                                       : kind.number.integer() == number.integer();
   }
-  return true;
+  if (kind.variable || kind.is_number) return false;
+  const Body& body = *Access::body(x.tensor());
+  return body.dtype == kind.dtype && body.shape == kind.shape && body.device() == kind.device;
 }
-std::uint64_t hash_of(const Node& node) {
-  std::uint64_t hash = reinterpret_cast<std::uintptr_t>(node.op);
-  for (const Source& each : node.inputs) {
-    if (each.known.variable) {
-      hash = mixed(hash, reinterpret_cast<std::uintptr_t>(&Access::cell(*each.known.variable)));
-    } else if (!each.known.scalar) {
-      const Body& body =
-          *Access::body(each.node ? each.node->outputs[each.output] : each.known.tensor);
-      hash = mixed(hash, static_cast<std::uint64_t>(body.dtype) + 256);
-      for (const std::int64_t length : body.shape)
-        hash = mixed(hash, static_cast<std::uint64_t>(length));
-    }
-  }
-  return hash;
+void set(Kind& kind, const Body& body) {
+  kind.dtype = body.dtype;
+  kind.device = body.device();
+  kind.shape = body.shape;
 }
 
 class Batch;
@@ -147,27 +141,28 @@ class Batch {
     BatchingReport& report = last_report.get();
     report = {};
     report.examples = static_cast<std::int64_t>(examples_.size());
-    for (bool any = true; any;) {
-      any = false;
-      for (Example& each : examples_) {
-        if (each.fiber.ended()) continue;
-        each.fiber.resume();
-        any = true;
+    try {
+      while (resume_all()) {
+        ++report.rounds;
+        run_waiting();
+        show_awaited();
       }
-      ++report.rounds;
-      run_waiting();
-      show_awaited();
+    } catch (...) {
+      stop_all(std::current_exception());
+      throw;
     }
-    --report.rounds;  // the last one had nothing to do
     if (drew_) {
       Generator outer = thread_generator();
       outer.set_position(outer.position() + 1);
     }
     show_kept();
+    for (const Node& node : nodes_)
+      if (std::exception_ptr& error = examples_[node.example].error; node.error && !error)
+        error = node.error;
     finish_report(report);
     for (const Example& each : examples_)
       if (each.error) {
-        last_report.get().failed = each.index;
+        last_report.get().failed = static_cast<std::int64_t>(each.index);
         std::rethrow_exception(each.error);
       }
   }
@@ -175,7 +170,25 @@ class Batch {
  private:
   friend struct Example;
 
+  /// Returns false if all had ended before.
+  bool resume_all() {
+    bool any = false;
+    for (Example& each : examples_) {
+      if (each.fiber.ended()) continue;
+      each.fiber.resume();
+      any = true;
+    }
+    return any;
+  }
+  /// A fiber that waits is never destroyed: its function ends by this exception.
+  void stop_all(std::exception_ptr why) {
+    stopped_ = std::move(why);
+    for (Example& each : examples_)
+      while (each.fiber.started() && !each.fiber.ended()) each.fiber.resume();
+  }
+
   void enter(Context& fiber, std::size_t index) const {
+    fiber.mode = 0;
     fiber.training = training_;
     fiber.autocast = autocast_;
     fiber.device = device_;
@@ -185,51 +198,107 @@ class Batch {
   }
 
   /// Puts a call into its queue.
-  void add(Op& op, std::span<const Operand> operands, OptionsView options, Caller caller,
-           SmallVector<Tensor, 2>& outputs) {
-    stand_ins_.infer(op, operands, options, caller, static_cast<std::uint32_t>(nodes_.size()),
-                     outputs);
-    Node& node = nodes_.emplace_back(
-        Node{.op = &op, .options = graph::KeptOptions(options), .site = caller});
-    for (const Operand& x : operands) {
-      Source source;
+  void add(std::size_t example, Op& op, std::span<const Operand> operands, OptionsView options,
+           Caller caller, SmallVector<Tensor, 2>& outputs) {
+    const auto number = static_cast<std::uint32_t>(nodes_.size());
+    Node& node = nodes_.emplace_back();
+    node.site = caller;
+    node.example = example;
+    SmallVector<const Cell*, 4> cells(operands.size());
+    std::uint64_t hash = reinterpret_cast<std::uintptr_t>(&op);
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      const Operand& x = operands[i];
+      node.inputs.emplace_back();
+      Source& source = node.inputs[i];
+      if (x.kind() == Operand::Kind::scalar) continue;
+      cells[i] = cell_of(x);
+      if (cells[i]) {
+        hash = mixed(hash, reinterpret_cast<std::uintptr_t>(cells[i]));
+        continue;
+      }
       if (Node* const maker = node_of(x)) {
-        source = {maker, StandIns::output_of(*Access::body(x.tensor()))};
+        source.node = maker;
+        source.output = StandIns::output_of(*Access::body(x.tensor()));
         node.depth = std::max(node.depth, maker->depth + 1);
         if (!maker->launch && !maker->error) {
           maker->readers.push_back(&node);
           ++node.waiting;
+        } else if (maker->error && !node.error) {
+          node.error = maker->error;
         }
       } else {
-        source.known = input_of(x);
-        if (const auto value = values_.find(Access::body(source.known.tensor));
-            value != values_.end())
-          source.known = {.variable = value->second};
+        source.known = x.tensor();
       }
-      node.inputs.push_back(std::move(source));
+      const Body& body = *Access::body(x.tensor());
+      hash = mixed(hash, static_cast<std::uint64_t>(body.dtype) + 256 + body.shape.rank() * 16);
+      for (const std::int64_t length : body.shape)
+        hash = mixed(hash, static_cast<std::uint64_t>(length));
+    }
+    Queue*& first = by_hash_[hash];
+    Queue* queue = first;
+    while (queue && !is_of(*queue, op, operands, options, cells)) queue = queue->next;
+    if (queue) {
+      for (const Kind& made : queue->outputs)
+        outputs.push_back(stand_ins_.make(made.dtype, made.device, made.shape, number,
+                                          static_cast<std::uint32_t>(outputs.size())));
+    } else {
+      stand_ins_.infer(op, operands, options, caller, number, outputs);
+      queue = &new_queue(op, operands, options, cells);
+      for (const Tensor& output : outputs) {
+        queue->outputs.emplace_back();
+        set(queue->outputs[queue->outputs.size() - 1], *Access::body(output));
+      }
+      queue->next = std::exchange(first, queue);
     }
     for (const Tensor& output : outputs) node.outputs.push_back(output);
-    Queue& queue = queue_of(node);
-    node.queue = &queue;
-    ++queue.left;
-    queue.depths += node.depth;
-    ++queue.told->calls;
-    if (!node.waiting) queue.ready.push_back(&node);
+    node.queue = queue;
+    ++queue->left;
+    queue->depths += node.depth;
+    ++queue->told->calls;
+    if (!node.waiting) queue->ready.push_back(&node);
+  }
+  const Cell* cell_of(const Operand& x) const {
+    if (x.kind() == Operand::Kind::variable) return &Access::cell(x.variable());
+    if (values_.empty()) return nullptr;
+    const auto value = values_.find(Access::body(x.tensor()));
+    return value == values_.end() ? nullptr : &Access::cell(value->second);
   }
   Node* node_of(const Operand& x) {
-    if (x.kind() > Operand::Kind::temporary) return nullptr;
     const Body* const body = Access::body(x.tensor());
     return body && stand_ins_.made(*body) ? &nodes_[StandIns::number_of(*body)] : nullptr;
   }
-  Queue& queue_of(const Node& node) {
-    const std::uint64_t hash = hash_of(node);
-    const auto [first, last] = by_hash_.equal_range(hash);
-    for (auto at = first; at != last; ++at)
-      if (alike(node, *at->second->like)) return *at->second;
-    BatchedOp& told = told_[node.op];
-    Queue& made =
-        queues_.emplace_back(Queue{.hash = hash, .ready = {}, .like = &node, .told = &told});
-    by_hash_.emplace(hash, &made);
+  static bool is_of(const Queue& queue, const Op& op, std::span<const Operand> operands,
+                    OptionsView options, const SmallVector<const Cell*, 4>& cells) {
+    if (queue.op != &op || queue.kinds.size() != operands.size()) return false;
+    for (std::size_t i = 0; i < operands.size(); ++i)
+      if (!fits(queue.kinds[i], operands[i], cells[i])) return false;
+    const OptionsView known = queue.options.view();
+    return known.type == options.type &&
+           (!known.type || known.type->equal(known.data, options.data));
+  }
+  Queue& new_queue(Op& op, std::span<const Operand> operands, OptionsView options,
+                   const SmallVector<const Cell*, 4>& cells) {
+    Queue& made = queues_.emplace_back();
+    made.op = &op;
+    made.options = graph::KeptOptions(options);
+    made.told = &told_[&op];
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      const Operand& x = operands[i];
+      made.kinds.emplace_back();
+      made.shared.emplace_back();
+      Kind& kind = made.kinds[i];
+      if (x.kind() == Operand::Kind::scalar) {
+        kind.is_number = true;
+        kind.number = x.scalar();
+        made.shared[i].scalar = x.scalar();
+      } else if ((kind.variable = cells[i])) {
+        made.shared[i].variable = x.kind() == Operand::Kind::variable
+                                      ? x.variable()
+                                      : values_.find(Access::body(x.tensor()))->second;
+      } else {
+        set(kind, *Access::body(x.tensor()));
+      }
+    }
     return made;
   }
 
@@ -260,7 +329,10 @@ class Batch {
           if (each->error && !reader->error) reader->error = each->error;
           if (!--reader->waiting) reader->queue->ready.push_back(reader);
         }
-        each->readers = {};
+        each->readers.clear();
+        each->inputs.clear();
+        for (Tensor& output : each->outputs)  // nothing else can ask for it
+          if (references(*Access::body(output)) == 1) output = Tensor();
       }
     }
   }
@@ -288,29 +360,33 @@ class Batch {
     }
   }
   void launch_all(Queue& queue, std::vector<Node*> calls) {
-    Node& like = *calls.front();
+    const Node& like = *calls.front();
+    const OptionsView options = queue.options.view();
     // Rows of the launch that made an input, in their order, need no copy.
     for (std::size_t i = 0; i < like.inputs.size(); ++i)
       if (like.inputs[i].node) {
-        std::stable_sort(calls.begin(), calls.end(), [&](const Node* a, const Node* b) {
-          const Node &x = *a->inputs[i].node, &y = *b->inputs[i].node;
-          return x.launch != y.launch ? x.launch < y.launch : x.row < y.row;
-        });
+        const auto place = [&](const Node* each) {
+          const Node* const maker = each->inputs[i].node;
+          return maker ? std::pair(maker->launch->number, maker->row)
+                       : std::pair<std::size_t, std::int64_t>();
+        };
+        const auto in_order = [&](const Node* a, const Node* b) { return place(a) < place(b); };
+        if (!std::is_sorted(calls.begin(), calls.end(), in_order))
+          std::stable_sort(calls.begin(), calls.end(), in_order);
         break;
       }
     Launch& made = launches_.emplace_back();
-    Calls together{
-        *like.op, like.options.view(), {}, static_cast<std::int64_t>(calls.size()), like.site};
+    made.number = launches_.size();
+    Calls together{*queue.op, options, {}, static_cast<std::int64_t>(calls.size()), like.site};
     bool any = false;
     for (std::size_t i = 0; i < like.inputs.size(); ++i) {
-      together.inputs.push_back(gathered(calls, i));
+      together.inputs.push_back(gathered(queue, calls, i));
       any |= together.inputs.back().batched;
     }
     if (!any) {  // one call for all of them
       SmallVector<Operand, 4> operands;
       for (const Input& each : together.inputs) operands.push_back(each.operand(like.site));
-      reel::run(*like.op, {operands.data(), operands.size()}, like.options.view(), like.site,
-                made.outputs);
+      reel::run(*queue.op, {operands.data(), operands.size()}, options, like.site, made.outputs);
       for (Tensor& each : made.outputs) each = each.reshape(with_row(each.shape()));
       made.rows = 1;
     } else {
@@ -334,22 +410,22 @@ class Batch {
   }
 
   /// Input i of the calls.
-  Input gathered(const std::vector<Node*>& calls, std::size_t i) {
+  Input gathered(const Queue& queue, const std::vector<Node*>& calls, std::size_t i) {
+    if (const Kind& kind = queue.kinds[i]; kind.variable || kind.is_number) return queue.shared[i];
     const Source& first = calls[0]->inputs[i];
     if (!first.node) {
-      if (first.known.variable || first.known.scalar) return first.known;
       const auto same = [&](const Node* each) {
         return !each->inputs[i].node &&
-               Access::body(each->inputs[i].known.tensor) == Access::body(first.known.tensor);
+               Access::body(each->inputs[i].known) == Access::body(first.known);
       };
-      if (std::all_of(calls.begin(), calls.end(), same)) return first.known;
+      if (std::all_of(calls.begin(), calls.end(), same)) return {.tensor = first.known};
     }
     if (Tensor rows = rows_of_launches(calls, i); rows.defined())
       return {.tensor = std::move(rows), .batched = true};
     std::vector<Tensor> all;
     for (const Node* const each : calls) {
       const Source& source = each->inputs[i];
-      all.push_back(source.node ? row_of(*source.node, source.output) : source.known.tensor);
+      all.push_back(source.node ? row_of(*source.node, source.output) : source.known);
     }
     return {.tensor = stack(Operands(all, calls[0]->site)), .batched = true};
   }
@@ -375,7 +451,7 @@ class Batch {
       for (std::size_t k = 0; k < order.size(); ++k) order[k] = k;
       std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
         const Source &x = calls[a]->inputs[i], &y = calls[b]->inputs[i];
-        return x.node->launch != y.node->launch ? x.node->launch < y.node->launch
+        return x.node->launch != y.node->launch ? x.node->launch->number < y.node->launch->number
                                                 : x.output < y.output;
       });
       std::vector<Node*> sorted;
@@ -420,15 +496,15 @@ class Batch {
   void show(Node& node) {
     if (!node.launch) return;
     for (std::uint32_t i = 0; i < node.outputs.size(); ++i) {
-      Body& body = *Access::body(node.outputs[i]);
-      if (stand_ins_.made(body)) StandIns::show(body, row_of(node, i));
+      Body* const body = Access::body(node.outputs[i]);
+      if (body && stand_ins_.made(*body)) StandIns::show(*body, row_of(node, i));
     }
   }
   /// The results, and what else something holds.
   void show_kept() {
     for (Node& node : nodes_)
       for (const Tensor& each : node.outputs)
-        if (references(*Access::body(each)) > 1) {
+        if (each.defined() && references(*Access::body(each)) > 1) {
           show(node);
           break;
         }
@@ -453,11 +529,12 @@ class Batch {
   Device device_;
   std::uint64_t seed_;
   bool drew_ = false;
+  std::exception_ptr stopped_ = {};
   StandIns stand_ins_;
   std::deque<Node> nodes_;
   std::deque<Queue> queues_;
   std::deque<Launch> launches_;
-  std::unordered_multimap<std::uint64_t, Queue*> by_hash_;
+  std::unordered_map<std::uint64_t, Queue*> by_hash_;  // the first of each hash
   std::unordered_map<const Op*, BatchedOp> told_;
   std::unordered_map<const Body*, Variable> values_;  // of Variables, that f has read as tensors
   std::deque<Example> examples_;
@@ -498,7 +575,7 @@ bool Example::takes(Op& op, std::span<const Operand> operands, OptionsView optio
                batch.values_.count(body);
   }
   if (!waits) return false;  // it needs nothing that others make
-  batch.add(op, operands, options, caller, outputs);
+  batch.add(index, op, operands, options, caller, outputs);
   return true;
 }
 bool Example::before(const GateCall& call) {
@@ -524,9 +601,12 @@ void Example::aliased(const Body& x, Body& made) {
 }
 void Example::await(Body& body) {
   if (!batch.stand_ins_.made(body)) return;
-  awaited = &batch.nodes_[StandIns::number_of(body)];
-  Node& node = *awaited;
-  fiber.wait();
+  Node& node = batch.nodes_[StandIns::number_of(body)];
+  if (!batch.stopped_) {
+    awaited = &node;
+    fiber.wait();
+  }
+  if (batch.stopped_) std::rethrow_exception(batch.stopped_);
   if (node.error) std::rethrow_exception(node.error);
 }
 }  // namespace
@@ -538,6 +618,7 @@ void detail::run_batched(std::size_t examples, const Function<void(std::size_t)>
     fail<Error>(caller, "batched", "f", "no batched() inside of another", "one");
   if (options.stack < 4 * batch::least_stack)
     fail<Error>(caller, "batched", "options.stack", "at least 65536 bytes", to_text(options.stack));
+  tell_interceptors("it calls batched()");
   struct Running {
     Running() { batch::is_running = true; }
     ~Running() { batch::is_running = false; }

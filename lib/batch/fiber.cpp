@@ -201,6 +201,7 @@ void Fiber::enter() {
 }
 
 void Fiber::resume() {
+  started_ = true;
   Fiber* const before = std::exchange(running, this);
   exchange_handled();
   flow_->swap();

@@ -21,6 +21,7 @@ class Fiber {
   void resume();
   /// Called on the fiber: goes back to resume().
   void wait();
+  bool started() const { return started_; }
   bool ended() const { return ended_; }
   /// Bytes that are left on its stack, seen from the function that calls this.
   std::ptrdiff_t room() const;
@@ -47,6 +48,6 @@ class Fiber {
   const void* outer_bottom_ = nullptr;
   std::size_t outer_bytes_ = 0;
   void *identity_ = nullptr, *outer_identity_ = nullptr;  // ThreadSanitizer's
-  bool ended_ = false;
+  bool started_ = false, ended_ = false;
 };
 }  // namespace reel::batch

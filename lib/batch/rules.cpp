@@ -138,8 +138,25 @@ class Rule {
     ReduceOptions options = option<ReduceOptions>();
     const int rank = input(0).rank();
     if (rank == 0) return run_pointwise_like_number();
+    const bool is_place = calls_.op.name == "argmax" || calls_.op.name == "argmin";
+    if (is_place && options.axes.is_every() && rank > 1) return run_place(options);
     options.axes = Axes(behind_first(options.axes, rank), calls_.caller);
     return run_with(options);
+  }
+  /// The place of an element among all elements of a call: these ops take one axis, or all.
+  bool run_place(ReduceOptions options) {
+    const Keepdims keep = std::exchange(options.keep, Keepdims::no);
+    const Shape shape = input(0).shape();
+    Lengths kept;
+    kept.push_back(calls_.count);
+    for (std::size_t i = 0; i < shape.rank(); ++i) kept.push_back(1);
+    const Input flat{.tensor = reshaped(input(0).tensor,
+                                        shape_of({calls_.count, shape.elements()}, calls_.caller)),
+                     .batched = true};
+    options.axes = Axes(1);
+    call({flat}, OptionsView(&options_type<ReduceOptions>, &options));
+    if (keep == Keepdims::yes) outputs_[0] = reshaped(outputs_[0], shape_of(kept, calls_.caller));
+    return true;
   }
   /// A reduction of single numbers: over an axis of length 1.
   bool run_pointwise_like_number() {

@@ -26,7 +26,19 @@ struct MapData : Interceptor {
     const auto first = static_cast<std::uint32_t>(rows.size());
     SmallVector<Tensor, 2> found;
     {
-      const InterceptorPause unseen;
+      // Interceptors around vmap(), such as a trace, see what runs.
+      Context& context = Context::here();
+      struct Around {
+        Context& context;
+        Interceptor* before;
+        std::uint8_t mode;
+        ~Around() {
+          context.interceptors = before;
+          context.mode = mode;
+        }
+      } const around{context, context.interceptors, context.mode};
+      context.interceptors = next;
+      if (!next) context.mode &= static_cast<std::uint8_t>(~intercepted);
       batch::run_together(calls, found);
     }
     for (std::size_t i = 0; i < found.size(); ++i) {
