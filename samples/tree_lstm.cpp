@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A Tree-LSTM (Tai, Socher and Manning 2015) learns what ListOps expressions are worth. The network
-// is a recursive function over each tree; nothing is padded, batched by shape or compiled.
+// is a recursive function over each tree; nothing is padded or compiled. batched() runs the ops of
+// all trees of a step together.
 #include <reel/reel.hpp>
 
 #include <array>
@@ -16,6 +17,7 @@ struct Options : CommonOptions {
   std::size_t trees = 90000, batch = 16, longest = 50;
   int epochs = 4, hidden = 128;
   double rate = 3e-3;
+  bool batched = false;
   std::string test;
 };
 
@@ -23,8 +25,12 @@ struct Calculator {
   nn::Embedding embed;
   nn::TreeLSTMCell cell;
   nn::Linear head;
-  explicit Calculator(int hidden)
-      : embed(listops::names.size(), hidden), cell(hidden, hidden), head(hidden, 10) {}
+  bool together;
+  Calculator(int hidden, bool batched)
+      : embed(listops::names.size(), hidden),
+        cell(hidden, hidden),
+        head(hidden, 10),
+        together(batched) {}
   REEL_FIELDS(embed, cell, head)
 
   /// The states of all words, where the leaves find theirs.
@@ -44,8 +50,10 @@ struct Calculator {
   /// Scores of the ten digits for each expression: [expressions, 10].
   Tensor operator()(const Batch& batch) const {
     const std::vector<nn::LSTMState> leaves = words();
+    const auto root = [&](const Expression* e) { return encode(*e->tree, leaves).h; };
+    if (together) return head(concat(batched(batch, root)));
     std::vector<Tensor> roots;
-    for (const Expression* e : batch) roots.push_back(encode(*e->tree, leaves).h);
+    for (const Expression* e : batch) roots.push_back(root(e));
     return head(concat(roots));
   }
 };
@@ -111,6 +119,7 @@ int main(int argc, char** argv) {
   line.add("--epochs", options.epochs, "passes over them")->check(CLI::PositiveNumber);
   line.add("--hidden", options.hidden, "width of a state")->check(CLI::PositiveNumber);
   line.add("--batch", options.batch, "trees a step")->check(CLI::PositiveNumber);
+  line.add("--batched", options.batched, "the ops of all trees of a step together (1) or not (0)");
   line.add("--longest", options.longest, "train on expressions of at most this many words");
   line.add("--rate", options.rate, "Adam's learning rate at the start");
   line.add("--test", options.test, "test on this file (published format)")
@@ -118,7 +127,7 @@ int main(int argc, char** argv) {
   return line.run(argc, argv, [&] {
     listops::Split data = listops::draw_split(options.trees, options.seed, options.test);
     std::erase_if(data.train, [&](auto& e) { return e.words.size() > options.longest; });
-    Calculator model(options.hidden);
+    Calculator model(options.hidden, options.batched);
     fmt::print("{} expressions to train on, {} held out\n{}", data.train.size(), data.test.size(),
                summary(model));
     train(model, data, options);

@@ -28,6 +28,7 @@ TABLE = {
     "lib/cpu": ("exhaustion kernels ops sweep threads trace", "budgets sets address threads arm peers tidy clang"),
     "cuda": ("", "emulator samples address races cuda"),
     "lib/tensor": ("autograd exhaustion far gate tensor trace", f"{LIBRARY} pages"),
+    "lib/batch": ("batch", "sets address threads pages"),
     "lib/nn": ("exhaustion nn trace", "sets emulator samples address pages peers"),
     "lib/optim": ("exhaustion nn trace", "sets emulator samples address pages peers"),
     "lib/fit": ("fit", "sets address pages"),

@@ -9,10 +9,9 @@
 #include <memory>
 #include <unordered_map>
 
-#include <fmt/format.h>
-
 #include "lib/batch/batch.hpp"
 #include "lib/batch/fiber.hpp"
+#include "lib/batch/queue.hpp"
 #include "lib/gate/gate.hpp"
 #include "lib/graph/graph.hpp"
 #include "lib/pool/process.hpp"
@@ -27,79 +26,7 @@ std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) {
   return hash ^ hash >> 29;
 }
 
-constinit thread_local OfThread<BatchingReport> last_report;
 constinit thread_local bool is_running = false;
-
-/// The outputs of calls that ran together, a row for each call.
-struct Launch {
-  SmallVector<Tensor, 2> outputs;
-  std::int64_t rows = 0;
-  std::size_t number = 0;
-};
-
-struct Node;
-/// What an input of a call is, unless all calls of its queue share it: the output of another call,
-/// or a tensor.
-struct Source {
-  Node* node = nullptr;
-  std::uint32_t output = 0;
-  Tensor known = {};
-};
-struct Queue;
-/// A call that waits, or has run as a row of a launch.
-struct Node {
-  Queue* queue = nullptr;
-  SmallVector<Source, 4> inputs = {};
-  SmallVector<Tensor, 2> outputs = {};  // stand-ins
-  SmallVector<Node*, 2> readers = {};
-  Launch* launch = nullptr;
-  std::int64_t row = 0;
-  int waiting = 0;  // for so many inputs
-  int depth = 0;
-  Caller site = {};
-  std::size_t example = 0;
-  std::exception_ptr error = {};
-};
-/// An input as far as it decides which calls run together.
-struct Kind {
-  const Cell* variable = nullptr;
-  bool is_number = false;
-  DType dtype = DType::float32;
-  Device device = {};
-  Shape shape = {};
-  Scalar number = 0;
-};
-/// Calls of one kind.
-struct Queue {
-  Op* op = nullptr;
-  graph::KeptOptions options = {};
-  SmallVector<Kind, 4> kinds = {};
-  std::vector<Input> shared = {};  // Variables and numbers; empty for other inputs
-  SmallVector<Kind, 2> outputs = {};
-  BatchedOp* told = nullptr;
-  std::vector<Node*> ready = {};
-  std::int64_t left = 0, depths = 0;  // calls that have not run, and the sum of their depths
-  Queue* next = nullptr;              // of the same hash
-};
-
-/// Whether an operand, perhaps the value of a Variable, has this kind.
-bool fits(const Kind& kind, const Operand& x, const Cell* cell) {
-  if (cell) return kind.variable == cell;
-  if (x.kind() == Operand::Kind::scalar) {
-    const Scalar& number = x.scalar();
-    if (!kind.is_number || kind.number.dtype() != number.dtype()) return false;
-    return is_floating(number.dtype()) ? kind.number.real() == number.real()
-                                       : kind.number.integer() == number.integer();
-  }
-  if (kind.variable || kind.is_number) return false;
-  const Body& body = *Access::body(x.tensor());
-  return body.dtype == kind.dtype && body.shape == kind.shape && body.device() == kind.device;
-}
-void set(Kind& kind, const Body& body) {
-  kind.dtype = body.dtype;
-  kind.device = body.device();
-  kind.shape = body.shape;
-}
 
 class Batch;
 /// One example: its fiber, and what its ops do.
@@ -138,7 +65,7 @@ class Batch {
   }
 
   void run() {
-    BatchingReport& report = last_report.get();
+    BatchingReport& report = last_report();
     report = {};
     report.examples = static_cast<std::int64_t>(examples_.size());
     try {
@@ -162,7 +89,7 @@ class Batch {
     finish_report(report);
     for (const Example& each : examples_)
       if (each.error) {
-        last_report.get().failed = static_cast<std::int64_t>(each.index);
+        last_report().failed = static_cast<std::int64_t>(each.index);
         std::rethrow_exception(each.error);
       }
   }
@@ -628,15 +555,4 @@ void detail::run_batched(std::size_t examples, const Function<void(std::size_t)>
   fail_memory(caller, "batched");
 }
 
-BatchingReport batching_report() { return batch::last_report.get(); }
-std::string to_string(const BatchingReport& report) {
-  std::string text = fmt::format("{} examples, {} rounds, {} calls, {} launches\n", report.examples,
-                                 report.rounds, report.calls, report.launches);
-  for (const BatchedOp& each : report.ops) {
-    text += fmt::format("{:>24} {:>8} calls {:>6} launches", each.name, each.calls, each.launches);
-    if (each.alone) text += fmt::format(" {:>6} one by one", each.alone);
-    text += '\n';
-  }
-  return text;
-}
 }  // namespace reel

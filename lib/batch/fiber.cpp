@@ -102,10 +102,7 @@ namespace reel::batch {
 namespace {
 constinit thread_local Fiber* running = nullptr;
 
-std::size_t page() {
-  static const auto bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  return bytes;
-}
+std::size_t page() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
 
 /// The stack as reel_switch_stack leaves it, with `entry` as the address to return to.
 void* first_frame(std::byte* top, void (*entry)()) {
