@@ -28,6 +28,10 @@ std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) {
 
 constinit thread_local bool is_running = false;
 
+std::uint64_t seed_of_example(std::uint64_t seed, std::size_t index) {
+  return mixed(seed, index + 1);
+}
+
 class Batch;
 /// One example: its fiber, and what its ops do.
 struct Example : Interceptor {
@@ -117,11 +121,12 @@ class Batch {
   void enter(Context& fiber, std::size_t index) const {
     fiber.mode = 0;
     fiber.training = training_;
+    fiber.shares_variables = true;
     fiber.autocast = autocast_;
     fiber.device = device_;
     if (autocast_ != DType::float32) fiber.mode |= autocasts;
     Generator own = thread_generator();
-    own.restore(mixed(seed_, index + 1), 0);
+    own.restore(seed_of_example(seed_, index), 0);
   }
 
   /// Puts a call into its queue.
@@ -488,10 +493,6 @@ void Example::require_stack(Caller caller, std::string_view op) const {
 bool Example::takes(Op& op, std::span<const Operand> operands, OptionsView options, Caller caller,
                     SmallVector<Tensor, 2>& outputs) {
   require_stack(caller, op.name);
-  if (op.updates)
-    fail<Error>(caller, op.name, "Variable", "no update inside of batched()", "one",
-                "Examples share their Variables. BatchNorm updates while it trains: use GroupNorm, "
-                "or evaluate.");
   bool waits = false;
   for (const Operand& x : operands) {
     if (x.kind() == Operand::Kind::variable) waits = true;
@@ -506,10 +507,6 @@ bool Example::takes(Op& op, std::span<const Operand> operands, OptionsView optio
   return true;
 }
 bool Example::before(const GateCall& call) {
-  if (call.op.updates)
-    fail<Error>(call.site, call.op.name, "Variable", "no update inside of batched()", "one",
-                "Examples share their Variables. BatchNorm updates while it trains: use GroupNorm, "
-                "or evaluate.");
   for (int i = 0; i < call.input_count; ++i)
     if (call.inputs[i]) await(*const_cast<Body*>(call.inputs[i]));
   return true;
@@ -536,6 +533,28 @@ void Example::await(Body& body) {
   if (batch.stopped_) std::rethrow_exception(batch.stopped_);
   if (node.error) std::rethrow_exception(node.error);
 }
+/// One example is a plain call, with the generator that it would have among others.
+void run_alone(const detail::Function<void(std::size_t)>& f) {
+  Context& context = Context::here();
+  Generator outer = thread_generator(), own(0);
+  own.restore(seed_of_example(mixed(seed_of(outer), position_of(outer)), 0), 0);
+  BatchingReport& report = last_report();
+  report = {};
+  report.examples = 1;
+  struct Shares {
+    Context& context;
+    ~Shares() { context.shares_variables = false; }
+  } const shares{context};
+  context.shares_variables = true;
+  try {
+    const GeneratorScope scope(own);
+    f(0);
+  } catch (...) {
+    report.failed = 0;
+    throw;
+  }
+  if (own.position()) outer.set_position(outer.position() + 1);
+}
 }  // namespace
 }  // namespace batch
 
@@ -550,7 +569,10 @@ void detail::run_batched(std::size_t examples, const Function<void(std::size_t)>
     Running() { batch::is_running = true; }
     ~Running() { batch::is_running = false; }
   } const running;
-  batch::Batch(examples, f, options, caller).run();
+  if (examples == 1)
+    batch::run_alone(f);
+  else
+    batch::Batch(examples, f, options, caller).run();
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "batched");
 }

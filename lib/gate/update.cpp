@@ -59,6 +59,10 @@ void run_update(Op& op, std::span<const Variable> variables, std::span<const Ope
   if (!op.on_cpu().computes()) [[unlikely]]
     assemble_for(op, caller);
   Context& context = Context::here();
+  if (context.shares_variables) [[unlikely]]
+    fail<Error>(caller, op.name, "Variable", "no update inside of batched()", "one",
+                "Examples share their Variables. BatchNorm updates while it trains: use GroupNorm, "
+                "or evaluate.");
   const RecordingPause pause(context);
   const std::size_t written = variables.size(), count = written + operands.size();
   SmallVector<Tensor, 4> values;

@@ -77,7 +77,7 @@ TEST_CASE("copies of one tree launch as many kernels as one") {
   std::mt19937 random(3);
   const Tree tree = grow(random, 8);
   const Model model;
-  batched(std::vector<Tree>{tree}, model);
+  batched(std::vector<Tree>(2, tree), model);
   const std::int64_t one = batching_report().launches;
   batched(std::vector<Tree>(25, tree), model);
   const BatchingReport report = batching_report();
@@ -257,7 +257,7 @@ TEST_CASE("a recursion that is too deep is an error that names its example") {
   CHECK(text.find("example 1") != std::string::npos);
   CHECK(text.find(".stack") != std::string::npos);
   CHECK(finished == std::vector<int>{10, 20});
-  CHECK(batched(std::vector<int>{100'000}, f, {.stack = std::size_t{1} << 28})[0] == 100'000);
+  CHECK(batched(std::vector<int>{100'000, 1}, f, {.stack = std::size_t{1} << 28})[0] == 100'000);
 }
 
 TEST_CASE("examples draw random numbers of their own, whatever the others do") {
@@ -276,6 +276,8 @@ TEST_CASE("examples draw random numbers of their own, whatever the others do") {
     CHECK(a[i].to_vector<float>() != next[i].to_vector<float>());
   }
   CHECK(a[0].to_vector<float>() != a[2].to_vector<float>());
+  seed(5);
+  CHECK(batched(std::vector<int>{0}, draw)[0].to_vector<float>() == a[0].to_vector<float>());
 }
 
 TEST_CASE("results are structs, numbers and tensors without ops; no example is no result") {
@@ -322,6 +324,10 @@ TEST_CASE("batched() refuses updates, another batched() and small stacks") {
   check_refused<Error>([&] { batched(two, [&](int i) { return w.assign_add(i), i; }); },
                        "no update inside of batched()");
   CHECK(w.value().to_vector<float>() == std::vector<float>{1, 1});
+  check_refused<Error>(
+      [&] { batched(std::vector<int>{1}, [&](int i) { return w.assign_add(i), i; }); },
+      "no update inside of batched()");
+  w.assign(ones({2}));
   check_refused<Error>(
       [&] { batched(two, [&](int) { return batched(two, [&](int i) { return w * i; }).size(); }); },
       "inside of another");
