@@ -29,6 +29,13 @@ struct ProfileRow {
   std::int64_t result_bytes = 0;  // results that have memory of their own
 };
 
+/// Tensors on the host that one op made at one line, and that were alive at the peak of memory.
+struct ProfileMemoryRow {
+  std::string line;  // "model.cpp:12", "no line"
+  std::string op;    // "matmul"; "no op": copied from memory of the program, or read from a file
+  std::int64_t bytes = 0;  // with what is allocated beyond the elements
+};
+
 /// Options of Profile::to_text().
 struct ProfileTextOptions {
   ProfileBy by = ProfileBy::op;
@@ -44,9 +51,13 @@ class REEL_API Profile {
   double seconds() const;
   /// How many threads ran ops.
   int threads() const;
-  /// The most bytes of tensors on the host at the end of an op, in all threads that were watched,
-  /// with those that lived before.
+  /// The most bytes of tensors on the host, in all threads, with those that lived before.
   std::int64_t peak_bytes() const;
+  /// Whose tensors were alive at that moment, most bytes first. Tensors of more than 8,128 bytes
+  /// are listed by line. A row "small tensors" and a row "before the profile" have the others, so
+  /// that the rows add up to peak_bytes(). Where small tensors alone grow, the moment is one with
+  /// at least 99.9 % of the peak.
+  std::vector<ProfileMemoryRow> memory() const;
   /// A table for a terminal. Throws Error for options out of their range.
   std::string to_text(const ProfileTextOptions& options = {}, Caller caller = Caller::here()) const;
   /// Writes the timeline as JSON, for ui.perfetto.dev and chrome://tracing: a row for each thread

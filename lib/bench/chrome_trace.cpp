@@ -111,6 +111,14 @@ void Profile::write_chrome_trace(std::string_view path, Caller caller) const try
       out.event(
           fmt::format(R"("ph":"C","pid":1,"name":"tensors","ts":{:.3f},"args":{{"bytes":{}}})",
                       data_->microseconds_at(at), bytes));
+  if (data_->peak_time) {
+    std::string bytes = fmt::format("\"bytes\":{}", data_->peak);
+    for (const ProfileMemoryRow& row : memory())
+      bytes += fmt::format(",{}:{}", quoted(row.line + ", " + row.op), row.bytes);
+    out.event(fmt::format(
+        R"("ph":"i","s":"p","pid":1,"tid":1,"name":"peak of memory","ts":{:.3f},"args":{{{}}})",
+        data_->microseconds_at(data_->peak_time), bytes));
+  }
   out.finish();
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "write_chrome_trace");

@@ -140,6 +140,26 @@ int Profile::threads() const {
 }
 std::int64_t Profile::peak_bytes() const { return data_->peak; }
 
+std::vector<ProfileMemoryRow> Profile::memory() const try {
+  std::map<std::pair<std::string, std::string>, std::int64_t> sums;
+  std::int64_t others = data_->peak;
+  for (const auto& [key, bytes] : data_->makers) {
+    sums[{detail::line_of(key), key.op ? detail::name_of(key.op, key.part) : "no op"}] += bytes;
+    others -= bytes;
+  }
+  const std::int64_t before = std::clamp(others, std::int64_t{0}, data_->before_at_peak);
+  std::vector<ProfileMemoryRow> rows;
+  for (const auto& [place, bytes] : sums) rows.push_back({place.first, place.second, bytes});
+  if (before) rows.push_back({"no line", "before the profile", before});
+  if (others > before) rows.push_back({"no line", "small tensors", others - before});
+  std::stable_sort(
+      rows.begin(), rows.end(),
+      [](const ProfileMemoryRow& a, const ProfileMemoryRow& b) { return a.bytes > b.bytes; });
+  return rows;
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "memory");
+}
+
 std::string Profile::to_text(const ProfileTextOptions& options, Caller caller) const try {
   using detail::bytes_text, detail::time_text;
   if (options.rows < 1 || options.rows > 10000)
@@ -171,6 +191,16 @@ std::string Profile::to_text(const ProfileTextOptions& options, Caller caller) c
   }
   if (all.size() > static_cast<std::size_t>(options.rows))
     text += fmt::format("and {} more\n", all.size() - static_cast<std::size_t>(options.rows));
+  const std::vector<ProfileMemoryRow> memory = this->memory();
+  if (!memory.empty())
+    text += fmt::format("{:>10} {:>6}  at the peak of memory: line, op\n", "bytes", "%");
+  for (std::size_t i = 0; i < memory.size() && i < static_cast<std::size_t>(options.rows); ++i)
+    text += fmt::format("{:>10} {:>6.1f}  {}, {}\n", bytes_text(memory[i].bytes),
+                        100 * static_cast<double>(memory[i].bytes) /
+                            static_cast<double>(std::max(data_->peak, std::int64_t{1})),
+                        printable(memory[i].line), memory[i].op);
+  if (memory.size() > static_cast<std::size_t>(options.rows))
+    text += fmt::format("and {} more\n", memory.size() - static_cast<std::size_t>(options.rows));
   if (data_->lost > 0)
     text += fmt::format("{} calls are missing, because there was no memory\n", data_->lost);
   return text;

@@ -12,11 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "lib/bench/live_blocks.hpp"
 #include "lib/flow/observer.hpp"
 
 namespace reel::detail {
-using Ticks = std::uint64_t;
-
 /// One call of an op, of a gradient's kernel, or a backward pass.
 struct Span {
   Ticks begin, end, inside;  // inside: of the spans in this one
@@ -35,14 +34,6 @@ struct DeviceSpan {
   Event begin, end;
 };
 
-/// What the calls of one op at one line have in common.
-struct SpanKey {
-  const Op* op;
-  Part part;
-  const char* file;
-  unsigned line;
-  auto operator<=>(const SpanKey&) const = default;
-};
 struct SpanSums {
   std::int64_t calls = 0, moved = 0, made = 0;
   Ticks total = 0, inside = 0;
@@ -116,6 +107,10 @@ class Recorder final : public OwnedObserver {
   /// and end in the order of their beginnings, or have thrown.
   void pop_inner(std::size_t at, Ticks now, std::int64_t moved, std::int64_t made);
   void drop_passes();
+  /// Large results are this op's.
+  void name_blocks(const GateCall& call);
+  /// More bytes of tensors than this thread has had.
+  void count_live();
   void add(const Open& open, Ticks end, std::int64_t moved, std::int64_t made, std::size_t outer);
   bool make_room();
 
@@ -129,14 +124,15 @@ class Recorder final : public OwnedObserver {
   std::size_t pass_ = 0, first_pass_ = 0;
   Ticks pass_ticks_ = 0;
   bool thrown_ = false;
+  std::int64_t count_above_;  // bytes of this thread
   std::unique_ptr<Chunk> first_;
   Chunk* last_ = nullptr;
   std::size_t chunks_ = 0;
   std::unique_ptr<Event> kernel_begin_;
   Ticks launched_ = 0;
   // Behind Lock::profiles.
-  AllSums sums_;  // of spans that are in no chunk any more
-  std::int64_t most_live_ = INT64_MIN, left_out_ = 0, lost_ = 0;  // lost: for want of memory
+  AllSums sums_;                          // of spans that are in no chunk any more
+  std::int64_t left_out_ = 0, lost_ = 0;  // lost: for want of memory
   std::vector<DeviceSpan> kernels_;
   bool thread_ended_ = false;
 };
@@ -159,17 +155,23 @@ class ProfileSession {
   /// For the hooks of contexts.
   static void context_made(Context& context) noexcept;
   static void context_ended(Context& context) noexcept;
+  /// For the hooks of large blocks.
+  static void block_taken(const void* block, std::int64_t bytes) noexcept;
+  static void block_given(const void* block, std::int64_t bytes) noexcept;
 
  private:
   friend class Recorder;
   ProfileSession();
   void watch(Context& context);
   void see(Device device);
+  /// What makes blocks on this thread now.
+  SpanKey maker(const Context& context) const;
   ProfileSession* next_ = nullptr;
   const Moment begin_;
   const std::int64_t live_before_;
   std::vector<Recorder*> recorders_;
   std::vector<DeviceTrack> tracks_;
+  LiveBlocks blocks_;
 };
 
 struct ThreadSpans {
@@ -192,7 +194,9 @@ struct ProfileData {
   std::vector<KernelTime> kernels;
   AllSums sums;
   std::vector<std::pair<Ticks, std::int64_t>> memory;  // live bytes of all threads
-  std::int64_t live_before = 0, peak = 0, left_out = 0, lost = 0;
+  std::map<SpanKey, std::int64_t> makers;              // bytes of large blocks at the peak
+  Ticks peak_time = 0;                                 // 0: at the beginning
+  std::int64_t peak = 0, before_at_peak = 0, left_out = 0, lost = 0;
   double nanoseconds(Ticks ticks) const {
     return static_cast<double>(ticks) * static_cast<double>(end.nanoseconds - begin.nanoseconds) /
            static_cast<double>(end.ticks - begin.ticks);

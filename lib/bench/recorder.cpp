@@ -23,8 +23,9 @@ std::int64_t bytes_of(const Body* const* bodies, int count) {
     if (bodies[i]) bytes += bodies[i]->bytes();
   return bytes;
 }
-/// The bytes of results that have memory of their own, not that of an input.
-std::int64_t bytes_made(const GateCall& call) {
+/// The bytes of results that have memory of their own, not that of an input. Sets `large` where one
+/// has a large block.
+std::int64_t bytes_made(const GateCall& call, bool& large) {
   std::int64_t bytes = 0;
   for (int i = 0; i < call.output_count; ++i) {
     const Body* const made = call.outputs[i];
@@ -33,6 +34,7 @@ std::int64_t bytes_made(const GateCall& call) {
     for (int k = 0; k < call.input_count; ++k)
       own &= !call.inputs[k] || call.inputs[k]->data != made->data;
     if (own) bytes += made->bytes();
+    large |= made->large_class != 0;
   }
   return bytes;
 }
@@ -45,7 +47,11 @@ Moment Moment::now() {
 }
 
 Recorder::Recorder(ProfileSession& session, Context& context, int number)
-    : session_(session), context_(context), live_before_(context.live_bytes), number_(number) {
+    : session_(session),
+      context_(context),
+      live_before_(context.live_bytes),
+      number_(number),
+      count_above_(live_before_) {
   only_looks = true;
   open_.reserve(most_open);
   first_ = std::make_unique<Chunk>(1024);
@@ -83,7 +89,9 @@ void Recorder::pop(const GateCall& call) {
   const auto is_call = [&](const Open& open) {
     return open.op == &call.op && open.part == call.part;
   };
-  const std::int64_t made = bytes_made(call);
+  bool large = false;
+  const std::int64_t made = bytes_made(call, large);
+  if (large) name_blocks(call);
   const std::int64_t moved =
       bytes_of(call.inputs, call.input_count) + bytes_of(call.outputs, call.output_count);
   if (pass_) [[unlikely]] {
@@ -128,6 +136,8 @@ void Recorder::backward_ends(bool) {
 void Recorder::add(const Open& open, Ticks end, std::int64_t moved, std::int64_t made,
                    std::size_t outer) {
   if (outer > 0) open_[outer - 1].inside += end - open.begin;
+  if (context_.live_bytes > count_above_) [[unlikely]]
+    count_live();
   if (last_->count == last_->size && !make_room()) [[unlikely]]
     return;
   last_->spans[last_->count] = {open.begin, end,  open.inside,        open.op, open.site, open.part,
@@ -146,16 +156,27 @@ bool Recorder::make_room() try {
     ++chunks_;
     return true;
   }
-  for (const Span& span : std::span(last_->spans.get(), last_->size)) {
+  for (const Span& span : std::span(last_->spans.get(), last_->size))
     sums_[{span.op, span.part, span.site.file, span.site.line}].add(span);
-    most_live_ = std::max(most_live_, span.live);
-  }
   left_out_ += static_cast<std::int64_t>(last_->size);
   last_->count = 0;
   return true;
 } catch (const std::bad_alloc&) {
   ++lost_;
   return false;
+}
+
+void Recorder::name_blocks(const GateCall& call) {
+  const Locked held(Lock::profiles);
+  for (int i = 0; i < call.output_count; ++i)
+    if (const Body* const made = call.outputs[i]; made && made->large_class)
+      session_.blocks_.name(made->data, {&call.op, call.part, call.site.file, call.site.line});
+}
+void Recorder::count_live() {
+  count_above_ = context_.live_bytes + context_.live_bytes / 1024;
+  const std::int64_t bytes = live_tensors().live_bytes;
+  const Locked held(Lock::profiles);
+  session_.blocks_.count(bytes, ticks_now());
 }
 
 void Recorder::kernel_begins(const DeviceCall& call) try {
@@ -192,7 +213,39 @@ void ProfileSession::see(Device device) {
 }
 
 ProfileSession::ProfileSession()
-    : process(getpid()), begin_(Moment::now()), live_before_(memory_statistics().live_bytes) {}
+    : process(getpid()),
+      begin_(Moment::now()),
+      live_before_(live_tensors().live_bytes),
+      blocks_(live_before_) {}
+
+SpanKey ProfileSession::maker(const Context& context) const {
+  const Caller site = context.site;
+  for (const Recorder* each : recorders_) {
+    if (each->thread_ended_ || &each->context_ != &context || each->open_.empty()) continue;
+    const Recorder::Open& open = each->open_.back();
+    const Caller line = open.site.file ? open.site : site;
+    return {open.op, open.part, line.file, line.line};
+  }
+  return {nullptr, Part::value, site.file, site.line};
+}
+void ProfileSession::block_taken(const void* block, std::int64_t bytes) noexcept try {
+  const std::int64_t live = live_tensors().live_bytes;
+  const Context& context = Context::here();
+  const Locked held(Lock::profiles);
+  for (ProfileSession* each = sessions; each; each = each->next_) {
+    each->blocks_.take(block, bytes, each->maker(context));
+    each->blocks_.count(live, ticks_now());
+  }
+} catch (const std::bad_alloc&) {  // the block is one without a line
+}
+void ProfileSession::block_given(const void* block, std::int64_t bytes) noexcept try {
+  const Locked held(Lock::profiles);
+  for (ProfileSession* each = sessions; each; each = each->next_) each->blocks_.give(block, bytes);
+} catch (const std::bad_alloc&) {
+}
+namespace {
+constexpr BlockWatch watching = {ProfileSession::block_taken, ProfileSession::block_given};
+}
 
 ProfileSession& ProfileSession::begin() {
   Context& context = Context::here();
@@ -202,6 +255,7 @@ ProfileSession& ProfileSession::begin() {
   start_owned(*recorder.release(), sizeof(Recorder));
   const Locked held(Lock::profiles);
   session->next_ = sessions;
+  __atomic_store_n(&block_watch, &watching, __ATOMIC_RELEASE);
   return *(sessions = session.release());
 }
 
@@ -230,7 +284,6 @@ void ProfileSession::context_ended(Context& context) noexcept {
 ProfileData* ProfileSession::end() {
   auto data = std::make_unique<ProfileData>();
   data->begin = begin_;
-  data->live_before = data->peak = live_before_;
   std::vector<DeviceSpan> kernels;
   std::vector<int> kernel_threads;
   bool left = false;  // a thread that goes on
@@ -239,7 +292,13 @@ ProfileData* ProfileSession::end() {
     ProfileSession** link = &sessions;
     while (*link != this) link = &(*link)->next_;
     *link = next_;
+    if (!sessions) __atomic_store_n(&block_watch, nullptr, __ATOMIC_RELEASE);
     data->end = Moment::now();
+    data->peak = blocks_.peak();
+    data->before_at_peak = blocks_.before_at_peak();
+    data->makers = blocks_.at_peak();
+    data->peak_time = blocks_.peak_time();
+    if (data->peak_time) data->memory.emplace_back(data->peak_time, data->peak);
     for (Recorder* const each : recorders_) {
       ThreadSpans& thread =
           data->threads.emplace_back(ThreadSpans{each->number_, each->live_before_, {}});
@@ -254,7 +313,6 @@ ProfileData* ProfileSession::end() {
         all.made += sums.made;
         all.total += sums.total;
         all.inside += sums.inside;
-        data->peak = std::max(data->peak, live_before_ + each->most_live_ - each->live_before_);
       }
       for (DeviceSpan& kernel : each->kernels_) {
         kernels.push_back(std::move(kernel));
@@ -302,6 +360,7 @@ ProfileData* ProfileSession::end() {
     data->memory.emplace_back(step.at, now);
     data->peak = std::max(data->peak, now);
   }
+  std::sort(data->memory.begin(), data->memory.end());
   for (Recorder* const each : recorders_) {
     if (each->thread_ended_)
       delete each;

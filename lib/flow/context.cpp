@@ -154,9 +154,8 @@ AutocastScope::~AutocastScope() {
   });
 }
 
-MemoryStatistics memory_statistics() {
+MemoryStatistics live_tensors() {
   MemoryStatistics statistics;
-  close_tapes_ended_elsewhere(Context::here());
   const Locked held(Lock::contexts);
   statistics.live_tensors = all_contexts.retired_tensors;
   statistics.live_bytes = all_contexts.retired_bytes;
@@ -164,6 +163,13 @@ MemoryStatistics memory_statistics() {
     statistics.live_tensors += __atomic_load_n(&context->live_tensors, __ATOMIC_RELAXED);
     statistics.live_bytes += __atomic_load_n(&context->live_bytes, __ATOMIC_RELAXED);
   }
+  subtract_freed(statistics);
+  return statistics;
+}
+MemoryStatistics memory_statistics() {
+  close_tapes_ended_elsewhere(Context::here());
+  MemoryStatistics statistics = live_tensors();
+  const Locked held(Lock::contexts);
   for (const FlowReel* reel = first_reel(); reel; reel = reel->next)
     statistics.live_records += reel->live_records();
   add_shared(statistics);

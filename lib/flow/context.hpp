@@ -28,6 +28,8 @@ struct alignas(8) Context : ThreadMemory, Flow {
 };
 
 Context& make_context();
+/// The tensors and bytes of memory_statistics() alone.
+MemoryStatistics live_tensors();
 inline Context& Context::here() {
   Context* context = current();
   return context ? *context : make_context();

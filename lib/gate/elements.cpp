@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Elements of tensors in the memory of C++.
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -129,7 +130,10 @@ Tensor from_memory(const void* data, DType dtype, const Shape& shape, std::int64
   if (elements != available)
     fail<ShapeError>(caller, "from_span", "values",
                      to_text(elements) + " for shape " + to_text(shape), to_text(available));
-  Body* body = allocate(Context::here(), dtype, shape, elements);
+  Context& context = Context::here();
+  std::optional<CallerScope> line;  // for profiles of memory
+  if (context.mode & observed) line.emplace(caller);
+  Body* body = allocate(context, dtype, shape, elements);
   if (!body)
     fail<MemoryError>(caller, "from_span", "shape", "memory for it", "none from the system");
   if (elements) std::memcpy(body->data, data, static_cast<std::size_t>(body->bytes()));

@@ -17,6 +17,7 @@
 namespace reel {
 constinit thread_local ThreadMemory* current_memory = nullptr;
 constinit DeviceMemory* device_memories[device_kinds] = {};
+constinit const BlockWatch* block_watch = nullptr;
 
 namespace {
 #if defined(__SANITIZE_ADDRESS__)
@@ -181,12 +182,24 @@ std::size_t device_bytes(const Body& body) {
   return true;
 }
 
+void tell_given(const Body& body) {
+  if (const BlockWatch* watch = __atomic_load_n(&block_watch, __ATOMIC_ACQUIRE))
+    watch->given(body.data, static_cast<std::int64_t>(bytes_of(body.large_class)));
+}
+void tell_taken(const Body& body) {
+  if (const BlockWatch* watch = __atomic_load_n(&block_watch, __ATOMIC_ACQUIRE))
+    watch->taken(body.data, static_cast<std::int64_t>(bytes_of(body.large_class)));
+}
+
 /// What threads without a cache of their own have freed.
 constinit std::int64_t freed_tensors = 0, freed_bytes = 0;
 [[gnu::noinline]] void destroy_for_all(Body* body) {
   __atomic_fetch_add(&freed_tensors, 1, __ATOMIC_RELAXED);
   __atomic_fetch_add(&freed_bytes, footprint(*body), __ATOMIC_RELAXED);
-  if (body->large_class && !release_outside(*body)) give_shared(body->data, body->large_class);
+  if (body->large_class && !release_outside(*body)) {
+    tell_given(*body);
+    give_shared(body->data, body->large_class);
+  }
   give_shared(body, body->block_class);
 }
 
@@ -196,6 +209,7 @@ constinit std::int64_t freed_tensors = 0, freed_bytes = 0;
     release_outside(body);
     return;
   }
+  tell_given(body);
   add(memory.live_bytes, -static_cast<std::int64_t>(bytes_of(body.large_class)));
   give_large(memory, body.data, body.large_class);
 }
@@ -239,6 +253,7 @@ inline Body* take_body(ThreadMemory& memory, std::size_t bytes) {
   body.data = static_cast<std::byte*>(take_large(memory, body.large_class));
   if (body.data) {
     add(memory.live_bytes, static_cast<std::int64_t>(bytes_of(body.large_class)));
+    tell_taken(body);
     return true;
   }
   body.large_class = 0;
@@ -391,9 +406,11 @@ void set_cache_limit(std::size_t bytes) {
   return_blocks_to_system();
 }
 
-void add_shared(MemoryStatistics& statistics) {
+void subtract_freed(MemoryStatistics& statistics) {
   statistics.live_tensors -= __atomic_load_n(&freed_tensors, __ATOMIC_RELAXED);
   statistics.live_bytes -= __atomic_load_n(&freed_bytes, __ATOMIC_RELAXED);
+}
+void add_shared(MemoryStatistics& statistics) {
   const Locked held(Lock::blocks);
   statistics.cached_bytes = static_cast<std::int64_t>(shared.small.bytes + shared.large.bytes);
   statistics.large_blocks = shared.large_asked;

@@ -57,9 +57,20 @@ Body* allocate_view(ThreadMemory& memory, Body* base);
 
 void release(Body* body) noexcept;
 
+/// Is told of each block of elements beside its header, that is of more than small_bytes, on the
+/// thread that takes or gives it back. No lock of this module is held.
+struct BlockWatch {
+  void (*taken)(const void* block, std::int64_t bytes) noexcept;
+  void (*given)(const void* block, std::int64_t bytes) noexcept;
+};
+/// Null: nobody is told. Atomic.
+extern constinit const BlockWatch* block_watch;
+
 /// When a thread ends: its blocks go to the others.
 void retire_blocks(ThreadMemory& memory);
 void return_blocks_to_system();
-/// Adds the cached bytes, and subtracts what threads without a cache of their own have freed.
+/// Subtracts the tensors and bytes that threads without a cache of their own have freed.
+void subtract_freed(MemoryStatistics& statistics);
+/// Adds the cached bytes, and how many large blocks the system was asked for.
 void add_shared(MemoryStatistics& statistics);
 }  // namespace reel

@@ -208,6 +208,67 @@ TEST_CASE("A profile knows the peak of memory", "[profile]") {
   CHECK(profile.peak_bytes() < before + 9'000'000);
 }
 
+TEST_CASE("A profile tells whose tensors are alive at the peak of memory", "[profile]") {
+  const auto find = [](const Profile& profile, const std::string& line, const std::string& op) {
+    for (const ProfileMemoryRow& each : profile.memory())
+      if (each.op == op && each.line == line) return each.bytes;
+    return std::int64_t{0};
+  };
+  constexpr std::int64_t block = 1 << 20;  // of 2^18 floats, without anything beyond them
+  const auto here = [](unsigned line) { return "profile.cpp:" + std::to_string(line); };
+  const Tensor x = ones({1 << 18});
+  const unsigned line = __LINE__;
+  const Profile profile = reel::profile([&] {
+    Tensor gone = exp(x);
+    gone = tensor(std::vector<float>(1 << 18));
+    const Tensor a = x + 1, b = x.reshape({512, 512});
+    for (int i = 0; i < 3; ++i) const Tensor passing = a * 2;
+    { const Tensor c = concat({a, a, x}, 0), d = c(range(0, 100)); }
+    Tensor later = tanh(x), moved = std::move(later) * 2;
+  });
+  CHECK(find(profile, here(line + 2), "exp") == 0);
+  CHECK(find(profile, here(line + 3), "no op") == block);
+  CHECK(find(profile, here(line + 4), "add") == block);
+  CHECK(find(profile, here(line + 5), "multiply") == 0);
+  CHECK(find(profile, here(line + 6), "concat") == 3 * block);
+  CHECK(find(profile, here(line + 7), "tanh") == 0);
+  CHECK(find(profile, "no line", "before the profile") >= block);
+  std::int64_t sum = 0;
+  for (const ProfileMemoryRow& each : profile.memory()) sum += each.bytes;
+  CHECK(sum == profile.peak_bytes());
+  CHECK(profile.to_text().find("at the peak of memory: line, op\n    3.1 MB") != std::string::npos);
+}
+
+TEST_CASE("Memory at the peak is a gradient's where a gradient has made it", "[profile]") {
+  Variable w("w", ones({1 << 18}));
+  const Profile profile = reel::profile([&] {
+    GradientTape tape;
+    const Tensor g = tape.gradient(sum(tanh(exp(w))), w);
+  });
+  std::int64_t values = 0, gradients = 0;
+  for (const ProfileMemoryRow& each : profile.memory()) {
+    if (each.op == "exp" || each.op == "tanh") values += each.bytes;
+    if (each.op.starts_with("gradient of ")) gradients += each.bytes;
+  }
+  CHECK(values == 2 << 20);
+  CHECK(gradients == 1 << 20);
+}
+
+TEST_CASE("Memory at the peak has tensors of other threads and of replays", "[profile]") {
+  Variable w("w", ones({1 << 16}));
+  const auto f = trace([w](Tensor x) { return exp(x * w) + 1; }, {.verify = 0});
+  const Tensor x = ones({1 << 16});
+  for (int i = 0; i < 3; ++i) f(x);
+  const Profile replay = reel::profile([&] { f(x); });
+  CHECK(replay.memory().size() >= 2);
+  const Profile profile = reel::profile([&] {
+    std::thread([] { const Tensor x = ones({1 << 20}), y = exp(x); }).join();
+    exp(ones({10}));
+  });
+  CHECK(profile.memory()[0].bytes == 4 << 20);
+  CHECK(profile.memory()[1].bytes == 4 << 20);
+}
+
 TEST_CASE("The table of a profile has the slowest op first", "[profile]") {
   const Tensor x = ones({400, 400}), y = ones({3});
   const Profile profile = reel::profile([&] {

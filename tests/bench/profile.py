@@ -48,6 +48,12 @@ def check_timeline(file):
         yield f"rows without a name: {set(rows) - named}"
     if not any(event["ph"] == "C" and event["args"]["bytes"] > 0 for event in events):
         yield "no memory"
+    peaks = [event for event in events if event["name"] == "peak of memory"]
+    if len(peaks) != 1 or peaks[0]["args"]["bytes"] != sum(peaks[0]["args"].values()) / 2:
+        yield f"the peak is not the sum of its rows: {peaks}"
+    shown = [event["args"]["bytes"] for event in events if event["ph"] == "C"]
+    if peaks and max(shown) != peaks[0]["args"]["bytes"]:
+        yield f"at most {max(shown)} bytes are shown, but the peak is {peaks[0]['args']['bytes']}"
 
 
 def open_in_perfetto(file):
