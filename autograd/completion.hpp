@@ -46,7 +46,7 @@ class Completed {
       : context_(context), sources_(sources), options_(options), out_(out), caller_(caller) {}
   /// Whether somebody must be told before the backward pass ends.
   static bool is_awaited(const Context& context, const GradientOptions& options) {
-    return context.mode & observed || options.on_complete;
+    return (context.mode & observed && !only_times(context)) || options.on_complete;
   }
   void operator()(std::size_t source, const ResultMarks& marks, const LateTapes* late) const;
   Tensor& operator[](std::size_t source) const { return out_[source]; }

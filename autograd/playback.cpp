@@ -98,8 +98,10 @@ void Playback::take_requested(std::uint32_t value, Tensor& to, bool is_needed) {
 [[gnu::always_inline]] inline void Playback::play_records(std::uint32_t end) {
   for (std::uint32_t i = played_; i-- > end;) {
     Record& record = (*context_.reel)[i];
-    if (record.tapes & tape_ && !(record.outputs_and_flags & Record::alike && play_alike(record)))
+    if (record.tapes & tape_ && !(record.outputs_and_flags & Record::alike && play_alike(record))) {
+      only_played_ = false;
       play_record(record);
+    }
   }
 }
 void Playback::play_down_to(std::uint32_t record) {
@@ -163,7 +165,8 @@ inline bool Playback::add_to(Tensor& slot, const Tensor& dx) {
   if (on_cpu(sum) && !pass) return false;
   const Body* const summands[] = {&sum, Access::body(dx)};
   Body* output = &sum;
-  const GateCall call{core_ops.add, summands, 2, {}, context_.site, &output, 1, nullptr};
+  const GateCall call{core_ops.add, summands,    2, {},          context_.site, &output, 1,
+                      nullptr,      Part::value, 1, only_played_};
   if (hooked) tell_begin(context_, call);
   if (on_cpu(sum)) {
     const void* inputs[] = {sum.data, summands[1]->data};
@@ -205,7 +208,8 @@ bool Playback::add_product(Tensor& slot, const Body& a, Transposed a_transposed,
   }
   const Body* inputs[] = {&x, &y};
   Body* output = Access::body(adds ? slot : made);
-  const GateCall call{core_ops.matmul, inputs, 2, {}, context_.site, &output, 1, nullptr};
+  const GateCall call{core_ops.matmul, inputs, 2,       {},          context_.site,
+                      &output,         1,      nullptr, Part::value, adds};
   if (context_.mode) [[unlikely]] {
     for (Body* view : {&x, &y}) view->references = 1, view->owner = nullptr;
     tell_begin(context_, call);
@@ -297,6 +301,7 @@ bool Playback::play_alike(Record& record) {
   if (!slot.requests) slot.gradient = Tensor();
   copies_.clear();
   let_go(record);
+  only_played_ = true;
   return true;
 }
 
@@ -332,7 +337,8 @@ void Playback::play_pointwise(const Record& record, const Kernels& kernels) {
              : new_gradient(context_, op, device, given.dtype, given.shape, given.elements);
   Body* output = Access::body(adds ? slot : dx);
   const GateCall call{
-      const_cast<Op&>(op), values.bodies, 4, {}, record.site(), &output, 1, nullptr, part};
+      const_cast<Op&>(op), values.bodies, 4, {}, record.site(), &output, 1, nullptr, part, adds,
+      only_played_};
   if (context_.mode & observed) tell_begin(context_, call);
   if (pass)
     run_pass(pass, given.elements, values.of, 4, given.dtype,
@@ -476,7 +482,8 @@ void Playback::play_fused(Record& record, Device device) {
                        results.data(),
                        inputs,
                        nullptr,
-                       Part::gradients};
+                       Part::gradients,
+                       accumulate};
   if (context_.mode & observed) tell_begin(context_, event);
   run_gradient(*record.op, Part::gradients, options, call, device, record.site());
   if (context_.mode) tell_gradient_end(event);

@@ -172,6 +172,7 @@ class Playback {
   std::uint32_t start_, target_, first_value_;
   std::uint32_t played_;  // the last record that was
   bool keeps_saved_, listened_, at_once_ = false;
+  bool only_played_ = false;  // no other code has run since an observer was told of a kernel
   Caller caller_;
   // The inputs of the current record whose gradients are still to be computed, a bit for each (bit
   // 63: all from there on); and those of them whose slots were empty.

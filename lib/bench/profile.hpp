@@ -70,11 +70,11 @@ class Recorder final : public OwnedObserver {
   static constexpr std::size_t most_chunks = 40;
   Recorder(ProfileSession& session, Context& context, int number);
 
-  void op_begins(const GateCall& call) override { push(&call.op, call.part, call.site); }
+  void op_begins(const GateCall& call) override { begins(call); }
   void op_ends(const GateCall& call) override { pop(call); }
-  void gradient_begins(const GateCall& call) override { push(&call.op, call.part, call.site); }
+  void gradient_begins(const GateCall& call) override { begins(call); }
   void gradient_ends(const GateCall& call) override { pop(call); }
-  void backward_begins(const Body&) override { push(nullptr, Part::value, {}); }
+  void backward_begins(const Body&) override { push(nullptr, Part::value, {}).begin = ticks_now(); }
   void backward_ends(bool finished) override;
   void kernel_begins(const DeviceCall& call) override;
   void kernel_ends(const DeviceCall& call) override;
@@ -101,8 +101,10 @@ class Recorder final : public OwnedObserver {
   };
   static constexpr std::size_t most_open = 1024;
 
-  void push(const Op* op, Part part, Caller site);
+  void begins(const GateCall& call);
+  Open& push(const Op* op, Part part, Caller site);
   void pop(const GateCall& call);
+  void pop_call(const GateCall& call, Ticks now, std::int64_t moved, std::int64_t made);
   /// An op ends before those that began after it: they are passes of a replay, which begin together
   /// and end in the order of their beginnings, or have thrown.
   void pop_inner(std::size_t at, Ticks now, std::int64_t moved, std::int64_t made);
@@ -118,7 +120,9 @@ class Recorder final : public OwnedObserver {
   Context& context_;
   const std::int64_t live_before_;
   const int number_;
-  std::vector<Open> open_;
+  const std::unique_ptr<Open[]> open_{new Open[most_open]};
+  std::size_t depth_ = 0;  // of open_
+  Ticks last_end_ = 0;     // of a call
   // The passes that have not ended are open_[pass_] and the following ones. They began together
   // with open_[first_pass_], and each has so many ticks.
   std::size_t pass_ = 0, first_pass_ = 0;

@@ -17,26 +17,29 @@
 
 namespace reel::detail {
 namespace {
-std::int64_t bytes_of(const Body* const* bodies, int count) {
-  std::int64_t bytes = 0;
-  for (int i = 0; i < count; ++i)
-    if (bodies[i]) bytes += bodies[i]->bytes();
-  return bytes;
-}
-/// The bytes of results that have memory of their own, not that of an input. Sets `large` where one
-/// has a large block.
-std::int64_t bytes_made(const GateCall& call, bool& large) {
-  std::int64_t bytes = 0;
+/// What a call has read and written.
+struct Bytes {
+  std::int64_t moved = 0;  // of inputs and results
+  std::int64_t made = 0;   // of results that have memory of their own, not that of an input
+  bool large = false;      // a result has a large block
+};
+[[gnu::always_inline]] inline Bytes bytes_of(const GateCall& call) {
+  Bytes sum;
+  const Body* const* const inputs = call.inputs;
+  for (int i = 0, count = call.input_count; i < count; ++i)
+    if (const Body* const input = inputs[i]) sum.moved += input->bytes();
   for (int i = 0; i < call.output_count; ++i) {
-    const Body* const made = call.outputs[i];
-    if (!made || made->owner) continue;
-    bool own = true;
-    for (int k = 0; k < call.input_count; ++k)
-      own &= !call.inputs[k] || call.inputs[k]->data != made->data;
-    if (own) bytes += made->bytes();
-    large |= made->large_class != 0;
+    const Body* const output = call.outputs[i];
+    if (!output) continue;
+    const std::int64_t bytes = output->bytes();
+    sum.moved += bytes;
+    sum.large |= output->large_class != 0;
+    bool own = !output->owner && !(call.accumulates >> std::min(i, 31) & 1);
+    for (int k = 0, count = call.input_count; own && k < count; ++k)
+      own = !inputs[k] || inputs[k]->data != output->data;
+    if (own) sum.made += bytes;
   }
-  return bytes;
+  return sum;
 }
 constinit ProfileSession* sessions = nullptr;  // behind Lock::profiles
 }  // namespace
@@ -52,8 +55,7 @@ Recorder::Recorder(ProfileSession& session, Context& context, int number)
       live_before_(context.live_bytes),
       number_(number),
       count_above_(live_before_) {
-  only_looks = true;
-  open_.reserve(most_open);
+  only_looks = only_times = true;
   first_ = std::make_unique<Chunk>(1024);
   last_ = first_.get();
   chunks_ = 1;
@@ -70,44 +72,58 @@ Recorder::Chunk::Chunk(std::size_t most)
 }
 
 void Recorder::drop_passes() {
-  open_.resize(first_pass_);
+  depth_ = first_pass_;
   pass_ = first_pass_ = 0;
 }
 
-void Recorder::push(const Op* op, Part part, Caller site) {
+inline Recorder::Open& Recorder::push(const Op* op, Part part, Caller site) {
   if (pass_) [[unlikely]]
     drop_passes();
   // Ops that have thrown stay open.
-  if (open_.size() == most_open) [[unlikely]]
-    open_.clear();
-  open_.push_back({0, 0, op, part, site});
-  open_.back().begin = ticks_now();
+  if (depth_ == most_open) [[unlikely]]
+    depth_ = 0;
+  return open_[depth_++] = {0, 0, op, part, site};
+}
+/// A kernel that directly follows another one has the time between them: a clock takes about as
+/// long as a small kernel.
+void Recorder::begins(const GateCall& call) {
+  Open& open = push(&call.op, call.part, call.site);
+  open.begin = call.follows && last_end_ ? last_end_ : ticks_now();
 }
 
 void Recorder::pop(const GateCall& call) {
   const Ticks now = ticks_now();
+  const Bytes bytes = bytes_of(call);
+  if (bytes.large) [[unlikely]]
+    name_blocks(call);
+  if (depth_ && !pass_ && open_[depth_ - 1].op == &call.op && open_[depth_ - 1].part == call.part)
+      [[likely]] {
+    --depth_;
+    add(open_[depth_], now, bytes.moved, bytes.made, depth_);
+  } else {
+    pop_call(call, now, bytes.moved, bytes.made);
+  }
+  last_end_ = now;
+}
+/// A call that is not the last that has begun, or is a pass.
+void Recorder::pop_call(const GateCall& call, Ticks now, std::int64_t moved, std::int64_t made) {
   const auto is_call = [&](const Open& open) {
     return open.op == &call.op && open.part == call.part;
   };
-  bool large = false;
-  const std::int64_t made = bytes_made(call, large);
-  if (large) name_blocks(call);
-  const std::int64_t moved =
-      bytes_of(call.inputs, call.input_count) + bytes_of(call.outputs, call.output_count);
-  if (pass_) [[unlikely]] {
+  if (pass_) {
     if (is_call(open_[pass_])) {
       const Open& open = open_[pass_];
       add(open, open.begin + pass_ticks_, moved, made, first_pass_);
-      if (++pass_ == open_.size()) drop_passes();
+      if (++pass_ == depth_) drop_passes();
       return;
     }
     drop_passes();
   }
-  for (std::size_t i = open_.size(); i-- > 0;) {
+  for (std::size_t i = depth_; i-- > 0;) {
     if (!is_call(open_[i])) continue;
-    if (i + 1 < open_.size()) return pop_inner(i, now, moved, made);
+    if (i + 1 < depth_) return pop_inner(i, now, moved, made);
     add(open_[i], now, moved, made, i);
-    open_.pop_back();
+    --depth_;
     return;
   }
 }
@@ -115,9 +131,9 @@ void Recorder::pop(const GateCall& call) {
 void Recorder::pop_inner(std::size_t at, Ticks now, std::int64_t moved, std::int64_t made) {
   const Ticks all = now - open_[at].begin;
   // Where an error was thrown, the ops inside have perhaps not ended, and the time is this op's.
-  const std::size_t passes = std::exchange(thrown_, false) ? 1 : open_.size() - at;
+  const std::size_t passes = std::exchange(thrown_, false) ? 1 : depth_ - at;
   pass_ticks_ = passes == 1 ? 0 : all / passes;
-  for (std::size_t i = at + 1; i < open_.size(); ++i)
+  for (std::size_t i = at + 1; i < depth_; ++i)
     open_[i].begin = passes == 1 ? now : open_[at].begin + pass_ticks_ * (i - at);
   add(open_[at], passes == 1 ? now : open_[at].begin + pass_ticks_, moved, made, at);
   first_pass_ = at;
@@ -127,14 +143,15 @@ void Recorder::pop_inner(std::size_t at, Ticks now, std::int64_t moved, std::int
 void Recorder::backward_ends(bool) {
   const Ticks now = ticks_now();
   if (pass_) drop_passes();
-  while (!open_.empty() && open_.back().op) open_.pop_back();
-  if (open_.empty()) return;
-  add(open_.back(), now, 0, 0, open_.size() - 1);
-  open_.pop_back();
+  while (depth_ && open_[depth_ - 1].op) --depth_;
+  if (!depth_) return;
+  --depth_;
+  add(open_[depth_], now, 0, 0, depth_);
+  last_end_ = 0;
 }
 
-void Recorder::add(const Open& open, Ticks end, std::int64_t moved, std::int64_t made,
-                   std::size_t outer) {
+inline void Recorder::add(const Open& open, Ticks end, std::int64_t moved, std::int64_t made,
+                          std::size_t outer) {
   if (outer > 0) open_[outer - 1].inside += end - open.begin;
   if (context_.live_bytes > count_above_) [[unlikely]]
     count_live();
@@ -221,8 +238,8 @@ ProfileSession::ProfileSession()
 SpanKey ProfileSession::maker(const Context& context) const {
   const Caller site = context.site;
   for (const Recorder* each : recorders_) {
-    if (each->thread_ended_ || &each->context_ != &context || each->open_.empty()) continue;
-    const Recorder::Open& open = each->open_.back();
+    if (each->thread_ended_ || &each->context_ != &context || each->depth_ == 0) continue;
+    const Recorder::Open& open = each->open_[each->depth_ - 1];
     const Caller line = open.site.file ? open.site : site;
     return {open.op, open.part, line.file, line.line};
   }

@@ -17,8 +17,10 @@ struct GateCall {
   Caller site;
   Body* const* outputs;  // allocated before the first interceptor
   int output_count;
-  const Variable* updated;  // the Variables that an update writes; as many as outputs
-  Part part = Part::value;  // another only for interceptors that take gradients, and observers
+  const Variable* updated;   // the Variables that an update writes; as many as outputs
+  Part part = Part::value;   // another only for interceptors that take gradients, and observers
+  unsigned accumulates = 0;  // bit i: adds to output i, which was made before; for observers
+  bool follows = false;      // only code of the library has run since the event before this one
 };
 
 struct CallView;

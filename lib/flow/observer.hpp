@@ -77,6 +77,9 @@ class Observer {
   /// Whether it runs no op, reads no element and throws nothing. Then nothing need be paused while
   /// it handles an event, which takes 30 ns. It must not look at outputs where an op begins.
   bool only_looks = false;
+  /// Whether it handles no events of reads, writes, records and complete gradients. If no observer
+  /// does, these events are left out.
+  bool only_times = false;
   /// Whether its scope has ended on another thread than its own.
   bool ended_elsewhere() const { return __atomic_load_n(&ended_, __ATOMIC_RELAXED); }
 
@@ -126,6 +129,11 @@ class ObserverPause {
   Context& context_;
   Observer* observers_;
 };
+
+/// Whether the one observer of this thread `only_times`. Call it where Mode::observed is set.
+inline bool only_times(const Context& context) {
+  return context.observers->only_times && !context.observers->next;
+}
 
 // Each of these is to be called where Mode::observed is set.
 /// Notifies observers of the op, or of the gradient kernel if call.part says so.

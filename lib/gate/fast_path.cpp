@@ -2,6 +2,8 @@
 // The fast path of pointwise ops of one and two inputs. The inputs have one dtype and are stored in
 // row-major order on the CPU. An input of two may also be a C++ number, a row that is repeated,
 // or a transposed matrix. All other calls go through run().
+#include <optional>
+
 #include "lib/body/live.hpp"
 #include "lib/gate/marks.hpp"
 #include "lib/gate/observed_call.hpp"
@@ -215,9 +217,10 @@ template <Needed needed>
     for (int i = 0; i < 2; ++i) origins[i] = origin_of(context, i ? y : x, bodies[i]);
   const std::uint64_t tapes = origins[0].tapes | origins[1].tapes;
   const Operand* const operands[] = {&x, &y};
-  Body number{};
-  if (any && pair.numbers) set_number(number, pair);
-  const Body* const inputs[] = {pair.a ? pair.a : &number, pair.b ? pair.b : &number};
+  std::optional<Body> number;
+  if (any && pair.numbers) set_number(number.emplace(), pair);
+  Body* const of_number = number ? &*number : nullptr;
+  const Body* const inputs[] = {pair.a ? pair.a : of_number, pair.b ? pair.b : of_number};
   CallOf<any> call(context, op, operands, inputs, 2);
   const unsigned needs = tapes ? needs_of(op, origins, 2) : 0;
   Tensor result = run_pair(context, x, y, pair, needs, call);

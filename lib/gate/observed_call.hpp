@@ -29,7 +29,7 @@ class ObservedCall {
     tell_end(context_, call_);
   }
   void recorded(const Record& record) const {
-    if (observed_) tell_recorded(context_, record);
+    if (observed_ && !only_times(context_)) tell_recorded(context_, record);
   }
 
  private:

@@ -227,8 +227,9 @@ void run_into(Op& op, std::initializer_list<Operand> operands, OptionsView optio
   const KernelCall call{
       inputs.bodies.data(), &place, options.data, static_cast<int>(operands.size()), 1, 1};
   const Caller site = context.site_of(x.caller());
-  const GateCall event{op,     inputs.bodies.data(), call.input_count, options, site, &place, 1,
-                       nullptr};
+  const GateCall event{
+      op, inputs.bodies.data(), call.input_count, options, site, &place, 1, nullptr, Part::value,
+      1};
   if (context.mode & observed) [[unlikely]]
     tell_begin(context, event);
   run_kernel(op, options, call, site);

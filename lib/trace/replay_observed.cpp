@@ -20,7 +20,8 @@ struct Replay::ToldCall {
             outputs.data(),
             static_cast<int>(outputs.size()),
             updated.empty() ? nullptr : updated.data(),
-            instruction->part};
+            instruction->part,
+            instruction->how};
   }
 };
 

@@ -92,6 +92,28 @@ TEST_CASE("A profile has the kernels of gradients inside of the backward pass", 
   CHECK(pass.total_seconds < profile.seconds());
 }
 
+TEST_CASE("A gradient that is added to another one takes no memory", "[profile]") {
+  const auto results = [](auto loss, const char* name, const Variable& w) {
+    const Profile profile = reel::profile([&] {
+      GradientTape tape;
+      tape.gradient(sum(loss()), w);
+    });
+    return row(profile, name);
+  };
+  Variable w("w", ones({10, 10}));
+  const Tensor x = ones({10, 10});
+  const ProfileRow product = results([&] { return w * w; }, "gradient of multiply", w);
+  CHECK(product.calls == 2);  // one for each input
+  CHECK(product.result_bytes == 400);
+  const ProfileRow soft =
+      results([&] { return softmax(w) + softmax(w); }, "gradient of softmax", w);
+  CHECK(soft.calls == 2);
+  CHECK(soft.result_bytes == 400);
+  const ProfileRow matrix = results([&] { return matmul(x, w) + matmul(x, w); }, "matmul", w);
+  CHECK(matrix.calls == 4);
+  CHECK(matrix.result_bytes == 2 * 400 + 400);  // the second product is added to the first
+}
+
 TEST_CASE("A profile has the ops of a function inside of the function", "[profile]") {
   const auto twice =
       custom_gradient([](Tensor x) { return std::pair(exp(x) + 1, [](Tensor dy) { return dy; }); });
