@@ -24,22 +24,23 @@ struct Bytes {
   bool large = false;      // a result has a large block
 };
 [[gnu::always_inline]] inline Bytes bytes_of(const GateCall& call) {
-  Bytes sum;
+  std::int64_t moved = 0, made = 0;  // in registers
+  bool large = false;
   const Body* const* const inputs = call.inputs;
-  for (int i = 0, count = call.input_count; i < count; ++i)
-    if (const Body* const input = inputs[i]) sum.moved += input->bytes();
+  const int count = call.input_count;
+  for (int i = 0; i < count; ++i)
+    if (const Body* const input = inputs[i]) moved += input->bytes();
   for (int i = 0; i < call.output_count; ++i) {
     const Body* const output = call.outputs[i];
     if (!output) continue;
     const std::int64_t bytes = output->bytes();
-    sum.moved += bytes;
-    sum.large |= output->large_class != 0;
+    moved += bytes;
+    large |= output->large_class != 0;
     bool own = !output->owner && !(call.accumulates >> std::min(i, 31) & 1);
-    for (int k = 0, count = call.input_count; own && k < count; ++k)
-      own = !inputs[k] || inputs[k]->data != output->data;
-    if (own) sum.made += bytes;
+    for (int k = 0; own && k < count; ++k) own = !inputs[k] || inputs[k]->data != output->data;
+    if (own) made += bytes;
   }
-  return sum;
+  return {moved, made, large};
 }
 constinit ProfileSession* sessions = nullptr;  // behind Lock::profiles
 }  // namespace
