@@ -79,13 +79,22 @@ struct CsvReader : FileReader<CsvRow> {
   /// Appends the text of a cell up to its closing quote, and returns the place behind the quote.
   std::size_t quoted_cell(Files& files, std::string& text, std::string_view& line,
                           std::size_t at) const {
+    const Place opened = files.line_place();
     while (true) {
       const std::size_t quote = line.find('"', at);
       text.append(line.substr(at, quote - at));
       if (quote == line.npos) {
         text += files.line_end();
         at = 0;
-        if (!files.line(line)) files.fail("a closing quote", "the end of the file");
+        if (!files.line(line)) {
+          files.mark(opened);
+          // The rows behind this line are not lost.
+          const Place end = files.place();
+          files.go_to(opened);
+          if (!files.begin() || !files.line(line)) files.go_to(end);
+          files.mark(opened);
+          files.fail("a closing quote", "the end of the file");
+        }
       } else if (quote + 1 < line.size() && line[quote + 1] == '"') {
         text += '"';
         at = quote + 2;

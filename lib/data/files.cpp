@@ -11,6 +11,8 @@
 
 #include <reel/error.hpp>
 
+#include "lib/io/wire.hpp"
+
 namespace reel::data {
 namespace {
 constexpr std::size_t first_bytes = 1 << 16;  // of a buffer
@@ -18,18 +20,23 @@ constexpr std::string_view order_mark = "\xef\xbb\xbf";
 
 }  // namespace
 
-std::int64_t line_of(const std::string& path, std::int64_t offset) {
-  const io::File file(path, 0);
-  if (!file.is_open()) return 0;
-  std::vector<char> bytes(first_bytes);
+std::int64_t line_of(const std::string& path, std::int64_t offset) try {
+  Files text({path}, {}, Files::Kind::text, "line_of", {});
   std::int64_t line = 1;
-  for (auto left = static_cast<std::size_t>(offset); left > 0;) {
-    const std::size_t part = std::min(left, bytes.size());
-    if (!file.read_all(bytes.data(), part)) return 0;
-    line += std::count(bytes.data(), bytes.data() + part, '\n');
-    left -= part;
+  if (!text.begin()) return line;
+  for (auto left =
+           static_cast<std::uint64_t>(offset) - static_cast<std::uint64_t>(text.place().offset);
+       left > 0 && left <= static_cast<std::uint64_t>(offset);) {
+    std::string_view ahead = text.ahead();
+    if (ahead.empty()) return 0;
+    ahead = ahead.substr(0, left);
+    line += std::count(ahead.begin(), ahead.end(), '\n');
+    text.skip(ahead.size());
+    left -= ahead.size();
   }
   return line;
+} catch (const IoError&) {
+  return 0;
 }
 
 std::string quoted(std::string_view text) {
@@ -52,23 +59,14 @@ Files::Files(Paths paths, Place from, Kind kind, std::string_view op, Caller cal
 }
 
 bool Files::begin() {
-  while (!input_ || left() == 0) {
-    if (input_) {
-      input_.reset();
-      ++file_;
-      seek(0);
-    }
+  while (!input_ || !has(1)) {
+    if (input_) leave();
     if (file_ == static_cast<std::int64_t>(paths_.size())) return false;
     mark();
     try {
-      input_ = make_owned<io::Input>(path(), op_, caller_);
-      if (offset_ > input_->size())
-        input_->fail("a file of at least " + std::to_string(offset_) + " bytes",
-                     std::to_string(input_->size()));
+      open();
     } catch (const IoError&) {
-      input_.reset();
-      ++file_;
-      seek(0);
+      leave();
       throw;
     }
     opened_ = true;
@@ -78,21 +76,53 @@ bool Files::begin() {
   return true;
 }
 
+void Files::open() {
+  input_ = make_owned<io::Input>(path(), op_, caller_);
+  if (is_compressed()) {
+    unzipped_ = make_owned<Unzipped>(*input_);
+    unzipped_->skip(offset_);
+  }
+  const std::uint64_t end = unzipped_ ? unzipped_->position() : input_->size();
+  if (offset_ > end)
+    input_->fail("a file of at least " + std::to_string(offset_) + " bytes", std::to_string(end));
+}
+
+/// Records begin with a length and its checksum, which no other bytes fit by chance.
+bool Files::is_compressed() const {
+  unsigned char start[io::record_head] = {};
+  const auto count =
+      static_cast<std::size_t>(std::min<std::uint64_t>(sizeof start, input_->size()));
+  input_->read(0, start, count);
+  const bool is_gzip = start[0] == gzip_mark[0] && start[1] == gzip_mark[1];
+  if (kind_ == Kind::text) return is_gzip;
+  const bool is_zlib = (start[0] & 15) == 8 && (start[0] << 8 | start[1]) % 31 == 0;
+  return (is_gzip || is_zlib) && count > 2 &&
+         !io::is_record_head(reinterpret_cast<const char*>(start));
+}
+
+void Files::leave() {
+  unzipped_.reset();
+  input_.reset();
+  ++file_;
+  seek(0);
+}
+
 void Files::restart() {
   seek(0);
-  if (kind_ == Kind::text && left() >= order_mark.size() &&
+  if (kind_ == Kind::text && has(order_mark.size()) &&
       std::string_view(bytes(order_mark.size()), order_mark.size()) != order_mark)
     seek(0);
 }
 
 void Files::go_to(Place place) {
+  unzipped_.reset();
   input_.reset();
   file_ = place.file;
   go_to(place.offset);
 }
 
 bool Files::more() {
-  if (offset_ + size_ == input_->size()) return false;
+  if (!unzipped_ && offset_ + size_ == input_->size()) return false;
   if (at_ > 0) {
     std::memmove(buffer_.data(), buffer_.data() + at_, size_ - at_);
     offset_ += at_;
@@ -100,20 +130,39 @@ bool Files::more() {
     at_ = 0;
   }
   if (size_ == buffer_.size()) buffer_.resize(std::max(2 * size_, first_bytes));
-  const auto part = static_cast<std::size_t>(
-      std::min<std::uint64_t>(buffer_.size() - size_, input_->size() - offset_ - size_));
+  std::size_t part;
   try {
-    input_->read(offset_ + size_, buffer_.data() + size_, part);
+    part = read_more(buffer_.data() + size_, buffer_.size() - size_);
   } catch (const IoError&) {
     leave();
     throw;
   }
   size_ += part;
+  return part > 0;
+}
+std::size_t Files::read_more(char* to, std::size_t most) {
+  const std::uint64_t from = offset_ + size_;
+  if (!unzipped_) {
+    const auto part =
+        static_cast<std::size_t>(std::min<std::uint64_t>(most, input_->size() - from));
+    input_->read(from, to, part);
+    return part;
+  }
+  if (from < unzipped_->position()) unzipped_ = make_owned<Unzipped>(*input_);
+  unzipped_->skip(from - unzipped_->position());
+  return unzipped_->take(to, most);
+}
+
+bool Files::has(std::uint64_t count) {
+  if (!unzipped_) return left() >= count;
+  while (size_ - at_ < count)
+    if (!more()) return false;
   return true;
 }
 
 bool Files::line(std::string_view& line) {
   std::size_t seen = 0;
+  line_place_ = place();
   while (true) {
     const char* const from = buffer_.data() + at_;
     const std::size_t filled = size_ - at_;
@@ -152,7 +201,7 @@ std::string_view Files::ahead() {
 }
 
 std::string Files::at_mark() const {
-  if (kind_ == Kind::binary) return "byte " + std::to_string(mark_.offset);
+  if (kind_ == Kind::records) return "byte " + std::to_string(mark_.offset);
   return "line " + std::to_string(line_of(path(), mark_.offset));
 }
 std::string Files::where() const {

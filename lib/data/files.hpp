@@ -14,18 +14,21 @@
 
 #include <reel/data/reader.hpp>
 
+#include "lib/data/unzipped.hpp"
 #include "lib/io/input.hpp"
 
 namespace reel::data {
 using Paths = std::vector<std::string>;
 
 /// What has been read of files, and what comes next. An element lies in one file. Errors name
-/// `op`, which must live as long.
+/// `op`, which must live as long. Texts that gzip has compressed, and records that gzip or zlib
+/// have compressed, are read as what they contain. Places in such a file count bytes of its
+/// content.
 class Files {
  public:
-  /// Errors name lines of a text, and bytes of other files. The mark of the byte order at the
-  /// beginning of a text is skipped.
-  enum class Kind : bool { text, binary };
+  /// Errors name lines of a text, and bytes of records. The mark of the byte order at the beginning
+  /// of a text is skipped.
+  enum class Kind : bool { text, records };
   Files(Paths paths, Place from, Kind kind, std::string_view op, Caller caller);
 
   /// Whether a file has bytes left. Opens the next file where the last one has ended, and marks
@@ -43,19 +46,23 @@ class Files {
   /// Goes to a byte of the file.
   void go_to(std::int64_t offset) { seek(static_cast<std::uint64_t>(offset)); }
   /// Leaves out the rest of the file, because no element can be found there.
-  void leave() { seek(input_->size()); }
+  void leave();
 
   Place place() const { return {file_, static_cast<std::int64_t>(offset_ + at_)}; }
   Place marked() const { return mark_; }
   const std::string& path() const { return paths_[static_cast<std::size_t>(mark_.file)]; }
-  /// Bytes of the file that have not been read.
-  std::uint64_t left() const { return input_->size() - offset_ - at_; }
+  /// Whether the file has so many bytes that have not been read.
+  bool has(std::uint64_t count);
+  /// Bytes of the file that have not been read, where has() has returned false.
+  std::uint64_t left() const { return unzipped_ ? size_ - at_ : input_->size() - offset_ - at_; }
   /// The next line of the file without its end, "\n" or "\r\n". False at the end of the file. The
   /// line is valid until the next call of a function that reads.
   bool line(std::string_view& line);
+  /// Where the line begins that was read last.
+  Place line_place() const { return line_place_; }
   /// The end of the line that was read last: "\n", "\r\n", or nothing at the end of the file.
   std::string_view line_end() const { return line_end_; }
-  /// The next bytes, of which the file must have so many. Valid as a line is.
+  /// The next bytes, of which has() has returned true. Valid as a line is.
   const char* bytes(std::size_t count);
   /// All bytes that are in memory; at least one, unless the file has ended. Valid as a line is.
   std::string_view ahead();
@@ -71,6 +78,9 @@ class Files {
 
  private:
   bool more();
+  std::size_t read_more(char* to, std::size_t most);
+  void open();
+  bool is_compressed() const;
   void seek(std::uint64_t offset) { offset_ = offset, at_ = size_ = 0; }
   std::string at_mark() const;
 
@@ -78,14 +88,16 @@ class Files {
   const Kind kind_;
   const std::string_view op_;
   const Caller caller_;
-  Owned<io::Input> input_;  // null where no file is open
-  std::int64_t file_;       // that is open, or is opened next
+  Owned<io::Input> input_;    // null where no file is open
+  Owned<Unzipped> unzipped_;  // null where the file is not compressed
+  std::int64_t file_;         // that is open, or is opened next
   std::vector<char> buffer_;
   std::size_t at_ = 0, size_ = 0;  // in the buffer: what is read, what is filled
   std::uint64_t offset_;           // of the buffer in the file
   Place mark_;
   bool opened_ = false;
   std::string_view line_end_;
+  Place line_place_;
 };
 
 /// A reader of files. Of a format, `read` gives the next element of the file, or false where the

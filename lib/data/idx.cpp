@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <zlib.h>
-
-#include <algorithm>
 #include <array>
 #include <new>
 #include <optional>
@@ -9,57 +6,10 @@
 
 #include <reel/data/images.hpp>
 
-#include "lib/io/elements.hpp"
+#include "lib/data/unzipped.hpp"
 
 namespace reel::data {
 namespace {
-/// What a gzip file has compressed.
-class Unzipped : public io::Bytes {
- public:
-  explicit Unzipped(const io::Input& input) : input_(input) {
-    if (::inflateInit2(&stream_, 16 + MAX_WBITS) != Z_OK) throw std::bad_alloc();
-  }
-  ~Unzipped() override { ::inflateEnd(&stream_); }
-  Unzipped(const Unzipped&) = delete;
-  Unzipped& operator=(const Unzipped&) = delete;
-  void read(void* to, std::size_t bytes) override {
-    if (take(to, bytes) != bytes) input_.fail("a whole file", "the end of what gzip compressed");
-  }
-  /// The number of bytes that were there.
-  std::size_t take(void* to, std::size_t bytes) {
-    constexpr std::size_t most = 1 << 30;  // that zlib can count
-    std::size_t all = 0;
-    while (all < bytes && !ended_) {
-      stream_.next_out = static_cast<Bytef*>(to) + all;
-      const std::size_t part = std::min(bytes - all, most);
-      stream_.avail_out = static_cast<uInt>(part);
-      if (stream_.avail_in == 0) fill();
-      const int result = ::inflate(&stream_, Z_NO_FLUSH);
-      all += part - stream_.avail_out;
-      ended_ = result == Z_STREAM_END;
-      if (result == Z_MEM_ERROR) throw std::bad_alloc();
-      if (result != Z_OK && !ended_) input_.fail("a whole file of gzip", "damaged bytes");
-    }
-    return all;
-  }
-
- private:
-  void fill() {
-    const auto part =
-        static_cast<std::size_t>(std::min<std::uint64_t>(packed_.size(), input_.size() - at_));
-    if (part == 0) input_.fail("a whole file of gzip", "the end of the file");
-    input_.read(at_, packed_.data(), part);
-    at_ += part;
-    stream_.next_in = reinterpret_cast<Bytef*>(packed_.data());
-    stream_.avail_in = static_cast<uInt>(part);
-  }
-  const io::Input& input_;
-  z_stream stream_ = {};
-  std::vector<char> packed_ = std::vector<char>(1 << 15);
-  std::uint64_t at_ = 0;
-  bool ended_ = false;
-};
-
 const io::FileDType* dtype_of_code(unsigned char code) {
   constexpr std::string_view names[] = {"uint8", "int8",    "",       "int16",
                                         "int32", "float32", "float64"};
@@ -90,7 +40,7 @@ Tensor read_idx(const std::string& path, Caller caller) try {
   if (input.size() >= 2) input.read(0, start, 2);
   const std::uint64_t size = input.size();
   Tensor x;
-  if (start[0] == 0x1f && start[1] == 0x8b) {
+  if (start[0] == gzip_mark[0] && start[1] == gzip_mark[1]) {
     Unzipped bytes(input);
     x = read_array(bytes, size * io::most_ratio, input);
     char more = 0;

@@ -2,6 +2,7 @@
 #include <reel/data/records.hpp>
 
 #include <fcntl.h>
+#include <zlib.h>
 
 #include <cerrno>
 #include <cstring>
@@ -16,33 +17,35 @@ namespace reel::data {
 namespace {
 using io::record_head, io::record_tail;
 
+[[noreturn]] void cut(Files& files, std::uint64_t length) {
+  const std::uint64_t left = files.left();
+  files.leave();
+  files.fail("a record of " + std::to_string(length) + " bytes", std::to_string(left) + " bytes");
+}
+/// The data of the next record, valid until files are read again.
+std::string_view read_record(Files& files) {
+  if (!files.has(record_head)) cut(files, record_head);
+  const char* const head = files.bytes(record_head);
+  std::uint64_t length;
+  std::memcpy(&length, head, sizeof length);
+  if (!io::is_record_head(head)) {
+    files.leave();
+    files.fail("a length with its checksum", "another checksum");
+  }
+  if (length > UINT64_MAX - record_tail || !files.has(length + record_tail)) cut(files, length);
+  const std::string_view data(files.bytes(length + record_tail), length);
+  std::uint32_t sum;
+  std::memcpy(&sum, data.data() + length, sizeof sum);
+  if (sum != io::masked_crc32c(data)) files.fail("a record with its checksum", "another checksum");
+  return data;
+}
+
 struct Records : FileReader<std::string> {
   using FileReader::FileReader;
+  bool overwrites() const override { return true; }
   bool read(Files& files, std::string& element) override {
-    if (files.left() < record_head) cut(files, record_head);
-    const char* const head = files.bytes(record_head);
-    std::uint64_t length;
-    std::memcpy(&length, head, sizeof length);
-    if (!fits({head, sizeof length}, head + sizeof length)) {
-      files.leave();
-      files.fail("a length with its checksum", "another checksum");
-    }
-    if (files.left() < record_tail || length > files.left() - record_tail) cut(files, length);
-    const char* const data = files.bytes(length + record_tail);
-    if (!fits({data, length}, data + length))
-      files.fail("a record with its checksum", "another checksum");
-    element.assign(data, length);
+    element = read_record(files);
     return true;
-  }
-  static bool fits(std::string_view bytes, const char* stored) {
-    std::uint32_t sum;
-    std::memcpy(&sum, stored, sizeof sum);
-    return sum == io::masked_crc32c(bytes);
-  }
-  [[noreturn]] static void cut(Files& files, std::uint64_t length) {
-    const std::uint64_t left = files.left();
-    files.leave();
-    files.fail("a record of " + std::to_string(length) + " bytes", std::to_string(left) + " bytes");
   }
 };
 
@@ -53,6 +56,8 @@ class Wire {
   bool more() const { return at_ != end_; }
   bool failed() const { return failed_; }
   std::uint64_t varint() {
+    if (more() && static_cast<signed char>(*at_) >= 0) [[likely]]
+      return static_cast<unsigned char>(*at_++);
     std::uint64_t value = 0;
     for (int shift = 0; shift < 64 && more(); shift += 7) {
       const auto byte = static_cast<unsigned char>(*at_++);
@@ -188,11 +193,25 @@ bool read_example(std::string_view record, Example& example) {
   features.resize(count);
   return !message.failed();
 }
+struct Examples : FileReader<Example> {
+  using FileReader::FileReader;
+  bool overwrites() const override { return true; }
+  bool read(Files& files, Example& element) override {
+    const std::string_view record = read_record(files);
+    if (!read_example(record, element))
+      files.fail("a message tf.train.Example",
+                 quoted(record) + " of " + std::to_string(record.size()) + " bytes");
+    return true;
+  }
+};
 }  // namespace
 
 Owned<Reader<std::string>> open_tfrecords(std::vector<std::string> files, Place from,
                                           Caller caller) {
-  return open_reader<Records>(Files::Kind::binary, files, from, "open_tfrecords", caller);
+  return open_reader<Records>(Files::Kind::records, files, from, "open_tfrecords", caller);
+}
+Owned<Reader<Example>> open_examples(std::vector<std::string> files, Place from, Caller caller) {
+  return open_reader<Examples>(Files::Kind::records, files, from, "open_examples", caller);
 }
 
 const Feature* Example::find(std::string_view name) const {
@@ -249,19 +268,48 @@ std::string serialize(const Example& example, Caller caller) try {
 }
 
 struct RecordWriter::Output {
+  Output(const std::string& file_path, Compression how)
+      : path(file_path), file(path, O_WRONLY | O_CREAT | O_TRUNC), compression(how) {
+    constexpr int memory_level = 8, of_gzip = 16;  // zlib's default; a gzip header
+    if (compression == Compression::none) return;
+    const int window = MAX_WBITS + (compression == Compression::gzip ? of_gzip : 0);
+    if (::deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, window, memory_level,
+                       Z_DEFAULT_STRATEGY) != Z_OK)
+      throw std::bad_alloc();
+  }
+  ~Output() {
+    if (compression != Compression::none) ::deflateEnd(&stream);
+  }
   const std::string path;
   io::File file;
+  const Compression compression;
   std::string waiting = {};
+  z_stream stream = {};
   /// Writes all that waits. The bytes are lost if the disk does not take them.
-  void flush(Caller caller) {
-    const bool written = file.write_all(waiting.data(), waiting.size());
+  void flush(bool last, Caller caller) {
+    const bool written = compression == Compression::none
+                             ? file.write_all(waiting.data(), waiting.size())
+                             : write_packed(last);
     waiting.clear();
     if (!written)
       io::fail_file(caller, "RecordWriter", path, "a disk that takes more", std::strerror(errno));
   }
+  bool write_packed(bool last) {
+    std::vector<char> packed(1 << 16);
+    stream.next_in = reinterpret_cast<Bytef*>(waiting.data());
+    stream.avail_in = static_cast<uInt>(waiting.size());
+    bool written = true;
+    do {
+      stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+      stream.avail_out = static_cast<uInt>(packed.size());
+      ::deflate(&stream, last ? Z_FINISH : Z_NO_FLUSH);
+      written = written && file.write_all(packed.data(), packed.size() - stream.avail_out);
+    } while (stream.avail_out == 0);
+    return written;
+  }
 };
-RecordWriter::RecordWriter(const std::string& path, Caller caller) try
-    : output_(new Output{path, {path, O_WRONLY | O_CREAT | O_TRUNC}}) {
+RecordWriter::RecordWriter(const std::string& path, RecordWriterOptions options, Caller caller) try
+    : output_(new Output(path, options.compression)) {
   if (!output_->file.is_open())
     io::fail_file(caller, "RecordWriter", path, "a file to write", std::strerror(errno));
 } catch (const std::bad_alloc&) {
@@ -275,18 +323,22 @@ RecordWriter::~RecordWriter() {
 }
 void RecordWriter::write(std::string_view record, Caller caller) try {
   constexpr std::size_t most_waiting = 1 << 18;
+  constexpr std::size_t most_packed = 1 << 30;  // zlib counts 32 bits
   if (!output_->file.is_open())
     fail<Error>(caller, "RecordWriter", "write", "an open file", "a closed one");
   const std::size_t before = output_->waiting.size();
+  if (output_->compression != Compression::none && record.size() > most_packed)
+    fail<Error>(caller, "RecordWriter", "write", "a compressed record of at most 1 GiB",
+                std::to_string(record.size()) + " bytes");
   io::append_record(output_->waiting, record);
   io::seal_record(output_->waiting.data() + before);
-  if (output_->waiting.size() >= most_waiting) output_->flush(caller);
+  if (output_->waiting.size() >= most_waiting) output_->flush(false, caller);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "RecordWriter");
 }
 void RecordWriter::close(Caller caller) try {
   if (!output_->file.is_open()) return;
-  output_->flush(caller);
+  output_->flush(true, caller);
   if (!output_->file.close())
     io::fail_file(caller, "RecordWriter", output_->path, "a disk that takes more",
                   std::strerror(errno));

@@ -59,6 +59,9 @@ Pipeline<std::string> lines(std::vector<std::string> files, Caller caller) {
 Pipeline<std::string> tfrecords(std::vector<std::string> files, Caller caller) {
   return files_stream("tfrecords", std::move(files), open_tfrecords, caller);
 }
+Pipeline<Example> examples(std::vector<std::string> files, Caller caller) {
+  return files_stream("examples", std::move(files), open_examples, caller);
+}
 Pipeline<CsvRow> csv(std::vector<std::string> files, CsvOptions options, Caller caller) {
   const auto open = [options](const std::vector<std::string>& names, Place place, Caller at) {
     return open_csv(names, options, place, at);

@@ -19,7 +19,7 @@ struct Trees : FileReader<Tree> {
   bool read(Files& files, Tree& tree) override {
     skip_space(files);
     files.mark();
-    if (files.left() == 0) return false;
+    if (files.ahead().empty()) return false;
     if (next(files) != '(') {
       std::string_view line;
       files.line(line);

@@ -65,6 +65,12 @@ inline std::size_t record_size(const char* record) {
   std::memcpy(&length, record, sizeof length);
   return record_head + length + record_tail;
 }
+/// Whether these record_head bytes are a length with its checksum.
+inline bool is_record_head(const char* head) {
+  std::uint32_t sum;
+  std::memcpy(&sum, head + sizeof(std::uint64_t), sizeof sum);
+  return sum == masked_crc32c({head, sizeof(std::uint64_t)});
+}
 /// Writes the checksum of the data, after they changed.
 inline void seal_record(char* record) {
   const std::size_t length = record_size(record) - record_head - record_tail;

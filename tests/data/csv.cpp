@@ -102,6 +102,12 @@ TEST_CASE("ragged rows and open quotes are errors, and the rows behind them are 
                          "a delimiter behind the closing quote, got 'x' at line 2");
   check_refused<IoError>([&] { File("a\n1\n\"2\n3\n").rows(); },
                          "a closing quote, got the end of the file at line 3");
+  const File open("a,b\n1,2\n\"3\n\",\"4\n5,6\n7,8\n");
+  check_refused<IoError>([&] { open.rows(); },
+                         "a closing quote, got the end of the file at line 4");
+  errors = 0;
+  CHECK(open.texts({}, &errors) == Texts{"1|2", "5|6", "7|8"});  // only these rows are wrong
+  CHECK(errors == 1);
   check_refused<IoError>([&] { File("\"a\n").rows(); },
                          "a closing quote, got the end of the file at line 1");
   check_refused<IoError>([&] { File("a,b\n1,2\n").rows({.columns = {"x"}}); },

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Arrays in the format IDX. The bytes are made here by the format's description.
-#include <zlib.h>
-
 #include <reel/reel.hpp>
 
 #include "data/read_all.hpp"
+#include "data/zipped.hpp"
 #include "support/refused.hpp"
 
 namespace reel::tests {
@@ -17,19 +16,6 @@ std::string idx(char type, const std::vector<std::uint32_t>& lengths, const std:
   std::string bytes = {'\0', '\0', type, static_cast<char>(lengths.size())};
   for (const std::uint32_t length : lengths) bytes += big(length);
   return bytes + elements;
-}
-std::string zipped(const std::string& bytes) {
-  std::string packed(bytes.size() + 1000, '\0');
-  z_stream stream{};
-  REQUIRE(deflateInit2(&stream, 9, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY) == Z_OK);
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
-  stream.avail_in = static_cast<uInt>(bytes.size());
-  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
-  stream.avail_out = static_cast<uInt>(packed.size());
-  REQUIRE(deflate(&stream, Z_FINISH) == Z_STREAM_END);
-  packed.resize(stream.total_out);
-  deflateEnd(&stream);
-  return packed;
 }
 struct File {
   Folder folder;

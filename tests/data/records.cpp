@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // TFRecord files and tf.train.Example: bytes that are made here from the published formats.
 // peers.py has files of TensorFlow.
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
 #include <reel/reel.hpp>
 
 #include "data/read_all.hpp"
+#include "data/zipped.hpp"
 #include "lib/io/wire.hpp"
 #include "support/refused.hpp"
 
@@ -59,7 +61,7 @@ TEST_CASE("the checksum is CRC-32C, with and without the processor's instruction
   CHECK(io::crc32c("123456789") == 0xe3069283);  // of the catalogue of CRCs
   CHECK(io::crc32c_by_table("123456789") == 0xe3069283);
   std::string bytes;
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < 400; ++i) {
     CHECK(io::crc32c(bytes) == slow_sum(bytes));
     CHECK(io::crc32c_by_table(bytes) == slow_sum(bytes));
     bytes += static_cast<char>(37 * i);
@@ -133,6 +135,106 @@ TEST_CASE("a RecordWriter writes what the reader reads") {
   data::RecordWriter full("/dev/full");
   full.write("x");
   check_refused<IoError>([&] { full.close(); }, "a disk that takes more");
+}
+
+TEST_CASE("compressed records are read and written") {
+  Texts records = {"", "a", std::string("\0\n", 2)};
+  std::string noise;
+  for (unsigned i = 0, x = 1; i < 300'000; ++i)
+    noise += static_cast<char>((x = x * 69069 + 1) >> 24);
+  records.push_back(noise);
+  records.emplace_back("last");
+  std::string bytes;
+  for (const std::string& data : records) bytes += record(data);
+  const Folder folder;
+  for (const data::Compression how : {data::Compression::gzip, data::Compression::zlib}) {
+    const std::string ours = folder.file("ours"), plain = folder.file("plain");
+    {
+      data::RecordWriter writer(ours, {.compression = how});
+      for (const std::string& data : records) writer.write(data);
+    }
+    const std::string packed = contents(ours);
+    CHECK(unzipped(packed) == bytes);
+    CHECK(File(packed).read() == records);
+    CHECK(File(zipped(bytes, how)).read() == records);
+    write_file(plain, bytes);
+    check_places(open_records, {ours, plain, ours});
+    int errors = 0;
+    CHECK(File(packed.substr(0, packed.size() / 2)).read(&errors) == Texts{"", "a", records[2]});
+    CHECK(errors == 1);
+    check_refused<IoError>([&] { File(packed.substr(0, packed.size() / 2)).read(); },
+                           "a whole file of gzip or zlib");
+    const std::string empty = folder.file("empty");
+    data::RecordWriter(empty, {.compression = how}).close();
+    CHECK(read_all(*data::open_tfrecords({empty})).empty());
+    const std::string head = little(~std::uint64_t{} - 3, 8);
+    check_refused<IoError>([&] { File(zipped(head + masked(head) + "1234", how)).read(); },
+                           "a record of 18446744073709551612 bytes, got 4 bytes at byte 0");
+  }
+  const std::string half = zipped(record("a"), data::Compression::gzip);
+  CHECK(File(half + half).read() == Texts{"a", "a"});  // gzip files that were joined
+  // A record whose length looks like the first bytes of gzip.
+  const std::string long_record(0x88b1f, 'x');
+  CHECK(File(record(long_record)).read() == Texts{long_record});
+  fuzz<std::string>(open_records,
+                    zipped(record("first") + record("second"), data::Compression::gzip),
+                    {"\x1f\x8b", std::string(8, '\0')});
+}
+
+TEST_CASE("texts are read from files of gzip too") {
+  const Folder folder;
+  const std::string path = folder.file("x.csv.gz");
+  write_file(path, zipped("\xef\xbb\xbfname,n\na,1\nb,2\nc,x\n", data::Compression::gzip));
+  CHECK(read_all(*data::open_lines({path})) == Texts{"name,n", "a,1", "b,2", "c,x"});
+  double sum = 0;
+  const auto add = [&] {
+    for (const data::CsvRow& row : data::csv({path})) sum += row.number("n");
+  };
+  check_refused<IoError>(add, "a number in column 'n', got 'x' at line 4");
+  CHECK(sum == 3);
+}
+
+TEST_CASE("examples are the records, parsed") {
+  const Folder folder;
+  const std::string path = folder.file("x");
+  std::vector<data::Example> all;
+  {
+    data::RecordWriter writer(path);
+    for (std::int64_t i = 0; i < 200; ++i) {  // features that come and go, in memory that is reused
+      data::Example example;
+      if (i % 3) example.features.push_back({"i", {}, {}, std::vector<std::int64_t>(i % 7, i)});
+      if (i % 2) example.features.push_back({"f", {}, {0.5f * static_cast<float>(i)}, {}});
+      if (i % 5) example.features.push_back({"b", {std::string(i % 40, 'b'), "c"}, {}, {}});
+      writer.write(data::serialize(example));
+      all.push_back(example);
+    }
+    writer.write("no message");
+  }
+  const auto same = [](const data::Example& a, const data::Example& b) {
+    return std::equal(a.features.begin(), a.features.end(), b.features.begin(), b.features.end(),
+                      [](const data::Feature& x, const data::Feature& y) {
+                        return x.name == y.name && x.bytes == y.bytes && x.floats == y.floats &&
+                               x.integers == y.integers;
+                      });
+  };
+  std::size_t i = 0;
+  check_refused<IoError>(
+      [&] {
+        for (const data::Example& example : data::examples({path})) {
+          REQUIRE(same(example, all[i]));
+          REQUIRE(data::serialize(example) == data::serialize(all[i]));
+          ++i;
+        }
+      },
+      "open_examples: \"x\": expected a message tf.train.Example, got 'no message' of 10 bytes at "
+      "byte");
+  CHECK(i == 200);
+  std::vector<std::string> mapped;
+  for (const std::string& text :
+       data::examples({path}).skip_errors().map([](data::Example x) { return data::serialize(x); }))
+    mapped.push_back(text);
+  REQUIRE(mapped.size() == 200);
+  for (std::size_t k = 0; k < 200; ++k) CHECK(mapped[k] == data::serialize(all[k]));
 }
 
 TEST_CASE("an Example has bytes, floats and integers by their names") {

@@ -39,7 +39,7 @@ struct MapJob {
   Owned<Cursor<T>> cursor;
 
   bool pull(Slot& slot, std::int64_t want) {
-    slot.in = {};
+    slot.in.clear();
     slot.at = at;
     if (!cursor->next(slot.in, want)) return false;
     at += static_cast<std::int64_t>(slot.in.elements.size());

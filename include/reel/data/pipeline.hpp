@@ -349,7 +349,7 @@ class Pipeline {
         at_ = none;
         std::rethrow_exception(error);
       }
-      chunk_ = {};
+      chunk_.clear();
       at_ = 0;
       if (fetch()) continue;
       left_ = 0;

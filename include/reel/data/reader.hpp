@@ -18,6 +18,9 @@ struct Reader {
   /// Writes the next element to `element`; returns false at the end. After an exception the next
   /// call goes on behind the element that was wrong, or returns false where that cannot be found.
   virtual bool next(T& element) = 0;
+  /// Whether next() replaces all of an element that it has given before. A pipeline then gives it
+  /// such elements again, to use their memory.
+  virtual bool overwrites() const { return false; }
   /// Where the next element begins.
   virtual Place place() const = 0;
   /// Where the last element was, for errors: "words.csv: line 3".

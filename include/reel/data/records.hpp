@@ -17,21 +17,37 @@ namespace reel::data {
 /// The records of TFRecord files, as bytes. Both checksums of a record are compared. Throws IoError
 /// for a checksum that does not fit, for a record that is cut, and for a file that cannot be read.
 /// The next call goes on with the next record if the length of the wrong one is right, and with the
-/// next file otherwise. Compressed files are not read.
+/// next file otherwise. Files that gzip or zlib have compressed are recognized by their first
+/// bytes; a Place counts the bytes of their content, and a reader that begins at one decompresses
+/// all before it.
 REEL_API Owned<Reader<std::string>> open_tfrecords(std::vector<std::string> files, Place from = {},
                                                    Caller caller = Caller::here());
 
+struct Example;
+/// The records as messages tf.train.Example: what parse_example() makes of each, without a copy of
+/// its bytes. Throws IoError for a record that is no such message, and as open_tfrecords() does.
+REEL_API Owned<Reader<Example>> open_examples(std::vector<std::string> files, Place from = {},
+                                              Caller caller = Caller::here());
+
+/// How TFRecord files are compressed.
+enum class Compression : std::uint8_t { none, gzip, zlib };
+/// Options of RecordWriter.
+struct RecordWriterOptions {
+  Compression compression = Compression::none;
+};
 /// Writes a TFRecord file. An old file is replaced. A process that is killed leaves the records
-/// that were written before; the last one may be cut.
+/// that were written before; the last one may be cut. Of a compressed file it leaves the beginning.
 class REEL_API RecordWriter {
  public:
   /// Throws IoError if the file cannot be written.
-  explicit RecordWriter(const std::string& path, Caller caller = Caller::here());
+  explicit RecordWriter(const std::string& path, RecordWriterOptions options = {},
+                        Caller caller = Caller::here());
   /// As close(), but an error is lost.
   ~RecordWriter();
   RecordWriter(const RecordWriter&) = delete;
   RecordWriter& operator=(const RecordWriter&) = delete;
-  /// Appends a record. Throws IoError if the disk does not take it.
+  /// Appends a record. Throws IoError if the disk does not take it, and Error for one of more than
+  /// 1 GiB in a compressed file.
   void write(std::string_view record, Caller caller = Caller::here());
   /// Writes what is still in memory, and closes the file. Throws IoError as write() does.
   void close(Caller caller = Caller::here());

@@ -50,6 +50,14 @@ struct Chunk {
   std::vector<T> elements;
   Point before = {}, after = {};
   std::exception_ptr error = {};
+  bool overwrites = false;  // see Reader
+  std::vector<T> used = {};
+  /// Empties it. Keeps elements whose memory the reader uses again.
+  void clear() {
+    Chunk empty;
+    if (overwrites) empty.used = std::move(elements);
+    *this = std::move(empty);
+  }
 };
 
 /// What a step is called in reports, and how long it took. All threads add to the counts.
