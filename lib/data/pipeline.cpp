@@ -115,9 +115,13 @@ Generator& ElementScope::at(std::int64_t position) {
   return generator_;
 }
 
-void Trail::note(std::int64_t position, const Point& point) {
+void Trail::note(std::int64_t position, const Point& point, std::int64_t errors) {
   if (!places.empty() && position - places.back().position < spacing) return;
-  places.push_back({position, point});
+  places.push_back({position, point, errors});
+}
+void Trail::count_from_first() {
+  const std::int64_t before = first().errors;
+  for (Place& place : places) place.errors -= before;
 }
 void Trail::forget(std::int64_t position) {
   std::size_t first = 0;

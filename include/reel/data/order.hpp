@@ -197,10 +197,13 @@ struct REEL_API Trail {
   struct Place {
     std::int64_t position;
     Point point;
+    std::int64_t errors;  // exceptions before it
   };
   std::vector<Place> places;
   std::int64_t spacing = 64;
-  void note(std::int64_t position, const Point& point);
+  void note(std::int64_t position, const Point& point, std::int64_t errors = 0);
+  /// Counts exceptions from the first place on.
+  void count_from_first();
   /// Forgets what lies before the last place at or before `position`.
   void forget(std::int64_t position);
   const Place& first() const { return places.front(); }
@@ -240,28 +243,32 @@ class BufferStage final : public StreamStage<T> {
         : stage(own),
           epoch(number),
           order{mixed(own.seed_, static_cast<std::uint64_t>(number)), own.buffer_} {}
-    /// Reads again what was in the slots.
+    /// Reads again what was in the slots, and the exceptions that have not been given.
     void start(const Point& from) {
-      std::int64_t own[3] = {};  // the position of the place, outputs, elements taken
-      Point place = inner(from.words, own, 3);
+      // The position of the place; outputs, elements taken; exceptions since then, and those of
+      // them that have been given.
+      std::int64_t own[5] = {};
+      Point place = inner(from.words, own, 5);
       given = own[1];
       taken = own[0];
       positions = order.slots_after(given, own[2]);
       cursor = stage.before_->open(epoch, place);
       trail.note(taken, place);
+      told = own[4];
       slots.resize(positions.size());
       std::vector<std::pair<std::int64_t, std::size_t>> wanted;
       for (std::size_t i = 0; i < positions.size(); ++i) wanted.emplace_back(positions[i], i);
       sort_pairs(wanted);
-      for (std::size_t found = 0; taken < own[2];) {
-        Chunk<T> in;
-        if (!cursor->next(in, own[2] - taken)) break;
-        for (T& element : in.elements) {
+      for (std::size_t found = 0; taken < own[2] || errors < own[3];) {
+        const bool all_taken = taken == own[2];
+        if (!cursor->next(ready, all_taken ? 1 : own[2] - taken)) break;
+        if (all_taken && !ready.elements.empty()) break;  // another source than before
+        for (T& element : ready.elements) {
           if (found < wanted.size() && wanted[found].first == taken)
             slots[wanted[found++].second] = std::move(element);
           ++taken;
         }
-        trail.note(taken, in.after);
+        finish_chunk();
       }
       point = at();
     }
@@ -270,6 +277,7 @@ class BufferStage final : public StreamStage<T> {
       while (static_cast<std::int64_t>(out.elements.size()) < want && !out.error) {
         if (next_late < late.size()) {
           out.error = late[next_late++];
+          ++told;
         } else if (!ended && static_cast<std::int64_t>(slots.size()) < stage.buffer_) {
           slots.emplace_back();
           positions.push_back(0);
@@ -278,7 +286,7 @@ class BufferStage final : public StreamStage<T> {
           const std::size_t slot = order.draw(given++, static_cast<std::int64_t>(slots.size()));
           out.elements.push_back(std::move(slots[slot]));
           take(slot);
-          if (given % stage.buffer_ == 0) trail.forget(lowest());
+          if (given % stage.buffer_ == 0 && next_late == late.size()) forget();
         } else {
           break;
         }
@@ -289,10 +297,8 @@ class BufferStage final : public StreamStage<T> {
     /// Puts the next element into a slot; at the end the last slot's.
     void take(std::size_t slot) {
       while (!ended && used == ready.elements.size()) {
-        if (ready.error) late.push_back(ready.error);
-        ready = {};
-        used = 0;
         ended = !cursor->next(ready, 64);
+        if (ready.elements.empty()) finish_chunk();
       }
       if (ended) {
         slots[slot] = std::move(slots.back());
@@ -303,15 +309,26 @@ class BufferStage final : public StreamStage<T> {
       }
       slots[slot] = std::move(ready.elements[used]);
       positions[slot] = taken++;
-      if (++used == ready.elements.size()) trail.note(taken, ready.after);
+      if (++used == ready.elements.size()) finish_chunk();
     }
-    std::int64_t lowest() const {
+    /// All elements of the chunk have been taken.
+    void finish_chunk() {
+      if (ready.error && errors++ >= told) late.push_back(ready.error);
+      if (!ready.elements.empty() || ready.error) trail.note(taken, ready.after, errors);
+      ready = {};
+      used = 0;
+    }
+    void forget() {
       std::int64_t low = taken;
       for (const std::int64_t position : positions) low = position < low ? position : low;
-      return low;
+      trail.forget(low);
+      errors -= trail.first().errors;
+      told -= trail.first().errors;
+      trail.count_from_first();
     }
     Point at() const {
-      return outer(trail.first().point, std::array{trail.first().position, given, taken});
+      return outer(trail.first().point,
+                   std::array{trail.first().position, given, taken, errors, told});
     }
     std::string where() const override { return "an item of " + stage.notes.text; }
     void stop() noexcept override { cursor->stop(); }
@@ -327,6 +344,8 @@ class BufferStage final : public StreamStage<T> {
     std::vector<std::exception_ptr> late;  // of the stream; each is given by itself
     std::size_t used = 0, next_late = 0;
     std::int64_t given = 0, taken = 0;
+    // Exceptions since the first place of the trail, and those of them that have been given.
+    std::int64_t errors = 0, told = 0;
     bool ended = false;
   };
   std::uint64_t seed_;

@@ -69,7 +69,7 @@ struct Notes {
   REEL_API void add(std::int64_t more_elements, std::int64_t since) const;
 };
 REEL_API std::int64_t nanoseconds_now();
-/// The thread's name for this process; a fork has another one.
+/// The number of the process; a fork has another one.
 REEL_API int process_number();
 
 /// Throws an ItemError for the current exception; MemoryError and ItemError pass as they are.
