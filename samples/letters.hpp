@@ -2,8 +2,6 @@
 // A text letter by letter: the King James Bible of Debian's package bible-kjv, or any file.
 #pragma once
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <reel/reel.hpp>
 #include <set>
 #include <stdexcept>
@@ -27,9 +25,8 @@ inline std::string bible() {
 }
 
 inline std::string read(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  if (text.empty()) throw std::runtime_error(path + ": cannot be read, or is empty");
+  std::string text = reel::data::read_text(path);
+  if (text.empty()) throw std::runtime_error(path + " is empty");
   return text;
 }
 

@@ -190,14 +190,55 @@ Column crossed(std::vector<Column> parts, CountNumber buckets, Caller caller) tr
   fail_memory(caller, "crossed");
 }
 
+Column Column::with(std::string_view text, double number, bool is_number, Caller caller) const {
+  const bool takes_numbers = kind_ == Kind::numeric || kind_ == Kind::bucketized;
+  if (kind_ == Kind::crossed)
+    fail<Error>(caller, "missing", "column", "one that is not crossed",
+                "'" + io::escaped(name_) + "'", "Call missing() of its parts.");
+  if (takes_numbers != is_number)
+    fail<Error>(caller, "missing", "column",
+                is_number ? "one of numbers, numeric() or bucketized()"
+                          : "one of texts, hashed() or categorical()",
+                "'" + io::escaped(name_) + "'");
+  Column column = *this;
+  column.may_miss_ = true;
+  column.missing_number_ = number;
+  column.missing_text_ = text;
+  return column;
+}
+Column Column::missing(double number, Caller caller) const try {
+  return with({}, number, true, caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "missing");
+}
+Column Column::missing(std::string text, Caller caller) const try {
+  return with(text, 0, false, caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "missing");
+}
+double Column::number(const CsvRow& row, Caller caller) const {
+  const Key column{name_, caller};
+  return may_miss_ ? row.number(column, missing_number_) : row.number(column);
+}
+std::string_view Column::text(const CsvRow& row, Caller caller) const {
+  const std::string_view text = row[{name_, caller}];
+  return may_miss_ && text.find_first_not_of(" \t") == text.npos ? missing_text_ : text;
+}
 std::int64_t Column::id(const CsvRow& row, Caller caller) const {
   switch (kind_) {
     case Kind::bucketized:
-      return bucket_of(row.number({name_, caller}), boundaries_);
+      return bucket_of(number(row, caller), boundaries_);
     case Kind::hashed:
-      return bucket_of(row[{name_, caller}], size_);
-    case Kind::categorical:
-      return vocabulary_->id(row[{name_, caller}], caller);
+      return bucket_of(text(row, caller), size_);
+    case Kind::categorical: {
+      const std::string_view word = text(row, caller);
+      const std::int64_t id = vocabulary_->find(word);
+      if (id < 0 && vocabulary_->unknown() < 0)
+        fail<IndexError>(caller, "Columns", "'" + io::escaped(name_) + "'",
+                         "one of the " + to_text(vocabulary_->size()) + " words of its vocabulary",
+                         quoted(word), "Give the vocabulary an unknown word.");
+      return id < 0 ? vocabulary_->unknown() : id;
+    }
     case Kind::numeric:
     case Kind::crossed:
       break;
@@ -224,8 +265,8 @@ void Columns::write(const CsvRow& row, std::int64_t* ids, float* numbers, Caller
   std::int64_t first = 0;
   for (const Column& column : columns_) {
     if (column.kind_ == Column::Kind::numeric)
-      *numbers++ = static_cast<float>((row.number({column.name_, caller}) - column.mean_) /
-                                      column.deviation_);
+      *numbers++ =
+          static_cast<float>((column.number(row, caller) - column.mean_) / column.deviation_);
     else
       *ids++ = first + column.id(row, caller);
     first += column.size_;

@@ -9,6 +9,7 @@
 #include "lib/body/text.hpp"
 #include "lib/data/files.hpp"
 #include "lib/io/atomic_file.hpp"
+#include "lib/pool/process.hpp"
 #include "lib/tensor/raw.hpp"
 
 namespace reel::data {
@@ -106,8 +107,62 @@ Vocabulary::Vocabulary(const std::vector<std::string>& words, const VocabularyOp
   fail_memory(caller, "Vocabulary");
 }
 
+/// The id of the unknown word, then the length and the bytes of each word; numbers have eight
+/// bytes.
+Tensor Vocabulary::packed() const try {
+  std::size_t size = sizeof unknown_;
+  for (const std::string& word : words()) size += sizeof size + word.size();
+  const RawTensor made = raw_tensor(DType::uint8, Shape({size}));
+  if (!made.tensor.defined()) fail_memory({}, "Vocabulary");
+  auto* to = static_cast<char*>(made.elements);
+  const auto put = [&](const void* from, std::size_t count) {
+    if (count > 0) std::memcpy(to, from, count);
+    to += count;
+  };
+  put(&unknown_, sizeof unknown_);
+  for (const std::string& word : words()) {
+    const std::uint64_t length = word.size();
+    put(&length, sizeof length);
+    put(word.data(), word.size());
+  }
+  return made.tensor;
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "Vocabulary");
+}
+void Vocabulary::take_loaded() const try {
+  const auto refuse = [] {
+    fail<Error>({}, "Vocabulary", "fields", "the words of a saved Vocabulary", "something else");
+  };
+  if (!state_.defined() || state_.dtype() != DType::uint8 || state_.rank() != 1) refuse();
+  const std::vector<std::uint8_t> bytes = state_.to_vector<std::uint8_t>();
+  std::string_view left(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const auto number = [&] {
+    std::uint64_t value = 0;
+    if (left.size() < sizeof value) refuse();
+    std::memcpy(&value, left.data(), sizeof value);
+    left.remove_prefix(sizeof value);
+    return value;
+  };
+  detail::WordTable table;
+  const auto unknown = static_cast<std::int64_t>(number());
+  while (!left.empty()) {
+    const std::uint64_t length = number();
+    if (length > left.size() || table.find(left.substr(0, length)) >= 0) refuse();
+    table.add(left.substr(0, length));
+    left.remove_prefix(length);
+  }
+  if (unknown < -1 || unknown >= static_cast<std::int64_t>(table.words().size())) refuse();
+  const Locked held(Lock::registration);
+  if (!__atomic_load_n(&loaded_, __ATOMIC_RELAXED)) return;  // another thread was faster
+  table_ = std::move(table);
+  unknown_ = unknown;
+  __atomic_store_n(&loaded_, false, __ATOMIC_RELEASE);
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "Vocabulary");
+}
+
 std::int64_t Vocabulary::id(std::string_view word, Caller caller) const try {
-  const std::int64_t found = table_.find(word);
+  const std::int64_t found = find(word);
   if (found >= 0) return found;
   if (unknown_ >= 0) return unknown_;
   fail<IndexError>(caller, "Vocabulary", "word", "one of its " + std::to_string(size()) + " words",

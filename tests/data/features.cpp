@@ -109,6 +109,30 @@ TEST_CASE("columns make ids and numbers of rows") {
   CHECK(wide(ids).shape() == Shape({3, 1}));
 }
 
+TEST_CASE("empty cells have the value that the column says") {
+  const auto rows = table("age,job,city\n17,cook,Rome\n, , \n");
+  const data::Vocabulary jobs(Texts{"none", "cook"});
+  const Column age = bucketized("age", {18, 25}).missing(20),
+               job = categorical("job", jobs).missing("none");
+  const Columns columns({age, numeric("age", 10).missing(12), job, hashed("city", 9).missing("?"),
+                         crossed({age, job}, 50)});
+  const auto [ids, numbers] = columns(rows);
+  CHECK(numbers.to_vector<float>() == std::vector<float>{7, 2});
+  const auto city = [](const char* name) {
+    return 5 + static_cast<std::int64_t>(hash_of(name) % 9);
+  };
+  CHECK(list(ids) == Integers{0, 3 + 1, city("Rome"), 14 + of_ids({0, 1}, 50),  //
+                              1, 3 + 0, city("?"), 14 + of_ids({1, 0}, 50)});
+  check_refused<IoError>([&] { Columns({numeric("age")})(rows); },
+                         "expected a number in column 'age', got ''");
+  check_refused<IndexError>([&] { Columns({categorical("job", jobs)})(rows); },
+                            "Columns: 'job': expected one of the 2 words");
+  check_refused<Error>([&] { age.missing("x"); }, "missing: column: expected one of texts");
+  check_refused<Error>([&] { job.missing(1.0); }, "missing: column: expected one of numbers");
+  check_refused<Error>([&] { crossed({age}, 2).missing(1.0); },
+                       "missing: column: expected one that is not crossed, got 'age'");
+}
+
 TEST_CASE("columns that do not fit are refused with the user's line") {
   const auto rows = table("age,job\nold,cook\n");
   check_refused<IoError>([&] { Columns({numeric("age")})(rows); },
@@ -116,7 +140,8 @@ TEST_CASE("columns that do not fit are refused with the user's line") {
   check_refused<Error>([&] { Columns({hashed("city", 2)})(rows); },
                        "CsvRow: column: expected one of age, job, got 'city'");
   check_refused<IndexError>([&] { Columns({categorical("job", data::Vocabulary())})(rows[0]); },
-                            "Vocabulary: word");
+                            "Columns: 'job': expected one of the 0 words of its vocabulary, got "
+                            "'cook'");
   check_refused<Error>([] { numeric("age", 0, 0); }, "numeric: deviation");
   check_refused<Error>([] { hashed("age", 0); }, "hashed: buckets");
   check_refused<Error>([] { bucketized("age", {2, 1}); }, "bucketized: boundaries");

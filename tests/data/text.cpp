@@ -3,6 +3,7 @@
 #include <reel/reel.hpp>
 
 #include "data/read_all.hpp"
+#include "data/zipped.hpp"
 #include "support/refused.hpp"
 
 namespace reel::tests {
@@ -32,6 +33,25 @@ TEST_CASE("lines end with a line feed, or with the file") {
                                "b"});
   CHECK(lines_of("\xef\xbb\xbf").empty());
   CHECK(lines_of(std::string("a\0b\n", 4)) == Texts{std::string("a\0b", 3)});
+}
+
+TEST_CASE("a text is read whole, and split into words") {
+  const Folder folder;
+  const std::string path = folder.file("x.txt");
+  const std::string text = "the dog\n" + std::string(200'000, 'x') + "\r\n";
+  write_file(path, "\xef\xbb\xbf" + text);
+  CHECK(data::read_text(path) == text);
+  write_file(path, zipped(text));
+  CHECK(data::read_text(path) == text);
+  write_file(path, "");
+  CHECK(data::read_text(path).empty());
+  check_refused<IoError>([&] { data::read_text(folder.file("none")); },
+                         "read_text: \"none\": expected a file to read");
+  CHECK(data::words_of("") == Texts{});
+  CHECK(data::words_of(" \t\r\n") == Texts{});
+  CHECK(data::words_of("a") == Texts{"a"});
+  CHECK(data::words_of(" the  dog's\tname,\n\xc3\xa9\f") ==
+        Texts{"the", "dog's", "name,", "\xc3\xa9"});
 }
 
 TEST_CASE("lines are longer than a buffer, and a buffer ends anywhere in them") {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Vocabularies and vectors of words. The files are made here; peers.py has files of gensim.
+#include <thread>
+
 #include <reel/reel.hpp>
 
 #include "data/read_all.hpp"
@@ -75,6 +77,45 @@ TEST_CASE("10,000 words have their ids") {
   const data::Vocabulary words(counts);
   for (int i = 0; i < 10'000; ++i) REQUIRE(words.id(std::to_string(i)) == i);
   CHECK(words.find("10000") == -1);
+}
+
+TEST_CASE("a vocabulary is saved and loaded with a model") {
+  struct Tagger {
+    data::Vocabulary words, tags;
+    nn::Linear layer{2, 3};
+    REEL_FIELDS(words, tags, layer)
+  };
+  const Folder folder;
+  const std::string path = folder.file("x.safetensors");
+  Tagger saved{data::Vocabulary(Texts{"<unk>", "a b", "", "\xff\n"}, {.unknown = "<unk>"}),
+               data::Vocabulary(Texts{"N"})};
+  io::save(path, saved);
+  Tagger loaded;
+  io::load(path, loaded);
+  CHECK(loaded.words.words() == saved.words.words());
+  CHECK(loaded.words.id("other") == 0);
+  CHECK(loaded.tags.id("N") == 0);
+  CHECK(loaded.tags.unknown() == -1);
+  io::save(path, loaded);  // without a use since it was loaded
+  Tagger again;
+  io::load(path, again);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&again] { CHECK(again.words.find("a b") == 1); });
+  for (std::thread& each : threads) each.join();
+  io::Checkpoints checkpoints(folder.file("run"));
+  checkpoints.save(3, saved);
+  Tagger resumed;
+  std::int64_t step = 0;
+  CHECK(checkpoints.resume(step, resumed));
+  CHECK(resumed.words.words() == saved.words.words());
+  for (const Tensor& state :
+       {tensor({1.0}), ones({3}).to(DType::uint8),
+        concat({tensor({1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 65})}).to(DType::uint8)}) {
+    data::Vocabulary wrong;
+    wrong.fields([&](std::string_view, Tensor& place) { place = state; });
+    CHECK_THROWS_AS(wrong.size(), Error);
+  }
 }
 
 TEST_CASE("a vocabulary is saved as a text and read again") {

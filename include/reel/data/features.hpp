@@ -46,6 +46,12 @@ class REEL_API Column {
   std::int64_t size() const { return size_; }
   /// "age", or "age x job" of a crossed column.
   const std::string& name() const REEL_LIFETIMEBOUND { return name_; }
+  /// The same column, with this number in the place of empty cells, which are errors otherwise. For
+  /// numeric() and bucketized(). Throws Error for other columns.
+  Column missing(double number, Caller caller = Caller::here()) const;
+  /// The same column, with this text in the place of empty cells. For hashed() and categorical().
+  /// Throws Error for other columns.
+  Column missing(std::string text, Caller caller = Caller::here()) const;
 
  private:
   friend class Columns;
@@ -57,6 +63,9 @@ class REEL_API Column {
   friend REEL_API Column crossed(std::vector<Column> parts, CountNumber buckets, Caller caller);
   Column() = default;
   std::int64_t id(const CsvRow& row, Caller caller) const;
+  double number(const CsvRow& row, Caller caller) const;
+  std::string_view text(const CsvRow& row, Caller caller) const;
+  Column with(std::string_view text, double number, bool is_number, Caller caller) const;
 
   enum class Kind : std::uint8_t { numeric, bucketized, hashed, categorical, crossed };
   Kind kind_ = Kind::numeric;
@@ -66,6 +75,9 @@ class REEL_API Column {
   std::vector<double> boundaries_;
   Shared<const Vocabulary> vocabulary_;
   std::vector<Column> parts_;
+  bool may_miss_ = false;
+  double missing_number_ = 0;
+  std::string missing_text_;
 };
 /// The number (x - mean) / deviation. Throws Error for a deviation that is not above 0.
 REEL_API Column numeric(std::string name, double mean = 0, double deviation = 1,
@@ -93,7 +105,8 @@ struct Inputs {
 /// nn::Embedding, or of an nn::EmbeddingBag, has the rows of all of them.
 ///
 ///     using namespace data::features;
-///     Columns columns({numeric("age", 38, 13), hashed("job", 100), bucketized("age", {25, 65})});
+///     Columns columns({numeric("age", 38, 13).missing(38), hashed("job", 100).missing("none"),
+///                      bucketized("income", {2e4, 5e4}).missing(0)});
 ///     nn::EmbeddingBag wide(columns.size(), 1, nn::Bag::sum);
 ///     auto [ids, numbers] = columns(rows);
 ///     Tensor scores = wide(ids);
@@ -106,7 +119,8 @@ class REEL_API Columns {
   std::int64_t id_count() const;
   std::int64_t number_count() const;
   /// The ids and numbers of rows. Throws what CsvRow throws for a column that a row does not have,
-  /// and for a text that is no number.
+  /// and for a text that is no number, also an empty one: see Column::missing(). Throws IndexError
+  /// that names the column for a text that a vocabulary does not have.
   Inputs operator()(const std::vector<CsvRow>& rows, Caller caller = Caller::here()) const;
   /// The ids [columns] and numbers [columns] of one row.
   Inputs operator()(const CsvRow& row, Caller caller = Caller::here()) const;

@@ -2,6 +2,7 @@
 // Files of lines.
 #pragma once  // defined in lib/data
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <reel/caller.hpp>
@@ -17,4 +18,13 @@ namespace reel::data {
 /// read; the next call goes on with the next file.
 REEL_API Owned<Reader<std::string>> open_lines(std::vector<std::string> files, Place from = {},
                                                Caller caller = Caller::here());
+
+/// The whole text of a file, which gzip may have compressed, without the mark of the byte order.
+/// Throws IoError if the file cannot be read.
+REEL_API std::string read_text(const std::string& path, Caller caller = Caller::here());
+
+/// The words of a text: what lies between spaces, tabs and line ends.
+///
+///     data::words_of(" the dog\tbarks\n")  // {"the", "dog", "barks"}
+REEL_API std::vector<std::string> words_of(std::string_view text, Caller caller = Caller::here());
 }  // namespace reel::data

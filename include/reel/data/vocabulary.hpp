@@ -80,26 +80,43 @@ class REEL_API Vocabulary {
   /// The number of words.
   std::int64_t size() const { return static_cast<std::int64_t>(words().size()); }
   /// All words, by their ids.
-  const std::vector<std::string>& words() const REEL_LIFETIMEBOUND { return table_.words(); }
+  const std::vector<std::string>& words() const REEL_LIFETIMEBOUND { return table().words(); }
   /// The id of a word; that of the unknown word if the vocabulary does not have it. Throws
   /// IndexError if it has no unknown word either.
   std::int64_t id(std::string_view word, Caller caller = Caller::here()) const;
   /// The ids of words, as id() gives them: [words], int64.
   Tensor ids(const std::vector<std::string>& words, Caller caller = Caller::here()) const;
   /// The id of a word, or -1 if the vocabulary does not have it.
-  std::int64_t find(std::string_view word) const { return table_.find(word); }
+  std::int64_t find(std::string_view word) const { return table().find(word); }
   /// The word with this id. Throws IndexError for an id that is not in [0, size()).
   const std::string& word(CountNumber id, Caller caller = Caller::here()) const REEL_LIFETIMEBOUND;
   /// The id of the unknown word; -1 if there is none.
-  std::int64_t unknown() const { return unknown_; }
+  std::int64_t unknown() const { return table(), unknown_; }
   /// Writes a text file with one word on each line, which replaces an old file as save_npy() does.
   /// The file does not say which word is the unknown one. Throws IoError if the file cannot be
   /// written, and Error for a word with a line end in it.
   void save(const std::string& path, Caller caller = Caller::here()) const;
+  /// For io::save(), io::load() and Checkpoints, which keep the words and the unknown one. No other
+  /// thread may use the vocabulary meanwhile. After a load of something else, the next call throws
+  /// Error.
+  void fields(const auto& field) {
+    state_ = packed();
+    field("vocabulary", state_);
+    __atomic_store_n(&loaded_, true, __ATOMIC_RELEASE);
+  }
 
  private:
-  detail::WordTable table_;
-  std::int64_t unknown_ = -1;
+  const detail::WordTable& table() const {
+    if (__atomic_load_n(&loaded_, __ATOMIC_ACQUIRE)) [[unlikely]]
+      take_loaded();
+    return table_;
+  }
+  Tensor packed() const;
+  void take_loaded() const;
+  mutable detail::WordTable table_;
+  mutable std::int64_t unknown_ = -1;
+  mutable Tensor state_;  // what a load has written
+  mutable bool loaded_ = false;
 };
 
 /// Reads the words of a text file, one on each line, in their order. `min_count` has no effect; of
