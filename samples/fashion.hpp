@@ -6,10 +6,26 @@
 #include <reel/reel.hpp>
 #include <string>
 
+#include "options.hpp"
+
 namespace fashion {
 inline constexpr std::array names = {"T-shirt", "trouser", "pullover", "dress", "coat",
                                      "sandal",  "shirt",   "sneaker",  "bag",   "boot"};
 inline constexpr const char* debian_folder = "/usr/share/datasets/fashion-mnist";
+
+/// The options of the samples that learn these pictures.
+struct Options : CommonOptions {
+  std::int64_t epochs, batch = 100;
+  double rate;
+  std::string data = debian_folder;
+  Options(std::int64_t passes, double learning_rate) : epochs(passes), rate(learning_rate) {}
+  void add_to(CommandLine& line) {
+    line.add("--data", data, "folder of the four files of Fashion-MNIST");
+    line.add("--epochs", epochs, "passes over the pictures")->check(CLI::PositiveNumber);
+    line.add("--batch", batch, "pictures a step")->check(CLI::Range(1, 60000));
+    line.add("--rate", rate, "Adam's learning rate at the start");
+  }
+};
 
 /// Pictures uint8 [count, 784] and labels uint8 [count].
 struct Set {

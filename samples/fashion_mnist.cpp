@@ -4,14 +4,13 @@
 #include <reel/reel.hpp>
 
 #include "fashion.hpp"
-#include "options.hpp"
 
 using namespace reel;
 
-struct Options : CommonOptions {
-  std::int64_t epochs = 10, batch = 100, hidden = 256;
-  double rate = 1e-3;
-  std::string data = fashion::debian_folder, model = "mlp";
+struct Options : fashion::Options {
+  std::int64_t hidden = 256;
+  std::string model = "mlp";
+  Options() : fashion::Options(10, 1e-3) {}
 };
 
 struct Perceptron {
@@ -85,11 +84,8 @@ int main(int argc, char** argv) {
   Options options;
   CommandLine line("A perceptron or a convolutional network learns Fashion-MNIST.", options);
   line.add("--model", options.model, "mlp or cnn")->check(CLI::IsMember({"mlp", "cnn"}));
-  line.add("--data", options.data, "folder of the four files of Fashion-MNIST");
-  line.add("--epochs", options.epochs, "passes over the pictures")->check(CLI::PositiveNumber);
-  line.add("--batch", options.batch, "pictures a step")->check(CLI::Range(1, 60000));
   line.add("--hidden", options.hidden, "width of the hidden layers")->check(CLI::PositiveNumber);
-  line.add("--rate", options.rate, "Adam's learning rate at the start");
+  options.add_to(line);
   return line.run(argc, argv, [&] {
     options.model == "cnn" ? run<Convolutions>(options) : run<Perceptron>(options);
   });

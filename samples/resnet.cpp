@@ -5,14 +5,13 @@
 #include <vector>
 
 #include "fashion.hpp"
-#include "options.hpp"
 
 using namespace reel;
 
-struct Options : CommonOptions {
-  std::int64_t epochs = 3, batch = 100, width = 16;
-  double rate = 2e-3;
-  std::string data = fashion::debian_folder, dtype = "bfloat16";
+struct Options : fashion::Options {
+  std::int64_t width = 16;
+  std::string dtype = "bfloat16";
+  Options() : fashion::Options(3, 2e-3) {}
 };
 
 /// Two convolutions, and the image itself beside them: y = relu(x + f(x)).
@@ -87,13 +86,10 @@ double accuracy(const Model& model, const fashion::Set& test) {
 int main(int argc, char** argv) {
   Options options;
   CommandLine line("A small residual network learns Fashion-MNIST.", options);
-  line.add("--data", options.data, "folder of the four files of Fashion-MNIST");
   line.add("--dtype", options.dtype, "of products: float32, bfloat16 or float16")
       ->check(CLI::IsMember({"float32", "bfloat16", "float16"}));
-  line.add("--epochs", options.epochs, "passes over the pictures")->check(CLI::PositiveNumber);
-  line.add("--batch", options.batch, "pictures a step")->check(CLI::Range(1, 60000));
   line.add("--width", options.width, "channels of the first block")->check(CLI::PositiveNumber);
-  line.add("--rate", options.rate, "Adam's learning rate at the start");
+  options.add_to(line);
   return line.run(argc, argv, [&] {
     const fashion::Set test = fashion::test(options.data);
     Model model(options.width);

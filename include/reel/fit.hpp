@@ -105,7 +105,7 @@ struct FitOptions {
   /// "validation/<metric>", after each epoch.
   SummaryWriter* board = nullptr;
   std::int64_t board_every = 10;
-  bool progress = false;  // a line on stdout, and one for each epoch
+  bool progress = false;  // a line on stdout with the mean loss of the epoch, one for each epoch
   detail::Function<void(FitStep&)> after_step = {};
   detail::Function<void(FitEpoch&)> after_epoch = {};
 };

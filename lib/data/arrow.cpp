@@ -70,7 +70,7 @@ class ColumnReader {
       const RawTensor valid = made(DType::boolean);
       auto* const to = static_cast<unsigned char*>(valid.elements);
       for (std::size_t i = 0; i < rows_; ++i) {
-        to[i] = !has_nulls || bit(validity, first_ + i);
+        to[i] = !has_nulls || is_valid(validity, i);
         if (!to[i] && !column.texts.empty()) column.texts[i].clear();
       }
       column.valid = on_current_device(valid.tensor, errors_.caller);
@@ -84,6 +84,10 @@ class ColumnReader {
                  got);
   }
   static bool bit(const unsigned char* bits, std::size_t i) { return bits[i / 8] >> i % 8 & 1; }
+  /// Whether element i is not null.
+  bool is_valid(const unsigned char* validity, std::size_t i) const {
+    return !validity || bit(validity, first_ + i);
+  }
   bool find_null(const unsigned char* validity) {
     for (null_row_ = 0; null_row_ < rows_; ++null_row_)
       if (!bit(validity, first_ + null_row_)) return true;
@@ -108,7 +112,7 @@ class ColumnReader {
     const auto* const from =
         static_cast<const From*>(buffer(1, rows_ > 0)) + (rows_ > 0 ? first_ : 0);
     for (std::size_t i = 0; i < rows_; ++i) {
-      const bool valid = !validity || bit(validity, first_ + i);
+      const bool valid = is_valid(validity, i);
       if constexpr (std::is_same_v<From, std::uint64_t>)
         if (valid && from[i] > INT64_MAX)
           fail("integers of at most 2^63 - 1",
@@ -157,8 +161,7 @@ class ColumnReader {
     const RawTensor x = made(DType::boolean);
     auto* const to = static_cast<unsigned char*>(x.elements);
     const auto* const bits = static_cast<const unsigned char*>(buffer(1, rows_ > 0));
-    for (std::size_t i = 0; i < rows_; ++i)
-      to[i] = (!validity || bit(validity, first_ + i)) && bit(bits, first_ + i);
+    for (std::size_t i = 0; i < rows_; ++i) to[i] = is_valid(validity, i) && bit(bits, first_ + i);
     return on_current_device(x.tensor, errors_.caller);
   }
   template <class Offset>
@@ -168,7 +171,7 @@ class ColumnReader {
     for (std::size_t i = 0; i < rows_; ++i) {
       const Offset begin = offsets[first_ + i], end = offsets[first_ + i + 1];
       if (begin < 0 || end < begin) fail("offsets that ascend", std::to_string(end));
-      if (begin == end || (validity && !bit(validity, first_ + i))) continue;
+      if (begin == end || !is_valid(validity, i)) continue;
       texts[i].assign(static_cast<const char*>(buffer(2, true)) + begin,
                       static_cast<std::size_t>(end - begin));
     }
@@ -189,7 +192,7 @@ class ColumnReader {
     const auto* const validity = static_cast<const unsigned char*>(buffer(0, false));
     column.texts.resize(rows_);
     for (std::size_t i = 0; i < rows_; ++i) {
-      if (validity && !bit(validity, first_ + i)) continue;
+      if (!is_valid(validity, i)) continue;
       if (positions[i] < 0 || positions[i] >= list->length)
         fail("positions in a dictionary", std::to_string(positions[i]));
       column.texts[i] = all.texts[static_cast<std::size_t>(positions[i])];

@@ -3,6 +3,7 @@
 
 #include <reel/data/stage.hpp>
 
+#include "lib/body/hash.hpp"
 #include "lib/pool/process.hpp"
 
 namespace reel::data::detail {
@@ -49,7 +50,7 @@ class Network {
       std::uint64_t left = x >> half_, right = x & mask_;
       for (std::uint64_t round = 0; round < 6; ++round) {
         const std::uint64_t next =
-            left ^ (turned(right + key_ + round * 0x9e3779b97f4a7c15u) & mask_);
+            left ^ (mix_bits(right + key_ + round * 0x9e3779b97f4a7c15u) & mask_);
         left = right;
         right = next;
       }
@@ -59,13 +60,6 @@ class Network {
   }
 
  private:
-  static std::uint64_t turned(std::uint64_t x) {
-    x ^= x >> 31;
-    x *= 0x7fb5d329728ea185u;
-    x ^= x >> 27;
-    x *= 0x81dadef4bc2dd44du;
-    return x ^ x >> 33;
-  }
   std::uint64_t key_, n_, mask_ = 0;
   int half_ = 1;
 };

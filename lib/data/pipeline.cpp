@@ -9,6 +9,7 @@
 #include <reel/ops.hpp>
 #include <reel/pinned.hpp>
 
+#include "lib/body/hash.hpp"
 #include "lib/body/text.hpp"
 
 namespace reel::data::detail {
@@ -95,12 +96,7 @@ void check_position(std::int64_t at, std::int64_t size, const Notes& notes) {
 }
 
 std::uint64_t mixed(std::uint64_t a, std::uint64_t b) {
-  std::uint64_t x = a ^ (b + 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
-  x ^= x >> 31;
-  x *= 0x7fb5d329728ea185u;
-  x ^= x >> 27;
-  x *= 0x81dadef4bc2dd44du;
-  return x ^ x >> 33;
+  return mix_bits(a ^ (b + 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u);
 }
 
 ElementScope::ElementScope(std::uint64_t seed, std::int64_t epoch)
@@ -243,10 +239,7 @@ std::size_t PipelineState::count(const std::vector<const Notes*>& steps) {
       steps.begin(), steps.end(), [](const Notes* step) { return !step->text.empty(); }));
 }
 std::uint64_t PipelineState::fingerprint(const std::vector<const Notes*>& steps, bool compact) {
-  std::uint64_t hash = 0xcbf29ce484222325u + compact;  // FNV-1a
-  for (const char letter : text(steps))
-    hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3u;
-  return hash;
+  return fnv1a(text(steps), fnv1a_start + compact);
 }
 std::string PipelineState::explain(const std::vector<const Notes*>& steps, std::int64_t loop,
                                    std::int64_t waited) {

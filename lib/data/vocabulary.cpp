@@ -6,6 +6,7 @@
 #include <reel/data/vocabulary.hpp>
 #include <reel/error.hpp>
 
+#include "lib/body/hash.hpp"
 #include "lib/body/text.hpp"
 #include "lib/data/files.hpp"
 #include "lib/io/atomic_file.hpp"
@@ -13,11 +14,7 @@
 #include "lib/tensor/raw.hpp"
 
 namespace reel::data {
-std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t hash = 14695981039346656037u;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
-  return hash;
-}
+std::uint64_t hash_of(std::string_view text) { return fnv1a(text); }
 
 namespace detail {
 /// The slot that has the word, or the empty one where it would be. A slot must be empty.

@@ -7,6 +7,7 @@
 
 #include "lib/body/access.hpp"
 #include "lib/body/dtypes.hpp"
+#include "lib/body/hash.hpp"
 #include "lib/body/text.hpp"
 #include "lib/graph/graph.hpp"
 
@@ -237,11 +238,8 @@ std::string Graph::dot() const try {
 
 std::uint64_t Graph::hash() const try {
   const detail::GraphData& data = *data_;
-  std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
-  const auto add = [&](std::string_view bytes) {
-    for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3u;
-    hash = (hash ^ 256) * 0x100000001b3u;
-  };
+  std::uint64_t hash = fnv1a_start;
+  const auto add = [&](std::string_view bytes) { hash = fnv1a_step(fnv1a(bytes, hash), 256); };
   const auto add_numbers = [&](const std::vector<int>& numbers) {
     for (const int number : numbers) add(std::to_string(number));
     add(";");

@@ -51,66 +51,65 @@ void check_places(const Open<T>& open, const std::vector<std::string>& files) {
   }
 }
 
-/// Reads a file that is cut at each length, and files with random damage. A reader gives elements
-/// or IoErrors, ends, and each error is printable.
-template <class T>
-void fuzz(const Open<T>& open, const std::string& whole, const std::vector<std::string>& pieces,
-          int count = 1500) {
+/// Calls check(path) for a file that is cut at each length, and for files with random damage.
+inline void each_damaged(const std::string& whole, const std::vector<std::string>& pieces,
+                         int count, const std::function<void(const std::string&)>& check) {
   const Folder folder;
   const std::string path = folder.file("x");
-  int read = 0, refused = 0;
-  const auto check = [&](const std::string& bytes) {
+  const auto check_bytes = [&](const std::string& bytes) {
     write_file(path, bytes);
-    const auto reader = open({path}, {});
-    T element{};
-    for (std::size_t step = 0;; ++step) {
-      REQUIRE(step <= bytes.size() + 1);
-      try {
-        if (!reader->next(element)) return;
-        ++read;
-      } catch (const IoError& error) {
-        ++refused;
-        const std::string text = error.what();
-        REQUIRE(text.substr(0, text.find('\n')).size() <= 200);
-        REQUIRE(text.find('\x1b') == text.npos);
-        REQUIRE(!reader->where().empty());
-      }
-    }
+    check(path);
   };
-  for (std::size_t length = 0; length <= whole.size(); ++length) check(whole.substr(0, length));
+  for (std::size_t length = 0; length <= whole.size(); ++length)
+    check_bytes(whole.substr(0, length));
   Random random(7);
   for (int i = 0; i < count; ++i) {
     std::string file = whole;
     for (std::size_t n = 1 + below(random, 3); n > 0; --n) damage(file, random, pieces);
-    check(file);
+    check_bytes(file);
   }
+}
+/// An error has a short first line, which is printable.
+inline void check_text(const IoError& error) {
+  const std::string text = error.what();
+  REQUIRE(text.substr(0, text.find('\n')).size() <= 200);
+  REQUIRE(text.find('\x1b') == text.npos);
+}
+/// Reads damaged files. A reader gives elements or IoErrors, and ends.
+template <class T>
+void fuzz(const Open<T>& open, const std::string& whole, const std::vector<std::string>& pieces,
+          int count = 1500) {
+  int read = 0;
+  each_damaged(whole, pieces, count, [&](const std::string& path) {
+    const auto reader = open({path}, {});
+    T element{};
+    const std::size_t most = contents(path).size() + 1;
+    for (std::size_t step = 0;; ++step) {
+      REQUIRE(step <= most);
+      try {
+        if (!reader->next(element)) return;
+        ++read;
+      } catch (const IoError& error) {
+        check_text(error);
+        REQUIRE(!reader->where().empty());
+      }
+    }
+  });
   CHECK(read > 0);
 }
 /// The same of a function that reads a whole file.
 inline void fuzz_whole(const std::function<void(const std::string&)>& read,
                        const std::string& whole, const std::vector<std::string>& pieces,
                        int count = 1500) {
-  const Folder folder;
-  const std::string path = folder.file("x");
   int refused = 0;
-  const auto check = [&](const std::string& bytes) {
-    write_file(path, bytes);
+  each_damaged(whole, pieces, count, [&](const std::string& path) {
     try {
       read(path);
     } catch (const IoError& error) {
       ++refused;
-      const std::string text = error.what();
-      REQUIRE(text.substr(0, text.find('\n')).size() <= 200);
-      REQUIRE(text.find('\x1b') == text.npos);
+      check_text(error);
     }
-  };
-  for (std::size_t length = 0; length <= whole.size(); ++length) check(whole.substr(0, length));
-  Random random(7);
-  for (int i = 0; i < count; ++i) {
-    std::string file = whole;
-    for (std::size_t n = 1 + below(random, 3); n > 0; --n) damage(file, random, pieces);
-    check(file);
-  }
+  });
   CHECK(refused > 0);
 }
 }  // namespace reel::tests
