@@ -64,15 +64,23 @@ def open_in_perfetto(file):
         print("not opened in Perfetto: vizviewer, playwright or a browser is missing")
         return
     from playwright.sync_api import sync_playwright
-    server = subprocess.Popen([viewer, "--server_only", "--port", "9312", file], stdout=subprocess.DEVNULL,
+    wrapped = file.with_suffix(".object.json")  # the viewer takes the format with an object only
+    wrapped.write_text(json.dumps({"traceEvents": json.loads(file.read_text(encoding="utf-8"))}))
+    server = subprocess.Popen([viewer, "--server_only", "--port", "9312", wrapped], stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL)
     try:
-        time.sleep(3)
         with sync_playwright() as play:
             page = play.chromium.launch(executable_path=browser, args=[
                 "--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"]).new_page()
-            page.goto("http://127.0.0.1:9312/")
+            for attempt in range(30):
+                try:
+                    page.goto("http://127.0.0.1:9312/")
+                    break
+                except Exception:  # the server has not started yet
+                    time.sleep(1)
             page.wait_for_function("() => document.body.innerText.includes('reel')", timeout=90000)
+            for text in ("thread 0, which began", "tensors bytes"):
+                page.wait_for_function("text => document.body.innerText.includes(text)", arg=text, timeout=10000)
             print("opened in Perfetto")
     except Exception as error:
         yield f"Perfetto: {error}"

@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""TensorBoard's own reader returns each kind of event that reel writes. Skipped without TensorBoard."""
+"""TensorBoard's own reader returns each kind of event that reel writes. Its page shows them, where the wheel playwright
+and a Chromium are installed: texts are compared, not pixels. Skipped without TensorBoard."""
+import importlib.util
 import os
 import pathlib
+import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 try:
     import numpy as np
@@ -20,6 +25,58 @@ except ImportError as missing:
 
 SHAPES = {"weights": ("histograms", (30, 3)), "input": ("images", (3,)), "note": ("text", (1,)), "tone": ("audio", (1, 2)),
           "curve": ("pr_curves", (6, 3)), "odd \n\x01\ufffd": ("scalars", ())}
+
+# Texts of each tab. The graph has a box for the scope and hides the ops in it.
+TABS = {"timeseries": ["train", "weights", "input"], "graphs": ["Main Graph", "scope", "tanh"], "histograms": ["weights"],
+        "images": ["input"], "audio": ["tone"], "text": ["note", "rate"], "pr_curves": ["curve"],
+        "hparams": ["rate", "optimizer"]}
+# The page has shadow roots, which --dump-dom leaves out.
+TEXT_OF_PAGE = """() => {
+  const texts = [];
+  const visit = node => {
+    if (node.nodeType === Node.TEXT_NODE) texts.push(node.textContent);
+    if (node.nodeName === 'STYLE' || node.nodeName === 'SCRIPT') return;
+    if (node.shadowRoot) visit(node.shadowRoot);
+    node.childNodes.forEach(visit);
+  };
+  visit(document.body);
+  return texts.join('\\n');
+}"""
+
+
+def check_page(folder):
+    """Says how many tabs the page has shown, or why it was not looked at."""
+    browser = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+    if not browser or not importlib.util.find_spec("playwright"):
+        return "the page is not looked at: " + ("playwright" if browser else "chromium") + " is missing"
+    from playwright.sync_api import sync_playwright
+    with socket.socket() as any_port:
+        any_port.bind(("127.0.0.1", 0))
+        port = any_port.getsockname()[1]
+    server = subprocess.Popen([sys.executable, "-m", "tensorboard.main", "--logdir", folder, "--port", str(port),
+                               "--load_fast=false"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        with sync_playwright() as play:
+            page = play.chromium.launch(executable_path=browser, args=[
+                "--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"]).new_page()
+            for tab, texts in TABS.items():
+                missing = texts
+                deadline = time.monotonic() + 90
+                while missing and time.monotonic() < deadline:
+                    try:
+                        page.goto(f"http://127.0.0.1:{port}/#{tab}")
+                        page.reload()
+                        page.wait_for_timeout(4000)
+                        shown = page.evaluate(TEXT_OF_PAGE).split("\n")
+                    except Exception:  # the server has not started yet
+                        time.sleep(1)
+                        continue
+                    missing = [text for text in texts if not any(text in line for line in shown)]
+                assert not missing, f"the tab {tab} does not show {missing}"
+    finally:
+        server.terminate()
+        server.wait()
+    return f"its page shows {len(TABS)} tabs"
 
 
 def check(folder):
@@ -50,7 +107,7 @@ def main(build):
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "REEL_SUMMARIES": folder}
         subprocess.run([build / "tests/test_io", "[every_event]"], env=environment, check=True, stdout=subprocess.DEVNULL)
-        print(f"TensorBoard {tensorboard.__version__} reads {check(folder)} tags")
+        print(f"TensorBoard {tensorboard.__version__} reads {check(folder)} tags; {check_page(folder)}")
 
 
 if __name__ == "__main__":
