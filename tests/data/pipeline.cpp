@@ -402,53 +402,6 @@ TEST_CASE("a loop goes through the rest of the epoch", "[cpu][data]") {
   CHECK(rest_of(line) != seen);  // the next epoch
 }
 
-TEST_CASE("a resume of a stream's shuffle has the exceptions that were not given", "[cpu][data]") {
-  // What is given, with the item of each exception as a negative number.
-  const auto line_of = [](std::int64_t buffer) {
-    return stream_of(300)
-        .map([](std::int64_t i) {
-          if (i % 41 == 3 || i == 45 || i == 299) throw std::runtime_error(std::to_string(i));
-          return i;
-        })
-        .shuffle({.seed = 5, .buffer = buffer});
-  };
-  const auto rest = [](auto& line) {
-    Numbers all;
-    for (bool more = true; more;) try {
-        for (const std::int64_t x : line) all.push_back(x);
-        more = false;
-      } catch (const data::ItemError& error) {
-        try {
-          std::rethrow_exception(error.cause());
-        } catch (const std::runtime_error& cause) {
-          all.push_back(-std::stoll(cause.what()));
-        }
-      }
-    return all;
-  };
-  for (const std::int64_t buffer : {1, 7, 100, 1000}) {
-    auto whole = line_of(buffer);
-    const Numbers all = rest(whole);
-    REQUIRE(all.size() == 300);
-    for (std::size_t stop = 0; stop < 300; ++stop) {
-      auto line = line_of(buffer);
-      std::size_t seen = 0;
-      while (seen < stop) try {
-          for ([[maybe_unused]] const std::int64_t x : line)
-            if (++seen == stop) break;
-        } catch (const data::ItemError&) {
-          ++seen;
-        }
-      Tensor kept;
-      line.fields([&](std::string_view, const Tensor& state) { kept = state; });
-      auto resumed = line_of(buffer);
-      resumed.fields([&](std::string_view, Tensor& state) { state = kept; });
-      INFO("buffer " << buffer << ", stop " << stop);
-      REQUIRE(rest(resumed) == Numbers(all.begin() + static_cast<std::ptrdiff_t>(stop), all.end()));
-    }
-  }
-}
-
 TEST_CASE("an exception arrives in its turn with its item", "[cpu][data][threads]") {
   const auto wrong_at = [](std::int64_t bad) {
     return [bad](std::int64_t i) {

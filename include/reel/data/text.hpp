@@ -23,8 +23,7 @@ REEL_API Owned<Reader<std::string>> open_lines(std::vector<std::string> files, P
 /// Throws IoError if the file cannot be read.
 REEL_API std::string read_text(const std::string& path, Caller caller = Caller::here());
 
-/// The words of a text: what lies between spaces, tabs and line ends.
-///
-///     data::words_of(" the dog\tbarks\n")  // {"the", "dog", "barks"}
+/// The words of a text: what lies between spaces, tabs and line ends. The words of " the dog's\n"
+/// are "the" and "dog's".
 REEL_API std::vector<std::string> words_of(std::string_view text, Caller caller = Caller::here());
 }  // namespace reel::data
