@@ -6,6 +6,7 @@
 #include <reel/export.hpp>
 
 namespace reel {
+/// Options of an AutocastScope.
 struct AutocastOptions {
   DType dtype = DType::bfloat16;  // or float16; float32 ends an outer scope inside this one
 };

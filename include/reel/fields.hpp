@@ -259,6 +259,7 @@ struct RequireFields {
     if constexpr (HasFields<Bare> && !HasFieldList<Bare>)
       if (false) const_cast<Bare&>(value).fields(*this);
   }
+/// A member that a model must not have, and what the compiler says then.
 #define REEL_REFUSED(fault, ...)                                 \
   template <Has<FieldFault::fault> T, class Refused = Faulty<T>> \
   __attribute__((unavailable(__VA_ARGS__))) void operator()(std::string_view, T&) const;

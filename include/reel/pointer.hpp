@@ -35,6 +35,7 @@ class Owned {
  private:
   T* object_ = nullptr;
 };
+/// A new object that is owned here.
 template <class T, class... Arguments>
 Owned<T> make_owned(Arguments&&... arguments) {
   return Owned<T>(new T(std::forward<Arguments>(arguments)...));
@@ -97,6 +98,7 @@ class Shared {
   T* object_ = nullptr;
   detail::ShareCount* count_ = nullptr;
 };
+/// A new object whose owners share it.
 template <class T, class... Arguments>
 Shared<T> make_shared_of(Arguments&&... arguments) {
   return Shared<T>(

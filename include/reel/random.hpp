@@ -77,7 +77,7 @@ struct UniformOptions {
 /// floating; so do the other functions with this option. Throws Error unless stddev >= 0, and
 /// unless mean and stddev are finite in the dtype.
 REEL_API Tensor normal(Shape shape, NormalOptions options = {}, Caller caller = Caller::here());
-/// Uniform numbers in [low, high). If both are equal, every number is `low`. Throws Error unless
+/// Uniform numbers in [low, high). If low is high, each number is `low`. Throws Error unless
 /// low <= high, and unless both are finite in the dtype.
 REEL_API Tensor uniform(Shape shape, UniformOptions options = {}, Caller caller = Caller::here());
 /// Uniform integers (int64) in [low, high). Throws Error unless low < high.

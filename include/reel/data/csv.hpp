@@ -17,7 +17,7 @@
 namespace reel::data {
 /// Options of open_csv().
 struct CsvOptions {
-  /// The byte between two cells; '\t' for TSV.
+  /// The byte between two cells; a tabulator for TSV.
   char delimiter = ',';
   /// Whether the first row of each file has the names of the columns.
   bool header = true;

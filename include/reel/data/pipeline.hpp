@@ -99,6 +99,7 @@ class Pipeline {
  public:
   static_assert(!std::is_same_v<T, bool>, "use std::uint8_t for truth values in a pipeline");
   using Value = T;
+  /// Goes through the rest of the epoch.
   class Iterator {
    public:
     using difference_type = std::ptrdiff_t;

@@ -49,8 +49,11 @@ struct REEL_API TransposedConvolution {
     if (bias.size() > 0) field("bias", bias);
   }
 };
+/// A transposed convolution over one axis.
 using ConvTranspose1d = TransposedConvolution<1>;
+/// A transposed convolution over two axes.
 using ConvTranspose2d = TransposedConvolution<2>;
+/// A transposed convolution over three axes.
 using ConvTranspose3d = TransposedConvolution<3>;
 
 /// max_pool1d(), max_pool2d() or max_pool3d(), for Sequential.
@@ -62,8 +65,11 @@ struct REEL_API MaxPool {
   Tensor operator()(Operand x) const;
   void fields(auto&&) {}
 };
+/// Max pooling over one axis.
 using MaxPool1d = MaxPool<1>;
+/// Max pooling over two axes.
 using MaxPool2d = MaxPool<2>;
+/// Max pooling over three axes.
 using MaxPool3d = MaxPool<3>;
 
 /// mean_pool1d(), mean_pool2d() or mean_pool3d(), for Sequential.
@@ -75,7 +81,10 @@ struct REEL_API MeanPool {
   Tensor operator()(Operand x) const;
   void fields(auto&&) {}
 };
+/// Mean pooling over one axis.
 using MeanPool1d = MeanPool<1>;
+/// Mean pooling over two axes.
 using MeanPool2d = MeanPool<2>;
+/// Mean pooling over three axes.
 using MeanPool3d = MeanPool<3>;
 }  // namespace reel::nn

@@ -4,6 +4,7 @@
 #include <reel/optim/optimizer.hpp>
 
 namespace reel::optim {
+/// Options of a LossScaler.
 struct LossScalerOptions {
   double scale = 65536;          // the first factor
   double growth = 2;             // of the factor, after `interval` good steps in a row
