@@ -260,6 +260,7 @@ void GradientTape::gradients(const Operand& target, const GradientSources& sourc
                     "one that was destroyed inside one of its gradient functions");
   for (std::size_t i = 0; i < sources.size(); ++i) {
     if (out[i].defined() || may_miss || (lookups && lookups->has(i))) continue;
+    if (options.unconnected == Unconnected::none) continue;
     if (options.unconnected == Unconnected::error)
       unconnected_source(context, {bit_, start, record, body}, sources[i], i, caller);
     out[i] = sources[i].variable() ? zeros_like(Operand(*sources[i].variable(), caller))

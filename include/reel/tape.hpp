@@ -19,8 +19,9 @@ namespace reel {
 namespace detail {
 class Lookups;
 }
-/// What gradient() does for a source that the target does not depend on: throw, or return zeros.
-enum class Unconnected { error, zero };
+/// What gradient() does for a source that the target does not depend on: throw, return zeros, or
+/// return an undefined Tensor.
+enum class Unconnected { error, zero, none };
 
 /// Options of a GradientTape.
 struct TapeOptions {

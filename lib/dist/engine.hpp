@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What an engine does: a table of functions, which the library of an MPI fills.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace reel::dist {
+enum class Kind : std::uint8_t { all_reduce, all_gather, reduce_scatter, broadcast, barrier };
+enum class Wire : std::uint8_t { bytes, int32, int64, float32, float64, bfloat16 };
+enum class Combine : std::uint8_t { sum, max, min };
+
+constexpr std::size_t bytes_of(Wire wire) {
+  switch (wire) {
+    case Wire::bytes: return 1;
+    case Wire::bfloat16: return 2;
+    case Wire::int32:
+    case Wire::float32: return 4;
+    case Wire::int64:
+    case Wire::float64: return 8;
+  }
+  return 0;
+}
+
+/// One collective. The buffers must live until it has ended.
+struct Message {
+  Kind kind = Kind::barrier;
+  Wire wire = Wire::bytes;
+  Combine combine = Combine::sum;
+  const void* in = nullptr;  // broadcast: not used
+  void* out = nullptr;       // all_reduce: may be `in`
+  /// Elements: of `in` for all_gather, whose `out` has so many for each rank; of `out` for
+  /// reduce_scatter, whose `in` has so many for each rank; else of both.
+  std::int64_t count = 0;
+  int root = 0;
+};
+
+/// An order of collectives of its own: all ranks start the same ones in one order.
+struct Channel;
+/// A collective that has started and not ended.
+struct Request;
+
+/// Functions that return a text return null, or what has gone wrong; the text is never freed.
+struct EngineTable {
+  static constexpr std::size_t version = 1;
+  std::size_t layout = sizeof(EngineTable) * 16 + version;
+  char name[96] = {};
+  int rank = 0, ranks = 1;
+  void* self = nullptr;
+  /// All ranks call it.
+  const char* (*open)(void* self, Channel** channel) = nullptr;
+  void (*close)(Channel* channel) = nullptr;
+  const char* (*start)(Channel* channel, const Message& message, Request** request) = nullptr;
+  /// Whether the collective has ended. Then the request is gone.
+  const char* (*test)(Channel* channel, Request* request, bool* done) = nullptr;
+  /// start() and test() until the end, in less time; null if the engine has no such call. It cannot
+  /// be left before the end.
+  const char* (*run)(Channel* channel, const Message& message) = nullptr;
+  /// Ends all ranks, or returns.
+  void (*abort)(void* self) = nullptr;
+};
+
+/// The one function of a plugin. It fills the table, and returns null or the reason why it cannot.
+using OpenEngine = const char* (*)(EngineTable & table);
+inline constexpr const char* open_engine_name = "reel_dist_open";
+
+/// bfloat16 as its 16 bits, rounded to nearest even.
+inline float widened(std::uint16_t bits) {
+  return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
+}
+inline std::uint16_t narrowed(float x) {
+  const auto bits = __builtin_bit_cast(std::uint32_t, x);
+  if ((bits & 0x7fffffff) > 0x7f800000) return static_cast<std::uint16_t>(bits >> 16 | 0x40);
+  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+}  // namespace reel::dist
