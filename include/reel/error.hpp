@@ -51,6 +51,11 @@ struct REEL_API TraceError : Error {
 struct REEL_API IoError : Error {
   using Error::Error;
 };
+/// A rank that did not come to a collective in time, or an error of what connects the ranks. what()
+/// names the rank, the step, the collective and the Variables. See dist::World.
+struct REEL_API DistError : Error {
+  using Error::Error;
+};
 
 /// Throws an error E in the library's form, for an op or layer of your own: "line: op: argument:
 /// expected ..., got ...". The line is that of the outermost CallerScope, else that of `caller`.

@@ -104,6 +104,8 @@ template void fail<MemoryError>(Caller, std::string_view, std::string_view, std:
                                 std::string_view, std::string_view);
 template void fail<IoError>(Caller, std::string_view, std::string_view, std::string_view,
                             std::string_view, std::string_view);
+template void fail<DistError>(Caller, std::string_view, std::string_view, std::string_view,
+                              std::string_view, std::string_view);
 template void fail<TapeError>(Caller, std::string_view, std::string_view, std::string_view,
                               std::string_view, std::string_view);
 template void fail<TraceError>(Caller, std::string_view, std::string_view, std::string_view,

@@ -89,7 +89,7 @@ void Board::post(int rank, int lane, std::int64_t step, std::int64_t call,
   if (lane >= lanes) return;
   char* const at = line(rank, lane);
   if (at[0] != 'r') {
-    char begin[width + 1];
+    char begin[128];
     std::snprintf(begin, sizeof begin, "rank %4d lane %d step%13scall%14s%25sat%16s\n", rank % 10000,
                   lane, "", "", "", "");
     put(at, begin);

@@ -59,6 +59,7 @@ void thrown(int id, const auto& f) {
   catch (const TapeError& e) { say("TapeError", e); }
   catch (const TraceError& e) { say("TraceError", e); }
   catch (const IoError& e) { say("IoError", e); }
+  catch (const DistError& e) { say("DistError", e); }
   catch (const Error& e) { say("Error", e); }
 }
 }

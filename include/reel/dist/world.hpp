@@ -37,12 +37,6 @@ struct WorldOptions {
   Engine engine = Engine::automatic;
 };
 
-/// A rank that did not come to a collective in time, or an error of the engine. what() names the
-/// rank, the step, the collective and the Variables.
-struct REEL_API DistError : Error {
-  using Error::Error;
-};
-
 namespace detail {
 struct WorldState;
 }

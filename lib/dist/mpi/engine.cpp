@@ -161,7 +161,10 @@ bool ours_to_end = false;
 void end_mpi() {
   int ended = 0;
   MPI_Finalized(&ended);
-  if (!ended && ours_to_end) MPI_Finalize();
+  if (ended || !ours_to_end) return;
+  MPI_Type_free(&bfloat16_type);
+  MPI_Op_free(&bfloat16_sum);
+  MPI_Finalize();
 }
 }  // namespace
 

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/dist/collectives.hpp>
+
+#include <reel/ops.hpp>
+#include <reel/tape.hpp>
+
+#include <cstring>
+#include <utility>
+
+#include "lib/body/text.hpp"
+#include "lib/dist/send.hpp"
+#include "lib/flow/interceptor.hpp"
+#include "lib/tensor/raw.hpp"
+
+namespace reel::dist {
+namespace detail {
+Wire wire_of(DType dtype) {
+  switch (dtype) {
+    case DType::int32: return Wire::int32;
+    case DType::int64: return Wire::int64;
+    case DType::float32: return Wire::float32;
+    case DType::float64: return Wire::float64;
+    case DType::bfloat16: return Wire::bfloat16;
+    default: return Wire::bytes;
+  }
+}
+Tensor send(const Tensor& x, const Shape& shape, Message message, const World& world,
+            const char* function, Caller caller) {
+  const Device device = x.device();
+  const void* first = nullptr;
+  const Tensor host = reel::detail::contiguous_host(x, x.dtype(), &first, function, caller);
+  RawTensor result;
+  {
+    const DeviceScope on_host(cpu());
+    result = raw_tensor(x.dtype(), shape);
+  }
+  if (!result.tensor.defined()) fail_memory(caller, function);
+  message.in = first;
+  message.out = result.elements;
+  world.state().main->run(message, {function}, caller);
+  return result.tensor.to(device, caller);
+}
+void not_traced() {
+  tell_interceptors("it calls a collective of several ranks, which a trace cannot replay");
+}
+}  // namespace detail
+
+namespace {
+using detail::not_traced;
+
+/// x, without a record: the collective has a gradient of its own.
+Tensor plain(const Operand& x) { return stop_gradient(x); }
+const Tensor& require_defined(const Tensor& x, const char* op, Caller caller) {
+  if (!x.defined()) fail<Error>(caller, op, "x", "a tensor", "an undefined Tensor");
+  return x;
+}
+
+/// The message without its buffers.
+Message reduce_message(Kind kind, Reduce op, DType dtype, std::int64_t count) {
+  const Combine how = op == Reduce::max   ? Combine::max
+                      : op == Reduce::min ? Combine::min
+                                          : Combine::sum;
+  return {kind, detail::wire_of(dtype), how, nullptr, nullptr, count};
+}
+void check_dtype(const char* op, const Tensor& x, Reduce how, Caller caller) {
+  const DType dtype = x.dtype();
+  if (dtype == DType::boolean || dtype == DType::uint8)
+    fail<DTypeError>(caller, op, "x", "int32, int64 or a floating dtype", name_of(dtype),
+                     "cast(x, int32) converts it.");
+  if (how == Reduce::mean && !is_floating(dtype))
+    fail<DTypeError>(caller, op, "x", "a floating dtype for Reduce::mean", name_of(dtype));
+}
+/// Combines without a gradient.
+Tensor combined(Kind kind, const Tensor& x, const Shape& shape, const World& world, Reduce op,
+                const char* function, Caller caller) {
+  const bool half = is_floating(x.dtype()) && size_of(x.dtype()) == 2;
+  const Tensor wide = half ? cast(x, DType::float32) : x;
+  Tensor all = detail::send(wide, shape,
+                            reduce_message(kind, op, wide.dtype(), shape.elements()), world,
+                            function, caller);
+  if (op == Reduce::mean) all = all / static_cast<double>(world.size());
+  return half ? cast(all, x.dtype()) : all;
+}
+}  // namespace
+
+Tensor all_reduce(Operand x, const World& world, ReduceOptions options) {
+  const Caller caller = x.caller();
+  const CallerScope here(caller, "all_reduce");
+  require_defined(x.value(), "all_reduce", caller);
+  check_dtype("all_reduce", x.value(), options.op, caller);
+  if (world.size() == 1) return x.value();
+  not_traced();
+  return custom_gradient([world, options, caller](const Tensor& from) {
+    const Tensor value = plain(from);
+    Tensor all = combined(Kind::all_reduce, value, value.shape(), world, options.op, "all_reduce",
+                          caller);
+    const auto gradient = [world, options, caller, value, all](const Tensor& dy) -> Tensor {
+      if (options.op == Reduce::sum || options.op == Reduce::mean)
+        return all_reduce({dy, caller}, world, options);
+      // Ranks with equal values share the gradient.
+      const Tensor mine = cast(value == all, dy.dtype());
+      const Tensor count = all_reduce({mine, caller}, world);
+      return all_reduce({dy, caller}, world) * mine / count;
+    };
+    return std::pair{all, gradient};
+  })(Operand(x));
+}
+
+Tensor all_gather(Operand x, const World& world) {
+  const Caller caller = x.caller();
+  const CallerScope here(caller, "all_gather");
+  const Tensor given = require_defined(x.value(), "all_gather", caller);
+  if (given.rank() == 0)
+    fail<ShapeError>(caller, "all_gather", "x", "one axis or more", "a single number");
+  if (world.size() == 1) return given;
+  not_traced();
+  return custom_gradient([world, caller](const Tensor& from) {
+    const Tensor value = plain(from);
+    Shape shape = value.shape();
+    shape.data()[0] *= world.size();
+    const std::int64_t bytes = value.size() * static_cast<std::int64_t>(size_of(value.dtype()));
+    Tensor all = detail::send(
+        value, shape, {Kind::all_gather, Wire::bytes, Combine::sum, nullptr, nullptr, bytes}, world,
+        "all_gather", caller);
+    const auto gradient = [world, caller](const Tensor& dy) -> Tensor {
+      return reduce_scatter({dy, caller}, world);
+    };
+    return std::pair{all, gradient};
+  })(Operand(x));
+}
+
+Tensor reduce_scatter(Operand x, const World& world, ReduceOptions options) {
+  const Caller caller = x.caller();
+  const CallerScope here(caller, "reduce_scatter");
+  const Tensor given = require_defined(x.value(), "reduce_scatter", caller);
+  check_dtype("reduce_scatter", given, options.op, caller);
+  if (given.rank() == 0 || given.shape()[0] % world.size() != 0)
+    fail<ShapeError>(caller, "reduce_scatter", "x",
+                     "a first axis of a multiple of " + to_text(world.size()),
+                     to_text(given.shape()));
+  if (world.size() == 1) return given;
+  not_traced();
+  return custom_gradient([world, options, caller](const Tensor& from) {
+    const Tensor value = plain(from);
+    Shape shape = value.shape();
+    shape.data()[0] /= world.size();
+    Tensor part =
+        combined(Kind::reduce_scatter, value, shape, world, options.op, "reduce_scatter", caller);
+    const auto gradient = [world, options, caller](const Tensor& dy) -> Tensor {
+      if (options.op == Reduce::max || options.op == Reduce::min)
+        fail<TapeError>(caller, "reduce_scatter", "gradient", "that of a sum or a mean",
+                        "that of a max or min");
+      const Tensor all = all_gather({dy, caller}, world);
+      return options.op == Reduce::mean ? all / static_cast<double>(world.size()) : all;
+    };
+    return std::pair{part, gradient};
+  })(Operand(x));
+}
+
+Tensor broadcast(Operand x, const World& world, BroadcastOptions options) {
+  const Caller caller = x.caller();
+  const CallerScope here(caller, "broadcast");
+  require_defined(x.value(), "broadcast", caller);
+  if (options.root < 0 || options.root >= world.size())
+    fail<Error>(caller, "broadcast", "options.root", one_of("a rank", 0, world.size()),
+                to_text(options.root));
+  if (world.size() == 1) return x.value();
+  not_traced();
+  const auto sent = [world, options, caller](const Tensor& from) {
+    const Tensor value = plain(from);
+    Tensor all = detail::broadcast_raw(value, world, options.root, caller);
+    const auto gradient = [world, options, caller](const Tensor& dy) -> Tensor {
+      const Tensor sum = all_reduce({dy, caller}, world);
+      return world.rank() == options.root ? sum : zeros_like(sum);
+    };
+    return std::pair{all, gradient};
+  };
+  return is_floating(x.value().dtype()) ? custom_gradient(sent)(Operand(x))
+                                        : sent(x.value()).first;
+}
+
+namespace detail {
+Tensor broadcast_raw(const Tensor& x, const World& world, std::int64_t root, Caller caller) {
+  const DeviceScope on_host(cpu());
+  const Tensor host = x.to(cpu(), caller);
+  RawTensor result = raw_tensor(x.dtype(), x.shape());
+  if (!result.tensor.defined()) fail_memory(caller, "broadcast");
+  const void* first = nullptr;
+  const Tensor kept =
+      reel::detail::contiguous_host(host, x.dtype(), &first, "broadcast", caller);
+  if (result.bytes) std::memcpy(result.elements, first, result.bytes);
+  world.state().main->run({Kind::broadcast, Wire::bytes, Combine::sum, nullptr, result.elements,
+                           static_cast<std::int64_t>(result.bytes), static_cast<int>(root)},
+                          {"broadcast"}, caller);
+  return result.tensor.to(x.device(), caller);
+}
+}  // namespace detail
+}  // namespace reel::dist

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Tensors as messages.
+#pragma once
+#include <reel/dist/world.hpp>
+#include <reel/tensor.hpp>
+
+#include "lib/dist/state.hpp"
+
+namespace reel::dist::detail {
+/// What a sum of this dtype is sent as; bytes for a dtype without sums.
+Wire wire_of(DType dtype);
+/// Runs a collective over x and returns its result of this shape, on the device of x. Only kind,
+/// wire, way, count and root of the message are used.
+Tensor send(const Tensor& x, const Shape& shape, Message message, const World& world,
+            const char* function, Caller caller);
+/// broadcast() without a gradient.
+Tensor broadcast_raw(const Tensor& x, const World& world, std::int64_t root, Caller caller);
+/// A trace that captures now gives up: a replay would not send.
+void not_traced();
+}  // namespace reel::dist::detail

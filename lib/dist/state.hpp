@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a World has inside, and how a rank waits in a collective.
+#pragma once
+#include <unistd.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <reel/dist/world.hpp>
+
+#include "lib/dist/board.hpp"
+#include "lib/dist/engine.hpp"
+
+namespace reel::dist::detail {
+class Lane;
+struct WorldState {
+  WorldState(EngineTable engine, std::shared_ptr<Board> board, WorldOptions options);
+  ~WorldState();
+  /// Writes why, and ends this process, and the others as far as MPI can.
+  [[noreturn]] void end_all();
+  std::int64_t references = 1;
+  EngineTable engine;
+  double timeout;
+  std::shared_ptr<Board> shared_board;  // of all ranks that are threads
+  Board& board;
+  std::int64_t step = 0;  // of the last DataParallel that took one, for errors
+  int lanes = 0;          // opened so far
+  Lane* main = nullptr;   // of the public collectives
+  std::string failure = {};  // why it cannot be used any more
+  pid_t process = ::getpid();
+};
+
+/// What an error says of a collective.
+struct CallName {
+  std::string_view function;         // "all_reduce"
+  std::string_view posted = {};      // in one word; the function, if empty
+  std::string_view variables = {};   // those that it carries
+};
+
+/// Collectives that all ranks call in one order. Calls that have started end in any order.
+class Lane {
+ public:
+  Lane(WorldState& world, Caller caller);
+  ~Lane();
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  /// From the start to the end. Throws DistError.
+  void run(const Message& message, const CallName& name, Caller caller);
+  void start(const Message& message, const CallName& name, Caller caller);
+  /// Whether the oldest call that has started has ended; its request is gone then.
+  bool test(const CallName& name, Caller caller);
+  /// Throws DistError: the others have not come for so long.
+  [[noreturn]] void fail_late(const CallName& name, Caller caller);
+  std::size_t running() const { return requests_.size(); }
+
+ private:
+  friend struct Watchdog;
+  /// The ranks that are late, in words.
+  struct Late {
+    std::string ranks, got;
+  };
+  Late late() const;
+  std::string advice(const CallName& name) const;
+  [[noreturn]] void fail_engine(const char* why, const CallName& name, Caller caller);
+  [[noreturn]] void fail_with(const CallName& name, std::string_view argument,
+                              std::string_view expected, std::string_view got, Caller caller);
+  void require_usable(const CallName& name, Caller caller) const;
+  void post(const CallName& name);
+  WorldState& world_;
+  Channel* channel_ = nullptr;
+  int number_;
+  std::int64_t calls_ = 0;
+  std::vector<Request*> requests_;  // the oldest first
+  // For the watchdog, while run() is inside MPI.
+  std::int64_t watched_ = 0;  // the call that it saw last
+  double deadline_ = 0;
+  const CallName* inside_ = nullptr;
+  Caller caller_ = {};
+};
+
+/// Waits a little: first it gives its core to others, then it sleeps, at most 100 us.
+class Pause {
+ public:
+  void operator()();
+
+ private:
+  int times_ = 0;
+};
+
+/// Fills the table from the library of the launcher's MPI.
+void open_mpi(EngineTable& table, Caller caller);
+/// Whether a launcher of MPI has started this process.
+bool has_launcher();
+}  // namespace reel::dist::detail

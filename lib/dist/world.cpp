@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/dist/world.hpp>
+
+#include <sched.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <exception>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include <reel/random.hpp>
+
+#include "lib/body/text.hpp"
+#include "lib/dist/local.hpp"
+#include "lib/dist/send.hpp"
+#include "lib/dist/state.hpp"
+#include "lib/dist/watchdog.hpp"
+
+namespace reel::dist {
+namespace detail {
+namespace {
+/// So long may MPI take to end the other ranks.
+constexpr unsigned abort_seconds = 2;
+
+/// "12.5 s"
+std::string seconds_text(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g s", seconds);
+  return text;
+}
+}  // namespace
+
+void Pause::operator()() {
+  constexpr int spins = 200, most = 100'000;
+  if (++times_ < spins) {
+    ::sched_yield();
+    return;
+  }
+  const timespec time{0, std::min<long>((times_ - spins + 1) * 10'000L, most)};
+  ::nanosleep(&time, nullptr);
+}
+
+WorldState::WorldState(EngineTable table, std::shared_ptr<Board> of, WorldOptions options)
+    : engine(table),
+      timeout(options.timeout.value),
+      shared_board(std::move(of)),
+      board(*shared_board) {}
+WorldState::~WorldState() {
+  delete main;
+  if (!engine.run || process != ::getpid()) return;
+  if (!failure.empty()) end_all();
+  board.remove();
+}
+void WorldState::end_all() {
+  std::fprintf(stderr, "rank %d: %s\n", engine.rank, failure.c_str());
+  std::fflush(stderr);
+  // Where MPI does not return: the kernel ends the process.
+  ::signal(SIGALRM, SIG_DFL);
+  ::alarm(abort_seconds);
+  engine.abort(engine.self);
+  ::_exit(1);
+}
+
+Lane::Lane(WorldState& world, Caller caller) : world_(world), number_(world.lanes++) {
+  if (world.engine.ranks == 1) return;
+  if (const char* const why = world.engine.open(world.engine.self, &channel_))
+    fail_engine(why, {"World"}, caller);
+  Watchdog::add(*this);
+}
+Lane::~Lane() {
+  Watchdog::remove(*this);
+  if (!requests_.empty()) {
+    // Buffers of calls that have not ended are about to go.
+    if (world_.failure.empty()) world_.failure = "a rank has left a collective that runs";
+    if (!world_.engine.run) world_.engine.abort(world_.engine.self);
+  }
+  if (channel_) world_.engine.close(channel_);
+}
+
+void Lane::require_usable(const CallName& name, Caller caller) const {
+  if (world_.process != ::getpid())
+    fail<DistError>(caller, name.function, "process", "the process that made the World",
+                    "a child of fork()");
+  if (!world_.failure.empty())
+    fail<DistError>(caller, name.function, "world", "one with all of its ranks",
+                    "one in which a collective has failed");
+}
+void Lane::post(const CallName& name) {
+  __atomic_store_n(&calls_, calls_ + 1, __ATOMIC_RELAXED);
+  world_.board.post(world_.engine.rank, number_, world_.step, calls_,
+                    name.posted.empty() ? name.function : name.posted);
+}
+
+void Lane::start(const Message& message, const CallName& name, Caller caller) {
+  if (!channel_) return;
+  require_usable(name, caller);
+  requests_.reserve(requests_.size() + 1);
+  post(name);
+  Request* request = nullptr;
+  if (const char* const why = world_.engine.start(channel_, message, &request))
+    fail_engine(why, name, caller);
+  requests_.push_back(request);
+}
+bool Lane::test(const CallName& name, Caller caller) {
+  bool done = false;
+  if (const char* const why = world_.engine.test(channel_, requests_.front(), &done)) {
+    requests_.clear();
+    fail_engine(why, name, caller);
+  }
+  if (done) {
+    requests_.erase(requests_.begin());
+    if (requests_.empty()) world_.board.leave(world_.engine.rank, number_);
+  } else {
+    world_.board.touch(world_.engine.rank, number_);
+  }
+  return done;
+}
+
+void Lane::run(const Message& message, const CallName& name, Caller caller) {
+  if (!channel_) return;
+  if (!world_.engine.run) {
+    start(message, name, caller);
+    Pause pause;
+    for (const double end = seconds_now() + world_.timeout; !test(name, caller); pause())
+      if (seconds_now() > end) fail_late(name, caller);
+    return;
+  }
+  require_usable(name, caller);
+  post(name);
+  caller_ = caller;
+  __atomic_store_n(&inside_, &name, __ATOMIC_RELEASE);
+  const char* const why = world_.engine.run(channel_, message);
+  // The watchdog has taken it: it is about to end the process.
+  while (!__atomic_exchange_n(&inside_, nullptr, __ATOMIC_ACQ_REL)) ::pause();
+  world_.board.leave(world_.engine.rank, number_);
+  if (why) fail_engine(why, name, caller);
+}
+
+Lane::Late Lane::late() const {
+  constexpr double alive = 1;  // a rank that waits shows more often that it lives
+  Late found;
+  for (int rank = 0; rank < world_.engine.ranks; ++rank) {
+    const Post post = world_.board.read(rank, number_);
+    if (rank == world_.engine.rank || post.call > calls_) continue;
+    const bool stopped = post.call == calls_ && post.waits && post.seconds_ago > alive;
+    if (post.call == calls_ && !stopped) continue;
+    found.ranks += (found.ranks.empty() ? "rank " : ", ") + std::to_string(rank);
+    if (!found.got.empty()) continue;
+    found.got = post.call == 0 ? "a rank that has called nothing"
+                : stopped      ? "one that stopped inside of it " + seconds_text(post.seconds_ago) +
+                                " ago"
+                               : "one that came to " + post.collective + " of step " +
+                                std::to_string(post.step) + " " + seconds_text(post.seconds_ago) +
+                                " ago";
+  }
+  if (found.ranks.empty()) return {"network", "none, although all ranks have come"};
+  return found;
+}
+std::string Lane::advice(const CallName& name) const {
+  std::string text = "It waited in step " + std::to_string(world_.step) + ", call " +
+                     std::to_string(calls_) + " of this kind";
+  if (!name.variables.empty()) text += ", for " + std::string(name.variables);
+  text += ".";
+  if (!world_.board.path().empty()) text += " " + world_.board.path() + " has a line for each rank.";
+  return text;
+}
+void Lane::fail_late(const CallName& name, Caller caller) {
+  const Late who = late();
+  const std::string at = name.posted.empty() ? std::string() : " for " + std::string(name.posted);
+  fail_with(name, who.ranks,
+            "to come within " + seconds_text(world_.timeout) + at + " of step " +
+                std::to_string(world_.step),
+            who.got, caller);
+}
+void Lane::fail_engine(const char* why, const CallName& name, Caller caller) {
+  fail_with(name, "engine", "the data of all ranks", why, caller);
+}
+void Lane::fail_with(const CallName& name, std::string_view argument, std::string_view expected,
+                     std::string_view got, Caller caller) try {
+  // No other rank may write to buffers that end with their callers.
+  if (!world_.engine.run) world_.engine.abort(world_.engine.self);
+  fail<DistError>(caller, name.function, argument, expected, got, advice(name));
+} catch (const std::exception& error) {
+  world_.failure = error.what();
+  throw;
+}
+}  // namespace detail
+
+namespace {
+/// The file of the run: all ranks take the name that rank 0 has chosen.
+std::string board_path(EngineTable& engine, Caller caller) {
+  char name[32] = {};
+  std::snprintf(name, sizeof name, "%lld-%lld", static_cast<long long>(::time(nullptr)),
+                static_cast<long long>(::getpid()));
+  Channel* channel = nullptr;
+  const char* why = engine.open(engine.self, &channel);
+  if (!why) why = engine.run(channel, {Kind::broadcast, Wire::bytes, {}, nullptr, name, sizeof name});
+  if (why) fail<DistError>(caller, "World", "engine", "a running MPI", std::string(why));
+  engine.close(channel);
+  for (const char* const folder : {std::getenv("REEL_DIST_FOLDER"), std::getenv("TMPDIR")})
+    if (folder && *folder)
+      return std::string(folder) + "/reel-" + std::to_string(::geteuid()) + "-" + name;
+  return "/tmp/reel-" + std::to_string(::geteuid()) + "-" + name;
+}
+void check(const WorldOptions& options, Caller caller) {
+  if (!(options.timeout.value > 0))
+    fail<Error>(caller, "World", "options.timeout", "more than 0 seconds",
+                to_text(options.timeout.value));
+}
+}  // namespace
+
+World::World(WorldOptions options, Caller caller) try : state_(nullptr) {
+  check(options, caller);
+  if (options.engine == Engine::local)
+    fail<Error>(caller, "World", "options.engine", "automatic, single or mpi", "local",
+                "run_local() makes the Worlds of threads.");
+  EngineTable table;
+  std::snprintf(table.name, sizeof table.name, "single");
+  const bool joins = options.engine == Engine::mpi ||
+                     (options.engine == Engine::automatic && detail::has_launcher());
+  if (joins) detail::open_mpi(table, caller);
+  state_ = new detail::WorldState(
+      table,
+      std::make_shared<Board>(table.ranks, table.ranks > 1 ? board_path(table, caller) : ""),
+      options);
+  try {
+    state_->main = new detail::Lane(*state_, caller);
+  } catch (...) {
+    delete state_;
+    throw;
+  }
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "World");
+}
+World::World(const World& other) noexcept : state_(other.state_) {
+  __atomic_add_fetch(&state_->references, 1, __ATOMIC_RELAXED);
+}
+World& World::operator=(World other) noexcept {
+  std::swap(state_, other.state_);
+  return *this;
+}
+World::~World() {
+  if (__atomic_sub_fetch(&state_->references, 1, __ATOMIC_ACQ_REL) == 0) delete state_;
+}
+std::int64_t World::rank() const { return state_->engine.rank; }
+std::int64_t World::size() const { return state_->engine.ranks; }
+std::string_view World::engine() const { return state_->engine.name; }
+std::string World::board() const { return state_->board.path(); }
+void World::barrier(Caller caller) const {
+  const CallerScope here(caller, "barrier");
+  detail::not_traced();
+  state_->main->run({Kind::barrier}, {"barrier"}, caller);
+}
+
+void run_local(std::int64_t ranks, const reel::detail::Function<void(World&)>& f,
+               WorldOptions options, Caller caller) try {
+  check(options, caller);
+  if (ranks < 1 || ranks > 64)
+    fail<Error>(caller, "run_local", "ranks", "1 to 64", std::to_string(ranks));
+  LocalGroup group(static_cast<int>(ranks));
+  const auto board = std::make_shared<Board>(static_cast<int>(ranks));
+  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(ranks));
+  std::int64_t first = -1;  // of the ranks that threw, the first in time
+  const Generator own = thread_generator();
+  const auto run_rank = [&](std::int64_t rank) {
+    try {
+      seed(own.seed());
+      World world(new detail::WorldState(group.engine(static_cast<int>(rank)), board, options));
+      world.state_->main = new detail::Lane(*world.state_, caller);
+      f(world);
+    } catch (...) {
+      failures[static_cast<std::size_t>(rank)] = std::current_exception();
+      std::int64_t none = -1;
+      __atomic_compare_exchange_n(&first, &none, rank, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+      std::string why = "rank " + std::to_string(rank) + " has ended by an exception";
+      try {
+        throw;
+      } catch (const std::exception& error) {
+        why += ": " + std::string(error.what()).substr(0, 100);
+      } catch (...) {
+      }
+      group.fail(why);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) threads.emplace_back(run_rank, rank);
+  for (std::thread& thread : threads) thread.join();
+  if (first >= 0) std::rethrow_exception(failures[static_cast<std::size_t>(first)]);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "run_local");
+}
+}  // namespace reel::dist
