@@ -64,10 +64,7 @@ bool Lookups::has(std::size_t source) const {
                      [&](const Lookup& lookup) { return lookup.source == source; });
 }
 
-namespace {
-/// Each row once, with the sum of its values, and then -1 with 0, so that the shapes depend on the
-/// number of rows alone.
-RowGradient summed(const Tensor& rows, const Tensor& values) {
+RowGradient sum_rows(const Tensor& rows, const Tensor& values) {
   const std::int64_t n = rows.size();
   if (n < 2) return {values, rows};
   const Tensor order = argsort(rows), sorted = reel::take(rows, order);
@@ -77,7 +74,6 @@ RowGradient summed(const Tensor& rows, const Tensor& values) {
   return {segment_sum(values, place_of_row, n),
           scatter(full({n}, std::int64_t{-1}), place, sorted)};
 }
-}  // namespace
 
 RowGradient Lookups::gradient(std::size_t source, const Variable& table) const {
   std::vector<Tensor> rows, values;
@@ -92,8 +88,8 @@ RowGradient Lookups::gradient(std::size_t source, const Variable& table) const {
   }
   shape.data()[0] = 0;
   if (rows.empty()) return {zeros(shape, {.dtype = table.dtype()}), zeros({0}, int64)};
-  if (rows.size() == 1) return summed(rows[0], values[0]);
-  return summed(concat(rows, 0), concat(values, 0));
+  if (rows.size() == 1) return sum_rows(rows[0], values[0]);
+  return sum_rows(concat(rows, 0), concat(values, 0));
 }
 }  // namespace detail
 

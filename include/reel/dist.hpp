@@ -2,4 +2,5 @@
 // Training on several processes: ranks, collectives, data parallel steps. Not part of reel.hpp.
 #pragma once
 #include <reel/dist/collectives.hpp>
+#include <reel/dist/data_parallel.hpp>
 #include <reel/dist/world.hpp>

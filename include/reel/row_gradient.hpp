@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Gradients of tables, such as those of nn::Embedding, of which a step reads few rows.
-#pragma once  // defined in lib/ops
+#pragma once  // defined in lib/ops, autograd
 #include <cstddef>
 #include <initializer_list>
 #include <span>
@@ -21,6 +21,12 @@ struct RowGradient {
 /// take(table, rows) along the first axis. GradientTape::row_gradients() gives the gradient of such
 /// a table as rows; for gradient() there is no difference.
 REEL_API Tensor lookup(Operand table, Operand rows);
+
+namespace detail {
+/// Each of these rows once, with the sum of its values; then -1 with 0. The shapes depend on the
+/// number of rows alone.
+REEL_API RowGradient sum_rows(const Tensor& rows, const Tensor& values);
+}  // namespace detail
 
 /// One gradient for each Variable: Tensors, or what row_gradients() returned. The list must outlive
 /// the call that takes it.

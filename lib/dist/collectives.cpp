@@ -24,20 +24,20 @@ Wire wire_of(DType dtype) {
     default: return Wire::bytes;
   }
 }
-Tensor send(const Tensor& x, const Shape& shape, Message message, const World& world,
-            const char* function, Caller caller) {
+Tensor send_raw(const Tensor& x, const Shape& shape, Message message, const World& world,
+                const CallName& name, Caller caller) {
   const Device device = x.device();
   const void* first = nullptr;
-  const Tensor host = reel::detail::contiguous_host(x, x.dtype(), &first, function, caller);
+  const Tensor host = reel::detail::contiguous_host(x, x.dtype(), &first, name.function, caller);
   RawTensor result;
   {
     const DeviceScope on_host(cpu());
     result = raw_tensor(x.dtype(), shape);
   }
-  if (!result.tensor.defined()) fail_memory(caller, function);
+  if (!result.tensor.defined()) fail_memory(caller, name.function);
   message.in = first;
   message.out = result.elements;
-  world.state().main->run(message, {function}, caller);
+  world.state().main->run(message, name, caller);
   return result.tensor.to(device, caller);
 }
 void not_traced() {
@@ -75,9 +75,9 @@ Tensor combined(Kind kind, const Tensor& x, const Shape& shape, const World& wor
                 const char* function, Caller caller) {
   const bool half = is_floating(x.dtype()) && size_of(x.dtype()) == 2;
   const Tensor wide = half ? cast(x, DType::float32) : x;
-  Tensor all = detail::send(wide, shape,
+  Tensor all = detail::send_raw(wide, shape,
                             reduce_message(kind, op, wide.dtype(), shape.elements()), world,
-                            function, caller);
+                            {function}, caller);
   if (op == Reduce::mean) all = all / static_cast<double>(world.size());
   return half ? cast(all, x.dtype()) : all;
 }
@@ -119,9 +119,9 @@ Tensor all_gather(Operand x, const World& world) {
     Shape shape = value.shape();
     shape.data()[0] *= world.size();
     const std::int64_t bytes = value.size() * static_cast<std::int64_t>(size_of(value.dtype()));
-    Tensor all = detail::send(
+    Tensor all = detail::send_raw(
         value, shape, {Kind::all_gather, Wire::bytes, Combine::sum, nullptr, nullptr, bytes}, world,
-        "all_gather", caller);
+        {"all_gather"}, caller);
     const auto gradient = [world, caller](const Tensor& dy) -> Tensor {
       return reduce_scatter({dy, caller}, world);
     };

@@ -2,7 +2,7 @@
 // Tensors as messages.
 #pragma once
 #include <reel/dist/world.hpp>
-#include <reel/tensor.hpp>
+#include <reel/row_gradient.hpp>
 
 #include "lib/dist/state.hpp"
 
@@ -11,10 +11,12 @@ namespace reel::dist::detail {
 Wire wire_of(DType dtype);
 /// Runs a collective over x and returns its result of this shape, on the device of x. Only kind,
 /// wire, way, count and root of the message are used.
-Tensor send(const Tensor& x, const Shape& shape, Message message, const World& world,
-            const char* function, Caller caller);
+Tensor send_raw(const Tensor& x, const Shape& shape, Message message, const World& world,
+                const CallName& name, Caller caller);
 /// broadcast() without a gradient.
 Tensor broadcast_raw(const Tensor& x, const World& world, std::int64_t root, Caller caller);
+/// The gradient of all of a Variable.
+Tensor dense_of(const RowGradient& x, const Variable& variable);
 /// A trace that captures now gives up: a replay would not send.
 void not_traced();
 }  // namespace reel::dist::detail

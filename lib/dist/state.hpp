@@ -56,6 +56,10 @@ class Lane {
   /// Throws DistError: the others have not come for so long.
   [[noreturn]] void fail_late(const CallName& name, Caller caller);
   std::size_t running() const { return requests_.size(); }
+  /// The buffers of what runs are about to go: the World cannot be used any more.
+  void give_up();
+  /// Throws DistError in a child of fork(), and in a World that has failed.
+  void require_usable(const CallName& name, Caller caller) const;
 
  private:
   friend struct Watchdog;
@@ -68,7 +72,6 @@ class Lane {
   [[noreturn]] void fail_engine(const char* why, const CallName& name, Caller caller);
   [[noreturn]] void fail_with(const CallName& name, std::string_view argument,
                               std::string_view expected, std::string_view got, Caller caller);
-  void require_usable(const CallName& name, Caller caller) const;
   void post(const CallName& name);
   WorldState& world_;
   Channel* channel_ = nullptr;

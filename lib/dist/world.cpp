@@ -74,12 +74,15 @@ Lane::Lane(WorldState& world, Caller caller) : world_(world), number_(world.lane
 }
 Lane::~Lane() {
   Watchdog::remove(*this);
-  if (!requests_.empty()) {
-    // Buffers of calls that have not ended are about to go.
-    if (world_.failure.empty()) world_.failure = "a rank has left a collective that runs";
-    if (!world_.engine.run) world_.engine.abort(world_.engine.self);
-  }
+  give_up();
   if (channel_) world_.engine.close(channel_);
+}
+
+void Lane::give_up() {
+  if (requests_.empty()) return;
+  requests_.clear();
+  if (world_.failure.empty()) world_.failure = "a rank has left a collective that it had started";
+  if (!world_.engine.run) world_.engine.abort(world_.engine.self);
 }
 
 void Lane::require_usable(const CallName& name, Caller caller) const {

@@ -36,6 +36,16 @@ void Optimizer::check_numbers(const GradientList& gradients, Caller caller) cons
 }
 void Optimizer::check(Caller caller) const { check_variables(name_, variables_, caller); }
 
+std::string Optimizer::options_text() const {
+  std::string text(name_);
+  for (std::size_t g = 0; g < ends_.size(); ++g) {
+    const Tensor rate = rates_[g].value().to(cpu());
+    text += "\ngroup " + std::to_string(g) + ": " + std::to_string(ends_[g]) +
+            " Variables so far, learning_rate " + std::string(to_text(rate.item<double>()));
+  }
+  return text + "\n";
+}
+
 Variable& Optimizer::learning_rate(CountNumber group, Caller caller) {
   const auto number = static_cast<std::size_t>(group.value);
   if (number < rates_.size()) return rates_[number];

@@ -42,6 +42,9 @@ class REEL_API Optimizer {
   /// The Variables that it updates, one group after the other. step() takes gradients in this
   /// order.
   const std::vector<Variable>& variables() const { return variables_; }
+  /// The name, the number of groups and their options as lines of text: equal where two optimizers
+  /// take the same steps.
+  virtual std::string options_text() const;
   /// The Variables of other objects. clone() replaces those that it clones too.
   std::vector<Variable>& bound_variables() { return variables_; }
 

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lib/dist/buckets.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <reel/ops.hpp>
+
+#include "lib/body/text.hpp"
+#include "lib/tensor/raw.hpp"
+
+namespace reel::dist::detail {
+namespace {
+constexpr std::int64_t extra_fields = 2;  // weight and step, before a number for each Variable
+
+/// The micro-batches of a rank.
+std::pair<std::int64_t, std::int64_t> share_of(std::int64_t rank, std::int64_t ranks,
+                                               std::int64_t micro_batches) {
+  return {rank * micro_batches / ranks, (rank + 1) * micro_batches / ranks};
+}
+
+template <class T>
+void add(T* to, const T* x, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] += x[i];
+}
+/// Adds lists of partial sums, from left to right, into `to`.
+template <class T>
+void add_ordered(T* to, const std::vector<const T*>& parts, std::int64_t count) {
+  std::memcpy(to, parts[0], static_cast<std::size_t>(count) * sizeof(T));
+  for (std::size_t k = 1; k < parts.size(); ++k) add(to, parts[k], count);
+}
+/// The sum in the tree of all micro-batches: two neighbours of one level become their sum.
+template <class T>
+void add_tree(T* to, const std::vector<const T*>& parts, const std::vector<Subtree>& trees,
+              std::int64_t count) {
+  struct Node {
+    Subtree tree;
+    std::vector<T> sum;
+  };
+  std::vector<Node> open;
+  const auto join = [&] {
+    Node right = std::move(open.back());
+    open.pop_back();
+    add(open.back().sum.data(), right.sum.data(), count);
+    ++open.back().tree.level;
+  };
+  for (std::size_t k = 0; k < parts.size(); ++k) {
+    open.push_back({trees[k], std::vector<T>(parts[k], parts[k] + count)});
+    while (open.size() > 1 && open[open.size() - 2].tree.level == open.back().tree.level &&
+           open[open.size() - 2].tree.first % (std::int64_t{2} << open.back().tree.level) == 0)
+      join();
+  }
+  while (open.size() > 1) join();
+  std::memcpy(to, open[0].sum.data(), static_cast<std::size_t>(count) * sizeof(T));
+}
+}  // namespace
+
+std::vector<Subtree> subtrees(std::int64_t first, std::int64_t end) {
+  std::vector<Subtree> found;
+  while (first < end) {
+    int level = 0;
+    while (first % (std::int64_t{2} << level) == 0 && first + (std::int64_t{2} << level) <= end)
+      ++level;
+    found.push_back({level, first});
+    first += std::int64_t{1} << level;
+  }
+  return found;
+}
+
+Buckets::Buckets(World world, const std::vector<Variable>& variables,
+                 const std::vector<std::size_t>& order, const DataParallelOptions& options,
+                 Lane& lane, Caller caller)
+    : world_(std::move(world)),
+      variables_(variables),
+      sum_(options.sum),
+      halves_(options.send_as == DType::bfloat16),
+      micro_batches_(options.micro_batches),
+      lane_(lane),
+      bucket_of_(variables.size(), -1),
+      caller_(caller) {
+  if (sum_ == Sum::tree)
+    for (std::int64_t rank = 0; rank < world_.size(); ++rank) {
+      const auto [first, end] = share_of(rank, world_.size(), micro_batches_);
+      partials_ = std::max(partials_, subtrees(first, end).size());
+    }
+  const auto add_bucket = [&](DType dtype) {
+    buckets_.push_back({dtype});
+    buckets_.back().posted = "bucket_" + std::to_string(buckets_.size() - 1);
+  };
+  for (const std::size_t variable : order) {
+    const Variable& x = variables[variable];
+    const DType dtype = x.dtype() == DType::float64 ? DType::float64 : DType::float32;
+    const auto bytes = [&](std::int64_t count) {
+      return count * static_cast<std::int64_t>(size_of(dtype));
+    };
+    if (buckets_.empty() || buckets_.back().dtype != dtype ||
+        bytes(buckets_.back().count + x.size()) > options.bucket_bytes)
+      if (buckets_.empty() || buckets_.back().count > 0) add_bucket(dtype);
+    Bucket& bucket = buckets_.back();
+    bucket.dtype = dtype;
+    bucket_of_[variable] = static_cast<int>(buckets_.size()) - 1;
+    bucket.places.push_back({variable, bucket.count, x.size()});
+    bucket.count += x.size();
+  }
+  if (buckets_.empty() || halves_) add_bucket(DType::float32);
+  Bucket& last = buckets_.back();
+  fields_at_ = last.count;
+  last.count += extra_fields + static_cast<std::int64_t>(variables.size());
+  const std::size_t ranks = static_cast<std::size_t>(world_.size());
+  for (Bucket& bucket : buckets_) {
+    const std::size_t bytes =
+        static_cast<std::size_t>(bucket.count) * partials_ * size_of(bucket.dtype);
+    bucket.own.resize(bytes);
+    if (sum_ != Sum::fast) bucket.received.resize(bytes * ranks);
+    constexpr std::size_t most_named = 3;
+    for (std::size_t k = 0; k < bucket.places.size(); ++k) {
+      if (k < most_named)
+        bucket.variables += (k ? ", " : "") + variables[bucket.places[k].variable].name();
+      else if (k == most_named)
+        bucket.variables += " and " + std::to_string(bucket.places.size() - k) + " more";
+    }
+  }
+  // Sums of so many steps are exact in float32.
+  while (step_limit_ * 2 * world_.size() <= 1 << 24 && step_limit_ < 1 << 20) step_limit_ *= 2;
+  if (buckets_.size() > 1 && world_.size() > 1)
+    thread_ = std::make_unique<std::thread>([this] { run_thread(); });
+}
+Buckets::~Buckets() {
+  if (thread_) {
+    stop_ = true;
+    ++turn_;
+    turn_.notify_all();
+    thread_->join();
+  }
+  lane_.give_up();  // no rank may write to these buckets any more
+}
+
+void Buckets::begin(std::int64_t step, Caller caller) {
+  caller_ = caller;
+  step_ = step;
+  sent_ = 0;
+  ready_ = ended_ = 0;
+  waits_ = false;
+  failure_ = nullptr;
+  for (Bucket& bucket : buckets_) {
+    std::fill(bucket.own.begin(), bucket.own.end(), std::byte{0});
+    bucket.missing = bucket.places.size();
+  }
+  ++buckets_.back().missing;  // the fields
+}
+
+void Buckets::put(std::size_t variable, const Tensor& gradient, std::size_t partial) {
+  Bucket& bucket = buckets_[static_cast<std::size_t>(bucket_of_[variable])];
+  const auto place = std::find_if(bucket.places.begin(), bucket.places.end(),
+                                  [&](const Place& each) { return each.variable == variable; });
+  const Tensor wide = gradient.to(cpu(), caller_).to(bucket.dtype, caller_);
+  const void* first = nullptr;
+  const Tensor host =
+      reel::detail::contiguous_host(wide, bucket.dtype, &first, "DataParallel", caller_);
+  const std::size_t width = size_of(bucket.dtype);
+  const std::size_t at = static_cast<std::size_t>(bucket.count) * partial +
+                         static_cast<std::size_t>(place->at);
+  if (place->count)
+    std::memcpy(bucket.own.data() + at * width, first,
+                static_cast<std::size_t>(place->count) * width);
+}
+void Buckets::complete(std::size_t variable) {
+  Bucket& bucket = buckets_[static_cast<std::size_t>(bucket_of_[variable])];
+  --bucket.missing;
+  start_next();
+}
+void Buckets::start_next() {
+  const std::size_t before = sent_;
+  for (; sent_ < buckets_.size() && buckets_[sent_].missing == 0; ++sent_) {
+    Bucket& bucket = buckets_[sent_];
+    if (!halves_ || bucket.dtype != DType::float32 || &bucket == &buckets_.back()) continue;
+    const auto* const x = reinterpret_cast<const float*>(bucket.own.data());
+    bucket.halves.resize(static_cast<std::size_t>(bucket.count) * 2);
+    auto* const half = reinterpret_cast<std::uint16_t*>(bucket.halves.data());
+    for (std::int64_t i = 0; i < bucket.count; ++i) half[i] = narrowed(x[i]);
+  }
+  if (!thread_ || sent_ == before) return;
+  ready_ = sent_;
+  ++turn_;
+  turn_.notify_all();
+}
+
+Message Buckets::message_of(Bucket& bucket) const {
+  const Wire wire = bucket.dtype == DType::float64 ? Wire::float64 : Wire::float32;
+  if (sum_ != Sum::fast)
+    return {Kind::all_gather, wire, Combine::sum, bucket.own.data(), bucket.received.data(),
+            bucket.count * static_cast<std::int64_t>(partials_)};
+  if (!bucket.halves.empty())
+    return {Kind::all_reduce, Wire::bfloat16, Combine::sum, bucket.halves.data(),
+            bucket.halves.data(), bucket.count};
+  return {Kind::all_reduce, wire, Combine::sum, bucket.own.data(), bucket.own.data(), bucket.count};
+}
+CallName Buckets::name_of(const Bucket& bucket) const {
+  return {"DataParallel", bucket.posted, bucket.variables};
+}
+
+void Buckets::run_thread() {
+  int seen = 0;
+  while (!stop_) {
+    turn_.wait(seen);
+    seen = turn_;
+    try {
+      work();
+    } catch (...) {
+      failure_ = std::current_exception();
+      ended_ = buckets_.size() + 1;
+    }
+  }
+}
+/// Sends what is ready, and returns when that has ended.
+void Buckets::work() {
+  std::size_t started = ended_;
+  if (started > buckets_.size()) return;
+  Pause pause;
+  double end = 0;
+  while (!stop_) {
+    while (started < ready_) {
+      Bucket& bucket = buckets_[started++];
+      lane_.start(message_of(bucket), name_of(bucket), caller_);
+    }
+    if (lane_.running() == 0) return;
+    const CallName name = name_of(buckets_[ended_]);
+    if (lane_.test(name, caller_)) {
+      ++ended_;
+      pause = {};
+      end = 0;
+      continue;
+    }
+    // The time of a rank that still computes does not count: the others may be as slow.
+    if (const double now = seconds_now(); !waits_ || end == 0)
+      end = now + world_.state().timeout;
+    else if (now > end)
+      lane_.fail_late(name, caller_);
+    pause();
+  }
+}
+
+StepFields Buckets::finish(double weight, const std::vector<bool>& used) {
+  Bucket& last = buckets_.back();
+  const auto fields = [&](auto* elements) {
+    elements += fields_at_;
+    elements[0] = static_cast<std::remove_reference_t<decltype(*elements)>>(weight);
+    elements[1] = static_cast<std::remove_reference_t<decltype(*elements)>>(step_ % step_limit_);
+    for (std::size_t i = 0; i < used.size(); ++i) elements[extra_fields + i] = used[i];
+  };
+  const bool wide = last.dtype == DType::float64;
+  wide ? fields(reinterpret_cast<double*>(last.own.data()))
+       : fields(reinterpret_cast<float*>(last.own.data()));
+  for (Bucket& bucket : buckets_) bucket.missing = 0;  // of what no rank may wait for
+  start_next();
+  if (thread_) {
+    waits_ = true;
+    for (Pause pause; ended_ < buckets_.size();) pause();
+    if (failure_) std::rethrow_exception(failure_);
+  } else if (world_.size() > 1) {
+    for (Bucket& bucket : buckets_) lane_.run(message_of(bucket), name_of(bucket), caller_);
+  } else if (sum_ != Sum::fast) {
+    for (Bucket& bucket : buckets_) bucket.received = bucket.own;
+  }
+  for (Bucket& bucket : buckets_) combine(bucket);
+  StepFields found;
+  const auto at = [&](std::int64_t i) {
+    const auto k = static_cast<std::size_t>(fields_at_ + i);
+    return wide ? reinterpret_cast<const double*>(last.own.data())[k]
+                : static_cast<double>(reinterpret_cast<const float*>(last.own.data())[k]);
+  };
+  found.weight = at(0);
+  if (at(1) != static_cast<double>(step_ % step_limit_ * world_.size()))
+    fail<DistError>(caller_, "DataParallel", "step", std::to_string(step_) + " on all ranks",
+                    "another one on a rank",
+                    "A rank has called step() or join() more often than others.");
+  for (std::size_t i = 0; i < used.size(); ++i)
+    found.used.push_back(at(extra_fields + static_cast<std::int64_t>(i)) > 0);
+  return found;
+}
+
+/// The sum of the partial sums of all ranks, into `own`.
+void Buckets::combine(Bucket& bucket) const {
+  if (!bucket.halves.empty()) {
+    auto* const x = reinterpret_cast<float*>(bucket.own.data());
+    const auto* const half = reinterpret_cast<const std::uint16_t*>(bucket.halves.data());
+    for (std::int64_t i = 0; i < bucket.count; ++i) x[i] = widened(half[i]);
+  }
+  if (sum_ == Sum::fast) return;
+  const auto add_all = [&](auto* to) {
+    using T = std::remove_reference_t<decltype(*to)>;
+    std::vector<const T*> parts;
+    std::vector<Subtree> trees;
+    for (std::int64_t rank = 0; rank < world_.size(); ++rank) {
+      const auto [first, end] = sum_ == Sum::tree
+                                    ? share_of(rank, world_.size(), micro_batches_)
+                                    : std::pair<std::int64_t, std::int64_t>(rank, rank + 1);
+      const std::vector<Subtree> own = subtrees(first, end);
+      for (std::size_t k = 0; k < own.size(); ++k) {
+        const std::size_t number = static_cast<std::size_t>(rank) * partials_ + k;
+        parts.push_back(reinterpret_cast<const T*>(bucket.received.data()) +
+                        number * static_cast<std::size_t>(bucket.count));
+        trees.push_back(own[k]);
+      }
+    }
+    sum_ == Sum::tree ? add_tree(to, parts, trees, bucket.count)
+                      : add_ordered(to, parts, bucket.count);
+  };
+  bucket.dtype == DType::float64 ? add_all(reinterpret_cast<double*>(bucket.own.data()))
+                                 : add_all(reinterpret_cast<float*>(bucket.own.data()));
+}
+
+Tensor Buckets::sum_of(std::size_t variable) const {
+  const Bucket& bucket = buckets_[static_cast<std::size_t>(bucket_of_[variable])];
+  const auto place = std::find_if(bucket.places.begin(), bucket.places.end(),
+                                  [&](const Place& each) { return each.variable == variable; });
+  const DeviceScope on_host(cpu());
+  const RawTensor sum = raw_tensor(bucket.dtype, variables_[variable].shape());
+  if (!sum.tensor.defined()) fail_memory(caller_, "DataParallel");
+  if (sum.bytes)
+    std::memcpy(sum.elements,
+                bucket.own.data() + static_cast<std::size_t>(place->at) * size_of(bucket.dtype),
+                sum.bytes);
+  return sum.tensor;
+}
+
+std::string Buckets::text() const {
+  std::string all;
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    const Bucket& bucket = buckets_[i];
+    const std::size_t width =
+        halves_ && bucket.dtype == DType::float32 && i + 1 < buckets_.size() ? 2
+                                                                             : size_of(bucket.dtype);
+    all += "bucket " + std::to_string(i) + ": " +
+           std::to_string(static_cast<std::size_t>(bucket.count) * width) + " bytes, " +
+           bucket.variables + "\n";
+  }
+  return all;
+}
+}  // namespace reel::dist::detail

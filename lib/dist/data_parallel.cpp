@@ -1,0 +1,500 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <reel/dist/data_parallel.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <reel/ops.hpp>
+#include <reel/optim/clip.hpp>
+#include <reel/random.hpp>
+
+#include "lib/body/text.hpp"
+#include "lib/dist/buckets.hpp"
+#include "lib/dist/send.hpp"
+
+namespace reel::dist::detail {
+namespace {
+constexpr const char* const own_name = "DataParallel";
+
+/// Gradients that are added up on this rank: of one tree of micro-batches, or of all.
+struct Partial {
+  Subtree tree;
+  std::vector<RowGradient> gradients;  // undefined values: not used
+};
+
+RowGradient added(const RowGradient& a, const RowGradient& b, const Variable& variable) {
+  if (!a.values.defined()) return b;
+  if (!b.values.defined()) return a;
+  if (a.rows.defined() && b.rows.defined())
+    return reel::detail::sum_rows(concat({a.rows, b.rows}), concat({a.values, b.values}));
+  const auto dense = [&](const RowGradient& x) { return dense_of(x, variable); };
+  return {dense(a) + dense(b)};
+}
+/// Sums are made in float32 at least.
+Tensor wide(const Tensor& x) { return size_of(x.dtype()) == 2 ? cast(x, DType::float32) : x; }
+
+std::string text_of(double number) { return std::string(to_text(number)); }
+}  // namespace
+
+Tensor dense_of(const RowGradient& x, const Variable& variable) {
+  if (!x.rows.defined()) return x.values;
+  // Rows of position -1 are zeros.
+  return segment_sum(x.values, maximum(x.rows, 0), variable.shape()[0]);
+}
+
+/// What a DataParallel has inside.
+struct Shares {
+  Shares(const World& of, optim::Optimizer& own, const DataParallelOptions& given, Caller caller)
+      : world(of), optimizer(own), options(given), lane(world.state(), caller) {
+    for (std::size_t i = 0; i < variables().size(); ++i)
+      order.push_back(variables().size() - 1 - i);
+  }
+  const std::vector<Variable>& variables() const { return optimizer.variables(); }
+
+  void check_options(Caller caller) const;
+  void compare(Caller caller);
+  void check_unchanged(Caller caller) const;
+  /// The gradients of a loss, multiplied by its weight. With `sends`, buckets start meanwhile.
+  std::vector<RowGradient> gradients_of(GradientTape& tape, const Operand& loss, double weight,
+                                        bool sends);
+  void add(std::vector<RowGradient> gradients, double weight, Caller caller);
+  bool send(Caller caller);
+  void fix_layout(Caller caller);
+  void put_all();
+  std::vector<RowGradient> means(const StepFields& fields, std::vector<RowGradient> rows,
+                                 Caller caller) const;
+  std::vector<RowGradient> exchange_rows(double weight, Caller caller);
+  bool apply(std::vector<RowGradient> gradients, Caller caller);
+  std::int64_t expected() const;
+  bool sends_early() const {
+    return buckets && partials.empty() && options.sum == Sum::fast && world.size() > 1;
+  }
+
+  World world;
+  optim::Optimizer& optimizer;
+  DataParallelOptions options;
+  Lane lane;
+  std::int64_t step = 0, taken = 0, leaves = 0;
+  double weight = 0;
+  std::vector<Partial> partials;
+  std::vector<bool> used;
+  std::vector<std::size_t> order;   // in which gradients become complete
+  std::vector<std::size_t> sparse;  // Variables whose gradients are sent as rows
+  std::unique_ptr<Buckets> buckets;
+  std::vector<bool> early;  // what a bucket has already
+  bool sending = false;
+};
+
+void Shares::check_options(Caller caller) const {
+  if (options.bucket_bytes < 1)
+    fail<Error>(caller, own_name, "options.bucket_bytes", "1 or more", to_text(options.bucket_bytes));
+  if (!(options.clip_norm >= 0))
+    fail<Error>(caller, own_name, "options.clip_norm", "0 or more", to_text(options.clip_norm));
+  if (options.clip_norm > 0 && options.scaler)
+    fail<Error>(caller, own_name, "options.clip_norm", "0 beside options.scaler",
+                to_text(options.clip_norm), "LossScalerOptions has a clip_norm of its own.");
+  if (options.send_as != DType::float32 && options.send_as != DType::bfloat16)
+    fail<DTypeError>(caller, own_name, "options.send_as", "float32 or bfloat16",
+                     name_of(options.send_as));
+  if (options.send_as == DType::bfloat16 && options.sum != Sum::fast)
+    fail<Error>(caller, own_name, "options.send_as", "float32 for ordered and tree sums", "bfloat16");
+  if (options.sum == Sum::tree && options.micro_batches < world.size())
+    fail<Error>(caller, own_name, "options.micro_batches",
+                "one for each of " + to_text(world.size()) + " ranks, or more",
+                to_text(options.micro_batches));
+  if (options.sum != Sum::tree && options.micro_batches != 0)
+    fail<Error>(caller, own_name, "options.micro_batches", "0 without Sum::tree",
+                to_text(options.micro_batches));
+}
+/// Micro-batches of this rank in a step.
+std::int64_t Shares::expected() const {
+  const std::int64_t rank = world.rank(), ranks = world.size(), all = options.micro_batches;
+  return (rank + 1) * all / ranks - rank * all / ranks;
+}
+
+/// All ranks find the first line that differs, and throw it.
+void Shares::compare(Caller caller) {
+  if (world.size() == 1) return;
+  std::string text = "options: bucket_bytes " + std::to_string(options.bucket_bytes) + ", sum " +
+                     std::to_string(static_cast<int>(options.sum)) + ", micro_batches " +
+                     std::to_string(options.micro_batches) + ", send_as " +
+                     std::string(name_of(options.send_as)) + ", clip_norm " +
+                     text_of(options.clip_norm) + (options.scaler ? ", scaler" : "") +
+                     ", unconnected " + std::to_string(static_cast<int>(options.unconnected)) +
+                     "\nseed " + std::to_string(thread_generator().seed()) + "\n";
+  text += std::to_string(variables().size()) + " Variables\n";
+  for (std::size_t i = 0; i < variables().size(); ++i)
+    text += "Variable " + std::to_string(i) + " \"" + variables()[i].name() + "\" " +
+            std::string(name_of(variables()[i].dtype())) + " " +
+            std::string(to_text(variables()[i].shape())) + "\n";
+  text += optimizer.options_text();
+  const auto gather = [&](const void* mine, void* all, std::int64_t bytes) {
+    world.state().main->run({Kind::all_gather, Wire::bytes, Combine::sum, mine, all, bytes}, {own_name},
+                            caller);
+  };
+  const auto ranks = static_cast<std::size_t>(world.size());
+  std::vector<std::int64_t> lengths(ranks);
+  const auto length = static_cast<std::int64_t>(text.size());
+  gather(&length, lengths.data(), sizeof length);
+  const std::int64_t longest = *std::max_element(lengths.begin(), lengths.end());
+  text.resize(static_cast<std::size_t>(longest), '\n');
+  std::string all(ranks * text.size(), ' ');
+  gather(text.data(), all.data(), longest);
+  for (std::size_t rank = 1; rank < ranks; ++rank) {
+    std::string_view a(all.data(), text.size()), b(all.data() + rank * text.size(), text.size());
+    while (!a.empty() || !b.empty()) {
+      const auto line_of = [](std::string_view& rest) {
+        const std::string_view line = rest.substr(0, rest.find('\n'));
+        rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+        return line.empty() ? std::string_view("nothing more") : line;
+      };
+      const std::string_view expected = line_of(a), got = line_of(b);
+      if (expected != got)
+        fail<DistError>(caller, own_name, "rank " + to_text(static_cast<std::int64_t>(rank)),
+                        Text(expected) + " as on rank 0", Text(got),
+                        "All ranks construct the same model, optimizer and options.");
+    }
+  }
+}
+void Shares::check_unchanged(Caller caller) const {
+  if (variables().size() != order.size())
+    fail<Error>(caller, own_name, "optimizer", to_text(order.size()) + " Variables, as at the start",
+                to_text(variables().size()));
+  lane.require_usable({own_name}, caller);
+  if (sending)
+    fail<DistError>(caller, own_name, "step", "steps that end",
+                    "one that an exception has left while its gradients were sent");
+}
+
+std::vector<RowGradient> Shares::gradients_of(GradientTape& tape, const Operand& loss,
+                                              double own_weight, bool sends) {
+  const Caller caller = loss.caller();
+  const Tensor x = loss.value();
+  if (x.defined() && x.size() != 1)
+    fail<ShapeError>(caller, own_name, "loss", "one number", "shape " + to_text(x.shape()),
+                     "Use its mean() or its sum().");
+  GradientOptions how{.unconnected = Unconnected::none};
+  if (x.defined()) {
+    Tensor factor = full({}, own_weight, {.dtype = DType::float64}, caller).to(x.device());
+    if (options.scaler) factor = factor * cast(options.scaler->factor, DType::float64);
+    how.upstream = broadcast_to(cast(factor, x.dtype()), x.shape());
+  }
+  std::vector<std::size_t> completed;
+  if (sends || !buckets) {
+    if (sends) {
+      early.assign(variables().size(), false);
+      sending = true;
+      buckets->begin(step + 1, caller);
+    }
+    how.on_complete = [&](std::size_t i, Tensor gradient) {
+      if (!sends) {
+        completed.push_back(i);
+      } else if (buckets->has(i) && gradient.defined()) {
+        buckets->put(i, gradient);
+        early[i] = true;
+        buckets->complete(i);
+      }
+      return gradient;
+    };
+  }
+  std::vector<RowGradient> found = tape.row_gradients(loss, variables(), how);
+  if (!sends && !buckets) {
+    for (std::size_t i = variables().size(); i-- > 0;)  // those without a dense gradient last
+      if (std::find(completed.begin(), completed.end(), i) == completed.end())
+        completed.push_back(i);
+    order = std::move(completed);
+  }
+  return found;
+}
+
+void Shares::add(std::vector<RowGradient> gradients, double own_weight, Caller caller) {
+  if (options.sum == Sum::tree && leaves >= expected())
+    fail<Error>(caller, own_name, "micro-batch", to_text(expected()) + " on this rank in a step",
+                "one more");
+  weight += own_weight;
+  used.resize(variables().size());
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (!gradients[i].values.defined()) continue;
+    used[i] = true;
+    gradients[i].values = wide(gradients[i].values);
+  }
+  const std::int64_t first =
+      options.sum == Sum::tree ? world.rank() * options.micro_batches / world.size() : 0;
+  partials.push_back({{0, first + leaves++}, std::move(gradients)});
+  const auto joins = [&] {
+    if (partials.size() < 2) return false;
+    const Subtree &left = partials[partials.size() - 2].tree, &right = partials.back().tree;
+    return options.sum != Sum::tree ||
+           (left.level == right.level && left.first % (std::int64_t{2} << left.level) == 0);
+  };
+  while (joins()) {
+    const Partial right = std::move(partials.back());
+    partials.pop_back();
+    Partial& left = partials.back();
+    for (std::size_t i = 0; i < variables().size(); ++i)
+      left.gradients[i] = added(left.gradients[i], right.gradients[i], variables()[i]);
+    ++left.tree.level;
+  }
+}
+
+/// Rank 0's order of completion, and the Variables whose gradients some rank has as rows.
+void Shares::fix_layout(Caller caller) {
+  const std::size_t count = variables().size();
+  std::vector<std::int64_t> rows(count), from_first(order.begin(), order.end());
+  for (const Partial& partial : partials)
+    for (std::size_t i = 0; i < count; ++i)
+      if (options.sum != Sum::tree && partial.gradients[i].rows.defined()) rows[i] = 1;
+  Lane& main = *world.state().main;
+  main.run({Kind::all_reduce, Wire::int64, Combine::max, rows.data(), rows.data(),
+            static_cast<std::int64_t>(count)},
+           {own_name}, caller);
+  main.run({Kind::broadcast, Wire::int64, Combine::sum, nullptr, from_first.data(),
+            static_cast<std::int64_t>(count)},
+           {own_name}, caller);
+  std::vector<std::size_t> dense;
+  for (const std::int64_t i : from_first) {
+    const auto variable = static_cast<std::size_t>(i);
+    (rows[variable] ? sparse : dense).push_back(variable);
+  }
+  order.assign(from_first.begin(), from_first.end());
+  buckets = std::make_unique<Buckets>(world, variables(), dense, options, lane, caller);
+}
+
+/// Into the buckets, what is not there yet.
+void Shares::put_all() {
+  for (std::size_t i = 0; i < variables().size(); ++i) {
+    if (!buckets->has(i)) continue;
+    for (std::size_t k = 0; k < partials.size(); ++k)
+      if (const RowGradient& x = partials[k].gradients[i]; x.values.defined() && !early[i])
+        buckets->put(i, dense_of(x, variables()[i]), k);
+  }
+}
+
+bool Shares::send(Caller caller) {
+  check_options(caller);
+  if (options.sum == Sum::tree && leaves != expected() && leaves != 0)
+    fail<Error>(caller, own_name, "micro-batches", to_text(expected()) + " on this rank in a step",
+                to_text(leaves));
+  world.state().step = ++step;
+  used.resize(variables().size());
+  if (!buckets) fix_layout(caller);
+  if (!std::exchange(sending, true)) {
+    early.assign(variables().size(), false);
+    buckets->begin(step, caller);
+  }
+  put_all();
+  const StepFields fields = buckets->finish(weight, used);
+  std::vector<RowGradient> rows = exchange_rows(fields.weight, caller);
+  sending = false;
+  partials.clear();
+  used.clear();
+  weight = 0;
+  leaves = 0;
+  return fields.weight > 0 && apply(means(fields, std::move(rows), caller), caller);
+}
+
+/// The mean of all ranks. Throws for a Variable that none has used.
+std::vector<RowGradient> Shares::means(const StepFields& fields, std::vector<RowGradient> rows,
+                                       Caller caller) const {
+  std::vector<RowGradient> all(variables().size());
+  for (std::size_t k = 0; k < sparse.size(); ++k) all[sparse[k]] = std::move(rows[k]);
+  std::string unused;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Variable& x = variables()[i];
+    if (!fields.used[i] && options.unconnected == Unconnected::error)
+      unused += (unused.empty() ? "\"" : ", \"") + x.name() + "\"";
+    else if (!all[i].values.defined())
+      all[i].values = cast(buckets->sum_of(i) / fields.weight, x.dtype()).to(x.device());
+  }
+  if (!unused.empty())
+    fail<TapeError>(caller, own_name, "loss", "one on some rank that depends on each Variable",
+                    "none that depends on " + unused,
+                    "Give DataParallel .unconnected = Unconnected::zero if zeros are meant.");
+  return all;
+}
+
+/// The mean gradients of sparse Variables: as rows, or dense where this is smaller.
+std::vector<RowGradient> Shares::exchange_rows(double all_weights, Caller caller) {
+  if (sparse.empty()) return {};
+  Lane& main = *world.state().main;
+  const auto ranks = static_cast<std::size_t>(world.size());
+  std::vector<RowGradient> mine;
+  std::vector<std::int64_t> counts, all(ranks * sparse.size());
+  for (const std::size_t i : sparse) {
+    mine.push_back(partials.empty() ? RowGradient() : partials[0].gradients[i]);
+    const RowGradient& x = mine.back();
+    counts.push_back(!x.values.defined() ? 0 : x.rows.defined() ? x.rows.size() : -1);
+  }
+  main.run({Kind::all_gather, Wire::int64, Combine::sum, counts.data(), all.data(),
+            static_cast<std::int64_t>(counts.size())},
+           {own_name, "row_counts"}, caller);
+  std::vector<RowGradient> means;
+  for (std::size_t k = 0; k < sparse.size(); ++k) {
+    const Variable& x = variables()[sparse[k]];
+    std::int64_t most = 0;
+    bool dense = false;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      const std::int64_t count = all[rank * sparse.size() + k];
+      dense |= count < 0;
+      most = std::max(most, count);
+    }
+    const CallName call{own_name, "rows", x.name()};
+    const DType dtype = x.dtype() == DType::float64 ? DType::float64 : DType::float32;
+    const auto mean = [&](const Tensor& sum) {
+      return cast(sum / all_weights, x.dtype()).to(x.device());
+    };
+    Shape shape = x.shape();
+    if (dense || most * world.size() >= shape[0]) {
+      const Tensor own = mine[k].values.defined() ? dense_of(mine[k], x) : zeros(shape, {.dtype = dtype});
+      Tensor sum = send_raw(
+          own.to(dtype), shape,
+          {Kind::all_reduce, wire_of(dtype), Combine::sum, nullptr, nullptr, x.size()}, world, call,
+          caller);
+      means.push_back({mean(sum)});
+      continue;
+    }
+    // All ranks send as many rows as the one that has most; the others have position -1.
+    shape.data()[0] = most;
+    Tensor rows = full({most}, std::int64_t{-1}), values = zeros(shape, {.dtype = dtype});
+    if (const std::int64_t own = counts[k]; own > 0 && own < most) {
+      shape.data()[0] = most - own;
+      rows = concat({mine[k].rows.to(cpu()), full({most - own}, std::int64_t{-1})});
+      values = concat({mine[k].values.to(cpu()).to(dtype), zeros(shape, {.dtype = dtype})});
+    } else if (own == most && own > 0) {
+      rows = mine[k].rows.to(cpu());
+      values = mine[k].values.to(cpu()).to(dtype);
+    }
+    const auto gather = [&](const Tensor& part) {
+      Shape all_parts = part.shape();
+      all_parts.data()[0] *= world.size();
+      return send_raw(part, all_parts,
+                      {Kind::all_gather, Wire::bytes, Combine::sum, nullptr, nullptr,
+                       part.size() * static_cast<std::int64_t>(size_of(part.dtype()))},
+                      world, call, caller);
+    };
+    RowGradient sum = reel::detail::sum_rows(gather(rows), gather(values));
+    means.push_back({mean(sum.values), sum.rows.to(x.device())});
+  }
+  return means;
+}
+
+bool Shares::apply(std::vector<RowGradient> gradients, Caller caller) {
+  if (options.scaler) {
+    if (!options.scaler->step(optimizer, gradients, caller)) return false;
+  } else {
+    if (options.clip_norm > 0)
+      gradients = optim::clip_by_global_norm(std::move(gradients), options.clip_norm, caller);
+    optimizer.step(gradients, caller);
+  }
+  ++taken;
+  return true;
+}
+
+Replicas::Replicas(const World& world, optim::Optimizer& optimizer,
+                   const DataParallelOptions& options, Caller caller) try
+    : Optimizer(optimizer), shares_(nullptr) {
+  const CallerScope here(caller, own_name);
+  shares_ = new Shares(world, optimizer, options, caller);
+  try {
+    shares_->check_options(caller);
+    shares_->compare(caller);
+    broadcast_variables(variables(), caller);
+  } catch (...) {
+    delete shares_;
+    throw;
+  }
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, own_name);
+}
+Replicas::~Replicas() { delete shares_; }
+
+void Replicas::broadcast_variables(const std::vector<Variable>& variables, Caller caller) const {
+  if (shares_->world.size() == 1) return;
+  const CallerScope here(caller, own_name);
+  for (const Variable& x : variables)
+    x.assign(broadcast_raw(x, shares_->world, 0, caller));
+}
+
+bool Replicas::step(GradientTape& tape, Operand loss, StepOptions options) try {
+  Shares& shares = *shares_;
+  const Caller caller = loss.caller();
+  const CallerScope here(caller, own_name);
+  shares.check_unchanged(caller);
+  if (options.examples < 0)
+    fail<Error>(caller, own_name, "options.examples", "0 or more", to_text(options.examples));
+  if (options.examples == 0) return join(caller);
+  if (shares.world.size() == 1 && shares.partials.empty() && shares.options.sum != Sum::tree) {
+    shares.world.state().step = ++shares.step;
+    if (shares.options.scaler) {
+      if (!shares.options.scaler->step(shares.optimizer, tape, loss)) return false;
+      ++shares.taken;
+      return true;
+    }
+    return shares.apply(
+        tape.row_gradients(loss, variables(), {.unconnected = shares.options.unconnected}), caller);
+  }
+  not_traced();
+  const auto weight = static_cast<double>(options.examples);
+  shares.add(shares.gradients_of(tape, loss, weight, shares.sends_early()), weight, caller);
+  return shares.send(caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(loss.caller(), own_name);
+}
+void Replicas::accumulate(GradientTape& tape, Operand loss, StepOptions options) try {
+  const Caller caller = loss.caller();
+  const CallerScope here(caller, own_name);
+  shares_->check_unchanged(caller);
+  if (options.examples < 0)
+    fail<Error>(caller, own_name, "options.examples", "0 or more", to_text(options.examples));
+  if (options.examples == 0) return;
+  not_traced();
+  const auto weight = static_cast<double>(options.examples);
+  shares_->add(shares_->gradients_of(tape, loss, weight, false), weight, caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(loss.caller(), own_name);
+}
+bool Replicas::join(Caller caller) try {
+  const CallerScope here(caller, own_name);
+  shares_->check_unchanged(caller);
+  not_traced();
+  return shares_->send(caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, own_name);
+}
+bool Replicas::any(bool more, Caller caller) {
+  const CallerScope here(caller, own_name);
+  if (shares_->world.size() == 1) return more;
+  not_traced();
+  std::int64_t found = more;
+  shares_->world.state().main->run(
+      {Kind::all_reduce, Wire::int64, Combine::max, &found, &found, 1}, {own_name, "any"}, caller);
+  return found != 0;
+}
+void Replicas::step(GradientList gradients, Caller caller) try {
+  const CallerScope here(caller, own_name);
+  shares_->check_unchanged(caller);
+  if (shares_->world.size() == 1 && shares_->partials.empty() &&
+      shares_->options.sum != Sum::tree) {
+    shares_->world.state().step = ++shares_->step;
+    std::vector<RowGradient> own;
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+      own.push_back({gradients.values(i), gradients.rows(i) ? *gradients.rows(i) : Tensor()});
+    shares_->apply(std::move(own), caller);
+    return;
+  }
+  not_traced();
+  if (gradients.size() != variables().size())
+    fail<Error>(caller, own_name, "gradients", to_text(variables().size()), to_text(gradients.size()));
+  std::vector<RowGradient> own;
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    own.push_back({gradients.values(i), gradients.rows(i) ? *gradients.rows(i) : Tensor()});
+  shares_->add(std::move(own), 1, caller);
+  shares_->send(caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, own_name);
+}
+std::int64_t Replicas::steps() const { return shares_->taken; }
+const World& Replicas::world() const { return shares_->world; }
+std::string Replicas::buckets() const { return shares_->buckets ? shares_->buckets->text() : ""; }
+}  // namespace reel::dist::detail
