@@ -14,7 +14,8 @@
 
 namespace reel::dist {
 namespace {
-// "rank    3 lane 0 step            12 call            45 waits in all_reduce      at 1764352000123\n"
+// "rank    3 lane 0 step            12 call            45 waits in all_reduce      at
+// 1764352000123\n"
 constexpr std::size_t width = 96;
 constexpr std::size_t step_at = 21, call_at = 39, number = 12, state_at = 52, kind_at = 58,
                       kind_width = 18, time_at = 80, time_width = 15;
@@ -31,8 +32,7 @@ char get(const char* at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
 /// Right-aligned decimal digits.
 void put(char* at, std::size_t digits, std::int64_t value) {
   for (std::size_t i = digits; i-- > 0; value /= 10)
-    __atomic_store_n(at + i,
-                     value || i + 1 == digits ? static_cast<char>('0' + value % 10) : ' ',
+    __atomic_store_n(at + i, value || i + 1 == digits ? static_cast<char>('0' + value % 10) : ' ',
                      __ATOMIC_RELAXED);
 }
 std::int64_t take(const char* at, std::size_t digits) {
@@ -90,8 +90,8 @@ void Board::post(int rank, int lane, std::int64_t step, std::int64_t call,
   char* const at = line(rank, lane);
   if (at[0] != 'r') {
     char begin[128];
-    std::snprintf(begin, sizeof begin, "rank %4d lane %d step%13scall%14s%25sat%16s\n", rank % 10000,
-                  lane, "", "", "", "");
+    std::snprintf(begin, sizeof begin, "rank %4d lane %d step%13scall%14s%25sat%16s\n",
+                  rank % 10000, lane, "", "", "", "");
     put(at, begin);
   }
   put(at + kind_at, "                  ");

@@ -159,8 +159,8 @@ void Buckets::put(std::size_t variable, const Tensor& gradient, std::size_t part
   const Tensor host =
       reel::detail::contiguous_host(wide, bucket.dtype, &first, "DataParallel", caller_);
   const std::size_t width = size_of(bucket.dtype);
-  const std::size_t at = static_cast<std::size_t>(bucket.count) * partial +
-                         static_cast<std::size_t>(place->at);
+  const std::size_t at =
+      static_cast<std::size_t>(bucket.count) * partial + static_cast<std::size_t>(place->at);
   if (place->count)
     std::memcpy(bucket.own.data() + at * width, first,
                 static_cast<std::size_t>(place->count) * width);
@@ -189,11 +189,12 @@ void Buckets::start_next() {
 Message Buckets::message_of(Bucket& bucket) const {
   const Wire wire = bucket.dtype == DType::float64 ? Wire::float64 : Wire::float32;
   if (sum_ != Sum::fast)
-    return {Kind::all_gather, wire, Combine::sum, bucket.own.data(), bucket.received.data(),
-            bucket.count * static_cast<std::int64_t>(partials_)};
+    return {Kind::all_gather,       wire,
+            Combine::sum,           bucket.own.data(),
+            bucket.received.data(), bucket.count * static_cast<std::int64_t>(partials_)};
   if (!bucket.halves.empty())
-    return {Kind::all_reduce, Wire::bfloat16, Combine::sum, bucket.halves.data(),
-            bucket.halves.data(), bucket.count};
+    return {Kind::all_reduce,     Wire::bfloat16,       Combine::sum,
+            bucket.halves.data(), bucket.halves.data(), bucket.count};
   return {Kind::all_reduce, wire, Combine::sum, bucket.own.data(), bucket.own.data(), bucket.count};
 }
 CallName Buckets::name_of(const Bucket& bucket) const {
@@ -329,9 +330,9 @@ std::string Buckets::text() const {
   std::string all;
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     const Bucket& bucket = buckets_[i];
-    const std::size_t width =
-        halves_ && bucket.dtype == DType::float32 && i + 1 < buckets_.size() ? 2
-                                                                             : size_of(bucket.dtype);
+    const std::size_t width = halves_ && bucket.dtype == DType::float32 && i + 1 < buckets_.size()
+                                  ? 2
+                                  : size_of(bucket.dtype);
     all += "bucket " + std::to_string(i) + ": " +
            std::to_string(static_cast<std::size_t>(bucket.count) * width) + " bytes, " +
            bucket.variables + "\n";

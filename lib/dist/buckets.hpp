@@ -31,11 +31,11 @@ std::vector<Subtree> subtrees(std::int64_t first, std::int64_t end);
 struct Bucket {
   DType dtype;
   std::vector<Place> places = {};
-  std::int64_t count = 0;        // elements of one partial sum
-  std::string posted = {};       // "bucket_2"
-  std::string variables = {};    // for errors
+  std::int64_t count = 0;      // elements of one partial sum
+  std::string posted = {};     // "bucket_2"
+  std::string variables = {};  // for errors
   std::vector<std::byte> own = {}, received = {}, halves = {};
-  std::size_t missing = 0;       // gradients that are not in it yet
+  std::size_t missing = 0;  // gradients that are not in it yet
 };
 /// The last three kinds of elements of the last bucket.
 struct StepFields {

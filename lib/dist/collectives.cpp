@@ -16,12 +16,18 @@ namespace reel::dist {
 namespace detail {
 Wire wire_of(DType dtype) {
   switch (dtype) {
-    case DType::int32: return Wire::int32;
-    case DType::int64: return Wire::int64;
-    case DType::float32: return Wire::float32;
-    case DType::float64: return Wire::float64;
-    case DType::bfloat16: return Wire::bfloat16;
-    default: return Wire::bytes;
+    case DType::int32:
+      return Wire::int32;
+    case DType::int64:
+      return Wire::int64;
+    case DType::float32:
+      return Wire::float32;
+    case DType::float64:
+      return Wire::float64;
+    case DType::bfloat16:
+      return Wire::bfloat16;
+    default:
+      return Wire::bytes;
   }
 }
 Tensor send_raw(const Tensor& x, const Shape& shape, Message message, const World& world,
@@ -75,9 +81,9 @@ Tensor combined(Kind kind, const Tensor& x, const Shape& shape, const World& wor
                 const char* function, Caller caller) {
   const bool half = is_floating(x.dtype()) && size_of(x.dtype()) == 2;
   const Tensor wide = half ? cast(x, DType::float32) : x;
-  Tensor all = detail::send_raw(wide, shape,
-                            reduce_message(kind, op, wide.dtype(), shape.elements()), world,
-                            {function}, caller);
+  Tensor all =
+      detail::send_raw(wide, shape, reduce_message(kind, op, wide.dtype(), shape.elements()), world,
+                       {function}, caller);
   if (op == Reduce::mean) all = all / static_cast<double>(world.size());
   return half ? cast(all, x.dtype()) : all;
 }
@@ -92,8 +98,8 @@ Tensor all_reduce(Operand x, const World& world, ReduceOptions options) {
   not_traced();
   return custom_gradient([world, options, caller](const Tensor& from) {
     const Tensor value = plain(from);
-    Tensor all = combined(Kind::all_reduce, value, value.shape(), world, options.op, "all_reduce",
-                          caller);
+    Tensor all =
+        combined(Kind::all_reduce, value, value.shape(), world, options.op, "all_reduce", caller);
     const auto gradient = [world, options, caller, value, all](const Tensor& dy) -> Tensor {
       if (options.op == Reduce::sum || options.op == Reduce::mean)
         return all_reduce({dy, caller}, world, options);
@@ -175,8 +181,7 @@ Tensor broadcast(Operand x, const World& world, BroadcastOptions options) {
     };
     return std::pair{all, gradient};
   };
-  return is_floating(x.value().dtype()) ? custom_gradient(sent)(Operand(x))
-                                        : sent(x.value()).first;
+  return is_floating(x.value().dtype()) ? custom_gradient(sent)(Operand(x)) : sent(x.value()).first;
 }
 
 namespace detail {
@@ -186,8 +191,7 @@ Tensor broadcast_raw(const Tensor& x, const World& world, std::int64_t root, Cal
   RawTensor result = raw_tensor(x.dtype(), x.shape());
   if (!result.tensor.defined()) fail_memory(caller, "broadcast");
   const void* first = nullptr;
-  const Tensor kept =
-      reel::detail::contiguous_host(host, x.dtype(), &first, "broadcast", caller);
+  const Tensor kept = reel::detail::contiguous_host(host, x.dtype(), &first, "broadcast", caller);
   if (result.bytes) std::memcpy(result.elements, first, result.bytes);
   world.state().main->run({Kind::broadcast, Wire::bytes, Combine::sum, nullptr, result.elements,
                            static_cast<std::int64_t>(result.bytes), static_cast<int>(root)},

@@ -55,6 +55,7 @@ struct Shares {
   void check_options(Caller caller) const;
   void compare(Caller caller);
   void check_unchanged(Caller caller) const;
+  void check_loss(const Operand& loss, StepOptions how) const;
   /// The gradients of a loss, multiplied by its weight. With `sends`, buckets start meanwhile.
   std::vector<RowGradient> gradients_of(GradientTape& tape, const Operand& loss, double weight,
                                         bool sends);
@@ -88,7 +89,8 @@ struct Shares {
 
 void Shares::check_options(Caller caller) const {
   if (options.bucket_bytes < 1)
-    fail<Error>(caller, own_name, "options.bucket_bytes", "1 or more", to_text(options.bucket_bytes));
+    fail<Error>(caller, own_name, "options.bucket_bytes", "1 or more",
+                to_text(options.bucket_bytes));
   if (!(options.clip_norm >= 0))
     fail<Error>(caller, own_name, "options.clip_norm", "0 or more", to_text(options.clip_norm));
   if (options.clip_norm > 0 && options.scaler)
@@ -98,7 +100,8 @@ void Shares::check_options(Caller caller) const {
     fail<DTypeError>(caller, own_name, "options.send_as", "float32 or bfloat16",
                      name_of(options.send_as));
   if (options.send_as == DType::bfloat16 && options.sum != Sum::fast)
-    fail<Error>(caller, own_name, "options.send_as", "float32 for ordered and tree sums", "bfloat16");
+    fail<Error>(caller, own_name, "options.send_as", "float32 for ordered and tree sums",
+                "bfloat16");
   if (options.sum == Sum::tree && options.micro_batches < world.size())
     fail<Error>(caller, own_name, "options.micro_batches",
                 "one for each of " + to_text(world.size()) + " ranks, or more",
@@ -130,8 +133,8 @@ void Shares::compare(Caller caller) {
             std::string(to_text(variables()[i].shape())) + "\n";
   text += optimizer.options_text();
   const auto gather = [&](const void* mine, void* all, std::int64_t bytes) {
-    world.state().main->run({Kind::all_gather, Wire::bytes, Combine::sum, mine, all, bytes}, {own_name},
-                            caller);
+    world.state().main->run({Kind::all_gather, Wire::bytes, Combine::sum, mine, all, bytes},
+                            {own_name}, caller);
   };
   const auto ranks = static_cast<std::size_t>(world.size());
   std::vector<std::int64_t> lengths(ranks);
@@ -159,21 +162,27 @@ void Shares::compare(Caller caller) {
 }
 void Shares::check_unchanged(Caller caller) const {
   if (variables().size() != order.size())
-    fail<Error>(caller, own_name, "optimizer", to_text(order.size()) + " Variables, as at the start",
-                to_text(variables().size()));
+    fail<Error>(caller, own_name, "optimizer",
+                to_text(order.size()) + " Variables, as at the start", to_text(variables().size()));
   lane.require_usable({own_name}, caller);
   if (sending)
     fail<DistError>(caller, own_name, "step", "steps that end",
                     "one that an exception has left while its gradients were sent");
 }
 
+void Shares::check_loss(const Operand& loss, StepOptions how) const {
+  if (how.examples < 0)
+    fail<Error>(loss.caller(), own_name, "options.examples", "0 or more", to_text(how.examples));
+  if (how.examples == 0) return;
+  if (const Tensor x = loss.value(); x.defined() && x.size() != 1)
+    fail<ShapeError>(loss.caller(), own_name, "loss", "one number", "shape " + to_text(x.shape()),
+                     "Use its mean() or its sum().");
+}
+
 std::vector<RowGradient> Shares::gradients_of(GradientTape& tape, const Operand& loss,
                                               double own_weight, bool sends) {
   const Caller caller = loss.caller();
   const Tensor x = loss.value();
-  if (x.defined() && x.size() != 1)
-    fail<ShapeError>(caller, own_name, "loss", "one number", "shape " + to_text(x.shape()),
-                     "Use its mean() or its sum().");
   GradientOptions how{.unconnected = Unconnected::none};
   if (x.defined()) {
     Tensor factor = full({}, own_weight, {.dtype = DType::float64}, caller).to(x.device());
@@ -320,13 +329,13 @@ std::vector<RowGradient> Shares::exchange_rows(double all_weights, Caller caller
   Lane& main = *world.state().main;
   const auto ranks = static_cast<std::size_t>(world.size());
   std::vector<RowGradient> mine;
-  std::vector<std::int64_t> counts, all(ranks * sparse.size());
+  std::vector<std::int64_t> counts, gathered(ranks * sparse.size());
   for (const std::size_t i : sparse) {
     mine.push_back(partials.empty() ? RowGradient() : partials[0].gradients[i]);
     const RowGradient& x = mine.back();
     counts.push_back(!x.values.defined() ? 0 : x.rows.defined() ? x.rows.size() : -1);
   }
-  main.run({Kind::all_gather, Wire::int64, Combine::sum, counts.data(), all.data(),
+  main.run({Kind::all_gather, Wire::int64, Combine::sum, counts.data(), gathered.data(),
             static_cast<std::int64_t>(counts.size())},
            {own_name, "row_counts"}, caller);
   std::vector<RowGradient> means;
@@ -335,7 +344,7 @@ std::vector<RowGradient> Shares::exchange_rows(double all_weights, Caller caller
     std::int64_t most = 0;
     bool dense = false;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-      const std::int64_t count = all[rank * sparse.size() + k];
+      const std::int64_t count = gathered[rank * sparse.size() + k];
       dense |= count < 0;
       most = std::max(most, count);
     }
@@ -345,13 +354,28 @@ std::vector<RowGradient> Shares::exchange_rows(double all_weights, Caller caller
       return cast(sum / all_weights, x.dtype()).to(x.device());
     };
     Shape shape = x.shape();
+    const auto all_reduced = [&](const Tensor& part) {
+      return send_raw(
+          part, part.shape(),
+          {Kind::all_reduce, wire_of(dtype), Combine::sum, nullptr, nullptr, part.size()}, world,
+          call, caller);
+    };
     if (dense || most * world.size() >= shape[0]) {
-      const Tensor own = mine[k].values.defined() ? dense_of(mine[k], x) : zeros(shape, {.dtype = dtype});
-      Tensor sum = send_raw(
-          own.to(dtype), shape,
-          {Kind::all_reduce, wire_of(dtype), Combine::sum, nullptr, nullptr, x.size()}, world, call,
-          caller);
-      means.push_back({mean(sum)});
+      const RowGradient& own = mine[k];
+      const Tensor sum = all_reduced(own.values.defined() ? dense_of(own, x).to(dtype)
+                                                          : zeros(shape, {.dtype = dtype}));
+      if (dense) {
+        means.push_back({mean(sum)});
+        continue;
+      }
+      // As rows too, because an optimizer treats the two differently.
+      Tensor is_used = zeros({shape[0]}, {.dtype = dtype});
+      if (own.rows.defined() && own.rows.size() > 0) {
+        const Tensor known = cast(own.rows >= 0, dtype);
+        is_used = segment_sum(known, maximum(own.rows, 0), shape[0]);
+      }
+      const Tensor rows = nonzero(all_reduced(is_used) > 0)(all, 0);
+      means.push_back({mean(reel::take(sum, rows)), rows.to(x.device())});
       continue;
     }
     // All ranks send as many rows as the one that has most; the others have position -1.
@@ -412,8 +436,7 @@ Replicas::~Replicas() { delete shares_; }
 void Replicas::broadcast_variables(const std::vector<Variable>& variables, Caller caller) const {
   if (shares_->world.size() == 1) return;
   const CallerScope here(caller, own_name);
-  for (const Variable& x : variables)
-    x.assign(broadcast_raw(x, shares_->world, 0, caller));
+  for (const Variable& x : variables) x.assign(broadcast_raw(x, shares_->world, 0, caller));
 }
 
 bool Replicas::step(GradientTape& tape, Operand loss, StepOptions options) try {
@@ -421,8 +444,7 @@ bool Replicas::step(GradientTape& tape, Operand loss, StepOptions options) try {
   const Caller caller = loss.caller();
   const CallerScope here(caller, own_name);
   shares.check_unchanged(caller);
-  if (options.examples < 0)
-    fail<Error>(caller, own_name, "options.examples", "0 or more", to_text(options.examples));
+  shares.check_loss(loss, options);
   if (options.examples == 0) return join(caller);
   if (shares.world.size() == 1 && shares.partials.empty() && shares.options.sum != Sum::tree) {
     shares.world.state().step = ++shares.step;
@@ -445,8 +467,7 @@ void Replicas::accumulate(GradientTape& tape, Operand loss, StepOptions options)
   const Caller caller = loss.caller();
   const CallerScope here(caller, own_name);
   shares_->check_unchanged(caller);
-  if (options.examples < 0)
-    fail<Error>(caller, own_name, "options.examples", "0 or more", to_text(options.examples));
+  shares_->check_loss(loss, options);
   if (options.examples == 0) return;
   not_traced();
   const auto weight = static_cast<double>(options.examples);
@@ -467,8 +488,8 @@ bool Replicas::any(bool more, Caller caller) {
   if (shares_->world.size() == 1) return more;
   not_traced();
   std::int64_t found = more;
-  shares_->world.state().main->run(
-      {Kind::all_reduce, Wire::int64, Combine::max, &found, &found, 1}, {own_name, "any"}, caller);
+  shares_->world.state().main->run({Kind::all_reduce, Wire::int64, Combine::max, &found, &found, 1},
+                                   {own_name, "any"}, caller);
   return found != 0;
 }
 void Replicas::step(GradientList gradients, Caller caller) try {
@@ -485,7 +506,8 @@ void Replicas::step(GradientList gradients, Caller caller) try {
   }
   not_traced();
   if (gradients.size() != variables().size())
-    fail<Error>(caller, own_name, "gradients", to_text(variables().size()), to_text(gradients.size()));
+    fail<Error>(caller, own_name, "gradients", to_text(variables().size()),
+                to_text(gradients.size()));
   std::vector<RowGradient> own;
   for (std::size_t i = 0; i < gradients.size(); ++i)
     own.push_back({gradients.values(i), gradients.rows(i) ? *gradients.rows(i) : Tensor()});

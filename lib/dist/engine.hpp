@@ -11,12 +11,16 @@ enum class Combine : std::uint8_t { sum, max, min };
 
 constexpr std::size_t bytes_of(Wire wire) {
   switch (wire) {
-    case Wire::bytes: return 1;
-    case Wire::bfloat16: return 2;
+    case Wire::bytes:
+      return 1;
+    case Wire::bfloat16:
+      return 2;
     case Wire::int32:
-    case Wire::float32: return 4;
+    case Wire::float32:
+      return 4;
     case Wire::int64:
-    case Wire::float64: return 8;
+    case Wire::float64:
+      return 8;
   }
   return 0;
 }
@@ -60,7 +64,7 @@ struct EngineTable {
 };
 
 /// The one function of a plugin. It fills the table, and returns null or the reason why it cannot.
-using OpenEngine = const char* (*)(EngineTable & table);
+using OpenEngine = const char* (*)(EngineTable& table);
 inline constexpr const char* open_engine_name = "reel_dist_open";
 
 /// bfloat16 as its 16 bits, rounded to nearest even.

@@ -16,9 +16,9 @@ const char* variable(const char* name) {
   return value && *value ? value : nullptr;
 }
 struct Launcher {
-  const char* mpi;        // as in the names of libraries; null: there is no launcher
-  const char* evidence;   // the variable that says so
-  const char* ranks;      // how many it has started, if it says
+  const char* mpi;       // as in the names of libraries; null: there is no launcher
+  const char* evidence;  // the variable that says so
+  const char* ranks;     // how many it has started, if it says
 };
 Launcher launcher() {
   if (const char* const ranks = variable("OMPI_COMM_WORLD_SIZE"))
@@ -44,7 +44,8 @@ std::string path_of(const std::string& file) {
 bool has_launcher() {
   if (launcher().mpi) return true;
   // srun without --mpi starts processes that do not know each other.
-  const char *const tasks = variable("SLURM_STEP_NUM_TASKS"), *const step = variable("SLURM_STEP_ID");
+  const char *const tasks = variable("SLURM_STEP_NUM_TASKS"), *const step =
+                                                                  variable("SLURM_STEP_ID");
   if (tasks && step && variable("SLURM_PROCID") && std::atoi(tasks) > 1)
     fail<DistError>({}, "World", "launcher", "srun --mpi=pmix or --mpi=pmi2",
                     Text(tasks) + " tasks of srun that no MPI joins",
@@ -63,14 +64,13 @@ void open_mpi(EngineTable& table, Caller caller) {
   // Components of Open MPI look for its symbols among the global ones.
   void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
   if (!library)
-    fail<DistError>(caller, "World", "launcher",
-                    named + ", as " + found.evidence + " is set", "none",
+    fail<DistError>(caller, "World", "launcher", named + ", as " + found.evidence + " is set",
+                    "none",
                     std::string(::dlerror()) +
                         ". Build reel with the headers of this MPI, or use the launcher of the "
                         "other one.");
   const auto open = reinterpret_cast<OpenEngine>(::dlsym(library, open_engine_name));
-  if (!open)
-    fail<DistError>(caller, "World", "launcher", "an engine of reel", path, ::dlerror());
+  if (!open) fail<DistError>(caller, "World", "launcher", "an engine of reel", path, ::dlerror());
   if (const char* const why = open(table))
     fail<DistError>(caller, "World", "engine", "a running MPI", std::string(why));
   if (found.ranks && std::atoi(found.ranks) != table.ranks)
@@ -78,6 +78,7 @@ void open_mpi(EngineTable& table, Caller caller) {
                     Text(found.ranks) + " ranks, as " + found.evidence + " says",
                     to_text(table.ranks) + " of " + Text(std::string_view(table.name)),
                     "The program was started by the launcher of another MPI: use the mpirun of "
-                    "the MPI that " + path + " is linked with.");
+                    "the MPI that " +
+                        path + " is linked with.");
 }
 }  // namespace reel::dist::detail

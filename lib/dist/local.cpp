@@ -48,9 +48,15 @@ void combine(Combine how, std::vector<const void*>& parts, void* to, std::int64_
     for (std::size_t k = 1; k < parts.size(); ++k) {
       const T x = at(k);
       switch (how) {
-        case Combine::sum: all = static_cast<T>(all + x); break;
-        case Combine::max: all = x > all || x != x ? x : all; break;
-        case Combine::min: all = x < all || x != x ? x : all; break;
+        case Combine::sum:
+          all = static_cast<T>(all + x);
+          break;
+        case Combine::max:
+          all = x > all || x != x ? x : all;
+          break;
+        case Combine::min:
+          all = x < all || x != x ? x : all;
+          break;
       }
     }
     static_cast<T*>(to)[i] = all;
@@ -69,12 +75,18 @@ void combine_halves(std::vector<const void*>& parts, void* to, std::int64_t firs
 }
 void combine(const Message& m, std::vector<const void*>& parts, void* to, std::int64_t first) {
   switch (m.wire) {
-    case Wire::int32: return combine<std::int32_t>(m.combine, parts, to, first, m.count);
-    case Wire::int64: return combine<std::int64_t>(m.combine, parts, to, first, m.count);
-    case Wire::float32: return combine<float>(m.combine, parts, to, first, m.count);
-    case Wire::float64: return combine<double>(m.combine, parts, to, first, m.count);
-    case Wire::bfloat16: return combine_halves(parts, to, first, m.count);
-    case Wire::bytes: return combine<std::uint8_t>(m.combine, parts, to, first, m.count);
+    case Wire::int32:
+      return combine<std::int32_t>(m.combine, parts, to, first, m.count);
+    case Wire::int64:
+      return combine<std::int64_t>(m.combine, parts, to, first, m.count);
+    case Wire::float32:
+      return combine<float>(m.combine, parts, to, first, m.count);
+    case Wire::float64:
+      return combine<double>(m.combine, parts, to, first, m.count);
+    case Wire::bfloat16:
+      return combine_halves(parts, to, first, m.count);
+    case Wire::bytes:
+      return combine<std::uint8_t>(m.combine, parts, to, first, m.count);
   }
 }
 
@@ -99,7 +111,8 @@ void meet(Call& call) {
   std::vector<const void*> parts;
   for (const Message& m : all) parts.push_back(m.in);
   switch (all[0].kind) {
-    case Kind::barrier: return;
+    case Kind::barrier:
+      return;
     case Kind::broadcast: {
       const void* const from = all[static_cast<std::size_t>(all[0].root)].out;
       for (const Message& m : all)

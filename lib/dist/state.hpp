@@ -26,18 +26,18 @@ struct WorldState {
   double timeout;
   std::shared_ptr<Board> shared_board;  // of all ranks that are threads
   Board& board;
-  std::int64_t step = 0;  // of the last DataParallel that took one, for errors
-  int lanes = 0;          // opened so far
-  Lane* main = nullptr;   // of the public collectives
+  std::int64_t step = 0;     // of the last DataParallel that took one, for errors
+  int lanes = 0;             // opened so far
+  Lane* main = nullptr;      // of the public collectives
   std::string failure = {};  // why it cannot be used any more
   pid_t process = ::getpid();
 };
 
 /// What an error says of a collective.
 struct CallName {
-  std::string_view function;         // "all_reduce"
-  std::string_view posted = {};      // in one word; the function, if empty
-  std::string_view variables = {};   // those that it carries
+  std::string_view function;        // "all_reduce"
+  std::string_view posted = {};     // in one word; the function, if empty
+  std::string_view variables = {};  // those that it carries
 };
 
 /// Collectives that all ranks call in one order. Calls that have started end in any order.

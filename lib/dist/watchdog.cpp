@@ -13,7 +13,8 @@
 namespace reel::dist::detail {
 namespace {
 constinit std::mutex lock;
-constinit std::vector<Lane*>* lanes = nullptr;  // never freed: the thread lives as long as the process
+constinit std::vector<Lane*>* lanes =
+    nullptr;  // never freed: the thread lives as long as the process
 }  // namespace
 
 void Watchdog::add(Lane& lane) {

@@ -155,11 +155,10 @@ Lane::Late Lane::late() const {
     found.ranks += (found.ranks.empty() ? "rank " : ", ") + std::to_string(rank);
     if (!found.got.empty()) continue;
     found.got = post.call == 0 ? "a rank that has called nothing"
-                : stopped      ? "one that stopped inside of it " + seconds_text(post.seconds_ago) +
-                                " ago"
-                               : "one that came to " + post.collective + " of step " +
-                                std::to_string(post.step) + " " + seconds_text(post.seconds_ago) +
-                                " ago";
+                : stopped
+                    ? "one that stopped inside of it " + seconds_text(post.seconds_ago) + " ago"
+                    : "one that came to " + post.collective + " of step " +
+                          std::to_string(post.step) + " " + seconds_text(post.seconds_ago) + " ago";
   }
   if (found.ranks.empty()) return {"network", "none, although all ranks have come"};
   return found;
@@ -169,7 +168,8 @@ std::string Lane::advice(const CallName& name) const {
                      std::to_string(calls_) + " of this kind";
   if (!name.variables.empty()) text += ", for " + std::string(name.variables);
   text += ".";
-  if (!world_.board.path().empty()) text += " " + world_.board.path() + " has a line for each rank.";
+  if (!world_.board.path().empty())
+    text += " " + world_.board.path() + " has a line for each rank.";
   return text;
 }
 void Lane::fail_late(const CallName& name, Caller caller) {
@@ -202,7 +202,8 @@ std::string board_path(EngineTable& engine, Caller caller) {
                 static_cast<long long>(::getpid()));
   Channel* channel = nullptr;
   const char* why = engine.open(engine.self, &channel);
-  if (!why) why = engine.run(channel, {Kind::broadcast, Wire::bytes, {}, nullptr, name, sizeof name});
+  if (!why)
+    why = engine.run(channel, {Kind::broadcast, Wire::bytes, {}, nullptr, name, sizeof name});
   if (why) fail<DistError>(caller, "World", "engine", "a running MPI", std::string(why));
   engine.close(channel);
   for (const char* const folder : {std::getenv("REEL_DIST_FOLDER"), std::getenv("TMPDIR")})
@@ -228,8 +229,7 @@ World::World(WorldOptions options, Caller caller) try : state_(nullptr) {
                      (options.engine == Engine::automatic && detail::has_launcher());
   if (joins) detail::open_mpi(table, caller);
   state_ = new detail::WorldState(
-      table,
-      std::make_shared<Board>(table.ranks, table.ranks > 1 ? board_path(table, caller) : ""),
+      table, std::make_shared<Board>(table.ranks, table.ranks > 1 ? board_path(table, caller) : ""),
       options);
   try {
     state_->main = new detail::Lane(*state_, caller);

@@ -49,8 +49,9 @@ TEST_CASE("collectives of 1 to 4 ranks", "[cpu][dist]") {
         require(equal(all(range(3 * r, 3 * r + 3)), one * static_cast<float>(r + 1)), "gather");
       require(equal(dist::reduce_scatter(all, world), x * n), "scatter");
       for (int root = 0; root < ranks; ++root)
-        require(equal(dist::broadcast(x, world, {.root = root}), one * static_cast<float>(root + 1)),
-                "broadcast");
+        require(
+            equal(dist::broadcast(x, world, {.root = root}), one * static_cast<float>(root + 1)),
+            "broadcast");
       require(equal(dist::all_reduce(cast(x, int32), world), cast(one * total, int32)), "int32");
       for (DType half : {float16, bfloat16})
         require(equal(dist::all_reduce(cast(x, half), world), cast(one * total, half)), "half");
@@ -74,9 +75,9 @@ TEST_CASE("gradients of collectives are those of the sum over ranks", "[cpu][dis
       return tape.gradient(sum(f(x)) * w, x);
     };
     const float all = 1 + 2 + 3;
-    require(equal(slope([&](const Tensor& v) { return dist::all_reduce(v, world); }),
-                  full({3}, all)),
-            "sum");
+    require(
+        equal(slope([&](const Tensor& v) { return dist::all_reduce(v, world); }), full({3}, all)),
+        "sum");
     require(equal(slope([&](const Tensor& v) {
                     return dist::all_reduce(v, world, {.op = Reduce::mean});
                   }),
@@ -87,12 +88,10 @@ TEST_CASE("gradients of collectives are those of the sum over ranks", "[cpu][dis
                   }),
                   full({3}, world.rank() == 2 ? all : 0)),
             "max");
-    require(equal(slope([&](const Tensor& v) { return dist::all_gather(v, world); }),
-                  full({3}, all)),
-            "gather");
-    require(equal(slope([&](const Tensor& v) {
-                    return dist::broadcast(v, world, {.root = 1});
-                  }),
+    require(
+        equal(slope([&](const Tensor& v) { return dist::all_gather(v, world); }), full({3}, all)),
+        "gather");
+    require(equal(slope([&](const Tensor& v) { return dist::broadcast(v, world, {.root = 1}); }),
                   full({3}, world.rank() == 1 ? all : 0)),
             "broadcast");
     // Part r of the result belongs to rank r, whose weight is r + 1.
@@ -128,21 +127,21 @@ TEST_CASE("collectives refuse what they cannot send", "[cpu][dist]") {
 
 TEST_CASE("a rank that does not come is named by the others", "[cpu][dist]") {
   std::string texts[3];
-  dist::run_local(
-      3,
-      [&](World& world) {
-        world.barrier();
-        if (world.rank() == 1) return;  // and calls nothing more
-        try {
-          dist::all_reduce(ones({4}), world);
-        } catch (const DistError& error) {
-          texts[world.rank()] = error.what();
-        }
-      },
-      {.timeout = 0.2});
+  dist::run_local(3,
+                  [&](World& world) {
+                    world.barrier();
+                    if (world.rank() == 1) return;  // and calls nothing more
+                    try {
+                      dist::all_reduce(ones({4}), world);
+                    } catch (const DistError& error) {
+                      texts[world.rank()] = error.what();
+                    }
+                  },
+                  {.timeout = 0.2});
   const auto names = [](const std::string& text) {
-    return text.find("all_reduce: rank 1: expected to come within 0.2 s of step 0, got one that "
-                     "came to barrier of step 0") != text.npos;
+    return text.find(
+               "all_reduce: rank 1: expected to come within 0.2 s of step 0, got one that "
+               "came to barrier of step 0") != text.npos;
   };
   INFO(texts[0] << "\n" << texts[2]);
   // The first to give up names the rank; then the others may find that it has given up.
@@ -182,8 +181,9 @@ TEST_CASE("ranks that call different collectives are told so", "[cpu][dist]") {
   CHECK(different([](World& w) {
           w.rank() ? static_cast<void>(dist::all_reduce(ones({2}), w)) : w.barrier();
         }).find("different collectives") != std::string::npos);
-  CHECK(different([](World& w) { dist::all_reduce(ones({2 + w.rank()}), w); })
-            .find("different numbers of elements") != std::string::npos);
+  CHECK(different([](World& w) {
+          dist::all_reduce(ones({2 + w.rank()}), w);
+        }).find("different numbers of elements") != std::string::npos);
 }
 
 TEST_CASE("a traced function with a collective runs eagerly", "[cpu][dist]") {

@@ -28,8 +28,8 @@ struct BroadcastOptions {
 ///     dist::World world;
 ///     dist::all_reduce(tensor({1.f, 2.f}), world)  // [1., 2.]
 REEL_API Tensor all_reduce(Operand x, const World& world, ReduceOptions options = {});
-/// x [n, ...] of all ranks, one after the other: [ranks * n, ...], in the order of the ranks. Throws
-/// ShapeError for a tensor without axes. All dtypes.
+/// x [n, ...] of all ranks, one after the other: [ranks * n, ...], in the order of the ranks.
+/// Throws ShapeError for a tensor without axes. All dtypes.
 REEL_API Tensor all_gather(Operand x, const World& world);
 /// Combines x [ranks * n, ...] of all ranks, as all_reduce() does; rank r gets part r: [n, ...].
 /// Throws ShapeError unless the first axis has a multiple of the ranks. Reduce::max and

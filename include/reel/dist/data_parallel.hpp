@@ -61,8 +61,8 @@ class REEL_API Replicas : public optim::Optimizer {
   bool step(GradientTape& tape, Operand loss, StepOptions options = {});
   /// Adds the gradient of a loss on this rank, and sends nothing. The next step() sends the sum.
   void accumulate(GradientTape& tape, Operand loss, StepOptions options = {});
-  /// A step with what accumulate() has added, on a rank that has no more examples than that, or none
-  /// at all.
+  /// A step with what accumulate() has added, on a rank that has no more examples than that, or
+  /// none at all.
   bool join(Caller caller = Caller::here());
   /// Whether a rank says `more`: while this is true, ranks without examples join() the others.
   ///
@@ -99,12 +99,12 @@ class REEL_API Replicas : public optim::Optimizer {
 ///       replicas.step(tape, loss, {.examples = x.shape()[0]});
 ///     }
 ///
-/// The constructor compares the Variables, their names, shapes and dtypes, the options and the seeds
-/// of all ranks, and gives all of them the Variables of rank 0. Throws DistError, on each rank, with
-/// the first difference. After it ranks may take seeds of their own, for different dropout.
-/// Every step sends all gradients in buckets, in an order that the first step fixes, zeros for what
-/// a rank has not used: ranks may run different branches, and read trees of different shapes. A
-/// bucket starts when its gradients are complete, while the backward pass goes on.
+/// The constructor compares the Variables, their names, shapes and dtypes, the options and the
+/// seeds of all ranks, and gives all of them the Variables of rank 0. Throws DistError, on each
+/// rank, with the first difference. After it ranks may take seeds of their own, for different
+/// dropout. Every step sends all gradients in buckets, in an order that the first step fixes, zeros
+/// for what a rank has not used: ranks may run different branches, and read trees of different
+/// shapes. A bucket starts when its gradients are complete, while the backward pass goes on.
 ///
 /// Checkpoints have it in the optimizer's place, and the form of one process: rank 0 writes them,
 /// and any number of ranks resumes. fit() takes it for its optimizer. The World must have no other

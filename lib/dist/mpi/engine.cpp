@@ -41,12 +41,18 @@ const char* problem(int code) {
 }
 MPI_Datatype type_of(Wire wire) {
   switch (wire) {
-    case Wire::bytes: return MPI_BYTE;
-    case Wire::int32: return MPI_INT32_T;
-    case Wire::int64: return MPI_INT64_T;
-    case Wire::float32: return MPI_FLOAT;
-    case Wire::float64: return MPI_DOUBLE;
-    case Wire::bfloat16: return bfloat16_type;
+    case Wire::bytes:
+      return MPI_BYTE;
+    case Wire::int32:
+      return MPI_INT32_T;
+    case Wire::int64:
+      return MPI_INT64_T;
+    case Wire::float32:
+      return MPI_FLOAT;
+    case Wire::float64:
+      return MPI_DOUBLE;
+    case Wire::bfloat16:
+      return bfloat16_type;
   }
   return MPI_DATATYPE_NULL;
 }
@@ -92,8 +98,10 @@ int started(MPI_Comm comm, const Message& m, MPI_Request* request) {
       return MPI_Iallgather(m.in, count, type, m.out, count, type, comm, request);
     case Kind::reduce_scatter:
       return MPI_Ireduce_scatter_block(m.in, m.out, count, type, op_of(m), comm, request);
-    case Kind::broadcast: return MPI_Ibcast(m.out, count, type, m.root, comm, request);
-    case Kind::barrier: return MPI_Ibarrier(comm, request);
+    case Kind::broadcast:
+      return MPI_Ibcast(m.out, count, type, m.root, comm, request);
+    case Kind::barrier:
+      return MPI_Ibarrier(comm, request);
   }
   return MPI_ERR_OTHER;
 }
@@ -102,12 +110,16 @@ int ran(MPI_Comm comm, const Message& m) {
   const MPI_Datatype type = type_of(m.wire);
   const void* const in = m.in == m.out ? MPI_IN_PLACE : m.in;
   switch (m.kind) {
-    case Kind::all_reduce: return MPI_Allreduce(in, m.out, count, type, op_of(m), comm);
-    case Kind::all_gather: return MPI_Allgather(m.in, count, type, m.out, count, type, comm);
+    case Kind::all_reduce:
+      return MPI_Allreduce(in, m.out, count, type, op_of(m), comm);
+    case Kind::all_gather:
+      return MPI_Allgather(m.in, count, type, m.out, count, type, comm);
     case Kind::reduce_scatter:
       return MPI_Reduce_scatter_block(m.in, m.out, count, type, op_of(m), comm);
-    case Kind::broadcast: return MPI_Bcast(m.out, count, type, m.root, comm);
-    case Kind::barrier: return MPI_Barrier(comm);
+    case Kind::broadcast:
+      return MPI_Bcast(m.out, count, type, m.root, comm);
+    case Kind::barrier:
+      return MPI_Barrier(comm);
   }
   return MPI_ERR_OTHER;
 }
