@@ -96,7 +96,8 @@ struct FitOptions {
   /// generator. The examples must come from a Pipeline.
   const io::Checkpoints* checkpoints = nullptr;
   optim::Schedule* schedule = nullptr;  // its step() follows each step of the optimizer
-  /// Takes the steps, for float16; without .accumulate and .clip_norm.
+  /// Takes the steps, for float16; without .accumulate and .clip_norm. A dist::DataParallel has
+  /// scaler, clip_norm and unconnected in options of its own.
   optim::LossScaler* scaler = nullptr;
   std::int64_t accumulate = 1;  // batches for a step, which gets the mean of their gradients
   double clip_norm = 0;         // the largest global norm of the gradients; 0 is no limit
@@ -123,6 +124,30 @@ class REEL_API RunningMean {
  private:
   std::vector<std::pair<Tensor, double>> late_;
 };
+/// The ranks that train together, where fit() has a dist::DataParallel for its optimizer.
+struct FitRanks {
+  bool first = true;  // this is rank 0
+  Function<bool(GradientTape&, const Operand&, std::int64_t, bool)> learn = {};  // the last: sends
+  Function<bool()> join = {};
+  Function<void(double*, std::size_t)> add_up = {};  // these numbers of all ranks
+};
+template <class Optimizer>
+FitRanks ranks_of(Optimizer& optimizer, Caller caller) {
+  if constexpr (requires { optimizer.add_up(nullptr, 0, caller); })
+    return {optimizer.world().rank() == 0,
+            [&optimizer](GradientTape& tape, const Operand& loss, std::int64_t examples,
+                         bool sends) {
+              if (sends) return optimizer.step(tape, loss, {examples});
+              optimizer.accumulate(tape, loss, {examples});
+              return false;
+            },
+            [&optimizer, caller] { return optimizer.join(caller); },
+            [&optimizer, caller](double* numbers, std::size_t count) {
+              optimizer.add_up(numbers, count, caller);
+            }};
+  else
+    return {};
+}
 /// The part of fit() that does not depend on types.
 class REEL_API FitRun {
  public:
@@ -134,6 +159,7 @@ class REEL_API FitRun {
     bool restore_best, validates, progress;
     SummaryWriter* board;
     std::vector<std::string> metrics;
+    FitRanks ranks = {};
   };
   FitRun(Settings settings, optim::Optimizer& optimizer, std::vector<Variable> parameters,
          Caller caller);
@@ -142,6 +168,13 @@ class REEL_API FitRun {
   FitRun& operator=(const FitRun&) = delete;
   /// Adds the gradients of a batch; after enough of them, steps. Returns whether it did.
   bool learn(GradientTape& tape, const Tensor& cost, double weight);
+  /// Whether a rank has an example now, and no rank stops. A call for each example.
+  bool any(bool more);
+  /// Whether the training ends after this step; with several ranks, whether they have agreed to.
+  bool stops_here() const { return settings.ranks.add_up ? agreed_ : stop; }
+  void agree_to_stop(bool own);
+  /// This rank has no example where others have one.
+  bool learn_nothing();
   /// Steps with the gradients that are left at the end of an epoch.
   bool finish_group();
   void after_step(const Tensor& cost);
@@ -174,13 +207,13 @@ class REEL_API FitRun {
   bool stop = false;
 
  private:
-  bool left_none_ = false;
+  bool left_none_ = false, agreed_ = false;
   struct Screen;
   void update();
   optim::Optimizer& optimizer_;
   std::vector<Variable> parameters_;
   std::vector<optim::GradientSum> sum_;  // one, if batches are accumulated
-  std::int64_t waiting_ = 0;             // batches in it
+  std::int64_t waiting_ = 0;             // batches in it, or that ranks have not sent
   Caller caller_;
   Screen* screen_;
 };
@@ -232,6 +265,10 @@ struct FitState {
 ///         adam.step(tape, loss(model, example));
 ///       }
 ///
+/// With a dist::DataParallel for the optimizer, all ranks call fit(), each with its part of the
+/// examples; a batch counts by its examples. Ranks without a batch join the others. The losses of
+/// FitEpoch are those of all ranks. If one of them stops, all do.
+///
 /// A training that was stopped goes on with .checkpoints as if it had not been stopped, in the
 /// middle of an epoch if `train` is a Pipeline. Throws what the loss, the examples and the
 /// optimizer throw, and Error for options out of range.
@@ -247,7 +284,7 @@ fit(Model& model, Optimizer& optimizer, Train&& train, const Loss& loss,
       {options.epochs, options.steps, options.patience, options.board_every, options.accumulate,
        options.threshold, options.clip_norm, options.unconnected, options.scaler,
        options.restore_best, static_cast<bool>(options.validate.each), options.progress,
-       options.board, std::move(names)},
+       options.board, std::move(names), detail::ranks_of(optimizer, caller)},
       optimizer, parameters(model), caller);
   using Examples = std::remove_reference_t<Train>;
   detail::FitState<Examples> state{run, train, options.schedule};
@@ -273,18 +310,24 @@ fit(Model& model, Optimizer& optimizer, Train&& train, const Loss& loss,
   while (!run.done()) {
     bool whole = true, empty = true;
     Tensor cost;
-    for (auto&& example : train) {
+    auto at = train.begin();
+    const auto end = train.end();
+    for (bool more = at != end; run.any(more); more = more && ++at != end) {
       empty = false;
       bool stepped;
-      {
+      if (more) {
+        auto&& example = *at;
         GradientTape tape;
         cost = loss(std::as_const(model), std::as_const(example));
         stepped = run.learn(tape, cost, detail::weight_of(example));
+      } else {
+        stepped = run.learn_nothing();
       }
       if (stepped) step_ended(cost), save();
-      whole = !run.stop && !run.at_limit();
+      whole = !run.stops_here() && !run.at_limit();
       if (!whole) break;
     }
+    whole = whole && !run.stops_here();
     // A stop at the last example of an epoch leaves an epoch without examples.
     if (empty && run.left_none(caller)) continue;
     const bool rest = whole && run.finish_group();
@@ -307,7 +350,7 @@ fit(Model& model, Optimizer& optimizer, Train&& train, const Loss& loss,
     if (whole) ++run.epoch;
     if (rest) save();  // `train` is at the next epoch already
     if (options.after_epoch) options.after_epoch(history.epochs.back());
-    run.stop |= history.epochs.back().stop;
+    run.agree_to_stop(history.epochs.back().stop);
   }
   run.restore_best();
   return history;

@@ -232,7 +232,14 @@ std::string PipelineState::text(const std::vector<const Notes*>& steps) {
   std::string text;
   for (const Notes* step : steps)
     if (!step->text.empty()) text += (text.empty() ? "" : ".") + step->text;
+  if (const std::int64_t open = shards(steps); open > 1)
+    text += ".shard(of " + std::to_string(open) + ")";
   return text;
+}
+std::int64_t PipelineState::shards(const std::vector<const Notes*>& steps) {
+  std::int64_t open = 1;
+  for (const Notes* step : steps) open = step->shards ? open * step->shards : 1;
+  return open;
 }
 std::size_t PipelineState::count(const std::vector<const Notes*>& steps) {
   return static_cast<std::size_t>(std::count_if(

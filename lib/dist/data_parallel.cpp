@@ -516,6 +516,34 @@ void Replicas::step(GradientList gradients, Caller caller) try {
 } catch (const std::bad_alloc&) {
   fail_memory(caller, own_name);
 }
+void Replicas::add_up(double* numbers, std::size_t count, Caller caller) {
+  const CallerScope here(caller, own_name);
+  if (shares_->world.size() == 1) return;
+  not_traced();
+  std::vector<double> all(count * static_cast<std::size_t>(shares_->world.size()));
+  shares_->world.state().main->run({Kind::all_gather, Wire::float64, Combine::sum, numbers,
+                                    all.data(), static_cast<std::int64_t>(count)},
+                                   {own_name, "add_up"}, caller);
+  for (std::size_t i = 0; i < count; ++i) {
+    numbers[i] = all[i];
+    for (std::size_t k = i + count; k < all.size(); k += count) numbers[i] += all[k];
+  }
+}
+void Replicas::check_resumed(std::int64_t step, Caller caller) const {
+  if (shares_->world.size() == 1) return;
+  std::vector<std::int64_t> all(static_cast<std::size_t>(shares_->world.size()));
+  shares_->world.state().main->run(
+      {Kind::all_gather, Wire::int64, Combine::sum, &step, all.data(), 1}, {"resume"}, caller);
+  const auto text = [](std::int64_t found) {
+    return found < 0 ? Text("no checkpoint") : "step " + to_text(found);
+  };
+  for (std::size_t rank = 1; rank < all.size(); ++rank)
+    if (all[rank] != all[0])
+      fail<DistError>(caller, "Checkpoints",
+                      "rank " + to_text(static_cast<std::int64_t>(rank)),
+                      text(all[0]) + ", as on rank 0", text(all[rank]),
+                      "Checkpoints need a folder that all ranks see.");
+}
 std::int64_t Replicas::steps() const { return shares_->taken; }
 const World& Replicas::world() const { return shares_->world; }
 std::string Replicas::buckets() const { return shares_->buckets ? shares_->buckets->text() : ""; }

@@ -72,7 +72,18 @@ FitRun::FitRun(Settings own, optim::Optimizer& optimizer, std::vector<Variable> 
   if (settings.scaler && settings.clip_norm > 0)
     fail<Error>(caller, "fit", "options.clip_norm", "0 beside options.scaler",
                 to_text(settings.clip_norm), "LossScalerOptions has a clip_norm of its own.");
-  if (settings.accumulate > 1) sum_.emplace_back(optimizer.variables(), caller);
+  if (settings.ranks.add_up) {
+    const auto refuse = [&](const char* option, bool given) {
+      if (given)
+        fail<Error>(caller, "fit", option, "none beside a dist::DataParallel", "one",
+                    "DataParallelOptions has it.");
+    };
+    refuse("options.scaler", settings.scaler);
+    refuse("options.clip_norm", settings.clip_norm > 0);
+    refuse("options.unconnected", settings.unconnected != Unconnected::error);
+  }
+  settings.progress = settings.progress && settings.ranks.first;
+  if (settings.accumulate > 1 && !settings.ranks.add_up) sum_.emplace_back(optimizer.variables(), caller);
   if (settings.restore_best)
     for (const Variable& parameter : parameters_) best_parameters.push_back(parameter.value());
   if (settings.progress)
@@ -97,6 +108,12 @@ bool FitRun::learn(GradientTape& tape, const Tensor& cost, double weight) {
   const CallerScope here(caller_, "fit");
   const std::vector<Variable>& variables = optimizer_.variables();
   training.add(cost, weight);
+  if (settings.ranks.add_up) {
+    const bool sends = ++waiting_ == settings.accumulate;
+    if (sends) waiting_ = 0;
+    const auto examples = static_cast<std::int64_t>(weight);
+    return settings.ranks.learn(tape, {cost, caller_}, examples, sends) && (++step, true);
+  }
   if (settings.accumulate > 1) {
     sum_[0].add(tape.gradient(cost, variables, settings.unconnected), caller_);
     return ++waiting_ == settings.accumulate && (update(), true);
@@ -113,8 +130,30 @@ bool FitRun::learn(GradientTape& tape, const Tensor& cost, double weight) {
   ++step;
   return true;
 }
+bool FitRun::learn_nothing() {
+  if (++waiting_ < settings.accumulate) return false;
+  return finish_group();
+}
+bool FitRun::any(bool more) {
+  if (!settings.ranks.add_up) return more;
+  double found[] = {more ? 1.0 : 0.0, stop ? 1.0 : 0.0};
+  settings.ranks.add_up(found, 2);
+  agreed_ = stop = found[1] > 0;
+  return found[0] > 0 && !stop;
+}
+void FitRun::agree_to_stop(bool own) {
+  stop |= own;
+  if (!settings.ranks.add_up) return;
+  double found = stop ? 1 : 0;
+  settings.ranks.add_up(&found, 1);
+  agreed_ = stop = found > 0;
+}
 bool FitRun::finish_group() {
   if (waiting_ == 0) return false;
+  if (settings.ranks.add_up) {
+    waiting_ = 0;
+    return settings.ranks.join() && (++step, true);
+  }
   update();
   return true;
 }
@@ -130,12 +169,12 @@ void FitRun::update() {
 
 void FitRun::after_step(const Tensor& cost) {
   if (settings.board && step % settings.board_every == 0) {
-    settings.board->scalar("train/loss", cost, step);
+    if (cost.defined()) settings.board->scalar("train/loss", cost, step);
     settings.board->scalar("learning_rate", optimizer_.learning_rate(), step);
   }
   if (!screen_) return;
   char note[80] = {};
-  if (cost.device() == cpu())
+  if (cost.defined() && cost.device() == cpu())
     std::snprintf(note, sizeof note, "epoch %lld  loss %.4g", static_cast<long long>(epoch),
                   training.mean());
   screen_->progress.show(step, note);
@@ -144,6 +183,13 @@ void FitRun::after_step(const Tensor& cost) {
 void FitRun::end_epoch(FitEpoch& result, FitHistory& history) {
   result.step = step;
   result.epoch = epoch;
+  if (settings.ranks.add_up) {
+    training.read();
+    double all[] = {training.sum, training.weight};
+    settings.ranks.add_up(all, 2);
+    training.sum = all[0];
+    training.weight = all[1];
+  }
   result.loss = training.mean();
   training = {};
   const double now = seconds_now();

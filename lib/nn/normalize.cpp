@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <reel/caller.hpp>
+#include <reel/dist/collectives.hpp>
 #include <reel/nn/normalize.hpp>
 #include <reel/ops/activation.hpp>
 #include <reel/ops/arithmetic.hpp>
@@ -109,7 +110,8 @@ BatchNorm::BatchNorm(Extent channels, BatchNormOptions options, Caller caller)
       variance(vector_of<Buffer>(1, "BatchNorm", "variance", channels, options.dtype, caller)),
       epsilon(checked_epsilon(options.epsilon, "BatchNorm", caller)),
       momentum(options.momentum),
-      channels(options.channels) {
+      channels(options.channels),
+      sync(options.sync) {
   check_number(momentum >= 0 && momentum <= 1, "BatchNorm", "momentum", "0 to 1", momentum, caller);
 }
 
@@ -124,18 +126,26 @@ Tensor BatchNorm::operator()(Operand x) const {
     return (from - along_channels(mean, rank, channels)) *
                (gain / sqrt(along_channels(variance, rank, channels) + epsilon)) +
            plus;
-  const std::int64_t count = from.size() / scale.size();
+  const std::int64_t own = from.size() / scale.size();
+  const bool together = sync && sync->size() > 1;
+  const std::int64_t count =
+      together ? dist::all_reduce(tensor(own), *sync).item<std::int64_t>() : own;
   if (count < 2)
     fail<ShapeError>(x.caller(), "BatchNorm", "x", "two elements or more for each channel",
                      to_text(shape), "TrainScope evaluating(false) uses running ones.");
   constexpr int but_channels[] = {0, 2, 3, 4, 5, 6, 7}, but_last[] = {0, 1, 2, 3, 4, 5, 6};
   const std::span<const int> axes = channels == Channels::last ? but_last : but_channels;
   const Axes others(axes.first(rank - 1));
-  const Tensor middle = reel::mean(from, others, keepdims);
+  const auto mean_of = [&](const Tensor& values) {
+    return together ? dist::all_reduce(reel::sum(values, others, keepdims), *sync) /
+                          static_cast<double>(count)
+                    : reel::mean(values, others, keepdims);
+  };
+  const Tensor middle = mean_of(from);
   // The mean is rounded, so the mean of the differences is subtracted too.
   Tensor centred = from - middle;
-  centred = centred - stop_gradient(reel::mean(centred, others, keepdims));
-  const Tensor spread = reel::mean(square(centred), others, keepdims);
+  centred = centred - stop_gradient(mean_of(centred));
+  const Tensor spread = mean_of(square(centred));
   const double unbiased = static_cast<double>(count) / static_cast<double>(count - 1);
   const auto follow = [&](const Buffer& buffer, const Tensor& now) {
     const Tensor value = cast(reshape(stop_gradient(now), {scale.size()}), buffer.dtype());

@@ -57,6 +57,8 @@ class REEL_API PipelineState {
   static std::uint64_t fingerprint(const std::vector<const Notes*>& steps, bool compact);
   /// The steps but prefetch().
   static std::size_t count(const std::vector<const Notes*>& steps);
+  /// Of how many parts the last step gives one.
+  static std::int64_t shards(const std::vector<const Notes*>& steps);
   static std::string explain(const std::vector<const Notes*>& steps, std::int64_t loop,
                              std::int64_t waited);
   static bool same(const Tensor& a, const Tensor& b);
@@ -249,11 +251,18 @@ class Pipeline {
     return select("skip(" + std::to_string(count.value) + ")", count, 1, INT64_MAX, caller);
   }
   /// Elements rank, rank + count, rank + 2 count, ...: the part of one of `count` processes. Put it
-  /// behind shuffle(), with one seed in all processes. Ranks may get one element less than others.
+  /// behind shuffle() and map(), with one seed in all processes, and before batch(). Ranks may get
+  /// one element less than others. A saved position holds for all of them, and for another number
+  /// of processes whose batches have as many elements together.
   /// Throws Error unless 0 <= rank < count.
+  ///
+  ///     auto mine = train.shuffle().shard(world.rank(), world.size()).batch(64 / world.size());
   Pipeline shard(CountNumber rank, CountNumber count, Caller caller = Caller::here()) const {
     detail::check_shard(rank, count, caller);
-    return select("shard(of " + std::to_string(count.value) + ")", rank, count, INT64_MAX, caller);
+    detail::Notes own = detail::notes("", caller);
+    own.extra = "shard(" + std::to_string(rank.value) + " of " + std::to_string(count.value) + ")";
+    own.shards = count;
+    return make<detail::SelectStage<T>>(std::move(own), rank.value, count.value, INT64_MAX);
   }
   /// Keeps all elements in memory. The first use makes them, in the order of epoch 0; random
   /// numbers in them stay as they were. The result is indexed, also over a stream.
@@ -305,9 +314,15 @@ class Pipeline {
   auto grouped(const char* op, std::int64_t count, F group, bool drop_rest, Caller caller) const {
     detail::check_count(op, "count", count, 1, caller);
     using Out = std::remove_cvref_t<std::invoke_result_t<const F&, std::vector<T>&&>>;
-    std::string text = op + ("(" + std::to_string(count)) + (drop_rest ? ", drop_rest)" : ")");
+    // The elements of all shards: a position among batches holds for any number of shards.
+    const std::int64_t shards = State::shards(steps());
+    std::string text =
+        op + ("(" + std::to_string(count * shards)) + (drop_rest ? ", drop_rest)" : ")");
+    detail::Notes own = detail::notes(std::move(text), caller);
+    own.shards = 0;
+    if (shards > 1) own.extra = std::to_string(count) + " of them here";
     return Pipeline<Out>(make_shared_of<detail::BatchStage<T, Out, F>>(
-        stage_, std::move(group), detail::notes(std::move(text), caller), count, drop_rest));
+        stage_, std::move(group), std::move(own), count, drop_rest));
   }
 
   std::vector<const detail::Notes*> steps() const {

@@ -65,6 +65,8 @@ struct Notes {
   std::string text;   // "shuffle(seed 3)": what decides the order and the values
   std::string extra;  // "3 threads": what does not
   Caller caller = {};
+  /// Of how many parts the step gives one. 0: its text says what all parts do together.
+  std::int64_t shards = 1;
   mutable std::int64_t elements = 0, nanoseconds = 0;
   REEL_API void add(std::int64_t more_elements, std::int64_t since) const;
 };

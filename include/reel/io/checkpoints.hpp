@@ -28,11 +28,34 @@ struct StepInto {
       : value(detail::saved_value("checkpoint.step", step)), caller(at) {}
 };
 
+namespace detail {
+/// Whether this process writes the checkpoints of a part: one of several ranks does.
+template <class Part>
+bool writes(const Part& part) {
+  if constexpr (requires { part.world().rank(); })
+    return part.world().rank() == 0;
+  else
+    return true;
+}
+}  // namespace detail
+
 /// Options of Checkpoints.
 struct CheckpointOptions {
   std::int64_t keep = 3;   // how many of the latest files are kept; older ones are removed
   std::int64_t every = 1;  // steps between two checkpoints
 };
+namespace detail {
+/// All ranks must have resumed from one step.
+template <class Part>
+void check_resumed(const Part& part, bool found, const StepInto& step) {
+  if constexpr (requires { part.check_resumed(std::int64_t{}, Caller()); }) {
+    std::int64_t number = 0;  // little-endian, as all that reel runs on
+    __builtin_memcpy(&number, step.value.place, step.value.bytes);
+    part.check_resumed(found ? number : -1, step.caller);
+  }
+}
+}  // namespace detail
+
 /// Checkpoints in a folder. Each one is a file such as "step-000000001000.safetensors". If a
 /// process is killed while it saves, the earlier checkpoints are intact, and no incomplete one
 /// exists.
@@ -51,11 +74,12 @@ class REEL_API Checkpoints {
   explicit Checkpoints(const Path& folder, CheckpointOptions options = {},
                        Caller caller = Caller::here());
   /// If `every` divides the step, saves the parts, as io::save() does, and returns true. Throws
-  /// Error if the folder has a later step: call resume() first, or use another folder.
+  /// Error if the folder has a later step: call resume() first, or use another folder. If a part is
+  /// a dist::DataParallel, rank 0 writes, and other ranks write nothing; all ranks call it.
   template <class... Parts>
   bool save(StepAt step, const Parts&... parts) const try {
     if (step.step % options_.every != 0) return false;
-    save_state(step, detail::state_of(step.caller, parts...));
+    if ((detail::writes(parts) && ...)) save_state(step, detail::state_of(step.caller, parts...));
     return true;
   } catch (const std::bad_alloc&) {
     fail_memory(step.caller, "Checkpoints");
@@ -63,10 +87,13 @@ class REEL_API Checkpoints {
   /// Loads the latest checkpoint, as io::load() does, and its step. If there is none, it changes
   /// nothing and returns false. Throws IoError if the file has an optimizer, a generator or a
   /// number that the call does not have, because the run would continue without it. With
-  /// `{.strict = false}` it loads what fits.
+  /// `{.strict = false}` it loads what fits. If a part is a dist::DataParallel, all ranks read the
+  /// file, and DistError is thrown on all of them if their steps differ.
   template <class... Parts>
   bool resume(StepInto step, const LoadOptions& options, Parts&&... parts) const try {
-    return load_state(step, options, detail::state_of(step.caller, parts...));
+    const bool found = load_state(step, options, detail::state_of(step.caller, parts...));
+    (detail::check_resumed(parts, found, step), ...);
+    return found;
   } catch (const std::bad_alloc&) {
     fail_memory(step.caller, "Checkpoints");
   }

@@ -6,6 +6,9 @@
 #include <reel/ops/convolution.hpp>
 #include <reel/ops/create.hpp>
 
+namespace reel::dist {
+class World;
+}
 namespace reel::nn {
 /// Options of RMSNorm.
 struct NormOptions {
@@ -59,6 +62,10 @@ struct BatchNormOptions {
   double momentum = 0.1;  // running statistics += momentum (those of the batch - running ones)
   DType dtype = DType::float32;
   Channels channels = Channels::last;  ///< where x has its channels
+  /// Mean and variance are those of the batches of all ranks together. All ranks call the layer as
+  /// often, and compute gradients through it; a rank may have an empty batch. The World must live
+  /// as long as the layer.
+  const dist::World* sync = nullptr;
 };
 /// Normalises each channel of x [batch, ..., channels] to mean 0 and variance 1, then multiplies by
 /// scale [channels] and adds shift [channels] (Ioffe and Szegedy 2015). While training(), mean and
@@ -70,6 +77,7 @@ struct REEL_API BatchNorm {
   Buffer mean, variance;  // running: 0 and 1 at first
   double epsilon, momentum;
   Channels channels;
+  const dist::World* sync;
   explicit BatchNorm(Extent channels, BatchNormOptions options = {},
                      Caller caller = Caller::here());
   /// x [batch, ..., channels] gives a tensor of its shape. While training() it changes the running
