@@ -214,6 +214,14 @@ def threads():
 
 
 @check("nightly")
+def dist():
+    """Ranks under mpirun of Open MPI and of MPICH: values, faults, checkpoints."""
+    need("dist")
+    if build("check", targets=["tests/dist_program", "lib/dist/libreel_mpi_openmpi.so", "lib/dist/libreel_mpi_mpich.so"]):
+        command("ranks under mpirun", sys.executable, "tests/dist/mpi.py", "build/check")
+
+
+@check("nightly")
 def headers():
     """Each public header compiles alone, with both compilers, and is light."""
     need("check")
