@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // An LSTM learns to write: it reads a text character by character, in a plain loop, and guesses the
-// next one. The text is the King James Bible of Debian's package bible-kjv, or any file.
+// next one. The text is the King James Bible of Debian's package bible-kjv, or any file. Under
+// `mpirun -n 2` two processes share each batch.
+#include <reel/dist.hpp>
 #include <reel/reel.hpp>
 
 #include <numbers>
@@ -58,8 +60,11 @@ double evaluate(const Writer& model, const Tensor& test, const Options& options)
   return model.bits(text(all, range(0, length)), state).item<float>();
 }
 
-void train(Writer& model, const letters::Text& data, const Options& options) {
-  const Tensor text = letters::rows(data.train, options.batch);
+void train(Writer& model, const letters::Text& data, const Options& options,
+           const dist::World& world) {
+  const auto first_row = [&](std::int64_t rank) { return options.batch * rank / world.size(); };
+  const Tensor text = letters::rows(data.train, options.batch)(
+      range(first_row(world.rank()), first_row(world.rank() + 1)));
   const std::int64_t length = options.length;
   auto windows =
       data::range((text.shape(1) - 1) / length)
@@ -67,12 +72,13 @@ void train(Writer& model, const letters::Text& data, const Options& options) {
           .repeat();
   optim::Adam adam(parameters(model), {.learning_rate = options.rate});
   optim::Schedule schedule(adam, optim::cosine_decay(options.steps, 0.04));
-  nn::LSTMState state = model.cell.initial_state(options.batch);
+  dist::DataParallel replicas(world, adam, {.clip_norm = 1});
+  nn::LSTMState state = model.cell.initial_state(text.shape(0));
   const auto loss = [&state](const Writer& m, const Tensor& window) {
     return m.bits(window, state);
   };
-  fit(model, adam, windows, loss,
-      {.steps = options.steps, .schedule = &schedule, .clip_norm = 1, .progress = true});
+  fit(model, replicas, windows, loss,
+      {.steps = options.steps, .schedule = &schedule, .progress = true});
 }
 
 int main(int argc, char** argv) {
@@ -88,11 +94,15 @@ int main(int argc, char** argv) {
   line.add("--sample", options.sample, "characters to write at the end");
   line.add("--temperature", options.temperature, "below 1 cautious")->check(CLI::PositiveNumber);
   return line.run(argc, argv, [&] {
+    const dist::World world;
     const letters::Text data(options.text);
     Writer model(data.alphabet.size(), options.hidden);
-    fmt::print("{} characters, {} different\n{}", data.train.size(), data.alphabet.size(),
-               summary(model));
-    train(model, data, options);
+    if (options.batch < world.size()) throw std::invalid_argument("--batch: a row for each rank");
+    if (world.rank() == 0)
+      fmt::print("{} characters, {} different\n{}", data.train.size(), data.alphabet.size(),
+                 summary(model));
+    train(model, data, options, world);
+    if (world.rank() > 0) return;
     fmt::print("held out: {:.3f} bits a character\n{}\n", evaluate(model, data.test, options),
                model.write(data.alphabet, options));
   });
