@@ -40,6 +40,7 @@ START = """#include <fmt/format.h>
 #include <thread>
 #include <vector>
 #include <reel/bench.hpp>
+#include <reel/dist.hpp>
 #include <reel/reel.hpp>
 """
 HELPERS = """using namespace reel;

@@ -19,6 +19,7 @@ SETTING = """#include <fstream>
 #include <string>
 #include <vector>
 #include <reel/bench.hpp>
+#include <reel/dist.hpp>
 #include <reel/dlpack.hpp>
 #include <reel/reel.hpp>
 using namespace reel;
@@ -40,7 +41,8 @@ void names(Model model, Model target_model, Tensor x, Tensor y, Tensor i, Tensor
            Generator generator, std::vector<Tensor> gradients, std::vector<Tensor> parts, std::vector<float> values,
            double rate, std::string path, Tensor loss, Tensor target, Tensor scores, Tensor labels, Tensor lengths,
            dlpack::ManagedTensor* array, data::Pipeline<Example> train, data::Pipeline<Example> valid,
-           data::Pipeline<Tensor> texts, std::vector<std::string> files, std::int64_t rank, std::int64_t count) {
+           data::Pipeline<Tensor> texts, std::vector<std::string> files, std::int64_t rank, std::int64_t count,
+           const dist::World& world, dist::DataParallel<optim::Adam>& replicas, GradientTape& tape) {
 """
 
 
