@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Steps of several ranks beside the step of one.
+#include <chrono>
+#include <functional>
+#include <thread>
+
 #include <reel/dist.hpp>
 #include <reel/reel.hpp>
 
+#include "lib/dist/state.hpp"
 #include "support/refused.hpp"
 
 namespace reel::tests {
@@ -410,6 +415,32 @@ TEST_CASE("a rank that does not step is named with the bucket and its Variables"
     CHECK(text.find("of step 2") != text.npos);
     CHECK((text.find("weight") != text.npos || text.find("bias") != text.npos));
   }
+}
+
+TEST_CASE("a bucket is sent while the backward pass goes on", "[cpu][dist]") {
+  dist::run_local(2, [](World& world) {
+    Variable first("first", ones({100})), last("last", ones({100}));
+    optim::SGD sgd({first, last}, {.learning_rate = 1e-3});
+    dist::DataParallel replicas(world, sgd, {.bucket_bytes = 100});
+    const auto calls = [&](int rank) { return world.state().board.read(rank, 1).call; };
+    bool sent = false;
+    for (int step = 0; step < 3; ++step) {
+      GradientTape tape;
+      const auto f = custom_gradient([&, step](Tensor x) {
+        return std::pair{x * 2, [&, step](Tensor dy) -> Tensor {
+                           // Buckets of earlier steps, two each, and the first one of this step.
+                           const int expected = 2 * step + 1;
+                           for (int k = 0; step > 0 && k < 10'000 && !sent; ++k) {
+                             sent = calls(0) >= expected && calls(1) >= expected;
+                             std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                           }
+                           return dy * 2;
+                         }};
+      });
+      replicas.step(tape, sum(f(first) * last));
+    }
+    require(sent, "the bucket of the last layer came before the gradient of the first");
+  });
 }
 
 TEST_CASE("an exception between steps of a rank reaches the others", "[cpu][dist]") {
