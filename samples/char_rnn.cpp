@@ -63,8 +63,8 @@ double evaluate(const Writer& model, const Tensor& test, const Options& options)
 void train(Writer& model, const letters::Text& data, const Options& options,
            const dist::World& world) {
   const auto first_row = [&](std::int64_t rank) { return options.batch * rank / world.size(); };
-  const Tensor text = letters::rows(data.train, options.batch)(
-      range(first_row(world.rank()), first_row(world.rank() + 1)));
+  const Tensor text = letters::rows(
+      data.train, options.batch)(range(first_row(world.rank()), first_row(world.rank() + 1)));
   const std::int64_t length = options.length;
   auto windows =
       data::range((text.shape(1) - 1) / length)

@@ -49,8 +49,7 @@ struct Server {
   std::mutex one;
   int version = 0;
   double staleness = 0;
-  explicit Server(const Options& options)
-      : sgd(parameters(net), {.learning_rate = options.rate}) {}
+  explicit Server(const Options& options) : sgd(parameters(net), {.learning_rate = options.rate}) {}
   int pull(const std::vector<Variable>& to) {
     const std::lock_guard held(one);
     for (std::size_t i = 0; i < to.size(); ++i) to[i].assign(sgd.variables()[i]);
@@ -81,9 +80,10 @@ void run_asynchronous(const Options& options) {
   std::vector<std::thread> workers;
   for (int worker = 0; worker < options.workers; ++worker) workers.emplace_back(work, worker);
   for (std::thread& worker : workers) worker.join();
-  fmt::print("asynchronous: loss {:.4f} after {} gradients in {:.2f} s; a gradient is {:.1f} steps old\n",
-             held_out(server.net), server.version, seconds_since(start),
-             server.staleness / server.version);
+  fmt::print(
+      "asynchronous: loss {:.4f} after {} gradients in {:.2f} s; a gradient is {:.1f} steps old\n",
+      held_out(server.net), server.version, seconds_since(start),
+      server.staleness / server.version);
 }
 
 void run_synchronous(const Options& options) {
@@ -109,7 +109,8 @@ void run_synchronous(const Options& options) {
 int main(int argc, char** argv) {
   Options options;
   CommandLine line("Asynchronous SGD with a parameter server, beside synchronous SGD.", options);
-  line.add("--workers", options.workers, "threads that compute gradients")->check(CLI::Range(1, 64));
+  line.add("--workers", options.workers, "threads that compute gradients")
+      ->check(CLI::Range(1, 64));
   line.add("--gradients", options.gradients, "gradients of all workers")
       ->check(CLI::PositiveNumber);
   line.add("--batch", options.batch, "examples of a gradient")->check(CLI::PositiveNumber);

@@ -149,6 +149,7 @@ fashion_mnist --data build/check/pictures --epochs 1 --batch 16 --hidden 4
 fashion_mnist --data build/check/pictures --epochs 1 --batch 16 --hidden 4 --model cnn
 hyperparameters --models 3 --steps 2 --folder build/check/runs
 maml --steps 2 --tasks 2 --hidden 4
+mesh --steps 2 --words 8 --width 4 --hidden 4 --batch 4
 parameter_server --workers 2 --gradients 20 --batch 4
 resnet --data build/check/pictures --epochs 1 --batch 16 --width 2
 resume --folder build/check/resumed --steps 4 --every 2

@@ -126,7 +126,7 @@ class REEL_API RunningMean {
 };
 /// The ranks that train together, where fit() has a dist::DataParallel for its optimizer.
 struct FitRanks {
-  bool first = true;  // this is rank 0
+  bool first = true;                                                             // this is rank 0
   Function<bool(GradientTape&, const Operand&, std::int64_t, bool)> learn = {};  // the last: sends
   Function<bool()> join = {};
   Function<void(double*, std::size_t)> add_up = {};  // these numbers of all ranks
@@ -134,17 +134,17 @@ struct FitRanks {
 template <class Optimizer>
 FitRanks ranks_of(Optimizer& optimizer, Caller caller) {
   if constexpr (requires { optimizer.add_up(nullptr, 0, caller); })
-    return {optimizer.world().rank() == 0,
-            [&optimizer](GradientTape& tape, const Operand& loss, std::int64_t examples,
-                         bool sends) {
-              if (sends) return optimizer.step(tape, loss, {examples});
-              optimizer.accumulate(tape, loss, {examples});
-              return false;
-            },
-            [&optimizer, caller] { return optimizer.join(caller); },
-            [&optimizer, caller](double* numbers, std::size_t count) {
-              optimizer.add_up(numbers, count, caller);
-            }};
+    return {
+        optimizer.world().rank() == 0,
+        [&optimizer](GradientTape& tape, const Operand& loss, std::int64_t examples, bool sends) {
+          if (sends) return optimizer.step(tape, loss, {examples});
+          optimizer.accumulate(tape, loss, {examples});
+          return false;
+        },
+        [&optimizer, caller] { return optimizer.join(caller); },
+        [&optimizer, caller](double* numbers, std::size_t count) {
+          optimizer.add_up(numbers, count, caller);
+        }};
   else
     return {};
 }

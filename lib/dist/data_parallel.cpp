@@ -62,6 +62,7 @@ struct Shares {
   void add(std::vector<RowGradient> gradients, double weight, Caller caller);
   bool send(Caller caller);
   void fix_layout(Caller caller);
+  void begin(Caller caller);
   void put_all();
   std::vector<RowGradient> means(const StepFields& fields, std::vector<RowGradient> rows,
                                  Caller caller) const;
@@ -192,9 +193,7 @@ std::vector<RowGradient> Shares::gradients_of(GradientTape& tape, const Operand&
   std::vector<std::size_t> completed;
   if (sends || !buckets) {
     if (sends) {
-      early.assign(variables().size(), false);
-      sending = true;
-      buckets->begin(step + 1, caller);
+      begin(caller);
     }
     how.on_complete = [&](std::size_t i, Tensor gradient) {
       if (!sends) {
@@ -270,6 +269,13 @@ void Shares::fix_layout(Caller caller) {
   buckets = std::make_unique<Buckets>(world, variables(), dense, options, lane, caller);
 }
 
+/// From now on buckets that are complete are sent.
+void Shares::begin(Caller caller) {
+  world.state().step = ++step;
+  early.assign(variables().size(), false);
+  sending = true;
+  buckets->begin(step, caller);
+}
 /// Into the buckets, what is not there yet.
 void Shares::put_all() {
   for (std::size_t i = 0; i < variables().size(); ++i) {
@@ -285,13 +291,9 @@ bool Shares::send(Caller caller) {
   if (options.sum == Sum::tree && leaves != expected() && leaves != 0)
     fail<Error>(caller, own_name, "micro-batches", to_text(expected()) + " on this rank in a step",
                 to_text(leaves));
-  world.state().step = ++step;
   used.resize(variables().size());
   if (!buckets) fix_layout(caller);
-  if (!std::exchange(sending, true)) {
-    early.assign(variables().size(), false);
-    buckets->begin(step, caller);
-  }
+  if (!sending) begin(caller);
   put_all();
   const StepFields fields = buckets->finish(weight, used);
   std::vector<RowGradient> rows = exchange_rows(fields.weight, caller);
@@ -539,8 +541,7 @@ void Replicas::check_resumed(std::int64_t step, Caller caller) const {
   };
   for (std::size_t rank = 1; rank < all.size(); ++rank)
     if (all[rank] != all[0])
-      fail<DistError>(caller, "Checkpoints",
-                      "rank " + to_text(static_cast<std::int64_t>(rank)),
+      fail<DistError>(caller, "Checkpoints", "rank " + to_text(static_cast<std::int64_t>(rank)),
                       text(all[0]) + ", as on rank 0", text(all[rank]),
                       "Checkpoints need a folder that all ranks see.");
 }

@@ -45,7 +45,7 @@ struct Request;
 
 /// Functions that return a text return null, or what has gone wrong; the text is never freed.
 struct EngineTable {
-  static constexpr std::size_t version = 1;
+  static constexpr std::size_t version = 2;
   std::size_t layout = sizeof(EngineTable) * 16 + version;
   char name[96] = {};
   int rank = 0, ranks = 1;
@@ -59,6 +59,8 @@ struct EngineTable {
   /// start() and test() until the end, in less time; null if the engine has no such call. It cannot
   /// be left before the end.
   const char* (*run)(Channel* channel, const Message& message) = nullptr;
+  /// Makes the engine of the ranks of one color; all ranks call it. Null: LocalGroup::part().
+  const char* (*split)(void* self, int color, EngineTable* part) = nullptr;
   /// Ends all ranks, or returns.
   void (*abort)(void* self) = nullptr;
 };

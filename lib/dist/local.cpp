@@ -140,9 +140,9 @@ void meet(Call& call) {
 }
 }  // namespace
 
-struct LocalGroup::Board {
+struct LocalGroup::Table {
   struct Member {
-    Board* board;
+    Table* board;
     std::size_t rank;
   };
   int ranks;
@@ -152,9 +152,14 @@ struct LocalGroup::Board {
   std::vector<std::size_t> opened = {};  // so many channels, of each rank
   char why[200] = {};
   bool failed = false;
+  struct Part {
+    std::int64_t number, color;
+    LocalGroup* group;
+  };
+  std::vector<Part> parts = {};
 };
 struct Channel {
-  LocalGroup::Board& board;
+  LocalGroup::Table& board;
   Meeting& meeting;
   std::size_t rank;
 };
@@ -163,11 +168,11 @@ struct Request {
 };
 
 namespace {
-const char* failure(LocalGroup::Board& board) {
+const char* failure(LocalGroup::Table& board) {
   return __atomic_load_n(&board.failed, __ATOMIC_ACQUIRE) ? board.why : nullptr;
 }
 /// From now on no call begins. Afterwards no other rank writes to the buffers of this one.
-void give_up(LocalGroup::Board& board, std::string_view why) {
+void give_up(LocalGroup::Table& board, std::string_view why) {
   const Spin held(board.busy);
   if (!board.failed) {
     board.why[why.copy(board.why, sizeof board.why - 1)] = 0;
@@ -176,8 +181,8 @@ void give_up(LocalGroup::Board& board, std::string_view why) {
   for (Meeting* const meeting : board.meetings) const Spin until_it_ends(meeting->busy);
 }
 const char* open(void* self, Channel** channel) {
-  const auto& member = *static_cast<LocalGroup::Board::Member*>(self);
-  LocalGroup::Board& board = *member.board;
+  const auto& member = *static_cast<LocalGroup::Table::Member*>(self);
+  LocalGroup::Table& board = *member.board;
   const Spin held(board.busy);
   const std::size_t number = board.opened[member.rank]++;
   if (board.meetings.size() <= number) {
@@ -228,12 +233,14 @@ const char* test(Channel* channel, Request* request, bool* done) {
 }
 }  // namespace
 
-LocalGroup::LocalGroup(int ranks) : board_(new Board{ranks}) {
+LocalGroup::LocalGroup(int ranks)
+    : board_(new Table{ranks}), posts_(std::make_shared<Board>(ranks)) {
   board_->opened.resize(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank)
     board_->members.push_back({board_, static_cast<std::size_t>(rank)});
 }
 LocalGroup::~LocalGroup() {
+  for (const Table::Part& part : board_->parts) delete part.group;
   for (Meeting* const meeting : board_->meetings) {
     for (Call* const call : meeting->calls) delete call;
     delete meeting;
@@ -251,9 +258,24 @@ EngineTable LocalGroup::engine(int rank) {
   table.start = start;
   table.test = test;
   table.abort = [](void* self) {
-    give_up(*static_cast<Board::Member*>(self)->board, "another rank has given up");
+    give_up(*static_cast<Table::Member*>(self)->board, "another rank has given up");
   };
   return table;
 }
-void LocalGroup::fail(std::string_view why) { give_up(*board_, why); }
+LocalGroup& LocalGroup::part(std::int64_t number, std::int64_t color, int ranks) {
+  const Spin held(board_->busy);
+  for (const Table::Part& part : board_->parts)
+    if (part.number == number && part.color == color) return *part.group;
+  board_->parts.push_back({number, color, new LocalGroup(ranks)});
+  return *board_->parts.back().group;
+}
+void LocalGroup::fail(std::string_view why) {
+  give_up(*board_, why);
+  std::vector<Table::Part> parts;
+  {
+    const Spin held(board_->busy);
+    parts = board_->parts;
+  }
+  for (const Table::Part& part : parts) part.group->fail(why);
+}
 }  // namespace reel::dist

@@ -14,6 +14,9 @@
 #include "lib/dist/board.hpp"
 #include "lib/dist/engine.hpp"
 
+namespace reel::dist {
+class LocalGroup;
+}
 namespace reel::dist::detail {
 class Lane;
 struct WorldState {
@@ -26,10 +29,12 @@ struct WorldState {
   double timeout;
   std::shared_ptr<Board> shared_board;  // of all ranks that are threads
   Board& board;
-  std::int64_t step = 0;     // of the last DataParallel that took one, for errors
-  int lanes = 0;             // opened so far
-  Lane* main = nullptr;      // of the public collectives
-  std::string failure = {};  // why it cannot be used any more
+  std::int64_t step = 0;        // of the last DataParallel that took one, for errors
+  int lanes = 0;                // opened so far
+  int splits = 0;               // made so far
+  LocalGroup* group = nullptr;  // of threads
+  Lane* main = nullptr;         // of the public collectives
+  std::string failure = {};     // why it cannot be used any more
   pid_t process = ::getpid();
 };
 

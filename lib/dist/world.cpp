@@ -254,6 +254,41 @@ std::int64_t World::rank() const { return state_->engine.rank; }
 std::int64_t World::size() const { return state_->engine.ranks; }
 std::string_view World::engine() const { return state_->engine.name; }
 std::string World::board() const { return state_->board.path(); }
+World World::split(std::int64_t color, Caller caller) const {
+  const CallerScope here(caller, "split");
+  const std::int64_t own[] = {color, rank()};
+  std::vector<std::int64_t> all(static_cast<std::size_t>(2 * size()));
+  state_->main->run({Kind::all_gather, Wire::int64, Combine::sum, own, all.data(), 2}, {"split"},
+                    caller);
+  if (size() == 1) all.assign({color, 0});
+  std::int64_t members = 0, before = 0, place = 0;  // place: of the color among the ranks' colors
+  for (std::size_t i = 0; i < all.size(); i += 2) {
+    members += all[i] == color;
+    before += all[i] == color && all[i + 1] < rank();
+    place += all[i] < color;
+  }
+  const int number = state_->splits++;
+  const WorldOptions options{.timeout = state_->timeout};
+  EngineTable part = state_->engine;
+  std::shared_ptr<Board> posts = state_->shared_board;
+  LocalGroup* group = nullptr;
+  if (state_->group) {
+    group = &state_->group->part(number, color, static_cast<int>(members));
+    part = group->engine(static_cast<int>(before));
+    posts = group->posts();
+  } else if (part.split) {
+    if (const char* const why = part.split(part.self, static_cast<int>(place), &part))
+      fail<DistError>(caller, "split", "engine", "a part of the ranks", std::string(why));
+    const std::string path =
+        board().empty() ? std::string()
+                        : board() + "-" + std::to_string(number) + "-" + std::to_string(place);
+    posts = std::make_shared<Board>(part.ranks, path);
+  }
+  World made(new detail::WorldState(part, std::move(posts), options));
+  made.state_->group = group;
+  made.state_->main = new detail::Lane(*made.state_, caller);
+  return made;
+}
 void World::barrier(Caller caller) const {
   const CallerScope here(caller, "barrier");
   detail::not_traced();
@@ -266,14 +301,15 @@ void run_local(std::int64_t ranks, const reel::detail::Function<void(World&)>& f
   if (ranks < 1 || ranks > 64)
     fail<Error>(caller, "run_local", "ranks", "1 to 64", std::to_string(ranks));
   LocalGroup group(static_cast<int>(ranks));
-  const auto board = std::make_shared<Board>(static_cast<int>(ranks));
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(ranks));
   std::int64_t first = -1;  // of the ranks that threw, the first in time
   const Generator own = thread_generator();
   const auto run_rank = [&](std::int64_t rank) {
     try {
       seed(own.seed());
-      World world(new detail::WorldState(group.engine(static_cast<int>(rank)), board, options));
+      World world(
+          new detail::WorldState(group.engine(static_cast<int>(rank)), group.posts(), options));
+      world.state_->group = &group;
       world.state_->main = new detail::Lane(*world.state_, caller);
       f(world);
     } catch (...) {

@@ -83,7 +83,8 @@ FitRun::FitRun(Settings own, optim::Optimizer& optimizer, std::vector<Variable> 
     refuse("options.unconnected", settings.unconnected != Unconnected::error);
   }
   settings.progress = settings.progress && settings.ranks.first;
-  if (settings.accumulate > 1 && !settings.ranks.add_up) sum_.emplace_back(optimizer.variables(), caller);
+  if (settings.accumulate > 1 && !settings.ranks.add_up)
+    sum_.emplace_back(optimizer.variables(), caller);
   if (settings.restore_best)
     for (const Variable& parameter : parameters_) best_parameters.push_back(parameter.value());
   if (settings.progress)

@@ -110,6 +110,21 @@ TEST_CASE("gradients of collectives are those of the sum over ranks", "[cpu][dis
   });
 }
 
+TEST_CASE("a World is split by colors", "[cpu][dist]") {
+  CHECK(World().split(7).size() == 1);
+  dist::run_local(5, [](World& world) {
+    const bool odd = world.rank() % 2 == 1;
+    const World part = world.split(odd ? 9 : -4);
+    require(part.size() == (odd ? 2 : 3) && part.rank() == world.rank() / 2, "members");
+    const Tensor sum = dist::all_reduce(tensor(static_cast<float>(world.rank())), part);
+    require(sum.item<float>() == (odd ? 1 + 3 : 0 + 2 + 4), "sum of a part");
+    const World again = part.split(0);
+    require(again.size() == part.size(), "again");
+    again.barrier();
+    world.barrier();
+  });
+}
+
 TEST_CASE("collectives refuse what they cannot send", "[cpu][dist]") {
   World world;
   CHECK_THROWS_AS(dist::all_reduce(Tensor(), world), Error);

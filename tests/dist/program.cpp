@@ -81,8 +81,7 @@ void trees(const dist::World& world, std::int64_t steps) {
   };
   const Tree tree;
   optim::SGD sgd(parameters(tree), {.learning_rate = 0.01});
-  dist::DataParallel replicas(world, sgd,
-                              {.bucket_bytes = 300, .unconnected = Unconnected::zero});
+  dist::DataParallel replicas(world, sgd, {.bucket_bytes = 300, .unconnected = Unconnected::zero});
   std::uint64_t state = 7 + static_cast<std::uint64_t>(world.rank());
   const std::int64_t own = steps - 100 * world.rank();
   std::int64_t done = 0;
@@ -103,8 +102,10 @@ void train(const dist::World& world, const std::string& folder, std::int64_t to)
   Net net;
   optim::Adam adam(parameters(net), {.learning_rate = 0.02});
   dist::DataParallel replicas(world, adam);
-  auto part = data::range(120).shuffle({.seed = 4}).shard(world.rank(), world.size()).batch(
-      12 / world.size());
+  auto part = data::range(120)
+                  .shuffle({.seed = 4})
+                  .shard(world.rank(), world.size())
+                  .batch(12 / world.size());
   const io::Checkpoints checkpoints(folder);
   std::int64_t step = 0;
   checkpoints.resume(step, net, replicas, part);

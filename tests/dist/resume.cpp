@@ -106,7 +106,8 @@ TEST_CASE("ranks that resume from different steps are told so", "[cpu][dist]") {
     auto own = share(world.rank(), 2);
     std::int64_t step = 0;
     try {
-      io::Checkpoints(world.rank() ? second.path.string() : first.path.string()).resume(step, net, replicas, own);
+      io::Checkpoints(world.rank() ? second.path.string() : first.path.string())
+          .resume(step, net, replicas, own);
     } catch (const DistError& error) {
       texts[world.rank()] = error.what();
     }
@@ -123,8 +124,7 @@ TEST_CASE("fit() with several ranks gives the weights of one", "[cpu][dist][fit]
     Net one;
     optim::Adam adam(parameters(one), {.learning_rate = 0.05});
     auto alone = share(0, 1);
-    const auto history =
-        fit(one, adam, alone, loss, {.epochs = 3, .accumulate = accumulate});
+    const auto history = fit(one, adam, alone, loss, {.epochs = 3, .accumulate = accumulate});
     for (const std::int64_t ranks : {1, 2, 3})
       dist::run_local(ranks, [&](World& world) {
         seed(5);
@@ -154,15 +154,15 @@ TEST_CASE("in fit() ranks may have fewer batches, or none, and one of them stops
           mine.push_back({rows.x(range(6 * k, 6 * k + 6)), rows.y(range(6 * k, 6 * k + 6))});
         auto history = fit(net, replicas, mine, loss, {.epochs = 4});
         require(history.epochs.size() == 4 && history.epochs[3].step == 8, "eight steps");
-        history = fit(net, replicas, mine, loss,
-                      {.epochs = 10, .after_step = [&](FitStep& event) {
-                         event.stop = world.rank() == 1 && event.step == 3;
-                       }});
+        history = fit(net, replicas, mine, loss, {.epochs = 10, .after_step = [&](FitStep& event) {
+                                                    event.stop =
+                                                        world.rank() == 1 && event.step == 3;
+                                                  }});
         require(history.epochs.back().step == 3, "stopped by rank 1");
-        history = fit(net, replicas, mine, loss,
-                      {.epochs = 10, .after_epoch = [&](FitEpoch& event) {
-                         event.stop = world.rank() == 2 && event.epoch == 1;
-                       }});
+        history =
+            fit(net, replicas, mine, loss, {.epochs = 10, .after_epoch = [&](FitEpoch& event) {
+                                              event.stop = world.rank() == 2 && event.epoch == 1;
+                                            }});
         require(history.epochs.size() == 2, "stopped by rank 2");
       },
       {.timeout = 20.0});

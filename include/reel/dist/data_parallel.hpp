@@ -73,8 +73,8 @@ class REEL_API Replicas : public optim::Optimizer {
   void step(GradientList gradients, Caller caller = Caller::here()) override;
   /// Adds up numbers of all ranks, in their order.
   void add_up(double* numbers, std::size_t count, Caller caller = Caller::here());
-  /// For Checkpoints: throws DistError, on all ranks, unless all have resumed from this step. -1: from
-  /// none.
+  /// For Checkpoints: throws DistError, on all ranks, unless all have resumed from this step. -1:
+  /// from none.
   void check_resumed(std::int64_t step, Caller caller) const;
   /// The steps that have been taken.
   std::int64_t steps() const;

@@ -65,6 +65,11 @@ class REEL_API World {
   std::int64_t size() const;
   /// "single", "local", or the name and version of the MPI library.
   std::string_view engine() const;
+  /// The ranks that give the same color, as a World of their own, in the order of their ranks here.
+  /// All ranks of this World call it. For a grid of 2 rows and 2 columns:
+  ///
+  ///     dist::World row = world.split(world.rank() / 2), column = world.split(world.rank() % 2);
+  World split(std::int64_t color, Caller caller = Caller::here()) const;
   /// Returns when all ranks have called it.
   void barrier(Caller caller = Caller::here()) const;
   /// Where ranks of this host post the collective that they are in: a text with a line for each. It

@@ -124,10 +124,13 @@ int ran(MPI_Comm comm, const Message& m) {
   return MPI_ERR_OTHER;
 }
 
-const char* open(void*, Channel** channel) {
+/// The ranks of a table: null for all.
+MPI_Comm comm_of(void* self) { return self ? *static_cast<MPI_Comm*>(self) : MPI_COMM_WORLD; }
+
+const char* open(void* self, Channel** channel) {
   const std::lock_guard held(one_thread);
   MPI_Comm comm;
-  if (const char* const why = problem(MPI_Comm_dup(MPI_COMM_WORLD, &comm))) return why;
+  if (const char* const why = problem(MPI_Comm_dup(comm_of(self), &comm))) return why;
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
   *channel = new Channel{comm};
   return nullptr;
@@ -165,6 +168,16 @@ const char* run(Channel* channel, const Message& message) {
   do {
     if (const char* const why = problem(ran(channel->comm, cut(rest)))) return why;
   } while (rest.count > 0);
+  return nullptr;
+}
+const char* split(void* self, int color, EngineTable* part) {
+  const std::lock_guard held(one_thread);
+  MPI_Comm made;
+  if (const char* const why = problem(MPI_Comm_split(comm_of(self), color, part->rank, &made)))
+    return why;
+  part->self = new MPI_Comm(made);  // as long as MPI
+  MPI_Comm_rank(made, &part->rank);
+  MPI_Comm_size(made, &part->ranks);
   return nullptr;
 }
 void abort_all(void*) { MPI_Abort(MPI_COMM_WORLD, 1); }
@@ -222,6 +235,7 @@ extern "C" [[gnu::visibility("default")]] const char* reel_dist_open(EngineTable
   table.start = start;
   table.test = test;
   table.run = run;
+  table.split = split;
   table.abort = abort_all;
   return nullptr;
 }
