@@ -27,6 +27,7 @@ def blocks(header):
 
 
 START = """#include <fmt/format.h>
+#include <reel/dist.hpp>
 #include <reel/dlpack.hpp>
 #include <reel/reel.hpp>
 using namespace reel;
