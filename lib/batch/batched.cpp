@@ -12,6 +12,7 @@
 #include "lib/batch/batch.hpp"
 #include "lib/batch/fiber.hpp"
 #include "lib/batch/queue.hpp"
+#include "lib/body/hash.hpp"
 #include "lib/gate/gate.hpp"
 #include "lib/graph/graph.hpp"
 #include "lib/pool/process.hpp"
@@ -28,8 +29,11 @@ std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) {
 
 constinit thread_local bool is_running = false;
 
+std::uint64_t seed_of_batch(std::uint64_t seed, std::uint64_t position) {
+  return mix_bits(mix_bits(seed) + position);
+}
 std::uint64_t seed_of_example(std::uint64_t seed, std::size_t index) {
-  return mixed(seed, index + 1);
+  return mix_bits(seed + index + 1);
 }
 
 class Batch;
@@ -64,7 +68,7 @@ class Batch {
     training_ = outer_.training;
     autocast_ = outer_.autocast;
     device_ = outer_.device;
-    seed_ = mixed(seed_of(current_generator()), position_of(current_generator()));
+    seed_ = seed_of_batch(seed_of(current_generator()), position_of(current_generator()));
     for (std::size_t i = 0; i < examples; ++i) examples_.emplace_back(*this, i, options.stack);
   }
 
@@ -537,7 +541,7 @@ void Example::await(Body& body) {
 void run_alone(const detail::Function<void(std::size_t)>& f) {
   Context& context = Context::here();
   Generator outer = thread_generator(), own(0);
-  own.restore(seed_of_example(mixed(seed_of(outer), position_of(outer)), 0), 0);
+  own.restore(seed_of_example(seed_of_batch(seed_of(outer), position_of(outer)), 0), 0);
   BatchingReport& report = last_report();
   report = {};
   report.examples = 1;
