@@ -57,6 +57,13 @@ AdamW::AdamW(const std::vector<Group<AdamWOptions>>& groups, Caller caller)
 AdamW::AdamW(std::initializer_list<Group<AdamWOptions>> groups, Caller caller)
     : AdamW(std::vector(groups), caller) {}
 
+std::string Adam::options_text() const {
+  std::vector<AdamUpdateOptions> all;
+  for (const AdamWOptions& of : options_)
+    all.push_back({of.beta1, of.beta2, of.epsilon, of.weight_decay});
+  return with_options(Optimizer::options_text(), all) + (largest_.empty() ? "" : "amsgrad\n");
+}
+
 void Adam::step(GradientList gradients, Caller caller) {
   const CallerScope here(caller, name());
   check_gradients(name(), variables(), gradients, caller);

@@ -32,6 +32,17 @@ void append_options(std::vector<T>& list, const T& options) {
   __builtin_clear_padding(&list.back());
 #endif
 }
+/// Adds a line for the options of each group.
+template <class T>
+std::string with_options(std::string text, const std::vector<T>& list) {
+  for (T options : list) {
+    options.fields([&](std::string_view name, const auto& number) {
+      text += std::string(name) + " " + std::string(to_text(static_cast<double>(number))) + " ";
+    });
+    text += "\n";
+  }
+  return text;
+}
 /// Throws Error if there are none or one twice, DTypeError unless all are floating.
 void check_variables(std::string_view optimizer, const std::vector<Variable>& variables,
                      Caller caller);

@@ -29,6 +29,10 @@ RMSprop::RMSprop(const std::vector<Group<RMSpropOptions>>& groups, Caller caller
   fail_memory(caller, "RMSprop");
 }
 
+std::string RMSprop::options_text() const {
+  return with_options(Optimizer::options_text(), options_);
+}
+
 void RMSprop::step(GradientList gradients, Caller caller) {
   const CallerScope here(caller, name());
   check_gradients(name(), variables(), gradients, caller);
@@ -59,6 +63,10 @@ Adagrad::Adagrad(const std::vector<Group<AdagradOptions>>& groups, Caller caller
   }
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "Adagrad");
+}
+
+std::string Adagrad::options_text() const {
+  return with_options(Optimizer::options_text(), options_);
 }
 
 void Adagrad::step(GradientList gradients, Caller caller) {

@@ -28,6 +28,8 @@ SGD::SGD(const std::vector<Group<SGDOptions>>& groups, Caller caller) try
   fail_memory(caller, "SGD");
 }
 
+std::string SGD::options_text() const { return with_options(Optimizer::options_text(), options_); }
+
 void SGD::step(GradientList gradients, Caller caller) {
   const CallerScope here(caller, name());
   check_gradients(name(), variables(), gradients, caller);

@@ -25,6 +25,7 @@ class REEL_API Adam : public Optimizer {
   explicit Adam(std::initializer_list<Group<AdamOptions>> groups, Caller caller = Caller::here());
   using Optimizer::step;
   void step(GradientList gradients, Caller caller = Caller::here()) override;
+  std::string options_text() const override;
   /// The number of steps so far, int64.
   const Variable& steps() const { return steps_; }
   /// The state, which a checkpoint must contain.

@@ -23,6 +23,7 @@ class REEL_API RMSprop : public Optimizer {
                    Caller caller = Caller::here());
   using Optimizer::step;
   void step(GradientList gradients, Caller caller = Caller::here()) override;
+  std::string options_text() const override;
   /// The state, which a checkpoint must contain.
   void fields(auto&& field) {
     Optimizer::fields(field);
@@ -53,6 +54,7 @@ class REEL_API Adagrad : public Optimizer {
                    Caller caller = Caller::here());
   using Optimizer::step;
   void step(GradientList gradients, Caller caller = Caller::here()) override;
+  std::string options_text() const override;
   /// The state, which a checkpoint must contain.
   void fields(auto&& field) {
     Optimizer::fields(field);

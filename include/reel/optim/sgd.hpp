@@ -21,6 +21,7 @@ class REEL_API SGD : public Optimizer {
   explicit SGD(std::initializer_list<Group<SGDOptions>> groups, Caller caller = Caller::here());
   using Optimizer::step;
   void step(GradientList gradients, Caller caller = Caller::here()) override;
+  std::string options_text() const override;
   /// The state, which a checkpoint must contain.
   void fields(auto&& field) {
     Optimizer::fields(field);
