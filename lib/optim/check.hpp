@@ -36,8 +36,9 @@ void append_options(std::vector<T>& list, const T& options) {
 template <class T>
 std::string with_options(std::string text, const std::vector<T>& list) {
   for (T options : list) {
+    text += "options";
     options.fields([&](std::string_view name, const auto& number) {
-      text += std::string(name) + " " + std::string(to_text(static_cast<double>(number))) + " ";
+      text += " " + std::string(name) + " " + std::string(to_text(static_cast<double>(number)));
     });
     text += "\n";
   }

@@ -367,8 +367,8 @@ TEST_CASE("all ranks are told the first difference between them", "[cpu][dist]")
     dist::DataParallel replicas(world, own);
   };
   CHECK(says(difference([&](World& world, bool second) { adam(world, second ? 0.8 : 0.9); }),
-             "beta1 0.9 beta2 0.999 epsilon 1e-08 weight_decay 0",
-             "beta1 0.8 beta2 0.999 epsilon 1e-08 weight_decay 0"));
+             "options beta1 0.9 beta2 0.999 epsilon 1e-08 weight_decay 0",
+             "options beta1 0.8 beta2 0.999 epsilon 1e-08 weight_decay 0"));
   const std::string options = against(variables("w", {2, 3}, float32, 1, {.bucket_bytes = 100}));
   CHECK(options.find("bucket_bytes 100") != options.npos);
 }
