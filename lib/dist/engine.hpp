@@ -45,7 +45,7 @@ struct Request;
 
 /// Functions that return a text return null, or what has gone wrong; the text is never freed.
 struct EngineTable {
-  static constexpr std::size_t version = 2;
+  static constexpr std::size_t version = 3;
   std::size_t layout = sizeof(EngineTable) * 16 + version;
   char name[96] = {};
   int rank = 0, ranks = 1;
@@ -61,6 +61,8 @@ struct EngineTable {
   const char* (*run)(Channel* channel, const Message& message) = nullptr;
   /// Makes the engine of the ranks of one color; all ranks call it. Null: LocalGroup::part().
   const char* (*split)(void* self, int color, EngineTable* part) = nullptr;
+  /// An exception leaves the World: when the program ends, the other ranks do not come any more.
+  void (*leave)(void* self) = nullptr;
   /// Ends all ranks, or returns.
   void (*abort)(void* self) = nullptr;
 };

@@ -54,7 +54,10 @@ WorldState::~WorldState() {
   delete main;
   if (!engine.run || process != ::getpid()) return;
   if (!failure.empty()) end_all();
-  board.remove();
+  if (std::uncaught_exceptions() > 0)
+    engine.leave(engine.self);
+  else
+    board.remove();
 }
 void WorldState::end_all() {
   std::fprintf(stderr, "rank %d: %s\n", engine.rank, failure.c_str());

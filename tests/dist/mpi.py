@@ -30,8 +30,29 @@ def check(name, holds, text=""):
         print(f"FAILED: {name}\n{text}", flush=True)
 
 
-def run(mpirun, ranks, *arguments, timeout=120, **env):
-    """(exit status, stdout, stderr, seconds); a rank or a launcher that does not end has status None."""
+def ranks_of(launcher):
+    """The processes of PROGRAM below a launcher; some launchers put them into sessions of their own."""
+    parents, found = {}, []
+    for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(status.parent.name)] = int(status.read_text().rpartition(")")[2].split()[1])
+        except OSError:  # it has ended
+            pass
+    for rank in parents:
+        above = rank
+        while above in parents and above != launcher:
+            above = parents[above]
+        try:
+            if above == launcher and os.readlink(f"/proc/{rank}/exe") == str(PROGRAM):
+                found.append(rank)
+        except OSError:
+            pass
+    return sorted(found)
+
+
+def run(mpirun, ranks, *arguments, timeout=120, one=False, **env):
+    """(exit status, stdout, stderr, seconds); what does not end is killed and has status None: with `one`, a rank, which
+    ends the others."""
     start = time.monotonic()
     launcher = [mpirun, "-n", str(ranks)] if mpirun else []
     process = subprocess.Popen([*launcher, str(PROGRAM), *map(str, arguments)], env={**ENV, **env}, text=True,
@@ -40,8 +61,14 @@ def run(mpirun, ranks, *arguments, timeout=120, **env):
         out, err = process.communicate(timeout=timeout)
         status = process.returncode
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
-        out, err = process.communicate()
+        victims = ranks_of(process.pid)
+        for victim in random.sample(victims, 1) if one and victims else [*victims, process.pid]:
+            os.kill(victim, 9)
+        try:
+            out, err = process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, err = process.communicate()
         status = None
     return status, out, err, time.monotonic() - start
 
@@ -107,7 +134,7 @@ def resume(mpi, mpirun):
         expected = numbers(run("", 1, "train", f"{folder}/whole", to)[1])
         while status is None:
             last = kills >= (20 if LONG else 3)
-            status, out, err, _ = run(mpirun, 2, "train", f"{folder}/soak", to, REEL_DIST_FOLDER=folder,
+            status, out, err, _ = run(mpirun, 2, "train", f"{folder}/soak", to, REEL_DIST_FOLDER=folder, one=not last,
                                       timeout=120 if last else random.uniform(0.5, 1.5))
             kills += 1
         got = numbers(out)

@@ -33,6 +33,7 @@ void print(const Net& net) {
 /// Which fault comes: at step 5, on rank 1.
 void fail(const std::string& fault, std::int64_t step, const dist::World& world) {
   if (step != 5 || world.rank() != 1) return;
+  usleep(500'000);  // the others wait by now
   if (fault == "stop") raise(SIGSTOP);
   if (fault == "kill") raise(SIGKILL);
   if (fault == "exit") _exit(0);

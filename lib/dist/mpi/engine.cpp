@@ -3,6 +3,7 @@
 // headers of its MPI.
 #include <mpi.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -182,11 +183,16 @@ const char* split(void* self, int color, EngineTable* part) {
 }
 void abort_all(void*) { MPI_Abort(MPI_COMM_WORLD, 1); }
 
-bool ours_to_end = false;
+bool ours_to_end = false, left = false;
 void end_mpi() {
   int ended = 0;
   MPI_Finalized(&ended);
   if (ended || !ours_to_end) return;
+  if (left) {  // MPI_Finalize() would wait for the other ranks, which wait for this one
+    signal(SIGALRM, SIG_DFL);
+    alarm(2);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
   MPI_Type_free(&bfloat16_type);
   MPI_Op_free(&bfloat16_sum);
   MPI_Finalize();
@@ -236,6 +242,7 @@ extern "C" [[gnu::visibility("default")]] const char* reel_dist_open(EngineTable
   table.test = test;
   table.run = run;
   table.split = split;
+  table.leave = [](void*) { left = true; };
   table.abort = abort_all;
   return nullptr;
 }
