@@ -111,7 +111,8 @@ auto batched(const Examples& examples, const F& f, BatchedOptions options = {},
 
 /// Returns a function that calls f for each row of its arguments, all rows at once, and stacks the
 /// results. Rows lie along the first axis. Tensors that f captures are the same for each row. f
-/// must not read elements or write Variables: Error.
+/// must not read elements, write Variables or use gradients of your own: Error. A random op draws
+/// once, for all rows.
 template <class F>
 auto vmap(F f) {
   return detail::Mapped<F>{std::move(f)};

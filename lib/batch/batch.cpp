@@ -2,8 +2,12 @@
 #include "lib/batch/batch.hpp"
 
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <utility>
+
+#include <reel/device_scopes.hpp>
+#include <reel/ops.hpp>
 
 #include "lib/gate/resolved.hpp"
 #include "lib/table/options/device.hpp"
@@ -67,6 +71,15 @@ void StandIns::show(Body& header, const Tensor& found) {
   std::memcpy(header.strides, shown.strides, sizeof(Strides));
   header.id = shown.id;
   header.leaf = shown.leaf;
+}
+
+void StandIns::clear(Body& header) {
+  const DeviceScope place(header.device());
+  const TensorOptions options{.dtype = header.dtype};
+  show(header, is_floating(header.dtype)
+                   ? full(header.shape, Scalar(std::nan("")), options, Caller::here())
+                   : zeros(header.shape, options));
+  header.id = {};
 }
 
 Input input_of(const Operand& x) {

@@ -25,6 +25,8 @@ class StandIns {
              std::uint32_t number, SmallVector<Tensor, 2>& outputs);
   /// The header becomes a view of what `found` shows.
   static void show(Body& header, const Tensor& found);
+  /// The header has elements of its own, NaN or zeros.
+  static void clear(Body& header);
 
  private:
   Tensor nothing_;

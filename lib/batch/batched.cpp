@@ -36,6 +36,12 @@ std::uint64_t seed_of_example(std::uint64_t seed, std::size_t index) {
   return mix_bits(seed + index + 1);
 }
 
+/// The value of a Variable, held so that its address stays its own.
+struct Value {
+  Variable variable;
+  Tensor held;
+};
+
 class Batch;
 /// One example: its fiber, and what its ops do.
 struct Example : Interceptor {
@@ -68,6 +74,7 @@ class Batch {
     training_ = outer_.training;
     autocast_ = outer_.autocast;
     device_ = outer_.device;
+    outer_observers_ = outer_.observers;
     seed_ = seed_of_batch(seed_of(current_generator()), position_of(current_generator()));
     for (std::size_t i = 0; i < examples; ++i) examples_.emplace_back(*this, i, options.stack);
   }
@@ -129,6 +136,8 @@ class Batch {
     fiber.autocast = autocast_;
     fiber.device = device_;
     if (autocast_ != DType::float32) fiber.mode |= autocasts;
+    fiber.observers = outer_observers_;
+    if (outer_observers_) fiber.mode |= observed;
     Generator own = thread_generator();
     own.restore(seed_of_example(seed_, index), 0);
   }
@@ -197,7 +206,7 @@ class Batch {
     if (x.kind() == Operand::Kind::variable) return &Access::cell(x.variable());
     if (values_.empty()) return nullptr;
     const auto value = values_.find(Access::body(x.tensor()));
-    return value == values_.end() ? nullptr : &Access::cell(value->second);
+    return value == values_.end() ? nullptr : &Access::cell(value->second.variable);
   }
   Node* node_of(const Operand& x) {
     const Body* const body = Access::body(x.tensor());
@@ -230,7 +239,7 @@ class Batch {
       } else if ((kind.variable = cells[i])) {
         made.shared[i].variable = x.kind() == Operand::Kind::variable
                                       ? x.variable()
-                                      : values_.find(Access::body(x.tensor()))->second;
+                                      : values_.find(Access::body(x.tensor()))->second.variable;
       } else {
         set(kind, *Access::body(x.tensor()));
       }
@@ -430,11 +439,16 @@ class Batch {
       if (Node* const node = std::exchange(each.awaited, nullptr)) show(*node);
   }
   void show(Node& node) {
-    if (!node.launch) return;
+    if (!node.launch) return clear(node);
     for (std::uint32_t i = 0; i < node.outputs.size(); ++i) {
       Body* const body = Access::body(node.outputs[i]);
       if (body && stand_ins_.made(*body)) StandIns::show(*body, row_of(node, i));
     }
+  }
+  /// A call that failed has no elements: NaN, or zeros, in case something holds its results.
+  static void clear(Node& node) {
+    for (const Tensor& each : node.outputs)
+      if (each.defined()) StandIns::clear(*Access::body(each));
   }
   /// The results, and what else something holds.
   void show_kept() {
@@ -444,6 +458,11 @@ class Batch {
           show(node);
           break;
         }
+    // What f returns of a Variable is read on this flow, where tapes see it.
+    for (auto& [body, value] : values_)
+      if (outer_.mode & recording && references(*body) > 1 &&
+          body != Access::body(Access::cell(value.variable).value))
+        StandIns::show(*Access::body(value.held), value.variable.value());
   }
   void finish_report(BatchingReport& report) {
     for (auto& [op, told] : told_) {
@@ -463,6 +482,7 @@ class Batch {
   bool training_;
   DType autocast_;
   Device device_;
+  Observer* outer_observers_;
   std::uint64_t seed_;
   bool drew_ = false;
   std::exception_ptr stopped_ = {};
@@ -472,12 +492,19 @@ class Batch {
   std::deque<Launch> launches_;
   std::unordered_map<std::uint64_t, Queue*> by_hash_;  // the first of each hash
   std::unordered_map<const Op*, BatchedOp> told_;
-  std::unordered_map<const Body*, Variable> values_;  // of Variables, that f has read as tensors
+  std::unordered_map<const Body*, Value> values_;  // that f has read as tensors
   std::deque<Example> examples_;
 };
 
 void Example::run() try {
   Context& context = Context::here();
+  struct Entered {  // the flow of the fiber is used again
+    Context& context;
+    ~Entered() {
+      context.observers = nullptr;
+      context.mode = 0;
+    }
+  } const entered{context};
   batch.enter(context, index);
   const InterceptorScope scope(*this);
   batch.f_(index);
@@ -502,7 +529,8 @@ bool Example::takes(Op& op, std::span<const Operand> operands, OptionsView optio
     if (x.kind() == Operand::Kind::variable) waits = true;
     if (x.kind() > Operand::Kind::temporary) continue;
     const Body* const body = Access::body(x.tensor());
-    if (body)
+    if (!body) return false;  // the gate says so
+    if (!waits)
       waits |= batch.stand_ins_.made(*body) || body->id.reel || body->leaf != no_record ||
                batch.values_.count(body);
   }
@@ -517,12 +545,12 @@ bool Example::before(const GateCall& call) {
 }
 /// An op that takes the tensor takes the Variable, so that a tape around batched() sees it.
 const Tensor* Example::variable_read(const Variable& variable, const Tensor& value) {
-  batch.values_.emplace(Access::body(value), variable);
+  batch.values_.try_emplace(Access::body(value), Value{variable, value});
   return nullptr;
 }
 void Example::aliased(const Body& x, Body& made) {
   if (const auto known = batch.values_.find(&x); known != batch.values_.end())
-    batch.values_.emplace(&made, known->second);
+    batch.values_.try_emplace(&made, Value{known->second.variable, Access::share(&made)});
   if (!batch.stand_ins_.made(x)) return;
   await(const_cast<Body&>(x));
   StandIns::show(made, Access::share(const_cast<Body*>(&x)));

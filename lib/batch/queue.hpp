@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Calls that wait for others of their kind.
 #pragma once
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -74,7 +75,8 @@ inline bool fits(const Kind& kind, const Operand& x, const Cell* cell) {
   if (x.kind() == Operand::Kind::scalar) {
     const Scalar& number = x.scalar();
     if (!kind.is_number || kind.number.dtype() != number.dtype()) return false;
-    return is_floating(number.dtype()) ? kind.number.real() == number.real()
+    return is_floating(number.dtype()) ? std::bit_cast<std::uint64_t>(kind.number.real()) ==
+                                             std::bit_cast<std::uint64_t>(number.real())
                                        : kind.number.integer() == number.integer();
   }
   if (kind.variable || kind.is_number) return false;

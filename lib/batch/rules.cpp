@@ -52,7 +52,7 @@ class Rule {
   bool run() {
     const OptionsType* const type = calls_.options.type;
     const std::string_view name = calls_.op.name;
-    if (calls_.op.random) return false;
+    if (calls_.op.random || calls_.op.composite) return false;  // a kernel of the user
     if (calls_.op.fusion == Fusion::pointwise || calls_.op.shape == broadcast ||
         name == "stop_gradient")
       return run_pointwise();
@@ -352,10 +352,15 @@ Shape Input::shape() const {
 bool run_together(const Calls& calls, Outputs& outputs) {
   if (Rule(calls, outputs).run()) return true;
   std::vector<std::vector<Tensor>> rows;  // of each output
-  for (std::int64_t i = 0; i < calls.count; ++i) {
+  // Without calls, one of zeros tells the shapes.
+  for (std::int64_t i = 0; i < std::max<std::int64_t>(calls.count, 1); ++i) {
     std::vector<Input> one = calls.inputs;
-    for (Input& each : one)
-      if (std::exchange(each.batched, false)) each.tensor = each.tensor(i);
+    for (Input& each : one) {
+      if (!each.batched) continue;
+      each.tensor =
+          calls.count ? each.tensor(i) : zeros(each.shape(), {.dtype = each.tensor.dtype()});
+      each.batched = false;
+    }
     SmallVector<Operand, 4> operands;
     for (const Input& each : one) operands.push_back(each.operand(calls.caller));
     Outputs made;
@@ -363,8 +368,10 @@ bool run_together(const Calls& calls, Outputs& outputs) {
     rows.resize(made.size());
     for (std::size_t k = 0; k < made.size(); ++k) rows[k].push_back(std::move(made[k]));
   }
-  for (const std::vector<Tensor>& each : rows)
+  for (const std::vector<Tensor>& each : rows) {
     outputs.push_back(stack(Operands(each, calls.caller)));
+    if (!calls.count) outputs[outputs.size() - 1] = outputs[outputs.size() - 1](range(0, 0));
+  }
   return false;
 }
 }  // namespace reel::batch

@@ -18,6 +18,7 @@ struct MapData : Interceptor {
       calls.inputs.push_back(batch::input_of(x));
       batch::Input& input = calls.inputs.back();
       const Body* const body = Access::body(input.tensor);
+      if (x.kind() <= Operand::Kind::temporary && !body) return false;  // the gate says so
       if (!body || !stand_ins.made(*body)) continue;
       input = {.tensor = rows[batch::StandIns::number_of(*body)], .batched = true};
       any = true;
@@ -63,13 +64,15 @@ struct MapData : Interceptor {
   }
   Tensor stand_in(const Tensor& all, std::uint32_t number) {
     const Shape shape = all.shape();
-    return stand_ins.make(all.dtype(), all.device(),
-                          Shape(std::span<const std::int64_t>(shape.data() + 1, shape.rank() - 1)),
-                          number, 0);
+    headers.push_back(stand_ins.make(
+        all.dtype(), all.device(),
+        Shape(std::span<const std::int64_t>(shape.data() + 1, shape.rank() - 1)), number, 0));
+    return headers.back();
   }
 
   batch::StandIns stand_ins;
-  std::deque<Tensor> rows;
+  std::deque<Tensor> rows, headers;
+  bool shared_before = false;
   std::int64_t count = -1;
   Caller caller;
 };
@@ -80,6 +83,7 @@ MapScope::MapScope(Caller caller) try : data_(new MapData) {
   data_->next = context.interceptors;
   context.interceptors = data_;
   context.mode |= intercepted;
+  data_->shared_before = std::exchange(context.shares_variables, true);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "vmap");
 }
@@ -91,6 +95,11 @@ MapScope::~MapScope() {
       break;
     }
   if (!context.interceptors) context.mode &= static_cast<std::uint8_t>(~intercepted);
+  context.shares_variables = data_->shared_before;
+  for (const Tensor& each : data_->headers) try {
+      if (references(*Access::body(each)) > 1) batch::StandIns::clear(*Access::body(each));
+    } catch (const Error&) {  // no memory: what f has kept elsewhere has no elements
+    }
   delete data_;
 }
 Tensor MapScope::row(const Tensor& x) try {

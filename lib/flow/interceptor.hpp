@@ -31,7 +31,7 @@ class Interceptor {
  public:
   virtual ~Interceptor() = default;
   /// Before anything of a call is checked or made. True: the interceptor has made the outputs, and
-  /// nothing more happens here. Composites of the user are not asked.
+  /// nothing more happens here. Not for a user's function, whose ops are asked instead.
   virtual bool takes(Op&, std::span<const Operand>, OptionsView, Caller,
                      SmallVector<Tensor, 2>& /*outputs*/) {
     return false;

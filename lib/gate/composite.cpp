@@ -78,6 +78,9 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
   Tensors results;
   UserCodeScope code(context, view, results);
   const bool own_gradient = op.gradient.rule != nullptr;
+  if (own_gradient && context.shares_variables && !op.shape)
+    fail<Error>(site, op.name, "f", "a call outside of batched() and vmap()", "one inside",
+                "They would run without the gradient that was registered.");
   ResultMarks marks;
   const auto use = [&](Body* const* bodies, int count) {
     if (context.is_watchful() && own_gradient)

@@ -162,7 +162,7 @@ void run_any(Op& op, std::span<const Operand> operands, OptionsView options, Cal
   }
   if (context.mode & autocasts) [[unlikely]]
     operands = cast.of(context, op, operands);
-  if (context.mode & intercepted && !op.composite) [[unlikely]]
+  if (context.mode & intercepted && (!op.composite || op.shape)) [[unlikely]]
     for (Interceptor* each = context.interceptors; each; each = each->next)
       if (each->takes(op, operands, options, context.site_of(caller), outputs)) return;
   Resolved inputs;

@@ -318,6 +318,73 @@ TEST_CASE("a Variable that f reads as a tensor has its gradient") {
   CHECK(slopes[1].to_vector<float>() == std::vector<float>{9, 9});
 }
 
+TEST_CASE("values of several Variables that f reads as tensors are their own") {
+  const Variable w("w", ones({2})), u("u", full({2}, 5.0f)), m("m", ones({2, 2}));
+  const Tensor x = ones({2}), five = full({2, 2}, 5.0f);
+  const std::vector<int> two{0, 1};
+  const auto sums = batched(two, [&](int) {
+    Tensor a = x * w.value();
+    return a + x * u.value();
+  });
+  CHECK(sums[1].to_vector<float>() == std::vector<float>{6, 6});
+  const auto rows = batched(two, [&](int) {
+    { const Tensor value = m.value(); }
+    const Tensor row = five(0);
+    return row * 2.0f;
+  });
+  CHECK(rows[1].to_vector<float>() == std::vector<float>{10, 10});
+  // What f returns of a Variable is on the tape.
+  GradientTape tape;
+  const auto values = batched(two, [&](int) { return w.value(); });
+  CHECK(tape.gradient(sum(values[0] + values[1]), w).to_vector<float>() ==
+        std::vector<float>{2, 2});
+}
+
+TEST_CASE("0 and -0 are two numbers, and an undefined tensor is an error of its op") {
+  const Variable w("w", tensor({1.0f, -2.0f}));
+  const auto found = batched(std::vector<double>{0.0, -0.0}, [&](double d) { return w / d; });
+  CHECK(found[0](0).item<float>() > 0);
+  CHECK(found[1](0).item<float>() < 0);
+  const std::vector<int> two{0, 1};
+  check_refused<Error>([&] { batched(two, [&](int) { return w * 1.0f + Tensor(); }); },
+                       "undefined Tensor");
+}
+
+TEST_CASE("a kernel of the user runs for each example, with its elements") {
+  register_kernel("sinh", [](const OpCall& call) { return Tensors(call.input(0) * 100.0f); });
+  const Variable w("w", tensor({0.0f, 1.0f}));
+  const auto found =
+      batched(std::vector<int>{0, 1}, [&](int i) { return sinh(w * static_cast<float>(i + 1)); });
+  const Tensor rows = vmap([&](Tensor r) { return sinh(r * 1.0f); })(ones({2, 2}));
+  CHECK(found[1].to_vector<float>() == std::vector<float>{0, 200});
+  CHECK(rows.to_vector<float>() == std::vector<float>{100, 100, 100, 100});
+}
+
+TEST_CASE("observers around batched() see what each example does") {
+  const FiniteScope finite;
+  CHECK_THROWS_AS(
+      batched(std::vector<int>{1, 0}, [](int i) { return ones({2}) / static_cast<float>(i); }),
+      Error);
+}
+
+TEST_CASE("gradients of your own are refused where they would be lost") {
+  const Variable w("w", ones({2}));
+  const auto own = custom_gradient(
+      [](Tensor x) { return std::pair(x * x, [x](Tensor up) { return up * x * 5.0f; }); });
+  check_refused<Error>(
+      [&] {
+        batched(std::vector<int>{0, 1}, [&](int i) { return own(w * i); });
+      },
+      "outside of batched()");
+  GradientTape tape;
+  check_refused<Error>(
+      [&] {
+        vmap([&](Tensor r) { return checkpoint([&](Tensor q) { return q * w; })(r); })(
+            ones({3, 2}));
+      },
+      "outside of vmap()");
+}
+
 TEST_CASE("batched() refuses updates, another batched() and small stacks") {
   Variable w("w", ones({2}));
   const std::vector<int> two{1, 2};

@@ -125,6 +125,17 @@ TEST_CASE("vmap inside of vmap, inside of a trace and under a tape") {
   CHECK(allclose(tape.gradient(a, w), loop.gradient(b, w), {.atol = 1e-6}));
 }
 
+TEST_CASE("vmap over no rows has the shapes of one row") {
+  CHECK(vmap([](Tensor r) { return sort(r * 2.0f); })(zeros({0, 3})).shape() == Shape{0, 3});
+  CHECK(vmap([](Tensor r) { return sum(r); })(zeros({0, 3})).shape() == Shape{0});
+}
+
+TEST_CASE("what f keeps of a row outside of vmap has no elements") {
+  Tensor kept;
+  vmap([&](Tensor r) { return kept = r * 2.0f, r; })(ones({4, 3}));
+  CHECK(all(isnan(kept)).item<bool>());
+}
+
 TEST_CASE("vmap refuses what it cannot do for all rows") {
   const Tensor x = ones({3, 2});
   Variable w("w", ones({2}));
