@@ -91,8 +91,10 @@ class PlanCheck {
         return;
       case Instruction::Kind::allocate:
         return;
-      case Instruction::Kind::view:
-        return read(state, values[0]);
+      case Instruction::Kind::view:  // of memory that an instruction before it may have allocated
+        if (plan_.places[static_cast<std::size_t>(root(values[0]))].kind != ValuePlace::Kind::fresh)
+          read(state, values[0]);
+        return;
       default:
         break;
     }
