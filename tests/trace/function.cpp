@@ -380,7 +380,7 @@ TEST_CASE("a value is not overwritten while a part of it is read as a number") {
   }
 }
 
-TEST_CASE("a capture keeps no elements that nothing reads any more") {
+TEST_CASE("a capture keeps no elements that nothing reads any more", "[cpu]") {
   const std::int64_t peak = peak_of([] {
     const auto f = [](Tensor x) {
       for (int i = 0; i < 100; ++i) x = tanh(x * 0.9f);
