@@ -70,8 +70,8 @@ struct Example : Interceptor {
 class Batch {
  public:
   Batch(std::size_t examples, const detail::Function<void(std::size_t)>& f,
-        const BatchedOptions& options, Caller caller)
-      : f_(f), caller_(caller), outer_(Context::here()) {
+        const BatchedOptions& options)
+      : f_(f), outer_(Context::here()) {
     training_ = outer_.training;
     autocast_ = outer_.autocast;
     device_ = outer_.device;
@@ -399,7 +399,6 @@ class Batch {
   }
 
   const detail::Function<void(std::size_t)>& f_;
-  Caller caller_;
   Context& outer_;
   bool training_;
   DType autocast_;
@@ -526,7 +525,7 @@ void detail::run_batched(std::size_t examples, const Function<void(std::size_t)>
   if (examples == 1)
     batch::run_alone(f);
   else
-    batch::Batch(examples, f, options, caller).run();
+    batch::Batch(examples, f, options).run();
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "batched");
 }

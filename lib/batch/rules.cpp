@@ -137,7 +137,7 @@ class Rule {
   bool run_reduction() {
     ReduceOptions options = option<ReduceOptions>();
     const int rank = input(0).rank();
-    if (rank == 0) return run_pointwise_like_number();
+    if (rank == 0) return reduce_numbers();
     const bool is_place = calls_.op.name == "argmax" || calls_.op.name == "argmin";
     if (is_place && options.axes.is_every() && rank > 1) return run_place(options);
     options.axes = Axes(behind_first(options.axes, rank), calls_.caller);
@@ -159,7 +159,7 @@ class Rule {
     return true;
   }
   /// A reduction of single numbers: over an axis of length 1.
-  bool run_pointwise_like_number() {
+  bool reduce_numbers() {
     const Input one{.tensor = reshaped(input(0).tensor, shape_of({calls_.count, 1}, calls_.caller)),
                     .batched = true};
     ReduceOptions options = option<ReduceOptions>();
