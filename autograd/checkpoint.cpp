@@ -10,6 +10,7 @@
 #include <reel/transform.hpp>
 
 #include "autograd/gradient_call.hpp"
+#include "autograd/readings.hpp"
 #include "autograd/tape_access.hpp"
 #include "lib/flow/redirect.hpp"
 #include "lib/gate/devices.hpp"
@@ -23,13 +24,6 @@ namespace reel {
 namespace {
 using Runs = detail::Function<Tensors(const Tensors&)>;
 
-/// A value that f reads: input i of the record. A Variable's has the Variable.
-struct Reading {
-  Tensor value;
-  std::vector<Variable> variable;  // one or none
-  bool is_own = false;             // the Variable's own value, not one in its place
-  int writes = 0;                  // of the Variable before this read
-};
 /// The number of times that f has written a Variable.
 struct Writes {
   Variable variable;
@@ -65,27 +59,13 @@ int& writes_of(std::vector<Writes>& list, const Variable& variable) {
   return list.emplace_back(Writes{variable, 0}).count;
 }
 
-bool is_of(const Reading& reading, const Variable& variable, int writes) {
-  return reading.variable.size() && reading.writes == writes &&
-         reading.variable[0].same_cell(variable);
-}
-
 /// Notes what the first run reads, writes and draws. Tapes are muted, so the ops of this run have
 /// no records.
-class Notes : public Redirect {
+class Notes : public Readings {
  public:
   Notes(Context& context, FirstRun& run)
-      : context_(context), run_(run), tapes_(context.reel->active) {}
+      : Readings(context, run.readings), context_(context), run_(run) {}
 
-  Operand read(const Operand& x) override {
-    const Operand given = Redirect::read(x);
-    if (given.kind() == Operand::Kind::scalar) return given;
-    if (x.kind() == Operand::Kind::variable)
-      note(x.variable(), given);
-    else if (Body* body = body_of(given); body && is_tracked(*body) && !knows(*body))
-      run_.readings.push_back({Access::share(body), {}});
-    return given;
-  }
   bool writes(const Variable& x, std::string_view op, Caller caller) override {
     const bool writes = Redirect::writes(x, op, caller);
     ++writes_of(writes_, x);
@@ -98,27 +78,9 @@ class Notes : public Redirect {
   }
 
  private:
-  void note(const Variable& variable, const Operand& given) {
-    const int writes = writes_of(writes_, variable);
-    for (const Reading& reading : run_.readings)
-      if (is_of(reading, variable, writes)) return;
-    const bool is_own = given.kind() == Operand::Kind::variable;
-    run_.readings.push_back(
-        {is_own ? own_value(context_, variable) : given.tensor(), {variable}, is_own, writes});
-  }
-  bool is_tracked(const Body& body) const {
-    Reel& reel = *context_.reel;
-    for (const std::uint32_t record : {reel.find(body), reel.find(id_of(body))})
-      if (record != no_record && (reel[record].tapes | reel[record].watchers) & tapes_) return true;
-    return false;
-  }
-  bool knows(const Body& body) const {
-    return std::any_of(run_.readings.begin(), run_.readings.end(),
-                       [&](const Reading& each) { return Access::body(each.value) == &body; });
-  }
+  int written(const Variable& variable) override { return writes_of(writes_, variable); }
   Context& context_;
   FirstRun& run_;
-  std::uint64_t tapes_;
   std::vector<Writes> writes_;
 };
 

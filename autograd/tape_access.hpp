@@ -5,9 +5,10 @@
 
 namespace reel {
 struct TapeAccess {
+  static std::uint64_t bit(const GradientTape& tape) { return tape.bit_; }
   /// The gradients of a target; undefined where it does not depend on a source.
   static std::vector<Tensor> gradients(GradientTape& tape, const Operand& target,
-                                       const std::vector<Tensor>& sources, Tensor upstream) {
+                                       const GradientSources& sources, Tensor upstream) {
     std::vector<Tensor> found(sources.size());
     tape.gradients(target, sources, {.upstream = std::move(upstream)}, found.data(), true);
     return found;

@@ -27,6 +27,7 @@
 #include <reel/graph.hpp>
 #include <reel/io.hpp>
 #include <reel/live.hpp>
+#include <reel/loops.hpp>
 #include <reel/memory.hpp>
 #include <reel/metrics.hpp>
 #include <reel/nn.hpp>

@@ -58,12 +58,15 @@ class GradientSource {
 template <class T>
 concept SourceLike = std::is_same_v<T, Tensor> || std::is_same_v<T, Variable>;
 
-/// Several sources: a braced list, or a vector of Tensors or of Variables that outlives the call.
+/// Several sources: a braced list, or a vector of Tensors, of Variables or of both that outlives
+/// the call.
 class REEL_API GradientSources {
  public:
   GradientSources(std::initializer_list<GradientSource> sources) : count_(sources.size()) {
     list_ = sources.begin();
   }
+  GradientSources(const std::vector<GradientSource>& sources)
+      : list_(sources.data()), count_(sources.size()) {}
   GradientSources(const std::vector<Tensor>& tensors)
       : tensors_(tensors.data()), count_(tensors.size()) {}
   GradientSources(const std::vector<Variable>& variables)

@@ -26,6 +26,27 @@ struct GateCall {
 struct CallView;
 class Tensors;
 
+/// A loop of loops.hpp, or the gradient of one, begins, does a trip, or ends.
+struct LoopEvent {
+  enum class Kind : std::uint8_t { begins, trip_begins, trip_ends, ends };
+  Kind kind = Kind::begins;
+  int loop = -1;          // the number that begins() gave
+  const char* name = "";  // of begins(), and all up to `gradient_of`
+  Caller site = {};
+  bool reverse = false;  // takes rows from the last to the first
+  bool once = false;     // one trip without a state: a branch
+  int gradient_of = -1;  // the number of the loop that this one goes through backward
+  /// begins: the first state and the arrays. trip_begins: new names of the state, and rows.
+  /// trip_ends: the next state, and what the trip has made. ends: names of the last state, and the
+  /// rows that were made, joined.
+  std::span<const Tensor> state = {}, rows = {};
+  /// What the new names stand for: of trip_begins the state before and the arrays, of ends the last
+  /// state. begins, of a gradient: what the trips of the other loop read, whose gradients are last
+  /// in the state.
+  std::span<const Tensor> of = {}, arrays = {};
+  bool stops = false;  // trip_ends: the condition did not hold
+};
+
 /// Sees every op of this thread and may change what runs. Code that only watches is an Observer.
 class Interceptor {
  public:
@@ -53,6 +74,8 @@ class Interceptor {
   /// named() was called; a NameScope begins, or ends (an empty name).
   virtual void named(const Body& /*x*/, std::string_view /*name*/) {}
   virtual void scope_changes(std::string_view /*name*/) {}
+  /// Gives the number of a loop that begins; -1: the interceptor does not follow it.
+  virtual int loop(const LoopEvent&) { return -1; }
   /// A user's function or kernel is about to run. True if the interceptor gives its results.
   virtual bool user_code_begins(const CallView&, Tensors& /*results*/) { return false; }
   /// The user's function has run; null if it threw. Events of a kernel follow this one.

@@ -11,6 +11,8 @@
 #include "lib/body/text.hpp"
 
 namespace reel::graph {
+constinit Op loop_op{.name = "loop", .arity = -1};
+
 Layout::Layout(const Body& body)
     : dtype(body.dtype),
       contiguous(body.contiguous),

@@ -65,6 +65,28 @@ class KeptOptions {
   void* data_ = nullptr;
 };
 
+struct Graph;
+/// What a step does again and again: a graph whose arguments are the state, a row of each array,
+/// and what else a trip reads; its results are the next state, and what the trip makes.
+struct Loop {
+  std::string name;                    // "while_loop", "scan", "cond"
+  std::size_t states = 0, arrays = 0;  // the first inputs of the step
+  std::size_t results = 0;             // the first outputs of the step: the last state
+  std::size_t made = 0;                // and then what trips make, joined
+  bool reverse = false;                // rows are taken from the last to the first
+  bool once = false;                   // one trip without a state: a branch
+  bool gradient = false;               // of another loop, through its trips backward
+  /// An output of a loop that has a gradient, or the first input of a gradient: the number of
+  /// trips, by which they find each other.
+  bool counts = false;
+  std::size_t reads = 0;  // inputs of a gradient: what else the trips of the other loop read
+  virtual ~Loop() = default;
+  /// The graph of a trip; of a gradient one for each way that a trip of the other loop took.
+  virtual std::vector<const Graph*> bodies() const = 0;
+  std::size_t first_state() const { return gradient + reads; }
+  std::size_t fixed_inputs() const { return first_state() + states + arrays; }
+};
+
 /// A call of an op or of its gradient. A step without an op is a question: C++ reads elements of a
 /// value and may branch on them.
 struct Step {
@@ -78,10 +100,13 @@ struct Step {
   std::shared_ptr<const std::string> scope = {};  // of NameScopes; null outside of them
   bool user_code = false;  // a user's function or kernel; its gradient is another step
   std::string answer;      // for a question: the bytes that C++ read
+  std::shared_ptr<const Loop> loop = {};  // of a step that is one
 };
 
 /// An element, with as few digits as identify it.
 std::string element_text(const Body& x, std::int64_t i);
+/// The op of the steps that are loops.
+extern constinit Op loop_op;
 /// "multiply at train.cpp:12"
 std::string place_of(const Step& step);
 

@@ -68,6 +68,7 @@ std::string answer_text(const Graph& graph, const Step& question, const std::str
 }  // namespace
 
 std::string op_text(const Step& step) {
+  if (step.loop) return step.loop->name + (step.loop->gradient ? ".d" : "");
   return step.op ? std::string(step.op->name).append(suffix_of(step.part)) : "ask";
 }
 std::vector<std::string> names_of(const detail::GraphData& data) {
@@ -88,6 +89,23 @@ using graph::Branch, graph::element_text, graph::Layout, graph::Segment, graph::
     graph::Kind, graph::answer_text, graph::id, graph::names_of, graph::op_text,
     graph::options_text, graph::own_name, graph::quoted, graph::read_text, graph::site_text,
     graph::type_text;
+
+namespace {
+Graph as_graph(const graph::Graph& body) {
+  auto data = make_shared_of<detail::GraphData>();
+  static_cast<graph::Graph&>(*data) = body;
+  return Graph(std::move(data));
+}
+std::string indented(const std::string& text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = text.find('\n', at) + 1;
+    out += "    " + text.substr(at, end - at);
+    at = end;
+  }
+  return out;
+}
+}  // namespace
 
 std::vector<GraphNode> Graph::nodes() const try {
   const detail::GraphData& data = *data_;
@@ -167,6 +185,9 @@ std::string Graph::text() const try {
       if (step.scope) out += "  # " + *step.scope;
       if (step.site.file) out += (step.scope ? ", " : "  # ") + site_text(step);
       out += "\n";
+      if (step.loop)
+        for (const graph::Graph* body : step.loop->bodies())
+          out += indented(as_graph(*body).text());
     }
     if (!segment.branches.empty()) {
       const Step& question = segment.question;
@@ -270,6 +291,9 @@ std::uint64_t Graph::hash() const try {
       add_numbers(step.inputs);
       add_numbers(step.outputs);
       add_numbers(step.updated);
+      if (step.loop)
+        for (const graph::Graph* body : step.loop->bodies())
+          add(std::to_string(as_graph(*body).hash()));
     }
     if (!segment.branches.empty()) add_numbers(segment.question.inputs);
     for (const Branch& branch : segment.branches)

@@ -74,6 +74,9 @@ class Check {
     for (const int input : step.inputs)
       if (input != -1 && !ready(input, block))
         wrong("%" + std::to_string(input) + " is read before it is made");
+    if (step.loop)
+      for (const Graph* body : step.loop->bodies())
+        if (const std::string inside = fault_of(*body, 0); !inside.empty()) wrong(inside);
     if (!step.updated.empty() && step.updated.size() != step.outputs.size())
       wrong("it writes " + std::to_string(step.updated.size()) + " Variables and makes " +
             std::to_string(step.outputs.size()) + " values");

@@ -33,7 +33,8 @@ struct Instruction {
     random,     // random numbers; a backend executes them, unless it is the CPU's
     update,
     numbers,  // before the first update in place: a number that updates take may fail them
-    user      // a user's function or kernel
+    user,     // a user's function or kernel
+    loop      // whose trips have a plan of their own
   };
   Kind kind;
   bool rest_cannot_fail = false;               // nothing that follows can fail or ask
@@ -45,6 +46,7 @@ struct Instruction {
   unsigned planned = 0;  // so many instructions from here on are a backend's to execute at once
   Op* op = nullptr;
   Tile tile = nullptr;
+  const void* loop = nullptr;
   OptionsView options = {};
   std::int64_t elements = 0;  // of the result of a pass, and of random numbers
   Caller site = {};

@@ -92,7 +92,7 @@ tracing::Difference TraceEntry::publish(const tracing::Capture& path, std::uint6
   const Locked held(Lock::traces);
   if (eager) return {};  // another thread has found why
   const std::size_t before = tree.paths;
-  if (before >= most_paths) {
+  if (tree.ways() >= most_paths) {
     Caller site;
     for (const tracing::Segment& segment : tree.segments)
       if (segment.branches.size() > 1) site = segment.question.site;
@@ -106,12 +106,14 @@ tracing::Difference TraceEntry::publish(const tracing::Capture& path, std::uint6
   if (verifies)
     if (const std::string fault = graph::fault_of(grown, grown.variables.size()); !fault.empty())
       fail<TraceError>({}, "trace", "graph", "values that are made before they are read", fault);
-  if (grown.paths == before) return {};  // another thread has added the path already
-  grown.ending()->last_good = call;
-  if (captured)
-    grown.ending()->captured.set(std::move(captured));
-  else
-    grown.ending()->until_check = 0;
+  if (grown.ways() == tree.ways()) return {};  // another thread has added the path already
+  if (grown.paths > before) {
+    grown.ending()->last_good = call;
+    if (captured)
+      grown.ending()->captured.set(std::move(captured));
+    else
+      grown.ending()->until_check = 0;
+  }
   auto newest = std::make_unique<tracing::Plan>(grown);
   if (verifies)
     if (const std::string fault = tracing::fault_of(*newest); !fault.empty())
@@ -131,7 +133,7 @@ tracing::Difference TraceEntry::difference(const tracing::Capture& path) const {
   if (!tree.paths) return {};  // another thread has dropped what was captured
   known = tree;
   if (tracing::Difference difference = known.add(path)) return difference;
-  if (known.paths == tree.paths) return {};
+  if (known.ways() == tree.ways()) return {};
   return {"value read on the host", "one that is known", "another"};
 }
 

@@ -51,7 +51,7 @@ void warn(const TraceProgress& call, const std::string& why) {
 
 /// Reports that something outside the trace has changed since the capture.
 void report(TraceProgress& call, const tracing::Difference& difference) {
-  const auto& [what, before, now] = difference;
+  const auto& [what, before, now, is_chance] = difference;
   const std::uint64_t good = call.ending ? call.ending->last_good.load() : call.number;
   std::string since =
       "calls since number " + std::to_string(good + 1) + " may have been wrong" +
@@ -162,6 +162,11 @@ void finish_capture(TraceProgress& call, const std::string& changed_read) {
   }
   const auto difference = call.entry->publish(path, call.number, std::move(captured),
                                               spare.get().calls > 1, call.book->shared);
+  if (difference.is_chance) {
+    if (call.entry->skip("what its loops read differs from call to call", true))
+      warn(call, "what its loops read differs from call to call");
+    return;
+  }
   if (difference) return report(call, difference);
   if (call.entry->eager) {
     const Locked held(Lock::traces);
@@ -217,7 +222,10 @@ void finish_verification(TraceProgress& call, const std::string& changed_read) {
   if (found.kind >= StateFound::Kind::state) return refuse(call, found);
   if (!can_capture(call)) return;
   if (call.entry->plan.load(std::memory_order_acquire) != call.plan) return;  // of another thread
-  if (const tracing::Difference difference = compare(call, path)) return report(call, difference);
+  if (const tracing::Difference difference = compare(call, path)) {
+    if (!difference.is_chance) report(call, difference);
+    return;
+  }
   call.ending->last_good = call.number;
   const bool renewed = !call.scheduled || !call.changes.empty();
   if (renewed && tolerate_changes(call)) return;

@@ -228,6 +228,71 @@ void Tracer::scope_changes(std::string_view name) {
   scopes_.push_back(std::make_shared<const std::string>(path.append(name)));
 }
 
+std::vector<int> Tracer::values_of(std::span<const Tensor> list) {
+  std::vector<int> values;
+  for (const Tensor& x : list) values.push_back(value_of(Access::body(x)));
+  return values;
+}
+/// The names are no constants, even where they stand for a constant: another trip may have another
+/// value there.
+std::vector<int> Tracer::add_names(std::span<const Tensor> names, std::span<const Tensor> of) {
+  std::vector<int> values;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    Step step;
+    step.op = &view_op;
+    step.inputs = {value_of(Access::body(of[i]))};
+    const Value& base = capture_.values[static_cast<std::size_t>(step.inputs[0])];
+    const bool of_view = base.kind == Value::Kind::view;
+    Body* const made = Access::body(names[i]);
+    const std::int64_t offset = made->data - Access::body(of[i])->data;
+    step.outputs = {add(made, {.kind = Value::Kind::view,
+                               .number = of_view ? base.number : step.inputs[0],
+                               .offset = (of_view ? base.offset : 0) + offset})};
+    values.push_back(step.outputs[0]);
+    capture_.steps.push_back(std::move(step));
+  }
+  return values;
+}
+int Tracer::loop(const LoopEvent& event) {
+  std::vector<LoopPart>& loops = capture_.loops;
+  if (event.kind == LoopEvent::Kind::begins) {
+    if (!user_code_.empty()) return -1;
+    // An exception that the function caught may have left a loop open.
+    loops.push_back({event.name, event.site, event.reverse, event.once, event.gradient_of,
+                     open_loops_.empty() ? -1 : open_loops_.back(), capture_.steps.size()});
+    loops.back().state = values_of(event.state);
+    loops.back().arrays = values_of(event.rows);
+    loops.back().reads = values_of(event.of);
+    open_loops_.push_back(static_cast<int>(loops.size()) - 1);
+    return open_loops_.back();
+  }
+  while (!open_loops_.empty() && open_loops_.back() != event.loop) open_loops_.pop_back();
+  if (open_loops_.empty()) {
+    give_up("it leaves a loop by an exception and goes on");
+    return -1;
+  }
+  const auto at = static_cast<std::size_t>(event.loop);
+  if (event.kind == LoopEvent::Kind::trip_begins) {
+    LoopTrip trip;
+    trip.state = add_names(event.state, event.of);
+    trip.rows = add_names(event.rows, event.arrays);
+    trip.first = capture_.steps.size();
+    loops[at].trips.push_back(std::move(trip));
+  } else if (event.kind == LoopEvent::Kind::trip_ends) {
+    LoopTrip& trip = loops[at].trips.back();
+    trip.end = capture_.steps.size();
+    trip.next = values_of(event.state);
+    trip.made = values_of(event.rows);
+    trip.stops = event.stops;
+  } else {
+    loops[at].last = add_names(event.state, event.of);
+    loops[at].joined = values_of(event.rows);
+    loops[at].end = capture_.steps.size();
+    open_loops_.pop_back();
+  }
+  return event.loop;
+}
+
 void Tracer::cannot_follow(const char* what) {
   if (user_code_.empty())
     give_up(what);
@@ -362,6 +427,10 @@ Capture Tracer::finish(std::span<const Tensor> results) {
   if (Context::here().reel->alive & ~tapes_) give_up("a tape that it makes outlives the call");
   if (seed_of(*generator_) != seed_ || position_of(*generator_) != position_)
     give_up("it moves the generator of random numbers itself");
+  for (const LoopPart& part : capture_.loops)
+    if (part.gradient_of >= 0 && part.end && part.trips.empty())
+      give_up("a loop under a tape made no trip, so what its gradient reads is unknown");
+  roll_loops(capture_);
   return std::move(capture_);
 }
 }  // namespace reel::tracing

@@ -36,6 +36,24 @@ struct KeptResult {
   ~KeptResult() { free(object); }
 };
 
+/// A trip of a loop, in numbers of values and steps.
+struct LoopTrip {
+  std::size_t first = 0, end = 0;  // steps
+  std::vector<int> state, rows, next, made;
+  bool stops = false;
+};
+/// The part of a path that went through a loop.
+struct LoopPart {
+  const char* name;
+  Caller site;
+  bool reverse, once;
+  int gradient_of;                 // the number of another part; -1
+  int around;                      // the part that this one is inside of; -1
+  std::size_t first = 0, end = 0;  // steps; end is 0 while it is open
+  std::vector<int> state = {}, arrays = {}, reads = {}, last = {}, joined = {};
+  std::vector<LoopTrip> trips = {};
+};
+
 struct Capture {
   std::vector<Value> values;
   std::vector<Variable> variables;
@@ -43,7 +61,10 @@ struct Capture {
   std::vector<int> results;                   // -1: undefined
   std::vector<std::pair<int, int>> assigned;  // Variables and their values at the end
   std::shared_ptr<KeptResult> result;         // null if there is none
+  std::vector<LoopPart> loops;                // in the order of their beginnings
 };
+/// Makes one step of each loop, where its trips do the same but for branches.
+void roll_loops(Capture& path);
 
 /// A call of user code. A second call could return other results.
 struct UserCall {
@@ -82,6 +103,7 @@ class Tracer : public Interceptor {
   void host_read(const Tensor& x, HostRead read) override;
   void cannot_follow(const char* what) override;
   void named(const Body& x, std::string_view name) override;
+  int loop(const LoopEvent& event) override;
   void scope_changes(std::string_view name) override;
   bool user_code_begins(const CallView& call, Tensors& results) override;
   void user_code_ends(const GateCall* call) override;
@@ -97,6 +119,8 @@ class Tracer : public Interceptor {
   int add(Body* body, Value value);
   void release_unused();
   int add_view(int base, const Body& of, Body* made);
+  std::vector<int> values_of(std::span<const Tensor> list);
+  std::vector<int> add_names(std::span<const Tensor> names, std::span<const Tensor> of);
   void add_random(Step& step, const GateCall& call);
 
   Capture capture_;
@@ -123,6 +147,7 @@ class Tracer : public Interceptor {
     std::uint64_t position;
   };
   std::vector<UserCode> user_code_;
+  std::vector<int> open_loops_;
   std::vector<UserCall> known_calls_;
   std::size_t next_known_call_ = 0;
   std::unordered_set<const Body*> inner_;  // bodies that were made inside of such a step

@@ -41,7 +41,7 @@ class Order {
       const Step& step = steps_[i];
       // Random numbers have positions in the order of their steps.
       const bool wanted = is_needed(step) || (draws(step) && draws_needed);
-      if (step.user_code || (is_update(step) && wanted)) return i + 1;
+      if (step.user_code || step.loop || (is_update(step) && wanted)) return i + 1;
       if (is_update(step)) {  // its numbers are the last inputs
         need({step.inputs.end() - step.op->numbers, step.inputs.end()});
       } else if (wanted || can_fail(tree_, step)) {

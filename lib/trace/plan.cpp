@@ -8,6 +8,7 @@
 #include "lib/table/entries.hpp"
 #include "lib/table/passes.hpp"
 #include "lib/trace/lifetimes.hpp"
+#include "lib/trace/loop.hpp"
 #include "lib/trace/order.hpp"
 #include "lib/trace/ranges.hpp"
 
@@ -15,6 +16,28 @@ namespace reel::tracing {
 namespace {
 constexpr std::size_t alignment = 64;
 constexpr std::size_t most_passes = 256;
+
+std::unique_ptr<PlannedLoop> planned_loop(const Loop& loop) {
+  auto planned = std::make_unique<PlannedLoop>();
+  planned->loop = &loop;
+  const auto add = [&](int segment, const Tree& tree) {
+    planned->trips.emplace_back(segment, std::make_unique<Plan>(tree));
+    for (const Segment& each : tree.segments)
+      for (const int result : each.results) {
+        if (result < 0) continue;
+        const Value* value = &tree.values[static_cast<std::size_t>(result)];
+        if (value->kind == Value::Kind::view)
+          value = &tree.values[static_cast<std::size_t>(value->number)];
+        if (value->kind != Value::Kind::argument) continue;
+        const auto number = static_cast<std::size_t>(value->number);
+        if (planned->kept.size() <= number) planned->kept.resize(number + 1);
+        planned->kept[number] = true;
+      }
+  };
+  if (!loop.gradient) add(-1, loop.tree);
+  for (const Loop::Way& way : loop.ways) add(way.segment, way.tree);
+  return planned;
+}
 
 class Planner {
  public:
@@ -89,7 +112,7 @@ class Planner {
     }
     for (const Segment& segment : tree_.segments) {
       for (const Step& step : segment.steps)
-        if (!step.updated.empty() || step.user_code)
+        if (!step.updated.empty() || step.user_code || step.loop)
           for (const int output : step.outputs)
             place(output).kind =
                 step.updated.empty() ? ValuePlace::Kind::given : ValuePlace::Kind::variable;
@@ -375,6 +398,7 @@ class Planner {
   /// Opaque kernels may check values. Updates check their rates too, but their errors need no run.
   static bool can_fail(const Instruction& instruction) {
     return instruction.kind == Instruction::Kind::user ||
+           instruction.kind == Instruction::Kind::loop ||
            ((instruction.kind == Instruction::Kind::kernel ||
              instruction.kind == Instruction::Kind::elsewhere) &&
             instruction.op->fusion == Fusion::opaque);
@@ -449,6 +473,9 @@ class Planner {
       made.kind = Instruction::Kind::update;
     } else if (step.user_code) {
       made.kind = Instruction::Kind::user;
+    } else if (step.loop) {
+      made.kind = Instruction::Kind::loop;
+      made.loop = plan_.loops.emplace_back(planned_loop(loop_of(step))).get();
     } else if (step.op->changes_device || !on_device_of_plan(step)) {
       made.kind = Instruction::Kind::elsewhere;
     } else if (const Pass pass = pass_of(step)) {

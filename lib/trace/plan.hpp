@@ -12,6 +12,14 @@
 
 namespace reel::tracing {
 struct Frame;
+struct Loop;
+struct Plan;
+/// The plans of a loop's trips: one, or for a gradient one for each way of the other loop's trips.
+struct PlannedLoop {
+  const Loop* loop;
+  std::vector<std::pair<int, std::unique_ptr<Plan>>> trips;
+  std::vector<char> kept;  // whether a result of a trip may be this argument, or a view of it
+};
 
 struct Plan {
   struct PlannedSegment {
@@ -43,6 +51,7 @@ struct Plan {
   std::vector<Instruction> instructions;
   std::vector<int> operands;
   std::vector<PlannedSegment> segments;
+  std::vector<std::unique_ptr<PlannedLoop>> loops;
   Device device;              // the device of the scratch memory
   std::vector<Device> waits;  // the devices that a replay waits for
   std::size_t scratch_bytes = 0;

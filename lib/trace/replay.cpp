@@ -69,6 +69,7 @@ void Frame::enter(const Plan& plan) {
 
 void Frame::leave() {
   kept.clear();
+  stacks.clear();
   for (Tensor& shadow : shadows) shadow = Tensor();
   if (Access::body(scratch)->bytes() > most_kept_bytes) scratch = Tensor();
 }
@@ -239,6 +240,8 @@ void Replay::execute(std::span<const Instruction> together, bool may_write) {
       return update(instruction, may_write);
     case Instruction::Kind::user:
       return user(instruction);
+    case Instruction::Kind::loop:
+      return loop(instruction);
     default:
       break;
   }

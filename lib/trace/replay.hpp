@@ -21,6 +21,16 @@ struct Frame {
   std::vector<const Body*> operands;  // the operands of the current instruction
   std::vector<Tensor> kept;           // tensors made for this call
   std::vector<Tensor> shadows;        // the next values of Variables
+  /// What the gradient of a loop reads of its trips, by the value that counts them.
+  struct LoopStack {
+    int count;
+    struct Trip {
+      int segment;
+      std::vector<Tensor> kept;
+    };
+    std::vector<Trip> trips;
+  };
+  std::vector<LoopStack> stacks;
   // changes of captured variables, for which a check is due
   std::vector<ChangedWord> changes;
 };
@@ -36,6 +46,11 @@ class Replay {
   Replay& operator=(const Replay&) = delete;
 
   void argument(int i, const Tensor& x);
+  /// The body stays as it is, in any layout, and outlives the run.
+  void argument(std::size_t i, Body* body) {
+    if (i < plan_.argument_values.size() && plan_.argument_values[i] >= 0)
+      slot_of(plan_.argument_values[i]) = body;
+  }
   /// Null if a host read gave a value that was not captured, or if a kernel failed. Then nothing
   /// was written, and the function must run. Throws the error of a kernel that fails after a write.
   const Ending* run();
@@ -70,6 +85,8 @@ class Replay {
   void execute_planned(std::span<const Instruction> calls, bool may_write);
   bool writes_in_place(const Instruction& update, bool may_write);
   void user(const Instruction& instruction);
+  void loop(const Instruction& instruction);
+  class Trips;
   int next(const Plan::PlannedSegment& segment) const;
   Body* slot(int value) const {
     return value < 0 ? nullptr : frame_->slots[static_cast<std::size_t>(value)];

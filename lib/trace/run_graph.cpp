@@ -133,6 +133,7 @@ class Run {
     if (step.user_code)
       fail<Error>(caller_, "run", "step", "an op of the library",
                   place_of(step) + ", a user's function");
+    if (step.loop) return compute_loop(step);
     std::vector<const Body*> inputs;
     for (const int input : step.inputs)
       inputs.push_back(input < 0 ? nullptr : Access::body(here(input)));
@@ -158,6 +159,41 @@ class Run {
     for (std::size_t i = 0; i < made.size(); ++i)
       if (step.outputs[i] >= 0 && !here(step.outputs[i]).defined())
         here(step.outputs[i]) = std::move(made[i]);
+  }
+
+  /// Runs the step as a graph of its own.
+  void compute_loop(const Step& step) {
+    if (step.loop->gradient || step.loop->counts)
+      fail<Error>(caller_, "run", "step", "an op, or a loop without a gradient", place_of(step));
+    tracing::Tree tree;
+    Step own = step;
+    for (int& input : own.inputs) {
+      Value value{.kind = Value::Kind::argument, .number = static_cast<int>(tree.values.size())};
+      value.layout = graph::Layout(*Access::body(here(input)));
+      tree.values.push_back(std::move(value));
+      input = static_cast<int>(tree.values.size()) - 1;
+    }
+    for (int& output : own.outputs) {
+      tree.values.push_back({.kind = Value::Kind::computed});
+      tree.values.back().layout = layout(output);
+      output = static_cast<int>(tree.values.size()) - 1;
+    }
+    graph::Segment& segment = tree.segments.emplace_back();
+    segment.ends = true;
+    segment.results = own.outputs;
+    segment.steps.push_back(std::move(own));
+    tree.endings.push_back(std::make_shared<tracing::Ending>());
+    tree.endings[0]->segment = 0;
+    tree.endings[0]->until_check = 0;
+    tracing::Plan plan(tree);
+    tracing::Replay replay(Context::here(), plan);
+    for (std::size_t i = 0; i < step.inputs.size(); ++i)
+      replay.argument(static_cast<int>(i), here(step.inputs[i]));
+    if (!replay.run())
+      fail<Error>(caller_, "run", "step", "a way through its trips that was captured",
+                  place_of(step));
+    for (std::size_t i = 0; i < step.outputs.size(); ++i)
+      here(step.outputs[i]) = replay.result(tree.segments[0].results[i]);
   }
 
   const GraphData& data_;

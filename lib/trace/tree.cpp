@@ -10,6 +10,7 @@
 #include "lib/gate/call_kernel.hpp"
 #include "lib/gate/devices.hpp"
 #include "lib/table/options.hpp"
+#include "lib/trace/loop.hpp"
 
 namespace reel::tracing {
 namespace {
@@ -42,8 +43,11 @@ std::int64_t first_other_element(const Tensor& a, const Tensor& b) {
 /// Follows a path in the tree. Where the path leaves the tree, it adds the rest of the path.
 class Walker {
  public:
-  Walker(Tree& tree, const Capture& path)
-      : tree_(tree), path_(path), known_(path.values.size(), -1) {
+  Walker(Tree& tree, const Capture& path, bool compares_results)
+      : tree_(tree),
+        path_(path),
+        known_(path.values.size(), -1),
+        compares_results_(compares_results) {
     for (const Variable& variable : tree.variables)
       numbers_.emplace(&Access::cell(variable), static_cast<int>(numbers_.size()));
     for (std::size_t i = 0; i < tree.values.size(); ++i)
@@ -62,9 +66,10 @@ class Walker {
           difference_ = {"path through it", expected_here(), "a step to " + name_of(step)};
         return difference_;
       }
-    if (!finish()) difference_ = {"path through it", expected_here(), "the end"};
+    if (!finish() && !difference_) difference_ = {"path through it", expected_here(), "the end"};
     return difference_;
   }
+  int end() const { return segment_; }
 
  private:
   static std::string name_of(const Step& step) {
@@ -190,8 +195,9 @@ class Walker {
   bool meet_all(const Step* step, const std::string& what, const std::vector<int>& values,
                 const std::vector<int>* before, std::vector<int>& are) {
     if (before && before->size() != values.size()) {
-      difference_ = {"number of " + what + "s of " + name_of(*step), std::to_string(before->size()),
-                     std::to_string(values.size())};
+      if (step)
+        difference_ = {"number of " + what + "s of " + name_of(*step),
+                       std::to_string(before->size()), std::to_string(values.size())};
       return false;
     }
     are.resize(values.size());
@@ -208,7 +214,93 @@ class Walker {
     return true;
   }
 
+  /// The inputs of a loop that its trips read besides the state and the rows may come in another
+  /// order, and ways of its trips may be new.
+  bool pass_loop(const Step& step) {
+    const Loop& other = loop_of(step);
+    Step mine;
+    Step* before = nullptr;
+    if (!building_) {
+      if (next_ == segment().steps.size()) return false;
+      before = &segment().steps[next_];
+      if (!before->loop || before->loop->name != other.name ||
+          before->loop->gradient != other.gradient)
+        return false;
+      if (before->loop->fixed_inputs() != other.fixed_inputs() ||
+          before->outputs.size() != step.outputs.size()) {
+        // The trips of this run took ways that read other Variables.
+        difference_ = {"gradient of " + name_of(step), std::to_string(before->outputs.size()),
+                       std::to_string(step.outputs.size()), true};
+        return false;
+      }
+    }
+    const auto fixed = static_cast<std::ptrdiff_t>(other.fixed_inputs());
+    const std::vector<int> given(step.inputs.begin(), step.inputs.begin() + fixed);
+    std::vector<int> expected;
+    if (before) expected.assign(before->inputs.begin(), before->inputs.begin() + fixed);
+    if (!meet_all(&step, "input", given, before ? &expected : nullptr, mine.inputs) ||
+        !meet_all(&step, "result", step.outputs, before ? &before->outputs : nullptr,
+                  mine.outputs)) {
+      difference_.is_chance = other.gradient;
+      return false;
+    }
+    auto loop = std::make_shared<Loop>(before ? loop_of(*before) : other);
+    if (before) {
+      mine.inputs = before->inputs;
+    } else {
+      loop->tree = Tree();
+      loop->stops.clear();
+      loop->ways.clear();
+      loop->paths.clear();
+      loop->segments.clear();
+    }
+    std::vector<int> places;
+    for (auto v = step.inputs.begin() + fixed; v != step.inputs.end(); ++v) {
+      int& known = known_[static_cast<std::size_t>(*v)];
+      if (known < 0 && (building_ || is_start(path_.values[static_cast<std::size_t>(*v)])))
+        known = add(*v);
+      if (known < 0) return false;
+      auto at = std::find(mine.inputs.begin() + fixed, mine.inputs.end(), known);
+      if (at == mine.inputs.end()) at = mine.inputs.insert(at, known);
+      places.push_back(static_cast<int>(at - mine.inputs.begin() - fixed));
+    }
+    const auto of = other.gradient ? trips_.find(mine.inputs[0]) : trips_.end();
+    std::vector<int> ends;
+    for (std::size_t i = 0; i < other.paths.size(); ++i) {
+      int other_end = -1;
+      if (other.gradient) {  // `segments` are those of the loop as this path captured it
+        if (of == trips_.end()) return false;
+        const auto found = of->second.find(other.segments[i]);
+        if (found == of->second.end()) return false;
+        other_end = found->second;
+      }
+      ends.push_back(loop->add(renumbered(other.paths[i], other, places), other_end));
+      if (ends.back() < 0) {
+        difference_ = {"trip of " + name_of(step), "what it did before", "something else",
+                       other.gradient || other.counts};
+        return false;
+      }
+    }
+    if (other.counts)
+      for (std::size_t i = 0; i < ends.size(); ++i)
+        trips_[mine.outputs.back()][other.segments[i]] = ends[i];
+    if (before) {
+      const std::size_t known = loop_of(*before).paths.size();
+      tree_.loop_paths += loop->paths.size() - known;
+      before->inputs = mine.inputs;
+      before->loop = std::move(loop);
+      return ++next_;
+    }
+    mine.op = step.op;
+    mine.site = step.site;
+    mine.scope = step.scope;
+    mine.loop = std::move(loop);
+    segment().steps.push_back(std::move(mine));
+    return true;
+  }
+
   bool pass(const Step& step) {
+    if (step.loop) return pass_loop(step);
     const Step* before = nullptr;
     if (!building_) {
       if (next_ == segment().steps.size()) return false;
@@ -296,7 +388,11 @@ class Walker {
 
   bool finish() {
     // Another thread may have added this path before.
-    if (!building_) return next_ == segment().steps.size() && segment().ends;
+    if (!building_) {
+      if (next_ != segment().steps.size() || !segment().ends) return false;
+      return !compares_results_ ||
+             meet_all(nullptr, {}, path_.results, &segment().results, results_);
+    }
     meet_all(nullptr, {}, path_.results, nullptr, segment().results);
     for (const auto& [variable, value] : path_.assigned) {
       int last;
@@ -321,13 +417,19 @@ class Walker {
   int segment_ = 0;
   std::size_t next_ = 0;  // the next step of the segment
   bool building_ = false;
+  bool compares_results_;
+  std::vector<int> results_;
+  /// For the number of trips of each loop: segments as this path captured them -> of the tree.
+  std::unordered_map<int, std::unordered_map<int, int>> trips_;
   Difference difference_;
 };
 }  // namespace
 
-Difference Tree::add(const Capture& path) {
+Difference Tree::add(const Capture& path, Walked* walked) {
   Tree grown = *this;
-  Difference difference = Walker(grown, path).walk();
+  Walker walker(grown, path, walked);
+  Difference difference = walker.walk();
+  if (walked) walked->segment = walker.end();
   if (!difference) *this = std::move(grown);
   return difference;
 }

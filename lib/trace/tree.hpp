@@ -26,7 +26,13 @@ struct Ending : std::enable_shared_from_this<Ending> {
 /// A difference between a run and the trace.
 struct Difference {
   std::string what, before, now;
+  bool is_chance = false;  // it depends on values, and says nothing about the trace
   explicit operator bool() const { return !what.empty(); }
+};
+
+/// Where a path went.
+struct Walked {
+  int segment = 0;  // where it ends
 };
 
 /// A graph, the Variables that its values name by number, and the ends of its paths.
@@ -34,10 +40,15 @@ struct Tree : graph::Graph {
   std::vector<Variable> variables;
   std::vector<std::shared_ptr<Ending>> endings;  // of each segment; null where no path ends
   std::size_t paths = 0;
+  std::size_t loop_paths = 0;  // ways of trips that were added to the steps of loops
 
   /// Adds a path. If it leaves a known path although all answers are equal, nothing is added, and
   /// the result says where it leaves.
-  Difference add(const Capture& path);
+  Difference add(const Capture& path) { return add(path, nullptr); }
+  /// The same for the trip of a loop, where the results must be equal too.
+  Difference add(const Capture& path, Walked* walked);
+  /// What add() may have made more.
+  std::size_t ways() const { return paths + loop_paths; }
   /// The end of the newest path.
   const std::shared_ptr<Ending>& ending() const { return endings.back(); }
 };

@@ -128,5 +128,10 @@ class PlanCheck {
 };
 }  // namespace
 
-std::string fault_of(const Plan& plan) { return PlanCheck(plan).fault(); }
+std::string fault_of(const Plan& plan) {
+  for (const auto& loop : plan.loops)
+    for (const auto& [segment, trip] : loop->trips)
+      if (std::string fault = fault_of(*trip); !fault.empty()) return fault;
+  return PlanCheck(plan).fault();
+}
 }  // namespace reel::tracing
