@@ -109,14 +109,30 @@ REEL_API Tensor loop_count(const Operand& count, Caller caller);
 
 template <class F, class S>
 concept LoopCondition = std::is_invocable_v<F&, const S&>;
+
+template <class S, class Condition, class Body>
+S run_while(const char* name, Condition& condition, Body& body, S state, LoopOptions options,
+            Caller caller) {
+  Loop loop(name, Loop::Kind::trips, options, caller);
+  loop.begin(LoopLeaves(state), {});
+  for (;;) {
+    loop.begin_trip(LoopLeaves(state), {});
+    if (!loop.holds(condition(static_cast<const S&>(state)), LoopLeaves(state))) break;
+    S next = body(static_cast<S&&>(state));
+    loop.end_trip(LoopNext(next), {});
+    state = static_cast<S&&>(next);
+  }
+  loop.end(LoopLeaves(state), {});
+  return state;
+}
 }  // namespace detail
 
 /// Calls `state = body(state)` as long as `condition(state)` is true, and returns the last state.
 /// The state is a Tensor, or a struct, pair or vector of Tensors; their dtypes and shapes stay the
 /// same. The condition gives one bool: a Tensor, or a C++ bool.
 ///
-///     while_loop([](Tensor x) { return x < 50; }, [](Tensor x) { return x * 2; }, tensor(1))  //
-///     64
+///     auto small = [](Tensor x) { return x < 50; };
+///     while_loop(small, [](Tensor x) { return x * 2; }, tensor(1))  // 64
 ///
 /// Eagerly this is a C++ loop: tapes, errors and what body does are those of the loop written by
 /// hand. In a traced function it is one step, which is captured once and replayed any number of
@@ -133,24 +149,14 @@ S while_loop(Condition condition, Body body, S state, LoopOptions options = {},
                 "while_loop(condition, body, state): condition takes the state");
   static_assert(std::is_invocable_r_v<S, Body&, S>,
                 "while_loop(condition, body, state): body takes a state and gives the next one");
-  detail::Loop loop("while_loop", detail::Loop::Kind::trips, options, caller);
-  loop.begin(detail::LoopLeaves(state), {});
-  for (;;) {
-    loop.begin_trip(detail::LoopLeaves(state), {});
-    if (!loop.holds(condition(static_cast<const S&>(state)), detail::LoopLeaves(state))) break;
-    S next = body(static_cast<S&&>(state));
-    loop.end_trip(detail::LoopNext(next), {});
-    state = static_cast<S&&>(next);
-  }
-  loop.end(detail::LoopLeaves(state), {});
-  return state;
+  return detail::run_while("while_loop", condition, body, static_cast<S&&>(state), options, caller);
 }
 
 /// Calls `state = body(state, i)` for i = 0, 1, ... count - 1, and returns the last state. i is an
 /// int64 Tensor. The count is a number, or one number in a Tensor; a traced function captures the
 /// loop once for all counts in Tensors. See while_loop().
 ///
-///     repeat(5, tensor(1), [](Tensor x, Tensor i) { return x * (i + 1); })  // 120
+///     repeat(5, tensor(1.0), [](Tensor x, Tensor i) { return x * (i + 1); })  // 120.0
 template <class S, class Body>
 requires std::is_invocable_r_v<S, Body&, S, Tensor> S repeat(Operand count, S state, Body body,
                                                              LoopOptions options = {},
@@ -162,8 +168,9 @@ requires std::is_invocable_r_v<S, Body&, S, Tensor> S repeat(Operand count, S st
     return std::pair<Tensor, S>(static_cast<Tensor&&>(i),
                                 body(static_cast<S&&>(at.second), static_cast<Tensor&&>(at.first)));
   };
-  return while_loop(goes_on, next, std::pair<Tensor, S>(detail::loop_start(), state), options,
-                    caller)
+  std::pair<Tensor, S> start(detail::loop_start(), static_cast<S&&>(state));
+  return detail::run_while("repeat", goes_on, next, static_cast<std::pair<Tensor, S>&&>(start),
+                           options, caller)
       .second;
 }
 
@@ -171,9 +178,8 @@ requires std::is_invocable_r_v<S, Body&, S, Tensor> S repeat(Operand count, S st
 /// joined along a new first axis. xs is a Tensor, or a struct, pair or vector of Tensors with first
 /// axes of one length; so is y.
 ///
-///     auto [total, sums] = scan(tensor(0), tensor({1, 2, 3}), [](Tensor s, Tensor x) {
-///       return std::pair(s + x, s + x);
-///     });  // sums: [1, 3, 6]
+///     auto add = [](Tensor s, Tensor x) { return std::pair(s + x, s + x); };
+///     scan(tensor(0), tensor({1, 2, 3}), add).second  // [1, 3, 6]
 ///
 /// With `.reverse`, rows are taken from the last to the first; y keeps the place of its x. See
 /// while_loop() for traces and errors. Throws ShapeError for lengths that differ, and for length 0.
