@@ -20,19 +20,24 @@ constexpr std::size_t most_passes = 256;
 std::unique_ptr<PlannedLoop> planned_loop(const Loop& loop) {
   auto planned = std::make_unique<PlannedLoop>();
   planned->loop = &loop;
-  const auto add = [&](int segment, const Tree& tree) {
-    planned->trips.emplace_back(segment, std::make_unique<Plan>(tree));
-    for (const Segment& each : tree.segments)
+  planned->kept.resize(loop.states + loop.arrays);
+  for (const graph::Graph* body : loop.bodies())
+    for (const Segment& each : body->segments)
       for (const int result : each.results) {
         if (result < 0) continue;
-        const Value* value = &tree.values[static_cast<std::size_t>(result)];
+        const Value* value = &body->values[static_cast<std::size_t>(result)];
         if (value->kind == Value::Kind::view)
-          value = &tree.values[static_cast<std::size_t>(value->number)];
+          value = &body->values[static_cast<std::size_t>(value->number)];
         if (value->kind != Value::Kind::argument) continue;
         const auto number = static_cast<std::size_t>(value->number);
         if (planned->kept.size() <= number) planned->kept.resize(number + 1);
         planned->kept[number] = true;
       }
+  // The trips of a gradient add to sums. Nothing keeps those of a trip.
+  for (std::size_t i = 0; loop.gradient && i < loop.states; ++i)
+    planned->owned.push_back(!planned->kept[i]);
+  const auto add = [&](int segment, const Tree& tree) {
+    planned->trips.emplace_back(segment, std::make_unique<Plan>(tree, planned->owned));
   };
   if (!loop.gradient) add(-1, loop.tree);
   for (const Loop::Way& way : loop.ways) add(way.segment, way.tree);
@@ -41,8 +46,9 @@ std::unique_ptr<PlannedLoop> planned_loop(const Loop& loop) {
 
 class Planner {
  public:
-  explicit Planner(Plan& plan)
+  Planner(Plan& plan, const std::vector<char>& owned)
       : plan_(plan),
+        owned_(owned),
         tree_(plan.tree),
         lifetimes_(tree_),
         into_(tree_.values.size(), -1),
@@ -260,7 +266,9 @@ class Planner {
         if (output >= 0) made_[static_cast<std::size_t>(output)] = {number, i};
       if (step.op != &core_ops.add || step.part != Part::value || step.user_code) continue;
       const int total = step.inputs[0], part = step.inputs[1], sum = step.outputs[0];
-      if (!alike_in_scratch(total, sum) || !alike_in_scratch(part, sum)) continue;
+      const bool owned = is_owned(total, sum);
+      if (!(owned || alike_in_scratch(total, sum)) || !alike_in_scratch(part, owned ? part : sum))
+        continue;
       const Made maker = made_[static_cast<std::size_t>(part)],
                  before = made_[static_cast<std::size_t>(total)];
       if (maker.segment != number || (before.segment == number && before.step >= maker.step) ||
@@ -270,7 +278,20 @@ class Planner {
         continue;
       into(part) = total;
       into(sum) = part;
+      for (const int each : {part, sum}) {
+        if (!owned) continue;
+        place(each).kind = ValuePlace::Kind::given;
+        plan_.tree.values[static_cast<std::size_t>(each)].kind = Value::Kind::view;
+        plan_.tree.values[static_cast<std::size_t>(each)].number = total;
+      }
     }
+  }
+  /// Whether a sum may be formed in the memory of an argument.
+  bool is_owned(int total, int sum) const {
+    const Value& v = value(total);
+    return v.kind == Value::Kind::argument && static_cast<std::size_t>(v.number) < owned_.size() &&
+           owned_[static_cast<std::size_t>(v.number)] && !on_other_device(total) &&
+           v.layout.contiguous && root(sum) == sum && v.layout == value(sum).layout;
   }
   bool is_summed(const Step& step) const {
     return step.op == &core_ops.add && step.part == Part::value && into(step.outputs[0]) >= 0 &&
@@ -405,7 +426,8 @@ class Planner {
   }
 
   bool is_view(const Step& step) const {
-    return step.outputs.size() == 1 && value(step.outputs[0]).kind == Value::Kind::view;
+    return step.outputs.size() == 1 && value(step.outputs[0]).kind == Value::Kind::view &&
+           into(step.outputs[0]) < 0;
   }
 
   void add_view(int output) {
@@ -421,6 +443,7 @@ class Planner {
   /// Finds memory for an output. A pass may reuse the memory of an input that is not read later.
   void put(int output, const Step& step, int segment, int at, State& state) {
     ValuePlace& here = place(output);
+    if (value(output).kind == Value::Kind::view) return add_view(output);
     if (here.kind == ValuePlace::Kind::fresh) {
       Instruction make{.kind = Instruction::Kind::allocate, .output_count = 1};
       make.first = static_cast<unsigned>(plan_.operands.size());
@@ -551,6 +574,7 @@ class Planner {
     int segment = -1, step = -1;
   };
   Plan& plan_;
+  const std::vector<char>& owned_;
   const Tree& tree_;
   const Lifetimes lifetimes_;
   std::vector<int> into_;   // the value to whose memory this value is added; -1 if there is none
@@ -565,9 +589,9 @@ std::uint64_t next_plan() {
 }
 }  // namespace
 
-Plan::Plan(const Tree& t) : tree(t), number(next_plan()) {
+Plan::Plan(const Tree& t, const std::vector<char>& owned) : tree(t), number(next_plan()) {
   put_updates_last(tree);
-  Planner(*this).run();
+  Planner(*this, owned).run();
   find_waits();
 }
 }  // namespace reel::tracing

@@ -18,7 +18,8 @@ struct Plan;
 struct PlannedLoop {
   const Loop* loop;
   std::vector<std::pair<int, std::unique_ptr<Plan>>> trips;
-  std::vector<char> kept;  // whether a result of a trip may be this argument, or a view of it
+  std::vector<char> kept;   // whether a result of a trip may be this argument, or a view of it
+  std::vector<char> owned;  // whether a trip may write into this argument
 };
 
 struct Plan {
@@ -29,7 +30,8 @@ struct Plan {
     std::vector<graph::Branch> branches;
     std::shared_ptr<Ending> ending;
   };
-  explicit Plan(const Tree& tree);
+  /// `owned` arguments belong to the caller of a replay, which may write into them.
+  explicit Plan(const Tree& tree, const std::vector<char>& owned = {});
   ~Plan();
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;

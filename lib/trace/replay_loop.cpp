@@ -27,7 +27,8 @@ class Replay::Trips {
                               [&](const Frame::LoopStack& each) { return each.count == *input; });
       input += loop_.first_state();
     }
-    for (std::size_t i = 0; i < loop_.states; ++i) state_.push_back(own(*input++));
+    for (std::size_t i = 0; i < loop_.states; ++i)
+      state_.push_back(own(*input++, i < planned_.owned.size() && planned_.owned[i]));
     for (std::size_t i = 0; i < loop_.arrays; ++i) {
       const bool kept = is_kept(loop_.states + i);
       arrays_.push_back(kept ? own(*input) : Tensor());
@@ -56,10 +57,11 @@ class Replay::Trips {
   bool is_kept(std::size_t argument) const {
     return argument < planned_.kept.size() && planned_.kept[argument];
   }
-  /// A value in a tensor that outlives the instruction.
-  Tensor own(int value) const {
+  /// A value in a tensor that outlives the instruction, and is written by trips where it is
+  /// `apart`.
+  Tensor own(int value, bool apart = false) const {
     Body* const body = outer_.slot(value);
-    if (body != &outer_.frame_->headers[static_cast<std::size_t>(value)])
+    if (!apart && body != &outer_.frame_->headers[static_cast<std::size_t>(value)])
       return Access::share(body);
     Tensor copy = contiguous_copy(*body);
     Access::body(copy)->device_kind = body->device_kind;  // it may be a live number

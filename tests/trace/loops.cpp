@@ -39,7 +39,7 @@ int check(F f, const List& arguments, std::size_t paths = 1) {
   int loops = 0;
   for (const GraphNode& node : fast.graph(arguments[0]).nodes())
     loops += node.op.starts_with("while_loop") || node.op.starts_with("scan") ||
-             node.op.starts_with("cond");
+             node.op.starts_with("repeat") || node.op.starts_with("cond");
   return loops;
 }
 List several(Shape shape, int count = 8) {
