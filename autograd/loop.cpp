@@ -106,53 +106,6 @@ struct LoopHeld {
   friend bool operator==(const LoopHeld&, const LoopHeld&) { return false; }
 };
 
-/// Ends in several results with these gradients: an op that combines them for one gradient().
-struct JoinHeld {
-  std::shared_ptr<const List> gradients;
-  void fields(auto&&) {}
-  friend bool operator==(const JoinHeld&, const JoinHeld&) { return false; }
-};
-void join_rule(GradientCall& call) {
-  const List& gradients = *call.option<JoinHeld>().gradients;
-  for (int i = 0; i < call.input_count(); ++i)
-    if (call.wants(i)) call.give(i, gradients[static_cast<std::size_t>(i)]);
-}
-constinit Op join_op{.name = "loop", .arity = -1, .gradient = {join_rule}};
-
-/// The gradients of several results of a trip; zeros where nothing depends on a source.
-List gradients_of(LoopRecord& record, const List& results, const List& given,
-                  const std::vector<GradientSource>& sources) {
-  Context& context = Context::here();
-  Reel& reel = *context.reel;
-  const std::uint64_t bit = TapeAccess::bit(*record.tape);
-  SmallVector<Body*, 4> bodies;
-  SmallVector<Origin, 4> origins;
-  auto gradients = std::make_shared<List>();
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    Body* const body = Access::body(results[i]);
-    const std::uint32_t found = reel.find(*body);
-    if (found == no_record || !((reel[found].tapes | reel[found].watchers) & bit)) continue;
-    const std::uint32_t value = Reel::value_of(*body, reel[found]);
-    bodies.push_back(body);
-    origins.push_back(
-        {found, value, bit, reel[found].outputs[value - reel[found].first_value].shape, nullptr});
-    gradients->push_back(given[i]);
-  }
-  List found(sources.size());
-  if (bodies.size() && sources.size()) {
-    const Tensor end = full({}, 0.0f, TensorOptions{.dtype = results[0].dtype()});
-    Body* const output = Access::body(end);
-    leave_record(context, join_op, JoinHeld{gradients}, record.site, bodies.data(), origins.data(),
-                 static_cast<int>(bodies.size()), &output, 1, bit);
-    found = TapeAccess::gradients(*record.tape, Operand(end, record.site), sources, {});
-  }
-  for (std::size_t i = 0; i < sources.size(); ++i)
-    if (!found[i].defined())
-      found[i] = sources[i].variable() ? zeros_like(Operand(*sources[i].variable(), record.site))
-                                       : zeros_like(Operand(*sources[i].tensor(), record.site));
-  return found;
-}
-
 class LoopGradient {
  public:
   explicit LoopGradient(GradientCall& call)
@@ -247,7 +200,7 @@ class LoopGradient {
       else
         sources.push_back(each.value);
     }
-    List found = gradients_of(record_, results, gradients, sources);
+    List found = gradients_of(*record_.tape, results, gradients, sources, record_.site);
     for (Tensor& x : found) x = in_order(x, record_.site);
     List next, row_gradients;
     for (std::size_t i = 0; i < found.size(); ++i) {
@@ -282,22 +235,6 @@ class LoopGradient {
   std::vector<int> states_, readings_, wanted_arrays_;  // inputs
   std::vector<int> given_;                              // what trips have made that has a gradient
 };
-/// Notes what trips read, and watches it.
-class Watched : public Readings {
- public:
-  Watched(Context& context, LoopRecord& record)
-      : Readings(context, record.readings), record_(record) {}
-
- private:
-  void add(Reading reading) override {
-    const Tensor value = reading.value;
-    const bool watches = !reading.is_own && is_floating(value.dtype());
-    Readings::add(std::move(reading));
-    if (watches) record_.tape->watch(value, record_.site);  // which reads it again
-  }
-  LoopRecord& record_;
-};
-
 void loop_rule(GradientCall& call) { LoopGradient(call).run(); }
 constinit Op loop_op{.name = "loop", .arity = -1, .gradient = {loop_rule}};
 }  // namespace
@@ -321,7 +258,7 @@ struct Loop::State {
   List first = {};                          // the state at the beginning
   std::shared_ptr<LoopRecord> record = {};  // if a tape records
   std::optional<RecordingPause> muted = {};
-  std::optional<Watched> watched = {};
+  std::optional<WatchedReadings> watched = {};
 
   bool is_once() const { return kind == Kind::once; }
   void follow(const LoopLeaves& state_leaves, const LoopLeaves& array_leaves);
@@ -393,9 +330,10 @@ void Loop::State::follow(const LoopLeaves& state_leaves, const LoopLeaves& array
   record = std::make_shared<LoopRecord>(name, caller, told.number, options.reverse, is_once());
   record->states = first.size();
   record->arrays = arrays.size();
-  watched.emplace(context, *record);
+  watched.emplace(context, record->readings);
   muted.emplace(context, tapes);
   record->tape = std::make_unique<GradientTape>(TapeOptions{.persistent = true}, caller);
+  watched->watch_with(*record->tape, caller);
 }
 
 void Loop::begin_trip(const LoopLeaves& state, const LoopLeaves& rows) try {
@@ -513,7 +451,11 @@ void Loop::end(const LoopLeaves& state, const LoopLeaves& stacked) try {
   if (!followed_) return;
   const List last = list_of(state), rows = list_of(stacked);
   List names = names_of(last);
-  own.told({.kind = LoopEvent::Kind::ends, .state = names, .rows = rows, .of = last});
+  own.told({.kind = LoopEvent::Kind::ends,
+            .state = names,
+            .rows = rows,
+            .of = last,
+            .tape = own.record ? TapeAccess::bit(*own.record->tape) : 0});
   for (std::size_t i = 0; i < state.size(); ++i) state[i] = names[i];
   if (!own.record) return;
   names.insert(names.end(), rows.begin(), rows.end());

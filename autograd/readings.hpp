@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include <reel/variable.hpp>
+#include <reel/tape.hpp>
 
 #include "lib/flow/redirect.hpp"
 #include "lib/gate/gate.hpp"
@@ -65,4 +65,30 @@ class Readings : public Redirect {
   std::vector<Reading>& found_;
   std::uint64_t tapes_;
 };
+
+/// Readings that a tape watches: that of a piece of code which other tapes see as one op.
+class WatchedReadings : public Readings {
+ public:
+  using Readings::Readings;
+  void watch_with(GradientTape& tape, Caller caller) {
+    tape_ = &tape;
+    caller_ = caller;
+  }
+
+ private:
+  void add(Reading reading) override {
+    const Tensor value = reading.value;
+    const bool watches = !reading.is_own && is_floating(value.dtype());
+    Readings::add(std::move(reading));
+    if (watches) tape_->watch(value, caller_);  // which reads it again
+  }
+  GradientTape* tape_ = nullptr;
+  Caller caller_;
+};
+
+/// The gradients of several results at once, whose own gradients are `given`; zeros where nothing
+/// depends on a source. The tape is persistent.
+std::vector<Tensor> gradients_of(GradientTape& tape, const std::vector<Tensor>& results,
+                                 const std::vector<Tensor>& given,
+                                 const std::vector<GradientSource>& sources, Caller caller);
 }  // namespace reel

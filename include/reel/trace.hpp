@@ -12,6 +12,7 @@
 #include <reel/error.hpp>
 #include <reel/fields.hpp>
 #include <reel/function.hpp>
+#include <reel/op.hpp>
 #include <reel/pointer.hpp>
 #include <reel/signature.hpp>
 
@@ -77,6 +78,22 @@ struct TracedFunction {
   const void* object;  // inside it, the object that the user gave
   void (*list)(const void* object, StateList& list);
 };
+
+/// What the gradient of a traced function is for: an argument, a Variable or another tensor.
+struct TapedSource {
+  int argument = -1;
+  std::vector<Variable> variable = {};  // one or none
+  Tensor tensor = {};
+};
+/// A call under a tape.
+struct TapedCall {
+  std::vector<Tensor> arguments;      // as the tape knows them
+  std::vector<bool> tracked;          // whether the tape follows them
+  std::vector<Tensor*> slots;         // the tensors that the function gets in their place
+  std::vector<TapedSource> sources;
+  std::vector<Tensor> gradients;      // of a run, for results whose gradients are ones
+};
+using TapedGradient = Function<Tensors(const Tensors&)>;
 
 class TraceCall;
 /// An object that a traced function reads, and what visits it.
@@ -187,6 +204,11 @@ class REEL_API TraceCall {
   } catch (const std::bad_alloc&) {
     fail_memory({}, "trace");
   }
+  /// Null unless a tape records, and the run is captured or checked together with its gradient.
+  TapedCall* taped();
+  /// After a replay: the call as the tape sees it, if one records, and what plays it backward.
+  TapedCall* replayed_under_tape();
+  TapedGradient backward();
   /// After the function has run. Its result is valid even if there is no memory to keep what was
   /// captured.
   void finish();
@@ -202,6 +224,7 @@ class REEL_API TraceCall {
                     "and lists and structs (with fields) of them");
       if constexpr (std::is_same_v<Leaf, Tensor>) add_result(leaf);
     });
+    add_gradients();
     if (captures()) keep(result);
     if (const void* known = checked_against()) compare(result, *static_cast<const R*>(known));
     finish();
@@ -290,6 +313,7 @@ class REEL_API TraceCall {
   void add_result(const Tensor& x);
   Tensor take_result(std::size_t i);
   bool captures() const;
+  void add_gradients();
   /// Null where nothing is written down.
   StateList* begin_state();
   /// Memory of the call, which is no state.
@@ -337,6 +361,50 @@ class REEL_API TraceCall {
   Traces traces_;  // the function may replace the handle it was called by
   TraceProgress* progress_;
 };
+/// A run of a traced function that a tape sees as one op. Its ops are recorded by a tape of their
+/// own, which gives the gradient of the run.
+class REEL_API TapedRun {
+ public:
+  /// Does nothing if `call` is null.
+  TapedRun(TapedCall* call, Caller caller);
+  ~TapedRun();
+  TapedRun(const TapedRun&) = delete;
+  TapedRun& operator=(const TapedRun&) = delete;
+  /// When the function gets its arguments.
+  void begin();
+  /// Computes the gradient of the run, for a trace.
+  template <class R>
+  void end(R& result) {
+    if (run_) finish(leaves_of(result));
+  }
+  /// Leaves the record, when nothing traces the run any more.
+  template <class R>
+  void leave(R& result) {
+    if (run_) record(leaves_of(result));
+  }
+  /// The record of a replay.
+  template <class R>
+  static void leave(R& result, const TapedCall& call, TapedGradient gradient, Caller caller) {
+    record(leaves_of(result), call, static_cast<TapedGradient&&>(gradient), caller);
+  }
+
+ private:
+  template <class R>
+  static std::vector<Tensor*> leaves_of(R& result) {
+    std::vector<Tensor*> leaves;
+    visit_leaves("", result, [&](std::string_view, auto& leaf) {
+      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(leaf)>, Tensor>)
+        leaves.push_back(&leaf);
+    });
+    return leaves;
+  }
+  void finish(const std::vector<Tensor*>& results);
+  void record(const std::vector<Tensor*>& results);
+  static void record(const std::vector<Tensor*>& results, const TapedCall& call,
+                     TapedGradient gradient, Caller caller);
+  struct Run;
+  Run* run_ = nullptr;
+};
 /// An argument of Traced::reads().
 struct Listed {
   ReadObject object = {};
@@ -378,19 +446,27 @@ class Traced<R(Args...)> {
     detail::TraceCall call(traces_, caller);
     (call.argument(args), ...);
     if (const void* known = call.replay()) {
-      if constexpr (std::is_void_v<R>)
+      if constexpr (std::is_void_v<R>) {
         return;
-      else
-        return call.filled(*static_cast<const R*>(known));
+      } else {
+        R result = call.filled(*static_cast<const R*>(known));
+        if (const detail::TapedCall* taped = call.replayed_under_tape())
+          detail::TapedRun::leave(result, *taped, call.backward(), caller);
+        return result;
+      }
     }
     call.describe(args...);
+    detail::TapedRun taped(call.taped(), caller);
     call.watch_state(args...);
+    taped.begin();
     if constexpr (std::is_void_v<R>) {
       run_(call.begin_run(), std::forward<Args>(args)...);
       call.finish();
     } else {
       R result = run_(call.begin_run(), std::forward<Args>(args)...);
+      taped.end(result);
       call.finish(result);
+      taped.leave(result);
       return result;
     }
   }

@@ -44,7 +44,8 @@ struct LoopEvent {
   /// state. begins, of a gradient: what the trips of the other loop read, whose gradients are last
   /// in the state.
   std::span<const Tensor> of = {}, arrays = {};
-  bool stops = false;  // trip_ends: the condition did not hold
+  bool stops = false;      // trip_ends: the condition did not hold
+  std::uint64_t tape = 0;  // ends: the bit of the tape that the loop keeps for its gradient
 };
 
 /// Sees every op of this thread and may change what runs. Code that only watches is an Observer.
@@ -76,6 +77,8 @@ class Interceptor {
   virtual void scope_changes(std::string_view /*name*/) {}
   /// Gives the number of a loop that begins; -1: the interceptor does not follow it.
   virtual int loop(const LoopEvent&) { return -1; }
+  /// The function has run; its gradient follows, for these gradients of its results.
+  virtual void gradient_begins(std::span<const Tensor> /*upstream*/) {}
   /// A user's function or kernel is about to run. True if the interceptor gives its results.
   virtual bool user_code_begins(const CallView&, Tensors& /*results*/) { return false; }
   /// The user's function has run; null if it threw. Events of a kernel follow this one.

@@ -12,6 +12,7 @@
 
 namespace reel::graph {
 constinit Op loop_op{.name = "loop", .arity = -1};
+constinit Op gradient_op{.name = "gradient", .arity = 0};
 
 Layout::Layout(const Body& body)
     : dtype(body.dtype),

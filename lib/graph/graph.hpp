@@ -107,6 +107,9 @@ struct Step {
 std::string element_text(const Body& x, std::int64_t i);
 /// The op of the steps that are loops.
 extern constinit Op loop_op;
+/// Stands between the steps of a function and those of its gradient, which a replay executes when a
+/// tape asks for them.
+extern constinit Op gradient_op;
 /// "multiply at train.cpp:12"
 std::string place_of(const Step& step);
 

@@ -119,7 +119,9 @@ tracing::Difference TraceEntry::publish(const tracing::Capture& path, std::uint6
     if (const std::string fault = tracing::fault_of(*newest); !fault.empty())
       fail<TraceError>({}, "trace", "plan", "values that are made before they are read", fault);
   plans.reserve(plans.size() + 1);
-  if (!nested && !shared.load()) std::swap(plans, unused);
+  const bool waits = std::any_of(plans.begin(), plans.end(),
+                                 [](const auto& each) { return each->suspended > 0; });
+  if (!nested && !shared.load() && !waits) std::swap(plans, unused);
   plans.push_back(std::move(newest));
   tree = std::move(grown);
   older.plan = plan.exchange(plans.back().get(), std::memory_order_acq_rel);

@@ -2,6 +2,7 @@
 // One call of a traced function. The call is one of four kinds: a replay; a run that is captured; a
 // replay that is checked against a run; a run without capture.
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/body/dtypes.hpp"
 #include "lib/flow/observer.hpp"
 #include "lib/gate/call_kernel.hpp"
 #include "lib/gate/call_view.hpp"
@@ -80,9 +82,11 @@ StateFound find_state(TraceProgress& call, const std::string& changed_read) {
     if (tracing::read_memory(reinterpret_cast<std::uintptr_t>(slot), &body, sizeof body) && body)
       arguments.push_back(body);
   }
-  if (std::string kept = call.tracer->escaped(call.results, call.expected, arguments);
-      !kept.empty())
-    return {Kind::state, "it keeps " + kept};
+  // Under a tape, the tape keeps tensors too.
+  if (!call.is_taped)
+    if (std::string kept = call.tracer->escaped(call.results, call.expected, arguments);
+        !kept.empty())
+      return {Kind::state, "it keeps " + kept};
   const std::string advice = "; keep it in a Variable, or pass it as an argument";
   if (!changed_read.empty())
     return {Kind::certain, "it changes " + changed_read + ", which reads() lists" + advice};
@@ -153,6 +157,7 @@ void finish_capture(TraceProgress& call, const std::string& changed_read) {
   if (found.kind >= StateFound::Kind::state) return refuse(call, found);
   if (!can_capture(call)) return;
   path.result = std::move(call.result);
+  path.sources = call.taped.sources;
   if (call.marked_reads != Context::here().marked_reads)
     return;  // a replay would not pass marks on
   std::unique_ptr<tracing::CapturedWords> captured;
@@ -259,7 +264,7 @@ namespace {
 /// Measures a replay. A replay with user code is not repeated; it is assumed to take as long as the
 /// check.
 double seconds_of_replay(TraceProgress& call, Context& context, tracing::Plan& plan) {
-  if (!call.replay->user_calls().empty()) return 0;
+  if (call.is_taped || !call.replay->user_calls().empty()) return 0;
   const ObserverPause unobserved(context);
   tracing::Replay replay(context, plan);
   for (std::size_t i = 0; i < call.arguments.size(); ++i)
@@ -269,31 +274,55 @@ double seconds_of_replay(TraceProgress& call, Context& context, tracing::Plan& p
   return seconds_since(start);
 }
 
+Tensor ones_alike(Context& context, const Tensor& x) {
+  tracing::Layout layout(*Access::body(x));
+  Tensor made = tracing::made_for(context, layout);
+  const Body& body = *Access::body(made);
+  with_element(body.dtype, [&]<class T>(Type<T>) {
+    if constexpr (!std::is_same_v<T, bool>)
+      std::fill_n(body.as<T>(), body.elements, static_cast<T>(1.0f));
+  });
+  return made;
+}
+
 /// The ending of a replay that can be committed. If it is null, the function must run: as a check
 /// if there was a replay, else as a capture.
 const tracing::Ending* replay_plan(TraceProgress& call, Context& context, tracing::Plan& plan) {
   plan.wait_for_earlier();
   try {
-    call.replay.emplace(context, plan);
+    if (call.is_taped)
+      call.kept = std::make_shared<tracing::Replay>(context, plan);
+    else
+      call.replay.emplace(context, plan);
   } catch (const MemoryError&) {  // a run needs less memory than a replay
     return nullptr;
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
+  tracing::Replay& replay = call.replaying();
   for (std::size_t i = 0; i < call.arguments.size(); ++i)
-    call.replay->argument(static_cast<int>(i), *call.arguments[i]);
-  const tracing::Ending* const ending = call.replay->run();
-  if (!ending || !call.replay->due()) return ending;
+    replay.argument(static_cast<int>(i), *call.arguments[i]);
+  if (call.is_taped) replay.keep_for_gradient(call.arguments.size());
+  const tracing::Ending* const ending = replay.run();
+  if (!ending || !replay.due()) return ending;
   call.began = std::chrono::steady_clock::now();
   const tracing::Segment& last = plan.tree.segments[ending->segment];
-  for (const int result : last.results) call.expected.push_back(call.replay->result(result));
+  for (std::size_t i = 0; i < last.results.size() - ending->sources.size(); ++i)
+    call.expected.push_back(replay.result(last.results[i]));
+  if (call.is_taped) {
+    std::vector<Tensor> ones;
+    for (const Tensor& result : call.expected)
+      if (result.defined() && is_floating(result.dtype())) ones.push_back(ones_alike(context, result));
+    for (Tensor& gradient : replay.run_gradient(call.arguments.size(), ones))
+      call.expected.push_back(std::move(gradient));
+  }
   for (const auto& [variable, value] : last.assigned)
     call.assigned.emplace_back(plan.tree.variables[static_cast<std::size_t>(variable)],
-                               call.replay->assigned(variable));
-  call.position = call.replay->position();
+                               replay.assigned(variable));
+  call.position = replay.position();
   call.ending = std::const_pointer_cast<tracing::Ending>(ending->shared_from_this());
-  call.scheduled = call.replay->scheduled();
-  call.changes = std::move(call.replay->changes());
+  call.scheduled = replay.scheduled();
+  call.changes = std::move(replay.changes());
   call.plan = &plan;
   call.doing = Doing::verifying;
   call.replay_seconds = call.scheduled && tracing::needs_times(*ending, call.book->options.verify)
@@ -334,10 +363,61 @@ void listen(TraceProgress& call) {
 }
 }  // namespace
 
+namespace {
+/// Whether exactly one tape records, which watches the Variables that are read, and nothing else
+/// has to see ops.
+bool follows_one_tape(const Context& context) {
+  const std::uint64_t active = context.reel->active;
+  return !(context.mode & ~(recording | observed | autocasts)) && std::popcount(active) == 1 &&
+         active & context.reel->watching_variables && !context.is_watchful();
+}
+bool is_tracked(const Context& context, const Body& body) {
+  Reel& reel = *context.reel;
+  const std::uint32_t record = reel.find(body);
+  return record != no_record && (reel[record].tapes | reel[record].watchers) & reel.active;
+}
+/// The signature of a call under a tape has the arguments that the tape follows.
+void note_tape(TraceProgress& call, const Context& context) {
+  call.is_taped = true;
+  std::uint64_t bits = 1;
+  for (const Tensor* x : call.arguments) {
+    const Body* const body = Access::body(*x);
+    call.taped.tracked.push_back(body && is_tracked(context, *body));
+    call.taped.arguments.push_back(*x);
+    bits = bits << 1 | call.taped.tracked.back();
+    if (bits >> 62) call.key.push_back(std::exchange(bits, 1));
+  }
+  call.key.push_back(bits);
+  call.key.push_back(~std::uint64_t{0});  // no other signature ends like this
+}
+/// Whether the tape follows a constant of the plan for which there is no gradient.
+bool tracks_constants(const TraceProgress& call, const Context& context,
+                      const tracing::Plan& plan) {
+  (void)call;
+  for (const tracing::Value& value : plan.tree.values) {
+    if (value.kind != tracing::Value::Kind::constant || !value.constant.defined()) continue;
+    const Body& body = *Access::body(value.constant);
+    if (!is_tracked(context, body)) continue;
+    for (const tracing::Plan::PlannedSegment& segment : plan.segments) {
+      if (!segment.ending) continue;
+      const auto& sources = segment.ending->sources;
+      if (std::none_of(sources.begin(), sources.end(), [&](const TapedSource& source) {
+            return source.tensor.defined() && Access::body(source.tensor) == &body;
+          }))
+        return true;
+    }
+  }
+  return false;
+}
+}  // namespace
+
 const void* TraceCall::replay() try {
   TraceProgress& call = *progress_;
   Context& context = Context::here();
-  if (!context.replays()) return nullptr;  // a tape or an interceptor must see every op
+  if (!context.replays()) {  // several tapes or an interceptor must see every op
+    if (!follows_one_tape(context)) return nullptr;
+    note_tape(call, context);
+  }
   if (!call.book->reads.empty()) add_reads();
   if (call.book->thread != context.thread && !call.book->shared.load(std::memory_order_relaxed))
       [[unlikely]]
@@ -369,15 +449,17 @@ const void* TraceCall::replay() try {
     if (call.entry->use.load(std::memory_order_relaxed) != TraceEntry::Use::again) [[unlikely]]
       if (call.entry->use.exchange(TraceEntry::Use::again) == TraceEntry::Use::captured)
         --call.book->unused;
+    if (call.is_taped && tracks_constants(call, context, *plan)) return nullptr;
     if (const tracing::Ending* ending = replay_plan(call, context, *plan)) {
-      call.replay->commit();
+      call.replaying().commit();
       call.doing = Doing::replaying;
       call.replayed = ending;
       return ending->result ? ending->result->object : ending;
     }
-    if (!call.replay) return nullptr;
-    call.user_calls = std::move(call.replay->user_calls());
+    if (!call.replay && !call.kept) return nullptr;
+    call.user_calls = std::move(call.replaying().user_calls());
     call.replay.reset();
+    call.kept.reset();
   }
   if (call.doing != Doing::verifying) call.doing = Doing::capturing;
   return nullptr;
@@ -385,8 +467,35 @@ const void* TraceCall::replay() try {
   fail_memory(progress_->caller, "trace");
 }
 
+TapedCall* TraceCall::taped() {
+  TraceProgress& call = *progress_;
+  if (!call.is_taped || call.doing < Doing::capturing) return nullptr;
+  call.taped.slots = call.arguments;
+  return &call.taped;
+}
+TapedCall* TraceCall::replayed_under_tape() {
+  if (!progress_->is_taped) return nullptr;
+  progress_->taped.sources = progress_->replayed->sources;
+  return &progress_->taped;
+}
+TapedGradient TraceCall::backward() {
+  const std::size_t arguments = progress_->arguments.size();
+  return [replay = progress_->kept, traces = traces_, arguments,
+          caller = progress_->caller](const Tensors& upstream) {
+    const Context& context = Context::here();
+    if (context.mode & (recording | intercepted))
+      fail<TapeError>(caller, "gradient", "tape",
+                      "no tape that is younger than the call of a traced function", "one",
+                      "Make both tapes before the call; then it runs eagerly.");
+    return Tensors(replay->run_gradient(arguments, {upstream.begin(), upstream.end()}));
+  };
+}
+void TraceCall::add_gradients() {
+  for (const Tensor& gradient : progress_->taped.gradients) add_result(gradient);
+}
+
 Tensor TraceCall::take_result(std::size_t i) {
-  const tracing::Replay& replay = *progress_->replay;
+  const tracing::Replay& replay = progress_->replaying();
   return replay.result(replay.plan().tree.segments[progress_->replayed->segment].results[i]);
 }
 void TraceCall::add_result(const Tensor& x) {

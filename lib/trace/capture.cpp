@@ -73,8 +73,7 @@ void Tracer::release_unused() {
 }
 
 void Tracer::argument(const Tensor& x) {
-  add(Access::body(x),
-      {.kind = Value::Kind::argument, .number = static_cast<int>(capture_.values.size())});
+  add(Access::body(x), {.kind = Value::Kind::argument, .number = arguments_++});
 }
 
 /// A body that was not made by a recorded call is a constant.
@@ -253,6 +252,12 @@ std::vector<int> Tracer::add_names(std::span<const Tensor> names, std::span<cons
   }
   return values;
 }
+void Tracer::gradient_begins(std::span<const Tensor> upstream) {
+  for (const Tensor& x : upstream) argument(x);
+  Step step;
+  step.op = &graph::gradient_op;
+  capture_.steps.push_back(std::move(step));
+}
 int Tracer::loop(const LoopEvent& event) {
   std::vector<LoopPart>& loops = capture_.loops;
   if (event.kind == LoopEvent::Kind::begins) {
@@ -288,6 +293,7 @@ int Tracer::loop(const LoopEvent& event) {
     loops[at].last = add_names(event.state, event.of);
     loops[at].joined = values_of(event.rows);
     loops[at].end = capture_.steps.size();
+    tapes_ |= event.tape;
     open_loops_.pop_back();
   }
   return event.loop;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <reel/random.hpp>
+#include <reel/trace.hpp>
 
 #include "lib/flow/interceptor.hpp"
 #include "lib/gate/gate.hpp"
@@ -62,6 +63,7 @@ struct Capture {
   std::vector<std::pair<int, int>> assigned;  // Variables and their values at the end
   std::shared_ptr<KeptResult> result;         // null if there is none
   std::vector<LoopPart> loops;                // in the order of their beginnings
+  std::vector<detail::TapedSource> sources;   // of its gradient, whose results are the last ones
 };
 /// Makes one step of each loop, where its trips do the same but for branches.
 void roll_loops(Capture& path);
@@ -104,6 +106,7 @@ class Tracer : public Interceptor {
   void cannot_follow(const char* what) override;
   void named(const Body& x, std::string_view name) override;
   int loop(const LoopEvent& event) override;
+  void gradient_begins(std::span<const Tensor> upstream) override;
   void scope_changes(std::string_view name) override;
   bool user_code_begins(const CallView& call, Tensors& results) override;
   void user_code_ends(const GateCall* call) override;
@@ -147,6 +150,7 @@ class Tracer : public Interceptor {
     std::uint64_t position;
   };
   std::vector<UserCode> user_code_;
+  int arguments_ = 0;
   std::vector<int> open_loops_;
   std::vector<UserCall> known_calls_;
   std::size_t next_known_call_ = 0;

@@ -2,6 +2,7 @@
 #include "lib/trace/order.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <span>
 #include <utility>
 
@@ -74,7 +75,16 @@ class Order {
 }  // namespace
 
 void put_updates_last(Tree& tree) {
-  for (Segment& segment : tree.segments)
-    if (segment.ends) Order(tree, segment.steps).run();
+  for (Segment& segment : tree.segments) {
+    if (!segment.ends) continue;
+    auto& steps = segment.steps;
+    const auto gradient = std::find_if(steps.begin(), steps.end(), [](const Step& step) {
+      return step.op == &graph::gradient_op;
+    });
+    std::vector<Step> rest(std::make_move_iterator(gradient), std::make_move_iterator(steps.end()));
+    steps.erase(gradient, steps.end());
+    Order(tree, steps).run();
+    std::move(rest.begin(), rest.end(), std::back_inserter(steps));
+  }
 }
 }  // namespace reel::tracing

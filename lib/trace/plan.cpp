@@ -170,6 +170,11 @@ class Planner {
     for (int i = 0; i < count;) {
       const Step& step = segment.steps[static_cast<std::size_t>(i)];
       int end = end_of_blocks(segment, i);
+      if (step.op == &graph::gradient_op) {
+        planned.gradient = static_cast<unsigned>(plan_.instructions.size());
+        ++i;
+        continue;
+      }
       if (end) {
         plan_blocks(number, i, end, state);
       } else {
@@ -182,7 +187,8 @@ class Planner {
     if (segment.branches.size() == 1)  // several branches may need different values
       release_if_dead(state, root(segment.question.inputs[0]), segment.branches[0].segment, -1);
     if (!on_cpu()) prepare_first(planned.first);
-    if (segment.ends) settle(planned.first);
+    if (planned.gradient == ~0u) planned.gradient = static_cast<unsigned>(plan_.instructions.size());
+    if (segment.ends) settle(planned.first, planned.gradient);
     planned.end = static_cast<unsigned>(plan_.instructions.size());
     planned.ending = tree_.endings[static_cast<std::size_t>(number)];
     planned.branches = segment.branches;
@@ -206,9 +212,8 @@ class Planner {
   /// Finds the updates of the last segment that may write in place, because nothing after them can
   /// fail. The step of an optimizer fails if one of its numbers is not finite. So all these numbers
   /// are checked before the first update. Kernels of other devices check them themselves.
-  void settle(unsigned first) {
+  void settle(unsigned first, unsigned& size) {
     auto& all = plan_.instructions;
-    const auto size = static_cast<unsigned>(all.size());
     const auto next_update = [&](unsigned i) {
       while (i < size && all[i].kind != Instruction::Kind::update) ++i;
       return i;
@@ -229,7 +234,9 @@ class Planner {
       for (const int number : numbers_of(all[i]))
         if (!on_other_device(number)) plan_.operands.push_back(number);
     look.input_count = static_cast<unsigned>(plan_.operands.size()) - look.first;
-    if (look.input_count) all.insert(all.begin() + update, look);
+    if (!look.input_count) return;
+    all.insert(all.begin() + update, look);
+    ++size;
   }
   /// The numbers among the inputs of an optimizer's step. They follow the gradients.
   std::vector<int> numbers_of(const Instruction& update) const {
@@ -559,6 +566,7 @@ class Planner {
   void find_planned(const Plan::PlannedSegment& segment) {
     unsigned planned = 0;
     for (unsigned i = segment.end; i-- > segment.first;) {
+      if (i + 1 == segment.gradient) planned = 0;
       const Instruction::Kind kind = plan_.instructions[i].kind;
       const bool updates = is_planned_update(plan_.instructions[i]);
       const bool draws = is_planned_draw(plan_.instructions[i]);

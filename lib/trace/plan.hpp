@@ -25,6 +25,7 @@ struct PlannedLoop {
 struct Plan {
   struct PlannedSegment {
     unsigned first = 0, end = 0;  // instructions
+    unsigned gradient = ~0u;      // the first one of the gradient; `end` if there is none
     int asked = -1;
     HostRead read = HostRead::values;
     std::vector<graph::Branch> branches;
@@ -61,6 +62,7 @@ struct Plan {
   bool plans_updates = false;     // some updates are among planned calls
   bool plans_draws = false;       // and so are some random numbers
   const std::uint64_t number;     // of this plan alone
+  std::atomic<int> suspended = 0;  // replays that wait for a gradient
 
  private:
   void find_waits();

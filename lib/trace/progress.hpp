@@ -30,6 +30,9 @@ struct TraceProgress {
   std::vector<Tensor> results;
   TraceEntry* entry = nullptr;
   std::optional<tracing::Replay> replay;
+  std::shared_ptr<tracing::Replay> kept;  // in its place, under a tape
+  bool is_taped = false;                  // a tape records
+  TapedCall taped;
   const tracing::Ending* replayed = nullptr;
   std::vector<tracing::UserCall> user_calls;  // made by a replay that was dropped
   std::optional<tracing::Tracer> tracer;
@@ -83,8 +86,14 @@ struct TraceProgress {
     return slot;
   }
 
+  tracing::Replay& replaying() { return kept ? *kept : *replay; }
+
   void clear() {
     replay.reset();
+    if (std::exchange(is_taped, false)) {
+      kept.reset();
+      taped = {};
+    }
     if (!places.empty()) places.clear();
     key.clear();
     arguments.clear();

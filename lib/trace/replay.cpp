@@ -120,7 +120,8 @@ Replay::Replay(Context& context, Plan& plan)
       plan_(plan),
       frame_(plan.take_frame()),
       generator_(current_generator()),
-      position_(position_of(generator_)) {
+      position_(position_of(generator_)),
+      start_(position_) {
   try {
     frame_->enter(plan);
   } catch (...) {
@@ -132,6 +133,7 @@ Replay::Replay(Context& context, Plan& plan)
       slot_of(plan.variable_values[i]) = Access::body(Access::cell(plan.tree.variables[i]).value);
 }
 Replay::~Replay() {
+  if (suspended_) --plan_.suspended;
   frame_->leave();
   plan_.give_back(frame_);
 }
@@ -161,21 +163,14 @@ const Ending* Replay::run() try {
   if (told) tell_reads();
   for (int at = 0; at >= 0;) {
     const Plan::PlannedSegment& segment = plan_.segments[static_cast<std::size_t>(at)];
-    if (segment.ending) {
+    if (segment.ending && !is_used_) {
       scheduled_ = count_down(segment.ending->until_check);
       const bool changed = segment.ending->captured.changed(context_.thread);
       if (changed) frame_->changes = segment.ending->captured.changes();
       due_ = scheduled_ || changed;
     }
-    const bool may_write = segment.ending && !due_;
-    const Instruction* const all = plan_.instructions.data();
-    if (told) execute_observed(segment, may_write);
-    for (unsigned i = segment.first; i < segment.end && !told;) {
-      const unsigned together = std::max(all[i].planned, 1u);
-      execute({all + i, together}, may_write);
-      i += together;
-    }
-    if (segment.ending) return segment.ending.get();
+    execute_range(segment.first, segment.gradient, segment.ending && !due_ && !is_used_);
+    if (segment.ending) return end_ = segment.ending.get();
     if (told) tell_question(segment.asked, segment.read);
     at = next(segment);
   }
@@ -184,6 +179,50 @@ const Ending* Replay::run() try {
   if (!wrote_ && !observer_threw_) return nullptr;
   commit();  // makes the earlier writes visible
   throw;
+}
+
+void Replay::execute_range(unsigned first, unsigned end, bool may_write) {
+  if (context_.mode & observed) return execute_observed(first, end, may_write);
+  const Instruction* const all = plan_.instructions.data();
+  for (unsigned i = first; i < end;) {
+    const unsigned together = std::max(all[i].planned, 1u);
+    execute({all + i, together}, may_write);
+    i += together;
+  }
+}
+
+void Replay::keep_for_gradient(std::size_t arguments) {
+  suspended_ = true;
+  ++plan_.suspended;
+  for (const int value : plan_.variable_values)
+    if (value >= 0) frame_->kept.push_back(Access::share(slot(value)));
+  for (std::size_t i = 0; i < std::min(arguments, plan_.argument_values.size()); ++i)
+    if (const int value = plan_.argument_values[i]; value >= 0)
+      frame_->kept.push_back(Access::share(slot(value)));
+}
+
+std::vector<Tensor> Replay::run_gradient(std::size_t arguments, std::span<const Tensor> upstream) {
+  // The gradient has written over what it read, so the function is replayed for another one.
+  if (std::exchange(is_used_, true)) {
+    const Ending* const before = end_;
+    position_ = start_;
+    frame_->stacks.clear();
+    if (run() != before)
+      throw Error("a second gradient of a traced function took another path");
+  }
+  const Plan::PlannedSegment& segment = plan_.segments[end_->segment];
+  std::vector<Tensor> given;  // in row-major order, until the end
+  for (std::size_t i = 0; i < upstream.size(); ++i) {
+    const Body& body = *Access::body(upstream[i]);
+    given.push_back(body.contiguous ? upstream[i] : contiguous_copy(body));
+    argument(arguments + i, Access::body(given.back()));
+  }
+  execute_range(segment.gradient, segment.end, false);
+  const std::vector<int>& results = plan_.tree.segments[end_->segment].results;
+  std::vector<Tensor> gradients;
+  for (std::size_t i = results.size() - end_->sources.size(); i < results.size(); ++i)
+    gradients.push_back(result(results[i]));
+  return gradients;
 }
 
 int Replay::next(const Plan::PlannedSegment& segment) const {

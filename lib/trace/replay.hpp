@@ -54,6 +54,12 @@ class Replay {
   /// Null if a host read gave a value that was not captured, or if a kernel failed. Then nothing
   /// was written, and the function must run. Throws the error of a kernel that fails after a write.
   const Ending* run();
+  /// Call it before run(), with the number of arguments, for a function with a gradient. Keeps what the gradient reads until this
+  /// object ends: a Variable gets a new buffer when it is written.
+  void keep_for_gradient(std::size_t arguments);
+  /// After run(), which has stopped before the gradient of the function: executes the gradient, and
+  /// gives its results. `upstream` are the arguments after the first `arguments`.
+  std::vector<Tensor> run_gradient(std::size_t arguments, std::span<const Tensor> upstream);
   /// Whether this replay must be checked against a run. Then it is not committed.
   bool due() const { return due_; }
   /// Whether a check is due even without a change of captured variables.
@@ -71,7 +77,8 @@ class Replay {
  private:
   void execute(std::span<const Instruction> together, bool may_write);
   // The same for observers, in replay_observed.cpp.
-  void execute_observed(const Plan::PlannedSegment& segment, bool may_write);
+  void execute_observed(unsigned first, unsigned end, bool may_write);
+  void execute_range(unsigned first, unsigned end, bool may_write);
   struct ToldCall;
   void execute_told(std::span<const Instruction> together, bool may_write);
   Body* told_body(int value) const;
@@ -102,5 +109,8 @@ class Replay {
   std::vector<UserCall> user_calls_;
   bool wrote_ = false, due_ = false, scheduled_ = false;
   bool observer_threw_ = false;
+  bool suspended_ = false, is_used_ = false;
+  std::uint64_t start_;  // position at the beginning
+  const Ending* end_ = nullptr;
 };
 }  // namespace reel::tracing

@@ -44,9 +44,9 @@ std::size_t variable_of(int operand) {
 }
 }  // namespace
 
-void Replay::execute_observed(const Plan::PlannedSegment& segment, bool may_write) {
+void Replay::execute_observed(unsigned first, unsigned end, bool may_write) {
   const Instruction* const all = plan_.instructions.data();
-  for (unsigned i = segment.first; i < segment.end;) {
+  for (unsigned i = first; i < end;) {
     const unsigned passes = all[i].kind == Instruction::Kind::blocks ? all[i].input_count : 0;
     execute_told({all + i, 1 + passes}, may_write);
     i += 1 + passes;

@@ -403,6 +403,7 @@ class Walker {
     auto ending = std::make_shared<Ending>();
     ending->segment = static_cast<std::size_t>(segment_);
     ending->result = path_.result;
+    ending->sources = path_.sources;
     tree_.endings[ending->segment] = std::move(ending);
     ++tree_.paths;
     return true;

@@ -21,6 +21,7 @@ struct Ending : std::enable_shared_from_this<Ending> {
   std::atomic<int> checks = 0;               // checks that found no difference
   std::atomic<std::uint64_t> last_good = 0;  // the last call that was captured or checked
   CapturedWatch captured;
+  std::vector<detail::TapedSource> sources;  // of a gradient, whose results are the last ones
 };
 
 /// A difference between a run and the trace.
