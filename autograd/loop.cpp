@@ -15,6 +15,7 @@
 #include "autograd/readings.hpp"
 #include "autograd/tape_access.hpp"
 #include "lib/flow/interceptor.hpp"
+#include "lib/gate/marks.hpp"
 #include "lib/gate/recording.hpp"
 #include "lib/table/entries.hpp"
 
@@ -262,7 +263,7 @@ struct Loop::State {
 
   bool is_once() const { return kind == Kind::once; }
   void follow(const LoopLeaves& state_leaves, const LoopLeaves& array_leaves);
-  void leave(List& last, const List& stacked);
+  void leave(List& results);
 };
 Loop::Loop(const char* name, Kind kind, LoopOptions options, Caller caller) try
     : state_(new State{name, kind, options, Context::here().site_of(caller)}) {
@@ -315,7 +316,7 @@ void Loop::begin(const LoopLeaves& state, const LoopLeaves& arrays) try {
 void Loop::State::follow(const LoopLeaves& state_leaves, const LoopLeaves& array_leaves) {
   Context& context = Context::here();
   const std::uint64_t tapes = context.reel->active;
-  if (std::popcount(tapes) > 1 || context.is_watchful()) return;
+  if (std::popcount(tapes) > 1) return;
   put_in_order(state_leaves, caller);
   put_in_order(array_leaves, caller);
   first = before = list_of(state_leaves);
@@ -456,16 +457,16 @@ void Loop::end(const LoopLeaves& state, const LoopLeaves& stacked) try {
             .rows = rows,
             .of = last,
             .tape = own.record ? TapeAccess::bit(*own.record->tape) : 0});
-  for (std::size_t i = 0; i < state.size(); ++i) state[i] = names[i];
-  if (!own.record) return;
   names.insert(names.end(), rows.begin(), rows.end());
-  own.leave(names, rows);
+  if (own.record) own.leave(names);
+  for (std::size_t i = 0; i < state.size(); ++i) state[i] = names[i];
+  for (std::size_t i = 0; i < stacked.size(); ++i) stacked[i] = names[state.size() + i];
 } catch (const std::bad_alloc&) {
   fail_memory(state_->caller, state_->name);
 }
 
 /// The record of the whole loop.
-void Loop::State::leave(List& last, const List&) {
+void Loop::State::leave(List& results) {
   Context& context = Context::here();
   record->pause.reset(new GradientTape::Pause(record->tape->pause(caller)));
   watched.reset();
@@ -473,8 +474,11 @@ void Loop::State::leave(List& last, const List&) {
   SmallVector<Body*, 4> bodies, outputs;
   SmallVector<Origin, 4> origins;
   std::uint64_t tapes = 0;
+  ResultMarks marks;
   const auto add = [&](const Tensor& x, const Operand& operand) {
     bodies.push_back(Access::body(x));
+    if (context.is_watchful())
+      marks.use(context, loop_op, static_cast<int>(bodies.size()) - 1, Access::body(x), caller);
     origins.push_back(origin_of(context, operand, bodies[bodies.size() - 1]));
     tapes |= origins[origins.size() - 1].tapes;
   };
@@ -482,11 +486,12 @@ void Loop::State::leave(List& last, const List&) {
     for (const Tensor& x : list) add(x, Operand(x, caller));
   for (const Reading& each : record->readings)
     add(each.value, each.is_own ? Operand(each.variable[0], caller) : Operand(each.value, caller));
-  for (const Tensor& x : last) outputs.push_back(Access::body(x));
+  for (const Tensor& x : results) outputs.push_back(Access::body(x));
   if (tapes && outputs.size())
     leave_record(context, loop_op, LoopHeld{record}, caller, bodies.data(), origins.data(),
                  static_cast<int>(bodies.size()), outputs.data(), static_cast<int>(outputs.size()),
                  tapes);
+  for (Tensor& x : results) marks.mark(context, x, caller);
 }
 
 Tensor loop_start() { return full({}, 0, TensorOptions{.dtype = DType::int64}); }

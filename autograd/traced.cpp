@@ -12,6 +12,7 @@
 #include "autograd/readings.hpp"
 #include "autograd/tape_access.hpp"
 #include "lib/flow/interceptor.hpp"
+#include "lib/gate/marks.hpp"
 #include "lib/gate/recording.hpp"
 
 namespace reel {
@@ -66,11 +67,9 @@ List gradients_of(GradientTape& tape, const List& results, const List& given,
   return found;
 }
 
-
 namespace {
 struct CallHeld {
   detail::TapedGradient gradient;
-  std::shared_ptr<const std::vector<int>> inputs;  // for which the gradient is, in its order
   void fields(auto&&) {}
   friend bool operator==(const CallHeld&, const CallHeld&) { return false; }
 };
@@ -80,8 +79,8 @@ void call_rule(GradientCall& call) {
   List upstream;
   for (int i = 0; i < call.output_count(); ++i) upstream.push_back(call.dy(i));
   const Tensors found = held.gradient(Tensors(std::move(upstream)));
-  for (std::size_t i = 0; i < held.inputs->size(); ++i)
-    if (const int input = (*held.inputs)[i]; call.wants(input)) call.give(input, found[i]);
+  for (int i = 0; i < call.input_count(); ++i)
+    if (call.wants(i)) call.give(i, found[static_cast<std::size_t>(i)]);
 }
 constinit Op traced_op{.name = "trace", .arity = -1, .gradient = {call_rule}};
 
@@ -89,13 +88,13 @@ bool has_gradient(const Tensor& x) { return x.defined() && is_floating(x.dtype()
 
 /// Gives the floating results other headers, which have the record.
 void leave_call(const std::vector<Tensor*>& results, const detail::TapedCall& call,
-           detail::TapedGradient gradient, Caller caller) {
+                detail::TapedGradient gradient, Caller caller) {
   Context& context = Context::here();
   SmallVector<Body*, 4> bodies, outputs;
   SmallVector<Origin, 4> origins;
-  auto inputs = std::make_shared<std::vector<int>>();
   std::uint64_t tapes = 0;
-  for (const detail::TapedSource& source : call.sources) {
+  ResultMarks marks;
+  for (const detail::TapedSource& source : call.captured ? *call.captured : call.sources) {
     const bool is_variable = source.variable.size();
     const Tensor& x = source.argument >= 0
                           ? call.arguments[static_cast<std::size_t>(source.argument)]
@@ -105,8 +104,10 @@ void leave_call(const std::vector<Tensor*>& results, const detail::TapedCall& ca
     origins.push_back(
         origin_of(context, is_variable ? Operand(source.variable[0], caller) : Operand(x, caller),
                   bodies[bodies.size() - 1]));
+    if (context.is_watchful())
+      marks.use(context, traced_op, static_cast<int>(bodies.size()) - 1, bodies[bodies.size() - 1],
+                caller);
     tapes |= origins[origins.size() - 1].tapes;
-    inputs->push_back(static_cast<int>(bodies.size()) - 1);
   }
   for (Tensor* const result : results)
     if (has_gradient(*result)) {
@@ -115,10 +116,11 @@ void leave_call(const std::vector<Tensor*>& results, const detail::TapedCall& ca
       outputs.push_back(Access::body(*result));
     }
   if (tapes && outputs.size())
-    leave_record(context, traced_op, CallHeld{std::move(gradient), std::move(inputs)},
-                 context.site_of(caller), bodies.data(), origins.data(),
-                 static_cast<int>(bodies.size()), outputs.data(), static_cast<int>(outputs.size()),
-                 tapes);
+    leave_record(context, traced_op, CallHeld{std::move(gradient)}, context.site_of(caller),
+                 bodies.data(), origins.data(), static_cast<int>(bodies.size()), outputs.data(),
+                 static_cast<int>(outputs.size()), tapes);
+  for (Tensor* const result : results)
+    if (has_gradient(*result)) marks.mark(context, *result, caller);
 }
 }  // namespace
 
@@ -204,12 +206,13 @@ void TapedRun::finish(const std::vector<Tensor*>& results) {
 void TapedRun::record(const std::vector<Tensor*>& results) {
   std::shared_ptr<Run> run(std::exchange(run_, nullptr));
   run->muted.reset();
-  leave_call(results, run->call,
-        [run](const Tensors& upstream) {
-          return Tensors(gradients_of(*run->tape, run->results, {upstream.begin(), upstream.end()},
-                                      run->sources, run->caller));
-        },
-        run->caller);
+  leave_call(
+      results, run->call,
+      [run](const Tensors& upstream) {
+        return Tensors(gradients_of(*run->tape, run->results, {upstream.begin(), upstream.end()},
+                                    run->sources, run->caller));
+      },
+      run->caller);
 }
 void TapedRun::record(const std::vector<Tensor*>& results, const TapedCall& call,
                       TapedGradient gradient, Caller caller) {

@@ -87,11 +87,12 @@ struct TapedSource {
 };
 /// A call under a tape.
 struct TapedCall {
-  std::vector<Tensor> arguments;      // as the tape knows them
-  std::vector<bool> tracked;          // whether the tape follows them
-  std::vector<Tensor*> slots;         // the tensors that the function gets in their place
-  std::vector<TapedSource> sources;
-  std::vector<Tensor> gradients;      // of a run, for results whose gradients are ones
+  std::vector<Tensor> arguments;     // as the tape knows them
+  std::vector<bool> tracked;         // whether the tape follows them
+  std::vector<Tensor*> slots;        // the tensors that the function gets in their place
+  std::vector<TapedSource> sources;  // of a run
+  const std::vector<TapedSource>* captured = nullptr;  // of a replay
+  std::vector<Tensor> gradients;  // of a run, for results whose gradients are ones
 };
 using TapedGradient = Function<Tensors(const Tensors&)>;
 

@@ -119,8 +119,8 @@ tracing::Difference TraceEntry::publish(const tracing::Capture& path, std::uint6
     if (const std::string fault = tracing::fault_of(*newest); !fault.empty())
       fail<TraceError>({}, "trace", "plan", "values that are made before they are read", fault);
   plans.reserve(plans.size() + 1);
-  const bool waits = std::any_of(plans.begin(), plans.end(),
-                                 [](const auto& each) { return each->suspended > 0; });
+  const bool waits =
+      std::any_of(plans.begin(), plans.end(), [](const auto& each) { return each->suspended > 0; });
   if (!nested && !shared.load() && !waits) std::swap(plans, unused);
   plans.push_back(std::move(newest));
   tree = std::move(grown);

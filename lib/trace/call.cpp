@@ -312,7 +312,8 @@ const tracing::Ending* replay_plan(TraceProgress& call, Context& context, tracin
   if (call.is_taped) {
     std::vector<Tensor> ones;
     for (const Tensor& result : call.expected)
-      if (result.defined() && is_floating(result.dtype())) ones.push_back(ones_alike(context, result));
+      if (result.defined() && is_floating(result.dtype()))
+        ones.push_back(ones_alike(context, result));
     for (Tensor& gradient : replay.run_gradient(call.arguments.size(), ones))
       call.expected.push_back(std::move(gradient));
   }
@@ -331,7 +332,13 @@ const tracing::Ending* replay_plan(TraceProgress& call, Context& context, tracin
   return nullptr;
 }
 
-bool may_give_any_marks(const Context& context, const TraceProgress& call) {
+/// Whether a tape of another thread may follow what the call reads.
+bool may_give_any_marks(Context& context, const TraceProgress& call) {
+  const auto may_give_marks = [&](const Context&, const Body& x) {
+    ResultMarks marks;
+    if (reel::may_give_marks(context, x)) marks.read(context, x, "trace", call.caller);
+    return static_cast<bool>(marks);
+  };
   for (const Tensor* x : call.arguments)
     if (may_give_marks(context, *Access::body(*x))) return true;
   const tracing::Plan* plan = call.entry->plan.load(std::memory_order_acquire);
@@ -369,7 +376,7 @@ namespace {
 bool follows_one_tape(const Context& context) {
   const std::uint64_t active = context.reel->active;
   return !(context.mode & ~(recording | observed | autocasts)) && std::popcount(active) == 1 &&
-         active & context.reel->watching_variables && !context.is_watchful();
+         active & context.reel->watching_variables;
 }
 bool is_tracked(const Context& context, const Body& body) {
   Reel& reel = *context.reel;
@@ -475,7 +482,7 @@ TapedCall* TraceCall::taped() {
 }
 TapedCall* TraceCall::replayed_under_tape() {
   if (!progress_->is_taped) return nullptr;
-  progress_->taped.sources = progress_->replayed->sources;
+  progress_->taped.captured = &progress_->replayed->sources;
   return &progress_->taped;
 }
 TapedGradient TraceCall::backward() {

@@ -187,7 +187,8 @@ class Planner {
     if (segment.branches.size() == 1)  // several branches may need different values
       release_if_dead(state, root(segment.question.inputs[0]), segment.branches[0].segment, -1);
     if (!on_cpu()) prepare_first(planned.first);
-    if (planned.gradient == ~0u) planned.gradient = static_cast<unsigned>(plan_.instructions.size());
+    if (planned.gradient == ~0u)
+      planned.gradient = static_cast<unsigned>(plan_.instructions.size());
     if (segment.ends) settle(planned.first, planned.gradient);
     planned.end = static_cast<unsigned>(plan_.instructions.size());
     planned.ending = tree_.endings[static_cast<std::size_t>(number)];

@@ -58,10 +58,10 @@ struct Plan {
   Device device;              // the device of the scratch memory
   std::vector<Device> waits;  // the devices that a replay waits for
   std::size_t scratch_bytes = 0;
-  std::size_t most_operands = 0;  // of an instruction
-  bool plans_updates = false;     // some updates are among planned calls
-  bool plans_draws = false;       // and so are some random numbers
-  const std::uint64_t number;     // of this plan alone
+  std::size_t most_operands = 0;   // of an instruction
+  bool plans_updates = false;      // some updates are among planned calls
+  bool plans_draws = false;        // and so are some random numbers
+  const std::uint64_t number;      // of this plan alone
   std::atomic<int> suspended = 0;  // replays that wait for a gradient
 
  private:

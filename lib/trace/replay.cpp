@@ -207,8 +207,7 @@ std::vector<Tensor> Replay::run_gradient(std::size_t arguments, std::span<const 
     const Ending* const before = end_;
     position_ = start_;
     frame_->stacks.clear();
-    if (run() != before)
-      throw Error("a second gradient of a traced function took another path");
+    if (run() != before) throw Error("a second gradient of a traced function took another path");
   }
   const Plan::PlannedSegment& segment = plan_.segments[end_->segment];
   std::vector<Tensor> given;  // in row-major order, until the end

@@ -54,8 +54,8 @@ class Replay {
   /// Null if a host read gave a value that was not captured, or if a kernel failed. Then nothing
   /// was written, and the function must run. Throws the error of a kernel that fails after a write.
   const Ending* run();
-  /// Call it before run(), with the number of arguments, for a function with a gradient. Keeps what the gradient reads until this
-  /// object ends: a Variable gets a new buffer when it is written.
+  /// Call it before run(), with the number of arguments, for a function with a gradient. Keeps what
+  /// the gradient reads until this object ends: a Variable gets a new buffer when it is written.
   void keep_for_gradient(std::size_t arguments);
   /// After run(), which has stopped before the gradient of the function: executes the gradient, and
   /// gives its results. `upstream` are the arguments after the first `arguments`.
