@@ -35,6 +35,7 @@ class CpuBackend final : public HostBackend {
   /// The gradient of one input, see Part.
   void run_pointwise_gradient(const DeviceCall& call);
   void run_planned(const PlannedGraph& graph, const Instruction& instruction);
-  void run_blocks(const PlannedGraph& graph, const Instruction* passes);
+  void run_blocks(const PlannedGraph& graph, const Instruction* blocks);
+  void run_stages(const PlannedGraph& graph, const Instruction& stages);
 };
 }  // namespace reel

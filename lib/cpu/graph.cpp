@@ -5,18 +5,76 @@
 #include "lib/cpu/backend.hpp"
 #include "lib/pool/pool.hpp"
 #include "lib/pool/scratch.hpp"
+#include "lib/table/entries.hpp"
 
 namespace reel {
+namespace {
+/// A buffer for each value of a group of blocks, and the memory of its programs behind it.
+struct GroupMemory {
+  std::byte* blocks;
+  float* tiles;  // slots and pads
+};
+std::size_t tiles_of(const StageProgram& program) {
+  return 2 * program.operands.size() * static_cast<std::size_t>(program.machine->tile) *
+         sizeof(float);
+}
+
+/// The elements of a value from `at` on; in a group of blocks, those of the current block.
+std::byte* elements_of(const PlannedGraph& graph, int value, std::int64_t at, std::byte* blocks) {
+  const ValuePlace& place = graph.places[value];
+  if (place.kind == ValuePlace::Kind::block) return blocks + place.offset;
+  const Body& body = *graph.value(value);
+  return body.data + at * size_of(body.dtype);
+}
+
+/// Runs a program over the n elements from `at` on.
+void run_program(const PlannedGraph& graph, const StageProgram& program, std::int64_t at,
+                 std::int64_t n, const GroupMemory& memory) {
+  using Operand = StageProgram::Operand;
+  StageAddress operands[most_stage_operands];
+  const std::size_t count = program.operands.size();
+  for (std::size_t k = 0; k < count; ++k) {
+    const StageProgram::Place& place = program.operands[k];
+    float* const tile = memory.tiles + static_cast<std::int64_t>(count + k) * program.machine->tile;
+    StageAddress& here = operands[k] = {reinterpret_cast<std::byte*>(tile), 0, place.written};
+    if (place.kind == Operand::slot) continue;
+    if (place.kind == Operand::memory) {
+      here.at = elements_of(graph, place.number, at, memory.blocks);
+      here.walk = -1;
+    } else if (place.kind == Operand::number) {
+      here.at = graph.value(place.number)->data;
+    } else {
+      program.machine->repeat(graph.value(place.number)->as<float>(), tile);
+    }
+  }
+  program.machine->run({program.linked.data(), operands, static_cast<int>(count), n, memory.tiles});
+}
+}  // namespace
+
 void CpuBackend::execute(const PlannedGraph& graph) {
   const Instruction* const all = graph.calls.data();
   for (std::size_t i = 0; i < graph.calls.size(); ++i) {
-    if (all[i].kind != Instruction::Kind::blocks) {
+    if (!is_header(all[i])) {
       run_planned(graph, all[i]);
       continue;
     }
-    run_blocks(graph, all + i);
+    if (all[i].kind == Instruction::Kind::stages)
+      run_stages(graph, all[i]);
+    else
+      run_blocks(graph, all + i);
     i += all[i].input_count;
   }
+}
+
+/// Runs a program over all elements.
+void CpuBackend::run_stages(const PlannedGraph& graph, const Instruction& stages) {
+  const StageProgram& program = graph.programs[stages.first];
+  const auto run = [&](std::int64_t first, std::int64_t end) {
+    auto* const tiles = static_cast<float*>(kernels::scratch(tiles_of(program)));
+    run_program(graph, program, first, end - first, {nullptr, tiles});
+  };
+  if (stages.elements < least_shared_pass) return run(0, stages.elements);
+  kernels::parallel_ranges(stages.elements, std::int64_t{1} << 15, run);
 }
 
 void CpuBackend::run_planned(const PlannedGraph& graph, const Instruction& instruction) {
@@ -46,33 +104,46 @@ void CpuBackend::run_planned(const PlannedGraph& graph, const Instruction& instr
        instruction.site});
 }
 
-/// Runs the passes behind `blocks`. All of them run over one block of elements, then over the next
-/// block.
+/// Runs the passes and programs behind `blocks`. All of them run over one block of elements, then
+/// over the next block.
 void CpuBackend::run_blocks(const PlannedGraph& graph, const Instruction* blocks) {
-  const Instruction *const first_pass = blocks + 1, *const end_pass =
-                                                        first_pass + blocks->input_count;
+  const Instruction *const first_call = blocks + 1, *const end_call =
+                                                        first_call + blocks->input_count;
+  std::size_t tiles = 0;
+  for (const Instruction* call = first_call; call < end_call; ++call)
+    if (call->kind == Instruction::Kind::stages)
+      tiles = std::max(tiles, tiles_of(graph.programs[call->first]));
+  const std::int64_t block = blocks->block;
+  const StageMachine& machine = *core_ops.add.on_cpu().tiles->stages->machine;
   const auto run = [&](std::int64_t first, std::int64_t end) {
-    auto* const buffer = static_cast<std::byte*>(kernels::scratch(blocks->output_count));
-    for (std::int64_t at = first; at < end; at += block_elements) {
-      const std::int64_t n = std::min(block_elements, end - at);
-      for (const Instruction* pass = first_pass; pass < end_pass; ++pass) {
-        const int* const values = graph.operands + pass->first;
-        const auto place_of = [&](int value) -> std::byte* {
-          const ValuePlace& place = graph.places[value];
-          if (place.kind == ValuePlace::Kind::block) return buffer + place.offset;
-          const Body& body = *graph.value(value);
-          return body.data + at * size_of(body.dtype);
-        };
+    auto* const buffer = static_cast<std::byte*>(kernels::scratch(blocks->output_count + tiles));
+    const GroupMemory memory{buffer, reinterpret_cast<float*>(buffer + blocks->output_count)};
+    for (std::int64_t at = first; at < end; at += block) {
+      const std::int64_t n = std::min(block, end - at);
+      for (const Instruction* call = first_call; call < end_call; ++call) {
+        if (call->kind == Instruction::Kind::stages) {
+          run_program(graph, graph.programs[call->first], at, n, memory);
+          call += call->input_count;
+          continue;
+        }
+        const int* const values = graph.operands + call->first;
+        if (call->kind == Instruction::Kind::spread) {
+          const bool once = call->how;
+          if (!once || at == first)
+            machine.spread(graph.spreads[call->block], graph.value(values[0])->data, at, n,
+                           elements_of(graph, values[1], at, buffer));
+          continue;
+        }
         const void* from[4];
-        for (unsigned i = 0; i < pass->input_count; ++i)
+        for (unsigned i = 0; i < call->input_count; ++i)
           from[i] = values[i] < 0        ? nullptr
-                    : pass->how >> i & 1 ? graph.value(values[i])->data
-                                         : place_of(values[i]);
-        pass->tile(n, from, pass->how, place_of(values[pass->input_count]));
+                    : call->how >> i & 1 ? graph.value(values[i])->data
+                                         : elements_of(graph, values[i], at, buffer);
+        call->tile(n, from, call->how, elements_of(graph, values[call->input_count], at, buffer));
       }
     }
   };
   if (blocks->elements < least_shared_pass) return run(0, blocks->elements);
-  kernels::parallel_ranges(blocks->elements, std::int64_t{1} << 15, run);
+  kernels::parallel_blocks(blocks->elements, std::int64_t{1} << 15, block, run);
 }
 }  // namespace reel

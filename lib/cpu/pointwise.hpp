@@ -10,6 +10,7 @@
 #include "lib/cpu/half.hpp"
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/simd_math.hpp"
+#include "lib/cpu/stages.hpp"
 #include "lib/cpu/transposed_pass.hpp"
 
 namespace reel::kernels::REEL_ISA {
@@ -364,11 +365,17 @@ constexpr Tiles tiles_by(const TileOf& tile) {
   return tiles;
 }
 template <class F>
+inline constexpr StageFunctions stage_functions = stage_functions_of<
+    F, computes<F> && !is_slow<F>, is_binary<F>, has_gradient<F, 0> && has_quick_slope<F>,
+    has_gradient<F, 1> && has_quick_slope<F>>();
+template <class F>
 constexpr Tiles tiles_of() {
   Tiles tiles = tiles_by([]<class T>(Type<T>) { return tile_of<F, T>(); });
   fill_tiles(tiles.gradient[0], []<class T>(Type<T>) { return gradient_tile_of<F, 0, T>(); });
   fill_tiles(tiles.gradient[1], []<class T>(Type<T>) { return gradient_tile_of<F, 1, T>(); });
   tiles.slow = is_slow<F>;
+  if constexpr (stage_functions<F>.value || stage_functions<F>.gradient[0])
+    tiles.stages = &stage_functions<F>;
   if constexpr (has_transposed_pass && computes<F> && is_binary<F> && !is_slow<F>)
     tiles.transposed = transposed_pass<F>;
   return tiles;

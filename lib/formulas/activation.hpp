@@ -13,6 +13,7 @@ struct Sigmoid {
   static constexpr const char* name = "sigmoid";
   static constexpr Domain domain = Domain::floating;
   static constexpr bool slow = true;
+  static constexpr bool quick_slope = true;
   constexpr auto operator()(auto x) const { return math::sigmoid(x); }
   // dx = dy y (1 - y)
   static constexpr auto d0(auto g) {
@@ -24,6 +25,7 @@ struct Tanh {
   static constexpr const char* name = "tanh";
   static constexpr Domain domain = Domain::floating;
   static constexpr bool slow = true;
+  static constexpr bool quick_slope = true;
   constexpr auto operator()(auto x) const { return math::tanh(x); }
   // dx = dy (1 - y^2)
   static constexpr auto d0(auto g) {

@@ -177,7 +177,8 @@ template <class... F>
 struct List {};
 
 // A formula may say `wraps` (integers are computed without a sign, so that they wrap around) and
-// `slow` (its loops are not worth unrolling).
+// `slow` (its loops are not worth unrolling); a slow one may say `quick_slope` (its gradient is not
+// slow).
 // A gradient formula sees g.dy(), g.x(), g.y() (of two inputs) and g.out(); it is d0 for the first
 // input, d1 for the second. What it reads of x, y and out is kept alive for it: see
 // lib/ops/pointwise.hpp.

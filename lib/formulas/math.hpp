@@ -18,6 +18,7 @@ struct Exp {
   static constexpr const char* name = "exp";
   static constexpr Domain domain = Domain::floating;
   static constexpr bool slow = true;
+  static constexpr bool quick_slope = true;
   constexpr auto operator()(auto x) const { return math::exp(x); }
   static constexpr auto d0(auto g) { return g.dy() * g.out(); }
 };
@@ -25,6 +26,7 @@ struct Log {
   static constexpr const char* name = "log";
   static constexpr Domain domain = Domain::floating;
   static constexpr bool slow = true;
+  static constexpr bool quick_slope = true;
   constexpr auto operator()(auto x) const { return math::log(x); }
   static constexpr auto d0(auto g) { return g.dy() / g.x(); }
 };
@@ -47,6 +49,7 @@ struct Exp2 {
   static constexpr const char* name = "exp2";
   static constexpr Domain domain = Domain::floating;
   static constexpr bool slow = true;
+  static constexpr bool quick_slope = true;
   constexpr auto operator()(auto x) const { return math::exp2(x); }
   // dx = dy y log 2
   static constexpr auto d0(auto g) {
@@ -65,6 +68,7 @@ struct Log1p {
   static constexpr const char* name = "log1p";
   static constexpr Domain domain = Domain::floating;
   static constexpr bool slow = true;
+  static constexpr bool quick_slope = true;
   constexpr auto operator()(auto x) const { return math::log1p(x); }
   static constexpr auto d0(auto g) { return g.dy() / (1 + g.x()); }
 };
@@ -72,6 +76,7 @@ struct Log2 {
   static constexpr const char* name = "log2";
   static constexpr Domain domain = Domain::floating;
   static constexpr bool slow = true;
+  static constexpr bool quick_slope = true;
   constexpr auto operator()(auto x) const { return math::log2(x); }
   // dx = dy / (x log 2)
   static constexpr auto d0(auto g) {

@@ -10,6 +10,8 @@
 #include "lib/body/body.hpp"
 
 namespace reel {
+struct Stages;
+
 /// The queue of kernels that run at once, as those of the CPU.
 struct NoQueue {};
 
@@ -110,6 +112,7 @@ struct Tiles {
   Tile gradient[2][dtype_count] = {};   // for input 0 and 1
   TransposedPass transposed = nullptr;  // of float32, where vectors are large enough to pay
   bool slow = false;                    // worth sharing among threads before memory is
+  const Stages* stages = nullptr;       // of float32; null where there is none
 };
 /// A pass of the CPU, and the passes of its op.
 struct Pass {

@@ -2,9 +2,11 @@
 // A traced function as a list of instructions. Backends execute the calls of kernels.
 #pragma once
 #include <span>
+#include <vector>
 
 #include "lib/table/op.hpp"
 #include "lib/table/options/random.hpp"
+#include "lib/table/stages.hpp"
 
 namespace reel {
 /// Where the elements of a value are.
@@ -14,6 +16,7 @@ struct ValuePlace {
     scratch,  // at an offset of the frame's memory
     fresh,    // in a tensor of its own, as a result that outlives the call
     block,    // at an offset of the buffer that passes share which run block by block
+    stage,    // in a register or a slot of a program of stages
     variable  // in the Variable's buffer, or a new one for it
   };
   Kind kind = Kind::given;
@@ -23,7 +26,9 @@ struct ValuePlace {
 struct Instruction {
   enum class Kind : std::uint8_t {
     // Of backends:
-    blocks,  // the passes that follow, over a block of contiguous elements at a time
+    blocks,  // the instructions that follow, over a block of contiguous elements at a time
+    stages,  // the passes that follow, as one program of stages
+    spread,  // of a group of blocks: copies a value that its passes read
     pass,    // a pass of a pointwise op over contiguous elements
     kernel,  // a kernel as it is
     // Of the replay:
@@ -39,10 +44,14 @@ struct Instruction {
   Kind kind;
   bool rest_cannot_fail = false;               // nothing that follows can fail or ask
   Part part = Part::value;                     // of its op
-  unsigned input_count = 0, output_count = 0;  // of blocks: passes; bytes of buffer
+  unsigned input_count = 0, output_count = 0;  // of blocks: instructions that follow; bytes of
+                                               // buffer; of stages: passes that follow; 0
+  unsigned block = 0;    // of blocks: how many elements the passes process at a time; of a spread:
+                         // its number
   unsigned first = 0;    // of its values: inputs, then outputs; then the Variables of an update: v,
-                         // or ~v if it may not be written in place
-  unsigned how = 0;      // of a pass, as it takes it; the outputs that a kernel adds to
+                         // or ~v if it may not be written in place; of stages: their program
+  unsigned how = 0;      // of a pass, as it takes it; the outputs that a kernel adds to; of a
+                         // spread: 1 if one copy serves all blocks
   unsigned planned = 0;  // so many instructions from here on are a backend's to execute at once
   Op* op = nullptr;
   Tile tile = nullptr;
@@ -52,11 +61,37 @@ struct Instruction {
   Caller site = {};
 };
 
-/// How many elements of a value the passes of Kind::blocks process at a time. Several such blocks
-/// fit into the L1 cache.
+/// Whether an instruction says how those that follow it run.
+inline bool is_header(const Instruction& instruction) {
+  return instruction.kind <= Instruction::Kind::stages;
+}
+
+/// The most elements of a value that the passes of Kind::blocks process at a time. Several such
+/// blocks fit into the L1 cache.
 inline constexpr std::int64_t block_elements = 2048;
 
-/// Calls that follow each other. A value is a number in `operands`; -1 stands for none.
+/// A program of stages, of a plan.
+struct StageProgram {
+  enum class Operand : std::uint8_t {
+    memory,  // of a value
+    number,  // the same of a single element
+    slot,    // a tile between two stages
+    filled   // a tile that is filled with a value's single element
+  };
+  struct Place {
+    Operand kind;
+    int number;  // of the value, or of the slot
+    bool written = false;
+    friend bool operator==(const Place&, const Place&) = default;
+  };
+  const StageMachine* machine = nullptr;
+  std::vector<Stage> stages;
+  std::vector<Place> operands;
+  std::vector<LinkedStage> linked;
+};
+
+/// Calls that follow each other. A value is a number in `operands`; -1 stands for none. The copies
+/// of spreads have places, too: their numbers follow those of the values.
 struct PlannedGraph {
   std::span<const Instruction> calls;
   const int* operands;       // of all instructions
@@ -64,6 +99,8 @@ struct PlannedGraph {
   const ValuePlace* places;  // of the values
   const Body** memory;       // for the operands of one call
   Device device;
+  const StageProgram* programs;
+  const Spread* spreads;
   std::uint64_t plan;                    // a number that no other plan of the process has
   std::uint64_t seed = 0, position = 0;  // of the first random number of the calls
 

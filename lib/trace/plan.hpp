@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lib/table/planned_graph.hpp"
+#include "lib/trace/stages.hpp"
 #include "lib/trace/tree.hpp"
 
 namespace reel::tracing {
@@ -48,13 +49,15 @@ struct Plan {
   void wait_for_earlier() const;
 
   Tree tree;
-  std::vector<ValuePlace> places;    // one for each value of the tree
+  std::vector<ValuePlace> places;    // one for each value of the tree, and one for each spread
   std::vector<int> variable_values;  // what each Variable holds when a call starts; -1 if unused
   std::vector<int> argument_values;
   std::vector<Instruction> instructions;
   std::vector<int> operands;
   std::vector<PlannedSegment> segments;
   std::vector<std::unique_ptr<PlannedLoop>> loops;
+  std::vector<StageProgram> programs;
+  std::vector<Spread> spreads;
   Device device;              // the device of the scratch memory
   std::vector<Device> waits;  // the devices that a replay waits for
   std::size_t scratch_bytes = 0;

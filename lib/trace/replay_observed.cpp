@@ -34,11 +34,7 @@ void tell(bool& observer_threw, const F& f) try {
   observer_threw = true;
   throw;
 }
-bool calls_kernel(const Instruction& instruction) {
-  using Kind = Instruction::Kind;
-  return instruction.kind != Kind::allocate && instruction.kind != Kind::blocks &&
-         instruction.kind != Kind::view && instruction.kind != Kind::numbers;
-}
+bool calls_kernel(const Instruction& instruction) { return instruction.op != nullptr; }
 std::size_t variable_of(int operand) {
   return static_cast<std::size_t>(operand < 0 ? ~operand : operand);
 }
@@ -47,9 +43,9 @@ std::size_t variable_of(int operand) {
 void Replay::execute_observed(unsigned first, unsigned end, bool may_write) {
   const Instruction* const all = plan_.instructions.data();
   for (unsigned i = first; i < end;) {
-    const unsigned passes = all[i].kind == Instruction::Kind::blocks ? all[i].input_count : 0;
-    execute_told({all + i, 1 + passes}, may_write);
-    i += 1 + passes;
+    const unsigned headed = is_header(all[i]) ? all[i].input_count : 0;
+    execute_told({all + i, 1 + headed}, may_write);
+    i += 1 + headed;
   }
 }
 
@@ -68,11 +64,12 @@ void Replay::execute_told(std::span<const Instruction> together, bool may_write)
   }
 }
 
-/// A value in a buffer of blocks is never complete in memory.
+/// A value of a group may never be complete in memory.
 Body* Replay::told_body(int value) const {
   if (value < 0) return nullptr;
   const ValuePlace& place = plan_.places[static_cast<std::size_t>(value)];
-  return place.kind == ValuePlace::Kind::block ? nullptr : slot(value);
+  using Kind = ValuePlace::Kind;
+  return place.kind == Kind::block || place.kind == Kind::stage ? nullptr : slot(value);
 }
 Replay::ToldCall Replay::inputs_of(const Instruction& instruction) const {
   ToldCall told{&instruction};

@@ -10,24 +10,27 @@ namespace reel::tracing {
 namespace {
 class PlanCheck {
  public:
-  explicit PlanCheck(const Plan& plan) : plan_(plan), same_(plan.tree.values.size()) {
+  explicit PlanCheck(const Plan& plan)
+      : plan_(plan), same_(plan.tree.values.size()), added_to_(same_.size(), -1) {
     for (std::size_t i = 0; i < same_.size(); ++i) same_[i] = static_cast<int>(i);
-    std::vector<char> made(same_.size());
+    std::vector<char> made(plan.places.size());
     for (const Instruction& each : plan.instructions)
-      for (unsigned i = 0; each.kind != Instruction::Kind::blocks && i < each.output_count; ++i)
+      for (unsigned i = 0; !is_header(each) && i < each.output_count; ++i)
         if (const int output = plan.operands[each.first + each.input_count + i]; output >= 0)
           made[static_cast<std::size_t>(output)] = true;
     // A kernel may add its output to another value. Then no instruction makes the sum.
     for (const graph::Segment& segment : plan.tree.segments)
       for (const Step& step : segment.steps)
-        if (step.op == &core_ops.add && !made[static_cast<std::size_t>(step.outputs[0])])
-          same_[static_cast<std::size_t>(step.outputs[0])] =
-              same_[static_cast<std::size_t>(step.inputs[1])];
+        if (step.op == &core_ops.add && !made[static_cast<std::size_t>(step.outputs[0])]) {
+          const auto part = static_cast<std::size_t>(step.inputs[1]);
+          same_[static_cast<std::size_t>(step.outputs[0])] = same_[part];
+          added_to_[part] = root(step.inputs[0]);
+        }
   }
 
   std::string fault() {
-    State start{std::vector<char>(plan_.tree.values.size()), {}, {}};
-    for (std::size_t i = 0; i < start.holds.size(); ++i)
+    State start{std::vector<char>(plan_.places.size()), {}, {}, {}};
+    for (std::size_t i = 0; i < same_.size(); ++i)
       start.holds[i] = value(static_cast<int>(i)).kind != Value::Kind::computed;
     check(0, std::move(start));
     return fault_;
@@ -42,10 +45,13 @@ class PlanCheck {
   struct State {
     std::vector<char> holds;  // whether a root has its elements
     std::vector<Piece> frame, blocks;
+    std::vector<int> stages;  // what the stages of the newest program hold
   };
 
   const Value& value(int i) const { return plan_.tree.values[static_cast<std::size_t>(i)]; }
+  bool is_spread(int i) const { return static_cast<std::size_t>(i) >= same_.size(); }
   int root(int i) const {
+    if (is_spread(i)) return i;
     return same_[static_cast<std::size_t>(value(i).kind == Value::Kind::view ? value(i).number
                                                                              : i)];
   }
@@ -57,13 +63,10 @@ class PlanCheck {
     at(state, i) = true;
     const ValuePlace& place = plan_.places[static_cast<std::size_t>(i)];
     const bool in_blocks = place.kind == ValuePlace::Kind::block;
+    if (place.kind == ValuePlace::Kind::stage) state.stages.push_back(i);
     if (!in_blocks && place.kind != ValuePlace::Kind::scratch) return;
     std::vector<Piece>& pieces = in_blocks ? state.blocks : state.frame;
-    const std::int64_t elements =
-        in_blocks ? std::min(block_elements, value(i).layout.elements) : value(i).layout.elements;
-    const std::size_t bytes = static_cast<std::size_t>(elements) *
-                              static_cast<std::size_t>(size_of(value(i).layout.dtype)),
-                      end = place.offset + bytes;
+    const std::size_t bytes = bytes_of(i, in_blocks), end = place.offset + bytes;
     if (!in_blocks && end > plan_.scratch_bytes) fail(made, "lies behind the memory of a frame");
     std::erase_if(pieces, [&](const Piece& piece) {
       const bool over = piece.first < end && place.offset < piece.end;
@@ -71,6 +74,18 @@ class PlanCheck {
       return over;
     });
     if (bytes) pieces.push_back({place.offset, end, i});
+  }
+  std::size_t bytes_of(int i, bool in_blocks) const {
+    std::int64_t elements = block_elements;
+    int size = 0;
+    if (is_spread(i)) {
+      size = plan_.spreads[static_cast<std::size_t>(i) - same_.size()].size;
+    } else {
+      const Layout& layout = value(i).layout;
+      size = size_of(layout.dtype);
+      elements = in_blocks ? std::min(elements, layout.elements) : layout.elements;
+    }
+    return static_cast<std::size_t>(elements * size);
   }
   void read(State& state, int i) {
     if (i >= 0 && !at(state, root(i))) fail(i, "is read where no instruction has made it");
@@ -89,6 +104,9 @@ class PlanCheck {
       case Instruction::Kind::blocks:
         for (const Piece& piece : std::exchange(state.blocks, {})) at(state, piece.value) = false;
         return;
+      case Instruction::Kind::stages:
+        for (const int v : std::exchange(state.stages, {})) at(state, v) = false;
+        return check_program(instruction);
       case Instruction::Kind::allocate:
         return;
       case Instruction::Kind::view:  // of memory that an instruction before it may have allocated
@@ -104,6 +122,26 @@ class PlanCheck {
         at(state, root(values[i])) = false;  // its memory takes the new value
       if (values[inputs + i] >= 0) write(state, values[inputs + i]);
     }
+  }
+
+  /// Compares a program with the passes that it stands for.
+  void check_program(const Instruction& stages) {
+    std::vector<ChainedPass> chain;
+    for (const Instruction* pass = &stages + 1; pass <= &stages + stages.input_count; ++pass) {
+      const int* const values = plan_.operands.data() + pass->first;
+      const int output = values[pass->input_count];
+      ChainedPass made{
+          pass->op->on_cpu().tiles->stages, pass->part, pass->how & pass_scalars, {}, output};
+      for (const int* v = values; v < values + pass->input_count; ++v)
+        made.inputs.push_back(
+            *v < 0 || is_spread(*v) || value(*v).kind == Value::Kind::view ? *v : root(*v));
+      made.in_memory =
+          plan_.places[static_cast<std::size_t>(output)].kind != ValuePlace::Kind::stage;
+      if (pass->how & pass_adds) made.total = added_to_[static_cast<std::size_t>(output)];
+      chain.push_back(made);
+    }
+    const std::string fault = fault_of(plan_.programs[stages.first], chain);
+    if (!fault.empty() && fault_.empty()) fault_ = "a program " + fault;
   }
 
   void check(int number, State state) {
@@ -122,7 +160,8 @@ class PlanCheck {
   }
 
   const Plan& plan_;
-  std::vector<int> same_;  // the value that an instruction makes in the place of each value
+  std::vector<int> same_;      // the value that an instruction makes in the place of each value
+  std::vector<int> added_to_;  // to which an instruction adds each value; -1 if to none
   const Instruction* now_ = nullptr;
   std::string fault_;
 };

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """The library is small, has no OpenMP and exports the API only, plugins one function, and kernels no weak symbols.
-Forks are safe."""
+Stages of programs end with a jump. Forks are safe."""
 import pathlib
 import re
 import subprocess
@@ -55,6 +55,14 @@ def weak_leaks(objects, name):
                    if kind in "WVu" and not own.search(s)})
 
 
+def nested_stages(objects):
+    """Stages of programs that call the next stage instead of jumping to it."""
+    for text in output("objdump", "-dC", "--no-show-raw-insn", *objects).split("\n\n"):
+        name = re.match(r"\w+ <(?:void )?(reel::kernels::\w+::(?:value|gradient)_stage<[^(]*(?:\(reel::StageForm\)\d+)?)", text)
+        if name and (re.search(r"\tcall", text) or not re.search(r"\tjmp +\*", text)):
+            yield name.group(1)
+
+
 def main(build):
     library, problems = build / "libreel.so", []
     if "libgomp" in output("ldd", str(library)):
@@ -78,6 +86,8 @@ def main(build):
         sets.setdefault(folder.name.split("_")[1], []).extend(map(str, folder.glob("*.o")))
     for name, objects in sets.items():
         problems += [f"{name} kernels leak {s}" for s in weak_leaks(sorted(objects), name)]
+        stages = [o for o in objects if re.search(r"_O[23s]\.a\.p/pointwise_(arithmetic|activation)", o)]
+        problems += [f"{s} is no tail call" for s in nested_stages(stages)] if stages else []
     print("\n".join(problems + [
         f"{size / 1e6:.1f} MB stripped, {len(exported)} symbols exported, {len(sets)} instruction sets"]))
     return 1 if problems or not exported or not sets else 0

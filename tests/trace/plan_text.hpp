@@ -45,6 +45,10 @@ inline std::string name_of(const Instruction& made) {
     case Kind::blocks:
       return "blocks(" + std::to_string(made.input_count) + ", " +
              std::to_string(made.output_count) + ")";
+    case Kind::stages:
+      return "stages(" + std::to_string(made.input_count) + ")";
+    case Kind::spread:
+      return made.how ? "spread once" : "spread";
     case Kind::view:
       return "view";
     case Kind::numbers:

@@ -9,7 +9,8 @@ TEST_CASE("long passes over values of one size run in blocks", "[cpu]") {
   };
   const Traced chain = [](const List& v) { return List{tanh(v[0] * 2.0f + 1.0f) * v[0]}; };
   check(4'095, chain, "multiply/2!, add/2!, tanh!, allocate, multiply!; 16384");
-  check(4'096, chain, "allocate, blocks(4, 8192), multiply/2!, add/2!, tanh!, multiply!; 0");
+  check(4'096, chain,
+        "allocate, blocks(5, 8192), stages(2), multiply/2!, add/2!, tanh!, multiply!; 0");
   check(
       4'096, [](const List& v) { return List{v[0] * 2.0f}; }, "allocate, multiply/2!; 0");
   check(
@@ -52,8 +53,8 @@ TEST_CASE("long passes over values of one size run in blocks", "[cpu]") {
         const Tensor p = v[0].reshape({50, 100}) * 2.0f, q = v[1].reshape({50, 100}) + p;
         return List{sum(sigmoid(q) * q, 0)};
       },
-      "view, view, blocks(4, 16384), multiply/2!, add!, sigmoid!, multiply!, allocate, kernel "
-      "sum!; "
+      "view, view, blocks(5, 16384), stages(2), multiply/2!, add!, sigmoid!, multiply!, allocate, "
+      "kernel sum!; "
       "20032");
   check(
       5'000,
@@ -68,17 +69,16 @@ TEST_CASE("long passes over values of one size run in blocks", "[cpu]") {
         const Tensor p = sum(v[0].reshape({50, 100}), 0), q = v[0].reshape({50, 100}) * p;
         return List{sum(sigmoid(q) * q, 0)};
       },
-      "view, kernel sum!, view, kernel multiply!, blocks(2, 8192), sigmoid!, multiply!, allocate, "
-      "kernel "
-      "sum!; 20480");
+      "view, kernel sum!, view, blocks(4, 24576), spread once, multiply!, sigmoid!, multiply!, "
+      "allocate, kernel sum!; 20480");
   check(
       5'000,
       [](const List& v) {
         const Tensor p = sigmoid(v[0]) * 2.0f, first = p(range(0, 1)), q = v[1] * 3.0f;
         return List{sigmoid(q) * q, p * first};
       },
-      "blocks(2, 8192), sigmoid!, multiply/2!, allocate, allocate, blocks(4, 16384), multiply/2!, "
-      "sigmoid!, multiply!, multiply/2!; 20032");
+      "blocks(2, 8192), sigmoid!, multiply/2!, allocate, allocate, blocks(5, 16384), stages(2), "
+      "multiply/2!, multiply/2!, sigmoid!, multiply!; 20032");
   // A sum in place between the passes.
   check(
       4'900,
@@ -95,8 +95,8 @@ TEST_CASE("long passes over values of one size run in blocks", "[cpu]") {
         const Tensor a = sigmoid(v[0]), b = a * 2.0f, c = b + a, d = c * b, e = sum(d), f = sum(b);
         return List{e + f};
       },
-      "blocks(4, 8192), sigmoid!, multiply/2!, add!, multiply!, kernel sum!, kernel sum!, "
-      "allocate, "
+      "blocks(5, 8192), sigmoid!, stages(3), multiply/2!, add!, multiply!, kernel sum!, kernel "
+      "sum!, allocate, "
       "add/3!; 40128");
   check(
       5'000,
@@ -104,7 +104,7 @@ TEST_CASE("long passes over values of one size run in blocks", "[cpu]") {
         const Tensor a = v[0] * 2.0f, s = sum(a), b = a * s, c = b + a;
         return List{sum(c * b)};
       },
-      "multiply/2!, kernel sum!, blocks(3, 16384), multiply/2!, add!, multiply!, allocate, kernel "
+      "multiply/2!, kernel sum!, stages(3), multiply/2!, add!, multiply!, allocate, kernel "
       "sum!; 40128");
   check(
       5'000,
@@ -113,7 +113,8 @@ TEST_CASE("long passes over values of one size run in blocks", "[cpu]") {
                      c = b * a;
         return List{sum(tanh(c)) + s};
       },
-      "sigmoid!, kernel sum!, blocks(3, 8192), multiply/2!, multiply!, tanh!, kernel sum!, "
+      "sigmoid!, kernel sum!, blocks(4, 8192), stages(2), multiply/2!, multiply!, tanh!, kernel "
+      "sum!, "
       "allocate, "
       "add/3!; 40128");
   const Traced many = [](const List& v) {
@@ -122,11 +123,11 @@ TEST_CASE("long passes over values of one size run in blocks", "[cpu]") {
     return List{y};
   };
   const std::string text = plan_of(many, {line(5'000), line(5'000)});
-  CHECK(text.substr(0, 18) == "blocks(256, 8192),");
-  CHECK(text.find("allocate, blocks(44, 8192)") != text.npos);
+  CHECK(text.substr(0, 30) == "blocks(259, 8192), stages(121)");
+  CHECK(text.find("allocate, stages(44)") != text.npos);
   check(
       5'000, [](const List& v) { return List{where(v[0] > v[1], v[0] * 2.0f, v[1])}; },
-      "allocate, blocks(3, 10240), multiply/2!, greater!, where!; 0");
+      "allocate, blocks(3, 10240), greater!, multiply/2!, where!; 0");
   check(
       5'000,
       [](const List& v) {
@@ -143,8 +144,7 @@ TEST_CASE("long passes over values of one size run in blocks", "[cpu]") {
                      s = sum(p), t = tanh(p), u = sum(t), w = sum(r);
         return List{s + u + w};
       },
-      "blocks(2, 8192), sigmoid!, multiply/2!, blocks(2, 8192), multiply/2!, multiply!, kernel "
-      "sum!, "
+      "blocks(2, 8192), sigmoid!, multiply/2!, stages(2), multiply/2!, multiply!, kernel sum!, "
       "tanh!, kernel sum/1!, kernel sum!, allocate, add/3!; 40128");
 }
 }  // namespace reel::tests

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Makes the plan of a tree. Groups of passes are in plan_groups.cpp.
+#pragma once
+#include <algorithm>
+#include <vector>
+
+#include "lib/table/backend.hpp"
+#include "lib/table/entries.hpp"
+#include "lib/table/passes.hpp"
+#include "lib/trace/lifetimes.hpp"
+#include "lib/trace/plan.hpp"
+#include "lib/trace/ranges.hpp"
+
+namespace reel::tracing {
+class Planner {
+ public:
+  /// `owned`: see Plan.
+  Planner(Plan& plan, const std::vector<char>& owned)
+      : plan_(plan),
+        owned_(owned),
+        tree_(plan.tree),
+        lifetimes_(tree_),
+        into_(tree_.values.size(), -1),
+        added_to_(tree_.values.size()),
+        made_(tree_.values.size()) {}
+
+  /// Changes the order of passes that can run together, so that programs are longer. Call it before
+  /// a Planner of the same plan runs.
+  void order_groups(Tree& tree);
+  void run();
+
+ private:
+  struct State {
+    FreeRanges free;
+    std::vector<char> live;   // whether a value occupies scratch memory
+    std::vector<int> viewed;  // values of which the passes of a group read views
+  };
+
+  /// The inputs of a pass: in the order of its output, or those of a group, which copies others.
+  enum Inputs { reads_flat, reads_spread };
+
+  const Segment& segment_of(int i) const { return tree_.segments[static_cast<std::size_t>(i)]; }
+  const Value& value(int i) const { return tree_.values[static_cast<std::size_t>(i)]; }
+  ValuePlace& place(int i) { return plan_.places[static_cast<std::size_t>(i)]; }
+  const ValuePlace& place(int i) const { return plan_.places[static_cast<std::size_t>(i)]; }
+  int root(int i) const { return lifetimes_.root(i); }
+  int& into(int i) { return into_[static_cast<std::size_t>(i)]; }
+  int into(int i) const { return into_[static_cast<std::size_t>(i)]; }
+
+  void find_starts();
+
+  /// Scratch memory is on the device of the first computed value. Values on other devices have
+  /// separate memory.
+  void find_places();
+
+  /// Whether a value is not on the CPU. Then a backend runs its step.
+  bool on_other_device(int i) const { return !(value(i).layout.device == cpu()); }
+  bool on_device_of_plan(const Step& step) const {
+    return std::all_of(step.outputs.begin(), step.outputs.end(),
+                       [&](int i) { return i < 0 || value(i).layout.device == plan_.device; });
+  }
+
+  static std::size_t bytes_of(const Value& value) {
+    constexpr std::size_t alignment = 64;
+    const auto bytes = static_cast<std::size_t>(value.layout.bytes());
+    return std::max((bytes + alignment - 1) / alignment * alignment, alignment);
+  }
+
+  /// Frees the memory of all values that are not read after `step`.
+  void release_dead(State& state, int segment) {
+    for (auto v = state.live.begin(); (v = std::find(v, state.live.end(), 1)) != state.live.end();)
+      release_if_dead(state, static_cast<int>(v++ - state.live.begin()), segment, -1);
+  }
+  void release_if_dead(State& state, int v, int segment, int step);
+  /// The same, only for values that the steps before `end` read or make.
+  void release_dead(State& state, int segment, int first, int end);
+
+  void plan_segment(int number, State& state);
+
+  /// Moves what only prepares memory to the front, so that a backend executes more calls at once.
+  void prepare_first(unsigned first);
+
+  /// Finds the updates of the last segment that may write in place, because nothing after them can
+  /// fail. The step of an optimizer fails if one of its numbers is not finite. So all these numbers
+  /// are checked before the first update. Kernels of other devices check them themselves.
+  /// `size` is the end of the instructions that may be updates.
+  void settle(unsigned first, unsigned& size);
+  /// The numbers among the inputs of an optimizer's step. They follow the gradients.
+  std::vector<int> numbers_of(const Instruction& update) const;
+  /// The index after the instruction in [first, end) that makes a value; 0 if none does.
+  unsigned after_maker_of(int value, unsigned first, unsigned end) const;
+
+  void plan_step(const Step& step, int segment, int i, State& state);
+
+  /// Finds sums of a value and a kernel's output. Then the kernel adds its output to that value in
+  /// place, and the addition is dropped.
+  void find_sums(int number);
+  /// Whether a sum may be formed in the memory of an argument.
+  bool is_owned(int total, int sum) const;
+  bool is_summed(const Step& step) const {
+    return step.op == &core_ops.add && step.part == Part::value && into(step.outputs[0]) >= 0 &&
+           into(step.outputs[0]) == step.inputs[1];
+  }
+  bool alike_in_scratch(int a, int b) const {
+    return root(a) == a && !on_other_device(a) && place(a).kind == ValuePlace::Kind::scratch &&
+           place(b).kind == ValuePlace::Kind::scratch && value(a).layout == value(b).layout;
+  }
+  /// Whether the kernel of a step can add to its outputs. Long passes cannot, because they run in
+  /// blocks.
+  bool adds(const Step& step) const;
+
+  /// The end of a group of passes over values of one size, with views between them, that begins at
+  /// step i. 0 if a group of them would not be faster. A group of short passes is one program.
+  int end_of_group(const Segment& segment, int i) const;
+
+  /// An order in which passes that can be stages follow each other, and in which a pass reads the
+  /// result of the pass before it where possible.
+  std::vector<int> order_of(int number, int first, int end) const;
+
+  /// A pass as one of a chain.
+  ChainedPass chained(const Step& step) const;
+  /// The value whose instruction makes this one: of a sum, the value that is added in place.
+  int maker_of(int v) const;
+  /// Bit i: input i is a single number.
+  unsigned single_numbers(const Step& step) const;
+
+  /// Whether a pass needs a copy of an input, and may have one in a group of blocks.
+  bool needs_spread(const Step& step, std::size_t i) const {
+    return step.part == Part::value && !is_flat(value(step.inputs[i]).layout, step);
+  }
+  bool is_spread(int v) const { return static_cast<std::size_t>(v) >= tree_.values.size(); }
+  int value_of_spread(std::size_t i) const { return static_cast<int>(tree_.values.size() + i); }
+  Spread spread_for(const Step& step, std::size_t i) const {
+    return spread_of(step.inputs[i], value(step.inputs[i]).layout,
+                     value(step.outputs[0]).layout.shape);
+  }
+  /// The inputs of a step, or the copies of them that its group makes.
+  std::vector<int> inputs_in_group(const Step& step) const;
+  /// Adds the copies that a group needs. Returns the length of its blocks, which short rows divide:
+  /// a copy of such rows serves all blocks.
+  std::int64_t add_spreads(int number, int first, int end, State& buffer);
+
+  /// A part of a group: the passes of one program, or a single pass.
+  using GroupPart = std::vector<int>;
+  std::vector<GroupPart> parts_of(int number, int first, int end) const;
+
+  /// Plans passes that run together, block by block, or as one program over all elements. Values
+  /// that only the passes of a program read are in its registers and slots. Those that only the
+  /// group reads are in a buffer of one block each. Other memory is not freed between the passes,
+  /// because every block needs it again.
+  void plan_group(int number, int first, int end, State& state);
+  bool is_pass(const Step& step) const { return !is_view(step) && !is_summed(step); }
+  const Step& step_at(int segment, int i) const {
+    return segment_of(segment).steps[static_cast<std::size_t>(i)];
+  }
+  /// Finds a place for the output of a pass of a group that ends at step `end`.
+  void put_in_group(const GroupPart& part, const Step& step, int number, int i, int end,
+                    State& state, State& buffer);
+  void add_part(const GroupPart& part, int number);
+  std::size_t block_bytes(int v) const {
+    return static_cast<std::size_t>(block_elements * size_of(value(v).layout.dtype));
+  }
+
+  /// Gives the output of a pass the memory of an input that is not read later.
+  bool take_over(int output, const Step& step, int segment, int at, State& state, Inputs inputs);
+  /// Whether a step reads a view of this value. Then the step may not write to the value's memory:
+  /// it could overwrite elements before it reads them.
+  bool reads_part(const Step& step, int whole) const {
+    return std::any_of(step.inputs.begin(), step.inputs.end(),
+                       [&](int i) { return i >= 0 && i != whole && root(i) == whole; });
+  }
+  void hand_over(int from, int to, State& state);
+
+  /// Opaque kernels may check values. Updates check their rates too, but their errors need no run.
+  static bool can_fail(const Instruction& instruction);
+
+  bool is_view(const Step& step) const {
+    return step.outputs.size() == 1 && value(step.outputs[0]).kind == Value::Kind::view &&
+           into(step.outputs[0]) < 0;
+  }
+
+  void add_view(int output);
+
+  /// Finds memory for an output. A pass may reuse the memory of an input that is not read later.
+  void put(int output, const Step& step, int segment, int at, State& state,
+           Inputs inputs = reads_flat);
+
+  /// Whether an input has one element for each element of the output, in the same order, or a
+  /// single element.
+  bool is_flat(const Layout& x, const Step& step) const {
+    return x.elements == 1 || (x.contiguous && x.shape == value(step.outputs[0]).layout.shape);
+  }
+  /// The pass that computes the whole step, or none.
+  Pass pass_of(const Step& step, Inputs inputs = reads_flat) const;
+
+  void add_instruction(const Step& step, int segment, int at, Inputs inputs = reads_flat);
+
+  /// Whether a pass uses one number for all elements.
+  bool is_scalar(const Layout& x, const Step& step) const {
+    if (step.part == Part::value) return x.elements == 1;
+    return !(x.contiguous && x.elements == value(step.outputs[0]).layout.elements);
+  }
+  bool any_strided(const Step& step) const {
+    return std::any_of(step.inputs.begin(), step.inputs.end(),
+                       [&](int i) { return i >= 0 && !value(i).layout.contiguous; });
+  }
+
+  /// Whether nothing needs the value that a Variable had before an update of it.
+  bool replaces(const Step& step, std::size_t i, int segment, int at) const;
+
+  bool on_cpu() const { return plan_.device == cpu(); }
+  /// Whether a backend may execute an update among other calls. A replay finds out whether it can
+  /// write in place then.
+  bool is_planned_update(const Instruction& made) const;
+
+  /// Whether a backend may draw random numbers among other calls.
+  bool is_planned_draw(const Instruction& made) const;
+
+  /// Sets, for each instruction, how many instructions a backend executes at once from there on.
+  void find_planned(const Plan::PlannedSegment& segment);
+
+  struct Made {
+    int segment = -1, step = -1;
+  };
+  Plan& plan_;
+  const std::vector<char>& owned_;
+  const Tree& tree_;
+  const Lifetimes lifetimes_;
+  std::size_t first_spread_ = 0;  // of the current group
+  std::vector<int> into_;  // the value to whose memory this value is added; -1 if there is none
+  std::vector<char> added_to_;  // whether another value is added to this value's memory
+  std::vector<Made> made_;      // the step that computes each value
+};
+}  // namespace reel::tracing
