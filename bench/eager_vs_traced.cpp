@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Functions, eager and traced, and by hand where the work is small enough to write: times of a
-// call, their ratio, and after how many calls the trace has paid for its capture.
+// Functions, eager and traced, and by hand where the work is small enough to write: lower quartiles
+// of the time of a call, their ratio, and after how many calls the trace has paid for its capture.
 //
 //     eager_vs_traced [PART OF A NAME]
 #include <fmt/format.h>
@@ -31,15 +31,14 @@ void row(const std::string& name, const detail::Function<void()>& eager,
   if (by_hand) sides.push_back({"hand", [&] { by_hand(); }});
   const bench::Comparison found =
       bench::compare(sides, {.batches = 31, .batch_seconds = 0.004, .warm_up_seconds = 0.03});
-  const double eager_time = found.timings[0].nanoseconds.median,
-               traced_time = found.timings[1].nanoseconds.median,
-               ratio = found.timings[1].ratio.median;
+  const double eager_time = found.timings[0].nanoseconds.lower,
+               traced_time = found.timings[1].nanoseconds.lower, ratio = traced_time / eager_time;
   const double saved = eager_time - traced_time;
   const std::string paid =
       saved > 0 ? fmt::format("{:.0f}", (first_calls * 1e9 - 4 * eager_time) / saved) : "never";
   const std::string limit =
-      by_hand ? fmt::format("{:9.2f} {:6.2f}", found.timings[2].nanoseconds.median / 1e3,
-                            traced_time / found.timings[2].nanoseconds.median)
+      by_hand ? fmt::format("{:9.2f} {:6.2f}", found.timings[2].nanoseconds.lower / 1e3,
+                            traced_time / found.timings[2].nanoseconds.lower)
               : "";
   slower += ratio > 1.02;
   fmt::print("{:44} {:10.2f} {:10.2f} {:6.2f}{} {:>8} {}\n", name, eager_time / 1e3,

@@ -49,6 +49,25 @@ void run_program(const PlannedGraph& graph, const StageProgram& program, std::in
   }
   program.machine->run({program.linked.data(), operands, static_cast<int>(count), n, memory.tiles});
 }
+/// A pass over the elements of a block, one of whose inputs is read row by row, where it is.
+void run_by_rows(const PlannedGraph& graph, const Instruction& pass, std::int64_t at,
+                 std::int64_t n, std::byte* blocks) {
+  const int* const values = graph.operands + pass.first;
+  const Spread& spread = graph.spreads[pass.spread - 1];
+  std::int64_t done = 0;
+  const auto address = [&](int value) {
+    return elements_of(graph, value, at, blocks) + done * size_of(graph.value(value)->dtype);
+  };
+  spread.for_each_row(at, n, [&](std::int64_t offset, std::int64_t row) {
+    const void* from[4];
+    for (unsigned i = 0; i < pass.input_count; ++i)
+      from[i] = pass.how >> i & 1                ? graph.value(values[i])->data
+                : values[i] >= graph.value_count ? graph.value(spread.value)->data + offset
+                                                 : address(values[i]);
+    pass.tile(row, from, pass.how, address(values[pass.input_count]));
+    done += row;
+  });
+}
 }  // namespace
 
 void CpuBackend::execute(const PlannedGraph& graph) {
@@ -130,8 +149,12 @@ void CpuBackend::run_blocks(const PlannedGraph& graph, const Instruction* blocks
         if (call->kind == Instruction::Kind::spread) {
           const bool once = call->how;
           if (!once || at == first)
-            machine.spread(graph.spreads[call->block], graph.value(values[0])->data, at, n,
+            machine.spread(graph.spreads[call->spread - 1], graph.value(values[0])->data, at, n,
                            elements_of(graph, values[1], at, buffer));
+          continue;
+        }
+        if (call->spread) {
+          run_by_rows(graph, *call, at, n, buffer);
           continue;
         }
         const void* from[4];

@@ -129,26 +129,11 @@ void spread_row(const std::byte* from, std::int64_t step, std::int64_t n, std::b
 }
 void spread(const Spread& spread, const std::byte* from, std::int64_t first, std::int64_t n,
             std::byte* to) {
-  std::int64_t position[Spread::most_axes] = {}, left = first;
-  for (int axis = 0; axis < spread.rank; left /= spread.lengths[axis++]) {
-    position[axis] = left % spread.lengths[axis];
-    from += position[axis] * spread.steps[axis];
-  }
   with_unit(spread.size, [&]<class Unit>(Type<Unit>) {
-    while (n > 0) {
-      const std::int64_t row = spread.lengths[0] - position[0], now = row < n ? row : n;
-      spread_row<Unit>(from, spread.steps[0], now, to);
-      to += now * spread.size;
-      n -= now;
-      from -= position[0] * spread.steps[0];
-      position[0] = 0;
-      for (int axis = 1; axis < spread.rank; ++axis) {
-        from += spread.steps[axis];
-        if (++position[axis] < spread.lengths[axis]) break;
-        from -= spread.lengths[axis] * spread.steps[axis];
-        position[axis] = 0;
-      }
-    }
+    spread.for_each_row(first, n, [&](std::int64_t offset, std::int64_t row) {
+      spread_row<Unit>(from + offset, spread.steps[0], row, to);
+      to += row * spread.size;
+    });
   });
 }
 }  // namespace

@@ -46,8 +46,8 @@ struct Instruction {
   Part part = Part::value;                     // of its op
   unsigned input_count = 0, output_count = 0;  // of blocks: instructions that follow; bytes of
                                                // buffer; of stages: passes that follow; 0
-  unsigned block = 0;    // of blocks: how many elements the passes process at a time; of a spread:
-                         // its number
+  unsigned block = 0;    // of blocks: how many elements the passes process at a time
+  unsigned spread = 0;   // of a spread, and of a pass that reads one row by row: its number + 1
   unsigned first = 0;    // of its values: inputs, then outputs; then the Variables of an update: v,
                          // or ~v if it may not be written in place; of stages: their program
   unsigned how = 0;      // of a pass, as it takes it; the outputs that a kernel adds to; of a
@@ -101,6 +101,7 @@ struct PlannedGraph {
   Device device;
   const StageProgram* programs;
   const Spread* spreads;
+  int value_count;
   std::uint64_t plan;                    // a number that no other plan of the process has
   std::uint64_t seed = 0, position = 0;  // of the first random number of the calls
 

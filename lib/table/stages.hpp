@@ -75,6 +75,30 @@ struct Spread {
   std::int64_t steps[most_axes] = {};    // bytes
   std::int64_t period = 1;               // the elements repeat after so many
   friend bool operator==(const Spread&, const Spread&) = default;
+
+  /// Calls f(offset, elements) for the rows, or parts of rows, of the results [first, first + n).
+  /// The offset of a part in the value is in bytes.
+  template <class F>
+  void for_each_row(std::int64_t first, std::int64_t n, const F& f) const {
+    std::int64_t position[most_axes] = {}, offset = 0;
+    for (int axis = 0; axis < rank; first /= lengths[axis++]) {
+      position[axis] = first % lengths[axis];
+      offset += position[axis] * steps[axis];
+    }
+    while (n > 0) {
+      const std::int64_t row = lengths[0] - position[0], now = row < n ? row : n;
+      f(offset, now);
+      n -= now;
+      offset -= position[0] * steps[0];
+      position[0] = 0;
+      for (int axis = 1; axis < rank; ++axis) {
+        offset += steps[axis];
+        if (++position[axis] < lengths[axis]) break;
+        offset -= lengths[axis] * steps[axis];
+        position[axis] = 0;
+      }
+    }
+  }
 };
 
 /// What runs programs.

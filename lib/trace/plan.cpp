@@ -361,6 +361,9 @@ void Planner::add_instruction(const Step& step, int segment, int at, Inputs inpu
     made.how = pass.how;
     made.elements = value(step.outputs[0]).layout.elements;
     made.how |= single_numbers(step);
+    for (const int input : from)
+      if (is_spread(input) && !copied_[static_cast<std::size_t>(input) - tree_.values.size()])
+        made.spread = static_cast<unsigned>(input) - static_cast<unsigned>(tree_.values.size()) + 1;
     if (into(step.outputs[0]) >= 0) made.how |= pass_adds;
   }
   if (made.kind == Instruction::Kind::kernel)

@@ -11,16 +11,18 @@ namespace reel::tracing {
 namespace {
 constexpr std::size_t most_passes = 256;
 constexpr std::int64_t least_elements = 8;
-/// The fewest passes that are faster as a group. Fewer elements than a tile are copied to one.
-std::size_t least_passes(std::int64_t elements) {
+/// The fewest passes that are faster as a group, which reads so many inputs. Fewer elements than a
+/// tile are copied to one.
+std::size_t least_passes(std::int64_t elements, std::size_t inputs) {
   if (elements >= 2 * block_elements) return 2;
-  return elements >= core_ops.add.on_cpu().tiles->stages->machine->tile ? 3 : 8;
+  return elements >= core_ops.add.on_cpu().tiles->stages->machine->tile ? 3 : 6 + 2 * inputs;
 }
 }  // namespace
 
 int Planner::end_of_group(const Segment& segment, int i) const {
   std::vector<int> made;
   std::int64_t elements = 0;
+  std::size_t inputs = 0;  // that the group does not make
   int end = i;
   for (; i < static_cast<int>(segment.steps.size()) && made.size() < most_passes; ++i) {
     const Step& step = segment.steps[static_cast<std::size_t>(i)];
@@ -34,10 +36,13 @@ int Planner::end_of_group(const Segment& segment, int i) const {
     if (own < least_elements || (!made.empty() && own != elements)) break;
     if (own < 2 * block_elements && !(pass_of(step) && is_stage(chained(step)))) break;
     elements = own;
+    for (const int input : step.inputs)
+      inputs += input >= 0 && value(input).layout.elements == own &&
+                !std::count(made.begin(), made.end(), root(input));
     made.push_back(step.outputs[0]);
     end = i + 1;
   }
-  return made.size() >= least_passes(elements) ? end : 0;
+  return made.size() >= least_passes(elements, inputs) ? end : 0;
 }
 
 void Planner::order_groups(Tree& tree) {
@@ -132,21 +137,35 @@ std::vector<int> Planner::inputs_in_group(const Step& step) const {
   return inputs;
 }
 
+bool Planner::reads_rows(const Step& step, std::size_t i) const {
+  constexpr std::int64_t least_row = 64;
+  for (std::size_t k = 0; k < step.inputs.size(); ++k)
+    if (k != i && step.inputs[k] >= 0 && needs_spread(step, k)) return false;
+  const Spread spread = spread_for(step, i);
+  return spread.lengths[0] >= least_row && spread.steps[0] == spread.size &&
+         spread.period > block_elements && !is_stage(chained(step));
+}
+
 std::int64_t Planner::add_spreads(int number, int first, int end, State& buffer) {
   first_spread_ = plan_.spreads.size();
   std::int64_t unit = 1;
   for (int i = first; i < end; ++i) {
     const Step& step = step_at(number, i);
-    if (!is_pass(step)) continue;
-    for (std::size_t k = 0; k < step.inputs.size(); ++k) {
-      if (step.inputs[k] < 0 || !needs_spread(step, k) || is_spread(inputs_in_group(step)[k]))
-        continue;
+    for (std::size_t k = 0; k < step.inputs.size() && is_pass(step); ++k) {
+      if (step.inputs[k] < 0 || !needs_spread(step, k)) continue;
       const Spread spread = spread_for(step, k);
+      if (!is_spread(inputs_in_group(step)[k])) {
+        plan_.spreads.push_back(spread);
+        plan_.places.push_back({ValuePlace::Kind::block});
+        copied_.push_back(false);
+      }
+      const auto found = static_cast<std::size_t>(inputs_in_group(step)[k]) - tree_.values.size();
+      if (copied_[found] || reads_rows(step, k)) continue;
+      copied_[found] = true;
       if (const std::int64_t both = std::lcm(unit, spread.period); both <= block_elements)
         unit = both;
-      plan_.spreads.push_back(spread);
       const auto bytes = static_cast<std::size_t>(block_elements * spread.size);
-      plan_.places.push_back({ValuePlace::Kind::block, buffer.free.take(bytes)});
+      plan_.places[tree_.values.size() + found].offset = buffer.free.take(bytes);
     }
   }
   return block_elements / unit * unit;
@@ -194,9 +213,10 @@ void Planner::plan_group(int number, int first, int end, State& state) {
   const bool in_blocks = parts.size() > 1 || first_spread_ < plan_.spreads.size();
   if (in_blocks) plan_.instructions.push_back({.kind = Instruction::Kind::blocks});
   for (std::size_t i = first_spread_; i < plan_.spreads.size(); ++i) {
+    if (!copied_[i]) continue;
     Instruction copy{.kind = Instruction::Kind::spread, .input_count = 1, .output_count = 1};
     copy.first = static_cast<unsigned>(plan_.operands.size());
-    copy.block = static_cast<unsigned>(i);
+    copy.spread = static_cast<unsigned>(i + 1);
     copy.how = block % plan_.spreads[i].period == 0;
     plan_.operands.insert(plan_.operands.end(), {plan_.spreads[i].value, value_of_spread(i)});
     plan_.instructions.push_back(copy);

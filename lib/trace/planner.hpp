@@ -128,16 +128,18 @@ class Planner {
   bool needs_spread(const Step& step, std::size_t i) const {
     return step.part == Part::value && !is_flat(value(step.inputs[i]).layout, step);
   }
-  bool is_spread(int v) const { return static_cast<std::size_t>(v) >= tree_.values.size(); }
+  bool is_spread(int v) const { return v >= static_cast<int>(tree_.values.size()); }
   int value_of_spread(std::size_t i) const { return static_cast<int>(tree_.values.size() + i); }
   Spread spread_for(const Step& step, std::size_t i) const {
     return spread_of(step.inputs[i], value(step.inputs[i]).layout,
                      value(step.outputs[0]).layout.shape);
   }
+  /// Whether a pass of a group reads this input row by row, where it is.
+  bool reads_rows(const Step& step, std::size_t i) const;
   /// The inputs of a step, or the copies of them that its group makes.
   std::vector<int> inputs_in_group(const Step& step) const;
-  /// Adds the copies that a group needs. Returns the length of its blocks, which short rows divide:
-  /// a copy of such rows serves all blocks.
+  /// Adds the spreads that a group needs. Returns the length of its blocks, which short rows
+  /// divide: a copy of such rows serves all blocks.
   std::int64_t add_spreads(int number, int first, int end, State& buffer);
 
   /// A part of a group: the passes of one program, or a single pass.
@@ -226,6 +228,7 @@ class Planner {
   const std::vector<char>& owned_;
   const Tree& tree_;
   const Lifetimes lifetimes_;
+  std::vector<char> copied_;      // of each spread: whether its group copies it
   std::size_t first_spread_ = 0;  // of the current group
   std::vector<int> into_;  // the value to whose memory this value is added; -1 if there is none
   std::vector<char> added_to_;  // whether another value is added to this value's memory

@@ -308,9 +308,16 @@ void Replay::execute_planned(std::span<const Instruction> calls, bool may_write)
                                     writes_in_place(calls[count], may_write)))
       ++count;
     if (count) {
-      PlannedGraph graph{calls.first(count),    plan_.operands.data(),   frame_->slots.data(),
-                         plan_.places.data(),   frame_->operands.data(), plan_.device,
-                         plan_.programs.data(), plan_.spreads.data(),    plan_.number};
+      PlannedGraph graph{calls.first(count),
+                         plan_.operands.data(),
+                         frame_->slots.data(),
+                         plan_.places.data(),
+                         frame_->operands.data(),
+                         plan_.device,
+                         plan_.programs.data(),
+                         plan_.spreads.data(),
+                         static_cast<int>(plan_.tree.values.size()),
+                         plan_.number};
       if (plan_.plans_draws) {
         graph.seed = seed_of(generator_);
         graph.position = position_;

@@ -49,7 +49,7 @@ class PlanCheck {
   };
 
   const Value& value(int i) const { return plan_.tree.values[static_cast<std::size_t>(i)]; }
-  bool is_spread(int i) const { return static_cast<std::size_t>(i) >= same_.size(); }
+  bool is_spread(int i) const { return i >= static_cast<int>(same_.size()); }
   int root(int i) const {
     if (is_spread(i)) return i;
     return same_[static_cast<std::size_t>(value(i).kind == Value::Kind::view ? value(i).number
@@ -116,7 +116,10 @@ class PlanCheck {
       default:
         break;
     }
-    for (unsigned i = 0; i < inputs; ++i) read(state, values[i]);
+    const bool by_rows = instruction.kind == Instruction::Kind::pass && instruction.spread;
+    for (unsigned i = 0; i < inputs; ++i)
+      read(state, by_rows && is_spread(values[i]) ? plan_.spreads[instruction.spread - 1].value
+                                                  : values[i]);
     for (unsigned i = 0; i < outputs; ++i) {
       if (instruction.kind == Instruction::Kind::update && values[inputs + outputs + i] >= 0)
         at(state, root(values[i])) = false;  // its memory takes the new value
