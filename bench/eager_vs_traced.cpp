@@ -70,11 +70,12 @@ void compare_by_hand(const std::string& name, const F& f, const Hand& by_hand, c
 }
 /// A step of training: it changes Variables.
 template <class F>
-void compare_steps(const std::string& name, F eager, F other) {
+void compare_steps(const std::string& name, F eager, F other,
+                   const detail::Function<void()>& by_hand = {}) {
   if (name.find(wanted) == std::string::npos) return;
   const auto traced = trace([&] { return other(); });
   row(
-      name, [&] { bench::keep(eager()); }, [&] { bench::keep(traced()); });
+      name, [&] { bench::keep(eager()); }, [&] { bench::keep(traced()); }, by_hand);
 }
 
 Tensor normal(std::initializer_list<std::int64_t> lengths) {
@@ -161,6 +162,20 @@ struct AdamByHand {
     second.assign(second * 0.999f + square(gradient) * 0.001f);
     weight.assign(weight - first * 0.01f / (sqrt(second.value()) + 1e-8f));
     return weight(0);
+  }
+};
+
+struct AdamInOneLoop {
+  explicit AdamInOneLoop(std::size_t n) : gradient(n, 0.5f), weight(n), first(n), second(n) {}
+  std::vector<float> gradient, weight, first, second;
+  void operator()() {
+#pragma GCC ivdep
+    for (std::size_t i = 0; i < gradient.size(); ++i) {
+      first[i] = first[i] * 0.9f + gradient[i] * 0.1f;
+      second[i] = second[i] * 0.999f + gradient[i] * gradient[i] * 0.001f;
+      weight[i] -= first[i] * 0.01f / (std::sqrt(second[i]) + 1e-8f);
+    }
+    bench::keep(weight);
   }
 };
 
@@ -301,7 +316,8 @@ void models() {
       "Transformer layer, 2x16x64", [layer](const Tensor& in) { return layer(in); },
       normal({2, 16, 64}));
   for (const std::int64_t n : {100, 10'000, 1'000'000})
-    compare_steps(fmt::format("Adam by hand, {}", n), AdamByHand(n), AdamByHand(n));
+    compare_steps(fmt::format("Adam by hand, {}", n), AdamByHand(n), AdamByHand(n),
+                  AdamInOneLoop(static_cast<std::size_t>(n)));
   using Adam = PerceptronStep<optim::Adam>;
   using Sgd = PerceptronStep<optim::SGD>;
   compare_steps("MLP 32-32-10, Adam step", Adam(8, 32, 32), Adam(8, 32, 32));

@@ -43,6 +43,7 @@ struct Instruction {
   };
   Kind kind;
   bool rest_cannot_fail = false;               // nothing that follows can fail or ask
+  bool shares = false;                         // an update: the Variable shares the fresh input 1
   Part part = Part::value;                     // of its op
   unsigned input_count = 0, output_count = 0;  // of blocks: instructions that follow; bytes of
                                                // buffer; of stages: passes that follow; 0

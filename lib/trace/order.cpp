@@ -74,6 +74,35 @@ class Order {
 };
 }  // namespace
 
+bool assigns_whole(const Tree& tree, const Step& step) {
+  if (!is_update(step) || !step.op->replaces) return false;
+  const Value& value = tree.values[static_cast<std::size_t>(step.inputs[1])];
+  return value.kind == Value::Kind::computed &&
+         value.layout == tree.values[static_cast<std::size_t>(step.inputs[0])].layout;
+}
+
+void delay_assignments(Tree& tree) {
+  for (Segment& segment : tree.segments)
+    for (auto next = segment.steps.rbegin(); next != segment.steps.rend();) {
+      const auto step = next++;
+      if (!assigns_whole(tree, *step)) continue;
+      const int variable = step->updated[0], assigned = step->outputs[0], source = step->inputs[1];
+      const auto views = [&](int v) {
+        const Value& value = tree.values[static_cast<std::size_t>(std::max(v, 0))];
+        return value.kind == Value::Kind::view && value.number == assigned;
+      };
+      const auto first = step.base();
+      const auto end = std::find_if(first, segment.steps.end(), [&](const Step& later) {
+        return later.user_code || later.op == &graph::gradient_op ||
+               std::any_of(later.outputs.begin(), later.outputs.end(), views) ||
+               std::count(later.updated.begin(), later.updated.end(), variable);
+      });
+      for (auto later = first; later != end; ++later)
+        std::replace(later->inputs.begin(), later->inputs.end(), assigned, source);
+      std::rotate(first - 1, first, end);
+    }
+}
+
 void put_updates_last(Tree& tree) {
   for (Segment& segment : tree.segments) {
     if (!segment.ends) continue;

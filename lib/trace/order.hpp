@@ -9,4 +9,12 @@ namespace reel::tracing {
 /// updates, and all that these steps need. It moves nothing over an update whose result it needs,
 /// or over user code, which may read Variables.
 void put_updates_last(Tree& tree);
+
+/// Whether an update replaces its Variable by a value that has the same layout.
+bool assigns_whole(const Tree& tree, const Step& step);
+
+/// Moves each assignment of a whole value behind the steps that follow it, up to the next update of
+/// its Variable, or up to user code. These steps read the assigned value instead of the Variable,
+/// so passes before and after the assignment can run together.
+void delay_assignments(Tree& tree);
 }  // namespace reel::tracing

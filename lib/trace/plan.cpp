@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "lib/trace/loop.hpp"
-#include "lib/trace/order.hpp"
 #include "lib/trace/planner.hpp"
 
 namespace reel::tracing {
@@ -75,6 +74,7 @@ void Planner::find_starts() {
 }
 
 void Planner::find_places() {
+  constexpr std::int64_t least_shared = 4096;  // bytes; a copy of less costs no more than memory
   plan_.places.resize(tree_.values.size());
   const Value* first = nullptr;
   for (std::size_t i = 0; i < tree_.values.size(); ++i) {
@@ -85,11 +85,16 @@ void Planner::find_places() {
         value.layout.device == plan_.device ? ValuePlace::Kind::scratch : ValuePlace::Kind::fresh;
   }
   for (const Segment& segment : tree_.segments) {
-    for (const Step& step : segment.steps)
+    for (const Step& step : segment.steps) {
+      if (assigns_whole(tree_, step) && on_cpu() &&
+          value(step.inputs[1]).layout.bytes() >= least_shared &&
+          place(step.inputs[1]).kind == ValuePlace::Kind::scratch)
+        place(step.inputs[1]).kind = ValuePlace::Kind::fresh;  // the Variable shares it
       if (!step.updated.empty() || step.user_code || step.loop)
         for (const int output : step.outputs)
           place(output).kind =
               step.updated.empty() ? ValuePlace::Kind::given : ValuePlace::Kind::variable;
+    }
     if (!segment.ends) continue;
     for (const int result : segment.results)
       if (result >= 0 && place(root(result)).kind == ValuePlace::Kind::scratch)
@@ -348,6 +353,8 @@ void Planner::add_instruction(const Step& step, int segment, int at, Inputs inpu
     made.elements = value(step.outputs[0]).layout.elements;
   } else if (!step.updated.empty()) {
     made.kind = Instruction::Kind::update;
+    made.shares = on_cpu() && assigns_whole(tree_, step) &&
+                  place(step.inputs[1]).kind == ValuePlace::Kind::fresh;
   } else if (step.user_code) {
     made.kind = Instruction::Kind::user;
   } else if (step.loop) {
@@ -417,6 +424,7 @@ std::uint64_t next_plan() {
 }  // namespace
 
 Plan::Plan(const Tree& t, const std::vector<char>& owned) : tree(t), number(next_plan()) {
+  delay_assignments(tree);
   put_updates_last(tree);
   Planner(*this, owned).order_groups(tree);
   Planner(*this, owned).run();

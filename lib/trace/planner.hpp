@@ -8,6 +8,7 @@
 #include "lib/table/entries.hpp"
 #include "lib/table/passes.hpp"
 #include "lib/trace/lifetimes.hpp"
+#include "lib/trace/order.hpp"
 #include "lib/trace/plan.hpp"
 #include "lib/trace/ranges.hpp"
 

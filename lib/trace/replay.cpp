@@ -353,6 +353,14 @@ bool Replay::writes_in_place(const Instruction& update, bool may_write) {
 void Replay::update(const Instruction& instruction, bool may_write) {
   const int* const values = plan_.operands.data() + instruction.first;
   const unsigned inputs = instruction.input_count, outputs = instruction.output_count;
+  if (instruction.shares) {
+    Tensor assigned = Access::share(slot(values[1]));
+    const int variable = values[3] < 0 ? ~values[3] : values[3];
+    std::swap(frame_->shadows[static_cast<std::size_t>(variable)], assigned);
+    slot_of(values[2]) = slot(values[1]);
+    if (assigned.defined()) frame_->kept.push_back(std::move(assigned));
+    return;
+  }
   const Body** const operands = frame_->operands.data();
   for (unsigned i = 0; i < inputs; ++i) operands[i] = slot(values[i]);
   auto** const places = const_cast<Body**>(operands + inputs);

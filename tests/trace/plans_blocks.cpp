@@ -147,4 +147,58 @@ TEST_CASE("long passes over values of one size run in blocks", "[cpu]") {
       "blocks(2, 8192), sigmoid!, multiply/2!, stages(2), multiply/2!, multiply!, kernel sum!, "
       "tanh!, kernel sum/1!, kernel sum!, allocate, add/3!; 40128");
 }
+
+TEST_CASE("passes run together over assignments of Variables", "[cpu]") {
+  Variable w("w", zeros({5'000})), m("m", zeros({5'000})), u("u", zeros({5'000}));
+  const auto check = [](const Traced& f, const std::string& wanted) {
+    CHECK(plan_of(f, {line(5'000)}) == wanted);
+  };
+  check(
+      [&](const List& v) {
+        m.assign(m * 0.9f + v[0]);
+        w.assign(w - m * 0.1f);
+        return List{};
+      },
+      "allocate, allocate, stages(4), multiply/2!, add!, multiply/2!, subtract!, update assign!, "
+      "update assign!; 0");
+  // A later update of the Variable reads it, and so does a view.
+  check(
+      [&](const List& v) {
+        m.assign(v[0] * 0.9f);
+        m.assign_add(v[0]);
+        w.assign(m * 0.1f);
+        return List{};
+      },
+      "allocate, multiply/2!, update assign!, update assign_add!, allocate, multiply/2!, update "
+      "assign!; 0");
+  check(
+      [&](const List& v) {
+        m.assign(v[0] * 0.9f);
+        return List{m.value().reshape({50, 100}) * 2.0f};
+      },
+      "allocate, multiply/2!, update assign!, view, view, allocate, multiply/2!; 0");
+}
+
+TEST_CASE("a Variable shares what is assigned to it, and keeps its value in later updates",
+          "[cpu]") {
+  Variable w("w", zeros({5'000})), u("u", zeros({5'000}));
+  const auto f = trace([&](Tensor x) {
+    const Tensor y = x * 2.0f + 1.0f, before = w.value();
+    w.assign(y);
+    u.assign(y);
+    w.assign_add(x);
+    return std::vector<Tensor>{y, before, w.value()};
+  });
+  const Tensor x = line(5'000);
+  for (int call = 0; call < 6; ++call) {
+    const Tensor wanted = x * 2.0f + 1.0f, old = w.value();
+    const auto got = f(x);
+    CHECK(equal(got[0], wanted));
+    CHECK(equal(got[1], old));
+    CHECK(equal(got[2], wanted + x));
+    CHECK(equal(w.value(), wanted + x));
+    CHECK(equal(u.value(), wanted));
+    w.assign(x * static_cast<float>(call));
+  }
+}
 }  // namespace reel::tests
