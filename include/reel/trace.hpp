@@ -520,8 +520,8 @@ class Traced<R(Args...)> {
 ///
 /// Some calls run eagerly, that is they run f itself: if f keeps state of its own, such as a
 /// counter or a running best; if a check has found that a constant has changed; and while several
-/// tapes outside of f record. Under one tape, a call is one op with the gradient of f. Throws what f
-/// throws.
+/// tapes outside of f record. Under one tape, a call is one op with the gradient of f. Throws what
+/// f throws.
 ///
 /// For a generic lambda or an overloaded function object, say the signature:
 /// `trace<Tensor(Tensor)>(f)`.

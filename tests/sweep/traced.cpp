@@ -45,7 +45,56 @@ Inputs gradients(const Sample& sample, const Inputs& inputs, bool second) {
   for (const Tensor& g : first) mixed = mixed + sum(g * g);
   return outer.gradient(mixed, GradientSources(sources), Unconnected::zero);
 }
+
+/// The gradients of a call of f, traced or not, under a tape.
+Inputs gradients_of_call(const auto& f, const Inputs& inputs) {
+  const Inputs sources = floating(inputs);
+  GradientTape tape;
+  for (const Tensor& x : sources) tape.watch(x);
+  const Tensor y = f(inputs);
+  return tape.gradient(y, GradientSources(sources), {weights_like(y), Unconnected::zero});
+}
+/// The op in each trip of a loop.
+Tensor in_loop(const Sample& sample, const Inputs& inputs, const Tensor& start) {
+  return repeat(2, start, [&](Tensor s, Tensor) { return s * 0.5 + sample.call(inputs); });
+}
 }  // namespace
+
+TEST_CASE("every op can be traced in a loop and under a tape") {
+  for (const Op* op : ops_and_composites()) {
+    if (op->updates || op->random || !op->gradient.differentiable) continue;
+    for (const Sample& sample : some_samples_of(*op, 1)) {
+      const std::string what = describe(*op, 0, sample);
+      const Tensor y = sample.call(sample.inputs);
+      if (floating(sample.inputs).empty() || !is_floating(y.dtype())) continue;
+      const Near near{1e-10, 1e-11};
+      check(
+          what + ", in a loop",
+          [&](Inputs x) {
+            const Inputs sources = floating(x);
+            GradientTape tape;
+            for (const Tensor& each : sources) tape.watch(each);
+            const Tensor last = in_loop(sample, x, zeros_like(y));
+            Inputs all = tape.gradient(last, GradientSources(sources),
+                                       {weights_like(last), Unconnected::zero});
+            all.push_back(last);
+            return all;
+          },
+          sample.inputs, near);
+      const auto f = [&](Inputs x) { return sample.call(x); };
+      const auto traced = trace<Tensor(Inputs)>(f, {.throw_on_difference = true});
+      for (int turn = 0; turn < 3; ++turn) {
+        INFO(what << " under a tape, call " << turn);
+        Inputs at;
+        for (const Tensor& x : sample.inputs) at.push_back(other(x, turn));
+        const Inputs got = gradients_of_call(traced, at), expected = gradients_of_call(f, at);
+        REQUIRE(got.size() == expected.size());
+        for (std::size_t i = 0; i < got.size(); ++i)
+          CHECK(difference(host_of(got[i]), host_of(expected[i]), near) == "");
+      }
+    }
+  }
+}
 
 TEST_CASE("every op, its gradient and its second gradient can be traced") {
   for (const Op* op : ops_and_composites()) {
