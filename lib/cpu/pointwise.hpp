@@ -67,7 +67,7 @@ template <bool slow, class T, class From, class Formula>
 std::int64_t run_vectors(const From& from, std::int64_t i, std::int64_t n, T* out,
                          const Formula& formula) {
   constexpr std::int64_t step = lanes<T>;
-  if constexpr (slow) {  // two long independent chains
+  if constexpr (slow || sizeof(T) == 8) {  // two long independent chains; small for double
     for (; i + 2 * step <= n; i += 2 * step) {
       const Vector<T> a = formula(from, i), b = formula(from, i + step);
       store(out + i, a);
@@ -193,6 +193,12 @@ inline constexpr bool is_slow = requires {
   F::slow;
 };
 
+/// Whether input 1 is a single number in most calls.
+template <class F>
+inline constexpr bool is_by_number = requires {
+  F::by_number;
+};
+
 template <class F, class T>
 void floating_tile(std::int64_t n, const void* const* inputs, unsigned how, void* output) {
   constexpr bool slow = is_slow<F>;
@@ -243,6 +249,22 @@ inline constexpr bool has_gradient<F, 1> = requires(const Rows<float, 5>& from) 
   F::d1(Saved<Rows<float, 5>>{from, 0});
 };
 
+/// Adds the results of a pass over arrays to the output. Gradients of double take it, as a second
+/// loop of each formula would be large.
+[[gnu::noinline]] inline void add_pieces(Tile tile, std::int64_t n, const void* const* values,
+                                         double* out) {
+  constexpr std::int64_t piece = 512;
+  alignas(64) double results[piece];
+  for (std::int64_t first = 0; first < n; first += piece) {
+    const std::int64_t now = n - first < piece ? n - first : piece;
+    const void* from[4];
+    for (int k = 0; k < 4; ++k)
+      from[k] = values[k] ? static_cast<const double*>(values[k]) + first : nullptr;
+    tile(now, from, 0, results);
+    for (std::int64_t i = 0; i < now; ++i) out[first + i] += results[i];
+  }
+}
+
 template <class F, int input, class T>
 void gradient_tile(std::int64_t n, const void* const* values, unsigned how, void* output) {
   constexpr bool slow = is_slow<F>;
@@ -253,14 +275,15 @@ void gradient_tile(std::int64_t n, const void* const* values, unsigned how, void
                       how & (in_pieces<slow> | pass_adds), output, size);
   const void* all[] = {values[0], values[1], values[2], values[3], adds ? output : nullptr};
   T* const out = static_cast<T*>(output);
-  if (adds)
-    run_arrays<slow>(all, n, out, [](const auto& from, std::int64_t i) {
+  if constexpr (sizeof(T) == sizeof(double)) {
+    if (adds) return add_pieces(gradient_tile<F, input, T>, n, values, out);
+  } else if (adds)
+    return run_arrays<slow>(all, n, out, [](const auto& from, std::int64_t i) {
       return Vector<T>(from.at(4, i) + gradient_at<F, input>(from, i));
     });
-  else
-    run_arrays<slow>(all, n, out, [](const auto& from, std::int64_t i) {
-      return Vector<T>(gradient_at<F, input>(from, i));
-    });
+  run_arrays<slow>(all, n, out, [](const auto& from, std::int64_t i) {
+    return Vector<T>(gradient_at<F, input>(from, i));
+  });
 }
 
 /// The type of elements in memory. Truth values are the bytes 0 and 1.
@@ -376,7 +399,8 @@ constexpr Tiles tiles_of() {
   tiles.slow = is_slow<F>;
   if constexpr (stage_functions<F>.value || stage_functions<F>.gradient[0])
     tiles.stages = &stage_functions<F>;
-  if constexpr (has_transposed_pass && computes<F> && is_binary<F> && !is_slow<F>)
+  if constexpr (has_transposed_pass && computes<F> && is_binary<F> && !is_slow<F> &&
+                !is_by_number<F>)
     tiles.transposed = transposed_pass<F>;
   return tiles;
 }

@@ -38,6 +38,7 @@ struct Tanh {
 struct LeakyRelu {
   static constexpr const char* name = "leaky_relu";
   static constexpr Domain domain = Domain::floating;
+  static constexpr bool by_number = true;
   constexpr auto operator()(auto x, auto slope) const {
     return math::select(x > 0, x, slope * below(x));
   }

@@ -102,6 +102,7 @@ struct Power {
 struct ClipBelow {
   static constexpr const char* name = "clip_below";
   static constexpr Domain domain = Domain::everything;
+  static constexpr bool by_number = true;
   constexpr auto operator()(auto x, auto low) const { return math::select(x < low, low, x); }
   static constexpr auto d0(auto g) { return math::select(g.x() < g.y(), 0.f, g.dy()); }
   static constexpr auto d1(auto g) { return math::select(g.x() < g.y(), g.dy(), 0.f); }
@@ -109,6 +110,7 @@ struct ClipBelow {
 struct ClipAbove {
   static constexpr const char* name = "clip_above";
   static constexpr Domain domain = Domain::everything;
+  static constexpr bool by_number = true;
   constexpr auto operator()(auto x, auto high) const { return math::select(x > high, high, x); }
   static constexpr auto d0(auto g) { return math::select(g.x() > g.y(), 0.f, g.dy()); }
   static constexpr auto d1(auto g) { return math::select(g.x() > g.y(), g.dy(), 0.f); }

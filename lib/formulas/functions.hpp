@@ -177,8 +177,8 @@ template <class... F>
 struct List {};
 
 // A formula may say `wraps` (integers are computed without a sign, so that they wrap around) and
-// `slow` (its loops are not worth unrolling); a slow one may say `quick_slope` (its gradient is not
-// slow).
+// `slow` (its loops are not worth unrolling), `quick_slope` (its gradient is not slow, although it
+// is) and `by_number` (input 1 is a single number in most calls).
 // A gradient formula sees g.dy(), g.x(), g.y() (of two inputs) and g.out(); it is d0 for the first
 // input, d1 for the second. What it reads of x, y and out is kept alive for it: see
 // lib/ops/pointwise.hpp.
