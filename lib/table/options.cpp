@@ -43,6 +43,9 @@ void print_option(std::string& out, const Attributes& value) {
   }
   out += "}";
 }
+void add_numbers(std::vector<std::int64_t*>& out, std::int64_t* first, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) out.push_back(first + i);
+}
 
 std::string to_string(OptionsView options) {
   std::string text;

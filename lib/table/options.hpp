@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include <reel/device.hpp>
 #include <reel/op.hpp>
@@ -21,6 +22,7 @@ void print_option(std::string& out, const Shape& value);
 void print_option(std::string& out, Device value);
 void print_option(std::string& out, const Axes& value);
 void print_option(std::string& out, const Attributes& value);
+void add_numbers(std::vector<std::int64_t*>& out, std::int64_t* first, std::size_t count);
 
 struct OptionsType {
   std::size_t size;
@@ -28,6 +30,8 @@ struct OptionsType {
   void (*destroy)(void* options);  // null where there is nothing to do
   bool (*equal)(const void* a, const void* b);
   void (*print)(std::string& out, const void* options);  // ", axis=1, keepdims=0"
+  /// Lists the whole numbers: those of shapes, too.
+  void (*numbers)(void* options, std::vector<std::int64_t*>& out);
 };
 
 namespace detail {
@@ -44,6 +48,14 @@ void print_options(std::string& out, const void* options) {
         else
           print_option(out, member);
       });
+}
+template <class T>
+void list_numbers(void* options, std::vector<std::int64_t*>& out) {
+  static_cast<T*>(options)->fields([&](std::string_view, auto& member) {
+    using M = std::remove_cvref_t<decltype(member)>;
+    if constexpr (std::is_same_v<M, std::int64_t>) add_numbers(out, &member, 1);
+    if constexpr (std::is_same_v<M, Shape>) add_numbers(out, member.data(), member.rank());
+  });
 }
 /// By members, unless T has an operator of its own.
 template <class T>
@@ -63,10 +75,13 @@ bool equal_options(const void* first, const void* second) {
 
 template <class T>
 inline constexpr OptionsType options_type = {
-    sizeof(T), [](void* to, const void* from) { new (to) T(*static_cast<const T*>(from)); },
+    sizeof(T),
+    [](void* to, const void* from) { new (to) T(*static_cast<const T*>(from)); },
     std::is_trivially_destructible_v<T> ? static_cast<void (*)(void*)>(nullptr)
                                         : [](void* options) { static_cast<T*>(options)->~T(); },
-    detail::equal_options<T>, detail::print_options<T>};
+    detail::equal_options<T>,
+    detail::print_options<T>,
+    detail::list_numbers<T>};
 
 /// Options inside the gate: their type and their address.
 struct OptionsView {

@@ -7,6 +7,7 @@
 
 #include "lib/pool/process.hpp"
 #include "lib/trace/check.hpp"
+#include "lib/trace/derive.hpp"
 
 namespace reel::detail {
 namespace {
@@ -145,6 +146,12 @@ void TraceEntry::run_eagerly(std::string why) {
   eager = true;
 }
 
+bool TraceEntry::is_unchecked() const {
+  const Locked held(Lock::traces);
+  return std::any_of(tree.endings.begin(), tree.endings.end(),
+                     [](const auto& ending) { return ending && ending->derived; });
+}
+
 bool TraceEntry::skip(std::string why, bool by_chance) {
   const Locked held(Lock::traces);
   trouble = std::move(why);
@@ -159,6 +166,8 @@ void TraceEntry::forget(std::string why) {
   Retired older;
   const Locked held(Lock::traces);
   trouble = std::move(why);
+  derived = 0;
+  derived_from.clear();
   std::swap(tree, dropped);
   older.plan = plan.exchange(nullptr, std::memory_order_acq_rel);
 }
@@ -181,7 +190,9 @@ TraceEntry* TraceBook::find_or_add(const Key& key, std::uint64_t hash, std::uint
                                    const std::vector<const Tensor*>& tensors) {
   const Locked held(Lock::traces);
   if (TraceEntry* found = find(key, hash)) return found;
-  if (full() || (unused.load(std::memory_order_relaxed) >= most_unused && is_new(hash)))
+  if (full()) return nullptr;
+  Derived derived = derive(*this, key);
+  if (!derived.plan && unused.load(std::memory_order_relaxed) >= most_unused && is_new(hash))
     return nullptr;
   if (int& count = listed[rest]; !reads.empty() && (count > most_listed || ++count > most_listed))
     return nullptr;
@@ -192,6 +203,13 @@ TraceEntry* TraceBook::find_or_add(const Key& key, std::uint64_t hash, std::uint
   for (const Tensor* tensor : tensors) made->tensors.push_back(*tensor);
   made->trouble = state;
   made->eager = !state.empty();
+  if (derived.plan) {
+    made->derived = derived.tree.paths;
+    made->derived_from = std::move(derived.names);
+    made->tree = std::move(derived.tree);
+    made->plan = derived.plan.get();
+    made->plans.push_back(std::move(derived.plan));
+  }
   auto& bucket = buckets[hash % 64];
   made->next = bucket.load(std::memory_order_relaxed);
   bucket.store(made.get(), std::memory_order_release);
@@ -223,13 +241,6 @@ std::string TraceBook::describe(TraceEntry& entry, const std::vector<ArgumentTex
     if (!arguments[i].path.empty() && ++alike[words(i)] == alike_signatures && found.empty())
       found = arguments[i].path;
   return found;
-}
-
-template <class Visit>
-void TraceBook::for_each(const Visit& visit) const {
-  for (const auto& bucket : buckets)
-    for (TraceEntry* entry = bucket.load(std::memory_order_acquire); entry; entry = entry->next)
-      visit(*entry);
 }
 
 bool TraceBook::state_changed(TraceEntry& changed, const std::string& why, bool certain,
@@ -284,6 +295,7 @@ std::string TraceBook::explain() const {
   for_each([&](const TraceEntry& entry) {
     const Locked held(Lock::traces);
     out += entry.signature + "\n";
+    if (entry.derived) out += "  made from " + entry.derived_from + "\n";
     if (entry.tree.paths) explain_tree(entry.tree, out);
     if (entry.eager)
       out += "  runs eagerly: " + entry.trouble + "\n";
@@ -333,7 +345,7 @@ std::size_t Traces::count() const {
   std::size_t paths = 0;
   book_->for_each([&](const TraceEntry& entry) {
     const Locked held(Lock::traces);
-    paths += entry.tree.paths;
+    paths += entry.tree.paths - entry.derived;
   });
   return paths;
 }

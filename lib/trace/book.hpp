@@ -18,6 +18,8 @@
 namespace reel::detail {
 using Key = std::vector<std::uint64_t>;
 std::uint64_t hash_of(const Key& key);
+/// The upper half of the word before the lengths of a tensor. The second byte is their number.
+constexpr std::uint64_t tensor_word = std::uint64_t{0x7e4502} << 40;
 
 /// The description of one argument of a signature. A number has a path.
 struct ArgumentText {
@@ -41,6 +43,8 @@ struct TraceEntry {
   // kept, as other threads may still run an older plan
   std::vector<std::unique_ptr<tracing::Plan>> plans;
   std::string signature, trouble;
+  std::size_t derived = 0;   // paths that were made from those of two other signatures
+  std::string derived_from;  // their names
   int failures = 0;
   struct {  // what the last run changed behind a pointer, and how many runs in a row changed it
     std::uintptr_t at = 0;
@@ -63,6 +67,8 @@ struct TraceEntry {
   /// Drops what was captured, because it is no longer valid.
   void forget(std::string why);
   void run_eagerly(std::string why);
+  /// Whether a path was made from those of other signatures, and no run has checked it yet.
+  bool is_unchecked() const;
 };
 
 struct TraceBook {
@@ -86,8 +92,10 @@ struct TraceBook {
   std::vector<std::uint64_t> seen;  // hashes of signatures that were not captured, by themselves
   std::unordered_map<std::string, int> alike;  // signatures by the rest without one number
   std::unordered_map<std::uint64_t, int>
-      listed;         // signatures by the rest without what reads() lists
-  std::string state;  // the state that the function keeps: all signatures run eagerly then
+      listed;           // signatures by the rest without what reads() lists
+  std::string state;    // the state that the function keeps: all signatures run eagerly then
+  int differences = 0;  // derived signatures that a check has refused
+  static constexpr int most_differences = 3;
 
   ~TraceBook();
   TraceEntry* find(const Key& key, std::uint64_t hash) const;
@@ -121,6 +129,10 @@ struct TraceBook {
                      const std::optional<tracing::RunChange>& change);
   std::string explain() const;
   template <class Visit>
-  void for_each(const Visit& visit) const;
+  void for_each(const Visit& visit) const {
+    for (const auto& bucket : buckets)
+      for (TraceEntry* entry = bucket.load(std::memory_order_acquire); entry; entry = entry->next)
+        visit(*entry);
+  }
 };
 }  // namespace reel::detail

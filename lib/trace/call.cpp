@@ -122,15 +122,6 @@ bool can_capture(TraceProgress& call) {
   return false;
 }
 
-/// The current content of the function's captured variables.
-std::unique_ptr<tracing::CapturedWords> captured_words(const TraceProgress& call,
-                                                       const tracing::CapturedWatch& known) {
-  const TraceBook& book = *call.book;
-  return std::make_unique<tracing::CapturedWords>(
-      book.function, call.state, known.ignored(),
-      tracing::CapturedWords::Compares{book.reads.empty(), !known.tolerates_fields()});
-}
-
 /// Says where replays compare less than they do elsewhere: once for each function, and once for a
 /// line that makes many functions.
 void tell_unread(TraceProgress& call, int number) {
@@ -150,23 +141,26 @@ void tell_unread(TraceProgress& call, int number) {
       call.caller.file ? call.caller.file : "?", call.caller.line, what.c_str());
 }
 
-void finish_capture(TraceProgress& call, const std::string& changed_read) {
-  call.scope.reset();
-  const StateFound found = find_state(call, changed_read);
-  tracing::Capture path = call.tracer->finish(call.results);
-  if (found.kind >= StateFound::Kind::state) return refuse(call, found);
-  if (!can_capture(call)) return;
-  path.result = std::move(call.result);
-  path.sources = call.taped.sources;
-  if (call.marked_reads != Context::here().marked_reads)
-    return;  // a replay would not pass marks on
+tracing::Difference add_path(TraceProgress& call, const tracing::Capture& path) {
   std::unique_ptr<tracing::CapturedWords> captured;
   if (call.book->options.verify > 0) {
     captured = captured_words(call, tracing::CapturedWatch());
     tell_unread(call, captured->unread());
   }
-  const auto difference = call.entry->publish(path, call.number, std::move(captured),
-                                              spare.get().calls > 1, call.book->shared);
+  return call.entry->publish(path, call.number, std::move(captured), spare.get().calls > 1,
+                             call.book->shared);
+}
+
+void publish(TraceProgress& call, tracing::Capture path) {
+  path.result = std::move(call.result);
+  path.sources = call.taped.sources;
+  if (call.marked_reads != Context::here().marked_reads)
+    return;  // a replay would not pass marks on
+  tracing::Difference difference = add_path(call, path);
+  if (difference && call.entry->is_unchecked()) {
+    capture_by_itself(call, difference);
+    difference = add_path(call, path);
+  }
   if (difference.is_chance) {
     if (call.entry->skip("what its loops read differs from call to call", true))
       warn(call, "what its loops read differs from call to call");
@@ -181,22 +175,13 @@ void finish_capture(TraceProgress& call, const std::string& changed_read) {
   if (call.entry->use.compare_exchange_strong(none, TraceEntry::Use::captured)) ++call.book->unused;
 }
 
-tracing::Difference compare(const TraceProgress& call, const tracing::Capture& path) {
-  if (tracing::Difference difference = call.entry->difference(path)) return difference;
-  if (call.differs) return {"plain value in its result", "the captured value", "another value"};
-  if (call.results.size() != call.expected.size())
-    return {"number of tensors in its result", std::to_string(call.expected.size()),
-            std::to_string(call.results.size())};
-  std::vector<tracing::Compared> pairs;
-  for (std::size_t i = 0; i < call.results.size(); ++i)
-    pairs.push_back({"result " + std::to_string(i), call.expected[i], call.results[i]});
-  for (const auto& [variable, value] : call.assigned)
-    pairs.push_back({"Variable \"" + variable.name() + "\"", value, Access::cell(variable).value});
-  if (tracing::Difference difference = tracing::compare(pairs)) return difference;
-  const std::uint64_t position = position_of(current_generator());
-  if (position == call.position) return {};
-  return {"position of the generator of random numbers", std::to_string(call.position),
-          std::to_string(position)};
+void finish_capture(TraceProgress& call, const std::string& changed_read) {
+  call.scope.reset();
+  const StateFound found = find_state(call, changed_read);
+  tracing::Capture path = call.tracer->finish(call.results);
+  if (found.kind >= StateFound::Kind::state) return refuse(call, found);
+  if (!can_capture(call)) return;
+  publish(call, std::move(path));
 }
 
 /// Handles a change of captured variables that did not change the results. True if they change so
@@ -228,10 +213,16 @@ void finish_verification(TraceProgress& call, const std::string& changed_read) {
   if (!can_capture(call)) return;
   if (call.entry->plan.load(std::memory_order_acquire) != call.plan) return;  // of another thread
   if (const tracing::Difference difference = compare(call, path)) {
-    if (!difference.is_chance) report(call, difference);
-    return;
+    if (difference.is_chance) return;
+    if (!call.ending->derived) return report(call, difference);
+    capture_by_itself(call, difference);
+    return publish(call, path);
   }
   call.ending->last_good = call.number;
+  if (call.ending->derived.exchange(false)) {
+    watch_captured(call);
+    if (!call.scheduled) return;
+  }
   const bool renewed = !call.scheduled || !call.changes.empty();
   if (renewed && tolerate_changes(call)) return;
   if (!call.scheduled) return;
@@ -508,14 +499,18 @@ Tensor TraceCall::take_result(std::size_t i) {
 void TraceCall::add_result(const Tensor& x) {
   if (progress_->doing != Doing::eager) progress_->results.push_back(x);
 }
-bool TraceCall::captures() const { return progress_->doing == Doing::capturing; }
+bool TraceCall::captures() const {
+  return progress_->doing == Doing::capturing ||
+         (progress_->doing == Doing::verifying && progress_->ending->derived);
+}
 const void* TraceCall::checked_against() const {
   return progress_->doing == Doing::verifying ? progress_->ending->result->object : nullptr;
 }
 void TraceCall::differs() { progress_->differs = true; }
-void TraceCall::keep_result(void* copy, void (*free)(void*)) {
+void TraceCall::keep_result(void* copy, void (*free)(void*),
+                            bool (*equal)(const void*, const void*)) {
   std::unique_ptr<void, void (*)(void*)> owned(copy, free);
-  progress_->result = std::make_shared<tracing::KeptResult>(copy, free);
+  progress_->result = std::make_shared<tracing::KeptResult>(copy, free, equal);
   owned.release();
 }
 void TraceCall::keep_nothing() { progress_->result_shared = true; }

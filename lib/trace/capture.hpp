@@ -31,7 +31,9 @@ inline bool draws(const Step& step) { return step.op && step.op->random; }
 struct KeptResult {
   void* object;
   void (*free)(void*);
-  KeptResult(void* o, void (*f)(void*)) : object(o), free(f) {}
+  bool (*equal)(const void* a, const void* b);  // whether two have the same plain values
+  KeptResult(void* o, void (*f)(void*), bool (*e)(const void*, const void*))
+      : object(o), free(f), equal(e) {}
   KeptResult(const KeptResult&) = delete;
   KeptResult& operator=(const KeptResult&) = delete;
   ~KeptResult() { free(object); }

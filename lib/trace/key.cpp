@@ -30,7 +30,7 @@ void TraceCall::add_tensor(std::string_view path, Tensor& x) {
   const Body* body = Access::body(x);
   if (!path.empty()) key.push_back(hash_of(path));
   if (!body) return key.push_back(~std::uint64_t{1});
-  key.push_back(static_cast<std::uint64_t>(body->dtype) | body->shape.rank() << 8 |
+  key.push_back(tensor_word | static_cast<std::uint64_t>(body->dtype) | body->shape.rank() << 8 |
                 std::uint64_t{body->device_kind} << 16 |
                 std::uint64_t{static_cast<std::uint8_t>(body->device_index)} << 24);
   for (const std::int64_t length : body->shape) key.push_back(static_cast<std::uint64_t>(length));

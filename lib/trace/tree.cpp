@@ -19,7 +19,8 @@ Tensor in_order(const Tensor& x) {
   const Tensor host = on_host(x);
   return Access::body(host)->contiguous ? host : contiguous_copy(*Access::body(host));
 }
-/// Compares constants of the same layout.
+}  // namespace
+
 bool same_elements(const Tensor& a, const Tensor& b) {
   if (Access::body(a)->data == Access::body(b)->data) return true;
   const Tensor x = in_order(a), y = in_order(b);
@@ -27,6 +28,7 @@ bool same_elements(const Tensor& a, const Tensor& b) {
                       static_cast<std::size_t>(Access::body(x)->bytes()));
 }
 
+namespace {
 std::int64_t first_other_element(const Tensor& a, const Tensor& b) {
   const Tensor x = in_order(a), y = in_order(b);
   const Body &p = *Access::body(x), &q = *Access::body(y);

@@ -21,6 +21,8 @@ struct Ending : std::enable_shared_from_this<Ending> {
   std::atomic<int> checks = 0;               // checks that found no difference
   std::atomic<std::uint64_t> last_good = 0;  // the last call that was captured or checked
   CapturedWatch captured;
+  /// Whether the path was made from those of two other signatures, and no run has checked it yet.
+  std::atomic<bool> derived = false;
   std::vector<detail::TapedSource> sources;  // of a gradient, whose results are the last ones
 };
 
@@ -54,5 +56,7 @@ struct Tree : graph::Graph {
   const std::shared_ptr<Ending>& ending() const { return endings.back(); }
 };
 
+/// Compares constants of the same layout.
+bool same_elements(const Tensor& a, const Tensor& b);
 using graph::element_text;
 }  // namespace reel::tracing
