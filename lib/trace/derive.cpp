@@ -474,6 +474,7 @@ class Deriver {
       ending->sources = x.sources;
       ending->until_check = !all_ways_;  // 0 in the trip of a loop
       ending->derived = !all_ways_;
+      ending->checks = !all_ways_;  // the captured paths were checked
       ++made_.paths;
     } else {
       if (a.question.read != b.question.read || !meet_all(a.question.inputs, b.question.inputs))
