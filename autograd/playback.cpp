@@ -60,6 +60,10 @@ bool wants_ops(const Context& context) {
     if (!each->takes_gradients()) return true;
   return false;
 }
+/// See Playback::watched_.
+std::uint8_t watchers_of(const Context& context) {
+  return static_cast<std::uint8_t>(wants_ops(context) | (context.mode & observed ? 2 : 0));
+}
 }  // namespace
 
 Playback::Playback(Context& context, ResultMarks& marks, std::uint64_t tape, std::uint32_t start,
@@ -72,7 +76,7 @@ Playback::Playback(Context& context, ResultMarks& marks, std::uint64_t tape, std
       first_value_((*context.reel)[start].first_value),
       played_(target + 1),
       keeps_saved_(keeps_saved),
-      listened_(context.mode && wants_ops(context)),
+      watched_(context.mode ? watchers_of(context) : 0),
       caller_(context.site_of(caller)) {
   const Record& last = (*context.reel)[target];
   slots_.resize(last.first_value + static_cast<std::uint32_t>(last.output_count()) - first_value_);
@@ -210,13 +214,21 @@ bool Playback::add_product(Tensor& slot, const Body& a, Transposed a_transposed,
   Body* output = Access::body(adds ? slot : made);
   const GateCall call{core_ops.matmul, inputs, 2,       {},          context_.site,
                       &output,         1,      nullptr, Part::value, adds};
+  // Observers read a transposed matrix as one that is not row-major; the kernel reads the strides.
+  const auto order = [&] {
+    for (Body* view : {&x, &y}) view->contiguous = is_row_major(view->shape, view->strides);
+  };
   if (context_.mode) [[unlikely]] {
     for (Body* view : {&x, &y}) view->references = 1, view->owner = nullptr;
+    order();
     tell_begin(context_, call);
+    x.contiguous = a.contiguous, y.contiguous = b.contiguous;
   }
   run_on_host(core_ops.matmul, {}, {inputs, &output, nullptr, 2, 1, adds}, context_.site);
-  if (context_.mode) [[unlikely]]
+  if (context_.mode) [[unlikely]] {
+    order();
     tell_end(context_, call);
+  }
   if (!adds) add(slot, std::move(made));
   return true;
 }
@@ -234,6 +246,11 @@ inline void Playback::find_wanted(const Record& record) {
   fresh_ = fresh;
 }
 
+/// Observers that began before the pass are told which record is played.
+void Playback::tell_record(const Record& record) {
+  if (context_.mode & observed) tell_played(context_, record, Access::body(dy_->gradient));
+}
+
 void Playback::play_record(Record& record) {
   dy_ = slot_of(record.first_value);
   const Body* given = nullptr;  // the gradient of the first output that has one
@@ -244,6 +261,8 @@ void Playback::play_record(Record& record) {
   }
   if (given) {
     context_.site = record.site();
+    if (watched_) [[unlikely]]
+      tell_record(record);
     find_wanted(record);
     const Op& op = *record.op;
     const Device device = device_of(*given);
@@ -278,7 +297,7 @@ inline void Playback::let_go(Record& record) {
 bool Playback::play_alike(Record& record) {
   const Op& op = *record.op;
   Slot& slot = slots_[record.first_value - first_value_];
-  if (listened() || !op.gradient.fused || slot.deferred || slot.aside || !slot.gradient.defined())
+  if (watched_ || !op.gradient.fused || slot.deferred || slot.aside || !slot.gradient.defined())
     return false;
   const Body& given = *Access::body(slot.gradient);
   if (given.dtype != record.outputs[0].dtype || !on_cpu(given)) return false;

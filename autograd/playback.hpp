@@ -83,7 +83,7 @@ class Playback {
   [[gnu::cold]] void require_no_request(const Record& record, int input);
   const Tensor& dy(int output) const { return dy_[output].gradient; }
   /// Whether another tape, or an interceptor that does not take gradients, must see ops.
-  bool listened() const { return listened_; }
+  bool listened() const { return watched_ & 1; }
   /// Notes that a gradient function has returned x.
   void use(const Record& record, int input, const Tensor& x) {
     if (context_.is_watchful())
@@ -153,6 +153,7 @@ class Playback {
   }
   void find_wanted(const Record& record);
   void play_records(std::uint32_t end);
+  [[gnu::cold, gnu::noinline]] void tell_record(const Record& record);
   void play_record(Record& record);
   bool play_alike(Record& record);
   void let_go(Record& record);
@@ -171,7 +172,9 @@ class Playback {
   std::uint64_t tape_;
   std::uint32_t start_, target_, first_value_;
   std::uint32_t played_;  // the last record that was
-  bool keeps_saved_, listened_, at_once_ = false;
+  bool keeps_saved_;
+  std::uint8_t watched_;  // 1: listened(); 2: an observer watches
+  bool at_once_ = false;
   bool only_played_ = false;  // no other code has run since an observer was told of a kernel
   Caller caller_;
   // The inputs of the current record whose gradients are still to be computed, a bit for each (bit

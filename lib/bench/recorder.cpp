@@ -36,7 +36,7 @@ struct Bytes {
     const std::int64_t bytes = output->bytes();
     moved += bytes;
     large |= output->large_class != 0;
-    bool own = !output->owner && !(call.accumulates >> std::min(i, 31) & 1);
+    bool own = !output->owner && !(call.accumulates >> std::min(i, 30) & 1);
     for (int k = 0; own && k < count; ++k) own = !inputs[k] || inputs[k]->data != output->data;
     if (own) made += bytes;
   }

@@ -21,6 +21,10 @@ struct GateCall {
   Part part = Part::value;   // another only for interceptors that take gradients, and observers
   unsigned accumulates = 0;  // bit i: adds to output i, which was made before; for observers
   bool follows = false;      // only code of the library has run since the event before this one
+
+  /// A bit of `accumulates`: a replay of a trace makes the call.
+  static constexpr unsigned of_replay = 1u << 31;
+  bool is_replayed() const { return accumulates & of_replay; }
 };
 
 struct CallView;

@@ -119,6 +119,9 @@ void tell_kernel(Context& context, const DeviceCall& call, bool begins) {
 void tell_recorded(Context& context, const Record& record) {
   tell(context, [&](Observer& each) { each.recorded(record); });
 }
+void tell_played(Context& context, const Record& record, const Body* dy) {
+  if (!only_times(context)) tell(context, [&](Observer& each) { each.record_played(record, dy); });
+}
 void tell_backward_begin(Context& context, const Body& target) {
   tell(context, [&](Observer& each) { each.backward_begins(target); });
 }

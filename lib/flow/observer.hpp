@@ -53,6 +53,10 @@ class Observer {
   /// A tape has a record of the last op now.
   virtual void recorded(const Record&) {}
 
+  /// The gradients of a record's inputs are about to be computed. `dy` is the gradient of its first
+  /// output, if that is complete, else null. For observers that began before the pass.
+  virtual void record_played(const Record&, const Body* /*dy*/) {}
+
   /// gradient() of a tape begins, and ends, `finished` unless it throws.
   virtual void backward_begins(const Body& /*target*/) {}
   virtual void backward_ends(bool /*finished*/) {}
@@ -141,6 +145,7 @@ inline bool only_times(const Context& context) {
 [[gnu::cold]] void tell_end(Context& context, const GateCall& call);
 [[gnu::cold]] void tell_kernel(Context& context, const DeviceCall& call, bool begins);
 [[gnu::cold]] void tell_recorded(Context& context, const Record& record);
+[[gnu::cold]] void tell_played(Context& context, const Record& record, const Body* dy);
 [[gnu::cold]] void tell_backward_begin(Context& context, const Body& target);
 /// Throws nothing if the backward pass has thrown.
 [[gnu::cold]] void tell_backward_end(Context& context, bool finished);

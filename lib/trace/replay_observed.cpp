@@ -21,7 +21,7 @@ struct Replay::ToldCall {
             static_cast<int>(outputs.size()),
             updated.empty() ? nullptr : updated.data(),
             instruction->part,
-            instruction->how};
+            instruction->how | GateCall::of_replay};
   }
 };
 

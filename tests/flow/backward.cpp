@@ -425,4 +425,30 @@ TEST_CASE("a gradient that is added in place is reported as an op of two inputs"
   CHECK(slope.to_vector<float>() == std::vector<float>{1, 1, 1});
   CHECK(seen.counts == std::vector<int>{2});
 }
+
+TEST_CASE("each record is told before its gradients, with the gradient of its output") {
+  struct Listener : Observer {
+    std::vector<std::string> told;
+    bool matrices_are_told = true;
+    void record_played(const Record& record, const Body* dy) override {
+      told.push_back(std::string(record.op->name) + (dy ? "" : " without"));
+    }
+    void op_ends(const GateCall& call) override {
+      for (int i = 0; i < call.input_count; ++i)
+        if (const Body* const x = call.inputs[i])
+          matrices_are_told &= x->contiguous == is_row_major(x->shape, x->strides);
+    }
+  };
+  const Variable w("w", random::normal({3, 4}));
+  const Tensor x = random::normal({2, 3});
+  Listener listener;
+  GradientTape tape;
+  const Tensor loss = sum(tanh(matmul(x, w)));
+  {
+    const ObserverScope scope(listener);
+    tape.gradient(loss, w);
+  }
+  CHECK(listener.told == std::vector<std::string>{"sum", "tanh", "matmul"});
+  CHECK(listener.matrices_are_told);
+}
 }  // namespace reel::tests

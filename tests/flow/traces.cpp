@@ -217,4 +217,20 @@ TEST_CASE("an observed replay tells the Variables that it reads and writes") {
   CHECK(equal(kept, full({3}, 13.0f)));
   CHECK(equal(set, full({3}, 2.0f)));
 }
+
+TEST_CASE("calls of a replay say so") {
+  struct Listener : Observer {
+    int replayed = 0, others = 0;
+    void op_ends(const GateCall& call) override { ++(call.is_replayed() ? replayed : others); }
+  };
+  auto f = trace([](Tensor x) { return sum(tanh(x)) * 2; });
+  f(ones({3}));
+  f(ones({3}));
+  Listener listener;
+  const ObserverScope scope(listener);
+  for (int i = 0; i < 20; ++i) f(ones({3}));
+  CHECK(listener.replayed > 0);
+  tanh(ones({3}));
+  CHECK(listener.others > 0);
+}
 }  // namespace reel::tests
