@@ -191,25 +191,6 @@ std::string path_text(Reel& reel, std::uint32_t start, const std::vector<bool>& 
   if (places.size() > most) text += fmt::format(" < {} more", places.size() - most);
   return text;
 }
-
-/// While it lives, the tape is inside gradient(). If a gradient function destroys the tape, it ends
-/// with the tape.
-struct Playing {
-  FlowReel& reel;
-  std::uint64_t tape;
-  bool outermost;
-  Playing(FlowReel& its_reel, std::uint64_t bit)
-      : reel(its_reel), tape(bit), outermost(!(reel.playing & bit)) {
-    reel.playing |= bit;
-  }
-  ~Playing() {
-    if (!outermost) return;
-    reel.playing &= ~tape;
-    if (!(reel.ended & tape)) return;
-    reel.ended &= ~tape;
-    close_tape(reel, tape);
-  }
-};
 }  // namespace
 
 std::string GradientTape::explain(Operand target, GradientSource source) try {

@@ -41,6 +41,25 @@ class PlaybackScope {
   bool names_;
 };
 
+/// While it lives, the tape is inside gradient(). If a gradient function destroys the tape, it ends
+/// with the tape.
+struct Playing {
+  FlowReel& reel;
+  std::uint64_t tape;
+  bool outermost;
+  Playing(FlowReel& its_reel, std::uint64_t bit)
+      : reel(its_reel), tape(bit), outermost(!(reel.playing & bit)) {
+    reel.playing |= bit;
+  }
+  ~Playing() {
+    if (!outermost) return;
+    reel.playing &= ~tape;
+    if (!(reel.ended & tape)) return;
+    reel.ended &= ~tape;
+    close_tape(reel, tape);
+  }
+};
+
 /// The target, or the tensor that a Redirect gives instead.
 inline Operand read_target(const Context& context, const Operand& x) {
   return context.mode & redirected ? Redirect::here(context)->read(x) : x;

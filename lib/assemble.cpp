@@ -10,6 +10,7 @@
 #include "lib/cpu/backend.hpp"
 #include "lib/cpu/install.hpp"
 #include "lib/cpu/kernels.hpp"
+#include "lib/debug/table.hpp"
 #include "lib/flow/context.hpp"
 #include "lib/flow/device.hpp"
 #include "lib/flow/error.hpp"
@@ -32,7 +33,11 @@ constinit const ErrorSource error_source = {
     .tell = tell_error,
 };
 constinit const ContextHooks context_hooks = {
-    .made = detail::profile_thread,
+    .made =
+        [](Context& context) noexcept {
+          detail::profile_thread(context);
+          debug_thread();
+        },
     .ended = detail::ProfileSession::context_ended,
 };
 constinit const CoreOps core_ops = {

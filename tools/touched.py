@@ -29,6 +29,7 @@ TABLE = {
     "cuda": ("", "emulator samples address races cuda"),
     "lib/tensor": ("autograd exhaustion far gate tensor trace", f"{LIBRARY} pages"),
     "lib/batch": ("batch", "sets address threads pages"),
+    "lib/debug": ("debug", "sets address pages"),
     "lib/nn": ("exhaustion nn trace", "sets emulator samples address pages peers"),
     "lib/optim": ("dist exhaustion nn trace", "sets emulator samples address pages peers"),
     "lib/dist": ("dist nn", "dist sets pages"),

@@ -35,7 +35,7 @@ LAYERS = [
     ["lib/gate"],
     ["lib/ops", "autograd", "lib/trace", "lib/cpu", "cuda"],
     ["lib/tensor"],
-    ["lib/batch"],
+    ["lib/batch", "lib/debug"],
 ]
 BELOW = {module: {below for rows in LAYERS[:row] for below in rows} for row, modules in enumerate(LAYERS)
          for module in modules}

@@ -14,8 +14,9 @@ NOT_OURS_TO_EXPORT = re.compile(r"\b(reel::|std::|__gnu_cxx::|fmt::|non-virtual 
 
 
 # A fork locks the mutexes of these files. Statics that are initialized when the library is loaded are always complete.
+# The debugger is used by one thread, and leaves the child of a fork alone.
 # A pipeline makes new locks in the child; a child must not use a World, which throws there.
-LISTS_MUTEXES = "lib/pool/process.", "lib/data/crew.", "lib/dist/watchdog.", "lib/dist/mpi/"
+LISTS_MUTEXES = "lib/pool/process.", "lib/data/crew.", "lib/dist/watchdog.", "lib/dist/mpi/", "lib/debug/"
 WAITS = re.compile(r"\bstd::\w*mutex\b|\bstd::condition_variable|\bcall_once\b|\bpthread_(mutex|cond|rwlock|once|atfork)")
 MADE_AT_LOAD = {"OpTable::the()::table", "assemble()::filled", "kernels::(anonymous namespace)::choice()::chosen"}
 ROOT = pathlib.Path(__file__).resolve().parents[2]

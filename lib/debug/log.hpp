@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A file with a line for each result, which reel-diff compares with another one.
+#pragma once
+#include <cstdio>
+
+#include "lib/debug/recorder.hpp"
+
+namespace reel::debugger {
+/// The first line of a log. The version changes with the columns.
+inline constexpr std::string_view log_title = "reel log 1";
+inline constexpr std::string_view log_columns =
+    "step\tnumber\top\tline\tdtype\tshape\tlow\thigh\tnorm\thash";
+
+class LogRecorder : public Recorder {
+ public:
+  LogRecorder(std::string_view path, const debug::LogOptions& options, Caller caller);
+  ~LogRecorder() override;
+  void noted(const Step& step, int node) override;
+
+ private:
+  std::string path_;
+  std::FILE* file_;
+  bool hash_;
+};
+}  // namespace reel::debugger

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Commands about lines of the program, time, memory, and steps.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+
+#include "lib/debug/interpreter.hpp"
+
+namespace reel::debugger {
+namespace {
+std::string_view last_part(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+}  // namespace
+
+void Interpreter::source(Words& words, Answer& answer) {
+  Step& step = looked();
+  std::string file;
+  unsigned line = 0;
+  if (words.size() > 1) {
+    const Target target = parse_target(words[1], recorder_);
+    if (target.kind != Target::Kind::line)
+      mistake("a line, as in: source model.cpp:12", "\"" + words[1] + "\"");
+    file = target.file;
+    line = target.line;
+  }
+  std::string path;
+  const int at = words.size() > 1 ? -1 : node_of("");
+  if (at >= 0) {
+    const Caller site = step.nodes[static_cast<std::size_t>(at)].site;
+    if (!site.file) mistake("a result with a line", "one that the library made");
+    path = site.file;
+    line = site.line;
+  }
+  for (const Node& node : step.nodes)
+    if (path.empty() && node.site.file &&
+        (file.empty() ? node.site.line == line
+                      : node.site.file == file || last_part(node.site.file) == file ||
+                            std::string_view(node.site.file).ends_with("/" + file)))
+      path = node.site.file;
+  if (path.empty())
+    mistake("a file of the step; `sources` lists them",
+            "\"" + (file.empty() ? words[1] : file) + "\"");
+  std::ifstream in(path);
+  if (!in)
+    mistake("a file that can be read", printable(path),
+            "Run the program in the folder where it was compiled");
+  const std::int64_t around = words.number(2, 5, 0);
+  std::map<unsigned, int> last;  // of each line: its last result
+  for (int i = 0; i < static_cast<int>(step.nodes.size()); ++i)
+    if (const Caller site = step.nodes[static_cast<std::size_t>(i)].site;
+        site.file && path == site.file)
+      last[site.line] = i;
+  std::string text;
+  for (unsigned n = 1; std::getline(in, text) && n <= line + static_cast<std::uint64_t>(around);
+       ++n) {
+    if (n + around < line) continue;
+    std::string shown = fmt::format("{}{:>5}  {}", n == line ? ">" : " ", n,
+                                    printable(std::string_view(text).substr(0, 160)));
+    if (const auto found = last.find(n); found != last.end()) {
+      Answer said;
+      say_node(found->second, said);
+      const std::string& about = said.lines[0];
+      const std::size_t place = about.find(" at ");
+      const std::size_t values = about.find(": ", place);
+      shown += "   // " + about.substr(0, place) +
+               (values == std::string::npos ? "" : about.substr(values));
+    }
+    answer.lines.push_back(shown);
+  }
+  if (answer.lines.empty())
+    mistake(fmt::format("a line of {}", printable(path)), fmt::format("{}", line));
+}
+void Interpreter::sources(Words&, Answer& answer) {
+  std::map<std::string, std::pair<int, std::int64_t>> files;
+  for (const Node& node : looked().nodes) {
+    auto& [count, time] = files[node.site.file ? printable(node.site.file) : "no line"];
+    ++count;
+    time += node.nanoseconds;
+  }
+  answer.columns = {"file", "results", "us"};
+  for (const auto& [file, sums] : files)
+    answer.rows.push_back({file, fmt::format("{}", sums.first),
+                           fmt::format("{:.1f}", static_cast<double>(sums.second) / 1e3)});
+}
+void Interpreter::times(Words& words, Answer& answer) {
+  const std::string by = words.from(1);
+  if (!by.empty() && by != "op" && by != "line") mistake("op or line", "\"" + by + "\"");
+  std::map<std::string, std::pair<int, std::int64_t>> sums;
+  std::int64_t all = 0;
+  for (const Node& node : looked().nodes) {
+    if (node.inner) continue;
+    auto& [count, time] = sums[by == "line" ? site_text(node.site) : name_of(node)];
+    ++count;
+    time += node.nanoseconds;
+    all += node.nanoseconds;
+  }
+  std::vector<std::pair<std::string, std::pair<int, std::int64_t>>> sorted(sums.begin(),
+                                                                           sums.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second.second > b.second.second; });
+  answer.columns = {by == "line" ? "line" : "op", "calls", "us", "%"};
+  for (const auto& [name, sum] : sorted) {
+    if (static_cast<std::int64_t>(answer.rows.size()) == rows_) break;
+    answer.rows.push_back({name, fmt::format("{}", sum.first),
+                           fmt::format("{:.1f}", static_cast<double>(sum.second) / 1e3),
+                           fmt::format("{:.1f}", all ? 100.0 * static_cast<double>(sum.second) /
+                                                           static_cast<double>(all)
+                                                     : 0.0)});
+  }
+}
+void Interpreter::memory(Words&, Answer& answer) {
+  Step& step = looked();
+  std::map<std::string, std::pair<int, std::int64_t>> sums;
+  for (const Node& node : step.nodes) {
+    if (node.inner || !node.updated.empty()) continue;
+    for (int k = 0; k < node.outputs; ++k) {
+      const Output& output = step.outputs[static_cast<std::size_t>(node.first_output + k)];
+      if (output.absent || !output.own_memory || (node.accumulates >> k & 1)) continue;
+      auto& [count, bytes] = sums[site_text(node.site) + " " + name_of(node)];
+      ++count;
+      bytes += elements_of(output.shape) * size_of(output.dtype);
+    }
+  }
+  std::vector<std::pair<std::string, std::pair<int, std::int64_t>>> sorted(sums.begin(),
+                                                                           sums.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second.second > b.second.second; });
+  const MemoryStatistics now = host->memory();
+  answer.lines.push_back(fmt::format(
+      "{} tensors are alive, {}; with copies of the debugger, at most {} for results",
+      now.live_tensors, bytes_text(now.live_bytes), bytes_text(recorder_.settings.bytes)));
+  answer.columns = {"line", "op", "results", "bytes"};
+  for (const auto& [name, sum] : sorted) {
+    if (static_cast<std::int64_t>(answer.rows.size()) == rows_) break;
+    const std::size_t space = name.find(' ', name.starts_with("no line") ? 3 : 0);
+    answer.rows.push_back({name.substr(0, space), name.substr(space + 1),
+                           fmt::format("{}", sum.first), fmt::format("{}", sum.second)});
+  }
+}
+void Interpreter::history(Words& words, Answer& answer) {
+  const std::string name = words.from(1);
+  if (name.empty()) {
+    answer.columns = {"step", "results", "values", "complete"};
+    for (const auto& step : recorder_.steps())
+      answer.rows.push_back({fmt::format("{}", step->number), fmt::format("{}", step->nodes.size()),
+                             bytes_text(step->bytes), step->complete ? "yes" : "no"});
+    answer.notes.push_back(fmt::format("config keep_steps {}", recorder_.settings.keep_steps));
+    return;
+  }
+  const Target target = parse_target(name, recorder_);
+  if (target.kind != Target::Kind::variable)
+    mistake("the name of a Variable; `variables` lists them", "\"" + name + "\"");
+  const auto& variables = recorder_.variables();
+  const int number =
+      static_cast<int>(std::find_if(variables.begin(), variables.end(),
+                                    [&](const auto& each) { return each.name == target.name; }) -
+                       variables.begin());
+  answer.columns = {"step", "norm", "norm of gradient", "norm of update"};
+  const int digits = static_cast<int>(digits_);
+  for (const auto& step : recorder_.steps()) {
+    std::vector<std::string> row = {fmt::format("{}", step->number), "", "", ""};
+    for (const Outside& outside : step->outsides)
+      if (outside.variable == number && outside.value && row[1].empty())
+        row[1] = number_text(statistics_of(*outside.value, Bounds::none).norm, digits);
+    for (const Complete& each : step->gradients)
+      if (each.variable == number) row[2] = number_text(each.statistics.norm, digits);
+    for (const Node& node : step->nodes)
+      for (std::size_t k = 0; k < node.updated.size(); ++k)
+        if (node.updated[k] == number &&
+            node.updated.size() <= static_cast<std::size_t>(node.inputs))
+          row[3] = number_text(recorder_.moved(*step, node, static_cast<int>(k)), digits);
+    answer.rows.push_back(std::move(row));
+  }
+}
+}  // namespace reel::debugger

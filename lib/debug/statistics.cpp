@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lib/debug/statistics.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace reel::debugger {
+namespace {
+// On x86-64 the loader chooses the wider registers, if the processor has them.
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
+#define REEL_WIDE [[gnu::target_clones("avx2", "default")]]
+#else
+#define REEL_WIDE
+#endif
+
+using Floats = float __attribute__((vector_size(32)));
+using Bits = std::int32_t __attribute__((vector_size(32)));
+// Of elements that lie anywhere.
+using SomeFloats = float __attribute__((vector_size(32), aligned(4), may_alias));
+using SomeBits = std::int32_t __attribute__((vector_size(32), aligned(4), may_alias));
+constexpr int lanes = 8;
+
+/// Whether no element has all bits of its exponent set. Adding the lowest of them then does not
+/// carry into the sign bit.
+REEL_WIDE bool all_finite(const float* x, std::int64_t n) {
+  Bits sums[4] = {};
+  std::int64_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    const auto* const some = reinterpret_cast<const SomeBits*>(x + i);
+    for (int k = 0; k < 4; ++k) sums[k] |= (some[k] & 0x7f800000) + 0x00800000;
+  }
+  for (; i + lanes <= n; i += lanes)
+    sums[0] |= (*reinterpret_cast<const SomeBits*>(x + i) & 0x7f800000) + 0x00800000;
+  std::int32_t any = 0;
+  for (; i < n; ++i) any |= static_cast<std::int32_t>(std::isfinite(x[i]) ? 0 : INT32_MIN);
+  const Bits all = sums[0] | sums[1] | sums[2] | sums[3];
+  for (int k = 0; k < lanes; ++k) any |= all[k];
+  return any >= 0;
+}
+
+struct Sums {
+  float low = INFINITY, high = -INFINITY;
+  double sum = 0, squares = 0;
+  std::int64_t zeros = 0;
+};
+/// Sums of short blocks are formed in float32, their sum in float64. They are finite only if all
+/// elements are.
+REEL_WIDE void add_floats(const float* x, std::int64_t n, Sums& all) {
+  constexpr std::int64_t block = 128;  // of vectors
+  Floats low = {}, high = {};
+  low += INFINITY;
+  high -= INFINITY;
+  std::int64_t i = 0;
+  while (i + lanes <= n) {
+    Floats sum = {}, squares = {};
+    Bits zeros = {};
+    const std::int64_t end = std::min(i + block * lanes, n);
+    for (; i + lanes <= end; i += lanes) {
+      const Floats each = *reinterpret_cast<const SomeFloats*>(x + i);
+      low = low < each ? low : each;
+      high = high > each ? high : each;
+      zeros -= each == 0;
+      sum += each;
+      squares += each * each;
+    }
+    for (int k = 0; k < lanes; ++k) {
+      all.zeros += zeros[k];
+      all.sum += static_cast<double>(sum[k]);
+      all.squares += static_cast<double>(squares[k]);
+    }
+  }
+  for (int k = 0; k < lanes && n >= lanes; ++k) {
+    all.low = std::min(all.low, low[k]);
+    all.high = std::max(all.high, high[k]);
+  }
+  for (; i < n; ++i) {
+    all.low = std::min(all.low, x[i]);
+    all.high = std::max(all.high, x[i]);
+    all.zeros += x[i] == 0;
+    all.sum += static_cast<double>(x[i]);
+    all.squares += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  }
+}
+/// Whether the sums are those of finite elements, and squares were neither too large nor too small.
+bool are_exact(const Sums& sums) {
+  return std::isfinite(sums.sum) && std::isfinite(sums.squares) &&
+         (sums.squares > 1e-28 || (sums.low == 0 && sums.high == 0));
+}
+template <class T>
+std::int64_t saturated_in(const T* x, std::int64_t n, Bounds bounds) {
+  const T low = bounds == Bounds::tanh ? T(-0.99) : T(0.01), high = T(0.99);
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < n; ++i) count += x[i] > high || x[i] < low;
+  return count;
+}
+std::int64_t saturated_in(const Body& body, Bounds bounds) {
+  if (body.dtype == DType::float32) return saturated_in(body.as<float>(), body.elements, bounds);
+  if (body.dtype == DType::float64) return saturated_in(body.as<double>(), body.elements, bounds);
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < body.elements; ++i) {
+    const double x = element(body, i);
+    count += saturated_in(&x, 1, bounds);
+  }
+  return count;
+}
+/// Calls f with the first element and the length of each row of float32 elements on the CPU that
+/// lie side by side. False: there are none.
+template <class F>
+bool each_row(const Body& body, const F& f) {
+  if (body.dtype != DType::float32 || !on_cpu(body) || body.elements == 0) return false;
+  if (body.contiguous) return f(body.as<float>(), body.elements), true;
+  const std::size_t rank = body.shape.rank();
+  const std::int64_t length = rank ? body.shape.data()[rank - 1] : 1;
+  if (rank < 2 || body.strides[rank - 1] != 1 || length < lanes) return false;
+  std::int64_t position[Shape::max_rank] = {};
+  for (std::int64_t row = 0; row < body.elements / length; ++row) {
+    std::int64_t place = 0;
+    for (std::size_t axis = 0; axis + 1 < rank; ++axis)
+      place += position[axis] * body.strides[axis];
+    f(body.as<float>() + place, length);
+    for (std::size_t axis = rank - 1; axis-- > 0;) {
+      if (++position[axis] < body.shape.data()[axis]) break;
+      position[axis] = 0;
+    }
+  }
+  return true;
+}
+/// Element by element, for all dtypes and for elements that are not finite.
+Statistics slow_statistics(const Body& body) {
+  Statistics found;
+  std::int64_t zeros = 0, numbers = 0;
+  double sum = 0, squares = 0;
+  for (std::int64_t i = 0; i < body.elements; ++i) {
+    const double x = element(body, i);
+    zeros += x == 0;
+    sum += x;
+    squares += x * x;
+    if (std::isnan(x)) {
+      ++found.nans;
+      continue;
+    }
+    found.infinities += std::isinf(x);
+    found.low = numbers ? std::min(found.low, x) : x;
+    found.high = numbers ? std::max(found.high, x) : x;
+    ++numbers;
+  }
+  const auto count = static_cast<double>(body.elements);
+  if (!numbers) found.low = found.high = body.elements ? NAN : 0;
+  found.elements = body.elements;
+  found.zeros = body.elements ? static_cast<double>(zeros) / count : 0;
+  found.mean = body.elements ? sum / count : 0;
+  found.norm = std::sqrt(squares);
+  return found;
+}
+}  // namespace
+
+Odd odd_of(const Body& body) {
+  if (!is_floating(body.dtype) || body.elements == 0) return {};
+  bool finite = true;
+  const bool known =
+      each_row(body, [&](const float* x, std::int64_t n) { finite = finite && all_finite(x, n); });
+  if (known && finite) return {};
+  if (!is_readable(body)) return odd_of(*copy_of(body));
+  Odd found;
+  for (std::int64_t i = 0; i < body.elements; ++i) {
+    const double x = element(body, i);
+    found.nan |= std::isnan(x);
+    found.infinity |= std::isinf(x);
+  }
+  return found;
+}
+
+Bounds bounds_of(std::string_view op) {
+  if (op == "tanh") return Bounds::tanh;
+  return op == "sigmoid" || op == "hard_sigmoid" ? Bounds::sigmoid : Bounds::none;
+}
+
+Statistics statistics_of(const Body& body, Bounds bounds) {
+  Sums sums;
+  const bool known =
+      each_row(body, [&](const float* x, std::int64_t n) { add_floats(x, n, sums); });
+  if (!is_readable(body) && !(known && are_exact(sums) && bounds == Bounds::none))
+    return statistics_of(*copy_of(body), bounds);
+  Statistics found;
+  if (!known || !are_exact(sums)) {
+    found = slow_statistics(body);
+  } else {
+    const auto count = static_cast<double>(body.elements);
+    found.elements = body.elements;
+    found.zeros = static_cast<double>(sums.zeros) / count;
+    found.low = static_cast<double>(sums.low);
+    found.high = static_cast<double>(sums.high);
+    found.mean = sums.sum / count;
+    found.norm = std::sqrt(sums.squares);
+  }
+  if (bounds != Bounds::none && body.elements)
+    found.saturated =
+        static_cast<double>(saturated_in(body, bounds)) / static_cast<double>(body.elements);
+  return found;
+}
+
+// A sum of a term for each 8 bytes, so that NumPy can compute it too: tools/torch_log.py.
+std::uint64_t hash_of(const Body& body) {
+  if (!is_readable(body)) return hash_of(*copy_of(body));
+  const auto bytes = static_cast<std::size_t>(body.bytes());
+  std::uint64_t sum = bytes;
+  const auto add = [&](std::size_t i, std::size_t count) {
+    std::uint64_t term = 0;
+    std::memcpy(&term, body.data + i, count);
+    term = (term ^ (i / 8 + 1) * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
+    sum += (term ^ term >> 32) * 0x94d049bb133111ebu;
+  };
+  std::size_t i = 0;
+  for (; i + 8 <= bytes; i += 8) add(i, 8);
+  if (i < bytes) add(i, bytes - i);
+  return sum;
+}
+
+std::uint64_t fingerprint_of(const Body& body) {
+  const auto bytes = static_cast<std::size_t>(body.bytes());
+  std::uint64_t hash = bytes * 8 + static_cast<std::uint64_t>(body.dtype);
+  if (!is_readable(body) || bytes == 0) return hash;
+  const auto add = [&](std::size_t at, std::uint64_t factor) {
+    std::uint64_t word;
+    std::memcpy(&word, body.data + at, sizeof word);
+    word *= factor;
+    hash += word ^ word >> 29;
+  };
+  if (bytes < sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    for (std::size_t i = 0; i < bytes; ++i)
+      word = word << 8 | std::to_integer<std::uint64_t>(body.data[i]);
+    return hash + word * 0x9e3779b97f4a7c15u;
+  }
+  const std::size_t last = bytes - sizeof(std::uint64_t);
+  add(0, 0x9e3779b97f4a7c15u);
+  add(last / 4, 0xbf58476d1ce4e5b9u);
+  add(last / 2, 0x94d049bb133111ebu);
+  add(last / 2 + last / 4, 0xff51afd7ed558ccdu);
+  add(last, 0xc4ceb9fe1a85ec53u);
+  return hash;
+}
+}  // namespace reel::debugger

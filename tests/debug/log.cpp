@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Logs of two runs, and reel-diff.
+#include <sys/wait.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "debug/support.hpp"
+#include "support/catch.hpp"
+#include "support/error_text.hpp"
+
+namespace reel::tests {
+namespace {
+std::string file(const std::string& name) {
+  return (std::filesystem::temp_directory_path() /
+          ("reel_log." + std::to_string(getpid()) + "." + name))
+      .string();
+}
+std::string content(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+std::string diff(const std::string& arguments) {
+  std::FILE* const pipe =
+      popen(("'" + build_folder() + "/lib/debug/reel-diff' " + arguments + " 2>&1").c_str(), "r");
+  REQUIRE(pipe);
+  std::string text;
+  std::array<char, 4096> some;
+  while (std::fgets(some.data(), some.size(), pipe)) text += some.data();
+  const int status = pclose(pipe);
+  return text + "status " + std::to_string(WEXITSTATUS(status)) + "\n";
+}
+struct Run {
+  bool traced = false;
+  int threads = 1;
+  int ulp_in_step = -1;
+};
+/// Logs five steps of training.
+void log_run(const std::string& path, Run run) {
+  seed(5);
+  const int threads = num_threads();
+  set_num_threads(run.threads);
+  nn::Linear hidden(4, 8, Activation::tanh), head(8, 3);
+  const std::vector<Variable> all = {hidden.weight, hidden.bias, head.weight, head.bias};
+  const Tensor labels = random::integers(0, 3, {5});
+  const std::vector<float> inputs = random::normal({5, 4}).to_vector<float>();
+  const auto body = [&](const Tensor& x) {
+    GradientTape tape;
+    Tensor loss = nn::cross_entropy(head(hidden(x)), labels);
+    const std::vector<Tensor> gradients = tape.gradient(loss, all);
+    for (std::size_t i = 0; i < all.size(); ++i) all[i].assign_sub(gradients[i] * 0.5);
+    return loss;
+  };
+  auto step = trace<Tensor(Tensor)>(body);
+  const debug::Log log(path);
+  for (int i = 0; i < 5; ++i) {
+    std::vector<float> numbers = inputs;
+    if (i == run.ulp_in_step) numbers[7] = std::nextafterf(numbers[7], 10.0f);
+    const Tensor x = tensor(numbers).reshape({5, 4});
+    run.traced ? step(x) : body(x);
+  }
+  set_num_threads(threads);
+}
+}  // namespace
+
+TEST_CASE("a log has a line for each result") {
+  const std::string path = file("a");
+  {
+    const debug::Log log(path);
+    const Tensor x = tensor({1.0f, 2.0f, -3.0f});
+    const Tensor y = x * 2;
+  }
+  // The hash is that of tools/torch_log.py, which tests/debug/torch_log.py checks.
+  const std::string text = content(path);
+  CHECK(has(text, "reel log 1\nstep\tnumber\top\tline\tdtype\tshape\tlow\thigh\tnorm\thash\n"));
+  CHECK(has(text, "0\t1\tmultiply\tlog.cpp:75\tfloat32\t3\t-6\t4\t7.48331477\t53c63dacba03863f\n"));
+  CHECK(has(error_text([] { const debug::Log log("/nowhere/x.log"); }),
+            "Log: path: expected a file that can be written, got \"/nowhere/x.log\""));
+  std::filesystem::remove(path);
+}
+
+TEST_CASE("reel-diff names the first op that differs") {
+  const std::string a = file("a"), b = file("b");
+  log_run(a, {});
+  log_run(b, {});
+  const std::string both = "'" + a + "' '" + b + "'";
+  CHECK(has(diff(both), " 0 differ\nstatus 0"));
+  log_run(b, {.ulp_in_step = 2});
+  const std::string ulp = diff(both);
+  INFO(ulp);
+  CHECK(has(ulp, "first differs: step 1, #23 reshape at log.cpp:63"));
+  CHECK(has(ulp, "status 1"));
+  CHECK(has(diff("--tolerance 1e-4 " + both), " 0 differ\nstatus 0"));
+  CHECK(has(diff("--all " + both), "\ndiffers: step 2"));
+  log_run(b, {.threads = 2});
+  CHECK(has(diff(both), " 0 differ\nstatus 0"));
+  log_run(b, {.traced = true});
+  CHECK(has(diff("--tolerance 1e-5 " + both), " 0 differ\n"));
+  std::filesystem::remove(a);
+  std::filesystem::remove(b);
+}
+
+TEST_CASE("reel-diff says what is wrong with a log") {
+  const std::string a = file("a"), b = file("b");
+  log_run(a, {});
+  const std::string both = "'" + a + "' '" + b + "'";
+  CHECK(has(diff(both), "expected a file that can be read, got none\nstatus 2"));
+  std::ofstream(b) << "reel log 9\n";
+  CHECK(has(diff(both), "expected a log that begins with \"reel log 1\", got \"reel log 9\""));
+  const std::string text = content(a);
+  std::ofstream(b) << text.substr(0, text.size() - 20);
+  const std::string cut = diff(both);
+  CHECK(has(cut, "1 are only in"));
+  CHECK(has(cut, "the last line was cut: left out"));
+  std::ofstream(b) << text.substr(0, 200) << "\nx\ty\n" << text.substr(200);
+  CHECK(has(diff(both), "status 2"));
+  CHECK(has(diff("--by colour " + both), "--by: expected some of op,line,shape, got \"colour\""));
+  CHECK(has(diff("--tolerance -1 " + both), "expected a number from 0 on"));
+  CHECK(has(diff("'" + a + "'"), "expected two logs, got 1"));
+  CHECK(has(diff("--help"), "usage: reel-diff"));
+  std::filesystem::remove(a);
+  std::filesystem::remove(b);
+}
+}  // namespace reel::tests

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Programs that run with REEL_DEBUG.
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "debug/support.hpp"
+#include "support/catch.hpp"
+
+namespace reel::tests {
+namespace {
+/// What debug_program prints with this REEL_DEBUG and these lines on stdin, and its status.
+std::string run(const std::string& request, const std::string& lines = "") {
+  const std::string input =
+      (std::filesystem::temp_directory_path() / ("reel_debug." + std::to_string(getpid())))
+          .string();
+  std::ofstream(input) << lines;
+  const std::string command = "REEL_DEBUG='" + request + "' '" + build_folder() +
+                              "/tests/debug_program' 2>&1 <'" + input + "'";
+  std::FILE* const pipe = popen(command.c_str(), "r");
+  REQUIRE(pipe);
+  std::string text;
+  std::array<char, 4096> some;
+  while (std::fgets(some.data(), some.size(), pipe)) text += some.data();
+  const int status = pclose(pipe);
+  std::filesystem::remove(input);
+  return text + "status " + std::to_string(WEXITSTATUS(status)) + "\n";
+}
+}  // namespace
+
+TEST_CASE("REEL_DEBUG=cli opens a prompt, without a change of the program") {
+  const std::string text = run("cli",
+                               "break mean\n"
+                               "run until has_nan\n"
+                               "info\n"
+                               "delete 1\n"
+                               "run until has_nan\n"
+                               "op\n"
+                               "set log = 0\n"
+                               "set #9 = 0\n"
+                               "cont\n");
+  INFO(text);
+  CHECK(has(text, "stopped: the program begins"));
+  CHECK(has(text, "stopped: stop 1: mean"));
+  CHECK(has(text, "stopped: until has_nan"));
+  CHECK(has(text, "log at program.cpp:19, call 1 at this line in step 3"));
+  CHECK(has(text, "expected #N = EXPRESSION"));
+  CHECK(has(text, "the program has ended"));
+}
+
+TEST_CASE("step, back, run and breaks at a prompt") {
+  const std::string text = run("cli",
+                               "step\nstep 3\nback\nback 2\nstep\nback 9\nrun to tanh\nrun\n"
+                               "break program.cpp:20\ncont\nrun 2\nrun sideways\nrun off\n");
+  INFO(text);
+  CHECK(has(text, "(reel) #3 "));
+  CHECK(has(text, "stopped: step 1"));
+  CHECK(has(text, "stopped: stop 1: program.cpp:20"));
+  CHECK(has(text, "expected a whole number from 1 on, got \"sideways\""));
+  CHECK(has(text, "status 0"));
+}
+
+TEST_CASE("REEL_DEBUG=stop throws where the condition holds") {
+  const std::string text = run("stop:has_nan");
+  CHECK(has(text, "error: program.cpp:19: log: result: expected no NaN, got nan at [0, 0]"));
+  CHECK(has(text, "of step 3, call 1 of log at this line"));
+  CHECK(has(text, "status 1"));
+  CHECK(has(run("stop:norm(y"), "expected \",\" or \")\""));
+}
+
+TEST_CASE("a wrong REEL_DEBUG lists what there is, and the program goes on") {
+  for (const std::string wrong : {"gdb", "stop", "stop:", "log", "cli:x", "log:"}) {
+    const std::string text = run(wrong);
+    INFO(wrong << ": " << text);
+    CHECK(has(text, "REEL_DEBUG: expected cli, listen, log:FILE or stop:CONDITION, got \"" + wrong +
+                        "\""));
+    CHECK(has(text, "status 0"));
+  }
+  CHECK(has(run("log:/nowhere/a.log"), "expected a file that can be written"));
+}
+}  // namespace reel::tests
