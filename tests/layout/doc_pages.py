@@ -40,6 +40,7 @@ START = """#include <fmt/format.h>
 #include <thread>
 #include <vector>
 #include <reel/bench.hpp>
+#include <reel/debug.hpp>
 #include <reel/dist.hpp>
 #include <reel/reel.hpp>
 """
@@ -236,6 +237,7 @@ def compile_batch(build, name, batch):
 
 
 def main(build, chosen):
+    os.environ.setdefault("REEL_DEBUG_LIBRARY", f"{pathlib.Path(build).resolve()}/lib/debug/libreel_debug.so")
     pages = [pathlib.Path("README.md"), *sorted(page.relative_to(ROOT) for page in (ROOT / "docs").rglob("*.md"))]
     pages = [page for page in pages if not chosen or str(page) in chosen]
     found, left_out = programs(pages)
