@@ -7,17 +7,7 @@ if [[ ! -f $source ]]; then
   echo "$source is not beside this repository"
   exit 77
 fi
-# Lines that use a header which this version has not are left out, and said to be.
-waiting=()
-[[ -f $prefix/include/reel/trace.hpp ]] || waiting+=(-e '/traced/d')
-[[ -f $prefix/include/reel/testing.hpp ]] || waiting+=(-e '/testing::/d')
-grep -rqw while_loop "$prefix/include" || waiting+=(-e '/^ *\/\/ .*loop as one node/,/^$/d')
 program=$(dirname "$prefix")/example_$(basename "$source" .cpp)
-if ((${#waiting[@]})) && ! sed "${waiting[@]}" "$source" | cmp -s - "$source"; then
-  sed "${waiting[@]}" "$source" >"$program.cpp"
-  left_out=$(($(wc -l <"$source") - $(wc -l <"$program.cpp")))
-  source=$program.cpp
-fi
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
 read -ra cflags < <(pkg-config --cflags reel)
 read -ra eigen < <(pkg-config --cflags-only-I eigen3 2>/dev/null | sed 's/-I/-isystem /g') || true
@@ -29,4 +19,3 @@ if command -v clang++ >/dev/null; then
   clang++ -std=c++20 "${warnings[@]}" -fsyntax-only "${cflags[@]}" "$source"
 fi
 timeout 300 "$program"
-[[ -z ${left_out:-} ]] || echo "without $left_out lines that use what is not there yet"
