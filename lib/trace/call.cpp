@@ -389,9 +389,7 @@ void note_tape(TraceProgress& call, const Context& context) {
   call.key.push_back(~std::uint64_t{0});  // no other signature ends like this
 }
 /// Whether the tape follows a constant of the plan for which there is no gradient.
-bool tracks_constants(const TraceProgress& call, const Context& context,
-                      const tracing::Plan& plan) {
-  (void)call;
+bool tracks_constants(const Context& context, const tracing::Plan& plan) {
   for (const tracing::Value& value : plan.tree.values) {
     if (value.kind != tracing::Value::Kind::constant || !value.constant.defined()) continue;
     const Body& body = *Access::body(value.constant);
@@ -447,7 +445,7 @@ const void* TraceCall::replay() try {
     if (call.entry->use.load(std::memory_order_relaxed) != TraceEntry::Use::again) [[unlikely]]
       if (call.entry->use.exchange(TraceEntry::Use::again) == TraceEntry::Use::captured)
         --call.book->unused;
-    if (call.is_taped && tracks_constants(call, context, *plan)) return nullptr;
+    if (call.is_taped && tracks_constants(context, *plan)) return nullptr;
     if (const tracing::Ending* ending = replay_plan(call, context, *plan)) {
       call.replaying().commit();
       call.doing = Doing::replaying;

@@ -253,6 +253,9 @@ std::vector<int> Tracer::add_names(std::span<const Tensor> names, std::span<cons
   return values;
 }
 void Tracer::gradient_begins(std::span<const Tensor> upstream) {
+  if (std::any_of(capture_.values.begin(), capture_.values.end(),
+                  [](const Value& value) { return !(value.layout.device == cpu()); }))
+    give_up("a tape records its calls, and its tensors are not on the CPU");
   for (const Tensor& x : upstream) argument(x);
   Step step;
   step.op = &graph::gradient_op;
