@@ -325,6 +325,7 @@ void Loop::State::follow(const LoopLeaves& state_leaves, const LoopLeaves& array
               .site = caller,
               .reverse = options.reverse,
               .once = is_once(),
+              .most = options.most,
               .state = first,
               .rows = arrays});
   if (!told || !tapes) return;

@@ -37,9 +37,10 @@ struct LoopEvent {
   int loop = -1;          // the number that begins() gave
   const char* name = "";  // of begins(), and all up to `gradient_of`
   Caller site = {};
-  bool reverse = false;  // takes rows from the last to the first
-  bool once = false;     // one trip without a state: a branch
-  int gradient_of = -1;  // the number of the loop that this one goes through backward
+  bool reverse = false;   // takes rows from the last to the first
+  bool once = false;      // one trip without a state: a branch
+  std::int64_t most = 0;  // trips; 0: no limit
+  int gradient_of = -1;   // the number of the loop that this one goes through backward
   /// begins: the first state and the arrays. trip_begins: new names of the state, and rows.
   /// trip_ends: the next state, and what the trip has made. ends: names of the last state, and the
   /// rows that were made, joined.

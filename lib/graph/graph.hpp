@@ -75,6 +75,7 @@ struct Loop {
   std::size_t made = 0;                // and then what trips make, joined
   bool reverse = false;                // rows are taken from the last to the first
   bool once = false;                   // one trip without a state: a branch
+  std::int64_t most = 0;               // trips; 0: no limit
   bool gradient = false;               // of another loop, through its trips backward
   /// An output of a loop that has a gradient, or the first input of a gradient: the number of
   /// trips, by which they find each other.

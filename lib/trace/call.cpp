@@ -388,21 +388,27 @@ void note_tape(TraceProgress& call, const Context& context) {
   call.key.push_back(bits);
   call.key.push_back(~std::uint64_t{0});  // no other signature ends like this
 }
-/// Whether the tape follows a constant of the plan for which there is no gradient.
-bool tracks_constants(const Context& context, const tracing::Plan& plan) {
-  for (const tracing::Value& value : plan.tree.values) {
+/// Whether the tape follows a constant of the graph, or of a loop in it, for which a path of the
+/// plan has no gradient.
+bool tracks_constants(const Context& context, const graph::Graph& graph,
+                      const tracing::Plan& plan) {
+  for (const tracing::Value& value : graph.values) {
     if (value.kind != tracing::Value::Kind::constant || !value.constant.defined()) continue;
-    const Body& body = *Access::body(value.constant);
-    if (!is_tracked(context, body)) continue;
-    for (const tracing::Plan::PlannedSegment& segment : plan.segments) {
-      if (!segment.ending) continue;
-      const auto& sources = segment.ending->sources;
-      if (std::none_of(sources.begin(), sources.end(), [&](const TapedSource& source) {
-            return source.tensor.defined() && Access::body(source.tensor) == &body;
-          }))
+    const Body* const body = Access::body(value.constant);
+    if (!is_tracked(context, *body)) continue;
+    const auto is_it = [&](const TapedSource& source) {
+      return Access::body(source.tensor) == body;
+    };
+    for (const tracing::Plan::PlannedSegment& segment : plan.segments)
+      if (segment.ending &&
+          std::none_of(segment.ending->sources.begin(), segment.ending->sources.end(), is_it))
         return true;
-    }
   }
+  for (const tracing::Segment& segment : graph.segments)
+    for (const tracing::Step& step : segment.steps)
+      if (step.loop)
+        for (const graph::Graph* body : step.loop->bodies())
+          if (tracks_constants(context, *body, plan)) return true;
   return false;
 }
 }  // namespace
@@ -445,7 +451,7 @@ const void* TraceCall::replay() try {
     if (call.entry->use.load(std::memory_order_relaxed) != TraceEntry::Use::again) [[unlikely]]
       if (call.entry->use.exchange(TraceEntry::Use::again) == TraceEntry::Use::captured)
         --call.book->unused;
-    if (call.is_taped && tracks_constants(context, *plan)) return nullptr;
+    if (call.is_taped && tracks_constants(context, plan->tree, *plan)) return nullptr;
     if (const tracing::Ending* ending = replay_plan(call, context, *plan)) {
       call.replaying().commit();
       call.doing = Doing::replaying;

@@ -266,8 +266,9 @@ int Tracer::loop(const LoopEvent& event) {
   if (event.kind == LoopEvent::Kind::begins) {
     if (!user_code_.empty()) return -1;
     // An exception that the function caught may have left a loop open.
-    loops.push_back({event.name, event.site, event.reverse, event.once, event.gradient_of,
-                     open_loops_.empty() ? -1 : open_loops_.back(), capture_.steps.size()});
+    loops.push_back({event.name, event.site, event.reverse, event.once, event.most,
+                     event.gradient_of, open_loops_.empty() ? -1 : open_loops_.back(),
+                     capture_.steps.size()});
     loops.back().state = values_of(event.state);
     loops.back().arrays = values_of(event.rows);
     loops.back().reads = values_of(event.of);

@@ -50,6 +50,7 @@ struct LoopPart {
   const char* name;
   Caller site;
   bool reverse, once;
+  std::int64_t most;               // trips; 0: no limit
   int gradient_of;                 // the number of another part; -1
   int around;                      // the part that this one is inside of; -1
   std::size_t first = 0, end = 0;  // steps; end is 0 while it is open

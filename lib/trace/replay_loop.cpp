@@ -46,6 +46,8 @@ class Replay::Trips {
     for (std::int64_t i = 0; goes_on && (total_ < 0 || i < total_); ++i) {
       goes_on = trip(i, grown);
       trips_ += goes_on;
+      // The function runs, and throws.
+      if (loop_.most && goes_on && total_ < 0 && i == loop_.most) fail_unknown();
     }
     finish(std::move(grown));
   }

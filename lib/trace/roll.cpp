@@ -278,6 +278,7 @@ class Roller {
     loop->made = own.joined.size();
     loop->reverse = own.reverse;
     loop->once = own.once;
+    loop->most = own.most;
     loop->gradient = own.gradient_of >= 0;
     return loop;
   }

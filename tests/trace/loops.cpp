@@ -272,6 +272,15 @@ TEST_CASE("a loop may read other Variables in other calls", "[cpu]") {
   }
 }
 
+TEST_CASE("a replay of a loop makes at most so many trips") {
+  auto fast = trace([](Tensor x) {
+    return while_loop([](Tensor t) { return t < 10; }, [](Tensor t) { return t + 1; }, x,
+                      {.most = 5});
+  });
+  for (const int start : {8, 7, 5}) CHECK(fast(tensor(start)).item<int>() == 10);
+  check_refused<Error>([&] { fast(tensor(4)); }, "false after at most 5 trips");
+}
+
 TEST_CASE("a training step with a loop is one path", "[cpu]") {
   seed(3);
   nn::LSTMCell cell{4, 8};

@@ -189,6 +189,20 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a tape that watches a tensor which a captured loop reads gets its gradient") {
+  const Tensor k = random::normal({4});
+  auto fast = trace(
+      [&](Tensor x) { return repeat(tensor(3), x, [&](Tensor s, Tensor) { return s * k; }); });
+  for (const bool watches : {false, false, true, true, false}) {
+    const Tensor x = random::normal({4});
+    GradientTape tape;
+    tape.watch(x);
+    if (watches) tape.watch(k);
+    const Tensor slope = tape.gradient(sum(fast(x)), watches ? k : x);
+    CHECK(allclose(slope, watches ? x * k * k * 3.0 : k * k * k, {.atol = 1e-5}));
+  }
+}
+
 TEST_CASE("training with a traced model learns", "[cpu]") {
   seed(5);
   const nn::Linear linear(4, 1);
