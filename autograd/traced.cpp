@@ -88,7 +88,7 @@ bool has_gradient(const Tensor& x) { return x.defined() && is_floating(x.dtype()
 
 /// Gives the floating results other headers, which have the record.
 void leave_call(const std::vector<Tensor*>& results, const detail::TapedCall& call,
-                detail::TapedGradient gradient, Caller caller) {
+                detail::TapedGradient gradient, Caller caller) try {
   Context& context = Context::here();
   SmallVector<Body*, 4> bodies, outputs;
   SmallVector<Origin, 4> origins;
@@ -121,6 +121,8 @@ void leave_call(const std::vector<Tensor*>& results, const detail::TapedCall& ca
                  static_cast<int>(outputs.size()), tapes);
   for (Tensor* const result : results)
     if (has_gradient(*result)) marks.mark(context, *result, caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "trace");
 }
 }  // namespace
 
@@ -152,7 +154,7 @@ TapedRun::TapedRun(TapedCall* call, Caller caller) try {
 }
 TapedRun::~TapedRun() { delete run_; }
 
-void TapedRun::begin() {
+void TapedRun::begin() try {
   if (!run_) return;
   Run& run = *run_;
   Context& context = Context::here();
@@ -167,9 +169,11 @@ void TapedRun::begin() {
       run.call.sources.push_back({.argument = static_cast<int>(i)});
     }
   }
+} catch (const std::bad_alloc&) {
+  fail_memory(run_->caller, "trace");
 }
 
-void TapedRun::finish(const std::vector<Tensor*>& results) {
+void TapedRun::finish(const std::vector<Tensor*>& results) try {
   Run& run = *run_;
   run.watched.reset();
   run.pause.reset(new GradientTape::Pause(run.tape->pause(run.caller)));
@@ -201,10 +205,12 @@ void TapedRun::finish(const std::vector<Tensor*>& results) {
   for (Interceptor* each = Context::here().interceptors; each; each = each->next)
     each->gradient_begins(upstream);
   run.call.gradients = gradients_of(*run.tape, run.results, upstream, run.sources, run.caller);
+} catch (const std::bad_alloc&) {
+  fail_memory(run_->caller, "trace");
 }
 
-void TapedRun::record(const std::vector<Tensor*>& results) {
-  std::shared_ptr<Run> run(std::exchange(run_, nullptr));
+void TapedRun::record(const std::vector<Tensor*>& results) try {
+  const std::shared_ptr<Run> run(std::exchange(run_, nullptr));
   run->muted.reset();
   leave_call(
       results, run->call,
@@ -213,6 +219,8 @@ void TapedRun::record(const std::vector<Tensor*>& results) {
                                     run->sources, run->caller));
       },
       run->caller);
+} catch (const std::bad_alloc&) {
+  fail_memory({}, "trace");
 }
 void TapedRun::record(const std::vector<Tensor*>& results, const TapedCall& call,
                       TapedGradient gradient, Caller caller) {

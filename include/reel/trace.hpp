@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // trace: captures the ops of a function when it first runs, and replays them afterwards.
-#pragma once  // defined in lib/trace
+#pragma once  // defined in lib/trace, autograd
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -391,13 +391,15 @@ class REEL_API TapedRun {
 
  private:
   template <class R>
-  static std::vector<Tensor*> leaves_of(R& result) {
+  static std::vector<Tensor*> leaves_of(R& result) try {
     std::vector<Tensor*> leaves;
     visit_leaves("", result, [&](std::string_view, auto& leaf) {
       if constexpr (std::is_same_v<std::remove_cvref_t<decltype(leaf)>, Tensor>)
         leaves.push_back(&leaf);
     });
     return leaves;
+  } catch (const std::bad_alloc&) {
+    fail_memory({}, "trace");
   }
   void finish(const std::vector<Tensor*>& results);
   void record(const std::vector<Tensor*>& results);
