@@ -28,7 +28,7 @@ class Readings : public Redirect {
  public:
   Readings(Context& context, std::vector<Reading>& found)
       : context_(context), found_(found), tapes_(context.reel->active) {}
-  Operand read(const Operand& x) override {
+  Operand read(const Operand& x) override try {
     const Operand given = Redirect::read(x);
     if (given.kind() == Operand::Kind::scalar) return given;
     if (x.kind() == Operand::Kind::variable)
@@ -36,6 +36,8 @@ class Readings : public Redirect {
     else if (Body* body = body_of(given); body && is_tracked(*body) && !knows(*body))
       add({Access::share(body), {}});
     return given;
+  } catch (const std::bad_alloc&) {  // of an op in a user's function
+    fail_memory(x.caller(), "gradient");
   }
 
  protected:
