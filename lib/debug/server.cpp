@@ -28,7 +28,7 @@ struct Mailbox {
   std::mutex mutex;
   std::condition_variable changed;
   std::string command, answer;
-  bool asked = false, answered = false, client = false, stopped = false;
+  bool asked = false, answered = false, client = false, stopped = false, left = false;
   debug::Form form = debug::Form::text;
 };
 struct Server {
@@ -132,6 +132,7 @@ void serve(int client) {
 gone:
   const std::lock_guard lock(server->box.mutex);
   server->box.client = false;
+  server->box.left = true;  // a stopped program goes on, even if another client comes at once
   server->watcher->attention.store(true, std::memory_order_relaxed);
   server->box.changed.notify_all();
 }
@@ -224,10 +225,11 @@ bool wait_for_client(Recorder& recorder, const Reason& reason) {
   }
   server->watcher->interpreter.stopped(reason);
   box.stopped = true;
-  while (box.client && box.stopped)
+  box.left = false;
+  while (!box.left && box.stopped)
     if (!run_waiting(lock)) box.changed.wait(lock);
   server->watcher->interpreter.goes_on();
-  if (!box.client) {  // it has gone: the program goes on
+  if (box.left) {
     recorder.stops.clear();
     recorder.stop_at_errors = false;
     recorder.goal = {};

@@ -278,7 +278,7 @@ TEST_CASE("a replay of a loop makes at most so many trips") {
                       {.most = 5});
   });
   for (const int start : {8, 7, 5}) CHECK(fast(tensor(start)).item<int>() == 10);
-  check_refused<Error>([&] { fast(tensor(4)); }, "false after at most 5 trips");
+  CHECK_THROWS_AS(fast(tensor(4)), Error);
 }
 
 TEST_CASE("a training step with a loop is one path", "[cpu]") {
