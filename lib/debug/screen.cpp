@@ -71,11 +71,37 @@ class Screen {
     ask("info");
     for (bool goes_on = true; goes_on;) {
       draw();
-      goes_on = key(getch());
+      ::timeout(is_running_ ? 100
+                            : -1);  // milliseconds; a program that runs may stop without a key
+      const int pressed = getch();
+      if (pressed != ERR)
+        goes_on = key(pressed);
+      else
+        look_again();
     }
   }
 
  private:
+  /// Asks where the program is, and shows the whole answer or only its first lines.
+  void look(bool whole) {
+    std::vector<std::string> info = lines_of(client_.ask("info"));
+    is_running_ = !info.empty() && info[0].starts_with("running");
+    status_ = info.empty() ? "" : info[0];
+    if (info.size() > 1) status_ += " | " + info[1];
+    if (whole) shown_ = std::move(info);
+  }
+  void look_again() {
+    try {
+      look(shows_info_);
+    } catch (const std::exception& error) {
+      end(error);
+    }
+  }
+  void end(const std::exception& error) {
+    status_ = error.what();
+    ended_ = true;
+    is_running_ = false;
+  }
   void ask(const std::string& command) {
     if (command.starts_with("/")) return find(command.substr(1));
     if (!command.empty() && (history_.empty() || history_.back() != command))
@@ -85,13 +111,10 @@ class Screen {
       title_ = command;
       const bool moved = command == "cont" || command.starts_with("step") ||
                          command.starts_with("run") || command.starts_with("back");
-      const std::vector<std::string> info = lines_of(client_.ask("info"));
-      status_ = info.empty() ? "" : info[0];
-      if (info.size() > 1) status_ += " | " + info[1];
-      if (moved && shown_.empty()) shown_ = info;
+      shows_info_ = moved && shown_.empty();
+      look(shows_info_);
     } catch (const std::exception& error) {
-      status_ = error.what();
-      ended_ = true;
+      end(error);
     }
     top_ = 0;
   }
@@ -230,7 +253,8 @@ class Screen {
   std::vector<std::string> shown_, history_;
   std::size_t top_ = 0;
   long recalled_ = 0;
-  bool ended_ = false;
+  bool ended_ = false, is_running_ = false;
+  bool shows_info_ = false;  // where the program is, and not the answer to a command
   std::unique_ptr<std::regex> wanted_;
 };
 
