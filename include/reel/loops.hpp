@@ -112,7 +112,7 @@ concept LoopCondition = std::is_invocable_v<F&, const S&>;
 
 template <class S, class Condition, class Body>
 S run_while(const char* name, Condition& condition, Body& body, S state, LoopOptions options,
-            Caller caller) {
+            Caller caller) try {
   Loop loop(name, Loop::Kind::trips, options, caller);
   loop.begin(LoopLeaves(state), {});
   for (;;) {
@@ -124,6 +124,8 @@ S run_while(const char* name, Condition& condition, Body& body, S state, LoopOpt
   }
   loop.end(LoopLeaves(state), {});
   return state;
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, name);
 }
 }  // namespace detail
 
@@ -184,7 +186,7 @@ requires std::is_invocable_r_v<S, Body&, S, Tensor> S repeat(Operand count, S st
 /// With `.reverse`, rows are taken from the last to the first; y keeps the place of its x. See
 /// while_loop() for traces and errors. Throws ShapeError for lengths that differ, and for length 0.
 template <class S, class X, class Body>
-auto scan(S state, X xs, Body body, LoopOptions options = {}, Caller caller = Caller::here()) {
+auto scan(S state, X xs, Body body, LoopOptions options = {}, Caller caller = Caller::here()) try {
   static_assert(std::is_invocable_v<Body&, S, X>,
                 "scan(state, xs, body): body takes a state and a row of xs");
   using Step = std::remove_cvref_t<std::invoke_result_t<Body&, S, X>>;
@@ -206,17 +208,20 @@ auto scan(S state, X xs, Body body, LoopOptions options = {}, Caller caller = Ca
   loop.stack(detail::LoopLeaves(one[0]));
   loop.end(detail::LoopLeaves(state), detail::LoopLeaves(one[0]));
   return std::pair<S, Y>(static_cast<S&&>(state), static_cast<Y&&>(one[0]));
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "scan");
 }
 
 /// Calls yes() if `which` is true, else no(), and returns the result: a Tensor, or a struct, pair
 /// or vector of Tensors. Only one of the two functions runs. `which` is one bool. In a traced
-/// function it is one step, and both functions give tensors of the same dtypes and shapes; several
-/// cond() add up, where each `if` doubles the paths.
+/// function without a tape, cond() is one step, and both functions give tensors of the same dtypes
+/// and shapes. So n calls of cond() are n steps, where n `if` are up to 2^n paths. While a tape
+/// records, a trace captures cond() as an `if`.
 ///
 ///     cond(tensor(3) > 2, [] { return tensor(1); }, [] { return tensor(0); })  // 1
 template <class Yes, class No>
 requires std::is_invocable_v<Yes&>
-auto cond(Operand which, Yes yes, No no, Caller caller = Caller::here()) {
+auto cond(Operand which, Yes yes, No no, Caller caller = Caller::here()) try {
   using R = std::remove_cvref_t<std::invoke_result_t<Yes&>>;
   static_assert(std::is_invocable_r_v<R, No&>,
                 "cond(which, yes, no): yes and no give results of one type");
@@ -229,5 +234,7 @@ auto cond(Operand which, Yes yes, No no, Caller caller = Caller::here()) {
   loop.end_trip(detail::LoopNext(result), {});
   loop.end(detail::LoopLeaves(result), {});
   return result;
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "cond");
 }
 }  // namespace reel
