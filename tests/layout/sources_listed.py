@@ -12,6 +12,7 @@ ELSEWHERE = {"tests/consumers/arrays.cpp", "tests/consumers/program.cpp",  # com
              "tests/consumers/static_cuda.cpp"}  # by static_cuda.sh
 PEERS = "tests/peers/"  # built where the folder of a LibTorch is given
 EMULATOR = ("cuda/", "tests/cuda/", "tests/emulator/")  # built where a CUDA toolkit is
+SCREEN = ("lib/debug/client.cpp", "lib/debug/screen.cpp")  # built where ncurses is
 CUDNN = ("cuda/emulate/cudnn_", "tests/emulator/planted_recurrent.cpp")  # built where cuDNN's header is too
 
 
@@ -27,6 +28,8 @@ def main(build):
         found = {name for name in found if not name.startswith(EMULATOR)}
     if not any(name.startswith(CUDNN[0]) for name in listed):
         found = {name for name in found if not name.startswith(CUDNN)}
+    if not any(name.startswith(SCREEN) for name in listed):
+        found = {name for name in found if not name.startswith(SCREEN)}
     if not any(name.startswith(PEERS) for name in listed):
         found = {name for name in found if not name.startswith(PEERS)}
     missing = sorted(found - listed - ELSEWHERE)
