@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The fast path of pointwise ops of one and two inputs. The inputs have one dtype and are stored in
-// row-major order on the CPU. An input of two may also be a C++ number, a row that is repeated,
-// or a transposed matrix. All other calls go through run().
+// row-major order on the CPU. An input of two may also be a C++ number, a tensor of one element, a
+// row that is repeated, or a transposed matrix. All other calls go through run().
 #include <optional>
 
 #include "lib/body/live.hpp"
@@ -122,7 +122,7 @@ struct Pair {
   const Body* like;                  // whose shape and order the output has
   const Body* transposed = nullptr;  // the input that is a transposed matrix
   bool alike = false;                // both of one shape
-  unsigned numbers = 0;              // bit i: input i is a number
+  unsigned numbers = 0;              // bit i: input i is a number or has one element
   Pass pass;
   DType from, to;
   const void* inputs[2];
@@ -153,8 +153,16 @@ struct Pair {
   pair.inputs[0] = a->data;
   pair.inputs[1] = b->data;
   pair.alike = a->shape == b->shape;
-  if (is_plain(*a) && is_plain(*b)) [[likely]]
-    return pair.alike || is_row_of(*b, *a);
+  if (is_plain(*a) && is_plain(*b)) [[likely]] {
+    if (pair.alike || is_row_of(*b, *a)) return true;
+    if (b->elements == 1 && b->rank() <= a->rank()) {
+      pair.numbers = 2;
+    } else if (a->elements == 1 && a->rank() <= b->rank()) {
+      pair.numbers = 1;
+      pair.like = b;
+    }
+    return pair.numbers;
+  }
   if (!pair.alike || pair.to != pair.from || a->device_kind | b->device_kind) return false;
   pair.transposed = transposed_one(*a, *b);
   pair.like = pair.transposed == a ? b : a;
@@ -167,9 +175,9 @@ template <class Call>
 [[gnu::always_inline]] inline Tensor run_pair(Context& context, const Operand& x, const Operand& y,
                                               const Pair& p, unsigned needs, Call& call) {
   const Operand* reused = nullptr;
-  if (p.a && !p.transposed && !(needs & 1) && reusable(x, p.a, p.to))
+  if (p.like == p.a && !p.transposed && !(needs & 1) && reusable(x, p.a, p.to))
     reused = &x;
-  else if ((p.alike || !p.a) && !p.transposed && !(needs & 2) && reusable(y, p.b, p.to))
+  else if ((p.alike || p.like == p.b) && !p.transposed && !(needs & 2) && reusable(y, p.b, p.to))
     reused = &y;
   Tensor result = Access::adopt(reused ? nullptr : allocate_like(context, p.to, *p.like));
   if (!reused && !result.defined()) return {};
@@ -218,7 +226,7 @@ template <Needed needed>
   const std::uint64_t tapes = origins[0].tapes | origins[1].tapes;
   const Operand* const operands[] = {&x, &y};
   std::optional<Body> number;
-  if (any && pair.numbers) set_number(number.emplace(), pair);
+  if (any && (!pair.a || !pair.b)) set_number(number.emplace(), pair);
   Body* const of_number = number ? &*number : nullptr;
   const Body* const inputs[] = {pair.a ? pair.a : of_number, pair.b ? pair.b : of_number};
   CallOf<any> call(context, op, operands, inputs, 2);

@@ -42,8 +42,7 @@ Tensor root(const Tensor& x) {
 Tensor centred(Tensor x, const Axes& axes) {
   // The mean is rounded, so the mean of the differences is subtracted too.
   const Tensor middle = stop_gradient(mean(x, axes, keepdims));
-  Tensor differences = x - middle;
-  x = {};
+  Tensor differences = std::move(x) - middle;
   const Tensor rest = mean(differences, axes, keepdims);
   return std::move(differences) - rest;
 }
