@@ -4,6 +4,7 @@
 #include <reel/optim/adam.hpp>
 #include <reel/optim/average.hpp>
 #include <reel/optim/clip.hpp>
+#include <reel/optim/lbfgs.hpp>
 #include <reel/optim/loss_scaler.hpp>
 #include <reel/optim/rmsprop.hpp>
 #include <reel/optim/schedule.hpp>
