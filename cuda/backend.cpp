@@ -5,6 +5,7 @@
 
 #include "cuda/gpu.hpp"
 #include "cuda/matmul.hpp"
+#include "cuda/nccl.hpp"
 #include "cuda/pinned.hpp"
 
 namespace reel::gpu {
@@ -166,6 +167,9 @@ class CudaBackend final : public Backend {
     return block;
   }
   void release_pinned(std::byte* block) noexcept override { pinned_.give(block); }
+  const char* collectives(int index, dist::EngineTable& engine) override {
+    return fill_with_nccl(at(index), engine);
+  }
 
  private:
   struct OneGpu {

@@ -28,6 +28,8 @@ void set_memory_pools(bool exist);
 /// Gives a device the compute capability 7.5, for which the kernels have no code. Initially no
 /// device has it.
 void set_old_device(int device);
+/// Whether communicators of NCCL report an error of another rank. Initially they do not.
+void fail_collectives(bool fails);
 /// Sets the sticky error of a device, as a kernel with an illegal access does.
 void break_device(int device);
 /// Whether the device has a context. A call that needs a device makes one on the current device.

@@ -163,9 +163,14 @@ void run_some() {
 }
 
 void run_until(const std::function<bool()>& done) {
-  while (!done())
-    if (!step())
+  while (!done()) {
+    if (step()) continue;
+    close_memory();
+    if (state().open_collectives)
+      give_way();  // another host thread is to come to it
+    else
       report("a wait that cannot end: its stream waits for an event that is never recorded");
+  }
   close_memory();
 }
 

@@ -58,6 +58,16 @@ Entry::~Entry() {
   taken.store(false, std::memory_order_release);
 }
 
+void give_way() {
+  const Identity who = from;
+  become(who);
+  taken.store(false, std::memory_order_release);
+  do sched_yield();
+  while (taken.exchange(true, std::memory_order_acquire));
+  become(emulator_identity());
+  from = who;
+}
+
 Identity caller() { return from; }
 
 void release_to(Clock& clock) {

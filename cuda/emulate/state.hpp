@@ -73,6 +73,7 @@ struct State {
   std::size_t device_memory = std::size_t(8) << 30, launch_memory = 0;
   std::uint64_t tasks = 0, streams_made = 0;
   bool refuses_epilogues = false, has_pools = true;
+  std::size_t open_collectives = 0;  // of NCCL, which another rank has yet to come to
   std::function<void()> after_next_wait;
 };
 State& state();
@@ -86,6 +87,8 @@ class Entry {
   Entry(const Entry&) = delete;
   Entry& operator=(const Entry&) = delete;
 };
+/// Lets another host thread make a call, within an Entry.
+void give_way();
 /// The identity that the call came from.
 Identity caller();
 /// With the identity of the caller.

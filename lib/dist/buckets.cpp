@@ -31,28 +31,29 @@ void add_ordered(T* to, const std::vector<const T*>& parts, std::int64_t count) 
   for (std::size_t k = 1; k < parts.size(); ++k) add(to, parts[k], count);
 }
 /// The sum in the tree of all micro-batches: two neighbours of one level become their sum.
-template <class T>
-void add_tree(T* to, const std::vector<const T*>& parts, const std::vector<Subtree>& trees,
-              std::int64_t count) {
+/// part(k) is a partial sum, and add(left, right) adds the second to the first.
+template <class Part, class Add>
+auto tree_sum(const std::vector<std::pair<Subtree, std::size_t>>& parts, const Part& part,
+              const Add& add) {
   struct Node {
     Subtree tree;
-    std::vector<T> sum;
+    decltype(part(0)) sum;
   };
   std::vector<Node> open;
   const auto join = [&] {
     Node right = std::move(open.back());
     open.pop_back();
-    add(open.back().sum.data(), right.sum.data(), count);
+    add(open.back().sum, right.sum);
     ++open.back().tree.level;
   };
-  for (std::size_t k = 0; k < parts.size(); ++k) {
-    open.push_back({trees[k], std::vector<T>(parts[k], parts[k] + count)});
+  for (const auto& [tree, number] : parts) {
+    open.push_back({tree, part(number)});
     while (open.size() > 1 && open[open.size() - 2].tree.level == open.back().tree.level &&
            open[open.size() - 2].tree.first % (std::int64_t{2} << open.back().tree.level) == 0)
       join();
   }
   while (open.size() > 1) join();
-  std::memcpy(to, open[0].sum.data(), static_cast<std::size_t>(count) * sizeof(T));
+  return std::move(open[0].sum);
 }
 }  // namespace
 
@@ -70,13 +71,14 @@ std::vector<Subtree> subtrees(std::int64_t first, std::int64_t end) {
 
 Buckets::Buckets(World world, const std::vector<Variable>& variables,
                  const std::vector<std::size_t>& order, const DataParallelOptions& options,
-                 Lane& lane, Caller caller)
+                 Lane& lane, Device device, Caller caller)
     : world_(std::move(world)),
       variables_(variables),
       sum_(options.sum),
       halves_(options.send_as == DType::bfloat16),
       micro_batches_(options.micro_batches),
       lane_(lane),
+      device_(device),
       bucket_of_(variables.size(), -1),
       caller_(caller) {
   if (sum_ == Sum::tree)
@@ -111,8 +113,11 @@ Buckets::Buckets(World world, const std::vector<Variable>& variables,
   for (Bucket& bucket : buckets_) {
     const std::size_t bytes =
         static_cast<std::size_t>(bucket.count) * partials_ * size_of(bucket.dtype);
-    bucket.own.resize(bytes);
-    if (sum_ != Sum::fast) bucket.received.resize(bytes * ranks);
+    if (on_device())
+      bucket.parts.resize(bucket.places.size() * partials_);
+    else
+      bucket.own.resize(bytes);
+    if (!on_device() && sum_ != Sum::fast) bucket.received.resize(bytes * ranks);
     constexpr std::size_t most_named = 3;
     for (std::size_t k = 0; k < bucket.places.size(); ++k) {
       if (k < most_named)
@@ -121,6 +126,8 @@ Buckets::Buckets(World world, const std::vector<Variable>& variables,
         bucket.variables += " and " + std::to_string(bucket.places.size() - k) + " more";
     }
   }
+  if (on_device())
+    last.own.resize(static_cast<std::size_t>(last.count - fields_at_) * size_of(last.dtype));
   // Sums of so many steps are exact in float32.
   while (step_limit_ * 2 * world_.size() <= 1 << 24 && step_limit_ < 1 << 20) step_limit_ *= 2;
   if (buckets_.size() > 1 && world_.size() > 1)
@@ -146,6 +153,7 @@ void Buckets::begin(std::int64_t step, Caller caller) {
   for (Bucket& bucket : buckets_) {
     std::fill(bucket.own.begin(), bucket.own.end(), std::byte{0});
     bucket.missing = bucket.places.size();
+    std::fill(bucket.parts.begin(), bucket.parts.end(), Tensor());
   }
   ++buckets_.back().missing;  // the fields
 }
@@ -154,7 +162,12 @@ void Buckets::put(std::size_t variable, const Tensor& gradient, std::size_t part
   Bucket& bucket = buckets_[static_cast<std::size_t>(bucket_of_[variable])];
   const auto place = std::find_if(bucket.places.begin(), bucket.places.end(),
                                   [&](const Place& each) { return each.variable == variable; });
-  const Tensor wide = gradient.to(cpu(), caller_).to(bucket.dtype, caller_);
+  const Tensor wide = gradient.to(device_, caller_).to(bucket.dtype, caller_);
+  if (on_device()) {
+    const auto number = static_cast<std::size_t>(place - bucket.places.begin());
+    bucket.parts[partial * bucket.places.size() + number] = wide.reshape({-1});
+    return;
+  }
   const void* first = nullptr;
   const Tensor host =
       reel::detail::contiguous_host(wide, bucket.dtype, &first, "DataParallel", caller_);
@@ -174,11 +187,7 @@ void Buckets::start_next() {
   const std::size_t before = sent_;
   for (; sent_ < buckets_.size() && buckets_[sent_].missing == 0; ++sent_) {
     Bucket& bucket = buckets_[sent_];
-    if (!halves_ || bucket.dtype != DType::float32 || &bucket == &buckets_.back()) continue;
-    const auto* const x = reinterpret_cast<const float*>(bucket.own.data());
-    bucket.halves.resize(static_cast<std::size_t>(bucket.count) * 2);
-    auto* const half = reinterpret_cast<std::uint16_t*>(bucket.halves.data());
-    for (std::int64_t i = 0; i < bucket.count; ++i) half[i] = narrowed(x[i]);
+    on_device() ? pack_on_device(bucket) : pack(bucket);
   }
   if (!thread_ || sent_ == before) return;
   ready_ = sent_;
@@ -186,8 +195,51 @@ void Buckets::start_next() {
   turn_.notify_all();
 }
 
+void Buckets::pack(Bucket& bucket) {
+  if (!has_halves(bucket)) return;
+  const auto* const x = reinterpret_cast<const float*>(bucket.own.data());
+  bucket.halves.resize(static_cast<std::size_t>(bucket.count) * 2);
+  auto* const half = reinterpret_cast<std::uint16_t*>(bucket.halves.data());
+  for (std::int64_t i = 0; i < bucket.count; ++i) half[i] = narrowed(x[i]);
+}
+void Buckets::pack_on_device(Bucket& bucket) {
+  const DeviceScope there(device_);
+  const auto no_values = [&](std::int64_t count) {
+    return zeros({count}, {.dtype = bucket.dtype}, caller_);
+  };
+  std::vector<Tensor> all;
+  for (std::size_t partial = 0; partial < partials_; ++partial) {
+    for (std::size_t k = 0; k < bucket.places.size(); ++k) {
+      const Tensor& part = bucket.parts[partial * bucket.places.size() + k];
+      all.push_back(part.defined() ? part : no_values(bucket.places[k].count));
+    }
+    if (&bucket != &buckets_.back()) continue;
+    const RawTensor fields = raw_tensor(bucket.dtype, {bucket.count - fields_at_});
+    if (!fields.tensor.defined()) fail_memory(caller_, "DataParallel");
+    std::memset(fields.elements, 0, fields.bytes);
+    if (partial == 0) std::memcpy(fields.elements, bucket.own.data(), fields.bytes);
+    all.push_back(fields.tensor.to(device_, caller_));
+  }
+  const Tensor whole = concat(all);
+  bucket.packed =
+      row_major(has_halves(bucket) ? whole.to(DType::bfloat16, caller_) : whole, caller_);
+  const std::int64_t parts = sum_ == Sum::fast ? 1 : world_.size();
+  if (world_.size() == 1)
+    bucket.result = bucket.packed;
+  else
+    bucket.result = raw_tensor(bucket.packed.tensor.dtype(), {whole.size() * parts}, device_);
+  if (!bucket.result.tensor.defined()) fail_memory(caller_, "DataParallel");
+}
+
 Message Buckets::message_of(Bucket& bucket) const {
   const Wire wire = bucket.dtype == DType::float64 ? Wire::float64 : Wire::float32;
+  if (on_device())
+    return {sum_ == Sum::fast ? Kind::all_reduce : Kind::all_gather,
+            has_halves(bucket) ? Wire::bfloat16 : wire,
+            Combine::sum,
+            bucket.packed.elements,
+            bucket.result.elements,
+            bucket.packed.tensor.size()};
   if (sum_ != Sum::fast)
     return {Kind::all_gather,       wire,
             Combine::sum,           bucket.own.data(),
@@ -245,7 +297,7 @@ void Buckets::work() {
 StepFields Buckets::finish(double weight, const std::vector<bool>& used) {
   Bucket& last = buckets_.back();
   const auto fields = [&](auto* elements) {
-    elements += fields_at_;
+    if (!on_device()) elements += fields_at_;
     elements[0] = static_cast<std::remove_reference_t<decltype(*elements)>>(weight);
     elements[1] = static_cast<std::remove_reference_t<decltype(*elements)>>(step_ % step_limit_);
     for (std::size_t i = 0; i < used.size(); ++i) elements[extra_fields + i] = used[i];
@@ -261,13 +313,20 @@ StepFields Buckets::finish(double weight, const std::vector<bool>& used) {
     if (failure_) std::rethrow_exception(failure_);
   } else if (world_.size() > 1) {
     for (Bucket& bucket : buckets_) lane_.run(message_of(bucket), name_of(bucket), caller_);
-  } else if (sum_ != Sum::fast) {
+  } else if (sum_ != Sum::fast && !on_device()) {
     for (Bucket& bucket : buckets_) bucket.received = bucket.own;
   }
-  for (Bucket& bucket : buckets_) combine(bucket);
+  for (Bucket& bucket : buckets_)
+    on_device() ? void(bucket.sum = combined_on_device(bucket)) : combine(bucket);
   StepFields found;
+  if (on_device()) {
+    const void* sums = nullptr;
+    const Tensor kept = reel::detail::contiguous_host(last.sum(range(fields_at_, last.count)),
+                                                      last.dtype, &sums, "DataParallel", caller_);
+    std::memcpy(last.own.data(), sums, last.own.size());
+  }
   const auto at = [&](std::int64_t i) {
-    const auto k = static_cast<std::size_t>(fields_at_ + i);
+    const auto k = static_cast<std::size_t>((on_device() ? 0 : fields_at_) + i);
     return wide ? reinterpret_cast<const double*>(last.own.data())[k]
                 : static_cast<double>(reinterpret_cast<const float*>(last.own.data())[k]);
   };
@@ -291,32 +350,61 @@ void Buckets::combine(Bucket& bucket) const {
   if (sum_ == Sum::fast) return;
   const auto add_all = [&](auto* to) {
     using T = std::remove_reference_t<decltype(*to)>;
-    std::vector<const T*> parts;
-    std::vector<Subtree> trees;
-    for (std::int64_t rank = 0; rank < world_.size(); ++rank) {
-      const auto [first, end] = sum_ == Sum::tree
-                                    ? share_of(rank, world_.size(), micro_batches_)
-                                    : std::pair<std::int64_t, std::int64_t>(rank, rank + 1);
-      const std::vector<Subtree> own = subtrees(first, end);
-      for (std::size_t k = 0; k < own.size(); ++k) {
-        const std::size_t number = static_cast<std::size_t>(rank) * partials_ + k;
-        parts.push_back(reinterpret_cast<const T*>(bucket.received.data()) +
-                        number * static_cast<std::size_t>(bucket.count));
-        trees.push_back(own[k]);
-      }
+    const auto part = [&](std::size_t number) {
+      return reinterpret_cast<const T*>(bucket.received.data()) +
+             number * static_cast<std::size_t>(bucket.count);
+    };
+    if (sum_ == Sum::tree) {
+      const std::vector<T> all = tree_sum(
+          received_parts(),
+          [&](std::size_t k) { return std::vector<T>(part(k), part(k) + bucket.count); },
+          [&](std::vector<T>& a, const std::vector<T>& b) {
+            add(a.data(), b.data(), bucket.count);
+          });
+      std::memcpy(to, all.data(), all.size() * sizeof(T));
+    } else {
+      std::vector<const T*> parts;
+      for (const auto& [tree, number] : received_parts()) parts.push_back(part(number));
+      add_ordered(to, parts, bucket.count);
     }
-    sum_ == Sum::tree ? add_tree(to, parts, trees, bucket.count)
-                      : add_ordered(to, parts, bucket.count);
   };
   bucket.dtype == DType::float64 ? add_all(reinterpret_cast<double*>(bucket.own.data()))
                                  : add_all(reinterpret_cast<float*>(bucket.own.data()));
+}
+
+std::vector<std::pair<Subtree, std::size_t>> Buckets::received_parts() const {
+  std::vector<std::pair<Subtree, std::size_t>> all;
+  for (std::int64_t rank = 0; rank < world_.size(); ++rank) {
+    const auto [first, end] = sum_ == Sum::tree
+                                  ? share_of(rank, world_.size(), micro_batches_)
+                                  : std::pair<std::int64_t, std::int64_t>(rank, rank + 1);
+    const std::vector<Subtree> own = subtrees(first, end);
+    for (std::size_t k = 0; k < own.size(); ++k)
+      all.emplace_back(own[k], static_cast<std::size_t>(rank) * partials_ + k);
+  }
+  return all;
+}
+Tensor Buckets::combined_on_device(const Bucket& bucket) const {
+  if (sum_ == Sum::fast) return bucket.result.tensor.to(bucket.dtype, caller_);
+  const auto part = [&](std::size_t number) {
+    const std::int64_t first = static_cast<std::int64_t>(number) * bucket.count;
+    return bucket.result.tensor(range(first, first + bucket.count));
+  };
+  const auto add_to = [](Tensor& a, const Tensor& b) { a = a + b; };
+  const auto parts = received_parts();
+  if (sum_ == Sum::tree) return tree_sum(parts, part, add_to);
+  Tensor all = part(parts[0].second);
+  for (std::size_t k = 1; k < parts.size(); ++k) add_to(all, part(parts[k].second));
+  return all;
 }
 
 Tensor Buckets::sum_of(std::size_t variable) const {
   const Bucket& bucket = buckets_[static_cast<std::size_t>(bucket_of_[variable])];
   const auto place = std::find_if(bucket.places.begin(), bucket.places.end(),
                                   [&](const Place& each) { return each.variable == variable; });
-  const DeviceScope on_host(cpu());
+  if (on_device())
+    return bucket.sum(range(place->at, place->at + place->count))
+        .reshape(variables_[variable].shape());
   const RawTensor sum = raw_tensor(bucket.dtype, variables_[variable].shape());
   if (!sum.tensor.defined()) fail_memory(caller_, "DataParallel");
   if (sum.bytes)

@@ -7,11 +7,13 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <reel/dist/data_parallel.hpp>
 
 #include "lib/dist/state.hpp"
+#include "lib/tensor/raw.hpp"
 
 namespace reel::dist::detail {
 /// A gradient's place in a bucket, in elements.
@@ -27,7 +29,8 @@ struct Subtree {
 /// The largest aligned subtrees of the micro-batches [first, end), from left to right.
 std::vector<Subtree> subtrees(std::int64_t first, std::int64_t end);
 
-/// Memory for the elements of a bucket: float32, or float64 where the Variables are.
+/// Memory for the elements of a bucket: float32, or float64 where the Variables are. On a GPU, it
+/// is packed when all gradients are there.
 struct Bucket {
   DType dtype;
   std::vector<Place> places = {};
@@ -35,6 +38,10 @@ struct Bucket {
   std::string posted = {};     // "bucket_2"
   std::string variables = {};  // for errors
   std::vector<std::byte> own = {}, received = {}, halves = {};
+  // On a GPU `own` has the fields only.
+  std::vector<Tensor> parts = {};  // one partial sum after the other; undefined for zeros
+  RawTensor packed = {}, result = {};
+  Tensor sum = {};
   std::size_t missing = 0;  // gradients that are not in it yet
 };
 /// The last three kinds of elements of the last bucket.
@@ -46,10 +53,10 @@ struct StepFields {
 class Buckets {
  public:
   /// `order` are the Variables as they are put into buckets; others are sent otherwise. All ranks
-  /// construct it with the same arguments.
+  /// construct it with the same arguments. The lane is that of the device.
   Buckets(World world, const std::vector<Variable>& variables,
           const std::vector<std::size_t>& order, const DataParallelOptions& options, Lane& lane,
-          Caller caller);
+          Device device, Caller caller);
   ~Buckets();
   Buckets(const Buckets&) = delete;
   Buckets& operator=(const Buckets&) = delete;
@@ -73,7 +80,17 @@ class Buckets {
   void start_next();
   void run_thread();
   void work();
+  /// Into the memory that is sent.
+  void pack(Bucket& bucket);
+  void pack_on_device(Bucket& bucket);
   void combine(Bucket& bucket) const;
+  Tensor combined_on_device(const Bucket& bucket) const;
+  /// Which subtree each partial sum of each rank is, and its number in what was received.
+  std::vector<std::pair<Subtree, std::size_t>> received_parts() const;
+  bool has_halves(const Bucket& bucket) const {
+    return halves_ && bucket.dtype == DType::float32 && &bucket != &buckets_.back();
+  }
+  bool on_device() const { return device_ != cpu(); }
   World world_;
   const std::vector<Variable>& variables_;
   Sum sum_;
@@ -81,6 +98,7 @@ class Buckets {
   std::int64_t micro_batches_;
   std::size_t partials_ = 1;  // of each rank
   Lane& lane_;
+  Device device_;  // where the gradients are sent from
   std::vector<Bucket> buckets_;
   std::vector<int> bucket_of_;  // -1: none
   std::int64_t fields_at_ = 0, step_ = 0, step_limit_ = 1;

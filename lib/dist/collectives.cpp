@@ -33,17 +33,19 @@ Wire wire_of(DType dtype) {
 Tensor send_raw(const Tensor& x, const Shape& shape, Message message, const World& world,
                 const CallName& name, Caller caller) {
   const Device device = x.device();
-  const void* first = nullptr;
-  const Tensor host = reel::detail::contiguous_host(x, x.dtype(), &first, name.function, caller);
-  RawTensor result;
-  {
-    const DeviceScope on_host(cpu());
-    result = raw_tensor(x.dtype(), shape);
-  }
+  WorldState& state = world.state();
+  const bool there = state.device && device == world.device();
+  const RawTensor given = there ? row_major(x, caller) : RawTensor{};
+  const void* first = given.elements;
+  const Tensor host =
+      there ? Tensor() : reel::detail::contiguous_host(x, x.dtype(), &first, name.function, caller);
+  const RawTensor result = raw_tensor(x.dtype(), shape, there ? device : cpu());
   if (!result.tensor.defined()) fail_memory(caller, name.function);
   message.in = first;
   message.out = result.elements;
-  world.state().main->run(message, name, caller);
+  if (message.kind == Kind::broadcast && !there && result.bytes)
+    std::memcpy(result.elements, first, result.bytes);
+  (there ? state.device : state.main)->run(message, name, caller);
   return result.tensor.to(device, caller);
 }
 void not_traced() {
@@ -186,17 +188,11 @@ Tensor broadcast(Operand x, const World& world, BroadcastOptions options) {
 
 namespace detail {
 Tensor broadcast_raw(const Tensor& x, const World& world, std::int64_t root, Caller caller) {
-  const DeviceScope on_host(cpu());
-  const Tensor host = x.to(cpu(), caller);
-  RawTensor result = raw_tensor(x.dtype(), x.shape());
-  if (!result.tensor.defined()) fail_memory(caller, "broadcast");
-  const void* first = nullptr;
-  const Tensor kept = reel::detail::contiguous_host(host, x.dtype(), &first, "broadcast", caller);
-  if (result.bytes) std::memcpy(result.elements, first, result.bytes);
-  world.state().main->run({Kind::broadcast, Wire::bytes, Combine::sum, nullptr, result.elements,
-                           static_cast<std::int64_t>(result.bytes), static_cast<int>(root)},
-                          {"broadcast"}, caller);
-  return result.tensor.to(x.device(), caller);
+  const std::int64_t bytes = x.size() * static_cast<std::int64_t>(size_of(x.dtype()));
+  return send_raw(
+      x, x.shape(),
+      {Kind::broadcast, Wire::bytes, Combine::sum, nullptr, nullptr, bytes, static_cast<int>(root)},
+      world, {"broadcast"}, caller);
 }
 }  // namespace detail
 }  // namespace reel::dist

@@ -46,12 +46,18 @@ Tensor dense_of(const RowGradient& x, const Variable& variable) {
 /// What a DataParallel has inside.
 struct Shares {
   Shares(const World& of, optim::Optimizer& own, const DataParallelOptions& given, Caller caller)
-      : world(of), optimizer(own), options(given), lane(world.state(), caller) {
+      : world(of),
+        optimizer(own),
+        options(given),
+        device(device_of_all(caller)),
+        lane(world.state(), caller, device != cpu()) {
     for (std::size_t i = 0; i < variables().size(); ++i)
       order.push_back(variables().size() - 1 - i);
   }
   const std::vector<Variable>& variables() const { return optimizer.variables(); }
 
+  /// The GPU of this rank, if the Variables of all ranks are on their GPUs; else the CPU.
+  Device device_of_all(Caller caller) const;
   void check_options(Caller caller) const;
   void compare(Caller caller);
   void check_unchanged(Caller caller) const;
@@ -76,6 +82,7 @@ struct Shares {
   World world;
   optim::Optimizer& optimizer;
   DataParallelOptions options;
+  Device device;  // that sends
   Lane lane;
   std::int64_t step = 0, taken = 0, leaves = 0;
   double weight = 0;
@@ -88,6 +95,15 @@ struct Shares {
   bool sending = false;
 };
 
+Device Shares::device_of_all(Caller caller) const {
+  const WorldState& state = world.state();
+  if (!state.device) return cpu();
+  std::int64_t there = 1;
+  for (const Variable& x : variables()) there = there && x.device() == world.device();
+  state.main->run({Kind::all_reduce, Wire::int64, Combine::min, &there, &there, 1}, {own_name},
+                  caller);
+  return there ? world.device() : cpu();
+}
 void Shares::check_options(Caller caller) const {
   if (options.bucket_bytes < 1)
     fail<Error>(caller, own_name, "options.bucket_bytes", "1 or more",
@@ -266,7 +282,7 @@ void Shares::fix_layout(Caller caller) {
     (rows[variable] ? sparse : dense).push_back(variable);
   }
   order.assign(from_first.begin(), from_first.end());
-  buckets = std::make_unique<Buckets>(world, variables(), dense, options, lane, caller);
+  buckets = std::make_unique<Buckets>(world, variables(), dense, options, lane, device, caller);
 }
 
 /// From now on buckets that are complete are sent.
@@ -328,6 +344,7 @@ std::vector<RowGradient> Shares::means(const StepFields& fields, std::vector<Row
 /// The mean gradients of sparse Variables: as rows, or dense where this is smaller.
 std::vector<RowGradient> Shares::exchange_rows(double all_weights, Caller caller) {
   if (sparse.empty()) return {};
+  const DeviceScope on_host(cpu());
   Lane& main = *world.state().main;
   const auto ranks = static_cast<std::size_t>(world.size());
   std::vector<RowGradient> mine;
@@ -358,7 +375,7 @@ std::vector<RowGradient> Shares::exchange_rows(double all_weights, Caller caller
     Shape shape = x.shape();
     const auto all_reduced = [&](const Tensor& part) {
       return send_raw(
-          part, part.shape(),
+          part.to(x.device()), part.shape(),
           {Kind::all_reduce, wire_of(dtype), Combine::sum, nullptr, nullptr, part.size()}, world,
           call, caller);
     };
@@ -394,7 +411,7 @@ std::vector<RowGradient> Shares::exchange_rows(double all_weights, Caller caller
     const auto gather = [&](const Tensor& part) {
       Shape all_parts = part.shape();
       all_parts.data()[0] *= world.size();
-      return send_raw(part, all_parts,
+      return send_raw(part.to(x.device()), all_parts,
                       {Kind::all_gather, Wire::bytes, Combine::sum, nullptr, nullptr,
                        part.size() * static_cast<std::int64_t>(size_of(part.dtype()))},
                       world, call, caller);

@@ -180,7 +180,7 @@ void give_up(LocalGroup::Table& board, std::string_view why) {
   }
   for (Meeting* const meeting : board.meetings) const Spin until_it_ends(meeting->busy);
 }
-const char* open(void* self, Channel** channel) {
+const char* open(void* self, const char*, Channel** channel) {
   const auto& member = *static_cast<LocalGroup::Table::Member*>(self);
   LocalGroup::Table& board = *member.board;
   const Spin held(board.busy);

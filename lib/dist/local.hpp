@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "lib/dist/board.hpp"
-#include "lib/dist/engine.hpp"
+#include "lib/table/engine.hpp"
 
 namespace reel::dist {
 /// The ranks of one run_local().

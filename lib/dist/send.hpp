@@ -9,8 +9,9 @@
 namespace reel::dist::detail {
 /// What a sum of this dtype is sent as; bytes for a dtype without sums.
 Wire wire_of(DType dtype);
-/// Runs a collective over x and returns its result of this shape, on the device of x. Only kind,
-/// wire, way, count and root of the message are used.
+/// Runs a collective over x and returns its result of this shape, on the device of x: by the
+/// World's engine for this device, else on the host. Only kind, wire, way, count and root of the
+/// message are used.
 Tensor send_raw(const Tensor& x, const Shape& shape, Message message, const World& world,
                 const CallName& name, Caller caller);
 /// broadcast() without a gradient.

@@ -12,7 +12,7 @@
 #include <reel/dist/world.hpp>
 
 #include "lib/dist/board.hpp"
-#include "lib/dist/engine.hpp"
+#include "lib/table/engine.hpp"
 
 namespace reel::dist {
 class LocalGroup;
@@ -24,6 +24,8 @@ struct WorldState {
   ~WorldState();
   /// Writes why, and ends this process, and the others as far as MPI can.
   [[noreturn]] void end_all();
+  /// Makes the device's engine. -1: the GPU is that of the number of this rank on its host.
+  void open_device(int index, Caller caller);
   std::int64_t references = 1;
   EngineTable engine;
   double timeout;
@@ -34,7 +36,11 @@ struct WorldState {
   int splits = 0;               // made so far
   LocalGroup* group = nullptr;  // of threads
   Lane* main = nullptr;         // of the public collectives
-  std::string failure = {};     // why it cannot be used any more
+  // The engine of tensors in memory of this rank's GPU, if there is one.
+  EngineTable device_engine = {};
+  int device_index = -1;
+  Lane* device = nullptr;    // of its public collectives
+  std::string failure = {};  // why it cannot be used any more
   pid_t process = ::getpid();
 };
 
@@ -48,7 +54,8 @@ struct CallName {
 /// Collectives that all ranks call in one order. Calls that have started end in any order.
 class Lane {
  public:
-  Lane(WorldState& world, Caller caller);
+  /// Of the device's engine, or of the other one.
+  Lane(WorldState& world, Caller caller, bool on_device = false);
   ~Lane();
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
@@ -68,6 +75,8 @@ class Lane {
 
  private:
   friend struct Watchdog;
+  /// Other ranks that are threads, and the device, get no more data from this rank.
+  void abandon();
   /// The ranks that are late, in words.
   struct Late {
     std::string ranks, got;
@@ -78,7 +87,11 @@ class Lane {
   [[noreturn]] void fail_with(const CallName& name, std::string_view argument,
                               std::string_view expected, std::string_view got, Caller caller);
   void post(const CallName& name);
+  /// Polls until f() says that it has ended.
+  template <class F>
+  void wait_for(const CallName& name, Caller caller, const F& ended);
   WorldState& world_;
+  const EngineTable& engine_;
   Channel* channel_ = nullptr;
   int number_;
   std::int64_t calls_ = 0;

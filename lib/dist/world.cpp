@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <exception>
 #include <memory>
@@ -20,6 +21,7 @@
 #include "lib/dist/send.hpp"
 #include "lib/dist/state.hpp"
 #include "lib/dist/watchdog.hpp"
+#include "lib/table/backend.hpp"
 
 namespace reel::dist {
 namespace detail {
@@ -51,6 +53,7 @@ WorldState::WorldState(EngineTable table, std::shared_ptr<Board> of, WorldOption
       shared_board(std::move(of)),
       board(*shared_board) {}
 WorldState::~WorldState() {
+  delete device;
   delete main;
   if (!engine.run || process != ::getpid()) return;
   if (!failure.empty()) end_all();
@@ -69,23 +72,101 @@ void WorldState::end_all() {
   ::_exit(1);
 }
 
-Lane::Lane(WorldState& world, Caller caller) : world_(world), number_(world.lanes++) {
+void WorldState::open_device(int index, Caller caller) {
+  struct Place {
+    char host[64] = {}, problem[256] = {};
+  };
+  Place mine;
+  ::gethostname(mine.host, sizeof mine.host - 1);
+  std::vector<Place> all(static_cast<std::size_t>(engine.ranks), mine);
+  const auto gather = [&] {
+    main->run({Kind::all_gather, Wire::bytes, Combine::sum, &mine, all.data(), sizeof mine},
+              {"World", "device"}, caller);
+  };
+  gather();
+  int before = 0, on_host = 0;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (std::strcmp(all[rank].host, mine.host) != 0) continue;
+    ++on_host;
+    before += static_cast<int>(rank) < engine.rank;
+  }
+  std::string problem;
+  try {
+    const int count = cuda_device_count();
+    if (count == 0)
+      problem = cuda_status();
+    else if (index < 0 && count > 1 &&
+             count < on_host)  // one: the launcher gives each rank its own
+      problem = std::to_string(count) + " GPUs for " + std::to_string(on_host) + " ranks of a host";
+    if (problem.empty()) {
+      device_index = index < 0 ? before % count : index;
+      device_engine.rank = engine.rank;
+      device_engine.ranks = engine.ranks;
+      const char* const why =
+          backend_of(Device::Kind::cuda)->collectives(device_index, device_engine);
+      if (why) problem = why;
+    }
+  } catch (const std::exception& error) {
+    problem = error.what();
+  }
+  problem.copy(mine.problem, sizeof mine.problem - 1);
+  all.assign(all.size(), mine);
+  gather();
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    if (all[rank].problem[0])
+      fail<DistError>(caller, "World", "options.engine", "a GPU and NCCL on each rank",
+                      std::string(all[rank].problem) + ", on rank " + std::to_string(rank));
+  device = new Lane(*this, caller, true);
+}
+
+Lane::Lane(WorldState& world, Caller caller, bool on_device)
+    : world_(world),
+      engine_(on_device ? world.device_engine : world.engine),
+      number_(world.lanes++) {
   if (world.engine.ranks == 1) return;
-  if (const char* const why = world.engine.open(world.engine.self, &channel_))
-    fail_engine(why, {"World"}, caller);
+  char id[EngineTable::id_bytes] = {};
+  const CallName name{"World", "open"};
+  const char* why = nullptr;
+  if (engine_.identify) {
+    if (world.engine.rank == 0) why = engine_.identify(engine_.self, id);
+    if (why) fail_engine(why, name, caller);
+    world.main->run({Kind::broadcast, Wire::bytes, {}, nullptr, id, sizeof id}, name, caller);
+  }
+  if (!why) why = engine_.open(engine_.self, id, &channel_);
+  if (why) fail_engine(why, name, caller);
   Watchdog::add(*this);
+  if (!engine_.identify) return;
+  try {
+    post(name);
+    wait_for(name, caller, [&] {
+      bool ready = false;
+      if (const char* const wrong = engine_.test(channel_, nullptr, &ready))
+        fail_engine(wrong, name, caller);
+      world.board.touch(world.engine.rank, number_);
+      return ready;
+    });
+    world.board.leave(world.engine.rank, number_);
+  } catch (...) {
+    Watchdog::remove(*this);
+    throw;
+  }
 }
 Lane::~Lane() {
   Watchdog::remove(*this);
   give_up();
-  if (channel_) world_.engine.close(channel_);
+  if (channel_) engine_.close(channel_);
 }
 
 void Lane::give_up() {
   if (requests_.empty()) return;
   requests_.clear();
   if (world_.failure.empty()) world_.failure = "a rank has left a collective that it had started";
-  if (!world_.engine.run) world_.engine.abort(world_.engine.self);
+  abandon();
+}
+
+void Lane::abandon() {
+  for (const EngineTable* const each : {&world_.device_engine, &world_.engine})
+    if (each->abort && !each->run) each->abort(each->self);
 }
 
 void Lane::require_usable(const CallName& name, Caller caller) const {
@@ -108,13 +189,13 @@ void Lane::start(const Message& message, const CallName& name, Caller caller) {
   requests_.reserve(requests_.size() + 1);
   post(name);
   Request* request = nullptr;
-  if (const char* const why = world_.engine.start(channel_, message, &request))
+  if (const char* const why = engine_.start(channel_, message, &request))
     fail_engine(why, name, caller);
   requests_.push_back(request);
 }
 bool Lane::test(const CallName& name, Caller caller) {
   bool done = false;
-  if (const char* const why = world_.engine.test(channel_, requests_.front(), &done)) {
+  if (const char* const why = engine_.test(channel_, requests_.front(), &done)) {
     requests_.clear();
     fail_engine(why, name, caller);
   }
@@ -127,20 +208,23 @@ bool Lane::test(const CallName& name, Caller caller) {
   return done;
 }
 
+template <class F>
+void Lane::wait_for(const CallName& name, Caller caller, const F& ended) {
+  Pause pause;
+  for (const double end = seconds_now() + world_.timeout; !ended(); pause())
+    if (seconds_now() > end) fail_late(name, caller);
+}
 void Lane::run(const Message& message, const CallName& name, Caller caller) {
   if (!channel_) return;
-  if (!world_.engine.run) {
+  if (!engine_.run) {
     start(message, name, caller);
-    Pause pause;
-    for (const double end = seconds_now() + world_.timeout; !test(name, caller); pause())
-      if (seconds_now() > end) fail_late(name, caller);
-    return;
+    return wait_for(name, caller, [&] { return test(name, caller); });
   }
   require_usable(name, caller);
   post(name);
   caller_ = caller;
   __atomic_store_n(&inside_, &name, __ATOMIC_RELEASE);
-  const char* const why = world_.engine.run(channel_, message);
+  const char* const why = engine_.run(channel_, message);
   // The watchdog has taken it: it is about to end the process.
   while (!__atomic_exchange_n(&inside_, nullptr, __ATOMIC_ACQ_REL)) ::pause();
   world_.board.leave(world_.engine.rank, number_);
@@ -189,7 +273,7 @@ void Lane::fail_engine(const char* why, const CallName& name, Caller caller) {
 void Lane::fail_with(const CallName& name, std::string_view argument, std::string_view expected,
                      std::string_view got, Caller caller) try {
   // No other rank may write to buffers that end with their callers.
-  if (!world_.engine.run) world_.engine.abort(world_.engine.self);
+  abandon();
   fail<DistError>(caller, name.function, argument, expected, got, advice(name));
 } catch (const std::exception& error) {
   world_.failure = error.what();
@@ -204,7 +288,7 @@ std::string board_path(EngineTable& engine, Caller caller) {
   std::snprintf(name, sizeof name, "%lld-%lld", static_cast<long long>(::time(nullptr)),
                 static_cast<long long>(::getpid()));
   Channel* channel = nullptr;
-  const char* why = engine.open(engine.self, &channel);
+  const char* why = engine.open(engine.self, nullptr, &channel);
   if (!why)
     why = engine.run(channel, {Kind::broadcast, Wire::bytes, {}, nullptr, name, sizeof name});
   if (why) fail<DistError>(caller, "World", "engine", "a running MPI", std::string(why));
@@ -228,14 +312,15 @@ World::World(WorldOptions options, Caller caller) try : state_(nullptr) {
                 "run_local() makes the Worlds of threads.");
   EngineTable table;
   std::snprintf(table.name, sizeof table.name, "single");
-  const bool joins = options.engine == Engine::mpi ||
-                     (options.engine == Engine::automatic && detail::has_launcher());
+  const bool joins =
+      options.engine == Engine::mpi || (options.engine != Engine::single && detail::has_launcher());
   if (joins) detail::open_mpi(table, caller);
   state_ = new detail::WorldState(
       table, std::make_shared<Board>(table.ranks, table.ranks > 1 ? board_path(table, caller) : ""),
       options);
   try {
     state_->main = new detail::Lane(*state_, caller);
+    if (options.engine == Engine::nccl) state_->open_device(-1, caller);
   } catch (...) {
     delete state_;
     throw;
@@ -256,6 +341,7 @@ World::~World() {
 std::int64_t World::rank() const { return state_->engine.rank; }
 std::int64_t World::size() const { return state_->engine.ranks; }
 std::string_view World::engine() const { return state_->engine.name; }
+Device World::device() const { return state_->device ? cuda(state_->device_index) : cpu(); }
 std::string World::board() const { return state_->board.path(); }
 World World::split(std::int64_t color, Caller caller) const {
   const CallerScope here(caller, "split");
@@ -290,6 +376,7 @@ World World::split(std::int64_t color, Caller caller) const {
   World made(new detail::WorldState(part, std::move(posts), options));
   made.state_->group = group;
   made.state_->main = new detail::Lane(*made.state_, caller);
+  if (state_->device) made.state_->open_device(state_->device_index, caller);
   return made;
 }
 void World::barrier(Caller caller) const {
@@ -314,6 +401,7 @@ void run_local(std::int64_t ranks, const reel::detail::Function<void(World&)>& f
           new detail::WorldState(group.engine(static_cast<int>(rank)), group.posts(), options));
       world.state_->group = &group;
       world.state_->main = new detail::Lane(*world.state_, caller);
+      if (options.engine == Engine::nccl) world.state_->open_device(-1, caller);
       f(world);
     } catch (...) {
       failures[static_cast<std::size_t>(rank)] = std::current_exception();

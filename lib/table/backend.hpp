@@ -9,6 +9,9 @@
 #include "lib/table/planned_graph.hpp"
 
 namespace reel {
+namespace dist {
+struct EngineTable;
+}
 /// A call of a kernel on a device, whose memory holds inputs and outputs. All that the members
 /// refer to lives only as long as the call, so the backend copies what the kernel reads later. The
 /// members are references because copying recently written data is slow.
@@ -92,6 +95,11 @@ class Backend : public DeviceMemory {
     return static_cast<std::byte*>(std::malloc(bytes));
   }
   virtual void release_pinned(std::byte* block) noexcept { std::free(block); }
+  /// Fills the table, which says the rank and the number of ranks, with an engine for messages in
+  /// memory of this device. Returns null, or why there is none, a text that is never freed.
+  virtual const char* collectives(int /*index*/, dist::EngineTable& /*engine*/) {
+    return "this backend has no collectives";
+  }
 
  protected:
   ~Backend() = default;

@@ -2,14 +2,23 @@
 #include "lib/tensor/raw.hpp"
 
 #include <new>
+#include <utility>
 
 #include "lib/flow/context.hpp"
+#include "lib/gate/call_kernel.hpp"
 
 namespace reel {
-RawTensor raw_tensor(DType dtype, const Shape& shape) {
-  Body* const body = allocate(Context::here(), dtype, shape, shape.elements());
+RawTensor raw_tensor(DType dtype, const Shape& shape, Device device) {
+  Body* const body = allocate_on(Context::here(), device, dtype, shape, shape.elements());
   if (!body) return {};
   return {Access::adopt(body), body->data, static_cast<std::size_t>(body->bytes())};
+}
+
+RawTensor row_major(const Tensor& x, Caller caller) {
+  Body* const body = Access::body(x);
+  Tensor kept = body->contiguous ? x : contiguous_copy(*body, caller);
+  Body& found = *Access::body(kept);
+  return {std::move(kept), found.data, static_cast<std::size_t>(found.bytes())};
 }
 
 Tensor strided_view(const Tensor& x, const Shape& shape, const std::int64_t* strides,

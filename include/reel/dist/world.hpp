@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include <reel/device.hpp>
 #include <reel/error.hpp>
 #include <reel/function.hpp>
 #include <reel/pointer.hpp>
@@ -13,7 +14,9 @@
 namespace reel::dist {
 /// What carries the data between ranks. `automatic` is MPI if a launcher of MPI has started the
 /// process, else `single`, a world of one rank. `local` are threads of one process: run_local().
-enum class Engine : std::uint8_t { automatic, single, mpi, local };
+/// `nccl` adds NCCL to them: each rank has a GPU, World::device(), and NCCL carries tensors that
+/// are there. libnccl.so.2 is opened at run time.
+enum class Engine : std::uint8_t { automatic, single, mpi, local, nccl };
 
 /// A time: a number of seconds, or a duration of <chrono>.
 struct Seconds {
@@ -49,7 +52,8 @@ struct WorldState;
 ///
 /// Without a launcher it is a world of one rank, in which collectives return their arguments. With
 /// `mpirun -n 4 program` there are four processes. Copies share one state. Throws DistError if the
-/// launcher's MPI has no library here, or if the ranks are not those that the launcher announced.
+/// launcher's MPI has no library here, if the ranks are not those that the launcher announced, or,
+/// with Engine::nccl, if a rank has no GPU or no NCCL.
 ///
 /// If a rank does not come within the timeout, the other ranks throw DistError, or, while they wait
 /// inside MPI, write it to stderr and end. Without all of its ranks a World cannot go on: the
@@ -65,6 +69,9 @@ class REEL_API World {
   std::int64_t size() const;
   /// "single", "local", or the name and version of the MPI library.
   std::string_view engine() const;
+  /// The GPU of this rank with Engine::nccl, else the CPU. The ranks of a host get its GPUs in
+  /// their order; a rank that sees one GPU only, as a batch system can arrange it, gets this one.
+  Device device() const;
   /// The ranks that give the same color, as a World of their own, in the order of their ranks here.
   /// All ranks of this World call it. For a grid of 2 rows and 2 columns:
   ///
@@ -89,7 +96,8 @@ class REEL_API World {
 /// Calls f(world) on `ranks` threads of this process, each with its rank of one world: for tests,
 /// and to try a program. The threads start with the seed of this thread. If a rank throws, the
 /// collectives of the others throw DistError; the first exception is thrown here when all have
-/// ended. Throws Error unless 1 <= ranks <= 64.
+/// ended. With options.engine == Engine::nccl, thread r has the GPU r. Throws Error unless
+/// 1 <= ranks <= 64.
 REEL_API void run_local(std::int64_t ranks, const reel::detail::Function<void(World&)>& f,
                         WorldOptions options = {}, Caller caller = Caller::here());
 }  // namespace reel::dist

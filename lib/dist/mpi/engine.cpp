@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/dist/engine.hpp"
+#include "lib/table/engine.hpp"
 
 namespace reel::dist {
 struct Channel {
@@ -128,7 +128,7 @@ int ran(MPI_Comm comm, const Message& m) {
 /// The ranks of a table: null for all.
 MPI_Comm comm_of(void* self) { return self ? *static_cast<MPI_Comm*>(self) : MPI_COMM_WORLD; }
 
-const char* open(void* self, Channel** channel) {
+const char* open(void* self, const char*, Channel** channel) {
   const std::lock_guard held(one_thread);
   MPI_Comm comm;
   if (const char* const why = problem(MPI_Comm_dup(comm_of(self), &comm))) return why;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an engine does: a table of functions, which the library of an MPI fills.
+// What an engine of lib/dist does: a table of functions, which the library of an MPI fills, or the
+// backend of a device.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -25,12 +26,13 @@ constexpr std::size_t bytes_of(Wire wire) {
   return 0;
 }
 
-/// One collective. The buffers must live until it has ended.
+/// One collective. The buffers must live until it has ended. They are in memory of the host, or of
+/// the engine's device.
 struct Message {
   Kind kind = Kind::barrier;
   Wire wire = Wire::bytes;
   Combine combine = Combine::sum;
-  const void* in = nullptr;  // broadcast: not used
+  const void* in = nullptr;  // broadcast: on a device, what the root sends; else it is in `out`
   void* out = nullptr;       // all_reduce: may be `in`
   /// Elements: of `in` for all_gather, whose `out` has so many for each rank; of `out` for
   /// reduce_scatter, whose `in` has so many for each rank; else of both.
@@ -45,16 +47,19 @@ struct Request;
 
 /// Functions that return a text return null, or what has gone wrong; the text is never freed.
 struct EngineTable {
-  static constexpr std::size_t version = 3;
+  static constexpr std::size_t version = 4, id_bytes = 128;
   std::size_t layout = sizeof(EngineTable) * 16 + version;
   char name[96] = {};
   int rank = 0, ranks = 1;
   void* self = nullptr;
-  /// All ranks call it.
-  const char* (*open)(void* self, Channel** channel) = nullptr;
+  /// Rank 0 makes an id for open(), and the caller brings it to all ranks. Null: open() needs none.
+  const char* (*identify)(void* self, char* id) = nullptr;
+  /// All ranks call it. With an id, it returns before the others have come.
+  const char* (*open)(void* self, const char* id, Channel** channel) = nullptr;
   void (*close)(Channel* channel) = nullptr;
   const char* (*start)(Channel* channel, const Message& message, Request** request) = nullptr;
-  /// Whether the collective has ended. Then the request is gone.
+  /// Whether the collective has ended. Then the request is gone. A null request: whether a channel
+  /// with an id has been opened on all ranks.
   const char* (*test)(Channel* channel, Request* request, bool* done) = nullptr;
   /// start() and test() until the end, in less time; null if the engine has no such call. It cannot
   /// be left before the end.
