@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include <reel/ops.hpp>
@@ -11,6 +12,7 @@
 
 #include "lib/body/text.hpp"
 #include "lib/dist/buckets.hpp"
+#include "lib/dist/owners.hpp"
 #include "lib/dist/send.hpp"
 
 namespace reel::dist::detail {
@@ -47,14 +49,14 @@ Tensor dense_of(const RowGradient& x, const Variable& variable) {
 struct Shares {
   Shares(const World& of, optim::Optimizer& own, const DataParallelOptions& given, Caller caller)
       : world(of),
-        optimizer(own),
+        optimizer(&own),
         options(given),
         device(device_of_all(caller)),
         lane(world.state(), caller, device != cpu()) {
     for (std::size_t i = 0; i < variables().size(); ++i)
       order.push_back(variables().size() - 1 - i);
   }
-  const std::vector<Variable>& variables() const { return optimizer.variables(); }
+  const std::vector<Variable>& variables() const { return optimizer->variables(); }
 
   /// The GPU of this rank, if the Variables of all ranks are on their GPUs; else the CPU.
   Device device_of_all(Caller caller) const;
@@ -80,7 +82,9 @@ struct Shares {
   }
 
   World world;
-  optim::Optimizer& optimizer;
+  optim::Optimizer* optimizer;  // `owners`, if there are
+  std::unique_ptr<Owners> owners;
+  std::vector<std::vector<Variable>*> state = {};  // that the owners divide
   DataParallelOptions options;
   Device device;  // that sends
   Lane lane;
@@ -142,13 +146,14 @@ void Shares::compare(Caller caller) {
                      std::string(name_of(options.send_as)) + ", clip_norm " +
                      text_of(options.clip_norm) + (options.scaler ? ", scaler" : "") +
                      ", unconnected " + std::to_string(static_cast<int>(options.unconnected)) +
-                     "\nseed " + std::to_string(thread_generator().seed()) + "\n";
+                     (options.shard_optimizer ? ", shard_optimizer" : "") + "\nseed " +
+                     std::to_string(thread_generator().seed()) + "\n";
   text += std::to_string(variables().size()) + " Variables\n";
   for (std::size_t i = 0; i < variables().size(); ++i)
     text += "Variable " + std::to_string(i) + " \"" + variables()[i].name() + "\" " +
             std::string(name_of(variables()[i].dtype())) + " " +
             std::string(to_text(variables()[i].shape())) + "\n";
-  text += optimizer.options_text();
+  text += optimizer->options_text();
   const auto gather = [&](const void* mine, void* all, std::int64_t bytes) {
     world.state().main->run({Kind::all_gather, Wire::bytes, Combine::sum, mine, all, bytes},
                             {own_name}, caller);
@@ -424,11 +429,11 @@ std::vector<RowGradient> Shares::exchange_rows(double all_weights, Caller caller
 
 bool Shares::apply(std::vector<RowGradient> gradients, Caller caller) {
   if (options.scaler) {
-    if (!options.scaler->step(optimizer, gradients, caller)) return false;
+    if (!options.scaler->step(*optimizer, gradients, caller)) return false;
   } else {
     if (options.clip_norm > 0)
       gradients = optim::clip_by_global_norm(std::move(gradients), options.clip_norm, caller);
-    optimizer.step(gradients, caller);
+    optimizer->step(gradients, caller);
   }
   ++taken;
   return true;
@@ -468,7 +473,7 @@ bool Replicas::step(GradientTape& tape, Operand loss, StepOptions options) try {
   if (shares.world.size() == 1 && shares.partials.empty() && shares.options.sum != Sum::tree) {
     shares.world.state().step = ++shares.step;
     if (shares.options.scaler) {
-      if (!shares.options.scaler->step(shares.optimizer, tape, loss)) return false;
+      if (!shares.options.scaler->step(*shares.optimizer, tape, loss)) return false;
       ++shares.taken;
       return true;
     }
@@ -549,6 +554,10 @@ void Replicas::add_up(double* numbers, std::size_t count, Caller caller) {
   }
 }
 void Replicas::check_resumed(std::int64_t step, Caller caller) const {
+  if (shares_->owners) {
+    if (step >= 0) shares_->owners->take_gathered();
+    shares_->owners->release();
+  }
   if (shares_->world.size() == 1) return;
   std::vector<std::int64_t> all(static_cast<std::size_t>(shares_->world.size()));
   shares_->world.state().main->run(
@@ -561,6 +570,35 @@ void Replicas::check_resumed(std::int64_t step, Caller caller) const {
       fail<DistError>(caller, "Checkpoints", "rank " + to_text(static_cast<std::int64_t>(rank)),
                       text(all[0]) + ", as on rank 0", text(all[rank]),
                       "Checkpoints need a folder that all ranks see.");
+}
+bool Replicas::shards() const {
+  return shares_->options.shard_optimizer && shares_->world.size() > 1;
+}
+void Replicas::shard(std::vector<std::vector<Variable>*> state, Caller caller) try {
+  const CallerScope here(caller, own_name);
+  shares_->state = state;
+  shares_->owners = std::make_unique<Owners>(shares_->world, *shares_->optimizer, std::move(state));
+  shares_->optimizer = shares_->owners.get();
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, own_name);
+}
+std::vector<Variable>& Replicas::whole_state(const std::vector<Variable>* list) const {
+  const auto found = std::find(shares_->state.begin(), shares_->state.end(), list);
+  if (found == shares_->state.end()) return const_cast<std::vector<Variable>&>(*list);
+  std::vector<Variable>* const whole =
+      shares_->owners->gathered(static_cast<std::size_t>(found - shares_->state.begin()));
+  if (!whole)
+    fail<Error>({}, own_name, "state", "the state of the optimizer on all ranks",
+                "a part of it, by .shard_optimizer",
+                "io::Checkpoints saves and resumes it, as all ranks call it.");
+  return *whole;
+}
+void Replicas::gather_state(bool everywhere, Caller caller) const {
+  const CallerScope here(caller, "Checkpoints");
+  if (shares_->owners) shares_->owners->gather(everywhere, caller);
+}
+void Replicas::release_state() const {
+  if (shares_->owners) shares_->owners->release();
 }
 std::int64_t Replicas::steps() const { return shares_->taken; }
 const World& Replicas::world() const { return shares_->world; }

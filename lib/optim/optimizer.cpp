@@ -3,6 +3,7 @@
 #include <reel/tape.hpp>
 
 #include <cmath>
+#include <utility>
 
 #include "lib/nn/check.hpp"
 #include "lib/optim/check.hpp"
@@ -25,6 +26,17 @@ std::vector<RowGradient> Optimizer::gradients_of(GradientTape& tape, const Opera
     fail<ShapeError>(loss.caller(), name_, "loss", "one number", "shape " + to_text(x.shape()),
                      "Use its mean() or its sum().");
   return tape.row_gradients(loss, variables_);
+}
+
+void Optimizer::keep(const std::vector<bool>& kept) {
+  std::vector<Variable> left;
+  std::size_t i = 0;
+  for (std::size_t& end : ends_) {
+    for (; i < end; ++i)
+      if (kept[i]) left.push_back(variables_[i]);
+    end = left.size();
+  }
+  variables_ = std::move(left);
 }
 
 void Optimizer::check_numbers(const GradientList& gradients, Caller caller) const {

@@ -117,7 +117,7 @@ TEST_CASE("ranks with a GPU each take the steps of ranks on the CPU", "[nccl]") 
       {.bucket_bytes = 400},
       {.bucket_bytes = 400, .sum = dist::Sum::ordered},
       {.sum = dist::Sum::tree, .micro_batches = 12},
-      {.bucket_bytes = 400, .clip_norm = 0.5}};
+      {.bucket_bytes = 400, .clip_norm = 0.5, .shard_optimizer = true}};
   std::uint64_t order = 0;  // of the streams
   for (const dist::DataParallelOptions& options : cases) {
     emulate::set_seed(++order);

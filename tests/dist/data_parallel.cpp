@@ -518,4 +518,81 @@ TEST_CASE("options of DataParallel are checked", "[cpu][dist]") {
   CHECK(replicas.any(true));
   CHECK(!replicas.any(false));
 }
+
+TEST_CASE("ranks that share the optimizer's state take steps with the same bits", "[cpu][dist]") {
+  struct Words {
+    nn::Embedding table{9, 6, {.sparse = true}};
+    Net net;
+    Variable scale = Variable("scale", tensor(1.f)), offset = Variable("offset", tensor(0.0));
+    Tensor operator()(const Tensor& x) const {
+      return net(table(x)) * scale + cast(offset, float32);
+    }
+    REEL_FIELDS(table, net, scale, offset)
+  };
+  const auto bytes_of = [](auto& optimizer) {
+    std::int64_t bytes = 0;
+    optimizer.fields([&](std::string_view, auto& member) {
+      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(member)>, std::vector<Variable>>)
+        for (const Variable& x : member)
+          bytes += x.size() * static_cast<std::int64_t>(size_of(x.dtype()));
+    });
+    return bytes;
+  };
+  /// The weights after some steps, and the bytes of state of each rank.
+  const auto learn = [&](std::int64_t ranks, const auto& make, DataParallelOptions options,
+                         bool scales) {
+    std::pair<std::vector<double>, std::vector<std::int64_t>> found;
+    found.second.resize(static_cast<std::size_t>(ranks));
+    dist::run_local(ranks, [&](World& world) {
+      seed(3);
+      Words model;
+      auto optimizer = make(model);
+      optim::LossScaler scaler;
+      DataParallelOptions own = options;
+      if (scales) own.scaler = &scaler;
+      dist::DataParallel replicas(world, optimizer, own);
+      for (int step = 0; step < 4; ++step) {
+        const Tensor x = tensor({step, step + 2 + static_cast<int>(world.rank()) % 3, 7});
+        GradientTape tape;
+        replicas.step(tape, mean(square(model(x) - 1)) + sum(square(model.offset)) * 0.0f);
+      }
+      found.second[static_cast<std::size_t>(world.rank())] = bytes_of(optimizer);
+      std::vector<double> mine;
+      for (const Variable& p : parameters(model))
+        for (const double w : p.value().to(float64).values<double>()) mine.push_back(w);
+      const Tensor first = dist::broadcast(tensor(mine), world);
+      require(first.to_vector<double>() == mine, "all ranks have the same bits");
+      if (world.rank() == 0) found.first = mine;
+    });
+    return found;
+  };
+  const auto check = [&](const auto& make, DataParallelOptions options, bool scales = false) {
+    for (const std::int64_t ranks : {1, 2, 3, 12}) {
+      options.shard_optimizer = false;
+      const auto whole = learn(ranks, make, options, scales);
+      options.shard_optimizer = true;
+      const auto part = learn(ranks, make, options, scales);
+      CHECK(part.first == whole.first);
+      std::int64_t all = 0;
+      for (const std::int64_t bytes : part.second) {
+        all += bytes;
+        if (ranks == 2) CHECK(bytes <= whole.second[0] * 6 / 10);
+      }
+      CHECK(all == whole.second[0]);
+    }
+  };
+  const auto adam = [](const Words& m) { return optim::Adam(parameters(m)); };
+  check(adam, {});
+  check(adam, {.bucket_bytes = 300, .sum = dist::Sum::ordered, .clip_norm = 0.01});
+  check(adam, {}, true);
+  check([](const Words& m) { return optim::SGD(parameters(m), {.momentum = 0.9}); }, {});
+  check([](const Words& m) { return optim::RMSprop(parameters(m), {.momentum = 0.9}); }, {});
+  check(
+      [](const Words& m) {
+        return optim::AdamW({{parameters(m.table), {.amsgrad = true}},
+                             {parameters(m.net), {.weight_decay = 0.2}},
+                             {{m.scale, m.offset}, {.learning_rate = 0.5}}});
+      },
+      {});
+}
 }  // namespace reel::tests

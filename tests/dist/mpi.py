@@ -81,7 +81,7 @@ def values(mpi, mpirun):
     alone = {sum_: run("", 1, "learn", sum_)[1] for sum_ in ("fast", "tree")}
     one = numbers(alone["fast"])
     for ranks in (2, 3, 4):
-        for sum_ in ("fast", "ordered", "small", "bfloat16"):
+        for sum_ in ("fast", "ordered", "small", "bfloat16", "shard"):
             status, out, err, _ = run(mpirun, ranks, "learn", sum_)
             got = numbers(out)
             most = max((abs(a - b) for a, b in zip(got, one)), default=1)

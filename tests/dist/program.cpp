@@ -51,7 +51,8 @@ void learn(const dist::World& world, const std::string& sum, const std::string& 
                                       : sum == "ordered" ? dist::Sum::ordered
                                                          : dist::Sum::fast,
                                .micro_batches = tree ? 12 : 0,
-                               .send_as = sum == "bfloat16" ? bfloat16 : float32});
+                               .send_as = sum == "bfloat16" ? bfloat16 : float32,
+                               .shard_optimizer = sum == "shard"});
   for (std::int64_t step = 0; step < 10; ++step) {
     fail(fault, step, world);
     const std::int64_t from = 12 * world.rank() / world.size(),

@@ -36,13 +36,14 @@ auto share(std::int64_t rank, std::int64_t ranks) {
   return data::rows(table()).shuffle({.seed = 2}).shard(rank, ranks).batch(12 / ranks);
 }
 /// Steps `from` to `to` of a training that goes on from the folder; the losses of these steps.
-std::vector<float> train(std::int64_t ranks, const std::string& folder, int to) {
+std::vector<float> train(std::int64_t ranks, const std::string& folder, int to,
+                         bool shards = false) {
   std::vector<float> curve;
   const auto part = [&](World& world) {
     seed(4);
     Net net;
     optim::Adam adam(parameters(net), {.learning_rate = 0.05});
-    dist::DataParallel replicas(world, adam);
+    dist::DataParallel replicas(world, adam, {.shard_optimizer = shards});
     auto own = share(world.rank(), world.size());
     const io::Checkpoints checkpoints(folder, {.keep = 2});
     std::int64_t step = 0;
@@ -81,6 +82,33 @@ TEST_CASE("a run of 4 ranks goes on with 2, then 3, then 1, along the curve of 1
   for (const auto& [ranks, to] : std::vector<std::pair<int, int>>{{4, 3}, {2, 7}, {3, 11}, {1, 13}})
     for (const float x : train(ranks, many.path.string(), to)) got.push_back(x);
   CHECK(near(got, expected));
+}
+
+TEST_CASE("a checkpoint has the optimizer's state of all ranks", "[cpu][dist]") {
+  const Folder one, many;
+  const std::vector<float> expected = train(1, one.path.string(), 15);
+  std::vector<float> got;
+  const auto go_on = [&](std::int64_t ranks, int to, bool shards) {
+    for (const float x : train(ranks, many.path.string(), to, shards)) got.push_back(x);
+  };
+  go_on(4, 3, true);
+  go_on(2, 6, true);
+  go_on(3, 9, false);
+  go_on(3, 12, true);
+  go_on(1, 15, true);
+  CHECK(near(got, expected));
+  dist::run_local(2, [&](World& world) {
+    Net net;
+    optim::Adam adam(parameters(net));
+    dist::DataParallel replicas(world, adam, {.shard_optimizer = true});
+    std::string why;
+    try {
+      io::save(many.path.string() + "/part.safetensors", net, replicas);
+    } catch (const Error& error) {
+      why = error.what();
+    }
+    require(why.find("a part of it, by .shard_optimizer") != std::string::npos, "save() of a part");
+  });
 }
 
 TEST_CASE("one process reads the checkpoint of several, and the reverse", "[cpu][dist]") {

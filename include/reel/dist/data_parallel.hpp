@@ -3,6 +3,9 @@
 #pragma once  // defined in lib/dist
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <reel/dist/world.hpp>
@@ -37,6 +40,10 @@ struct DataParallelOptions {
   optim::LossScaler* scaler = nullptr;
   /// For Variables that no loss of any rank uses.
   Unconnected unconnected = Unconnected::error;
+  /// Divides the optimizer's state between the ranks (ZeRO-1, Rajbhandari et al. 2020): each
+  /// Variable is dealt to a rank, which has its state, updates it and sends it to the others. The
+  /// steps have the same bits. The optimizer itself then has the Variables of its rank only.
+  bool shard_optimizer = false;
 };
 /// Options of a step of DataParallel.
 struct StepOptions {
@@ -76,6 +83,10 @@ class REEL_API Replicas : public optim::Optimizer {
   /// For Checkpoints: throws DistError, on all ranks, unless all have resumed from this step. -1:
   /// from none.
   void check_resumed(std::int64_t step, Caller caller) const;
+  /// For Checkpoints, with .shard_optimizer: the state of all ranks, here, or on rank 0 only. All
+  /// ranks call it.
+  void gather_state(bool everywhere, Caller caller) const;
+  void release_state() const;
   /// The steps that have been taken.
   std::int64_t steps() const;
   const World& world() const;
@@ -87,6 +98,12 @@ class REEL_API Replicas : public optim::Optimizer {
   Replicas(const World& world, optim::Optimizer& optimizer, const DataParallelOptions& options,
            Caller caller);
   void broadcast_variables(const std::vector<Variable>& variables, Caller caller) const;
+  /// Whether the state is divided.
+  bool shards() const;
+  /// Divides it: these are lists that have a Variable for each of the optimizer's.
+  void shard(std::vector<std::vector<Variable>*> state, Caller caller);
+  /// For fields(): a list of all ranks. Throws Error unless it was gathered.
+  std::vector<Variable>& whole_state(const std::vector<Variable>* list) const;
 
  private:
   Shares* shares_;
@@ -120,7 +137,15 @@ class DataParallel : public detail::Replicas {
  public:
   DataParallel(const World& world, O& optimizer, DataParallelOptions options = {},
                Caller caller = Caller::here())
-      : Replicas(world, optimizer, options, caller), optimizer_(optimizer) {}
+      : Replicas(world, optimizer, options, caller), optimizer_(optimizer) {
+    if (!shards()) return;
+    std::vector<std::vector<Variable>*> state;
+    optimizer.fields([&](std::string_view, auto& member) {
+      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(member)>, std::vector<Variable>>)
+        if (!member.empty()) state.push_back(&member);
+    });
+    shard(std::move(state), caller);
+  }
   /// Gives all ranks the Variables and Buffers that a model has on rank 0.
   template <class Model>
   void broadcast(const Model& model, Caller caller = Caller::here()) const {
@@ -128,7 +153,15 @@ class DataParallel : public detail::Replicas {
     broadcast_variables(buffers(model), caller);
   }
   /// The state of the optimizer, for checkpoints.
-  void fields(auto&& field) { optimizer_.fields(field); }
+  void fields(auto&& field) {
+    if (!shards()) return optimizer_.fields(field);
+    optimizer_.fields([&](std::string_view name, auto& member) {
+      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(member)>, std::vector<Variable>>)
+        field(name, whole_state(&member));
+      else
+        field(name, member);
+    });
+  }
 
  private:
   O& optimizer_;

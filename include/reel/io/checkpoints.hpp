@@ -45,6 +45,16 @@ struct CheckpointOptions {
   std::int64_t every = 1;  // steps between two checkpoints
 };
 namespace detail {
+/// What several ranks have of one part.
+template <class Part>
+void gather(const Part& part, bool everywhere, Caller caller) {
+  if constexpr (requires { part.gather_state(everywhere, caller); })
+    part.gather_state(everywhere, caller);
+}
+template <class Part>
+void release(const Part& part) {
+  if constexpr (requires { part.release_state(); }) part.release_state();
+}
 /// All ranks must have resumed from one step.
 template <class Part>
 void check_resumed(const Part& part, bool found, const StepInto& step) {
@@ -75,11 +85,14 @@ class REEL_API Checkpoints {
                        Caller caller = Caller::here());
   /// If `every` divides the step, saves the parts, as io::save() does, and returns true. Throws
   /// Error if the folder has a later step: call resume() first, or use another folder. If a part is
-  /// a dist::DataParallel, rank 0 writes, and other ranks write nothing; all ranks call it.
+  /// a dist::DataParallel, rank 0 writes, and other ranks write nothing; all ranks call it. With
+  /// .shard_optimizer, rank 0 has the state of all ranks until it is written.
   template <class... Parts>
   bool save(StepAt step, const Parts&... parts) const try {
     if (step.step % options_.every != 0) return false;
+    (detail::gather(parts, false, step.caller), ...);
     if ((detail::writes(parts) && ...)) save_state(step, detail::state_of(step.caller, parts...));
+    (detail::release(parts), ...);
     return true;
   } catch (const std::bad_alloc&) {
     fail_memory(step.caller, "Checkpoints");
@@ -91,6 +104,7 @@ class REEL_API Checkpoints {
   /// file, and DistError is thrown on all of them if their steps differ.
   template <class... Parts>
   bool resume(StepInto step, const LoadOptions& options, Parts&&... parts) const try {
+    (detail::gather(parts, true, step.caller), ...);
     const bool found = load_state(step, options, detail::state_of(step.caller, parts...));
     (detail::check_resumed(parts, found, step), ...);
     return found;

@@ -47,6 +47,9 @@ class REEL_API Optimizer {
   virtual std::string options_text() const;
   /// The Variables of other objects. clone() replaces those that it clones too.
   std::vector<Variable>& bound_variables() { return variables_; }
+  /// For dist::DataParallel: the other Variables are not updated any more. The caller keeps their
+  /// state from the lists of a derived class.
+  void keep(const std::vector<bool>& kept);
 
  protected:
   Optimizer(const Optimizer&) = default;
