@@ -15,59 +15,25 @@ struct Options : CommonOptions {
   double rate = 0.1;
 };
 
-/// x on all ranks of an axis that then compute different parts: their gradients are added.
-Tensor to_parts(Tensor x, const dist::World& axis) {
-  return custom_gradient([&axis](Tensor from) {
-    return std::pair{from * 1.0f, [axis](Tensor dy) { return dist::all_reduce(dy, axis); }};
-  })(x);
-}
-/// The sum of parts. All ranks compute the same from it, so the gradient of a part is that of the
-/// sum.
-Tensor sum_parts(Tensor part, const dist::World& axis) {
-  return part + stop_gradient(dist::all_reduce(part, axis) - part);
-}
-
-/// The part of a model that a rank of the axis has. All ranks draw the whole weights and keep
-/// theirs.
+/// The part of a model that a rank of the axis has.
 struct Model {
-  const dist::World& axis;
-  std::int64_t words, first_word;
-  Variable table, in, in_bias, out, out_bias;
-  REEL_FIELDS(table, in, in_bias, out, out_bias)
+  dist::SplitEmbedding embedding;
+  dist::SplitLinears layers;
+  REEL_FIELDS(embedding, layers)
 
-  Model(const Options& options, const dist::World& world)
-      : axis(world),
-        words(options.words / world.size()),
-        first_word(words * world.rank()),
-        table("table", part(random::normal({options.words, options.width}), 0)),
-        in("in", part(random::normal({options.width, options.hidden}, {.stddev = 0.2}), 1)),
-        in_bias("in_bias", part(zeros({options.hidden}), 0)),
-        out("out", part(random::normal({options.hidden, 1}, {.stddev = 0.2}), 0)),
-        out_bias("out_bias", zeros({1})) {}
-  Tensor part(const Tensor& whole, int axis_of_it) const {
-    return split(whole, axis.size(), axis_of_it)[static_cast<std::size_t>(axis.rank())];
-  }
-
-  /// Words of other ranks give zeros here.
-  Tensor embed(const Tensor& ids) const {
-    const Tensor mine = ids - first_word;
-    const Tensor known = cast(logical_and(mine >= 0, mine < words), float32);
-    const Tensor rows = take(table, clip(mine, 0, words - 1));
-    return sum_parts(rows * known.reshape({-1, 1}), axis);
-  }
-  Tensor operator()(const Tensor& ids) const {
-    const Tensor x = to_parts(embed(ids), axis);
-    return sum_parts(matmul(tanh(matmul(x, in) + in_bias), out), axis) + out_bias;
-  }
+  Model(const Options& options, const dist::World& axis)
+      : embedding(axis, nn::Embedding(options.words, options.width)),
+        layers(axis, nn::Linear(options.width, options.hidden, Activation::tanh),
+               nn::Linear(options.hidden, 1)) {}
+  Tensor operator()(const Tensor& ids) const { return layers(embedding(ids)); }
 };
 
 /// Learns on a grid of so many rows, over which the batch is divided; returns the last loss.
 float learn(const Options& options, const dist::World& world, std::int64_t rows) {
-  const std::int64_t columns = world.size() / rows;
-  const dist::World hidden = world.split(world.rank() / columns),
-                    batch = world.split(world.rank() % columns);
+  const dist::Mesh mesh(world, {.axes = {{"batch", rows}, {"hidden", world.size() / rows}}});
+  const dist::World& batch = mesh.axis("batch");
   seed(options.seed);
-  const Model model(options, hidden);
+  const Model model(options, mesh.axis("hidden"));
   optim::SGD sgd(parameters(model), {.learning_rate = options.rate});
   dist::DataParallel replicas(batch, sgd);
   const Generator data(options.seed + 1);

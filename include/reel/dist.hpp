@@ -3,4 +3,5 @@
 #pragma once
 #include <reel/dist/collectives.hpp>
 #include <reel/dist/data_parallel.hpp>
+#include <reel/dist/mesh.hpp>
 #include <reel/dist/world.hpp>
