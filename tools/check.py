@@ -217,10 +217,11 @@ def threads():
 
 @check("nightly")
 def dist():
-    """Ranks under mpirun of Open MPI and of MPICH: values, faults, checkpoints."""
+    """Ranks under mpirun of Open MPI and of MPICH, on one host and on several: values, faults, checkpoints."""
     need("dist")
     if build("check", targets=["tests/dist_program", "lib/dist/libreel_mpi_openmpi.so", "lib/dist/libreel_mpi_mpich.so"]):
         command("ranks under mpirun", sys.executable, "tests/dist/mpi.py", "build/check")
+        command("ranks on several hosts", sys.executable, "tests/dist/hosts.py", "build/check")
 
 
 @check("nightly")
