@@ -37,6 +37,7 @@ struct BatchingReport {
   std::vector<BatchedOp> ops;  // the one with the most calls first
   std::int64_t failed = -1;    // the first example that threw; -1: none
 };
+/// The report of the last batched() of this thread, empty before the first one.
 REEL_API BatchingReport batching_report();
 /// A table: ops, calls, launches, calls that ran alone.
 REEL_API std::string to_string(const BatchingReport& report);

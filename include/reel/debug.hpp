@@ -54,9 +54,12 @@ class Condition {
   std::string text_;
   reel::detail::Function<bool(const Event&)> function_;
 };
-/// A NaN; an infinity that no input of the op has; either.
-inline constexpr std::string_view has_nan = "has_nan", has_inf = "has_inf",
-                                  has_inf_or_nan = "has_inf_or_nan";
+/// The result has a NaN.
+inline constexpr std::string_view has_nan = "has_nan";
+/// The result has an infinity that no input of the op has.
+inline constexpr std::string_view has_inf = "has_inf";
+/// Either of the two.
+inline constexpr std::string_view has_inf_or_nan = "has_inf_or_nan";
 
 /// Options of a Watch.
 struct WatchOptions {

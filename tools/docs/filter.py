@@ -53,6 +53,8 @@ class Filter:
             self.depth = max(0, self.depth + len(re.findall(r"[({]", code)) - len(re.findall(r"[)}]", code)))
         if "= delete;" in code or line.startswith(("struct fmt::", "template <>")):
             line = ""  # deleted functions, and what belongs to fmt
+            while re.match(r" *(template|requires)\b", self.out[-1]):
+                self.out.pop()
         if outside and self.depth == 0:
             line = re.sub(r"(;\s+)// ", r"\1///< ", line)
         self.out.append(escaped(line))
