@@ -60,11 +60,15 @@ cudaGraphExec_t Capture::finish() {
 }
 
 namespace {
+/// Whether a call cannot be in a CUDA graph, as the host waits for the device in it.
+bool the_host_waits(const PlannedGraph& planned, const Instruction& call) {
+  return waits_for_lengths(planned, call) || runs_on_host(call);
+}
 /// Whether a call is not in a graph of several calls: it reads or writes a result of the replay, or
 /// the host waits in it.
 bool stands_alone(const PlannedGraph& planned, const Instruction& call) {
   const int* const values = planned.operands + call.first;
-  return waits_for_lengths(planned, call) ||
+  return the_host_waits(planned, call) ||
          std::any_of(values, values + call.input_count + call.output_count, [&](int value) {
            return value >= 0 && planned.places[value].kind == ValuePlace::Kind::fresh;
          });
@@ -75,7 +79,7 @@ bool stands_alone(const PlannedGraph& planned, const Instruction& call) {
 /// results are graphs.
 void Graphs::execute(const PlannedGraph& planned) {
   if (Capture::current()) return host->execute_kernels(planned);
-  const auto waits = [&](const Instruction& call) { return waits_for_lengths(planned, call); };
+  const auto waits = [&](const Instruction& call) { return the_host_waits(planned, call); };
   if (std::none_of(planned.calls.begin(), planned.calls.end(), waits) && run_graph(planned)) return;
   PlannedGraph part = planned;
   for (auto rest = planned.calls; !rest.empty(); rest = rest.subspan(part.calls.size())) {

@@ -96,4 +96,6 @@ class Graphs {
   cudaStream_t stream_ = nullptr;  // for captures alone
   OwnList<Entry> entries_;         // the last used one first
 };
+/// Whether a kernel of the CPU does a call: linalg.cpp.
+bool runs_on_host(const Instruction& call);
 }  // namespace reel::gpu

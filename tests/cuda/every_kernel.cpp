@@ -128,6 +128,22 @@ void run_every_kernel() {
   both_ways({x, y}, [&] { return matmul(x, transpose(y)); });
   both_ways({x, row}, [&] { return matmul_add(x, transpose(y), column); });
   both_ways({x}, [&] { return dense(x, transpose(y), ones({height}), Activation::tanh); });
+  const Tensor factor = random::normal({3, 9, 5}),
+               regular = eye(5) + matmul(matrix_transpose(factor), factor);
+  both_ways({regular}, [&] { return linalg::cholesky(regular); });
+  both_ways({regular}, [&] { return linalg::solve(regular, matrix_transpose(factor)); });
+  both_ways({regular}, [&] { return linalg::triangular_solve(regular, regular); });
+  both_ways({regular}, [&] { return linalg::inverse(regular); });
+  both_ways({regular}, [&] { return linalg::det(regular); });
+  both_ways({regular}, [&] { return linalg::slogdet(regular).log; });
+  both_ways({factor}, [&] { return linalg::qr(factor).r; });
+  both_ways({regular}, [&] { return linalg::eigh(regular).vectors; });
+  both_ways({regular}, [&] { return linalg::eigvalsh(regular); });
+  both_ways({factor}, [&] { return linalg::svd(factor).s; });
+  grad([&](Tensor a) {
+    return sum(
+        square(grad([](Tensor b) { return sum(linalg::apply(b, linalg::Function::sqrt)); })(a)));
+  })(regular);
   const Tensor gates = random::normal({131, 4 * units}), cells = random::normal({131, units});
   both_ways({gates, cells}, [&] { return lstm_gates(gates, cells).h; });
   const Tensor tree = random::normal({131, 5 * units}), leaf = random::normal({180, 3 * units});
