@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -46,6 +47,17 @@ namespace detail {
 /// Calls f(i) for each example on a fiber of its own, and the ops of all of them together.
 REEL_API void run_batched(std::size_t examples, const Function<void(std::size_t)>& f,
                           BatchedOptions options, Caller caller);
+using Branches = void (*)(const void* what, std::size_t i);
+/// Calls f(what, i) for each branch.
+REEL_API void run_parallel(std::size_t branches, Branches f, const void* what);
+template <class F>
+void run_parallel(std::size_t branches, const F& f) {
+  run_parallel(
+      branches, [](const void* what, std::size_t i) { (*static_cast<const F*>(what))(i); }, &f);
+}
+/// The result of a branch, once it is there.
+template <class F, class... X>
+using ResultOf = std::remove_cvref_t<std::invoke_result_t<const F&, X...>>;
 
 struct MapData;
 /// While it lives, ops of tensors from row() compute all rows at once.
@@ -104,6 +116,45 @@ auto batched(const Examples& examples, const F& f, BatchedOptions options = {},
   detail::run_batched(
       found.size(), [&](std::size_t i) { found[i] = make_owned<Result>(f(*places[i])); }, options,
       caller);
+  std::vector<Result> results;
+  results.reserve(found.size());
+  for (Owned<Result>& each : found) results.push_back(std::move(*each));
+  return results;
+}
+
+/// Calls functions that do not depend on each other and returns their results as a std::tuple. Ops
+/// of the same kind and shapes run as one kernel for all of them, as in batched(): so the subtrees
+/// of a single tree run together. Inside of batched(), the functions are parts of an example.
+/// Outside of it, the outermost parallel() computes all ops of its functions before it returns.
+/// The functions must not write Variables. Each draws random numbers from a generator of its own.
+/// If some throw, the others finish; then the exception of the first of them is thrown. In a traced
+/// function and in vmap() they are plain calls.
+///     auto [l, r] = parallel([&] { return encode(*t.left); }, [&] { return encode(*t.right); });
+template <class... F>
+requires(sizeof...(F) > 0 && (std::is_invocable_v<const F&> && ...)) auto parallel(const F&... f) {
+  static_assert((!std::is_void_v<std::invoke_result_t<const F&>> && ...),
+                "parallel(): each function returns a value");
+  std::tuple<Owned<detail::ResultOf<F>>...> found;
+  [&]<std::size_t... K>(std::index_sequence<K...>) {
+    detail::run_parallel(sizeof...(F), [&](std::size_t i) {
+      ((i == K ? void(std::get<K>(found) = make_owned<detail::ResultOf<F>>(f())) : void()), ...);
+    });
+  }
+  (std::index_sequence_for<F...>());
+  return std::apply(
+      [](auto&... each) { return std::tuple<detail::ResultOf<F>...>(std::move(*each)...); }, found);
+}
+/// The same for f(child) of each child, such as those of a node; returns the results in order.
+template <class Children, class F>
+requires requires(const Children& children, const F& f) { f(*std::begin(children)); }
+auto parallel(const Children& children, const F& f) {
+  using Result = detail::ResultOf<F, decltype(*std::begin(children))>;
+  static_assert(!std::is_void_v<Result>, "parallel(): f returns a value for each child");
+  std::vector<decltype(std::begin(children))> places;
+  for (auto at = std::begin(children); at != std::end(children); ++at) places.push_back(at);
+  std::vector<Owned<Result>> found(places.size());
+  detail::run_parallel(found.size(),
+                       [&](std::size_t i) { found[i] = make_owned<Result>(f(*places[i])); });
   std::vector<Result> results;
   results.reserve(found.size());
   for (Owned<Result>& each : found) results.push_back(std::move(*each));

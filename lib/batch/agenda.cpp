@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lib/batch/agenda.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <reel/ops.hpp>
+
+#include "lib/batch/gather.hpp"
+#include "lib/gate/gate.hpp"
+
+namespace reel::batch {
+namespace {
+std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) {
+  hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+  return hash ^ hash >> 29;
+}
+bool is_of(const Queue& queue, const Op& op, std::span<const Operand> operands, OptionsView options,
+           const SmallVector<const Cell*, 4>& cells) {
+  if (queue.op != &op || queue.kinds.size() != operands.size()) return false;
+  for (std::size_t i = 0; i < operands.size(); ++i)
+    if (!fits(queue.kinds[i], operands[i], cells[i])) return false;
+  const OptionsView known = queue.options.view();
+  return known.type == options.type && (!known.type || known.type->equal(known.data, options.data));
+}
+Shape with_row(const Shape& shape) {
+  SmallVector<std::int64_t, Shape::max_rank> lengths;
+  lengths.push_back(1);
+  for (const std::int64_t length : shape) lengths.push_back(length);
+  return Shape(std::span<const std::int64_t>(lengths.data(), lengths.size()));
+}
+
+/// A call that failed has no elements: NaN, or zeros, in case something holds its results.
+void clear(Node& node) {
+  for (const Tensor& each : node.outputs)
+    if (each.defined()) StandIns::clear(*Access::body(each));
+}
+}  // namespace
+
+void Agenda::add(std::size_t example, Op& op, std::span<const Operand> operands,
+                 OptionsView options, Caller caller, SmallVector<Tensor, 2>& outputs) {
+  const auto number = static_cast<std::uint32_t>(nodes_.size());
+  Node& node = nodes_.emplace_back();
+  node.site = caller;
+  node.example = example;
+  SmallVector<const Cell*, 4> cells(operands.size());
+  std::uint64_t hash = reinterpret_cast<std::uintptr_t>(&op);
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const Operand& x = operands[i];
+    node.inputs.emplace_back();
+    Source& source = node.inputs[i];
+    if (x.kind() == Operand::Kind::scalar) continue;
+    cells[i] = cell_of(x);
+    if (cells[i]) {
+      hash = mixed(hash, reinterpret_cast<std::uintptr_t>(cells[i]));
+      continue;
+    }
+    if (Node* const maker = node_of(*Access::body(x.tensor()))) {
+      source.node = maker;
+      source.output = StandIns::output_of(*Access::body(x.tensor()));
+      node.depth = std::max(node.depth, maker->depth + 1);
+      if (!maker->launch && !maker->error) {
+        maker->readers.push_back(&node);
+        ++node.waiting;
+      } else if (maker->error && !node.error) {
+        node.error = maker->error;
+      }
+    } else {
+      source.known = x.tensor();
+    }
+    const Body& body = *Access::body(x.tensor());
+    hash = mixed(hash, static_cast<std::uint64_t>(body.dtype) + 256 + body.shape.rank() * 16);
+    for (const std::int64_t length : body.shape)
+      hash = mixed(hash, static_cast<std::uint64_t>(length));
+  }
+  Queue*& first = by_hash_[hash];
+  Queue* queue = first;
+  while (queue && !is_of(*queue, op, operands, options, cells)) queue = queue->next;
+  if (queue) {
+    for (const Kind& made : queue->outputs)
+      outputs.push_back(stand_ins_.make(made.dtype, made.device, made.shape, number,
+                                        static_cast<std::uint32_t>(outputs.size())));
+  } else {
+    stand_ins_.infer(op, operands, options, caller, number, outputs);
+    queue = &new_queue(op, operands, options, cells);
+    for (const Tensor& output : outputs) {
+      queue->outputs.emplace_back();
+      set(queue->outputs[queue->outputs.size() - 1], *Access::body(output));
+    }
+    queue->next = std::exchange(first, queue);
+  }
+  for (const Tensor& output : outputs) node.outputs.push_back(output);
+  node.queue = queue;
+  ++queue->left;
+  queue->depths += node.depth;
+  ++queue->told->calls;
+  if (!node.waiting) queue->ready.push_back(&node);
+}
+const Cell* Agenda::cell_of(const Operand& x) const {
+  if (x.kind() == Operand::Kind::variable) return &Access::cell(x.variable());
+  if (values_.empty()) return nullptr;
+  const auto value = values_.find(Access::body(x.tensor()));
+  return value == values_.end() ? nullptr : &Access::cell(value->second.variable);
+}
+Queue& Agenda::new_queue(Op& op, std::span<const Operand> operands, OptionsView options,
+                         const SmallVector<const Cell*, 4>& cells) {
+  Queue& made = queues_.emplace_back();
+  made.op = &op;
+  made.options = graph::KeptOptions(options);
+  made.told = &told_[&op];
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const Operand& x = operands[i];
+    made.kinds.emplace_back();
+    made.shared.emplace_back();
+    Kind& kind = made.kinds[i];
+    if (x.kind() == Operand::Kind::scalar) {
+      kind.is_number = true;
+      kind.number = x.scalar();
+      made.shared[i].scalar = x.scalar();
+    } else if ((kind.variable = cells[i])) {
+      made.shared[i].variable = x.kind() == Operand::Kind::variable
+                                    ? x.variable()
+                                    : values_.find(Access::body(x.tensor()))->second.variable;
+    } else {
+      set(kind, *Access::body(x.tensor()));
+    }
+  }
+  return made;
+}
+
+/// The ready queue whose calls, ready or not, have the smallest mean depth; of several, the one
+/// with the most ready calls.
+Queue* Agenda::next_queue() {
+  Queue* best = nullptr;
+  for (Queue& each : queues_) {
+    if (each.ready.empty()) continue;
+    if (!best) {
+      best = &each;
+      continue;
+    }
+    const double a = static_cast<double>(each.depths) * static_cast<double>(best->left),
+                 b = static_cast<double>(best->depths) * static_cast<double>(each.left);
+    if (a < b || (a == b && each.ready.size() > best->ready.size())) best = &each;
+  }
+  return best;
+}
+void Agenda::run() {
+  while (Queue* const queue = next_queue()) {
+    std::vector<Node*> calls = std::exchange(queue->ready, {});
+    launch(*queue, calls);
+    for (Node* const each : calls) {
+      --queue->left;
+      queue->depths -= each->depth;
+      for (Node* const reader : each->readers) {
+        if (each->error && !reader->error) reader->error = each->error;
+        if (!--reader->waiting) reader->queue->ready.push_back(reader);
+      }
+      each->readers.clear();
+      each->inputs.clear();
+      for (Tensor& output : each->outputs)  // nothing else can ask for it
+        if (references(*Access::body(output)) == 1) output = Tensor();
+    }
+  }
+}
+
+void Agenda::launch(Queue& queue, std::vector<Node*>& calls) {
+  std::vector<Node*> failed;
+  const auto first_failed = std::stable_partition(calls.begin(), calls.end(),
+                                                  [](const Node* each) { return !each->error; });
+  const std::vector<Node*> good(calls.begin(), first_failed);
+  if (good.empty()) return;
+  try {
+    launch_all(queue, good);
+  } catch (...) {
+    if (good.size() == 1) {
+      good[0]->error = std::current_exception();
+      return;
+    }
+    for (Node* const each : good) {  // the error belongs to one of them
+      try {
+        launch_all(queue, {each});
+      } catch (...) {
+        each->error = std::current_exception();
+      }
+    }
+  }
+}
+void Agenda::launch_all(Queue& queue, std::vector<Node*> calls) {
+  const Node& like = *calls.front();
+  const OptionsView options = queue.options.view();
+  // Rows of the launch that made an input, in their order, need no copy.
+  for (std::size_t i = 0; i < like.inputs.size(); ++i)
+    if (like.inputs[i].node) {
+      const auto place = [&](const Node* each) {
+        const Node* const maker = each->inputs[i].node;
+        return maker ? std::pair(maker->launch->number, maker->row)
+                     : std::pair<std::size_t, std::int64_t>();
+      };
+      const auto in_order = [&](const Node* a, const Node* b) { return place(a) < place(b); };
+      if (!std::is_sorted(calls.begin(), calls.end(), in_order))
+        std::stable_sort(calls.begin(), calls.end(), in_order);
+      break;
+    }
+  Launch& made = launches_.emplace_back();
+  made.number = launches_.size();
+  Calls together{*queue.op, options, {}, static_cast<std::int64_t>(calls.size()), like.site};
+  bool any = false;
+  for (std::size_t i = 0; i < like.inputs.size(); ++i) {
+    together.inputs.push_back(gathered(queue, calls, i));
+    any |= together.inputs.back().batched;
+  }
+  if (!any) {  // one call for all of them
+    SmallVector<Operand, 4> operands;
+    for (const Input& each : together.inputs) operands.push_back(each.operand(like.site));
+    reel::run(*queue.op, {operands.data(), operands.size()}, options, like.site, made.outputs);
+    for (Tensor& each : made.outputs) each = each.reshape(with_row(each.shape()));
+    made.rows = 1;
+  } else {
+    made.rows = together.count;
+    if (!run_together(together, made.outputs)) {
+      queue.told->alone += together.count;
+      --queue.told->launches;
+    }
+  }
+  ++queue.told->launches;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    calls[i]->launch = &made;
+    calls[i]->row = any ? static_cast<std::int64_t>(i) : 0;
+  }
+}
+void Agenda::show(Node& node) {
+  if (!node.launch) return clear(node);
+  for (std::uint32_t i = 0; i < node.outputs.size(); ++i) {
+    Body* const body = Access::body(node.outputs[i]);
+    if (body && stand_ins_.made(*body)) StandIns::show(*body, row_of(node, i));
+  }
+}
+/// The results, and what else something holds.
+void Agenda::show_kept() {
+  for (Node& node : nodes_)
+    for (const Tensor& each : node.outputs)
+      if (each.defined() && references(*Access::body(each)) > 1) {
+        show(node);
+        break;
+      }
+  // What f returns of a Variable is read on this flow, where tapes see it.
+  for (auto& [body, value] : values_)
+    if (outer_.mode & recording && references(*body) > 1 &&
+        body != Access::body(Access::cell(value.variable).value))
+      StandIns::show(*Access::body(value.held), value.variable.value());
+}
+void Agenda::report(BatchingReport& report) {
+  for (auto& [op, told] : told_) {
+    told.name = std::string(op->name);
+    report.calls += told.calls;
+    report.launches += told.launches;
+    report.ops.push_back(told);
+  }
+  std::sort(report.ops.begin(), report.ops.end(), [](const BatchedOp& a, const BatchedOp& b) {
+    return a.calls != b.calls ? a.calls > b.calls : a.name < b.name;
+  });
+}
+
+void Agenda::alias(const Body& x, Body& made) {
+  if (const auto known = values_.find(&x); known != values_.end())
+    values_.try_emplace(&made, Value{known->second.variable, Access::share(&made)});
+}
+}  // namespace reel::batch

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which calls wait, and in which order they run together.
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+#include <vector>
+
+#include "lib/batch/batch.hpp"
+#include "lib/batch/queue.hpp"
+
+namespace reel::batch {
+/// The calls of a batch.
+class Agenda {
+ public:
+  explicit Agenda(Context& outer) : outer_(outer) {}
+  /// Puts a call into its queue.
+  void add(std::size_t example, Op& op, std::span<const Operand> operands, OptionsView options,
+           Caller caller, SmallVector<Tensor, 2>& outputs);
+  /// Runs the calls that wait.
+  void run();
+  /// Whether a call with this tensor waits for others, or for a tape.
+  bool concerns(const Body& body) const {
+    return stand_ins_.made(body) || body.id.reel || body.leaf != no_record || values_.count(&body);
+  }
+  /// The call whose result the tensor is, if the tensor has no elements yet; else null.
+  Node* node_of(const Body& body) {
+    return stand_ins_.made(body) ? &nodes_[StandIns::number_of(body)] : nullptr;
+  }
+  /// Gives the outputs of a call their elements.
+  void show(Node& node);
+  /// The results, and what else something holds.
+  void show_kept();
+  /// f reads a Variable as a tensor.
+  void read(const Variable& variable, const Tensor& value) {
+    values_.try_emplace(Access::body(value), Value{variable, value});
+  }
+  /// `made` is another name for the elements of `x`.
+  void alias(const Body& x, Body& made);
+  const std::deque<Node>& nodes() const { return nodes_; }
+  void report(BatchingReport& report);
+
+ private:
+  /// The value of a Variable, held so that its address stays its own.
+  struct Value {
+    Variable variable;
+    Tensor held;
+  };
+  const Cell* cell_of(const Operand& x) const;
+  Queue& new_queue(Op& op, std::span<const Operand> operands, OptionsView options,
+                   const SmallVector<const Cell*, 4>& cells);
+  Queue* next_queue();
+  void launch(Queue& queue, std::vector<Node*>& calls);
+  void launch_all(Queue& queue, std::vector<Node*> calls);
+
+  Context& outer_;
+  StandIns stand_ins_;
+  std::deque<Node> nodes_;
+  std::deque<Queue> queues_;
+  std::deque<Launch> launches_;
+  std::unordered_map<std::uint64_t, Queue*> by_hash_;  // the first of each hash
+  std::unordered_map<const Op*, BatchedOp> told_;
+  std::unordered_map<const Body*, Value> values_;  // that f has read as tensors
+};
+}  // namespace reel::batch
