@@ -167,6 +167,7 @@ int main(int count, char** words) {
       row<nn::TreeLSTMCell>("nn's", width, trees, way);
     else
       row<OwnCell>("own ", width, trees, way);
+    fmt::print("{}", to_string(batching_report()));
     return 0;
   }
   for (const int width : {32, 150, 300})

@@ -2,12 +2,15 @@
 #include "lib/batch/agenda.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <reel/ops.hpp>
 
 #include "lib/batch/gather.hpp"
 #include "lib/gate/gate.hpp"
+#include "lib/pool/process.hpp"
+#include "lib/table/options/join.hpp"
 
 namespace reel::batch {
 namespace {
@@ -35,19 +38,48 @@ void clear(Node& node) {
   for (const Tensor& each : node.outputs)
     if (each.defined()) StandIns::clear(*Access::body(each));
 }
+
+/// Blocks of batches that have ended.
+struct SpareBlocks {
+  std::vector<void*> all;
+  ~SpareBlocks() {
+    for (void* const each : all) ::operator delete(each);
+  }
+};
+constinit thread_local OfThread<SpareBlocks> spare_blocks;
 }  // namespace
+
+void* take_block() {
+  std::vector<void*>& spare = spare_blocks.get().all;
+  spare.reserve(256);  // give_block() throws nothing
+  if (spare.empty()) return ::operator new(block_bytes);
+  void* const last = spare.back();
+  spare.pop_back();
+  return last;
+}
+void give_block(void* block) {
+  std::vector<void*>& spare = spare_blocks.get().all;
+  if (spare.size() < 256)
+    spare.push_back(block);
+  else
+    ::operator delete(block);
+}
 
 void Agenda::add(std::size_t example, Op& op, std::span<const Operand> operands,
                  OptionsView options, Caller caller, SmallVector<Tensor, 2>& outputs) {
-  const auto number = static_cast<std::uint32_t>(nodes_.size());
-  Node& node = nodes_.emplace_back();
+  const auto number = static_cast<std::uint32_t>(nodes_.count());
+  Node& node = *nodes_.add();
   node.site = caller;
   node.example = example;
   SmallVector<const Cell*, 4> cells(operands.size());
-  std::uint64_t hash = reinterpret_cast<std::uintptr_t>(&op);
+  SmallVector<Tensor*, 4> ended(operands.size());
+  node.inputs = sources_.add(operands.size());
+  std::uint64_t hash = mixed(reinterpret_cast<std::uintptr_t>(&op), 0);
+  if (options.type == &options_type<SliceOptions>)
+    for (const std::int64_t start : static_cast<const SliceOptions*>(options.data)->starts)
+      hash = mixed(hash, static_cast<std::uint64_t>(start));
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Operand& x = operands[i];
-    node.inputs.emplace_back();
     Source& source = node.inputs[i];
     if (x.kind() == Operand::Kind::scalar) continue;
     cells[i] = cell_of(x);
@@ -59,12 +91,10 @@ void Agenda::add(std::size_t example, Op& op, std::span<const Operand> operands,
       source.node = maker;
       source.output = StandIns::output_of(*Access::body(x.tensor()));
       node.depth = std::max(node.depth, maker->depth + 1);
-      if (!maker->launch && !maker->error) {
-        maker->readers.push_back(&node);
-        ++node.waiting;
-      } else if (maker->error && !node.error) {
-        node.error = maker->error;
-      }
+      if (maker->error && !node.error) node.error = maker->error;
+      // A temporary that ends with this call. Nothing will ask for its elements.
+      if (x.kind() == Operand::Kind::temporary && references(*Access::body(x.tensor())) == 2)
+        ended[i] = &maker->outputs[source.output];
     } else {
       source.known = x.tensor();
     }
@@ -73,24 +103,35 @@ void Agenda::add(std::size_t example, Op& op, std::span<const Operand> operands,
     for (const std::int64_t length : body.shape)
       hash = mixed(hash, static_cast<std::uint64_t>(length));
   }
-  Queue*& first = by_hash_[hash];
+  Queue*& first = by_hash_[(hash >> 20) % by_hash_.size()];
   Queue* queue = first;
-  while (queue && !is_of(*queue, op, operands, options, cells)) queue = queue->next;
+  while (queue && (queue->hash != hash || !is_of(*queue, op, operands, options, cells)))
+    queue = queue->next;
   if (queue) {
-    for (const Kind& made : queue->outputs)
-      outputs.push_back(stand_ins_.make(made.dtype, made.device, made.shape, number,
-                                        static_cast<std::uint32_t>(outputs.size())));
+    for (const Tensor& made : queue->outputs)
+      outputs.push_back(stand_ins_.copy(made, number, static_cast<std::uint32_t>(outputs.size())));
   } else {
     stand_ins_.infer(op, operands, options, caller, number, outputs);
     queue = &new_queue(op, operands, options, cells);
-    for (const Tensor& output : outputs) {
-      queue->outputs.emplace_back();
-      set(queue->outputs[queue->outputs.size() - 1], *Access::body(output));
-    }
+    for (const Tensor& output : outputs)
+      queue->outputs.push_back(stand_ins_.copy(output, number, 0));
+    queue->hash = hash;
     queue->next = std::exchange(first, queue);
   }
   for (const Tensor& output : outputs) node.outputs.push_back(output);
   node.queue = queue;
+  for (Tensor* const each : ended)
+    if (each) *each = Tensor();
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    Source& source = node.inputs[i];
+    if (!source.node || source.node->error) continue;
+    source.launch = source.node->launch;
+    source.row = source.node->row;
+    if (source.launch) continue;
+    source.reader = &node;
+    source.next = std::exchange(source.node->readers, &source);
+    ++node.waiting;
+  }
   ++queue->left;
   queue->depths += node.depth;
   ++queue->told->calls;
@@ -148,26 +189,40 @@ void Agenda::run() {
   while (Queue* const queue = next_queue()) {
     std::vector<Node*> calls = std::exchange(queue->ready, {});
     launch(*queue, calls);
-    for (Node* const each : calls) {
-      --queue->left;
-      queue->depths -= each->depth;
-      for (Node* const reader : each->readers) {
-        if (each->error && !reader->error) reader->error = each->error;
-        if (!--reader->waiting) reader->queue->ready.push_back(reader);
-      }
-      each->readers.clear();
-      each->inputs.clear();
-      for (Tensor& output : each->outputs)  // nothing else can ask for it
-        if (references(*Access::body(output)) == 1) output = Tensor();
+    // Calls lie far apart in memory.
+    const std::size_t count = calls.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      if (i + 4 < count) __builtin_prefetch(calls[i + 4]->readers, 1);
+      if (const Source* const read = i + 2 < count ? calls[i + 2]->readers : nullptr)
+        __builtin_prefetch(read->reader, 1);
+      end(*calls[i]);
     }
   }
 }
+/// The call has run, or failed.
+void Agenda::end(Node& node) {
+  Queue& queue = *node.queue;
+  --queue.left;
+  queue.depths -= node.depth;
+  failed_ |= node.error != nullptr;
+  for (Source* read = std::exchange(node.readers, nullptr); read; read = read->next) {
+    Node& reader = *read->reader;
+    read->launch = node.launch;
+    read->row = node.row;
+    if (node.error && !reader.error) reader.error = node.error;
+    if (!--reader.waiting) reader.queue->ready.push_back(&reader);
+  }
+  for (std::size_t i = 0; i < queue.kinds.size(); ++i) node.inputs[i].known = Tensor();
+  for (Tensor& output : node.outputs)  // nothing else can ask for it
+    if (output.defined() && references(*Access::body(output)) == 1) output = Tensor();
+}
 
 void Agenda::launch(Queue& queue, std::vector<Node*>& calls) {
-  std::vector<Node*> failed;
-  const auto first_failed = std::stable_partition(calls.begin(), calls.end(),
-                                                  [](const Node* each) { return !each->error; });
-  const std::vector<Node*> good(calls.begin(), first_failed);
+  std::vector<Node*> some;  // if others cannot run, as their inputs have failed
+  if (failed_)
+    std::copy_if(calls.begin(), calls.end(), std::back_inserter(some),
+                 [](const Node* each) { return !each->error; });
+  std::vector<Node*>& good = failed_ ? some : calls;
   if (good.empty()) return;
   try {
     launch_all(queue, good);
@@ -178,23 +233,25 @@ void Agenda::launch(Queue& queue, std::vector<Node*>& calls) {
     }
     for (Node* const each : good) {  // the error belongs to one of them
       try {
-        launch_all(queue, {each});
+        std::vector<Node*> one{each};
+        launch_all(queue, one);
       } catch (...) {
         each->error = std::current_exception();
       }
     }
   }
 }
-void Agenda::launch_all(Queue& queue, std::vector<Node*> calls) {
+void Agenda::launch_all(Queue& queue, std::vector<Node*>& calls) {
   const Node& like = *calls.front();
+  const std::size_t count = queue.kinds.size();
   const OptionsView options = queue.options.view();
   // Rows of the launch that made an input, in their order, need no copy.
-  for (std::size_t i = 0; i < like.inputs.size(); ++i)
+  for (std::size_t i = 0; i < count; ++i)
     if (like.inputs[i].node) {
       const auto place = [&](const Node* each) {
-        const Node* const maker = each->inputs[i].node;
-        return maker ? std::pair(maker->launch->number, maker->row)
-                     : std::pair<std::size_t, std::int64_t>();
+        const Source& source = each->inputs[i];
+        return source.node ? std::pair(source.launch->number, source.row)
+                           : std::pair<std::size_t, std::int64_t>();
       };
       const auto in_order = [&](const Node* a, const Node* b) { return place(a) < place(b); };
       if (!std::is_sorted(calls.begin(), calls.end(), in_order))
@@ -205,7 +262,7 @@ void Agenda::launch_all(Queue& queue, std::vector<Node*> calls) {
   made.number = launches_.size();
   Calls together{*queue.op, options, {}, static_cast<std::int64_t>(calls.size()), like.site};
   bool any = false;
-  for (std::size_t i = 0; i < like.inputs.size(); ++i) {
+  for (std::size_t i = 0; i < count; ++i) {
     together.inputs.push_back(gathered(queue, calls, i));
     any |= together.inputs.back().batched;
   }
@@ -237,10 +294,10 @@ void Agenda::show(Node& node) {
 }
 /// The results, and what else something holds.
 void Agenda::show_kept() {
-  for (Node& node : nodes_)
-    for (const Tensor& each : node.outputs)
+  for (std::size_t i = 0; i < nodes_.count(); ++i)
+    for (const Tensor& each : nodes_[i].outputs)
       if (each.defined() && references(*Access::body(each)) > 1) {
-        show(node);
+        show(nodes_[i]);
         break;
       }
   // What f returns of a Variable is read on this flow, where tapes see it.
@@ -248,6 +305,13 @@ void Agenda::show_kept() {
     if (outer_.mode & recording && references(*body) > 1 &&
         body != Access::body(Access::cell(value.variable).value))
       StandIns::show(*Access::body(value.held), value.variable.value());
+}
+void Agenda::find_errors(const std::function<std::exception_ptr&(std::size_t)>& error_of) {
+  for (std::size_t i = 0; failed_ && i < nodes_.count(); ++i) {
+    const Node& node = nodes_[i];
+    if (!node.error) continue;
+    if (std::exception_ptr& error = error_of(node.example); !error) error = node.error;
+  }
 }
 void Agenda::report(BatchingReport& report) {
   for (auto& [op, told] : told_) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which calls wait, and in which order they run together.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <unordered_map>
 #include <vector>
 
@@ -37,7 +39,8 @@ class Agenda {
   }
   /// `made` is another name for the elements of `x`.
   void alias(const Body& x, Body& made);
-  const std::deque<Node>& nodes() const { return nodes_; }
+  /// The first error of each example's calls, where it has none.
+  void find_errors(const std::function<std::exception_ptr&(std::size_t)>& error_of);
   void report(BatchingReport& report);
 
  private:
@@ -49,16 +52,19 @@ class Agenda {
   const Cell* cell_of(const Operand& x) const;
   Queue& new_queue(Op& op, std::span<const Operand> operands, OptionsView options,
                    const SmallVector<const Cell*, 4>& cells);
+  void end(Node& node);
   Queue* next_queue();
   void launch(Queue& queue, std::vector<Node*>& calls);
-  void launch_all(Queue& queue, std::vector<Node*> calls);
+  void launch_all(Queue& queue, std::vector<Node*>& calls);
 
   Context& outer_;
   StandIns stand_ins_;
-  std::deque<Node> nodes_;
+  Places<Node> nodes_;
+  Places<Source> sources_;
+  bool failed_ = false;  // some call
   std::deque<Queue> queues_;
   std::deque<Launch> launches_;
-  std::unordered_map<std::uint64_t, Queue*> by_hash_;  // the first of each hash
+  std::array<Queue*, 256> by_hash_ = {};  // the first of those whose hashes end with these bits
   std::unordered_map<const Op*, BatchedOp> told_;
   std::unordered_map<const Body*, Value> values_;  // that f has read as tensors
 };

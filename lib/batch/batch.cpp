@@ -38,6 +38,13 @@ Tensor StandIns::make(DType dtype, Device device, const Shape& shape, std::uint3
   return made;
 }
 
+Tensor StandIns::copy(const Tensor& like, std::uint32_t number, std::uint32_t output) const {
+  Body* const made = allocate_view(Context::here(), Access::body(like));
+  if (!made) fail<MemoryError>({}, "batched", "result", "memory for a header", "none");
+  made->id = {uid_, number, output};
+  return Access::adopt(made);
+}
+
 void StandIns::infer(Op& op, std::span<const Operand> operands, OptionsView options, Caller caller,
                      std::uint32_t number, SmallVector<Tensor, 2>& outputs) {
   Context& context = Context::here();

@@ -20,6 +20,8 @@ class StandIns {
   /// A header of this kind and shape.
   Tensor make(DType dtype, Device device, const Shape& shape, std::uint32_t number,
               std::uint32_t output);
+  /// A header like another one.
+  Tensor copy(const Tensor& like, std::uint32_t number, std::uint32_t output) const;
   /// What the op's shape rule gives for these operands, without elements.
   void infer(Op& op, std::span<const Operand> operands, OptionsView options, Caller caller,
              std::uint32_t number, SmallVector<Tensor, 2>& outputs);

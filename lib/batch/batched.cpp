@@ -159,9 +159,7 @@ class Batch {
       outer.set_position(continues_ ? last_position_ : outer.position() + 1);
     }
     agenda_.show_kept();
-    for (const Node& node : agenda_.nodes())
-      if (std::exception_ptr& error = examples_[node.example].error; node.error && !error)
-        error = node.error;
+    agenda_.find_errors([&](std::size_t i) -> std::exception_ptr& { return examples_[i].error; });
     agenda_.report(report);
     for (std::size_t i = 0; i < count_; ++i)
       if (examples_[i].error) {

@@ -169,7 +169,8 @@ Fiber::Fiber(std::size_t stack, void (*run)(void*), void* what)
   const auto [memory, flow] = spares.get().take(bytes_);
   memory_ = memory;
   flow_ = flow;
-  stack_pointer_ = first_frame(memory_ + page() + bytes_, &Fiber::enter);
+  bottom_ = memory_ + page();
+  stack_pointer_ = first_frame(bottom_ + bytes_, &Fiber::enter);
 #if defined(__SANITIZE_THREAD__)
   identity_ = __tsan_create_fiber(0);
 #endif
@@ -203,7 +204,7 @@ void Fiber::resume() {
   exchange_handled();
   flow_->swap();
 #if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_start_switch_fiber(&outer_fake_, memory_ + page(), bytes_);
+  __sanitizer_start_switch_fiber(&outer_fake_, bottom_, bytes_);
 #endif
 #if defined(__SANITIZE_THREAD__)
   outer_identity_ = __tsan_get_current_fiber();
@@ -234,6 +235,6 @@ void Fiber::leave() {
 }
 
 std::ptrdiff_t Fiber::room() const {
-  return static_cast<std::byte*>(__builtin_frame_address(0)) - (memory_ + page());
+  return static_cast<std::byte*>(__builtin_frame_address(0)) - bottom_;
 }
 }  // namespace reel::batch

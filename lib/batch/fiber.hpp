@@ -37,6 +37,7 @@ class Fiber {
   void exchange_handled();
 
   std::byte* memory_ = nullptr;  // the guard page, then the stack
+  std::byte* bottom_ = nullptr;  // of the stack
   std::size_t bytes_;
   void* stack_pointer_ = nullptr;
   void* outside_ = nullptr;  // the stack pointer of resume()

@@ -19,19 +19,17 @@ Tensor rows_of_launches(const std::vector<Node*>& calls, std::size_t i) {
   for (const Node* const each : calls) {
     const Source& source = each->inputs[i];
     if (!source.node) return {};
-    const Node& maker = *source.node;
-    if (parts.empty() || parts.back().launch != maker.launch ||
+    if (parts.empty() || parts.back().launch != source.launch ||
         parts.back().output != source.output)
-      parts.push_back({maker.launch, source.output, {}});
-    parts.back().rows.push_back(maker.row);
+      parts.push_back({source.launch, source.output, {}});
+    parts.back().rows.push_back(source.row);
   }
   if (parts.size() * 2 > calls.size() && parts.size() > 2) {  // mixed: sort, and put into order
     std::vector<std::size_t> order(calls.size());
     for (std::size_t k = 0; k < order.size(); ++k) order[k] = k;
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
       const Source &x = calls[a]->inputs[i], &y = calls[b]->inputs[i];
-      return x.node->launch != y.node->launch ? x.node->launch->number < y.node->launch->number
-                                              : x.output < y.output;
+      return x.launch != y.launch ? x.launch->number < y.launch->number : x.output < y.output;
     });
     std::vector<Node*> sorted;
     for (const std::size_t k : order) sorted.push_back(calls[k]);
@@ -39,9 +37,9 @@ Tensor rows_of_launches(const std::vector<Node*>& calls, std::size_t i) {
     for (std::size_t k = 0; k < order.size(); ++k) back[order[k]] = static_cast<std::int64_t>(k);
     std::vector<std::pair<const Launch*, std::uint32_t>> kinds;
     for (const Node* const each : sorted) {
-      const std::pair kind(each->inputs[i].node->launch, each->inputs[i].output);
-      if (kinds.empty() || kinds.back() != std::pair<const Launch*, std::uint32_t>(kind))
-        kinds.push_back(kind);
+      const std::pair<const Launch*, std::uint32_t> kind(each->inputs[i].launch,
+                                                         each->inputs[i].output);
+      if (kinds.empty() || kinds.back() != kind) kinds.push_back(kind);
     }
     if (kinds.size() < parts.size())
       return take(Operand(rows_of_launches(sorted, i), calls[0]->site), tensor(back));

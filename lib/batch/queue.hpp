@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Calls that wait for others of their kind.
 #pragma once
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <vector>
 
 #include <reel/batched.hpp>
@@ -25,26 +27,30 @@ struct Launch {
 };
 
 struct Node;
+struct Queue;
 /// What an input of a call is, unless all calls of its queue share it: the output of another call,
 /// or a tensor.
 struct Source {
   Node* node = nullptr;
-  std::uint32_t output = 0;
+  Launch* launch = nullptr;  // in which the other call has run, and its row
+  std::int64_t row = 0;
   Tensor known = {};
+  Node* reader = nullptr;  // the call that has this input, and waits for `node`
+  Source* next = nullptr;  // of the inputs that wait for `node`
+  std::uint32_t output = 0;
 };
-struct Queue;
 /// A call that waits, or has run as a row of a launch.
 struct Node {
   Queue* queue = nullptr;
-  SmallVector<Source, 4> inputs = {};
-  SmallVector<Tensor, 2> outputs = {};  // stand-ins
-  SmallVector<Node*, 2> readers = {};
+  Source* inputs = nullptr;  // as many as the queue has kinds
+  Source* readers = nullptr;
   Launch* launch = nullptr;
   std::int64_t row = 0;
   int waiting = 0;  // for so many inputs
   int depth = 0;
   Caller site = {};
   std::size_t example = 0;
+  SmallVector<Tensor, 2> outputs = {};  // stand-ins
   std::exception_ptr error = {};
 };
 /// An input as far as it decides which calls run together.
@@ -56,17 +62,67 @@ struct Kind {
   Shape shape = {};
   Scalar number = 0;
 };
+/// Memory of block_bytes, which the thread may have kept from an earlier batch; and back.
+inline constexpr std::size_t block_bytes = 32 << 10;
+void* take_block();
+void give_block(void* block);
+
+/// Objects that stay at their places.
+template <class T>
+class Places {
+ public:
+  Places() = default;
+  Places(const Places&) = delete;
+  Places& operator=(const Places&) = delete;
+  ~Places() {
+    for (Block& each : blocks_) {
+      std::destroy_n(each.first, each.used);
+      if (each.size == size)
+        give_block(each.first);
+      else
+        ::operator delete(each.first);
+    }
+  }
+  /// So many, side by side.
+  T* add(std::size_t count = 1) {
+    if (blocks_.empty() || blocks_.back().used + count > blocks_.back().size) {
+      blocks_.push_back({});
+      Block& made = blocks_.back();
+      made.size = std::max(count, size);
+      made.first = static_cast<T*>(count > size ? ::operator new(count * sizeof(T)) : take_block());
+    }
+    Block& last = blocks_.back();
+    T* const first = last.first + last.used;
+    for (std::size_t i = 0; i < count; ++i) new (first + i) T();
+    last.used += count;
+    return first;
+  }
+  /// Of those that were added one by one.
+  std::size_t count() const {
+    return blocks_.empty() ? 0 : (blocks_.size() - 1) * size + blocks_.back().used;
+  }
+  T& operator[](std::size_t i) { return blocks_[i / size].first[i % size]; }
+
+ private:
+  static constexpr std::size_t size = block_bytes / sizeof(T);
+  struct Block {
+    T* first = nullptr;
+    std::size_t used = 0, size = 0;
+  };
+  std::vector<Block> blocks_;
+};
 /// Calls of one kind.
 struct Queue {
   Op* op = nullptr;
   graph::KeptOptions options = {};
   SmallVector<Kind, 4> kinds = {};
-  std::vector<Input> shared = {};  // Variables and numbers; empty for other inputs
-  SmallVector<Kind, 2> outputs = {};
+  std::vector<Input> shared = {};       // Variables and numbers; empty for other inputs
+  SmallVector<Tensor, 2> outputs = {};  // stand-ins, to copy
   BatchedOp* told = nullptr;
   std::vector<Node*> ready = {};
   std::int64_t left = 0, depths = 0;  // calls that have not run, and the sum of their depths
-  Queue* next = nullptr;              // of the same hash
+  Queue* next = nullptr;              // of those whose hashes end with the same bits
+  std::uint64_t hash = 0;
 };
 
 /// Whether an operand, perhaps the value of a Variable, has this kind.
