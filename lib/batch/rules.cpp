@@ -265,6 +265,7 @@ class Rule {
 
   /// x y where all share the matrix y: the rows of all x below each other.
   bool run_with_shared_matrix() {
+    std::vector<Input> all = calls_.inputs;
     const Shape x = input(0).shape();
     std::int64_t rows = calls_.count;
     Lengths lengths;
@@ -273,9 +274,18 @@ class Rule {
       rows *= x.data()[i];
       lengths.push_back(x.data()[i]);
     }
-    std::vector<Input> all = calls_.inputs;
     all[0].tensor =
         reshaped(all[0].tensor, shape_of({rows, x.data()[x.rank() - 1]}, calls_.caller));
+    if (all.size() > 2 && all[2].batched) {  // a row of it for each row of x
+      lengths.push_back(input(1).shape().data()[1]);
+      const Tensor bias = lifted(all[2], static_cast<int>(x.rank())).tensor;
+      all[2].tensor = reshaped(
+          reel::broadcast_to(Operand(bias, calls_.caller), shape_of(lengths, calls_.caller)),
+          shape_of({rows, lengths[lengths.size() - 1]}, calls_.caller));
+      call(all, calls_.options);
+      outputs_[0] = reshaped(outputs_[0], shape_of(lengths, calls_.caller));
+      return true;
+    }
     call(all, calls_.options);
     lengths.push_back(outputs_[0].shape().data()[1]);
     outputs_[0] = reshaped(outputs_[0], shape_of(lengths, calls_.caller));
@@ -317,8 +327,8 @@ class Rule {
     return true;
   }
   bool run_dense() {
-    if (input(1).batched || input(2).batched || input(1).rank() != 2 || input(0).rank() < 1)
-      return false;
+    if (input(1).batched || input(1).rank() != 2 || input(0).rank() < 1) return false;
+    if (input(2).batched && (!input(0).batched || input(2).rank() > input(0).rank())) return false;
     return run_with_shared_matrix();
   }
 

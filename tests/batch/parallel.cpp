@@ -109,6 +109,48 @@ TEST_CASE("subtrees that read values run together") {
     if (op.name == "tree_lstm_gates") CHECK(op.launches == 5);
 }
 
+TEST_CASE("cells over ragged children and cells with a tracking state run together") {
+  nn::Embedding embed{11, 6};
+  nn::ChildSumTreeLSTMCell cell{6, 6};
+  nn::SPINNCell reduce{6, 3};
+  nn::LSTMCell tracker{6, 3};
+  std::vector<Variable> weights = parameters(embed);
+  for (const Variable& each : parameters(cell)) weights.push_back(each);
+  for (const Variable& each : parameters(reduce)) weights.push_back(each);
+  std::mt19937 random(9);
+  const std::function<Tree(int)> ragged = [&](int depth) {
+    Tree tree;
+    tree.word = static_cast<std::int64_t>(random() % 11);
+    for (auto left = depth ? random() % 5 : 0; left > 0; --left)
+      tree.children.push_back(ragged(depth - 1));
+    return tree;
+  };
+  const std::function<nn::LSTMState(const Tree&)> encode = [&](const Tree& tree) {
+    std::vector<nn::LSTMState> states;
+    for (const Tree& child : tree.children) states.push_back(encode(child));
+    return cell(embed(tensor({tree.word})), states);
+  };
+  const auto f = [&](const Tree& tree) {
+    const nn::LSTMState root = encode(tree);
+    return reduce(root, root, tracker(root.h, tracker.initial_state(1)).h).h;
+  };
+  std::vector<Tree> forest;
+  for (int i = 0; i < 12; ++i) forest.push_back(ragged(3));
+  GradientTape loop, tape;
+  std::vector<Tensor> expected;
+  for (const Tree& tree : forest) expected.push_back(f(tree));
+  const auto slopes = loop.gradient(sum(square(concat(expected))), weights);
+  const auto found = batched(forest, f);
+  for (const BatchedOp& op : batching_report().ops) {
+    INFO(op.name);
+    CHECK(op.alone == 0);
+  }
+  const auto got = tape.gradient(sum(square(concat(found))), weights);
+  CHECK(allclose(concat(found), concat(expected), {.rtol = 1e-4, .atol = 1e-5}));
+  for (std::size_t i = 0; i < got.size(); ++i)
+    CHECK(allclose(got[i], slopes[i], {.rtol = 1e-4, .atol = 1e-5}));
+}
+
 TEST_CASE("parallel() gives structs, numbers and references to what was there") {
   const Variable w("w", ones({2}));
   struct Pair {
