@@ -105,8 +105,8 @@ def start(command, folder, *arguments, **env):
 def values(name, mpirun, agent):
     alone = {sum_: mpi.run("", 1, "learn", sum_)[1] for sum_ in ("fast", "tree")}
     one = numbers(alone["fast"])
-    # MPICH 4.0.2 of Debian over UCX's tcp: some runs of 4 hosts do not return from MPI_Finalize().
-    for ranks in (2, 3, 4) if name == "openmpi" else (2, 3):
+    # MPICH 4.0.2 of Debian over UCX's tcp: some runs of 3 and 4 hosts do not return from MPI_Finalize().
+    for ranks in (2, 3, 4) if name == "openmpi" else (2,):
         for sum_ in ("fast", "tree"):
             with tempfile.TemporaryDirectory() as folder:
                 process = start(launcher(name, mpirun, agent, ranks), folder, "learn", sum_)
@@ -155,11 +155,31 @@ def link_down(name, mpirun, agent):
         kill_hosts()
         sh("ip", "-n", HOSTS[1], "link", "set", "eth0", "up")
         # The first rank that gives up ends the others, also before they have written why.
-        named = re.search(rf"rank [02]: .*: DataParallel.*: (rank 1|network): expected to come within {timeout} s", err)
+        named = re.search(rf"rank [02]: .*: DataParallel.*: (rank [0-9, ]*1|network): expected to come within {timeout} s", err)
         check(f"{name}: a link goes down: all ranks end in time", running == 3 and left == 0 and seconds < timeout + 2 + 1.5,
               f"{running} ran, {left} left after {seconds:.1f} s\n{err}")
         check(f"{name}: a link goes down: an error says so", named, err)
         print(f"{name}: all ranks had ended {seconds:.1f} s after the link went down", flush=True)
+
+
+def plan(name, mpirun, agent):
+    """Shows what tools/dist_plan says of a step of 2 hosts beside its time. Another load of the machine is no failure."""
+    with tempfile.TemporaryDirectory() as folder:
+        process = start(launcher(name, mpirun, agent, 2), folder, "plan")
+        try:
+            out, err = process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            out, err = end(process)
+        check(f"{name}: a step for tools/dist_plan", process.returncode == 0, err)
+        if process.returncode:
+            return
+        latency, rate, step, forward = map(float, out.split())
+        buckets = [word for i in range(6) for word in ("--bucket", f"{1 << 20}@{10.2 * (i + 1)}")]
+        said = sh(sys.executable, "tools/dist_plan", "--forward", str(forward), "--backward", "61.2", "--latency",
+                  str(latency), "--rate", str(rate), *buckets, cwd=pathlib.Path(__file__).parents[2])
+        planned = float(said.stdout.splitlines()[2].split()[1])
+        print(f"{name}: a step of 2 hosts takes {step:.1f} ms, tools/dist_plan says {planned:.1f} ms, of a link of "
+              f"{latency:.3f} ms and {rate:.0f} MB/s", flush=True)
 
 
 def main():
@@ -186,6 +206,8 @@ def main():
                 os.chmod(copy, 0o755)
                 try:
                     values(name, mpirun, copy)
+                    if name == "openmpi":
+                        plan(name, mpirun, copy)
                     link_down(name, mpirun, copy)
                 finally:
                     os.unlink(copy)

@@ -3,9 +3,12 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include <reel/dist.hpp>
 #include <reel/reel.hpp>
@@ -99,6 +102,57 @@ void trees(const dist::World& world, std::int64_t steps) {
   if (world.rank() == 0) std::printf("%lld steps\n", static_cast<long long>(done));
 }
 
+double milliseconds() {
+  return std::chrono::duration<double, std::milli>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+template <class F>
+double median_of(int times, const F& f) {
+  std::vector<double> all;
+  for (int k = 0; k < times; ++k) {
+    const double start = milliseconds();
+    f();
+    all.push_back(milliseconds() - start);
+  }
+  std::sort(all.begin(), all.end());
+  return all[all.size() / 2];
+}
+/// Prints what tools/dist_plan asks for, in milliseconds and MB/s, and the time of a step: six
+/// layers of 1 MB that sleep 10 ms forward and 10 ms backward, so that other work on the machine
+/// does not count.
+void plan(const dist::World& world) {
+  constexpr int layers = 6;
+  constexpr std::int64_t count = 1 << 18;
+  const Tensor small = ones({16}), large = ones({count});
+  const double latency =
+      median_of(50, [&] { dist::all_reduce(small, world); }) / 2 / double(world.size() - 1);
+  const double whole = median_of(20, [&] { dist::all_reduce(large, world); });
+  std::vector<Variable> weights;
+  for (int i = 0; i < layers; ++i) weights.emplace_back("w" + std::to_string(i), ones({count}));
+  optim::SGD sgd(weights, {.learning_rate = 0});
+  dist::DataParallel replicas(world, sgd, {.bucket_bytes = 4 * count});
+  const auto layer = custom_gradient([](const Tensor& x, const Tensor& w) {
+    usleep(10'000);
+    return std::pair{x + w(0), [](const Tensor& dy) -> Tensors {
+                       usleep(10'000);
+                       return {dy, broadcast_to(dy, {count})};
+                     }};
+  });
+  double backward = 0;
+  const double step = median_of(12, [&] {
+    GradientTape tape;
+    Tensor x = tensor(0.f);
+    for (const Variable& w : weights) x = layer(x, w);
+    const double start = milliseconds();
+    replicas.step(tape, x);
+    backward = milliseconds() - start;
+  });
+  if (world.rank() == 0)
+    std::printf("%.3f %.1f %.1f %.1f\n", latency, 4e-3 * count / (whole - 2 * latency), step,
+                step - backward);
+}
+
 /// Goes on from the folder to a step; prints the weights.
 void train(const dist::World& world, const std::string& folder, std::int64_t to) {
   Net net;
@@ -132,6 +186,7 @@ int main(int count, char** arguments) {
   const auto run = [&](const dist::World& world) {
     if (mode == "learn") learn(world, argument(2), argument(3));
     if (mode == "trees") trees(world, std::atoll(argument(2).c_str()));
+    if (mode == "plan") plan(world);
     if (mode == "train") train(world, argument(2), std::atoll(argument(3).c_str()));
     if (mode == "differ") {
       const Variable w("weight", ones({2 + world.rank()}));
