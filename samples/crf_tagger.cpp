@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A bidirectional LSTM with a conditional random field on top (Huang, Xu and Yu 2015) tags words,
 // beside the same LSTM that chooses each tag by itself. The sentences come from a hidden Markov
-// chain, so that the learned transitions can be compared with the true ones.
+// chain, so that the learned transitions can be compared with the true ones. With --lattice it
+// reads lattices of words instead: text without spaces, and all ways to cut it into words.
 #include <reel/reel.hpp>
 
 #include <algorithm>
@@ -14,6 +15,7 @@ using namespace reel;
 struct Options : CommonOptions {
   int sentences = 1000, batch = 20, epochs = 10, hidden = 32;
   double rate = 5e-3;
+  bool lattice = false;
 };
 
 constexpr int tags = 6, words = 48;
@@ -128,6 +130,105 @@ void learn(const char* name, const Model& model, const std::vector<Batch>& data,
              name, 100 * of_words, 100 * of_sentences, sum((moves > 1) & test.runs(range(1, {}))));
 }
 
+/// Text without spaces: its characters, and the places where its words begin and end. All pieces of
+/// up to `longest` characters are the edges of a lattice, where each path cuts the text into words.
+struct Text {
+  std::vector<std::int64_t> characters, ends;  // ends: [0, ..., characters.size()]
+};
+constexpr std::int64_t letters = 20, longest = 4;
+
+Text draw_text(std::mt19937_64& random) {
+  Text text{{}, {0}};
+  for (auto left = 3 + random() % 5; left > 0; --left) {
+    // The first character of a word tells its length, except for some that may begin any.
+    const auto first = static_cast<std::int64_t>(random() % letters);
+    const auto length =
+        first < 16 ? 1 + first % longest : 1 + static_cast<std::int64_t>(random() % 2);
+    text.characters.push_back(first);
+    for (std::int64_t i = 1; i < length; ++i)
+      text.characters.push_back(static_cast<std::int64_t>(random() % letters));
+    text.ends.push_back(std::ssize(text.characters));
+  }
+  return text;
+}
+
+/// A lattice LSTM (Zhang and Yang 2018, simplified): the state at each place is the mean of those
+/// of the words that may end there, each computed from the state where the word begins.
+struct Cutter {
+  nn::Embedding embed;
+  nn::LSTMCell cell;
+  nn::Linear score;
+  explicit Cutter(int hidden)
+      : embed(letters * longest, hidden), cell(hidden, hidden), score(hidden, 1) {}
+  REEL_FIELDS(embed, cell, score)
+
+  /// Minus the log probability of the true words: their scores, less the logarithm of the sum of
+  /// exp(score) over all paths. The path of the largest score goes to `best`.
+  Tensor loss(const Text& text, std::vector<std::int64_t>* best = nullptr) const {
+    const std::int64_t size = std::ssize(text.characters);
+    std::vector<nn::LSTMState> states = {cell.initial_state(1)};
+    std::vector<Tensor> sums = {zeros({1})}, of_true = {zeros({1})};
+    std::vector<double> largest = {0};
+    std::vector<std::int64_t> before = {0};
+    for (std::int64_t end = 1; end <= size; ++end) {
+      std::vector<Tensor> h, c, paths;
+      largest.push_back(-1e30);
+      before.push_back(0);
+      for (std::int64_t begin = std::max<std::int64_t>(0, end - longest); begin < end; ++begin) {
+        const auto from = static_cast<std::size_t>(begin);
+        const Tensor word = tensor({text.characters[from] * longest + end - begin - 1});
+        const nn::LSTMState made = cell(embed(word), states[from]);
+        const Tensor points = score(made.h)(0);  // [1]
+        h.push_back(made.h), c.push_back(made.c), paths.push_back(sums[from] + points);
+        const auto at = std::find(text.ends.begin(), text.ends.end(), end);
+        if (at != text.ends.end() && at != text.ends.begin() && at[-1] == begin)
+          of_true.push_back(points);
+        if (!best) continue;
+        if (const double total = largest[from] + points.item<float>(); total > largest.back())
+          largest.back() = total, before.back() = begin;
+      }
+      states.push_back({mean(concat(h), 0, Keepdims::yes), mean(concat(c), 0, Keepdims::yes)});
+      sums.push_back(logsumexp(stack(paths), 0));
+    }
+    if (best) {
+      for (std::int64_t at = size; at > 0; at = before[static_cast<std::size_t>(at)])
+        best->push_back(at);
+      best->push_back(0);
+      std::reverse(best->begin(), best->end());
+    }
+    return sums.back() - sum(concat(of_true));
+  }
+};
+
+void cut(const Options& options) {
+  std::mt19937_64 random(options.seed);
+  const auto draw_texts = [&](int count) {
+    std::vector<Text> texts;
+    for (int i = 0; i < count; ++i) texts.push_back(draw_text(random));
+    return texts;
+  };
+  const Cutter model(options.hidden);
+  optim::Adam adam(parameters(model), {.learning_rate = options.rate});
+  const int steps = options.epochs * options.sentences / options.batch;
+  for (int step = 0; step < steps; ++step) {
+    GradientTape tape;
+    // Each text has a lattice of its own; their cells run together.
+    const auto costs =
+        batched(draw_texts(options.batch), [&](const Text& text) { return model.loss(text); });
+    adam.step(optim::clip_by_global_norm(tape.gradient(mean(concat(costs)), parameters(model)), 1));
+  }
+  int right = 0;
+  const std::vector<Text> test = draw_texts(options.sentences);
+  const auto paths = batched(test, [&](const Text& text) {
+    std::vector<std::int64_t> best;
+    model.loss(text, &best);
+    return best;
+  });
+  for (std::size_t i = 0; i < test.size(); ++i) right += paths[i] == test[i].ends;
+  fmt::print("lattice: {:.1f} % of {} texts cut into the right words\n",
+             100.0 * right / static_cast<double>(test.size()), test.size());
+}
+
 int main(int argc, char** argv) {
   Options options;
   CommandLine line("A BiLSTM tags words, with and without a conditional random field.", options);
@@ -135,7 +236,9 @@ int main(int argc, char** argv) {
   line.add("--epochs", options.epochs, "passes over the sentences")->check(CLI::PositiveNumber);
   line.add("--hidden", options.hidden, "width of the LSTM")->check(CLI::PositiveNumber);
   line.add("--rate", options.rate, "Adam's learning rate at the start");
+  line.add("--lattice", options.lattice, "cut text into words by lattices (1) or tag words (0)");
   return line.run(argc, argv, [&] {
+    if (options.lattice) return cut(options);
     std::mt19937_64 random(options.seed);
     std::vector<Batch> data;
     for (int i = 0; i < options.sentences; i += options.batch)

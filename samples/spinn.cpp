@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // SPINN (Bowman et al. 2016) reads ListOps expressions from left to right: it shifts a word to its
 // stack, or reduces the two states on top to one. A tracking LSTM learns to choose, so that the
-// network finds the tree of a new expression by itself.
+// network finds the tree of a new expression by itself. batched() runs the ops of all expressions
+// of a step together, though each takes steps of its own.
 #include <reel/reel.hpp>
 
+#include <algorithm>
 #include <span>
 
 #include "listops.hpp"
@@ -16,6 +18,7 @@ struct Options : CommonOptions {
   std::size_t trees = 20000, batch = 16, longest = 25;
   int epochs = 3, hidden = 64, tracking = 32;
   double rate = 3e-3;
+  bool batched = false;
 };
 
 /// The steps that build a tree: 0 shifts a word, 1 reduces.
@@ -44,13 +47,15 @@ struct Spinn {
   nn::SPINNCell reduce;
   nn::Linear choose, head;
   std::int64_t hidden;
+  bool together;
   explicit Spinn(const Options& options)
       : embed(listops::names.size(), 2 * options.hidden),
         tracker(3 * options.hidden, options.tracking),
         reduce(options.hidden, options.tracking),
         choose(options.tracking, 2),
         head(options.hidden, 10),
-        hidden(options.hidden) {}
+        hidden(options.hidden),
+        together(options.batched) {}
   REEL_FIELDS(embed, tracker, reduce, choose, head)
 
   /// Takes the given steps; without any, the ones of the better scores.
@@ -85,16 +90,29 @@ struct Spinn {
     }
     return {stack[0].h, concat(scores), steps};
   }
+  /// Of each expression, with the steps of its tree or with its own.
+  std::vector<Reading> read(std::span<const Expression> all, bool with_steps) const {
+    const auto one = [&](const Expression& e) {
+      return read(e.words, with_steps ? steps_of(e) : std::vector<int>());
+    };
+    if (together) return batched(all, one);
+    std::vector<Reading> readings;
+    for (const Expression& e : all) readings.push_back(one(e));
+    return readings;
+  }
 };
 
 /// Prints the share of right values and of right trees, where the network finds the trees itself.
 void evaluate(const Spinn& model, std::span<const Expression> test) {
   TrainScope evaluating(false);
   int right = 0, trees = 0;
-  for (const Expression& e : test) {
-    const Reading reading = model.read(e.words);
-    right += argmax(model.head(reading.root)(0)).item<std::int64_t>() == e.value;
-    trees += reading.steps == steps_of(e);
+  for (std::size_t first = 0; first < test.size(); first += 100) {
+    const auto some = test.subspan(first, std::min<std::size_t>(100, test.size() - first));
+    const std::vector<Reading> readings = model.read(some, false);
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      right += argmax(model.head(readings[i].root)(0)).item<std::int64_t>() == some[i].value;
+      trees += readings[i].steps == steps_of(some[i]);
+    }
   }
   fmt::print("held out: {:.1f} % of {} values right, {:.1f} % of the trees\n",
              100.0 * right / static_cast<double>(test.size()), test.size(),
@@ -112,12 +130,13 @@ void train(const Spinn& model, std::span<const Expression> data, const Options& 
     GradientTape tape;
     std::vector<Tensor> roots, scores, steps;
     std::vector<std::int64_t> values;
-    for (std::size_t i = 0; i < options.batch; ++i) {
-      const Expression& e = data[(static_cast<std::size_t>(done) + i) % data.size()];
-      const Reading reading = model.read(e.words, steps_of(e));
+    const auto first = static_cast<std::size_t>(done) % data.size();
+    const auto some = data.subspan(first, std::min(options.batch, data.size() - first));
+    for (const Reading& reading : model.read(some, true)) {
       roots.push_back(reading.root), scores.push_back(reading.scores);
-      steps.push_back(tensor(reading.steps)), values.push_back(e.value);
+      steps.push_back(tensor(reading.steps));
     }
+    for (const Expression& e : some) values.push_back(e.value);
     const Tensor cost = cross_entropy(model.head(concat(roots)), tensor(values)) +
                         cross_entropy(concat(scores), concat(steps));
     const auto slopes = tape.gradient(cost, parameters(model), Unconnected::zero);
@@ -136,6 +155,8 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(9, 10000000));
   line.add("--epochs", options.epochs, "passes over them")->check(CLI::PositiveNumber);
   line.add("--hidden", options.hidden, "width of a state")->check(CLI::PositiveNumber);
+  line.add("--batched", options.batched,
+           "the ops of all expressions of a step together (1) or not (0)");
   return line.run(argc, argv, [&] {
     listops::Split data = listops::draw_split(options.trees, options.seed, "");
     for (auto* part : {&data.train, &data.test})

@@ -145,6 +145,7 @@ def samples():
 SAMPLES = """a2c --updates 2
 char_rnn --text LICENSE --steps 2 --hidden 8 --batch 2 --length 6 --sample 5
 crf_tagger --sentences 40 --epochs 1 --hidden 4
+crf_tagger --sentences 40 --epochs 1 --hidden 4 --lattice 1
 fashion_mnist --data build/check/pictures --epochs 1 --batch 16 --hidden 4
 fashion_mnist --data build/check/pictures --epochs 1 --batch 16 --hidden 4 --model cnn
 hyperparameters --models 3 --steps 2 --folder build/check/runs
@@ -154,6 +155,7 @@ parameter_server --workers 2 --gradients 20 --batch 4
 resnet --data build/check/pictures --epochs 1 --batch 16 --width 2
 resume --folder build/check/resumed --steps 4 --every 2
 spinn --trees 20 --epochs 1 --hidden 4
+spinn --trees 20 --epochs 1 --hidden 4 --batched 1
 transformer --text LICENSE --steps 2 --width 8 --heads 2 --layers 1 --batch 2 --length 6 --sample 5
 translate --steps 2 --batch 4 --width 16 --heads 2 --layers 1 --beams 2
 tree_lstm --trees 20 --epochs 1 --hidden 4
