@@ -122,6 +122,7 @@ class REEL_API Traces {
   void reads(ReadObject object, Caller caller) const;
   std::size_t count() const;
   std::string explain() const;
+  void clear() const;
   TraceBook& book() const { return *book_; }
 
  private:
@@ -491,6 +492,10 @@ class Traced<R(Args...)> {
   /// A text for people: for each signature its steps, its branches, its Variables and constants,
   /// and why calls run eagerly, if they do.
   std::string explain() const { return traces_.explain(); }
+  /// Drops all that was captured, with its memory, and the reasons why calls run eagerly. Later
+  /// calls capture again. Copies of the handle share this. A call that runs on another thread ends
+  /// as it began. Signatures that were called count on towards the limit of 1024.
+  void clear() const { traces_.clear(); }
   /// The graph that a call with these arguments would replay: see graph_of() in graph.hpp.
   Graph graph(std::decay_t<Args>... args, Caller caller = Caller::here()) const;
 
@@ -520,8 +525,9 @@ class Traced<R(Args...)> {
 /// another value, that path is captured too. Everything else that f uses is constant. What f does
 /// besides ops, such as printing, happens only when f runs.
 ///
-/// Some calls run eagerly, that is they run f itself: if f keeps state of its own, such as a
-/// counter or a running best; if a check has found that a constant has changed; and while several
+/// Some calls run eagerly, that is they run f itself: with REEL_TRACE=0 in the environment, to find
+/// out whether a trace is at fault; if f keeps state of its own, such as a counter or a running
+/// best; if a check has found that a constant has changed; and while several
 /// tapes outside of f record. Under one tape, a call is one op with the gradient of f. Throws what
 /// f throws.
 ///

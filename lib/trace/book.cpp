@@ -15,6 +15,12 @@ const bool verifies = std::getenv("REEL_VERIFY") != nullptr;
 constexpr int most_failures = 3, most_changes = 16, most_skips = 64;
 constexpr std::size_t most_paths = 64, most_signatures = 1024;
 
+/// Why all calls run eagerly before the first one; empty if they do not.
+std::string first_state() {
+  const char* const wanted = std::getenv("REEL_TRACE");
+  return wanted && wanted[0] == '0' && !wanted[1] ? "REEL_TRACE=0 is set" : "";
+}
+
 std::string line_of(Caller site) {
   return site.file ? std::string(site.file) + ":" + std::to_string(site.line) : "an unknown line";
 }
@@ -269,6 +275,25 @@ bool TraceBook::state_changed(TraceEntry& changed, const std::string& why, bool 
   return true;
 }
 
+void TraceBook::clear() {
+  for_each([](TraceEntry& entry) {
+    entry.forget({});
+    const Locked held(Lock::traces);
+    entry.use = TraceEntry::Use::none;
+    entry.failures = 0;
+    entry.change = {};
+  });
+  const Locked held(Lock::traces);
+  state = first_state();
+  for_each([&](TraceEntry& entry) {
+    entry.trouble = state;
+    entry.eager = !state.empty();
+  });
+  unused = 0;
+  differences = 0;
+  listed.clear();
+}
+
 void TraceBook::note_thread(std::uint64_t caller) {
   const Locked held(Lock::traces);  // a thread that publishes frees plans under this lock
   if (!thread)
@@ -320,6 +345,7 @@ Traces::Traces(TracedFunction function, TraceOptions options, Caller caller) try
   book_ = new TraceBook;
   book_->function = function;
   book_->options = options;
+  book_->state = first_state();
   owned.release();
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "trace");
@@ -349,6 +375,7 @@ std::size_t Traces::count() const {
   });
   return paths;
 }
+void Traces::clear() const { book_->clear(); }
 std::string Traces::explain() const try { return book_->explain(); } catch (const std::bad_alloc&) {
   fail_memory({}, "explain");
 }

@@ -127,6 +127,8 @@ struct TraceBook {
   /// State keeps what each run writes there.
   bool state_changed(TraceEntry& entry, const std::string& why, bool certain,
                      const std::optional<tracing::RunChange>& change);
+  /// Drops what was captured, and the reasons for eager calls.
+  void clear();
   std::string explain() const;
   template <class Visit>
   void for_each(const Visit& visit) const {

@@ -2,6 +2,7 @@
 // What a trace reports: what was captured, what was not, and what a check found.
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
@@ -482,5 +483,61 @@ TEST_CASE("what came between two checks may have been wrong") {
   changed = false;
   INFO(said);
   CHECK(said.find("was 2, is 3; calls since number 4 may have been wrong. Pass") != said.npos);
+}
+
+TEST_CASE("clear() drops captures and the reasons for eager calls") {
+  double factor = 2;
+  const auto traced = trace([&](Tensor x) { return x * factor; }, {.verify = 0});
+  const auto copy = traced;
+  for (int i = 0; i < 3; ++i) CHECK(equal(traced(given()), given() * 2));
+  CHECK(traced.trace_count() == 1);
+  factor = 3;
+  copy.clear();
+  CHECK(traced.trace_count() == 0);
+  for (int i = 0; i < 3; ++i) CHECK(equal(traced(given()), given() * 3));
+  CHECK(traced.trace_count() == 1);
+  // A function that keeps state runs eagerly; clear() gives it another chance.
+  bool counts = true;
+  int calls = 0;
+  const auto counted = trace([&calls, &counts, state = 0](Tensor x) mutable {
+    state += counts;
+    ++calls;
+    return x + 1;
+  });
+  on_stderr([&] {
+    for (int i = 0; i < 8; ++i) counted(given());
+  });
+  CHECK(counted.explain().find("runs eagerly") != std::string::npos);
+  counts = false;
+  counted.clear();
+  CHECK(counted.explain().find("runs eagerly") == std::string::npos);
+}
+
+TEST_CASE("clear() inside the function itself keeps the call's result") {
+  const Traced<Tensor(Tensor)>* self = nullptr;
+  const auto traced = trace([&](Tensor x) {
+    if (self) self->clear();
+    return x * 2;
+  });
+  CHECK(equal(traced(given()), given() * 2));
+  self = &traced;
+  for (int i = 0; i < 4; ++i) CHECK(equal(traced(given()), given() * 2));
+}
+
+TEST_CASE("with REEL_TRACE=0 every call runs the function") {
+  setenv("REEL_TRACE", "0", 1);
+  int calls = 0;
+  const auto traced = trace([&](Tensor x) {
+    ++calls;
+    return x * 2;
+  });
+  const std::string said = on_stderr([&] {
+    for (int i = 0; i < 4; ++i) CHECK(equal(traced(given()), given() * 2));
+  });
+  unsetenv("REEL_TRACE");
+  CHECK(said.empty());
+  CHECK(calls == 4);
+  CHECK(traced.trace_count() == 0);
+  CHECK(traced.explain().find("runs eagerly: REEL_TRACE=0 is set") != std::string::npos);
 }
 }  // namespace reel::tests
