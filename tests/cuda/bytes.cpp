@@ -102,6 +102,16 @@ TEST_CASE("a kernel reads its inputs and writes its outputs once") {
       {"lstm.d", 4.5},
       // Sums of strips of rows.
       {"layer_norm.d", 2.5},
+      // Each result reads a window or a whole row. A GPU finds most of it in a cache.
+      {"attention", 52},
+      {"attention.d", 112},
+      {"convolution", 99},
+      {"convolution_add", 34},
+      {"convolution_data", 170},
+      {"convolution_dense", 68},
+      {"convolution_weights", 171},
+      {"max_pool", 3.3},
+      {"max_pool_places", 3.3},
       // Each number is compared with two limits.
       {"check_rate", 2},
       // The exchanges of a permutation are a list in scratch memory.

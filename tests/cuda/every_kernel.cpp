@@ -23,12 +23,16 @@ void both_ways(const std::vector<Tensor>& sources, const F& f) {
 }
 }  // namespace
 
+bool runs_on_host(const Op& op) {
+  const auto kernel_of = [](const Op& each) { return each.on(Device::Kind::cuda).of(Part::value); };
+  return kernel_of(op) && kernel_of(op) == kernel_of(*OpTable::the().find("cholesky"));
+}
 std::set<std::string> kernels() {
   std::set<std::string> names;
   for (const Op* op : OpTable::the().ops())
     for (const Part part : all_parts)
-      if (op->on(Device::Kind::cuda).has(part) && op->fusion != Fusion::layout &&
-          !passes(*op, part))
+      if (op->on(Device::Kind::cuda).has(part) && !runs_on_host(*op) &&
+          op->fusion != Fusion::layout && !passes(*op, part))
         names.insert(std::string(op->name) + suffix_of(part).data());
   return names;
 }
@@ -128,22 +132,24 @@ void run_every_kernel() {
   both_ways({x, y}, [&] { return matmul(x, transpose(y)); });
   both_ways({x, row}, [&] { return matmul_add(x, transpose(y), column); });
   both_ways({x}, [&] { return dense(x, transpose(y), ones({height}), Activation::tanh); });
-  const Tensor factor = random::normal({3, 9, 5}),
-               regular = eye(5) + matmul(matrix_transpose(factor), factor);
-  both_ways({regular}, [&] { return linalg::cholesky(regular); });
-  both_ways({regular}, [&] { return linalg::solve(regular, matrix_transpose(factor)); });
-  both_ways({regular}, [&] { return linalg::triangular_solve(regular, regular); });
-  both_ways({regular}, [&] { return linalg::inverse(regular); });
-  both_ways({regular}, [&] { return linalg::det(regular); });
-  both_ways({regular}, [&] { return linalg::slogdet(regular).log; });
-  both_ways({factor}, [&] { return linalg::qr(factor).r; });
-  both_ways({regular}, [&] { return linalg::eigh(regular).vectors; });
-  both_ways({regular}, [&] { return linalg::eigvalsh(regular); });
-  both_ways({factor}, [&] { return linalg::svd(factor).s; });
-  grad([&](Tensor a) {
-    return sum(
-        square(grad([](Tensor b) { return sum(linalg::apply(b, linalg::Function::sqrt)); })(a)));
-  })(regular);
+  const Tensor images = random::normal({3, 21, 17, 12}), filters = random::normal({3, 3, 12, 80});
+  const Tensor halves = random::normal({3, 3, 6, 80}), offsets = random::normal({80});
+  both_ways({images, filters}, [&] { return conv2d(images, filters); });
+  both_ways({images, halves, offsets},
+            [&] { return conv2d(images, halves, offsets, {.groups = 2}); });
+  both_ways({images, filters, offsets},
+            [&] { return nn::Conv2d(12, 80, 3, {.activation = Activation::relu})(images); });
+  const Tensor pixels = random::normal({12, 21, 19, 12});
+  both_ways({pixels}, [&] { return max_pool2d(pixels, {2, 2}, {.stride = 1}); });
+  const Tensor queries = random::normal({8, 117, 4}), keys = random::normal({8, 70, 4}),
+               values = random::normal({8, 70, 100}), mask = random::normal({117, 70});
+  both_ways({queries, keys, values, mask},
+            [&] { return attention(queries, keys, values, {.mask = mask}); });
+  grad([&](Tensor q) {
+    return sum(square(grad([&](Tensor inner) {
+      return sum(square(attention(inner, keys, keys, {.dropout = 0.3})));
+    })(q)));
+  })(queries);
   const Tensor gates = random::normal({131, 4 * units}), cells = random::normal({131, units});
   both_ways({gates, cells}, [&] { return lstm_gates(gates, cells).h; });
   const Tensor tree = random::normal({131, 5 * units}), leaf = random::normal({180, 3 * units});

@@ -14,6 +14,8 @@ inline const bool smaller = sanitized || is_short();
 inline constexpr Part all_parts[] = {Part::value, Part::gradient_0, Part::gradient_1,
                                      Part::gradients};
 
+/// Whether CUDA devices leave the op to a kernel of the CPU, as linear algebra.
+bool runs_on_host(const Op& op);
 /// The names of the kernels that CUDA devices have: "tanh", "tanh.d0".
 std::set<std::string> kernels();
 /// Calls every kernel on more elements than a grid takes at once.

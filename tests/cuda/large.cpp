@@ -150,6 +150,14 @@ const std::vector<Exception>& exceptions() {
       {"run_columns<double, 0,", {fills_grid, repeats}},
       // A thread has a number of a bias. 4096 of them need millions of weights.
       {"copy_bias<", {fills_grid, repeats}},
+      // Elements at a border have fewer products.
+      {"of_data<", {is_ragged, repeats}},
+      // A thread has a query. 4096 of them are as many blocks of the other kernels.
+      {"row_dots<", {fills_grid, repeats}},
+      // All threads of a block take part in each query or key, and the grid covers them all.
+      {"values<float>(Attended<", {is_ragged, repeats}},
+      {"of_queries<", {is_ragged, repeats}},
+      {"of_keys<", {is_ragged, repeats}},
       // The grid covers 65,535 groups of 256 rows, and is not limited to 16 blocks.
       {"sequences::sum_groups<", {repeats}}};
   return all;
@@ -275,6 +283,9 @@ TEST_CASE("a kernel is one launch, or as many as its method needs, and waits for
       {"sum_squares", 2},
       {"sum_to", 2},
       {"layer_norm.d", 2},
+      // The gradients of queries, of keys and values, and of the mask.
+      {"attention.d", 4},
+      {"convolution_dense", 2},
       {"flat_positions", 2},
       // Sums of blocks, the sums of these, and the results.
       {"cummax", 3},
