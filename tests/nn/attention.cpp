@@ -218,7 +218,7 @@ TEST_CASE("rotary turns pairs of columns, so that products depend on distances",
   check_refused<ShapeError>([] { nn::rotary(zeros({3, 5}), tensor({1})); }, "rotary: x");
 }
 
-TEST_CASE("a transformer learns, is saved, traced and cloned", "[nn]") {
+TEST_CASE("a transformer learns, is saved, traced and cloned", "[nn][slow]") {
   seed(6);
   Writer writer({.dropout = 0.1});
   // Each word follows from the word two steps before.

@@ -33,7 +33,8 @@ TEST_CASE("L-BFGS solves least squares over several Variables as the normal equa
   const Tensor a = random::normal({40, 6}, {.dtype = DType::float64}),
                b = random::normal({40, 2}, {.dtype = DType::float64});
   Variable w("w", zeros({6, 2}, DType::float64)), c("c", zeros({2}, DType::float64));
-  optim::LBFGS lbfgs({w, c}, {.iterations = 200, .change_tolerance = 0});
+  optim::LBFGS lbfgs({w, c},
+                     {.iterations = 200, .gradient_tolerance = 1e-6, .change_tolerance = 0});
   CHECK(lbfgs.step([&] { return sum(square(matmul(a, w) + c - b)); }).converged);
   // Each column of ones and of `a` is orthogonal to the rest.
   const Tensor rest = matmul(a, w) + c - b;

@@ -12,6 +12,7 @@
 #include "support/catch.hpp"
 #include "support/peak.hpp"
 #include "support/refused.hpp"
+#include "support/short.hpp"
 
 namespace reel::tests {
 namespace {
@@ -203,7 +204,7 @@ Tensor normal(Shape shape) { return random::normal(shape); }
 
 TEST_CASE("attention and its gradients are those of the formula in float64") {
   std::mt19937 random(std::getenv("REEL_TEST_LONG") ? std::random_device{}() : 20);
-  const int count = std::getenv("REEL_TEST_LONG") ? 1000 : 120;
+  const int count = at_most_asked(std::getenv("REEL_TEST_LONG") ? 1000 : 120);
   seed(3);
   for (int i = 0; i < count; ++i) {
     const Problem p = random_problem(random);
@@ -368,7 +369,7 @@ TEST_CASE("attention gives the same bits for any number of threads") {
   set_num_threads(before);
 }
 
-TEST_CASE("attention and its gradient take memory for queries plus keys") {
+TEST_CASE("attention and its gradient take memory for queries plus keys", "[slow]") {
   const auto step = [] {
     const Tensor x = ones({1, 8'192, 16});
     GradientTape tape;

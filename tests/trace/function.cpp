@@ -395,7 +395,7 @@ TEST_CASE("a capture keeps no elements that nothing reads any more", "[cpu]") {
   CHECK(peak < 120 * mebibyte);  // 200 results of 4 MiB, of which few live at a time
 }
 
-TEST_CASE("signatures are bounded, and so is what paths and shapes hold") {
+TEST_CASE("signatures are bounded, and so is what paths and shapes hold", "[slow]") {
   auto numbers = trace([](Tensor x, float rate) { return x * rate; });
   for (int i = 0; i < 1100; ++i)
     for (int time = 0; time < 2; ++time)
