@@ -342,7 +342,7 @@ TEST_CASE("attention promotes dtypes and takes views") {
   CHECK(equal(attention(split(q), split(k), split(v))[0], y));
 }
 
-TEST_CASE("attention gives the same bits for any number of threads") {
+TEST_CASE("attention gives the same bits for any number of threads", "[cpu]") {
   const int before = num_threads();
   for (const Problem& p :
        {Problem{1, 1, 1, 1100, 900, 40, 24, true, false, 0, Problem::Mask::scores, 12},
