@@ -65,7 +65,9 @@ struct Server {
 void run_asynchronous(const Options& options) {
   Server server(options);
   const auto start = std::chrono::steady_clock::now();
+  const Device device = server.sgd.variables()[0].device();
   const auto work = [&](int worker) {
+    const DeviceScope here(device);  // a thread begins on the CPU
     seed(options.seed + static_cast<std::uint64_t>(worker));
     const Net mine;
     const std::vector<Variable> weights = parameters(mine);

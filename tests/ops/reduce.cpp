@@ -37,7 +37,7 @@ std::vector<std::pair<const char*, Tensor>> large_views(DType dtype) {
 }
 }  // namespace
 
-TEST_CASE("reductions of large views have the bits of those of their copies") {
+TEST_CASE("reductions of large views have the bits of those of their copies", "[slow]") {
   for (const DType dtype : {DType::float64, DType::float32, DType::uint8}) {
     int number = 0;
     for (const auto& [name, view] : large_views(dtype)) {
@@ -61,7 +61,7 @@ TEST_CASE("reductions of large views have the bits of those of their copies") {
   }
 }
 
-TEST_CASE("NaN in a large view is the extreme, at its first position") {
+TEST_CASE("NaN in a large view is the extreme, at its first position", "[slow]") {
   const Tensor places = reshape(arange(std::int64_t{0}, 700001 * 3), {700001, 3});
   const auto nan = std::numeric_limits<double>::quiet_NaN();
   const Tensor x =
