@@ -129,7 +129,7 @@ auto batched(const Examples& examples, const F& f, BatchedOptions options = {},
 /// The functions must not write Variables. Each draws random numbers from a generator of its own.
 /// If some throw, the others finish; then the exception of the first of them is thrown. In a traced
 /// function and in vmap() they are plain calls.
-///     auto [l, r] = parallel([&] { return encode(*t.left); }, [&] { return encode(*t.right); });
+///     std::get<1>(parallel([] { return 1; }, [] { return 2; }))  // 2
 template <class... F>
 requires(sizeof...(F) > 0 && (std::is_invocable_v<const F&> && ...)) auto parallel(const F&... f) {
   static_assert((!std::is_void_v<std::invoke_result_t<const F&>> && ...),
