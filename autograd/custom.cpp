@@ -107,9 +107,12 @@ Tensors run_custom(Operands inputs, const std::vector<Variable>& variables,
                    const Function<ValuesAndGradient(const OpCall&)>& f) try {
   Context& context = Context::here();
   const CallerScope scope(inputs.caller(), custom_op.name);
-  if (context.shares_variables)
-    fail<Error>(inputs.caller(), custom_op.name, "f", "a call outside of batched() and vmap()",
-                "one inside", "They would run without your gradient.");
+  if (context.shares_variables) {
+    Tensors made;
+    if (run_outside(context, inputs.caller(), custom_op.name,
+                    [&] { made = run_custom(inputs, variables, f); }))
+      return made;
+  }
   const std::size_t count = inputs.size() + variables.size();
   SmallVector<Tensor, 4> given;
   SmallVector<Body*, 4> bodies(count);

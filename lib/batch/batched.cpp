@@ -93,6 +93,7 @@ struct Example : Interceptor {
   const Tensor* variable_read(const Variable& variable, const Tensor& value) override;
   void aliased(const Body& x, Body& made) override;
   void host_read(const Tensor& x, HostRead) override { await(*Access::body(x)); }
+  bool outside(const detail::Function<void()>& what) override;
   /// Waits until the elements are there.
   void await(Body& body);
   void require_stack(Caller caller, std::string_view op) const;
@@ -106,8 +107,11 @@ struct Example : Interceptor {
   Fork* fork;  // of which this is a branch; null for an example
   std::size_t branch;
   std::optional<Fiber> fiber = {};
-  Fork* forks = nullptr;  // the innermost that has not ended
+  std::optional<Generator> generator = {};  // from which `asked` draws
+  Fork* forks = nullptr;                    // the innermost that has not ended
   Node* awaited = nullptr;
+  const detail::Function<void()>* asked = nullptr;  // to call outside
+  std::exception_ptr answer = {};                   // its exception
   std::exception_ptr error = {};
 };
 
@@ -206,13 +210,26 @@ class Batch {
     for (auto each = examples_.rbegin(); each != examples_.rend(); ++each)  // branches first
       while (each->fiber && (each->fork || each->fiber->started())) resume(*each);
   }
-  /// The elements that fibers wait for.
+  /// The elements that fibers wait for, and what they ask for.
   void show_awaited() {
     for (Example& each : examples_)
       if (Node* const node = std::exchange(each.awaited, nullptr)) {
         agenda_.show(*node);
         ready_.push_back(&each);
       }
+    bool shown = false;
+    for (Example& each : examples_) {
+      const auto* const what = std::exchange(each.asked, nullptr);
+      if (!what) continue;
+      if (!std::exchange(shown, true)) agenda_.show_kept();  // it may hold any tensor
+      try {
+        const GeneratorScope draws(*each.generator);
+        (*what)();
+      } catch (...) {
+        each.answer = std::current_exception();
+      }
+      ready_.push_back(&each);
+    }
   }
 
   const detail::Function<void(std::size_t)>& f_;
@@ -341,6 +358,15 @@ void Example::await(Body& body) {
   }
   require_going_on();
   if (node->error) std::rethrow_exception(node->error);
+}
+bool Example::outside(const detail::Function<void()>& what) {
+  require_going_on();
+  generator = thread_generator();
+  asked = &what;
+  fiber->wait();
+  require_going_on();
+  if (answer) std::rethrow_exception(std::exchange(answer, nullptr));
+  return true;
 }
 /// One example is a plain call, with the generator that it would have among others.
 void run_alone(const detail::Function<void(std::size_t)>& f) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lib/flow/interceptor.hpp"
 
+#include <reel/error.hpp>
+
 #include "lib/body/access.hpp"
 #include "lib/flow/observer.hpp"
 #include "lib/flow/redirect.hpp"
@@ -33,6 +35,13 @@ InterceptorPause::~InterceptorPause() {
   if (interceptors_) context.mode |= intercepted;
 }
 
+bool run_outside(Context& context, Caller caller, std::string_view name,
+                 const detail::Function<void()>& what) {
+  if (!context.interceptors) return false;  // one example, as a plain call
+  if (context.interceptors->outside(what)) return true;
+  fail<Error>(caller, name, "f", "a call outside of vmap()", "one inside",
+              "It would run without its own gradient.");
+}
 void tell_interceptors(const char* what) {
   for (Interceptor* each = Context::here().interceptors; each; each = each->next)
     each->cannot_follow(what);

@@ -4,6 +4,8 @@
 #include <span>
 #include <string_view>
 
+#include <reel/function.hpp>
+
 #include "lib/flow/context.hpp"
 #include "lib/table/host_read.hpp"
 
@@ -88,6 +90,9 @@ class Interceptor {
   virtual bool user_code_begins(const CallView&, Tensors& /*results*/) { return false; }
   /// The user's function has run; null if it threw. Events of a kernel follow this one.
   virtual void user_code_ends(const GateCall*) {}
+  /// A function with a gradient of its own is about to run. True: the interceptor has called `what`
+  /// where the tapes around it record.
+  virtual bool outside(const detail::Function<void()>& /*what*/) { return false; }
   /// Whether gradients may run their own kernels; where not, they are made of ops.
   virtual bool takes_gradients() const { return false; }
   Interceptor* next = nullptr;
@@ -116,6 +121,10 @@ class InterceptorPause {
   Interceptor* interceptors_;
 };
 
+/// For a function with a gradient of its own. Inside of batched() it calls `what` outside, and
+/// returns true; inside of vmap() it throws Error.
+bool run_outside(Context& context, Caller caller, std::string_view name,
+                 const detail::Function<void()>& what);
 /// Notifies the interceptors of this thread: see Interceptor::cannot_follow.
 void tell_interceptors(const char* what);
 /// Notifies interceptors and observers of this thread that C++ is about to ask a tensor for its

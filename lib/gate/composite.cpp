@@ -70,6 +70,11 @@ class UserCodeScope {
 
 void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView options, Caller caller,
                    SmallVector<Tensor, 2>& outputs) {
+  const bool own_gradient = op.gradient.rule != nullptr;
+  if (own_gradient && context.shares_variables && !op.shape &&
+      run_outside(context, caller, op.name,
+                  [&] { run_composite(context, op, inputs, options, caller, outputs); }))
+    return;
   const int input_count = static_cast<int>(inputs.bodies.size());
   const CallView view{op, inputs.bodies.data(), input_count, nullptr, 0, options, caller};
   const Caller site = context.site_of(caller);
@@ -77,10 +82,6 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
   if (context.mode & observed) tell_begin(context, event);
   Tensors results;
   UserCodeScope code(context, view, results);
-  const bool own_gradient = op.gradient.rule != nullptr;
-  if (own_gradient && context.shares_variables && !op.shape)
-    fail<Error>(site, op.name, "f", "a call outside of batched() and vmap()", "one inside",
-                "They would run without the gradient that was registered.");
   ResultMarks marks;
   const auto use = [&](Body* const* bodies, int count) {
     if (context.is_watchful() && own_gradient)

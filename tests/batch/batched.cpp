@@ -367,15 +367,47 @@ TEST_CASE("observers around batched() see what each example does") {
       Error);
 }
 
-TEST_CASE("gradients of your own are refused where they would be lost") {
-  const Variable w("w", ones({2}));
-  const auto own = custom_gradient(
-      [](Tensor x) { return std::pair(x * x, [x](Tensor up) { return up * x * 5.0f; }); });
-  check_refused<Error>(
-      [&] {
-        batched(std::vector<int>{0, 1}, [&](int i) { return own(w * i); });
-      },
-      "outside of batched()");
+TEST_CASE("functions with gradients of your own run example by example, with these gradients") {
+  register_op("batched_cube", [](const OpCall& call) {
+    const Tensor x = call.input(0);
+    return Tensors(x * x * x);
+  });
+  register_gradient("batched_cube", [](const OpCall& call, const Tensors& up) {
+    return Tensors(up[0] * call.input(0) * 100.0f);
+  });
+  const Variable w("w", tensor({1.0f, 2.0f}));
+  for (const std::size_t examples : {1u, 2u, 5u}) {
+    const auto f = [&](std::size_t i) {
+      const Tensor x = w * static_cast<float>(i + 1), held = stop_gradient(x + 1.0f);
+      const auto own = custom_gradient([&](Tensor y) {  // reads what the batch has not computed
+        return std::pair(y * y + held, [y](Tensor up) { return up * y * 5.0f; });
+      });
+      const Tensor values = own(w.value());
+      return own(x) + call_op("batched_cube", {x}) + values * 0.5f;
+    };
+    std::vector<std::size_t> all;
+    for (std::size_t i = 0; i < examples; ++i) all.push_back(i);
+    GradientTape loop, tape;
+    std::vector<Tensor> expected;
+    for (const std::size_t i : all) expected.push_back(f(i));
+    const auto found = batched(all, f);
+    CHECK(allclose(stack(found), stack(expected)));
+    CHECK(allclose(tape.gradient(sum(stack(found)), w), loop.gradient(sum(stack(expected)), w)));
+  }
+  const auto own = custom_gradient([](Tensor x) {
+    if (sum(x).item<float>() > 4) throw std::runtime_error("large");
+    return std::pair(x, [](Tensor up) { return up; });
+  });
+  int caught = 0;
+  batched(std::vector<int>{1, 2}, [&](int i) {
+    try {
+      return own(w * i);
+    } catch (const std::runtime_error&) {
+      ++caught;
+      return w * 0;
+    }
+  });
+  CHECK(caught == 1);
   GradientTape tape;
   check_refused<Error>(
       [&] {
