@@ -71,7 +71,7 @@ class Value:
     def to_string(self):
         variable = self.value.type.strip_typedefs().name != "reel::Tensor"
         try:
-            places = gdb.parse_and_eval("(unsigned short[7])reel_gdb_places")
+            places = gdb.parse_and_eval("(unsigned short[7])'reel::detail::gdb_places'")
             places = [int(places[i]) for i in range(7)]
             address = int(self.value["cell_" if variable else "body_"])
             if not variable:

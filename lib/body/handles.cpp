@@ -61,12 +61,13 @@ void Operand::fail_kind(const char* expected) const {
                                         : "a Tensor",
               "value() gives a Tensor for each of them.");
 }
-}  // namespace reel
-
 /// Where packaging/gdb.py finds what a Tensor and a Variable are, in bytes from the beginning of
 /// their Body and Cell. It reads memory alone, so that it works in a core file too.
-extern "C" REEL_API const std::uint16_t reel_gdb_places[];
-const std::uint16_t reel_gdb_places[] = {
-    offsetof(reel::Body, dtype), offsetof(reel::Body, device_kind), offsetof(reel::Body, data),
-    offsetof(reel::Body, shape), offsetof(reel::Body, strides),     offsetof(reel::Cell, value),
-    offsetof(reel::Cell, name)};
+namespace detail {
+extern REEL_API const std::uint16_t gdb_places[];
+const std::uint16_t gdb_places[] = {offsetof(Body, dtype),   offsetof(Body, device_kind),
+                                    offsetof(Body, data),    offsetof(Body, shape),
+                                    offsetof(Body, strides), offsetof(Cell, value),
+                                    offsetof(Cell, name)};
+}  // namespace detail
+}  // namespace reel

@@ -39,12 +39,6 @@ Tensor wide(const Tensor& x) { return size_of(x.dtype()) == 2 ? cast(x, DType::f
 std::string text_of(double number) { return std::string(to_text(number)); }
 }  // namespace
 
-Tensor dense_of(const RowGradient& x, const Variable& variable) {
-  if (!x.rows.defined()) return x.values;
-  // Rows of position -1 are zeros.
-  return segment_sum(x.values, maximum(x.rows, 0), variable.shape()[0]);
-}
-
 /// What a DataParallel has inside.
 struct Shares {
   Shares(const World& of, optim::Optimizer& own, const DataParallelOptions& given, Caller caller)
@@ -74,7 +68,7 @@ struct Shares {
   void put_all();
   std::vector<RowGradient> means(const StepFields& fields, std::vector<RowGradient> rows,
                                  Caller caller) const;
-  std::vector<RowGradient> exchange_rows(double weight, Caller caller);
+  std::vector<RowGradient> exchange_rows(double weight, Caller caller) const;
   bool apply(std::vector<RowGradient> gradients, Caller caller);
   std::int64_t expected() const;
   bool sends_early() const {
@@ -346,85 +340,15 @@ std::vector<RowGradient> Shares::means(const StepFields& fields, std::vector<Row
   return all;
 }
 
-/// The mean gradients of sparse Variables: as rows, or dense where this is smaller.
-std::vector<RowGradient> Shares::exchange_rows(double all_weights, Caller caller) {
-  if (sparse.empty()) return {};
-  const DeviceScope on_host(cpu());
-  Lane& main = *world.state().main;
-  const auto ranks = static_cast<std::size_t>(world.size());
+/// The mean gradients of sparse Variables.
+std::vector<RowGradient> Shares::exchange_rows(double all_weights, Caller caller) const {
+  std::vector<Variable> tables;
   std::vector<RowGradient> mine;
-  std::vector<std::int64_t> counts, gathered(ranks * sparse.size());
   for (const std::size_t i : sparse) {
+    tables.push_back(variables()[i]);
     mine.push_back(partials.empty() ? RowGradient() : partials[0].gradients[i]);
-    const RowGradient& x = mine.back();
-    counts.push_back(!x.values.defined() ? 0 : x.rows.defined() ? x.rows.size() : -1);
   }
-  main.run({Kind::all_gather, Wire::int64, Combine::sum, counts.data(), gathered.data(),
-            static_cast<std::int64_t>(counts.size())},
-           {own_name, "row_counts"}, caller);
-  std::vector<RowGradient> means;
-  for (std::size_t k = 0; k < sparse.size(); ++k) {
-    const Variable& x = variables()[sparse[k]];
-    std::int64_t most = 0;
-    bool dense = false;
-    for (std::size_t rank = 0; rank < ranks; ++rank) {
-      const std::int64_t count = gathered[rank * sparse.size() + k];
-      dense |= count < 0;
-      most = std::max(most, count);
-    }
-    const CallName call{own_name, "rows", x.name()};
-    const DType dtype = x.dtype() == DType::float64 ? DType::float64 : DType::float32;
-    const auto mean = [&](const Tensor& sum) {
-      return cast(sum / all_weights, x.dtype()).to(x.device());
-    };
-    Shape shape = x.shape();
-    const auto all_reduced = [&](const Tensor& part) {
-      return send_raw(
-          part.to(x.device()), part.shape(),
-          {Kind::all_reduce, wire_of(dtype), Combine::sum, nullptr, nullptr, part.size()}, world,
-          call, caller);
-    };
-    if (dense || most * world.size() >= shape[0]) {
-      const RowGradient& own = mine[k];
-      const Tensor sum = all_reduced(own.values.defined() ? dense_of(own, x).to(dtype)
-                                                          : zeros(shape, {.dtype = dtype}));
-      if (dense) {
-        means.push_back({mean(sum)});
-        continue;
-      }
-      // As rows too, because an optimizer treats the two differently.
-      Tensor is_used = zeros({shape[0]}, {.dtype = dtype});
-      if (own.rows.defined() && own.rows.size() > 0) {
-        const Tensor known = cast(own.rows >= 0, dtype);
-        is_used = segment_sum(known, maximum(own.rows, 0), shape[0]);
-      }
-      const Tensor rows = nonzero(all_reduced(is_used) > 0)(all, 0);
-      means.push_back({mean(reel::take(sum, rows)), rows.to(x.device())});
-      continue;
-    }
-    // All ranks send as many rows as the one that has most; the others have position -1.
-    shape.data()[0] = most;
-    Tensor rows = full({most}, std::int64_t{-1}), values = zeros(shape, {.dtype = dtype});
-    if (const std::int64_t own = counts[k]; own > 0 && own < most) {
-      shape.data()[0] = most - own;
-      rows = concat({mine[k].rows.to(cpu()), full({most - own}, std::int64_t{-1})});
-      values = concat({mine[k].values.to(cpu()).to(dtype), zeros(shape, {.dtype = dtype})});
-    } else if (own == most && own > 0) {
-      rows = mine[k].rows.to(cpu());
-      values = mine[k].values.to(cpu()).to(dtype);
-    }
-    const auto gather = [&](const Tensor& part) {
-      Shape all_parts = part.shape();
-      all_parts.data()[0] *= world.size();
-      return send_raw(part.to(x.device()), all_parts,
-                      {Kind::all_gather, Wire::bytes, Combine::sum, nullptr, nullptr,
-                       part.size() * static_cast<std::int64_t>(size_of(part.dtype()))},
-                      world, call, caller);
-    };
-    RowGradient sum = reel::detail::sum_rows(gather(rows), gather(values));
-    means.push_back({mean(sum.values), sum.rows.to(x.device())});
-  }
-  return means;
+  return mean_rows(world, tables, mine, all_weights, own_name, caller);
 }
 
 bool Shares::apply(std::vector<RowGradient> gradients, Caller caller) {

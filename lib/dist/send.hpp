@@ -18,6 +18,11 @@ Tensor send_raw(const Tensor& x, const Shape& shape, Message message, const Worl
 Tensor broadcast_raw(const Tensor& x, const World& world, std::int64_t root, Caller caller);
 /// The gradient of all of a Variable.
 Tensor dense_of(const RowGradient& x, const Variable& variable);
+/// The means of all ranks' gradients of these Variables: as rows, or dense where this is smaller. A
+/// gradient that this rank does not have is undefined.
+std::vector<RowGradient> mean_rows(const World& world, const std::vector<Variable>& variables,
+                                   const std::vector<RowGradient>& mine, double all_weights,
+                                   std::string_view function, Caller caller);
 /// A trace that captures now gives up: a replay would not send.
 void not_traced();
 }  // namespace reel::dist::detail
