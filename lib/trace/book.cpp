@@ -126,9 +126,7 @@ tracing::Difference TraceEntry::publish(const tracing::Capture& path, std::uint6
     if (const std::string fault = tracing::fault_of(*newest); !fault.empty())
       fail<TraceError>({}, "trace", "plan", "values that are made before they are read", fault);
   plans.reserve(plans.size() + 1);
-  const bool waits =
-      std::any_of(plans.begin(), plans.end(), [](const auto& each) { return each->suspended > 0; });
-  if (!nested && !shared.load() && !waits) std::swap(plans, unused);
+  if (!nested && may_free(shared)) std::swap(plans, unused);
   plans.push_back(std::move(newest));
   tree = std::move(grown);
   older.plan = plan.exchange(plans.back().get(), std::memory_order_acq_rel);
@@ -144,6 +142,11 @@ tracing::Difference TraceEntry::difference(const tracing::Capture& path) const {
   if (tracing::Difference difference = known.add(path)) return difference;
   if (known.ways() == tree.ways()) return {};
   return {"value read on the host", "one that is known", "another"};
+}
+
+bool TraceEntry::may_free(const std::atomic<bool>& shared) const {
+  return !shared.load() && std::none_of(plans.begin(), plans.end(),
+                                        [](const auto& each) { return each->suspended > 0; });
 }
 
 void TraceEntry::run_eagerly(std::string why) {
@@ -275,10 +278,15 @@ bool TraceBook::state_changed(TraceEntry& changed, const std::string& why, bool 
   return true;
 }
 
-void TraceBook::clear() {
-  for_each([](TraceEntry& entry) {
+void TraceBook::clear(bool runs) {
+  std::vector<std::unique_ptr<tracing::Plan>> unused_plans;  // freed while no mutex is locked
+  for_each([&](TraceEntry& entry) {
     entry.forget({});
     const Locked held(Lock::traces);
+    if (!runs && entry.may_free(shared)) {
+      for (auto& plan : entry.plans) unused_plans.push_back(std::move(plan));
+      entry.plans.clear();
+    }
     entry.use = TraceEntry::Use::none;
     entry.failures = 0;
     entry.change = {};
@@ -375,7 +383,6 @@ std::size_t Traces::count() const {
   });
   return paths;
 }
-void Traces::clear() const { book_->clear(); }
 std::string Traces::explain() const try { return book_->explain(); } catch (const std::bad_alloc&) {
   fail_memory({}, "explain");
 }

@@ -67,6 +67,9 @@ struct TraceEntry {
   /// Drops what was captured, because it is no longer valid.
   void forget(std::string why);
   void run_eagerly(std::string why);
+  /// Whether no other thread, and no gradient that waits, can need a plan. Lock::traces must be
+  /// held.
+  bool may_free(const std::atomic<bool>& shared) const;
   /// Whether a path was made from those of other signatures, and no run has checked it yet.
   bool is_unchecked() const;
 };
@@ -127,8 +130,9 @@ struct TraceBook {
   /// State keeps what each run writes there.
   bool state_changed(TraceEntry& entry, const std::string& why, bool certain,
                      const std::optional<tracing::RunChange>& change);
-  /// Drops what was captured, and the reasons for eager calls.
-  void clear();
+  /// Drops what was captured, and the reasons for eager calls. Plans are freed unless a call of
+  /// this thread `runs`, or other threads may run them.
+  void clear(bool runs);
   std::string explain() const;
   template <class Visit>
   void for_each(const Visit& visit) const {

@@ -232,6 +232,8 @@ void finish_verification(TraceProgress& call, const std::string& changed_read) {
 }
 }  // namespace
 
+void Traces::clear() const { book_->clear(spare.get().calls > 0); }
+
 TraceCall::TraceCall(Traces traces, Caller caller) try
     : traces_(traces), progress_(take_progress()) {
   progress_->book = &traces_.book();

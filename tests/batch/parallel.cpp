@@ -9,25 +9,13 @@
 
 #include <reel/reel.hpp>
 
+#include "batch/trees.hpp"
 #include "support/catch.hpp"
 #include "support/error_text.hpp"
 #include "support/refused.hpp"
 
 namespace reel::tests {
 namespace {
-struct Tree {
-  std::int64_t word = 0;
-  std::vector<Tree> children;
-};
-Tree grow(std::mt19937& random, int leaves) {
-  Tree tree;
-  tree.word = static_cast<std::int64_t>(random() % 11);
-  if (leaves == 1) return tree;
-  const int left = 1 + static_cast<int>(random() % static_cast<unsigned>(leaves - 1));
-  tree.children.push_back(grow(random, left));
-  tree.children.push_back(grow(random, leaves - left));
-  return tree;
-}
 enum class Way { plain, functions, children };
 struct Model {
   nn::Embedding embed{11, 6};

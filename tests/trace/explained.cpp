@@ -513,6 +513,16 @@ TEST_CASE("clear() drops captures and the reasons for eager calls") {
   CHECK(counted.explain().find("runs eagerly") == std::string::npos);
 }
 
+TEST_CASE("clear() frees the constants of a trace", "[cpu]") {
+  Tensor large = ones({1 << 20});
+  const auto traced = trace([&large](Tensor x) { return sum(large * x); }, {.verify = 0});
+  for (int i = 0; i < 3; ++i) traced(tensor(2.0f));
+  large = Tensor();
+  const std::int64_t before = memory_statistics().live_bytes;
+  traced.clear();
+  CHECK(memory_statistics().live_bytes <= before - (4 << 20));
+}
+
 TEST_CASE("clear() inside the function itself keeps the call's result") {
   const Traced<Tensor(Tensor)>* self = nullptr;
   const auto traced = trace([&](Tensor x) {

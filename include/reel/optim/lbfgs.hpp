@@ -34,8 +34,8 @@ struct LBFGSResult {
 ///     lbfgs.step([&] { return sum(square(x - 3)); });
 ///     x.value()  // [3., 3.]
 ///
-/// The Variables are floating, of one dtype, on one device. Its memory is 2 history + 6 times
-/// theirs. Throws Error for no Variables, one twice, or an option out of range; DTypeError or
+/// The Variables are floating, of one dtype, on one device. It keeps 2 history vectors as large as
+/// all of them. Throws Error for no Variables, one twice, or an option out of range; DTypeError or
 /// DeviceError for Variables of other kinds.
 class REEL_API LBFGS {
  public:
