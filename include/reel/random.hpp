@@ -137,7 +137,8 @@ struct BetaOptions {
 REEL_API Tensor beta(double a, double b, Shape shape, BetaOptions options = {},
                      Caller caller = Caller::here());
 
-/// x with the slices along an axis in random order: take(x, permutation(n), axis).
+/// x with the slices along an axis in random order: take(x, permutation(n), axis). x has any dtype,
+/// and the result has its dtype.
 REEL_API Tensor shuffle(Operand x, AxisNumber axis = 0);
 
 /// One random class (int64) for each row of scores: class k with the probability
@@ -145,7 +146,8 @@ REEL_API Tensor shuffle(Operand x, AxisNumber axis = 0);
 /// number is searched in the running sums of the probabilities, in float64. Throws ShapeError for
 /// no classes, and Error for a row that has NaN, +inf or only -inf.
 REEL_API Tensor categorical(Operand logits);
-/// `count` independent classes for each row: the last axis of the result has this length.
+/// `count` independent classes for each row: the last axis of the result has this length. The
+/// result is int64.
 REEL_API Tensor categorical(Operand logits, Extent count);
 
 /// Options of choice().
@@ -157,7 +159,8 @@ struct ChoiceOptions {
 /// Without replacement, each draw chooses among the slices that are left; a slice of weight 0 is
 /// chosen only if no other is left. Throws ShapeError for weights that are not one for each slice,
 /// for more draws without replacement than slices, and for draws from no slices. Throws Error for
-/// weights that are negative or not finite, and, with replacement, for a sum of 0 or infinity.
+/// weights that are negative or not finite, and, with replacement, for a sum of 0 or infinity. x
+/// has any dtype, and the result has its dtype.
 REEL_API Tensor choice(Operand x, Extent n, ChoiceOptions options = {});
 }  // namespace random
 

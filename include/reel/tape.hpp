@@ -186,14 +186,14 @@ class REEL_API GradientTape {
   std::vector<RowGradient> row_gradients(Operand target, const std::vector<Variable>& sources,
                                          GradientOptions options = {});
   /// d target / d source for every element of the target. The shape is target.shape() followed by
-  /// source.shape().
+  /// source.shape(). The dtype is that of the source.
   Tensor jacobian(Operand target, GradientSource source,
                   Unconnected unconnected = Unconnected::error);
   /// d target(i) / d source(i) for each position i of the first axis, the batch. The shape is
   /// target.shape() followed by source.shape() without its first axis: [batch, out, in] for rows.
   /// target(i) must depend on source(i) only; derivatives for other parts of the source would be
   /// added to the result. The cost is one pass over the tape for each element of target(0). Throws
-  /// ShapeError unless both have a first axis of the same length.
+  /// ShapeError unless both have a first axis of the same length. The dtype is that of the source.
   Tensor batch_jacobian(Operand target, GradientSource source,
                         Unconnected unconnected = Unconnected::error);
 

@@ -110,7 +110,8 @@ class REEL_API Tensor {
   Tensor operator()(const std::vector<Index>& indices, Caller caller = Caller::here()) const {
     return (*this)(std::span<const Index>(indices.data(), indices.size()), caller);
   }
-  /// The elements of this tensor, in row-major order, in another shape; see reel::reshape().
+  /// The elements of this tensor, in row-major order, in another shape; see reel::reshape(). The
+  /// dtype does not change.
   Tensor reshape(Shape shape, Caller caller = Caller::here()) const;
   /// This tensor in another dtype; see cast().
   Tensor to(DType dtype, Caller caller = Caller::here()) const;

@@ -28,7 +28,7 @@ class REEL_API Variable {
   void operator=(double x) & = delete;         // w.assign(x)
   ~Variable();
 
-  /// The current value.
+  /// The current value. It has the shape and dtype of the Variable.
   Tensor value() const;
   operator Tensor() const { return value(); }
   /// The name that the constructor got, such as "weight". If parameters() or a similar function

@@ -74,7 +74,8 @@ Tensor rotary(Operand x, Operand positions, const RotaryOptions& options) {
                      shape ? to_text(*shape) : "a number");
   check_number(options.base > 0 && std::isfinite(options.base), "rotary", "base",
                "a finite number above 0", options.base, x.caller());
-  const Tensor from = x.value();
+  Tensor from = x.value();
+  if (!is_floating(from.dtype())) from = from.to(DType::float32);
   const std::int64_t width = from.shape(-1), half = width / 2;
   const Tensor angles =
       expand_dims(positions.value().to(DType::float64), -1) * frequencies(width, options.base);

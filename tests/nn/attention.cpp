@@ -215,6 +215,7 @@ TEST_CASE("rotary turns pairs of columns, so that products depend on distances",
     };
     CHECK(allclose(product(3, 10), product(103, 110), {.atol = 1e-4}));
   }
+  CHECK(allclose(nn::rotary(tensor({{1, 0}}), tensor({1})), tensor({{0.5403023f, 0.8414710f}})));
   check_refused<ShapeError>([] { nn::rotary(zeros({3, 5}), tensor({1})); }, "rotary: x");
 }
 

@@ -29,12 +29,13 @@ struct BroadcastOptions {
 ///     dist::all_reduce(tensor({1.f, 2.f}), world)  // [1., 2.]
 REEL_API Tensor all_reduce(Operand x, const World& world, ReduceOptions options = {});
 /// x [n, ...] of all ranks, one after the other: [ranks * n, ...], in the order of the ranks.
-/// Throws ShapeError for a tensor without axes. All dtypes.
+/// Throws ShapeError for a tensor without axes. All dtypes. The result has the dtype of x.
 REEL_API Tensor all_gather(Operand x, const World& world);
 /// Combines x [ranks * n, ...] of all ranks, as all_reduce() does; rank r gets part r: [n, ...].
-/// Throws ShapeError unless the first axis has a multiple of the ranks. Reduce::max and
-/// Reduce::min have no gradient: TapeError.
+/// Throws ShapeError unless the first axis has a multiple of the ranks. Reduce::max and Reduce::min
+/// have no gradient: TapeError. The result has the dtype of x.
 REEL_API Tensor reduce_scatter(Operand x, const World& world, ReduceOptions options = {});
-/// x of rank `root`, on all ranks. All dtypes. Throws Error unless root is a rank.
+/// x of rank `root`, on all ranks. All dtypes. Throws Error unless root is a rank. The result has
+/// the dtype of x.
 REEL_API Tensor broadcast(Operand x, const World& world, BroadcastOptions options = {});
 }  // namespace reel::dist

@@ -41,10 +41,10 @@ class REEL_API Mesh {
 };
 
 /// x, on all ranks of an axis that then compute different parts from it: the gradient is the sum of
-/// theirs.
+/// theirs. The result has the shape and dtype of x.
 REEL_API Tensor copy_to_parts(Operand x, const World& axis);
 /// The sum of the parts of all ranks of an axis, which then compute the same from it: the gradient
-/// of a part is that of the sum.
+/// of a part is that of the sum. The result has the shape and dtype of x.
 REEL_API Tensor sum_of_parts(Operand part, const World& axis);
 
 /// second(first(x)), of which each rank of an axis computes a part of the numbers in between. A
@@ -57,7 +57,8 @@ struct REEL_API SplitLinears {
   World axis;
   SplitLinears(const World& along, const nn::Linear& first_layer, const nn::Linear& second_layer,
                Caller caller = Caller::here());
-  /// x [..., in] gives [..., out], on all ranks.
+  /// x [..., in] gives [..., out], on all ranks. x and the weights come to one floating dtype,
+  /// which the result has.
   Tensor operator()(Operand x) const;
   void fields(auto&& field) {
     field("first", first);
@@ -71,7 +72,8 @@ struct REEL_API SplitEmbedding {
   nn::Embedding part;
   World axis;
   SplitEmbedding(const World& along, const nn::Embedding& layer, Caller caller = Caller::here());
-  /// words [...] gives [..., width], on all ranks, as nn::Embedding does.
+  /// words [...] gives [..., width], on all ranks, as nn::Embedding does. The result has the dtype
+  /// of the table.
   Tensor operator()(Operand words) const;
   void fields(auto&& field) { field("part", part); }
 };

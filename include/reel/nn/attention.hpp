@@ -9,6 +9,7 @@
 namespace reel::nn {
 /// The encoding [count, width] of the positions 0 to count - 1 by sines and cosines (Vaswani et al.
 /// 2017): column 2 i has sin(position / 10000^(2 i / width)), and column 2 i + 1 the cosine.
+/// float32 by default.
 ///
 ///     nn::sinusoidal_positions(2, 2)(0)        // [0., 1.]
 REEL_API Tensor sinusoidal_positions(Extent count, Extent width, TensorOptions options = {},
@@ -23,7 +24,7 @@ struct RotaryOptions {
 /// turned by the angle position / base^(2 i / width). The pairs are columns i and i + width / 2, as
 /// in GPT-NeoX and Llama in the format of Hugging Face; with `interleaved` they are columns 2 i and
 /// 2 i + 1, as in the paper. positions are [time], or broadcast to x without its last axis. Throws
-/// ShapeError for an odd width.
+/// ShapeError for an odd width. The result has the shape and dtype of x; integers become float32.
 REEL_API Tensor rotary(Operand x, Operand positions, const RotaryOptions& options = {});
 
 /// Keys and values of the steps so far, for text that is written step by step. A
@@ -37,9 +38,10 @@ struct REEL_API KeyValueCache {
   /// The number of steps that are stored. It waits for the device.
   std::int64_t used() const;
   /// Adds steps: k and v are [batch, heads, steps, width]. Throws ShapeError for other shapes, and
-  /// for more steps than there is room for.
+  /// for more steps than there is room for. Their dtype becomes that of the cache.
   void append(Operand k, Operand v) const;
-  /// Element b of the batch continues with what element rows[b] has stored. For beam_search().
+  /// Element b of the batch continues with what element rows[b] has stored. For beam_search(). rows
+  /// is [batch], integers.
   void reorder(Operand rows) const;
   /// Forgets all steps.
   void clear() const;
@@ -70,14 +72,16 @@ struct REEL_API MultiHeadAttention {
   double dropout, rotary_base;
   MultiHeadAttention(Extent width, Extent heads, MultiHeadAttentionOptions options = {},
                      Caller caller = Caller::here());
-  /// Self-attention: x and the result are [batch, time, width]. See attention() for the options;
-  /// a dropout among them replaces that of the layer.
+  /// Self-attention: x and the result are [batch, time, width]. See attention() for the options; a
+  /// dropout among them replaces that of the layer. x and the weights come to one floating dtype,
+  /// which the result has.
   Tensor operator()(Operand x, const AttentionOptions& options = {}) const;
-  /// Queries from q [batch, queries, width], keys and values from kv [batch, keys, width].
+  /// Queries from q [batch, queries, width], keys and values from kv [batch, keys, width]. x and
+  /// the weights come to one floating dtype, which the result has.
   Tensor operator()(Operand q, Operand kv, const AttentionOptions& options = {}) const;
   /// Causal self-attention of x [batch, steps, width], which follows the steps in the cache, to all
   /// of them. It adds the keys and values of x to the cache. Throws ShapeError if the cache is
-  /// full.
+  /// full. x and the weights come to one floating dtype, which the result has.
   Tensor operator()(Operand x, KeyValueCache& cache) const;
   /// A cache for this layer.
   KeyValueCache cache(Extent batch, Extent capacity, Caller caller = Caller::here()) const;
@@ -115,9 +119,11 @@ struct REEL_API TransformerEncoderLayer {
   bool norm_first;
   TransformerEncoderLayer(Extent width, Extent heads, TransformerOptions options = {},
                           Caller caller = Caller::here());
-  /// x and the result are [batch, time, width].
+  /// x and the result are [batch, time, width]. x and the weights come to one floating dtype, which
+  /// the result has.
   Tensor operator()(Operand x, const AttentionOptions& options = {}) const;
-  /// x [batch, steps, width] follows the steps in the cache: see MultiHeadAttention.
+  /// x [batch, steps, width] follows the steps in the cache: see MultiHeadAttention. x and the
+  /// weights come to one floating dtype, which the result has.
   Tensor operator()(Operand x, KeyValueCache& cache) const;
   void fields(auto&& field) {
     field("attention", attention);
@@ -139,10 +145,12 @@ struct REEL_API TransformerDecoderLayer {
   TransformerDecoderLayer(Extent width, Extent heads, TransformerOptions options = {},
                           Caller caller = Caller::here());
   /// x and the result are [batch, time, width], memory is [batch, keys, width]. `of_memory` holds
-  /// options of the attention to the memory, such as key_lengths.
+  /// options of the attention to the memory, such as key_lengths. x and the weights come to one
+  /// floating dtype, which the result has.
   Tensor operator()(Operand x, Operand memory, const AttentionOptions& options = {.causal = true},
                     const AttentionOptions& of_memory = {}) const;
-  /// x [batch, steps, width] follows the steps in the cache: see MultiHeadAttention.
+  /// x [batch, steps, width] follows the steps in the cache: see MultiHeadAttention. x and the
+  /// weights come to one floating dtype, which the result has.
   Tensor operator()(Operand x, Operand memory, KeyValueCache& cache,
                     const AttentionOptions& of_memory = {}) const;
   void fields(auto&& field) {

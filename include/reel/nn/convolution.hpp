@@ -18,7 +18,8 @@ struct REEL_API Convolution {
   ConvolutionOptions options;
   Convolution(Extent in, Extent out, Steps window, const ConvolutionOptions& options = {},
               Bias has_bias = Bias::yes, TensorOptions tensor = {}, Caller caller = Caller::here());
-  /// x [batch, spatial axes, in]; the result is [batch, spatial axes, out].
+  /// x [batch, spatial axes, in]; the result is [batch, spatial axes, out]. x and the weights come
+  /// to one floating dtype, which the result has.
   Tensor operator()(Operand x) const;
   void fields(auto&& field) {
     field("weight", weight);
@@ -42,7 +43,8 @@ struct REEL_API TransposedConvolution {
   TransposedConvolution(Extent in, Extent out, Steps window,
                         const TransposedConvolutionOptions& options = {}, Bias has_bias = Bias::yes,
                         TensorOptions tensor = {}, Caller caller = Caller::here());
-  /// x [batch, spatial axes, in]; the result is [batch, spatial axes, out].
+  /// x [batch, spatial axes, in]; the result is [batch, spatial axes, out]. x and the weights come
+  /// to one floating dtype, which the result has.
   Tensor operator()(Operand x) const;
   void fields(auto&& field) {
     field("weight", weight);
@@ -61,7 +63,8 @@ template <int axes>
 struct REEL_API MaxPool {
   Steps window;
   PoolOptions options = {};
-  /// x [batch, spatial axes, channels]; the result has other lengths.
+  /// x [batch, spatial axes, channels]; the result has other lengths. x is floating, and the result
+  /// has its dtype.
   Tensor operator()(Operand x) const;
   void fields(auto&&) {}
 };
@@ -77,7 +80,8 @@ template <int axes>
 struct REEL_API MeanPool {
   Steps window;
   MeanPoolOptions options = {};
-  /// x [batch, spatial axes, channels]; the result has other lengths.
+  /// x [batch, spatial axes, channels]; the result has other lengths. x is floating, and the result
+  /// has its dtype.
   Tensor operator()(Operand x) const;
   void fields(auto&&) {}
 };

@@ -36,7 +36,8 @@ struct REEL_API Linear {
       : Linear(in, out, options, function, caller, has_bias) {}
   Linear(Extent in, Extent out, TensorOptions options, Activation activation, Caller caller,
          Bias has_bias = Bias::yes);
-  /// x [..., in] gives [..., out]. Throws ShapeError for another last axis.
+  /// x [..., in] gives [..., out]. Throws ShapeError for another last axis. x and the weights come
+  /// to one floating dtype, which the result has.
   Tensor operator()(Operand x) const;
   void fields(auto&& field) {
     field("weight", weight);
@@ -51,7 +52,8 @@ struct REEL_API Highway {
   Linear transform, gate;
   explicit Highway(Extent width, Activation activation = Activation::relu,
                    TensorOptions options = {}, Caller caller = Caller::here());
-  /// x [..., width] gives [..., width].
+  /// x [..., width] gives [..., width]. x and the weights come to one floating dtype, which the
+  /// result has.
   Tensor operator()(Operand x) const;
   void fields(auto&& field) {
     field("transform", transform);
@@ -63,7 +65,7 @@ struct REEL_API Highway {
 /// 6]. Throws IndexError if the axis does not exist.
 struct REEL_API Flatten {
   int first_axis = 1;
-  /// x with the axes from first_axis on in one.
+  /// x with the axes from first_axis on in one. x has any dtype, and the result has its dtype.
   Tensor operator()(Operand x) const;
   void fields(auto&&) {}
 };
@@ -84,7 +86,7 @@ struct REEL_API Embedding {
   std::int64_t padding;
   Embedding(Extent count, Extent width, EmbeddingOptions options = {},
             Caller caller = Caller::here());
-  /// words [...] (uint8, int32 or int64) give [..., width].
+  /// words [...] (uint8, int32 or int64) give [..., width]. The result has the dtype of the table.
   Tensor operator()(Operand words) const;
   void fields(auto&& field) { field("table", table); }
 };
@@ -98,10 +100,12 @@ struct REEL_API EmbeddingBag {
   Bag bag;
   EmbeddingBag(Extent count, Extent width, Bag bag = Bag::mean, EmbeddingOptions options = {},
                Caller caller = Caller::here());
-  /// words [batch, n] (uint8, int32 or int64), a bag in each row, give [batch, width].
+  /// words [batch, n] (uint8, int32 or int64), a bag in each row, give [batch, width]. The result
+  /// has the dtype of the table.
   Tensor operator()(Operand words) const;
   /// words [n] give [bags, width]: bag i has the words from offsets[i] to offsets[i + 1]. offsets
-  /// [bags] begin with 0 and ascend; they are int32 or int64.
+  /// [bags] begin with 0 and ascend; they are int32 or int64. The result has the dtype of the
+  /// table.
   Tensor operator()(Operand words, Operand offsets) const;
   void fields(auto&& field) { rows.fields(field); }
 };
@@ -117,7 +121,8 @@ struct REEL_API LayerNorm {
   Variable scale, shift;
   double epsilon;
   LayerNorm(Extent width, LayerNormOptions options = {}, Caller caller = Caller::here());
-  /// x [..., width] gives [..., width].
+  /// x [..., width] gives [..., width]. x and the weights come to one floating dtype, which the
+  /// result has.
   Tensor operator()(Operand x) const;
   void fields(auto&& field) {
     field("scale", scale);

@@ -21,7 +21,8 @@ struct REEL_API RMSNorm {
   Variable scale;
   double epsilon;
   explicit RMSNorm(Extent width, NormOptions options = {}, Caller caller = Caller::here());
-  /// x [..., width] gives [..., width].
+  /// x [..., width] gives [..., width]. x and the weights come to one floating dtype, which the
+  /// result has.
   Tensor operator()(Operand x) const;
   void fields(auto&& field) { field("scale", scale); }
 };
@@ -42,7 +43,8 @@ struct REEL_API GroupNorm {
   Channels channels;
   GroupNorm(Extent groups, Extent channels, GroupNormOptions options = {},
             Caller caller = Caller::here());
-  /// x and the result are [batch, ..., channels].
+  /// x and the result are [batch, ..., channels]. x and the weights come to one floating dtype,
+  /// which the result has.
   Tensor operator()(Operand x) const;
   void fields(auto&& field) {
     field("scale", scale);
@@ -81,7 +83,7 @@ struct REEL_API BatchNorm {
   explicit BatchNorm(Extent channels, BatchNormOptions options = {},
                      Caller caller = Caller::here());
   /// x [batch, ..., channels] gives a tensor of its shape. While training() it changes the running
-  /// mean and variance.
+  /// mean and variance. x and the weights come to one floating dtype, which the result has.
   Tensor operator()(Operand x) const;
   void fields(auto&& field) {
     field("scale", scale);

@@ -127,7 +127,9 @@ struct Recurrent {
   } catch (const std::bad_alloc&) {
     fail_memory(caller, "Recurrent");
   }
-  /// Starts from `states`, one for each cell, or from initial_states() if there are none.
+  /// Starts from `states`, one for each cell, or from initial_states() if there are none. x is
+  /// [time, batch, in], the outputs are [time, batch, ...], twice as wide if bidirectional. lengths
+  /// are [batch], integers; behind the end of a sequence its outputs are 0.
   RecurrentOutput<State> operator()(Operand x, const std::vector<State>& states = {},
                                     const Tensor& lengths = {}) const try {
     const CallerScope here(x.caller(), "Recurrent");
@@ -166,7 +168,7 @@ struct PaddedSequences {
 REEL_API PaddedSequences pad_sequences(const std::vector<Tensor>& sequences, Scalar padding = 0,
                                        Caller caller = Caller::here());
 /// The sequences [length, ...] in values [time, batch, ...], without their padding. They are views.
-/// Throws IndexError for a length outside 0 to time.
+/// Throws IndexError for a length outside 0 to time. x has any dtype, and the result has its dtype.
 ///
 ///     nn::unpad_sequences(tensor({{1, 4}, {2, 0}}), tensor({2, 1}))[1]     // [4]
 REEL_API std::vector<Tensor> unpad_sequences(Operand values, const Tensor& lengths);

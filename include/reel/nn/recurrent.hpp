@@ -19,9 +19,10 @@ struct REEL_API RNNCell {
           Caller caller = Caller::here())
       : RNNCell(in, hidden, options, function, caller) {}
   RNNCell(Extent in, Extent hidden, TensorOptions options, Activation activation, Caller caller);
-  /// Zeros [batch, hidden].
+  /// Zeros [batch, hidden]. The dtype is that of the weights.
   Tensor initial_state(Extent batch, Caller caller = Caller::here()) const;
-  /// The next h [batch, hidden], for x [batch, in] and h [batch, hidden].
+  /// The next h [batch, hidden], for x [batch, in] and h [batch, hidden]. x and the weights come to
+  /// one floating dtype, which the result has.
   Tensor operator()(Operand x, Operand h) const;
   void fields(auto&& field) {
     field("weight", weight);
@@ -33,9 +34,10 @@ struct REEL_API RNNCell {
 struct REEL_API GRUCell {
   Variable weight, bias;  // [in + hidden, 3 hidden], [4 hidden]
   GRUCell(Extent in, Extent hidden, TensorOptions options = {}, Caller caller = Caller::here());
-  /// Zeros [batch, hidden].
+  /// Zeros [batch, hidden]. The dtype is that of the weights.
   Tensor initial_state(Extent batch, Caller caller = Caller::here()) const;
-  /// The next h [batch, hidden], for x [batch, in] and h [batch, hidden].
+  /// The next h [batch, hidden], for x [batch, in] and h [batch, hidden]. x and the weights come to
+  /// one floating dtype, which the result has.
   Tensor operator()(Operand x, Operand h) const;
   void fields(auto&& field) {
     field("weight", weight);
@@ -62,9 +64,10 @@ struct LSTMOptions {
 struct REEL_API LSTMCell {
   Variable weight, bias;  // [in + hidden, 4 hidden], [4 hidden]
   LSTMCell(Extent in, Extent hidden, LSTMOptions options = {}, Caller caller = Caller::here());
-  /// Zeros [batch, hidden] for h and c.
+  /// Zeros [batch, hidden] for h and c. The dtype is that of the weights.
   LSTMState initial_state(Extent batch, Caller caller = Caller::here()) const;
-  /// The next state, for x [batch, in].
+  /// The next state, for x [batch, in]. x and the weights come to one floating dtype, which the
+  /// result has.
   LSTMState operator()(Operand x, const LSTMState& state) const;
   void fields(auto&& field) {
     field("weight", weight);

@@ -32,7 +32,7 @@ struct REEL_API LSTM {
   bool bidirectional;
   double dropout;
   LSTM(Extent in, Extent hidden, LSTMLayersOptions options = {}, Caller caller = Caller::here());
-  /// A state of zeros for each cell.
+  /// A state of zeros for each cell. The dtype is that of the weights.
   std::vector<LSTMState> initial_states(Extent batch, Caller caller = Caller::here()) const;
   /// Starts from `states`, one for each cell, or from zeros if there are none. x is [time, batch,
   /// in], the outputs are [time, batch, hidden] ([time, batch, 2 hidden] if bidirectional). lengths
@@ -65,7 +65,7 @@ struct REEL_API GRU {
   bool bidirectional;
   double dropout;
   GRU(Extent in, Extent hidden, GRULayersOptions options = {}, Caller caller = Caller::here());
-  /// Zeros [batch, hidden] for each cell.
+  /// Zeros [batch, hidden] for each cell. The dtype is that of the weights.
   std::vector<Tensor> initial_states(Extent batch, Caller caller = Caller::here()) const;
   /// Starts from `states`, one for each cell, or from zeros if there are none. x is [time, batch,
   /// in], the outputs are [time, batch, hidden] ([time, batch, 2 hidden] if bidirectional). lengths

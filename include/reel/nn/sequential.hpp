@@ -132,7 +132,7 @@ class Part {
   ~Part() {
     if (object_) type_->free(object_);
   }
-  /// The result of the layer or function.
+  /// The result of the layer or function. Shape and dtype are those that the part gives.
   Tensor operator()(Tensor x) const { return type_->call(object_, std::move(x)); }
   /// The layer or function, if it has this type; else null.
   ///
@@ -199,7 +199,8 @@ struct REEL_API Sequential {
   } catch (const std::bad_alloc&) {
     fail_memory({}, "Sequential");
   }
-  /// The result of the last part; x itself if there are no parts.
+  /// The result of the last part; x itself if there are no parts. Shape and dtype are those that
+  /// the parts give.
   Tensor operator()(Operand x) const;
   /// The parts are called "0", "1", ...
   void fields(auto&& field) {

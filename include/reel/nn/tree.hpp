@@ -14,9 +14,11 @@ struct REEL_API TreeLSTMCell {
   Variable weight, bias;            // [2 hidden, 5 hidden], [5 hidden]
   Variable leaf_weight, leaf_bias;  // [in, 3 hidden], [3 hidden]
   TreeLSTMCell(Extent in, Extent hidden, LSTMOptions options = {}, Caller caller = Caller::here());
-  /// A leaf, or a batch of them: x is [batch, in].
+  /// A leaf, or a batch of them: x is [batch, in]. x and the weights come to one floating dtype,
+  /// which the state has.
   LSTMState leaf(Operand x) const;
-  /// An inner node. States and result have h and c [batch, hidden].
+  /// An inner node. States and result have h and c [batch, hidden]. States and weights come to one
+  /// floating dtype, which the result has.
   LSTMState operator()(const LSTMState& left, const LSTMState& right,
                        Caller caller = Caller::here()) const;
   void fields(auto&& field) {
@@ -37,7 +39,8 @@ struct REEL_API ChildSumTreeLSTMCell {
   ChildSumTreeLSTMCell(Extent in, Extent hidden, LSTMOptions options = {},
                        Caller caller = Caller::here());
   /// A node with the word x [batch, in] and the states of its children; a leaf has none. The result
-  /// has h and c [batch, hidden].
+  /// has h and c [batch, hidden]. x, states and weights come to one floating dtype, which the
+  /// result has.
   LSTMState operator()(Operand x, const std::vector<LSTMState>& states = {}) const;
   void fields(auto&& field) {
     field("weight", weight);
@@ -54,7 +57,8 @@ struct REEL_API SPINNCell {
   Variable weight, bias;  // [2 hidden + tracking, 5 hidden], [5 hidden]
   SPINNCell(Extent hidden, Extent tracking, LSTMOptions options = {},
             Caller caller = Caller::here());
-  /// tracking is [batch, tracking]. The states and the result have h and c [batch, hidden].
+  /// tracking is [batch, tracking]. The states and the result have h and c [batch, hidden]. States
+  /// and weights come to one floating dtype, which the result has.
   LSTMState operator()(const LSTMState& left, const LSTMState& right, Operand tracking) const;
   void fields(auto&& field) {
     field("weight", weight);

@@ -38,6 +38,7 @@ REEL_API Tensor silu(Operand x);
 /// log(1 + exp(x)), without overflow. The result has the shape of x and its dtype, float32 for
 /// integers.
 REEL_API Tensor softplus(Operand x);
-/// The values of x, as a constant for every tape: no gradient flows through it.
+/// The values of x, as a constant for every tape: no gradient flows through it. The result has the
+/// shape and dtype of x.
 REEL_API Tensor stop_gradient(Operand x);
 }  // namespace reel

@@ -25,13 +25,13 @@ REEL_API Tensor operator%(Operand x, Operand y);
 REEL_API Tensor operator-(Operand x);
 
 /// `x += y` is `x = x + y`: the handle x refers to a new tensor afterwards. Other handles still
-/// refer to the old one.
+/// refer to the old one. The new one has the shape and dtype of the sum.
 REEL_API Tensor& operator+=(Tensor& x, Operand y);
-/// `x -= y` is `x = x - y`, as `x += y`.
+/// `x -= y` is `x = x - y`, as `x += y`: x gets the shape and dtype of the difference.
 REEL_API Tensor& operator-=(Tensor& x, Operand y);
-/// `x *= y` is `x = x * y`, as `x += y`.
+/// `x *= y` is `x = x * y`, as `x += y`: x gets the shape and dtype of the product.
 REEL_API Tensor& operator*=(Tensor& x, Operand y);
-/// `x /= y` is `x = x / y`, as `x += y`.
+/// `x /= y` is `x = x / y`, as `x += y`: x gets the shape and dtype of the quotient.
 REEL_API Tensor& operator/=(Tensor& x, Operand y);
 // Of a Variable's slice they would change a copy: use assign_add(), assign_sub(), ...
 class VariableSlice;
@@ -44,18 +44,20 @@ void operator-=(const Variable& w, Operand y) = delete;  // w.assign_sub(y)
 void operator*=(const Variable& w, Operand y) = delete;  // w.assign(w * y)
 void operator/=(const Variable& w, Operand y) = delete;  // w.assign(w / y)
 
-/// x + y: see the operator.
+/// x + y, element by element. x and y broadcast, and come to one dtype. Integers wrap around.
 REEL_API Tensor add(Operand x, Operand y);
-/// x - y: see the operator.
+/// x - y, element by element. x and y broadcast, and come to one dtype. Integers wrap around. bools
+/// throw DTypeError.
 REEL_API Tensor subtract(Operand x, Operand y);
-/// x * y: see the operator.
+/// x * y, element by element. x and y broadcast, and come to one dtype. Integers wrap around.
 REEL_API Tensor multiply(Operand x, Operand y);
-/// x / y: see the operator. The gradient of 0 / y for y is NaN where 1 / y overflows: for |y| below
-/// 3e-39 in float32, or 6e-309 in float64.
+/// x / y, element by element: integers become float32. x and y broadcast. The gradient of 0 / y for
+/// y is NaN where 1 / y overflows: for |y| below 3e-39 in float32, or 6e-309 in float64.
 REEL_API Tensor divide(Operand x, Operand y);
-/// x % y: see the operator.
+/// x % y, element by element: the remainder with the sign of the divisor. x and y broadcast, and
+/// come to one dtype.
 REEL_API Tensor remainder(Operand x, Operand y);
-/// -x: see the operator.
+/// -x. The result has the shape and dtype of x. bools throw DTypeError.
 REEL_API Tensor negative(Operand x);
 
 /// The larger of two elements; NaN if one is NaN. Equal elements share the gradient. If one is NaN,

@@ -21,17 +21,18 @@ REEL_API Tensor operator>(Operand x, Operand y);
 /// Whether elements of x are greater or equal. A bool for each element; x and y broadcast.
 REEL_API Tensor operator>=(Operand x, Operand y);
 
-/// x < y: see the operator.
+/// x < y, element by element. A bool for each element; x and y broadcast.
 REEL_API Tensor less(Operand x, Operand y);
-/// x <= y: see the operator.
+/// x <= y, element by element. A bool for each element; x and y broadcast.
 REEL_API Tensor less_equal(Operand x, Operand y);
-/// x > y: see the operator.
+/// x > y, element by element. A bool for each element; x and y broadcast.
 REEL_API Tensor greater(Operand x, Operand y);
-/// x >= y: see the operator.
+/// x >= y, element by element. A bool for each element; x and y broadcast.
 REEL_API Tensor greater_equal(Operand x, Operand y);
-/// x == y: see the operator. equal(x, y) compares whole tensors and gives one bool.
+/// x == y, element by element. A bool for each element; x and y broadcast. equal(x, y) compares
+/// whole tensors and gives one bool.
 REEL_API Tensor equal_to(Operand x, Operand y);
-/// x != y: see the operator.
+/// x != y, element by element. A bool for each element; x and y broadcast.
 REEL_API Tensor not_equal(Operand x, Operand y);
 
 /// Whether each element is neither infinite nor NaN. A bool tensor in the shape of x.

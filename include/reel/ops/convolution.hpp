@@ -99,30 +99,32 @@ struct TransposedConvolutionOptions {
 ///
 ///     conv1d(tensor({{{1.f}, {2.f}, {3.f}}}), tensor({{{1.f}}, {{10.f}}}))     // [[[21.], [32.]]]
 REEL_API Tensor conv1d(Operand x, Operand weight, const ConvolutionOptions& options = {});
-/// conv1d() with a bias [out].
+/// conv1d() with a bias [out]. The three come to one floating dtype.
 REEL_API Tensor conv1d(Operand x, Operand weight, Operand bias,
                        const ConvolutionOptions& options = {});
-/// conv1d() without a bias.
+/// conv1d() without a bias: conv1d(x, weight, options), with its shapes and dtype.
 inline Tensor conv1d(Operand x, Operand weight, NoBias, const ConvolutionOptions& options) {
   return conv1d(x, weight, options);
 }
 /// See conv1d(): x [batch, height, width, in], weight [window height, window width, in / groups,
-/// out], bias [out]; the result is [batch, height, width, out].
+/// out], bias [out]; the result is [batch, height, width, out]. The three come to one floating
+/// dtype.
 REEL_API Tensor conv2d(Operand x, Operand weight, const ConvolutionOptions& options = {});
-/// conv2d() with a bias [out].
+/// conv2d() with a bias [out]. The three come to one floating dtype.
 REEL_API Tensor conv2d(Operand x, Operand weight, Operand bias,
                        const ConvolutionOptions& options = {});
-/// conv2d() without a bias.
+/// conv2d() without a bias: conv2d(x, weight, options), with its shapes and dtype.
 inline Tensor conv2d(Operand x, Operand weight, NoBias, const ConvolutionOptions& options) {
   return conv2d(x, weight, options);
 }
 /// See conv1d(): x [batch, depth, height, width, in], weight [window depth, window height, window
-/// width, in / groups, out], bias [out]; the result is [batch, depth, height, width, out].
+/// width, in / groups, out], bias [out]; the result is [batch, depth, height, width, out]. The
+/// three come to one floating dtype.
 REEL_API Tensor conv3d(Operand x, Operand weight, const ConvolutionOptions& options = {});
-/// conv3d() with a bias [out].
+/// conv3d() with a bias [out]. The three come to one floating dtype.
 REEL_API Tensor conv3d(Operand x, Operand weight, Operand bias,
                        const ConvolutionOptions& options = {});
-/// conv3d() without a bias.
+/// conv3d() without a bias: conv3d(x, weight, options), with its shapes and dtype.
 inline Tensor conv3d(Operand x, Operand weight, NoBias, const ConvolutionOptions& options) {
   return conv3d(x, weight, options);
 }
@@ -136,35 +138,39 @@ inline Tensor conv3d(Operand x, Operand weight, NoBias, const ConvolutionOptions
 ///     conv_transpose1d(ones({1, 2, 1}), ones({2, 1, 1}))  // [[[1.], [2.], [1.]]]
 REEL_API Tensor conv_transpose1d(Operand x, Operand weight,
                                  const TransposedConvolutionOptions& options = {});
-/// conv_transpose1d() with a bias [out].
+/// conv_transpose1d() with a bias [out]. The three come to one floating dtype.
 REEL_API Tensor conv_transpose1d(Operand x, Operand weight, Operand bias,
                                  const TransposedConvolutionOptions& options = {});
-/// conv_transpose1d() without a bias.
+/// conv_transpose1d() without a bias: conv_transpose1d(x, weight, options), with its shapes and
+/// dtype.
 inline Tensor conv_transpose1d(Operand x, Operand weight, NoBias,
                                const TransposedConvolutionOptions& options) {
   return conv_transpose1d(x, weight, options);
 }
 /// See conv_transpose1d(): x [batch, height, width, in], weight [window height, window width, out /
-/// groups, in], bias [out]; the result is [batch, height, width, out].
+/// groups, in], bias [out]; the result is [batch, height, width, out]. The three come to one
+/// floating dtype.
 REEL_API Tensor conv_transpose2d(Operand x, Operand weight,
                                  const TransposedConvolutionOptions& options = {});
-/// conv_transpose2d() with a bias [out].
+/// conv_transpose2d() with a bias [out]. The three come to one floating dtype.
 REEL_API Tensor conv_transpose2d(Operand x, Operand weight, Operand bias,
                                  const TransposedConvolutionOptions& options = {});
-/// conv_transpose2d() without a bias.
+/// conv_transpose2d() without a bias: conv_transpose2d(x, weight, options), with its shapes and
+/// dtype.
 inline Tensor conv_transpose2d(Operand x, Operand weight, NoBias,
                                const TransposedConvolutionOptions& options) {
   return conv_transpose2d(x, weight, options);
 }
 /// See conv_transpose1d(): x [batch, depth, height, width, in], weight [window depth, window
 /// height, window width, out / groups, in], bias [out]; the result is [batch, depth, height, width,
-/// out].
+/// out]. The three come to one floating dtype.
 REEL_API Tensor conv_transpose3d(Operand x, Operand weight,
                                  const TransposedConvolutionOptions& options = {});
-/// conv_transpose3d() with a bias [out].
+/// conv_transpose3d() with a bias [out]. The three come to one floating dtype.
 REEL_API Tensor conv_transpose3d(Operand x, Operand weight, Operand bias,
                                  const TransposedConvolutionOptions& options = {});
-/// conv_transpose3d() without a bias.
+/// conv_transpose3d() without a bias: conv_transpose3d(x, weight, options), with its shapes and
+/// dtype.
 inline Tensor conv_transpose3d(Operand x, Operand weight, NoBias,
                                const TransposedConvolutionOptions& options) {
   return conv_transpose3d(x, weight, options);

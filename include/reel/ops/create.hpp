@@ -44,7 +44,8 @@ REEL_API Tensor linspace(Scalar start, Scalar stop, Extent count, TensorOptions 
                          Caller caller = Caller::here());
 /// The coordinates of the points of a grid (NumPy's meshgrid with indexing="ij"). Each part has one
 /// axis. Result i has the values of part i along axis i, repeated along the other axes. The shape
-/// of every result is the lengths of all parts. The results are views.
+/// of every result is the lengths of all parts. The results are views. Each result has the dtype of
+/// its part.
 ///
 ///     meshgrid({tensor({1, 2}), tensor({3, 4, 5})})[0]  // [[1, 1, 1], [2, 2, 2]]
 ///     meshgrid({tensor({1, 2}), tensor({3, 4, 5})})[1]  // [[3, 4, 5], [3, 4, 5]]

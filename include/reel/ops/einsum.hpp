@@ -28,17 +28,19 @@ REEL_API Tensor einsum(std::string_view formula, Operands operands);
 ///
 ///     tensordot(tensor({1, 2}), tensor({3, 4}), 1)   // 11
 REEL_API Tensor tensordot(Operand x, Operand y, CountNumber axes = 2);
-/// The sum of products over pairs of axes: axis of_x[i] of x and axis of_y[i] of y.
+/// The sum of products over pairs of axes: axis of_x[i] of x and axis of_y[i] of y. Dtypes are
+/// those of einsum().
 ///
 ///     tensordot(ones({2, 3}), ones({3, 2}), {0, 1}, {1, 0})  // 6.0
 REEL_API Tensor tensordot(Operand x, Operand y, Axes of_x, Axes of_y);
-/// The product of each element of x with each element of y: [elements of x, elements of y].
+/// The product of each element of x with each element of y: [elements of x, elements of y]. x and y
+/// come to one dtype.
 ///
 ///     outer(tensor({1, 2}), tensor({3, 4}))          // [[3, 4], [6, 8]]
 REEL_API Tensor outer(Operand x, Operand y);
 /// The Kronecker product: each element of x times all of y. Along each axis its length is the
 /// product of the lengths. A tensor of fewer axes gets first axes of length 1. Throws ShapeError
-/// for more than four axes.
+/// for more than four axes. x and y come to one dtype.
 ///
 ///     kron(tensor({1, 10}), tensor({1, 2}))          // [1, 2, 10, 20]
 REEL_API Tensor kron(Operand x, Operand y);

@@ -52,7 +52,7 @@ struct BinaryCrossEntropyOptions {
   Reduction reduction = Reduction::mean;
 };
 /// The loss with a weight of positive examples, which broadcasts to the shape of x. An undefined
-/// weight counts as 1.
+/// weight counts as 1. Integers become float32.
 REEL_API Tensor binary_cross_entropy_with_logits(Operand x, Operand target,
                                                  BinaryCrossEntropyOptions options);
 /// max(0, 1 - target x), the loss of support vector machines, for targets -1 and 1. x and target
@@ -72,6 +72,7 @@ REEL_API Tensor kl_divergence(Operand x, Operand target, Reduction reduction = R
 /// sum(x y) / (|x| |y|) along an axis, the cosine of the angle between vectors. x and y broadcast.
 /// A vector of zeros gives 0, and its gradient is that of a vector of length 1. Large and small
 /// elements do not overflow or vanish. The result does not have the axis, the last one by default.
+/// Integers become float32.
 ///
 ///     cosine_similarity(tensor({3.0, 4.0}), tensor({4.0, 3.0}))     // 0.96
 REEL_API Tensor cosine_similarity(Operand x, Operand y, AxisNumber axis = -1);
@@ -83,7 +84,7 @@ struct CosineEmbeddingOptions {
 };
 /// One loss for each row: 1 - c if its target is 1, and max(0, c - margin) if it is -1, where c is
 /// the cosine_similarity() of the rows of x and y. There is one target for each row; other shapes
-/// throw ShapeError.
+/// throw ShapeError. Integers become float32.
 REEL_API Tensor cosine_embedding_loss(Operand x, Operand y, Operand target,
                                       CosineEmbeddingOptions options = {});
 
@@ -93,7 +94,8 @@ struct TripletOptions {
   Reduction reduction = Reduction::mean;
 };
 /// max(0, |anchor - positive| - |anchor - negative| + margin), one loss for each row, where |v| is
-/// the Euclidean length of a row. The gradient of the length of a row of zeros is 0.
+/// the Euclidean length of a row. The gradient of the length of a row of zeros is 0. Integers
+/// become float32.
 REEL_API Tensor triplet_margin_loss(Operand anchor, Operand positive, Operand negative,
                                     TripletOptions options = {});
 

@@ -14,10 +14,12 @@ namespace reel {
 ///     matmul(tensor({{1.f, 2.f}}), tensor({{3.f}, {4.f}}))       // [[11.]]
 REEL_API Tensor matmul(Operand x, Operand y);
 /// matmul(x, y) + z in one step. x and y are matrices; z broadcasts to [n, m]. Throws as matmul().
+/// The three come to one floating dtype.
 REEL_API Tensor matmul_add(Operand x, Operand y, Operand z);
 /// activation(matmul(x, weight) + bias). x is [..., in], weight [in, out], and bias broadcasts to
 /// [..., out]. If x is a matrix this is one op, which applies the activation to rows of the result
-/// while they are in the cache. Throws as matmul(). For other functions use matmul_add().
+/// while they are in the cache. Throws as matmul(). For other functions use matmul_add(). The three
+/// come to one floating dtype.
 ///
 ///     dense(x, weight, bias, Activation::relu)
 REEL_API Tensor dense(Operand x, Operand weight, Operand bias, Activation activation);

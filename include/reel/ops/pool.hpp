@@ -21,9 +21,11 @@ struct PoolOptions {
 ///
 ///     max_pool1d(tensor({{{1.f}, {3.f}, {2.f}, {0.f}}}), 2)   // [[[3.], [2.]]]
 REEL_API Tensor max_pool1d(Operand x, Steps window, const PoolOptions& options = {});
-/// See max_pool1d(): x is [batch, height, width, channels].
+/// See max_pool1d(): x is [batch, height, width, channels]. x is floating, and the result has its
+/// dtype.
 REEL_API Tensor max_pool2d(Operand x, Steps window, const PoolOptions& options = {});
-/// See max_pool1d(): x is [batch, depth, height, width, channels].
+/// See max_pool1d(): x is [batch, depth, height, width, channels]. x is floating, and the result
+/// has its dtype.
 REEL_API Tensor max_pool3d(Operand x, Steps window, const PoolOptions& options = {});
 
 /// Options of mean_pool1d(), mean_pool2d() and mean_pool3d().
@@ -39,24 +41,31 @@ struct MeanPoolOptions {
 ///
 ///     mean_pool1d(tensor({{{1.f}, {3.f}, {2.f}, {0.f}}}), 2)  // [[[2.], [1.]]]
 REEL_API Tensor mean_pool1d(Operand x, Steps window, const MeanPoolOptions& options = {});
-/// See mean_pool1d(): x is [batch, height, width, channels].
+/// See mean_pool1d(): x is [batch, height, width, channels]. x is floating, and the result has its
+/// dtype.
 REEL_API Tensor mean_pool2d(Operand x, Steps window, const MeanPoolOptions& options = {});
-/// See mean_pool1d(): x is [batch, depth, height, width, channels].
+/// See mean_pool1d(): x is [batch, depth, height, width, channels]. x is floating, and the result
+/// has its dtype.
 REEL_API Tensor mean_pool3d(Operand x, Steps window, const MeanPoolOptions& options = {});
 
 /// The mean of each of `size` windows, for each channel. Of a length n, window i of m goes from
 /// floor(i n / m) to ceil((i + 1) n / m), as in PyTorch. x is [batch, width, channels] and
 /// floating. Throws ShapeError for other shapes, an empty axis, and a size below 1.
 REEL_API Tensor adaptive_mean_pool1d(Operand x, Steps size, Channels channels = {});
-/// See adaptive_mean_pool1d(): x is [batch, height, width, channels].
+/// See adaptive_mean_pool1d(): x is [batch, height, width, channels]. x is floating, and the result
+/// has its dtype.
 REEL_API Tensor adaptive_mean_pool2d(Operand x, Steps size, Channels channels = {});
-/// See adaptive_mean_pool1d(): x is [batch, depth, height, width, channels].
+/// See adaptive_mean_pool1d(): x is [batch, depth, height, width, channels]. x is floating, and the
+/// result has its dtype.
 REEL_API Tensor adaptive_mean_pool3d(Operand x, Steps size, Channels channels = {});
-/// The largest element of each of `size` windows; see adaptive_mean_pool1d().
+/// The largest element of each of `size` windows; see adaptive_mean_pool1d(). x is floating, and
+/// the result has its dtype.
 REEL_API Tensor adaptive_max_pool1d(Operand x, Steps size, Channels channels = {});
-/// See adaptive_max_pool1d(): x is [batch, height, width, channels].
+/// See adaptive_max_pool1d(): x is [batch, height, width, channels]. x is floating, and the result
+/// has its dtype.
 REEL_API Tensor adaptive_max_pool2d(Operand x, Steps size, Channels channels = {});
-/// See adaptive_max_pool1d(): x is [batch, depth, height, width, channels].
+/// See adaptive_max_pool1d(): x is [batch, depth, height, width, channels]. x is floating, and the
+/// result has its dtype.
 REEL_API Tensor adaptive_max_pool3d(Operand x, Steps size, Channels channels = {});
 
 /// Options of unfold() and fold().
@@ -69,14 +78,14 @@ struct WindowOptions {
 /// The windows of images as rows: x is [batch, one to three spatial axes, channels]; the result is
 /// [batch, positions, window elements * channels], where positions and the elements of a window are
 /// in row-major order and channels come last. A convolution is unfold(x, window) times its weight
-/// as a matrix. Lengths and errors are those of conv1d().
+/// as a matrix. Lengths and errors are those of conv1d(). The result has the dtype of x.
 ///
 ///     unfold(tensor({{{1.f}, {3.f}, {2.f}}}), 2)              // [[[1., 3.], [3., 2.]]]
 REEL_API Tensor unfold(Operand x, Steps window, const WindowOptions& options = {});
 /// The sum of windows at their places: the inverse of unfold(), where elements of several windows
 /// are added. columns is [batch, positions, window elements * channels]; `image` has the spatial
 /// lengths of the result, [batch, image..., channels]. Throws ShapeError if there are other
-/// positions.
+/// positions. The result has the dtype of the columns.
 ///
 ///     fold(tensor({{{1.f, 3.f}, {3.f, 2.f}}}), {3}, 2)        // [[[1.], [6.], [2.]]]
 REEL_API Tensor fold(Operand columns, Shape image, Steps window, const WindowOptions& options = {});

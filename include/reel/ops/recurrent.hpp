@@ -10,15 +10,17 @@ struct HiddenAndCell {
 };
 /// The new state of an LSTM from its gates (Hochreiter and Schmidhuber 1997, with the forget gate
 /// of Gers et al. 2000). gates [..., 4 n] hold i, f, g, o before their activations; c [..., n] is
-/// the previous cell. c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c').
+/// the previous cell. c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c'). The
+/// arguments come to one floating dtype.
 REEL_API HiddenAndCell lstm_gates(Operand gates, Operand c);
 /// The state of an inner node of a binary tree LSTM from its gates (Tai, Socher and Manning 2015).
 /// gates [..., 5 n] hold i, f of the left child (fl), f of the right child (fr), g, o before their
 /// activations. c' = sigmoid(i) tanh(g) + sigmoid(fl) cl + sigmoid(fr) cr, h' = sigmoid(o)
-/// tanh(c'), where cl and cr are the cells of the children.
+/// tanh(c'), where cl and cr are the cells of the children. The arguments come to one floating
+/// dtype.
 REEL_API HiddenAndCell tree_lstm_gates(Operand gates, Operand c_left, Operand c_right);
-/// The state of a leaf of a binary tree LSTM. A leaf has no f; gates [..., 3 n] hold i, g, o.
-/// c = sigmoid(i) tanh(g), h = sigmoid(o) tanh(c).
+/// The state of a leaf of a binary tree LSTM. A leaf has no f; gates [..., 3 n] hold i, g, o. c =
+/// sigmoid(i) tanh(g), h = sigmoid(o) tanh(c). The results have the floating dtype of the gates.
 REEL_API HiddenAndCell tree_lstm_leaf_gates(Operand gates);
 
 /// Options of gru() and lstm().
@@ -34,7 +36,7 @@ struct GRUSequence {
 /// hidden]. Time is the first axis, as in PyTorch and cuDNN. With a = x wx + b and s = h wh, both
 /// in the order r, z, n: r = sigmoid(ar + sr), z = sigmoid(az + sz), n = tanh(an + r (sn + bs)), h'
 /// = (1 - z) n + z h. As in PyTorch and cuDNN, r is applied after the product with h, so one
-/// product is enough.
+/// product is enough. The arguments come to one floating dtype.
 ///
 /// weight [in + hidden, 3 hidden] is wx above wh; bias [4 hidden] is b, then bs. In the result,
 /// outputs [time, batch, hidden] holds h of every step, and h is the last state. lengths as for
@@ -49,7 +51,8 @@ struct LSTMSequence {
 /// An LSTM over x [time, batch, in] from the states h and c [batch, hidden]. Time is the first
 /// axis, as in PyTorch and cuDNN. weight [in + hidden, 4 hidden] and bias [4 hidden] are those of
 /// nn::LSTMCell: [x, h] weight + bias are the gates of lstm_gates(). In the result, outputs [time,
-/// batch, hidden] holds h of every step, and h and c are the last states.
+/// batch, hidden] holds h of every step, and h and c are the last states. The arguments come to one
+/// floating dtype.
 ///
 ///     lstm(zeros({5, 1, 2}), zeros({1, 3}), zeros({1, 3}), zeros({5, 12}), zeros({12})).outputs
 ///

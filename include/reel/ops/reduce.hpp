@@ -11,7 +11,7 @@ namespace reel {
 ///
 ///     sum(tensor({{1, 2}, {3, 4}}), 0)     // [4, 6]
 REEL_API Tensor sum(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no);
-/// sum() of all axes, which stay, with length 1.
+/// As sum(x), with its dtype; all axes stay, with length 1.
 REEL_API Tensor sum(Operand x, Keepdims keep);
 /// Undoes broadcasting: sums x over the axes along which `shape` is broadcast to the shape of x.
 /// This is the gradient of a broadcast input. Floating dtypes. Throws ShapeError if `shape` does
@@ -24,19 +24,19 @@ REEL_API Tensor sum_to(Operand x, Shape shape);
 ///
 ///     mean(tensor({{1.0, 2.0}, {3.0, 4.0}}), 1, keepdims)  // [[1.5], [3.5]]
 REEL_API Tensor mean(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no);
-/// mean() of all axes, which stay, with length 1.
+/// As mean(x), with its dtype; all axes stay, with length 1.
 REEL_API Tensor mean(Operand x, Keepdims keep);
 /// The largest element; NaN if one is NaN. The gradient is divided among equal largest elements.
 /// Throws ShapeError for no elements. Of all axes by default, else of one axis or several; with
-/// `keepdims` they stay, with length 1.
+/// `keepdims` they stay, with length 1. The result has the dtype of x.
 REEL_API Tensor max(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no);
-/// max() of all axes, which stay, with length 1.
+/// As max(x), with its dtype; all axes stay, with length 1.
 REEL_API Tensor max(Operand x, Keepdims keep);
 /// The smallest element; NaN if one is NaN. The gradient is divided among equal smallest elements.
 /// Throws ShapeError for no elements. Of all axes by default, else of one axis or several; with
-/// `keepdims` they stay, with length 1.
+/// `keepdims` they stay, with length 1. The result has the dtype of x.
 REEL_API Tensor min(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no);
-/// min() of all axes, which stay, with length 1.
+/// As min(x), with its dtype; all axes stay, with length 1.
 REEL_API Tensor min(Operand x, Keepdims keep);
 /// The position (int64) of the largest element along one axis, or in the flattened tensor if no
 /// axis is given. Of several largest elements it is the first. NaN counts as the largest. Throws
@@ -44,12 +44,13 @@ REEL_API Tensor min(Operand x, Keepdims keep);
 ///
 ///     argmax(tensor({{1, 5}, {7, 2}}), 1)  // [1, 0]
 REEL_API Tensor argmax(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no);
-/// argmax() of all axes, which stay, with length 1.
+/// As argmax(x), with its dtype; all axes stay, with length 1.
 REEL_API Tensor argmax(Operand x, Keepdims keep);
 /// Whether any element is true, that is not 0; false for no elements. `all(x)` is in indexing.hpp.
 /// Of all axes by default, else of one axis or several; with `keepdims` they stay, with length 1.
+/// The result is bool.
 REEL_API Tensor any(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no);
-/// any() of all axes, which stay, with length 1.
+/// As any(x), with its dtype; all axes stay, with length 1.
 REEL_API Tensor any(Operand x, Keepdims keep);
 void max(const Tensor&, const Tensor&) = delete;  // maximum(x, y)
 void min(const Tensor&, const Tensor&) = delete;  // minimum(x, y)

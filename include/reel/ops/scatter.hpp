@@ -9,22 +9,25 @@
 
 namespace reel {
 /// A copy of x where updates[i] replaces the slice at position indices[i] of an axis. If a position
-/// has several updates, the last one counts and the others get no gradient.
+/// has several updates, the last one counts and the others get no gradient. x and updates come to
+/// one dtype; indices are uint8, int32 or int64.
 ///
 ///     scatter(tensor({1, 2, 3}), tensor({0, 2}), tensor({7, 8}))      // [7, 2, 8]
 REEL_API Tensor scatter(Operand x, Operand indices, Operand updates, AxisNumber axis = 0);
 /// A copy of x where updates[i] is added to the slice at position indices[i] of an axis. A position
-/// may have several updates.
+/// may have several updates. x and updates come to one dtype; indices are uint8, int32 or int64.
 ///
 ///     scatter_add(tensor({1, 2, 3}), tensor({0, 0}), tensor({7, 8}))  // [16, 2, 3]
 REEL_API Tensor scatter_add(Operand x, Operand indices, Operand updates, AxisNumber axis = 0);
 /// A copy of x where each element with updates becomes the largest of itself and its updates; NaN
-/// if one of them is NaN. Equal largest ones share the gradient.
+/// if one of them is NaN. Equal largest ones share the gradient. x and updates come to one dtype;
+/// indices are uint8, int32 or int64.
 ///
 ///     scatter_max(tensor({1, 2, 3}), tensor({0, 2}), tensor({7, 0}))  // [7, 2, 3]
 REEL_API Tensor scatter_max(Operand x, Operand indices, Operand updates, AxisNumber axis = 0);
 /// A copy of x where each element with updates becomes the smallest of itself and its updates; NaN
-/// if one of them is NaN. Equal smallest ones share the gradient.
+/// if one of them is NaN. Equal smallest ones share the gradient. x and updates come to one dtype;
+/// indices are uint8, int32 or int64.
 ///
 ///     scatter_min(tensor({1, 2, 3}), tensor({0, 2}), tensor({7, 0}))  // [1, 2, 0]
 REEL_API Tensor scatter_min(Operand x, Operand indices, Operand updates, AxisNumber axis = 0);

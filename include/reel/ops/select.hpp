@@ -15,7 +15,8 @@ REEL_API Tensor nonzero(Operand x);
 ///
 ///     masked_select(tensor({1, 2, 3}), tensor({true, false, true}))  // [1, 3]
 REEL_API Tensor masked_select(Operand x, Operand mask);
-/// The different elements of x, sorted, as one axis. All NaNs count as one, which is last.
+/// The different elements of x, sorted, as one axis. All NaNs count as one, which is last. x has
+/// any dtype, and the result has its dtype.
 ///
 ///     unique(tensor({{3, 1}, {3, 2}}))     // [1, 2, 3]
 REEL_API Tensor unique(Operand x);

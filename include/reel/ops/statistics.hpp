@@ -12,7 +12,7 @@ namespace reel {
 ///
 ///     prod(tensor({{1, 2}, {3, 4}}), 1)    // [2, 12]
 REEL_API Tensor prod(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no);
-/// prod() of all axes, which stay, with length 1.
+/// As prod(x), with its dtype; all axes stay, with length 1.
 REEL_API Tensor prod(Operand x, Keepdims keep);
 /// The position (int64) of the smallest element along one axis, or in the flattened tensor if no
 /// axis is given. Of several smallest elements it is the first. NaN counts as the smallest. Throws
@@ -20,14 +20,14 @@ REEL_API Tensor prod(Operand x, Keepdims keep);
 ///
 ///     argmin(tensor({{5, 1}, {2, 7}}), 1)  // [1, 0]
 REEL_API Tensor argmin(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no);
-/// argmin() of all axes, which stay, with length 1.
+/// As argmin(x), with its dtype; all axes stay, with length 1.
 REEL_API Tensor argmin(Operand x, Keepdims keep);
 /// The number of elements that are not 0 (int64). NaN is not 0. Of all axes by default, else of one
 /// axis or several; with `keepdims` they stay, with length 1.
 ///
 ///     count_nonzero(tensor({3, 0, 5}))     // 2
 REEL_API Tensor count_nonzero(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no);
-/// count_nonzero() of all axes, which stay, with length 1.
+/// As count_nonzero(x), with its dtype; all axes stay, with length 1.
 REEL_API Tensor count_nonzero(Operand x, Keepdims keep);
 
 /// Options of var() and stddev().
@@ -41,15 +41,16 @@ struct VarianceOptions {
 ///     var(tensor({1.0, 2.0, 3.0, 4.0}))    // 1.25
 REEL_API Tensor var(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no,
                     VarianceOptions options = {});
-/// var() of all axes, which stay, with length 1.
+/// As var(x), with its dtype; all axes stay, with length 1.
 REEL_API Tensor var(Operand x, Keepdims keep, VarianceOptions options = {});
 /// The square root of var(). The gradient is 0 where all elements are equal. Of all axes by
-/// default, else of one axis or several; with `keepdims` they stay, with length 1.
+/// default, else of one axis or several; with `keepdims` they stay, with length 1. Integers become
+/// float32.
 ///
 ///     stddev(tensor({1.0, 3.0}))           // 1.0
 REEL_API Tensor stddev(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no,
                        VarianceOptions options = {});
-/// stddev() of all axes, which stay, with length 1.
+/// As stddev(x), with its dtype; all axes stay, with length 1.
 REEL_API Tensor stddev(Operand x, Keepdims keep, VarianceOptions options = {});
 
 /// Options of norm().
@@ -66,7 +67,7 @@ struct NormOptions {
 ///     norm(tensor({3.0, -4.0}), 0, Keepdims::no, {.p = 1})  // 7.0
 REEL_API Tensor norm(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no,
                      NormOptions options = {});
-/// norm() of all axes, which stay, with length 1.
+/// As norm(x), with its dtype; all axes stay, with length 1.
 REEL_API Tensor norm(Operand x, Keepdims keep, NormOptions options = {});
 /// log(sum(exp(x))), without overflow for large x. Integers become float32. The gradient is
 /// softmax(x), so NaN where an element is +inf. If there are no elements, or all are -inf, the
@@ -75,7 +76,7 @@ REEL_API Tensor norm(Operand x, Keepdims keep, NormOptions options = {});
 ///
 ///     logsumexp(tensor({1000.0, 1000.0}))  // 1000.69
 REEL_API Tensor logsumexp(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no);
-/// logsumexp() of all axes, which stay, with length 1.
+/// As logsumexp(x), with its dtype; all axes stay, with length 1.
 REEL_API Tensor logsumexp(Operand x, Keepdims keep);
 
 /// The middle of the sorted elements, or the mean of the two in the middle; NaN if one is NaN.
@@ -84,7 +85,7 @@ REEL_API Tensor logsumexp(Operand x, Keepdims keep);
 ///
 ///     median(tensor({7, 1, 3, 2}))         // 2.5
 REEL_API Tensor median(Operand x, Axes axes = Axes::every(), Keepdims keep = Keepdims::no);
-/// median() of all axes, which stay, with length 1.
+/// As median(x), with its dtype; all axes stay, with length 1.
 REEL_API Tensor median(Operand x, Keepdims keep);
 /// The value at the position q (n - 1) of the n sorted elements, interpolated between the elements
 /// on both sides; NaN if an element is NaN. Integers become float32. Throws Error unless 0 <= q <=
@@ -94,6 +95,6 @@ REEL_API Tensor median(Operand x, Keepdims keep);
 ///     quantile(tensor({1.0, 2.0, 3.0}), 0.25)  // 1.5
 REEL_API Tensor quantile(Operand x, double q, Axes axes = Axes::every(),
                          Keepdims keep = Keepdims::no);
-/// quantile() of all axes, which stay, with length 1.
+/// As quantile(x), with its dtype; all axes stay, with length 1.
 REEL_API Tensor quantile(Operand x, double q, Keepdims keep);
 }  // namespace reel

@@ -18,28 +18,29 @@
 #include <reel/row_gradient.hpp>
 
 namespace reel {
-/// x -= rate gradient.
+/// x -= rate gradient. The gradient has the shape and floating dtype of x; rate is one number >= 0.
 REEL_API void sgd_update(Variable& x, Operand gradient, Operand rate,
                          SGDUpdateOptions options = {});
-/// Of several Variables, as one op.
+/// The update of several Variables, as one op.
 REEL_API void sgd_update(std::span<const Variable> x, GradientList gradients, Operand rate,
                          SGDUpdateOptions options = {});
 
 /// velocity = momentum velocity + gradient, then x -= rate velocity (Polyak 1964). With `nesterov`
-/// the second step is x -= rate (gradient + momentum velocity).
+/// the second step is x -= rate (gradient + momentum velocity). velocity and gradient have the
+/// shape and floating dtype of x; rate is one number >= 0.
 REEL_API void momentum_update(Variable& x, Variable& velocity, Operand gradient, Operand rate,
                               MomentumOptions options = {});
-/// Of several Variables, as one op.
+/// The update of several Variables, as one op.
 REEL_API void momentum_update(std::span<const Variable> x, std::span<const Variable> velocity,
                               GradientList gradients, Operand rate, MomentumOptions options = {});
 
 /// Adam (Kingma and Ba 2015) with the weight decay of Loshchilov and Hutter (2019). t is the number
-/// of the step, from 1: x -= rate weight_decay x; m = beta1 m + (1 - beta1) g;
-/// v = beta2 v + (1 - beta2) g^2; x -= rate (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) +
-/// epsilon).
+/// of the step, from 1: x -= rate weight_decay x; m = beta1 m + (1 - beta1) g; v = beta2 v + (1 -
+/// beta2) g^2; x -= rate (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon). m, v and the
+/// gradient have the shape and floating dtype of x; rate and step are one number each.
 REEL_API void adam_update(Variable& x, Variable& m, Variable& v, Operand gradient, Operand rate,
                           Operand step, AdamUpdateOptions options = {});
-/// Of several Variables, as one op.
+/// The update of several Variables, as one op.
 REEL_API void adam_update(std::span<const Variable> x, std::span<const Variable> m,
                           std::span<const Variable> v, GradientList gradients, Operand rate,
                           Operand step, AdamUpdateOptions options = {});
@@ -67,7 +68,7 @@ REEL_API void adagrad_update(std::span<const Variable> x, std::span<const Variab
                              AdagradUpdateOptions options = {});
 
 /// Moves each average towards a value: x += rate (value - x). A rate of 1 / n makes x the mean of n
-/// values.
+/// values. values[i] has the shape and floating dtype of x[i]; rate is one number.
 REEL_API void average_update(std::span<const Variable> x, std::span<const Tensor> values,
                              Operand rate);
 

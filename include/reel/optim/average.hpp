@@ -55,7 +55,8 @@ class REEL_API GradientSum {
   /// Takes one gradient for each Variable. Throws Error, ShapeError or DTypeError before anything
   /// has changed.
   void add(const std::vector<Tensor>& gradients, Caller caller = Caller::here());
-  /// The mean of the gradients since the last call of take(). NaN if there were none.
+  /// The mean of the gradients since the last call of take(). NaN if there were none. Each has the
+  /// shape and dtype of its Variable.
   std::vector<Tensor> take(Caller caller = Caller::here());
   /// The Variables that the gradients belong to.
   const std::vector<Variable>& variables() const { return variables_; }

@@ -31,7 +31,8 @@ struct LossScalerOptions {
 class REEL_API LossScaler {
  public:
   explicit LossScaler(LossScalerOptions options = {}, Caller caller = Caller::here());
-  /// loss times the factor. Call it while the tape records, for gradients of your own.
+  /// loss times the factor. Call it while the tape records, for gradients of your own. The result
+  /// has the shape and dtype of the loss.
   Tensor scale(Operand loss) const;
   /// The step of the optimizer with gradients of scale(loss). Returns false if the step was left
   /// out. Throws Error if gradients are not finite although the factor has come down to 1: then the

@@ -69,7 +69,8 @@ class REEL_API Optimizer {
     check(caller);
   }
   std::string_view name() const { return name_; }
-  /// The gradients of a loss for variables(). Errors name the optimizer.
+  /// The gradients of a loss for variables(). Errors name the optimizer. The loss is one number.
+  /// Each gradient has the shape and dtype of its Variable.
   std::vector<RowGradient> gradients_of(GradientTape& tape, const Operand& loss) const;
   /// The part of a list that belongs to a group; the list has an element for each Variable.
   template <class T>

@@ -87,7 +87,8 @@ class REEL_API ReduceOnPlateau {
  public:
   explicit ReduceOnPlateau(Optimizer& optimizer, PlateauOptions options = {},
                            Caller caller = Caller::here());
-  /// Call it with one loss, for example that of an epoch. NaN is a bad loss.
+  /// Call it with one loss, for example that of an epoch. NaN is a bad loss. The loss is one number
+  /// of any dtype.
   void step(Operand loss);
   /// The last good loss, float64. Before the first, infinity; -infinity if larger is better.
   const Variable& best() const { return best_; }
