@@ -125,9 +125,11 @@ tracing::Difference TraceEntry::publish(const tracing::Capture& path, std::uint6
   if (verifies)
     if (const std::string fault = tracing::fault_of(*newest); !fault.empty())
       fail<TraceError>({}, "trace", "plan", "values that are made before they are read", fault);
-  plans.reserve(plans.size() + 1);
-  if (!nested && may_free(shared)) std::swap(plans, unused);
-  plans.push_back(std::move(newest));
+  const bool frees = !nested && may_free(shared);
+  (frees ? unused : plans).reserve(frees ? 1 : plans.size() + 1);
+  if (frees) std::swap(plans, unused);
+  plans.push_back(
+      std::move(newest));  // nothing throws any more: `plan` must not lead to a freed one
   tree = std::move(grown);
   older.plan = plan.exchange(plans.back().get(), std::memory_order_acq_rel);
   trouble.clear();
