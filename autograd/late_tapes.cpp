@@ -75,7 +75,7 @@ void LateTapes::find(Context& context, std::uint64_t inner, std::uint32_t start,
       for (std::uint32_t i = start; i < end; ++i)
         if (used[i - start] && reel[i].tapes & inner &&
             reads_marked(reel, i, start, tape, marked)) {
-          lost_.push_back({leaf.value, leaf.cell, tape});
+          lost_.push_back({leaf.value, leaf.cell, leaf.cell_id, tape});
           break;
         }
     }
@@ -98,7 +98,8 @@ void LateTapes::mark(Context& context, Tensor* gradients, std::size_t count, Cal
       Body* const value = Access::body(lost.value);
       // Another leaf of a tensor would hide the one that the tape knows.
       const std::uint32_t leaf =
-          lost.cell ? reel.watch(value, lost.cell, lost.tape, caller) : reel.find(*value);
+          lost.cell ? reel.watch_gone(value, lost.cell, lost.cell_id, lost.tape, caller)
+                    : reel.find(*value);
       if (leaf == no_record) continue;
       inputs.push_back(value);
       origins.push_back({leaf, Reel::value_of(*value, reel[leaf]), lost.tape});

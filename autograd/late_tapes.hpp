@@ -21,7 +21,8 @@ class LateTapes {
  private:
   struct Lost {
     Tensor value;
-    const Cell* cell;  // null for a tensor
+    const Cell* cell;  // null for a tensor; it may be gone
+    std::uint32_t cell_id;
     std::uint64_t tape;
   };
   std::vector<Lost> lost_;

@@ -196,7 +196,10 @@ void Reel::forget_leaves() {
 
 bool Reel::is_leaf(std::uint32_t record) { return (*this)[record].op == &watch_op; }
 
-std::uint32_t Reel::watch(Body* body, const Cell* cell, std::uint64_t tapes, Caller caller) {
+template <class Id>
+[[gnu::always_inline]] inline std::uint32_t Reel::add_leaf(Body* body, const Cell* cell,
+                                                           const Id& cell_id, std::uint64_t tapes,
+                                                           Caller caller) {
   const std::uint32_t before = find(*body);
   if (watches(before, tapes)) return before;
   // See Note [Record ids]: if new tapes watch a tensor that older tapes know, the leaf gets an edge
@@ -209,7 +212,7 @@ std::uint32_t Reel::watch(Body* body, const Cell* cell, std::uint64_t tapes, Cal
   reserve_record();
   Record& record = append(watch_op, 1, 1, {}, false);
   auto* shape = new (arena_.take(sizeof(Shape))) Shape(body->shape);
-  leaves_.push_back({Access::share(body), cell, size_ - 1, cell ? cell->id : 0});
+  leaves_.push_back({Access::share(body), cell, size_ - 1, cell_id()});
   record.file = caller.file;
   record.line = caller.line;
   record.tapes = known & ~tapes;
@@ -224,6 +227,15 @@ std::uint32_t Reel::watch(Body* body, const Cell* cell, std::uint64_t tapes, Cal
   insert_leaf(body, size_ - 1);
   if (!cell) tell_watched(*body, size_ - 1);
   return size_ - 1;
+}
+std::uint32_t Reel::watch(Body* body, const Cell* cell, std::uint64_t tapes, Caller caller) {
+  return add_leaf(
+      body, cell, [&] { return cell ? cell->id : 0; }, tapes, caller);
+}
+std::uint32_t Reel::watch_gone(Body* body, const Cell* cell, std::uint32_t cell_id,
+                               std::uint64_t tapes, Caller caller) {
+  return add_leaf(
+      body, cell, [&] { return cell_id; }, tapes, caller);
 }
 
 void Reel::tell_watched(Body& body, std::uint32_t record) {

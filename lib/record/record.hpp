@@ -227,6 +227,9 @@ class Reel {
 
   /// The record of a leaf for this body that all of `tapes` watch; made if there is none.
   std::uint32_t watch(Body* body, const Cell* cell, std::uint64_t tapes, Caller caller);
+  /// For a Variable that may be gone.
+  [[gnu::cold]] std::uint32_t watch_gone(Body* body, const Cell* cell, std::uint32_t cell_id,
+                                         std::uint64_t tapes, Caller caller);
   /// The record of this body as a leaf, if it is one.
   std::uint32_t leaf_of(const Body& body) const {
     // All threads that watch the same weight write their numbers there.
@@ -282,6 +285,9 @@ class Reel {
   std::size_t leaf_place(const Body* body) const;
   std::uint32_t find_leaf(const Body* body) const;
   void reserve_leaf();
+  template <class Id>
+  std::uint32_t add_leaf(Body* body, const Cell* cell, const Id& cell_id, std::uint64_t tapes,
+                         Caller caller);
   void insert_leaf(Body* body, std::uint32_t record);
   void forget_leaves();
   void tell_watched(Body& body, std::uint32_t record);
