@@ -423,8 +423,8 @@ const void* TraceCall::replay() try {
     note_tape(call, context);
   }
   if (!call.book->reads.empty()) add_reads();
-  if (call.book->thread != context.thread && !call.book->shared.load(std::memory_order_relaxed))
-      [[unlikely]]
+  if (__atomic_load_n(&call.book->thread, __ATOMIC_RELAXED) != context.thread &&
+      !call.book->shared.load(std::memory_order_relaxed)) [[unlikely]]
     call.book->note_thread(context.thread);
   call.number = 1 + call.book->calls.load(std::memory_order_relaxed);
   call.book->calls.store(call.number, std::memory_order_relaxed);

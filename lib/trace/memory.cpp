@@ -75,11 +75,11 @@ bool is_glibc_malloc() {
   std::free(block);
   return is;
 }
-/// The start of the heap that brk() extends. No address is in it where another malloc() is used.
+/// The start of the heap that brk() extends; `no_heap` where another malloc() is used.
+constexpr std::uintptr_t no_heap = ~std::uintptr_t{0};
 std::uintptr_t start_of_heap() {
   static constinit std::atomic<std::uintptr_t> known = 0;
-  return known_once(
-      known, [] { return is_glibc_malloc() ? find_part("[heap]").first : ~std::uintptr_t{0}; });
+  return known_once(known, [] { return is_glibc_malloc() ? find_part("[heap]").first : no_heap; });
 }
 /// Whether the memory is on the stack of the main thread. A used part of that stack stays mapped,
 /// and nothing else is mapped so near to its end.
@@ -90,14 +90,16 @@ bool is_on_main_stack(std::uintptr_t first, std::size_t bytes) {
   return first < end && end - first <= most && end - first >= bytes;
 }
 
-/// The size of the block of glibc's main heap that begins there; 0 if there is none. The words in
-/// front of it and of the next block must look like sizes.
-std::size_t block_bytes(std::uintptr_t at) {
-  constexpr std::size_t least = 32, most = std::size_t{1} << 32, in_use = 1;
-  const auto size_at = [](std::uintptr_t header) {
+/// The size of the block of glibc's malloc() that begins there; 0 if there is none. The words in
+/// front of it and of the next block must look like sizes. Blocks that are not in the main heap
+/// belong to the arena of a thread; while they are in use, a flag says so.
+std::size_t block_bytes(std::uintptr_t at, bool in_main_heap) {
+  constexpr std::size_t least = 32, most = std::size_t{1} << 32, in_use = 1, in_arena = 4;
+  const auto size_at = [in_main_heap](std::uintptr_t header) {
     std::size_t size = 0;  // another thread may free the end of the heap meanwhile
     const bool there = read_memory(header, &size, word);
-    return there && size >= least && size < most && size % 16 <= in_use ? size / 16 * 16 : 0;
+    const std::size_t flags = in_main_heap ? in_use : in_use | in_arena;
+    return there && size >= least && size < most && !(size % 16 & ~flags) ? size / 16 * 16 : 0;
   };
   const std::size_t size = at % 16 ? 0 : size_at(at - word);
   return size && size_at(at - word + size) ? size - word : 0;
@@ -205,13 +207,16 @@ Mapped mapped(std::uintptr_t first, std::size_t bytes) {
 
 std::size_t certain_bytes(std::uintptr_t at, Mapped where, std::size_t bytes) {
   if (where != Mapped::no && where != Mapped::below_break) return bytes;
-  std::size_t certain = word - at % word;  // the rest of the word
-  if (where == Mapped::no)
-    certain = at % 16 ? certain : 16;
-  else if (const std::size_t block = block_bytes(at))
-    certain = block;
-  else if (block_bytes(at + word))
-    certain = 0;
+  const bool in_main_heap = where == Mapped::below_break;
+  std::size_t certain = in_main_heap || at % 16 ? word - at % word : 16;
+  if (in_main_heap || start_of_heap() != no_heap) {
+    if (const std::size_t block = block_bytes(at, in_main_heap))
+      certain = block;
+    else if (block_bytes(at + word, in_main_heap))  // the pointer leads to the size of a block
+      certain = 0;
+    else if (certain > word && block_bytes(at + 2 * word, in_main_heap))
+      certain = word;
+  }
   return std::min(bytes, certain);
 }
 

@@ -5,13 +5,16 @@
 #include <sys/mman.h>
 
 #include <array>
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include <reel/reel.hpp>
 
@@ -254,6 +257,29 @@ TEST_CASE("what changes beside the values of a function does not keep it from be
   INFO(traced.explain());
   CHECK(traced.explain().find("eagerly") == std::string::npos);
   CHECK(runs < 100);
+}
+
+TEST_CASE("a list is no state because of what lies behind it on the heap", "[cpu]") {
+  // The end of a list is a pointer to what follows it: often the size of the next block of
+  // malloc().
+  const auto count = [] {
+    std::int64_t captures = 0;
+    for (std::size_t n = 1; n <= 8; ++n) {
+      std::vector<double> numbers(n, 2.0);
+      void* behind = std::malloc(2000);  // free() of so many bytes changes the size of the block
+      const auto traced = trace([=, &behind](Tensor x) {
+        std::free(std::exchange(behind, nullptr));
+        return x * numbers[0];
+      });
+      for (int i = 0; i < 3; ++i) CHECK(equal(traced(ones({2})), full({2}, 2.0f)));
+      captures += traced.trace_count();
+    }
+    return captures;
+  };
+  const std::int64_t here = count();
+  std::int64_t there = 0;
+  std::thread([&] { there = count(); }).join();  // a thread has a heap of its own
+  CHECK(there == here);
 }
 
 TEST_CASE("captured memory that is gone is not read") {
