@@ -16,10 +16,10 @@ namespace {
 #endif
 
 using Floats = float __attribute__((vector_size(32)));
-using Bits = std::int32_t __attribute__((vector_size(32)));
+using Bits = std::uint32_t __attribute__((vector_size(32)));
 // Of elements that lie anywhere.
 using SomeFloats = float __attribute__((vector_size(32), aligned(4), may_alias));
-using SomeBits = std::int32_t __attribute__((vector_size(32), aligned(4), may_alias));
+using SomeBits = std::uint32_t __attribute__((vector_size(32), aligned(4), may_alias));
 constexpr int lanes = 8;
 
 /// Whether no element has all bits of its exponent set. Adding the lowest of them then does not
@@ -33,11 +33,12 @@ REEL_WIDE bool all_finite(const float* x, std::int64_t n) {
   }
   for (; i + lanes <= n; i += lanes)
     sums[0] |= (*reinterpret_cast<const SomeBits*>(x + i) & 0x7f800000) + 0x00800000;
-  std::int32_t any = 0;
-  for (; i < n; ++i) any |= static_cast<std::int32_t>(std::isfinite(x[i]) ? 0 : INT32_MIN);
+  constexpr std::uint32_t sign = 0x80000000;
+  std::uint32_t any = 0;
+  for (; i < n; ++i) any |= std::isfinite(x[i]) ? 0 : sign;
   const Bits all = sums[0] | sums[1] | sums[2] | sums[3];
   for (int k = 0; k < lanes; ++k) any |= all[k];
-  return any >= 0;
+  return !(any & sign);
 }
 
 struct Sums {

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <list>
 #include <vector>
 
 namespace reel::dist {
@@ -158,13 +159,14 @@ struct LocalGroup::Table {
   };
   std::vector<Part> parts = {};
 };
+struct Request {
+  std::int64_t number;
+};
 struct Channel {
   LocalGroup::Table& board;
   Meeting& meeting;
   std::size_t rank;
-};
-struct Request {
-  std::int64_t number;
+  std::list<Request> requests = {};  // that have not ended
 };
 
 namespace {
@@ -212,7 +214,7 @@ const char* start(Channel* channel, const Message& message, Request** request) {
     meet(call);
     __atomic_store_n(&call.done, true, __ATOMIC_RELEASE);
   }
-  *request = new Request{number};
+  *request = &channel->requests.emplace_back(Request{number});
   return nullptr;
 }
 const char* test(Channel* channel, Request* request, bool* done) {
@@ -222,7 +224,7 @@ const char* test(Channel* channel, Request* request, bool* done) {
   *done = call.done;
   if (!call.done) return failure(channel->board);
   const char* const why = call.problem;
-  delete request;
+  channel->requests.remove_if([=](const Request& ended) { return &ended == request; });
   --call.unseen;
   while (!meeting.calls.empty() && meeting.calls.front()->unseen == 0) {
     delete meeting.calls.front();
