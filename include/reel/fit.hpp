@@ -56,7 +56,14 @@ struct Examples {
   requires(!std::is_same_v<std::remove_cvref_t<Range>, Examples> &&
            !std::is_same_v<std::remove_cvref_t<Range>, data::Pipeline<T>>) Examples(Range&& range)
       : each([&range](const Function<void(T&)>& f) {
-          for (auto&& example : range) f(example);
+          for (auto&& example : range) {
+            if constexpr (std::is_const_v<std::remove_reference_t<decltype(example)>>) {
+              T copy = example;
+              f(copy);
+            } else {
+              f(example);
+            }
+          }
         }) {
     static_assert(std::is_lvalue_reference_v<Range>,
                   "options.validate is a Pipeline, or a range that outlives the call: give the "
