@@ -153,9 +153,10 @@ class REEL_API GradientTape {
   /// d target / d source, with the shape and dtype of the source. If the target has several
   /// elements, it is the gradient of their sum, weighted by `upstream` if that is given. Throws
   /// TapeError if the target does not depend on the source. If an op cut the path, the error names
-  /// it. Throws TapeError at the second call, unless the tape is persistent. While a persistent
-  /// tape runs a gradient function of yours, this function may call gradient() of the same tape. If
-  /// your function destroys the tape, the gradient() that called it throws a TapeError.
+  /// it. Throws TapeError at the second call, unless the tape is persistent; a call whose arguments
+  /// do not fit does not count. While a persistent tape runs a gradient function of yours, this
+  /// function may call gradient() of the same tape. If your function destroys the tape, the
+  /// gradient() that called it throws a TapeError.
   Tensor gradient(Operand target, GradientSource source, GradientOptions options = {});
   Tensor gradient(Operand target, GradientSource source, Unconnected unconnected);
   std::vector<Tensor> gradient(Operand target, GradientSources sources,

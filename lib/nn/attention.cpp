@@ -6,6 +6,7 @@
 #include <reel/train.hpp>
 
 #include <cmath>
+#include <exception>
 
 #include "lib/nn/check.hpp"
 
@@ -249,6 +250,29 @@ KeyValueCache MultiHeadAttention::cache(Extent batch, Extent capacity, Caller ca
                        {query.weight.dtype()}, caller);
 }
 
+namespace {
+/// A cached step that throws has added nothing to the cache.
+class StepScope {
+ public:
+  explicit StepScope(const KeyValueCache& cache)
+      : cache_(cache), before_(cache.length.value()), exceptions_(std::uncaught_exceptions()) {}
+  ~StepScope() {
+    if (std::uncaught_exceptions() == exceptions_) return;
+    try {
+      cache_.length.assign(before_);
+    } catch (...) {  // no memory: the first exception tells it
+    }
+  }
+  StepScope(const StepScope&) = delete;
+  StepScope& operator=(const StepScope&) = delete;
+
+ private:
+  const KeyValueCache& cache_;
+  Tensor before_;
+  int exceptions_;
+};
+}  // namespace
+
 TransformerEncoderLayer::TransformerEncoderLayer(Extent width, Extent heads,
                                                  TransformerOptions options, Caller caller)
     : attention(attention_of(width, heads, options, options.rotary_base, caller)),
@@ -271,6 +295,7 @@ Tensor TransformerEncoderLayer::operator()(Operand x, const AttentionOptions& op
 }
 Tensor TransformerEncoderLayer::operator()(Operand x, KeyValueCache& cache) const {
   const CallerScope here(x.caller(), "TransformerEncoderLayer");
+  const StepScope step(cache);
   const Tensor y = added(x.value(), attention_norm, norm_first, dropout,
                          [&](const Tensor& from) { return attention(from, cache); });
   return added(y, feed_forward_norm, norm_first, dropout, [&](const Tensor& from) {
@@ -318,6 +343,7 @@ Tensor TransformerDecoderLayer::operator()(Operand x, Operand memory,
 Tensor TransformerDecoderLayer::operator()(Operand x, Operand memory, KeyValueCache& cache,
                                            const AttentionOptions& of_memory) const {
   const CallerScope here(x.caller(), "TransformerDecoderLayer");
+  const StepScope step(cache);
   return decoded(*this,
                  added(x.value(), attention_norm, norm_first, dropout,
                        [&](const Tensor& from) { return attention(from, cache); }),

@@ -55,6 +55,12 @@ void require_heads(const Inference& call) {
   if (v.rank() != rank || !(without_last(v, 1) == without_last(k, 1)))
     fail_shape(call, 2, axes_text(k, rank - 1, "value_width") + ", as k is " + to_text(k));
 }
+void require_seed(const Inference& call, int i) {
+  const Body& seed = call.input(i);
+  if (seed.elements != 1 || seed.dtype != DType::int64)
+    fail<ShapeError>(call.caller, call.op.name, "seed", "one int64 number",
+                     Text(name_of(seed.dtype)) + " of shape " + to_text(seed.shape));
+}
 void attention_shape(Inference& call) {
   const auto& options = call.option<AttentionSettings>();
   for (int i = 0; i < 3; ++i) require_floating(call, i);
@@ -81,11 +87,13 @@ void attention_shape(Inference& call) {
                        to_text(without_last(q, 3)) + ", as q is " + to_text(q),
                        to_text(lengths.shape));
   }
+  if (options.dropout > 0) require_seed(call, options.seed());
   call.output(dtype, with_last(q, call.input(2).shape.end()[-1]));
   call.output(wide, without_last(q, 1));
 }
 void attention_dropout_shape(Inference& call) {
   const auto& options = call.option<AttentionDropoutOptions>();
+  if (options.shape.elements()) require_seed(call, 0);
   call.output(options.dtype, options.shape);
 }
 
@@ -210,6 +218,8 @@ Tensor attention(Operand q, Operand k, Operand v, const AttentionOptions& option
                              .has_mask = options.mask.defined(),
                              .has_lengths = options.key_lengths.defined()};
   Tensor mask, lengths, seed;
+  Generator& generator = current_generator();
+  const std::uint64_t before = position_of(generator);
   if (settings.has_mask) {
     const DType result = promoted(promoted(dtype_of(attention_op, q), dtype_of(attention_op, k, 1)),
                                   dtype_of(attention_op, v, 2));
@@ -227,7 +237,12 @@ Tensor attention(Operand q, Operand k, Operand v, const AttentionOptions& option
     inputs.push_back(Operand(seed, caller));
   }
   SmallVector<Tensor, 2> made;
-  run(attention_op, {inputs.data(), inputs.size()}, settings, caller, made);
+  try {
+    run(attention_op, {inputs.data(), inputs.size()}, settings, caller, made);
+  } catch (...) {  // arguments that do not fit draw no random number
+    if (seed.defined()) generator.set_position(before);
+    throw;
+  }
   return std::move(made[0]);
 }
 

@@ -38,7 +38,8 @@ struct REEL_API KeyValueCache {
   /// The number of steps that are stored. It waits for the device.
   std::int64_t used() const;
   /// Adds steps: k and v are [batch, heads, steps, width]. Throws ShapeError for other shapes, and
-  /// for more steps than there is room for. Their dtype becomes that of the cache.
+  /// for more steps than there is room for, and DTypeError unless their dtype promotes to that of
+  /// the cache.
   void append(Operand k, Operand v) const;
   /// Element b of the batch continues with what element rows[b] has stored. For beam_search(). rows
   /// is [batch], integers.
