@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A wide and deep model (Cheng et al. 2016) learns from a table whether a person installs an app.
-// The wide part is linear over ids and pairs of ids: it remembers exceptions. The deep part is a
-// network over vectors of ids: it generalizes. The sample makes the table, and compares each part
-// alone with both together.
+// A wide and deep model (Cheng et al. 2016) learns from a table, which the sample makes, whether a
+// person installs an app. The wide part is linear over ids and pairs of ids: it remembers
+// exceptions. The deep part is a network over vectors of ids: it generalizes.
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -25,20 +24,18 @@ struct Options : CommonOptions {
 
 constexpr int apps = 40, jobs = 30, countries = 20;
 
-double uniform(std::mt19937_64& random) { return static_cast<double>(random() >> 11) * 0x1p-53; }
-
-/// Writes the table, and returns which share of its rows the true probabilities tell. Tastes of
-/// jobs and apps have three numbers each and fit or do not. One in five pairs of a country and an
-/// app is an exception.
+/// Writes the table, and returns which share of its rows the true probabilities tell. Jobs and apps
+/// have three numbers each and fit or do not. A fifth of all pairs country, app are exceptions.
 double write_table(const Options& options) {
   std::mt19937_64 random(options.seed);
+  const auto uniform = [&] { return static_cast<double>(random() >> 11) * 0x1p-53; };
   const auto numbers = [&](std::size_t count, double size) {
     std::vector<double> x(count);
-    for (double& number : x) number = size * (2 * uniform(random) - 1);
+    for (double& number : x) number = size * (2 * uniform() - 1);
     return x;
   };
-  const auto of_job = numbers(3 * jobs, 2.5), of_app = numbers(3 * apps, 2.5);
-  auto exceptions = numbers(countries * apps, 1);
+  auto of_job = numbers(3 * jobs, 2.5), of_app = numbers(3 * apps, 2.5),
+       exceptions = numbers(countries * apps, 1);
   for (double& pair : exceptions) pair = std::abs(pair) < 0.8 ? 0 : std::copysign(6, pair);
   std::ofstream file(options.table);
   file << "age,job,country,app,installed\n";
@@ -48,10 +45,9 @@ double write_table(const Options& options) {
     const auto age = 15 + random() % 60;
     double score = exceptions[country * apps + app] + std::sin(static_cast<double>(age) / 8);
     for (std::size_t i = 0; i < 3; ++i) score += of_job[3 * job + i] * of_app[3 * app + i];
-    const bool installed = uniform(random) < 1 / (1 + std::exp(-score));
+    const bool installed = uniform() < 1 / (1 + std::exp(-score));
     right += installed == (score > 0);
-    file << age << ",job " << job << ",country " << country << ",app " << app << ',' << installed
-         << '\n';
+    file << fmt::format("{},job {},country {},app {},{:d}\n", age, job, country, app, installed);
   }
   if (!file) throw std::runtime_error("cannot write " + options.table);
   return static_cast<double>(right) / static_cast<double>(options.rows);
@@ -65,33 +61,28 @@ struct Rows {
     return {wide_ids(rows), deep_ids(rows), numbers(rows), installed(rows)};
   }
 };
-
 struct Table {
   features::Columns wide, deep;
   Rows rows;
 };
 
 Table read_table(const std::string& path) {
-  using features::bucketized, features::categorical, features::crossed, features::hashed;
+  using namespace features;
   data::WordCounts names;
   std::vector<data::CsvRow> rows;
-  const auto file = data::open_csv({path});
-  for (data::CsvRow row; file->next(row); rows.push_back(row)) names.add(row["app"]);
+  for (const data::CsvRow& row : data::csv({path})) names.add(rows.emplace_back(row)["app"]);
   const data::Vocabulary app_names(names, {.unknown = "another app"});
   const auto age = bucketized("age", {20, 30, 40, 50, 60}), job = hashed("job", 200),
              country = hashed("country", 200), app = categorical("app", app_names);
-  features::Columns wide({age, job, country, app, crossed({country, app}, 4000)});
-  features::Columns deep({features::numeric("age", 45, 17), job, country, app});
-  std::vector<float> installed;
-  for (const data::CsvRow& row : rows)
-    installed.push_back(static_cast<float>(row.number("installed")));
+  const features::Columns wide({age, job, country, app, crossed({country, app}, 4000)}),
+      deep({numeric("age", 45, 17), job, country, app}), installed({numeric("installed")});
   const features::Inputs of_wide = wide(rows), of_deep = deep(rows);
-  return {wide, deep, {of_wide.ids, of_deep.ids, of_deep.numbers, tensor(installed)}};
+  return {wide, deep, {of_wide.ids, of_deep.ids, of_deep.numbers, installed(rows).numbers(all, 0)}};
 }
 
 struct Wide {
   nn::EmbeddingBag weights;
-  explicit Wide(const Table& table) : weights(table.wide.size(), 1, nn::Bag::sum) {
+  Wide(const Table& table) : weights(table.wide.size(), 1, nn::Bag::sum) {
     weights.rows.table.assign(0);
   }
   REEL_FIELDS(weights)
@@ -120,23 +111,22 @@ struct WideDeep {
   Tensor operator()(const Rows& rows) const { return wide(rows) + deep(rows); }
 };
 
-/// Trains on nine tenths of the rows, and returns which share of the others is told.
+/// Trains on nine tenths of the rows, and prints which share of the others is told.
 template <class Model>
-double train(const char* name, Model model, const Rows& rows, const Options& options) {
+void train(const char* name, Model model, const Rows& rows, const Options& options) {
   const std::int64_t count = rows.installed.shape(0), held_out = count / 10;
   const Rows test = rows(range(0, held_out));
-  auto batches =
-      data::rows(rows(range(held_out, count))).shuffle({.seed = options.seed}).batch(options.batch);
   optim::Adam adam(parameters(model), {.learning_rate = options.rate});
-  for (std::int64_t epoch = 0; epoch < options.epochs; ++epoch)
-    for (const Rows& batch : batches) {
-      GradientTape tape;
-      adam.step(tape, binary_cross_entropy_with_logits(model(batch), batch.installed));
-    }
+  for (const Rows& batch : data::rows(rows(range(held_out, count)))
+                               .shuffle({.seed = options.seed})
+                               .batch(options.batch)
+                               .repeat(options.epochs)) {
+    GradientTape tape;
+    adam.step(tape, binary_cross_entropy_with_logits(model(batch), batch.installed));
+  }
   const Tensor right = (model(test) > 0) == (test.installed > 0.5);
-  const double accuracy = mean(right.to(DType::float64)).template item<double>();
-  fmt::print("{:14} {:.1f} % of {} held out right\n", name, 100 * accuracy, held_out);
-  return accuracy;
+  fmt::print("{:14} {:.1f} % of {} held out right\n", name,
+             100 * mean(right.to(DType::float64)).template item<double>(), held_out);
 }
 
 int main(int argc, char** argv) {
@@ -144,7 +134,6 @@ int main(int argc, char** argv) {
   CommandLine line("Wide and deep parts of a model learn from a table.", options);
   line.add("--rows", options.rows, "of the table")->check(CLI::Range(10, 10'000'000));
   line.add("--epochs", options.epochs, "passes over the table")->check(CLI::PositiveNumber);
-  line.add("--batch", options.batch, "rows a step")->check(CLI::PositiveNumber);
   line.add("--width", options.width, "numbers of each id's vector")->check(CLI::PositiveNumber);
   line.add("--hidden", options.hidden, "width of the hidden layers")->check(CLI::PositiveNumber);
   line.add("--rate", options.rate, "Adam's learning rate");
@@ -152,11 +141,10 @@ int main(int argc, char** argv) {
   return line.run(argc, argv, [&] {
     const double most = write_table(options);
     const Table table = read_table(options.table);
-    const auto wide = [&] { return Wide(table); };
     const auto deep = [&] { return Deep(table, options.width, options.hidden); };
-    train("wide alone", wide(), table.rows, options);
+    train("wide alone", Wide(table), table.rows, options);
     train("deep alone", deep(), table.rows, options);
-    train("wide and deep", WideDeep{wide(), deep()}, table.rows, options);
+    train("wide and deep", WideDeep{Wide(table), deep()}, table.rows, options);
     fmt::print("the true probabilities tell {:.1f} %\n", 100 * most);
   });
 }
