@@ -288,8 +288,8 @@ class BucketStage final : public Stage<Padded<BatchOf<T>>> {
   struct Pass final : Cursor<Out> {
     Pass(const BucketStage& own, std::int64_t number)
         : stage(own), epoch(number), buckets(own.bounds_.size() + 1) {}
-    /// The words are those of a place, its position, the number of elements taken, the positions in
-    /// the buckets, and how many these are.
+    /// The words are those of a place, its position, the number of items taken (elements, and
+    /// exceptions in the place of one), the positions in the buckets, and how many these are.
     void start(const Point& from) {
       std::int64_t count = 0;
       std::span<const std::int64_t> words = from.words;
@@ -305,76 +305,74 @@ class BucketStage final : public Stage<Padded<BatchOf<T>>> {
       taken = own[0];
       cursor = stage.before_->open(epoch, place);
       trail.note(taken, place);
-      std::size_t found = 0;
-      while (taken < own[1]) {
-        if (used == ready.elements.size()) {  // what threw was delivered, or throws again
-          if (!refill(own[1] - taken)) break;
-          continue;
-        }
-        if (found < wanted.size() && wanted[found] == taken) {
-          ++found;
-          put();
-        }
-        pass();
+      for (std::size_t found = 0; taken < own[1];) {
+        if (!more(own[1] - taken)) check_position(own[1], taken, stage.notes);
+        const bool was_held = found < wanted.size() && wanted[found] == taken;
+        if (was_held) ++found;
+        std::exception_ptr error;
+        if (was_held && used < ready.elements.size()) put(error);
+        if (std::exception_ptr thrown = pass()) error = thrown;
+        // It has given an element before. An exception in another place was given before.
+        if (was_held && error) late.push_back(error);
       }
       point = at();
     }
-    bool refill(std::int64_t want) {
+    /// Whether there is a next item; it is in `ready`.
+    bool more(std::int64_t want) {
+      if (used < ready.elements.size() || ready.error) return true;
       ready = {};
       used = 0;
       return cursor->next(ready, want);
     }
-    /// The next element has been dealt with.
-    void pass() {
+    /// The next item has been dealt with. Gives it if it is an exception.
+    std::exception_ptr pass() {
+      std::exception_ptr error;
+      if (used < ready.elements.size())
+        ++used;
+      else
+        error = std::exchange(ready.error, nullptr);
       ++taken;
-      if (++used == ready.elements.size()) trail.note(taken, ready.after);
+      if (used == ready.elements.size() && !ready.error) trail.note(taken, ready.after);
+      return error;
     }
     bool next(Chunk<Out>& out, std::int64_t) override {
       out.before = point;
+      if (next_late < late.size()) out.error = late[next_late++];
       while (out.elements.empty() && !out.error && !ended) {
-        if (used == ready.elements.size()) {
-          if (ready.error) {
-            out.error = std::exchange(ready.error, nullptr);
-            break;
-          }
-          ended = !refill(64);
-          continue;
-        }
-        bool passed = false;
-        try {
-          Held& bucket = put();
+        if (!more(64)) {
+          ended = true;
+        } else if (used == ready.elements.size()) {
+          out.error = pass();
+        } else {
+          Held* const bucket = put(out.error);
           pass();
-          passed = true;
-          if (static_cast<std::int64_t>(bucket.elements.size()) == stage.count_) give(bucket, out);
-        } catch (...) {
-          if (!passed) pass();
-          out.error = std::current_exception();
+          if (bucket && static_cast<std::int64_t>(bucket->elements.size()) == stage.count_)
+            give(*bucket, out);
         }
       }
       for (Held& bucket : buckets)
-        if (ended && out.elements.empty() && !out.error && !bucket.elements.empty()) try {
-            give(bucket, out);
-          } catch (...) {
-            out.error = std::current_exception();
-          }
+        if (ended && out.elements.empty() && !out.error && !bucket.elements.empty())
+          give(bucket, out);
       point = out.after = at();
       return !out.elements.empty() || out.error;
     }
-    /// Puts the next element into its bucket.
-    Held& put() {
+    /// Puts the next element into its bucket; null and an exception if its length throws.
+    Held* put(std::exception_ptr& error) {
       T& element = ready.elements[used];
       std::int64_t length = 0;
       try {
         length = static_cast<std::int64_t>(stage.length_(std::as_const(element)));
       } catch (...) {
-        wrong({ready.before.words, ready.before.skip + static_cast<std::int64_t>(used)});
+        const Point place{ready.before.words, ready.before.skip + static_cast<std::int64_t>(used)};
+        error = item_error(item_at(*stage.before_, epoch, place));
+        return nullptr;
       }
       std::size_t i = 0;
       while (i < stage.bounds_.size() && length > stage.bounds_[i]) ++i;
       buckets[i].elements.push_back(std::move(element));
       buckets[i].lengths.push_back(length);
       buckets[i].positions.push_back(taken);
-      return buckets[i];
+      return &buckets[i];
     }
     void give(Held& bucket, Chunk<Out>& out) {
       const std::int64_t start = nanoseconds_now();
@@ -384,15 +382,17 @@ class BucketStage final : public Stage<Padded<BatchOf<T>>> {
         out.elements.push_back(
             {Batch<T>::of("bucket_by_length", std::move(full.elements), &stage.fill_, caller),
              tensor(full.lengths, caller)});
+        stage.notes.add(1, start);
       } catch (...) {
-        throw_item_error(stage.notes, "bucket_by_length",
-                         "the batch that ends with item " + std::to_string(full.positions.back()));
+        out.error =
+            item_error("the batch that ends with item " + std::to_string(full.positions.back()));
       }
-      stage.notes.add(1, start);
     }
-    [[noreturn]] void wrong(Point place) const {
-      throw_item_error(stage.notes, "bucket_by_length",
-                       item_at(*stage.before_, epoch, std::move(place)));
+    /// An ItemError of the current exception.
+    std::exception_ptr item_error(const std::string& item) const try {
+      throw_item_error(stage.notes, "bucket_by_length", item);
+    } catch (...) {
+      return std::current_exception();
     }
     Point at() {
       std::vector<std::int64_t> held;
@@ -413,7 +413,8 @@ class BucketStage final : public Stage<Padded<BatchOf<T>>> {
     Trail trail;
     Point point;
     Chunk<T> ready;
-    std::size_t used = 0;
+    std::vector<std::exception_ptr> late;  // of a resume; each is given by itself
+    std::size_t used = 0, next_late = 0;
     std::int64_t taken = 0;
     bool ended = false;
   };

@@ -261,7 +261,10 @@ class BufferStage final : public StreamStage<T> {
       sort_pairs(wanted);
       for (std::size_t found = 0; taken < own[2] || errors < own[3];) {
         const bool all_taken = taken == own[2];
-        if (!cursor->next(ready, all_taken ? 1 : own[2] - taken)) break;
+        if (!cursor->next(ready, all_taken ? 1 : own[2] - taken)) {
+          check_position(own[2], taken, stage.notes);
+          break;
+        }
         if (all_taken && !ready.elements.empty()) break;  // another source than before
         for (T& element : ready.elements) {
           if (found < wanted.size() && wanted[found].first == taken)
