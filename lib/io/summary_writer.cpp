@@ -99,6 +99,21 @@ std::string contents_of(const io::Path& path) {
   return read ? bytes : std::string();
 }
 std::size_t length(const Shape& shape, int axis) { return static_cast<std::size_t>(shape[axis]); }
+
+/// Pixels from 0 to 255, of numbers from 0 to 1.
+Tensor pixels_of(Tensor x, std::string_view argument, Caller caller) {
+  if (x.dtype() == DType::uint8) return x;
+  if (!is_floating(x.dtype()))
+    fail<DTypeError>(caller, op, argument, "uint8 or floating numbers", name_of(x.dtype()));
+  x = x.to(DType::float32);
+  return round(clip(where(x == x, x, 0), 0, 1) * 255).to(DType::uint8);
+}
+/// A PNG file of [height, width, channels].
+std::string png_of(const Tensor& pixels) {
+  const Shape& shape = pixels.shape();
+  const auto bytes = pixels.to_vector<std::uint8_t>();
+  return io::png(bytes.data(), length(shape, 0), length(shape, 1), length(shape, 2));
+}
 }  // namespace
 
 void SummaryWriter::scalar(std::string_view tag, Operand value, std::int64_t step) try {
@@ -178,18 +193,10 @@ void SummaryWriter::image(std::string_view tag, Operand pixels, std::int64_t ste
     fail<ShapeError>(caller, op, "pixels", expected, to_text(shape),
                      "An image has 1 to 2^30 numbers. Its channels are the last axis.");
   const CallerScope here(caller, op);
-  Tensor x = stop_gradient(pixels.value());
-  if (x.dtype() != DType::uint8) {
-    if (!is_floating(x.dtype()))
-      fail<DTypeError>(caller, op, "pixels", "uint8 or floating numbers", name_of(x.dtype()));
-    x = x.to(DType::float32);
-    x = round(clip(where(x == x, x, 0), 0, 1) * 255).to(DType::uint8);
-  }
-  const auto bytes = x.to_vector<std::uint8_t>();
-  const std::size_t height = length(shape, 0), width = length(shape, 1);
+  const Tensor x = pixels_of(stop_gradient(pixels.value()), "pixels", caller);
   Message content = tensor_of(texts, {3});
-  content.bytes(8, std::to_string(width)).bytes(8, std::to_string(height));
-  content.bytes(8, io::png(bytes.data(), height, width, has_channels ? length(shape, 2) : 1));
+  content.bytes(8, std::to_string(shape[1])).bytes(8, std::to_string(shape[0]));
+  content.bytes(8, png_of(has_channels ? x : expand_dims(x, 2)));
   board_->add(Event{"images", blobs}.record(tag, step, content));
 } catch (const std::bad_alloc&) {
   fail_memory(pixels.caller(), op);
@@ -277,6 +284,70 @@ void SummaryWriter::pr_curve(std::string_view tag, Operand labels, Operand score
   fail_memory(labels.caller(), op);
 }
 
+namespace {
+/// Texts of rows in columns, as the projector reads them. Several columns have their names above.
+std::string rows_text(std::int64_t rows, const ProjectorOptions& options, Caller caller) {
+  std::string text;
+  const auto add = [&](const std::string& cell, char end) {
+    std::string line = utf8(cell);
+    for (char& c : line)
+      if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+    text.append(line.empty() ? " " : line) += end;
+  };
+  const auto check = [&](std::string_view argument, const std::vector<std::string>& texts) {
+    if (static_cast<std::int64_t>(texts.size()) != rows)
+      fail<ShapeError>(caller, op, argument, to_text(rows), std::to_string(texts.size()));
+  };
+  if (!options.labels.empty()) check("labels", options.labels);
+  const std::size_t columns = options.metadata.size();
+  const auto end = [&](std::size_t i) { return i == columns ? '\n' : '\t'; };
+  if (columns > 0) add("label", '\t');
+  for (std::size_t i = 0; i < columns; ++i) {
+    check("metadata \"" + options.metadata[i].name + '"', options.metadata[i].texts);
+    add(options.metadata[i].name, end(i + 1));
+  }
+  for (std::size_t row = 0; row < static_cast<std::size_t>(rows); ++row) {
+    add(options.labels.empty() ? std::to_string(row) : options.labels[row], end(0));
+    for (std::size_t i = 0; i < columns; ++i) add(options.metadata[i].texts[row], end(i + 1));
+  }
+  return text;
+}
+
+/// One image of all sprites, row by row in a square.
+Tensor sprite_sheet(Tensor sprites, std::int64_t rows, Caller caller) {
+  const Shape& shape = sprites.shape();
+  const std::string expected = "[" + std::string(to_text(rows)) + ", height, width] or [" +
+                               std::string(to_text(rows)) + ", height, width, 1 to 4 channels]";
+  const bool has_channels = shape.rank() == 4;
+  if ((shape.rank() != 3 && !has_channels) || shape[0] != rows || shape.elements() == 0 ||
+      (has_channels && shape[3] > 4))
+    fail<ShapeError>(caller, op, "sprites", expected, to_text(shape));
+  std::int64_t side = 1;
+  while (side * side < rows) ++side;
+  const std::int64_t height = shape[1], width = shape[2], channels = has_channels ? shape[3] : 1;
+  if (std::max(height, width) > 8192 / side)
+    fail<ShapeError>(
+        caller, op, "sprites",
+        "at most " + to_text(8192 / side) + " pixels a side for " + to_text(rows) + " rows",
+        to_text(shape), "TensorBoard shows at most 8192 x 8192 pixels together.");
+  Tensor x = pixels_of(stop_gradient(sprites), "sprites", caller);
+  x = pad(x.reshape({rows, height, width, channels}),
+          {{0, side * side - rows}, {0, 0}, {0, 0}, {0, 0}});
+  x = transpose(x.reshape({side, side, height, width, channels}), {0, 2, 1, 3, 4});
+  return x.reshape({side * height, side * width, channels});
+}
+/// A text of the projector's configuration, in quotes.
+std::string quoted(std::string_view name) {
+  std::string text = "\"";
+  for (const char c : utf8(name)) {
+    char code[8];
+    std::snprintf(code, sizeof code, "\\%03o", static_cast<unsigned char>(c));
+    text.append(c >= 0x20 && c < 0x7f && c != '"' && c != '\\' ? std::string(1, c) : code);
+  }
+  return text + '"';
+}
+}  // namespace
+
 void SummaryWriter::embedding(std::string_view name, Operand table,
                               const ProjectorOptions& options) try {
   const Caller caller = table.caller();
@@ -284,24 +355,9 @@ void SummaryWriter::embedding(std::string_view name, Operand table,
   const Shape& shape = shape_of("table", table, "[rows, width]");
   if (shape.rank() != 2 || shape.elements() == 0)
     fail<ShapeError>(caller, op, "table", "[rows, width]", to_text(shape));
-  const std::size_t width = length(shape, 1);
-  if (!options.labels.empty() && options.labels.size() != length(shape, 0))
-    fail<ShapeError>(caller, op, "labels", std::to_string(shape[0]),
-                     std::to_string(options.labels.size()));
   const CallerScope here(caller, op);
-  const auto x = elements<float>(table);
-  std::string points, labels;
-  char digits[32];
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    points.append(digits, std::to_chars(digits, digits + sizeof digits, x[i]).ptr);
-    points += (i + 1) % width ? '\t' : '\n';
-  }
-  for (std::size_t row = 0; row < length(shape, 0); ++row) {
-    std::string line = options.labels.empty() ? std::to_string(row) : utf8(options.labels[row]);
-    for (char& c : line)
-      if (static_cast<unsigned char>(c) < 0x20) c = ' ';
-    labels.append(line.empty() ? " " : line) += '\n';
-  }
+  const std::string labels = rows_text(shape[0], options, caller);
+  std::string points, sheet;
   // Files of one name differ in the checksum of the name.
   char sum[16];
   std::snprintf(sum, sizeof sum, "-%08x", io::crc32c(name));
@@ -309,19 +365,36 @@ void SummaryWriter::embedding(std::string_view name, Operand table,
   for (const char c : name.substr(0, 60))
     stem += (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') ? c : '_';
   stem += sum;
-  std::string quoted;
-  for (const char c : utf8(name)) {
-    char code[8];
-    std::snprintf(code, sizeof code, "\\%03o", static_cast<unsigned char>(c));
-    quoted.append(c >= 0x20 && c < 0x7f && c != '"' && c != '\\' ? std::string(1, c) : code);
+  const std::string start = "embeddings {\n  tensor_name: " + quoted(name) + "\n";
+  std::string entry =
+      start + "  tensor_path: \"" + stem + ".tsv\"\n  metadata_path: \"" + stem + ".labels.tsv\"\n";
+  if (options.sprites.defined()) {
+    sheet = png_of(sprite_sheet(options.sprites, shape[0], caller));
+    entry += "  sprite {\n    image_path: \"" + stem +
+             ".png\"\n    single_image_dim: " + to_text(options.sprites.shape()[2]) +
+             "\n    single_image_dim: " + to_text(options.sprites.shape()[1]) + "\n  }\n";
   }
-  const std::string entry = "embeddings {\n  tensor_name: \"" + quoted + "\"\n  tensor_path: \"" +
-                            stem + ".tsv\"\n  metadata_path: \"" + stem + ".labels.tsv\"\n}\n";
-  const io::Path start = board_->folder + stem, config = board_->folder + "projector_config.pbtxt";
-  // The entry of a name is appended by one write, so that several writers share the file.
-  if (board_->save(start + ".tsv", O_TRUNC, points) &&
-      board_->save(start + ".labels.tsv", O_TRUNC, labels) &&
-      (contents_of(config).find(entry) != entry.npos || board_->save(config, O_APPEND, entry)))
+  entry += "}\n";
+  const std::size_t width = length(shape, 1);
+  const auto x = elements<float>(table);
+  char digits[32];
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    points.append(digits, std::to_chars(digits, digits + sizeof digits, x[i]).ptr);
+    points += (i + 1) % width ? '\t' : '\n';
+  }
+  const io::Path file = board_->folder + stem, config = board_->folder + "projector_config.pbtxt";
+  // The entry of a new name is appended by one write, so that several writers share the file.
+  const auto save_entry = [&] {
+    std::string old = contents_of(config);
+    if (old.find(entry) != old.npos) return true;
+    const std::size_t at = old.find(start);
+    if (at == old.npos) return board_->save(config, O_APPEND, entry);
+    const std::size_t end = std::min(old.find("\n}\n", at), old.size() - 3) + 3;
+    return board_->save(config, O_TRUNC, old.replace(at, end - at, entry));
+  };
+  if (board_->save(file + ".tsv", O_TRUNC, points) &&
+      board_->save(file + ".labels.tsv", O_TRUNC, labels) &&
+      (sheet.empty() || board_->save(file + ".png", O_TRUNC, sheet)) && save_entry())
     return;
   const Locked lock(Lock::boards);
   ++board_->lost;

@@ -7,10 +7,12 @@ import os
 import pathlib
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import time
+import zlib
 
 try:
     import numpy as np
@@ -103,11 +105,43 @@ def check(folder):
     return len(events.Tags()["tensors"])
 
 
+def check_projector(folder):
+    """What the projector's page asks of its server."""
+    from tensorboard.plugins.base_plugin import TBContext
+    from tensorboard.plugins.projector.projector_plugin import ProjectorPlugin
+    from werkzeug.test import Client
+    plugin = ProjectorPlugin(TBContext(logdir=folder))
+    serve = {path.strip("/"): Client(app) for path, app in plugin.get_plugin_apps().items()}
+
+    def ask(path, **query):
+        answer = serve[path].get("/", query_string={"run": ".", **query})
+        assert answer.status_code == 200, f"{path}: {answer.data}"
+        return answer
+    entries = {entry["tensorName"]: entry for entry in ask("info").json["embeddings"]}
+    assert list(entries) == ["words", "pictures"], entries
+    assert all(entry["tensorShape"] == [3, 3] for entry in entries.values()), entries
+    assert entries["pictures"]["sprite"]["singleImageDim"] == [2, 2], entries
+    for name, texts in {"words": "a\nb\nc\n", "pictures": "label\tkind\na\tvowel\nb\tother\nc\tother\n"}.items():
+        assert ask("metadata", name=name).text == texts, name
+        assert (np.frombuffer(ask("tensor", name=name).data, "float32").reshape(3, 3) == np.eye(3)).all(), name
+    sheet = np.zeros((4, 4, 3), "uint8")
+    for i, picture in enumerate(np.round(np.linspace(0, 1, 36, dtype="float32").reshape(3, 2, 2, 3) * 255)):
+        sheet[i // 2 * 2:, i % 2 * 2:][:2, :2] = picture
+    png = ask("sprite_image", name="pictures").data
+    assert png[:8] == b"\x89PNG\r\n\x1a\n" and png[16:25] == struct.pack(">IIB", 4, 4, 8), png[:25]
+    start = png.index(b"IDAT")
+    packed = png[start + 4:start + 4 + struct.unpack(">I", png[start - 4:start])[0]]
+    lines = np.frombuffer(zlib.decompress(packed), "uint8").reshape(4, 13)
+    assert (lines[:, 0] == 0).all() and (lines[:, 1:].reshape(4, 4, 3) == sheet).all(), lines
+    return len(entries)
+
+
 def main(build):
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "REEL_SUMMARIES": folder}
         subprocess.run([build / "tests/test_io", "[every_event]"], env=environment, check=True, stdout=subprocess.DEVNULL)
-        print(f"TensorBoard {tensorboard.__version__} reads {check(folder)} tags; {check_page(folder)}")
+        print(f"TensorBoard {tensorboard.__version__} reads {check(folder)} tags and {check_projector(folder)} tables; "
+              f"{check_page(folder)}")
 
 
 if __name__ == "__main__":

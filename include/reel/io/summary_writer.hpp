@@ -30,9 +30,19 @@ struct AudioOptions {
 struct PrCurveOptions {
   std::int64_t thresholds = 127;  // equally spaced in [0, 1]
 };
+/// A text for each row of a table, by which the projector can color and search.
+struct ProjectorColumn {
+  std::string name;
+  std::vector<std::string> texts;
+};
 /// Options of embedding().
 struct ProjectorOptions {
-  std::vector<std::string> labels = {};  // of the rows; none: their numbers
+  std::vector<std::string> labels = {};        // of the rows; none: their numbers
+  std::vector<ProjectorColumn> metadata = {};  // further texts of the rows
+  /// An image for each row, shown in the place of its point: [rows, height, width] or [rows,
+  /// height, width, channels], as in image(). Together they have at most 8,192 pixels a side. None
+  /// if undefined.
+  Tensor sprites = {};
 };
 /// A setting of a run: its name, and a number, bool or text. It points to the texts, so use it only
 /// as an argument.
