@@ -73,14 +73,16 @@ void Profile::write_chrome_trace(std::string_view path, Caller caller) const try
     const int row = thread.number + 1;
     out.event(row_name(row, thread.number == 0 ? "thread 0, which began"
                                                : fmt::format("thread {}", thread.number)));
-    for (const Span& span : thread.spans) {
-      std::string arguments = where(span.site);
-      if (span.op)
-        arguments += fmt::format(R"({}"moved":{},"results":{})", arguments.empty() ? "" : ",",
-                                 span.moved, span.made);
-      out.event(slice(row, name_of(span.op, span.part), data_->microseconds_at(span.begin),
-                      data_->microseconds_at(span.end), arguments));
-    }
+    for (const std::span<const Span> part : thread.parts)
+      for (const Span& span : part) {
+        const SpanKey& key = span.place->key;
+        std::string arguments = where({key.file, key.line});
+        if (key.op)
+          arguments += fmt::format(R"({}"moved":{},"results":{})", arguments.empty() ? "" : ",",
+                                   span.moved, span.made);
+        out.event(slice(row, name_of(key.op, key.part), data_->microseconds_at(span.begin),
+                        data_->microseconds_at(span.end), arguments));
+      }
   }
   std::vector<Device> devices;
   std::vector<double> free;  // kernels of a device run one after another
@@ -106,7 +108,7 @@ void Profile::write_chrome_trace(std::string_view path, Caller caller) const try
     arrow(R"("f","bp":"e")", row, begin);
   }
   std::int64_t shown = -1;
-  for (const auto& [at, bytes] : data_->memory)
+  for (const auto& [at, bytes] : data_->memory())
     if (std::exchange(shown, bytes) != bytes)
       out.event(
           fmt::format(R"("ph":"C","pid":1,"name":"tensors","ts":{:.3f},"args":{{"bytes":{}}})",

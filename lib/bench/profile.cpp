@@ -136,7 +136,7 @@ double Profile::seconds() const {
 }
 int Profile::threads() const {
   return static_cast<int>(std::count_if(data_->threads.begin(), data_->threads.end(),
-                                        [](const auto& thread) { return !thread.spans.empty(); }));
+                                        [](const auto& thread) { return !thread.parts.empty(); }));
 }
 std::int64_t Profile::peak_bytes() const { return data_->peak; }
 

@@ -7,8 +7,10 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,14 +18,48 @@
 #include "lib/flow/observer.hpp"
 
 namespace reel::detail {
+struct SpanSums {
+  std::int64_t calls = 0, moved = 0, made = 0;
+  Ticks total = 0, inside = 0;
+  double device_seconds = 0;
+};
+using AllSums = std::map<SpanKey, SpanSums>;
+
+/// The calls of one op at one line on one thread, which writes it. Others read `key` and `sums`.
+struct SpanPlace {
+  const SpanKey key;   // of no op: a backward pass
+  SpanSums sums = {};  // atomic
+  // A call that is about as short as a reading of the clock is not timed if enough calls before it
+  // were that short, with inputs of so many elements. It takes the typical time.
+  Ticks typical = 0;
+  std::int64_t elements = 0;
+  int brief = 0;    // timed calls, one after another, that were short
+  int untimed = 0;  // calls that come before the next timed one
+};
 /// One call of an op, of a gradient's kernel, or a backward pass.
 struct Span {
-  Ticks begin, end, inside;  // inside: of the spans in this one
-  const Op* op;              // null: a backward pass
-  Caller site;
-  Part part;
+  Ticks begin, end;
+  const SpanPlace* place;
   std::int64_t moved, made;  // bytes
   std::int64_t live;         // bytes of the thread's tensors at the end, as it counts them
+};
+/// What a thread has done. It adds to it; others read what was there when they looked.
+struct SpanLog {
+  /// Of two megabytes from the second on, which the system gives in one page where it can.
+  struct Chunk {
+    explicit Chunk(std::size_t spans);
+    struct Free {
+      void operator()(Span* spans) const { std::free(spans); }
+    };
+    const std::size_t size;
+    const std::unique_ptr<Span[], Free> spans;
+    std::size_t count = 0;  // atomic
+  };
+  static constexpr std::size_t chunk_bytes = 1 << 21, chunk_spans = chunk_bytes / sizeof(Span);
+  static constexpr std::size_t most_chunks = 20;
+  // Behind Lock::profiles where they grow.
+  std::vector<std::unique_ptr<Chunk>> chunks;
+  std::deque<SpanPlace> places;
 };
 /// A kernel of another device: when it was put on the queue, and when it ran.
 struct DeviceSpan {
@@ -33,20 +69,6 @@ struct DeviceSpan {
   Part part;
   Event begin, end;
 };
-
-struct SpanSums {
-  std::int64_t calls = 0, moved = 0, made = 0;
-  Ticks total = 0, inside = 0;
-  double device_seconds = 0;
-  void add(const Span& span) {
-    ++calls;
-    moved += span.moved;
-    made += span.made;
-    total += span.end - span.begin;
-    inside += span.inside;
-  }
-};
-using AllSums = std::map<SpanKey, SpanSums>;
 
 /// A moment by two clocks. Ticks are cheap, and the difference of two moments says how long they
 /// are.
@@ -66,15 +88,13 @@ inline Ticks ticks_now() {
 /// Watches one thread. Only this thread adds to it. Others read it behind Lock::profiles.
 class Recorder final : public OwnedObserver {
  public:
-  static constexpr std::size_t chunk_bytes = 1 << 21, chunk_spans = chunk_bytes / sizeof(Span);
-  static constexpr std::size_t most_chunks = 40;
   Recorder(ProfileSession& session, Context& context, int number);
 
   void op_begins(const GateCall& call) override { begins(call); }
   void op_ends(const GateCall& call) override { pop(call); }
   void gradient_begins(const GateCall& call) override { begins(call); }
   void gradient_ends(const GateCall& call) override { pop(call); }
-  void backward_begins(const Body&) override { push(nullptr, Part::value, {}).begin = ticks_now(); }
+  void backward_begins(const Body&) override;
   void backward_ends(bool finished) override;
   void kernel_begins(const DeviceCall& call) override;
   void kernel_ends(const DeviceCall& call) override;
@@ -82,27 +102,22 @@ class Recorder final : public OwnedObserver {
 
  private:
   friend class ProfileSession;
-  /// Of two megabytes from the second on, which the system gives in one page where it can.
-  struct Chunk {
-    explicit Chunk(std::size_t spans);
-    struct Free {
-      void operator()(Span* spans) const { std::free(spans); }
-    };
-    const std::size_t size;
-    const std::unique_ptr<Span[], Free> spans;
-    std::size_t count = 0;  // atomic
-    std::unique_ptr<Chunk> next = nullptr;
-  };
   struct Open {
     Ticks begin, inside;
-    const Op* op;
-    Part part;
-    Caller site;
+    SpanPlace* place;
+    std::int64_t elements;  // of the inputs
+    bool timed;
   };
   static constexpr std::size_t most_open = 1024;
 
   void begins(const GateCall& call);
-  Open& push(const Op* op, Part part, Caller site);
+  Open& push(SpanPlace& place);
+  SpanPlace* place_of(const Op* op, Part part, Caller site);
+  SpanPlace* find_place(const SpanKey& key);
+  /// Never before the end of a call that was not timed.
+  Ticks read_clock();
+  /// Whether calls like this one need not be timed, because this one was short.
+  void learn(const Open& open, Ticks took);
   void pop(const GateCall& call);
   void pop_call(const GateCall& call, Ticks now, std::int64_t moved, std::int64_t made);
   /// An op ends before those that began after it: they are passes of a replay, which begin together
@@ -115,6 +130,9 @@ class Recorder final : public OwnedObserver {
   void count_live();
   void add(const Open& open, Ticks end, std::int64_t moved, std::int64_t made, std::size_t outer);
   bool make_room();
+  bool is_call(const Open& open, const GateCall& call) const {
+    return open.place->key.op == &call.op && open.place->key.part == call.part;
+  }
 
   ProfileSession& session_;
   Context& context_;
@@ -122,21 +140,22 @@ class Recorder final : public OwnedObserver {
   const int number_;
   const std::unique_ptr<Open[]> open_{new Open[most_open]};
   std::size_t depth_ = 0;  // of open_
-  Ticks last_end_ = 0;     // of a call
+  Ticks now_ = 0;          // at least
+  Ticks last_end_ = 0;     // of a call that was timed; 0: none was since
   // The passes that have not ended are open_[pass_] and the following ones. They began together
   // with open_[first_pass_], and each has so many ticks.
   std::size_t pass_ = 0, first_pass_ = 0;
   Ticks pass_ticks_ = 0;
   bool thrown_ = false;
   std::int64_t count_above_;  // bytes of this thread
-  std::unique_ptr<Chunk> first_;
-  Chunk* last_ = nullptr;
-  std::size_t chunks_ = 0;
+  const std::shared_ptr<SpanLog> log_ = std::make_shared<SpanLog>();
+  SpanLog::Chunk* last_ = nullptr;
+  std::map<SpanKey, SpanPlace*> places_;
+  SpanPlace* recent_[256] = {};  // by a hash
   std::unique_ptr<Event> kernel_begin_;
   Ticks launched_ = 0;
   // Behind Lock::profiles.
-  AllSums sums_;                          // of spans that are in no chunk any more
-  std::int64_t left_out_ = 0, lost_ = 0;  // lost: for want of memory
+  std::int64_t lost_ = 0;  // calls, for want of memory
   std::vector<DeviceSpan> kernels_;
   bool thread_ended_ = false;
 };
@@ -181,7 +200,8 @@ class ProfileSession {
 struct ThreadSpans {
   int number;
   std::int64_t live_before;
-  std::vector<Span> spans;
+  std::shared_ptr<const SpanLog> log;
+  std::vector<std::span<const Span>> parts;  // of the log, when the profile ended
 };
 struct KernelTime {
   Device device;
@@ -197,10 +217,11 @@ struct ProfileData {
   std::vector<ThreadSpans> threads;
   std::vector<KernelTime> kernels;
   AllSums sums;
-  std::vector<std::pair<Ticks, std::int64_t>> memory;  // live bytes of all threads
-  std::map<SpanKey, std::int64_t> makers;              // bytes of large blocks at the peak
-  Ticks peak_time = 0;                                 // 0: at the beginning
-  std::int64_t peak = 0, before_at_peak = 0, left_out = 0, lost = 0;
+  std::map<SpanKey, std::int64_t> makers;  // bytes of large blocks at the peak
+  Ticks peak_time = 0;                     // 0: at the beginning
+  std::int64_t live_before = 0, peak = 0, before_at_peak = 0, lost = 0;
+  /// The bytes of tensors of all threads, at the end of each span.
+  std::vector<std::pair<Ticks, std::int64_t>> memory() const;
   double nanoseconds(Ticks ticks) const {
     return static_cast<double>(ticks) * static_cast<double>(end.nanoseconds - begin.nanoseconds) /
            static_cast<double>(end.ticks - begin.ticks);

@@ -42,6 +42,18 @@ struct Bytes {
   }
   return {moved, made, large};
 }
+/// The one writer of a number adds to it.
+template <class T>
+void add_to(T& sum, T more) {
+  __atomic_store_n(&sum, sum + more, __ATOMIC_RELAXED);
+}
+template <class T>
+T load(const T& number) {
+  return __atomic_load_n(&number, __ATOMIC_RELAXED);
+}
+/// About 0.4 us: a reading of the clock takes a twentieth of it.
+constexpr Ticks brief = 1000;
+constexpr int enough_brief = 4, untimed_calls = 15;
 constinit ProfileSession* sessions = nullptr;  // behind Lock::profiles
 }  // namespace
 
@@ -50,19 +62,7 @@ Moment Moment::now() {
   return {ticks_now(), std::chrono::duration_cast<std::chrono::nanoseconds>(time).count()};
 }
 
-Recorder::Recorder(ProfileSession& session, Context& context, int number)
-    : session_(session),
-      context_(context),
-      live_before_(context.live_bytes),
-      number_(number),
-      count_above_(live_before_) {
-  only_looks = only_times = true;
-  first_ = std::make_unique<Chunk>(1024);
-  last_ = first_.get();
-  chunks_ = 1;
-}
-
-Recorder::Chunk::Chunk(std::size_t most)
+SpanLog::Chunk::Chunk(std::size_t most)
     : size(most),
       spans(static_cast<Span*>(most == chunk_spans ? std::aligned_alloc(chunk_bytes, chunk_bytes)
                                                    : std::malloc(most * sizeof(Span)))) {
@@ -72,47 +72,106 @@ Recorder::Chunk::Chunk(std::size_t most)
 #endif
 }
 
+Recorder::Recorder(ProfileSession& session, Context& context, int number)
+    : session_(session),
+      context_(context),
+      live_before_(context.live_bytes),
+      number_(number),
+      count_above_(live_before_) {
+  only_looks = only_times = true;
+  log_->chunks.reserve(SpanLog::most_chunks);
+  log_->chunks.push_back(std::make_unique<SpanLog::Chunk>(1024));
+  last_ = log_->chunks.back().get();
+}
+
 void Recorder::drop_passes() {
   depth_ = first_pass_;
   pass_ = first_pass_ = 0;
 }
 
-inline Recorder::Open& Recorder::push(const Op* op, Part part, Caller site) {
+inline SpanPlace* Recorder::place_of(const Op* op, Part part, Caller site) {
+  const auto bits = reinterpret_cast<std::uintptr_t>(op) / 64 + 31 * site.line +
+                    64 * static_cast<std::uintptr_t>(part);
+  SpanPlace*& recent = recent_[bits % std::size(recent_)];
+  const SpanKey key{op, part, site.file, site.line};
+  if (!recent || recent->key != key) [[unlikely]]
+    recent = find_place(key);
+  return recent;
+}
+/// Null without memory.
+[[gnu::noinline]] SpanPlace* Recorder::find_place(const SpanKey& key) try {
+  SpanPlace*& place = places_[key];
+  if (place) return place;
+  const Locked held(Lock::profiles);
+  return place = &log_->places.emplace_back(SpanPlace{key});
+} catch (const std::bad_alloc&) {
+  ++lost_;
+  return nullptr;
+}
+
+inline Recorder::Open& Recorder::push(SpanPlace& place) {
   if (pass_) [[unlikely]]
     drop_passes();
   // Ops that have thrown stay open.
   if (depth_ == most_open) [[unlikely]]
     depth_ = 0;
-  return open_[depth_++] = {0, 0, op, part, site};
+  return open_[depth_++] = {0, 0, &place, 0, true};
 }
+inline Ticks Recorder::read_clock() { return now_ = std::max(now_, ticks_now()); }
+
 /// A kernel that directly follows another one has the time between them: a clock takes about as
 /// long as a small kernel.
 void Recorder::begins(const GateCall& call) {
-  Open& open = push(&call.op, call.part, call.site);
-  open.begin = call.follows && last_end_ ? last_end_ : ticks_now();
+  SpanPlace* const place = place_of(&call.op, call.part, call.site);
+  if (!place) [[unlikely]]
+    return;
+  Open& open = push(*place);
+  for (int i = 0; i < call.input_count; ++i)
+    if (const Body* const input = call.inputs[i]) open.elements += input->elements;
+  if (place->untimed > 0 && place->elements == open.elements && !call.is_replayed()) {
+    --place->untimed;
+    open.timed = false;
+    open.begin = now_;
+  } else {
+    open.begin = call.follows && last_end_ ? last_end_ : read_clock();
+  }
+}
+void Recorder::learn(const Open& open, Ticks took) {
+  SpanPlace& place = *open.place;
+  if (took > brief || open.inside || place.elements != open.elements) {
+    place.elements = open.elements;
+    place.typical = took;
+    place.brief = took <= brief && !open.inside;
+    return;
+  }
+  // A call that was interrupted changes little.
+  const Ticks bound = std::min(took, 2 * place.typical);
+  place.typical = (3 * place.typical + bound) / 4;
+  if (++place.brief > enough_brief) place.untimed = untimed_calls;
 }
 
 void Recorder::pop(const GateCall& call) {
-  const Ticks now = ticks_now();
+  const Open* const open = depth_ && !pass_ ? &open_[depth_ - 1] : nullptr;
+  const bool timed = !open || open->timed;
+  // A call that was not timed takes the typical time, or that of the calls in it.
+  const Ticks now = timed ? read_clock() : std::max(now_, open->begin + open->place->typical);
+  now_ = now;
   const Bytes bytes = bytes_of(call);
   if (bytes.large) [[unlikely]]
     name_blocks(call);
-  if (depth_ && !pass_ && open_[depth_ - 1].op == &call.op && open_[depth_ - 1].part == call.part)
-      [[likely]] {
+  if (open && is_call(*open, call)) [[likely]] {
     --depth_;
-    add(open_[depth_], now, bytes.moved, bytes.made, depth_);
+    add(*open, now, bytes.moved, bytes.made, depth_);
+    if (timed) learn(*open, now - open->begin);
   } else {
     pop_call(call, now, bytes.moved, bytes.made);
   }
-  last_end_ = now;
+  last_end_ = timed ? now : 0;
 }
 /// A call that is not the last that has begun, or is a pass.
 void Recorder::pop_call(const GateCall& call, Ticks now, std::int64_t moved, std::int64_t made) {
-  const auto is_call = [&](const Open& open) {
-    return open.op == &call.op && open.part == call.part;
-  };
   if (pass_) {
-    if (is_call(open_[pass_])) {
+    if (is_call(open_[pass_], call)) {
       const Open& open = open_[pass_];
       add(open, open.begin + pass_ticks_, moved, made, first_pass_);
       if (++pass_ == depth_) drop_passes();
@@ -121,7 +180,7 @@ void Recorder::pop_call(const GateCall& call, Ticks now, std::int64_t moved, std
     drop_passes();
   }
   for (std::size_t i = depth_; i-- > 0;) {
-    if (!is_call(open_[i])) continue;
+    if (!is_call(open_[i], call)) continue;
     if (i + 1 < depth_) return pop_inner(i, now, moved, made);
     add(open_[i], now, moved, made, i);
     --depth_;
@@ -141,10 +200,14 @@ void Recorder::pop_inner(std::size_t at, Ticks now, std::int64_t moved, std::int
   pass_ = at + 1;
 }
 
+void Recorder::backward_begins(const Body&) {
+  if (SpanPlace* const place = place_of(nullptr, Part::value, {}))
+    push(*place).begin = read_clock();
+}
 void Recorder::backward_ends(bool) {
-  const Ticks now = ticks_now();
+  const Ticks now = read_clock();
   if (pass_) drop_passes();
-  while (depth_ && open_[depth_ - 1].op) --depth_;
+  while (depth_ && open_[depth_ - 1].place->key.op) --depth_;
   if (!depth_) return;
   --depth_;
   add(open_[depth_], now, 0, 0, depth_);
@@ -153,34 +216,32 @@ void Recorder::backward_ends(bool) {
 
 inline void Recorder::add(const Open& open, Ticks end, std::int64_t moved, std::int64_t made,
                           std::size_t outer) {
-  if (outer > 0) open_[outer - 1].inside += end - open.begin;
+  const Ticks took = end - open.begin;
+  if (outer > 0) open_[outer - 1].inside += took;
+  SpanSums& sums = open.place->sums;
+  add_to(sums.calls, std::int64_t{1});
+  add_to(sums.moved, moved);
+  add_to(sums.made, made);
+  add_to(sums.total, took);
+  add_to(sums.inside, open.inside);
   if (context_.live_bytes > count_above_) [[unlikely]]
     count_live();
   if (last_->count == last_->size && !make_room()) [[unlikely]]
     return;
-  last_->spans[last_->count] = {open.begin, end,  open.inside,        open.op, open.site, open.part,
-                                moved,      made, context_.live_bytes};
+  last_->spans[last_->count] = {open.begin, end, open.place, moved, made, context_.live_bytes};
   __atomic_store_n(&last_->count, last_->count + 1, __ATOMIC_RELEASE);
 }
 
-/// A new chunk, or the last one again, whose spans are summed up.
+/// False if the timeline is full.
 bool Recorder::make_room() try {
-  std::unique_ptr<Chunk> more;
-  if (chunks_ < most_chunks) more = std::make_unique<Chunk>(chunk_spans);
-  const Locked held(Lock::profiles);
-  if (more) {
-    last_->next = std::move(more);
-    last_ = last_->next.get();
-    ++chunks_;
+  if (log_->chunks.size() < SpanLog::most_chunks) {
+    auto more = std::make_unique<SpanLog::Chunk>(SpanLog::chunk_spans);
+    const Locked held(Lock::profiles);
+    last_ = log_->chunks.emplace_back(std::move(more)).get();
     return true;
   }
-  for (const Span& span : std::span(last_->spans.get(), last_->size))
-    sums_[{span.op, span.part, span.site.file, span.site.line}].add(span);
-  left_out_ += static_cast<std::int64_t>(last_->size);
-  last_->count = 0;
-  return true;
+  return false;
 } catch (const std::bad_alloc&) {
-  ++lost_;
   return false;
 }
 
@@ -240,9 +301,9 @@ SpanKey ProfileSession::maker(const Context& context) const {
   const Caller site = context.site;
   for (const Recorder* each : recorders_) {
     if (each->thread_ended_ || &each->context_ != &context || each->depth_ == 0) continue;
-    const Recorder::Open& open = each->open_[each->depth_ - 1];
-    const Caller line = open.site.file ? open.site : site;
-    return {open.op, open.part, line.file, line.line};
+    const SpanKey& key = each->open_[each->depth_ - 1].place->key;
+    const Caller line = key.file ? Caller{key.file, key.line} : site;
+    return {key.op, key.part, line.file, line.line};
   }
   return {nullptr, Part::value, site.file, site.line};
 }
@@ -299,6 +360,53 @@ void ProfileSession::context_ended(Context& context) noexcept {
   }
 }
 
+namespace {
+/// Calls f(time, bytes) with the bytes of all threads at the end of each span.
+template <class F>
+void each_live(const ProfileData& data, const F& f) {
+  struct Walk {
+    const ThreadSpans* thread;
+    std::size_t part = 0, at = 0;
+    std::int64_t live;  // of the last span
+    const Span& span() const { return thread->parts[part][at]; }
+    /// False at the end.
+    bool advance() {
+      if (++at == thread->parts[part].size()) at = 0, ++part;
+      return part < thread->parts.size();
+    }
+  };
+  std::vector<Walk> walks;  // a heap: the earliest is first
+  const auto later = [](const Walk& a, const Walk& b) { return a.span().end > b.span().end; };
+  for (const ThreadSpans& thread : data.threads)
+    if (!thread.parts.empty()) walks.push_back({&thread, 0, 0, thread.live_before});
+  std::make_heap(walks.begin(), walks.end(), later);
+  std::int64_t now = data.live_before;
+  while (!walks.empty()) {
+    std::pop_heap(walks.begin(), walks.end(), later);
+    Walk& walk = walks.back();
+    bool more = true;
+    do {
+      const Span& span = walk.span();
+      now += span.live - std::exchange(walk.live, span.live);
+      f(span.end, now);
+      more = walk.advance();
+    } while (more && (walks.size() == 1 || walk.span().end <= walks.front().span().end));
+    if (more)
+      std::push_heap(walks.begin(), walks.end(), later);
+    else
+      walks.pop_back();
+  }
+}
+}  // namespace
+
+std::vector<std::pair<Ticks, std::int64_t>> ProfileData::memory() const {
+  std::vector<std::pair<Ticks, std::int64_t>> all;
+  if (peak_time) all.emplace_back(peak_time, peak);
+  each_live(*this, [&](Ticks at, std::int64_t bytes) { all.emplace_back(at, bytes); });
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
 ProfileData* ProfileSession::end() {
   auto data = std::make_unique<ProfileData>();
   data->begin = begin_;
@@ -316,34 +424,30 @@ ProfileData* ProfileSession::end() {
     data->before_at_peak = blocks_.before_at_peak();
     data->makers = blocks_.at_peak();
     data->peak_time = blocks_.peak_time();
-    if (data->peak_time) data->memory.emplace_back(data->peak_time, data->peak);
     for (Recorder* const each : recorders_) {
-      ThreadSpans& thread =
-          data->threads.emplace_back(ThreadSpans{each->number_, each->live_before_, {}});
-      for (const Recorder::Chunk* chunk = each->first_.get(); chunk; chunk = chunk->next.get()) {
-        const std::size_t count = __atomic_load_n(&chunk->count, __ATOMIC_ACQUIRE);
-        thread.spans.insert(thread.spans.end(), chunk->spans.get(), chunk->spans.get() + count);
-      }
-      for (const auto& [key, sums] : each->sums_) {
-        SpanSums& all = data->sums[key];
-        all.calls += sums.calls;
-        all.moved += sums.moved;
-        all.made += sums.made;
-        all.total += sums.total;
-        all.inside += sums.inside;
+      ThreadSpans& thread = data->threads.emplace_back(
+          ThreadSpans{each->number_, each->live_before_, each->log_, {}});
+      for (const auto& chunk : each->log_->chunks)
+        if (const std::size_t count = __atomic_load_n(&chunk->count, __ATOMIC_ACQUIRE))
+          thread.parts.emplace_back(chunk->spans.get(), count);
+      for (const SpanPlace& place : each->log_->places) {
+        const SpanSums& sums = place.sums;
+        if (!load(sums.calls)) continue;
+        SpanSums& all = data->sums[place.key];
+        all.calls += load(sums.calls);
+        all.moved += load(sums.moved);
+        all.made += load(sums.made);
+        all.total += load(sums.total);
+        all.inside += load(sums.inside);
       }
       for (DeviceSpan& kernel : each->kernels_) {
         kernels.push_back(std::move(kernel));
         kernel_threads.push_back(each->number_);
       }
       each->kernels_.clear();
-      data->left_out += each->left_out_;
       data->lost += each->lost_;
     }
   }
-  for (const ThreadSpans& thread : data->threads)
-    for (const Span& span : thread.spans)
-      data->sums[{span.op, span.part, span.site.file, span.site.line}].add(span);
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const DeviceSpan& kernel = kernels[i];
     for (const DeviceTrack& track : tracks_) {
@@ -359,26 +463,8 @@ ProfileData* ProfileSession::end() {
   }
   std::sort(data->kernels.begin(), data->kernels.end(),
             [](const KernelTime& a, const KernelTime& b) { return a.begin < b.begin; });
-  // The bytes of all threads at the end of each span.
-  struct Step {
-    Ticks at;
-    std::int64_t live;
-    std::size_t thread;
-  };
-  std::vector<Step> steps;
-  std::vector<std::int64_t> live;
-  for (std::size_t i = 0; i < data->threads.size(); ++i) {
-    live.push_back(data->threads[i].live_before);
-    for (const Span& span : data->threads[i].spans) steps.push_back({span.end, span.live, i});
-  }
-  std::sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.at < b.at; });
-  std::int64_t now = live_before_;
-  for (const Step& step : steps) {
-    now += step.live - std::exchange(live[step.thread], step.live);
-    data->memory.emplace_back(step.at, now);
-    data->peak = std::max(data->peak, now);
-  }
-  std::sort(data->memory.begin(), data->memory.end());
+  data->live_before = live_before_;
+  each_live(*data, [&](Ticks, std::int64_t bytes) { data->peak = std::max(data->peak, bytes); });
   for (Recorder* const each : recorders_) {
     if (each->thread_ended_)
       delete each;
