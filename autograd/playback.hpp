@@ -173,7 +173,7 @@ class Playback {
   std::uint32_t start_, target_, first_value_;
   std::uint32_t played_;  // the last record that was
   bool keeps_saved_;
-  std::uint8_t watched_;  // 1: listened(); 2: an observer watches
+  std::uint8_t watched_;  // 1: listened(); 2: an observer watches records
   bool at_once_ = false;
   bool only_played_ = false;  // no other code has run since an observer was told of a kernel
   Caller caller_;

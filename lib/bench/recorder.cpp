@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <new>
 #include <span>
 #include <utility>
@@ -23,24 +24,48 @@ struct Bytes {
   std::int64_t made = 0;   // of results that have memory of their own, not that of an input
   bool large = false;      // a result has a large block
 };
-[[gnu::always_inline]] inline Bytes bytes_of(const GateCall& call) {
-  std::int64_t moved = 0, made = 0;  // in registers
-  bool large = false;
-  const Body* const* const inputs = call.inputs;
-  const int count = call.input_count;
-  for (int i = 0; i < count; ++i)
-    if (const Body* const input = inputs[i]) moved += input->bytes();
-  for (int i = 0; i < call.output_count; ++i) {
+constexpr auto bytes_each = [] {
+  std::array<std::uint8_t, dtype_count> sizes{};
+  for (int i = 0; i < dtype_count; ++i)
+    sizes[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(size_of(static_cast<DType>(i)));
+  return sizes;
+}();
+inline std::int64_t bytes_in(const Body& x) {
+  return x.elements * bytes_each[static_cast<std::size_t>(x.dtype)];
+}
+/// The bytes of outputs behind the first one.
+[[gnu::noinline]] void add_others(const GateCall& call, Bytes& bytes) {
+  for (int i = 1; i < call.output_count; ++i) {
     const Body* const output = call.outputs[i];
     if (!output) continue;
-    const std::int64_t bytes = output->bytes();
-    moved += bytes;
-    large |= output->large_class != 0;
     bool own = !output->owner && !(call.accumulates >> std::min(i, 30) & 1);
-    for (int k = 0; own && k < count; ++k) own = !inputs[k] || inputs[k]->data != output->data;
-    if (own) made += bytes;
+    for (int k = 0; own && k < call.input_count; ++k)
+      own = !call.inputs[k] || call.inputs[k]->data != output->data;
+    bytes.moved += bytes_in(*output);
+    bytes.large |= output->large_class != 0;
+    if (own) bytes.made += bytes_in(*output);
   }
-  return {moved, made, large};
+}
+[[gnu::always_inline]] inline Bytes bytes_of(const GateCall& call) {
+  const Body* const first = call.output_count > 0 ? call.outputs[0] : nullptr;
+  const void* const data = first ? first->data : nullptr;
+  std::int64_t moved = 0;
+  bool own = true;
+  const Body* const* const inputs = call.inputs;
+  for (int i = 0, count = call.input_count; i < count; ++i)
+    if (const Body* const input = inputs[i]) {
+      moved += bytes_in(*input);
+      own &= input->data != data;
+    }
+  Bytes bytes{moved, 0, false};
+  if (first) {
+    bytes.moved += bytes_in(*first);
+    bytes.large = first->large_class != 0;
+    if (own && !first->owner && !(call.accumulates & 1)) bytes.made = bytes_in(*first);
+  }
+  if (call.output_count > 1) [[unlikely]]
+    add_others(call, bytes);
+  return bytes;
 }
 /// The one writer of a number adds to it.
 template <class T>
@@ -223,7 +248,7 @@ inline void Recorder::add(const Open& open, Ticks end, std::int64_t moved, std::
   add_to(sums.moved, moved);
   add_to(sums.made, made);
   add_to(sums.total, took);
-  add_to(sums.inside, open.inside);
+  if (open.inside) add_to(sums.inside, open.inside);
   if (context_.live_bytes > count_above_) [[unlikely]]
     count_live();
   if (last_->count == last_->size && !make_room()) [[unlikely]]

@@ -78,17 +78,17 @@ class Aside {
   RecordingPause no_records_;
 };
 
-/// Calls f with the one observer, if it only looks.
-template <class F>
-[[gnu::always_inline]] inline bool tell_one(Context& context, const F& f) {
-  Observer& only = *context.observers;
-  if (!only.only_looks || only.next) return false;
-  if (!only.ended_elsewhere()) f(only);
-  return true;
+/// The one observer, if it only looks.
+inline Observer* only_looker(const Context& context) {
+  Observer* const only = context.observers;
+  return only->only_looks && !only->next ? only : nullptr;
 }
 template <class F>
 void tell(Context& context, const F& f) try {
-  if (tell_one(context, f)) return;
+  if (Observer* const only = only_looker(context)) {
+    if (!only->ended_elsewhere()) f(*only);
+    return;
+  }
   const Aside aside(context);
   for (Observer* each = aside.observers(); each; each = each->next)
     if (!each->ended_elsewhere()) f(*each);
@@ -96,21 +96,31 @@ void tell(Context& context, const F& f) try {
   tell_interceptors("an observer throws");
   throw;
 }
-}  // namespace
-
-void tell_begin(Context& context, const GateCall& whole) {
-  const auto begin = [](Observer& each, const GateCall& call) {
-    call.part == Part::value ? each.op_begins(call) : each.gradient_begins(call);
-  };
-  if (tell_one(context, [&](Observer& only) { begin(only, whole); })) return;
-  GateCall call = whole;
+inline void begin(Observer& each, const GateCall& call) {
+  call.part == Part::value ? each.op_begins(call) : each.gradient_begins(call);
+}
+inline void end(Observer& each, const GateCall& call) {
+  call.part == Part::value ? each.op_ends(call) : each.gradient_ends(call);
+}
+[[gnu::noinline]] void tell_all_begin(Context& context, GateCall call) {
   call.output_count = 0;
   tell(context, [&](Observer& each) { begin(each, call); });
 }
+[[gnu::noinline]] void tell_all_end(Context& context, const GateCall& call) {
+  tell(context, [&](Observer& each) { end(each, call); });
+}
+}  // namespace
+
+// A profile pays for each instruction of these two.
+void tell_begin(Context& context, const GateCall& call) {
+  Observer* const only = only_looker(context);
+  if (!only || only->ended_elsewhere()) return tell_all_begin(context, call);
+  begin(*only, call);
+}
 void tell_end(Context& context, const GateCall& call) {
-  tell(context, [&](Observer& each) {
-    call.part == Part::value ? each.op_ends(call) : each.gradient_ends(call);
-  });
+  Observer* const only = only_looker(context);
+  if (!only || only->ended_elsewhere()) return tell_all_end(context, call);
+  end(*only, call);
 }
 void tell_kernel(Context& context, const DeviceCall& call, bool begins) {
   tell(context,

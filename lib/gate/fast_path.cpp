@@ -64,9 +64,9 @@ inline const void* stored_number(const Operand& number, DType dtype, double& mem
 }  // namespace
 
 namespace {
-/// What may watch a call: nothing, at most a tape, or any of tapes, marks, interceptors and
-/// observers.
-enum class Needed : std::uint8_t { by_none, by_tape, by_any };
+/// What may watch a call: nothing, at most a tape, a tape and observers, or any of tapes, marks,
+/// interceptors and observers.
+enum class Needed : std::uint8_t { by_none, by_tape, by_observers, by_any };
 
 /// An op of one input.
 template <Needed needed>
@@ -270,18 +270,19 @@ template <Needed needed>
 template <Needed needed>
 [[gnu::always_inline]] inline Tensor run_alike(Context& context, Op& op, const Operand& x,
                                                const Operand& y) {
-  constexpr bool recorded = needed == Needed::by_tape;
+  constexpr bool recorded = needed != Needed::by_none, told = needed == Needed::by_observers;
+  constexpr Needed at_most = told ? Needed::by_any : needed;
   Body* const bodies[] = {body_of(x), body_of(y)};
   Body *const a = bodies[0], *const b = bodies[1];
   if (!recorded && (!a || !b)) [[unlikely]]
     return run_with_number(context, op, x, y, a, b);
   if (!a || !b || a->dtype != b->dtype || !is_plain(*a) || !is_plain(*b) ||
       !(a->shape == b->shape) || (recorded && !op.gradient.differentiable)) [[unlikely]]
-    return run_any_pair<needed>(context, op, x, y);
+    return run_any_pair<at_most>(context, op, x, y);
   const Pass pass = fast_pass_of(op, a->dtype);
   const DType dtype = recorded ? a->dtype : op.result_dtype(a->dtype);
   if (!pass || (!recorded && (reusable(x, a, dtype) || reusable(y, b, dtype))))
-    return run_any_pair<needed>(context, op, x, y);
+    return run_any_pair<at_most>(context, op, x, y);
   const void* inputs[] = {a->data, b->data};
   if constexpr (!recorded) {
     Body* const out = allocate_like(context, dtype, *a);
@@ -293,18 +294,23 @@ template <Needed needed>
     const Origin origins[] = {origin_of(context, x, a), origin_of(context, y, b)};
     const std::uint64_t tapes = origins[0].tapes | origins[1].tapes;
     const unsigned needs = needs_of(op, origins, 2);
+    const Operand* const operands[] = {&x, &y};
+    CallOf<told> call(context, op, operands, bodies, 2);
     Body* out;
     if (!(needs & 1) && reusable(x, a, dtype))
-      out = taken_over(context, x);
+      call.begin(), out = taken_over(context, x);
     else if (!(needs & 2) && reusable(y, b, dtype))
-      out = taken_over(context, y);
-    else if (!(out = allocate_like(context, dtype, *a)))
+      call.begin(), out = taken_over(context, y);
+    else if ((out = allocate_like(context, dtype, *a)))
+      call.begin();
+    else
       return run(op, x, y);
     Tensor result = Access::adopt(out);
     run_pass(pass, out->elements, inputs, 2, dtype, 0, out->data, dtype);
+    call.end(&out, 1);
     if (tapes)
-      leave_record_alike<2>(context, op, context.site_of(x.caller()), bodies, origins, needs, out,
-                            tapes);
+      call.recorded(leave_record_alike<2>(context, op, context.site_of(x.caller()), bodies, origins,
+                                          needs, out, tapes));
     return result;
   }
 }
@@ -312,13 +318,18 @@ template <Needed needed>
                                            const Operand& y) {
   return run_alike<Needed::by_tape>(context, op, x, y);
 }
+[[gnu::noinline]] Tensor run_observed_pair(Context& context, Op& op, const Operand& x,
+                                           const Operand& y) {
+  return run_alike<Needed::by_observers>(context, op, x, y);
+}
 }  // namespace
 
 Tensor run_binary(Op& op, const Operand& x, const Operand& y) {
   Context& context = Context::here();
   if (const int flags = context.dispatch_flags())
-    return (flags == recording ? run_recorded_pair : run_any_pair<Needed::by_any>)(context, op, x,
-                                                                                   y);
+    return (flags == recording                ? run_recorded_pair
+            : flags == (recording | observed) ? run_observed_pair
+                                              : run_any_pair<Needed::by_any>)(context, op, x, y);
   return run_alike<Needed::by_none>(context, op, x, y);
 }
 }  // namespace reel
