@@ -164,7 +164,7 @@ class Playback {
   const Body* spread(const Body& body, const Shape& shape);
   const Body* in_order(const Body& body);
   /// Notifies observers that a kernel of the record's gradient has run.
-  [[gnu::cold]] void tell_gradient_end(const GateCall& call);
+  void tell_gradient_end(const GateCall& call);
   void play_fused(Record& record, Device device);
 
   Context& context_;

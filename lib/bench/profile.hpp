@@ -29,12 +29,12 @@ using AllSums = std::map<SpanKey, SpanSums>;
 struct SpanPlace {
   const SpanKey key;   // of no op: a backward pass
   SpanSums sums = {};  // atomic
-  // A call that is about as short as a reading of the clock is not timed if enough calls before it
-  // were that short, with inputs of so many elements. It takes the typical time.
+  // A short call is only counted, as one of `untimed`, if enough calls before it were short, had
+  // inputs of so many elements, and had no calls inside. It counts with the typical time.
   Ticks typical = 0;
-  std::int64_t elements = 0;
+  std::int64_t elements = 0, moved = 0;
   int brief = 0;    // timed calls, one after another, that were short
-  int untimed = 0;  // calls that come before the next timed one
+  int untimed = 0;  // that are left
 };
 /// One call of an op, of a gradient's kernel, or a backward pass.
 struct Span {
@@ -91,9 +91,9 @@ class Recorder final : public OwnedObserver {
   Recorder(ProfileSession& session, Context& context, int number);
 
   void op_begins(const GateCall& call) override { begins(call); }
-  void op_ends(const GateCall& call) override { pop(call); }
+  void op_ends(const GateCall& call) override { ends(call); }
   void gradient_begins(const GateCall& call) override { begins(call); }
-  void gradient_ends(const GateCall& call) override { pop(call); }
+  void gradient_ends(const GateCall& call) override { ends(call); }
   void backward_begins(const Body&) override;
   void backward_ends(bool finished) override;
   void kernel_begins(const DeviceCall& call) override;
@@ -106,18 +106,19 @@ class Recorder final : public OwnedObserver {
     Ticks begin, inside;
     SpanPlace* place;
     std::int64_t elements;  // of the inputs
-    bool timed;
   };
   static constexpr std::size_t most_open = 1024;
 
   void begins(const GateCall& call);
+  void begin_timed(SpanPlace& place, const GateCall& call, std::int64_t elements);
+  void ends(const GateCall& call) { counted_&& is_call(*counted_, call) ? count(call) : pop(call); }
   Open& push(SpanPlace& place);
   SpanPlace* place_of(const Op* op, Part part, Caller site);
-  SpanPlace* find_place(const SpanKey& key);
-  /// Never before the end of a call that was not timed.
-  Ticks read_clock();
+  SpanPlace* find_place(const Op* op, Part part, Caller site);
   /// Whether calls like this one need not be timed, because this one was short.
-  void learn(const Open& open, Ticks took);
+  void learn(const Open& open, Ticks took, std::int64_t moved);
+  void begin_counted();
+  void count(const GateCall& call);
   void pop(const GateCall& call);
   void pop_call(const GateCall& call, Ticks now, std::int64_t moved, std::int64_t made);
   /// An op ends before those that began after it: they are passes of a replay, which begin together
@@ -130,8 +131,8 @@ class Recorder final : public OwnedObserver {
   void count_live();
   void add(const Open& open, Ticks end, std::int64_t moved, std::int64_t made, std::size_t outer);
   bool make_room();
-  bool is_call(const Open& open, const GateCall& call) const {
-    return open.place->key.op == &call.op && open.place->key.part == call.part;
+  static bool is_call(const SpanPlace& place, const GateCall& call) {
+    return place.key.op == &call.op && place.key.part == call.part;
   }
 
   ProfileSession& session_;
@@ -139,9 +140,10 @@ class Recorder final : public OwnedObserver {
   const std::int64_t live_before_;
   const int number_;
   const std::unique_ptr<Open[]> open_{new Open[most_open]};
-  std::size_t depth_ = 0;  // of open_
-  Ticks now_ = 0;          // at least
-  Ticks last_end_ = 0;     // of a call that was timed; 0: none was since
+  std::size_t depth_ = 0;         // of open_
+  SpanPlace* counted_ = nullptr;  // of a call that is not timed and has not ended
+  Ticks last_end_ = 0;            // of a call; 0: others were not timed since
+  const Ticks clock_;             // what reading the clock takes
   // The passes that have not ended are open_[pass_] and the following ones. They began together
   // with open_[first_pass_], and each has so many ticks.
   std::size_t pass_ = 0, first_pass_ = 0;

@@ -76,9 +76,17 @@ template <class T>
 T load(const T& number) {
   return __atomic_load_n(&number, __ATOMIC_RELAXED);
 }
-/// About 0.4 us: a reading of the clock takes a twentieth of it.
-constexpr Ticks brief = 1000;
-constexpr int enough_brief = 4, untimed_calls = 15;
+constexpr Ticks brief = 1000;              // about 0.4 us; reading the clock takes 0.01 to 0.03
+constexpr std::int64_t most_moved = 8000;  // less than a large block has
+constexpr int enough_brief = 8, untimed_first = 15, untimed_later = 127;
+Ticks clock_ticks() {
+  Ticks least = 1000;
+  for (int i = 0; i < 20; ++i) {
+    const Ticks begin = ticks_now();
+    least = std::min(least, ticks_now() - begin);
+  }
+  return least;
+}
 constinit ProfileSession* sessions = nullptr;  // behind Lock::profiles
 }  // namespace
 
@@ -102,6 +110,7 @@ Recorder::Recorder(ProfileSession& session, Context& context, int number)
       context_(context),
       live_before_(context.live_bytes),
       number_(number),
+      clock_(clock_ticks()),
       count_above_(live_before_) {
   only_looks = only_times = true;
   log_->chunks.reserve(SpanLog::most_chunks);
@@ -118,13 +127,17 @@ inline SpanPlace* Recorder::place_of(const Op* op, Part part, Caller site) {
   const auto bits = reinterpret_cast<std::uintptr_t>(op) / 64 + 31 * site.line +
                     64 * static_cast<std::uintptr_t>(part);
   SpanPlace*& recent = recent_[bits % std::size(recent_)];
-  const SpanKey key{op, part, site.file, site.line};
-  if (!recent || recent->key != key) [[unlikely]]
-    recent = find_place(key);
-  return recent;
+  if (recent) [[likely]] {
+    const SpanKey& key = recent->key;
+    if (key.op == op && key.line == site.line && key.part == part && key.file == site.file)
+        [[likely]]
+      return recent;
+  }
+  return recent = find_place(op, part, site);
 }
 /// Null without memory.
-[[gnu::noinline]] SpanPlace* Recorder::find_place(const SpanKey& key) try {
+[[gnu::noinline]] SpanPlace* Recorder::find_place(const Op* op, Part part, Caller site) try {
+  const SpanKey key{op, part, site.file, site.line};
   SpanPlace*& place = places_[key];
   if (place) return place;
   const Locked held(Lock::profiles);
@@ -140,63 +153,97 @@ inline Recorder::Open& Recorder::push(SpanPlace& place) {
   // Ops that have thrown stay open.
   if (depth_ == most_open) [[unlikely]]
     depth_ = 0;
-  return open_[depth_++] = {0, 0, &place, 0, true};
+  return open_[depth_++] = {0, 0, &place, 0};
 }
-inline Ticks Recorder::read_clock() { return now_ = std::max(now_, ticks_now()); }
 
-/// A kernel that directly follows another one has the time between them: a clock takes about as
-/// long as a small kernel.
 void Recorder::begins(const GateCall& call) {
   SpanPlace* const place = place_of(&call.op, call.part, call.site);
   if (!place) [[unlikely]]
     return;
-  Open& open = push(*place);
-  for (int i = 0; i < call.input_count; ++i)
-    if (const Body* const input = call.inputs[i]) open.elements += input->elements;
-  if (place->untimed > 0 && place->elements == open.elements && !call.is_replayed()) {
-    --place->untimed;
-    open.timed = false;
-    open.begin = now_;
-  } else {
-    open.begin = call.follows && last_end_ ? last_end_ : read_clock();
-  }
+  std::int64_t elements = 0;
+  for (int i = 0, count = call.input_count; i < count; ++i)
+    if (const Body* const input = call.inputs[i]) elements += input->elements;
+  if (place->untimed <= 0 || place->elements != elements || call.is_replayed() || counted_)
+    return begin_timed(*place, call, elements);
+  --place->untimed;
+  counted_ = place;
 }
-void Recorder::learn(const Open& open, Ticks took) {
+/// A kernel that directly follows another one has the time between them: a clock takes about as
+/// long as a small kernel.
+[[gnu::noinline]] void Recorder::begin_timed(SpanPlace& place, const GateCall& call,
+                                             std::int64_t elements) {
+  if (counted_) begin_counted();
+  Open& open = push(place);
+  open.elements = elements;
+  open.begin = call.follows && last_end_ ? last_end_ : ticks_now();
+}
+/// The call that was not to be timed has calls inside, or has thrown.
+void Recorder::begin_counted() {
+  SpanPlace& place = *std::exchange(counted_, nullptr);
+  place.untimed = place.brief = 0;
+  if (!thrown_) push(place).begin = ticks_now();
+}
+void Recorder::learn(const Open& open, Ticks took, std::int64_t moved) {
   SpanPlace& place = *open.place;
-  if (took > brief || open.inside || place.elements != open.elements) {
+  const Ticks alone = took - std::min(took, clock_);
+  const bool is_brief = took <= brief && !open.inside && moved < most_moved;
+  const bool alike = place.elements == open.elements && place.moved == moved;
+  if (!alike && place.brief > 0) {  // one call of another size changes nothing
+    --place.brief;
+    return;
+  }
+  if (!is_brief || !alike) {
     place.elements = open.elements;
-    place.typical = took;
-    place.brief = took <= brief && !open.inside;
+    place.moved = moved;
+    place.typical = alone;
+    place.brief = is_brief;
+    place.untimed = 0;
     return;
   }
   // A call that was interrupted changes little.
-  const Ticks bound = std::min(took, 2 * place.typical);
-  place.typical = (3 * place.typical + bound) / 4;
-  if (++place.brief > enough_brief) place.untimed = untimed_calls;
+  place.typical = (3 * place.typical + std::min(alone, 2 * place.typical)) / 4;
+  place.brief = std::min(place.brief + 1, 2 * enough_brief);
+  if (place.brief > enough_brief)
+    place.untimed = place.brief < 2 * enough_brief ? untimed_first : untimed_later;
+}
+
+/// The end of a call that is not timed.
+void Recorder::count(const GateCall& call) {
+  SpanPlace& place = *std::exchange(counted_, nullptr);
+  const Body* const output = call.output_count > 0 ? call.outputs[0] : nullptr;
+  SpanSums& sums = place.sums;
+  add_to(sums.calls, std::int64_t{1});
+  add_to(sums.moved, place.moved);
+  add_to(sums.total, place.typical);
+  if (depth_) open_[depth_ - 1].inside += place.typical;
+  last_end_ = 0;
+  if (context_.live_bytes > count_above_) [[unlikely]]
+    count_live();
+  if (call.output_count > 1) return add_to(sums.made, bytes_of(call).made);
+  if (!output || output->owner || call.accumulates & 1) return;
+  for (int i = 0, inputs = call.input_count; i < inputs; ++i)
+    if (call.inputs[i] == output) return;  // in whose memory it is
+  add_to(sums.made, bytes_in(*output));
 }
 
 void Recorder::pop(const GateCall& call) {
-  const Open* const open = depth_ && !pass_ ? &open_[depth_ - 1] : nullptr;
-  const bool timed = !open || open->timed;
-  // A call that was not timed takes the typical time, or that of the calls in it.
-  const Ticks now = timed ? read_clock() : std::max(now_, open->begin + open->place->typical);
-  now_ = now;
+  const Ticks now = ticks_now();
   const Bytes bytes = bytes_of(call);
   if (bytes.large) [[unlikely]]
     name_blocks(call);
-  if (open && is_call(*open, call)) [[likely]] {
-    --depth_;
-    add(*open, now, bytes.moved, bytes.made, depth_);
-    if (timed) learn(*open, now - open->begin);
+  if (depth_ && !pass_ && is_call(*open_[depth_ - 1].place, call)) [[likely]] {
+    Open& open = open_[--depth_];
+    add(open, now, bytes.moved, bytes.made, depth_);
+    learn(open, now - open.begin, bytes.moved);
   } else {
     pop_call(call, now, bytes.moved, bytes.made);
   }
-  last_end_ = timed ? now : 0;
+  last_end_ = now;
 }
 /// A call that is not the last that has begun, or is a pass.
 void Recorder::pop_call(const GateCall& call, Ticks now, std::int64_t moved, std::int64_t made) {
   if (pass_) {
-    if (is_call(open_[pass_], call)) {
+    if (is_call(*open_[pass_].place, call)) {
       const Open& open = open_[pass_];
       add(open, open.begin + pass_ticks_, moved, made, first_pass_);
       if (++pass_ == depth_) drop_passes();
@@ -205,7 +252,7 @@ void Recorder::pop_call(const GateCall& call, Ticks now, std::int64_t moved, std
     drop_passes();
   }
   for (std::size_t i = depth_; i-- > 0;) {
-    if (!is_call(open_[i], call)) continue;
+    if (!is_call(*open_[i].place, call)) continue;
     if (i + 1 < depth_) return pop_inner(i, now, moved, made);
     add(open_[i], now, moved, made, i);
     --depth_;
@@ -226,11 +273,11 @@ void Recorder::pop_inner(std::size_t at, Ticks now, std::int64_t moved, std::int
 }
 
 void Recorder::backward_begins(const Body&) {
-  if (SpanPlace* const place = place_of(nullptr, Part::value, {}))
-    push(*place).begin = read_clock();
+  if (SpanPlace* const place = place_of(nullptr, Part::value, {})) push(*place).begin = ticks_now();
 }
 void Recorder::backward_ends(bool) {
-  const Ticks now = read_clock();
+  const Ticks now = ticks_now();
+  counted_ = nullptr;
   if (pass_) drop_passes();
   while (depth_ && open_[depth_ - 1].place->key.op) --depth_;
   if (!depth_) return;
@@ -248,7 +295,7 @@ inline void Recorder::add(const Open& open, Ticks end, std::int64_t moved, std::
   add_to(sums.moved, moved);
   add_to(sums.made, made);
   add_to(sums.total, took);
-  if (open.inside) add_to(sums.inside, open.inside);
+  if (open.inside) add_to(sums.inside, std::min(open.inside, took));
   if (context_.live_bytes > count_above_) [[unlikely]]
     count_live();
   if (last_->count == last_->size && !make_room()) [[unlikely]]

@@ -141,8 +141,8 @@ inline bool only_times(const Context& context) {
 
 // Each of these is to be called where Mode::observed is set.
 /// Notifies observers of the op, or of the gradient kernel if call.part says so.
-[[gnu::cold]] void tell_begin(Context& context, const GateCall& call);
-[[gnu::cold]] void tell_end(Context& context, const GateCall& call);
+void tell_begin(Context& context, const GateCall& call);
+void tell_end(Context& context, const GateCall& call);
 [[gnu::cold]] void tell_kernel(Context& context, const DeviceCall& call, bool begins);
 [[gnu::cold]] void tell_recorded(Context& context, const Record& record);
 [[gnu::cold]] void tell_played(Context& context, const Record& record, const Body* dy);

@@ -3,10 +3,9 @@
 
 namespace reel {
 void ObservedCall::tell_begin_and_reads() const {
-  if (!only_times(context_))
-    for (int i = 0; i < call_.input_count; ++i)
-      if (operands_[i]->kind() == Operand::Kind::variable)
-        tell_read(context_, operands_[i]->variable());
+  for (int i = 0; i < call_.input_count; ++i)
+    if (operands_[i]->kind() == Operand::Kind::variable)
+      tell_read(context_, operands_[i]->variable());
   reel::tell_begin(context_, call_);
 }
 }  // namespace reel

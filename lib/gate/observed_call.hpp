@@ -20,7 +20,7 @@ class ObservedCall {
         observed_(context.mode & observed) {}
   /// Call it before the kernel, when no other path can be taken any more.
   void begin() const {
-    if (observed_) tell_begin_and_reads();
+    if (observed_) only_times(context_) ? tell_begin(context_, call_) : tell_begin_and_reads();
   }
   void end(Body* const* outputs, int count) {
     if (!observed_) return;

@@ -220,6 +220,36 @@ TEST_CASE("A profile of very many calls counts them all", "[profile]") {
   CHECK(row(profile, "exp").moved_bytes == 1'200'000 * 8);
 }
 
+TEST_CASE("Short calls that are not timed are counted", "[profile]") {
+  const Tensor x = ones({16}), large = ones({1000}), at = tensor({1}), outside = tensor({16});
+  int taken = 0;
+  const Profile profile = reel::profile([&] {
+    for (int i = 0; i < 1000; ++i) {
+      Tensor y = x + 1;
+      y = std::move(y) * 2;
+      exp(i % 100 == 99 ? large : x);
+      split(x, 2);
+      try {
+        take(x, i % 3 ? at : outside), ++taken;
+      } catch (const IndexError&) {
+      }
+    }
+  });
+  CHECK(row(profile, "add").moved_bytes == 1000 * (64 + 64 + 4));
+  CHECK(row(profile, "add").result_bytes == 1000 * 64);
+  CHECK(row(profile, "multiply").calls == 1000);
+  CHECK(row(profile, "multiply").result_bytes == 0);
+  CHECK(row(profile, "exp").calls == 1000);
+  CHECK(row(profile, "exp").moved_bytes == 2 * (990 * 64 + 10 * 4000));
+  CHECK(row(profile, "exp").result_bytes == 990 * 64 + 10 * 4000);
+  CHECK(row(profile, "take").calls == taken);
+  for (const ProfileRow& one : profile.rows()) {
+    INFO(one.name);
+    CHECK(one.total_seconds > 0);
+    CHECK(one.self_seconds >= 0);
+  }
+}
+
 TEST_CASE("A profile knows the peak of memory", "[profile]") {
   const std::int64_t before = memory_statistics().live_bytes;
   const Profile profile = reel::profile([&] {
