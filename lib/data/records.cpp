@@ -102,38 +102,114 @@ class Wire {
 };
 constexpr std::uint64_t field(unsigned number, unsigned type) { return number << 3 | type; }
 
-void append_floats(std::vector<float>& floats, std::string_view bytes) {
-  const std::size_t before = floats.size();
-  floats.resize(before + bytes.size() / sizeof(float));
-  if (!bytes.empty()) std::memcpy(floats.data() + before, bytes.data(), bytes.size());
-}
+/// Fills a feature that may have been used before, in its memory.
+class Filler {
+ public:
+  explicit Filler(Feature& feature) : feature_(feature) {}
+  void clear() { bytes_ = floats_ = integers_ = 0; }
+  void add_bytes(std::string_view bytes) {
+    if (bytes_ == feature_.bytes.size())
+      feature_.bytes.emplace_back(bytes);
+    else
+      feature_.bytes[bytes_] = bytes;
+    ++bytes_;
+  }
+  void add_floats(std::string_view bytes) {
+    const std::size_t before = floats_;
+    floats_ += bytes.size() / sizeof(float);
+    if (floats_ > feature_.floats.size()) feature_.floats.resize(floats_);
+    if (!bytes.empty()) std::memcpy(feature_.floats.data() + before, bytes.data(), bytes.size());
+  }
+  void add_integer(std::uint64_t integer) {
+    if (integers_ == feature_.integers.size()) feature_.integers.emplace_back();
+    feature_.integers[integers_++] = static_cast<std::int64_t>(integer);
+  }
+  /// Drops what is left of another example.
+  void finish() {
+    const auto cut = [](auto& list, std::size_t count) {
+      if (list.size() != count) list.resize(count);
+    };
+    cut(feature_.bytes, bytes_);
+    cut(feature_.floats, floats_);
+    cut(feature_.integers, integers_);
+  }
+
+ private:
+  Feature& feature_;
+  std::size_t bytes_ = 0, floats_ = 0, integers_ = 0;
+};
 /// Reads a list of one of the three kinds. False for bytes that are no list.
-bool read_list(std::uint64_t kind, std::string_view bytes, Feature& feature) {
+inline bool read_list(std::uint64_t kind, std::string_view bytes, Filler& filler) {
   Wire list(bytes);
   while (list.more()) {
     const std::uint64_t key = list.varint();
     if (kind == 1 && key == field(1, 2)) {
-      feature.bytes.emplace_back(list.bytes());
+      filler.add_bytes(list.bytes());
     } else if (kind == 2 && key == field(1, 2)) {
       const std::string_view packed = list.bytes();
       if (packed.size() % sizeof(float) != 0) return false;
-      append_floats(feature.floats, packed);
+      filler.add_floats(packed);
     } else if (kind == 2 && key == field(1, 5)) {
-      append_floats(feature.floats, list.fixed(sizeof(float)));
+      filler.add_floats(list.fixed(sizeof(float)));
     } else if (kind == 3 && key == field(1, 2)) {
       Wire packed(list.bytes());
-      while (packed.more()) feature.integers.push_back(static_cast<std::int64_t>(packed.varint()));
+      while (packed.more()) filler.add_integer(packed.varint());
       list.join(packed);
     } else if (kind == 3 && key == field(1, 0)) {
-      feature.integers.push_back(static_cast<std::int64_t>(list.varint()));
+      filler.add_integer(list.varint());
     } else {
       list.skip(key);
     }
   }
   return !list.failed();
 }
+/// read_feature() for what serializers write: the name, then one list, packed or of one text. False
+/// for anything else.
+bool read_usual_feature(std::string_view bytes, Feature& feature) {
+  const char* at = bytes.data();
+  const char* const end = at + bytes.size();
+  const auto number = [](char c) {
+    return static_cast<std::size_t>(static_cast<unsigned char>(c));
+  };
+  /// Passes a key and a length that reaches the end.
+  const auto pass = [&](std::uint64_t key) {
+    if (end - at < 2 || number(*at) != key) return false;
+    std::size_t length = number(at[1]);
+    at += 2;
+    if (length > 127) {
+      if (at == end || number(*at) > 127) return false;
+      length = (length & 127) | number(*at++) << 7;
+    }
+    return length == static_cast<std::size_t>(end - at);
+  };
+  if (end - at < 2 || number(*at) != field(1, 2)) return false;
+  const std::size_t length = number(at[1]);
+  if (length > 127 || length + 2 > bytes.size()) return false;
+  const std::string_view name(at + 2, length);
+  at += 2 + length;
+  if (!pass(field(2, 2)) || at == end) return false;
+  const std::size_t kind = number(*at);
+  if (!pass(kind) || !pass(field(1, 2))) return false;
+  const std::string_view list(at, static_cast<std::size_t>(end - at));
+  Filler filler(feature);
+  if (kind == field(1, 2)) {
+    filler.add_bytes(list);
+  } else if (kind == field(2, 2) && list.size() % sizeof(float) == 0) {
+    filler.add_floats(list);
+  } else if (kind == field(3, 2)) {
+    Wire packed(list);
+    while (packed.more()) filler.add_integer(packed.varint());
+    if (packed.failed()) return false;
+  } else {
+    return false;
+  }
+  if (feature.name != name) feature.name = name;
+  filler.finish();
+  return true;
+}
 /// Reads an entry of the map into `feature`, which may have been used before.
 bool read_feature(std::string_view bytes, Feature& feature) {
+  if (read_usual_feature(bytes, feature)) return true;
   std::string_view name, value;
   Wire entry(bytes);
   while (entry.more()) {
@@ -145,10 +221,8 @@ bool read_feature(std::string_view bytes, Feature& feature) {
     else
       entry.skip(key);
   }
-  feature.name = name;
-  feature.bytes.clear();
-  feature.floats.clear();
-  feature.integers.clear();
+  if (feature.name != name) feature.name = name;
+  Filler filler(feature);
   std::uint64_t last = 0;  // the kind: of a oneof, the last one counts
   Wire parts(value);
   while (parts.more()) {
@@ -157,14 +231,11 @@ bool read_feature(std::string_view bytes, Feature& feature) {
       parts.skip(key);
       continue;
     }
-    if (last != 0 && kind != last) {
-      feature.bytes.clear();
-      feature.floats.clear();
-      feature.integers.clear();
-    }
+    if (last != 0 && kind != last) filler.clear();
     last = kind;
-    if (!read_list(kind, parts.bytes(), feature)) return false;
+    if (!read_list(kind, parts.bytes(), filler)) return false;
   }
+  filler.finish();
   return !entry.failed() && !parts.failed();
 }
 bool read_example(std::string_view record, Example& example) {

@@ -289,6 +289,40 @@ TEST_CASE("an Example is written as it is read") {
                        "features with elements of one kind, got several in 'x'");
 }
 
+TEST_CASE("a feature means the same in each layout") {
+  const auto varint = [](std::size_t n) {
+    std::string text;
+    for (; n > 127; n >>= 7) text += static_cast<char>((n & 127) | 128);
+    return text + static_cast<char>(n);
+  };
+  const auto part = [&](int number, std::string_view bytes) {
+    return static_cast<char>(number << 3 | 2) + varint(bytes.size()) + std::string(bytes);
+  };
+  data::Example usual, other;  // used again and again
+  for (const std::size_t size : {0, 4, 120, 124, 128, 256, 16376, 16380, 16384, 40000})
+    for (const int kind : {1, 2, 3})
+      for (const std::size_t name : {0, 1, 127, 128}) {
+        INFO(size << " bytes, kind " << kind << ", name of " << name);
+        const std::string list(size, 'a'), title = part(1, std::string(name, 'n'));
+        const std::string value = part(2, part(kind, part(1, list)));
+        data::parse_example(part(1, part(1, title + value)), usual);
+        // The value comes first, with an empty list before it.
+        const std::string late = part(2, part(kind, "") + part(kind, part(1, list)));
+        data::parse_example(part(1, part(1, late + title)), other);
+        REQUIRE(usual.features.size() == 1);
+        REQUIRE(other.features.size() == 1);
+        const data::Feature &a = usual.features[0], &b = other.features[0];
+        CHECK(a.name == std::string(name, 'n'));
+        CHECK(b.name == a.name);
+        CHECK(a.bytes.size() == (kind == 1 ? 1 : 0));
+        CHECK(a.floats.size() == (kind == 2 ? size / 4 : 0));
+        CHECK(a.integers.size() == (kind == 3 ? size : 0));
+        CHECK(a.bytes == b.bytes);
+        CHECK(a.floats == b.floats);
+        CHECK(a.integers == b.integers);
+      }
+}
+
 TEST_CASE("bytes that are no Example are refused") {
   check_refused<IoError>([] { data::parse_example("hello"); }, "a message tf.train.Example");
   check_refused<IoError>([] { data::parse_example("\x0a\x05"); }, "got '\\x0a\\x05' of 2 bytes");
