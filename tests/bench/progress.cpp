@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <regex>
 #include <string>
+#include <utility>
 
 #include "support/catch.hpp"
 
@@ -22,10 +23,14 @@ struct Ends {
     ::close(read);
     ::close(write);
   }
-  std::string text() const {
-    std::string all(65536, '\0');
-    const ssize_t size = ::read(read, all.data(), all.size());
-    return all.substr(0, size > 0 ? static_cast<std::size_t>(size) : 0);
+  /// All that was written. A terminal gives it in parts. Nothing can be written any more.
+  std::string text() {
+    ::close(std::exchange(write, -1));
+    std::string all;
+    char part[4096];
+    for (ssize_t size = 0; (size = ::read(read, part, sizeof part)) > 0;)
+      all.append(part, static_cast<std::size_t>(size));
+    return all;
   }
 };
 struct Pipe : Ends {
@@ -53,7 +58,7 @@ bench::ProgressOptions often(const Ends& ends) {
 }  // namespace
 
 TEST_CASE("Progress writes plain lines where there is no terminal", "[progress]") {
-  const Pipe pipe;
+  Pipe pipe;
   {
     bench::Progress progress("trees", 20, often(pipe));
     progress.show(5, "loss 0.5");
@@ -66,7 +71,7 @@ TEST_CASE("Progress writes plain lines where there is no terminal", "[progress]"
 }
 
 TEST_CASE("Progress without a total shows the time so far", "[progress]") {
-  const Pipe pipe;
+  Pipe pipe;
   bench::Progress progress("words", 0, often(pipe));
   progress.show(0);
   progress.show(7, "a");
@@ -75,14 +80,14 @@ TEST_CASE("Progress without a total shows the time so far", "[progress]") {
 }
 
 TEST_CASE("Progress waits between lines, but shows the end once", "[progress]") {
-  const Pipe pipe;
+  Pipe pipe;
   bench::Progress progress("steps", 3, {.descriptor = pipe.write, .pause_seconds = 1e6});
   for (const int done : {1, 2, 3, 3}) progress.show(done);
   CHECK(std::regex_match(pipe.text(), std::regex("3 / 3 steps  [0-9.]+ steps/s  0:00 left\n")));
 }
 
 TEST_CASE("Progress in a file has no control characters", "[progress]") {
-  const Pipe pipe;
+  Pipe pipe;
   bench::Progress progress("a\tb", 0, often(pipe));
   progress.show(1, "\033[1mloss\r\n\x7f\xc2\x9b\xc3\xa9");
   const std::string text = pipe.text();
@@ -91,7 +96,7 @@ TEST_CASE("Progress in a file has no control characters", "[progress]") {
 }
 
 TEST_CASE("Progress rewrites one line of a terminal, as wide as the terminal", "[progress]") {
-  const Terminal terminal(24);
+  Terminal terminal(24);
   ::setenv("TERM", "xterm", 1);
   {
     bench::Progress progress("steps", 1000, often(terminal));
