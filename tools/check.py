@@ -268,7 +268,7 @@ def consumers():
         for kind in ("shared", "static"):
             command(f"consumer by {way}, {kind}", "tests/consumers/consume.sh", prefix, way, kind)
     for example in ("01_eager", "02_tape", "03_rnn", "05_trace", "06_devices", "07_interop", "08_own_op", "09_errors",
-                    "13_batched", "14_graph"):
+                    "11_data", "13_batched", "14_graph"):
         command(f"example {example}", "tests/consumers/example.sh", prefix,
                 f"{os.environ['REEL_SHARED']}/examples/{example}.cpp")
     command("consumer of other arrays", "tests/consumers/example.sh", prefix, "tests/consumers/arrays.cpp")
@@ -432,6 +432,23 @@ def fetch_libtorch():
             return None
         (folder / ".complete").touch()
     return folder / "torch"
+
+
+@check("weekly")
+def wheels():
+    """Files, tables and pages beside TensorFlow, TensorBoard, pyarrow and others, whose wheels pip downloads."""
+    python = ROOT / "build/wheels/bin/python3"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", ROOT / "build/wheels"])
+    if subprocess.run([python, "-m", "pip", "install", "--quiet", *WHEELS]).returncode:
+        add("files beside other programs: pip cannot install their wheels", 0, 0, 1)
+    elif whole("tests/test_bench", "tests/test_data", "tests/test_io", "tests/libexchange.so"):
+        for script in ("data/peers", "io/summary_writer", "bench/profile"):
+            command(f"wheels: {script}", python, f"tests/{script}.py", ROOT / "build/check", shown=True)
+
+
+WHEELS = ("tensorflow-cpu==2.21.*", "tensorboard==2.21.*", "setuptools<82", "numpy", "pillow", "soundfile", "pyarrow",
+          "gensim", "conllu", "playwright", "viztracer")
 
 
 @check("weekly")
