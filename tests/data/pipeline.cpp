@@ -185,7 +185,7 @@ TEST_CASE("a pipeline stops and resumes at each step", "[cpu][data][threads]") {
   SECTION("a stream's buffer") {
     check_every_stop<Tensor>(
         [](int threads) {
-          return stream_of(211)
+          return stream_of(399)
               .shuffle({.seed = 2, .buffer = 16})
               .map([](std::int64_t i) { return 3 * i; }, {.threads = threads})
               .batch(2);

@@ -79,7 +79,7 @@ TEST_CASE("10,000 words have their ids") {
   CHECK(words.find("10000") == -1);
 }
 
-TEST_CASE("a vocabulary is saved and loaded with a model") {
+TEST_CASE("a vocabulary is saved and loaded with a model", "[threads]") {
   struct Tagger {
     data::Vocabulary words, tags;
     nn::Linear layer{2, 3};
@@ -99,10 +99,12 @@ TEST_CASE("a vocabulary is saved and loaded with a model") {
   io::save(path, loaded);  // without a use since it was loaded
   Tagger again;
   io::load(path, again);
+  std::int64_t ids[4] = {};  // the first use is on several threads
   std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i)
-    threads.emplace_back([&again] { CHECK(again.words.find("a b") == 1); });
+  for (std::int64_t& id : ids)
+    threads.emplace_back([&again, &id] { id = again.words.find("a b"); });
   for (std::thread& each : threads) each.join();
+  for (const std::int64_t id : ids) CHECK(id == 1);
   io::Checkpoints checkpoints(folder.file("run"));
   checkpoints.save(3, saved);
   Tagger resumed;
