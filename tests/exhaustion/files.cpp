@@ -19,10 +19,13 @@ struct Files : Program {
   nn::Linear layer{2, 1}, other{2, 1}, wide{2, 2};
   optim::Adam adam{parameters(layer)}, second{parameters(other)};
   std::string text = "a text of some length, for the heap", read_text;
+  ProjectorOptions shown;
   explicit Files(unsigned variant) {
     const GeneratorScope scope(Generator(variant + 11));
     x = random::uniform({2 + 3 * (variant % 5), 7});
     tensors = {{"x", x}, {"y", transpose(x)}};
+    const std::vector<std::string> texts(static_cast<std::size_t>(x.shape(0)), text);
+    shown = {texts, {{text, texts}}, ones({x.shape(0), 2, 3})};
     write_file(broken, "\x93NUMPY\1\0\5\0{'a':");
   }
   void run(Results& results) override {
@@ -57,6 +60,7 @@ struct Files : Program {
     board.audio(tag, x, {}, 0);
     board.pr_curve(tag, x > 0, clip(x, 0, 1), 0);
     board.embedding(tag, x);
+    board.embedding(tag, x, shown);
     board.hparams({{tag, 1}, {"b", "a text of some length, for the heap"}}, {tag});
     results.add(static_cast<double>(board.lost()));
   }
