@@ -35,6 +35,9 @@ struct Files : Program {
     for (const auto& [name, read] : io::load_safetensors(path)) results.add(read);
     save_and_load(results);
     write_events(results);
+    const Profile profile = reel::profile([&] { exp(x); });  // may miss calls, for want of memory
+    profile.to_text();
+    profile.write_chrome_trace(path);
     for (const bool compress : {false, true}) {
       io::save_npz(path, tensors, {.compress = compress});
       for (const auto& [name, read] : io::load_npz(path)) results.add(read);
