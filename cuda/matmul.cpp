@@ -80,10 +80,13 @@ struct Request {
   Descriptor a_layout, b_layout, c_layout, d_layout;
   bool bias;
 
-  /// Whether the product can be tried again without a bias. cuBLASLt may refuse a bias by any
-  /// error.
-  bool may_fail(cublasStatus_t status) const {
-    return status != CUBLAS_STATUS_SUCCESS && bias && cudaPeekAtLastError() == cudaSuccess;
+  /// Whether cuBLASLt does not take the product in this form. It may refuse a bias by any error.
+  bool is_refused_by(cublasStatus_t status) const {
+    const bool refused = status == CUBLAS_STATUS_NOT_SUPPORTED ||
+                         status == CUBLAS_STATUS_INVALID_VALUE ||
+                         status == CUBLAS_STATUS_ARCH_MISMATCH;
+    return status != CUBLAS_STATUS_SUCCESS && (bias || refused) &&
+           cudaPeekAtLastError() == cudaSuccess;
   }
 };
 
@@ -100,7 +103,7 @@ void check(const Queue& queue, cublasStatus_t status) {
 }
 
 struct Choice {
-  bool exists = false;  // whether cuBLASLt has an algorithm
+  cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;  // success: cuBLASLt has an algorithm
   cublasLtMatmulAlgo_t algorithm = {};
   std::size_t workspace = 0;
 };
@@ -122,10 +125,10 @@ Choice choose(const Queue& queue, cublasLtHandle_t handle, Request& request) {
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
       handle, &request.operation, request.a_layout.get(), request.b_layout.get(),
       request.c_layout.get(), request.d_layout.get(), &preference, 1, &best, &found);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED || request.may_fail(status)) return {};
+  if (request.is_refused_by(status)) return {status};
   check(queue, status);
   if (!found || best.state != CUBLAS_STATUS_SUCCESS) return {};
-  return {true, best.algo, best.workspaceSize};
+  return {status, best.algo, best.workspaceSize};
 }
 
 /// Everything that the choice of an algorithm depends on.
@@ -215,7 +218,9 @@ void Products::start_from_z(const Product& p) const {
 
 /// Copies an operand that cuBLASLt does not take as it is, or may not take: a batch in reverse.
 void Products::fit(const Product& p, Matrix& x, std::int64_t rows, std::int64_t columns) const {
-  if (Layout(x, rows, columns).fits && x.batch >= 0) return;
+  if (!Layout(x, rows, columns).fits || x.batch < 0) copy(p, x, rows, columns);
+}
+void Products::copy(const Product& p, Matrix& x, std::int64_t rows, std::int64_t columns) const {
   const std::int64_t batches = x.batch ? p.batches : 1, n = batches * rows * columns;
   Places<1> places;
   add_axis(places, batches, x.batch);
@@ -259,8 +264,31 @@ bool Products::multiply(Product p) {
   return with_relu;
 }
 
-/// Computes a product. cuBLASLt accepts the layouts of all operands. It may have no algorithm that
-/// adds a bias, for example for a single row or column. Then the product is added to copies of it.
+/// Computes a product that cuBLASLt refuses. It may have no algorithm that adds a bias, for example
+/// for a single row or column. Then the product is added to copies of it. It may have none for the
+/// addresses and steps of operands. Then all of them are copied, aligned and without gaps.
+bool Products::run_otherwise(const Product& p, bool bias) {
+  if (bias) {
+    start_from_z(p);
+    return run(p.added_to_c(), false);
+  }
+  Product copies = p;
+  copies.copied = true;
+  copy(p, copies.x, p.rows, p.depth);
+  copy(p, copies.y, p.depth, p.columns);
+  const auto bytes = static_cast<std::size_t>(p.bytes(p.batches * p.rows * p.columns));
+  copies.c = queue_.scratch(bytes);
+  if (p.z.data && p.z.data != p.c) start_from_z(copies);
+  const auto move = [&](void* to, const void* from) {
+    queue_.check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, queue_.stream));
+  };
+  if (p.z.data == p.c) move(copies.c, p.c);
+  run(p.z.data ? copies.added_to_c() : copies, false);
+  move(p.c, copies.c);
+  return false;
+}
+
+/// Computes a product. cuBLASLt accepts the layouts of all operands, but it may refuse the product.
 bool Products::run(const Product& p, bool bias) {
   const cudaDataType_t type = data_type(p.dtype);
   const bool single = type == CUDA_R_32F, adds = p.z.data && !bias;
@@ -306,14 +334,11 @@ bool Products::run(const Product& p, bool bias) {
                    y.leading, z.leading, p.batches, p.x.batch, p.y.batch};
   const cublasLtHandle_t handle = Shared::the().handle(queue_, device);
   const Choice choice = Shared::the().find(key, [&] { return choose(queue_, handle, request); });
-  const auto run_without_bias = [&] {
-    start_from_z(p);
-    return run(p.added_to_c(), false);
+  const auto otherwise = [&](cublasStatus_t status) {
+    if (p.copied) check(queue_, status);
+    return run_otherwise(p, bias);
   };
-  if (!choice.exists) {
-    if (!bias) check(queue_, CUBLAS_STATUS_NOT_SUPPORTED);
-    return run_without_bias();
-  }
+  if (choice.status != CUBLAS_STATUS_SUCCESS) return otherwise(choice.status);
   if (choice.workspace > workspace_bytes_) {
     workspace_ = queue_.scratch(choice.workspace);
     workspace_bytes_ = choice.workspace;
@@ -327,9 +352,9 @@ bool Products::run(const Product& p, bool bias) {
       handle, &request.operation, factor(0), request.a, request.a_layout.get(), request.b,
       request.b_layout.get(), factor(1), request.c, request.c_layout.get(), request.d,
       request.d_layout.get(), &choice.algorithm, workspace_, workspace_bytes_, queue_.stream);
-  if (request.may_fail(status)) {
-    Shared::the().remember(key, {});
-    return run_without_bias();
+  if (request.is_refused_by(status)) {
+    Shared::the().remember(key, {status});
+    return otherwise(status);
   }
   check(queue_, status);
   return bias && p.relu;

@@ -21,7 +21,8 @@ struct Product {
   void* c;
   Matrix z = {};  // without data, z is 0. For a batch, z has no data or is c
   std::int64_t batches = 1;
-  bool relu = false;  // cuBLASLt may apply it to z + x y
+  bool relu = false;    // cuBLASLt may apply it to z + x y
+  bool copied = false;  // all operands are copies, which are aligned and have no gaps
 
   /// The size of n elements in bytes.
   std::int64_t bytes(std::int64_t elements) const { return elements * size_of(dtype); }
@@ -47,7 +48,9 @@ class Products {
  private:
   void start_from_z(const Product& p) const;
   void fit(const Product& p, Matrix& x, std::int64_t rows, std::int64_t columns) const;
+  void copy(const Product& p, Matrix& x, std::int64_t rows, std::int64_t columns) const;
   bool run(const Product& p, bool bias);
+  bool run_otherwise(const Product& p, bool bias);
 
   const Queue& queue_;
   void* workspace_ = nullptr;  // of this size

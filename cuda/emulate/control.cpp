@@ -50,6 +50,10 @@ void refuse_epilogues(bool refused) {
   Entry entry;
   state().refuses_epilogues = refused;
 }
+void refuse_gaps(bool refused) {
+  Entry entry;
+  state().refuses_gaps = refused;
+}
 void set_old_device(int device) {
   Entry entry;
   state().old_device = device;

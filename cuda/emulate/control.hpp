@@ -22,6 +22,9 @@ void set_launch_memory(std::size_t bytes);
 void set_driver_version(int version);
 /// Whether cuBLASLt has no algorithm for a product with an epilogue. Initially it has one.
 void refuse_epilogues(bool refused);
+/// Whether cuBLASLt has no algorithm for matrices that have gaps between their columns or are not
+/// aligned to 16 bytes. Initially it has one.
+void refuse_gaps(bool refused);
 /// Whether devices have memory pools, which cudaMallocAsync() needs. Initially they have. Call it
 /// before the first call of the runtime.
 void set_memory_pools(bool exist);

@@ -144,7 +144,14 @@ std::uint32_t hash_of_layouts(const Product& p) {
   return hash;
 }
 
-bool is_refused(const Product& p) {
+/// Whether there is no algorithm for a product whose matrices have these alignments.
+bool is_refused(const Product& p, const std::array<std::uint32_t, 4>& alignment) {
+  const auto has_gaps = [](const Layout& x) {
+    return std::uint64_t(x.leading) != (x.order == CUBLASLT_ORDER_ROW ? x.columns : x.rows);
+  };
+  if (state().refuses_gaps && (*std::min_element(alignment.begin(), alignment.end()) < 16 ||
+                               has_gaps(p.a) || has_gaps(p.b) || has_gaps(p.c)))
+    return true;
   return p.operation.epilogue != CUBLASLT_EPILOGUE_DEFAULT && state().refuses_epilogues;
 }
 
@@ -290,7 +297,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "a descriptor was not initialised or is destroyed");
   if (const cublasStatus_t status = choose(p, limits, results[0])) return status;
   *found = 1;
-  if (!is_refused(p)) return CUBLAS_STATUS_SUCCESS;
+  if (!is_refused(p, limits.alignment)) return CUBLAS_STATUS_SUCCESS;
   // The ways in which the vendor may say that there is no algorithm. In the last one, the product
   // says it.
   constexpr cublasStatus_t said[] = {CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_NOT_SUPPORTED,
@@ -329,7 +336,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   if (const cublasStatus_t status = check_shapes(p)) return status;
   if (const cublasStatus_t status = read_algorithm(p, algorithm)) return status;
   if (const cublasStatus_t status = check_addresses(p)) return status;
-  if (is_refused(p)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (is_refused(p, p.algorithm.alignment)) return CUBLAS_STATUS_NOT_SUPPORTED;
   return queue(p, stream);
 }
 }

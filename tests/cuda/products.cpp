@@ -3,6 +3,8 @@
 #include <reel/reel.hpp>
 
 #include <cmath>
+#include <tuple>
+#include <vector>
 
 #include "cuda/emulated.hpp"
 #include "threads/process.hpp"
@@ -30,6 +32,48 @@ TEST_CASE("where cuBLASLt has no algorithm with a bias, the bias is copied first
   const Tensor x = random::normal({3, 29});
   for (int i = 0; i < 6; ++i) CHECK(allclose(traced(x), tanh(layer(x))));
   emulate::refuse_epilogues(false);
+}
+
+TEST_CASE("where cuBLASLt has no algorithm for operands as they are, it gets copies of them") {
+  emulate::refuse_gaps(true);
+  seed(9);
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    const Tensor wide = random::normal({3, 14, 15}, {.dtype = dtype}),
+                 tall = random::normal({15, 11}, {.dtype = dtype}),
+                 sums = random::normal({14, 11}, {.dtype = dtype});
+    const auto products = [&](Device device) {
+      const Tensor x = wide.to(device), y = tall.to(device), z = sums.to(device);
+      std::vector<Tensor> all;
+      const auto at = [](auto... ranges) { return std::tuple(ranges...); };
+      for (const auto& [rows, depth] :
+           {at(range(1, {}), range(1, 14)), at(range(0, 5), range(2, 9))}) {
+        const Tensor part = x(0, rows, depth), other = y(depth, range(1, {}));
+        all.push_back(matmul(part, other));
+        all.push_back(matmul(transpose(other), transpose(part)));
+        all.push_back(matmul_add(part, other, z(rows, range(1, {}))));
+        all.push_back(matmul_add(part, other, z(0, range(1, {}))));
+        all.push_back(dense(part, other, z(0, range(1, {})), Activation::relu));
+        all.push_back(matmul(x(reel::all, rows, depth), other));
+        all.push_back(matmul(x(reel::all, rows, depth),
+                             transpose(x(reel::all, range(3, {}), depth), {0, 2, 1})));
+        // Sums of gradients, which are added in place.
+        GradientTape tape;
+        tape.watch(part);
+        const Tensor twice = matmul(part, other) * 2 + matmul(part, other);
+        all.push_back(tape.gradient(sum(twice * twice), part));
+      }
+      return all;
+    };
+    const std::vector<Tensor> expected = products(cpu());
+    for (int time = 0; time < 3; ++time) {  // what was found is remembered
+      const std::vector<Tensor> got = products(cuda(0));
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        INFO("product " << i);
+        CHECK(allclose(got[i].to(cpu()), expected[i], {.rtol = 1e-4, .atol = 1e-5}));
+      }
+    }
+  }
+  emulate::refuse_gaps(false);
 }
 
 namespace {
