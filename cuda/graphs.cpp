@@ -2,6 +2,8 @@
 #include "cuda/graphs.hpp"
 
 #include <algorithm>
+#include <cstdio>
+#include <exception>
 
 #include "cuda/gpu.hpp"
 
@@ -46,17 +48,18 @@ Capture::~Capture() {
   if (open_ && cudaStreamEndCapture(stream, &graph) == cudaSuccess) cudaGraphDestroy(graph);
   if (open_) cudaGetLastError();
 }
-cudaGraphExec_t Capture::finish() {
+cudaError_t Capture::finish(cudaGraphExec_t& made) {
   capture_here = nullptr;
   open_ = false;
   cudaGraph_t graph = nullptr;
-  cudaGraphExec_t made = nullptr;
-  if (cudaStreamEndCapture(stream, &graph) == cudaSuccess) {
-    if (cudaGraphInstantiate(&made, graph, 0) != cudaSuccess) made = nullptr;
+  cudaError_t error = cudaStreamEndCapture(stream, &graph);
+  if (!error) {
+    error = cudaGraphInstantiate(&made, graph, 0);
+    if (error) made = nullptr;
     cudaGraphDestroy(graph);
   }
   cudaGetLastError();
-  return made;
+  return error;
 }
 
 namespace {
@@ -117,7 +120,8 @@ cudaError_t Graphs::order(const Entry& entry, const PlannedGraph& planned) {
 bool Graphs::launch(const PlannedGraph& planned, cudaError_t& error) {
   const std::lock_guard held(mutex_);
   Entry* const entry = find(planned);
-  if (entry && !entry->tried) capture(*entry, planned);
+  if (entry && !entry->graph && entry->tries < most_tries && entry->wait-- == 0)
+    capture(*entry, planned);
   if (!entry || !entry->graph) return false;
   error = order(*entry, planned);
   const cudaStream_t stream = gpu_.streams.mine().handle;
@@ -157,11 +161,30 @@ Graphs::Entry* Graphs::find(const PlannedGraph& planned) {
   return nullptr;
 }
 
-void Graphs::capture(Entry& entry, const PlannedGraph& planned) {
-  entry.tried = true;
-  if (!stream_ && cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) != cudaSuccess) return;
+cudaError_t Graphs::begin_capture() {
+  cudaError_t error = cudaSuccess;
+  if (!stream_) error = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
   // Relaxed: threads beside this one may call what a capture must not.
-  if (cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed) != cudaSuccess) return;
+  if (!error) error = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed);
+  if (error) cudaGetLastError();
+  return error;
+}
+/// Says so once for each traced function.
+void Graphs::report_failure(const PlannedGraph& planned, std::string_view why) {
+  if (std::find(reported_.begin(), reported_.end(), planned.plan) != reported_.end()) return;
+  reported_[reports_++ % reported_.size()] = planned.plan;
+  const Caller caller = host->site(planned.calls.front().site).caller;
+  const std::string_view line = why.substr(0, why.find('\n'));
+  std::fprintf(stderr, "reel: %s:%u: a traced function runs without a CUDA graph for now: %.*s\n",
+               caller.file ? caller.file : "?", caller.line, static_cast<int>(line.size()),
+               line.data());
+}
+
+void Graphs::capture(Entry& entry, const PlannedGraph& planned) {
+  ++entry.tries;
+  entry.wait = entry.tries * entry.tries * 10;
+  if (const cudaError_t error = begin_capture())
+    return report_failure(planned, cudaGetErrorString(error));
   Capture capture(gpu_, stream_);
   PlannedGraph from_start = planned;
   from_start.position = 0;
@@ -169,10 +192,12 @@ void Graphs::capture(Entry& entry, const PlannedGraph& planned) {
     host->execute_kernels(from_start);
     entry.blocks = blocks_of(planned.calls);
     capture.advance(entry.blocks);
-    entry.graph = capture.finish();
+    if (const cudaError_t error = capture.finish(entry.graph))
+      report_failure(planned, cudaGetErrorString(error));
     entry.draws = capture.draws_;
-  } catch (...) {
+  } catch (const std::exception& error) {
     // Nothing has run. The kernels run one by one then, and throw what is wrong.
+    report_failure(planned, error.what());
   }
   if (entry.graph)
     entry.holdings = std::move(capture.holdings);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Planned calls of traced functions as CUDA graphs: one launch for all kernels of a segment.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include "cuda/own_memory.hpp"
@@ -24,8 +26,8 @@ class Capture {
   ~Capture();
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
-  /// Ends it. Null where the calls cannot be in a graph.
-  cudaGraphExec_t finish();
+  /// Ends it. An error where the calls cannot be in a graph.
+  cudaError_t finish(cudaGraphExec_t& made);
   /// Of this thread; null where there is none.
   static Capture* current();
 
@@ -70,16 +72,20 @@ class Graphs {
     const Instruction* first;
     OwnVector<const std::byte*> addresses;
     cudaGraphExec_t graph = nullptr;  // from the second call with these addresses on
-    bool tried = false;               // to make the graph
+    unsigned tries = 0;               // to make the graph
+    unsigned wait = 0;                // so many replays until the next try
     Holdings holdings = {};
     Draws* draws = nullptr;    // on the device; null if the graph draws no random numbers
     std::uint64_t blocks = 0;  // that a launch draws
     Draws next = {0, ~std::uint64_t{0}};  // what the device has after the last launch
   };
   static constexpr std::size_t most_of_one = 4, most = 128;
+  static constexpr unsigned most_tries = 3;
   /// The entry of these calls at these addresses; null where it is a new one.
   Entry* find(const PlannedGraph& planned);
+  cudaError_t begin_capture();
   void capture(Entry& entry, const PlannedGraph& planned);
+  void report_failure(const PlannedGraph& planned, std::string_view why);
   void forget(OwnList<Entry>::iterator entry) noexcept;
   /// Frees graphs for which ends(entry) is true.
   template <class Ends>
@@ -93,8 +99,10 @@ class Graphs {
 
   Gpu& gpu_;
   std::mutex mutex_;
-  cudaStream_t stream_ = nullptr;  // for captures alone
-  OwnList<Entry> entries_;         // the last used one first
+  cudaStream_t stream_ = nullptr;                // for captures alone
+  OwnList<Entry> entries_;                       // the last used one first
+  std::array<std::uint64_t, 64> reported_ = {};  // the last plans of which a capture has failed
+  std::size_t reports_ = 0;
 };
 /// Whether a kernel of the CPU does a call: linalg.cpp.
 bool runs_on_host(const Instruction& call);

@@ -55,6 +55,7 @@ cudaError_t begin(cudaStream_t handle, cudaStreamCaptureMode mode) {
   capture.thread = std::this_thread::get_id();
   capture.number = ++state().streams_made;
   add_to(capture, stream);
+  ++state().counts.captures;
   return cudaSuccess;
 }
 
@@ -68,6 +69,10 @@ cudaError_t end(cudaStream_t handle, cudaGraph_t* graph) {
   if (capture->thread != std::this_thread::get_id() &&
       capture->mode != cudaStreamCaptureModeRelaxed)
     return cudaErrorStreamCaptureWrongThread;
+  if (state().failing_captures > 0) {
+    --state().failing_captures;
+    capture->invalid = true;
+  }
   cudaError_t error = cudaSuccess;
   if (capture->invalid)
     error = cudaErrorStreamCaptureInvalidated;

@@ -58,6 +58,10 @@ void set_old_device(int device) {
   Entry entry;
   state().old_device = device;
 }
+void fail_captures(int count) {
+  Entry entry;
+  state().failing_captures = count;
+}
 void break_device(int device) {
   Entry entry;
   note_error(device, cudaErrorIllegalAddress);

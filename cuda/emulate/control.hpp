@@ -33,6 +33,8 @@ void set_memory_pools(bool exist);
 void set_old_device(int device);
 /// Whether communicators of NCCL report an error of another rank. Initially they do not.
 void fail_collectives(bool fails);
+/// Lets the next captures fail at their end, so many of them.
+void fail_captures(int count);
 /// Sets the sticky error of a device, as a kernel with an illegal access does.
 void break_device(int device);
 /// Whether the device has a context. A call that needs a device makes one on the current device.
@@ -44,6 +46,7 @@ void after_next_wait(std::function<void()> function);
 struct Counts {
   std::uint64_t launches = 0;  // of kernels; one that is captured counts at its capture only
   std::uint64_t graph_launches = 0;
+  std::uint64_t captures = 0;
   std::uint64_t synchronizations = 0;  // calls that wait: streams, events, devices, cudaFree
   std::uint64_t allocations = 0;       // cudaMalloc, cudaMallocAsync, cudaMallocHost
   std::uint64_t copies = 0;

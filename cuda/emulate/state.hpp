@@ -68,7 +68,7 @@ struct State {
   std::map<const void*, std::size_t> dynamic_shared_limits;  // key: kernel
   Counts counts;
   std::map<const void*, Largest> largest_launches;
-  int device_count = 2, old_device = -1;
+  int device_count = 2, old_device = -1, failing_captures = 0;
   int driver_version = CUDART_VERSION;
   std::size_t device_memory = std::size_t(8) << 30, launch_memory = 0;
   std::uint64_t tasks = 0, streams_made = 0;

@@ -7,6 +7,7 @@
 #include <reel/reel.hpp>
 
 #include "cuda/emulated.hpp"
+#include "threads/process.hpp"
 
 namespace reel::tests {
 TEST_CASE("planned calls of a replay are one launch of a graph, with the numbers of eager calls") {
@@ -95,6 +96,46 @@ TEST_CASE("a traced step of training gives the eager numbers, and waits for noth
   };
   const std::vector<float> eager = losses(false), traced = losses(true);
   for (std::size_t i = 0; i < eager.size(); ++i) CHECK(traced[i] == Approx(eager[i]));
+}
+
+TEST_CASE("a capture that failed is tried again at later replays, three times at most") {
+  const DeviceScope scope(cuda(0));
+  const Tensor x = random::normal({40});
+  for (const int failing : {1, 2, 1000}) {
+    INFO(failing << " captures fail");
+    const auto traced = trace([](Tensor y) { return exp(y) * 2 + y; }, {.verify = 0});
+    emulate::fail_captures(failing);
+    emulate::reset_counts();
+    for (int i = 0; i < 300; ++i) {
+      traced(x);
+      if (i % 50 == 0) CHECK(allclose(traced(x), exp(x) * 2 + x));
+    }
+    const emulate::Counts counts = emulate::counts();
+    emulate::fail_captures(0);
+    CHECK((counts.graph_launches > 100) == (failing < 3));
+    CHECK(counts.captures >= 2);
+    CHECK(counts.captures <= 3 * 4);  // there are up to four places of the values
+  }
+}
+TEST_CASE("what a test with captures that fail prints", "[.][failing_captures]") {
+  const DeviceScope scope(cuda(0));
+  emulate::fail_captures(1000);
+  const Tensor x = ones({40});
+  const auto traced = trace([](Tensor y) { return exp(y) * 2 + y; }, {.verify = 0});
+  for (int i = 0; i < 200; ++i) traced(x);
+  CHECK(emulate::counts().captures > 1);
+  CHECK(emulate::counts().graph_launches == 0);
+}
+TEST_CASE("a capture that failed says so once, with the reason") {
+  const std::string printed = printed_under("[failing_captures]", "");
+  CHECK_THAT(printed, Catch::Contains("1 passed, 0 failed"));
+  const std::string line = "a traced function runs without a CUDA graph for now: ";
+  const std::size_t at = printed.find(line);
+  REQUIRE(at != std::string::npos);
+  CHECK(printed.substr(printed.rfind('\n', at) + 1).starts_with("reel: "));
+  CHECK(printed.find("graphs.cpp:") < at);
+  CHECK(printed.substr(at + line.size()).starts_with("an earlier error invalidated the capture\n"));
+  CHECK(printed.find(line, at + 1) == std::string::npos);
 }
 
 namespace {

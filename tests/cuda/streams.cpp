@@ -75,6 +75,37 @@ TEST_CASE("work of one thread does not wait for the work of another one") {
   CHECK(overlapped);
 }
 
+TEST_CASE("what a test of new streams prints", "[.][new_streams]") {
+  // All threads live to the end, so that each of the later ones has a new stream.
+  constexpr int threads = 16;
+  std::atomic<bool> ends = false;
+  std::vector<std::thread> all;
+  int wrong = 0;
+  for (int i = 0; i < threads; ++i) {
+    emulate::set_seed(static_cast<std::uint64_t>(i) + 1);
+    const double number = 0.25 + 0.5 * i;
+    Tensor x = ones({64}).to(cuda(0));
+    for (int j = 0; j < 20; ++j) x = x * 0.5f;
+    for (int j = 0; j < 3; ++j) x* number;  // copies the number to the device, for all threads
+    std::atomic<int> found = -1;
+    all.emplace_back([&ends, &found, number, i] {
+      // Memory of a size that nobody has used, which is not in the order of earlier uses.
+      found = has_only(ones({1000 * (i + 2)}).to(cuda(0)) * number, number);
+      while (!ends) std::this_thread::yield();
+    });
+    while (found < 0) std::this_thread::yield();
+    wrong += found == 0;
+  }
+  ends = true;
+  for (std::thread& each : all) each.join();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("the stream of a new thread comes after what other threads have queued") {
+  // Other tests of this process may have made all streams.
+  CHECK_THAT(printed_under("[new_streams]", ""), Catch::Contains("1 passed, 0 failed"));
+}
+
 TEST_CASE("threads pass tensors on, change them and release them in any order") {
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     emulate::set_seed(seed);
