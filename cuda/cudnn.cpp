@@ -214,11 +214,40 @@ bool Cudnn::open(Gpu& gpu) {
   if (!calls.succeeded()) cudaGetLastError();
   return calls.succeeded() && handles_[1];
 }
+/// A first call of the handle for captures, of a network of the same kind. What the handle makes at
+/// its first call would otherwise be made in a capture.
+void Cudnn::warm_up(Gpu& gpu, Rnn small) {
+  is_warm_ = true;
+  small.time = small.batch = small.in = small.hidden = 1;
+  Calls calls{gpu};
+  const RnnPlan plan = plan_of(calls, handles_[1], small);
+  constexpr std::size_t step = 256;
+  const auto with_gap = [](std::size_t bytes) { return bytes / step * step + step; };
+  const std::size_t bytes =
+      6 * step + with_gap(plan.weights) + with_gap(plan.workspace) + with_gap(plan.reserve);
+  std::byte* block = nullptr;
+  if (plan.descriptors && gpu.allocate(bytes, block, true) == cudaSuccess) {
+    const Descriptors& d = *plan.descriptors;
+    const cudaStream_t stream = gpu.streams.mine().handle;
+    const auto state = [&](std::size_t i) { return block + i * step; };
+    std::byte *const weights = state(6), *const workspace = weights + with_gap(plan.weights),
+                     *const reserve = workspace + with_gap(plan.workspace);
+    const std::int32_t* const ignored = nullptr;
+    if (cudaMemsetAsync(block, 0, bytes, stream) == cudaSuccess)
+      calls.then(cudnn().SetStream, handles_[1], stream)
+          .then(cudnn().RNNForward, handles_[1], d.rnn, CUDNN_FWD_MODE_TRAINING, ignored, d.x,
+                state(0), d.y, state(1), d.state, state(2), state(3), d.state, state(4), state(5),
+                plan.weights, weights, plan.workspace, workspace, plan.reserve, reserve);
+    gpu.release(block, bytes);
+  }
+  cudaGetLastError();
+}
 const RnnPlan* Cudnn::find(Gpu& gpu, const Rnn& rnn) {
   constexpr std::size_t most_plans = 4096;
   if (!is_on || !fits(rnn)) return nullptr;
   const std::lock_guard held(mutex_);
   if (!open(gpu)) return nullptr;
+  if (!is_warm_ && !Capture::current()) warm_up(gpu, rnn);
   auto found = plans_.find(rnn);
   if (found == plans_.end()) {
     if (plans_.size() == most_plans) return nullptr;

@@ -26,12 +26,13 @@ class Cudnn {
 
  private:
   bool open(Gpu& gpu);
+  void warm_up(Gpu& gpu, Rnn small);
   template <class F>
   void run(const Queue& queue, const Rnn& rnn, const RnnPlan& plan, std::span<const int> lengths,
            const F& f);
 
   std::mutex mutex_;  // a handle is for one thread at a time
-  bool tried_ = false;
+  bool tried_ = false, is_warm_ = false;
   // The second one is for captures: a handle has streams of its own, which a capture takes over.
   cudnnContext* handles_[2] = {};
   OwnMap<Rnn, RnnPlan> plans_;  // a plan without descriptors: cuDNN refused the network

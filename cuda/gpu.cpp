@@ -8,6 +8,7 @@
 #include <cstring>
 #include <string>
 
+#include "cuda/matmul.hpp"
 #include "lib/body/small_vector.hpp"
 
 namespace reel::gpu {
@@ -388,7 +389,11 @@ Gpu::Gpu(int number)
       processors(attribute(cudaDevAttrMultiProcessorCount, number)),
       memory(streams, attribute(cudaDevAttrMemoryPoolsSupported, number)),
       faults(streams),
-      graphs(*this) {}
+      graphs(*this) {
+  // What a capture would load or make at its first use.
+  check(load_draws(), "cuda");
+  Products::open(index);
+}
 
 cudaError_t Gpu::allocate(std::size_t bytes, std::byte*& block, bool reports) {
   Capture* const capture = Capture::current();

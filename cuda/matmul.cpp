@@ -141,17 +141,12 @@ class Shared {
     static Shared& it = *new_for_ever<Shared>();
     return it;
   }
-  cublasLtHandle_t handle(const Queue& queue, int device) {
-    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-    cublasLtHandle_t made = nullptr;
-    {
-      const std::lock_guard held(lock_);
-      cublasLtHandle_t& of_device = handles_[device];
-      if (!of_device) status = cublasLtCreate(&of_device);
-      made = of_device;
-    }
-    check(queue, status);
-    return made;
+  cublasStatus_t find_handle(int device, cublasLtHandle_t& handle) {
+    const std::lock_guard held(lock_);
+    cublasLtHandle_t& of_device = handles_[device];
+    const cublasStatus_t status = of_device ? CUBLAS_STATUS_SUCCESS : cublasLtCreate(&of_device);
+    handle = of_device;
+    return status;
   }
   /// The choice for a key. If it is not known, choose() makes it, without the lock.
   template <class F>
@@ -204,6 +199,10 @@ const char* Products::read_options() {
   return nullptr;
 }
 
+void Products::open(int device) {
+  cublasLtHandle_t handle = nullptr;
+  if (Shared::the().find_handle(device, handle) != CUBLAS_STATUS_SUCCESS) cudaGetLastError();
+}
 bool Products::use_tf32() { return uses_tf32; }
 
 /// Copies z to c.
@@ -332,7 +331,8 @@ bool Products::run(const Product& p, bool bias) {
     facts = facts * 2 + fact;
   const Key key = {facts,     p.rows,    p.columns, p.depth,   x.leading,
                    y.leading, z.leading, p.batches, p.x.batch, p.y.batch};
-  const cublasLtHandle_t handle = Shared::the().handle(queue_, device);
+  cublasLtHandle_t handle = nullptr;
+  check(queue_, Shared::the().find_handle(device, handle));
   const Choice choice = Shared::the().find(key, [&] { return choose(queue_, handle, request); });
   const auto otherwise = [&](cublasStatus_t status) {
     if (p.copied) check(queue_, status);

@@ -40,6 +40,8 @@ class Products {
   explicit Products(const Queue& queue) : queue_(queue) {}
   /// Whether ReLU was applied.
   bool multiply(Product p);
+  /// Makes the handle of the current device. If that fails, the first product tries again.
+  static void open(int device);
   /// Reads REEL_CUDA_TF32 and REEL_CUDA_FUSED_RELU. What is wrong with them, or null.
   static const char* read_options();
   /// Whether products of float32 may round their inputs to TF32: 10 bits after the first one.

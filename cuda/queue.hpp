@@ -44,6 +44,8 @@ struct Draws {
 /// Writes them to the memory of the device, and adds blocks to them there. In random.cu.
 cudaError_t set_draws(cudaStream_t stream, Draws* draws, Draws next);
 cudaError_t advance_draws(cudaStream_t stream, Draws* draws, std::uint64_t blocks);
+/// Loads the kernels of these two, which are first launched for a capture.
+cudaError_t load_draws();
 
 /// The stream of a device, during one call.
 struct Queue {

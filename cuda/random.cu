@@ -375,5 +375,12 @@ cudaError_t set_draws(cudaStream_t stream, Draws* draws, Draws next) {
 cudaError_t advance_draws(cudaStream_t stream, Draws* draws, std::uint64_t blocks) {
   return launch(add_blocks, dim3(1), dim3(1), 0, stream, draws, blocks);
 }
+cudaError_t load_draws() {
+  cudaFuncAttributes attributes;
+  const cudaError_t error =
+      cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(put_draws));
+  return error ? error
+               : cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(add_blocks));
+}
 extern const NamedKernel random_kernels[] = {{"random", random}, {nullptr, nullptr}};
 }  // namespace reel::gpu

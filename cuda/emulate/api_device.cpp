@@ -61,6 +61,7 @@ cudaError_t queue_kernel(const void* kernel, dim3 grid, dim3 block, std::size_t 
     const std::size_t used = current_device().memory.used() + state().launch_memory;
     if (state().launch_memory && used > state().device_memory) return cudaErrorMemoryAllocation;
     ++state().counts.launches;
+    note_use(kernel, *stream);
     Largest& largest = state().largest_launches[kernel];
     largest.blocks = std::max(largest.blocks, std::uint64_t(grid.x) * grid.y * grid.z);
     largest.threads = std::max(largest.threads, std::uint64_t(block.x) * block.y * block.z);
@@ -256,9 +257,10 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
   });
 }
 
-// Only the error is as on a GPU, and the limits that all kernels have here.
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
+// It loads the kernel. Only the error is as on a GPU, and the limits that all kernels have here.
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
   return call([=] {
+    state().used.insert({host_thread().device, kernel});
     *attributes = {};
     attributes->maxThreadsPerBlock = int(most_threads);
     return code_error(int(current_device().number));

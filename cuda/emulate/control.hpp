@@ -47,6 +47,9 @@ struct Counts {
   std::uint64_t launches = 0;  // of kernels; one that is captured counts at its capture only
   std::uint64_t graph_launches = 0;
   std::uint64_t captures = 0;
+  // First uses, on their device, of kernels and of handles of cuBLASLt and cuDNN within a capture.
+  // There the real ones may do what a capture forbids: they load code and take memory.
+  std::uint64_t first_uses_in_captures = 0;
   std::uint64_t synchronizations = 0;  // calls that wait: streams, events, devices, cudaFree
   std::uint64_t allocations = 0;       // cudaMalloc, cudaMallocAsync, cudaMallocHost
   std::uint64_t copies = 0;
@@ -55,6 +58,7 @@ struct Counts {
   std::uint64_t pageable_copies = 0;  // asynchronous ones for which CUDA may wait all the same
   std::uint64_t products = 0;         // cublasLtMatmul
   std::uint64_t recurrences = 0;      // cudnnRNNForward and the two backward calls
+  std::uint64_t handles = 0;          // of cuBLASLt
   // Of device memory, by kernels, in a build without a sanitizer.
   std::uint64_t read_bytes = 0, written_bytes = 0;
 };

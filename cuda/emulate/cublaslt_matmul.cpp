@@ -198,7 +198,7 @@ bool read_all(Product& p, cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t
          read(p.d, d);
 }
 
-cublasStatus_t queue(const Product& p, cudaStream_t handle) {
+cublasStatus_t queue(const Product& p, cublasLtHandle_t library, cudaStream_t handle) {
   const cudaStream_t stream = find_stream(handle);
   if (!stream) return refuse(CUBLAS_STATUS_INVALID_VALUE, "no such stream");
   const bool on_host = p.operation.pointer_mode == CUBLASLT_POINTER_MODE_HOST;
@@ -207,6 +207,7 @@ cublasStatus_t queue(const Product& p, cudaStream_t handle) {
   if (on_host && now.beta != 0 && !p.at_c)
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "beta is not 0 and C is null");
   ++state().counts.products;
+  note_use(library, *stream);
   const cudaError_t error = enqueue(stream, [=](Lane& lane, int) {
     Scale scale = now;
     if (!on_host) {
@@ -245,6 +246,7 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   if (const cublasStatus_t status = check_thread()) return status;
   *handle = new cublasLtContext{int(current_device().number)};
   handles().insert(*handle);
+  ++state().counts.handles;
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
@@ -337,6 +339,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   if (const cublasStatus_t status = read_algorithm(p, algorithm)) return status;
   if (const cublasStatus_t status = check_addresses(p)) return status;
   if (is_refused(p, p.algorithm.alignment)) return CUBLAS_STATUS_NOT_SUPPORTED;
-  return queue(p, stream);
+  return queue(p, handle, stream);
 }
 }

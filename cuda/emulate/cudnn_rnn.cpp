@@ -273,6 +273,7 @@ cudnnStatus_t queue(Call call, cudnnHandle_t handle, F compute) {
   const cudaStream_t stream = find_stream(handle->stream);
   if (!stream) return refuse(CUDNN_STATUS_BAD_PARAM, "the stream of the handle was destroyed");
   ++state().counts.recurrences;
+  note_use(handle, *stream);
   const cudaError_t error = enqueue(stream, [call = std::move(call), compute](Lane& lane, int) {
     touch(call, lane.identity);
     std::memset(call.workspace, 0xff, call.workspace_bytes);

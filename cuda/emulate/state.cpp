@@ -94,6 +94,11 @@ Device& current_device() {
   return *it.devices[std::size_t(host_thread().device)];
 }
 
+void note_use(const void* what, const CUstream_st& stream) {
+  const bool is_first = state().used.insert({stream.device, what}).second;
+  if (is_first && stream.capture) ++state().counts.first_uses_in_captures;
+}
+
 bool may_touch(int device, const Device& other) {
   const int number = int(other.number);
   return device == number || state().devices[std::size_t(device)]->peers.count(number) > 0;

@@ -68,6 +68,7 @@ struct State {
   std::map<const void*, std::size_t> dynamic_shared_limits;  // key: kernel
   Counts counts;
   std::map<const void*, Largest> largest_launches;
+  std::set<std::pair<int, const void*>> used;  // kernels and handles, by device
   int device_count = 2, old_device = -1, failing_captures = 0;
   int driver_version = CUDART_VERSION;
   std::size_t device_memory = std::size_t(8) << 30, launch_memory = 0;
@@ -108,6 +109,9 @@ HostThread& host_thread();
 /// Why no call can work: the driver is too old, or there is no device.
 cudaError_t availability();
 Device& current_device();
+
+/// Counts the first use of a kernel or a handle, if the stream is captured.
+void note_use(const void* what, const CUstream_st& stream);
 
 /// For faults.cpp. Whether this host thread runs device work now, and the device of this work.
 bool device_work_runs();

@@ -89,6 +89,7 @@ double difference(const Tensor& x, const Tensor& y) {
 /// The case with the largest difference from the CPU as text; empty if none differs.
 std::string differences(const std::function<bool(const Case&)>& by_cudnn) {
   std::string found;
+  everything(inputs_of(all_cases()[0]), cuda(0));  // the first call prepares cuDNN
   for (const Case& c : all_cases()) {
     const Inputs inputs = inputs_of(c);
     const std::vector<Tensor> expected = everything(inputs, cpu());

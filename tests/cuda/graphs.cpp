@@ -98,6 +98,34 @@ TEST_CASE("a traced step of training gives the eager numbers, and waits for noth
   for (std::size_t i = 0; i < eager.size(); ++i) CHECK(traced[i] == Approx(eager[i]));
 }
 
+TEST_CASE("what a test of first uses prints", "[.][first_uses]") {
+  const DeviceScope scope(cuda(0));
+  Tensor x = zeros({5, 4, 8});
+  CHECK(emulate::counts().handles == 1);  // of cuBLASLt, before the first product
+  const auto layer = std::make_shared<nn::Linear>(8, 6);
+  const auto recurrent = std::make_shared<nn::LSTM>(6, 6);
+  std::vector<Variable> weights = parameters(*layer);
+  for (const Variable& each : parameters(*recurrent)) weights.push_back(each);
+  const auto adam = std::make_shared<optim::Adam>(weights);
+  const auto step = trace(
+      [=](Tensor from) {
+        GradientTape tape;
+        const Tensor y = (*recurrent)((*layer)(from + random::normal(from.shape()))).outputs;
+        const Tensor loss = mean(square(y - sort(y, 0)));
+        adam->step(tape.gradient(loss, weights));
+        return loss;
+      },
+      {.verify = 0});
+  for (int i = 0; i < 12; ++i) step(x);
+  const emulate::Counts counts = emulate::counts();
+  CHECK(counts.graph_launches > 4);
+  if (with_cudnn) CHECK(counts.recurrences > 4);
+  CHECK(counts.first_uses_in_captures == 0);
+}
+TEST_CASE("a capture is not the first use of a kernel or a handle") {
+  CHECK_THAT(printed_under("[first_uses]", ""), Catch::Contains("1 passed, 0 failed"));
+}
+
 TEST_CASE("a capture that failed is tried again at later replays, three times at most") {
   const DeviceScope scope(cuda(0));
   const Tensor x = random::normal({40});
