@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The backend of CUDA devices, and the function that installs it into the library.
+#include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <mutex>
 
 #include "cuda/gpu.hpp"
@@ -69,6 +71,7 @@ class CudaBackend final : public Backend {
       : gpus_(static_cast<std::size_t>(count)), allowed_(gpus_.size() * gpus_.size()) {}
 
   int device_count() const override { return static_cast<int>(gpus_.size()); }
+  std::string missing() const override { return Cudnn::refused(); }
   std::byte* allocate(int index, std::size_t bytes) override {
     const Current current(index);
     std::byte* block = nullptr;
@@ -231,6 +234,22 @@ class CudaBackend final : public Backend {
   Pinned pinned_;
 };
 
+// Of cudaGetDriverEntryPointByVersion(). Kernel arguments of more than 4096 bytes (update.cu) came
+// with 12.1, in toolkit and driver. A driver works with later toolkits of its major version.
+static_assert(CUDART_VERSION >= 12050, "The CUDA backend needs the toolkit of CUDA 12.5 or later.");
+constexpr int least_driver = std::max(12010, CUDART_VERSION / 1000 * 1000);
+
+/// Null if the driver is new enough, else a text that is never freed.
+const char* old_driver(int version) {
+  static char text[160];
+  if (version >= least_driver) return nullptr;
+  std::snprintf(text, sizeof text,
+                "The NVIDIA driver supports CUDA %d.%d. The CUDA backend needs a driver that "
+                "supports CUDA %d.%d.",
+                version / 1000, version % 1000 / 10, least_driver / 1000, least_driver % 1000 / 10);
+  return text;
+}
+
 void add_kernels() {
   for (const NamedKernel* const* family = families; *family; ++family)
     for (const NamedKernel* each = *family; each->name; ++each) {
@@ -251,8 +270,10 @@ extern "C" __attribute__((visibility("default"))) const char* reel_install_cuda(
   if (const char* const wrong = Products::read_options()) return wrong;
   if (!Cudnn::read_options()) return "REEL_CUDNN is not 0, 1 or lengths.";
   int driver = 0, count = 0;
-  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0)
-    return "No NVIDIA driver is installed.";
+  if (cudaDriverGetVersion(&driver) == cudaSuccess) {
+    if (driver == 0) return "No NVIDIA driver is installed.";
+    if (const char* const old = old_driver(driver)) return old;
+  }
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess)
     return cudaGetErrorString(error);
   if (count == 0) return "CUDA found no device.";

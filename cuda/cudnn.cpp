@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cuda/cudnn.hpp"
 
+#include <atomic>
 #include <cstdlib>
 #include <limits>
 #include <string_view>
@@ -147,6 +148,9 @@ bool is_matrix(cudnnTensorDescriptor_t given, std::int64_t rows, std::int64_t co
          (rows == 1 || steps[1] == columns) && (columns == 1 || steps[2] == 1);
 }
 
+/// What the version of cuDNN has in another form than this plugin expects: gru, lstm.
+std::atomic<bool> unexpected[2] = {};
+
 /// Where the parameters are. False if cuDNN has them in another form than this plugin expects.
 bool find_places(Calls& calls, cudnnHandle_t handle, const Rnn& rnn, RnnPlan& plan) {
   cudnnTensorDescriptor_t matrix = nullptr, bias = nullptr;
@@ -160,16 +164,23 @@ bool find_places(Calls& calls, cudnnHandle_t handle, const Rnn& rnn, RnnPlan& pl
                reinterpret_cast<const void*>(block), i, matrix, &at, bias, &bias_at);
     if (!calls.succeeded()) break;
     const bool of_state = i >= rnn.gates(), has_bias = !of_state || !rnn.lstm;
-    expected = is_matrix(matrix, rnn.hidden, of_state ? rnn.hidden : rnn.in) &&
-               has_bias == (bias_at != nullptr) && (!has_bias || is_matrix(bias, rnn.hidden, 1));
+    const std::int64_t columns = of_state ? rnn.hidden : rnn.in;
     const auto place = [&](void* address) {
       return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address) - block);
     };
+    const auto is_inside = [&](void* address, std::int64_t elements) {
+      const std::int64_t end = place(address) + elements * size_of(rnn.dtype);
+      return place(address) >= 0 && end <= static_cast<std::int64_t>(plan.weights);
+    };
+    expected = is_matrix(matrix, rnn.hidden, columns) && is_inside(at, rnn.hidden * columns) &&
+               has_bias == (bias_at != nullptr) &&
+               (!has_bias || (is_matrix(bias, rnn.hidden, 1) && is_inside(bias_at, rnn.hidden)));
     plan.places.matrix[i] = place(at);
     plan.places.bias[i] = bias_at ? place(bias_at) : -1;
   }
   if (matrix) cudnn().DestroyTensorDescriptor(matrix);
   if (bias) cudnn().DestroyTensorDescriptor(bias);
+  if (!expected) unexpected[rnn.lstm] = true;
   return calls.succeeded() && expected;
 }
 
@@ -204,6 +215,15 @@ bool fits(const Rnn& rnn) {
 }
 }  // namespace
 
+std::string Cudnn::refused() {
+  std::string text;
+  for (const bool lstm : {false, true})
+    if (unexpected[lstm])
+      text += (text.empty() ? "" : " ") + ("cuDNN " + std::to_string(cudnn().GetVersion())) +
+              " does not compute " + (lstm ? "lstm" : "gru") +
+              ": it has the weights in an unexpected form.";
+  return text;
+}
 bool Cudnn::open(Gpu& gpu) {
   if (tried_) return handles_[1];
   Calls calls{gpu};
@@ -247,7 +267,6 @@ const RnnPlan* Cudnn::find(Gpu& gpu, const Rnn& rnn) {
   if (!is_on || !fits(rnn)) return nullptr;
   const std::lock_guard held(mutex_);
   if (!open(gpu)) return nullptr;
-  if (!is_warm_ && !Capture::current()) warm_up(gpu, rnn);
   auto found = plans_.find(rnn);
   if (found == plans_.end()) {
     if (plans_.size() == most_plans) return nullptr;
@@ -258,7 +277,9 @@ const RnnPlan* Cudnn::find(Gpu& gpu, const Rnn& rnn) {
     if (lacked_memory) return nullptr;  // another call may find it
     found = plans_.emplace(rnn, plan).first;
   }
-  return found->second.descriptors ? &found->second : nullptr;
+  if (!found->second.descriptors) return nullptr;
+  if (!is_warm_ && !Capture::current()) warm_up(gpu, rnn);
+  return &found->second;
 }
 
 /// Calls f(calls, plan, x, y, workspace). Scratch memory is taken before the lock, and errors are
@@ -318,6 +339,7 @@ void Cudnn::backward(const Queue& queue, const Rnn& rnn, const RnnPlan& plan,
 #else  // without the header of cuDNN
 
 namespace reel::gpu {
+std::string Cudnn::refused() { return {}; }
 const RnnPlan* Cudnn::find(Gpu&, const Rnn&) { return nullptr; }
 void Cudnn::forward(const Queue&, const Rnn&, const RnnPlan&, std::span<const int>,
                     const RnnForward&) {}

@@ -3,6 +3,7 @@
 // kernels of sequence.cu compute. These are the ops with Op::kept. Their last input is the lengths.
 #pragma once
 #include <mutex>
+#include <string>
 
 #include "cuda/own_memory.hpp"
 #include "cuda/sequence_cudnn.hpp"
@@ -16,6 +17,9 @@ class Cudnn {
  public:
   /// Reads REEL_CUDNN. False if it is not 0, 1 or lengths.
   static bool read_options();
+  /// A sentence for each kind of network that cuDNN does not compute, as it has the weights in
+  /// another form than this plugin expects.
+  static std::string refused();
   /// The plan for a network; null if there is no cuDNN, or if it does not take the network. A plan
   /// that exists stays. The current device is the one of this object.
   const RnnPlan* find(Gpu& gpu, const Rnn& rnn);

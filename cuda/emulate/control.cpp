@@ -54,6 +54,10 @@ void refuse_gaps(bool refused) {
   Entry entry;
   state().refuses_gaps = refused;
 }
+void reshape_weights(bool reshaped) {
+  Entry entry;
+  state().reshapes_weights = reshaped;
+}
 void set_old_device(int device) {
   Entry entry;
   state().old_device = device;

@@ -297,7 +297,9 @@ cudnnStatus_t cudnnGetRNNWeightParams(cudnnHandle_t handle, cudnnRNNDescriptor_t
   const Gate& gate = places.gates[std::size_t(id % gates)];
   const std::size_t bias_offset = is_input ? gate.input_bias : gate.recurrent_bias;
   const int rows = int(net->hidden), columns = int(is_input ? net->input : net->hidden);
-  set_packed(*matrix, net->type, {1, rows, columns});
+  set_packed(
+      *matrix, net->type,
+      state().reshapes_weights ? std::vector{rows, columns, 1} : std::vector{1, rows, columns});
   *matrix_at = offset(weights, is_input ? gate.input : gate.recurrent);
   set_packed(*bias, net->type, bias_offset ? std::vector{1, rows, 1} : std::vector<int>{});
   *bias_at = bias_offset ? offset(weights, bias_offset) : nullptr;

@@ -26,7 +26,9 @@ int cuda_device_count() {
 bool cuda_available() { return cuda_device_count() > 0; }
 std::string cuda_status() {
   if (const char* const reason = why_no_cuda()) return reason;
-  return "CUDA devices: " + std::to_string(cuda_device_count());
+  const std::string missing = backend_of(Device::Kind::cuda)->missing();
+  return "CUDA devices: " + std::to_string(cuda_device_count()) +
+         (missing.empty() ? "" : ". " + missing);
 }
 
 void check_device(Device device, std::string_view op, Caller caller) {

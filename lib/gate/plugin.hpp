@@ -19,7 +19,7 @@ struct PluginHost {
   /// A number that changes with the layout of shared types. Library and plugin must have the same
   /// one.
   static constexpr std::size_t layout =
-      sizeof(Op) * 1'000'003 + sizeof(Body) * 10'007 + sizeof(PlannedGraph) * 101 + 5;
+      sizeof(Op) * 1'000'003 + sizeof(Body) * 10'007 + sizeof(PlannedGraph) * 101 + 6;
   std::size_t size = sizeof(PluginHost);
   std::size_t layout_of_host = layout;
 

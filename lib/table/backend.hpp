@@ -55,6 +55,8 @@ class QueuePoint {
 class Backend : public DeviceMemory {
  public:
   virtual int device_count() const = 0;
+  /// What the backend cannot use on this machine, for a status: sentences, or empty.
+  virtual std::string missing() const { return {}; }
   /// Puts a kernel on the queue, which Op::on() of this kind of device has. Inputs may be strided,
   /// and those of a pointwise op of any shape that broadcasts to the output's.
   virtual void run(const DeviceCall& call) = 0;

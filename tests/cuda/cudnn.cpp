@@ -145,6 +145,24 @@ TEST_CASE("what a test with REEL_CUDNN=0 prints", "[.][no_cudnn]") {
   CHECK(differences([](const Case&) { return false; }) == "");
   CHECK(losses(true, false) == losses(false, false));
 }
+TEST_CASE("what a test with other weights of cuDNN prints", "[.][cudnn_weights]") {
+  emulate::reshape_weights(true);
+  CHECK(cuda_status() == "CUDA devices: 2");
+  const Inputs inputs = inputs_of({true, false, Lengths::none, DType::float64});
+  const std::vector<Tensor> expected = everything(inputs, cpu()), got = everything(inputs, cuda(0));
+  for (std::size_t i = 0; i < got.size(); ++i) CHECK(difference(expected[i], got[i]) <= 1e-13);
+  CHECK(emulate::counts().recurrences == 0);
+  const std::string status = cuda_status();
+  CHECK_THAT(status, Catch::StartsWith("CUDA devices: 2. cuDNN 9"));
+  CHECK_THAT(status,
+             Catch::EndsWith(" does not compute lstm: it has the weights in an unexpected form."));
+  everything(inputs_of({false, false, Lengths::none, DType::float64}), cuda(1));
+  CHECK_THAT(cuda_status(), Catch::Contains(" does not compute gru: ") &&
+                                Catch::Contains(" does not compute lstm: "));
+}
+TEST_CASE("cuda_status() says that cuDNN has the weights of a layer in an unexpected form") {
+  CHECK_THAT(printed_under("[cudnn_weights]", ""), Catch::Contains("1 passed, 0 failed"));
+}
 TEST_CASE("REEL_CUDNN chooses what computes lstm and gru") {
   CHECK_THAT(printed_by("[cudnn_lengths]", "lengths"), Catch::Contains("1 passed, 0 failed"));
   CHECK_THAT(printed_by("[no_cudnn]", "0"), Catch::Contains("1 passed, 0 failed"));

@@ -98,7 +98,9 @@ TEST_CASE("without a plugin that works, the reason is reported and the CPU works
            {"REEL_CUDA_MEMORY=-1", "REEL_CUDA_MEMORY is no number of bytes"},
            {"REEL_CUDA_TF32=yes", "REEL_CUDA_TF32 is neither 0 nor 1"},
            {"REEL_TEST_DEVICES=0", "no CUDA-capable device is detected"},
-           {"REEL_TEST_DRIVER=11080", "CUDA driver version is insufficient"},
+           {"REEL_TEST_DRIVER=11080",
+            "The NVIDIA driver supports CUDA 11.8. The CUDA backend needs a driver that supports "
+            "CUDA 1"},
            {"REEL_TEST_DRIVER=0", "No NVIDIA driver is installed."},
        }) {
     const std::string text = status(variables);

@@ -66,6 +66,7 @@ class Simulation:
         step = log.stem
         assert step not in self.ran, step
         assert seconds > 0, step
+        assert variables.get("REEL_CUDA_CACHE") != "0", f"{step} has no memory cache, which takes long"
         takes = self.seconds_of(step)
         if takes < 0:
             takes = max(0, seconds + takes)
