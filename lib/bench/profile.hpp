@@ -29,12 +29,12 @@ using AllSums = std::map<SpanKey, SpanSums>;
 struct SpanPlace {
   const SpanKey key;   // of no op: a backward pass
   SpanSums sums = {};  // atomic
-  // A short call is only counted, as one of `untimed`, if enough calls before it were short, had
-  // inputs of so many elements, and had no calls inside. It counts with the typical time.
+  // A short call is only counted, as one of `untimed`, if enough calls before it were short, read
+  // as many bytes, and had no calls inside. It counts with the typical time.
   Ticks typical = 0;
-  std::int64_t elements = 0, moved = 0;
-  int brief = 0;    // timed calls, one after another, that were short
-  int untimed = 0;  // that are left
+  std::int64_t read = 0, moved = 0;  // bytes
+  int brief = 0;                     // timed calls, one after another, that were short
+  int untimed = 0;                   // that are left
 };
 /// One call of an op, of a gradient's kernel, or a backward pass.
 struct Span {
@@ -98,19 +98,19 @@ class Recorder final : public OwnedObserver {
   void backward_ends(bool finished) override;
   void kernel_begins(const DeviceCall& call) override;
   void kernel_ends(const DeviceCall& call) override;
-  void error(const ErrorEvent&) override { thrown_ = true; }
+  void error(const ErrorEvent&) override { thrown_ = true, counted_ = nullptr; }
 
  private:
   friend class ProfileSession;
   struct Open {
     Ticks begin, inside;
     SpanPlace* place;
-    std::int64_t elements;  // of the inputs
+    std::int64_t read;  // bytes of the inputs
   };
   static constexpr std::size_t most_open = 1024;
 
   void begins(const GateCall& call);
-  void begin_timed(SpanPlace& place, const GateCall& call, std::int64_t elements);
+  void begin_timed(SpanPlace& place, const GateCall& call, std::int64_t read);
   void ends(const GateCall& call) { counted_&& is_call(*counted_, call) ? count(call) : pop(call); }
   Open& push(SpanPlace& place);
   SpanPlace* place_of(const Op* op, Part part, Caller site);

@@ -160,40 +160,41 @@ void Recorder::begins(const GateCall& call) {
   SpanPlace* const place = place_of(&call.op, call.part, call.site);
   if (!place) [[unlikely]]
     return;
-  std::int64_t elements = 0;
+  std::int64_t read = 0;
   for (int i = 0, count = call.input_count; i < count; ++i)
-    if (const Body* const input = call.inputs[i]) elements += input->elements;
-  if (place->untimed <= 0 || place->elements != elements || call.is_replayed() || counted_)
-    return begin_timed(*place, call, elements);
+    if (const Body* const input = call.inputs[i]) read += bytes_in(*input);
+  if (place->untimed <= 0 || place->read != read || call.is_replayed() || counted_)
+    return begin_timed(*place, call, read);
   --place->untimed;
   counted_ = place;
 }
 /// A kernel that directly follows another one has the time between them: a clock takes about as
 /// long as a small kernel.
 [[gnu::noinline]] void Recorder::begin_timed(SpanPlace& place, const GateCall& call,
-                                             std::int64_t elements) {
+                                             std::int64_t read) {
   if (counted_) begin_counted();
   Open& open = push(place);
-  open.elements = elements;
+  open.read = read;
   open.begin = call.follows && last_end_ ? last_end_ : ticks_now();
 }
-/// The call that was not to be timed has calls inside, or has thrown.
+/// The call that was not to be timed has calls inside.
 void Recorder::begin_counted() {
   SpanPlace& place = *std::exchange(counted_, nullptr);
   place.untimed = place.brief = 0;
-  if (!thrown_) push(place).begin = ticks_now();
+  push(place).begin = ticks_now();
 }
 void Recorder::learn(const Open& open, Ticks took, std::int64_t moved) {
   SpanPlace& place = *open.place;
   const Ticks alone = took - std::min(took, clock_);
-  const bool is_brief = took <= brief && !open.inside && moved < most_moved;
-  const bool alike = place.elements == open.elements && place.moved == moved;
+  // Without inputs, a call may be of any size.
+  const bool is_brief = took <= brief && !open.inside && moved < most_moved && open.read > 0;
+  const bool alike = place.read == open.read && place.moved == moved;
   if (!alike && place.brief > 0) {  // one call of another size changes nothing
     --place.brief;
     return;
   }
   if (!is_brief || !alike) {
-    place.elements = open.elements;
+    place.read = open.read;
     place.moved = moved;
     place.typical = alone;
     place.brief = is_brief;
@@ -210,17 +211,25 @@ void Recorder::learn(const Open& open, Ticks took, std::int64_t moved) {
 /// The end of a call that is not timed.
 void Recorder::count(const GateCall& call) {
   SpanPlace& place = *std::exchange(counted_, nullptr);
-  const Body* const output = call.output_count > 0 ? call.outputs[0] : nullptr;
   SpanSums& sums = place.sums;
   add_to(sums.calls, std::int64_t{1});
-  add_to(sums.moved, place.moved);
   add_to(sums.total, place.typical);
   if (depth_) open_[depth_ - 1].inside += place.typical;
   last_end_ = 0;
   if (context_.live_bytes > count_above_) [[unlikely]]
     count_live();
-  if (call.output_count > 1) return add_to(sums.made, bytes_of(call).made);
-  if (!output || output->owner || call.accumulates & 1) return;
+  const Body* const output = call.output_count == 1 ? call.outputs[0] : nullptr;
+  if (!output) [[unlikely]] {
+    const Bytes bytes = bytes_of(call);
+    add_to(sums.moved, bytes.moved);
+    add_to(sums.made, bytes.made);
+    return;
+  }
+  const std::int64_t moved = place.read + bytes_in(*output);
+  add_to(sums.moved, moved);
+  if (moved != place.moved) [[unlikely]]
+    place.untimed = place.brief = 0;
+  if (output->owner || call.accumulates & 1) return;
   for (int i = 0, inputs = call.input_count; i < inputs; ++i)
     if (call.inputs[i] == output) return;  // in whose memory it is
   add_to(sums.made, bytes_in(*output));

@@ -222,13 +222,15 @@ TEST_CASE("A profile of very many calls counts them all", "[profile]") {
 
 TEST_CASE("Short calls that are not timed are counted", "[profile]") {
   const Tensor x = ones({16}), large = ones({1000}), at = tensor({1}), outside = tensor({16});
+  const Tensor wide = ones({8}, float64);  // of as many bytes as x
   int taken = 0;
   const Profile profile = reel::profile([&] {
     for (int i = 0; i < 1000; ++i) {
       Tensor y = x + 1;
       y = std::move(y) * 2;
       exp(i % 100 == 99 ? large : x);
-      split(x, 2);
+      sqrt(i % 2 ? x : wide);
+      random::uniform({i % 50 == 49 ? 500 : 5});
       try {
         take(x, i % 3 ? at : outside), ++taken;
       } catch (const IndexError&) {
@@ -242,6 +244,8 @@ TEST_CASE("Short calls that are not timed are counted", "[profile]") {
   CHECK(row(profile, "exp").calls == 1000);
   CHECK(row(profile, "exp").moved_bytes == 2 * (990 * 64 + 10 * 4000));
   CHECK(row(profile, "exp").result_bytes == 990 * 64 + 10 * 4000);
+  CHECK(row(profile, "sqrt").moved_bytes == 1000 * 128);
+  CHECK(row(profile, "random").result_bytes == 4 * (980 * 5 + 20 * 500));
   CHECK(row(profile, "take").calls == taken);
   for (const ProfileRow& one : profile.rows()) {
     INFO(one.name);
