@@ -37,7 +37,7 @@ KernelResult on_host(const Call& call) {
   const KernelResult result = queue.call->op.on_cpu().of(queue.call->part)(
       {inputs.data(), outputs.data(), call.options, call.input_count, call.output_count});
   for (int i = 0; i < call.output_count && !result.failure; ++i)
-    if (const Body* const y = outputs[i]; y && y->elements > 0)
+    if (const Body* const y = outputs[static_cast<std::size_t>(i)]; y && y->elements > 0)
       queue.check(queue.gpu->streams.mine().staging.upload(call.output(i).data, y->data,
                                                            static_cast<std::size_t>(y->bytes())));
   return result;

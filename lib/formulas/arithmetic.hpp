@@ -87,7 +87,8 @@ struct Power {
   // it has the derivative 1 / x along y. What is not taken is computed too: it must not be 0 inf.
   static constexpr auto d0(auto g) {
     auto x = g.x(), y = g.y();
-    auto zero = y == 0, none = zero ^ (zero & (math::abs(x) > math::like(x, 0x1p-128)));
+    auto zero = y == 0;
+    auto none = zero ^ (zero & (math::abs(x) > math::like(x, 0x1p-128)));
     return math::select(none, 0.f, g.dy() * y * math::power(x, math::select(none, 1.f, y - 1)));
   }
   // dy = dy x^y log x, 0 where x = 0 and y >= 0
