@@ -13,7 +13,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INCLUDE = ROOT / "include"
-LIMITS = {"reel/reel.hpp": 58_000, "reel/tensor.hpp": 35_000}
+LIMITS = {"reel/reel.hpp": 60_000, "reel/tensor.hpp": 35_000}
 WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
 SYSTEM = """
 aio arpa/inet assert complex ctype dirent dlfcn errno fcntl fenv float fmtmsg fnmatch ftw glob grp iconv inttypes
