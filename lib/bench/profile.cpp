@@ -85,7 +85,7 @@ ProfileRun::ProfileRun(Caller caller) try : caller_(caller), session_(&ProfileSe
 ProfileRun::~ProfileRun() {
   if (session_) try {
       delete session_->end();
-    } catch (const std::bad_alloc&) {  // the session goes on
+    } catch (const std::bad_alloc&) {
     }
 }
 Profile ProfileRun::finish() try {

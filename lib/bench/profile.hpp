@@ -173,7 +173,7 @@ class ProfileSession {
  public:
   /// Watches this thread, and threads that use the library for the first time.
   static ProfileSession& begin();
-  /// Ends it, and gives what it has measured. The session is deleted.
+  /// Ends it, and gives what it has measured. The session is deleted, also where memory ends here.
   ProfileData* end();
   const int process;
 
@@ -186,7 +186,11 @@ class ProfileSession {
 
  private:
   friend class Recorder;
+  struct Delete {
+    void operator()(ProfileSession* session) const noexcept;
+  };
   ProfileSession();
+  void leave() noexcept;  // the list of sessions
   void watch(Context& context);
   void see(Device device);
   /// What makes blocks on this thread now.

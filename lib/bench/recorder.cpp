@@ -488,18 +488,34 @@ std::vector<std::pair<Ticks, std::int64_t>> ProfileData::memory() const {
   return all;
 }
 
+void ProfileSession::leave() noexcept {
+  const Locked held(Lock::profiles);
+  ProfileSession** link = &sessions;
+  while (*link != this) link = &(*link)->next_;
+  *link = next_;
+  if (!sessions) __atomic_store_n(&block_watch, nullptr, __ATOMIC_RELEASE);
+}
+void ProfileSession::Delete::operator()(ProfileSession* session) const noexcept {
+  bool left = false;  // a thread that goes on
+  for (Recorder* const each : session->recorders_) {
+    left |= !each->thread_ended_ && &each->context_ != Context::current();
+    if (each->thread_ended_)
+      delete each;
+    else
+      end_observing(each);
+  }
+  if (!left) delete session;
+}
+
 ProfileData* ProfileSession::end() {
+  leave();
+  const std::unique_ptr<ProfileSession, Delete> self(this);
   auto data = std::make_unique<ProfileData>();
   data->begin = begin_;
   std::vector<DeviceSpan> kernels;
   std::vector<int> kernel_threads;
-  bool left = false;  // a thread that goes on
   {
     const Locked held(Lock::profiles);
-    ProfileSession** link = &sessions;
-    while (*link != this) link = &(*link)->next_;
-    *link = next_;
-    if (!sessions) __atomic_store_n(&block_watch, nullptr, __ATOMIC_RELEASE);
     data->end = Moment::now();
     data->peak = blocks_.peak();
     data->before_at_peak = blocks_.before_at_peak();
@@ -546,15 +562,6 @@ ProfileData* ProfileSession::end() {
             [](const KernelTime& a, const KernelTime& b) { return a.begin < b.begin; });
   data->live_before = live_before_;
   each_live(*data, [&](Ticks, std::int64_t bytes) { data->peak = std::max(data->peak, bytes); });
-  for (Recorder* const each : recorders_) {
-    if (each->thread_ended_)
-      delete each;
-    else if (&each->context_ == Context::current())
-      end_observing(each);
-    else
-      left = true, end_observing(each);
-  }
-  if (!left) delete this;
   return data.release();
 }
 }  // namespace reel::detail

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string>
 
 #include <reel/error.hpp>
 
 #include "lib/body/dtypes.hpp"
+#include "lib/body/text.hpp"
 #include "lib/gate/call_kernel.hpp"
 #include "lib/pool/scratch.hpp"
 
@@ -22,7 +22,8 @@ constexpr std::align_val_t line{64};
 
 [[noreturn, gnu::noinline]] void fail_scratch(const DeviceCall& call, const NoScratch& none) {
   fail<MemoryError>(call.site, call.op.name, "scratch",
-                    std::to_string(none.bytes) + " bytes of memory", "none from the system");
+                    to_text(Scalar(static_cast<std::int64_t>(none.bytes))) + " bytes of memory",
+                    "none from the system");
 }
 
 /// Sixteen bytes at a time, as std::fill_n() is a loop over elements under -O2.
