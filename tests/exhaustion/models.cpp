@@ -134,7 +134,11 @@ struct Transformers : Program {
   nn::KeyValueCache cache;
   Tensor x, memory, start = tensor({{0, 1}});
   explicit Transformers(unsigned variant)
-      : layer(4, 2, {.feed_forward = side(variant), .dropout = 0.2, .rotary_base = 100}),
+      : layer(4, 2,
+              {.feed_forward = side(variant),
+               .dropout = 0.2,
+               .rotary_base = 100,
+               .dtype = floats[variant % 2]}),
         cache(layer.attention.cache(2, 4)),
         x(numbers({2, 3, 4}, variant)),
         memory(numbers({2, 2, 4}, variant)) {}

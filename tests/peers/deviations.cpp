@@ -127,6 +127,8 @@ const Deviations& unmapped_ops() {
   static const Deviations found = {
       {"random",
        "each library draws other numbers; tests/kernels/random.cpp checks the distributions"},
+      {"attention_dropout",
+       "each library draws other numbers; tests/ops/attention.cpp has its formula"},
       {"to_device", "copies between devices; these tests run on the CPU"},
       {"check_rate", "refuses a wrong rate, and computes nothing"},
       {"limit_norm", "works on a list of tensors: tests/nn/optim.cpp compares it with its formula"},

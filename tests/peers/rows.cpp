@@ -79,6 +79,8 @@ Rows all_rows() {
   add_losses(rows);
   add_layers(rows);
   add_updates(rows);
+  add_images(rows);
+  add_linalg(rows);
   return rows;
 }
 }  // namespace reel::tests::peers

@@ -72,5 +72,7 @@ void add_layouts(Rows& rows);
 void add_losses(Rows& rows);
 void add_layers(Rows& rows);
 void add_updates(Rows& rows);
+void add_images(Rows& rows);
+void add_linalg(Rows& rows);
 Rows all_rows();
 }  // namespace reel::tests::peers
