@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-STRIPPED_LIMIT = 8_100_000
+STRIPPED_LIMIT = 8_000_000
 # Weak symbols that an instruction set may define: those of its own namespace, and of xsimd, whose types name the set.
 NOT_OURS_TO_EXPORT = re.compile(r"\b(reel::|std::|__gnu_cxx::|fmt::|non-virtual thunk)")
 
