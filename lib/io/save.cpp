@@ -43,6 +43,7 @@ std::string LoadReport::text() const {
   add("different", different);
   add("left", left);
   add("widened", widened);
+  add("perhaps in PyTorch's order of channels, see .flattened", unordered);
   return text;
 }
 
@@ -363,6 +364,9 @@ LoadReport load_state(const PathAt& path, const LoadOptions& options, const Stat
   if (path.path.empty())
     fail_file(path.caller, "load", path.path, "a path", "an empty one",
               "latest() of a folder without checkpoints is empty.");
+  if (!options.flattened.empty())
+    fail<Error>(path.caller, "load", "options.flattened", "no layers: it is for load_torch()",
+                "\"" + escaped(options.flattened[0].first) + "\"");
   const auto archive = open_archive(path.path, "load", path.caller);
   if (archive->has_format("pt"))
     fail_file(path.caller, "load", path.path, "weights in the layouts of reel",

@@ -170,6 +170,7 @@ class TorchLayout : public Archive {
     for (const auto& [old, reason] : file_->left())
       if (const std::optional<std::string> name = names(old)) left_.emplace_back(*name, reason);
     names.check_used(path.path, "load_torch", path.caller);
+    flattened_ = {options.flattened.begin(), options.flattened.end()};
     bool made = false;
     for (const Recipe& recipe : recipes_of(layers)) {
       const bool is_substitute =
@@ -178,7 +179,12 @@ class TorchLayout : public Archive {
     }
     for (const auto& [name, place] : places)
       if (!used_.contains(place)) keep({Recipe::Kind::copy, {place}}, name, entry(place).shape);
+    if (!flattened_.empty())
+      fail<Error>(path.caller, "load_torch", "options.flattened", "the path of a Linear",
+                  "\"" + escaped(flattened_.begin()->first) + "\", which is none");
   }
+  /// Weights of a Linear that may follow a flattened image.
+  std::vector<std::string> unordered;
 
   Tensor read(std::size_t i) const override {
     const Part& part = parts_[i];
@@ -191,8 +197,10 @@ class TorchLayout : public Archive {
     switch (part.kind) {
       case Recipe::Kind::copy:
         return from[0];
-      case Recipe::Kind::transpose:
-        return transpose(first, order_of(from[0].rank()));
+      case Recipe::Kind::transpose: {
+        const Tensor weight = transpose(first, order_of(from[0].rank()));
+        return part.image.rank() ? channels_last(weight, part.image) : weight;
+      }
       case Recipe::Kind::third: {
         const std::int64_t rows = from[0].shape(0) / 3, begin = part.third * rows;
         const Tensor own = from[0](range(begin, begin + rows));
@@ -210,6 +218,7 @@ class TorchLayout : public Archive {
     Recipe::Kind kind;
     std::vector<std::size_t> from;
     std::int64_t third = 0;
+    Shape image = {};  // whose elements are the rows, with channels first
   };
   const Entry& entry(std::size_t place) const { return file_->entries()[place]; }
   /// The axes [out, in, window] of PyTorch as [window, in, out].
@@ -228,6 +237,33 @@ class TorchLayout : public Archive {
     parts_.push_back(std::move(part));
   }
 
+  /// The rows of a flattened image {channels, ...} in the order {..., channels}.
+  static Tensor channels_last(const Tensor& weight, const Shape& image) {
+    const std::int64_t rows = image.elements() / image[0];
+    return transpose(weight.reshape({image[0], rows, weight.shape(1)}), {1, 0, 2})
+        .reshape(weight.shape());
+  }
+  /// The image whose elements are the inputs of a Linear, if .flattened has it.
+  Shape image_of(const std::string& weight, const Shape& theirs) {
+    if (theirs.rank() > 2) channels_ = theirs[0];
+    if (theirs.rank() != 2) return {};
+    const std::int64_t inputs = theirs[1], channels = std::exchange(channels_, 0);
+    const std::string layer = weight == "weight" ? "" : weight.substr(0, weight.rfind('.'));
+    const auto given = flattened_.find(layer);
+    if (given == flattened_.end()) {
+      if (channels > 1 && inputs > channels && inputs % channels == 0) unordered.push_back(weight);
+      return {};
+    }
+    const Shape image = given->second;
+    flattened_.erase(given);
+    if (image.rank() == 0 || image.elements() != inputs || inputs == 0)
+      fail<ShapeError>(
+          path_.caller, "load_torch", "options.flattened",
+          "an image of " + std::to_string(inputs) + " elements for \"" + escaped(layer) + "\"",
+          to_text(image));
+    return image;
+  }
+
   /// Whether the file has all parts. If not, our name is reported as missing.
   bool add(const Recipe& recipe, const std::map<std::string, std::size_t>& places) {
     Part part{recipe.kind, {}, recipe.third};
@@ -237,6 +273,8 @@ class TorchLayout : public Archive {
     if (part.from.size() != recipe.from.size()) return false;
     const Shape shape = shape_of(recipe, part);
     used_.insert(part.from.begin(), part.from.end());
+    if (recipe.kind == Recipe::Kind::transpose)
+      part.image = image_of(recipe.name, entry(part.from[0]).shape);
     if (!recipe.name.empty()) keep(std::move(part), recipe.name, shape);
     return true;
   }
@@ -298,6 +336,8 @@ class TorchLayout : public Archive {
   const PathAt& path_;
   std::vector<Part> parts_;
   std::set<std::size_t> used_;
+  std::map<std::string, Shape> flattened_;  // those that no layer had yet
+  std::int64_t channels_ = 0;               // of the last convolution, if no Linear has followed it
 };
 }  // namespace
 
@@ -309,8 +349,11 @@ LoadReport load_torch_state(const PathAt& path, const LoadOptions& options, cons
   if (file->has_format("reel"))
     fail_file(path.caller, "load_torch", path.path, "weights in the layouts of PyTorch",
               "a file of io::save, whose layouts differ", "Read it by io::load.");
-  const TorchLayout layout(std::move(file), options, layers, path);
-  return load_from(layout, path, {options.strict, options.convert}, state, {"load_torch"});
+  TorchLayout layout(std::move(file), options, layers, path);
+  LoadReport report =
+      load_from(layout, path, {options.strict, options.convert}, state, {"load_torch"});
+  report.unordered = std::move(layout.unordered);
+  return report;
 }
 }  // namespace detail
 }  // namespace reel::io

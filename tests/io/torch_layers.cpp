@@ -146,6 +146,63 @@ TEST_CASE("weights of convolutions become windows of input and output channels")
   CHECK(equal(parameters(model)[3], transpose(line, {2, 1, 0})));
 }
 
+TEST_CASE("a Linear behind a flattened image of PyTorch has its inputs in our order") {
+  struct Network {
+    nn::Conv2d conv{2, 3, 2};
+    nn::Linear hidden{36, 6}, head{6, 2};
+    Tensor operator()(const Tensor& images) const {
+      const Tensor y = relu(conv(images));
+      return head(tanh(hidden(y.reshape({y.shape(0), -1}))));
+    }
+    REEL_FIELDS(conv, hidden, head)
+  } network;
+  const auto waves = [](const Shape& shape, double step) {
+    return sin(arange(0.0, static_cast<double>(shape.elements())) * step)
+        .reshape(shape)
+        .to(float32);
+  };
+  const State state;
+  io::save_torch(state.path, {{"conv.weight", waves({3, 2, 2, 2}, 1.3)},
+                              {"conv.bias", waves({3}, 0.9)},
+                              {"hidden.weight", waves({6, 36}, 0.37)},
+                              {"hidden.bias", waves({6}, 0.5)},
+                              {"head.weight", waves({2, 6}, 0.61)},
+                              {"head.bias", waves({2}, 1.1)}});
+  const auto load = [&](const io::LoadOptions& options) {
+    return io::load_torch(state.path, options, network);
+  };
+  // From LibTorch 2.15: conv2d, relu, flatten, linear, tanh and linear of these weights.
+  const Tensor expected = tensor({{2.808277f, -0.4581238f}, {2.071376f, 0.8204489f}});
+  const Tensor images = transpose(waves({2, 2, 4, 5}, 0.7), {0, 2, 3, 1});
+  const io::LoadReport report = load({.flattened = {{"hidden", {3, 3, 4}}}});
+  CHECK((report.complete() && report.unordered.empty()));
+  CHECK(allclose(network(images), expected, {.rtol = 1e-4}));
+
+  // Without the image, the report names the layer, and only this one.
+  const io::LoadReport plain = load({});
+  CHECK(plain.complete());
+  CHECK(plain.unordered == std::vector<std::string>{"hidden.weight"});
+  CHECK(plain.text() == "perhaps in PyTorch's order of channels, see .flattened: hidden.weight");
+  CHECK(!allclose(network(images), expected, {.rtol = 1e-2}));
+
+  const auto check = [&]<class E>(const char* name, const Shape& image, const std::string& part) {
+    check_refused<E>(
+        [&] {
+          io::load_torch(state.path, {.flattened = {{name, image}}}, network);
+        },
+        part);
+  };
+  check.operator()<ShapeError>("hidden", {3, 3, 5},
+                               "expected an image of 36 elements for \"hidden\", got (3, 3, 5)");
+  check.operator()<Error>("hiden", {3, 3, 4}, "expected the path of a Linear, got \"hiden\"");
+  check.operator()<Error>("conv", {3, 3, 4}, "expected the path of a Linear, got \"conv\"");
+  check_refused<Error>(
+      [&] {
+        io::load(state.path, {.flattened = {{"hidden", {3, 3, 4}}}}, network);
+      },
+      "options.flattened: expected no layers: it is for load_torch(), got \"hidden\"");
+}
+
 TEST_CASE("norms inside of a Sequential are found") {
   const State state;
   struct Model {

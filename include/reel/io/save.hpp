@@ -62,6 +62,10 @@ struct LoadOptions {
   /// The names of the file to load, as in ReadOptions; if there are none, all.
   std::vector<std::string> names = {};
   Rename rename = {};
+  /// For load_torch(): the paths of Linear layers here whose input is a flattened image, and the
+  /// image's shape in PyTorch, {channels, height, width}. Their rows get the order of this library,
+  /// which has channels last.
+  std::vector<std::pair<std::string, Shape>> flattened = {};
 };
 
 /// The differences between the file and the arguments, one line for each tensor or value. `left`
@@ -73,6 +77,9 @@ struct REEL_API LoadReport {
   std::vector<std::string> different;   // the shape or dtype differs
   std::vector<std::string> left;        // no Tensor can hold what the file has
   std::vector<std::string> widened;     // loaded from a dtype that reel has not, such as int16
+  /// Of load_torch(): weights of Linear layers that may follow a flattened image, and are not in
+  /// .flattened. If they do, they give wrong results. complete() does not count them.
+  std::vector<std::string> unordered;
   bool complete() const {
     return missing.empty() && unexpected.empty() && different.empty() && left.empty();
   }
