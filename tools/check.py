@@ -436,19 +436,19 @@ def fetch_libtorch():
 
 @check("weekly")
 def wheels():
-    """Files, tables and pages beside TensorFlow, TensorBoard, pyarrow and others, whose wheels pip downloads."""
+    """Files, tables, pages and ops beside TensorFlow, TensorBoard, pyarrow, ONNX and others, whose wheels pip downloads."""
     python = ROOT / "build/wheels/bin/python3"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", ROOT / "build/wheels"])
     if subprocess.run([python, "-m", "pip", "install", "--quiet", *WHEELS]).returncode:
         add("files beside other programs: pip cannot install their wheels", 0, 0, 1)
-    elif whole("tests/test_bench", "tests/test_data", "tests/test_io", "tests/libexchange.so"):
-        for script in ("data/peers", "io/summary_writer", "bench/profile"):
+    elif whole("tests/test_bench", "tests/test_data", "tests/test_io", "tests/test_ops", "tests/libexchange.so"):
+        for script in ("data/peers", "io/summary_writer", "bench/profile", "ops/onnx_nodes"):
             command(f"wheels: {script}", python, f"tests/{script}.py", ROOT / "build/check", shown=True)
 
 
 WHEELS = ("tensorflow-cpu==2.21.*", "tensorboard==2.21.*", "setuptools<82", "numpy", "pillow", "soundfile", "pyarrow",
-          "gensim", "conllu", "playwright", "viztracer")
+          "gensim", "conllu", "playwright", "viztracer", "onnx")
 
 
 @check("weekly")
