@@ -8,6 +8,7 @@
 #include <reel/variable.hpp>
 
 #include "lib/body/body.hpp"
+#include "lib/body/portion.hpp"
 
 namespace reel {
 struct VariablePath {
@@ -21,6 +22,7 @@ struct Cell {
   std::string name;
   std::atomic<const VariablePath*> path = nullptr;  // in a model; null before it is visited
   bool is_buffer = false;
+  Portion portion;
   const std::uint32_t id = 0;  // differs from that of a cell that had this address before
 };
 }  // namespace detail

@@ -41,6 +41,10 @@ const std::string& Variable::name() const {
 const Shape& Variable::shape() const { return Access::body(cell_->value)->shape; }
 DType Variable::dtype() const { return Access::body(cell_->value)->dtype; }
 Device Variable::device() const { return device_of(*Access::body(cell_->value)); }
+Portion portion_of(const Variable& variable) { return Access::cell(variable).portion; }
+void set_portion(const Variable& variable, Portion portion) {
+  Access::cell(variable).portion = portion;
+}
 std::int64_t Variable::size() const { return Access::body(cell_->value)->elements; }
 
 const Shape& Operand::shape() const {

@@ -7,12 +7,13 @@
 #include <utility>
 
 #include <reel/ops.hpp>
-#include <reel/optim/clip.hpp>
 #include <reel/random.hpp>
 
+#include "lib/body/portion.hpp"
 #include "lib/body/text.hpp"
 #include "lib/dist/buckets.hpp"
 #include "lib/dist/owners.hpp"
+#include "lib/dist/parts.hpp"
 #include "lib/dist/send.hpp"
 
 namespace reel::dist::detail {
@@ -111,6 +112,12 @@ void Shares::check_options(Caller caller) const {
   if (options.clip_norm > 0 && options.scaler)
     fail<Error>(caller, own_name, "options.clip_norm", "0 beside options.scaler",
                 to_text(options.clip_norm), "LossScalerOptions has a clip_norm of its own.");
+  if ((options.clip_norm > 0 || options.scaler) && !world.state().parts)
+    for (const Variable& x : variables())
+      if (portion_of(x).count > 1)
+        fail<Error>(caller, own_name, "world", "an axis of a Mesh, for .clip_norm and .scaler",
+                    "another World, for a part of \"" + x.name() + "\"",
+                    "The ranks with the other parts take the same decision.");
   if (options.send_as != DType::float32 && options.send_as != DType::bfloat16)
     fail<DTypeError>(caller, own_name, "options.send_as", "float32 or bfloat16",
                      name_of(options.send_as));
@@ -143,10 +150,14 @@ void Shares::compare(Caller caller) {
                      (options.shard_optimizer ? ", shard_optimizer" : "") + "\nseed " +
                      std::to_string(thread_generator().seed()) + "\n";
   text += std::to_string(variables().size()) + " Variables\n";
-  for (std::size_t i = 0; i < variables().size(); ++i)
+  for (std::size_t i = 0; i < variables().size(); ++i) {
     text += "Variable " + std::to_string(i) + " \"" + variables()[i].name() + "\" " +
             std::string(name_of(variables()[i].dtype())) + " " +
-            std::string(to_text(variables()[i].shape())) + "\n";
+            std::string(to_text(variables()[i].shape()));
+    if (const Portion part = portion_of(variables()[i]); part.count > 1)
+      text += ", part " + std::to_string(part.index + 1) + " of " + std::to_string(part.count);
+    text += "\n";
+  }
   text += optimizer->options_text();
   const auto gather = [&](const void* mine, void* all, std::int64_t bytes) {
     world.state().main->run({Kind::all_gather, Wire::bytes, Combine::sum, mine, all, bytes},
@@ -352,15 +363,22 @@ std::vector<RowGradient> Shares::exchange_rows(double all_weights, Caller caller
 }
 
 bool Shares::apply(std::vector<RowGradient> gradients, Caller caller) {
-  if (options.scaler) {
-    if (!options.scaler->step(*optimizer, gradients, caller)) return false;
+  const auto step_by = [&](optim::Optimizer& whole) {
+    if (options.scaler) return options.scaler->step(whole, gradients, caller);
+    if (options.clip_norm > 0) whole.admit(gradients, true, options.clip_norm, caller);
+    whole.step(gradients, caller);
+    return true;
+  };
+  bool stepped;
+  if (const World* const ranks = world.state().parts.get()) {
+    ranks->state().step = step;
+    Parts whole(*ranks, *optimizer);
+    stepped = step_by(whole);
   } else {
-    if (options.clip_norm > 0)
-      gradients = optim::clip_by_global_norm(std::move(gradients), options.clip_norm, caller);
-    optimizer->step(gradients, caller);
+    stepped = step_by(*optimizer);
   }
-  ++taken;
-  return true;
+  taken += stepped;
+  return stepped;
 }
 
 Replicas::Replicas(const World& world, optim::Optimizer& optimizer,
@@ -396,13 +414,10 @@ bool Replicas::step(GradientTape& tape, Operand loss, StepOptions options) try {
   if (options.examples == 0) return join(caller);
   if (shares.world.size() == 1 && shares.partials.empty() && shares.options.sum != Sum::tree) {
     shares.world.state().step = ++shares.step;
-    if (shares.options.scaler) {
-      if (!shares.options.scaler->step(*shares.optimizer, tape, loss)) return false;
-      ++shares.taken;
-      return true;
-    }
-    return shares.apply(
-        tape.row_gradients(loss, variables(), {.unconnected = shares.options.unconnected}), caller);
+    GradientOptions how{.unconnected = shares.options.unconnected};
+    if (const Tensor x = loss.value(); shares.options.scaler && x.defined())
+      how.upstream = broadcast_to(cast(shares.options.scaler->factor, x.dtype()), x.shape());
+    return shares.apply(tape.row_gradients(loss, variables(), how), caller);
   }
   not_traced();
   const auto weight = static_cast<double>(options.examples);
@@ -476,6 +491,17 @@ void Replicas::add_up(double* numbers, std::size_t count, Caller caller) {
     numbers[i] = all[i];
     for (std::size_t k = i + count; k < all.size(); k += count) numbers[i] += all[k];
   }
+}
+Replicas::Place Replicas::place() const {
+  const World& world = shares_->world;
+  const World* const parts = world.state().parts.get();
+  return {world.rank(), world.size(), parts ? parts->rank() : 0, parts ? parts->size() : 1};
+}
+std::int64_t Replicas::least_of_parts(std::int64_t number, Caller caller) const {
+  shares_->world.state().parts->state().main->run(
+      {Kind::all_reduce, Wire::int64, Combine::min, &number, &number, 1}, {"Checkpoints", "parts"},
+      caller);
+  return number;
 }
 void Replicas::check_resumed(std::int64_t step, Caller caller) const {
   if (shares_->owners) {

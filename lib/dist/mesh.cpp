@@ -7,7 +7,10 @@
 
 #include <utility>
 
+#include "lib/body/portion.hpp"
 #include "lib/body/text.hpp"
+#include "lib/dist/state.hpp"
+#include "lib/ops/check.hpp"
 
 namespace reel::dist {
 Mesh::Mesh(const World& world, MeshOptions options, Caller caller) try
@@ -29,7 +32,10 @@ Mesh::Mesh(const World& world, MeshOptions options, Caller caller) try
                 to_text(ranks));
   for (std::size_t i = axes_.size(); i-- > 0;) {
     const std::int64_t place = world.rank() / behind % axes_[i].size;
-    worlds_.insert(worlds_.begin(), world.split(world.rank() - place * behind, caller));
+    World along = world.split(world.rank() - place * behind, caller);
+    if (along.size() < ranks)
+      along.state().parts = std::make_unique<World>(world.split(place, caller));
+    worlds_.insert(worlds_.begin(), std::move(along));
     behind *= axes_[i].size;
   }
 } catch (const std::bad_alloc&) {
@@ -63,12 +69,6 @@ Tensor sum_of_parts(Operand part, const World& axis) {
 }
 
 namespace {
-/// The part of a rank of a Variable that all ranks have.
-Variable part_of(const Variable& whole, int along, const World& axis) {
-  const std::int64_t share = whole.shape()[along] / axis.size(), first = share * axis.rank();
-  return Variable(whole.name(), along == 0 ? whole(range(first, first + share))
-                                           : whole(all, range(first, first + share)));
-}
 void check_share(const char* layer, std::int64_t count, const char* of, const World& axis,
                  Caller caller) {
   if (count % axis.size() != 0)
@@ -76,6 +76,21 @@ void check_share(const char* layer, std::int64_t count, const char* of, const Wo
                      to_text(count));
 }
 }  // namespace
+
+Variable part_of(const Variable& whole, const World& axis, int along, Caller caller) try {
+  const CallerScope here(caller, "part_of");
+  const std::int64_t length = whole.value().shape(along, caller), share = length / axis.size();
+  check_share("part_of", length, "whole", axis, caller);
+  std::vector<Index> place(
+      static_cast<std::size_t>(along < 0 ? along + whole.value().rank() : along), all);
+  place.push_back(range(share * axis.rank(), share * (axis.rank() + 1)));
+  const Variable part(whole.name(), whole(place, caller), caller);
+  set_portion(part,
+              {static_cast<std::uint16_t>(axis.rank()), static_cast<std::uint16_t>(axis.size())});
+  return part;
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "part_of");
+}
 
 SplitLinears::SplitLinears(const World& along, const nn::Linear& first_layer,
                            const nn::Linear& second_layer, Caller caller)
@@ -89,9 +104,9 @@ SplitLinears::SplitLinears(const World& along, const nn::Linear& first_layer,
     fail<Error>(caller, "SplitLinears", "second", "a Linear without an activation", "one with it",
                 "Apply the activation to the result.");
   check_share("SplitLinears", hidden, "first", axis, caller);
-  first.weight = part_of(first.weight, 1, axis);
-  if (first.bias.size() > 0) first.bias = part_of(first.bias, 0, axis);
-  second.weight = part_of(second.weight, 0, axis);
+  first.weight = part_of(first.weight, axis, 1, caller);
+  if (first.bias.size() > 0) first.bias = part_of(first.bias, axis, 0, caller);
+  second.weight = part_of(second.weight, axis, 0, caller);
 }
 Tensor SplitLinears::operator()(Operand x) const {
   const CallerScope here(x.caller(), "SplitLinears");
@@ -108,19 +123,19 @@ SplitEmbedding::SplitEmbedding(const World& along, const nn::Embedding& layer, C
   if (part.sparse)
     fail<Error>(caller, "SplitEmbedding", "layer", "an Embedding without .sparse", "a sparse one");
   check_share("SplitEmbedding", part.table.shape()[0], "layer", axis, caller);
-  part.table = part_of(part.table, 0, axis);
+  part.table = part_of(part.table, axis, 0, caller);
 }
 Tensor SplitEmbedding::operator()(Operand words) const {
   const CallerScope here(words.caller(), "SplitEmbedding");
   const std::int64_t share = part.table.shape()[0], total = share * axis.size();
-  const Tensor given = cast(words, DType::int64);
+  const Tensor given = checked_integers("SplitEmbedding", "indices", cast(words, DType::int64),
+                                        -total, total - 1, words.caller());
   const Tensor ids = where(given < 0, given + total, given);
   const Tensor own = ids - share * axis.rank();
   const Tensor known = (own >= 0) & (own < share);
-  // A word of another rank reads row 0, whose values do not count; take() refuses a word of none.
-  const Tensor rows = where(known, own, where((ids >= 0) & (ids < total), 0, total));
-  const Tensor mask = expand_dims(cast(known, part.table.dtype()), -1);
-  const Tensor all = sum_of_parts(take(part.table, rows) * mask, axis);
+  // A word of another rank reads row 0, whose values do not count.
+  const Tensor rows = take(part.table, where(known, own, 0));
+  const Tensor all = sum_of_parts(where(expand_dims(known, -1), rows, 0), axis);
   if (part.padding < 0) return all;
   return where(expand_dims(ids == part.padding, -1), stop_gradient(all), all);
 }

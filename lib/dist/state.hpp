@@ -35,7 +35,9 @@ struct WorldState {
   int lanes = 0;                // opened so far
   int splits = 0;               // made so far
   LocalGroup* group = nullptr;  // of threads
-  Lane* main = nullptr;         // of the public collectives
+  // Along an axis of a Mesh: the ranks with other parts of the model that this rank has.
+  std::unique_ptr<World> parts = {};
+  Lane* main = nullptr;  // of the public collectives
   // The engine of tensors in memory of this rank's GPU, if there is one.
   EngineTable device_engine = {};
   int device_index = -1;

@@ -13,45 +13,77 @@
 #include <optional>
 #include <vector>
 
+#include "lib/body/portion.hpp"
 #include "lib/io/file.hpp"
 #include "lib/io/load.hpp"
+#include "lib/io/state.hpp"
 
 namespace reel::io {
 namespace {
 constexpr std::string_view op = "Checkpoints", beginning = "step-", ending = ".safetensors",
-                           unfinished = ".new";
+                           unfinished = ".new", part_begin = ".part-", part_of = "-of-";
 
-std::string name_of(std::int64_t step) {
-  char name[64];
-  std::snprintf(name, sizeof name, "step-%012lld.safetensors", static_cast<long long>(step));
-  return name;
+using Place = detail::Ranks::Place;
+
+/// "step-000000001000.part-1-of-2.safetensors", or without a part
+std::string name_of(std::int64_t step, const Place& place) {
+  char number[32];
+  std::snprintf(number, sizeof number, "%012lld", static_cast<long long>(step));
+  std::string name = std::string(beginning) + number;
+  if (place.parts > 1)
+    name.append(part_begin)
+        .append(std::to_string(place.part + 1))
+        .append(part_of)
+        .append(std::to_string(place.parts));
+  return name.append(ending);
 }
 
 /// A file of the folder that belongs to a checkpoint.
 struct StepFile {
-  std::int64_t step;
+  std::int64_t step, part, parts;
   bool finished;  // false if its writer was killed or still writes
   std::string name;
 };
 std::optional<StepFile> step_file(std::string_view name) {
-  if (!name.starts_with(beginning)) return std::nullopt;
-  StepFile file{0, true, std::string(name)};
-  const char *const first = name.data() + beginning.size(), *const last = name.data() + name.size();
-  const auto [end, error] = std::from_chars(first, last, file.step);
-  const std::string_view rest(end, static_cast<std::size_t>(last - end));
-  file.finished = rest == ending;
-  const bool ours = file.finished || (rest.starts_with(ending) && rest.ends_with(unfinished));
-  return error == std::errc() && file.step >= 0 && ours ? std::optional(file) : std::nullopt;
+  StepFile file{0, 1, 1, true, std::string(name)};
+  bool reads = true;
+  const auto text = [&](std::string_view expected) {
+    reads = reads && name.starts_with(expected);
+    if (reads) name.remove_prefix(expected.size());
+  };
+  const auto number = [&](std::int64_t& found) {
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), found);
+    reads = reads && error == std::errc() && found >= 0;
+    name.remove_prefix(static_cast<std::size_t>(end - name.data()));
+  };
+  text(beginning), number(file.step);
+  if (name.starts_with(part_begin))
+    text(part_begin), number(file.part), text(part_of), number(file.parts);
+  --file.part;
+  text(ending);
+  file.finished = name.empty();
+  return reads && (file.finished || name.ends_with(unfinished)) ? std::optional(file)
+                                                                : std::nullopt;
 }
 
-/// In the order of their steps.
-std::vector<StepFile> files_in(const Path& folder, Caller caller) {
+std::string text_of_parts(std::int64_t parts) {
+  return parts == 1 ? "checkpoints of whole models"
+                    : "checkpoints of " + std::to_string(parts) + " parts of a model";
+}
+/// The files of a part, or of the first part of any number, in the order of their steps.
+std::vector<StepFile> files_in(const Path& folder, const Place* place, Caller caller) {
   const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()), ::closedir);
   if (!open && errno == ENOMEM) throw std::bad_alloc();
   if (!open) fail_file(caller, op, folder, "a folder to read", std::strerror(errno));
   std::vector<StepFile> files;
-  while (const dirent* const entry = ::readdir(open.get()))
-    if (std::optional<StepFile> file = step_file(entry->d_name)) files.push_back(std::move(*file));
+  while (const dirent* const entry = ::readdir(open.get())) {
+    std::optional<StepFile> file = step_file(entry->d_name);
+    if (!file) continue;
+    if (place && file->finished && file->parts != place->parts)
+      fail_file(caller, op, folder, text_of_parts(place->parts), text_of_parts(file->parts),
+                "Divide the model by as many ranks, or take another folder.");
+    if (file->part == (place ? place->part : 0)) files.push_back(std::move(*file));
+  }
   std::sort(files.begin(), files.end(),
             [](const StepFile& a, const StepFile& b) { return a.step < b.step; });
   return files;
@@ -61,7 +93,40 @@ const StepFile* latest_of(const std::vector<StepFile>& files) {
                                  [](const StepFile& file) { return file.finished; });
   return last == files.rend() ? nullptr : &*last;
 }
+/// Else ranks would replace each other's files.
+void check_parts(const detail::State& state, const Place& place, Caller caller) {
+  if (place.parts > 1) return;
+  for (const detail::SavedVariable& known : state.lists->variables)
+    if (portion_of(known.variable).count > 1)
+      fail<Error>(caller, op, "arguments", "a dist::DataParallel along an axis of the Mesh",
+                  "none, beside a part of \"" + escaped(known.name) + "\"",
+                  "By its Mesh each part gets a file of its own. The axis may have one rank.");
+}
 }  // namespace
+
+namespace detail {
+RankGroup::RankGroup(std::initializer_list<const Ranks*> arguments, bool everywhere, Caller caller)
+    : caller_(caller) {
+  for (const Ranks* const each : arguments) {
+    if (!each) continue;
+    if (!ranks_.empty() && !(each->place() == place_))
+      fail<Error>(caller, op, "arguments", "each dist::DataParallel along one axis",
+                  "two along different ones");
+    place_ = each->place();
+    ranks_.push_back(each);
+  }
+  for (const Ranks* const each : ranks_) each->gather_state(everywhere, caller);
+}
+RankGroup::~RankGroup() {
+  for (const Ranks* const each : ranks_) each->release_state();
+}
+std::int64_t RankGroup::least_of_parts(std::int64_t number) const {
+  return place_.parts == 1 ? number : ranks_[0]->least_of_parts(number, caller_);
+}
+void RankGroup::check_resumed(std::int64_t step) const {
+  for (const Ranks* const each : ranks_) each->check_resumed(step, caller_);
+}
+}  // namespace detail
 
 Checkpoints::Checkpoints(const Path& folder, CheckpointOptions options, Caller caller) try
     : folder_(folder.ends_with('/') ? folder : folder + "/"), options_(options) {
@@ -79,16 +144,18 @@ Checkpoints::Checkpoints(const Path& folder, CheckpointOptions options, Caller c
 }
 
 Path Checkpoints::latest(Caller caller) const try {
-  const std::vector<StepFile> files = files_in(folder_, caller);
+  const std::vector<StepFile> files = files_in(folder_, nullptr, caller);
   const StepFile* const last = latest_of(files);
   return last ? folder_ + last->name : Path();
 } catch (const std::bad_alloc&) {
   fail_memory(caller, op);
 }
 
-void Checkpoints::save_state(StepAt step, detail::State state) const {
+void Checkpoints::save_state(StepAt step, detail::State state,
+                             const detail::RankGroup& ranks) const {
   if (step.step < 0) fail<Error>(step.caller, op, "step", "0 or more", std::to_string(step.step));
-  const std::vector<StepFile> files = files_in(folder_, step.caller);
+  check_parts(state, ranks.place(), step.caller);
+  const std::vector<StepFile> files = files_in(folder_, &ranks.place(), step.caller);
   const StepFile* const last = latest_of(files);
   if (last && last->step > step.step)
     fail<Error>(step.caller, op, "step", std::to_string(last->step) + " or later",
@@ -97,8 +164,9 @@ void Checkpoints::save_state(StepAt step, detail::State state) const {
                     " has later checkpoints: resume() them, or take "
                     "another folder.");
   state.add_value(detail::saved_value("checkpoint.step", step.step));
-  detail::save_state({folder_ + name_of(step.step), step.caller}, state);
+  detail::save_state({folder_ + name_of(step.step, ranks.place()), step.caller}, state);
 
+  ranks.least_of_parts(step.step);  // all parts have written theirs
   std::int64_t kept = 1;
   for (auto file = files.rbegin(); file != files.rend(); ++file) {
     if (file->step == step.step) continue;
@@ -106,13 +174,19 @@ void Checkpoints::save_state(StepAt step, detail::State state) const {
   }
 }
 
-bool Checkpoints::load_state(const StepInto& step, const LoadOptions& options,
-                             detail::State state) const {
-  const Path path = latest(step.caller);
-  if (path.empty()) return false;
-  state.add_value(step.value);
-  detail::load_from(*open_archive(path, op, step.caller), {path, step.caller}, options, state,
-                    {op, true});
-  return true;
+bool Checkpoints::load_state(const StepInto& step, const LoadOptions& options, detail::State state,
+                             const detail::RankGroup& ranks) const {
+  check_parts(state, ranks.place(), step.caller);
+  const std::vector<StepFile> files = files_in(folder_, &ranks.place(), step.caller);
+  const StepFile* const last = latest_of(files);
+  const std::int64_t latest = ranks.least_of_parts(last ? last->step : -1);
+  if (latest >= 0) {
+    const Path path = folder_ + name_of(latest, ranks.place());
+    state.add_value(step.value);
+    detail::load_from(*open_archive(path, op, step.caller), {path, step.caller}, options, state,
+                      {op, true});
+  }
+  ranks.check_resumed(latest);
+  return latest >= 0;
 }
 }  // namespace reel::io

@@ -2,7 +2,8 @@
 // save() and load(). Variables and Tensors are the tensors of a .safetensors file, all else is text
 // in its metadata: "reel.value.0" is "int 17", "reel.generator.0" is seed and position.
 // "reel.optimizer" and "reel.values" list the tensors of optimizers and those that are no
-// Variables; "reel.model" lists the numbers, texts and such tensors inside models.
+// Variables; "reel.model" lists the numbers, texts and such tensors inside models. "reel.parts" has
+// lines such as "part 1 of 2: weight".
 #include <reel/io/save.hpp>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "lib/body/portion.hpp"
 #include "lib/body/text.hpp"
 #include "lib/io/archive.hpp"
 #include "lib/io/elements.hpp"
@@ -51,8 +53,16 @@ namespace detail {
 namespace {
 constexpr std::string_view value_key = "reel.value.", generator_key = "reel.generator.",
                            optimizer_key = "reel.optimizer", values_key = "reel.values",
-                           model_key = "reel.model", values_prefix = "values.";
+                           model_key = "reel.model", portions_key = "reel.parts",
+                           values_prefix = "values.", whole = "a whole";
 
+/// "part 1 of 2"
+std::string portion_text(const Variable& variable) {
+  const Portion portion = portion_of(variable);
+  return portion.count == 1
+             ? std::string(whole)
+             : "part " + std::to_string(portion.index + 1) + " of " + std::to_string(portion.count);
+}
 std::string type_text(const Shape& shape, DType dtype) {
   return to_text(shape) + " " + std::string(name_of(dtype));
 }
@@ -113,6 +123,10 @@ class Loader {
       if (key == optimizer_key) optimizer_names_ = lines_of(text);
       if (key == values_key) value_names_ = lines_of(text);
       if (key == model_key) model_names_ = lines_of(text);
+      if (key != portions_key) continue;
+      for (const std::string& line : lines_of(text))
+        if (const std::size_t colon = line.find(": "); colon != line.npos)
+          portions_.emplace(line.substr(colon + 2), line.substr(0, colon));
     }
     has_numbers_ = archive_.has_format("reel");
     passes_over_values_ = !scope_.whole && !state_.takes_values;
@@ -144,10 +158,21 @@ class Loader {
                                     type_text(entry));
         continue;
       }
+      const std::string own = portion_text(known.variable), its = portion_of_entry(entry.name);
+      if (has_numbers_ && own != its) {
+        splits_model_ = true;
+        report_.different.push_back(line + "expected " + own + ", got " + its);
+        continue;
+      }
       variables_.push_back(known.variable);
       entries_.push_back(found->entry);
       if (!entry.file_dtype.empty()) report_.widened.push_back(line + type_text(entry));
     }
+  }
+  /// Which part of a Variable the file has.
+  std::string portion_of_entry(const std::string& name) const {
+    const auto found = portions_.find(name);
+    return found == portions_.end() ? std::string(whole) : found->second;
   }
   bool is_same(const Tensor& x, const Tensor& y) const {
     return x.defined() && x.dtype() == y.dtype() && x.shape() == y.shape() &&
@@ -309,7 +334,8 @@ class Loader {
   const Archive& archive_;
   std::map<std::string, Found> found_;  // by their names in the model
   std::set<std::string> optimizer_names_, value_names_, model_names_;
-  bool has_numbers_ = false;  // files of other programs have none
+  std::map<std::string, std::string> portions_;  // "part 1 of 2" of a Variable
+  bool has_numbers_ = false;                     // files of other programs have none
   bool passes_over_values_ = false;
   /// Whether a part of the model would keep its values, so that it would compute other numbers than
   /// the model that was saved.
@@ -335,10 +361,12 @@ void save_state(const PathAt& path, const State& state) {
                 "save() writes the format .safetensors. io::save_npy, io::save_npz and "
                 "io::save_torch write the others.");
   NamedTensors tensors;
-  std::string optimizer, values, model;
+  std::string optimizer, values, model, portions;
   for (const SavedVariable& known : state.lists->variables) {
     tensors.emplace_back(known.name, known.variable.value());
     if (known.role[0] == 'o') add_line(optimizer, known.name);
+    if (portion_of(known.variable).count > 1)
+      add_line(portions, portion_text(known.variable) + ": " + known.name);
   }
   for (const SavedTensor& known : state.lists->tensors) {
     if (known.in_model && !known.place->defined()) continue;  // nothing yet
@@ -352,6 +380,7 @@ void save_state(const PathAt& path, const State& state) {
   if (!optimizer.empty()) metadata.emplace_back(optimizer_key, optimizer);
   if (!values.empty()) metadata.emplace_back(values_key, values);
   if (!model.empty()) metadata.emplace_back(model_key, model);
+  if (!portions.empty()) metadata.emplace_back(portions_key, portions);
   for (const auto& [name, generator] : state.lists->generators)
     metadata.emplace_back(std::string(generator_key) + name,
                           text_of(Stream{generator.seed(), generator.position()}));

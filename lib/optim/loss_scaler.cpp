@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <reel/ops.hpp>
-#include <reel/optim/clip.hpp>
 #include <reel/optim/loss_scaler.hpp>
 #include <reel/tape.hpp>
 
@@ -56,7 +55,7 @@ bool LossScaler::step(Optimizer& optimizer, GradientList gradients, Caller calle
     unscaled.push_back(
         {x * cast(inverse, x.dtype()), gradients.rows(i) ? *gradients.rows(i) : Tensor()});
   }
-  if (!static_cast<bool>(finite)) {
+  if (!optimizer.admit(unscaled, static_cast<bool>(finite), options_.clip_norm, caller)) {
     if (static_cast<bool>(factor <= 1))
       fail<Error>(caller, name, "gradients", "finite numbers at factor 1", "an infinity or a NaN",
                   "FiniteScope names the op that makes it.");
@@ -64,8 +63,6 @@ bool LossScaler::step(Optimizer& optimizer, GradientList gradients, Caller calle
     good_steps.assign(0);
     return false;
   }
-  if (options_.clip_norm > 0)
-    unscaled = clip_by_global_norm(std::move(unscaled), options_.clip_norm, caller);
   optimizer.step(unscaled, caller);
   const Tensor steps = good_steps + 1, grows = steps >= options_.interval;
   factor.assign(where(grows, minimum(factor * options_.growth, largest_factor), factor));

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <reel/optim/clip.hpp>
 #include <reel/optim/optimizer.hpp>
 #include <reel/tape.hpp>
 
@@ -37,6 +38,12 @@ void Optimizer::keep(const std::vector<bool>& kept) {
     end = left.size();
   }
   variables_ = std::move(left);
+}
+
+bool Optimizer::admit(std::vector<RowGradient>& gradients, bool finite, double norm,
+                      Caller caller) const {
+  if (finite && norm > 0) gradients = clip_by_global_norm(std::move(gradients), norm, caller);
+  return finite;
 }
 
 void Optimizer::check_numbers(const GradientList& gradients, Caller caller) const {

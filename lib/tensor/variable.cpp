@@ -52,8 +52,8 @@ Variable::Variable(std::string_view name, Tensor value, Caller caller) try {
   if (context.is_watchful()) marks.read(context, *Access::body(value), "Variable", caller);
   const RecordId mark = marks.together();
   static std::atomic<std::uint32_t> cells = 0;
-  cell_ = new Cell{1,      owned_value(std::move(value), caller), std::string(name), nullptr, false,
-                   ++cells};
+  cell_ = new Cell{
+      1, owned_value(std::move(value), caller), std::string(name), nullptr, false, {}, ++cells};
   try {
     if (marks) Access::body(cell_->value)->id = mark;
     tell_variable_made(context, *this);
@@ -89,6 +89,7 @@ void detail::VariableNotes::note(std::string_view path, const Variable& leaf) co
 Variable Variable::clone() const {
   Variable copy(name(), read_variable(Context::here(), *this));
   copy.cell_->is_buffer = cell_->is_buffer;
+  copy.cell_->portion = cell_->portion;
   return copy;
 }
 Buffer::Buffer(std::string_view name, Tensor value, Caller caller)

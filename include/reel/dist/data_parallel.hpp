@@ -10,6 +10,7 @@
 
 #include <reel/dist/world.hpp>
 #include <reel/fields.hpp>
+#include <reel/io/ranks.hpp>
 #include <reel/nn/model.hpp>
 #include <reel/optim/loss_scaler.hpp>
 #include <reel/optim/optimizer.hpp>
@@ -35,8 +36,11 @@ struct DataParallelOptions {
   /// bfloat16 halves the bytes that are sent, for Sum::fast; it rounds each gradient, and each sum
   /// of two, to 8 bits. Gradients of float64 are sent as they are.
   DType send_as = DType::float32;
-  double clip_norm = 0;  ///< the largest global norm of the mean gradients; 0 is no limit
-  /// For float16: multiplies the losses, and leaves a step out on all ranks or on none.
+  /// The largest global norm of the mean gradients, along an axis of a Mesh those of all parts of
+  /// the model; 0 is no limit.
+  double clip_norm = 0;
+  /// For float16: multiplies the losses, and leaves a step out on all ranks or on none, along an
+  /// axis of a Mesh on all ranks of the Mesh.
   optim::LossScaler* scaler = nullptr;
   /// For Variables that no loss of any rank uses.
   Unconnected unconnected = Unconnected::error;
@@ -55,7 +59,7 @@ struct StepOptions {
 namespace detail {
 struct Shares;
 /// The part of DataParallel that does not depend on the optimizer's type.
-class REEL_API Replicas : public optim::Optimizer {
+class REEL_API Replicas : public optim::Optimizer, public io::detail::Ranks {
  public:
   ~Replicas() override;
   Replicas(const Replicas&) = delete;
@@ -80,13 +84,12 @@ class REEL_API Replicas : public optim::Optimizer {
   void step(GradientList gradients, Caller caller = Caller::here()) override;
   /// Adds up numbers of all ranks, in their order.
   void add_up(double* numbers, std::size_t count, Caller caller = Caller::here());
-  /// For Checkpoints: throws DistError, on all ranks, unless all have resumed from this step. -1:
-  /// from none.
-  void check_resumed(std::int64_t step, Caller caller) const;
-  /// For Checkpoints, with .shard_optimizer: the state of all ranks, here, or on rank 0 only. All
-  /// ranks call it.
-  void gather_state(bool everywhere, Caller caller) const;
-  void release_state() const;
+  // For Checkpoints.
+  Place place() const override;
+  std::int64_t least_of_parts(std::int64_t number, Caller caller) const override;
+  void gather_state(bool everywhere, Caller caller) const override;
+  void release_state() const override;
+  void check_resumed(std::int64_t step, Caller caller) const override;
   /// The steps that have been taken.
   std::int64_t steps() const;
   const World& world() const;
@@ -131,7 +134,9 @@ class REEL_API Replicas : public optim::Optimizer {
 /// Checkpoints have it in the optimizer's place, and the form of one process: rank 0 writes them,
 /// and any number of ranks resumes. fit() takes it for its optimizer. The World must have no other
 /// user that calls collectives on another thread. Inside of trace() it runs eagerly.
-/// Throws Error for options out of range.
+/// Throws Error for options out of range, and for .clip_norm or .scaler with parts of Variables in
+/// a World that no Mesh has made. With .clip_norm, step() throws DistError if a Variable that is no
+/// part has different gradients along another axis of the Mesh.
 template <class O>
 class DataParallel : public detail::Replicas {
  public:

@@ -22,7 +22,8 @@ struct MeshOptions {
 
 /// The ranks of a World as a grid, the last axis changing first: with axes of 2 and 3 ranks, rank 4
 /// is at (1, 1). All ranks make it. Each axis gives a World of the ranks that differ in this axis
-/// only.
+/// only. A DataParallel along an axis knows the other axes: the ranks along them have parts of one
+/// model, decide together in .clip_norm and .scaler, and save their parts beside each other.
 ///
 ///     dist::Mesh mesh(world, {.axes = {{"batch", 2}, {"hidden", 2}}});
 ///     dist::SplitLinears mlp(mesh.axis("hidden"), first, second);
@@ -46,6 +47,15 @@ REEL_API Tensor copy_to_parts(Operand x, const World& axis);
 /// The sum of the parts of all ranks of an axis, which then compute the same from it: the gradient
 /// of a part is that of the sum. The result has the shape and dtype of x.
 REEL_API Tensor sum_of_parts(Operand part, const World& axis);
+
+/// The part of a Variable that this rank of an axis has: an equal share of the Variable's axis
+/// number `along`, as a new Variable. All ranks pass the same Variable. For layers of your own:
+/// DataParallel, io::save() and io::Checkpoints know what is a part. Throws ShapeError unless the
+/// ranks divide the axis.
+///
+///     part_of(weight, mesh.axis("hidden"), 1)  // columns
+REEL_API Variable part_of(const Variable& whole, const World& axis, int along = 0,
+                          Caller caller = Caller::here());
 
 /// second(first(x)), of which each rank of an axis computes a part of the numbers in between. A
 /// rank has these columns of the first weight, of its bias, and these rows of the second weight;

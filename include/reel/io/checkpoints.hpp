@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <reel/io/ranks.hpp>
 #include <reel/io/save.hpp>
 
 namespace reel::io {
@@ -28,41 +29,18 @@ struct StepInto {
       : value(detail::saved_value("checkpoint.step", step)), caller(at) {}
 };
 
-namespace detail {
-/// Whether this process writes the checkpoints of a part: one of several ranks does.
-template <class Part>
-bool writes(const Part& part) {
-  if constexpr (requires { part.world().rank(); })
-    return part.world().rank() == 0;
-  else
-    return true;
-}
-}  // namespace detail
-
 /// Options of Checkpoints.
 struct CheckpointOptions {
   std::int64_t keep = 3;   // how many of the latest files are kept; older ones are removed
   std::int64_t every = 1;  // steps between two checkpoints
 };
 namespace detail {
-/// What several ranks have of one part.
 template <class Part>
-void gather(const Part& part, bool everywhere, Caller caller) {
-  if constexpr (requires { part.gather_state(everywhere, caller); })
-    part.gather_state(everywhere, caller);
-}
-template <class Part>
-void release(const Part& part) {
-  if constexpr (requires { part.release_state(); }) part.release_state();
-}
-/// All ranks must have resumed from one step.
-template <class Part>
-void check_resumed(const Part& part, bool found, const StepInto& step) {
-  if constexpr (requires { part.check_resumed(std::int64_t{}, Caller()); }) {
-    std::int64_t number = 0;  // little-endian, as all that reel runs on
-    __builtin_memcpy(&number, step.value.place, step.value.bytes);
-    part.check_resumed(found ? number : -1, step.caller);
-  }
+const Ranks* ranks_of(const Part& part) {
+  if constexpr (std::is_base_of_v<Ranks, Part>)
+    return &part;
+  else
+    return nullptr;
 }
 }  // namespace detail
 
@@ -84,15 +62,17 @@ class REEL_API Checkpoints {
   explicit Checkpoints(const Path& folder, CheckpointOptions options = {},
                        Caller caller = Caller::here());
   /// If `every` divides the step, saves the parts, as io::save() does, and returns true. Throws
-  /// Error if the folder has a later step: call resume() first, or use another folder. If a part is
-  /// a dist::DataParallel, rank 0 writes, and other ranks write nothing; all ranks call it. With
-  /// .shard_optimizer, rank 0 has the state of all ranks until it is written.
+  /// Error if the folder has a later step: call resume() first, or use another folder. If an
+  /// argument is a dist::DataParallel, rank 0 writes, and other ranks write nothing; all ranks call
+  /// it. With .shard_optimizer, rank 0 has the state of all ranks until it is written. Along an
+  /// axis of a dist::Mesh, rank 0 of each part of the model writes a file, such as
+  /// "step-000000001000.part-1-of-2.safetensors". Parts of Variables without a DataParallel are an
+  /// Error.
   template <class... Parts>
   bool save(StepAt step, const Parts&... parts) const try {
     if (step.step % options_.every != 0) return false;
-    (detail::gather(parts, false, step.caller), ...);
-    if ((detail::writes(parts) && ...)) save_state(step, detail::state_of(step.caller, parts...));
-    (detail::release(parts), ...);
+    const detail::RankGroup ranks({detail::ranks_of(parts)...}, false, step.caller);
+    if (ranks.place().rank == 0) save_state(step, detail::state_of(step.caller, parts...), ranks);
     return true;
   } catch (const std::bad_alloc&) {
     fail_memory(step.caller, "Checkpoints");
@@ -100,14 +80,14 @@ class REEL_API Checkpoints {
   /// Loads the latest checkpoint, as io::load() does, and its step. If there is none, it changes
   /// nothing and returns false. Throws IoError if the file has an optimizer, a generator or a
   /// number that the call does not have, because the run would continue without it. With
-  /// `{.strict = false}` it loads what fits. If a part is a dist::DataParallel, all ranks read the
-  /// file, and DistError is thrown on all of them if their steps differ.
+  /// `{.strict = false}` it loads what fits. If an argument is a dist::DataParallel, all ranks read
+  /// the file, and DistError is thrown on all of them if their steps differ. Along an axis of a
+  /// dist::Mesh, each rank reads the file of its part, of the latest step that all parts have;
+  /// files of another number of parts are an Error.
   template <class... Parts>
   bool resume(StepInto step, const LoadOptions& options, Parts&&... parts) const try {
-    (detail::gather(parts, true, step.caller), ...);
-    const bool found = load_state(step, options, detail::state_of(step.caller, parts...));
-    (detail::check_resumed(parts, found, step), ...);
-    return found;
+    const detail::RankGroup ranks({detail::ranks_of(parts)...}, true, step.caller);
+    return load_state(step, options, detail::state_of(step.caller, parts...), ranks);
   } catch (const std::bad_alloc&) {
     fail_memory(step.caller, "Checkpoints");
   }
@@ -116,12 +96,14 @@ class REEL_API Checkpoints {
            ...) bool resume(StepInto step, Parts&&... parts) const {
     return resume(std::move(step), LoadOptions(), parts...);
   }
-  /// The path of the latest checkpoint; empty if there is none.
+  /// The path of the latest checkpoint, with parts of models that of the first part; empty if there
+  /// is none.
   Path latest(Caller caller = Caller::here()) const;
 
  private:
-  void save_state(StepAt step, detail::State state) const;
-  bool load_state(const StepInto& step, const LoadOptions& options, detail::State state) const;
+  void save_state(StepAt step, detail::State state, const detail::RankGroup& ranks) const;
+  bool load_state(const StepInto& step, const LoadOptions& options, detail::State state,
+                  const detail::RankGroup& ranks) const;
   Path folder_;  // with a slash at its end
   CheckpointOptions options_;
 };

@@ -50,6 +50,9 @@ class REEL_API Optimizer {
   /// For dist::DataParallel: the other Variables are not updated any more. The caller keeps their
   /// state from the lists of a derived class.
   void keep(const std::vector<bool>& kept);
+  /// For LossScaler and .clip_norm: whether a step is taken, which it is if the gradients are
+  /// finite. Limits their global norm then; 0 is no limit.
+  virtual bool admit(std::vector<RowGradient>& gradients, bool finite, double norm, Caller) const;
 
  protected:
   Optimizer(const Optimizer&) = default;
