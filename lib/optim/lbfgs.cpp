@@ -14,6 +14,9 @@ namespace reel::optim {
 namespace {
 constexpr const char* const name = "LBFGS";
 constexpr double decrease = 1e-4, curvature = 0.9;  // of the strong Wolfe conditions
+constexpr double growth = 10;                       // of a step that is too short, at most
+constexpr double digits = 4;                        // of the last ones may be wrong by rounding
+constexpr double endless = 1e10;                    // times the first step: no minimum is near
 
 /// A point of the line x + t d.
 struct Point {
@@ -29,6 +32,20 @@ double cubic_minimum(const Point& a, const Point& b) {
   return b.t - (b.t - a.t) * (b.slope + root - d) / (b.slope - a.slope + 2 * root);
 }
 
+/// The distance between 1 and the next number.
+double precision_of(DType dtype) {
+  switch (dtype) {
+    case DType::float64:
+      return 0x1p-52;
+    case DType::float32:
+      return 0x1p-23;
+    case DType::float16:
+      return 0x1p-10;
+    default:
+      return 0x1p-7;
+  }
+}
+double largest_in(const Tensor& x) { return cast(max(abs(x)), DType::float64).item<double>(); }
 double dot(const Tensor& a, const Tensor& b) {
   return sum(cast(a, DType::float64) * cast(b, DType::float64)).item<double>();
 }
@@ -87,6 +104,10 @@ struct LBFGS::Search {
   std::vector<Tensor> start;  // the Variables' values
   Tensor direction;
   std::int64_t left = 0, evaluations = 0;
+  DType dtype = DType::float64;  // of the loss
+  Point rising = {};             // the nearest one of a search behind a minimum; t is 0 if none is
+  bool falls = false;            // the loss still fell at the end of the search
+  bool endless_fall = false;     // over a long way, or to -infinity
 
   /// Assigns start + t direction.
   void move_to(double t) const {
@@ -111,6 +132,7 @@ struct LBFGS::Search {
       fail<ShapeError>(caller, name, "loss", "one number",
                        loss.defined() ? "shape " + to_text(loss.shape()) : "nothing",
                        "Use its mean() or its sum().");
+    dtype = loss.dtype();
     Point point{t, cast(loss, DType::float64).item<double>(), 0,
                 flat(tape.gradient(loss, lbfgs.variables_), caller)};
     if (direction.defined()) point.slope = dot(point.gradient, direction);
@@ -119,7 +141,25 @@ struct LBFGS::Search {
   Point point_at(double t) {
     --left;
     move_to(t);
-    return evaluate(t);
+    Point point = evaluate(t);
+    if (point.finite() && point.slope >= 0 && (rising.t == 0 || t < rising.t)) rising = point;
+    if (std::isinf(point.loss) && point.loss < 0) {
+      endless_fall = true;
+      left = 0;
+    }
+    return point;
+  }
+  double rounding(const Point& of) const {
+    return digits * precision_of(dtype) * std::abs(of.loss);
+  }
+  /// Whether the search began at a minimum, as far as the numbers' precision tells: the step to it
+  /// changes no digit of the Variables or of the loss.
+  bool at_minimum(const Point& origin) const {
+    if (rising.t == 0) return false;
+    const double t = rising.t * origin.slope / (origin.slope - rising.slope);
+    const double largest = largest_in(flat(start, caller));
+    return -0.5 * t * origin.slope <= rounding(origin) ||
+           t * largest_in(direction) <= digits * precision_of(start[0].dtype()) * largest;
   }
 
   bool is_low(const Point& point, const Point& origin) const {
@@ -127,6 +167,11 @@ struct LBFGS::Search {
   }
   static bool is_flat(const Point& point, const Point& origin) {
     return std::abs(point.slope) <= -curvature * origin.slope;
+  }
+  /// Whether the loss falls by less than its last digits show.
+  bool is_too_short(const Point& point, const Point& origin) const {
+    const bool lower = point.loss < origin.loss && is_low(point, origin);
+    return point.slope < 0 && !lower && point.loss - origin.loss <= rounding(origin);
   }
   /// A point between two of which the first is the lower one (algorithm 3.6).
   Point zoom(const Point& origin, Point low, Point high) {
@@ -150,17 +195,27 @@ struct LBFGS::Search {
   /// The point that the search ends at (algorithm 3.5); t is 0 if it found no lower loss.
   Point find(const Point& origin, double t) {
     left = lbfgs.options_.evaluations;
+    rising = {};
+    falls = false;
+    double first = 0;
     Point before = origin;
     while (left > 0) {
       Point point = point_at(t);
+      if (before.t == 0 && is_too_short(point, origin)) {
+        t *= growth;
+        continue;
+      }
       if (!is_low(point, origin) || (before.t > 0 && point.loss >= before.loss))
         return zoom(origin, std::move(before), std::move(point));
       if (is_flat(point, origin)) return point;
       if (point.slope >= 0) return zoom(origin, std::move(point), std::move(before));
       const double next = cubic_minimum(before, point), nearest = t + 0.01 * (t - before.t);
       before = std::move(point);
-      t = next > nearest && next < 10 * t ? next : 10 * t;
+      if (first == 0) first = t;
+      t = next > nearest && next < growth * t ? next : growth * t;
     }
+    falls = true;
+    endless_fall = endless_fall || before.t > endless * first;
     return before;
   }
 };
@@ -192,8 +247,9 @@ Tensor LBFGS::direction(const Tensor& gradient) const {
 }
 
 void LBFGS::remember(const Tensor& step, const Tensor& change) {
-  const double product = dot(step, change);  // positive by the second Wolfe condition
-  if (!(product > 1e-10 * dot(change, change))) return;
+  // By the second Wolfe condition the cosine between them is positive. Rounding may hide it.
+  const double lengths = std::sqrt(dot(step, step)) * std::sqrt(dot(change, change));
+  if (!(dot(step, change) > 1e-10 * lengths)) return;
   const std::int64_t count = pairs_.value().item<std::int64_t>();
   const auto i = static_cast<std::size_t>(count % options_.history);
   steps_[i].assign(step);
@@ -206,13 +262,14 @@ LBFGSResult LBFGS::minimize(Tensor (*loss)(void*), void* function, Caller caller
   check_not_moved(name, variables_, caller);
   Search search{*this, loss, function, caller, {variables_.begin(), variables_.end()}, {}};
   Point now = search.evaluate(0);
-  const auto largest = [&] { return cast(max(abs(now.gradient)), DType::float64).item<double>(); };
+  const auto largest = [&] { return largest_in(now.gradient); };
   if (!std::isfinite(now.loss) || !std::isfinite(largest()))
     fail<Error>(
         caller, name, "loss", "a finite loss with a finite gradient",
         std::isfinite(now.loss) ? "a gradient with an infinity or a NaN" : to_text(now.loss),
         "FiniteScope names the op that makes it.");
   std::int64_t iterations = 0;
+  bool at_minimum = false;
   const auto ended = [&](bool converged, std::string_view reason) {
     return LBFGSResult{now.loss, iterations, search.evaluations, converged, reason};
   };
@@ -232,8 +289,13 @@ LBFGSResult LBFGS::minimize(Tensor (*loss)(void*), void* function, Caller caller
       now.t = 0;
       const Point next = search.find(now, options_.learning_rate * std::min(1.0, 1 / size));
       search.move_to(next.t);
+      if (search.endless_fall && next.t == 0)
+        return ended(false, "the loss falls without end along a line");
       if (next.t == 0) {
-        if (first) return ended(false, "the line search found no lower loss");
+        at_minimum = search.at_minimum(now) || (first && at_minimum);
+        if (first)
+          return at_minimum ? ended(true, "the precision of the dtype allows no lower loss")
+                            : ended(false, "the line search found no lower loss");
         pairs_.assign(0);  // the pairs may be those of another loss
         continue;
       }
@@ -242,7 +304,9 @@ LBFGSResult LBFGS::minimize(Tensor (*loss)(void*), void* function, Caller caller
       const double change = now.loss - next.loss;
       now = next;
       ++iterations;
-      if (change <= options_.change_tolerance * std::max(1.0, std::abs(now.loss)))
+      at_minimum = false;
+      if (search.endless_fall) return ended(false, "the loss falls without end along a line");
+      if (!search.falls && change <= options_.change_tolerance * std::max(1.0, std::abs(now.loss)))
         return ended(true, "the loss changes less than change_tolerance");
     }
   } catch (...) {

@@ -22,7 +22,7 @@ struct LBFGSResult {
   double loss;               // at the Variables' new values
   std::int64_t iterations;   // steps of the Variables
   std::int64_t evaluations;  // of the loss and its gradient
-  bool converged;            // whether a tolerance has ended it
+  bool converged;            // whether a tolerance has ended it, or the precision of the dtype
   std::string_view reason;   // why it has ended, for a line of text
 };
 /// Limited-memory BFGS (Nocedal 1980) with a line search for the strong Wolfe conditions (Nocedal
@@ -43,9 +43,10 @@ class REEL_API LBFGS {
                  Caller caller = Caller::here());
   /// Minimizes a loss: a function without arguments that returns one number. It is called under a
   /// tape of step() for each point, after the Variables have been assigned. A point whose loss is
-  /// not finite is too far away. The loss never rises. Throws ShapeError unless the loss is one
-  /// number, Error if the first loss or its gradient is not finite. After an exception the
-  /// Variables have the values of the last finished iteration.
+  /// not finite is too far away. The loss never rises. It has not converged where the loss falls to
+  /// -infinity, or still falls after a line search over 1e10 times its first step. Throws
+  /// ShapeError unless the loss is one number, Error if the first loss or its gradient is not
+  /// finite. After an exception the Variables have the values of the last finished iteration.
   template <class Loss>
   LBFGSResult step(Loss&& loss, Caller caller = Caller::here()) {
     return minimize(
