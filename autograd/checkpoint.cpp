@@ -200,10 +200,10 @@ constinit Op checkpoint_op{
 }  // namespace
 
 Tensors detail::run_checkpoint(Operands inputs, const Runs& f, Runs again) try {
-  if (Context::here().shares_variables && Context::here().mode & recording)
+  Context& context = Context::here();
+  if (context.shares_variables && context.interceptors && context.mode & recording)
     fail<Error>(inputs.caller(), "checkpoint", "f", "a call outside of vmap()", "one inside",
                 "Put vmap() inside of checkpoint().");
-  Context& context = Context::here();
   std::vector<Tensor> arguments;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     arguments.push_back(inputs[i].value());

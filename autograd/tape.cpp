@@ -44,6 +44,11 @@ void fail_thread(std::string_view what, Caller caller) {
 
 GradientTape::GradientTape(TapeOptions options, Caller caller) try : options_(options) {
   Context& context = Context::here();
+  if (context.refuses_tapes)
+    fail<TapeError>(caller, "GradientTape", "tape", "one around batched(), parallel() or vmap()",
+                    "one inside of their function",
+                    "It follows all examples. For a gradient of each, use a loop or "
+                    "batch_jacobian().");
   reel_ = context.reel;
   close_tapes_ended_elsewhere(context);
   bit_ = context.reel->open_tape(options.watch_variables);

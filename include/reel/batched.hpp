@@ -99,12 +99,12 @@ struct Mapped {
 /// Calls f for each example and returns the results in order. Ops of the same kind and shapes run
 /// as one kernel for all examples. f is written for one example: it may recurse, loop and decide on
 /// values. An example that reads a value waits until the others have come as far. Results and
-/// gradients are those of a loop, up to the order of sums; tapes, layers and devices work as in a
-/// loop. f must not write Variables. Random ops of example i draw from a generator of its own,
-/// which the thread's generator and i determine. If f throws, the other examples finish; then the
-/// exception of the first such example is thrown. Throws Error for a batched() inside f.
-/// Method: automatic batching by agenda (Neubig, Goldberg, Dyer, 2017), with fibers (Fegade et al.,
-/// ACRoBat, 2024).
+/// gradients are those of a loop, up to the order of sums; layers, devices and tapes around the
+/// call work as in a loop. f must not write Variables: Error. A tape in f is a TapeError. Random
+/// ops of example i draw from a generator of its own, which the thread's generator and i determine.
+/// If f throws, the other examples finish; then the exception of the first such example is thrown.
+/// Throws Error for a batched() inside f. Method: automatic batching by agenda (Neubig, Goldberg,
+/// Dyer, 2017), with fibers (Fegade et al., ACRoBat, 2024).
 template <class Examples, class F>
 auto batched(const Examples& examples, const F& f, BatchedOptions options = {},
              Caller caller = Caller::here()) {
@@ -126,9 +126,9 @@ auto batched(const Examples& examples, const F& f, BatchedOptions options = {},
 /// of the same kind and shapes run as one kernel for all of them, as in batched(): so the subtrees
 /// of a single tree run together. Inside of batched(), the functions are parts of an example.
 /// Outside of it, the outermost parallel() computes all ops of its functions before it returns.
-/// The functions must not write Variables. Each draws random numbers from a generator of its own.
-/// If some throw, the others finish; then the exception of the first of them is thrown. In a traced
-/// function and in vmap() they are plain calls.
+/// The functions must not write Variables or make tapes. Each draws random numbers from a generator
+/// of its own. If some throw, the others finish; then the exception of the first of them is thrown.
+/// In a traced function and in vmap() they are plain calls.
 ///     std::get<1>(parallel([] { return 1; }, [] { return 2; }))  // 2
 template <class... F>
 requires(sizeof...(F) > 0 && (std::is_invocable_v<const F&> && ...)) auto parallel(const F&... f) {
@@ -163,8 +163,8 @@ auto parallel(const Children& children, const F& f) {
 
 /// Returns a function that calls f for each row of its arguments, all rows at once, and stacks the
 /// results. Rows lie along the first axis. Tensors that f captures are the same for each row. f
-/// must not read elements, write Variables or use gradients of your own: Error. A random op draws
-/// once, for all rows.
+/// must not read elements, write Variables or use gradients of your own: Error. A tape in f is a
+/// TapeError. A random op draws once, for all rows.
 template <class F>
 auto vmap(F f) {
   return detail::Mapped<F>{std::move(f)};

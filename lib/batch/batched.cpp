@@ -36,7 +36,7 @@ struct Modes {
   void give(Context& fiber) const {
     fiber.mode = 0;
     fiber.training = training;
-    fiber.shares_variables = true;
+    fiber.shares_variables = fiber.refuses_tapes = true;
     fiber.autocast = autocast;
     fiber.device = device;
     if (autocast != DType::float32) fiber.mode |= autocasts;
@@ -376,11 +376,7 @@ void run_alone(const detail::Function<void(std::size_t)>& f) {
   BatchingReport& report = last_report();
   report = {};
   report.examples = 1;
-  struct Shares {
-    Context& context;
-    ~Shares() { context.shares_variables = false; }
-  } const shares{context};
-  context.shares_variables = true;
+  const SharingScope shares(context, true, true);
   try {
     const GeneratorScope scope(own);
     f(0);
@@ -419,10 +415,11 @@ void detail::run_batched(std::size_t examples, const Function<void(std::size_t)>
 
 void detail::run_parallel(std::size_t branches, Branches f, const void* what) try {
   batch::Running& running = batch::running;
-  const Context& context = Context::here();
+  Context& context = Context::here();
   if (running.example && context.interceptors == running.example)
     return running.example->branch_out(branches, f, what);
   if (branches < 2 || context.interceptors || (running.any && !running.alone)) {
+    const SharingScope shares(context, context.shares_variables || !context.interceptors, true);
     for (std::size_t i = 0; i < branches; ++i) f(what, i);
     return;
   }

@@ -4,6 +4,7 @@
 #include <reel/ops.hpp>
 
 #include <deque>
+#include <optional>
 
 #include "lib/batch/batch.hpp"
 #include "lib/gate/gate.hpp"
@@ -72,7 +73,7 @@ struct MapData : Interceptor {
 
   batch::StandIns stand_ins;
   std::deque<Tensor> rows, headers;
-  bool shared_before = false;
+  std::optional<SharingScope> sharing = {};
   std::int64_t count = -1;
   Caller caller;
 };
@@ -83,7 +84,7 @@ MapScope::MapScope(Caller caller) try : data_(new MapData) {
   data_->next = context.interceptors;
   context.interceptors = data_;
   context.mode |= intercepted;
-  data_->shared_before = std::exchange(context.shares_variables, true);
+  data_->sharing.emplace(context, true, true);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "vmap");
 }
@@ -95,7 +96,7 @@ MapScope::~MapScope() {
       break;
     }
   if (!context.interceptors) context.mode &= static_cast<std::uint8_t>(~intercepted);
-  context.shares_variables = data_->shared_before;
+  data_->sharing.reset();
   for (const Tensor& each : data_->headers) try {
       if (references(*Access::body(each)) > 1) batch::StandIns::clear(*Access::body(each));
     } catch (const Error&) {  // no memory: what f has kept elsewhere has no elements

@@ -49,6 +49,7 @@ struct Flow {
   std::uint8_t watchful = 0;  // 0 or marks_matter; other threads set it
   bool training = true;
   bool shares_variables = false;    // with other examples of a batch, so none may write them
+  bool refuses_tapes = false;       // inside of a function of batched(), parallel() or vmap()
   DType autocast = DType::float32;  // of the innermost AutocastScope
   Device device;
   Caller site;                 // of the outermost CallerScope; file is null outside

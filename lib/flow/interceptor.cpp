@@ -37,7 +37,11 @@ InterceptorPause::~InterceptorPause() {
 
 bool run_outside(Context& context, Caller caller, std::string_view name,
                  const detail::Function<void()>& what) {
-  if (!context.interceptors) return false;  // one example, as a plain call
+  if (!context.interceptors) {  // one example, as a plain call
+    const SharingScope outside(context, false, false);
+    what();
+    return true;
+  }
   if (context.interceptors->outside(what)) return true;
   fail<Error>(caller, name, "f", "a call outside of vmap()", "one inside",
               "It would run without its own gradient.");

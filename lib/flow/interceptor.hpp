@@ -3,6 +3,7 @@
 #pragma once
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include <reel/function.hpp>
 
@@ -121,6 +122,25 @@ class InterceptorPause {
   Interceptor* interceptors_;
 };
 
+/// While it lives, this thread is inside of a function of batched(), parallel() or vmap(), or
+/// outside of it again.
+class SharingScope {
+ public:
+  SharingScope(Context& context, bool shares_variables, bool refuses_tapes)
+      : context_(context),
+        shared_before_(std::exchange(context.shares_variables, shares_variables)),
+        refused_before_(std::exchange(context.refuses_tapes, refuses_tapes)) {}
+  ~SharingScope() {
+    context_.shares_variables = shared_before_;
+    context_.refuses_tapes = refused_before_;
+  }
+  SharingScope(const SharingScope&) = delete;
+  SharingScope& operator=(const SharingScope&) = delete;
+
+ private:
+  Context& context_;
+  bool shared_before_, refused_before_;
+};
 /// For a function with a gradient of its own. Inside of batched() it calls `what` outside, and
 /// returns true; inside of vmap() it throws Error.
 bool run_outside(Context& context, Caller caller, std::string_view name,

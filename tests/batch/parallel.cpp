@@ -241,4 +241,49 @@ TEST_CASE("in a traced function and in vmap() branches are plain calls") {
   }
   CHECK(vmap(f)(ones({3, 2})).to_vector<float>() == std::vector<float>(6, 2.0f));
 }
+
+TEST_CASE("functions of batched(), parallel() and vmap() make no tapes, however many there are") {
+  const Variable w("w", ones({2}));
+  const auto slope = [&](float x) {
+    GradientTape tape;
+    return tape.gradient(sum(square(w * x)), w);
+  };
+  const auto refuses = [&](const auto& f) {
+    const std::string text = error_text(f);
+    INFO(text);
+    CHECK(text.starts_with("parallel.cpp:"));
+    CHECK(text.find("GradientTape: tape: expected one around batched(), parallel() or vmap(), got "
+                    "one inside of their function") != text.npos);
+  };
+  for (const std::size_t count : {1, 2, 3}) {
+    const std::vector<float> x(count, 2);
+    refuses([&] { batched(x, slope); });
+    refuses([&] { parallel(x, slope); });
+    refuses([&] { vmap([&](const Tensor& row) { return slope(2) * row; })(ones({3, 2})); });
+    // A function with a gradient of its own runs outside of the batch.
+    const auto own = custom_gradient([&](const Tensor& y) {
+      return std::pair{y * slope(2), [](const Tensor& dy) -> Tensor { return dy; }};
+    });
+    for (const Tensor& y : batched(x, [&](float each) { return own(full({2}, each)); }))
+      CHECK(equal(y, full({2}, 16.f)));
+    GradientTape tape;
+    const Tensor loss = sum(stack(batched(x, [&](float each) { return square(w * each); })));
+    CHECK(equal(tape.gradient(loss, w), full({2}, 8.f * static_cast<float>(count))));
+  }
+  CHECK(equal(slope(2), full({2}, 8.f)));
+}
+
+TEST_CASE("one example and one branch have the rules of several") {
+  const Variable w("w", ones({2}));
+  const auto write = [&](float x) { return w.assign_add(x), x; };
+  for (const std::size_t count : {1, 2}) {
+    const std::vector<float> x(count, 2);
+    CHECK(error_text([&] { parallel(x, write); }).find("no update inside of batched()") !=
+          std::string::npos);
+    GradientTape tape;
+    const auto again = checkpoint([&](const Tensor& y) { return square(y) * w; });
+    const Tensor loss = sum(stack(batched(x, [&](float each) { return again(full({2}, each)); })));
+    CHECK(equal(tape.gradient(loss, w), full({2}, 4.f * static_cast<float>(count))));
+  }
+}
 }  // namespace reel::tests
