@@ -316,8 +316,13 @@ bool Playback::play_alike(Record& record) {
   dy_ = &slot;
   context_.site = record.site();
   TileValues values;
-  for (int k = 0; k < count; ++k)
-    play_neighbours(record, order[k], kernels, values, k == count - 1 && !slot.requests);
+  for (int k = 0; k < count; ++k) {
+    const bool last = k == count - 1 && !slot.requests;
+    if (context_.mode) [[unlikely]]
+      play_neighbours<true>(record, order[k], kernels, values, last);
+    else
+      play_neighbours<false>(record, order[k], kernels, values, last);
+  }
   if (!slot.requests) slot.gradient = Tensor();
   copies_.clear();
   let_go(record);
@@ -335,17 +340,25 @@ void Playback::play_pointwise(const Record& record, const Kernels& kernels) {
     const std::uint64_t others = left & ~taker;
     const int i = std::countr_zero(others ? others : taker);
     const std::uint64_t bit = std::uint64_t{1} << i;
-    if (play_neighbours(record, i, kernels, values, wanted_ == bit && !dy_->requests))
+    const bool last = wanted_ == bit && !dy_->requests;
+    if (context_.mode ? play_neighbours<true>(record, i, kernels, values, last)
+                      : play_neighbours<false>(record, i, kernels, values, last))
       wanted_ ^= bit;
     left ^= bit;
   }
 }
 
+inline void Playback::tell_gradient_end(const GateCall& call) {
+  if (context_.mode & observed) tell_end(context_, call);
+  for (Interceptor* each = context_.interceptors; each; each = each->next) each->after(call);
+}
+
 /// For calls that interceptors or observers see, and for devices other than the CPU.
-[[gnu::noinline]] void Playback::play_part(const Record& record, int i, Pass pass,
+[[gnu::noinline]] void Playback::play_part(const Record& record, int i, const Kernels& kernels,
                                            const TileValues& values, Tensor& slot, bool last) {
   Tensor& dy = dy_->gradient;
   const Body& given = *Access::body(dy);
+  const Pass pass = gradient_pass_of(kernels, i, given.dtype);
   const Device device = device_of(given);
   const Op& op = *record.op;
   const Part part = part_of(i);
@@ -370,6 +383,8 @@ void Playback::play_pointwise(const Record& record, const Kernels& kernels) {
   if (!adds) add(slot, std::move(dx));
 }
 
+/// `hooked` where the mode is not 0.
+template <bool hooked>
 inline bool Playback::play_neighbours(const Record& record, int i, const Kernels& kernels,
                                       TileValues& values, bool last) {
   const InputSlot& input = record.inputs[i];
@@ -378,7 +393,7 @@ inline bool Playback::play_neighbours(const Record& record, int i, const Kernels
   Tensor& slot = input_slot(record, i);
   Tensor& dy = dy_->gradient;
   if (record.op->gradient.passes >> i & 1) {
-    if (!slot.defined() || !add_in_place(slot, dy)) add(slot, last ? std::move(dy) : dy);
+    if (!slot.defined() || !add_to<hooked>(slot, dy)) add(slot, last ? std::move(dy) : dy);
     return true;
   }
   if (i >= 2) return false;
@@ -386,20 +401,39 @@ inline bool Playback::play_neighbours(const Record& record, int i, const Kernels
   Body& given = *Access::body(dy);
   if (given.dtype != input.dtype || (!pass && !kernels.has(part_of(i)))) return false;
   if (!values.of[0]) read_values(record, given, values);
-  if (context_.mode || !pass) [[unlikely]] {
-    play_part(record, i, pass, values, slot, last);
+  if ((hooked && context_.mode != observed) || !pass) [[unlikely]] {
+    play_part(record, i, kernels, values, slot, last);
     return true;
   }
+  const auto run_into = [&](Body* out, unsigned adds) {
+    const auto run = [&] {
+      run_pass(pass, given.elements, values.of, 4, given.dtype,
+               values.scalars | (adds ? pass_adds : 0), out->data, given.dtype);
+    };
+    if constexpr (!hooked) return run();
+    const GateCall call{const_cast<Op&>(*record.op),
+                        values.bodies,
+                        4,
+                        {},
+                        record.site(),
+                        &out,
+                        1,
+                        nullptr,
+                        part_of(i),
+                        adds,
+                        only_played_};
+    tell_begin(context_, call);
+    run();
+    tell_end(context_, call);
+  };
   if (owned(slot)) {
-    run_pass(pass, given.elements, values.of, 4, given.dtype, values.scalars | pass_adds,
-             Access::body(slot)->data, given.dtype);
+    run_into(Access::body(slot), 1);
     return true;
   }
   Tensor dx = last && owned(dy) ? std::move(dy)
                                 : new_gradient(context_, *record.op, cpu(), given.dtype,
                                                given.shape, given.elements);
-  run_pass(pass, given.elements, values.of, 4, given.dtype, values.scalars, Access::body(dx)->data,
-           given.dtype);
+  run_into(Access::body(dx), 0);
   add(slot, std::move(dx));
   return true;
 }
@@ -456,11 +490,6 @@ const Body* Playback::in_order(const Body& body) {
   copies_.push_back(run(core_ops.cast, Operand(Access::share(const_cast<Body*>(&body))),
                         DTypeOptions{body.dtype}));
   return Access::body(copies_[copies_.size() - 1]);
-}
-
-void Playback::tell_gradient_end(const GateCall& call) {
-  if (context_.mode & observed) tell_end(context_, call);
-  for (Interceptor* each = context_.interceptors; each; each = each->next) each->after(call);
 }
 
 /// Calls the op's fused gradient kernel, which computes every wanted gradient from dy, inputs and

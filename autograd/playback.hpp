@@ -142,8 +142,8 @@ class Playback {
   bool add_to(Tensor& slot, const Tensor& dx);
   /// Calls the kernel for the gradient of input i alone.
   static Part part_of(int i) { return i == 0 ? Part::gradient_0 : Part::gradient_1; }
-  void play_part(const Record& record, int i, Pass pass, const TileValues& values, Tensor& slot,
-                 bool last);
+  void play_part(const Record& record, int i, const Kernels& kernels, const TileValues& values,
+                 Tensor& slot, bool last);
   std::uint32_t deferred_bias(const Record& record, std::uint32_t product);
   void run_deferred(DeferredProduct& product);
   void add_to_matrix(const DeferredProduct& product, const DeferredProduct::Rows& rows);
@@ -158,6 +158,7 @@ class Playback {
   bool play_alike(Record& record);
   void let_go(Record& record);
   void play_pointwise(const Record& record, const Kernels& kernels);
+  template <bool hooked>
   bool play_neighbours(const Record& record, int i, const Kernels& kernels, TileValues& values,
                        bool last);
   void read_values(const Record& record, const Body& dy, TileValues& values);

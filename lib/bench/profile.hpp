@@ -31,10 +31,13 @@ struct SpanPlace {
   SpanSums sums = {};  // atomic
   // A short call is only counted, as one of `untimed`, if enough calls before it were short, read
   // as many bytes, and had no calls inside. It counts with the typical time.
-  Ticks typical = 0;
-  std::int64_t read = 0, moved = 0;  // bytes
-  int brief = 0;                     // timed calls, one after another, that were short
-  int untimed = 0;                   // that are left
+  Ticks typical = 0;                           // atomic
+  std::int64_t read = 0, moved = 0, made = 0;  // bytes of a call; the last two are atomic
+  int brief = 0;                               // timed calls, one after another, that were short
+  int untimed = 0;                             // that are left
+  // Counted calls with these bytes that `sums` lacks, atomic; how many the last call of another
+  // size found.
+  std::int64_t alike = 0, alike_before = 0;
 };
 /// One call of an op, of a gradient's kernel, or a backward pass.
 struct Span {
@@ -45,18 +48,14 @@ struct Span {
 };
 /// What a thread has done. It adds to it; others read what was there when they looked.
 struct SpanLog {
-  /// Of two megabytes from the second on, which the system gives in one page where it can.
   struct Chunk {
-    explicit Chunk(std::size_t spans);
-    struct Free {
-      void operator()(Span* spans) const { std::free(spans); }
-    };
+    explicit Chunk(std::size_t most)
+        : size(most), spans(std::make_unique_for_overwrite<Span[]>(most)) {}
     const std::size_t size;
-    const std::unique_ptr<Span[], Free> spans;
+    const std::unique_ptr<Span[]> spans;
     std::size_t count = 0;  // atomic
   };
-  static constexpr std::size_t chunk_bytes = 1 << 21, chunk_spans = chunk_bytes / sizeof(Span);
-  static constexpr std::size_t most_chunks = 20;
+  static constexpr std::size_t chunk_spans = 1 << 15, most_chunks = 27;
   // Behind Lock::profiles where they grow.
   std::vector<std::unique_ptr<Chunk>> chunks;
   std::deque<SpanPlace> places;
@@ -90,10 +89,8 @@ class Recorder final : public OwnedObserver {
  public:
   Recorder(ProfileSession& session, Context& context, int number);
 
-  void op_begins(const GateCall& call) override { begins(call); }
-  void op_ends(const GateCall& call) override { ends(call); }
-  void gradient_begins(const GateCall& call) override { begins(call); }
-  void gradient_ends(const GateCall& call) override { ends(call); }
+  void call_begins(const GateCall& call) override;
+  void call_ends(const GateCall& call) override;
   void backward_begins(const Body&) override;
   void backward_ends(bool finished) override;
   void kernel_begins(const DeviceCall& call) override;
@@ -109,16 +106,16 @@ class Recorder final : public OwnedObserver {
   };
   static constexpr std::size_t most_open = 1024;
 
-  void begins(const GateCall& call);
-  void begin_timed(SpanPlace& place, const GateCall& call, std::int64_t read);
-  void ends(const GateCall& call) { counted_&& is_call(*counted_, call) ? count(call) : pop(call); }
+  void begin_elsewhere(const GateCall& call);
+  void begin_timed(SpanPlace& place, const GateCall& call);
   Open& push(SpanPlace& place);
-  SpanPlace* place_of(const Op* op, Part part, Caller site);
-  SpanPlace* find_place(const Op* op, Part part, Caller site);
+  SpanPlace*& recent(const Op* op, Part part, unsigned line);
+  SpanPlace* find_place(const SpanKey& key);
   /// Whether calls like this one need not be timed, because this one was short.
-  void learn(const Open& open, Ticks took, std::int64_t moved);
+  void learn(const Open& open, Ticks took, std::int64_t moved, std::int64_t made);
   void begin_counted();
-  void count(const GateCall& call);
+  void count_unlike(SpanPlace& place, const GateCall& call);
+  void add_alike(SpanPlace& place);
   void pop(const GateCall& call);
   void pop_call(const GateCall& call, Ticks now, std::int64_t moved, std::int64_t made);
   /// An op ends before those that began after it: they are passes of a replay, which begin together
@@ -153,7 +150,8 @@ class Recorder final : public OwnedObserver {
   const std::shared_ptr<SpanLog> log_ = std::make_shared<SpanLog>();
   SpanLog::Chunk* last_ = nullptr;
   std::map<SpanKey, SpanPlace*> places_;
-  SpanPlace* recent_[256] = {};  // by a hash
+  SpanPlace* recent_[1024];        // by a hash
+  SpanPlace* backward_ = nullptr;  // of backward passes
   std::unique_ptr<Event> kernel_begin_;
   Ticks launched_ = 0;
   // Behind Lock::profiles.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Watching threads for a profile.
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,6 +31,12 @@ constexpr auto bytes_each = [] {
 }();
 inline std::int64_t bytes_in(const Body& x) {
   return x.elements * bytes_each[static_cast<std::size_t>(x.dtype)];
+}
+inline std::int64_t bytes_read(const GateCall& call) {
+  std::int64_t bytes = 0;
+  for (int i = 0, count = call.input_count; i < count; ++i)
+    if (const Body* const input = call.inputs[i]) bytes += bytes_in(*input);
+  return bytes;
 }
 /// The bytes of outputs behind the first one.
 [[gnu::noinline]] void add_others(const GateCall& call, Bytes& bytes) {
@@ -67,18 +72,46 @@ inline std::int64_t bytes_in(const Body& x) {
     add_others(call, bytes);
   return bytes;
 }
-/// The one writer of a number adds to it.
+/// Whether an output has memory of its own.
+inline bool is_made(const GateCall& call, const Body& output) {
+  if (output.owner || call.accumulates & 1) return false;
+  for (int i = 0, count = call.input_count; i < count; ++i)
+    if (call.inputs[i] == &output) return false;
+  return true;
+}
+/// A number that one thread writes and others read.
 template <class T>
-void add_to(T& sum, T more) {
-  __atomic_store_n(&sum, sum + more, __ATOMIC_RELAXED);
+void store(T& number, T value) {
+  __atomic_store_n(&number, value, __ATOMIC_RELAXED);
 }
 template <class T>
 T load(const T& number) {
   return __atomic_load_n(&number, __ATOMIC_RELAXED);
 }
+template <class T>
+void add_to(T& sum, T more) {
+  store(sum, sum + more);
+}
+void add_sums(SpanSums& sums, const SpanSums& more) {
+  add_to(sums.calls, load(more.calls));
+  add_to(sums.moved, load(more.moved));
+  add_to(sums.made, load(more.made));
+  add_to(sums.total, load(more.total));
+  add_to(sums.inside, load(more.inside));
+}
+/// The counted calls that the sums of a place lack. Behind Lock::profiles.
+SpanSums alike_of(const SpanPlace& place) {
+  const std::int64_t calls = __atomic_load_n(&place.alike, __ATOMIC_ACQUIRE);
+  return {.calls = calls,
+          .moved = calls * load(place.moved),
+          .made = calls * load(place.made),
+          .total = static_cast<Ticks>(calls) * load(place.typical)};
+}
+constinit SpanPlace nowhere{{nullptr, Part::value, nullptr, ~0u}};
 constexpr Ticks brief = 1000;              // about 0.4 us; reading the clock takes 0.01 to 0.03
 constexpr std::int64_t most_moved = 8000;  // less than a large block has
-constexpr int enough_brief = 8, untimed_first = 15, untimed_later = 127;
+// After 8 timed calls that were short, one call of 16 is timed; after 8 more, one of 128, then 512.
+constexpr int enough_brief = 8, untimed[] = {15, 127, 511};
 Ticks clock_ticks() {
   Ticks least = 1000;
   for (int i = 0; i < 20; ++i) {
@@ -95,16 +128,6 @@ Moment Moment::now() {
   return {ticks_now(), std::chrono::duration_cast<std::chrono::nanoseconds>(time).count()};
 }
 
-SpanLog::Chunk::Chunk(std::size_t most)
-    : size(most),
-      spans(static_cast<Span*>(most == chunk_spans ? std::aligned_alloc(chunk_bytes, chunk_bytes)
-                                                   : std::malloc(most * sizeof(Span)))) {
-  if (!spans) throw std::bad_alloc();
-#ifdef MADV_HUGEPAGE
-  if (most == chunk_spans) madvise(spans.get(), chunk_bytes, MADV_HUGEPAGE);
-#endif
-}
-
 Recorder::Recorder(ProfileSession& session, Context& context, int number)
     : session_(session),
       context_(context),
@@ -113,6 +136,7 @@ Recorder::Recorder(ProfileSession& session, Context& context, int number)
       clock_(clock_ticks()),
       count_above_(live_before_) {
   only_looks = only_times = true;
+  std::fill(std::begin(recent_), std::end(recent_), &nowhere);
   log_->chunks.reserve(SpanLog::most_chunks);
   log_->chunks.push_back(std::make_unique<SpanLog::Chunk>(1024));
   last_ = log_->chunks.back().get();
@@ -123,25 +147,19 @@ void Recorder::drop_passes() {
   pass_ = first_pass_ = 0;
 }
 
-inline SpanPlace* Recorder::place_of(const Op* op, Part part, Caller site) {
-  const auto bits = reinterpret_cast<std::uintptr_t>(op) / 64 + 31 * site.line +
-                    64 * static_cast<std::uintptr_t>(part);
-  SpanPlace*& recent = recent_[bits % std::size(recent_)];
-  if (recent) [[likely]] {
-    const SpanKey& key = recent->key;
-    if (key.op == op && key.line == site.line && key.part == part && key.file == site.file)
-        [[likely]]
-      return recent;
-  }
-  return recent = find_place(op, part, site);
+inline SpanPlace*& Recorder::recent(const Op* op, Part part, unsigned line) {
+  return recent_[(reinterpret_cast<std::uintptr_t>(op) / 64 + 31 * line +
+                  64 * static_cast<std::uintptr_t>(part)) %
+                 std::size(recent_)];
 }
 /// Null without memory.
-[[gnu::noinline]] SpanPlace* Recorder::find_place(const Op* op, Part part, Caller site) try {
-  const SpanKey key{op, part, site.file, site.line};
+[[gnu::noinline]] SpanPlace* Recorder::find_place(const SpanKey& key) try {
   SpanPlace*& place = places_[key];
-  if (place) return place;
-  const Locked held(Lock::profiles);
-  return place = &log_->places.emplace_back(SpanPlace{key});
+  if (!place) {
+    const Locked held(Lock::profiles);
+    place = &log_->places.emplace_back(SpanPlace{key});
+  }
+  return recent(key.op, key.part, key.line) = place;
 } catch (const std::bad_alloc&) {
   ++lost_;
   return nullptr;
@@ -156,25 +174,27 @@ inline Recorder::Open& Recorder::push(SpanPlace& place) {
   return open_[depth_++] = {0, 0, &place, 0};
 }
 
-void Recorder::begins(const GateCall& call) {
-  SpanPlace* const place = place_of(&call.op, call.part, call.site);
-  if (!place) [[unlikely]]
-    return;
-  std::int64_t read = 0;
-  for (int i = 0, count = call.input_count; i < count; ++i)
-    if (const Body* const input = call.inputs[i]) read += bytes_in(*input);
-  if (place->untimed <= 0 || place->read != read || call.is_replayed() || counted_)
-    return begin_timed(*place, call, read);
-  --place->untimed;
-  counted_ = place;
+// A profile pays for each instruction of this one and of call_ends().
+void Recorder::call_begins(const GateCall& call) {
+  SpanPlace& place = *recent(&call.op, call.part, call.site.line);
+  if (!is_call(place, call) || place.key.line != call.site.line || place.key.file != call.site.file)
+      [[unlikely]]
+    return begin_elsewhere(call);
+  if (place.untimed <= 0 || place.read != bytes_read(call) || call.is_replayed() || counted_)
+    return begin_timed(place, call);
+  --place.untimed;
+  counted_ = &place;
+}
+/// A call that is not the latest of its hash.
+[[gnu::noinline]] void Recorder::begin_elsewhere(const GateCall& call) {
+  if (find_place({&call.op, call.part, call.site.file, call.site.line})) call_begins(call);
 }
 /// A kernel that directly follows another one has the time between them: a clock takes about as
 /// long as a small kernel.
-[[gnu::noinline]] void Recorder::begin_timed(SpanPlace& place, const GateCall& call,
-                                             std::int64_t read) {
+[[gnu::noinline]] void Recorder::begin_timed(SpanPlace& place, const GateCall& call) {
   if (counted_) begin_counted();
   Open& open = push(place);
-  open.read = read;
+  open.read = bytes_read(call);
   open.begin = call.follows && last_end_ ? last_end_ : ticks_now();
 }
 /// The call that was not to be timed has calls inside.
@@ -183,56 +203,66 @@ void Recorder::begin_counted() {
   place.untimed = place.brief = 0;
   push(place).begin = ticks_now();
 }
-void Recorder::learn(const Open& open, Ticks took, std::int64_t moved) {
+void Recorder::learn(const Open& open, Ticks took, std::int64_t moved, std::int64_t made) {
   SpanPlace& place = *open.place;
   const Ticks alone = took - std::min(took, clock_);
   // Without inputs, a call may be of any size.
   const bool is_brief = took <= brief && !open.inside && moved < most_moved && open.read > 0;
   const bool alike = place.read == open.read && place.moved == moved;
-  if (!alike && place.brief > 0) {  // one call of another size changes nothing
-    --place.brief;
+  if (!alike && place.brief > 0) {  // a call of another size now and then changes nothing
+    if (place.alike - place.alike_before < enough_brief) --place.brief;
+    place.alike_before = place.alike;
     return;
   }
+  if (place.alike) add_alike(place);
   if (!is_brief || !alike) {
     place.read = open.read;
-    place.moved = moved;
-    place.typical = alone;
+    store(place.moved, moved);
+    store(place.made, made);
+    store(place.typical, alone);
     place.brief = is_brief;
     place.untimed = 0;
     return;
   }
   // A call that was interrupted changes little.
-  place.typical = (3 * place.typical + std::min(alone, 2 * place.typical)) / 4;
-  place.brief = std::min(place.brief + 1, 2 * enough_brief);
-  if (place.brief > enough_brief)
-    place.untimed = place.brief < 2 * enough_brief ? untimed_first : untimed_later;
+  store(place.typical, (3 * place.typical + std::min(alone, 2 * place.typical)) / 4);
+  store(place.made, made);
+  place.brief = std::min(place.brief + 1, 4 * enough_brief - 1);
+  if (place.brief >= enough_brief) place.untimed = untimed[place.brief / enough_brief - 1];
 }
 
-/// The end of a call that is not timed.
-void Recorder::count(const GateCall& call) {
+void Recorder::call_ends(const GateCall& call) {
+  if (!counted_ || !is_call(*counted_, call)) return pop(call);
   SpanPlace& place = *std::exchange(counted_, nullptr);
-  SpanSums& sums = place.sums;
-  add_to(sums.calls, std::int64_t{1});
-  add_to(sums.total, place.typical);
   if (depth_) open_[depth_ - 1].inside += place.typical;
   last_end_ = 0;
+  const Body* const output = call.output_count == 1 ? call.outputs[0] : nullptr;
+  if (!output) [[unlikely]]
+    return count_unlike(place, call);
+  const std::int64_t bytes = bytes_in(*output);
+  if (place.read + bytes != place.moved || place.made != (is_made(call, *output) ? bytes : 0))
+      [[unlikely]]
+    return count_unlike(place, call);
+  __atomic_store_n(&place.alike, place.alike + 1, __ATOMIC_RELEASE);
   if (context_.live_bytes > count_above_) [[unlikely]]
     count_live();
-  const Body* const output = call.output_count == 1 ? call.outputs[0] : nullptr;
-  if (!output) [[unlikely]] {
-    const Bytes bytes = bytes_of(call);
-    add_to(sums.moved, bytes.moved);
-    add_to(sums.made, bytes.made);
-    return;
-  }
-  const std::int64_t moved = place.read + bytes_in(*output);
-  add_to(sums.moved, moved);
-  if (moved != place.moved) [[unlikely]]
-    place.untimed = place.brief = 0;
-  if (output->owner || call.accumulates & 1) return;
-  for (int i = 0, inputs = call.input_count; i < inputs; ++i)
-    if (call.inputs[i] == output) return;  // in whose memory it is
-  add_to(sums.made, bytes_in(*output));
+}
+/// A call that is not timed and has other results than the timed one before.
+[[gnu::noinline]] void Recorder::count_unlike(SpanPlace& place, const GateCall& call) {
+  const Bytes bytes = bytes_of(call);
+  add_to(place.sums.calls, std::int64_t{1});
+  add_to(place.sums.total, place.typical);
+  add_to(place.sums.moved, bytes.moved);
+  add_to(place.sums.made, bytes.made);
+  if (bytes.moved != place.moved) place.untimed = place.brief = 0;
+  if (context_.live_bytes > count_above_) [[unlikely]]
+    count_live();
+}
+/// Before a place gets other bytes or another time. The end of a profile sees all of it or nothing.
+[[gnu::noinline]] void Recorder::add_alike(SpanPlace& place) {
+  const Locked held(Lock::profiles);
+  add_sums(place.sums, alike_of(place));
+  store(place.alike, place.alike_before = 0);
 }
 
 void Recorder::pop(const GateCall& call) {
@@ -243,7 +273,7 @@ void Recorder::pop(const GateCall& call) {
   if (depth_ && !pass_ && is_call(*open_[depth_ - 1].place, call)) [[likely]] {
     Open& open = open_[--depth_];
     add(open, now, bytes.moved, bytes.made, depth_);
-    learn(open, now - open.begin, bytes.moved);
+    learn(open, now - open.begin, bytes.moved, bytes.made);
   } else {
     pop_call(call, now, bytes.moved, bytes.made);
   }
@@ -282,7 +312,8 @@ void Recorder::pop_inner(std::size_t at, Ticks now, std::int64_t moved, std::int
 }
 
 void Recorder::backward_begins(const Body&) {
-  if (SpanPlace* const place = place_of(nullptr, Part::value, {})) push(*place).begin = ticks_now();
+  if (!backward_) backward_ = find_place({nullptr, Part::value, nullptr, 0});
+  if (backward_) push(*backward_).begin = ticks_now();
 }
 void Recorder::backward_ends(bool) {
   const Ticks now = ticks_now();
@@ -528,14 +559,11 @@ ProfileData* ProfileSession::end() {
         if (const std::size_t count = __atomic_load_n(&chunk->count, __ATOMIC_ACQUIRE))
           thread.parts.emplace_back(chunk->spans.get(), count);
       for (const SpanPlace& place : each->log_->places) {
-        const SpanSums& sums = place.sums;
-        if (!load(sums.calls)) continue;
+        const SpanSums alike = alike_of(place);
+        if (!load(place.sums.calls)) continue;
         SpanSums& all = data->sums[place.key];
-        all.calls += load(sums.calls);
-        all.moved += load(sums.moved);
-        all.made += load(sums.made);
-        all.total += load(sums.total);
-        all.inside += load(sums.inside);
+        add_sums(all, place.sums);
+        add_sums(all, alike);
       }
       for (DeviceSpan& kernel : each->kernels_) {
         kernels.push_back(std::move(kernel));

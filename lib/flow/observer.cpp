@@ -96,18 +96,12 @@ void tell(Context& context, const F& f) try {
   tell_interceptors("an observer throws");
   throw;
 }
-inline void begin(Observer& each, const GateCall& call) {
-  call.part == Part::value ? each.op_begins(call) : each.gradient_begins(call);
-}
-inline void end(Observer& each, const GateCall& call) {
-  call.part == Part::value ? each.op_ends(call) : each.gradient_ends(call);
-}
 [[gnu::noinline]] void tell_all_begin(Context& context, GateCall call) {
   call.output_count = 0;
-  tell(context, [&](Observer& each) { begin(each, call); });
+  tell(context, [&](Observer& each) { each.call_begins(call); });
 }
 [[gnu::noinline]] void tell_all_end(Context& context, const GateCall& call) {
-  tell(context, [&](Observer& each) { end(each, call); });
+  tell(context, [&](Observer& each) { each.call_ends(call); });
 }
 }  // namespace
 
@@ -115,12 +109,12 @@ inline void end(Observer& each, const GateCall& call) {
 void tell_begin(Context& context, const GateCall& call) {
   Observer* const only = only_looker(context);
   if (!only || only->ended_elsewhere()) return tell_all_begin(context, call);
-  begin(*only, call);
+  only->call_begins(call);
 }
 void tell_end(Context& context, const GateCall& call) {
   Observer* const only = only_looker(context);
   if (!only || only->ended_elsewhere()) return tell_all_end(context, call);
-  end(*only, call);
+  only->call_ends(call);
 }
 void tell_kernel(Context& context, const DeviceCall& call, bool begins) {
   tell(context,

@@ -46,6 +46,14 @@ class Observer {
   /// For a gradient made of ops, there are events for these ops.
   virtual void gradient_begins(const GateCall&) {}
   virtual void gradient_ends(const GateCall&) {}
+  /// Each of the four events above comes by one of these two, for observers that take ops and
+  /// gradients alike.
+  virtual void call_begins(const GateCall& call) {
+    call.part == Part::value ? op_begins(call) : gradient_begins(call);
+  }
+  virtual void call_ends(const GateCall& call) {
+    call.part == Part::value ? op_ends(call) : gradient_ends(call);
+  }
   /// A kernel of a device other than the CPU is about to be put on the queue, and was put on the
   /// queue.
   virtual void kernel_begins(const DeviceCall&) {}

@@ -254,6 +254,23 @@ TEST_CASE("Short calls that are not timed are counted", "[profile]") {
   }
 }
 
+TEST_CASE("Counted calls have exact bytes where a few of them differ", "[profile]") {
+  const Tensor x = ones({16}), large = ones({100});
+  const Profile profile = reel::profile([&] {
+    for (int i = 0; i < 20'000; ++i) {
+      Tensor y = x + 1;
+      const Tensor kept = i % 40 ? y : Tensor();  // its memory is not taken over
+      y = std::move(y) * 2;
+      exp(i % 20 == 19 ? large : x);
+    }
+  });
+  CHECK(row(profile, "multiply").calls == 20'000);
+  CHECK(row(profile, "multiply").moved_bytes == 20'000 * (64 + 64 + 4));
+  CHECK(row(profile, "multiply").result_bytes == (20'000 - 500) * 64);
+  CHECK(row(profile, "exp").moved_bytes == 2 * (19'000 * 64 + 1000 * 400));
+  CHECK(row(profile, "exp").result_bytes == 19'000 * 64 + 1000 * 400);
+}
+
 TEST_CASE("A profile knows the peak of memory", "[profile]") {
   const std::int64_t before = memory_statistics().live_bytes;
   const Profile profile = reel::profile([&] {
