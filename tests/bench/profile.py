@@ -59,7 +59,7 @@ def check_timeline(file):
 def open_in_perfetto(file):
     """Yields what is wrong, or why the file was not opened."""
     browser = shutil.which("chromium-headless-shell") or shutil.which("chromium")
-    viewer = shutil.which("vizviewer")
+    viewer = shutil.which("vizviewer", path=os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]]))
     if not browser or not viewer or not importlib.util.find_spec("playwright"):
         print("not opened in Perfetto: vizviewer, playwright or a browser is missing")
         return
