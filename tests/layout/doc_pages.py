@@ -16,7 +16,9 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import doc_examples
+import pictures
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LINK = re.compile(r"\]\(([^)#:\s]+)\)")
@@ -176,6 +178,8 @@ class Program:
 
     def problems(self, binary):
         with tempfile.TemporaryDirectory() as folder:  # for files that the page writes
+            if any('"pictures/' in line for block in self.blocks for line in block.lines):
+                pictures.write_shapes(f"{folder}/pictures")
             run = subprocess.run([binary, self.name], capture_output=True, text=True, errors="replace", cwd=folder)
         if run.returncode:
             return [f"{self.page}: the program ends with status {run.returncode}: {run.stderr}"]
