@@ -2,6 +2,11 @@
 // Exceptions in the middle of streams, with buffers, threads and resumes; and extreme arguments.
 #include <reel/reel.hpp>
 
+#include <atomic>
+#include <cstdio>
+#include <fstream>
+#include <thread>
+
 #include "support/refused.hpp"
 
 namespace reel::tests {
@@ -205,6 +210,60 @@ TEST_CASE("a pipeline without end stops while its threads work", "[cpu][data][th
     for ([[maybe_unused]] const std::int64_t x : line)
       if (++count > round) break;
   }
+}
+
+TEST_CASE("a function that blocks holds back only what comes behind it", "[cpu][data][threads]") {
+  std::atomic<bool> open = false, leaves = false;
+  std::atomic<int> calls = 0;
+  // A thread makes up to 64 elements at once, and is at most 4 times as many ahead.
+  auto line = data::range(100'000).map(
+      [&](std::int64_t i) {
+        ++calls;
+        while (i == 5000 && !open) std::this_thread::yield();
+        return i == 3 ? throw std::runtime_error("a bad file") : i;
+      },
+      {.threads = 2});
+  auto ended = line;
+  std::int64_t sum = 0;
+  const auto take_up_to = [&sum](Line& from, std::int64_t last) {
+    for (const std::int64_t x : from)
+      if (sum += x; x == last) break;
+  };
+  CHECK_THROWS_AS(take_up_to(line, 4000), data::ItemError);
+  take_up_to(line, 4000);  // while a thread waits, or will wait
+  CHECK(sum == 4000 * 4001 / 2 - 3);
+  open = true;
+  take_up_to(line, 9000);
+  CHECK(sum == 9000 * 9001 / 2 - 3);
+
+  open = false, calls = 0;
+  CHECK_THROWS_AS(take_up_to(ended, 4000), data::ItemError);
+  take_up_to(ended, 4000);
+  std::thread opener([&] {
+    while (!leaves) std::this_thread::yield();
+    open = true;
+  });
+  leaves = true;
+  ended = data::range(1);  // waits for its threads, which begin little more
+  opener.join();
+  CHECK(calls < 10'000);
+}
+
+TEST_CASE("names of sources have no control characters in errors", "[cpu][data]") {
+  const auto fails = [](std::int64_t) -> std::int64_t { throw std::runtime_error("a bad file"); };
+  const auto number = [](std::int64_t i) { return i; };
+  auto named = data::from(3, number, "a\nb\x1b[31m").map(fails);
+  std::string text;
+  everything(named, &text);
+  CHECK(text.find("map: item 0 of a b [31m(3): a bad file") != text.npos);
+  CHECK(named.explain().starts_with("a b [31m(3)"));
+  const std::string path = "names\n\x1b[31m.txt";
+  std::ofstream(path) << "one\n";
+  auto lines = data::lines({path}).map(
+      [](const std::string&) -> std::int64_t { throw std::runtime_error("a bad file"); });
+  everything(lines, &text);
+  CHECK(text.find("map: item 0 (names  [31m.txt: line 1): a bad file") != text.npos);
+  std::remove(path.c_str());
 }
 
 TEST_CASE("extreme arguments of pipelines", "[cpu][data]") {
