@@ -13,71 +13,41 @@ struct Options : fashion::Options {
   Options() : fashion::Options(10, 1e-3) {}
 };
 
-struct Perceptron {
-  nn::Linear first, second, head;
-  nn::Dropout dropout{0.2};
-  explicit Perceptron(std::int64_t hidden)
-      : first(784, hidden, Activation::relu),
-        second(hidden, hidden, Activation::relu),
-        head(hidden, fashion::names.size()) {}
-  /// Scores of the ten kinds for bytes [batch, 784]: [batch, 10].
-  Tensor operator()(const Tensor& images) const {
-    return head(dropout(second(dropout(first(images / 255.0)))));
-  }
-  REEL_FIELDS(first, second, head, dropout)
-};
-
-struct Convolutions {
-  nn::Conv2d first{1, 16, 3, {.padding = same, .activation = Activation::relu}};
-  nn::Conv2d second{16, 32, 3, {.padding = same, .activation = Activation::relu}};
-  nn::Linear third, head;
-  nn::Dropout dropout{0.3};
-  explicit Convolutions(std::int64_t hidden)
-      : third(7 * 7 * 32, hidden, Activation::relu), head(hidden, fashion::names.size()) {}
-  Tensor operator()(const Tensor& images) const {
-    const Tensor x = reshape(images / 255.0, {-1, 28, 28, 1});
-    const Tensor y = max_pool2d(second(max_pool2d(first(x), 2)), 2);
-    return head(dropout(third(dropout(reshape(y, {y.shape(0), -1})))));
-  }
-  REEL_FIELDS(first, second, third, head, dropout)
-};
-
-template <class Model>
-void evaluate(const Model& model, const fashion::Set& test) {
-  TrainScope evaluating(false);
-  std::vector<Tensor> parts;
-  for (std::int64_t first = 0; first < test.images.shape(0); first += 1000)
-    parts.push_back(argmax(model(test.images(range(first, first + 1000))), 1));
-  const Tensor answers = concat(parts);
-  const auto kinds = static_cast<std::int64_t>(fashion::names.size());
-  const Tensor table = metrics::confusion_matrix(answers, test.labels, kinds);
-  fmt::print("\na row is what a picture shows, a column what the model says\n{:9}", "");
-  for (const char* name : fashion::names) fmt::print("{:>9}", name);
-  for (std::int64_t i = 0; i < kinds; ++i) {
-    fmt::print("\n{:9}", fashion::names[static_cast<std::size_t>(i)]);
-    for (const std::int64_t count : table(i).values<std::int64_t>()) fmt::print("{:9}", count);
-  }
-  const Tensor right = mean(answers == test.labels);
-  fmt::print("\nheld out: {:.2f} % of {} right\n", 100 * right.item<float>(), answers.size());
+/// Scores of the ten kinds for bytes [batch, 784]: [batch, 10].
+nn::Sequential network(const std::string& name, std::int64_t hidden) {
+  const auto relu = Activation::relu;
+  if (name == "mlp")
+    return {[](const Tensor& x) { return x / 255.0; },
+            nn::Linear(784, hidden, relu),
+            nn::Dropout{0.2},
+            nn::Linear(hidden, hidden, relu),
+            nn::Dropout{0.2},
+            nn::Linear(hidden, fashion::names.size())};
+  return {[](const Tensor& x) {
+            return reshape(x / 255.0, {-1, 28, 28, 1});
+          },
+          nn::Conv2d(1, 16, 3, {.padding = same, .activation = relu}),
+          nn::MaxPool2d{2},
+          nn::Conv2d(16, 32, 3, {.padding = same, .activation = relu}),
+          nn::MaxPool2d{2},
+          nn::Flatten(),
+          nn::Dropout{0.3},
+          nn::Linear(7 * 7 * 32, hidden, relu),
+          nn::Dropout{0.3},
+          nn::Linear(hidden, fashion::names.size())};
 }
 
-template <class Model>
-void run(const Options& options) {
-  const fashion::Set test = fashion::test(options.data);
-  auto train = data::rows(fashion::train(options.data))
-                   .shuffle({.seed = options.seed})
-                   .batch(options.batch, {.drop_rest = true})
-                   .prefetch({.device = device_named(options.device)});
-  Model model(options.hidden);
-  fmt::print("{}", summary(model));
-  optim::Adam adam(parameters(model), {.learning_rate = options.rate});
-  optim::Schedule schedule(adam, optim::cosine_decay(options.epochs * train.size()));
-  const auto loss = [](const Model& m, const fashion::Set& batch) {
-    return cross_entropy(m(batch.images), batch.labels);
-  };
-  fit(model, adam, train, loss,
-      {.epochs = options.epochs, .schedule = &schedule, .progress = true});
-  evaluate(model, test);
+void evaluate(const nn::Sequential& model, const fashion::Set& test) {
+  TrainScope evaluating(false);
+  std::vector<Tensor> parts;
+  for (const fashion::Set& some : data::rows(test).batch(1000))
+    parts.push_back(argmax(model(some.images), 1));
+  const Tensor answers = concat(parts);
+  const Tensor counts = metrics::confusion_matrix(answers, test.labels, fashion::names.size());
+  const plot::ConfusionOptions kinds{.classes = {fashion::names.begin(), fashion::names.end()}};
+  fmt::print("\n{}held out: {:.2f} % of {} right\n",
+             plot::confusion(counts, kinds).to_text({.width = 120}),
+             100 * mean(answers == test.labels).item<float>(), answers.size());
 }
 
 int main(int argc, char** argv) {
@@ -87,6 +57,20 @@ int main(int argc, char** argv) {
   line.add("--hidden", options.hidden, "width of the hidden layers")->check(CLI::PositiveNumber);
   options.add_to(line);
   return line.run(argc, argv, [&] {
-    options.model == "cnn" ? run<Convolutions>(options) : run<Perceptron>(options);
+    const fashion::Set test = fashion::test(options.data);
+    auto train = data::rows(fashion::train(options.data))
+                     .shuffle({.seed = options.seed})
+                     .batch(options.batch, {.drop_rest = true})
+                     .prefetch({.device = device_named(options.device)});
+    const nn::Sequential model = network(options.model, options.hidden);
+    fmt::print("{}", summary(model));
+    optim::Adam adam(parameters(model), {.learning_rate = options.rate});
+    optim::Schedule schedule(adam, optim::cosine_decay(options.epochs * train.size()));
+    const auto loss = [](const nn::Sequential& m, const fashion::Set& batch) {
+      return cross_entropy(m(batch.images), batch.labels);
+    };
+    fit(model, adam, train, loss,
+        {.epochs = options.epochs, .schedule = &schedule, .progress = true});
+    evaluate(model, test);
   });
 }

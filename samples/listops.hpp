@@ -134,9 +134,8 @@ inline Split draw_split(std::size_t count, std::uint64_t seed, const std::string
     if (seen.insert(words).second) split.train.push_back(expression(std::move(words)));
   }
   std::shuffle(split.train.begin(), split.train.end(), random);
-  for (; split.train.size() > count; split.train.pop_back()) {
+  for (; split.train.size() > count; split.train.pop_back())
     split.test.push_back(std::move(split.train.back()));
-  }
   return split;
 }
 }  // namespace listops

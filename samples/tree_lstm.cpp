@@ -80,10 +80,9 @@ void evaluate(const Calculator& model, const std::vector<Expression>& test) {
     }
   }
   constexpr std::array names = {"1-10", "11-30", "31-100", "101-300", "over 300", "all"};
-  fmt::print("held out, by length:");
   for (std::size_t i = 0; i < names.size(); ++i)
-    fmt::print(" {}: {:.2f} % of {};", names[i], count[i] ? 100.0 * right[i] / count[i] : 0.0,
-               count[i]);
+    fmt::print("{}{}: {:.2f} % of {}", i ? "; " : "held out, by length: ", names[i],
+               count[i] ? 100.0 * right[i] / count[i] : 0.0, count[i]);
   fmt::print("\n");
 }
 
